@@ -1,6 +1,7 @@
 package rota
 
 import (
+	"github.com/rotasched/rota/internal/millis"
 	"maps"
 	"slices"
 )
@@ -54,7 +55,7 @@ func (c *JobChange) Of(s *JobSpec) JobSpec {
 		next.Fee = *c.Fee
 	}
 	if c.TTLMs != nil {
-		next.TTL = Millis(*c.TTLMs)
+		next.TTL = millis.Duration(*c.TTLMs)
 	}
 	if c.Payload != nil {
 		next.Payload = *c.Payload

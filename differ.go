@@ -3,6 +3,7 @@ package rota
 import (
 	"bytes"
 	"fmt"
+	"github.com/rotasched/rota/internal/millis"
 	"reflect"
 	"strings"
 	"time"
@@ -34,7 +35,7 @@ func (s *JobSpec) Difference(other *JobSpec) string {
 func shown(v reflect.Value) string {
 	switch v := v.Interface().(type) {
 	case time.Duration:
-		return fmt.Sprint(WholeMillis(v))
+		return fmt.Sprint(millis.Of(v))
 	case time.Time:
 		return DateOf(v).String()
 	default:

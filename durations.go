@@ -1,7 +1,6 @@
 package rota
 
 import (
-	"math"
 	"strings"
 	"time"
 )
@@ -43,22 +42,3 @@ func ParseDuration(text string) (time.Duration, error) {
 
 // maxDays is, in hours for days, the most that a time.Duration holds with room for the rest.
 const maxDays = time.Duration(1<<62) / 24
-
-// Millis returns ms milliseconds; of more than a Duration holds, the longest that it does.
-func Millis(ms int64) time.Duration {
-	const most = math.MaxInt64 / int64(time.Millisecond)
-	return time.Duration(max(-most, min(ms, most))) * time.Millisecond
-}
-
-// WholeMillis returns a duration in milliseconds, rounded away from zero: what is shorter
-// than one is not the 0 that stands for none.
-func WholeMillis(d time.Duration) int64 {
-	ms := d.Milliseconds()
-	switch rest := d - Millis(ms); {
-	case rest > 0:
-		ms++
-	case rest < 0:
-		ms--
-	}
-	return ms
-}

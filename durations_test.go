@@ -41,26 +41,9 @@ func FuzzParseDuration(f *testing.F) {
 	})
 }
 
-// TestMillis: what the wire can say comes back, or is as far off as a Duration goes; and
-// nothing but 0 becomes the 0 that stands for none.
-func TestMillis(t *testing.T) {
+// TestDate_Time: a date comes back, and only 0 is the zero time.
+func TestDate_Time(t *testing.T) {
 	t.Parallel()
-	for _, ms := range []int64{0, 1, -1, 5_000, -5_000, 1 << 43, -1 << 43} {
-		if d := Millis(ms); WholeMillis(d) != ms || d != time.Duration(ms)*time.Millisecond {
-			t.Errorf("%d ms become %s", ms, d)
-		}
-	}
-	if d := Millis(math.MaxInt64); d < 292*365*24*time.Hour || WholeMillis(d) != d.Milliseconds() {
-		t.Errorf("too many become %s", d)
-	}
-	if d := Millis(math.MinInt64); d > -292*365*24*time.Hour || WholeMillis(d) != d.Milliseconds() {
-		t.Errorf("too few become %s", d)
-	}
-	for d, want := range map[time.Duration]int64{1: 1, -1: -1, time.Millisecond + 1: 2, -time.Millisecond - 1: -2, math.MaxInt64: 9_223_372_036_855} {
-		if got := WholeMillis(d); got != want {
-			t.Errorf("%d ns are %d ms, want %d", d, got, want)
-		}
-	}
 	for _, d := range []Date{0, 1, -1, 1_800_000_000_123, math.MaxInt64, math.MinInt64} {
 		if got := DateOf(d.Time()); got != d || d.Time().IsZero() != (d == 0) {
 			t.Errorf("date %d becomes %s and %d", d, d.Time(), got)

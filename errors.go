@@ -193,5 +193,5 @@ func valueOf(names []string, what string, text []byte) (int, error) {
 			return i, nil
 		}
 	}
-	return 0, Unknown(what, what, string(text), names)
+	return 0, unknown(what, what, string(text), names)
 }

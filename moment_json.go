@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/rotasched/rota/internal/millis"
 	"maps"
 	"reflect"
 	"slices"
@@ -168,7 +169,7 @@ func (f *layoutField) write(w *layoutWriter, v reflect.Value) error {
 		if f.empty && v.Int() == 0 {
 			return nil
 		}
-		return w.field(f.name, WholeMillis(time.Duration(v.Int())))
+		return w.field(f.name, millis.Of(time.Duration(v.Int())))
 	case rawField:
 		if text := v.String(); text != "" && strings.ContainsRune("{[", rune(text[0])) && plainJSON([]byte(text)) == text {
 			return w.field(f.name, json.RawMessage(text))
@@ -239,9 +240,9 @@ func (f *layoutField) read(given map[string]json.RawMessage, v reflect.Value) er
 		*into = d.Time()
 		return err
 	case durationField:
-		ms := WholeMillis(time.Duration(v.Int()))
+		ms := millis.Of(time.Duration(v.Int()))
 		err := readField(given, f.name, &ms)
-		v.SetInt(int64(Millis(ms)))
+		v.SetInt(int64(millis.Duration(ms)))
 		return err
 	case rawField:
 		if text, ok := given[f.name]; ok && len(text) > 0 && text[0] != '"' {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/rotasched/rota/internal/millis"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -82,7 +83,7 @@ func fillMoments(v reflect.Value, next *int64) (names []string) {
 			*x = Date(*next).Time()
 			names = append(names, strings.TrimSuffix(name, "_ms"))
 		case *time.Duration:
-			*x = Millis(*next)
+			*x = millis.Duration(*next)
 		default:
 			if f.Anonymous {
 				names = append(names, fillMoments(v.Field(i), next)...)

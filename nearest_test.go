@@ -5,19 +5,6 @@ import (
 	"testing"
 )
 
-func TestNearest(t *testing.T) {
-	t.Parallel()
-	names := []string{"", "COMPLETED", "CANCELLED", "DEAD", "lease_ms", "queue_cap"}
-	for typed, want := range map[string]string{
-		"completed": "COMPLETED", "COMPLTED": "COMPLETED", "CANCELED": "CANCELLED", "lease": "lease_ms", "queuecap": "queue_cap",
-		"Dead": "DEAD", "x": "", "": "", "DE": "", "nonsense": "", strings.Repeat("D", 1000): "",
-	} {
-		if got := Nearest(typed, names); got != want {
-			t.Errorf("%q is near %q, want %q", typed, got, want)
-		}
-	}
-}
-
 // Every closed set of names guesses what is meant, and lists what there is.
 func TestUnknown_names(t *testing.T) {
 	t.Parallel()

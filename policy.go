@@ -149,7 +149,7 @@ func (p *QueuePolicy) Set(s Setting) error {
 		k.set(p, v)
 		return nil
 	}
-	return Unknown("key", "queue key", s.Key, PolicyKeys())
+	return unknown("key", "queue key", s.Key, PolicyKeys())
 }
 
 // called reports whether a name is the key's, and whether it takes a ratio under it.
@@ -251,7 +251,7 @@ func (k *policyKey) parseName(text string, names []string) (int64, error) {
 			return int64(i), nil
 		}
 	}
-	return 0, Unknown(k.name, k.name, text, names)
+	return 0, unknown(k.name, k.name, text, names)
 }
 
 // Values returns every key's value in the canonical order.

@@ -48,7 +48,7 @@ func PresetPolicy(preset string) (QueuePolicy, error) {
 		p.Ranking, p.Strategy, p.FairShare = RankFIFO, StrategyAffinity, false
 		p.PrefetchMax, p.MaxQueueSize = 10, 1_000
 	default:
-		return QueuePolicy{}, Unknown("preset", "preset", preset, Presets)
+		return QueuePolicy{}, unknown("preset", "preset", preset, Presets)
 	}
 	return p, nil
 }

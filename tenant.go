@@ -24,7 +24,7 @@ func (l *TenantLimits) Set(s Setting) error {
 	switch key {
 	case "tier":
 		if err := changed.Tier.UnmarshalText([]byte(strings.ToUpper(text))); err != nil {
-			return Unknown("tier", "tier", strings.ToUpper(text), serviceTierNames)
+			return unknown("tier", "tier", strings.ToUpper(text), serviceTierNames)
 		}
 	case "weight":
 		into = &changed.Weight
@@ -35,7 +35,7 @@ func (l *TenantLimits) Set(s Setting) error {
 	case "penalty_ms", "penalty":
 		into, key = &changed.PenaltyMs, "penalty_ms"
 	default:
-		return Unknown("key", "tenant key", s.Key, tenantKeys)
+		return unknown("key", "tenant key", s.Key, tenantKeys)
 	}
 	if into != nil {
 		v, err := strconv.ParseInt(text, 10, 64)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/rotasched/rota/internal/millis"
 	"strings"
 	"testing"
 	"time"
@@ -31,7 +32,7 @@ func TestCheckShape(t *testing.T) {
 		"priority":        func(s *JobSpec) { s.Priority = 11 },
 		"fee":             func(s *JobSpec) { s.Fee = -1 },
 		"cpu_milli":       func(s *JobSpec) { s.CPUMilli = 1 << 62 },
-		"delay_ms":        func(s *JobSpec) { s.Delay = Millis(1 << 62) },
+		"delay_ms":        func(s *JobSpec) { s.Delay = millis.Duration(1 << 62) },
 		"payload":         func(s *JobSpec) { s.Payload = make([]byte, MaxPayloadBytes+1) },
 		"expected_digest": func(s *JobSpec) { s.ExpectedDigest = make([]byte, 31) },
 		"requires":        func(s *JobSpec) { s.Requires = []string{"two words"} },

@@ -26,7 +26,7 @@ const goldenEvery = 25
 
 // TestGolden replays a log of rules version 1. A digest that differs means that
 // this binary gives old logs another meaning. Until v0.1.0 stands in RELEASES, version 1
-// is open: rota.Draft is raised and the file cut anew (-update). From then on that takes a new rules version,
+// is open: unreleased.Draft is raised and the file cut anew (-update). From then on that takes a new rules version,
 // and never an update of the file (SPEC §16.0). The file is a sequence of (length of the
 // entry, 4 bytes; term of the log, 8 bytes; the sealed entry), big-endian.
 func TestGolden(t *testing.T) {
@@ -56,7 +56,7 @@ func TestGolden(t *testing.T) {
 	}
 	b.sound()
 	if got.String() != string(digests) {
-		t.Fatalf("the log means something else than %s says: until v0.1.0 stands in RELEASES, raise rota.Draft and cut it anew "+
+		t.Fatalf("the log means something else than %s says: until v0.1.0 stands in RELEASES, raise unreleased.Draft and cut it anew "+
 			"with -update, if that was meant:\n%s\nwanted\n%s", goldenDigests, got.String(), digests)
 	}
 }

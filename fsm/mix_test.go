@@ -8,6 +8,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/millis"
 	"github.com/rotasched/rota/internal/peer"
 )
 
@@ -221,7 +222,7 @@ func mixFlow(d *dice) []*fsmpb.Op {
 		f.Tenant = rota.TenantID(fmt.Sprint("t", n%4))
 		for i := range f.Nodes {
 			f.Nodes[i].Queue, f.Nodes[i].Priority = rota.QueueName(mixQueues[(n+i)%3]), int32((n+5*i)%11)
-			f.Nodes[i].Domain, f.Nodes[i].TTL = []string{"", "z1"}[i%2], rota.Millis(int64(i%4/3)*60_000)
+			f.Nodes[i].Domain, f.Nodes[i].TTL = []string{"", "z1"}[i%2], millis.Duration(int64(i%4/3)*60_000)
 		}
 	})
 	runs := int32(1 + d.roll(2))
@@ -237,8 +238,8 @@ func mixJob(d *dice, s *rota.JobSpec) {
 	s.Priority, s.Type = pickOf[int32](d, 0, 3, 5, 6, 9, 9, 10, 10), rota.JobType(d.of("a", "b"))
 	s.Domain, s.CPUMilli = d.of("", "z1", "z2"), pickOf[int64](d, 0, 0, 1000, 3000)
 	s.Units, s.Fee = pickOf[int64](d, 0, 1, 3), pickOf[int64](d, 0, 1<<60, 5)
-	s.Delay, s.TTL = rota.Millis(pickOf[int64](d, 0, 0, 500)), rota.Millis(pickOf[int64](d, 0, 0, 20_000))
-	s.RetryOnInvalidProof, s.Expected = d.roll(2) == 0, rota.Millis(pickOf[int64](d, 0, 50))
+	s.Delay, s.TTL = millis.Duration(pickOf[int64](d, 0, 0, 500)), millis.Duration(pickOf[int64](d, 0, 0, 20_000))
+	s.RetryOnInvalidProof, s.Expected = d.roll(2) == 0, millis.Duration(pickOf[int64](d, 0, 50))
 	if d.roll(6) == 0 {
 		s.Worker = rota.WorkerID(fmt.Sprint("w", d.roll(5)))
 	}

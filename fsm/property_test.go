@@ -11,6 +11,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/millis"
 	"github.com/rotasched/rota/internal/peer"
 )
 
@@ -80,9 +81,9 @@ func (r *race) step() {
 	case 0, 1, 2:
 		spec := jobSpec(job, func(s *rota.JobSpec) {
 			s.Priority = []int32{0, 5, 9}[r.pick("priority", 3)]
-			s.Delay = rota.Millis(int64(r.pick("delayed", 3)) / 2 * 700)
-			s.TTL = rota.Millis(int64(r.pick("mortal", 4)) / 3 * 30_000)
-			s.MaxRuntime = rota.Millis([]int64{0, 0, 9_000, 70_000}[r.pick("runtime", 4)])
+			s.Delay = millis.Duration(int64(r.pick("delayed", 3)) / 2 * 700)
+			s.TTL = millis.Duration(int64(r.pick("mortal", 4)) / 3 * 30_000)
+			s.MaxRuntime = millis.Duration([]int64{0, 0, 9_000, 70_000}[r.pick("runtime", 4)])
 			s.Type = []rota.JobType{"work", "else"}[r.pick("type", 2)]
 			if r.pick("proof", 3) == 0 || r.fraud {
 				sum := sha256.Sum256([]byte("right"))

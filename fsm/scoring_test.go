@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/millis"
 	"github.com/rotasched/rota/sched"
 )
 
@@ -92,7 +93,7 @@ func TestScoringKeys(t *testing.T) {
 			}
 			b.sound()
 		}
-		declares := func(id string, ms int64) { b.submit(id, func(s *rota.JobSpec) { s.Expected = rota.Millis(ms) }) }
+		declares := func(id string, ms int64) { b.submit(id, func(s *rota.JobSpec) { s.Expected = millis.Duration(ms) }) }
 		declares("a", 5)
 		expects(0) // a submitter's word counts only where the policy takes it
 		b.ok(queueOp("default", "expected.work", "2s", "expected.other", "1"))

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/millis"
 )
 
 func encodeSpec(e *encoder, s *keptSpec) {
@@ -18,10 +19,10 @@ func encodeSpec(e *encoder, s *keptSpec) {
 	e.int(s.Fee)
 	e.int(s.SizeBytes)
 	e.bytes(s.Payload)
-	e.int(rota.WholeMillis(s.Delay))
+	e.int(millis.Of(s.Delay))
 	e.int(int64(rota.DateOf(s.NotBefore)))
-	e.int(rota.WholeMillis(s.TTL))
-	e.int(rota.WholeMillis(s.MaxRuntime))
+	e.int(millis.Of(s.TTL))
+	e.int(millis.Of(s.MaxRuntime))
 	e.int(s.CPUMilli)
 	e.int(s.MemoryBytes)
 	e.int(s.IOBytesPerS)
@@ -32,11 +33,11 @@ func encodeSpec(e *encoder, s *keptSpec) {
 	e.str(s.Domain)
 	e.str(string(s.Worker))
 	e.bytes(s.ExpectedDigest)
-	e.int(rota.WholeMillis(s.Simulate))
+	e.int(millis.Of(s.Simulate))
 	e.int(s.Units)
 	encodePairs(e, s.Labels)
 	encodeLimits(e, s.Limits)
-	e.int(rota.WholeMillis(s.Expected))
+	e.int(millis.Of(s.Expected))
 	e.bool(s.RetryOnInvalidProof)
 	e.strs(s.DataKeys)
 }
@@ -51,10 +52,10 @@ func decodeSpec(d *decoder) *keptSpec {
 	s.Fee = d.int()
 	s.SizeBytes = d.int()
 	s.Payload = d.bytes()
-	s.Delay = rota.Millis(d.int())
+	s.Delay = millis.Duration(d.int())
 	s.NotBefore = rota.Date(d.int()).Time()
-	s.TTL = rota.Millis(d.int())
-	s.MaxRuntime = rota.Millis(d.int())
+	s.TTL = millis.Duration(d.int())
+	s.MaxRuntime = millis.Duration(d.int())
 	s.CPUMilli = d.int()
 	s.MemoryBytes = d.int()
 	s.IOBytesPerS = d.int()
@@ -65,11 +66,11 @@ func decodeSpec(d *decoder) *keptSpec {
 	s.Domain = d.str()
 	s.Worker = rota.WorkerID(d.str())
 	s.ExpectedDigest = d.bytes()
-	s.Simulate = rota.Millis(d.int())
+	s.Simulate = millis.Duration(d.int())
 	s.Units = d.int()
 	s.Labels = decodePairs(d)
 	s.Limits = decodeLimits(d)
-	s.Expected = rota.Millis(d.int())
+	s.Expected = millis.Duration(d.int())
 	s.RetryOnInvalidProof = d.bool()
 	s.DataKeys = d.strs()
 	return d.specs.keep(&s)

@@ -10,6 +10,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/millis"
 	"github.com/rotasched/rota/internal/peer"
 )
 
@@ -52,11 +53,11 @@ func TestSubmit(t *testing.T) {
 			{"fee", func(s *rota.JobSpec) { s.Fee = -1 }},
 			{"fee", func(s *rota.JobSpec) { s.Fee = math.MaxInt64 }},
 			{"size_bytes", func(s *rota.JobSpec) { s.SizeBytes = math.MaxInt64 }},
-			{"delay_ms", func(s *rota.JobSpec) { s.Delay = rota.Millis(math.MaxInt64) }},
-			{"delay_ms", func(s *rota.JobSpec) { s.Delay = rota.Millis(-1) }},
+			{"delay_ms", func(s *rota.JobSpec) { s.Delay = millis.Duration(math.MaxInt64) }},
+			{"delay_ms", func(s *rota.JobSpec) { s.Delay = millis.Duration(-1) }},
 			{"not_before_ms", func(s *rota.JobSpec) { s.NotBefore = rota.Date(math.MaxInt64).Time() }},
-			{"ttl_ms", func(s *rota.JobSpec) { s.TTL = rota.Millis(math.MinInt64) }},
-			{"max_runtime_ms", func(s *rota.JobSpec) { s.MaxRuntime = rota.Millis(math.MaxInt64) }},
+			{"ttl_ms", func(s *rota.JobSpec) { s.TTL = millis.Duration(math.MinInt64) }},
+			{"max_runtime_ms", func(s *rota.JobSpec) { s.MaxRuntime = millis.Duration(math.MaxInt64) }},
 			{"cpu_milli", func(s *rota.JobSpec) { s.CPUMilli = math.MaxInt64 }},
 			{"memory_bytes", func(s *rota.JobSpec) { s.MemoryBytes = -5 }},
 			{"payload", func(s *rota.JobSpec) { s.Payload = make([]byte, rota.MaxPayloadBytes+1) }},

@@ -9,6 +9,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/millis"
 )
 
 func presetOp(name, preset string, pairs ...string) *fsmpb.Op {
@@ -36,7 +37,7 @@ func TestTimeToLive(t *testing.T) {
 			f(newBench(t))
 		})
 	}
-	ttl := func(ms int64) func(*rota.JobSpec) { return func(s *rota.JobSpec) { s.TTL = rota.Millis(ms) } }
+	ttl := func(ms int64) func(*rota.JobSpec) { return func(s *rota.JobSpec) { s.TTL = millis.Duration(ms) } }
 	run("absolute_ends_a_job_that_waits", func(b *bench) {
 		b.submit("j", ttl(5_000))
 		b.pass(4_999)
@@ -177,7 +178,7 @@ func TestPresetsTimeToLive(t *testing.T) {
 			b.ok(presetOp("q", c.preset))
 			b.worker("w", 2, func(w *rota.WorkerSpec) { w.Queues = []rota.QueueName{"q"} })
 			b.submit("default", func(s *rota.JobSpec) { s.Queue = "q" })
-			b.submit("own", func(s *rota.JobSpec) { s.Queue, s.TTL = "q", rota.Millis(5*hour) })
+			b.submit("own", func(s *rota.JobSpec) { s.Queue, s.TTL = "q", millis.Duration(5*hour) })
 			at := b.now
 			b.pass(250)
 			leases := b.match()

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/millis"
 )
 
 // Job returns all that is known of a job; ok is false where nothing is.
@@ -231,7 +232,7 @@ func (vw *View) assignment(l *leaseRow) (rota.Assignment, bool) {
 		return rota.Assignment{}, false
 	}
 	p := &vw.m.queues.get(l.queue).policy
-	return rota.Assignment{Lease: l.Lease, Spec: vw.m.jobs.get(l.Job).spec.words(), LeaseFor: rota.Millis(p.LeaseMs),
-		RenewEvery: rota.Millis(p.LeaseMs * p.RenewAlphaPermille / 1000), RenewalsMax: int32(p.RenewalsMax),
-		MaxRuntime: rota.Millis(l.maxRuntime()), Grace: rota.Millis(l.grace)}, true
+	return rota.Assignment{Lease: l.Lease, Spec: vw.m.jobs.get(l.Job).spec.words(), LeaseFor: millis.Duration(p.LeaseMs),
+		RenewEvery: millis.Duration(p.LeaseMs * p.RenewAlphaPermille / 1000), RenewalsMax: int32(p.RenewalsMax),
+		MaxRuntime: millis.Duration(l.maxRuntime()), Grace: millis.Duration(l.grace)}, true
 }

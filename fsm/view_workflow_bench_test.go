@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/millis"
 )
 
 // widestFlow is a workflow as big as may be, as rows and as what is derived of them:
@@ -16,7 +17,7 @@ func widestFlow() (*WorkflowView, *flow) {
 	f := newFlow(r)
 	for n := range uint32(rota.MaxWorkflowNodes) {
 		spec := rota.NewJobSpec("work", nil)
-		spec.ID, spec.Simulate = rota.NodeJobID("wf", fmt.Sprint("node-", n)), rota.Millis(int64(n%100))
+		spec.ID, spec.Simulate = rota.NodeJobID("wf", fmt.Sprint("node-", n)), millis.Duration(int64(n%100))
 		v := &vertexRow{key: vertexKey("wf", n), workflow: "wf", number: n, spec: new(specs).keep(&spec), state: vertexBlocked}
 		if n < rota.MaxWorkflowNodes/2 {
 			v.state, v.worker = rota.NodeState(rota.JobCompleted), rota.WorkerID(fmt.Sprint("worker-", n%1000))

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/millis"
 )
 
 // words returns a workflow as a view tells it, compared with the one without nodes.
@@ -70,7 +71,7 @@ func TestWorkflowView(t *testing.T) {
 	d := diamond("wf", func(d *dag) {
 		d.Labels = map[string]string{"a": "1"}
 		for i, ms := range []int64{100, 200, 300, 400} {
-			d.Nodes[i].Simulate = rota.Millis(ms)
+			d.Nodes[i].Simulate = millis.Duration(ms)
 		}
 		d.Nodes[2].Type = "other"
 	})

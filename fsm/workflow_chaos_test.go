@@ -8,6 +8,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/millis"
 	"github.com/rotasched/rota/internal/peer"
 )
 
@@ -87,10 +88,10 @@ func (c *chaos) node(x *rota.NodeSpec) {
 	x.Queue = []rota.QueueName{"", "q1"}[r.IntN(2)]
 	x.CPUMilli = int64(r.IntN(3)) * 100
 	if r.IntN(5) == 0 {
-		x.TTL = rota.Millis(1 + int64(r.IntN(20000)))
+		x.TTL = millis.Duration(1 + int64(r.IntN(20000)))
 	}
 	if r.IntN(6) == 0 {
-		x.Delay = rota.Millis(int64(r.IntN(3000)))
+		x.Delay = millis.Duration(int64(r.IntN(3000)))
 	}
 	if r.IntN(6) == 0 {
 		x.NotBefore = (c.head.date() + rota.Date(r.IntN(20000))).Time()

@@ -13,6 +13,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/millis"
 	"github.com/rotasched/rota/internal/peer"
 )
 
@@ -263,7 +264,7 @@ func (r *flowRace) begin(i int) {
 		for n := range d.Nodes {
 			d.Nodes[n].Priority = int32(r.chance.IntN(11))
 			if r.chance.IntN(6) == 0 {
-				d.Nodes[n].TTL = rota.Millis(int64(1 + r.chance.IntN(30_000)))
+				d.Nodes[n].TTL = millis.Duration(int64(1 + r.chance.IntN(30_000)))
 			}
 		}
 	})

@@ -12,6 +12,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/unreleased"
 )
 
 // growBytes is how much room is made for a declared length before the bytes
@@ -71,7 +72,7 @@ func (d *decoder) preamble() (rota.SnapshotInfo, error) {
 		return none, damaged(0, "the header has checksum %08x, %08x was written: the file is damaged",
 			has, written)
 	}
-	if err := rota.CheckDraft("the snapshot was written by", draft, "run the binary that wrote it"); err != nil {
+	if err := unreleased.CheckDraft("the snapshot was written by", draft, "run the binary that wrote it"); err != nil {
 		return none, err
 	}
 	if format > Format {

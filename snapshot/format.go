@@ -7,6 +7,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/unreleased"
 )
 
 // Source is a frozen state: header and records in their order.
@@ -68,7 +69,7 @@ func appendPreamble(b []byte, info rota.SnapshotInfo) []byte {
 	start := len(b)
 	b = append(b, magic...)
 	b = binary.LittleEndian.AppendUint16(b, uint16(info.Format))
-	b = binary.LittleEndian.AppendUint16(b, rota.Draft)
+	b = binary.LittleEndian.AppendUint16(b, unreleased.Draft)
 	b = binary.LittleEndian.AppendUint32(b, uint32(fixedHeaderBytes+len(info.ClusterID)))
 	b = appendHeader(b, info)
 	return binary.LittleEndian.AppendUint32(b, checksum(b[start:]))

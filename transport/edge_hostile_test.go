@@ -9,6 +9,7 @@ import (
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
+	"github.com/rotasched/rota/internal/millis"
 )
 
 // TestSubmit_refusesHostileWords are rows 7 and 8 of the hostile list at the edge: no
@@ -25,8 +26,8 @@ func TestSubmit_refusesHostileWords(t *testing.T) {
 		"year 292277026596":    func(s *rota.JobSpec) { s.NotBefore = rota.Date(math.MaxInt64).Time() },
 		"year 1":               func(s *rota.JobSpec) { s.NotBefore = rota.Date(-62135596800000).Time() },
 		"the least date":       func(s *rota.JobSpec) { s.NotBefore = rota.Date(math.MinInt64).Time() },
-		"a negative delay":     func(s *rota.JobSpec) { s.Delay = rota.Millis(-1) },
-		"a delay for ever":     func(s *rota.JobSpec) { s.Delay = rota.Millis(math.MaxInt64) },
+		"a negative delay":     func(s *rota.JobSpec) { s.Delay = millis.Duration(-1) },
+		"a delay for ever":     func(s *rota.JobSpec) { s.Delay = millis.Duration(math.MaxInt64) },
 		"a negative fee":       func(s *rota.JobSpec) { s.Fee = -1 },
 		"a fee that overflows": func(s *rota.JobSpec) { s.Fee = math.MaxInt64 },
 		"priority 11":          func(s *rota.JobSpec) { s.Priority = 11 },

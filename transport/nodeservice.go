@@ -8,6 +8,7 @@ import (
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
 	"github.com/rotasched/rota/internal/peer"
+	"github.com/rotasched/rota/internal/unreleased"
 )
 
 // maxDigestsAsked bounds one question for digests.
@@ -28,7 +29,7 @@ func (s *nodeService) admit(caller *rotav1.Caller) (rota.NodeID, error) {
 	if err := rota.CheckID("caller.node", caller.GetNode()); err != nil {
 		return "", err
 	}
-	refused := rota.CheckNodeDraft(rota.NodeID(caller.GetNode()), caller.GetDraft())
+	refused := unreleased.CheckNodeDraft(rota.NodeID(caller.GetNode()), caller.GetDraft())
 	id := string(s.core.ClusterID())
 	switch {
 	case caller.GetClusterName() != s.core.Name():

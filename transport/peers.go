@@ -20,6 +20,7 @@ import (
 	"github.com/rotasched/rota/api/words"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/peer"
+	"github.com/rotasched/rota/internal/unreleased"
 )
 
 const (
@@ -173,7 +174,7 @@ func (p *Peers) call(ctx context.Context, to peer.NodeAddress,
 	}
 	me := &rotav1.Caller{
 		Node: string(p.options.Self), ClusterName: p.options.Name, ClusterId: string(p.options.ClusterID()),
-		Draft: rota.Draft,
+		Draft: unreleased.Draft,
 	}
 	if err := do(ctx, peer.node, me); err != nil {
 		return peerError(to, err)

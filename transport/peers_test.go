@@ -19,6 +19,7 @@ import (
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/peer"
+	"github.com/rotasched/rota/internal/unreleased"
 )
 
 var n1 = peer.NodeAddress{ID: "n1", API: "n1:6470"}
@@ -141,10 +142,10 @@ func TestPeers_ofAnotherClusterAreRefused(t *testing.T) {
 func TestAdmit_otherDraft(t *testing.T) {
 	t.Parallel()
 	s := &nodeService{core: &fakeNode{name: "prod"}, log: slog.New(slog.DiscardHandler)}
-	for draft, refused := range map[uint32]bool{rota.Draft: false, rota.Draft + 1: true, 0: true} {
+	for draft, refused := range map[uint32]bool{unreleased.Draft: false, unreleased.Draft + 1: true, 0: true} {
 		_, err := s.admit(&rotav1.Caller{Node: "n9", ClusterName: "prod", Draft: draft})
 		want := fmt.Sprintf("node n9 runs draft %d of an unreleased rota, this binary is draft %d: run the same binary on all nodes",
-			draft, rota.Draft)
+			draft, unreleased.Draft)
 		if refused && (rota.KindOf(err) != rota.KindConflict || err.Error() != want) || !refused && err != nil {
 			t.Errorf("draft %d: %v, want %s", draft, err, want)
 		}

@@ -3,6 +3,7 @@ package words
 import (
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/internal/millis"
 	"github.com/rotasched/rota/internal/peer"
 )
 
@@ -26,7 +27,7 @@ func ReadAtToWire(at rota.ReadAt) *rotav1.ReadAt {
 
 // ReadAtFromWire is the inverse of ReadAtToWire.
 func ReadAtFromWire(w *rotav1.ReadAt) rota.ReadAt {
-	return rota.ReadAt{Index: rota.Index(w.GetIndex()), Age: rota.Millis(w.GetAgeMs())}
+	return rota.ReadAt{Index: rota.Index(w.GetIndex()), Age: millis.Duration(w.GetAgeMs())}
 }
 
 func digestFromWire(s string) (d rota.Digest, err error) {

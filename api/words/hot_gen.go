@@ -7,6 +7,7 @@ import (
 
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/internal/millis"
 	"github.com/rotasched/rota/internal/peer"
 )
 
@@ -44,10 +45,10 @@ func appendJobSpec(b []byte, m *rota.JobSpec) []byte {
 	b = appendNumber(b, 6, m.Fee)
 	b = appendNumber(b, 7, m.SizeBytes)
 	b = appendBytes(b, 8, m.Payload)
-	b = appendNumber(b, 9, rota.WholeMillis(m.Delay))
+	b = appendNumber(b, 9, millis.Of(m.Delay))
 	b = appendNumber(b, 10, int64(rota.DateOf(m.NotBefore)))
-	b = appendNumber(b, 11, rota.WholeMillis(m.TTL))
-	b = appendNumber(b, 12, rota.WholeMillis(m.MaxRuntime))
+	b = appendNumber(b, 11, millis.Of(m.TTL))
+	b = appendNumber(b, 12, millis.Of(m.MaxRuntime))
 	b = appendNumber(b, 13, m.CPUMilli)
 	b = appendNumber(b, 14, m.MemoryBytes)
 	b = appendTexts(b, 15, m.Requires)
@@ -57,11 +58,11 @@ func appendJobSpec(b []byte, m *rota.JobSpec) []byte {
 	b = appendText(b, 19, m.Domain)
 	b = appendText(b, 20, m.Worker)
 	b = appendBytes(b, 21, m.ExpectedDigest)
-	b = appendNumber(b, 22, rota.WholeMillis(m.Simulate))
+	b = appendNumber(b, 22, millis.Of(m.Simulate))
 	b = appendNumber(b, 23, m.Units)
 	b = appendPairs(b, 24, m.Labels)
 	b = appendLimits(b, 25, m.Limits)
-	b = appendNumber(b, 26, rota.WholeMillis(m.Expected))
+	b = appendNumber(b, 26, millis.Of(m.Expected))
 	b = appendYes(b, 27, m.RetryOnInvalidProof)
 	b = appendTexts(b, 28, m.DataKeys)
 	b = appendYes(b, 29, m.Minted)
@@ -86,23 +87,23 @@ func readJobSpec(m *rota.JobSpec, b []byte) error {
 			case 7:
 				m.SizeBytes = int64(f.value)
 			case 9:
-				m.Delay = rota.Millis(int64(f.value))
+				m.Delay = millis.Duration(int64(f.value))
 			case 10:
 				m.NotBefore = rota.Date(int64(f.value)).Time()
 			case 11:
-				m.TTL = rota.Millis(int64(f.value))
+				m.TTL = millis.Duration(int64(f.value))
 			case 12:
-				m.MaxRuntime = rota.Millis(int64(f.value))
+				m.MaxRuntime = millis.Duration(int64(f.value))
 			case 13:
 				m.CPUMilli = int64(f.value)
 			case 14:
 				m.MemoryBytes = int64(f.value)
 			case 22:
-				m.Simulate = rota.Millis(int64(f.value))
+				m.Simulate = millis.Duration(int64(f.value))
 			case 23:
 				m.Units = int64(f.value)
 			case 26:
-				m.Expected = rota.Millis(int64(f.value))
+				m.Expected = millis.Duration(int64(f.value))
 			case 27:
 				m.RetryOnInvalidProof = f.value != 0
 			case 29:
@@ -192,10 +193,10 @@ func fillJobSpec(w *rotav1.JobSpec, m *rota.JobSpec) {
 	w.Fee = m.Fee
 	w.SizeBytes = m.SizeBytes
 	w.Payload = m.Payload
-	w.DelayMs = rota.WholeMillis(m.Delay)
+	w.DelayMs = millis.Of(m.Delay)
 	w.NotBeforeMs = int64(rota.DateOf(m.NotBefore))
-	w.TtlMs = rota.WholeMillis(m.TTL)
-	w.MaxRuntimeMs = rota.WholeMillis(m.MaxRuntime)
+	w.TtlMs = millis.Of(m.TTL)
+	w.MaxRuntimeMs = millis.Of(m.MaxRuntime)
 	w.CpuMilli = m.CPUMilli
 	w.MemoryBytes = m.MemoryBytes
 	w.Requires = m.Requires
@@ -205,11 +206,11 @@ func fillJobSpec(w *rotav1.JobSpec, m *rota.JobSpec) {
 	w.Domain = m.Domain
 	w.Worker = string(m.Worker)
 	w.ExpectedDigest = m.ExpectedDigest
-	w.SimulateMs = rota.WholeMillis(m.Simulate)
+	w.SimulateMs = millis.Of(m.Simulate)
 	w.Units = m.Units
 	w.Labels = m.Labels
 	w.Limits = m.Limits
-	w.ExpectedMs = rota.WholeMillis(m.Expected)
+	w.ExpectedMs = millis.Of(m.Expected)
 	w.RetryOnInvalidProof = m.RetryOnInvalidProof
 	w.DataKeys = m.DataKeys
 	w.Minted = m.Minted
@@ -225,10 +226,10 @@ func takeJobSpec(m *rota.JobSpec, w *rotav1.JobSpec) {
 	m.Fee = w.GetFee()
 	m.SizeBytes = w.GetSizeBytes()
 	m.Payload = w.GetPayload()
-	m.Delay = rota.Millis(w.GetDelayMs())
+	m.Delay = millis.Duration(w.GetDelayMs())
 	m.NotBefore = rota.Date(w.GetNotBeforeMs()).Time()
-	m.TTL = rota.Millis(w.GetTtlMs())
-	m.MaxRuntime = rota.Millis(w.GetMaxRuntimeMs())
+	m.TTL = millis.Duration(w.GetTtlMs())
+	m.MaxRuntime = millis.Duration(w.GetMaxRuntimeMs())
 	m.CPUMilli = w.GetCpuMilli()
 	m.MemoryBytes = w.GetMemoryBytes()
 	m.Requires = w.GetRequires()
@@ -238,11 +239,11 @@ func takeJobSpec(m *rota.JobSpec, w *rotav1.JobSpec) {
 	m.Domain = w.GetDomain()
 	m.Worker = rota.WorkerID(w.GetWorker())
 	m.ExpectedDigest = w.GetExpectedDigest()
-	m.Simulate = rota.Millis(w.GetSimulateMs())
+	m.Simulate = millis.Duration(w.GetSimulateMs())
 	m.Units = w.GetUnits()
 	m.Labels = w.GetLabels()
 	m.Limits = w.GetLimits()
-	m.Expected = rota.Millis(w.GetExpectedMs())
+	m.Expected = millis.Duration(w.GetExpectedMs())
 	m.RetryOnInvalidProof = w.GetRetryOnInvalidProof()
 	m.DataKeys = w.GetDataKeys()
 	m.Minted = w.GetMinted()
@@ -390,11 +391,11 @@ func appendAssignment(b []byte, m *rota.Assignment) []byte {
 	b = closeMessage(appendLease(b, &m.Lease), at)
 	b, at = openMessage(b, 2)
 	b = closeMessage(appendJobSpec(b, &m.Spec), at)
-	b = appendNumber(b, 3, rota.WholeMillis(m.RenewEvery))
-	b = appendNumber(b, 4, rota.WholeMillis(m.LeaseFor))
+	b = appendNumber(b, 3, millis.Of(m.RenewEvery))
+	b = appendNumber(b, 4, millis.Of(m.LeaseFor))
 	b = appendNumber(b, 5, m.RenewalsMax)
-	b = appendNumber(b, 6, rota.WholeMillis(m.MaxRuntime))
-	b = appendNumber(b, 7, rota.WholeMillis(m.Grace))
+	b = appendNumber(b, 6, millis.Of(m.MaxRuntime))
+	b = appendNumber(b, 7, millis.Of(m.Grace))
 	return b
 }
 
@@ -425,15 +426,15 @@ func (u *unsettledAssignment) read(m *rota.Assignment, b []byte) error {
 		case protowire.VarintType:
 			switch f.number {
 			case 3:
-				m.RenewEvery = rota.Millis(int64(f.value))
+				m.RenewEvery = millis.Duration(int64(f.value))
 			case 4:
-				m.LeaseFor = rota.Millis(int64(f.value))
+				m.LeaseFor = millis.Duration(int64(f.value))
 			case 5:
 				m.RenewalsMax = int32(f.value)
 			case 6:
-				m.MaxRuntime = rota.Millis(int64(f.value))
+				m.MaxRuntime = millis.Duration(int64(f.value))
 			case 7:
-				m.Grace = rota.Millis(int64(f.value))
+				m.Grace = millis.Duration(int64(f.value))
 			}
 		case protowire.BytesType:
 			switch f.number {

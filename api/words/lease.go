@@ -6,6 +6,7 @@ import (
 
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/internal/millis"
 	"github.com/rotasched/rota/internal/peer"
 )
 
@@ -157,9 +158,9 @@ func AssignmentToWire(a *rota.Assignment) *rotav1.Assignment {
 func AssignmentFromWire(w *rotav1.Assignment) (rota.Assignment, error) {
 	lease, err := LeaseFromWire(w.GetLease())
 	return rota.Assignment{
-		Lease: lease, Spec: JobSpecFromWire(w.GetSpec()), RenewEvery: rota.Millis(w.GetRenewEveryMs()),
-		LeaseFor: rota.Millis(w.GetLeaseMs()), RenewalsMax: w.GetRenewalsMax(), MaxRuntime: rota.Millis(w.GetMaxRuntimeMs()),
-		Grace: rota.Millis(w.GetGraceMs()),
+		Lease: lease, Spec: JobSpecFromWire(w.GetSpec()), RenewEvery: millis.Duration(w.GetRenewEveryMs()),
+		LeaseFor: millis.Duration(w.GetLeaseMs()), RenewalsMax: w.GetRenewalsMax(), MaxRuntime: millis.Duration(w.GetMaxRuntimeMs()),
+		Grace: millis.Duration(w.GetGraceMs()),
 	}, err
 }
 

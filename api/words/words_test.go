@@ -11,6 +11,7 @@ import (
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/millis"
 	"github.com/rotasched/rota/internal/peer"
 )
 
@@ -43,7 +44,7 @@ func anyWords() rapid.MakeConfig {
 		reflect.TypeFor[*rota.Error]():      rapid.Custom(drawError).AsAny(),
 		reflect.TypeFor[error]():            rapid.Map(rapid.Custom(drawError), func(e *rota.Error) any { return e.OrNil() }),
 		reflect.TypeFor[rota.QueuePolicy](): rapid.Custom(drawPolicy).AsAny(),
-		reflect.TypeFor[time.Duration]():    rapid.Map(rapid.Int64(), func(v int64) any { return rota.Millis(v) }),
+		reflect.TypeFor[time.Duration]():    rapid.Map(rapid.Int64(), func(v int64) any { return millis.Duration(v) }),
 		reflect.TypeFor[time.Time]():        rapid.Map(rapid.Int64(), func(v int64) any { return rota.Date(v).Time() }),
 		reflect.TypeFor[int]():              rapid.IntRange(0, limits.MaxPage).AsAny(),
 	}}

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/unreleased"
 )
 
 // TestMain wants nothing left behind.
@@ -272,13 +273,13 @@ func TestGossipMetaBytes(t *testing.T) {
 	t.Parallel()
 	got, err := encodeMeta(Meta{ClusterID: "k", API: "a:1", Raft: "r:2", Version: "v",
 		BootstrapExpect: 258, HasState: true, Identity: strings.Repeat("0b", identityBytes)})
-	want := "\x01\x00" + string(rune(rota.Draft)) + "\x01\x01\x02" + strings.Repeat("\x0b", identityBytes) + "\x01k\x03a:1\x03r:2\x00\x01v"
+	want := "\x01\x00" + string(rune(unreleased.Draft)) + "\x01\x01\x02" + strings.Repeat("\x0b", identityBytes) + "\x01k\x03a:1\x03r:2\x00\x01v"
 	if err != nil || string(got) != want {
 		t.Errorf("got  %q, %v\nwant %q: the version must change with the bytes", got, err, want)
 	}
 	got[2]++ // another draft
 	says := fmt.Sprintf("node n2 runs draft %d of an unreleased rota, this binary is draft %d: run the same binary on all nodes",
-		rota.Draft+1, rota.Draft)
+		unreleased.Draft+1, unreleased.Draft)
 	if _, err := decodeMeta("n2", got); rota.KindOf(err) != rota.KindConflict || err.Error() != says {
 		t.Errorf("another draft: %v, want %s", err, says)
 	}

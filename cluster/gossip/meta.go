@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/memberlist"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/unreleased"
 )
 
 const (
@@ -39,7 +40,7 @@ func encodeMeta(m Meta) ([]byte, error) {
 	if m.HasState {
 		flags |= flagState
 	}
-	out := binary.BigEndian.AppendUint16([]byte{metaVersion}, rota.Draft)
+	out := binary.BigEndian.AppendUint16([]byte{metaVersion}, unreleased.Draft)
 	out = binary.BigEndian.AppendUint16(append(out, flags), uint16(m.BootstrapExpect))
 	out = append(out, identity...)
 	for _, text := range []string{string(m.ClusterID), m.API, m.Raft, m.Admin, m.Version} {
@@ -66,7 +67,7 @@ func decodeMeta(id rota.NodeID, data []byte) (Meta, error) {
 	case len(data) < fixed:
 		return m, errors.New("gossip metadata is cut short")
 	}
-	if err := rota.CheckNodeDraft(id, uint32(binary.BigEndian.Uint16(data[1:]))); err != nil {
+	if err := unreleased.CheckNodeDraft(id, uint32(binary.BigEndian.Uint16(data[1:]))); err != nil {
 		return m, err
 	}
 	if data[3]&^flagState != 0 {

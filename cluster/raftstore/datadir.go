@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/unreleased"
 )
 
 const (
@@ -198,7 +199,7 @@ func (d *DataDir) load(id rota.NodeID, clusterName string, adopt bool) error {
 		return err
 	}
 	d.fresh = !hasState
-	now := nodeRecord{Format: nodeFormat, Draft: rota.Draft, Node: id, ClusterName: clusterName}
+	now := nodeRecord{Format: nodeFormat, Draft: unreleased.Draft, Node: id, ClusterName: clusterName}
 	if now.DirInode, now.DirBorn, err = birthOf(d.path); err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/unreleased"
 )
 
 func openDir(t *testing.T, path string) *DataDir {
@@ -149,11 +150,11 @@ func TestDataDirRefuses(t *testing.T) {
 			name := filepath.Join(path, nodeFile)
 			data, _ := os.ReadFile(name)
 			was := recordSum(data)
-			data = bytes.Replace(data, fmt.Appendf(nil, `"draft": %d`, rota.Draft), fmt.Appendf(nil, `"draft": %d`, rota.Draft+1), 1)
+			data = bytes.Replace(data, fmt.Appendf(nil, `"draft": %d`, unreleased.Draft), fmt.Appendf(nil, `"draft": %d`, unreleased.Draft+1), 1)
 			os.WriteFile(name, bytes.Replace(data, []byte(was), []byte(recordSum(data)), 1), 0o600)
 			_, err := OpenDataDir(path, "n1", "c1", true)
 			return err
-		}, []string{fmt.Sprintf("was written by draft %d of an unreleased rota, this binary is draft %d", rota.Draft+1, rota.Draft),
+		}, []string{fmt.Sprintf("was written by draft %d of an unreleased rota, this binary is draft %d", unreleased.Draft+1, unreleased.Draft),
 			"start with an empty --data, or run the binary that wrote it"}},
 		{"a draft before they had numbers", func(t *testing.T, path string) error {
 			os.WriteFile(filepath.Join(path, nodeFile), []byte(`{"format":1,"sum":"`+recordSum([]byte(`{"format":1,"sum":""}`))+`"}`), 0o600)

@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/unreleased"
 )
 
 // nodeRecord is node.json: who this data directory belongs to, and what tells
@@ -112,7 +113,7 @@ func (d *DataDir) checkWriter(data []byte) error {
 	if by.Sum != recordSum(data) {
 		return damaged(path, "it does not match its checksum")
 	}
-	return rota.CheckDraft("data directory "+d.path+" was written by", by.Draft,
+	return unreleased.CheckDraft("data directory "+d.path+" was written by", by.Draft,
 		"start with an empty --data, or run the binary that wrote it")
 }
 

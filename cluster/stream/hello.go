@@ -9,6 +9,7 @@ import (
 	"io"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/unreleased"
 )
 
 // The dialling side sends its hello; the other one answers with a verdict, and
@@ -122,7 +123,7 @@ func checkHello(own, peer Hello, admit func(Hello) error) error {
 	case own.Node == peer.Node:
 		return fmt.Errorf("%w: it has this node's own id %s", errDenied, own.Node)
 	}
-	err := rota.CheckNodeDraft(peer.Node, peer.Draft)
+	err := unreleased.CheckNodeDraft(peer.Node, peer.Draft)
 	if err == nil && admit != nil {
 		err = admit(peer)
 	}

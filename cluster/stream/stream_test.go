@@ -24,10 +24,11 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/unreleased"
 )
 
 func testHello(id rota.NodeID) Hello {
-	return Hello{ClusterName: "c1", ClusterID: "k1", Node: id, Draft: rota.Draft, Identity: strings.Repeat("0a", identityBytes)}
+	return Hello{ClusterName: "c1", ClusterID: "k1", Node: id, Draft: unreleased.Draft, Identity: strings.Repeat("0a", identityBytes)}
 }
 
 func newTestLayer(t *testing.T, hello Hello, opts Options) *Layer {
@@ -153,7 +154,7 @@ func TestStreamLayerRefuses(t *testing.T) {
 			want: "own id", count: func(c Counts) uint64 { return c.Denied }},
 		{name: "another draft", change: func(h *Hello) { h.Draft++ },
 			want: fmt.Sprintf("node a runs draft %d of an unreleased rota, this binary is draft %d: run the same binary on all nodes",
-				rota.Draft+1, rota.Draft), count: func(c Counts) uint64 { return c.Denied }},
+				unreleased.Draft+1, unreleased.Draft), count: func(c Counts) uint64 { return c.Denied }},
 		{name: "who is not admitted", change: func(*Hello) {},
 			admit: func(peer Hello) error { return errors.New("node " + string(peer.Node) + " was removed") },
 			want:  "node a was removed", count: func(c Counts) uint64 { return c.Denied }},

@@ -83,7 +83,7 @@ dag, bench-STRATEGY. The result is JSON unless -o or --markdown says otherwise.`
 
 func (f *benchWorkflowFlags) check() error {
 	if f.format != "" && f.format != flowfile.FormatRota && f.format != flowfile.FormatWfCommons {
-		return rota.Unknown("format", "--format", f.format, []string{flowfile.FormatRota, flowfile.FormatWfCommons})
+		return unknown("format", "--format", f.format, []string{flowfile.FormatRota, flowfile.FormatWfCommons})
 	}
 	if len(f.Strategies) == 0 {
 		return usagef("--strategy is empty: affinity or least_loaded, for example, is wanted")

@@ -12,6 +12,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
 	"github.com/rotasched/rota/internal/loadgen"
+	"github.com/rotasched/rota/internal/millis"
 	"github.com/rotasched/rota/test/rig"
 )
 
@@ -146,7 +147,7 @@ func (d *demonstration) work(ctx context.Context, jobs int) error {
 			Handle: loadgen.Simulate},
 		Spec: func(i int, id rota.JobID) rota.JobSpec {
 			s := rota.NewJobSpec("demo", fmt.Appendf(nil, `{"n":%d}`, i))
-			s.ID, s.Queue, s.Tenant, s.Simulate = id, demoQueue, rota.DefaultTenant, rota.Millis(int64(10+i%40))
+			s.ID, s.Queue, s.Tenant, s.Simulate = id, demoQueue, rota.DefaultTenant, millis.Duration(int64(10+i%40))
 			return s
 		},
 		Meanwhile: func(ctx context.Context, l *loadgen.Ledger) error {

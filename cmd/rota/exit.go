@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/nearest"
 )
 
 // The exit codes. Scripts depend on them.
@@ -42,6 +43,11 @@ func (e *silentExit) Error() string { return fmt.Sprintf("exit code %d", e.code)
 
 func usagef(format string, args ...any) error {
 	return &codedError{exitUsage, fmt.Errorf(format, args...)}
+}
+
+// unknown refuses a name that is none of those wanted, and guesses which one is meant.
+func unknown(subject, what, typed string, names []string) error {
+	return rota.Refusef(rota.KindInvalid, subject, "%s", nearest.Unknown(what, typed, names))
 }
 
 func failf(format string, args ...any) error {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/millis"
 )
 
 // alterFlags are the flags of `job change` as given.
@@ -76,7 +77,7 @@ func (f *alterFlags) change(id rota.JobID, cmd *cobra.Command, stdin io.Reader) 
 		c.Fee = &f.fee
 	}
 	if given("ttl") {
-		ttl := rota.WholeMillis(f.ttl)
+		ttl := millis.Of(f.ttl)
 		c.TTLMs = &ttl
 	}
 	if given("payload") {

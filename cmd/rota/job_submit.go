@@ -13,6 +13,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/millis"
 )
 
 // submitFlags are the flags of `job submit` as given.
@@ -152,7 +153,7 @@ func (f *submitFlags) spec(stdin io.Reader) (rota.JobSpec, error) {
 	s.CPUMilli, s.MemoryBytes, s.IOBytesPerS = f.cpu, f.memory, f.io
 	s.Requires, s.RegionsAllow, s.RegionsDeny = f.requires, f.regionsAllow, f.regionsDeny
 	s.Zone, s.Domain, s.Worker = f.zone, f.domain, rota.WorkerID(f.worker)
-	s.Simulate, s.Expected, s.Units = rota.Millis(f.simulateMs), rota.Millis(f.expectedMs), f.units
+	s.Simulate, s.Expected, s.Units = millis.Duration(f.simulateMs), millis.Duration(f.expectedMs), f.units
 	s.RetryOnInvalidProof, s.DataKeys = f.retryOnInvalidProof, f.dataKeys
 	if s.Limits, err = parseLimits(f.limits); err != nil {
 		return none, err

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/nearest"
 )
 
 // app is one run of the binary: what it reads and writes, and the flags that
@@ -109,7 +110,7 @@ func (a *app) group(parent *cobra.Command, children ...*cobra.Command) *cobra.Co
 	parent.Args = cobra.ArbitraryArgs
 	parent.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return rota.Unknown("command", cmd.CommandPath()+": command", args[0], names)
+			return unknown("command", cmd.CommandPath()+": command", args[0], names)
 		}
 		return usagef("%s wants a command: %s", cmd.CommandPath(), strings.Join(names, ", "))
 	}
@@ -137,7 +138,7 @@ func refuseUnknownHelp(root *cobra.Command) {
 					names = append(names, c.Name())
 				}
 			}
-			return rota.Unknown("command", of.CommandPath()+": command", rest[0], names)
+			return unknown("command", of.CommandPath()+": command", rest[0], names)
 		}
 		show(cmd, args)
 		return nil
@@ -152,7 +153,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	}
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-	if near := rota.Nearest(missing.GetSpecifiedName(), names); near != "" && len(missing.GetSpecifiedName()) > 1 {
+	if near := nearest.Name(missing.GetSpecifiedName(), names); near != "" && len(missing.GetSpecifiedName()) > 1 {
 		return usagef("%w: did you mean --%s?", err, near)
 	}
 	return err

@@ -212,7 +212,7 @@ func (l *logFlags) register(cmd *cobra.Command) {
 func (l *logFlags) logger(to interface{ Write([]byte) (int, error) }) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(l.level)); err != nil {
-		return nil, usagef("%w", rota.Unknown("log-level", "--log-level", l.level, []string{"debug", "info", "warn", "error"}))
+		return nil, usagef("%w", unknown("log-level", "--log-level", l.level, []string{"debug", "info", "warn", "error"}))
 	}
 	l.least.Set(level)
 	options := &slog.HandlerOptions{Level: &l.least}
@@ -222,6 +222,6 @@ func (l *logFlags) logger(to interface{ Write([]byte) (int, error) }) (*slog.Log
 	case "json":
 		return slog.New(slog.NewJSONHandler(to, options)), nil
 	default:
-		return nil, usagef("%w", rota.Unknown("log-format", "--log-format", l.format, []string{"text", "json"}))
+		return nil, usagef("%w", unknown("log-format", "--log-format", l.format, []string{"text", "json"}))
 	}
 }

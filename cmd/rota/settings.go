@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/nearest"
 )
 
 // envPrefix begins the environment twin of every flag.
@@ -55,7 +55,7 @@ func (a *app) settle(cmd *cobra.Command) error {
 	a.outputSet = cmd.Flags().Changed("output")
 	a.timeoutSet = cmd.Flags().Changed("timeout")
 	if !slices.Contains(formats, a.output) {
-		return rota.Unknown("output", "output format", a.output, formats)
+		return unknown("output", "output format", a.output, formats)
 	}
 	return nil
 }
@@ -115,7 +115,7 @@ func (s *settings) refuseUnknown(root *cobra.Command) error {
 			continue
 		}
 		unknown = append(unknown, key)
-		if near := rota.Nearest(key, names); near != "" {
+		if near := nearest.Name(key, names); near != "" {
 			guesses += "; for " + key + " did you mean " + near + "?"
 		}
 	}

@@ -92,7 +92,7 @@ another one under a known id is refused (exit 4).`,
 // check refuses flags that mean nothing, and gives --on-failure.
 func (f *workflowFlags) check() (policy rota.FailurePolicy, err error) {
 	if f.format != "" && f.format != flowfile.FormatRota && f.format != flowfile.FormatWfCommons {
-		return policy, rota.Unknown("format", "--format", f.format, []string{flowfile.FormatRota, flowfile.FormatWfCommons})
+		return policy, unknown("format", "--format", f.format, []string{flowfile.FormatRota, flowfile.FormatWfCommons})
 	}
 	if f.onFailure != "" {
 		if err := policy.UnmarshalText([]byte(f.onFailure)); err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/unreleased"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -69,7 +70,7 @@ func newEnvelope(rules uint32, body int) ([]byte, error) {
 	buf := make([]byte, envelopeBytes, envelopeBytes+body)
 	copy(buf, envelopeMagic)
 	binary.BigEndian.PutUint16(buf[4:], uint16(rules))
-	binary.BigEndian.PutUint16(buf[6:], rota.Draft)
+	binary.BigEndian.PutUint16(buf[6:], unreleased.Draft)
 	return buf, nil
 }
 
@@ -93,7 +94,7 @@ func Open(index rota.Index, data []byte, knows uint32, d *Decoder) (*fsmpb.Entry
 	if got, want := sum(data), binary.BigEndian.Uint32(data[8:]); got != want && !planted.crcOff() {
 		return nil, &HaltError{Index: index, Reason: fmt.Sprintf("checksum is %08x, %08x was written", got, want)}
 	}
-	if err := rota.CheckDraft("it was written by", uint32(binary.BigEndian.Uint16(data[6:])),
+	if err := unreleased.CheckDraft("it was written by", uint32(binary.BigEndian.Uint16(data[6:])),
 		"start with an empty --data, or run the binary that wrote it"); err != nil {
 		return nil, &HaltError{Index: index, Cause: err}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/unreleased"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -33,10 +34,10 @@ func TestEnvelope(t *testing.T) {
 		}
 	}
 	other := bytes.Clone(data)
-	binary.BigEndian.PutUint16(other[6:], rota.Draft+1)
+	binary.BigEndian.PutUint16(other[6:], unreleased.Draft+1)
 	_, err = Open(1, closeEnvelope(other), FirstRules, d)
 	want := fmt.Sprintf("entry 1: it was written by draft %d of an unreleased rota, this binary is draft %d: start with an empty --data, "+
-		"or run the binary that wrote it", rota.Draft+1, rota.Draft)
+		"or run the binary that wrote it", unreleased.Draft+1, unreleased.Draft)
 	if rota.KindOf(err) != rota.KindConflict || err.Error() != want {
 		t.Fatalf("another draft's entry: %v, want %s", err, want)
 	}

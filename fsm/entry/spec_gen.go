@@ -5,6 +5,7 @@ package entry
 import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/millis"
 )
 
 // fillJobSpec writes words into their message, but for what may be unset in it.
@@ -17,10 +18,10 @@ func fillJobSpec(w *fsmpb.JobSpec, m *rota.JobSpec) {
 	w.Fee = m.Fee
 	w.SizeBytes = m.SizeBytes
 	w.Payload = m.Payload
-	w.DelayMs = rota.WholeMillis(m.Delay)
+	w.DelayMs = millis.Of(m.Delay)
 	w.NotBeforeMs = int64(rota.DateOf(m.NotBefore))
-	w.TtlMs = rota.WholeMillis(m.TTL)
-	w.MaxRuntimeMs = rota.WholeMillis(m.MaxRuntime)
+	w.TtlMs = millis.Of(m.TTL)
+	w.MaxRuntimeMs = millis.Of(m.MaxRuntime)
 	w.CpuMilli = m.CPUMilli
 	w.MemoryBytes = m.MemoryBytes
 	w.IoBytesPerS = m.IOBytesPerS
@@ -31,11 +32,11 @@ func fillJobSpec(w *fsmpb.JobSpec, m *rota.JobSpec) {
 	w.Domain = m.Domain
 	w.Worker = string(m.Worker)
 	w.ExpectedDigest = m.ExpectedDigest
-	w.SimulateMs = rota.WholeMillis(m.Simulate)
+	w.SimulateMs = millis.Of(m.Simulate)
 	w.Units = m.Units
 	w.Labels = pairOps(m.Labels)
 	w.Limits = limitOps(m.Limits)
-	w.ExpectedMs = rota.WholeMillis(m.Expected)
+	w.ExpectedMs = millis.Of(m.Expected)
 	w.RetryOnInvalidProof = m.RetryOnInvalidProof
 	w.DataKeys = m.DataKeys
 }
@@ -50,10 +51,10 @@ func takeJobSpec(m *rota.JobSpec, w *fsmpb.JobSpec) {
 	m.Fee = w.GetFee()
 	m.SizeBytes = w.GetSizeBytes()
 	m.Payload = w.GetPayload()
-	m.Delay = rota.Millis(w.GetDelayMs())
+	m.Delay = millis.Duration(w.GetDelayMs())
 	m.NotBefore = rota.Date(w.GetNotBeforeMs()).Time()
-	m.TTL = rota.Millis(w.GetTtlMs())
-	m.MaxRuntime = rota.Millis(w.GetMaxRuntimeMs())
+	m.TTL = millis.Duration(w.GetTtlMs())
+	m.MaxRuntime = millis.Duration(w.GetMaxRuntimeMs())
 	m.CPUMilli = w.GetCpuMilli()
 	m.MemoryBytes = w.GetMemoryBytes()
 	m.IOBytesPerS = w.GetIoBytesPerS()
@@ -64,11 +65,11 @@ func takeJobSpec(m *rota.JobSpec, w *fsmpb.JobSpec) {
 	m.Domain = w.GetDomain()
 	m.Worker = rota.WorkerID(w.GetWorker())
 	m.ExpectedDigest = w.GetExpectedDigest()
-	m.Simulate = rota.Millis(w.GetSimulateMs())
+	m.Simulate = millis.Duration(w.GetSimulateMs())
 	m.Units = w.GetUnits()
 	m.Labels = PairWords(w.GetLabels())
 	m.Limits = limitWords(w.GetLimits())
-	m.Expected = rota.Millis(w.GetExpectedMs())
+	m.Expected = millis.Duration(w.GetExpectedMs())
 	m.RetryOnInvalidProof = w.GetRetryOnInvalidProof()
 	m.DataKeys = w.GetDataKeys()
 }

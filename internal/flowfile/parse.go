@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/nearest"
 )
 
 // Bounds of a workflow's file. YAML has a lower one, as its tree takes some thirty
@@ -289,7 +290,7 @@ func meantField(name string) string {
 		"tasks": "nodes", "jobs": "nodes", "steps": "nodes", "onFailure": "on_failure", "capabilities": "requires",
 	}[name]
 	if meant == "" {
-		return rota.DidYouMean(name, nodeFields())
+		return nearest.Question(name, nodeFields())
 	}
 	return fmt.Sprintf(": did you mean %q?", meant)
 }

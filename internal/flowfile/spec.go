@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/nearest"
 )
 
 // flowReader makes a workflow of a file's parts and gathers what is wrong with it.
@@ -197,5 +198,5 @@ func (r *flowReader) meant(id string) string {
 	for i := range r.spec.Nodes {
 		names[i] = r.spec.Nodes[i].ID
 	}
-	return rota.DidYouMean(id, names)
+	return nearest.Question(id, names)
 }

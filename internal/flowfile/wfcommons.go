@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/millis"
 )
 
 // Options say how a WfCommons instance becomes a workflow.
@@ -204,7 +205,7 @@ func (m *wfMaker) node(task *wfTask) (rota.NodeSpec, error) {
 		return refuse("runtimeInSeconds %v × %v is refused: 0 to %d s is wanted", *run.RuntimeInSeconds, m.options.Scale,
 			int64(rota.MaxDuration.Seconds()))
 	}
-	n.Simulate = rota.Millis(int64(ms))
+	n.Simulate = millis.Duration(int64(ms))
 	n.Type = wfType(run.Command.Program, task)
 	n.DataKeys = m.dataKeys(task)
 	if m.options.Resources {

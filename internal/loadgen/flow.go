@@ -11,6 +11,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/millis"
 )
 
 // FlowPlan says how workflows are measured: with each strategy, by workers of so many
@@ -60,7 +61,7 @@ func (f *FlowPlan) Flow(name string, spec *rota.WorkflowSpec) (*Flow, error) {
 		if ms > float64(rota.MaxDuration.Milliseconds()) {
 			return nil, fmt.Errorf("node %q would take %.0f ms: --time-scale lowers that", b.spec.Nodes[i].ID, ms)
 		}
-		b.spec.Nodes[i].Simulate = rota.Millis(int64(ms))
+		b.spec.Nodes[i].Simulate = millis.Duration(int64(ms))
 	}
 	f.bounds(b)
 	return b, nil

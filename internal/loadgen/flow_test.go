@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/millis"
 )
 
 // flowOf makes a workflow of "id:ms:parent,parent".
@@ -16,7 +17,7 @@ func flowOf(nodes ...string) *rota.WorkflowSpec {
 		n := rota.NodeSpec{ID: parts[0], JobSpec: rota.NewJobSpec("t", nil)}
 		ms := int64(0)
 		_, _ = fmt.Sscan(parts[1], &ms)
-		n.Simulate = rota.Millis(ms)
+		n.Simulate = millis.Duration(ms)
 		if parts[2] != "" {
 			n.Parents = strings.Split(parts[2], ",")
 		}

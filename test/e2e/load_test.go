@@ -9,6 +9,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/millis"
 	"github.com/rotasched/rota/test/rig"
 )
 
@@ -102,7 +103,7 @@ func (l *load) submit(ctx context.Context, cl *client.Client, submitter int, eve
 	for i := 0; ctx.Err() == nil; i++ {
 		spec := rota.NewJobSpec("load", []byte("x"))
 		spec.ID, spec.Queue = rota.JobID(fmt.Sprintf("%s-%d-%06d", l.queue, submitter, i)), rota.QueueName(l.queue)
-		spec.Simulate = rota.Millis(int64(i % 40))
+		spec.Simulate = millis.Duration(int64(i % 40))
 		l.ask(spec.ID)
 		l.Submit(ctx, cl, spec, 20*time.Second)
 		select {

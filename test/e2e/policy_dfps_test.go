@@ -10,6 +10,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/millis"
 )
 
 // The four rows of DFPS-S §5 over the wire: real workers complete and fail jobs,
@@ -69,7 +70,7 @@ func TestEarlySampleBias(t *testing.T) {
 	c, cl, q := dfps(t)
 	const expected = 5
 	fresh := func(id string, change ...func(*rota.JobSpec)) rota.JobSpec {
-		return policyJob(id, q, append(change, ofType("fresh"), func(s *rota.JobSpec) { s.Expected = rota.Millis(expected) })...)
+		return policyJob(id, q, append(change, ofType("fresh"), func(s *rota.JobSpec) { s.Expected = millis.Duration(expected) })...)
 	}
 	w := c.puppet(t, "w", q, 1)
 	submitAll(t, cl, fresh("first"))

@@ -16,6 +16,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/millis"
 )
 
 const (
@@ -90,7 +91,7 @@ func (r *floodRun) floodJob() rota.JobSpec {
 	typ := floodTypes[r.sent%len(floodTypes)]
 	r.sent++
 	return policyJob(fmt.Sprintf("%s-%s-%05d", r.name, typ, r.sent), rota.QueueName(r.name), ofType(typ), func(s *rota.JobSpec) {
-		s.Tenant, s.Simulate = r.tenant(0), rota.Millis(floodWorkMs)
+		s.Tenant, s.Simulate = r.tenant(0), millis.Duration(floodWorkMs)
 		if typ == "domain-fails" {
 			s.Domain = "zone"
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/millis"
 )
 
 // TestConformance_Vectors is deterministic matching of AICF §14 (4) in a cluster:
@@ -35,7 +36,7 @@ func TestConformance_Vectors(t *testing.T) {
 		for i := range 40 {
 			id := fmt.Sprintf("vectors-%d-%02d", part, i)
 			jobs = append(jobs, policyJob(id, queues[i%4], priority(int32(i%11)), sized(int64(i)<<20), func(s *rota.JobSpec) {
-				s.Fee, s.Tenant, s.Simulate = int64(i%5)*500_000, rota.TenantID(fmt.Sprint("t", i%3)), rota.Millis(int64(i%4))
+				s.Fee, s.Tenant, s.Simulate = int64(i%5)*500_000, rota.TenantID(fmt.Sprint("t", i%3)), millis.Duration(int64(i%4))
 			}))
 			ids = append(ids, rota.JobID(id))
 		}

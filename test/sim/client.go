@@ -6,6 +6,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/millis"
 )
 
 // OutcomeOK reports whether an operation was taken.
@@ -69,10 +70,10 @@ func (c *client) submitNext() {
 	s.ID, s.Tenant = rota.JobID(fmt.Sprint("j", c.next)), rota.TenantID(fmt.Sprint("t", c.next%3))
 	s.Priority = int32(w.chance.IntN(11))
 	if w.chance.IntN(5) == 0 {
-		s.Delay = rota.Millis(int64(w.chance.IntN(5_000)))
+		s.Delay = millis.Duration(int64(w.chance.IntN(5_000)))
 	}
 	if w.chance.IntN(20) == 0 {
-		s.TTL = rota.Millis(int64(5_000 + w.chance.IntN(60_000)))
+		s.TTL = millis.Duration(int64(5_000 + w.chance.IntN(60_000)))
 	}
 	w.audit.expires[s.ID] = w.audit.clock + rota.Clock(s.TTL.Milliseconds())
 	c.next++

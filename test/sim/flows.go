@@ -9,6 +9,7 @@ import (
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/millis"
 )
 
 // flowClient submits workflows, cancels some and runs some again. What it does is
@@ -69,9 +70,9 @@ func (c *flowClient) draw(i int) *flow {
 		s.Priority = int32(r.IntN(11))
 		switch r.IntN(12) {
 		case 0:
-			s.Delay = rota.Millis(int64(r.IntN(4_000)))
+			s.Delay = millis.Duration(int64(r.IntN(4_000)))
 		case 1:
-			s.TTL = rota.Millis(int64(10_000 + r.IntN(80_000)))
+			s.TTL = millis.Duration(int64(10_000 + r.IntN(80_000)))
 		case 2, 3:
 			s.Type = typeDoomed
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/millis"
 )
 
 // user submits jobs, repeats elsewhere what it had no answer to, cancels and retries.
@@ -73,9 +74,9 @@ func (u *user) submit() {
 		s.ID, s.Queue, s.Priority = rota.JobID(fmt.Sprintf("%s-%d", u.host, u.minted)), queueName, int32(u.random.IntN(11))
 		switch u.random.IntN(10) {
 		case 0:
-			s.Delay = rota.Millis(int64(u.random.IntN(5_000)))
+			s.Delay = millis.Duration(int64(u.random.IntN(5_000)))
 		case 1:
-			s.TTL = rota.Millis(int64(1_500 + u.random.IntN(20_000)))
+			s.TTL = millis.Duration(int64(1_500 + u.random.IntN(20_000)))
 		case 2:
 			s = drawSteady(u.random, s.ID)
 		}

@@ -30,7 +30,7 @@ type Caller struct {
 	Node        string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	ClusterId   string                 `protobuf:"bytes,2,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
 	ClusterName string                 `protobuf:"bytes,3,opt,name=cluster_name,json=clusterName,proto3" json:"cluster_name,omitempty"`
-	// The draft of its binary (rota.Draft).
+	// The draft of its binary (unreleased.Draft).
 	Draft         uint32 `protobuf:"varint,4,opt,name=draft,proto3" json:"draft,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

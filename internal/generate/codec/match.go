@@ -185,14 +185,14 @@ func (f field) sent(v string) string {
 	if f.form == date {
 		return fmt.Sprintf("int64(rota.DateOf(%s))", v)
 	}
-	return fmt.Sprintf("rota.WholeMillis(%s)", v)
+	return fmt.Sprintf("millis.Of(%s)", v)
 }
 
 func (f field) taken(v string) string {
 	if f.form == date {
 		return fmt.Sprintf("rota.Date(%s).Time()", v)
 	}
-	return fmt.Sprintf("rota.Millis(%s)", v)
+	return fmt.Sprintf("millis.Duration(%s)", v)
 }
 
 // plain reports whether a type is one of Go's own.

@@ -14,7 +14,7 @@ func (w *writer) logged(messages map[string]*protogen.Message) error {
 	if err != nil {
 		return err
 	}
-	w.head("entry", "github.com/rotasched/rota", "github.com/rotasched/rota/fsm/fsmpb")
+	w.head("entry", "github.com/rotasched/rota", "github.com/rotasched/rota/fsm/fsmpb", "github.com/rotasched/rota/internal/millis")
 	w.convert("fsmpb", fields)
 	return nil
 }
@@ -26,7 +26,7 @@ func (w *writer) stored(messages map[string]*protogen.Message) error {
 	if err != nil {
 		return err
 	}
-	w.head("fsm", "maps", "slices", "", "github.com/rotasched/rota")
+	w.head("fsm", "maps", "slices", "", "github.com/rotasched/rota", "github.com/rotasched/rota/internal/millis")
 	w.row(fields)
 	w.alike(fields)
 	return nil

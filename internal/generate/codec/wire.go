@@ -21,7 +21,7 @@ var enums = map[reflect.Type]string{
 // wire writes the writers and readers of package words.
 func (w *writer) wire(messages map[string]*protogen.Message) error {
 	w.head("words", "google.golang.org/protobuf/encoding/protowire", "", "github.com/rotasched/rota", "rotav1 github.com/rotasched/rota/api/rota/v1",
-		"github.com/rotasched/rota/internal/peer")
+		"github.com/rotasched/rota/internal/millis", "github.com/rotasched/rota/internal/peer")
 	w.numbers(wireFields, messages)
 	for _, m := range wireMessages {
 		fields, err := match(m, messages[m.name])

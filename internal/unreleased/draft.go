@@ -1,4 +1,6 @@
-package rota
+package unreleased
+
+import "github.com/rotasched/rota"
 
 // Draft numbers the formats, digests and rules of rota before its first release. It
 // grows by one with each change of them that makes what another binary wrote or says
@@ -15,10 +17,10 @@ func CheckDraft(what string, draft uint32, remedy string) error {
 	if draft == Draft {
 		return nil
 	}
-	return Refusef(KindConflict, "draft", "%s draft %d of an unreleased rota, this binary is draft %d: %s", what, draft, Draft, remedy)
+	return rota.Refusef(rota.KindConflict, "draft", "%s draft %d of an unreleased rota, this binary is draft %d: %s", what, draft, Draft, remedy)
 }
 
 // CheckNodeDraft refuses a node of another draft.
-func CheckNodeDraft(id NodeID, draft uint32) error {
+func CheckNodeDraft(id rota.NodeID, draft uint32) error {
 	return CheckDraft("node "+string(id)+" runs", draft, "run the same binary on all nodes")
 }

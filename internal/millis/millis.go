@@ -1,0 +1,25 @@
+package millis
+
+import (
+	"math"
+	"time"
+)
+
+// Duration returns ms milliseconds; of more than a Duration holds, the longest that it does.
+func Duration(ms int64) time.Duration {
+	const most = math.MaxInt64 / int64(time.Millisecond)
+	return time.Duration(max(-most, min(ms, most))) * time.Millisecond
+}
+
+// Of returns a duration in milliseconds, rounded away from zero: what is shorter
+// than one is not the 0 that stands for none.
+func Of(d time.Duration) int64 {
+	ms := d.Milliseconds()
+	switch rest := d - Duration(ms); {
+	case rest > 0:
+		ms++
+	case rest < 0:
+		ms--
+	}
+	return ms
+}

@@ -1,0 +1,29 @@
+package millis
+
+import (
+	"math"
+	"testing"
+	"time"
+)
+
+// TestMillis: what the wire can say comes back, or is as far off as a Duration goes; and
+// nothing but 0 becomes the 0 that stands for none.
+func TestMillis(t *testing.T) {
+	t.Parallel()
+	for _, ms := range []int64{0, 1, -1, 5_000, -5_000, 1 << 43, -1 << 43} {
+		if d := Duration(ms); Of(d) != ms || d != time.Duration(ms)*time.Millisecond {
+			t.Errorf("%d ms become %s", ms, d)
+		}
+	}
+	if d := Duration(math.MaxInt64); d < 292*365*24*time.Hour || Of(d) != d.Milliseconds() {
+		t.Errorf("too many become %s", d)
+	}
+	if d := Duration(math.MinInt64); d > -292*365*24*time.Hour || Of(d) != d.Milliseconds() {
+		t.Errorf("too few become %s", d)
+	}
+	for d, want := range map[time.Duration]int64{1: 1, -1: -1, time.Millisecond + 1: 2, -time.Millisecond - 1: -2, math.MaxInt64: 9_223_372_036_855} {
+		if got := Of(d); got != want {
+			t.Errorf("%d ns are %d ms, want %d", d, got, want)
+		}
+	}
+}

@@ -1,0 +1,74 @@
+package nearest
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Name returns the name that a mistyped one most likely means: one that it is but for
+// its case, that it begins, or that is at most two slips of the pen away. It returns ""
+// where there is none.
+func Name(typed string, names []string) string {
+	best, distance := "", 3
+	for _, n := range names {
+		switch {
+		case n == "":
+			continue
+		case strings.EqualFold(n, typed):
+			return n
+		case len(typed) >= 3 && len(n) > len(typed) && strings.EqualFold(n[:len(typed)], typed):
+			best, distance = n, 0
+			continue
+		}
+		if d := editDistance(typed, n); d < distance && d < len(typed) {
+			best, distance = n, d
+		}
+	}
+	return best
+}
+
+// Question is the question for the nearest name, "" where none is near.
+func Question(typed string, names []string) string {
+	if best := Name(typed, names); best != "" {
+		return ": did you mean " + strconv.Quote(best) + "?"
+	}
+	return ""
+}
+
+// Unknown is the text that refuses a name which is none of those wanted, and guesses which
+// one is meant.
+func Unknown(what, typed string, names []string) string {
+	wanted := strings.Join(names, ", ")
+	if guess := Question(typed, names); guess != "" {
+		return fmt.Sprintf("%s %q is unknown%s One of %s is wanted", what, typed, guess, wanted)
+	}
+	return fmt.Sprintf("%s %q is unknown: one of %s is wanted", what, typed, wanted)
+}
+
+// longest is more bytes than any name has that is worth a guess.
+const longest = 200
+
+// editDistance is Levenshtein's, in bytes; names beyond the longest are far apart.
+func editDistance(a, b string) int {
+	if len(a) > longest || len(b) > longest || max(len(a)-len(b), len(b)-len(a)) > 2 {
+		return max(len(a), len(b))
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j+1]+1, row[j]+1)
+		}
+	}
+	return row[len(b)]
+}
