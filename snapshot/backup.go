@@ -11,15 +11,10 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// SaveFile writes src to a new file at path, readable by its owner only. The
-// file is there whole and on disk, or not at all; one that is there already is
-// never replaced.
-func SaveFile(path string, src Source) (rota.SnapshotInfo, error) {
-	return save(path, func(w io.Writer) (rota.SnapshotInfo, error) { return Write(w, src) })
-}
-
-// SaveStream is SaveFile for a snapshot that comes as bytes, from another node:
-// they are verified as they are written, and r must end where the snapshot does.
+// SaveStream writes a snapshot that comes as bytes, from another node, to a new file at
+// path, readable by its owner only. The bytes are verified as they are written, and r must
+// end where the snapshot does. The file is there whole and on disk, or not at all; one that
+// is there already is never replaced.
 func SaveStream(path string, r io.Reader) (rota.SnapshotInfo, error) {
 	return save(path, func(w io.Writer) (rota.SnapshotInfo, error) { return Inspect(io.TeeReader(r, w)) })
 }

@@ -27,12 +27,17 @@ func entries(t *testing.T, folder string) []string {
 	return names
 }
 
-func TestSaveFile(t *testing.T) {
+// saveState saves src as SaveStream saves the bytes of it.
+func saveState(path string, src Source) (rota.SnapshotInfo, error) {
+	return save(path, func(w io.Writer) (rota.SnapshotInfo, error) { return Write(w, src) })
+}
+
+func TestSave(t *testing.T) {
 	t.Parallel()
 	t.Run("is read again", func(t *testing.T) {
 		t.Parallel()
 		path := filepath.Join(t.TempDir(), "backup.rota")
-		info, err := SaveFile(path, small())
+		info, err := saveState(path, small())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -69,7 +74,7 @@ func TestSaveFile(t *testing.T) {
 				t.Fatal(err)
 			}
 			before, _ := os.Lstat(path)
-			_, err := SaveFile(path, small())
+			_, err := saveState(path, small())
 			after, _ := os.Lstat(path)
 			if rota.KindOf(err) != rota.KindConflict || !reflect.DeepEqual(before, after) ||
 				len(entries(t, filepath.Dir(path))) != 1 {
@@ -94,12 +99,12 @@ func TestSaveFile(t *testing.T) {
 	})
 }
 
-func TestSaveFileLeavesNothing(t *testing.T) {
+func TestSaveLeavesNothing(t *testing.T) {
 	t.Parallel()
 	t.Run("when the source fails", func(t *testing.T) {
 		t.Parallel()
 		folder := t.TempDir()
-		_, err := SaveFile(filepath.Join(folder, "backup.rota"), broken{small()})
+		_, err := saveState(filepath.Join(folder, "backup.rota"), broken{small()})
 		if !errors.Is(err, io.ErrNoProgress) || len(entries(t, folder)) != 0 {
 			t.Fatalf("%v, %v", entries(t, folder), err)
 		}
@@ -107,7 +112,7 @@ func TestSaveFileLeavesNothing(t *testing.T) {
 	t.Run("when the folder is not there", func(t *testing.T) {
 		t.Parallel()
 		path := filepath.Join(t.TempDir(), "no", "backup.rota")
-		if _, err := SaveFile(path, small()); !errors.Is(err, os.ErrNotExist) {
+		if _, err := saveState(path, small()); !errors.Is(err, os.ErrNotExist) {
 			t.Fatal(err)
 		}
 	})
@@ -150,65 +155,5 @@ func TestOpenFileRefuses(t *testing.T) {
 	if !errors.As(err, new(*DamagedError)) || rota.KindOf(err) != rota.KindInvalid ||
 		!strings.Contains(err.Error(), path) {
 		t.Fatal(err)
-	}
-}
-
-// closing counts how often it was closed.
-type closing struct {
-	io.Reader
-	closed *int
-}
-
-func (c closing) Close() error { *c.closed++; return nil }
-
-func TestFirstReadable(t *testing.T) {
-	t.Parallel()
-	whole := pack(t, small(), 128)
-	flipped := bytes.Clone(whole)
-	flipped[200] ^= 1
-	later := small().info
-	later.Format = 2
-	files := map[string][]byte{"whole": whole, "cut": whole[:300], "flipped": flipped,
-		"newer": appendPreamble(nil, later)}
-	for _, c := range []struct {
-		name       string
-		candidates []string
-		best       string
-		kinds      []rota.Kind
-		kind       rota.Kind
-		text       string
-	}{
-		{"the newest", []string{"whole", "cut"}, "whole", nil, rota.KindNone, ""},
-		{"the one before the damaged ones", []string{"flipped", "cut", "gone", "newer", "whole", "cut"}, "whole",
-			[]rota.Kind{rota.KindInvalid, rota.KindInvalid, rota.KindNotFound, rota.KindConflict}, rota.KindNone, ""},
-		{"none", []string{"newer", "cut"}, "", []rota.Kind{rota.KindConflict, rota.KindInvalid}, rota.KindConflict,
-			"none of 2 snapshots is readable, newest first: 1: read snapshot: snapshot format 2 is newer than"},
-		{"nothing to choose from", nil, "", nil, rota.KindNotFound, "there is no snapshot"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			opened, closed := 0, 0
-			best, skipped, err := FirstReadable(c.candidates, func(name string) (io.ReadCloser, error) {
-				b, ok := files[name]
-				if !ok {
-					return nil, rota.Refusef(rota.KindNotFound, name, "%s is gone", name)
-				}
-				opened++
-				return closing{bytes.NewReader(b), &closed}, nil
-			})
-			var kinds []rota.Kind
-			for i, s := range skipped {
-				if s.Position != i {
-					t.Errorf("position %d stands at %d", s.Position, i)
-				}
-				kinds = append(kinds, rota.KindOf(s.Err))
-			}
-			if best != c.best || !reflect.DeepEqual(kinds, c.kinds) || opened != closed {
-				t.Fatalf("best %q, skipped %v, opened %d, closed %d", best, skipped, opened, closed)
-			}
-			if rota.KindOf(err) != c.kind || err != nil && !strings.Contains(err.Error(), c.text) {
-				t.Fatal(err)
-			}
-		})
 	}
 }

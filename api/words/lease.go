@@ -10,15 +10,13 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
+// leaseIDToWire carries a lease id as 32 bytes, none as no bytes.
 func leaseIDToWire(id *rota.LeaseID) []byte {
 	if id.IsZero() {
 		return nil
 	}
 	return id[:]
 }
-
-// LeaseIDToWire carries a lease id as 32 bytes, none as no bytes.
-func LeaseIDToWire(id rota.LeaseID) []byte { return leaseIDToWire(&id) }
 
 // LeaseIDFromWire takes 32 bytes, or none for no lease.
 func LeaseIDFromWire(w []byte) (rota.LeaseID, error) {
@@ -238,23 +236,19 @@ func LeaseEndFromWire(w *rotav1.LeaseEnd) (peer.LeaseEnd, error) {
 func NoticesToWire(notices []peer.Notice) *rotav1.Notices {
 	w := new(rotav1.Notices)
 	for i := range notices {
-		AddNoticeToWire(w, &notices[i])
+		n := &notices[i]
+		switch {
+		case n.Assigned != nil:
+			w.Assigned = append(w.Assigned, AssignmentToWire(n.Assigned))
+		case n.Ended != nil:
+			w.Ended = append(w.Ended, LeaseEndToWire(n.Ended))
+		case n.Revoked != nil:
+			w.Revoked = append(w.Revoked, LeaseEndToWire(n.Revoked))
+		case n.Draining:
+			w.Draining = true
+		}
 	}
 	return w
-}
-
-// AddNoticeToWire puts one more notice into a message.
-func AddNoticeToWire(w *rotav1.Notices, n *peer.Notice) {
-	switch {
-	case n.Assigned != nil:
-		w.Assigned = append(w.Assigned, AssignmentToWire(n.Assigned))
-	case n.Ended != nil:
-		w.Ended = append(w.Ended, LeaseEndToWire(n.Ended))
-	case n.Revoked != nil:
-		w.Revoked = append(w.Revoked, LeaseEndToWire(n.Revoked))
-	case n.Draining:
-		w.Draining = true
-	}
 }
 
 // NoticesFromWire returns the notices in the order assigned, revoked, ended,

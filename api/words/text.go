@@ -129,10 +129,7 @@ func ids[A, B ~string](in []A) []B {
 	return out
 }
 
-// JobIDsToWire and JobIDsFromWire convert a list of job ids.
-func JobIDsToWire(in []rota.JobID) []string { return ids[rota.JobID, string](in) }
-
-// JobIDsFromWire is the inverse of JobIDsToWire; it checks nothing.
+// JobIDsFromWire takes a list of job ids; it checks nothing.
 func JobIDsFromWire(in []string) []rota.JobID { return ids[string, rota.JobID](in) }
 
 // moment is a date and a clock of the wire.
