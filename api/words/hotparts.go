@@ -22,6 +22,31 @@ func countEach(b []byte, number protowire.Number) (n int, err error) {
 	return n, nil
 }
 
+// readEach reads the fields of a number, each a message itself, from a copy of b.
+func readEach[T any](b []byte, number protowire.Number, read func(*T, []byte) error) ([]T, error) {
+	n, err := countEach(b, number)
+	if err != nil {
+		return nil, err
+	}
+	b = append([]byte(nil), b...)
+	all := make([]T, 0, n)
+	for len(b) > 0 {
+		f, rest, err := nextField(b)
+		if err != nil {
+			return nil, err
+		}
+		if b = rest; f.number != number || f.kind != protowire.BytesType {
+			continue
+		}
+		var one T
+		all = append(all, one)
+		if err := read(&all[len(all)-1], f.bytes); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
 // readText adds one of a list of texts.
 func readText(to *[]string, b []byte) error {
 	var s string

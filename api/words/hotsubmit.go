@@ -1,8 +1,6 @@
 package words
 
 import (
-	"google.golang.org/protobuf/encoding/protowire"
-
 	"github.com/rotasched/rota"
 )
 
@@ -40,27 +38,13 @@ func WriteSubmission(n int, job func(i int) *rota.JobSpec) *Written {
 }
 
 // read reads a message. It keeps nothing of b.
-func (m *Submission) read(b []byte) error {
+func (m *Submission) read(b []byte) (err error) {
 	*m = Submission{Size: len(b)}
-	n, err := countEach(b, submitRequestJobs)
-	if err != nil {
-		return err
-	}
-	b, m.Jobs = append([]byte(nil), b...), make([]rota.JobSpec, 0, n)
-	for len(b) > 0 {
-		f, rest, err := nextField(b)
-		if err != nil {
-			return err
-		}
-		if b = rest; f.number != submitRequestJobs || f.kind != protowire.BytesType {
-			continue
-		}
-		m.Jobs = append(m.Jobs, rota.JobSpec{Priority: rota.DefaultPriority})
-		if err := readJobSpec(&m.Jobs[len(m.Jobs)-1], f.bytes); err != nil {
-			return err
-		}
-	}
-	return nil
+	m.Jobs, err = readEach(b, submitRequestJobs, func(spec *rota.JobSpec, b []byte) error {
+		spec.Priority = rota.DefaultPriority
+		return readJobSpec(spec, b)
+	})
+	return err
 }
 
 // WriteSubmitOutcomes writes the answer, one outcome for each job in its order.
@@ -76,26 +60,9 @@ func WriteSubmitOutcomes(outcomes []rota.Submitted) *Written {
 }
 
 // read reads a message. It keeps nothing of b.
-func (m *SubmitOutcomes) read(b []byte) error {
-	n, err := countEach(b, submitResponseJobs)
-	if err != nil {
-		return err
-	}
-	b, m.Jobs = append([]byte(nil), b...), make([]rota.Submitted, 0, n)
-	for len(b) > 0 {
-		f, rest, err := nextField(b)
-		if err != nil {
-			return err
-		}
-		if b = rest; f.number != submitResponseJobs || f.kind != protowire.BytesType {
-			continue
-		}
-		m.Jobs = append(m.Jobs, rota.Submitted{})
-		if err := readSubmitted(&m.Jobs[len(m.Jobs)-1], f.bytes); err != nil {
-			return err
-		}
-	}
-	return nil
+func (m *SubmitOutcomes) read(b []byte) (err error) {
+	m.Jobs, err = readEach(b, submitResponseJobs, readSubmitted)
+	return err
 }
 
 func readSubmitted(o *rota.Submitted, b []byte) error {
