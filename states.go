@@ -241,7 +241,7 @@ const (
 	ReasonTimedOut
 )
 
-// LastReason bounds what a record may hold.
+// ReasonLast bounds what a record may hold.
 const ReasonLast = ReasonTimedOut
 
 var reasonNames = []string{"NONE", "ACK_TIMEOUT", "LEASE_EXPIRED", "PROOF_INVALID", "PROVIDER_FAIL", "DECLINED",

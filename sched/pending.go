@@ -213,13 +213,7 @@ func (p *Pending) SetShare(tenant rota.TenantID, open, weight int64) {
 // Park takes a tenant's lanes out of the index, or puts them back (SPEC §4.9).
 func (p *Pending) Park(tenant rota.TenantID, parked bool) {
 	t := p.tenant(tenant)
-	if t.parked != parked {
-		t.parked = parked
-		for _, l := range t.lanes {
-			p.settle(l)
-			p.settleElder(l)
-		}
-	}
+	p.park(&t.parked, parked, t.lanes)
 	p.dropTenant(tenant, t)
 }
 
@@ -227,12 +221,18 @@ func (p *Pending) Park(tenant rota.TenantID, parked bool) {
 // (SPEC §4.8).
 func (p *Pending) ParkDomain(domain string, parked bool) {
 	d := p.domain(domain)
-	if d.parked != parked {
-		d.parked = parked
-		for _, l := range d.lanes {
-			p.settle(l)
-			p.settleElder(l)
-		}
-	}
+	p.park(&d.parked, parked, d.lanes)
 	p.dropDomain(domain, d)
+}
+
+// park sets whether those lanes are parked, and files them anew where that changes.
+func (p *Pending) park(was *bool, parked bool, lanes []*lane) {
+	if *was == parked {
+		return
+	}
+	*was = parked
+	for _, l := range lanes {
+		p.settle(l)
+		p.settleElder(l)
+	}
 }

@@ -91,11 +91,7 @@ func (d *DataDir) SetClusterID(id rota.ClusterID) error {
 	}
 	next := d.record
 	next.ClusterID = id
-	if err := d.store(next); err != nil {
-		return err
-	}
-	d.record = next
-	return nil
+	return d.store(next)
 }
 
 // SetFounders records the nodes that this one founds its cluster with.
@@ -104,11 +100,7 @@ func (d *DataDir) SetFounders(founders map[rota.NodeID]string) error {
 	defer d.mu.Unlock()
 	next := d.record
 	next.Founders = founders
-	if err := d.store(next); err != nil {
-		return err
-	}
-	d.record = next
-	return nil
+	return d.store(next)
 }
 
 // Founders returns the nodes that this one founded its cluster with, and their identities;
@@ -129,11 +121,7 @@ func (d *DataDir) SetRebuild(r RebuildRecord) error {
 	defer d.mu.Unlock()
 	next := d.record
 	next.Rebuild = &r
-	if err := d.store(next); err != nil {
-		return err
-	}
-	d.record = next
-	return nil
+	return d.store(next)
 }
 
 // Close unlocks the directory for another process.
@@ -225,11 +213,7 @@ func (d *DataDir) load(id rota.NodeID, clusterName string, adopt bool) error {
 		}
 	}
 	now.Starts++
-	if err := d.store(now); err != nil {
-		return err
-	}
-	d.record = now
-	return nil
+	return d.store(now)
 }
 
 // check refuses a directory that is not this node's, or not the original.

@@ -117,6 +117,7 @@ func (d *DataDir) checkWriter(data []byte) error {
 		"start with an empty --data, or run the binary that wrote it")
 }
 
+// store writes a record durably; it is the directory's from then on.
 func (d *DataDir) store(record nodeRecord) error {
 	plain, err := json.Marshal(record)
 	if err != nil {
@@ -130,6 +131,9 @@ func (d *DataDir) store(record nodeRecord) error {
 	err = replaceFile(filepath.Join(d.path, nodeFile), append(data, '\n'))
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return diskFull(d.path, err)
+	}
+	if err == nil {
+		d.record = record
 	}
 	return err
 }
