@@ -56,8 +56,8 @@ const raftStore = "github.com/hashicorp/raft-boltdb"
 var rooms = []room{
 	{path: ".", may: []string{"internal/millis", "internal/nearest"}, only: []string{}},
 	{path: "sched", may: []string{".", "internal/limits"}, only: []string{orderedTree}},
-	{path: "fsm", may: []string{".", "internal/limits", "sched", "fsm/entry", "fsm/fsmpb", "fsm/tree", "internal/millis"}, tests: []string{"internal/unreleased"}, only: []string{orderedTree, fastHash, protoLibrary}, never: []string{raftLibrary, raftStore, gossip,
-		grpcLibrary, boltLibrary, commandLine, settings}},
+	{path: "fsm", may: []string{".", "internal/limits", "sched", "fsm/entry", "fsm/fsmpb", "fsm/tree", "internal/millis"}, tests: []string{"internal/unreleased", "internal/peer"}, only: []string{orderedTree, fastHash, protoLibrary}, never: []string{raftLibrary,
+		raftStore, gossip, grpcLibrary, boltLibrary, commandLine, settings}},
 	{path: "fsm/entry", may: []string{".", "internal/peer", "internal/limits", "fsm/fsmpb", "internal/millis", "internal/unreleased"}, only: []string{protoLibrary}},
 	{path: "fsm/tree", only: []string{}},
 	{path: "fsm/fsmpb", only: []string{protoLibrary}},
