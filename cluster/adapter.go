@@ -56,8 +56,8 @@ func (a adapter) Apply(log *raft.Log) any {
 	n.rebuilder.passed = applied.Index
 	n.rebuilder.digests.put(applied.Index, applied.Digest, n.replica.machine.Staging().Last)
 	n.replica.hub.publish(n.replica.machine, &applied)
-	n.history.wanted(n.replica.machine)
-	n.eventFeed.events.append(n.replica.machine.Head().Incarnation, &applied)
+	n.archive.Staged(n.replica.machine)
+	n.events.Append(n.replica.machine.Head().Incarnation, &applied)
 	n.measures.countEvents(applied.Events)
 	n.replica.machine.Recycle(applied.Events) // who follows events reads their bytes
 	applied.Events = nil
@@ -102,8 +102,8 @@ type frozenState struct {
 // Persist implements raft.FSMSnapshot.
 func (f frozenState) Persist(sink raft.SnapshotSink) error {
 	start := time.Now()
-	f.n.eventFeed.flush()
-	if f.n.history.flush() == nil {
+	f.n.events.Flush()
+	if f.n.archive.Flush() == nil {
 		f.frozen.Archived() // else the snapshot carries what is staged
 	}
 	info, err := snapshot.Write(sink, f.frozen)
@@ -146,8 +146,8 @@ func (a adapter) Restore(rc io.ReadCloser) error {
 	n := a.n
 	failpoint.Pass("restore-before-swap")
 	n.followInstalled(info.Index, m)
-	n.eventFeed.flush()
-	_ = n.history.flush() // what is staged goes with the state; what fails is fetched
+	n.events.Flush()
+	_ = n.archive.Flush() // what is staged goes with the state; what fails is fetched
 	n.replica.mu.Lock()
 	n.rebuilder.passed = info.Index
 	if n.rebuilder.active.Load() { // dropped while this one was read: what is fetched follows it
@@ -159,7 +159,7 @@ func (a adapter) Restore(rc io.ReadCloser) error {
 	n.rebuilder.digests.clear()
 	n.rebuilder.digests.put(info.Index, info.Digest, m.Staging().Last)
 	n.replica.hub.resync(before, m)
-	n.eventFeed.events.reset(m.Head())
+	n.events.Reset(m.Head())
 	n.replica.applied.Store(uint64(info.Index))
 	n.replica.mu.Unlock()
 	n.replica.rules.Store(info.RulesVersion)

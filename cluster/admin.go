@@ -104,7 +104,7 @@ func (cv *clusterVerbs) CheckAt(ctx context.Context, index rota.Index) (rota.Nod
 	var head fsm.Head
 	var held []archive.EventEntry
 	var frozen *fsm.Frozen
-	err := cv.n.replica.freezing(func(m *fsm.Machine) { head, held, frozen = m.Head(), cv.n.eventFeed.events.held(), m.Freeze() })
+	err := cv.n.replica.freezing(func(m *fsm.Machine) { head, held, frozen = m.Head(), cv.n.events.Held(), m.Freeze() })
 	if err != nil {
 		return v, err
 	}
@@ -113,8 +113,8 @@ func (cv *clusterVerbs) CheckAt(ctx context.Context, index rota.Index) (rota.Nod
 		return v, err
 	}
 	v.Violations = append(v.Violations, faults...)
-	v.Violations = append(v.Violations, cv.n.eventFeed.events.verify(head, held)...)
-	v.Violations = append(v.Violations, cv.n.history.check(frozen)...)
+	v.Violations = append(v.Violations, cv.n.events.Verify(head, held)...)
+	v.Violations = append(v.Violations, cv.n.archive.Check(frozen)...)
 	switch d := cv.n.rebuilder.digests.get(index); {
 	case d != nil:
 		v.Digest = *d

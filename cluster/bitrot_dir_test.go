@@ -61,8 +61,8 @@ func rotten(t *testing.T) *soundDir {
 			}
 		}
 	}
-	n.eventFeed.flush()
-	if err := n.history.flush(); err != nil {
+	n.events.Flush()
+	if err := n.archive.Flush(); err != nil {
 		t.Fatal(err)
 	}
 	b.stop("n1")
@@ -182,10 +182,10 @@ func scrubbed(n *Node) (found []string) {
 			found = append(found, fmt.Sprintf("%s: %d damaged", what, damages))
 		}
 	}
-	if spans := n.history.lacks(10); len(spans) > 0 {
+	if spans := n.archive.Lacks(10); len(spans) > 0 {
 		found = append(found, fmt.Sprintf("lacks %v", spans))
 	}
-	if from, to := n.eventFeed.events.store.Missing(0, n.replica.machine.Head().Events); from < to {
+	if from, to := n.beside.Events.Missing(0, n.replica.machine.Head().Events); from < to {
 		found = append(found, fmt.Sprintf("lacks events %d to %d", from, to))
 	}
 	for _, kept := range n.audit.list {
@@ -195,7 +195,7 @@ func scrubbed(n *Node) (found []string) {
 			found = append(found, fmt.Sprintf("audit: state of %d under the name of %d", m.Head().Index, kept.index))
 		}
 	}
-	for _, violation := range n.history.check(n.replica.freeze()) {
+	for _, violation := range n.archive.Check(n.replica.freeze()) {
 		found = append(found, "verify: "+violation)
 	}
 	return found
@@ -205,7 +205,7 @@ func scrubbed(n *Node) (found []string) {
 // events.
 func toldBy(n *Node) (map[string]string, error) {
 	told := make(map[string]string)
-	slice, err := n.history.store.Range(1, 1<<40, 1<<30)
+	slice, err := n.beside.Jobs.Range(1, 1<<40, 1<<30)
 	if err != nil {
 		return nil, err
 	}
@@ -216,12 +216,12 @@ func toldBy(n *Node) (map[string]string, error) {
 	for round := range 3 {
 		for i := range 40 {
 			id := rota.JobID(fmt.Sprintf("r%d-%05d", round, i))
-			if mark, ok, err := n.history.store.Mark(id); err == nil && ok {
+			if mark, ok, err := n.beside.Jobs.Mark(id); err == nil && ok {
 				told["state of "+string(id)] = mark.State.String()
 			}
 		}
 	}
-	n.eventFeed.events.store.Walk(func(_, _ rota.Index, entries []archive.EventEntry, err error) bool {
+	n.beside.Events.Walk(func(_, _ rota.Index, entries []archive.EventEntry, err error) bool {
 		for i := range entries {
 			told[fmt.Sprintf("events of entry %d", entries[i].Index)] = fmt.Sprint(entries[i])
 		}

@@ -97,6 +97,9 @@ type Config struct {
 // DefaultAuditRetention is that of SPEC §2.4, in operations.
 const DefaultAuditRetention = 1_000_000
 
+// DefaultEventsRetained is SPEC §12.3's.
+const DefaultEventsRetained = 1_000_000
+
 // DefaultArchiveRetention is that of SPEC §10.5. DefaultArchiveMaxBytes holds some
 // ten million ended jobs of a kilobyte; the file takes a third more.
 const (

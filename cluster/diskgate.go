@@ -224,8 +224,8 @@ func (dg *diskGate) weighDisks() *diskVerdict {
 	return &diskVerdict{level, from, better}
 }
 
-// problems says what is wrong with this node's disk.
-func (dg *diskGate) problems() []string {
+// Problems says what is wrong with this node's disk.
+func (dg *diskGate) Problems() []string {
 	dg.mu.Lock()
 	level, err := dg.level, dg.err
 	dg.mu.Unlock()
@@ -238,7 +238,7 @@ func (dg *diskGate) problems() []string {
 	return []string{dg.text(dg.n.cfg.Node) + " " + diskEffect(level)}
 }
 
-func (dg *diskGate) collectors() []prometheus.Collector {
+func (dg *diskGate) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rota_disk_level",
 			Help: "0 where this node's disk has room, 1 below --disk-low, 2 below --disk-critical."}, func() float64 {

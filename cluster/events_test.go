@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/peer"
@@ -26,6 +25,14 @@ func tail(t *testing.T, n *Node, filter rota.EventFilter) []rota.ServedEvent {
 		t.Fatal(err)
 	}
 	return got
+}
+
+// hasEvents reports whether a node lacks none of its events on its disk, and has so many.
+func hasEvents(n *Node, least uint64) bool {
+	n.events.Flush()
+	total := n.replica.head().Events
+	from, to := n.beside.Events.Missing(0, total)
+	return from == to && total >= least
 }
 
 // inLine checks that ids follow on each other without a repeat, and that no entry
@@ -99,7 +106,7 @@ func TestEvents_refuses(t *testing.T) {
 	})
 	events := tail(t, n, rota.EventFilter{})
 	last := events[len(events)-1].ID
-	before := n.eventFeed.events.state()
+	before := n.replica.head().Events
 	for name, c := range map[string]struct {
 		after rota.EventID
 		kind  rota.Kind
@@ -119,7 +126,7 @@ func TestEvents_refuses(t *testing.T) {
 			}
 		}
 	}
-	if after := n.eventFeed.events.state(); after.total != before.total {
+	if after := n.replica.head().Events; after != before {
 		t.Error("a refusal told events")
 	}
 	if got := tail(t, n, rota.EventFilter{After: last}); len(got) != 0 {
@@ -139,7 +146,7 @@ func TestEvents_beyondRetention(t *testing.T) {
 	all := tail(t, n, rota.EventFilter{})
 	for i := range 5 {
 		submitAll(t, n, specs(fmt.Sprint("j", i), 100))
-		n.eventFeed.flush()
+		n.events.Flush()
 	}
 	got := tail(t, n, rota.EventFilter{})
 	inLine(t, got)
@@ -203,8 +210,8 @@ func TestEvents_resume(t *testing.T) {
 	delete(b.isolated, away.cfg.Node) // raft goes on, its calls do not: it fetches nothing yet
 	b.mu.Unlock()
 	b.eventually("it was sent a snapshot", func() bool { return away.replica.applied.Load() >= leader.replica.applied.Load() })
-	if n, err := away.eventFeed.events.read(60); len(n) != 0 || err != nil {
-		t.Fatalf("the node that was away has what happened meanwhile: %d, %v", len(n), err)
+	if chunk, err := away.EventRange(within(t, ample), peer.EventRange{From: 60}); len(chunk.Data) != 0 || err != nil {
+		t.Fatalf("the node that was away has what happened meanwhile: %d bytes, %v", len(chunk.Data), err)
 	}
 	b.heal(away.cfg.Node)
 	b.eventually("the consumer saw something", func() bool { return !f.last().IsZero() })
@@ -213,10 +220,8 @@ func TestEvents_resume(t *testing.T) {
 	resumed := f.last()
 	for _, id := range b.ids() { // it may have been so slow that it was sent a snapshot as well
 		if id != away.cfg.Node && id != leader.cfg.Node {
-			third := b.node(id).eventFeed.events
 			b.eventually("the third node has all events", func() bool {
-				from, to := third.missing()
-				return from == to && third.state().total >= leader.eventFeed.events.state().total
+				return hasEvents(b.node(id), leader.replica.head().Events)
 			})
 		}
 	}
@@ -233,10 +238,7 @@ func TestEvents_resume(t *testing.T) {
 	if ids(f.got[:len(all)]) != ids(all) {
 		t.Errorf("resumed after %s: %d events seen, others than the %d that there are", resumed, len(f.got), len(all))
 	}
-	b.eventually("the node fetches what it lacks", func() bool {
-		from, to := away.eventFeed.events.missing()
-		return from == to
-	})
+	b.eventually("the node fetches what it lacks", func() bool { return hasEvents(away, 0) })
 	if v, err := away.Verify(within(t, ample)); err == nil && slices.ContainsFunc(v.Nodes,
 		func(x rota.NodeVerdict) bool { return len(x.Violations) > 0 }) {
 		t.Errorf("%+v", v)
@@ -259,91 +261,8 @@ func TestEvents_restart(t *testing.T) {
 	if ids(after[:len(before)]) != ids(before) {
 		t.Error("events changed over a restart")
 	}
-	b.leader().eventFeed.flush()
-	if _, next := b.leader().eventFeed.events.store.Range(); next != b.leader().eventFeed.events.state().total {
+	b.leader().events.Flush()
+	if _, next := b.leader().beside.Events.Range(); next != b.leader().replica.head().Events {
 		t.Errorf("%d events are on disk", next)
-	}
-}
-
-func TestEvents_slowConsumer(t *testing.T) {
-	t.Parallel()
-	b := startBench(t, 1)
-	n := b.leader()
-	n.eventFeed.events.sendMost = 50 * time.Millisecond
-	submitAll(t, n, specs("j", 3))
-	stuck, blocked := make(chan struct{}), make(chan struct{})
-	defer close(stuck)
-	done := make(chan error, 1)
-	go func() {
-		first := true
-		done <- n.Events(within(t, ample), rota.EventFilter{Follow: true}, func(peer.EventBatch) error {
-			if first {
-				first = false
-				return nil
-			}
-			close(blocked)
-			<-stuck
-			return nil
-		})
-	}()
-	for i := 0; ; i++ {
-		submitAll(t, n, specs(fmt.Sprint("k", i), 1)) // never held back by who does not listen
-		select {
-		case err := <-done:
-			if rota.KindOf(err) != rota.KindExhausted || !strings.Contains(err.Error(), "resume after the last event") {
-				t.Errorf("cut off with %v", err)
-			}
-			n.eventFeed.events.mu.Lock()
-			cut, followers := n.eventFeed.events.cut, n.eventFeed.events.followers
-			n.eventFeed.events.mu.Unlock()
-			if cut != 1 || followers != 0 {
-				t.Errorf("%d are counted as cut, %d follow", cut, followers)
-			}
-			return
-		default:
-		}
-	}
-}
-
-func TestEvents_verifyFindsAPlantedDifference(t *testing.T) {
-	t.Parallel()
-	b := startBench(t, 1)
-	n := b.leader()
-	for i := range 3 {
-		submitAll(t, n, specs(fmt.Sprint("j", i), 20))
-		n.eventFeed.flush()
-	}
-	if v, err := n.CheckAt(within(t, ample), rota.Index(n.replica.applied.Load())); err != nil || len(v.Violations) > 0 {
-		t.Fatalf("%+v, %v", v, err)
-	}
-	n.eventFeed.events.mu.Lock()
-	e := &n.eventFeed.events.ring[len(n.eventFeed.events.ring)/2]
-	e.Bytes = slices.Clone(e.Bytes)
-	e.Bytes[len(e.Bytes)/2] ^= 1
-	index := e.Index
-	n.eventFeed.events.mu.Unlock()
-	v, err := n.CheckAt(within(t, ample), rota.Index(n.replica.applied.Load()))
-	if err != nil || len(v.Violations) != 1 || !strings.Contains(v.Violations[0], fmt.Sprint("entry ", index)) {
-		t.Errorf("%+v, %v", v, err)
-	}
-}
-
-func TestEventLog_givesUpWhatTheDiskDoesNotTake(t *testing.T) {
-	t.Parallel()
-	b := startBench(t, 1)
-	l := newEventLog(1000, b.leader().log)
-	var one = b.leader().eventFeed.events.held()[0]
-	one.Bytes = make([]byte, 1<<20)
-	for i := range 100 {
-		e := one
-		e.Index, e.Before, e.Count = rota.Index(i+1), uint64(i), 1
-		l.ring = append(l.ring, e)
-		l.bytes += entrySize(&e)
-		l.unflushed += entrySize(&e)
-		l.total = e.End()
-		l.trim()
-	}
-	if l.unflushed > unflushedMost || l.dropped == 0 || l.flushed != l.ring[0].Before || l.ring[0].Before != l.dropped {
-		t.Errorf("%d bytes wait, %d events dropped, the ring begins at %d", l.unflushed, l.dropped, l.ring[0].Before)
 	}
 }

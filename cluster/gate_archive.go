@@ -2,12 +2,10 @@ package cluster
 
 import (
 	"context"
-	"errors"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
-	"github.com/rotasched/rota/snapshot/archive"
 )
 
 // answerKnown answers submissions of ids that ended beyond the tombstones (SPEC §9.4): of jobs
@@ -19,36 +17,9 @@ func (pr *proposer) answerKnown(ctx context.Context, _ *leadership, ops []*fsmpb
 	if len(ids) == 0 {
 		return answers, nil
 	}
-	ends := make([]fsm.Ended, len(ids))
-	var unsure []int
-	lost, gaps := false, len(pr.n.history.lacks(1)) > 0
-	deleted := pr.n.replica.firstDeleted() != 0
-	for i, id := range ids {
-		e, ok, err := pr.n.history.lastEnd(id)
-		if gone := errors.Is(err, archive.ErrMarksDamaged); gone && !pr.n.history.alone() {
-			lost = true
-		} else if err != nil {
-			return nil, unreadable(err)
-		}
-		if ends[i] = e; !ok || gaps && deleted { // what is here may be an earlier life of what was deleted
-			unsure = append(unsure, i)
-		}
-	}
-	if len(unsure) > 0 && (lost || gaps) {
-		asked := make([]rota.JobID, len(unsure))
-		for i, at := range unsure {
-			asked[i] = ids[at]
-		}
-		found, err := pr.n.history.askPeers(ctx, asked)
-		if err != nil {
-			return nil, &rota.Error{Kind: rota.KindUnavailable, Subject: "archive", RetryAfter: fetchEvery, Cause: err,
-				Text: "the leader's history has gaps, and whether these ids are known could not be asked of all other nodes: submit again"}
-		}
-		for i, at := range unsure {
-			if found[i].Seq >= ends[at].Seq {
-				ends[at] = found[i]
-			}
-		}
+	ends, err := pr.n.archive.LastEnds(ctx, ids)
+	if err != nil {
+		return nil, err
 	}
 	for i := range ends {
 		if e := &ends[i]; e.Job.State.Terminal() {

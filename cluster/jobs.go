@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/history"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
@@ -38,7 +39,7 @@ func (jv *jobVerbs) Job(ctx context.Context, id rota.JobID, opt peer.ReadOptions
 	if err != nil {
 		return rota.Job{}, at, err
 	}
-	job, ok, err := jv.n.history.jobAt(ctx, id)
+	job, ok, err := jv.n.archive.Job(ctx, id)
 	if err == nil && !ok {
 		err = rota.Refusef(rota.KindNotFound, "job", "job %q is not known", id)
 	}
@@ -51,7 +52,7 @@ func (jv *jobVerbs) Jobs(ctx context.Context, f rota.JobFilter, opt peer.ReadOpt
 	if err != nil {
 		return rota.JobPage{}, at, err
 	}
-	page, err := jv.n.history.listAnywhere(ctx, f, at.Index, opt.Stale)
+	page, err := jv.n.archive.List(ctx, f, at.Index, opt.Stale)
 	return page, at, err
 }
 
@@ -82,7 +83,7 @@ func (jv *jobVerbs) AwaitJobs(ctx context.Context, ids []rota.JobID, done func(r
 			}
 			if !ok || job.RecordDropped {
 				var err error
-				if job, ok, err = jv.n.history.jobAt(ctx, id); err != nil {
+				if job, ok, err = jv.n.archive.Job(ctx, id); err != nil {
 					return err
 				}
 			}
@@ -186,7 +187,7 @@ func (jv *jobVerbs) DeleteJobs(ctx context.Context, ids []rota.JobID) ([]rota.Jo
 	}
 	ops := make([]*fsmpb.Op, len(ids))
 	for i, id := range ids {
-		seq, err := jv.n.history.numberOf(ctx, id)
+		seq, err := jv.n.archive.NumberOf(ctx, id)
 		if err != nil {
 			return nil, err
 		}
@@ -217,9 +218,9 @@ func (jv *jobVerbs) retryOf(ctx context.Context, r rota.JobRetry) (*fsmpb.Retry,
 		return op, nil
 	}
 	if job.RecordDropped {
-		e, ok, err := jv.n.history.endedAt(ctx, id, seq)
+		e, ok, err := jv.n.archive.Ended(ctx, id, seq)
 		if err != nil {
-			return nil, &rota.Error{Kind: rota.KindUnavailable, Subject: "job", RetryAfter: fetchEvery, Cause: err,
+			return nil, &rota.Error{Kind: rota.KindUnavailable, Subject: "job", RetryAfter: history.RetryAfter, Cause: err,
 				Text: "the payload of job " + string(id) + " is in another node's archive, which does not answer"}
 		}
 		if !ok {
@@ -236,15 +237,15 @@ func (jv *jobVerbs) beyond(err *rota.Error, id rota.JobID) *rota.Error {
 	if err == nil || err.Kind != rota.KindNotFound {
 		return err
 	}
-	mark, _, ok, lost := jv.n.history.lastMark(id)
+	state, ok, lost := jv.n.archive.EndState(id)
 	if lost != nil {
-		return unreadable(lost)
+		return rota.ErrorOf(lost)
 	}
 	if !ok {
 		return err
 	}
 	return rota.Refusef(rota.KindOutOfRange, "job", "job %s is %s for longer than tombstones are kept: only its history is left, submit it "+
-		"under a new id", id, mark.State)
+		"under a new id", id, state)
 }
 
 // nameDifferences says of refused submissions in what they differ from the job that has
@@ -273,7 +274,7 @@ func (jv *jobVerbs) firstSpec(id rota.JobID) (first rota.JobSpec, ok bool) {
 	if live {
 		return first, ok
 	}
-	e, ok, err := jv.n.history.lastEnd(id)
+	e, ok, err := jv.n.archive.LastEnd(id)
 	if !ok || err != nil || e.Content != fsm.ContentOf(entry.SpecOp(&e.Job.JobSpec)) { // a change made it another
 		return first, false
 	}

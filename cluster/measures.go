@@ -44,7 +44,7 @@ func (l *latencies) median(now time.Duration) time.Duration {
 // measures are what a node counts and times. They are its own, not global, so
 // that several nodes may live in one process.
 type measures struct {
-	commit, apply, decide, flush prometheus.Histogram
+	commit, apply, decide prometheus.Histogram
 	// held is what a frozen copy costs applying; written is a whole snapshot or backup.
 	held, written                prometheus.Histogram
 	entryOps                     prometheus.Histogram
@@ -67,7 +67,6 @@ func newMeasures() *measures {
 		commit:   h("raft_commit_seconds", "From proposing an entry to having applied it, on the leader.", seconds),
 		apply:    h("apply_seconds", "Applying one entry.", seconds),
 		decide:   h("decision_seconds", "Deciding one entry of rounds.", seconds),
-		flush:    h("archive_flush_seconds", "Writing one batch of ended jobs to the archive.", seconds),
 		held: h("snapshot_hold_seconds", "Freezing the state for a snapshot, a backup or a node that fetches it, while nothing is applied.",
 			seconds),
 		written: h("snapshot_write_seconds", "Writing one snapshot or backup, while entries are applied.",

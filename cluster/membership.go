@@ -202,5 +202,20 @@ func (mb *membership) servers() []raft.Server {
 	return f.Configuration().Servers
 }
 
+// otherServers returns the other nodes of the configuration, each with an empty address where it
+// was never seen in gossip, and whether this node is a member itself.
+func (mb *membership) otherServers() (others []peer.NodeAddress, member bool) {
+	for _, s := range mb.servers() {
+		id := rota.NodeID(s.ID)
+		if id == mb.n.cfg.Node {
+			member = true
+			continue
+		}
+		to, _ := mb.address(id)
+		others = append(others, to)
+	}
+	return others, member
+}
+
 // Left is closed once the node has left the cluster on an operator's word.
 func (mb *membership) Left() <-chan struct{} { return mb.left }

@@ -12,11 +12,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/gossip"
+	"github.com/rotasched/rota/cluster/history"
 	"github.com/rotasched/rota/cluster/raftstore"
 	"github.com/rotasched/rota/cluster/stream"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/internal/logs"
-	"go.etcd.io/bbolt"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // Node is one node of a cluster: its replica of the state, its part in Raft and
@@ -35,8 +36,8 @@ type Node struct {
 	transport *stream.Transport
 	gossip    gossip.Discovery
 	raft      *raft.Raft
-	// archiveDB is the file beside the log: terminal jobs, and events.
-	archiveDB *bbolt.DB
+	// beside is the file beside the log, with ended jobs and events.
+	beside *history.File
 	// audit keeps what audits and explanations of the past replay.
 	audit *auditKeep
 
@@ -44,8 +45,8 @@ type Node struct {
 	// NodeCore).
 	replica
 	proposer
-	history
-	eventFeed
+	servedArchive
+	servedEvents
 	rebuilder
 	membership
 	chores
@@ -55,6 +56,8 @@ type Node struct {
 	workflowVerbs
 	clusterVerbs
 	explainer
+	archive  *history.Archive
+	events   *history.Events
 	scrub    scrubber
 	disk     diskGate
 	watchdog watchdog
@@ -69,7 +72,7 @@ type Node struct {
 	raftDown chan struct{}
 	// life ends when the node stops: what it does of its own accord hangs on it.
 	life     context.Context
-	endLife  context.CancelFunc
+	endLife  context.CancelCauseFunc
 	loops    sync.WaitGroup
 	fatalErr atomic.Pointer[error]
 }
@@ -81,9 +84,8 @@ func newNode(cfg Config, peers Peers) (*Node, error) {
 	}
 	n := &Node{cfg: cfg, log: cfg.Log, peers: peers, measures: newMeasures(), stopped: make(chan struct{}),
 		raftDown: make(chan struct{})}
-	n.life, n.endLife = context.WithCancel(context.Background())
+	n.life, n.endLife = context.WithCancelCause(context.Background())
 	n.replica = replica{machine: fsm.NewKnowing(cfg.knows), hub: newHub()}
-	n.history = history{notify: make(chan struct{}, 1)}
 	n.rebuilder = rebuilder{notified: make(chan struct{}, 1), right: make(map[rota.NodeID]rota.Index)}
 	n.membership = membership{left: make(chan struct{})}
 	n.terms = terms{notify: make(chan bool, 64)}
@@ -96,7 +98,7 @@ func newNode(cfg Config, peers Peers) (*Node, error) {
 
 // own shows the parts their node, by which they reach each other.
 func (n *Node) own() *Node {
-	n.replica.n, n.proposer.n, n.history.n, n.eventFeed.n, n.rebuilder.n, n.membership.n, n.chores.n = n, n, n, n, n, n, n
+	n.replica.n, n.proposer.n, n.rebuilder.n, n.membership.n, n.chores.n = n, n, n, n, n
 	n.jobVerbs.n, n.policyVerbs.n, n.workerVerbs.n, n.workflowVerbs.n, n.clusterVerbs.n, n.explainer.n = n, n, n, n, n, n
 	n.scrub.n, n.disk.n, n.watchdog.n, n.watch.n, n.leader.n, n.terms.n = n, n, n, n, n, n
 	return n
@@ -165,22 +167,36 @@ func (n *Node) stopping() bool {
 	}
 }
 
+// servedArchive is what the archive answers to users and other nodes.
+type servedArchive interface {
+	ArchiveStatus() rota.ArchiveStatus
+	ArchiveRange(ctx context.Context, span peer.ArchiveSpan, maxBytes int64) (peer.ArchiveSlice, error)
+	ArchiveRecords(ctx context.Context, ids []rota.JobID) ([]peer.ArchiveRecord, error)
+	ListArchived(ctx context.Context, f rota.JobFilter, at rota.Index) (rota.JobPage, error)
+}
+
+// servedEvents is what the events answer to users and other nodes.
+type servedEvents interface {
+	Events(ctx context.Context, filter rota.EventFilter, send func(peer.EventBatch) error) error
+	EventRange(ctx context.Context, r peer.EventRange) (peer.EventChunk, error)
+}
+
 // watched is a part that says how it is.
 type watched interface {
-	// problems lists what is wrong, each with what to do.
-	problems() []string
-	collectors() []prometheus.Collector
+	// Problems lists what is wrong, each with what to do.
+	Problems() []string
+	Collectors() []prometheus.Collector
 }
 
 func (n *Node) watched() []watched {
-	return []watched{&n.history, &n.eventFeed, &n.rebuilder, &n.disk, &n.watchdog, &n.scrub}
+	return []watched{n.archive, n.events, &n.rebuilder, &n.disk, &n.watchdog, &n.scrub}
 }
 
 // problems lists what is wrong with this node, each with what to do.
 func (n *Node) problems() []string {
 	problems := append([]string{}, n.watch.problems()...)
 	for _, part := range n.watched() {
-		problems = append(problems, part.problems()...)
+		problems = append(problems, part.Problems()...)
 	}
 	if err := n.Ready(); err != nil {
 		problems = append(problems, err.Error())

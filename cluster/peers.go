@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/history"
 	"github.com/rotasched/rota/internal/peer"
 )
 
@@ -13,6 +14,7 @@ import (
 // caller knows which calls may be repeated. All errors are *rota.Error; kind
 // Unavailable means that the outcome is unknown.
 type Peers interface {
+	history.Peers
 	Forward(ctx context.Context, to peer.NodeAddress, commands []byte) ([]byte, error)
 	Beat(ctx context.Context, to peer.NodeAddress, beats []peer.Beat) (peer.BeatAnswer, error)
 	Barrier(ctx context.Context, to peer.NodeAddress) (rota.Index, error)
@@ -21,14 +23,6 @@ type Peers interface {
 	// State writes another node's state to w; what was written counts only where no
 	// error comes (SPEC §2.5).
 	State(ctx context.Context, to peer.NodeAddress, w io.Writer) error
-	// EventRange asks for events that this node lacks; none where the other lacks
-	// them too (SPEC §12.3).
-	EventRange(ctx context.Context, to peer.NodeAddress, r peer.EventRange) (peer.EventChunk, error)
-	// ArchiveRange, ArchiveRecords and ListArchived ask another node's history for
-	// what this node's own may lack (SPEC §10.5).
-	ArchiveRange(ctx context.Context, to peer.NodeAddress, span peer.ArchiveSpan, maxBytes int64) (peer.ArchiveSlice, error)
-	ArchiveRecords(ctx context.Context, to peer.NodeAddress, ids []rota.JobID) ([]peer.ArchiveRecord, error)
-	ListArchived(ctx context.Context, to peer.NodeAddress, f rota.JobFilter, at rota.Index) (rota.JobPage, error)
 	// Introduce asks a node that is up whether this one may start: nil, Conflict
 	// (never), or Unavailable (ask again).
 	Introduce(ctx context.Context, to peer.NodeAddress, in peer.Introduction) error

@@ -128,7 +128,7 @@ func (rb *rebuilder) dropState() {
 	rb.active.Store(true)
 	rb.n.replica.machine = fsm.NewKnowing(rb.n.cfg.knows)
 	rb.digests.clear()
-	rb.n.eventFeed.events.hold()
+	rb.n.events.Hold()
 	rb.n.replica.mu.Unlock()
 	rb.n.replica.hub.mu.Lock()
 	for s := range rb.n.replica.hub.streams() {
@@ -231,15 +231,10 @@ func (rb *rebuilder) standDown() {
 	}
 }
 
-// forget gives up what the wrong state may have told to the archive: other nodes
+// forget gives up what the wrong state may have put into the archive: other nodes
 // have the true records and events.
 func (rb *rebuilder) forget(record raftstore.RebuildRecord) error {
-	rb.n.history.flushing.Lock()
-	err := rb.n.history.store.Forget(record.Ended + 1)
-	rb.n.history.flushing.Unlock()
-	rb.n.eventFeed.events.flushing.Lock()
-	defer rb.n.eventFeed.events.flushing.Unlock()
-	return errors.Join(err, rb.n.eventFeed.events.store.Forget(rota.Index(record.Agreed)))
+	return errors.Join(rb.n.archive.Forget(record.Ended+1), rb.n.events.Forget(rota.Index(record.Agreed)))
 }
 
 // fetchState gets a state whose digest a majority of the voters holds.

@@ -68,7 +68,7 @@ func (rb *rebuilder) install(m *fsm.Machine, at *rota.Index) bool {
 	rb.digests.clear()
 	rb.digests.put(head.Index, head.Digest, m.Staging().Last)
 	rb.n.replica.hub.resync(before, m)
-	rb.n.eventFeed.events.reset(head)
+	rb.n.events.Reset(head)
 	rb.active.Store(false)
 	rb.n.replica.applied.Store(uint64(head.Index))
 	rb.n.replica.mu.Unlock()

@@ -13,6 +13,9 @@ import (
 	"github.com/rotasched/rota/snapshot/archive"
 )
 
+// lostMost bounds the lost records that one rebuild fetches again.
+const lostMost = 10_000
+
 // scour replaces what a wrong state left on the disk: raft's snapshots and those
 // kept for audits since it was known to be right. A good one is written first, so
 // that a crash at any moment leaves a state to start from. One at the very index
@@ -49,19 +52,11 @@ func (rb *rebuilder) scour(record raftstore.RebuildRecord) error {
 	if err != nil {
 		return err
 	}
-	lost, err := rb.n.history.store.Missing(frozen.Unstaged(), lackMost)
+	lost, err := rb.n.beside.Jobs.Missing(frozen.Unstaged(), lostMost)
 	if err != nil && !errors.Is(err, archive.ErrRecordDamaged) || len(lost) == 0 {
 		return err
 	}
-	return rb.n.history.store.Drop(lost)
-}
-
-// hold drops what is in memory of a state that differed; reset follows.
-func (l *eventLog) hold() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.batches.clear()
-	l.ring, l.bytes, l.unflushed, l.flushed = nil, 0, 0, l.total
+	return rb.n.beside.Jobs.Drop(lost)
 }
 
 // asideOf moves snapshots out of raft's sight.
@@ -99,8 +94,8 @@ func (rb *rebuilder) silent() bool {
 // muted reports that this node must not be heard as a leader.
 func (rb *rebuilder) muted() bool { return rb.mute.Load() || rb.n.watchdog.mute.Load() }
 
-// problems says what is wrong.
-func (rb *rebuilder) problems() (problems []string) {
+// Problems says what is wrong.
+func (rb *rebuilder) Problems() (problems []string) {
 	record := rb.n.data.Rebuild()
 	if !record.Open {
 		return nil
@@ -119,7 +114,7 @@ func (rb *rebuilder) problems() (problems []string) {
 	return []string{text}
 }
 
-func (rb *rebuilder) collectors() []prometheus.Collector {
+func (rb *rebuilder) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rota_state_rebuilding",
 			Help: "1 while this node's state is wrong and not served."}, func() float64 {

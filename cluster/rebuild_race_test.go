@@ -130,8 +130,8 @@ func TestRebuild_readingIsRefusedWithoutAState(t *testing.T) {
 	submitAll(t, n, specs("before", 1))
 	n.rebuilder.dropState()
 	ctx := within(t, ample)
-	_, _, job := n.history.jobAt(ctx, "before-00000")
-	_, jobs := n.history.listJobs(rota.JobFilter{})
+	_, _, job := n.archive.Job(ctx, "before-00000")
+	_, jobs := n.archive.List(ctx, rota.JobFilter{}, 1, true)
 	_, _, flow := n.workflowVerbs.workflowHere("flow1")
 	_, spec := n.jobVerbs.retryOf(ctx, rota.JobRetry{ID: "before-00000", Life: rota.AnyLife})
 	_, parents := n.workflowVerbs.parentsOf(ctx, "flow1/a")
@@ -162,7 +162,12 @@ func TestRebuild_noBackupOfNothing(t *testing.T) {
 	t.Parallel()
 	b, f := startAgreed(t)
 	b.keep(b.starved, f, true)
-	f.history.flushing.Lock()
+	hang, err := f.beside.DB.Begin(true) // the disk hangs
+	if err != nil {
+		t.Fatal(err)
+	}
+	endAll(t, b.leader(), specs("held", 1))
+	b.eventually("an ended job waits for the disk", func() bool { return f.ArchiveStatus().Staged > 0 })
 	var out bytes.Buffer
 	done := make(chan error, 1)
 	begun := f.replica.applied.Load()
@@ -170,7 +175,9 @@ func TestRebuild_noBackupOfNothing(t *testing.T) {
 	b.eventually("the backup has begun", func() bool { return f.replica.applied.Load() > begun+10 })
 	b.corrupt(f, "ghost")
 	b.eventually("it notices", func() bool { return f.rebuilder.active.Load() })
-	f.history.flushing.Unlock()
+	if err := hang.Rollback(); err != nil {
+		t.Fatal(err)
+	}
 	if err := <-done; rota.KindOf(err) != rota.KindUnavailable || out.Len() != 0 {
 		t.Errorf("a backup of %d bytes: %v", out.Len(), err)
 	}

@@ -189,7 +189,8 @@ func TestRebuild_aFollower(t *testing.T) {
 	}
 	// The events of the time between come from the others.
 	b.eventually("its events are whole", func() bool {
-		from, to := f.eventFeed.events.missing()
+		f.events.Flush()
+		from, to := f.beside.Events.Missing(0, f.replica.head().Events)
 		return from == to
 	})
 	b.toldOnce(f.cfg.Node)

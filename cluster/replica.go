@@ -97,19 +97,6 @@ func (rp *replica) head() (h fsm.Head) {
 	return h
 }
 
-// staging returns what the state holds of ended jobs that the archive lacks.
-func (rp *replica) staging() (staging fsm.Staging) {
-	rp.look(func(s *fsm.View) { staging = s.Staging() })
-	return staging
-}
-
-// firstDeleted returns the oldest number of a deleted job that the state remembers, 0 for
-// none.
-func (rp *replica) firstDeleted() (seq uint64) {
-	rp.look(func(s *fsm.View) { seq = s.FirstDeleted() })
-	return seq
-}
-
 // member is what the state says of a node.
 type member struct {
 	identity       string

@@ -226,7 +226,7 @@ func (sc *scrubber) scrubArchive() error {
 		var read int
 		var damaged []uint64
 		var err error
-		if next, read, damaged, err = sc.n.history.store.Scrub(next, scrubBytes); err != nil {
+		if next, read, damaged, err = sc.n.beside.Jobs.Scrub(next, scrubBytes); err != nil {
 			return err
 		}
 		if err := sc.dropFound(damaged); err != nil {
@@ -236,13 +236,13 @@ func (sc *scrubber) scrubArchive() error {
 			return nil
 		}
 	}
-	return sc.n.history.store.Mended(partial)
+	return sc.n.beside.Jobs.Mended(partial)
 }
 
 // scrubMarks verifies what finds ended jobs by their ids, and tells where it is incomplete.
 func (sc *scrubber) scrubMarks() (partial []archive.IDSpan, err error) {
 	for from := rota.JobID(""); ; {
-		found, err := sc.n.history.store.ScrubMarks(from, scrubBytes)
+		found, err := sc.n.beside.Jobs.ScrubMarks(from, scrubBytes)
 		if err != nil {
 			return nil, err
 		}
@@ -267,13 +267,13 @@ func (sc *scrubber) dropFound(damaged []uint64) error {
 	if len(damaged) == 0 {
 		return nil
 	}
-	return sc.n.history.store.Drop(damaged)
+	return sc.n.beside.Jobs.Drop(damaged)
 }
 
 // scrubEvents verifies events; damaged chunks are fetched from another node.
 func (sc *scrubber) scrubEvents() error {
 	var bad []rota.Index
-	sc.n.eventFeed.events.store.Walk(func(first, last rota.Index, entries []archive.EventEntry, err error) bool {
+	sc.n.beside.Events.Walk(func(first, last rota.Index, entries []archive.EventEntry, err error) bool {
 		if err != nil {
 			sc.damage(scrubEvents, fmt.Sprintf("events of entries %d to %d", first, last), err.Error())
 			bad = append(bad, first)
@@ -281,14 +281,14 @@ func (sc *scrubber) scrubEvents() error {
 		return sc.rest(scrubBytes)
 	})
 	for _, first := range bad {
-		if err := sc.n.eventFeed.events.store.DropAt(first); err != nil {
+		if err := sc.n.beside.Events.DropAt(first); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (sc *scrubber) problems() (problems []string) {
+func (sc *scrubber) Problems() (problems []string) {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
 	for _, what := range []string{scrubLog, scrubSnapshot, scrubArchive, scrubEvents} {
@@ -299,7 +299,7 @@ func (sc *scrubber) problems() (problems []string) {
 	return problems
 }
 
-func (sc *scrubber) collectors() (all []prometheus.Collector) {
+func (sc *scrubber) Collectors() (all []prometheus.Collector) {
 	for _, what := range []string{scrubLog, scrubSnapshot, scrubArchive, scrubEvents} {
 		all = append(all, prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "rota_scrub_damaged_total",
 			Help: "What scrubbing found damaged.", ConstLabels: prometheus.Labels{"what": what}}, func() float64 {

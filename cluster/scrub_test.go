@@ -47,8 +47,8 @@ func TestScrub_mendsTheLog(t *testing.T) {
 	bad := damageEntry(t, f, "b1-00000")
 	release()
 	f.scrub.once()
-	if damages(f, scrubLog) != 1 || len(f.scrub.problems()) != 0 {
-		t.Errorf("%d damaged entries, %v", damages(f, scrubLog), f.scrub.problems())
+	if damages(f, scrubLog) != 1 || len(f.scrub.Problems()) != 0 {
+		t.Errorf("%d damaged entries, %v", damages(f, scrubLog), f.scrub.Problems())
 	}
 	if now, _, _ := f.stores.Stored(); now != bad+1 {
 		t.Errorf("the log begins at %d, the damaged entry was %d", now, bad)
@@ -175,8 +175,8 @@ func TestScrub_fetchesADamagedRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := b.follower()
-	b.eventually("all are archived", func() bool { _ = f.history.flush(); return f.ArchiveStatus().Records == 20 })
-	if err := f.archiveDB.Update(func(tx *bbolt.Tx) error {
+	b.eventually("all are archived", func() bool { _ = f.archive.Flush(); return f.ArchiveStatus().Records == 20 })
+	if err := f.beside.DB.Update(func(tx *bbolt.Tx) error {
 		records := tx.Bucket([]byte("jobs.records"))
 		k, v := records.Cursor().Last()
 		v = bytes.Clone(v)

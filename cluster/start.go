@@ -8,9 +8,11 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/gossip"
+	"github.com/rotasched/rota/cluster/history"
 	"github.com/rotasched/rota/cluster/raftstore"
 	"github.com/rotasched/rota/cluster/stream"
 	"github.com/rotasched/rota/internal/logs"
+	"github.com/rotasched/rota/snapshot/archive"
 )
 
 // Start makes a node: it opens what is on disk, finds the other nodes, and
@@ -42,10 +44,11 @@ func Start(ctx context.Context, cfg Config, peers Peers) (*Node, error) {
 	n.run(n.disk.run)
 	n.run(n.watchdog.run)
 	n.run(n.scrub.run)
-	n.run(n.eventFeed.wakeFollowers)
-	n.run(n.eventFeed.run)
-	n.run(n.history.run)
-	n.run(n.history.fetchLoop)
+	n.run(n.events.WakeFollowers)
+	n.run(n.events.Run)
+	n.run(n.archive.Run)
+	n.run(n.archive.Fetch)
+	n.run(n.chores.retentionLoop)
 	return n, nil
 }
 
@@ -71,12 +74,12 @@ func (n *Node) open() (err error) {
 	if n.audit, err = openAuditKeep(n.cfg.Data, n.cfg.AuditRetention, report.WholeFrom); err != nil {
 		return err
 	}
-	if err := n.openArchive(); err != nil {
+	n.beside, err = history.OpenFile(history.FileOptions{Path: filepath.Join(n.cfg.Data, archive.FileName), Retained: n.cfg.EventsRetained,
+		NoSync: n.cfg.World.NoSync, Cluster: n.data.ClusterID(), Fresh: n.data.Fresh()})
+	if err != nil {
 		return err
 	}
-	if err := n.history.open(); err != nil {
-		return err
-	}
+	n.keepHistory()
 	n.membership.known.id = n.data.ClusterID()
 	n.stream, err = stream.NewLayer(n.cfg.Raft, raft.ServerAddress(n.cfg.Raft), n.membership.hello, stream.Options{
 		Admit: n.membership.admit, ServerTLS: n.cfg.ServerTLS, ClientTLS: n.cfg.ClientTLS, Logger: libraries,
@@ -96,6 +99,16 @@ func (n *Node) open() (err error) {
 		Meta: gossip.Meta{ClusterID: n.membership.known.id, API: n.cfg.API, Raft: n.cfg.Raft, Version: n.cfg.Version,
 			BootstrapExpect: n.cfg.BootstrapExpect, HasState: !n.data.Fresh(), Identity: n.data.Identity()}})
 	return err
+}
+
+// keepHistory makes the archive and the events, in the file that is open.
+func (n *Node) keepHistory() {
+	host := history.Host{Log: n.log, Lines: &n.lines, Life: n.life, SinceBoot: n.sinceBoot, Others: n.membership.otherServers, Peers: n.peers,
+		State: history.State{Look: n.replica.look, View: n.replica.view, Freezing: n.replica.freezing, Peek: n.replica.peek,
+			Archived: n.replica.archived, Fresh: n.replica.fresh, Await: n.replica.waitApplied}}
+	n.archive = history.NewArchive(host, n.beside, n.cfg.ArchiveRetention, n.cfg.ArchiveMaxBytes)
+	n.events = history.NewEvents(host, n.beside, n.cfg.EventsRetained)
+	n.servedArchive, n.servedEvents = n.archive, n.events
 }
 
 // keepFrom is the first entry that cutting the log must leave: the one after the
@@ -143,7 +156,7 @@ func (n *Node) Stop(ctx context.Context) error {
 		n.terms.land(ctx)
 		n.quiet.Store(true)
 		close(n.stopped)
-		n.endLife()
+		n.endLife(errStopping())
 		err = n.stopRaft()
 		close(n.raftDown)
 		n.loops.Wait()
@@ -171,7 +184,7 @@ func (n *Node) stopRaft() error {
 }
 
 func (n *Node) closeAll() {
-	n.endLife()
+	n.endLife(errStopping())
 	if n.gossip != nil {
 		_ = n.gossip.Leave(time.Second)
 		_ = n.gossip.Close()
@@ -186,12 +199,10 @@ func (n *Node) closeAll() {
 			n.log.Warn("stores did not close", "err", err)
 		}
 	}
-	if n.archiveDB != nil {
-		n.eventFeed.flush()
-		if n.history.store != nil {
-			_ = n.history.flush() // said already; the log has the entries
-		}
-		if err := n.archiveDB.Close(); err != nil {
+	if n.beside != nil {
+		n.events.Flush()
+		_ = n.archive.Flush() // logged already; the log has the entries
+		if err := n.beside.DB.Close(); err != nil {
 			n.log.Warn("archive did not close", "err", err)
 		}
 	}

@@ -71,3 +71,41 @@ func (l *leadership) workersPresent() bool {
 	defer l.mu.Unlock()
 	return l.present
 }
+
+// retentionEvery is how often retention looks at the archive.
+const retentionEvery = time.Hour
+
+// retentionLoop takes old ended jobs from the archive; on every node, leading or not.
+func (ch *chores) retentionLoop() {
+	tick := time.NewTicker(retentionEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			ch.n.archive.Prune()
+			if l := ch.n.terms.leading(); l != nil {
+				ch.dropDeleted(l)
+			}
+		case <-ch.n.stopped:
+			return
+		}
+	}
+}
+
+// dropDeleted has the state forget the deleted numbers that retention has taken from every
+// member's archive.
+func (ch *chores) dropDeleted(l *leadership) {
+	var first uint64
+	ch.n.replica.look(func(s *fsm.View) { first = s.FirstDeleted() })
+	if first == 0 {
+		return
+	}
+	through, err := ch.n.archive.Unretained(l.ctx, first)
+	if err != nil || through < first {
+		return
+	}
+	op := &fsmpb.Op{Op: &fsmpb.Op_DropDeleted{DropDeleted: &fsmpb.DropDeleted{Through: through}}}
+	if r := l.propose(l.ctx, []*fsmpb.Op{op}, true); r.err != nil && ch.n.lines.Allow("archive/deleted") {
+		ch.n.log.Warn("deleted jobs that retention has taken could not be forgotten", "err", r.err)
+	}
+}

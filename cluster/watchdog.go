@@ -132,7 +132,7 @@ func goroutines() string {
 	return string(b.Bytes()[:min(b.Len(), dumpMost)])
 }
 
-func (wd *watchdog) problems() []string {
+func (wd *watchdog) Problems() []string {
 	stalled := wd.stalled.Load()
 	if stalled == 0 {
 		return nil
@@ -141,7 +141,7 @@ func (wd *watchdog) problems() []string {
 		time.Duration(stalled)*wd.n.cfg.watchdogEvery)}
 }
 
-func (wd *watchdog) collectors() []prometheus.Collector {
+func (wd *watchdog) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rota_apply_stall_seconds",
 			Help: "For how long applying has not come back; 0 while it does."}, func() float64 {

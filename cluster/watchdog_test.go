@@ -63,7 +63,7 @@ func TestWatchdog(t *testing.T) {
 		}
 		return false
 	})
-	if p := n.watchdog.problems(); len(p) != 1 {
+	if p := n.watchdog.Problems(); len(p) != 1 {
 		t.Errorf("its health says %v", p)
 	}
 	b.eventually("its log says so", func() bool {
@@ -74,7 +74,7 @@ func TestWatchdog(t *testing.T) {
 	}
 	n.replica.mu.RUnlock()
 	b.eventually("the stall is over", func() bool {
-		return len(n.watchdog.problems()) == 0 && strings.Contains(logs[n.cfg.Node].String(), "the stall is over")
+		return len(n.watchdog.Problems()) == 0 && strings.Contains(logs[n.cfg.Node].String(), "the stall is over")
 	})
 	b.awaitReady(n.cfg.Node)
 	submitAll(t, n, specs("after", 5))

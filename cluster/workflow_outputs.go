@@ -19,7 +19,7 @@ func (fv *workflowVerbs) ParentOutputs(ctx context.Context, job rota.JobID, send
 		return err
 	}
 	for _, id := range parents {
-		parent, ok, err := fv.n.history.jobAt(ctx, id)
+		parent, ok, err := fv.n.archive.Job(ctx, id)
 		_, node, _ := rota.SplitNodeJobID(id)
 		switch {
 		case err != nil:

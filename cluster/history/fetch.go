@@ -1,8 +1,8 @@
-package cluster
+package history
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"math"
 	"time"
 
@@ -11,6 +11,9 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 	"github.com/rotasched/rota/snapshot/archive"
 )
+
+// RetryAfter is when to ask again for what this node lacks.
+const RetryAfter = fetchEvery
 
 const (
 	// fetchEvery is how often a node looks whether its history has gaps, fetchPause
@@ -28,56 +31,43 @@ const (
 	askMost = 1_000
 )
 
-// fetchLoop fills the gaps that a snapshot from another node, or an archive that
-// could not keep up, left in this node's history (SPEC §10.5).
-func (h *history) fetchLoop() {
-	tick := time.NewTicker(fetchEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-		case <-h.n.stopped:
-			return
-		}
-		for h.fetchOnce() {
-			select {
-			case <-time.After(fetchPause):
-			case <-h.n.stopped:
-				return
-			}
+// Fetch fills the gaps that a snapshot from another node, or an archive that could not keep
+// up, left in this node's history (SPEC §10.5), until the node stops.
+func (a *Archive) Fetch() {
+	for a.host.pause(fetchEvery) {
+		for a.fetchOnce() && a.host.pause(fetchPause) {
 		}
 	}
 }
 
 // fetchOnce asks the others for the oldest gap that any of them can fill; more says
 // that it went forward and more is to do.
-func (h *history) fetchOnce() (more bool) {
-	gaps := h.lacks(gapsAtOnce)
-	h.mu.Lock()
+func (a *Archive) fetchOnce() (more bool) {
+	gaps := a.Lacks(gapsAtOnce)
+	a.mu.Lock()
 	if len(gaps) == 0 {
-		h.lackingSince = 0
-	} else if h.lackingSince == 0 {
-		h.lackingSince = h.n.sinceBoot()
+		a.lackingSince = 0
+	} else if a.lackingSince == 0 {
+		a.lackingSince = a.host.SinceBoot()
 	}
-	h.mu.Unlock()
+	a.mu.Unlock()
 	if len(gaps) == 0 {
 		return false
 	}
-	head := h.n.replica.head()
-	if head.ClusterID == "" {
+	known, err := a.file.claim(a.host.State.head())
+	if !known {
 		return false
 	}
-	err := h.store.Claim(head.ClusterID, head.Incarnation)
 	for i := 0; err == nil && i < len(gaps); i++ {
-		if more, err = h.fetchGap(gaps[i]); more && err == nil {
+		if more, err = a.fetchGap(gaps[i]); more && err == nil {
 			return true
 		}
 		if rota.KindOf(err) == rota.KindUnavailable && i+1 < len(gaps) {
 			err = nil // somebody is away: another gap may be filled meanwhile
 		}
 	}
-	if err != nil && h.n.lines.Allow("archive/fetch") {
-		h.n.log.Warn("ended jobs that this node lacks could not be fetched", "from", gaps[0].From, "lacking", gaps.Count(), "err", err)
+	if err != nil && a.host.Lines.Allow("archive/fetch") {
+		a.host.Log.Warn("ended jobs that this node lacks could not be fetched", "from", gaps[0].From, "lacking", gaps.Count(), "err", err)
 	}
 	return false
 }
@@ -85,31 +75,25 @@ func (h *history) fetchOnce() (more bool) {
 // fetchGap takes a slice from the first node that has one. Where all others
 // answered and none has the first numbers, they are nowhere: retention took them,
 // or they are lost, which is said loudly.
-func (h *history) fetchGap(gap archive.Span) (more bool, err error) {
-	asked, answered, member := 0, 0, false
+func (a *Archive) fetchGap(gap archive.Span) (more bool, err error) {
+	var slice peer.ArchiveSlice
 	floor, known := uint64(0), uint64(math.MaxUint64)
-	for _, s := range h.n.membership.servers() {
-		id := rota.NodeID(s.ID)
-		if id == h.n.cfg.Node {
-			member = true
-			continue
-		}
-		asked++
-		slice, err := h.fetchSlice(id, gap)
+	silent := a.host.ask(func(to peer.NodeAddress) (bool, error) {
+		s, err := a.fetchSlice(to, gap)
 		if err != nil {
-			continue
+			return false, err
 		}
-		answered++
-		if len(slice.Covered) > 0 {
-			return true, h.store.Put(slice.Records, slice.Covered)
-		}
-		floor, known = max(floor, slice.Floor), min(known, slice.Last)
+		slice, floor, known = s, max(floor, s.Floor), min(known, s.Last)
+		return len(s.Covered) > 0, nil
+	})
+	if len(slice.Covered) > 0 {
+		return true, a.file.Jobs.Put(slice.Records, slice.Covered)
 	}
-	switch {
+	switch others, member := a.host.Others(); {
 	case !member:
 		return false, rota.Refusef(rota.KindUnavailable, "archive", "this node is no member yet")
-	case answered < asked:
-		return false, rota.Refusef(rota.KindUnavailable, "archive", "%d of %d other nodes do not answer", asked-answered, asked)
+	case len(silent) > 0:
+		return false, rota.Refusef(rota.KindUnavailable, "archive", "%d of %d other nodes do not answer", len(silent), len(others))
 	case known < gap.From:
 		return false, nil // they have not come so far yet
 	}
@@ -117,35 +101,31 @@ func (h *history) fetchGap(gap archive.Span) (more bool, err error) {
 	lost := uint64(0)
 	if gone.To > floor {
 		lost = gone.To - max(gone.From-1, floor)
-		h.n.log.Error("ended jobs are in no node's archive: their outcome is known as far as tombstones go, their payload and "+
+		a.host.Log.Error("ended jobs are in no node's archive: their outcome is known as far as tombstones go, their payload and "+
 			"output are lost", "records", lost, "from", max(gone.From, floor+1), "to", gone.To)
 	}
-	return true, h.store.Forgo(gone, lost)
+	return true, a.file.Jobs.Forgo(gone, lost)
 }
 
 // fetchSlice asks one node, and takes nothing from it that was not asked for.
-func (h *history) fetchSlice(id rota.NodeID, gap archive.Span) (peer.ArchiveSlice, error) {
-	to, ok := h.n.membership.address(id)
-	if !ok {
-		return peer.ArchiveSlice{}, errNoLeader(nil)
-	}
-	ctx, cancel := context.WithTimeout(h.n.life, fetchTimeout)
+func (a *Archive) fetchSlice(from peer.NodeAddress, gap archive.Span) (peer.ArchiveSlice, error) {
+	ctx, cancel := context.WithTimeout(a.host.Life, fetchTimeout)
 	defer cancel()
-	slice, err := h.n.peers.ArchiveRange(ctx, to, gap, fetchBytes)
+	slice, err := a.host.Peers.ArchiveRange(ctx, from, gap, fetchBytes)
 	if err != nil {
 		return slice, err
 	}
 	covered := archive.Spans{}
 	for _, x := range slice.Covered {
 		if x.From < gap.From || x.To > gap.To || x.To < x.From {
-			return slice, rota.Refusef(rota.KindInvalid, "archive", "node %s covers %d to %d: %d to %d was asked for", id, x.From, x.To,
+			return slice, rota.Refusef(rota.KindInvalid, "archive", "node %s covers %d to %d: %d to %d was asked for", from.ID, x.From, x.To,
 				gap.From, gap.To)
 		}
 		covered.Add(x.From, x.To)
 	}
 	for _, r := range slice.Records {
 		if !covered.Has(r.Seq) {
-			return slice, rota.Refusef(rota.KindInvalid, "archive", "node %s gives record %d, which it does not cover", id, r.Seq)
+			return slice, rota.Refusef(rota.KindInvalid, "archive", "node %s sends record %d, which it does not cover", from.ID, r.Seq)
 		}
 	}
 	return slice, nil
@@ -153,27 +133,27 @@ func (h *history) fetchSlice(id rota.NodeID, gap archive.Span) (peer.ArchiveSlic
 
 // ArchiveRange serves a slice of this node's history to another node: what is
 // staged is flushed first, so that it is part of it.
-func (h *history) ArchiveRange(_ context.Context, span peer.ArchiveSpan, maxBytes int64) (peer.ArchiveSlice, error) {
+func (a *Archive) ArchiveRange(_ context.Context, span peer.ArchiveSpan, maxBytes int64) (peer.ArchiveSlice, error) {
 	if span.From == 0 || span.To < span.From {
 		return peer.ArchiveSlice{}, rota.Refusef(rota.KindInvalid, "archive", "numbers %d to %d are no span", span.From, span.To)
 	}
 	var s fsm.Staging
-	if err := h.n.replica.view(func(m *fsm.View) { s = m.Staging() }); err != nil { // else it would say that it knows of none
+	if err := a.host.State.View(func(m *fsm.View) { s = m.Staging() }); err != nil { // else it would say that it knows of none
 		return peer.ArchiveSlice{}, err
 	}
 	if s.Oldest != 0 && s.Oldest <= span.To {
-		if err := h.flush(); err != nil {
+		if err := a.Flush(); err != nil {
 			return peer.ArchiveSlice{}, err
 		}
 	}
-	slice, err := h.store.Range(span.From, span.To, int(min(max(maxBytes, 0), sliceMost)))
+	slice, err := a.file.Jobs.Range(span.From, span.To, int(min(max(maxBytes, 0), sliceMost)))
 	slice.Last = s.Last
 	return slice, err
 }
 
 // ArchiveRecords serves what this node's history knows of single jobs: for each,
 // the latest record, or an empty one; that of one that was deleted has its number.
-func (h *history) ArchiveRecords(_ context.Context, ids []rota.JobID) ([]peer.ArchiveRecord, error) {
+func (a *Archive) ArchiveRecords(_ context.Context, ids []rota.JobID) ([]peer.ArchiveRecord, error) {
 	if len(ids) > askMost {
 		return nil, rota.Refusef(rota.KindInvalid, "ids", "ids are %d: at most %d are taken", len(ids), askMost)
 	}
@@ -182,15 +162,15 @@ func (h *history) ArchiveRecords(_ context.Context, ids []rota.JobID) ([]peer.Ar
 	for i, id := range ids {
 		var staged fsm.StagedRecord
 		var ok bool
-		if err := h.n.replica.view(func(s *fsm.View) { staged, ok = s.StagedJob(id) }); err != nil {
+		if err := a.host.State.View(func(s *fsm.View) { staged, ok = s.StagedJob(id) }); err != nil {
 			return nil, err
 		}
 		if ok {
 			records[i] = peer.ArchiveRecord{Seq: staged.Seq, Data: staged.Append(nil)}
-		} else if mark, hidden, _, _ := h.lastMark(id); hidden {
+		} else if mark, hidden, _, _ := a.lastMark(id); hidden {
 			records[i].Seq = mark.Seq
-		} else if r, ok, err := h.store.Record(id); err != nil {
-			h.dropDamaged(r.Seq, err)
+		} else if r, ok, err := a.file.Jobs.Record(id); err != nil {
+			a.dropDamaged(r.Seq, err)
 			return nil, unreadable(err)
 		} else if ok {
 			records[i] = r
@@ -206,32 +186,25 @@ func (h *history) ArchiveRecords(_ context.Context, ids []rota.JobID) ([]peer.Ar
 // history may lack the record. Places of those that nobody knows stay empty, but for the
 // number of one that was deleted; err says that somebody did not answer, so that a job may
 // be known after all.
-func (h *history) askPeers(ctx context.Context, ids []rota.JobID) (found []fsm.Ended, err error) {
+func (a *Archive) askPeers(ctx context.Context, ids []rota.JobID) (found []fsm.Ended, err error) {
 	found = make([]fsm.Ended, len(ids))
 	open := len(ids)
-	for _, s := range h.n.membership.servers() {
-		id := rota.NodeID(s.ID)
-		if id == h.n.cfg.Node || open == 0 {
-			continue
+	silent := a.host.ask(func(to peer.NodeAddress) (bool, error) {
+		records, err := a.host.Peers.ArchiveRecords(ctx, to, ids)
+		if err == nil && len(records) != len(ids) {
+			err = rota.Refusef(rota.KindInvalid, "archive", "%d records are answered for %d jobs", len(records), len(ids))
 		}
-		to, ok := h.n.membership.address(id)
-		if !ok {
-			err = fmt.Errorf("node %s was never seen in gossip", id)
-			continue
-		}
-		records, e := h.n.peers.ArchiveRecords(ctx, to, ids)
-		if e != nil || len(records) != len(ids) {
-			err = fmt.Errorf("node %s: %w", id, e)
-			continue
+		if err != nil {
+			return false, err
 		}
 		for i, r := range records {
-			ended, e := fsm.DecodeEnded(r.Data)
+			ended, err := fsm.DecodeEnded(r.Data)
 			switch had := found[i].Job.Archived; {
 			case len(r.Data) == 0 && r.Seq > found[i].Seq: // deleted
 				if found[i] = (fsm.Ended{Seq: r.Seq}); had {
 					open++
 				}
-			case len(r.Data) != 0 && e == nil && ended.Job.ID == ids[i] && ended.Seq > found[i].Seq:
+			case len(r.Data) != 0 && err == nil && ended.Job.ID == ids[i] && ended.Seq > found[i].Seq:
 				if !had {
 					open--
 				}
@@ -239,9 +212,10 @@ func (h *history) askPeers(ctx context.Context, ids []rota.JobID) (found []fsm.E
 				found[i] = ended
 			}
 		}
-	}
+		return open == 0, nil
+	})
 	if open == 0 {
 		return found, nil
 	}
-	return found, err
+	return found, errors.Join(silent...)
 }

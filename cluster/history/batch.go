@@ -1,12 +1,11 @@
-package cluster
+package history
 
 import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"fmt"
-	"strings"
 	"sync"
+	"time"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
@@ -19,6 +18,10 @@ const (
 	batchEvents = 1_024
 	// batchesKept bounds the decoded batches that followers share.
 	batchesKept = 32
+	// readMost bounds the reading of a batch that other nodes may have to be asked for,
+	// eventsTimeout one question: a chunk may take a moment.
+	readMost      = 10 * time.Second
+	eventsTimeout = 2 * time.Second
 )
 
 // servedBatch is a stretch of events, decoded once for all followers that stand at its
@@ -75,29 +78,29 @@ func (c *batchCache) clear() {
 // eventBatch returns events from a place on, at least one, none beyond what is
 // visible. Others use the same slice: it must not be changed. What this node
 // lacks it asks the others for.
-func (ef *eventFeed) eventBatch(from uint64) ([]rota.ServedEvent, error) {
-	b := ef.events.batches.take(from)
-	b.once.Do(func() { b.events, b.err = ef.readBatch(from) })
+func (ev *Events) eventBatch(from uint64) ([]rota.ServedEvent, error) {
+	b := ev.batches.take(from)
+	b.once.Do(func() { b.events, b.err = ev.readBatch(from) })
 	if b.err != nil {
-		ef.events.batches.drop(from, b)
+		ev.batches.drop(from, b)
 	}
 	return b.events, b.err
 }
 
 // readBatch hangs on no caller: others wait for the same batch.
-func (ef *eventFeed) readBatch(from uint64) ([]rota.ServedEvent, error) {
-	ctx, cancel := context.WithTimeout(ef.n.life, raftTimeout)
+func (ev *Events) readBatch(from uint64) ([]rota.ServedEvent, error) {
+	ctx, cancel := context.WithTimeout(ev.host.Life, readMost)
 	defer cancel()
-	entries, err := ef.events.read(from)
+	entries, err := ev.read(from)
 	if err != nil {
-		ef.dropEvents(from, err)
+		ev.dropEvents(from, err)
 	}
 	if len(entries) == 0 || err != nil {
-		if entries, err = ef.fetchEvents(ctx, peer.EventRange{From: from}); err != nil {
+		if entries, err = ev.fetchEvents(ctx, peer.EventRange{From: from}); err != nil {
 			return nil, err
 		}
 	}
-	visible := ef.events.state().visible
+	visible := ev.state().visible
 	var events []rota.ServedEvent
 	for i := range entries {
 		e := &entries[i]
@@ -119,15 +122,15 @@ func (ef *eventFeed) readBatch(from uint64) ([]rota.ServedEvent, error) {
 
 // dropEvents gives up events that are not what was written: they are fetched again
 // from another node.
-func (ef *eventFeed) dropEvents(from uint64, err error) {
-	if ef.n.stopping() {
+func (ev *Events) dropEvents(from uint64, err error) {
+	if ev.host.Life.Err() != nil {
 		return
 	}
-	if ef.n.lines.Allow("events/read") {
-		ef.n.log.Error("events are damaged here and are fetched again from another node", "err", err)
+	if ev.host.Lines.Allow("events/read") {
+		ev.host.Log.Error("events are damaged here and are fetched again from another node", "err", err)
 	}
-	if err := ef.events.store.Drop(from); err != nil && ef.n.lines.Allow("events/drop") {
-		ef.n.log.Error("damaged events could not be dropped", "err", err)
+	if err := ev.store.Drop(from); err != nil && ev.host.Lines.Allow("events/drop") {
+		ev.host.Log.Error("damaged events could not be dropped", "err", err)
 	}
 }
 
@@ -151,43 +154,27 @@ func appendServed(to []rota.ServedEvent, e *archive.EventEntry) ([]rota.ServedEv
 // fetchEvents asks the other nodes for events that this one lacks: each in turn,
 // until one has them. Where none has, the refusal is OutOfRange; where one could
 // not be asked, Unavailable: it may have them.
-func (ef *eventFeed) fetchEvents(ctx context.Context, r peer.EventRange) ([]archive.EventEntry, error) {
-	refused := rota.Refusef(rota.KindOutOfRange, "events", "no node has these events any more")
-	var silent []string
-	for _, s := range ef.n.membership.servers() {
-		id := rota.NodeID(s.ID)
-		if id == ef.n.cfg.Node {
-			continue
-		}
-		to, known := ef.n.membership.address(id)
-		if !known {
-			silent = append(silent, fmt.Sprintf("node %s was never seen in gossip", id))
-			continue
-		}
-		entries, err := ef.fetchFrom(ctx, to, r)
-		if err != nil {
-			silent = append(silent, fmt.Sprintf("node %s: %v", id, err))
-		} else if len(entries) > 0 {
-			return entries, nil
-		}
-		if ctx.Err() != nil {
-			return nil, ctxError(ctx, "asking other nodes for events")
-		}
+func (ev *Events) fetchEvents(ctx context.Context, r peer.EventRange) (entries []archive.EventEntry, err error) {
+	silent := ev.host.ask(func(to peer.NodeAddress) (bool, error) {
+		entries, err = ev.fetchFrom(ctx, to, r)
+		return len(entries) > 0 || ctx.Err() != nil, err
+	})
+	switch {
+	case len(entries) > 0:
+		return entries, nil
+	case ctx.Err() != nil:
+		return nil, ev.host.ended(ctx, "asking other nodes for events")
+	case len(silent) > 0:
+		return nil, &rota.Error{Kind: rota.KindUnavailable, Subject: "events", RetryAfter: 500 * time.Millisecond, Cause: errors.Join(silent...),
+			Text: "this node lacks these events and a node that may have them does not answer"}
 	}
-	if len(silent) > 0 {
-		return nil, &rota.Error{Kind: rota.KindUnavailable, Subject: "events", RetryAfter: peerTimeout,
-			Text: "this node lacks these events and a node that may have them does not answer", Cause: errors.New(strings.Join(silent, "; "))}
-	}
-	return nil, refused
+	return nil, rota.Refusef(rota.KindOutOfRange, "events", "no node has these events any more")
 }
 
-// eventsTimeout bounds one question for events: a chunk may take a moment.
-const eventsTimeout = 4 * peerTimeout
-
-func (ef *eventFeed) fetchFrom(ctx context.Context, to peer.NodeAddress, r peer.EventRange) ([]archive.EventEntry, error) {
+func (ev *Events) fetchFrom(ctx context.Context, to peer.NodeAddress, r peer.EventRange) ([]archive.EventEntry, error) {
 	ctx, cancel := context.WithTimeout(ctx, eventsTimeout)
 	defer cancel()
-	chunk, err := ef.n.peers.EventRange(ctx, to, r)
+	chunk, err := ev.host.Peers.EventRange(ctx, to, r)
 	if err != nil || len(chunk.Data) == 0 {
 		return nil, err
 	}
@@ -205,27 +192,27 @@ func (ef *eventFeed) fetchFrom(ctx context.Context, to peer.NodeAddress, r peer.
 // chunkAnswer is about how many bytes of events answer one question.
 const chunkAnswer = 1 << 20
 
-// EventRange tells another node events that this one has (SPEC §12.3); it asks
-// nobody else. What it has not applied yet it cannot speak of: Unavailable, so that
+// EventRange serves another node events that this one has (SPEC §12.3); it asks
+// nobody else. What it has not applied yet it cannot know: Unavailable, so that
 // nobody takes a node that lags for one that lost events.
-func (ef *eventFeed) EventRange(_ context.Context, r peer.EventRange) (peer.EventChunk, error) {
-	if err := ef.n.replica.refuseRebuilding(); err != nil {
+func (ev *Events) EventRange(_ context.Context, r peer.EventRange) (peer.EventChunk, error) {
+	if err := ev.host.State.View(func(*fsm.View) {}); err != nil { // it has no state to know by
 		return peer.EventChunk{}, err
 	}
 	var entries []archive.EventEntry
 	var err error
 	// First: what is applied while this reads is not taken for lost.
-	if applied := ef.events.state().total; r.At != 0 {
-		entries, err = ef.events.at(r.At)
+	if applied := ev.state().total; r.At != 0 {
+		entries, err = ev.at(r.At)
 	} else if r.From >= applied {
 		err = rota.Refusef(rota.KindUnavailable, "events", "this node has applied %d events yet, not the %d.", applied, r.From+1)
 	} else {
-		entries, err = ef.events.read(r.From)
+		entries, err = ev.read(r.From)
 	}
 	if err != nil {
 		return peer.EventChunk{}, err
 	}
-	chunk := peer.EventChunk{Oldest: ef.events.next(r.From), Next: ef.events.state().total}
+	chunk := peer.EventChunk{Oldest: ev.next(r.From), Next: ev.state().total}
 	most := 0
 	for most < len(entries) && entries[most].End() <= chunk.Next {
 		most++

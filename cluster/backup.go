@@ -16,25 +16,29 @@ import (
 	"github.com/rotasched/rota/snapshot/archive"
 )
 
-// backupWait bounds how long a backup waits for a history that is being fetched.
-const backupWait = 10 * time.Second
+const (
+	// backupWait bounds how long a backup waits for a history that is being fetched,
+	// backupLook is how often it looks.
+	backupWait = 10 * time.Second
+	backupLook = 100 * time.Millisecond
+)
 
 // SaveSnapshot writes an online backup: this node's state, then its history. A
-// node whose history has gaps refuses: its backup would tell less than the
+// node whose history has gaps refuses: its backup would hold less than the
 // cluster knows.
-func (h *history) SaveSnapshot(ctx context.Context, w io.Writer) error {
-	if _, err := h.n.replica.fresh(ctx, peer.ReadOptions{}); err != nil {
+func (cv *clusterVerbs) SaveSnapshot(ctx context.Context, w io.Writer) error {
+	if _, err := cv.n.replica.fresh(ctx, peer.ReadOptions{}); err != nil {
 		return err
 	}
-	if err := h.awaitHistory(ctx); err != nil {
+	if err := cv.awaitHistory(ctx); err != nil {
 		return err
 	}
-	if err := h.flush(); err != nil {
+	if err := cv.n.archive.Flush(); err != nil {
 		return err
 	}
-	past, release := h.n.holdPast()
+	past, release := cv.n.holdPast()
 	defer release()
-	frozen, err := h.n.replica.freezeWhole()
+	frozen, err := cv.n.replica.freezeWhole()
 	if err != nil {
 		return err
 	}
@@ -46,8 +50,8 @@ func (h *history) SaveSnapshot(ctx context.Context, w io.Writer) error {
 		past.to = uint64(frozen.Info().Index)
 	}
 	start := time.Now()
-	if _, err = snapshot.Write(w, backup{frozen, h.store, past}); err == nil {
-		h.n.measures.written.Observe(time.Since(start).Seconds())
+	if _, err = snapshot.Write(w, backup{frozen, cv.n.beside.Jobs, past}); err == nil {
+		cv.n.measures.written.Observe(time.Since(start).Seconds())
 	}
 	return err
 }
@@ -71,22 +75,21 @@ func (b backup) Records(yield func(kind byte, record []byte) error) error {
 }
 
 // awaitHistory waits until this node's history has no gaps.
-func (h *history) awaitHistory(ctx context.Context) error {
+func (cv *clusterVerbs) awaitHistory(ctx context.Context) error {
 	late := time.NewTimer(backupWait)
 	defer late.Stop()
 	for {
-		gaps := h.lacks(lackMost)
-		if len(gaps) == 0 {
+		if len(cv.n.archive.Lacks(1)) == 0 {
 			return nil
 		}
 		select {
 		case <-late.C:
 			return &rota.Error{Kind: rota.KindUnavailable, Subject: "archive", RetryAfter: backupWait, Text: "this node still fetches the " +
 				"history of ended jobs that it lacks: back up another node, or try again later"}
-		case <-time.After(fetchPause):
+		case <-time.After(backupLook):
 		case <-ctx.Done():
 			return ctxError(ctx, "waiting for this node's history")
-		case <-h.n.stopped:
+		case <-cv.n.stopped:
 			return errStopping()
 		}
 	}

@@ -1,4 +1,4 @@
-package cluster
+package history
 
 import (
 	"context"
@@ -8,8 +8,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// scanEvery is how often a follower of whose filter nothing comes is told how far
-// the node has looked: sooner where scanShare of what is retained went by, so that
+// scanEvery is how often a follower of whose filter nothing comes is notified how
+// far the node has looked: sooner where scanShare of what is retained went by, so that
 // its place is never older than all.
 const (
 	scanEvery = 5 * time.Second
@@ -19,6 +19,7 @@ const (
 // eventSender hands batches to one follower's send, in a goroutine of its own: what
 // blocks there can be left behind.
 type eventSender struct {
+	ev  *Events
 	out chan peer.EventBatch
 	// done has the first error of send, or nil after out was closed.
 	done chan error
@@ -28,14 +29,14 @@ type eventSender struct {
 	last, before rota.EventID
 	// seen is up to where was looked and nothing was selected since the last batch,
 	// zero if that went to the end; passed counts those events, due is when the
-	// follower is told.
+	// follower is notified.
 	seen   rota.EventID
 	passed uint64
 	due    *time.Timer
 }
 
-func newEventSender(send func(peer.EventBatch) error) *eventSender {
-	s := &eventSender{out: make(chan peer.EventBatch), done: make(chan error, 1), gone: make(chan struct{}),
+func (ev *Events) newSender(send func(peer.EventBatch) error) *eventSender {
+	s := &eventSender{ev: ev, out: make(chan peer.EventBatch), done: make(chan error, 1), gone: make(chan struct{}),
 		due: time.NewTimer(scanEvery)}
 	go func() {
 		for {
@@ -59,14 +60,14 @@ func newEventSender(send func(peer.EventBatch) error) *eventSender {
 
 // took notes that a stretch of events was looked at, of which some were selected,
 // and hands those over as soon as the batch before was sent.
-func (s *eventSender) took(ctx context.Context, n *Node, looked, some []rota.ServedEvent) error {
+func (s *eventSender) took(ctx context.Context, looked, some []rota.ServedEvent) error {
 	s.seen, s.passed = looked[len(looked)-1].ID, s.passed+uint64(len(looked))
-	if len(some) > 0 || s.passed >= max(n.eventFeed.events.retained/scanShare, 1) {
-		return s.put(ctx, n, some)
+	if len(some) > 0 || s.passed >= max(s.ev.retained/scanShare, 1) {
+		return s.put(ctx, some)
 	}
 	select {
 	case <-s.due.C:
-		return s.put(ctx, n, nil)
+		return s.put(ctx, nil)
 	default:
 		return nil
 	}
@@ -81,8 +82,8 @@ func (s *eventSender) rest() <-chan time.Time {
 }
 
 // put hands a batch over, with how far was looked.
-func (s *eventSender) put(ctx context.Context, n *Node, events []rota.ServedEvent) error {
-	late := time.NewTimer(n.eventFeed.events.sendMost)
+func (s *eventSender) put(ctx context.Context, events []rota.ServedEvent) error {
+	late := time.NewTimer(s.ev.sendMost)
 	defer late.Stop()
 	select {
 	case s.out <- peer.EventBatch{Events: events, Scanned: s.seen}:
@@ -93,23 +94,22 @@ func (s *eventSender) put(ctx context.Context, n *Node, events []rota.ServedEven
 	case err := <-s.done:
 		return err
 	case <-late.C:
-		return s.tooSlow(n)
+		return s.tooSlow()
 	case <-ctx.Done():
-		return ctxError(ctx, "sending events")
-	case <-n.stopped:
-		return errStopping()
+	case <-s.ev.host.Life.Done():
 	}
+	return s.ev.host.ended(ctx, "sending events")
 }
 
 // tooSlow names where to go on: nobody but the consumer knows how much of the batch
 // that is being sent arrived.
-func (s *eventSender) tooSlow(n *Node) error {
+func (s *eventSender) tooSlow() error {
 	where := "the last event that arrived"
 	if !s.before.IsZero() {
 		where += ", " + s.before.String() + " or later"
 	}
 	return rota.Refusef(rota.KindExhausted, "events", "this consumer is too slow, nothing was taken for %s: resume after %s",
-		n.eventFeed.events.sendMost, where)
+		s.ev.sendMost, where)
 }
 
 // finish waits until the last batch is sent.
@@ -120,7 +120,7 @@ func (s *eventSender) finish(ctx context.Context) error {
 	case err := <-s.done:
 		return err
 	case <-ctx.Done():
-		return ctxError(ctx, "sending events")
+		return s.ev.host.ended(ctx, "sending events")
 	}
 }
 

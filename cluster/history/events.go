@@ -1,4 +1,4 @@
-package cluster
+package history
 
 import (
 	"log/slog"
@@ -13,8 +13,6 @@ import (
 
 // The bounds of a node's events, each with its reason.
 const (
-	// DefaultEventsRetained is SPEC §12.3's.
-	DefaultEventsRetained = 1_000_000
 	// ringBytes of encoded events stay in memory: what followers that keep up read.
 	ringBytes = 16 << 20
 	// unflushedMost bounds those that the disk has not taken. Beyond it the oldest
@@ -66,14 +64,14 @@ type eventLog struct {
 	batches batchCache
 }
 
-func newEventLog(retained uint64, log *slog.Logger) *eventLog {
-	return &eventLog{retained: retained, log: log, sendMost: sendMost, wake: make(chan struct{}), dirty: make(chan struct{}, 1),
+func newEventLog(store *archive.Events, retained uint64, log *slog.Logger) *eventLog {
+	return &eventLog{store: store, retained: retained, log: log, sendMost: sendMost, wake: make(chan struct{}), dirty: make(chan struct{}, 1),
 		full: make(chan struct{}, 1)}
 }
 
-// append takes what an entry told; it runs under the apply lock and waits for
+// Append takes the events of an entry; it runs under the apply lock and waits for
 // nothing.
-func (l *eventLog) append(incarnation uint64, a *fsm.Applied) {
+func (l *eventLog) Append(incarnation uint64, a *fsm.Applied) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.incarnation, l.index = incarnation, a.Index
@@ -117,7 +115,7 @@ func (l *eventLog) trim() {
 			l.flushed = e.End()
 			if !l.behind {
 				l.behind = true
-				l.log.Warn("the disk is too slow for events: the oldest are not kept here, other nodes tell them",
+				l.log.Warn("the disk is too slow for events: the oldest are not kept here, other nodes have them",
 					"index", uint64(e.Index))
 			}
 		}
@@ -127,12 +125,12 @@ func (l *eventLog) trim() {
 	l.ring = l.ring[n:]
 }
 
-// reset follows a state that came from a snapshot: what it holds of the past are a
+// Reset follows a state that came from a snapshot: what it holds of the past are a
 // count and the chain, the events are on disk or at the other nodes.
-func (l *eventLog) reset(h fsm.Head) {
+func (l *eventLog) Reset(h fsm.Head) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.total > h.Events { // never of one cluster: nothing of it may be told
+	if l.total > h.Events { // never of one cluster: nothing of it may be served
 		l.batches.clear()
 	}
 	l.ring, l.bytes, l.unflushed = nil, 0, 0
@@ -140,8 +138,23 @@ func (l *eventLog) reset(h fsm.Head) {
 	notify(l.dirty)
 }
 
-// flush writes what the disk lacks. It is called by one loop, and before a snapshot
-// is persisted, whose log may be cut.
+// Hold drops what is in memory of a state that differed; Reset follows.
+func (l *eventLog) Hold() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.batches.clear()
+	l.ring, l.bytes, l.unflushed, l.flushed = nil, 0, 0, l.total
+}
+
+// Forget gives up the events after an entry, which a wrong state wrote: they are fetched
+// again.
+func (l *eventLog) Forget(after rota.Index) error {
+	l.flushing.Lock()
+	defer l.flushing.Unlock()
+	return l.store.Forget(after)
+}
+
+// flush writes what the disk lacks.
 func (l *eventLog) flush() error {
 	l.flushing.Lock()
 	defer l.flushing.Unlock()

@@ -1,4 +1,4 @@
-package cluster
+package history
 
 import (
 	"fmt"
@@ -7,7 +7,6 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
-	"github.com/rotasched/rota/sched"
 	"github.com/rotasched/rota/snapshot/archive"
 )
 
@@ -17,18 +16,18 @@ const (
 	chainTimeMost    = 2 * time.Second
 )
 
-// held copies what is in memory; its caller holds the apply lock, so that it
+// Held copies what is in memory; its caller holds the apply lock, so that it
 // belongs to the state's head.
-func (l *eventLog) held() []archive.EventEntry {
+func (l *eventLog) Held() []archive.EventEntry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.ring)
 }
 
-// verify walks the chain (SPEC §12.1) back from the head that a state tells, over
+// Verify walks the chain (SPEC §12.1) back from the head of a state, over
 // the entries held in memory then and those on disk, as far as its bounds go.
 // What it finds names the index.
-func (l *eventLog) verify(h fsm.Head, held []archive.EventEntry) []string {
+func (l *eventLog) Verify(h fsm.Head, held []archive.EventEntry) []string {
 	w := chainWalk{expected: h.Chain, place: h.Events, until: time.Now().Add(chainTimeMost)}
 	w.entries(held)
 	l.store.Walk(func(first, last rota.Index, entries []archive.EventEntry, err error) bool {
@@ -38,7 +37,7 @@ func (l *eventLog) verify(h fsm.Head, held []archive.EventEntry) []string {
 		w.entries(entries)
 		return !w.over()
 	})
-	if w.place == 0 && h.Events > 0 && w.expected != (sched.Hash{}) {
+	if w.place == 0 && h.Events > 0 && w.expected != ([32]byte{}) {
 		w.fault("events: the chain does not begin with the first event")
 	}
 	return w.faults
@@ -47,7 +46,7 @@ func (l *eventLog) verify(h fsm.Head, held []archive.EventEntry) []string {
 // chainWalk goes from the newest entry to the oldest.
 type chainWalk struct {
 	// expected is what the chain must be after the events before place.
-	expected sched.Hash
+	expected [32]byte
 	place    uint64
 	walked   int
 	until    time.Time

@@ -1,0 +1,67 @@
+package history
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/rotasched/rota"
+)
+
+func TestArchive_whatCannotBeWrittenIsReported(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "n1")
+	n := r.nodes["n1"]
+	r.submit("held", 3)
+	r.cancel("held", 3)
+	n.Archive.mu.Lock()
+	n.Archive.failing = errors.New("no space left on device")
+	n.Archive.mu.Unlock()
+	if p := n.Archive.Problems(); len(p) != 1 || !strings.Contains(p[0], "no space left") {
+		t.Fatalf("%q", p)
+	}
+	if s := n.ArchiveStatus(); s.Staged != 3 || s.Records != 0 {
+		t.Fatalf("%+v", s)
+	}
+	if err := n.Archive.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if p := n.Archive.Problems(); len(p) != 0 {
+		t.Fatalf("%q", p)
+	}
+	if s := n.ArchiveStatus(); s.Staged != 0 || s.Records != 3 {
+		t.Fatalf("%+v", s)
+	}
+	if _, known, err := n.EndState("held-2"); !known || err != nil {
+		t.Errorf("%v, %v", known, err)
+	}
+}
+
+// TestArchive_whatNobodyHasIsGone has a node lack a record: another one's is taken while
+// there is one, and only what nobody has is given up for lost.
+func TestArchive_whatNobodyHasIsGone(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "n1", "n2")
+	n, other := r.nodes["n1"], r.nodes["n2"]
+	r.submit("j", 3)
+	r.cancel("j", 3)
+	if err := errors.Join(n.Archive.Flush(), other.Archive.Flush(), n.file.Jobs.Drop([]uint64{2})); err != nil {
+		t.Fatal(err)
+	}
+	if page, err := n.List(t.Context(), rota.JobFilter{}, n.head().Index, false); err != nil || len(page.Jobs) != 3 {
+		t.Fatalf("%d jobs, %v", len(page.Jobs), err)
+	}
+	for n.fetchOnce() {
+	}
+	if s := n.ArchiveStatus(); s.Lacking != 0 || s.Records != 3 || s.Lost != 0 {
+		t.Fatalf("%+v", s)
+	}
+	if err := errors.Join(n.file.Jobs.Drop([]uint64{2}), other.file.Jobs.Drop([]uint64{2})); err != nil {
+		t.Fatal(err)
+	}
+	for n.fetchOnce() {
+	}
+	if s := n.ArchiveStatus(); s.Lacking != 0 || s.Records != 2 || s.Lost != 1 {
+		t.Fatalf("%+v", s)
+	}
+}

@@ -1,0 +1,259 @@
+package history
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/internal/peer"
+	"github.com/rotasched/rota/snapshot/archive"
+)
+
+// Job reads one job from the state and, where the state holds no more than a
+// tombstone or nothing, from the history.
+func (a *Archive) Job(ctx context.Context, id rota.JobID) (rota.Job, bool, error) {
+	var job rota.Job
+	var seq uint64
+	var known, ended bool
+	if err := a.host.State.View(func(s *fsm.View) {
+		job, known = s.Job(id)
+		seq, _, ended = s.Tombstone(id)
+		if staged, ok := s.StagedJob(id); ok && !known {
+			job, known = staged.Ended().Job, true
+		}
+	}); err != nil {
+		return job, false, err
+	}
+	if known && !job.RecordDropped {
+		return job, true, nil
+	}
+	e, ok, err := a.Ended(ctx, id, seq)
+	if err != nil && !known {
+		return job, false, &rota.Error{Kind: rota.KindUnavailable, Subject: "job", RetryAfter: RetryAfter, Cause: err, Text: "this " +
+			"node's history has gaps, and whether job " + string(id) + " is known could not be asked of all other nodes"}
+	}
+	switch {
+	case !ok:
+		return job, known, nil
+	case ended:
+		return fsm.WithTombstone(e.Job, job), true, nil
+	}
+	return e.Job, true, nil
+}
+
+// Ended finds the record of a terminal job: here, or at another node where this
+// one's history has gaps that it may be in. seq is its number if a tombstone
+// has it, else 0.
+func (a *Archive) Ended(ctx context.Context, id rota.JobID, seq uint64) (e fsm.Ended, ok bool, err error) {
+	if seq != 0 {
+		e, ok, err = a.file.Jobs.At(seq)
+		e.Seq = seq
+	} else {
+		e, ok, err = a.lastEnded(id)
+	}
+	lost := errors.Is(err, archive.ErrMarksDamaged)
+	switch {
+	case lost && a.host.alone():
+		return e, false, unreadable(err)
+	case lost: // another node may know
+	case err != nil && !a.dropDamaged(e.Seq, err):
+		return e, false, unreadable(err)
+	case ok && seq != 0:
+		return e, true, nil
+	case seq != 0 && a.file.Jobs.Holds(seq) || len(a.Lacks(1)) == 0:
+		return e, ok, nil
+	}
+	// Where no number is known, a later end may lie in a gap.
+	found, err := a.askPeers(ctx, []rota.JobID{id})
+	if later := found[0].Seq; later == 0 || later < max(seq, e.Seq) {
+		if ok {
+			return e, true, nil
+		}
+		return e, false, err
+	}
+	return found[0], found[0].Job.State.Terminal(), err
+}
+
+// unreadable returns the error of an archive that is there and cannot be read: what it
+// knows is not taken for unknown.
+func unreadable(err error) *rota.Error {
+	return &rota.Error{Kind: rota.KindUnavailable, Subject: "archive", RetryAfter: RetryAfter, Cause: err,
+		Text: "this node's archive cannot be read"}
+}
+
+// dropDamaged gives up a record where an error says that it is damaged.
+func (a *Archive) dropDamaged(seq uint64, err error) bool {
+	if !errors.Is(err, archive.ErrRecordDamaged) {
+		return false
+	}
+	a.dropAll([]uint64{seq})
+	return true
+}
+
+// dropAll gives up records that are not what was written: they are fetched again
+// from another node.
+func (a *Archive) dropAll(seqs []uint64) {
+	if len(seqs) == 0 {
+		return
+	}
+	a.host.Log.Error("archived records are damaged and are fetched again from another node", "first", seqs[0], "records", len(seqs))
+	if err := a.file.Jobs.Drop(seqs); err != nil {
+		a.host.Log.Error("damaged records could not be dropped", "err", err)
+	}
+}
+
+// listJobs makes one page of the state and the history as they are now.
+func (a *Archive) listJobs(f rota.JobFilter) (rota.JobPage, error) {
+	var list *fsm.JobList
+	if err := a.host.State.Freezing(func(m *fsm.Machine) { list = m.Jobs() }); err != nil {
+		return rota.JobPage{}, err
+	}
+	// After the state: what left memory since is in the archive.
+	reading, err := a.file.Jobs.Read()
+	if err != nil {
+		return rota.JobPage{}, err
+	}
+	page, err := list.Page(f, reading)
+	reading.Close()
+	a.dropAll(reading.Damaged)
+	if err == nil && reading.Lacks() {
+		err = unreadable(archive.ErrMarksDamaged)
+	}
+	return page, err
+}
+
+// List makes one page of ended and live jobs. While this node's archive has gaps it asks
+// another node for it; where none can make it, the page is refused rather than made short,
+// unless a stale one was asked for.
+func (a *Archive) List(ctx context.Context, f rota.JobFilter, at rota.Index, stale bool) (rota.JobPage, error) {
+	var refused []error
+	if stale || f.State != rota.JobNone && !f.State.Terminal() || len(a.Lacks(1)) == 0 {
+		page, err := a.listJobs(f)
+		lacks := errors.Is(err, archive.ErrMarksDamaged)
+		if !lacks || stale {
+			if lacks {
+				err = nil
+			}
+			return page, err
+		}
+		refused = append(refused, err)
+	}
+	var page rota.JobPage
+	var invalid error
+	found := false
+	silent := a.host.ask(func(to peer.NodeAddress) (bool, error) {
+		p, err := a.host.Peers.ListArchived(ctx, to, f, at)
+		if err != nil && rota.KindOf(err) != rota.KindInvalid {
+			return false, err
+		}
+		page, invalid, found = p, err, true
+		return true, nil
+	})
+	if found {
+		return page, invalid
+	}
+	if len(a.Lacks(1)) == 0 { // fetched meanwhile
+		return a.listJobs(f)
+	}
+	return rota.JobPage{}, &rota.Error{Kind: rota.KindUnavailable, Subject: "archive", RetryAfter: RetryAfter, Text: "this node's " +
+		"history of ended jobs has gaps, and no node that has it all answers: try again, or read stale what is here",
+		Cause: errors.Join(append(refused, silent...)...)}
+}
+
+// ListArchived serves a page to a node whose history has gaps. One that has gaps
+// itself refuses.
+func (a *Archive) ListArchived(ctx context.Context, f rota.JobFilter, at rota.Index) (rota.JobPage, error) {
+	if err := a.host.State.Await(ctx, at); err != nil {
+		return rota.JobPage{}, err
+	}
+	if len(a.Lacks(1)) > 0 {
+		return rota.JobPage{}, rota.Refusef(rota.KindUnavailable, "archive", "the history of this node has gaps itself")
+	}
+	return a.listJobs(f)
+}
+
+// LastEnd returns how a job last ended, of what this node has: its record, or, where that is
+// damaged, its state alone.
+func (a *Archive) LastEnd(id rota.JobID) (e fsm.Ended, ok bool, err error) {
+	mark, hidden, ok, err := a.lastMark(id)
+	if ok { // looked for without reading a record
+		if e, ok, err = a.lastEnded(id); err != nil && a.dropDamaged(e.Seq, err) {
+			mark, _, ok, err = a.lastMark(id)
+			e.Job.State = mark.State
+		}
+		return e, ok, err
+	}
+	if hidden {
+		e.Seq = mark.Seq
+	}
+	a.host.State.Look(func(s *fsm.View) {
+		var staged fsm.StagedRecord
+		if staged, ok = s.StagedJob(id); ok {
+			e = staged.Ended()
+		}
+	})
+	return e, ok, err
+}
+
+// LastEnds returns how jobs last ended that are no longer in the state: as this node knows
+// it, or, where its archive has gaps that they may be in, as another one does. An end is
+// not Terminal where none is known.
+func (a *Archive) LastEnds(ctx context.Context, ids []rota.JobID) ([]fsm.Ended, error) {
+	ends := make([]fsm.Ended, len(ids))
+	var unsure []int
+	lost, gaps, deleted := false, len(a.Lacks(1)) > 0, false
+	a.host.State.Look(func(s *fsm.View) { deleted = s.FirstDeleted() != 0 })
+	for i, id := range ids {
+		e, ok, err := a.LastEnd(id)
+		if errors.Is(err, archive.ErrMarksDamaged) && !a.host.alone() {
+			lost = true
+		} else if err != nil {
+			return nil, unreadable(err)
+		}
+		if ends[i] = e; !ok || gaps && deleted { // what is here may be an earlier life of what was deleted
+			unsure = append(unsure, i)
+		}
+	}
+	if len(unsure) == 0 || !lost && !gaps {
+		return ends, nil
+	}
+	asked := make([]rota.JobID, len(unsure))
+	for i, at := range unsure {
+		asked[i] = ids[at]
+	}
+	found, err := a.askPeers(ctx, asked)
+	if err != nil {
+		return nil, &rota.Error{Kind: rota.KindUnavailable, Subject: "archive", RetryAfter: RetryAfter, Cause: err,
+			Text: "the leader's history has gaps, and whether these ids are known could not be asked of all other nodes: submit again"}
+	}
+	for i, at := range unsure {
+		if found[i].Seq >= ends[at].Seq {
+			ends[at] = found[i]
+		}
+	}
+	return ends, nil
+}
+
+// EndState returns the state in which a job last ended, as far as this node knows.
+func (a *Archive) EndState(id rota.JobID) (state rota.JobState, ok bool, err error) {
+	mark, _, ok, err := a.lastMark(id)
+	if err != nil {
+		return state, false, unreadable(err)
+	}
+	return mark.State, ok, nil
+}
+
+// Check is Invariant I8 as far as a node holds it: every job that ended is
+// staged, archived, taken by retention, known to be fetched, or counted as lost.
+func (a *Archive) Check(f *fsm.Frozen) (violations []string) {
+	missing, err := a.file.Jobs.Missing(f.Unstaged(), 100)
+	if err != nil && !errors.Is(err, archive.ErrRecordDamaged) {
+		violations = append(violations, "I8: the archive cannot be read: "+err.Error())
+	}
+	for _, seq := range missing {
+		violations = append(violations, fmt.Sprintf("I8: ended job number %d is neither staged nor archived", seq))
+	}
+	return violations
+}

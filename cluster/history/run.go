@@ -1,0 +1,161 @@
+package history
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/peer"
+)
+
+const (
+	// flushEvery is how often events are written behind (SPEC §10.5).
+	flushEvery = 2 * time.Second
+	// wakeLeast and wakeMost bound the pause between two wakings of followers:
+	// what is applied meanwhile is one batch for all of them. wakeEach is added
+	// for each follower, so that a thousand of them leave the node its time.
+	wakeLeast = 2 * time.Millisecond
+	wakeMost  = 50 * time.Millisecond
+	wakeEach  = 50 * time.Microsecond
+	// fillMost bounds the stretches fetched from other nodes at a time.
+	fillMost = 16
+)
+
+// Events serves the events of the cluster: from this node's own log of them, or from
+// another node's.
+type Events struct {
+	*eventLog
+	host Host
+	file *File
+}
+
+// NewEvents returns the events in a file, of which so many are retained.
+func NewEvents(host Host, file *File, retained uint64) *Events {
+	return &Events{newEventLog(file.Events, retained, host.Log), host, file}
+}
+
+// WakeFollowers shows followers what was applied, until the node stops. It is a loop of its
+// own: to wake a thousand takes longer than to apply an entry.
+func (ev *Events) WakeFollowers() {
+	for {
+		select {
+		case <-ev.dirty:
+		case <-ev.host.Life.Done():
+			return
+		}
+		ev.show()
+		if !ev.host.pause(ev.rest()) {
+			return
+		}
+	}
+}
+
+// rest is the pause between two wakings.
+func (l *eventLog) rest() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return min(wakeLeast+time.Duration(l.followers)*wakeEach, wakeMost)
+}
+
+// Run writes events behind, and fetches those that this node lacks, until the node stops: a
+// snapshot took the place of their entries, or the disk was too slow.
+func (ev *Events) Run() {
+	tick := time.NewTicker(flushEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ev.full:
+			ev.Flush()
+		case <-tick.C:
+			ev.Flush()
+			ev.fillEvents()
+		case <-ev.host.Life.Done():
+			return
+		}
+	}
+}
+
+// Flush writes what the disk lacks: behind what is applied, and before a snapshot is
+// persisted, whose log may be cut. Where it cannot, the events stay in memory while there is
+// room, and at the other nodes.
+func (ev *Events) Flush() {
+	known, err := ev.file.claim(ev.host.State.head())
+	if known && err == nil {
+		err = ev.flush()
+	}
+	ev.mu.Lock()
+	ev.failing = err
+	ev.mu.Unlock()
+	if err != nil && ev.host.Lines.Allow("events/flush") {
+		ev.host.Log.Error("events are not written to the archive", "err", err)
+	}
+}
+
+// Problems lists what is wrong with this node's events.
+func (ev *Events) Problems() (problems []string) {
+	ev.mu.Lock()
+	defer ev.mu.Unlock()
+	if ev.failing != nil {
+		problems = append(problems, "events are not written to the archive: "+ev.failing.Error())
+	}
+	return problems
+}
+
+// fillEvents fetches a few of the stretches that this node lacks.
+func (ev *Events) fillEvents() {
+	if known, err := ev.file.claim(ev.host.State.head()); !known || err != nil {
+		return // the flush has logged it
+	}
+	for range fillMost {
+		from, to := ev.missing()
+		if from == to || ev.host.Life.Err() != nil {
+			return
+		}
+		entries, err := ev.fetchEvents(ev.host.Life, peer.EventRange{From: from})
+		if rota.KindOf(err) == rota.KindOutOfRange {
+			oldest, sure := ev.oldestKept(from)
+			if !sure || oldest == from {
+				return
+			}
+			ev.host.Log.Warn("events are on no node any more: they are served from behind them on", "from", from, "to", min(oldest, to))
+			ev.giveUp(min(oldest, to))
+			continue
+		}
+		if err == nil {
+			err = ev.store.Put(entries)
+		}
+		if err != nil {
+			if ev.host.Lines.Allow("events/fill") {
+				ev.host.Log.Warn("events that this node lacks could not be fetched", "from", from, "err", err)
+			}
+			return
+		}
+	}
+}
+
+// Collectors are the metrics of this node's events.
+func (ev *Events) Collectors() []prometheus.Collector {
+	read := func(f func() float64) func() float64 {
+		return func() float64 {
+			ev.mu.Lock()
+			defer ev.mu.Unlock()
+			return f()
+		}
+	}
+	gauge := func(name, help string, f func() float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rota_" + name, Help: help}, read(f))
+	}
+	counter := func(name, help string, f func() float64) prometheus.Collector {
+		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "rota_" + name, Help: help}, read(f))
+	}
+	return []prometheus.Collector{
+		counter("events_total", "Events of the cluster so far.", func() float64 { return float64(ev.total) }),
+		gauge("events_lag_entries", "Applied entries whose events are not on disk yet.", func() float64 {
+			return float64(ev.waiting())
+		}),
+		gauge("events_followers", "Consumers that follow events on this node.", func() float64 { return float64(ev.followers) }),
+		counter("events_followers_cut_total", "Consumers cut off as too slow.", func() float64 { return float64(ev.cut) }),
+		counter("events_dropped_total", "Events that the disk took too long for.", func() float64 { return float64(ev.dropped) }),
+	}
+}
