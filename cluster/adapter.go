@@ -3,6 +3,7 @@ package cluster
 import (
 	"errors"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -59,6 +60,7 @@ func (a adapter) Apply(log *raft.Log) any {
 	n.archive.Staged(n.replica.machine)
 	n.events.Append(n.replica.machine.Head().Incarnation, &applied)
 	n.measures.countEvents(applied.Events)
+	members := slices.ContainsFunc(applied.Events, func(e rota.Event) bool { return e.Kind == rota.EventNodeChanged })
 	n.replica.machine.Recycle(applied.Events) // who follows events reads their bytes
 	applied.Events = nil
 	n.replica.applied.Store(uint64(applied.Index)) // under the lock, as whoever reads the state may ask for it
@@ -69,6 +71,9 @@ func (a adapter) Apply(log *raft.Log) any {
 	n.measures.apply.Observe(time.Since(start).Seconds())
 	if applied.Term == log.Term {
 		n.membership.learnCluster()
+	}
+	if members {
+		n.stream.Rejudge() // a node that was removed is cut off at once
 	}
 	return &applied
 }
@@ -166,6 +171,7 @@ func (a adapter) Restore(rc io.ReadCloser) error {
 	n.replica.appliedAt.Store(int64(n.sinceBoot()))
 	n.replica.hub.advance(info.Index)
 	n.membership.learnCluster()
+	n.stream.Rejudge()
 	n.log.Info("snapshot restored", "index", info.Index, "records", info.Records)
 	return nil
 }

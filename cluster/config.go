@@ -39,8 +39,10 @@ type Config struct {
 	// AttestationKeys are the Ed25519 public keys whose word on a worker counts
 	// (SPEC §6.5). All nodes should be given the same.
 	AttestationKeys []ed25519.PublicKey
-	// ServerTLS and ClientTLS secure the raft connections; both or neither.
+	// ServerTLS and ClientTLS secure the raft connections, NodeOf returns the id in a peer's
+	// certificate (SECURITY §1.4); all three or none.
 	ServerTLS, ClientTLS *tls.Config
+	NodeOf               func(tls.ConnectionState) (rota.NodeID, error)
 	// Version of the binary, told to other nodes.
 	Version string
 	// Timing of Raft; zero takes DefaultTiming.

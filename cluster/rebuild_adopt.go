@@ -76,6 +76,7 @@ func (rb *rebuilder) install(m *fsm.Machine, at *rota.Index) bool {
 	rb.n.replica.appliedAt.Store(int64(rb.n.sinceBoot()))
 	rb.n.replica.hub.advance(head.Index)
 	rb.n.membership.learnCluster()
+	rb.n.stream.Rejudge()
 	rb.n.log.Warn("the state is rebuilt: this node serves again", "index", uint64(head.Index), "digest", head.Digest.String())
 	return true
 }

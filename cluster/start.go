@@ -82,7 +82,7 @@ func (n *Node) open() (err error) {
 	n.keepHistory()
 	n.membership.known.id = n.data.ClusterID()
 	n.stream, err = stream.NewLayer(n.cfg.Raft, raft.ServerAddress(n.cfg.Raft), n.membership.hello, stream.Options{
-		Admit: n.membership.admit, ServerTLS: n.cfg.ServerTLS, ClientTLS: n.cfg.ClientTLS, Logger: libraries,
+		Admit: n.membership.admit, ServerTLS: n.cfg.ServerTLS, ClientTLS: n.cfg.ClientTLS, NodeOf: n.cfg.NodeOf, Logger: libraries,
 		Listen: n.cfg.World.Listen, Dial: n.cfg.World.Dial})
 	if err != nil {
 		return err

@@ -283,12 +283,6 @@ func TestTLS_isUsedWhenSet(t *testing.T) {
 	if _, err := rotav1.NewJobsClient(conn).List(bounded(t), &rotav1.ListJobsRequest{}); err != nil {
 		t.Errorf("with TLS: %v", err)
 	}
-	peers := NewPeers(PeerOptions{Self: "n2", Name: "prod", TLS: &tls.Config{RootCAs: roots},
-		Dial: func(ctx context.Context, _ string) (net.Conn, error) { return b.lis.DialContext(ctx) }})
-	defer peers.Close()
-	if _, err := peers.Barrier(bounded(t), peer.NodeAddress{ID: "n1", API: "n1.rota:6470"}); err != nil {
-		t.Errorf("a peer with TLS: %v", err)
-	}
 }
 
 // certify makes a certificate for n1.rota that is its own authority.

@@ -28,7 +28,7 @@ func (c *fakeCore) Events(ctx context.Context, f rota.EventFilter, send func(pee
 }
 
 func (n *fakeNode) EventRange(_ context.Context, r peer.EventRange) (peer.EventChunk, error) {
-	return peer.EventChunk{Data: fmt.Appendf(nil, "from %d at %d", r.From, r.At), Oldest: 3, Next: 9}, nil
+	return peer.EventChunk{Data: fmt.Appendf(nil, "from %d at %d", r.From, r.At), Oldest: 3, Next: 9}, n.err
 }
 
 // told makes n events.

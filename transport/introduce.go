@@ -9,8 +9,8 @@ import (
 )
 
 // Introduce judges a starting node (SPEC §13.4).
-func (s *nodeService) Introduce(_ context.Context, req *rotav1.IntroduceRequest) (*rotav1.IntroduceResponse, error) {
-	from, err := s.admit(req.GetCaller())
+func (s *nodeService) Introduce(ctx context.Context, req *rotav1.IntroduceRequest) (*rotav1.IntroduceResponse, error) {
+	from, err := s.admit(ctx, req.GetCaller())
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +41,7 @@ func (p *Peers) RemovePeer(ctx context.Context, to peer.NodeAddress, id rota.Nod
 
 // Remove takes a node out on the word of that node, or of another.
 func (s *nodeService) Remove(ctx context.Context, req *rotav1.RemoveRequest) (*rotav1.RemoveResponse, error) {
-	if _, err := s.admit(req.GetCaller()); err != nil {
+	if _, err := s.admit(ctx, req.GetCaller()); err != nil {
 		return nil, err
 	}
 	if err := rota.CheckID("node", req.GetId()); err != nil {
@@ -65,7 +65,7 @@ func (p *Peers) TransferLeadership(ctx context.Context, at peer.NodeAddress, to 
 
 // Transfer hands leadership over on another node's relay.
 func (s *nodeService) Transfer(ctx context.Context, req *rotav1.TransferRequest) (*rotav1.TransferResponse, error) {
-	if _, err := s.admit(req.GetCaller()); err != nil {
+	if _, err := s.admit(ctx, req.GetCaller()); err != nil {
 		return nil, err
 	}
 	if to := req.GetTo(); to != "" {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 
+	link "google.golang.org/grpc/peer"
+
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
@@ -21,12 +23,17 @@ type nodeService struct {
 	core   NodeCore
 	log    *slog.Logger
 	warned seldom
+	// secure says that nodes prove by certificates who they are.
+	secure bool
 }
 
 // admit refuses strangers. Name and draft always have to match, the cluster id once
 // both sides know theirs: a node that only joins has none yet.
-func (s *nodeService) admit(caller *rotav1.Caller) (rota.NodeID, error) {
+func (s *nodeService) admit(ctx context.Context, caller *rotav1.Caller) (rota.NodeID, error) {
 	if err := rota.CheckID("caller.node", caller.GetNode()); err != nil {
+		return "", err
+	}
+	if err := s.certified(ctx, rota.NodeID(caller.GetNode())); err != nil {
 		return "", err
 	}
 	refused := unreleased.CheckNodeDraft(rota.NodeID(caller.GetNode()), caller.GetDraft())
@@ -47,6 +54,32 @@ func (s *nodeService) admit(caller *rotav1.Caller) (rota.NodeID, error) {
 	return "", refused
 }
 
+// certified refuses a caller that is not the node that its certificate names: clients need
+// none, so that the handshake alone does not tell.
+func (s *nodeService) certified(ctx context.Context, id rota.NodeID) error {
+	if !s.secure {
+		return nil // without TLS ids are believed
+	}
+	from, ok := link.FromContext(ctx)
+	if !ok {
+		from = &link.Peer{}
+	}
+	info, _ := from.AuthInfo.(edgeInfo)
+	switch {
+	case info.bad != nil:
+		return info.bad
+	case info.node == "":
+		return rota.Refusef(rota.KindDenied, "certificate", "calls between nodes need a node's certificate, and none was shown")
+	case info.node == id:
+		return nil
+	}
+	refused := rota.Refusef(rota.KindDenied, "certificate", "the caller says that it is node %s, its certificate is node %s's", id, info.node)
+	if s.warned.allows(string(info.node)) {
+		s.log.Warn("call in another node's name refused", "node", info.node, "reason", refused)
+	}
+	return refused
+}
+
 func cut(s string) string {
 	if len(s) > 80 {
 		return s[:80] + "…"
@@ -57,7 +90,7 @@ func cut(s string) string {
 // Forward hands commands to this node, which must lead.
 func (s *nodeService) Forward(ctx context.Context,
 	req *rotav1.ForwardRequest) (*rotav1.ForwardResponse, error) {
-	from, err := s.admit(req.GetCaller())
+	from, err := s.admit(ctx, req.GetCaller())
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +104,7 @@ func (s *nodeService) Forward(ctx context.Context,
 // Beat takes the beats that a node collected (SPEC §3.9).
 func (s *nodeService) Beat(ctx context.Context,
 	req *rotav1.NodeBeatRequest) (*rotav1.NodeBeatResponse, error) {
-	from, err := s.admit(req.GetCaller())
+	from, err := s.admit(ctx, req.GetCaller())
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +121,7 @@ func (s *nodeService) Beat(ctx context.Context,
 // Barrier returns the index of a read barrier (SPEC §13.2).
 func (s *nodeService) Barrier(ctx context.Context,
 	req *rotav1.BarrierRequest) (*rotav1.BarrierResponse, error) {
-	from, err := s.admit(req.GetCaller())
+	from, err := s.admit(ctx, req.GetCaller())
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +135,7 @@ func (s *nodeService) Barrier(ctx context.Context,
 // Inspect tells of this node itself.
 func (s *nodeService) Inspect(ctx context.Context,
 	req *rotav1.InspectRequest) (*rotav1.InspectResponse, error) {
-	if _, err := s.admit(req.GetCaller()); err != nil {
+	if _, err := s.admit(ctx, req.GetCaller()); err != nil {
 		return nil, err
 	}
 	if n := len(req.GetDigestsAt()); n > maxDigestsAsked {
@@ -118,7 +151,7 @@ func (s *nodeService) Inspect(ctx context.Context,
 
 // Check walks this node's invariants at an index.
 func (s *nodeService) Check(ctx context.Context, req *rotav1.CheckRequest) (*rotav1.CheckResponse, error) {
-	if _, err := s.admit(req.GetCaller()); err != nil {
+	if _, err := s.admit(ctx, req.GetCaller()); err != nil {
 		return nil, err
 	}
 	verdict, err := s.core.CheckAt(ctx, rota.Index(req.GetIndex()))

@@ -44,8 +44,10 @@ type PeerOptions struct {
 	// Name is the --cluster name, ClusterID the id, empty until known.
 	Name      string
 	ClusterID func() rota.ClusterID
-	// TLS is used when set.
-	TLS *tls.Config
+	// TLS is used when set; NodeOf then tells whose certificate answers: it must be that of
+	// the node that is meant.
+	TLS    *tls.Config
+	NodeOf func(tls.ConnectionState) (rota.NodeID, error)
 	// Logger takes what is not an answer to anybody; nil is slog.Default.
 	Logger *slog.Logger
 	// Dial makes the connections; nil is TCP. Tests put faults here.
@@ -59,11 +61,11 @@ type Peers struct {
 	options PeerOptions
 	log     *slog.Logger
 	mu      sync.Mutex
-	peers   map[string]*peerConn
+	peers   map[peer.NodeAddress]*peerConn
 	closed  bool
 }
 
-// peerConn is one address's connection, dialled with its first call.
+// peerConn is the connection to one node at one address, dialled with its first call.
 type peerConn struct {
 	conn  *grpc.ClientConn
 	node  rotav1.NodeClient
@@ -79,7 +81,7 @@ func NewPeers(options PeerOptions) *Peers {
 	if options.ClusterID == nil {
 		options.ClusterID = func() rota.ClusterID { return "" }
 	}
-	return &Peers{options: options, log: options.Logger, peers: make(map[string]*peerConn)}
+	return &Peers{options: options, log: options.Logger, peers: make(map[peer.NodeAddress]*peerConn)}
 }
 
 // Forward hands commands to the node that should lead.
@@ -214,14 +216,14 @@ func (p *Peers) take(to peer.NodeAddress) (*peerConn, error) {
 			delete(p.peers, address)
 		}
 	}
-	found, ok := p.peers[to.API]
+	found, ok := p.peers[to]
 	if !ok {
-		conn, err := grpc.NewClient("passthrough:///"+to.API, p.settings()...)
+		conn, err := grpc.NewClient("passthrough:///"+to.API, p.settings(to.ID)...)
 		if err != nil {
 			return nil, &rota.Error{Kind: rota.KindUnavailable, Subject: string(to.ID), Text: "dial " + to.API, Cause: err}
 		}
 		found = &peerConn{conn: conn, node: rotav1.NewNodeClient(conn)}
-		p.peers[to.API] = found
+		p.peers[to] = found
 		p.log.Debug("peer is called for the first time", "node", to.ID, "address", to.API)
 	}
 	found.calls++
@@ -236,10 +238,10 @@ func (p *Peers) release(peer *peerConn) {
 	peer.used = time.Now()
 }
 
-func (p *Peers) settings() []grpc.DialOption {
+func (p *Peers) settings(meant rota.NodeID) []grpc.DialOption {
 	creds := insecure.NewCredentials()
 	if p.options.TLS != nil {
-		creds = trustingCreds{credentials.NewTLS(p.options.TLS), p.options.TLS, func(err error) {
+		creds = trustingCreds{credentials.NewTLS(p.options.TLS), identify(p.options.NodeOf).is(meant), func(err error) {
 			p.log.Warn("connection to a node closed: its certificate no longer counts", "error", err)
 		}}
 	}

@@ -54,6 +54,10 @@ func everyPeerCall(p *Peers, to peer.NodeAddress) map[string]func(context.Contex
 		"introduce": func(ctx context.Context) (any, error) {
 			return nil, p.Introduce(ctx, to, peer.Introduction{Node: "n2"})
 		},
+		"transfer": func(ctx context.Context) (any, error) { return p.TransferLeadership(ctx, to, "n3") },
+		"event range": func(ctx context.Context) (any, error) {
+			return p.EventRange(ctx, to, peer.EventRange{From: 4, At: 5})
+		},
 		"remove": func(ctx context.Context) (any, error) { return nil, p.RemovePeer(ctx, to, "n3") },
 		"archive range": func(ctx context.Context) (any, error) {
 			return p.ArchiveRange(ctx, to, peer.ArchiveSpan{From: 4, To: 9}, 1000)
@@ -143,7 +147,7 @@ func TestAdmit_otherDraft(t *testing.T) {
 	t.Parallel()
 	s := &nodeService{core: &fakeNode{name: "prod"}, log: slog.New(slog.DiscardHandler)}
 	for draft, refused := range map[uint32]bool{unreleased.Draft: false, unreleased.Draft + 1: true, 0: true} {
-		_, err := s.admit(&rotav1.Caller{Node: "n9", ClusterName: "prod", Draft: draft})
+		_, err := s.admit(t.Context(), &rotav1.Caller{Node: "n9", ClusterName: "prod", Draft: draft})
 		want := fmt.Sprintf("node n9 runs draft %d of an unreleased rota, this binary is draft %d: run the same binary on all nodes",
 			draft, unreleased.Draft)
 		if refused && (rota.KindOf(err) != rota.KindConflict || err.Error() != want) || !refused && err != nil {
@@ -158,7 +162,7 @@ func TestAdmit_logsOnceAMinute(t *testing.T) {
 		log := &lines{}
 		s := &nodeService{core: &fakeNode{name: "prod"}, log: slog.New(slog.NewTextHandler(log, nil))}
 		for range 180 {
-			if _, err := s.admit(&rotav1.Caller{Node: "n9", ClusterName: "x"}); rota.KindOf(err) != rota.KindDenied {
+			if _, err := s.admit(t.Context(), &rotav1.Caller{Node: "n9", ClusterName: "x"}); rota.KindOf(err) != rota.KindDenied {
 				t.Fatal(err)
 			}
 			<-time.After(time.Second)
@@ -173,7 +177,7 @@ func TestAdmit_logsOnceAMinute(t *testing.T) {
 		if len(s2.last) > seldomKeys {
 			t.Errorf("%d names are kept", len(s2.last))
 		}
-		if _, err := s.admit(nil); rota.KindOf(err) != rota.KindInvalid {
+		if _, err := s.admit(t.Context(), nil); rota.KindOf(err) != rota.KindInvalid {
 			t.Errorf("no caller: got %v", err)
 		}
 	})
@@ -291,13 +295,14 @@ func TestPeers_dropWhatIsUnused(t *testing.T) {
 				errors.New("no")
 		}})
 		defer p.Close()
-		_, _ = p.Barrier(t.Context(), peer.NodeAddress{ID: "a", API: "a:1"})
-		_, _ = p.Barrier(t.Context(), peer.NodeAddress{ID: "b", API: "b:1"})
+		a, b := peer.NodeAddress{ID: "a", API: "a:1"}, peer.NodeAddress{ID: "b", API: "b:1"}
+		_, _ = p.Barrier(t.Context(), a)
+		_, _ = p.Barrier(t.Context(), b)
 		<-time.After(peerIdle - time.Second)
-		_, _ = p.Barrier(t.Context(), peer.NodeAddress{ID: "b", API: "b:1"})
+		_, _ = p.Barrier(t.Context(), b)
 		<-time.After(2 * time.Second)
 		_, _ = p.Barrier(t.Context(), peer.NodeAddress{ID: "c", API: "c:1"})
-		if p.peers["a:1"] != nil || p.peers["b:1"] == nil || len(p.peers) != 2 {
+		if p.peers[a] != nil || p.peers[b] == nil || len(p.peers) != 2 {
 			t.Errorf("kept are %v", p.peers)
 		}
 	})

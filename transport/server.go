@@ -59,8 +59,10 @@ type Options struct {
 	Core Core
 	// Node serves other nodes' calls; nil leaves that service out.
 	Node NodeCore
-	// TLS is used when set; the config says whether clients need certificates.
-	TLS *tls.Config
+	// TLS is used when set; its VerifyConnection judges who shows a certificate. NodeOf
+	// returns the node that one is of: without it no call between nodes is taken.
+	TLS    *tls.Config
+	NodeOf func(tls.ConnectionState) (rota.NodeID, error)
 	// Logger takes what is not an answer to anybody; nil is slog.Default.
 	Logger *slog.Logger
 	// MaxConnections caps open connections; 0 means 10,000.
@@ -132,7 +134,7 @@ func NewServer(options Options) (*Server, error) {
 	rotav1.RegisterWorkflowsServer(s.grpc, &workflowsService{server: s, core: options.Core})
 	rotav1.RegisterClusterServer(s.grpc, &clusterService{core: options.Core})
 	if options.Node != nil {
-		rotav1.RegisterNodeServer(s.grpc, &nodeService{core: options.Node, log: s.log})
+		rotav1.RegisterNodeServer(s.grpc, &nodeService{core: options.Node, log: s.log, secure: options.TLS != nil})
 	}
 	healthv1.RegisterHealthServer(s.grpc, s.health)
 	reflection.Register(s.grpc)
@@ -157,7 +159,7 @@ func (s *Server) settings() []grpc.ServerOption {
 		grpc.ForceServerCodecV2(words.Codec()),
 		grpc.StaticStreamWindowSize(words.StreamWindow), grpc.StaticConnWindowSize(words.ConnWindow),
 	}
-	return append(settings, grpc.Creds(newSorter(s.options.TLS, s.web, s.untrusted)))
+	return append(settings, grpc.Creds(newSorter(s.options.TLS, s.options.NodeOf, s.web, s.untrusted)))
 }
 
 // untrusted tells, once a minute, of a connection whose certificate no longer counts.

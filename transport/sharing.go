@@ -2,13 +2,11 @@ package transport
 
 import (
 	"context"
-	"crypto/tls"
 	"net"
 	"net/netip"
 	"strings"
 	"sync"
 
-	"google.golang.org/grpc/credentials"
 	caller "google.golang.org/grpc/peer"
 
 	"github.com/rotasched/rota"
@@ -92,9 +90,6 @@ func (s *Server) receive(ctx context.Context, method string) (leave func(), err 
 		from = &caller.Peer{}
 	}
 	if ofNodes(method) {
-		if err := s.certified(from); err != nil {
-			return nil, err
-		}
 		if leave, _ = s.nodeCalls.enter(""); leave == nil {
 			return nil, s.crowded("of nodes", s.nodeCalls.most)
 		}
@@ -109,18 +104,6 @@ func (s *Server) receive(ctx context.Context, method string) (leave func(), err 
 	default:
 		return nil, s.crowded("of this address", s.calls.each)
 	}
-}
-
-// certified refuses a call of a node without a certificate of the authority: clients
-// need none, so that the handshake alone does not tell.
-func (s *Server) certified(from *caller.Peer) error {
-	if s.options.TLS == nil || s.options.TLS.ClientAuth == tls.NoClientCert {
-		return nil
-	}
-	if info, ok := from.AuthInfo.(credentials.TLSInfo); ok && len(info.State.VerifiedChains) > 0 {
-		return nil
-	}
-	return rota.Refusef(rota.KindDenied, "certificate", "calls between nodes need a node's certificate, and none was shown")
 }
 
 func (s *Server) crowded(whose string, most int) error {

@@ -237,27 +237,6 @@ func TestTrust(t *testing.T) {
 	}
 }
 
-// TestNodesShowCertificates: under TLS a client without a certificate, which is
-// welcome otherwise, cannot pass for a node.
-func TestNodesShowCertificates(t *testing.T) {
-	t.Parallel()
-	certificate, pool := lastingCert(t, time.Hour)
-	b := setup(t, func(o *Options) {
-		o.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}, ClientCAs: pool, ClientAuth: tls.VerifyClientCertIfGiven}
-	})
-	for name, c := range map[string]struct {
-		shown []tls.Certificate
-		want  rota.Kind
-	}{"none": {nil, rota.KindDenied}, "one": {[]tls.Certificate{certificate}, rota.KindNone}} {
-		peers := NewPeers(PeerOptions{Self: "n2", Name: "prod", TLS: &tls.Config{RootCAs: pool, Certificates: c.shown},
-			Dial: func(ctx context.Context, _ string) (net.Conn, error) { return b.lis.DialContext(ctx) }})
-		if _, err := peers.Barrier(bounded(t), peer.NodeAddress{ID: "n1", API: "n1.rota:6470"}); rota.KindOf(err) != c.want {
-			t.Errorf("%s: got %v", name, err)
-		}
-		_ = peers.Close()
-	}
-}
-
 // FuzzMessages sends any bytes as the message of any call, of clients and of nodes, to
 // its handler with a core that takes everything: each answers or refuses.
 func FuzzMessages(f *testing.F) {

@@ -19,8 +19,9 @@ import (
 // HTTP/1.1. So one port serves both, with the same checks. The protocol is told by
 // ALPN under TLS, by the first three bytes without.
 type sorter struct {
-	tls *tls.Config
-	web *connQueue
+	tls      *tls.Config
+	identify identify
+	web      *connQueue
 	// ended is told why a connection was cut off later.
 	ended func(error)
 }
@@ -28,11 +29,11 @@ type sorter struct {
 var _ credentials.TransportCredentials = (*sorter)(nil)
 
 // newSorter sends what is no gRPC to a queue.
-func newSorter(config *tls.Config, web *connQueue, ended func(error)) *sorter {
+func newSorter(config *tls.Config, of identify, web *connQueue, ended func(error)) *sorter {
 	if config != nil {
 		config = withProtocols(config)
 	}
-	return &sorter{tls: config, web: web, ended: ended}
+	return &sorter{tls: config, identify: of, web: web, ended: ended}
 }
 
 // withProtocols has a configuration offer both protocols, and each that it gives for
@@ -75,12 +76,16 @@ func (s *sorter) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, 
 		return nil, nil, err
 	}
 	state := secure.ConnectionState()
-	conn := trust(secure, s.tls, state, s.ended)
+	conn := trust(secure, s.tls.VerifyConnection, state, s.ended)
 	if state.NegotiatedProtocol != "h2" {
 		return s.toWeb(capped, own, conn)
 	}
-	return conn, credentials.TLSInfo{State: state,
-		CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}}, nil
+	info := edgeInfo{TLSInfo: credentials.TLSInfo{State: state,
+		CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}}}
+	if len(state.PeerCertificates) > 0 && s.identify != nil {
+		info.node, info.bad = s.identify(state)
+	}
+	return conn, info, nil
 }
 
 // sortPlain looks at the first bytes: gRPC's preface begins with PRI, which is no

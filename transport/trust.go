@@ -9,26 +9,54 @@ import (
 	"time"
 
 	"google.golang.org/grpc/credentials"
+
+	"github.com/rotasched/rota"
 )
 
 // trustEvery is how often the certificate behind an open connection is judged anew:
 // what no longer counts is cut off within twice that.
 const trustEvery = 10 * time.Second
 
-// trusted judges a peer's certificate as its handshake did: by its dates, and by
-// config.VerifyConnection, where an authority that was taken back shows.
-func trusted(config *tls.Config, state tls.ConnectionState) error {
-	if len(state.PeerCertificates) == 0 {
-		return nil
-	}
+// verdict judges a peer by the certificate that it showed; nil takes it.
+type verdict func(tls.ConnectionState) error
+
+// trusted judges a peer's certificate: by its dates, and by judge, where an authority that
+// was taken back shows.
+func trusted(judge verdict, state tls.ConnectionState) error {
 	leaf := state.PeerCertificates[0]
 	if now := time.Now(); now.After(leaf.NotAfter) {
 		return fmt.Errorf("the certificate of %q expired at %s", leaf.Subject.CommonName, leaf.NotAfter.Format(time.RFC3339))
 	}
-	if config.VerifyConnection != nil {
-		return config.VerifyConnection(state)
+	if judge != nil {
+		return judge(state)
 	}
 	return nil
+}
+
+// identify returns the id of the node whose certificate stands behind a connection
+// (SECURITY §1.4).
+type identify func(tls.ConnectionState) (rota.NodeID, error)
+
+// is returns a verdict that takes this node alone.
+func (of identify) is(meant rota.NodeID) verdict {
+	return func(state tls.ConnectionState) error {
+		if of == nil {
+			return rota.Refusef(rota.KindDenied, "certificate", "nobody can tell nodes' certificates: NodeOf is not set")
+		}
+		id, err := of(state)
+		if err == nil && id != meant {
+			err = rota.Refusef(rota.KindDenied, "certificate", "node %s is meant, node %s answers", meant, id)
+		}
+		return err
+	}
+}
+
+// edgeInfo is what a node knows of a connection's other end since the handshake.
+type edgeInfo struct {
+	credentials.TLSInfo
+	// node is the node whose certificate was shown; bad says why it is no node's.
+	node rota.NodeID
+	bad  error
 }
 
 // trustedConn is a connection that ends when its peer's certificate does. gRPC
@@ -41,7 +69,7 @@ type trustedConn struct {
 }
 
 // trust watches over a connection where its peer showed a certificate.
-func trust(conn net.Conn, config *tls.Config, state tls.ConnectionState, ended func(error)) net.Conn {
+func trust(conn net.Conn, judge verdict, state tls.ConnectionState, ended func(error)) net.Conn {
 	if len(state.PeerCertificates) == 0 {
 		return conn
 	}
@@ -51,7 +79,7 @@ func trust(conn net.Conn, config *tls.Config, state tls.ConnectionState, ended f
 	expires := state.PeerCertificates[0].NotAfter
 	next := func() time.Duration { return min(trustEvery, max(0, time.Until(expires))+time.Millisecond) }
 	c.timer = time.AfterFunc(next(), func() {
-		if err := trusted(config, state); err != nil {
+		if err := trusted(judge, state); err != nil {
 			ended(err)
 			_ = c.Close()
 			return
@@ -76,17 +104,22 @@ func (c *trustedConn) Close() error {
 // trustingCreds are the dialling side's: the other node's certificate is watched.
 type trustingCreds struct {
 	credentials.TransportCredentials
-	config *tls.Config
-	ended  func(error)
+	judge verdict
+	ended func(error)
 }
 
 // ClientHandshake implements credentials.TransportCredentials.
 func (t trustingCreds) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	conn, info, err := t.TransportCredentials.ClientHandshake(ctx, authority, raw)
-	if secure, ok := info.(credentials.TLSInfo); err == nil && ok {
-		conn = trust(conn, t.config, secure.State, t.ended)
+	secure, ok := info.(credentials.TLSInfo)
+	if err != nil || !ok {
+		return conn, info, err
 	}
-	return conn, info, err
+	if err := t.judge(secure.State); err != nil {
+		_ = conn.Close()
+		return nil, nil, err
+	}
+	return trust(conn, t.judge, secure.State, t.ended), info, nil
 }
 
 // Clone implements credentials.TransportCredentials.

@@ -1,7 +1,6 @@
 package stream
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +20,8 @@ type peerConn struct {
 	// meant is the node that was dialled; empty is anyone.
 	meant rota.NodeID
 	node  string // the peer's id, once established; guarded by layer.mu
+	// again receives a value when the peer is to be judged anew.
+	again chan struct{}
 
 	meter frameMeter // used by one reader at a time, as raft does
 	// answered says that something was written since a snapshot began: its body
@@ -90,6 +91,7 @@ func (s *Layer) establish(conn *peerConn, peer Hello) error {
 	}
 	s.greeting = slices.Delete(s.greeting, i, i+1)
 	conn.node = string(peer.Node)
+	conn.meter.from = conn.node
 	var oldest *peerConn
 	same := 0
 	for _, other := range s.inbound {
@@ -127,31 +129,6 @@ func (s *Layer) forget(conn *peerConn) {
 	same := func(other *peerConn) bool { return other == conn }
 	s.greeting = slices.DeleteFunc(s.greeting, same)
 	s.inbound = slices.DeleteFunc(s.inbound, same)
-}
-
-// clientConfig names the host dialled where the configuration names none.
-func clientConfig(config *tls.Config, address string) *tls.Config {
-	if config.ServerName != "" || config.InsecureSkipVerify {
-		return config
-	}
-	config = config.Clone()
-	if host, _, err := net.SplitHostPort(address); err == nil {
-		config.ServerName = host
-	}
-	return config
-}
-
-// certNames returns the names in a verified certificate.
-func certNames(state tls.ConnectionState) []string {
-	if len(state.PeerCertificates) == 0 {
-		return nil
-	}
-	leaf := state.PeerCertificates[0]
-	names := slices.Clone(leaf.DNSNames)
-	for _, uri := range leaf.URIs {
-		names = append(names, uri.String())
-	}
-	return names
 }
 
 func isUnspecified(host string) bool {

@@ -42,6 +42,12 @@ type frameMeter struct {
 	length uint64
 	header byte // what the length belongs to
 
+	// from is the id that each request must name, empty where none is wanted; ids are
+	// those that the current one named.
+	from string
+	ids  int
+	text topText
+
 	// streaming is set from the head of a snapshot on: what follows goes to disk
 	// and ends the connection.
 	streaming bool
@@ -66,8 +72,14 @@ func (m *frameMeter) feed(p []byte) error {
 		if m.left -= used; m.left < 0 {
 			return fmt.Errorf("%w: more than %d bytes", errFrame, m.max)
 		}
+		if m.text.wanted > 0 && m.skip > 0 {
+			m.text.take(p[:used])
+		}
 		if err := m.step(p[0], used); err != nil {
 			return err
+		}
+		if !m.inside && m.from != "" && m.ids != 1 {
+			return fmt.Errorf("%w: a request that names %d senders", errFrame, m.ids)
 		}
 		p = p[used:]
 	}
@@ -78,6 +90,7 @@ func (m *frameMeter) feed(p []byte) error {
 func (m *frameMeter) begin(kind byte) error {
 	m.left, m.items, m.inside = m.max, frameItemsMax, true
 	m.stack = append(m.stack[:0], 1)
+	m.ids, m.text = 0, topText{}
 	if m.answers {
 		return nil
 	}
@@ -94,9 +107,13 @@ func (m *frameMeter) begin(kind byte) error {
 func (m *frameMeter) step(b byte, used int64) error {
 	switch {
 	case m.skip > 0:
-		if m.skip -= used; m.skip == 0 {
-			m.valueDone()
+		if m.skip -= used; m.skip > 0 {
+			return nil
 		}
+		if err := m.endText(); err != nil {
+			return err
+		}
+		m.valueDone()
 		return nil
 	case m.need > 0:
 		m.length = m.length<<8 | uint64(b)
@@ -107,6 +124,9 @@ func (m *frameMeter) step(b byte, used int64) error {
 	}
 	if m.items--; m.items < 0 {
 		return fmt.Errorf("%w: more than %d values", errFrame, frameItemsMax)
+	}
+	if err := m.place(b); err != nil {
+		return err
 	}
 	switch {
 	case b < 0x80, b >= 0xe0, b == 0xc0, b == 0xc2, b == 0xc3: // small integers, nil, booleans
@@ -176,6 +196,9 @@ func (m *frameMeter) open(header byte, length uint64) error {
 		return nil
 	case 0xc9:
 		length++ // the extension's type
+	}
+	if err := m.beginText(length); err != nil {
+		return err
 	}
 	if m.skip = int64(length); length == 0 {
 		m.valueDone()

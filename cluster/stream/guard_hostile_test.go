@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"net"
@@ -149,12 +150,12 @@ func TestRPCGuard_doesNotBelieveAnswers(t *testing.T) {
 			}
 		}
 	}()
-	to := evil.LocalAddr()
+	to, me := evil.LocalAddr(), raft.RPCHeader{ID: []byte("a")}
 	for what, err := range map[string]error{
-		"vote":     a.RequestVote("b", to, &raft.RequestVoteRequest{Term: 3}, &raft.RequestVoteResponse{}),
-		"pre-vote": a.RequestPreVote("b", to, &raft.RequestPreVoteRequest{Term: 3}, &raft.RequestPreVoteResponse{}),
-		"entries":  a.AppendEntries("b", to, &raft.AppendEntriesRequest{Term: 3}, &raft.AppendEntriesResponse{}),
-		"snapshot": a.InstallSnapshot("b", to, &raft.InstallSnapshotRequest{Term: 3}, &raft.InstallSnapshotResponse{}, bytes.NewReader(nil)),
+		"vote":     a.RequestVote("b", to, &raft.RequestVoteRequest{RPCHeader: me, Term: 3}, &raft.RequestVoteResponse{}),
+		"pre-vote": a.RequestPreVote("b", to, &raft.RequestPreVoteRequest{RPCHeader: me, Term: 3}, &raft.RequestPreVoteResponse{}),
+		"entries":  a.AppendEntries("b", to, &raft.AppendEntriesRequest{RPCHeader: me, Term: 3}, &raft.AppendEntriesResponse{}),
+		"snapshot": a.InstallSnapshot("b", to, &raft.InstallSnapshotRequest{RPCHeader: me, Term: 3}, &raft.InstallSnapshotResponse{}, bytes.NewReader(nil)),
 	} {
 		if !errors.Is(err, errGuarded) {
 			t.Errorf("%s: %v", what, err)
@@ -184,15 +185,17 @@ func (p *pipes) Dial(raft.ServerAddress, time.Duration) (net.Conn, error) {
 }
 
 // FuzzRaftRequests feeds a member's bytes to raft's own decoder behind the meter and
-// the guard. What is passed on is what raft takes without panic.
+// the guard. What is passed on is what raft takes without panic, in the member's own name.
 func FuzzRaftRequests(f *testing.F) {
 	for _, seed := range [][]byte{
-		[]byte("\x00\x82\xa4Term\xcf\x00\x00\x00\x00\x00\x00\x00\x01\xa2ID\xc4\x01a"),
-		[]byte("\x01\x81\xa4Term\xcf\xff\xff\xff\xff\xff\xff\xff\xff"),
-		[]byte("\x00\x82\xa4Term\x07\xa7Entries\x91\x84\xa5Index\x01\xa4Term\x07\xa4Type\x05\xa4Data\xc4\x01a"),
-		[]byte("\x02\x83\xa4Term\x07\xafSnapshotVersion\x01\xa4Size\x05hello"),
+		[]byte("\x00\x82\xa4Term\xcf\x00\x00\x00\x00\x00\x00\x00\x01\xa2ID\xc4\x01b"),
+		[]byte("\x00\x83\xa4Term\x07\xa2ID\xc4\x01a\xa2ID\xc4\x01b"),
+		[]byte("\x00\x93\x03\xc4\x01a\xc4\x01x"),
+		[]byte("\x01\x82\xa2ID\xa1b\xa4Term\xcf\xff\xff\xff\xff\xff\xff\xff\xff"),
+		[]byte("\x00\x83\xa2ID\xa1b\xa4Term\x07\xa7Entries\x91\x84\xa5Index\x01\xa4Term\x07\xa4Type\x05\xa4Data\xc4\x01a"),
+		[]byte("\x02\x84\xa2ID\xa1b\xa4Term\x07\xafSnapshotVersion\x01\xa4Size\x05hello"),
 		[]byte("\x03\x81\xa2ID\xc4\x01b\x03\x81\xa2ID\xc4\x01b"),
-		[]byte("\x04\x81\xa4Term\x08"),
+		[]byte("\x04\x82\xa2ID\xa1b\xa4Term\x08"),
 	} {
 		f.Add(seed)
 	}
@@ -207,6 +210,9 @@ func FuzzRaftRequests(f *testing.F) {
 		for {
 			select {
 			case rpc := <-guard.out:
+				if from := headerOf(rpc.Command).ID; string(from) != "b" {
+					panic(fmt.Sprintf("a request of b's names %q: %+v", from, rpc.Command))
+				}
 				asRaft(rpc)
 			case <-ctx.Done():
 				return
@@ -220,7 +226,7 @@ func FuzzRaftRequests(f *testing.F) {
 	layer := &Layer{opts: Options{}.withDefaults(), closed: stream.done}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		conn := &saidConn{said: bytes.NewReader(data), closed: make(chan struct{})}
-		stream.conns <- &peerConn{Conn: conn, layer: layer, ended: make(chan struct{}), meter: frameMeter{max: 1 << 20}}
+		stream.conns <- &peerConn{Conn: conn, layer: layer, ended: make(chan struct{}), meter: frameMeter{max: 1 << 20, from: "b"}}
 		<-conn.closed
 	})
 }

@@ -188,9 +188,13 @@ func FuzzFrameMeter(f *testing.F) {
 	f.Add([]byte{2, 0x80, 1, 2, 3}, false)
 	f.Add([]byte{0, 0xdf, 0, 1, 0, 0}, false)
 	f.Fuzz(func(t *testing.T, data []byte, answers bool) {
-		whole := frameMeter{answers: answers, max: 200}
+		from := ""
+		if !answers {
+			from = "a"
+		}
+		whole := frameMeter{answers: answers, max: 200, from: from}
 		wholeErr := whole.feed(data)
-		single := frameMeter{answers: answers, max: 200}
+		single := frameMeter{answers: answers, max: 200, from: from}
 		var singleErr error
 		for i := range data {
 			if singleErr = single.feed(data[i : i+1]); singleErr != nil {
@@ -200,7 +204,7 @@ func FuzzFrameMeter(f *testing.F) {
 		if (wholeErr == nil) != (singleErr == nil) {
 			t.Fatalf("in one read %v, byte by byte %v", wholeErr, singleErr)
 		}
-		same := whole.inside == single.inside && whole.left == single.left && whole.skip == single.skip
+		same := whole.ids == single.ids && whole.inside == single.inside && whole.left == single.left && whole.skip == single.skip
 		if wholeErr == nil && !same {
 			t.Fatalf("in one read %+v, byte by byte %+v", whole, single)
 		}

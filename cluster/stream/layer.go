@@ -63,8 +63,8 @@ func (a layerAddr) String() string { return string(a) }
 // connection, as the cluster id may become known later.
 func NewLayer(bind string, advertise raft.ServerAddress, hello func() Hello,
 	opts Options) (*Layer, error) {
-	if (opts.ServerTLS == nil) != (opts.ClientTLS == nil) {
-		return nil, errors.New("stream layer: ServerTLS and ClientTLS go together")
+	if (opts.ServerTLS == nil) != (opts.ClientTLS == nil) || (opts.ServerTLS == nil) != (opts.NodeOf == nil) {
+		return nil, errors.New("stream layer: ServerTLS, ClientTLS and NodeOf go together")
 	}
 	opts = opts.withDefaults()
 	listener, err := opts.Listen(bind)
@@ -161,10 +161,10 @@ func (s *Layer) Dial(target raft.ServerAddress, timeout time.Duration) (net.Conn
 		return nil, err
 	}
 	if s.opts.ClientTLS != nil {
-		raw = tls.Client(raw, clientConfig(s.opts.ClientTLS, address))
+		raw = tls.Client(raw, s.opts.ClientTLS)
 	}
 	conn := &peerConn{Conn: raw, layer: s, dialled: true, meant: node, ended: make(chan struct{}),
-		meter: frameMeter{answers: true, max: frameSmallMax}}
+		again: make(chan struct{}, 1), meter: frameMeter{answers: true, max: frameSmallMax}}
 	if !s.trackOutbound(conn) {
 		return nil, errors.Join(net.ErrClosed, raw.Close())
 	}
@@ -211,7 +211,8 @@ func (s *Layer) receive(raw net.Conn) {
 	if s.opts.ServerTLS != nil {
 		raw = tls.Server(raw, s.opts.ServerTLS)
 	}
-	conn := &peerConn{Conn: raw, layer: s, ended: make(chan struct{}), meter: frameMeter{max: s.opts.FrameMax}}
+	conn := &peerConn{Conn: raw, layer: s, ended: make(chan struct{}), again: make(chan struct{}, 1),
+		meter: frameMeter{max: s.opts.FrameMax}}
 	s.mu.Lock()
 	if s.shut {
 		s.mu.Unlock()
@@ -254,22 +255,25 @@ func (s *Layer) shake(conn *peerConn, deadline time.Time) (Hello, error) {
 	if err := conn.SetDeadline(deadline); err != nil {
 		return Hello{}, err
 	}
-	var names []string
+	var state tls.ConnectionState
 	if secure, ok := conn.Conn.(*tls.Conn); ok {
 		ctx, cancel := context.WithDeadline(context.Background(), deadline)
 		defer cancel()
 		if err := secure.HandshakeContext(ctx); err != nil {
 			return Hello{}, fmt.Errorf("%w: TLS: %w", errMalformed, err)
 		}
-		names = certNames(secure.ConnectionState())
+		state = secure.ConnectionState()
 	}
 	own := s.hello()
 	var full Hello
 	check := func(peer Hello) error {
-		peer.CertNames, peer.Dialled = names, conn.dialled
+		peer.Dialled = conn.dialled
 		full = peer
 		if conn.meant != "" && conn.meant != peer.Node {
 			return fmt.Errorf("%w: it is node %s, node %s is meant", errDenied, peer.Node, conn.meant)
+		}
+		if err := s.certified(peer, state); err != nil {
+			return err
 		}
 		return checkHello(own, peer, s.opts.Admit)
 	}
@@ -280,9 +284,7 @@ func (s *Layer) shake(conn *peerConn, deadline time.Time) (Hello, error) {
 	if _, err := shakeHands(conn.Conn, own, check); err != nil { // beneath the frame meter
 		return full, err
 	}
-	if secure, ok := conn.Conn.(*tls.Conn); ok {
-		conn.watchTrust(secure.ConnectionState())
-	}
+	conn.watchTrust(full, state)
 	return full, conn.SetDeadline(time.Time{})
 }
 

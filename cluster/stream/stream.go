@@ -23,9 +23,6 @@ type Hello struct {
 	Draft uint32
 	// Identity is that of the data directory, 32 hex digits.
 	Identity string
-	// CertNames are the DNS and URI names in the peer's verified certificate;
-	// filled in on what Admit sees, empty without TLS.
-	CertNames []string
 	// Dialled reports, to Admit, that this node called the peer.
 	Dialled bool
 }
@@ -33,10 +30,14 @@ type Hello struct {
 // Options are the choices of a Layer. The zero value is usable.
 type Options struct {
 	// Admit refuses a peer whose hello is in order, such as a removed one. nil
-	// admits all. It must be quick and may be called concurrently.
+	// admits all. It must be quick and may be called concurrently, and again and again
+	// while the connection is open: kind Unavailable then leaves it as it is.
 	Admit func(peer Hello) error
-	// ServerTLS and ClientTLS put TLS beneath the handshake. Both or neither.
+	// ServerTLS and ClientTLS put TLS beneath the handshake. NodeOf returns the id in the
+	// peer's certificate, which must be the one in its hello, or what is wrong with the
+	// certificate now (SECURITY §1.4). All three or none.
 	ServerTLS, ClientTLS *tls.Config
+	NodeOf               func(tls.ConnectionState) (rota.NodeID, error)
 	// HandshakeTimeout bounds TLS and hello together; 0 stands for 5 s.
 	HandshakeTimeout time.Duration
 	// MaxInbound bounds inbound connections, MaxPerNode those from one node id;
@@ -56,6 +57,6 @@ type Options struct {
 type Counts struct {
 	Accepted, Dialled, Foreign, Denied, Malformed, Crowded, Oversized uint64
 	// Guarded are requests of nodes that were refused before raft, Untrusted are
-	// connections that ended as the peer's certificate no longer counted.
+	// connections that ended as the peer, or its certificate, no longer counted.
 	Guarded, Untrusted uint64
 }

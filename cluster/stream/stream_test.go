@@ -3,19 +3,13 @@ package stream
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	crand "crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
-	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/identity"
 	"github.com/rotasched/rota/internal/unreleased"
 )
 
@@ -94,7 +89,7 @@ func TestStreamLayer(t *testing.T) {
 	t.Parallel()
 	a, b := newTestLayer(t, testHello("a"), Options{}), newTestLayer(t, testHello("b"), Options{})
 	dialled, accepted := connect(t, a, b)
-	ping := []byte{4, 0x80} // a pre-vote without fields
+	ping := []byte("\x04\x81\xa2ID\xc4\x01a") // a pre-vote that names its sender alone
 	if _, err := dialled.Write(ping); err != nil {
 		t.Fatal(err)
 	}
@@ -293,59 +288,155 @@ func TestStreamLayerCarriesRaft(t *testing.T) {
 	<-served
 }
 
-// testCert makes a certificate for a name, signed by itself and trusted as such.
-func testCert(t *testing.T, name string) (tls.Certificate, *x509.Certificate) {
+// testAuthority issues nodes' certificates for the cluster of testHello.
+func testAuthority(t *testing.T) *identity.Authority {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), crand.Reader)
+	ca, err := identity.NewAuthority("test", time.Now(), 24*time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
-		DNSNames: []string{name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true,
-		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
-	der, err := x509.CreateCertificate(crand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	leaf, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, leaf
+	return ca
 }
 
+// certified are the options of a node with a certificate for an id.
+func certified(t *testing.T, ca *identity.Authority, id rota.NodeID, life time.Duration, trusted ...*identity.Authority) Options {
+	t.Helper()
+	uri, err := identity.NodeURI("c1", id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key, err := ca.Issue(identity.Request{URI: uri, Server: true, Now: time.Now(), Life: life})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := append(trusted, ca)[0].Pool()
+	nodeOf := func(state tls.ConnectionState) (rota.NodeID, error) {
+		return identity.Node(state.PeerCertificates, pool, "c1")
+	}
+	config := identity.Between(func() *tls.Certificate { return &pair },
+		func(state tls.ConnectionState) error { _, err := nodeOf(state); return err })
+	return Options{ServerTLS: config, ClientTLS: config, NodeOf: nodeOf}
+}
+
+// TestStreamLayerTLS holds a node to the id in its certificate: any other certificate of the
+// same authority was enough once.
 func TestStreamLayerTLS(t *testing.T) {
 	t.Parallel()
-	certA, leafA := testCert(t, "node-a")
-	certB, leafB := testCert(t, "node-b")
-	certC, _ := testCert(t, "node-c") // signed by nobody known
-	pool := x509.NewCertPool()
-	pool.AddCert(leafA)
-	pool.AddCert(leafB)
-	options := func(cert tls.Certificate, admit func(Hello) error) Options {
-		return Options{Admit: admit,
-			ServerTLS: &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert},
-				ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert},
-			ClientTLS: &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}, RootCAs: pool}}
+	ours, theirs := testAuthority(t), testAuthority(t)
+	b := newTestLayer(t, testHello("b"), certified(t, ours, "b", time.Hour))
+	connect(t, newTestLayer(t, testHello("a"), certified(t, ours, "a", time.Hour)), b)
+	for name, opts := range map[string]Options{
+		"another node's certificate":  certified(t, ours, "c", time.Hour),
+		"another authority":           certified(t, theirs, "a", time.Hour, ours),
+		"no TLS":                      {},
+		"the certificate that it has": certified(t, ours, "b", time.Hour),
+	} {
+		if _, err := dialLayer(newTestLayer(t, testHello("a"), opts), b); err == nil {
+			t.Errorf("%s is taken", name)
+		}
 	}
-	names := make(chan []string, 4)
-	b := newTestLayer(t, testHello("b"), options(certB, func(peer Hello) error {
-		names <- peer.CertNames
-		return nil
-	}))
-	connect(t, newTestLayer(t, testHello("a"), options(certA, nil)), b)
-	if got := <-names; !slices.Equal(got, []string{"node-a"}) {
-		t.Errorf("certificate names %v", got)
-	}
-	if _, err := dialLayer(newTestLayer(t, testHello("c"), options(certC, nil)), b); err == nil {
-		t.Error("a stranger's certificate is taken")
-	}
-	if _, err := dialLayer(newTestLayer(t, testHello("d"), Options{}), b); err == nil {
-		t.Error("a peer without TLS is taken")
+	evil := newTestLayer(t, testHello("b"), certified(t, ours, "c", time.Hour))
+	a := newTestLayer(t, testHello("a"), certified(t, ours, "a", time.Hour))
+	if _, err := a.Dial(meant("b", raft.ServerAddress(evil.BoundAddr().String())), 5*time.Second); err == nil ||
+		!strings.Contains(err.Error(), "its certificate is node c's") {
+		t.Errorf("a dialled node with another's certificate: %v", err)
 	}
 	if _, err := NewLayer("127.0.0.1:0", "", nil, Options{ServerTLS: &tls.Config{}}); err == nil {
 		t.Error("half of TLS is taken")
+	}
+}
+
+// TestRequestsNameTheirSender: raft takes a vote, an entry or a handover for that of the
+// node that a request names. Whoever was welcomed as a speaks for a alone.
+func TestRequestsNameTheirSender(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		request string
+		taken   bool
+	}{
+		"its own id":             {"\x03\x81\xa2ID\xc4\x01a", true},
+		"its own id, as text":    {"\x03\x82\xa4Term\x07\xd9\x02ID\xa1a", true},
+		"another's":              {"\x03\x81\xa2ID\xc4\x01b", false},
+		"a longer one":           {"\x03\x81\xa2ID\xc4\x02ab", false},
+		"an empty one":           {"\x03\x81\xa2ID\xa0", false},
+		"nil":                    {"\x03\x81\xa2ID\xc0", false},
+		"none":                   {"\x03\x81\xa4Term\x07", false},
+		"nothing":                {"\x03\x80", false},
+		"two":                    {"\x03\x82\xa2ID\xc4\x01a\xa2ID\xc4\x01b", false},
+		"two, its own last":      {"\x03\x82\xa2ID\xc4\x01b\xa2ID\xc4\x01a", false},
+		"one deeper only":        {"\x03\x81\xa1X\x81\xa2ID\xc4\x01a", false},
+		"another's, and deeper":  {"\x03\x82\xa1X\x81\xa2ID\xc4\x01a\xa2ID\xc4\x01b", false},
+		"a request as an array":  {"\x03\x93\x03\xc4\x01b\xc4\x01x", false},
+		"an id as an array":      {"\x03\x81\xa2ID\x91\x61", false},
+		"a key as an array":      {"\x03\x81\x92\x49\x44\xc4\x01a", false},
+		"a snapshot of its own":  {"\x02\x82\xa4Size\x01\xa2ID\xc4\x01ax", true},
+		"a snapshot of another":  {"\x02\x82\xa4Size\x01\xa2ID\xc4\x01bx", false},
+		"a second request lies":  {"\x03\x81\xa2ID\xc4\x01a\x03\x81\xa2ID\xc4\x01b", false},
+		"another's, byte by key": {"\x03\x82\xa2IX\xc4\x01a\xa2ID\xc4\x01b", false},
+	} {
+		for what, whole := range map[string]bool{"at once": true, "byte by byte": false} {
+			m := frameMeter{max: 1 << 20, from: "a"}
+			var err error
+			if whole {
+				err = m.feed([]byte(c.request))
+			}
+			for i := 0; i < len(c.request) && !whole && err == nil; i++ {
+				err = m.feed([]byte{c.request[i]})
+			}
+			if taken := err == nil && (!m.inside || m.streaming); taken != c.taken {
+				t.Errorf("%s, %s: taken is %v, %v", name, what, taken, err)
+			}
+		}
+	}
+
+	// Through the layer: the connection ends, and raft sees nothing.
+	a, b := newTestLayer(t, testHello("a"), Options{}), newTestLayer(t, testHello("b"), Options{})
+	dialled, accepted := connect(t, a, b)
+	if _, err := dialled.Write([]byte("\x01\x82\xa2ID\xc4\x01c\xa4Term\xcd\x7f\xff")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := accepted.Read(make([]byte, 64)); err == nil || !strings.Contains(err.Error(), "another node's name") {
+		t.Errorf("read: %v", err)
+	}
+}
+
+// TestRejudge ends the connections of a node that was removed at once, and leaves them
+// where this node cannot tell.
+func TestRejudge(t *testing.T) {
+	t.Parallel()
+	var verdict atomic.Value
+	verdict.Store("")
+	admit := func(Hello) error {
+		switch verdict.Load() {
+		case "removed":
+			return errors.New("node a was removed")
+		case "stalled":
+			return rota.Refusef(rota.KindUnavailable, "", "stalled")
+		}
+		return nil
+	}
+	asked := make(chan struct{}, 16)
+	b := newTestLayer(t, testHello("b"), Options{Admit: func(h Hello) error { defer notify(asked); return admit(h) }})
+	dialled, _ := connect(t, newTestLayer(t, testHello("a"), Options{}), b)
+	<-asked
+	for _, v := range []string{"", "stalled"} {
+		verdict.Store(v)
+		b.Rejudge()
+		<-asked
+	}
+	if n := b.Counts().Untrusted; n != 0 {
+		t.Fatalf("%d connections ended", n)
+	}
+	verdict.Store("removed")
+	b.Rejudge()
+	if _, err := dialled.Read(make([]byte, 1)); err == nil {
+		t.Error("something was read")
+	}
+	if n := b.Counts().Untrusted; n != 1 {
+		t.Errorf("%d connections ended", n)
 	}
 }

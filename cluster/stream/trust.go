@@ -4,51 +4,76 @@ import (
 	"crypto/tls"
 	"fmt"
 	"time"
+
+	"github.com/rotasched/rota"
 )
 
-// trustEvery is how often the certificate behind an open connection is judged anew:
-// raft's connections last as long as its nodes.
+// trustEvery is how often the peer of an open connection is judged anew: raft's
+// connections last as long as its nodes.
 const trustEvery = 10 * time.Second
 
-// watchTrust ends the connection when the peer's certificate expires, or when
-// VerifyConnection, which the handshake asked, takes it no more.
-func (c *peerConn) watchTrust(state tls.ConnectionState) {
-	if len(state.PeerCertificates) == 0 {
-		return
+// certified refuses a peer that says it is another node than its certificate.
+func (s *Layer) certified(peer Hello, state tls.ConnectionState) error {
+	if s.opts.NodeOf == nil {
+		return nil // without TLS ids are believed
 	}
-	config := c.layer.opts.ServerTLS
-	if c.dialled {
-		config = c.layer.opts.ClientTLS
+	id, err := s.opts.NodeOf(state)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errDenied, err)
 	}
-	leaf := state.PeerCertificates[0]
-	c.layer.mu.Lock()
-	defer c.layer.mu.Unlock()
-	if c.layer.shut {
+	if id != peer.Node {
+		return fmt.Errorf("%w: it says that it is node %s, its certificate is node %s's", errDenied, peer.Node, id)
+	}
+	return nil
+}
+
+// Rejudge judges the peers of all open connections at once: one was removed, say.
+func (s *Layer) Rejudge() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, conn := range s.inbound {
+		notify(conn.again)
+	}
+	for conn := range s.outbound { // in any order: each has its own loop
+		notify(conn.again)
+	}
+}
+
+// watchTrust ends the connection when the peer's certificate no longer counts, or the
+// peer is not admitted any more.
+func (c *peerConn) watchTrust(peer Hello, state tls.ConnectionState) {
+	s := c.layer
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.shut {
 		return // and the connection is closed with it
 	}
-	c.layer.done.Go(func() {
+	s.done.Go(func() {
 		for {
-			wait := time.NewTimer(min(trustEvery, max(0, time.Until(leaf.NotAfter))+time.Millisecond))
+			every := trustEvery
+			if certs := state.PeerCertificates; len(certs) > 0 {
+				every = min(every, max(0, time.Until(certs[0].NotAfter))+time.Millisecond)
+			}
+			wait := time.NewTimer(every)
 			select {
 			case <-c.ended:
 				wait.Stop()
 				return
+			case <-c.again:
+				wait.Stop()
 			case <-wait.C:
 			}
-			var err error
-			switch {
-			case time.Now().After(leaf.NotAfter):
-				err = fmt.Errorf("its certificate expired at %s", leaf.NotAfter.Format(time.RFC3339))
-			case config.VerifyConnection != nil:
-				err = config.VerifyConnection(state)
+			err := s.certified(peer, state)
+			if err == nil && s.opts.Admit != nil {
+				err = s.opts.Admit(peer)
 			}
-			if err == nil {
+			if err == nil || rota.KindOf(err) == rota.KindUnavailable {
 				continue
 			}
-			c.layer.count(func(counts *Counts) { counts.Untrusted++ })
-			if c.layer.lines.Allow("untrusted/" + c.RemoteAddr().String()) {
-				c.layer.opts.Logger.Warn("raft connection closed: the peer's certificate no longer counts",
-					"peer", c.RemoteAddr().String(), "error", err)
+			s.count(func(counts *Counts) { counts.Untrusted++ })
+			if s.lines.Allow("untrusted/" + string(peer.Node)) {
+				s.opts.Logger.Warn("raft connection closed: its peer no longer counts",
+					"peer", c.RemoteAddr().String(), "node", peer.Node, "error", err)
 			}
 			_ = c.Close()
 			return

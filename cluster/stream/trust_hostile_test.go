@@ -2,13 +2,8 @@ package stream
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	crand "crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
-	"math/big"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -17,28 +12,6 @@ import (
 
 	"github.com/rotasched/rota"
 )
-
-// lastingCert makes a certificate for a name that counts for so long.
-func lastingCert(t *testing.T, name string, life time.Duration) (tls.Certificate, *x509.Certificate) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), crand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{name}, NotBefore: time.Now().Add(-time.Hour),
-		NotAfter: time.Now().Add(life), IsCA: true, BasicConstraintsValid: true,
-		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
-	der, err := x509.CreateCertificate(crand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	leaf, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, leaf
-}
 
 // mesh are layers that reach each other by name, through memory.
 type mesh map[string]*pipes
@@ -76,23 +49,19 @@ func TestStreamTrust(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				cert, leaf := lastingCert(t, "node", c.life)
-				pool := x509.NewCertPool()
-				pool.AddCert(leaf)
+				ca := testAuthority(t)
 				var revoked atomic.Bool
-				judge := func(tls.ConnectionState) error {
-					if revoked.Load() {
-						return errors.New("its authority was taken back")
-					}
-					return nil
-				}
 				mesh := newMesh()
-				layer := func(id string) *Layer {
-					return mesh.layer(t, id, Options{
-						ServerTLS: &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}, ClientCAs: pool,
-							ClientAuth: tls.RequireAndVerifyClientCert, VerifyConnection: judge},
-						ClientTLS: &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}, RootCAs: pool,
-							ServerName: "node", VerifyConnection: judge}})
+				layer := func(id rota.NodeID) *Layer {
+					opts := certified(t, ca, id, c.life)
+					nodeOf := opts.NodeOf
+					opts.NodeOf = func(state tls.ConnectionState) (rota.NodeID, error) {
+						if revoked.Load() {
+							return "", errors.New("its authority was taken back")
+						}
+						return nodeOf(state)
+					}
+					return mesh.layer(t, string(id), opts)
 				}
 				a, b := layer("a"), layer("b")
 				began := time.Now()

@@ -89,7 +89,7 @@ ended by SIGINT and SIGTERM.`,
 	a.group(root, a.serverCommand(), devCommands{a}.command(), jobs.command(), workflows.command(),
 		workers.command(), queues.command(), tenants.command(), modeCommands{a}.command(),
 		a.eventsCommand(), a.clusterCommand(), operatorCommands{a}.command(), benchCommands{a}.command(), a.demoCommand(),
-		a.versionCommand(),
+		certifier{a}.command(), a.versionCommand(),
 		a.shortcut("jobs", "job", jobs.list()), a.shortcut("workflows", "workflow", workflows.list()),
 		a.shortcut("workers", "worker", workers.list()), a.shortcut("queues", "queue", queues.list()),
 		a.shortcut("tenants", "tenant", tenants.list()))

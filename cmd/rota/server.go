@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster"
+	"github.com/rotasched/rota/internal/identity"
 	"github.com/rotasched/rota/internal/server"
 )
 
@@ -32,6 +34,7 @@ type serverFlags struct {
 	bootstrapExpect          int
 	cluster                  string
 	gossipKeyFile            string
+	nodeCA, trustDomain      string
 	insecure                 bool
 	adoptData                bool
 	attestationKeys          []string
@@ -48,7 +51,8 @@ func (a *app) serverCommand() *cobra.Command {
 streams and exits with 0.
 
 Everything listens on loopback if not told otherwise. Another address needs --tls-cert,
---tls-key, --tls-ca and --gossip-key-file, or --insecure spelt out. The admin port answers
+--tls-key, --node-ca and --gossip-key-file, or --insecure spelt out. The certificate is this
+node's by its one URI, spiffe://CLUSTER/node/ID (see: rota tls). The admin port answers
 /healthz, /readyz (503 until a leader is known and the node has caught up), /metrics and
 /debug/pprof.`,
 		Args: cobra.NoArgs,
@@ -74,6 +78,8 @@ Everything listens on loopback if not told otherwise. Another address needs --tl
 	flags.StringVar(&f.cluster, "cluster", defaultCluster,
 		"`name` of the cluster; nodes of another name are refused")
 	flags.StringVar(&f.gossipKeyFile, "gossip-key-file", "", "`file` with the key of gossip, 16, 24 or 32 bytes")
+	flags.StringVar(&f.nodeCA, "node-ca", "", "`file` with the authorities of nodes' certificates (PEM); --tls-ca stands in")
+	flags.StringVar(&f.trustDomain, "trust-domain", "", "`name` in certificates' URIs, where it is not the cluster's")
 	flags.BoolVar(&f.insecure, "insecure", false, "allow other addresses than loopback in clear text")
 	flags.BoolVar(&f.adoptData, "adopt-data", false, "once, take a data directory that was moved or copied here: "+
 		"only where the original is gone for good and this is its only and newest copy")
@@ -152,11 +158,12 @@ func (f *serverFlags) plan(files tlsFiles) (p *server.Plan, live *liveTLS, err e
 	if len(faults) > 0 {
 		return nil, nil, usagef("%s", strings.Join(faults, "; "))
 	}
+	files.ca = cmp.Or(f.nodeCA, files.ca)
 	if open := f.exposed(files); len(open) > 0 {
-		return nil, nil, failf("%s is no loopback address: give --tls-cert, --tls-key, --tls-ca and --gossip-key-file, "+
+		return nil, nil, failf("%s is no loopback address: give --tls-cert, --tls-key, --node-ca and --gossip-key-file, "+
 			"or spell out --insecure", strings.Join(open, ", "))
 	}
-	live, err = secure(p, files)
+	live, err = f.secure(p, files)
 	return p, live, err
 }
 
@@ -181,19 +188,23 @@ func (f *serverFlags) exposed(files tlsFiles) []string {
 }
 
 // secure sets the certificates of a plan, and returns what they come from.
-func secure(p *server.Plan, files tlsFiles) (*liveTLS, error) {
+func (f *serverFlags) secure(p *server.Plan, files tlsFiles) (*liveTLS, error) {
 	if files == (tlsFiles{}) {
 		return nil, nil
 	}
 	if !files.complete() {
-		return nil, failf("--tls-cert, --tls-key and --tls-ca go together: a node shows a certificate and checks others'")
+		return nil, failf("--tls-cert, --tls-key and --node-ca go together: a node shows a certificate and judges others'")
 	}
-	live, err := files.live()
+	member := &memberTLS{domain: cmp.Or(f.trustDomain, f.cluster), node: p.Node.Node}
+	if _, err := identity.NodeURI(member.domain, member.node); err != nil {
+		return nil, usagef("%w", err)
+	}
+	live, err := files.live(member)
 	if err != nil {
 		return nil, err
 	}
 	mutual := live.mutual()
-	p.TLS, p.Node.ServerTLS, p.Node.ClientTLS = live.server(), mutual, mutual
+	p.TLS, p.Node.ServerTLS, p.Node.ClientTLS, p.Node.NodeOf = live.serving(), mutual, mutual, live.nodeOf
 	return live, nil
 }
 

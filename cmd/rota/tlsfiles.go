@@ -6,8 +6,8 @@ import (
 	"os"
 )
 
-// tlsFiles name the files of --tls-cert, --tls-key and --tls-ca. A server needs
-// all three; a client the certificate only where the nodes ask for one.
+// tlsFiles name the files of --tls-cert, --tls-key and --tls-ca, or of a server's
+// --node-ca. A server needs all three; a client the certificate only where it has one.
 type tlsFiles struct {
 	cert, key, ca string
 }
@@ -19,17 +19,15 @@ func (f tlsFiles) complete() bool { return f.cert != "" && f.key != "" && f.ca !
 // authority, of the system's ones where no --tls-ca is given. Its own certificate is
 // read at each connection: a worker outlives many.
 func (f tlsFiles) client() (*tls.Config, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS13}
-	var err error
-	if f.ca != "" {
-		if config.RootCAs, err = f.pool(); err != nil {
-			return nil, err
-		}
+	pool, err := readPool(f.ca)
+	if err != nil {
+		return nil, err
 	}
+	config := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: pool}
 	if f.cert == "" && f.key == "" {
 		return config, nil
 	}
-	l, err := tlsFiles{cert: f.cert, key: f.key}.live()
+	l, err := tlsFiles{cert: f.cert, key: f.key}.live(nil)
 	if err != nil {
 		return nil, err
 	}
@@ -40,25 +38,33 @@ func (f tlsFiles) client() (*tls.Config, error) {
 	return config, nil
 }
 
-func (f tlsFiles) certificate() (tls.Certificate, error) {
+// certificate reads certificate and key, with the leaf.
+func (f tlsFiles) certificate() (*tls.Certificate, error) {
 	if f.cert == "" || f.key == "" {
-		return tls.Certificate{}, usagef("--tls-cert and --tls-key go together")
+		return nil, usagef("--tls-cert and --tls-key go together")
 	}
 	certificate, err := tls.LoadX509KeyPair(f.cert, f.key)
-	if err != nil {
-		return tls.Certificate{}, failf("read certificate %s and key %s: %w", f.cert, f.key, err)
+	if err == nil && certificate.Leaf == nil {
+		certificate.Leaf, err = x509.ParseCertificate(certificate.Certificate[0])
 	}
-	return certificate, nil
+	if err != nil {
+		return nil, failf("read certificate %s and key %s: %w", f.cert, f.key, err)
+	}
+	return &certificate, nil
 }
 
-func (f tlsFiles) pool() (*x509.CertPool, error) {
-	text, err := os.ReadFile(f.ca)
+// readPool reads the authorities in a file; none is no pool.
+func readPool(path string) (*x509.CertPool, error) {
+	if path == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, failf("read --tls-ca: %w", err)
+		return nil, failf("read authorities: %w", err)
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(text) {
-		return nil, failf("read --tls-ca: %s has no certificate in PEM", f.ca)
+		return nil, failf("read authorities: %s has no certificate in PEM", path)
 	}
 	return pool, nil
 }

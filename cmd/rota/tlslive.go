@@ -12,6 +12,9 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/identity"
 )
 
 const (
@@ -19,25 +22,46 @@ const (
 	tlsLookEvery = 10 * time.Second
 	// tlsWarnAhead is how long before its certificate's end a node says so, once a day.
 	tlsWarnAhead = 14 * 24 * time.Hour
-	// verdictsMost bounds the peers' certificates whose judgement is remembered.
-	verdictsMost = 10_000
+	// verdictsMost bounds the nodes' certificates whose judgement is remembered, and
+	// verdictsLast for how long: an authority between may end before its certificates.
+	verdictsMost = 1_000
+	verdictsLast = time.Hour
 )
 
-// liveTLS is what the three files hold now: a certificate that was renewed counts
-// from the next connection on, without a restart. Files that cannot be read leave
-// what there was, as a renewal writes them one after the other.
+// liveTLS is what the files hold now: a certificate that was renewed counts from the
+// next connection on, without a restart. Files that cannot be read leave what there was,
+// as a renewal writes them one after the other.
 type liveTLS struct {
 	files tlsFiles
+	// member, where set, is the node whose certificate it must be.
+	member *memberTLS
 
 	mu          sync.Mutex
-	stamps      [3]fileStamp
+	read        bool
+	stamps      [4]fileStamp
 	certificate *tls.Certificate
-	pool        *x509.CertPool
-	// verdicts are on peers' certificates, by their hashes, under this pool: open
-	// connections are judged again and again.
-	verdicts map[[32]byte]error
-	failed   error
-	warned   time.Time
+	// nodes and clients are the authorities of either; clients is nil where clients show
+	// no certificates.
+	nodes, clients *x509.CertPool
+	// ids are of the nodes whose certificates were judged, by their hashes, under this
+	// pool: open connections are judged again and again.
+	ids    map[[32]byte]judgedNode
+	failed error
+	warned time.Time
+}
+
+// memberTLS is what a node's own certificate must say.
+type memberTLS struct {
+	domain string
+	node   rota.NodeID
+	// clientCA is the file with the authorities of clients' certificates.
+	clientCA string
+}
+
+// judgedNode is the id in a certificate that was found right, and how long that holds.
+type judgedNode struct {
+	id    rota.NodeID
+	until time.Time
 }
 
 // fileStamp changes when a file does.
@@ -46,9 +70,10 @@ type fileStamp struct {
 	changed time.Time
 }
 
-// live reads the files; an error names the one that is wrong.
-func (f tlsFiles) live() (*liveTLS, error) {
-	l := &liveTLS{files: f}
+// live reads the files; an error names the one that is wrong. With a member the
+// certificate must be that node's.
+func (f tlsFiles) live(member *memberTLS) (*liveTLS, error) {
+	l := &liveTLS{files: f, member: member}
 	if _, err := l.look(); err != nil {
 		return nil, err
 	}
@@ -57,8 +82,12 @@ func (f tlsFiles) live() (*liveTLS, error) {
 
 // look reads the files again if one changed.
 func (l *liveTLS) look() (changed bool, err error) {
-	var stamps [3]fileStamp
-	for i, path := range []string{l.files.cert, l.files.key, l.files.ca} {
+	paths := [4]string{l.files.cert, l.files.key, l.files.ca}
+	if l.member != nil {
+		paths[3] = l.member.clientCA
+	}
+	var stamps [4]fileStamp
+	for i, path := range paths {
 		if path == "" {
 			continue
 		}
@@ -68,95 +97,133 @@ func (l *liveTLS) look() (changed bool, err error) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.verdicts != nil && stamps == l.stamps {
+	if l.read && stamps == l.stamps {
 		return false, nil
 	}
 	var certificate *tls.Certificate
-	var pool *x509.CertPool
 	if l.files.cert != "" || l.files.key != "" {
-		read, err := l.files.certificate()
-		if err != nil {
-			return false, err
-		}
-		if read.Leaf == nil {
-			if read.Leaf, err = x509.ParseCertificate(read.Certificate[0]); err != nil {
-				return false, failf("read certificate %s: %w", l.files.cert, err)
-			}
-		}
-		certificate = &read
-	}
-	if l.files.ca != "" {
-		if pool, err = l.files.pool(); err != nil {
+		if certificate, err = l.files.certificate(); err != nil {
 			return false, err
 		}
 	}
-	l.certificate, l.pool, l.stamps, l.verdicts, l.warned = certificate, pool, stamps, make(map[[32]byte]error), time.Time{}
+	nodes, err := readPool(l.files.ca)
+	if err != nil {
+		return false, err
+	}
+	var clients *x509.CertPool
+	if l.member != nil {
+		if err := l.member.check(certificate, nodes); err != nil {
+			return false, err
+		}
+		if clients, err = readPool(l.member.clientCA); err != nil {
+			return false, err
+		}
+	}
+	l.certificate, l.nodes, l.clients, l.stamps, l.read = certificate, nodes, clients, stamps, true
+	l.ids, l.warned = make(map[[32]byte]judgedNode), time.Time{}
 	return true, nil
 }
 
-func (l *liveTLS) now() (*tls.Certificate, *x509.CertPool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.certificate, l.pool
+// check refuses a certificate that is not this node's: others would refuse it.
+func (m *memberTLS) check(own *tls.Certificate, nodes *x509.CertPool) error {
+	chain := make([]*x509.Certificate, len(own.Certificate))
+	for i, der := range own.Certificate {
+		var err error
+		if chain[i], err = x509.ParseCertificate(der); err != nil {
+			return failf("read certificate: %w", err)
+		}
+	}
+	id, err := identity.Node(chain, nodes, m.domain)
+	if err == nil && id != m.node {
+		err = fmt.Errorf("it is node %s's, this is node %s", id, m.node)
+	}
+	if err != nil {
+		return failf("this node's certificate is refused: %w. Have one issued for %s, or make one with: rota tls issue", err, m.uri())
+	}
+	return nil
 }
 
-// verify is asked at each handshake, and again while a connection is open: whether
-// an authority that counts now stands behind the peer's certificate. Dates and names
-// are the handshake's and the connection's.
-func (l *liveTLS) verify(state tls.ConnectionState) error {
+func (m *memberTLS) uri() string {
+	uri, err := identity.NodeURI(m.domain, m.node)
+	if err != nil {
+		return err.Error()
+	}
+	return uri
+}
+
+// nodeOf returns the id of the node whose certificate stands behind a connection, and what
+// is wrong with it now.
+func (l *liveTLS) nodeOf(state tls.ConnectionState) (rota.NodeID, error) {
+	if len(state.PeerCertificates) == 0 {
+		return identity.Node(nil, nil, l.member.domain)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	key, now := sha256.Sum256(state.PeerCertificates[0].Raw), time.Now()
+	if known, ok := l.ids[key]; ok && now.Before(known.until) {
+		return known.id, nil
+	}
+	id, err := identity.Node(state.PeerCertificates, l.nodes, l.member.domain)
+	if err != nil {
+		return "", err
+	}
+	if len(l.ids) >= verdictsMost {
+		clear(l.ids)
+	}
+	until := now.Add(verdictsLast)
+	for _, c := range state.PeerCertificates {
+		if c.NotAfter.Before(until) {
+			until = c.NotAfter
+		}
+	}
+	l.ids[key] = judgedNode{id, until}
+	return id, nil
+}
+
+// clientOf returns role and name in a client's certificate.
+func (l *liveTLS) clientOf(state tls.ConnectionState) (role, name string, err error) {
+	l.mu.Lock()
+	clients := l.clients
+	l.mu.Unlock()
+	return identity.Client(state.PeerCertificates, clients, l.member.domain)
+}
+
+// anyone takes who shows no certificate, a node's, or a client's: each by its own
+// authorities, so that neither passes for the other.
+func (l *liveTLS) anyone(state tls.ConnectionState) error {
 	if len(state.PeerCertificates) == 0 {
 		return nil
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.pool == nil {
-		return nil // the system's authorities, which the handshake asked
+	_, ofNode := l.nodeOf(state)
+	if ofNode == nil {
+		return nil
 	}
-	leaf := state.PeerCertificates[0]
-	key := sha256.Sum256(leaf.Raw)
-	if err, known := l.verdicts[key]; known {
-		return err
+	_, _, ofClient := l.clientOf(state)
+	if ofClient == nil {
+		return nil
 	}
-	between := x509.NewCertPool()
-	for _, c := range state.PeerCertificates[1:] {
-		between.AddCert(c)
-	}
-	_, err := leaf.Verify(x509.VerifyOptions{Roots: l.pool, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}})
-	if err != nil {
-		err = fmt.Errorf("no authority of %s stands behind the certificate of %q: %w", l.files.ca, leaf.Subject.CommonName, err)
-	}
-	if len(l.verdicts) >= verdictsMost {
-		clear(l.verdicts)
-	}
-	l.verdicts[key] = err
-	return err
+	return fmt.Errorf("a certificate is neither a node's (%w) nor a client's (%w)", ofNode, ofClient)
 }
 
-// server is the node's side for clients: it shows its certificate and checks one
+// serving is the node's side for clients: it shows its certificate and judges one
 // that is shown to it.
-func (l *liveTLS) server() *tls.Config { return l.accepting(tls.VerifyClientCertIfGiven) }
+func (l *liveTLS) serving() *tls.Config { return identity.Serving(l.current, l.anyone) }
 
-// mutual is the node's side towards other nodes: both ends show a certificate. The
-// authorities that a node accepts when it dials are those that it started with.
-func (l *liveTLS) mutual() *tls.Config { return l.accepting(tls.RequireAndVerifyClientCert) }
+// mutual is the node's side towards other nodes: both ends show their certificate.
+func (l *liveTLS) mutual() *tls.Config {
+	return identity.Between(l.current, func(state tls.ConnectionState) error { _, err := l.nodeOf(state); return err })
+}
 
-func (l *liveTLS) accepting(auth tls.ClientAuthType) *tls.Config {
-	certificate, pool := l.now()
-	config := &tls.Config{
-		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*certificate}, RootCAs: pool, ClientCAs: pool,
-		ClientAuth: auth, VerifyConnection: l.verify, GetClientCertificate: l.show,
-	}
-	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
-		certificate, pool := l.now()
-		return &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*certificate}, ClientCAs: pool,
-			ClientAuth: auth, VerifyConnection: l.verify}, nil
-	}
-	return config
+// current returns the certificate of now.
+func (l *liveTLS) current() *tls.Certificate {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.certificate
 }
 
 // show returns the certificate of now to who asks for one.
 func (l *liveTLS) show(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-	if certificate, _ := l.now(); certificate != nil {
+	if certificate := l.current(); certificate != nil {
 		return certificate, nil
 	}
 	return &tls.Certificate{}, nil

@@ -2,75 +2,59 @@ package main
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"log/slog"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/rotasched/rota/internal/identity"
 )
 
 // issuer is an authority of these tests.
 type issuer struct {
 	t    *testing.T
-	key  *ecdsa.PrivateKey
-	cert *x509.Certificate
-	last int64
+	ca   *identity.Authority
+	last int
 }
 
 func newIssuer(t *testing.T, name string) *issuer {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	ca, err := identity.NewAuthority(name, time.Now(), 1000*time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := &issuer{t: t, key: key, last: 1}
-	i.cert = &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, IsCA: true,
-		BasicConstraintsValid: true, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(1000 * time.Hour),
-		KeyUsage: x509.KeyUsageCertSign}
-	der, err := x509.CreateCertificate(rand.Reader, i.cert, i.cert, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if i.cert, err = x509.ParseCertificate(der); err != nil {
-		t.Fatal(err)
-	}
-	return i
+	return &issuer{t: t, ca: ca}
 }
 
-// issue writes a fresh certificate, its key and the authority into a folder.
+// testMember is the node of these tests.
+var testMember = &memberTLS{domain: "rota", node: "n1"}
+
+// issue writes a fresh certificate of that node, its key and the authority into a folder.
 func (i *issuer) issue(dir string, life time.Duration) tlsFiles {
 	i.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	return i.issueFor(dir, testMember.uri(), life)
+}
+
+func (i *issuer) issueFor(dir, uri string, life time.Duration) tlsFiles {
+	i.t.Helper()
+	cert, key, err := i.ca.Issue(identity.Request{URI: uri, Server: true, Hosts: []string{"node"}, Now: time.Now(), Life: life})
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	ca, _, err := i.ca.PEM()
 	if err != nil {
 		i.t.Fatal(err)
 	}
 	i.last++
-	template := &x509.Certificate{SerialNumber: big.NewInt(i.last), Subject: pkix.Name{CommonName: "node"}, DNSNames: []string{"node"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(life), KeyUsage: x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
-	der, err := x509.CreateCertificate(rand.Reader, template, i.cert, &key.PublicKey, i.key)
-	if err != nil {
-		i.t.Fatal(err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		i.t.Fatal(err)
-	}
 	f := tlsFiles{cert: filepath.Join(dir, "node.pem"), key: filepath.Join(dir, "node.key"), ca: filepath.Join(dir, "ca.pem")}
-	for path, block := range map[string]*pem.Block{f.cert: {Type: "CERTIFICATE", Bytes: der},
-		f.key: {Type: "PRIVATE KEY", Bytes: secret}, f.ca: {Type: "CERTIFICATE", Bytes: i.cert.Raw}} {
-		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
+	for path, text := range map[string][]byte{f.cert: cert, f.key: key, f.ca: ca} {
+		if err := os.WriteFile(path, text, 0o600); err != nil {
 			i.t.Fatal(err)
 		}
 		// Clocks of file systems are coarse: each writing has a time of its own.
@@ -134,30 +118,31 @@ func TestLiveTLS(t *testing.T) {
 	t.Parallel()
 	ours, dir := newIssuer(t, "ours"), t.TempDir()
 	files := ours.issue(dir, time.Hour)
-	live, err := files.live()
+	live, err := files.live(testMember)
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, node := live.server(), live.mutual()
+	server, node := live.serving(), live.mutual()
 	client, err := files.client()
 	if err != nil {
 		t.Fatal(err)
 	}
-	serials := func(want int64) {
+	serials := func() {
 		t.Helper()
+		want := live.current().Leaf.SerialNumber
 		for what, configs := range map[string][2]*tls.Config{"a client": {server, client}, "a node": {node, node}} {
 			seen, shown, err := shakeHands(t, configs[0], configs[1])
 			if err != nil {
 				t.Fatalf("%s: %v", what, err)
 			}
-			if seen.SerialNumber.Int64() != want || shown == nil || shown.SerialNumber.Int64() != want {
+			if seen.SerialNumber.Cmp(want) != 0 || shown == nil || shown.SerialNumber.Cmp(want) != 0 {
 				t.Errorf("%s: the server's is %v, the client's %v; %d is wanted", what, seen.SerialNumber, shown.SerialNumber, want)
 			}
 		}
 	}
-	serials(2)
-	old, _ := live.now()
-	state := tls.ConnectionState{PeerCertificates: []*x509.Certificate{old.Leaf}}
+	serials()
+	old := live.current().Leaf
+	state := tls.ConnectionState{PeerCertificates: []*x509.Certificate{old}}
 
 	// Renewed: the same listeners and dialers show the new one, and the old one of a
 	// peer still counts.
@@ -165,10 +150,24 @@ func TestLiveTLS(t *testing.T) {
 	if changed, err := live.look(); !changed || err != nil {
 		t.Fatal(changed, err)
 	}
-	serials(3)
-	if err := live.verify(state); err != nil {
-		t.Error(err)
+	serials()
+	if live.current().Leaf.Equal(old) {
+		t.Error("the old certificate is still shown")
 	}
+	if id, err := live.nodeOf(state); id != "n1" || err != nil {
+		t.Error(id, err)
+	}
+
+	// Another node's certificate in these files is no renewal.
+	ours.issueFor(dir, "spiffe://rota/node/n2", time.Hour)
+	if changed, err := live.look(); changed || err == nil || !strings.Contains(err.Error(), "it is node n2's, this is node n1") {
+		t.Error(changed, err)
+	}
+	ours.issue(dir, time.Hour)
+	if changed, err := live.look(); !changed || err != nil {
+		t.Fatal(changed, err)
+	}
+	serials()
 
 	// Half a renewal: what was read before still counts, and it is said once.
 	var lines bytes.Buffer
@@ -185,7 +184,7 @@ func TestLiveTLS(t *testing.T) {
 	if n := strings.Count(lines.String(), "cannot be read"); n != 1 {
 		t.Errorf("said %d times: %s", n, lines.String())
 	}
-	serials(3)
+	serials()
 	ours.issue(dir, time.Hour)
 	live.tell(log, time.Now())
 	live.tell(log, time.Now())
@@ -194,22 +193,22 @@ func TestLiveTLS(t *testing.T) {
 			t.Errorf("%q was said %d times: %s", what, n, lines.String())
 		}
 	}
-	serials(4)
+	serials()
 
 	// Another authority: no handshake with the old ones' certificates, and open
 	// connections that stand on them are judged so.
 	stranger := files
 	theirs := newIssuer(t, "theirs")
-	before, err := stranger.live()
+	before, err := stranger.live(testMember)
 	if err != nil {
 		t.Fatal(err)
 	}
-	theirs.last = 10
+	theirs.last = 20
 	theirs.issue(dir, time.Hour)
 	if changed, err := live.look(); !changed || err != nil {
 		t.Fatal(changed, err)
 	}
-	if err := live.verify(state); err == nil || !strings.Contains(err.Error(), "ca.pem") {
+	if _, err := live.nodeOf(state); err == nil || !strings.Contains(err.Error(), "no authority of nodes") {
 		t.Errorf("a connection of the old authority: %v", err)
 	}
 	if _, _, err := shakeHands(t, node, before.mutual()); err == nil {

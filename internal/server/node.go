@@ -56,7 +56,7 @@ func (p *Plan) config(log *slog.Logger, fatal func(error)) cluster.Config {
 // known later, from the node itself.
 func (p *Plan) peers(log *slog.Logger, id func() rota.ClusterID) *transport.Peers {
 	return transport.NewPeers(transport.PeerOptions{
-		Self: p.Node.Node, Name: p.Node.Cluster, ClusterID: id, TLS: p.Node.ServerTLS, Logger: log,
+		Self: p.Node.Node, Name: p.Node.Cluster, ClusterID: id, TLS: p.Node.ServerTLS, NodeOf: p.Node.NodeOf, Logger: log,
 	})
 }
 

@@ -62,7 +62,7 @@ func (r *running) open(ctx context.Context, open Opener, lis net.Listener) error
 		r.admin.measure(n)
 	}
 	r.server, err = transport.NewServer(transport.Options{
-		Self: r.plan.Node.Node, Core: n, Node: n, TLS: r.plan.TLS, Logger: r.log,
+		Self: r.plan.Node.Node, Core: n, Node: n, TLS: r.plan.TLS, NodeOf: r.plan.Node.NodeOf, Logger: r.log,
 	})
 	if err != nil {
 		return err

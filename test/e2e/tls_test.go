@@ -1,63 +1,29 @@
 package e2e
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
-	"net"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 )
 
-// authority is a certificate authority of this test.
-type authority struct {
-	dir, file string
-	key       *ecdsa.PrivateKey
-	cert      *x509.Certificate
-}
+// authority is a certificate authority of this test, made as a user makes one.
+type authority struct{ dir, file string }
 
 func newAuthority(t *testing.T) *authority {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	check(t, err)
-	cert := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "e2e"}, IsCA: true,
-		BasicConstraintsValid: true, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		KeyUsage: x509.KeyUsageCertSign}
-	der, err := x509.CreateCertificate(rand.Reader, cert, cert, &key.PublicKey, key)
-	check(t, err)
-	a := &authority{dir: t.TempDir(), key: key, cert: cert}
-	a.file = writePEM(t, filepath.Join(a.dir, "ca.pem"), "CERTIFICATE", der)
+	a := &authority{dir: t.TempDir()}
+	a.file = filepath.Join(a.dir, "ca.pem")
+	(&nodes{t: t}).rota(t, "tls", "ca", "--dir", a.dir).want(t, 0)
 	return a
 }
 
-// flags issues a certificate for loopback and gives the flags that name it.
+// flags issues a certificate for a node and gives the flags that name it.
 func (a *authority) flags(t *testing.T, name string) []string {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	check(t, err)
-	cert := &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-		DNSNames:    []string{name, "localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
-	der, err := x509.CreateCertificate(rand.Reader, cert, a.cert, &key.PublicKey, a.key)
-	check(t, err)
-	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	check(t, err)
-	return []string{"--tls-ca", a.file, "--tls-cert", writePEM(t, filepath.Join(a.dir, name+".pem"), "CERTIFICATE", der),
-		"--tls-key", writePEM(t, filepath.Join(a.dir, name+".key"), "PRIVATE KEY", secret)}
-}
-
-func writePEM(t *testing.T, path, kind string, der []byte) string {
-	t.Helper()
-	check(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
-	return path
+	(&nodes{t: t}).rota(t, "tls", "issue", "node", name, "--dir", a.dir).want(t, 0)
+	base := filepath.Join(a.dir, name)
+	return []string{"--tls-ca", a.file, "--tls-cert", base + ".pem", "--tls-key", base + ".key"}
 }
 
 // With certificates and a gossip key nodes, workers and commands talk encrypted

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/identity"
+)
+
+// The lives of what rota tls makes where none is given.
+const (
+	authorityLife   = 10 * 365 * 24 * time.Hour
+	certificateLife = 365 * 24 * time.Hour
+)
+
+// certifier is rota tls.
+type certifier struct{ *app }
+
+func (a certifier) command() *cobra.Command {
+	return a.group(&cobra.Command{
+		Use:   "tls",
+		Short: "Make certificates where there is no authority yet",
+		Long: `Make certificates where there is no authority yet: one authority, kept off the nodes, and
+a certificate of it for each node and client. A certificate says whose it is by its one URI,
+spiffe://CLUSTER/node/ID or spiffe://CLUSTER/client/ROLE/NAME; those of another authority
+that carry it do as well. No node is asked.`,
+	}, a.caCommand(), a.issueCommand())
+}
+
+func (a certifier) caCommand() *cobra.Command {
+	dir, life := ".", authorityLife
+	cmd := &cobra.Command{
+		Use:     "ca [--dir DIR] [--life D]",
+		Short:   "Make an authority: ca.pem, which every node and client gets, and ca.key, which issues",
+		Example: "  rota tls ca --dir secrets",
+		Args:    cobra.NoArgs,
+	}
+	cmd.Flags().StringVar(&dir, "dir", dir, "`directory` to write to")
+	durationVar(cmd.Flags(), &life, "life", life, "how long it counts")
+	within(cmd.Flags(), time.Hour, rota.MaxDuration, "life")
+	cmd.RunE = a.does(func(context.Context, []string) error {
+		ca, err := identity.NewAuthority("rota authority", time.Now(), life)
+		if err != nil {
+			return failf("make authority: %w", err)
+		}
+		cert, key, err := ca.PEM()
+		if err != nil {
+			return failf("make authority: %w", err)
+		}
+		if err := a.writePair(filepath.Join(dir, "ca"), cert, key); err != nil {
+			return err
+		}
+		a.talk("whoever has the key can pose as any node: keep it off the nodes")
+		return nil
+	})
+	return cmd
+}
+
+func (a certifier) issueCommand() *cobra.Command {
+	dir, domain, life := ".", defaultCluster, certificateLife
+	var hosts []string
+	cmd := &cobra.Command{
+		Use:   "issue node ID | client ROLE/NAME [--dir DIR] [--cluster C] [--host H]…",
+		Short: "Issue a certificate of the authority in DIR, for a node or a client",
+		Long: `Issue a certificate of the authority in DIR, for a node or a client, and write it there with
+its key. --host names what clients reach a node by; loopback always is among it. A node takes
+new files in place of the old ones without a restart.`,
+		Example: `  rota tls issue node n1 --dir secrets --host n1.example.org
+  rota tls issue client operator/ann --dir secrets`,
+		Args: cobra.ExactArgs(2),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&dir, "dir", dir, "`directory` with ca.pem and ca.key")
+	flags.StringVar(&domain, "cluster", domain, "`name` of the cluster, or its --trust-domain")
+	flags.StringSliceVar(&hosts, "host", nil, "`name or address` of the node; may be repeated")
+	durationVar(flags, &life, "life", life, "how long it counts")
+	within(flags, time.Minute, rota.MaxDuration, "life")
+	cmd.RunE = a.does(func(_ context.Context, args []string) error {
+		r := identity.Request{Hosts: hosts, Now: time.Now(), Life: life}
+		name := args[1]
+		var err error
+		switch args[0] {
+		case "node":
+			r.Server, r.Hosts = true, append(r.Hosts, "localhost", "127.0.0.1", "::1")
+			r.URI, err = identity.NodeURI(domain, rota.NodeID(name))
+		case "client":
+			role, who, ok := strings.Cut(name, "/")
+			if !ok {
+				return usagef("client %q is refused: ROLE/NAME is wanted", name)
+			}
+			name = role + "-" + who
+			r.URI, err = identity.ClientURI(domain, role, who)
+		default:
+			return usagef("%w", unknown("kind", "tls issue: kind", args[0], []string{"node", "client"}))
+		}
+		if err != nil {
+			return err
+		}
+		cert, key, err := issueFrom(dir, r)
+		if err != nil {
+			return err
+		}
+		return a.writePair(filepath.Join(dir, name), cert, key)
+	})
+	return cmd
+}
+
+// issueFrom issues a certificate of the authority in a directory.
+func issueFrom(dir string, r identity.Request) (cert, key []byte, err error) {
+	caCert, err := readSmall(filepath.Join(dir, "ca.pem"))
+	if err != nil {
+		return nil, nil, failf("read authority: %w: make one with: rota tls ca", err)
+	}
+	caKey, err := readSmall(filepath.Join(dir, "ca.key"))
+	if err != nil {
+		return nil, nil, failf("read authority: %w", err)
+	}
+	ca, err := identity.ReadAuthority(caCert, caKey)
+	if err != nil {
+		return nil, nil, failf("%w", err)
+	}
+	if cert, key, err = ca.Issue(r); err != nil {
+		return nil, nil, failf("issue certificate: %w", err)
+	}
+	return cert, key, nil
+}
+
+// writePair writes certificate and key, the latter for its owner alone. An authority's key
+// is never written over: it may be the only copy of one in use.
+func (a certifier) writePair(base string, cert, key []byte) error {
+	mode := os.O_TRUNC
+	if filepath.Base(base) == "ca" {
+		mode = os.O_EXCL
+	}
+	for _, f := range []struct {
+		path string
+		text []byte
+		mode os.FileMode
+	}{{base + ".key", key, 0o600}, {base + ".pem", cert, 0o644}} {
+		file, err := os.OpenFile(f.path, os.O_WRONLY|os.O_CREATE|mode, f.mode)
+		if err != nil {
+			return failf("write %s: %w", f.path, err)
+		}
+		_, err = file.Write(f.text)
+		if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
+			return failf("write %s: %w", f.path, err)
+		}
+		a.talk("%s is written", f.path)
+	}
+	return nil
+}
