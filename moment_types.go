@@ -19,7 +19,6 @@ var (
 	explanationJSON    = layoutOf[Explanation]()
 	clusterStatusJSON  = layoutOf[ClusterStatus]()
 	snapshotInfoJSON   = layoutOf[SnapshotInfo]()
-	archiveStatusJSON  = layoutOf[ArchiveStatus]()
 	workflowJSON       = layoutOf[Workflow]()
 	readAtJSON         = layoutOf[ReadAt]()
 	workflowNodeJSON   = layoutOf[WorkflowNode]()
@@ -126,12 +125,6 @@ func (i SnapshotInfo) MarshalJSON() ([]byte, error) { return snapshotInfoJSON.ma
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (i *SnapshotInfo) UnmarshalJSON(text []byte) error { return snapshotInfoJSON.unmarshal(text, i) }
-
-// MarshalJSON implements json.Marshaler.
-func (s ArchiveStatus) MarshalJSON() ([]byte, error) { return archiveStatusJSON.marshal(s) }
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (s *ArchiveStatus) UnmarshalJSON(text []byte) error { return archiveStatusJSON.unmarshal(text, s) }
 
 // MarshalJSON implements json.Marshaler.
 func (w Workflow) MarshalJSON() ([]byte, error) { return workflowJSON.marshal(w) }

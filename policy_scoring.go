@@ -143,21 +143,17 @@ func formatMilli(milli int64) string {
 	return text
 }
 
-// MaxExpectedTypes bounds the types for which a queue's owner sets an expected time: they
-// stand in the queue's row.
-const MaxExpectedTypes = 1_000
-
-// ExpectedPrefix begins the key of `queue set` that says how long jobs of a type should
+// expectedPrefix begins the key of `queue set` that says how long jobs of a type should
 // take: expected.resize=2s. 0 takes it back.
-const ExpectedPrefix = "expected."
+const expectedPrefix = "expected."
 
 // Expected reads a setting of that kind; is is false of any other.
 func (s Setting) Expected() (typ JobType, ms int64, is bool, err error) {
 	name := strings.TrimSpace(s.Key)
-	if !strings.HasPrefix(name, ExpectedPrefix) {
+	if !strings.HasPrefix(name, expectedPrefix) {
 		return "", 0, false, nil
 	}
-	typ = JobType(name[len(ExpectedPrefix):])
+	typ = JobType(name[len(expectedPrefix):])
 	if err := CheckID("type", typ); err != nil {
 		return "", 0, true, err
 	}

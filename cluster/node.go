@@ -169,7 +169,7 @@ func (n *Node) stopping() bool {
 
 // servedArchive is what the archive answers to users and other nodes.
 type servedArchive interface {
-	ArchiveStatus() rota.ArchiveStatus
+	ArchiveStatus() history.Status
 	ArchiveRange(ctx context.Context, span peer.ArchiveSpan, maxBytes int64) (peer.ArchiveSlice, error)
 	ArchiveRecords(ctx context.Context, ids []rota.JobID) ([]peer.ArchiveRecord, error)
 	ListArchived(ctx context.Context, f rota.JobFilter, at rota.Index) (rota.JobPage, error)

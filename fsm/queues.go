@@ -51,9 +51,9 @@ func (pl *placement) setQueue(op *fsmpb.SetQueue) *fsmpb.Outcome {
 			return entry.Refused(err)
 		}
 	}
-	if len(expected) > rota.MaxExpectedTypes {
+	if len(expected) > limits.MaxExpectedTypes {
 		return entry.Refused(exhausted("expected", "expected times are set for %d types: at most %d are taken", len(expected),
-			rota.MaxExpectedTypes))
+			limits.MaxExpectedTypes))
 	}
 	if err := policy.Check(); err != nil {
 		return entry.Refused(err)

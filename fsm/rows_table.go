@@ -286,7 +286,7 @@ func decodeQueue(d *decoder) *queueRow {
 		&r.sinceInterleave} {
 		*p = d.uint()
 	}
-	for range d.count(rota.MaxExpectedTypes) {
+	for range d.count(limits.MaxExpectedTypes) {
 		r.expected = append(r.expected, expectedTime{rota.JobType(d.str()), d.int()})
 	}
 	return r

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/millis"
 	"github.com/rotasched/rota/sched"
 )
@@ -114,8 +115,8 @@ func TestScoringKeys(t *testing.T) {
 		b.refuses(rota.KindInvalid, "type", queueOp("default", "expected.a b", "1s"))
 	})
 	run("expected_times_are_bounded", func(b *bench) {
-		pairs := make([]string, 0, 2*rota.MaxExpectedTypes)
-		for i := range rota.MaxExpectedTypes {
+		pairs := make([]string, 0, 2*limits.MaxExpectedTypes)
+		for i := range limits.MaxExpectedTypes {
 			pairs = append(pairs, fmt.Sprint("expected.t", i), "1")
 		}
 		b.ok(queueOp("default", pairs...))

@@ -167,15 +167,32 @@ func (a *Archive) lacking(s fsm.Staging, most int) archive.Spans {
 	return a.file.Jobs.Lacks(last, most)
 }
 
+// Status is a node's history as the node itself sees it.
+type Status struct {
+	// Staged records wait in memory for the archive, for LagMs by now. Dropped were
+	// given up before they were written.
+	Staged      int64
+	StagedBytes int64
+	LagMs       int64
+	Dropped     uint64
+	// Records and Bytes are in the archive; OldestDate is of the oldest one's end.
+	Records    uint64
+	Bytes      uint64
+	OldestDate rota.Date
+	// Lacking records are fetched from other nodes; Lost ones no node has.
+	Lacking uint64
+	Lost    uint64
+}
+
 // ArchiveStatus returns how far this node's history is behind and what it holds.
-func (a *Archive) ArchiveStatus() rota.ArchiveStatus {
+func (a *Archive) ArchiveStatus() Status {
 	kept := a.file.Jobs.Stats()
 	var s fsm.Staging
 	var clock rota.Clock
 	if !a.host.State.Peek(func(m *fsm.View) { s, clock = m.Staging(), m.Head().Clock }) {
-		return rota.ArchiveStatus{Records: kept.Records, Bytes: kept.Bytes, OldestDate: kept.OldestDate, Lost: kept.Lost}
+		return Status{Records: kept.Records, Bytes: kept.Bytes, OldestDate: kept.OldestDate, Lost: kept.Lost}
 	}
-	status := rota.ArchiveStatus{Staged: int64(s.Records), StagedBytes: s.Bytes, Dropped: s.Dropped, Records: kept.Records,
+	status := Status{Staged: int64(s.Records), StagedBytes: s.Bytes, Dropped: s.Dropped, Records: kept.Records,
 		Bytes: kept.Bytes, OldestDate: kept.OldestDate, Lacking: a.lacking(s, lackMost).Count(), Lost: kept.Lost}
 	if s.Oldest != 0 {
 		status.LagMs = int64(clock - s.Since)
@@ -208,30 +225,30 @@ func (a *Archive) Problems() (problems []string) {
 
 // Collectors are the metrics of this node's history.
 func (a *Archive) Collectors() []prometheus.Collector {
-	gauge := func(name, help string, read func(rota.ArchiveStatus) float64) prometheus.Collector {
+	gauge := func(name, help string, read func(Status) float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rota_archive_" + name, Help: help}, func() float64 {
 			return read(a.ArchiveStatus())
 		})
 	}
 	return []prometheus.Collector{
 		a.took,
-		gauge("staged", "Ended jobs in memory on their way to the archive.", func(s rota.ArchiveStatus) float64 {
+		gauge("staged", "Ended jobs in memory on their way to the archive.", func(s Status) float64 {
 			return float64(s.Staged)
 		}),
-		gauge("staged_bytes", "Bytes of them.", func(s rota.ArchiveStatus) float64 { return float64(s.StagedBytes) }),
-		gauge("lag_seconds", "Age of the oldest of them, on the cluster clock.", func(s rota.ArchiveStatus) float64 {
+		gauge("staged_bytes", "Bytes of them.", func(s Status) float64 { return float64(s.StagedBytes) }),
+		gauge("lag_seconds", "Age of the oldest of them, on the cluster clock.", func(s Status) float64 {
 			return float64(s.LagMs) / 1000
 		}),
-		gauge("records", "Ended jobs in the archive.", func(s rota.ArchiveStatus) float64 { return float64(s.Records) }),
-		gauge("bytes", "Bytes of them, keys and pages not counted.", func(s rota.ArchiveStatus) float64 { return float64(s.Bytes) }),
-		gauge("oldest_timestamp_seconds", "When the oldest of them ended, Unix time.", func(s rota.ArchiveStatus) float64 {
+		gauge("records", "Ended jobs in the archive.", func(s Status) float64 { return float64(s.Records) }),
+		gauge("bytes", "Bytes of them, keys and pages not counted.", func(s Status) float64 { return float64(s.Bytes) }),
+		gauge("oldest_timestamp_seconds", "When the oldest of them ended, Unix time.", func(s Status) float64 {
 			return float64(s.OldestDate) / 1000
 		}),
-		gauge("lacking", "Ended jobs that other nodes' archives have and this one still fetches.", func(s rota.ArchiveStatus) float64 {
+		gauge("lacking", "Ended jobs that other nodes' archives have and this one still fetches.", func(s Status) float64 {
 			return float64(s.Lacking)
 		}),
-		gauge("lost", "Ended jobs whose record no node's archive has.", func(s rota.ArchiveStatus) float64 { return float64(s.Lost) }),
+		gauge("lost", "Ended jobs whose record no node's archive has.", func(s Status) float64 { return float64(s.Lost) }),
 		gauge("dropped", "Records that left memory unwritten since the start, as the archive did not keep up.",
-			func(s rota.ArchiveStatus) float64 { return float64(s.Dropped) }),
+			func(s Status) float64 { return float64(s.Dropped) }),
 	}
 }

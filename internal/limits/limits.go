@@ -34,6 +34,9 @@ const (
 	MaxPreemptLooks = 50_000
 	// MaxTypes bounds the job types with statistics; more have none.
 	MaxTypes = 10_000
+	// MaxExpectedTypes bounds the types for which a queue's owner sets an expected time:
+	// they stand in the queue's row.
+	MaxExpectedTypes = 1_000
 	// MaxDomains bounds the failure domains with outcomes in their window, over all
 	// queues; outcomes of more are not counted.
 	MaxDomains = 10_000

@@ -4,11 +4,8 @@ import (
 	"fmt"
 	"go/ast"
 	build "go/build/constraint"
-	"go/importer"
 	"go/token"
 	"go/types"
-	"io"
-	"os"
 	"path"
 	"regexp"
 	"runtime"
@@ -148,14 +145,8 @@ func arrowsUp(t *tree, dir string, layers map[string]int, compiled map[string]st
 	}
 	info := &types.Info{Uses: map[*ast.Ident]types.Object{}}
 	config := types.Config{
-		Error: func(err error) { faults = append(faults, fmt.Sprintf("%s does not type-check: %v", dir, err)) },
-		Importer: importer.ForCompiler(t.fset, "gc", func(imported string) (io.ReadCloser, error) {
-			name, ok := compiled[imported]
-			if !ok {
-				return nil, fmt.Errorf("package %s is not compiled", imported)
-			}
-			return os.Open(name)
-		}),
+		Error:    func(err error) { faults = append(faults, fmt.Sprintf("%s does not type-check: %v", dir, err)) },
+		Importer: compiledImporter(t.fset, compiled),
 	}
 	pkg, _ := config.Check(dir, t.fset, syntax, info) // what is wrong went to config.Error
 	seen := map[string]bool{}

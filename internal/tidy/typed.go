@@ -40,18 +40,23 @@ func exports(dir string, patterns ...string) (map[string]string, error) {
 	}
 }
 
-// checkTyped type-checks the sources of the pure rooms, package by package, and
-// looks for what needs types: ranges over maps, floats in the state machine, and
-// products of floats that are not rounded on their own.
-func checkTyped(t *tree, compiled map[string]string) []string {
-	var faults []string
-	imports := importer.ForCompiler(t.fset, "gc", func(path string) (io.ReadCloser, error) {
+// compiledImporter imports packages from what exports found.
+func compiledImporter(fset *token.FileSet, compiled map[string]string) types.Importer {
+	return importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) {
 		name, ok := compiled[path]
 		if !ok {
 			return nil, fmt.Errorf("package %s is not compiled", path)
 		}
 		return os.Open(name)
 	})
+}
+
+// checkTyped type-checks the sources of the pure rooms, package by package, and
+// looks for what needs types: ranges over maps, floats in the state machine, and
+// products of floats that are not rounded on their own.
+func checkTyped(t *tree, compiled map[string]string) []string {
+	var faults []string
+	imports := compiledImporter(t.fset, compiled)
 	judged := pureFiles(t)
 	packages := map[string][]*file{} // with the generated files, which are not judged
 	var order []string
