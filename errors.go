@@ -39,10 +39,12 @@ const (
 	KindDenied
 	// Internal: a fault of ours; the log has more.
 	KindInternal
+	// Unauthenticated: the caller showed no credential that counts; show another.
+	KindUnauthenticated
 )
 
 var kindNames = [...]string{"NONE", "INVALID", "NOT_FOUND", "CONFLICT", "STALE", "MODE", "EXHAUSTED",
-	"UNAVAILABLE", "TIMEOUT", "OUT_OF_RANGE", "DENIED", "INTERNAL"}
+	"UNAVAILABLE", "TIMEOUT", "OUT_OF_RANGE", "DENIED", "INTERNAL", "UNAUTHENTICATED"}
 
 // String names the kind in capitals.
 func (k Kind) String() string { return nameOf(kindNames[:], int(k)) }
@@ -110,6 +112,8 @@ const (
 	ErrDenied = sentinel(KindDenied)
 	// ErrInternal stands for Internal.
 	ErrInternal = sentinel(KindInternal)
+	// ErrUnauthenticated stands for Unauthenticated.
+	ErrUnauthenticated = sentinel(KindUnauthenticated)
 )
 
 // sentinel is a kind as an error without a text of its own.

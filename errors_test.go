@@ -10,6 +10,7 @@ import (
 var sentinels = map[Kind]error{
 	KindInvalid: ErrInvalid, KindNotFound: ErrNotFound, KindConflict: ErrConflict, KindStale: ErrStale, KindMode: ErrMode, KindExhausted: ErrExhausted,
 	KindUnavailable: ErrUnavailable, KindTimeout: ErrTimeout, KindOutOfRange: ErrOutOfRange, KindDenied: ErrDenied, KindInternal: ErrInternal,
+	KindUnauthenticated: ErrUnauthenticated,
 }
 
 // TestSentinels: each kind has one sentinel, which errors.Is finds through wraps and among

@@ -104,6 +104,9 @@ const (
 	EventJobDelayed
 	EventWorkerDisconnected
 	EventJobDeleted
+	EventAuthChanged
+	EventAuthReset
+	EventWorkflowCancelled
 )
 
 var eventKindNames = []string{"none", "jobEnqueued", "jobAssigned", "jobRunning", "jobPromoted", "jobProgress",
@@ -112,7 +115,8 @@ var eventKindNames = []string{"none", "jobEnqueued", "jobAssigned", "jobRunning"
 	"providerStatusChanged", "providerSlashed", "domainIsolated", "domainRecovered", "modeChanged", "queueChanged",
 	"tenantChanged", "workflowStarted", "workflowFinished", "drained", "entryRefused", "leadershipBegan",
 	"leaseRevoked", "nodeChanged", "rulesChanged", "stateDiffers", "jobChanged", "jobDelayed", "workerDisconnected",
-	"jobDeleted"}
+	"jobDeleted", "authChanged", "authReset",
+	"workflowCancelled"}
 
 // String names the kind as SPEC §12.2 does.
 func (k EventKind) String() string { return nameOf(eventKindNames, int(k)) }
@@ -159,6 +163,11 @@ type Event struct {
 	Payload string `json:"payload,omitempty,raw"`
 	// Text says what went wrong, such as a handler's error.
 	Text string `json:"error_data,omitempty"`
+	// Actor is who asked for the operation that made it happen, none where the leader acted
+	// by itself; Via is the node and the door by which the call came, Request its id.
+	Actor   Principal `json:"actor,omitempty"`
+	Via     string    `json:"via,omitempty"`
+	Request string    `json:"request_id,omitempty"`
 }
 
 // ServedEvent is an event as readers get it, with the hashes that are pure

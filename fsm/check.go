@@ -30,6 +30,7 @@ func (m *Machine) Check() []string {
 	c.flows()
 	c.liveNodes()
 	c.rules()
+	c.access()
 	c.timers()
 	c.digest()
 	return c.faults
@@ -283,7 +284,7 @@ func (c *checker) timers() {
 		{"dated", m.timers.dated, t.dated}, {"forget", m.timers.forget, t.forget}, {"standing", m.timers.standing, t.standing},
 		{"attest", m.timers.attest, t.attest},
 		{"mode", m.timers.mode, t.mode}, {"upload", m.timers.upload, t.upload}, {"ended", m.timers.ended, t.ended}, {"oldest", m.timers.oldest, t.oldest}, {"penalty", m.timers.penalty, t.penalty}, {"meter", m.timers.meter, t.meter}, {"domain", m.timers.domain, t.domain},
-		{"promote", m.timers.promote, t.promote}} {
+		{"promote", m.timers.promote, t.promote}, {"token", m.timers.token, t.token}} {
 		if s.got.Len() != s.want.Len() {
 			c.fault("I4: %d %s timers run, %d should", s.got.Len(), s.name, s.want.Len())
 		}
@@ -324,6 +325,10 @@ func newMachineTimers(m *Machine) *timers {
 		}
 		return true
 	})
+	m.access.tokens.scan(func(id tokenID, r *tokenRow) bool {
+		t.token.set(string(id), 0, int64(r.Expires))
+		return true
+	})
 	m.View.promotions(t)
 	m.admission.timeLimits(t)
 	return t
@@ -349,6 +354,9 @@ func (c *checker) digest() {
 	m.flows.workflows.scan(func(_ rota.WorkflowID, r *workflowRow) bool { add(tagWorkflow, r); return true })
 	m.flows.vertices.scan(func(_ string, r *vertexRow) bool { add(tagVertex, r); return true })
 	m.ended.deleted.scan(func(_ string, r *deletedRow) bool { add(tagDeleted, r); return true })
+	m.access.roles.scan(func(_ roleName, r *roleRow) bool { add(tagRole, r); return true })
+	m.access.tokens.scan(func(_ tokenID, r *tokenRow) bool { add(tagToken, r); return true })
+	m.access.blocks.scan(func(_ blockKey, r *blockRow) bool { add(tagBlock, r); return true })
 	if m.head.hash == (rota.Digest{}) && m.head.index == 0 {
 		return // before the first entry nothing is hashed
 	}

@@ -127,6 +127,7 @@ func (m *Machine) sweepDue() *fsmpb.Outcome {
 	fire(m.timers.forget, now, m.fleet.fireForget)
 	fire(m.timers.upload, now, m.flows.fireUpload)
 	fire(m.timers.ended, date, m.flows.fireEnded)
+	fire(m.timers.token, date, m.access.fireToken)
 	for fired < left {
 		seq, t, ok := m.ended.tombs.order.earliest()
 		if !ok || int64(t.due) > date {

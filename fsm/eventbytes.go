@@ -28,6 +28,9 @@ const (
 	eventCheck
 	eventPayload
 	eventText
+	eventActor
+	eventVia
+	eventRequest
 	eventFields
 )
 
@@ -35,20 +38,20 @@ const (
 // in turn. Index and place are not written, as they follow from where the bytes
 // stand. It is what the chain runs over, what nodes keep and tell each other;
 // there is one encoding of an event. Clocks are told as the difference to the
-// event before, deadlines to the clock, the parent as how far back it lies.
+// event before, the caller only where it differs, deadlines to the clock, the parent as how far back it lies.
 func AppendEvents(b []byte, incarnation uint64, events []rota.Event) []byte {
 	e := encoder{b: binary.AppendUvarint(b, incarnation)}
-	var clock rota.Clock
-	var date rota.Date
+	before := &rota.Event{}
 	for i := range events {
-		e.event(&events[i], clock, date)
-		clock, date = events[i].Clock, events[i].Date
+		e.event(&events[i], before)
+		before = &events[i]
 	}
 	return e.b
 }
 
-// eventMask says which fields of an event are written.
-func eventMask(v *rota.Event, clock rota.Clock, date rota.Date) uint64 {
+// eventMask says which fields of an event are written; what it shares with the one before
+// is not.
+func eventMask(v, before *rota.Event) uint64 {
 	var mask uint64
 	if v.Run != "" {
 		mask |= eventRun
@@ -59,10 +62,10 @@ func eventMask(v *rota.Event, clock rota.Clock, date rota.Date) uint64 {
 	if (v.Parent != rota.EventID{}) {
 		mask |= eventParent
 	}
-	if v.Clock != clock {
+	if v.Clock != before.Clock {
 		mask |= eventClock
 	}
-	if v.Date != date {
+	if v.Date != before.Date {
 		mask |= eventDate
 	}
 	if v.Job != "" {
@@ -107,11 +110,20 @@ func eventMask(v *rota.Event, clock rota.Clock, date rota.Date) uint64 {
 	if v.Text != "" {
 		mask |= eventText
 	}
+	if v.Actor != before.Actor {
+		mask |= eventActor
+	}
+	if v.Via != before.Via {
+		mask |= eventVia
+	}
+	if v.Request != before.Request {
+		mask |= eventRequest
+	}
 	return mask
 }
 
-func (e *encoder) event(v *rota.Event, clock rota.Clock, date rota.Date) {
-	mask := eventMask(v, clock, date)
+func (e *encoder) event(v, before *rota.Event) {
+	mask := eventMask(v, before)
 	e.uint(uint64(v.Kind))
 	e.uint(mask)
 	text := func(bit uint64, s string) {
@@ -127,10 +139,10 @@ func (e *encoder) event(v *rota.Event, clock rota.Clock, date rota.Date) {
 		e.uint(uint64(v.Parent.Seq))
 	}
 	if mask&eventClock != 0 {
-		e.int(int64(v.Clock - clock))
+		e.int(int64(v.Clock - before.Clock))
 	}
 	if mask&eventDate != 0 {
-		e.int(int64(v.Date - date))
+		e.int(int64(v.Date - before.Date))
 	}
 	text(eventJob, string(v.Job))
 	text(eventQueue, string(v.Queue))
@@ -146,6 +158,9 @@ func (e *encoder) event(v *rota.Event, clock rota.Clock, date rota.Date) {
 	text(eventCheck, v.Check)
 	text(eventPayload, v.Payload)
 	text(eventText, v.Text)
+	text(eventActor, string(v.Actor))
+	text(eventVia, v.Via)
+	text(eventRequest, v.Request)
 }
 
 func (e *encoder) eventNumbers(v *rota.Event, mask uint64) {
@@ -173,16 +188,15 @@ func DecodeEvents(index rota.Index, b []byte) ([]rota.Event, error) {
 	d := eventDecoder{decoder: decoder{b: b}, whole: string(b)}
 	incarnation := d.uint()
 	var events []rota.Event
-	var clock rota.Clock
-	var date rota.Date
+	before := &rota.Event{}
 	for d.err == nil && len(d.b) > 0 {
 		if events == nil {
 			events = make([]rota.Event, 0, 1+len(b)/eventBytesLeast)
 		}
 		v := rota.Event{ID: rota.EventID{Incarnation: incarnation, Index: index, Seq: uint32(len(events))}}
-		d.event(&v, clock, date)
-		clock, date = v.Clock, v.Date
+		d.event(&v, before)
 		events = append(events, v)
+		before = &events[len(events)-1]
 	}
 	if d.err != nil {
 		return nil, d.err
@@ -208,24 +222,21 @@ func (d *eventDecoder) text() string {
 	return d.whole[at : at+int(n)]
 }
 
-func (d *eventDecoder) event(v *rota.Event, clock rota.Clock, date rota.Date) {
+func (d *eventDecoder) event(v, before *rota.Event) {
 	v.Kind = rota.EventKind(d.enum(255))
 	mask := d.enum(eventFields - 1)
+	v.Clock, v.Date, v.Actor, v.Via, v.Request = before.Clock, before.Date, before.Actor, before.Via, before.Request
 	for bit := uint64(1); bit < eventFields && d.err == nil; bit <<= 1 {
 		if mask&bit != 0 {
-			d.field(bit, v, clock, date)
-		} else if bit == eventClock {
-			v.Clock = clock
-		} else if bit == eventDate {
-			v.Date = date
+			d.field(bit, v)
 		}
 	}
-	if again := eventMask(v, clock, date); d.err == nil && again != mask {
+	if again := eventMask(v, before); d.err == nil && again != mask {
 		d.fail() // a field that is zero was written
 	}
 }
 
-func (d *eventDecoder) field(bit uint64, v *rota.Event, clock rota.Clock, date rota.Date) {
+func (d *eventDecoder) field(bit uint64, v *rota.Event) {
 	switch bit {
 	case eventRun:
 		v.Run = d.text()
@@ -235,9 +246,9 @@ func (d *eventDecoder) field(bit uint64, v *rota.Event, clock rota.Clock, date r
 		v.Parent = rota.EventID{Incarnation: v.ID.Incarnation - d.uint(), Index: v.ID.Index - rota.Index(d.uint()),
 			Seq: uint32(d.enum(1<<32 - 1))}
 	case eventClock:
-		v.Clock = clock + rota.Clock(d.int())
+		v.Clock += rota.Clock(d.int())
 	case eventDate:
-		v.Date = date + rota.Date(d.int())
+		v.Date += rota.Date(d.int())
 	case eventJob:
 		v.Job = rota.JobID(d.text())
 	case eventQueue:
@@ -266,5 +277,11 @@ func (d *eventDecoder) field(bit uint64, v *rota.Event, clock rota.Clock, date r
 		v.Payload = d.text()
 	case eventText:
 		v.Text = d.text()
+	case eventActor:
+		v.Actor = rota.Principal(d.text())
+	case eventVia:
+		v.Via = d.text()
+	case eventRequest:
+		v.Request = d.text()
 	}
 }

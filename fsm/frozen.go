@@ -32,6 +32,10 @@ type Frozen struct {
 	workflows *tree.Tree[rota.WorkflowID, *workflowRow]
 	vertices  *tree.Tree[string, *vertexRow]
 	deleted   *tree.Tree[string, *deletedRow]
+
+	roles  *tree.Tree[roleName, *roleRow]
+	tokens *tree.Tree[tokenID, *tokenRow]
+	blocks *tree.Tree[blockKey, *blockRow]
 }
 
 // Freeze takes the state as the last applied entry left it.
@@ -40,7 +44,8 @@ func (m *Machine) Freeze() *Frozen {
 		workers: m.fleet.workers.freeze(), queues: m.queues.freeze(), tombs: m.ended.tombs.freeze(), nodes: m.nodes.freeze(),
 		holds: m.placement.holds.freeze(), tenants: m.admission.tenants.freeze(), meters: m.admission.meters.freeze(), domains: m.admission.domains.freeze(),
 		types: m.typeStats.types.freeze(), staged: m.ended.staged.records.Copy(), workflows: m.flows.workflows.freeze(),
-		vertices: m.flows.vertices.freeze(), deleted: m.ended.deleted.freeze()}
+		vertices: m.flows.vertices.freeze(), deleted: m.ended.deleted.freeze(),
+		roles: m.access.roles.freeze(), tokens: m.access.tokens.freeze(), blocks: m.access.blocks.freeze()}
 }
 
 // Archived leaves the staged records out: they are on disk, so that a snapshot need
@@ -147,6 +152,15 @@ func (f *Frozen) Records(yield func(kind byte, rec []byte) error) error {
 	if err == nil {
 		f.deleted.Scan(func(_ string, r *deletedRow) bool { return put(tagDeleted, func() { r.canonical(&e) }) })
 	}
+	if err == nil {
+		f.roles.Scan(func(_ roleName, r *roleRow) bool { return put(tagRole, func() { r.canonical(&e) }) })
+	}
+	if err == nil {
+		f.tokens.Scan(func(_ tokenID, r *tokenRow) bool { return put(tagToken, func() { r.canonical(&e) }) })
+	}
+	if err == nil {
+		f.blocks.Scan(func(_ blockKey, r *blockRow) bool { return put(tagBlock, func() { r.canonical(&e) }) })
+	}
 	if err == nil && !planted.dedupeNotInSnapshot() {
 		f.tombs.Scan(func(_ rota.JobID, t tomb) bool { return put(tagTomb, func() { e.b = append(e.b, t...) }) })
 	}
@@ -226,6 +240,15 @@ func (l *Loader) Add(kind byte, rec []byte) error {
 	case tagDeleted:
 		r := decodeDeleted(d)
 		fresh = m.ended.deleted.load(deletedKey(r.to), r)
+	case tagRole:
+		r := decodeRole(d)
+		fresh = m.access.roles.load(roleName(r.Name), r)
+	case tagToken:
+		r := decodeToken(d)
+		fresh = m.access.tokens.load(tokenID(r.ID), r)
+	case tagBlock:
+		r := decodeBlock(d)
+		fresh = m.access.blocks.load(r.key, r)
 	case tagTomb:
 		r := decodeTomb(d)
 		fresh = m.ended.tombs.load(r)
@@ -331,6 +354,7 @@ func (m *Machine) derive() error {
 		m.placement.registry.supply.Hold(h.worker, true)
 		return true
 	})
+	m.access.derive()
 	return m.admission.deriveLimits()
 }
 

@@ -161,6 +161,10 @@ func runHostile(b *bench, d *dice) {
 }
 
 func hostileOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
+	if d.roll(5) == 0 {
+		return by(rota.Principal(d.of("local", "anonymous", string(actorNamed("a")), string(actorNamed("b")), "cert:role/n", "node:n1", d.text())),
+			hostileRight(d))
+	}
 	switch d.roll(21) {
 	case 17, 18, 19:
 		return hostileFlow(d)
@@ -341,6 +345,33 @@ func hostileChange(d *dice) *fsmpb.Op {
 		c.Labels = map[string]string{d.text(): d.text()}
 	}
 	return ChangeJobOp(&c, int32(d.roll(3)), int32(d.roll(3)))
+}
+
+// hostileRight changes rights, or what is no right.
+func hostileRight(d *dice) *fsmpb.Op {
+	role := d.of("role", "root", "other", d.text())
+	switch d.roll(8) {
+	case 0:
+		return roleOp(role, rota.Grant{Right: rota.Right(d.roll(18)), Tenant: d.of("*", "t*", "t1", d.text()), Queue: d.of("*", "default", "")},
+			rota.Grant{Right: rota.RightSubmit, Tenant: d.of("*", "t1"), Queue: "*"})
+	case 1:
+		return &fsmpb.Op{Op: &fsmpb.Op_DeleteRole{DeleteRole: &fsmpb.DeleteRole{Name: role}}}
+	case 2, 3:
+		wish := tokenWish(d.of("a", "b"), role)
+		wish.Tenants, wish.ExpiresMs = []string{d.of("*", "t*", "t1")}, pickOf[int64](d, wish.ExpiresMs, startClock+40_000, d.number())
+		if d.roll(3) == 0 {
+			return initOp(wish, func(op *fsmpb.InitAuth) { op.Reset_, op.KeepAnonymous = d.roll(2) == 0, d.roll(2) == 0 })
+		}
+		return tokenOp(wish)
+	case 4:
+		return revokeOp(d.of("a", "b"))
+	case 5:
+		return blockOp(role, d.of("n", d.text()), d.roll(2) == 0)
+	case 6:
+		return anonymousOp(role)
+	default:
+		return submitOp(jobSpec(d.id("j"), func(s *rota.JobSpec) { s.Tenant = rota.TenantID(d.id("t")) }))
+	}
 }
 
 // hostileDelete deletes a job by the number of its end, or by another.

@@ -100,6 +100,23 @@ func goldenDeletions(c *bench) {
 	c.entry(c.deleteOf("deleted1"), &fsmpb.Op{Op: &fsmpb.Op_DropDeleted{DropDeleted: &fsmpb.DropDeleted{Through: 1}}})
 }
 
+// goldenRights hands out rights, uses them, takes them back, and lets them expire.
+func goldenRights(c *bench) {
+	wish, brief := tokenWish("a", "acme", rota.RoleReader), tokenWish("b", "acme")
+	wish.Tenants, wish.WorkerPrefix, wish.ExpiresMs = []string{"acme*"}, "w", int64(c.head.date())+1e6
+	brief.ExpiresMs = int64(c.head.date()) + 5_000
+	mine := jobSpec("tokened")
+	mine.Tenant = "acme-1"
+	c.entry(roleOp("acme", rota.Grant{Right: rota.RightSubmit, Tenant: "a*", Queue: "*"}), by(rota.Local, tokenOp(wish)), tokenOp(brief),
+		blockOp("acme", "eve", true), blockOp("acme", "bob", true), anonymousOp(rota.RoleReader))
+	c.entry(by(actorNamed("a"), submitOp(mine)), by(actorNamed("a"), submitOp(jobSpec("denied"))), by(rota.Anonymous, cancelOp("tokened")),
+		by(rota.CertPrincipal("acme", "eve"), submitOp(mine)), by(rota.CertPrincipal("acme", "ann"), submitOp(mine)))
+	c.entry(revokeOp("a"), by(actorNamed("a"), submitOp(mine)), blockOp("acme", "bob", false), by(rota.Local, initOp(tokenWish("c", rota.RoleRoot))),
+		by(rota.Local, initOp(tokenWish("d", rota.RoleRoot), func(op *fsmpb.InitAuth) { op.Reset_ = true })))
+	c.pass(6_000)
+	c.entry(&fsmpb.Op{Op: &fsmpb.Op_DeleteRole{DeleteRole: &fsmpb.DeleteRole{Name: "acme"}}})
+}
+
 // writeGolden writes a log in which every verb occurs, sound and hostile.
 func writeGolden(t *testing.T) {
 	b := emptyBench(t)
@@ -157,6 +174,7 @@ func writeGolden(t *testing.T) {
 	c.entry(disconnectOp("graced", session, 2), disconnectOp("graced", session, 3), linked(registerOp("graced", 1, "g", false), 2),
 		linked(registerOp("graced", 1, "g", false), 4))
 	goldenDeletions(c)
+	goldenRights(c)
 	c.entry(differsOp("n2", 7, 5), differsOp("n2", 9, 5), differsOp("n3", 9, 5), switchOp(entry.FirstRules), switchOp(0))
 	note()
 	var out []byte

@@ -60,6 +60,10 @@ type header struct {
 	flowSeq uint64
 	// rules is the version of the rules in force (SPEC §2.6); it only grows.
 	rules uint32
+	// anonymous are the roles of callers without a credential; authInit says that the first
+	// token was made.
+	anonymous []string
+	authInit  bool
 }
 
 func (h *header) date() rota.Date { return rota.Date(int64(h.clock) + h.offset) }
@@ -95,6 +99,8 @@ func (h *header) canonical(e *encoder) {
 	e.uint(h.events)
 	e.uint(h.flowSeq)
 	e.uint(uint64(h.rules))
+	e.strs(h.anonymous)
+	e.bool(h.authInit)
 }
 
 func decodeHeader(d *decoder) header {
@@ -115,5 +121,7 @@ func decodeHeader(d *decoder) header {
 	h.events = d.uint()
 	h.flowSeq = d.uint()
 	h.rules = uint32(d.enum(entry.RulesMost))
+	h.anonymous = d.strs()
+	h.authInit = d.bool()
 	return h
 }

@@ -24,6 +24,8 @@ type journal struct {
 	scratch []byte
 	// payloads are texts of events.
 	payloads entry.Texts
+	// caller is whose operation is being applied, nobody while the leader acts by itself.
+	caller rota.Caller
 }
 
 // payload is an event's own data in JSON; what it is made of always has a form.
@@ -69,6 +71,7 @@ func (jn *journal) announce(e *rota.Event) rota.EventID {
 	}
 	e.ID = rota.EventID{Incarnation: jn.m.head.incarnation, Index: jn.m.at, Seq: uint32(len(jn.events))}
 	e.Clock, e.Date = jn.m.head.clock, jn.m.head.date()
+	e.Actor, e.Via, e.Request = jn.caller.Actor, jn.caller.Via, jn.caller.Request
 	jn.events = append(jn.events, *e)
 	return e.ID
 }

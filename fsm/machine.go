@@ -58,8 +58,9 @@ func (m *Machine) Apply(index rota.Index, term uint64, data []byte) (Applied, er
 		}
 	} else {
 		for i, op := range e.GetOps() {
-			a.Outcomes[i] = m.apply(op, term)
+			a.Outcomes[i] = m.applyFor(op, term)
 		}
+		m.journal.caller = rota.Caller{}
 		m.flows.settleFlows()
 		m.placement.settleTurns()
 		m.admission.settleMode()
@@ -74,6 +75,15 @@ func (m *Machine) Apply(index rota.Index, term uint64, data []byte) (Applied, er
 	a.Events, a.Sweep, a.Rules = m.journal.events, m.sweep, m.head.rules
 	a.Term, a.Clock, a.Stamped, a.Digest = m.head.term, m.head.clock, m.stamped, m.ledger.sum
 	return a, nil
+}
+
+// applyFor applies an operation for who asked for it, or refuses it where that lacks the right.
+func (m *Machine) applyFor(op *fsmpb.Op, term uint64) *fsmpb.Outcome {
+	m.journal.caller = rota.Caller{Actor: rota.Principal(op.GetActor()), Via: op.GetVia(), Request: op.GetRequest()}
+	if refusal := m.access.judge(op); refusal != nil {
+		return entry.Refused(refusal)
+	}
+	return m.apply(op, term)
 }
 
 // apply is the one switch: a verb a line.
@@ -133,6 +143,20 @@ func (m *Machine) apply(op *fsmpb.Op, term uint64) *fsmpb.Outcome {
 		return m.switchRules(op.SwitchRules)
 	case *fsmpb.Op_NodeDiffers:
 		return m.nodeDiffers(op.NodeDiffers)
+	case *fsmpb.Op_SetRole:
+		return m.access.setRole(op.SetRole)
+	case *fsmpb.Op_DeleteRole:
+		return m.access.deleteRole(op.DeleteRole)
+	case *fsmpb.Op_CreateToken:
+		return m.access.createToken(op.CreateToken)
+	case *fsmpb.Op_RevokeToken:
+		return m.access.revokeToken(op.RevokeToken)
+	case *fsmpb.Op_SetBlock:
+		return m.access.setBlock(op.SetBlock)
+	case *fsmpb.Op_SetAnonymous:
+		return m.access.setAnonymous(op.SetAnonymous)
+	case *fsmpb.Op_InitAuth:
+		return m.access.initAuth(op.InitAuth)
 	case *fsmpb.Op_Barrier:
 		return &fsmpb.Outcome{}
 	default:

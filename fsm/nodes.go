@@ -1,6 +1,8 @@
 package fsm
 
 import (
+	"slices"
+
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
@@ -13,9 +15,13 @@ func (m *Machine) found(op *fsmpb.BeginTerm) *fsmpb.Outcome {
 	if err := rota.CheckID("cluster_id", id); err != nil {
 		return entry.Refused(err)
 	}
+	if err := checkAnonymous(op.GetAnonymous()); err != nil {
+		return entry.Refused(err)
+	}
 	h := &m.head
 	h.cluster, h.incarnation = id, 1
 	h.beacon = sched.FirstBeacon(id)
+	h.anonymous = slices.Clone(op.GetAnonymous())
 	h.clock = 1 // a moment of 0 means "never" in every row
 	if start := op.GetStartMs(); start > 0 && start < 1<<46 {
 		h.clock = rota.Clock(start)

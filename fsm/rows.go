@@ -30,6 +30,9 @@ const (
 	tagWorkflow
 	tagVertex
 	tagDeleted
+	tagRole
+	tagToken
+	tagBlock
 )
 
 func encodePairs(e *encoder, pairs map[string]string) {
@@ -273,6 +276,12 @@ func (r *typeRow) TreeKey() rota.JobType { return r.typ }
 func (r *workflowRow) TreeKey() rota.WorkflowID { return r.id }
 
 func (r *vertexRow) TreeKey() string { return r.key }
+
+func (r *roleRow) TreeKey() roleName { return roleName(r.Name) }
+
+func (r *tokenRow) TreeKey() tokenID { return tokenID(r.ID) }
+
+func (r *blockRow) TreeKey() blockKey { return r.key }
 
 func (r *deletedRow) TreeKey() string { return deletedKey(r.to) }
 

@@ -162,3 +162,97 @@ func (r *holdRow) canonical(e *encoder) {
 	e.bool(r.preempted)
 	e.int(r.revoked)
 }
+
+// The keys of the tables of rights.
+type (
+	roleName string
+	tokenID  string
+	// blockKey is ROLE/NAME of a client certificate.
+	blockKey string
+)
+
+// roleRow is a role that somebody set.
+type roleRow struct {
+	rowMeta
+	rota.Role
+}
+
+func (r *roleRow) canonical(e *encoder) {
+	e.str(r.Name)
+	e.uint(uint64(len(r.Grants)))
+	for _, g := range r.Grants {
+		e.uint(uint64(g.Right))
+		e.str(g.Tenant)
+		e.str(g.Queue)
+	}
+	e.str(string(r.By))
+	e.moment(r.At)
+}
+
+func decodeRole(d *decoder) *roleRow {
+	r := &roleRow{}
+	r.Name = d.str()
+	for range d.count(rota.MaxGrants) {
+		r.Grants = append(r.Grants, rota.Grant{Right: rota.Right(d.enum(uint64(rota.RightDebug))), Tenant: d.str(), Queue: d.str()})
+	}
+	r.By = rota.Principal(d.str())
+	r.At = d.moment()
+	return r
+}
+
+// tokenRow is an access token, until it expires.
+type tokenRow struct {
+	rowMeta
+	rota.AccessToken
+	// hash is what the token is known by: rota.Credential.Hash.
+	hash [32]byte
+}
+
+func (r *tokenRow) canonical(e *encoder) {
+	e.str(r.ID)
+	e.b = append(e.b, r.hash[:]...)
+	e.strs(r.Roles)
+	e.strs(r.Tenants)
+	e.strs(r.Queues)
+	e.str(r.WorkerPrefix)
+	e.int(int64(r.Expires))
+	e.str(string(r.By))
+	e.moment(r.Created)
+	e.moment(r.Revoked)
+}
+
+func decodeToken(d *decoder) *tokenRow {
+	r := &tokenRow{}
+	r.ID = d.str()
+	copy(r.hash[:], d.raw(32))
+	r.Roles, r.Tenants, r.Queues, r.WorkerPrefix = d.strs(), d.strs(), d.strs(), d.str()
+	r.Expires = rota.Date(d.int())
+	r.By = rota.Principal(d.str())
+	r.Created, r.Revoked = d.moment(), d.moment()
+	return r
+}
+
+// live reports whether the token counts on a date.
+func (r *tokenRow) live(date rota.Date) bool { return r.Revoked.IsZero() && date < r.Expires }
+
+// blockRow refuses the certificates of a role and a name.
+type blockRow struct {
+	rowMeta
+	key blockKey
+	rota.Block
+}
+
+func (r *blockRow) canonical(e *encoder) {
+	e.str(r.Role)
+	e.str(r.Name)
+	e.str(string(r.By))
+	e.moment(r.At)
+}
+
+func decodeBlock(d *decoder) *blockRow {
+	r := &blockRow{Block: rota.Block{Role: d.str(), Name: d.str(), By: rota.Principal(d.str()), At: d.moment()}}
+	r.key = blockKeyOf(r.Role, r.Name)
+	return r
+}
+
+func blockKeyOf(role, name string) blockKey { return blockKey(role + "/" + name) }

@@ -28,6 +28,7 @@ type Machine struct {
 	flows     flows
 	ended     ended
 	journal   journal
+	access    access
 
 	// timers are derived from the rows, rebuilt on restore, and walked by Check
 	// (Invariant I4).
@@ -59,7 +60,7 @@ func NewKnowing(version uint32) *Machine {
 	m := &Machine{knows: version}
 	m.head.rules = entry.FirstRules
 	m.View.m, m.fleet.m, m.leasing.m, m.placement.m, m.admission.m = m, m, m, m, m
-	m.typeStats.m, m.flows.m, m.ended.m, m.journal.m = m, m, m, m
+	m.typeStats.m, m.flows.m, m.ended.m, m.journal.m, m.access.m = m, m, m, m, m
 	l := &m.ledger
 	m.jobs.init(tagJob, l)
 	m.queues.init(tagQueue, l)
@@ -74,6 +75,9 @@ func NewKnowing(version uint32) *Machine {
 	m.flows.workflows.init(tagWorkflow, l)
 	m.flows.vertices.init(tagVertex, l)
 	m.ended.deleted.init(tagDeleted, l)
+	m.access.roles.init(tagRole, l)
+	m.access.tokens.init(tagToken, l)
+	m.access.blocks.init(tagBlock, l)
 	m.ended.tombs.l = l
 	// The other tables change too seldom to matter. Where workers, queues or tenants are
 	// many, each entry changes others of them, so that nearly every operation would copy a row.

@@ -24,12 +24,14 @@ type timers struct {
 	// it is forgotten, on the date. oldest does not fire: of those that are over, the one
 	// that ended first gives way to a new one.
 	upload, ended, oldest timerSet
+	// token is by access token: when it expires, on the date.
+	token timerSet
 	// mode has one timer at most: when an automatic DEGRADED ceases to hold.
 	mode timerSet
 }
 
-// timer is one moment: on the cluster clock, or on the date in `dated`, `attest`
-// and `ended`.
+// timer is one moment: on the cluster clock, or on the date in `dated`, `attest`, `ended`
+// and `token`.
 type timer struct {
 	due int64
 	id  string
@@ -49,7 +51,7 @@ func newTimerSet() timerSet {
 func (t *timers) reset() {
 	*t = timers{lease: newTimerSet(), expire: newTimerSet(), wake: newTimerSet(), dated: newTimerSet(), forget: newTimerSet(),
 		attest: newTimerSet(), standing: newTimerSet(), penalty: newTimerSet(), meter: newTimerSet(), domain: newTimerSet(), promote: newTimerSet(),
-		mode: newTimerSet(), upload: newTimerSet(), ended: newTimerSet(), oldest: newTimerSet()}
+		mode: newTimerSet(), upload: newTimerSet(), ended: newTimerSet(), oldest: newTimerSet(), token: newTimerSet()}
 }
 
 // set puts a timer in the place of another; a due of 0 is none.

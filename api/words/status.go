@@ -36,6 +36,8 @@ var kindCodes = [...]codes.Code{
 	rota.KindOutOfRange:  codes.OutOfRange,
 	rota.KindDenied:      codes.PermissionDenied,
 	rota.KindInternal:    codes.Internal,
+
+	rota.KindUnauthenticated: codes.Unauthenticated,
 }
 
 // CodeOf returns the gRPC code of a kind.

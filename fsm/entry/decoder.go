@@ -112,28 +112,70 @@ func (d *Decoder) begin(ops int) {
 	d.rounds, d.pairs = d.rounds[:0], d.pairs[:0]
 }
 
-// op reads one operation.
+// op reads one operation, and who asked for it.
 func (d *Decoder) op(b []byte) (*fsmpb.Op, bool) {
-	rest := b
-	f, ok := nextField(&rest)
-	if ok && f.kind == protowire.BytesType && len(rest) == 0 {
-		switch f.number {
-		case opSubmit:
-			d.submits = d.submits[:len(d.submits)+1]
-			if r := &d.submits[len(d.submits)-1]; d.submit(r, f.bytes) {
-				return &r.op, true
+	var caller [opRequest - opActor + 1]string
+	var body field
+	for rest := b; len(rest) > 0; {
+		f, ok := nextField(&rest)
+		switch {
+		case !ok || f.kind != protowire.BytesType:
+			return unusualOp(b)
+		case f.number >= opActor && f.number <= opRequest:
+			if caller[f.number-opActor], ok = d.ofCaller(f); !ok {
+				return unusualOp(b)
 			}
-		case opRound:
-			if r := d.roundRoom(); d.round(r, f.bytes) {
-				return &r.op, true
-			}
-		case opLease:
-			d.leases = d.leases[:len(d.leases)+1]
-			if r := &d.leases[len(d.leases)-1]; d.lease(r, f.bytes) {
-				return &r.op, true
-			}
+		case body.number != 0:
+			return unusualOp(b)
+		default:
+			body = f
 		}
 	}
+	op, ok := d.body(body)
+	if !ok {
+		return unusualOp(b)
+	}
+	op.Actor, op.Via, op.Request = caller[0], caller[1], caller[2]
+	return op, true
+}
+
+// ofCaller reads who asked, which many operations share, or the id of a call, which only
+// those of one batch do: it would push out the words that are worth keeping.
+func (d *Decoder) ofCaller(f field) (string, bool) {
+	if f.number != opRequest {
+		return d.word(f)
+	}
+	last := &d.last[f.number%wordFields]
+	if *last == string(f.bytes) {
+		return *last, true
+	}
+	w, ok := text(f)
+	if ok && len(w) <= wordBytesMost {
+		*last = w
+	}
+	return w, ok
+}
+
+// body reads an operation of those that the decoder knows.
+func (d *Decoder) body(f field) (*fsmpb.Op, bool) {
+	switch f.number {
+	case opSubmit:
+		d.submits = d.submits[:len(d.submits)+1]
+		r := &d.submits[len(d.submits)-1]
+		return &r.op, d.submit(r, f.bytes)
+	case opRound:
+		r := d.roundRoom()
+		return &r.op, d.round(r, f.bytes)
+	case opLease:
+		d.leases = d.leases[:len(d.leases)+1]
+		r := &d.leases[len(d.leases)-1]
+		return &r.op, d.lease(r, f.bytes)
+	}
+	return nil, false
+}
+
+// unusualOp leaves it to package proto.
+func unusualOp(b []byte) (*fsmpb.Op, bool) {
 	op := &fsmpb.Op{}
 	return op, proto.Unmarshal(b, op) == nil
 }

@@ -44,6 +44,16 @@ const (
 	opDisconnect     = 26
 	opDeleteJob      = 27
 	opDropDeleted    = 28
+	opSetRole        = 29
+	opDeleteRole     = 30
+	opCreateToken    = 31
+	opRevokeToken    = 32
+	opSetBlock       = 33
+	opSetAnonymous   = 34
+	opInitAuth       = 35
+	opActor          = 61
+	opVia            = 62
+	opRequest        = 63
 	submitSpec       = 1
 	submitMinted     = 2
 	roundEpoch       = 1

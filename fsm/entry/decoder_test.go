@@ -36,6 +36,8 @@ func FuzzDecoder(f *testing.F) {
 	add(&fsmpb.Entry{Ops: []*fsmpb.Op{{Op: &fsmpb.Op_Round{Round: round}}, {Op: &fsmpb.Op_Round{Round: round}},
 		{Op: &fsmpb.Op_Round{Round: &fsmpb.Round{Pairs: round.Pairs, Holds: []*fsmpb.Hold{{Job: "h"}}}}}}})
 	add(&fsmpb.Entry{Ops: []*fsmpb.Op{submitOp(jobSpec("b", []byte("x")))}, WallMs: []int64{1, 2}})
+	add(&fsmpb.Entry{Ops: []*fsmpb.Op{asked(submitOp(jobSpec("c", nil)), "r1"), asked(submitOp(jobSpec("d", nil)), "r2"),
+		asked(&fsmpb.Op{Op: &fsmpb.Op_Sweep{Sweep: &fsmpb.Sweep{}}}, "r2"), {Op: &fsmpb.Op_Lease{Lease: fullLease()}, Actor: "anonymous"}}})
 	d := &Decoder{}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var want fsmpb.Entry
@@ -48,6 +50,12 @@ func FuzzDecoder(f *testing.F) {
 			t.Fatalf("read %v, but package proto %v", got, &want)
 		}
 	})
+}
+
+// asked is an operation that somebody asked for.
+func asked(op *fsmpb.Op, request string) *fsmpb.Op {
+	op.Actor, op.Via, op.Request = "token:aaaaaaaaaaaa", "n1/grpc", request
+	return op
 }
 
 func fullLease() *fsmpb.LeaseOp {
@@ -68,7 +76,7 @@ func fullSpec() *rota.JobSpec {
 func TestDecoder(t *testing.T) {
 	entry := &fsmpb.Entry{Term: 3, NowMs: 5}
 	for range 100 {
-		entry.Ops = append(entry.Ops, submitOp(fullSpec()), &fsmpb.Op{Op: &fsmpb.Op_Lease{Lease: fullLease()}})
+		entry.Ops = append(entry.Ops, asked(submitOp(fullSpec()), "r"), asked(&fsmpb.Op{Op: &fsmpb.Op_Lease{Lease: fullLease()}}, "r"))
 	}
 	body, err := proto.Marshal(entry)
 	if err != nil {

@@ -96,4 +96,4 @@ func (d *Decoder) more(list []string, f field) ([]string, bool) {
 const wordBytesMost = 128
 
 // wordFields is more than the number of any field with words.
-const wordFields = 32
+const wordFields = 64

@@ -227,7 +227,19 @@ type Op struct {
 	//	*Op_Disconnect
 	//	*Op_DeleteJob
 	//	*Op_DropDeleted
-	Op            isOp_Op `protobuf_oneof:"op"`
+	//	*Op_SetRole
+	//	*Op_DeleteRole
+	//	*Op_CreateToken
+	//	*Op_RevokeToken
+	//	*Op_SetBlock
+	//	*Op_SetAnonymous
+	//	*Op_InitAuth
+	Op isOp_Op `protobuf_oneof:"op"`
+	// Who asked for it, as rota.Principal; empty where the leader of the entry acts by
+	// itself. Via is the node and the door, request the id of the call. The edge sets them.
+	Actor         string `protobuf:"bytes,61,opt,name=actor,proto3" json:"actor,omitempty"`
+	Via           string `protobuf:"bytes,62,opt,name=via,proto3" json:"via,omitempty"`
+	Request       string `protobuf:"bytes,63,opt,name=request,proto3" json:"request,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -521,6 +533,90 @@ func (x *Op) GetDropDeleted() *DropDeleted {
 	return nil
 }
 
+func (x *Op) GetSetRole() *SetRole {
+	if x != nil {
+		if x, ok := x.Op.(*Op_SetRole); ok {
+			return x.SetRole
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetDeleteRole() *DeleteRole {
+	if x != nil {
+		if x, ok := x.Op.(*Op_DeleteRole); ok {
+			return x.DeleteRole
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetCreateToken() *CreateToken {
+	if x != nil {
+		if x, ok := x.Op.(*Op_CreateToken); ok {
+			return x.CreateToken
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetRevokeToken() *RevokeToken {
+	if x != nil {
+		if x, ok := x.Op.(*Op_RevokeToken); ok {
+			return x.RevokeToken
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetSetBlock() *SetBlock {
+	if x != nil {
+		if x, ok := x.Op.(*Op_SetBlock); ok {
+			return x.SetBlock
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetSetAnonymous() *SetAnonymous {
+	if x != nil {
+		if x, ok := x.Op.(*Op_SetAnonymous); ok {
+			return x.SetAnonymous
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetInitAuth() *InitAuth {
+	if x != nil {
+		if x, ok := x.Op.(*Op_InitAuth); ok {
+			return x.InitAuth
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *Op) GetVia() string {
+	if x != nil {
+		return x.Via
+	}
+	return ""
+}
+
+func (x *Op) GetRequest() string {
+	if x != nil {
+		return x.Request
+	}
+	return ""
+}
+
 type isOp_Op interface {
 	isOp_Op()
 }
@@ -637,6 +733,34 @@ type Op_DropDeleted struct {
 	DropDeleted *DropDeleted `protobuf:"bytes,28,opt,name=drop_deleted,json=dropDeleted,proto3,oneof"`
 }
 
+type Op_SetRole struct {
+	SetRole *SetRole `protobuf:"bytes,29,opt,name=set_role,json=setRole,proto3,oneof"`
+}
+
+type Op_DeleteRole struct {
+	DeleteRole *DeleteRole `protobuf:"bytes,30,opt,name=delete_role,json=deleteRole,proto3,oneof"`
+}
+
+type Op_CreateToken struct {
+	CreateToken *CreateToken `protobuf:"bytes,31,opt,name=create_token,json=createToken,proto3,oneof"`
+}
+
+type Op_RevokeToken struct {
+	RevokeToken *RevokeToken `protobuf:"bytes,32,opt,name=revoke_token,json=revokeToken,proto3,oneof"`
+}
+
+type Op_SetBlock struct {
+	SetBlock *SetBlock `protobuf:"bytes,33,opt,name=set_block,json=setBlock,proto3,oneof"`
+}
+
+type Op_SetAnonymous struct {
+	SetAnonymous *SetAnonymous `protobuf:"bytes,34,opt,name=set_anonymous,json=setAnonymous,proto3,oneof"`
+}
+
+type Op_InitAuth struct {
+	InitAuth *InitAuth `protobuf:"bytes,35,opt,name=init_auth,json=initAuth,proto3,oneof"`
+}
+
 func (*Op_BeginTerm) isOp_Op() {}
 
 func (*Op_Submit) isOp_Op() {}
@@ -693,21 +817,505 @@ func (*Op_DeleteJob) isOp_Op() {}
 
 func (*Op_DropDeleted) isOp_Op() {}
 
+func (*Op_SetRole) isOp_Op() {}
+
+func (*Op_DeleteRole) isOp_Op() {}
+
+func (*Op_CreateToken) isOp_Op() {}
+
+func (*Op_RevokeToken) isOp_Op() {}
+
+func (*Op_SetBlock) isOp_Op() {}
+
+func (*Op_SetAnonymous) isOp_Op() {}
+
+func (*Op_InitAuth) isOp_Op() {}
+
+// Grant is one right over the tenants and queues that match two patterns.
+type Grant struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// rota.Right.
+	Right         uint32 `protobuf:"varint,1,opt,name=right,proto3" json:"right,omitempty"`
+	Tenant        string `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Queue         string `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Grant) Reset() {
+	*x = Grant{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Grant) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Grant) ProtoMessage() {}
+
+func (x *Grant) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Grant.ProtoReflect.Descriptor instead.
+func (*Grant) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Grant) GetRight() uint32 {
+	if x != nil {
+		return x.Right
+	}
+	return 0
+}
+
+func (x *Grant) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *Grant) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+// SetRole makes a role, or gives one other grants.
+type SetRole struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Grants        []*Grant               `protobuf:"bytes,2,rep,name=grants,proto3" json:"grants,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetRole) Reset() {
+	*x = SetRole{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetRole) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetRole) ProtoMessage() {}
+
+func (x *SetRole) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetRole.ProtoReflect.Descriptor instead.
+func (*SetRole) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *SetRole) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SetRole) GetGrants() []*Grant {
+	if x != nil {
+		return x.Grants
+	}
+	return nil
+}
+
+// DeleteRole forgets a role: who has it loses what it grants.
+type DeleteRole struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteRole) Reset() {
+	*x = DeleteRole{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteRole) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteRole) ProtoMessage() {}
+
+func (x *DeleteRole) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteRole.ProtoReflect.Descriptor instead.
+func (*DeleteRole) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *DeleteRole) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// CreateToken makes a token known, by the hash of what its holder shows.
+type CreateToken struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Hash  []byte                 `protobuf:"bytes,2,opt,name=hash,proto3" json:"hash,omitempty"`
+	Roles []string               `protobuf:"bytes,3,rep,name=roles,proto3" json:"roles,omitempty"`
+	// Patterns that narrow what the roles grant; none narrow nothing.
+	Tenants       []string `protobuf:"bytes,4,rep,name=tenants,proto3" json:"tenants,omitempty"`
+	Queues        []string `protobuf:"bytes,5,rep,name=queues,proto3" json:"queues,omitempty"`
+	WorkerPrefix  string   `protobuf:"bytes,6,opt,name=worker_prefix,json=workerPrefix,proto3" json:"worker_prefix,omitempty"`
+	ExpiresMs     int64    `protobuf:"varint,7,opt,name=expires_ms,json=expiresMs,proto3" json:"expires_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateToken) Reset() {
+	*x = CreateToken{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateToken) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateToken) ProtoMessage() {}
+
+func (x *CreateToken) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateToken.ProtoReflect.Descriptor instead.
+func (*CreateToken) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *CreateToken) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *CreateToken) GetHash() []byte {
+	if x != nil {
+		return x.Hash
+	}
+	return nil
+}
+
+func (x *CreateToken) GetRoles() []string {
+	if x != nil {
+		return x.Roles
+	}
+	return nil
+}
+
+func (x *CreateToken) GetTenants() []string {
+	if x != nil {
+		return x.Tenants
+	}
+	return nil
+}
+
+func (x *CreateToken) GetQueues() []string {
+	if x != nil {
+		return x.Queues
+	}
+	return nil
+}
+
+func (x *CreateToken) GetWorkerPrefix() string {
+	if x != nil {
+		return x.WorkerPrefix
+	}
+	return ""
+}
+
+func (x *CreateToken) GetExpiresMs() int64 {
+	if x != nil {
+		return x.ExpiresMs
+	}
+	return 0
+}
+
+// RevokeToken ends a token for good.
+type RevokeToken struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeToken) Reset() {
+	*x = RevokeToken{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeToken) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeToken) ProtoMessage() {}
+
+func (x *RevokeToken) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeToken.ProtoReflect.Descriptor instead.
+func (*RevokeToken) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *RevokeToken) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+// SetBlock refuses the certificates of a role and a name, or takes them again.
+type SetBlock struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Role          string                 `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Blocked       bool                   `protobuf:"varint,3,opt,name=blocked,proto3" json:"blocked,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetBlock) Reset() {
+	*x = SetBlock{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetBlock) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetBlock) ProtoMessage() {}
+
+func (x *SetBlock) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetBlock.ProtoReflect.Descriptor instead.
+func (*SetBlock) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *SetBlock) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *SetBlock) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SetBlock) GetBlocked() bool {
+	if x != nil {
+		return x.Blocked
+	}
+	return false
+}
+
+// SetAnonymous says which roles callers without a credential have; none: they may do nothing.
+type SetAnonymous struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Roles         []string               `protobuf:"bytes,1,rep,name=roles,proto3" json:"roles,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetAnonymous) Reset() {
+	*x = SetAnonymous{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetAnonymous) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetAnonymous) ProtoMessage() {}
+
+func (x *SetAnonymous) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetAnonymous.ProtoReflect.Descriptor instead.
+func (*SetAnonymous) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *SetAnonymous) GetRoles() []string {
+	if x != nil {
+		return x.Roles
+	}
+	return nil
+}
+
+// InitAuth makes the first token, once in the life of a cluster, or, where reset says so,
+// another one at any time. Only the account that a node runs as asks for it.
+type InitAuth struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Token *CreateToken           `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	// Callers without a credential keep what they may do.
+	KeepAnonymous bool `protobuf:"varint,2,opt,name=keep_anonymous,json=keepAnonymous,proto3" json:"keep_anonymous,omitempty"`
+	Reset_        bool `protobuf:"varint,3,opt,name=reset,proto3" json:"reset,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InitAuth) Reset() {
+	*x = InitAuth{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InitAuth) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InitAuth) ProtoMessage() {}
+
+func (x *InitAuth) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InitAuth.ProtoReflect.Descriptor instead.
+func (*InitAuth) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *InitAuth) GetToken() *CreateToken {
+	if x != nil {
+		return x.Token
+	}
+	return nil
+}
+
+func (x *InitAuth) GetKeepAnonymous() bool {
+	if x != nil {
+		return x.KeepAnonymous
+	}
+	return false
+}
+
+func (x *InitAuth) GetReset_() bool {
+	if x != nil {
+		return x.Reset_
+	}
+	return false
+}
+
 type BeginTerm struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Term   uint64                 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
 	Node   string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
 	Random []byte                 `protobuf:"bytes,3,opt,name=random,proto3" json:"random,omitempty"`
 	// Read only by the first of a cluster: its id, and where its clock starts.
-	ClusterId     string `protobuf:"bytes,4,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
-	StartMs       int64  `protobuf:"varint,5,opt,name=start_ms,json=startMs,proto3" json:"start_ms,omitempty"`
+	ClusterId string `protobuf:"bytes,4,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
+	StartMs   int64  `protobuf:"varint,5,opt,name=start_ms,json=startMs,proto3" json:"start_ms,omitempty"`
+	// Read only by the first of a cluster: the roles of callers without a credential.
+	Anonymous     []string `protobuf:"bytes,6,rep,name=anonymous,proto3" json:"anonymous,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *BeginTerm) Reset() {
 	*x = BeginTerm{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[4]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -719,7 +1327,7 @@ func (x *BeginTerm) String() string {
 func (*BeginTerm) ProtoMessage() {}
 
 func (x *BeginTerm) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[4]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -732,7 +1340,7 @@ func (x *BeginTerm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginTerm.ProtoReflect.Descriptor instead.
 func (*BeginTerm) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{4}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *BeginTerm) GetTerm() uint64 {
@@ -768,6 +1376,13 @@ func (x *BeginTerm) GetStartMs() int64 {
 		return x.StartMs
 	}
 	return 0
+}
+
+func (x *BeginTerm) GetAnonymous() []string {
+	if x != nil {
+		return x.Anonymous
+	}
+	return nil
 }
 
 // JobSpec has its fields in the order of a row's canonical bytes, which are generated
@@ -811,7 +1426,7 @@ type JobSpec struct {
 
 func (x *JobSpec) Reset() {
 	*x = JobSpec{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[5]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -823,7 +1438,7 @@ func (x *JobSpec) String() string {
 func (*JobSpec) ProtoMessage() {}
 
 func (x *JobSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[5]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -836,7 +1451,7 @@ func (x *JobSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobSpec.ProtoReflect.Descriptor instead.
 func (*JobSpec) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{5}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *JobSpec) GetId() string {
@@ -1052,7 +1667,7 @@ type Limit struct {
 
 func (x *Limit) Reset() {
 	*x = Limit{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[6]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1064,7 +1679,7 @@ func (x *Limit) String() string {
 func (*Limit) ProtoMessage() {}
 
 func (x *Limit) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[6]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1077,7 +1692,7 @@ func (x *Limit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limit.ProtoReflect.Descriptor instead.
 func (*Limit) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{6}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Limit) GetName() string {
@@ -1104,7 +1719,7 @@ type Label struct {
 
 func (x *Label) Reset() {
 	*x = Label{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[7]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1116,7 +1731,7 @@ func (x *Label) String() string {
 func (*Label) ProtoMessage() {}
 
 func (x *Label) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[7]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1129,7 +1744,7 @@ func (x *Label) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Label.ProtoReflect.Descriptor instead.
 func (*Label) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{7}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Label) GetKey() string {
@@ -1158,7 +1773,7 @@ type Submit struct {
 
 func (x *Submit) Reset() {
 	*x = Submit{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[8]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1170,7 +1785,7 @@ func (x *Submit) String() string {
 func (*Submit) ProtoMessage() {}
 
 func (x *Submit) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[8]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1183,7 +1798,7 @@ func (x *Submit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Submit.ProtoReflect.Descriptor instead.
 func (*Submit) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{8}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Submit) GetSpec() *JobSpec {
@@ -1223,7 +1838,7 @@ type WorkerSpec struct {
 
 func (x *WorkerSpec) Reset() {
 	*x = WorkerSpec{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[9]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1235,7 +1850,7 @@ func (x *WorkerSpec) String() string {
 func (*WorkerSpec) ProtoMessage() {}
 
 func (x *WorkerSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[9]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1248,7 +1863,7 @@ func (x *WorkerSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerSpec.ProtoReflect.Descriptor instead.
 func (*WorkerSpec) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{9}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WorkerSpec) GetId() string {
@@ -1363,7 +1978,7 @@ type Register struct {
 
 func (x *Register) Reset() {
 	*x = Register{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[10]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1375,7 +1990,7 @@ func (x *Register) String() string {
 func (*Register) ProtoMessage() {}
 
 func (x *Register) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[10]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1388,7 +2003,7 @@ func (x *Register) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Register.ProtoReflect.Descriptor instead.
 func (*Register) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{10}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Register) GetSpec() *WorkerSpec {
@@ -1453,7 +2068,7 @@ type SetStatus struct {
 
 func (x *SetStatus) Reset() {
 	*x = SetStatus{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[11]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1465,7 +2080,7 @@ func (x *SetStatus) String() string {
 func (*SetStatus) ProtoMessage() {}
 
 func (x *SetStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[11]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1478,7 +2093,7 @@ func (x *SetStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetStatus.ProtoReflect.Descriptor instead.
 func (*SetStatus) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{11}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SetStatus) GetWorker() string {
@@ -1516,7 +2131,7 @@ type Gone struct {
 
 func (x *Gone) Reset() {
 	*x = Gone{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[12]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1528,7 +2143,7 @@ func (x *Gone) String() string {
 func (*Gone) ProtoMessage() {}
 
 func (x *Gone) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[12]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1541,7 +2156,7 @@ func (x *Gone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gone.ProtoReflect.Descriptor instead.
 func (*Gone) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{12}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Gone) GetWorker() string {
@@ -1578,7 +2193,7 @@ type Disconnect struct {
 
 func (x *Disconnect) Reset() {
 	*x = Disconnect{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[13]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1590,7 +2205,7 @@ func (x *Disconnect) String() string {
 func (*Disconnect) ProtoMessage() {}
 
 func (x *Disconnect) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[13]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1603,7 +2218,7 @@ func (x *Disconnect) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Disconnect.ProtoReflect.Descriptor instead.
 func (*Disconnect) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{13}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Disconnect) GetWorker() string {
@@ -1641,7 +2256,7 @@ type Reach struct {
 
 func (x *Reach) Reset() {
 	*x = Reach{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[14]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1653,7 +2268,7 @@ func (x *Reach) String() string {
 func (*Reach) ProtoMessage() {}
 
 func (x *Reach) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[14]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1666,7 +2281,7 @@ func (x *Reach) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reach.ProtoReflect.Descriptor instead.
 func (*Reach) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{14}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Reach) GetWorker() string {
@@ -1714,7 +2329,7 @@ type Round struct {
 
 func (x *Round) Reset() {
 	*x = Round{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[15]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1726,7 +2341,7 @@ func (x *Round) String() string {
 func (*Round) ProtoMessage() {}
 
 func (x *Round) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[15]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1739,7 +2354,7 @@ func (x *Round) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Round.ProtoReflect.Descriptor instead.
 func (*Round) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{15}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Round) GetEpoch() uint64 {
@@ -1796,7 +2411,7 @@ type Preempt struct {
 
 func (x *Preempt) Reset() {
 	*x = Preempt{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[16]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1808,7 +2423,7 @@ func (x *Preempt) String() string {
 func (*Preempt) ProtoMessage() {}
 
 func (x *Preempt) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[16]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1821,7 +2436,7 @@ func (x *Preempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Preempt.ProtoReflect.Descriptor instead.
 func (*Preempt) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{16}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Preempt) GetJob() string {
@@ -1859,7 +2474,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[17]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1871,7 +2486,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[17]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1884,7 +2499,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{17}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Hold) GetJob() string {
@@ -1925,7 +2540,7 @@ type Pair struct {
 
 func (x *Pair) Reset() {
 	*x = Pair{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[18]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1937,7 +2552,7 @@ func (x *Pair) String() string {
 func (*Pair) ProtoMessage() {}
 
 func (x *Pair) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[18]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1950,7 +2565,7 @@ func (x *Pair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pair.ProtoReflect.Descriptor instead.
 func (*Pair) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{18}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Pair) GetJob() string {
@@ -2031,7 +2646,7 @@ type LeaseOp struct {
 
 func (x *LeaseOp) Reset() {
 	*x = LeaseOp{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[19]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2043,7 +2658,7 @@ func (x *LeaseOp) String() string {
 func (*LeaseOp) ProtoMessage() {}
 
 func (x *LeaseOp) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[19]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2056,7 +2671,7 @@ func (x *LeaseOp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseOp.ProtoReflect.Descriptor instead.
 func (*LeaseOp) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{19}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *LeaseOp) GetVerb() uint32 {
@@ -2159,7 +2774,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[20]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2171,7 +2786,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[20]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2184,7 +2799,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{20}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Cancel) GetJob() string {
@@ -2210,7 +2825,7 @@ type Retry struct {
 
 func (x *Retry) Reset() {
 	*x = Retry{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[21]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2222,7 +2837,7 @@ func (x *Retry) String() string {
 func (*Retry) ProtoMessage() {}
 
 func (x *Retry) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[21]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2235,7 +2850,7 @@ func (x *Retry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Retry.ProtoReflect.Descriptor instead.
 func (*Retry) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{21}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Retry) GetJob() string {
@@ -2277,7 +2892,7 @@ type Past struct {
 
 func (x *Past) Reset() {
 	*x = Past{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[22]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2289,7 +2904,7 @@ func (x *Past) String() string {
 func (*Past) ProtoMessage() {}
 
 func (x *Past) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[22]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2302,7 +2917,7 @@ func (x *Past) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Past.ProtoReflect.Descriptor instead.
 func (*Past) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{22}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Past) GetAttempts() []byte {
@@ -2332,7 +2947,7 @@ type ChangeJob struct {
 
 func (x *ChangeJob) Reset() {
 	*x = ChangeJob{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[23]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2344,7 +2959,7 @@ func (x *ChangeJob) String() string {
 func (*ChangeJob) ProtoMessage() {}
 
 func (x *ChangeJob) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[23]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2357,7 +2972,7 @@ func (x *ChangeJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeJob.ProtoReflect.Descriptor instead.
 func (*ChangeJob) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{23}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ChangeJob) GetJob() string {
@@ -2429,7 +3044,7 @@ type DeleteJob struct {
 
 func (x *DeleteJob) Reset() {
 	*x = DeleteJob{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[24]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2441,7 +3056,7 @@ func (x *DeleteJob) String() string {
 func (*DeleteJob) ProtoMessage() {}
 
 func (x *DeleteJob) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[24]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2454,7 +3069,7 @@ func (x *DeleteJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteJob.ProtoReflect.Descriptor instead.
 func (*DeleteJob) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{24}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *DeleteJob) GetJob() string {
@@ -2481,7 +3096,7 @@ type DropDeleted struct {
 
 func (x *DropDeleted) Reset() {
 	*x = DropDeleted{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[25]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2493,7 +3108,7 @@ func (x *DropDeleted) String() string {
 func (*DropDeleted) ProtoMessage() {}
 
 func (x *DropDeleted) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[25]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2506,7 +3121,7 @@ func (x *DropDeleted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropDeleted.ProtoReflect.Descriptor instead.
 func (*DropDeleted) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{25}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *DropDeleted) GetThrough() uint64 {
@@ -2531,7 +3146,7 @@ type SetMode struct {
 
 func (x *SetMode) Reset() {
 	*x = SetMode{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[26]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2543,7 +3158,7 @@ func (x *SetMode) String() string {
 func (*SetMode) ProtoMessage() {}
 
 func (x *SetMode) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[26]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2556,7 +3171,7 @@ func (x *SetMode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetMode.ProtoReflect.Descriptor instead.
 func (*SetMode) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{26}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SetMode) GetMode() uint32 {
@@ -2599,7 +3214,7 @@ type SetTenant struct {
 
 func (x *SetTenant) Reset() {
 	*x = SetTenant{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[27]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2611,7 +3226,7 @@ func (x *SetTenant) String() string {
 func (*SetTenant) ProtoMessage() {}
 
 func (x *SetTenant) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[27]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2624,7 +3239,7 @@ func (x *SetTenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTenant.ProtoReflect.Descriptor instead.
 func (*SetTenant) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{27}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SetTenant) GetId() string {
@@ -2657,7 +3272,7 @@ type ReportProof struct {
 
 func (x *ReportProof) Reset() {
 	*x = ReportProof{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[28]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2669,7 +3284,7 @@ func (x *ReportProof) String() string {
 func (*ReportProof) ProtoMessage() {}
 
 func (x *ReportProof) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[28]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2682,7 +3297,7 @@ func (x *ReportProof) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportProof.ProtoReflect.Descriptor instead.
 func (*ReportProof) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{28}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ReportProof) GetJob() string {
@@ -2748,7 +3363,7 @@ type OpenWorkflow struct {
 
 func (x *OpenWorkflow) Reset() {
 	*x = OpenWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[29]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2760,7 +3375,7 @@ func (x *OpenWorkflow) String() string {
 func (*OpenWorkflow) ProtoMessage() {}
 
 func (x *OpenWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[29]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2773,7 +3388,7 @@ func (x *OpenWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenWorkflow.ProtoReflect.Descriptor instead.
 func (*OpenWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{29}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *OpenWorkflow) GetId() string {
@@ -2856,7 +3471,7 @@ type QueueShare struct {
 
 func (x *QueueShare) Reset() {
 	*x = QueueShare{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[30]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2868,7 +3483,7 @@ func (x *QueueShare) String() string {
 func (*QueueShare) ProtoMessage() {}
 
 func (x *QueueShare) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[30]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2881,7 +3496,7 @@ func (x *QueueShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueShare.ProtoReflect.Descriptor instead.
 func (*QueueShare) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{30}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *QueueShare) GetQueue() string {
@@ -2912,7 +3527,7 @@ type AddNodes struct {
 
 func (x *AddNodes) Reset() {
 	*x = AddNodes{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[31]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2924,7 +3539,7 @@ func (x *AddNodes) String() string {
 func (*AddNodes) ProtoMessage() {}
 
 func (x *AddNodes) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[31]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2937,7 +3552,7 @@ func (x *AddNodes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddNodes.ProtoReflect.Descriptor instead.
 func (*AddNodes) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{31}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *AddNodes) GetWorkflow() string {
@@ -2981,7 +3596,7 @@ type WorkflowNode struct {
 
 func (x *WorkflowNode) Reset() {
 	*x = WorkflowNode{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[32]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2993,7 +3608,7 @@ func (x *WorkflowNode) String() string {
 func (*WorkflowNode) ProtoMessage() {}
 
 func (x *WorkflowNode) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[32]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3006,7 +3621,7 @@ func (x *WorkflowNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowNode.ProtoReflect.Descriptor instead.
 func (*WorkflowNode) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{32}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *WorkflowNode) GetSpec() *JobSpec {
@@ -3033,7 +3648,7 @@ type CommitWorkflow struct {
 
 func (x *CommitWorkflow) Reset() {
 	*x = CommitWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[33]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3045,7 +3660,7 @@ func (x *CommitWorkflow) String() string {
 func (*CommitWorkflow) ProtoMessage() {}
 
 func (x *CommitWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[33]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3058,7 +3673,7 @@ func (x *CommitWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitWorkflow.ProtoReflect.Descriptor instead.
 func (*CommitWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{33}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *CommitWorkflow) GetId() string {
@@ -3084,7 +3699,7 @@ type CancelWorkflow struct {
 
 func (x *CancelWorkflow) Reset() {
 	*x = CancelWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[34]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3096,7 +3711,7 @@ func (x *CancelWorkflow) String() string {
 func (*CancelWorkflow) ProtoMessage() {}
 
 func (x *CancelWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[34]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3109,7 +3724,7 @@ func (x *CancelWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelWorkflow.ProtoReflect.Descriptor instead.
 func (*CancelWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{34}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *CancelWorkflow) GetId() string {
@@ -3133,7 +3748,7 @@ type RetryWorkflow struct {
 
 func (x *RetryWorkflow) Reset() {
 	*x = RetryWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[35]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3145,7 +3760,7 @@ func (x *RetryWorkflow) String() string {
 func (*RetryWorkflow) ProtoMessage() {}
 
 func (x *RetryWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[35]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3158,7 +3773,7 @@ func (x *RetryWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryWorkflow.ProtoReflect.Descriptor instead.
 func (*RetryWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{35}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *RetryWorkflow) GetId() string {
@@ -3190,7 +3805,7 @@ type Sweep struct {
 
 func (x *Sweep) Reset() {
 	*x = Sweep{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[36]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3202,7 +3817,7 @@ func (x *Sweep) String() string {
 func (*Sweep) ProtoMessage() {}
 
 func (x *Sweep) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[36]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3215,7 +3830,7 @@ func (x *Sweep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sweep.ProtoReflect.Descriptor instead.
 func (*Sweep) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{36}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{44}
 }
 
 type SetQueue struct {
@@ -3229,7 +3844,7 @@ type SetQueue struct {
 
 func (x *SetQueue) Reset() {
 	*x = SetQueue{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[37]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3241,7 +3856,7 @@ func (x *SetQueue) String() string {
 func (*SetQueue) ProtoMessage() {}
 
 func (x *SetQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[37]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3254,7 +3869,7 @@ func (x *SetQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueue.ProtoReflect.Descriptor instead.
 func (*SetQueue) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{37}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SetQueue) GetName() string {
@@ -3286,7 +3901,7 @@ type Barrier struct {
 
 func (x *Barrier) Reset() {
 	*x = Barrier{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[38]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3298,7 +3913,7 @@ func (x *Barrier) String() string {
 func (*Barrier) ProtoMessage() {}
 
 func (x *Barrier) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[38]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3311,7 +3926,7 @@ func (x *Barrier) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Barrier.ProtoReflect.Descriptor instead.
 func (*Barrier) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{38}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{46}
 }
 
 // SetNode records a node that joined or left: ids ever used are kept.
@@ -3330,7 +3945,7 @@ type SetNode struct {
 
 func (x *SetNode) Reset() {
 	*x = SetNode{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[39]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3342,7 +3957,7 @@ func (x *SetNode) String() string {
 func (*SetNode) ProtoMessage() {}
 
 func (x *SetNode) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[39]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3355,7 +3970,7 @@ func (x *SetNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNode.ProtoReflect.Descriptor instead.
 func (*SetNode) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{39}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SetNode) GetId() string {
@@ -3411,7 +4026,7 @@ type SwitchRules struct {
 
 func (x *SwitchRules) Reset() {
 	*x = SwitchRules{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[40]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3423,7 +4038,7 @@ func (x *SwitchRules) String() string {
 func (*SwitchRules) ProtoMessage() {}
 
 func (x *SwitchRules) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[40]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3436,7 +4051,7 @@ func (x *SwitchRules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SwitchRules.ProtoReflect.Descriptor instead.
 func (*SwitchRules) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{40}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SwitchRules) GetVersion() uint32 {
@@ -3461,7 +4076,7 @@ type NodeDiffers struct {
 
 func (x *NodeDiffers) Reset() {
 	*x = NodeDiffers{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[41]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3473,7 +4088,7 @@ func (x *NodeDiffers) String() string {
 func (*NodeDiffers) ProtoMessage() {}
 
 func (x *NodeDiffers) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[41]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3486,7 +4101,7 @@ func (x *NodeDiffers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeDiffers.ProtoReflect.Descriptor instead.
 func (*NodeDiffers) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{41}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *NodeDiffers) GetNode() string {
@@ -3536,7 +4151,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[42]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3548,7 +4163,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[42]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3561,7 +4176,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{42}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Outcome) GetKind() uint32 {
@@ -3669,7 +4284,7 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x03ops\x18\x01 \x03(\v2\f.rota.fsm.OpR\x03ops\"O\n" +
 	"\bOutcomes\x12-\n" +
 	"\boutcomes\x18\x01 \x03(\v2\x11.rota.fsm.OutcomeR\boutcomes\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\x04R\x05index\"\xbf\v\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\"\x87\x0f\n" +
 	"\x02Op\x124\n" +
 	"\n" +
 	"begin_term\x18\x01 \x01(\v2\x13.rota.fsm.BeginTermH\x00R\tbeginTerm\x12*\n" +
@@ -3706,15 +4321,58 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"disconnect\x124\n" +
 	"\n" +
 	"delete_job\x18\x1b \x01(\v2\x13.rota.fsm.DeleteJobH\x00R\tdeleteJob\x12:\n" +
-	"\fdrop_deleted\x18\x1c \x01(\v2\x15.rota.fsm.DropDeletedH\x00R\vdropDeletedB\x04\n" +
-	"\x02op\"\x85\x01\n" +
+	"\fdrop_deleted\x18\x1c \x01(\v2\x15.rota.fsm.DropDeletedH\x00R\vdropDeleted\x12.\n" +
+	"\bset_role\x18\x1d \x01(\v2\x11.rota.fsm.SetRoleH\x00R\asetRole\x127\n" +
+	"\vdelete_role\x18\x1e \x01(\v2\x14.rota.fsm.DeleteRoleH\x00R\n" +
+	"deleteRole\x12:\n" +
+	"\fcreate_token\x18\x1f \x01(\v2\x15.rota.fsm.CreateTokenH\x00R\vcreateToken\x12:\n" +
+	"\frevoke_token\x18  \x01(\v2\x15.rota.fsm.RevokeTokenH\x00R\vrevokeToken\x121\n" +
+	"\tset_block\x18! \x01(\v2\x12.rota.fsm.SetBlockH\x00R\bsetBlock\x12=\n" +
+	"\rset_anonymous\x18\" \x01(\v2\x16.rota.fsm.SetAnonymousH\x00R\fsetAnonymous\x121\n" +
+	"\tinit_auth\x18# \x01(\v2\x12.rota.fsm.InitAuthH\x00R\binitAuth\x12\x14\n" +
+	"\x05actor\x18= \x01(\tR\x05actor\x12\x10\n" +
+	"\x03via\x18> \x01(\tR\x03via\x12\x18\n" +
+	"\arequest\x18? \x01(\tR\arequestB\x04\n" +
+	"\x02op\"K\n" +
+	"\x05Grant\x12\x14\n" +
+	"\x05right\x18\x01 \x01(\rR\x05right\x12\x16\n" +
+	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x14\n" +
+	"\x05queue\x18\x03 \x01(\tR\x05queue\"F\n" +
+	"\aSetRole\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12'\n" +
+	"\x06grants\x18\x02 \x03(\v2\x0f.rota.fsm.GrantR\x06grants\" \n" +
+	"\n" +
+	"DeleteRole\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\xbd\x01\n" +
+	"\vCreateToken\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04hash\x18\x02 \x01(\fR\x04hash\x12\x14\n" +
+	"\x05roles\x18\x03 \x03(\tR\x05roles\x12\x18\n" +
+	"\atenants\x18\x04 \x03(\tR\atenants\x12\x16\n" +
+	"\x06queues\x18\x05 \x03(\tR\x06queues\x12#\n" +
+	"\rworker_prefix\x18\x06 \x01(\tR\fworkerPrefix\x12\x1d\n" +
+	"\n" +
+	"expires_ms\x18\a \x01(\x03R\texpiresMs\"\x1d\n" +
+	"\vRevokeToken\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"L\n" +
+	"\bSetBlock\x12\x12\n" +
+	"\x04role\x18\x01 \x01(\tR\x04role\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
+	"\ablocked\x18\x03 \x01(\bR\ablocked\"$\n" +
+	"\fSetAnonymous\x12\x14\n" +
+	"\x05roles\x18\x01 \x03(\tR\x05roles\"t\n" +
+	"\bInitAuth\x12+\n" +
+	"\x05token\x18\x01 \x01(\v2\x15.rota.fsm.CreateTokenR\x05token\x12%\n" +
+	"\x0ekeep_anonymous\x18\x02 \x01(\bR\rkeepAnonymous\x12\x14\n" +
+	"\x05reset\x18\x03 \x01(\bR\x05reset\"\xa3\x01\n" +
 	"\tBeginTerm\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x16\n" +
 	"\x06random\x18\x03 \x01(\fR\x06random\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x04 \x01(\tR\tclusterId\x12\x19\n" +
-	"\bstart_ms\x18\x05 \x01(\x03R\astartMs\"\xf0\x06\n" +
+	"\bstart_ms\x18\x05 \x01(\x03R\astartMs\x12\x1c\n" +
+	"\tanonymous\x18\x06 \x03(\tR\tanonymous\"\xf0\x06\n" +
 	"\aJobSpec\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x12\n" +
@@ -3971,109 +4629,126 @@ func file_fsm_fsmpb_entry_proto_rawDescGZIP() []byte {
 	return file_fsm_fsmpb_entry_proto_rawDescData
 }
 
-var file_fsm_fsmpb_entry_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
+var file_fsm_fsmpb_entry_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
 var file_fsm_fsmpb_entry_proto_goTypes = []any{
 	(*Entry)(nil),          // 0: rota.fsm.Entry
 	(*Commands)(nil),       // 1: rota.fsm.Commands
 	(*Outcomes)(nil),       // 2: rota.fsm.Outcomes
 	(*Op)(nil),             // 3: rota.fsm.Op
-	(*BeginTerm)(nil),      // 4: rota.fsm.BeginTerm
-	(*JobSpec)(nil),        // 5: rota.fsm.JobSpec
-	(*Limit)(nil),          // 6: rota.fsm.Limit
-	(*Label)(nil),          // 7: rota.fsm.Label
-	(*Submit)(nil),         // 8: rota.fsm.Submit
-	(*WorkerSpec)(nil),     // 9: rota.fsm.WorkerSpec
-	(*Register)(nil),       // 10: rota.fsm.Register
-	(*SetStatus)(nil),      // 11: rota.fsm.SetStatus
-	(*Gone)(nil),           // 12: rota.fsm.Gone
-	(*Disconnect)(nil),     // 13: rota.fsm.Disconnect
-	(*Reach)(nil),          // 14: rota.fsm.Reach
-	(*Round)(nil),          // 15: rota.fsm.Round
-	(*Preempt)(nil),        // 16: rota.fsm.Preempt
-	(*Hold)(nil),           // 17: rota.fsm.Hold
-	(*Pair)(nil),           // 18: rota.fsm.Pair
-	(*LeaseOp)(nil),        // 19: rota.fsm.LeaseOp
-	(*Cancel)(nil),         // 20: rota.fsm.Cancel
-	(*Retry)(nil),          // 21: rota.fsm.Retry
-	(*Past)(nil),           // 22: rota.fsm.Past
-	(*ChangeJob)(nil),      // 23: rota.fsm.ChangeJob
-	(*DeleteJob)(nil),      // 24: rota.fsm.DeleteJob
-	(*DropDeleted)(nil),    // 25: rota.fsm.DropDeleted
-	(*SetMode)(nil),        // 26: rota.fsm.SetMode
-	(*SetTenant)(nil),      // 27: rota.fsm.SetTenant
-	(*ReportProof)(nil),    // 28: rota.fsm.ReportProof
-	(*OpenWorkflow)(nil),   // 29: rota.fsm.OpenWorkflow
-	(*QueueShare)(nil),     // 30: rota.fsm.QueueShare
-	(*AddNodes)(nil),       // 31: rota.fsm.AddNodes
-	(*WorkflowNode)(nil),   // 32: rota.fsm.WorkflowNode
-	(*CommitWorkflow)(nil), // 33: rota.fsm.CommitWorkflow
-	(*CancelWorkflow)(nil), // 34: rota.fsm.CancelWorkflow
-	(*RetryWorkflow)(nil),  // 35: rota.fsm.RetryWorkflow
-	(*Sweep)(nil),          // 36: rota.fsm.Sweep
-	(*SetQueue)(nil),       // 37: rota.fsm.SetQueue
-	(*Barrier)(nil),        // 38: rota.fsm.Barrier
-	(*SetNode)(nil),        // 39: rota.fsm.SetNode
-	(*SwitchRules)(nil),    // 40: rota.fsm.SwitchRules
-	(*NodeDiffers)(nil),    // 41: rota.fsm.NodeDiffers
-	(*Outcome)(nil),        // 42: rota.fsm.Outcome
+	(*Grant)(nil),          // 4: rota.fsm.Grant
+	(*SetRole)(nil),        // 5: rota.fsm.SetRole
+	(*DeleteRole)(nil),     // 6: rota.fsm.DeleteRole
+	(*CreateToken)(nil),    // 7: rota.fsm.CreateToken
+	(*RevokeToken)(nil),    // 8: rota.fsm.RevokeToken
+	(*SetBlock)(nil),       // 9: rota.fsm.SetBlock
+	(*SetAnonymous)(nil),   // 10: rota.fsm.SetAnonymous
+	(*InitAuth)(nil),       // 11: rota.fsm.InitAuth
+	(*BeginTerm)(nil),      // 12: rota.fsm.BeginTerm
+	(*JobSpec)(nil),        // 13: rota.fsm.JobSpec
+	(*Limit)(nil),          // 14: rota.fsm.Limit
+	(*Label)(nil),          // 15: rota.fsm.Label
+	(*Submit)(nil),         // 16: rota.fsm.Submit
+	(*WorkerSpec)(nil),     // 17: rota.fsm.WorkerSpec
+	(*Register)(nil),       // 18: rota.fsm.Register
+	(*SetStatus)(nil),      // 19: rota.fsm.SetStatus
+	(*Gone)(nil),           // 20: rota.fsm.Gone
+	(*Disconnect)(nil),     // 21: rota.fsm.Disconnect
+	(*Reach)(nil),          // 22: rota.fsm.Reach
+	(*Round)(nil),          // 23: rota.fsm.Round
+	(*Preempt)(nil),        // 24: rota.fsm.Preempt
+	(*Hold)(nil),           // 25: rota.fsm.Hold
+	(*Pair)(nil),           // 26: rota.fsm.Pair
+	(*LeaseOp)(nil),        // 27: rota.fsm.LeaseOp
+	(*Cancel)(nil),         // 28: rota.fsm.Cancel
+	(*Retry)(nil),          // 29: rota.fsm.Retry
+	(*Past)(nil),           // 30: rota.fsm.Past
+	(*ChangeJob)(nil),      // 31: rota.fsm.ChangeJob
+	(*DeleteJob)(nil),      // 32: rota.fsm.DeleteJob
+	(*DropDeleted)(nil),    // 33: rota.fsm.DropDeleted
+	(*SetMode)(nil),        // 34: rota.fsm.SetMode
+	(*SetTenant)(nil),      // 35: rota.fsm.SetTenant
+	(*ReportProof)(nil),    // 36: rota.fsm.ReportProof
+	(*OpenWorkflow)(nil),   // 37: rota.fsm.OpenWorkflow
+	(*QueueShare)(nil),     // 38: rota.fsm.QueueShare
+	(*AddNodes)(nil),       // 39: rota.fsm.AddNodes
+	(*WorkflowNode)(nil),   // 40: rota.fsm.WorkflowNode
+	(*CommitWorkflow)(nil), // 41: rota.fsm.CommitWorkflow
+	(*CancelWorkflow)(nil), // 42: rota.fsm.CancelWorkflow
+	(*RetryWorkflow)(nil),  // 43: rota.fsm.RetryWorkflow
+	(*Sweep)(nil),          // 44: rota.fsm.Sweep
+	(*SetQueue)(nil),       // 45: rota.fsm.SetQueue
+	(*Barrier)(nil),        // 46: rota.fsm.Barrier
+	(*SetNode)(nil),        // 47: rota.fsm.SetNode
+	(*SwitchRules)(nil),    // 48: rota.fsm.SwitchRules
+	(*NodeDiffers)(nil),    // 49: rota.fsm.NodeDiffers
+	(*Outcome)(nil),        // 50: rota.fsm.Outcome
 }
 var file_fsm_fsmpb_entry_proto_depIdxs = []int32{
 	3,  // 0: rota.fsm.Entry.ops:type_name -> rota.fsm.Op
 	3,  // 1: rota.fsm.Commands.ops:type_name -> rota.fsm.Op
-	42, // 2: rota.fsm.Outcomes.outcomes:type_name -> rota.fsm.Outcome
-	4,  // 3: rota.fsm.Op.begin_term:type_name -> rota.fsm.BeginTerm
-	8,  // 4: rota.fsm.Op.submit:type_name -> rota.fsm.Submit
-	10, // 5: rota.fsm.Op.register:type_name -> rota.fsm.Register
-	11, // 6: rota.fsm.Op.set_status:type_name -> rota.fsm.SetStatus
-	14, // 7: rota.fsm.Op.reach:type_name -> rota.fsm.Reach
-	15, // 8: rota.fsm.Op.round:type_name -> rota.fsm.Round
-	19, // 9: rota.fsm.Op.lease:type_name -> rota.fsm.LeaseOp
-	20, // 10: rota.fsm.Op.cancel:type_name -> rota.fsm.Cancel
-	21, // 11: rota.fsm.Op.retry:type_name -> rota.fsm.Retry
-	36, // 12: rota.fsm.Op.sweep:type_name -> rota.fsm.Sweep
-	37, // 13: rota.fsm.Op.set_queue:type_name -> rota.fsm.SetQueue
-	38, // 14: rota.fsm.Op.barrier:type_name -> rota.fsm.Barrier
-	39, // 15: rota.fsm.Op.set_node:type_name -> rota.fsm.SetNode
-	26, // 16: rota.fsm.Op.set_mode:type_name -> rota.fsm.SetMode
-	27, // 17: rota.fsm.Op.set_tenant:type_name -> rota.fsm.SetTenant
-	28, // 18: rota.fsm.Op.report_proof:type_name -> rota.fsm.ReportProof
-	29, // 19: rota.fsm.Op.open_workflow:type_name -> rota.fsm.OpenWorkflow
-	31, // 20: rota.fsm.Op.add_nodes:type_name -> rota.fsm.AddNodes
-	33, // 21: rota.fsm.Op.commit_workflow:type_name -> rota.fsm.CommitWorkflow
-	34, // 22: rota.fsm.Op.cancel_workflow:type_name -> rota.fsm.CancelWorkflow
-	35, // 23: rota.fsm.Op.retry_workflow:type_name -> rota.fsm.RetryWorkflow
-	40, // 24: rota.fsm.Op.switch_rules:type_name -> rota.fsm.SwitchRules
-	41, // 25: rota.fsm.Op.node_differs:type_name -> rota.fsm.NodeDiffers
-	12, // 26: rota.fsm.Op.gone:type_name -> rota.fsm.Gone
-	23, // 27: rota.fsm.Op.change_job:type_name -> rota.fsm.ChangeJob
-	13, // 28: rota.fsm.Op.disconnect:type_name -> rota.fsm.Disconnect
-	24, // 29: rota.fsm.Op.delete_job:type_name -> rota.fsm.DeleteJob
-	25, // 30: rota.fsm.Op.drop_deleted:type_name -> rota.fsm.DropDeleted
-	7,  // 31: rota.fsm.JobSpec.labels:type_name -> rota.fsm.Label
-	6,  // 32: rota.fsm.JobSpec.limits:type_name -> rota.fsm.Limit
-	5,  // 33: rota.fsm.Submit.spec:type_name -> rota.fsm.JobSpec
-	6,  // 34: rota.fsm.WorkerSpec.limits:type_name -> rota.fsm.Limit
-	9,  // 35: rota.fsm.Register.spec:type_name -> rota.fsm.WorkerSpec
-	18, // 36: rota.fsm.Round.pairs:type_name -> rota.fsm.Pair
-	17, // 37: rota.fsm.Round.holds:type_name -> rota.fsm.Hold
-	16, // 38: rota.fsm.Round.preempts:type_name -> rota.fsm.Preempt
-	7,  // 39: rota.fsm.LeaseOp.meta:type_name -> rota.fsm.Label
-	5,  // 40: rota.fsm.Retry.spec:type_name -> rota.fsm.JobSpec
-	22, // 41: rota.fsm.Retry.past:type_name -> rota.fsm.Past
-	7,  // 42: rota.fsm.ChangeJob.labels:type_name -> rota.fsm.Label
-	7,  // 43: rota.fsm.SetTenant.set:type_name -> rota.fsm.Label
-	5,  // 44: rota.fsm.ReportProof.spec:type_name -> rota.fsm.JobSpec
-	22, // 45: rota.fsm.ReportProof.past:type_name -> rota.fsm.Past
-	7,  // 46: rota.fsm.OpenWorkflow.labels:type_name -> rota.fsm.Label
-	30, // 47: rota.fsm.OpenWorkflow.shares:type_name -> rota.fsm.QueueShare
-	32, // 48: rota.fsm.AddNodes.nodes:type_name -> rota.fsm.WorkflowNode
-	5,  // 49: rota.fsm.WorkflowNode.spec:type_name -> rota.fsm.JobSpec
-	7,  // 50: rota.fsm.SetQueue.set:type_name -> rota.fsm.Label
-	51, // [51:51] is the sub-list for method output_type
-	51, // [51:51] is the sub-list for method input_type
-	51, // [51:51] is the sub-list for extension type_name
-	51, // [51:51] is the sub-list for extension extendee
-	0,  // [0:51] is the sub-list for field type_name
+	50, // 2: rota.fsm.Outcomes.outcomes:type_name -> rota.fsm.Outcome
+	12, // 3: rota.fsm.Op.begin_term:type_name -> rota.fsm.BeginTerm
+	16, // 4: rota.fsm.Op.submit:type_name -> rota.fsm.Submit
+	18, // 5: rota.fsm.Op.register:type_name -> rota.fsm.Register
+	19, // 6: rota.fsm.Op.set_status:type_name -> rota.fsm.SetStatus
+	22, // 7: rota.fsm.Op.reach:type_name -> rota.fsm.Reach
+	23, // 8: rota.fsm.Op.round:type_name -> rota.fsm.Round
+	27, // 9: rota.fsm.Op.lease:type_name -> rota.fsm.LeaseOp
+	28, // 10: rota.fsm.Op.cancel:type_name -> rota.fsm.Cancel
+	29, // 11: rota.fsm.Op.retry:type_name -> rota.fsm.Retry
+	44, // 12: rota.fsm.Op.sweep:type_name -> rota.fsm.Sweep
+	45, // 13: rota.fsm.Op.set_queue:type_name -> rota.fsm.SetQueue
+	46, // 14: rota.fsm.Op.barrier:type_name -> rota.fsm.Barrier
+	47, // 15: rota.fsm.Op.set_node:type_name -> rota.fsm.SetNode
+	34, // 16: rota.fsm.Op.set_mode:type_name -> rota.fsm.SetMode
+	35, // 17: rota.fsm.Op.set_tenant:type_name -> rota.fsm.SetTenant
+	36, // 18: rota.fsm.Op.report_proof:type_name -> rota.fsm.ReportProof
+	37, // 19: rota.fsm.Op.open_workflow:type_name -> rota.fsm.OpenWorkflow
+	39, // 20: rota.fsm.Op.add_nodes:type_name -> rota.fsm.AddNodes
+	41, // 21: rota.fsm.Op.commit_workflow:type_name -> rota.fsm.CommitWorkflow
+	42, // 22: rota.fsm.Op.cancel_workflow:type_name -> rota.fsm.CancelWorkflow
+	43, // 23: rota.fsm.Op.retry_workflow:type_name -> rota.fsm.RetryWorkflow
+	48, // 24: rota.fsm.Op.switch_rules:type_name -> rota.fsm.SwitchRules
+	49, // 25: rota.fsm.Op.node_differs:type_name -> rota.fsm.NodeDiffers
+	20, // 26: rota.fsm.Op.gone:type_name -> rota.fsm.Gone
+	31, // 27: rota.fsm.Op.change_job:type_name -> rota.fsm.ChangeJob
+	21, // 28: rota.fsm.Op.disconnect:type_name -> rota.fsm.Disconnect
+	32, // 29: rota.fsm.Op.delete_job:type_name -> rota.fsm.DeleteJob
+	33, // 30: rota.fsm.Op.drop_deleted:type_name -> rota.fsm.DropDeleted
+	5,  // 31: rota.fsm.Op.set_role:type_name -> rota.fsm.SetRole
+	6,  // 32: rota.fsm.Op.delete_role:type_name -> rota.fsm.DeleteRole
+	7,  // 33: rota.fsm.Op.create_token:type_name -> rota.fsm.CreateToken
+	8,  // 34: rota.fsm.Op.revoke_token:type_name -> rota.fsm.RevokeToken
+	9,  // 35: rota.fsm.Op.set_block:type_name -> rota.fsm.SetBlock
+	10, // 36: rota.fsm.Op.set_anonymous:type_name -> rota.fsm.SetAnonymous
+	11, // 37: rota.fsm.Op.init_auth:type_name -> rota.fsm.InitAuth
+	4,  // 38: rota.fsm.SetRole.grants:type_name -> rota.fsm.Grant
+	7,  // 39: rota.fsm.InitAuth.token:type_name -> rota.fsm.CreateToken
+	15, // 40: rota.fsm.JobSpec.labels:type_name -> rota.fsm.Label
+	14, // 41: rota.fsm.JobSpec.limits:type_name -> rota.fsm.Limit
+	13, // 42: rota.fsm.Submit.spec:type_name -> rota.fsm.JobSpec
+	14, // 43: rota.fsm.WorkerSpec.limits:type_name -> rota.fsm.Limit
+	17, // 44: rota.fsm.Register.spec:type_name -> rota.fsm.WorkerSpec
+	26, // 45: rota.fsm.Round.pairs:type_name -> rota.fsm.Pair
+	25, // 46: rota.fsm.Round.holds:type_name -> rota.fsm.Hold
+	24, // 47: rota.fsm.Round.preempts:type_name -> rota.fsm.Preempt
+	15, // 48: rota.fsm.LeaseOp.meta:type_name -> rota.fsm.Label
+	13, // 49: rota.fsm.Retry.spec:type_name -> rota.fsm.JobSpec
+	30, // 50: rota.fsm.Retry.past:type_name -> rota.fsm.Past
+	15, // 51: rota.fsm.ChangeJob.labels:type_name -> rota.fsm.Label
+	15, // 52: rota.fsm.SetTenant.set:type_name -> rota.fsm.Label
+	13, // 53: rota.fsm.ReportProof.spec:type_name -> rota.fsm.JobSpec
+	30, // 54: rota.fsm.ReportProof.past:type_name -> rota.fsm.Past
+	15, // 55: rota.fsm.OpenWorkflow.labels:type_name -> rota.fsm.Label
+	38, // 56: rota.fsm.OpenWorkflow.shares:type_name -> rota.fsm.QueueShare
+	40, // 57: rota.fsm.AddNodes.nodes:type_name -> rota.fsm.WorkflowNode
+	13, // 58: rota.fsm.WorkflowNode.spec:type_name -> rota.fsm.JobSpec
+	15, // 59: rota.fsm.SetQueue.set:type_name -> rota.fsm.Label
+	60, // [60:60] is the sub-list for method output_type
+	60, // [60:60] is the sub-list for method input_type
+	60, // [60:60] is the sub-list for extension type_name
+	60, // [60:60] is the sub-list for extension extendee
+	0,  // [0:60] is the sub-list for field type_name
 }
 
 func init() { file_fsm_fsmpb_entry_proto_init() }
@@ -4110,15 +4785,22 @@ func file_fsm_fsmpb_entry_proto_init() {
 		(*Op_Disconnect)(nil),
 		(*Op_DeleteJob)(nil),
 		(*Op_DropDeleted)(nil),
+		(*Op_SetRole)(nil),
+		(*Op_DeleteRole)(nil),
+		(*Op_CreateToken)(nil),
+		(*Op_RevokeToken)(nil),
+		(*Op_SetBlock)(nil),
+		(*Op_SetAnonymous)(nil),
+		(*Op_InitAuth)(nil),
 	}
-	file_fsm_fsmpb_entry_proto_msgTypes[23].OneofWrappers = []any{}
+	file_fsm_fsmpb_entry_proto_msgTypes[31].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fsm_fsmpb_entry_proto_rawDesc), len(file_fsm_fsmpb_entry_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   43,
+			NumMessages:   51,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -20,6 +20,11 @@ const (
 	// MaxQueues and MaxTenants bound the cluster's tables.
 	MaxQueues  = 10_000
 	MaxTenants = 100_000
+	// MaxRoles, MaxTokens and MaxBlocks bound the tables of rights, which every node holds
+	// in memory and the edge reads at every call.
+	MaxRoles  = 1_000
+	MaxTokens = 100_000
+	MaxBlocks = 10_000
 	// MaxWorkers bounds registered workers, retired ones included until forgotten.
 	MaxWorkers = 100_000
 	// MaxClassesPerQueue bounds distinct requirement sets a queue (SPEC §1).

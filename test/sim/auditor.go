@@ -27,8 +27,10 @@ type auditor struct {
 	// sessions are the live ones, as their registrations were told; flows is the
 	// model of the workflows.
 	sessions map[rota.WorkerID]rota.Session
-	flows    map[rota.WorkflowID]*auditFlow
-	flowIDs  []rota.WorkflowID
+	// revoked are the tokens that no event may name any more.
+	revoked map[string]bool
+	flows   map[rota.WorkflowID]*auditFlow
+	flowIDs []rota.WorkflowID
 	// ends counts the ends of jobs, deleted has the numbers of those that are forgotten,
 	// completions the leases that completed a job.
 	ends        uint64
@@ -47,6 +49,7 @@ type figures struct {
 	Ghosts, Stale int
 	// Disconnected are the connections whose end was told.
 	Disconnected int
+	Tokened      int
 	// Deleted are the ended jobs that were forgotten.
 	Deleted int
 	// Gone are the guards that ended what their workers held.
@@ -61,7 +64,7 @@ func (f *figures) add(o figures) {
 		to   *int
 		from int
 	}{{&f.Granted, o.Granted}, {&f.Expired, o.Expired}, {&f.TimedOut, o.TimedOut}, {&f.Completed, o.Completed}, {&f.Leaderships, o.Leaderships},
-		{&f.Promoted, o.Promoted}, {&f.Preempted, o.Preempted}, {&f.Ghosts, o.Ghosts}, {&f.Stale, o.Stale}, {&f.Gone, o.Gone}, {&f.Deleted, o.Deleted}, {&f.Disconnected, o.Disconnected}, {&f.FlowsRun, o.FlowsRun},
+		{&f.Promoted, o.Promoted}, {&f.Preempted, o.Preempted}, {&f.Ghosts, o.Ghosts}, {&f.Stale, o.Stale}, {&f.Gone, o.Gone}, {&f.Deleted, o.Deleted}, {&f.Disconnected, o.Disconnected}, {&f.Tokened, o.Tokened}, {&f.FlowsRun, o.FlowsRun},
 		{&f.FlowsCompleted, o.FlowsCompleted}, {&f.FlowsFailed, o.FlowsFailed}, {&f.FlowsCancelled, o.FlowsCancelled},
 		{&f.FlowsRetried, o.FlowsRetried}, {&f.Skipped, o.Skipped}, {&f.Lapsed, o.Lapsed}} {
 		*x.to += x.from
@@ -71,9 +74,9 @@ func (f *figures) add(o figures) {
 // String tells them all.
 func (f figures) String() string {
 	return fmt.Sprintf("%d leaderships, %d leases, %d of them expired, %d timed out, %d preempted, %d jobs completed, %d promotions, "+
-		"%d commands of ghosts, %d entries of deposed leaders, %d guards heard, %d jobs deleted, %d connections taken for broken; %d runs of workflows (%d retries): %d COMPLETED, %d FAILED, "+
+		"%d commands of ghosts, %d entries of deposed leaders, %d guards heard, %d jobs deleted, %d connections taken for broken, %d events of tokens' holders; %d runs of workflows (%d retries): %d COMPLETED, %d FAILED, "+
 		"%d CANCELLED, %d nodes skipped, %d never committed", f.Leaderships, f.Granted, f.Expired, f.TimedOut, f.Preempted, f.Completed, f.Promoted,
-		f.Ghosts, f.Stale, f.Gone, f.Deleted, f.Disconnected, f.FlowsRun, f.FlowsRetried, f.FlowsCompleted, f.FlowsFailed, f.FlowsCancelled, f.Skipped, f.Lapsed)
+		f.Ghosts, f.Stale, f.Gone, f.Deleted, f.Disconnected, f.Tokened, f.FlowsRun, f.FlowsRetried, f.FlowsCompleted, f.FlowsFailed, f.FlowsCancelled, f.Skipped, f.Lapsed)
 }
 
 type auditJob struct {
@@ -111,7 +114,7 @@ func newAuditor(w *World) *auditor {
 	return &auditor{w: w, accepted: map[rota.JobID]bool{}, expires: map[rota.JobID]rota.Clock{},
 		jobs: map[rota.JobID]*auditJob{}, leases: map[rota.LeaseID]*auditLease{},
 		sessions: map[rota.WorkerID]rota.Session{}, flows: map[rota.WorkflowID]*auditFlow{},
-		deleted: map[uint64]bool{}, completions: map[rota.LeaseID]bool{}}
+		deleted: map[uint64]bool{}, completions: map[rota.LeaseID]bool{}, revoked: map[string]bool{}}
 }
 
 func (a *auditor) failf(format string, args ...any) {
@@ -179,6 +182,7 @@ func (a *auditor) entry(n *node, r *fsm.Applied) {
 			a.flowEvent(r, e)
 		}
 		a.lives(e, j)
+		a.rights(e)
 		switch e.Kind {
 		case rota.EventProviderRegistered:
 			a.sessions[e.Worker] = e.Session

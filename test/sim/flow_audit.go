@@ -93,6 +93,7 @@ func (a *auditor) flowEvent(r *fsm.Applied, e *rota.Event) {
 		a.flows[id], a.flowIDs = x, append(a.flowIDs, id)
 	}
 	switch e.Kind {
+	case rota.EventWorkflowCancelled: // what it ends is told
 	case rota.EventWorkflowStarted:
 		a.flowStarted(r, x)
 	case rota.EventWorkflowFinished:

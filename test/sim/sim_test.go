@@ -72,7 +72,7 @@ func mixed(seed uint64) Options {
 		o.Jobs = 60
 	}
 	o.Guards = seed%12 == 5
-	o.Deletes = seed%7 == 3
+	o.Deletes, o.Tokens = seed%7 == 3, seed%7 == 5
 	if seed%12 == 11 {
 		o.Grace = true
 		o.Policy = append(slices.Clip(o.Policy), rota.Setting{Key: "lease_grace_on_disconnect", Value: "10s"})

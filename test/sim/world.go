@@ -39,6 +39,8 @@ type Options struct {
 	Grace bool
 	// Deletes: some jobs are forgotten once they have ended.
 	Deletes bool
+	// Tokens: some callers show tokens, which are revoked while they are in use.
+	Tokens bool
 	// Calm: no message is lost, doubled or late by chance.
 	Calm bool
 	// Skip are the faults, by number, that do not happen.
@@ -177,6 +179,7 @@ func NewWorld(o Options) *World {
 	}
 	w.client = newClient(w)
 	w.flows, w.deleter = newFlowClient(w), newDeleter(w)
+	newClerk(w)
 	return w
 }
 

@@ -117,6 +117,8 @@ func (l *flowLife) say(format string, args ...any) {
 // told takes the next event.
 func (l *flowLife) told(e *SeenEvent) {
 	switch e.Kind {
+	case "workflowCancelled": // what it ends is told of each node
+		return
 	case "workflowStarted":
 		if l.running || l.state == "COMPLETED" {
 			l.say("event %s begins it, though it is running or COMPLETED", e.ID)

@@ -1,0 +1,152 @@
+package rota
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base32"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Sizes of an access token, rota_ID_SECRET: 60 bits name it, 260 bits are its secret.
+const (
+	tokenIDBytes     = 12
+	tokenSecretBytes = 52
+	tokenBegin       = "rota_"
+)
+
+var tokenLetters = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+// Credential is an access token with its secret, as its holder has it. The cluster knows the
+// hash of it.
+type Credential struct {
+	ID     string
+	secret string
+}
+
+// CredentialOf makes an access token of 320 random bits.
+func CredentialOf(random [40]byte) Credential {
+	text := tokenLetters.EncodeToString(random[:])
+	return Credential{ID: text[:tokenIDBytes], secret: text[tokenIDBytes:]}
+}
+
+// ParseCredential reads rota_ID_SECRET. Its error never quotes what it read.
+func ParseCredential(text string) (Credential, error) {
+	rest, ok := strings.CutPrefix(text, tokenBegin)
+	id, secret, found := strings.Cut(rest, "_")
+	if !ok || !found || !letters(id, tokenIDBytes) || !letters(secret, tokenSecretBytes) {
+		return Credential{}, Refusef(KindUnauthenticated, "token", "the token is not of the form rota_ID_SECRET, "+
+			"with %d and %d of the characters a-z 2-7: take it as `rota auth token create` wrote it", tokenIDBytes, tokenSecretBytes)
+	}
+	return Credential{ID: id, secret: secret}, nil
+}
+
+func letters(s string, n int) bool {
+	if len(s) != n {
+		return false
+	}
+	for i := 0; i < len(s); i++ {
+		if c := s[i]; (c < 'a' || c > 'z') && (c < '2' || c > '7') {
+			return false
+		}
+	}
+	return true
+}
+
+// Secret returns the token as it is sent.
+func (c Credential) Secret() string { return tokenBegin + c.ID + "_" + c.secret }
+
+// String names the token without its secret, so that no log has it.
+func (c Credential) String() string { return tokenBegin + c.ID + "_…" }
+
+// GoString is String.
+func (c Credential) GoString() string { return c.String() }
+
+// Hash is what the cluster keeps of the token.
+func (c Credential) Hash() [32]byte {
+	return sha256.Sum256([]byte("rota|token|" + c.ID + "|" + c.secret))
+}
+
+// Proves reports whether the token is the one of a hash, in the same time for each.
+func (c Credential) Proves(hash [32]byte) bool {
+	own := c.Hash()
+	return subtle.ConstantTimeCompare(own[:], hash[:]) == 1
+}
+
+// CheckTokenID refuses what is not the id of an access token.
+func CheckTokenID(id string) error {
+	if letters(id, tokenIDBytes) {
+		return nil
+	}
+	return Refusef(KindInvalid, "token", "token id %q has not %d of the characters a-z 2-7: `rota auth token list` shows them", cutText(id), tokenIDBytes)
+}
+
+// AccessToken is a token as the cluster knows it.
+type AccessToken struct {
+	ID string `json:"id"`
+	// Roles are what it may do, within Tenants and Queues, patterns of which none narrow
+	// nothing; WorkerPrefix begins the ids of workers that it may register.
+	Roles        []string `json:"roles"`
+	Tenants      []string `json:"tenants,omitempty"`
+	Queues       []string `json:"queues,omitempty"`
+	WorkerPrefix string   `json:"worker_prefix,omitempty"`
+	// Expires is when it ends by itself. Its row stays until then.
+	Expires Date      `json:"expires_ms"`
+	By      Principal `json:"by,omitempty"`
+	Created Moment    `json:"created"`
+	// Revoked is when it was revoked, the zero moment where it was not.
+	Revoked Moment `json:"revoked,omitzero"`
+}
+
+// Check refuses a token that cannot be created; whether it expires in time is judged beside it.
+func (t *AccessToken) Check() error {
+	if err := CheckTokenID(t.ID); err != nil {
+		return err
+	}
+	if n := len(t.Roles); n < 1 || n > MaxTokenRoles {
+		return Refusef(KindInvalid, "roles", "roles of the token are %d: 1 to %d are wanted", n, MaxTokenRoles)
+	}
+	for i, role := range t.Roles {
+		if err := CheckID("role", role); err != nil {
+			return err
+		}
+		if slices.Contains(t.Roles[:i], role) {
+			return Refusef(KindInvalid, "roles", "role %s is named twice", role)
+		}
+	}
+	for _, n := range []struct {
+		field    string
+		patterns []string
+	}{{"tenant", t.Tenants}, {"queue", t.Queues}} {
+		if len(n.patterns) > MaxTokenPatterns {
+			return Refusef(KindInvalid, n.field, "%s patterns are %d: at most %d are taken", n.field, len(n.patterns), MaxTokenPatterns)
+		}
+		for _, p := range n.patterns {
+			if err := CheckPattern(n.field, p); err != nil {
+				return err
+			}
+		}
+	}
+	if t.WorkerPrefix != "" {
+		return CheckID("worker_prefix", t.WorkerPrefix)
+	}
+	return nil
+}
+
+// CheckExpiry refuses a date of expiry that is over, or further off than tokens live.
+func CheckExpiry(expires, now Date) error {
+	if expires > now && expires <= now+Date(MaxTokenLife/time.Millisecond) {
+		return nil
+	}
+	return Refusef(KindInvalid, "expires", "the token would expire at %s, and it is %s: a date within %d days from now is wanted",
+		expires, now, MaxTokenLife/(24*time.Hour))
+}
+
+// Block refuses the client certificates of a role and a name.
+type Block struct {
+	Role string    `json:"role"`
+	Name string    `json:"name"`
+	By   Principal `json:"by,omitempty"`
+	At   Moment    `json:"at"`
+}

@@ -1,0 +1,291 @@
+package fsm
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/tree"
+)
+
+// access owns roles, tokens and blocks, and says who may do what (docs/security.md).
+type access struct {
+	m      *Machine
+	roles  table[roleName, roleRow, *roleRow]
+	tokens table[tokenID, tokenRow, *tokenRow]
+	blocks table[blockKey, blockRow, *blockRow]
+	// known are rights worked out since the tables last changed; derived.
+	known map[rota.Principal]known
+	// version counts the changes that this copy of the state saw; derived, never compared
+	// between nodes.
+	version uint64
+}
+
+// known is what a principal may do, until a date where that is not 0.
+type known struct {
+	rights *rota.Rights
+	until  rota.Date
+}
+
+// knownMost bounds the rights that are kept worked out.
+const knownMost = 4096
+
+// Access is who may do what at one index. It never changes.
+type Access struct {
+	roles  *tree.Tree[roleName, *roleRow]
+	tokens *tree.Tree[tokenID, *tokenRow]
+	blocks *tree.Tree[blockKey, *blockRow]
+	// anonymous are the roles of callers without a credential.
+	anonymous []string
+	date      rota.Date
+}
+
+// Access returns who may do what, to be read while the machine goes on.
+func (vw *View) Access() *Access {
+	ac := &vw.m.access
+	return &Access{roles: ac.roles.freeze(), tokens: ac.tokens.freeze(), blocks: ac.blocks.freeze(),
+		anonymous: vw.m.head.anonymous, date: vw.m.head.date()}
+}
+
+// AccessVersion grows whenever who may do what changes.
+func (vw *View) AccessVersion() uint64 { return vw.m.access.version }
+
+// here is Access for the state as it is, valid until it changes.
+func (ac *access) here() *Access {
+	return &Access{roles: &ac.roles.tree, tokens: &ac.tokens.tree, blocks: &ac.blocks.tree, anonymous: ac.m.head.anonymous}
+}
+
+// changed forgets what was worked out.
+func (ac *access) changed() {
+	ac.version++
+	clear(ac.known)
+}
+
+// rightsOf returns what a principal may do at the present date; unauthenticated where its
+// credential counts no more.
+func (ac *access) rightsOf(p rota.Principal) (*rota.Rights, *rota.Error) {
+	date := ac.m.head.date()
+	if k, ok := ac.known[p]; ok && (k.until == 0 || date < k.until) {
+		return k.rights, nil
+	}
+	rights, until, err := ac.here().resolve(p, date)
+	if err != nil {
+		return nil, err
+	}
+	if ac.known == nil || len(ac.known) >= knownMost {
+		ac.known = make(map[rota.Principal]known)
+	}
+	ac.known[p] = known{rights, until}
+	return rights, nil
+}
+
+// Rights returns what a principal may do on a date; unauthenticated where its credential
+// counts no more.
+func (a *Access) Rights(p rota.Principal, date rota.Date) (*rota.Rights, error) {
+	rights, _, err := a.resolve(p, max(date, a.date))
+	if err != nil {
+		return nil, err
+	}
+	return rights, nil
+}
+
+// Prove returns the principal that a token stands for on a date. What is wrong with one that
+// does not count is said in no more words than a thief may read.
+func (a *Access) Prove(c rota.Credential, date rota.Date) (rota.Principal, error) {
+	var hash [32]byte
+	r, ok := a.tokens.Get(tokenID(c.ID))
+	if ok {
+		hash = r.hash
+	}
+	if !c.Proves(hash) || !ok || !r.live(max(date, a.date)) {
+		return "", noCredential()
+	}
+	return rota.TokenPrincipal(c.ID), nil
+}
+
+func noCredential() *rota.Error {
+	return rota.Refusef(rota.KindUnauthenticated, "credential", "the credential does not count: it is unknown, revoked or expired; "+
+		"ask for a new one")
+}
+
+// localRights are those of the account that a node runs as.
+var localRights = rota.NewRights([]rota.Grant{everywhere(rota.RightAuth), everywhere(rota.RightStatus), everywhere(rota.RightBackup)}, nil, nil)
+
+func everywhere(r rota.Right) rota.Grant {
+	return rota.Grant{Right: r, Tenant: rota.Everything, Queue: rota.Everything}
+}
+
+// resolve works out what a principal may do; until is when that ends by itself, 0 for never.
+func (a *Access) resolve(p rota.Principal, date rota.Date) (r *rota.Rights, until rota.Date, refusal *rota.Error) {
+	if id, ok := p.Token(); ok {
+		t, ok := a.tokens.Get(tokenID(id))
+		if !ok || !t.live(date) {
+			return nil, 0, noCredential()
+		}
+		return a.granted(t.Roles, t.Tenants, t.Queues), t.Expires, nil
+	}
+	if role, name, ok := p.Cert(); ok {
+		if _, blocked := a.blocks.Get(blockKeyOf(role, name)); blocked {
+			return nil, 0, noCredential()
+		}
+		return a.granted([]string{role}, nil, nil), 0, nil
+	}
+	switch p {
+	case rota.Local:
+		return &localRights, 0, nil
+	case rota.Anonymous:
+		return a.granted(a.anonymous, nil, nil), 0, nil
+	default:
+		return nil, 0, noCredential()
+	}
+}
+
+// granted returns what roles grant within a narrowing; a role that is not there grants nothing.
+func (a *Access) granted(roles, tenants, queues []string) *rota.Rights {
+	var grants []rota.Grant
+	for _, name := range roles {
+		if role, ok := a.Role(name); ok {
+			grants = append(grants, role.Grants...)
+		}
+	}
+	r := rota.NewRights(grants, tenants, queues)
+	return &r
+}
+
+// Role returns a role, built in or set; ok is false for one that is not there.
+func (a *Access) Role(name string) (role rota.Role, ok bool) {
+	if role, ok = rota.BuiltInRole(name); ok {
+		return role, true
+	}
+	r, ok := a.roles.Get(roleName(name))
+	if !ok {
+		return rota.Role{}, false
+	}
+	return r.Role, true
+}
+
+// Roles returns all roles, those built in first, each by name.
+func (a *Access) Roles() []rota.Role {
+	roles := rota.BuiltInRoles()
+	a.roles.Scan(func(_ roleName, r *roleRow) bool {
+		roles = append(roles, r.Role)
+		return true
+	})
+	return roles
+}
+
+// Token returns a token by its id.
+func (a *Access) Token(id string) (t rota.AccessToken, ok bool) {
+	r, ok := a.tokens.Get(tokenID(id))
+	if !ok {
+		return rota.AccessToken{}, false
+	}
+	return r.AccessToken, true
+}
+
+// Tokens calls yield for each token from an id on, in their order, until it returns false.
+func (a *Access) Tokens(from string, yield func(rota.AccessToken) bool) {
+	a.tokens.Ascend(tokenID(from), func(_ tokenID, r *tokenRow) bool { return yield(r.AccessToken) })
+}
+
+// Blocks returns all blocks, by role and name.
+func (a *Access) Blocks() (blocks []rota.Block) {
+	a.blocks.Scan(func(_ blockKey, r *blockRow) bool {
+		blocks = append(blocks, r.Block)
+		return true
+	})
+	return blocks
+}
+
+// Anonymous returns the roles of callers without a credential.
+func (a *Access) Anonymous() []string { return a.anonymous }
+
+// derive rebuilds what is no row.
+func (ac *access) derive() {
+	ac.tokens.scan(func(id tokenID, r *tokenRow) bool {
+		ac.m.timers.token.set(string(id), 0, int64(r.Expires))
+		return true
+	})
+	ac.changed()
+}
+
+// fireToken forgets a token that has expired.
+func (ac *access) fireToken(id string) {
+	r := ac.tokens.get(tokenID(id))
+	ac.m.timers.token.set(id, int64(r.Expires), 0)
+	ac.tokens.drop(tokenID(id))
+	ac.changed()
+}
+
+// access checks the tables of rights and what is derived of them.
+func (c *checker) access() {
+	m, ac := c.m, &c.m.access
+	ac.roles.scan(func(name roleName, r *roleRow) bool {
+		if err := r.Check(); err != nil {
+			c.fault("role %s is unsound: %v", name, err)
+		}
+		return true
+	})
+	ac.tokens.scan(func(id tokenID, r *tokenRow) bool {
+		if err := r.Check(); err != nil {
+			c.fault("token %s is unsound: %v", id, err)
+		}
+		if r.Created.Clock > m.head.clock || r.Revoked.Clock > m.head.clock {
+			c.fault("I6: token %s is stamped after the clock", id)
+		}
+		return true
+	})
+	ac.blocks.scan(func(key blockKey, r *blockRow) bool {
+		if err := rota.CertPrincipal(r.Role, r.Name).Check(); err != nil {
+			c.fault("block %s is unsound: %v", key, err)
+		}
+		return true
+	})
+	if err := checkAnonymous(m.head.anonymous); err != nil {
+		c.fault("roles of callers without a credential are unsound: %v", err)
+	}
+	for _, p := range slices.Sorted(maps.Keys(ac.known)) {
+		k := ac.known[p]
+		rights, until, err := ac.here().resolve(p, 0)
+		if err != nil || until != k.until || !rights.Within(k.rights) || !k.rights.Within(rights) {
+			c.fault("I4: the rights of %s are kept otherwise than they are", p)
+		}
+	}
+}
+
+// checkAnonymous refuses a list of roles that no caller can have.
+func checkAnonymous(roles []string) error {
+	if len(roles) > rota.MaxTokenRoles {
+		return rota.Refusef(rota.KindInvalid, "roles", "roles of callers without a credential are %d: at most %d are taken", len(roles),
+			rota.MaxTokenRoles)
+	}
+	for _, name := range roles {
+		if err := rota.CheckID("role", name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func atMost(list []string, most int) []string { return slices.Clone(list[:min(len(list), most+1)]) }
+
+// grantWords reads at most one more than any check takes.
+func grantWords(ops []*fsmpb.Grant) []rota.Grant {
+	grants := make([]rota.Grant, 0, min(len(ops), rota.MaxGrants+1))
+	for _, g := range ops[:min(len(ops), rota.MaxGrants+1)] {
+		grants = append(grants, rota.Grant{Right: rota.Right(min(g.GetRight(), 255)), Tenant: g.GetTenant(), Queue: g.GetQueue()})
+	}
+	return grants
+}
+
+// tokenWords reads a token and its hash; lists are cut to one more than any check takes.
+func tokenWords(op *fsmpb.CreateToken) (t rota.AccessToken, hash [32]byte, err error) {
+	t = rota.AccessToken{ID: op.GetId(), Roles: atMost(op.GetRoles(), rota.MaxTokenRoles), Tenants: atMost(op.GetTenants(), rota.MaxTokenPatterns),
+		Queues: atMost(op.GetQueues(), rota.MaxTokenPatterns), WorkerPrefix: op.GetWorkerPrefix(), Expires: rota.Date(op.GetExpiresMs())}
+	if len(op.GetHash()) != len(hash) {
+		return t, hash, rota.Refusef(rota.KindInvalid, "hash", "the hash of the token has %d bytes: %d are wanted", len(op.GetHash()), len(hash))
+	}
+	copy(hash[:], op.GetHash())
+	return t, hash, t.Check()
+}

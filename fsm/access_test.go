@@ -1,0 +1,554 @@
+package fsm
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"pgregory.net/rapid"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+// tokenNamed is the id of a token that a test calls by a letter.
+func tokenNamed(letter string) string { return strings.Repeat(letter, 12) }
+
+// actorNamed is its holder.
+func actorNamed(letter string) rota.Principal { return rota.TokenPrincipal(tokenNamed(letter)) }
+
+// by is an operation that somebody asks for.
+func by(actor rota.Principal, op *fsmpb.Op) *fsmpb.Op {
+	op.Actor, op.Via, op.Request = string(actor), "n1/grpc", "r"
+	return op
+}
+
+func roleOp(name string, grants ...rota.Grant) *fsmpb.Op {
+	op := &fsmpb.SetRole{Name: name}
+	for _, g := range grants {
+		op.Grants = append(op.Grants, &fsmpb.Grant{Right: uint32(g.Right), Tenant: g.Tenant, Queue: g.Queue})
+	}
+	return &fsmpb.Op{Op: &fsmpb.Op_SetRole{SetRole: op}}
+}
+
+func tokenWish(letter string, roles ...string) *fsmpb.CreateToken {
+	return &fsmpb.CreateToken{Id: tokenNamed(letter), Hash: []byte(strings.Repeat(letter, 32)), Roles: roles,
+		ExpiresMs: startClock + int64(24*time.Hour/time.Millisecond)}
+}
+
+func tokenOp(wish *fsmpb.CreateToken) *fsmpb.Op {
+	return &fsmpb.Op{Op: &fsmpb.Op_CreateToken{CreateToken: wish}}
+}
+
+func revokeOp(letter string) *fsmpb.Op {
+	return &fsmpb.Op{Op: &fsmpb.Op_RevokeToken{RevokeToken: &fsmpb.RevokeToken{Id: tokenNamed(letter)}}}
+}
+
+func blockOp(role, name string, blocked bool) *fsmpb.Op {
+	return &fsmpb.Op{Op: &fsmpb.Op_SetBlock{SetBlock: &fsmpb.SetBlock{Role: role, Name: name, Blocked: blocked}}}
+}
+
+func anonymousOp(roles ...string) *fsmpb.Op {
+	return &fsmpb.Op{Op: &fsmpb.Op_SetAnonymous{SetAnonymous: &fsmpb.SetAnonymous{Roles: roles}}}
+}
+
+func initOp(wish *fsmpb.CreateToken, change ...func(*fsmpb.InitAuth)) *fsmpb.Op {
+	op := &fsmpb.InitAuth{Token: wish}
+	for _, f := range change {
+		f(op)
+	}
+	return &fsmpb.Op{Op: &fsmpb.Op_InitAuth{InitAuth: op}}
+}
+
+func everyRight(names ...rota.Right) (grants []rota.Grant) {
+	for _, r := range names {
+		grants = append(grants, everywhere(r))
+	}
+	return grants
+}
+
+// date lets the walls of the voters say a date.
+func (b *bench) date(date rota.Date) {
+	b.walls = []int64{int64(date)}
+	b.entry(sweepOp())
+	b.walls = nil
+}
+
+// TestTokens follows tokens from their creation to the date on which they expire.
+func TestTokens(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	wish := tokenWish("a", rota.RoleSubmitter)
+	wish.Tenants = []string{"acme*"}
+	b.ok(by(rota.Local, tokenOp(wish)))
+	if o := b.ok(by(rota.Local, tokenOp(wish))); !o.GetExisted() {
+		t.Error("the same token is another one")
+	}
+	b.refuses(rota.KindConflict, "token", tokenOp(tokenWish("a", rota.RoleRoot)))
+	for name, f := range map[string]func(*fsmpb.CreateToken){
+		"token":   func(w *fsmpb.CreateToken) { w.Id = "short" },
+		"hash":    func(w *fsmpb.CreateToken) { w.Hash = w.Hash[:31] },
+		"roles":   func(w *fsmpb.CreateToken) { w.Roles = nil },
+		"tenant":  func(w *fsmpb.CreateToken) { w.Tenants = []string{""} },
+		"queue":   func(w *fsmpb.CreateToken) { w.Queues = slices.Repeat([]string{"q"}, 9) },
+		"expires": func(w *fsmpb.CreateToken) { w.ExpiresMs = startClock },
+	} {
+		w := tokenWish("b", rota.RoleReader)
+		f(w)
+		b.refuses(rota.KindInvalid, name, tokenOp(w))
+	}
+	late := tokenWish("b", rota.RoleReader)
+	late.ExpiresMs += 366 * 24 * 3600 * 1000
+	b.refuses(rota.KindInvalid, "expires", tokenOp(late))
+	b.refuses(rota.KindNotFound, "role", tokenOp(tokenWish("b", "nobodys")))
+
+	acme := func(id string) *fsmpb.Op {
+		s := jobSpec(id)
+		s.Tenant = "acme-1"
+		return submitOp(s)
+	}
+	b.ok(by(actorNamed("a"), acme("j1")))
+	b.refuses(rota.KindDenied, "submit", by(actorNamed("a"), submitOp(jobSpec("j2"))))
+	b.ok(by(rota.Local, revokeOp("a")))
+	if o := b.ok(by(rota.Local, revokeOp("a"))); !o.GetExisted() {
+		t.Error("revoked twice")
+	}
+	b.refuses(rota.KindUnauthenticated, "credential", by(actorNamed("a"), acme("j3")))
+	b.refuses(rota.KindUnauthenticated, "credential", by(actorNamed("a"), acme("j1"))) // a known id too
+	b.refuses(rota.KindConflict, "token", tokenOp(wish))                               // no repeated creation revives it
+
+	b.ok(tokenOp(tokenWish("c", rota.RoleSubmitter)))
+	b.ok(by(actorNamed("c"), submitOp(jobSpec("j4"))))
+	b.date(rota.Date(wish.ExpiresMs))
+	if tokens := b.access.tokens.len(); tokens != 0 {
+		t.Errorf("%d tokens outlive their date", tokens)
+	}
+	b.refuses(rota.KindUnauthenticated, "credential", by(actorNamed("c"), submitOp(jobSpec("j5"))))
+	b.refuses(rota.KindInvalid, "expires", tokenOp(wish))
+	b.sound()
+}
+
+// TestTokens_expireBeforeTheirSweep: the date alone ends a token, the sweep only forgets it.
+func TestTokens_expireBeforeTheirSweep(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	wish := tokenWish("a", rota.RoleSubmitter)
+	b.ok(tokenOp(wish))
+	b.ok(by(actorNamed("a"), submitOp(jobSpec("j1"))))
+	b.walls = []int64{wish.ExpiresMs}
+	b.refuses(rota.KindUnauthenticated, "credential", by(actorNamed("a"), submitOp(jobSpec("j2"))))
+	if b.access.tokens.len() != 1 {
+		t.Error("no sweep forgot it, and it is gone")
+	}
+}
+
+// TestEscalations: nobody but the account of the node gives, takes or changes rights beyond
+// their own.
+func TestEscalations(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.ok(roleOp("clerk", everyRight(rota.RightAuth, rota.RightRead)...))
+	b.ok(roleOp("acmes", rota.Grant{Right: rota.RightRead, Tenant: "acme", Queue: "*"}))
+	b.ok(roleOp("writer", everyRight(rota.RightSubmit)...))
+	b.ok(tokenOp(tokenWish("c", "clerk")))
+	b.ok(tokenOp(tokenWish("r", rota.RoleRoot)))
+	clerk := actorNamed("c")
+
+	b.refuses(rota.KindDenied, "role", by(clerk, roleOp("mine", everyRight(rota.RightSubmit)...)))
+	b.refuses(rota.KindDenied, "role", by(clerk, roleOp("clerk", everyRight(rota.RightAuth, rota.RightRead, rota.RightData)...)))
+	b.refuses(rota.KindDenied, "role", by(clerk, roleOp("writer", everyRight(rota.RightRead)...)))
+	b.refuses(rota.KindDenied, "role", by(clerk, &fsmpb.Op{Op: &fsmpb.Op_DeleteRole{DeleteRole: &fsmpb.DeleteRole{Name: "writer"}}}))
+	b.refuses(rota.KindDenied, "token", by(clerk, tokenOp(tokenWish("d", rota.RoleRoot))))
+	b.refuses(rota.KindDenied, "token", by(clerk, tokenOp(tokenWish("d", "acmes", "writer"))))
+	b.refuses(rota.KindDenied, "token", by(clerk, revokeOp("r")))
+	b.refuses(rota.KindDenied, "block", by(clerk, blockOp(rota.RoleRoot, "ops", true)))
+	b.refuses(rota.KindDenied, "role", by(clerk, anonymousOp(rota.RoleRoot)))
+	b.refuses(rota.KindDenied, "auth", by(clerk, initOp(tokenWish("d", "acmes"))))
+	b.refuses(rota.KindDenied, "auth", by(actorNamed("r"), initOp(tokenWish("d", rota.RoleRoot))))
+	b.ok(by(rota.Local, anonymousOp("writer")))
+	b.refuses(rota.KindDenied, "role", by(clerk, anonymousOp("acmes"))) // it would take what it has not itself
+
+	b.ok(by(clerk, roleOp("mine", rota.Grant{Right: rota.RightRead, Tenant: "a*", Queue: "q"})))
+	b.ok(by(clerk, tokenOp(tokenWish("d", "acmes", "mine"))))
+	b.ok(by(clerk, revokeOp("d")))
+	b.ok(by(clerk, blockOp("acmes", "bob", true)))
+	b.ok(by(actorNamed("r"), tokenOp(tokenWish("e", rota.RoleRoot))))
+	b.ok(by(rota.Local, revokeOp("e")))
+
+	// One whose narrowing is a tenant gives no more than that tenant's.
+	wish := tokenWish("f", rota.RoleRoot)
+	wish.Tenants = []string{"acme"}
+	b.ok(tokenOp(wish))
+	b.refuses(rota.KindDenied, "auth", by(actorNamed("f"), tokenOp(tokenWish("g", rota.RoleRoot))))
+}
+
+// TestInitAuth: of two first tokens the first in the log's order wins, and callers without a
+// credential may do nothing from then on; a reset makes another at any time.
+func TestInitAuth(t *testing.T) {
+	t.Parallel()
+	b := emptyBench(t)
+	b.term++
+	b.entry(&fsmpb.Op{Op: &fsmpb.Op_BeginTerm{BeginTerm: &fsmpb.BeginTerm{Term: 1, Node: "n1", Random: make([]byte, 32), ClusterId: "test",
+		StartMs: startClock, Anonymous: []string{rota.RoleRoot}}}})
+	b.ok(by(rota.Anonymous, submitOp(jobSpec("j1"))))
+	a := b.entry(by(rota.Local, initOp(tokenWish("a", rota.RoleRoot))), by(rota.Local, initOp(tokenWish("b", rota.RoleRoot))))
+	if err := entry.OutcomeError(a.Outcomes[0]); err != nil {
+		t.Fatal(err)
+	}
+	if err := entry.OutcomeError(a.Outcomes[1]); err == nil || err.Kind != rota.KindConflict {
+		t.Fatalf("the second first token: %v", err)
+	}
+	if o := b.ok(by(rota.Local, initOp(tokenWish("a", rota.RoleRoot)))); !o.GetExisted() {
+		t.Error("asked again, the first token is another one")
+	}
+	b.refuses(rota.KindDenied, "submit", by(rota.Anonymous, submitOp(jobSpec("j2"))))
+	b.ok(by(actorNamed("a"), submitOp(jobSpec("j2"))))
+	reset := b.entry(by(rota.Local, initOp(tokenWish("c", rota.RoleRoot), func(op *fsmpb.InitAuth) { op.Reset_ = true })))
+	if err := entry.OutcomeError(reset.Outcomes[0]); err != nil || len(reset.Events) != 1 || reset.Events[0].Kind != rota.EventAuthReset {
+		t.Fatalf("%v %+v", err, reset.Events)
+	}
+	b.ok(by(actorNamed("c"), submitOp(jobSpec("j3"))))
+}
+
+// TestCertificates: a certificate has its role's rights until it is blocked.
+func TestCertificates(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	bob := rota.CertPrincipal(rota.RoleSubmitter, "bob")
+	b.ok(by(bob, submitOp(jobSpec("j1"))))
+	b.refuses(rota.KindDenied, "queue", by(bob, queueOp("default", "paused", "true")))
+	b.ok(blockOp(rota.RoleSubmitter, "bob", true))
+	b.refuses(rota.KindUnauthenticated, "credential", by(bob, submitOp(jobSpec("j2"))))
+	b.ok(by(rota.CertPrincipal(rota.RoleSubmitter, "eve"), submitOp(jobSpec("j2"))))
+	b.ok(blockOp(rota.RoleSubmitter, "bob", false))
+	b.ok(by(bob, submitOp(jobSpec("j3"))))
+	b.refuses(rota.KindDenied, "submit", by(rota.CertPrincipal("unset", "bob"), submitOp(jobSpec("j4"))))
+}
+
+// TestForgedActors: what no caller is, and what no caller may ask for, is refused.
+func TestForgedActors(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for actor, kind := range map[rota.Principal]rota.Kind{"node:n1": rota.KindInvalid, "root": rota.KindInvalid, "token:": rota.KindInvalid,
+		"cert:root": rota.KindInvalid, actorNamed("z"): rota.KindUnauthenticated, rota.Anonymous: rota.KindDenied, rota.Local: rota.KindDenied} {
+		if err := entry.OutcomeError(b.entry(by(actor, submitOp(jobSpec("j")))).Outcomes[0]); err == nil || err.Kind != kind {
+			t.Errorf("%s: %v, a refusal %s is wanted", actor, err, kind)
+		}
+	}
+	long := by(rota.Local, submitOp(jobSpec("j")))
+	long.Via = strings.Repeat("v", 1000)
+	b.refuses(rota.KindInvalid, "via", long)
+	nobody := submitOp(jobSpec("j"))
+	nobody.Request = "r"
+	b.refuses(rota.KindInvalid, "actor", nobody)
+}
+
+// operationOf makes an operation of a kind with an empty message.
+func operationOf(f protoreflect.FieldDescriptor) *fsmpb.Op {
+	op := &fsmpb.Op{}
+	m := op.ProtoReflect()
+	m.Set(f, m.NewField(f))
+	return op
+}
+
+// leadersOwn are the operations that no caller may ask for; harmless ones need no right.
+var (
+	leadersOwn = []string{"begin_term", "reach", "round", "sweep", "set_node", "switch_rules", "node_differs", "disconnect", "drop_deleted"}
+	harmless   = []string{"barrier"}
+)
+
+// rightOf is what each operation needs, as docs/security.md says.
+var rightOf = map[string]rota.Right{"submit": rota.RightSubmit, "register": rota.RightWork, "set_status": rota.RightWorkers, "lease": rota.RightWork,
+	"cancel": rota.RightControl, "retry": rota.RightControl, "set_queue": rota.RightQueue, "set_mode": rota.RightOperate,
+	"set_tenant": rota.RightTenant, "report_proof": rota.RightVerdict, "open_workflow": rota.RightSubmit, "add_nodes": rota.RightSubmit,
+	"commit_workflow": rota.RightSubmit, "cancel_workflow": rota.RightControl, "retry_workflow": rota.RightControl, "gone": rota.RightWork,
+	"change_job": rota.RightControl, "delete_job": rota.RightControl, "set_role": rota.RightAuth, "delete_role": rota.RightAuth,
+	"create_token": rota.RightAuth, "revoke_token": rota.RightAuth, "set_block": rota.RightAuth, "set_anonymous": rota.RightAuth}
+
+// TestRights_eachOperation: by reflection, each operation is the leader's own, or passes with
+// exactly one right, or needs none; init_auth is the node's account's. The objects are there.
+func TestRights_eachOperation(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	l := b.leased("j", "w")
+	b.run(diamond("wf"))
+	name := func(op *fsmpb.Op) *fsmpb.Op { // names what is there
+		switch x := op.GetOp().(type) {
+		case *fsmpb.Op_Register:
+			x.Register.Spec = &fsmpb.WorkerSpec{Id: "w", Queues: []string{"default"}}
+		case *fsmpb.Op_SetStatus:
+			x.SetStatus.Worker = "w"
+		case *fsmpb.Op_Gone:
+			x.Gone.Worker = "w"
+		case *fsmpb.Op_Lease:
+			x.Lease.Lease = l.ID[:]
+		case *fsmpb.Op_Cancel:
+			x.Cancel.Job = "j"
+		case *fsmpb.Op_Retry:
+			x.Retry.Job = "j"
+		case *fsmpb.Op_ChangeJob:
+			x.ChangeJob.Job = "j"
+		case *fsmpb.Op_DeleteJob:
+			x.DeleteJob.Job = "j"
+		case *fsmpb.Op_ReportProof:
+			x.ReportProof.Job = "j"
+		case *fsmpb.Op_AddNodes:
+			x.AddNodes.Workflow = "wf"
+		case *fsmpb.Op_CommitWorkflow:
+			x.CommitWorkflow.Id = "wf"
+		case *fsmpb.Op_CancelWorkflow:
+			x.CancelWorkflow.Id = "wf"
+		case *fsmpb.Op_RetryWorkflow:
+			x.RetryWorkflow.Id = "wf"
+		case *fsmpb.Op_SetQueue:
+			x.SetQueue.Name = "default"
+		case *fsmpb.Op_SetTenant:
+			x.SetTenant.Id = "default"
+		case *fsmpb.Op_CreateToken:
+			x.CreateToken = tokenWish("x", "auth")
+		case *fsmpb.Op_SetBlock:
+			x.SetBlock.Role, x.SetBlock.Name = "auth", "n"
+		}
+		return op
+	}
+	for i, right := range rota.RightNames() {
+		b.ok(roleOp(right, everyRight(rota.Right(i+1))...))
+	}
+	b.ok(roleOp("nothing", rota.Grant{Right: rota.RightDebug, Tenant: "*", Queue: "*"}))
+	fields := (&fsmpb.Op{}).ProtoReflect().Descriptor().Oneofs().ByName("op").Fields()
+	for i := range fields.Len() {
+		f := fields.Get(i)
+		what := string(f.Name())
+		allowed := []string{}
+		for _, right := range rota.RightNames() {
+			if o := b.View.Judge(by(rota.CertPrincipal(right, "n"), name(operationOf(f)))); o == nil {
+				allowed = append(allowed, right)
+			}
+		}
+		want := []string{}
+		switch right, ok := rightOf[what]; {
+		case ok:
+			want = append(want, right.String())
+		case slices.Contains(harmless, what):
+			want = rota.RightNames()
+		case slices.Contains(leadersOwn, what), what == "init_auth":
+			if o := b.View.Judge(by(rota.CertPrincipal(rota.RoleRoot, "n"), name(operationOf(f)))); o == nil {
+				t.Errorf("%s: root passes, and only the leader or the node's account should", what)
+			}
+		default:
+			t.Errorf("operation %s is new: say what right it needs (judge.go, docs/security.md)", what)
+		}
+		if !slices.Equal(allowed, want) {
+			t.Errorf("%s passes with %v, %v is wanted", what, allowed, want)
+		}
+	}
+	if o := b.View.Judge(by(rota.Local, initOp(tokenWish("y", rota.RoleRoot)))); o != nil {
+		t.Errorf("the node's account makes no first token: %v", o)
+	}
+}
+
+// TestRights_ofTheObject: the tenant and queue are the object's, not those that a request names.
+func TestRights_ofTheObject(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.ok(queueOp("other"))
+	b.submit("theirs", func(s *rota.JobSpec) { s.Tenant = "umbrella" })
+	b.submit("mine", func(s *rota.JobSpec) { s.Tenant = "acme" })
+	b.submit("ended", func(s *rota.JobSpec) { s.Tenant = "umbrella" })
+	b.ok(cancelOp("ended"))
+	b.ok(roleOp("acme", rota.Grant{Right: rota.RightSubmit, Tenant: "acme", Queue: "default"},
+		rota.Grant{Right: rota.RightControl, Tenant: "acme", Queue: "default"}))
+	b.ok(tokenOp(tokenWish("a", "acme")))
+	acme := actorNamed("a")
+	b.refuses(rota.KindDenied, "control", by(acme, cancelOp("theirs")))
+	b.refuses(rota.KindDenied, "control", by(acme, retryOp("ended")))
+	b.refuses(rota.KindDenied, "control", by(acme, b.deleteOf("ended")))
+	spec := func(id string, queue rota.QueueName) *fsmpb.Op {
+		s := jobSpec(id)
+		s.Tenant, s.Queue = "acme", queue
+		return submitOp(s)
+	}
+	b.refuses(rota.KindConflict, "id", by(acme, spec("theirs", "default")))
+	b.refuses(rota.KindConflict, "id", by(acme, spec("ended", "default")))
+	b.refuses(rota.KindDenied, "submit", by(acme, spec("new", "other")))
+	b.ok(by(acme, spec("new", "default")))
+	b.ok(by(acme, cancelOp("mine")))
+	b.refuses(rota.KindNotFound, "job", by(acme, cancelOp("nobodys")))
+}
+
+// TestEventsHaveTheirCaller: what callers make happen says who, by which door, in which call;
+// what the leader does by itself, and what follows later, does not.
+func TestEventsHaveTheirCaller(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.ok(tokenOp(tokenWish("r", rota.RoleRoot)))
+	root := actorNamed("r")
+	b.worker("w", 4)
+	b.ok(roleOp("gone", everyRight(rota.RightRead)...))
+	var l rota.Lease
+	steps := []struct {
+		what string
+		op   func() *fsmpb.Op
+	}{
+		{"submit", func() *fsmpb.Op { return submitOp(jobSpec("j")) }},
+		{"change_job", func() *fsmpb.Op { p := int32(2); return b.changeOf(rota.JobChange{ID: "j", Priority: &p}) }},
+		{"lease", func() *fsmpb.Op { l = b.match()["j"]; return verb(rota.VerbAck, l) }},
+		{"cancel", func() *fsmpb.Op { b.submit("k"); return cancelOp("k") }},
+		{"retry", func() *fsmpb.Op { return retryOp("k") }},
+		{"delete_job", func() *fsmpb.Op { b.ok(cancelOp("k")); return b.deleteOf("k") }},
+		{"register", func() *fsmpb.Op { return registerOp("w2", 1, "s", false) }},
+		{"set_status", func() *fsmpb.Op { return statusOp("w2", rota.WorkerSuspended, 0) }},
+		{"set_queue", func() *fsmpb.Op { return queueOp("default", "weight", "3") }},
+		{"set_tenant", func() *fsmpb.Op { return tenantOp("acme", "weight", "3") }},
+		{"set_mode", func() *fsmpb.Op { return modeOp(rota.ModeReadOnly, "why") }},
+		{"set_mode", func() *fsmpb.Op { return modeOp(rota.ModeNormal, "why") }},
+		{"commit_workflow", func() *fsmpb.Op {
+			d := diamond("wf")
+			b.upload(d)
+			return d.commit()
+		}},
+		{"cancel_workflow", func() *fsmpb.Op { return entry.CancelWorkflowOp("wf") }},
+		{"set_role", func() *fsmpb.Op { return roleOp("new", everyRight(rota.RightRead)...) }},
+		{"delete_role", func() *fsmpb.Op {
+			return &fsmpb.Op{Op: &fsmpb.Op_DeleteRole{DeleteRole: &fsmpb.DeleteRole{Name: "gone"}}}
+		}},
+		{"create_token", func() *fsmpb.Op { return tokenOp(tokenWish("n", "new")) }},
+		{"revoke_token", func() *fsmpb.Op { return revokeOp("n") }},
+		{"set_block", func() *fsmpb.Op { return blockOp("new", "n", true) }},
+		{"set_anonymous", func() *fsmpb.Op { return anonymousOp("new") }},
+	}
+	for _, s := range steps {
+		a := b.entry(by(root, s.op()))
+		if err := entry.OutcomeError(a.Outcomes[0]); err != nil {
+			t.Fatalf("%s: %v", s.what, err)
+		}
+		if len(a.Events) == 0 || a.Events[0].Actor != root || a.Events[0].Via != "n1/grpc" || a.Events[0].Request != "r" {
+			t.Errorf("%s: %+v", s.what, a.Events)
+		}
+		back, err := DecodeEvents(a.Index, a.EventBytes)
+		if err != nil || fmt.Sprintf("%+v", back) != fmt.Sprintf("%+v", a.Events) {
+			t.Errorf("%s: %v, read back as %+v", s.what, err, back)
+		}
+	}
+	for _, e := range b.pass(60_000) {
+		if e.Actor != "" || e.Via != "" || e.Request != "" {
+			t.Errorf("a sweep's: %+v", e)
+		}
+	}
+}
+
+// TestAccess_naive changes roles, tokens and blocks at random, by actors of which some may not,
+// and holds each outcome against a second account of them that has no tables.
+func TestAccess_naive(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		b := newBench(rt)
+		b.every = 10
+		b.ok(queueOp("q1"))
+		b.ok(queueOp("q2"))
+		type token struct {
+			roles, tenants []string
+			revoked        bool
+		}
+		roles, tokens, blocked := map[string][]rota.Grant{}, map[string]*token{}, map[string]bool{}
+		patterns := []string{"*", "t*", "t1", "t2"}
+		names, letters := []string{"r1", "r2", "r3"}, []string{"a", "b", "c"}
+		grants := func() (list []rota.Grant) {
+			for range rapid.IntRange(1, 3).Draw(rt, "grants") {
+				right := rapid.SampledFrom([]rota.Right{rota.RightSubmit, rota.RightControl}).Draw(rt, "right")
+				list = append(list, rota.Grant{Right: right, Tenant: rapid.SampledFrom(patterns).Draw(rt, "tenant"),
+					Queue: rapid.SampledFrom([]string{"*", "q1", "q2"}).Draw(rt, "queue")})
+			}
+			return list
+		}
+		match := func(p, id string) bool {
+			return p == "*" || p == id || p == "t*" && id[0] == 't'
+		}
+		may := func(p rota.Principal, tenant, queue string) rota.Kind {
+			var of, tenants []string
+			if id, ok := p.Token(); ok {
+				k := tokens[id[:1]]
+				if k == nil || k.revoked {
+					return rota.KindUnauthenticated
+				}
+				of, tenants = k.roles, k.tenants
+			} else if role, name, _ := p.Cert(); blocked[role+"/"+name] {
+				return rota.KindUnauthenticated
+			} else {
+				of = []string{role}
+			}
+			if len(tenants) > 0 && !slices.ContainsFunc(tenants, func(p string) bool { return match(p, tenant) }) {
+				return rota.KindDenied
+			}
+			for _, role := range of {
+				for _, g := range roles[role] {
+					if g.Right == rota.RightSubmit && match(g.Tenant, tenant) && match(g.Queue, queue) {
+						return rota.KindNone
+					}
+				}
+			}
+			return rota.KindDenied
+		}
+		for n := range rapid.IntRange(1, 60).Draw(rt, "steps") {
+			name, letter := rapid.SampledFrom(names).Draw(rt, "role"), rapid.SampledFrom(letters).Draw(rt, "letter")
+			switch rapid.IntRange(0, 9).Draw(rt, "what") {
+			case 0, 1:
+				g := grants()
+				b.ok(roleOp(name, g...))
+				roles[name] = g
+			case 2:
+				o := b.entry(&fsmpb.Op{Op: &fsmpb.Op_DeleteRole{DeleteRole: &fsmpb.DeleteRole{Name: name}}}).Outcomes[0]
+				if known := roles[name] != nil; (o.GetKind() == 0) != known {
+					rt.Fatalf("delete role: %v, known %v", o, known)
+				}
+				delete(roles, name)
+			case 3, 4:
+				wish := tokenWish(letter, name)
+				wish.Tenants = rapid.SliceOfN(rapid.SampledFrom(patterns), 0, 2).Draw(rt, "tenants")
+				o := b.entry(tokenOp(wish)).Outcomes[0]
+				old := tokens[letter]
+				switch {
+				case old == nil && roles[name] != nil:
+					if o.GetKind() != 0 || o.GetExisted() {
+						rt.Fatalf("create token: %v", o)
+					}
+					tokens[letter] = &token{roles: wish.Roles, tenants: wish.Tenants}
+				case old != nil && !old.revoked && slices.Equal(old.roles, wish.Roles) && slices.Equal(old.tenants, wish.Tenants):
+					if !o.GetExisted() {
+						rt.Fatalf("create token again: %v", o)
+					}
+				case o.GetKind() == 0:
+					rt.Fatalf("create token: %v", o)
+				}
+			case 5:
+				o := b.entry(revokeOp(letter)).Outcomes[0]
+				if known := tokens[letter] != nil; (o.GetKind() == 0) != known {
+					rt.Fatalf("revoke: %v, known %v", o, known)
+				} else if known {
+					tokens[letter].revoked = true
+				}
+			case 6:
+				on := rapid.Bool().Draw(rt, "on")
+				b.ok(blockOp(name, "n", on))
+				blocked[name+"/n"] = on
+			default:
+				actor := actorNamed(letter)
+				if rapid.Bool().Draw(rt, "certificate") {
+					actor = rota.CertPrincipal(name, "n")
+				}
+				s := jobSpec(fmt.Sprintf("j%d", n))
+				s.Tenant = rota.TenantID(rapid.SampledFrom([]string{"t1", "t2", "x"}).Draw(rt, "of"))
+				s.Queue = rota.QueueName(rapid.SampledFrom([]string{"q1", "q2"}).Draw(rt, "in"))
+				o := b.entry(by(actor, submitOp(s))).Outcomes[0]
+				if want := may(actor, string(s.Tenant), string(s.Queue)); rota.Kind(o.GetKind()) != want {
+					rt.Fatalf("%s submits for %s to %s: %v, %s is wanted", actor, s.Tenant, s.Queue, o, want)
+				}
+			}
+		}
+		b.sound()
+	})
+}

@@ -1,0 +1,217 @@
+package fsm
+
+import (
+	"slices"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
+)
+
+// authChanged is the payload of that event: what changed, and into what.
+type authChanged struct {
+	What  string       `json:"what"`
+	Name  string       `json:"name,omitempty"`
+	Gone  bool         `json:"gone,omitempty"`
+	Roles []string     `json:"roles,omitempty"`
+	Gives []rota.Grant `json:"grants,omitempty"`
+	Until rota.Date    `json:"expires_ms,omitempty"`
+}
+
+// tell emits an event of a change of rights.
+func (ac *access) tell(kind rota.EventKind, c authChanged) {
+	ac.changed()
+	ac.m.journal.emit(rota.Event{Kind: kind, Payload: payload(c)})
+}
+
+// unfounded refuses rights before a cluster's first entry.
+func (ac *access) unfounded() *rota.Error {
+	if ac.m.head.cluster == "" {
+		return rota.Refusef(rota.KindUnavailable, "cluster", "the cluster has no leader yet: try again")
+	}
+	return nil
+}
+
+// setRole makes a role or gives it other grants.
+func (ac *access) setRole(op *fsmpb.SetRole) *fsmpb.Outcome {
+	role := rota.Role{Name: op.GetName(), Grants: grantWords(op.GetGrants())}
+	if err := role.Check(); err != nil {
+		return entry.Refused(err)
+	}
+	if err := ac.unfounded(); err != nil {
+		return entry.Refused(err)
+	}
+	old := ac.roles.get(roleName(role.Name))
+	if old != nil && slices.Equal(old.Grants, role.Grants) {
+		return &fsmpb.Outcome{Existed: true}
+	}
+	if old == nil {
+		if ac.roles.len() >= limits.MaxRoles {
+			return entry.Refused(exhausted("role", "%d roles are set: no more are taken", limits.MaxRoles))
+		}
+		ac.roles.insert(roleName(role.Name), &roleRow{Role: rota.Role{Name: role.Name}})
+	}
+	r := ac.roles.edit(roleName(role.Name))
+	r.Grants, r.By, r.At = role.Grants, ac.m.journal.caller.Actor, ac.m.head.now()
+	ac.tell(rota.EventAuthChanged, authChanged{What: "role", Name: role.Name, Gives: role.Grants})
+	return &fsmpb.Outcome{Existed: old != nil}
+}
+
+// deleteRole forgets a role.
+func (ac *access) deleteRole(op *fsmpb.DeleteRole) *fsmpb.Outcome {
+	if _, ok := rota.BuiltInRole(op.GetName()); ok {
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "role", "role %s is built in: it never goes", op.GetName()))
+	}
+	if ac.roles.get(roleName(op.GetName())) == nil {
+		return entry.Refused(rota.Refusef(rota.KindNotFound, "role", "role %q is not set: `rota auth role list` shows those that are", op.GetName()))
+	}
+	ac.roles.drop(roleName(op.GetName()))
+	ac.tell(rota.EventAuthChanged, authChanged{What: "role", Name: op.GetName(), Gone: true})
+	return &fsmpb.Outcome{}
+}
+
+// createToken makes a token known. The same again is the same token, unless it was revoked.
+func (ac *access) createToken(op *fsmpb.CreateToken) *fsmpb.Outcome {
+	if err := ac.unfounded(); err != nil {
+		return entry.Refused(err)
+	}
+	t, hash, err := tokenWords(op)
+	if err != nil {
+		return entry.Refused(err)
+	}
+	if old := ac.tokens.get(tokenID(t.ID)); old != nil {
+		return ac.createAgain(old, &t, hash)
+	}
+	if err := ac.creatable(&t); err != nil {
+		return entry.Refused(err)
+	}
+	ac.addToken(t, hash)
+	ac.tell(rota.EventAuthChanged, authChanged{What: "token", Name: t.ID, Roles: t.Roles, Until: t.Expires})
+	return &fsmpb.Outcome{}
+}
+
+// createAgain answers for a token whose id is taken.
+func (ac *access) createAgain(old *tokenRow, t *rota.AccessToken, hash [32]byte) *fsmpb.Outcome {
+	if old.hash != hash || !slices.Equal(old.Roles, t.Roles) || !slices.Equal(old.Tenants, t.Tenants) ||
+		!slices.Equal(old.Queues, t.Queues) || old.WorkerPrefix != t.WorkerPrefix || old.Expires != t.Expires {
+		return entry.Refused(rota.Refusef(rota.KindConflict, "token", "token %s is known as another one: create it with an id of its own", t.ID))
+	}
+	if !old.Revoked.IsZero() {
+		return entry.Refused(rota.Refusef(rota.KindConflict, "token", "token %s was revoked: create another one", t.ID))
+	}
+	return &fsmpb.Outcome{Existed: true}
+}
+
+// creatable refuses a token that is new and cannot be.
+func (ac *access) creatable(t *rota.AccessToken) error {
+	for _, name := range t.Roles {
+		if _, ok := ac.here().Role(name); !ok {
+			return noRole(name)
+		}
+	}
+	if err := rota.CheckExpiry(t.Expires, ac.m.head.date()); err != nil {
+		return err
+	}
+	if ac.tokens.len() >= limits.MaxTokens {
+		return exhausted("token", "%d tokens are known: no more are taken until some expire", limits.MaxTokens)
+	}
+	return nil
+}
+
+func noRole(name string) error {
+	return rota.Refusef(rota.KindNotFound, "role", "role %q is neither built in nor set: set it with `rota auth role set %s`", name, name)
+}
+
+func (ac *access) addToken(t rota.AccessToken, hash [32]byte) {
+	t.By, t.Created = ac.m.journal.caller.Actor, ac.m.head.now()
+	ac.tokens.insert(tokenID(t.ID), &tokenRow{AccessToken: t, hash: hash})
+	ac.m.timers.token.set(t.ID, 0, int64(t.Expires))
+}
+
+// revokeToken ends a token. Its row stays until the token would have expired, so that no
+// repeated creation brings it back.
+func (ac *access) revokeToken(op *fsmpb.RevokeToken) *fsmpb.Outcome {
+	r := ac.tokens.get(tokenID(op.GetId()))
+	if r == nil {
+		return entry.Refused(rota.Refusef(rota.KindNotFound, "token", "token %q is not known: it never was, or has expired", op.GetId()))
+	}
+	if !r.Revoked.IsZero() {
+		return &fsmpb.Outcome{Existed: true}
+	}
+	ac.tokens.edit(tokenID(r.ID)).Revoked = ac.m.head.now()
+	ac.tell(rota.EventAuthChanged, authChanged{What: "token", Name: op.GetId(), Gone: true})
+	return &fsmpb.Outcome{}
+}
+
+// setBlock refuses the certificates of a role and a name, or takes them again.
+func (ac *access) setBlock(op *fsmpb.SetBlock) *fsmpb.Outcome {
+	if err := rota.CertPrincipal(op.GetRole(), op.GetName()).Check(); err != nil {
+		return entry.Refused(err)
+	}
+	key := blockKeyOf(op.GetRole(), op.GetName())
+	switch is := ac.blocks.get(key) != nil; {
+	case is == op.GetBlocked():
+		return &fsmpb.Outcome{Existed: true}
+	case is:
+		ac.blocks.drop(key)
+	case ac.blocks.len() >= limits.MaxBlocks:
+		return entry.Refused(exhausted("block", "%d certificates are blocked: no more are taken; replace the authority that issued them", limits.MaxBlocks))
+	default:
+		ac.blocks.insert(key, &blockRow{key: key, Block: rota.Block{Role: op.GetRole(), Name: op.GetName(),
+			By: ac.m.journal.caller.Actor, At: ac.m.head.now()}})
+	}
+	ac.tell(rota.EventAuthChanged, authChanged{What: "block", Name: string(key), Gone: !op.GetBlocked()})
+	return &fsmpb.Outcome{}
+}
+
+// setAnonymous says what callers without a credential may do.
+func (ac *access) setAnonymous(op *fsmpb.SetAnonymous) *fsmpb.Outcome {
+	roles := atMost(op.GetRoles(), rota.MaxTokenRoles)
+	if err := checkAnonymous(roles); err != nil {
+		return entry.Refused(err)
+	}
+	for _, name := range roles {
+		if _, ok := ac.here().Role(name); !ok {
+			return entry.Refused(noRole(name))
+		}
+	}
+	if slices.Equal(roles, ac.m.head.anonymous) {
+		return &fsmpb.Outcome{Existed: true}
+	}
+	ac.m.head.anonymous = roles
+	ac.tell(rota.EventAuthChanged, authChanged{What: "anonymous", Roles: roles})
+	return &fsmpb.Outcome{}
+}
+
+// initAuth makes the first token, with which callers without one may do nothing unless they
+// keep it; a reset makes another one. Of two at once the first in the log's order wins.
+func (ac *access) initAuth(op *fsmpb.InitAuth) *fsmpb.Outcome {
+	if err := ac.unfounded(); err != nil {
+		return entry.Refused(err)
+	}
+	t, hash, err := tokenWords(op.GetToken())
+	if err != nil {
+		return entry.Refused(err)
+	}
+	if old := ac.tokens.get(tokenID(t.ID)); old != nil {
+		return ac.createAgain(old, &t, hash)
+	}
+	if ac.m.head.authInit && !op.GetReset_() {
+		return entry.Refused(rota.Refusef(rota.KindConflict, "auth", "the first token was made already: `rota auth reset` makes another one"))
+	}
+	if err := ac.creatable(&t); err != nil {
+		return entry.Refused(err)
+	}
+	ac.addToken(t, hash)
+	ac.m.head.authInit = true
+	if !op.GetReset_() && !op.GetKeepAnonymous() {
+		ac.m.head.anonymous = nil
+	}
+	kind := rota.EventAuthChanged
+	if op.GetReset_() {
+		kind = rota.EventAuthReset
+	}
+	ac.tell(kind, authChanged{What: "init", Name: t.ID, Roles: t.Roles, Until: t.Expires})
+	return &fsmpb.Outcome{}
+}

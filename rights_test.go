@@ -1,0 +1,175 @@
+package rota
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// rightsIDs are all ids of up to three letters out of two: what patterns tell apart.
+func rightsIDs() (ids []string) {
+	for _, one := range []string{"a", "b"} {
+		ids = append(ids, one)
+		for _, two := range []string{"a", "b"} {
+			ids = append(ids, one+two, one+two+"a", one+two+"b")
+		}
+	}
+	return ids
+}
+
+var rightsPatterns = []string{"*", "a", "b", "a*", "b*", "ab", "ab*", "ba*", "aba"}
+
+func drawGrants(rt *rapid.T, name string, most int) []Grant {
+	return rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) Grant {
+		g := Grant{Right: Right(rapid.IntRange(1, int(rightsEnd)-1).Draw(rt, "right")), Tenant: Everything, Queue: Everything}
+		if g.Right.ByTenant() {
+			g.Tenant = rapid.SampledFrom(rightsPatterns).Draw(rt, "tenant")
+		}
+		if g.Right.ByQueue() {
+			g.Queue = rapid.SampledFrom(rightsPatterns).Draw(rt, "queue")
+		}
+		return g
+	}), 0, most).Draw(rt, name)
+}
+
+func drawNarrowing(rt *rapid.T, name string) []string {
+	return rapid.SliceOfN(rapid.SampledFrom(rightsPatterns), 0, 2).Draw(rt, name)
+}
+
+// matchesNaively is what a pattern means, said as simply as can be.
+func matchesNaively(pattern, id string) bool {
+	if pattern == id {
+		return true
+	}
+	return pattern[len(pattern)-1] == '*' && strings.HasPrefix(id, pattern[:len(pattern)-1])
+}
+
+// allowedNaively judges with no cleverness: some grant and, where there is a narrowing, some
+// pattern of each match.
+func allowedNaively(grants []Grant, tenants, queues []string, right Right, tenant, queue string) bool {
+	in := func(patterns []string, id string) bool {
+		for _, p := range patterns {
+			if matchesNaively(p, id) {
+				return true
+			}
+		}
+		return len(patterns) == 0
+	}
+	for _, g := range grants {
+		if g.Right == right && matchesNaively(g.Tenant, tenant) && matchesNaively(g.Queue, queue) && in(tenants, tenant) && in(queues, queue) {
+			return true
+		}
+	}
+	return false
+}
+
+// TestRights_naive holds the rights against a naive matcher, for every right, tenant and queue
+// of a small world: what is allowed; that what is within other rights allows no more than they
+// do; that Some is true where anything is allowed.
+func TestRights_naive(t *testing.T) {
+	t.Parallel()
+	ids := append(rightsIDs(), Everything)
+	rapid.Check(t, func(rt *rapid.T) {
+		grants, tenants, queues := drawGrants(rt, "grants", 6), drawNarrowing(rt, "tenants"), drawNarrowing(rt, "queues")
+		r := NewRights(grants, tenants, queues)
+		other := NewRights(drawGrants(rt, "other", 6), drawNarrowing(rt, "other tenants"), drawNarrowing(rt, "other queues"))
+		within := r.Within(&other)
+		if !r.Within(&r) {
+			rt.Fatalf("%+v is not within itself", r)
+		}
+		for right := RightNone + 1; right < rightsEnd; right++ {
+			some := false
+			for _, tenant := range ids {
+				for _, queue := range ids {
+					if !right.ByTenant() && tenant != Everything || !right.ByQueue() && queue != Everything {
+						continue
+					}
+					got := r.Allow(right, TenantID(tenant), QueueName(queue))
+					if want := allowedNaively(grants, tenants, queues, right, tenant, queue); got != want {
+						rt.Fatalf("%s of tenant %s in queue %s: %v, naively %v", right, tenant, queue, got, want)
+					}
+					if got && within && !other.Allow(right, TenantID(tenant), QueueName(queue)) {
+						rt.Fatalf("within, but %s of tenant %s in queue %s is allowed by the inner alone", right, tenant, queue)
+					}
+					some = some || got
+				}
+			}
+			if some && !r.Some(right) {
+				rt.Fatalf("%s is allowed somewhere and Some says no", right)
+			}
+		}
+	})
+}
+
+// TestRights_all: rights to everything are recognised, however they came about.
+func TestRights_all(t *testing.T) {
+	root, _ := BuiltInRole(RoleRoot)
+	all, built := AllRights(), NewRights(root.Grants, nil, nil)
+	narrow, some := NewRights(root.Grants, []string{"a*"}, nil), NewRights(root.Grants[1:], nil, nil)
+	if !all.All() || !built.All() || narrow.All() || some.All() {
+		t.Fatalf("all: %v %v %v %v", all.All(), built.All(), narrow.All(), some.All())
+	}
+	if !narrow.Within(&all) || all.Within(&narrow) || all.Within(&some) || !narrow.Allow(RightSubmit, "ab", "q") || narrow.Allow(RightSubmit, "b", "q") {
+		t.Error("a narrowed root is judged wrongly")
+	}
+	// What no tenant scopes is not within a tenant.
+	for _, r := range []Right{RightOperate, RightQueue, RightStatus, RightAuth, RightBackup} {
+		if narrow.Some(r) || narrow.AllowEverywhere(r) {
+			t.Errorf("a token of tenant a* may %s", r)
+		}
+	}
+}
+
+// TestGrant_checks: empty patterns, and such as narrow what they do not scope, are refused.
+func TestGrant_checks(t *testing.T) {
+	for text, subject := range map[string]string{
+		`{"right":"read","tenant":"","queue":"*"}`:       "tenant",
+		`{"right":"read","tenant":"*","queue":""}`:       "queue",
+		`{"right":"read","tenant":"a*b","queue":"*"}`:    "tenant",
+		`{"right":"read","tenant":"**","queue":"*"}`:     "tenant",
+		`{"right":"status","tenant":"acme","queue":"*"}`: "tenant",
+		`{"right":"queue","tenant":"acme","queue":"*"}`:  "tenant",
+		`{"right":"tenant","tenant":"*","queue":"q"}`:    "queue",
+		`{"tenant":"*","queue":"*"}`:                     "right",
+	} {
+		var g Grant
+		if err := json.Unmarshal([]byte(text), &g); err != nil {
+			t.Fatal(err)
+		}
+		if err := ErrorOf(g.Check()); err == nil || err.Kind != KindInvalid || err.Subject != subject {
+			t.Errorf("%s: %v, a refusal of %s is wanted", text, err, subject)
+		}
+	}
+	for _, role := range BuiltInRoles() {
+		for _, g := range role.Grants {
+			if err := g.Check(); err != nil {
+				t.Errorf("role %s: %v", role.Name, err)
+			}
+		}
+	}
+}
+
+// TestCredential: a token is read back as it was written, proves itself, and is never shown.
+func TestCredential(t *testing.T) {
+	c := CredentialOf([40]byte{1, 2, 30: 3})
+	read, err := ParseCredential(c.Secret())
+	if err != nil || read != c || !read.Proves(c.Hash()) || CheckTokenID(c.ID) != nil {
+		t.Fatalf("%v %v", read, err)
+	}
+	if other := CredentialOf([40]byte{1, 2, 30: 4}); other.Proves(c.Hash()) {
+		t.Error("another token proves itself by this one's hash")
+	}
+	for _, shown := range []string{c.String(), c.GoString()} {
+		if strings.Contains(shown, c.secret) || !strings.Contains(shown, c.ID) {
+			t.Errorf("shown as %s", shown)
+		}
+	}
+	for _, text := range []string{"", "rota_", c.Secret() + "a", strings.ToUpper(c.Secret()), c.Secret()[1:], "rota_" + c.ID + c.secret} {
+		err := ErrorOf(func() error { _, err := ParseCredential(text); return err }())
+		if err == nil || err.Kind != KindUnauthenticated || strings.Contains(err.Error(), c.secret) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package sim
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+// clerk hands out tokens, uses them, and revokes them while they are in use: after a
+// revocation nothing that its token asked for may be applied (docs/security.md). What it does
+// is drawn apart from the world's chance.
+type clerk struct {
+	actor
+	w      *World
+	chance *rand.Rand
+	next   int
+}
+
+func newClerk(w *World) *clerk {
+	c := &clerk{w: w, chance: rand.New(rand.NewPCG(w.Seed, 0xc1e4))}
+	c.name = "clerk"
+	if w.Tokens {
+		w.on(&c.actor, 3_000, c.create)
+	}
+	return c
+}
+
+// letters are what ids of tokens are made of, and as many as a base of 8 needs.
+const letters = "abcdefgh"
+
+// create makes the next token, uses it, and revokes it in the midst of that.
+func (c *clerk) create() {
+	w := c.w
+	if w.now >= max(w.Heal, 20_000) {
+		return
+	}
+	w.on(&c.actor, Time(2_000+c.chance.IntN(6_000)), c.create)
+	id := make([]byte, 12)
+	for i, n := len(id)-1, c.next; i >= 0; i, n = i-1, n/len(letters) {
+		id[i] = letters[n%len(letters)]
+	}
+	c.next++
+	token := &fsmpb.CreateToken{Id: string(id), Hash: make([]byte, 32), Roles: []string{rota.RoleOperator}, ExpiresMs: startClock + 1<<32}
+	c.ask(rota.Local, &fsmpb.Op{Op: &fsmpb.Op_CreateToken{CreateToken: token}})
+	actor := rota.TokenPrincipal(string(id))
+	for range 20 {
+		w.on(&c.actor, Time(c.chance.IntN(4_000)), func() {
+			c.ask(actor, &fsmpb.Op{Op: &fsmpb.Op_SetTenant{SetTenant: &fsmpb.SetTenant{Id: fmt.Sprint("clerk", c.chance.IntN(3)),
+				Set: []*fsmpb.Label{{Key: "weight", Value: fmt.Sprint(1 + c.chance.IntN(100))}}}}})
+		})
+	}
+	w.on(&c.actor, 2_000, func() {
+		c.ask(rota.Local, &fsmpb.Op{Op: &fsmpb.Op_RevokeToken{RevokeToken: &fsmpb.RevokeToken{Id: string(id)}}})
+	})
+}
+
+// ask proposes an operation of somebody thrice: repetitions change nothing.
+func (c *clerk) ask(by rota.Principal, op *fsmpb.Op) {
+	w := c.w
+	op.Actor, op.Via, op.Request = string(by), "sim/clerk", fmt.Sprint("r", c.next)
+	for i := range 3 {
+		w.on(&c.actor, Time(i*700), func() {
+			n := w.nodes[c.chance.IntN(len(w.nodes))]
+			w.forward(n, &c.actor, !n.down, op, func(*fsmpb.Outcome) {})
+		})
+	}
+}
+
+// rights holds each event against the revocations before it.
+func (a *auditor) rights(e *rota.Event) {
+	if id, ok := e.Actor.Token(); ok {
+		a.Tokened++
+		if a.revoked[id] {
+			a.failf("event %s (%s) is of token %s, which was revoked before", e.ID, e.Kind, id)
+		}
+	}
+	if e.Kind != rota.EventAuthChanged {
+		return
+	}
+	var change struct {
+		What string `json:"what"`
+		Name string `json:"name"`
+		Gone bool   `json:"gone"`
+	}
+	if err := json.Unmarshal([]byte(e.Payload), &change); err != nil {
+		a.failf("event %s has the payload %s: %v", e.ID, e.Payload, err)
+	}
+	if change.What == "token" && change.Gone {
+		a.revoked[change.Name] = true
+	}
+}
