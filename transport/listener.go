@@ -5,20 +5,22 @@ import (
 	"net"
 	"sync/atomic"
 	"time"
+
+	"github.com/rotasched/rota/internal/logs"
 )
 
 // limitListener caps open connections, and those of one address at half of all. One
 // too many is closed at once, so that its client goes to another node; the simpler
 // way, to leave it unaccepted, would let the client hang.
 func limitListener(lis net.Listener, most int, log *slog.Logger) net.Listener {
-	return &cappedListener{Listener: lis, open: newCrowd(most), log: log}
+	return &cappedListener{Listener: lis, open: newLimiter(most), log: log}
 }
 
 type cappedListener struct {
 	net.Listener
-	open   *crowd
+	open   *limiter
 	log    *slog.Logger
-	warned seldom
+	warned logs.Limiter
 }
 
 func (l *cappedListener) Accept() (net.Conn, error) {
@@ -34,9 +36,9 @@ func (l *cappedListener) Accept() (net.Conn, error) {
 		}
 		_ = conn.Close()
 		switch {
-		case full && l.warned.allows(""):
+		case full && l.warned.Allow(""):
 			l.log.Warn("connection refused: as many as are allowed are open", "limit", l.open.most)
-		case !full && l.warned.allows(from):
+		case !full && l.warned.Allow(from):
 			l.log.Warn("connection refused: one address has as many open as it may", "address", from, "limit", l.open.each)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
+	"github.com/rotasched/rota/internal/logs"
 	"github.com/rotasched/rota/internal/peer"
 	"github.com/rotasched/rota/internal/unreleased"
 )
@@ -22,7 +23,7 @@ type nodeService struct {
 	rotav1.UnimplementedNodeServer
 	core   NodeCore
 	log    *slog.Logger
-	warned seldom
+	warned logs.Limiter
 	// secure says that nodes prove by certificates who they are.
 	secure bool
 }
@@ -48,7 +49,7 @@ func (s *nodeService) admit(ctx context.Context, caller *rotav1.Caller) (rota.No
 	case refused == nil:
 		return rota.NodeID(caller.GetNode()), nil
 	}
-	if s.warned.allows(caller.GetNode()) {
+	if s.warned.Allow(caller.GetNode()) {
 		s.log.Warn("call of a node that does not belong here refused", "node", caller.GetNode(), "reason", refused)
 	}
 	return "", refused
@@ -74,7 +75,7 @@ func (s *nodeService) certified(ctx context.Context, id rota.NodeID) error {
 		return nil
 	}
 	refused := rota.Refusef(rota.KindDenied, "certificate", "the caller says that it is node %s, its certificate is node %s's", id, info.node)
-	if s.warned.allows(string(info.node)) {
+	if s.warned.Allow(string(info.node)) {
 		s.log.Warn("call in another node's name refused", "node", info.node, "reason", refused)
 	}
 	return refused

@@ -170,13 +170,6 @@ func TestAdmit_logsOnceAMinute(t *testing.T) {
 		if n := strings.Count(log.String(), "n9"); n != 6 { // node and reason each name it
 			t.Errorf("n9 is named %d times in 3 minutes", n)
 		}
-		var s2 seldom
-		for i := range 5 * seldomKeys {
-			s2.allows(string(rune(i)))
-		}
-		if len(s2.last) > seldomKeys {
-			t.Errorf("%d names are kept", len(s2.last))
-		}
 		if _, err := s.admit(t.Context(), nil); rota.KindOf(err) != rota.KindInvalid {
 			t.Errorf("no caller: got %v", err)
 		}

@@ -19,6 +19,7 @@ import (
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/logs"
 )
 
 // The settings of the protocol that nobody needs to change, each with its reason.
@@ -85,13 +86,13 @@ type Server struct {
 	tails   sync.WaitGroup
 	batches batchShare
 	// calls are those in flight, of clients and of other nodes.
-	calls, nodeCalls *crowd
+	calls, nodeCalls *limiter
 	// uploads are the workflows that arrive, shows the ones that are told of whole.
 	uploads, shows allowance
 	// entering orders the beginning of such a stream and that of the end: none is
 	// added to tails once they are waited for.
 	entering sync.Mutex
-	distrust seldom
+	distrust logs.Limiter
 	// life ends with the server, draining when it begins to go: streams end then.
 	life     context.Context
 	end      context.CancelFunc
@@ -118,7 +119,7 @@ func NewServer(options Options) (*Server, error) {
 		options.Logger = slog.Default()
 	}
 	s := &Server{options: options, log: options.Logger, health: health.NewServer(),
-		calls: newCrowd(callsMost), nodeCalls: &crowd{most: nodeCallsMost, each: nodeCallsMost, from: make(map[string]int)},
+		calls: newLimiter(callsMost), nodeCalls: &limiter{most: nodeCallsMost, each: nodeCallsMost, from: make(map[string]int)},
 		uploads: allowance{most: uploadsBytes}, shows: allowance{most: showsAtOnce}}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.draining, s.drain = context.WithCancel(s.life)
@@ -164,7 +165,7 @@ func (s *Server) settings() []grpc.ServerOption {
 
 // untrusted tells, once a minute, of a connection whose certificate no longer counts.
 func (s *Server) untrusted(err error) {
-	if s.distrust.allows("") {
+	if s.distrust.Allow("") {
 		s.log.Warn("connection closed: its certificate no longer counts", "error", err)
 	}
 }

@@ -18,14 +18,14 @@ const (
 	// among them: each holds a goroutine or two. gRPC alone would take maxStreams on
 	// each of 10,000 connections.
 	callsMost = 50_000
-	// nodeCallsMost bounds those of other nodes, which have their own room: no
-	// crowd of clients keeps the cluster from talking to itself.
+	// nodeCallsMost bounds those of other nodes, which are counted apart: however many
+	// the clients are, they do not keep the nodes from calling each other.
 	nodeCallsMost = 10_000
 )
 
-// crowd counts what comes from where, and holds one address to half of all there is
-// room for: it cannot keep everybody else out.
-type crowd struct {
+// limiter counts calls or connections by where they come from, and allows one address half
+// of them at most: it cannot keep everybody else out.
+type limiter struct {
 	most, each int
 
 	mu   sync.Mutex
@@ -33,13 +33,13 @@ type crowd struct {
 	from map[string]int
 }
 
-func newCrowd(most int) *crowd {
-	return &crowd{most: most, each: (most + 1) / 2, from: make(map[string]int)}
+func newLimiter(most int) *limiter {
+	return &limiter{most: most, each: (most + 1) / 2, from: make(map[string]int)}
 }
 
-// enter counts one in. What it gives counts it out again; nil says that there is no
-// room, full whether for anybody.
-func (c *crowd) enter(from string) (leave func(), full bool) {
+// enter counts one in. leave counts it out again; it is nil where there is no room, and
+// full reports whether there is none for anybody.
+func (c *limiter) enter(from string) (leave func(), full bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.open >= c.most || c.from[from] >= c.each {
@@ -83,7 +83,7 @@ func ofNodes(method string) bool {
 	return strings.HasPrefix(method, "/"+rotav1.Node_ServiceDesc.ServiceName+"/")
 }
 
-// receive lets a call in, or says why not. What it gives must be called at the end.
+// receive lets a call in, or returns why not. leave must be called at the end.
 func (s *Server) receive(ctx context.Context, method string) (leave func(), err error) {
 	from, _ := caller.FromContext(ctx)
 	if from == nil {
@@ -91,7 +91,7 @@ func (s *Server) receive(ctx context.Context, method string) (leave func(), err 
 	}
 	if ofNodes(method) {
 		if leave, _ = s.nodeCalls.enter(""); leave == nil {
-			return nil, s.crowded("of nodes", s.nodeCalls.most)
+			return nil, s.tooMany("of nodes", s.nodeCalls.most)
 		}
 		return leave, nil
 	}
@@ -100,13 +100,13 @@ func (s *Server) receive(ctx context.Context, method string) (leave func(), err 
 	case leave != nil:
 		return leave, nil
 	case full:
-		return nil, s.crowded("", s.calls.most)
+		return nil, s.tooMany("", s.calls.most)
 	default:
-		return nil, s.crowded("of this address", s.calls.each)
+		return nil, s.tooMany("of this address", s.calls.each)
 	}
 }
 
-func (s *Server) crowded(whose string, most int) error {
+func (s *Server) tooMany(whose string, most int) error {
 	e := rota.Refusef(rota.KindExhausted, "calls", "node %s has %d calls %s in flight, which is the most: end some, or ask another node",
 		s.options.Self, most, whose)
 	e.RetryAfter = comeBack

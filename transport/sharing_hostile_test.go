@@ -29,7 +29,7 @@ import (
 
 func TestCrowd(t *testing.T) {
 	t.Parallel()
-	c := newCrowd(5)
+	c := newLimiter(5)
 	var leaves []func()
 	enter := func(from string, want, wantFull bool) {
 		t.Helper()
@@ -72,7 +72,7 @@ func TestCrowd(t *testing.T) {
 func TestCrowdOfWatchers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.server.calls = &crowd{most: 400, each: 300, from: make(map[string]int)}
+	b.server.calls = &limiter{most: 400, each: 300, from: make(map[string]int)}
 	b.core.await = func(ctx context.Context, _ []rota.JobID, _ func(rota.Job) error) error {
 		<-ctx.Done()
 		return ctx.Err()

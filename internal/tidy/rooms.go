@@ -77,7 +77,7 @@ var rooms = []room{
 	{path: "api/rota/v1", only: []string{protoLibrary, grpcLibrary}},
 	{path: "api/words", may: []string{".", "internal/millis", "internal/peer", "internal/limits", "api/rota/v1"}, only: []string{protoLibrary,
 		grpcLibrary, errorDetails}},
-	{path: "transport", may: []string{".", "internal/unreleased", "internal/peer", "internal/limits", "api/rota/v1", "api/words"},
+	{path: "transport", may: []string{".", "internal/unreleased", "internal/peer", "internal/limits", "internal/logs", "api/rota/v1", "api/words"},
 		tests: []string{"internal/millis", "internal/identity"},
 		never: []string{raftLibrary, raftStore, gossip, boltLibrary, commandLine, settings}},
 	{path: "client", may: []string{".", "internal/peer", "internal/limits", "api/rota/v1", "api/words"}, tests: []string{"test/rig"},
