@@ -119,7 +119,7 @@ func (f frozenState) Persist(sink raft.SnapshotSink) error {
 		return err
 	}
 	f.n.measures.written.Observe(time.Since(start).Seconds())
-	f.n.keepForAudit(sink.ID(), uint64(info.Index), f.frozen.Operations())
+	f.n.audit.Offer(f.n.snapshots.StateFile(sink.ID()), uint64(info.Index), f.frozen.Operations())
 	f.n.log.Info("snapshot written", "index", info.Index, "records", info.Records, "bytes", info.Bytes,
 		"took_ms", time.Since(start).Milliseconds())
 	return nil
@@ -174,4 +174,19 @@ func (a adapter) Restore(rc io.ReadCloser) error {
 	n.stream.Rejudge()
 	n.log.Info("snapshot restored", "index", info.Index, "records", info.Records)
 	return nil
+}
+
+// followInstalled looks whether a snapshot that is being restored came from
+// another node: the log then follows on that one alone.
+func (n *Node) followInstalled(index rota.Index, m *fsm.Machine) {
+	last, err := n.stores.Log.LastIndex()
+	if err != nil || last >= uint64(index) {
+		return
+	}
+	if err := n.audit.Reset(); err != nil {
+		n.log.Warn("older snapshots stay", "err", err)
+	}
+	if kept, err := n.snapshots.List(); err == nil && len(kept) > 0 && kept[0].Index == uint64(index) {
+		n.audit.Offer(n.snapshots.StateFile(kept[0].ID), uint64(index), m.Head().Operations)
+	}
 }

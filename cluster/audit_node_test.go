@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/audit"
 	"github.com/rotasched/rota/cluster/raftstore"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
@@ -69,18 +70,18 @@ func TestAuditOfNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.Close()
-	report, err := AuditBackup(within(t, ample), path, slog.New(slog.DiscardHandler))
+	report, err := audit.Backup(within(t, ample), path, slog.New(slog.DiscardHandler))
 	if err != nil || report.Difference != nil || report.Rounds < 3 || report.Proved != report.Rounds {
 		t.Fatalf("%+v, %+v, %v", report, report.Difference, err)
 	}
 	leader := b.leader()
 	data := leader.cfg.Data
-	if _, err := AuditData(within(t, ample), data, slog.New(slog.DiscardHandler)); rota.KindOf(err) != rota.KindConflict ||
+	if _, err := audit.Data(within(t, ample), data, slog.New(slog.DiscardHandler)); rota.KindOf(err) != rota.KindConflict ||
 		!strings.Contains(err.Error(), "another process") {
 		t.Fatalf("a running node's directory was audited: %v", err)
 	}
 	b.stop(leader.cfg.Node)
-	report, err = AuditData(within(t, ample), data, slog.New(slog.DiscardHandler))
+	report, err = audit.Data(within(t, ample), data, slog.New(slog.DiscardHandler))
 	if err != nil || report.Difference != nil || report.Rounds < 3 || report.Proved != report.Rounds {
 		t.Fatalf("%+v, %+v, %v", report, report.Difference, err)
 	}
@@ -109,7 +110,7 @@ func TestAuditFindsAPlantedDifference(t *testing.T) {
 	placed := b.leader().clusterVerbs.ownStatus().AppliedIndex
 	b.eventually("the follower has the placements", func() bool { return n.clusterVerbs.ownStatus().AppliedIndex >= placed })
 	b.stop(n.cfg.Node)
-	whole, err := AuditData(within(t, ample), data, slog.New(slog.DiscardHandler))
+	whole, err := audit.Data(within(t, ample), data, slog.New(slog.DiscardHandler))
 	if err != nil || whole.Difference != nil || whole.Proved != whole.Rounds || whole.Rounds == 0 {
 		t.Fatalf("%+v, %v", whole, err)
 	}
@@ -130,7 +131,7 @@ func TestAuditFindsAPlantedDifference(t *testing.T) {
 				last = p.GetJob()
 				change(r, p)
 			})
-			report, err := AuditData(within(t, ample), planted, slog.New(slog.DiscardHandler))
+			report, err := audit.Data(within(t, ample), planted, slog.New(slog.DiscardHandler))
 			d := report.Difference
 			if err != nil || d == nil {
 				t.Fatalf("the change at index %d is not found: %+v, %v", index, report, err)
@@ -187,58 +188,4 @@ func plant(t *testing.T, data string, change func(*fsmpb.Round, *fsmpb.Pair)) (r
 	}
 	t.Fatal("the log holds no round")
 	return 0, nil
-}
-
-// TestAuditKeep follows what is kept as snapshots come.
-func TestAuditKeep(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	state := filepath.Join(dir, "state")
-	if err := os.WriteFile(state, []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	k, err := openAuditKeep(dir, 1_000, 1)
-	if err != nil || k.floor() != 1 {
-		t.Fatalf("a log from its beginning: floor %d, %v", k.floor(), err)
-	}
-	for i := uint64(1); i <= 40; i++ {
-		if err := k.offer(state, auditSnapshot{i * 10, i * 100}); err != nil {
-			t.Fatal(err)
-		}
-		oldest := k.list[0]
-		if got := i*100 - oldest.operations; i > 14 && (got < 1_000 || got > 1_400) {
-			t.Fatalf("at %d operations the oldest state is %d back", i*100, got)
-		}
-		if len(k.list) > 6 {
-			t.Fatalf("%d states are kept", len(k.list))
-		}
-	}
-	again, err := openAuditKeep(dir, 1_000, k.floor())
-	if err != nil || again.floor() != k.floor() || len(again.list) != len(k.list) {
-		t.Fatalf("after a restart: floor %d of %d, %v", again.floor(), k.floor(), err)
-	}
-	if _, ok := again.before(1); ok {
-		t.Error("a state before all kept ones was found")
-	}
-	if s, ok := again.before(399); !ok || s.index > 399 {
-		t.Errorf("state %v for index 399", s)
-	}
-	if _, ok := again.pin(); !ok {
-		t.Fatal("nothing to pin")
-	}
-	floor := again.floor()
-	if err := again.offer(state, auditSnapshot{9_000, 90_000}); err != nil || again.floor() != floor {
-		t.Fatalf("a pinned state went: %v", err)
-	}
-	again.unpin()
-	if err := again.offer(state, auditSnapshot{9_500, 92_000}); err != nil || again.floor() != 9_001 {
-		t.Fatalf("an old state stays: floor %d, %v", again.floor(), err)
-	}
-	if err := again.reset(); err != nil || again.floor() != 0 {
-		t.Fatal("a reset keeps something")
-	}
-	left, err := os.ReadDir(filepath.Join(dir, auditDir))
-	if err != nil || len(left) != 0 {
-		t.Fatalf("%d files stay, %v", len(left), err)
-	}
 }

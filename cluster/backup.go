@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/audit"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/internal/peer"
 	"github.com/rotasched/rota/snapshot"
@@ -36,7 +37,7 @@ func (cv *clusterVerbs) SaveSnapshot(ctx context.Context, w io.Writer) error {
 	if err := cv.n.archive.Flush(); err != nil {
 		return err
 	}
-	past, release := cv.n.holdPast()
+	past, release := cv.n.audit.Hold()
 	defer release()
 	frozen, err := cv.n.replica.freezeWhole()
 	if err != nil {
@@ -46,11 +47,8 @@ func (cv *clusterVerbs) SaveSnapshot(ctx context.Context, w io.Writer) error {
 		return &rota.Error{Kind: rota.KindUnavailable, Subject: "cluster_id", RetryAfter: backupWait,
 			Text: "this node has no state yet: back up another node, or try again later"}
 	}
-	if past != nil {
-		past.to = uint64(frozen.Info().Index)
-	}
 	start := time.Now()
-	if _, err = snapshot.Write(w, backup{frozen, cv.n.beside.Jobs, past}); err == nil {
+	if _, err = snapshot.Write(w, backup{frozen, cv.n.beside.Jobs, past, cv.n.stores.Log}); err == nil {
 		cv.n.measures.written.Observe(time.Since(start).Seconds())
 	}
 	return err
@@ -60,7 +58,8 @@ func (cv *clusterVerbs) SaveSnapshot(ctx context.Context, w io.Writer) error {
 type backup struct {
 	*fsm.Frozen
 	archive *archive.Jobs
-	past    *past
+	past    *audit.Past
+	log     audit.Log
 }
 
 // Records implements snapshot.Source.
@@ -71,7 +70,7 @@ func (b backup) Records(yield func(kind byte, record []byte) error) error {
 	if err := b.archive.Section(b.Ended(), yield); err != nil || b.past == nil {
 		return err
 	}
-	return b.past.sections(yield)
+	return b.past.Sections(b.log, uint64(b.Info().Index), yield)
 }
 
 // awaitHistory waits until this node's history has no gaps.
@@ -122,15 +121,9 @@ func restoreHistory(o RestoreOptions, m *fsm.Machine) (err error) {
 	defer f.Close()
 	loader := archive.NewLoader(history)
 	if _, _, err = snapshot.Read(f, func(rota.SnapshotInfo) (snapshot.Sink[struct{}], error) {
-		return snapshot.Sections[struct{}](noState{}, loader.Take), nil
+		return snapshot.Sections[struct{}](snapshot.Discard{}, loader.Take), nil
 	}); err != nil {
 		return err
 	}
 	return loader.Flush()
 }
-
-// noState passes a state's records over: they were loaded and verified before.
-type noState struct{}
-
-func (noState) Add(byte, []byte) error    { return nil }
-func (noState) Finish() (struct{}, error) { return struct{}{}, nil }

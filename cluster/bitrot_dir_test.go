@@ -18,7 +18,10 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/audit"
 	"github.com/rotasched/rota/cluster/gossip"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/snapshot"
 	"github.com/rotasched/rota/snapshot/archive"
 )
 
@@ -188,11 +191,17 @@ func scrubbed(n *Node) (found []string) {
 	if from, to := n.beside.Events.Missing(0, n.replica.machine.Head().Events); from < to {
 		found = append(found, fmt.Sprintf("lacks events %d to %d", from, to))
 	}
-	for _, kept := range n.audit.list {
-		if m, err := kept.load(n.audit.dir); err != nil {
+	kept, err := filepath.Glob(filepath.Join(n.cfg.Data, audit.Dir, "*.snap"))
+	if err != nil {
+		found = append(found, err.Error())
+	}
+	for _, file := range kept {
+		index := rota.Index(0)
+		m, err := loadState(file)
+		if err != nil {
 			found = append(found, "audit: "+err.Error())
-		} else if uint64(m.Head().Index) != kept.index {
-			found = append(found, fmt.Sprintf("audit: state of %d under the name of %d", m.Head().Index, kept.index))
+		} else if _, err := fmt.Sscanf(filepath.Base(file), "%d-", &index); err != nil || m.Head().Index != index {
+			found = append(found, fmt.Sprintf("audit: state of %d under the name of %d", m.Head().Index, index))
 		}
 	}
 	for _, violation := range n.archive.Check(n.replica.freeze()) {
@@ -242,8 +251,8 @@ func (s *soundDir) classes() (all []rotClass) {
 		label := name
 		if parts := strings.Split(name, string(filepath.Separator)); len(parts) > 1 {
 			label = parts[0] + "/" + parts[len(parts)-1]
-			if parts[0] == auditDir {
-				label = auditDir + "/*.snap"
+			if parts[0] == audit.Dir {
+				label = audit.Dir + "/*.snap"
 			}
 		}
 		size := int64(len(s.files[name]))
@@ -346,4 +355,15 @@ func boltPlaces(data []byte) map[string][]int64 {
 		page += run * pageSize
 	}
 	return places
+}
+
+// loadState reads a snapshot file into a machine.
+func loadState(path string) (*fsm.Machine, error) {
+	f, err := snapshot.OpenFile(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	m, _, err := snapshot.Read(f, func(info rota.SnapshotInfo) (snapshot.Sink[*fsm.Machine], error) { return fsm.NewLoader(info) })
+	return m, err
 }

@@ -276,8 +276,6 @@ const (
 	roundPatience = time.Millisecond
 	// MaxDegradeMs is the most of --auto-degrade-commit: who has waited a minute for a commit needs no threshold.
 	MaxDegradeMs = 60_000
-	// decideMost bounds the pairs of one entry of rounds.
-	decideMost = 1_024
 	// digestsKept is how far back a node can tell its digests: many seconds of
 	// the fastest log.
 	digestsKept = 32_768

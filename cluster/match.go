@@ -51,7 +51,7 @@ func (ch *chores) matchOnce(l *leadership, last []*fsmpb.Round) (rounds []*fsmpb
 		return nil, false
 	}
 	start := time.Now()
-	ch.n.replica.look(func(s *fsm.View) { rounds = s.Decide(decideMost) })
+	ch.n.replica.look(func(s *fsm.View) { rounds = s.Decide(limits.DecideMost) })
 	took := time.Since(start)
 	l.turn.took.Store(int64(took))
 	ch.n.measures.decide.Observe(took.Seconds())

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/audit"
 	"github.com/rotasched/rota/cluster/gossip"
 	"github.com/rotasched/rota/cluster/history"
 	"github.com/rotasched/rota/cluster/raftstore"
@@ -39,7 +40,7 @@ type Node struct {
 	// beside is the file beside the log, with ended jobs and events.
 	beside *history.File
 	// audit keeps what audits and explanations of the past replay.
-	audit *auditKeep
+	audit *audit.Keep
 
 	// The parts. What is exported of them is the node's own face (transport's Core and
 	// NodeCore).

@@ -3,7 +3,6 @@ package cluster
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -44,7 +43,7 @@ func (rb *rebuilder) scour(record raftstore.RebuildRecord) error {
 	if err := rb.asideOf(wrong); err != nil {
 		return err
 	}
-	if err := rb.n.audit.forgetAfter(record.Agreed, meta.Index); err != nil {
+	if err := rb.n.audit.ForgetAfter(record.Agreed, meta.Index); err != nil {
 		return err
 	}
 	// A job that ended before, and once more in the wrong state alone, lost its record.
@@ -69,21 +68,6 @@ func (rb *rebuilder) asideOf(wrong []string) error {
 		return &rota.Error{Kind: rota.KindInternal, Subject: "rebuild", Text: "a snapshot of the wrong state cannot be set aside", Cause: err}
 	}
 	return nil
-}
-
-// forgetAfter removes what was kept between a state that was right and one that is.
-func (k *auditKeep) forgetAfter(right, good uint64) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	var failed error
-	k.list = slices.DeleteFunc(k.list, func(s auditSnapshot) bool {
-		if s.index < right || s.index >= good || failed != nil {
-			return false
-		}
-		failed = k.remove(s)
-		return failed == nil
-	})
-	return failed
 }
 
 // silent reports that this node must not stand: its state is wrong, or applying stalls.

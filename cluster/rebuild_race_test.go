@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -20,10 +21,33 @@ import (
 	"github.com/rotasched/rota/snapshot"
 )
 
+// snapshotGate is a node's log that holds up the end of a snapshot's writing while it is
+// locked.
+type snapshotGate struct{ sync.Mutex }
+
+func (*snapshotGate) Enabled(context.Context, slog.Level) bool { return true }
+func (g *snapshotGate) WithAttrs([]slog.Attr) slog.Handler     { return g }
+func (g *snapshotGate) WithGroup(string) slog.Handler          { return g }
+
+func (g *snapshotGate) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == "snapshot written" {
+		g.Lock()
+		defer g.Unlock()
+	}
+	return nil
+}
+
 // startAgreed starts three nodes in use, and gives a follower that agrees with the others.
 func startAgreed(t *testing.T) (b *bench, f *Node) {
 	t.Helper()
-	b = startBench(t, 3)
+	b = newBench(t)
+	for _, id := range []rota.NodeID{"n1", "n2", "n3"} {
+		b.plan(id, 3)
+		c := b.addrs[id]
+		c.Log = slog.New(&snapshotGate{})
+		b.addrs[id] = c
+	}
+	b.startPlanned()
 	submitAll(t, b.leader(), specs("before", 50))
 	f = b.follower()
 	b.busy()
@@ -40,13 +64,14 @@ func startAgreed(t *testing.T) (b *bench, f *Node) {
 func TestRebuild_wrongAgainWhileOneEnds(t *testing.T) {
 	t.Parallel()
 	b, f := startAgreed(t)
-	f.audit.mu.Lock() // the snapshot of the rebuilt state takes a while to write
+	gate := f.cfg.Log.Handler().(*snapshotGate)
+	gate.Lock() // the snapshot of the rebuilt state takes a while to write
 	b.corrupt(f, "ghost1")
 	b.eventually("it notices", func() bool { return f.data.Rebuild().Open })
 	b.eventually("it has a state again", func() bool { return !f.rebuilder.active.Load() })
 	b.corrupt(f, "ghost2")
 	b.eventually("it notices again", func() bool { return f.rebuilder.active.Load() && f.data.Rebuild().Again == 1 })
-	f.audit.mu.Unlock()
+	gate.Unlock()
 	b.eventually("it has rebuilt", func() bool { return f.Ready() == nil && !f.data.Rebuild().Open && rebuilt(f) > 0 })
 	b.verifyEqual(f)
 }

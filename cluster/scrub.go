@@ -171,7 +171,7 @@ func (sc *scrubber) cutDamaged(bad uint64) error {
 			"running, it is tried again", bad)
 	}
 	// Snapshots before it have no log any more that they could go on with.
-	if err := sc.n.audit.reset(); err != nil {
+	if err := sc.n.audit.Reset(); err != nil {
 		return err
 	}
 	kept, err := sc.n.snapshots.List()
@@ -190,7 +190,7 @@ func (sc *scrubber) cutDamaged(bad uint64) error {
 	if err := sc.n.stores.CutStored(first, bad); err != nil {
 		return err
 	}
-	sc.n.keepForAudit(meta.ID, meta.Index, sc.n.replica.freeze().Operations())
+	sc.n.audit.Offer(sc.n.snapshots.StateFile(meta.ID), meta.Index, sc.n.replica.freeze().Operations())
 	sc.n.log.Warn("a damaged entry was cut off the log, a snapshot stands in its place", "entry", bad, "snapshot", meta.ID)
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/audit"
 	"github.com/rotasched/rota/cluster/gossip"
 	"github.com/rotasched/rota/cluster/history"
 	"github.com/rotasched/rota/cluster/raftstore"
@@ -71,7 +72,7 @@ func (n *Node) open() (err error) {
 	if err != nil {
 		return &rota.Error{Kind: rota.KindInternal, Text: "snapshot directory cannot be opened", Cause: err}
 	}
-	if n.audit, err = openAuditKeep(n.cfg.Data, n.cfg.AuditRetention, report.WholeFrom); err != nil {
+	if n.audit, err = audit.Open(n.cfg.Data, n.cfg.AuditRetention, report.WholeFrom, n.log); err != nil {
 		return err
 	}
 	n.beside, err = history.OpenFile(history.FileOptions{Path: filepath.Join(n.cfg.Data, archive.FileName), Retained: n.cfg.EventsRetained,
@@ -117,7 +118,7 @@ func (n *Node) keepFrom() uint64 {
 	if n.snapshots == nil || n.audit == nil {
 		return 0
 	}
-	floor := n.audit.floor()
+	floor := n.audit.Floor()
 	kept, err := n.snapshots.List()
 	if err != nil || len(kept) < 2 {
 		return floor

@@ -4,10 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/hashicorp/raft"
-
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/peer"
 )
 
@@ -36,7 +35,7 @@ func (ex *explainer) whyNow(ctx context.Context, id rota.JobID, seen rota.Index)
 	var live bool
 	var head fsm.Head
 	if err := ex.n.replica.view(func(s *fsm.View) {
-		x, live = s.Why(id, decideMost)
+		x, live = s.Why(id, limits.DecideMost)
 		head = s.Head()
 	}); err != nil {
 		return x, err
@@ -69,7 +68,7 @@ func (ex *explainer) whyThen(ctx context.Context, id rota.JobID, at rota.Index) 
 	if err != nil {
 		return rota.Explanation{}, err
 	}
-	x, live := m.Why(id, decideMost)
+	x, live := m.Why(id, limits.DecideMost)
 	if live {
 		if x.Decision != nil {
 			ex.addOthers(ctx, id, x.Decision)
@@ -90,7 +89,7 @@ func (ex *explainer) addOthers(ctx context.Context, id rota.JobID, d *rota.Place
 		d.Note = fmt.Sprintf("the state at height %d cannot be looked at again: %v", d.Height, err)
 		return
 	}
-	others, ok := m.Reenact(id, decideMost)
+	others, ok := m.Reenact(id, limits.DecideMost)
 	if !ok {
 		d.Note = "it was placed before the rounds, on a worker kept for it or whose turn it was: no other was looked at"
 	}
@@ -106,20 +105,5 @@ func (ex *explainer) replayTo(ctx context.Context, index rota.Index) (*fsm.Machi
 	case <-ctx.Done():
 		return nil, ctxError(ctx, "waiting for another replay of the past")
 	}
-	base, ok := ex.n.audit.before(uint64(index))
-	if !ok {
-		return nil, rota.Refusef(rota.KindOutOfRange, "at", "index %d lies before what audit_retention keeps", index)
-	}
-	m, err := base.load(ex.n.audit.dir)
-	if err != nil {
-		return nil, err
-	}
-	err = walkLog(ctx, ex.n.stores.Log, base.index+1, uint64(index), func(entry *raft.Log) error {
-		_, err := m.Apply(rota.Index(entry.Index), entry.Term, entry.Data)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return m, nil
+	return ex.n.audit.Replay(ctx, ex.n.stores.Log, index)
 }

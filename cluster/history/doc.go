@@ -2,6 +2,8 @@
 // jobs, and the events of the cluster, in one file. Both are written behind what is applied,
 // which never waits for them. What a node lacks, as a snapshot took the place of its log or
 // its disk did not keep up, it fetches from the other nodes.
+//
+// The package never decides what happened: it keeps and serves what was applied.
 package history
 
 import (

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rotasched/rota"
-	"github.com/rotasched/rota/cluster"
+	"github.com/rotasched/rota/cluster/audit"
 )
 
 func (a operatorCommands) audit() *cobra.Command {
@@ -30,9 +30,9 @@ It ends with the count of rounds proved, or with the first that differs. Nothing
 			var report rota.AuditReport
 			var err error
 			if data != "" {
-				report, err = cluster.AuditData(ctx, data, log)
+				report, err = audit.Data(ctx, data, log)
 			} else {
-				report, err = cluster.AuditBackup(ctx, backup, log)
+				report, err = audit.Backup(ctx, backup, log)
 			}
 			if err != nil {
 				return asFailure(err)

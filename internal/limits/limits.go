@@ -148,6 +148,10 @@ const (
 	ProgressEvery rota.Clock = 1_000
 )
 
+// DecideMost bounds the pairs of one entry of rounds: those who prove it must stop where the
+// leader stopped.
+const DecideMost = 1_024
+
 // Durations that nodes and workers measure on their own (SPEC §3.5).
 const (
 	// SweepEvery is the leader's tick while anything can fire (SPEC §3.6).

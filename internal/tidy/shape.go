@@ -25,10 +25,8 @@ const (
 // added, no number raised; one that is higher than needed fails too.
 var (
 	largeTypes    = map[string]int{}
-	largePackages = map[string]int{
-		"cluster": 62,
-	}
-	upward = map[string]int{"cluster": 0, "fsm": 0}
+	largePackages = map[string]int{}
+	upward        = map[string]int{"cluster": 0, "fsm": 0}
 )
 
 // shape counts the methods of each type, and the files of each package.

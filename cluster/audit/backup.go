@@ -1,4 +1,4 @@
-package cluster
+package audit
 
 import (
 	"context"
@@ -14,33 +14,33 @@ import (
 	"github.com/rotasched/rota/snapshot"
 )
 
-// past is what a backup carries for audits: an older state and the log from there
+// Past is what a backup carries for audits: an older state and the log from there
 // to the backup's own (SPEC §2.4).
-type past struct {
-	n    *Node
-	base auditSnapshot
-	to   uint64
+type Past struct {
+	keep *Keep
+	base state
 }
 
-// holdPast holds on to the oldest state that is kept, until release is called. The
-// state that is backed up is frozen after it: no snapshot may come between.
-func (n *Node) holdPast() (p *past, release func()) {
-	base, ok := n.audit.pin()
+// Hold keeps the oldest state, and the log after it, until release is called; nil where
+// there is none. The state that is backed up is frozen after it: no snapshot may come
+// between.
+func (k *Keep) Hold() (p *Past, release func()) {
+	base, ok := k.pin()
 	if !ok {
 		return nil, func() {}
 	}
-	return &past{n: n, base: base}, n.audit.unpin
+	return &Past{k, base}, k.unpin
 }
 
-// sections yields the older state, then the log.
-func (p *past) sections(yield func(kind byte, record []byte) error) error {
+// Sections yields the older state, then the log up to an entry.
+func (p *Past) Sections(log Log, to uint64, yield func(kind byte, record []byte) error) error {
 	if err := p.state(yield); err != nil {
 		return err
 	}
 	var record []byte
-	for i := p.base.index + 1; i <= p.to; i++ {
+	for i := p.base.index + 1; i <= to; i++ {
 		var entry raft.Log
-		if err := p.n.stores.Log.GetLog(i, &entry); err != nil {
+		if err := log.GetLog(i, &entry); err != nil {
 			return fmt.Errorf("read entry %d for the backup: %w", i, err)
 		}
 		record = binary.BigEndian.AppendUint64(record[:0], i)
@@ -53,12 +53,12 @@ func (p *past) sections(yield func(kind byte, record []byte) error) error {
 	return nil
 }
 
-func (p *past) state(yield func(kind byte, record []byte) error) error {
+func (p *Past) state(yield func(kind byte, record []byte) error) error {
 	var info rota.SnapshotInfo
 	if p.base.index == 0 {
 		return yieldPast(info, yield)
 	}
-	f, err := snapshot.OpenFile(filepath.Join(p.n.audit.dir, p.base.name()))
+	f, err := snapshot.OpenFile(filepath.Join(p.keep.dir, p.base.name()))
 	if err != nil {
 		return err
 	}
@@ -88,9 +88,9 @@ func (s pastSink) Add(kind byte, record []byte) error {
 
 func (s pastSink) Finish() (struct{}, error) { return struct{}{}, nil }
 
-// AuditBackup is AuditData for a backup file. The end that it must come to is the
+// Backup is Data for a backup file. The end that it must come to is the
 // backup's own state.
-func AuditBackup(ctx context.Context, path string, log *slog.Logger) (rota.AuditReport, error) {
+func Backup(ctx context.Context, path string, log *slog.Logger) (rota.AuditReport, error) {
 	f, err := snapshot.OpenFile(path)
 	if err != nil {
 		return rota.AuditReport{}, err
@@ -98,7 +98,7 @@ func AuditBackup(ctx context.Context, path string, log *slog.Logger) (rota.Audit
 	defer f.Close()
 	l := &backupLog{}
 	_, info, err := snapshot.Read(f, func(rota.SnapshotInfo) (snapshot.Sink[struct{}], error) {
-		return snapshot.Sections[struct{}](noState{}, l.take), nil
+		return snapshot.Sections[struct{}](snapshot.Discard{}, l.take), nil
 	})
 	if err != nil {
 		return rota.AuditReport{}, err
@@ -108,7 +108,7 @@ func AuditBackup(ctx context.Context, path string, log *slog.Logger) (rota.Audit
 		return rota.AuditReport{}, err
 	}
 	log.Info("replaying", "from_state", uint64(m.Head().Index), "to", uint64(info.Index))
-	return auditStretch(ctx, m, l, uint64(info.Index), map[rota.Index]rota.Digest{info.Index: info.Digest})
+	return stretch(ctx, m, l, uint64(info.Index), map[rota.Index]rota.Digest{info.Index: info.Digest})
 }
 
 // backupLog is the past that a backup carries. It holds the log in memory: as much
@@ -157,7 +157,7 @@ func (l *backupLog) base() (*fsm.Machine, error) {
 	return l.loader.Finish()
 }
 
-// GetLog implements auditLog.
+// GetLog implements Log.
 func (l *backupLog) GetLog(index uint64, entry *raft.Log) error {
 	i := index - uint64(l.info.Index) - 1
 	if i >= uint64(len(l.entries)) {

@@ -1,4 +1,4 @@
-package cluster
+package audit
 
 import (
 	"context"
@@ -10,12 +10,13 @@ import (
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 )
 
-// auditLog is a stretch of the log as an auditor reads it.
-type auditLog interface {
+// Log is a stretch of the log that can be read.
+type Log interface {
 	GetLog(index uint64, entry *raft.Log) error
 }
 
@@ -26,17 +27,17 @@ type auditor struct {
 	m      *fsm.Machine
 	report rota.AuditReport
 	// heights are those at which logged rounds were decided; decided holds what
-	// this state gives there, until the log has passed on.
+	// is decided on this state there, until the log has passed on.
 	heights map[rota.Index]bool
 	decided map[rota.Index][]*fsmpb.Round
 	// known are digests that snapshots on the way say the state has.
 	known map[rota.Index]rota.Digest
 }
 
-// auditStretch replays the entries from the one after m's state up to `to`, and
+// stretch replays the entries from the one after m's state up to `to`, and
 // ends at the first round that differs. Rounds that were decided on a state
 // before m's are not counted: nothing here can prove them.
-func auditStretch(ctx context.Context, m *fsm.Machine, log auditLog, to uint64, known map[rota.Index]rota.Digest,
+func stretch(ctx context.Context, m *fsm.Machine, log Log, to uint64, known map[rota.Index]rota.Digest,
 ) (rota.AuditReport, error) {
 	a := &auditor{m: m, heights: make(map[rota.Index]bool), decided: make(map[rota.Index][]*fsmpb.Round), known: known}
 	from := uint64(m.Head().Index) + 1
@@ -63,7 +64,7 @@ func auditStretch(ctx context.Context, m *fsm.Machine, log auditLog, to uint64, 
 var errDiffers = errors.New("a round differs")
 
 // walkLog hands over the commands of a stretch of the log, in order.
-func walkLog(ctx context.Context, log auditLog, from, to uint64, visit func(*raft.Log) error) error {
+func walkLog(ctx context.Context, log Log, from, to uint64, visit func(*raft.Log) error) error {
 	for i := from; i <= to; i++ {
 		if i%1024 == 0 && ctx.Err() != nil {
 			return &rota.Error{Kind: rota.KindTimeout, Text: fmt.Sprintf("the replay was ended at entry %d of %d", i, to),
@@ -88,7 +89,7 @@ func walkLog(ctx context.Context, log auditLog, from, to uint64, visit func(*raf
 // says that one did.
 func (a *auditor) decide() {
 	if index := a.m.Head().Index; a.heights[index] {
-		a.decided[index] = a.m.Decide(decideMost)
+		a.decided[index] = a.m.Decide(limits.DecideMost)
 	}
 }
 
@@ -121,7 +122,7 @@ func (a *auditor) entry(l *raft.Log) error {
 	return nil
 }
 
-// compare proves one logged round, or tells how it differs.
+// compare proves one logged round, or reports how it differs.
 func (a *auditor) compare(index uint64, logged *fsmpb.Round) error {
 	height := rota.Index(logged.GetHeight())
 	if height < a.report.From-1 {

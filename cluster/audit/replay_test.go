@@ -1,4 +1,4 @@
-package cluster
+package audit
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/peer"
 )
 
@@ -61,7 +62,7 @@ func (l *memoryLog) commit(ops ...*fsmpb.Op) *fsm.Applied {
 // and its entry, as it does in life.
 func (l *memoryLog) match(between *fsmpb.Op) {
 	var ops []*fsmpb.Op
-	for _, r := range l.m.Decide(decideMost) {
+	for _, r := range l.m.Decide(limits.DecideMost) {
 		ops = append(ops, &fsmpb.Op{Op: &fsmpb.Op_Round{Round: r}})
 	}
 	l.commit(between)
@@ -109,7 +110,7 @@ func TestAudit(t *testing.T) {
 		t.Parallel()
 		l := newMemoryLog(t)
 		l.live(40)
-		report, err := auditStretch(ctx, fsm.New(), l, l.last, map[rota.Index]rota.Digest{rota.Index(l.last): l.m.Digest()})
+		report, err := stretch(ctx, fsm.New(), l, l.last, map[rota.Index]rota.Digest{rota.Index(l.last): l.m.Digest()})
 		if err != nil || report.Difference != nil {
 			t.Fatalf("%+v, %v", report.Difference, err)
 		}
@@ -131,7 +132,7 @@ func TestAudit(t *testing.T) {
 				}
 			}
 		}
-		report, err := auditStretch(ctx, fsm.New(), l, l.last, nil)
+		report, err := stretch(ctx, fsm.New(), l, l.last, nil)
 		if err != nil || report.Difference == nil || uint64(report.Difference.Index) != planted {
 			t.Fatalf("planted at %d: %+v, %v", planted, report.Difference, err)
 		}
@@ -146,7 +147,7 @@ func TestAudit(t *testing.T) {
 		head := l.m.Head()
 		l.commit(&fsmpb.Op{Op: &fsmpb.Op_Round{Round: &fsmpb.Round{Epoch: head.Epoch + 1, Height: uint64(head.Index),
 			Queue: "default"}}})
-		report, err := auditStretch(ctx, fsm.New(), l, l.last, nil)
+		report, err := stretch(ctx, fsm.New(), l, l.last, nil)
 		if err != nil || report.Difference == nil || report.Difference.Index != rota.Index(l.last) {
 			t.Fatalf("%+v, %v", report.Difference, err)
 		}
@@ -155,7 +156,7 @@ func TestAudit(t *testing.T) {
 		t.Parallel()
 		l := newMemoryLog(t)
 		l.live(3)
-		report, err := auditStretch(ctx, fsm.New(), l, l.last, map[rota.Index]rota.Digest{7: {Hi: 1}})
+		report, err := stretch(ctx, fsm.New(), l, l.last, map[rota.Index]rota.Digest{7: {Hi: 1}})
 		if err != nil || report.Difference == nil || report.Difference.Index != 7 {
 			t.Fatalf("%+v, %v", report.Difference, err)
 		}
@@ -168,7 +169,7 @@ func BenchmarkAudit(b *testing.B) {
 	l.live(500)
 	operations := uint64(0)
 	for b.Loop() {
-		report, err := auditStretch(context.Background(), fsm.New(), l, l.last, nil)
+		report, err := stretch(context.Background(), fsm.New(), l, l.last, nil)
 		if err != nil || report.Difference != nil {
 			b.Fatal(report, err)
 		}

@@ -1,4 +1,4 @@
-package cluster
+package audit
 
 import (
 	"context"
@@ -12,10 +12,10 @@ import (
 	"github.com/rotasched/rota/snapshot"
 )
 
-// AuditData replays what a stopped node's data directory keeps and recomputes
-// every round (SPEC §2.4). It writes nothing. A round that differs is told in the
+// Data replays what a stopped node's data directory keeps and recomputes
+// every round (SPEC §2.4). It writes nothing. A round that differs is in the
 // report; an error says that the replay itself could not be done.
-func AuditData(ctx context.Context, data string, log *slog.Logger) (rota.AuditReport, error) {
+func Data(ctx context.Context, data string, log *slog.Logger) (rota.AuditReport, error) {
 	kept, err := raftstore.OpenStopped(data)
 	if err != nil {
 		return rota.AuditReport{}, err
@@ -29,19 +29,19 @@ func AuditData(ctx context.Context, data string, log *slog.Logger) (rota.AuditRe
 		return rota.AuditReport{}, err
 	}
 	log.Info("replaying", "from_state", uint64(m.Head().Index), "to", kept.Last)
-	return auditStretch(ctx, m, kept, kept.Last, known)
+	return stretch(ctx, m, kept, kept.Last, known)
 }
 
-// auditBase loads the oldest state that the log follows on, and tells the digests
+// auditBase loads the oldest state that the log follows on, and returns the digests
 // that the snapshots after it claim.
 func auditBase(data string, first, last uint64) (*fsm.Machine, map[rota.Index]rota.Digest, error) {
 	var files []string
-	older, err := listAudit(filepath.Join(data, auditDir))
+	older, err := list(filepath.Join(data, Dir))
 	if err != nil {
 		return nil, nil, err
 	}
 	for _, s := range older {
-		files = append(files, filepath.Join(data, auditDir, s.name()))
+		files = append(files, filepath.Join(data, Dir, s.name()))
 	}
 	raftOwn, err := raftstore.StateFiles(data)
 	if err != nil {
@@ -71,6 +71,6 @@ func auditBase(data string, first, last uint64) (*fsm.Machine, map[rota.Index]ro
 		return nil, nil, &rota.Error{Kind: rota.KindOutOfRange, Subject: "data", Cause: refused,
 			Text: "no whole snapshot is kept that the log follows on: nothing can be replayed"}
 	}
-	m, err := loadState(best)
+	m, err := loadFile(best)
 	return m, known, err
 }

@@ -1,0 +1,236 @@
+package audit
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/hashicorp/raft"
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/snapshot"
+)
+
+// Dir is where a data directory holds what audit_retention keeps beside raft's own snapshots: second
+// names (hard links) of older ones, so that they cost no copy and outlive raft's
+// own choice.
+const Dir = "audit"
+
+// state is a state from which the log can be replayed. Index 0 is the
+// state before a cluster's first entry, which needs no file.
+type state struct {
+	index      uint64
+	operations uint64
+}
+
+func (s state) name() string { return fmt.Sprintf("%020d-%020d.snap", s.index, s.operations) }
+
+// Keep keeps the log, and a snapshot at or before its first entry, as far
+// back as the last `retention` operations (SPEC §2.4).
+type Keep struct {
+	dir       string
+	retention uint64
+	log       *slog.Logger
+
+	mu   sync.Mutex
+	list []state // oldest first
+	// pins counts those who read the oldest: it stays until they are done.
+	pins int
+}
+
+// Open reads what is kept. firstLog is the oldest entry of the log:
+// snapshots before the one that it follows on are of no use any more.
+func Open(data string, retention, firstLog uint64, log *slog.Logger) (*Keep, error) {
+	k := &Keep{dir: filepath.Join(data, Dir), retention: retention, log: log}
+	if err := os.MkdirAll(k.dir, 0o700); err != nil {
+		return nil, &rota.Error{Kind: rota.KindInternal, Text: "directory of older snapshots cannot be made", Cause: err}
+	}
+	found, err := list(k.dir)
+	if err != nil {
+		return nil, err
+	}
+	if firstLog <= 1 {
+		k.list = append(k.list, state{})
+	}
+	for _, s := range found {
+		if s.index+1 >= firstLog {
+			k.list = append(k.list, s)
+		} else if err := k.remove(s); err != nil {
+			return nil, err
+		}
+	}
+	return k, nil
+}
+
+// list lists the older snapshots of a data directory, oldest first.
+func list(dir string) ([]state, error) {
+	names, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list older snapshots: %w", err)
+	}
+	var found []state
+	for _, name := range names {
+		var s state
+		if n, _ := fmt.Sscanf(name.Name(), "%d-%d.snap", &s.index, &s.operations); n == 2 && s.name() == name.Name() {
+			found = append(found, s)
+		}
+	}
+	slices.SortFunc(found, func(a, b state) int { return cmp.Compare(a.index, b.index) })
+	return found, nil
+}
+
+// Offer keeps a snapshot that raft has just written, of an index after so many operations, if
+// it is a fair step from the one before, and lets go of those that retention does not ask
+// for. A failure costs only audits of the past.
+func (k *Keep) Offer(file string, index, operations uint64) {
+	if err := k.offer(file, state{index, operations}); err != nil {
+		k.log.Warn("the past can be audited from a later state only", "err", err)
+	}
+}
+
+func (k *Keep) offer(file string, s state) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if n := len(k.list); n == 0 || s.operations >= k.list[n-1].operations+max(k.retention/4, 1) {
+		err := os.Link(file, filepath.Join(k.dir, s.name()))
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("keep snapshot %d for audits: %w", s.index, err)
+		}
+		k.list = append(k.list, s)
+	}
+	for len(k.list) > 1 && k.pins == 0 && k.list[1].operations+k.retention <= s.operations {
+		if err := k.remove(k.list[0]); err != nil {
+			return err
+		}
+		k.list = k.list[1:]
+	}
+	return nil
+}
+
+// Reset forgets everything before a snapshot that was installed: the log before
+// it is gone.
+func (k *Keep) Reset() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, s := range k.list {
+		if err := k.remove(s); err != nil {
+			return err
+		}
+	}
+	k.list = nil
+	return nil
+}
+
+func (k *Keep) remove(s state) error {
+	if s.index == 0 {
+		return nil
+	}
+	if err := os.Remove(filepath.Join(k.dir, s.name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove older snapshot: %w", err)
+	}
+	return nil
+}
+
+// pin returns the oldest kept snapshot, and keeps it and the log after it until unpin.
+func (k *Keep) pin() (state, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.list) == 0 {
+		return state{}, false
+	}
+	k.pins++
+	return k.list[0], true
+}
+
+func (k *Keep) unpin() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.pins--
+}
+
+// Floor is the oldest entry that the log must keep, 0 for no wish.
+func (k *Keep) Floor() uint64 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.list) == 0 {
+		return 0
+	}
+	return k.list[0].index + 1
+}
+
+// before returns the newest kept snapshot at or before an index.
+func (k *Keep) before(index uint64) (s state, ok bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, x := range k.list {
+		if x.index <= index {
+			s, ok = x, true
+		}
+	}
+	return s, ok
+}
+
+// Replay returns the state at an index, built from a kept one and the log.
+func (k *Keep) Replay(ctx context.Context, log Log, index rota.Index) (*fsm.Machine, error) {
+	base, ok := k.before(uint64(index))
+	if !ok {
+		return nil, rota.Refusef(rota.KindOutOfRange, "at", "index %d lies before what audit_retention keeps", index)
+	}
+	m, err := base.load(k.dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := walkLog(ctx, log, base.index+1, uint64(index), func(entry *raft.Log) error {
+		_, err := m.Apply(rota.Index(entry.Index), entry.Term, entry.Data)
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// ForgetAfter removes what was kept between a state that was right and one that is.
+func (k *Keep) ForgetAfter(right, good uint64) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var failed error
+	k.list = slices.DeleteFunc(k.list, func(s state) bool {
+		if s.index < right || s.index >= good || failed != nil {
+			return false
+		}
+		failed = k.remove(s)
+		return failed == nil
+	})
+	return failed
+}
+
+// load reads a kept snapshot into a machine of its own.
+func (s state) load(dir string) (*fsm.Machine, error) {
+	if s.index == 0 {
+		return fsm.New(), nil
+	}
+	return loadFile(filepath.Join(dir, s.name()))
+}
+
+// loadFile reads a snapshot file into a machine; nothing of a damaged one.
+func loadFile(path string) (*fsm.Machine, error) {
+	f, err := snapshot.OpenFile(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	m, _, err := snapshot.Read(f, func(info rota.SnapshotInfo) (snapshot.Sink[*fsm.Machine], error) {
+		return fsm.NewLoader(info)
+	})
+	return m, err
+}
