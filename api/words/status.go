@@ -190,8 +190,10 @@ func kindOfCode(st *status.Status) rota.Kind {
 		return rota.KindUnavailable
 	case codes.OutOfRange:
 		return rota.KindOutOfRange
-	case codes.PermissionDenied, codes.Unauthenticated:
+	case codes.PermissionDenied:
 		return rota.KindDenied
+	case codes.Unauthenticated:
+		return rota.KindUnauthenticated
 	default:
 		return rota.KindInternal
 	}

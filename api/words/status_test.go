@@ -51,6 +51,7 @@ func TestStatus_codes(t *testing.T) {
 		rota.KindUnavailable: codes.Unavailable, rota.KindTimeout: codes.DeadlineExceeded,
 		rota.KindOutOfRange: codes.OutOfRange,
 		rota.KindDenied:     codes.PermissionDenied, rota.KindInternal: codes.Internal,
+		rota.KindUnauthenticated: codes.Unauthenticated,
 	} {
 		err := ToStatus(rota.Refusef(kind, "x", "no"))
 		if status.Code(err) != code {
@@ -109,7 +110,7 @@ func TestFromStatus_ofTheLibrary(t *testing.T) {
 		"stream reset":   {status.Error(codes.Canceled, "RST_STREAM"), rota.KindUnavailable, nil},
 		"stranger":       {errors.New("what"), rota.KindInternal, nil},
 		"already ours":   {rota.Refusef(rota.KindMode, "", "x"), rota.KindMode, nil},
-		"no credentials": {status.Error(codes.Unauthenticated, "who"), rota.KindDenied, nil},
+		"no credentials": {status.Error(codes.Unauthenticated, "who"), rota.KindUnauthenticated, nil},
 	} {
 		got := FromStatus(c.err)
 		if got.Kind != c.kind || (c.cause != nil && !errors.Is(got, c.cause)) {

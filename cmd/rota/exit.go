@@ -24,6 +24,7 @@ const (
 	exitTimeout     = 5
 	exitOtherwise   = 6
 	exitUnavailable = 7
+	exitDenied      = 8
 )
 
 // codedError is an error that knows its exit code, for what no kind says: a
@@ -97,6 +98,8 @@ func kindCode(kind rota.Kind) int {
 		return exitTimeout
 	case rota.KindUnavailable:
 		return exitUnavailable
+	case rota.KindDenied, rota.KindUnauthenticated:
+		return exitDenied
 	default:
 		return exitFailed
 	}
@@ -127,7 +130,7 @@ func worstCode(code func(rota.Kind) int, kinds []rota.Kind) int {
 	for _, k := range kinds {
 		seen[code(k)] = true
 	}
-	for _, code := range []int{exitUsage, exitUnavailable, exitTimeout, exitRefused, exitNotFound, exitFailed} {
+	for _, code := range []int{exitUsage, exitDenied, exitUnavailable, exitTimeout, exitRefused, exitNotFound, exitFailed} {
 		if seen[code] {
 			return code
 		}

@@ -59,7 +59,8 @@ environment, the environment beats the file, the file beats the default.
 
 Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 refused by admission, or
 submitted under the id of another job, 5 timed out, 6 the job or workflow ended
-otherwise than COMPLETED, 7 cluster unreachable or without leader, 130 and 143
+otherwise than COMPLETED, 7 cluster unreachable or without leader, 8 denied or
+unauthenticated, 130 and 143
 ended by SIGINT and SIGTERM.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,

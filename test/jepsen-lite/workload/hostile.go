@@ -170,7 +170,7 @@ func (h *hostile) forge(s *rawSession, a *rotav1.Assignment, c *rotav1.LeaseComm
 
 // refusalError makes an error of a refusal on the wire.
 func refusalError(r *rotav1.Refusal) error {
-	for k := rota.KindNone; k <= rota.KindInternal; k++ {
+	for k := rota.KindNone; k <= rota.KindUnauthenticated; k++ {
 		if k.String() == r.GetKind() {
 			return rota.Refusef(k, r.GetSubject(), "%s", r.GetText())
 		}

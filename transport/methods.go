@@ -1,0 +1,93 @@
+package transport
+
+import "github.com/rotasched/rota"
+
+// need says what a call of a method takes of its caller.
+type need struct {
+	// right is the one that the caller must hold; none where the next two say otherwise.
+	right rota.Right
+	// anybody's calls take no credential; members' are those of other nodes, which show a node's
+	// certificate and no client's credential.
+	anybody, members bool
+}
+
+func right(r rota.Right) need { return need{right: r} }
+
+var (
+	anybody = need{anybody: true}
+	members = need{members: true}
+)
+
+// methods is the one table of calls and the rights that they need. What is not in it is
+// nobody's: TestMethods finds what is missing or stale.
+var methods = map[string]need{
+	"/rota.v1.Jobs/Submit":      right(rota.RightSubmit),
+	"/rota.v1.Jobs/Get":         right(rota.RightRead),
+	"/rota.v1.Jobs/List":        right(rota.RightRead),
+	"/rota.v1.Jobs/Wait":        right(rota.RightRead),
+	"/rota.v1.Jobs/Cancel":      right(rota.RightControl),
+	"/rota.v1.Jobs/Retry":       right(rota.RightControl),
+	"/rota.v1.Jobs/Change":      right(rota.RightControl),
+	"/rota.v1.Jobs/Delete":      right(rota.RightControl),
+	"/rota.v1.Jobs/ReportProof": right(rota.RightVerdict),
+
+	"/rota.v1.Workers/Work":    right(rota.RightWork),
+	"/rota.v1.Workers/Gone":    right(rota.RightWork),
+	"/rota.v1.Workers/List":    right(rota.RightStatus),
+	"/rota.v1.Workers/Get":     right(rota.RightStatus),
+	"/rota.v1.Workers/Drain":   right(rota.RightWorkers),
+	"/rota.v1.Workers/Suspend": right(rota.RightWorkers),
+	"/rota.v1.Workers/Resume":  right(rota.RightWorkers),
+	"/rota.v1.Workers/Retire":  right(rota.RightWorkers),
+
+	"/rota.v1.Queues/List":  right(rota.RightRead),
+	"/rota.v1.Queues/Get":   right(rota.RightRead),
+	"/rota.v1.Queues/Set":   right(rota.RightQueue),
+	"/rota.v1.Tenants/List": right(rota.RightRead),
+	"/rota.v1.Tenants/Get":  right(rota.RightRead),
+	"/rota.v1.Tenants/Set":  right(rota.RightTenant),
+
+	"/rota.v1.Workflows/Submit":        right(rota.RightSubmit),
+	"/rota.v1.Workflows/Get":           right(rota.RightRead),
+	"/rota.v1.Workflows/Show":          right(rota.RightRead),
+	"/rota.v1.Workflows/List":          right(rota.RightRead),
+	"/rota.v1.Workflows/Wait":          right(rota.RightRead),
+	"/rota.v1.Workflows/Cancel":        right(rota.RightControl),
+	"/rota.v1.Workflows/Retry":         right(rota.RightControl),
+	"/rota.v1.Workflows/ParentOutputs": right(rota.RightWork),
+
+	"/rota.v1.Explain/Why": right(rota.RightRead),
+	"/rota.v1.Events/Tail": right(rota.RightRead),
+	"GET /v1/events":       right(rota.RightRead),
+
+	"/rota.v1.Cluster/Status":             right(rota.RightStatus),
+	"/rota.v1.Cluster/Peers":              right(rota.RightStatus),
+	"/rota.v1.Cluster/GetMode":            right(rota.RightStatus),
+	"/rota.v1.Cluster/SetMode":            right(rota.RightOperate),
+	"/rota.v1.Cluster/TransferLeadership": right(rota.RightOperate),
+	"/rota.v1.Cluster/RemovePeer":         right(rota.RightOperate),
+	"/rota.v1.Cluster/Leave":              right(rota.RightOperate),
+	"/rota.v1.Cluster/Verify":             right(rota.RightOperate),
+	"/rota.v1.Cluster/SaveSnapshot":       right(rota.RightBackup),
+
+	"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo":      right(rota.RightStatus),
+	"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": right(rota.RightStatus),
+
+	"/grpc.health.v1.Health/Check": anybody,
+	"/grpc.health.v1.Health/List":  anybody,
+	"/grpc.health.v1.Health/Watch": anybody,
+
+	"/rota.v1.Node/Forward":        members,
+	"/rota.v1.Node/Beat":           members,
+	"/rota.v1.Node/Barrier":        members,
+	"/rota.v1.Node/Inspect":        members,
+	"/rota.v1.Node/Check":          members,
+	"/rota.v1.Node/EventRange":     members,
+	"/rota.v1.Node/Introduce":      members,
+	"/rota.v1.Node/Remove":         members,
+	"/rota.v1.Node/Transfer":       members,
+	"/rota.v1.Node/ArchiveRange":   members,
+	"/rota.v1.Node/ArchiveRecords": members,
+	"/rota.v1.Node/ListArchived":   members,
+	"/rota.v1.Node/State":          members,
+}

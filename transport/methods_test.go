@@ -1,0 +1,53 @@
+package transport
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+
+	"github.com/rotasched/rota"
+)
+
+// TestMethods: by reflection over what a server serves, the table of calls and rights has
+// every call and no other, and each says exactly one thing.
+func TestMethods(t *testing.T) {
+	t.Parallel()
+	s, err := NewServer(Options{Self: "n1", Core: &fakeCore{}, ReadyEvery: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	served := []string{"GET " + eventsPath}
+	for service, info := range s.grpc.GetServiceInfo() {
+		for _, m := range info.Methods {
+			served = append(served, "/"+service+"/"+m.Name)
+		}
+	}
+	for _, m := range rotav1.Node_ServiceDesc.Methods {
+		served = append(served, "/rota.v1.Node/"+m.MethodName)
+	}
+	for _, m := range rotav1.Node_ServiceDesc.Streams {
+		served = append(served, "/rota.v1.Node/"+m.StreamName)
+	}
+	for _, method := range served {
+		if _, ok := methods[method]; !ok {
+			t.Errorf("%s is served and not in the table: say what right it needs", method)
+		}
+	}
+	for _, method := range slices.Sorted(maps.Keys(methods)) {
+		if !slices.Contains(served, method) {
+			t.Errorf("%s is in the table and not served", method)
+		}
+		says := 0
+		for _, is := range []bool{methods[method].anybody, methods[method].members, methods[method].right != rota.RightNone} {
+			if is {
+				says++
+			}
+		}
+		if says != 1 {
+			t.Errorf("%s says %d things: a right, anybody or members is wanted", method, says)
+		}
+	}
+}
