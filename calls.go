@@ -98,8 +98,8 @@ type Queue struct {
 	// Backpressure is what the first two mean for a submission of a priority other than
 	// 0 now: one of the three words below.
 	Backpressure string `json:"backpressure"`
-	// Parked counts the lanes that a limit keeps out of the draw.
-	Parked int64 `json:"parked_lanes"`
+	// Throttled counts the lanes that a limit keeps out of the draw.
+	Throttled int64 `json:"throttled_lanes"`
 	// Tiers counts QUEUED jobs by tier, from the critical ones; of an adaptive queue as
 	// they stand now.
 	Tiers []int64 `json:"tiers"`
@@ -145,8 +145,8 @@ type Tenant struct {
 	TenantLimits
 	// Open leases over all queues.
 	Open int64 `json:"open_leases"`
-	// Parked says that its lanes wait: it reached max_concurrent.
-	Parked bool `json:"parked"`
+	// Throttled says that its lanes wait: it reached max_concurrent.
+	Throttled bool `json:"throttled"`
 	// Known says that somebody set it; others have the defaults.
 	Known bool `json:"known"`
 }
@@ -161,7 +161,7 @@ type TenantLimits struct {
 	// RateLimitRPS over all queues; 0 is no limit, −1 leaves it to each queue's
 	// rate_limit_rps (SPEC §4.5).
 	RateLimitRPS int64 `json:"rate_limit_rps"`
-	// PenaltyMs is how long its lanes stay parked at least (SPEC §4.9).
+	// PenaltyMs is how long its lanes stay throttled at least (SPEC §4.9).
 	PenaltyMs int64 `json:"penalty_ms"`
 }
 

@@ -87,7 +87,7 @@ type QueuePolicy struct {
 	StatsWindow      int64
 	AuditWindowMs    int64
 
-	// Standing (SPEC §6.2, §16.1).
+	// Reputation (SPEC §6.2, §16.1).
 	CoolAfter    int64
 	CoolMs       int64
 	DeclineCools bool

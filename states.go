@@ -97,7 +97,7 @@ func (s *LeaseState) UnmarshalText(text []byte) error {
 	return err
 }
 
-// WorkerStatus is a worker's standing (SPEC §6.3).
+// WorkerStatus says what a worker may get (SPEC §6.3).
 type WorkerStatus uint8
 
 // The worker statuses.

@@ -42,7 +42,7 @@ func (pr *proposer) refuseQueued(_ context.Context, l *leadership, ops []*fsmpb.
 				continue
 			}
 			submits++
-			if o := s.Crowded(submit); o != nil {
+			if o := s.QueueFull(submit); o != nil {
 				answers, full = answer(answers, ops, i, o), true
 			}
 		}

@@ -10,8 +10,8 @@ import (
 // admission tells what this node's replica admits and holds back, read at each
 // scrape.
 type admission struct {
-	n                                *Node
-	mode, drained, parked, isolation *prometheus.Desc
+	n                                   *Node
+	mode, drained, throttled, isolation *prometheus.Desc
 }
 
 func newAdmission(n *Node) *admission {
@@ -21,14 +21,14 @@ func newAdmission(n *Node) *admission {
 	return &admission{n: n,
 		mode:      d("admission_mode", "1 for the cluster's present mode, 0 for the others.", "mode"),
 		drained:   d("admission_drained", "1 once DRAINING has worked everything off."),
-		parked:    d("tenants_parked", "Tenants whose jobs wait, as they reached max_concurrent."),
+		throttled: d("tenants_throttled", "Tenants whose jobs wait, as they reached max_concurrent."),
 		isolation: d("domains_isolated", "Failure domains that are isolated."),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (a *admission) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{a.mode, a.drained, a.parked, a.isolation} {
+	for _, d := range []*prometheus.Desc{a.mode, a.drained, a.throttled, a.isolation} {
 		to <- d
 	}
 }
@@ -36,9 +36,9 @@ func (a *admission) Describe(to chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (a *admission) Collect(to chan<- prometheus.Metric) {
 	var mode rota.ModeStatus
-	var parked, isolated int64
+	var throttled, isolated int64
 	if !a.n.replica.peek(func(s *fsm.View) {
-		mode, parked, isolated = s.Mode(), s.ParkedTenants(), s.IsolatedDomains()
+		mode, throttled, isolated = s.Mode(), s.ThrottledTenants(), s.IsolatedDomains()
 	}) {
 		return // it stalls, which rota_apply_stall_seconds tells
 	}
@@ -55,7 +55,7 @@ func (a *admission) Collect(to chan<- prometheus.Metric) {
 		gauge(a.mode, truth(m == mode.Mode), m.String())
 	}
 	gauge(a.drained, truth(mode.Drained))
-	gauge(a.parked, float64(parked))
+	gauge(a.throttled, float64(throttled))
 	gauge(a.isolation, float64(isolated))
 }
 

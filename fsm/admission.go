@@ -15,10 +15,10 @@ import (
 // admission decides what may enter and what may start: modes of the cluster, tenants and
 // their rates, failure domains, windows.
 type admission struct {
-	m       *Machine
-	tenants table[rota.TenantID, tenantRow, *tenantRow]
-	meters  table[string, meterRow, *meterRow]
-	domains table[string, domainRow, *domainRow]
+	m        *Machine
+	tenants  table[rota.TenantID, tenantRow, *tenantRow]
+	limiters table[string, limiterRow, *limiterRow]
+	domains  table[string, domainRow, *domainRow]
 }
 
 // exhausted is a refusal that time cures.
@@ -38,7 +38,7 @@ func ascii(s string) bool {
 }
 
 // rateOf is the rate that a tenant's submissions to a queue are held to, 0 for
-// none, and the queue of the meter that measures it: the tenant's own limit is over
+// none, and the queue of the limiter that measures it: the tenant's own limit is over
 // all queues (SPEC §4.5).
 func (lm *admission) rateOf(tenant rota.TenantID, q *queueRow) (queue rota.QueueName, rate int64) {
 	switch own := lm.limitsOf(tenant).RateLimitRPS; {
@@ -56,10 +56,10 @@ func (lm *admission) admitRate(spec *rota.JobSpec, q *queueRow) error {
 	if rate == 0 {
 		return nil
 	}
-	r := lm.meters.get(meterKey(queue, spec.Tenant))
+	r := lm.limiters.get(limiterKey(queue, spec.Tenant))
 	if r == nil {
-		if lm.meters.len() >= limits.MaxMeters {
-			return exhausted("rate_limit_rps", "the rates of %d tenants are measured: no more tenants are taken now", limits.MaxMeters)
+		if lm.limiters.len() >= limits.MaxRateLimiters {
+			return exhausted("rate_limit_rps", "the rates of %d tenants are measured: no more tenants are taken now", limits.MaxRateLimiters)
 		}
 		return nil
 	}
@@ -83,18 +83,18 @@ func (lm *admission) chargeRate(spec *rota.JobSpec, q *queueRow) {
 	if rate == 0 {
 		return
 	}
-	r := lm.meter(queue, spec.Tenant)
+	r := lm.limiter(queue, spec.Tenant)
 	r.tat = bucketOf(rate, rate).take(r.tat, lm.m.head.clock)
-	lm.timeMeter(r)
+	lm.timeLimiter(r)
 }
 
-// meter returns a meter to edit, a new one where there is none.
-func (lm *admission) meter(queue rota.QueueName, tenant rota.TenantID) *meterRow {
-	key := meterKey(queue, tenant)
-	r := lm.meters.edit(key)
+// limiter returns a limiter to edit, a new one where there is none.
+func (lm *admission) limiter(queue rota.QueueName, tenant rota.TenantID) *limiterRow {
+	key := limiterKey(queue, tenant)
+	r := lm.limiters.edit(key)
 	if r == nil {
-		r = &meterRow{key: key, queue: queue, tenant: tenant}
-		lm.meters.insert(key, r)
+		r = &limiterRow{key: key, queue: queue, tenant: tenant}
+		lm.limiters.insert(key, r)
 	}
 	return r
 }
@@ -142,11 +142,11 @@ func (lm *admission) full(q *queueRow, format string, args ...any) error {
 	return e
 }
 
-// Crowded returns the refusal that a submission would meet now because its queue, or the
+// QueueFull returns the refusal that a submission would meet now because its queue, or the
 // queue's workers, are too full (SPEC §4.4, §4.6); nil where it would meet none, another one
 // first, or where its job is known. It changes nothing, so a leader can refuse what need not
 // go through the log.
-func (vw *View) Crowded(op *fsmpb.Submit) *fsmpb.Outcome {
+func (vw *View) QueueFull(op *fsmpb.Submit) *fsmpb.Outcome {
 	s := op.GetSpec()
 	q := vw.m.queues.get(rota.QueueName(s.GetQueue()))
 	spec := &rota.JobSpec{Queue: rota.QueueName(s.GetQueue()), Tenant: rota.TenantID(s.GetTenant()), Priority: s.GetPriority()}
@@ -175,13 +175,13 @@ func (lm *admission) admitCap(q *queueRow) error {
 	return nil
 }
 
-// pressure names what admitPressure and throttled say of a submission of a usual
+// pressure names what admitPressure and slowDown say of a submission of a usual
 // priority.
 func (lm *admission) pressure(q *queueRow) string {
 	switch {
 	case q.pending() >= q.policy.QueueCap, lm.admitPressure(&rota.JobSpec{Priority: rota.DefaultPriority}, q) != nil:
 		return rota.BackpressureRefuse
-	case lm.throttled(q):
+	case lm.slowDown(q):
 		return rota.BackpressureThrottle
 	}
 	return rota.BackpressureNone
@@ -192,25 +192,25 @@ func (lm *admission) load(q *queueRow) (open, room int64) {
 	return q.assigned + q.running, max(1, lm.m.placement.registry.supply.Capacity(q.name))
 }
 
-// throttled asks submitters to slow down: the queue, or what its workers have before
+// slowDown asks submitters to slow down: the queue, or what its workers have before
 // them, is more than half full (SPEC §4.6).
-func (lm *admission) throttled(q *queueRow) bool {
+func (lm *admission) slowDown(q *queueRow) bool {
 	ready, room := lm.backlog(q)
 	return q.pending()*2 > q.policy.QueueCap || room > 0 && ready*2 > room
 }
 
-// countWindow counts an assignment in its tenant's rolling window, and parks the
-// tenant's lanes in the queue when that is full. Beyond MaxMeters nothing is
+// countWindow counts an assignment in its tenant's rolling window, and throttles the
+// tenant's lanes in the queue when that is full. Beyond MaxRateLimiters nothing is
 // counted.
 func (lm *admission) countWindow(l *leaseRow) {
 	q := lm.m.queues.get(l.queue)
 	if q.policy.TenantWindowMax == 0 ||
-		lm.meters.len() >= limits.MaxMeters && lm.meters.get(meterKey(l.queue, l.tenant)) == nil {
+		lm.limiters.len() >= limits.MaxRateLimiters && lm.limiters.get(limiterKey(l.queue, l.tenant)) == nil {
 		return
 	}
-	r := lm.meter(l.queue, l.tenant)
+	r := lm.limiter(l.queue, l.tenant)
 	r.window.count(rota.Clock(q.policy.TenantWindowMs), lm.m.head.clock, 1, 0)
-	lm.settleMeter(r)
+	lm.settleLimiter(r)
 }
 
 // windowFull reports whether a tenant's lanes in a queue wait for its rolling window.
@@ -218,34 +218,34 @@ func (lm *admission) windowFull(q *queueRow, tenant rota.TenantID) bool {
 	if q.policy.TenantWindowMax == 0 {
 		return false
 	}
-	r := lm.meters.get(meterKey(q.name, tenant))
-	return r != nil && r.parked
+	r := lm.limiters.get(limiterKey(q.name, tenant))
+	return r != nil && r.throttled
 }
 
-// settleMeter puts a meter right after its window changed; r is editable.
-func (lm *admission) settleMeter(r *meterRow) {
+// settleLimiter puts a limiter right after its window changed; r is editable.
+func (lm *admission) settleLimiter(r *limiterRow) {
 	if q := lm.m.queues.get(r.queue); q != nil {
 		n, _ := r.window.total()
-		if parked := q.policy.TenantWindowMax > 0 && n >= q.policy.TenantWindowMax; parked != r.parked {
-			r.parked = parked
-			lm.inform(lm.m.placement.registry.queues[q.name], q, r.tenant)
+		if throttled := q.policy.TenantWindowMax > 0 && n >= q.policy.TenantWindowMax; throttled != r.throttled {
+			r.throttled = throttled
+			lm.syncLanes(lm.m.placement.registry.queues[q.name], q, r.tenant)
 		}
 	}
-	lm.timeMeter(r)
+	lm.timeLimiter(r)
 }
 
-// timeMeter puts a meter where it stands in the timers; one at rest leaves.
-func (lm *admission) timeMeter(r *meterRow) {
-	key, due := meterKey(r.queue, r.tenant), lm.meterDue(r)
-	lm.m.timers.meter.set(key, int64(r.due), int64(due))
+// timeLimiter puts a limiter where it stands in the timers; one at rest leaves.
+func (lm *admission) timeLimiter(r *limiterRow) {
+	key, due := limiterKey(r.queue, r.tenant), lm.limiterDue(r)
+	lm.m.timers.limiter.set(key, int64(r.due), int64(due))
 	if r.due = due; due == 0 {
-		lm.meters.drop(key)
+		lm.limiters.drop(key)
 	}
 }
 
-// meterDue is when a meter must be looked at: when its bucket is full again, or its
+// limiterDue is when a limiter must be looked at: when its bucket is full again, or its
 // oldest sub-window goes; 0 when it is at rest.
-func (lm *admission) meterDue(r *meterRow) (due rota.Clock) {
+func (lm *admission) limiterDue(r *limiterRow) (due rota.Clock) {
 	if r.tat != 0 {
 		due = moment(r.tat, lm.m.head.clock)
 	}
@@ -255,13 +255,13 @@ func (lm *admission) meterDue(r *meterRow) (due rota.Clock) {
 	return due
 }
 
-// fireMeter looks again at a meter whose bucket or window changes now.
-func (lm *admission) fireMeter(key string) {
-	lm.reviewMeter(lm.meters.edit(key))
+// fireLimiter looks again at a limiter whose bucket or window changes now.
+func (lm *admission) fireLimiter(key string) {
+	lm.reviewLimiter(lm.limiters.edit(key))
 }
 
-// reviewMeter takes off a meter what has passed.
-func (lm *admission) reviewMeter(r *meterRow) {
+// reviewLimiter takes off a limiter what has passed.
+func (lm *admission) reviewLimiter(r *limiterRow) {
 	if ahead(r.tat, lm.m.head.clock) == 0 {
 		r.tat = 0
 	}
@@ -271,16 +271,16 @@ func (lm *admission) reviewMeter(r *meterRow) {
 			r.window = window{}
 		}
 	}
-	lm.settleMeter(r)
+	lm.settleLimiter(r)
 }
 
-// reviewQueue looks again at a queue's meters and failure domains after its policy
+// reviewQueue looks again at a queue's limiters and failure domains after its policy
 // changed.
 func (lm *admission) reviewQueue(q *queueRow, old *rota.QueuePolicy) {
 	p := &q.policy
 	if p.TenantWindowMax != old.TenantWindowMax || p.TenantWindowMs != old.TenantWindowMs {
-		for _, key := range keysUnder(&lm.meters, meterKey(q.name, "")) {
-			lm.reviewMeter(lm.meters.edit(key))
+		for _, key := range keysUnder(&lm.limiters, limiterKey(q.name, "")) {
+			lm.reviewLimiter(lm.limiters.edit(key))
 		}
 	}
 	if p.DomainFailureThresholdPermille != old.DomainFailureThresholdPermille || p.DomainMinSamples != old.DomainMinSamples ||
@@ -307,22 +307,22 @@ func keysUnder[R any, P interface {
 	return keys
 }
 
-// meters checks what is derived of the meters.
-func (c *checker) meters() {
+// limiters checks what is derived of the limiters.
+func (c *checker) limiters() {
 	m := c.m
-	m.admission.meters.scan(func(key string, r *meterRow) bool {
+	m.admission.limiters.scan(func(key string, r *limiterRow) bool {
 		q := m.queues.get(r.queue)
 		n, bad := r.window.total()
 		switch {
-		case key != meterKey(r.queue, r.tenant) || q == nil && r.queue != "":
-			c.fault("I4: meter %s is of tenant %s in unknown queue %q", key, r.tenant, r.queue)
-		case q == nil && (n != 0 || r.parked) || bad != 0:
-			c.fault("I4: meter %s counts what it cannot", key)
-		case q != nil && r.parked != (q.policy.TenantWindowMax > 0 && n >= q.policy.TenantWindowMax):
-			c.fault("I4: meter %s counts %d of %d and is parked: %v", key, n, q.policy.TenantWindowMax, r.parked)
+		case key != limiterKey(r.queue, r.tenant) || q == nil && r.queue != "":
+			c.fault("I4: limiter %s is of tenant %s in unknown queue %q", key, r.tenant, r.queue)
+		case q == nil && (n != 0 || r.throttled) || bad != 0:
+			c.fault("I4: limiter %s counts what it cannot", key)
+		case q != nil && r.throttled != (q.policy.TenantWindowMax > 0 && n >= q.policy.TenantWindowMax):
+			c.fault("I4: limiter %s counts %d of %d and is throttled: %v", key, n, q.policy.TenantWindowMax, r.throttled)
 		}
-		if due := m.admission.meterDue(r); due == 0 || due != r.due {
-			c.fault("I4: meter %s is due at %d, filed at %d", key, due, r.due)
+		if due := m.admission.limiterDue(r); due == 0 || due != r.due {
+			c.fault("I4: limiter %s is due at %d, filed at %d", key, due, r.due)
 		}
 		return true
 	})

@@ -136,7 +136,7 @@ func (m *Machine) respec(j *jobRow, q *queueRow, spec *rota.JobSpec, timeToLive 
 	}
 	item := m.placement.itemOf(j, &q.policy) // the old one may be a round's
 	j.item = &item
-	m.admission.inform(i, q, j.spec.Tenant)
+	m.admission.syncLanes(i, q, j.spec.Tenant)
 	pending.Add(j.item)
 	i.countTier(j, &q.policy, 1)
 	m.placement.timePromotion(q, i)

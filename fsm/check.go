@@ -20,9 +20,9 @@ func (m *Machine) Check() []string {
 	c.terminal()
 	c.deleted()
 	c.holds()
-	c.standing()
+	c.reputation()
 	c.tenants()
-	c.meters()
+	c.limiters()
 	c.domains()
 	c.types()
 	c.tiers()
@@ -281,9 +281,9 @@ func (c *checker) timers() {
 		name      string
 		got, want timerSet
 	}{{"lease", m.timers.lease, t.lease}, {"expire", m.timers.expire, t.expire}, {"wake", m.timers.wake, t.wake},
-		{"dated", m.timers.dated, t.dated}, {"forget", m.timers.forget, t.forget}, {"standing", m.timers.standing, t.standing},
+		{"dated", m.timers.dated, t.dated}, {"forget", m.timers.forget, t.forget}, {"reputation", m.timers.reputation, t.reputation},
 		{"attest", m.timers.attest, t.attest},
-		{"mode", m.timers.mode, t.mode}, {"upload", m.timers.upload, t.upload}, {"ended", m.timers.ended, t.ended}, {"oldest", m.timers.oldest, t.oldest}, {"penalty", m.timers.penalty, t.penalty}, {"meter", m.timers.meter, t.meter}, {"domain", m.timers.domain, t.domain},
+		{"mode", m.timers.mode, t.mode}, {"upload", m.timers.upload, t.upload}, {"ended", m.timers.ended, t.ended}, {"oldest", m.timers.oldest, t.oldest}, {"penalty", m.timers.penalty, t.penalty}, {"limiter", m.timers.limiter, t.limiter}, {"domain", m.timers.domain, t.domain},
 		{"promote", m.timers.promote, t.promote}, {"token", m.timers.token, t.token}} {
 		if s.got.Len() != s.want.Len() {
 			c.fault("I4: %d %s timers run, %d should", s.got.Len(), s.name, s.want.Len())
@@ -313,7 +313,7 @@ func newMachineTimers(m *Machine) *timers {
 	})
 	m.fleet.workers.scan(func(id rota.WorkerID, w *workerRow) bool {
 		t.forget.set(string(id), 0, w.forgetAt())
-		t.standing.set(string(id), 0, int64(m.fleet.standingAt(w)))
+		t.reputation.set(string(id), 0, int64(m.fleet.reputationAt(w)))
 		t.attest.set(string(id), 0, int64(w.attestationEnds()))
 		return true
 	})
@@ -348,7 +348,7 @@ func (c *checker) digest() {
 	m.nodes.scan(func(_ rota.NodeID, r *nodeRow) bool { add(tagNode, r); return true })
 	m.placement.holds.scan(func(_ rota.JobID, r *holdRow) bool { add(tagHold, r); return true })
 	m.admission.tenants.scan(func(_ rota.TenantID, r *tenantRow) bool { add(tagTenant, r); return true })
-	m.admission.meters.scan(func(_ string, r *meterRow) bool { add(tagMeter, r); return true })
+	m.admission.limiters.scan(func(_ string, r *limiterRow) bool { add(tagLimiter, r); return true })
 	m.admission.domains.scan(func(_ string, r *domainRow) bool { add(tagDomain, r); return true })
 	m.typeStats.types.scan(func(_ rota.JobType, r *typeRow) bool { add(tagType, r); return true })
 	m.flows.workflows.scan(func(_ rota.WorkflowID, r *workflowRow) bool { add(tagWorkflow, r); return true })

@@ -117,11 +117,11 @@ func (m *Machine) sweepDue() *fsmpb.Outcome {
 	fire(m.timers.expire, now+int64(planted.ttlOffset(m)), m.fireTTL)
 	fire(m.timers.wake, now, func(id string) { m.wakeOrDate(m.jobs.edit(rota.JobID(id))) })
 	fire(m.timers.dated, date, func(id string) { m.wakeOrDate(m.jobs.edit(rota.JobID(id))) })
-	fire(m.timers.standing, now, m.fleet.fireStanding)
+	fire(m.timers.reputation, now, m.fleet.fireReputation)
 	fire(m.timers.attest, date, m.fleet.fireAttestation)
 	fire(m.timers.mode, now, m.admission.fireMode)
 	fire(m.timers.penalty, now, m.admission.firePenalty)
-	fire(m.timers.meter, now, m.admission.fireMeter)
+	fire(m.timers.limiter, now, m.admission.fireLimiter)
 	fire(m.timers.domain, now, m.admission.fireDomain)
 	fire(m.timers.promote, now, m.placement.firePromote)
 	fire(m.timers.forget, now, m.fleet.fireForget)
@@ -157,8 +157,8 @@ func (m *Machine) fireTTL(id string) {
 // work left for the next entry. Connected workers are the leader's to know.
 func (vw *View) AtRest() bool {
 	t := &vw.m.timers
-	return vw.m.leasing.leases.len() == 0 && t.wake.Len() == 0 && vw.m.placement.registry.busy.Len() == 0 && t.standing.Len() == 0 &&
-		t.mode.Len() == 0 && t.penalty.Len() == 0 && t.meter.Len() == 0 && t.domain.Len() == 0 && t.promote.Len() == 0 &&
+	return vw.m.leasing.leases.len() == 0 && t.wake.Len() == 0 && vw.m.placement.registry.busy.Len() == 0 && t.reputation.Len() == 0 &&
+		t.mode.Len() == 0 && t.penalty.Len() == 0 && t.limiter.Len() == 0 && t.domain.Len() == 0 && t.promote.Len() == 0 &&
 		t.upload.Len() == 0 && !vw.m.flows.flowIndex.pending()
 }
 

@@ -95,9 +95,9 @@ func (lm *admission) settleDomain(d *domainRow) {
 	case d.isolated && (threshold == 0 || fail*2000 <= threshold*(ok+fail)):
 		lm.isolate(d, false)
 	}
-	if parked := d.isolated && lm.probes(d.queue).tokens(d.tat, lm.m.head.clock) == 0; parked != d.parked {
-		d.parked = parked
-		lm.m.placement.registry.queues[d.queue].pending.ParkDomain(d.name, parked)
+	if throttled := d.isolated && lm.probes(d.queue).tokens(d.tat, lm.m.head.clock) == 0; throttled != d.throttled {
+		d.throttled = throttled
+		lm.m.placement.registry.queues[d.queue].pending.ThrottleDomain(d.name, throttled)
 	}
 	key, due := domainKey(d.queue, d.name), lm.domainDue(d)
 	lm.m.timers.domain.set(key, int64(d.due), int64(due))
@@ -122,7 +122,7 @@ func (lm *admission) isolate(d *domainRow, isolated bool) {
 // its lanes get the next token; 0 when it is at rest.
 func (lm *admission) domainDue(d *domainRow) rota.Clock {
 	due := d.window.leaves(domainSpan)
-	if d.parked {
+	if d.throttled {
 		due = sooner(due, lm.probes(d.queue).nextToken(d.tat, lm.m.head.clock))
 	}
 	return due
@@ -139,8 +139,8 @@ func (c *checker) domains() {
 			c.fault("I9: failure domain %s is of unknown queue %q", key, d.queue)
 			return true
 		}
-		if d.parked && !d.isolated || d.since.Clock > m.head.clock {
-			c.fault("I9: failure domain %s since %d, isolated %v, parked %v", key, d.since.Clock, d.isolated, d.parked)
+		if d.throttled && !d.isolated || d.since.Clock > m.head.clock {
+			c.fault("I9: failure domain %s since %d, isolated %v, throttled %v", key, d.since.Clock, d.isolated, d.throttled)
 		}
 		if due := m.admission.domainDue(d); due == 0 || due != d.due {
 			c.fault("I4: failure domain %s is due at %d, filed at %d", key, due, d.due)

@@ -125,8 +125,8 @@ func TestDomain(t *testing.T) {
 		if why := b.dropped("probe19", "w"); why != "DOMAIN_ISOLATED" {
 			t.Fatalf("dropped for %s", why)
 		}
-		if q, _ := b.View.Queue("default"); q.Parked != 1 {
-			t.Fatalf("%d lanes are parked", q.Parked)
+		if q, _ := b.View.Queue("default"); q.Throttled != 1 {
+			t.Fatalf("%d lanes are throttled", q.Throttled)
 		}
 		b.pass(750)
 		if len(b.match()) != 0 {

@@ -90,7 +90,7 @@ func TestChain(t *testing.T) {
 		events, err := DecodeEvents(a.Index, a.EventBytes)
 		if len(a.Events) == 0 {
 			if a.EventBytes != nil || b.View.Head().Chain != chain {
-				t.Fatalf("entry %d told nothing and moved the chain", a.Index)
+				t.Fatalf("entry %d reported nothing and moved the chain", a.Index)
 			}
 			return a
 		}
@@ -160,14 +160,14 @@ func TestEvents(t *testing.T) {
 	}
 	retry := seen[rota.EventJobRetryScheduled]
 	if want := dueAt(retry.Deadline); retry.Payload != want || retry.Reason != rota.ReasonProviderFail {
-		t.Errorf("retry is told as %+v", retry)
+		t.Errorf("retry is reported as %+v", retry)
 	}
 	b.pass(30_000)
 	leases = inOrder(b.match())
 	last = b.jobs.get("a").lastEvent()
 	note(b.entry(verb(rota.VerbComplete, leases[0])).Events)
 	if e := seen[rota.EventJobCompleted]; !strings.HasPrefix(e.Payload, `{"output_digest":"e3b0c442`) {
-		t.Errorf("completion is told as %+v", e)
+		t.Errorf("completion is reported as %+v", e)
 	}
 }
 
@@ -194,7 +194,7 @@ func BenchmarkEvents(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		if got := m.journal.settleChain(); len(got) == 0 {
-			b.Fatal("nothing told")
+			b.Fatal("nothing reported")
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/100, "ns/job")
@@ -212,7 +212,7 @@ func TestReincarnate_tellsNoEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	if h := m.View.Head(); h.Events != before.Events || h.Chain != before.Chain || m.jobs.get("a").lastEvent() != parent {
-		t.Errorf("a restore told %d events, the job's last is %s", h.Events-before.Events, m.jobs.get("a").lastEvent())
+		t.Errorf("a restore reported %d events, the job's last is %s", h.Events-before.Events, m.jobs.get("a").lastEvent())
 	}
 	if len(m.journal.events) != 0 {
 		t.Errorf("%+v", m.journal.events)

@@ -36,7 +36,7 @@ func (fl *fleet) enter(w *workerRow, status rota.WorkerStatus) {
 	case status == rota.WorkerRetired && suspended:
 		w.before = rota.WorkerSuspended
 	}
-	fl.restand(w)
+	fl.reviewWorker(w)
 	fl.m.placement.trimHolds()
 }
 
@@ -85,7 +85,7 @@ func (fl *fleet) disprove(w *workerRow, p *rota.QueuePolicy, e rota.Event) {
 	if w.invalidProofs%jailEvery == 0 {
 		fl.jail(w, e.Lease)
 	}
-	fl.restand(w)
+	fl.reviewWorker(w)
 }
 
 // jail ends a worker's leases at once but for the one that ends anyway, and gives
@@ -122,7 +122,7 @@ func (fl *fleet) cancelLeases(w *workerRow, why rota.Reason, but rota.LeaseID) {
 func (fl *fleet) fireForget(id string) {
 	w := fl.workers.get(rota.WorkerID(id))
 	fl.m.timers.forget.set(id, w.forgetDue, 0)
-	fl.m.timers.standing.set(id, int64(w.standingDue), 0)
+	fl.m.timers.reputation.set(id, int64(w.reputationDue), 0)
 	fl.m.timers.attest.set(id, int64(w.attestDue), 0)
 	fl.m.placement.registry.supply.Remove(w.spec.ID)
 	fl.workers.drop(w.spec.ID)
@@ -215,12 +215,12 @@ func (r *workerRow) attestationEnds() rota.Date {
 func (fl *fleet) fireAttestation(id string) {
 	w := fl.workers.edit(rota.WorkerID(id))
 	w.lapsed = true
-	fl.restand(w)
+	fl.reviewWorker(w)
 }
 
-// standing checks the ranges of the workers' standing, and that all of it that
+// reputation checks the ranges of the workers' reputation, and that all of it that
 // ends by itself is timed. Invariant I3.
-func (c *checker) standing() {
+func (c *checker) reputation() {
 	m, now := c.m, c.m.head.clock
 	m.fleet.workers.scan(func(id rota.WorkerID, w *workerRow) bool {
 		switch {
@@ -249,8 +249,8 @@ func (c *checker) standing() {
 		if told := m.placement.registry.supply.Data(id); !slices.Equal(told, w.held) {
 			c.fault("I4: supply has worker %s hold the data %q, its row says %q", id, told, w.held)
 		}
-		if due, ends := m.fleet.standingAt(w), w.attestationEnds(); w.standingDue != due || w.attestDue != ends || w.forgetDue != w.forgetAt() {
-			c.fault("I4: worker %s stands in the timers at %d and on %d: at %d and on %d is right", id, w.standingDue,
+		if due, ends := m.fleet.reputationAt(w), w.attestationEnds(); w.reputationDue != due || w.attestDue != ends || w.forgetDue != w.forgetAt() {
+			c.fault("I4: worker %s stands in the timers at %d and on %d: at %d and on %d is right", id, w.reputationDue,
 				w.attestDue, due, ends)
 		}
 		return true

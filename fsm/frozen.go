@@ -13,21 +13,21 @@ import (
 // Frozen is the whole state at one index. Taking it costs about a microsecond;
 // it may be read while the machine goes on (SPEC §13.5).
 type Frozen struct {
-	head    header
-	knows   uint32
-	digest  rota.Digest
-	jobs    *tree.Tree[rota.JobID, *jobRow]
-	leases  *tree.Tree[string, *leaseRow]
-	workers *tree.Tree[rota.WorkerID, *workerRow]
-	queues  *tree.Tree[rota.QueueName, *queueRow]
-	tombs   *tree.Tree[rota.JobID, tomb]
-	nodes   *tree.Tree[rota.NodeID, *nodeRow]
-	holds   *tree.Tree[rota.JobID, *holdRow]
-	tenants *tree.Tree[rota.TenantID, *tenantRow]
-	meters  *tree.Tree[string, *meterRow]
-	domains *tree.Tree[string, *domainRow]
-	types   *tree.Tree[rota.JobType, *typeRow]
-	staged  *btree.Map[uint64, *record]
+	head     header
+	knows    uint32
+	digest   rota.Digest
+	jobs     *tree.Tree[rota.JobID, *jobRow]
+	leases   *tree.Tree[string, *leaseRow]
+	workers  *tree.Tree[rota.WorkerID, *workerRow]
+	queues   *tree.Tree[rota.QueueName, *queueRow]
+	tombs    *tree.Tree[rota.JobID, tomb]
+	nodes    *tree.Tree[rota.NodeID, *nodeRow]
+	holds    *tree.Tree[rota.JobID, *holdRow]
+	tenants  *tree.Tree[rota.TenantID, *tenantRow]
+	limiters *tree.Tree[string, *limiterRow]
+	domains  *tree.Tree[string, *domainRow]
+	types    *tree.Tree[rota.JobType, *typeRow]
+	staged   *btree.Map[uint64, *record]
 
 	workflows *tree.Tree[rota.WorkflowID, *workflowRow]
 	vertices  *tree.Tree[string, *vertexRow]
@@ -42,7 +42,7 @@ type Frozen struct {
 func (m *Machine) Freeze() *Frozen {
 	return &Frozen{head: m.head, knows: m.knows, digest: m.ledger.sum, jobs: m.jobs.freeze(), leases: m.leasing.leases.freeze(),
 		workers: m.fleet.workers.freeze(), queues: m.queues.freeze(), tombs: m.ended.tombs.freeze(), nodes: m.nodes.freeze(),
-		holds: m.placement.holds.freeze(), tenants: m.admission.tenants.freeze(), meters: m.admission.meters.freeze(), domains: m.admission.domains.freeze(),
+		holds: m.placement.holds.freeze(), tenants: m.admission.tenants.freeze(), limiters: m.admission.limiters.freeze(), domains: m.admission.domains.freeze(),
 		types: m.typeStats.types.freeze(), staged: m.ended.staged.records.Copy(), workflows: m.flows.workflows.freeze(),
 		vertices: m.flows.vertices.freeze(), deleted: m.ended.deleted.freeze(),
 		roles: m.access.roles.freeze(), tokens: m.access.tokens.freeze(), blocks: m.access.blocks.freeze()}
@@ -133,7 +133,7 @@ func (f *Frozen) Records(yield func(kind byte, rec []byte) error) error {
 		f.tenants.Scan(func(_ rota.TenantID, r *tenantRow) bool { return put(tagTenant, func() { r.canonical(&e) }) })
 	}
 	if err == nil {
-		f.meters.Scan(func(_ string, r *meterRow) bool { return put(tagMeter, func() { r.canonical(&e) }) })
+		f.limiters.Scan(func(_ string, r *limiterRow) bool { return put(tagLimiter, func() { r.canonical(&e) }) })
 	}
 	if err == nil {
 		f.domains.Scan(func(_ string, r *domainRow) bool { return put(tagDomain, func() { r.canonical(&e) }) })
@@ -222,9 +222,9 @@ func (l *Loader) Add(kind byte, rec []byte) error {
 	case tagTenant:
 		r := decodeTenant(d)
 		fresh = m.admission.tenants.load(r.id, r)
-	case tagMeter:
-		r := decodeMeter(d)
-		fresh = m.admission.meters.load(r.key, r)
+	case tagLimiter:
+		r := decodeLimiter(d)
+		fresh = m.admission.limiters.load(r.key, r)
 	case tagDomain:
 		r := decodeDomain(d)
 		fresh = m.admission.domains.load(r.key, r)
@@ -301,12 +301,12 @@ func (l *Loader) Finish() (*Machine, error) {
 // refused rather than repaired.
 func (m *Machine) derive() error {
 	m.queues.scan(func(_ rota.QueueName, q *queueRow) bool {
-		m.admission.informAnew(q, m.placement.registry.addIndex(q))
+		m.admission.initLanes(q, m.placement.registry.addIndex(q))
 		return true
 	})
 	m.fleet.workers.scan(func(_ rota.WorkerID, w *workerRow) bool {
 		m.placement.supplyOf(w)
-		m.fleet.timeStanding(w)
+		m.fleet.timeReputation(w)
 		return true
 	})
 	m.ended.staged.records.Scan(func(seq uint64, r *record) bool {
@@ -378,7 +378,7 @@ func (m *Machine) deriveJob(j *jobRow) error {
 	i := m.placement.registry.queues[q.name]
 	item := m.placement.itemOf(j, &q.policy)
 	j.item = &item
-	m.admission.inform(i, q, j.spec.Tenant)
+	m.admission.syncLanes(i, q, j.spec.Tenant)
 	i.pending.Add(j.item)
 	i.countTier(j, &q.policy, 1)
 	if i.turn.name == "" {

@@ -178,8 +178,8 @@ func (c *checker) holds() {
 		return true
 	})
 	m.fleet.workers.scan(func(id rota.WorkerID, w *workerRow) bool {
-		got := m.placement.registry.supply.Standing(id)
-		want := sched.WorkerStanding{WorkerEntry: workerEntry(w), Endless: unbound[id], Held: m.placement.registry.heldFor[id] != ""}
+		got := m.placement.registry.supply.State(id)
+		want := sched.WorkerState{WorkerEntry: workerEntry(w), Endless: unbound[id], Held: m.placement.registry.heldFor[id] != ""}
 		if !got.Equal(&want) {
 			c.fault("I4: supply has worker %s at %s, its rows say %s", id, fmt.Sprint(got), fmt.Sprint(want))
 		}

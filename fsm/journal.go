@@ -66,7 +66,7 @@ func (jn *journal) emitFor(j *jobRow, e *rota.Event) {
 }
 
 func (jn *journal) announce(e *rota.Event) rota.EventID {
-	if jn.mute || planted.untold(e.Kind) {
+	if jn.mute || planted.omits(e.Kind) {
 		return rota.EventID{}
 	}
 	e.ID = rota.EventID{Incarnation: jn.m.head.incarnation, Index: jn.m.at, Seq: uint32(len(jn.events))}

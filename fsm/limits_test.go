@@ -100,7 +100,7 @@ func (s *strait) round() {
 	}
 	for id, n := range started {
 		t := before[id]
-		if t.Parked || t.MaxConcurrent > 0 && t.Open+n > t.MaxConcurrent {
+		if t.Throttled || t.MaxConcurrent > 0 && t.Open+n > t.MaxConcurrent {
 			s.t.Fatalf("tenant %+v got %d more leases", t, n)
 		}
 	}
@@ -114,8 +114,8 @@ func (s *strait) endAll() {
 		s.entry(cancelOp(fmt.Sprint("j", i+1)))
 	}
 	s.pass(70_000)
-	if s.admission.meters.len() != 0 || s.admission.domains.len() != 0 || s.timers.penalty.Len() != 0 {
-		s.t.Fatalf("%d meters, %d domains, %d penalties at rest", s.admission.meters.len(), s.admission.domains.len(), s.timers.penalty.Len())
+	if s.admission.limiters.len() != 0 || s.admission.domains.len() != 0 || s.timers.penalty.Len() != 0 {
+		s.t.Fatalf("%d limiters, %d domains, %d penalties at rest", s.admission.limiters.len(), s.admission.domains.len(), s.timers.penalty.Len())
 	}
 	s.sound()
 }

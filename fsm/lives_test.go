@@ -25,7 +25,7 @@ func lives(attempts []rota.Attempt) (told []string) {
 // TestLives holds what is left of a job's lives against SPEC §16.6.
 func TestLives(t *testing.T) {
 	t.Parallel()
-	// fails has a worker that is new, and so in good standing, fail an attempt.
+	// fails has a worker that is new, and so of full health, fail an attempt.
 	fails := func(b *bench, id rota.JobID, last bool, text string) {
 		b.worker(fmt.Sprint("w", b.head.index), 1)
 		b.ok(verb(rota.VerbFail, b.match()[id], func(c *peer.LeaseCommand) { c.NoRetry, c.Text = last, text }))

@@ -33,8 +33,8 @@ type bench struct {
 	log     [][]byte
 	keepLog bool
 	walls   []int64
-	// told follows the events, where a test asks for it.
-	told *moveWatch
+	// moves follows the events, where a test asks for it.
+	moves *moveWatch
 }
 
 // tester is what testing.TB and rapid.T share.
@@ -58,7 +58,9 @@ func emptyBench(t tester) *bench {
 }
 
 // tell has events held against the state after each entry; there are no jobs yet.
-func (b *bench) tell() { b.told = &moveWatch{t: b.t, states: make(map[rota.JobID]rota.JobState)} }
+func (b *bench) watchMoves() {
+	b.moves = &moveWatch{t: b.t, states: make(map[rota.JobID]rota.JobState)}
+}
 
 // lead begins the next term.
 func (b *bench) lead() Applied {
@@ -121,8 +123,8 @@ func (b *bench) apply(data []byte, logTerm uint64) Applied {
 	}
 	b.now = max(b.now, b.head.clock)
 	b.compare(got, want)
-	if b.told != nil {
-		b.told.entry(&got, b.Machine)
+	if b.moves != nil {
+		b.moves.entry(&got, b.Machine)
 	}
 	b.entries++
 	if b.entries%b.every == 0 {

@@ -25,7 +25,7 @@ func FuzzPolicyMix(f *testing.F) {
 			return
 		}
 		b := newBench(t)
-		b.tell()
+		b.watchMoves()
 		runMix(b, &dice{data: data})
 	})
 }
@@ -41,7 +41,7 @@ func TestPolicyMix(t *testing.T) {
 		}
 		b := newBench(t)
 		b.every = 10
-		b.tell()
+		b.watchMoves()
 		runMix(b, &dice{data: data})
 	}
 }

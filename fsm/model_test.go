@@ -62,7 +62,7 @@ type modelWorker struct {
 	// connection, 0 for none, and since when its stream is broken.
 	connection uint64
 	broken     rota.Clock
-	modelStanding
+	modelReputation
 }
 
 func newModel(p rota.QueuePolicy) *model {
@@ -188,7 +188,7 @@ func (m *model) register(id rota.WorkerID, secret string, takeover bool, slots i
 	w := m.workers[id]
 	switch {
 	case w == nil:
-		w = &modelWorker{modelStanding: newModelStanding(m.now)}
+		w = &modelWorker{modelReputation: newModelReputation(m.now)}
 	case w.secret == secret && !w.retired:
 		w.unreachable = false
 		return true
@@ -208,7 +208,7 @@ func (m *model) register(id rota.WorkerID, secret string, takeover bool, slots i
 		}
 	}
 	m.count++
-	m.workers[id] = &modelWorker{session: m.count, secret: secret, slots: slots, modelStanding: w.anew()}
+	m.workers[id] = &modelWorker{session: m.count, secret: secret, slots: slots, modelReputation: w.anew()}
 	return true
 }
 
@@ -231,8 +231,8 @@ func (m *model) assigned(l rota.Lease) error {
 		return fmt.Errorf("worker %s got a lease but is not active", l.Worker)
 	case w.broken != 0:
 		return fmt.Errorf("worker %s got a lease but its stream is broken", l.Worker)
-	case m.barred(&w.modelStanding, j.typ) || w.seen < m.policy.MinHealth:
-		return fmt.Errorf("worker %s got a lease of type %s but is not eligible: %+v", l.Worker, j.typ, w.modelStanding)
+	case m.barred(&w.modelReputation, j.typ) || w.seen < m.policy.MinHealth:
+		return fmt.Errorf("worker %s got a lease of type %s but is not eligible: %+v", l.Worker, j.typ, w.modelReputation)
 	case m.open(l.Worker) >= w.slots:
 		return fmt.Errorf("worker %s has no slot for another lease", l.Worker)
 	case m.tokens.Compare(l.Token) >= 0 || l.Attempt != j.attempt || m.leases[l.ID] != nil:
@@ -309,7 +309,7 @@ func (m *model) lease(c *peer.LeaseCommand) (taken, known bool) {
 		l.renewals++
 		l.acked, j.state = true, rota.JobRunning
 		if m.now > l.renewBy {
-			m.change(&w.modelStanding, -10)
+			m.change(&w.modelReputation, -10)
 		}
 		t := rota.Clock(m.policy.LeaseMs)
 		l.deadline = max(l.deadline, min(l.deadline+t/2, m.now+t))
@@ -326,13 +326,13 @@ func (m *model) lease(c *peer.LeaseCommand) (taken, known bool) {
 		m.drop(j)
 		m.end(j, rota.JobCompleted)
 		delete(w.bad, j.typ)
-		m.change(&w.modelStanding, 20)
+		m.change(&w.modelReputation, 20)
 	case rota.VerbFail:
 		if c.TimedOut && l.timesOut != 0 {
 			m.use(l)
 			return true, true
 		}
-		m.fails(&w.modelStanding, j.typ, false)
+		m.fails(&w.modelReputation, j.typ, false)
 		if c.NoRetry {
 			m.drop(j)
 			m.end(j, rota.JobDead)
@@ -345,7 +345,7 @@ func (m *model) lease(c *peer.LeaseCommand) (taken, known bool) {
 			return true, true
 		}
 		if !l.revoked {
-			m.fails(&w.modelStanding, j.typ, true)
+			m.fails(&w.modelReputation, j.typ, true)
 			if j.declines++; j.declines >= limits.MaxDeclines {
 				m.use(l)
 				return true, true
@@ -389,7 +389,7 @@ func (m *model) dueNow(l *modelLease) rota.Clock {
 // expireLease is what LEASE_EXPIRED costs.
 func (m *model) expireLease(l *modelLease) {
 	w := m.workers[l.worker]
-	m.change(&w.modelStanding, -150)
+	m.change(&w.modelReputation, -150)
 	if m.policy.DenyMs > 0 {
 		w.denied[m.jobs[l.job].typ] = m.now + rota.Clock(m.policy.DenyMs)
 	}
@@ -404,7 +404,7 @@ func (m *model) sweep() {
 		case l.revoked:
 			m.requeue(l)
 		case !l.acked && l.ackBy == m.dueNow(l):
-			m.change(&w.modelStanding, -50)
+			m.change(&w.modelReputation, -50)
 			m.use(l)
 		case l.timesOut != 0 && l.timesOut == m.dueNow(l):
 			m.use(l)

@@ -52,8 +52,8 @@ type queueIndex struct {
 	pending *sched.Pending
 	// open counts open leases a tenant; entries at 0 are removed.
 	open map[rota.TenantID]int64
-	// told is what the lanes know of tenants beside their open leases.
-	told map[rota.TenantID]told
+	// laneStates is what the lanes know of tenants beside their open leases.
+	laneStates map[rota.TenantID]laneState
 	// turn is where the queue stands in busy; zero if it does not.
 	turn turn
 	// round is its place among the rounds of the entry, if it has one there.
@@ -99,7 +99,7 @@ func (r *registry) reset() {
 func (pl *placement) addQueue(name rota.QueueName, policy rota.QueuePolicy) {
 	q := &queueRow{name: name, policy: policy}
 	pl.m.queues.insert(name, q)
-	pl.m.admission.informAnew(q, pl.registry.addIndex(q))
+	pl.m.admission.initLanes(q, pl.registry.addIndex(q))
 	pl.m.fleet.reviewWorkers(name) // some may serve it already
 	pl.m.journal.emit(rota.Event{Kind: rota.EventQueueChanged, Queue: name, Text: policy.Preset})
 }
@@ -168,7 +168,7 @@ func (pl *placement) file(j *jobRow, q *queueRow) {
 		j.item = &sched.Item{}
 	}
 	*j.item = pl.itemOf(j, &q.policy)
-	pl.m.admission.inform(i, q, j.spec.Tenant)
+	pl.m.admission.syncLanes(i, q, j.spec.Tenant)
 	i.pending.Add(j.item)
 	i.countTier(j, &q.policy, 1)
 	pl.timePromotion(q, i)
@@ -348,7 +348,7 @@ func (pl *placement) changeRules(q *queueRow, before sched.Rules) {
 	}
 }
 
-// reviewWorkers brings the standing of a queue's workers up to date with its
+// reviewWorkers brings the reputation of a queue's workers up to date with its
 // min_health, which times when their health counts again.
 func (fl *fleet) reviewWorkers(queue rota.QueueName) {
 	var weak []rota.WorkerID // those in full health have nothing to wait for
@@ -361,7 +361,7 @@ func (fl *fleet) reviewWorkers(queue rota.QueueName) {
 	for _, id := range weak {
 		w := fl.workers.edit(id)
 		w.settleHealth(fl.m.head.clock)
-		fl.restand(w)
+		fl.reviewWorker(w)
 	}
 }
 

@@ -19,7 +19,7 @@ func (sound) dedupeNotInSnapshot() bool     { return false }
 func (sound) mapRange() bool                { return false }
 func (sound) silenceForgotten() bool        { return false }
 func (sound) childEarly(*flow, uint32) bool { return false }
-func (sound) untold(rota.EventKind) bool    { return false }
+func (sound) omits(rota.EventKind) bool     { return false }
 
 func (sound) anyDue(timerSet, int64) (timer, bool) { return timer{}, false }
 

@@ -24,7 +24,7 @@ func TestModel(t *testing.T) {
 		seed := rapid.Uint64().Draw(rt, "seed")
 		r := &race{T: rt, b: newBench(rt), chance: rand.New(rand.NewPCG(seed, seed))}
 		r.b.every = 5
-		r.b.tell()
+		r.b.watchMoves()
 		r.b.ok(queueOp("default", "lease_ms", "50000", "ack_timeout_ms", "20000", "attempt_max", "3", "backoff_base_ms", "500",
 			"renewals_max", "3", "ttl_rel_max_ms", "120000", "audit_window", "0",
 			"gc_horizon", rapid.SampledFrom([]string{"1m", "90s", "7d"}).Draw(rt, "gc_horizon"),
@@ -223,5 +223,5 @@ func (r *race) compare() {
 	if got := r.b.leasing.leases.len(); got != len(r.model.leases) {
 		r.Fatalf("%d leases are open, the model says %d", got, len(r.model.leases))
 	}
-	r.standings()
+	r.reputations()
 }

@@ -117,13 +117,13 @@ func rankedOtherwise(a, b *rota.QueuePolicy) bool {
 // operator's change of ranking may cost.
 func (pl *placement) refile(q *queueRow, i *queueIndex) {
 	i.pending = newPending(&q.policy)
-	pl.m.admission.informAnew(q, i)
+	pl.m.admission.initLanes(q, i)
 	pl.m.jobs.scan(func(_ rota.JobID, j *jobRow) bool {
 		if j.state == rota.JobQueued && j.spec.Queue == q.name {
 			// The item is derived: the row's canonical bytes do not change.
 			item := pl.itemOf(j, &q.policy)
 			j.item = &item
-			pl.m.admission.inform(i, q, j.spec.Tenant)
+			pl.m.admission.syncLanes(i, q, j.spec.Tenant)
 			i.pending.Add(j.item)
 		}
 		return true

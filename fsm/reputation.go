@@ -32,10 +32,10 @@ func (what outcome) health(p *rota.QueuePolicy) int32 {
 	return int32(by)
 }
 
-// countStanding changes a worker's health and what it may get (SPEC §6.2), as far as
+// countReputation changes a worker's health and what it may get (SPEC §6.2), as far as
 // the queue's policy asks for that (SPEC §16.1); w is editable, and its lease is open
 // still.
-func (fl *fleet) countStanding(w *workerRow, l *leaseRow, what outcome) {
+func (fl *fleet) countReputation(w *workerRow, l *leaseRow, what outcome) {
 	now, p := fl.m.head.clock, &fl.m.queues.get(l.queue).policy
 	changed := false
 	if by := what.health(p); by != 0 && what != outcomeProofInvalid {
@@ -63,7 +63,7 @@ func (fl *fleet) countStanding(w *workerRow, l *leaseRow, what outcome) {
 		changed = w.cools(l.typ, p, now, rota.ReasonProviderFail)
 	}
 	if changed {
-		fl.restand(w)
+		fl.reviewWorker(w)
 	}
 }
 
@@ -145,27 +145,27 @@ func (r *workerRow) holdsData(keys []string) (changed bool) {
 	return changed
 }
 
-// restand brings all that hangs on a worker's standing up to date; w is editable.
-func (fl *fleet) restand(w *workerRow) {
-	fl.timeStanding(w)
+// reviewWorker brings all that hangs on a worker's reputation up to date; w is editable.
+func (fl *fleet) reviewWorker(w *workerRow) {
+	fl.timeReputation(w)
 	fl.m.placement.supplyOf(w)
 	fl.m.placement.reviewHold(w.spec.ID)
 }
 
-// timeStanding sets when the worker's standing changes by itself, and when it leaves the
+// timeReputation sets when the worker's reputation changes by itself, and when it leaves the
 // state, which waits for that.
-func (fl *fleet) timeStanding(w *workerRow) {
-	id, due, ends := string(w.spec.ID), fl.standingAt(w), w.attestationEnds()
-	fl.m.timers.standing.set(id, int64(w.standingDue), int64(due))
+func (fl *fleet) timeReputation(w *workerRow) {
+	id, due, ends := string(w.spec.ID), fl.reputationAt(w), w.attestationEnds()
+	fl.m.timers.reputation.set(id, int64(w.reputationDue), int64(due))
 	fl.m.timers.attest.set(id, int64(w.attestDue), int64(ends))
-	w.standingDue, w.attestDue = due, ends
+	w.reputationDue, w.attestDue = due, ends
 	fl.timeWorker(w)
 }
 
-// standingAt is when fireStanding is due, 0 for never: a function of the row and
+// reputationAt is when fireReputation is due, 0 for never: a function of the row and
 // of the rules of the queues that it serves. Health counts until it is full, and
 // at each min_health on the way (SPEC §3.6).
-func (fl *fleet) standingAt(r *workerRow) rota.Clock {
+func (fl *fleet) reputationAt(r *workerRow) rota.Clock {
 	due := rota.Clock(math.MaxInt64)
 	until := func(at rota.Clock) {
 		if at != 0 {
@@ -197,10 +197,10 @@ func (fl *fleet) standingAt(r *workerRow) rota.Clock {
 	return due
 }
 
-// fireStanding takes away what is over of a worker's cooldowns, denials, jail and
-// periods, and writes back its health. Until it is called the old standing lasts,
+// fireReputation takes away what is over of a worker's cooldowns, denials, jail and
+// periods, and writes back its health. Until it is called the old reputation lasts,
 // for rounds and for their re-check alike.
-func (fl *fleet) fireStanding(id string) {
+func (fl *fleet) fireReputation(id string) {
 	w, now := fl.workers.edit(rota.WorkerID(id)), fl.m.head.clock
 	w.settleHealth(now)
 	w.cooling, w.denied = lasting(w.cooling, now), lasting(w.denied, now)
@@ -214,7 +214,7 @@ func (fl *fleet) fireStanding(id string) {
 	if w.jailedUntil != 0 && w.jailedUntil <= now {
 		fl.release(w)
 	}
-	fl.restand(w)
+	fl.reviewWorker(w)
 }
 
 // takeUnits counts a job's units against its worker (SPEC §6.1); w is editable.
@@ -244,7 +244,7 @@ func (fl *fleet) takeUnits(w *workerRow, l *leaseRow, units int64) {
 	list = append(list, rota.UnitsUsed{Queue: l.queue, Since: since, Until: rota.Moment{Clock: since.Clock + period}, Used: units})
 	slices.SortFunc(list, func(a, b rota.UnitsUsed) int { return cmp.Compare(a.Queue, b.Queue) })
 	w.units = list
-	fl.restand(w)
+	fl.reviewWorker(w)
 }
 
 // workerEntry is a worker as rounds see it: a pure function of its row, so that a
@@ -276,7 +276,7 @@ func workerEntry(w *workerRow) sched.WorkerEntry {
 	return e
 }
 
-// outcome is how a lease ended, or was treated, by its worker: what standing
+// outcome is how a lease ended, or was treated, by its worker: what reputation
 // (SPEC §6.2), failure domains (§4.8) and statistics (§5.3) are kept from.
 type outcome uint8
 
@@ -300,7 +300,7 @@ func (fl *fleet) outcome(l *leaseRow, what outcome) {
 	case outcomeFailure, outcomeProofInvalid, outcomeTimedOut:
 		w.failed++
 	}
-	fl.countStanding(w, l, what)
+	fl.countReputation(w, l, what)
 	fl.m.typeStats.countType(l, what)
 	fl.m.admission.countDomain(l, what)
 }

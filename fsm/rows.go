@@ -24,7 +24,7 @@ const (
 	tagRecord
 	tagHold
 	tagTenant
-	tagMeter
+	tagLimiter
 	tagDomain
 	tagType
 	tagWorkflow
@@ -267,7 +267,7 @@ func (r *holdRow) TreeKey() rota.JobID { return r.job }
 
 func (r *tenantRow) TreeKey() rota.TenantID { return r.id }
 
-func (r *meterRow) TreeKey() string { return r.key }
+func (r *limiterRow) TreeKey() string { return r.key }
 
 func (r *domainRow) TreeKey() string { return r.key }
 

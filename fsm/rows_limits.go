@@ -11,8 +11,8 @@ type tenantRow struct {
 	limits rota.TenantLimits
 	// open counts its open leases over all queues. Invariant I9.
 	open int64
-	// parkedAt is since when its lanes are parked, 0 if they are not.
-	parkedAt rota.Clock
+	// throttledAt is since when its lanes are throttled, 0 if they are not.
+	throttledAt rota.Clock
 }
 
 func (r *tenantRow) canonical(e *encoder) {
@@ -24,51 +24,51 @@ func (r *tenantRow) canonical(e *encoder) {
 	e.int(r.limits.RateLimitRPS)
 	e.int(r.limits.PenaltyMs)
 	e.int(r.open)
-	e.int(int64(r.parkedAt))
+	e.int(int64(r.throttledAt))
 }
 
 func decodeTenant(d *decoder) *tenantRow {
 	return &tenantRow{id: rota.TenantID(d.str()), known: d.bool(), limits: rota.TenantLimits{
 		Tier: rota.ServiceTier(d.enum(uint64(rota.TierPremium))), Weight: d.int(), MaxConcurrent: d.int(),
-		RateLimitRPS: d.int(), PenaltyMs: d.int()}, open: d.int(), parkedAt: rota.Clock(d.int())}
+		RateLimitRPS: d.int(), PenaltyMs: d.int()}, open: d.int(), throttledAt: rota.Clock(d.int())}
 }
 
-// meterRow measures a tenant in a queue, or, with an empty queue, over all of
+// limiterRow measures a tenant in a queue, or, with an empty queue, over all of
 // them: its rate of submissions and its rolling window of assignments. At rest
 // there is no row.
-type meterRow struct {
+type limiterRow struct {
 	rowMeta
-	// key is the meterKey, by which the row is found.
+	// key is the limiterKey, by which the row is found.
 	key    string
 	queue  rota.QueueName
 	tenant rota.TenantID
 	// tat is the theoretical arrival time of the next submission, in nanoseconds on
 	// the cluster clock: the one integer of a token bucket (SPEC §4.5).
 	tat int64
-	// window counts assignments (its ok) of tenant_window_ms; parked says that the
+	// window counts assignments (its ok) of tenant_window_ms; throttled says that the
 	// tenant's lanes in this queue wait for it.
-	window window
-	parked bool
+	window    window
+	throttled bool
 	// due is derived: where the row stands in the timers.
 	due rota.Clock
 }
 
-func meterKey(queue rota.QueueName, tenant rota.TenantID) string {
+func limiterKey(queue rota.QueueName, tenant rota.TenantID) string {
 	return string(queue) + "/" + string(tenant)
 }
 
-func (r *meterRow) canonical(e *encoder) {
+func (r *limiterRow) canonical(e *encoder) {
 	e.str(string(r.queue))
 	e.str(string(r.tenant))
 	e.int(r.tat)
 	encodeSlots(e, &r.window)
-	e.bool(r.parked)
+	e.bool(r.throttled)
 }
 
-func decodeMeter(d *decoder) *meterRow {
-	r := &meterRow{queue: rota.QueueName(d.str()), tenant: rota.TenantID(d.str()), tat: d.int(), window: decodeSlots(d),
-		parked: d.bool()}
-	r.key = meterKey(r.queue, r.tenant)
+func decodeLimiter(d *decoder) *limiterRow {
+	r := &limiterRow{queue: rota.QueueName(d.str()), tenant: rota.TenantID(d.str()), tat: d.int(), window: decodeSlots(d),
+		throttled: d.bool()}
+	r.key = limiterKey(r.queue, r.tenant)
 	return r
 }
 
@@ -83,10 +83,10 @@ type domainRow struct {
 	window   window
 	isolated bool
 	since    rota.Moment
-	// tat is the probe bucket's, as in meterRow; parked says that its lanes wait for
+	// tat is the probe bucket's, as in limiterRow; throttled says that its lanes wait for
 	// the next token.
-	tat    int64
-	parked bool
+	tat       int64
+	throttled bool
 	// due is derived: where the row stands in the timers.
 	due rota.Clock
 }
@@ -100,12 +100,12 @@ func (r *domainRow) canonical(e *encoder) {
 	e.bool(r.isolated)
 	e.moment(r.since)
 	e.int(r.tat)
-	e.bool(r.parked)
+	e.bool(r.throttled)
 }
 
 func decodeDomain(d *decoder) *domainRow {
 	r := &domainRow{queue: rota.QueueName(d.str()), name: d.str(), window: decodeSlots(d), isolated: d.bool(),
-		since: d.moment(), tat: d.int(), parked: d.bool()}
+		since: d.moment(), tat: d.int(), throttled: d.bool()}
 	r.key = domainKey(r.queue, r.name)
 	return r
 }

@@ -68,11 +68,11 @@ type workerRow struct {
 
 	// leases are the open ones' ids; derived, shared by all copies of the row.
 	leases map[string]struct{}
-	// standingDue, attestDue and forgetDue are derived: where the worker stands in the
-	// timers of standing, of attestations, and of those that leave the state.
-	standingDue rota.Clock
-	attestDue   rota.Date
-	forgetDue   int64
+	// reputationDue, attestDue and forgetDue are derived: where the worker stands in the
+	// timers of reputation, of attestations, and of those that leave the state.
+	reputationDue rota.Clock
+	attestDue     rota.Date
+	forgetDue     int64
 }
 
 func (r *workerRow) canonical(e *encoder) {

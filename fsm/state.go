@@ -69,7 +69,7 @@ func NewKnowing(version uint32) *Machine {
 	m.leasing.leases.init(tagLease, l)
 	m.placement.holds.init(tagHold, l)
 	m.admission.tenants.init(tagTenant, l)
-	m.admission.meters.init(tagMeter, l)
+	m.admission.limiters.init(tagLimiter, l)
 	m.admission.domains.init(tagDomain, l)
 	m.typeStats.types.init(tagType, l)
 	m.flows.workflows.init(tagWorkflow, l)

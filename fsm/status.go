@@ -217,7 +217,7 @@ func (fl *fleet) disconnect(op *fsmpb.Disconnect) *fsmpb.Outcome {
 	}
 	w = fl.workers.edit(w.spec.ID)
 	w.disconnected = fl.m.head.now()
-	fl.restand(w)
+	fl.reviewWorker(w)
 	fl.retimeLeases(w)
 	fl.m.journal.emit(rota.Event{Kind: rota.EventWorkerDisconnected, Worker: w.spec.ID, Session: w.session, Status: w.status})
 	return &fsmpb.Outcome{}
@@ -342,7 +342,7 @@ func (fl *fleet) resume(w *workerRow, spec *rota.WorkerSpec) {
 	if w.status == rota.WorkerUnreachable {
 		fl.heard(w)
 	} else {
-		fl.restand(w)
+		fl.reviewWorker(w)
 	}
 	// Only what is less than before cuts: leases that one queue's cap would not allow
 	// may be open in others, and to reconnect gives all of them back (SPEC §6.4).

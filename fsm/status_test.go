@@ -266,7 +266,7 @@ func TestStatuses(t *testing.T) {
 		b.ok(statusOp("w", rota.WorkerActive, 0))
 		b.status("w", rota.WorkerActive)
 	})
-	run("a_restore_keeps_the_standing", func(b *bench) {
+	run("a_restore_keeps_the_reputation", func(b *bench) {
 		b.ok(queueOp("default", "min_health", "0"))
 		b.staked("w", 3, 100)
 		b.worker("v", 3)

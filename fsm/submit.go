@@ -41,7 +41,7 @@ func (m *Machine) submit(op *fsmpb.Submit) *fsmpb.Outcome {
 	m.admission.chargeRate(spec, q)
 	m.typeStats.declareType(j.spec, q)
 	m.start(j)
-	return m.became(j.state, m.admission.throttled(q))
+	return m.became(j.state, m.admission.slowDown(q))
 }
 
 // again answers a submission whose id is known: the same content is the same submission

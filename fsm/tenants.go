@@ -44,10 +44,10 @@ func (lm *admission) changeTenant(t *tenantRow, limits rota.TenantLimits) {
 	old, due := t.limits, t.penaltyAt()
 	t.known, t.limits = true, limits
 	switch {
-	case t.full() && t.parkedAt == 0:
-		t.parkedAt = lm.m.head.clock
+	case t.full() && t.throttledAt == 0:
+		t.throttledAt = lm.m.head.clock
 	case !t.full() && limits.MaxConcurrent != old.MaxConcurrent:
-		t.parkedAt = 0 // a limit that is raised owes no penalty
+		t.throttledAt = 0 // a limit that is raised owes no penalty
 	}
 	lm.m.timers.penalty.set(string(t.id), int64(due), int64(t.penaltyAt()))
 	if limits.Tier != old.Tier {
@@ -55,8 +55,8 @@ func (lm *admission) changeTenant(t *tenantRow, limits rota.TenantLimits) {
 	}
 	lm.m.queues.scan(func(name rota.QueueName, q *queueRow) bool {
 		i := lm.m.placement.registry.queues[name]
-		if _, known := i.told[t.id]; known || i.open[t.id] > 0 || i.turn.name != "" {
-			lm.inform(i, q, t.id)
+		if _, known := i.laneStates[t.id]; known || i.open[t.id] > 0 || i.turn.name != "" {
+			lm.syncLanes(i, q, t.id)
 		}
 		return true
 	})
@@ -96,16 +96,16 @@ func (r *tenantRow) full() bool {
 	return r.limits.MaxConcurrent > 0 && r.open >= r.limits.MaxConcurrent
 }
 
-// penaltyAt is when the penalty of a parked tenant ends, once one of its leases
+// penaltyAt is when the penalty of a throttled tenant ends, once one of its leases
 // has; 0 for never.
 func (r *tenantRow) penaltyAt() rota.Clock {
-	if r.parkedAt == 0 || r.full() {
+	if r.throttledAt == 0 || r.full() {
 		return 0
 	}
-	return r.parkedAt + rota.Clock(r.limits.PenaltyMs)
+	return r.throttledAt + rota.Clock(r.limits.PenaltyMs)
 }
 
-// openTenant counts a tenant's open leases over all queues, and parks its lanes in
+// openTenant counts a tenant's open leases over all queues, and throttles its lanes in
 // all of them once it has as many as it may (SPEC §4.9).
 func (lm *admission) openTenant(l *leaseRow) {
 	t := lm.tenants.edit(l.tenant)
@@ -115,9 +115,9 @@ func (lm *admission) openTenant(l *leaseRow) {
 		lm.tenants.insert(l.tenant, t)
 	}
 	t.open++
-	if t.full() && t.parkedAt == 0 {
-		t.parkedAt = lm.m.head.clock
-		lm.informBusy(t.id)
+	if t.full() && t.throttledAt == 0 {
+		t.throttledAt = lm.m.head.clock
+		lm.syncBusyLanes(t.id)
 	}
 }
 
@@ -127,12 +127,12 @@ func (lm *admission) closeTenant(l *leaseRow) {
 	t := lm.tenants.edit(l.tenant)
 	due := t.penaltyAt()
 	t.open--
-	if t.parkedAt != 0 && !t.full() && t.penaltyAt() <= lm.m.head.clock {
-		lm.unpark(t, due)
+	if t.throttledAt != 0 && !t.full() && t.penaltyAt() <= lm.m.head.clock {
+		lm.unthrottle(t, due)
 	} else {
 		lm.m.timers.penalty.set(string(t.id), int64(due), int64(t.penaltyAt()))
 	}
-	if t.open == 0 && t.parkedAt == 0 && !t.known {
+	if t.open == 0 && t.throttledAt == 0 && !t.known {
 		lm.tenants.drop(t.id)
 	}
 }
@@ -140,17 +140,17 @@ func (lm *admission) closeTenant(l *leaseRow) {
 // firePenalty ends a tenant's penalty.
 func (lm *admission) firePenalty(id string) {
 	t := lm.tenants.edit(rota.TenantID(id))
-	lm.unpark(t, t.penaltyAt())
+	lm.unthrottle(t, t.penaltyAt())
 	if t.open == 0 && !t.known {
 		lm.tenants.drop(t.id)
 	}
 }
 
-// unpark puts a tenant's lanes back; due is where it stood in the timers.
-func (lm *admission) unpark(t *tenantRow, due rota.Clock) {
+// unthrottle puts a tenant's lanes back; due is where it stood in the timers.
+func (lm *admission) unthrottle(t *tenantRow, due rota.Clock) {
 	lm.m.timers.penalty.set(string(t.id), int64(due), 0)
-	t.parkedAt = 0
-	lm.informBusy(t.id)
+	t.throttledAt = 0
+	lm.syncBusyLanes(t.id)
 }
 
 // tenants checks the tenants' counters against the leases. Invariant I9.
@@ -171,14 +171,14 @@ func (c *checker) tenants() {
 		if err := t.limits.Check(); err != nil {
 			c.fault("I9: tenant %s: %v", id, err)
 		}
-		if !t.known && (t.open == 0 && t.parkedAt == 0 || t.limits != rota.DefaultTenantLimits()) {
+		if !t.known && (t.open == 0 && t.throttledAt == 0 || t.limits != rota.DefaultTenantLimits()) {
 			c.fault("I9: nobody set tenant %s, and its row says something", id)
 		}
-		if t.full() && t.parkedAt == 0 || t.parkedAt > m.head.clock || t.parkedAt != 0 && t.limits.MaxConcurrent == 0 {
-			c.fault("I9: tenant %s with %d of %d leases open is parked since %d", id, t.open, t.limits.MaxConcurrent, t.parkedAt)
+		if t.full() && t.throttledAt == 0 || t.throttledAt > m.head.clock || t.throttledAt != 0 && t.limits.MaxConcurrent == 0 {
+			c.fault("I9: tenant %s with %d of %d leases open is throttled since %d", id, t.open, t.limits.MaxConcurrent, t.throttledAt)
 		}
 		return true
 	})
-	c.parks()
+	c.laneStates()
 	c.mode()
 }

@@ -50,7 +50,7 @@ func TestSetTenant(t *testing.T) {
 		if a = b.entry(op); !a.Outcomes[0].GetExisted() || len(a.Events) != 0 {
 			t.Fatalf("the same again: %v, %v", a.Outcomes[0], a.Events)
 		}
-		if got := b.View.Tenant("ann"); !got.Known || got.Weight != 3 || got.PenaltyMs != 2000 || got.Parked {
+		if got := b.View.Tenant("ann"); !got.Known || got.Weight != 3 || got.PenaltyMs != 2000 || got.Throttled {
 			t.Fatalf("tenant %+v", got)
 		}
 		b.ok(tenantOp("bob")) // without any key it is known, with the defaults
@@ -150,7 +150,7 @@ func TestSetTenant(t *testing.T) {
 		b.ok(verb(rota.VerbComplete, l))
 		b.ok(tenantOp("ann", "weight", "1"))
 		b.submit("b", tenant("ann"), queue("other"))
-		if n := len(b.placement.registry.queues["other"].told); n != 0 {
+		if n := len(b.placement.registry.queues["other"].laneStates); n != 0 {
 			t.Fatalf("the lanes know %d tenants that are as any other", n)
 		}
 	})
@@ -158,7 +158,7 @@ func TestSetTenant(t *testing.T) {
 
 func TestMaxConcurrent(t *testing.T) {
 	t.Parallel()
-	t.Run("parks_the_tenant_in_all_queues_at_once", func(t *testing.T) {
+	t.Run("throttles_the_tenant_in_all_queues_at_once", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
 		b.ok(queueOp("other", "weight", "7"))
@@ -170,11 +170,11 @@ func TestMaxConcurrent(t *testing.T) {
 		}
 		b.submit("bob", tenant("bob"))
 		l := b.match()
-		if len(l) != 3 || l["bob"].Job == "" || !b.View.Tenant("ann").Parked {
+		if len(l) != 3 || l["bob"].Job == "" || !b.View.Tenant("ann").Throttled {
 			t.Fatalf("%d leases, tenant %+v", len(l), b.View.Tenant("ann"))
 		}
-		if q, _ := b.View.Queue("default"); q.Parked == 0 {
-			t.Fatal("no lane is parked")
+		if q, _ := b.View.Queue("default"); q.Throttled == 0 {
+			t.Fatal("no lane is throttled")
 		}
 		if n := len(b.match()); n != 0 {
 			t.Fatalf("%d more were started", n)
@@ -241,7 +241,7 @@ func TestMaxConcurrent(t *testing.T) {
 			t.Fatal("not started after the penalty")
 		}
 		b.pass(3000) // the penalty is over, and still one lease is open
-		if len(b.match()) != 0 || !b.View.Tenant("ann").Parked {
+		if len(b.match()) != 0 || !b.View.Tenant("ann").Throttled {
 			t.Fatal("started beyond max_concurrent")
 		}
 		for _, one := range l {
@@ -268,7 +268,7 @@ func TestMaxConcurrent(t *testing.T) {
 			t.Fatalf("%+v", b.View.Counts())
 		}
 	})
-	t.Run("a_lower_limit_parks_and_revokes_nothing_a_higher_one_frees", func(t *testing.T) {
+	t.Run("a_lower_limit_throttles_and_revokes_nothing_a_higher_one_frees", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
 		b.worker("w", 4)
@@ -278,7 +278,7 @@ func TestMaxConcurrent(t *testing.T) {
 		b.match()
 		b.worker("v", 4)
 		b.ok(tenantOp("ann", "max_concurrent", "2"))
-		if len(b.match()) != 0 || b.View.Tenant("ann").Open != 4 || !b.View.Tenant("ann").Parked {
+		if len(b.match()) != 0 || b.View.Tenant("ann").Open != 4 || !b.View.Tenant("ann").Throttled {
 			t.Fatalf("tenant %+v", b.View.Tenant("ann"))
 		}
 		b.ok(tenantOp("ann", "max_concurrent", "5"))
@@ -286,7 +286,7 @@ func TestMaxConcurrent(t *testing.T) {
 			t.Fatal("a raised limit does not free at once")
 		}
 		b.ok(tenantOp("ann", "max_concurrent", "0"))
-		if len(b.match()) != 1 || b.View.Tenant("ann").Parked {
+		if len(b.match()) != 1 || b.View.Tenant("ann").Throttled {
 			t.Fatal("no limit does not free at once")
 		}
 	})
@@ -305,7 +305,7 @@ func TestMaxConcurrent(t *testing.T) {
 		b.ok(queueOp("default", "ranking", "adaptive"))
 		b.twin = b.restored()
 		if len(b.match()) != 0 {
-			t.Fatal("a parked lane was drawn from")
+			t.Fatal("a throttled lane was drawn from")
 		}
 	})
 	t.Run("who_nobody_set_has_a_row_only_while_leases_are_open", func(t *testing.T) {

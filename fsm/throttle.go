@@ -8,27 +8,27 @@ import (
 	"github.com/rotasched/rota/sched"
 )
 
-// told is what a queue's lanes were last told of a tenant that is not as any other:
-// that it waits for a limit, and its weight.
-type told struct {
-	parked bool
-	weight int64
+// laneState is what a queue's lanes know of a tenant that is not as any other: that it
+// waits for a limit, and its weight.
+type laneState struct {
+	throttled bool
+	weight    int64
 }
 
-// inform brings a queue's lanes up to date with what the rows say of a tenant. It
+// syncLanes brings a queue's lanes up to date with what the rows say of a tenant. It
 // runs whenever a job is filed, so that a queue which has none of a tenant's jobs
-// need not be told: parking a tenant costs no walk over all queues.
-func (lm *admission) inform(i *queueIndex, q *queueRow, tenant rota.TenantID) {
-	want := told{lm.parked(q, tenant), lm.limitsOf(tenant).Weight}
-	had, ok := i.told[tenant]
+// need not follow: throttling a tenant costs no walk over all queues.
+func (lm *admission) syncLanes(i *queueIndex, q *queueRow, tenant rota.TenantID) {
+	want := laneState{lm.throttled(q, tenant), lm.limitsOf(tenant).Weight}
+	had, ok := i.laneStates[tenant]
 	if !ok {
-		had = told{weight: 1}
+		had = laneState{weight: 1}
 	}
 	if want == had {
 		return
 	}
-	if want.parked != had.parked {
-		i.pending.Park(tenant, want.parked)
+	if want.throttled != had.throttled {
+		i.pending.Throttle(tenant, want.throttled)
 	}
 	i.note(tenant, want)
 	if want.weight != had.weight {
@@ -36,50 +36,50 @@ func (lm *admission) inform(i *queueIndex, q *queueRow, tenant rota.TenantID) {
 	}
 }
 
-// share tells the lanes a tenant's open leases and weight.
+// share sets a tenant's open leases and weight in the lanes.
 func (i *queueIndex) share(tenant rota.TenantID, open, weight int64) {
 	i.pending.SetShare(tenant, open, weight)
-	if len(i.told) == 0 && weight == 1 {
+	if len(i.laneStates) == 0 && weight == 1 {
 		return // as mostly
 	}
-	if t, ok := i.told[tenant]; ok || weight != 1 {
-		i.note(tenant, told{t.parked, weight})
+	if t, ok := i.laneStates[tenant]; ok || weight != 1 {
+		i.note(tenant, laneState{t.throttled, weight})
 	}
 }
 
-func (i *queueIndex) note(tenant rota.TenantID, t told) {
-	if t == (told{weight: 1}) {
-		delete(i.told, tenant)
+func (i *queueIndex) note(tenant rota.TenantID, t laneState) {
+	if t == (laneState{weight: 1}) {
+		delete(i.laneStates, tenant)
 	} else {
-		i.told[tenant] = t
+		i.laneStates[tenant] = t
 	}
 }
 
-// informBusy tells the lanes of all queues that have QUEUED jobs; others are told
-// when they get some.
-func (lm *admission) informBusy(tenant rota.TenantID) {
+// syncBusyLanes is syncLanes for all queues that have QUEUED jobs; others follow when they
+// get some.
+func (lm *admission) syncBusyLanes(tenant rota.TenantID) {
 	lm.m.placement.registry.busy.Scan(func(t turn) bool {
-		lm.inform(lm.m.placement.registry.queues[t.name], lm.m.queues.get(t.name), tenant)
+		lm.syncLanes(lm.m.placement.registry.queues[t.name], lm.m.queues.get(t.name), tenant)
 		return true
 	})
 }
 
-// informAnew tells lanes that were built anew all that the rows say beside the jobs.
-func (lm *admission) informAnew(q *queueRow, i *queueIndex) {
-	i.told = make(map[rota.TenantID]told)
+// initLanes sets in lanes that were built anew all that the rows say beside the jobs.
+func (lm *admission) initLanes(q *queueRow, i *queueIndex) {
+	i.laneStates = make(map[rota.TenantID]laneState)
 	i.pending.HoldLow(lm.low())
 	for _, key := range lm.domainsOf(q.name) {
-		if d := lm.domains.get(key); d.parked {
-			i.pending.ParkDomain(d.name, true)
+		if d := lm.domains.get(key); d.throttled {
+			i.pending.ThrottleDomain(d.name, true)
 		}
 	}
 }
 
-// parked reports whether a tenant's lanes in a queue wait: for max_concurrent (SPEC
+// throttled reports whether a tenant's lanes in a queue wait: for max_concurrent (SPEC
 // §4.9), or for its rolling window.
-func (lm *admission) parked(q *queueRow, tenant rota.TenantID) bool {
+func (lm *admission) throttled(q *queueRow, tenant rota.TenantID) bool {
 	t := lm.tenants.get(tenant)
-	return t != nil && t.parkedAt != 0 || lm.windowFull(q, tenant)
+	return t != nil && t.throttledAt != 0 || lm.windowFull(q, tenant)
 }
 
 // blocked names the first job-side reason for which a QUEUED job may not be
@@ -93,8 +93,8 @@ func (lm *admission) blocked(j *jobRow, q *queueRow, turn bool) (first string) {
 	return first
 }
 
-// obstacles tells every job-side reason, in a fixed order, for as long as note
-// returns true. Details are made for those who ask on only.
+// obstacles calls note with every job-side reason, in a fixed order, until it
+// returns false.
 func (lm *admission) obstacles(j *jobRow, q *queueRow, turn bool, note func(reason, detail string) bool) {
 	if lm.m.flows.doomed(j) && !note("WORKFLOW_ENDING", "workflow "+string(j.workflow)) {
 		return
@@ -105,13 +105,13 @@ func (lm *admission) obstacles(j *jobRow, q *queueRow, turn bool, note func(reas
 	if lm.modeHolds(j.spec.Priority, turn) && !note("MODE_HOLDS", lm.m.head.mode.String()) {
 		return
 	}
-	if t := lm.tenants.get(j.spec.Tenant); t != nil && t.parkedAt != 0 && !note("TENANT_AT_LIMIT", "") {
+	if t := lm.tenants.get(j.spec.Tenant); t != nil && t.throttledAt != 0 && !note("TENANT_AT_LIMIT", "") {
 		return
 	}
 	if lm.windowFull(q, j.spec.Tenant) && !note("TENANT_WINDOW_FULL", "") {
 		return
 	}
-	if d := lm.domainOf(q.name, j.spec.Domain); d != nil && d.parked {
+	if d := lm.domainOf(q.name, j.spec.Domain); d != nil && d.throttled {
 		note("DOMAIN_ISOLATED", j.spec.Domain)
 	}
 }
@@ -137,7 +137,7 @@ func (c caps) Window(queue rota.QueueName, tenant rota.TenantID) int64 {
 	if most == 0 {
 		return math.MaxInt64
 	}
-	r := c.m.admission.meters.get(meterKey(queue, tenant))
+	r := c.m.admission.limiters.get(limiterKey(queue, tenant))
 	if r == nil {
 		return most
 	}
@@ -154,19 +154,19 @@ func (c caps) Domain(queue rota.QueueName, name string) int64 {
 	return c.m.admission.probes(queue).tokens(d.tat, c.m.head.clock)
 }
 
-// parks checks what a queue's lanes were told against the rows.
-func (c *checker) parks() {
+// laneStates checks what a queue's lanes know against the rows.
+func (c *checker) laneStates() {
 	m := c.m
 	m.jobs.scan(func(id rota.JobID, j *jobRow) bool {
 		if j.state != rota.JobQueued {
 			return true
 		}
 		q := m.queues.get(j.spec.Queue)
-		got, ok := m.placement.registry.queues[q.name].told[j.spec.Tenant]
+		got, ok := m.placement.registry.queues[q.name].laneStates[j.spec.Tenant]
 		if !ok {
-			got = told{weight: 1}
+			got = laneState{weight: 1}
 		}
-		if want := (told{m.admission.parked(q, j.spec.Tenant), m.admission.limitsOf(j.spec.Tenant).Weight}); got != want {
+		if want := (laneState{m.admission.throttled(q, j.spec.Tenant), m.admission.limitsOf(j.spec.Tenant).Weight}); got != want {
 			c.fault("I4: queue %s takes tenant %s for %v, the rows say %v", q.name, j.spec.Tenant, got, want)
 		}
 		if held := m.placement.registry.queues[q.name].pending.Blocked(j.item); held != m.admission.laneBlocked(j, q) {
@@ -179,18 +179,18 @@ func (c *checker) parks() {
 // laneBlocked reports whether rounds may not draw from a QUEUED job's lane.
 func (lm *admission) laneBlocked(j *jobRow, q *queueRow) bool {
 	d := lm.domainOf(q.name, j.spec.Domain)
-	return lm.parked(q, j.spec.Tenant) || d != nil && d.parked || lm.low() != sched.LowFree && j.spec.Priority > lowPriority
+	return lm.throttled(q, j.spec.Tenant) || d != nil && d.throttled || lm.low() != sched.LowFree && j.spec.Priority > lowPriority
 }
 
-// timeLimits computes the timers of mode, tenants, meters and domains.
+// timeLimits computes the timers of mode, tenants, limiters and domains.
 func (lm *admission) timeLimits(t *timers) {
 	t.mode.set("", 0, int64(lm.m.head.holdsUntil))
 	lm.tenants.scan(func(id rota.TenantID, r *tenantRow) bool {
 		t.penalty.set(string(id), 0, int64(r.penaltyAt()))
 		return true
 	})
-	lm.meters.scan(func(key string, r *meterRow) bool {
-		t.meter.set(key, 0, int64(lm.meterDue(r)))
+	lm.limiters.scan(func(key string, r *limiterRow) bool {
+		t.limiter.set(key, 0, int64(lm.limiterDue(r)))
 		return true
 	})
 	lm.domains.scan(func(key string, r *domainRow) bool {
@@ -199,7 +199,7 @@ func (lm *admission) timeLimits(t *timers) {
 	})
 }
 
-// deriveLimits rebuilds what is derived of mode, tenants, meters and domains.
+// deriveLimits rebuilds what is derived of mode, tenants, limiters and domains.
 func (lm *admission) deriveLimits() error {
 	var err error
 	lm.domains.scan(func(key string, r *domainRow) bool {
@@ -210,8 +210,8 @@ func (lm *admission) deriveLimits() error {
 		r.due = lm.domainDue(r)
 		return true
 	})
-	lm.meters.scan(func(_ string, r *meterRow) bool {
-		r.due = lm.meterDue(r)
+	lm.limiters.scan(func(_ string, r *limiterRow) bool {
+		r.due = lm.limiterDue(r)
 		return true
 	})
 	if err == nil {

@@ -139,7 +139,7 @@ func TestTiers(t *testing.T) {
 		b.ok(retryOp("low")) // a new life begins where its priority says
 		b.stand(3, "low")
 	})
-	run("keep_who_is_parked_or_held_rising", func(b *bench) {
+	run("keep_who_is_throttled_or_held_rising", func(b *bench) {
 		b.submit("j", priority(9))
 		b.ok(queueOp("default", "paused", "on"))
 		b.pass(60_000)

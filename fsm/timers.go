@@ -16,10 +16,10 @@ type timers struct {
 	forget timerSet // by worker: when it leaves the state
 	// attest is by worker: when its attestation expires, on the date.
 	attest timerSet
-	// standing is by worker: when a cooldown, denial, jail or period ends, or health
-	// is back; penalty by tenant; meter and domain by their rows' keys; promote by
+	// reputation is by worker: when a cooldown, denial, jail or period ends, or health
+	// is back; penalty by tenant; limiter and domain by their rows' keys; promote by
 	// queue.
-	standing, penalty, meter, domain, promote timerSet
+	reputation, penalty, limiter, domain, promote timerSet
 	// upload is by workflow that is OPEN: when it lapses; ended by one that is over: when
 	// it is forgotten, on the date. oldest does not fire: of those that are over, the one
 	// that ended first gives way to a new one.
@@ -50,7 +50,7 @@ func newTimerSet() timerSet {
 
 func (t *timers) reset() {
 	*t = timers{lease: newTimerSet(), expire: newTimerSet(), wake: newTimerSet(), dated: newTimerSet(), forget: newTimerSet(),
-		attest: newTimerSet(), standing: newTimerSet(), penalty: newTimerSet(), meter: newTimerSet(), domain: newTimerSet(), promote: newTimerSet(),
+		attest: newTimerSet(), reputation: newTimerSet(), penalty: newTimerSet(), limiter: newTimerSet(), domain: newTimerSet(), promote: newTimerSet(),
 		mode: newTimerSet(), upload: newTimerSet(), ended: newTimerSet(), oldest: newTimerSet(), token: newTimerSet()}
 }
 

@@ -98,7 +98,7 @@ func (vw *View) workerWordsOf(r *workerRow) rota.Worker {
 	w := rota.Worker{WorkerSpec: *r.spec, Status: r.status, Session: r.session, StatusSince: r.since,
 		SilentSince: r.silentSince, DisconnectedSince: r.disconnected, Open: r.open, CPUMilliTaken: r.cpu, MemoryTaken: r.memory, IOTaken: r.io,
 		Assigned: r.assigned, Completed: r.completed, Failed: r.failed}
-	vw.standingWords(&w, r)
+	vw.reputationWords(&w, r)
 	return w
 }
 
@@ -156,7 +156,7 @@ func (vw *View) queueWords(r *queueRow) rota.Queue {
 		Queued: r.queued, Assigned: r.assigned, Running: r.running, SubmittedTotal: r.submitted, AssignedTotal: r.placed,
 		CompletedTotal: r.completed, DeadTotal: r.dead, ExpiredTotal: r.expired, CancelledTotal: r.cancelled,
 		Staged: vw.m.ended.staged.queues[r.name], Lanes: int64(i.pending.Lanes()), Workers: int64(vw.m.placement.registry.supply.Workers(r.name))}
-	q.Parked = int64(i.pending.ParkedLanes())
+	q.Throttled = int64(i.pending.ThrottledLanes())
 	q.Tiers = i.tierDepths(&r.policy)
 	q.UsagePermille, q.LeaseUsagePermille, q.BacklogUsagePermille = vw.usage(r)
 	q.Backpressure = vw.m.admission.pressure(r)

@@ -31,7 +31,7 @@ func (vw *View) Tenants() []rota.Tenant {
 }
 
 func tenantWords(r *tenantRow) rota.Tenant {
-	return rota.Tenant{ID: r.id, TenantLimits: r.limits, Open: r.open, Parked: r.parkedAt > 0, Known: r.known}
+	return rota.Tenant{ID: r.id, TenantLimits: r.limits, Open: r.open, Throttled: r.throttledAt > 0, Known: r.known}
 }
 
 // QueueInFull returns a queue with its failure domains and, of an adaptive one, what
@@ -76,10 +76,10 @@ func (vw *View) IsolatedDomains() (n int64) {
 	return n
 }
 
-// ParkedTenants counts the tenants whose lanes wait at max_concurrent.
-func (vw *View) ParkedTenants() (n int64) {
+// ThrottledTenants counts the tenants whose lanes wait at max_concurrent.
+func (vw *View) ThrottledTenants() (n int64) {
 	vw.m.admission.tenants.scan(func(_ rota.TenantID, r *tenantRow) bool {
-		if r.parkedAt > 0 {
+		if r.throttledAt > 0 {
 			n++
 		}
 		return true
@@ -117,9 +117,9 @@ func (vw *View) FullestQueue() (name rota.QueueName, permille int64) {
 	return name, permille
 }
 
-// standingWords tells a worker's standing at this moment (SPEC §6.2): health as it
+// reputationWords tells a worker's reputation at this moment (SPEC §6.2): health as it
 // has grown since, cooling and denied types that still last.
-func (vw *View) standingWords(w *rota.Worker, r *workerRow) {
+func (vw *View) reputationWords(w *rota.Worker, r *workerRow) {
 	at := vw.m.head.now()
 	now := at.Clock
 	w.Health = r.healthNow(now)

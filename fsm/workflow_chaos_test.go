@@ -219,7 +219,7 @@ func (c *chaos) settles() {
 	}
 	stands := ""
 	c.flows.workflows.scan(func(id rota.WorkflowID, w *workflowRow) bool {
-		stands += fmt.Sprintf("\n%s %s ending %v, at %d, leaving %v", id, c.standing(id), w.ending, w.cursor, w.leaving)
+		stands += fmt.Sprintf("\n%s %s ending %v, at %d, leaving %v", id, c.progress(id), w.ending, w.cursor, w.leaving)
 		return true
 	})
 	c.t.Fatalf("not all workflows end, work left %v:%s", c.flows.flowIndex.pending(), stands)

@@ -69,7 +69,7 @@ func TestFlowBudget(t *testing.T) {
 	note(b.entry(append(append([]*fsmpb.Op{small.open()}, small.add()...), small.commit())...))
 	note(b.entry(modeOp(rota.ModeDraining, "test")))
 	if next != 3_001 || b.flows.workflows.get("small").blocked != 4 {
-		t.Fatalf("n%d is next after three entries: %s", next, b.standing("small"))
+		t.Fatalf("n%d is next after three entries: %s", next, b.progress("small"))
 	}
 	entries := 0
 	for a := b.entry(sweepOp()); ; a = b.entry(sweepOp()) {

@@ -222,7 +222,7 @@ func TestWorkflowModel(t *testing.T) {
 		seed := rapid.Uint64().Draw(rt, "seed")
 		r := &flowRace{T: rt, b: newBench(rt), chance: rand.New(rand.NewPCG(seed, 5))}
 		r.b.every = 4
-		r.b.tell()
+		r.b.watchMoves()
 		r.b.ok(queueOp("default", "lease_ms", "20000", "ack_timeout_ms", "20000", "attempt_max", "2", "backoff_base_ms", "0",
 			"starvation_interleave", "0", "oldest_every", "0", "hold_after", "0",
 			"ranking", []string{"aging", "fifo", "adaptive"}[r.chance.IntN(3)],
@@ -440,7 +440,7 @@ func (r *flowRace) compare() {
 				}
 			}
 			if got != m.nodes[i].state {
-				r.Fatalf("node %d of workflow %s is %s, the model says %s (%s)", i, row.id, got, m.nodes[i].state, r.b.standing(row.id))
+				r.Fatalf("node %d of workflow %s is %s, the model says %s (%s)", i, row.id, got, m.nodes[i].state, r.b.progress(row.id))
 			}
 		}
 		if r.running[string(row.id)] != (row.state == rota.WorkflowRunning) {

@@ -138,7 +138,7 @@ func (s *schedulers) work() {
 	s.t.Helper()
 	for turn := 0; ; turn++ {
 		if turn > 2000 {
-			s.t.Fatalf("nothing goes on: %s", s.standing("wf"))
+			s.t.Fatalf("nothing goes on: %s", s.progress("wf"))
 		}
 		s.now += rota.Clock(s.draw("time", 3))
 		mine, its := s.View.Decide(1000), s.other.View.Decide(1000)
@@ -235,7 +235,7 @@ func (s *schedulers) finished() {
 	}
 	w := s.words("wf")
 	if !s.failures && (w.State != rota.WorkflowCompleted || w.Counts.Completed != w.NodeCount || w.Progress != 100) {
-		s.t.Fatalf("nothing failed: %s", s.standing("wf"))
+		s.t.Fatalf("nothing failed: %s", s.progress("wf"))
 	}
 	for _, n := range w.Nodes {
 		for _, p := range n.Parents {

@@ -74,12 +74,12 @@ func (b *bench) run(d *dag) Applied {
 // Queued, delaYed, Leased, Completed, Dead, Expired, cancelled (X), Skipped.
 func (b *bench) stands(d *dag, want string) {
 	b.t.Helper()
-	if got := b.standing(d.ID); got != want {
+	if got := b.progress(d.ID); got != want {
 		b.t.Fatalf("workflow %s stands at %q, %q is wanted", d.ID, got, want)
 	}
 }
 
-func (b *bench) standing(id rota.WorkflowID) string {
+func (b *bench) progress(id rota.WorkflowID) string {
 	r := b.flows.workflows.get(id)
 	if r == nil {
 		return "gone"
@@ -102,7 +102,7 @@ func (b *bench) ends(v rota.LeaseVerb, d *dag, nodes ...string) (events []rota.E
 	for _, n := range nodes {
 		j, _ := b.View.Job(rota.NodeJobID(d.ID, n))
 		if j.Lease == nil {
-			b.t.Fatalf("node %s has no lease: %s", n, b.standing(d.ID))
+			b.t.Fatalf("node %s has no lease: %s", n, b.progress(d.ID))
 		}
 		a := b.entry(verb(v, *j.Lease, func(c *peer.LeaseCommand) { c.NoRetry = v == rota.VerbFail }))
 		if err := entry.OutcomeError(a.Outcomes[0]); err != nil {

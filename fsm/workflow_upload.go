@@ -238,6 +238,6 @@ func (fs *flows) commitWorkflow(op *fsmpb.CommitWorkflow) *fsmpb.Outcome {
 	fs.flowIndex.ready.Set(f.seq, f)
 	fs.emitFlow(r, rota.Event{Kind: rota.EventWorkflowStarted, Payload: fs.startedPayload(r)})
 	o = flowOutcome(r, false)
-	o.Throttle = fs.m.admission.throttled(fs.m.queues.get(r.queue))
+	o.Throttle = fs.m.admission.slowDown(fs.m.queues.get(r.queue))
 	return o
 }

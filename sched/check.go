@@ -59,7 +59,7 @@ func (p *Pending) Check() error {
 	if aged != p.n || wanted != filed || filed > p.n {
 		return fmt.Errorf("%d jobs, %d by age, %d filed, %d wanted", p.n, aged, filed, wanted)
 	}
-	return p.checkElders()
+	return p.checkAgeIndex()
 }
 
 // checkDemand recounts the filed items of one class.
@@ -116,8 +116,8 @@ func (p *Pending) checkLane(l *lane) (items int, err error) {
 	if p.lanes[l.key] != l || l.tenant.lanes[l.tenantAt] != l || l.domain.lanes[l.domainAt] != l {
 		return 0, fmt.Errorf("lane %v is filed wrongly", l.key)
 	}
-	if l.parked() || p.holds(l) {
-		return 0, fmt.Errorf("lane %v is parked and filed", l.key)
+	if l.throttled() || p.holds(l) {
+		return 0, fmt.Errorf("lane %v is throttled and filed", l.key)
 	}
 	walk := l.items.cursor()
 	var before entry
@@ -159,19 +159,19 @@ func (p *Pending) checkBands() error {
 				}
 			}
 			k := key{l.key.class, p.aging(l)}
-			if l.parked() || k.side == forTurns && p.low != LowOldestOnly {
-				if l.elder.item != nil || l.aging != nil || l.head.item != nil {
-					return fmt.Errorf("lane %v is parked and filed", l.key)
+			if l.throttled() || k.side == forTurns && p.low != LowOldestOnly {
+				if l.oldest.item != nil || l.aging != nil || l.head.item != nil {
+					return fmt.Errorf("lane %v is throttled and filed", l.key)
 				}
 				continue
 			}
-			if elder := l.oldest(); elder != l.elder || l.aged().len() != l.items.len() ||
-				l.aging != &l.cell.demand.elders[k.side] {
+			if oldest := l.findOldest(); oldest != l.oldest || l.aged().len() != l.items.len() ||
+				l.aging != &l.cell.demand.ageIndex[k.side] {
 				return fmt.Errorf("lane %v is filed by another age than that of its oldest job", l.key)
 			}
 			aging[k]++
-			if first := oldest[k]; first.item == nil || elderLess(l.elder, first) {
-				oldest[k] = l.elder
+			if first := oldest[k]; first.item == nil || ageLess(l.oldest, first) {
+				oldest[k] = l.oldest
 			}
 		}
 	}
@@ -180,9 +180,9 @@ func (p *Pending) checkBands() error {
 			p.critical.len(), critical)
 	}
 	for _, d := range p.demands {
-		for side := range d.elders {
+		for side := range d.ageIndex {
 			k := key{d.class, side}
-			if d.elders[side].elder != oldest[k] || d.elders[side].lanes.len() != aging[k] {
+			if d.ageIndex[side].oldest != oldest[k] || d.ageIndex[side].lanes.len() != aging[k] {
 				return fmt.Errorf("class %d is filed by another age than that of its oldest job", d.class)
 			}
 		}
@@ -191,30 +191,30 @@ func (p *Pending) checkBands() error {
 }
 
 // oldest looks for a lane's oldest item.
-func (l *lane) oldest() (oldest entry) {
+func (l *lane) findOldest() (oldest entry) {
 	items := l.items.cursor()
 	for e, more := items.next(); more; e, more = items.next() {
-		if e = entryOf(e.item); oldest.item == nil || elderLess(e, oldest) {
+		if e = entryOf(e.item); oldest.item == nil || ageLess(e, oldest) {
 			oldest = e
 		}
 	}
 	return oldest
 }
 
-// checkElders checks the order of the classes by age.
-func (p *Pending) checkElders() error {
-	for side := range p.elders {
+// checkAgeIndex checks the order of the classes by age.
+func (p *Pending) checkAgeIndex() error {
+	for side := range p.ageIndex {
 		filed := 0
 		for _, d := range p.demands {
-			if d.elders[side].elder.item != nil {
+			if d.ageIndex[side].oldest.item != nil {
 				filed++
 			}
 		}
 		n := 0
-		var before *elders
-		walk := p.elders[side].cursor()
+		var before *ageIndex
+		walk := p.ageIndex[side].cursor()
 		for k, ok := walk.next(); ok; k, ok = walk.next() {
-			if before != nil && !eldersLess(before, k) || &p.demandOf[k.class].elders[side] != k {
+			if before != nil && !classAgeLess(before, k) || &p.demandOf[k.class].ageIndex[side] != k {
 				return fmt.Errorf("classes are out of the order of age")
 			}
 			before = k

@@ -118,7 +118,7 @@ func appendList(key []byte, list []string) []byte {
 }
 
 // misfit says why a worker that serves the queue could never fit the class,
-// whatever its standing; Fit if it could.
+// whatever its reputation; Fit if it could.
 func (r *Requirements) misfit(spec *rota.WorkerSpec) Unfit {
 	if r.Worker != "" && r.Worker != spec.ID {
 		return NotThePinnedWorker

@@ -7,7 +7,7 @@
 //
 // Supply knows every worker and every class. A class is a set of requirements;
 // it keeps a bitset of the workers that could ever fit it, changed only when a
-// worker registers, its standing changes, or its queue's rules do. Pending files
+// worker registers, its reputation changes, or its queue's rules do. Pending files
 // one queue's QUEUED jobs in lanes (tenant, class, domain) whose heads stand in
 // ordered indexes. A Draft lays what one log entry assigns over a Supply, and
 // Draft.Round draws candidates from a Pending and gives each a worker. A round

@@ -8,8 +8,8 @@ import (
 // for all that comes later in the entry, in every queue (SPEC §7.2). It changes
 // neither the Supply nor a Pending, and neither may change while it is used.
 type Draft struct {
-	supply   *Supply
-	standing standing
+	supply    *Supply
+	slotLoads slotLoads
 	allowance
 	// taken are the jobs that got a worker outside the draw of their queue's round,
 	// takenOf counts them by class, shares by the group that they were in.
@@ -19,15 +19,15 @@ type Draft struct {
 	// holders are jobs that hold a worker; granted are the holds of turns.
 	holders map[*Item]bool
 	granted []HoldChange
-	// told counts the holds whose jobs were not placed first of all, but for those by
+	// kept counts the holds whose jobs were not placed first of all, but for those by
 	// preemption, which are outside the bound.
-	told int
+	kept int
 	// roomless are classes that WantsRoom found no room for.
 	roomless map[ClassID]bool
 	// drawn are the rounds' pairs.
 	drawn [][]Pair
 	// walks are the classes whose oldest jobs are taken.
-	walks map[walkKey]*elderWalk
+	walks map[walkKey]*ageWalk
 	// watch records how one job gets its worker, nil where nobody asks.
 	watch *watch
 	// withheld says of a job that it gets no worker in this entry; nil where all may.
@@ -41,8 +41,8 @@ type Draft struct {
 // NewDraft starts an entry in which nothing is assigned yet. Without caps only
 // room bounds it.
 func NewDraft(s *Supply, caps Caps) *Draft {
-	return &Draft{supply: s, allowance: newAllowance(caps), standing: s.standing.clone(), gatherMost: gatherCells, taken: map[*Item]bool{},
-		takenOf: map[ClassID]int{}, shares: map[*group]int64{}, walks: map[walkKey]*elderWalk{},
+	return &Draft{supply: s, allowance: newAllowance(caps), slotLoads: s.slotLoads.clone(), gatherMost: gatherCells, taken: map[*Item]bool{},
+		takenOf: map[ClassID]int{}, shares: map[*group]int64{}, walks: map[walkKey]*ageWalk{},
 		holders: map[*Item]bool{}, roomless: map[ClassID]bool{}}
 }
 
@@ -59,7 +59,7 @@ func (d *Draft) out(it *Item) bool {
 // without one its round gives nothing.
 func (d *Draft) HasRoom(q rota.QueueName) bool {
 	queue := d.supply.queues[q]
-	return queue != nil && queue.workers.meets(d.standing.free)
+	return queue != nil && queue.workers.meets(d.slotLoads.free)
 }
 
 // RoundInput is what a round depends on beside Supply and Pending.
@@ -100,7 +100,7 @@ func (d *Draft) Round(p *Pending, in RoundInput) []Pair {
 	for i, k := range p.demands {
 		wants[i] = want{k.class, k.items - d.takenOf[k.class]}
 	}
-	r := newRooms(d.supply, &d.standing, wants)
+	r := newRooms(d.supply, &d.slotLoads, wants)
 	if r.count == 0 || in.Limit <= 0 {
 		return nil
 	}
@@ -113,7 +113,7 @@ func (d *Draft) Round(p *Pending, in RoundInput) []Pair {
 	m.begin()
 	lot := Lot{Pending: p, Policy: in.Policy, Queue: in.Queue, Stats: in.Stats}
 	if in.Interleave {
-		if oldest := d.eldest(lot, true, m.has); oldest.item != nil {
+		if oldest := d.oldestServed(lot, true, m.has); oldest.item != nil {
 			m.interleave(lot, oldest.item)
 			d.assigned(p, oldest.item)
 		}

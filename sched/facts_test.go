@@ -194,14 +194,14 @@ func (w *world) newPending() *Pending {
 	return NewPending(w.fair)
 }
 
-func (w *world) isParked(it *Item) bool {
-	return w.parked["t:"+string(it.Tenant)] || w.parked["d:"+it.Domain]
+func (w *world) isThrottled(it *Item) bool {
+	return w.throttled["t:"+string(it.Tenant)] || w.throttled["d:"+it.Domain]
 }
 
 // idle are the jobs that only turns of the oldest look at.
 func (w *world) idle() (out []*Item) {
 	for _, it := range w.items {
-		if it.Priority > 5 && w.low == LowOldestOnly && !w.isParked(it) {
+		if it.Priority > 5 && w.low == LowOldestOnly && !w.isThrottled(it) {
 			out = append(out, it)
 		}
 	}
@@ -235,7 +235,7 @@ func (w *world) promote(t *dice) {
 	w.pending.Add(&it)
 }
 
-// checkPlaces holds what is told of places, tiers and lanes against the list.
+// checkPlaces holds what is returned of places, tiers and lanes against the list.
 func (w *world) checkPlaces(t *dice) {
 	var depths []int64
 	var fronts []*Item
@@ -243,12 +243,12 @@ func (w *world) checkPlaces(t *dice) {
 		depths, fronts = make([]int64, w.policy.Tiers), make([]*Item, w.policy.Tiers)
 	}
 	var critical []*Item
-	lanes, parked := map[laneKey]bool{}, 0
+	lanes, throttled := map[laneKey]bool{}, 0
 	for i, it := range w.ranked() {
 		if n := w.pending.Before(it); n != int64(i) {
 			t.Fatalf("%d jobs before %s, want %d", n, it.ID, i)
 		}
-		blocked := w.isParked(it) || it.Priority > 5 && w.low != LowFree
+		blocked := w.isThrottled(it) || it.Priority > 5 && w.low != LowFree
 		if w.pending.Blocked(it) != blocked {
 			t.Fatalf("job %s is blocked: %v", it.ID, !blocked)
 		}
@@ -267,13 +267,13 @@ func (w *world) checkPlaces(t *dice) {
 		if !lanes[k] {
 			lanes[k] = true
 			if blocked {
-				parked++
+				throttled++
 			}
 		}
 	}
-	if !slices.Equal(w.pending.Tiers(), depths) || w.pending.Lanes() != len(lanes) || w.pending.ParkedLanes() != parked {
-		t.Fatalf("tiers %v, %d lanes, %d parked; want %v, %d, %d", w.pending.Tiers(), w.pending.Lanes(),
-			w.pending.ParkedLanes(), depths, len(lanes), parked)
+	if !slices.Equal(w.pending.Tiers(), depths) || w.pending.Lanes() != len(lanes) || w.pending.ThrottledLanes() != throttled {
+		t.Fatalf("tiers %v, %d lanes, %d throttled; want %v, %d, %d", w.pending.Tiers(), w.pending.Lanes(),
+			w.pending.ThrottledLanes(), depths, len(lanes), throttled)
 	}
 	for i, front := range fronts {
 		if w.pending.TierFront(i) != front {

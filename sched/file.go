@@ -2,11 +2,11 @@ package sched
 
 import "github.com/rotasched/rota"
 
-// settle files a lane as its items and parks demand, and tells the cell.
+// settle files a lane as its items and throttles demand, and tells the cell.
 func (p *Pending) settle(l *lane) {
 	var head entry
 	counted := 0
-	if !l.parked() && !p.holds(l) {
+	if !l.throttled() && !p.holds(l) {
 		head, _ = l.items.min()
 		counted = l.items.len()
 	}
@@ -33,8 +33,8 @@ func (p *Pending) settle(l *lane) {
 	p.settleCell(l.cell)
 }
 
-// parked reports whether no round and no turn may look at the lane.
-func (l *lane) parked() bool { return l.tenant.parked || l.domain.parked }
+// throttled reports whether no round and no turn may look at the lane.
+func (l *lane) throttled() bool { return l.tenant.throttled || l.domain.throttled }
 
 func (p *Pending) settleCell(c *cell) {
 	var head entry
@@ -109,7 +109,7 @@ func (p *Pending) cell(g *group, class ClassID) *cell {
 	d := p.demandOf[class]
 	if d == nil {
 		d = &demand{class: class, at: len(p.demands)}
-		d.elders[forRounds].class, d.elders[forTurns].class = class, class
+		d.ageIndex[forRounds].class, d.ageIndex[forTurns].class = class, class
 		p.demandOf[class] = d
 		p.demands = append(p.demands, d)
 	}
@@ -170,7 +170,7 @@ func (p *Pending) tenant(id rota.TenantID) *tenantRow {
 
 // dropTenant forgets a row that says nothing.
 func (p *Pending) dropTenant(id rota.TenantID, t *tenantRow) {
-	if len(t.lanes) == 0 && !t.parked && t.open == 0 && t.weight == 1 {
+	if len(t.lanes) == 0 && !t.throttled && t.open == 0 && t.weight == 1 {
 		delete(p.tenants, id)
 	}
 }
@@ -185,7 +185,7 @@ func (p *Pending) domain(name string) *domainRow {
 }
 
 func (p *Pending) dropDomain(name string, d *domainRow) {
-	if len(d.lanes) == 0 && !d.parked {
+	if len(d.lanes) == 0 && !d.throttled {
 		delete(p.domains, name)
 	}
 }

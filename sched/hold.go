@@ -44,7 +44,7 @@ func (s *Supply) Hold(id rota.WorkerID, held bool) {
 	}
 }
 
-func (t *standing) hold(slot int32, held bool) {
+func (t *slotLoads) hold(slot int32, held bool) {
 	t.held.put(int(slot), held)
 	t.refree(slot)
 }
@@ -66,20 +66,20 @@ func (h *Hold) blocked() bool { return h.Lot.Pending.blocked(h.Item, h.Turn) }
 
 // PlaceHeld places a held worker's job on it, if there is room for it now: before
 // all rounds of the entry, whatever share and ranking say. A worker so given is
-// held no more. Every hold must be told, placed or not, before anything is drawn:
+// held no more. Every hold must be passed, placed or not, before anything is drawn:
 // the turns of other workers pass over the jobs that hold one.
 func (d *Draft) PlaceHeld(h Hold, now rota.Clock) (Pair, bool) {
 	slot, known := d.supply.slotOf[h.Worker]
 	k := &d.supply.classes[h.Item.Class]
 	d.holders[h.Item] = true
 	if !known || h.blocked() || d.shut(h.Lot.Queue, h.Lot.Pending.laneOf(h.Item)) || !k.fits.has(int(slot)) ||
-		d.standing.roomFor(slot, k.queue, k.need) != Fit {
+		d.slotLoads.roomFor(slot, k.queue, k.need) != Fit {
 		if !h.Preempted { // such a hold is outside the bound
-			d.told++
+			d.kept++
 		}
 		return Pair{}, false
 	}
-	d.standing.hold(slot, false)
+	d.slotLoads.hold(slot, false)
 	rule := rota.ReasoningOnlyWorkerAvailable
 	if h.Turn {
 		rule = rota.ReasoningByTurnOfTheOldest
@@ -92,10 +92,10 @@ func (d *Draft) place(lot Lot, it *Item, slot int32, rule rota.ReasoningRule, no
 	d.assigned(lot.Pending, it)
 	d.spend(lot.Queue, lot.Pending.laneOf(it))
 	k := &d.supply.classes[it.Class]
-	d.standing.lease(slot, k.queue, k.need)
-	d.standing.received[slot]++
+	d.slotLoads.lease(slot, k.queue, k.need)
+	d.slotLoads.received[slot]++
 	if rule == rota.ReasoningByTurnOfTheOldest {
-		d.standing.received[slot] = AfterTurn(d.standing.received[slot]-1, lot.Policy.OldestEvery, d.standing.most[slot])
+		d.slotLoads.received[slot] = AfterTurn(d.slotLoads.received[slot]-1, lot.Policy.OldestEvery, d.slotLoads.most[slot])
 	}
 	return Pair{Item: it, Worker: d.supply.specs[slot].ID, Score: scoreOf(lot, it, now),
 		Reasoning: rota.Reasoning{Rule: rule}}
@@ -105,7 +105,7 @@ func (d *Draft) place(lot Lot, it *Item, slot int32, rule rota.ReasoningRule, no
 // (SPEC §7.8): those of blocked jobs end; those that lasted hold_max move to
 // another worker, or end if there is none; and the oldest jobs that wait in vain
 // for hold_after get new ones, as far as the bound allows. holds are those that
-// PlaceHeld was told of, oldest first.
+// PlaceHeld was called with, oldest first.
 func (d *Draft) Keep(lots []Lot, holds []Hold, now rota.Clock) (changes []HoldChange) {
 	for _, pairs := range d.drawn {
 		for i := range pairs {
@@ -137,9 +137,9 @@ func (d *Draft) Keep(lots []Lot, holds []Hold, now rota.Clock) (changes []HoldCh
 			best = d.roomiest(h.Item.Class)
 		}
 		change := HoldChange{Item: h.Item, Old: h.Worker}
-		d.standing.hold(d.supply.slotOf[h.Worker], false)
+		d.slotLoads.hold(d.supply.slotOf[h.Worker], false)
 		if best >= 0 {
-			d.standing.hold(best, true)
+			d.slotLoads.hold(best, true)
 			change.Worker = d.supply.specs[best].ID
 		} else if !h.Preempted {
 			kept--
@@ -156,18 +156,18 @@ func (d *Draft) Keep(lots []Lot, holds []Hold, now rota.Clock) (changes []HoldCh
 type waiting struct {
 	entry
 	lot Lot
-	of  *elders
+	of  *ageIndex
 	// limit is the moment by which a job must wait to have waited hold_after.
 	limit rota.Clock
 }
 
 // grant makes at most so many holds, for the oldest jobs first.
 func (d *Draft) grant(lots []Lot, now rota.Clock, most int) (changes []HoldChange) {
-	queue := heap[*waiting]{less: func(a, b *waiting) bool { return elderLess(a.entry, b.entry) }}
+	queue := heap[*waiting]{less: func(a, b *waiting) bool { return ageLess(a.entry, b.entry) }}
 	for _, lot := range lots {
 		limit := now - rota.Clock(lot.Policy.HoldAfterMs)
-		classes := lot.Pending.elders[forRounds].cursor()
-		for k, ok := classes.next(); ok && k.elder.age <= limit; k, ok = classes.next() {
+		classes := lot.Pending.ageIndex[forRounds].cursor()
+		for k, ok := classes.next(); ok && k.oldest.age <= limit; k, ok = classes.next() {
 			w := &waiting{lot: lot, of: k, limit: limit}
 			if d.await(w) {
 				queue.push(w)
@@ -184,7 +184,7 @@ func (d *Draft) grant(lots []Lot, now rota.Clock, most int) (changes []HoldChang
 			queue.pop()
 			continue
 		}
-		d.standing.hold(best, true)
+		d.slotLoads.hold(best, true)
 		d.holders[w.item] = true
 		changes = append(changes, HoldChange{Item: w.item, Worker: d.supply.specs[best].ID})
 		if d.await(w) {
@@ -200,7 +200,7 @@ func (d *Draft) grant(lots []Lot, now rota.Clock, most int) (changes []HoldChang
 // holds a worker nor was assigned.
 func (d *Draft) await(w *waiting) bool {
 	k := walkKey{w.of, false}
-	e, _, ok := d.elderOf(w.lot.Queue, k)
+	e, _, ok := d.oldestOf(w.lot.Queue, k)
 	for ok && e.age <= w.limit {
 		if w.entry = e; e.item.Queued <= w.limit {
 			return true
@@ -216,10 +216,10 @@ func (d *Draft) await(w *waiting) bool {
 // hasRoom reports whether any worker that is not held has room for the class.
 func (d *Draft) hasRoom(c ClassID) bool {
 	k := &d.supply.classes[c]
-	for i := range min(len(k.fits), len(d.standing.free)) {
-		for m := k.fits[i] & d.standing.free[i]; m != 0; m &= m - 1 {
+	for i := range min(len(k.fits), len(d.slotLoads.free)) {
+		for m := k.fits[i] & d.slotLoads.free[i]; m != 0; m &= m - 1 {
 			slot := int32(i<<6 + bits.TrailingZeros64(m))
-			if d.standing.roomFor(slot, k.queue, k.need) == Fit {
+			if d.slotLoads.roomFor(slot, k.queue, k.need) == Fit {
 				return true
 			}
 		}
@@ -235,9 +235,9 @@ func (d *Draft) roomiest(c ClassID) int32 {
 	best := int32(-1)
 	k := &d.supply.classes[c]
 	for i, m := range k.fits {
-		for m &^= d.standing.held.word(i); m != 0; m &= m - 1 {
+		for m &^= d.slotLoads.held.word(i); m != 0; m &= m - 1 {
 			slot := int32(i<<6 + bits.TrailingZeros64(m))
-			if (best < 0 || d.roomier(slot, best)) && !d.standing.spent(slot, k.queue, k.need.units) {
+			if (best < 0 || d.roomier(slot, best)) && !d.slotLoads.spent(slot, k.queue, k.need.units) {
 				best = slot
 			}
 		}
@@ -246,7 +246,7 @@ func (d *Draft) roomiest(c ClassID) int32 {
 }
 
 func (d *Draft) roomier(a, b int32) bool {
-	s, t := d.supply, &d.standing
+	s, t := d.supply, &d.slotLoads
 	switch {
 	case (s.endless[a] > 0) != (s.endless[b] > 0):
 		return s.endless[b] > 0
@@ -259,7 +259,7 @@ func (d *Draft) roomier(a, b int32) bool {
 // SortHolds puts holds in the order of their jobs' age.
 func SortHolds(holds []Hold) {
 	slices.SortFunc(holds, func(a, b Hold) int {
-		if elderLess(entryOf(a.Item), entryOf(b.Item)) {
+		if ageLess(entryOf(a.Item), entryOf(b.Item)) {
 			return -1
 		}
 		return 1

@@ -32,7 +32,7 @@ func (s *Supply) Intern(r Requirements) ClassID {
 	return c
 }
 
-// Again is Intern for a class that was interned, when Forgotten told what is given here;
+// Again is Intern for a class that was interned, when Forgotten returned what is passed here;
 // false if its number may be another's since.
 func (s *Supply) Again(c ClassID, forgotten uint64) bool {
 	if s.forgotten != forgotten {

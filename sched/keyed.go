@@ -14,7 +14,7 @@ func (s *Supply) SetData(id rota.WorkerID, keys []string) {
 	}
 }
 
-// Data returns the keys that SetData told of a worker.
+// Data returns the keys that SetData set for a worker.
 func (s *Supply) Data(id rota.WorkerID) []string {
 	if slot, known := s.slotOf[id]; known {
 		return slices.Clone(s.data.of(slot))
@@ -26,7 +26,7 @@ func (s *Supply) Data(id rota.WorkerID) []string {
 type keyed[K ~string] struct {
 	// at holds the slot numbers of those that have a key, ascending.
 	at map[K][]int32
-	// keys are what a slot has, as it was told.
+	// keys are what a slot has, as SetData set it.
 	keys [][]K
 	// filed counts all that at holds.
 	filed int

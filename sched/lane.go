@@ -55,7 +55,7 @@ type laneKey struct {
 }
 
 // lane holds the jobs of one tenant, class, domain, band, and tier if there are
-// any: the unit that is parked.
+// any: the unit that is throttled.
 type lane struct {
 	key    laneKey
 	tenant *tenantRow
@@ -65,16 +65,16 @@ type lane struct {
 	tenantAt, domainAt, bandAt int
 	items                      ordered[entry]
 	// head is the first item, none while not filed. Invariant: filed exactly
-	// when it has items and nothing parks or holds it.
+	// when it has items and nothing throttles or holds it.
 	head entry
 	// byAge holds the items in order of age once that is not their ranking order:
 	// from the first item whose key minus Enqueued is not lead, until empty.
 	byAge  ordered[entry]
 	skewed bool
 	lead   int64
-	// elder is the oldest item, none while not filed by age; aging is where it is.
-	elder entry
-	aging *elders
+	// oldest is the oldest item, none while not filed by age; aging is where it is.
+	oldest entry
+	aging  *ageIndex
 	// counted is what it adds to its class's demand: its items while filed.
 	counted int
 }
@@ -85,7 +85,7 @@ type cell struct {
 	demand *demand
 	lanes  ordered[*lane]
 	head   entry
-	// users counts its lanes, parked ones too. at is its place in demand.cells.
+	// users counts its lanes, throttled ones too. at is its place in demand.cells.
 	users, at int
 }
 
@@ -105,22 +105,22 @@ type demand struct {
 	class ClassID
 	items int
 	cells []*cell // the filed ones; their order shows nowhere
-	// elders holds its lanes by age as Pending.elders does.
-	elders [2]elders
+	// ageIndex holds its lanes by age as Pending.ageIndex does.
+	ageIndex [2]ageIndex
 	// users counts its cells; at is its place in Pending.demands.
 	users, at int
 }
 
 type tenantRow struct {
 	open, weight int64
-	parked       bool
+	throttled    bool
 	lanes        []*lane
 	group        *group
 }
 
 type domainRow struct {
-	parked bool
-	lanes  []*lane
+	throttled bool
+	lanes     []*lane
 }
 
 func laneLess(a, b *lane) bool { return entryLess(a.head, b.head) }

@@ -86,15 +86,15 @@ func (l *lasting) barring(typ rota.JobType, r *Rules) Unfit {
 	return why
 }
 
-// WorkerStanding is all that a Supply knows of a worker, but for its data.
-type WorkerStanding struct {
+// WorkerState is all that a Supply knows of a worker, but for its data.
+type WorkerState struct {
 	WorkerEntry
 	Endless int32
 	Held    bool
 }
 
-// Standing returns what is known of a worker; zero if there is none.
-func (s *Supply) Standing(id rota.WorkerID) (w WorkerStanding) {
+// State returns what is known of a worker; zero if there is none.
+func (s *Supply) State(id rota.WorkerID) (w WorkerState) {
 	slot, known := s.slotOf[id]
 	if !known {
 		return w
@@ -109,9 +109,9 @@ func (s *Supply) Standing(id rota.WorkerID) (w WorkerStanding) {
 	return w
 }
 
-// Equal reports whether two standings tell the same; when a period of units began
+// Equal reports whether two states are the same; when a period of units began
 // is not compared.
-func (w *WorkerStanding) Equal(o *WorkerStanding) bool {
+func (w *WorkerState) Equal(o *WorkerState) bool {
 	return w.Spec == o.Spec && w.Active == o.Active && w.Retired == o.Retired && w.Open == o.Open && w.CPUTaken == o.CPUTaken &&
 		w.MemoryTaken == o.MemoryTaken && w.IOTaken == o.IOTaken && w.Received == o.Received && w.Stake == o.Stake && w.Health == o.Health &&
 		w.Attested == o.Attested && w.Disconnected == o.Disconnected && w.Endless == o.Endless && w.Held == o.Held &&

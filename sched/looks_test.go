@@ -34,7 +34,7 @@ func TestTurnsLookAtNoJobInVain(t *testing.T) {
 			t.Parallel()
 			s, lot := impossible(50, 20, serve)
 			d := NewDraft(s, nil)
-			lists := d.elderLists([]Lot{lot})
+			lists := d.ageLists([]Lot{lot})
 			for _, slot := range s.order {
 				if l, _ := d.oldestFor(lists, slot); l != nil {
 					t.Fatal("a job was found for a worker that fits none")

@@ -46,7 +46,7 @@ func (p *Pending) HoldLow(h LowHold) {
 	p.low = h
 	for _, l := range p.bands[bandLow] {
 		p.settle(l)
-		p.settleElder(l)
+		p.settleAge(l)
 	}
 }
 
@@ -54,13 +54,13 @@ func (p *Pending) HoldLow(h LowHold) {
 func (p *Pending) holds(l *lane) bool { return l.key.band == bandLow && p.low != LowFree }
 
 // Blocked reports whether rounds do not draw from a job's lane: its tenant or domain is
-// parked, or it is held for its priority.
+// throttled, or it is held for its priority.
 func (p *Pending) Blocked(it *Item) bool { return p.blocked(it, false) }
 
 // blocked says it of rounds, or of turns of the oldest.
 func (p *Pending) blocked(it *Item, turn bool) bool {
 	l := p.laneOf(it)
-	return l == nil || l.head.item == nil && (!turn || l.elder.item == nil)
+	return l == nil || l.head.item == nil && (!turn || l.oldest.item == nil)
 }
 
 // Critical gives the unblocked jobs of priority 0 in ranking order (in that of

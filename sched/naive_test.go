@@ -45,7 +45,7 @@ type naiveWorker struct {
 	endless      int32
 	held         bool
 	received     uint64
-	naiveStanding
+	naiveReputation
 }
 
 type naiveShare struct{ open, weight int64 }
@@ -140,7 +140,7 @@ func (n *naive) run(class func(*Item) *Requirements) []Pair {
 	return n.out
 }
 
-// oldest finds the oldest of the items that are wanted, -1 if there is none.
+// findOldest finds the oldest of the items that are wanted, -1 if there is none.
 func (n *naive) oldest(wanted func(*Item) bool) int {
 	best := -1
 	for i, it := range n.items {

@@ -53,8 +53,8 @@ type HeldBy struct {
 // groups by share, a group's cells, a cell's lanes and a lane's items by head. In
 // an adaptive queue each tier is a group, and the order is that of entering it.
 // So adding or removing a job touches one lane, and the levels above only when
-// it was or becomes a head; a parked lane is out of its cell. All of it follows
-// from the items, shares and parks, in whatever order they came.
+// it was or becomes a head; a throttled lane is out of its cell. All of it follows
+// from the items, shares and throttles, in whatever order they came.
 type Pending struct {
 	fairShare bool
 	// tiered says that the groups are the tiers of an adaptive queue.
@@ -79,10 +79,10 @@ type Pending struct {
 	bands    [bandCount][]*lane
 	critical ordered[*lane]
 	filed    int
-	// elders orders the classes by their oldest items, of lanes that rounds look at
+	// ageIndex orders the classes by their oldest items, of lanes that rounds look at
 	// and of those that only turns of the oldest do.
-	elders [2]ordered[*elders]
-	// ages counts the items by Enqueued, parked ones too.
+	ageIndex [2]ordered[*ageIndex]
+	// ages counts the items by Enqueued, throttled ones too.
 	ages btree.Map[rota.Clock, int]
 }
 
@@ -132,8 +132,8 @@ func (p *Pending) Add(it *Item) {
 	}
 	age := entryOf(it)
 	l.addAge(age, p.tiered)
-	if l.elder.item == nil || !elderLess(l.elder, age) {
-		p.settleElder(l)
+	if l.oldest.item == nil || !ageLess(l.oldest, age) {
+		p.settleAge(l)
 	}
 }
 
@@ -165,10 +165,10 @@ func (p *Pending) Remove(it *Item) bool {
 	}
 	age := entryOf(it)
 	if l.skewed {
-		l.byAge.remove(age, elderLess)
+		l.byAge.remove(age, ageLess)
 	}
-	if l.elder.item != nil && !elderLess(l.elder, age) {
-		p.settleElder(l)
+	if l.oldest.item != nil && !ageLess(l.oldest, age) {
+		p.settleAge(l)
 	}
 	if l.items.len() == 0 {
 		p.dropLane(l)
@@ -176,25 +176,25 @@ func (p *Pending) Remove(it *Item) bool {
 	return true
 }
 
-// Len counts the jobs, parked ones too.
+// Len counts the jobs, throttled ones too.
 func (p *Pending) Len() int { return p.n }
 
-// Lanes counts the lanes, parked ones too. Jobs of one tenant, domain and class
+// Lanes counts the lanes, throttled ones too. Jobs of one tenant, domain and class
 // stand in up to three: of priority 0, 1 to 5, and above. In an adaptive queue
 // those of each tier do.
 func (p *Pending) Lanes() int { return len(p.lanes) }
 
-// ParkedLanes counts the lanes that rounds do not draw from.
-func (p *Pending) ParkedLanes() int { return len(p.lanes) - p.filed }
+// ThrottledLanes counts the lanes that rounds do not draw from.
+func (p *Pending) ThrottledLanes() int { return len(p.lanes) - p.filed }
 
-// Oldest is the least Enqueued of all jobs, parked ones too, in O(log n).
+// Oldest is the least Enqueued of all jobs, throttled ones too, in O(log n).
 func (p *Pending) Oldest() (rota.Clock, bool) {
 	age, _, ok := p.ages.Min()
 	return age, ok
 }
 
 // SetShare tells a tenant's open leases in this queue and its weight (SPEC
-// §4.11). A tenant never told of has none open and weight 1.
+// §4.11). A tenant for which it was never called has none open and weight 1.
 func (p *Pending) SetShare(tenant rota.TenantID, open, weight int64) {
 	t := p.tenant(tenant)
 	t.open, t.weight = max(open, 0), max(weight, 1)
@@ -210,29 +210,29 @@ func (p *Pending) SetShare(tenant rota.TenantID, open, weight int64) {
 	p.dropTenant(tenant, t)
 }
 
-// Park takes a tenant's lanes out of the index, or puts them back (SPEC §4.9).
-func (p *Pending) Park(tenant rota.TenantID, parked bool) {
+// Throttle takes a tenant's lanes out of the index, or puts them back (SPEC §4.9).
+func (p *Pending) Throttle(tenant rota.TenantID, throttled bool) {
 	t := p.tenant(tenant)
-	p.park(&t.parked, parked, t.lanes)
+	p.throttle(&t.throttled, throttled, t.lanes)
 	p.dropTenant(tenant, t)
 }
 
-// ParkDomain takes a failure domain's lanes out of the index, or puts them back
+// ThrottleDomain takes a failure domain's lanes out of the index, or puts them back
 // (SPEC §4.8).
-func (p *Pending) ParkDomain(domain string, parked bool) {
+func (p *Pending) ThrottleDomain(domain string, throttled bool) {
 	d := p.domain(domain)
-	p.park(&d.parked, parked, d.lanes)
+	p.throttle(&d.throttled, throttled, d.lanes)
 	p.dropDomain(domain, d)
 }
 
-// park sets whether those lanes are parked, and files them anew where that changes.
-func (p *Pending) park(was *bool, parked bool, lanes []*lane) {
-	if *was == parked {
+// throttle sets whether those lanes are throttled, and files them anew where that changes.
+func (p *Pending) throttle(was *bool, throttled bool, lanes []*lane) {
+	if *was == throttled {
 		return
 	}
-	*was = parked
+	*was = throttled
 	for _, l := range lanes {
 		p.settle(l)
-		p.settleElder(l)
+		p.settleAge(l)
 	}
 }

@@ -27,14 +27,14 @@ func (d *Draft) WantsRoom(lot Lot, it *Item) bool {
 // IsHeld reports whether a worker is held for some job by now; an unknown one is.
 func (d *Draft) IsHeld(id rota.WorkerID) bool {
 	slot, known := d.supply.slotOf[id]
-	return !known || d.standing.held.has(int(slot))
+	return !known || d.slotLoads.held.has(int(slot))
 }
 
 // Reserve holds a worker for a job from now on in this entry, outside the bound on
 // holds, and counts the job against its tenant's and its domain's limits.
 func (d *Draft) Reserve(lot Lot, it *Item, id rota.WorkerID) {
 	if slot, known := d.supply.slotOf[id]; known {
-		d.standing.hold(slot, true)
+		d.slotLoads.hold(slot, true)
 	}
 	d.holders[it] = true
 	d.Promise(lot, it)

@@ -160,7 +160,7 @@ func indexFIFO() tierFIFO {
 	s.Put(WorkerEntry{Active: true, Spec: &rota.WorkerSpec{ID: "w", Queues: []rota.QueueName{"q"}, Slots: 256}})
 	s.Intern(RequirementsOf(&rota.JobSpec{Queue: "q"}))
 	policy := rota.StandardPolicy()
-	p.Park("blocked", true)
+	p.Throttle("blocked", true)
 	return tierFIFO{p.Add, func(it *Item) { p.Remove(it) }, func() { p.Remove(p.TierFront(2)) },
 		func(func(*Item) bool) int {
 			return len(NewDraft(s, nil).Round(p, RoundInput{Policy: &policy, Limit: 256}))

@@ -12,7 +12,7 @@ import (
 // for good, and sets are exact at every moment without being built again.
 type rooms struct {
 	supply *Supply
-	now    *standing
+	now    *slotLoads
 	queue  *queueSupply // whose round it is
 	// slots gives the worker at each position. left holds the slot numbers of
 	// those that still have a slot free, count how many they are.
@@ -55,7 +55,7 @@ type want struct {
 
 // newRooms finds the workers with room for some wanted class, by id. All wants
 // are of one queue.
-func newRooms(s *Supply, now *standing, wants []want) *rooms {
+func newRooms(s *Supply, now *slotLoads, wants []want) *rooms {
 	r := &rooms{supply: s, now: now}
 	if len(wants) == 0 {
 		return r
@@ -75,7 +75,7 @@ func newRooms(s *Supply, now *standing, wants []want) *rooms {
 		r.indexOf[w.class] = int32(i) + 1
 		r.unitsMost = max(r.unitsMost, c.units)
 		if w.items == 0 {
-			continue // All of its lanes are parked.
+			continue // All of its lanes are throttled.
 		}
 		if c.Within(most) {
 			c.open = r.gather(c, k.fits, free)

@@ -203,7 +203,7 @@ func (w *world) check(t *dice) {
 	if o, has := w.pending.Oldest(); o != oldest || has != ok || w.pending.Len() != len(w.items) {
 		t.Fatalf("oldest %d %v of %d, want %d %v of %d", o, has, w.pending.Len(), oldest, ok, len(w.items))
 	}
-	w.checkStanding(t)
+	w.checkWorkers(t)
 	for _, q := range someQueues {
 		workers, room := 0, false
 		for _, x := range w.workers {

@@ -42,16 +42,16 @@ func RulesOf(p *rota.QueuePolicy) Rules {
 		Cools: p.CoolAfter > 0, Denies: p.DenyMs > 0}
 }
 
-// untold are the rules of a queue that nobody told any.
-var untold = Rules{PrefetchMax: rota.MaxPrefetch}
+// defaultRules are those of a queue that SetRules was not called for.
+var defaultRules = Rules{PrefetchMax: rota.MaxPrefetch}
 
-// SetRules tells what a queue asks of every worker; it holds until told anew. It
+// SetRules sets what a queue asks of every worker; it holds until set anew. It
 // costs O(workers of the queue), and for each of them whose eligibility changes
-// O(classes of the queue). A queue never told of takes every active worker, with
+// O(classes of the queue). A queue without rules takes every active worker, with
 // all of its prefetch.
 func (s *Supply) SetRules(q rota.QueueName, r Rules) {
 	queue := s.queue(q)
-	queue.told = true
+	queue.ruled = true
 	old := queue.rules
 	if old == r {
 		return
@@ -89,7 +89,7 @@ func (s *Supply) Capacity(q rota.QueueName) int64 {
 func (s *Supply) serve(q rota.QueueName, slot int32) { s.review(q, slot, false) }
 
 // review brings one of a worker's queues, and the classes there, up to date with
-// its standing. barred says that the types changed that it gets none of there.
+// its reputation. barred says that the types changed that it gets none of there.
 func (s *Supply) review(q rota.QueueName, slot int32, barred bool) {
 	queue, at := s.queue(q), int(slot)
 	l := &s.lasting[slot]
@@ -141,7 +141,7 @@ func (s *Supply) unserve(q rota.QueueName, slot int32, spec *rota.WorkerSpec) {
 func (s *Supply) queue(q rota.QueueName) *queueSupply {
 	queue := s.queues[q]
 	if queue == nil {
-		queue = &queueSupply{rules: untold}
+		queue = &queueSupply{rules: defaultRules}
 		s.queues[q] = queue
 	}
 	return queue
@@ -149,7 +149,7 @@ func (s *Supply) queue(q rota.QueueName) *queueSupply {
 
 // forget drops a queue without rules that nobody serves and nobody asks for.
 func (s *Supply) forget(q rota.QueueName, queue *queueSupply) {
-	if !queue.told && len(queue.classes) == 0 && queue.workers.first() < 0 {
+	if !queue.ruled && len(queue.classes) == 0 && queue.workers.first() < 0 {
 		delete(s.queues, q)
 	}
 }

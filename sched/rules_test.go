@@ -8,9 +8,9 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// TestStandingFits names each rule of a worker's standing, and what lasts before
+// TestReputationFits names each rule of a worker's reputation, and what lasts before
 // want of room.
-func TestStandingFits(t *testing.T) {
+func TestReputationFits(t *testing.T) {
 	t.Parallel()
 	spec := rota.WorkerSpec{ID: "w", Queues: []rota.QueueName{"q"}, Slots: 2, Prefetch: 3,
 		Limits: map[string]int64{"depth": 4}}
@@ -51,7 +51,7 @@ func TestStandingFits(t *testing.T) {
 		{"no units left", used(10), plain, UnitsExhausted, true},
 		{"too few units left", used(8), rota.JobSpec{Units: 3}, UnitsExhausted, true},
 		{"suspended before all else", func(w *WorkerEntry) { *w = WorkerEntry{Spec: &spec} }, plain, NotActive, false},
-		{"its standing before the region", func(w *WorkerEntry) { w.Health = 0 },
+		{"its reputation before the region", func(w *WorkerEntry) { w.Health = 0 },
 			rota.JobSpec{RegionsAllow: []string{"eu"}}, HealthTooLow, false},
 		{"slots before units", func(w *WorkerEntry) { used(10)(w); w.Open = 5 }, plain, NoFreeSlot, true},
 	} {
@@ -328,7 +328,7 @@ func TestLeasesOfAWorkerThatIsGone(t *testing.T) {
 		s.Received("gone", 1)
 		s.Remove("gone")
 	}
-	if w := s.Standing("new"); w.Open != 0 || w.Received != 0 {
+	if w := s.State("new"); w.Open != 0 || w.Received != 0 {
 		t.Fatalf("its leases are %d, received %d", w.Open, w.Received)
 	}
 	if err := s.Check(); err != nil {

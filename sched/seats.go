@@ -37,7 +37,7 @@ func (s *pendingSource) group(first candidate) (all []*Item, ok bool) {
 	}
 }
 
-// step goes to the next seat whose lane is not parked and whose job is neither
+// step goes to the next seat whose lane is not throttled and whose job is neither
 // assigned nor withheld.
 func (s *seats) step(d *Draft) {
 	for {

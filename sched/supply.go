@@ -20,8 +20,8 @@ type Supply struct {
 	// By slot number. A hole has no spec.
 	specs   []*rota.WorkerSpec
 	lasting []lasting
-	standing
-	// units are what a worker used of each queue's, as it was told; endless counts
+	slotLoads
+	// units are what a worker used of each queue's, as was set last; endless counts
 	// its open leases whose runtime has no bound.
 	units   [][]rota.UnitsUsed
 	endless []int32
@@ -43,8 +43,8 @@ type Supply struct {
 	forgotten uint64
 }
 
-// standing is what leases change, by slot number; a Draft copies it.
-type standing struct {
+// slotLoads are what leases change, by slot number; a Draft copies it.
+type slotLoads struct {
 	open     []int32
 	most     []int32 // slots + prefetch
 	prefetch []int32
@@ -68,8 +68,8 @@ type unitsKey struct {
 // queueSupply is what serves a queue and what is asked for in it.
 type queueSupply struct {
 	rules Rules
-	// told says that the rules were told: then the queue is never forgotten.
-	told    bool
+	// ruled says that the rules were set: then the queue is never forgotten.
+	ruled   bool
 	workers bitset // active ones that serve it
 	able    bitset // those of them that its rules let through, but for types
 	classes []ClassID
@@ -268,19 +268,19 @@ func (s *Supply) Workers(q rota.QueueName) int {
 	return 0
 }
 
-func (t *standing) take(slot, leases int32, l Load) {
+func (t *slotLoads) take(slot, leases int32, l Load) {
 	t.open[slot] += leases
 	t.loadFree[slot] = t.loadFree[slot].Minus(l)
 	t.refree(slot)
 }
 
-func (t *standing) refree(slot int32) {
+func (t *slotLoads) refree(slot int32) {
 	t.free.put(int(slot), t.open[slot] < t.most[slot] && !t.held.has(int(slot)))
 }
 
-// clone copies the standing for a Draft.
-func (t *standing) clone() standing {
-	return standing{
+// clone copies the loads for a Draft.
+func (t *slotLoads) clone() slotLoads {
+	return slotLoads{
 		open: slices.Clone(t.open), most: t.most, prefetch: t.prefetch,
 		loadFree: slices.Clone(t.loadFree), received: slices.Clone(t.received), held: slices.Clone(t.held),
 		free: slices.Clone(t.free),
@@ -288,7 +288,7 @@ func (t *standing) clone() standing {
 }
 
 // lease counts, in a Draft, a lease that takes so much.
-func (t *standing) lease(slot int32, q *queueSupply, n need) {
+func (t *slotLoads) lease(slot int32, q *queueSupply, n need) {
 	t.take(slot, 1, n.Load)
 	if q.rules.UnitsMax > 0 {
 		if t.drafted == nil {
@@ -299,7 +299,7 @@ func (t *standing) lease(slot int32, q *queueSupply, n need) {
 }
 
 // mostOf is how many leases a worker may have open when it gets one of a queue.
-func (t *standing) mostOf(slot int32, rules *Rules) int64 {
+func (t *slotLoads) mostOf(slot int32, rules *Rules) int64 {
 	most := int64(t.most[slot]) - max(0, int64(t.prefetch[slot])-rules.PrefetchMax)
 	if rules.LeasesMax > 0 {
 		most = min(most, rules.LeasesMax)
@@ -308,7 +308,7 @@ func (t *standing) mostOf(slot int32, rules *Rules) int64 {
 }
 
 // unitsLeft is how many of a queue's units a worker may still take.
-func (t *standing) unitsLeft(slot int32, q *queueSupply) int64 {
+func (t *slotLoads) unitsLeft(slot int32, q *queueSupply) int64 {
 	if q.rules.UnitsMax == 0 {
 		return math.MaxInt64
 	}
@@ -316,13 +316,13 @@ func (t *standing) unitsLeft(slot int32, q *queueSupply) int64 {
 }
 
 // spent reports whether a worker has not so many of a queue's units left.
-func (t *standing) spent(slot int32, q *queueSupply, units int64) bool {
+func (t *slotLoads) spent(slot int32, q *queueSupply, units int64) bool {
 	return q.rules.UnitsMax > 0 && t.unitsLeft(slot, q) < units
 }
 
 // roomFor says why a worker has no room now for a lease that takes so much, Fit
 // if it has.
-func (t *standing) roomFor(slot int32, q *queueSupply, n need) Unfit {
+func (t *slotLoads) roomFor(slot int32, q *queueSupply, n need) Unfit {
 	switch {
 	case int64(t.open[slot]) >= t.mostOf(slot, &q.rules):
 		return NoFreeSlot

@@ -179,10 +179,10 @@ func (s *Supply) Keepable(c ClassID, held bool) (n int) {
 // less it had to have open, and how much more of its load free; 0 where it has enough. ok is false if no end of leases would make room: the worker could never
 // take the job, is held for another, or has no units left for it.
 func (s *Supply) Lacks(c ClassID, id rota.WorkerID) (slots int32, load Load, ok bool) {
-	return s.lacks(&s.standing, c, id)
+	return s.lacks(&s.slotLoads, c, id)
 }
 
-func (s *Supply) lacks(t *standing, c ClassID, id rota.WorkerID) (slots int32, load Load, ok bool) {
+func (s *Supply) lacks(t *slotLoads, c ClassID, id rota.WorkerID) (slots int32, load Load, ok bool) {
 	slot, known := s.slotOf[id]
 	k := &s.classes[c]
 	if !known || !k.fits.has(int(slot)) || t.held.has(int(slot)) || t.spent(slot, k.queue, k.need.units) {
@@ -194,7 +194,7 @@ func (s *Supply) lacks(t *standing, c ClassID, id rota.WorkerID) (slots int32, l
 
 // Lacks returns what Supply.Lacks does, after all that the entry assigned so far.
 func (d *Draft) Lacks(c ClassID, id rota.WorkerID) (slots int32, load Load, ok bool) {
-	return d.supply.lacks(&d.standing, c, id)
+	return d.supply.lacks(&d.slotLoads, c, id)
 }
 
 // AnyRoom reports whether any worker that is not held has room for a job of the

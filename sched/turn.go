@@ -39,25 +39,25 @@ func (d *Draft) Turns(lots []Lot, now rota.Clock, most int) (pairs []Pair) {
 	if !d.looksAtAll && !d.turnDue(lots) {
 		return nil
 	}
-	lists := d.elderLists(lots)
+	lists := d.ageLists(lots)
 	for _, slot := range d.supply.order {
-		for d.standing.received[slot] >= lists.least && d.standing.free.has(int(slot)) && len(pairs) < most {
+		for d.slotLoads.received[slot] >= lists.least && d.slotLoads.free.has(int(slot)) && len(pairs) < most {
 			l, at := d.oldestFor(lists, slot)
 			if l == nil {
 				break
 			}
 			it := l.list[at].item
 			k := &d.supply.classes[it.Class]
-			if d.standing.roomFor(slot, k.queue, k.need) == Fit {
+			if d.slotLoads.roomFor(slot, k.queue, k.need) == Fit {
 				pairs = append(pairs, d.place(l.lot, it, slot, rota.ReasoningByTurnOfTheOldest, now))
 				l.gone(d, at)
 				continue
 			}
-			if d.told+len(d.granted) >= d.supply.HoldsMost() {
+			if d.kept+len(d.granted) >= d.supply.HoldsMost() {
 				break
 			}
 			d.holders[it] = true
-			d.standing.hold(slot, true)
+			d.slotLoads.hold(slot, true)
 			d.granted = append(d.granted, HoldChange{Item: it, Worker: d.supply.specs[slot].ID, Turn: true})
 			l.gone(d, at)
 		}
@@ -74,9 +74,9 @@ func (d *Draft) turnDue(lots []Lot) bool {
 			least = min(least, uint64(k-1))
 		}
 	}
-	for i, w := range d.standing.free {
+	for i, w := range d.slotLoads.free {
 		for ; w != 0; w &= w - 1 {
-			if d.standing.received[i<<6+bits.TrailingZeros64(w)] >= least {
+			if d.slotLoads.received[i<<6+bits.TrailingZeros64(w)] >= least {
 				return true
 			}
 		}
@@ -84,27 +84,27 @@ func (d *Draft) turnDue(lots []Lot) bool {
 	return false
 }
 
-// elderLists are those of all queues that have turns; least is the least count of
+// ageLists are those of all queues that have turns; least is the least count of
 // leases at which one may be due.
-type elderLists struct {
-	all   []*elderList
-	of    map[rota.QueueName][]*elderList
+type ageLists struct {
+	all   []*ageList
+	of    map[rota.QueueName][]*ageList
 	least uint64
 }
 
-func (d *Draft) elderLists(lots []Lot) *elderLists {
-	room := make([]elderList, 0, 2*len(lots)) // never more, so that none moves
-	lists := &elderLists{all: make([]*elderList, 0, cap(room)), of: make(map[rota.QueueName][]*elderList, len(lots)), least: 1 << 62}
+func (d *Draft) ageLists(lots []Lot) *ageLists {
+	room := make([]ageList, 0, 2*len(lots)) // never more, so that none moves
+	lists := &ageLists{all: make([]*ageList, 0, cap(room)), of: make(map[rota.QueueName][]*ageList, len(lots)), least: 1 << 62}
 	for _, lot := range lots {
 		k := lot.Policy.OldestEvery
 		if k <= 0 {
 			continue
 		}
 		first := len(lists.all)
-		for side := range lot.Pending.elders {
-			classes := lot.Pending.elders[side].cursor()
+		for side := range lot.Pending.ageIndex {
+			classes := lot.Pending.ageIndex[side].cursor()
 			if next, any := classes.next(); any {
-				room = append(room, elderList{lot: lot, side: side, classes: classes, next: next,
+				room = append(room, ageList{lot: lot, side: side, classes: classes, next: next,
 					queue: d.supply.classes[next.class].queue})
 				lists.all = append(lists.all, &room[len(room)-1])
 			}
@@ -117,38 +117,38 @@ func (d *Draft) elderLists(lots []Lot) *elderLists {
 	return lists
 }
 
-// elderList is a queue's classes in the order of their oldest jobs, those that
+// ageList is a queue's classes in the order of their oldest jobs, those that
 // are gone left out: as much of it as turns have asked for. A turn looks at the
 // classes from the oldest on until one fits.
-type elderList struct {
+type ageList struct {
 	lot     Lot
 	side    int
 	queue   *queueSupply
-	classes cursor[*elders]
+	classes cursor[*ageIndex]
 	// fits holds the workers that could ever take a job of any of the classes, from
 	// the first time that it matters.
 	fits bitset
 	// next is the first class not yet in the list.
-	next *elders
-	list []classElder
+	next *ageIndex
+	list []classOldest
 }
 
-type classElder struct {
+type classOldest struct {
 	entry
 	lane *lane
-	of   *elders
+	of   *ageIndex
 }
 
 // serves reports whether looking for a job for the worker is not in vain from the start:
 // idle workers may be many, and so may jobs that none of them can take.
-func (l *elderList) serves(d *Draft, slot int32) bool {
-	if d.standing.received[slot] < uint64(l.lot.Policy.OldestEvery-1) || !l.queue.able.has(int(slot)) ||
-		d.standing.spent(slot, l.queue, unit.units) {
+func (l *ageList) serves(d *Draft, slot int32) bool {
+	if d.slotLoads.received[slot] < uint64(l.lot.Policy.OldestEvery-1) || !l.queue.able.has(int(slot)) ||
+		d.slotLoads.spent(slot, l.queue, unit.units) {
 		return false
 	}
 	if l.fits == nil {
 		l.fits = make(bitset, wordsFor(len(d.supply.specs)))
-		classes := l.lot.Pending.elders[l.side].cursor()
+		classes := l.lot.Pending.ageIndex[l.side].cursor()
 		for k, ok := classes.next(); ok; k, ok = classes.next() {
 			for i, w := range d.supply.classes[k.class].fits {
 				l.fits[i] |= w
@@ -160,17 +160,17 @@ func (l *elderList) serves(d *Draft, slot int32) bool {
 
 // mayBeat reports whether an older job than one may be found: the first class of the list, or
 // the first that is not in it yet, is earlier than what is found.
-func (l *elderList) mayBeat(e entry) bool {
-	return len(l.list) > 0 && elderLess(l.list[0].entry, e) || l.next != nil && elderLess(l.next.elder, e)
+func (l *ageList) mayBeat(e entry) bool {
+	return len(l.list) > 0 && ageLess(l.list[0].entry, e) || l.next != nil && ageLess(l.next.oldest, e)
 }
 
 // find returns the place of the first class that the worker could ever fit and has
 // units left for.
-func (l *elderList) find(d *Draft, slot int32) (at int, ok bool) {
+func (l *ageList) find(d *Draft, slot int32) (at int, ok bool) {
 	for ; ; at++ {
 		// What comes in now stands behind all that was looked at: the index never
 		// puts a class too late.
-		for l.next != nil && (at == len(l.list) || elderLess(l.next.elder, l.list[at].entry)) {
+		for l.next != nil && (at == len(l.list) || ageLess(l.next.oldest, l.list[at].entry)) {
 			l.insert(d, l.next)
 			l.next, _ = l.classes.next()
 		}
@@ -178,7 +178,7 @@ func (l *elderList) find(d *Draft, slot int32) (at int, ok bool) {
 			return 0, false
 		}
 		k := &d.supply.classes[l.list[at].of.class]
-		if !k.fits.has(int(slot)) || d.standing.spent(slot, k.queue, k.need.units) {
+		if !k.fits.has(int(slot)) || d.slotLoads.spent(slot, k.queue, k.need.units) {
 			continue
 		}
 		if !d.shut(l.lot.Queue, l.list[at].lane) {
@@ -189,17 +189,17 @@ func (l *elderList) find(d *Draft, slot int32) (at int, ok bool) {
 	}
 }
 
-func (l *elderList) insert(d *Draft, k *elders) {
-	e, of, ok := d.elderOf(l.lot.Queue, walkKey{k, false})
+func (l *ageList) insert(d *Draft, k *ageIndex) {
+	e, of, ok := d.oldestOf(l.lot.Queue, walkKey{k, false})
 	if !ok {
 		return
 	}
-	at := sort.Search(len(l.list), func(i int) bool { return elderLess(e, l.list[i].entry) })
-	l.list = slices.Insert(l.list, at, classElder{e, of, k})
+	at := sort.Search(len(l.list), func(i int) bool { return ageLess(e, l.list[i].entry) })
+	l.list = slices.Insert(l.list, at, classOldest{e, of, k})
 }
 
 // gone puts the class at a place where its next oldest job belongs.
-func (l *elderList) gone(d *Draft, at int) {
+func (l *ageList) gone(d *Draft, at int) {
 	k := l.list[at].of
 	l.list = slices.Delete(l.list, at, at+1)
 	l.insert(d, k)
@@ -207,14 +207,14 @@ func (l *elderList) gone(d *Draft, at int) {
 
 // oldestFor finds the queue whose job a worker's turn goes to, if in any it is
 // due, and the place of that job's class.
-func (d *Draft) oldestFor(lists *elderLists, slot int32) (of *elderList, at int) {
-	look := func(list []*elderList) {
+func (d *Draft) oldestFor(lists *ageLists, slot int32) (of *ageList, at int) {
+	look := func(list []*ageList) {
 		for _, l := range list {
 			if of != nil && !d.looksAtAll && !l.mayBeat(of.list[at].entry) || !l.serves(d, slot) {
 				continue
 			}
 			i, ok := l.find(d, slot)
-			if ok && (of == nil || elderLess(l.list[i].entry, of.list[at].entry)) {
+			if ok && (of == nil || ageLess(l.list[i].entry, of.list[at].entry)) {
 				of, at = l, i
 			}
 		}

@@ -61,7 +61,7 @@ func (m *matcher) position(slot int32) (int, bool) {
 }
 
 // ruledOut names the rule that keeps a worker from a class, by what is free in t.
-func (s *Supply) ruledOut(t *standing, c ClassID, slot int32) Unfit {
+func (s *Supply) ruledOut(t *slotLoads, c ClassID, slot int32) Unfit {
 	k := &s.classes[c]
 	if !k.fits.has(int(slot)) {
 		return s.tallied(k, slot)

@@ -40,26 +40,26 @@ func permuted[T any](t *dice, of []T) []T {
 // world is a random cluster: the product's tables and the plain facts beside
 // them, from which naive decides.
 type world struct {
-	supply  *Supply
-	pending *Pending
-	queue   rota.QueueName // of new jobs
-	fair    bool
-	tiered  bool
-	low     LowHold
-	caps    *naiveCaps // of the next round; nil bounds nothing
-	policy  rota.QueuePolicy
-	workers []*naiveWorker
-	items   []*Item
-	classes map[ClassID]*Requirements
-	shares  map[rota.TenantID]*naiveShare
-	holds   map[*Item]Hold
-	parked  map[string]bool // "t:" tenant or "d:" domain
-	specs   []rota.JobSpec
-	ids     int // of workers
-	owned   bool
-	variety int // how many specs there are
-	next    int
-	now     rota.Clock // past 1,000
+	supply    *Supply
+	pending   *Pending
+	queue     rota.QueueName // of new jobs
+	fair      bool
+	tiered    bool
+	low       LowHold
+	caps      *naiveCaps // of the next round; nil bounds nothing
+	policy    rota.QueuePolicy
+	workers   []*naiveWorker
+	items     []*Item
+	classes   map[ClassID]*Requirements
+	shares    map[rota.TenantID]*naiveShare
+	holds     map[*Item]Hold
+	throttled map[string]bool // "t:" tenant or "d:" domain
+	specs     []rota.JobSpec
+	ids       int // of workers
+	owned     bool
+	variety   int // how many specs there are
+	next      int
+	now       rota.Clock // past 1,000
 }
 
 var (
@@ -85,7 +85,7 @@ func subset[T any](t *dice, of []T) []T {
 func newWorld(t *dice) *world {
 	w := &world{
 		supply: NewSupply(), queue: "q", fair: t.between(0, 1) == 0, policy: rota.StandardPolicy(),
-		classes: map[ClassID]*Requirements{}, shares: map[rota.TenantID]*naiveShare{}, parked: map[string]bool{},
+		classes: map[ClassID]*Requirements{}, shares: map[rota.TenantID]*naiveShare{}, throttled: map[string]bool{},
 		holds: map[*Item]Hold{},
 	}
 	if w.tiered = t.between(0, 2) == 0; w.tiered {
@@ -118,7 +118,7 @@ func newWorld(t *dice) *world {
 	}
 	for range t.between(0, 2) {
 		w.share(t)
-		w.park(t)
+		w.throttle(t)
 	}
 	return w
 }
@@ -158,7 +158,7 @@ func (w *world) putWorker(t *dice) {
 		MemoryBytes:  int64(t.between(2, 16)),
 		IOBytesPerS:  int64(t.between(2, 16)),
 	}
-	n := &naiveWorker{spec: spec, active: t.between(0, 5) > 0, naiveStanding: someStanding(t),
+	n := &naiveWorker{spec: spec, active: t.between(0, 5) > 0, naiveReputation: someReputation(t),
 		received: uint64(t.between(0, 6)), open: int64(t.between(0, 2)), cpu: spec.CPUMilli, mem: spec.MemoryBytes, io: spec.IOBytesPerS}
 	taken := int64(t.between(0, 2))
 	n.cpu, n.mem, n.io = n.cpu-taken, n.mem-taken, n.io-taken
@@ -167,7 +167,7 @@ func (w *world) putWorker(t *dice) {
 	w.supply.Put(n.entry())
 	w.supply.SetData(spec.ID, n.data)
 	w.supply.Endless(spec.ID, int32(t.between(0, 1)))
-	n.endless = w.supply.Standing(spec.ID).Endless
+	n.endless = w.supply.State(spec.ID).Endless
 	w.reviewHolds()
 }
 
@@ -228,7 +228,7 @@ func (w *world) add(t *dice) {
 		it.Number = uint64(t.between(0, 3) * t.between(0, w.next)) // mostly one of its own
 	}
 	if w.owned {
-		// Each class has a tenant of its own, so that a park silences classes.
+		// Each class has a tenant of its own, so that a throttle silences classes.
 		it.Tenant = someTenants[int(class)%len(someTenants)]
 	}
 	it.Queued = it.Enqueued + rota.Clock(t.between(0, 3)/3)
@@ -274,24 +274,24 @@ func (w *world) share(t *dice) {
 	w.pending.SetShare(tenant, s.open, s.weight)
 }
 
-func (w *world) park(t *dice) {
-	parked := t.between(0, 1) == 0
+func (w *world) throttle(t *dice) {
+	throttled := t.between(0, 1) == 0
 	if t.between(0, 1) == 0 {
 		tenant := pick(t, someTenants)
-		w.parked["t:"+string(tenant)] = parked
-		w.pending.Park(tenant, parked)
+		w.throttled["t:"+string(tenant)] = throttled
+		w.pending.Throttle(tenant, throttled)
 		return
 	}
 	domain := pick(t, someDomains)
-	w.parked["d:"+domain] = parked
-	w.pending.ParkDomain(domain, parked)
+	w.throttled["d:"+domain] = throttled
+	w.pending.ThrottleDomain(domain, throttled)
 }
 
 // unblocked are the jobs that rounds look at, in ranking order.
 func (w *world) unblocked() []*Item {
 	var out []*Item
 	for _, it := range w.items {
-		if !w.isParked(it) && (it.Priority <= 5 || w.low == LowFree) {
+		if !w.isThrottled(it) && (it.Priority <= 5 || w.low == LowFree) {
 			out = append(out, it)
 		}
 	}
@@ -318,7 +318,7 @@ func (w *world) step(t *dice) {
 	case 5:
 		w.share(t)
 	case 6, 7:
-		w.park(t)
+		w.throttle(t)
 	case 8:
 		if len(w.workers) > 0 {
 			x := pick(t, w.workers)
@@ -342,7 +342,7 @@ func (w *world) step(t *dice) {
 func (w *world) rebuilt(t *dice) *world {
 	o := &world{supply: NewSupply(), pending: w.newPending()}
 	for _, tenant := range someTenants {
-		o.pending.Park(tenant, w.parked["t:"+string(tenant)])
+		o.pending.Throttle(tenant, w.throttled["t:"+string(tenant)])
 	}
 	for _, it := range permuted(t, w.items) {
 		c := *it
@@ -356,7 +356,7 @@ func (w *world) rebuilt(t *dice) *world {
 	o.supply.SetRules("q", RulesOf(&w.policy))
 	o.pending.HoldLow(w.low)
 	for _, domain := range someDomains {
-		o.pending.ParkDomain(domain, w.parked["d:"+domain])
+		o.pending.ThrottleDomain(domain, w.throttled["d:"+domain])
 	}
 	for _, tenant := range someTenants {
 		if s := w.shares[tenant]; s != nil {

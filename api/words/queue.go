@@ -29,8 +29,8 @@ func QueueToWire(q *rota.Queue) *rotav1.Queue {
 		CompletedTotal: q.CompletedTotal, DeadTotal: q.DeadTotal, ExpiredTotal: q.ExpiredTotal,
 		CancelledTotal: q.CancelledTotal, Staged: q.Staged, Lanes: q.Lanes, Workers: q.Workers, OldestWaitMs: q.OldestWaitMs,
 		UsagePermille: q.UsagePermille, LeaseUsagePermille: q.LeaseUsagePermille, BacklogUsagePermille: q.BacklogUsagePermille,
-		ParkedLanes:  q.Parked,
-		Backpressure: q.Backpressure, Tiers: q.Tiers, Domains: each(q.Domains, domainToWire), Types: each(q.Types, typeStatsToWire),
+		ThrottledLanes: q.Throttled,
+		Backpressure:   q.Backpressure, Tiers: q.Tiers, Domains: each(q.Domains, domainToWire), Types: each(q.Types, typeStatsToWire),
 	}
 }
 
@@ -45,7 +45,7 @@ func QueueFromWire(w *rotav1.Queue) (rota.Queue, error) {
 		ExpiredTotal: w.GetExpiredTotal(), CancelledTotal: w.GetCancelledTotal(), Staged: w.GetStaged(), Lanes: w.GetLanes(),
 		Workers: w.GetWorkers(), OldestWaitMs: w.GetOldestWaitMs(), UsagePermille: w.GetUsagePermille(),
 		LeaseUsagePermille: w.GetLeaseUsagePermille(), BacklogUsagePermille: w.GetBacklogUsagePermille(),
-		Parked:       w.GetParkedLanes(),
+		Throttled:    w.GetThrottledLanes(),
 		Backpressure: w.GetBackpressure(), Tiers: w.GetTiers(), Domains: each(w.GetDomains(), domainFromWire), Types: each(w.GetTypes(), typeStatsFromWire),
 	}
 	q.Policy.Preset = w.GetPreset()

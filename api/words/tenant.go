@@ -9,7 +9,7 @@ import (
 func TenantToWire(t *rota.Tenant) *rotav1.Tenant {
 	return &rotav1.Tenant{
 		Id: string(t.ID), Tier: serviceTiers.text(t.Tier), Weight: t.Weight, MaxConcurrent: t.MaxConcurrent,
-		RateLimitRps: t.RateLimitRPS, PenaltyMs: t.PenaltyMs, OpenLeases: t.Open, Parked: t.Parked, Known: t.Known,
+		RateLimitRps: t.RateLimitRPS, PenaltyMs: t.PenaltyMs, OpenLeases: t.Open, Throttled: t.Throttled, Known: t.Known,
 	}
 }
 
@@ -21,7 +21,7 @@ func TenantFromWire(w *rotav1.Tenant) (rota.Tenant, error) {
 			Tier: tier, Weight: w.GetWeight(), MaxConcurrent: w.GetMaxConcurrent(), RateLimitRPS: w.GetRateLimitRps(),
 			PenaltyMs: w.GetPenaltyMs(),
 		},
-		Open: w.GetOpenLeases(), Parked: w.GetParked(), Known: w.GetKnown(),
+		Open: w.GetOpenLeases(), Throttled: w.GetThrottled(), Known: w.GetKnown(),
 	}, err
 }
 

@@ -62,7 +62,7 @@ func queueColumns() []column[rota.Queue] {
 		{"LEASE USAGE", true, 0, func(q rota.Queue) any { return percent(q.LeaseUsagePermille) }},
 		{"PRESSURE", false, 0, func(q rota.Queue) any { return q.Backpressure }},
 		{"LANES", true, 0, func(q rota.Queue) any { return q.Lanes }},
-		{"PARKED", true, 0, func(q rota.Queue) any { return q.Parked }},
+		{"THROTTLED", true, 0, func(q rota.Queue) any { return q.Throttled }},
 		{"OLDEST WAIT", false, 0, func(q rota.Queue) any { return span(q.OldestWaitMs) }},
 	}
 }
@@ -165,7 +165,7 @@ func (a queueCommands) print(q rota.Queue) error {
 				q.CompletedTotal},
 			{"dead total", q.DeadTotal}, {"expired total", q.ExpiredTotal}, {"cancelled total", q.CancelledTotal},
 			{"staged", q.Staged},
-			{"lanes", q.Lanes}, {"parked lanes", q.Parked}, {"workers", q.Workers}, {"oldest wait", span(q.OldestWaitMs)},
+			{"lanes", q.Lanes}, {"throttled lanes", q.Throttled}, {"workers", q.Workers}, {"oldest wait", span(q.OldestWaitMs)},
 			{"usage", percent(q.UsagePermille)}, {"backlog usage", percent(q.BacklogUsagePermille)}, {"lease usage", percent(q.LeaseUsagePermille)},
 			{"backpressure", q.Backpressure},
 			{"queued by tier", tiersText(q.Tiers)},

@@ -44,7 +44,7 @@ func tenantColumns() []column[rota.Tenant] {
 		{"MAX", false, 0, func(t rota.Tenant) any { return orNone(t.MaxConcurrent) }},
 		{"RPS", false, 0, func(t rota.Tenant) any { return rateText(t.RateLimitRPS) }},
 		{"PENALTY", true, 0, func(t rota.Tenant) any { return span(t.PenaltyMs) }},
-		{"PARKED", false, 0, func(t rota.Tenant) any { return t.Parked }},
+		{"THROTTLED", false, 0, func(t rota.Tenant) any { return t.Throttled }},
 		{"SET", true, 0, func(t rota.Tenant) any { return t.Known }},
 	}
 }
@@ -155,7 +155,7 @@ func (a tenantCommands) print(t rota.Tenant) error {
 		return renderFacts([]fact{
 			{"tenant", t.ID}, {"tier", t.Tier}, {"weight", t.Weight}, {"max concurrent", orNone(t.MaxConcurrent)},
 			{"rate limit rps", rateText(t.RateLimitRPS)}, {"penalty", span(t.PenaltyMs)}, {"open leases", t.Open},
-			{"parked", t.Parked}, {"set", t.Known},
+			{"throttled", t.Throttled}, {"set", t.Known},
 		})
 	})
 }

@@ -45,9 +45,9 @@ const (
 	// MaxDomains bounds the failure domains with outcomes in their window, over all
 	// queues; outcomes of more are not counted.
 	MaxDomains = 10_000
-	// MaxMeters bounds the tenants whose rate or rolling window is measured at a time,
+	// MaxRateLimiters bounds the tenants whose rate or rolling window is measured at a time,
 	// over all queues: as many as there may be tenants.
-	MaxMeters = MaxTenants
+	MaxRateLimiters = MaxTenants
 	// MaxTypesPerWorker bounds each of a worker's lists of types: failing, cooling,
 	// denied, executed. The oldest give way.
 	MaxTypesPerWorker = 64

@@ -34,7 +34,7 @@ type stateCollector struct {
 	jobs, ended, submitted        *prometheus.Desc
 	oldest, workers, leases, high *prometheus.Desc
 	ready                         *prometheus.Desc
-	tiers, usage, parked          *prometheus.Desc
+	tiers, usage, throttled       *prometheus.Desc
 	leaseUsage, pressure          *prometheus.Desc
 }
 
@@ -56,14 +56,14 @@ func newStateCollector(from stateReader) *stateCollector {
 		usage:      d("queue_usage_ratio", "Pending jobs by queue_cap.", "queue"),
 		leaseUsage: d("queue_lease_usage_ratio", "Open leases by what the queue's workers can hold.", "queue"),
 		pressure:   d("queue_backpressure", "How submissions are met: 0 taken, 1 asked to slow down, 2 refused.", "queue"),
-		parked:     d("lanes_parked", "Lanes that a limit keeps out of the draw.", "queue"),
+		throttled:  d("lanes_throttled", "Lanes that a limit keeps out of the draw.", "queue"),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (c *stateCollector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{c.jobs, c.ended, c.submitted, c.oldest, c.workers, c.leases, c.high,
-		c.ready, c.tiers, c.usage, c.leaseUsage, c.pressure, c.parked} {
+		c.ready, c.tiers, c.usage, c.leaseUsage, c.pressure, c.throttled} {
 		to <- d
 	}
 }
@@ -129,7 +129,7 @@ func (c *stateCollector) queue(q *rota.Queue, to chan<- prometheus.Metric) {
 	add(c.usage, prometheus.GaugeValue, float64(q.UsagePermille)/1000)
 	add(c.leaseUsage, prometheus.GaugeValue, float64(q.LeaseUsagePermille)/1000)
 	add(c.pressure, prometheus.GaugeValue, float64(max(0, slices.Index(pressures, q.Backpressure))))
-	add(c.parked, prometheus.GaugeValue, float64(q.Parked))
+	add(c.throttled, prometheus.GaugeValue, float64(q.Throttled))
 }
 
 // tierNames name the tiers from 0 (SPEC §1).
@@ -175,7 +175,7 @@ func fold(queues []rota.Queue) []rota.Queue {
 		if slices.Index(pressures, q.Backpressure) > slices.Index(pressures, rest.Backpressure) {
 			rest.Backpressure = q.Backpressure
 		}
-		rest.Parked += q.Parked
+		rest.Throttled += q.Throttled
 	}
 	return append(append([]rota.Queue(nil), queues[:queuesMeasured]...), rest)
 }

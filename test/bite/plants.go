@@ -55,7 +55,7 @@ var plants = []plant{
 		says: `lease open: true, false is wanted`}}},
 	{"child_early", []check{{pkg: "fsm", run: "^TestWorkflowModel$", args: noFailFile,
 		says: `waits for \d+ parents|before its parent|I5: `}}},
-	{"event_untold", []check{{pkg: "fsm", run: "^TestEvents$", says: `retry is told as \{ID:0\.0\.0`}}},
+	{"event_missing", []check{{pkg: "fsm", run: "^TestEvents$", says: `retry is reported as \{ID:0\.0\.0`}}},
 	{"same_id_rejoin", []check{{pkg: "cluster", run: "^TestNode_emptiedDirectoryOfAKnownIDIsRefused$",
 		says: `an emptied directory of a known id started`}}},
 }

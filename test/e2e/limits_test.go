@@ -52,7 +52,7 @@ func limitsTenant(t *testing.T, c *nodes) {
 	}
 	set := object(t, c.all[1].at(t, "tenant", "set", "acme", "--tier", "premium", "--weight", "3", "--max-concurrent", "50",
 		"--rate-limit-rps", "100", "--penalty", "2s", "-o", "json"))
-	fields(t, "the tenant", set, "id", "tier", "weight", "max_concurrent", "rate_limit_rps", "penalty_ms", "open_leases", "parked",
+	fields(t, "the tenant", set, "id", "tier", "weight", "max_concurrent", "rate_limit_rps", "penalty_ms", "open_leases", "throttled",
 		"known")
 	want := rota.TenantLimits{Tier: rota.TierPremium, Weight: 3, MaxConcurrent: 50, RateLimitRPS: 100, PenaltyMs: 2000}
 	if got := decode[rota.Tenant](t, c.all[2].at(t, "tenant", "show", "acme", "-o", "json")); !got.Known || got.TenantLimits != want {
@@ -81,21 +81,21 @@ func limitsConcurrency(t *testing.T, c *nodes) {
 		c.rota(t, "job", "submit", "--queue", "crowd", "--type", "x", "--tenant", "noisy", "--id", fmt.Sprint("noisy-", i),
 			"--simulate-ms", "60000").want(t, 0)
 	}
-	eventually(t, 20*time.Second, "the noisy tenant is parked", func() error {
+	eventually(t, 20*time.Second, "the noisy tenant is throttled", func() error {
 		got := decode[rota.Tenant](t, c.rota(t, "tenant", "show", "noisy", "-o", "json"))
-		if got.Open != 2 || !got.Parked {
+		if got.Open != 2 || !got.Throttled {
 			return fmt.Errorf("it is %+v", got)
 		}
 		return nil
 	})
 	c.rota(t, "job", "submit", "--queue", "crowd", "--type", "x", "--tenant", "quiet", "--wait", "--timeout", "10s").want(t, 0)
-	if q := decode[rota.Queue](t, c.rota(t, "queue", "show", "crowd", "-o", "json")); q.Parked != 1 || q.Queued != 4 {
-		t.Errorf("%d lanes are parked, %d jobs are QUEUED: 1 and 4 are wanted", q.Parked, q.Queued)
+	if q := decode[rota.Queue](t, c.rota(t, "queue", "show", "crowd", "-o", "json")); q.Throttled != 1 || q.Queued != 4 {
+		t.Errorf("%d lanes are throttled, %d jobs are QUEUED: 1 and 4 are wanted", q.Throttled, q.Queued)
 	}
-	contains(t, "the metrics", metricsOf(t, c.all[0]), "rota_tenants_parked 1")
+	contains(t, "the metrics", metricsOf(t, c.all[0]), "rota_tenants_throttled 1")
 	c.rota(t, "tenant", "set", "noisy", "--max-concurrent", "0").want(t, 0)
 	eventually(t, 20*time.Second, "the limit is gone", func() error {
-		if got := decode[rota.Tenant](t, c.rota(t, "tenant", "show", "noisy", "-o", "json")); got.Open != 4 || got.Parked {
+		if got := decode[rota.Tenant](t, c.rota(t, "tenant", "show", "noisy", "-o", "json")); got.Open != 4 || got.Throttled {
 			return fmt.Errorf("it is %+v", got)
 		}
 		return nil

@@ -4593,7 +4593,7 @@ type Queue struct {
 	OldestWaitMs       int64      `protobuf:"varint,18,opt,name=oldest_wait_ms,json=oldestWaitMs,proto3" json:"oldest_wait_ms,omitempty"`
 	UsagePermille      int64      `protobuf:"varint,19,opt,name=usage_permille,json=usagePermille,proto3" json:"usage_permille,omitempty"`
 	LeaseUsagePermille int64      `protobuf:"varint,20,opt,name=lease_usage_permille,json=leaseUsagePermille,proto3" json:"lease_usage_permille,omitempty"`
-	ParkedLanes        int64      `protobuf:"varint,21,opt,name=parked_lanes,json=parkedLanes,proto3" json:"parked_lanes,omitempty"`
+	ThrottledLanes     int64      `protobuf:"varint,21,opt,name=throttled_lanes,json=throttledLanes,proto3" json:"throttled_lanes,omitempty"`
 	// QUEUED jobs by tier, from 0.
 	Tiers []int64 `protobuf:"varint,22,rep,packed,name=tiers,proto3" json:"tiers,omitempty"`
 	// Filled by Get only.
@@ -4778,9 +4778,9 @@ func (x *Queue) GetLeaseUsagePermille() int64 {
 	return 0
 }
 
-func (x *Queue) GetParkedLanes() int64 {
+func (x *Queue) GetThrottledLanes() int64 {
 	if x != nil {
-		return x.ParkedLanes
+		return x.ThrottledLanes
 	}
 	return 0
 }
@@ -5302,7 +5302,7 @@ type Tenant struct {
 	RateLimitRps  int64                  `protobuf:"varint,5,opt,name=rate_limit_rps,json=rateLimitRps,proto3" json:"rate_limit_rps,omitempty"`
 	PenaltyMs     int64                  `protobuf:"varint,6,opt,name=penalty_ms,json=penaltyMs,proto3" json:"penalty_ms,omitempty"`
 	OpenLeases    int64                  `protobuf:"varint,7,opt,name=open_leases,json=openLeases,proto3" json:"open_leases,omitempty"`
-	Parked        bool                   `protobuf:"varint,8,opt,name=parked,proto3" json:"parked,omitempty"`
+	Throttled     bool                   `protobuf:"varint,8,opt,name=throttled,proto3" json:"throttled,omitempty"`
 	Known         bool                   `protobuf:"varint,9,opt,name=known,proto3" json:"known,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5387,9 +5387,9 @@ func (x *Tenant) GetOpenLeases() int64 {
 	return 0
 }
 
-func (x *Tenant) GetParked() bool {
+func (x *Tenant) GetThrottled() bool {
 	if x != nil {
-		return x.Parked
+		return x.Throttled
 	}
 	return false
 }
@@ -7396,7 +7396,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x12WorkerGoneResponse\"1\n" +
 	"\aSetting\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value\"\x8e\a\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\"\x94\a\n" +
 	"\x05Queue\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06preset\x18\x02 \x01(\tR\x06preset\x12(\n" +
@@ -7419,8 +7419,8 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\aworkers\x18\x11 \x01(\x03R\aworkers\x12$\n" +
 	"\x0eoldest_wait_ms\x18\x12 \x01(\x03R\foldestWaitMs\x12%\n" +
 	"\x0eusage_permille\x18\x13 \x01(\x03R\rusagePermille\x120\n" +
-	"\x14lease_usage_permille\x18\x14 \x01(\x03R\x12leaseUsagePermille\x12!\n" +
-	"\fparked_lanes\x18\x15 \x01(\x03R\vparkedLanes\x12\x14\n" +
+	"\x14lease_usage_permille\x18\x14 \x01(\x03R\x12leaseUsagePermille\x12'\n" +
+	"\x0fthrottled_lanes\x18\x15 \x01(\x03R\x0ethrottledLanes\x12\x14\n" +
 	"\x05tiers\x18\x16 \x03(\x03R\x05tiers\x12)\n" +
 	"\adomains\x18\x17 \x03(\v2\x0f.rota.v1.DomainR\adomains\x12(\n" +
 	"\x05types\x18\x18 \x03(\v2\x12.rota.v1.TypeStatsR\x05types\x12\"\n" +
@@ -7461,7 +7461,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x0fSetQueueRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06preset\x18\x02 \x01(\tR\x06preset\x12\"\n" +
-	"\x03set\x18\x03 \x03(\v2\x10.rota.v1.SettingR\x03set\"\xff\x01\n" +
+	"\x03set\x18\x03 \x03(\v2\x10.rota.v1.SettingR\x03set\"\x85\x02\n" +
 	"\x06Tenant\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04tier\x18\x02 \x01(\tR\x04tier\x12\x16\n" +
@@ -7471,8 +7471,8 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\n" +
 	"penalty_ms\x18\x06 \x01(\x03R\tpenaltyMs\x12\x1f\n" +
 	"\vopen_leases\x18\a \x01(\x03R\n" +
-	"openLeases\x12\x16\n" +
-	"\x06parked\x18\b \x01(\bR\x06parked\x12\x14\n" +
+	"openLeases\x12\x1c\n" +
+	"\tthrottled\x18\b \x01(\bR\tthrottled\x12\x14\n" +
 	"\x05known\x18\t \x01(\bR\x05known\"e\n" +
 	"\x12ListTenantsRequest\x12!\n" +
 	"\x04read\x18\x01 \x01(\v2\r.rota.v1.ReadR\x04read\x12\x14\n" +

@@ -7,10 +7,10 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// modelStanding is a worker's standing as the model keeps it: a flag for each
+// modelReputation is a worker's reputation as the model keeps it: a flag for each
 // thing that was said of it, of which the status follows, and health in
 // thousandths of a permille, so that it simply grows with the clock.
-type modelStanding struct {
+type modelReputation struct {
 	unreachable, draining, suspended, retired bool
 
 	health, healthAt int64
@@ -26,18 +26,18 @@ type modelStanding struct {
 // modelStake is what every worker of the model stakes.
 const modelStake = 1_000_000
 
-func newModelStanding(now rota.Clock) modelStanding {
-	return modelStanding{health: 1e6, healthAt: int64(now), seen: 1000, cooling: map[rota.JobType]rota.Clock{},
+func newModelReputation(now rota.Clock) modelReputation {
+	return modelReputation{health: 1e6, healthAt: int64(now), seen: 1000, cooling: map[rota.JobType]rota.Clock{},
 		bad: map[rota.JobType]int64{}, denied: map[rota.JobType]rota.Clock{}}
 }
 
 // anew is what of it outlasts a session.
-func (s modelStanding) anew() modelStanding {
+func (s modelReputation) anew() modelReputation {
 	s.unreachable, s.draining, s.retired = false, false, false
 	return s
 }
 
-func (s *modelStanding) status() rota.WorkerStatus {
+func (s *modelReputation) status() rota.WorkerStatus {
 	switch {
 	case s.retired:
 		return rota.WorkerRetired
@@ -53,16 +53,16 @@ func (s *modelStanding) status() rota.WorkerStatus {
 	return rota.WorkerActive
 }
 
-func (m *model) barred(s *modelStanding, typ rota.JobType) bool {
+func (m *model) barred(s *modelReputation, typ rota.JobType) bool {
 	return m.policy.CoolAfter > 0 && s.cooling[typ] != 0 || m.policy.DenyMs > 0 && s.denied[typ] != 0
 }
 
-func (s *modelStanding) present(now rota.Clock) int64 {
+func (s *modelReputation) present(now rota.Clock) int64 {
 	return min(1e6, s.health+int64(now)-s.healthAt)
 }
 
 // change adds permille to the health, where the policy has steps of it.
-func (m *model) change(s *modelStanding, by int64) {
+func (m *model) change(s *modelReputation, by int64) {
 	if !m.policy.HealthSteps {
 		return
 	}
@@ -72,7 +72,7 @@ func (m *model) change(s *modelStanding, by int64) {
 }
 
 // fails counts a failure or a decline of a type.
-func (m *model) fails(s *modelStanding, typ rota.JobType, declined bool) {
+func (m *model) fails(s *modelReputation, typ rota.JobType, declined bool) {
 	if m.policy.CoolAfter == 0 || declined && !m.policy.DeclineCools {
 		return
 	}
@@ -81,7 +81,7 @@ func (m *model) fails(s *modelStanding, typ rota.JobType, declined bool) {
 	}
 }
 
-func (s *modelStanding) sweep(now rota.Clock) {
+func (s *modelReputation) sweep(now rota.Clock) {
 	over := func(_ rota.JobType, until rota.Clock) bool { return until <= now }
 	maps.DeleteFunc(s.cooling, over)
 	maps.DeleteFunc(s.denied, over)
@@ -97,7 +97,7 @@ func (m *model) disprove(id rota.WorkerID, job rota.JobID) {
 	if !m.policy.HealthSteps {
 		return
 	}
-	m.change(&w.modelStanding, -500)
+	m.change(&w.modelReputation, -500)
 	w.slashed += (modelStake - w.slashed) / 10
 	if w.proofs++; w.proofs%3 != 0 {
 		return
@@ -186,8 +186,8 @@ func (m *model) reach(id rota.WorkerID, session rota.Session, reachable bool, si
 	return true
 }
 
-// standings compares the workers' standing with the model's.
-func (r *race) standings() {
+// reputations compares the workers' reputation with the model's.
+func (r *race) reputations() {
 	for id, want := range r.model.workers {
 		now := r.b.head.clock
 		got, _ := r.b.View.Worker(id)

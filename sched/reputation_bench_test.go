@@ -7,12 +7,12 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// BenchmarkStanding changes what keeps a worker from jobs, in a queue of 1,000
+// BenchmarkReputation changes what keeps a worker from jobs, in a queue of 1,000
 // classes, with more and less to bring up to date.
-func BenchmarkStanding(b *testing.B) {
+func BenchmarkReputation(b *testing.B) {
 	s, _, _, _ := scene{jobs: 1, tenants: 1, classes: 1000, batch: 1}.build(b)
 	s.SetRules("q", Rules{PrefetchMax: rota.MaxPrefetch, MinHealth: 300})
-	w := s.Standing("worker-0500").WorkerEntry
+	w := s.State("worker-0500").WorkerEntry
 	for _, c := range []struct {
 		name         string
 		change, back func(*WorkerEntry)
@@ -83,13 +83,13 @@ func BenchmarkRules(b *testing.B) {
 		parents int
 		scene
 	}{
-		{"none", untold, 0, wide},
+		{"none", defaultRules, 0, wide},
 		{"leases", Rules{PrefetchMax: 1, LeasesMax: 7}, 0, wide},
 		{"units", Rules{PrefetchMax: rota.MaxPrefetch, UnitsMax: 3}, 0, wide},
-		{"affinity", untold, 0, bound},
-		{"affinity/parents=10", untold, 10, bound},
-		{"affinity/parents=1000", untold, 1000, bound},
-		{"affinity/parents=1000,shared", untold, -1000, bound},
+		{"affinity", defaultRules, 0, bound},
+		{"affinity/parents=10", defaultRules, 10, bound},
+		{"affinity/parents=1000", defaultRules, 1000, bound},
+		{"affinity/parents=1000,shared", defaultRules, -1000, bound},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			s, pending, items, p := c.build(b)
@@ -103,7 +103,7 @@ func BenchmarkRules(b *testing.B) {
 				}
 			}
 			for i := range 1000 {
-				w := s.Standing(rota.WorkerID(fmt.Sprintf("worker-%04d", i))).WorkerEntry
+				w := s.State(rota.WorkerID(fmt.Sprintf("worker-%04d", i))).WorkerEntry
 				w.Executed = []rota.JobType{rota.JobType(fmt.Sprint(i % 50)), rota.JobType(fmt.Sprint(i % 49))}
 				s.Put(w)
 				s.SetData(w.Spec.ID, []string{fmt.Sprint(i), fmt.Sprint(i / 2), "all"})

@@ -2,20 +2,20 @@ package sched
 
 import "github.com/rotasched/rota"
 
-// elderLess is the order of age: (Enqueued, Number, ID), whatever the ranking says.
-func elderLess(a, b entry) bool {
+// ageLess is the order of age: (Enqueued, Number, ID), whatever the ranking says.
+func ageLess(a, b entry) bool {
 	if a.age != b.age {
 		return a.age < b.age
 	}
 	return a.item.before(b.item)
 }
 
-// elders are the lanes of one class by their oldest items, of which elder is the
+// ageIndex are the lanes of one class by their oldest items, of which oldest is the
 // first, none while there is no lane.
-type elders struct {
-	class ClassID
-	lanes ordered[*lane]
-	elder entry
+type ageIndex struct {
+	class  ClassID
+	lanes  ordered[*lane]
+	oldest entry
 }
 
 // forRounds has the lanes that rounds and holds look at, forTurns those that only
@@ -25,9 +25,9 @@ const (
 	forTurns
 )
 
-func laneElderLess(a, b *lane) bool { return elderLess(a.elder, b.elder) }
+func laneAgeLess(a, b *lane) bool { return ageLess(a.oldest, b.oldest) }
 
-func eldersLess(a, b *elders) bool { return elderLess(a.elder, b.elder) }
+func classAgeLess(a, b *ageIndex) bool { return ageLess(a.oldest, b.oldest) }
 
 // addAge files an item, which is among items already, by age. As long as key and
 // age differ by the same in all items their ranking order is that of their ages,
@@ -37,17 +37,17 @@ func (l *lane) addAge(e entry, tiered bool) {
 	lead := e.key - int64(e.age)
 	switch {
 	case l.skewed:
-		l.byAge.insert(e, elderLess)
+		l.byAge.insert(e, ageLess)
 	case tiered:
 		l.skewed = true
-		l.byAge.insert(e, elderLess)
+		l.byAge.insert(e, ageLess)
 	case l.items.len() == 1:
 		l.lead = lead
 	case lead != l.lead:
 		l.skewed = true
 		walk := l.items.cursor()
 		for x, ok := walk.next(); ok; x, ok = walk.next() {
-			l.byAge.insert(x, elderLess)
+			l.byAge.insert(x, ageLess)
 		}
 	}
 }
@@ -60,35 +60,35 @@ func (l *lane) aged() *ordered[entry] {
 	return &l.items
 }
 
-// settleElder files a lane by its oldest item, and its class by the oldest of
+// settleAge files a lane by its oldest item, and its class by the oldest of
 // its lanes.
-func (p *Pending) settleElder(l *lane) {
-	var elder entry
-	var to *elders
-	if !l.parked() && (!p.holds(l) || p.low == LowOldestOnly) {
-		elder, _ = l.aged().min()
+func (p *Pending) settleAge(l *lane) {
+	var oldest entry
+	var to *ageIndex
+	if !l.throttled() && (!p.holds(l) || p.low == LowOldestOnly) {
+		oldest, _ = l.aged().min()
 	}
-	if elder.item != nil {
-		to = &l.cell.demand.elders[p.aging(l)]
+	if oldest.item != nil {
+		to = &l.cell.demand.ageIndex[p.aging(l)]
 	}
-	if elder.item == l.elder.item && to == l.aging {
+	if oldest.item == l.oldest.item && to == l.aging {
 		return
 	}
 	from := l.aging
 	if from != nil {
-		from.lanes.remove(l, laneElderLess)
+		from.lanes.remove(l, laneAgeLess)
 	}
-	if l.elder, l.aging = elder, to; to != nil {
-		to.lanes.insert(l, laneElderLess)
-		p.settleElders(to, p.aging(l))
+	if l.oldest, l.aging = oldest, to; to != nil {
+		to.lanes.insert(l, laneAgeLess)
+		p.settleClassAge(to, p.aging(l))
 	}
 	if from != nil && from != to {
 		// It was in the other order, or is in none.
 		side := forRounds
-		if from == &l.cell.demand.elders[forTurns] {
+		if from == &l.cell.demand.ageIndex[forTurns] {
 			side = forTurns
 		}
-		p.settleElders(from, side)
+		p.settleClassAge(from, side)
 	}
 }
 
@@ -100,49 +100,49 @@ func (p *Pending) aging(l *lane) int {
 	return forRounds
 }
 
-// settleElders files a class by the oldest of its lanes.
-func (p *Pending) settleElders(k *elders, side int) {
+// settleClassAge files a class by the oldest of its lanes.
+func (p *Pending) settleClassAge(k *ageIndex, side int) {
 	var first entry
-	if oldest, ok := k.lanes.min(); ok {
-		first = oldest.elder
+	if l, ok := k.lanes.min(); ok {
+		first = l.oldest
 	}
-	if first.item == k.elder.item {
+	if first.item == k.oldest.item {
 		return
 	}
-	if k.elder.item != nil {
-		p.elders[side].remove(k, eldersLess)
+	if k.oldest.item != nil {
+		p.ageIndex[side].remove(k, classAgeLess)
 	}
-	if k.elder = first; first.item != nil {
-		p.elders[side].insert(k, eldersLess)
+	if k.oldest = first; first.item != nil {
+		p.ageIndex[side].insert(k, classAgeLess)
 	}
 }
 
-// elderWalk goes through the filed items of one class from the oldest on.
-type elderWalk struct {
+// ageWalk goes through the filed items of one class from the oldest on.
+type ageWalk struct {
 	// lanes walks those not yet begun, next is the first of them.
 	lanes cursor[*lane]
 	next  *lane
-	begun heap[*elderStream]
+	begun heap[*ageStream]
 }
 
-// elderStream is what is left of a lane, of which head is the first.
-type elderStream struct {
+// ageStream is what is left of a lane, of which head is the first.
+type ageStream struct {
 	head  entry
 	lane  *lane
 	items cursor[entry]
 }
 
-func newElderWalk(k *elders) *elderWalk {
-	w := &elderWalk{lanes: k.lanes.cursor()}
-	w.begun.less = func(a, b *elderStream) bool { return elderLess(a.head, b.head) }
+func newAgeWalk(k *ageIndex) *ageWalk {
+	w := &ageWalk{lanes: k.lanes.cursor()}
+	w.begun.less = func(a, b *ageStream) bool { return ageLess(a.head, b.head) }
 	w.next, _ = w.lanes.next()
 	return w
 }
 
 // peek returns the oldest item that is left, and its lane.
-func (w *elderWalk) peek() (e entry, l *lane, ok bool) {
-	for w.next != nil && (len(w.begun.list) == 0 || elderLess(w.next.elder, w.begun.list[0].head)) {
-		st := &elderStream{lane: w.next, items: w.next.aged().cursor()}
+func (w *ageWalk) peek() (e entry, l *lane, ok bool) {
+	for w.next != nil && (len(w.begun.list) == 0 || ageLess(w.next.oldest, w.begun.list[0].head)) {
+		st := &ageStream{lane: w.next, items: w.next.aged().cursor()}
 		st.head, _ = st.items.next()
 		w.begun.push(st)
 		w.next, _ = w.lanes.next()
@@ -154,7 +154,7 @@ func (w *elderWalk) peek() (e entry, l *lane, ok bool) {
 }
 
 // step leaves what the last peek gave behind.
-func (w *elderWalk) step() {
+func (w *ageWalk) step() {
 	st := w.begun.list[0]
 	var ok bool
 	if st.head, ok = st.items.next(); ok {
@@ -167,26 +167,26 @@ func (w *elderWalk) step() {
 // walkKey is a class's walk: one that passes over jobs that hold a worker, or one
 // that does not.
 type walkKey struct {
-	*elders
+	*ageIndex
 	holders bool
 }
 
 // walk returns a class's walk, which never goes back: what was found gone once
 // stays so.
-func (d *Draft) walk(k walkKey) *elderWalk {
+func (d *Draft) walk(k walkKey) *ageWalk {
 	w := d.walks[k]
 	if w == nil {
-		w = newElderWalk(k.elders)
+		w = newAgeWalk(k.ageIndex)
 		d.walks[k] = w
 	}
 	return w
 }
 
-// elderOf returns a class's oldest job that is not gone, and its lane.
-func (d *Draft) elderOf(q rota.QueueName, k walkKey) (e entry, l *lane, ok bool) {
-	if !d.gone(k.elder.item, k.holders) {
+// oldestOf returns a class's oldest job that is not gone, and its lane.
+func (d *Draft) oldestOf(q rota.QueueName, k walkKey) (e entry, l *lane, ok bool) {
+	if !d.gone(k.oldest.item, k.holders) {
 		if l, _ = k.lanes.min(); !d.shut(q, l) {
-			return k.elder, l, true
+			return k.oldest, l, true
 		}
 	}
 	return d.walkedTo(q, k)
@@ -208,20 +208,20 @@ func (d *Draft) walkedTo(q rota.QueueName, k walkKey) (e entry, l *lane, ok bool
 	return entry{}, nil, false
 }
 
-// eldest returns the oldest job of a queue among the classes that serve, those
+// oldestServed returns the oldest job of a queue among the classes that serve, those
 // that hold a worker among them or not. What the index says of a class may be
 // too early, as what this entry assigned is missing, but never too late.
-func (d *Draft) eldest(lot Lot, holders bool, serves func(ClassID) bool) (best entry) {
-	classes := lot.Pending.elders[forRounds].cursor()
+func (d *Draft) oldestServed(lot Lot, holders bool, serves func(ClassID) bool) (best entry) {
+	classes := lot.Pending.ageIndex[forRounds].cursor()
 	for k, ok := classes.next(); ok; k, ok = classes.next() {
-		if best.item != nil && !elderLess(k.elder, best) {
+		if best.item != nil && !ageLess(k.oldest, best) {
 			break
 		}
 		if !serves(k.class) {
 			continue
 		}
-		e, _, any := d.elderOf(lot.Queue, walkKey{k, holders})
-		if any && (best.item == nil || elderLess(e, best)) {
+		e, _, any := d.oldestOf(lot.Queue, walkKey{k, holders})
+		if any && (best.item == nil || ageLess(e, best)) {
 			best = e
 		}
 	}

@@ -104,26 +104,26 @@ func TestTenantRate(t *testing.T) {
 		b := newBench(t)
 		b.ok(queueOp("default", "rate_limit_rps", "3"))
 		b.burst(9)
-		if b.admission.meters.len() != 1 || b.View.AtRest() {
-			t.Fatalf("%d meters, at rest %v", b.admission.meters.len(), b.View.AtRest())
+		if b.admission.limiters.len() != 1 || b.View.AtRest() {
+			t.Fatalf("%d limiters, at rest %v", b.admission.limiters.len(), b.View.AtRest())
 		}
 		b.twin = b.restored()
 		b.pass(1000)
-		if b.admission.meters.len() != 0 {
+		if b.admission.limiters.len() != 0 {
 			t.Fatal("a full bucket has a row")
 		}
 	})
-	t.Run("beyond_the_most_meters_others_are_refused", func(t *testing.T) {
+	t.Run("beyond_the_most_limiters_others_are_refused", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
 		b.every = 1000
 		b.ok(queueOp("default", "rate_limit_rps", "1000", "tenant_window_max", "1"))
-		for i := range limits.MaxMeters {
+		for i := range limits.MaxRateLimiters {
 			for _, m := range []*Machine{b.Machine, b.twin} {
-				r := &meterRow{key: meterKey("default", rota.TenantID(fmt.Sprint("t", i))), queue: "default",
+				r := &limiterRow{key: limiterKey("default", rota.TenantID(fmt.Sprint("t", i))), queue: "default",
 					tenant: rota.TenantID(fmt.Sprint("t", i)), tat: (startClock + 500) * nsPerMs}
-				m.admission.meters.insert(r.key, r)
-				m.admission.timeMeter(r)
+				m.admission.limiters.insert(r.key, r)
+				m.admission.timeLimiter(r)
 			}
 		}
 		for _, m := range []*Machine{b.Machine, b.twin} {
@@ -137,8 +137,8 @@ func TestTenantRate(t *testing.T) {
 		b.ok(queueOp("default", "rate_limit_rps", "0"))
 		b.submit("c")
 		b.worker("w", 9)
-		if l := b.match(); len(l) != 2 || b.admission.meters.len() != limits.MaxMeters {
-			t.Fatalf("%d were started, %d meters", len(l), b.admission.meters.len())
+		if l := b.match(); len(l) != 2 || b.admission.limiters.len() != limits.MaxRateLimiters {
+			t.Fatalf("%d were started, %d limiters", len(l), b.admission.limiters.len())
 		}
 		b.sound()
 	})
@@ -299,7 +299,7 @@ func TestPressure(t *testing.T) {
 		b.refuses(rota.KindExhausted, "rate_limit_rps", submitOp(jobSpec("a")))
 		b.pass(1000)
 		b.refuses(rota.KindExhausted, "queue", submitOp(jobSpec("a")))
-		if b.admission.meters.len() != 0 {
+		if b.admission.limiters.len() != 0 {
 			t.Fatal("a refusal was charged")
 		}
 		b.ok(modeOp(rota.ModeReadOnly, "x"))
@@ -346,7 +346,7 @@ func TestTenantWindow(t *testing.T) {
 	waits := func(b *bench) string {
 		return pending(b, "a0", "a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8")
 	}
-	t.Run("parks_the_tenant_in_this_queue_until_the_oldest_part_leaves", func(t *testing.T) {
+	t.Run("throttles_the_tenant_in_this_queue_until_the_oldest_part_leaves", func(t *testing.T) {
 		t.Parallel()
 		b := windowed(t)
 		if n := len(b.match()); n != 5 {
@@ -397,7 +397,7 @@ func TestTenantWindow(t *testing.T) {
 		b.ok(tenantOp("ann", "max_concurrent", "0"))
 		b.match()
 		b.match()
-		b.ok(tenantOp("ann", "max_concurrent", "2")) // both park now
+		b.ok(tenantOp("ann", "max_concurrent", "2")) // both throttle now
 		b.ok(tenantOp("ann", "max_concurrent", "0"))
 		if why := b.dropped(waits(b), "w"); why != "TENANT_WINDOW_FULL" {
 			t.Fatalf("dropped for %s", why)
@@ -419,23 +419,23 @@ func TestTenantWindow(t *testing.T) {
 		b.submit("last", tenant("ann"))
 		b.twin = b.restored()
 		b.ok(queueOp("default", "tenant_window_max", "0"))
-		if b.match()["last"].Job == "" || b.admission.meters.len() != 0 || b.timers.meter.Len() != 0 {
-			t.Fatalf("%d meters without any window", b.admission.meters.len())
+		if b.match()["last"].Job == "" || b.admission.limiters.len() != 0 || b.timers.limiter.Len() != 0 {
+			t.Fatalf("%d limiters without any window", b.admission.limiters.len())
 		}
 	})
 }
 
-// TestCrowded: what a leader refuses before the log is what the machine would refuse, in
+// TestQueueFull: what a leader refuses before the log is what the machine would refuse, in
 // the same words; all else goes through the log.
-func TestCrowded(t *testing.T) {
+func TestQueueFull(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.ok(queueOp("default", "queue_cap", "10", "reject_threshold", "0.9"))
-	crowded := func(spec *rota.JobSpec) bool {
+	full := func(spec *rota.JobSpec) bool {
 		t.Helper()
 		op := submitOp(spec)
-		early := b.View.Crowded(op.GetSubmit())
-		if twin := b.twin.View.Crowded(op.GetSubmit()); !proto.Equal(early, twin) {
+		early := b.View.QueueFull(op.GetSubmit())
+		if twin := b.twin.View.QueueFull(op.GetSubmit()); !proto.Equal(early, twin) {
 			t.Fatalf("two machines: %v, %v", early, twin)
 		}
 		if early == nil {
@@ -447,30 +447,30 @@ func TestCrowded(t *testing.T) {
 		return true
 	}
 	for i := range 9 {
-		if crowded(jobSpec("new")) {
+		if full(jobSpec("new")) {
 			t.Fatalf("refused with %d pending", i)
 		}
 		b.submit(fmt.Sprint("j", i))
 	}
-	if !crowded(jobSpec("new")) || crowded(jobSpec("critical", priority(0))) || crowded(jobSpec("j3")) {
+	if !full(jobSpec("new")) || full(jobSpec("critical", priority(0))) || full(jobSpec("j3")) {
 		t.Fatal("at reject_threshold all but priority 0 and what is known are refused")
 	}
 	b.submit("critical", priority(0))
-	if !crowded(jobSpec("new", priority(0))) || crowded(jobSpec("critical", priority(0))) {
+	if !full(jobSpec("new", priority(0))) || full(jobSpec("critical", priority(0))) {
 		t.Fatal("at queue_cap all but what is known is refused")
 	}
-	if b.View.Crowded(&fsmpb.Submit{Spec: &fsmpb.JobSpec{Id: "new", Queue: "nowhere"}}) != nil {
+	if b.View.QueueFull(&fsmpb.Submit{Spec: &fsmpb.JobSpec{Id: "new", Queue: "nowhere"}}) != nil {
 		t.Fatal("a queue that does not exist is not full")
 	}
 	b.ok(queueOp("default", "rate_limit_rps", "1", "queue_cap", "100"))
 	b.submit("last")
 	b.ok(queueOp("default", "queue_cap", "12"))
-	if crowded(jobSpec("new")) {
+	if full(jobSpec("new")) {
 		t.Fatal("the rate refuses first, with its own delay")
 	}
 	b.refuses(rota.KindExhausted, "rate_limit_rps", submitOp(jobSpec("new")))
 	b.ok(modeOp(rota.ModeReadOnly, "test"))
-	if crowded(jobSpec("new")) {
+	if full(jobSpec("new")) {
 		t.Fatal("the mode refuses first")
 	}
 	b.sound()

@@ -8,8 +8,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// naiveStanding is what the second implementation knows of a worker's standing.
-type naiveStanding struct {
+// naiveReputation is what the second implementation knows of a worker's reputation.
+type naiveReputation struct {
 	attested      Attested
 	stake, health int64
 	disconnected  bool
@@ -24,8 +24,8 @@ var (
 	someData  = []string{"a", "b", "c"}
 )
 
-func someStanding(t *dice) naiveStanding {
-	s := naiveStanding{health: 1000, stake: 10, attested: AttestedNow, executed: subset(t, someTypes),
+func someReputation(t *dice) naiveReputation {
+	s := naiveReputation{health: 1000, stake: 10, attested: AttestedNow, executed: subset(t, someTypes),
 		data: subset(t, someData), units: int64(t.between(0, 3)), other: int64(t.between(0, 1))}
 	switch t.between(0, 9) {
 	case 0:
@@ -147,7 +147,7 @@ func (w *naiveWorker) first(r *Requirements, p *rota.QueuePolicy) string {
 	return "FIT"
 }
 
-// stands reports whether nothing of the worker's standing keeps it from a class.
+// stands reports whether nothing of the worker's reputation keeps it from a class.
 func (w *naiveWorker) stands(r *Requirements, p *rota.QueuePolicy) bool {
 	faults := w.faults(r, p)
 	for _, name := range lastingOrder {
@@ -211,14 +211,14 @@ func bound(able []*naiveWorker, it *Item) (*naiveWorker, rota.Reasoning) {
 	return w, rota.Reasoning{Rule: rota.ReasoningByLeastLoaded, N: w.open}
 }
 
-// restand changes what is known of a worker's standing, as an outcome or the
+// restand changes what is known of a worker's reputation, as an outcome or the
 // clock does.
 func (w *world) restand(t *dice) {
 	if len(w.workers) == 0 {
 		return
 	}
 	x := pick(t, w.workers)
-	x.naiveStanding = someStanding(t)
+	x.naiveReputation = someReputation(t)
 	x.active = t.between(0, 5) > 0
 	w.supply.Put(x.entry())
 	w.supply.SetData(x.spec.ID, x.data)
@@ -238,15 +238,15 @@ func (w *world) setRules(t *dice) {
 	w.reviewHolds()
 }
 
-// checkStanding holds what the product tells of workers and some classes against
+// checkWorkers holds what the product tells of workers and some classes against
 // what the second implementation says.
-func (w *world) checkStanding(t *dice) {
+func (w *world) checkWorkers(t *dice) {
 	capacity := int64(0)
 	for _, x := range w.workers {
 		if x.active && slices.Contains(x.spec.Queues, "q") {
 			capacity += int64(x.spec.Slots) + min(int64(x.spec.Prefetch), w.policy.PrefetchMax)
 		}
-		got, want := w.supply.Standing(x.spec.ID), WorkerStanding{x.entry(), x.endless, x.held}
+		got, want := w.supply.State(x.spec.ID), WorkerState{x.entry(), x.endless, x.held}
 		if !got.Equal(&want) {
 			t.Fatalf("worker %s stands at %v, want %v", x.spec.ID, got, want)
 		}
@@ -300,17 +300,17 @@ func (w *world) checkTold(t *dice, c ClassID) {
 	if draft.AnyRoom(c) != room {
 		t.Fatalf("class %d: any room is %v, want %v", c, !room, room)
 	}
-	told := map[string]int64{}
+	got := map[string]int64{}
 	last := -1
 	for _, n := range w.supply.tally(c) {
 		if int(n.Why) <= last || n.Workers == 0 {
 			t.Fatalf("tally %v is out of order", w.supply.tally(c))
 		}
 		last = int(n.Why)
-		told[n.Why.String()] = n.Workers
+		got[n.Why.String()] = n.Workers
 	}
-	if !maps.Equal(told, tally) {
-		t.Fatalf("tally %v, want %v", told, tally)
+	if !maps.Equal(got, tally) {
+		t.Fatalf("tally %v, want %v", got, tally)
 	}
 	w.checkFaults(t, c)
 }

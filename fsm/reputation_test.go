@@ -86,7 +86,7 @@ func TestHealth(t *testing.T) {
 		b.health("w", 1000)
 		b.ok(verb(rota.VerbComplete, b.acked("j")))
 		b.health("w", 1000)
-		if b.timers.standing.Len() != 0 {
+		if b.timers.reputation.Len() != 0 {
 			b.t.Fatal("a sound worker is timed")
 		}
 	})
@@ -123,7 +123,7 @@ func TestHealth(t *testing.T) {
 		b.health("w", 999)
 		b.pass(1)
 		b.health("w", 1000)
-		if b.timers.standing.Len() != 0 {
+		if b.timers.reputation.Len() != 0 {
 			b.t.Fatal("full health is timed still")
 		}
 	})
@@ -197,7 +197,7 @@ func TestHealth(t *testing.T) {
 			b.t.Fatal("placed too early")
 		}
 		b.now++
-		b.mismatch("j", "w", "HEALTH_TOO_LOW") // until the sweep fires the old standing lasts
+		b.mismatch("j", "w", "HEALTH_TOO_LOW") // until the sweep fires the old reputation lasts
 		b.entry(sweepOp())
 		if len(b.match()) != 1 {
 			b.t.Fatal("health that is enough again gets nothing")

@@ -15,8 +15,8 @@ type moveWatch struct {
 	states map[rota.JobID]rota.JobState
 }
 
-// toldStates are the kinds that tell of a state.
-var toldStates = map[rota.EventKind]rota.JobState{
+// reportedStates are the kinds that report a state.
+var reportedStates = map[rota.EventKind]rota.JobState{
 	rota.EventJobDelayed: rota.JobDelayed, rota.EventJobRetryScheduled: rota.JobDelayed, rota.EventJobEnqueued: rota.JobQueued,
 	rota.EventJobAssigned: rota.JobAssigned, rota.EventJobRunning: rota.JobRunning, rota.EventJobCompleted: rota.JobCompleted, rota.EventJobDead: rota.JobDead,
 	rota.EventJobExpired: rota.JobExpired, rota.EventJobCancelled: rota.JobCancelled,
@@ -30,8 +30,8 @@ func (s *moveWatch) entry(a *Applied, m *Machine) {
 		if e.Kind == rota.EventJobDeleted {
 			delete(s.states, e.Job)
 		}
-		to, tells := toldStates[e.Kind]
-		if !tells {
+		to, reports := reportedStates[e.Kind]
+		if !reports {
 			continue
 		}
 		from := s.states[e.Job]
@@ -48,18 +48,18 @@ func (s *moveWatch) entry(a *Applied, m *Machine) {
 	m.ended.tombs.scan(func(id rota.JobID, t *tombRow) bool { now[id] = t.state; return true })
 	for id, state := range now {
 		if s.states[id] != state {
-			s.t.Fatalf("entry %d: job %s is %s, its events tell %s", a.Index, id, state, s.states[id])
+			s.t.Fatalf("entry %d: job %s is %s, its events report %s", a.Index, id, state, s.states[id])
 		}
 	}
 	s.states = now // what was forgotten is no job any more
 }
 
-// TestEveryMoveIsTold has jobs wait for delays, dates and a worker that may not have heard:
+// TestEveryMoveIsReported has jobs wait for delays, dates and a worker that may not have heard:
 // the moves that models leave out.
-func TestEveryMoveIsTold(t *testing.T) {
+func TestEveryMoveIsReported(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.tell()
+	b.watchMoves()
 	kinds := func(a []rota.Event) (kinds []rota.EventKind) {
 		for _, e := range a {
 			kinds = append(kinds, e.Kind)
