@@ -65,9 +65,7 @@ func (a adapter) Apply(log *raft.Log) any {
 	applied.Events = nil
 	n.replica.applied.Store(uint64(applied.Index)) // under the lock, as whoever reads the state may ask for it
 	n.replica.mu.Unlock()
-	n.replica.rules.Store(applied.Rules)
-	n.replica.appliedAt.Store(int64(n.sinceBoot()))
-	n.replica.hub.advance(applied.Index)
+	n.replica.advance(applied.Index, applied.Rules)
 	n.measures.apply.Observe(time.Since(start).Seconds())
 	if applied.Term == log.Term {
 		n.membership.learnCluster()
@@ -159,17 +157,10 @@ func (a adapter) Restore(rc io.ReadCloser) error {
 		n.replica.mu.Unlock()
 		return nil
 	}
-	before := n.replica.machine
-	n.replica.machine = m
-	n.rebuilder.digests.clear()
-	n.rebuilder.digests.put(info.Index, info.Digest, m.Staging().Last)
-	n.replica.hub.resync(before, m)
-	n.events.Reset(m.Head())
-	n.replica.applied.Store(uint64(info.Index))
+	head := m.Head()
+	n.rebuilder.place(m, head)
 	n.replica.mu.Unlock()
-	n.replica.rules.Store(info.RulesVersion)
-	n.replica.appliedAt.Store(int64(n.sinceBoot()))
-	n.replica.hub.advance(info.Index)
+	n.replica.advance(head.Index, head.Rules)
 	n.membership.learnCluster()
 	n.stream.Rejudge()
 	n.log.Info("snapshot restored", "index", info.Index, "records", info.Records)

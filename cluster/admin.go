@@ -13,7 +13,7 @@ import (
 	"github.com/rotasched/rota/snapshot/archive"
 )
 
-// ownStatus is this node's word on itself, of one moment.
+// ownStatus returns this node's status of one moment.
 func (cv *clusterVerbs) ownStatus() rota.NodeStatus {
 	var head fsm.Head
 	if !cv.n.replica.peek(func(s *fsm.View) { head = s.Head() }) {
@@ -40,7 +40,7 @@ func (cv *clusterVerbs) ownStatus() rota.NodeStatus {
 	return s
 }
 
-// Inspect tells this node's own state to another node.
+// Inspect returns this node's own state to another node.
 func (cv *clusterVerbs) Inspect(_ context.Context, digestsAt []rota.Index) (peer.Inspection, error) {
 	in := peer.Inspection{Status: cv.ownStatus(), ClusterID: cv.n.ClusterID(), WallMs: cv.n.wall().UnixMilli(),
 		LastLogIndex: rota.Index(cv.n.raft.LastIndex()), DiskLevel: uint8(cv.n.disk.now())}

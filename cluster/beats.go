@@ -59,8 +59,8 @@ func (ch *chores) Beats(ctx context.Context, from rota.NodeID, beats []peer.Beat
 	}
 }
 
-// hear notes who beat, and tells which sessions are over and which workers must
-// be cleared of UNREACHABLE. If that word is on its way to one of them it gives
+// hear notes who beat, and returns which sessions are over and which workers must
+// be cleared of UNREACHABLE. If that operation is on its way to one of them it returns
 // a channel that is closed once it has arrived: then it must be called again.
 func (ch *chores) hear(l *leadership, beats []peer.Beat) (refused []int32, silent []*fsmpb.Op, silenced <-chan struct{}) {
 	ch.n.replica.look(func(s *fsm.View) {
@@ -170,12 +170,12 @@ func (l *leadership) findSilent(s *fsm.View) (ops []*fsmpb.Op, first rota.Worker
 
 const (
 	// brokenFor is how long a worker may take for another connection here before the
-	// leader is told, brokenEvery how often it is told until the state shows it.
+	// leader is notified, brokenEvery how often it is until the state shows it.
 	brokenFor   = 2 * time.Second
 	brokenEvery = 500 * time.Millisecond
 )
 
-// brokenLoop tells the leader of streams that ended here.
+// brokenLoop reports streams that ended here to the leader.
 func (ch *chores) brokenLoop() {
 	tick := time.NewTicker(brokenEvery)
 	defer tick.Stop()
@@ -197,7 +197,7 @@ func (ch *chores) tellBroken(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, limits.BeatEvery)
 	defer cancel()
 	if _, err := ch.beats.toLeader(ctx, ends); err != nil {
-		ch.n.log.Debug("the leader was not told of streams that ended", "streams", len(ends), "error", err)
+		ch.n.log.Debug("streams that ended could not be reported to the leader", "streams", len(ends), "error", err)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 )
 
 // switchRules puts the newest version that every voter knows into force. Each voter
-// is asked now: what it said before may have been another binary's word. One that
+// is asked now: what it said before may have been another binary's answer. One that
 // does not answer may know less, so nothing is switched without it.
 func (ch *chores) switchRules(l *leadership) {
 	in := ch.n.replica.rulesInForce()

@@ -27,7 +27,7 @@ func classify(err error) error {
 	}
 }
 
-// errUnknown is the answer where nobody can tell whether an entry committed.
+// errUnknown is the answer where nobody knows whether an entry committed.
 func errUnknown(cause error) error {
 	return &rota.Error{Kind: rota.KindUnavailable, Subject: "outcome", RetryAfter: 200 * time.Millisecond, Cause: cause,
 		Text: "the outcome is unknown, as the leader was lost on the way: repeat the call with the same ids"}

@@ -95,7 +95,7 @@ func (l *leadership) nextBeside() *proposal {
 		case <-l.freed:
 			if len(l.slots) < 2 {
 				return nil
-			} // else it was told of an earlier one
+			} // else it was notified of an earlier one
 		case <-l.ctx.Done():
 			return nil
 		}
@@ -171,7 +171,7 @@ type roundTurn struct {
 const (
 	noRound int32 = iota
 	roundDeciding
-	roundFlying // in the queue or in the log: no other is decided until it has applied
+	roundInFlight // in the queue or in the log: no other is decided until it has applied
 )
 
 func newRoundTurn() roundTurn { return roundTurn{over: make(chan struct{}, 1)} }
@@ -181,12 +181,12 @@ func (t *roundTurn) begin() { t.phase.Store(roundDeciding) }
 
 // queued notes that rounds wait for the entry that is filled next.
 func (t *roundTurn) queued() {
-	t.phase.Store(roundFlying)
+	t.phase.Store(roundInFlight)
 	notify(t.over)
 }
 
 // landed notes that an entry with rounds has applied: the next is decided at once.
-func (t *roundTurn) landed() { t.phase.CompareAndSwap(roundFlying, roundDeciding) }
+func (t *roundTurn) landed() { t.phase.CompareAndSwap(roundInFlight, roundDeciding) }
 
 // rest notes that there is nothing to place.
 func (t *roundTurn) rest() {
@@ -202,7 +202,7 @@ func (t *roundTurn) await(due *atomic.Bool, end <-chan struct{}) {
 	var patience *time.Timer
 	for {
 		phase := t.phase.Load()
-		if phase == roundFlying || phase == noRound && !due.Load() {
+		if phase == roundInFlight || phase == noRound && !due.Load() {
 			return
 		}
 		if patience == nil {

@@ -36,14 +36,14 @@ type Config struct {
 	Insecure      bool
 	// AdoptData takes a data directory that was moved (see OpenDataDir).
 	AdoptData bool
-	// AttestationKeys are the Ed25519 public keys whose word on a worker counts
+	// AttestationKeys are the Ed25519 public keys whose attestation of a worker counts
 	// (SPEC §6.5). All nodes should be given the same.
 	AttestationKeys []ed25519.PublicKey
 	// ServerTLS and ClientTLS secure the raft connections, NodeOf returns the id in a peer's
 	// certificate (SECURITY §1.4); all three or none.
 	ServerTLS, ClientTLS *tls.Config
 	NodeOf               func(tls.ConnectionState) (rota.NodeID, error)
-	// Version of the binary, told to other nodes.
+	// Version of the binary, as other nodes are shown it.
 	Version string
 	// Timing of Raft; zero takes DefaultTiming.
 	Timing Timing
@@ -61,7 +61,7 @@ type Config struct {
 	AutoDegradeCommitMs      int64
 	AutoDegradeUsagePermille int64
 	// EventsRetained is how many events this node keeps (SPEC §12.3); 0 takes
-	// DefaultEventsRetained. Nodes that differ in it begin to tell at another event.
+	// DefaultEventsRetained. Nodes that differ in it begin to serve at another event.
 	EventsRetained uint64
 	// ArchiveRetention is how long, by date, ended jobs are kept on disk; 0 takes
 	// DefaultArchiveRetention. ArchiveMaxBytes bounds them too, the oldest go first;
@@ -117,8 +117,8 @@ const (
 // leader is replaced in about a second); up to 5 s suits a WAN.
 type Timing struct {
 	Heartbeat, Election, LeaderLease time.Duration
-	// Commit is how long an idle leader waits before it tells followers again how
-	// far the log is committed. They are told at once (committed.go): this is for
+	// Commit is how long an idle leader waits before it sends followers again how
+	// far the log is committed. They learn it at once (committed.go): this is for
 	// what got lost.
 	Commit time.Duration
 	// SnapshotThreshold is how many entries make a snapshot, SnapshotInterval how
@@ -276,7 +276,7 @@ const (
 	roundPatience = time.Millisecond
 	// MaxDegradeMs is the most of --auto-degrade-commit: who has waited a minute for a commit needs no threshold.
 	MaxDegradeMs = 60_000
-	// digestsKept is how far back a node can tell its digests: many seconds of
+	// digestsKept is how far back a node knows its digests: many seconds of
 	// the fastest log.
 	digestsKept = 32_768
 	// inspectMost bounds the digests that one question asks for.
@@ -286,7 +286,7 @@ const (
 	// raftTimeout bounds changes of membership and leadership.
 	raftTimeout = 10 * time.Second
 	// noticesKept bounds what waits for a worker's stream; beyond it the stream
-	// is told all open leases anew.
+	// is sent all open leases anew.
 	noticesKept = 65_536
 )
 

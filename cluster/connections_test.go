@@ -86,7 +86,7 @@ func TestCommitNews(t *testing.T) {
 	// The next entry, a sweep's, would have told them as well, only later: so what the
 	// leader counted is looked at, too.
 	counted := prometheus.NewRegistry()
-	counted.MustRegister(leader.measures.told)
+	counted.MustRegister(leader.measures.commitMessages)
 	said := func() float64 {
 		families, err := counted.Gather()
 		if err != nil || len(families) != 1 {

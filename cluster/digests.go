@@ -16,7 +16,7 @@ type digestRing struct {
 	mu      sync.Mutex
 	entries []indexedDigest
 	// mark and before are the two latest entries that are compareEvery or more apart;
-	// due is told of each, never waited for. It is made when first asked for.
+	// due is notified of each, never waited for. It is made when first asked for.
 	mark, before rota.Index
 	due          chan struct{}
 }
@@ -26,7 +26,7 @@ type digestRing struct {
 const compareEvery = 1_000
 
 // indexedDigest is a state in short: ended is the number of its newest terminal
-// job, by which the records that came later are told.
+// job, by which the records that came later are known.
 type indexedDigest struct {
 	index  rota.Index
 	digest rota.Digest
@@ -49,7 +49,7 @@ func (r *digestRing) put(index rota.Index, d rota.Digest, ended uint64) {
 	}
 }
 
-// marks is told of each mark.
+// marks returns a channel that is notified of each mark.
 func (r *digestRing) marks() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -95,43 +95,43 @@ func (r *digestRing) clear() {
 type agreement uint8
 
 const (
-	// agreeUntold: too few tell to know anything.
-	agreeUntold agreement = iota
+	// agreeUnknown: too few answer to know anything.
+	agreeUnknown agreement = iota
 	// agreeHeld: a majority of the voters holds this node's digest.
 	agreeHeld
 	// agreeOutside: a majority holds another one.
 	agreeOutside
-	// agreeDoubt: digests differ, and those who did not tell decide which is right.
+	// agreeDoubt: digests differ, and those who did not answer decide which is right.
 	agreeDoubt
 	// agreeSplit: digests differ, and none can have a majority any more.
 	agreeSplit
 )
 
-// judge compares a node's digest with those that voters told, its own among them
+// judge compares a node's digest with those that voters hold, its own among them
 // if it is one; voters counts all. right is the majority's where it is another.
-func judge(own rota.Digest, told []rota.Digest, voters int) (verdict agreement, right rota.Digest) {
+func judge(own rota.Digest, held []rota.Digest, voters int) (verdict agreement, right rota.Digest) {
 	most, differ := 0, false
-	for i, d := range told {
+	for i, d := range held {
 		count := 0
-		for _, other := range told {
+		for _, other := range held {
 			if other == d {
 				count++
 			}
 		}
 		most = max(most, count)
-		differ = differ || d != own || d != told[0]
+		differ = differ || d != own || d != held[0]
 		switch {
 		case count <= voters/2:
 		case d == own:
 			return agreeHeld, own
 		default:
-			return agreeOutside, told[i]
+			return agreeOutside, held[i]
 		}
 	}
 	switch {
 	case !differ:
-		return agreeUntold, right
-	case most+voters-len(told) > voters/2:
+		return agreeUnknown, right
+	case most+voters-len(held) > voters/2:
 		return agreeDoubt, right
 	default:
 		return agreeSplit, right
@@ -139,12 +139,12 @@ func judge(own rota.Digest, told []rota.Digest, voters int) (verdict agreement, 
 }
 
 // doubtsMost is for how many seconds in a row digests may differ without
-// anybody's having a majority, as too few voters tell theirs: then nobody knows who
+// anybody's having a majority, as too few voters answer: then nobody knows who
 // is right, and waiting longer would serve a wrong state longer.
 const doubtsMost = 5
 
 // compareDigests judges this node by what a majority of the voters holds at an
-// index that all may have passed. Each node judges itself, so that nobody's word
+// index that all may have passed. Each node judges itself, so that nobody else
 // is needed to make it stop. Comparisons between the seconds count no doubts, as a burst
 // of entries would use up doubtsMost in no time, and end none by hearing nobody.
 func (rb *rebuilder) compareDigests(at rota.Index, servers []raft.Server, views map[rota.NodeID]peerView, between bool) {
@@ -152,7 +152,7 @@ func (rb *rebuilder) compareDigests(at rota.Index, servers []raft.Server, views 
 	if !ok {
 		return
 	}
-	var told []rota.Digest
+	var held []rota.Digest
 	voters := 0
 	for _, s := range servers {
 		if s.Suffrage != raft.Voter {
@@ -161,14 +161,14 @@ func (rb *rebuilder) compareDigests(at rota.Index, servers []raft.Server, views 
 		voters++
 		id := rota.NodeID(s.ID)
 		if id == rb.n.cfg.Node {
-			told = append(told, own.digest)
+			held = append(held, own.digest)
 			continue
 		}
 		v := views[id]
 		if v.err != nil || v.digest == nil {
 			continue
 		}
-		told = append(told, *v.digest)
+		held = append(held, *v.digest)
 		if *v.digest != own.digest {
 			rb.n.measures.mismatches.Inc()
 			if rb.n.lines.Allow("digest/" + string(id)) {
@@ -177,7 +177,7 @@ func (rb *rebuilder) compareDigests(at rota.Index, servers []raft.Server, views 
 			}
 		}
 	}
-	verdict, right := judge(own.digest, told, voters)
+	verdict, right := judge(own.digest, held, voters)
 	if verdict == agreeDoubt {
 		if between {
 			return
@@ -186,7 +186,7 @@ func (rb *rebuilder) compareDigests(at rota.Index, servers []raft.Server, views 
 			return
 		}
 	}
-	if !between || verdict != agreeUntold {
+	if !between || verdict != agreeUnknown {
 		rb.doubts = 0
 	}
 	switch verdict {
@@ -199,13 +199,13 @@ func (rb *rebuilder) compareDigests(at rota.Index, servers []raft.Server, views 
 		rb.n.fatal(rota.Refusef(rota.KindInternal, "digest", "at index %d no digest of the state is known to be held by a majority of the "+
 			"voters, so nobody knows which is right: all stop. Start them again, which builds the state anew from snapshot "+
 			"and log; should it recur, restore a backup", at))
-	case agreeUntold:
+	case agreeUnknown:
 	}
 }
 
 // tellDiffering has a leader whose own state a majority holds say by an event whose
 // is not: as its comparison found, or as the node found by itself. One that rebuilds
-// tells no digest, and may be done before the leader looks again. A node that does
+// has no digest, and may be done before the leader looks again. A node that does
 // not lead only notes who is right, as it may lead next.
 func (rb *rebuilder) tellDiffering(own indexedDigest, views map[rota.NodeID]peerView) {
 	var ops []*fsmpb.Op
@@ -222,10 +222,10 @@ func (rb *rebuilder) tellDiffering(own indexedDigest, views map[rota.NodeID]peer
 		if at == 0 || right >= at {
 			continue
 		}
-		var told rota.Index
+		var known rota.Index
 		member := false
-		rb.n.replica.look(func(s *fsm.View) { told, member = s.NodeDiffered(id) })
-		if member && told <= right {
+		rb.n.replica.look(func(s *fsm.View) { known, member = s.NodeDiffered(id) })
+		if member && known <= right {
 			ops = append(ops, &fsmpb.Op{Op: &fsmpb.Op_NodeDiffers{NodeDiffers: &fsmpb.NodeDiffers{Node: string(id),
 				Index: uint64(at), RightUntil: uint64(right)}}})
 		}
@@ -237,6 +237,6 @@ func (rb *rebuilder) tellDiffering(own indexedDigest, views map[rota.NodeID]peer
 	ctx, cancel := context.WithTimeout(l.ctx, peerTimeout)
 	defer cancel()
 	if err := l.all(ctx, ops); err != nil && rb.n.lines.Allow("differs") {
-		rb.n.log.Warn("that a node's state differs was not told by an event, and will be tried again", "err", err)
+		rb.n.log.Warn("no event says yet that a node's state differs: it is tried again", "err", err)
 	}
 }

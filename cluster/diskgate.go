@@ -73,10 +73,10 @@ func (dg *diskGate) look() (level diskLevel, changed bool) {
 	defer dg.mu.Unlock()
 	dg.free, dg.total, dg.err = free, total, err
 	if err != nil || total == 0 {
-		return dg.level, false // unknown is not full: a failing disk is told by its writes
+		return dg.level, false // unknown is not full: a failing disk shows in its writes
 	}
 	before := dg.level
-	dg.level = levelOf(before, free, watermark(total, dg.low, diskLowMost), watermark(total, dg.critical, diskCriticalMost))
+	dg.level = levelOf(before, free, mustBeFree(total, dg.low, diskLowMost), mustBeFree(total, dg.critical, diskCriticalMost))
 	return dg.level, dg.level != before
 }
 
@@ -95,8 +95,8 @@ func levelOf(before diskLevel, free, low, critical uint64) diskLevel {
 	}
 }
 
-// watermark is how many bytes must be free, 0 where it is off.
-func watermark(total, percent, most uint64) uint64 { return min(total/100*percent, most) }
+// mustBeFree is how many bytes must be free, 0 where it is off.
+func mustBeFree(total, percent, most uint64) uint64 { return min(total/100*percent, most) }
 
 // percent turns a configured value, which less than 0 turns off, into one.
 func percent(configured int) uint64 { return uint64(max(configured, 0)) }
@@ -156,7 +156,7 @@ func (dg *diskGate) inForce() (diskLevel, []rota.NodeID) {
 	return diskRoomy, nil
 }
 
-// diskVerdict is what inForce tells.
+// diskVerdict is what inForce returns.
 type diskVerdict struct {
 	level diskLevel
 	from  []rota.NodeID

@@ -19,9 +19,9 @@ const forwardsMost = 3
 // forwardBatcher lets workers' commands on their way to the leader share calls. Other operations
 // go alone: what is wrong with one of them may be an error of the whole call.
 type forwardBatcher struct {
-	mu      sync.Mutex
-	flying  int
-	waiting []*request
+	mu       sync.Mutex
+	inFlight int
+	waiting  []*request
 }
 
 // request is one caller's commands that wait for a call, and for what came of it.
@@ -44,8 +44,8 @@ func joins(ops []*fsmpb.Op) bool {
 // forwardBatched is forward, with what else waits.
 func (pr *proposer) forwardBatched(ctx context.Context, b batch) (reply, error) {
 	pr.batcher.mu.Lock()
-	if pr.batcher.flying < forwardsMost {
-		pr.batcher.flying++
+	if pr.batcher.inFlight < forwardsMost {
+		pr.batcher.inFlight++
 		pr.batcher.mu.Unlock()
 		defer pr.forwardNext()
 		return pr.forward(ctx, b)
@@ -86,7 +86,7 @@ func (pr *proposer) forwardNext() {
 	pr.batcher.mu.Lock()
 	defer pr.batcher.mu.Unlock()
 	if len(pr.batcher.waiting) == 0 {
-		pr.batcher.flying--
+		pr.batcher.inFlight--
 		return
 	}
 	k, ops, size := 0, 0, 0

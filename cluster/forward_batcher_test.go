@@ -48,7 +48,7 @@ func TestForward_joinsWorkersCommands(t *testing.T) {
 		return func() bool {
 			follower.proposer.batcher.mu.Lock()
 			defer follower.proposer.batcher.mu.Unlock()
-			return follower.proposer.batcher.flying == flying && len(follower.proposer.batcher.waiting) == waiting
+			return follower.proposer.batcher.inFlight == flying && len(follower.proposer.batcher.waiting) == waiting
 		}
 	}
 	complete := func(ctx context.Context, a rota.Assignment) (peer.LeaseAnswer, error) {

@@ -37,7 +37,7 @@ func TestLevelOf(t *testing.T) {
 			t.Errorf("%+v: %d", c, got)
 		}
 	}
-	if watermark(100<<30, 10, diskLowMost) != diskLowMost || watermark(1000, 10, diskLowMost) != 100 {
+	if mustBeFree(100<<30, 10, diskLowMost) != diskLowMost || mustBeFree(1000, 10, diskLowMost) != 100 {
 		t.Error("a large disk must not be asked for more than is of use")
 	}
 }

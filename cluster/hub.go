@@ -191,7 +191,7 @@ func (h *hub) ended(id rota.JobID) {
 
 // resync makes every stream and waiter look again: a snapshot took the place of
 // the state that they followed. What happened between the two has no events, so
-// it is told from the difference: sessions and leases that are over.
+// it follows from the difference: sessions and leases that are over.
 func (h *hub) resync(before, after *fsm.Machine) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -231,7 +231,7 @@ func (h *hub) matchSoon() {
 	notify(h.matchable)
 }
 
-// advance tells that an index was applied.
+// advance notifies those who wait for an index that it was applied.
 func (h *hub) advance(index rota.Index) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -320,8 +320,8 @@ func (h *hub) awaitFlow(id rota.WorkflowID) (notified <-chan struct{}, forget fu
 	}
 }
 
-// notify wakes a loop that waits on a channel of one slot; a word that is there
-// already is enough.
+// notify wakes a loop that waits on a channel of one slot; a notification that is
+// there already is enough.
 func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

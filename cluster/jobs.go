@@ -281,7 +281,7 @@ func (jv *jobVerbs) firstSpec(id rota.JobID) (first rota.JobSpec, ok bool) {
 	return e.Job.JobSpec, true
 }
 
-// ReportProof takes a verifier's word that a completed job's proof is invalid: its
+// ReportProof takes a verifier's report that a completed job's proof is invalid: its
 // worker is slashed, and the job runs again if it asked for that (SPEC §9.5).
 func (jv *jobVerbs) ReportProof(ctx context.Context, r rota.ProofReport) (rota.JobOutcome, error) {
 	none := rota.JobOutcome{ID: r.Job}

@@ -119,7 +119,7 @@ func (mb *membership) introduceTo(ctx context.Context, members []gossip.Member) 
 	return false, nil
 }
 
-// introduceOnce gives a member that has state a moment to hear a refusal. A
+// introduceOnce grants a member that has state a moment to receive a refusal. A
 // cluster that is all down has nobody to ask: then the node starts.
 func (mb *membership) introduceOnce(ctx context.Context, most time.Duration) error {
 	c, cancel := context.WithTimeout(ctx, most)

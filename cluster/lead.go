@@ -15,7 +15,7 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// terms follows raft's word on who leads, and opens and ends this node's leaderships.
+// terms follows raft's notifications of who leads, and opens and ends this node's leaderships.
 type terms struct {
 	n      *Node
 	notify chan bool
@@ -25,14 +25,14 @@ type terms struct {
 	begun func(*leadership)
 }
 
-// run follows raft's word on leadership. raft says `true` before anything
+// run follows raft's notifications of leadership. raft says `true` before anything
 // of the term is applied; a leadership begins only with its own BeginTerm.
 func (tm *terms) run() {
 	end := func() {}
 	for {
 		select {
 		case leads := <-tm.notify:
-			for len(tm.notify) > 0 { // only the latest word counts
+			for len(tm.notify) > 0 { // only the latest counts
 				leads = <-tm.notify
 			}
 			end()
@@ -49,7 +49,7 @@ func (tm *terms) run() {
 	}
 }
 
-// beginning begins a term beside the loop, and gives the function that ends it.
+// beginning begins a term beside the loop, and returns the function that ends it.
 func (tm *terms) beginning() (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -147,7 +147,7 @@ func (tm *terms) beginEntry(ctx context.Context, term uint64) (*fsmpb.Entry, err
 		WallMs: tm.n.watch.readWalls(ctx)}, nil
 }
 
-// leaderWatch tells when this node's view of who leads changes, so that nobody
+// leaderWatch notifies of a change of this node's view of who leads, so that nobody
 // keeps waiting for an answer of a leader that is none any more: a paused one
 // closes no connection.
 type leaderWatch struct {
@@ -167,8 +167,8 @@ func (lw *leaderWatch) leaderContext() context.Context {
 	return lw.present
 }
 
-// tell ends the present context.
-func (lw *leaderWatch) tell() {
+// changed ends the present context.
+func (lw *leaderWatch) changed() {
 	lw.mu.Lock()
 	defer lw.mu.Unlock()
 	if lw.present != nil {
@@ -190,7 +190,7 @@ func (lw *leaderWatch) run() {
 	for {
 		select {
 		case <-seen:
-			lw.tell()
+			lw.changed()
 		case <-lw.n.stopped:
 			return
 		}

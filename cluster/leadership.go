@@ -174,7 +174,7 @@ func (l *leadership) launch(batch []*proposal, ops int) {
 	l.inFlight <- f
 }
 
-// stamp gives the entry the time of SPEC §3.3: its previous stamp plus the time
+// stamp sets the entry's time, that of SPEC §3.3: its previous stamp plus the time
 // since it, never far ahead of what has applied, never below it.
 func (l *leadership) stamp(e *fsmpb.Entry) uint64 {
 	l.mu.Lock()
@@ -225,7 +225,7 @@ func (l *leadership) land() {
 		}
 		a, ok := f.future.Response().(*fsm.Applied)
 		if !ok {
-			a = &fsm.Applied{} // the node halts; nobody is told a success
+			a = &fsm.Applied{} // the node halts; nobody gets a success
 		}
 		failpoint.Pass("commit-before-answer")
 		l.settle(f.seq, a)

@@ -121,7 +121,7 @@ func (mb *membership) Leave(ctx context.Context) error {
 }
 
 // leaveOnce asks the leader to take this node out, or the other members in turn where it
-// hears of no leader: once the configuration is without it nobody tells it who leads, and
+// hears of no leader: once the configuration is without it nobody says to it who leads, and
 // it may have missed the answer. Only the leader does what it is asked.
 func (mb *membership) leaveOnce(ctx context.Context, turn int) error {
 	ctx, cancel := context.WithTimeout(ctx, leaveTry)

@@ -50,7 +50,7 @@ type measures struct {
 	entryOps                     prometheus.Histogram
 	leaderships, unknown, rounds prometheus.Counter
 	refusedEntries, mismatches   prometheus.Counter
-	released, told               prometheus.Counter
+	released, commitMessages     prometheus.Counter
 	rejected                     *prometheus.CounterVec
 }
 
@@ -78,7 +78,7 @@ func newMeasures() *measures {
 		rounds:         c("rounds_total", "Entries of rounds that this node decided."),
 		refusedEntries: c("entries_refused_total", "Entries refused for a stamp too far ahead."),
 		released:       c("workflow_nodes_released_total", "Nodes of workflows whose jobs came to be queued."),
-		told:           c("commit_messages_total", "Messages that only told a follower how far the log is committed."),
+		commitMessages: c("commit_messages_total", "Messages that only say to a follower how far the log is committed."),
 		mismatches:     c("state_hash_mismatch_total", "Digests of other nodes that differed from this node's."),
 	}
 }

@@ -193,7 +193,7 @@ func (mb *membership) onlyVoter() bool {
 	})
 }
 
-// servers tells raft's latest configuration.
+// servers returns raft's latest configuration.
 func (mb *membership) servers() []raft.Server {
 	f := mb.n.raft.GetConfiguration()
 	if f.Error() != nil {
@@ -217,5 +217,5 @@ func (mb *membership) otherServers() (others []peer.NodeAddress, member bool) {
 	return others, member
 }
 
-// Left is closed once the node has left the cluster on an operator's word.
+// Left is closed once the node has left the cluster as an operator asked.
 func (mb *membership) Left() <-chan struct{} { return mb.left }

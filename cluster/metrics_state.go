@@ -7,7 +7,7 @@ import (
 	"github.com/rotasched/rota/fsm"
 )
 
-// admission tells what this node's replica admits and holds back, read at each
+// admission reports what this node's replica admits and holds back, read at each
 // scrape.
 type admission struct {
 	n                                   *Node
@@ -40,7 +40,7 @@ func (a *admission) Collect(to chan<- prometheus.Metric) {
 	if !a.n.replica.peek(func(s *fsm.View) {
 		mode, throttled, isolated = s.Mode(), s.ThrottledTenants(), s.IsolatedDomains()
 	}) {
-		return // it stalls, which rota_apply_stall_seconds tells
+		return // it stalls, which rota_apply_stall_seconds shows
 	}
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
@@ -59,7 +59,7 @@ func (a *admission) Collect(to chan<- prometheus.Metric) {
 	gauge(a.isolation, float64(isolated))
 }
 
-// flowGauges tell of the workflows of this node's replica, read at each scrape.
+// flowGauges report the workflows of this node's replica, read at each scrape.
 type flowGauges struct {
 	n                       *Node
 	flows, waiting, pending *prometheus.Desc
@@ -85,7 +85,7 @@ func (g *flowGauges) Describe(to chan<- *prometheus.Desc) {
 func (g *flowGauges) Collect(to chan<- prometheus.Metric) {
 	var t fsm.WorkflowTotals
 	if !g.n.replica.peek(func(s *fsm.View) { t = s.WorkflowTotals() }) {
-		return // it stalls, which rota_apply_stall_seconds tells
+		return // it stalls, which rota_apply_stall_seconds shows
 	}
 	for s := rota.WorkflowOpen; s <= rota.WorkflowCancelled; s++ {
 		to <- prometheus.MustNewConstMetric(g.flows, prometheus.GaugeValue, float64(t.ByState[s]), s.String())

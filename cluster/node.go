@@ -141,7 +141,7 @@ func (n *Node) unfit(reason string) {
 	}()
 }
 
-// conflict is told when another process shows up under this node's id.
+// conflict is called when another process shows up under this node's id.
 func (n *Node) conflict(existing, other gossip.Member) {
 	if other.ID == n.cfg.Node && other.Identity != n.data.Identity() {
 		n.log.Error("another process uses this node's id: stop one of the two", "other_gossip", other.Gossip,
@@ -258,7 +258,7 @@ type explainer struct {
 	replaying chan struct{}
 }
 
-// workerVerbs is what becomes of workers by their own word, a guard's or an operator's.
+// workerVerbs is what becomes of workers as they, a guard or an operator ask.
 type workerVerbs struct{ n *Node }
 
 // workflowVerbs is what users do with workflows.

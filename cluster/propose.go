@@ -20,7 +20,7 @@ type proposer struct {
 	batcher forwardBatcher
 }
 
-// propose puts operations into the log wherever the leader is, and gives their
+// propose puts operations into the log wherever the leader is, and returns their
 // outcomes. While there is no leader it waits up to ctx's deadline (SPEC §13.1).
 // A batch whose outcome is unknown is proposed again with the same ids, which
 // every operation answers with its first outcome (SPEC §2.7); only a revival is

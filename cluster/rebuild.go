@@ -34,7 +34,7 @@ const (
 	rebuildPause = time.Second
 	// rebuildFetch bounds one fetching of a state: a gigabyte at a few MiB/s.
 	rebuildFetch = 10 * time.Minute
-	// rebuildAgree bounds the wait until a majority has told its digest of a fetched
+	// rebuildAgree bounds the wait until a majority has answered with its digest of a fetched
 	// state, and until this node's log has come so far.
 	rebuildAgree = 10 * time.Second
 	// rebuildAgainMost rebuilds are done in a row, each within rebuildWindow of the one
@@ -52,7 +52,7 @@ type rebuilder struct {
 	// active says that there is no state to serve. It is changed under the apply lock,
 	// and read without it where a moment's lateness does no harm.
 	active atomic.Bool
-	// passed is the newest entry, or snapshot, that raft gave, whether there was a state
+	// passed is the newest entry, or snapshot, that raft handed over, whether there was a state
 	// to apply it to or not; guarded by the apply lock.
 	passed rota.Index
 	// placing lets one at a time put a state in place: raft's snapshot, or the rebuilt one.
@@ -64,7 +64,7 @@ type rebuilder struct {
 	mute atomic.Bool
 	// notified wakes the loop.
 	notified chan struct{}
-	// doubts counts comparisons in a row that told nothing; the watch loop's own.
+	// doubts counts comparisons in a row that showed nothing; the watch loop's own.
 	doubts int
 	// right is where each node's state was last seen to be right; the watch loop's own.
 	right map[rota.NodeID]rota.Index
@@ -280,18 +280,18 @@ func (rb *rebuilder) fetchStateFrom(to peer.NodeAddress) (*fsm.Machine, error) {
 	<-sent
 	rb.n.replica.haltAtNewer(err)
 	if err == nil && m.Head().ClusterID != rb.n.ClusterID() {
-		err = rota.Refusef(rota.KindConflict, "rebuild", "node %s gave a state of cluster %s", to.ID, m.Head().ClusterID)
+		err = rota.Refusef(rota.KindConflict, "rebuild", "node %s sent a state of cluster %s", to.ID, m.Head().ClusterID)
 	}
 	return m, err
 }
 
-// proven waits until a majority of the voters, this node not counted, has told the
+// proven waits until a majority of the voters, this node not counted, has answered with the
 // digest of a state.
 func (rb *rebuilder) proven(at rota.Index, digest rota.Digest) error {
 	ctx, cancel := context.WithTimeout(rb.n.life, rebuildAgree)
 	defer cancel()
 	for {
-		held, told, voters := 0, 0, 0
+		held, answered, voters := 0, 0, 0
 		servers := rb.n.membership.servers()
 		views := rb.n.watch.inspectAll(servers, []rota.Index{at})
 		for _, s := range servers {
@@ -300,7 +300,7 @@ func (rb *rebuilder) proven(at rota.Index, digest rota.Digest) error {
 			}
 			voters++
 			if v := views[rota.NodeID(s.ID)]; v.err == nil && v.digest != nil {
-				told++
+				answered++
 				if *v.digest == digest {
 					held++
 				}
@@ -310,8 +310,8 @@ func (rb *rebuilder) proven(at rota.Index, digest rota.Digest) error {
 			return nil
 		}
 		if err := rb.n.leader.pause(ctx, 50*time.Millisecond); err != nil {
-			return rota.Refusef(rota.KindUnavailable, "rebuild", "of %d voters %d told their digest at index %d and %d hold the fetched state's: "+
-				"a majority is wanted", voters, told, at, held)
+			return rota.Refusef(rota.KindUnavailable, "rebuild", "of %d voters %d answered with their digest at index %d and %d hold the fetched state's: "+
+				"a majority is wanted", voters, answered, at, held)
 		}
 	}
 }

@@ -62,23 +62,27 @@ func (rb *rebuilder) install(m *fsm.Machine, at *rota.Index) bool {
 		return false
 	}
 	head := m.Head()
-	before := rb.n.replica.machine
-	rb.n.replica.machine = m
-	rb.passed = head.Index // raft's entries from here to at hold no operations
-	rb.digests.clear()
-	rb.digests.put(head.Index, head.Digest, m.Staging().Last)
-	rb.n.replica.hub.resync(before, m)
-	rb.n.events.Reset(head)
+	rb.place(m, head) // raft's entries from its index to at hold no operations
 	rb.active.Store(false)
-	rb.n.replica.applied.Store(uint64(head.Index))
 	rb.n.replica.mu.Unlock()
-	rb.n.replica.rules.Store(head.Rules)
-	rb.n.replica.appliedAt.Store(int64(rb.n.sinceBoot()))
-	rb.n.replica.hub.advance(head.Index)
+	rb.n.replica.advance(head.Index, head.Rules)
 	rb.n.membership.learnCluster()
 	rb.n.stream.Rejudge()
 	rb.n.log.Warn("the state is rebuilt: this node serves again", "index", uint64(head.Index), "digest", head.Digest.String())
 	return true
+}
+
+// place puts a state, and what follows from it, where the present one is. The caller holds
+// the apply lock.
+func (rb *rebuilder) place(m *fsm.Machine, head fsm.Head) {
+	rp := &rb.n.replica
+	before := rp.machine
+	rp.machine, rb.passed = m, head.Index
+	rb.digests.clear()
+	rb.digests.put(head.Index, head.Digest, m.Staging().Last)
+	rp.hub.resync(before, m)
+	rb.n.events.Reset(head)
+	rp.applied.Store(uint64(head.Index))
 }
 
 // replayOwn applies entries of this node's own log to a state that is not served.

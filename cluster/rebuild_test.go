@@ -358,7 +358,7 @@ func TestJudge(t *testing.T) {
 		{"a", "aab", 3, agreeHeld},
 		{"b", "aab", 3, agreeOutside},
 		{"b", "aa", 3, agreeOutside}, // a non-voter
-		{"a", "a", 3, agreeUntold},
+		{"a", "a", 3, agreeUnknown},
 		{"a", "ab", 3, agreeDoubt},
 		{"a", "abc", 3, agreeSplit},
 		{"a", "ab", 2, agreeSplit},
@@ -367,7 +367,7 @@ func TestJudge(t *testing.T) {
 		{"a", "aabc", 5, agreeDoubt},
 		{"c", "aaac", 5, agreeOutside},
 		{"b", "a", 3, agreeDoubt}, // a non-voter and one voter
-		{"a", "", 3, agreeUntold},
+		{"a", "", 3, agreeUnknown},
 	} {
 		got, right := judge(d(c.own)[0], d(c.told), c.voters)
 		if got != c.want || got == agreeOutside && right != d("a")[0] {

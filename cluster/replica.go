@@ -148,6 +148,14 @@ func (rp *replica) freeze() *fsm.Frozen {
 	return rp.machine.Freeze()
 }
 
+// advance notes that an entry was applied, by a version of the rules, and wakes who waits
+// for it.
+func (rp *replica) advance(index rota.Index, rules uint32) {
+	rp.rules.Store(rules)
+	rp.appliedAt.Store(int64(rp.n.sinceBoot()))
+	rp.hub.advance(index)
+}
+
 // refuseRebuilding refuses what needs a state while this node has none. Under the apply
 // lock that is the last word; else see reading.
 func (rp *replica) refuseRebuilding() error {
@@ -280,7 +288,7 @@ func barrierOp() *fsmpb.Op {
 	return &fsmpb.Op{Op: &fsmpb.Op_Barrier{Barrier: &fsmpb.Barrier{}}}
 }
 
-// Barrier tells another node the index of a read barrier.
+// Barrier returns to another node the index of a read barrier.
 func (rp *replica) Barrier(ctx context.Context, _ rota.NodeID) (rota.Index, error) {
 	if rp.n.terms.leading() == nil {
 		return 0, notLeader()

@@ -239,7 +239,7 @@ func (sc *scrubber) scrubArchive() error {
 	return sc.n.beside.Jobs.Mended(partial)
 }
 
-// scrubMarks verifies what finds ended jobs by their ids, and tells where it is incomplete.
+// scrubMarks verifies what finds ended jobs by their ids, and returns where it is incomplete.
 func (sc *scrubber) scrubMarks() (partial []archive.IDSpan, err error) {
 	for from := rota.JobID(""); ; {
 		found, err := sc.n.beside.Jobs.ScrubMarks(from, scrubBytes)

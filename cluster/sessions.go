@@ -12,7 +12,7 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// WorkerSession is one worker connected to this node. What it must be told is
+// WorkerSession is one worker connected to this node. What it must learn is
 // read from this node's own replica (SPEC §13.3).
 type WorkerSession struct {
 	n       *Node
@@ -26,7 +26,7 @@ type WorkerSession struct {
 	older *WorkerSession
 
 	mu sync.Mutex
-	// notices wait for the stream; all says that the stream must be told every
+	// notices wait for the stream; all says that the stream must be sent every
 	// open lease anew.
 	notices []peer.Notice
 	all     bool
@@ -41,12 +41,12 @@ func (s *WorkerSession) precedes(session rota.Session, connection uint64) bool {
 // Session numbers the worker's session.
 func (s *WorkerSession) Session() rota.Session { return s.session }
 
-// push queues a notice; beyond the bound the stream is told all anew.
+// push queues a notice; beyond the bound the stream is sent all anew.
 func (s *WorkerSession) push(notice peer.Notice) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.all && notice.Assigned != nil {
-		return // the full telling will hold it
+		return // it will be among all
 	}
 	if len(s.notices) >= noticesKept {
 		s.notices, s.all = nil, true
@@ -70,7 +70,7 @@ func (s *WorkerSession) end() {
 	notify(s.notify)
 }
 
-// Notices waits for what the worker must be told: first, and after a gap, every
+// Notices waits for what the worker must learn: first, and after a gap, every
 // lease that it has open.
 func (s *WorkerSession) Notices(ctx context.Context) ([]peer.Notice, error) {
 	for {
@@ -93,7 +93,7 @@ func (s *WorkerSession) Notices(ctx context.Context) ([]peer.Notice, error) {
 }
 
 // take returns what waits. The state is read under the lock that publish holds,
-// so that no lease falls between the full telling and the first notice.
+// so that no lease falls between sending all and the first notice.
 func (s *WorkerSession) take() (notices []peer.Notice) {
 	s.n.replica.look(func(m *fsm.View) { notices = s.takeFrom(m) })
 	return notices
@@ -170,7 +170,7 @@ func (s *WorkerSession) Do(ctx context.Context, commands []peer.LeaseCommand) ([
 	return answers, nil
 }
 
-// Beat reports life to the leader and gives the clock (SPEC §3.9).
+// Beat reports life to the leader and returns the clock (SPEC §3.9).
 func (s *WorkerSession) Beat(ctx context.Context) (rota.Clock, error) {
 	clock, err := s.n.chores.beats.beat(ctx, peer.Beat{Worker: s.worker, Session: s.session})
 	if rota.KindOf(err) == rota.KindStale && s.confirms() {

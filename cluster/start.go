@@ -18,7 +18,7 @@ import (
 
 // Start makes a node: it opens what is on disk, finds the other nodes, and
 // joins or founds the cluster. It returns once Raft runs, or when ctx ends;
-// Ready tells when the node serves. Errors are *rota.Error and say what to do.
+// Ready reports when the node serves. Errors are *rota.Error and say what to do.
 func Start(ctx context.Context, cfg Config, peers Peers) (*Node, error) {
 	n, err := newNode(cfg, peers)
 	if err != nil {
@@ -90,7 +90,7 @@ func (n *Node) open() (err error) {
 	}
 	n.transport = stream.NewTransport(stream.TransportConfig{Layer: n.stream, Logger: libraries, Address: n.membership.raftAddress, Silent: n.rebuilder.silent,
 		Muted: n.rebuilder.muted, Wrong: n.rebuilder.active.Load, OnDisk: n.stores.OnDisk, Leads: n.terms.leads, Room: n.snapshotRoom,
-		Told: n.measures.told.Inc})
+		Told: n.measures.commitMessages.Inc})
 	discover := discoverGossip
 	if n.cfg.World.Discover != nil {
 		discover = n.cfg.World.Discover

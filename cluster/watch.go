@@ -210,7 +210,7 @@ func (w *watcher) inspect(ctx context.Context, id rota.NodeID, at []rota.Index) 
 	return v
 }
 
-// compareWalls gives the leadership the wall clocks of a majority, and notes by
+// compareWalls passes the leadership the wall clocks of a majority, and notes by
 // how much this node's own differs from their median.
 func (w *watcher) compareWalls(servers []raft.Server, views map[rota.NodeID]peerView) {
 	own := w.n.wall().UnixMilli()
@@ -288,7 +288,7 @@ func median(values []int64) int64 {
 }
 
 // wallsMost bounds the wait for wall clocks at the beginning of a leadership,
-// wallsGrace the wait for further ones once a majority has told its own: nothing
+// wallsGrace the wait for further ones once a majority has answered: nothing
 // is decided meanwhile.
 const (
 	wallsMost  = 200 * time.Millisecond
@@ -343,7 +343,7 @@ func (w *watcher) readWalls(ctx context.Context) []int64 {
 	}
 }
 
-// setWalls gives the leadership fresh wall clocks of a majority of voters; the
+// setWalls sets the leadership's wall clocks to fresh ones of a majority of voters; the
 // next entry carries them, at most one a second.
 func (l *leadership) setWalls(walls []int64) {
 	l.mu.Lock()

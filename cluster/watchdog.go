@@ -26,7 +26,7 @@ const (
 
 // watchdog finds what does not come back: the applying of an entry, or the lock that
 // it needs. Writes of the log have a watch of their own (package raftstore), which ends the
-// process; a stall here is told, and leadership given away, as its cause is in this
+// process; a stall here is reported, and leadership given away, as its cause is in this
 // process and may pass.
 type watchdog struct {
 	n *Node

@@ -81,7 +81,7 @@ func (ex *explainer) whyThen(ctx context.Context, id rota.JobID, at rota.Index) 
 	return rota.Explanation{}, rota.Refusef(rota.KindNotFound, "job", "job %q was not known at index %d", id, at)
 }
 
-// addOthers replays the state that a decision was made on and tells who else was
+// addOthers replays the state that a decision was made on and adds who else was
 // looked at; where that past is gone it says so.
 func (ex *explainer) addOthers(ctx context.Context, id rota.JobID, d *rota.PlacedDecision) {
 	m, err := ex.replayTo(ctx, d.Height)

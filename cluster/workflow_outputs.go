@@ -28,7 +28,7 @@ func (fv *workflowVerbs) ParentOutputs(ctx context.Context, job rota.JobID, send
 			return rota.Refusef(rota.KindOutOfRange, "parent", "what parent %s of job %s put out is no longer kept: its record is "+
 				"older than archive_retention", node, job)
 		case parent.State != rota.JobCompleted:
-			return rota.Refusef(rota.KindConflict, "parent", "parent %s of job %s is %s: outputs are told once all parents have "+
+			return rota.Refusef(rota.KindConflict, "parent", "parent %s of job %s is %s: outputs are served once all parents have "+
 				"COMPLETED", node, job, parent.State)
 		}
 		if err := send(rota.ParentOutput{Node: node, Job: id, Output: parent.Output, OutputDigest: parent.OutputDigest}); err != nil {

@@ -21,7 +21,7 @@ type World struct {
 	Discover func(gossip.Options) (gossip.Discovery, error)
 	// SinceBoot is the monotonic clock of SPEC §3.5; nil is CLOCK_BOOTTIME.
 	SinceBoot func() time.Duration
-	// Wall is the wall clock that this node tells the leader (SPEC §3.8); nil is
+	// Wall is the wall clock that this node reports to the leader (SPEC §3.8); nil is
 	// time.Now.
 	Wall func() time.Time
 	// BeforeWrite is called before each write of raft's log, term and vote, by the
@@ -32,7 +32,7 @@ type World struct {
 	NoSync bool
 }
 
-// discoverGossip is World.Discover of the real world. An error gives a nil interface.
+// discoverGossip is World.Discover of the real world. With an error the interface is nil.
 func discoverGossip(opts gossip.Options) (gossip.Discovery, error) {
 	g, err := gossip.Start(opts)
 	if err != nil {
