@@ -65,7 +65,11 @@ func (d delegate) NotifyAlive(node *memberlist.Node) error {
 	}
 	d.g.mu.Lock()
 	existing, known := d.g.members[member.ID]
+	full := !known && len(d.g.members) >= membersMost
 	d.g.mu.Unlock()
+	if full {
+		return fmt.Errorf("%w: %d nodes are known already, dead ones among them", errGate, membersMost)
+	}
 	if known && existing.Identity != member.Identity {
 		d.g.conflict(existing.Member, member)
 	}

@@ -2,6 +2,7 @@ package gossip
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"log/slog"
@@ -131,7 +132,7 @@ func Start(opts Options) (*Gossip, error) {
 	if err != nil {
 		return nil, err
 	}
-	if g.list, err = memberlist.Create(config); err != nil {
+	if err := g.listen(config); err != nil {
 		return nil, fmt.Errorf("start gossip on %s: %w", opts.Bind, err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -227,6 +228,39 @@ func (g *Gossip) wake() {
 	}
 }
 
+// portTries is how many free ports are tried: one that is free for TCP may not be for UDP.
+const portTries = 10
+
+// listen binds, behind the gate, and starts memberlist there.
+func (g *Gossip) listen(config *memberlist.Config) (err error) {
+	var inner *memberlist.NetTransport
+	for try := range portTries {
+		inner, err = memberlist.NewNetTransport(&memberlist.NetTransportConfig{BindAddrs: []string{config.BindAddr},
+			BindPort: config.BindPort, Logger: config.Logger})
+		if err == nil || config.BindPort != 0 || try == portTries-1 {
+			break
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if config.BindPort == 0 {
+		config.BindPort = inner.GetAutoBindPort()
+	}
+	if config.AdvertisePort == 0 {
+		config.AdvertisePort = config.BindPort
+	}
+	behind, err := newGate(inner, g.opts.Cluster, config.SecretKey, g.opts.Logger, &g.lines)
+	if err != nil {
+		return errors.Join(err, inner.Shutdown())
+	}
+	config.Transport = behind
+	if g.list, err = memberlist.Create(config); err != nil {
+		return errors.Join(err, behind.Shutdown())
+	}
+	return nil
+}
+
 // config is memberlist's configuration for a LAN, with every default mended
 // that is unsafe or slow to start.
 func (g *Gossip) config() (*memberlist.Config, error) {
@@ -255,7 +289,7 @@ func (g *Gossip) config() (*memberlist.Config, error) {
 	}
 	config.Name = string(g.opts.ID)
 	config.Label = g.opts.Cluster
-	config.EnableCompression = false // v0.6.0 puts no cap on what it inflates
+	config.EnableCompression = false // the gate takes nothing that is compressed
 	config.DeadNodeReclaimTime = reclaimAfter
 	config.TCPTimeout = tcpTimeout
 	config.DelegateProtocolVersion = protocolVersion

@@ -1,0 +1,379 @@
+package gossip
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"encoding/binary"
+
+	"github.com/hashicorp/memberlist"
+
+	"github.com/rotasched/rota/internal/logs"
+)
+
+// The kinds of memberlist's messages, as they stand on the wire.
+const (
+	kindPing         = 0
+	kindIndirectPing = 1
+	kindAck          = 2
+	kindSuspect      = 3
+	kindAlive        = 4
+	kindDead         = 5
+	kindPushPull     = 6
+	kindCompound     = 7
+	kindEncrypted    = 10
+	kindNack         = 11
+	kindCRC          = 12
+	kindError        = 13
+	kindLabel        = 244
+)
+
+const (
+	// streamsMost bounds inbound streams, and streamBytes what one may hold: a state of
+	// membersMost nodes has some 700 bytes for each.
+	streamsMost = 16
+	streamBytes = 1 << 20
+	// membersMost bounds the nodes that one exchange announces, and those that are known.
+	membersMost = 1_024
+	// encryptionVersion is the one that memberlist writes, and sealBytes what it adds:
+	// version, nonce and tag.
+	encryptionVersion = 1
+	nonceBytes        = 12
+	sealBytes         = 1 + nonceBytes + 16
+)
+
+// gate stands before memberlist, which decodes what strangers send without bounds, and
+// panics at messages that are empty. What it lets through has the cluster's label, is
+// encrypted where there is a key, is of a kind and size that nodes of rota send, and is
+// never compressed: they compress nothing.
+type gate struct {
+	*memberlist.NetTransport
+	label string
+	seal  cipher.AEAD // nil without a key
+	log   *slog.Logger
+	lines *logs.Limiter
+
+	packets chan *memberlist.Packet
+	streams chan net.Conn
+	open    chan struct{} // a value for each inbound stream
+	// closed ends what is passed on, ended the loops: the transport behind cannot stop
+	// before what it holds was taken.
+	closed, ended chan struct{}
+	loops         sync.WaitGroup
+	once          sync.Once
+}
+
+// newGate guards what a transport receives.
+func newGate(inner *memberlist.NetTransport, label string, key []byte, log *slog.Logger, lines *logs.Limiter) (*gate, error) {
+	g := &gate{NetTransport: inner, label: label, log: log, lines: lines, packets: make(chan *memberlist.Packet),
+		streams: make(chan net.Conn), open: make(chan struct{}, streamsMost), closed: make(chan struct{}), ended: make(chan struct{})}
+	if key != nil {
+		block, err := aes.NewCipher(key)
+		if err != nil {
+			return nil, fmt.Errorf("gossip key: %w", err)
+		}
+		if g.seal, err = cipher.NewGCM(block); err != nil {
+			return nil, fmt.Errorf("gossip key: %w", err)
+		}
+	}
+	g.loops.Go(g.takePackets)
+	g.loops.Go(g.takeStreams)
+	return g, nil
+}
+
+// PacketCh implements memberlist.Transport.
+func (g *gate) PacketCh() <-chan *memberlist.Packet { return g.packets }
+
+// StreamCh implements memberlist.Transport.
+func (g *gate) StreamCh() <-chan net.Conn { return g.streams }
+
+// DialAddressTimeout implements memberlist.NodeAwareTransport: who is dialled answers
+// through the gate, too.
+func (g *gate) DialAddressTimeout(addr memberlist.Address, timeout time.Duration) (net.Conn, error) {
+	conn, err := g.NetTransport.DialAddressTimeout(addr, timeout)
+	if err != nil {
+		return nil, err
+	}
+	return &gateConn{Conn: conn, gate: g}, nil
+}
+
+// DialTimeout implements memberlist.Transport.
+func (g *gate) DialTimeout(addr string, timeout time.Duration) (net.Conn, error) {
+	return g.DialAddressTimeout(memberlist.Address{Addr: addr}, timeout)
+}
+
+// Shutdown implements memberlist.Transport.
+func (g *gate) Shutdown() error {
+	var err error
+	g.once.Do(func() {
+		close(g.closed)
+		err = g.NetTransport.Shutdown()
+		close(g.ended)
+		g.loops.Wait()
+	})
+	return err
+}
+
+func (g *gate) takePackets() {
+	for {
+		select {
+		case packet := <-g.NetTransport.PacketCh():
+			if err := g.judgePacket(packet.Buf); err != nil {
+				g.refused(packet.From, err)
+				continue
+			}
+			select {
+			case g.packets <- packet:
+			case <-g.closed:
+			}
+		case <-g.ended:
+			return
+		}
+	}
+}
+
+func (g *gate) takeStreams() {
+	for {
+		select {
+		case conn := <-g.NetTransport.StreamCh():
+			select {
+			case g.open <- struct{}{}:
+			default:
+				g.refused(conn.RemoteAddr(), fmt.Errorf("%w: %d streams are open already", errGate, streamsMost))
+				_ = conn.Close()
+				continue
+			}
+			select {
+			case g.streams <- &gateConn{Conn: conn, gate: g, inbound: true}:
+			case <-g.closed:
+				_ = conn.Close()
+			}
+		case <-g.ended:
+			return
+		}
+	}
+}
+
+// refused says, once a minute and machine, what was not let through.
+func (g *gate) refused(from net.Addr, err error) {
+	host, _, splitErr := net.SplitHostPort(from.String())
+	if splitErr != nil {
+		host = from.String()
+	}
+	if g.lines.Allow("gate/" + host) {
+		g.log.Warn("gossip refused", "from", from.String(), "error", err)
+	}
+}
+
+// unlabel takes the cluster's label off.
+func (g *gate) unlabel(s *scanner) error {
+	head, err := s.need(2)
+	if err != nil {
+		return err
+	}
+	if head[0] != kindLabel || int(head[1]) != len(g.label) {
+		return fmt.Errorf("%w: not labelled for this cluster", errGate)
+	}
+	label, err := s.need(len(g.label))
+	if err == nil && string(label) != g.label {
+		err = fmt.Errorf("%w: not labelled for this cluster", errGate)
+	}
+	return err
+}
+
+// decrypt opens what is sealed with the key, over what is known to both ends.
+func (g *gate) decrypt(sealed, known []byte) ([]byte, error) {
+	if len(sealed) <= sealBytes || sealed[0] != encryptionVersion {
+		return nil, fmt.Errorf("%w: nothing that the key sealed", errGate)
+	}
+	plain, err := g.seal.Open(nil, sealed[1:1+nonceBytes], sealed[1+nonceBytes:], known)
+	if err != nil {
+		return nil, fmt.Errorf("%w: not encrypted with this cluster's key", errGate)
+	}
+	return plain, nil
+}
+
+func (g *gate) judgePacket(packet []byte) error {
+	s := &scanner{held: packet, most: len(packet)}
+	if err := g.unlabel(s); err != nil {
+		return err
+	}
+	message := packet[s.at:]
+	if g.seal != nil {
+		var err error
+		if message, err = g.decrypt(message, []byte(g.label)); err != nil {
+			return err
+		}
+	}
+	if len(message) >= 5 && message[0] == kindCRC {
+		if crc32.ChecksumIEEE(message[5:]) != binary.BigEndian.Uint32(message[1:]) {
+			return fmt.Errorf("%w: its checksum is wrong", errGate)
+		}
+		message = message[5:]
+	}
+	return judgeMessage(message, true)
+}
+
+// judgeMessage takes one message of a packet, or the parts of a compound one.
+func judgeMessage(message []byte, compound bool) error {
+	s := &scanner{held: message, most: len(message)}
+	kind, err := s.need(1)
+	if err != nil {
+		return err
+	}
+	switch kind[0] {
+	case kindPing, kindIndirectPing, kindAck, kindSuspect, kindAlive, kindDead, kindNack:
+		if _, err := s.object(); err != nil {
+			return err
+		}
+	case kindCompound:
+		if !compound {
+			return fmt.Errorf("%w: a compound message in another", errGate)
+		}
+		return judgeParts(s)
+	default:
+		return fmt.Errorf("%w: a packet of kind %d", errGate, kind[0])
+	}
+	if s.at != len(message) {
+		return fmt.Errorf("%w: %d bytes after a message", errGate, len(message)-s.at)
+	}
+	return nil
+}
+
+func judgeParts(s *scanner) error {
+	count, err := s.number(1)
+	if err != nil {
+		return err
+	}
+	lengths, err := s.need(2 * count)
+	if err != nil {
+		return err
+	}
+	for i := range count {
+		part, err := s.need(int(binary.BigEndian.Uint16(lengths[2*i:])))
+		if err != nil {
+			return err
+		}
+		if err := judgeMessage(part, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// gateConn is a stream whose one message is judged before its first byte is passed on.
+type gateConn struct {
+	net.Conn
+	gate    *gate
+	inbound bool
+	once    sync.Once
+
+	judged bool
+	bad    error
+	left   []byte
+}
+
+// Read implements net.Conn; memberlist reads from one goroutine. After the message there
+// is nothing more: no stream of memberlist's has two.
+func (c *gateConn) Read(p []byte) (int, error) {
+	if !c.judged {
+		c.judged = true
+		if c.left, c.bad = c.gate.judgeStream(c.Conn, c.inbound); c.bad != nil {
+			c.gate.refused(c.RemoteAddr(), c.bad)
+		}
+	}
+	switch {
+	case c.bad != nil:
+		return 0, io.EOF // no answer to it
+	case len(c.left) == 0:
+		return 0, io.EOF
+	}
+	n := copy(p, c.left)
+	c.left = c.left[n:]
+	return n, nil
+}
+
+// Close implements net.Conn.
+func (c *gateConn) Close() error {
+	c.once.Do(func() {
+		if c.inbound {
+			<-c.gate.open
+		}
+	})
+	return c.Conn.Close()
+}
+
+// judgeStream reads one message, and returns its bytes as they came.
+func (g *gate) judgeStream(from io.Reader, inbound bool) ([]byte, error) {
+	s := &scanner{from: from, most: streamBytes}
+	if inbound { // an answer has no label
+		if err := g.unlabel(s); err != nil {
+			return nil, err
+		}
+	}
+	if g.seal == nil {
+		err := judgeExchange(s)
+		return s.held[:s.at], err
+	}
+	head, err := s.need(5)
+	if err != nil {
+		return nil, err
+	}
+	if head[0] != kindEncrypted {
+		return nil, fmt.Errorf("%w: not encrypted with this cluster's key", errGate)
+	}
+	known := append(append([]byte{}, head...), g.label...)
+	sealed, err := s.need(int(min(binary.BigEndian.Uint32(head[1:]), streamBytes+1)))
+	if err != nil {
+		return nil, err
+	}
+	plain, err := g.decrypt(sealed, known)
+	if err != nil {
+		return nil, err
+	}
+	inner := &scanner{held: plain, most: len(plain)}
+	if err := judgeExchange(inner); err != nil {
+		return nil, err
+	}
+	if inner.at != len(plain) {
+		return nil, fmt.Errorf("%w: %d bytes after a message", errGate, len(plain)-inner.at)
+	}
+	return s.held[:s.at], nil
+}
+
+// judgeExchange takes a ping or its answer, or all nodes that the other end knows.
+func judgeExchange(s *scanner) error {
+	kind, err := s.need(1)
+	if err != nil {
+		return err
+	}
+	switch kind[0] {
+	case kindPing, kindAck, kindError:
+		_, err := s.object()
+		return err
+	case kindPushPull:
+	default:
+		return fmt.Errorf("%w: a stream of kind %d", errGate, kind[0])
+	}
+	header, err := s.object()
+	if err != nil {
+		return err
+	}
+	nodes, user := header["Nodes"], header["UserStateLen"]
+	if nodes < 0 || nodes > membersMost || user != 0 {
+		return fmt.Errorf("%w: %d nodes and %d bytes announced, at most %d and none are taken", errGate, nodes, user, membersMost)
+	}
+	for range nodes {
+		if _, err := s.object(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
