@@ -57,7 +57,7 @@ func TestAttestation(t *testing.T) {
 			"expired.json": "expired at", "stranger.json": "names no such key", "elsewhere.json": `"c-elsewhere"`,
 			"other.json": `for worker "other"`, "changed.json": "signature is wrong",
 		} {
-			r := c.rota(t, "worker", "run", "--queues", "trusted", "--id", "bad", "--attestation", file(name)).want(t, 1)
+			r := c.rota(t, "worker", "run", "--queues", "trusted", "--id", "bad", "--attestation", file(name)).want(t, 8)
 			contains(t, name, r.stderr, says)
 		}
 	})
