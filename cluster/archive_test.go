@@ -15,6 +15,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/recovery"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/peer"
 	"github.com/rotasched/rota/snapshot/archive"
@@ -361,7 +362,7 @@ func TestArchive_backupAndRestore(t *testing.T) {
 	to := newBench(t)
 	to.plan("n1", 0)
 	c := to.addrs["n1"]
-	if _, err := RestoreBackup(RestoreOptions{File: path, Data: c.Data, Node: "n1", Cluster: "test", Raft: c.Raft}); err != nil {
+	if _, err := recovery.RestoreBackup(recovery.RestoreOptions{File: path, Data: c.Data, Node: "n1", Cluster: "test", Raft: c.Raft}); err != nil {
 		t.Fatal(err)
 	}
 	to.start("n1")
@@ -387,7 +388,7 @@ func TestArchive_backupAndRestore(t *testing.T) {
 		if err := os.WriteFile(path, file.Bytes()[:cut], 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := RestoreBackup(RestoreOptions{File: path, Data: filepath.Join(t.TempDir(), "x"), Node: "n1", Cluster: "test",
+		if _, err := recovery.RestoreBackup(recovery.RestoreOptions{File: path, Data: filepath.Join(t.TempDir(), "x"), Node: "n1", Cluster: "test",
 			Raft: c.Raft}); err == nil {
 			t.Fatal("a truncated backup is restored")
 		}

@@ -2,11 +2,7 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/rotasched/rota"
@@ -92,38 +88,4 @@ func (cv *clusterVerbs) awaitHistory(ctx context.Context) error {
 			return errStopping()
 		}
 	}
-}
-
-// restoreHistory puts a backup's history into a fresh data directory, under the
-// new cluster's name. What a failed restore left there gives way.
-func restoreHistory(o RestoreOptions, m *fsm.Machine) (err error) {
-	path := filepath.Join(o.Data, archive.FileName)
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return &rota.Error{Kind: rota.KindInternal, Subject: "archive", Text: "the archive cannot be made", Cause: err}
-	}
-	db, err := archive.Open(path)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	history, err := archive.OpenJobs(db)
-	if err != nil {
-		return err
-	}
-	head := m.Head()
-	if err := history.Claim(head.ClusterID, head.Incarnation); err != nil {
-		return err
-	}
-	f, err := snapshot.OpenFile(o.File)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	loader := archive.NewLoader(history)
-	if _, _, err = snapshot.Read(f, func(rota.SnapshotInfo) (snapshot.Sink[struct{}], error) {
-		return snapshot.Sections[struct{}](snapshot.Discard{}, loader.Take), nil
-	}); err != nil {
-		return err
-	}
-	return loader.Flush()
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/recovery"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/peer"
 )
@@ -272,7 +273,7 @@ func TestRestoreBackup(t *testing.T) {
 
 	r := newBench(t)
 	r.plan("r1", 1)
-	if _, err := RestoreBackup(RestoreOptions{File: path, Data: r.addrs["r1"].Data, Node: "r1", Cluster: "test", Raft: r.addrs["r1"].Raft}); err != nil {
+	if _, err := recovery.RestoreBackup(recovery.RestoreOptions{File: path, Data: r.addrs["r1"].Data, Node: "r1", Cluster: "test", Raft: r.addrs["r1"].Raft}); err != nil {
 		t.Fatal(err)
 	}
 	r.start("r1")
@@ -290,7 +291,7 @@ func TestRestoreBackup(t *testing.T) {
 	if faults := check(r.leader()); len(faults) > 0 {
 		t.Fatal(faults)
 	}
-	if _, err := RestoreBackup(RestoreOptions{File: path, Data: r.addrs["r1"].Data, Node: "r1", Cluster: "test"}); rota.KindOf(err) != rota.KindConflict {
+	if _, err := recovery.RestoreBackup(recovery.RestoreOptions{File: path, Data: r.addrs["r1"].Data, Node: "r1", Cluster: "test"}); rota.KindOf(err) != rota.KindConflict {
 		t.Fatalf("a backup was restored over a node's state: %v", err)
 	}
 }

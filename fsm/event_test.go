@@ -208,7 +208,7 @@ func TestReincarnate_tellsNoEvents(t *testing.T) {
 	b.match()
 	before, parent := b.View.Head(), b.jobs.get("a").lastEvent()
 	m := b.restored()
-	if err := m.Reincarnate("another"); err != nil {
+	if err := m.Reincarnate(Rebirth{Cluster: "another"}); err != nil {
 		t.Fatal(err)
 	}
 	if h := m.View.Head(); h.Events != before.Events || h.Chain != before.Chain || m.jobs.get("a").lastEvent() != parent {

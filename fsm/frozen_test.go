@@ -9,6 +9,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
+	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/peer"
 )
 
@@ -191,11 +192,11 @@ func TestReincarnate(t *testing.T) {
 	old := inOrder(b.match())
 	for _, m := range []*Machine{b.Machine, b.twin} {
 		for _, bad := range []rota.ClusterID{"", "a b", "test"} {
-			if err := m.Reincarnate(bad); err == nil {
+			if err := m.Reincarnate(Rebirth{Cluster: bad}); err == nil {
 				t.Fatalf("cluster id %q is taken", bad)
 			}
 		}
-		if err := m.Reincarnate("second"); err != nil {
+		if err := m.Reincarnate(Rebirth{Cluster: "second"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -239,5 +240,54 @@ func TestReincarnate(t *testing.T) {
 	b.pass(10_000)
 	if again := b.restored(); again.View.Digest() != b.View.Digest() {
 		t.Fatal("a restored state differs")
+	}
+}
+
+// A recovered state lets the jobs of void leases wait, keeps the ids of all other nodes
+// refused, and takes the incarnation that it is given.
+func TestReincarnate_survivor(t *testing.T) {
+	t.Parallel()
+	b := busyBench(t)
+	old := inOrder(b.match())
+	if len(old) == 0 {
+		t.Fatal("no lease is open")
+	}
+	for _, id := range []string{"n1", "n2", "n3"} {
+		b.entry(&fsmpb.Op{Op: &fsmpb.Op_SetNode{SetNode: &fsmpb.SetNode{Id: id, Identity: "of-" + id}}})
+	}
+	queued := b.View.Counts().Queued
+	as := Rebirth{Cluster: "second", Incarnation: 1_800_000_000, Pause: 60_000, Survivor: "n1", Lost: []rota.NodeID{"n1", "n2", "n9"}}
+	for _, m := range []*Machine{b.Machine, b.twin} {
+		if err := m.Reincarnate(as); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.sound()
+	if h := b.View.Head(); h.Incarnation != as.Incarnation || h.Digest != b.twin.View.Digest() {
+		t.Fatalf("head %+v", h)
+	}
+	for id, want := range map[rota.NodeID]bool{"n1": false, "n2": true, "n3": true, "n9": true} {
+		if _, _, removed, known := b.View.Node(id); known != want || removed != want {
+			t.Errorf("node %s: known %v, removed %v, want %v", id, known, removed, want)
+		}
+	}
+	if c := b.View.Counts(); c.Assigned+c.Running != 0 || c.Queued != queued {
+		t.Fatalf("counts %+v, %d were queued before", c, queued)
+	}
+	for _, l := range old {
+		if j, ok := b.View.Job(l.Job); !ok || j.State != rota.JobDelayed {
+			t.Errorf("job %s is %s", l.Job, j.State)
+		}
+	}
+	b.term = 0
+	b.lead()
+	for _, id := range []string{"n2", "n9"} {
+		o := entry.OutcomeError(b.entry(&fsmpb.Op{Op: &fsmpb.Op_SetNode{SetNode: &fsmpb.SetNode{Id: id, Identity: "new"}}}).Outcomes[0])
+		if o == nil || o.Kind != rota.KindConflict {
+			t.Errorf("the lost id %s is taken: %v", id, o)
+		}
+	}
+	if o := entry.OutcomeError(b.entry(&fsmpb.Op{Op: &fsmpb.Op_SetNode{SetNode: &fsmpb.SetNode{Id: "n1", Identity: "new"}}}).Outcomes[0]); o != nil {
+		t.Errorf("the survivor is refused under its new identity: %v", o)
 	}
 }

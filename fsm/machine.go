@@ -228,52 +228,98 @@ func (vw *View) Head() Head {
 		Events: h.events, Chain: h.chain, Operations: h.operations, Rules: h.rules}
 }
 
-// Reincarnate turns a restored backup into the state of a fresh cluster (SPEC
-// §13.5, §8.6): another cluster id, the next incarnation, no leadership and no
-// nodes. Every open lease is void, uncounted, and its job QUEUED again; every
-// worker is RETIRED. The index stays. It is done offline, before any node
-// serves the state; what it changes is no log entry and tells no events.
-func (m *Machine) Reincarnate(cluster rota.ClusterID) error {
-	if err := rota.CheckID("cluster_id", cluster); err != nil {
+// Rebirth says which fresh cluster a state becomes that of.
+type Rebirth struct {
+	Cluster rota.ClusterID
+	// Incarnation is the least that the state gets; it gets a greater one than its own
+	// in any case.
+	Incarnation uint64
+	// Pause is how long the jobs of void leases wait: their workers may be at work
+	// still. 0 is not at all.
+	Pause rota.Clock
+	// Survivor is the only member that goes on, under a new identity: the ids of all
+	// others, Lost among them, never come back. Without one the state knows no node.
+	Survivor rota.NodeID
+	Lost     []rota.NodeID
+}
+
+// Reincarnate turns a state into that of a fresh cluster (SPEC §13.5, §8.6):
+// another cluster id, a greater incarnation, no leadership. Every open lease is
+// void, uncounted, and its job QUEUED again or DELAYED by the pause; every worker is
+// RETIRED. The index stays. It is done offline, before any node serves the state;
+// what it changes is no log entry and tells no events.
+func (m *Machine) Reincarnate(as Rebirth) error {
+	if err := rota.CheckID("cluster_id", as.Cluster); err != nil {
 		return err
 	}
 	h := &m.head
-	if h.cluster == "" || h.cluster == cluster {
-		return rota.Refusef(rota.KindConflict, "cluster_id", "a state of cluster %q cannot become one of cluster %q", h.cluster, cluster)
+	if h.cluster == "" || h.cluster == as.Cluster {
+		return rota.Refusef(rota.KindConflict, "cluster_id", "a state of cluster %q cannot become one of cluster %q", h.cluster, as.Cluster)
 	}
 	m.at, m.journal.mute = h.index, true
 	m.ledger.gen++
+	m.leasing.voidAll(as.Pause)
+	m.fleet.retireAll()
+	m.bury(as)
+	h.cluster, h.incarnation, h.term, h.leader = as.Cluster, max(h.incarnation+1, as.Incarnation), 0, ""
+	h.beacon = sched.FirstBeacon(as.Cluster)
+	m.journal.events, m.journal.mute = nil, false
+	m.settleHeader()
+	m.ledger.settle()
+	if faults := m.Check(); len(faults) > 0 {
+		return fmt.Errorf("the reborn state contradicts itself: %s", faults[0])
+	}
+	return nil
+}
+
+// voidAll ends every open lease.
+func (lg *leasing) voidAll(pause rota.Clock) {
 	var leases []*leaseRow
-	m.leasing.leases.scan(func(_ string, l *leaseRow) bool {
+	lg.leases.scan(func(_ string, l *leaseRow) bool {
 		leases = append(leases, l)
 		return true
 	})
 	for _, l := range leases {
-		m.leasing.endLease(l, rota.ReasonRestored, "")
+		if pause == 0 {
+			lg.endLease(l, rota.ReasonRestored, "")
+			continue
+		}
+		j := lg.m.jobs.edit(l.Job)
+		lg.closeLease(l, j, rota.ReasonRestored, "")
+		if !lg.m.flows.endsWith(j) {
+			lg.backOff(j, pause, rota.ReasonRestored)
+		}
 	}
+}
+
+func (fl *fleet) retireAll() {
 	var workers []rota.WorkerID
-	m.fleet.workers.scan(func(id rota.WorkerID, _ *workerRow) bool {
+	fl.workers.scan(func(id rota.WorkerID, _ *workerRow) bool {
 		workers = append(workers, id)
 		return true
 	})
 	for _, id := range workers {
-		m.fleet.enter(m.fleet.workers.edit(id), rota.WorkerRetired)
+		fl.enter(fl.workers.edit(id), rota.WorkerRetired)
 	}
+}
+
+// bury forgets the nodes, or all but their ids where one of them survives.
+func (m *Machine) bury(as Rebirth) {
 	var nodes []rota.NodeID
 	m.nodes.scan(func(id rota.NodeID, _ *nodeRow) bool {
 		nodes = append(nodes, id)
 		return true
 	})
 	for _, id := range nodes {
-		m.nodes.drop(id)
+		if as.Survivor == "" || id == as.Survivor {
+			m.nodes.drop(id)
+		} else {
+			m.nodes.edit(id).removed = true
+		}
 	}
-	h.cluster, h.incarnation, h.term, h.leader = cluster, h.incarnation+1, 0, ""
-	h.beacon = sched.FirstBeacon(cluster)
-	m.journal.events, m.journal.mute = nil, false
-	m.settleHeader()
-	m.ledger.settle()
-	if faults := m.Check(); len(faults) > 0 {
-		return fmt.Errorf("the restored state contradicts itself: %s", faults[0])
+	for _, id := range as.Lost {
+		if id != as.Survivor && m.nodes.get(id) == nil {
+			m.nodes.insert(id, &nodeRow{id: id, removed: true})
+		}
 	}
-	return nil
 }

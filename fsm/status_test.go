@@ -272,7 +272,7 @@ func TestStatuses(t *testing.T) {
 		b.worker("v", 3)
 		b.spoil("w", 3)
 		b.ok(statusOp("v", rota.WorkerSuspended, 0))
-		if err := b.Reincarnate("fresh"); err != nil {
+		if err := b.Reincarnate(Rebirth{Cluster: "fresh"}); err != nil {
 			b.t.Fatal(err)
 		}
 		b.status("w", rota.WorkerRetired)

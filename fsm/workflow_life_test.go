@@ -274,7 +274,7 @@ func TestWorkflowSurvivesRestore(t *testing.T) {
 			b.ends(rota.VerbFail, d, "n0")
 		}
 		m := b.restored()
-		if err := m.Reincarnate("restored"); err != nil {
+		if err := m.Reincarnate(Rebirth{Cluster: "restored"}); err != nil {
 			t.Fatal(err)
 		}
 		n := &bench{t: t, Machine: m, chance: b.chance, every: 1, now: b.now, term: b.term}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
-	"github.com/rotasched/rota/cluster"
+	"github.com/rotasched/rota/cluster/recovery"
 	"github.com/rotasched/rota/snapshot"
 )
 
@@ -83,7 +83,7 @@ func (a operatorCommands) printSnapshot(path string, info rota.SnapshotInfo) err
 }
 
 func (a operatorCommands) snapshotRestore() *cobra.Command {
-	var o cluster.RestoreOptions
+	var o recovery.RestoreOptions
 	var node string
 	cmd := &cobra.Command{
 		Use:   "restore F --data DIR --node ID [--raft H:P] [--cluster NAME]",
@@ -107,7 +107,7 @@ member of its cluster: start it with rota server, then let new nodes --join it.`
 			return err
 		}
 		return a.does(func(context.Context, []string) error {
-			info, err := cluster.RestoreBackup(o)
+			info, err := recovery.RestoreBackup(o)
 			if err != nil {
 				return damaged(fmt.Errorf("restore %s: %w", o.File, err))
 			}

@@ -53,7 +53,7 @@ func TestH17_a_recovered_log_revives_no_lease_of_before(t *testing.T) {
 	if opened(m, l) || m.JobState("j") != rota.JobQueued || len(tail) < 2 {
 		t.Fatalf("the backup knows the lease already: its job is %s, %d entries follow", m.JobState("j"), len(tail))
 	}
-	if err := m.Reincarnate("restored"); err != nil {
+	if err := m.Reincarnate(fsm.Rebirth{Cluster: "restored"}); err != nil {
 		t.Fatal(err)
 	}
 	clock := m.Head().Clock

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
@@ -193,7 +194,7 @@ func TestH16_a_restored_backup_repeats_no_token(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := m.Reincarnate("restored"); err != nil {
+	if err := m.Reincarnate(fsm.Rebirth{Cluster: "restored"}); err != nil {
 		t.Fatal(err)
 	}
 	if _, open := m.Assignment(l.ID); open || m.JobState("j") != rota.JobQueued {

@@ -1,0 +1,111 @@
+package recovery
+
+import (
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/raftstore"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/snapshot"
+	"github.com/rotasched/rota/snapshot/archive"
+)
+
+// RestoreOptions say where a backup goes.
+type RestoreOptions struct {
+	// File is the backup; Data an empty or absent directory.
+	File, Data string
+	// Node will own it, in the cluster of this name, at this Raft address.
+	Node    rota.NodeID
+	Cluster string
+	Raft    string
+	Log     *slog.Logger
+}
+
+// RestoreBackup makes a fresh data directory hold a backup (SPEC §13.5): a new
+// cluster of one node with a new id. All leases are void and the incarnation
+// rises, so that no token of before is ever given again (SPEC §8.6).
+func RestoreBackup(o RestoreOptions) (rota.SnapshotInfo, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	m, err := loadState(o.File)
+	if err != nil {
+		return rota.SnapshotInfo{}, err
+	}
+	data, err := raftstore.OpenDataDir(o.Data, o.Node, o.Cluster, false)
+	if err != nil {
+		return rota.SnapshotInfo{}, err
+	}
+	defer data.Close()
+	if !data.Fresh() {
+		return rota.SnapshotInfo{}, rota.Refusef(rota.KindConflict, "data", "%s holds a node's state already: a backup is restored "+
+			"into an empty directory only", o.Data)
+	}
+	if err := m.Reincarnate(fsm.Rebirth{Cluster: newCluster(), Incarnation: uint64(time.Now().Unix())}); err != nil {
+		return rota.SnapshotInfo{}, err
+	}
+	err = writeHistory(o.Data, m, func(take func(kind byte, record []byte) error) error { return sections(o.File, take) })
+	if err != nil {
+		return rota.SnapshotInfo{}, err
+	}
+	return writeFirst(first{Data: o.Data, Node: o.Node, Raft: o.Raft, Index: uint64(m.Head().Index), Log: o.Log}, m)
+}
+
+// loadState reads a snapshot or backup into a machine.
+func loadState(path string) (*fsm.Machine, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, &rota.Error{Kind: rota.KindNotFound, Subject: "file", Text: "backup cannot be read", Cause: err}
+	}
+	defer f.Close()
+	m, _, err := snapshot.Read(f, func(info rota.SnapshotInfo) (snapshot.Sink[*fsm.Machine], error) {
+		l, err := fsm.NewLoader(info)
+		return snapshot.Sections(snapshot.Sink[*fsm.Machine](l), nil), err
+	})
+	return m, err
+}
+
+// sections hands over what a backup holds beside the state.
+func sections(path string, take func(kind byte, record []byte) error) error {
+	f, err := snapshot.OpenFile(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, _, err = snapshot.Read(f, func(rota.SnapshotInfo) (snapshot.Sink[struct{}], error) {
+		return snapshot.Sections[struct{}](snapshot.Discard{}, take), nil
+	})
+	return err
+}
+
+// writeHistory puts a history of ended jobs, as sections, into a data directory under the
+// new cluster's name. What a failed try left there gives way.
+func writeHistory(data string, m *fsm.Machine, from func(take func(kind byte, record []byte) error) error) (err error) {
+	path := filepath.Join(data, archive.FileName)
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return &rota.Error{Kind: rota.KindInternal, Subject: "archive", Text: "the archive cannot be made", Cause: err}
+	}
+	db, err := archive.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	history, err := archive.OpenJobs(db)
+	if err != nil {
+		return err
+	}
+	head := m.Head()
+	if err := history.Claim(head.ClusterID, head.Incarnation); err != nil {
+		return err
+	}
+	loader := archive.NewLoader(history)
+	if err := from(loader.Take); err != nil {
+		return err
+	}
+	return loader.Flush()
+}
