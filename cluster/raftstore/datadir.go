@@ -219,6 +219,9 @@ func (d *DataDir) load(id rota.NodeID, clusterName string, adopt bool) error {
 // check refuses a directory that is not this node's, or not the original.
 func (d *DataDir) check(kept, now nodeRecord, adopt bool) error {
 	switch {
+	case kept.Recovery != nil:
+		return rota.Refusef(rota.KindConflict, "data", "the recovery of data directory %s was interrupted: run "+
+			"rota operator recover --data %s --yes-lose-quorum again", d.path, d.path)
 	case kept.Node != now.Node:
 		return rota.Refusef(rota.KindConflict, "node", "data directory %s belongs to node %s, but this node was "+
 			"started as %s: a node that votes under two ids, or on another's votes, can lose data. Start it "+

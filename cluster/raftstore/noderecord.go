@@ -42,6 +42,8 @@ type nodeRecord struct {
 	Founders map[rota.NodeID]string `json:"founders,omitempty"`
 	// Rebuild is that of a state that was wrong (SPEC §2.5).
 	Rebuild *RebuildRecord `json:"rebuild,omitempty"`
+	// Recovery is one that is not at its end (SECURITY §5.2).
+	Recovery *RecoveryRecord `json:"recovery,omitempty"`
 	// Sum is CRC32C of the record without it, in 8 hex digits. A bit that flips in a
 	// name would else be a field that was never set.
 	Sum string `json:"sum"`

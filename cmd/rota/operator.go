@@ -22,7 +22,7 @@ func (a operatorCommands) command() *cobra.Command {
 	snapshots := a.group(&cobra.Command{Use: "snapshot", Short: "Back up, inspect and restore"},
 		a.snapshotSave(), a.snapshotInspect(), a.snapshotRestore())
 	return a.group(&cobra.Command{Use: "operator", Short: "Look after the cluster itself"},
-		raft, snapshots, a.verify(), a.audit())
+		raft, snapshots, a.verify(), a.audit(), a.recover())
 }
 
 func (a operatorCommands) raftList() *cobra.Command {

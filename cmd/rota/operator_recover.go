@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/recovery"
+)
+
+// maxReportBytes bounds a file of --others.
+const maxReportBytes = 1 << 20
+
+func (a operatorCommands) recover() *cobra.Command {
+	var data string
+	var report, lose bool
+	var others []string
+	cmd := &cobra.Command{
+		Use:   "recover --data D (--report | --yes-lose-quorum [--others REPORT]…)",
+		Short: "Go on with one node's disk when the quorum is lost for good",
+		Long: `Go on with the disk of one stopped node when a majority of the disks is lost for good.
+
+--report prints the last entry, date, digest and members of the disk and changes nothing:
+with -o json it is what --others wants. --yes-lose-quorum makes the disk a cluster of its own,
+with one voter, a new cluster id and a greater incarnation: the whole log counts, all leases are
+void and their jobs wait for 60 s, and the ids of all other nodes never come back. The old files
+stay in the data directory, in before-recovery-*. It is refused while another member answers
+within 10 s, where the disk is damaged, and where a report of --others goes further.
+
+What was answered after this disk's last entry is lost, revocations too, and attestations, which
+are bound to the old cluster.`,
+		Args: cobra.NoArgs,
+	}
+	cmd.Flags().StringVar(&data, "data", "", "data `directory` of the stopped node")
+	cmd.Flags().BoolVar(&report, "report", false, "print what the disk holds, and change nothing")
+	cmd.Flags().BoolVar(&lose, "yes-lose-quorum", false, "recover: the other members never come back")
+	cmd.Flags().StringSliceVar(&others, "others", nil, "`file` with the report of another disk that is left; may be repeated")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		switch {
+		case data == "":
+			return usagef("recover wants --data: the data directory of the stopped node")
+		case report == lose:
+			return usagef("recover wants one of --report and --yes-lose-quorum")
+		case report && len(others) > 0:
+			return usagef("--others goes with --yes-lose-quorum")
+		}
+		return a.does(func(ctx context.Context, _ []string) error {
+			if report {
+				return a.reportDisk(ctx, data)
+			}
+			return a.recoverDisk(ctx, data, others)
+		})(cmd, args)
+	}
+	return cmd
+}
+
+func (a operatorCommands) reportDisk(ctx context.Context, data string) error {
+	r, err := recovery.Inspect(ctx, data)
+	if err != nil {
+		return asFailure(err)
+	}
+	return a.printOne(r, []string{string(r.Node)}, func(bool) string {
+		return renderFacts([]fact{{"node", r.Node}, {"name", r.Cluster}, {"cluster", r.ClusterID}, {"incarnation", r.Incarnation},
+			{"last term", r.Term}, {"last index", r.Index}, {"date", r.Date}, {"digest", r.Digest}}) + "\n" +
+			renderList([]column[recovery.Member]{
+				{"MEMBER", false, 0, func(m recovery.Member) any { return m.ID }},
+				{"ADDRESS", false, 0, func(m recovery.Member) any { return m.Address }},
+				{"VOTER", false, 0, func(m recovery.Member) any { return m.Voter }},
+			}, r.Members, false)
+	})
+}
+
+func (a operatorCommands) recoverDisk(ctx context.Context, data string, others []string) error {
+	o := recovery.Options{Data: data}
+	for _, path := range others {
+		r, err := readReport(path)
+		if err != nil {
+			return asFailure(err)
+		}
+		o.Others = append(o.Others, r)
+	}
+	a.talk("looking for other members for 10s")
+	r, err := recovery.Recover(ctx, o)
+	if err != nil {
+		return asFailure(err)
+	}
+	if r.Old.Node != "" {
+		a.talk("recovered up to term %d, index %d of %s; what was answered after it is lost, and all attestations", r.Old.Term, r.Old.Index,
+			r.Old.Date)
+	}
+	a.talk("start the node as before, without --join; new nodes join it under ids that were never used")
+	return a.printOne(r, []string{string(r.ClusterID)}, func(bool) string {
+		return renderFacts([]fact{{"cluster", r.ClusterID}, {"incarnation", r.Incarnation}, {"old files", r.Aside}})
+	})
+}
+
+// readReport reads what --report -o json wrote.
+func readReport(path string) (r recovery.Report, err error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return r, err
+	}
+	if info.Size() > maxReportBytes {
+		return r, rota.Refusef(rota.KindInvalid, "others", "%s has %d bytes, a report has at most %d", path, info.Size(), maxReportBytes)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return r, err
+	}
+	if err := json.Unmarshal(text, &r); err != nil {
+		return r, fmt.Errorf("%s is no report of operator recover --report -o json: %w", path, err)
+	}
+	if r.Node == "" || r.ClusterID == "" || r.Index == 0 {
+		return r, rota.Refusef(rota.KindInvalid, "others", "%s is no report of operator recover --report -o json: node, cluster id or index is missing", path)
+	}
+	return r, nil
+}
