@@ -98,6 +98,8 @@ type Queue struct {
 	// Backpressure is what the first two mean for a submission of a priority other than
 	// 0 now: one of the three words below.
 	Backpressure string `json:"backpressure"`
+	// Bytes is what bytes_max bounds (SPEC §4.14).
+	Bytes int64 `json:"bytes"`
 	// Throttled counts the lanes that a limit keeps out of the draw.
 	Throttled int64 `json:"throttled_lanes"`
 	// Tiers counts QUEUED jobs by tier, from the critical ones; of an adaptive queue as
@@ -149,6 +151,8 @@ type Tenant struct {
 	Throttled bool `json:"throttled"`
 	// Known says that somebody set it; others have the defaults.
 	Known bool `json:"known"`
+	// Bytes is what bytes_max bounds (SPEC §4.14).
+	Bytes int64 `json:"bytes"`
 }
 
 // TenantLimits are what an operator sets of a tenant.
@@ -163,6 +167,8 @@ type TenantLimits struct {
 	RateLimitRPS int64 `json:"rate_limit_rps"`
 	// PenaltyMs is how long its lanes stay throttled at least (SPEC §4.9).
 	PenaltyMs int64 `json:"penalty_ms"`
+	// BytesMax bounds the bytes of its jobs and workflows; 0 is no limit (SPEC §4.14).
+	BytesMax int64 `json:"bytes_max"`
 }
 
 // DefaultTenantLimits are those of a tenant that nobody set.
@@ -183,6 +189,7 @@ func (l TenantLimits) Check() error {
 		{"max_concurrent", l.MaxConcurrent, 0, 100_000_000},
 		{"rate_limit_rps", l.RateLimitRPS, -1, 10_000_000},
 		{"penalty_ms", l.PenaltyMs, 0, 3_600_000},
+		{"bytes_max", l.BytesMax, 0, MaxStateBytes},
 	} {
 		if n.value < n.min || n.value > n.max {
 			return Refusef(KindInvalid, n.field, "%s is %d: %d to %d is wanted", n.field, n.value, n.min, n.max)
@@ -317,6 +324,9 @@ type ClusterStatus struct {
 	Nodes      []NodeStatus `json:"nodes"`
 	// RulesVersion is the version of the rules in force.
 	RulesVersion uint32 `json:"rules_version"`
+	// StateBytes is what StateBytesMax bounds (SPEC §4.14).
+	StateBytes    int64 `json:"state_bytes"`
+	StateBytesMax int64 `json:"state_bytes_max"`
 }
 
 // JobCounts counts jobs by state; terminal ones since the cluster began.

@@ -107,6 +107,7 @@ const (
 	EventAuthChanged
 	EventAuthReset
 	EventWorkflowCancelled
+	EventClusterChanged
 )
 
 var eventKindNames = []string{"none", "jobEnqueued", "jobAssigned", "jobRunning", "jobPromoted", "jobProgress",
@@ -116,7 +117,7 @@ var eventKindNames = []string{"none", "jobEnqueued", "jobAssigned", "jobRunning"
 	"tenantChanged", "workflowStarted", "workflowFinished", "drained", "entryRefused", "leadershipBegan",
 	"leaseRevoked", "nodeChanged", "rulesChanged", "stateDiffers", "jobChanged", "jobDelayed", "workerDisconnected",
 	"jobDeleted", "authChanged", "authReset",
-	"workflowCancelled"}
+	"workflowCancelled", "clusterChanged"}
 
 // String names the kind as SPEC §12.2 does.
 func (k EventKind) String() string { return nameOf(eventKindNames, int(k)) }

@@ -45,6 +45,8 @@ type QueuePolicy struct {
 	RateLimitRPS            int64
 	RejectThresholdPermille int64
 	MaxQueueSize            int64
+	// BytesMax bounds the bytes of the queue's jobs and workflows, 0 for no bound (SPEC §4.14).
+	BytesMax int64
 
 	// Ranking parameters (SPEC §5).
 	AgingFactorMs int64
@@ -229,6 +231,10 @@ func (k *policyKey) parse(text string, ratio bool) (int64, error) {
 				return 0, bad("a number of milliseconds or a duration such as 5s or 1d12h, of whole milliseconds,")
 			}
 			v = d.Milliseconds()
+		}
+	case k.unit == unitBytes:
+		if v, err = parseBytes(name, text, k.min, k.max); err != nil {
+			return 0, err
 		}
 	default:
 		if v, err = strconv.ParseInt(text, 10, 64); err != nil {

@@ -223,6 +223,8 @@ var policyKeys = append([]policyKey{
 		"a renewal that came late takes from"),
 	healthKey("health_success", func(p *QueuePolicy) *int64 { return &p.HealthSuccess },
 		"a completed job adds to"),
+	key("bytes_max", "", unitBytes, 0, MaxStateBytes, func(p *QueuePolicy) *int64 { return &p.BytesMax },
+		"SPEC §4.14", "How many bytes the queue's jobs and workflows may hold, as `queue show` counts them.").off("no limit"),
 	key("gc_horizon_ms", "gc_horizon", unitMs, GCHorizonLeast, maxMs, func(p *QueuePolicy) *int64 { return &p.GCHorizonMs },
 		"AICF §7", "How long a job or a workflow is remembered from its end, as this was then. At least audit_window_ms."),
 }, scoringKeys...)

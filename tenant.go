@@ -8,13 +8,14 @@ import (
 
 // tenantKeys are the keys of a tenant's limits, in the order in which they are
 // shown.
-var tenantKeys = []string{"tier", "weight", "max_concurrent", "rate_limit_rps", "penalty_ms"}
+var tenantKeys = []string{"tier", "weight", "max_concurrent", "rate_limit_rps", "penalty_ms", "bytes_max"}
 
 // TenantKeys lists the keys that TenantLimits.Set takes.
 func TenantKeys() []string { return append([]string(nil), tenantKeys...) }
 
 // Set changes one key: tier=PREMIUM, weight=3, max_concurrent=8,
-// rate_limit_rps=50 (−1 leaves it to each queue), penalty_ms=1000 or penalty=1s.
+// rate_limit_rps=50 (−1 leaves it to each queue), penalty_ms=1000 or penalty=1s,
+// bytes_max=67108864 or 64MiB.
 // It refuses unknown keys and values out of range, naming key, value and range,
 // and then changes nothing.
 func (l *TenantLimits) Set(s Setting) error {
@@ -34,6 +35,12 @@ func (l *TenantLimits) Set(s Setting) error {
 		into = &changed.RateLimitRPS
 	case "penalty_ms", "penalty":
 		into, key = &changed.PenaltyMs, "penalty_ms"
+	case "bytes_max":
+		v, err := parseBytes(key, text, 0, MaxStateBytes)
+		if err != nil {
+			return err
+		}
+		changed.BytesMax = v
 	default:
 		return unknown("key", "tenant key", s.Key, tenantKeys)
 	}
@@ -63,5 +70,5 @@ func (l *TenantLimits) Set(s Setting) error {
 func (l TenantLimits) Settings() []Setting {
 	number := func(v int64) string { return strconv.FormatInt(v, 10) }
 	return []Setting{{"tier", l.Tier.String()}, {"weight", number(l.Weight)}, {"max_concurrent", number(l.MaxConcurrent)},
-		{"rate_limit_rps", number(l.RateLimitRPS)}, {"penalty_ms", number(l.PenaltyMs)}}
+		{"rate_limit_rps", number(l.RateLimitRPS)}, {"penalty_ms", number(l.PenaltyMs)}, {"bytes_max", number(l.BytesMax)}}
 }

@@ -105,6 +105,14 @@ func (c *Client) Mode(ctx context.Context, opts ...ReadOption) (rota.ModeStatus,
 	return read(ctx, c, "get mode", opts, from, ask)
 }
 
+// SetCluster changes the cluster's own settings, key by key (rota.ClusterKeys).
+func (c *Client) SetCluster(ctx context.Context, set []rota.Setting) (rota.ClusterSettings, error) {
+	ask := func(ctx context.Context, n *node) (*rotav1.ClusterSettings, error) {
+		return n.cluster.Set(ctx, &rotav1.SetClusterRequest{Set: words.SettingsToWire(set)})
+	}
+	return one(ctx, c, "set cluster", words.ClusterSettingsFromWire, ask)
+}
+
 // SetMode changes what the cluster admits, for a reason of 1 to 256 bytes.
 func (c *Client) SetMode(ctx context.Context, mode rota.ClusterMode, reason string) (rota.ModeStatus, error) {
 	ask := func(ctx context.Context, n *node) (*rotav1.Mode, error) {

@@ -60,6 +60,7 @@ func (cv *clusterVerbs) Status(context.Context) (rota.ClusterStatus, error) {
 		c.AppliedIndex, c.Clock, c.Date, c.RulesVersion = head.Index, head.Clock, head.Date, head.Rules
 		c.Mode, c.ModeReason, c.Drained = head.Mode, mode.Reason, mode.Drained
 		c.Jobs, c.Workers = s.Counts(), s.WorkerCount()
+		c.StateBytes, c.StateBytesMax = s.StateBytes(), s.ClusterSettings().StateBytesMax
 	})
 	_, leader := cv.n.raft.LeaderWithID()
 	c.Leader, c.Term, c.Nodes = rota.NodeID(leader), cv.n.raft.CurrentTerm(), []rota.NodeStatus{cv.ownStatus()}

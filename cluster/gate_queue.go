@@ -19,10 +19,13 @@ import (
 // lock, and miss the entry that goes out meanwhile.
 type queueGate struct{ seen atomic.Bool }
 
+// fullSubjects are what Crowded refuses by.
+var fullSubjects = map[string]bool{"queue": true, "bytes_max": true, "state_bytes_max": true}
+
 // note looks for a refusal by a full queue among what became of a proposal.
 func (g *queueGate) note(ops []*fsmpb.Op, outcomes []*fsmpb.Outcome) {
 	for i, o := range outcomes {
-		if ops[i].GetSubmit() != nil && rota.Kind(o.GetKind()) == rota.KindExhausted && o.GetSubject() == "queue" {
+		if ops[i].GetSubmit() != nil && rota.Kind(o.GetKind()) == rota.KindExhausted && fullSubjects[o.GetSubject()] {
 			g.seen.Store(true)
 			return
 		}

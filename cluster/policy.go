@@ -44,6 +44,25 @@ func (pv *policyVerbs) SetTenant(ctx context.Context, id rota.TenantID, set []ro
 	return t, err
 }
 
+// SetCluster changes the cluster's own settings, key by key. What the state machine would
+// refuse is refused here first, before the log.
+func (pv *policyVerbs) SetCluster(ctx context.Context, set []rota.Setting) (rota.ClusterSettings, error) {
+	op, settings := &fsmpb.SetCluster{}, rota.DefaultClusterSettings()
+	for _, s := range set {
+		if err := settings.Set(s); err != nil {
+			return rota.ClusterSettings{}, err
+		}
+		op.Set = append(op.Set, &fsmpb.Label{Key: s.Key, Value: s.Value})
+	}
+	_, index, err := pv.n.proposer.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_SetCluster{SetCluster: op}})
+	if err != nil {
+		return rota.ClusterSettings{}, err
+	}
+	settings, _, err = read(ctx, &pv.n.replica, peer.ReadOptions{MinIndex: index},
+		func(s *fsm.View) (rota.ClusterSettings, error) { return s.ClusterSettings(), nil })
+	return settings, err
+}
+
 // Mode reads what the cluster admits, and why (SPEC §4.3).
 func (pv *policyVerbs) Mode(ctx context.Context, opt peer.ReadOptions) (rota.ModeStatus, rota.ReadAt, error) {
 	return read(ctx, &pv.n.replica, opt, func(s *fsm.View) (rota.ModeStatus, error) { return s.Mode(), nil })

@@ -200,7 +200,7 @@ func forwardable(op *fsmpb.Op) bool {
 	switch op.GetOp().(type) {
 	case *fsmpb.Op_Submit, *fsmpb.Op_Register, *fsmpb.Op_SetStatus, *fsmpb.Op_Gone, *fsmpb.Op_Lease, *fsmpb.Op_Cancel, *fsmpb.Op_Retry,
 		*fsmpb.Op_ChangeJob, *fsmpb.Op_DeleteJob,
-		*fsmpb.Op_SetQueue, *fsmpb.Op_Barrier, *fsmpb.Op_SetTenant, *fsmpb.Op_ReportProof, *fsmpb.Op_OpenWorkflow,
+		*fsmpb.Op_SetQueue, *fsmpb.Op_Barrier, *fsmpb.Op_SetTenant, *fsmpb.Op_SetCluster, *fsmpb.Op_ReportProof, *fsmpb.Op_OpenWorkflow,
 		*fsmpb.Op_AddNodes, *fsmpb.Op_CommitWorkflow, *fsmpb.Op_CancelWorkflow, *fsmpb.Op_RetryWorkflow:
 		return true
 	case *fsmpb.Op_SetMode:

@@ -263,7 +263,7 @@ var (
 
 // rightOf is what each operation needs, as docs/security.md says.
 var rightOf = map[string]rota.Right{"submit": rota.RightSubmit, "register": rota.RightWork, "set_status": rota.RightWorkers, "lease": rota.RightWork,
-	"cancel": rota.RightControl, "retry": rota.RightControl, "set_queue": rota.RightQueue, "set_mode": rota.RightOperate,
+	"cancel": rota.RightControl, "retry": rota.RightControl, "set_queue": rota.RightQueue, "set_mode": rota.RightOperate, "set_cluster": rota.RightOperate,
 	"set_tenant": rota.RightTenant, "report_proof": rota.RightVerdict, "open_workflow": rota.RightSubmit, "add_nodes": rota.RightSubmit,
 	"commit_workflow": rota.RightSubmit, "cancel_workflow": rota.RightControl, "retry_workflow": rota.RightControl, "gone": rota.RightWork,
 	"change_job": rota.RightControl, "delete_job": rota.RightControl, "set_role": rota.RightAuth, "delete_role": rota.RightAuth,
@@ -406,6 +406,7 @@ func TestEventsHaveTheirCaller(t *testing.T) {
 		{"set_tenant", func() *fsmpb.Op { return tenantOp("acme", "weight", "3") }},
 		{"set_mode", func() *fsmpb.Op { return modeOp(rota.ModeReadOnly, "why") }},
 		{"set_mode", func() *fsmpb.Op { return modeOp(rota.ModeNormal, "why") }},
+		{"set_cluster", func() *fsmpb.Op { return clusterOp("state_bytes_max", "2GiB") }},
 		{"commit_workflow", func() *fsmpb.Op {
 			d := diamond("wf")
 			b.upload(d)

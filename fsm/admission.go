@@ -111,6 +111,9 @@ func (lm *admission) admitPressure(spec *rota.JobSpec, q *queueRow) error {
 		return lm.full(q, "queue %q holds %d pending jobs, %d permille of queue_cap %d: at reject_threshold only priority 0 is taken",
 			q.name, pending, pending*1000/p.QueueCap, p.QueueCap)
 	}
+	if err := lm.admitFill(q, spec.Tenant, least); err != nil {
+		return err
+	}
 	if ready, room := lm.backlog(q); room > 0 && ready*1000 >= room*least {
 		return lm.full(q, "queue %q has %d jobs ready or leased, %d permille of the %d that max_queue_size gives its %d workers: at "+
 			"reject_threshold only priority 0 is taken", q.name, ready, ready*1000/room, room, room/p.MaxQueueSize)
@@ -127,19 +130,24 @@ func (lm *admission) backlog(q *queueRow) (ready, room int64) {
 // full is the refusal by a queue that is full in some way: with what makes room, where
 // time alone does not.
 func (lm *admission) full(q *queueRow, format string, args ...any) error {
-	cure := ""
-	switch {
-	case q.policy.Paused:
-		cure = fmt.Sprintf("; it is paused: `rota queue resume %s` has it worked off", q.name)
-	case lm.m.placement.registry.supply.Workers(q.name) == 0:
-		cure = fmt.Sprintf("; no worker serves it: `rota worker run --queues %s` has it worked off", q.name)
-	}
+	cure := lm.cure(q)
 	if cure == "" {
 		return exhausted("queue", format, args...)
 	}
 	e := rota.Refusef(rota.KindExhausted, "queue", format+"%s", append(args, cure)...)
 	e.RetryAfter = limits.StuckRetryAfter
 	return e
+}
+
+// cure says what has a queue worked off that nothing drains; "" of one that something does.
+func (lm *admission) cure(q *queueRow) string {
+	switch {
+	case q.policy.Paused:
+		return fmt.Sprintf("; queue %s is paused: `rota queue resume %s` has it worked off", q.name, q.name)
+	case lm.m.placement.registry.supply.Workers(q.name) == 0:
+		return fmt.Sprintf("; no worker serves queue %s: `rota worker run --queues %s` has it worked off", q.name, q.name)
+	}
+	return ""
 }
 
 // QueueFull returns the refusal that a submission would meet now because its queue, or the
@@ -154,6 +162,9 @@ func (vw *View) QueueFull(op *fsmpb.Submit) *fsmpb.Outcome {
 		return nil
 	}
 	err := vw.m.admission.admitCap(q)
+	if err == nil {
+		err = vw.m.admission.admitBytes(q, spec.Tenant, int64(len(s.GetPayload())))
+	}
 	if err == nil && vw.m.admission.admitRate(spec, q) == nil {
 		err = vw.m.admission.admitPressure(spec, q)
 	}
@@ -179,9 +190,9 @@ func (lm *admission) admitCap(q *queueRow) error {
 // priority.
 func (lm *admission) pressure(q *queueRow) string {
 	switch {
-	case q.pending() >= q.policy.QueueCap, lm.admitPressure(&rota.JobSpec{Priority: rota.DefaultPriority}, q) != nil:
+	case q.pending() >= q.policy.QueueCap, lm.admitBytes(q, "", 1) != nil, lm.admitPressure(&rota.JobSpec{Priority: rota.DefaultPriority}, q) != nil:
 		return rota.BackpressureRefuse
-	case lm.slowDown(q):
+	case lm.slowDown(q, ""):
 		return rota.BackpressureThrottle
 	}
 	return rota.BackpressureNone
@@ -194,9 +205,9 @@ func (lm *admission) load(q *queueRow) (open, room int64) {
 
 // slowDown asks submitters to slow down: the queue, or what its workers have before
 // them, is more than half full (SPEC §4.6).
-func (lm *admission) slowDown(q *queueRow) bool {
+func (lm *admission) slowDown(q *queueRow, tenant rota.TenantID) bool {
 	ready, room := lm.backlog(q)
-	return q.pending()*2 > q.policy.QueueCap || room > 0 && ready*2 > room
+	return q.pending()*2 > q.policy.QueueCap || room > 0 && ready*2 > room || lm.crowded(q, tenant)
 }
 
 // countWindow counts an assignment in its tenant's rolling window, and throttles the

@@ -1,6 +1,8 @@
 package fsm
 
 import (
+	"maps"
+
 	"github.com/rotasched/rota"
 )
 
@@ -32,6 +34,7 @@ func (m *Machine) Check() []string {
 	c.rules()
 	c.access()
 	c.timers()
+	c.bytes()
 	c.digest()
 	return c.faults
 }
@@ -362,5 +365,37 @@ func (c *checker) digest() {
 	}
 	if l.sum != m.ledger.sum {
 		c.fault("I10: the digest is %s, a recount gives %s", m.ledger.sum, l.sum)
+	}
+}
+
+// bytes checks the tally against the rows. Invariant I4.
+func (c *checker) bytes() {
+	m, l := c.m, ledger{tally: newTally()}
+	weigh := func(tag byte, r weighed) {
+		n := int64(len(encodeRow(&l.enc, tag, r))-1) + r.besides()
+		l.tally.add(r, n)
+	}
+	m.jobs.scan(func(_ rota.JobID, r *jobRow) bool {
+		if hashSpec(&l.enc, r.spec); int64(len(l.enc.b)) != r.spec.bytes() {
+			c.fault("I4: the spec of job %s has %d bytes, %d are counted", r.spec.ID, len(l.enc.b), r.spec.bytes())
+		}
+		weigh(tagJob, r)
+		return true
+	})
+	m.flows.vertices.scan(func(_ string, r *vertexRow) bool {
+		if hashShape(&l.enc, r.spec, r.parents); len(l.enc.b) != int(r.shapeBytes) {
+			c.fault("I4: node %s has %d bytes of shape, %d are counted", r.spec.ID, len(l.enc.b), r.shapeBytes)
+		}
+		weigh(tagVertex, r)
+		return true
+	})
+	m.flows.workflows.scan(func(_ rota.WorkflowID, r *workflowRow) bool { weigh(tagWorkflow, r); return true })
+	m.fleet.workers.scan(func(_ rota.WorkerID, r *workerRow) bool { weigh(tagWorker, r); return true })
+	m.queues.scan(func(_ rota.QueueName, r *queueRow) bool { weigh(tagQueue, r); return true })
+	m.admission.tenants.scan(func(_ rota.TenantID, r *tenantRow) bool { weigh(tagTenant, r); return true })
+	got, want := &m.ledger.tally, &l.tally
+	if got.all != want.all || !maps.Equal(got.queues, want.queues) || !maps.Equal(got.tenants, want.tenants) {
+		c.fault("I4: %d bytes are counted, of %d queues and %d tenants; the rows have %d, of %d and %d", got.all, len(got.queues),
+			len(got.tenants), want.all, len(want.queues), len(want.tenants))
 	}
 }

@@ -171,7 +171,7 @@ func (fs *flows) vertex(job rota.JobID) (*flow, *vertexRow) {
 // editVertex returns a vertex to change.
 func (fs *flows) editVertex(f *flow, number uint32) *vertexRow {
 	v := f.rows[number]
-	if v.gen != fs.m.ledger.gen {
+	if v.gen() != fs.m.ledger.gen {
 		v = fs.vertices.edit(vertexKey(f.id, number))
 		f.rows[number] = v
 	}

@@ -266,6 +266,9 @@ func hostileOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 		return &fsmpb.Op{Op: &fsmpb.Op_SetMode{SetMode: &fsmpb.SetMode{Mode: uint32(d.roll(5)), Reason: d.text(),
 			Auto: d.roll(2) == 0, Holds: d.roll(2) == 0}}}
 	case 16:
+		if d.roll(4) == 0 {
+			return clusterOp(d.of("state_bytes_max", "x"), fmt.Sprint(d.number()))
+		}
 		keys := rota.TenantKeys()
 		return tenantOp(d.id("t"), keys[d.roll(len(keys))], fmt.Sprint(d.number()), "max_concurrent", fmt.Sprint(d.roll(4)))
 	default:

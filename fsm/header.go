@@ -64,6 +64,8 @@ type header struct {
 	// token was made.
 	anonymous []string
 	authInit  bool
+	// stateBytesMax bounds the bytes that the tally counts (SPEC §4.14).
+	stateBytesMax int64
 }
 
 func (h *header) date() rota.Date { return rota.Date(int64(h.clock) + h.offset) }
@@ -101,6 +103,7 @@ func (h *header) canonical(e *encoder) {
 	e.uint(uint64(h.rules))
 	e.strs(h.anonymous)
 	e.bool(h.authInit)
+	e.int(h.stateBytesMax)
 }
 
 func decodeHeader(d *decoder) header {
@@ -123,5 +126,6 @@ func decodeHeader(d *decoder) header {
 	h.rules = uint32(d.enum(entry.RulesMost))
 	h.anonymous = d.strs()
 	h.authInit = d.bool()
+	h.stateBytesMax = d.int()
 	return h
 }

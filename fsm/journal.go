@@ -60,7 +60,7 @@ func (jn *journal) emitFor(j *jobRow, e *rota.Event) {
 		e.Run = string(j.workflow)
 	}
 	id := jn.announce(e)
-	if j.gen == jn.m.ledger.gen && !jn.mute {
+	if j.gen() == jn.m.ledger.gen && !jn.mute {
 		j.setLastEvent(id)
 	}
 }

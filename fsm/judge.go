@@ -95,7 +95,7 @@ func (j *judgement) of(op *fsmpb.Op) *rota.Error {
 		return j.need(rota.RightQueue, all, op.SetQueue.GetName())
 	case *fsmpb.Op_SetTenant:
 		return j.need(rota.RightTenant, op.SetTenant.GetId(), all)
-	case *fsmpb.Op_SetMode:
+	case *fsmpb.Op_SetMode, *fsmpb.Op_SetCluster:
 		return j.need(rota.RightOperate, all, all)
 	case *fsmpb.Op_Barrier:
 		return nil // it says nothing but where the log is

@@ -127,6 +127,8 @@ func (m *Machine) apply(op *fsmpb.Op, term uint64) *fsmpb.Outcome {
 		return m.admission.setMode(op.SetMode)
 	case *fsmpb.Op_SetTenant:
 		return m.admission.setTenant(op.SetTenant)
+	case *fsmpb.Op_SetCluster:
+		return m.admission.setCluster(op.SetCluster)
 	case *fsmpb.Op_ReportProof:
 		return m.reportProof(op.ReportProof)
 	case *fsmpb.Op_OpenWorkflow:

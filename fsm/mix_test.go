@@ -149,7 +149,8 @@ func mixQueue(d *dice, q string) *fsmpb.Op {
 		"renewals_max", d.of("-1", "0", "2"), "max_runtime", d.of("0", "9s"), "lease_ms", d.of("6000", "60000"),
 		"aging_threshold", d.of("1s", "5s", "60s"), "stats_window", d.of("2", "5", "1000"),
 		"preempt_max", d.of("0", "1", "3"), "attempt_max", d.of("1", "6", "30"), "backoff_base", d.of("0", "1s"),
-		"ttl_abs", d.of("0", "0", "90s"), "audit_window", d.of("0", "1h"), "gc_horizon", d.of("1h", "2h", "7d"), "paused", d.of("off", "off", "off", "on"))
+		"ttl_abs", d.of("0", "0", "90s"), "audit_window", d.of("0", "1h"), "gc_horizon", d.of("1h", "2h", "7d"), "paused", d.of("off", "off", "off", "on"),
+		"bytes_max", d.of("0", "0", "0", "9000"))
 	set := op.GetSetQueue()
 	from := d.roll(len(set.Set))
 	set.Set = slices.Concat(set.Set[from:], set.Set[:from])[:1+d.roll(len(set.Set))]
@@ -158,7 +159,7 @@ func mixQueue(d *dice, q string) *fsmpb.Op {
 
 func mixOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 	job, worker := fmt.Sprint("j", d.roll(250)), fmt.Sprint("w", d.roll(5))
-	switch k := d.roll(40); {
+	switch k := d.roll(41); {
 	case k < 11:
 		return submitOp(jobSpec(job, func(s *rota.JobSpec) { mixJob(d, s) }))
 	case k < 13:
@@ -208,7 +209,9 @@ func mixOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 	case k < 39:
 		return tenantOp(fmt.Sprint("t", d.roll(4)), "max_concurrent", d.of("0", "0", "1", "3"),
 			"weight", d.of("1", "1", "7"), "penalty", d.of("0", "1s"), "tier", d.of("FREE", "PREMIUM"),
-			"rate_limit_rps", d.of("-1", "-1", "0", "2"))
+			"rate_limit_rps", d.of("-1", "-1", "0", "2"), "bytes_max", d.of("0", "0", "0", "5000"))
+	case k < 40:
+		return clusterOp("state_bytes_max", d.of("1MiB", "1GiB"))
 	}
 	return sweepOp()
 }

@@ -181,7 +181,7 @@ func (pl *placement) file(j *jobRow, q *queueRow) {
 // and the policy.
 func (pl *placement) itemOf(j *jobRow, p *rota.QueuePolicy) sched.Item {
 	size := effectiveSize(j.spec)
-	item := sched.Item{ID: j.spec.ID, JobSpec: j.spec.JobSpec, Class: j.class,
+	item := sched.Item{ID: j.spec.ID, JobSpec: &j.spec.JobSpec, Class: j.class,
 		Key:      sched.RankKey(p, j.spec.Priority, j.spec.Fee, size, pl.m.admission.limitsOf(j.spec.Tenant).Tier, j.enqueued),
 		Enqueued: j.enqueued, Queued: j.queuedAt, Attempt: j.attempt, Data: j.data}
 	switch p.Ranking {
@@ -280,8 +280,8 @@ type classified struct {
 // classify counts a live job under its class.
 func (pl *placement) classify(j *jobRow) {
 	s, k := pl.registry.supply, &pl.registry.newest
-	if k.spec != j.spec.JobSpec || !s.Again(k.class, k.forgotten) {
-		*k = classified{j.spec.JobSpec, s.Intern(sched.RequirementsOf(j.spec.JobSpec)), s.Forgotten()}
+	if k.spec != &j.spec.JobSpec || !s.Again(k.class, k.forgotten) {
+		*k = classified{&j.spec.JobSpec, s.Intern(sched.RequirementsOf(&j.spec.JobSpec)), s.Forgotten()}
 	}
 	j.class = k.class
 }

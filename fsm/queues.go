@@ -62,6 +62,9 @@ func (pl *placement) setQueue(op *fsmpb.SetQueue) *fsmpb.Outcome {
 		if pl.m.queues.len() >= limits.MaxQueues {
 			return entry.Refused(exhausted("queue", "%d queues exist: no more are taken", limits.MaxQueues))
 		}
+		if err := pl.m.admission.admitBytes(nil, "", 1); err != nil {
+			return entry.Refused(err)
+		}
 		pl.addQueue(name, policy)
 		pl.m.queues.edit(name).expected = expected
 		return &fsmpb.Outcome{}

@@ -310,3 +310,23 @@ func (r *deletedRow) canonical(e *encoder) {
 	e.uint(r.from)
 	e.uint(r.to)
 }
+
+// What the tally counts is of these owners; what a row says besides it stands for by a hash.
+
+func (r *jobRow) owner() (rota.QueueName, rota.TenantID) { return r.spec.Queue, r.spec.Tenant }
+func (r *jobRow) besides() int64                         { return r.spec.bytes() }
+
+func (r *vertexRow) owner() (rota.QueueName, rota.TenantID) { return r.spec.Queue, r.spec.Tenant }
+func (r *vertexRow) besides() int64                         { return int64(r.shapeBytes) }
+
+func (r *workflowRow) owner() (rota.QueueName, rota.TenantID) { return r.queue, r.tenant }
+func (r *workflowRow) besides() int64                         { return 0 }
+
+func (r *workerRow) owner() (rota.QueueName, rota.TenantID) { return "", "" }
+func (r *workerRow) besides() int64                         { return 0 }
+
+func (r *queueRow) owner() (rota.QueueName, rota.TenantID) { return r.name, "" }
+func (r *queueRow) besides() int64                         { return 0 }
+
+func (r *tenantRow) owner() (rota.QueueName, rota.TenantID) { return "", r.id }
+func (r *tenantRow) besides() int64                         { return 0 }

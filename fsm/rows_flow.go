@@ -166,6 +166,8 @@ type vertexRow struct {
 	past *nodePast
 	// freeAt is as in a tombstone.
 	freeAt rota.Clock
+	// shapeBytes counts the bytes that shape stands for.
+	shapeBytes uint32
 }
 
 // nodePast are the newest attempts of all lives of a node's jobs.
@@ -261,7 +263,9 @@ func decodeVertex(d *decoder) *vertexRow {
 		}
 		r.parents = append(r.parents, uint32(last))
 	}
-	r.shape = hashShape(d.specs.encoder(), r.spec, r.parents)
+	enc := d.specs.encoder()
+	r.shape = hashShape(enc, r.spec, r.parents)
+	r.shapeBytes = uint32(len(enc.b))
 	r.workflow = rota.WorkflowID(d.str())
 	r.number = uint32(d.enum(rota.MaxWorkflowNodes - 1))
 	r.key = vertexKey(r.workflow, r.number)

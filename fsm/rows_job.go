@@ -1,6 +1,8 @@
 package fsm
 
 import (
+	"math/bits"
+
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
@@ -265,17 +267,23 @@ func (r *jobRow) revived() bool { return r.firstLease.IsZero() && r.lastReason !
 type keptSpec struct {
 	ID      rota.JobID
 	Payload rota.Blob
-	// JobSpec has the other fields; those above are empty in it.
-	*rota.JobSpec
+	*sharedSpec
+}
+
+// sharedSpec has the fields of a spec that many jobs share; id and payload are empty in it.
+type sharedSpec struct {
+	rota.JobSpec
+	// restBytes counts the bytes of their canonical form.
+	restBytes int64
 }
 
 // specs keeps specs. What they say beside id and payload stands in shared, where a later
 // one may find that it says the same; one that does not takes its place. It shows nowhere but
 // in the memory that rows take.
 type specs struct {
-	shared [specsShared]*rota.JobSpec
+	shared [specsShared]*sharedSpec
 	// last is what was found last: most say the same as the one before.
-	last *rota.JobSpec
+	last *sharedSpec
 	// room is for the submission at hand, enc for hashing one that is read.
 	room rota.JobSpec
 	enc  encoder
@@ -302,23 +310,30 @@ func (k *specs) read(p *fsmpb.JobSpec) *rota.JobSpec {
 func (k *specs) keep(s *rota.JobSpec) *keptSpec {
 	kept := &keptSpec{ID: s.ID, Payload: s.Payload}
 	if k == nil {
-		kept.JobSpec = restOf(s)
+		kept.sharedSpec = restOf(&encoder{}, s)
 		return kept
 	}
-	if k.last == nil || !saysAlike(s, k.last) {
+	if k.last == nil || !saysAlike(s, &k.last.JobSpec) {
 		at := &k.shared[place(s)]
-		if *at == nil || !saysAlike(s, *at) {
-			*at = restOf(s)
+		if *at == nil || !saysAlike(s, &(*at).JobSpec) {
+			*at = restOf(&k.enc, s)
 		}
 		k.last = *at
 	}
-	kept.JobSpec = k.last
+	kept.sharedSpec = k.last
 	return kept
 }
 
 // content is the hash of all that a submitter says of a job (SPEC §16.5).
 func (k *specs) content(s *rota.JobSpec) rota.Digest {
-	return hashSpec(k.encoder(), &keptSpec{ID: s.ID, Payload: s.Payload, JobSpec: s})
+	return hashSpec(k.encoder(), &keptSpec{ID: s.ID, Payload: s.Payload, sharedSpec: &sharedSpec{JobSpec: *s}})
+}
+
+// size counts the bytes of a spec's canonical form.
+func (k *specs) size(s *rota.JobSpec) int64 {
+	k.enc.b = k.enc.b[:0]
+	encodeSpec(&k.enc, &keptSpec{ID: s.ID, sharedSpec: &sharedSpec{JobSpec: *s}})
+	return int64(len(k.enc.b)) - textBytes(0) + textBytes(len(s.Payload))
 }
 
 // ContentOf returns the hash by which a submission is known again, as Ended has it.
@@ -327,10 +342,13 @@ func ContentOf(p *fsmpb.JobSpec) rota.Digest {
 	return k.content(entry.SpecWords(p))
 }
 
-func restOf(s *rota.JobSpec) *rota.JobSpec {
-	rest := *s
+func restOf(e *encoder, s *rota.JobSpec) *sharedSpec {
+	rest := &sharedSpec{JobSpec: *s}
 	rest.ID, rest.Payload, rest.Minted = "", nil, false
-	return &rest
+	e.b = e.b[:0]
+	encodeSpec(e, &keptSpec{sharedSpec: rest})
+	rest.restBytes = int64(len(e.b)) - 2*textBytes(0)
+	return rest
 }
 
 // place is where a spec looks for one that says the same.
@@ -345,7 +363,15 @@ func place(s *rota.JobSpec) uint64 {
 
 // words is the inverse of keep.
 func (s *keptSpec) words() rota.JobSpec {
-	w := *s.JobSpec
+	w := s.JobSpec
 	w.ID, w.Payload = s.ID, s.Payload
 	return w
 }
+
+// bytes counts those of a spec's canonical form, without encoding it anew.
+func (s *keptSpec) bytes() int64 {
+	return s.restBytes + textBytes(len(s.ID)) + textBytes(len(s.Payload))
+}
+
+// textBytes counts those of a text of n bytes, with its length before it.
+func textBytes(n int) int64 { return int64(n + (bits.Len64(uint64(n)|1)+6)/7) }

@@ -23,6 +23,7 @@ func (r *tenantRow) canonical(e *encoder) {
 	e.int(r.limits.MaxConcurrent)
 	e.int(r.limits.RateLimitRPS)
 	e.int(r.limits.PenaltyMs)
+	e.int(r.limits.BytesMax)
 	e.int(r.open)
 	e.int(int64(r.throttledAt))
 }
@@ -30,7 +31,7 @@ func (r *tenantRow) canonical(e *encoder) {
 func decodeTenant(d *decoder) *tenantRow {
 	return &tenantRow{id: rota.TenantID(d.str()), known: d.bool(), limits: rota.TenantLimits{
 		Tier: rota.ServiceTier(d.enum(uint64(rota.TierPremium))), Weight: d.int(), MaxConcurrent: d.int(),
-		RateLimitRPS: d.int(), PenaltyMs: d.int()}, open: d.int(), throttledAt: rota.Clock(d.int())}
+		RateLimitRPS: d.int(), PenaltyMs: d.int(), BytesMax: d.int()}, open: d.int(), throttledAt: rota.Clock(d.int())}
 }
 
 // limiterRow measures a tenant in a queue, or, with an empty queue, over all of

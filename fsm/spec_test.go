@@ -20,7 +20,7 @@ func TestSpecs_keepEveryField(t *testing.T) {
 		var s rota.JobSpec
 		field := reflect.ValueOf(&s).Elem().Field(i)
 		setSomething(t, field)
-		for _, last := range []*rota.JobSpec{nil, new(rota.JobSpec), {Fee: 77}, {Priority: 3, Fee: 1}} {
+		for _, last := range []*sharedSpec{nil, {}, {JobSpec: rota.JobSpec{Fee: 77}}, {JobSpec: rota.JobSpec{Priority: 3, Fee: 1}}} {
 			var k specs
 			for i := range k.shared { // wherever it looks
 				k.shared[i] = last
@@ -71,8 +71,8 @@ func TestSpecs_share(t *testing.T) {
 	c := k.keep(&rota.JobSpec{ID: "c", CPUMilli: 6})
 	d, e := k.keep(&rota.JobSpec{ID: "d", Tenant: "x"}), k.keep(&rota.JobSpec{ID: "e", Tenant: "y"})
 	f, g := k.keep(&rota.JobSpec{ID: "f", Tenant: "x"}), k.keep(&rota.JobSpec{ID: "g", Tenant: "y"})
-	if a.JobSpec != b.JobSpec || b.JobSpec == c.JobSpec || d.JobSpec != f.JobSpec || e.JobSpec != g.JobSpec ||
-		d.JobSpec == e.JobSpec {
+	if a.sharedSpec != b.sharedSpec || b.sharedSpec == c.sharedSpec || d.sharedSpec != f.sharedSpec || e.sharedSpec != g.sharedSpec ||
+		d.sharedSpec == e.sharedSpec {
 		t.Error("equal specs do not share, or others do")
 	}
 	if w := b.words(); w.ID != "b" || string(w.Payload) != "p" || w.CPUMilli != 5 || w.Labels["k"] != "v" {

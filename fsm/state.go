@@ -58,10 +58,11 @@ func New() *Machine { return NewKnowing(entry.RulesVersion) }
 // start nodes with.
 func NewKnowing(version uint32) *Machine {
 	m := &Machine{knows: version}
-	m.head.rules = entry.FirstRules
+	m.head.rules, m.head.stateBytesMax = entry.FirstRules, rota.DefaultStateBytesMax
 	m.View.m, m.fleet.m, m.leasing.m, m.placement.m, m.admission.m = m, m, m, m, m
 	m.typeStats.m, m.flows.m, m.ended.m, m.journal.m, m.access.m = m, m, m, m, m
 	l := &m.ledger
+	l.tally = newTally()
 	m.jobs.init(tagJob, l)
 	m.queues.init(tagQueue, l)
 	m.nodes.init(tagNode, l)

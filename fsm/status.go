@@ -255,6 +255,9 @@ func (fl *fleet) register(op *fsmpb.Register) *fsmpb.Outcome {
 		if fl.workers.len() >= limits.MaxWorkers {
 			return entry.Refused(exhausted("worker", "%d workers are registered: no more are taken", limits.MaxWorkers))
 		}
+		if err := fl.m.admission.admitBytes(nil, "", 1); err != nil {
+			return entry.Refused(err)
+		}
 		w := &workerRow{spec: spec, secretHash: hash, health: healthFull, leases: make(map[string]struct{})}
 		fl.workers.insert(spec.ID, w)
 		fl.attest(w, attested)

@@ -41,7 +41,7 @@ func (m *Machine) submit(op *fsmpb.Submit) *fsmpb.Outcome {
 	m.admission.chargeRate(spec, q)
 	m.typeStats.declareType(j.spec, q)
 	m.start(j)
-	return m.became(j.state, m.admission.slowDown(q))
+	return m.became(j.state, m.admission.slowDown(q, spec.Tenant))
 }
 
 // again answers a submission whose id is known: the same content is the same submission
@@ -93,6 +93,9 @@ func (m *Machine) admit(spec *rota.JobSpec, q *queueRow) error {
 		return err
 	}
 	if err := m.admission.admitCap(q); err != nil {
+		return err
+	}
+	if err := m.admission.admitBytes(q, spec.Tenant, m.specs.size(spec)); err != nil {
 		return err
 	}
 	if err := m.admission.admitRate(spec, q); err != nil {

@@ -5,7 +5,6 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/tree"
-	"github.com/zeebo/xxh3"
 )
 
 // row is one record of a table. Its canonical encoding decides the digest.
@@ -19,18 +18,30 @@ type row interface {
 
 // rowMeta is a row's own bookkeeping, no part of its canonical encoding.
 type rowMeta struct {
-	// gen is the entry that made or changed this copy; within that entry it may be
-	// changed in place. Afterwards it never changes again, but in a mutable table that
-	// was not frozen since.
-	gen uint64
+	// word is gen and bytes in one: there may be ten million rows of jobs, and a word more
+	// would take a size class more of each.
+	word uint64
 	// hash is what the row added to the digest, valid once its entry is settled.
 	hash rota.Digest
 }
 
+// bytesBits is the room for bytes: 16 MiB, far beyond the largest row. What is left for
+// gen lasts for 34 years of a thousand entries a second, and begins anew with the process.
+const bytesBits = 24
+
 // goneGen is the gen of a row that was dropped in the entry that made it.
-const goneGen = math.MaxUint64
+const goneGen = math.MaxUint64 >> bytesBits
 
 func (m *rowMeta) meta() *rowMeta { return m }
+
+// gen is the entry that made or changed this copy; within that entry it may be changed in
+// place. Afterwards it never changes again, but in a mutable table that was not frozen since.
+func (m *rowMeta) gen() uint64 { return m.word >> bytesBits }
+
+// bytes is what the tally counts for the row.
+func (m *rowMeta) bytes() int64 { return int64(m.word & (1<<bytesBits - 1)) }
+
+func metaOf(gen uint64, bytes int64) rowMeta { return rowMeta{word: gen<<bytesBits | uint64(bytes)} }
 
 func (m *rowMeta) detach() {}
 
@@ -40,6 +51,7 @@ func (m *rowMeta) detach() {}
 type ledger struct {
 	gen   uint64
 	sum   rota.Digest
+	tally tally
 	dirty []dirtyRow
 	enc   encoder
 }
@@ -49,11 +61,32 @@ type dirtyRow struct {
 	row row
 }
 
-func hashRow(enc *encoder, tag byte, r row) rota.Digest {
+func hashRow(enc *encoder, tag byte, r row) rota.Digest { return hashBytes(encodeRow(enc, tag, r)) }
+
+// encodeRow returns a row's canonical form behind its tag, valid until enc is used again.
+func encodeRow(enc *encoder, tag byte, r row) []byte {
 	enc.b = append(enc.b[:0], tag)
 	r.canonical(enc)
-	h := xxh3.Hash128(enc.b)
-	return rota.Digest{Hi: h.Hi, Lo: h.Lo}
+	return enc.b
+}
+
+// enter adds a row to the digest, and to the tally what it is more than was counted for it.
+func (l *ledger) enter(tag byte, r row) {
+	m := r.meta()
+	m.hash = hashRow(&l.enc, tag, r)
+	l.add(m.hash)
+	if w, ok := r.(weighed); ok {
+		n := int64(len(l.enc.b)-1) + w.besides()
+		l.tally.add(w, n-m.bytes())
+		m.word = metaOf(m.gen(), n).word
+	}
+}
+
+// leave takes from the tally what was counted for a row.
+func (l *ledger) leave(r row) {
+	if w, ok := r.(weighed); ok {
+		l.tally.add(w, -r.meta().bytes())
+	}
 }
 
 func (l *ledger) add(d rota.Digest) { l.sum.Hi += d.Hi; l.sum.Lo += d.Lo }
@@ -66,11 +99,10 @@ func (l *ledger) touch(tag byte, r row) { l.dirty = append(l.dirty, dirtyRow{tag
 func (l *ledger) settle() {
 	for _, d := range l.dirty {
 		m := d.row.meta()
-		if m.gen == goneGen {
+		if m.gen() == goneGen {
 			continue
 		}
-		m.hash = hashRow(&l.enc, d.tag, d.row)
-		l.add(m.hash)
+		l.enter(d.tag, d.row)
 	}
 	clear(l.dirty)
 	l.dirty = l.dirty[:0]
@@ -166,19 +198,20 @@ func (t *table[K, R, P]) edit(k K) P {
 // change is edit for a caller that has found the row already.
 func (t *table[K, R, P]) change(k K, p P) P {
 	t.last, t.lastKey = p, k
-	if p.meta().gen == t.l.gen {
+	if p.meta().gen() == t.l.gen {
 		return p
 	}
 	t.l.sub(p.meta().hash)
-	if t.mutable && p.meta().gen > t.shared {
-		*p.meta() = rowMeta{gen: t.l.gen}
+	meta := metaOf(t.l.gen, p.meta().bytes())
+	if t.mutable && p.meta().gen() > t.shared {
+		*p.meta() = meta
 		t.l.touch(t.tag, p)
 		return p
 	}
 	q := t.fresh()
 	*q = *p
 	q.detach()
-	*q.meta() = rowMeta{gen: t.l.gen}
+	*q.meta() = meta
 	t.put(k, q)
 	t.last = q
 	t.l.touch(t.tag, q)
@@ -187,7 +220,7 @@ func (t *table[K, R, P]) change(k K, p P) P {
 
 // insert puts a row whose key is free.
 func (t *table[K, R, P]) insert(k K, p P) {
-	*p.meta() = rowMeta{gen: t.l.gen}
+	*p.meta() = metaOf(t.l.gen, 0)
 	t.put(k, p)
 	t.last, t.lastKey = p, k
 	t.l.touch(t.tag, p)
@@ -204,8 +237,8 @@ func (t *table[K, R, P]) put(k K, p P) (had bool) {
 
 // load puts a row read from a snapshot; its hash is added at once.
 func (t *table[K, R, P]) load(k K, p P) (fresh bool) {
-	*p.meta() = rowMeta{gen: t.l.gen, hash: hashRow(&t.l.enc, t.tag, p)}
-	t.l.add(p.meta().hash)
+	*p.meta() = metaOf(t.l.gen, 0)
+	t.l.enter(t.tag, p)
 	t.last = nil
 	return !t.put(k, p)
 }
@@ -219,12 +252,13 @@ func (t *table[K, R, P]) drop(k K) {
 		t.last = nil
 	}
 	delete(t.known, k)
+	t.l.leave(p)
 	m := p.meta()
-	if t.mutable && m.gen > t.shared {
+	if t.mutable && m.gen() > t.shared {
 		t.dropped = append(t.dropped, p)
 	}
-	if m.gen == t.l.gen {
-		m.gen = goneGen
+	if m.gen() == t.l.gen {
+		*m = metaOf(goneGen, 0)
 		return
 	}
 	t.l.sub(m.hash)
@@ -238,4 +272,48 @@ func (t *table[K, R, P]) scan(f func(K, P) bool) { t.tree.Scan(f) }
 func (t *table[K, R, P]) freeze() *tree.Tree[K, P] {
 	t.shared = t.l.gen
 	return t.tree.Copy()
+}
+
+// tally counts the bytes of the rows that users make grow, in canonical form and at the end of
+// each entry: in all, and of each queue and tenant (SPEC §4.13). It is derived of the rows,
+// and recounted by Check (Invariant I4).
+type tally struct {
+	all     int64
+	queues  map[rota.QueueName]int64
+	tenants map[rota.TenantID]int64
+}
+
+// weighed is a row that the tally counts.
+type weighed interface {
+	row
+	// owner is the queue and the tenant that it counts for, "" for none. It never changes.
+	owner() (rota.QueueName, rota.TenantID)
+	// besides counts the bytes that a hash stands for in the row's canonical form.
+	besides() int64
+}
+
+func newTally() tally {
+	return tally{queues: make(map[rota.QueueName]int64), tenants: make(map[rota.TenantID]int64)}
+}
+
+// add counts so many bytes more, or fewer, of a row's owner.
+func (t *tally) add(w weighed, n int64) {
+	if n == 0 {
+		return
+	}
+	t.all += n
+	queue, tenant := w.owner()
+	count(t.queues, queue, n)
+	count(t.tenants, tenant, n)
+}
+
+func count[K ~string](of map[K]int64, k K, n int64) {
+	if k == "" {
+		return
+	}
+	if n += of[k]; n == 0 {
+		delete(of, k)
+		return
+	}
+	of[k] = n
 }

@@ -26,6 +26,11 @@ func (lm *admission) setTenant(op *fsmpb.SetTenant) *fsmpb.Outcome {
 		}
 	}
 	t := lm.tenants.get(id)
+	if t == nil {
+		if err := lm.admitBytes(nil, "", 1); err != nil {
+			return entry.Refused(err)
+		}
+	}
 	switch {
 	case t == nil && lm.tenants.len() >= limits.MaxTenants:
 		return entry.Refused(exhausted("tenant", "%d tenants are known: no more are taken", limits.MaxTenants))
@@ -182,3 +187,106 @@ func (c *checker) tenants() {
 	c.laneStates()
 	c.mode()
 }
+
+// budget is a bound on bytes that a submission meets: the cluster's, a queue's or a tenant's.
+type budget struct {
+	// subject is the setting that holds it, owner what it is a setting of.
+	subject, owner string
+	used, most     int64
+}
+
+// budgets lists the bounds on what a queue and a tenant hold; of "" there is none. No bound
+// is 0.
+func (lm *admission) budgets(q *queueRow, tenant rota.TenantID) [3]budget {
+	t := &lm.m.ledger.tally
+	all := [3]budget{{"state_bytes_max", "the cluster", t.all, lm.m.head.stateBytesMax}}
+	if q != nil {
+		all[1] = budget{"bytes_max", "queue " + string(q.name), t.queues[q.name], q.policy.BytesMax}
+	}
+	if row := lm.tenants.get(tenant); row != nil {
+		all[2] = budget{"bytes_max", "tenant " + string(tenant), t.tenants[tenant], row.limits.BytesMax}
+	}
+	return all
+}
+
+// admitBytes refuses so many bytes more where a budget has no room for them (SPEC §4.14). What
+// the entry at hand brought before counts from its end on.
+func (lm *admission) admitBytes(q *queueRow, tenant rota.TenantID, more int64) error {
+	for _, b := range lm.budgets(q, tenant) {
+		if b.most != 0 && b.used+more > b.most {
+			return lm.overBudget(q, b, "%s holds %d bytes, %d more are wanted: %s is %d", b.owner, b.used, more, b.subject, b.most)
+		}
+	}
+	return nil
+}
+
+// admitFill refuses by the fill of the budgets, at so many permille of one.
+func (lm *admission) admitFill(q *queueRow, tenant rota.TenantID, least int64) error {
+	for _, b := range lm.budgets(q, tenant) {
+		if b.fills(least) {
+			return lm.overBudget(q, b, "%s holds %d bytes, %d permille of %s %d: at reject_threshold only priority 0 is taken", b.owner,
+				b.used, permille(b.used, b.most), b.subject, b.most)
+		}
+	}
+	return nil
+}
+
+// fills reports whether so many permille are used. It multiplies neither side out of range.
+func (b budget) fills(least int64) bool {
+	return b.most != 0 && permille(b.used, b.most) >= least
+}
+
+// permille is part ÷ whole; a whole is at most MaxStateBytes, far from overflow.
+func permille(part, whole int64) int64 { return part * 1000 / whole }
+
+// overBudget is the refusal by a budget: with what makes room, as time alone may not.
+func (lm *admission) overBudget(q *queueRow, b budget, format string, args ...any) error {
+	cure := "; let jobs end or cancel some, or raise it"
+	if q != nil && lm.cure(q) != "" {
+		cure = lm.cure(q)
+	}
+	e := rota.Refusef(rota.KindExhausted, b.subject, format+"%s", append(args, cure)...)
+	e.RetryAfter = limits.StuckRetryAfter
+	return e
+}
+
+// crowded reports whether a budget is more than half full.
+func (lm *admission) crowded(q *queueRow, tenant rota.TenantID) bool {
+	for _, b := range lm.budgets(q, tenant) {
+		if b.most != 0 && b.used > b.most/2 {
+			return true
+		}
+	}
+	return false
+}
+
+// setCluster changes the cluster's own settings.
+func (lm *admission) setCluster(op *fsmpb.SetCluster) *fsmpb.Outcome {
+	h := &lm.m.head
+	if h.cluster == "" {
+		return entry.Refused(rota.Refusef(rota.KindUnavailable, "cluster", "the cluster has no leader yet: try again"))
+	}
+	settings := rota.ClusterSettings{StateBytesMax: h.stateBytesMax}
+	for _, s := range op.GetSet() {
+		if !ascii(s.GetKey()) || !ascii(s.GetValue()) { // as in setQueue
+			return entry.Refused(rota.Refusef(rota.KindInvalid, "key", "key %q or its value is not ASCII", s.GetKey()))
+		}
+		if err := settings.Set(rota.Setting{Key: s.GetKey(), Value: s.GetValue()}); err != nil {
+			return entry.Refused(err)
+		}
+	}
+	if settings.StateBytesMax == h.stateBytesMax {
+		return &fsmpb.Outcome{Existed: true}
+	}
+	h.stateBytesMax = settings.StateBytesMax
+	lm.m.journal.emit(rota.Event{Kind: rota.EventClusterChanged, Payload: payload(settings)})
+	return &fsmpb.Outcome{}
+}
+
+// ClusterSettings returns the cluster's settings, and what counts against them.
+func (vw *View) ClusterSettings() rota.ClusterSettings {
+	return rota.ClusterSettings{StateBytesMax: vw.m.head.stateBytesMax}
+}
+
+// StateBytes counts the bytes that state_bytes_max bounds.
+func (vw *View) StateBytes() int64 { return vw.m.ledger.tally.all }

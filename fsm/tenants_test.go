@@ -43,7 +43,7 @@ func TestSetTenant(t *testing.T) {
 		b := newBench(t)
 		op := tenantOp("ann", "tier", "pro", "weight", "3", "max_concurrent", "8", "rate_limit_rps", "50", "penalty", "2s")
 		a := b.entry(op)
-		want := `{"tier":"PRO","weight":3,"max_concurrent":8,"rate_limit_rps":50,"penalty_ms":2000}`
+		want := `{"tier":"PRO","weight":3,"max_concurrent":8,"rate_limit_rps":50,"penalty_ms":2000,"bytes_max":0}`
 		if e := kinds(a.Events, rota.EventTenantChanged); len(e) != 1 || e[0].Tenant != "ann" || e[0].Payload != want {
 			t.Fatalf("events %+v", e)
 		}

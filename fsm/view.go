@@ -159,6 +159,7 @@ func (vw *View) queueWords(r *queueRow) rota.Queue {
 	q.Throttled = int64(i.pending.ThrottledLanes())
 	q.Tiers = i.tierDepths(&r.policy)
 	q.UsagePermille, q.LeaseUsagePermille, q.BacklogUsagePermille = vw.usage(r)
+	q.Bytes = vw.m.ledger.tally.queues[r.name]
 	q.Backpressure = vw.m.admission.pressure(r)
 	if oldest, ok := i.pending.Oldest(); ok {
 		q.OldestWaitMs = int64(vw.m.head.clock - oldest)

@@ -15,23 +15,24 @@ func (vw *View) Mode() rota.ModeStatus {
 // Tenant tells any tenant; one without a row has the default limits.
 func (vw *View) Tenant(id rota.TenantID) rota.Tenant {
 	if r := vw.m.admission.tenants.get(id); r != nil {
-		return tenantWords(r)
+		return vw.tenantWords(r)
 	}
-	return rota.Tenant{ID: id, TenantLimits: rota.DefaultTenantLimits()}
+	return rota.Tenant{ID: id, TenantLimits: rota.DefaultTenantLimits(), Bytes: vw.m.ledger.tally.tenants[id]}
 }
 
 // Tenants lists by id those that somebody set or that have leases open.
 func (vw *View) Tenants() []rota.Tenant {
 	list := make([]rota.Tenant, 0, vw.m.admission.tenants.len())
 	vw.m.admission.tenants.scan(func(_ rota.TenantID, r *tenantRow) bool {
-		list = append(list, tenantWords(r))
+		list = append(list, vw.tenantWords(r))
 		return true
 	})
 	return list
 }
 
-func tenantWords(r *tenantRow) rota.Tenant {
-	return rota.Tenant{ID: r.id, TenantLimits: r.limits, Open: r.open, Throttled: r.throttledAt > 0, Known: r.known}
+func (vw *View) tenantWords(r *tenantRow) rota.Tenant {
+	return rota.Tenant{ID: r.id, TenantLimits: r.limits, Open: r.open, Throttled: r.throttledAt > 0, Known: r.known,
+		Bytes: vw.m.ledger.tally.tenants[r.id]}
 }
 
 // QueueInFull returns a queue with its failure domains and, of an adaptive one, what

@@ -34,6 +34,9 @@ func (fs *flows) openWorkflow(op *fsmpb.OpenWorkflow) *fsmpb.Outcome {
 	if err := fs.admitShares(spec, q, op); err != nil {
 		return entry.Refused(err)
 	}
+	if err := fs.m.admission.admitBytes(q, spec.Tenant, 1); err != nil {
+		return entry.Refused(err)
+	}
 	if err := fs.m.admission.admitRate(spec, q); err != nil {
 		return entry.Refused(err)
 	}

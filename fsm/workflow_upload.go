@@ -2,6 +2,8 @@ package fsm
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
@@ -69,6 +71,9 @@ func (fs *flows) addNodes(op *fsmpb.AddNodes) *fsmpb.Outcome {
 		return c.refused(rota.Refusef(rota.KindInvalid, "nodes", "the nodes of workflow %s take %d bytes: at most %d are taken", r.id,
 			r.bytes+c.bytes, rota.MaxWorkflowBytes))
 	}
+	if err := c.admitBytes(); err != nil {
+		return c.refused(err)
+	}
 	need := flowSize{bytes: c.bytes}
 	if err := fs.admitSize(need); err != nil {
 		return c.refused(err)
@@ -94,6 +99,20 @@ type chunk struct {
 func (c *chunk) refused(err error) *fsmpb.Outcome {
 	c.m.flows.dropKinds(c.f, c.kinds)
 	return entry.Refused(err)
+}
+
+// admitBytes holds the chunk's nodes against the budgets of their queues and tenant.
+func (c *chunk) admitBytes() error {
+	more := make(map[rota.QueueName]int64)
+	for _, v := range c.rows {
+		more[v.spec.Queue] += int64(v.shapeBytes)
+	}
+	for _, name := range slices.Sorted(maps.Keys(more)) {
+		if err := c.m.admission.admitBytes(c.m.queues.get(name), c.r.tenant, more[name]); err != nil {
+			return err
+		}
+	}
+	return c.m.admission.admitBytes(nil, c.r.tenant, c.bytes)
 }
 
 // take checks the next node; it changes nothing but the chunk, and
@@ -154,6 +173,7 @@ func (c *chunk) read(n *fsmpb.WorkflowNode) (v *vertexRow, name string, err erro
 	}
 	v = &vertexRow{key: vertexKey(r.id, uint32(number)), workflow: r.id, number: uint32(number), spec: kept,
 		parents: parents, shape: hashShape(&m.ledger.enc, kept, parents), state: vertexBlocked}
+	v.shapeBytes = uint32(len(m.ledger.enc.b))
 	c.bytes += int64(len(m.ledger.enc.b))
 	return v, name, nil
 }
@@ -238,6 +258,6 @@ func (fs *flows) commitWorkflow(op *fsmpb.CommitWorkflow) *fsmpb.Outcome {
 	fs.flowIndex.ready.Set(f.seq, f)
 	fs.emitFlow(r, rota.Event{Kind: rota.EventWorkflowStarted, Payload: fs.startedPayload(r)})
 	o = flowOutcome(r, false)
-	o.Throttle = fs.m.admission.slowDown(fs.m.queues.get(r.queue))
+	o.Throttle = fs.m.admission.slowDown(fs.m.queues.get(r.queue), r.tenant)
 	return o
 }

@@ -48,6 +48,24 @@ func (s *clusterService) SetMode(ctx context.Context, req *rotav1.SetModeRequest
 	return reply(words.ModeToWire)(s.core.SetMode(ctx, mode, req.GetReason()))
 }
 
+// Set changes the cluster's own settings.
+func (s *clusterService) Set(ctx context.Context, req *rotav1.SetClusterRequest) (*rotav1.ClusterSettings, error) {
+	if n := len(req.GetSet()); n > maxSettings {
+		return nil, rota.Refusef(rota.KindInvalid, "set", "set are %d: at most %d are taken", n, maxSettings)
+	}
+	set, scratch := words.SettingsFromWire(req.GetSet()), rota.DefaultClusterSettings()
+	for _, one := range set {
+		if err := scratch.Set(one); err != nil {
+			return nil, err
+		}
+	}
+	changed, err := s.core.SetCluster(ctx, set)
+	if err != nil {
+		return nil, err
+	}
+	return words.ClusterSettingsToWire(&changed), nil
+}
+
 // checkReason refuses an operator's or a verifier's reason that is none or too long.
 func checkReason(reason string) error {
 	if n := len(reason); n < 1 || n > limits.MaxReasonBytes {

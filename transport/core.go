@@ -83,6 +83,9 @@ type Core interface {
 	Tenant(ctx context.Context, id rota.TenantID, opt peer.ReadOptions) (rota.Tenant, rota.ReadAt, error)
 	SetTenant(ctx context.Context, id rota.TenantID, set []rota.Setting) (rota.Tenant, error)
 
+	// SetCluster changes the cluster's own settings.
+	SetCluster(ctx context.Context, set []rota.Setting) (rota.ClusterSettings, error)
+
 	// Mode and SetMode are about what the cluster admits (SPEC §4.3).
 	Mode(ctx context.Context, opt peer.ReadOptions) (rota.ModeStatus, rota.ReadAt, error)
 	SetMode(ctx context.Context, mode rota.ClusterMode, reason string) (rota.ModeStatus, error)

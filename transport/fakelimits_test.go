@@ -67,6 +67,16 @@ func (c *fakeCore) SetTenant(_ context.Context, id rota.TenantID, set []rota.Set
 	return t, c.err
 }
 
+func (c *fakeCore) SetCluster(_ context.Context, set []rota.Setting) (rota.ClusterSettings, error) {
+	settings := rota.DefaultClusterSettings()
+	for _, s := range set {
+		if err := settings.Set(s); err != nil {
+			return settings, err
+		}
+	}
+	return settings, c.err
+}
+
 func (c *fakeCore) Mode(_ context.Context, opt peer.ReadOptions) (rota.ModeStatus, rota.ReadAt, error) {
 	return rota.ModeStatus{Mode: rota.ModeDraining, Reason: "upgrade", Drained: true, Index: 9}, fakeAt(opt), c.err
 }

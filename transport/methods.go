@@ -64,6 +64,7 @@ var methods = map[string]need{
 	"/rota.v1.Cluster/Peers":              right(rota.RightStatus),
 	"/rota.v1.Cluster/GetMode":            right(rota.RightStatus),
 	"/rota.v1.Cluster/SetMode":            right(rota.RightOperate),
+	"/rota.v1.Cluster/Set":                right(rota.RightOperate),
 	"/rota.v1.Cluster/TransferLeadership": right(rota.RightOperate),
 	"/rota.v1.Cluster/RemovePeer":         right(rota.RightOperate),
 	"/rota.v1.Cluster/Leave":              right(rota.RightOperate),

@@ -277,6 +277,12 @@ func everyUnary(b *bundle) map[string]unaryRow {
 			}, func(ctx context.Context) (proto.Message, error) {
 				return b.cluster.RemovePeer(ctx, &rotav1.RemovePeerRequest{})
 			}, ``},
+		"cluster set": {
+			func(ctx context.Context) (proto.Message, error) {
+				return b.cluster.Set(ctx, &rotav1.SetClusterRequest{Set: []*rotav1.Setting{{Key: "state_bytes_max", Value: "2GiB"}}})
+			}, func(ctx context.Context) (proto.Message, error) {
+				return b.cluster.Set(ctx, &rotav1.SetClusterRequest{Set: []*rotav1.Setting{{Key: "state_bytes_max", Value: "1"}}})
+			}, `state_bytes_max:2147483648`},
 		"cluster status": {func(ctx context.Context) (proto.Message, error) {
 			return b.cluster.Status(ctx, &rotav1.StatusRequest{})
 		}, nil, `leader:"n2"`},

@@ -28,7 +28,7 @@ func QueueToWire(q *rota.Queue) *rotav1.Queue {
 		Running: q.Running, SubmittedTotal: q.SubmittedTotal, AssignedTotal: q.AssignedTotal,
 		CompletedTotal: q.CompletedTotal, DeadTotal: q.DeadTotal, ExpiredTotal: q.ExpiredTotal,
 		CancelledTotal: q.CancelledTotal, Staged: q.Staged, Lanes: q.Lanes, Workers: q.Workers, OldestWaitMs: q.OldestWaitMs,
-		UsagePermille: q.UsagePermille, LeaseUsagePermille: q.LeaseUsagePermille, BacklogUsagePermille: q.BacklogUsagePermille,
+		UsagePermille: q.UsagePermille, LeaseUsagePermille: q.LeaseUsagePermille, BacklogUsagePermille: q.BacklogUsagePermille, Bytes: q.Bytes,
 		ThrottledLanes: q.Throttled,
 		Backpressure:   q.Backpressure, Tiers: q.Tiers, Domains: each(q.Domains, domainToWire), Types: each(q.Types, typeStatsToWire),
 	}
@@ -44,7 +44,7 @@ func QueueFromWire(w *rotav1.Queue) (rota.Queue, error) {
 		AssignedTotal: w.GetAssignedTotal(), CompletedTotal: w.GetCompletedTotal(), DeadTotal: w.GetDeadTotal(),
 		ExpiredTotal: w.GetExpiredTotal(), CancelledTotal: w.GetCancelledTotal(), Staged: w.GetStaged(), Lanes: w.GetLanes(),
 		Workers: w.GetWorkers(), OldestWaitMs: w.GetOldestWaitMs(), UsagePermille: w.GetUsagePermille(),
-		LeaseUsagePermille: w.GetLeaseUsagePermille(), BacklogUsagePermille: w.GetBacklogUsagePermille(),
+		LeaseUsagePermille: w.GetLeaseUsagePermille(), BacklogUsagePermille: w.GetBacklogUsagePermille(), Bytes: w.GetBytes(),
 		Throttled:    w.GetThrottledLanes(),
 		Backpressure: w.GetBackpressure(), Tiers: w.GetTiers(), Domains: each(w.GetDomains(), domainFromWire), Types: each(w.GetTypes(), typeStatsFromWire),
 	}

@@ -10,6 +10,7 @@ func TenantToWire(t *rota.Tenant) *rotav1.Tenant {
 	return &rotav1.Tenant{
 		Id: string(t.ID), Tier: serviceTiers.text(t.Tier), Weight: t.Weight, MaxConcurrent: t.MaxConcurrent,
 		RateLimitRps: t.RateLimitRPS, PenaltyMs: t.PenaltyMs, OpenLeases: t.Open, Throttled: t.Throttled, Known: t.Known,
+		Bytes: t.Bytes, BytesMax: t.BytesMax,
 	}
 }
 
@@ -19,14 +20,24 @@ func TenantFromWire(w *rotav1.Tenant) (rota.Tenant, error) {
 	return rota.Tenant{
 		ID: rota.TenantID(w.GetId()), TenantLimits: rota.TenantLimits{
 			Tier: tier, Weight: w.GetWeight(), MaxConcurrent: w.GetMaxConcurrent(), RateLimitRPS: w.GetRateLimitRps(),
-			PenaltyMs: w.GetPenaltyMs(),
+			PenaltyMs: w.GetPenaltyMs(), BytesMax: w.GetBytesMax(),
 		},
-		Open: w.GetOpenLeases(), Throttled: w.GetThrottled(), Known: w.GetKnown(),
+		Open: w.GetOpenLeases(), Throttled: w.GetThrottled(), Known: w.GetKnown(), Bytes: w.GetBytes(),
 	}, err
 }
 
 // TenantsFromWire converts a list of tenants.
 func TenantsFromWire(w []*rotav1.Tenant) ([]rota.Tenant, error) { return tryEach(w, TenantFromWire) }
+
+// ClusterSettingsToWire carries the cluster's own settings.
+func ClusterSettingsToWire(c *rota.ClusterSettings) *rotav1.ClusterSettings {
+	return &rotav1.ClusterSettings{StateBytesMax: c.StateBytesMax}
+}
+
+// ClusterSettingsFromWire is the inverse of ClusterSettingsToWire.
+func ClusterSettingsFromWire(w *rotav1.ClusterSettings) (rota.ClusterSettings, error) {
+	return rota.ClusterSettings{StateBytesMax: w.GetStateBytesMax()}, nil
+}
 
 // ModeToWire carries the cluster's mode and why.
 func ModeToWire(m *rota.ModeStatus) *rotav1.Mode {

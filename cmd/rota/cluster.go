@@ -12,7 +12,7 @@ import (
 )
 
 func (a *app) clusterCommand() *cobra.Command {
-	return a.group(&cobra.Command{Use: "cluster", Short: "See the cluster"}, a.clusterStatusCommand())
+	return a.group(&cobra.Command{Use: "cluster", Short: "See the cluster and change its settings"}, a.clusterStatusCommand(), a.clusterSetCommand())
 }
 
 func (a *app) clusterStatusCommand() *cobra.Command {
@@ -48,6 +48,49 @@ func (a *app) clusterStatusCommand() *cobra.Command {
 	}
 }
 
+func (a *app) clusterSetCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "set KEY=VALUE…",
+		Short: "Change the cluster's own settings",
+		Long: `Change the cluster's own settings; what is not named stays as it is.
+
+state_bytes_max  the bytes that jobs, workflows, workers, queues and tenants may hold.
+                 Submissions beyond it are refused. A node needs four times as much memory.`,
+		Example: "  rota cluster set state_bytes_max=4GiB",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+			set, err := clusterSettings(args)
+			if err != nil {
+				return err
+			}
+			s, err := c.SetCluster(ctx, set)
+			if err != nil {
+				return err
+			}
+			return a.printOne(s, nil, func(bool) string {
+				return renderFacts([]fact{{"state bytes max", s.StateBytesMax}})
+			})
+		})),
+	}
+}
+
+// clusterSettings checks keys and values before the cluster is asked.
+func clusterSettings(pairs []string) (set []rota.Setting, err error) {
+	scratch := rota.DefaultClusterSettings()
+	for _, pair := range pairs {
+		key, value, ok := strings.Cut(pair, "=")
+		if !ok {
+			return nil, usagef("%q is refused: KEY=VALUE is wanted", pair)
+		}
+		s := rota.Setting{Key: key, Value: value}
+		if err := scratch.Set(s); err != nil {
+			return nil, err
+		}
+		set = append(set, s)
+	}
+	return set, nil
+}
+
 // modeText is the mode with its reason.
 func modeText(s rota.ClusterStatus) string {
 	text := s.Mode.String()
@@ -65,6 +108,7 @@ func statusTable(s rota.ClusterStatus, wide bool) string {
 	text := renderFacts([]fact{
 		{"cluster", s.ClusterID}, {"leader", or(string(s.Leader), "none")}, {"term", s.Term},
 		{"applied index", uint64(s.AppliedIndex)}, {"date", s.Date}, {"mode", modeText(s)}, {"rules version", s.RulesVersion}, {"workers", s.Workers},
+		{"state bytes", fmt.Sprintf("%d of %d", s.StateBytes, s.StateBytesMax)},
 		{"pending", j.Blocked + j.Delayed + j.Queued}, {"running", j.Assigned + j.Running},
 		{"completed", j.Completed}, {"dead", j.Dead}, {"expired", j.Expired}, {"cancelled", j.Cancelled},
 	})

@@ -166,7 +166,7 @@ func (a queueCommands) print(q rota.Queue) error {
 			{"dead total", q.DeadTotal}, {"expired total", q.ExpiredTotal}, {"cancelled total", q.CancelledTotal},
 			{"staged", q.Staged},
 			{"lanes", q.Lanes}, {"throttled lanes", q.Throttled}, {"workers", q.Workers}, {"oldest wait", span(q.OldestWaitMs)},
-			{"usage", percent(q.UsagePermille)}, {"backlog usage", percent(q.BacklogUsagePermille)}, {"lease usage", percent(q.LeaseUsagePermille)},
+			{"usage", percent(q.UsagePermille)}, {"backlog usage", percent(q.BacklogUsagePermille)}, {"lease usage", percent(q.LeaseUsagePermille)}, {"bytes", q.Bytes},
 			{"backpressure", q.Backpressure},
 			{"queued by tier", tiersText(q.Tiers)},
 		})

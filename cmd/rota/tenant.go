@@ -91,12 +91,13 @@ var tenantFlags = []struct{ flag, key, usage string }{
 	{"weight", "weight", "`weight` of its fair share, 1 or more"},
 	{"max-concurrent", "max_concurrent", "leases that it may have open over all queues, `N`; 0 is no limit"},
 	{"rate-limit-rps", "rate_limit_rps", "submissions a second over all queues, `N`; 0 is no limit, -1 leaves it to each queue"},
+	{"bytes-max", "bytes_max", "`bytes` that its jobs and workflows may hold, such as 64MiB; 0 is no limit"},
 	{"penalty", "penalty_ms", "`duration` that its lanes wait at least once it reached --max-concurrent; 0 waits for a lease that ends only"},
 }
 
 func (a tenantCommands) set() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "set T [--tier TIER] [--weight N] [--max-concurrent N] [--rate-limit-rps N] [--penalty D]",
+		Use:   "set T [--tier TIER] [--weight N] [--max-concurrent N] [--rate-limit-rps N] [--bytes-max N] [--penalty D]",
 		Short: "Create a tenant or change its limits",
 		Long: "Create a tenant or change its limits; what is not named stays as it is.\n\n" +
 			"At --max-concurrent the tenant's jobs wait, and other tenants' run in their place.",
@@ -154,7 +155,7 @@ func (a tenantCommands) print(t rota.Tenant) error {
 	return a.printOne(t, []string{string(t.ID)}, func(bool) string {
 		return renderFacts([]fact{
 			{"tenant", t.ID}, {"tier", t.Tier}, {"weight", t.Weight}, {"max concurrent", orNone(t.MaxConcurrent)},
-			{"rate limit rps", rateText(t.RateLimitRPS)}, {"penalty", span(t.PenaltyMs)}, {"open leases", t.Open},
+			{"rate limit rps", rateText(t.RateLimitRPS)}, {"penalty", span(t.PenaltyMs)}, {"bytes", t.Bytes}, {"bytes max", t.BytesMax}, {"open leases", t.Open},
 			{"throttled", t.Throttled}, {"set", t.Known},
 		})
 	})

@@ -51,6 +51,7 @@ const (
 	opSetBlock       = 33
 	opSetAnonymous   = 34
 	opInitAuth       = 35
+	opSetCluster     = 36
 	opActor          = 61
 	opVia            = 62
 	opRequest        = 63

@@ -234,6 +234,7 @@ type Op struct {
 	//	*Op_SetBlock
 	//	*Op_SetAnonymous
 	//	*Op_InitAuth
+	//	*Op_SetCluster
 	Op isOp_Op `protobuf_oneof:"op"`
 	// Who asked for it, as rota.Principal; empty where the leader of the entry acts by
 	// itself. Via is the node and the door, request the id of the call. The edge sets them.
@@ -596,6 +597,15 @@ func (x *Op) GetInitAuth() *InitAuth {
 	return nil
 }
 
+func (x *Op) GetSetCluster() *SetCluster {
+	if x != nil {
+		if x, ok := x.Op.(*Op_SetCluster); ok {
+			return x.SetCluster
+		}
+	}
+	return nil
+}
+
 func (x *Op) GetActor() string {
 	if x != nil {
 		return x.Actor
@@ -761,6 +771,10 @@ type Op_InitAuth struct {
 	InitAuth *InitAuth `protobuf:"bytes,35,opt,name=init_auth,json=initAuth,proto3,oneof"`
 }
 
+type Op_SetCluster struct {
+	SetCluster *SetCluster `protobuf:"bytes,36,opt,name=set_cluster,json=setCluster,proto3,oneof"`
+}
+
 func (*Op_BeginTerm) isOp_Op() {}
 
 func (*Op_Submit) isOp_Op() {}
@@ -830,6 +844,8 @@ func (*Op_SetBlock) isOp_Op() {}
 func (*Op_SetAnonymous) isOp_Op() {}
 
 func (*Op_InitAuth) isOp_Op() {}
+
+func (*Op_SetCluster) isOp_Op() {}
 
 // Grant is one right over the tenants and queues that match two patterns.
 type Grant struct {
@@ -3202,6 +3218,51 @@ func (x *SetMode) GetHolds() bool {
 	return false
 }
 
+// SetCluster changes the cluster's own settings: state_bytes_max.
+type SetCluster struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Set           []*Label               `protobuf:"bytes,1,rep,name=set,proto3" json:"set,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetCluster) Reset() {
+	*x = SetCluster{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetCluster) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetCluster) ProtoMessage() {}
+
+func (x *SetCluster) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetCluster.ProtoReflect.Descriptor instead.
+func (*SetCluster) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *SetCluster) GetSet() []*Label {
+	if x != nil {
+		return x.Set
+	}
+	return nil
+}
+
 // SetTenant creates or changes a tenant: tier, weight, max_concurrent,
 // rate_limit_rps, penalty_ms.
 type SetTenant struct {
@@ -3214,7 +3275,7 @@ type SetTenant struct {
 
 func (x *SetTenant) Reset() {
 	*x = SetTenant{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[35]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3226,7 +3287,7 @@ func (x *SetTenant) String() string {
 func (*SetTenant) ProtoMessage() {}
 
 func (x *SetTenant) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[35]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3239,7 +3300,7 @@ func (x *SetTenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTenant.ProtoReflect.Descriptor instead.
 func (*SetTenant) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{35}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SetTenant) GetId() string {
@@ -3272,7 +3333,7 @@ type ReportProof struct {
 
 func (x *ReportProof) Reset() {
 	*x = ReportProof{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[36]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3284,7 +3345,7 @@ func (x *ReportProof) String() string {
 func (*ReportProof) ProtoMessage() {}
 
 func (x *ReportProof) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[36]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3297,7 +3358,7 @@ func (x *ReportProof) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportProof.ProtoReflect.Descriptor instead.
 func (*ReportProof) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{36}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ReportProof) GetJob() string {
@@ -3363,7 +3424,7 @@ type OpenWorkflow struct {
 
 func (x *OpenWorkflow) Reset() {
 	*x = OpenWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[37]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3375,7 +3436,7 @@ func (x *OpenWorkflow) String() string {
 func (*OpenWorkflow) ProtoMessage() {}
 
 func (x *OpenWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[37]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3388,7 +3449,7 @@ func (x *OpenWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenWorkflow.ProtoReflect.Descriptor instead.
 func (*OpenWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{37}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *OpenWorkflow) GetId() string {
@@ -3471,7 +3532,7 @@ type QueueShare struct {
 
 func (x *QueueShare) Reset() {
 	*x = QueueShare{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[38]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3483,7 +3544,7 @@ func (x *QueueShare) String() string {
 func (*QueueShare) ProtoMessage() {}
 
 func (x *QueueShare) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[38]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3496,7 +3557,7 @@ func (x *QueueShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueShare.ProtoReflect.Descriptor instead.
 func (*QueueShare) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{38}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *QueueShare) GetQueue() string {
@@ -3527,7 +3588,7 @@ type AddNodes struct {
 
 func (x *AddNodes) Reset() {
 	*x = AddNodes{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[39]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3539,7 +3600,7 @@ func (x *AddNodes) String() string {
 func (*AddNodes) ProtoMessage() {}
 
 func (x *AddNodes) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[39]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3552,7 +3613,7 @@ func (x *AddNodes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddNodes.ProtoReflect.Descriptor instead.
 func (*AddNodes) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{39}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *AddNodes) GetWorkflow() string {
@@ -3596,7 +3657,7 @@ type WorkflowNode struct {
 
 func (x *WorkflowNode) Reset() {
 	*x = WorkflowNode{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[40]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3608,7 +3669,7 @@ func (x *WorkflowNode) String() string {
 func (*WorkflowNode) ProtoMessage() {}
 
 func (x *WorkflowNode) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[40]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3621,7 +3682,7 @@ func (x *WorkflowNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowNode.ProtoReflect.Descriptor instead.
 func (*WorkflowNode) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{40}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *WorkflowNode) GetSpec() *JobSpec {
@@ -3648,7 +3709,7 @@ type CommitWorkflow struct {
 
 func (x *CommitWorkflow) Reset() {
 	*x = CommitWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[41]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3660,7 +3721,7 @@ func (x *CommitWorkflow) String() string {
 func (*CommitWorkflow) ProtoMessage() {}
 
 func (x *CommitWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[41]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3673,7 +3734,7 @@ func (x *CommitWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitWorkflow.ProtoReflect.Descriptor instead.
 func (*CommitWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{41}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *CommitWorkflow) GetId() string {
@@ -3699,7 +3760,7 @@ type CancelWorkflow struct {
 
 func (x *CancelWorkflow) Reset() {
 	*x = CancelWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[42]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3711,7 +3772,7 @@ func (x *CancelWorkflow) String() string {
 func (*CancelWorkflow) ProtoMessage() {}
 
 func (x *CancelWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[42]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3724,7 +3785,7 @@ func (x *CancelWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelWorkflow.ProtoReflect.Descriptor instead.
 func (*CancelWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{42}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *CancelWorkflow) GetId() string {
@@ -3748,7 +3809,7 @@ type RetryWorkflow struct {
 
 func (x *RetryWorkflow) Reset() {
 	*x = RetryWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[43]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3760,7 +3821,7 @@ func (x *RetryWorkflow) String() string {
 func (*RetryWorkflow) ProtoMessage() {}
 
 func (x *RetryWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[43]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3773,7 +3834,7 @@ func (x *RetryWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryWorkflow.ProtoReflect.Descriptor instead.
 func (*RetryWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{43}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *RetryWorkflow) GetId() string {
@@ -3805,7 +3866,7 @@ type Sweep struct {
 
 func (x *Sweep) Reset() {
 	*x = Sweep{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[44]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3817,7 +3878,7 @@ func (x *Sweep) String() string {
 func (*Sweep) ProtoMessage() {}
 
 func (x *Sweep) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[44]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3830,7 +3891,7 @@ func (x *Sweep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sweep.ProtoReflect.Descriptor instead.
 func (*Sweep) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{44}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{45}
 }
 
 type SetQueue struct {
@@ -3844,7 +3905,7 @@ type SetQueue struct {
 
 func (x *SetQueue) Reset() {
 	*x = SetQueue{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[45]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3856,7 +3917,7 @@ func (x *SetQueue) String() string {
 func (*SetQueue) ProtoMessage() {}
 
 func (x *SetQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[45]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3869,7 +3930,7 @@ func (x *SetQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueue.ProtoReflect.Descriptor instead.
 func (*SetQueue) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{45}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SetQueue) GetName() string {
@@ -3901,7 +3962,7 @@ type Barrier struct {
 
 func (x *Barrier) Reset() {
 	*x = Barrier{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[46]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3913,7 +3974,7 @@ func (x *Barrier) String() string {
 func (*Barrier) ProtoMessage() {}
 
 func (x *Barrier) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[46]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3926,7 +3987,7 @@ func (x *Barrier) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Barrier.ProtoReflect.Descriptor instead.
 func (*Barrier) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{46}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{47}
 }
 
 // SetNode records a node that joined or left: ids ever used are kept.
@@ -3945,7 +4006,7 @@ type SetNode struct {
 
 func (x *SetNode) Reset() {
 	*x = SetNode{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[47]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3957,7 +4018,7 @@ func (x *SetNode) String() string {
 func (*SetNode) ProtoMessage() {}
 
 func (x *SetNode) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[47]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3970,7 +4031,7 @@ func (x *SetNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNode.ProtoReflect.Descriptor instead.
 func (*SetNode) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{47}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SetNode) GetId() string {
@@ -4026,7 +4087,7 @@ type SwitchRules struct {
 
 func (x *SwitchRules) Reset() {
 	*x = SwitchRules{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[48]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4038,7 +4099,7 @@ func (x *SwitchRules) String() string {
 func (*SwitchRules) ProtoMessage() {}
 
 func (x *SwitchRules) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[48]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4051,7 +4112,7 @@ func (x *SwitchRules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SwitchRules.ProtoReflect.Descriptor instead.
 func (*SwitchRules) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{48}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SwitchRules) GetVersion() uint32 {
@@ -4076,7 +4137,7 @@ type NodeDiffers struct {
 
 func (x *NodeDiffers) Reset() {
 	*x = NodeDiffers{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[49]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4088,7 +4149,7 @@ func (x *NodeDiffers) String() string {
 func (*NodeDiffers) ProtoMessage() {}
 
 func (x *NodeDiffers) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[49]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4101,7 +4162,7 @@ func (x *NodeDiffers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeDiffers.ProtoReflect.Descriptor instead.
 func (*NodeDiffers) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{49}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *NodeDiffers) GetNode() string {
@@ -4151,7 +4212,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[50]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4163,7 +4224,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[50]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4176,7 +4237,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{50}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Outcome) GetKind() uint32 {
@@ -4284,7 +4345,7 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x03ops\x18\x01 \x03(\v2\f.rota.fsm.OpR\x03ops\"O\n" +
 	"\bOutcomes\x12-\n" +
 	"\boutcomes\x18\x01 \x03(\v2\x11.rota.fsm.OutcomeR\boutcomes\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\x04R\x05index\"\x87\x0f\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\"\xc0\x0f\n" +
 	"\x02Op\x124\n" +
 	"\n" +
 	"begin_term\x18\x01 \x01(\v2\x13.rota.fsm.BeginTermH\x00R\tbeginTerm\x12*\n" +
@@ -4329,7 +4390,9 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\frevoke_token\x18  \x01(\v2\x15.rota.fsm.RevokeTokenH\x00R\vrevokeToken\x121\n" +
 	"\tset_block\x18! \x01(\v2\x12.rota.fsm.SetBlockH\x00R\bsetBlock\x12=\n" +
 	"\rset_anonymous\x18\" \x01(\v2\x16.rota.fsm.SetAnonymousH\x00R\fsetAnonymous\x121\n" +
-	"\tinit_auth\x18# \x01(\v2\x12.rota.fsm.InitAuthH\x00R\binitAuth\x12\x14\n" +
+	"\tinit_auth\x18# \x01(\v2\x12.rota.fsm.InitAuthH\x00R\binitAuth\x127\n" +
+	"\vset_cluster\x18$ \x01(\v2\x14.rota.fsm.SetClusterH\x00R\n" +
+	"setCluster\x12\x14\n" +
 	"\x05actor\x18= \x01(\tR\x05actor\x12\x10\n" +
 	"\x03via\x18> \x01(\tR\x03via\x12\x18\n" +
 	"\arequest\x18? \x01(\tR\arequestB\x04\n" +
@@ -4536,7 +4599,10 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x04mode\x18\x01 \x01(\rR\x04mode\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x12\n" +
 	"\x04auto\x18\x03 \x01(\bR\x04auto\x12\x14\n" +
-	"\x05holds\x18\x04 \x01(\bR\x05holds\">\n" +
+	"\x05holds\x18\x04 \x01(\bR\x05holds\"/\n" +
+	"\n" +
+	"SetCluster\x12!\n" +
+	"\x03set\x18\x01 \x03(\v2\x0f.rota.fsm.LabelR\x03set\">\n" +
 	"\tSetTenant\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
 	"\x03set\x18\x02 \x03(\v2\x0f.rota.fsm.LabelR\x03set\"\x98\x01\n" +
@@ -4629,7 +4695,7 @@ func file_fsm_fsmpb_entry_proto_rawDescGZIP() []byte {
 	return file_fsm_fsmpb_entry_proto_rawDescData
 }
 
-var file_fsm_fsmpb_entry_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
+var file_fsm_fsmpb_entry_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
 var file_fsm_fsmpb_entry_proto_goTypes = []any{
 	(*Entry)(nil),          // 0: rota.fsm.Entry
 	(*Commands)(nil),       // 1: rota.fsm.Commands
@@ -4666,27 +4732,28 @@ var file_fsm_fsmpb_entry_proto_goTypes = []any{
 	(*DeleteJob)(nil),      // 32: rota.fsm.DeleteJob
 	(*DropDeleted)(nil),    // 33: rota.fsm.DropDeleted
 	(*SetMode)(nil),        // 34: rota.fsm.SetMode
-	(*SetTenant)(nil),      // 35: rota.fsm.SetTenant
-	(*ReportProof)(nil),    // 36: rota.fsm.ReportProof
-	(*OpenWorkflow)(nil),   // 37: rota.fsm.OpenWorkflow
-	(*QueueShare)(nil),     // 38: rota.fsm.QueueShare
-	(*AddNodes)(nil),       // 39: rota.fsm.AddNodes
-	(*WorkflowNode)(nil),   // 40: rota.fsm.WorkflowNode
-	(*CommitWorkflow)(nil), // 41: rota.fsm.CommitWorkflow
-	(*CancelWorkflow)(nil), // 42: rota.fsm.CancelWorkflow
-	(*RetryWorkflow)(nil),  // 43: rota.fsm.RetryWorkflow
-	(*Sweep)(nil),          // 44: rota.fsm.Sweep
-	(*SetQueue)(nil),       // 45: rota.fsm.SetQueue
-	(*Barrier)(nil),        // 46: rota.fsm.Barrier
-	(*SetNode)(nil),        // 47: rota.fsm.SetNode
-	(*SwitchRules)(nil),    // 48: rota.fsm.SwitchRules
-	(*NodeDiffers)(nil),    // 49: rota.fsm.NodeDiffers
-	(*Outcome)(nil),        // 50: rota.fsm.Outcome
+	(*SetCluster)(nil),     // 35: rota.fsm.SetCluster
+	(*SetTenant)(nil),      // 36: rota.fsm.SetTenant
+	(*ReportProof)(nil),    // 37: rota.fsm.ReportProof
+	(*OpenWorkflow)(nil),   // 38: rota.fsm.OpenWorkflow
+	(*QueueShare)(nil),     // 39: rota.fsm.QueueShare
+	(*AddNodes)(nil),       // 40: rota.fsm.AddNodes
+	(*WorkflowNode)(nil),   // 41: rota.fsm.WorkflowNode
+	(*CommitWorkflow)(nil), // 42: rota.fsm.CommitWorkflow
+	(*CancelWorkflow)(nil), // 43: rota.fsm.CancelWorkflow
+	(*RetryWorkflow)(nil),  // 44: rota.fsm.RetryWorkflow
+	(*Sweep)(nil),          // 45: rota.fsm.Sweep
+	(*SetQueue)(nil),       // 46: rota.fsm.SetQueue
+	(*Barrier)(nil),        // 47: rota.fsm.Barrier
+	(*SetNode)(nil),        // 48: rota.fsm.SetNode
+	(*SwitchRules)(nil),    // 49: rota.fsm.SwitchRules
+	(*NodeDiffers)(nil),    // 50: rota.fsm.NodeDiffers
+	(*Outcome)(nil),        // 51: rota.fsm.Outcome
 }
 var file_fsm_fsmpb_entry_proto_depIdxs = []int32{
 	3,  // 0: rota.fsm.Entry.ops:type_name -> rota.fsm.Op
 	3,  // 1: rota.fsm.Commands.ops:type_name -> rota.fsm.Op
-	50, // 2: rota.fsm.Outcomes.outcomes:type_name -> rota.fsm.Outcome
+	51, // 2: rota.fsm.Outcomes.outcomes:type_name -> rota.fsm.Outcome
 	12, // 3: rota.fsm.Op.begin_term:type_name -> rota.fsm.BeginTerm
 	16, // 4: rota.fsm.Op.submit:type_name -> rota.fsm.Submit
 	18, // 5: rota.fsm.Op.register:type_name -> rota.fsm.Register
@@ -4696,20 +4763,20 @@ var file_fsm_fsmpb_entry_proto_depIdxs = []int32{
 	27, // 9: rota.fsm.Op.lease:type_name -> rota.fsm.LeaseOp
 	28, // 10: rota.fsm.Op.cancel:type_name -> rota.fsm.Cancel
 	29, // 11: rota.fsm.Op.retry:type_name -> rota.fsm.Retry
-	44, // 12: rota.fsm.Op.sweep:type_name -> rota.fsm.Sweep
-	45, // 13: rota.fsm.Op.set_queue:type_name -> rota.fsm.SetQueue
-	46, // 14: rota.fsm.Op.barrier:type_name -> rota.fsm.Barrier
-	47, // 15: rota.fsm.Op.set_node:type_name -> rota.fsm.SetNode
+	45, // 12: rota.fsm.Op.sweep:type_name -> rota.fsm.Sweep
+	46, // 13: rota.fsm.Op.set_queue:type_name -> rota.fsm.SetQueue
+	47, // 14: rota.fsm.Op.barrier:type_name -> rota.fsm.Barrier
+	48, // 15: rota.fsm.Op.set_node:type_name -> rota.fsm.SetNode
 	34, // 16: rota.fsm.Op.set_mode:type_name -> rota.fsm.SetMode
-	35, // 17: rota.fsm.Op.set_tenant:type_name -> rota.fsm.SetTenant
-	36, // 18: rota.fsm.Op.report_proof:type_name -> rota.fsm.ReportProof
-	37, // 19: rota.fsm.Op.open_workflow:type_name -> rota.fsm.OpenWorkflow
-	39, // 20: rota.fsm.Op.add_nodes:type_name -> rota.fsm.AddNodes
-	41, // 21: rota.fsm.Op.commit_workflow:type_name -> rota.fsm.CommitWorkflow
-	42, // 22: rota.fsm.Op.cancel_workflow:type_name -> rota.fsm.CancelWorkflow
-	43, // 23: rota.fsm.Op.retry_workflow:type_name -> rota.fsm.RetryWorkflow
-	48, // 24: rota.fsm.Op.switch_rules:type_name -> rota.fsm.SwitchRules
-	49, // 25: rota.fsm.Op.node_differs:type_name -> rota.fsm.NodeDiffers
+	36, // 17: rota.fsm.Op.set_tenant:type_name -> rota.fsm.SetTenant
+	37, // 18: rota.fsm.Op.report_proof:type_name -> rota.fsm.ReportProof
+	38, // 19: rota.fsm.Op.open_workflow:type_name -> rota.fsm.OpenWorkflow
+	40, // 20: rota.fsm.Op.add_nodes:type_name -> rota.fsm.AddNodes
+	42, // 21: rota.fsm.Op.commit_workflow:type_name -> rota.fsm.CommitWorkflow
+	43, // 22: rota.fsm.Op.cancel_workflow:type_name -> rota.fsm.CancelWorkflow
+	44, // 23: rota.fsm.Op.retry_workflow:type_name -> rota.fsm.RetryWorkflow
+	49, // 24: rota.fsm.Op.switch_rules:type_name -> rota.fsm.SwitchRules
+	50, // 25: rota.fsm.Op.node_differs:type_name -> rota.fsm.NodeDiffers
 	20, // 26: rota.fsm.Op.gone:type_name -> rota.fsm.Gone
 	31, // 27: rota.fsm.Op.change_job:type_name -> rota.fsm.ChangeJob
 	21, // 28: rota.fsm.Op.disconnect:type_name -> rota.fsm.Disconnect
@@ -4722,33 +4789,35 @@ var file_fsm_fsmpb_entry_proto_depIdxs = []int32{
 	9,  // 35: rota.fsm.Op.set_block:type_name -> rota.fsm.SetBlock
 	10, // 36: rota.fsm.Op.set_anonymous:type_name -> rota.fsm.SetAnonymous
 	11, // 37: rota.fsm.Op.init_auth:type_name -> rota.fsm.InitAuth
-	4,  // 38: rota.fsm.SetRole.grants:type_name -> rota.fsm.Grant
-	7,  // 39: rota.fsm.InitAuth.token:type_name -> rota.fsm.CreateToken
-	15, // 40: rota.fsm.JobSpec.labels:type_name -> rota.fsm.Label
-	14, // 41: rota.fsm.JobSpec.limits:type_name -> rota.fsm.Limit
-	13, // 42: rota.fsm.Submit.spec:type_name -> rota.fsm.JobSpec
-	14, // 43: rota.fsm.WorkerSpec.limits:type_name -> rota.fsm.Limit
-	17, // 44: rota.fsm.Register.spec:type_name -> rota.fsm.WorkerSpec
-	26, // 45: rota.fsm.Round.pairs:type_name -> rota.fsm.Pair
-	25, // 46: rota.fsm.Round.holds:type_name -> rota.fsm.Hold
-	24, // 47: rota.fsm.Round.preempts:type_name -> rota.fsm.Preempt
-	15, // 48: rota.fsm.LeaseOp.meta:type_name -> rota.fsm.Label
-	13, // 49: rota.fsm.Retry.spec:type_name -> rota.fsm.JobSpec
-	30, // 50: rota.fsm.Retry.past:type_name -> rota.fsm.Past
-	15, // 51: rota.fsm.ChangeJob.labels:type_name -> rota.fsm.Label
-	15, // 52: rota.fsm.SetTenant.set:type_name -> rota.fsm.Label
-	13, // 53: rota.fsm.ReportProof.spec:type_name -> rota.fsm.JobSpec
-	30, // 54: rota.fsm.ReportProof.past:type_name -> rota.fsm.Past
-	15, // 55: rota.fsm.OpenWorkflow.labels:type_name -> rota.fsm.Label
-	38, // 56: rota.fsm.OpenWorkflow.shares:type_name -> rota.fsm.QueueShare
-	40, // 57: rota.fsm.AddNodes.nodes:type_name -> rota.fsm.WorkflowNode
-	13, // 58: rota.fsm.WorkflowNode.spec:type_name -> rota.fsm.JobSpec
-	15, // 59: rota.fsm.SetQueue.set:type_name -> rota.fsm.Label
-	60, // [60:60] is the sub-list for method output_type
-	60, // [60:60] is the sub-list for method input_type
-	60, // [60:60] is the sub-list for extension type_name
-	60, // [60:60] is the sub-list for extension extendee
-	0,  // [0:60] is the sub-list for field type_name
+	35, // 38: rota.fsm.Op.set_cluster:type_name -> rota.fsm.SetCluster
+	4,  // 39: rota.fsm.SetRole.grants:type_name -> rota.fsm.Grant
+	7,  // 40: rota.fsm.InitAuth.token:type_name -> rota.fsm.CreateToken
+	15, // 41: rota.fsm.JobSpec.labels:type_name -> rota.fsm.Label
+	14, // 42: rota.fsm.JobSpec.limits:type_name -> rota.fsm.Limit
+	13, // 43: rota.fsm.Submit.spec:type_name -> rota.fsm.JobSpec
+	14, // 44: rota.fsm.WorkerSpec.limits:type_name -> rota.fsm.Limit
+	17, // 45: rota.fsm.Register.spec:type_name -> rota.fsm.WorkerSpec
+	26, // 46: rota.fsm.Round.pairs:type_name -> rota.fsm.Pair
+	25, // 47: rota.fsm.Round.holds:type_name -> rota.fsm.Hold
+	24, // 48: rota.fsm.Round.preempts:type_name -> rota.fsm.Preempt
+	15, // 49: rota.fsm.LeaseOp.meta:type_name -> rota.fsm.Label
+	13, // 50: rota.fsm.Retry.spec:type_name -> rota.fsm.JobSpec
+	30, // 51: rota.fsm.Retry.past:type_name -> rota.fsm.Past
+	15, // 52: rota.fsm.ChangeJob.labels:type_name -> rota.fsm.Label
+	15, // 53: rota.fsm.SetCluster.set:type_name -> rota.fsm.Label
+	15, // 54: rota.fsm.SetTenant.set:type_name -> rota.fsm.Label
+	13, // 55: rota.fsm.ReportProof.spec:type_name -> rota.fsm.JobSpec
+	30, // 56: rota.fsm.ReportProof.past:type_name -> rota.fsm.Past
+	15, // 57: rota.fsm.OpenWorkflow.labels:type_name -> rota.fsm.Label
+	39, // 58: rota.fsm.OpenWorkflow.shares:type_name -> rota.fsm.QueueShare
+	41, // 59: rota.fsm.AddNodes.nodes:type_name -> rota.fsm.WorkflowNode
+	13, // 60: rota.fsm.WorkflowNode.spec:type_name -> rota.fsm.JobSpec
+	15, // 61: rota.fsm.SetQueue.set:type_name -> rota.fsm.Label
+	62, // [62:62] is the sub-list for method output_type
+	62, // [62:62] is the sub-list for method input_type
+	62, // [62:62] is the sub-list for extension type_name
+	62, // [62:62] is the sub-list for extension extendee
+	0,  // [0:62] is the sub-list for field type_name
 }
 
 func init() { file_fsm_fsmpb_entry_proto_init() }
@@ -4792,6 +4861,7 @@ func file_fsm_fsmpb_entry_proto_init() {
 		(*Op_SetBlock)(nil),
 		(*Op_SetAnonymous)(nil),
 		(*Op_InitAuth)(nil),
+		(*Op_SetCluster)(nil),
 	}
 	file_fsm_fsmpb_entry_proto_msgTypes[31].OneofWrappers = []any{}
 	type x struct{}
@@ -4800,7 +4870,7 @@ func file_fsm_fsmpb_entry_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fsm_fsmpb_entry_proto_rawDesc), len(file_fsm_fsmpb_entry_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   51,
+			NumMessages:   52,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -4603,7 +4603,9 @@ type Queue struct {
 	Backpressure         string `protobuf:"bytes,25,opt,name=backpressure,proto3" json:"backpressure,omitempty"`
 	BacklogUsagePermille int64  `protobuf:"varint,26,opt,name=backlog_usage_permille,json=backlogUsagePermille,proto3" json:"backlog_usage_permille,omitempty"`
 	// Ended jobs that wait in memory for the archive of the node that answers.
-	Staged        int64 `protobuf:"varint,27,opt,name=staged,proto3" json:"staged,omitempty"`
+	Staged int64 `protobuf:"varint,27,opt,name=staged,proto3" json:"staged,omitempty"`
+	// What bytes_max bounds (SPEC §4.14).
+	Bytes         int64 `protobuf:"varint,28,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4823,6 +4825,13 @@ func (x *Queue) GetBacklogUsagePermille() int64 {
 func (x *Queue) GetStaged() int64 {
 	if x != nil {
 		return x.Staged
+	}
+	return 0
+}
+
+func (x *Queue) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
 	}
 	return 0
 }
@@ -5304,6 +5313,9 @@ type Tenant struct {
 	OpenLeases    int64                  `protobuf:"varint,7,opt,name=open_leases,json=openLeases,proto3" json:"open_leases,omitempty"`
 	Throttled     bool                   `protobuf:"varint,8,opt,name=throttled,proto3" json:"throttled,omitempty"`
 	Known         bool                   `protobuf:"varint,9,opt,name=known,proto3" json:"known,omitempty"`
+	// What bytes_max bounds (SPEC §4.14), and it.
+	Bytes         int64 `protobuf:"varint,10,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	BytesMax      int64 `protobuf:"varint,11,opt,name=bytes_max,json=bytesMax,proto3" json:"bytes_max,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5399,6 +5411,20 @@ func (x *Tenant) GetKnown() bool {
 		return x.Known
 	}
 	return false
+}
+
+func (x *Tenant) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *Tenant) GetBytesMax() int64 {
+	if x != nil {
+		return x.BytesMax
+	}
+	return 0
 }
 
 type ListTenantsRequest struct {
@@ -5930,6 +5956,94 @@ func (x *SetModeRequest) GetReason() string {
 	return ""
 }
 
+type SetClusterRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Set           []*Setting             `protobuf:"bytes,1,rep,name=set,proto3" json:"set,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetClusterRequest) Reset() {
+	*x = SetClusterRequest{}
+	mi := &file_rota_v1_rota_proto_msgTypes[72]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetClusterRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetClusterRequest) ProtoMessage() {}
+
+func (x *SetClusterRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[72]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetClusterRequest.ProtoReflect.Descriptor instead.
+func (*SetClusterRequest) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{72}
+}
+
+func (x *SetClusterRequest) GetSet() []*Setting {
+	if x != nil {
+		return x.Set
+	}
+	return nil
+}
+
+type ClusterSettings struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	StateBytesMax int64                  `protobuf:"varint,1,opt,name=state_bytes_max,json=stateBytesMax,proto3" json:"state_bytes_max,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClusterSettings) Reset() {
+	*x = ClusterSettings{}
+	mi := &file_rota_v1_rota_proto_msgTypes[73]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClusterSettings) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClusterSettings) ProtoMessage() {}
+
+func (x *ClusterSettings) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[73]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClusterSettings.ProtoReflect.Descriptor instead.
+func (*ClusterSettings) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{73}
+}
+
+func (x *ClusterSettings) GetStateBytesMax() int64 {
+	if x != nil {
+		return x.StateBytesMax
+	}
+	return 0
+}
+
 type StatusRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -5938,7 +6052,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[72]
+	mi := &file_rota_v1_rota_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5950,7 +6064,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[72]
+	mi := &file_rota_v1_rota_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5963,7 +6077,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{72}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{74}
 }
 
 type JobCounts struct {
@@ -5983,7 +6097,7 @@ type JobCounts struct {
 
 func (x *JobCounts) Reset() {
 	*x = JobCounts{}
-	mi := &file_rota_v1_rota_proto_msgTypes[73]
+	mi := &file_rota_v1_rota_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5995,7 +6109,7 @@ func (x *JobCounts) String() string {
 func (*JobCounts) ProtoMessage() {}
 
 func (x *JobCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[73]
+	mi := &file_rota_v1_rota_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6008,7 +6122,7 @@ func (x *JobCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCounts.ProtoReflect.Descriptor instead.
 func (*JobCounts) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{73}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *JobCounts) GetBlocked() int64 {
@@ -6094,7 +6208,7 @@ type NodeStatus struct {
 
 func (x *NodeStatus) Reset() {
 	*x = NodeStatus{}
-	mi := &file_rota_v1_rota_proto_msgTypes[74]
+	mi := &file_rota_v1_rota_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6106,7 +6220,7 @@ func (x *NodeStatus) String() string {
 func (*NodeStatus) ProtoMessage() {}
 
 func (x *NodeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[74]
+	mi := &file_rota_v1_rota_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6119,7 +6233,7 @@ func (x *NodeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatus.ProtoReflect.Descriptor instead.
 func (*NodeStatus) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{74}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *NodeStatus) GetId() string {
@@ -6214,14 +6328,17 @@ type StatusResponse struct {
 	ModeReason   string                 `protobuf:"bytes,11,opt,name=mode_reason,json=modeReason,proto3" json:"mode_reason,omitempty"`
 	Drained      bool                   `protobuf:"varint,12,opt,name=drained,proto3" json:"drained,omitempty"`
 	// The version of the rules in force.
-	RulesVersion  uint32 `protobuf:"varint,13,opt,name=rules_version,json=rulesVersion,proto3" json:"rules_version,omitempty"`
+	RulesVersion uint32 `protobuf:"varint,13,opt,name=rules_version,json=rulesVersion,proto3" json:"rules_version,omitempty"`
+	// What state_bytes_max bounds (SPEC §4.14), and it.
+	StateBytes    int64 `protobuf:"varint,14,opt,name=state_bytes,json=stateBytes,proto3" json:"state_bytes,omitempty"`
+	StateBytesMax int64 `protobuf:"varint,15,opt,name=state_bytes_max,json=stateBytesMax,proto3" json:"state_bytes_max,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[75]
+	mi := &file_rota_v1_rota_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6233,7 +6350,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[75]
+	mi := &file_rota_v1_rota_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6246,7 +6363,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{75}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *StatusResponse) GetClusterId() string {
@@ -6340,6 +6457,20 @@ func (x *StatusResponse) GetRulesVersion() uint32 {
 	return 0
 }
 
+func (x *StatusResponse) GetStateBytes() int64 {
+	if x != nil {
+		return x.StateBytes
+	}
+	return 0
+}
+
+func (x *StatusResponse) GetStateBytesMax() int64 {
+	if x != nil {
+		return x.StateBytesMax
+	}
+	return 0
+}
+
 type PeersRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -6348,7 +6479,7 @@ type PeersRequest struct {
 
 func (x *PeersRequest) Reset() {
 	*x = PeersRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[76]
+	mi := &file_rota_v1_rota_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6360,7 +6491,7 @@ func (x *PeersRequest) String() string {
 func (*PeersRequest) ProtoMessage() {}
 
 func (x *PeersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[76]
+	mi := &file_rota_v1_rota_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6373,7 +6504,7 @@ func (x *PeersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeersRequest.ProtoReflect.Descriptor instead.
 func (*PeersRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{76}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{78}
 }
 
 type Peer struct {
@@ -6388,7 +6519,7 @@ type Peer struct {
 
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_rota_v1_rota_proto_msgTypes[77]
+	mi := &file_rota_v1_rota_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6400,7 +6531,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[77]
+	mi := &file_rota_v1_rota_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6413,7 +6544,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{77}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Peer) GetId() string {
@@ -6453,7 +6584,7 @@ type PeersResponse struct {
 
 func (x *PeersResponse) Reset() {
 	*x = PeersResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[78]
+	mi := &file_rota_v1_rota_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6465,7 +6596,7 @@ func (x *PeersResponse) String() string {
 func (*PeersResponse) ProtoMessage() {}
 
 func (x *PeersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[78]
+	mi := &file_rota_v1_rota_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6478,7 +6609,7 @@ func (x *PeersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeersResponse.ProtoReflect.Descriptor instead.
 func (*PeersResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{78}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *PeersResponse) GetPeers() []*Peer {
@@ -6498,7 +6629,7 @@ type TransferLeadershipRequest struct {
 
 func (x *TransferLeadershipRequest) Reset() {
 	*x = TransferLeadershipRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[79]
+	mi := &file_rota_v1_rota_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6510,7 +6641,7 @@ func (x *TransferLeadershipRequest) String() string {
 func (*TransferLeadershipRequest) ProtoMessage() {}
 
 func (x *TransferLeadershipRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[79]
+	mi := &file_rota_v1_rota_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6523,7 +6654,7 @@ func (x *TransferLeadershipRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeadershipRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeadershipRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{79}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *TransferLeadershipRequest) GetTo() string {
@@ -6542,7 +6673,7 @@ type TransferLeadershipResponse struct {
 
 func (x *TransferLeadershipResponse) Reset() {
 	*x = TransferLeadershipResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[80]
+	mi := &file_rota_v1_rota_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6554,7 +6685,7 @@ func (x *TransferLeadershipResponse) String() string {
 func (*TransferLeadershipResponse) ProtoMessage() {}
 
 func (x *TransferLeadershipResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[80]
+	mi := &file_rota_v1_rota_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6567,7 +6698,7 @@ func (x *TransferLeadershipResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeadershipResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeadershipResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{80}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *TransferLeadershipResponse) GetLeader() string {
@@ -6586,7 +6717,7 @@ type RemovePeerRequest struct {
 
 func (x *RemovePeerRequest) Reset() {
 	*x = RemovePeerRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[81]
+	mi := &file_rota_v1_rota_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6598,7 +6729,7 @@ func (x *RemovePeerRequest) String() string {
 func (*RemovePeerRequest) ProtoMessage() {}
 
 func (x *RemovePeerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[81]
+	mi := &file_rota_v1_rota_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6611,7 +6742,7 @@ func (x *RemovePeerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePeerRequest.ProtoReflect.Descriptor instead.
 func (*RemovePeerRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{81}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *RemovePeerRequest) GetId() string {
@@ -6629,7 +6760,7 @@ type RemovePeerResponse struct {
 
 func (x *RemovePeerResponse) Reset() {
 	*x = RemovePeerResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[82]
+	mi := &file_rota_v1_rota_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6641,7 +6772,7 @@ func (x *RemovePeerResponse) String() string {
 func (*RemovePeerResponse) ProtoMessage() {}
 
 func (x *RemovePeerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[82]
+	mi := &file_rota_v1_rota_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6654,7 +6785,7 @@ func (x *RemovePeerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePeerResponse.ProtoReflect.Descriptor instead.
 func (*RemovePeerResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{82}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{84}
 }
 
 type LeaveRequest struct {
@@ -6665,7 +6796,7 @@ type LeaveRequest struct {
 
 func (x *LeaveRequest) Reset() {
 	*x = LeaveRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[83]
+	mi := &file_rota_v1_rota_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6677,7 +6808,7 @@ func (x *LeaveRequest) String() string {
 func (*LeaveRequest) ProtoMessage() {}
 
 func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[83]
+	mi := &file_rota_v1_rota_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6690,7 +6821,7 @@ func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveRequest.ProtoReflect.Descriptor instead.
 func (*LeaveRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{83}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{85}
 }
 
 type LeaveResponse struct {
@@ -6701,7 +6832,7 @@ type LeaveResponse struct {
 
 func (x *LeaveResponse) Reset() {
 	*x = LeaveResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[84]
+	mi := &file_rota_v1_rota_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6713,7 +6844,7 @@ func (x *LeaveResponse) String() string {
 func (*LeaveResponse) ProtoMessage() {}
 
 func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[84]
+	mi := &file_rota_v1_rota_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6726,7 +6857,7 @@ func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveResponse.ProtoReflect.Descriptor instead.
 func (*LeaveResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{84}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{86}
 }
 
 type SaveSnapshotRequest struct {
@@ -6737,7 +6868,7 @@ type SaveSnapshotRequest struct {
 
 func (x *SaveSnapshotRequest) Reset() {
 	*x = SaveSnapshotRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[85]
+	mi := &file_rota_v1_rota_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6749,7 +6880,7 @@ func (x *SaveSnapshotRequest) String() string {
 func (*SaveSnapshotRequest) ProtoMessage() {}
 
 func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[85]
+	mi := &file_rota_v1_rota_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6762,7 +6893,7 @@ func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SaveSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{85}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{87}
 }
 
 type SnapshotChunk struct {
@@ -6774,7 +6905,7 @@ type SnapshotChunk struct {
 
 func (x *SnapshotChunk) Reset() {
 	*x = SnapshotChunk{}
-	mi := &file_rota_v1_rota_proto_msgTypes[86]
+	mi := &file_rota_v1_rota_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6786,7 +6917,7 @@ func (x *SnapshotChunk) String() string {
 func (*SnapshotChunk) ProtoMessage() {}
 
 func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[86]
+	mi := &file_rota_v1_rota_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6799,7 +6930,7 @@ func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotChunk.ProtoReflect.Descriptor instead.
 func (*SnapshotChunk) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{86}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *SnapshotChunk) GetData() []byte {
@@ -6817,7 +6948,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[87]
+	mi := &file_rota_v1_rota_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6829,7 +6960,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[87]
+	mi := &file_rota_v1_rota_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6842,7 +6973,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{87}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{89}
 }
 
 type VerifyResponse struct {
@@ -6856,7 +6987,7 @@ type VerifyResponse struct {
 
 func (x *VerifyResponse) Reset() {
 	*x = VerifyResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[88]
+	mi := &file_rota_v1_rota_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6868,7 +6999,7 @@ func (x *VerifyResponse) String() string {
 func (*VerifyResponse) ProtoMessage() {}
 
 func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[88]
+	mi := &file_rota_v1_rota_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6881,7 +7012,7 @@ func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyResponse.ProtoReflect.Descriptor instead.
 func (*VerifyResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{88}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *VerifyResponse) GetIndex() uint64 {
@@ -6918,7 +7049,7 @@ type NodeVerdict struct {
 
 func (x *NodeVerdict) Reset() {
 	*x = NodeVerdict{}
-	mi := &file_rota_v1_rota_proto_msgTypes[89]
+	mi := &file_rota_v1_rota_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6930,7 +7061,7 @@ func (x *NodeVerdict) String() string {
 func (*NodeVerdict) ProtoMessage() {}
 
 func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[89]
+	mi := &file_rota_v1_rota_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6943,7 +7074,7 @@ func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeVerdict.ProtoReflect.Descriptor instead.
 func (*NodeVerdict) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{89}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *NodeVerdict) GetId() string {
@@ -7396,7 +7527,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x12WorkerGoneResponse\"1\n" +
 	"\aSetting\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value\"\x94\a\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\"\xaa\a\n" +
 	"\x05Queue\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06preset\x18\x02 \x01(\tR\x06preset\x12(\n" +
@@ -7426,7 +7557,8 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x05types\x18\x18 \x03(\v2\x12.rota.v1.TypeStatsR\x05types\x12\"\n" +
 	"\fbackpressure\x18\x19 \x01(\tR\fbackpressure\x124\n" +
 	"\x16backlog_usage_permille\x18\x1a \x01(\x03R\x14backlogUsagePermille\x12\x16\n" +
-	"\x06staged\x18\x1b \x01(\x03R\x06staged\"\xc7\x01\n" +
+	"\x06staged\x18\x1b \x01(\x03R\x06staged\x12\x14\n" +
+	"\x05bytes\x18\x1c \x01(\x03R\x05bytes\"\xc7\x01\n" +
 	"\x06Domain\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1a\n" +
@@ -7461,7 +7593,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x0fSetQueueRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06preset\x18\x02 \x01(\tR\x06preset\x12\"\n" +
-	"\x03set\x18\x03 \x03(\v2\x10.rota.v1.SettingR\x03set\"\x85\x02\n" +
+	"\x03set\x18\x03 \x03(\v2\x10.rota.v1.SettingR\x03set\"\xb8\x02\n" +
 	"\x06Tenant\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04tier\x18\x02 \x01(\tR\x04tier\x12\x16\n" +
@@ -7473,7 +7605,10 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\vopen_leases\x18\a \x01(\x03R\n" +
 	"openLeases\x12\x1c\n" +
 	"\tthrottled\x18\b \x01(\bR\tthrottled\x12\x14\n" +
-	"\x05known\x18\t \x01(\bR\x05known\"e\n" +
+	"\x05known\x18\t \x01(\bR\x05known\x12\x14\n" +
+	"\x05bytes\x18\n" +
+	" \x01(\x03R\x05bytes\x12\x1b\n" +
+	"\tbytes_max\x18\v \x01(\x03R\bbytesMax\"e\n" +
 	"\x12ListTenantsRequest\x12!\n" +
 	"\x04read\x18\x01 \x01(\v2\r.rota.v1.ReadR\x04read\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\x05R\x05limit\x12\x16\n" +
@@ -7508,7 +7643,11 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\"<\n" +
 	"\x0eSetModeRequest\x12\x12\n" +
 	"\x04mode\x18\x01 \x01(\tR\x04mode\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\x0f\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"7\n" +
+	"\x11SetClusterRequest\x12\"\n" +
+	"\x03set\x18\x01 \x03(\v2\x10.rota.v1.SettingR\x03set\"9\n" +
+	"\x0fClusterSettings\x12&\n" +
+	"\x0fstate_bytes_max\x18\x01 \x01(\x03R\rstateBytesMax\"\x0f\n" +
 	"\rStatusRequest\"\xf7\x01\n" +
 	"\tJobCounts\x12\x18\n" +
 	"\ablocked\x18\x01 \x01(\x03R\ablocked\x12\x18\n" +
@@ -7533,7 +7672,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\ahealthy\x18\t \x01(\bR\ahealthy\x12\x1a\n" +
 	"\bproblems\x18\n" +
 	" \x03(\tR\bproblems\x12#\n" +
-	"\rrules_version\x18\v \x01(\rR\frulesVersion\"\x95\x03\n" +
+	"\rrules_version\x18\v \x01(\rR\frulesVersion\"\xde\x03\n" +
 	"\x0eStatusResponse\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12\x16\n" +
@@ -7550,7 +7689,10 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\vmode_reason\x18\v \x01(\tR\n" +
 	"modeReason\x12\x18\n" +
 	"\adrained\x18\f \x01(\bR\adrained\x12#\n" +
-	"\rrules_version\x18\r \x01(\rR\frulesVersion\"\x0e\n" +
+	"\rrules_version\x18\r \x01(\rR\frulesVersion\x12\x1f\n" +
+	"\vstate_bytes\x18\x0e \x01(\x03R\n" +
+	"stateBytes\x12&\n" +
+	"\x0fstate_bytes_max\x18\x0f \x01(\x03R\rstateBytesMax\"\x0e\n" +
 	"\fPeersRequest\"^\n" +
 	"\x04Peer\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
@@ -7618,11 +7760,12 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\aTenants\x12A\n" +
 	"\x04List\x12\x1b.rota.v1.ListTenantsRequest\x1a\x1c.rota.v1.ListTenantsResponse\x12<\n" +
 	"\x03Get\x12\x19.rota.v1.GetTenantRequest\x1a\x1a.rota.v1.GetTenantResponse\x121\n" +
-	"\x03Set\x12\x19.rota.v1.SetTenantRequest\x1a\x0f.rota.v1.Tenant2\xce\x04\n" +
+	"\x03Set\x12\x19.rota.v1.SetTenantRequest\x1a\x0f.rota.v1.Tenant2\x8b\x05\n" +
 	"\aCluster\x129\n" +
 	"\x06Status\x12\x16.rota.v1.StatusRequest\x1a\x17.rota.v1.StatusResponse\x12<\n" +
 	"\aGetMode\x12\x17.rota.v1.GetModeRequest\x1a\x18.rota.v1.GetModeResponse\x121\n" +
-	"\aSetMode\x12\x17.rota.v1.SetModeRequest\x1a\r.rota.v1.Mode\x126\n" +
+	"\aSetMode\x12\x17.rota.v1.SetModeRequest\x1a\r.rota.v1.Mode\x12;\n" +
+	"\x03Set\x12\x1a.rota.v1.SetClusterRequest\x1a\x18.rota.v1.ClusterSettings\x126\n" +
 	"\x05Peers\x12\x15.rota.v1.PeersRequest\x1a\x16.rota.v1.PeersResponse\x12]\n" +
 	"\x12TransferLeadership\x12\".rota.v1.TransferLeadershipRequest\x1a#.rota.v1.TransferLeadershipResponse\x12E\n" +
 	"\n" +
@@ -7644,7 +7787,7 @@ func file_rota_v1_rota_proto_rawDescGZIP() []byte {
 }
 
 var file_rota_v1_rota_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_rota_v1_rota_proto_msgTypes = make([]protoimpl.MessageInfo, 96)
+var file_rota_v1_rota_proto_msgTypes = make([]protoimpl.MessageInfo, 98)
 var file_rota_v1_rota_proto_goTypes = []any{
 	(LeaseVerb)(0),                     // 0: rota.v1.LeaseVerb
 	(*Read)(nil),                       // 1: rota.v1.Read
@@ -7719,39 +7862,41 @@ var file_rota_v1_rota_proto_goTypes = []any{
 	(*GetModeRequest)(nil),             // 70: rota.v1.GetModeRequest
 	(*GetModeResponse)(nil),            // 71: rota.v1.GetModeResponse
 	(*SetModeRequest)(nil),             // 72: rota.v1.SetModeRequest
-	(*StatusRequest)(nil),              // 73: rota.v1.StatusRequest
-	(*JobCounts)(nil),                  // 74: rota.v1.JobCounts
-	(*NodeStatus)(nil),                 // 75: rota.v1.NodeStatus
-	(*StatusResponse)(nil),             // 76: rota.v1.StatusResponse
-	(*PeersRequest)(nil),               // 77: rota.v1.PeersRequest
-	(*Peer)(nil),                       // 78: rota.v1.Peer
-	(*PeersResponse)(nil),              // 79: rota.v1.PeersResponse
-	(*TransferLeadershipRequest)(nil),  // 80: rota.v1.TransferLeadershipRequest
-	(*TransferLeadershipResponse)(nil), // 81: rota.v1.TransferLeadershipResponse
-	(*RemovePeerRequest)(nil),          // 82: rota.v1.RemovePeerRequest
-	(*RemovePeerResponse)(nil),         // 83: rota.v1.RemovePeerResponse
-	(*LeaveRequest)(nil),               // 84: rota.v1.LeaveRequest
-	(*LeaveResponse)(nil),              // 85: rota.v1.LeaveResponse
-	(*SaveSnapshotRequest)(nil),        // 86: rota.v1.SaveSnapshotRequest
-	(*SnapshotChunk)(nil),              // 87: rota.v1.SnapshotChunk
-	(*VerifyRequest)(nil),              // 88: rota.v1.VerifyRequest
-	(*VerifyResponse)(nil),             // 89: rota.v1.VerifyResponse
-	(*NodeVerdict)(nil),                // 90: rota.v1.NodeVerdict
-	nil,                                // 91: rota.v1.JobSpec.LabelsEntry
-	nil,                                // 92: rota.v1.JobSpec.LimitsEntry
-	nil,                                // 93: rota.v1.Job.MetaEntry
-	nil,                                // 94: rota.v1.ChangeJobRequest.LabelsEntry
-	nil,                                // 95: rota.v1.WorkerSpec.LimitsEntry
-	nil,                                // 96: rota.v1.LeaseCommand.MetaEntry
+	(*SetClusterRequest)(nil),          // 73: rota.v1.SetClusterRequest
+	(*ClusterSettings)(nil),            // 74: rota.v1.ClusterSettings
+	(*StatusRequest)(nil),              // 75: rota.v1.StatusRequest
+	(*JobCounts)(nil),                  // 76: rota.v1.JobCounts
+	(*NodeStatus)(nil),                 // 77: rota.v1.NodeStatus
+	(*StatusResponse)(nil),             // 78: rota.v1.StatusResponse
+	(*PeersRequest)(nil),               // 79: rota.v1.PeersRequest
+	(*Peer)(nil),                       // 80: rota.v1.Peer
+	(*PeersResponse)(nil),              // 81: rota.v1.PeersResponse
+	(*TransferLeadershipRequest)(nil),  // 82: rota.v1.TransferLeadershipRequest
+	(*TransferLeadershipResponse)(nil), // 83: rota.v1.TransferLeadershipResponse
+	(*RemovePeerRequest)(nil),          // 84: rota.v1.RemovePeerRequest
+	(*RemovePeerResponse)(nil),         // 85: rota.v1.RemovePeerResponse
+	(*LeaveRequest)(nil),               // 86: rota.v1.LeaveRequest
+	(*LeaveResponse)(nil),              // 87: rota.v1.LeaveResponse
+	(*SaveSnapshotRequest)(nil),        // 88: rota.v1.SaveSnapshotRequest
+	(*SnapshotChunk)(nil),              // 89: rota.v1.SnapshotChunk
+	(*VerifyRequest)(nil),              // 90: rota.v1.VerifyRequest
+	(*VerifyResponse)(nil),             // 91: rota.v1.VerifyResponse
+	(*NodeVerdict)(nil),                // 92: rota.v1.NodeVerdict
+	nil,                                // 93: rota.v1.JobSpec.LabelsEntry
+	nil,                                // 94: rota.v1.JobSpec.LimitsEntry
+	nil,                                // 95: rota.v1.Job.MetaEntry
+	nil,                                // 96: rota.v1.ChangeJobRequest.LabelsEntry
+	nil,                                // 97: rota.v1.WorkerSpec.LimitsEntry
+	nil,                                // 98: rota.v1.LeaseCommand.MetaEntry
 }
 var file_rota_v1_rota_proto_depIdxs = []int32{
-	91,  // 0: rota.v1.JobSpec.labels:type_name -> rota.v1.JobSpec.LabelsEntry
-	92,  // 1: rota.v1.JobSpec.limits:type_name -> rota.v1.JobSpec.LimitsEntry
+	93,  // 0: rota.v1.JobSpec.labels:type_name -> rota.v1.JobSpec.LabelsEntry
+	94,  // 1: rota.v1.JobSpec.limits:type_name -> rota.v1.JobSpec.LimitsEntry
 	5,   // 2: rota.v1.Attempt.decision:type_name -> rota.v1.Decision
 	4,   // 3: rota.v1.Job.spec:type_name -> rota.v1.JobSpec
 	7,   // 4: rota.v1.Job.lease:type_name -> rota.v1.Lease
 	6,   // 5: rota.v1.Job.attempts:type_name -> rota.v1.Attempt
-	93,  // 6: rota.v1.Job.meta:type_name -> rota.v1.Job.MetaEntry
+	95,  // 6: rota.v1.Job.meta:type_name -> rota.v1.Job.MetaEntry
 	4,   // 7: rota.v1.SubmitRequest.jobs:type_name -> rota.v1.JobSpec
 	11,  // 8: rota.v1.SubmitResponse.jobs:type_name -> rota.v1.Submitted
 	3,   // 9: rota.v1.Submitted.refusal:type_name -> rota.v1.Refusal
@@ -7761,10 +7906,10 @@ var file_rota_v1_rota_proto_depIdxs = []int32{
 	1,   // 13: rota.v1.ListJobsRequest.read:type_name -> rota.v1.Read
 	8,   // 14: rota.v1.ListJobsResponse.jobs:type_name -> rota.v1.Job
 	2,   // 15: rota.v1.ListJobsResponse.at:type_name -> rota.v1.ReadAt
-	94,  // 16: rota.v1.ChangeJobRequest.labels:type_name -> rota.v1.ChangeJobRequest.LabelsEntry
+	96,  // 16: rota.v1.ChangeJobRequest.labels:type_name -> rota.v1.ChangeJobRequest.LabelsEntry
 	23,  // 17: rota.v1.JobOutcomes.jobs:type_name -> rota.v1.JobOutcome
 	3,   // 18: rota.v1.JobOutcome.refusal:type_name -> rota.v1.Refusal
-	95,  // 19: rota.v1.WorkerSpec.limits:type_name -> rota.v1.WorkerSpec.LimitsEntry
+	97,  // 19: rota.v1.WorkerSpec.limits:type_name -> rota.v1.WorkerSpec.LimitsEntry
 	24,  // 20: rota.v1.Worker.spec:type_name -> rota.v1.WorkerSpec
 	7,   // 21: rota.v1.Worker.leases:type_name -> rota.v1.Lease
 	26,  // 22: rota.v1.Worker.cooling:type_name -> rota.v1.TypeUntil
@@ -7778,7 +7923,7 @@ var file_rota_v1_rota_proto_depIdxs = []int32{
 	25,  // 30: rota.v1.Hello.attestation:type_name -> rota.v1.Attestation
 	32,  // 31: rota.v1.LeaseCommands.commands:type_name -> rota.v1.LeaseCommand
 	0,   // 32: rota.v1.LeaseCommand.verb:type_name -> rota.v1.LeaseVerb
-	96,  // 33: rota.v1.LeaseCommand.meta:type_name -> rota.v1.LeaseCommand.MetaEntry
+	98,  // 33: rota.v1.LeaseCommand.meta:type_name -> rota.v1.LeaseCommand.MetaEntry
 	36,  // 34: rota.v1.WorkResponse.welcome:type_name -> rota.v1.Welcome
 	37,  // 35: rota.v1.WorkResponse.notices:type_name -> rota.v1.Notices
 	40,  // 36: rota.v1.WorkResponse.answers:type_name -> rota.v1.LeaseAnswers
@@ -7818,79 +7963,82 @@ var file_rota_v1_rota_proto_depIdxs = []int32{
 	1,   // 70: rota.v1.GetModeRequest.read:type_name -> rota.v1.Read
 	69,  // 71: rota.v1.GetModeResponse.mode:type_name -> rota.v1.Mode
 	2,   // 72: rota.v1.GetModeResponse.at:type_name -> rota.v1.ReadAt
-	74,  // 73: rota.v1.StatusResponse.jobs:type_name -> rota.v1.JobCounts
-	75,  // 74: rota.v1.StatusResponse.nodes:type_name -> rota.v1.NodeStatus
-	78,  // 75: rota.v1.PeersResponse.peers:type_name -> rota.v1.Peer
-	90,  // 76: rota.v1.VerifyResponse.nodes:type_name -> rota.v1.NodeVerdict
-	9,   // 77: rota.v1.Jobs.Submit:input_type -> rota.v1.SubmitRequest
-	12,  // 78: rota.v1.Jobs.Get:input_type -> rota.v1.GetJobRequest
-	14,  // 79: rota.v1.Jobs.List:input_type -> rota.v1.ListJobsRequest
-	16,  // 80: rota.v1.Jobs.Wait:input_type -> rota.v1.WaitJobsRequest
-	17,  // 81: rota.v1.Jobs.Cancel:input_type -> rota.v1.CancelJobsRequest
-	18,  // 82: rota.v1.Jobs.Retry:input_type -> rota.v1.RetryJobsRequest
-	20,  // 83: rota.v1.Jobs.Change:input_type -> rota.v1.ChangeJobRequest
-	19,  // 84: rota.v1.Jobs.Delete:input_type -> rota.v1.DeleteJobsRequest
-	21,  // 85: rota.v1.Jobs.ReportProof:input_type -> rota.v1.ReportProofRequest
-	29,  // 86: rota.v1.Workers.Work:input_type -> rota.v1.WorkRequest
-	44,  // 87: rota.v1.Workers.List:input_type -> rota.v1.ListWorkersRequest
-	46,  // 88: rota.v1.Workers.Get:input_type -> rota.v1.GetWorkerRequest
-	48,  // 89: rota.v1.Workers.Drain:input_type -> rota.v1.DrainWorkerRequest
-	49,  // 90: rota.v1.Workers.Suspend:input_type -> rota.v1.SuspendWorkerRequest
-	50,  // 91: rota.v1.Workers.Resume:input_type -> rota.v1.ResumeWorkerRequest
-	51,  // 92: rota.v1.Workers.Retire:input_type -> rota.v1.RetireWorkerRequest
-	52,  // 93: rota.v1.Workers.Gone:input_type -> rota.v1.WorkerGoneRequest
-	58,  // 94: rota.v1.Queues.List:input_type -> rota.v1.ListQueuesRequest
-	60,  // 95: rota.v1.Queues.Get:input_type -> rota.v1.GetQueueRequest
-	62,  // 96: rota.v1.Queues.Set:input_type -> rota.v1.SetQueueRequest
-	64,  // 97: rota.v1.Tenants.List:input_type -> rota.v1.ListTenantsRequest
-	66,  // 98: rota.v1.Tenants.Get:input_type -> rota.v1.GetTenantRequest
-	68,  // 99: rota.v1.Tenants.Set:input_type -> rota.v1.SetTenantRequest
-	73,  // 100: rota.v1.Cluster.Status:input_type -> rota.v1.StatusRequest
-	70,  // 101: rota.v1.Cluster.GetMode:input_type -> rota.v1.GetModeRequest
-	72,  // 102: rota.v1.Cluster.SetMode:input_type -> rota.v1.SetModeRequest
-	77,  // 103: rota.v1.Cluster.Peers:input_type -> rota.v1.PeersRequest
-	80,  // 104: rota.v1.Cluster.TransferLeadership:input_type -> rota.v1.TransferLeadershipRequest
-	82,  // 105: rota.v1.Cluster.RemovePeer:input_type -> rota.v1.RemovePeerRequest
-	84,  // 106: rota.v1.Cluster.Leave:input_type -> rota.v1.LeaveRequest
-	86,  // 107: rota.v1.Cluster.SaveSnapshot:input_type -> rota.v1.SaveSnapshotRequest
-	88,  // 108: rota.v1.Cluster.Verify:input_type -> rota.v1.VerifyRequest
-	10,  // 109: rota.v1.Jobs.Submit:output_type -> rota.v1.SubmitResponse
-	13,  // 110: rota.v1.Jobs.Get:output_type -> rota.v1.GetJobResponse
-	15,  // 111: rota.v1.Jobs.List:output_type -> rota.v1.ListJobsResponse
-	8,   // 112: rota.v1.Jobs.Wait:output_type -> rota.v1.Job
-	22,  // 113: rota.v1.Jobs.Cancel:output_type -> rota.v1.JobOutcomes
-	22,  // 114: rota.v1.Jobs.Retry:output_type -> rota.v1.JobOutcomes
-	23,  // 115: rota.v1.Jobs.Change:output_type -> rota.v1.JobOutcome
-	22,  // 116: rota.v1.Jobs.Delete:output_type -> rota.v1.JobOutcomes
-	23,  // 117: rota.v1.Jobs.ReportProof:output_type -> rota.v1.JobOutcome
-	35,  // 118: rota.v1.Workers.Work:output_type -> rota.v1.WorkResponse
-	45,  // 119: rota.v1.Workers.List:output_type -> rota.v1.ListWorkersResponse
-	47,  // 120: rota.v1.Workers.Get:output_type -> rota.v1.GetWorkerResponse
-	28,  // 121: rota.v1.Workers.Drain:output_type -> rota.v1.Worker
-	28,  // 122: rota.v1.Workers.Suspend:output_type -> rota.v1.Worker
-	28,  // 123: rota.v1.Workers.Resume:output_type -> rota.v1.Worker
-	28,  // 124: rota.v1.Workers.Retire:output_type -> rota.v1.Worker
-	53,  // 125: rota.v1.Workers.Gone:output_type -> rota.v1.WorkerGoneResponse
-	59,  // 126: rota.v1.Queues.List:output_type -> rota.v1.ListQueuesResponse
-	61,  // 127: rota.v1.Queues.Get:output_type -> rota.v1.GetQueueResponse
-	55,  // 128: rota.v1.Queues.Set:output_type -> rota.v1.Queue
-	65,  // 129: rota.v1.Tenants.List:output_type -> rota.v1.ListTenantsResponse
-	67,  // 130: rota.v1.Tenants.Get:output_type -> rota.v1.GetTenantResponse
-	63,  // 131: rota.v1.Tenants.Set:output_type -> rota.v1.Tenant
-	76,  // 132: rota.v1.Cluster.Status:output_type -> rota.v1.StatusResponse
-	71,  // 133: rota.v1.Cluster.GetMode:output_type -> rota.v1.GetModeResponse
-	69,  // 134: rota.v1.Cluster.SetMode:output_type -> rota.v1.Mode
-	79,  // 135: rota.v1.Cluster.Peers:output_type -> rota.v1.PeersResponse
-	81,  // 136: rota.v1.Cluster.TransferLeadership:output_type -> rota.v1.TransferLeadershipResponse
-	83,  // 137: rota.v1.Cluster.RemovePeer:output_type -> rota.v1.RemovePeerResponse
-	85,  // 138: rota.v1.Cluster.Leave:output_type -> rota.v1.LeaveResponse
-	87,  // 139: rota.v1.Cluster.SaveSnapshot:output_type -> rota.v1.SnapshotChunk
-	89,  // 140: rota.v1.Cluster.Verify:output_type -> rota.v1.VerifyResponse
-	109, // [109:141] is the sub-list for method output_type
-	77,  // [77:109] is the sub-list for method input_type
-	77,  // [77:77] is the sub-list for extension type_name
-	77,  // [77:77] is the sub-list for extension extendee
-	0,   // [0:77] is the sub-list for field type_name
+	54,  // 73: rota.v1.SetClusterRequest.set:type_name -> rota.v1.Setting
+	76,  // 74: rota.v1.StatusResponse.jobs:type_name -> rota.v1.JobCounts
+	77,  // 75: rota.v1.StatusResponse.nodes:type_name -> rota.v1.NodeStatus
+	80,  // 76: rota.v1.PeersResponse.peers:type_name -> rota.v1.Peer
+	92,  // 77: rota.v1.VerifyResponse.nodes:type_name -> rota.v1.NodeVerdict
+	9,   // 78: rota.v1.Jobs.Submit:input_type -> rota.v1.SubmitRequest
+	12,  // 79: rota.v1.Jobs.Get:input_type -> rota.v1.GetJobRequest
+	14,  // 80: rota.v1.Jobs.List:input_type -> rota.v1.ListJobsRequest
+	16,  // 81: rota.v1.Jobs.Wait:input_type -> rota.v1.WaitJobsRequest
+	17,  // 82: rota.v1.Jobs.Cancel:input_type -> rota.v1.CancelJobsRequest
+	18,  // 83: rota.v1.Jobs.Retry:input_type -> rota.v1.RetryJobsRequest
+	20,  // 84: rota.v1.Jobs.Change:input_type -> rota.v1.ChangeJobRequest
+	19,  // 85: rota.v1.Jobs.Delete:input_type -> rota.v1.DeleteJobsRequest
+	21,  // 86: rota.v1.Jobs.ReportProof:input_type -> rota.v1.ReportProofRequest
+	29,  // 87: rota.v1.Workers.Work:input_type -> rota.v1.WorkRequest
+	44,  // 88: rota.v1.Workers.List:input_type -> rota.v1.ListWorkersRequest
+	46,  // 89: rota.v1.Workers.Get:input_type -> rota.v1.GetWorkerRequest
+	48,  // 90: rota.v1.Workers.Drain:input_type -> rota.v1.DrainWorkerRequest
+	49,  // 91: rota.v1.Workers.Suspend:input_type -> rota.v1.SuspendWorkerRequest
+	50,  // 92: rota.v1.Workers.Resume:input_type -> rota.v1.ResumeWorkerRequest
+	51,  // 93: rota.v1.Workers.Retire:input_type -> rota.v1.RetireWorkerRequest
+	52,  // 94: rota.v1.Workers.Gone:input_type -> rota.v1.WorkerGoneRequest
+	58,  // 95: rota.v1.Queues.List:input_type -> rota.v1.ListQueuesRequest
+	60,  // 96: rota.v1.Queues.Get:input_type -> rota.v1.GetQueueRequest
+	62,  // 97: rota.v1.Queues.Set:input_type -> rota.v1.SetQueueRequest
+	64,  // 98: rota.v1.Tenants.List:input_type -> rota.v1.ListTenantsRequest
+	66,  // 99: rota.v1.Tenants.Get:input_type -> rota.v1.GetTenantRequest
+	68,  // 100: rota.v1.Tenants.Set:input_type -> rota.v1.SetTenantRequest
+	75,  // 101: rota.v1.Cluster.Status:input_type -> rota.v1.StatusRequest
+	70,  // 102: rota.v1.Cluster.GetMode:input_type -> rota.v1.GetModeRequest
+	72,  // 103: rota.v1.Cluster.SetMode:input_type -> rota.v1.SetModeRequest
+	73,  // 104: rota.v1.Cluster.Set:input_type -> rota.v1.SetClusterRequest
+	79,  // 105: rota.v1.Cluster.Peers:input_type -> rota.v1.PeersRequest
+	82,  // 106: rota.v1.Cluster.TransferLeadership:input_type -> rota.v1.TransferLeadershipRequest
+	84,  // 107: rota.v1.Cluster.RemovePeer:input_type -> rota.v1.RemovePeerRequest
+	86,  // 108: rota.v1.Cluster.Leave:input_type -> rota.v1.LeaveRequest
+	88,  // 109: rota.v1.Cluster.SaveSnapshot:input_type -> rota.v1.SaveSnapshotRequest
+	90,  // 110: rota.v1.Cluster.Verify:input_type -> rota.v1.VerifyRequest
+	10,  // 111: rota.v1.Jobs.Submit:output_type -> rota.v1.SubmitResponse
+	13,  // 112: rota.v1.Jobs.Get:output_type -> rota.v1.GetJobResponse
+	15,  // 113: rota.v1.Jobs.List:output_type -> rota.v1.ListJobsResponse
+	8,   // 114: rota.v1.Jobs.Wait:output_type -> rota.v1.Job
+	22,  // 115: rota.v1.Jobs.Cancel:output_type -> rota.v1.JobOutcomes
+	22,  // 116: rota.v1.Jobs.Retry:output_type -> rota.v1.JobOutcomes
+	23,  // 117: rota.v1.Jobs.Change:output_type -> rota.v1.JobOutcome
+	22,  // 118: rota.v1.Jobs.Delete:output_type -> rota.v1.JobOutcomes
+	23,  // 119: rota.v1.Jobs.ReportProof:output_type -> rota.v1.JobOutcome
+	35,  // 120: rota.v1.Workers.Work:output_type -> rota.v1.WorkResponse
+	45,  // 121: rota.v1.Workers.List:output_type -> rota.v1.ListWorkersResponse
+	47,  // 122: rota.v1.Workers.Get:output_type -> rota.v1.GetWorkerResponse
+	28,  // 123: rota.v1.Workers.Drain:output_type -> rota.v1.Worker
+	28,  // 124: rota.v1.Workers.Suspend:output_type -> rota.v1.Worker
+	28,  // 125: rota.v1.Workers.Resume:output_type -> rota.v1.Worker
+	28,  // 126: rota.v1.Workers.Retire:output_type -> rota.v1.Worker
+	53,  // 127: rota.v1.Workers.Gone:output_type -> rota.v1.WorkerGoneResponse
+	59,  // 128: rota.v1.Queues.List:output_type -> rota.v1.ListQueuesResponse
+	61,  // 129: rota.v1.Queues.Get:output_type -> rota.v1.GetQueueResponse
+	55,  // 130: rota.v1.Queues.Set:output_type -> rota.v1.Queue
+	65,  // 131: rota.v1.Tenants.List:output_type -> rota.v1.ListTenantsResponse
+	67,  // 132: rota.v1.Tenants.Get:output_type -> rota.v1.GetTenantResponse
+	63,  // 133: rota.v1.Tenants.Set:output_type -> rota.v1.Tenant
+	78,  // 134: rota.v1.Cluster.Status:output_type -> rota.v1.StatusResponse
+	71,  // 135: rota.v1.Cluster.GetMode:output_type -> rota.v1.GetModeResponse
+	69,  // 136: rota.v1.Cluster.SetMode:output_type -> rota.v1.Mode
+	74,  // 137: rota.v1.Cluster.Set:output_type -> rota.v1.ClusterSettings
+	81,  // 138: rota.v1.Cluster.Peers:output_type -> rota.v1.PeersResponse
+	83,  // 139: rota.v1.Cluster.TransferLeadership:output_type -> rota.v1.TransferLeadershipResponse
+	85,  // 140: rota.v1.Cluster.RemovePeer:output_type -> rota.v1.RemovePeerResponse
+	87,  // 141: rota.v1.Cluster.Leave:output_type -> rota.v1.LeaveResponse
+	89,  // 142: rota.v1.Cluster.SaveSnapshot:output_type -> rota.v1.SnapshotChunk
+	91,  // 143: rota.v1.Cluster.Verify:output_type -> rota.v1.VerifyResponse
+	111, // [111:144] is the sub-list for method output_type
+	78,  // [78:111] is the sub-list for method input_type
+	78,  // [78:78] is the sub-list for extension type_name
+	78,  // [78:78] is the sub-list for extension extendee
+	0,   // [0:78] is the sub-list for field type_name
 }
 
 func init() { file_rota_v1_rota_proto_init() }
@@ -7919,7 +8067,7 @@ func file_rota_v1_rota_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rota_v1_rota_proto_rawDesc), len(file_rota_v1_rota_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   96,
+			NumMessages:   98,
 			NumExtensions: 0,
 			NumServices:   5,
 		},

@@ -1195,6 +1195,7 @@ const (
 	Cluster_Status_FullMethodName             = "/rota.v1.Cluster/Status"
 	Cluster_GetMode_FullMethodName            = "/rota.v1.Cluster/GetMode"
 	Cluster_SetMode_FullMethodName            = "/rota.v1.Cluster/SetMode"
+	Cluster_Set_FullMethodName                = "/rota.v1.Cluster/Set"
 	Cluster_Peers_FullMethodName              = "/rota.v1.Cluster/Peers"
 	Cluster_TransferLeadership_FullMethodName = "/rota.v1.Cluster/TransferLeadership"
 	Cluster_RemovePeer_FullMethodName         = "/rota.v1.Cluster/RemovePeer"
@@ -1211,6 +1212,8 @@ type ClusterClient interface {
 	// GetMode and SetMode are about what the cluster admits (SPEC §4.3).
 	GetMode(ctx context.Context, in *GetModeRequest, opts ...grpc.CallOption) (*GetModeResponse, error)
 	SetMode(ctx context.Context, in *SetModeRequest, opts ...grpc.CallOption) (*Mode, error)
+	// Set changes the cluster's own settings, key by key.
+	Set(ctx context.Context, in *SetClusterRequest, opts ...grpc.CallOption) (*ClusterSettings, error)
 	Peers(ctx context.Context, in *PeersRequest, opts ...grpc.CallOption) (*PeersResponse, error)
 	TransferLeadership(ctx context.Context, in *TransferLeadershipRequest, opts ...grpc.CallOption) (*TransferLeadershipResponse, error)
 	RemovePeer(ctx context.Context, in *RemovePeerRequest, opts ...grpc.CallOption) (*RemovePeerResponse, error)
@@ -1253,6 +1256,16 @@ func (c *clusterClient) SetMode(ctx context.Context, in *SetModeRequest, opts ..
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Mode)
 	err := c.cc.Invoke(ctx, Cluster_SetMode_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterClient) Set(ctx context.Context, in *SetClusterRequest, opts ...grpc.CallOption) (*ClusterSettings, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ClusterSettings)
+	err := c.cc.Invoke(ctx, Cluster_Set_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -1336,6 +1349,8 @@ type ClusterServer interface {
 	// GetMode and SetMode are about what the cluster admits (SPEC §4.3).
 	GetMode(context.Context, *GetModeRequest) (*GetModeResponse, error)
 	SetMode(context.Context, *SetModeRequest) (*Mode, error)
+	// Set changes the cluster's own settings, key by key.
+	Set(context.Context, *SetClusterRequest) (*ClusterSettings, error)
 	Peers(context.Context, *PeersRequest) (*PeersResponse, error)
 	TransferLeadership(context.Context, *TransferLeadershipRequest) (*TransferLeadershipResponse, error)
 	RemovePeer(context.Context, *RemovePeerRequest) (*RemovePeerResponse, error)
@@ -1362,6 +1377,9 @@ func (UnimplementedClusterServer) GetMode(context.Context, *GetModeRequest) (*Ge
 }
 func (UnimplementedClusterServer) SetMode(context.Context, *SetModeRequest) (*Mode, error) {
 	return nil, status.Error(codes.Unimplemented, "method SetMode not implemented")
+}
+func (UnimplementedClusterServer) Set(context.Context, *SetClusterRequest) (*ClusterSettings, error) {
+	return nil, status.Error(codes.Unimplemented, "method Set not implemented")
 }
 func (UnimplementedClusterServer) Peers(context.Context, *PeersRequest) (*PeersResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Peers not implemented")
@@ -1452,6 +1470,24 @@ func _Cluster_SetMode_Handler(srv interface{}, ctx context.Context, dec func(int
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ClusterServer).SetMode(ctx, req.(*SetModeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Cluster_Set_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetClusterRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).Set(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_Set_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).Set(ctx, req.(*SetClusterRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1575,6 +1611,10 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SetMode",
 			Handler:    _Cluster_SetMode_Handler,
+		},
+		{
+			MethodName: "Set",
+			Handler:    _Cluster_Set_Handler,
 		},
 		{
 			MethodName: "Peers",
