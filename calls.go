@@ -87,8 +87,8 @@ type Queue struct {
 	// Lanes with pending jobs, and the workers that serve the queue.
 	Lanes   int64 `json:"lanes"`
 	Workers int64 `json:"workers"`
-	// OldestWaitMs is how long the oldest QUEUED job has waited.
-	OldestWaitMs int64 `json:"oldest_wait_ms"`
+	// OldestWait is how long the oldest QUEUED job has waited.
+	OldestWait time.Duration `json:"oldest_wait_ms"`
 	// UsagePermille is pending ÷ queue_cap; BacklogUsagePermille QUEUED jobs and open
 	// leases ÷ (active workers × max_queue_size), 0 where that bounds nothing (SPEC §4.6).
 	UsagePermille        int64 `json:"usage_permille"`
@@ -132,11 +132,13 @@ type Domain struct {
 
 // TypeStats is what the adaptive ranking knows of a job type (SPEC §5.3).
 type TypeStats struct {
-	Type       JobType `json:"type"`
-	Success    int64   `json:"success"`
-	Fail       int64   `json:"fail"`
-	EMAus      int64   `json:"ema_us"`
-	ExpectedMs int64   `json:"expected_ms"`
+	Type    JobType `json:"type"`
+	Success int64   `json:"success"`
+	Fail    int64   `json:"fail"`
+	// EMA is the moving average of the type's durations.
+	EMA time.Duration `json:"ema_us"`
+	// Expected is how long a job of it should take, 0 where nobody said so.
+	Expected time.Duration `json:"expected_ms"`
 	// Weight is W of SPEC §5.3, for people.
 	Weight float64 `json:"weight"`
 }

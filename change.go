@@ -1,25 +1,25 @@
 package rota
 
 import (
-	"github.com/rotasched/rota/internal/millis"
 	"maps"
 	"slices"
+	"time"
 )
 
 // JobChange says what of a pending job becomes another (SPEC §21.2); what is nil stays.
 type JobChange struct {
-	ID       JobID  `json:"id"`
-	Priority *int32 `json:"priority,omitempty"`
-	Fee      *int64 `json:"fee,omitempty"`
+	ID       JobID
+	Priority *int32
+	Fee      *int64
 	// Labels are set beside those that the job has; an empty value takes a label away.
-	Labels map[string]string `json:"labels,omitempty"`
-	// TTLMs counts from the submission or the last retry, as ever; 0 takes the queue's.
-	TTLMs   *int64 `json:"ttl_ms,omitempty"`
-	Payload *Blob  `json:"payload,omitempty"`
+	Labels map[string]string
+	// TTL counts from the submission or the last retry, as ever; 0 takes the queue's.
+	TTL     *time.Duration
+	Payload *Blob
 	// Life, and how often the job was changed in it, are what the change follows: a job
 	// beyond them is refused as Stale. Without them it follows whatever there is.
-	Life    *int32 `json:"life,omitempty"`
-	Changes *int32 `json:"changes,omitempty"`
+	Life    *int32
+	Changes *int32
 }
 
 // CheckShape refuses a change that says nothing, or what no job can become.
@@ -30,7 +30,7 @@ func (c *JobChange) CheckShape(payloadMax int64) error {
 	if n := len(c.Labels); n > 2*MaxLabels { // all that it has taken away, as many set
 		return Refusef(KindInvalid, "labels", "labels are %d: at most %d are taken", n, 2*MaxLabels)
 	}
-	if c.Priority == nil && c.Fee == nil && len(c.Labels) == 0 && c.TTLMs == nil && c.Payload == nil {
+	if c.Priority == nil && c.Fee == nil && len(c.Labels) == 0 && c.TTL == nil && c.Payload == nil {
 		return Refusef(KindInvalid, "change", "the change of job %s says nothing: priority, fee, labels, ttl_ms or payload is wanted", c.ID)
 	}
 	if (c.Life == nil) != (c.Changes == nil) || c.Life != nil && min(*c.Life, *c.Changes) < 0 {
@@ -54,8 +54,8 @@ func (c *JobChange) Of(s *JobSpec) JobSpec {
 	if c.Fee != nil {
 		next.Fee = *c.Fee
 	}
-	if c.TTLMs != nil {
-		next.TTL = millis.Duration(*c.TTLMs)
+	if c.TTL != nil {
+		next.TTL = *c.TTL
 	}
 	if c.Payload != nil {
 		next.Payload = *c.Payload

@@ -3,10 +3,11 @@ package rota
 import (
 	"bytes"
 	"fmt"
-	"github.com/rotasched/rota/internal/millis"
 	"reflect"
 	"strings"
 	"time"
+
+	"github.com/rotasched/rota/internal/millis"
 )
 
 // shownBytes is the longest value that Difference shows.

@@ -5,19 +5,20 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"github.com/rotasched/rota/internal/millis"
 	"maps"
 	"reflect"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/rotasched/rota/internal/millis"
 )
 
 // layout is how the JSON of a struct is laid out: as encoding/json does it, but that
 //
 //   - a Moment tagged "x" is x_ms, x_at and x_clock_ms,
 //   - a Date or a time.Time tagged "x_ms" is x_ms and x_at,
-//   - a time.Duration tagged "x_ms" is x_ms, its whole milliseconds,
+//   - a time.Duration tagged "x_ms" is x_ms, its whole milliseconds, and one tagged "x_us" its microseconds,
 //   - neither is written before it is reached, and x_at is taken for x_ms,
 //   - a string with the option "raw" that is a JSON object or array as json.Marshal writes
 //     them is written as it is, so that no encoder changes a byte of it; any other text is
@@ -169,6 +170,9 @@ func (f *layoutField) write(w *layoutWriter, v reflect.Value) error {
 		if f.empty && v.Int() == 0 {
 			return nil
 		}
+		if strings.HasSuffix(f.name, "_us") {
+			return w.field(f.name, time.Duration(v.Int()).Microseconds())
+		}
 		return w.field(f.name, millis.Of(time.Duration(v.Int())))
 	case rawField:
 		if text := v.String(); text != "" && strings.ContainsRune("{[", rune(text[0])) && plainJSON([]byte(text)) == text {
@@ -240,6 +244,12 @@ func (f *layoutField) read(given map[string]json.RawMessage, v reflect.Value) er
 		*into = d.Time()
 		return err
 	case durationField:
+		if strings.HasSuffix(f.name, "_us") {
+			us := time.Duration(v.Int()).Microseconds()
+			err := readField(given, f.name, &us)
+			v.SetInt(int64(millis.Micros(us)))
+			return err
+		}
 		ms := millis.Of(time.Duration(v.Int()))
 		err := readField(given, f.name, &ms)
 		v.SetInt(int64(millis.Duration(ms)))

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"github.com/rotasched/rota/internal/millis"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -16,6 +15,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/rotasched/rota/internal/millis"
 )
 
 // laidOut are the types whose JSON has moments.
@@ -23,7 +24,7 @@ var laidOut = []any{Role{}, AccessToken{}, Block{}, JobSpec{}, NodeSpec{}, Attem
 	ServedEvent{}, Domain{}, ModeStatus{}, Explanation{}, ClusterStatus{}, SnapshotInfo{}, Workflow{}, WorkflowNode{}}
 
 // timesOnly are those of them that have durations alone.
-var timesOnly = []any{ReadAt{}}
+var timesOnly = []any{ReadAt{}, Queue{}, TypeStats{}}
 
 // TestMomentsInJSON holds every moment to its three names, and the two that people and
 // programs read to one instant.
@@ -283,4 +284,18 @@ func FuzzEventPayload(f *testing.F) {
 func serverEventJSON(e ServedEvent) (string, error) {
 	text, err := e.MarshalJSON()
 	return string(text), err
+}
+
+// TestTypeStats_JSON: the mean stays in microseconds, what is expected in milliseconds.
+func TestTypeStats_JSON(t *testing.T) {
+	t.Parallel()
+	want := TypeStats{Type: "t", EMA: 1500 * time.Microsecond, Expected: 2 * time.Second}
+	text, err := json.Marshal(want)
+	if err != nil || !bytes.Contains(text, []byte(`"ema_us":1500,"expected_ms":2000`)) {
+		t.Fatalf("%s, %v", text, err)
+	}
+	var got TypeStats
+	if err := json.Unmarshal(text, &got); err != nil || got != want {
+		t.Errorf("%+v comes back, %v", got, err)
+	}
 }

@@ -20,6 +20,8 @@ var (
 	clusterStatusJSON  = layoutOf[ClusterStatus]()
 	snapshotInfoJSON   = layoutOf[SnapshotInfo]()
 	workflowJSON       = layoutOf[Workflow]()
+	queueJSON          = layoutOf[Queue]()
+	typeStatsJSON      = layoutOf[TypeStats]()
 	readAtJSON         = layoutOf[ReadAt]()
 	workflowNodeJSON   = layoutOf[WorkflowNode]()
 	roleJSON           = layoutOf[Role]()
@@ -175,3 +177,15 @@ func (b Block) MarshalJSON() ([]byte, error) { return blockJSON.marshal(b) }
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (b *Block) UnmarshalJSON(text []byte) error { return blockJSON.unmarshal(text, b) }
+
+// MarshalJSON implements json.Marshaler.
+func (q Queue) MarshalJSON() ([]byte, error) { return queueJSON.marshal(q) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (q *Queue) UnmarshalJSON(text []byte) error { return queueJSON.unmarshal(text, q) }
+
+// MarshalJSON implements json.Marshaler.
+func (t TypeStats) MarshalJSON() ([]byte, error) { return typeStatsJSON.marshal(t) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (t *TypeStats) UnmarshalJSON(text []byte) error { return typeStatsJSON.unmarshal(text, t) }

@@ -4,10 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"github.com/rotasched/rota/internal/millis"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/rotasched/rota/internal/millis"
 )
 
 func TestCheckShape(t *testing.T) {

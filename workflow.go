@@ -1,6 +1,9 @@
 package rota
 
-import "strings"
+import (
+	"strings"
+	"time"
+)
 
 // WorkflowID names a workflow, with the alphabet of every id.
 type WorkflowID string
@@ -173,12 +176,12 @@ type Workflow struct {
 	Finished   Moment `json:"finished"`
 	// CriticalPath are the nodes of the longest chain by duration, of equals that of
 	// the most nodes, from a root to a leaf: measured where a node has run, estimated
-	// where it has not; CriticalPathMs is its length. RemainingMs estimates the time to
+	// where it has not; CriticalPathLength is its length. Remaining estimates the time to
 	// the end: the longest chain of what is left, or what is left over the nodes that
 	// run at a time, whichever is more. Filled where nodes are asked for.
-	CriticalPath   []string `json:"critical_path,omitempty"`
-	CriticalPathMs int64    `json:"critical_path_ms"`
-	RemainingMs    int64    `json:"remaining_ms"`
+	CriticalPath       []string      `json:"critical_path,omitempty"`
+	CriticalPathLength time.Duration `json:"critical_path_ms"`
+	Remaining          time.Duration `json:"remaining_ms"`
 	// Nodes in topological order; filled where they are asked for.
 	Nodes []WorkflowNode `json:"nodes,omitempty"`
 }
@@ -206,8 +209,8 @@ type WorkflowNode struct {
 	Assigned Moment `json:"assigned"`
 	Finished Moment `json:"finished"`
 	Reason   Reason `json:"reason,omitempty"`
-	// DurationMs is how long it ran, or how long it is expected to run.
-	DurationMs int64 `json:"duration_ms"`
+	// Duration is how long it ran, or how long it is expected to run.
+	Duration time.Duration `json:"duration_ms"`
 }
 
 // WorkflowSubmitted is the outcome of a submission.

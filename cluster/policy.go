@@ -6,6 +6,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/millis"
 	"github.com/rotasched/rota/internal/peer"
 	"github.com/rotasched/rota/sched"
 )
@@ -101,8 +102,8 @@ func (pv *policyVerbs) Queue(ctx context.Context, name rota.QueueName, opt peer.
 		scoring := sched.ScoringOf(&q.Policy)
 		for i := range q.Types {
 			t := &q.Types[i]
-			t.Weight = scoring.Weight(sched.Stats{Success: t.Success, Fail: t.Fail, EMAus: t.EMAus,
-				ExpectedMs: t.ExpectedMs, Sampled: t.EMAus > 0})
+			t.Weight = scoring.Weight(sched.Stats{Success: t.Success, Fail: t.Fail, EMAus: t.EMA.Microseconds(),
+				ExpectedMs: millis.Of(t.Expected), Sampled: t.EMA > 0})
 		}
 		return q, nil
 	})

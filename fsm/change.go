@@ -7,13 +7,14 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/millis"
 	"github.com/rotasched/rota/sched"
 )
 
 // ChangeJobOp turns a change of a job into its persisted form. It names the life and the
 // changes that the caller knows of, by which a repetition is known.
 func ChangeJobOp(c *rota.JobChange, life, changes int32) *fsmpb.Op {
-	op := &fsmpb.ChangeJob{Job: string(c.ID), Priority: c.Priority, Fee: c.Fee, TtlMs: c.TTLMs, Life: life, Changes: changes}
+	op := &fsmpb.ChangeJob{Job: string(c.ID), Priority: c.Priority, Fee: c.Fee, TtlMs: millis.Given(c.TTL), Life: life, Changes: changes}
 	if c.Payload != nil {
 		op.Payload = append([]byte{}, *c.Payload...) // empty is not none
 	}
@@ -25,7 +26,7 @@ func ChangeJobOp(c *rota.JobChange, life, changes int32) *fsmpb.Op {
 
 // changeWords is the inverse of ChangeJobOp.
 func changeWords(op *fsmpb.ChangeJob) rota.JobChange {
-	c := rota.JobChange{ID: rota.JobID(op.GetJob()), Priority: op.Priority, Fee: op.Fee, TTLMs: op.TtlMs}
+	c := rota.JobChange{ID: rota.JobID(op.GetJob()), Priority: op.Priority, Fee: op.Fee, TTL: millis.Taken(op.TtlMs)}
 	if op.Payload != nil {
 		c.Payload = (*rota.Blob)(&op.Payload)
 	}
@@ -61,7 +62,7 @@ func (m *Machine) changeJob(op *fsmpb.ChangeJob) *fsmpb.Outcome {
 	past := *j.history()
 	past.content, past.changes = j.firstContent(), past.changes+1
 	j.past = &past
-	m.respec(j, q, &spec, c.TTLMs != nil)
+	m.respec(j, q, &spec, c.TTL != nil)
 	m.journal.emitFor(j, &rota.Event{Kind: rota.EventJobChanged, Job: c.ID, Queue: q.name, Tenant: j.spec.Tenant, Attempt: j.attempt,
 		Payload: changed(&c)})
 	return &fsmpb.Outcome{JobState: uint32(j.state)}
@@ -150,7 +151,7 @@ func changed(c *rota.JobChange) string {
 		Labels       map[string]string `json:"labels,omitempty"`
 		TTLMs        *int64            `json:"ttl_ms,omitempty"`
 		PayloadBytes *int              `json:"payload_bytes,omitempty"`
-	}{c.Priority, c.Fee, c.Labels, c.TTLMs, nil}
+	}{c.Priority, c.Fee, c.Labels, millis.Given(c.TTL), nil}
 	if c.Payload != nil {
 		n := len(*c.Payload)
 		told.PayloadBytes = &n

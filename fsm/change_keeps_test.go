@@ -3,6 +3,7 @@ package fsm
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rotasched/rota"
 )
@@ -36,7 +37,7 @@ func TestChangeKeeps(t *testing.T) {
 	t.Run("from_when_a_time_to_live_counts", func(t *testing.T) {
 		t.Parallel()
 		b, _ := retried(t)
-		b.ok(b.changeOf(rota.JobChange{ID: "j", TTLMs: to[int64](5_000)}))
+		b.ok(b.changeOf(rota.JobChange{ID: "j", TTL: to(5 * time.Second)}))
 		if j := b.jobs.get("j"); j.expireAbs != j.due+5_000 {
 			t.Errorf("it wakes at %d and expires at %d", j.due, j.expireAbs)
 		}

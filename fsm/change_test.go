@@ -42,7 +42,7 @@ func TestChange(t *testing.T) {
 		before := b.state("j", rota.JobQueued)
 		b.pass(1_000)
 		payload := rota.Blob("other")
-		a := b.entry(b.changeOf(rota.JobChange{ID: "j", Priority: to[int32](1), Fee: to[int64](7), TTLMs: to[int64](5_000),
+		a := b.entry(b.changeOf(rota.JobChange{ID: "j", Priority: to[int32](1), Fee: to[int64](7), TTL: to(5 * time.Second),
 			Labels: map[string]string{"b": "", "c": "3"}, Payload: &payload}))
 		if err := entry.OutcomeError(a.Outcomes[0]); err != nil {
 			t.Fatal(err)
@@ -181,7 +181,7 @@ func TestChange(t *testing.T) {
 			"change":   {ID: "k"},
 			"priority": {ID: "k", Priority: to[int32](11)},
 			"fee":      {ID: "k", Fee: to[int64](-1)},
-			"ttl_ms":   {ID: "k", TTLMs: to[int64](-1)},
+			"ttl_ms":   {ID: "k", TTL: to(-time.Millisecond)},
 			"payload":  {ID: "k", Payload: &large},
 			"labels":   {ID: "k", Labels: map[string]string{"one more": "v"}},
 		} {

@@ -341,7 +341,7 @@ func hostileChange(d *dice) *fsmpb.Op {
 	case 1:
 		c.Fee = to(d.number())
 	case 2:
-		c.TTLMs = to(int64(d.roll(3)) * 5_000)
+		c.TTL = to(time.Duration(d.roll(3)) * 5 * time.Second)
 	case 3:
 		c.Payload = to(rota.Blob(d.text()))
 	case 4:

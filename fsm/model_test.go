@@ -120,7 +120,7 @@ func (m *model) alter(c *rota.JobChange) bool {
 	if j == nil || j.state != rota.JobQueued && j.state != rota.JobDelayed {
 		return false
 	}
-	j.ttl, j.abs = rota.Clock(*c.TTLMs), 0
+	j.ttl, j.abs = rota.Clock(c.TTL.Milliseconds()), 0
 	if j.ttl > 0 {
 		j.abs = j.began + j.ttl
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -108,8 +109,8 @@ func (r *race) step() {
 		r.expect(r.model.cancel(rota.JobID(job)), cancelOp(job))
 	case 13:
 		if r.pick("change", 2) == 0 {
-			ttl := int64(r.pick("ttl", 3)) * 20_000
-			c := rota.JobChange{ID: rota.JobID(job), TTLMs: &ttl, Priority: to(int32(r.pick("priority", 11)))}
+			ttl := time.Duration(r.pick("ttl", 3)) * 20 * time.Second
+			c := rota.JobChange{ID: rota.JobID(job), TTL: &ttl, Priority: to(int32(r.pick("priority", 11)))}
 			r.expect(r.model.alter(&c), r.b.changeOf(c))
 			return
 		}

@@ -88,7 +88,7 @@ func TestScoringKeys(t *testing.T) {
 				b.t.Fatalf("%+v is known, %d ms are wanted", got, want)
 			}
 			full, _ := b.View.QueueInFull("default")
-			shown := slices.ContainsFunc(full.Types, func(s rota.TypeStats) bool { return s.Type == "work" && s.ExpectedMs == want })
+			shown := slices.ContainsFunc(full.Types, func(s rota.TypeStats) bool { return s.Type == "work" && s.Expected == millis.Duration(want) })
 			if want > 0 && !shown {
 				b.t.Fatalf("shown are %+v", full.Types)
 			}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/millis"
 	"github.com/rotasched/rota/sched"
 )
 
@@ -135,7 +136,8 @@ func (ts *typeStats) typeWords(q *queueRow) []rota.TypeStats {
 	expected := q.expected
 	add := func(typ rota.JobType) bool {
 		s := ts.stats(q, typ)
-		list = append(list, rota.TypeStats{Type: typ, Success: s.Success, Fail: s.Fail, EMAus: s.EMAus, ExpectedMs: s.ExpectedMs})
+		list = append(list, rota.TypeStats{Type: typ, Success: s.Success, Fail: s.Fail, EMA: millis.Micros(s.EMAus),
+			Expected: millis.Duration(s.ExpectedMs)})
 		return len(list) < typesShown
 	}
 	before := func(typ rota.JobType, all bool) bool {

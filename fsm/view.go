@@ -162,7 +162,7 @@ func (vw *View) queueWords(r *queueRow) rota.Queue {
 	q.Bytes = vw.m.ledger.tally.queues[r.name]
 	q.Backpressure = vw.m.admission.pressure(r)
 	if oldest, ok := i.pending.Oldest(); ok {
-		q.OldestWaitMs = int64(vw.m.head.clock - oldest)
+		q.OldestWait = millis.Duration(int64(vw.m.head.clock - oldest))
 	}
 	return q
 }

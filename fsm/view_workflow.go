@@ -9,6 +9,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/tree"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/millis"
 	"github.com/rotasched/rota/sched"
 )
 
@@ -106,12 +107,13 @@ func (v *WorkflowView) Words() rota.Workflow {
 		w.Nodes[i].Parents = parents[first:len(parents):len(parents)]
 	}
 	p := sched.Estimate(plan)
-	w.CriticalPath, w.CriticalPathMs, w.RemainingMs = make([]string, len(p.Critical)), p.CriticalMs, p.RemainingMs
+	w.CriticalPath = make([]string, len(p.Critical))
+	w.CriticalPathLength, w.Remaining = millis.Duration(p.CriticalMs), millis.Duration(p.RemainingMs)
 	for i, number := range p.Critical {
 		w.CriticalPath[i] = w.Nodes[number].ID
 	}
 	for i, ms := range p.DurationMs {
-		w.Nodes[i].DurationMs = ms
+		w.Nodes[i].Duration = millis.Duration(ms)
 	}
 	return w
 }

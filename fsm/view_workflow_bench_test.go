@@ -37,8 +37,8 @@ func BenchmarkWorkflowView(b *testing.B) {
 	v, _ := widestFlow()
 	b.ReportAllocs()
 	for b.Loop() {
-		if w := v.Words(); len(w.Nodes) != rota.MaxWorkflowNodes || w.CriticalPathMs == 0 {
-			b.Fatal(w.CriticalPathMs)
+		if w := v.Words(); len(w.Nodes) != rota.MaxWorkflowNodes || w.CriticalPathLength == 0 {
+			b.Fatal(w.CriticalPathLength)
 		}
 	}
 }

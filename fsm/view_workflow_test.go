@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/millis"
@@ -20,7 +21,7 @@ func (b *bench) words(id rota.WorkflowID) rota.Workflow {
 	}
 	w := v.Words()
 	bare := w
-	bare.Nodes, bare.CriticalPath, bare.CriticalPathMs, bare.RemainingMs = nil, nil, 0, 0
+	bare.Nodes, bare.CriticalPath, bare.CriticalPathLength, bare.Remaining = nil, nil, 0, 0
 	if fmt.Sprintf("%+v", bare) != fmt.Sprintf("%+v", plain) {
 		b.t.Fatalf("with nodes\n%+v\nwithout\n%+v", bare, plain)
 	}
@@ -91,11 +92,11 @@ func TestWorkflowView(t *testing.T) {
 		w.Submitted.Clock != b.head.clock || w.Counts.Blocked != 3 || w.Counts.Queued != 1 {
 		t.Fatalf("%+v", w)
 	}
-	if fmt.Sprint(w.CriticalPath, w.CriticalPathMs, w.RemainingMs) != "[n0 n2 n3] 800 1000" {
-		t.Fatalf("critical path %v of %d ms, %d ms left", w.CriticalPath, w.CriticalPathMs, w.RemainingMs)
+	if fmt.Sprint(w.CriticalPath, w.CriticalPathLength, w.Remaining) != "[n0 n2 n3] 800ms 1s" {
+		t.Fatalf("critical path %v of %s, %s left", w.CriticalPath, w.CriticalPathLength, w.Remaining)
 	}
 	if n := w.Nodes[3]; n.ID != "n3" || n.Job != "wf/n3" || n.State != rota.NodeState(rota.JobBlocked) ||
-		!slices.Equal(n.Parents, []string{"n1", "n2"}) || n.DurationMs != 400 || w.Nodes[0].Parents == nil {
+		!slices.Equal(n.Parents, []string{"n1", "n2"}) || n.Duration != 400*time.Millisecond || w.Nodes[0].Parents == nil {
 		t.Fatalf("%+v", n)
 	}
 
@@ -104,25 +105,25 @@ func TestWorkflowView(t *testing.T) {
 	b.now += 50
 	b.ok(verb(rota.VerbAck, b.lease("wf/n0")))
 	n := b.words("wf").Nodes[0]
-	if n.State != rota.NodeState(rota.JobRunning) || n.Worker != "w" || n.AssignedIndex == 0 || n.Assigned.Clock != b.now-50 || n.DurationMs != 100 {
+	if n.State != rota.NodeState(rota.JobRunning) || n.Worker != "w" || n.AssignedIndex == 0 || n.Assigned.Clock != b.now-50 || n.Duration != 100*time.Millisecond {
 		t.Fatalf("%+v", n)
 	}
 	b.now += 70
 	b.ends(rota.VerbComplete, d, "n0")
 	b.match()
 	w = b.words("wf")
-	if n := w.Nodes[0]; n.State != rota.NodeState(rota.JobCompleted) || n.DurationMs != 120 || n.Finished.Clock != b.now || n.FinishedIndex == 0 ||
+	if n := w.Nodes[0]; n.State != rota.NodeState(rota.JobCompleted) || n.Duration != 120*time.Millisecond || n.Finished.Clock != b.now || n.FinishedIndex == 0 ||
 		n.Worker != "w" || n.Reason != rota.ReasonDone {
 		t.Fatalf("%+v", n)
 	}
 	// n1 is of the type of n0, which took 120 ms; so n3 too. Two run at a time.
-	if w.Progress != 25 || fmt.Sprint(w.CriticalPath, w.CriticalPathMs, w.RemainingMs) != "[n0 n2 n3] 540 420" {
-		t.Fatalf("progress %d, critical path %v of %d ms, %d ms left", w.Progress, w.CriticalPath, w.CriticalPathMs, w.RemainingMs)
+	if w.Progress != 25 || fmt.Sprint(w.CriticalPath, w.CriticalPathLength, w.Remaining) != "[n0 n2 n3] 540ms 420ms" {
+		t.Fatalf("progress %d, critical path %v of %s, %s left", w.Progress, w.CriticalPath, w.CriticalPathLength, w.Remaining)
 	}
 	b.ends(rota.VerbFail, d, "n1")
 	b.ends(rota.VerbComplete, d, "n2")
 	w = b.words("wf")
-	if w.State != rota.WorkflowFailed || w.FailedNode != "n1" || w.Reason != rota.ReasonProviderFail || w.RemainingMs != 0 ||
+	if w.State != rota.WorkflowFailed || w.FailedNode != "n1" || w.Reason != rota.ReasonProviderFail || w.Remaining != 0 ||
 		w.Counts.Dead != 1 || w.Counts.Cancelled != 1 || w.Finished.Clock != b.head.clock || w.Progress != 50 {
 		t.Fatalf("%+v", w)
 	}

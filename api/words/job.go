@@ -4,6 +4,7 @@ import (
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/millis"
 	"github.com/rotasched/rota/internal/peer"
 )
 
@@ -164,7 +165,7 @@ func JobOutcomeFromWire(w *rotav1.JobOutcome) (rota.JobOutcome, error) {
 
 // JobChangeToWire carries a change of a job.
 func JobChangeToWire(c *rota.JobChange) *rotav1.ChangeJobRequest {
-	w := &rotav1.ChangeJobRequest{Id: string(c.ID), Priority: c.Priority, Fee: c.Fee, Labels: c.Labels, TtlMs: c.TTLMs,
+	w := &rotav1.ChangeJobRequest{Id: string(c.ID), Priority: c.Priority, Fee: c.Fee, Labels: c.Labels, TtlMs: millis.Given(c.TTL),
 		Life: c.Life, Changes: c.Changes}
 	if c.Payload != nil {
 		w.Payload = append([]byte{}, *c.Payload...) // empty is not none
@@ -174,7 +175,7 @@ func JobChangeToWire(c *rota.JobChange) *rotav1.ChangeJobRequest {
 
 // JobChangeFromWire is the inverse of JobChangeToWire.
 func JobChangeFromWire(w *rotav1.ChangeJobRequest) rota.JobChange {
-	c := rota.JobChange{ID: rota.JobID(w.GetId()), Priority: w.Priority, Fee: w.Fee, Labels: w.GetLabels(), TTLMs: w.TtlMs,
+	c := rota.JobChange{ID: rota.JobID(w.GetId()), Priority: w.Priority, Fee: w.Fee, Labels: w.GetLabels(), TTL: millis.Taken(w.TtlMs),
 		Life: w.Life, Changes: w.Changes}
 	if w.Payload != nil {
 		c.Payload = (*rota.Blob)(&w.Payload)

@@ -3,6 +3,7 @@ package words
 import (
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/internal/millis"
 )
 
 // SettingsToWire carries key=value pairs.
@@ -27,7 +28,7 @@ func QueueToWire(q *rota.Queue) *rotav1.Queue {
 		Pending: q.Pending, Blocked: q.Blocked, Delayed: q.Delayed, Queued: q.Queued, Assigned: q.Assigned,
 		Running: q.Running, SubmittedTotal: q.SubmittedTotal, AssignedTotal: q.AssignedTotal,
 		CompletedTotal: q.CompletedTotal, DeadTotal: q.DeadTotal, ExpiredTotal: q.ExpiredTotal,
-		CancelledTotal: q.CancelledTotal, Staged: q.Staged, Lanes: q.Lanes, Workers: q.Workers, OldestWaitMs: q.OldestWaitMs,
+		CancelledTotal: q.CancelledTotal, Staged: q.Staged, Lanes: q.Lanes, Workers: q.Workers, OldestWaitMs: millis.Of(q.OldestWait),
 		UsagePermille: q.UsagePermille, LeaseUsagePermille: q.LeaseUsagePermille, BacklogUsagePermille: q.BacklogUsagePermille, Bytes: q.Bytes,
 		ThrottledLanes: q.Throttled,
 		Backpressure:   q.Backpressure, Tiers: q.Tiers, Domains: each(q.Domains, domainToWire), Types: each(q.Types, typeStatsToWire),
@@ -43,7 +44,7 @@ func QueueFromWire(w *rotav1.Queue) (rota.Queue, error) {
 		Assigned: w.GetAssigned(), Running: w.GetRunning(), SubmittedTotal: w.GetSubmittedTotal(),
 		AssignedTotal: w.GetAssignedTotal(), CompletedTotal: w.GetCompletedTotal(), DeadTotal: w.GetDeadTotal(),
 		ExpiredTotal: w.GetExpiredTotal(), CancelledTotal: w.GetCancelledTotal(), Staged: w.GetStaged(), Lanes: w.GetLanes(),
-		Workers: w.GetWorkers(), OldestWaitMs: w.GetOldestWaitMs(), UsagePermille: w.GetUsagePermille(),
+		Workers: w.GetWorkers(), OldestWait: millis.Duration(w.GetOldestWaitMs()), UsagePermille: w.GetUsagePermille(),
 		LeaseUsagePermille: w.GetLeaseUsagePermille(), BacklogUsagePermille: w.GetBacklogUsagePermille(), Bytes: w.GetBytes(),
 		Throttled:    w.GetThrottledLanes(),
 		Backpressure: w.GetBackpressure(), Tiers: w.GetTiers(), Domains: each(w.GetDomains(), domainFromWire), Types: each(w.GetTypes(), typeStatsFromWire),
@@ -69,14 +70,14 @@ func domainFromWire(w **rotav1.Domain) rota.Domain {
 }
 
 func typeStatsToWire(t *rota.TypeStats) *rotav1.TypeStats {
-	return &rotav1.TypeStats{Type: string(t.Type), Success: t.Success, Fail: t.Fail, EmaUs: t.EMAus,
-		ExpectedMs: t.ExpectedMs, Weight: t.Weight}
+	return &rotav1.TypeStats{Type: string(t.Type), Success: t.Success, Fail: t.Fail, EmaUs: t.EMA.Microseconds(),
+		ExpectedMs: millis.Of(t.Expected), Weight: t.Weight}
 }
 
 func typeStatsFromWire(w **rotav1.TypeStats) rota.TypeStats {
 	t := *w
 	return rota.TypeStats{Type: rota.JobType(t.GetType()), Success: t.GetSuccess(), Fail: t.GetFail(),
-		EMAus: t.GetEmaUs(), ExpectedMs: t.GetExpectedMs(), Weight: t.GetWeight()}
+		EMA: millis.Micros(t.GetEmaUs()), Expected: millis.Duration(t.GetExpectedMs()), Weight: t.GetWeight()}
 }
 
 // QueuesFromWire converts a list of queues.

@@ -3,6 +3,7 @@ package words
 import (
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/internal/millis"
 	"github.com/rotasched/rota/internal/peer"
 )
 
@@ -81,7 +82,7 @@ func WorkflowToWire(f *rota.Workflow) *rotav1.Workflow {
 		Reason: reasons.text(f.Reason), SubmittedMs: int64(f.Submitted.Date),
 		SubmittedClockMs: int64(f.Submitted.Clock), FinishedMs: int64(f.Finished.Date),
 		FinishedClockMs: int64(f.Finished.Clock),
-		CriticalPathMs:  f.CriticalPathMs, RemainingMs: f.RemainingMs,
+		CriticalPathMs:  millis.Of(f.CriticalPathLength), RemainingMs: millis.Of(f.Remaining),
 	}
 }
 
@@ -100,9 +101,9 @@ func WorkflowFromWire(w *rotav1.Workflow) (f rota.Workflow, err error) {
 			Skipped: c.GetSkipped(),
 		},
 		Progress: w.GetProgress(), Runs: w.GetRuns(), FailedNode: w.GetFailedNode(),
-		Submitted:      moment(w.GetSubmittedMs(), w.GetSubmittedClockMs()),
-		Finished:       moment(w.GetFinishedMs(), w.GetFinishedClockMs()),
-		CriticalPathMs: w.GetCriticalPathMs(), RemainingMs: w.GetRemainingMs(),
+		Submitted:          moment(w.GetSubmittedMs(), w.GetSubmittedClockMs()),
+		Finished:           moment(w.GetFinishedMs(), w.GetFinishedClockMs()),
+		CriticalPathLength: millis.Duration(w.GetCriticalPathMs()), Remaining: millis.Duration(w.GetRemainingMs()),
 	}
 	if f.State, err = workflowStates.value(w.GetState()); err != nil {
 		return f, err
@@ -165,7 +166,7 @@ func WorkflowNodeToWire(n *rota.WorkflowNode, numbers NodeNumbers) (*rotav1.Work
 		Attempt: n.Attempt, AssignedIndex: uint64(n.AssignedIndex), FinishedIndex: uint64(n.FinishedIndex),
 		AssignedMs: int64(n.Assigned.Date), AssignedClockMs: int64(n.Assigned.Clock),
 		FinishedMs: int64(n.Finished.Date), FinishedClockMs: int64(n.Finished.Clock), Reason: reasons.text(n.Reason),
-		DurationMs: n.DurationMs,
+		DurationMs: millis.Of(n.Duration),
 	}, err
 }
 
@@ -190,7 +191,7 @@ func workflowNodeFromWire(w *rotav1.WorkflowNode, workflow rota.WorkflowID) (n r
 		ID: w.GetId(), Job: rota.NodeJobID(workflow, w.GetId()), Type: rota.JobType(w.GetType()),
 		Worker: rota.WorkerID(w.GetWorker()), Attempt: w.GetAttempt(), AssignedIndex: rota.Index(w.GetAssignedIndex()),
 		FinishedIndex: rota.Index(w.GetFinishedIndex()), Assigned: moment(w.GetAssignedMs(), w.GetAssignedClockMs()),
-		Finished: moment(w.GetFinishedMs(), w.GetFinishedClockMs()), DurationMs: w.GetDurationMs(),
+		Finished: moment(w.GetFinishedMs(), w.GetFinishedClockMs()), Duration: millis.Duration(w.GetDurationMs()),
 	}
 	if n.State, err = nodeStates.value(w.GetState()); err != nil {
 		return n, err

@@ -10,7 +10,6 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
-	"github.com/rotasched/rota/internal/millis"
 )
 
 // alterFlags are the flags of `job change` as given.
@@ -77,8 +76,7 @@ func (f *alterFlags) change(id rota.JobID, cmd *cobra.Command, stdin io.Reader) 
 		c.Fee = &f.fee
 	}
 	if given("ttl") {
-		ttl := millis.Of(f.ttl)
-		c.TTLMs = &ttl
+		c.TTL = &f.ttl
 	}
 	if given("payload") {
 		payload, err := readPayload(f.payload, stdin)

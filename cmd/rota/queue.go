@@ -10,6 +10,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/millis"
 	"github.com/rotasched/rota/internal/server"
 )
 
@@ -63,7 +64,7 @@ func queueColumns() []column[rota.Queue] {
 		{"PRESSURE", false, 0, func(q rota.Queue) any { return q.Backpressure }},
 		{"LANES", true, 0, func(q rota.Queue) any { return q.Lanes }},
 		{"THROTTLED", true, 0, func(q rota.Queue) any { return q.Throttled }},
-		{"OLDEST WAIT", false, 0, func(q rota.Queue) any { return span(q.OldestWaitMs) }},
+		{"OLDEST WAIT", false, 0, func(q rota.Queue) any { return span(millis.Of(q.OldestWait)) }},
 	}
 }
 
@@ -165,7 +166,7 @@ func (a queueCommands) print(q rota.Queue) error {
 				q.CompletedTotal},
 			{"dead total", q.DeadTotal}, {"expired total", q.ExpiredTotal}, {"cancelled total", q.CancelledTotal},
 			{"staged", q.Staged},
-			{"lanes", q.Lanes}, {"throttled lanes", q.Throttled}, {"workers", q.Workers}, {"oldest wait", span(q.OldestWaitMs)},
+			{"lanes", q.Lanes}, {"throttled lanes", q.Throttled}, {"workers", q.Workers}, {"oldest wait", span(millis.Of(q.OldestWait))},
 			{"usage", percent(q.UsagePermille)}, {"backlog usage", percent(q.BacklogUsagePermille)}, {"lease usage", percent(q.LeaseUsagePermille)}, {"bytes", q.Bytes},
 			{"backpressure", q.Backpressure},
 			{"queued by tier", tiersText(q.Tiers)},
@@ -231,8 +232,8 @@ func queueLists(q rota.Queue, wide bool) (text string) {
 			{"TYPE", false, 0, func(t rota.TypeStats) any { return t.Type }},
 			{"SUCCESS", false, 0, func(t rota.TypeStats) any { return t.Success }},
 			{"FAIL", false, 0, func(t rota.TypeStats) any { return t.Fail }},
-			{"AVERAGE", false, 0, func(t rota.TypeStats) any { return span(t.EMAus / 1000) }},
-			{"EXPECTED", false, 0, func(t rota.TypeStats) any { return span(t.ExpectedMs) }},
+			{"AVERAGE", false, 0, func(t rota.TypeStats) any { return span(t.EMA.Milliseconds()) }},
+			{"EXPECTED", false, 0, func(t rota.TypeStats) any { return span(millis.Of(t.Expected)) }},
 			{"WEIGHT", false, 0, func(t rota.TypeStats) any { return fmt.Sprintf("%.3f", t.Weight) }},
 		}, q.Types, wide)
 	}

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rotasched/rota"
 )
@@ -31,17 +32,17 @@ func sampleWorkflow() rota.Workflow {
 		Labels: map[string]string{"team": "data", "env": "prod"}, NodeCount: 9, EdgeCount: 11, Progress: 33, Runs: 2,
 		Ending: rota.WorkflowFailed, FailedNode: "split-b", Reason: rota.ReasonAttemptsUsedUp,
 		Submitted: rota.Moment{Clock: 1000, Date: 1_790_000_000_000}, CriticalPath: []string{"fetch", "split-a", "join", `say "hi"\n<b>`},
-		CriticalPathMs: 95_400, RemainingMs: 62_000,
+		CriticalPathLength: 95_400 * time.Millisecond, Remaining: 62 * time.Second,
 		Nodes: []rota.WorkflowNode{
-			{ID: "fetch", Type: "fetch", State: state(rota.JobCompleted), Worker: "w1", AssignedIndex: 20, FinishedIndex: 31, Assigned: ran(1100), Finished: ran(13_400), DurationMs: 12_300, Reason: rota.ReasonDone},
-			{ID: "config", Type: "read", State: state(rota.JobCompleted), Worker: "w2", AssignedIndex: 21, FinishedIndex: 25, Assigned: ran(1100), Finished: ran(1105), DurationMs: 5, Reason: rota.ReasonDone},
-			{ID: "split-a", Type: "split", State: state(rota.JobRunning), Parents: []string{"fetch", "config"}, Worker: "w1", Attempt: 1, AssignedIndex: 44, Assigned: ran(20_000), DurationMs: 60_000},
+			{ID: "fetch", Type: "fetch", State: state(rota.JobCompleted), Worker: "w1", AssignedIndex: 20, FinishedIndex: 31, Assigned: ran(1100), Finished: ran(13_400), Duration: 12_300 * time.Millisecond, Reason: rota.ReasonDone},
+			{ID: "config", Type: "read", State: state(rota.JobCompleted), Worker: "w2", AssignedIndex: 21, FinishedIndex: 25, Assigned: ran(1100), Finished: ran(1105), Duration: 5 * time.Millisecond, Reason: rota.ReasonDone},
+			{ID: "split-a", Type: "split", State: state(rota.JobRunning), Parents: []string{"fetch", "config"}, Worker: "w1", Attempt: 1, AssignedIndex: 44, Assigned: ran(20_000), Duration: 60_000 * time.Millisecond},
 			{ID: "split-b", Type: "split", State: state(rota.JobDead), Parents: []string{"fetch"}, Worker: "w2", Attempt: 5, AssignedIndex: 33, FinishedIndex: 40, Reason: rota.ReasonAttemptsUsedUp},
-			{ID: "split-c", Type: "split", State: state(rota.JobQueued), Parents: []string{"fetch"}, DurationMs: 60_000},
-			{ID: "split-d", Type: "split", State: state(rota.JobCompleted), Parents: []string{"config"}, Worker: "w1", Assigned: ran(2000), Finished: ran(3000), DurationMs: 1000},
-			{ID: "join", Type: "join", State: state(rota.JobBlocked), Parents: []string{"split-a", "split-c", "split-d", "config"}, DurationMs: 3100},
+			{ID: "split-c", Type: "split", State: state(rota.JobQueued), Parents: []string{"fetch"}, Duration: 60_000 * time.Millisecond},
+			{ID: "split-d", Type: "split", State: state(rota.JobCompleted), Parents: []string{"config"}, Worker: "w1", Assigned: ran(2000), Finished: ran(3000), Duration: 1000 * time.Millisecond},
+			{ID: "join", Type: "join", State: state(rota.JobBlocked), Parents: []string{"split-a", "split-c", "split-d", "config"}, Duration: 3100 * time.Millisecond},
 			{ID: "report-b", Type: "mail", State: rota.NodeSkipped, Parents: []string{"split-b"}, Reason: rota.ReasonParentFailed},
-			{ID: `say "hi"\n<b>`, Type: "say", State: state(rota.JobBlocked), Parents: []string{"join"}, DurationMs: 20_000},
+			{ID: `say "hi"\n<b>`, Type: "say", State: state(rota.JobBlocked), Parents: []string{"join"}, Duration: 20_000 * time.Millisecond},
 		},
 	}
 	for i := range w.Nodes {
@@ -59,13 +60,13 @@ func sampleWorkflow() rota.Workflow {
 func wideWorkflow() rota.Workflow {
 	w := rota.Workflow{ID: "wide", State: rota.WorkflowFailed, Queue: "default", Tenant: "default", NodeCount: 82, EdgeCount: 160,
 		Runs: 1, Submitted: rota.Moment{Clock: 10, Date: 1_790_000_000_000}, Finished: rota.Moment{Clock: 4_000_010, Date: 1_790_004_000_000},
-		FailedNode: "map-7", Reason: rota.ReasonTTLAbsolute, Progress: 95, CriticalPath: []string{"a", "b", "c", "d", "e", "f", "g", "h"}, CriticalPathMs: 3_600_000}
-	root := rota.WorkflowNode{ID: "root", Type: "split", State: rota.NodeState(rota.JobCompleted), DurationMs: 100}
+		FailedNode: "map-7", Reason: rota.ReasonTTLAbsolute, Progress: 95, CriticalPath: []string{"a", "b", "c", "d", "e", "f", "g", "h"}, CriticalPathLength: 3_600_000 * time.Millisecond}
+	root := rota.WorkflowNode{ID: "root", Type: "split", State: rota.NodeState(rota.JobCompleted), Duration: 100 * time.Millisecond}
 	join := rota.WorkflowNode{ID: "join", Type: "join", State: rota.NodeState(rota.JobCancelled), Reason: rota.ReasonWorkflowFailed}
 	w.Nodes = append(w.Nodes, root)
 	for i := range 80 {
 		n := rota.WorkflowNode{ID: fmt.Sprintf("map-%d", i), Type: "map", Parents: []string{"root"}, State: rota.NodeState(rota.JobCompleted),
-			DurationMs: 1500, FinishedIndex: rota.Index(100 + i)}
+			Duration: 1500 * time.Millisecond, FinishedIndex: rota.Index(100 + i)}
 		if i == 7 || i == 3 {
 			n.State, n.Reason, n.FinishedIndex = rota.NodeState(rota.JobExpired), rota.ReasonTTLAbsolute, rota.Index(500-i)
 		}

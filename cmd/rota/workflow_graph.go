@@ -115,8 +115,8 @@ func graphLayers(nodes []rota.WorkflowNode) [][]int {
 func graphText(w *rota.Workflow, colours bool) string {
 	layers := graphLayers(w.Nodes)
 	text := fmt.Sprintf("%s  %s  %s  %s", clean(string(w.ID)), w.State, progressBar(w), counted(w.NodeCount, "node", ""))
-	if w.State == rota.WorkflowRunning && w.RemainingMs > 0 {
-		text += ", about " + about(w.RemainingMs) + " left"
+	if w.State == rota.WorkflowRunning && w.Remaining > 0 {
+		text += ", about " + about(w.Remaining) + " left"
 	}
 	if len(w.Nodes) > graphNodes {
 		return text + "\n\n" + layersText(w, layers)
@@ -256,7 +256,7 @@ func (d *graphDrawing) legend() string {
 		}
 	}
 	if len(d.critical) > 0 {
-		parts = append(parts, "* critical path"+prefixed(", ", about(d.w.CriticalPathMs)))
+		parts = append(parts, "* critical path"+prefixed(", ", about(d.w.CriticalPathLength)))
 	}
 	return strings.Join(parts, "   ")
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/millis"
 )
 
 const (
@@ -91,10 +92,10 @@ func workflowTable(w *rota.Workflow, now rota.Clock, wide bool) string {
 	}
 	if w.State == rota.WorkflowRunning {
 		if now > w.Submitted.Clock {
-			facts = append(facts, fact{"running for", about(int64(now - w.Submitted.Clock))})
+			facts = append(facts, fact{"running for", about(millis.Duration(int64(now - w.Submitted.Clock)))})
 		}
-		if w.RemainingMs > 0 {
-			facts = append(facts, fact{"about left", about(w.RemainingMs)})
+		if w.Remaining > 0 {
+			facts = append(facts, fact{"about left", about(w.Remaining)})
 		}
 	}
 	facts = append(facts, fact{"critical path", criticalText(w, wide)})
@@ -163,7 +164,7 @@ func labelsText(labels map[string]string) string {
 // criticalPath returns the longest chain; none where it is the longest of nothing, as
 // long as no node's duration is known.
 func criticalPath(w *rota.Workflow) []string {
-	if w.CriticalPathMs == 0 {
+	if w.CriticalPathLength == 0 {
 		return nil
 	}
 	return w.CriticalPath
@@ -181,14 +182,13 @@ func criticalText(w *rota.Workflow, wide bool) string {
 		shown = append(slices.Clone(path[:most/2]), fmt.Sprintf("… %d more …", len(path)-most))
 		shown = append(shown, path[len(path)-most/2:]...)
 	}
-	return fmt.Sprintf("%s over %s: %s", about(w.CriticalPathMs), counted(int64(len(path)), "node", ""), strings.Join(shown, " → "))
+	return fmt.Sprintf("%s over %s: %s", about(w.CriticalPathLength), counted(int64(len(path)), "node", ""), strings.Join(shown, " → "))
 }
 
 // about shows a duration with no more figures than it is worth; "" for none.
-func about(ms int64) string {
-	d := time.Duration(ms) * time.Millisecond
+func about(d time.Duration) string {
 	switch {
-	case ms == 0:
+	case d == 0:
 		return ""
 	case d < time.Second:
 	case d < time.Minute:
@@ -241,11 +241,11 @@ func parentsText(parents []string) string {
 func nodeTook(n *rota.WorkflowNode) string {
 	switch {
 	case n.State == rota.NodeState(rota.JobCompleted):
-		return or(about(n.DurationMs), "0s")
+		return or(about(n.Duration), "0s")
 	case n.State == rota.NodeSkipped || rota.JobState(n.State).Terminal():
 		return ""
 	default:
-		return prefixed("~", about(n.DurationMs))
+		return prefixed("~", about(n.Duration))
 	}
 }
 
@@ -275,7 +275,8 @@ func failureText(r rota.Reason) string {
 type typeSum struct {
 	typ                                              rota.JobType
 	nodes, completed, running, waiting, failed, rest int64
-	took, ended                                      int64
+	ended                                            int64
+	took                                             time.Duration
 }
 
 // summedUp tells of many nodes by type, in the order of the graph, and names those
@@ -326,7 +327,7 @@ func (s *typeSum) add(n *rota.WorkflowNode) {
 	case state == rota.JobCompleted:
 		s.completed++
 		s.ended++
-		s.took += n.DurationMs
+		s.took += n.Duration
 	case state.Leased():
 		s.running++
 	case state == rota.JobDead || state == rota.JobExpired:
@@ -342,5 +343,5 @@ func (s *typeSum) mean() string {
 	if s.ended == 0 {
 		return ""
 	}
-	return or(about(s.took/s.ended), "0s")
+	return or(about(s.took/time.Duration(s.ended)), "0s")
 }

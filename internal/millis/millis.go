@@ -11,6 +11,12 @@ func Duration(ms int64) time.Duration {
 	return time.Duration(max(-most, min(ms, most))) * time.Millisecond
 }
 
+// Micros returns us microseconds; of more than a Duration holds, the longest that it does.
+func Micros(us int64) time.Duration {
+	const most = math.MaxInt64 / int64(time.Microsecond)
+	return time.Duration(max(-most, min(us, most))) * time.Microsecond
+}
+
 // Of returns a duration in milliseconds, rounded away from zero: what is shorter
 // than one is not the 0 that stands for none.
 func Of(d time.Duration) int64 {
@@ -22,4 +28,22 @@ func Of(d time.Duration) int64 {
 		ms--
 	}
 	return ms
+}
+
+// Given returns what Of does, and nil for nil.
+func Given(d *time.Duration) *int64 {
+	if d == nil {
+		return nil
+	}
+	ms := Of(*d)
+	return &ms
+}
+
+// Taken returns what Duration does, and nil for nil.
+func Taken(ms *int64) *time.Duration {
+	if ms == nil {
+		return nil
+	}
+	d := Duration(*ms)
+	return &d
 }

@@ -27,3 +27,26 @@ func TestMillis(t *testing.T) {
 		}
 	}
 }
+
+// TestMicros: what the wire can say comes back, or is as far off as a Duration goes.
+func TestMicros(t *testing.T) {
+	t.Parallel()
+	for us, want := range map[int64]time.Duration{0: 0, 1: time.Microsecond, -5: -5 * time.Microsecond, math.MaxInt64: math.MaxInt64 / 1000 * 1000} {
+		if got := Micros(us); got != want {
+			t.Errorf("%d µs become %s, want %s", us, got, want)
+		}
+	}
+}
+
+// TestGiven: nil stays nil, and 0 is not nil.
+func TestGiven(t *testing.T) {
+	t.Parallel()
+	if Given(nil) != nil || Taken(nil) != nil {
+		t.Error("nil does not stay nil")
+	}
+	for _, ms := range []int64{0, 5, -5} {
+		if d := Taken(&ms); d == nil || *Given(d) != ms {
+			t.Errorf("%d ms become %v", ms, d)
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -20,7 +21,7 @@ type stateFake struct{ ready error }
 
 func (stateFake) Queues(context.Context, peer.ReadOptions) ([]rota.Queue, rota.ReadAt, error) {
 	return []rota.Queue{{Name: "q", Queued: 3, CompletedTotal: 7, Tiers: []int64{1, 0, 2, 0, 0}, UsagePermille: 250,
-		LeaseUsagePermille: 750, Backpressure: rota.BackpressureThrottle, Throttled: 4, OldestWaitMs: 1500}}, rota.ReadAt{Index: 42}, nil
+		LeaseUsagePermille: 750, Backpressure: rota.BackpressureThrottle, Throttled: 4, OldestWait: 1500 * time.Millisecond}}, rota.ReadAt{Index: 42}, nil
 }
 
 func (stateFake) Workers(context.Context, peer.ReadOptions) ([]rota.Worker, rota.ReadAt, error) {

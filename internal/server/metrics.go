@@ -122,7 +122,7 @@ func (c *stateCollector) queue(q *rota.Queue, to chan<- prometheus.Metric) {
 		add(c.ended, prometheus.CounterValue, float64(s.n), s.state.String())
 	}
 	add(c.submitted, prometheus.CounterValue, float64(q.SubmittedTotal))
-	add(c.oldest, prometheus.GaugeValue, float64(q.OldestWaitMs)/1000)
+	add(c.oldest, prometheus.GaugeValue, q.OldestWait.Seconds())
 	for tier, n := range q.Tiers {
 		add(c.tiers, prometheus.GaugeValue, float64(n), TierName(tier, len(q.Tiers)))
 	}
@@ -163,7 +163,7 @@ func fold(queues []rota.Queue) []rota.Queue {
 		rest.DeadTotal += q.DeadTotal
 		rest.ExpiredTotal += q.ExpiredTotal
 		rest.CancelledTotal += q.CancelledTotal
-		rest.OldestWaitMs = max(rest.OldestWaitMs, q.OldestWaitMs)
+		rest.OldestWait = max(rest.OldestWait, q.OldestWait)
 		for tier, n := range q.Tiers {
 			if tier == len(rest.Tiers) {
 				rest.Tiers = append(rest.Tiers, 0)

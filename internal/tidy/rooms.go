@@ -67,7 +67,7 @@ var rooms = []room{
 		only: []string{boltLibrary, compression}},
 	{path: "cluster", may: []string{".", "internal/peer", "internal/limits", "sched", "fsm", "fsm/entry", "fsm/fsmpb", "snapshot",
 		"snapshot/archive", "internal/failpoint", "internal/logs", "cluster/audit", "cluster/gossip", "cluster/history", "cluster/raftstore", "cluster/stream",
-		"internal/unreleased"}, tests: []string{"cluster/recovery"}, never: []string{grpcLibrary, commandLine, settings}},
+		"internal/unreleased", "internal/millis"}, tests: []string{"cluster/recovery"}, never: []string{grpcLibrary, commandLine, settings}},
 	{path: "cluster/audit", may: []string{".", "internal/limits", "fsm", "fsm/entry", "fsm/fsmpb", "snapshot", "cluster/raftstore"},
 		tests: []string{"internal/peer"}, only: []string{raftLibrary, protoLibrary}},
 	{path: "cluster/gossip", may: []string{".", "internal/unreleased", "internal/logs"}, only: []string{gossip}},

@@ -244,7 +244,7 @@ func limitsQueue(t *testing.T, c *nodes) {
 			"--timeout", "20s", "--id", fmt.Sprint("typed-", i)).want(t, 0)
 	}
 	q := decode[rota.Queue](t, c.rota(t, "queue", "show", "as-dfps", "-o", "json"))
-	if len(q.Types) != 1 || q.Types[0].Type != "typed" || q.Types[0].Success != 3 || q.Types[0].ExpectedMs != 50 || q.Types[0].Weight < 0.1 {
+	if len(q.Types) != 1 || q.Types[0].Type != "typed" || q.Types[0].Success != 3 || q.Types[0].Expected != 50*time.Millisecond || q.Types[0].Weight < 0.1 {
 		t.Errorf("the types are %+v", q.Types)
 	}
 	if len(q.Domains) != 1 || q.Domains[0].Name != "zone-1" || q.Domains[0].Outcomes != 3 || q.Domains[0].Isolated {

@@ -39,7 +39,7 @@ func (c *nodes) knows(t testing.TB, queue rota.QueueName, want rota.TypeStats) r
 		if got.Type != want.Type {
 			continue
 		}
-		want.Weight = weightOf(float64(want.Success), float64(want.Fail), float64(want.ExpectedMs), float64(want.EMAus)/1000)
+		want.Weight = weightOf(float64(want.Success), float64(want.Fail), float64(want.Expected.Milliseconds()), float64(want.EMA.Microseconds())/1000)
 		if got != want {
 			t.Errorf("of type %s %+v is known, %+v is wanted", want.Type, got, want)
 		}
@@ -99,7 +99,7 @@ func TestEarlySampleBias(t *testing.T) {
 		weight = weightOf(0, float64(n+1), expected, float64(ema)/1000)
 	}
 	w.serves("between")
-	got := c.knows(t, q, rota.TypeStats{Type: "fresh", Fail: 2, EMAus: ema, ExpectedMs: expected})
+	got := c.knows(t, q, rota.TypeStats{Type: "fresh", Fail: 2, EMA: millis.Micros(ema), Expected: millis.Duration(expected)})
 	// Two samples, both bad and ten times too slow, are trusted for 4 %.
 	if raw := expected / (float64(ema) / 1000) * 2 / 6; raw > 0.04 || got.Weight < 0.96 || got.Weight > 0.97 {
 		t.Errorf("weight %v, of a raw one of %v", got.Weight, raw)
@@ -147,7 +147,7 @@ func TestFastFailureTrap(t *testing.T) {
 		}
 		known++
 	}
-	got := c.knows(t, q, rota.TypeStats{Type: "crash", Fail: int64(known), EMAus: ema})
+	got := c.knows(t, q, rota.TypeStats{Type: "crash", Fail: int64(known), EMA: millis.Micros(ema)})
 	if yield := 2.0 / (crashes + 4); yield >= 0.1 || got.Weight != 0.1 {
 		t.Errorf("weight %v: the floor is to be seen", got.Weight)
 	}
