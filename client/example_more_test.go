@@ -1,0 +1,132 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+)
+
+// An id stands for one job: other content under the same id is refused, and changes nothing.
+func ExampleClient_Submit_unique() {
+	c, ctx, done := connect("unique")
+	defer done()
+	job := rota.NewJobSpec("invoice", []byte("2026-11"))
+	job.ID, job.Queue = "invoice-2026-11", "unique"
+	if _, err := c.Submit(ctx, job); err != nil {
+		fmt.Println(err)
+		return
+	}
+	job.Payload = []byte("2026-12")
+	_, err := c.Submit(ctx, job)
+	fmt.Println(errors.Is(err, rota.ErrConflict))
+	kept, err := c.Job(ctx, job.ID)
+	fmt.Println(string(kept.Payload), err)
+	// Output:
+	// true
+	// 2026-11 <nil>
+}
+
+// A workflow runs node by node, and is read with its graph once it has ended.
+func ExampleClient_WaitWorkflow() {
+	c, ctx, done := connect("flow")
+	defer done()
+	defer work(c, "flow", "step", func(_ context.Context, job *client.Job) (client.Result, error) {
+		return client.Result{Output: job.Payload()}, nil
+	})()
+	first, second := rota.NewNodeSpec("fetch", "step", []byte("a")), rota.NewNodeSpec("load", "step", []byte("b"))
+	second.Parents = []string{"fetch"}
+	submitted, err := c.SubmitWorkflow(ctx, rota.WorkflowSpec{ID: "nightly", Queue: "flow", Nodes: []rota.NodeSpec{first, second}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if _, err := c.WaitWorkflow(ctx, submitted.ID); err != nil {
+		fmt.Println(err)
+		return
+	}
+	flow, err := c.WorkflowGraph(ctx, submitted.ID)
+	for _, n := range flow.Nodes {
+		fmt.Println(n.ID, n.State, n.Parents)
+	}
+	fmt.Println(flow.State, flow.Progress, err)
+	// Output:
+	// fetch COMPLETED []
+	// load COMPLETED [fetch]
+	// COMPLETED 100 <nil>
+}
+
+// A tenant's limits hold over all queues.
+func ExampleClient_SetTenant() {
+	c, ctx, done := connect()
+	defer done()
+	t, err := c.SetTenant(ctx, "ann", []rota.Setting{{Key: "tier", Value: "PRO"}, {Key: "max_concurrent", Value: "8"}})
+	fmt.Println(t.ID, t.Tier, t.MaxConcurrent, err)
+	// Output: ann PRO 8 <nil>
+}
+
+// A mode says what the cluster admits, for a reason that everybody reads.
+func ExampleClient_SetMode() {
+	c, ctx, done := connect()
+	defer done()
+	mode, err := c.SetMode(ctx, rota.ModeReadOnly, "moving the database")
+	fmt.Println(mode.Mode, mode.Reason, err)
+	_, err = c.Submit(ctx, rota.NewJobSpec("resize", nil))
+	fmt.Println(errors.Is(err, rota.ErrMode))
+	mode, err = c.SetMode(ctx, rota.ModeNormal, "moved")
+	fmt.Println(mode.Mode, err)
+	// Output:
+	// READ_ONLY moving the database <nil>
+	// true
+	// NORMAL <nil>
+}
+
+// A handler reports how far it is; whoever follows the job's events sees it.
+func ExampleJob_Progress() {
+	c, ctx, done := connect("progress")
+	defer done()
+	seen := make(chan struct{})
+	defer work(c, "progress", "resize", func(ctx context.Context, job *client.Job) (client.Result, error) {
+		job.Progress(50, "half of it")
+		select {
+		case <-seen:
+		case <-ctx.Done():
+		}
+		return client.Result{}, nil
+	})()
+	job := rota.NewJobSpec("resize", nil)
+	job.ID, job.Queue = "half", "progress"
+	if _, err := c.Submit(ctx, job); err != nil {
+		fmt.Println(err)
+		return
+	}
+	filter := rota.EventFilter{Job: job.ID, Kinds: []rota.EventKind{rota.EventJobProgress}, Follow: true}
+	for e, err := range c.Events(ctx, filter) {
+		fmt.Println(e.Kind, err)
+		break
+	}
+	now, err := c.Job(ctx, job.ID)
+	fmt.Println(now.Progress, now.ProgressNote, err)
+	close(seen)
+	// Output:
+	// jobProgress <nil>
+	// 50 half of it <nil>
+}
+
+// A worker declines what it cannot do now: the job goes back, and uses up no attempt.
+func ExampleDecline() {
+	c, ctx, done := connect("declined")
+	defer done()
+	leases := 0
+	defer work(c, "declined", "resize", func(context.Context, *client.Job) (client.Result, error) {
+		if leases++; leases == 1 {
+			return client.Result{}, client.Decline(errors.New("the disk is full"))
+		}
+		return client.Result{}, nil
+	})()
+	ended := run(ctx, c, "declined", "")
+	fmt.Println(ended.State, leases, ended.Attempt)
+	// Output: COMPLETED 2 0
+}
