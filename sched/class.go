@@ -151,7 +151,7 @@ func (r *Requirements) misfit(spec *rota.WorkerSpec) Unfit {
 	return Fit
 }
 
-// free reports whether every worker that serves its queue and handles its type fits, standing
+// free reports whether every worker that serves its queue and handles its type fits, reputation
 // aside.
 func (r *Requirements) free() bool {
 	return len(r.Requires)+len(r.RegionsAllow)+len(r.RegionsDeny)+len(r.Limits) == 0 && r.Worker == "" &&

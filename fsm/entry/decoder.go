@@ -7,14 +7,15 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// opener decodes entries as package proto does, and reads what most of a busy log
-// consists of, submissions and leases' verbs, into room that it keeps: that decoding
-// was a seventh of applying, a quarter of it making objects that one entry lives. What
-// it does not know, or what is written in any way but the usual, it leaves to package
-// proto, whose word on what an entry holds is the last (FuzzDecoder).
+// Decoder decodes entries as package proto does. It reads what most of a busy log
+// consists of, submissions and leases' verbs, into room that it keeps: decoding was a
+// seventh of applying, a quarter of it the making of objects that live for one entry.
+// What it does not know, or what is written in any way but the usual, it leaves to
+// package proto, which decides what an entry holds (FuzzDecoder). The zero Decoder is
+// ready for use.
 //
-// An entry that it gave is valid until the next. What lives on, such as payloads and
-// outputs, is copied: a part of the entry's bytes would keep all of them.
+// An entry is valid until the next. What lives on, such as payloads and outputs, is
+// copied: a part of the entry's bytes would keep all of them.
 type Decoder struct {
 	entry   fsmpb.Entry
 	list    []*fsmpb.Op
