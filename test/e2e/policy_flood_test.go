@@ -29,6 +29,10 @@ const (
 	// that handlers took another is submitted.
 	floodDepth, floodBatch = 300, 50
 	floodWorkMs            = 20
+	// floodLeast leases of each type that fails or is declined must end for the test to show
+	// anything. The flood goes on until so many, and all that can be open besides, were taken.
+	floodLeast = 5
+	floodShown = floodLeast + floodWorkers*floodSlots
 )
 
 // floodTypes are the types of the flood's jobs: handlers run the first, fail the second
@@ -78,8 +82,9 @@ type floodRun struct {
 	limit int
 	cl    *client.Client
 	quiet []rota.JobID
-	taken chan struct{} // a handler took a job of the flood
-	sent  int           // jobs of the flood
+	taken chan rota.JobType // a handler took a job of the flood
+	shown chan struct{}     // closed once floodShown of each type but the first were taken
+	sent  int               // jobs of the flood
 }
 
 func (r *floodRun) tenant(n int) rota.TenantID { return rota.TenantID(fmt.Sprint(r.name, "-t", n)) }
@@ -101,7 +106,7 @@ func (r *floodRun) floodJob() rota.JobSpec {
 // begin sets up the queue and its workers, and has the flood stand in it.
 func (r *floodRun) begin(t *testing.T, c *nodes) {
 	t.Helper()
-	r.cl, r.taken = c.dial(t), make(chan struct{}, 1<<16)
+	r.cl, r.taken, r.shown = c.dial(t), make(chan rota.JobType, 1<<16), make(chan struct{})
 	c.rota(t, "tenant", "set", string(r.tenant(0)), "--max-concurrent", fmt.Sprint(r.limit), "--penalty", "0s").want(t, 0)
 	q := c.policyQueue(t, r.name, "standard", r.set...)
 	for i := range floodWorkers {
@@ -119,8 +124,8 @@ func (r *floodRun) begin(t *testing.T, c *nodes) {
 	submitAll(t, r.cl, jobs...)
 }
 
-// floodWorker runs a worker until the test ends. It says of the flood's jobs that it took one.
-func (c *nodes) floodWorker(t *testing.T, spec rota.WorkerSpec, taken chan<- struct{}) {
+// floodWorker runs a worker until the test ends. It sends the type of each of the flood's jobs that it takes.
+func (c *nodes) floodWorker(t *testing.T, spec rota.WorkerSpec, taken chan<- rota.JobType) {
 	t.Helper()
 	connected := make(chan struct{}, 16)
 	w, err := client.NewWorker(c.dial(t), spec, client.WithDrainTimeout(50*time.Millisecond), client.WithObserver(client.Observer{
@@ -131,7 +136,7 @@ func (c *nodes) floodWorker(t *testing.T, spec rota.WorkerSpec, taken chan<- str
 	for i, typ := range floodTypes {
 		w.Handle(typ, func(ctx context.Context, job *client.Job) (client.Result, error) {
 			select {
-			case taken <- struct{}{}:
+			case taken <- typ:
 			case <-ctx.Done():
 			}
 			switch i {
@@ -184,13 +189,25 @@ func (r *floodRun) replay(ctx context.Context, log []traced) error {
 
 // feed keeps the flood up until the context ends.
 func (r *floodRun) feed(ctx context.Context) error {
+	left := map[rota.JobType]int{}
+	for _, typ := range floodTypes[1:] {
+		left[typ] = floodShown
+	}
 	for {
 		batch := make([]rota.JobSpec, floodBatch)
 		for i := range batch {
 			select {
 			case <-ctx.Done():
 				return nil
-			case <-r.taken:
+			case typ := <-r.taken:
+				if left[typ] == 0 {
+					break // shown, or the first, which need not be
+				}
+				if left[typ]--; left[typ] == 0 {
+					if delete(left, typ); len(left) == 0 {
+						close(r.shown)
+					}
+				}
 			}
 			batch[i] = r.floodJob()
 		}
@@ -265,6 +282,12 @@ func TestThreeTenantsOneFloods(t *testing.T) {
 	cl := c.dial(t)
 	floods.Go(func() { faults <- pulse(flooded, cl) })
 	replays.Wait()
+	for _, r := range runs { // a busy machine gets to the flood's types late
+		select {
+		case <-r.shown:
+		case <-ctx.Done():
+		}
+	}
 	dry()
 	floods.Wait()
 	close(faults)
