@@ -287,5 +287,6 @@ func tokenWords(op *fsmpb.CreateToken) (t rota.AccessToken, hash [32]byte, err e
 		return t, hash, rota.Refusef(rota.KindInvalid, "hash", "the hash of the token has %d bytes: %d are wanted", len(op.GetHash()), len(hash))
 	}
 	copy(hash[:], op.GetHash())
-	return t, hash, t.Check()
+	err = t.Check()
+	return t, hash, err
 }

@@ -64,7 +64,8 @@ func OpenFile(o FileOptions) (f *File, err error) {
 	if f.Jobs, err = archive.OpenJobs(db); err != nil {
 		return f, err
 	}
-	return f, f.refuseOther(&o)
+	err = f.refuseOther(&o)
+	return f, err
 }
 
 // refuseOther refuses the history of another cluster.
