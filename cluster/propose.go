@@ -26,11 +26,23 @@ type proposer struct {
 // every operation answers with its first outcome (SPEC §2.7); only a revival is
 // left to its caller, as its repetition reads as a conflict.
 func (pr *proposer) propose(ctx context.Context, ops []*fsmpb.Op) ([]*fsmpb.Outcome, rota.Index, error) {
-	b, err := encode(ops)
+	b, err := encode(askedBy(ctx, ops))
 	if err != nil {
 		return nil, 0, err
 	}
 	return pr.proposeBatch(ctx, b)
+}
+
+// askedBy says in operations whose call they belong to; those of a context without a caller
+// are what the node does by itself.
+func askedBy(ctx context.Context, ops []*fsmpb.Op) []*fsmpb.Op {
+	c, ok := ctx.Value(rota.CallerKey{}).(rota.Caller)
+	if ok {
+		for _, op := range ops {
+			op.Actor, op.Via, op.Request = string(c.Actor), c.Via, c.Request
+		}
+	}
+	return ops
 }
 
 // proposeBatch is propose for operations that are encoded already.

@@ -127,7 +127,7 @@ const chunksMost = 8
 func (u *upload) add(ctx context.Context, from uint32) error {
 	ops := entry.AddNodesOps(u.spec, u.graph, u.content, from)
 	for len(ops) > 0 {
-		b, err := encode(ops[:min(chunksMost, len(ops))])
+		b, err := encode(askedBy(ctx, ops[:min(chunksMost, len(ops))]))
 		if err != nil {
 			return err
 		}

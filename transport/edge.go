@@ -37,7 +37,7 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 		return nil, words.ToStatus(err)
 	}
 	defer leave()
-	inner, cancel := withMargin(ctx, callTimeout)
+	inner, cancel := withMargin(s.withCaller(ctx, info.FullMethod), callTimeout)
 	defer cancel()
 	defer func() {
 		if r := recover(); r != nil {
@@ -61,7 +61,7 @@ func (s *Server) streaming(srv any, stream grpc.ServerStream, info *grpc.StreamS
 		return words.ToStatus(err)
 	}
 	defer leave()
-	ctx, cancel := withMargin(stream.Context(), 0)
+	ctx, cancel := withMargin(s.withCaller(stream.Context(), info.FullMethod), 0)
 	defer cancel()
 	if strings.HasPrefix(info.FullMethod, "/"+healthv1.Health_ServiceDesc.ServiceName+"/") {
 		// A watcher of our health would else hold a draining server open.

@@ -29,6 +29,7 @@ func EventToWire(e *rota.ServedEvent) *rotav1.ServedEvent {
 		CapabilityCheckResult: clean(e.Check), Payload: clean(e.Payload), PayloadHash: e.PayloadHash,
 		ErrorData:      clean(e.Text),
 		PriorStateHash: e.Prior.String(), PostStateHash: e.Post.String(),
+		Actor: clean(string(e.Actor)), Via: clean(e.Via), RequestId: clean(e.Request),
 	}
 }
 
@@ -42,6 +43,7 @@ func EventFromWire(w *rotav1.ServedEvent) (rota.ServedEvent, error) {
 		Deadline: moment(w.GetDeadlineMs(), w.GetDeadlineClockMs()), Epoch: w.GetPolicyDecisionId(),
 		Check:   w.GetCapabilityCheckResult(),
 		Payload: w.GetPayload(), Text: w.GetErrorData(),
+		Actor: rota.Principal(w.GetActor()), Via: w.GetVia(), Request: w.GetRequestId(),
 	}, PayloadHash: w.GetPayloadHash()}
 	var err error
 	if e.ID, err = rota.ParseEventID(w.GetEventId()); err != nil {

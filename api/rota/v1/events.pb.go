@@ -183,8 +183,13 @@ type ServedEvent struct {
 	PriorStateHash string `protobuf:"bytes,23,opt,name=prior_state_hash,json=priorStateHash,proto3" json:"prior_state_hash,omitempty"`
 	PostStateHash  string `protobuf:"bytes,24,opt,name=post_state_hash,json=postStateHash,proto3" json:"post_state_hash,omitempty"`
 	DeadlineMs     int64  `protobuf:"varint,25,opt,name=deadline_ms,json=deadlineMs,proto3" json:"deadline_ms,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Who asked for what made it happen, by which node and door, in which call; empty where the
+	// leader acted by itself.
+	Actor         string `protobuf:"bytes,26,opt,name=actor,proto3" json:"actor,omitempty"`
+	Via           string `protobuf:"bytes,27,opt,name=via,proto3" json:"via,omitempty"`
+	RequestId     string `protobuf:"bytes,28,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ServedEvent) Reset() {
@@ -392,6 +397,27 @@ func (x *ServedEvent) GetDeadlineMs() int64 {
 	return 0
 }
 
+func (x *ServedEvent) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *ServedEvent) GetVia() string {
+	if x != nil {
+		return x.Via
+	}
+	return ""
+}
+
+func (x *ServedEvent) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
 var File_rota_v1_events_proto protoreflect.FileDescriptor
 
 const file_rota_v1_events_proto_rawDesc = "" +
@@ -405,7 +431,7 @@ const file_rota_v1_events_proto_rawDesc = "" +
 	"\n" +
 	"EventBatch\x12,\n" +
 	"\x06events\x18\x01 \x03(\v2\x14.rota.v1.ServedEventR\x06events\x12\x18\n" +
-	"\ascanned\x18\x02 \x01(\tR\ascanned\"\x88\x06\n" +
+	"\ascanned\x18\x02 \x01(\tR\ascanned\"\xcf\x06\n" +
 	"\vServedEvent\x12\x19\n" +
 	"\bevent_id\x18\x01 \x01(\tR\aeventId\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x15\n" +
@@ -434,7 +460,11 @@ const file_rota_v1_events_proto_rawDesc = "" +
 	"\x10prior_state_hash\x18\x17 \x01(\tR\x0epriorStateHash\x12&\n" +
 	"\x0fpost_state_hash\x18\x18 \x01(\tR\rpostStateHash\x12\x1f\n" +
 	"\vdeadline_ms\x18\x19 \x01(\x03R\n" +
-	"deadlineMs2=\n" +
+	"deadlineMs\x12\x14\n" +
+	"\x05actor\x18\x1a \x01(\tR\x05actor\x12\x10\n" +
+	"\x03via\x18\x1b \x01(\tR\x03via\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x1c \x01(\tR\trequestId2=\n" +
 	"\x06Events\x123\n" +
 	"\x04Tail\x12\x14.rota.v1.TailRequest\x1a\x13.rota.v1.EventBatch0\x01B.Z,github.com/rotasched/rota/api/rota/v1;rotav1b\x06proto3"
 

@@ -1,0 +1,38 @@
+package cluster
+
+import (
+	"context"
+	"testing"
+
+	"github.com/rotasched/rota"
+)
+
+// TestCaller: events name who asked for what made them happen, wherever the call came in; a
+// caller without the right is refused, on every node, and a known job's state is no answer to it.
+func TestCaller(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 3)
+	f, l := b.follower(), b.leader()
+	anybody := rota.Caller{Actor: rota.Anonymous, Via: "n1/grpc", Request: "call-1"}
+	ctx := context.WithValue(within(t, ample), rota.CallerKey{}, anybody)
+	if out, err := f.Submit(ctx, specs("named-", 1)); err != nil || out[0].Err != nil {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	told := false
+	for _, e := range tail(t, l, rota.EventFilter{Kinds: []rota.EventKind{rota.EventJobEnqueued}}) {
+		told = true
+		if e.Actor != anybody.Actor || e.Via != anybody.Via || e.Request != anybody.Request {
+			t.Errorf("%+v", e)
+		}
+	}
+	if !told {
+		t.Error("nothing is told of the job")
+	}
+	stranger := context.WithValue(within(t, ample), rota.CallerKey{}, rota.Caller{Actor: rota.CertPrincipal(rota.RoleReader, "eve")})
+	for _, n := range []*Node{f, l} {
+		out, err := n.Submit(stranger, specs("named-", 1))
+		if err != nil || rota.KindOf(out[0].Err) != rota.KindDenied {
+			t.Errorf("a reader submits: %+v, %v", out, err)
+		}
+	}
+}
