@@ -40,16 +40,6 @@ const (
 	MaxUnits = 1 << 40
 	// MaxDuration bounds every duration that a user gives: ten years.
 	MaxDuration = 10 * 365 * 24 * time.Hour
-	// MaxGrants bounds a role; MaxTokenRoles and MaxTokenPatterns a token: a call is judged
-	// by all of a token's grants at the worst.
-	MaxGrants        = 64
-	MaxTokenRoles    = 8
-	MaxTokenPatterns = 8
-	// MaxTokenLife bounds how long a token may live unless it is replaced: a year, leap days
-	// included.
-	MaxTokenLife = 366 * 24 * time.Hour
-	// MaxViaBytes bounds how an operation says by which node and door it came.
-	MaxViaBytes = MaxIDBytes + 16
 	// MaxTypesHandled bounds the job types that a worker registers: with ids of the
 	// longest they take 64 KiB of its entry.
 	MaxTypesHandled = 1_000

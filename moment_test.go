@@ -20,7 +20,7 @@ import (
 )
 
 // laidOut are the types whose JSON has moments.
-var laidOut = []any{Role{}, AccessToken{}, Block{}, JobSpec{}, NodeSpec{}, Attempt{}, Job{}, Lease{}, Attestation{}, TypeUntil{}, UnitsUsed{}, Worker{}, Event{},
+var laidOut = []any{JobSpec{}, NodeSpec{}, Attempt{}, Job{}, Lease{}, Attestation{}, TypeUntil{}, UnitsUsed{}, Worker{}, Event{},
 	ServedEvent{}, Domain{}, ModeStatus{}, Explanation{}, ClusterStatus{}, SnapshotInfo{}, Workflow{}, WorkflowNode{}}
 
 // timesOnly are those of them that have durations alone.

@@ -24,9 +24,6 @@ var (
 	typeStatsJSON      = layoutOf[TypeStats]()
 	readAtJSON         = layoutOf[ReadAt]()
 	workflowNodeJSON   = layoutOf[WorkflowNode]()
-	roleJSON           = layoutOf[Role]()
-	accessTokenJSON    = layoutOf[AccessToken]()
-	blockJSON          = layoutOf[Block]()
 )
 
 // MarshalJSON implements json.Marshaler.
@@ -159,24 +156,6 @@ func (a ReadAt) MarshalJSON() ([]byte, error) { return readAtJSON.marshal(a) }
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (a *ReadAt) UnmarshalJSON(text []byte) error { return readAtJSON.unmarshal(text, a) }
-
-// MarshalJSON implements json.Marshaler.
-func (r Role) MarshalJSON() ([]byte, error) { return roleJSON.marshal(r) }
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (r *Role) UnmarshalJSON(text []byte) error { return roleJSON.unmarshal(text, r) }
-
-// MarshalJSON implements json.Marshaler.
-func (t AccessToken) MarshalJSON() ([]byte, error) { return accessTokenJSON.marshal(t) }
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (t *AccessToken) UnmarshalJSON(text []byte) error { return accessTokenJSON.unmarshal(text, t) }
-
-// MarshalJSON implements json.Marshaler.
-func (b Block) MarshalJSON() ([]byte, error) { return blockJSON.marshal(b) }
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (b *Block) UnmarshalJSON(text []byte) error { return blockJSON.unmarshal(text, b) }
 
 // MarshalJSON implements json.Marshaler.
 func (q Queue) MarshalJSON() ([]byte, error) { return queueJSON.marshal(q) }

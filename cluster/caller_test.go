@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/access"
 )
 
 // TestCaller: events name who asked for what made them happen, wherever the call came in; a
@@ -13,8 +14,8 @@ func TestCaller(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
 	f, l := b.follower(), b.leader()
-	anybody := rota.Caller{Actor: rota.Anonymous, Via: "n1/grpc", Request: "call-1"}
-	ctx := context.WithValue(within(t, ample), rota.CallerKey{}, anybody)
+	anybody := access.Caller{Actor: rota.Anonymous, Via: "n1/grpc", Request: "call-1"}
+	ctx := context.WithValue(within(t, ample), access.CallerKey{}, anybody)
 	if out, err := f.Submit(ctx, specs("named-", 1)); err != nil || out[0].Err != nil {
 		t.Fatalf("%+v, %v", out, err)
 	}
@@ -28,7 +29,7 @@ func TestCaller(t *testing.T) {
 	if !told {
 		t.Error("nothing is told of the job")
 	}
-	stranger := context.WithValue(within(t, ample), rota.CallerKey{}, rota.Caller{Actor: rota.CertPrincipal(rota.RoleReader, "eve")})
+	stranger := context.WithValue(within(t, ample), access.CallerKey{}, access.Caller{Actor: rota.CertPrincipal(access.RoleReader, "eve")})
 	for _, n := range []*Node{f, l} {
 		out, err := n.Submit(stranger, specs("named-", 1))
 		if err != nil || rota.KindOf(out[0].Err) != rota.KindDenied {

@@ -13,6 +13,7 @@ import (
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/access"
 )
 
 // terms follows raft's notifications of who leads, and opens and ends this node's leaderships.
@@ -142,7 +143,7 @@ func (tm *terms) beginEntry(ctx context.Context, term uint64) (*fsmpb.Entry, err
 	if !founded {
 		begin.ClusterId = "c-" + rota.Hex(id).String()
 		begin.StartMs = tm.n.wall().UnixMilli()
-		begin.Anonymous = []string{rota.RoleRoot} // nobody has a credential yet
+		begin.Anonymous = []string{access.RoleRoot} // nobody has a credential yet
 	}
 	return &fsmpb.Entry{Term: term, Ops: []*fsmpb.Op{{Op: &fsmpb.Op_BeginTerm{BeginTerm: begin}}},
 		WallMs: tm.n.watch.readWalls(ctx)}, nil

@@ -10,6 +10,7 @@ import (
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/failpoint"
 	"github.com/rotasched/rota/internal/limits"
 )
@@ -36,7 +37,7 @@ func (pr *proposer) propose(ctx context.Context, ops []*fsmpb.Op) ([]*fsmpb.Outc
 // askedBy says in operations whose call they belong to; those of a context without a caller
 // are what the node does by itself.
 func askedBy(ctx context.Context, ops []*fsmpb.Op) []*fsmpb.Op {
-	c, ok := ctx.Value(rota.CallerKey{}).(rota.Caller)
+	c, ok := ctx.Value(access.CallerKey{}).(access.Caller)
 	if ok {
 		for _, op := range ops {
 			op.Actor, op.Via, op.Request = string(c.Actor), c.Via, c.Request

@@ -7,10 +7,12 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/fsm/tree"
+	"github.com/rotasched/rota/internal/access"
+	"github.com/rotasched/rota/internal/limits"
 )
 
-// access owns roles, tokens and blocks, and says who may do what (docs/security.md).
-type access struct {
+// authority owns roles, tokens and blocks, and says who may do what (docs/security.md).
+type authority struct {
 	m      *Machine
 	roles  table[roleName, roleRow, *roleRow]
 	tokens table[tokenID, tokenRow, *tokenRow]
@@ -24,7 +26,7 @@ type access struct {
 
 // known is what a principal may do, until a date where that is not 0.
 type known struct {
-	rights *rota.Rights
+	rights *access.Rights
 	until  rota.Date
 }
 
@@ -52,19 +54,19 @@ func (vw *View) Access() *Access {
 func (vw *View) AccessVersion() uint64 { return vw.m.access.version }
 
 // here is Access for the state as it is, valid until it changes.
-func (ac *access) here() *Access {
+func (ac *authority) here() *Access {
 	return &Access{roles: &ac.roles.tree, tokens: &ac.tokens.tree, blocks: &ac.blocks.tree, anonymous: ac.m.head.anonymous}
 }
 
 // changed forgets what was worked out.
-func (ac *access) changed() {
+func (ac *authority) changed() {
 	ac.version++
 	clear(ac.known)
 }
 
 // rightsOf returns what a principal may do at the present date; unauthenticated where its
 // credential counts no more.
-func (ac *access) rightsOf(p rota.Principal) (*rota.Rights, *rota.Error) {
+func (ac *authority) rightsOf(p rota.Principal) (*access.Rights, *rota.Error) {
 	date := ac.m.head.date()
 	if k, ok := ac.known[p]; ok && (k.until == 0 || date < k.until) {
 		return k.rights, nil
@@ -82,7 +84,7 @@ func (ac *access) rightsOf(p rota.Principal) (*rota.Rights, *rota.Error) {
 
 // Rights returns what a principal may do on a date; unauthenticated where its credential
 // counts no more.
-func (a *Access) Rights(p rota.Principal, date rota.Date) (*rota.Rights, error) {
+func (a *Access) Rights(p rota.Principal, date rota.Date) (*access.Rights, error) {
 	rights, _, err := a.resolve(p, max(date, a.date))
 	if err != nil {
 		return nil, err
@@ -92,7 +94,7 @@ func (a *Access) Rights(p rota.Principal, date rota.Date) (*rota.Rights, error) 
 
 // Prove returns the principal that a token stands for on a date. What is wrong with one that
 // does not count is said in no more words than a thief may read.
-func (a *Access) Prove(c rota.Credential, date rota.Date) (rota.Principal, error) {
+func (a *Access) Prove(c access.Credential, date rota.Date) (rota.Principal, error) {
 	var hash [32]byte
 	r, ok := a.tokens.Get(tokenID(c.ID))
 	if ok {
@@ -110,14 +112,14 @@ func noCredential() *rota.Error {
 }
 
 // localRights are those of the account that a node runs as.
-var localRights = rota.NewRights([]rota.Grant{everywhere(rota.RightAuth), everywhere(rota.RightStatus), everywhere(rota.RightBackup)}, nil, nil)
+var localRights = access.NewRights([]access.Grant{everywhere(access.RightAuth), everywhere(access.RightStatus), everywhere(access.RightBackup)}, nil, nil)
 
-func everywhere(r rota.Right) rota.Grant {
-	return rota.Grant{Right: r, Tenant: rota.Everything, Queue: rota.Everything}
+func everywhere(r access.Right) access.Grant {
+	return access.Grant{Right: r, Tenant: access.Everything, Queue: access.Everything}
 }
 
 // resolve works out what a principal may do; until is when that ends by itself, 0 for never.
-func (a *Access) resolve(p rota.Principal, date rota.Date) (r *rota.Rights, until rota.Date, refusal *rota.Error) {
+func (a *Access) resolve(p rota.Principal, date rota.Date) (r *access.Rights, until rota.Date, refusal *rota.Error) {
 	if id, ok := p.Token(); ok {
 		t, ok := a.tokens.Get(tokenID(id))
 		if !ok || !t.live(date) {
@@ -142,32 +144,32 @@ func (a *Access) resolve(p rota.Principal, date rota.Date) (r *rota.Rights, unti
 }
 
 // granted returns what roles grant within a narrowing; a role that is not there grants nothing.
-func (a *Access) granted(roles, tenants, queues []string) *rota.Rights {
-	var grants []rota.Grant
+func (a *Access) granted(roles, tenants, queues []string) *access.Rights {
+	var grants []access.Grant
 	for _, name := range roles {
 		if role, ok := a.Role(name); ok {
 			grants = append(grants, role.Grants...)
 		}
 	}
-	r := rota.NewRights(grants, tenants, queues)
+	r := access.NewRights(grants, tenants, queues)
 	return &r
 }
 
 // Role returns a role, built in or set; ok is false for one that is not there.
-func (a *Access) Role(name string) (role rota.Role, ok bool) {
-	if role, ok = rota.BuiltInRole(name); ok {
+func (a *Access) Role(name string) (role access.Role, ok bool) {
+	if role, ok = access.BuiltInRole(name); ok {
 		return role, true
 	}
 	r, ok := a.roles.Get(roleName(name))
 	if !ok {
-		return rota.Role{}, false
+		return access.Role{}, false
 	}
 	return r.Role, true
 }
 
 // Roles returns all roles, those built in first, each by name.
-func (a *Access) Roles() []rota.Role {
-	roles := rota.BuiltInRoles()
+func (a *Access) Roles() []access.Role {
+	roles := access.BuiltInRoles()
 	a.roles.Scan(func(_ roleName, r *roleRow) bool {
 		roles = append(roles, r.Role)
 		return true
@@ -176,21 +178,21 @@ func (a *Access) Roles() []rota.Role {
 }
 
 // Token returns a token by its id.
-func (a *Access) Token(id string) (t rota.AccessToken, ok bool) {
+func (a *Access) Token(id string) (t access.Token, ok bool) {
 	r, ok := a.tokens.Get(tokenID(id))
 	if !ok {
-		return rota.AccessToken{}, false
+		return access.Token{}, false
 	}
-	return r.AccessToken, true
+	return r.Token, true
 }
 
 // Tokens calls yield for each token from an id on, in their order, until it returns false.
-func (a *Access) Tokens(from string, yield func(rota.AccessToken) bool) {
-	a.tokens.Ascend(tokenID(from), func(_ tokenID, r *tokenRow) bool { return yield(r.AccessToken) })
+func (a *Access) Tokens(from string, yield func(access.Token) bool) {
+	a.tokens.Ascend(tokenID(from), func(_ tokenID, r *tokenRow) bool { return yield(r.Token) })
 }
 
 // Blocks returns all blocks, by role and name.
-func (a *Access) Blocks() (blocks []rota.Block) {
+func (a *Access) Blocks() (blocks []access.Block) {
 	a.blocks.Scan(func(_ blockKey, r *blockRow) bool {
 		blocks = append(blocks, r.Block)
 		return true
@@ -202,7 +204,7 @@ func (a *Access) Blocks() (blocks []rota.Block) {
 func (a *Access) Anonymous() []string { return a.anonymous }
 
 // derive rebuilds what is no row.
-func (ac *access) derive() {
+func (ac *authority) derive() {
 	ac.tokens.scan(func(id tokenID, r *tokenRow) bool {
 		ac.m.timers.token.set(string(id), 0, int64(r.Expires))
 		return true
@@ -211,7 +213,7 @@ func (ac *access) derive() {
 }
 
 // fireToken forgets a token that has expired.
-func (ac *access) fireToken(id string) {
+func (ac *authority) fireToken(id string) {
 	r := ac.tokens.get(tokenID(id))
 	ac.m.timers.token.set(id, int64(r.Expires), 0)
 	ac.tokens.drop(tokenID(id))
@@ -237,7 +239,7 @@ func (c *checker) access() {
 		return true
 	})
 	ac.blocks.scan(func(key blockKey, r *blockRow) bool {
-		if err := rota.CertPrincipal(r.Role, r.Name).Check(); err != nil {
+		if err := access.CheckPrincipal(rota.CertPrincipal(r.Role, r.Name)); err != nil {
 			c.fault("block %s is unsound: %v", key, err)
 		}
 		return true
@@ -256,9 +258,9 @@ func (c *checker) access() {
 
 // checkAnonymous refuses a list of roles that no caller can have.
 func checkAnonymous(roles []string) error {
-	if len(roles) > rota.MaxTokenRoles {
+	if len(roles) > limits.MaxTokenRoles {
 		return rota.Refusef(rota.KindInvalid, "roles", "roles of callers without a credential are %d: at most %d are taken", len(roles),
-			rota.MaxTokenRoles)
+			limits.MaxTokenRoles)
 	}
 	for _, name := range roles {
 		if err := rota.CheckID("role", name); err != nil {
@@ -271,18 +273,18 @@ func checkAnonymous(roles []string) error {
 func atMost(list []string, most int) []string { return slices.Clone(list[:min(len(list), most+1)]) }
 
 // grantWords reads at most one more than any check takes.
-func grantWords(ops []*fsmpb.Grant) []rota.Grant {
-	grants := make([]rota.Grant, 0, min(len(ops), rota.MaxGrants+1))
-	for _, g := range ops[:min(len(ops), rota.MaxGrants+1)] {
-		grants = append(grants, rota.Grant{Right: rota.Right(min(g.GetRight(), 255)), Tenant: g.GetTenant(), Queue: g.GetQueue()})
+func grantWords(ops []*fsmpb.Grant) []access.Grant {
+	grants := make([]access.Grant, 0, min(len(ops), limits.MaxGrants+1))
+	for _, g := range ops[:min(len(ops), limits.MaxGrants+1)] {
+		grants = append(grants, access.Grant{Right: access.Right(min(g.GetRight(), 255)), Tenant: g.GetTenant(), Queue: g.GetQueue()})
 	}
 	return grants
 }
 
 // tokenWords reads a token and its hash; lists are cut to one more than any check takes.
-func tokenWords(op *fsmpb.CreateToken) (t rota.AccessToken, hash [32]byte, err error) {
-	t = rota.AccessToken{ID: op.GetId(), Roles: atMost(op.GetRoles(), rota.MaxTokenRoles), Tenants: atMost(op.GetTenants(), rota.MaxTokenPatterns),
-		Queues: atMost(op.GetQueues(), rota.MaxTokenPatterns), WorkerPrefix: op.GetWorkerPrefix(), Expires: rota.Date(op.GetExpiresMs())}
+func tokenWords(op *fsmpb.CreateToken) (t access.Token, hash [32]byte, err error) {
+	t = access.Token{ID: op.GetId(), Roles: atMost(op.GetRoles(), limits.MaxTokenRoles), Tenants: atMost(op.GetTenants(), limits.MaxTokenPatterns),
+		Queues: atMost(op.GetQueues(), limits.MaxTokenPatterns), WorkerPrefix: op.GetWorkerPrefix(), Expires: rota.Date(op.GetExpiresMs())}
 	if len(op.GetHash()) != len(hash) {
 		return t, hash, rota.Refusef(rota.KindInvalid, "hash", "the hash of the token has %d bytes: %d are wanted", len(op.GetHash()), len(hash))
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/access"
 )
 
 // tokenNamed is the id of a token that a test calls by a letter.
@@ -27,7 +28,7 @@ func by(actor rota.Principal, op *fsmpb.Op) *fsmpb.Op {
 	return op
 }
 
-func roleOp(name string, grants ...rota.Grant) *fsmpb.Op {
+func roleOp(name string, grants ...access.Grant) *fsmpb.Op {
 	op := &fsmpb.SetRole{Name: name}
 	for _, g := range grants {
 		op.Grants = append(op.Grants, &fsmpb.Grant{Right: uint32(g.Right), Tenant: g.Tenant, Queue: g.Queue})
@@ -64,7 +65,7 @@ func initOp(wish *fsmpb.CreateToken, change ...func(*fsmpb.InitAuth)) *fsmpb.Op 
 	return &fsmpb.Op{Op: &fsmpb.Op_InitAuth{InitAuth: op}}
 }
 
-func everyRight(names ...rota.Right) (grants []rota.Grant) {
+func everyRight(names ...access.Right) (grants []access.Grant) {
 	for _, r := range names {
 		grants = append(grants, everywhere(r))
 	}
@@ -82,13 +83,13 @@ func (b *bench) date(date rota.Date) {
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	wish := tokenWish("a", rota.RoleSubmitter)
+	wish := tokenWish("a", access.RoleSubmitter)
 	wish.Tenants = []string{"acme*"}
 	b.ok(by(rota.Local, tokenOp(wish)))
 	if o := b.ok(by(rota.Local, tokenOp(wish))); !o.GetExisted() {
 		t.Error("the same token is another one")
 	}
-	b.refuses(rota.KindConflict, "token", tokenOp(tokenWish("a", rota.RoleRoot)))
+	b.refuses(rota.KindConflict, "token", tokenOp(tokenWish("a", access.RoleRoot)))
 	for name, f := range map[string]func(*fsmpb.CreateToken){
 		"token":   func(w *fsmpb.CreateToken) { w.Id = "short" },
 		"hash":    func(w *fsmpb.CreateToken) { w.Hash = w.Hash[:31] },
@@ -97,11 +98,11 @@ func TestTokens(t *testing.T) {
 		"queue":   func(w *fsmpb.CreateToken) { w.Queues = slices.Repeat([]string{"q"}, 9) },
 		"expires": func(w *fsmpb.CreateToken) { w.ExpiresMs = startClock },
 	} {
-		w := tokenWish("b", rota.RoleReader)
+		w := tokenWish("b", access.RoleReader)
 		f(w)
 		b.refuses(rota.KindInvalid, name, tokenOp(w))
 	}
-	late := tokenWish("b", rota.RoleReader)
+	late := tokenWish("b", access.RoleReader)
 	late.ExpiresMs += 366 * 24 * 3600 * 1000
 	b.refuses(rota.KindInvalid, "expires", tokenOp(late))
 	b.refuses(rota.KindNotFound, "role", tokenOp(tokenWish("b", "nobodys")))
@@ -121,7 +122,7 @@ func TestTokens(t *testing.T) {
 	b.refuses(rota.KindUnauthenticated, "credential", by(actorNamed("a"), acme("j1"))) // a known id too
 	b.refuses(rota.KindConflict, "token", tokenOp(wish))                               // no repeated creation revives it
 
-	b.ok(tokenOp(tokenWish("c", rota.RoleSubmitter)))
+	b.ok(tokenOp(tokenWish("c", access.RoleSubmitter)))
 	b.ok(by(actorNamed("c"), submitOp(jobSpec("j4"))))
 	b.date(rota.Date(wish.ExpiresMs))
 	if tokens := b.access.tokens.len(); tokens != 0 {
@@ -136,7 +137,7 @@ func TestTokens(t *testing.T) {
 func TestTokens_expireBeforeTheirSweep(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	wish := tokenWish("a", rota.RoleSubmitter)
+	wish := tokenWish("a", access.RoleSubmitter)
 	b.ok(tokenOp(wish))
 	b.ok(by(actorNamed("a"), submitOp(jobSpec("j1"))))
 	b.walls = []int64{wish.ExpiresMs}
@@ -151,39 +152,39 @@ func TestTokens_expireBeforeTheirSweep(t *testing.T) {
 func TestEscalations(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.ok(roleOp("clerk", everyRight(rota.RightAuth, rota.RightRead)...))
-	b.ok(roleOp("acmes", rota.Grant{Right: rota.RightRead, Tenant: "acme", Queue: "*"}))
-	b.ok(roleOp("writer", everyRight(rota.RightSubmit)...))
+	b.ok(roleOp("clerk", everyRight(access.RightAuth, access.RightRead)...))
+	b.ok(roleOp("acmes", access.Grant{Right: access.RightRead, Tenant: "acme", Queue: "*"}))
+	b.ok(roleOp("writer", everyRight(access.RightSubmit)...))
 	b.ok(tokenOp(tokenWish("c", "clerk")))
-	b.ok(tokenOp(tokenWish("r", rota.RoleRoot)))
+	b.ok(tokenOp(tokenWish("r", access.RoleRoot)))
 	clerk := actorNamed("c")
 
-	b.refuses(rota.KindDenied, "role", by(clerk, roleOp("mine", everyRight(rota.RightSubmit)...)))
-	b.refuses(rota.KindDenied, "role", by(clerk, roleOp("clerk", everyRight(rota.RightAuth, rota.RightRead, rota.RightData)...)))
-	b.refuses(rota.KindDenied, "role", by(clerk, roleOp("writer", everyRight(rota.RightRead)...)))
+	b.refuses(rota.KindDenied, "role", by(clerk, roleOp("mine", everyRight(access.RightSubmit)...)))
+	b.refuses(rota.KindDenied, "role", by(clerk, roleOp("clerk", everyRight(access.RightAuth, access.RightRead, access.RightData)...)))
+	b.refuses(rota.KindDenied, "role", by(clerk, roleOp("writer", everyRight(access.RightRead)...)))
 	b.refuses(rota.KindDenied, "role", by(clerk, &fsmpb.Op{Op: &fsmpb.Op_DeleteRole{DeleteRole: &fsmpb.DeleteRole{Name: "writer"}}}))
-	b.refuses(rota.KindDenied, "token", by(clerk, tokenOp(tokenWish("d", rota.RoleRoot))))
+	b.refuses(rota.KindDenied, "token", by(clerk, tokenOp(tokenWish("d", access.RoleRoot))))
 	b.refuses(rota.KindDenied, "token", by(clerk, tokenOp(tokenWish("d", "acmes", "writer"))))
 	b.refuses(rota.KindDenied, "token", by(clerk, revokeOp("r")))
-	b.refuses(rota.KindDenied, "block", by(clerk, blockOp(rota.RoleRoot, "ops", true)))
-	b.refuses(rota.KindDenied, "role", by(clerk, anonymousOp(rota.RoleRoot)))
+	b.refuses(rota.KindDenied, "block", by(clerk, blockOp(access.RoleRoot, "ops", true)))
+	b.refuses(rota.KindDenied, "role", by(clerk, anonymousOp(access.RoleRoot)))
 	b.refuses(rota.KindDenied, "auth", by(clerk, initOp(tokenWish("d", "acmes"))))
-	b.refuses(rota.KindDenied, "auth", by(actorNamed("r"), initOp(tokenWish("d", rota.RoleRoot))))
+	b.refuses(rota.KindDenied, "auth", by(actorNamed("r"), initOp(tokenWish("d", access.RoleRoot))))
 	b.ok(by(rota.Local, anonymousOp("writer")))
 	b.refuses(rota.KindDenied, "role", by(clerk, anonymousOp("acmes"))) // it would take what it has not itself
 
-	b.ok(by(clerk, roleOp("mine", rota.Grant{Right: rota.RightRead, Tenant: "a*", Queue: "q"})))
+	b.ok(by(clerk, roleOp("mine", access.Grant{Right: access.RightRead, Tenant: "a*", Queue: "q"})))
 	b.ok(by(clerk, tokenOp(tokenWish("d", "acmes", "mine"))))
 	b.ok(by(clerk, revokeOp("d")))
 	b.ok(by(clerk, blockOp("acmes", "bob", true)))
-	b.ok(by(actorNamed("r"), tokenOp(tokenWish("e", rota.RoleRoot))))
+	b.ok(by(actorNamed("r"), tokenOp(tokenWish("e", access.RoleRoot))))
 	b.ok(by(rota.Local, revokeOp("e")))
 
 	// One whose narrowing is a tenant gives no more than that tenant's.
-	wish := tokenWish("f", rota.RoleRoot)
+	wish := tokenWish("f", access.RoleRoot)
 	wish.Tenants = []string{"acme"}
 	b.ok(tokenOp(wish))
-	b.refuses(rota.KindDenied, "auth", by(actorNamed("f"), tokenOp(tokenWish("g", rota.RoleRoot))))
+	b.refuses(rota.KindDenied, "auth", by(actorNamed("f"), tokenOp(tokenWish("g", access.RoleRoot))))
 }
 
 // TestInitAuth: of two first tokens the first in the log's order wins, and callers without a
@@ -193,21 +194,21 @@ func TestInitAuth(t *testing.T) {
 	b := emptyBench(t)
 	b.term++
 	b.entry(&fsmpb.Op{Op: &fsmpb.Op_BeginTerm{BeginTerm: &fsmpb.BeginTerm{Term: 1, Node: "n1", Random: make([]byte, 32), ClusterId: "test",
-		StartMs: startClock, Anonymous: []string{rota.RoleRoot}}}})
+		StartMs: startClock, Anonymous: []string{access.RoleRoot}}}})
 	b.ok(by(rota.Anonymous, submitOp(jobSpec("j1"))))
-	a := b.entry(by(rota.Local, initOp(tokenWish("a", rota.RoleRoot))), by(rota.Local, initOp(tokenWish("b", rota.RoleRoot))))
+	a := b.entry(by(rota.Local, initOp(tokenWish("a", access.RoleRoot))), by(rota.Local, initOp(tokenWish("b", access.RoleRoot))))
 	if err := entry.OutcomeError(a.Outcomes[0]); err != nil {
 		t.Fatal(err)
 	}
 	if err := entry.OutcomeError(a.Outcomes[1]); err == nil || err.Kind != rota.KindConflict {
 		t.Fatalf("the second first token: %v", err)
 	}
-	if o := b.ok(by(rota.Local, initOp(tokenWish("a", rota.RoleRoot)))); !o.GetExisted() {
+	if o := b.ok(by(rota.Local, initOp(tokenWish("a", access.RoleRoot)))); !o.GetExisted() {
 		t.Error("asked again, the first token is another one")
 	}
 	b.refuses(rota.KindDenied, "submit", by(rota.Anonymous, submitOp(jobSpec("j2"))))
 	b.ok(by(actorNamed("a"), submitOp(jobSpec("j2"))))
-	reset := b.entry(by(rota.Local, initOp(tokenWish("c", rota.RoleRoot), func(op *fsmpb.InitAuth) { op.Reset_ = true })))
+	reset := b.entry(by(rota.Local, initOp(tokenWish("c", access.RoleRoot), func(op *fsmpb.InitAuth) { op.Reset_ = true })))
 	if err := entry.OutcomeError(reset.Outcomes[0]); err != nil || len(reset.Events) != 1 || reset.Events[0].Kind != rota.EventAuthReset {
 		t.Fatalf("%v %+v", err, reset.Events)
 	}
@@ -218,13 +219,13 @@ func TestInitAuth(t *testing.T) {
 func TestCertificates(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	bob := rota.CertPrincipal(rota.RoleSubmitter, "bob")
+	bob := rota.CertPrincipal(access.RoleSubmitter, "bob")
 	b.ok(by(bob, submitOp(jobSpec("j1"))))
 	b.refuses(rota.KindDenied, "queue", by(bob, queueOp("default", "paused", "true")))
-	b.ok(blockOp(rota.RoleSubmitter, "bob", true))
+	b.ok(blockOp(access.RoleSubmitter, "bob", true))
 	b.refuses(rota.KindUnauthenticated, "credential", by(bob, submitOp(jobSpec("j2"))))
-	b.ok(by(rota.CertPrincipal(rota.RoleSubmitter, "eve"), submitOp(jobSpec("j2"))))
-	b.ok(blockOp(rota.RoleSubmitter, "bob", false))
+	b.ok(by(rota.CertPrincipal(access.RoleSubmitter, "eve"), submitOp(jobSpec("j2"))))
+	b.ok(blockOp(access.RoleSubmitter, "bob", false))
 	b.ok(by(bob, submitOp(jobSpec("j3"))))
 	b.refuses(rota.KindDenied, "submit", by(rota.CertPrincipal("unset", "bob"), submitOp(jobSpec("j4"))))
 }
@@ -262,12 +263,12 @@ var (
 )
 
 // rightOf is what each operation needs, as docs/security.md says.
-var rightOf = map[string]rota.Right{"submit": rota.RightSubmit, "register": rota.RightWork, "set_status": rota.RightWorkers, "lease": rota.RightWork,
-	"cancel": rota.RightControl, "retry": rota.RightControl, "set_queue": rota.RightQueue, "set_mode": rota.RightOperate, "set_cluster": rota.RightOperate,
-	"set_tenant": rota.RightTenant, "report_proof": rota.RightVerdict, "open_workflow": rota.RightSubmit, "add_nodes": rota.RightSubmit,
-	"commit_workflow": rota.RightSubmit, "cancel_workflow": rota.RightControl, "retry_workflow": rota.RightControl, "gone": rota.RightWork,
-	"change_job": rota.RightControl, "delete_job": rota.RightControl, "set_role": rota.RightAuth, "delete_role": rota.RightAuth,
-	"create_token": rota.RightAuth, "revoke_token": rota.RightAuth, "set_block": rota.RightAuth, "set_anonymous": rota.RightAuth}
+var rightOf = map[string]access.Right{"submit": access.RightSubmit, "register": access.RightWork, "set_status": access.RightWorkers, "lease": access.RightWork,
+	"cancel": access.RightControl, "retry": access.RightControl, "set_queue": access.RightQueue, "set_mode": access.RightOperate, "set_cluster": access.RightOperate,
+	"set_tenant": access.RightTenant, "report_proof": access.RightVerdict, "open_workflow": access.RightSubmit, "add_nodes": access.RightSubmit,
+	"commit_workflow": access.RightSubmit, "cancel_workflow": access.RightControl, "retry_workflow": access.RightControl, "gone": access.RightWork,
+	"change_job": access.RightControl, "delete_job": access.RightControl, "set_role": access.RightAuth, "delete_role": access.RightAuth,
+	"create_token": access.RightAuth, "revoke_token": access.RightAuth, "set_block": access.RightAuth, "set_anonymous": access.RightAuth}
 
 // TestRights_eachOperation: by reflection, each operation is the leader's own, or passes with
 // exactly one right, or needs none; init_auth is the node's account's. The objects are there.
@@ -315,16 +316,16 @@ func TestRights_eachOperation(t *testing.T) {
 		}
 		return op
 	}
-	for i, right := range rota.RightNames() {
-		b.ok(roleOp(right, everyRight(rota.Right(i+1))...))
+	for i, right := range access.RightNames() {
+		b.ok(roleOp(right, everyRight(access.Right(i+1))...))
 	}
-	b.ok(roleOp("nothing", rota.Grant{Right: rota.RightDebug, Tenant: "*", Queue: "*"}))
+	b.ok(roleOp("nothing", access.Grant{Right: access.RightDebug, Tenant: "*", Queue: "*"}))
 	fields := (&fsmpb.Op{}).ProtoReflect().Descriptor().Oneofs().ByName("op").Fields()
 	for i := range fields.Len() {
 		f := fields.Get(i)
 		what := string(f.Name())
 		allowed := []string{}
-		for _, right := range rota.RightNames() {
+		for _, right := range access.RightNames() {
 			if o := b.View.Judge(by(rota.CertPrincipal(right, "n"), name(operationOf(f)))); o == nil {
 				allowed = append(allowed, right)
 			}
@@ -334,9 +335,9 @@ func TestRights_eachOperation(t *testing.T) {
 		case ok:
 			want = append(want, right.String())
 		case slices.Contains(harmless, what):
-			want = rota.RightNames()
+			want = access.RightNames()
 		case slices.Contains(leadersOwn, what), what == "init_auth":
-			if o := b.View.Judge(by(rota.CertPrincipal(rota.RoleRoot, "n"), name(operationOf(f)))); o == nil {
+			if o := b.View.Judge(by(rota.CertPrincipal(access.RoleRoot, "n"), name(operationOf(f)))); o == nil {
 				t.Errorf("%s: root passes, and only the leader or the node's account should", what)
 			}
 		default:
@@ -346,7 +347,7 @@ func TestRights_eachOperation(t *testing.T) {
 			t.Errorf("%s passes with %v, %v is wanted", what, allowed, want)
 		}
 	}
-	if o := b.View.Judge(by(rota.Local, initOp(tokenWish("y", rota.RoleRoot)))); o != nil {
+	if o := b.View.Judge(by(rota.Local, initOp(tokenWish("y", access.RoleRoot)))); o != nil {
 		t.Errorf("the node's account makes no first token: %v", o)
 	}
 }
@@ -360,8 +361,8 @@ func TestRights_ofTheObject(t *testing.T) {
 	b.submit("mine", func(s *rota.JobSpec) { s.Tenant = "acme" })
 	b.submit("ended", func(s *rota.JobSpec) { s.Tenant = "umbrella" })
 	b.ok(cancelOp("ended"))
-	b.ok(roleOp("acme", rota.Grant{Right: rota.RightSubmit, Tenant: "acme", Queue: "default"},
-		rota.Grant{Right: rota.RightControl, Tenant: "acme", Queue: "default"}))
+	b.ok(roleOp("acme", access.Grant{Right: access.RightSubmit, Tenant: "acme", Queue: "default"},
+		access.Grant{Right: access.RightControl, Tenant: "acme", Queue: "default"}))
 	b.ok(tokenOp(tokenWish("a", "acme")))
 	acme := actorNamed("a")
 	b.refuses(rota.KindDenied, "control", by(acme, cancelOp("theirs")))
@@ -385,10 +386,10 @@ func TestRights_ofTheObject(t *testing.T) {
 func TestEventsHaveTheirCaller(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.ok(tokenOp(tokenWish("r", rota.RoleRoot)))
+	b.ok(tokenOp(tokenWish("r", access.RoleRoot)))
 	root := actorNamed("r")
 	b.worker("w", 4)
-	b.ok(roleOp("gone", everyRight(rota.RightRead)...))
+	b.ok(roleOp("gone", everyRight(access.RightRead)...))
 	var l rota.Lease
 	steps := []struct {
 		what string
@@ -413,7 +414,7 @@ func TestEventsHaveTheirCaller(t *testing.T) {
 			return d.commit()
 		}},
 		{"cancel_workflow", func() *fsmpb.Op { return entry.CancelWorkflowOp("wf") }},
-		{"set_role", func() *fsmpb.Op { return roleOp("new", everyRight(rota.RightRead)...) }},
+		{"set_role", func() *fsmpb.Op { return roleOp("new", everyRight(access.RightRead)...) }},
 		{"delete_role", func() *fsmpb.Op {
 			return &fsmpb.Op{Op: &fsmpb.Op_DeleteRole{DeleteRole: &fsmpb.DeleteRole{Name: "gone"}}}
 		}},
@@ -455,13 +456,13 @@ func TestAccess_naive(t *testing.T) {
 			roles, tenants []string
 			revoked        bool
 		}
-		roles, tokens, blocked := map[string][]rota.Grant{}, map[string]*token{}, map[string]bool{}
+		roles, tokens, blocked := map[string][]access.Grant{}, map[string]*token{}, map[string]bool{}
 		patterns := []string{"*", "t*", "t1", "t2"}
 		names, letters := []string{"r1", "r2", "r3"}, []string{"a", "b", "c"}
-		grants := func() (list []rota.Grant) {
+		grants := func() (list []access.Grant) {
 			for range rapid.IntRange(1, 3).Draw(rt, "grants") {
-				right := rapid.SampledFrom([]rota.Right{rota.RightSubmit, rota.RightControl}).Draw(rt, "right")
-				list = append(list, rota.Grant{Right: right, Tenant: rapid.SampledFrom(patterns).Draw(rt, "tenant"),
+				right := rapid.SampledFrom([]access.Right{access.RightSubmit, access.RightControl}).Draw(rt, "right")
+				list = append(list, access.Grant{Right: right, Tenant: rapid.SampledFrom(patterns).Draw(rt, "tenant"),
 					Queue: rapid.SampledFrom([]string{"*", "q1", "q2"}).Draw(rt, "queue")})
 			}
 			return list
@@ -487,7 +488,7 @@ func TestAccess_naive(t *testing.T) {
 			}
 			for _, role := range of {
 				for _, g := range roles[role] {
-					if g.Right == rota.RightSubmit && match(g.Tenant, tenant) && match(g.Queue, queue) {
+					if g.Right == access.RightSubmit && match(g.Tenant, tenant) && match(g.Queue, queue) {
 						return rota.KindNone
 					}
 				}

@@ -6,27 +6,28 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
 )
 
 // authChanged is the payload of that event: what changed, and into what.
 type authChanged struct {
-	What  string       `json:"what"`
-	Name  string       `json:"name,omitempty"`
-	Gone  bool         `json:"gone,omitempty"`
-	Roles []string     `json:"roles,omitempty"`
-	Gives []rota.Grant `json:"grants,omitempty"`
-	Until rota.Date    `json:"expires_ms,omitempty"`
+	What  string         `json:"what"`
+	Name  string         `json:"name,omitempty"`
+	Gone  bool           `json:"gone,omitempty"`
+	Roles []string       `json:"roles,omitempty"`
+	Gives []access.Grant `json:"grants,omitempty"`
+	Until rota.Date      `json:"expires_ms,omitempty"`
 }
 
 // tell emits an event of a change of rights.
-func (ac *access) tell(kind rota.EventKind, c authChanged) {
+func (ac *authority) tell(kind rota.EventKind, c authChanged) {
 	ac.changed()
 	ac.m.journal.emit(rota.Event{Kind: kind, Payload: payload(c)})
 }
 
 // unfounded refuses rights before a cluster's first entry.
-func (ac *access) unfounded() *rota.Error {
+func (ac *authority) unfounded() *rota.Error {
 	if ac.m.head.cluster == "" {
 		return rota.Refusef(rota.KindUnavailable, "cluster", "the cluster has no leader yet: try again")
 	}
@@ -34,8 +35,8 @@ func (ac *access) unfounded() *rota.Error {
 }
 
 // setRole makes a role or gives it other grants.
-func (ac *access) setRole(op *fsmpb.SetRole) *fsmpb.Outcome {
-	role := rota.Role{Name: op.GetName(), Grants: grantWords(op.GetGrants())}
+func (ac *authority) setRole(op *fsmpb.SetRole) *fsmpb.Outcome {
+	role := access.Role{Name: op.GetName(), Grants: grantWords(op.GetGrants())}
 	if err := role.Check(); err != nil {
 		return entry.Refused(err)
 	}
@@ -50,7 +51,7 @@ func (ac *access) setRole(op *fsmpb.SetRole) *fsmpb.Outcome {
 		if ac.roles.len() >= limits.MaxRoles {
 			return entry.Refused(exhausted("role", "%d roles are set: no more are taken", limits.MaxRoles))
 		}
-		ac.roles.insert(roleName(role.Name), &roleRow{Role: rota.Role{Name: role.Name}})
+		ac.roles.insert(roleName(role.Name), &roleRow{Role: access.Role{Name: role.Name}})
 	}
 	r := ac.roles.edit(roleName(role.Name))
 	r.Grants, r.By, r.At = role.Grants, ac.m.journal.caller.Actor, ac.m.head.now()
@@ -59,8 +60,8 @@ func (ac *access) setRole(op *fsmpb.SetRole) *fsmpb.Outcome {
 }
 
 // deleteRole forgets a role.
-func (ac *access) deleteRole(op *fsmpb.DeleteRole) *fsmpb.Outcome {
-	if _, ok := rota.BuiltInRole(op.GetName()); ok {
+func (ac *authority) deleteRole(op *fsmpb.DeleteRole) *fsmpb.Outcome {
+	if _, ok := access.BuiltInRole(op.GetName()); ok {
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "role", "role %s is built in: it never goes", op.GetName()))
 	}
 	if ac.roles.get(roleName(op.GetName())) == nil {
@@ -72,7 +73,7 @@ func (ac *access) deleteRole(op *fsmpb.DeleteRole) *fsmpb.Outcome {
 }
 
 // createToken makes a token known. The same again is the same token, unless it was revoked.
-func (ac *access) createToken(op *fsmpb.CreateToken) *fsmpb.Outcome {
+func (ac *authority) createToken(op *fsmpb.CreateToken) *fsmpb.Outcome {
 	if err := ac.unfounded(); err != nil {
 		return entry.Refused(err)
 	}
@@ -92,7 +93,7 @@ func (ac *access) createToken(op *fsmpb.CreateToken) *fsmpb.Outcome {
 }
 
 // createAgain answers for a token whose id is taken.
-func (ac *access) createAgain(old *tokenRow, t *rota.AccessToken, hash [32]byte) *fsmpb.Outcome {
+func (ac *authority) createAgain(old *tokenRow, t *access.Token, hash [32]byte) *fsmpb.Outcome {
 	if old.hash != hash || !slices.Equal(old.Roles, t.Roles) || !slices.Equal(old.Tenants, t.Tenants) ||
 		!slices.Equal(old.Queues, t.Queues) || old.WorkerPrefix != t.WorkerPrefix || old.Expires != t.Expires {
 		return entry.Refused(rota.Refusef(rota.KindConflict, "token", "token %s is known as another one: create it with an id of its own", t.ID))
@@ -104,13 +105,13 @@ func (ac *access) createAgain(old *tokenRow, t *rota.AccessToken, hash [32]byte)
 }
 
 // creatable refuses a token that is new and cannot be.
-func (ac *access) creatable(t *rota.AccessToken) error {
+func (ac *authority) creatable(t *access.Token) error {
 	for _, name := range t.Roles {
 		if _, ok := ac.here().Role(name); !ok {
 			return noRole(name)
 		}
 	}
-	if err := rota.CheckExpiry(t.Expires, ac.m.head.date()); err != nil {
+	if err := access.CheckExpiry(t.Expires, ac.m.head.date()); err != nil {
 		return err
 	}
 	if ac.tokens.len() >= limits.MaxTokens {
@@ -123,15 +124,15 @@ func noRole(name string) error {
 	return rota.Refusef(rota.KindNotFound, "role", "role %q is neither built in nor set: set it with `rota auth role set %s`", name, name)
 }
 
-func (ac *access) addToken(t rota.AccessToken, hash [32]byte) {
+func (ac *authority) addToken(t access.Token, hash [32]byte) {
 	t.By, t.Created = ac.m.journal.caller.Actor, ac.m.head.now()
-	ac.tokens.insert(tokenID(t.ID), &tokenRow{AccessToken: t, hash: hash})
+	ac.tokens.insert(tokenID(t.ID), &tokenRow{Token: t, hash: hash})
 	ac.m.timers.token.set(t.ID, 0, int64(t.Expires))
 }
 
 // revokeToken ends a token. Its row stays until the token would have expired, so that no
 // repeated creation brings it back.
-func (ac *access) revokeToken(op *fsmpb.RevokeToken) *fsmpb.Outcome {
+func (ac *authority) revokeToken(op *fsmpb.RevokeToken) *fsmpb.Outcome {
 	r := ac.tokens.get(tokenID(op.GetId()))
 	if r == nil {
 		return entry.Refused(rota.Refusef(rota.KindNotFound, "token", "token %q is not known: it never was, or has expired", op.GetId()))
@@ -145,8 +146,8 @@ func (ac *access) revokeToken(op *fsmpb.RevokeToken) *fsmpb.Outcome {
 }
 
 // setBlock refuses the certificates of a role and a name, or takes them again.
-func (ac *access) setBlock(op *fsmpb.SetBlock) *fsmpb.Outcome {
-	if err := rota.CertPrincipal(op.GetRole(), op.GetName()).Check(); err != nil {
+func (ac *authority) setBlock(op *fsmpb.SetBlock) *fsmpb.Outcome {
+	if err := access.CheckPrincipal(rota.CertPrincipal(op.GetRole(), op.GetName())); err != nil {
 		return entry.Refused(err)
 	}
 	key := blockKeyOf(op.GetRole(), op.GetName())
@@ -158,7 +159,7 @@ func (ac *access) setBlock(op *fsmpb.SetBlock) *fsmpb.Outcome {
 	case ac.blocks.len() >= limits.MaxBlocks:
 		return entry.Refused(exhausted("block", "%d certificates are blocked: no more are taken; replace the authority that issued them", limits.MaxBlocks))
 	default:
-		ac.blocks.insert(key, &blockRow{key: key, Block: rota.Block{Role: op.GetRole(), Name: op.GetName(),
+		ac.blocks.insert(key, &blockRow{key: key, Block: access.Block{Role: op.GetRole(), Name: op.GetName(),
 			By: ac.m.journal.caller.Actor, At: ac.m.head.now()}})
 	}
 	ac.tell(rota.EventAuthChanged, authChanged{What: "block", Name: string(key), Gone: !op.GetBlocked()})
@@ -166,8 +167,8 @@ func (ac *access) setBlock(op *fsmpb.SetBlock) *fsmpb.Outcome {
 }
 
 // setAnonymous says what callers without a credential may do.
-func (ac *access) setAnonymous(op *fsmpb.SetAnonymous) *fsmpb.Outcome {
-	roles := atMost(op.GetRoles(), rota.MaxTokenRoles)
+func (ac *authority) setAnonymous(op *fsmpb.SetAnonymous) *fsmpb.Outcome {
+	roles := atMost(op.GetRoles(), limits.MaxTokenRoles)
 	if err := checkAnonymous(roles); err != nil {
 		return entry.Refused(err)
 	}
@@ -186,7 +187,7 @@ func (ac *access) setAnonymous(op *fsmpb.SetAnonymous) *fsmpb.Outcome {
 
 // initAuth makes the first token, with which callers without one may do nothing unless they
 // keep it; a reset makes another one. Of two at once the first in the log's order wins.
-func (ac *access) initAuth(op *fsmpb.InitAuth) *fsmpb.Outcome {
+func (ac *authority) initAuth(op *fsmpb.InitAuth) *fsmpb.Outcome {
 	if err := ac.unfounded(); err != nil {
 		return entry.Refused(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/peer"
 )
 
@@ -102,17 +103,17 @@ func goldenDeletions(c *bench) {
 
 // goldenRights hands out rights, uses them, takes them back, and lets them expire.
 func goldenRights(c *bench) {
-	wish, brief := tokenWish("a", "acme", rota.RoleReader), tokenWish("b", "acme")
+	wish, brief := tokenWish("a", "acme", access.RoleReader), tokenWish("b", "acme")
 	wish.Tenants, wish.WorkerPrefix, wish.ExpiresMs = []string{"acme*"}, "w", int64(c.head.date())+1e6
 	brief.ExpiresMs = int64(c.head.date()) + 5_000
 	mine := jobSpec("tokened")
 	mine.Tenant = "acme-1"
-	c.entry(roleOp("acme", rota.Grant{Right: rota.RightSubmit, Tenant: "a*", Queue: "*"}), by(rota.Local, tokenOp(wish)), tokenOp(brief),
-		blockOp("acme", "eve", true), blockOp("acme", "bob", true), anonymousOp(rota.RoleReader))
+	c.entry(roleOp("acme", access.Grant{Right: access.RightSubmit, Tenant: "a*", Queue: "*"}), by(rota.Local, tokenOp(wish)), tokenOp(brief),
+		blockOp("acme", "eve", true), blockOp("acme", "bob", true), anonymousOp(access.RoleReader))
 	c.entry(by(actorNamed("a"), submitOp(mine)), by(actorNamed("a"), submitOp(jobSpec("denied"))), by(rota.Anonymous, cancelOp("tokened")),
 		by(rota.CertPrincipal("acme", "eve"), submitOp(mine)), by(rota.CertPrincipal("acme", "ann"), submitOp(mine)))
-	c.entry(revokeOp("a"), by(actorNamed("a"), submitOp(mine)), blockOp("acme", "bob", false), by(rota.Local, initOp(tokenWish("c", rota.RoleRoot))),
-		by(rota.Local, initOp(tokenWish("d", rota.RoleRoot), func(op *fsmpb.InitAuth) { op.Reset_ = true })))
+	c.entry(revokeOp("a"), by(actorNamed("a"), submitOp(mine)), blockOp("acme", "bob", false), by(rota.Local, initOp(tokenWish("c", access.RoleRoot))),
+		by(rota.Local, initOp(tokenWish("d", access.RoleRoot), func(op *fsmpb.InitAuth) { op.Reset_ = true })))
 	c.pass(6_000)
 	c.entry(&fsmpb.Op{Op: &fsmpb.Op_DeleteRole{DeleteRole: &fsmpb.DeleteRole{Name: "acme"}}})
 }

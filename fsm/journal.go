@@ -11,6 +11,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
+	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/sched"
 )
 
@@ -25,7 +26,7 @@ type journal struct {
 	// payloads are texts of events.
 	payloads entry.Texts
 	// caller is whose operation is being applied, nobody while the leader acts by itself.
-	caller rota.Caller
+	caller access.Caller
 }
 
 // payload is an event's own data in JSON; what it is made of always has a form.

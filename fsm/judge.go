@@ -7,13 +7,15 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/access"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // judge refuses an operation that its actor has no right to. It reads rows only, and judges
 // by the tenant and the queue of the object in the state, not of the request.
-func (ac *access) judge(op *fsmpb.Op) *rota.Error {
-	caller := rota.Caller{Actor: rota.Principal(op.GetActor()), Via: op.GetVia(), Request: op.GetRequest()}
-	if caller == (rota.Caller{}) {
+func (ac *authority) judge(op *fsmpb.Op) *rota.Error {
+	caller := access.Caller{Actor: rota.Principal(op.GetActor()), Via: op.GetVia(), Request: op.GetRequest()}
+	if caller == (access.Caller{}) {
 		return nil // the leader of the entry acts by itself
 	}
 	if err := caller.Check(); err != nil {
@@ -38,65 +40,65 @@ func (vw *View) Judge(op *fsmpb.Op) *fsmpb.Outcome {
 
 // judgement is of one operation of one actor.
 type judgement struct {
-	ac     *access
+	ac     *authority
 	actor  rota.Principal
-	rights *rota.Rights
+	rights *access.Rights
 }
 
 // need refuses an actor without a right over a tenant and a queue.
-func (j *judgement) need(right rota.Right, tenant, queue string) *rota.Error {
+func (j *judgement) need(right access.Right, tenant, queue string) *rota.Error {
 	if j.rights.Allow(right, rota.TenantID(tenant), rota.QueueName(queue)) {
 		return nil
 	}
 	return rota.Refusef(rota.KindDenied, right.String(), "%s has no right to %s: ask for a role that grants it", j.actor,
-		rota.Grant{Right: right, Tenant: tenant, Queue: queue})
+		access.Grant{Right: right, Tenant: tenant, Queue: queue})
 }
 
 // of judges an operation. One of an object that is not there is left to its verb, which says
 // so; one that only a leader proposes is no caller's.
 func (j *judgement) of(op *fsmpb.Op) *rota.Error {
-	const all = rota.Everything
+	const all = access.Everything
 	switch op := op.GetOp().(type) {
 	case *fsmpb.Op_Submit:
 		return j.submit(op.Submit.GetSpec())
 	case *fsmpb.Op_Cancel:
-		return j.job(rota.RightControl, op.Cancel.GetJob(), nil)
+		return j.job(access.RightControl, op.Cancel.GetJob(), nil)
 	case *fsmpb.Op_Retry:
-		return j.job(rota.RightControl, op.Retry.GetJob(), op.Retry.GetSpec())
+		return j.job(access.RightControl, op.Retry.GetJob(), op.Retry.GetSpec())
 	case *fsmpb.Op_ChangeJob:
-		return j.job(rota.RightControl, op.ChangeJob.GetJob(), nil)
+		return j.job(access.RightControl, op.ChangeJob.GetJob(), nil)
 	case *fsmpb.Op_DeleteJob:
 		return j.deleteJob(op.DeleteJob)
 	case *fsmpb.Op_ReportProof:
-		return j.job(rota.RightVerdict, op.ReportProof.GetJob(), op.ReportProof.GetSpec())
+		return j.job(access.RightVerdict, op.ReportProof.GetJob(), op.ReportProof.GetSpec())
 	case *fsmpb.Op_OpenWorkflow:
 		return j.openWorkflow(op.OpenWorkflow)
 	case *fsmpb.Op_AddNodes:
 		return j.addNodes(op.AddNodes)
 	case *fsmpb.Op_CommitWorkflow:
-		return j.workflow(rota.RightSubmit, op.CommitWorkflow.GetId())
+		return j.workflow(access.RightSubmit, op.CommitWorkflow.GetId())
 	case *fsmpb.Op_CancelWorkflow:
-		return j.workflow(rota.RightControl, op.CancelWorkflow.GetId())
+		return j.workflow(access.RightControl, op.CancelWorkflow.GetId())
 	case *fsmpb.Op_RetryWorkflow:
-		return j.workflow(rota.RightControl, op.RetryWorkflow.GetId())
+		return j.workflow(access.RightControl, op.RetryWorkflow.GetId())
 	case *fsmpb.Op_Register:
 		return j.register(op.Register.GetSpec())
 	case *fsmpb.Op_SetStatus:
-		right := rota.RightWorkers
+		right := access.RightWorkers
 		if op.SetStatus.GetSession() != 0 {
-			right = rota.RightWork
+			right = access.RightWork
 		}
 		return j.worker(right, op.SetStatus.GetWorker())
 	case *fsmpb.Op_Gone:
-		return j.worker(rota.RightWork, op.Gone.GetWorker())
+		return j.worker(access.RightWork, op.Gone.GetWorker())
 	case *fsmpb.Op_Lease:
 		return j.lease(op.Lease)
 	case *fsmpb.Op_SetQueue:
-		return j.need(rota.RightQueue, all, op.SetQueue.GetName())
+		return j.need(access.RightQueue, all, op.SetQueue.GetName())
 	case *fsmpb.Op_SetTenant:
-		return j.need(rota.RightTenant, op.SetTenant.GetId(), all)
+		return j.need(access.RightTenant, op.SetTenant.GetId(), all)
 	case *fsmpb.Op_SetMode, *fsmpb.Op_SetCluster:
-		return j.need(rota.RightOperate, all, all)
+		return j.need(access.RightOperate, all, all)
 	case *fsmpb.Op_Barrier:
 		return nil // it says nothing but where the log is
 	case *fsmpb.Op_SetRole, *fsmpb.Op_DeleteRole, *fsmpb.Op_CreateToken, *fsmpb.Op_RevokeToken, *fsmpb.Op_SetBlock,
@@ -109,13 +111,13 @@ func (j *judgement) of(op *fsmpb.Op) *rota.Error {
 
 func (j *judgement) submit(spec *fsmpb.JobSpec) *rota.Error {
 	tenant, queue := placeOf(spec)
-	if refusal := j.need(rota.RightSubmit, tenant, queue); refusal != nil {
+	if refusal := j.need(access.RightSubmit, tenant, queue); refusal != nil {
 		return refusal
 	}
 	if j.rights.All() {
 		return nil
 	}
-	if t, q, ok := j.ac.placeOfJob(spec.GetId()); ok && !j.rights.Allow(rota.RightSubmit, rota.TenantID(t), rota.QueueName(q)) {
+	if t, q, ok := j.ac.placeOfJob(spec.GetId()); ok && !j.rights.Allow(access.RightSubmit, rota.TenantID(t), rota.QueueName(q)) {
 		return taken("id", spec.GetId())
 	}
 	return nil
@@ -140,7 +142,7 @@ func placeOf(spec *fsmpb.JobSpec) (tenant, queue string) {
 
 // placeOfJob returns the tenant and the queue of a job that the state knows, alive, ended, or
 // a node of a workflow that has no job yet.
-func (ac *access) placeOfJob(id string) (tenant, queue string, ok bool) {
+func (ac *authority) placeOfJob(id string) (tenant, queue string, ok bool) {
 	if r := ac.m.jobs.get(rota.JobID(id)); r != nil {
 		return string(r.spec.Tenant), string(r.spec.Queue), true
 	}
@@ -157,7 +159,7 @@ func (ac *access) placeOfJob(id string) (tenant, queue string, ok bool) {
 
 // job judges by the job in the state, or, of one that only archives know, by the spec that
 // whoever proposes took from there.
-func (j *judgement) job(right rota.Right, id string, archived *fsmpb.JobSpec) *rota.Error {
+func (j *judgement) job(right access.Right, id string, archived *fsmpb.JobSpec) *rota.Error {
 	if j.rights.All() {
 		return nil
 	}
@@ -176,22 +178,22 @@ func (j *judgement) job(right rota.Right, id string, archived *fsmpb.JobSpec) *r
 // say of which it is.
 func (j *judgement) deleteJob(op *fsmpb.DeleteJob) *rota.Error {
 	if _, _, ok := j.ac.placeOfJob(op.GetJob()); !ok {
-		return j.need(rota.RightControl, rota.Everything, rota.Everything)
+		return j.need(access.RightControl, access.Everything, access.Everything)
 	}
-	return j.job(rota.RightControl, op.GetJob(), nil)
+	return j.job(access.RightControl, op.GetJob(), nil)
 }
 
 // openWorkflow judges by the workflow's tenant with its queue and each of its nodes'.
 func (j *judgement) openWorkflow(op *fsmpb.OpenWorkflow) *rota.Error {
 	tenant, queue := placeOf(&fsmpb.JobSpec{Tenant: op.GetTenant(), Queue: op.GetQueue()})
-	if refusal := j.need(rota.RightSubmit, tenant, queue); refusal != nil {
+	if refusal := j.need(access.RightSubmit, tenant, queue); refusal != nil {
 		return refusal
 	}
-	if r := j.ac.m.flows.workflows.get(rota.WorkflowID(op.GetId())); r != nil && !j.rights.Allow(rota.RightSubmit, r.tenant, r.queue) {
+	if r := j.ac.m.flows.workflows.get(rota.WorkflowID(op.GetId())); r != nil && !j.rights.Allow(access.RightSubmit, r.tenant, r.queue) {
 		return taken("workflow", op.GetId())
 	}
 	for _, s := range op.GetShares() {
-		if refusal := j.need(rota.RightSubmit, tenant, s.GetQueue()); refusal != nil {
+		if refusal := j.need(access.RightSubmit, tenant, s.GetQueue()); refusal != nil {
 			return refusal
 		}
 	}
@@ -203,12 +205,12 @@ func (j *judgement) addNodes(op *fsmpb.AddNodes) *rota.Error {
 	if r == nil || j.rights.All() {
 		return nil
 	}
-	if refusal := j.need(rota.RightSubmit, string(r.tenant), string(r.queue)); refusal != nil {
+	if refusal := j.need(access.RightSubmit, string(r.tenant), string(r.queue)); refusal != nil {
 		return refusal
 	}
 	for _, node := range op.GetNodes() {
 		if queue := node.GetSpec().GetQueue(); queue != "" && queue != string(r.queue) {
-			if refusal := j.need(rota.RightSubmit, string(r.tenant), queue); refusal != nil {
+			if refusal := j.need(access.RightSubmit, string(r.tenant), queue); refusal != nil {
 				return refusal
 			}
 		}
@@ -216,7 +218,7 @@ func (j *judgement) addNodes(op *fsmpb.AddNodes) *rota.Error {
 	return nil
 }
 
-func (j *judgement) workflow(right rota.Right, id string) *rota.Error {
+func (j *judgement) workflow(right access.Right, id string) *rota.Error {
 	if r := j.ac.m.flows.workflows.get(rota.WorkflowID(id)); r != nil {
 		return j.need(right, string(r.tenant), string(r.queue))
 	}
@@ -233,13 +235,13 @@ func (j *judgement) register(spec *fsmpb.WorkerSpec) *rota.Error {
 		}
 	}
 	for _, queue := range spec.GetQueues() {
-		if refusal := j.need(rota.RightWork, rota.Everything, queue); refusal != nil {
+		if refusal := j.need(access.RightWork, access.Everything, queue); refusal != nil {
 			return refusal
 		}
 	}
 	if w := j.ac.m.fleet.workers.get(rota.WorkerID(spec.GetId())); w != nil && !j.rights.All() {
 		for _, queue := range w.spec.Queues {
-			if !j.rights.Allow(rota.RightWork, rota.Everything, queue) {
+			if !j.rights.Allow(access.RightWork, access.Everything, queue) {
 				return taken("worker", spec.GetId())
 			}
 		}
@@ -248,13 +250,13 @@ func (j *judgement) register(spec *fsmpb.WorkerSpec) *rota.Error {
 }
 
 // worker needs a right for each of a worker's queues.
-func (j *judgement) worker(right rota.Right, id string) *rota.Error {
+func (j *judgement) worker(right access.Right, id string) *rota.Error {
 	w := j.ac.m.fleet.workers.get(rota.WorkerID(id))
 	if w == nil || j.rights.All() {
 		return nil
 	}
 	for _, queue := range w.spec.Queues {
-		if refusal := j.need(right, rota.Everything, string(queue)); refusal != nil {
+		if refusal := j.need(right, access.Everything, string(queue)); refusal != nil {
 			return refusal
 		}
 	}
@@ -266,15 +268,15 @@ func (j *judgement) lease(op *fsmpb.LeaseOp) *rota.Error {
 		return nil
 	}
 	if l := j.ac.m.leasing.leases.get(string(op.GetLease())); l != nil {
-		return j.need(rota.RightWork, string(l.tenant), string(l.queue))
+		return j.need(access.RightWork, string(l.tenant), string(l.queue))
 	}
-	return j.worker(rota.RightWork, op.GetWorker())
+	return j.worker(access.RightWork, op.GetWorker())
 }
 
 // auth judges a change of rights: nobody but the account that the node runs as gives, takes or
 // changes what is beyond its own. The first token is that account's alone.
 func (j *judgement) auth(op any) *rota.Error {
-	if refusal := j.need(rota.RightAuth, rota.Everything, rota.Everything); refusal != nil || j.actor == rota.Local {
+	if refusal := j.need(access.RightAuth, access.Everything, access.Everything); refusal != nil || j.actor == rota.Local {
 		return refusal
 	}
 	here := j.ac.here()
@@ -300,7 +302,7 @@ func (j *judgement) auth(op any) *rota.Error {
 	case *fsmpb.Op_SetBlock:
 		return j.within("block", op.SetBlock.GetRole()+"/"+op.SetBlock.GetName(), here.granted([]string{op.SetBlock.GetRole()}, nil, nil))
 	case *fsmpb.Op_SetAnonymous:
-		roles := slices.Concat(atMost(op.SetAnonymous.GetRoles(), rota.MaxTokenRoles), here.anonymous)
+		roles := slices.Concat(atMost(op.SetAnonymous.GetRoles(), limits.MaxTokenRoles), here.anonymous)
 		return j.within("role", "of anonymous", here.granted(roles, nil, nil))
 	default:
 		return rota.Refusef(rota.KindDenied, "auth", "only the account that a node runs as makes the first token, or another one that stands for all: "+
@@ -308,13 +310,13 @@ func (j *judgement) auth(op any) *rota.Error {
 	}
 }
 
-func rights(grants []rota.Grant) *rota.Rights {
-	r := rota.NewRights(grants, nil, nil)
+func rights(grants []access.Grant) *access.Rights {
+	r := access.NewRights(grants, nil, nil)
 	return &r
 }
 
 // within refuses what would be beyond the actor's own rights.
-func (j *judgement) within(what, name string, r *rota.Rights) *rota.Error {
+func (j *judgement) within(what, name string, r *access.Rights) *rota.Error {
 	if r.Within(j.rights) {
 		return nil
 	}

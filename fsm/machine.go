@@ -6,6 +6,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/sched"
 )
 
@@ -60,7 +61,7 @@ func (m *Machine) Apply(index rota.Index, term uint64, data []byte) (Applied, er
 		for i, op := range e.GetOps() {
 			a.Outcomes[i] = m.applyFor(op, term)
 		}
-		m.journal.caller = rota.Caller{}
+		m.journal.caller = access.Caller{}
 		m.flows.settleFlows()
 		m.placement.settleTurns()
 		m.admission.settleMode()
@@ -79,7 +80,7 @@ func (m *Machine) Apply(index rota.Index, term uint64, data []byte) (Applied, er
 
 // applyFor applies an operation for who asked for it, or refuses it where that lacks the right.
 func (m *Machine) applyFor(op *fsmpb.Op, term uint64) *fsmpb.Outcome {
-	m.journal.caller = rota.Caller{Actor: rota.Principal(op.GetActor()), Via: op.GetVia(), Request: op.GetRequest()}
+	m.journal.caller = access.Caller{Actor: rota.Principal(op.GetActor()), Via: op.GetVia(), Request: op.GetRequest()}
 	if refusal := m.access.judge(op); refusal != nil {
 		return entry.Refused(refusal)
 	}

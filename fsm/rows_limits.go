@@ -1,6 +1,10 @@
 package fsm
 
-import "github.com/rotasched/rota"
+import (
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/access"
+	"github.com/rotasched/rota/internal/limits"
+)
 
 // tenantRow is a tenant that somebody set, or that has leases open (SPEC §4.5,
 // §4.9). Others have the default limits and no row.
@@ -175,7 +179,7 @@ type (
 // roleRow is a role that somebody set.
 type roleRow struct {
 	rowMeta
-	rota.Role
+	access.Role
 }
 
 func (r *roleRow) canonical(e *encoder) {
@@ -193,8 +197,8 @@ func (r *roleRow) canonical(e *encoder) {
 func decodeRole(d *decoder) *roleRow {
 	r := &roleRow{}
 	r.Name = d.str()
-	for range d.count(rota.MaxGrants) {
-		r.Grants = append(r.Grants, rota.Grant{Right: rota.Right(d.enum(uint64(rota.RightDebug))), Tenant: d.str(), Queue: d.str()})
+	for range d.count(limits.MaxGrants) {
+		r.Grants = append(r.Grants, access.Grant{Right: access.Right(d.enum(uint64(access.RightDebug))), Tenant: d.str(), Queue: d.str()})
 	}
 	r.By = rota.Principal(d.str())
 	r.At = d.moment()
@@ -204,8 +208,8 @@ func decodeRole(d *decoder) *roleRow {
 // tokenRow is an access token, until it expires.
 type tokenRow struct {
 	rowMeta
-	rota.AccessToken
-	// hash is what the token is known by: rota.Credential.Hash.
+	access.Token
+	// hash is what the token is known by: access.Credential.Hash.
 	hash [32]byte
 }
 
@@ -240,7 +244,7 @@ func (r *tokenRow) live(date rota.Date) bool { return r.Revoked.IsZero() && date
 type blockRow struct {
 	rowMeta
 	key blockKey
-	rota.Block
+	access.Block
 }
 
 func (r *blockRow) canonical(e *encoder) {
@@ -251,7 +255,7 @@ func (r *blockRow) canonical(e *encoder) {
 }
 
 func decodeBlock(d *decoder) *blockRow {
-	r := &blockRow{Block: rota.Block{Role: d.str(), Name: d.str(), By: rota.Principal(d.str()), At: d.moment()}}
+	r := &blockRow{Block: access.Block{Role: d.str(), Name: d.str(), By: rota.Principal(d.str()), At: d.moment()}}
 	r.key = blockKeyOf(r.Role, r.Name)
 	return r
 }

@@ -28,7 +28,7 @@ type Machine struct {
 	flows     flows
 	ended     ended
 	journal   journal
-	access    access
+	access    authority
 
 	// timers are derived from the rows, rebuilt on restore, and walked by Check
 	// (Invariant I4).

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/access"
 )
 
 // requestHeader is the metadata by which a caller names its call.
@@ -22,7 +23,7 @@ func (s *Server) withCaller(ctx context.Context, method string) context.Context 
 	if ofNodes(method) {
 		return ctx
 	}
-	c := rota.Caller{Actor: rota.Anonymous, Via: string(s.options.Self) + "/grpc"}
+	c := access.Caller{Actor: rota.Anonymous, Via: string(s.options.Self) + "/grpc"}
 	if given := metadata.ValueFromIncomingContext(ctx, requestHeader); len(given) == 1 && rota.ValidID(given[0]) {
 		c.Request = given[0]
 	} else {
@@ -30,5 +31,5 @@ func (s *Server) withCaller(ctx context.Context, method string) context.Context 
 		_, _ = rand.Read(b[:]) // it never fails
 		c.Request = strings.ToLower(requestLetters.EncodeToString(b[:]))
 	}
-	return context.WithValue(ctx, rota.CallerKey{}, c)
+	return context.WithValue(ctx, access.CallerKey{}, c)
 }

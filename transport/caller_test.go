@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/access"
 )
 
 // TestCaller: a public call has who called, the door, and the caller's id of the call or one
@@ -14,18 +15,18 @@ import (
 func TestCaller(t *testing.T) {
 	t.Parallel()
 	s := &Server{options: Options{Self: "n1"}}
-	of := func(method string, given ...string) (rota.Caller, bool) {
+	of := func(method string, given ...string) (access.Caller, bool) {
 		ctx := context.Background()
 		for _, id := range given {
 			ctx = metadata.NewIncomingContext(ctx, metadata.Pairs(requestHeader, id))
 		}
-		c, ok := s.withCaller(ctx, method).Value(rota.CallerKey{}).(rota.Caller)
+		c, ok := s.withCaller(ctx, method).Value(access.CallerKey{}).(access.Caller)
 		return c, ok
 	}
 	if c, ok := of("/rota.v1.Node/Forward", "r1"); ok {
 		t.Errorf("a node's call is %+v's", c)
 	}
-	if c, _ := of("/rota.v1.Jobs/Submit", "r1"); c != (rota.Caller{Actor: rota.Anonymous, Via: "n1/grpc", Request: "r1"}) || c.Check() != nil {
+	if c, _ := of("/rota.v1.Jobs/Submit", "r1"); c != (access.Caller{Actor: rota.Anonymous, Via: "n1/grpc", Request: "r1"}) || c.Check() != nil {
 		t.Errorf("%+v", c)
 	}
 	one, _ := of("/rota.v1.Jobs/Submit")

@@ -1,17 +1,17 @@
 package transport
 
-import "github.com/rotasched/rota"
+import "github.com/rotasched/rota/internal/access"
 
 // need says what a call of a method takes of its caller.
 type need struct {
 	// right is the one that the caller must hold; none where the next two say otherwise.
-	right rota.Right
+	right access.Right
 	// anybody's calls take no credential; members' are those of other nodes, which show a node's
 	// certificate and no client's credential.
 	anybody, members bool
 }
 
-func right(r rota.Right) need { return need{right: r} }
+func right(r access.Right) need { return need{right: r} }
 
 var (
 	anybody = need{anybody: true}
@@ -21,58 +21,58 @@ var (
 // methods is the one table of calls and the rights that they need. What is not in it is
 // nobody's: TestMethods finds what is missing or stale.
 var methods = map[string]need{
-	"/rota.v1.Jobs/Submit":      right(rota.RightSubmit),
-	"/rota.v1.Jobs/Get":         right(rota.RightRead),
-	"/rota.v1.Jobs/List":        right(rota.RightRead),
-	"/rota.v1.Jobs/Wait":        right(rota.RightRead),
-	"/rota.v1.Jobs/Cancel":      right(rota.RightControl),
-	"/rota.v1.Jobs/Retry":       right(rota.RightControl),
-	"/rota.v1.Jobs/Change":      right(rota.RightControl),
-	"/rota.v1.Jobs/Delete":      right(rota.RightControl),
-	"/rota.v1.Jobs/ReportProof": right(rota.RightVerdict),
+	"/rota.v1.Jobs/Submit":      right(access.RightSubmit),
+	"/rota.v1.Jobs/Get":         right(access.RightRead),
+	"/rota.v1.Jobs/List":        right(access.RightRead),
+	"/rota.v1.Jobs/Wait":        right(access.RightRead),
+	"/rota.v1.Jobs/Cancel":      right(access.RightControl),
+	"/rota.v1.Jobs/Retry":       right(access.RightControl),
+	"/rota.v1.Jobs/Change":      right(access.RightControl),
+	"/rota.v1.Jobs/Delete":      right(access.RightControl),
+	"/rota.v1.Jobs/ReportProof": right(access.RightVerdict),
 
-	"/rota.v1.Workers/Work":    right(rota.RightWork),
-	"/rota.v1.Workers/Gone":    right(rota.RightWork),
-	"/rota.v1.Workers/List":    right(rota.RightStatus),
-	"/rota.v1.Workers/Get":     right(rota.RightStatus),
-	"/rota.v1.Workers/Drain":   right(rota.RightWorkers),
-	"/rota.v1.Workers/Suspend": right(rota.RightWorkers),
-	"/rota.v1.Workers/Resume":  right(rota.RightWorkers),
-	"/rota.v1.Workers/Retire":  right(rota.RightWorkers),
+	"/rota.v1.Workers/Work":    right(access.RightWork),
+	"/rota.v1.Workers/Gone":    right(access.RightWork),
+	"/rota.v1.Workers/List":    right(access.RightStatus),
+	"/rota.v1.Workers/Get":     right(access.RightStatus),
+	"/rota.v1.Workers/Drain":   right(access.RightWorkers),
+	"/rota.v1.Workers/Suspend": right(access.RightWorkers),
+	"/rota.v1.Workers/Resume":  right(access.RightWorkers),
+	"/rota.v1.Workers/Retire":  right(access.RightWorkers),
 
-	"/rota.v1.Queues/List":  right(rota.RightRead),
-	"/rota.v1.Queues/Get":   right(rota.RightRead),
-	"/rota.v1.Queues/Set":   right(rota.RightQueue),
-	"/rota.v1.Tenants/List": right(rota.RightRead),
-	"/rota.v1.Tenants/Get":  right(rota.RightRead),
-	"/rota.v1.Tenants/Set":  right(rota.RightTenant),
+	"/rota.v1.Queues/List":  right(access.RightRead),
+	"/rota.v1.Queues/Get":   right(access.RightRead),
+	"/rota.v1.Queues/Set":   right(access.RightQueue),
+	"/rota.v1.Tenants/List": right(access.RightRead),
+	"/rota.v1.Tenants/Get":  right(access.RightRead),
+	"/rota.v1.Tenants/Set":  right(access.RightTenant),
 
-	"/rota.v1.Workflows/Submit":        right(rota.RightSubmit),
-	"/rota.v1.Workflows/Get":           right(rota.RightRead),
-	"/rota.v1.Workflows/Show":          right(rota.RightRead),
-	"/rota.v1.Workflows/List":          right(rota.RightRead),
-	"/rota.v1.Workflows/Wait":          right(rota.RightRead),
-	"/rota.v1.Workflows/Cancel":        right(rota.RightControl),
-	"/rota.v1.Workflows/Retry":         right(rota.RightControl),
-	"/rota.v1.Workflows/ParentOutputs": right(rota.RightWork),
+	"/rota.v1.Workflows/Submit":        right(access.RightSubmit),
+	"/rota.v1.Workflows/Get":           right(access.RightRead),
+	"/rota.v1.Workflows/Show":          right(access.RightRead),
+	"/rota.v1.Workflows/List":          right(access.RightRead),
+	"/rota.v1.Workflows/Wait":          right(access.RightRead),
+	"/rota.v1.Workflows/Cancel":        right(access.RightControl),
+	"/rota.v1.Workflows/Retry":         right(access.RightControl),
+	"/rota.v1.Workflows/ParentOutputs": right(access.RightWork),
 
-	"/rota.v1.Explain/Why": right(rota.RightRead),
-	"/rota.v1.Events/Tail": right(rota.RightRead),
-	"GET /v1/events":       right(rota.RightRead),
+	"/rota.v1.Explain/Why": right(access.RightRead),
+	"/rota.v1.Events/Tail": right(access.RightRead),
+	"GET /v1/events":       right(access.RightRead),
 
-	"/rota.v1.Cluster/Status":             right(rota.RightStatus),
-	"/rota.v1.Cluster/Peers":              right(rota.RightStatus),
-	"/rota.v1.Cluster/GetMode":            right(rota.RightStatus),
-	"/rota.v1.Cluster/SetMode":            right(rota.RightOperate),
-	"/rota.v1.Cluster/Set":                right(rota.RightOperate),
-	"/rota.v1.Cluster/TransferLeadership": right(rota.RightOperate),
-	"/rota.v1.Cluster/RemovePeer":         right(rota.RightOperate),
-	"/rota.v1.Cluster/Leave":              right(rota.RightOperate),
-	"/rota.v1.Cluster/Verify":             right(rota.RightOperate),
-	"/rota.v1.Cluster/SaveSnapshot":       right(rota.RightBackup),
+	"/rota.v1.Cluster/Status":             right(access.RightStatus),
+	"/rota.v1.Cluster/Peers":              right(access.RightStatus),
+	"/rota.v1.Cluster/GetMode":            right(access.RightStatus),
+	"/rota.v1.Cluster/SetMode":            right(access.RightOperate),
+	"/rota.v1.Cluster/Set":                right(access.RightOperate),
+	"/rota.v1.Cluster/TransferLeadership": right(access.RightOperate),
+	"/rota.v1.Cluster/RemovePeer":         right(access.RightOperate),
+	"/rota.v1.Cluster/Leave":              right(access.RightOperate),
+	"/rota.v1.Cluster/Verify":             right(access.RightOperate),
+	"/rota.v1.Cluster/SaveSnapshot":       right(access.RightBackup),
 
-	"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo":      right(rota.RightStatus),
-	"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": right(rota.RightStatus),
+	"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo":      right(access.RightStatus),
+	"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": right(access.RightStatus),
 
 	"/grpc.health.v1.Health/Check": anybody,
 	"/grpc.health.v1.Health/List":  anybody,

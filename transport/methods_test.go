@@ -6,8 +6,7 @@ import (
 	"testing"
 
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
-
-	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/access"
 )
 
 // TestMethods: by reflection over what a server serves, the table of calls and rights has
@@ -41,7 +40,7 @@ func TestMethods(t *testing.T) {
 			t.Errorf("%s is in the table and not served", method)
 		}
 		says := 0
-		for _, is := range []bool{methods[method].anybody, methods[method].members, methods[method].right != rota.RightNone} {
+		for _, is := range []bool{methods[method].anybody, methods[method].members, methods[method].right != access.RightNone} {
 			if is {
 				says++
 			}

@@ -25,6 +25,16 @@ const (
 	MaxRoles  = 1_000
 	MaxTokens = 100_000
 	MaxBlocks = 10_000
+	// MaxGrants bounds a role; MaxTokenRoles and MaxTokenPatterns a token: a call is judged
+	// by all of a token's grants at the worst.
+	MaxGrants        = 64
+	MaxTokenRoles    = 8
+	MaxTokenPatterns = 8
+	// MaxTokenLife bounds how long a token may live unless it is replaced: a year, leap days
+	// included.
+	MaxTokenLife = 366 * 24 * time.Hour
+	// MaxViaBytes bounds how an operation says by which node and door it came.
+	MaxViaBytes = rota.MaxIDBytes + 16
 	// MaxWorkers bounds registered workers, retired ones included until forgotten.
 	MaxWorkers = 100_000
 	// MaxClassesPerQueue bounds distinct requirement sets a queue (SPEC §1).

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/access"
 )
 
 // clerk hands out tokens, uses them, and revokes them while they are in use: after a
@@ -43,7 +44,7 @@ func (c *clerk) create() {
 		id[i] = letters[n%len(letters)]
 	}
 	c.next++
-	token := &fsmpb.CreateToken{Id: string(id), Hash: make([]byte, 32), Roles: []string{rota.RoleOperator}, ExpiresMs: startClock + 1<<32}
+	token := &fsmpb.CreateToken{Id: string(id), Hash: make([]byte, 32), Roles: []string{access.RoleOperator}, ExpiresMs: startClock + 1<<32}
 	c.ask(rota.Local, &fsmpb.Op{Op: &fsmpb.Op_CreateToken{CreateToken: token}})
 	actor := rota.TokenPrincipal(string(id))
 	for range 20 {

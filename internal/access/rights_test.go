@@ -1,10 +1,11 @@
-package rota
+package access
 
 import (
 	"encoding/json"
 	"strings"
 	"testing"
 
+	"github.com/rotasched/rota"
 	"pgregory.net/rapid"
 )
 
@@ -86,11 +87,11 @@ func TestRights_naive(t *testing.T) {
 					if !right.ByTenant() && tenant != Everything || !right.ByQueue() && queue != Everything {
 						continue
 					}
-					got := r.Allow(right, TenantID(tenant), QueueName(queue))
+					got := r.Allow(right, rota.TenantID(tenant), rota.QueueName(queue))
 					if want := allowedNaively(grants, tenants, queues, right, tenant, queue); got != want {
 						rt.Fatalf("%s of tenant %s in queue %s: %v, naively %v", right, tenant, queue, got, want)
 					}
-					if got && within && !other.Allow(right, TenantID(tenant), QueueName(queue)) {
+					if got && within && !other.Allow(right, rota.TenantID(tenant), rota.QueueName(queue)) {
 						rt.Fatalf("within, but %s of tenant %s in queue %s is allowed by the inner alone", right, tenant, queue)
 					}
 					some = some || got
@@ -138,7 +139,7 @@ func TestGrant_checks(t *testing.T) {
 		if err := json.Unmarshal([]byte(text), &g); err != nil {
 			t.Fatal(err)
 		}
-		if err := ErrorOf(g.Check()); err == nil || err.Kind != KindInvalid || err.Subject != subject {
+		if err := rota.ErrorOf(g.Check()); err == nil || err.Kind != rota.KindInvalid || err.Subject != subject {
 			t.Errorf("%s: %v, a refusal of %s is wanted", text, err, subject)
 		}
 	}
@@ -167,8 +168,8 @@ func TestCredential(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"", "rota_", c.Secret() + "a", strings.ToUpper(c.Secret()), c.Secret()[1:], "rota_" + c.ID + c.secret} {
-		err := ErrorOf(func() error { _, err := ParseCredential(text); return err }())
-		if err == nil || err.Kind != KindUnauthenticated || strings.Contains(err.Error(), c.secret) {
+		err := rota.ErrorOf(func() error { _, err := ParseCredential(text); return err }())
+		if err == nil || err.Kind != rota.KindUnauthenticated || strings.Contains(err.Error(), c.secret) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}

@@ -1,8 +1,12 @@
-package rota
+package access
 
 import (
 	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // Right is what a grant lets its holder do.
@@ -48,20 +52,28 @@ var rightNames = []string{"none", "submit", "read", "data", "control", "verdict"
 	"status", "operate", "backup", "audit", "auth", "debug"}
 
 // String names the right in small letters.
-func (r Right) String() string { return nameOf(rightNames, int(r)) }
+func (r Right) String() string {
+	if r >= rightsEnd {
+		return "UNKNOWN_" + strconv.Itoa(int(r))
+	}
+	return rightNames[r]
+}
 
 // MarshalText implements encoding.TextMarshaler.
 func (r Right) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (r *Right) UnmarshalText(text []byte) error {
-	v, err := valueOf(rightNames, "right", text)
-	*r = Right(v)
-	return err
+	i := slices.Index(rightNames, string(text))
+	if i < 0 {
+		return rota.Refusef(rota.KindInvalid, "right", "right %q is unknown: one of %s is wanted", cutText(string(text)), strings.Join(RightNames(), ", "))
+	}
+	*r = Right(i)
+	return nil
 }
 
 // RightNames returns the names of all rights.
-func RightNames() []string { return choices(rightNames) }
+func RightNames() []string { return slices.Clone(rightNames[1:]) }
 
 // ByTenant reports whether a tenant scopes the right: a grant of it may name one.
 func (r Right) ByTenant() bool { return r >= RightSubmit && r <= RightWork || r == RightTenant }
@@ -112,7 +124,7 @@ func covers(outer, inner string) bool {
 // one that narrows what it does not scope, which would look like a limit and be none.
 func (g Grant) Check() error {
 	if g.Right == RightNone || g.Right >= rightsEnd {
-		return Refusef(KindInvalid, "right", "right %d is unknown: one of %s is wanted", g.Right, strings.Join(RightNames(), ", "))
+		return rota.Refusef(rota.KindInvalid, "right", "right %d is unknown: one of %s is wanted", g.Right, strings.Join(RightNames(), ", "))
 	}
 	if err := CheckPattern("tenant", g.Tenant); err != nil {
 		return err
@@ -122,9 +134,9 @@ func (g Grant) Check() error {
 	}
 	switch {
 	case !g.Right.ByTenant() && g.Tenant != Everything:
-		return Refusef(KindInvalid, "tenant", "no tenant scopes %s, which is for the whole cluster: * is wanted, not %q", g.Right, g.Tenant)
+		return rota.Refusef(rota.KindInvalid, "tenant", "no tenant scopes %s, which is for the whole cluster: * is wanted, not %q", g.Right, g.Tenant)
 	case !g.Right.ByQueue() && g.Queue != Everything:
-		return Refusef(KindInvalid, "queue", "no queue scopes %s, which is for all of them: * is wanted, not %q", g.Right, g.Queue)
+		return rota.Refusef(rota.KindInvalid, "queue", "no queue scopes %s, which is for all of them: * is wanted, not %q", g.Right, g.Queue)
 	}
 	return nil
 }
@@ -135,8 +147,8 @@ func CheckPattern(field, pattern string) error {
 	if open && prefix == "" {
 		return nil
 	}
-	if err := CheckID(field, prefix); err != nil {
-		return Refusef(KindInvalid, field, "%s pattern %q is not an id, nor the beginning of one and *", field, cutText(pattern))
+	if err := rota.CheckID(field, prefix); err != nil {
+		return rota.Refusef(rota.KindInvalid, field, "%s pattern %q is not an id, nor the beginning of one and *", field, cutText(pattern))
 	}
 	return nil
 }
@@ -156,8 +168,8 @@ type Role struct {
 	// BuiltIn says that the binary brings it: it never changes.
 	BuiltIn bool `json:"built_in,omitempty"`
 	// By is who set it last, At when.
-	By Principal `json:"by,omitempty"`
-	At Moment    `json:"at,omitzero"`
+	By rota.Principal `json:"by,omitempty"`
+	At rota.Moment    `json:"at,omitzero"`
 }
 
 // Names of the roles that the binary brings.
@@ -206,14 +218,14 @@ func BuiltInRole(name string) (role Role, ok bool) {
 
 // Check refuses a role that cannot be set.
 func (r *Role) Check() error {
-	if err := CheckID("role", r.Name); err != nil {
+	if err := rota.CheckID("role", r.Name); err != nil {
 		return err
 	}
 	if _, ok := BuiltInRole(r.Name); ok {
-		return Refusef(KindInvalid, "role", "role %s is built in: it never changes, choose another name", r.Name)
+		return rota.Refusef(rota.KindInvalid, "role", "role %s is built in: it never changes, choose another name", r.Name)
 	}
-	if n := len(r.Grants); n < 1 || n > MaxGrants {
-		return Refusef(KindInvalid, "grants", "grants of role %s are %d: 1 to %d are wanted", r.Name, n, MaxGrants)
+	if n := len(r.Grants); n < 1 || n > limits.MaxGrants {
+		return rota.Refusef(rota.KindInvalid, "grants", "grants of role %s are %d: 1 to %d are wanted", r.Name, n, limits.MaxGrants)
 	}
 	for _, g := range r.Grants {
 		if err := g.Check(); err != nil {
@@ -250,7 +262,7 @@ func (r *Rights) All() bool { return r.all }
 
 // Allow reports whether the right is granted over a tenant and a queue. [Everything] asks for
 // it over all of them.
-func (r *Rights) Allow(right Right, tenant TenantID, queue QueueName) bool {
+func (r *Rights) Allow(right Right, tenant rota.TenantID, queue rota.QueueName) bool {
 	return r.all || r.covers(Grant{right, string(tenant), string(queue)})
 }
 

@@ -1,4 +1,4 @@
-package rota
+package access
 
 import (
 	"crypto/sha256"
@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // Sizes of an access token, rota_ID_SECRET: 60 bits name it, 260 bits are its secret.
@@ -36,7 +39,7 @@ func ParseCredential(text string) (Credential, error) {
 	rest, ok := strings.CutPrefix(text, tokenBegin)
 	id, secret, found := strings.Cut(rest, "_")
 	if !ok || !found || !letters(id, tokenIDBytes) || !letters(secret, tokenSecretBytes) {
-		return Credential{}, Refusef(KindUnauthenticated, "token", "the token is not of the form rota_ID_SECRET, "+
+		return Credential{}, rota.Refusef(rota.KindUnauthenticated, "token", "the token is not of the form rota_ID_SECRET, "+
 			"with %d and %d of the characters a-z 2-7: take it as `rota auth token create` wrote it", tokenIDBytes, tokenSecretBytes)
 	}
 	return Credential{ID: id, secret: secret}, nil
@@ -79,11 +82,11 @@ func CheckTokenID(id string) error {
 	if letters(id, tokenIDBytes) {
 		return nil
 	}
-	return Refusef(KindInvalid, "token", "token id %q has not %d of the characters a-z 2-7: `rota auth token list` shows them", cutText(id), tokenIDBytes)
+	return rota.Refusef(rota.KindInvalid, "token", "token id %q has not %d of the characters a-z 2-7: `rota auth token list` shows them", cutText(id), tokenIDBytes)
 }
 
-// AccessToken is a token as the cluster knows it.
-type AccessToken struct {
+// Token is a token as the cluster knows it.
+type Token struct {
 	ID string `json:"id"`
 	// Roles are what it may do, within Tenants and Queues, patterns of which none narrow
 	// nothing; WorkerPrefix begins the ids of workers that it may register.
@@ -92,35 +95,35 @@ type AccessToken struct {
 	Queues       []string `json:"queues,omitempty"`
 	WorkerPrefix string   `json:"worker_prefix,omitempty"`
 	// Expires is when it ends by itself. Its row stays until then.
-	Expires Date      `json:"expires_ms"`
-	By      Principal `json:"by,omitempty"`
-	Created Moment    `json:"created"`
+	Expires rota.Date      `json:"expires_ms"`
+	By      rota.Principal `json:"by,omitempty"`
+	Created rota.Moment    `json:"created"`
 	// Revoked is when it was revoked, the zero moment where it was not.
-	Revoked Moment `json:"revoked,omitzero"`
+	Revoked rota.Moment `json:"revoked,omitzero"`
 }
 
 // Check refuses a token that cannot be created; whether it expires in time is judged beside it.
-func (t *AccessToken) Check() error {
+func (t *Token) Check() error {
 	if err := CheckTokenID(t.ID); err != nil {
 		return err
 	}
-	if n := len(t.Roles); n < 1 || n > MaxTokenRoles {
-		return Refusef(KindInvalid, "roles", "roles of the token are %d: 1 to %d are wanted", n, MaxTokenRoles)
+	if n := len(t.Roles); n < 1 || n > limits.MaxTokenRoles {
+		return rota.Refusef(rota.KindInvalid, "roles", "roles of the token are %d: 1 to %d are wanted", n, limits.MaxTokenRoles)
 	}
 	for i, role := range t.Roles {
-		if err := CheckID("role", role); err != nil {
+		if err := rota.CheckID("role", role); err != nil {
 			return err
 		}
 		if slices.Contains(t.Roles[:i], role) {
-			return Refusef(KindInvalid, "roles", "role %s is named twice", role)
+			return rota.Refusef(rota.KindInvalid, "roles", "role %s is named twice", role)
 		}
 	}
 	for _, n := range []struct {
 		field    string
 		patterns []string
 	}{{"tenant", t.Tenants}, {"queue", t.Queues}} {
-		if len(n.patterns) > MaxTokenPatterns {
-			return Refusef(KindInvalid, n.field, "%s patterns are %d: at most %d are taken", n.field, len(n.patterns), MaxTokenPatterns)
+		if len(n.patterns) > limits.MaxTokenPatterns {
+			return rota.Refusef(rota.KindInvalid, n.field, "%s patterns are %d: at most %d are taken", n.field, len(n.patterns), limits.MaxTokenPatterns)
 		}
 		for _, p := range n.patterns {
 			if err := CheckPattern(n.field, p); err != nil {
@@ -129,24 +132,24 @@ func (t *AccessToken) Check() error {
 		}
 	}
 	if t.WorkerPrefix != "" {
-		return CheckID("worker_prefix", t.WorkerPrefix)
+		return rota.CheckID("worker_prefix", t.WorkerPrefix)
 	}
 	return nil
 }
 
 // CheckExpiry refuses a date of expiry that is over, or further off than tokens live.
-func CheckExpiry(expires, now Date) error {
-	if expires > now && expires <= now+Date(MaxTokenLife/time.Millisecond) {
+func CheckExpiry(expires, now rota.Date) error {
+	if expires > now && expires <= now+rota.Date(limits.MaxTokenLife/time.Millisecond) {
 		return nil
 	}
-	return Refusef(KindInvalid, "expires", "the token would expire at %s, and it is %s: a date within %d days from now is wanted",
-		expires, now, MaxTokenLife/(24*time.Hour))
+	return rota.Refusef(rota.KindInvalid, "expires", "the token would expire at %s, and it is %s: a date within %d days from now is wanted",
+		expires, now, limits.MaxTokenLife/(24*time.Hour))
 }
 
 // Block refuses the client certificates of a role and a name.
 type Block struct {
-	Role string    `json:"role"`
-	Name string    `json:"name"`
-	By   Principal `json:"by,omitempty"`
-	At   Moment    `json:"at"`
+	Role string         `json:"role"`
+	Name string         `json:"name"`
+	By   rota.Principal `json:"by,omitempty"`
+	At   rota.Moment    `json:"at"`
 }

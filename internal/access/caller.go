@@ -1,0 +1,51 @@
+package access
+
+import (
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
+)
+
+// CheckPrincipal refuses a principal that no caller has.
+func CheckPrincipal(p rota.Principal) error {
+	if p == rota.Anonymous || p == rota.Local {
+		return nil
+	}
+	if id, ok := p.Token(); ok {
+		return CheckTokenID(id)
+	}
+	if role, name, ok := p.Cert(); ok {
+		if err := rota.CheckID("role", role); err != nil {
+			return err
+		}
+		return rota.CheckID("name", name)
+	}
+	return rota.Refusef(rota.KindInvalid, "actor", "%q is no caller: token:ID, cert:ROLE/NAME, %s or %s is wanted", cutText(string(p)),
+		rota.Local, rota.Anonymous)
+}
+
+// Caller is who asked for an operation, and how.
+type Caller struct {
+	Actor rota.Principal
+	// Via is the node that took the call, and by which door: NODE/grpc.
+	Via string
+	// Request is the caller's id of the call, or one that the node made up.
+	Request string
+}
+
+// Check refuses a caller that the edge does not make.
+func (c *Caller) Check() error {
+	if err := CheckPrincipal(c.Actor); err != nil {
+		return err
+	}
+	if len(c.Via) > limits.MaxViaBytes {
+		return rota.Refusef(rota.KindInvalid, "via", "via has %d bytes: at most %d are taken", len(c.Via), limits.MaxViaBytes)
+	}
+	if c.Request != "" {
+		return rota.CheckID("request_id", c.Request)
+	}
+	return nil
+}
+
+// CallerKey is the key of a context's value that is the [Caller] whose call it belongs to. A
+// context without one is of what the node does for itself.
+type CallerKey struct{}
