@@ -1,28 +1,39 @@
 package transport
 
 import (
+	"container/list"
+	"context"
 	"log/slog"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/rotasched/rota/internal/logs"
 )
 
-// limitListener caps open connections, and those of one address at half of all. One
-// too many is closed at once, so that its client goes to another node; the simpler
-// way, to leave it unaccepted, would let the client hang.
-func limitListener(lis net.Listener, most int, log *slog.Logger) net.Listener {
-	return &cappedListener{Listener: lis, open: newLimiter(most), log: log}
+// CapListener caps open connections, and those of one address at half of all. Where one is
+// too many, the one that has rested longest gives way: nobody keeps others out by holding
+// connections open. A connection rests until a call is admitted on it. Where none rests,
+// the new one is closed at once, so that its client goes to another node. A connection that
+// no call was admitted on ends after grace; 0 leaves that to the server.
+func CapListener(lis net.Listener, most int, grace time.Duration, log *slog.Logger) net.Listener {
+	return &cappedListener{Listener: lis, open: newLimiter(most), grace: grace, log: log, resting: list.New()}
 }
 
 type cappedListener struct {
 	net.Listener
 	open   *limiter
+	grace  time.Duration
 	log    *slog.Logger
 	warned logs.Limiter
+
+	mu sync.Mutex
+	// resting has the seats of connections that rest, the one that began first in front.
+	resting *list.List
 }
 
+// Accept implements net.Listener.
 func (l *cappedListener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
@@ -31,8 +42,11 @@ func (l *cappedListener) Accept() (net.Conn, error) {
 		}
 		from := addressOf(conn.RemoteAddr())
 		free, full := l.open.enter(from)
+		if free == nil && l.giveWay(from, full) {
+			free, full = l.open.enter(from)
+		}
 		if free != nil {
-			return &cappedConn{Conn: conn, free: free}, nil
+			return &cappedConn{Conn: conn, seat: l.seat(conn, from, free)}, nil
 		}
 		_ = conn.Close()
 		switch {
@@ -44,9 +58,115 @@ func (l *cappedListener) Accept() (net.Conn, error) {
 	}
 }
 
+// giveWay ends the connection that has rested longest, of one address or of any, and reports
+// whether there was one.
+func (l *cappedListener) giveWay(from string, ofAny bool) bool {
+	l.mu.Lock()
+	at := l.resting.Front()
+	for at != nil && !ofAny && at.Value.(*seat).from != from {
+		at = at.Next()
+	}
+	l.mu.Unlock()
+	if at == nil {
+		return false
+	}
+	at.Value.(*seat).end()
+	return true
+}
+
+func (l *cappedListener) seat(conn net.Conn, from string, free func()) *seat {
+	s := &seat{listener: l, conn: conn, from: from, free: free}
+	if l.grace > 0 {
+		s.grace = time.AfterFunc(l.grace, s.end)
+	}
+	s.rest()
+	return s
+}
+
+// seat is the place that a connection has among those that a listener allows; the nil one is
+// that of a connection that nothing caps.
+type seat struct {
+	listener *cappedListener
+	conn     net.Conn
+	from     string
+	free     func()
+	grace    *time.Timer
+	// kept reports that a call was admitted that has the connection stay.
+	kept atomic.Bool
+
+	// place is where it stands among those that rest, calls are those under way; the
+	// listener's lock guards both.
+	place *list.Element
+	calls int
+	left  bool
+}
+
+// rest has the connection give way to others, where nothing is under way on it.
+func (s *seat) rest() {
+	if s == nil {
+		return
+	}
+	s.listener.mu.Lock()
+	defer s.listener.mu.Unlock()
+	if s.calls = max(0, s.calls-1); s.calls == 0 && s.place == nil && !s.left {
+		s.place = s.listener.resting.PushBack(s)
+	}
+}
+
+// admit keeps the connection, as a call was admitted on it.
+func (s *seat) admit() {
+	if s == nil {
+		return
+	}
+	s.listener.mu.Lock()
+	defer s.listener.mu.Unlock()
+	s.calls++
+	s.stand()
+	if s.grace != nil {
+		s.grace.Stop()
+	}
+}
+
+// keep has the connection stay for good: calls on it are many.
+func (s *seat) keep() {
+	if s != nil && !s.kept.Load() && !s.kept.Swap(true) {
+		s.admit()
+	}
+}
+
+// stand takes the seat out of those that rest.
+func (s *seat) stand() {
+	if s.place != nil {
+		s.listener.resting.Remove(s.place)
+		s.place = nil
+	}
+}
+
+// leave frees the seat, once.
+func (s *seat) leave() {
+	if s == nil {
+		return
+	}
+	s.listener.mu.Lock()
+	s.stand()
+	s.left = true
+	s.listener.mu.Unlock()
+	if s.grace != nil {
+		s.grace.Stop()
+	}
+	s.free()
+}
+
+// end closes the connection from beneath whoever holds it.
+func (s *seat) end() {
+	s.leave()
+	_ = s.conn.Close()
+}
+
+// cappedConn is a connection with its seat.
 type cappedConn struct {
 	net.Conn
-	free func()
+	seat *seat
 	// left says that another holds the connection now (sorting.go).
 	left atomic.Bool
 }
@@ -60,6 +180,29 @@ func (c *cappedConn) SetDeadline(t time.Time) error {
 }
 
 func (c *cappedConn) Close() error {
-	c.free()
+	c.seat.leave()
 	return c.Conn.Close()
+}
+
+// seatKey finds the seat of a request's connection in its context.
+type seatKey struct{}
+
+// withSeat is an http.Server's ConnContext.
+func withSeat(ctx context.Context, conn net.Conn) context.Context {
+	for {
+		switch c := conn.(type) {
+		case *cappedConn:
+			return context.WithValue(ctx, seatKey{}, c.seat)
+		case interface{ NetConn() net.Conn }: // encrypted, or of one of our own kinds
+			conn = c.NetConn()
+		default:
+			return ctx
+		}
+	}
+}
+
+// seatOf returns the seat of a request's connection.
+func seatOf(ctx context.Context) *seat {
+	s, _ := ctx.Value(seatKey{}).(*seat)
+	return s
 }

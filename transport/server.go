@@ -155,6 +155,7 @@ func (s *Server) settings() []grpc.ServerOption {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
 			MinTime: keepaliveLeast, PermitWithoutStream: true,
 		}),
+		grpc.InTapHandle(s.tap),
 		grpc.UnaryInterceptor(s.unary),
 		grpc.StreamInterceptor(s.streaming),
 		grpc.ForceServerCodecV2(words.Codec()),
@@ -186,7 +187,7 @@ func (s *Server) Serve(lis net.Listener) error {
 		<-served
 		s.tails.Wait()
 	}()
-	err := s.grpc.Serve(limitListener(lis, s.options.MaxConnections, s.log))
+	err := s.grpc.Serve(CapListener(lis, s.options.MaxConnections, connGrace, s.log))
 	if err != nil && s.draining.Err() == nil {
 		return &rota.Error{Kind: rota.KindInternal, Op: "serve", Text: "listen at " + lis.Addr().String(), Cause: err}
 	}

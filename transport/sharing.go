@@ -38,12 +38,12 @@ func newLimiter(most int) *limiter {
 }
 
 // enter counts one in. leave counts it out again; it is nil where there is no room, and
-// full reports whether there is none for anybody.
+// full reports whether others took it.
 func (c *limiter) enter(from string) (leave func(), full bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.open >= c.most || c.from[from] >= c.each {
-		return nil, c.open >= c.most
+		return nil, c.from[from] < c.each
 	}
 	c.open++
 	c.from[from]++

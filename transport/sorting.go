@@ -62,11 +62,11 @@ func withProtocols(config *tls.Config) *tls.Config {
 func (s *sorter) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	capped, ok := raw.(*cappedConn)
 	if !ok {
-		capped = &cappedConn{Conn: raw, free: func() {}}
+		capped = &cappedConn{Conn: raw}
 	}
 	// What goes to HTTP is a connection of its own: gRPC still touches raw's
 	// deadlines after it has let go of it.
-	own := &cappedConn{Conn: capped.Conn, free: capped.free}
+	own := &cappedConn{Conn: capped.Conn, seat: capped.seat}
 	if s.tls == nil {
 		return s.sortPlain(capped, own)
 	}
@@ -81,7 +81,7 @@ func (s *sorter) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, 
 		return s.toWeb(capped, own, conn)
 	}
 	info := edgeInfo{TLSInfo: credentials.TLSInfo{State: state,
-		CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}}}
+		CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}}, seat: own.seat}
 	if len(state.PeerCertificates) > 0 && s.identify != nil {
 		info.node, info.bad = s.identify(state)
 	}
@@ -100,7 +100,8 @@ func (s *sorter) sortPlain(capped, own *cappedConn) (net.Conn, credentials.AuthI
 	if string(first) != "PRI" {
 		return s.toWeb(capped, own, conn)
 	}
-	return insecure.NewCredentials().ServerHandshake(conn)
+	return conn, edgeInfo{TLSInfo: credentials.TLSInfo{CommonAuthInfo: credentials.CommonAuthInfo{
+		SecurityLevel: credentials.NoSecurity}}, seat: own.seat}, nil
 }
 
 func (s *sorter) toWeb(capped, own *cappedConn, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
@@ -128,6 +129,9 @@ func (s *sorter) Clone() credentials.TransportCredentials { c := *s; return &c }
 
 // OverrideServerName implements credentials.TransportCredentials.
 func (s *sorter) OverrideServerName(string) error { return nil }
+
+// NetConn returns the connection beneath.
+func (c *begunConn) NetConn() net.Conn { return c.Conn }
 
 // begunConn is a connection whose first bytes were read already.
 type begunConn struct {

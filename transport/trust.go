@@ -57,6 +57,8 @@ type edgeInfo struct {
 	// node is the node whose certificate was shown; bad says why it is no node's.
 	node rota.NodeID
 	bad  error
+	// seat is the connection's place.
+	seat *seat
 }
 
 // trustedConn is a connection that ends when its peer's certificate does. gRPC
@@ -92,6 +94,9 @@ func trust(conn net.Conn, judge verdict, state tls.ConnectionState, ended func(e
 	})
 	return c
 }
+
+// NetConn returns the connection beneath.
+func (c *trustedConn) NetConn() net.Conn { return c.Conn }
 
 func (c *trustedConn) Close() error {
 	c.mu.Lock()

@@ -28,8 +28,6 @@ const (
 	// take: a slow one is the core's to judge, so no less than that takes.
 	webPing = 20 * time.Second
 	webPong = 30 * time.Second
-	// webIdle ends an HTTP connection that asks for nothing more.
-	webIdle = 30 * time.Second
 	// webReads bounds what a consumer sends: nothing but control frames.
 	webReads = 1 << 10
 	// webReason is the most that a close frame says (RFC 6455).
@@ -45,10 +43,10 @@ func (s *Server) webServer() *http.Server {
 		webRefuse(w, http.StatusNotFound, "this port speaks gRPC (rota.v1), and events over WebSocket at GET "+eventsPath+
 			"?from=ID&follow=1&kind=K&job=J; health and metrics are on the admin port")
 	})
-	// Reading and writing are bounded for what is no WebSocket, which takes its
-	// connection away from here: a body is nothing that anybody waits for.
-	return &http.Server{Handler: mux, ReadHeaderTimeout: handshakeTimeout, ReadTimeout: handshakeTimeout,
-		WriteTimeout: handshakeTimeout, IdleTimeout: webIdle, MaxHeaderBytes: maxHeaderBytes, ErrorLog: log.New(io.Discard, "", 0)}
+	server := NewWebServer(mux, log.New(io.Discard, "", 0))
+	// A WebSocket takes its connection away from here.
+	server.WriteTimeout = handshakeTimeout
+	return server
 }
 
 func webRefuse(w http.ResponseWriter, code int, text string) {
@@ -74,6 +72,7 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 		return // it has answered
 	}
 	defer conn.CloseNow()
+	seatOf(r.Context()).keep()
 	conn.SetReadLimit(webReads)
 	ctx, cancel := s.untilDrain(s.life)
 	defer cancel()

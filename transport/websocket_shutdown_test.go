@@ -3,11 +3,9 @@ package transport
 import (
 	"context"
 	"io"
-	"net"
 	"runtime"
 	"sync"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc/test/bufconn"
 
@@ -53,40 +51,5 @@ func TestWebSocket_comesWhileTheServerGoes(t *testing.T) {
 		}
 		_ = lis.Close()
 		knocks.Wait()
-	}
-}
-
-// TestHTTP_aBodyThatNeverComes has a caller promise a body and fall silent: it holds
-// no connection longer than one that says nothing at all.
-func TestHTTP_aBodyThatNeverComes(t *testing.T) {
-	t.Parallel()
-	lis, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server, err := NewServer(Options{Self: "n1", ReadyEvery: -1, Core: &fakeCore{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if server.http.ReadTimeout != 0 { // the test is not to last as long
-		server.http.ReadTimeout /= 100
-	}
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(lis) }()
-	defer func() {
-		server.Close()
-		<-served
-	}()
-	conn, err := net.Dial("tcp", lis.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	if _, err := io.WriteString(conn, "POST / HTTP/1.1\r\nHost: node\r\nContent-Length: 1000\r\n\r\n"); err != nil {
-		t.Fatal(err)
-	}
-	_ = conn.SetReadDeadline(time.Now().Add(30 * time.Second))
-	if answer, err := io.ReadAll(conn); err != nil {
-		t.Errorf("the connection stays open after %q: %v", answer, err)
 	}
 }

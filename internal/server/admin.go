@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/transport"
 )
 
 // adminServer answers operators: health, metrics, profiles. It has no way to
@@ -27,6 +28,13 @@ type adminServer struct {
 	log      *slog.Logger
 }
 
+const (
+	// adminConnections are for a few machines that measure and ask for health.
+	adminConnections = 64
+	// adminWrite bounds an answer: a minute's profile, and its sending.
+	adminWrite = 90 * time.Second
+)
+
 // startAdmin serves the admin port. Beyond loopback it is encrypted where the
 // node has a certificate.
 func startAdmin(plan *Plan, late *lateNode, log *slog.Logger) (*adminServer, error) {
@@ -34,16 +42,16 @@ func startAdmin(plan *Plan, late *lateNode, log *slog.Logger) (*adminServer, err
 	if err != nil {
 		return nil, listenError("--admin", plan.Admin, err)
 	}
+	lis = transport.CapListener(lis, adminConnections, 0, log)
 	if plan.TLS != nil && !Loopback(plan.Admin) {
 		lis = tls.NewListener(lis, plan.TLS)
 	}
 	s := &adminServer{registry: prometheus.NewRegistry(), log: log}
 	s.registry.MustRegister(collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), plan.Build.Info(plan.Node.Node))
-	s.http = &http.Server{
-		Handler: adminHandler(late.ready, s.registry), ReadHeaderTimeout: 5 * time.Second,
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
-	}
+	s.http = transport.NewWebServer(transport.Seated(adminHandler(late.ready, s.registry)),
+		slog.NewLogLogger(log.Handler(), slog.LevelDebug))
+	s.http.WriteTimeout = adminWrite
 	go func() {
 		if err := s.http.Serve(lis); err != nil && !errors.Is(err, http.ErrServerClosed) {
 			log.Error("admin port is gone", "err", err)

@@ -40,6 +40,8 @@ type Plan struct {
 	TLS *tls.Config
 	// Build names the binary.
 	Build Build
+	// Together is how many nodes share the process; 0 is 1.
+	Together int
 }
 
 // Build names a binary in metrics and to other nodes.

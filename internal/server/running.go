@@ -26,12 +26,18 @@ type running struct {
 	admin  *adminServer
 	// broken gets the first error that ends the node, from wherever.
 	broken chan error
+	// connections is how many its API has open at most.
+	connections int
 }
 
 // start starts one node and its servers. Health is answered first, calls
 // once the state is there.
 func start(ctx context.Context, plan *Plan, open Opener, log *slog.Logger) (*running, error) {
 	r := &running{plan: plan, log: log, late: &lateNode{}, broken: make(chan error, 8)}
+	var err error
+	if r.connections, err = connections(openFiles(), plan.Together); err != nil {
+		return nil, err
+	}
 	lis, err := net.Listen("tcp", plan.Listen)
 	if err != nil {
 		return nil, listenError("--api", plan.Listen, err)
@@ -62,7 +68,7 @@ func (r *running) open(ctx context.Context, open Opener, lis net.Listener) error
 		r.admin.measure(n)
 	}
 	r.server, err = transport.NewServer(transport.Options{
-		Self: r.plan.Node.Node, Core: n, Node: n, TLS: r.plan.TLS, NodeOf: r.plan.Node.NodeOf, Logger: r.log,
+		Self: r.plan.Node.Node, Core: n, Node: n, TLS: r.plan.TLS, NodeOf: r.plan.Node.NodeOf, Logger: r.log, MaxConnections: r.connections,
 	})
 	if err != nil {
 		return err

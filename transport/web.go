@@ -1,0 +1,45 @@
+package transport
+
+import (
+	"log"
+	"net/http"
+	"time"
+)
+
+// The limits of HTTP on either port of a node (SECURITY §2.7).
+const (
+	// webHeader bounds the time of a request's header, webBody and webBodyRate that of its
+	// body: so much, and a second for each piece.
+	webHeader   = 5 * time.Second
+	webBody     = 10 * time.Second
+	webBodyRate = 64 << 10
+	// webIdle ends an HTTP connection that asks for nothing more.
+	webIdle = 30 * time.Second
+	// connGrace ends a connection on which no call was admitted; one of health is none.
+	connGrace = 10 * time.Second
+)
+
+// NewWebServer returns an HTTP server of a node: requests have so much time and no more.
+// On a listener of CapListener a connection rests while no request is under way.
+func NewWebServer(handler http.Handler, errors *log.Logger) *http.Server {
+	return &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.ContentLength != 0 { // −1 is a body of unknown length, which has no more time than an empty one
+				most := webBody + time.Duration(max(0, r.ContentLength)/webBodyRate)*time.Second
+				_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(most))
+			}
+			handler.ServeHTTP(w, r)
+		}),
+		ReadHeaderTimeout: webHeader, IdleTimeout: webIdle, MaxHeaderBytes: maxHeaderBytes, ErrorLog: errors, ConnContext: withSeat,
+	}
+}
+
+// Seated has each request's connection keep its place while the request is under way.
+func Seated(handler http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seat := seatOf(r.Context())
+		seat.admit()
+		defer seat.rest()
+		handler.ServeHTTP(w, r)
+	})
+}
