@@ -3,12 +3,10 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/hashicorp/raft"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rotasched/rota"
@@ -58,16 +56,24 @@ type diskGate struct {
 	state atomic.Pointer[diskVerdict]
 	// yielded is when leadership was last handed over for it, in time since boot.
 	yielded atomic.Int64
+	// asked counts the bytes of operations that came to this node's log while it led,
+	// answered those of them that are on the disk or were refused.
+	asked, answered atomic.Uint64
+	// soon asks for a look before its time.
+	soon chan struct{}
 
 	mu          sync.Mutex
 	level       diskLevel
 	free, total uint64
-	err         error
-	refused     uint64
+	// room is what may be written before the next level, seen what was answered then.
+	room, seen uint64
+	err        error
+	refused    uint64
 }
 
 // look reads the disk and says whether its level changed.
 func (dg *diskGate) look() (level diskLevel, changed bool) {
+	seen := dg.answered.Load()
 	free, total, err := dg.read(dg.path)
 	dg.mu.Lock()
 	defer dg.mu.Unlock()
@@ -76,7 +82,9 @@ func (dg *diskGate) look() (level diskLevel, changed bool) {
 		return dg.level, false // unknown is not full: a failing disk shows in its writes
 	}
 	before := dg.level
-	dg.level = levelOf(before, free, mustBeFree(total, dg.low, diskLowMost), mustBeFree(total, dg.critical, diskCriticalMost))
+	low, critical := mustBeFree(total, dg.low, diskLowMost), mustBeFree(total, dg.critical, diskCriticalMost)
+	dg.level = levelOf(before, free, low, critical)
+	dg.room, dg.seen = roomOf(dg.level, free, low, critical), seen
 	return dg.level, dg.level != before
 }
 
@@ -108,6 +116,13 @@ func (dg *diskGate) now() diskLevel {
 	return dg.level
 }
 
+// report returns the level as it was last seen and the room before the next one.
+func (dg *diskGate) report() (level uint8, room uint64) {
+	dg.mu.Lock()
+	defer dg.mu.Unlock()
+	return uint8(dg.level), dg.room
+}
+
 // run looks at the disk.
 func (dg *diskGate) run() {
 	tick := time.NewTicker(diskEvery)
@@ -125,6 +140,7 @@ func (dg *diskGate) run() {
 		dg.yieldFull(dg.weighDisks())
 		select {
 		case <-tick.C:
+		case <-dg.soon:
 		case <-dg.n.stopped:
 			return
 		}
@@ -147,21 +163,14 @@ func diskEffect(level diskLevel) string {
 	return "No new jobs are admitted." + remedy
 }
 
-// level is the level that this node goes by while it leads, and the nodes that it
-// comes from; as of the last look, so that proposing costs nothing more.
-func (dg *diskGate) inForce() (diskLevel, []rota.NodeID) {
-	if s := dg.state.Load(); s != nil {
-		return s.level, s.from
-	}
-	return diskRoomy, nil
-}
-
 // diskVerdict is what inForce returns.
 type diskVerdict struct {
 	level diskLevel
 	from  []rota.NodeID
 	// better says that a majority of the voters has more room than this node.
 	better bool
+	// until is how many bytes may have been asked for before it is weighed anew.
+	until uint64
 }
 
 // yieldFull goes by a verdict from now on. A leader whose disk is fuller than a
@@ -183,45 +192,6 @@ func (dg *diskGate) yieldFull(s *diskVerdict) {
 		defer cancel()
 		dg.n.terms.handOver(ctx)
 	}()
-}
-
-// weighDisks finds the level that the cluster goes by, and the nodes it comes from: this
-// node's, which leads, or the one that a majority of the voters cannot do better than.
-// A single follower whose disk is full costs that follower alone: without it the
-// cluster goes on, so that it refuses nobody's work.
-func (dg *diskGate) weighDisks() *diskVerdict {
-	own := dg.now()
-	levels := map[rota.NodeID]diskLevel{dg.n.cfg.Node: own}
-	var known []diskLevel
-	voters := 0
-	servers := dg.n.membership.servers()
-	dg.n.watch.mu.Lock()
-	for _, s := range servers {
-		if s.Suffrage != raft.Voter {
-			continue
-		}
-		voters++
-		id := rota.NodeID(s.ID)
-		if v, ok := dg.n.watch.peers[id]; ok && v.err == nil {
-			levels[id] = v.disk
-		}
-		if l, ok := levels[id]; ok {
-			known = append(known, l)
-		}
-	}
-	dg.n.watch.mu.Unlock()
-	level, from, better := own, []rota.NodeID(nil), false
-	slices.Sort(known)
-	if majority := voters/2 + 1; len(known) >= majority {
-		level, better = max(level, known[majority-1]), known[majority-1] < own
-	}
-	for id, l := range levels {
-		if l >= level {
-			from = append(from, id)
-		}
-	}
-	slices.Sort(from)
-	return &diskVerdict{level, from, better}
 }
 
 // Problems says what is wrong with this node's disk.

@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -80,7 +82,7 @@ func TestDisk(t *testing.T) {
 	f := b.follower()
 	free[f.cfg.Node].Store(90)
 	b.eventually("the follower notices", func() bool { return f.disk.now() == diskLow && !f.clusterVerbs.ownStatus().Healthy })
-	b.eventually("the leader knows", func() bool { v, _ := n.watch.view(f.cfg.Node); return v.disk == diskLow })
+	b.eventually("the leader knows", func() bool { v, _ := n.watch.view(f.cfg.Node); return v.disk.level == diskLow })
 	if err := submit("one"); err != nil {
 		t.Fatalf("refused for one follower's disk: %v", err)
 	}
@@ -229,4 +231,73 @@ func TestDisk_aCommitRepeated(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What was asked for since a look counts as written, twice.
+func TestDiskView(t *testing.T) {
+	t.Parallel()
+	const mib = 1 << 20
+	for _, c := range []struct {
+		view  diskView
+		asked uint64
+		level diskLevel
+		until uint64
+	}{
+		{diskView{diskRoomy, 100 * mib, 7 * mib}, 57 * mib, diskRoomy, 32 * mib},
+		{diskView{diskRoomy, 100 * mib, 7 * mib}, 58 * mib, diskLow, 32 * mib},
+		{diskView{diskLow, 10 * mib, 0}, 6 * mib, diskCritical, 5 * mib / 2},
+		{diskView{diskCritical, math.MaxUint64, 0}, 1 << 50, diskCritical, math.MaxUint64},
+		{diskView{diskRoomy, math.MaxUint64, 1 << 62}, 1<<62 + 1<<50, diskRoomy, 1<<63 - 1},
+		{diskView{diskRoomy, 0, 9}, 5, diskRoomy, 9}, // a view from another leadership
+	} {
+		if level, until := c.view.at(c.asked), c.view.until(); level != c.level || until != c.until {
+			t.Errorf("%+v at %d: level %d, until %d", c.view, c.asked, level, until)
+		}
+	}
+	for _, c := range []struct {
+		level               diskLevel
+		low, critical, room uint64
+	}{
+		{diskRoomy, 20, 10, 80}, {diskLow, 20, 10, 90}, {diskCritical, 20, 10, math.MaxUint64}, {diskRoomy, 0, 10, 90},
+		{diskRoomy, 0, 0, math.MaxUint64}, {diskRoomy, 200, 10, 0},
+	} {
+		if got := roomOf(c.level, 100, c.low, c.critical); got != c.room {
+			t.Errorf("%+v: room %d", c, got)
+		}
+	}
+}
+
+// A burst between two looks of a majority's disks is refused by the bytes of it.
+func TestDisk_burstOnFollowers(t *testing.T) {
+	t.Parallel()
+	b, free := startDisks(t)
+	n := b.loyal()
+	for id, at := range free {
+		if id != n.cfg.Node {
+			at.Store(104)
+		}
+	}
+	b.eventually("the leader knows of 4 MiB", func() bool {
+		for id := range free {
+			if v, _ := n.watch.view(id); id != n.cfg.Node && v.disk.room != 4<<20 {
+				return false
+			}
+		}
+		return true
+	})
+	for i := range 100 { // 20 MB, which the test's disks never show
+		spec := rota.NewJobSpec("bulk", make([]byte, 200<<10))
+		spec.ID, spec.Tenant = rota.JobID(fmt.Sprint("bulk-", i)), rota.DefaultTenant
+		outcomes, err := n.Submit(within(t, ample), []rota.JobSpec{spec})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e := rota.ErrorOf(outcomes[0].Err); e != nil {
+			if e.Subject != "disk" || e.Kind != rota.KindExhausted {
+				t.Fatal(e)
+			}
+			return
+		}
+	}
+	t.Error("20 MB were taken for 4 MiB of room")
 }

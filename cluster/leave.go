@@ -255,8 +255,8 @@ func (mb *membership) successor(named rota.NodeID) (best raft.Server, err error)
 			if named != "" {
 				err = rota.Refusef(rota.KindConflict, "node", "node %s stalls: it cannot lead now", id)
 			}
-		case !found || v.disk < level || v.disk == level && v.status.AppliedIndex > applied:
-			best, level, applied, found = s, v.disk, v.status.AppliedIndex, true
+		case !found || v.disk.level < level || v.disk.level == level && v.status.AppliedIndex > applied:
+			best, level, applied, found = s, v.disk.level, v.status.AppliedIndex, true
 		}
 	}
 	if found {

@@ -91,7 +91,8 @@ func newNode(cfg Config, peers Peers) (*Node, error) {
 	n.membership = membership{left: make(chan struct{})}
 	n.terms = terms{notify: make(chan bool, 64)}
 	n.chores = chores{beats: newBeatBox(n)}
-	n.disk = diskGate{read: cfg.freeSpace, path: cfg.Data, low: percent(cfg.DiskLow), critical: percent(cfg.DiskCritical)}
+	n.disk = diskGate{read: cfg.freeSpace, path: cfg.Data, low: percent(cfg.DiskLow), critical: percent(cfg.DiskCritical),
+		soon: make(chan struct{}, 1)}
 	n.workflowVerbs = workflowVerbs{uploads: make(chan struct{}, uploadsMost), repeats: make(chan struct{}, 1)}
 	n.explainer = explainer{replaying: make(chan struct{}, 1)}
 	return n.own(), nil

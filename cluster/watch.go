@@ -24,6 +24,9 @@ type watcher struct {
 	unfit  string
 	// at is the index whose digests are compared next.
 	at rota.Index
+	// seen is what this node's log had answered for when the others were asked before: a
+	// node's own look is at most so old.
+	seen, seenNext uint64
 	// leaderless counts the seconds without a leader; refused is what another
 	// node said when it was asked then whether this one may still take part.
 	leaderless int
@@ -35,7 +38,7 @@ type peerView struct {
 	status rota.NodeStatus
 	wallMs int64
 	digest *rota.Digest
-	disk   diskLevel
+	disk   diskView
 	// differedAt is where it found its state to be wrong, rightUntil up to where that
 	// was right.
 	differedAt, rightUntil rota.Index
@@ -92,6 +95,7 @@ func (w *watcher) compareMarked() {
 
 func (w *watcher) once() {
 	at := w.next(rota.Index(w.n.replica.applied.Load()))
+	w.seen, w.seenNext = w.seenNext, w.n.disk.answered.Load()
 	servers := w.n.membership.servers()
 	views := w.inspectAll(servers, []rota.Index{at})
 	w.mu.Lock()
@@ -202,7 +206,7 @@ func (w *watcher) inspect(ctx context.Context, id rota.NodeID, at []rota.Index) 
 	if err != nil {
 		return peerView{err: err}
 	}
-	v := peerView{status: in.Status, wallMs: in.WallMs, disk: diskLevel(in.DiskLevel), differedAt: in.DifferedAt,
+	v := peerView{status: in.Status, wallMs: in.WallMs, disk: diskView{level: diskLevel(in.DiskLevel), room: in.DiskRoom, seen: w.seen}, differedAt: in.DifferedAt,
 		rightUntil: in.RightUntil}
 	if len(in.Digests) == 1 {
 		v.digest = in.Digests[0]

@@ -169,7 +169,7 @@ func InspectionToWire(i *peer.Inspection) *rotav1.InspectResponse {
 	}
 	return &rotav1.InspectResponse{
 		Status: NodeStatusToWire(&i.Status), WallMs: i.WallMs, Digests: digests, ClusterId: string(i.ClusterID),
-		LastLogIndex: uint64(i.LastLogIndex), DiskLevel: uint32(i.DiskLevel),
+		LastLogIndex: uint64(i.LastLogIndex), DiskLevel: uint32(i.DiskLevel), DiskRoom: i.DiskRoom,
 		DifferedAt: uint64(i.DifferedAt), RightUntil: uint64(i.RightUntil),
 	}
 }
@@ -178,7 +178,7 @@ func InspectionToWire(i *peer.Inspection) *rotav1.InspectResponse {
 func InspectionFromWire(w *rotav1.InspectResponse) (peer.Inspection, error) {
 	i := peer.Inspection{
 		ClusterID: rota.ClusterID(w.GetClusterId()), WallMs: w.GetWallMs(),
-		LastLogIndex: rota.Index(w.GetLastLogIndex()), DiskLevel: uint8(min(w.GetDiskLevel(), 2)),
+		LastLogIndex: rota.Index(w.GetLastLogIndex()), DiskLevel: uint8(min(w.GetDiskLevel(), 2)), DiskRoom: w.GetDiskRoom(),
 		DifferedAt: rota.Index(w.GetDifferedAt()), RightUntil: rota.Index(w.GetRightUntil()),
 	}
 	var err error

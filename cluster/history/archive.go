@@ -25,6 +25,10 @@ const (
 	archiveLate = 30 * time.Second
 )
 
+// errNoRoom keeps the last bytes of a disk for the log.
+var errNoRoom = &rota.Error{Kind: rota.KindExhausted, Subject: "disk", Text: "the rest of the disk is the log's: free space there, or " +
+	"enlarge the disk"}
+
 // Archive is the node's archive of ended jobs, and the loops that keep it: staged records
 // are written behind, what the node lacks is fetched from others, and what is old is taken
 // (SPEC §10.5).
@@ -110,9 +114,13 @@ func (a *Archive) Flush() error {
 func (a *Archive) flushBatch(last uint64) (more bool, err error) {
 	var head fsm.Head
 	var staged []fsm.StagedRecord
-	a.host.State.Look(func(s *fsm.View) { head, staged = s.Head(), s.Staged(archiveAt, archiveBatchBytes) })
+	room := a.host.Room()
+	a.host.State.Look(func(s *fsm.View) { head, staged = s.Head(), s.Staged(archiveAt, int64(min(archiveBatchBytes, room/2))) })
 	if len(staged) == 0 || staged[0].Seq > last {
 		return false, nil
+	}
+	if room == 0 {
+		return false, errNoRoom
 	}
 	if _, err := a.file.claim(head); err != nil {
 		return false, err

@@ -65,3 +65,29 @@ func TestArchive_whatNobodyHasIsGone(t *testing.T) {
 		t.Fatalf("%+v", s)
 	}
 }
+
+// The last bytes of a disk are the log's: history waits in memory, and is written once there
+// is room.
+func TestHistory_leavesTheLogRoom(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "n1")
+	n := r.nodes["n1"]
+	r.submit("held", 3)
+	r.cancel("held", 3)
+	n.room.Store(0)
+	n.Events.Flush()
+	if err := n.Archive.Flush(); rota.KindOf(err) != rota.KindExhausted {
+		t.Fatalf("flushed: %v", err)
+	}
+	if s := n.ArchiveStatus(); s.Staged != 3 || s.Records != 0 || len(n.Archive.Problems()) != 1 || len(n.Events.Problems()) != 1 {
+		t.Fatalf("%+v, %q, %q", s, n.Archive.Problems(), n.Events.Problems())
+	}
+	n.room.Store(1)
+	n.Events.Flush()
+	if err := n.Archive.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if s := n.ArchiveStatus(); s.Staged != 0 || s.Records != 3 || len(n.Archive.Problems()) != 0 || len(n.Events.Problems()) != 0 {
+		t.Fatalf("%+v, %q, %q", s, n.Archive.Problems(), n.Events.Problems())
+	}
+}

@@ -28,7 +28,9 @@ type Host struct {
 	Life context.Context //nolint:containedctx // the loops and shared reads hang on it, no call's own
 	// SinceBoot is the node's monotonic clock.
 	SinceBoot func() time.Duration
-	State     State
+	// Room returns how many bytes may be written before the disk is the log's alone.
+	Room  func() uint64
+	State State
 	// Others returns the other nodes, each with an empty address where it was never seen,
 	// and whether this node is a member itself.
 	Others func() (others []peer.NodeAddress, member bool)

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -36,6 +38,7 @@ type node struct {
 	file *File
 	mu   sync.RWMutex
 	m    *fsm.Machine
+	room atomic.Uint64
 }
 
 func newRig(t *testing.T, names ...string) *rig {
@@ -61,7 +64,8 @@ func (r *rig) open(name string, names []string) *node {
 		_ = file.DB.Close()
 	})
 	n := &node{file: file, m: fsm.New()}
-	host := Host{Log: slog.New(slog.DiscardHandler), Lines: &logs.Limiter{}, Life: life, Peers: peers{r},
+	n.room.Store(math.MaxUint64)
+	host := Host{Log: slog.New(slog.DiscardHandler), Lines: &logs.Limiter{}, Life: life, Peers: peers{r}, Room: n.room.Load,
 		SinceBoot: func() time.Duration { return time.Second },
 		State:     State{Look: n.look, View: n.view, Freezing: n.freezing, Peek: n.peek, Archived: n.archived, Fresh: n.fresh, Await: n.await},
 		Others: func() (others []peer.NodeAddress, member bool) {

@@ -81,7 +81,11 @@ func (ev *Events) Run() {
 // room, and at the other nodes.
 func (ev *Events) Flush() {
 	known, err := ev.file.claim(ev.host.State.head())
-	if known && err == nil {
+	switch {
+	case !known || err != nil:
+	case ev.host.Room() == 0:
+		err = errNoRoom
+	default:
 		err = ev.flush()
 	}
 	ev.mu.Lock()

@@ -6,12 +6,14 @@ import (
 	"hash/crc32"
 	"io/fs"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/hashicorp/raft"
 
+	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/logs"
 )
 
@@ -28,12 +30,17 @@ const snapshotsKept = 3
 type Snapshots struct {
 	*raft.FileSnapshotStore
 	data string
+	room func() uint64
 }
 
-// OpenSnapshots opens or makes the snapshots in a data directory.
-func OpenSnapshots(data string, log *slog.Logger) (*Snapshots, error) {
+// OpenSnapshots opens or makes the snapshots in a data directory. One that is written ends
+// where room returns 0: the rest of the disk is the log's. Nil is room for all.
+func OpenSnapshots(data string, log *slog.Logger, room func() uint64) (*Snapshots, error) {
 	files, err := raft.NewFileSnapshotStoreWithLogger(data, snapshotsKept, logs.ForRaft(log))
-	return &Snapshots{files, data}, err
+	if room == nil {
+		room = func() uint64 { return math.MaxUint64 }
+	}
+	return &Snapshots{files, data, room}, err
 }
 
 // Create implements raft.SnapshotStore.
@@ -43,7 +50,7 @@ func (s *Snapshots) Create(version raft.SnapshotVersion, index, term uint64, mem
 	if err != nil {
 		return nil, err
 	}
-	return &snapshotSink{sink, s.dir(sink.ID())}, nil
+	return &snapshotSink{sink, s.dir(sink.ID()), s.room, 0}, nil
 }
 
 // dir is the directory of a snapshot.
@@ -118,6 +125,24 @@ func syncAside(data string) error {
 type snapshotSink struct {
 	raft.SnapshotSink
 	path string
+	room func() uint64
+	// unseen are bytes that were written since the room was looked at.
+	unseen int
+}
+
+// snapshotLook is how many bytes of a snapshot are written between two looks at the disk.
+const snapshotLook = 1 << 20
+
+// Write implements raft.SnapshotSink.
+func (s *snapshotSink) Write(p []byte) (int, error) {
+	if s.unseen += len(p); s.unseen >= snapshotLook {
+		if s.room() == 0 {
+			return 0, rota.Refusef(rota.KindExhausted, "disk", "the snapshot has no room, the rest of the disk is the log's: free space "+
+				"there, or enlarge the disk")
+		}
+		s.unseen = 0
+	}
+	return s.SnapshotSink.Write(p)
 }
 
 // Close implements raft.SnapshotSink.

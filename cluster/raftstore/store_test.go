@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -374,5 +375,35 @@ func wantVote(t *testing.T, stores *Stores, term uint64, candidate string) {
 	gotCandidate, err2 := stores.Stable.Get(keyLastVoteCand)
 	if err = errors.Join(err, err2); err != nil || gotTerm != term || string(gotCandidate) != candidate {
 		t.Errorf("vote is (%d, %s), %v; want (%d, %s)", gotTerm, gotCandidate, err, term, candidate)
+	}
+}
+
+// A snapshot ends before it takes the last bytes of the disk, and leaves nothing behind.
+func TestSnapshots_leaveTheLogRoom(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	room := uint64(1)
+	snapshots, err := OpenSnapshots(dir, slog.New(slog.DiscardHandler), func() uint64 { return room })
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, wire := raft.NewInmemTransport("a")
+	sink, err := snapshots.Create(raft.SnapshotVersionMax, 7, 1, raft.Configuration{}, 1, wire)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sink.Write(make([]byte, snapshotLook)); err != nil {
+		t.Fatalf("with room: %v", err)
+	}
+	room = 0
+	if _, err := sink.Write(make([]byte, snapshotLook)); rota.KindOf(err) != rota.KindExhausted {
+		t.Fatalf("without room: %v", err)
+	}
+	if err := sink.Cancel(); err != nil {
+		t.Fatal(err)
+	}
+	left, err := os.ReadDir(filepath.Join(dir, snapshotsDir))
+	if err != nil || len(left) != 0 {
+		t.Errorf("%v is left, %v", left, err)
 	}
 }

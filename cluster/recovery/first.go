@@ -31,7 +31,7 @@ func writeFirst(o first, m *fsm.Machine) (info rota.SnapshotInfo, err error) {
 		return info, err
 	}
 	defer stores.Close()
-	snapshots, err := raftstore.OpenSnapshots(o.Data, o.Log)
+	snapshots, err := raftstore.OpenSnapshots(o.Data, o.Log, nil)
 	if err != nil {
 		return info, err
 	}

@@ -24,6 +24,8 @@ type Inspection struct {
 	// DiskLevel is 0 where its disk has room, 1 where it is too full for new jobs, 2
 	// where it is too full to start any.
 	DiskLevel uint8
+	// DiskRoom is how many bytes may be written before the next level.
+	DiskRoom uint64
 	// DifferedAt is where its state was last found to be wrong, RightUntil up to where
 	// it was right then (SPEC §2.5); 0 where it never was, or nothing is known.
 	DifferedAt, RightUntil rota.Index

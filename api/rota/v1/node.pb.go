@@ -511,8 +511,10 @@ type InspectResponse struct {
 	DiskLevel uint32 `protobuf:"varint,6,opt,name=disk_level,json=diskLevel,proto3" json:"disk_level,omitempty"`
 	// Where its state was last found to be wrong, and up to where it was right; 0 where
 	// it never was wrong, or nothing is known.
-	DifferedAt    uint64 `protobuf:"varint,7,opt,name=differed_at,json=differedAt,proto3" json:"differed_at,omitempty"`
-	RightUntil    uint64 `protobuf:"varint,8,opt,name=right_until,json=rightUntil,proto3" json:"right_until,omitempty"`
+	DifferedAt uint64 `protobuf:"varint,7,opt,name=differed_at,json=differedAt,proto3" json:"differed_at,omitempty"`
+	RightUntil uint64 `protobuf:"varint,8,opt,name=right_until,json=rightUntil,proto3" json:"right_until,omitempty"`
+	// How many bytes may be written before the disk's next level.
+	DiskRoom      uint64 `protobuf:"varint,9,opt,name=disk_room,json=diskRoom,proto3" json:"disk_room,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -599,6 +601,13 @@ func (x *InspectResponse) GetDifferedAt() uint64 {
 func (x *InspectResponse) GetRightUntil() uint64 {
 	if x != nil {
 		return x.RightUntil
+	}
+	return 0
+}
+
+func (x *InspectResponse) GetDiskRoom() uint64 {
+	if x != nil {
+		return x.DiskRoom
 	}
 	return 0
 }
@@ -1594,7 +1603,7 @@ const file_rota_v1_node_proto_rawDesc = "" +
 	"\x0eInspectRequest\x12'\n" +
 	"\x06caller\x18\x01 \x01(\v2\x0f.rota.v1.CallerR\x06caller\x12\x1d\n" +
 	"\n" +
-	"digests_at\x18\x02 \x03(\x04R\tdigestsAt\"\x97\x02\n" +
+	"digests_at\x18\x02 \x03(\x04R\tdigestsAt\"\xb4\x02\n" +
 	"\x0fInspectResponse\x12+\n" +
 	"\x06status\x18\x01 \x01(\v2\x13.rota.v1.NodeStatusR\x06status\x12\x17\n" +
 	"\awall_ms\x18\x02 \x01(\x03R\x06wallMs\x12\x18\n" +
@@ -1607,7 +1616,8 @@ const file_rota_v1_node_proto_rawDesc = "" +
 	"\vdiffered_at\x18\a \x01(\x04R\n" +
 	"differedAt\x12\x1f\n" +
 	"\vright_until\x18\b \x01(\x04R\n" +
-	"rightUntil\"M\n" +
+	"rightUntil\x12\x1b\n" +
+	"\tdisk_room\x18\t \x01(\x04R\bdiskRoom\"M\n" +
 	"\fCheckRequest\x12'\n" +
 	"\x06caller\x18\x01 \x01(\v2\x0f.rota.v1.CallerR\x06caller\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\"?\n" +
