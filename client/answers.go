@@ -10,11 +10,11 @@ import (
 )
 
 // answered takes the outcomes of a batch.
-func (b *book) answered(sequence uint64, refusal *rota.Error, answers []peer.LeaseAnswer) {
-	b.mu.Lock()
-	defer b.unlock()
-	now := b.worker.now()
-	batch := b.out.landed(sequence)
+func (t *leaseTable) answered(sequence uint64, refusal *rota.Error, answers []peer.LeaseAnswer) {
+	t.mu.Lock()
+	defer t.unlock()
+	now := t.worker.now()
+	batch := t.out.landed(sequence)
 	switch {
 	case batch == nil:
 		return
@@ -22,27 +22,27 @@ func (b *book) answered(sequence uint64, refusal *rota.Error, answers []peer.Lea
 		refusal = rota.Refusef(rota.KindInternal, "", "%d answers to %d commands", len(answers), len(batch))
 		fallthrough
 	case refusal != nil:
-		b.log.Debug("commands have no outcome, sending them again", "commands", len(batch), "err", refusal)
-		b.out.again(batch)
-		b.out.notBefore = now + retryDelay(2, refusal.RetryAfter)
+		t.log.Debug("commands have no outcome, sending them again", "commands", len(batch), "err", refusal)
+		t.out.again(batch)
+		t.out.notBefore = now + retryDelay(2, refusal.RetryAfter)
 	default:
 		var again []*command
 		for i, c := range batch {
-			if b.settled(c, &answers[i], now) {
+			if t.settled(c, &answers[i], now) {
 				continue
 			}
 			c.tries++
 			again = append(again, c)
-			b.out.notBefore = max(b.out.notBefore, now+retryDelay(2, answers[i].Err.RetryAfter))
+			t.out.notBefore = max(t.out.notBefore, now+retryDelay(2, answers[i].Err.RetryAfter))
 		}
-		b.out.again(again)
+		t.out.again(again)
 	}
-	b.startMore(now)
-	kick(b.sendKick)
+	t.startMore(now)
+	notify(t.sendWake)
 }
 
 // settled takes the outcome of one command, or says that there is none yet.
-func (b *book) settled(c *command, a *peer.LeaseAnswer, now time.Duration) bool {
+func (t *leaseTable) settled(c *command, a *peer.LeaseAnswer, now time.Duration) bool {
 	l := c.lease
 	if c.dropped {
 		return true
@@ -51,22 +51,22 @@ func (b *book) settled(c *command, a *peer.LeaseAnswer, now time.Duration) bool 
 		return false
 	}
 	// An answer that comes too late for the view that counts saves no lease.
-	b.expired(l, now)
+	t.expired(l, now)
 	switch c.Verb {
 	case rota.VerbAck:
 		l.ack = nil
-		b.acknowledged(l, c, a)
+		t.acknowledged(l, c, a)
 	case rota.VerbRenew:
 		l.renew = nil
 		l.renewNext = now + max(renewLeast, l.assignment.RenewEvery/4)
-		b.acknowledged(l, c, a)
+		t.acknowledged(l, c, a)
 	case rota.VerbProgress:
 		l.progress = nil
 		if l.progressHeld != nil {
-			kick(b.watchKick)
+			notify(t.watchWake)
 		}
 	default:
-		b.reported(l, c, a)
+		t.reported(l, c, a)
 	}
 	return true
 }
@@ -77,7 +77,7 @@ func unsettled(k rota.Kind) bool {
 }
 
 // acknowledged takes the answer to an ack or a renewal.
-func (b *book) acknowledged(l *lease, c *command, a *peer.LeaseAnswer) {
+func (t *leaseTable) acknowledged(l *lease, c *command, a *peer.LeaseAnswer) {
 	switch {
 	case l.phase == reporting || l.lost != nil:
 	case a.Err == nil:
@@ -85,19 +85,19 @@ func (b *book) acknowledged(l *lease, c *command, a *peer.LeaseAnswer) {
 		if c.Verb == rota.VerbRenew {
 			ordinal = c.Ordinal
 		}
-		b.extend(l, a.Deadline, max(a.Renewals, ordinal))
-		b.wakeFor(l)
+		t.extend(l, a.Deadline, max(a.Renewals, ordinal))
+		t.wakeFor(l)
 	case a.Err.Kind == rota.KindStale || a.Err.Kind == rota.KindNotFound:
-		b.lose(l, &LostError{Text: "it is no longer this worker's: " + a.Err.Text}, false)
+		t.lose(l, &LostError{Text: "it is no longer this worker's: " + a.Err.Text}, false)
 	default:
-		b.refused(l, c, a.Err)
+		t.refused(l, c, a.Err)
 	}
 }
 
 // refused takes that a lease which may still be this worker's is not acknowledged, or
 // renewed no more. A Conflict ends renewals as the queue's policy has it; anything else
 // is a fault on one of both sides.
-func (b *book) refused(l *lease, c *command, err *rota.Error) {
+func (t *leaseTable) refused(l *lease, c *command, err *rota.Error) {
 	level := slog.LevelWarn
 	if c.Verb == rota.VerbRenew {
 		l.renewOver = true
@@ -107,107 +107,107 @@ func (b *book) refused(l *lease, c *command, err *rota.Error) {
 	} else {
 		l.ackRefused = err
 	}
-	b.log.Log(context.Background(), level, c.Verb.String()+" refused, the lease goes on to its end", "job", string(c.Job),
+	t.log.Log(context.Background(), level, c.Verb.String()+" refused, the lease goes on to its end", "job", string(c.Job),
 		"lease", c.Lease.String(), "err", err)
-	b.tell(b.worker.observer.Refused, l, err)
+	t.observe(t.worker.observer.Refused, l, err)
 }
 
 // reported takes the answer to an outcome.
-func (b *book) reported(l *lease, c *command, a *peer.LeaseAnswer) {
+func (t *leaseTable) reported(l *lease, c *command, a *peer.LeaseAnswer) {
 	if c != l.outcome {
 		return
 	}
 	if a.Err != nil && a.Err.Kind == rota.KindInvalid && c.Verb == rota.VerbComplete {
 		// The queue takes less than this: the attempt failed, and says why.
 		text := lastOf("the completion was refused: " + a.Err.Error())
-		l.outcome = b.put(l, peer.LeaseCommand{Verb: rota.VerbFail, Text: text})
+		l.outcome = t.put(l, peer.LeaseCommand{Verb: rota.VerbFail, Text: text})
 		return
 	}
-	if a.Err != nil && a.Err.Kind == rota.KindStale && c.Verb != rota.VerbDecline && closed(b.superseded) {
+	if a.Err != nil && a.Err.Kind == rota.KindStale && c.Verb != rota.VerbDecline && closed(t.superseded) {
 		// The job is the new process's; that this one has stopped is news.
-		l.outcome = b.put(l, peer.LeaseCommand{Verb: rota.VerbDecline, Text: "the outcome came after a takeover"})
+		l.outcome = t.put(l, peer.LeaseCommand{Verb: rota.VerbDecline, Text: "the outcome came after a takeover"})
 		return
 	}
 	var err error
 	if a.Err != nil {
 		err = a.Err
-		b.log.Warn("outcome refused", "job", string(c.Job), "verb", c.Verb.String(), "err", err)
+		t.log.Warn("outcome refused", "job", string(c.Job), "verb", c.Verb.String(), "err", err)
 	}
-	if f := b.worker.observer.Reported; f != nil {
-		b.told = append(b.told, telling{f: f, lease: l, verb: c.Verb, err: err})
+	if f := t.worker.observer.Reported; f != nil {
+		t.news = append(t.news, observation{f: f, lease: l, verb: c.Verb, err: err})
 	}
-	b.forget(l)
+	t.forget(l)
 }
 
 // beatAnswered takes a new view of time. Leases that ended by the old one stay
 // ended (H23).
-func (b *book) beatAnswered(p viewpoint) {
-	b.mu.Lock()
-	defer b.unlock()
-	now := b.worker.now()
-	for _, l := range b.leases {
-		b.expired(l, now)
+func (t *leaseTable) beatAnswered(p viewpoint) {
+	t.mu.Lock()
+	defer t.unlock()
+	now := t.worker.now()
+	for _, l := range t.leases {
+		t.expired(l, now)
 	}
-	known := b.point.known
-	b.point = b.point.newer(p)
-	first := b.point.known != known
+	known := t.point.known
+	t.point = t.point.newer(p)
+	first := t.point.known != known
 	if first {
-		kick(b.watchKick)
+		notify(t.watchWake)
 	}
-	b.startMore(now)
+	t.startMore(now)
 }
 
 // tick ends what has run out, asks for renewals, and says when to look again.
-func (b *book) tick() (at time.Duration) {
-	b.mu.Lock()
-	defer b.unlock()
-	now := b.worker.now()
+func (t *leaseTable) tick() (at time.Duration) {
+	t.mu.Lock()
+	defer t.unlock()
+	now := t.worker.now()
 	at = now + watchIdle
-	if len(b.leases) > 0 {
+	if len(t.leases) > 0 {
 		at = now + watchMost
 	}
-	b.startMore(now)
-	for _, l := range b.leases {
-		if l.phase == reporting && b.draining {
-			if give := b.giveUpAt(l); now < give {
+	t.startMore(now)
+	for _, l := range t.leases {
+		if l.phase == reporting && t.draining {
+			if give := t.giveUpAt(l); now < give {
 				at = min(at, give)
 			} else {
-				b.giveUp(l)
+				t.giveUp(l)
 			}
 			continue
 		}
-		if l.phase == reporting || l.lost != nil || !b.point.known || b.expired(l, now) {
+		if l.phase == reporting || l.lost != nil || !t.point.known || t.expired(l, now) {
 			continue
 		}
-		if now >= l.end(b.point) {
+		if now >= l.end(t.point) {
 			continue
 		}
-		if now >= l.tooLate(b.point) {
-			b.decline(l, "no slot came free before its max_runtime was about to end")
+		if now >= l.tooLate(t.point) {
+			t.decline(l, "no slot came free before its max_runtime was about to end")
 			continue
 		}
-		at = min(at, l.end(b.point), l.tooLate(b.point), b.renewDue(l, now), b.progressDue(l, now))
+		at = min(at, l.end(t.point), l.tooLate(t.point), t.renewDue(l, now), t.progressDue(l, now))
 	}
-	b.nextTick = at
+	t.nextTick = at
 	return at
 }
 
 // renewDue asks for a renewal once its time has come (SPEC §8.2): waiting
 // leases are renewed like running ones, the handler takes no part.
-func (b *book) renewDue(l *lease, now time.Duration) time.Duration {
+func (t *leaseTable) renewDue(l *lease, now time.Duration) time.Duration {
 	if !l.renewable() {
 		return farFuture
 	}
-	at := l.renewAt(b.point)
+	at := l.renewAt(t.point)
 	if at > now {
 		return at
 	}
-	l.renew = b.put(l, peer.LeaseCommand{Verb: rota.VerbRenew, Ordinal: l.renewals + 1})
+	l.renew = t.put(l, peer.LeaseCommand{Verb: rota.VerbRenew, Ordinal: l.renewals + 1})
 	return farFuture
 }
 
 // progressDue sends the held report once a second has passed since the last.
-func (b *book) progressDue(l *lease, now time.Duration) time.Duration {
+func (t *leaseTable) progressDue(l *lease, now time.Duration) time.Duration {
 	if l.progressHeld == nil || l.progress != nil || l.phase != running {
 		return farFuture
 	}
@@ -216,7 +216,7 @@ func (b *book) progressDue(l *lease, now time.Duration) time.Duration {
 	}
 	c := *l.progressHeld
 	l.progressHeld, l.progressNext = nil, now+progressEvery
-	l.progress = b.put(l, c)
+	l.progress = t.put(l, c)
 	return farFuture
 }
 

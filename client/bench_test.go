@@ -36,9 +36,9 @@ func BenchmarkLeases(b *testing.B) {
 		sum := sha256.Sum256(job.Payload())
 		return Result{Digest: sum[:]}, nil
 	})
-	s := &stream{book: newBook(w, b.Context())}
-	defer s.book.dismiss()
-	s.book.beatAnswered(viewpoint{known: true, sent: w.now() + time.Hour, clock: 100_000})
+	s := &stream{table: newLeaseTable(w, b.Context())}
+	defer s.table.closePool()
+	s.table.beatAnswered(viewpoint{known: true, sent: w.now() + time.Hour, clock: 100_000})
 	b.ReportAllocs()
 	var m benchMeter
 	m.start(b)
@@ -49,7 +49,7 @@ func BenchmarkLeases(b *testing.B) {
 		m.start(b)
 		benchTake(b, s, in)
 		for done := 0; done < n; {
-			request, _, _ := s.book.toSend()
+			request, _, _ := s.table.toSend()
 			if request == nil {
 				runtime.Gosched()
 				continue
@@ -71,7 +71,7 @@ func BenchmarkLeases(b *testing.B) {
 	}
 	m.stop(b)
 	b.ReportMetric(float64(m.used)/float64(b.N), "cpu-ns/op")
-	if left := len(s.book.leases); left > 0 {
+	if left := len(s.table.leases); left > 0 {
 		b.Fatalf("%d leases are left", left)
 	}
 }

@@ -56,7 +56,7 @@ type ConnectionEvent struct {
 	Err     error
 }
 
-func (o *Observer) tell(f func(HandlerEvent), w rota.WorkerID, a *rota.Assignment, verb rota.LeaseVerb, err error) {
+func (o *Observer) call(f func(HandlerEvent), w rota.WorkerID, a *rota.Assignment, verb rota.LeaseVerb, err error) {
 	if f == nil {
 		return
 	}

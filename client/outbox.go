@@ -37,7 +37,7 @@ type heldAck struct {
 }
 
 // outbox holds the commands to be sent and those without an answer. It holds at
-// most four commands a lease. The book's lock guards it.
+// most four commands a lease. The table's lock guards it.
 type outbox struct {
 	queue    []*command
 	held     []heldAck

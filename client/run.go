@@ -17,9 +17,9 @@ const byeMost = 5 * time.Second
 // Run serves until ctx ends, then drains: it takes no new lease, gives back what
 // never started, lets handlers finish up to the drain timeout, says goodbye and
 // returns nil. Handlers that are still running then have their contexts ended
-// and their leases declined. What the cluster cannot be told is given up once its
+// and their leases declined. An outcome that the cluster cannot be told is given up once its
 // lease is over by the worker's view, 30 s after the last answered beat at the
-// latest: Run then returns an *UntoldError that names the jobs. Run also returns an
+// latest: Run then returns an *UnreportedError that names the jobs. Run also returns an
 // error when the cluster refuses the worker, when its session is over, or when
 // handlers did not return. It can be called once.
 func (w *Worker) Run(ctx context.Context) error {
@@ -31,45 +31,45 @@ func (w *Worker) Run(ctx context.Context) error {
 		return rota.Refusef(rota.KindConflict, "worker", "worker %s ran already: make a new one", w.spec.ID)
 	}
 	base := context.WithoutCancel(ctx)
-	b := newBook(w, base)
-	defer b.dismiss()
+	t := newLeaseTable(w, base)
+	defer t.closePool()
 	life, end := context.WithCancel(base)
 	watched := make(chan struct{})
-	go func() { defer close(watched); b.watch(life) }()
+	go func() { defer close(watched); t.watch(life) }()
 	gone := make(chan error, 1)
-	go func() { gone <- w.connect(life, b) }()
+	go func() { gone <- w.connect(life, t) }()
 	defer func() { end(); <-watched }()
 
 	select {
 	case <-ctx.Done():
 	case <-w.hard.Done():
 	case err := <-gone:
-		return w.over(b, err)
-	case <-b.superseded:
-		err := w.yield(b, gone)
+		return w.over(t, err)
+	case <-t.superseded:
+		err := w.yield(t, gone)
 		end()
 		<-gone
 		return err
 	}
-	err := w.finish(life, b, gone)
+	err := w.finish(life, t, gone)
 	end()
 	<-gone
 	return err
 }
 
 // over ends the worker whose session the cluster ended or refused.
-func (w *Worker) over(b *book, cause error) error {
-	b.abandon("the worker's session is over")
-	if !within(b.quiet, stopGrace) {
-		return fmt.Errorf("%w (and %d handlers did not return)", cause, b.still())
+func (w *Worker) over(t *leaseTable, cause error) error {
+	t.abandon("the worker's session is over")
+	if !within(t.quiet, stopGrace) {
+		return fmt.Errorf("%w (and %d handlers did not return)", cause, t.still())
 	}
 	return cause
 }
 
 // finish drains. gone is left with one value to be read.
-func (w *Worker) finish(life context.Context, b *book, gone chan error) error {
-	if handlers := b.beginDrain(); handlers > 0 {
-		b.log.Info("draining", "handlers", handlers, "timeout", w.drain)
+func (w *Worker) finish(life context.Context, t *leaseTable, gone chan error) error {
+	if handlers := t.beginDrain(); handlers > 0 {
+		t.log.Info("draining", "handlers", handlers, "timeout", w.drain)
 		// So that the cluster sends no lease that would be given back at once,
 		// which would cost its job a decline (SPEC §8.4).
 		ctx, cancel := context.WithTimeout(life, byeMost)
@@ -77,7 +77,7 @@ func (w *Worker) finish(life context.Context, b *book, gone chan error) error {
 		go func() {
 			defer close(drained)
 			if _, err := w.client.DrainWorker(ctx, w.spec.ID); err != nil {
-				b.log.Debug("the cluster was not told of the drain", "err", err)
+				t.log.Debug("the cluster was not told of the drain", "err", err)
 			}
 		}()
 		defer func() { cancel(); <-drained }()
@@ -85,47 +85,47 @@ func (w *Worker) finish(life context.Context, b *book, gone chan error) error {
 	timer := time.NewTimer(w.drain)
 	defer timer.Stop()
 	select {
-	case <-b.quiet:
-		return w.leave(b, gone)
+	case <-t.quiet:
+		return w.leave(t, gone)
 	case err := <-gone:
 		gone <- nil
-		return w.over(b, err)
+		return w.over(t, err)
 	case <-timer.C:
 	case <-w.hard.Done():
 	}
-	b.stopHandlers(ErrDrainTimeout)
-	if within(b.quiet, stopGrace) {
-		return w.leave(b, gone)
+	t.stopHandlers(ErrDrainTimeout)
+	if within(t.quiet, stopGrace) {
+		return w.leave(t, gone)
 	}
-	if n := b.still(); n > 0 {
+	if n := t.still(); n > 0 {
 		return rota.Refusef(rota.KindTimeout, "worker",
 			"%d handlers did not return in time: their leases run out by silence", n)
 	}
-	return b.untoldJobs()
+	return t.unreportedJobs()
 }
 
 // leave ends a drain after which nothing is left to do: well, or with what could not be
 // told, and then there is nobody to say goodbye to.
-func (w *Worker) leave(b *book, gone chan error) error {
-	if err := b.untoldJobs(); err != nil {
+func (w *Worker) leave(t *leaseTable, gone chan error) error {
+	if err := t.unreportedJobs(); err != nil {
 		return err
 	}
-	return w.bye(b, gone)
+	return w.bye(t, gone)
 }
 
 // bye retires the worker, if the cluster can be reached.
-func (w *Worker) bye(b *book, gone chan error) error {
-	b.sayBye()
+func (w *Worker) bye(t *leaseTable, gone chan error) error {
+	t.sayBye()
 	timer := time.NewTimer(byeMost)
 	defer timer.Stop()
 	select {
 	case err := <-gone:
 		gone <- nil
 		if err != nil {
-			b.log.Info("left without a farewell", "err", err)
+			t.log.Info("left without a farewell", "err", err)
 		}
 	case <-timer.C:
-		b.log.Info("left without a farewell: no node answered")
+		t.log.Info("left without a farewell: no node answered")
 	}
 	return nil
 }
@@ -142,13 +142,13 @@ func within(done <-chan struct{}, d time.Duration) bool {
 }
 
 // watch ends leases and renews them in time, out of the handlers' way.
-func (b *book) watch(ctx context.Context) {
+func (t *leaseTable) watch(ctx context.Context) {
 	for {
-		at := b.tick()
-		timer := time.NewTimer(max(0, at-b.worker.now()))
+		at := t.tick()
+		timer := time.NewTimer(max(0, at-t.worker.now()))
 		select {
 		case <-timer.C:
-		case <-b.watchKick:
+		case <-t.watchWake:
 			timer.Stop()
 		case <-ctx.Done():
 			timer.Stop()
@@ -159,18 +159,18 @@ func (b *book) watch(ctx context.Context) {
 
 // connect keeps one stream to one node, and goes to another when it breaks. It
 // returns nil after the farewell, an error when no other try would help.
-func (w *Worker) connect(ctx context.Context, b *book) error {
+func (w *Worker) connect(ctx context.Context, t *leaseTable) error {
 	nodes := w.client.nodes
 	at := rand.IntN(len(nodes)) // workers spread over the nodes
 	takeover := w.takeover
 	for try := 0; ; try++ {
-		s := &stream{book: b, node: nodes[at%len(nodes)], takeover: takeover, connection: w.nextConnection()}
+		s := &stream{table: t, node: nodes[at%len(nodes)], takeover: takeover, connection: w.nextConnection()}
 		err := s.serve(ctx)
-		b.broken()
+		t.broken()
 		if s.welcomed {
 			// Once taken over, the id is ours; if another takes it over later, it is theirs.
 			takeover = false
-			b.tellConnection(w.observer.Disconnected, s, err)
+			t.tellConnection(w.observer.Disconnected, s, err)
 		}
 		switch {
 		case err == nil:
@@ -186,7 +186,7 @@ func (w *Worker) connect(ctx context.Context, b *book) error {
 		} else if fatal(e.Kind, s.welcomed) {
 			return during("work", e)
 		}
-		b.log.Info("connection lost, going on elsewhere", "address", s.node.address, "err", e)
+		t.log.Info("connection lost, going on elsewhere", "address", s.node.address, "err", e)
 		if s.healthy {
 			try = 0
 		}
@@ -224,12 +224,12 @@ func fatal(k rota.Kind, welcomed bool) bool {
 	}
 }
 
-func (b *book) tellConnection(f func(ConnectionEvent), s *stream, err error) {
+func (t *leaseTable) tellConnection(f func(ConnectionEvent), s *stream, err error) {
 	if f == nil {
 		return
 	}
 	f(ConnectionEvent{
-		Worker: b.worker.spec.ID, Address: s.node.address, Node: s.name, Session: s.session,
+		Worker: t.worker.spec.ID, Address: s.node.address, Node: s.name, Session: s.session,
 		At: time.Now(), Err: err,
 	})
 }

@@ -29,7 +29,7 @@ const (
 // stream is one connection of a worker to a node. One goroutine receives, one
 // sends; nothing of it outlives serve.
 type stream struct {
-	book     *book
+	table    *leaseTable
 	node     *node
 	takeover bool
 	// connection is its number, larger than those of the worker's before (SPEC §16.7).
@@ -56,9 +56,9 @@ func (s *stream) serve(ctx context.Context) (err error) {
 	if err := s.open(ctx, cancel); err != nil {
 		return err
 	}
-	s.book.welcome(s.session)
-	s.book.log.Info("connected", "address", s.node.address, "node", string(s.name))
-	s.book.tellConnection(s.book.worker.observer.Connected, s, nil)
+	s.table.welcome(s.session)
+	s.table.log.Info("connected", "address", s.node.address, "node", string(s.name))
+	s.table.tellConnection(s.table.worker.observer.Connected, s, nil)
 	sent := make(chan struct{})
 	go func() { defer close(sent); s.send(ctx, cancel) }()
 	defer func() { cancel(nil); <-sent }()
@@ -70,7 +70,7 @@ func (s *stream) serve(ctx context.Context) (err error) {
 		}
 		switch {
 		case err == nil:
-		case errors.Is(err, io.EOF) && s.book.saidBye():
+		case errors.Is(err, io.EOF) && s.table.saidBye():
 			return nil
 		case errors.Is(err, io.EOF):
 			return rota.Refusef(rota.KindUnavailable, "", "the node ended the stream")
@@ -82,7 +82,7 @@ func (s *stream) serve(ctx context.Context) (err error) {
 
 // open says hello and waits for the welcome.
 func (s *stream) open(ctx context.Context, cancel context.CancelCauseFunc) (err error) {
-	w := s.book.worker
+	w := s.table.worker
 	late := time.AfterFunc(welcomeMost, func() { cancel(errNoBeat) })
 	defer late.Stop()
 	if s.grpc, err = s.node.workers.Work(ctx); err != nil {
@@ -100,7 +100,7 @@ func (s *stream) open(ctx context.Context, cancel context.CancelCauseFunc) (err 
 	if err != nil {
 		return err
 	}
-	welcome := response.Seldom.GetWelcome()
+	welcome := response.Other.GetWelcome()
 	if welcome == nil {
 		return rota.Refusef(rota.KindInternal, "", "the node's first message is no welcome")
 	}
@@ -113,14 +113,14 @@ func (s *stream) open(ctx context.Context, cancel context.CancelCauseFunc) (err 
 func (s *stream) take(response *words.FromNode) {
 	switch {
 	case response.Answered:
-		s.book.answered(response.Sequence, response.Refusal, response.Answers)
-	case response.Seldom == nil:
-		s.book.notice(response.Notices)
-	case response.Seldom.GetHeard() != nil:
-		s.book.heard(response.Seldom.GetHeard().GetSequence())
-	case response.Seldom.GetBeat() != nil:
-		m := response.Seldom.GetBeat()
-		if s.book.beat(m.GetSequence(), rota.Clock(m.GetClockMs())) {
+		s.table.answered(response.Sequence, response.Refusal, response.Answers)
+	case response.Other == nil:
+		s.table.notice(response.Notices)
+	case response.Other.GetHeard() != nil:
+		s.table.heard(response.Other.GetHeard().GetSequence())
+	case response.Other.GetBeat() != nil:
+		m := response.Other.GetBeat()
+		if s.table.beat(m.GetSequence(), rota.Clock(m.GetClockMs())) {
 			s.healthy = true
 		}
 	}
@@ -129,7 +129,7 @@ func (s *stream) take(response *words.FromNode) {
 // send is the one goroutine that writes to the stream: beats first, then
 // commands as they are, then the farewell.
 func (s *stream) send(ctx context.Context, cancel context.CancelCauseFunc) {
-	b := s.book
+	b := s.table
 	nextBeat := b.worker.now()
 	for {
 		now := b.worker.now()
@@ -169,7 +169,7 @@ func (s *stream) send(ctx context.Context, cancel context.CancelCauseFunc) {
 		at = min(at, unheard)
 		timer := time.NewTimer(max(0, at-b.worker.now()))
 		select {
-		case <-b.sendKick:
+		case <-b.sendWake:
 			// Handlers that are about to return share the message: whoever kicked
 			// hands this goroutine its processor at once.
 			runtime.Gosched()
@@ -187,14 +187,14 @@ func (s *stream) send(ctx context.Context, cancel context.CancelCauseFunc) {
 func (s *stream) put(request any) bool { return s.grpc.SendMsg(request) == nil }
 
 // toSend returns the next message but beats, or when to ask again.
-func (b *book) toSend() (request any, bye bool, at time.Duration) {
-	b.mu.Lock()
-	defer b.unlock()
-	batch, sequence, at := b.out.next(b.worker.now())
+func (t *leaseTable) toSend() (request any, bye bool, at time.Duration) {
+	t.mu.Lock()
+	defer t.unlock()
+	batch, sequence, at := t.out.next(t.worker.now())
 	if len(batch) > 0 {
 		return words.WriteCommands(sequence, len(batch), func(i int) *peer.LeaseCommand { return &batch[i].LeaseCommand }), false, 0
 	}
-	if b.farewell && b.out.empty() {
+	if t.farewell && t.out.empty() {
 		return &rotav1.WorkRequest{Message: &rotav1.WorkRequest_Bye{Bye: &rotav1.Bye{}}}, true, 0
 	}
 	return nil, false, at
@@ -202,62 +202,62 @@ func (b *book) toSend() (request any, bye bool, at time.Duration) {
 
 // beatSent notes a beat that is about to be sent, by the local time before
 // sending it (SPEC §3.9), and says whether the node has been silent too long.
-func (b *book) beatSent(now time.Duration) (sequence uint64, silent bool) {
-	b.mu.Lock()
-	defer b.unlock()
-	for _, sent := range b.beats {
+func (t *leaseTable) beatSent(now time.Duration) (sequence uint64, silent bool) {
+	t.mu.Lock()
+	defer t.unlock()
+	for _, sent := range t.beats {
 		if now-sent >= beatSilence {
 			return 0, true
 		}
 	}
-	b.beatSequence++
-	b.beats[b.beatSequence] = now
-	return b.beatSequence, false
+	t.beatSequence++
+	t.beats[t.beatSequence] = now
+	return t.beatSequence, false
 }
 
 // beat takes the answer to a beat of this connection.
-func (b *book) beat(sequence uint64, clock rota.Clock) bool {
-	b.mu.Lock()
-	sent, ok := b.beats[sequence]
-	for s := range b.beats {
+func (t *leaseTable) beat(sequence uint64, clock rota.Clock) bool {
+	t.mu.Lock()
+	sent, ok := t.beats[sequence]
+	for s := range t.beats {
 		if s <= sequence && ok { // older ones tell less: their answers may be left out
-			delete(b.beats, s)
+			delete(t.beats, s)
 		}
 	}
-	b.mu.Unlock()
+	t.mu.Unlock()
 	if ok {
-		b.beatAnswered(viewpoint{known: true, sent: sent, clock: clock, heard: sent}) // its node heard it, too
+		t.beatAnswered(viewpoint{known: true, sent: sent, clock: clock, heard: sent}) // its node heard it, too
 	}
 	return ok
 }
 
 // heard takes that the node has heard a beat of this connection. Leases that ended by the
 // view before stay ended (H23).
-func (b *book) heard(sequence uint64) {
-	b.mu.Lock()
-	sent, ok := b.beats[sequence]
+func (t *leaseTable) heard(sequence uint64) {
+	t.mu.Lock()
+	sent, ok := t.beats[sequence]
 	if ok {
-		b.heardSequence = max(b.heardSequence, sequence)
+		t.heardSequence = max(t.heardSequence, sequence)
 	}
-	b.mu.Unlock()
+	t.mu.Unlock()
 	if ok {
-		b.beatAnswered(viewpoint{heard: sent})
+		t.beatAnswered(viewpoint{heard: sent})
 	}
 }
 
 // unheard is the local moment at which the node's silence has it left for another, for
 // the sake of leases with a grace; farFuture without any.
-func (b *book) unheard() time.Duration {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (t *leaseTable) unheard() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	graced := false
-	for _, l := range b.leases {
+	for _, l := range t.leases {
 		graced = graced || l.assignment.Grace > 0 && l.phase != reporting && l.lost == nil
 	}
 	at := farFuture
 	if graced {
-		for sequence, sent := range b.beats {
-			if sequence > b.heardSequence {
+		for sequence, sent := range t.beats {
+			if sequence > t.heardSequence {
 				at = min(at, sent+hearSilence)
 			}
 		}
@@ -266,22 +266,22 @@ func (b *book) unheard() time.Duration {
 }
 
 // broken ends a connection: what had no answer is sent again on the next one.
-func (b *book) broken() {
-	b.mu.Lock()
-	defer b.unlock()
-	b.out.broken()
-	clear(b.beats)
+func (t *leaseTable) broken() {
+	t.mu.Lock()
+	defer t.unlock()
+	t.out.broken()
+	clear(t.beats)
 }
 
-func (b *book) sayBye() {
-	b.mu.Lock()
-	defer b.unlock()
-	b.farewell = true
-	kick(b.sendKick)
+func (t *leaseTable) sayBye() {
+	t.mu.Lock()
+	defer t.unlock()
+	t.farewell = true
+	notify(t.sendWake)
 }
 
-func (b *book) saidBye() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.farewell
+func (t *leaseTable) saidBye() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.farewell
 }

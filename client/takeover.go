@@ -9,37 +9,37 @@ import (
 
 // revoked takes that the cluster wants a lease back. One that is not known here has no
 // handler, as its outcome was answered or it never came: that is confirmed at once.
-func (b *book) revoked(n *peer.LeaseEnd) {
-	if n.Reason == rota.ReasonTakenOver && !closed(b.superseded) {
-		close(b.superseded)
-		b.drain()
-		b.log.Warn("another process has taken this worker's id over")
+func (t *leaseTable) revoked(n *peer.LeaseEnd) {
+	if n.Reason == rota.ReasonTakenOver && !closed(t.superseded) {
+		close(t.superseded)
+		t.drain()
+		t.log.Warn("another process has taken this worker's id over")
 	}
-	if l := b.leases[n.Lease]; l != nil {
-		b.revoke(l, n.Reason)
+	if l := t.leases[n.Lease]; l != nil {
+		t.revoke(l, n.Reason)
 		return
 	}
-	l := &lease{assignment: &rota.Assignment{Lease: rota.Lease{ID: n.Lease, Job: n.Job}}, phase: waiting, received: b.worker.now()}
-	b.leases[n.Lease] = l
-	b.waiting++
-	b.decline(l, "no handler runs under it here")
+	l := &lease{assignment: &rota.Assignment{Lease: rota.Lease{ID: n.Lease, Job: n.Job}}, phase: waiting, received: t.worker.now()}
+	t.leases[n.Lease] = l
+	t.waiting++
+	t.decline(l, "no handler runs under it here")
 }
 
 // yield ends a worker whose id was taken over: its handlers' contexts have ended, and its
 // node listens until all of them have returned and are confirmed, or silence ends their
 // leases (SPEC §8.5). gone is left with one value to be read.
-func (w *Worker) yield(b *book, gone chan error) error {
+func (w *Worker) yield(t *leaseTable, gone chan error) error {
 	silence := time.NewTimer(time.Duration(rota.SilenceEnds) * time.Millisecond)
 	defer silence.Stop()
 	over := rota.Refusef(rota.KindStale, "session", "another process has taken the id of worker %s over", w.spec.ID)
 	select {
-	case <-b.quiet:
+	case <-t.quiet:
 		return over
 	case err := <-gone:
 		gone <- nil
-		return w.over(b, err)
+		return w.over(t, err)
 	case <-silence.C:
-		return w.over(b, over)
+		return w.over(t, over)
 	}
 }
 

@@ -8,10 +8,10 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// sleeper is a book without a connection, on a clock that the test moves: a
+// sleeper is a lease table without a connection, on a clock that the test moves: a
 // process whose timers did not fire, since it was paused or suspended.
 type sleeper struct {
-	*book
+	*leaseTable
 	t   *testing.T
 	now time.Duration
 	h   *script
@@ -31,8 +31,8 @@ func asleep(t *testing.T) *sleeper {
 		t.Fatal(err)
 	}
 	w.Handle("", s.h.handle)
-	s.book = newBook(w, t.Context())
-	t.Cleanup(s.dismiss)
+	s.leaseTable = newLeaseTable(w, t.Context())
+	t.Cleanup(s.closePool)
 	s.beatAnswered(viewpoint{known: true, sent: s.now, clock: 100_000})
 	return s
 }
@@ -43,7 +43,7 @@ func (s *sleeper) declines(r *scripted) {
 	within5s(s.t, r.ctx.Done(), "end of the handler's context")
 	r.done <- nil
 	for s.still() > 0 {
-		within5s(s.t, s.sendKick, "command")
+		within5s(s.t, s.sendWake, "command")
 	}
 	batch, _, _ := s.out.next(s.now)
 	if len(batch) != 1 || batch[0].Verb != rota.VerbDecline {

@@ -18,72 +18,72 @@ import (
 // startMore starts handlers while there are slots: only for leases that are
 // believed in, so none before a beat was answered, and none whose ack_by or
 // deadline has come by the view (H22).
-func (b *book) startMore(now time.Duration) {
-	if !b.point.known || len(b.queue) == 0 {
+func (t *leaseTable) startMore(now time.Duration) {
+	if !t.point.known || len(t.queue) == 0 {
 		return
 	}
 	var held []*lease
 	defer func() {
 		if len(held) > 0 {
-			b.queue = append(held, b.queue...)
+			t.queue = append(held, t.queue...)
 		}
 	}()
-	for len(b.queue) > 0 && b.running < int(b.worker.spec.Slots) {
-		l := b.queue[0]
-		b.queue[0] = nil
-		b.queue = b.queue[1:]
-		if l.phase != waiting || b.leases[l.assignment.Lease.ID] != l || b.expired(l, now) {
+	for len(t.queue) > 0 && t.running < int(t.worker.spec.Slots) {
+		l := t.queue[0]
+		t.queue[0] = nil
+		t.queue = t.queue[1:]
+		if l.phase != waiting || t.leases[l.assignment.Lease.ID] != l || t.expired(l, now) {
 			continue
 		}
-		if now >= l.end(b.point) {
+		if now >= l.end(t.point) {
 			held = append(held, l)
 			continue
 		}
-		h := b.worker.handler(l.assignment.Spec.Type)
+		h := t.worker.handler(l.assignment.Spec.Type)
 		if h == nil {
-			b.decline(l, "the worker has no handler for type "+string(l.assignment.Spec.Type))
+			t.decline(l, "the worker has no handler for type "+string(l.assignment.Spec.Type))
 			continue
 		}
 		job := l.assignment.Lease.Job
-		if _, busy := b.busy[job]; busy {
+		if _, busy := t.busy[job]; busy {
 			// A handler that does not heed its context: never two at once on a job.
-			b.decline(l, "the handler of an attempt given up before has not returned here")
+			t.decline(l, "the handler of an attempt given up before has not returned here")
 			continue
 		}
-		b.busy[job] = struct{}{}
-		ctx, cancel := context.WithCancelCause(b.base)
+		t.busy[job] = struct{}{}
+		ctx, cancel := context.WithCancelCause(t.base)
 		l.phase, l.cancel = running, cancel
-		b.waiting--
-		b.running++
-		if b.stopping != nil {
-			cancel(b.stopping)
+		t.waiting--
+		t.running++
+		if t.stopping != nil {
+			cancel(t.stopping)
 		}
-		l.job = Job{assignment: l.assignment, progress: b.reports, parents: b.parents, lease: l}
-		b.give(start{ctx, l, h})
+		l.job = Job{assignment: l.assignment, progress: t.reports, parents: t.parents, lease: l}
+		t.pool.dispatch(start{ctx, l, h})
 	}
-	if len(b.queue) == 0 {
-		b.queue = nil
+	if len(t.queue) == 0 {
+		t.queue = nil
 	}
 }
 
 // work runs one handler to its end, whichever way it ends. free is where its goroutine
 // takes the next one.
-func (b *book) work(s start, free hand) {
-	w, l := b.worker, s.lease
-	w.observer.tell(w.observer.Started, w.spec.ID, l.assignment, 0, nil)
+func (t *leaseTable) work(s start, free runner) {
+	w, l := t.worker, s.lease
+	w.observer.call(w.observer.Started, w.spec.ID, l.assignment, 0, nil)
 	var result Result
 	var err error
 	ended := false
 	defer func() {
 		if p := recover(); p != nil {
 			err = panicked(p)
-			b.log.Error("handler panicked", "job", string(l.assignment.Lease.Job), "panic", p)
+			t.log.Error("handler panicked", "job", string(l.assignment.Lease.Job), "panic", p)
 		} else if !ended {
 			err = errors.New("the handler ended its goroutine without returning")
 			free = nil
 		}
-		w.observer.tell(w.observer.Finished, w.spec.ID, l.assignment, 0, err)
-		b.returned(l, outcomeOf(result, err), err, free)
+		w.observer.call(w.observer.Finished, w.spec.ID, l.assignment, 0, err)
+		t.returned(l, outcomeOf(result, err), err, free)
 	}()
 	result, err = s.handler(s.ctx, &l.job)
 	ended = true
@@ -141,37 +141,37 @@ func lastOf(s string) string {
 // (SPEC §3.9), or failed where the view says that max_runtime is over (SPEC §20.2). A
 // handler that was merely late to see its end is: the cluster judges whether the lease is
 // still open (SPEC §3.7).
-func (b *book) returned(l *lease, outcome peer.LeaseCommand, err error, free hand) {
-	b.mu.Lock()
-	defer b.unlock()
-	b.keep(free)
-	b.running--
-	delete(b.busy, l.assignment.Lease.Job)
+func (t *leaseTable) returned(l *lease, outcome peer.LeaseCommand, err error, free runner) {
+	t.mu.Lock()
+	defer t.unlock()
+	t.pool.keep(free)
+	t.running--
+	delete(t.busy, l.assignment.Lease.Job)
 	l.cancel(nil)
 	switch {
 	case l.lost != nil && l.declines && l.lost.Reason == rota.ReasonTimedOut:
 		if err == context.Canceled || errors.Is(err, ErrLeaseLost) {
 			outcome.Text = "" // the context's own words, wrapped or not: the cluster has better ones
 		}
-		b.report(l, peer.LeaseCommand{Verb: rota.VerbFail, TimedOut: true, Text: outcome.Text})
+		t.report(l, peer.LeaseCommand{Verb: rota.VerbFail, TimedOut: true, Text: outcome.Text})
 	case l.lost != nil && l.declines:
-		b.report(l, peer.LeaseCommand{Verb: rota.VerbDecline, Text: lastOf(l.lost.Text)})
+		t.report(l, peer.LeaseCommand{Verb: rota.VerbDecline, Text: lastOf(l.lost.Text)})
 	case l.lost != nil:
-		b.forget(l)
-	case b.stopping != nil && err != nil:
-		text := lastOf(b.stopping.Error() + ": " + err.Error())
-		b.report(l, peer.LeaseCommand{Verb: rota.VerbDecline, Text: text})
+		t.forget(l)
+	case t.stopping != nil && err != nil:
+		text := lastOf(t.stopping.Error() + ": " + err.Error())
+		t.report(l, peer.LeaseCommand{Verb: rota.VerbDecline, Text: text})
 	default:
-		b.report(l, outcome)
+		t.report(l, outcome)
 	}
-	if len(b.queue) > 0 { // reading the clock is a system call
-		b.startMore(b.worker.now())
+	if len(t.queue) > 0 { // reading the clock is a system call
+		t.startMore(t.worker.now())
 	}
-	b.checkQuiet()
+	t.checkQuiet()
 }
 
 // progress takes a handler's report without waiting.
-func (b *book) progress(j *Job, percent int, note string) {
+func (t *leaseTable) progress(j *Job, percent int, note string) {
 	l := j.lease
 	if len(note) > limits.MaxNoteBytes {
 		note = note[:limits.MaxNoteBytes]
@@ -179,50 +179,50 @@ func (b *book) progress(j *Job, percent int, note string) {
 			note = note[:len(note)-1]
 		}
 	}
-	b.mu.Lock()
-	defer b.unlock()
+	t.mu.Lock()
+	defer t.unlock()
 	if l.phase != running || l.lost != nil {
 		return
 	}
 	l.progressHeld = &peer.LeaseCommand{
 		Verb: rota.VerbProgress, Progress: int32(max(0, min(percent, 100))), Text: strings.ToValidUTF8(note, ""),
 	}
-	if now := b.worker.now(); l.progress == nil && now >= l.progressNext {
-		b.progressDue(l, now)
+	if now := t.worker.now(); l.progress == nil && now >= l.progressNext {
+		t.progressDue(l, now)
 	} else {
-		kick(b.watchKick)
+		notify(t.watchWake)
 	}
 }
 
 // drain begins the end: no lease is taken any more, and outcomes are not told for ever.
-func (b *book) drain() {
-	if !b.draining {
-		b.draining, b.drainedAt = true, b.worker.now()
-		kick(b.watchKick)
+func (t *leaseTable) drain() {
+	if !t.draining {
+		t.draining, t.drainedAt = true, t.worker.now()
+		notify(t.watchWake)
 	}
 }
 
 // beginDrain declines what never started and everything that still comes.
-func (b *book) beginDrain() (handlers int) {
-	b.mu.Lock()
-	defer b.unlock()
-	b.drain()
-	for _, l := range b.leases {
+func (t *leaseTable) beginDrain() (handlers int) {
+	t.mu.Lock()
+	defer t.unlock()
+	t.drain()
+	for _, l := range t.leases {
 		if l.phase == waiting {
-			b.decline(l, "the worker drains")
+			t.decline(l, "the worker drains")
 		}
 	}
-	b.queue = nil
-	b.checkQuiet()
-	return b.running
+	t.queue = nil
+	t.checkQuiet()
+	return t.running
 }
 
 // stopHandlers ends all handlers' contexts.
-func (b *book) stopHandlers(why error) {
-	b.mu.Lock()
-	defer b.unlock()
-	b.stopping = why
-	for _, l := range b.leases {
+func (t *leaseTable) stopHandlers(why error) {
+	t.mu.Lock()
+	defer t.unlock()
+	t.stopping = why
+	for _, l := range t.leases {
 		if l.phase == running {
 			l.cancel(why)
 		}
@@ -230,17 +230,24 @@ func (b *book) stopHandlers(why error) {
 }
 
 // abandon gives up every lease: the session is over.
-func (b *book) abandon(text string) {
-	b.mu.Lock()
-	defer b.unlock()
-	b.drain()
-	b.loseAll(text)
-	b.checkQuiet()
+func (t *leaseTable) abandon(text string) {
+	t.mu.Lock()
+	defer t.unlock()
+	t.drain()
+	t.loseAll(text)
+	t.checkQuiet()
+}
+
+// closePool ends the goroutines that run handlers.
+func (t *leaseTable) closePool() {
+	t.mu.Lock()
+	defer t.unlock()
+	t.pool.close()
 }
 
 // still counts the handlers that have not returned.
-func (b *book) still() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.running
+func (t *leaseTable) still() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.running
 }

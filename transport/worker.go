@@ -109,11 +109,11 @@ func (w *workStream) hello() (*rotav1.Hello, error) {
 			return nil, rota.Refusef(rota.KindInvalid, "hello", "the stream ended before a hello came")
 		case got.err != nil:
 			return nil, got.err
-		case got.message.Seldom.GetHello() == nil:
+		case got.message.Other.GetHello() == nil:
 			return nil, rota.Refusef(rota.KindInvalid, "hello",
 				"the first message is not a hello: it has to say who the worker is")
 		}
-		return got.message.Seldom.GetHello(), nil
+		return got.message.Other.GetHello(), nil
 	case <-timeout.C:
 		return nil, rota.Refusef(rota.KindTimeout, "hello", "no hello came within %v", helloTimeout)
 	case <-w.server.draining.Done():
@@ -191,7 +191,7 @@ func (w *workStream) serve() error {
 				w.fail(got.err)
 				return got.err
 			}
-			if bye := got.message.Seldom.GetBye(); bye != nil {
+			if bye := got.message.Other.GetBye(); bye != nil {
 				return w.bye()
 			}
 			if err := w.take(&got.message); err != nil {
@@ -208,7 +208,7 @@ func (w *workStream) serve() error {
 
 // take starts what one message asks for.
 func (w *workStream) take(message *words.FromWorker) error {
-	if message.Seldom == nil {
+	if message.Other == nil {
 		select {
 		case w.slots <- struct{}{}:
 		case <-w.server.draining.Done():
@@ -222,7 +222,7 @@ func (w *workStream) take(message *words.FromWorker) error {
 		})
 		return nil
 	}
-	switch m := message.Seldom.GetMessage().(type) {
+	switch m := message.Other.GetMessage().(type) {
 	case *rotav1.WorkRequest_Beat:
 		select {
 		case <-w.beats: // an older one still waits: the newer is worth more

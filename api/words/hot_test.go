@@ -21,8 +21,8 @@ func naiveFromNode(b []byte) (FromNode, error) {
 	if err := proto.Unmarshal(b, &w); err != nil {
 		return FromNode{}, err
 	}
-	m := FromNode{Seldom: &w}
-	err := m.seldom(nil)
+	m := FromNode{Other: &w}
+	err := m.other(nil)
 	return m, err
 }
 
@@ -33,7 +33,7 @@ func naiveFromWorker(b []byte) (m FromWorker, err error) {
 	}
 	m.Size = len(b)
 	if _, ok := w.GetMessage().(*rotav1.WorkRequest_Commands); !ok {
-		m.Seldom = &w
+		m.Other = &w
 		return m, nil
 	}
 	m.Sequence = w.GetCommands().GetSequence()
@@ -73,11 +73,11 @@ func sameFromNode(t rapid.TB, b []byte) FromNode {
 	var hot FromNode
 	err := hot.read(b)
 	clear(b) // nothing of it may be kept
-	if hot.Seldom != nil && naive.Seldom != nil {
-		if !proto.Equal(hot.Seldom, naive.Seldom) {
-			t.Fatalf("%v is not %v", hot.Seldom, naive.Seldom)
+	if hot.Other != nil && naive.Other != nil {
+		if !proto.Equal(hot.Other, naive.Other) {
+			t.Fatalf("%v is not %v", hot.Other, naive.Other)
 		}
-		hot.Seldom, naive.Seldom = nil, nil
+		hot.Other, naive.Other = nil, nil
 	}
 	sameHot(t, kept, &hot, err, naive, naiveErr)
 	return hot
@@ -90,11 +90,11 @@ func sameFromWorker(t rapid.TB, b []byte) FromWorker {
 	var hot FromWorker
 	err := hot.read(b)
 	clear(b)
-	if hot.Seldom != nil && naive.Seldom != nil {
-		if !proto.Equal(hot.Seldom, naive.Seldom) {
-			t.Fatalf("%v is not %v", hot.Seldom, naive.Seldom)
+	if hot.Other != nil && naive.Other != nil {
+		if !proto.Equal(hot.Other, naive.Other) {
+			t.Fatalf("%v is not %v", hot.Other, naive.Other)
 		}
-		hot.Seldom, naive.Seldom = nil, nil
+		hot.Other, naive.Other = nil, nil
 	}
 	if err != nil && naiveErr != nil {
 		hot.Faults = nil // of what was read before the refusal nobody makes anything

@@ -12,8 +12,8 @@ import (
 // FromNode is a message of a worker's stream as the worker reads it: what comes with every
 // lease is read into words at once, without the generated messages between.
 type FromNode struct {
-	// Seldom is the message where it tells neither notices nor answers.
-	Seldom *rotav1.WorkResponse
+	// Other is the message where it tells neither notices nor answers.
+	Other *rotav1.WorkResponse
 	// Notices in the order assigned, revoked, ended, draining.
 	Notices []peer.Notice
 	// Answered says that a batch was answered: by its sequence, as a whole with a
@@ -26,8 +26,8 @@ type FromNode struct {
 
 // FromWorker is a message of a worker's stream as the node reads it.
 type FromWorker struct {
-	// Seldom is the message where it brings no commands.
-	Seldom *rotav1.WorkRequest
+	// Other is the message where it brings no commands.
+	Other *rotav1.WorkRequest
 	// Commands and Faults, why one is none, stand at the same places; Faults is nil
 	// where all are good.
 	Sequence uint64
@@ -43,8 +43,8 @@ func (m *FromNode) read(b []byte) error {
 	f, rest, err := nextField(b)
 	if err != nil || len(rest) > 0 || f.kind != protowire.BytesType ||
 		f.number != workResponseNotices && f.number != workResponseAnswers {
-		m.Seldom = new(rotav1.WorkResponse)
-		return m.seldom(proto.Unmarshal(b, m.Seldom))
+		m.Other = new(rotav1.WorkResponse)
+		return m.other(proto.Unmarshal(b, m.Other))
 	}
 	if f.number == workResponseNotices {
 		m.Notices, err = readNotices(f.bytes)
@@ -54,17 +54,17 @@ func (m *FromNode) read(b []byte) error {
 	return m.answers(f.bytes)
 }
 
-// seldom takes a message of the generated kind.
-func (m *FromNode) seldom(err error) error {
+// other takes a message of the generated kind.
+func (m *FromNode) other(err error) error {
 	if err != nil {
 		return err
 	}
-	switch w := m.Seldom.GetMessage().(type) {
+	switch w := m.Other.GetMessage().(type) {
 	case *rotav1.WorkResponse_Notices:
-		m.Seldom = nil
+		m.Other = nil
 		m.Notices, err = NoticesFromWire(w.Notices)
 	case *rotav1.WorkResponse_Answers:
-		m.Seldom, m.Answered, m.Sequence = nil, true, w.Answers.GetSequence()
+		m.Other, m.Answered, m.Sequence = nil, true, w.Answers.GetSequence()
 		m.Refusal = RefusalFromWire(w.Answers.GetRefusal())
 		m.Answers, err = tryEach(w.Answers.GetAnswers(), LeaseAnswerFromWire)
 	}

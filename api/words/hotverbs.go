@@ -52,12 +52,12 @@ func (m *FromWorker) read(b []byte) error {
 	*m = FromWorker{Size: len(b)}
 	f, rest, err := nextField(b)
 	if err != nil || len(rest) > 0 || f.number != workRequestCommands || f.kind != protowire.BytesType {
-		m.Seldom = new(rotav1.WorkRequest)
-		if err := proto.Unmarshal(b, m.Seldom); err != nil {
+		m.Other = new(rotav1.WorkRequest)
+		if err := proto.Unmarshal(b, m.Other); err != nil {
 			return err
 		}
-		if w, ok := m.Seldom.GetMessage().(*rotav1.WorkRequest_Commands); ok {
-			m.Seldom, m.Sequence = nil, w.Commands.GetSequence()
+		if w, ok := m.Other.GetMessage().(*rotav1.WorkRequest_Commands); ok {
+			m.Other, m.Sequence = nil, w.Commands.GetSequence()
 			for _, c := range w.Commands.GetCommands() {
 				command, err := LeaseCommandFromWire(c)
 				m.add(command, err)

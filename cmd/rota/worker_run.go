@@ -185,7 +185,7 @@ func (a workerCommands) run(ctx context.Context, f *workerFlags, spec rota.Worke
 		if err != nil && ctx.Err() != nil && errors.Is(err, context.Canceled) {
 			err = nil // a drain is a proper end
 		}
-		if untold := (*client.UntoldError)(nil); errors.As(err, &untold) {
+		if unreported := (*client.UnreportedError)(nil); errors.As(err, &unreported) {
 			return &codedError{exitFailed, err}
 		}
 		if err == nil {

@@ -19,10 +19,10 @@ func TestWorkerWithoutACluster(t *testing.T) {
 	w := c.worker(t, "--queues", "default", "--slots", "4", "--exec", "while [ ! -e "+may+" ]; do sleep 0.1; done")
 	cl := c.dial(t)
 	for i := range 4 {
-		c.rota(t, "job", "submit", "--type", "x", "--id", fmt.Sprintf("untold-%d", i)).want(t, 0)
+		c.rota(t, "job", "submit", "--type", "x", "--id", fmt.Sprintf("unreported-%d", i)).want(t, 0)
 	}
 	for i := range 4 {
-		c.awaitState(t, cl, fmt.Sprintf("untold-%d", i), 20*time.Second, rota.JobRunning)
+		c.awaitState(t, cl, fmt.Sprintf("unreported-%d", i), 20*time.Second, rota.JobRunning)
 	}
 	for _, n := range c.all {
 		n.Kill()
@@ -32,5 +32,5 @@ func TestWorkerWithoutACluster(t *testing.T) {
 	if code := w.end(t, 3*time.Minute); code != 1 {
 		t.Errorf("exit code %d, 1 is wanted", code)
 	}
-	contains(t, "the worker's last words", w.Stderr.String(), "could not be told the outcome of 4 jobs", "untold-0, untold-1, untold-2, untold-3")
+	contains(t, "the worker's last words", w.Stderr.String(), "did not take the outcome of 4 jobs", "unreported-0, unreported-1, unreported-2, unreported-3")
 }

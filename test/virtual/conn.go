@@ -99,7 +99,7 @@ func (p *pipe) take(b []byte, open bool) (n int, wait time.Duration, err error) 
 	}
 	if n > 0 {
 		p.size -= n
-		poke(p.space)
+		notify(p.space)
 		return n, 0, nil
 	}
 	due := p.queue[0].at.Sub(now)
@@ -157,7 +157,7 @@ func (p *pipe) append(data []byte, at time.Time) {
 	p.latest = at
 	p.queue = append(p.queue, chunk{data, at})
 	p.size += len(data)
-	poke(p.readable)
+	notify(p.readable)
 }
 
 // end sends the end of the stream.
@@ -169,7 +169,7 @@ func (p *pipe) end(delay time.Duration) {
 	}
 	p.ended = true
 	p.append(nil, time.Now().Add(delay))
-	poke(p.space)
+	notify(p.space)
 }
 
 // sever ends the reader's or the writer's part, or both; nil leaves it.
@@ -182,8 +182,8 @@ func (p *pipe) sever(read, write error) {
 	if p.noWrite == nil {
 		p.noWrite = write
 	}
-	poke(p.readable)
-	poke(p.space)
+	notify(p.readable)
+	notify(p.space)
 }
 
 // close ends the reader's part. The writer notices only by what it reads: a write that
@@ -194,7 +194,7 @@ func (p *pipe) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.unread, p.queue, p.size = true, nil, 0
-	poke(p.space)
+	notify(p.space)
 }
 
 // lose drops what is under way.
@@ -202,7 +202,7 @@ func (p *pipe) lose() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.queue, p.size = nil, 0
-	poke(p.space)
+	notify(p.space)
 }
 
 func (p *pipe) deadline(read, write *time.Time) {
@@ -210,11 +210,11 @@ func (p *pipe) deadline(read, write *time.Time) {
 	defer p.mu.Unlock()
 	if read != nil {
 		p.readBy = *read
-		poke(p.readable)
+		notify(p.readable)
 	}
 	if write != nil {
 		p.writeBy = *write
-		poke(p.space)
+		notify(p.space)
 	}
 }
 

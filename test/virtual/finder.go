@@ -45,7 +45,7 @@ func (f *finder) put(m gossip.Member) {
 	f.members = append(slices.DeleteFunc(slices.Clone(f.members), same), m)
 	slices.SortFunc(f.members, func(a, b gossip.Member) int { return strings.Compare(string(a.ID), string(b.ID)) })
 	for one := range f.joined {
-		poke(one.changed)
+		notify(one.changed)
 	}
 }
 
@@ -55,7 +55,7 @@ func (f *finder) forget(id rota.NodeID) {
 	defer f.mu.Unlock()
 	f.members = slices.DeleteFunc(slices.Clone(f.members), func(m gossip.Member) bool { return m.ID == id })
 	for one := range f.joined {
-		poke(one.changed)
+		notify(one.changed)
 	}
 }
 

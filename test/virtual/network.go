@@ -210,7 +210,7 @@ type listener struct {
 	at     address
 	mu     sync.Mutex
 	queue  []*conn
-	kick   chan struct{}
+	wake   chan struct{}
 	closed chan struct{}
 	once   sync.Once
 }
@@ -225,7 +225,7 @@ func (n *network) listen(at string) (net.Listener, error) {
 	if n.listeners[at] != nil {
 		return nil, fmt.Errorf("listen %s: address in use", at)
 	}
-	l := &listener{net: n, host: h, at: address(at), kick: make(chan struct{}, 1), closed: make(chan struct{})}
+	l := &listener{net: n, host: h, at: address(at), wake: make(chan struct{}, 1), closed: make(chan struct{})}
 	n.listeners[at] = l
 	return l, nil
 }
@@ -242,7 +242,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		}
 		l.mu.Unlock()
 		select {
-		case <-l.kick:
+		case <-l.wake:
 		case <-l.closed:
 			return nil, net.ErrClosed
 		}
@@ -319,11 +319,11 @@ func (n *network) dial(ctx context.Context, from host, to string) (net.Conn, err
 	l.mu.Lock()
 	l.queue = append(l.queue, far)
 	l.mu.Unlock()
-	poke(l.kick)
+	notify(l.wake)
 	return near, nil
 }
 
-func poke(c chan struct{}) {
+func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:

@@ -56,7 +56,7 @@ func runPace(t *testing.T, jobs int, every time.Duration) *pace {
 		}
 		var mu sync.Mutex
 		due := make(map[rota.JobID]time.Time)
-		var all, crew sync.WaitGroup
+		var all, workers sync.WaitGroup
 		all.Add(jobs)
 		started := func(e client.HandlerEvent) {
 			mu.Lock()
@@ -86,7 +86,7 @@ func runPace(t *testing.T, jobs int, every time.Duration) *pace {
 			}
 			w.Handle("", func(context.Context, *client.Job) (client.Result, error) { return client.Result{}, nil })
 			clients = append(clients, c)
-			crew.Go(func() { _ = w.Run(work) })
+			workers.Go(func() { _ = w.Run(work) })
 		}
 		time.Sleep(2 * time.Second)
 		for _, s := range l.servers {
@@ -121,7 +121,7 @@ func runPace(t *testing.T, jobs int, every time.Duration) *pace {
 			s.mu.Unlock()
 		}
 		stop()
-		crew.Wait()
+		workers.Wait()
 		for _, c := range append(clients, admin) {
 			_ = c.Close()
 		}

@@ -22,7 +22,7 @@ type scene struct {
 
 	mu      sync.Mutex
 	clients []*client.Client
-	crew    sync.WaitGroup
+	workers sync.WaitGroup
 	// believe are the contexts of handlers that have begun, by job.
 	believe map[rota.JobID][]context.Context
 	begun   map[rota.JobID]int
@@ -45,7 +45,7 @@ func play(t *testing.T, settings []rota.Setting, act func(s *scene)) {
 			t.Fatal(err)
 		}
 		act(s)
-		s.crew.Wait()
+		s.workers.Wait()
 		for _, c := range s.clients {
 			_ = c.Close()
 		}
@@ -90,7 +90,7 @@ func (s *scene) workAt(id rota.WorkerID, nodes []*server, h client.Handler, opts
 	})
 	ctx, stop := context.WithCancel(s.ctx)
 	k := &sceneWorker{stop, make(chan error, 1)}
-	s.crew.Go(func() { k.ended <- w.Run(ctx) })
+	s.workers.Go(func() { k.ended <- w.Run(ctx) })
 	return k
 }
 

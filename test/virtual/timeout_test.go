@@ -35,9 +35,9 @@ func TestMaxRuntime(t *testing.T) {
 					}
 					// One worker for each attempt: a handler that is not done keeps its own
 					// from another attempt of the job.
-					var crew []*sceneWorker
+					var workers []*sceneWorker
 					for i := range attempts {
-						crew = append(crew, s.work(rota.WorkerID("w"+strconv.Itoa(i)), h))
+						workers = append(workers, s.work(rota.WorkerID("w"+strconv.Itoa(i)), h))
 					}
 					s.submit("slow")
 					j := s.over("slow")
@@ -58,7 +58,7 @@ func TestMaxRuntime(t *testing.T) {
 						s.begun["slow"] != attempts {
 						t.Errorf("attempts %v timed out, %d handlers began: %+v", timedOut, s.begun["slow"], j)
 					}
-					for _, k := range crew {
+					for _, k := range workers {
 						k.stop()
 						if err := <-k.ended; err != nil {
 							t.Error(err)

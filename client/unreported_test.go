@@ -13,9 +13,9 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// TestDrain_givesUpWhatCannotBeTold: the cluster is gone for good when a worker is asked to
+// TestDrain_givesUpWhatCannotBeReported: the cluster is gone for good when a worker is asked to
 // stop. It goes once its leases are over by its view, and names their jobs.
-func TestDrain_givesUpWhatCannotBeTold(t *testing.T) {
+func TestDrain_givesUpWhatCannotBeReported(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var givenUp []string
@@ -42,8 +42,8 @@ func TestDrain_givesUpWhatCannotBeTold(t *testing.T) {
 		lost(t, running, "no beat was answered")
 		running.done <- errBoom
 		err := within5s(t, b.result, "Run's end")
-		var untold *UntoldError
-		if !errors.As(err, &untold) || !slices.Equal(untold.Jobs, []rota.JobID{"done", "running"}) ||
+		var unreported *UnreportedError
+		if !errors.As(err, &unreported) || !slices.Equal(unreported.Jobs, []rota.JobID{"done", "running"}) ||
 			rota.KindOf(err) != rota.KindUnavailable || !strings.Contains(err.Error(), "2 jobs, which may run again: done, running") {
 			t.Fatalf("Run returned %v", err)
 		}
@@ -54,9 +54,9 @@ func TestDrain_givesUpWhatCannotBeTold(t *testing.T) {
 	})
 }
 
-// TestDrain_tellsWhatItCan: a cluster that comes back while the worker stops is told all,
+// TestDrain_reportsWhatItCan: a cluster that comes back while the worker stops gets every report,
 // and nothing is given up before there was time to try.
-func TestDrain_tellsWhatItCan(t *testing.T) {
+func TestDrain_reportsWhatItCan(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b, stop := begin(t, 1, rota.WorkerSpec{}, WithDrainTimeout(time.Hour))
 		defer stop()

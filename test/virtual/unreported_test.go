@@ -35,8 +35,8 @@ func TestWorkerWithoutACluster(t *testing.T) {
 		close(release)
 		k.stop()
 		asked := time.Now()
-		var untold *client.UntoldError
-		if err := <-k.ended; !errors.As(err, &untold) || len(untold.Jobs) != 4 {
+		var unreported *client.UnreportedError
+		if err := <-k.ended; !errors.As(err, &unreported) || len(unreported.Jobs) != 4 {
 			t.Errorf("Run returned %v", err)
 		}
 		if took := time.Since(asked); took > 45*time.Second {

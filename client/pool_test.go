@@ -9,10 +9,10 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// TestHands: a goroutine runs handlers one after the other; one whose handler panicked, or
-// ended it, still has its outcome told, and the next lease finds a goroutine. None is left
+// TestPool: a goroutine runs handlers one after the other; one whose handler panicked, or
+// ended it, still has its outcome reported, and the next lease finds a goroutine. None is left
 // when Run is over.
-func TestHands(t *testing.T) {
+func TestPool(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, stop := setup(t, 1)
 		defer stop()

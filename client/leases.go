@@ -1,0 +1,354 @@
+package client
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/peer"
+)
+
+const (
+	// ackHold is how long an ack is held back: a handler that ends sooner
+	// acknowledges by completing (SPEC §8.1).
+	ackHold = 5 * time.Millisecond
+	// finishedKept is how many ended leases are remembered, so that a replica
+	// that lags behind cannot give one to a handler again.
+	finishedKept = 1 << 15
+	// progressEvery is how often a job's progress is sent (SPEC §8.7).
+	progressEvery = time.Second
+)
+
+// leaseTable is all that a running worker knows: its leases, its view of time and its
+// outbox, under one lock.
+type leaseTable struct {
+	worker *Worker
+	log    *slog.Logger
+	// reports and parents are progress and Client.parentOutputs, made once for all jobs.
+	reports func(j *Job, percent int, note string)
+	parents func(ctx context.Context, job rota.JobID) ([]rota.ParentOutput, error)
+	// base is what handlers' contexts descend from: values, no end.
+	base context.Context
+
+	mu      sync.Mutex
+	news    []observation // what observers are called with once the lock is free
+	session rota.Session
+	point   viewpoint
+	leases  map[rota.LeaseID]*lease
+	queue   []*lease // in the order of arrival; lost ones are skipped
+	waiting int
+	running int
+	pool    pool
+	// busy are the jobs whose handlers have not returned, given up or not.
+	busy     map[rota.JobID]struct{}
+	finished recent
+	out      outbox
+
+	// beats are those of this connection without an answer, by the local time
+	// before sending them.
+	beats        map[uint64]time.Duration
+	beatSequence uint64
+	// heardSequence is that of the newest beat that the node has heard.
+	heardSequence uint64
+
+	draining bool
+	// drainedAt is when the drain began, unreported the jobs whose outcomes were given up
+	// since.
+	drainedAt  time.Duration
+	unreported []rota.JobID
+	stopping   error // why handlers' contexts end; nil while they may go on
+	farewell   bool  // say Bye once all is said
+	quiet      chan struct{}
+	isQuiet    bool
+	// superseded is closed once another process has taken the worker's id over: this one
+	// only confirms that it has stopped.
+	superseded chan struct{}
+
+	// nextTick is when the watch wakes next; watchWake wakes it sooner, sendWake the sender.
+	nextTick  time.Duration
+	watchWake chan struct{}
+	sendWake  chan struct{}
+}
+
+func newLeaseTable(w *Worker, base context.Context) *leaseTable {
+	t := &leaseTable{
+		worker: w, log: w.log.With("worker", string(w.spec.ID)), parents: w.client.parentOutputs, base: base,
+		leases: make(map[rota.LeaseID]*lease), busy: make(map[rota.JobID]struct{}),
+		finished: newRecent(finishedKept), out: newOutbox(),
+		beats: make(map[uint64]time.Duration),
+		quiet: make(chan struct{}), superseded: make(chan struct{}), watchWake: make(chan struct{}, 1), sendWake: make(chan struct{}, 1),
+	}
+	t.reports = t.progress
+	t.pool.work = t.work
+	return t
+}
+
+// observation is one lease's news for an observer.
+type observation struct {
+	f     func(HandlerEvent)
+	lease *lease
+	verb  rota.LeaseVerb // of an outcome
+	err   error
+}
+
+// observe notes what an observer is called with once the lock is free.
+func (t *leaseTable) observe(f func(HandlerEvent), l *lease, err error) {
+	if f != nil {
+		t.news = append(t.news, observation{f: f, lease: l, err: err})
+	}
+}
+
+// unlock frees the lock, then calls the observers.
+func (t *leaseTable) unlock() {
+	news := t.news
+	t.news = nil
+	t.mu.Unlock()
+	for i := range news {
+		o := &news[i]
+		t.worker.observer.call(o.f, t.worker.spec.ID, o.lease.assignment, o.verb, o.err)
+	}
+}
+
+// notify wakes who waits on c, now or next.
+func notify(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// capacity is how many leases the worker asked for.
+func (t *leaseTable) capacity() int { return int(t.worker.spec.Slots + t.worker.spec.Prefetch) }
+
+// welcome begins a connection. Another session than before means that all
+// leases of the old one are void: they are not the caller's to report on.
+func (t *leaseTable) welcome(session rota.Session) {
+	t.mu.Lock()
+	defer t.unlock()
+	if t.session != 0 && t.session != session {
+		t.loseAll("the worker has a new session")
+	}
+	t.session = session
+}
+
+func (t *leaseTable) loseAll(text string) {
+	for _, l := range t.leases {
+		if l.phase == reporting {
+			t.forget(l)
+			continue
+		}
+		t.lose(l, &LostError{Text: text}, false)
+	}
+}
+
+// notice takes what the node tells.
+func (t *leaseTable) notice(notices []peer.Notice) {
+	t.mu.Lock()
+	defer t.unlock()
+	now := t.worker.now()
+	for i := range notices {
+		switch n := &notices[i]; {
+		case n.Assigned != nil:
+			t.assigned(n.Assigned, now)
+		case n.Revoked != nil:
+			t.revoked(n.Revoked)
+		case n.Ended != nil:
+			if l := t.leases[n.Ended.Lease]; l != nil {
+				t.lose(l, &LostError{Reason: n.Ended.Reason, Text: "the cluster ended it"}, false)
+			}
+		case n.Draining:
+			t.log.Info("an operator drains this worker: it gets no new lease")
+		}
+	}
+	t.startMore(now)
+	notify(t.sendWake)
+}
+
+// assigned takes a lease: a new one, or one given back after reconnecting.
+func (t *leaseTable) assigned(a *rota.Assignment, now time.Duration) {
+	if l := t.leases[a.Lease.ID]; l != nil {
+		t.givenBack(l, a, now)
+		return
+	}
+	if t.finished.has(a.Lease.ID) {
+		return // the replica lags behind what was answered
+	}
+	l := &lease{
+		assignment: a, received: now, acked: a.Lease.Acked.Clock > 0 || a.Lease.Renewals > 0,
+		deadline: a.Lease.Deadline.Clock, renewals: a.Lease.Renewals,
+	}
+	t.leases[a.Lease.ID] = l
+	t.waiting++
+	switch {
+	case a.Lease.Revoked != rota.ReasonNone:
+		t.revoke(l, a.Lease.Revoked)
+	case t.draining:
+		t.decline(l, "the worker drains")
+	case t.waiting > t.capacity():
+		t.decline(l, "the worker has no room left for it")
+	case t.worker.handler(a.Spec.Type) == nil:
+		t.decline(l, "the worker has no handler for type "+string(a.Spec.Type))
+	default:
+		t.queue = append(t.queue, l)
+		t.out.holdAck(l, now+ackHold)
+		t.wakeFor(l)
+	}
+}
+
+// givenBack takes what a replica says of a lease that is held already. What it
+// says is committed, but may be old: only steps forward count, and none for a
+// lease that is given up (SPEC §3.9).
+func (t *leaseTable) givenBack(l *lease, a *rota.Assignment, now time.Duration) {
+	if t.expired(l, now) || l.lost != nil {
+		l.declines = true
+		return
+	}
+	if l.phase == reporting {
+		return
+	}
+	if a.Lease.Revoked != rota.ReasonNone {
+		t.revoke(l, a.Lease.Revoked)
+		return
+	}
+	if a.Lease.Acked.Clock > 0 || a.Lease.Renewals > 0 {
+		t.extend(l, a.Lease.Deadline.Clock, a.Lease.Renewals)
+	}
+}
+
+// extend takes a committed deadline.
+func (t *leaseTable) extend(l *lease, deadline rota.Clock, renewals int32) {
+	l.acked = true
+	l.deadline = max(l.deadline, deadline)
+	l.renewals = max(l.renewals, renewals)
+}
+
+// unjudged reports whether the view is older than a lease that waits: it says nothing
+// of it. The lease neither starts nor is given back before a newer one is there.
+func (t *leaseTable) unjudged(l *lease, now time.Duration) bool {
+	return l.phase == waiting && t.point.sent < l.received && now < l.received+limits.BeatLost
+}
+
+// expired gives a lease up whose end has passed by the view that counted until
+// now. It is asked before anything that would move that end (H23).
+func (t *leaseTable) expired(l *lease, now time.Duration) bool {
+	if !t.point.known || l.phase == reporting || l.lost != nil || now < l.end(t.point) {
+		return false
+	}
+	if t.unjudged(l, now) {
+		return false
+	}
+	why := &LostError{Text: "its deadline has come by the worker's view"}
+	switch {
+	case l.timedOut(t.point, now):
+		why.Reason, why.Text = rota.ReasonTimedOut, "max_runtime is over but for the second that the worker keeps to report it"
+	case l.assignment.Grace > 0 && now >= l.broken(t.point):
+		why.Text = "no beat was heard for so long that the cluster may take the stream for broken"
+	case now >= t.point.lost():
+		why.Text = "no beat was answered for too long"
+	case !l.acked && l.ackRefused != nil:
+		why.Text = "its ack was refused: " + l.ackRefused.Text
+	case !l.acked:
+		why.Text = "its ack was not answered in time"
+	}
+	t.lose(l, why, true)
+	return true
+}
+
+func (t *leaseTable) revoke(l *lease, reason rota.Reason) {
+	t.lose(l, &LostError{Reason: reason, Revoked: true, Text: "the cluster revoked it"}, true)
+}
+
+// lose gives a lease up for ever. It is declined, where the cluster may still
+// count on it, once its handler has returned: not sooner, for then another
+// worker may begin (SPEC §8.5).
+func (t *leaseTable) lose(l *lease, why *LostError, declines bool) {
+	if l.phase == reporting {
+		return
+	}
+	l.declines = l.declines || declines
+	if l.lost != nil {
+		return
+	}
+	why.Job, why.Lease = l.assignment.Lease.Job, l.assignment.Lease.ID
+	l.lost = why
+	t.log.Warn("lease lost", "job", string(why.Job), "lease", why.Lease.String(),
+		"reason", why.Reason.String(), "why", why.Text)
+	t.observe(t.worker.observer.Lost, l, why)
+	switch {
+	case l.phase == running:
+		l.cancel(why)
+	case l.declines:
+		t.decline(l, why.Text)
+	default:
+		t.waiting--
+		t.forget(l)
+	}
+}
+
+// decline gives back a lease whose handler never started.
+func (t *leaseTable) decline(l *lease, text string) {
+	t.waiting--
+	t.report(l, peer.LeaseCommand{Verb: rota.VerbDecline, Text: text})
+}
+
+// report settles a lease's outcome; what else was to be said of it is not.
+func (t *leaseTable) report(l *lease, c peer.LeaseCommand) {
+	l.phase = reporting
+	for _, other := range []*command{l.ack, l.renew, l.progress} {
+		if other != nil {
+			other.dropped = true
+		}
+	}
+	l.ack, l.renew, l.progress, l.progressHeld = nil, nil, nil, nil
+	l.outcome = t.put(l, c)
+}
+
+// put queues a command on a lease.
+func (t *leaseTable) put(l *lease, c peer.LeaseCommand) *command {
+	c.Lease, c.Job = l.assignment.Lease.ID, l.assignment.Lease.Job
+	cmd := &command{lease: l, LeaseCommand: c}
+	t.out.push(cmd)
+	notify(t.sendWake)
+	return cmd
+}
+
+// forget is the last of a lease.
+func (t *leaseTable) forget(l *lease) {
+	if t.leases[l.assignment.Lease.ID] != l {
+		return
+	}
+	l.phase = reporting
+	for _, c := range []*command{l.ack, l.renew, l.progress, l.outcome} {
+		if c != nil {
+			c.dropped = true
+		}
+	}
+	delete(t.leases, l.assignment.Lease.ID)
+	t.finished.add(l.assignment.Lease.ID)
+	t.checkQuiet()
+}
+
+// checkQuiet ends the draining once nothing is left to do.
+func (t *leaseTable) checkQuiet() {
+	if t.draining && len(t.leases) == 0 && !t.isQuiet {
+		t.isQuiet = true
+		close(t.quiet)
+	}
+}
+
+// wakeFor has the watch look again if the lease needs it sooner than planned.
+func (t *leaseTable) wakeFor(l *lease) {
+	if !t.point.known {
+		return
+	}
+	at := min(l.end(t.point), l.tooLate(t.point))
+	if l.renewable() {
+		at = min(at, l.renewAt(t.point))
+	}
+	if t.nextTick == 0 || at < t.nextTick {
+		notify(t.watchWake)
+	}
+}

@@ -1,0 +1,92 @@
+package client
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
+)
+
+const (
+	// reportLeast is how long a worker that drains goes on trying to tell an outcome, even
+	// of a lease that is over by its view: the cluster's clock may have stood still, and
+	// then takes it.
+	reportLeast = 10 * time.Second
+	// unreportedNamed bounds the jobs that an UnreportedError's text names.
+	unreportedNamed = 50
+)
+
+// UnreportedError is what Run returns when the worker had to stop before the cluster took
+// what became of some jobs. It is of kind rota.KindUnavailable.
+type UnreportedError struct {
+	// Jobs are those whose outcomes the cluster may not have. Their leases run out, and
+	// they run again.
+	Jobs []rota.JobID
+}
+
+// Error implements error. It names the first jobs.
+func (e *UnreportedError) Error() string {
+	named := make([]string, min(len(e.Jobs), unreportedNamed))
+	for i := range named {
+		named[i] = string(e.Jobs[i])
+	}
+	more := ""
+	if n := len(e.Jobs) - len(named); n > 0 {
+		more = fmt.Sprintf(" and %d more", n)
+	}
+	noun := "jobs"
+	if len(e.Jobs) == 1 {
+		noun = "job"
+	}
+	return fmt.Sprintf("the cluster did not take the outcome of %d %s, which may run again: %s%s", len(e.Jobs), noun,
+		strings.Join(named, ", "), more)
+}
+
+// Unwrap makes rota.KindOf say Unavailable.
+func (e *UnreportedError) Unwrap() error {
+	return &rota.Error{Kind: rota.KindUnavailable, Text: e.Error()}
+}
+
+// giveUpAt is the local moment from which a worker that drains tries no more to tell the
+// lease's outcome: the lease is over by its view, which without an answered beat is so
+// after the longest silence.
+func (t *leaseTable) giveUpAt(l *lease) time.Duration {
+	end := l.received + limits.BeatLost
+	if t.point.known {
+		end = l.end(t.point)
+	}
+	return max(end, t.drainedAt+reportLeast)
+}
+
+// giveUp drops an outcome that could not be told.
+func (t *leaseTable) giveUp(l *lease) {
+	verb, job := l.outcome.Verb, l.assignment.Lease.Job
+	t.log.Error("outcome given up: the cluster cannot be reached, and the lease is over", "job", string(job),
+		"lease", l.assignment.Lease.ID.String(), "verb", verb.String())
+	if f := t.worker.observer.GivenUp; f != nil {
+		t.news = append(t.news, observation{f: f, lease: l, verb: verb})
+	}
+	t.unreported = append(t.unreported, job)
+	t.forget(l)
+}
+
+// unreportedJobs returns the error that names the jobs whose outcomes were given up, or are
+// not told yet; nil where there are none.
+func (t *leaseTable) unreportedJobs() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	jobs := append([]rota.JobID(nil), t.unreported...)
+	for _, l := range t.leases {
+		if l.phase == reporting {
+			jobs = append(jobs, l.assignment.Lease.Job)
+		}
+	}
+	if len(jobs) == 0 {
+		return nil
+	}
+	slices.Sort(jobs)
+	return &UnreportedError{Jobs: jobs}
+}
