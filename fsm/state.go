@@ -80,7 +80,7 @@ func NewKnowing(version uint32) *Machine {
 	m.access.tokens.init(tagToken, l)
 	m.access.blocks.init(tagBlock, l)
 	m.ended.tombs.l = l
-	// The other tables change too seldom to matter. Where workers, queues or tenants are
+	// The other tables change too rarely to matter. Where workers, queues or tenants are
 	// many, each entry changes others of them, so that nearly every operation would copy a row.
 	m.jobs.mutable, m.leasing.leases.mutable = true, true
 	m.fleet.workers.mutable, m.queues.mutable, m.admission.tenants.mutable = true, true, true

@@ -6,7 +6,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// entry is an item with its rank beside it, so that comparing seldom follows
+// entry is an item with its rank beside it, so that comparing rarely follows
 // the pointer.
 type entry struct {
 	key  int64

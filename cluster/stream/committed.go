@@ -50,7 +50,7 @@ type replicaNews struct {
 	// appending counts calls under way: their end is waited for, as raft's next one
 	// brings the news by itself.
 	appending int
-	poke      chan struct{}
+	wake      chan struct{}
 }
 
 // applied notes that the leader applied a committed entry.
@@ -66,7 +66,7 @@ func (c *commitNews) applied(log *raft.Log) {
 // wake notifies a follower's loop where there is news for it and no call under way.
 func (c *commitNews) wake(f *replicaNews) {
 	if f.appending == 0 && f.told < c.index && f.matched >= c.index {
-		notify(f.poke)
+		notify(f.wake)
 	}
 }
 
@@ -79,7 +79,7 @@ func (c *commitNews) begin(id raft.ServerID) *replicaNews {
 		if c.followers == nil {
 			c.followers = make(map[raft.ServerID]*replicaNews)
 		}
-		f = &replicaNews{id: id, poke: make(chan struct{}, 1)}
+		f = &replicaNews{id: id, wake: make(chan struct{}, 1)}
 		c.followers[id] = f
 		c.fresh = append(c.fresh, f)
 		notify(c.more)
@@ -154,7 +154,7 @@ func (t *Transport) append(id raft.ServerID, target raft.ServerAddress, args *ra
 func (t *Transport) tell(ctx context.Context, f *replicaNews) {
 	for {
 		select {
-		case <-f.poke:
+		case <-f.wake:
 		case <-ctx.Done():
 			return
 		}

@@ -20,8 +20,8 @@ func TestCommitNews_says(t *testing.T) {
 	}
 	none := func(when string) {
 		t.Helper()
-		if _, args := c.next(f); args != nil || len(f.poke) > 0 {
-			t.Fatalf("%s: %+v, poked %d", when, args, len(f.poke))
+		if _, args := c.next(f); args != nil || len(f.wake) > 0 {
+			t.Fatalf("%s: %+v, notified %d", when, args, len(f.wake))
 		}
 	}
 	c.applied(&raft.Log{Index: 11, Term: 6})
@@ -33,7 +33,7 @@ func TestCommitNews_says(t *testing.T) {
 		t.Fatal("one loop a follower")
 	}
 	c.end(f, "there:1", entries(10, 2, 9), true)
-	<-f.poke
+	<-f.wake
 	to, args := c.next(f)
 	if args == nil || to != "there:1" || args.Term != 7 || args.PrevLogEntry != 11 || args.PrevLogTerm != 6 || args.LeaderCommitIndex != 11 ||
 		len(args.Entries) != 0 || string(args.ID) != "n1" {
@@ -41,7 +41,7 @@ func TestCommitNews_says(t *testing.T) {
 	}
 	none("a second time")
 	c.applied(&raft.Log{Index: 12, Term: 7})
-	<-f.poke
+	<-f.wake
 	c.begin("n2")
 	none("as raft's next call brings it")
 	c.end(f, "there:1", entries(12, 1, 12), true)

@@ -48,7 +48,7 @@ of the servers where --admin names the admin ports of all of them.`,
 	flags.StringVar(&f.Profile, "cpuprofile", "", "`file` for a CPU profile of this process, while it measures")
 	fillingFlags(flags, &f.Filling)
 	within(flags, 0, maxRate, "rate")
-	within(flags, 1, maxBenchCrew, "workers")
+	within(flags, 1, maxBenchWorkers, "workers")
 	within(flags, 1, rota.MaxSlots, "slots")
 	within(flags, 0, rota.MaxDuration, "hold")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -77,7 +77,7 @@ func fillingFlags(flags *pflag.FlagSet, f *loadgen.Filling) {
 	flags.IntVar(&f.Queues, "queues", 1, "so many queues: --queue, and that name with -1, -2 and so on behind it")
 	flags.IntVar(&f.Tenants, "tenants", 1, "so many tenants: the default one, and bench-1, bench-2 and so on")
 	within(flags, 1, maxBenchJobs, "jobs")
-	within(flags, 1, maxBenchCrew, "producers")
+	within(flags, 1, maxBenchWorkers, "producers")
 	within(flags, 1, limits.MaxBatchJobs, "batch")
 	within(flags, 0, rota.MaxPayloadBytes, "payload")
 	within(flags, 1, limits.MaxQueues, "queues")

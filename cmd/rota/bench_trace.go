@@ -31,7 +31,7 @@ class of size: serial 1 processor, small 2 to 8, medium 9 to 64, large more.`,
 	cmd.Flags().IntVar(&plan.Workers, "workers", 4, "workers that share the machine's processors")
 	within(cmd.Flags(), leastSpeedup, maxSpeedup, "speedup")
 	within(cmd.Flags(), 0, maxBenchJobs, "jobs")
-	within(cmd.Flags(), 1, maxBenchCrew, "workers")
+	within(cmd.Flags(), 1, maxBenchWorkers, "workers")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		log, err := readTrace(args[0], most)
 		if err != nil {

@@ -51,7 +51,7 @@ dag, bench-STRATEGY. The result is JSON unless -o or --markdown says otherwise.`
 	flags.IntVar(&f.Slots, "slots", 8, "slots of each worker, and cores")
 	within(flags, 0, maxTimeScale, "time-scale")
 	within(flags, time.Millisecond, rota.MaxDuration, "bound")
-	within(flags, 1, maxBenchCrew, "workers")
+	within(flags, 1, maxBenchWorkers, "workers")
 	within(flags, 1, rota.MaxSlots, "slots")
 	flags.StringSliceVar(&f.Strategies, "strategy", []string{rota.StrategyAffinity.String()}, "matching `strategies`, separated by commas")
 	flags.BoolVar(&f.markdown, "markdown", false, "print a table in Markdown, a line a workflow")

@@ -153,8 +153,8 @@ func errorLine(err error, addrs []string) string {
 		}
 	case exitUnavailable:
 		text += retryHint(err, "")
-		untold := slices.ContainsFunc(addrs, func(a string) bool { return !strings.Contains(text, a) })
-		if len(addrs) > 0 && !untold {
+		unnamed := slices.ContainsFunc(addrs, func(a string) bool { return !strings.Contains(text, a) })
+		if len(addrs) > 0 && !unnamed {
 			text += "; is a majority of the nodes up? (--addr or ROTA_ADDR names others)"
 		} else if len(addrs) > 0 {
 			text += "; is a majority of the nodes up? asked: " + strings.Join(addrs, ", ") +

@@ -121,9 +121,9 @@ const (
 	// maxMs is rota.MaxDuration for flags in milliseconds.
 	maxMs = int64(rota.MaxDuration / time.Millisecond)
 	// maxBenchJobs bounds a benchmark's ledger, which is in memory from the start;
-	// maxBenchCrew its producers and workers: more are a typo.
-	maxBenchJobs = 100_000_000
-	maxBenchCrew = 10_000
+	// maxBenchWorkers its producers and workers: more are a typo.
+	maxBenchJobs    = 100_000_000
+	maxBenchWorkers = 10_000
 	// maxTimeScale makes 10 years of 5 minutes.
 	maxTimeScale = 1_000_000.0
 	// leastSpeedup and maxSpeedup bound how a job log is replayed.

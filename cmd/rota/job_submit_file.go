@@ -41,8 +41,8 @@ type fileReport struct {
 	Existed  int           `json:"existed"`
 	Refused  int           `json:"refused"`
 	Refusals []fileRefusal `json:"refusals"`
-	// Untold counts refusals beyond those listed.
-	Untold int `json:"refusals_untold,omitempty"`
+	// Unlisted counts refusals beyond those listed.
+	Unlisted int `json:"refusals_unlisted,omitempty"`
 }
 
 // submitter is what sending a file needs of the client.
@@ -197,7 +197,7 @@ func (s *fileSender) refuse(line flowfile.JobLine, err error) {
 	s.report.Refused++
 	s.kinds[kind] = true
 	if len(s.report.Refusals) >= fileRefusalsKept {
-		s.report.Untold++
+		s.report.Unlisted++
 		return
 	}
 	s.report.Refusals = append(s.report.Refusals,
@@ -232,8 +232,8 @@ func (r *fileReport) text() string {
 	for _, refusal := range r.Refusals {
 		fmt.Fprintf(&text, "line %d: %s: %s\n", refusal.Line, refusal.Kind, clean(refusal.Error))
 	}
-	if r.Untold > 0 {
-		fmt.Fprintf(&text, "and %d more refusals\n", r.Untold)
+	if r.Unlisted > 0 {
+		fmt.Fprintf(&text, "and %d more refusals\n", r.Unlisted)
 	}
 	return text.String()
 }

@@ -106,7 +106,7 @@ func (f *flaky) Submit(_ context.Context, jobs ...rota.JobSpec) ([]rota.Submitte
 
 // A lease that was lost after its handler had returned well is declined: that completes
 // no job.
-func TestCrew_countsCompletionsAlone(t *testing.T) {
+func TestWorkers_countsCompletionsAlone(t *testing.T) {
 	t.Parallel()
 	l := newLedger("run", 3)
 	c := &pool{ledger: l}

@@ -45,7 +45,7 @@ func TestLedger_reruns(t *testing.T) {
 }
 
 // Every queue is served, however they are divided, and nobody serves more than one may.
-func TestCrewQueues(t *testing.T) {
+func TestWorkersQueues(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ queues, workers int }{{1, 1}, {3, 4}, {256, 1}, {257, 2}, {1_000, 4}, {1_000, 7}, {1_000, 10_000}} {
 		plan := Workers{Queues: queueNames("q", c.queues), Count: c.workers}

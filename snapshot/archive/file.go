@@ -16,7 +16,7 @@ import (
 // retained events (SPEC §10.5, §12.3).
 const FileName = "archive.db"
 
-// mappedBytes is the address space set aside for the file, so that growth seldom
+// mappedBytes is the address space set aside for the file, so that growth rarely
 // has to wait for readers. It costs no memory.
 const mappedBytes = 1 << 30
 

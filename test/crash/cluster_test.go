@@ -17,8 +17,8 @@ import (
 	"github.com/rotasched/rota/client"
 )
 
-// crew is a cluster of three under load.
-type crew struct {
+// cluster is three nodes under load.
+type cluster struct {
 	t     *testing.T
 	nodes []*node
 	load  *load
@@ -26,9 +26,9 @@ type crew struct {
 	flows int
 }
 
-func newCrew(t *testing.T) *crew {
+func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	c := &crew{t: t}
+	c := &cluster{t: t}
 	for i := range 3 {
 		c.nodes = append(c.nodes, newNode(t, fmt.Sprintf("n%d", i+1)))
 	}
@@ -49,7 +49,7 @@ func newCrew(t *testing.T) *crew {
 }
 
 // account returns who leads, and what workers hold.
-func (c *crew) account() string {
+func (c *cluster) account() string {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	s, err := c.all.Status(ctx)
@@ -61,7 +61,7 @@ func (c *crew) account() string {
 	return text
 }
 
-func (c *crew) joins(except *node) (flags []string) {
+func (c *cluster) joins(except *node) (flags []string) {
 	for _, n := range c.nodes {
 		if n != except {
 			flags = append(flags, "--join", n.Gossip)
@@ -71,7 +71,7 @@ func (c *crew) joins(except *node) (flags []string) {
 }
 
 // leader waits for a leader that an agreed term has.
-func (c *crew) leader() (leader *node) {
+func (c *cluster) leader() (leader *node) {
 	c.t.Helper()
 	eventually(c.t, 30*time.Second, "there is a leader", func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -91,7 +91,7 @@ func (c *crew) leader() (leader *node) {
 }
 
 // inRole returns a node that has the role now.
-func (c *crew) inRole(r role) *node {
+func (c *cluster) inRole(r role) *node {
 	c.t.Helper()
 	leader := c.leader()
 	if r == leads {
@@ -101,7 +101,7 @@ func (c *crew) inRole(r role) *node {
 }
 
 // dies has one node die at a point and looks after what it left.
-func (c *crew) dies(p point, r role) {
+func (c *cluster) dies(p point, r role) {
 	c.t.Helper()
 	began := time.Now()
 	n := c.inRole(r)
@@ -119,7 +119,7 @@ func (c *crew) dies(p point, r role) {
 
 // keeps sees to it that a node has its role until it is dead, where no other passes the
 // point: a busy machine may have deposed a leader since it was chosen.
-func (c *crew) keeps(n *node, r role, dead <-chan struct{}) {
+func (c *cluster) keeps(n *node, r role, dead <-chan struct{}) {
 	for {
 		select {
 		case <-dead:
@@ -142,7 +142,7 @@ func (c *crew) keeps(n *node, r role, dead <-chan struct{}) {
 }
 
 // comesBack audits what a dead node left, starts it, and waits until all is well.
-func (c *crew) comesBack(n *node) {
+func (c *cluster) comesBack(n *node) {
 	c.t.Helper()
 	n.audit()
 	n.start()
@@ -152,7 +152,7 @@ func (c *crew) comesBack(n *node) {
 }
 
 // verified waits until all three answer with one digest and violate nothing.
-func (c *crew) verified() {
+func (c *cluster) verified() {
 	c.t.Helper()
 	eventually(c.t, 40*time.Second, "all digests are equal", func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
@@ -174,7 +174,7 @@ func (c *crew) verified() {
 }
 
 // healthy waits until no node has a problem.
-func (c *crew) healthy() {
+func (c *cluster) healthy() {
 	c.t.Helper()
 	eventually(c.t, 40*time.Second, "all nodes are healthy", func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -193,7 +193,7 @@ func (c *crew) healthy() {
 }
 
 // settle ends the load and the nodes, and audits all that they leave.
-func (c *crew) settle() {
+func (c *cluster) settle() {
 	c.t.Helper()
 	c.load.settle(c.all)
 	c.verified()
@@ -207,7 +207,7 @@ func (c *crew) settle() {
 // transfer has leadership go over until the node is dead, for which all vote: to the node
 // itself where it is to stand, else to a third one. Once is not enough: a follower that
 // hears of the new leader before it is asked for its vote never gives it.
-func transfer(c *crew, n *node, r role) {
+func transfer(c *cluster, n *node, r role) {
 	dead := n.exited()
 	c.load.producers.Go(func() { // the one that would answer may be dead by then
 		for {
@@ -223,7 +223,7 @@ func transfer(c *crew, n *node, r role) {
 	})
 }
 
-func (c *crew) handOver(n *node, r role) {
+func (c *cluster) handOver(n *node, r role) {
 	ctx, cancel := context.WithTimeout(c.t.Context(), 5*time.Second)
 	defer cancel()
 	s, err := c.all.Status(ctx)
@@ -243,7 +243,7 @@ func (c *crew) handOver(n *node, r role) {
 
 // submitWorkflow has a user of the node submit a workflow until it is acknowledged,
 // and its jobs are counted among the load's.
-func submitWorkflow(c *crew, n *node, _ role) {
+func submitWorkflow(c *cluster, n *node, _ role) {
 	c.flows++
 	spec := rota.WorkflowSpec{ID: rota.WorkflowID(fmt.Sprintf("flow-%d", c.flows)), Nodes: []rota.NodeSpec{
 		rota.NewNodeSpec("a", "load", nil), rota.NewNodeSpec("b", "load", nil, "a"), rota.NewNodeSpec("c", "load", nil, "a")}}
@@ -282,7 +282,7 @@ func (n *node) callsForRebuild() {
 
 // awaitSnapshot waits until a node has a snapshot to start from: one that died again and
 // again since it was founded may have ended none.
-func (c *crew) awaitSnapshot(n *node) {
+func (c *cluster) awaitSnapshot(n *node) {
 	c.t.Helper()
 	eventually(c.t, 30*time.Second, n.ID+" has a snapshot", func() error {
 		whole, err := filepath.Glob(filepath.Join(n.Dir, "snapshots", "*[0-9]"))
@@ -294,7 +294,7 @@ func (c *crew) awaitSnapshot(n *node) {
 }
 
 // isMember reports whether the cluster counts a node as its own.
-func (c *crew) isMember(id string) (bool, error) {
+func (c *cluster) isMember(id string) (bool, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	peers, err := c.all.Peers(ctx)
@@ -302,7 +302,7 @@ func (c *crew) isMember(id string) (bool, error) {
 }
 
 // joins starts one more node and waits until it is a member.
-func (c *crew) welcomes(id string) *node {
+func (c *cluster) welcomes(id string) *node {
 	c.t.Helper()
 	n := newNode(c.t, id)
 	n.Flags = c.joins(nil)
@@ -312,7 +312,7 @@ func (c *crew) welcomes(id string) *node {
 	return n
 }
 
-func (c *crew) becomesMember(n *node, want bool) {
+func (c *cluster) becomesMember(n *node, want bool) {
 	c.t.Helper()
 	eventually(c.t, 30*time.Second, fmt.Sprintf("%s is a member: %v", n.ID, want), func() error {
 		is, err := c.isMember(n.ID)

@@ -25,7 +25,7 @@ func rounds(t *testing.T) int {
 // TestLeadersDie has the leader, or the one that is to lead, die at each point.
 func TestLeadersDie(t *testing.T) {
 	t.Parallel()
-	c := newCrew(t)
+	c := newCluster(t)
 	for range rounds(t) {
 		for _, p := range points {
 			for _, r := range p.roles {
@@ -42,7 +42,7 @@ func TestLeadersDie(t *testing.T) {
 // TestFollowersDie has a follower die at each point.
 func TestFollowersDie(t *testing.T) {
 	t.Parallel()
-	c := newCrew(t)
+	c := newCluster(t)
 	for range rounds(t) {
 		for _, p := range points {
 			for _, r := range p.roles {
@@ -59,7 +59,7 @@ func TestFollowersDie(t *testing.T) {
 }
 
 // diesStarting has a node that was killed die once more while it starts.
-func (c *crew) diesStarting() {
+func (c *cluster) diesStarting() {
 	c.t.Helper()
 	for _, p := range starting {
 		n := c.inRole(follows)
@@ -74,7 +74,7 @@ func (c *crew) diesStarting() {
 }
 
 // diesRebuilding has a node die at each step of a rebuild, which begins anew each time.
-func (c *crew) diesRebuilding() {
+func (c *cluster) diesRebuilding() {
 	c.t.Helper()
 	n := c.inRole(follows)
 	n.Kill()
@@ -91,7 +91,7 @@ func (c *crew) diesRebuilding() {
 
 // leaderDiesRemoving has the leader die when the log has removed a node and raft has
 // not: the next leader ends what it began.
-func (c *crew) leaderDiesRemoving() {
+func (c *cluster) leaderDiesRemoving() {
 	c.t.Helper()
 	c.flows++
 	extra := c.welcomes("extra-" + strconv.Itoa(c.flows))
@@ -109,7 +109,7 @@ func (c *crew) leaderDiesRemoving() {
 
 // diesLeaving has a node die when it has left and does not know yet: it does not come
 // back under its id.
-func (c *crew) diesLeaving() {
+func (c *cluster) diesLeaving() {
 	c.t.Helper()
 	c.flows++
 	extra := c.welcomes("extra-" + strconv.Itoa(c.flows))

@@ -28,7 +28,7 @@ type point struct {
 	// passing is the passing that kills: later ones find more under way.
 	passing int
 	// reach has the node pass the point; nil where the load alone does.
-	reach func(*crew, *node, role)
+	reach func(*cluster, *node, role)
 }
 
 var both = []role{leads, follows}

@@ -152,7 +152,7 @@ func cliFile(t *testing.T, c *nodes) {
 	text := strings.Join(lines, "\n")
 	r := command(t, []string{c.env()}, text, "job", "submit", "--file", "-", "-o", "json").want(t, 2)
 	report := parse[map[string]any](t, r)
-	fields(t, "the report", report, "accepted", "existed", "refused", "refusals", "refusals_untold?")
+	fields(t, "the report", report, "accepted", "existed", "refused", "refusals", "refusals_unlisted?")
 	if report["accepted"] != 4.0 || report["existed"] != 1.0 || report["refused"] != 14.0 {
 		t.Errorf("accepted %v, existed %v, refused %v: 4, 1 and 14 are wanted", report["accepted"], report["existed"], report["refused"])
 	}

@@ -262,7 +262,7 @@ func (d *deeds) judge(t *testing.T, told string) {
 	t.Helper()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	faults := untold(told, d.jobs, d.singles, d.runs)
+	faults := unreported(told, d.jobs, d.singles, d.runs)
 	for _, f := range faults[:min(20, len(faults))] {
 		t.Error(clip(f))
 	}
@@ -303,9 +303,9 @@ func (e *toldEvent) subject() (subject, told string) {
 	return "", ""
 }
 
-// untold compares what a node tells with what was done: every deed is told, in
+// unreported compares what a node tells with what was done: every deed is told, in
 // order and once, and nothing that nobody did.
-func untold(text string, jobs map[rota.JobID]string, singles map[string][]string,
+func unreported(text string, jobs map[rota.JobID]string, singles map[string][]string,
 	runs map[rota.JobID][]rota.LeaseID) (faults []string) {
 	say := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	told, about := map[rota.JobID]*strings.Builder{}, map[string][]string{}
@@ -391,24 +391,24 @@ func TestUntoldEventsBite(t *testing.T) {
 		}
 		return b.String()
 	}
-	if faults := untold(text(script), jobs, singles, nil); len(faults) > 0 {
+	if faults := unreported(text(script), jobs, singles, nil); len(faults) > 0 {
 		t.Fatalf("a sound telling is found faulty: %v", faults)
 	}
 	for i, s := range script {
-		if faults := untold(text(slices.Delete(slices.Clone(script), i, i+1)), jobs, singles, nil); len(faults) == 0 {
+		if faults := unreported(text(slices.Delete(slices.Clone(script), i, i+1)), jobs, singles, nil); len(faults) == 0 {
 			t.Errorf("%s, number %d, is not told, and not missed", s, i)
 		}
 		if s == "jobPromoted:e" || s == "leaseRenewed:f" {
 			continue // each may come more than once
 		}
-		if faults := untold(text(slices.Insert(slices.Clone(script), i, s)), jobs, singles, nil); len(faults) == 0 {
+		if faults := unreported(text(slices.Insert(slices.Clone(script), i, s)), jobs, singles, nil); len(faults) == 0 {
 			t.Errorf("%s, number %d, is told twice, and not noticed", s, i)
 		}
 	}
-	if faults := untold(text(append(script, "jobEnqueued:z", "jobCancelled:z")), jobs, singles, nil); len(faults) == 0 {
+	if faults := unreported(text(append(script, "jobEnqueued:z", "jobCancelled:z")), jobs, singles, nil); len(faults) == 0 {
 		t.Error("a job that nobody submitted is not noticed")
 	}
-	if faults := untold(text(script), jobs, singles, map[rota.JobID][]rota.LeaseID{"a": {{7}}}); len(faults) == 0 {
+	if faults := unreported(text(script), jobs, singles, map[rota.JobID][]rota.LeaseID{"a": {{7}}}); len(faults) == 0 {
 		t.Error("a handler that ran under a lease of which nothing is told is not noticed")
 	}
 }

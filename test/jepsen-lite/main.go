@@ -175,7 +175,7 @@ func run(ctx context.Context, o fault.Options) (*check.Verdict, error) {
 	}
 	defer w.Cluster.UnmountAll()
 	defer w.Cluster.End()
-	defer w.Crew.End()
+	defer w.Clients.End()
 	if err := w.Settle(ctx); err != nil {
 		return nil, err
 	}

@@ -215,7 +215,7 @@ func (v *view) settle() {
 	}
 }
 
-// handOf is the place in the crew that a process had: w2 of w2.7.
+// handOf is the place among the workers that a process had: w2 of w2.7.
 func handOf(process string) string {
 	for i := range process {
 		if process[i] == '.' {

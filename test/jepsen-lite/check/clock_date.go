@@ -67,7 +67,7 @@ func (v *view) checkLead() (found []Anomaly) {
 		if least := middle(v.walls(s.At, false)); ahead+(s.At-s.Asked)/1e6 < least-dateSlow {
 			say(s, "the date is %d ms ahead of the host's: the wall clocks make it %d at least", ahead, least)
 		}
-		seen, unseen := v.skewTold(s)
+		seen, unseen := v.skewReported(s)
 		told += seen
 		for _, node := range unseen {
 			say(s, "%s does not say that its wall clock is off", node)
@@ -89,9 +89,9 @@ func dated(all []Sample) (samples []*Sample) {
 	return samples
 }
 
-// skewTold counts the nodes that must say that their wall clock is off and do, and
+// skewReported counts the nodes that must say that their wall clock is off and do, and
 // lists those that do not.
-func (v *view) skewTold(s *Sample) (told int, untold []string) {
+func (v *view) skewReported(s *Sample) (told int, unreported []string) {
 	low, high := v.walls(s.At, false), v.walls(s.At, true)
 	lowest, highest := middle(low), middle(high)
 	for i, node := range v.founders() {
@@ -101,10 +101,10 @@ func (v *view) skewTold(s *Sample) (told int, untold []string) {
 		if slices.Contains(s.Skewed, node) {
 			told++
 		} else {
-			untold = append(untold, node)
+			unreported = append(unreported, node)
 		}
 	}
-	return told, untold
+	return told, unreported
 }
 
 // medianMost is the furthest that the wall clocks of any majority can have had their

@@ -76,7 +76,7 @@ func TestEventsOfJobsBite(t *testing.T) {
 		}
 	}
 	bites(t, []plant{
-		{"acknowledged_and_untold", "events", func(s *story) { s.submitted("c", 900) }},
+		{"acknowledged_and_unreported", "events", func(s *story) { s.submitted("c", 900) }},
 		{"refused_and_told", "events", func(s *story) { s.find(OpSubmit, "b", 0).Outcome = Refused }},
 		{"not_enqueued", "events", edit(func(e []SeenEvent) []SeenEvent { return e[1:] })},
 		{"completed_twice", "events", with("jobCompleted", "a", 4, "DONE")},
@@ -98,7 +98,7 @@ func TestEventsOfJobsBite(t *testing.T) {
 	})
 	spares(t, []plant{
 		{"dropped_after_the_end", "events", with("assignmentDropped", "a", 0, "")},
-		{"unknown_and_untold", "events", func(s *story) {
+		{"unknown_and_unreported", "events", func(s *story) {
 			s.submitted("c", 900).find(OpSubmit, "c", 0).Outcome = Unknown
 		}},
 	})

@@ -17,8 +17,8 @@ import (
 	"github.com/rotasched/rota/test/jepsen-lite/fault"
 )
 
-// crew is the worker processes.
-type crew struct {
+// clients are the worker processes.
+type clients struct {
 	rec     *check.Recorder
 	cluster *fault.Cluster
 	hands   []*fault.Hand
@@ -27,9 +27,9 @@ type crew struct {
 	calm int64
 }
 
-// newCrew makes the crew without starting it.
-func newCrew(rec *check.Recorder, k *fault.Cluster, network fault.Network, dir string, count int, seed uint64) (*crew, error) {
-	c := &crew{rec: rec, cluster: k}
+// newClients makes them without starting them.
+func newClients(rec *check.Recorder, k *fault.Cluster, network fault.Network, dir string, count int, seed uint64) (*clients, error) {
+	c := &clients{rec: rec, cluster: k}
 	for i := range count {
 		h, err := fault.NewHand(rec, network, dir, fmt.Sprintf("w%d", i+1), rand.New(rand.NewPCG(seed, uint64(1000+i))), c.command, c.died)
 		if err != nil {
@@ -42,7 +42,7 @@ func newCrew(rec *check.Recorder, k *fault.Cluster, network fault.Network, dir s
 
 // command makes the next process: this very program, as a worker. Once it has
 // started, its output is only its own, so that the reading ends with it.
-func (c *crew) command(h *fault.Hand) (*exec.Cmd, func(), error) {
+func (c *clients) command(h *fault.Hand) (*exec.Cmd, func(), error) {
 	life := h.NextLife()
 	config := workerConfig{
 		Name: life.Name, ID: life.ID, Secret: life.Secret, Addrs: c.cluster.Addresses(),
@@ -80,7 +80,7 @@ func (c *crew) command(h *fault.Hand) (*exec.Cmd, func(), error) {
 }
 
 // listen takes what a worker process saw.
-func (c *crew) listen(name string, r io.ReadCloser) {
+func (c *clients) listen(name string, r io.ReadCloser) {
 	defer r.Close()
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 1<<20)
@@ -95,7 +95,7 @@ func (c *crew) listen(name string, r io.ReadCloser) {
 }
 
 // died has a worker that ended by itself replaced.
-func (c *crew) died(h *fault.Hand, exit string) {
+func (c *clients) died(h *fault.Hand, exit string) {
 	c.rec.Note("worker %s ended by itself (%s): %s", h.Name, exit, h.LastWords())
 	time.Sleep(time.Second)
 	h.Renew()
@@ -103,7 +103,7 @@ func (c *crew) died(h *fault.Hand, exit string) {
 }
 
 // begin starts all.
-func (c *crew) begin() error {
+func (c *clients) begin() error {
 	for _, h := range c.hands {
 		if err := h.Start(); err != nil {
 			return err
@@ -113,7 +113,7 @@ func (c *crew) begin() error {
 }
 
 // heal has all hands at work again.
-func (c *crew) heal() error {
+func (c *clients) heal() error {
 	for _, h := range c.hands {
 		h.LetGo()
 	}
@@ -121,7 +121,7 @@ func (c *crew) heal() error {
 }
 
 // End ends all properly and waits for their last words.
-func (c *crew) End() {
+func (c *clients) End() {
 	var all sync.WaitGroup
 	for _, h := range c.hands {
 		all.Go(func() {

@@ -2,7 +2,7 @@
 // busy, one file each, the workers, and the questions that are asked once all is mended.
 //
 //   - workload.go lists the users;
-//   - crew.go starts the workers, worker_process.go is the inside of one;
+//   - clients.go starts the workers, worker_process.go is the inside of one;
 //   - run.go is the order of a run, liveness.go its last phase, ending.go what every node
 //     by itself, and a newcomer, must answer alike after it.
 //

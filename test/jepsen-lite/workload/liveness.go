@@ -28,7 +28,7 @@ const (
 // there is a cluster to ask: one that neither has a leader nor takes a write is
 // dead, and its verdict need not wait for each further question to run out of time.
 func (w *trial) liveness(ctx context.Context) (alive bool) {
-	if err := errors.Join(w.Cluster.Heal(), w.Crew.heal()); err != nil {
+	if err := errors.Join(w.Cluster.Heal(), w.Clients.heal()); err != nil {
 		w.Rec.Note("healing: %v", err)
 	}
 	c, err := w.Cluster.Client()
@@ -64,7 +64,7 @@ func (w *trial) liveness(ctx context.Context) (alive bool) {
 	l.DrainMs = within(drainMost, func(ctx context.Context) error { return w.awaitDrained(ctx, c, &l.Left) })
 	if l.DrainMs < 0 {
 		// What is listed below must stand still to be judged.
-		w.Crew.End()
+		w.Clients.End()
 	}
 	if left := calm - time.Duration(w.Rec.Now()-healed); left > 0 {
 		fault.Rest(ctx, left)

@@ -43,11 +43,11 @@ func NewTrial(o fault.Options, rec *check.Recorder, network fault.Network) (*tri
 	if err != nil {
 		return nil, err
 	}
-	c, err := newCrew(rec, k, network, o.Keep, o.Workers, o.Seed)
+	c, err := newClients(rec, k, network, o.Keep, o.Workers, o.Seed)
 	if err != nil {
 		return nil, err
 	}
-	return &trial{World: &fault.World{Options: o, Rec: rec, Cluster: k, Hands: c.hands, Net: network, Dir: o.Keep}, Crew: c, book: &book{}}, nil
+	return &trial{World: &fault.World{Options: o, Rec: rec, Cluster: k, Hands: c.hands, Net: network, Dir: o.Keep}, Clients: c, book: &book{}}, nil
 }
 
 // Settle starts the cluster, its queues and its workers.
@@ -65,8 +65,8 @@ func (w *trial) Settle(ctx context.Context) error {
 	if err := w.makeQueues(ctx, c); err != nil {
 		return err
 	}
-	w.Crew.calm = w.Rec.Now() + int64(w.Options.Duration)
-	if err := w.Crew.begin(); err != nil {
+	w.Clients.calm = w.Rec.Now() + int64(w.Options.Duration)
+	if err := w.Clients.begin(); err != nil {
 		return err
 	}
 	w.weigh(ctx)
@@ -123,7 +123,7 @@ func (w *trial) Live(ctx context.Context) {
 
 // History closes the book.
 func (w *trial) History() *check.History {
-	w.Crew.End()
+	w.Clients.End()
 	w.Cluster.End()
 	w.audit()
 	w.readLogs()

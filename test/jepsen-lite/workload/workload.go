@@ -22,7 +22,7 @@ type workload struct {
 	times int
 }
 
-// workloads are all users but the workers, whose crew is apart (crew.go).
+// workloads are all users but the workers, which are apart (clients.go).
 var workloads = []workload{
 	{"producer", produce, producers},
 	{"reader", read, 3},
@@ -39,8 +39,8 @@ const producers = 6
 // trial is one run from its beginning to its end.
 type trial struct {
 	*fault.World
-	Crew *crew
-	book *book
+	Clients *clients
+	book    *book
 }
 
 // queueSpec is a queue of the run.
