@@ -208,3 +208,28 @@ func TestEventLog_atAGap(t *testing.T) {
 		t.Errorf("of an entry to come: %v", err)
 	}
 }
+
+// TestSender_abandonWaits ends a sender for a reason that its consumer has no part in:
+// what is being sent has returned before the sender's caller does.
+func TestSender_abandonWaits(t *testing.T) {
+	t.Parallel()
+	n := newRig(t, "n1").nodes["n1"]
+	ended := make(chan struct{})
+	var sent bool // by the sender's goroutine alone, until that has ended
+	s := n.newSender(func(peer.EventBatch) error {
+		<-ended
+		sent = true
+		return nil
+	})
+	if err := s.put(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		<-s.gone
+		close(ended)
+	}()
+	s.abandon(t.Context(), rota.Refusef(rota.KindOutOfRange, "events", "lost on every node"))
+	if !sent {
+		t.Error("abandoned while a batch is being sent")
+	}
+}

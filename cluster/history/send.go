@@ -24,6 +24,8 @@ type eventSender struct {
 	// done has the first error of send, or nil after out was closed.
 	done chan error
 	gone chan struct{}
+	// ended is closed as the goroutine ends.
+	ended chan struct{}
 	// last is the last event that was handed over, before the last of the batch
 	// before: all up to that was sent.
 	last, before rota.EventID
@@ -37,8 +39,9 @@ type eventSender struct {
 
 func (ev *Events) newSender(send func(peer.EventBatch) error) *eventSender {
 	s := &eventSender{ev: ev, out: make(chan peer.EventBatch), done: make(chan error, 1), gone: make(chan struct{}),
-		due: time.NewTimer(scanEvery)}
+		ended: make(chan struct{}), due: time.NewTimer(scanEvery)}
 	go func() {
+		defer close(s.ended)
 		for {
 			select {
 			case batch, more := <-s.out:
@@ -124,10 +127,22 @@ func (s *eventSender) finish(ctx context.Context) error {
 	}
 }
 
-// abandon leaves what is being sent to itself.
-func (s *eventSender) abandon() {
+// abandon ends the sender after err. It waits for a batch that is being sent, unless
+// the consumer is too slow or ctx has ended: such a batch is left to itself.
+func (s *eventSender) abandon(ctx context.Context, err error) {
 	s.due.Stop()
 	close(s.gone)
+	if rota.KindOf(err) == rota.KindExhausted {
+		return
+	}
+	late := time.NewTimer(s.ev.sendMost)
+	defer late.Stop()
+	select {
+	case <-s.ended:
+	case <-late.C:
+	case <-ctx.Done():
+	case <-s.ev.host.Life.Done():
+	}
 }
 
 // enter counts a follower.

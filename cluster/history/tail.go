@@ -23,7 +23,7 @@ const (
 // every node, without a gap or a repeat (SPEC §12.3).
 //
 // send is called from another goroutine, once at a time; its error ends the call
-// and is returned. Where a filter selects nothing for a while, a batch without events says
+// and is returned. It has returned when Events does, unless ctx has ended or it is too slow. Where a filter selects nothing for a while, a batch without events says
 // how far the node has looked. send may keep the events, which it must not change. One that takes
 // longer than 30 s is left behind: Events returns Exhausted, and the caller has to
 // end what it is stuck in. OutOfRange says that filter.After is older than what is
@@ -42,7 +42,7 @@ func (ev *Events) Events(ctx context.Context, filter rota.EventFilter, send func
 	if err == nil {
 		err = s.finish(ctx)
 	} else {
-		s.abandon()
+		s.abandon(ctx, err)
 	}
 	if rota.KindOf(err) == rota.KindExhausted {
 		ev.countCut()
