@@ -209,7 +209,30 @@ func (ac *authority) derive() {
 		ac.m.timers.token.set(string(id), 0, int64(r.Expires))
 		return true
 	})
+	ac.m.fleet.workers.scan(func(id rota.WorkerID, w *workerRow) bool {
+		ac.m.timers.disowned.set(string(id), 0, ac.disownedAt(w))
+		return true
+	})
 	ac.changed()
+}
+
+// gone reports whether a principal's credential was taken back, or forgotten after its date.
+func (ac *authority) gone(p rota.Principal) bool {
+	if id, ok := p.Token(); ok {
+		t := ac.tokens.get(tokenID(id))
+		return t == nil || !t.Revoked.IsZero()
+	}
+	role, name, ok := p.Cert()
+	return ok && ac.blocks.get(blockKeyOf(role, name)) != nil
+}
+
+// disownedAt is where a worker stands in the timers of those whose credential is gone; 0 for
+// nowhere.
+func (ac *authority) disownedAt(w *workerRow) int64 {
+	if w.by == "" || !ac.gone(w.by) {
+		return 0
+	}
+	return 1
 }
 
 // fireToken forgets a token that has expired.
@@ -217,6 +240,7 @@ func (ac *authority) fireToken(id string) {
 	r := ac.tokens.get(tokenID(id))
 	ac.m.timers.token.set(id, int64(r.Expires), 0)
 	ac.tokens.drop(tokenID(id))
+	ac.m.fleet.disown(rota.TokenPrincipal(id))
 	ac.changed()
 }
 

@@ -326,6 +326,7 @@ func TestRights_eachOperation(t *testing.T) {
 		what := string(f.Name())
 		allowed := []string{}
 		for _, right := range access.RightNames() {
+			b.fleet.workers.get("w").by = rota.CertPrincipal(right, "n")
 			if o := b.View.Judge(by(rota.CertPrincipal(right, "n"), name(operationOf(f)))); o == nil {
 				allowed = append(allowed, right)
 			}
@@ -388,7 +389,7 @@ func TestEventsHaveTheirCaller(t *testing.T) {
 	b := newBench(t)
 	b.ok(tokenOp(tokenWish("r", access.RoleRoot)))
 	root := actorNamed("r")
-	b.worker("w", 4)
+	b.ok(by(root, registerOp("w", 4, "w", false)))
 	b.ok(roleOp("gone", everyRight(access.RightRead)...))
 	var l rota.Lease
 	steps := []struct {

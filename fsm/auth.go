@@ -128,6 +128,7 @@ func (ac *authority) addToken(t access.Token, hash [32]byte) {
 	t.By, t.Created = ac.m.journal.caller.Actor, ac.m.head.now()
 	ac.tokens.insert(tokenID(t.ID), &tokenRow{Token: t, hash: hash})
 	ac.m.timers.token.set(t.ID, 0, int64(t.Expires))
+	ac.m.fleet.disown(rota.TokenPrincipal(t.ID)) // workers of a token of that id that was forgotten
 }
 
 // revokeToken ends a token. Its row stays until the token would have expired, so that no
@@ -141,6 +142,7 @@ func (ac *authority) revokeToken(op *fsmpb.RevokeToken) *fsmpb.Outcome {
 		return &fsmpb.Outcome{Existed: true}
 	}
 	ac.tokens.edit(tokenID(r.ID)).Revoked = ac.m.head.now()
+	ac.m.fleet.disown(rota.TokenPrincipal(r.ID))
 	ac.tell(rota.EventAuthChanged, authChanged{What: "token", Name: op.GetId(), Gone: true})
 	return &fsmpb.Outcome{}
 }
@@ -162,6 +164,7 @@ func (ac *authority) setBlock(op *fsmpb.SetBlock) *fsmpb.Outcome {
 		ac.blocks.insert(key, &blockRow{key: key, Block: access.Block{Role: op.GetRole(), Name: op.GetName(),
 			By: ac.m.journal.caller.Actor, At: ac.m.head.now()}})
 	}
+	ac.m.fleet.disown(rota.CertPrincipal(op.GetRole(), op.GetName()))
 	ac.tell(rota.EventAuthChanged, authChanged{What: "block", Name: string(key), Gone: !op.GetBlocked()})
 	return &fsmpb.Outcome{}
 }
@@ -215,4 +218,54 @@ func (ac *authority) initAuth(op *fsmpb.InitAuth) *fsmpb.Outcome {
 	}
 	ac.tell(kind, authChanged{What: "init", Name: t.ID, Roles: t.Roles, Until: t.Expires})
 	return &fsmpb.Outcome{}
+}
+
+// auth judges a change of rights: nobody but the account that the node runs as gives, takes or
+// changes what is beyond its own. The first token is that account's alone.
+func (j *judgement) auth(op *fsmpb.Op) *rota.Error {
+	if j.actor == rota.Local {
+		return nil
+	}
+	here := j.ac.here()
+	switch op := op.GetOp().(type) {
+	case *fsmpb.Op_SetRole:
+		if refusal := j.within("role", op.SetRole.GetName(), rights(grantWords(op.SetRole.GetGrants()))); refusal != nil {
+			return refusal
+		}
+		return j.within("role", op.SetRole.GetName(), here.granted([]string{op.SetRole.GetName()}, nil, nil))
+	case *fsmpb.Op_DeleteRole:
+		return j.within("role", op.DeleteRole.GetName(), here.granted([]string{op.DeleteRole.GetName()}, nil, nil))
+	case *fsmpb.Op_CreateToken:
+		t, _, err := tokenWords(op.CreateToken)
+		if err != nil {
+			return rota.ErrorOf(err)
+		}
+		return j.within("token", t.ID, here.granted(t.Roles, t.Tenants, t.Queues))
+	case *fsmpb.Op_RevokeToken:
+		if t := j.ac.tokens.get(tokenID(op.RevokeToken.GetId())); t != nil {
+			return j.within("token", t.ID, here.granted(t.Roles, t.Tenants, t.Queues))
+		}
+		return nil
+	case *fsmpb.Op_SetBlock:
+		return j.within("block", op.SetBlock.GetRole()+"/"+op.SetBlock.GetName(), here.granted([]string{op.SetBlock.GetRole()}, nil, nil))
+	case *fsmpb.Op_SetAnonymous:
+		roles := slices.Concat(atMost(op.SetAnonymous.GetRoles(), limits.MaxTokenRoles), here.anonymous)
+		return j.within("role", "of anonymous", here.granted(roles, nil, nil))
+	default:
+		return rota.Refusef(rota.KindDenied, "auth", "only the account that a node runs as makes the first token, or another one that stands for all: "+
+			"run `rota auth` with --data on the node")
+	}
+}
+
+func rights(grants []access.Grant) *access.Rights {
+	r := access.NewRights(grants, nil, nil)
+	return &r
+}
+
+// within refuses what would be beyond the actor's own rights.
+func (j *judgement) within(what, name string, r *access.Rights) *rota.Error {
+	if r.Within(j.rights) {
+		return nil
+	}
+	return rota.Refusef(rota.KindDenied, what, "%s %s has rights that %s has not itself: nobody gives, takes or changes more than their own", what, name, j.actor)
 }

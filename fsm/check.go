@@ -287,7 +287,7 @@ func (c *checker) timers() {
 		{"dated", m.timers.dated, t.dated}, {"forget", m.timers.forget, t.forget}, {"reputation", m.timers.reputation, t.reputation},
 		{"attest", m.timers.attest, t.attest},
 		{"mode", m.timers.mode, t.mode}, {"upload", m.timers.upload, t.upload}, {"ended", m.timers.ended, t.ended}, {"oldest", m.timers.oldest, t.oldest}, {"penalty", m.timers.penalty, t.penalty}, {"limiter", m.timers.limiter, t.limiter}, {"domain", m.timers.domain, t.domain},
-		{"promote", m.timers.promote, t.promote}, {"token", m.timers.token, t.token}} {
+		{"promote", m.timers.promote, t.promote}, {"token", m.timers.token, t.token}, {"disowned", m.timers.disowned, t.disowned}} {
 		if s.got.Len() != s.want.Len() {
 			c.fault("I4: %d %s timers run, %d should", s.got.Len(), s.name, s.want.Len())
 		}
@@ -330,6 +330,10 @@ func newMachineTimers(m *Machine) *timers {
 	})
 	m.access.tokens.scan(func(id tokenID, r *tokenRow) bool {
 		t.token.set(string(id), 0, int64(r.Expires))
+		return true
+	})
+	m.fleet.workers.scan(func(id rota.WorkerID, w *workerRow) bool {
+		t.disowned.set(string(id), 0, m.access.disownedAt(w))
 		return true
 	})
 	m.View.promotions(t)

@@ -128,6 +128,7 @@ func (m *Machine) sweepDue() *fsmpb.Outcome {
 	fire(m.timers.upload, now, m.flows.fireUpload)
 	fire(m.timers.ended, date, m.flows.fireEnded)
 	fire(m.timers.token, date, m.access.fireToken)
+	fire(m.timers.disowned, now, m.fleet.fireDisowned)
 	for fired < left {
 		seq, t, ok := m.ended.tombs.order.earliest()
 		if !ok || int64(t.due) > date {
@@ -159,7 +160,7 @@ func (vw *View) AtRest() bool {
 	t := &vw.m.timers
 	return vw.m.leasing.leases.len() == 0 && t.wake.Len() == 0 && vw.m.placement.registry.busy.Len() == 0 && t.reputation.Len() == 0 &&
 		t.mode.Len() == 0 && t.penalty.Len() == 0 && t.limiter.Len() == 0 && t.domain.Len() == 0 && t.promote.Len() == 0 &&
-		t.upload.Len() == 0 && !vw.m.flows.flowIndex.pending()
+		t.upload.Len() == 0 && t.disowned.Len() == 0 && !vw.m.flows.flowIndex.pending()
 }
 
 // NextDate is when something waits for a date; ok is false if nothing does.

@@ -124,6 +124,7 @@ func (fl *fleet) fireForget(id string) {
 	fl.m.timers.forget.set(id, w.forgetDue, 0)
 	fl.m.timers.reputation.set(id, int64(w.reputationDue), 0)
 	fl.m.timers.attest.set(id, int64(w.attestDue), 0)
+	fl.m.timers.disowned.set(id, fl.m.access.disownedAt(w), 0)
 	fl.m.placement.registry.supply.Remove(w.spec.ID)
 	fl.workers.drop(w.spec.ID)
 }
@@ -279,5 +280,59 @@ func (c *checker) bars(w *workerRow) {
 	if len(w.cooling) > limits.MaxTypesPerWorker || len(w.denied) > limits.MaxTypesPerWorker ||
 		len(w.failing) > limits.MaxTypesPerWorker {
 		c.fault("I6: worker %s has %d types cooling, %d denied, %d failing", w.spec.ID, len(w.cooling), len(w.denied), len(w.failing))
+	}
+}
+
+// own notes whose worker it is that registers; w is editable.
+func (fl *fleet) own(w *workerRow) {
+	fl.m.timers.disowned.set(string(w.spec.ID), fl.m.access.disownedAt(w), 0)
+	w.by = fl.m.journal.caller.Actor
+}
+
+// disown looks at the workers of a principal whose credential changed: the next sweeps end the
+// sessions of those whose credential counts no more. What such a worker asks for until then is
+// refused (judge.go).
+func (fl *fleet) disown(by rota.Principal) {
+	fl.workers.scan(func(id rota.WorkerID, w *workerRow) bool {
+		if w.by == by {
+			fl.m.timers.disowned.Delete(timer{1, string(id)})
+			fl.m.timers.disowned.set(string(id), 0, fl.m.access.disownedAt(w))
+		}
+		return true
+	})
+}
+
+// fireDisowned ends the session of a worker whose credential is gone, as a takeover does (SPEC
+// §8.5): its leases are revoked and end by silence, and it gets no more. The worker's own
+// secret, under a credential that counts, takes the id up again.
+func (fl *fleet) fireDisowned(id string) {
+	w := fl.workers.edit(rota.WorkerID(id))
+	fl.m.timers.disowned.set(id, 1, 0)
+	w.by = ""
+	if w.status == rota.WorkerRetired {
+		return
+	}
+	w.connection, w.grace, w.disconnected = 0, false, rota.Moment{}
+	fl.supersede(w, rota.ReasonAccessEnded)
+	w = fl.workers.edit(rota.WorkerID(id))
+	fl.m.head.sessions++
+	w.session = rota.Session(fl.m.head.sessions)
+	if up := w.status; up == rota.WorkerActive || up == rota.WorkerDraining {
+		fl.enter(w, rota.WorkerUnreachable)
+		w.before, w.silentSince = up, fl.m.head.now()
+	}
+	fl.m.journal.emit(rota.Event{Kind: rota.EventProviderStatusChanged, Worker: w.spec.ID, Session: w.session, Status: w.status})
+}
+
+// live reports whether the id is somebody's: only RETIRED workers, and UNREACHABLE
+// ones without a lease, give it up to another secret.
+func (r *workerRow) live() bool {
+	switch r.status {
+	case rota.WorkerRetired:
+		return false
+	case rota.WorkerUnreachable:
+		return r.open > 0
+	default:
+		return true
 	}
 }

@@ -112,6 +112,10 @@ func goldenRights(c *bench) {
 		blockOp("acme", "eve", true), blockOp("acme", "bob", true), anonymousOp(access.RoleReader))
 	c.entry(by(actorNamed("a"), submitOp(mine)), by(actorNamed("a"), submitOp(jobSpec("denied"))), by(rota.Anonymous, cancelOp("tokened")),
 		by(rota.CertPrincipal("acme", "eve"), submitOp(mine)), by(rota.CertPrincipal("acme", "ann"), submitOp(mine)))
+	eve := func(op *fsmpb.Op) *fsmpb.Op { return by(rota.CertPrincipal(access.RoleWorker, "eve"), op) }
+	c.entry(eve(registerOp("owned", 2, "s", false)), eve(registerOp("g", 2, "s", true)), by(rota.Anonymous, registerOp("owned", 2, "s", true)))
+	c.entry(roundOps(c)...)
+	c.entry(blockOp(access.RoleWorker, "eve", true), eve(statusOp("owned", rota.WorkerDraining, c.fleet.workers.get("owned").session)))
 	c.entry(revokeOp("a"), by(actorNamed("a"), submitOp(mine)), blockOp("acme", "bob", false), by(rota.Local, initOp(tokenWish("c", access.RoleRoot))),
 		by(rota.Local, initOp(tokenWish("d", access.RoleRoot), func(op *fsmpb.InitAuth) { op.Reset_ = true })))
 	c.pass(6_000)

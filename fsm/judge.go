@@ -1,19 +1,21 @@
 package fsm
 
 import (
-	"slices"
+	"reflect"
 	"strings"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/access"
-	"github.com/rotasched/rota/internal/limits"
 )
 
 // judge refuses an operation that its actor has no right to. It reads rows only, and judges
 // by the tenant and the queue of the object in the state, not of the request.
-func (ac *authority) judge(op *fsmpb.Op) *rota.Error {
+func (ac *authority) judge(op *fsmpb.Op) *rota.Error { return ac.judgeBy(op, ac.rightsOf) }
+
+// judgeBy is judge with rights that are worked out as rightsOf says.
+func (ac *authority) judgeBy(op *fsmpb.Op, rightsOf func(rota.Principal) (*access.Rights, *rota.Error)) *rota.Error {
 	caller := access.Caller{Actor: rota.Principal(op.GetActor()), Via: op.GetVia(), Request: op.GetRequest()}
 	if caller == (access.Caller{}) {
 		return nil // the leader of the entry acts by itself
@@ -21,21 +23,100 @@ func (ac *authority) judge(op *fsmpb.Op) *rota.Error {
 	if err := caller.Check(); err != nil {
 		return rota.ErrorOf(err)
 	}
-	rights, refusal := ac.rightsOf(caller.Actor)
+	rights, refusal := rightsOf(caller.Actor)
 	if refusal != nil {
 		return refusal
 	}
-	j := judgement{ac: ac, actor: caller.Actor, rights: rights}
-	return j.of(op)
+	r, ok := ruleOf(op)
+	switch {
+	case !ok:
+		return rota.Refusef(rota.KindDenied, "operation", "an operation of the leader alone is no caller's: %s has no right to it", caller.Actor)
+	case rights.All() && r.beyond == nil:
+		return nil
+	}
+	j := judgement{ac: ac, actor: caller.Actor, rights: rights, right: r.right}
+	return j.by(&r, op)
 }
 
 // Judge is what applying an operation now would say of its actor's right to it; nil is no
 // objection.
 func (vw *View) Judge(op *fsmpb.Op) *fsmpb.Outcome {
-	if refusal := vw.m.access.judge(op); refusal != nil {
+	ac := &vw.m.access
+	refusal := ac.judgeBy(op, func(p rota.Principal) (*access.Rights, *rota.Error) { // many read at once: nothing is kept
+		rights, _, err := ac.here().resolve(p, ac.m.head.date())
+		return rights, err
+	})
+	if refusal != nil {
 		return entry.Refused(refusal)
 	}
 	return nil
+}
+
+// rule is what an operation needs of its caller.
+type rule struct {
+	right access.Right
+	// at asks for the right at each place that the operation is about; not of callers who
+	// have all rights.
+	at func(*judgement, *fsmpb.Op)
+	// beyond refuses what no right is enough for, whoever asks.
+	beyond func(*judgement, *fsmpb.Op) *rota.Error
+}
+
+// rules are what callers may ask for, by the type of the operation; what is not here is the
+// leader's alone.
+var rules = map[reflect.Type]rule{
+	reflect.TypeFor[*fsmpb.Op_Submit](): {access.RightSubmit, (*judgement).submit, nil},
+	reflect.TypeFor[*fsmpb.Op_Cancel](): {access.RightControl, func(j *judgement, op *fsmpb.Op) { j.job(op.GetCancel().GetJob(), nil) }, nil},
+	reflect.TypeFor[*fsmpb.Op_Retry](): {access.RightControl, func(j *judgement, op *fsmpb.Op) {
+		j.job(op.GetRetry().GetJob(), op.GetRetry().GetSpec())
+	}, nil},
+	reflect.TypeFor[*fsmpb.Op_ChangeJob](): {access.RightControl, func(j *judgement, op *fsmpb.Op) { j.job(op.GetChangeJob().GetJob(), nil) }, nil},
+	reflect.TypeFor[*fsmpb.Op_DeleteJob](): {access.RightControl, (*judgement).deleteJob, nil},
+	reflect.TypeFor[*fsmpb.Op_ReportProof](): {access.RightVerdict, func(j *judgement, op *fsmpb.Op) {
+		j.job(op.GetReportProof().GetJob(), op.GetReportProof().GetSpec())
+	}, nil},
+	reflect.TypeFor[*fsmpb.Op_OpenWorkflow]():   {access.RightSubmit, (*judgement).openWorkflow, nil},
+	reflect.TypeFor[*fsmpb.Op_AddNodes]():       {access.RightSubmit, (*judgement).addNodes, nil},
+	reflect.TypeFor[*fsmpb.Op_CommitWorkflow](): {access.RightSubmit, func(j *judgement, op *fsmpb.Op) { j.workflow(op.GetCommitWorkflow().GetId()) }, nil},
+	reflect.TypeFor[*fsmpb.Op_CancelWorkflow](): {access.RightControl, func(j *judgement, op *fsmpb.Op) { j.workflow(op.GetCancelWorkflow().GetId()) }, nil},
+	reflect.TypeFor[*fsmpb.Op_RetryWorkflow]():  {access.RightControl, func(j *judgement, op *fsmpb.Op) { j.workflow(op.GetRetryWorkflow().GetId()) }, nil},
+	reflect.TypeFor[*fsmpb.Op_Register]():       {access.RightWork, (*judgement).register, (*judgement).registers},
+	reflect.TypeFor[*fsmpb.Op_SetStatus]():      {access.RightWorkers, func(j *judgement, op *fsmpb.Op) { j.worker(op.GetSetStatus().GetWorker()) }, nil},
+	reflect.TypeFor[*fsmpb.Op_Gone]():           ownWork(func(op *fsmpb.Op) string { return op.GetGone().GetWorker() }),
+	reflect.TypeFor[*fsmpb.Op_Lease]():          {access.RightWork, (*judgement).lease, ownWork(func(op *fsmpb.Op) string { return op.GetLease().GetWorker() }).beyond},
+	reflect.TypeFor[*fsmpb.Op_SetQueue]():       {access.RightQueue, func(j *judgement, op *fsmpb.Op) { j.asked(access.Everything, op.GetSetQueue().GetName()) }, nil},
+	reflect.TypeFor[*fsmpb.Op_SetTenant]():      {access.RightTenant, func(j *judgement, op *fsmpb.Op) { j.asked(op.GetSetTenant().GetId(), access.Everything) }, nil},
+	reflect.TypeFor[*fsmpb.Op_SetMode]():        {access.RightOperate, (*judgement).everywhere, nil},
+	reflect.TypeFor[*fsmpb.Op_SetCluster]():     {access.RightOperate, (*judgement).everywhere, nil},
+	reflect.TypeFor[*fsmpb.Op_Barrier]():        {}, // it says nothing but where the log is
+	reflect.TypeFor[*fsmpb.Op_SetRole]():        ofRights,
+	reflect.TypeFor[*fsmpb.Op_DeleteRole]():     ofRights,
+	reflect.TypeFor[*fsmpb.Op_CreateToken]():    ofRights,
+	reflect.TypeFor[*fsmpb.Op_RevokeToken]():    ofRights,
+	reflect.TypeFor[*fsmpb.Op_SetBlock]():       ofRights,
+	reflect.TypeFor[*fsmpb.Op_SetAnonymous]():   ofRights,
+	reflect.TypeFor[*fsmpb.Op_InitAuth]():       ofRights,
+}
+
+// ofRights is the rule of what changes rights.
+var ofRights = rule{access.RightAuth, (*judgement).everywhere, (*judgement).auth}
+
+// ownStatus is the rule of a worker's own change of its status.
+var ownStatus = ownWork(func(op *fsmpb.Op) string { return op.GetSetStatus().GetWorker() })
+
+// ownWork is the rule of what a worker says of itself. That it was registered took the right;
+// its leases end where that is lost.
+func ownWork(worker func(*fsmpb.Op) string) rule {
+	return rule{access.RightWork, (*judgement).somewhere, func(j *judgement, op *fsmpb.Op) *rota.Error { return j.ownWorker(worker(op)) }}
+}
+
+// ruleOf returns the rule of an operation; false where it is no caller's.
+func ruleOf(op *fsmpb.Op) (rule, bool) {
+	if op.GetSetStatus().GetSession() != 0 {
+		return ownStatus, true
+	}
+	r, ok := rules[reflect.TypeOf(op.GetOp())]
+	return r, ok
 }
 
 // judgement is of one operation of one actor.
@@ -43,94 +124,78 @@ type judgement struct {
 	ac     *authority
 	actor  rota.Principal
 	rights *access.Rights
+	// right is the one that the operation needs.
+	right access.Right
+	// refusal is the first that was found.
+	refusal *rota.Error
 }
 
-// need refuses an actor without a right over a tenant and a queue.
-func (j *judgement) need(right access.Right, tenant, queue string) *rota.Error {
-	if j.rights.Allow(right, rota.TenantID(tenant), rota.QueueName(queue)) {
-		return nil
-	}
-	return rota.Refusef(rota.KindDenied, right.String(), "%s has no right to %s: ask for a role that grants it", j.actor,
-		access.Grant{Right: right, Tenant: tenant, Queue: queue})
-}
-
-// of judges an operation. One of an object that is not there is left to its verb, which says
-// so; one that only a leader proposes is no caller's.
-func (j *judgement) of(op *fsmpb.Op) *rota.Error {
-	const all = access.Everything
-	switch op := op.GetOp().(type) {
-	case *fsmpb.Op_Submit:
-		return j.submit(op.Submit.GetSpec())
-	case *fsmpb.Op_Cancel:
-		return j.job(access.RightControl, op.Cancel.GetJob(), nil)
-	case *fsmpb.Op_Retry:
-		return j.job(access.RightControl, op.Retry.GetJob(), op.Retry.GetSpec())
-	case *fsmpb.Op_ChangeJob:
-		return j.job(access.RightControl, op.ChangeJob.GetJob(), nil)
-	case *fsmpb.Op_DeleteJob:
-		return j.deleteJob(op.DeleteJob)
-	case *fsmpb.Op_ReportProof:
-		return j.job(access.RightVerdict, op.ReportProof.GetJob(), op.ReportProof.GetSpec())
-	case *fsmpb.Op_OpenWorkflow:
-		return j.openWorkflow(op.OpenWorkflow)
-	case *fsmpb.Op_AddNodes:
-		return j.addNodes(op.AddNodes)
-	case *fsmpb.Op_CommitWorkflow:
-		return j.workflow(access.RightSubmit, op.CommitWorkflow.GetId())
-	case *fsmpb.Op_CancelWorkflow:
-		return j.workflow(access.RightControl, op.CancelWorkflow.GetId())
-	case *fsmpb.Op_RetryWorkflow:
-		return j.workflow(access.RightControl, op.RetryWorkflow.GetId())
-	case *fsmpb.Op_Register:
-		return j.register(op.Register.GetSpec())
-	case *fsmpb.Op_SetStatus:
-		right := access.RightWorkers
-		if op.SetStatus.GetSession() != 0 {
-			right = access.RightWork
+// by judges an operation by its rule. One of an object that is not there is left to its verb,
+// which says so.
+func (j *judgement) by(r *rule, op *fsmpb.Op) *rota.Error {
+	if r.at != nil && !j.rights.All() {
+		if r.at(j, op); j.refusal != nil {
+			return j.refusal
 		}
-		return j.worker(right, op.SetStatus.GetWorker())
-	case *fsmpb.Op_Gone:
-		return j.worker(access.RightWork, op.Gone.GetWorker())
-	case *fsmpb.Op_Lease:
-		return j.lease(op.Lease)
-	case *fsmpb.Op_SetQueue:
-		return j.need(access.RightQueue, all, op.SetQueue.GetName())
-	case *fsmpb.Op_SetTenant:
-		return j.need(access.RightTenant, op.SetTenant.GetId(), all)
-	case *fsmpb.Op_SetMode, *fsmpb.Op_SetCluster:
-		return j.need(access.RightOperate, all, all)
-	case *fsmpb.Op_Barrier:
-		return nil // it says nothing but where the log is
-	case *fsmpb.Op_SetRole, *fsmpb.Op_DeleteRole, *fsmpb.Op_CreateToken, *fsmpb.Op_RevokeToken, *fsmpb.Op_SetBlock,
-		*fsmpb.Op_SetAnonymous, *fsmpb.Op_InitAuth:
-		return j.auth(op)
-	default:
-		return rota.Refusef(rota.KindDenied, "operation", "an operation of the leader alone is no caller's: %s has no right to it", j.actor)
 	}
-}
-
-func (j *judgement) submit(spec *fsmpb.JobSpec) *rota.Error {
-	tenant, queue := placeOf(spec)
-	if refusal := j.need(access.RightSubmit, tenant, queue); refusal != nil {
-		return refusal
-	}
-	if j.rights.All() {
-		return nil
-	}
-	if t, q, ok := j.ac.placeOfJob(spec.GetId()); ok && !j.rights.Allow(access.RightSubmit, rota.TenantID(t), rota.QueueName(q)) {
-		return taken("id", spec.GetId())
+	if r.beyond != nil {
+		return r.beyond(j, op)
 	}
 	return nil
 }
 
-// taken says of an id of somebody else no more than that.
-func taken(field, id string) *rota.Error {
-	return rota.Refusef(rota.KindConflict, field, "%s %s is taken: choose another one", field, id)
+// asked needs the right over a tenant and a queue that the operation names. It reports
+// whether the judgement goes on.
+func (j *judgement) asked(tenant, queue string) bool {
+	if j.refusal == nil && !j.rights.Allow(j.right, rota.TenantID(tenant), rota.QueueName(queue)) {
+		j.refusal = rota.Refusef(rota.KindDenied, j.right.String(), "%s has no right to %s: ask for a role that grants it", j.actor,
+			access.Grant{Right: j.right, Tenant: tenant, Queue: queue})
+	}
+	return j.refusal == nil
 }
 
-// placeOf returns the tenant and the queue that a job is submitted to.
-func placeOf(spec *fsmpb.JobSpec) (tenant, queue string) {
-	tenant, queue = spec.GetTenant(), spec.GetQueue()
+// found needs the right over the tenant and the queue of an object in the state. The refusal
+// does not say which they are: whoever lacks the right need not know.
+func (j *judgement) found(what, id, tenant, queue string) bool {
+	if j.refusal == nil && !j.rights.Allow(j.right, rota.TenantID(tenant), rota.QueueName(queue)) {
+		j.refusal = rota.Refusef(rota.KindDenied, j.right.String(), "%s has no right to %s %s %.80q: ask for a role that grants it", j.actor,
+			j.right, what, id)
+	}
+	return j.refusal == nil
+}
+
+// free refuses an id that stands for an object which the right does not reach. It says no
+// more of it than that.
+func (j *judgement) free(field, id, tenant, queue string) bool {
+	if j.refusal == nil && !j.rights.Allow(j.right, rota.TenantID(tenant), rota.QueueName(queue)) {
+		j.refusal = rota.Refusef(rota.KindConflict, field, "%s %s is taken: choose another one", field, id)
+	}
+	return j.refusal == nil
+}
+
+// everywhere needs the right over all tenants and queues.
+func (j *judgement) everywhere(*fsmpb.Op) { j.asked(access.Everything, access.Everything) }
+
+// somewhere needs the right over anything.
+func (j *judgement) somewhere(*fsmpb.Op) {
+	if !j.rights.Some(j.right) {
+		j.everywhere(nil)
+	}
+}
+
+// submit judges by where the job goes, and by the job that has its id.
+func (j *judgement) submit(op *fsmpb.Op) {
+	spec := op.GetSubmit().GetSpec()
+	if !j.asked(placeOf(spec.GetTenant(), spec.GetQueue())) {
+		return
+	}
+	if tenant, queue, ok := j.ac.placeOfJob(spec.GetId()); ok {
+		j.free("id", spec.GetId(), tenant, queue)
+	}
+}
+
+// placeOf returns the tenant and the queue that a submission goes to.
+func placeOf(tenant, queue string) (string, string) {
 	if tenant == "" {
 		tenant = string(rota.DefaultTenant)
 	}
@@ -140,7 +205,7 @@ func placeOf(spec *fsmpb.JobSpec) (tenant, queue string) {
 	return tenant, queue
 }
 
-// placeOfJob returns the tenant and the queue of a job that the state knows, alive, ended, or
+// placeOfJob returns the tenant and the queue of a job that the state knows: alive, ended, or
 // a node of a workflow that has no job yet.
 func (ac *authority) placeOfJob(id string) (tenant, queue string, ok bool) {
 	if r := ac.m.jobs.get(rota.JobID(id)); r != nil {
@@ -149,176 +214,153 @@ func (ac *authority) placeOfJob(id string) (tenant, queue string, ok bool) {
 	if t := ac.m.ended.tombs.get(rota.JobID(id)); t != nil {
 		return string(t.tenant), string(t.queue), true
 	}
-	if w, _, node := rota.SplitNodeJobID(rota.JobID(id)); node {
-		if r := ac.m.flows.workflows.get(rota.WorkflowID(w)); r != nil {
-			return string(r.tenant), string(r.queue), true
+	if w, name, node := rota.SplitNodeJobID(rota.JobID(id)); node {
+		if f := ac.m.flows.flowIndex.byID[w]; f != nil {
+			if v, ok := f.byName[name]; ok {
+				return string(f.rows[v].spec.Tenant), string(f.rows[v].spec.Queue), true
+			}
 		}
 	}
 	return "", "", false
 }
 
-// job judges by the job in the state, or, of one that only archives know, by the spec that
-// whoever proposes took from there.
-func (j *judgement) job(right access.Right, id string, archived *fsmpb.JobSpec) *rota.Error {
-	if j.rights.All() {
-		return nil
-	}
+// job judges by the job that an operation names, as the state has it; or, of one that only
+// archives know, by the spec that whoever proposes took from there.
+func (j *judgement) job(id string, archived *fsmpb.JobSpec) {
 	tenant, queue, ok := j.ac.placeOfJob(id)
-	switch {
-	case ok:
-	case archived != nil:
-		tenant, queue = placeOf(archived)
-	default:
-		return nil
+	if !ok && archived != nil {
+		tenant, queue = placeOf(archived.GetTenant(), archived.GetQueue())
+		ok = true
 	}
-	return j.need(right, tenant, queue)
+	if ok {
+		j.found("job", id, tenant, queue)
+	}
 }
 
 // deleteJob judges one that only archives know as one of all tenants: the operation does not
 // say of which it is.
-func (j *judgement) deleteJob(op *fsmpb.DeleteJob) *rota.Error {
-	if _, _, ok := j.ac.placeOfJob(op.GetJob()); !ok {
-		return j.need(access.RightControl, access.Everything, access.Everything)
+func (j *judgement) deleteJob(op *fsmpb.Op) {
+	id := op.GetDeleteJob().GetJob()
+	if _, _, ok := j.ac.placeOfJob(id); !ok {
+		j.found("job", id, access.Everything, access.Everything)
+		return
 	}
-	return j.job(access.RightControl, op.GetJob(), nil)
+	j.job(id, nil)
 }
 
-// openWorkflow judges by the workflow's tenant with its queue and each of its nodes'.
-func (j *judgement) openWorkflow(op *fsmpb.OpenWorkflow) *rota.Error {
-	tenant, queue := placeOf(&fsmpb.JobSpec{Tenant: op.GetTenant(), Queue: op.GetQueue()})
-	if refusal := j.need(access.RightSubmit, tenant, queue); refusal != nil {
-		return refusal
+// openWorkflow judges by the workflow's tenant with its queue and each of its nodes', and by
+// the workflow that has its id.
+func (j *judgement) openWorkflow(op *fsmpb.Op) {
+	open := op.GetOpenWorkflow()
+	tenant, queue := placeOf(open.GetTenant(), open.GetQueue())
+	if !j.asked(tenant, queue) {
+		return
 	}
-	if r := j.ac.m.flows.workflows.get(rota.WorkflowID(op.GetId())); r != nil && !j.rights.Allow(access.RightSubmit, r.tenant, r.queue) {
-		return taken("workflow", op.GetId())
+	if r := j.ac.m.flows.workflows.get(rota.WorkflowID(open.GetId())); r != nil {
+		j.free("workflow", open.GetId(), string(r.tenant), string(r.queue))
 	}
-	for _, s := range op.GetShares() {
-		if refusal := j.need(access.RightSubmit, tenant, s.GetQueue()); refusal != nil {
-			return refusal
+	for _, s := range open.GetShares() {
+		if !j.asked(tenant, s.GetQueue()) {
+			return
 		}
 	}
-	return nil
 }
 
-func (j *judgement) addNodes(op *fsmpb.AddNodes) *rota.Error {
-	r := j.ac.m.flows.workflows.get(rota.WorkflowID(op.GetWorkflow()))
-	if r == nil || j.rights.All() {
-		return nil
+func (j *judgement) addNodes(op *fsmpb.Op) {
+	add := op.GetAddNodes()
+	r := j.ac.m.flows.workflows.get(rota.WorkflowID(add.GetWorkflow()))
+	if r == nil || !j.found("workflow", add.GetWorkflow(), string(r.tenant), string(r.queue)) {
+		return
 	}
-	if refusal := j.need(access.RightSubmit, string(r.tenant), string(r.queue)); refusal != nil {
-		return refusal
+	for _, node := range add.GetNodes() {
+		if queue := node.GetSpec().GetQueue(); queue != "" && queue != string(r.queue) && !j.asked(string(r.tenant), queue) {
+			return
+		}
 	}
-	for _, node := range op.GetNodes() {
-		if queue := node.GetSpec().GetQueue(); queue != "" && queue != string(r.queue) {
-			if refusal := j.need(access.RightSubmit, string(r.tenant), queue); refusal != nil {
-				return refusal
+}
+
+// workflow judges by the workflow's tenant with its queue and that of each of its nodes.
+func (j *judgement) workflow(id string) {
+	r := j.ac.m.flows.workflows.get(rota.WorkflowID(id))
+	if r == nil || !j.found("workflow", id, string(r.tenant), string(r.queue)) {
+		return
+	}
+	if f := j.ac.m.flows.flowIndex.byID[r.id]; f != nil {
+		for _, q := range f.queues {
+			if !j.found("workflow", id, string(r.tenant), string(q.name)) {
+				return
 			}
 		}
 	}
-	return nil
 }
 
-func (j *judgement) workflow(right access.Right, id string) *rota.Error {
-	if r := j.ac.m.flows.workflows.get(rota.WorkflowID(id)); r != nil {
-		return j.need(right, string(r.tenant), string(r.queue))
-	}
-	return nil
-}
-
-// register needs work for every queue named, over all tenants: a worker is given jobs of
-// any. The token's prefix begins the worker's id.
-func (j *judgement) register(spec *fsmpb.WorkerSpec) *rota.Error {
-	if id, ok := j.actor.Token(); ok {
-		if t := j.ac.tokens.get(tokenID(id)); t != nil && !strings.HasPrefix(spec.GetId(), t.WorkerPrefix) {
-			return rota.Refusef(rota.KindDenied, "worker", "%s registers workers whose ids begin with %s only, not %q", j.actor, t.WorkerPrefix,
-				spec.GetId())
-		}
-	}
+// register needs work for every queue named, over all tenants: a worker is given jobs of any.
+func (j *judgement) register(op *fsmpb.Op) {
+	spec := op.GetRegister().GetSpec()
 	for _, queue := range spec.GetQueues() {
-		if refusal := j.need(access.RightWork, access.Everything, queue); refusal != nil {
-			return refusal
+		if !j.asked(access.Everything, queue) {
+			return
 		}
 	}
-	if w := j.ac.m.fleet.workers.get(rota.WorkerID(spec.GetId())); w != nil && !j.rights.All() {
-		for _, queue := range w.spec.Queues {
-			if !j.rights.Allow(access.RightWork, access.Everything, queue) {
-				return taken("worker", spec.GetId())
-			}
-		}
-	}
-	return nil
-}
-
-// worker needs a right for each of a worker's queues.
-func (j *judgement) worker(right access.Right, id string) *rota.Error {
-	w := j.ac.m.fleet.workers.get(rota.WorkerID(id))
-	if w == nil || j.rights.All() {
-		return nil
+	w := j.ac.m.fleet.workers.get(rota.WorkerID(spec.GetId()))
+	if w == nil || w.knows(op.GetRegister().GetSecretHash()) {
+		return
 	}
 	for _, queue := range w.spec.Queues {
-		if refusal := j.need(right, access.Everything, string(queue)); refusal != nil {
-			return refusal
+		if !j.free("worker", spec.GetId(), access.Everything, string(queue)) {
+			return
 		}
+	}
+}
+
+// registers holds a worker's id against the token's prefix, and refuses to take an id from a
+// live worker without that worker's secret or the right to stop it.
+func (j *judgement) registers(op *fsmpb.Op) *rota.Error {
+	id := op.GetRegister().GetSpec().GetId()
+	if t, ok := j.actor.Token(); ok {
+		if t := j.ac.tokens.get(tokenID(t)); t != nil && !strings.HasPrefix(id, t.WorkerPrefix) {
+			return rota.Refusef(rota.KindDenied, "worker", "%s registers workers whose ids begin with %s only, not %.80q", j.actor, t.WorkerPrefix, id)
+		}
+	}
+	w := j.ac.m.fleet.workers.get(rota.WorkerID(id))
+	if w == nil || !w.live() || !op.GetRegister().GetTakeover() || w.knows(op.GetRegister().GetSecretHash()) ||
+		w.knows(op.GetRegister().GetOldSecretHash()) {
+		return nil
+	}
+	j.right = access.RightWorkers
+	if j.worker(id); j.refusal != nil {
+		return rota.Refusef(rota.KindDenied, "takeover", "worker id %s is another process's: to take it over, show that one's secret "+
+			"(--takeover-secret-file), or have the right to workers", id)
 	}
 	return nil
 }
 
-func (j *judgement) lease(op *fsmpb.LeaseOp) *rota.Error {
-	if j.rights.All() {
-		return nil
-	}
-	if l := j.ac.m.leasing.leases.get(string(op.GetLease())); l != nil {
-		return j.need(access.RightWork, string(l.tenant), string(l.queue))
-	}
-	return j.worker(access.RightWork, op.GetWorker())
-}
+// knows reports whether a hash is that of the worker's secret.
+func (r *workerRow) knows(hash []byte) bool { return string(hash) == string(r.secretHash[:]) }
 
-// auth judges a change of rights: nobody but the account that the node runs as gives, takes or
-// changes what is beyond its own. The first token is that account's alone.
-func (j *judgement) auth(op any) *rota.Error {
-	if refusal := j.need(access.RightAuth, access.Everything, access.Everything); refusal != nil || j.actor == rota.Local {
-		return refusal
-	}
-	here := j.ac.here()
-	switch op := op.(type) {
-	case *fsmpb.Op_SetRole:
-		if refusal := j.within("role", op.SetRole.GetName(), rights(grantWords(op.SetRole.GetGrants()))); refusal != nil {
-			return refusal
+// worker needs the right for each of a worker's queues.
+func (j *judgement) worker(id string) {
+	if w := j.ac.m.fleet.workers.get(rota.WorkerID(id)); w != nil {
+		for _, queue := range w.spec.Queues {
+			if !j.found("worker", id, access.Everything, string(queue)) {
+				return
+			}
 		}
-		return j.within("role", op.SetRole.GetName(), here.granted([]string{op.SetRole.GetName()}, nil, nil))
-	case *fsmpb.Op_DeleteRole:
-		return j.within("role", op.DeleteRole.GetName(), here.granted([]string{op.DeleteRole.GetName()}, nil, nil))
-	case *fsmpb.Op_CreateToken:
-		t, _, err := tokenWords(op.CreateToken)
-		if err != nil {
-			return rota.ErrorOf(err)
-		}
-		return j.within("token", t.ID, here.granted(t.Roles, t.Tenants, t.Queues))
-	case *fsmpb.Op_RevokeToken:
-		if t := j.ac.tokens.get(tokenID(op.RevokeToken.GetId())); t != nil {
-			return j.within("token", t.ID, here.granted(t.Roles, t.Tenants, t.Queues))
-		}
-		return nil
-	case *fsmpb.Op_SetBlock:
-		return j.within("block", op.SetBlock.GetRole()+"/"+op.SetBlock.GetName(), here.granted([]string{op.SetBlock.GetRole()}, nil, nil))
-	case *fsmpb.Op_SetAnonymous:
-		roles := slices.Concat(atMost(op.SetAnonymous.GetRoles(), limits.MaxTokenRoles), here.anonymous)
-		return j.within("role", "of anonymous", here.granted(roles, nil, nil))
-	default:
-		return rota.Refusef(rota.KindDenied, "auth", "only the account that a node runs as makes the first token, or another one that stands for all: "+
-			"run `rota auth` with --data on the node")
 	}
 }
 
-func rights(grants []access.Grant) *access.Rights {
-	r := access.NewRights(grants, nil, nil)
-	return &r
+// ownWorker refuses what is a worker's own from everybody but whoever registered it.
+func (j *judgement) ownWorker(id string) *rota.Error {
+	if w := j.ac.m.fleet.workers.get(rota.WorkerID(id)); w != nil && w.by != j.actor {
+		return rota.Refusef(rota.KindDenied, "worker", "worker %s was registered by somebody else than %s: register it again, with its secret", id,
+			j.actor)
+	}
+	return nil
 }
 
-// within refuses what would be beyond the actor's own rights.
-func (j *judgement) within(what, name string, r *access.Rights) *rota.Error {
-	if r.Within(j.rights) {
-		return nil
+// lease judges by the tenant and the queue of an open lease.
+func (j *judgement) lease(op *fsmpb.Op) {
+	if l := j.ac.m.leasing.leases.get(string(op.GetLease().GetLease())); l != nil {
+		j.found("job", string(l.Job), string(l.tenant), string(l.queue))
 	}
-	return rota.Refusef(rota.KindDenied, what, "%s %s has rights that %s has not itself: nobody gives, takes or changes more than their own", what, name, j.actor)
 }

@@ -17,7 +17,10 @@ type workerRow struct {
 	spec *rota.WorkerSpec
 	// secretHash is SHA-256 of the worker's secret (SPEC §6.4).
 	secretHash [32]byte
-	status     rota.WorkerStatus
+	// by is who registered it, for whose grants it works; nobody once that credential counts
+	// no more.
+	by     rota.Principal
+	status rota.WorkerStatus
 	// before is the status to go back to from UNREACHABLE and JAILED, ACTIVE or
 	// DRAINING; and SUSPENDED of a RETIRED worker that was so when it retired.
 	before  rota.WorkerStatus
@@ -97,6 +100,7 @@ func (r *workerRow) canonical(e *encoder) {
 		e.str(string(typ))
 	}
 	e.b = append(e.b, r.secretHash[:]...)
+	e.str(string(r.by))
 	e.uint(uint64(r.status))
 	e.uint(uint64(r.before))
 	e.uint(uint64(r.session))
@@ -179,6 +183,7 @@ func decodeWorker(d *decoder) *workerRow {
 	}
 	r := &workerRow{spec: s, leases: make(map[string]struct{})}
 	copy(r.secretHash[:], d.raw(32))
+	r.by = rota.Principal(d.str())
 	r.status = rota.WorkerStatus(d.enum(uint64(rota.WorkerUnreachable)))
 	r.before = rota.WorkerStatus(d.enum(uint64(rota.WorkerUnreachable)))
 	r.session = rota.Session(d.uint())

@@ -260,6 +260,7 @@ func (fl *fleet) register(op *fsmpb.Register) *fsmpb.Outcome {
 		}
 		w := &workerRow{spec: spec, secretHash: hash, health: healthFull, leases: make(map[string]struct{})}
 		fl.workers.insert(spec.ID, w)
+		fl.own(w)
 		fl.attest(w, attested)
 		fl.connected(w, op)
 		fl.newSession(w)
@@ -269,6 +270,7 @@ func (fl *fleet) register(op *fsmpb.Register) *fsmpb.Outcome {
 				op.GetConnection(), spec.ID, old.connection))
 		}
 		w := fl.workers.edit(spec.ID)
+		fl.own(w)
 		fl.attest(w, attested)
 		if w.connection == 0 || w.connection != op.GetConnection() { // else it is the same one, proposed twice
 			fl.connected(w, op)
@@ -282,9 +284,10 @@ func (fl *fleet) register(op *fsmpb.Register) *fsmpb.Outcome {
 	default:
 		w := fl.workers.edit(spec.ID)
 		fl.connected(w, op) // the old session's leases have no stream to break any more
-		fl.supersede(w)
+		fl.supersede(w, rota.ReasonTakenOver)
 		w = fl.workers.edit(spec.ID)
 		w.spec, w.secretHash = spec, hash
+		fl.own(w)
 		fl.attest(w, attested)
 		fl.newSession(w)
 	}
@@ -292,33 +295,20 @@ func (fl *fleet) register(op *fsmpb.Register) *fsmpb.Outcome {
 }
 
 // supersede revokes the leases of a session that another one takes the place of
-// (SPEC §6.4). No beat of the old session is answered from now on, so its
+// (SPEC §6.4), or that its credential's end ends. No beat of the old session is answered from now on, so its
 // silence counts from here, or from where it counts already.
-func (fl *fleet) supersede(w *workerRow) {
+func (fl *fleet) supersede(w *workerRow, why rota.Reason) {
 	since := fl.m.head.clock
 	if w.status == rota.WorkerUnreachable {
 		since = min(since, w.silentSince.Clock)
 	}
 	for _, id := range w.openLeases() {
 		l := fl.m.leasing.leases.edit(id)
-		fl.revoke(l, rota.ReasonTakenOver)
+		fl.revoke(l, why)
 		if l.silentSince == 0 {
 			l.silentSince = max(since, 1)
 		}
 		fl.m.leasing.timeLease(l)
-	}
-}
-
-// live reports whether the id is somebody's: only RETIRED workers, and UNREACHABLE
-// ones without a lease, give it up to another secret.
-func (r *workerRow) live() bool {
-	switch r.status {
-	case rota.WorkerRetired:
-		return false
-	case rota.WorkerUnreachable:
-		return r.open > 0
-	default:
-		return true
 	}
 }
 

@@ -24,8 +24,9 @@ type timers struct {
 	// it is forgotten, on the date. oldest does not fire: of those that are over, the one
 	// that ended first gives way to a new one.
 	upload, ended, oldest timerSet
-	// token is by access token: when it expires, on the date.
-	token timerSet
+	// token is by access token: when it expires, on the date. disowned are the workers whose
+	// credential counts no more, due at once.
+	token, disowned timerSet
 	// mode has one timer at most: when an automatic DEGRADED ceases to hold.
 	mode timerSet
 }
@@ -51,7 +52,7 @@ func newTimerSet() timerSet {
 func (t *timers) reset() {
 	*t = timers{lease: newTimerSet(), expire: newTimerSet(), wake: newTimerSet(), dated: newTimerSet(), forget: newTimerSet(),
 		attest: newTimerSet(), reputation: newTimerSet(), penalty: newTimerSet(), limiter: newTimerSet(), domain: newTimerSet(), promote: newTimerSet(),
-		mode: newTimerSet(), upload: newTimerSet(), ended: newTimerSet(), oldest: newTimerSet(), token: newTimerSet()}
+		mode: newTimerSet(), upload: newTimerSet(), ended: newTimerSet(), oldest: newTimerSet(), token: newTimerSet(), disowned: newTimerSet()}
 }
 
 // set puts a timer in the place of another; a due of 0 is none.

@@ -1988,6 +1988,8 @@ type Register struct {
 	Grace      bool   `protobuf:"varint,6,opt,name=grace,proto3" json:"grace,omitempty"`
 	// The stake that the attestation signs, in millionths of a unit; 0 without one.
 	AttestedStake int64 `protobuf:"varint,7,opt,name=attested_stake,json=attestedStake,proto3" json:"attested_stake,omitempty"`
+	// SHA-256 of the secret of the worker that the id is taken over from, where that is known.
+	OldSecretHash []byte `protobuf:"bytes,8,opt,name=old_secret_hash,json=oldSecretHash,proto3" json:"old_secret_hash,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2069,6 +2071,13 @@ func (x *Register) GetAttestedStake() int64 {
 		return x.AttestedStake
 	}
 	return 0
+}
+
+func (x *Register) GetOldSecretHash() []byte {
+	if x != nil {
+		return x.OldSecretHash
+	}
+	return nil
 }
 
 // SetStatus is an operator's, or the worker's own (session given), change of
@@ -4494,7 +4503,7 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	" \x01(\x03R\x05stake\x12'\n" +
 	"\x06limits\x18\v \x03(\v2\x0f.rota.fsm.LimitR\x06limits\x12#\n" +
 	"\x0eio_bytes_per_s\x18\x14 \x01(\x03R\vioBytesPerS\x12\x14\n" +
-	"\x05types\x18\f \x03(\tR\x05types\"\xfa\x01\n" +
+	"\x05types\x18\f \x03(\tR\x05types\"\xa2\x02\n" +
 	"\bRegister\x12(\n" +
 	"\x04spec\x18\x01 \x01(\v2\x14.rota.fsm.WorkerSpecR\x04spec\x12\x1f\n" +
 	"\vsecret_hash\x18\x02 \x01(\fR\n" +
@@ -4505,7 +4514,8 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"connection\x18\x05 \x01(\x04R\n" +
 	"connection\x12\x14\n" +
 	"\x05grace\x18\x06 \x01(\bR\x05grace\x12%\n" +
-	"\x0eattested_stake\x18\a \x01(\x03R\rattestedStake\"U\n" +
+	"\x0eattested_stake\x18\a \x01(\x03R\rattestedStake\x12&\n" +
+	"\x0fold_secret_hash\x18\b \x01(\fR\roldSecretHash\"U\n" +
 	"\tSetStatus\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\rR\x06status\x12\x18\n" +

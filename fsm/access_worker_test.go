@@ -1,0 +1,201 @@
+package fsm
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/access"
+)
+
+// ownedWorker registers a worker, as a principal, of whatever queues.
+func ownedWorker(by_ rota.Principal, id, secret string, queues ...rota.QueueName) *fsmpb.Op {
+	return by(by_, registerOp(id, 4, secret, false, func(w *rota.WorkerSpec) {
+		if len(queues) > 0 {
+			w.Queues = queues
+		}
+	}))
+}
+
+// TestWorkersAreTheirRegistrars: what a worker says is heard from nobody but whoever registered
+// it; the same secret, under a credential that has the right too, moves it.
+func TestWorkersAreTheirRegistrars(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.ok(queueOp("other"))
+	b.ok(roleOp("default-only", access.Grant{Right: access.RightWork, Tenant: "*", Queue: "default"}))
+	for letter, role := range map[string]string{"a": access.RoleWorker, "b": access.RoleWorker, "d": "default-only"} {
+		b.ok(tokenOp(tokenWish(letter, role)))
+	}
+	prefixed := tokenWish("p", access.RoleWorker)
+	prefixed.WorkerPrefix = "pool-"
+	b.ok(tokenOp(prefixed))
+	ann, bob := actorNamed("a"), actorNamed("b")
+	b.refuses(rota.KindDenied, "work", ownedWorker(actorNamed("d"), "w", "s", "default", "other"))
+	b.refuses(rota.KindDenied, "worker", ownedWorker(actorNamed("p"), "w", "s"))
+	b.ok(ownedWorker(actorNamed("p"), "pool-1", "s"))
+	b.ok(by(actorNamed("p"), statusOp("pool-1", rota.WorkerDraining, b.fleet.workers.get("pool-1").session)))
+
+	b.ok(ownedWorker(ann, "w", "s", "default", "other"))
+	b.submit("j")
+	l := b.match()["j"]
+	b.refuses(rota.KindDenied, "worker", by(bob, verb(rota.VerbAck, l)))
+	b.refuses(rota.KindDenied, "worker", by(bob, verb(rota.VerbComplete, l)))
+	b.refuses(rota.KindDenied, "worker", by(bob, statusOp("w", rota.WorkerRetired, l.Session)))
+	b.refuses(rota.KindDenied, "worker", by(bob, goneOp("w", l.Session, "s")))
+	b.refuses(rota.KindConflict, "worker", ownedWorker(bob, "w", "another"))
+	b.refuses(rota.KindConflict, "worker", ownedWorker(actorNamed("d"), "w", "another")) // taken: of which queues is not said
+	b.ok(by(ann, verb(rota.VerbAck, l)))
+
+	b.ok(ownedWorker(bob, "w", "s", "default", "other"))
+	b.refuses(rota.KindDenied, "worker", by(ann, verb(rota.VerbComplete, l)))
+	b.ok(by(bob, verb(rota.VerbComplete, l)))
+	b.state("j", rota.JobCompleted)
+	b.sound()
+}
+
+// TestTakeover_needsTheSecretOrTheRight: a live worker's id goes to nobody who neither knows its
+// secret nor may stop it.
+func TestTakeover_needsTheSecretOrTheRight(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.ok(roleOp("foreman", everyRight(access.RightWork, access.RightWorkers)...))
+	for letter, role := range map[string]string{"a": access.RoleWorker, "b": access.RoleWorker, "f": "foreman"} {
+		b.ok(tokenOp(tokenWish(letter, role)))
+	}
+	takeover := func(of rota.Principal, secret, old string) *fsmpb.Op {
+		op := by(of, registerOp("w", 4, secret, true))
+		if old != "" {
+			op.GetRegister().OldSecretHash = registerOp("w", 1, old, false).GetRegister().GetSecretHash()
+		}
+		return op
+	}
+	b.ok(ownedWorker(actorNamed("a"), "w", "first"))
+	b.submit("j")
+	l := b.match()["j"]
+	b.refuses(rota.KindDenied, "takeover", takeover(actorNamed("b"), "second", ""))
+	b.refuses(rota.KindDenied, "takeover", takeover(actorNamed("b"), "second", "guessed"))
+	b.ok(takeover(actorNamed("b"), "second", "first"))
+	if l, _ := b.View.Assignment(l.ID); l.Lease.Revoked != rota.ReasonTakenOver {
+		t.Errorf("the lease is revoked as %s", l.Lease.Revoked)
+	}
+	b.ok(takeover(actorNamed("f"), "third", ""))
+	b.ok(by(actorNamed("f"), statusOp("w", rota.WorkerRetired, 0)))
+	b.ok(takeover(actorNamed("b"), "fourth", "")) // nobody's any more
+	b.sound()
+}
+
+// TestRevocation_endsSessions: of a token that is revoked or expires, and of a certificate that
+// is blocked, no worker gets or ends a job any more; what it had ends by silence, uncounted. The
+// worker's secret takes the id up again.
+func TestRevocation_endsSessions(t *testing.T) {
+	t.Parallel()
+	wish := tokenWish("a", access.RoleWorker)
+	for name, c := range map[string]struct {
+		actor rota.Principal
+		end   func(b *bench)
+	}{
+		"revoked": {actorNamed("a"), func(b *bench) { b.ok(revokeOp("a")) }},
+		"expired": {actorNamed("a"), func(b *bench) { b.date(rota.Date(wish.ExpiresMs)) }},
+		"blocked": {rota.CertPrincipal(access.RoleWorker, "ann"), func(b *bench) { b.ok(blockOp(access.RoleWorker, "ann", true)) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.ok(tokenOp(wish))
+			bob := rota.CertPrincipal(access.RoleWorker, "bob")
+			b.ok(ownedWorker(c.actor, "w", "s"))
+			b.ok(ownedWorker(c.actor, "suspended", "s"))
+			b.ok(statusOp("suspended", rota.WorkerSuspended, 0))
+			b.submit("j")
+			l := b.match()["j"]
+			b.ok(by(c.actor, verb(rota.VerbAck, l)))
+			c.end(b)
+			b.refuses(rota.KindUnauthenticated, "credential", by(c.actor, verb(rota.VerbComplete, l)))
+			b.pass(1_000)
+			if a, _ := b.View.Assignment(l.ID); a.Lease.Revoked != rota.ReasonAccessEnded {
+				t.Fatalf("the lease is revoked as %s", a.Lease.Revoked)
+			}
+			b.status("w", rota.WorkerUnreachable)
+			b.status("suspended", rota.WorkerSuspended)
+			b.submit("k")
+			if got := b.match(); len(got) != 0 {
+				t.Errorf("placed: %v", got)
+			}
+			b.refuses(rota.KindStale, "session", verb(rota.VerbComplete, l))
+			b.pass(rota.SilenceEnds + 1_000)
+			if j := b.state("j", rota.JobQueued); j.Attempt != l.Attempt || j.Attempts[0].End != rota.ReasonAccessEnded {
+				t.Errorf("%+v", j)
+			}
+			b.ok(ownedWorker(bob, "w", "s"))
+			b.status("w", rota.WorkerActive)
+			if got := b.match(); len(got) != 2 {
+				t.Errorf("placed: %v", got)
+			}
+			if b.timers.disowned.Len() != 0 {
+				t.Error("sessions are left to end")
+			}
+			b.sound()
+		})
+	}
+}
+
+// TestRevocation_andBack: a block that is lifted before a sweep comes ends no session, and a
+// worker that registers under another credential before it keeps its own.
+func TestRevocation_andBack(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	ann, bob := rota.CertPrincipal(access.RoleWorker, "ann"), rota.CertPrincipal(access.RoleWorker, "bob")
+	for i := range 3 {
+		b.ok(ownedWorker(ann, fmt.Sprint("w", i), "s"))
+	}
+	b.ok(blockOp(access.RoleWorker, "ann", true))
+	b.ok(ownedWorker(bob, "w0", "s"))
+	b.sound()
+	b.ok(blockOp(access.RoleWorker, "ann", false))
+	b.sound()
+	b.pass(1_000)
+	for i := range 3 {
+		b.status(fmt.Sprint("w", i), rota.WorkerActive)
+	}
+	b.ok(by(bob, statusOp("w0", rota.WorkerDraining, b.fleet.workers.get("w0").session)))
+}
+
+// TestRights_ofWorkflows: each node's queue counts, when a workflow is submitted and whatever is
+// done with it later; so does the node's own where its job is meant.
+func TestRights_ofWorkflows(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.ok(queueOp("other"))
+	b.ok(roleOp("default-only", access.Grant{Right: access.RightSubmit, Tenant: "*", Queue: "default"},
+		access.Grant{Right: access.RightControl, Tenant: "*", Queue: "default"}))
+	b.ok(tokenOp(tokenWish("d", "default-only")))
+	ann := actorNamed("d")
+	wide := func(id string) *dag {
+		return diamond(id, func(d *dag) { d.Nodes[2].Queue = "other" })
+	}
+	w := wide("theirs")
+	b.refuses(rota.KindDenied, "submit", by(ann, wide("wf").open()))
+	b.upload(w)
+	b.refuses(rota.KindDenied, "submit", by(ann, w.commit()))
+	b.ok(w.commit())
+	b.refuses(rota.KindDenied, "control", by(ann, w.cancel()))
+	b.refuses(rota.KindDenied, "control", by(ann, cancelOp("theirs/n2")))
+	b.ok(w.cancel())
+	b.pass(1_000)
+	b.refuses(rota.KindDenied, "control", by(ann, w.retry("", 1)))
+
+	// Nodes that are added to the queue that was not announced are refused too.
+	hidden := wide("hidden")
+	open := hidden.open()
+	open.GetOpenWorkflow().Shares = nil
+	b.ok(by(ann, open))
+	b.refuses(rota.KindDenied, "submit", by(ann, hidden.add()[0]))
+
+	mine := diamond("mine")
+	for _, op := range append([]*fsmpb.Op{mine.open()}, append(mine.add(), mine.commit(), mine.cancel())...) {
+		b.ok(by(ann, op))
+	}
+	b.sound()
+}
