@@ -555,3 +555,32 @@ func TestAccess_naive(t *testing.T) {
 		b.sound()
 	})
 }
+
+// BenchmarkJudge applies entries of 100 submissions of a job that is known: asked for by nobody,
+// which is not judged, by one who has all rights, and by one whose grants are looked through.
+func BenchmarkJudge(b *testing.B) {
+	m := fill(b, 100)
+	m.entry(roleOp("some", rota.Grant{Right: rota.RightRead, Tenant: "*", Queue: "*"}, rota.Grant{Right: rota.RightSubmit, Tenant: "t*", Queue: "*"}),
+		anonymousOp(rota.RoleRoot), tokenOp(tokenWish("a", "some")))
+	for _, c := range []struct {
+		name  string
+		actor rota.Principal
+	}{{"nobody", ""}, {"anonymous-root", rota.Anonymous}, {"token", actorNamed("a")}} {
+		b.Run(c.name, func(b *testing.B) {
+			ops := make([]*fsmpb.Op, 100)
+			for i := range ops {
+				ops[i] = submitOp(benchJob(fmt.Sprintf("backlog-%08d", i), func(s *rota.JobSpec) {
+					s.Queue, s.Tenant = "backlog", rota.TenantID(fmt.Sprint("t", i%8))
+				}))
+				if c.actor != "" {
+					by(c.actor, ops[i])
+				}
+			}
+			data := m.seal(ops...)
+			b.ReportAllocs()
+			for b.Loop() {
+				m.Recycle(m.run(data).Events)
+			}
+		})
+	}
+}
