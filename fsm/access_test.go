@@ -560,8 +560,8 @@ func TestAccess_naive(t *testing.T) {
 // which is not judged, by one who has all rights, and by one whose grants are looked through.
 func BenchmarkJudge(b *testing.B) {
 	m := fill(b, 100)
-	m.entry(roleOp("some", rota.Grant{Right: rota.RightRead, Tenant: "*", Queue: "*"}, rota.Grant{Right: rota.RightSubmit, Tenant: "t*", Queue: "*"}),
-		anonymousOp(rota.RoleRoot), tokenOp(tokenWish("a", "some")))
+	m.entry(roleOp("some", access.Grant{Right: access.RightRead, Tenant: "*", Queue: "*"}, access.Grant{Right: access.RightSubmit, Tenant: "t*", Queue: "*"}),
+		anonymousOp(access.RoleRoot), tokenOp(tokenWish("a", "some")))
 	for _, c := range []struct {
 		name  string
 		actor rota.Principal
