@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/recovery"
+	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/peer"
 )
@@ -83,10 +84,10 @@ func TestNode(t *testing.T) {
 		}
 	})
 	t.Run("refuses internal operations from another node", func(t *testing.T) {
-		if forwardable(&fsmpb.Op{Op: &fsmpb.Op_Sweep{}}) || forwardable(&fsmpb.Op{Op: &fsmpb.Op_Round{}}) ||
-			forwardable(&fsmpb.Op{Op: &fsmpb.Op_Reach{}}) || forwardable(&fsmpb.Op{Op: &fsmpb.Op_BeginTerm{}}) ||
-			forwardable(&fsmpb.Op{Op: &fsmpb.Op_SetMode{SetMode: &fsmpb.SetMode{Auto: true}}}) ||
-			forwardable(&fsmpb.Op{Op: &fsmpb.Op_SetNode{}}) {
+		if fsm.OfCallers(&fsmpb.Op{Op: &fsmpb.Op_Sweep{}}) || fsm.OfCallers(&fsmpb.Op{Op: &fsmpb.Op_Round{}}) ||
+			fsm.OfCallers(&fsmpb.Op{Op: &fsmpb.Op_Reach{}}) || fsm.OfCallers(&fsmpb.Op{Op: &fsmpb.Op_BeginTerm{}}) ||
+			fsm.OfCallers(&fsmpb.Op{Op: &fsmpb.Op_SetMode{SetMode: &fsmpb.SetMode{Auto: true}}}) ||
+			fsm.OfCallers(&fsmpb.Op{Op: &fsmpb.Op_SetNode{}}) {
 			t.Fatal("an internal operation has a wire form")
 		}
 	})

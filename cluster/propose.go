@@ -184,7 +184,7 @@ func (pr *proposer) Forwarded(ctx context.Context, from rota.NodeID, commands []
 		if op.GetOp() == nil {
 			return nil, errNewer(0, pr.n.replica.rulesInForce())
 		}
-		if !forwardable(op) {
+		if !fsm.OfCallers(op) {
 			return nil, rota.Refusef(rota.KindInvalid, "commands", "an internal operation is never forwarded")
 		}
 	}
@@ -206,22 +206,6 @@ func (pr *proposer) Forwarded(ctx context.Context, from rota.NodeID, commands []
 
 // readers read what is forwarded; they keep room for it.
 var readers = sync.Pool{New: func() any { return &entry.CommandReader{} }}
-
-// forwardable reports whether an operation may come from another node: internal
-// ones have no wire form between nodes.
-func forwardable(op *fsmpb.Op) bool {
-	switch op.GetOp().(type) {
-	case *fsmpb.Op_Submit, *fsmpb.Op_Register, *fsmpb.Op_SetStatus, *fsmpb.Op_Gone, *fsmpb.Op_Lease, *fsmpb.Op_Cancel, *fsmpb.Op_Retry,
-		*fsmpb.Op_ChangeJob, *fsmpb.Op_DeleteJob,
-		*fsmpb.Op_SetQueue, *fsmpb.Op_Barrier, *fsmpb.Op_SetTenant, *fsmpb.Op_SetCluster, *fsmpb.Op_ReportProof, *fsmpb.Op_OpenWorkflow,
-		*fsmpb.Op_AddNodes, *fsmpb.Op_CommitWorkflow, *fsmpb.Op_CancelWorkflow, *fsmpb.Op_RetryWorkflow:
-		return true
-	case *fsmpb.Op_SetMode:
-		return !op.GetSetMode().GetAuto()
-	default:
-		return false
-	}
-}
 
 // urgent reports whether operations overtake submissions on their way into the log.
 func urgent(ops []*fsmpb.Op) bool {

@@ -112,11 +112,20 @@ func ownWork(worker func(*fsmpb.Op) string) rule {
 
 // ruleOf returns the rule of an operation; false where it is no caller's.
 func ruleOf(op *fsmpb.Op) (rule, bool) {
-	if op.GetSetStatus().GetSession() != 0 {
+	switch {
+	case op.GetSetStatus().GetSession() != 0:
 		return ownStatus, true
+	case op.GetSetMode().GetAuto():
+		return rule{}, false
 	}
 	r, ok := rules[reflect.TypeOf(op.GetOp())]
 	return r, ok
+}
+
+// OfCallers reports whether callers may ask for an operation; any other is the leader's alone.
+func OfCallers(op *fsmpb.Op) bool {
+	_, ok := ruleOf(op)
+	return ok
 }
 
 // judgement is of one operation of one actor.
