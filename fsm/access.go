@@ -316,3 +316,53 @@ func tokenWords(op *fsmpb.CreateToken) (t access.Token, hash [32]byte, err error
 	err = t.Check()
 	return t, hash, err
 }
+
+// auth judges a change of rights: nobody but the account that the node runs as gives, takes or
+// changes what is beyond its own. The first token is that account's alone.
+func (j *judgement) auth(op *fsmpb.Op) *rota.Error {
+	if j.actor == rota.Local {
+		return nil
+	}
+	here := j.ac.here()
+	switch op := op.GetOp().(type) {
+	case *fsmpb.Op_SetRole:
+		if refusal := j.within("role", op.SetRole.GetName(), rights(grantWords(op.SetRole.GetGrants()))); refusal != nil {
+			return refusal
+		}
+		return j.within("role", op.SetRole.GetName(), here.granted([]string{op.SetRole.GetName()}, nil, nil))
+	case *fsmpb.Op_DeleteRole:
+		return j.within("role", op.DeleteRole.GetName(), here.granted([]string{op.DeleteRole.GetName()}, nil, nil))
+	case *fsmpb.Op_CreateToken:
+		t, _, err := tokenWords(op.CreateToken)
+		if err != nil {
+			return rota.ErrorOf(err)
+		}
+		return j.within("token", t.ID, here.granted(t.Roles, t.Tenants, t.Queues))
+	case *fsmpb.Op_RevokeToken:
+		if t := j.ac.tokens.get(tokenID(op.RevokeToken.GetId())); t != nil {
+			return j.within("token", t.ID, here.granted(t.Roles, t.Tenants, t.Queues))
+		}
+		return nil
+	case *fsmpb.Op_SetBlock:
+		return j.within("block", op.SetBlock.GetRole()+"/"+op.SetBlock.GetName(), here.granted([]string{op.SetBlock.GetRole()}, nil, nil))
+	case *fsmpb.Op_SetAnonymous:
+		roles := slices.Concat(atMost(op.SetAnonymous.GetRoles(), limits.MaxTokenRoles), here.anonymous)
+		return j.within("role", "of anonymous", here.granted(roles, nil, nil))
+	default:
+		return rota.Refusef(rota.KindDenied, "auth", "only the account that a node runs as makes the first token, or another one that stands for all: "+
+			"run `rota auth` with --data on the node")
+	}
+}
+
+func rights(grants []access.Grant) *access.Rights {
+	r := access.NewRights(grants, nil, nil)
+	return &r
+}
+
+// within refuses what would be beyond the actor's own rights.
+func (j *judgement) within(what, name string, r *access.Rights) *rota.Error {
+	if r.Within(j.rights) {
+		return nil
+	}
+	return rota.Refusef(rota.KindDenied, what, "%s %s has rights that %s has not itself: nobody gives, takes or changes more than their own", what, name, j.actor)
+}

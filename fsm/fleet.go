@@ -336,3 +336,21 @@ func (r *workerRow) live() bool {
 		return true
 	}
 }
+
+// supersede revokes the leases of a session that another one takes the place of
+// (SPEC §6.4), or that its credential's end ends. No beat of the old session is answered from now on, so its
+// silence counts from here, or from where it counts already.
+func (fl *fleet) supersede(w *workerRow, why rota.Reason) {
+	since := fl.m.head.clock
+	if w.status == rota.WorkerUnreachable {
+		since = min(since, w.silentSince.Clock)
+	}
+	for _, id := range w.openLeases() {
+		l := fl.m.leasing.leases.edit(id)
+		fl.revoke(l, why)
+		if l.silentSince == 0 {
+			l.silentSince = max(since, 1)
+		}
+		fl.m.leasing.timeLease(l)
+	}
+}
