@@ -43,7 +43,7 @@ func (cv *clusterVerbs) ownStatus() rota.NodeStatus {
 // Inspect returns this node's own state to another node.
 func (cv *clusterVerbs) Inspect(_ context.Context, digestsAt []rota.Index) (peer.Inspection, error) {
 	in := peer.Inspection{Status: cv.ownStatus(), ClusterID: cv.n.ClusterID(), WallMs: cv.n.wall().UnixMilli(),
-		LastLogIndex: rota.Index(cv.n.raft.LastIndex())}
+		LastLogIndex: rota.Index(cv.n.raft.LastIndex()), Identity: cv.n.data.Identity()}
 	in.DiskLevel, in.DiskRoom = cv.n.disk.report()
 	rebuild := cv.n.data.Rebuild()
 	in.DifferedAt, in.RightUntil = rota.Index(rebuild.At), rota.Index(rebuild.Agreed)

@@ -264,7 +264,7 @@ func TestBeats(t *testing.T) {
 	t.Run("of sessions that are over are refused, though the cluster rests", func(t *testing.T) {
 		n := b.leader()
 		b.eventually("an empty cluster rests", func() bool { l := n.terms.leading(); return l != nil && !n.chores.sweepNeeded(l) })
-		a, err := n.Beats(within(t, ample), "n1", []peer.Beat{{Worker: "nobody", Session: 7}, {Worker: "no-one", Session: 8}})
+		a, err := n.Beats(within(t, ample), []peer.Beat{{Worker: "nobody", Session: 7}, {Worker: "no-one", Session: 8}})
 		if err != nil || !slices.Equal(a.Refused, []int32{0, 1}) {
 			t.Fatalf("%+v, %v", a, err)
 		}
@@ -287,7 +287,7 @@ func TestBeats(t *testing.T) {
 		l.mu.Unlock()
 		answered := make(chan error, 1)
 		go func() {
-			_, err := n.Beats(within(t, ample), "n1", []peer.Beat{{Worker: "w1", Session: h.s.Session()}})
+			_, err := n.Beats(within(t, ample), []peer.Beat{{Worker: "w1", Session: h.s.Session()}})
 			answered <- err
 		}()
 		applied := n.replica.applied.Load()
@@ -312,7 +312,7 @@ func TestBeats(t *testing.T) {
 	t.Run("are not answered by a leader that is cut off", func(t *testing.T) {
 		n := b.leader()
 		b.isolate(n.cfg.Node)
-		if a, err := n.Beats(within(t, 700*time.Millisecond), "n1", []peer.Beat{{Worker: "w1", Session: h.s.Session()}}); err == nil {
+		if a, err := n.Beats(within(t, 700*time.Millisecond), []peer.Beat{{Worker: "w1", Session: h.s.Session()}}); err == nil {
 			t.Fatalf("a deposed leader answered %+v", a)
 		}
 		b.heal(n.cfg.Node)

@@ -68,7 +68,7 @@ func (b *beatBox) flush() {
 
 func (b *beatBox) toLeader(ctx context.Context, beats []peer.Beat) (peer.BeatAnswer, error) {
 	if b.n.terms.leading() != nil {
-		return b.n.Beats(ctx, b.n.cfg.Node, beats)
+		return b.n.Beats(ctx, beats)
 	}
 	leading := b.n.leader.leaderContext()
 	to, ok := b.n.Leader()

@@ -249,7 +249,7 @@ func (b *bench) tryStart(id rota.NodeID) (*Node, error) {
 	b.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	n, err := Start(ctx, cfg, directPeers{b, id})
+	n, err := Start(ctx, cfg, &directPeers{b: b, self: id})
 	if err != nil {
 		return nil, err
 	}

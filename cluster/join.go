@@ -3,6 +3,8 @@ package cluster
 import (
 	"context"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -32,7 +34,7 @@ func (mb *membership) join(ctx context.Context) error {
 			if err != nil || done {
 				return err
 			}
-		} else if fresh := mb.founders(members); fresh != nil {
+		} else if fresh := mb.founders(members); fresh != nil && mb.proven(fresh) {
 			return mb.found(fresh)
 		}
 		if time.Since(said) > 10*time.Second {
@@ -77,6 +79,38 @@ func (mb *membership) founders(members []gossip.Member) []gossip.Member {
 		return 1
 	})
 	return fresh
+}
+
+// proven reports whether each founder is at the address that gossip names, with the data
+// directory and, by its certificate, the id: gossip makes no founders.
+func (mb *membership) proven(founders []gossip.Member) bool {
+	var failed atomic.Bool
+	var all sync.WaitGroup
+	for _, m := range founders {
+		all.Go(func() {
+			if !mb.proves(m) {
+				failed.Store(true)
+			}
+		})
+	}
+	all.Wait()
+	return !failed.Load()
+}
+
+// proves asks a node that gossip suggests who it is, at the address for raft.
+func (mb *membership) proves(m gossip.Member) bool {
+	if m.ID == mb.n.cfg.Node {
+		return true
+	}
+	said, err := mb.n.stream.Meet(m.ID, m.Raft, peerTimeout)
+	if err == nil && said.Identity == m.Identity {
+		return true
+	}
+	if mb.n.lines.Allow("prove/" + string(m.ID)) {
+		mb.n.log.Warn("a node that gossip suggests does not prove that it is who gossip says", "other_node", string(m.ID),
+			"raft", m.Raft, "identity", m.Identity, "answered_with", said.Identity, "err", err)
+	}
+	return false
 }
 
 // found writes the first configuration. Every founder writes the same one.

@@ -69,7 +69,7 @@ func (mb *membership) RemoveHere(ctx context.Context, id rota.NodeID) error {
 	return nil
 }
 
-// subjectRemoved marks the refusal to remove a node that was removed already.
+// subjectRemoved marks what is refused as a node was removed already.
 const subjectRemoved = "removed"
 
 const (
@@ -99,13 +99,14 @@ func (mb *membership) Leave(ctx context.Context) error {
 	for turn := 0; ; turn++ {
 		err := mb.leaveOnce(ctx, turn)
 		var refusal *rota.Error
-		missing := errors.As(err, &refusal) && refusal.Kind == rota.KindNotFound
+		removed := errors.As(err, &refusal) && refusal.Subject == subjectRemoved
+		missing := refusal != nil && (refusal.Kind == rota.KindNotFound || refusal.Kind == rota.KindDenied && unrecorded(err))
 		if missing && unknown == 0 {
 			unknown = mb.n.sinceBoot()
 		}
 		switch {
 		case err == nil,
-			missing && refusal.Subject == subjectRemoved, // by a call whose answer was lost
+			removed, // by a call whose answer was lost
 			missing && mb.n.sinceBoot()-unknown > unheardOf:
 			failpoint.Pass("leave-before-end")
 			mb.leftOnce.Do(func() { close(mb.left) })

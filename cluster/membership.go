@@ -1,7 +1,7 @@
 package cluster
 
 import (
-	"fmt"
+	"errors"
 	"slices"
 	"sync"
 
@@ -57,25 +57,78 @@ func (mb *membership) hello() stream.Hello {
 		Identity: mb.n.data.Identity()}
 }
 
-// admit refuses a removed node's raft connection, and one of a node whose id
-// belongs to another data directory.
-func (mb *membership) admit(peer stream.Hello) error {
+// admit refuses the raft connection of a node that is not recorded, unless raft's own
+// configuration sent this node there, or the other may be the leader that this one lacks:
+// one that slept, or founds, learns of its leader by raft alone.
+func (mb *membership) admit(other stream.Hello) error {
 	if mb.n.cfg.admitted != nil {
-		if err := mb.n.cfg.admitted(peer.Node); err != nil {
+		if err := mb.n.cfg.admitted(other.Node); err != nil {
 			return err
 		}
 	}
 	var of member
-	if !mb.n.replica.peek(func(s *fsm.View) { of = memberOf(s, peer.Node) }) {
+	if !mb.n.replica.peek(func(s *fsm.View) { of = memberOf(s, other.Node) }) {
 		return errStalled() // else connections would pile up for as long as it does
+	}
+	err := mb.judge(of, other.Node, other.Identity)
+	if !unrecorded(err) {
+		return err
+	}
+	if leader := mb.heard(); other.Dialled || leader == "" || leader == other.Node {
+		return nil
+	}
+	return err
+}
+
+// heard returns the leader that raft hears of.
+func (mb *membership) heard() rota.NodeID {
+	if mb.n.raft == nil {
+		return ""
+	}
+	_, id := mb.n.raft.LeaderWithID()
+	return rota.NodeID(id)
+}
+
+// Recorded refuses a node that the state does not record with this data directory.
+func (mb *membership) Recorded(id rota.NodeID, identity string) error {
+	return mb.judge(mb.n.replica.member(id), id, identity)
+}
+
+// judge is Recorded by what the state says of the node. Before it knows the founders, those
+// count that proved themselves at the founding.
+func (mb *membership) judge(of member, id rota.NodeID, identity string) error {
+	if !of.known {
+		of.identity, of.known = mb.n.data.Founders()[id]
 	}
 	switch {
 	case of.removed:
-		return fmt.Errorf("node %s was removed from this cluster", peer.Node)
-	case of.known && of.identity != peer.Identity && !planted.sameIDRejoin():
-		return fmt.Errorf("node id %s belongs to another data directory", peer.Node)
+		return errRemoved(id)
+	case of.known && of.identity != identity && !planted.sameIDRejoin():
+		return rota.Refusef(rota.KindDenied, "node", "node id %s belongs to another data directory", id)
+	case of.known:
+		return nil
+	case mb.n.terms.leading() != nil:
+		return rota.Refusef(rota.KindDenied, peer.Unrecorded, "node %s is no member of this cluster", id)
 	}
-	return nil
+	return rota.Refusef(rota.KindUnavailable, peer.Unrecorded, "this node does not know node %s yet: ask again, or the leader", id)
+}
+
+// mayCall refuses to tell a node anything that neither raft's configuration nor the state
+// knows.
+func (mb *membership) mayCall(id rota.NodeID) error {
+	if slices.ContainsFunc(mb.servers(), func(s raft.Server) bool { return rota.NodeID(s.ID) == id }) {
+		return nil
+	}
+	if of := mb.n.replica.member(id); of.known && !of.removed {
+		return nil
+	}
+	return &rota.Error{Kind: rota.KindUnavailable, Subject: SubjectNotSent, Text: "this node does not know node " + string(id) + " yet"}
+}
+
+// unrecorded reports whether a node is refused as the state does not record it.
+func unrecorded(err error) bool {
+	var refusal *rota.Error
+	return errors.As(err, &refusal) && refusal.Subject == peer.Unrecorded
 }
 
 // refuseRemoved refuses a node that was removed from the cluster, be it this one.
@@ -87,7 +140,7 @@ func (mb *membership) refuseRemoved(id rota.NodeID) error {
 }
 
 func errRemoved(id rota.NodeID) error {
-	return rota.Refusef(rota.KindDenied, "node", "node %s was removed from the cluster: stop it, and use another one", id)
+	return rota.Refusef(rota.KindDenied, subjectRemoved, "node %s was removed from the cluster: stop it, and use another one", id)
 }
 
 // Introduce judges a starting node: nil lets it start. Kind Conflict refuses it
@@ -195,6 +248,9 @@ func (mb *membership) onlyVoter() bool {
 
 // servers returns raft's latest configuration.
 func (mb *membership) servers() []raft.Server {
+	if mb.n.raft == nil {
+		return nil // it founds or joins still
+	}
 	f := mb.n.raft.GetConfiguration()
 	if f.Error() != nil {
 		return nil

@@ -15,6 +15,9 @@ import (
 // Unavailable means that the outcome is unknown.
 type Peers interface {
 	history.Peers
+	// Calls sets the identity of the data directory that calls are made with, before the
+	// first one. Calls other than Introduce and Inspect go to those alone that mayCall takes.
+	Calls(identity string, mayCall func(rota.NodeID) error)
 	Forward(ctx context.Context, to peer.NodeAddress, commands []byte) ([]byte, error)
 	Beat(ctx context.Context, to peer.NodeAddress, beats []peer.Beat) (peer.BeatAnswer, error)
 	Barrier(ctx context.Context, to peer.NodeAddress) (rota.Index, error)

@@ -171,10 +171,7 @@ func (pr *proposer) forward(ctx context.Context, b batch) (reply, error) {
 
 // Forwarded takes commands that another node forwarded. Not leading is a
 // definite refusal; nothing is ever forwarded twice.
-func (pr *proposer) Forwarded(ctx context.Context, from rota.NodeID, commands []byte) ([]byte, error) {
-	if err := pr.n.membership.refuseRemoved(from); err != nil {
-		return nil, err
-	}
+func (pr *proposer) Forwarded(ctx context.Context, commands []byte) ([]byte, error) {
 	reader := readers.Get().(*entry.CommandReader)
 	ops, encoded, ok := reader.Read(commands, limits.MaxEntryOps)
 	if !ok {

@@ -48,7 +48,7 @@ func (mb *membership) reconcileOnce(l *leadership) {
 			continue
 		}
 		s, member := servers[m.ID]
-		if (!member || string(s.Address) != m.Raft) && !mb.vouches(l.ctx, m) {
+		if (!member || string(s.Address) != m.Raft || !mb.proved(m)) && !mb.vouches(l.ctx, m) {
 			continue
 		}
 		if !mb.recorded(l, m) {
@@ -78,7 +78,13 @@ func (mb *membership) reconcileOnce(l *leadership) {
 	mb.finishRemovals(servers)
 }
 
-// vouches asks a node that gossip suggests, over the connection that nodes trust
+// proved reports whether a node that gossip suggests has proved its data directory before:
+// the state records that, or it founded the cluster with this one.
+func (mb *membership) proved(m gossip.Member) bool {
+	return mb.n.replica.member(m.ID).known || mb.n.data.Founders()[m.ID] == m.Identity
+}
+
+// vouches asks a node that gossip suggests, over the connections that nodes trust
 // (mutual TLS, where it is set), whether it is who gossip says: gossip alone
 // makes nobody a member.
 func (mb *membership) vouches(ctx context.Context, m gossip.Member) bool {
@@ -88,12 +94,12 @@ func (mb *membership) vouches(ctx context.Context, m gossip.Member) bool {
 	ctx, cancel := context.WithTimeout(ctx, peerTimeout)
 	defer cancel()
 	in, err := mb.n.peers.Inspect(ctx, peer.NodeAddress{ID: m.ID, API: m.API}, nil)
-	if err == nil && in.Status.ID == m.ID && in.Status.Raft == m.Raft {
+	if err == nil && in.Status.ID == m.ID && in.Status.Raft == m.Raft && in.Identity == m.Identity {
 		return true
 	}
 	if mb.n.lines.Allow("vouch/" + string(m.ID)) {
 		mb.n.log.Warn("a node that gossip suggests does not answer for itself and is not added", "other_node", string(m.ID),
-			"api", m.API, "raft", m.Raft, "answered_as", string(in.Status.ID), "err", err)
+			"api", m.API, "raft", m.Raft, "answered_as", string(in.Status.ID), "identity", in.Identity, "err", err)
 	}
 	return false
 }

@@ -289,7 +289,7 @@ func barrierOp() *fsmpb.Op {
 }
 
 // Barrier returns to another node the index of a read barrier.
-func (rp *replica) Barrier(ctx context.Context, _ rota.NodeID) (rota.Index, error) {
+func (rp *replica) Barrier(ctx context.Context) (rota.Index, error) {
 	if rp.n.terms.leading() == nil {
 		return 0, notLeader()
 	}

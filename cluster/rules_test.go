@@ -299,7 +299,7 @@ func TestRules_forwardedOperationsOfNewerRules(t *testing.T) {
 	b := startBench(t, 1)
 	l := b.leader()
 	// Field 99 of Op is no operation yet.
-	_, err := l.Forwarded(context.Background(), "n1", []byte{0x0a, 0x03, 0x9a, 0x06, 0x00})
+	_, err := l.Forwarded(context.Background(), []byte{0x0a, 0x03, 0x9a, 0x06, 0x00})
 	if rota.KindOf(err) != rota.KindConflict || !strings.Contains(err.Error(), "newer rules than this binary knows") {
 		t.Errorf("an unknown operation was answered with %v", err)
 	}

@@ -80,6 +80,7 @@ func (n *Node) open() (err error) {
 	if err != nil {
 		return err
 	}
+	n.peers.Calls(n.data.Identity(), n.membership.mayCall)
 	n.keepHistory()
 	n.membership.known.id = n.data.ClusterID()
 	n.stream, err = stream.NewLayer(n.cfg.Raft, raft.ServerAddress(n.cfg.Raft), n.membership.hello, stream.Options{

@@ -2,7 +2,9 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -118,23 +120,30 @@ func (w *watcher) once() {
 	w.mu.Unlock()
 	w.compareWalls(servers, views)
 	w.n.rebuilder.compareDigests(at, servers, views, false)
-	w.askWhenAlone()
+	w.askWhenAlone(slices.ContainsFunc(slices.Collect(maps.Values(views)), peerView.cutOff))
+}
+
+// cutOff reports whether the node said that this one was removed.
+func (v peerView) cutOff() bool {
+	var refusal *rota.Error
+	return errors.As(v.err, &refusal) && refusal.Subject == subjectRemoved
 }
 
 // aloneAfter is how many seconds without a leader make a node ask why.
 const aloneAfter = 5
 
 // askWhenAlone asks the others whether this node is still one of them: one that
-// was removed hears no more from the leader, not even that.
-func (w *watcher) askWhenAlone() {
+// was removed hears no more from the leader, not even that. cutOff says that one of them
+// said so already.
+func (w *watcher) askWhenAlone(cutOff bool) {
 	_, leader := w.n.raft.LeaderWithID()
 	w.mu.Lock()
-	if leader != "" {
+	if leader != "" && !cutOff {
 		w.leaderless, w.refused = 0, nil
 	} else {
 		w.leaderless++
 	}
-	ask := w.leaderless >= aloneAfter
+	ask := cutOff || w.leaderless >= aloneAfter
 	w.mu.Unlock()
 	if !ask {
 		return

@@ -15,7 +15,7 @@ const maxRecordsAsked = 1_000
 // ArchiveRange serves a stretch of this node's archive (SPEC §10.5).
 func (s *nodeService) ArchiveRange(ctx context.Context,
 	req *rotav1.ArchiveRangeRequest) (*rotav1.ArchiveRangeResponse, error) {
-	if _, err := s.admit(ctx, req.GetCaller()); err != nil {
+	if err := s.admit(ctx, req.GetCaller()); err != nil {
 		return nil, err
 	}
 	slice, err := s.core.ArchiveRange(ctx, peer.ArchiveSpan{From: req.GetFrom(), To: req.GetTo()}, req.GetMaxBytes())
@@ -32,7 +32,7 @@ func (s *nodeService) ArchiveRange(ctx context.Context,
 // ArchiveRecords returns what this node's archive knows of single jobs.
 func (s *nodeService) ArchiveRecords(ctx context.Context,
 	req *rotav1.ArchiveRecordsRequest) (*rotav1.ArchiveRecordsResponse, error) {
-	if _, err := s.admit(ctx, req.GetCaller()); err != nil {
+	if err := s.admit(ctx, req.GetCaller()); err != nil {
 		return nil, err
 	}
 	if err := checkCount("ids", len(req.GetIds()), maxRecordsAsked); err != nil {
@@ -53,7 +53,7 @@ func (s *nodeService) ArchiveRecords(ctx context.Context,
 // ListArchived reads one page for a node whose own history has gaps.
 func (s *nodeService) ListArchived(ctx context.Context,
 	req *rotav1.ListArchivedRequest) (*rotav1.ListJobsResponse, error) {
-	if _, err := s.admit(ctx, req.GetCaller()); err != nil {
+	if err := s.admit(ctx, req.GetCaller()); err != nil {
 		return nil, err
 	}
 	filter, opt, err := words.JobFilterFromWire(req.GetList())

@@ -141,11 +141,14 @@ type NodeCore interface {
 	// ClusterID is empty until known; Name is the --cluster name.
 	ClusterID() rota.ClusterID
 	Name() string
+	// Recorded refuses a node that the state does not record with this data directory: every
+	// call but Introduce and Inspect asks it first (SECURITY §1.4).
+	Recorded(id rota.NodeID, identity string) error
 	// Forwarded takes commands that another node forwarded: refused with
 	// Unavailable when this node does not lead, never forwarded again.
-	Forwarded(ctx context.Context, from rota.NodeID, commands []byte) ([]byte, error)
-	Beats(ctx context.Context, from rota.NodeID, beats []peer.Beat) (peer.BeatAnswer, error)
-	Barrier(ctx context.Context, from rota.NodeID) (rota.Index, error)
+	Forwarded(ctx context.Context, commands []byte) ([]byte, error)
+	Beats(ctx context.Context, beats []peer.Beat) (peer.BeatAnswer, error)
+	Barrier(ctx context.Context) (rota.Index, error)
 	Inspect(ctx context.Context, digestsAt []rota.Index) (peer.Inspection, error)
 	CheckAt(ctx context.Context, index rota.Index) (rota.NodeVerdict, error)
 	// ArchiveRange, ArchiveRecords and ListArchived serve this node's history to

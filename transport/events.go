@@ -142,7 +142,7 @@ func (c *batchShare) of(batch peer.EventBatch) *encodedBatch {
 // EventRange tells another node events that it lacks.
 func (s *nodeService) EventRange(ctx context.Context,
 	req *rotav1.EventRangeRequest) (*rotav1.EventRangeResponse, error) {
-	if _, err := s.admit(ctx, req.GetCaller()); err != nil {
+	if err := s.admit(ctx, req.GetCaller()); err != nil {
 		return nil, err
 	}
 	chunk, err := s.core.EventRange(ctx, peer.EventRange{From: req.GetFrom(), At: rota.Index(req.GetAt())})

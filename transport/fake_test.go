@@ -284,8 +284,10 @@ func (c *fakeCore) Ready() error {
 type fakeNode struct {
 	id        rota.ClusterID
 	name      string
-	forwarded func(context.Context, rota.NodeID, []byte) ([]byte, error)
+	forwarded func(context.Context, []byte) ([]byte, error)
 	err       error
+	// recorded answers Recorded; nil takes all.
+	recorded func(id rota.NodeID, identity string) error
 	// introduced is the last node's word on itself.
 	introduced atomic.Pointer[peer.Introduction]
 }
@@ -293,18 +295,25 @@ type fakeNode struct {
 func (n *fakeNode) ClusterID() rota.ClusterID { return n.id }
 func (n *fakeNode) Name() string              { return n.name }
 
-func (n *fakeNode) Forwarded(ctx context.Context, from rota.NodeID, commands []byte) ([]byte, error) {
-	if n.forwarded != nil {
-		return n.forwarded(ctx, from, commands)
+func (n *fakeNode) Recorded(id rota.NodeID, identity string) error {
+	if n.recorded != nil {
+		return n.recorded(id, identity)
 	}
-	return append([]byte(from+":"), commands...), n.err
+	return nil
 }
 
-func (n *fakeNode) Beats(_ context.Context, _ rota.NodeID, beats []peer.Beat) (peer.BeatAnswer, error) {
+func (n *fakeNode) Forwarded(ctx context.Context, commands []byte) ([]byte, error) {
+	if n.forwarded != nil {
+		return n.forwarded(ctx, commands)
+	}
+	return append([]byte("ok:"), commands...), n.err
+}
+
+func (n *fakeNode) Beats(_ context.Context, beats []peer.Beat) (peer.BeatAnswer, error) {
 	return peer.BeatAnswer{Clock: 77, Refused: []int32{int32(len(beats)) - 1}}, n.err
 }
 
-func (n *fakeNode) Barrier(context.Context, rota.NodeID) (rota.Index, error) { return 42, n.err }
+func (n *fakeNode) Barrier(context.Context) (rota.Index, error) { return 42, n.err }
 
 func (n *fakeNode) Inspect(_ context.Context, at []rota.Index) (peer.Inspection, error) {
 	digests := make([]*rota.Digest, len(at))

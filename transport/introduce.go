@@ -10,7 +10,7 @@ import (
 
 // Introduce judges a starting node (SPEC §13.4).
 func (s *nodeService) Introduce(ctx context.Context, req *rotav1.IntroduceRequest) (*rotav1.IntroduceResponse, error) {
-	from, err := s.admit(ctx, req.GetCaller())
+	from, err := s.meet(ctx, req.GetCaller())
 	if err != nil {
 		return nil, err
 	}
@@ -24,7 +24,7 @@ func (s *nodeService) Introduce(ctx context.Context, req *rotav1.IntroduceReques
 
 // Introduce asks a node that is up whether this one may start.
 func (p *Peers) Introduce(ctx context.Context, to peer.NodeAddress, in peer.Introduction) error {
-	return p.call(ctx, to, func(ctx context.Context, node rotav1.NodeClient, me *rotav1.Caller) error {
+	return p.meet(ctx, to, func(ctx context.Context, node rotav1.NodeClient, me *rotav1.Caller) error {
 		_, err := node.Introduce(ctx, &rotav1.IntroduceRequest{Caller: me, Identity: in.Identity, Starts: in.Starts,
 			Fresh: in.Fresh, RulesVersion: in.RulesVersion})
 		return err
@@ -33,7 +33,11 @@ func (p *Peers) Introduce(ctx context.Context, to peer.NodeAddress, in peer.Intr
 
 // RemovePeer asks the leader to remove a node: what a node does that leaves.
 func (p *Peers) RemovePeer(ctx context.Context, to peer.NodeAddress, id rota.NodeID) error {
-	return p.call(ctx, to, func(ctx context.Context, node rotav1.NodeClient, me *rotav1.Caller) error {
+	call := p.call
+	if id == p.options.Self {
+		call = p.meet // it may leave before it knows anybody
+	}
+	return call(ctx, to, func(ctx context.Context, node rotav1.NodeClient, me *rotav1.Caller) error {
 		_, err := node.Remove(ctx, &rotav1.RemoveRequest{Caller: me, Id: string(id)})
 		return err
 	})
@@ -41,7 +45,7 @@ func (p *Peers) RemovePeer(ctx context.Context, to peer.NodeAddress, id rota.Nod
 
 // Remove takes a node out on the word of that node, or of another.
 func (s *nodeService) Remove(ctx context.Context, req *rotav1.RemoveRequest) (*rotav1.RemoveResponse, error) {
-	if _, err := s.admit(ctx, req.GetCaller()); err != nil {
+	if err := s.admit(ctx, req.GetCaller()); err != nil {
 		return nil, err
 	}
 	if err := rota.CheckID("node", req.GetId()); err != nil {
@@ -65,7 +69,7 @@ func (p *Peers) TransferLeadership(ctx context.Context, at peer.NodeAddress, to 
 
 // Transfer hands leadership over on another node's relay.
 func (s *nodeService) Transfer(ctx context.Context, req *rotav1.TransferRequest) (*rotav1.TransferResponse, error) {
-	if _, err := s.admit(ctx, req.GetCaller()); err != nil {
+	if err := s.admit(ctx, req.GetCaller()); err != nil {
 		return nil, err
 	}
 	if to := req.GetTo(); to != "" {

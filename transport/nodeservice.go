@@ -28,9 +28,23 @@ type nodeService struct {
 	secure bool
 }
 
-// admit refuses strangers. Name and draft always have to match, the cluster id once
-// both sides know theirs: a node that only joins has none yet.
-func (s *nodeService) admit(ctx context.Context, caller *rotav1.Caller) (rota.NodeID, error) {
+// admit refuses who is no member: a node whose id the state does not record, with the
+// data directory that it has.
+func (s *nodeService) admit(ctx context.Context, caller *rotav1.Caller) error {
+	id, err := s.meet(ctx, caller)
+	if err != nil {
+		return err
+	}
+	if err = s.core.Recorded(id, caller.GetIdentity()); err != nil && s.warned.Allow("member/"+string(id)) {
+		s.log.Warn("call of a node that is no member refused", "node", id, "reason", err)
+	}
+	return err
+}
+
+// meet refuses strangers, and returns a node that may be no member yet. Name and draft always
+// have to match, the cluster id once both sides know theirs: a node that only joins has none
+// yet.
+func (s *nodeService) meet(ctx context.Context, caller *rotav1.Caller) (rota.NodeID, error) {
 	if err := rota.CheckID("caller.node", caller.GetNode()); err != nil {
 		return "", err
 	}
@@ -91,11 +105,10 @@ func cut(s string) string {
 // Forward hands commands to this node, which must lead.
 func (s *nodeService) Forward(ctx context.Context,
 	req *rotav1.ForwardRequest) (*rotav1.ForwardResponse, error) {
-	from, err := s.admit(ctx, req.GetCaller())
-	if err != nil {
+	if err := s.admit(ctx, req.GetCaller()); err != nil {
 		return nil, err
 	}
-	outcomes, err := s.core.Forwarded(ctx, from, req.GetCommands())
+	outcomes, err := s.core.Forwarded(ctx, req.GetCommands())
 	if err != nil {
 		return nil, err
 	}
@@ -105,8 +118,7 @@ func (s *nodeService) Forward(ctx context.Context,
 // Beat takes the beats that a node collected (SPEC §3.9).
 func (s *nodeService) Beat(ctx context.Context,
 	req *rotav1.NodeBeatRequest) (*rotav1.NodeBeatResponse, error) {
-	from, err := s.admit(ctx, req.GetCaller())
-	if err != nil {
+	if err := s.admit(ctx, req.GetCaller()); err != nil {
 		return nil, err
 	}
 	beats := make([]peer.Beat, len(req.GetBeats()))
@@ -116,27 +128,26 @@ func (s *nodeService) Beat(ctx context.Context,
 			return nil, err
 		}
 	}
-	return reply(words.BeatAnswerToWire)(s.core.Beats(ctx, from, beats))
+	return reply(words.BeatAnswerToWire)(s.core.Beats(ctx, beats))
 }
 
 // Barrier returns the index of a read barrier (SPEC §13.2).
 func (s *nodeService) Barrier(ctx context.Context,
 	req *rotav1.BarrierRequest) (*rotav1.BarrierResponse, error) {
-	from, err := s.admit(ctx, req.GetCaller())
-	if err != nil {
+	if err := s.admit(ctx, req.GetCaller()); err != nil {
 		return nil, err
 	}
-	index, err := s.core.Barrier(ctx, from)
+	index, err := s.core.Barrier(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return &rotav1.BarrierResponse{Index: uint64(index)}, nil
 }
 
-// Inspect tells of this node itself.
+// Inspect tells of this node itself: also one that the state does not record yet.
 func (s *nodeService) Inspect(ctx context.Context,
 	req *rotav1.InspectRequest) (*rotav1.InspectResponse, error) {
-	if _, err := s.admit(ctx, req.GetCaller()); err != nil {
+	if err := s.admit(ctx, req.GetCaller()); err != nil && rota.ErrorOf(err).Subject != peer.Unrecorded {
 		return nil, err
 	}
 	if n := len(req.GetDigestsAt()); n > maxDigestsAsked {
@@ -152,7 +163,7 @@ func (s *nodeService) Inspect(ctx context.Context,
 
 // Check walks this node's invariants at an index.
 func (s *nodeService) Check(ctx context.Context, req *rotav1.CheckRequest) (*rotav1.CheckResponse, error) {
-	if _, err := s.admit(ctx, req.GetCaller()); err != nil {
+	if err := s.admit(ctx, req.GetCaller()); err != nil {
 		return nil, err
 	}
 	verdict, err := s.core.CheckAt(ctx, rota.Index(req.GetIndex()))

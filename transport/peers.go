@@ -63,6 +63,9 @@ type Peers struct {
 	mu      sync.Mutex
 	peers   map[peer.NodeAddress]*peerConn
 	closed  bool
+	// identity and mayCall are as Calls set them.
+	identity string
+	mayCall  func(rota.NodeID) error
 }
 
 // peerConn is the connection to one node at one address, dialled with its first call.
@@ -71,6 +74,14 @@ type peerConn struct {
 	node  rotav1.NodeClient
 	calls int
 	used  time.Time
+}
+
+// Calls sets the identity of the data directory that this node calls with, and whom it may
+// call: mayCall refuses nodes of which nobody knows whether they are members.
+func (p *Peers) Calls(identity string, mayCall func(rota.NodeID) error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.identity, p.mayCall = identity, mayCall
 }
 
 // NewPeers dials nobody yet.
@@ -127,7 +138,7 @@ func (p *Peers) Inspect(ctx context.Context,
 	for n, index := range digestsAt {
 		at[n] = uint64(index)
 	}
-	err = p.call(ctx, to, func(ctx context.Context, node rotav1.NodeClient, me *rotav1.Caller) error {
+	err = p.meet(ctx, to, func(ctx context.Context, node rotav1.NodeClient, me *rotav1.Caller) error {
 		answer, err := node.Inspect(ctx, &rotav1.InspectRequest{Caller: me, DigestsAt: at})
 		if err == nil {
 			i, err = words.InspectionFromWire(answer)
@@ -162,9 +173,24 @@ func (p *Peers) Close() error {
 	return nil
 }
 
+// call makes a call of members.
 func (p *Peers) call(ctx context.Context, to peer.NodeAddress,
 	do func(context.Context, rotav1.NodeClient, *rotav1.Caller) error) error {
-	peer, err := p.take(to)
+	p.mu.Lock()
+	mayCall := p.mayCall
+	p.mu.Unlock()
+	if mayCall != nil {
+		if err := mayCall(to.ID); err != nil {
+			return err
+		}
+	}
+	return p.meet(ctx, to, do)
+}
+
+// meet makes a call that a node may be asked before anybody knows whether it is a member.
+func (p *Peers) meet(ctx context.Context, to peer.NodeAddress,
+	do func(context.Context, rotav1.NodeClient, *rotav1.Caller) error) error {
+	peer, identity, err := p.take(to)
 	if err != nil {
 		return err
 	}
@@ -176,7 +202,7 @@ func (p *Peers) call(ctx context.Context, to peer.NodeAddress,
 	}
 	me := &rotav1.Caller{
 		Node: string(p.options.Self), ClusterName: p.options.Name, ClusterId: string(p.options.ClusterID()),
-		Draft: unreleased.Draft,
+		Draft: unreleased.Draft, Identity: identity,
 	}
 	if err := do(ctx, peer.node, me); err != nil {
 		return peerError(to, err)
@@ -198,16 +224,16 @@ func peerError(to peer.NodeAddress, err error) error {
 	return e
 }
 
-// take returns the connection to an address, dialled lazily, and drops those that
-// nobody used for long.
-func (p *Peers) take(to peer.NodeAddress) (*peerConn, error) {
+// take returns the connection to an address, dialled lazily, with the identity to call with,
+// and drops those that nobody used for long.
+func (p *Peers) take(to peer.NodeAddress) (conn *peerConn, identity string, err error) {
 	if to.API == "" {
-		return nil, rota.Refusef(rota.KindUnavailable, string(to.ID), "the address of node %s is not known yet", to.ID)
+		return nil, "", rota.Refusef(rota.KindUnavailable, string(to.ID), "the address of node %s is not known yet", to.ID)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		return nil, rota.Refusef(rota.KindUnavailable, string(to.ID), "this node is shutting down")
+		return nil, "", rota.Refusef(rota.KindUnavailable, string(to.ID), "this node is shutting down")
 	}
 	now := time.Now()
 	for address, old := range p.peers {
@@ -220,7 +246,7 @@ func (p *Peers) take(to peer.NodeAddress) (*peerConn, error) {
 	if !ok {
 		conn, err := grpc.NewClient("passthrough:///"+to.API, p.settings(to.ID)...)
 		if err != nil {
-			return nil, &rota.Error{Kind: rota.KindUnavailable, Subject: string(to.ID), Text: "dial " + to.API, Cause: err}
+			return nil, "", &rota.Error{Kind: rota.KindUnavailable, Subject: string(to.ID), Text: "dial " + to.API, Cause: err}
 		}
 		found = &peerConn{conn: conn, node: rotav1.NewNodeClient(conn)}
 		p.peers[to] = found
@@ -228,7 +254,7 @@ func (p *Peers) take(to peer.NodeAddress) (*peerConn, error) {
 	}
 	found.calls++
 	found.used = now
-	return found, nil
+	return found, p.identity, nil
 }
 
 func (p *Peers) release(peer *peerConn) {

@@ -81,7 +81,7 @@ func TestPeers_reachTheOtherNode(t *testing.T) {
 	b := setup(t)
 	p := peersOf(t, b.lis.DialContext)
 	for name, want := range map[string]any{
-		"forward": []byte("n2:abc"),
+		"forward": []byte("ok:abc"),
 		"beat":    peer.BeatAnswer{Clock: 77, Refused: []int32{0}},
 		"barrier": rota.Index(42),
 		"inspect": peer.Inspection{Status: rota.NodeStatus{Problems: []string{}}, ClusterID: "c1", WallMs: 5,
@@ -147,7 +147,7 @@ func TestAdmit_otherDraft(t *testing.T) {
 	t.Parallel()
 	s := &nodeService{core: &fakeNode{name: "prod"}, log: slog.New(slog.DiscardHandler)}
 	for draft, refused := range map[uint32]bool{unreleased.Draft: false, unreleased.Draft + 1: true, 0: true} {
-		_, err := s.admit(t.Context(), &rotav1.Caller{Node: "n9", ClusterName: "prod", Draft: draft})
+		err := s.admit(t.Context(), &rotav1.Caller{Node: "n9", ClusterName: "prod", Draft: draft})
 		want := fmt.Sprintf("node n9 runs draft %d of an unreleased rota, this binary is draft %d: run the same binary on all nodes",
 			draft, unreleased.Draft)
 		if refused && (rota.KindOf(err) != rota.KindConflict || err.Error() != want) || !refused && err != nil {
@@ -162,7 +162,7 @@ func TestAdmit_logsOnceAMinute(t *testing.T) {
 		log := &lines{}
 		s := &nodeService{core: &fakeNode{name: "prod"}, log: slog.New(slog.NewTextHandler(log, nil))}
 		for range 180 {
-			if _, err := s.admit(t.Context(), &rotav1.Caller{Node: "n9", ClusterName: "x"}); rota.KindOf(err) != rota.KindDenied {
+			if err := s.admit(t.Context(), &rotav1.Caller{Node: "n9", ClusterName: "x"}); rota.KindOf(err) != rota.KindDenied {
 				t.Fatal(err)
 			}
 			<-time.After(time.Second)
@@ -170,7 +170,7 @@ func TestAdmit_logsOnceAMinute(t *testing.T) {
 		if n := strings.Count(log.String(), "n9"); n != 6 { // node and reason each name it
 			t.Errorf("n9 is named %d times in 3 minutes", n)
 		}
-		if _, err := s.admit(t.Context(), nil); rota.KindOf(err) != rota.KindInvalid {
+		if err := s.admit(t.Context(), nil); rota.KindOf(err) != rota.KindInvalid {
 			t.Errorf("no caller: got %v", err)
 		}
 	})
@@ -199,7 +199,7 @@ func TestPeers_sayWhatWentWrongOnTheWay(t *testing.T) {
 		t.Parallel()
 		b := setup(t)
 		release := make(chan struct{})
-		b.node.forwarded = func(context.Context, rota.NodeID, []byte) ([]byte, error) {
+		b.node.forwarded = func(context.Context, []byte) ([]byte, error) {
 			<-release
 			return nil, nil
 		}
@@ -237,7 +237,7 @@ func TestPeers_giveEveryCallADeadline(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	left := make(chan time.Duration, 1)
-	b.node.forwarded = func(ctx context.Context, _ rota.NodeID, _ []byte) ([]byte, error) {
+	b.node.forwarded = func(ctx context.Context, _ []byte) ([]byte, error) {
 		deadline, _ := ctx.Deadline()
 		left <- time.Until(deadline)
 		return nil, nil

@@ -14,7 +14,7 @@ import (
 
 // State streams this node's state to one that rebuilds its own (SPEC §2.5).
 func (s *nodeService) State(req *rotav1.StateRequest, stream grpc.ServerStreamingServer[rotav1.SnapshotChunk]) error {
-	if _, err := s.admit(stream.Context(), req.GetCaller()); err != nil {
+	if err := s.admit(stream.Context(), req.GetCaller()); err != nil {
 		return err
 	}
 	out := bufio.NewWriterSize(chunkWriter{stream}, chunkBytes)

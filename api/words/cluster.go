@@ -170,7 +170,7 @@ func InspectionToWire(i *peer.Inspection) *rotav1.InspectResponse {
 	return &rotav1.InspectResponse{
 		Status: NodeStatusToWire(&i.Status), WallMs: i.WallMs, Digests: digests, ClusterId: string(i.ClusterID),
 		LastLogIndex: uint64(i.LastLogIndex), DiskLevel: uint32(i.DiskLevel), DiskRoom: i.DiskRoom,
-		DifferedAt: uint64(i.DifferedAt), RightUntil: uint64(i.RightUntil),
+		DifferedAt: uint64(i.DifferedAt), RightUntil: uint64(i.RightUntil), Identity: i.Identity,
 	}
 }
 
@@ -179,7 +179,7 @@ func InspectionFromWire(w *rotav1.InspectResponse) (peer.Inspection, error) {
 	i := peer.Inspection{
 		ClusterID: rota.ClusterID(w.GetClusterId()), WallMs: w.GetWallMs(),
 		LastLogIndex: rota.Index(w.GetLastLogIndex()), DiskLevel: uint8(min(w.GetDiskLevel(), 2)), DiskRoom: w.GetDiskRoom(),
-		DifferedAt: rota.Index(w.GetDifferedAt()), RightUntil: rota.Index(w.GetRightUntil()),
+		DifferedAt: rota.Index(w.GetDifferedAt()), RightUntil: rota.Index(w.GetRightUntil()), Identity: w.GetIdentity(),
 	}
 	var err error
 	if i.Status, err = NodeStatusFromWire(w.GetStatus()); err != nil {

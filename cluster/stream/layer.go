@@ -146,6 +146,24 @@ func (s *Layer) Close() error {
 // Dial implements raft.StreamLayer: it connects, and returns the connection after
 // the handshake with the node that is meant (meant). After Close it fails at once.
 func (s *Layer) Dial(target raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	conn, _, err := s.connect(target, timeout)
+	if err != nil {
+		return nil, err // an interface that is nil, too
+	}
+	return conn, nil
+}
+
+// Meet connects to a node, and returns what it says of itself once its certificate has
+// proved its id; raft learns nothing of it.
+func (s *Layer) Meet(id rota.NodeID, address string, timeout time.Duration) (Hello, error) {
+	conn, peer, err := s.connect(meant(raft.ServerID(id), raft.ServerAddress(address)), timeout)
+	if err != nil {
+		return peer, err
+	}
+	return peer, conn.Close()
+}
+
+func (s *Layer) connect(target raft.ServerAddress, timeout time.Duration) (*peerConn, Hello, error) {
 	node, address := splitMeant(target)
 	if timeout <= 0 || timeout > s.opts.HandshakeTimeout {
 		timeout = s.opts.HandshakeTimeout
@@ -154,11 +172,11 @@ func (s *Layer) Dial(target raft.ServerAddress, timeout time.Duration) (net.Conn
 	ctx, cancel := context.WithDeadline(s.dialling, deadline)
 	defer cancel()
 	if ctx.Err() != nil {
-		return nil, net.ErrClosed
+		return nil, Hello{}, net.ErrClosed
 	}
 	raw, err := s.opts.Dial(ctx, address)
 	if err != nil {
-		return nil, err
+		return nil, Hello{}, err
 	}
 	if s.opts.ClientTLS != nil {
 		raw = tls.Client(raw, s.opts.ClientTLS)
@@ -166,16 +184,16 @@ func (s *Layer) Dial(target raft.ServerAddress, timeout time.Duration) (net.Conn
 	conn := &peerConn{Conn: raw, layer: s, dialled: true, meant: node, ended: make(chan struct{}),
 		again: make(chan struct{}, 1), meter: frameMeter{answers: true, max: frameSmallMax}}
 	if !s.trackOutbound(conn) {
-		return nil, errors.Join(net.ErrClosed, raw.Close())
+		return nil, Hello{}, errors.Join(net.ErrClosed, raw.Close())
 	}
 	peer, err := s.shake(conn, deadline)
 	if err != nil {
 		_ = conn.Close()
 		s.refused(address, peer, err)
-		return nil, fmt.Errorf("handshake with %s: %w", address, err)
+		return nil, peer, fmt.Errorf("handshake with %s: %w", address, err)
 	}
 	s.count(func(c *Counts) { c.Dialled++ })
-	return conn, nil
+	return conn, peer, nil
 }
 
 // listen takes connections and greets each on a goroutine of its own.

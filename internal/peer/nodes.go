@@ -15,6 +15,8 @@ type ReadOptions struct {
 type Inspection struct {
 	Status    rota.NodeStatus
 	ClusterID rota.ClusterID
+	// Identity is that of its data directory.
+	Identity string
 	// WallMs is the node's own wall clock, Unix milliseconds.
 	WallMs int64
 	// Digests answer the asked indexes; nil where not (or no longer) known.
@@ -36,6 +38,9 @@ type NodeAddress struct {
 	ID  rota.NodeID
 	API string
 }
+
+// Unrecorded is the subject of the refusal of a node that the state does not record.
+const Unrecorded = "unrecorded"
 
 // Introduction is what a starting node says of itself to a node that is up,
 // before it takes part in anything.

@@ -31,7 +31,9 @@ type Caller struct {
 	ClusterId   string                 `protobuf:"bytes,2,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
 	ClusterName string                 `protobuf:"bytes,3,opt,name=cluster_name,json=clusterName,proto3" json:"cluster_name,omitempty"`
 	// The draft of its binary (unreleased.Draft).
-	Draft         uint32 `protobuf:"varint,4,opt,name=draft,proto3" json:"draft,omitempty"`
+	Draft uint32 `protobuf:"varint,4,opt,name=draft,proto3" json:"draft,omitempty"`
+	// The identity of its data directory, 32 hex digits.
+	Identity      string `protobuf:"bytes,5,opt,name=identity,proto3" json:"identity,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -92,6 +94,13 @@ func (x *Caller) GetDraft() uint32 {
 		return x.Draft
 	}
 	return 0
+}
+
+func (x *Caller) GetIdentity() string {
+	if x != nil {
+		return x.Identity
+	}
+	return ""
 }
 
 type ForwardRequest struct {
@@ -514,7 +523,9 @@ type InspectResponse struct {
 	DifferedAt uint64 `protobuf:"varint,7,opt,name=differed_at,json=differedAt,proto3" json:"differed_at,omitempty"`
 	RightUntil uint64 `protobuf:"varint,8,opt,name=right_until,json=rightUntil,proto3" json:"right_until,omitempty"`
 	// How many bytes may be written before the disk's next level.
-	DiskRoom      uint64 `protobuf:"varint,9,opt,name=disk_room,json=diskRoom,proto3" json:"disk_room,omitempty"`
+	DiskRoom uint64 `protobuf:"varint,9,opt,name=disk_room,json=diskRoom,proto3" json:"disk_room,omitempty"`
+	// The identity of its data directory.
+	Identity      string `protobuf:"bytes,10,opt,name=identity,proto3" json:"identity,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -610,6 +621,13 @@ func (x *InspectResponse) GetDiskRoom() uint64 {
 		return x.DiskRoom
 	}
 	return 0
+}
+
+func (x *InspectResponse) GetIdentity() string {
+	if x != nil {
+		return x.Identity
+	}
+	return ""
 }
 
 type CheckRequest struct {
@@ -1573,13 +1591,14 @@ var File_rota_v1_node_proto protoreflect.FileDescriptor
 
 const file_rota_v1_node_proto_rawDesc = "" +
 	"\n" +
-	"\x12rota/v1/node.proto\x12\arota.v1\x1a\x12rota/v1/rota.proto\"t\n" +
+	"\x12rota/v1/node.proto\x12\arota.v1\x1a\x12rota/v1/rota.proto\"\x90\x01\n" +
 	"\x06Caller\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x02 \x01(\tR\tclusterId\x12!\n" +
 	"\fcluster_name\x18\x03 \x01(\tR\vclusterName\x12\x14\n" +
-	"\x05draft\x18\x04 \x01(\rR\x05draft\"U\n" +
+	"\x05draft\x18\x04 \x01(\rR\x05draft\x12\x1a\n" +
+	"\bidentity\x18\x05 \x01(\tR\bidentity\"U\n" +
 	"\x0eForwardRequest\x12'\n" +
 	"\x06caller\x18\x01 \x01(\v2\x0f.rota.v1.CallerR\x06caller\x12\x1a\n" +
 	"\bcommands\x18\x02 \x01(\fR\bcommands\"-\n" +
@@ -1603,7 +1622,7 @@ const file_rota_v1_node_proto_rawDesc = "" +
 	"\x0eInspectRequest\x12'\n" +
 	"\x06caller\x18\x01 \x01(\v2\x0f.rota.v1.CallerR\x06caller\x12\x1d\n" +
 	"\n" +
-	"digests_at\x18\x02 \x03(\x04R\tdigestsAt\"\xb4\x02\n" +
+	"digests_at\x18\x02 \x03(\x04R\tdigestsAt\"\xd0\x02\n" +
 	"\x0fInspectResponse\x12+\n" +
 	"\x06status\x18\x01 \x01(\v2\x13.rota.v1.NodeStatusR\x06status\x12\x17\n" +
 	"\awall_ms\x18\x02 \x01(\x03R\x06wallMs\x12\x18\n" +
@@ -1617,7 +1636,9 @@ const file_rota_v1_node_proto_rawDesc = "" +
 	"differedAt\x12\x1f\n" +
 	"\vright_until\x18\b \x01(\x04R\n" +
 	"rightUntil\x12\x1b\n" +
-	"\tdisk_room\x18\t \x01(\x04R\bdiskRoom\"M\n" +
+	"\tdisk_room\x18\t \x01(\x04R\bdiskRoom\x12\x1a\n" +
+	"\bidentity\x18\n" +
+	" \x01(\tR\bidentity\"M\n" +
 	"\fCheckRequest\x12'\n" +
 	"\x06caller\x18\x01 \x01(\v2\x0f.rota.v1.CallerR\x06caller\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\"?\n" +
