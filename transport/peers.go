@@ -76,8 +76,8 @@ type peerConn struct {
 	used  time.Time
 }
 
-// Calls sets the identity of the data directory that this node calls with, and whom it may
-// call: mayCall refuses nodes of which nobody knows whether they are members.
+// Calls sets the identity of the data directory that this node calls with. mayCall refuses
+// nodes that may be no members: they are asked nothing but Introduce and Inspect.
 func (p *Peers) Calls(identity string, mayCall func(rota.NodeID) error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
