@@ -19,6 +19,8 @@ const chunkBytes = 64 << 10
 type clusterService struct {
 	rotav1.UnimplementedClusterServer
 	core Core
+	// backups are those under way.
+	backups allowance
 }
 
 // Status tells of the cluster as this node sees it, with a leader or without.
@@ -125,6 +127,13 @@ func (s *clusterService) Leave(ctx context.Context, _ *rotav1.LeaveRequest) (*ro
 // sign that it is whole.
 func (s *clusterService) SaveSnapshot(_ *rotav1.SaveSnapshotRequest,
 	stream grpc.ServerStreamingServer[rotav1.SnapshotChunk]) error {
+	if !s.backups.take(1) {
+		e := rota.Refusef(rota.KindExhausted, "snapshot", "this node makes a backup already, and one at a time: wait for its end, or "+
+			"ask another node")
+		e.RetryAfter = limits.StuckRetryAfter
+		return e
+	}
+	defer s.backups.give(1)
 	out := bufio.NewWriterSize(chunkWriter{stream}, chunkBytes)
 	if err := s.core.SaveSnapshot(stream.Context(), out); err != nil {
 		return err

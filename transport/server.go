@@ -133,7 +133,7 @@ func NewServer(options Options) (*Server, error) {
 	rotav1.RegisterExplainServer(s.grpc, &explainService{core: options.Core})
 	rotav1.RegisterEventsServer(s.grpc, &eventsService{server: s, core: options.Core})
 	rotav1.RegisterWorkflowsServer(s.grpc, &workflowsService{server: s, core: options.Core})
-	rotav1.RegisterClusterServer(s.grpc, &clusterService{core: options.Core})
+	rotav1.RegisterClusterServer(s.grpc, &clusterService{core: options.Core, backups: allowance{most: 1}})
 	if options.Node != nil {
 		rotav1.RegisterNodeServer(s.grpc, &nodeService{core: options.Node, log: s.log, secure: options.TLS != nil})
 	}

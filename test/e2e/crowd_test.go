@@ -30,7 +30,7 @@ func TestIdleConnections(t *testing.T) {
 	n.awaitReady(t)
 	begins := map[string]string{
 		n.API:   "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00", // and no call
-		n.Admin: "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",                  // and nothing more
+		n.Admin: "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",                     // and nothing more
 	}
 	for range 420 {
 		for addr, begin := range begins {
