@@ -68,6 +68,8 @@ type Options struct {
 	Logger *slog.Logger
 	// MaxConnections caps open connections; 0 means 10,000.
 	MaxConnections int
+	// InflightBytes bounds the bytes of clients' messages before they are answered; 0 means 256 MiB.
+	InflightBytes int64
 	// ReadyEvery is how often Core.Ready is asked for the health service; 0
 	// means every second, less than 0 never: then SetServing alone decides.
 	ReadyEvery time.Duration
@@ -87,6 +89,7 @@ type Server struct {
 	batches batchShare
 	// calls are those in flight, of clients and of other nodes.
 	calls, nodeCalls *limiter
+	inflight         *inflight
 	// uploads are the workflows that arrive, shows the ones that are told of whole.
 	uploads, shows allowance
 	// entering orders the beginning of such a stream and that of the end: none is
@@ -112,6 +115,9 @@ func NewServer(options Options) (*Server, error) {
 	if options.MaxConnections == 0 {
 		options.MaxConnections = defaultMaxConnections
 	}
+	if options.InflightBytes <= 0 {
+		options.InflightBytes = DefaultInflightBytes
+	}
 	if options.ReadyEvery == 0 {
 		options.ReadyEvery = readyEvery
 	}
@@ -124,6 +130,7 @@ func NewServer(options Options) (*Server, error) {
 	s.life, s.end = context.WithCancel(context.Background())
 	s.draining, s.drain = context.WithCancel(s.life)
 	s.web = newConnQueue()
+	s.inflight = newInflight(options.InflightBytes, s.log)
 	s.http = s.webServer()
 	s.grpc = grpc.NewServer(s.settings()...)
 	s.grpc.RegisterService(jobsDesc(), &jobsService{server: s, core: options.Core})
@@ -161,7 +168,7 @@ func (s *Server) settings() []grpc.ServerOption {
 		grpc.ForceServerCodecV2(words.Codec()),
 		grpc.StaticStreamWindowSize(words.StreamWindow), grpc.StaticConnWindowSize(words.ConnWindow),
 	}
-	return append(settings, grpc.Creds(newSorter(s.options.TLS, s.options.NodeOf, s.web, s.untrusted)))
+	return append(settings, grpc.Creds(newSorter(s.options.TLS, s.options.NodeOf, s.web, s.inflight, s.untrusted)))
 }
 
 // untrusted tells, once a minute, of a connection whose certificate no longer counts.

@@ -22,6 +22,8 @@ type sorter struct {
 	tls      *tls.Config
 	identify identify
 	web      *connQueue
+	// inflight counts what arrives on connections of gRPC.
+	inflight *inflight
 	// ended is told why a connection was cut off later.
 	ended func(error)
 }
@@ -29,11 +31,11 @@ type sorter struct {
 var _ credentials.TransportCredentials = (*sorter)(nil)
 
 // newSorter sends what is no gRPC to a queue.
-func newSorter(config *tls.Config, of identify, web *connQueue, ended func(error)) *sorter {
+func newSorter(config *tls.Config, of identify, web *connQueue, inflight *inflight, ended func(error)) *sorter {
 	if config != nil {
 		config = withProtocols(config)
 	}
-	return &sorter{tls: config, identify: of, web: web, ended: ended}
+	return &sorter{tls: config, identify: of, web: web, inflight: inflight, ended: ended}
 }
 
 // withProtocols has a configuration offer both protocols, and each that it gives for
@@ -85,7 +87,10 @@ func (s *sorter) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, 
 	if len(state.PeerCertificates) > 0 && s.identify != nil {
 		info.node, info.bad = s.identify(state)
 	}
-	return conn, info, nil
+	if info.node != "" {
+		return conn, info, nil // other nodes are believed
+	}
+	return s.inflight.follow(conn), info, nil
 }
 
 // sortPlain looks at the first bytes: gRPC's preface begins with PRI, which is no
@@ -100,7 +105,7 @@ func (s *sorter) sortPlain(capped, own *cappedConn) (net.Conn, credentials.AuthI
 	if string(first) != "PRI" {
 		return s.toWeb(capped, own, conn)
 	}
-	return conn, edgeInfo{TLSInfo: credentials.TLSInfo{CommonAuthInfo: credentials.CommonAuthInfo{
+	return s.inflight.follow(conn), edgeInfo{TLSInfo: credentials.TLSInfo{CommonAuthInfo: credentials.CommonAuthInfo{
 		SecurityLevel: credentials.NoSecurity}}, seat: own.seat}, nil
 }
 

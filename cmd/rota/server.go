@@ -133,7 +133,7 @@ func (f *serverFlags) plan(files tlsFiles) (p *server.Plan, live *liveTLS, err e
 		Node: rota.NodeID(f.node), Cluster: f.cluster, Data: f.data, Join: f.join,
 		BootstrapExpect: f.bootstrapExpect, GossipKeyFile: f.gossipKeyFile, Insecure: f.insecure, AdoptData: f.adoptData,
 	}}
-	f.tuning.apply(&p.Node)
+	f.tuning.apply(p)
 	for _, addr := range []struct {
 		flag, value string
 		into        *string

@@ -8,6 +8,8 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster"
+	"github.com/rotasched/rota/internal/server"
+	"github.com/rotasched/rota/transport"
 )
 
 // tuning are the flags of `server` that a node works without: how much it keeps
@@ -24,6 +26,7 @@ type tuning struct {
 	scrubEvery       time.Duration
 	diskLow          int
 	diskCritical     int
+	inflightBytes    int64
 }
 
 func (t *tuning) register(flags *pflag.FlagSet) {
@@ -46,6 +49,8 @@ func (t *tuning) register(flags *pflag.FlagSet) {
 		"`percent` of the data directory's disk below which no new jobs are admitted (at most 8 GiB); 0 is off")
 	flags.IntVar(&t.diskCritical, "disk-critical", cluster.DefaultDiskCritical,
 		"`percent` of it below which nothing is started (at most 4 GiB); 0 is off")
+	flags.Int64Var(&t.inflightBytes, "inflight-bytes", transport.DefaultInflightBytes,
+		"`bytes` of clients' messages that this node holds at most before it answers them, half of them of one connection")
 	durationVar(flags, &t.degradeCommit, "auto-degrade-commit", 0,
 		"go DEGRADED when commits take longer in the middle for 10 s; 0 is off")
 	flags.Float64Var(&t.degradeUsage, "auto-degrade-usage", 0,
@@ -56,12 +61,15 @@ func (t *tuning) register(flags *pflag.FlagSet) {
 	withinOrZero(flags, cluster.SnapshotEntriesLeast, cluster.SnapshotEntriesMost, "snapshot-entries")
 	withinOrZero(flags, cluster.SnapshotEveryLeast, cluster.SnapshotEveryMost, "snapshot-every")
 	within(flags, 0, rota.MaxDuration, "scrub-every")
+	within(flags, transport.InflightLeast, math.MaxInt64, "inflight-bytes")
 	within(flags, 0, cluster.MaxDegradeMs*time.Millisecond, "auto-degrade-commit")
 	within(flags, 0, 1.0, "auto-degrade-usage")
 	within(flags, 0, cluster.MaxDiskPercent, "disk-low", "disk-critical")
 }
 
-func (t *tuning) apply(c *cluster.Config) {
+func (t *tuning) apply(p *server.Plan) {
+	c := &p.Node
+	p.InflightBytes = t.inflightBytes
 	c.SnapshotEntries, c.SnapshotEvery = t.snapshotEntries, t.snapshotEvery
 	c.AuditRetention, c.EventsRetained = t.auditRetention, t.eventsRetained
 	c.ArchiveRetention, c.ArchiveMaxBytes = t.archiveRetention, t.archiveMaxBytes

@@ -40,6 +40,8 @@ type Plan struct {
 	TLS *tls.Config
 	// Build names the binary.
 	Build Build
+	// InflightBytes bounds the bytes of clients' messages before they are answered; 0 is the default.
+	InflightBytes int64
 	// Together is how many nodes share the process; 0 is 1.
 	Together int
 }

@@ -1,11 +1,13 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -59,4 +61,43 @@ func TestFewFiles(t *testing.T) {
 	check(t, err)
 	n.Flags = []string{"--bootstrap-expect", "1"}
 	n.refused(t, "200 files", "ulimit -n")
+}
+
+// TestHalfSentMessages: 600 messages of a megabyte that all but arrive take no more of a node
+// than --inflight-bytes says, and others are served meanwhile (SECURITY §2.9).
+func TestHalfSentMessages(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1, "--inflight-bytes", "33554432")
+	before := peak(t, c.all[0])
+	half := append([]byte{0, 0, 0x10, 0, 0}, make([]byte, 1<<20-1)...)
+	var arrived sync.WaitGroup
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	for range 60 {
+		var protocols http.Protocols
+		protocols.SetUnencryptedHTTP2(true)
+		calls := &http.Transport{Protocols: &protocols}
+		t.Cleanup(calls.CloseIdleConnections)
+		for range 10 {
+			read, write := io.Pipe()
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+c.all[0].API+"/rota.v1.Jobs/Submit", read)
+			check(t, err)
+			req.Header.Set("Content-Type", "application/grpc")
+			req.Header.Set("Te", "trailers")
+			arrived.Go(func() { _, _ = write.Write(half) }) // until it is sent, or its connection closed
+			go func() {
+				if answer, err := calls.RoundTrip(req); err == nil {
+					_ = answer.Body.Close()
+				}
+				_ = read.Close()
+			}()
+		}
+	}
+	arrived.Wait()
+	c.rota(t, "job", "submit", "--type", "work", "--id", "j1").want(t, 0)
+	if kb := peak(t, c.all[0]) - before; kb >= 160<<10 { // garbage is as much again, and more
+		t.Errorf("the node took %d MiB more: less than 160 is wanted", kb>>10)
+	} else {
+		t.Logf("the node took %d MiB more", kb>>10)
+	}
 }

@@ -1,0 +1,313 @@
+package transport
+
+import (
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/logs"
+)
+
+// Bounds on what clients' messages take of a node before they are answered.
+const (
+	DefaultInflightBytes = 256 << 20
+	// InflightLeast leaves one connection a few messages.
+	InflightLeast = 16 * limits.MaxMessageBytes
+)
+
+const (
+	// A message has messageTime to arrive whole, and a second for each messageRate bytes.
+	messageTime = 10 * time.Second
+	messageRate = 64 << 10
+)
+
+// inflight bounds the bytes of clients' messages, from a message's first to its answer: gRPC
+// alone would take a message's worth for each of a thousand streams of each connection. It
+// follows the frames of HTTP/2 (RFC 9113) on each connection and changes none.
+type inflight struct {
+	most   int64
+	held   atomic.Int64
+	log    *slog.Logger
+	warned logs.Limiter
+
+	mu    sync.Mutex
+	conns map[*inflightConn]struct{}
+}
+
+func newInflight(most int64, log *slog.Logger) *inflight {
+	return &inflight{most: most, log: log, conns: make(map[*inflightConn]struct{})}
+}
+
+// follow counts what arrives on a connection.
+func (f *inflight) follow(conn net.Conn) net.Conn {
+	c := &inflightConn{Conn: conn, all: f, in: frames{preface: len(http2Preface)}, streams: make(map[uint32]*inflightStream)}
+	f.mu.Lock()
+	f.conns[c] = struct{}{}
+	f.mu.Unlock()
+	return c
+}
+
+// relieve ends connections until what is held fits: that with most unfinished bytes first, and
+// among those with none, that which holds most.
+func (f *inflight) relieve() {
+	for f.held.Load() > f.most {
+		f.mu.Lock()
+		var worst *inflightConn
+		var unfinished, held int64
+		for c := range f.conns {
+			u, h := c.unfinished.Load(), c.held.Load()
+			if worst == nil || u > unfinished || u == unfinished && h > held {
+				worst, unfinished, held = c, u, h
+			}
+		}
+		f.mu.Unlock()
+		if worst == nil {
+			return
+		}
+		worst.end("the messages in flight on this node are more than --inflight-bytes, and most of what is unfinished is its own")
+	}
+}
+
+const http2Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+// What is looked at of frames.
+const (
+	frameData, frameHeaders, frameReset = 0, 1, 3
+	flagEndStream, flagPadded           = 0x1, 0x8
+	frameHead                           = 9
+	// messageHead is what gRPC puts before a message: whether it is compressed, and its length.
+	messageHead = 5
+)
+
+// frames follows one direction of a connection, however it is cut into pieces.
+type frames struct {
+	preface, have, left int
+	head                [frameHead]byte
+}
+
+func (f *frames) kind() byte     { return f.head[3] }
+func (f *frames) is(b byte) bool { return f.head[4]&b != 0 }
+func (f *frames) stream() uint32 { return be32(f.head[5:]) &^ (1 << 31) }
+func be32(b []byte) uint32 {
+	return uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])
+}
+
+// follow calls each at the end of a frame's head, with nothing, and for each piece of what
+// it carries.
+func (f *frames) follow(p []byte, each func(piece []byte)) {
+	n := min(f.preface, len(p))
+	f.preface -= n
+	for p = p[n:]; len(p) > 0; p = p[n:] {
+		if f.have < frameHead {
+			n = copy(f.head[f.have:], p)
+			if f.have += n; f.have < frameHead {
+				return
+			}
+			f.left = int(f.head[0])<<16 | int(f.head[1])<<8 | int(f.head[2])
+			each(nil)
+		} else {
+			n = min(f.left, len(p))
+			f.left -= n
+			each(p[:n])
+		}
+		if f.left == 0 {
+			f.have = 0
+		}
+	}
+}
+
+// inflightStream is a call whose messages are counted.
+type inflightStream struct {
+	// whole are the bytes of the last message, once it is whole and until it is answered.
+	whole int64
+	// part are those of the one that arrives, of want; head is its beginning, due when it
+	// must have arrived.
+	part, want int64
+	head       [messageHead]byte
+	due        time.Time
+}
+
+// inflightConn is a connection whose messages are counted.
+type inflightConn struct {
+	net.Conn
+	all *inflight
+	// held counts bytes that have no answer, unfinished those of them whose message is not whole.
+	held, unfinished atomic.Int64
+
+	mu      sync.Mutex
+	in, out frames
+	last    uint32 // the last stream that the client began
+	streams map[uint32]*inflightStream
+	timer   *time.Timer
+	ended   bool
+}
+
+// NetConn returns the connection beneath.
+func (c *inflightConn) NetConn() net.Conn { return c.Conn }
+
+// Read implements net.Conn.
+func (c *inflightConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n == 0 {
+		return n, err
+	}
+	c.mu.Lock()
+	if !c.ended {
+		c.in.follow(p[:n], c.arrived)
+		if c.unfinished.Load() > 0 && c.timer == nil {
+			c.timer = time.AfterFunc(time.Until(c.due()), c.late)
+		}
+	}
+	c.mu.Unlock()
+	switch {
+	case c.held.Load() > c.all.most/2:
+		c.end("its messages in flight are more than half of --inflight-bytes")
+	case c.all.held.Load() > c.all.most:
+		c.all.relieve()
+	}
+	return n, err
+}
+
+// Write implements net.Conn.
+func (c *inflightConn) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	if !c.ended {
+		c.out.follow(p, c.answered)
+	}
+	c.mu.Unlock()
+	return c.Conn.Write(p)
+}
+
+// arrived counts what a client sends.
+func (c *inflightConn) arrived(piece []byte) {
+	id := c.in.stream()
+	s := c.streams[id]
+	switch kind := c.in.kind(); {
+	case kind == frameHeaders && piece == nil && id > c.last:
+		c.last, c.streams[id] = id, &inflightStream{}
+	case kind == frameReset && piece == nil && s != nil:
+		c.forget(id, s)
+	case kind == frameData && piece != nil && s != nil:
+		if c.in.is(flagPadded) {
+			// No client of gRPC pads: what it carries is a message without an end.
+			c.count(&s.part, int64(len(piece)), true)
+			s.want = 1 << 62
+			return
+		}
+		c.message(s, piece)
+	}
+}
+
+// message counts a piece of what a call's client sends it.
+func (c *inflightConn) message(s *inflightStream, piece []byte) {
+	for len(piece) > 0 {
+		if s.part == 0 { // another begins, the one before was taken
+			c.count(&s.whole, -s.whole, false)
+			s.want, s.due = messageHead, time.Now().Add(messageTime)
+		}
+		n := min(s.want-s.part, int64(len(piece)))
+		if s.part < messageHead {
+			copy(s.head[s.part:], piece[:n])
+		}
+		c.count(&s.part, n, true)
+		piece = piece[n:]
+		if s.part == messageHead && s.want == messageHead {
+			length := int64(be32(s.head[1:]))
+			s.want += length
+			s.due = s.due.Add(time.Duration(length/messageRate) * time.Second)
+		}
+		if s.part == s.want {
+			whole := s.part
+			c.count(&s.part, -whole, true)
+			c.count(&s.whole, whole, false)
+		}
+	}
+}
+
+// answered frees what the node answers, and forgets a call at its end.
+func (c *inflightConn) answered(piece []byte) {
+	id, kind := c.out.stream(), c.out.kind()
+	s := c.streams[id]
+	if piece != nil || s == nil || kind != frameData && kind != frameHeaders && kind != frameReset {
+		return
+	}
+	if kind == frameReset || c.out.is(flagEndStream) {
+		c.forget(id, s)
+		return
+	}
+	c.count(&s.whole, -s.whole, false)
+}
+
+func (c *inflightConn) forget(id uint32, s *inflightStream) {
+	c.count(&s.whole, -s.whole, false)
+	c.count(&s.part, -s.part, true)
+	delete(c.streams, id)
+}
+
+// count adds to a number of a stream, and to the sums that it is part of.
+func (c *inflightConn) count(of *int64, n int64, unfinished bool) {
+	*of += n
+	c.held.Add(n)
+	c.all.held.Add(n)
+	if unfinished {
+		c.unfinished.Add(n)
+	}
+}
+
+// due returns when the first message that arrives must be whole; in a while where none does.
+func (c *inflightConn) due() time.Time {
+	first := time.Now().Add(messageTime)
+	for _, s := range c.streams {
+		if s.part > 0 && s.due.Before(first) {
+			first = s.due
+		}
+	}
+	return first
+}
+
+// late ends the connection where a message took too long.
+func (c *inflightConn) late() {
+	c.mu.Lock()
+	if c.timer = nil; c.ended || c.unfinished.Load() == 0 {
+		c.mu.Unlock()
+		return
+	}
+	left := time.Until(c.due())
+	if left > 0 {
+		c.timer = time.AfterFunc(left, c.late)
+	}
+	c.mu.Unlock()
+	if left <= 0 {
+		c.end("a message did not arrive whole in its time")
+	}
+}
+
+// end closes the connection, and says why.
+func (c *inflightConn) end(why string) {
+	if c.all.warned.Allow(why) {
+		c.all.log.Warn("connection closed: "+why, "address", c.RemoteAddr().String(), "bytes", c.held.Load())
+	}
+	_ = c.Close()
+}
+
+// Close implements net.Conn: what was held is free.
+func (c *inflightConn) Close() error {
+	c.mu.Lock()
+	if !c.ended {
+		c.ended = true
+		for id, s := range c.streams {
+			c.forget(id, s)
+		}
+		if c.timer != nil {
+			c.timer.Stop()
+		}
+	}
+	c.mu.Unlock()
+	c.all.mu.Lock()
+	delete(c.all.conns, c)
+	c.all.mu.Unlock()
+	return c.Conn.Close()
+}
