@@ -132,11 +132,13 @@ func (c *Client) Leave(ctx context.Context) error {
 }
 
 // SaveSnapshot writes an online backup to w (SPEC §13.5). Another node is asked
-// only while nothing has been written: backups of two nodes are not one file.
-func (c *Client) SaveSnapshot(ctx context.Context, w io.Writer) error {
+// only while nothing has been written: backups of two nodes are not one file. With [Stale] it
+// is what the asked node has, which works without a leader.
+func (c *Client) SaveSnapshot(ctx context.Context, w io.Writer, opts ...ReadOption) error {
+	how := words.ReadToWire(readingOf(opts).how)
 	var broken *rota.Error
 	err := c.call(ctx, "save snapshot", unbounded, func(ctx context.Context, n *node) error {
-		wrote, err := saveSnapshot(ctx, n, w)
+		wrote, err := saveSnapshot(ctx, n, how, w)
 		if err != nil && wrote > 0 {
 			broken = rota.ErrorOf(c.failed(ctx, "save snapshot", n, err))
 			return nil
@@ -151,10 +153,10 @@ func (c *Client) SaveSnapshot(ctx context.Context, w io.Writer) error {
 	return err
 }
 
-func saveSnapshot(ctx context.Context, n *node, w io.Writer) (wrote int64, err error) {
+func saveSnapshot(ctx context.Context, n *node, how *rotav1.Read, w io.Writer) (wrote int64, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := n.cluster.SaveSnapshot(ctx, &rotav1.SaveSnapshotRequest{})
+	stream, err := n.cluster.SaveSnapshot(ctx, &rotav1.SaveSnapshotRequest{Read: how})
 	if err != nil {
 		return 0, err
 	}

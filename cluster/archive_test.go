@@ -347,7 +347,7 @@ func TestArchive_backupAndRestore(t *testing.T) {
 	b.complete("n1")
 	submitAll(t, n, specs("live", 2))
 	var file bytes.Buffer
-	if err := n.SaveSnapshot(within(t, ample), &file); err != nil {
+	if err := n.SaveSnapshot(within(t, ample), peer.ReadOptions{}, &file); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"rota_snapshot_hold_seconds", "rota_snapshot_write_seconds"} {

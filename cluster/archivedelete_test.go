@@ -186,7 +186,7 @@ func TestDelete_backupAndRetention(t *testing.T) {
 	b.remove(n, jobs[4])
 	b.complete("n1")
 	var file bytes.Buffer
-	if err := n.SaveSnapshot(within(t, ample), &file); err != nil {
+	if err := n.SaveSnapshot(within(t, ample), peer.ReadOptions{}, &file); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "backup.rota")

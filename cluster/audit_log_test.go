@@ -11,6 +11,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/audit"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // auditedBackup backs a node up and audits the backup from the state that it must
@@ -18,7 +19,7 @@ import (
 func auditedBackup(t *testing.T, n *Node, from rota.Index) {
 	t.Helper()
 	var file bytes.Buffer
-	if err := n.SaveSnapshot(within(t, ample), &file); err != nil {
+	if err := n.SaveSnapshot(within(t, ample), peer.ReadOptions{}, &file); err != nil {
 		t.Fatalf("node %s cannot be backed up: %v", n.cfg.Node, err)
 	}
 	path := filepath.Join(t.TempDir(), "backup")

@@ -66,7 +66,7 @@ func TestAuditOfNodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.follower().SaveSnapshot(within(t, ample), f); err != nil {
+	if err := b.follower().SaveSnapshot(within(t, ample), peer.ReadOptions{}, f); err != nil {
 		t.Fatal(err)
 	}
 	f.Close()

@@ -22,13 +22,15 @@ const (
 
 // SaveSnapshot writes an online backup: this node's state, then its history. A
 // node whose history has gaps refuses: its backup would hold less than the
-// cluster knows.
-func (cv *clusterVerbs) SaveSnapshot(ctx context.Context, w io.Writer) error {
-	if _, err := cv.n.replica.fresh(ctx, peer.ReadOptions{}); err != nil {
+// cluster knows. A stale one is what this node has.
+func (cv *clusterVerbs) SaveSnapshot(ctx context.Context, how peer.ReadOptions, w io.Writer) error {
+	if _, err := cv.n.replica.fresh(ctx, how); err != nil {
 		return err
 	}
-	if err := cv.awaitHistory(ctx); err != nil {
-		return err
+	if !how.Stale {
+		if err := cv.awaitHistory(ctx); err != nil {
+			return err
+		}
 	}
 	if err := cv.n.archive.Flush(); err != nil {
 		return err

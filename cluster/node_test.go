@@ -268,7 +268,7 @@ func TestRestoreBackup(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(b.leader().SaveSnapshot(within(t, ample), f), f.Close()); err != nil {
+	if err := errors.Join(b.leader().SaveSnapshot(within(t, ample), peer.ReadOptions{}, f), f.Close()); err != nil {
 		t.Fatal(err)
 	}
 

@@ -196,7 +196,7 @@ func TestRebuild_noBackupOfNothing(t *testing.T) {
 	var out bytes.Buffer
 	done := make(chan error, 1)
 	begun := f.replica.applied.Load()
-	go func() { done <- f.SaveSnapshot(within(t, ample), &out) }()
+	go func() { done <- f.SaveSnapshot(within(t, ample), peer.ReadOptions{}, &out) }()
 	b.eventually("the backup has begun", func() bool { return f.replica.applied.Load() > begun+10 })
 	b.corrupt(f, "ghost")
 	b.eventually("it notices", func() bool { return f.rebuilder.active.Load() })

@@ -14,6 +14,7 @@ import (
 	"github.com/rotasched/rota/cluster/recovery"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/peer"
 	"github.com/rotasched/rota/snapshot"
 )
 
@@ -262,7 +263,7 @@ func TestRules_anOlderBinaryRefusesASnapshot(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "backup")
 	var backup bytes.Buffer
-	if err := f.SaveSnapshot(within(t, ample), &backup); err != nil {
+	if err := f.SaveSnapshot(within(t, ample), peer.ReadOptions{}, &backup); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(file, backup.Bytes(), 0o600); err != nil {

@@ -147,6 +147,21 @@ func (ac *authority) revokeToken(op *fsmpb.RevokeToken) *fsmpb.Outcome {
 	return &fsmpb.Outcome{}
 }
 
+// revokeAll revokes every token.
+func (ac *authority) revokeAll() {
+	var live []tokenID
+	ac.tokens.scan(func(id tokenID, r *tokenRow) bool {
+		if r.Revoked.IsZero() {
+			live = append(live, id)
+		}
+		return true
+	})
+	for _, id := range live {
+		ac.tokens.edit(id).Revoked = ac.m.head.now()
+	}
+	ac.changed()
+}
+
 // setBlock refuses the certificates of a role and a name, or takes them again.
 func (ac *authority) setBlock(op *fsmpb.SetBlock) *fsmpb.Outcome {
 	if err := access.CheckPrincipal(rota.CertPrincipal(op.GetRole(), op.GetName())); err != nil {

@@ -291,3 +291,27 @@ func TestReincarnate_survivor(t *testing.T) {
 		t.Errorf("the survivor is refused under its new identity: %v", o)
 	}
 }
+
+// A restored backup's tokens count no more, unless that is asked for.
+func TestReincarnate_tokens(t *testing.T) {
+	t.Parallel()
+	for _, void := range []bool{false, true} {
+		b := busyBench(t)
+		b.entry(by(rota.Local, tokenOp(tokenWish("a", "root"))))
+		for _, m := range []*Machine{b.Machine, b.twin} {
+			if _, _, err := m.View.Access().resolve(actorNamed("a"), 0); err != nil {
+				t.Fatal(err)
+			}
+			if err := m.Reincarnate(Rebirth{Cluster: "second", VoidTokens: void}); err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := m.View.Access().resolve(actorNamed("a"), 0); (err != nil) != void {
+				t.Errorf("void %v: %v", void, err)
+			}
+			if _, err := m.access.rightsOf(actorNamed("a")); (err != nil) != void {
+				t.Errorf("void %v, as the machine sees it: %v", void, err)
+			}
+		}
+		b.sound()
+	}
+}

@@ -244,6 +244,8 @@ type Rebirth struct {
 	// others, Lost among them, never come back. Without one the state knows no node.
 	Survivor rota.NodeID
 	Lost     []rota.NodeID
+	// VoidTokens revokes every access token.
+	VoidTokens bool
 }
 
 // Reincarnate turns a state into that of a fresh cluster (SPEC §13.5, §8.6):
@@ -264,6 +266,9 @@ func (m *Machine) Reincarnate(as Rebirth) error {
 	m.leasing.voidAll(as.Pause)
 	m.fleet.retireAll()
 	m.bury(as)
+	if as.VoidTokens {
+		m.access.revokeAll()
+	}
 	h.cluster, h.incarnation, h.term, h.leader = as.Cluster, max(h.incarnation+1, as.Incarnation), 0, ""
 	h.beacon = sched.FirstBeacon(as.Cluster)
 	m.journal.events, m.journal.mute = nil, false

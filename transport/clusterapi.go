@@ -125,7 +125,7 @@ func (s *clusterService) Leave(ctx context.Context, _ *rotav1.LeaveRequest) (*ro
 
 // SaveSnapshot streams a backup; the end of the stream without an error is the
 // sign that it is whole.
-func (s *clusterService) SaveSnapshot(_ *rotav1.SaveSnapshotRequest,
+func (s *clusterService) SaveSnapshot(r *rotav1.SaveSnapshotRequest,
 	stream grpc.ServerStreamingServer[rotav1.SnapshotChunk]) error {
 	if !s.backups.take(1) {
 		e := rota.Refusef(rota.KindExhausted, "snapshot", "this node makes a backup already, and one at a time: wait for its end, or "+
@@ -135,7 +135,7 @@ func (s *clusterService) SaveSnapshot(_ *rotav1.SaveSnapshotRequest,
 	}
 	defer s.backups.give(1)
 	out := bufio.NewWriterSize(chunkWriter{stream}, chunkBytes)
-	if err := s.core.SaveSnapshot(stream.Context(), out); err != nil {
+	if err := s.core.SaveSnapshot(stream.Context(), words.ReadFromWire(r.GetRead()), out); err != nil {
 		return err
 	}
 	return out.Flush()

@@ -98,7 +98,7 @@ type Core interface {
 	// after the answer is out.
 	Leave(ctx context.Context) error
 	// SaveSnapshot writes an online backup of this node's state (SPEC §13.5).
-	SaveSnapshot(ctx context.Context, w io.Writer) error
+	SaveSnapshot(ctx context.Context, how peer.ReadOptions, w io.Writer) error
 	Verify(ctx context.Context) (rota.Verdict, error)
 
 	// Events calls send with the events that a filter selects, in their order, the

@@ -260,7 +260,7 @@ func (c *fakeCore) TransferLeadership(_ context.Context, to rota.NodeID) (rota.N
 func (c *fakeCore) RemovePeer(context.Context, rota.NodeID) error { return c.err }
 func (c *fakeCore) Leave(context.Context) error                   { return c.err }
 
-func (c *fakeCore) SaveSnapshot(ctx context.Context, w io.Writer) error {
+func (c *fakeCore) SaveSnapshot(ctx context.Context, _ peer.ReadOptions, w io.Writer) error {
 	if c.snapshot != nil {
 		return c.snapshot(ctx, w)
 	}

@@ -23,6 +23,9 @@ type RestoreOptions struct {
 	Node    rota.NodeID
 	Cluster string
 	Raft    string
+	// KeepTokens lets the backup's access tokens count. One that was revoked since then
+	// would count again.
+	KeepTokens bool
 	Log     *slog.Logger
 }
 
@@ -46,7 +49,7 @@ func RestoreBackup(o RestoreOptions) (rota.SnapshotInfo, error) {
 		return rota.SnapshotInfo{}, rota.Refusef(rota.KindConflict, "data", "%s holds a node's state already: a backup is restored "+
 			"into an empty directory only", o.Data)
 	}
-	if err := m.Reincarnate(fsm.Rebirth{Cluster: newCluster(), Incarnation: uint64(time.Now().Unix())}); err != nil {
+	if err := m.Reincarnate(fsm.Rebirth{Cluster: newCluster(), Incarnation: uint64(time.Now().Unix()), VoidTokens: !o.KeepTokens}); err != nil {
 		return rota.SnapshotInfo{}, err
 	}
 	err = writeHistory(o.Data, m, func(take func(kind byte, record []byte) error) error { return sections(o.File, take) })

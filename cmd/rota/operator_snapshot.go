@@ -15,18 +15,28 @@ import (
 )
 
 func (a operatorCommands) snapshotSave() *cobra.Command {
-	return &cobra.Command{
+	var stale bool
+	cmd := &cobra.Command{
 		Use:   "save F",
 		Short: "Write an online backup of the asked node's state to a new file",
 		Args:  cobra.ExactArgs(1),
 		RunE: a.does(a.waiting(func(ctx context.Context, c *client.Client, args []string) error {
-			info, err := saveSnapshot(args[0], func(w io.Writer) error { return c.SaveSnapshot(ctx, w) })
+			var opts []client.ReadOption
+			if stale {
+				opts = append(opts, client.Stale())
+			}
+			info, err := saveSnapshot(args[0], func(w io.Writer) error { return c.SaveSnapshot(ctx, w, opts...) })
 			if err != nil {
 				return err
+			}
+			if stale {
+				a.talk("the backup ends at index %d, %s: what the cluster has answered since is not in it", info.Index, info.Date)
 			}
 			return a.printSnapshot(args[0], info)
 		})),
 	}
+	cmd.Flags().BoolVar(&stale, "stale", false, "save what the asked node has, without asking a leader: it may lack what was answered last")
+	return cmd
 }
 
 // saveSnapshot streams a backup into a file. It is verified on its way, and the
@@ -86,17 +96,19 @@ func (a operatorCommands) snapshotRestore() *cobra.Command {
 	var o recovery.RestoreOptions
 	var node string
 	cmd := &cobra.Command{
-		Use:   "restore F --data DIR --node ID [--raft H:P] [--cluster NAME]",
+		Use:   "restore F --data DIR --node ID [--raft H:P] [--cluster NAME] [--keep-tokens]",
 		Short: "Make a fresh, empty data directory hold a backup; then start that node and join others to it",
 		Long: `Make a fresh, empty data directory hold a backup. All leases of the backup are void and the
-incarnation rises, so no token of before is ever given again. The node is the only
-member of its cluster: start it with rota server, then let new nodes --join it.`,
+incarnation rises, so no lease's token of before is ever given again. Access tokens are revoked
+unless --keep-tokens: an old backup would let those count again that were revoked since.
+The node is the only member of its cluster: start it with rota server, then let new nodes --join it.`,
 		Args: cobra.ExactArgs(1),
 	}
 	cmd.Flags().StringVar(&o.Data, "data", "", "empty or absent `directory` that the node will use")
 	cmd.Flags().StringVar(&node, "node", "", "`id` of the node, as rota server --node will say it")
 	cmd.Flags().StringVar(&o.Cluster, "cluster", defaultCluster,
 		"`name` of the cluster, as rota server --cluster will say it")
+	cmd.Flags().BoolVar(&o.KeepTokens, "keep-tokens", false, "let access tokens count that did when the backup was made, revoked since or not")
 	cmd.Flags().StringVar(&o.Raft, "raft", defaultRaft, "`host:port` as rota server --raft will say it")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if o.Data == "" || node == "" {

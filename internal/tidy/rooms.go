@@ -74,7 +74,7 @@ var rooms = []room{
 	{path: "cluster/history", may: []string{".", "internal/peer", "fsm", "snapshot/archive", "internal/boltfile", "internal/failpoint",
 		"internal/logs"}, tests: []string{"fsm/entry", "fsm/fsmpb"}, only: []string{boltLibrary, metricsClient}},
 	{path: "cluster/recovery", may: []string{".", "fsm", "snapshot", "snapshot/archive", "cluster/raftstore"},
-		only: []string{raftLibrary}},
+		tests: []string{"fsm/entry", "fsm/fsmpb"}, only: []string{raftLibrary}},
 	{path: "cluster/raftstore", may: []string{".", "internal/unreleased", "internal/boltfile", "internal/failpoint", "internal/logs"},
 		only: []string{raftLibrary, raftStore, boltLibrary, systemCalls}},
 	{path: "cluster/stream", may: []string{".", "internal/unreleased", "internal/logs"}, tests: []string{"internal/identity"}, only: []string{raftLibrary}},

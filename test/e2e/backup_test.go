@@ -84,3 +84,30 @@ func tokensGrow(t *testing.T, c *nodes, before rota.Job) {
 	}
 	w.stop(t, 15*time.Second)
 }
+
+// One node of three that is left cannot answer for the cluster; what it has can be saved.
+func TestBackup_staleWithoutQuorum(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3)
+	submitTo(t, c.dial(t), "default", "kept", 5)
+	c.verified(t, 3)
+	c.all[1].Kill()
+	c.all[2].Kill()
+	left := &nodes{t: t, all: c.all[:1]}
+	file := filepath.Join(t.TempDir(), "stale")
+	if r := left.rota(t, "operator", "snapshot", "save", file, "--timeout", "3s"); r.code == 0 {
+		t.Error("a backup was made as the cluster's without a leader")
+	}
+	r := left.rota(t, "operator", "snapshot", "save", file, "--stale", "-o", "json")
+	r.want(t, 0)
+	info := decode[rota.SnapshotInfo](t, r)
+	contains(t, "what is said", r.stderr, fmt.Sprint("index ", info.Index), info.Date.String())
+	n := newNode(t, "r1", "--bootstrap-expect", "1")
+	command(t, nil, "", "operator", "snapshot", "restore", file, "--data", n.Dir, "--node", n.ID, "--raft", n.Raft).want(t, 0)
+	n.start(t)
+	n.awaitReady(t)
+	second := &nodes{t: t, all: []*node{n}}
+	for i := range 5 {
+		second.job(t, fmt.Sprintf("kept-%03d", i))
+	}
+}

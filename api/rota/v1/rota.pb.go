@@ -6862,6 +6862,7 @@ func (*LeaveResponse) Descriptor() ([]byte, []int) {
 
 type SaveSnapshotRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Read          *Read                  `protobuf:"bytes,1,opt,name=read,proto3" json:"read,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6894,6 +6895,13 @@ func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SaveSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SaveSnapshotRequest) Descriptor() ([]byte, []int) {
 	return file_rota_v1_rota_proto_rawDescGZIP(), []int{87}
+}
+
+func (x *SaveSnapshotRequest) GetRead() *Read {
+	if x != nil {
+		return x.Read
+	}
+	return nil
 }
 
 type SnapshotChunk struct {
@@ -7709,8 +7717,9 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"\x14\n" +
 	"\x12RemovePeerResponse\"\x0e\n" +
 	"\fLeaveRequest\"\x0f\n" +
-	"\rLeaveResponse\"\x15\n" +
-	"\x13SaveSnapshotRequest\"#\n" +
+	"\rLeaveResponse\"8\n" +
+	"\x13SaveSnapshotRequest\x12!\n" +
+	"\x04read\x18\x01 \x01(\v2\r.rota.v1.ReadR\x04read\"#\n" +
 	"\rSnapshotChunk\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\"\x0f\n" +
 	"\rVerifyRequest\"h\n" +
@@ -7967,78 +7976,79 @@ var file_rota_v1_rota_proto_depIdxs = []int32{
 	76,  // 74: rota.v1.StatusResponse.jobs:type_name -> rota.v1.JobCounts
 	77,  // 75: rota.v1.StatusResponse.nodes:type_name -> rota.v1.NodeStatus
 	80,  // 76: rota.v1.PeersResponse.peers:type_name -> rota.v1.Peer
-	92,  // 77: rota.v1.VerifyResponse.nodes:type_name -> rota.v1.NodeVerdict
-	9,   // 78: rota.v1.Jobs.Submit:input_type -> rota.v1.SubmitRequest
-	12,  // 79: rota.v1.Jobs.Get:input_type -> rota.v1.GetJobRequest
-	14,  // 80: rota.v1.Jobs.List:input_type -> rota.v1.ListJobsRequest
-	16,  // 81: rota.v1.Jobs.Wait:input_type -> rota.v1.WaitJobsRequest
-	17,  // 82: rota.v1.Jobs.Cancel:input_type -> rota.v1.CancelJobsRequest
-	18,  // 83: rota.v1.Jobs.Retry:input_type -> rota.v1.RetryJobsRequest
-	20,  // 84: rota.v1.Jobs.Change:input_type -> rota.v1.ChangeJobRequest
-	19,  // 85: rota.v1.Jobs.Delete:input_type -> rota.v1.DeleteJobsRequest
-	21,  // 86: rota.v1.Jobs.ReportProof:input_type -> rota.v1.ReportProofRequest
-	29,  // 87: rota.v1.Workers.Work:input_type -> rota.v1.WorkRequest
-	44,  // 88: rota.v1.Workers.List:input_type -> rota.v1.ListWorkersRequest
-	46,  // 89: rota.v1.Workers.Get:input_type -> rota.v1.GetWorkerRequest
-	48,  // 90: rota.v1.Workers.Drain:input_type -> rota.v1.DrainWorkerRequest
-	49,  // 91: rota.v1.Workers.Suspend:input_type -> rota.v1.SuspendWorkerRequest
-	50,  // 92: rota.v1.Workers.Resume:input_type -> rota.v1.ResumeWorkerRequest
-	51,  // 93: rota.v1.Workers.Retire:input_type -> rota.v1.RetireWorkerRequest
-	52,  // 94: rota.v1.Workers.Gone:input_type -> rota.v1.WorkerGoneRequest
-	58,  // 95: rota.v1.Queues.List:input_type -> rota.v1.ListQueuesRequest
-	60,  // 96: rota.v1.Queues.Get:input_type -> rota.v1.GetQueueRequest
-	62,  // 97: rota.v1.Queues.Set:input_type -> rota.v1.SetQueueRequest
-	64,  // 98: rota.v1.Tenants.List:input_type -> rota.v1.ListTenantsRequest
-	66,  // 99: rota.v1.Tenants.Get:input_type -> rota.v1.GetTenantRequest
-	68,  // 100: rota.v1.Tenants.Set:input_type -> rota.v1.SetTenantRequest
-	75,  // 101: rota.v1.Cluster.Status:input_type -> rota.v1.StatusRequest
-	70,  // 102: rota.v1.Cluster.GetMode:input_type -> rota.v1.GetModeRequest
-	72,  // 103: rota.v1.Cluster.SetMode:input_type -> rota.v1.SetModeRequest
-	73,  // 104: rota.v1.Cluster.Set:input_type -> rota.v1.SetClusterRequest
-	79,  // 105: rota.v1.Cluster.Peers:input_type -> rota.v1.PeersRequest
-	82,  // 106: rota.v1.Cluster.TransferLeadership:input_type -> rota.v1.TransferLeadershipRequest
-	84,  // 107: rota.v1.Cluster.RemovePeer:input_type -> rota.v1.RemovePeerRequest
-	86,  // 108: rota.v1.Cluster.Leave:input_type -> rota.v1.LeaveRequest
-	88,  // 109: rota.v1.Cluster.SaveSnapshot:input_type -> rota.v1.SaveSnapshotRequest
-	90,  // 110: rota.v1.Cluster.Verify:input_type -> rota.v1.VerifyRequest
-	10,  // 111: rota.v1.Jobs.Submit:output_type -> rota.v1.SubmitResponse
-	13,  // 112: rota.v1.Jobs.Get:output_type -> rota.v1.GetJobResponse
-	15,  // 113: rota.v1.Jobs.List:output_type -> rota.v1.ListJobsResponse
-	8,   // 114: rota.v1.Jobs.Wait:output_type -> rota.v1.Job
-	22,  // 115: rota.v1.Jobs.Cancel:output_type -> rota.v1.JobOutcomes
-	22,  // 116: rota.v1.Jobs.Retry:output_type -> rota.v1.JobOutcomes
-	23,  // 117: rota.v1.Jobs.Change:output_type -> rota.v1.JobOutcome
-	22,  // 118: rota.v1.Jobs.Delete:output_type -> rota.v1.JobOutcomes
-	23,  // 119: rota.v1.Jobs.ReportProof:output_type -> rota.v1.JobOutcome
-	35,  // 120: rota.v1.Workers.Work:output_type -> rota.v1.WorkResponse
-	45,  // 121: rota.v1.Workers.List:output_type -> rota.v1.ListWorkersResponse
-	47,  // 122: rota.v1.Workers.Get:output_type -> rota.v1.GetWorkerResponse
-	28,  // 123: rota.v1.Workers.Drain:output_type -> rota.v1.Worker
-	28,  // 124: rota.v1.Workers.Suspend:output_type -> rota.v1.Worker
-	28,  // 125: rota.v1.Workers.Resume:output_type -> rota.v1.Worker
-	28,  // 126: rota.v1.Workers.Retire:output_type -> rota.v1.Worker
-	53,  // 127: rota.v1.Workers.Gone:output_type -> rota.v1.WorkerGoneResponse
-	59,  // 128: rota.v1.Queues.List:output_type -> rota.v1.ListQueuesResponse
-	61,  // 129: rota.v1.Queues.Get:output_type -> rota.v1.GetQueueResponse
-	55,  // 130: rota.v1.Queues.Set:output_type -> rota.v1.Queue
-	65,  // 131: rota.v1.Tenants.List:output_type -> rota.v1.ListTenantsResponse
-	67,  // 132: rota.v1.Tenants.Get:output_type -> rota.v1.GetTenantResponse
-	63,  // 133: rota.v1.Tenants.Set:output_type -> rota.v1.Tenant
-	78,  // 134: rota.v1.Cluster.Status:output_type -> rota.v1.StatusResponse
-	71,  // 135: rota.v1.Cluster.GetMode:output_type -> rota.v1.GetModeResponse
-	69,  // 136: rota.v1.Cluster.SetMode:output_type -> rota.v1.Mode
-	74,  // 137: rota.v1.Cluster.Set:output_type -> rota.v1.ClusterSettings
-	81,  // 138: rota.v1.Cluster.Peers:output_type -> rota.v1.PeersResponse
-	83,  // 139: rota.v1.Cluster.TransferLeadership:output_type -> rota.v1.TransferLeadershipResponse
-	85,  // 140: rota.v1.Cluster.RemovePeer:output_type -> rota.v1.RemovePeerResponse
-	87,  // 141: rota.v1.Cluster.Leave:output_type -> rota.v1.LeaveResponse
-	89,  // 142: rota.v1.Cluster.SaveSnapshot:output_type -> rota.v1.SnapshotChunk
-	91,  // 143: rota.v1.Cluster.Verify:output_type -> rota.v1.VerifyResponse
-	111, // [111:144] is the sub-list for method output_type
-	78,  // [78:111] is the sub-list for method input_type
-	78,  // [78:78] is the sub-list for extension type_name
-	78,  // [78:78] is the sub-list for extension extendee
-	0,   // [0:78] is the sub-list for field type_name
+	1,   // 77: rota.v1.SaveSnapshotRequest.read:type_name -> rota.v1.Read
+	92,  // 78: rota.v1.VerifyResponse.nodes:type_name -> rota.v1.NodeVerdict
+	9,   // 79: rota.v1.Jobs.Submit:input_type -> rota.v1.SubmitRequest
+	12,  // 80: rota.v1.Jobs.Get:input_type -> rota.v1.GetJobRequest
+	14,  // 81: rota.v1.Jobs.List:input_type -> rota.v1.ListJobsRequest
+	16,  // 82: rota.v1.Jobs.Wait:input_type -> rota.v1.WaitJobsRequest
+	17,  // 83: rota.v1.Jobs.Cancel:input_type -> rota.v1.CancelJobsRequest
+	18,  // 84: rota.v1.Jobs.Retry:input_type -> rota.v1.RetryJobsRequest
+	20,  // 85: rota.v1.Jobs.Change:input_type -> rota.v1.ChangeJobRequest
+	19,  // 86: rota.v1.Jobs.Delete:input_type -> rota.v1.DeleteJobsRequest
+	21,  // 87: rota.v1.Jobs.ReportProof:input_type -> rota.v1.ReportProofRequest
+	29,  // 88: rota.v1.Workers.Work:input_type -> rota.v1.WorkRequest
+	44,  // 89: rota.v1.Workers.List:input_type -> rota.v1.ListWorkersRequest
+	46,  // 90: rota.v1.Workers.Get:input_type -> rota.v1.GetWorkerRequest
+	48,  // 91: rota.v1.Workers.Drain:input_type -> rota.v1.DrainWorkerRequest
+	49,  // 92: rota.v1.Workers.Suspend:input_type -> rota.v1.SuspendWorkerRequest
+	50,  // 93: rota.v1.Workers.Resume:input_type -> rota.v1.ResumeWorkerRequest
+	51,  // 94: rota.v1.Workers.Retire:input_type -> rota.v1.RetireWorkerRequest
+	52,  // 95: rota.v1.Workers.Gone:input_type -> rota.v1.WorkerGoneRequest
+	58,  // 96: rota.v1.Queues.List:input_type -> rota.v1.ListQueuesRequest
+	60,  // 97: rota.v1.Queues.Get:input_type -> rota.v1.GetQueueRequest
+	62,  // 98: rota.v1.Queues.Set:input_type -> rota.v1.SetQueueRequest
+	64,  // 99: rota.v1.Tenants.List:input_type -> rota.v1.ListTenantsRequest
+	66,  // 100: rota.v1.Tenants.Get:input_type -> rota.v1.GetTenantRequest
+	68,  // 101: rota.v1.Tenants.Set:input_type -> rota.v1.SetTenantRequest
+	75,  // 102: rota.v1.Cluster.Status:input_type -> rota.v1.StatusRequest
+	70,  // 103: rota.v1.Cluster.GetMode:input_type -> rota.v1.GetModeRequest
+	72,  // 104: rota.v1.Cluster.SetMode:input_type -> rota.v1.SetModeRequest
+	73,  // 105: rota.v1.Cluster.Set:input_type -> rota.v1.SetClusterRequest
+	79,  // 106: rota.v1.Cluster.Peers:input_type -> rota.v1.PeersRequest
+	82,  // 107: rota.v1.Cluster.TransferLeadership:input_type -> rota.v1.TransferLeadershipRequest
+	84,  // 108: rota.v1.Cluster.RemovePeer:input_type -> rota.v1.RemovePeerRequest
+	86,  // 109: rota.v1.Cluster.Leave:input_type -> rota.v1.LeaveRequest
+	88,  // 110: rota.v1.Cluster.SaveSnapshot:input_type -> rota.v1.SaveSnapshotRequest
+	90,  // 111: rota.v1.Cluster.Verify:input_type -> rota.v1.VerifyRequest
+	10,  // 112: rota.v1.Jobs.Submit:output_type -> rota.v1.SubmitResponse
+	13,  // 113: rota.v1.Jobs.Get:output_type -> rota.v1.GetJobResponse
+	15,  // 114: rota.v1.Jobs.List:output_type -> rota.v1.ListJobsResponse
+	8,   // 115: rota.v1.Jobs.Wait:output_type -> rota.v1.Job
+	22,  // 116: rota.v1.Jobs.Cancel:output_type -> rota.v1.JobOutcomes
+	22,  // 117: rota.v1.Jobs.Retry:output_type -> rota.v1.JobOutcomes
+	23,  // 118: rota.v1.Jobs.Change:output_type -> rota.v1.JobOutcome
+	22,  // 119: rota.v1.Jobs.Delete:output_type -> rota.v1.JobOutcomes
+	23,  // 120: rota.v1.Jobs.ReportProof:output_type -> rota.v1.JobOutcome
+	35,  // 121: rota.v1.Workers.Work:output_type -> rota.v1.WorkResponse
+	45,  // 122: rota.v1.Workers.List:output_type -> rota.v1.ListWorkersResponse
+	47,  // 123: rota.v1.Workers.Get:output_type -> rota.v1.GetWorkerResponse
+	28,  // 124: rota.v1.Workers.Drain:output_type -> rota.v1.Worker
+	28,  // 125: rota.v1.Workers.Suspend:output_type -> rota.v1.Worker
+	28,  // 126: rota.v1.Workers.Resume:output_type -> rota.v1.Worker
+	28,  // 127: rota.v1.Workers.Retire:output_type -> rota.v1.Worker
+	53,  // 128: rota.v1.Workers.Gone:output_type -> rota.v1.WorkerGoneResponse
+	59,  // 129: rota.v1.Queues.List:output_type -> rota.v1.ListQueuesResponse
+	61,  // 130: rota.v1.Queues.Get:output_type -> rota.v1.GetQueueResponse
+	55,  // 131: rota.v1.Queues.Set:output_type -> rota.v1.Queue
+	65,  // 132: rota.v1.Tenants.List:output_type -> rota.v1.ListTenantsResponse
+	67,  // 133: rota.v1.Tenants.Get:output_type -> rota.v1.GetTenantResponse
+	63,  // 134: rota.v1.Tenants.Set:output_type -> rota.v1.Tenant
+	78,  // 135: rota.v1.Cluster.Status:output_type -> rota.v1.StatusResponse
+	71,  // 136: rota.v1.Cluster.GetMode:output_type -> rota.v1.GetModeResponse
+	69,  // 137: rota.v1.Cluster.SetMode:output_type -> rota.v1.Mode
+	74,  // 138: rota.v1.Cluster.Set:output_type -> rota.v1.ClusterSettings
+	81,  // 139: rota.v1.Cluster.Peers:output_type -> rota.v1.PeersResponse
+	83,  // 140: rota.v1.Cluster.TransferLeadership:output_type -> rota.v1.TransferLeadershipResponse
+	85,  // 141: rota.v1.Cluster.RemovePeer:output_type -> rota.v1.RemovePeerResponse
+	87,  // 142: rota.v1.Cluster.Leave:output_type -> rota.v1.LeaveResponse
+	89,  // 143: rota.v1.Cluster.SaveSnapshot:output_type -> rota.v1.SnapshotChunk
+	91,  // 144: rota.v1.Cluster.Verify:output_type -> rota.v1.VerifyResponse
+	112, // [112:145] is the sub-list for method output_type
+	79,  // [79:112] is the sub-list for method input_type
+	79,  // [79:79] is the sub-list for extension type_name
+	79,  // [79:79] is the sub-list for extension extendee
+	0,   // [0:79] is the sub-list for field type_name
 }
 
 func init() { file_rota_v1_rota_proto_init() }
