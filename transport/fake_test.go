@@ -45,7 +45,7 @@ func setup(t testing.TB, change ...func(*Options)) *bundle {
 	b := &bundle{core: &fakeCore{}, node: &fakeNode{id: "c1", name: "prod"}, log: &lines{},
 		lis: bufconn.Listen(1 << 20)}
 	options := Options{
-		Self: "n1", Core: b.core, Node: b.node, ReadyEvery: -1,
+		Self: "n1", Core: b.core, Node: b.node, ReadyEvery: -1, Hosts: Hosts{Names: []string{"node", "n1.rota"}},
 		Logger: slog.New(slog.NewTextHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	for _, f := range change {

@@ -68,6 +68,8 @@ type Options struct {
 	Logger *slog.Logger
 	// MaxConnections caps open connections; 0 means 10,000.
 	MaxConnections int
+	// Hosts are the names that HTTP answers to.
+	Hosts Hosts
 	// InflightBytes bounds the bytes of clients' messages before they are answered; 0 means 256 MiB.
 	InflightBytes int64
 	// ReadyEvery is how often Core.Ready is asked for the health service; 0

@@ -19,11 +19,16 @@ const (
 	connGrace = 10 * time.Second
 )
 
-// NewWebServer returns an HTTP server of a node: requests have so much time and no more.
+// NewWebServer returns an HTTP server of a node: requests have so much time and no more, and
+// are for its own hosts.
 // On a listener of CapListener a connection rests while no request is under way.
-func NewWebServer(handler http.Handler, errors *log.Logger) *http.Server {
+func NewWebServer(handler http.Handler, hosts *Hosts, errors *log.Logger) *http.Server {
 	return &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if code, text := hosts.refuse(r); code != 0 {
+				webRefuse(w, code, text)
+				return
+			}
 			if r.ContentLength != 0 { // −1 is a body of unknown length, which has no more time than an empty one
 				most := webBody + time.Duration(max(0, r.ContentLength)/webBodyRate)*time.Second
 				_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(most))

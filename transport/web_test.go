@@ -73,7 +73,7 @@ func TestHTTP_aBodyThatNeverComes(t *testing.T) {
 				lis := wired{newConnQueue(), t}
 				server := NewWebServer(Seated(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					_, _ = io.Copy(io.Discard, r.Body)
-				})), log.New(io.Discard, "", 0))
+				})), &Hosts{Names: []string{"n"}}, log.New(io.Discard, "", 0))
 				go func() { _ = server.Serve(CapListener(lis, 4, 0, slog.New(slog.DiscardHandler))) }()
 				conn := lis.dial("10.0.0.1")
 				if _, err := io.WriteString(conn, c.says); err != nil {

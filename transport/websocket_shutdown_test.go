@@ -18,7 +18,7 @@ import (
 func TestWebSocket_comesWhileTheServerGoes(t *testing.T) {
 	t.Parallel()
 	for try := range 100 {
-		server, err := NewServer(Options{Self: "n1", ReadyEvery: -1, Core: &fakeCore{events: func(ctx context.Context, _ rota.EventFilter,
+		server, err := NewServer(Options{Self: "n1", ReadyEvery: -1, Hosts: Hosts{Names: []string{"node"}}, Core: &fakeCore{events: func(ctx context.Context, _ rota.EventFilter,
 			_ func(peer.EventBatch) error) error {
 			<-ctx.Done()
 			return ctx.Err()

@@ -40,6 +40,7 @@ type serverFlags struct {
 	attestationKeys          []string
 	log                      logFlags
 	tuning                   tuning
+	apiHosts, corsOrigins    []string
 }
 
 func (a *app) serverCommand() *cobra.Command {
@@ -85,6 +86,10 @@ node's by its one URI, spiffe://CLUSTER/node/ID (see: rota tls). The admin port 
 		"only where the original is gone for good and this is its only and newest copy")
 	flags.StringSliceVar(&f.attestationKeys, "attestation-key", nil,
 		"`file` with Ed25519 public keys, PEM or one a line in hex, whose word on workers counts; may be repeated")
+	flags.StringSliceVar(&f.apiHosts, "api-host", nil, "`name` that HTTP requests may ask for, such as that of a proxy; the node's "+
+		"addresses and its certificate's names need no mention; may be repeated")
+	flags.StringSliceVar(&f.corsOrigins, "cors-origin", nil, "`origin` of web pages that may ask this node, such as "+
+		"https://console.example; may be repeated")
 	f.tuning.register(flags)
 	f.log.register(cmd)
 	return cmd
@@ -134,6 +139,7 @@ func (f *serverFlags) plan(files tlsFiles) (p *server.Plan, live *liveTLS, err e
 		BootstrapExpect: f.bootstrapExpect, GossipKeyFile: f.gossipKeyFile, Insecure: f.insecure, AdoptData: f.adoptData,
 	}}
 	f.tuning.apply(p)
+	p.Hosts.Names, p.Hosts.Origins = f.apiHosts, f.corsOrigins
 	for _, addr := range []struct {
 		flag, value string
 		into        *string
@@ -204,6 +210,7 @@ func (f *serverFlags) secure(p *server.Plan, files tlsFiles) (*liveTLS, error) {
 		return nil, err
 	}
 	mutual := live.mutual()
+	p.Hosts.Certificate = live.leaf
 	p.TLS, p.Node.ServerTLS, p.Node.ClientTLS, p.Node.NodeOf = live.serving(), mutual, mutual, live.nodeOf
 	return live, nil
 }

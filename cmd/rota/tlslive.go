@@ -70,6 +70,16 @@ type fileStamp struct {
 	changed time.Time
 }
 
+// leaf returns the certificate as it is now.
+func (l *liveTLS) leaf() *x509.Certificate {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.certificate == nil {
+		return nil
+	}
+	return l.certificate.Leaf
+}
+
 // live reads the files; an error names the one that is wrong. With a member the
 // certificate must be that node's.
 func (f tlsFiles) live(member *memberTLS) (*liveTLS, error) {

@@ -49,7 +49,7 @@ func startAdmin(plan *Plan, late *lateNode, log *slog.Logger) (*adminServer, err
 	s := &adminServer{registry: prometheus.NewRegistry(), log: log}
 	s.registry.MustRegister(collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), plan.Build.Info(plan.Node.Node))
-	s.http = transport.NewWebServer(transport.Seated(adminHandler(late.ready, s.registry)),
+	s.http = transport.NewWebServer(transport.Seated(adminHandler(late.ready, s.registry)), plan.hosts(),
 		slog.NewLogLogger(log.Handler(), slog.LevelDebug))
 	s.http.WriteTimeout = adminWrite
 	go func() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -40,6 +41,8 @@ type Plan struct {
 	TLS *tls.Config
 	// Build names the binary.
 	Build Build
+	// Hosts are the names that HTTP answers to, beside the node's addresses.
+	Hosts transport.Hosts
 	// InflightBytes bounds the bytes of clients' messages before they are answered; 0 is the default.
 	InflightBytes int64
 	// Together is how many nodes share the process; 0 is 1.
@@ -54,6 +57,13 @@ func (p *Plan) config(log *slog.Logger, fatal func(error)) cluster.Config {
 	c := p.Node
 	c.Version, c.Fatal, c.Log, c.World = p.Build.Version, fatal, log, world()
 	return c
+}
+
+// hosts returns the names that HTTP answers to.
+func (p *Plan) hosts() *transport.Hosts {
+	h := p.Hosts
+	h.Names = append(slices.Clone(h.Names), p.Listen, p.Admin, p.Node.API, p.Node.Raft, p.Node.Gossip)
+	return &h
 }
 
 // peers makes the calling side of the node service. The cluster's id becomes

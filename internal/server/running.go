@@ -69,7 +69,7 @@ func (r *running) open(ctx context.Context, open Opener, lis net.Listener) error
 	}
 	r.server, err = transport.NewServer(transport.Options{
 		Self: r.plan.Node.Node, Core: n, Node: n, TLS: r.plan.TLS, NodeOf: r.plan.Node.NodeOf, Logger: r.log, MaxConnections: r.connections,
-		InflightBytes: r.plan.InflightBytes,
+		InflightBytes: r.plan.InflightBytes, Hosts: *r.plan.hosts(),
 	})
 	if err != nil {
 		return err
