@@ -38,12 +38,12 @@ func (a adapter) Apply(log *raft.Log) any {
 		n.transport.Applied(log)
 	}
 	n.replica.mu.Lock()
-	if n.rebuilder.active.Load() {
-		n.rebuilder.passed = rota.Index(log.Index) // it is applied once there is a state
+	if n.replica.dropped.Load() {
+		n.replica.passed = rota.Index(log.Index) // it is applied once there is a state
 		n.replica.mu.Unlock()
 		return n.replica.refuseRebuilding()
 	}
-	err := n.rebuilder.followsPassed(rota.Index(log.Index))
+	err := n.replica.followsPassed(rota.Index(log.Index))
 	var applied fsm.Applied
 	if err == nil {
 		applied, err = n.replica.machine.Apply(rota.Index(log.Index), log.Term, log.Data)
@@ -54,8 +54,8 @@ func (a adapter) Apply(log *raft.Log) any {
 		return err
 	}
 	failpoint.Pass("apply-before-digest")
-	n.rebuilder.passed = applied.Index
-	n.rebuilder.digests.put(applied.Index, applied.Digest, n.replica.machine.Staging().Last)
+	n.replica.passed = applied.Index
+	n.replica.digests.Put(applied.Index, applied.Digest, n.replica.machine.Staging().Last)
 	n.replica.hub.publish(n.replica.machine, &applied)
 	n.archive.Staged(n.replica.machine)
 	n.events.Append(n.replica.machine.Head().Incarnation, &applied)
@@ -130,10 +130,10 @@ func (f frozenState) Release() {}
 // present one, and only a state whose digest is right is taken.
 func (a adapter) Restore(rc io.ReadCloser) error {
 	defer rc.Close()
-	a.n.rebuilder.placing.Lock()
-	defer a.n.rebuilder.placing.Unlock()
-	if a.n.rebuilder.active.Load() {
-		return a.n.rebuilder.passSnapshot(rc)
+	a.n.replica.placing.Lock()
+	defer a.n.replica.placing.Unlock()
+	if a.n.replica.dropped.Load() {
+		return a.n.replica.passSnapshot(rc)
 	}
 	m, info, err := snapshot.Read(rc, func(info rota.SnapshotInfo) (snapshot.Sink[*fsm.Machine], error) {
 		l, err := fsm.NewLoaderKnowing(info, a.n.cfg.knows)
@@ -152,13 +152,13 @@ func (a adapter) Restore(rc io.ReadCloser) error {
 	n.events.Flush()
 	_ = n.archive.Flush() // what is staged goes with the state; what fails is fetched
 	n.replica.mu.Lock()
-	n.rebuilder.passed = info.Index
-	if n.rebuilder.active.Load() { // dropped while this one was read: what is fetched follows it
+	n.replica.passed = info.Index
+	if n.replica.dropped.Load() { // dropped while this one was read: what is fetched follows it
 		n.replica.mu.Unlock()
 		return nil
 	}
 	head := m.Head()
-	n.rebuilder.place(m, head)
+	n.replica.place(m, head)
 	n.replica.mu.Unlock()
 	n.replica.advance(head.Index, head.Rules)
 	n.membership.learnCluster()

@@ -18,7 +18,7 @@ func (cv *clusterVerbs) ownStatus() rota.NodeStatus {
 	var head fsm.Head
 	if !cv.n.replica.peek(func(s *fsm.View) { head = s.Head() }) {
 		head.Index = rota.Index(cv.n.replica.applied.Load())
-		if d := cv.n.rebuilder.digests.get(head.Index); d != nil {
+		if d := cv.n.replica.digests.Get(head.Index); d != nil {
 			head.Digest = *d
 		}
 	}
@@ -27,7 +27,7 @@ func (cv *clusterVerbs) ownStatus() rota.NodeStatus {
 		Version: cv.n.cfg.Version, AppliedIndex: head.Index, Digest: head.Digest, Healthy: len(problems) == 0, Problems: problems,
 		RulesVersion: cv.n.cfg.knows}
 	switch {
-	case cv.n.rebuilder.active.Load():
+	case cv.n.replica.dropped.Load():
 		s.State = stateRebuilding
 	case cv.n.watchdog.stalled.Load() > 0:
 		s.State = stateStalled
@@ -48,7 +48,7 @@ func (cv *clusterVerbs) Inspect(_ context.Context, digestsAt []rota.Index) (peer
 	rebuild := cv.n.data.Rebuild()
 	in.DifferedAt, in.RightUntil = rota.Index(rebuild.At), rota.Index(rebuild.Agreed)
 	for _, at := range digestsAt[:min(len(digestsAt), inspectMost)] {
-		in.Digests = append(in.Digests, cv.n.rebuilder.digests.get(at))
+		in.Digests = append(in.Digests, cv.n.replica.digests.Get(at))
 	}
 	return in, nil
 }
@@ -117,7 +117,7 @@ func (cv *clusterVerbs) CheckAt(ctx context.Context, index rota.Index) (rota.Nod
 	v.Violations = append(v.Violations, faults...)
 	v.Violations = append(v.Violations, cv.n.events.Verify(head, held)...)
 	v.Violations = append(v.Violations, cv.n.archive.Check(frozen)...)
-	switch d := cv.n.rebuilder.digests.get(index); {
+	switch d := cv.n.replica.digests.Get(index); {
 	case d != nil:
 		v.Digest = *d
 	case head.Index == index:

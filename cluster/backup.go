@@ -52,6 +52,19 @@ func (cv *clusterVerbs) SaveSnapshot(ctx context.Context, how peer.ReadOptions, 
 	return err
 }
 
+// SaveState writes this node's state for one that rebuilds its own.
+func (cv *clusterVerbs) SaveState(_ context.Context, w io.Writer) error {
+	if err := cv.n.Ready(); err != nil {
+		return err
+	}
+	frozen, err := cv.n.replica.freezeWhole()
+	if err != nil {
+		return err
+	}
+	_, err = snapshot.Write(w, frozen)
+	return err
+}
+
 // backup is a state with its history, and what audits of it replay, as one source.
 type backup struct {
 	*fsm.Frozen

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -172,18 +171,20 @@ func (s *rotShelf) judge(dir string, file []byte) (outcome string, faults []stri
 	if err := os.WriteFile(filepath.Join(dir, archive.FileName), file, 0o600); err != nil {
 		return "", []string{err.Error()}
 	}
-	n := (&Node{cfg: Config{Data: dir}, log: slog.New(slog.DiscardHandler), stopped: make(chan struct{})}).own()
-	var err error
-	n.beside, err = history.OpenFile(history.FileOptions{Path: filepath.Join(dir, archive.FileName), Retained: 10, NoSync: true})
+	opened, err := history.OpenFile(history.FileOptions{Path: filepath.Join(dir, archive.FileName), Retained: 10, NoSync: true})
 	if err != nil {
 		return "refused", nil
 	}
-	defer func() { _ = n.beside.DB.Close() }()
-	n.beside.DB.NoGrowSync = true
-	a := n.beside.Jobs
+	defer func() { _ = opened.DB.Close() }()
+	opened.DB.NoGrowSync = true
+	a := opened.Jobs
+	found := 0
+	scrub := func() error {
+		return opened.ScrubJobs(1<<20, func(string, string) { found++ }, func(int) bool { return true })
+	}
 	faults = s.told(a, false)
-	err = n.scrub.scrubArchive()
-	found := n.scrub.found[scrubArchive]
+	err = scrub()
+	before := found
 	switch {
 	case err != nil:
 		return "unmended", append(faults, err.Error())
@@ -196,9 +197,9 @@ func (s *rotShelf) judge(dir string, file []byte) (outcome string, faults []stri
 	if lacks := a.Lacks(s.last, 9); found == 0 && len(lacks) > 0 && len(faults) == 0 {
 		outcome = "lacking"
 	}
-	err = errors.Join(a.Put(s.records, s.also), n.scrub.scrubArchive()) // as from another node
-	if lacks := a.Lacks(s.last, 9); err != nil || len(lacks) > 0 || n.scrub.found[scrubArchive] != found {
-		faults = append(faults, fmt.Sprintf("%v lack, %d are damaged after %d: %v", lacks, n.scrub.found[scrubArchive], found, err))
+	err = errors.Join(a.Put(s.records, s.also), scrub()) // as from another node
+	if lacks := a.Lacks(s.last, 9); err != nil || len(lacks) > 0 || found != before {
+		faults = append(faults, fmt.Sprintf("%v lack, %d are damaged after %d: %v", lacks, found, before, err))
 	}
 	if stats := a.Stats(); stats.Records != uint64(len(s.records)) {
 		faults = append(faults, fmt.Sprintf("%d records are counted", stats.Records))

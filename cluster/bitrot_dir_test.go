@@ -177,11 +177,13 @@ func (s *soundDir) restoreNewest(n *Node, o *opening) error {
 // scrubbed reads everything as the scrubber does and names what it found, and what
 // the node knows that it lacks.
 func scrubbed(n *Node) (found []string) {
-	for what, do := range map[string]func() error{scrubArchive: n.scrub.scrubArchive, scrubEvents: n.scrub.scrubEvents} {
-		if err := do(); err != nil {
+	for what, do := range map[string]func(int, func(string, string), func(int) bool) error{"archive": n.beside.ScrubJobs,
+		"events": n.beside.ScrubEvents} {
+		damages := 0
+		if err := do(1<<20, func(string, string) { damages++ }, func(int) bool { return true }); err != nil {
 			found = append(found, what+": "+err.Error())
 		}
-		if damages := n.scrub.found[what]; damages > 0 {
+		if damages > 0 {
 			found = append(found, fmt.Sprintf("%s: %d damaged", what, damages))
 		}
 	}

@@ -276,9 +276,6 @@ const (
 	roundPatience = time.Millisecond
 	// MaxDegradeMs is the most of --auto-degrade-commit: who has waited a minute for a commit needs no threshold.
 	MaxDegradeMs = 60_000
-	// digestsKept is how far back a node knows its digests: many seconds of
-	// the fastest log.
-	digestsKept = 32_768
 	// inspectMost bounds the digests that one question asks for.
 	inspectMost = 64
 	// peerTimeout bounds a question to another node that nobody waits for.
@@ -289,6 +286,9 @@ const (
 	// is sent all open leases anew.
 	noticesKept = 65_536
 )
+
+// DefaultScrubEvery is how often everything on the disk is read and verified.
+const DefaultScrubEvery = 24 * time.Hour
 
 // checkedHere is how many rows are checked where they are: a hundred thousand take a
 // tenth of a second, in which nothing is applied.

@@ -16,8 +16,8 @@
 // # What happens to a wrong state
 //
 // A node whose digest is not the majority's drops its state and rebuilds it from
-// another node's and its own log, which is never touched (ADR 15, rebuild.go). The
-// scrubber looks for damage that nobody reads, the watchdog for what does not return.
+// another node's and its own log, which is never touched (ADR 15, package rebuild). That
+// package also looks for damage that nobody reads, the watchdog for what does not return.
 //
 // # What happens on a full disk
 //

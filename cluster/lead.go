@@ -24,6 +24,8 @@ type terms struct {
 	lead atomic.Pointer[leadership]
 	// begun starts the chores of a leadership that began.
 	begun func(*leadership)
+	// muting counts who stops this node's heartbeats, so that it ceases to lead.
+	muting atomic.Int32
 }
 
 // run follows raft's notifications of leadership. raft says `true` before anything
@@ -235,6 +237,35 @@ func (tm *terms) handOver(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// standDown makes raft give leadership up while needed reports so: handed over where a voter
+// takes it, else by silence.
+func (tm *terms) standDown(needed func() bool) {
+	if tm.n.raft.State() != raft.Leader {
+		return
+	}
+	ctx, cancel := context.WithTimeout(tm.n.life, tm.n.cfg.Timing.Election+2*time.Second)
+	tm.handOver(ctx)
+	cancel()
+	tm.muting.Add(1)
+	defer tm.muting.Add(-1)
+	for needed() && tm.n.raft.State() == raft.Leader && tm.n.leader.pause(tm.n.life, 10*time.Millisecond) == nil {
+	}
+}
+
+// muted reports that this node must not be heard as a leader.
+func (tm *terms) muted() bool { return tm.muting.Load() > 0 }
+
+// record puts operations into the log if this node leads.
+func (tm *terms) record(ops []*fsmpb.Op) error {
+	l := tm.leading()
+	if l == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(l.ctx, peerTimeout)
+	defer cancel()
+	return l.all(ctx, ops)
 }
 
 // lower ends the present leadership.

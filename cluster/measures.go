@@ -49,7 +49,7 @@ type measures struct {
 	held, written                prometheus.Histogram
 	entryOps                     prometheus.Histogram
 	leaderships, unknown, rounds prometheus.Counter
-	refusedEntries, mismatches   prometheus.Counter
+	refusedEntries               prometheus.Counter
 	released, commitMessages     prometheus.Counter
 	rejected                     *prometheus.CounterVec
 }
@@ -79,7 +79,6 @@ func newMeasures() *measures {
 		refusedEntries: c("entries_refused_total", "Entries refused for a stamp too far ahead."),
 		released:       c("workflow_nodes_released_total", "Nodes of workflows whose jobs came to be queued."),
 		commitMessages: c("commit_messages_total", "Messages that only say to a follower how far the log is committed."),
-		mismatches:     c("state_hash_mismatch_total", "Digests of other nodes that differed from this node's."),
 	}
 }
 

@@ -17,7 +17,7 @@ func (n *Node) Collectors() []prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rota_" + name, Help: help}, read)
 	}
 	all := []prometheus.Collector{
-		m.commit, m.apply, m.decide, m.held, m.written, m.entryOps, m.leaderships, m.unknown, m.rounds, m.refusedEntries, m.mismatches,
+		m.commit, m.apply, m.decide, m.held, m.written, m.entryOps, m.leaderships, m.unknown, m.rounds, m.refusedEntries,
 		m.rejected, m.released, m.commitMessages, newAdmission(n), newFlowGauges(n),
 		gauge("raft_leader", "1 while this node leads.", func() float64 {
 			if n.terms.leading() != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/rotasched/rota/cluster/gossip"
 	"github.com/rotasched/rota/cluster/history"
 	"github.com/rotasched/rota/cluster/raftstore"
+	"github.com/rotasched/rota/cluster/rebuild"
 	"github.com/rotasched/rota/cluster/stream"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/internal/logs"
@@ -48,7 +49,6 @@ type Node struct {
 	proposer
 	servedArchive
 	servedEvents
-	rebuilder
 	membership
 	chores
 	jobVerbs
@@ -59,7 +59,8 @@ type Node struct {
 	explainer
 	archive  *history.Archive
 	events   *history.Events
-	scrub    scrubber
+	rebuild  *rebuild.Rebuilder
+	scrub    *rebuild.Scrubber
 	disk     diskGate
 	watchdog watchdog
 	watch    watcher
@@ -87,7 +88,6 @@ func newNode(cfg Config, peers Peers) (*Node, error) {
 		raftDown: make(chan struct{})}
 	n.life, n.endLife = context.WithCancelCause(context.Background())
 	n.replica = replica{machine: fsm.NewKnowing(cfg.knows), hub: newHub()}
-	n.rebuilder = rebuilder{notified: make(chan struct{}, 1), right: make(map[rota.NodeID]rota.Index)}
 	n.membership = membership{left: make(chan struct{})}
 	n.terms = terms{notify: make(chan bool, 64)}
 	n.chores = chores{beats: newBeatBox(n)}
@@ -100,9 +100,9 @@ func newNode(cfg Config, peers Peers) (*Node, error) {
 
 // own shows the parts their node, by which they reach each other.
 func (n *Node) own() *Node {
-	n.replica.n, n.proposer.n, n.rebuilder.n, n.membership.n, n.chores.n = n, n, n, n, n
+	n.replica.n, n.proposer.n, n.membership.n, n.chores.n = n, n, n, n
 	n.jobVerbs.n, n.policyVerbs.n, n.workerVerbs.n, n.workflowVerbs.n, n.clusterVerbs.n, n.explainer.n = n, n, n, n, n, n
-	n.scrub.n, n.disk.n, n.watchdog.n, n.watch.n, n.leader.n, n.terms.n = n, n, n, n, n, n
+	n.disk.n, n.watchdog.n, n.watch.n, n.leader.n, n.terms.n = n, n, n, n, n
 	return n
 }
 
@@ -160,6 +160,42 @@ func (n *Node) snapshotRoom() (int64, bool) {
 	return int64(min(free, 1<<62)), err == nil
 }
 
+// silent reports that this node must not stand: its state is wrong, or applying stalls.
+func (n *Node) silent() bool { return n.replica.dropped.Load() || n.watchdog.stalled.Load() > 0 }
+
+// writeSnapshot has raft write a snapshot of the state, and returns which it is.
+func (n *Node) writeSnapshot() (*raft.SnapshotMeta, error) {
+	f := n.raft.Snapshot()
+	if err := n.settled(f); err != nil {
+		return nil, err
+	}
+	meta, content, err := f.Open()
+	if err != nil {
+		return nil, err
+	}
+	return meta, content.Close()
+}
+
+// scrubLoop scrubs in the background; a restart begins the interval anew, as starting
+// reads the log and the newest snapshot anyway.
+func (n *Node) scrubLoop() {
+	if n.cfg.ScrubEvery < 0 {
+		return
+	}
+	tick := time.NewTicker(n.cfg.ScrubEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			if !n.replica.dropped.Load() {
+				n.scrub.Pass()
+			}
+		case <-n.stopped:
+			return
+		}
+	}
+}
+
 func (n *Node) stopping() bool {
 	select {
 	case <-n.stopped:
@@ -191,7 +227,7 @@ type watched interface {
 }
 
 func (n *Node) watched() []watched {
-	return []watched{n.archive, n.events, &n.rebuilder, &n.disk, &n.watchdog, &n.scrub}
+	return []watched{n.archive, n.events, n.rebuild, &n.disk, &n.watchdog, n.scrub}
 }
 
 // problems lists what is wrong with this node, each with what to do.

@@ -2,10 +2,10 @@ package cluster
 
 import (
 	"context"
-	"io"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/history"
+	"github.com/rotasched/rota/cluster/rebuild"
 	"github.com/rotasched/rota/internal/peer"
 )
 
@@ -15,6 +15,7 @@ import (
 // Unavailable means that the outcome is unknown.
 type Peers interface {
 	history.Peers
+	rebuild.Peers
 	// Calls sets the identity of the data directory that calls are made with, before the
 	// first one. Calls other than Introduce and Inspect go to those alone that mayCall takes.
 	Calls(identity string, mayCall func(rota.NodeID) error)
@@ -23,9 +24,6 @@ type Peers interface {
 	Barrier(ctx context.Context, to peer.NodeAddress) (rota.Index, error)
 	Inspect(ctx context.Context, to peer.NodeAddress, digestsAt []rota.Index) (peer.Inspection, error)
 	CheckAt(ctx context.Context, to peer.NodeAddress, index rota.Index) (rota.NodeVerdict, error)
-	// State writes another node's state to w; what was written counts only where no
-	// error comes (SPEC §2.5).
-	State(ctx context.Context, to peer.NodeAddress, w io.Writer) error
 	// Introduce asks a node that is up whether this one may start: nil, Conflict
 	// (never), or Unavailable (ask again).
 	Introduce(ctx context.Context, to peer.NodeAddress, in peer.Introduction) error

@@ -51,11 +51,7 @@ func startAgreed(t *testing.T) (b *bench, f *Node) {
 	submitAll(t, b.leader(), specs("before", 50))
 	f = b.follower()
 	b.busy()
-	b.eventually("the follower agrees with the others", func() bool {
-		f.rebuilder.mu.Lock()
-		defer f.rebuilder.mu.Unlock()
-		return f.rebuilder.agreed.index > 0
-	})
+	b.eventually("the follower agrees with the others", func() bool { return agreed(f) })
 	return b, f
 }
 
@@ -68,29 +64,12 @@ func TestRebuild_wrongAgainWhileOneEnds(t *testing.T) {
 	gate.Lock() // the snapshot of the rebuilt state takes a while to write
 	b.corrupt(f, "ghost1")
 	b.eventually("it notices", func() bool { return f.data.Rebuild().Open })
-	b.eventually("it has a state again", func() bool { return !f.rebuilder.active.Load() })
+	b.eventually("it has a state again", func() bool { return !f.replica.dropped.Load() })
 	b.corrupt(f, "ghost2")
-	b.eventually("it notices again", func() bool { return f.rebuilder.active.Load() && f.data.Rebuild().Again == 1 })
+	b.eventually("it notices again", func() bool { return f.replica.dropped.Load() && f.data.Rebuild().Again == 1 })
 	gate.Unlock()
 	b.eventually("it has rebuilt", func() bool { return f.Ready() == nil && !f.data.Rebuild().Open && rebuilt(f) > 0 })
 	b.verifyEqual(f)
-}
-
-// TestRebuild_endIsOfItsOwnRecord writes over no record but its own.
-func TestRebuild_endIsOfItsOwnRecord(t *testing.T) {
-	t.Parallel()
-	b := startBench(t, 1)
-	n := b.leader()
-	first, second := raftstore.RebuildRecord{Open: true, At: 5}, raftstore.RebuildRecord{Open: true, At: 9, Again: 1}
-	if err := n.data.SetRebuild(second); err != nil {
-		t.Fatal(err)
-	}
-	if err := n.rebuilder.end(first); err != nil || n.data.Rebuild() != second || rebuilt(n) != 0 {
-		t.Errorf("%+v, %v", n.data.Rebuild(), err)
-	}
-	if err := n.rebuilder.end(second); err != nil || n.data.Rebuild().Open || rebuilt(n) != 1 {
-		t.Errorf("%+v, %v", n.data.Rebuild(), err)
-	}
 }
 
 // TestRebuild_readsInProgress drops the state under readers: none is told that what it
@@ -132,12 +111,12 @@ func TestRebuild_readsInProgress(t *testing.T) {
 		})
 	}
 	for range 10 {
-		f.rebuilder.dropState()
+		f.replica.drop()
 		if err := f.data.SetRebuild(raftstore.RebuildRecord{Open: true}); err != nil {
 			t.Fatal(err)
 		}
-		notify(f.rebuilder.notified)
-		b.eventually("it is back", func() bool { return !f.rebuilder.active.Load() && !f.data.Rebuild().Open })
+		f.rebuild.Resume()
+		b.eventually("it is back", func() bool { return !f.replica.dropped.Load() && !f.data.Rebuild().Open })
 	}
 	close(stop)
 	all.Wait()
@@ -153,7 +132,7 @@ func TestRebuild_readingIsRefusedWithoutAState(t *testing.T) {
 	b := startBench(t, 1)
 	n := b.leader()
 	submitAll(t, n, specs("before", 1))
-	n.rebuilder.dropState()
+	n.replica.drop()
 	ctx := within(t, ample)
 	_, _, job := n.archive.Job(ctx, "before-00000")
 	_, jobs := n.archive.List(ctx, rota.JobFilter{}, 1, true)
@@ -199,7 +178,7 @@ func TestRebuild_noBackupOfNothing(t *testing.T) {
 	go func() { done <- f.SaveSnapshot(within(t, ample), peer.ReadOptions{}, &out) }()
 	b.eventually("the backup has begun", func() bool { return f.replica.applied.Load() > begun+10 })
 	b.corrupt(f, "ghost")
-	b.eventually("it notices", func() bool { return f.rebuilder.active.Load() })
+	b.eventually("it notices", func() bool { return f.replica.dropped.Load() })
 	if err := hang.Rollback(); err != nil {
 		t.Fatal(err)
 	}
@@ -243,18 +222,14 @@ func TestRebuild_aFetchOutlastsDigests(t *testing.T) {
 	submitAll(t, b.leader(), many)
 	f := b.follower()
 	b.busy()
-	b.eventually("the follower agrees with the others", func() bool {
-		f.rebuilder.mu.Lock()
-		defer f.rebuilder.mu.Unlock()
-		return f.rebuilder.agreed.index > 0
-	})
+	b.eventually("the follower agrees with the others", func() bool { return agreed(f) })
 	var forgot atomic.Bool
 	b.mu.Lock()
 	b.sending = func(w io.Writer) io.Writer {
 		return &forgetful{w: w, forget: func() {
 			forgot.Store(true)
 			for _, id := range b.ids() {
-				b.node(id).rebuilder.digests.clear()
+				b.node(id).replica.digests.Clear()
 			}
 		}}
 	}
@@ -329,14 +304,14 @@ func TestRebuild_givesWayToASnapshot(t *testing.T) {
 		}
 		f.replica.mu.RLock()
 		defer f.replica.mu.RUnlock()
-		if head := f.replica.machine.Head().Index; !f.rebuilder.active.Load() || f.rebuilder.passed != to || head != 0 {
-			t.Errorf("raft was told %d, passed is %d; the state is that of %d", to, f.rebuilder.passed, head)
+		if head := f.replica.machine.Head().Index; !f.replica.dropped.Load() || f.replica.passed != to || head != 0 {
+			t.Errorf("raft was told %d, passed is %d; the state is that of %d", to, f.replica.passed, head)
 		}
 	}
 	// It is dropped while the snapshot is read.
-	install(f.rebuilder.dropState)
+	install(f.replica.drop)
 	f.replica.mu.Lock()
-	f.rebuilder.passed = at
+	f.replica.passed = at
 	f.replica.mu.Unlock()
 	// The older state comes while the snapshot is passed over.
 	m, _, err := snapshot.Read(bytes.NewReader(older), func(info rota.SnapshotInfo) (snapshot.Sink[*fsm.Machine], error) {
@@ -346,7 +321,7 @@ func TestRebuild_givesWayToASnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	install(func() {
-		if f.rebuilder.install(m, &at) {
+		if f.replica.install(m, func(rota.Index) error { return nil }) {
 			t.Error("an older state was put in the place of the snapshot")
 		}
 	})
@@ -366,10 +341,10 @@ func TestRebuild_appliesWhatFollowsOnly(t *testing.T) {
 	b.isolate(f.cfg.Node)
 	f.replica.mu.Lock()
 	head := f.replica.machine.Head().Index
-	if f.rebuilder.passed != head || f.rebuilder.followsPassed(head+2) != nil || f.rebuilder.followsPassed(head) == nil || f.rebuilder.followsPassed(head-1) == nil {
-		t.Errorf("at %d, passed %d", head, f.rebuilder.passed)
+	if f.replica.passed != head || f.replica.followsPassed(head+2) != nil || f.replica.followsPassed(head) == nil || f.replica.followsPassed(head-1) == nil {
+		t.Errorf("at %d, passed %d", head, f.replica.passed)
 	}
-	f.rebuilder.passed += 3 // given, and not applied
+	f.replica.passed += 3 // given, and not applied
 	f.replica.mu.Unlock()
 	if err, ok := (adapter{f}).Apply(&raft.Log{Index: uint64(head) + 4}).(error); !ok || rota.KindOf(err) != rota.KindInternal {
 		t.Errorf("applied: %v", err)

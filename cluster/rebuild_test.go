@@ -72,9 +72,12 @@ func (b *bench) keep(from map[rota.NodeID]bool, n *Node, on bool) {
 
 // rebuilt says how many rebuilds a node has done.
 func rebuilt(n *Node) uint64 {
-	n.rebuilder.mu.Lock()
-	defer n.rebuilder.mu.Unlock()
-	return n.rebuilder.done
+	return uint64(seriesOf(n.rebuild.Collectors(), "rota_state_rebuilds_total")[""])
+}
+
+// agreed reports whether a node knows that a majority held its state.
+func agreed(n *Node) bool {
+	return seriesOf(n.rebuild.Collectors(), "rota_state_agreed_index")[""] > 0
 }
 
 func (b *bench) verifyEqual(n *Node) {
@@ -100,7 +103,7 @@ func (b *bench) neverLeads(n *Node) (check func()) {
 				return
 			default:
 			}
-			if n.rebuilder.active.Load() && n.terms.leading() != nil {
+			if n.replica.dropped.Load() && n.terms.leading() != nil {
 				led.Store(true)
 			}
 			time.Sleep(time.Millisecond)
@@ -145,11 +148,7 @@ func TestRebuild_aFollower(t *testing.T) {
 	check := b.neverLeads(f)
 	hand := newHand(t, f, "w1", 4)
 	b.busy()
-	b.eventually("the follower agrees with the others", func() bool {
-		f.rebuilder.mu.Lock()
-		defer f.rebuilder.mu.Unlock()
-		return f.rebuilder.agreed.index > 0
-	})
+	b.eventually("the follower agrees with the others", func() bool { return agreed(f) })
 	first, _ := f.stores.Log.FirstIndex()
 	identity := f.data.Identity()
 
@@ -205,7 +204,7 @@ func TestRebuild_theLeader(t *testing.T) {
 	check := b.neverLeads(l)
 	b.busy()
 	b.corrupt(l, "ghost")
-	b.eventually("the leader notices", func() bool { return l.rebuilder.active.Load() })
+	b.eventually("the leader notices", func() bool { return l.replica.dropped.Load() })
 	b.eventually("the leader has rebuilt", func() bool { return rebuilt(l) == 1 && l.Ready() == nil })
 	check()
 	b.verifyEqual(l)
@@ -221,11 +220,11 @@ func TestRebuild_staysQuietWhereNobodyTakesOver(t *testing.T) {
 	l := b.leader()
 	b.busy()
 	b.keep(b.deaf, l, true) // no successor answers, so nothing is handed over
-	l.rebuilder.dropState()
+	l.replica.drop()
 	if err := l.data.SetRebuild(raftstore.RebuildRecord{Open: true}); err != nil {
 		t.Fatal(err)
 	}
-	notify(l.rebuilder.notified)
+	l.rebuild.Resume()
 	b.eventually("it leads no more", func() bool { return l.raft.State() != raft.Leader })
 	b.eventually("another one leads", func() bool {
 		for _, id := range b.ids() {
@@ -249,11 +248,7 @@ func TestRebuild_aCrashInTheMiddle(t *testing.T) {
 	f := b.follower()
 	id := f.cfg.Node
 	b.busy()
-	b.eventually("the follower agrees with the others", func() bool {
-		f.rebuilder.mu.Lock()
-		defer f.rebuilder.mu.Unlock()
-		return f.rebuilder.agreed.index > 0
-	})
+	b.eventually("the follower agrees with the others", func() bool { return agreed(f) })
 	b.keep(b.starved, f, true)
 	b.keep(b.deaf, f, true) // it notices nothing before its wrong state is a snapshot
 	b.corrupt(f, "ghost")
@@ -268,7 +263,7 @@ func TestRebuild_aCrashInTheMiddle(t *testing.T) {
 	b.eventually("the follower notices", func() bool { return f.data.Rebuild().Open })
 	b.stop(id)
 	f = b.start(id)
-	if !f.rebuilder.active.Load() {
+	if !f.replica.dropped.Load() {
 		t.Error("it does not know any more that its state was wrong")
 	}
 	b.keep(b.starved, f, false)
@@ -328,7 +323,7 @@ func TestRebuild_againAndAgainEndsTheNode(t *testing.T) {
 	b.fatal = true
 	f := b.follower()
 	submitAll(t, b.leader(), specs("before", 20))
-	if err := f.data.SetRebuild(raftstore.RebuildRecord{Again: rebuildAgainMost - 1, DoneMs: time.Now().UnixMilli()}); err != nil {
+	if err := f.data.SetRebuild(raftstore.RebuildRecord{Again: 2, DoneMs: time.Now().UnixMilli()}); err != nil {
 		t.Fatal(err)
 	}
 	b.corrupt(f, "ghost")
@@ -338,40 +333,4 @@ func TestRebuild_againAndAgainEndsTheNode(t *testing.T) {
 		defer b.mu.Unlock()
 		return len(b.fatals[f.cfg.Node]) == 1
 	})
-}
-
-func TestJudge(t *testing.T) {
-	t.Parallel()
-	d := func(s string) (list []rota.Digest) {
-		for _, c := range s {
-			list = append(list, rota.Digest{Lo: uint64(c)})
-		}
-		return list
-	}
-	for _, c := range []struct {
-		own, told string
-		voters    int
-		want      agreement
-	}{
-		{"a", "a", 1, agreeHeld},
-		{"a", "aa", 3, agreeHeld},
-		{"a", "aab", 3, agreeHeld},
-		{"b", "aab", 3, agreeOutside},
-		{"b", "aa", 3, agreeOutside}, // a non-voter
-		{"a", "a", 3, agreeUnknown},
-		{"a", "ab", 3, agreeDoubt},
-		{"a", "abc", 3, agreeSplit},
-		{"a", "ab", 2, agreeSplit},
-		{"a", "aabb", 5, agreeDoubt},
-		{"a", "aabbc", 5, agreeSplit},
-		{"a", "aabc", 5, agreeDoubt},
-		{"c", "aaac", 5, agreeOutside},
-		{"b", "a", 3, agreeDoubt}, // a non-voter and one voter
-		{"a", "", 3, agreeUnknown},
-	} {
-		got, right := judge(d(c.own)[0], d(c.told), c.voters)
-		if got != c.want || got == agreeOutside && right != d("a")[0] {
-			t.Errorf("own %s among %q of %d: %d, %v, wanted %d", c.own, c.told, c.voters, got, right, c.want)
-		}
-	}
 }

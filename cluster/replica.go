@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rotasched/rota/cluster/rebuild"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/peer"
@@ -29,6 +30,16 @@ type replica struct {
 	// hub wakes who waits for what was applied.
 	hub     *hub
 	barrier barrierGroup
+	// digests are the state's after each of the latest entries.
+	digests rebuild.Digests
+	// dropped says that there is no state to serve. It is changed under the apply lock,
+	// and read without it where a moment's lateness does no harm.
+	dropped atomic.Bool
+	// passed is the newest entry, or snapshot, that raft handed over, whether there was a state
+	// to apply it to or not; guarded by the apply lock.
+	passed rota.Index
+	// placing lets one at a time put a state in place: raft's snapshot, or the rebuilt one.
+	placing sync.Mutex
 }
 
 // look calls f with the state as it is, an empty one while it is rebuilt. The lock is held
@@ -159,10 +170,10 @@ func (rp *replica) advance(index rota.Index, rules uint32) {
 // refuseRebuilding refuses what needs a state while this node has none. Under the apply
 // lock that is the last word; else see reading.
 func (rp *replica) refuseRebuilding() error {
-	if !rp.n.rebuilder.active.Load() {
+	if !rp.dropped.Load() {
 		return nil
 	}
-	return &rota.Error{Kind: rota.KindUnavailable, Subject: "node", RetryAfter: rebuildPause,
+	return &rota.Error{Kind: rota.KindUnavailable, Subject: "node", RetryAfter: rebuild.Pause,
 		Text: "this node's state was wrong and is being rebuilt from another node's: use another node"}
 }
 

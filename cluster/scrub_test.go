@@ -13,10 +13,9 @@ import (
 	"github.com/rotasched/rota"
 )
 
+// damages returns how much damage scrubbing found in a part of the disk.
 func damages(n *Node, what string) uint64 {
-	n.scrub.mu.Lock()
-	defer n.scrub.mu.Unlock()
-	return n.scrub.found[what]
+	return uint64(seriesOf(n.scrub.Collectors(), "rota_scrub_damaged_total")[what])
 }
 
 // TestScrub_mendsTheLog damages an entry on one node's disk.
@@ -39,16 +38,16 @@ func TestScrub_mendsTheLog(t *testing.T) {
 	for i := range 8 {
 		submitAll(t, n, specs(fmt.Sprintf("b%d", i), 1))
 	}
-	f.scrub.once()
-	if damages(f, scrubLog) != 0 {
+	f.scrub.Pass()
+	if damages(f, "log") != 0 {
 		t.Fatal("a sound log is called damaged")
 	}
 	release := pauses[f.cfg.Node].await() // the sweeps of the jobs that wait go on writing
 	bad := damageEntry(t, f, "b1-00000")
 	release()
-	f.scrub.once()
-	if damages(f, scrubLog) != 1 || len(f.scrub.Problems()) != 0 {
-		t.Errorf("%d damaged entries, %v", damages(f, scrubLog), f.scrub.Problems())
+	f.scrub.Pass()
+	if damages(f, "log") != 1 || len(f.scrub.Problems()) != 0 {
+		t.Errorf("%d damaged entries, %v", damages(f, "log"), f.scrub.Problems())
 	}
 	if now, _, _ := f.stores.Stored(); now != bad+1 {
 		t.Errorf("the log begins at %d, the damaged entry was %d", now, bad)
@@ -58,8 +57,8 @@ func TestScrub_mendsTheLog(t *testing.T) {
 	f = b.start(id) // preflight would refuse a damaged entry, and a gap
 	b.awaitReady(id)
 	b.verifyEqual(f)
-	f.scrub.once()
-	if damages(f, scrubLog) != 0 {
+	f.scrub.Pass()
+	if damages(f, "log") != 0 {
 		t.Error("the damage is there still")
 	}
 }
@@ -147,16 +146,16 @@ func TestScrub_replacesADamagedSnapshot(t *testing.T) {
 	if err := os.WriteFile(path, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	n.scrub.once()
+	n.scrub.Pass()
 	now, err := n.snapshots.List()
-	if err != nil || len(now) != 1 || now[0].ID == kept[0].ID || damages(n, scrubSnapshot) != 1 {
-		t.Fatalf("%v, %v, %d damaged", now, err, damages(n, scrubSnapshot))
+	if err != nil || len(now) != 1 || now[0].ID == kept[0].ID || damages(n, "snapshot") != 1 {
+		t.Fatalf("%v, %v, %d damaged", now, err, damages(n, "snapshot"))
 	}
 	if _, err := os.Stat(filepath.Join(n.cfg.Data, "snapshots-damaged", kept[0].ID)); err != nil {
 		t.Error(err)
 	}
-	n.scrub.once()
-	if damages(n, scrubSnapshot) != 1 {
+	n.scrub.Pass()
+	if damages(n, "snapshot") != 1 {
 		t.Error("the new one is called damaged")
 	}
 }
@@ -185,13 +184,13 @@ func TestScrub_fetchesADamagedRecord(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	f.scrub.once()
-	if damages(f, scrubArchive) != 1 {
-		t.Fatalf("%d damaged records", damages(f, scrubArchive))
+	f.scrub.Pass()
+	if damages(f, "archive") != 1 {
+		t.Fatalf("%d damaged records", damages(f, "archive"))
 	}
 	b.eventually("the record is fetched again", func() bool { return f.ArchiveStatus().Records == 20 && f.ArchiveStatus().Lacking == 0 })
-	f.scrub.once()
-	if damages(f, scrubArchive) != 1 {
+	f.scrub.Pass()
+	if damages(f, "archive") != 1 {
 		t.Error("the record is damaged still")
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/rotasched/rota/cluster/gossip"
 	"github.com/rotasched/rota/cluster/history"
 	"github.com/rotasched/rota/cluster/raftstore"
+	"github.com/rotasched/rota/cluster/rebuild"
 	"github.com/rotasched/rota/cluster/stream"
 	"github.com/rotasched/rota/internal/logs"
 	"github.com/rotasched/rota/snapshot/archive"
@@ -41,10 +42,10 @@ func Start(ctx context.Context, cfg Config, peers Peers) (*Node, error) {
 	n.run(n.watch.run)
 	n.run(n.leader.run)
 	n.run(n.chores.brokenLoop)
-	n.run(n.rebuilder.run)
+	n.run(n.rebuild.Run)
 	n.run(n.disk.run)
 	n.run(n.watchdog.run)
-	n.run(n.scrub.run)
+	n.run(n.scrubLoop)
 	n.run(n.events.WakeFollowers)
 	n.run(n.events.Run)
 	n.run(n.archive.Run)
@@ -82,6 +83,7 @@ func (n *Node) open() (err error) {
 	}
 	n.peers.Calls(n.data.Identity(), n.membership.mayCall)
 	n.keepHistory()
+	n.keepRight()
 	n.membership.known.id = n.data.ClusterID()
 	n.stream, err = stream.NewLayer(n.cfg.Raft, raft.ServerAddress(n.cfg.Raft), n.membership.hello, stream.Options{
 		Admit: n.membership.admit, ServerTLS: n.cfg.ServerTLS, ClientTLS: n.cfg.ClientTLS, NodeOf: n.cfg.NodeOf, Logger: libraries,
@@ -89,8 +91,8 @@ func (n *Node) open() (err error) {
 	if err != nil {
 		return err
 	}
-	n.transport = stream.NewTransport(stream.TransportConfig{Layer: n.stream, Logger: libraries, Address: n.membership.raftAddress, Silent: n.rebuilder.silent,
-		Muted: n.rebuilder.muted, Wrong: n.rebuilder.active.Load, OnDisk: n.stores.OnDisk, Leads: n.terms.leads, Room: n.snapshotRoom,
+	n.transport = stream.NewTransport(stream.TransportConfig{Layer: n.stream, Logger: libraries, Address: n.membership.raftAddress, Silent: n.silent,
+		Muted: n.terms.muted, Wrong: n.replica.dropped.Load, OnDisk: n.stores.OnDisk, Leads: n.terms.leads, Room: n.snapshotRoom,
 		Told: n.measures.commitMessages.Inc})
 	discover := discoverGossip
 	if n.cfg.World.Discover != nil {
@@ -113,6 +115,19 @@ func (n *Node) keepHistory() {
 	n.servedArchive, n.servedEvents = n.archive, n.events
 }
 
+// keepRight makes what finds and mends a wrong state, and damage on the disk.
+func (n *Node) keepRight() {
+	rp := &n.replica
+	host := rebuild.Host{Log: n.log, Lines: &n.lines, Life: n.life, Wall: n.wall, Node: n.cfg.Node, Knows: n.cfg.knows,
+		Disk: rebuild.Disk{Data: n.data, Stores: n.stores, Snapshots: n.snapshots, Audit: n.audit, File: n.beside, Archive: n.archive,
+			Events: n.events},
+		State: rebuild.State{Digests: &rp.digests, Look: rp.look, Freeze: rp.freezeWhole, Dropped: rp.dropped.Load, Drop: rp.drop,
+			Newest: rp.newest, Install: rp.install},
+		Fatal: n.fatal, HaltAtNewer: rp.haltAtNewer, Servers: n.membership.servers, Inspect: n.watch.answers,
+		StandDown: func() { n.terms.standDown(func() bool { return true }) }, Record: n.terms.record, Snapshot: n.writeSnapshot, Peers: n.peers}
+	n.rebuild, n.scrub = rebuild.New(host), rebuild.NewScrubber(host)
+}
+
 // keepFrom is the first entry that cutting the log must leave: the one after the
 // snapshot before the newest, or an older one where audits ask for it.
 func (n *Node) keepFrom() uint64 {
@@ -133,8 +148,8 @@ func (n *Node) keepFrom() uint64 {
 
 func (n *Node) startRaft() error {
 	if n.data.Rebuild().Open {
-		n.rebuilder.active.Store(true) // what a snapshot here holds may be wrong
-		notify(n.rebuilder.notified)
+		n.replica.dropped.Store(true) // what a snapshot here holds may be wrong
+		n.rebuild.Resume()
 	}
 	n.run(func() { n.transport.Run(n.life) })
 	r, err := raft.NewRaft(n.raftConfig(), adapter{n}, n.stores.Log, n.stores.Stable, n.snapshots, n.transport)

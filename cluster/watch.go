@@ -12,6 +12,8 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/gossip"
+	"github.com/rotasched/rota/cluster/rebuild"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // watcher is what this node knows of the others, asked once a second: their
@@ -37,6 +39,8 @@ type watcher struct {
 
 // peerView is the last answer of a node.
 type peerView struct {
+	// to is where it answered.
+	to     peer.NodeAddress
 	status rota.NodeStatus
 	wallMs int64
 	digest *rota.Digest
@@ -50,6 +54,9 @@ type peerView struct {
 	closeSince time.Duration
 }
 
+// stateRebuilding is what a node calls itself while its state is rebuilt.
+const stateRebuilding = "REBUILDING"
+
 const (
 	watchEvery = time.Second
 	// compareLeast bounds what comparisons between the seconds cost where entries come by
@@ -62,7 +69,7 @@ const (
 func (w *watcher) run() {
 	tick := time.NewTicker(w.n.cfg.watchEvery)
 	defer tick.Stop()
-	marks := w.n.rebuilder.digests.marks()
+	marks := w.n.replica.digests.Marks()
 	due := marks
 	var rested <-chan time.Time
 	for {
@@ -83,7 +90,7 @@ func (w *watcher) run() {
 // compareMarked compares digests between two seconds, with those who answered last
 // time: who does not must not hold up what comes every second.
 func (w *watcher) compareMarked() {
-	at := w.n.rebuilder.digests.marked()
+	at := w.n.replica.digests.Marked()
 	if at == 0 {
 		return
 	}
@@ -92,7 +99,7 @@ func (w *watcher) compareMarked() {
 		v, known := w.view(rota.NodeID(s.ID))
 		return known && v.err != nil
 	})
-	w.n.rebuilder.compareDigests(at, servers, w.inspectAll(asked, []rota.Index{at}), true)
+	w.n.rebuild.Compare(at, servers, w.answers(asked, []rota.Index{at}), true)
 }
 
 func (w *watcher) once() {
@@ -119,7 +126,7 @@ func (w *watcher) once() {
 	}
 	w.mu.Unlock()
 	w.compareWalls(servers, views)
-	w.n.rebuilder.compareDigests(at, servers, views, false)
+	w.n.rebuild.Compare(at, servers, answersOf(views), false)
 	w.askWhenAlone(slices.ContainsFunc(slices.Collect(maps.Values(views)), peerView.cutOff))
 }
 
@@ -203,6 +210,20 @@ func (w *watcher) inspectAll(servers []raft.Server, at []rota.Index) map[rota.No
 	return views
 }
 
+// answers asks all other servers at once for what a rebuild needs of them.
+func (w *watcher) answers(servers []raft.Server, at []rota.Index) map[rota.NodeID]rebuild.Answer {
+	return answersOf(w.inspectAll(servers, at))
+}
+
+func answersOf(views map[rota.NodeID]peerView) map[rota.NodeID]rebuild.Answer {
+	answers := make(map[rota.NodeID]rebuild.Answer, len(views))
+	for id, v := range views {
+		answers[id] = rebuild.Answer{Node: v.to, Digest: v.digest, DifferedAt: v.differedAt, RightUntil: v.rightUntil,
+			Rebuilding: v.status.State == stateRebuilding, Err: v.err}
+	}
+	return answers
+}
+
 func (w *watcher) inspect(ctx context.Context, id rota.NodeID, at []rota.Index) peerView {
 	to, ok := w.n.membership.address(id)
 	if !ok {
@@ -215,7 +236,7 @@ func (w *watcher) inspect(ctx context.Context, id rota.NodeID, at []rota.Index) 
 	if err != nil {
 		return peerView{err: err}
 	}
-	v := peerView{status: in.Status, wallMs: in.WallMs, disk: diskView{level: diskLevel(in.DiskLevel), room: in.DiskRoom, seen: w.seen}, differedAt: in.DifferedAt,
+	v := peerView{to: to, status: in.Status, wallMs: in.WallMs, disk: diskView{level: diskLevel(in.DiskLevel), room: in.DiskRoom, seen: w.seen}, differedAt: in.DifferedAt,
 		rightUntil: in.RightUntil}
 	if len(in.Digests) == 1 {
 		v.digest = in.Digests[0]

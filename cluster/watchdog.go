@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"runtime/pprof"
 	"sync/atomic"
@@ -36,9 +35,8 @@ type watchdog struct {
 	probed, passed atomic.Uint64
 	// stalled is for how many looks, 0 while all is well; stalls counts stalls.
 	stalled, stalls atomic.Uint64
-	// yielding is set while leadership is given away; mute stops this node's heartbeats
-	// where nobody took it, so that another one is elected.
-	yielding, mute atomic.Bool
+	// yielding is set while leadership is given away.
+	yielding atomic.Bool
 }
 
 // run looks.
@@ -89,7 +87,9 @@ func (wd *watchdog) look(s *stallLook) {
 	if wd.n.raft.State() == raft.Leader && wd.yielding.CompareAndSwap(false, true) {
 		go func() {
 			defer wd.yielding.Store(false)
-			wd.yieldStalled()
+			// Be it that BeginTerm never applied. raft's own loop may hang on the applying as
+			// well, while its heartbeats go on: then they cease.
+			wd.n.terms.standDown(func() bool { return wd.stalled.Load() > 0 })
 		}()
 	}
 	if !first {
@@ -102,19 +102,6 @@ func (wd *watchdog) look(s *stallLook) {
 	}
 	wd.n.log.Error("this node stalls", "what", what, "since", time.Duration(stalled)*wd.n.cfg.watchdogEvery, "index", wd.n.replica.applied.Load(),
 		"goroutines", goroutines())
-}
-
-// yieldStalled gives leadership away for as long as this node stalls and raft leads,
-// be it that BeginTerm never applied. raft's own loop may hang on the applying as well,
-// while its heartbeats go on: then they cease, and another node is elected.
-func (wd *watchdog) yieldStalled() {
-	ctx, cancel := context.WithTimeout(wd.n.life, wd.n.cfg.Timing.Election+2*time.Second)
-	wd.n.terms.handOver(ctx)
-	cancel()
-	wd.mute.Store(true)
-	defer wd.mute.Store(false)
-	for wd.stalled.Load() > 0 && wd.n.raft.State() == raft.Leader && wd.n.leader.pause(wd.n.life, 10*time.Millisecond) == nil {
-	}
 }
 
 // stateStalled is what a node calls itself meanwhile.

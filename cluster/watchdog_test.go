@@ -165,7 +165,7 @@ func TestWatchdog_ceasesToLead(t *testing.T) {
 	pass()
 	b.keep(b.deaf, n, false)
 	b.awaitReady(n.cfg.Node)
-	if n.watchdog.mute.Load() && n.raft.State() == raft.Leader {
+	if n.terms.muted() && n.raft.State() == raft.Leader {
 		t.Error("it stays mute")
 	}
 	b.verifyEqual(n)

@@ -1,4 +1,4 @@
-package cluster
+package rebuild
 
 import (
 	"errors"
@@ -19,17 +19,12 @@ const lostMost = 10_000
 // kept for audits since it was known to be right. A good one is written first, so
 // that a crash at any moment leaves a state to start from. One at the very index
 // that was right goes too: the state may have gone wrong after that entry.
-func (rb *rebuilder) scour(record raftstore.RebuildRecord) error {
-	f := rb.n.raft.Snapshot()
-	if err := rb.n.settled(f); err != nil {
+func (rb *Rebuilder) scour(record raftstore.RebuildRecord) error {
+	meta, err := rb.host.Snapshot()
+	if err != nil {
 		return &rota.Error{Kind: rota.KindUnavailable, Subject: "rebuild", Text: "the rebuilt state was not written as a snapshot", Cause: err}
 	}
-	meta, content, err := f.Open()
-	if err != nil {
-		return &rota.Error{Kind: rota.KindInternal, Subject: "rebuild", Text: "the snapshot of the rebuilt state cannot be read", Cause: err}
-	}
-	_ = content.Close()
-	kept, err := rb.n.snapshots.List()
+	kept, err := rb.host.Snapshots.List()
 	if err != nil {
 		return &rota.Error{Kind: rota.KindInternal, Subject: "rebuild", Text: "snapshots cannot be listed", Cause: err}
 	}
@@ -40,53 +35,33 @@ func (rb *rebuilder) scour(record raftstore.RebuildRecord) error {
 		}
 	}
 	failpoint.Pass("rebuild-before-aside")
-	if err := rb.asideOf(wrong); err != nil {
+	if err := rb.host.setAside(rb.host.Log, wrong); err != nil {
 		return err
 	}
-	if err := rb.n.audit.ForgetAfter(record.Agreed, meta.Index); err != nil {
+	if err := rb.host.Audit.ForgetAfter(record.Agreed, meta.Index); err != nil {
 		return err
 	}
 	// A job that ended before, and once more in the wrong state alone, lost its record.
-	frozen, err := rb.n.replica.freezeWhole()
+	frozen, err := rb.host.State.Freeze()
 	if err != nil {
 		return err
 	}
-	lost, err := rb.n.beside.Jobs.Missing(frozen.Unstaged(), lostMost)
+	lost, err := rb.host.File.Jobs.Missing(frozen.Unstaged(), lostMost)
 	if err != nil && !errors.Is(err, archive.ErrRecordDamaged) || len(lost) == 0 {
 		return err
 	}
-	return rb.n.beside.Jobs.Drop(lost)
+	return rb.host.File.Jobs.Drop(lost)
 }
-
-// asideOf moves snapshots out of raft's sight.
-func (rb *rebuilder) asideOf(wrong []string) error {
-	moved, err := rb.n.snapshots.SetAside(wrong...)
-	for i, to := range moved {
-		rb.n.log.Warn("a snapshot of the wrong state was set aside", "snapshot", wrong[i], "moved", to)
-	}
-	if err != nil {
-		return &rota.Error{Kind: rota.KindInternal, Subject: "rebuild", Text: "a snapshot of the wrong state cannot be set aside", Cause: err}
-	}
-	return nil
-}
-
-// silent reports that this node must not stand: its state is wrong, or applying stalls.
-func (rb *rebuilder) silent() bool {
-	return rb.active.Load() || rb.n.watchdog.stalled.Load() > 0
-}
-
-// muted reports that this node must not be heard as a leader.
-func (rb *rebuilder) muted() bool { return rb.mute.Load() || rb.n.watchdog.mute.Load() }
 
 // Problems says what is wrong.
-func (rb *rebuilder) Problems() (problems []string) {
-	record := rb.n.data.Rebuild()
+func (rb *Rebuilder) Problems() (problems []string) {
+	record := rb.host.Data.Rebuild()
 	if !record.Open {
 		return nil
 	}
 	text := fmt.Sprintf("state differed from the majority's at index %d and is being rebuilt; nothing is to be done but to keep the "+
 		"other nodes up", record.At)
-	if !rb.active.Load() {
+	if !rb.host.State.Dropped() {
 		text = fmt.Sprintf("state differed from the majority's at index %d and was rebuilt; what it left on the disk is being replaced",
 			record.At)
 	}
@@ -98,11 +73,13 @@ func (rb *rebuilder) Problems() (problems []string) {
 	return []string{text}
 }
 
-func (rb *rebuilder) Collectors() []prometheus.Collector {
+// Collectors returns the metrics of this node's being right.
+func (rb *Rebuilder) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{
+		rb.mismatches,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rota_state_rebuilding",
 			Help: "1 while this node's state is wrong and not served."}, func() float64 {
-			if rb.active.Load() {
+			if rb.host.State.Dropped() {
 				return 1
 			}
 			return 0
@@ -112,6 +89,12 @@ func (rb *rebuilder) Collectors() []prometheus.Collector {
 			rb.mu.Lock()
 			defer rb.mu.Unlock()
 			return float64(rb.done)
+		}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rota_state_agreed_index",
+			Help: "The newest compared log entry after which a majority of the voters held this node's digest."}, func() float64 {
+			rb.mu.Lock()
+			defer rb.mu.Unlock()
+			return float64(rb.agreed.index)
 		}),
 	}
 }

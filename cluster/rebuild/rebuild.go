@@ -1,4 +1,4 @@
-package cluster
+package rebuild
 
 import (
 	"context"
@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"io"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/raftstore"
@@ -30,8 +30,8 @@ import (
 //
 // The log, term and vote are never touched: what this node acknowledged it keeps.
 const (
-	// rebuildPause is the rest between two tries.
-	rebuildPause = time.Second
+	// Pause is the rest between two tries, and when who asks for the state may ask again.
+	Pause = time.Second
 	// rebuildFetch bounds one fetching of a state: a gigabyte at a few MiB/s.
 	rebuildFetch = 10 * time.Minute
 	// rebuildAgree bounds the wait until a majority has answered with its digest of a fetched
@@ -41,33 +41,21 @@ const (
 	// before; where the state differs once more it is the log, or the machine's memory.
 	rebuildAgainMost = 3
 	rebuildWindow    = time.Hour
-	// stateRebuilding is what a node calls itself meanwhile.
-	stateRebuilding = "REBUILDING"
 )
 
-// rebuilder is what a node knows of its own being wrong.
-type rebuilder struct {
-	n       *Node
-	digests digestRing
-	// active says that there is no state to serve. It is changed under the apply lock,
-	// and read without it where a moment's lateness does no harm.
-	active atomic.Bool
-	// passed is the newest entry, or snapshot, that raft handed over, whether there was a state
-	// to apply it to or not; guarded by the apply lock.
-	passed rota.Index
-	// placing lets one at a time put a state in place: raft's snapshot, or the rebuilt one.
-	placing sync.Mutex
-	// recording keeps the record in node.json and active in step: the end of one rebuild
-	// must not write over the beginning of the next.
+// Rebuilder is what a node knows of its own being wrong, and the loop that rebuilds its state.
+type Rebuilder struct {
+	host Host
+	// recording keeps the record in node.json and the state's being dropped in step: the end
+	// of one rebuild must not write over the beginning of the next.
 	recording sync.Mutex
-	// mute stops this node's heartbeats, so that it ceases to lead.
-	mute atomic.Bool
 	// notified wakes the loop.
 	notified chan struct{}
-	// doubts counts comparisons in a row that showed nothing; the watch loop's own.
+	// doubts counts comparisons in a row that showed nothing; who compares is one goroutine.
 	doubts int
-	// right is where each node's state was last seen to be right; the watch loop's own.
-	right map[rota.NodeID]rota.Index
+	// right is where each node's state was last seen to be right; as doubts.
+	right      map[rota.NodeID]rota.Index
+	mismatches prometheus.Counter
 
 	mu sync.Mutex
 	// agreed is the newest state that a majority held too.
@@ -77,8 +65,15 @@ type rebuilder struct {
 	done uint64
 }
 
+// New returns the rebuilder of a node.
+func New(host Host) *Rebuilder {
+	return &Rebuilder{host: host, notified: make(chan struct{}, 1), right: make(map[rota.NodeID]rota.Index),
+		mismatches: prometheus.NewCounter(prometheus.CounterOpts{Name: "rota_state_hash_mismatch_total",
+			Help: "Digests of other nodes that differed from this node's."})}
+}
+
 // agree notes a state that a majority holds.
-func (rb *rebuilder) agree(e indexedDigest) {
+func (rb *Rebuilder) agree(e indexedDigest) {
 	rb.mu.Lock()
 	defer rb.mu.Unlock()
 	if e.index > rb.agreed.index {
@@ -87,17 +82,17 @@ func (rb *rebuilder) agree(e indexedDigest) {
 }
 
 // quarantine takes this node out of service: a majority holds another digest.
-func (rb *rebuilder) quarantine(own indexedDigest, right rota.Digest) {
+func (rb *Rebuilder) quarantine(own indexedDigest, right rota.Digest) {
 	rb.recording.Lock()
 	defer rb.recording.Unlock()
-	if rb.active.Load() {
+	if rb.host.State.Dropped() {
 		return
 	}
 	rb.mu.Lock()
 	agreed := rb.agreed
 	rb.mu.Unlock()
 	record := raftstore.RebuildRecord{Open: true, At: uint64(own.index), Agreed: uint64(agreed.index), Ended: agreed.ended}
-	if last := rb.n.data.Rebuild(); rb.n.wall().UnixMilli()-last.DoneMs < rebuildWindow.Milliseconds() || last.Open {
+	if last := rb.host.Data.Rebuild(); rb.host.Wall().UnixMilli()-last.DoneMs < rebuildWindow.Milliseconds() || last.Open {
 		record.Again = last.Again + 1
 		if last.Open { // the disk was not scoured yet: what was wrong then is so still
 			record.Agreed, record.Ended = min(record.Agreed, last.Agreed), min(record.Ended, last.Ended)
@@ -105,44 +100,32 @@ func (rb *rebuilder) quarantine(own indexedDigest, right rota.Digest) {
 	}
 	text := fmt.Sprintf("at index %d this node's state has digest %s but a majority of the voters holds %s", own.index, own.digest, right)
 	if record.Again >= rebuildAgainMost {
-		rb.n.fatal(rota.Refusef(rota.KindInternal, "digest", "%s, after %d rebuilds in a row, each within an hour of the one before: its log, or this machine's memory, cannot "+
+		rb.host.Fatal(rota.Refusef(rota.KindInternal, "digest", "%s, after %d rebuilds in a row, each within an hour of the one before: its log, or this machine's memory, cannot "+
 			"be trusted. Move its data directory away for inspection and join again, on another machine, as a new node with a new "+
 			"--node id", text, record.Again))
 		return
 	}
-	rb.n.log.Error("this node's state is wrong: it stops serving and rebuilds it", "index", uint64(own.index), "own", own.digest.String(),
+	rb.host.Log.Error("this node's state is wrong: it stops serving and rebuilds it", "index", uint64(own.index), "own", own.digest.String(),
 		"majority", right.String(), "right_until", record.Agreed)
-	rb.dropState()
-	if err := rb.n.data.SetRebuild(record); err != nil {
-		rb.n.fatal(&rota.Error{Kind: rota.KindInternal, Subject: "digest", Text: text + ", and that cannot be written down", Cause: err})
+	rb.host.State.Drop()
+	if err := rb.host.Data.SetRebuild(record); err != nil {
+		rb.host.Fatal(&rota.Error{Kind: rota.KindInternal, Subject: "digest", Text: text + ", and that cannot be written down", Cause: err})
 		return
 	}
+	rb.Resume()
+}
+
+// Resume wakes the loop for a rebuild that is written down and not over.
+func (rb *Rebuilder) Resume() {
 	notify(rb.notified)
 }
 
-// dropState puts nothing in the place of the state, so that nobody can be served
-// from it, and ends what hangs on it: the leadership, workers' streams, events.
-func (rb *rebuilder) dropState() {
-	rb.n.replica.mu.Lock()
-	rb.n.terms.lower() // first: nothing that the empty state suggests to a leader is proposed
-	rb.active.Store(true)
-	rb.n.replica.machine = fsm.NewKnowing(rb.n.cfg.knows)
-	rb.digests.clear()
-	rb.n.events.Hold()
-	rb.n.replica.mu.Unlock()
-	rb.n.replica.hub.mu.Lock()
-	for s := range rb.n.replica.hub.streams() {
-		s.end()
-	}
-	rb.n.replica.hub.mu.Unlock()
-}
-
-// run rebuilds the state whenever it was dropped.
-func (rb *rebuilder) run() {
+// Run rebuilds the state whenever it was dropped, until the node stops.
+func (rb *Rebuilder) Run() {
 	for {
 		select {
 		case <-rb.notified:
-		case <-rb.n.stopped:
+		case <-rb.host.Life.Done():
 			return
 		}
 		for rb.rebuilding() {
@@ -153,12 +136,12 @@ func (rb *rebuilder) run() {
 			if err == nil {
 				continue
 			}
-			if rb.n.lines.Allow("rebuild") {
-				rb.n.log.Error("the state is not rebuilt yet", "err", err)
+			if rb.host.Lines.Allow("rebuild") {
+				rb.host.Log.Error("the state is not rebuilt yet", "err", err)
 			}
 			select {
-			case <-time.After(rebuildPause):
-			case <-rb.n.stopped:
+			case <-time.After(Pause):
+			case <-rb.host.Life.Done():
 				return
 			}
 		}
@@ -166,13 +149,15 @@ func (rb *rebuilder) run() {
 }
 
 // rebuilding reports whether the rebuild is not over, be it that only the disk is left.
-func (rb *rebuilder) rebuilding() bool { return !rb.n.stopping() && rb.n.data.Rebuild().Open }
+func (rb *Rebuilder) rebuilding() bool {
+	return rb.host.Life.Err() == nil && rb.host.Data.Rebuild().Open
+}
 
 // once goes as far as it can.
-func (rb *rebuilder) once() error {
-	rb.standDown()
-	record := rb.n.data.Rebuild()
-	if rb.active.Load() {
+func (rb *Rebuilder) once() error {
+	rb.host.StandDown()
+	record := rb.host.Data.Rebuild()
+	if rb.host.State.Dropped() {
 		if err := rb.forget(record); err != nil {
 			return err
 		}
@@ -196,62 +181,39 @@ func (rb *rebuilder) once() error {
 
 // end writes down that a rebuild is over, unless the state was found wrong once
 // more meanwhile: then that one begins.
-func (rb *rebuilder) end(record raftstore.RebuildRecord) error {
+func (rb *Rebuilder) end(record raftstore.RebuildRecord) error {
 	rb.recording.Lock()
 	defer rb.recording.Unlock()
-	if rb.active.Load() || rb.n.data.Rebuild() != record {
+	if rb.host.State.Dropped() || rb.host.Data.Rebuild() != record {
 		return nil
 	}
-	record.Open, record.DoneMs = false, rb.n.wall().UnixMilli()
-	if err := rb.n.data.SetRebuild(record); err != nil {
+	record.Open, record.DoneMs = false, rb.host.Wall().UnixMilli()
+	if err := rb.host.Data.SetRebuild(record); err != nil {
 		return err
 	}
 	rb.mu.Lock()
 	rb.done++
 	rb.mu.Unlock()
-	rb.n.log.Warn("the rebuild is over", "index", rb.n.replica.applied.Load())
+	rb.host.Log.Warn("the rebuild is over", "at", record.At)
 	return nil
-}
-
-// standDown makes raft give leadership up: handed over where a voter takes it, else
-// by silence.
-func (rb *rebuilder) standDown() {
-	if rb.n.raft.State() != raft.Leader {
-		return
-	}
-	ctx, cancel := context.WithTimeout(rb.n.life, rb.n.cfg.Timing.Election+2*time.Second)
-	rb.n.terms.handOver(ctx)
-	cancel()
-	if rb.n.raft.State() != raft.Leader {
-		return
-	}
-	rb.mute.Store(true)
-	defer rb.mute.Store(false)
-	for rb.n.raft.State() == raft.Leader && rb.n.leader.pause(rb.n.life, 10*time.Millisecond) == nil {
-	}
 }
 
 // forget gives up what the wrong state may have put into the archive: other nodes
 // have the true records and events.
-func (rb *rebuilder) forget(record raftstore.RebuildRecord) error {
-	return errors.Join(rb.n.archive.Forget(record.Ended+1), rb.n.events.Forget(rota.Index(record.Agreed)))
+func (rb *Rebuilder) forget(record raftstore.RebuildRecord) error {
+	return errors.Join(rb.host.Archive.Forget(record.Ended+1), rb.host.Events.Forget(rota.Index(record.Agreed)))
 }
 
 // fetchState gets a state whose digest a majority of the voters holds.
-func (rb *rebuilder) fetchState() (*fsm.Machine, error) {
+func (rb *Rebuilder) fetchState() (*fsm.Machine, error) {
 	err := error(rota.Refusef(rota.KindUnavailable, "rebuild", "no other node answers with a state of its own"))
-	servers := rb.n.membership.servers()
-	for id, v := range rb.n.watch.inspectAll(servers, nil) {
-		if v.err != nil || v.status.State == stateRebuilding {
-			continue
-		}
-		to, ok := rb.n.membership.address(id)
-		if !ok {
+	for id, a := range rb.host.Inspect(rb.host.Servers(), nil) {
+		if a.Err != nil || a.Rebuilding {
 			continue
 		}
 		var m *fsm.Machine
-		if m, err = rb.fetchStateFrom(to); err == nil {
-			rb.n.log.Info("a state that a majority holds was fetched", "other_node", string(id), "index", uint64(m.Head().Index))
+		if m, err = rb.fetchStateFrom(a.Node); err == nil {
+			rb.host.Log.Info("a state that a majority holds was fetched", "other_node", string(id), "index", uint64(m.Head().Index))
 			return m, nil
 		}
 	}
@@ -261,25 +223,25 @@ func (rb *rebuilder) fetchState() (*fsm.Machine, error) {
 // fetchStateFrom decodes another node's state as it comes; only one whose digest is that
 // of its records is taken, and that a majority holds. The majority is asked as soon as
 // the header is in: once all of a large state has come, nobody remembers so old a digest.
-func (rb *rebuilder) fetchStateFrom(to peer.NodeAddress) (*fsm.Machine, error) {
-	ctx, cancel := context.WithTimeout(rb.n.life, rebuildFetch)
+func (rb *Rebuilder) fetchStateFrom(to peer.NodeAddress) (*fsm.Machine, error) {
+	ctx, cancel := context.WithTimeout(rb.host.Life, rebuildFetch)
 	defer cancel()
 	r, w := io.Pipe()
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
-		w.CloseWithError(rb.n.peers.State(ctx, to, w))
+		w.CloseWithError(rb.host.Peers.State(ctx, to, w))
 	}()
 	m, _, err := snapshot.Read(r, func(info rota.SnapshotInfo) (snapshot.Sink[*fsm.Machine], error) {
 		if err := rb.proven(info.Index, info.Digest); err != nil {
 			return nil, err
 		}
-		return fsm.NewLoaderKnowing(info, rb.n.cfg.knows)
+		return fsm.NewLoaderKnowing(info, rb.host.Knows)
 	})
 	_ = r.Close() // ends a sender whose state is refused
 	<-sent
-	rb.n.replica.haltAtNewer(err)
-	if err == nil && m.Head().ClusterID != rb.n.ClusterID() {
+	rb.host.HaltAtNewer(err)
+	if err == nil && m.Head().ClusterID != rb.host.Data.ClusterID() {
 		err = rota.Refusef(rota.KindConflict, "rebuild", "node %s sent a state of cluster %s", to.ID, m.Head().ClusterID)
 	}
 	return m, err
@@ -287,21 +249,21 @@ func (rb *rebuilder) fetchStateFrom(to peer.NodeAddress) (*fsm.Machine, error) {
 
 // proven waits until a majority of the voters, this node not counted, has answered with the
 // digest of a state.
-func (rb *rebuilder) proven(at rota.Index, digest rota.Digest) error {
-	ctx, cancel := context.WithTimeout(rb.n.life, rebuildAgree)
+func (rb *Rebuilder) proven(at rota.Index, digest rota.Digest) error {
+	ctx, cancel := context.WithTimeout(rb.host.Life, rebuildAgree)
 	defer cancel()
 	for {
 		held, answered, voters := 0, 0, 0
-		servers := rb.n.membership.servers()
-		views := rb.n.watch.inspectAll(servers, []rota.Index{at})
+		servers := rb.host.Servers()
+		answers := rb.host.Inspect(servers, []rota.Index{at})
 		for _, s := range servers {
 			if s.Suffrage != raft.Voter {
 				continue
 			}
 			voters++
-			if v := views[rota.NodeID(s.ID)]; v.err == nil && v.digest != nil {
+			if a := answers[rota.NodeID(s.ID)]; a.Err == nil && a.Digest != nil {
 				answered++
-				if *v.digest == digest {
+				if *a.Digest == digest {
 					held++
 				}
 			}
@@ -309,22 +271,9 @@ func (rb *rebuilder) proven(at rota.Index, digest rota.Digest) error {
 		if held > voters/2 {
 			return nil
 		}
-		if err := rb.n.leader.pause(ctx, 50*time.Millisecond); err != nil {
+		if err := rb.host.pause(ctx, 50*time.Millisecond); err != nil {
 			return rota.Refusef(rota.KindUnavailable, "rebuild", "of %d voters %d answered with their digest at index %d and %d hold the fetched state's: "+
 				"a majority is wanted", voters, answered, at, held)
 		}
 	}
-}
-
-// SaveState writes this node's state for one that rebuilds its own.
-func (rb *rebuilder) SaveState(_ context.Context, w io.Writer) error {
-	if err := rb.n.Ready(); err != nil {
-		return err
-	}
-	frozen, err := rb.n.replica.freezeWhole()
-	if err != nil {
-		return err
-	}
-	_, err = snapshot.Write(w, frozen)
-	return err
 }
