@@ -2,10 +2,10 @@ package rota
 
 import "time"
 
-// What callers ask of a node, and what they are told, in words that neither
+// What callers ask of a node and what it answers, in types that neither
 // the protocol nor the state machine owns.
 
-// ReadAt says what a read saw.
+// ReadAt is the state that a read saw.
 type ReadAt struct {
 	Index Index `json:"index"`
 	// Age is how long ago this node last applied anything; negative if never.
@@ -16,7 +16,7 @@ type ReadAt struct {
 type Submitted struct {
 	ID    JobID    `json:"id"`
 	State JobState `json:"state"`
-	// Existed says that the id was known before: the first submission stands.
+	// Existed reports that the id was known before: the first submission stands.
 	Existed bool `json:"existed,omitempty"`
 	// Index of the entry that decided it.
 	Index Index `json:"index"`
@@ -137,7 +137,7 @@ type TypeStats struct {
 	Fail    int64   `json:"fail"`
 	// EMA is the moving average of the type's durations.
 	EMA time.Duration `json:"ema_us"`
-	// Expected is how long a job of it should take, 0 where nobody said so.
+	// Expected is how long a job of it should take, 0 where it was not set.
 	Expected time.Duration `json:"expected_ms"`
 	// Weight is W of SPEC §5.3, for people.
 	Weight float64 `json:"weight"`
@@ -149,9 +149,9 @@ type Tenant struct {
 	TenantLimits
 	// Open leases over all queues.
 	Open int64 `json:"open_leases"`
-	// Throttled says that its lanes wait: it reached max_concurrent.
+	// Throttled reports that its lanes wait: it reached max_concurrent.
 	Throttled bool `json:"throttled"`
-	// Known says that somebody set it; others have the defaults.
+	// Known reports that somebody set it; others have the defaults.
 	Known bool `json:"known"`
 	// Bytes is what bytes_max bounds (SPEC §4.14).
 	Bytes int64 `json:"bytes"`
@@ -205,11 +205,11 @@ type ModeStatus struct {
 	Mode   ClusterMode `json:"mode"`
 	Reason string      `json:"reason"`
 	Since  Moment      `json:"since"`
-	// Auto says that a leader set it (SPEC §4.7); Holds that jobs of priority > 5
+	// Auto reports that a leader set it (SPEC §4.7); Holds that jobs of priority > 5
 	// are held.
 	Auto  bool `json:"auto"`
 	Holds bool `json:"holds"`
-	// Drained says that DRAINING has worked everything off.
+	// Drained reports that DRAINING has worked everything off.
 	Drained bool  `json:"drained"`
 	Index   Index `json:"index"`
 }
@@ -280,7 +280,8 @@ type AuditReport struct {
 	Difference *AuditDifference `json:"first_difference"`
 }
 
-// AuditDifference is a round that the state at its height does not give.
+// AuditDifference is a logged round that differs from the one computed again from the state
+// at its height.
 type AuditDifference struct {
 	Index  Index     `json:"index"`
 	Epoch  uint64    `json:"epoch"`
@@ -302,7 +303,7 @@ type NodeStatus struct {
 	AppliedIndex Index  `json:"applied_index"`
 	Digest       Digest `json:"digest"`
 	Healthy      bool   `json:"healthy"`
-	// Problems say what is wrong, each with what to do.
+	// Problems are what is wrong, each with what to do.
 	Problems []string `json:"problems"`
 	// RulesVersion is the newest version of the rules that its binary knows, 0 for one
 	// that does not answer (SPEC §2.6).
@@ -318,7 +319,7 @@ type ClusterStatus struct {
 	Clock        Clock       `json:"clock_ms"`
 	Date         Date        `json:"date_ms"`
 	Mode         ClusterMode `json:"mode"`
-	// ModeReason says why, Drained that DRAINING has worked everything off.
+	// ModeReason is why, Drained whether DRAINING has worked everything off.
 	ModeReason string       `json:"mode_reason,omitempty"`
 	Drained    bool         `json:"drained,omitempty"`
 	Jobs       JobCounts    `json:"jobs"`
@@ -350,7 +351,7 @@ type NodeVerdict struct {
 	Index      Index    `json:"index"`
 	Digest     Digest   `json:"digest"`
 	Violations []string `json:"violations"`
-	// Error says why the node could not be asked; such a node is not equal.
+	// Error is why the node did not answer; such a node is not equal.
 	Error string `json:"error,omitempty"`
 }
 

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// JobChange says what of a pending job becomes another (SPEC §21.2); what is nil stays.
+// JobChange changes fields of a pending job (SPEC §21.2). A nil field stays as it is.
 type JobChange struct {
 	ID       JobID
 	Priority *int32
@@ -22,7 +22,7 @@ type JobChange struct {
 	Changes *int32
 }
 
-// CheckShape refuses a change that says nothing, or what no job can become.
+// CheckShape refuses a change that is empty or out of range.
 func (c *JobChange) CheckShape(payloadMax int64) error {
 	if err := CheckJobRef("id", c.ID); err != nil {
 		return err

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// Kind says what a caller can do about an error. Each maps to one gRPC code in
+// Kind is what a caller can do about an error. Each maps to one gRPC code in
 // one file (transport/status.go) and to one exit code in another (cmd/rota/exit.go).
 type Kind uint8
 
-// The kinds. There are few on purpose: each means another next step.
+// The kinds. Each calls for a different next step.
 const (
 	// KindNone is no error.
 	KindNone Kind = iota
@@ -52,7 +52,7 @@ func (k Kind) String() string { return nameOf(kindNames[:], int(k)) }
 // Error is the one error type that crosses packages. Its text is for people:
 // what was refused, which value, which limit, what to do next.
 type Error struct {
-	// Kind says what to do.
+	// Kind is what the caller can do.
 	Kind Kind
 	// Op is the verb that refused, such as "submit"; may be empty.
 	Op string
@@ -164,7 +164,7 @@ func (e *Error) OrNil() error {
 	return e
 }
 
-// RetryAfterOf returns the delay that err asks for, 0 for none.
+// RetryAfterOf returns how long to wait before a retry, 0 where waiting does not help.
 func RetryAfterOf(err error) time.Duration {
 	var e *Error
 	if errors.As(err, &e) {

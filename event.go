@@ -60,10 +60,10 @@ func (id EventID) Compare(b EventID) int {
 	return cmp.Or(cmp.Compare(id.Incarnation, b.Incarnation), cmp.Compare(id.Index, b.Index), cmp.Compare(id.Seq, b.Seq))
 }
 
-// EventKind says what happened (SPEC §12.2).
+// EventKind is what happened (SPEC §12.2).
 type EventKind uint8
 
-// The kinds of SPEC §12.2; EventNodeJoined tells of membership.
+// The kinds of SPEC §12.2. EventNodeChanged is about membership.
 const (
 	EventNone EventKind = iota
 	EventJobEnqueued
@@ -156,15 +156,15 @@ type Event struct {
 	Deadline Moment       `json:"deadline"`
 	// Epoch is the policy decision: the round's epoch.
 	Epoch uint64 `json:"policy_decision_id,omitempty"`
-	// Check is what the re-check of an assignment said: FIT, or the rule that
+	// Check is the result of an assignment's re-check: FIT, or the rule that
 	// failed (SPEC §6.1).
 	Check string `json:"capability_check_result,omitempty"`
 	// Payload is the kind's own data: a JSON object, such as an assignment's reasoning
 	// or a slash's penalty.
 	Payload string `json:"payload,omitempty,raw"`
-	// Text says what went wrong, such as a handler's error.
+	// Text is what went wrong, such as a handler's error.
 	Text string `json:"error_data,omitempty"`
-	// Actor is who asked for the operation that made it happen, none where the leader acted
+	// Actor is who asked for the operation behind the event, none where the leader acted
 	// by itself; Via is the node and the door by which the call came, Request its id.
 	Actor   Principal `json:"actor,omitempty"`
 	Via     string    `json:"via,omitempty"`

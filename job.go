@@ -65,17 +65,17 @@ func (h *Hex) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// JobSpec is what a submitter says about a job. A JobChange alone makes it another.
+// JobSpec is a job as it is submitted. Only a JobChange alters it afterwards.
 // CheckShape holds its ranges (SPEC §4.2).
 //
 // Durations are kept in whole milliseconds, which the client library rounds up to; JSON has
 // them, and the dates, in milliseconds.
 type JobSpec struct {
-	// ID is the idempotency key; the client library mints one if the user gives none.
+	// ID is the idempotency key; the client library sets one where it is empty.
 	ID JobID `json:"id"`
 	// Queue is where it waits; empty means DefaultQueue.
 	Queue QueueName `json:"queue"`
-	// Type is the handler asked for.
+	// Type names the handler.
 	Type JobType `json:"type"`
 	// Tenant is who submits; empty means DefaultTenant.
 	Tenant TenantID `json:"tenant,omitempty"`
@@ -133,7 +133,7 @@ type JobSpec struct {
 	// DataKeys name the data that the work reads, at most MaxDataKeys; the affinity
 	// strategy prefers workers that hold them (SPEC §7.6).
 	DataKeys []string `json:"data_keys,omitempty"`
-	// Minted says that the client library made up ID and submits it for the first
+	// Minted reports that the client library made ID and submits it for the first
 	// time: no archive need be asked whether it is known (SPEC §9.4). It is no part
 	// of the job.
 	Minted bool `json:"-"`
@@ -145,7 +145,7 @@ func NewJobSpec(typ JobType, payload []byte) JobSpec {
 	return JobSpec{Queue: DefaultQueue, Type: typ, Priority: DefaultPriority, Payload: payload}
 }
 
-// Attempt is one leased execution, as `job show` tells it.
+// Attempt is one leased execution, as `job show` prints it.
 type Attempt struct {
 	Number int32 `json:"attempt"`
 	// Life is the job's life that it belongs to: 0 until a retry, one more with each.
@@ -160,7 +160,7 @@ type Attempt struct {
 	// End is why it ended; none while it is open.
 	End   Reason `json:"end,omitempty"`
 	Error string `json:"error,omitempty"`
-	// Decision tells how the worker was chosen.
+	// Decision is how the worker was chosen.
 	Decision Decision `json:"decision"`
 }
 
@@ -195,16 +195,16 @@ type Job struct {
 	ProgressNote string `json:"progress_note,omitempty"`
 	Output       Blob   `json:"output,omitempty"`
 	OutputDigest Hex    `json:"output_digest,omitempty"`
-	// Meta is what the completion said beside its output.
+	// Meta is what the completion reported beside its output.
 	Meta map[string]string `json:"meta,omitempty"`
 	// Tier is where the job stands now in an adaptive queue, Preempted how often it
 	// gave way to a critical one.
 	Tier      int32 `json:"tier,omitempty"`
 	Preempted int32 `json:"preempted,omitempty"`
-	// RecordDropped says that only the tombstone is left: payload, output and
+	// RecordDropped reports that only the tombstone is left: payload, output and
 	// attempts were dropped by retention.
 	RecordDropped bool `json:"record_dropped,omitempty"`
-	// Archived says that the record was read from a node's archive.
+	// Archived reports that the record was read from a node's archive.
 	Archived bool `json:"archived,omitempty"`
 }
 
@@ -235,7 +235,7 @@ type Lease struct {
 	// Revoked: not renewable; ends when the worker confirms, at its deadline, or
 	// by silence (SPEC §8.5). The reason why, none if not revoked.
 	Revoked Reason `json:"revoked,omitempty"`
-	// Decision tells how the worker was chosen.
+	// Decision is how the worker was chosen.
 	Decision Decision `json:"decision"`
 }
 

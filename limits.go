@@ -2,7 +2,7 @@ package rota
 
 import "time"
 
-// The limits of what a user gives, each with its reason: they are fixed in the binary.
+// The limits of what users submit, each with its reason. They are fixed in the binary.
 // The state machine reads them too, so that they change only behind a rules version.
 const (
 	// MaxIDBytes bounds every id (SPEC §4.2).
@@ -38,7 +38,7 @@ const (
 	MaxSizeBytes = 1 << 60
 	// MaxUnits bounds the units of a job; sums of them stay far from overflow.
 	MaxUnits = 1 << 40
-	// MaxDuration bounds every duration that a user gives: ten years.
+	// MaxDuration bounds every duration that a user sets: ten years.
 	MaxDuration = 10 * 365 * 24 * time.Hour
 	// MaxTypesHandled bounds the job types that a worker registers: with ids of the
 	// longest they take 64 KiB of its entry.
@@ -54,7 +54,7 @@ const (
 	MaxNodeIDBytes = 200
 )
 
-// The limits of durations that a user gives, in milliseconds.
+// The limits of durations that users set, in milliseconds.
 const (
 	// SilenceEnds is when a silent worker's leases end, from its last sign (SPEC §3.10).
 	SilenceEnds Clock = 40_000

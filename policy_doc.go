@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// PolicyDoc is what people are told of one key of a policy.
+// PolicyDoc documents one key of a policy.
 type PolicyDoc struct {
 	// Key is its name with its unit, Alias another one, or "".
 	Key   string
 	Alias string
-	// Meaning is a sentence; Zero says what 0 means, "" where it is just a number or
+	// Meaning is a sentence; Zero is what 0 means, "" where it is just a number or
 	// not taken.
 	Meaning string
 	Zero    string
@@ -26,7 +26,7 @@ type PolicyDoc struct {
 	Source string
 }
 
-// PolicyDocs tells of every key, in canonical order.
+// PolicyDocs returns the documentation of every key, in canonical order.
 func PolicyDocs() []PolicyDoc {
 	docs := make([]PolicyDoc, len(policyKeys))
 	for i := range policyKeys {

@@ -8,10 +8,10 @@ import (
 // MaxTiers is the most tiers that an adaptive queue can have.
 const MaxTiers = 8
 
-// EstimateBy says whose word counts on how long jobs of a type should take.
+// EstimateBy is whose estimate counts of how long jobs of a type should take.
 type EstimateBy uint8
 
-// Whose word it is.
+// The sources of estimates.
 const (
 	// EstimateByType takes what the queue's owner set for the type.
 	EstimateByType EstimateBy = iota

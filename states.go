@@ -97,7 +97,7 @@ func (s *LeaseState) UnmarshalText(text []byte) error {
 	return err
 }
 
-// WorkerStatus says what a worker may get (SPEC §6.3).
+// WorkerStatus is what a worker may be given (SPEC §6.3).
 type WorkerStatus uint8
 
 // The worker statuses.
@@ -210,7 +210,7 @@ var strategyNames = []string{"least_loaded", "shuffle", "round_robin", "random",
 // String names the strategy as SPEC §7.6 does.
 func (s Strategy) String() string { return nameOf(strategyNames, int(s)) }
 
-// Reason says why an attempt or a lease ended, or why a job did. Its text is
+// Reason is why an attempt, a lease or a job ended. Its text is
 // what events, tombstones and `job show` carry.
 type Reason uint8
 
@@ -277,7 +277,7 @@ func (r Reason) Counted() bool {
 	return r >= ReasonAckTimeout && r <= ReasonProviderFail || r == ReasonTimedOut
 }
 
-// Reasoning says by which rule a worker was chosen (SPEC §7.7). N and Of are
+// Reasoning is the rule by which a worker was chosen (SPEC §7.7). N and Of are
 // the two numbers of the rule: LeastLoaded{N: queue depth}, DataLocality{N: data
 // keys held}, RoundRobin{N: cursor}, ResourceFit{N: available cpu, Of: required
 // cpu} in millicores, SeededShuffle{N: position, Of: how many}.

@@ -2,7 +2,7 @@ package rota
 
 import "slices"
 
-// WorkerSpec is what a worker says of itself when it registers.
+// WorkerSpec is what a worker registers with.
 type WorkerSpec struct {
 	ID WorkerID `json:"id"`
 	// Queues it serves; they need not exist yet.
@@ -10,12 +10,12 @@ type WorkerSpec struct {
 	// Slots run at once, Prefetch more wait at the worker.
 	Slots    int32 `json:"slots"`
 	Prefetch int32 `json:"prefetch"`
-	// Region and Zone say where it is.
+	// Region and Zone are where it runs.
 	Region string `json:"region,omitempty"`
 	Zone   string `json:"zone,omitempty"`
 	// Capabilities are matched against a job's Requires.
 	Capabilities []string `json:"capabilities,omitempty"`
-	// CPUMilli, MemoryBytes and IOBytesPerS are what it has; 0 is none to give.
+	// CPUMilli, MemoryBytes and IOBytesPerS are what it offers; 0 is none.
 	CPUMilli    int64 `json:"cpu_milli,omitempty"`
 	MemoryBytes int64 `json:"memory_bytes,omitempty"`
 	IOBytesPerS int64 `json:"io_bytes_per_s,omitempty"`

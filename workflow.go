@@ -41,7 +41,7 @@ func (s *WorkflowState) UnmarshalText(text []byte) error {
 // state.
 func (s WorkflowState) Terminal() bool { return s >= WorkflowCompleted }
 
-// FailurePolicy says what a node that does not complete means for the others
+// FailurePolicy is what a node that does not complete means for the others
 // (SPEC §11.3).
 type FailurePolicy uint8
 
@@ -67,9 +67,9 @@ func (p *FailurePolicy) UnmarshalText(text []byte) error {
 	return err
 }
 
-// WorkflowSpec is what a submitter says of a workflow. It never changes afterwards.
+// WorkflowSpec is a workflow as it is submitted. It never changes afterwards.
 type WorkflowSpec struct {
-	// ID is the idempotency key; the client library mints one if the user gives none.
+	// ID is the idempotency key; the client library sets one where it is empty.
 	ID WorkflowID `json:"id"`
 	// Queue of the nodes that name none; empty means DefaultQueue.
 	Queue QueueName `json:"queue,omitempty"`
@@ -81,12 +81,12 @@ type WorkflowSpec struct {
 	Labels map[string]string `json:"labels,omitempty"`
 	// Nodes in the submitter's order, by which ties among ready ones are broken.
 	Nodes []NodeSpec `json:"nodes"`
-	// Edges that no node's Parents tell; one told twice is one edge.
+	// Edges beside those of the nodes' Parents. A repeated edge counts once.
 	Edges []Edge `json:"edges,omitempty"`
 }
 
 // NodeSpec is a node of a workflow: a template of a job, as NewNodeSpec starts it. Its
-// JSON is flat. The id and the tenant of the JobSpec are not the user's to give: the
+// JSON is flat. Leave the id and the tenant of the JobSpec empty: the
 // job's id is NodeJobID(workflow, node).
 type NodeSpec struct {
 	// ID within the workflow: see CheckNodeID.
@@ -103,7 +103,7 @@ func NewNodeSpec(id string, typ JobType, payload []byte, parents ...string) Node
 	return NodeSpec{ID: id, Parents: parents, JobSpec: JobSpec{Type: typ, Priority: DefaultPriority, Payload: payload}}
 }
 
-// Edge says that a node starts only when another has completed.
+// Edge means that To starts only when From has completed.
 type Edge struct {
 	From string `json:"from"`
 	To   string `json:"to"`
@@ -178,11 +178,11 @@ type Workflow struct {
 	// the most nodes, from a root to a leaf: measured where a node has run, estimated
 	// where it has not; CriticalPathLength is its length. Remaining estimates the time to
 	// the end: the longest chain of what is left, or what is left over the nodes that
-	// run at a time, whichever is more. Filled where nodes are asked for.
+	// run at a time, whichever is more. Set by reads with nodes.
 	CriticalPath       []string      `json:"critical_path,omitempty"`
 	CriticalPathLength time.Duration `json:"critical_path_ms"`
 	Remaining          time.Duration `json:"remaining_ms"`
-	// Nodes in topological order; filled where they are asked for.
+	// Nodes in topological order; set by reads with nodes.
 	Nodes []WorkflowNode `json:"nodes,omitempty"`
 }
 
@@ -192,7 +192,7 @@ type NodeCounts struct {
 	Skipped int64 `json:"skipped"`
 }
 
-// WorkflowNode is a node as `workflow show` tells it.
+// WorkflowNode is a node as `workflow show` prints it.
 type WorkflowNode struct {
 	ID      string    `json:"id"`
 	Job     JobID     `json:"job"`
@@ -217,7 +217,7 @@ type WorkflowNode struct {
 type WorkflowSubmitted struct {
 	ID    WorkflowID    `json:"id"`
 	State WorkflowState `json:"state"`
-	// Existed says that the id was known before: the first submission stands.
+	// Existed reports that the id was known before: the first submission stands.
 	Existed bool  `json:"existed,omitempty"`
 	Nodes   int64 `json:"nodes"`
 	Edges   int64 `json:"edges"`

@@ -84,9 +84,9 @@ func (c *Client) Peers(ctx context.Context) (peers []rota.RaftPeer, err error) {
 	return peers, err
 }
 
-// TransferLeadership hands leadership to a node and gives the new leader. With
-// no node named the leader chooses; an outcome that got lost is then not asked
-// for again, since that would hand over twice.
+// TransferLeadership moves leadership to a node and returns the new leader. With
+// no node named the leader chooses; a call whose outcome was lost is then not repeated,
+// since that would move it twice.
 func (c *Client) TransferLeadership(ctx context.Context, to rota.NodeID) (leader rota.NodeID, err error) {
 	transfer := func(ctx context.Context, n *node) error {
 		answer, err := n.cluster.TransferLeadership(ctx, &rotav1.TransferLeadershipRequest{To: string(to)})
@@ -121,8 +121,8 @@ func (c *Client) RemovePeer(ctx context.Context, id rota.NodeID) error {
 	})
 }
 
-// Leave makes the node at the first address hand over, leave and stop. It is
-// asked once and never elsewhere: another node would leave in its place.
+// Leave makes the node at the first address hand over, leave and stop. The call is
+// made once and never to another node, which would leave in its place.
 func (c *Client) Leave(ctx context.Context) error {
 	n := c.nodes[0]
 	if _, err := n.cluster.Leave(ctx, &rotav1.LeaveRequest{}); err != nil {
@@ -131,9 +131,9 @@ func (c *Client) Leave(ctx context.Context) error {
 	return nil
 }
 
-// SaveSnapshot writes an online backup to w (SPEC §13.5). Another node is asked
+// SaveSnapshot writes an online backup to w (SPEC §13.5). It goes to another node
 // only while nothing has been written: backups of two nodes are not one file. With [Stale] it
-// is what the asked node has, which works without a leader.
+// is the state of the node that answers, which works without a leader.
 func (c *Client) SaveSnapshot(ctx context.Context, w io.Writer, opts ...ReadOption) error {
 	how := words.ReadToWire(readingOf(opts).how)
 	var broken *rota.Error

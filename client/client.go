@@ -86,8 +86,8 @@ func WithTLS(config *tls.Config) Option { return func(s *settings) { s.tls = con
 // client does without WithTLS, and contradicts that option.
 func WithInsecure() Option { return func(s *settings) { s.insecure = true } }
 
-// WithLogger takes what the client has to say of connections; nothing is
-// logged without one.
+// WithLogger sets where the client logs what happens to its connections. Without it
+// nothing is logged.
 func WithLogger(log *slog.Logger) Option { return func(s *settings) { s.log = log } }
 
 // WithDialer replaces the way to reach an address, for tests and tunnels.
@@ -95,15 +95,15 @@ func WithDialer(dial func(ctx context.Context, address string) (net.Conn, error)
 	return func(s *settings) { s.dial = dial }
 }
 
-// WithoutRestraint has every submission sent, those too that the cluster asked to come
-// later with: for measuring what it makes of that.
+// WithoutRestraint sends every submission at once, also where the cluster asked for a
+// delay: for measuring how it copes.
 func WithoutRestraint() Option { return func(s *settings) { s.heedless = true } }
 
 // WithPatience has each call that is tried again, and each page of a list, given up after
 // so long: for people who wait for it. Streams of events and waits have their own time.
 func WithPatience(d time.Duration) Option { return func(s *settings) { s.patience = d } }
 
-// Dial makes a client of the nodes at these addresses, each host:port. It
+// Dial returns a client of the nodes at these addresses, each host:port. It
 // connects lazily: an unreachable cluster shows in the first call.
 func Dial(addrs []string, opts ...Option) (*Client, error) {
 	s := settings{log: slog.New(slog.DiscardHandler)}
@@ -186,8 +186,8 @@ func (c *Client) Close() error {
 	return first
 }
 
-// NewJobID mints a job id: a ULID, so ids made one after the other sort so.
-// The client library mints ids, never the server (SPEC §2.7).
+// NewJobID returns a new job id: a ULID, so ids sort by the time of their making.
+// The client library makes ids, never the server (SPEC §2.7).
 func NewJobID() rota.JobID { return rota.JobID(ulid.Make().String()) }
 
 // addresses lists the nodes for messages to people.

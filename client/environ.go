@@ -12,10 +12,10 @@ import (
 // DefaultAddress is where the rota command looks for a cluster, and `rota dev` listens.
 const DefaultAddress = "127.0.0.1:6470"
 
-// DialEnv makes a client as the rota command does by its environment: of the nodes in
+// DialEnv returns a client set up by the environment, as the rota command is: of the nodes in
 // ROTA_ADDR, separated by commas, or DefaultAddress where that is not set. ROTA_TLS_CA,
 // ROTA_TLS_CERT and ROTA_TLS_KEY name files (PEM) and encrypt the connections; they are
-// read once. An option given here goes before the environment.
+// read once. An option overrides the environment.
 func DialEnv(opts ...Option) (*Client, error) {
 	addrs := os.Getenv("ROTA_ADDR")
 	if addrs == "" {

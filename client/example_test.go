@@ -66,7 +66,7 @@ func ExampleWorker() {
 	}
 }
 
-// sum is a handler that adds up what its parents put out.
+// sum is a handler that adds up what its parents output.
 func sum(ctx context.Context, job *client.Job) (client.Result, error) {
 	parents, err := job.Parents(ctx)
 	if err != nil {
@@ -86,23 +86,22 @@ func sum(ctx context.Context, job *client.Job) (client.Result, error) {
 // A fan-out of three nodes and one that waits for all of them: the handler of the
 // last one reads what the others put out.
 func ExampleClient_SubmitWorkflow() {
-	c, err := client.Dial([]string{"127.0.0.1:6470"})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer c.Close()
+	c, ctx, done := connect("counts")
+	defer done()
+	defer work(c, "counts", "", func(ctx context.Context, job *client.Job) (client.Result, error) {
+		if job.Type() == "sum" {
+			return sum(ctx, job)
+		}
+		return client.Result{Output: job.Payload()}, nil
+	})()
 	last := rota.NewNodeSpec("sum", "sum", nil)
-	spec := rota.WorkflowSpec{OnFailure: rota.FailureFailFast}
+	spec := rota.WorkflowSpec{Queue: "counts", OnFailure: rota.FailureFailFast}
 	for i := range 3 {
-		part := rota.NewNodeSpec(fmt.Sprintf("count-%d", i), "count", []byte(strconv.Itoa(i)))
+		part := rota.NewNodeSpec(fmt.Sprintf("count-%d", i), "count", []byte(strconv.Itoa(20+i)))
 		spec.Nodes = append(spec.Nodes, part)
 		last.Parents = append(last.Parents, part.ID)
 	}
 	spec.Nodes = append(spec.Nodes, last)
-
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
 	submitted, err := c.SubmitWorkflow(ctx, spec)
 	if err != nil {
 		fmt.Println(err)
@@ -119,6 +118,7 @@ func ExampleClient_SubmitWorkflow() {
 		return
 	}
 	fmt.Println(flow.State, string(job.Output))
+	// Output: COMPLETED 63
 }
 
 // A handler is tested without a cluster: the test says what the parents put out.

@@ -24,7 +24,7 @@ type Result struct {
 	Output []byte
 	// Digest is 32 bytes; the SHA-256 of Output if none is given (SPEC §9.5).
 	Digest []byte
-	// Meta is told with the job beside its output: at most rota.MaxLabels pairs, keys of
+	// Meta is shown with the job beside its output: at most rota.MaxLabels pairs, keys of
 	// printable ASCII and values of UTF-8, at most rota.MaxLabelBytes each.
 	Meta map[string]string
 }
@@ -40,7 +40,7 @@ type Job struct {
 // JobOption changes a Job that NewJob makes.
 type JobOption func(*Job)
 
-// WithParents says what the job's parents put out.
+// WithParents sets the outputs of the job's parents.
 func WithParents(outputs ...rota.ParentOutput) JobOption {
 	return func(j *Job) {
 		j.parents = func(context.Context, rota.JobID) ([]rota.ParentOutput, error) { return outputs, nil }
@@ -139,7 +139,7 @@ type noRetryError struct{ error }
 
 func (e noRetryError) Unwrap() error { return e.error }
 
-// Decline hands the lease back: the job is queued again after a moment, uncounted, up to
+// Decline gives the lease back: the job is queued again after a moment, uncounted, up to
 // 20 times an attempt (SPEC §8.4). It costs the worker nothing, unless the queue has
 // decline_cools (SPEC §16.1).
 func Decline(err error) error {
@@ -164,17 +164,17 @@ var ErrLeaseLost = errors.New("lease lost")
 // its time for that is over, or a hard stop was asked for.
 var ErrDrainTimeout = errors.New("the worker stops")
 
-// LostError is why a handler's context ended: context.Cause gives it.
+// LostError is why a handler's context ended: context.Cause returns it.
 type LostError struct {
 	Job   rota.JobID
 	Lease rota.LeaseID
-	// Reason is what the cluster said; none where the worker's own view of
+	// Reason is the cluster's; none where the worker's own view of
 	// time ended the handler, but rota.ReasonTimedOut where that was at max_runtime.
 	Reason rota.Reason
-	// Revoked says that the lease is not over before the worker confirms
+	// Revoked reports that the lease is not over before the worker confirms
 	// (SPEC §8.5), which it does once the handler has returned.
 	Revoked bool
-	// Text says more.
+	// Text is for people.
 	Text string
 }
 

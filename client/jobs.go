@@ -18,25 +18,25 @@ import (
 // lengths and tags take.
 const submitBytes = limits.MaxMessageBytes - 16<<10
 
-// Submit submits jobs and gives the outcome of each at its place. Ids that are
-// missing are minted before the first try and stand in the outcomes; with the
+// Submit submits jobs and returns the outcome of each at its place. Missing ids
+// are set before the first try and returned in the outcomes; with the
 // same ids an unknown outcome is submitted again, to other nodes too, until ctx
 // ends (SPEC §2.7).
 //
-// The error is nil only if every job was taken. What the cluster refused stands in the
-// job's Err, and a *RefusedError tells how many, and wraps each; the others were taken.
+// The error is nil only if every job was taken. What the cluster refused is the
+// job's Err, and a *RefusedError counts and wraps them; the others were taken.
 // Any other error says that jobs have no outcome: it is in their Err too. EachOutcome is
-// for who looks at the outcomes anyway.
+// for callers that look at every outcome.
 //
-// An outcome's Throttle says that the job was taken and that its queue, or what the
-// workers of it are to have before them, is more than half full: who submits much should wait a little
-// before the next batch, for the cluster will refuse before it is full (SPEC §4.6).
+// An outcome's Throttle reports that the job was taken, and that its queue, or what its
+// workers should have waiting, is more than half full. A caller that submits much should
+// wait a little before the next batch: the cluster refuses before it is full (SPEC §4.6).
 //
 // A refusal by a full queue, or by a tenant's rate, names a delay. Until it has passed
 // (for a queue, up to a quarter more, so that not all come back at once) this client
-// refuses jobs of that queue or tenant itself, with the same words and what is left of
-// the delay; errors.Is(err, ErrHeldBack) tells. Only those whose ids are new: what may be
-// known already is always asked about.
+// refuses jobs of that queue or tenant itself, with the same text and what is left of
+// the delay; errors.Is(err, ErrHeldBack) reports it. Only those whose ids are new: what may be
+// known already is always sent.
 func (c *Client) Submit(ctx context.Context, jobs ...rota.JobSpec) ([]rota.Submitted, error) {
 	b := c.newSubmission(jobs)
 	var last *rota.Error
@@ -166,7 +166,7 @@ func (b *submission) giveUp(why *rota.Error) {
 	}
 }
 
-// Job reads one job: kind NotFound where nothing is known of the id.
+// Job reads one job. The error is of kind NotFound where nothing is known of the id.
 func (c *Client) Job(ctx context.Context, id rota.JobID, opts ...ReadOption) (rota.Job, error) {
 	ask := func(ctx context.Context, n *node, how *rotav1.Read) (*rotav1.GetJobResponse, error) {
 		return n.jobs.Get(ctx, &rotav1.GetJobRequest{Id: string(id), Read: how})
@@ -192,7 +192,7 @@ func (c *Client) Jobs(ctx context.Context, filter rota.JobFilter, opts ...ReadOp
 	return list(ctx, c, "list jobs", filter.Limit, filter.Cursor, opts, ask)
 }
 
-// Cancel cancels jobs and gives the outcome of each at its place.
+// Cancel cancels jobs and returns the outcome of each at its place.
 func (c *Client) Cancel(ctx context.Context, ids ...rota.JobID) ([]rota.JobOutcome, error) {
 	cancel := func(ctx context.Context, n *node, part []string) (*rotav1.JobOutcomes, error) {
 		return n.jobs.Cancel(ctx, &rotav1.CancelJobsRequest{Ids: part})

@@ -42,7 +42,7 @@ func (c *Client) RetireWorker(ctx context.Context, id rota.WorkerID) (rota.Worke
 	return one(ctx, c, "retire worker", words.WorkerFromWire, ask)
 }
 
-// WorkerGone says that a worker's process has died and that nothing of it runs any
+// WorkerGone reports that a worker's process has died and that nothing of it runs any
 // more, for whoever watches over it from outside: its leases end at once as
 // LEASE_EXPIRED, and it is RETIRED (SPEC §16.7). The secret is WithSecret's, the session
 // that of ConnectionEvent. Say it only once every process that the worker started has

@@ -14,15 +14,15 @@ import (
 // readsAtOnce bounds the reads that a call of many jobs makes beside each other.
 const readsAtOnce = 32
 
-// Retry revives jobs that are DEAD, EXPIRED or CANCELLED (SPEC §9.1) and gives
-// the outcome of each at its place. Which life it follows is read before the first try and
-// said with every one: a retry whose answer was lost is found to be made, and a job that has
+// Retry revives jobs that are DEAD, EXPIRED or CANCELLED (SPEC §9.1) and returns
+// the outcome of each at its place. The life that it follows is read before the first try and
+// sent with every one: a retry whose answer was lost succeeds, and a job that has
 // ended once more since is refused as Stale.
 func (c *Client) Retry(ctx context.Context, ids ...rota.JobID) ([]rota.JobOutcome, error) {
 	return c.retryLives(ctx, ids, make(map[string]int32, len(ids)))
 }
 
-// RetryLives is Retry of the lives that are named: one that its job has left behind is
+// RetryLives is Retry of the lives named: one that is no longer the job's last is
 // refused as Stale.
 func (c *Client) RetryLives(ctx context.Context, retries ...rota.JobRetry) ([]rota.JobOutcome, error) {
 	ids, lives := make([]rota.JobID, len(retries)), make(map[string]int32, len(retries))

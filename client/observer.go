@@ -6,14 +6,14 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// Observer is told what a worker does, as it does it. Functions may be nil;
+// Observer is called about what a worker does, as it does it. Functions may be nil;
 // they are called by several goroutines and must return at once.
 type Observer struct {
 	// Started: a handler begins. Called before the handler is.
 	Started func(HandlerEvent)
 	// Finished: a handler has returned. Err is what it returned.
 	Finished func(HandlerEvent)
-	// Lost: a lease that was waiting or running is believed in no more. Err is
+	// Lost: the worker no longer relies on a lease that was waiting or running. Err is
 	// a *LostError. Its handler may still be running: Finished follows.
 	Lost func(HandlerEvent)
 	// Refused: the cluster refused to acknowledge or to renew a lease that may still be
@@ -24,10 +24,10 @@ type Observer struct {
 	// Reported: the cluster took the outcome, or refused it for good (Err). Verb is what it
 	// was: a lease that was lost after its handler had returned well is declined.
 	Reported func(HandlerEvent)
-	// GivenUp: a worker that stops could not tell the cluster an outcome before the lease
+	// GivenUp: a worker that stops could not report an outcome before the lease
 	// was over by its view. Verb is what it was. The job may run again.
 	GivenUp func(HandlerEvent)
-	// Connected and Disconnected tell of the stream to a node.
+	// Connected and Disconnected are about the stream to a node.
 	Connected    func(ConnectionEvent)
 	Disconnected func(ConnectionEvent)
 }

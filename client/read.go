@@ -25,7 +25,7 @@ type reading struct {
 	next *string
 }
 
-// Stale reads the asked node's own state at once, which may lag behind. It works without a
+// Stale reads the state of whichever node answers at once; it may lag behind. It works without a
 // leader.
 func Stale() ReadOption { return func(r *reading) { r.how.Stale = true } }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// ErrHeldBack is the cause of a refusal that the client gave without asking: the cluster
+// ErrHeldBack is the cause of a refusal that the client made itself: the cluster
 // named a delay for jobs of this kind, and it has not passed.
 var ErrHeldBack = errors.New("held back here until the delay that the cluster named has passed")
 

@@ -17,7 +17,7 @@ type Retry struct {
 	Began, Until time.Time
 }
 
-// WithRetries has f told of each try that failed and is made again. f is called by several
+// WithRetries calls f about each try that failed and is made again. f is called by several
 // goroutines and must return at once.
 func WithRetries(f func(Retry)) Option { return func(s *settings) { s.retries = f } }
 

@@ -18,10 +18,9 @@ type sight struct {
 	err    error
 }
 
-// Status returns the cluster as one node sees it. It asks all nodes at once, each once and
+// Status returns the cluster as one node sees it. It calls all nodes at once, each once and
 // for at most 5 s, and returns the first answer that names a leader, else the one that has
-// applied most: who asks wants to know what is there now. Where no node answers, the error
-// says of each why.
+// applied most. Where no node answers, the error says why for each.
 func (c *Client) Status(ctx context.Context) (rota.ClusterStatus, error) {
 	own := ctx
 	ctx, cancel := context.WithTimeout(own, answerMost)

@@ -20,7 +20,7 @@ const (
 )
 
 // UnreportedError is what Run returns when the worker had to stop before the cluster took
-// what became of some jobs. It is of kind rota.KindUnavailable.
+// the outcomes of some jobs. It is of kind rota.KindUnavailable.
 type UnreportedError struct {
 	// Jobs are those whose outcomes the cluster may not have. Their leases run out, and
 	// they run again.
@@ -45,7 +45,7 @@ func (e *UnreportedError) Error() string {
 		strings.Join(named, ", "), more)
 }
 
-// Unwrap makes rota.KindOf say Unavailable.
+// Unwrap makes rota.KindOf return KindUnavailable.
 func (e *UnreportedError) Unwrap() error {
 	return &rota.Error{Kind: rota.KindUnavailable, Text: e.Error()}
 }

@@ -65,13 +65,13 @@ func WithTakeover() WorkerOption { return func(w *Worker) { w.takeover = true } 
 // the cluster (SPEC §6.5). One that does not hold is refused, and Run ends.
 func WithAttestation(a rota.Attestation) WorkerOption { return func(w *Worker) { w.attested = &a } }
 
-// WithWorkerLogger takes what the worker has to say; the client's otherwise.
+// WithWorkerLogger sets the worker's logger. The default is the client's.
 func WithWorkerLogger(log *slog.Logger) WorkerOption { return func(w *Worker) { w.log = log } }
 
-// WithObserver has the worker tell what it does.
+// WithObserver sets the functions that the worker calls about what it does.
 func WithObserver(o Observer) WorkerOption { return func(w *Worker) { w.observer = o } }
 
-// WithDrainTimeout says how long handlers may go on once Run's context ended;
+// WithDrainTimeout sets how long handlers may go on once Run's context ended;
 // then their contexts end and their leases are declined. Default 30 s.
 func WithDrainTimeout(d time.Duration) WorkerOption { return func(w *Worker) { w.drain = d } }
 
@@ -83,7 +83,7 @@ func WithHardStop(ctx context.Context) WorkerOption { return func(w *Worker) { w
 // simulations: it must never run slower than the cluster's.
 func WithClock(now func() time.Duration) WorkerOption { return func(w *Worker) { w.now = now } }
 
-// NewWorker makes a worker. An empty id is made up, new per process and worker.
+// NewWorker returns a worker. An empty id is replaced by a new one.
 func NewWorker(c *Client, spec rota.WorkerSpec, opts ...WorkerOption) (*Worker, error) {
 	w := &Worker{
 		client: c, spec: spec, drain: drainMost, hard: context.Background(), log: c.log, now: sinceBoot,
@@ -131,7 +131,7 @@ func newWorkerID() rota.WorkerID {
 // ID is the worker's id.
 func (w *Worker) ID() rota.WorkerID { return w.spec.ID }
 
-// Handle names the handler of a job type; "" stands for every type that has none of its
+// Handle sets the handler of a job type; "" stands for every type that has none of its
 // own. Without one for "" the worker registers the types that it has handlers for when
 // it connects, unless its spec names types, and gets no jobs of others (SPEC §16.2); so
 // handlers come before Run. A lease of a type without a handler is declined.

@@ -16,7 +16,7 @@ import (
 const outputsMost = 64 << 20
 
 // SubmitWorkflow admits a workflow, all of it or nothing (SPEC §11.1). An empty id
-// is minted before the first try. With the same id an unknown outcome is submitted
+// is set before the first try. With the same id an unknown outcome is submitted
 // again, to other nodes too, until ctx ends; what has arrived of it is not sent
 // through the log again. What the cluster refused, for a time or for good, is the
 // error.
@@ -39,7 +39,7 @@ func (c *Client) SubmitWorkflow(ctx context.Context, spec rota.WorkflowSpec) (ro
 	return outcome, err
 }
 
-// NewWorkflowID mints a workflow's id, as NewJobID a job's.
+// NewWorkflowID returns a new workflow id, as NewJobID does a job's.
 func NewWorkflowID() rota.WorkflowID { return rota.WorkflowID(NewJobID()) }
 
 // Workflow reads a workflow, without its nodes.
@@ -135,8 +135,8 @@ func (c *Client) CancelWorkflow(ctx context.Context, id rota.WorkflowID) (rota.W
 
 // RetryWorkflow runs again what did not complete of a workflow that is over: all of
 // it, or with from that node, its descendants, and what they wait for (SPEC §11.3).
-// Which run it follows is read before the first try and told with every one: a retry
-// whose answer was lost is found to be made, and begins no other.
+// Which run it follows is read before the first try and sent with every one: a retry
+// whose answer was lost succeeds, and begins no other.
 func (c *Client) RetryWorkflow(ctx context.Context, id rota.WorkflowID, from string) (rota.Workflow, error) {
 	request := &rotav1.RetryWorkflowRequest{Id: string(id), From: from}
 	ask := func(ctx context.Context, n *node) (*rotav1.Workflow, error) {
