@@ -24,6 +24,9 @@ func (mb *membership) RemoveHere(ctx context.Context, id rota.NodeID) error {
 	if mb.n.terms.leading() == nil {
 		return notLeader()
 	}
+	if err := mb.n.replica.mayOperate(ctx); err != nil {
+		return err
+	}
 	of := mb.n.replica.member(id)
 	_, alive := mb.member(id)
 	healthy, voters, member := 0, 0, (of.known || alive) && !of.removed // it may be about to be added
@@ -58,7 +61,7 @@ func (mb *membership) RemoveHere(ctx context.Context, id rota.NodeID) error {
 	if l == nil {
 		return notLeader()
 	}
-	if err := l.all(ctx, []*fsmpb.Op{op}); err != nil {
+	if err := l.all(ctx, askedBy(ctx, []*fsmpb.Op{op})); err != nil {
 		return err
 	}
 	failpoint.Pass("removal-before-configuration")
@@ -188,6 +191,9 @@ func (mb *membership) TransferLeadership(ctx context.Context, to rota.NodeID) (l
 func (mb *membership) TransferHere(ctx context.Context, to rota.NodeID) (rota.NodeID, error) {
 	if mb.n.terms.leading() == nil {
 		return "", notLeader()
+	}
+	if err := mb.n.replica.mayOperate(ctx); err != nil {
+		return "", err
 	}
 	if to == mb.n.cfg.Node {
 		return to, nil

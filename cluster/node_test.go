@@ -84,10 +84,10 @@ func TestNode(t *testing.T) {
 		}
 	})
 	t.Run("refuses internal operations from another node", func(t *testing.T) {
-		if fsm.OfCallers(&fsmpb.Op{Op: &fsmpb.Op_Sweep{}}) || fsm.OfCallers(&fsmpb.Op{Op: &fsmpb.Op_Round{}}) ||
-			fsm.OfCallers(&fsmpb.Op{Op: &fsmpb.Op_Reach{}}) || fsm.OfCallers(&fsmpb.Op{Op: &fsmpb.Op_BeginTerm{}}) ||
-			fsm.OfCallers(&fsmpb.Op{Op: &fsmpb.Op_SetMode{SetMode: &fsmpb.SetMode{Auto: true}}}) ||
-			fsm.OfCallers(&fsmpb.Op{Op: &fsmpb.Op_SetNode{}}) {
+		if fsm.Forwardable(&fsmpb.Op{Op: &fsmpb.Op_Sweep{}}) || fsm.Forwardable(&fsmpb.Op{Op: &fsmpb.Op_Round{}}) ||
+			fsm.Forwardable(&fsmpb.Op{Op: &fsmpb.Op_Reach{}}) || fsm.Forwardable(&fsmpb.Op{Op: &fsmpb.Op_BeginTerm{}}) ||
+			fsm.Forwardable(&fsmpb.Op{Op: &fsmpb.Op_SetMode{SetMode: &fsmpb.SetMode{Auto: true}}}) ||
+			fsm.Forwardable(&fsmpb.Op{Op: &fsmpb.Op_SetNode{}}) {
 			t.Fatal("an internal operation has a wire form")
 		}
 	})

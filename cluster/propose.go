@@ -181,7 +181,7 @@ func (pr *proposer) Forwarded(ctx context.Context, commands []byte) ([]byte, err
 		if op.GetOp() == nil {
 			return nil, errNewer(0, pr.n.replica.rulesInForce())
 		}
-		if !fsm.OfCallers(op) {
+		if !fsm.Forwardable(op) {
 			return nil, rota.Refusef(rota.KindInvalid, "commands", "an internal operation is never forwarded")
 		}
 	}

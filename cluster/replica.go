@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -124,6 +125,18 @@ func memberOf(s *fsm.View, id rota.NodeID) (m member) {
 func (rp *replica) member(id rota.NodeID) (m member) {
 	rp.look(func(s *fsm.View) { m = memberOf(s, id) })
 	return m
+}
+
+// mayOperate refuses the caller of a context that has no right to remove members, or to have
+// another leader; a node that acts by itself has.
+func (rp *replica) mayOperate(ctx context.Context) (refusal error) {
+	op := askedBy(ctx, []*fsmpb.Op{{Op: &fsmpb.Op_SetNode{SetNode: &fsmpb.SetNode{Removed: true}}}})[0]
+	err := rp.view(func(s *fsm.View) {
+		if o := s.Judge(op); o != nil {
+			refusal = entry.OutcomeError(o)
+		}
+	})
+	return cmp.Or(refusal, err)
 }
 
 // check walks the invariants of the state.

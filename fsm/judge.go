@@ -87,6 +87,7 @@ var rules = map[reflect.Type]rule{
 	reflect.TypeFor[*fsmpb.Op_SetQueue]():       {access.RightQueue, func(j *judgement, op *fsmpb.Op) { j.asked(access.Everything, op.GetSetQueue().GetName()) }, nil},
 	reflect.TypeFor[*fsmpb.Op_SetTenant]():      {access.RightTenant, func(j *judgement, op *fsmpb.Op) { j.asked(op.GetSetTenant().GetId(), access.Everything) }, nil},
 	reflect.TypeFor[*fsmpb.Op_SetMode]():        {access.RightOperate, (*judgement).everywhere, nil},
+	reflect.TypeFor[*fsmpb.Op_SetNode]():        {access.RightOperate, (*judgement).everywhere, nil}, // a removal
 	reflect.TypeFor[*fsmpb.Op_SetCluster]():     {access.RightOperate, (*judgement).everywhere, nil},
 	reflect.TypeFor[*fsmpb.Op_Barrier]():        {}, // it says nothing but where the log is
 	reflect.TypeFor[*fsmpb.Op_SetRole]():        ofRights,
@@ -115,17 +116,18 @@ func ruleOf(op *fsmpb.Op) (rule, bool) {
 	switch {
 	case op.GetSetStatus().GetSession() != 0:
 		return ownStatus, true
-	case op.GetSetMode().GetAuto():
+	case op.GetSetMode().GetAuto(), op.GetSetNode() != nil && !op.GetSetNode().GetRemoved():
 		return rule{}, false
 	}
 	r, ok := rules[reflect.TypeOf(op.GetOp())]
 	return r, ok
 }
 
-// OfCallers reports whether callers may ask for an operation; any other is the leader's alone.
-func OfCallers(op *fsmpb.Op) bool {
+// Forwardable reports whether nodes may pass an operation on for its caller: any other is the
+// leader's alone, as a removal is, which it makes once it has looked at who would be left.
+func Forwardable(op *fsmpb.Op) bool {
 	_, ok := ruleOf(op)
-	return ok
+	return ok && op.GetSetNode() == nil
 }
 
 // judgement is of one operation of one actor.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/peer"
 )
 
@@ -288,6 +289,8 @@ type fakeNode struct {
 	err       error
 	// recorded answers Recorded; nil takes all.
 	recorded func(id rota.NodeID, identity string) error
+	// asked is the last removal's principal.
+	asked atomic.Pointer[access.Caller]
 	// introduced is the last node's word on itself.
 	introduced atomic.Pointer[peer.Introduction]
 }
@@ -421,7 +424,12 @@ func (n *fakeNode) Introduce(in peer.Introduction) error {
 	return n.err
 }
 
-func (n *fakeNode) RemoveHere(context.Context, rota.NodeID) error { return n.err }
+func (n *fakeNode) RemoveHere(ctx context.Context, _ rota.NodeID) error {
+	if c, ok := ctx.Value(access.CallerKey{}).(access.Caller); ok {
+		n.asked.Store(&c)
+	}
+	return n.err
+}
 
 func (n *fakeNode) TransferHere(context.Context, rota.NodeID) (rota.NodeID, error) {
 	return "n2", n.err

@@ -1,10 +1,12 @@
 package transport
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/peer"
 )
 
@@ -38,20 +40,45 @@ func (p *Peers) RemovePeer(ctx context.Context, to peer.NodeAddress, id rota.Nod
 		call = p.meet // it may leave before it knows anybody
 	}
 	return call(ctx, to, func(ctx context.Context, node rotav1.NodeClient, me *rotav1.Caller) error {
-		_, err := node.Remove(ctx, &rotav1.RemoveRequest{Caller: me, Id: string(id)})
+		_, err := node.Remove(ctx, &rotav1.RemoveRequest{Caller: me, Id: string(id), Asker: askerOf(ctx)})
 		return err
 	})
 }
 
-// Remove takes a node out on the word of that node, or of another.
+// askerOf returns who made the call that a context belongs to; nil where a node acts by itself.
+func askerOf(ctx context.Context) *rotav1.Asker {
+	c, ok := ctx.Value(access.CallerKey{}).(access.Caller)
+	if !ok {
+		return nil
+	}
+	return &rotav1.Asker{Actor: string(c.Actor), Via: c.Via, Request: c.Request}
+}
+
+// asked returns the context of a call that another node passes on.
+func asked(ctx context.Context, by *rotav1.Asker) (context.Context, error) {
+	c := access.Caller{Actor: rota.Principal(by.GetActor()), Via: by.GetVia(), Request: by.GetRequest()}
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	return context.WithValue(ctx, access.CallerKey{}, c), nil
+}
+
+// Remove takes a node out on its own word, or on that of a principal that another passes on.
 func (s *nodeService) Remove(ctx context.Context, req *rotav1.RemoveRequest) (*rotav1.RemoveResponse, error) {
 	if err := s.admit(ctx, req.GetCaller()); err != nil {
 		return nil, err
 	}
-	if err := rota.CheckID("node", req.GetId()); err != nil {
+	id := cmp.Or(req.GetId(), req.GetCaller().GetNode())
+	if err := rota.CheckID("node", id); err != nil {
 		return nil, err
 	}
-	if err := s.core.RemoveHere(ctx, rota.NodeID(req.GetId())); err != nil {
+	if id != req.GetCaller().GetNode() || req.GetAsker() != nil {
+		var err error
+		if ctx, err = asked(ctx, req.GetAsker()); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.core.RemoveHere(ctx, rota.NodeID(id)); err != nil {
 		return nil, err
 	}
 	return &rotav1.RemoveResponse{}, nil
@@ -60,7 +87,7 @@ func (s *nodeService) Remove(ctx context.Context, req *rotav1.RemoveRequest) (*r
 // TransferLeadership asks the leader to hand over.
 func (p *Peers) TransferLeadership(ctx context.Context, at peer.NodeAddress, to rota.NodeID) (leader rota.NodeID, err error) {
 	err = p.call(ctx, at, func(ctx context.Context, node rotav1.NodeClient, me *rotav1.Caller) error {
-		answer, err := node.Transfer(ctx, &rotav1.TransferRequest{Caller: me, To: string(to)})
+		answer, err := node.Transfer(ctx, &rotav1.TransferRequest{Caller: me, To: string(to), Asker: askerOf(ctx)})
 		leader = rota.NodeID(answer.GetLeader())
 		return err
 	})
@@ -76,6 +103,10 @@ func (s *nodeService) Transfer(ctx context.Context, req *rotav1.TransferRequest)
 		if err := rota.CheckID("to", to); err != nil {
 			return nil, err
 		}
+	}
+	ctx, err := asked(ctx, req.GetAsker())
+	if err != nil {
+		return nil, err
 	}
 	leader, err := s.core.TransferHere(ctx, rota.NodeID(req.GetTo()))
 	if err != nil {

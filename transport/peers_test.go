@@ -54,11 +54,11 @@ func everyPeerCall(p *Peers, to peer.NodeAddress) map[string]func(context.Contex
 		"introduce": func(ctx context.Context) (any, error) {
 			return nil, p.Introduce(ctx, to, peer.Introduction{Node: "n2"})
 		},
-		"transfer": func(ctx context.Context) (any, error) { return p.TransferLeadership(ctx, to, "n3") },
+		"transfer": func(ctx context.Context) (any, error) { return p.TransferLeadership(byLocal(ctx), to, "n3") },
 		"event range": func(ctx context.Context) (any, error) {
 			return p.EventRange(ctx, to, peer.EventRange{From: 4, At: 5})
 		},
-		"remove": func(ctx context.Context) (any, error) { return nil, p.RemovePeer(ctx, to, "n3") },
+		"remove": func(ctx context.Context) (any, error) { return nil, p.RemovePeer(byLocal(ctx), to, "n3") },
 		"archive range": func(ctx context.Context) (any, error) {
 			return p.ArchiveRange(ctx, to, peer.ArchiveSpan{From: 4, To: 9}, 1000)
 		},

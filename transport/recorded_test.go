@@ -1,9 +1,11 @@
 package transport
 
 import (
+	"context"
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/peer"
 )
 
@@ -46,4 +48,33 @@ func TestPeers_callMembersAlone(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// TestRemove: a node removes itself by its own word, and anything else by that of a principal.
+func TestRemove(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p := peersOf(t, b.lis.DialContext)
+	if err := p.RemovePeer(bounded(t), n1, "n2"); err != nil {
+		t.Errorf("a node leaves: %v", err)
+	}
+	if err := p.RemovePeer(bounded(t), n1, "n3"); rota.KindOf(err) != rota.KindInvalid {
+		t.Errorf("a node removes another: %v", err)
+	}
+	if _, err := p.TransferLeadership(bounded(t), n1, "n3"); rota.KindOf(err) != rota.KindInvalid {
+		t.Errorf("a node has another leader: %v", err)
+	}
+	if err := p.RemovePeer(byLocal(bounded(t)), n1, "n3"); err != nil {
+		t.Error(err)
+	}
+	if got := b.node.asked.Load(); got == nil || *got != local {
+		t.Errorf("%+v asks", got)
+	}
+}
+
+var local = access.Caller{Actor: rota.Local, Via: "n2/grpc", Request: "r1"}
+
+// byLocal is the context of a call by the account that a node runs as.
+func byLocal(ctx context.Context) context.Context {
+	return context.WithValue(ctx, access.CallerKey{}, local)
 }

@@ -964,17 +964,81 @@ func (*IntroduceResponse) Descriptor() ([]byte, []int) {
 	return file_rota_v1_node_proto_rawDescGZIP(), []int{15}
 }
 
-type RemoveRequest struct {
+// Asker is the principal of the call that a node passes on, which the leader authorises.
+type Asker struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
-	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Actor         string                 `protobuf:"bytes,1,opt,name=actor,proto3" json:"actor,omitempty"`
+	Via           string                 `protobuf:"bytes,2,opt,name=via,proto3" json:"via,omitempty"`
+	Request       string                 `protobuf:"bytes,3,opt,name=request,proto3" json:"request,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Asker) Reset() {
+	*x = Asker{}
+	mi := &file_rota_v1_node_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Asker) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Asker) ProtoMessage() {}
+
+func (x *Asker) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_node_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Asker.ProtoReflect.Descriptor instead.
+func (*Asker) Descriptor() ([]byte, []int) {
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *Asker) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *Asker) GetVia() string {
+	if x != nil {
+		return x.Via
+	}
+	return ""
+}
+
+func (x *Asker) GetRequest() string {
+	if x != nil {
+		return x.Request
+	}
+	return ""
+}
+
+type RemoveRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Caller *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
+	// Empty is the caller itself.
+	Id string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	// Who asked; without one a node may remove itself alone.
+	Asker         *Asker `protobuf:"bytes,3,opt,name=asker,proto3" json:"asker,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_rota_v1_node_proto_msgTypes[16]
+	mi := &file_rota_v1_node_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -986,7 +1050,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[16]
+	mi := &file_rota_v1_node_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -999,7 +1063,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{16}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RemoveRequest) GetCaller() *Caller {
@@ -1016,6 +1080,13 @@ func (x *RemoveRequest) GetId() string {
 	return ""
 }
 
+func (x *RemoveRequest) GetAsker() *Asker {
+	if x != nil {
+		return x.Asker
+	}
+	return nil
+}
+
 type RemoveResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1024,7 +1095,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_rota_v1_node_proto_msgTypes[17]
+	mi := &file_rota_v1_node_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1036,7 +1107,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[17]
+	mi := &file_rota_v1_node_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1049,7 +1120,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{17}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{18}
 }
 
 type TransferRequest struct {
@@ -1057,13 +1128,14 @@ type TransferRequest struct {
 	Caller *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
 	// Empty lets Raft choose.
 	To            string `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
+	Asker         *Asker `protobuf:"bytes,3,opt,name=asker,proto3" json:"asker,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TransferRequest) Reset() {
 	*x = TransferRequest{}
-	mi := &file_rota_v1_node_proto_msgTypes[18]
+	mi := &file_rota_v1_node_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1075,7 +1147,7 @@ func (x *TransferRequest) String() string {
 func (*TransferRequest) ProtoMessage() {}
 
 func (x *TransferRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[18]
+	mi := &file_rota_v1_node_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1088,7 +1160,7 @@ func (x *TransferRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferRequest.ProtoReflect.Descriptor instead.
 func (*TransferRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{18}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *TransferRequest) GetCaller() *Caller {
@@ -1105,6 +1177,13 @@ func (x *TransferRequest) GetTo() string {
 	return ""
 }
 
+func (x *TransferRequest) GetAsker() *Asker {
+	if x != nil {
+		return x.Asker
+	}
+	return nil
+}
+
 type TransferResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Leader        string                 `protobuf:"bytes,1,opt,name=leader,proto3" json:"leader,omitempty"`
@@ -1114,7 +1193,7 @@ type TransferResponse struct {
 
 func (x *TransferResponse) Reset() {
 	*x = TransferResponse{}
-	mi := &file_rota_v1_node_proto_msgTypes[19]
+	mi := &file_rota_v1_node_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1126,7 +1205,7 @@ func (x *TransferResponse) String() string {
 func (*TransferResponse) ProtoMessage() {}
 
 func (x *TransferResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[19]
+	mi := &file_rota_v1_node_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1139,7 +1218,7 @@ func (x *TransferResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferResponse.ProtoReflect.Descriptor instead.
 func (*TransferResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{19}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *TransferResponse) GetLeader() string {
@@ -1162,7 +1241,7 @@ type ArchiveRangeRequest struct {
 
 func (x *ArchiveRangeRequest) Reset() {
 	*x = ArchiveRangeRequest{}
-	mi := &file_rota_v1_node_proto_msgTypes[20]
+	mi := &file_rota_v1_node_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1174,7 +1253,7 @@ func (x *ArchiveRangeRequest) String() string {
 func (*ArchiveRangeRequest) ProtoMessage() {}
 
 func (x *ArchiveRangeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[20]
+	mi := &file_rota_v1_node_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1187,7 +1266,7 @@ func (x *ArchiveRangeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArchiveRangeRequest.ProtoReflect.Descriptor instead.
 func (*ArchiveRangeRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{20}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ArchiveRangeRequest) GetCaller() *Caller {
@@ -1228,7 +1307,7 @@ type ArchiveSpan struct {
 
 func (x *ArchiveSpan) Reset() {
 	*x = ArchiveSpan{}
-	mi := &file_rota_v1_node_proto_msgTypes[21]
+	mi := &file_rota_v1_node_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1240,7 +1319,7 @@ func (x *ArchiveSpan) String() string {
 func (*ArchiveSpan) ProtoMessage() {}
 
 func (x *ArchiveSpan) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[21]
+	mi := &file_rota_v1_node_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1253,7 +1332,7 @@ func (x *ArchiveSpan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArchiveSpan.ProtoReflect.Descriptor instead.
 func (*ArchiveSpan) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{21}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ArchiveSpan) GetFrom() uint64 {
@@ -1281,7 +1360,7 @@ type ArchiveRecord struct {
 
 func (x *ArchiveRecord) Reset() {
 	*x = ArchiveRecord{}
-	mi := &file_rota_v1_node_proto_msgTypes[22]
+	mi := &file_rota_v1_node_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1293,7 +1372,7 @@ func (x *ArchiveRecord) String() string {
 func (*ArchiveRecord) ProtoMessage() {}
 
 func (x *ArchiveRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[22]
+	mi := &file_rota_v1_node_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1306,7 +1385,7 @@ func (x *ArchiveRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArchiveRecord.ProtoReflect.Descriptor instead.
 func (*ArchiveRecord) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{22}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ArchiveRecord) GetSeq() uint64 {
@@ -1338,7 +1417,7 @@ type ArchiveRangeResponse struct {
 
 func (x *ArchiveRangeResponse) Reset() {
 	*x = ArchiveRangeResponse{}
-	mi := &file_rota_v1_node_proto_msgTypes[23]
+	mi := &file_rota_v1_node_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1350,7 +1429,7 @@ func (x *ArchiveRangeResponse) String() string {
 func (*ArchiveRangeResponse) ProtoMessage() {}
 
 func (x *ArchiveRangeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[23]
+	mi := &file_rota_v1_node_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1363,7 +1442,7 @@ func (x *ArchiveRangeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArchiveRangeResponse.ProtoReflect.Descriptor instead.
 func (*ArchiveRangeResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{23}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ArchiveRangeResponse) GetCovered() []*ArchiveSpan {
@@ -1404,7 +1483,7 @@ type ArchiveRecordsRequest struct {
 
 func (x *ArchiveRecordsRequest) Reset() {
 	*x = ArchiveRecordsRequest{}
-	mi := &file_rota_v1_node_proto_msgTypes[24]
+	mi := &file_rota_v1_node_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1416,7 +1495,7 @@ func (x *ArchiveRecordsRequest) String() string {
 func (*ArchiveRecordsRequest) ProtoMessage() {}
 
 func (x *ArchiveRecordsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[24]
+	mi := &file_rota_v1_node_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1429,7 +1508,7 @@ func (x *ArchiveRecordsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArchiveRecordsRequest.ProtoReflect.Descriptor instead.
 func (*ArchiveRecordsRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{24}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ArchiveRecordsRequest) GetCaller() *Caller {
@@ -1456,7 +1535,7 @@ type ArchiveRecordsResponse struct {
 
 func (x *ArchiveRecordsResponse) Reset() {
 	*x = ArchiveRecordsResponse{}
-	mi := &file_rota_v1_node_proto_msgTypes[25]
+	mi := &file_rota_v1_node_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1468,7 +1547,7 @@ func (x *ArchiveRecordsResponse) String() string {
 func (*ArchiveRecordsResponse) ProtoMessage() {}
 
 func (x *ArchiveRecordsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[25]
+	mi := &file_rota_v1_node_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1481,7 +1560,7 @@ func (x *ArchiveRecordsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArchiveRecordsResponse.ProtoReflect.Descriptor instead.
 func (*ArchiveRecordsResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{25}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ArchiveRecordsResponse) GetRecords() []*ArchiveRecord {
@@ -1501,7 +1580,7 @@ type ListArchivedRequest struct {
 
 func (x *ListArchivedRequest) Reset() {
 	*x = ListArchivedRequest{}
-	mi := &file_rota_v1_node_proto_msgTypes[26]
+	mi := &file_rota_v1_node_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1513,7 +1592,7 @@ func (x *ListArchivedRequest) String() string {
 func (*ListArchivedRequest) ProtoMessage() {}
 
 func (x *ListArchivedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[26]
+	mi := &file_rota_v1_node_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1526,7 +1605,7 @@ func (x *ListArchivedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListArchivedRequest.ProtoReflect.Descriptor instead.
 func (*ListArchivedRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{26}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListArchivedRequest) GetCaller() *Caller {
@@ -1552,7 +1631,7 @@ type StateRequest struct {
 
 func (x *StateRequest) Reset() {
 	*x = StateRequest{}
-	mi := &file_rota_v1_node_proto_msgTypes[27]
+	mi := &file_rota_v1_node_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1564,7 +1643,7 @@ func (x *StateRequest) String() string {
 func (*StateRequest) ProtoMessage() {}
 
 func (x *StateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[27]
+	mi := &file_rota_v1_node_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1577,7 +1656,7 @@ func (x *StateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateRequest.ProtoReflect.Descriptor instead.
 func (*StateRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{27}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *StateRequest) GetCaller() *Caller {
@@ -1658,14 +1737,20 @@ const file_rota_v1_node_proto_rawDesc = "" +
 	"\x06starts\x18\x03 \x01(\x04R\x06starts\x12\x14\n" +
 	"\x05fresh\x18\x04 \x01(\bR\x05fresh\x12#\n" +
 	"\rrules_version\x18\x05 \x01(\rR\frulesVersion\"\x13\n" +
-	"\x11IntroduceResponse\"H\n" +
+	"\x11IntroduceResponse\"I\n" +
+	"\x05Asker\x12\x14\n" +
+	"\x05actor\x18\x01 \x01(\tR\x05actor\x12\x10\n" +
+	"\x03via\x18\x02 \x01(\tR\x03via\x12\x18\n" +
+	"\arequest\x18\x03 \x01(\tR\arequest\"n\n" +
 	"\rRemoveRequest\x12'\n" +
 	"\x06caller\x18\x01 \x01(\v2\x0f.rota.v1.CallerR\x06caller\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\tR\x02id\"\x10\n" +
-	"\x0eRemoveResponse\"J\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12$\n" +
+	"\x05asker\x18\x03 \x01(\v2\x0e.rota.v1.AskerR\x05asker\"\x10\n" +
+	"\x0eRemoveResponse\"p\n" +
 	"\x0fTransferRequest\x12'\n" +
 	"\x06caller\x18\x01 \x01(\v2\x0f.rota.v1.CallerR\x06caller\x12\x0e\n" +
-	"\x02to\x18\x02 \x01(\tR\x02to\"*\n" +
+	"\x02to\x18\x02 \x01(\tR\x02to\x12$\n" +
+	"\x05asker\x18\x03 \x01(\v2\x0e.rota.v1.AskerR\x05asker\"*\n" +
 	"\x10TransferResponse\x12\x16\n" +
 	"\x06leader\x18\x01 \x01(\tR\x06leader\"\x7f\n" +
 	"\x13ArchiveRangeRequest\x12'\n" +
@@ -1722,7 +1807,7 @@ func file_rota_v1_node_proto_rawDescGZIP() []byte {
 	return file_rota_v1_node_proto_rawDescData
 }
 
-var file_rota_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_rota_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_rota_v1_node_proto_goTypes = []any{
 	(*Caller)(nil),                 // 0: rota.v1.Caller
 	(*ForwardRequest)(nil),         // 1: rota.v1.ForwardRequest
@@ -1740,23 +1825,24 @@ var file_rota_v1_node_proto_goTypes = []any{
 	(*EventRangeResponse)(nil),     // 13: rota.v1.EventRangeResponse
 	(*IntroduceRequest)(nil),       // 14: rota.v1.IntroduceRequest
 	(*IntroduceResponse)(nil),      // 15: rota.v1.IntroduceResponse
-	(*RemoveRequest)(nil),          // 16: rota.v1.RemoveRequest
-	(*RemoveResponse)(nil),         // 17: rota.v1.RemoveResponse
-	(*TransferRequest)(nil),        // 18: rota.v1.TransferRequest
-	(*TransferResponse)(nil),       // 19: rota.v1.TransferResponse
-	(*ArchiveRangeRequest)(nil),    // 20: rota.v1.ArchiveRangeRequest
-	(*ArchiveSpan)(nil),            // 21: rota.v1.ArchiveSpan
-	(*ArchiveRecord)(nil),          // 22: rota.v1.ArchiveRecord
-	(*ArchiveRangeResponse)(nil),   // 23: rota.v1.ArchiveRangeResponse
-	(*ArchiveRecordsRequest)(nil),  // 24: rota.v1.ArchiveRecordsRequest
-	(*ArchiveRecordsResponse)(nil), // 25: rota.v1.ArchiveRecordsResponse
-	(*ListArchivedRequest)(nil),    // 26: rota.v1.ListArchivedRequest
-	(*StateRequest)(nil),           // 27: rota.v1.StateRequest
-	(*NodeStatus)(nil),             // 28: rota.v1.NodeStatus
-	(*NodeVerdict)(nil),            // 29: rota.v1.NodeVerdict
-	(*ListJobsRequest)(nil),        // 30: rota.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),       // 31: rota.v1.ListJobsResponse
-	(*SnapshotChunk)(nil),          // 32: rota.v1.SnapshotChunk
+	(*Asker)(nil),                  // 16: rota.v1.Asker
+	(*RemoveRequest)(nil),          // 17: rota.v1.RemoveRequest
+	(*RemoveResponse)(nil),         // 18: rota.v1.RemoveResponse
+	(*TransferRequest)(nil),        // 19: rota.v1.TransferRequest
+	(*TransferResponse)(nil),       // 20: rota.v1.TransferResponse
+	(*ArchiveRangeRequest)(nil),    // 21: rota.v1.ArchiveRangeRequest
+	(*ArchiveSpan)(nil),            // 22: rota.v1.ArchiveSpan
+	(*ArchiveRecord)(nil),          // 23: rota.v1.ArchiveRecord
+	(*ArchiveRangeResponse)(nil),   // 24: rota.v1.ArchiveRangeResponse
+	(*ArchiveRecordsRequest)(nil),  // 25: rota.v1.ArchiveRecordsRequest
+	(*ArchiveRecordsResponse)(nil), // 26: rota.v1.ArchiveRecordsResponse
+	(*ListArchivedRequest)(nil),    // 27: rota.v1.ListArchivedRequest
+	(*StateRequest)(nil),           // 28: rota.v1.StateRequest
+	(*NodeStatus)(nil),             // 29: rota.v1.NodeStatus
+	(*NodeVerdict)(nil),            // 30: rota.v1.NodeVerdict
+	(*ListJobsRequest)(nil),        // 31: rota.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),       // 32: rota.v1.ListJobsResponse
+	(*SnapshotChunk)(nil),          // 33: rota.v1.SnapshotChunk
 }
 var file_rota_v1_node_proto_depIdxs = []int32{
 	0,  // 0: rota.v1.ForwardRequest.caller:type_name -> rota.v1.Caller
@@ -1764,52 +1850,54 @@ var file_rota_v1_node_proto_depIdxs = []int32{
 	4,  // 2: rota.v1.NodeBeatRequest.beats:type_name -> rota.v1.WorkerBeat
 	0,  // 3: rota.v1.BarrierRequest.caller:type_name -> rota.v1.Caller
 	0,  // 4: rota.v1.InspectRequest.caller:type_name -> rota.v1.Caller
-	28, // 5: rota.v1.InspectResponse.status:type_name -> rota.v1.NodeStatus
+	29, // 5: rota.v1.InspectResponse.status:type_name -> rota.v1.NodeStatus
 	0,  // 6: rota.v1.CheckRequest.caller:type_name -> rota.v1.Caller
-	29, // 7: rota.v1.CheckResponse.verdict:type_name -> rota.v1.NodeVerdict
+	30, // 7: rota.v1.CheckResponse.verdict:type_name -> rota.v1.NodeVerdict
 	0,  // 8: rota.v1.EventRangeRequest.caller:type_name -> rota.v1.Caller
 	0,  // 9: rota.v1.IntroduceRequest.caller:type_name -> rota.v1.Caller
 	0,  // 10: rota.v1.RemoveRequest.caller:type_name -> rota.v1.Caller
-	0,  // 11: rota.v1.TransferRequest.caller:type_name -> rota.v1.Caller
-	0,  // 12: rota.v1.ArchiveRangeRequest.caller:type_name -> rota.v1.Caller
-	21, // 13: rota.v1.ArchiveRangeResponse.covered:type_name -> rota.v1.ArchiveSpan
-	22, // 14: rota.v1.ArchiveRangeResponse.records:type_name -> rota.v1.ArchiveRecord
-	0,  // 15: rota.v1.ArchiveRecordsRequest.caller:type_name -> rota.v1.Caller
-	22, // 16: rota.v1.ArchiveRecordsResponse.records:type_name -> rota.v1.ArchiveRecord
-	0,  // 17: rota.v1.ListArchivedRequest.caller:type_name -> rota.v1.Caller
-	30, // 18: rota.v1.ListArchivedRequest.list:type_name -> rota.v1.ListJobsRequest
-	0,  // 19: rota.v1.StateRequest.caller:type_name -> rota.v1.Caller
-	1,  // 20: rota.v1.Node.Forward:input_type -> rota.v1.ForwardRequest
-	3,  // 21: rota.v1.Node.Beat:input_type -> rota.v1.NodeBeatRequest
-	6,  // 22: rota.v1.Node.Barrier:input_type -> rota.v1.BarrierRequest
-	8,  // 23: rota.v1.Node.Inspect:input_type -> rota.v1.InspectRequest
-	10, // 24: rota.v1.Node.Check:input_type -> rota.v1.CheckRequest
-	12, // 25: rota.v1.Node.EventRange:input_type -> rota.v1.EventRangeRequest
-	14, // 26: rota.v1.Node.Introduce:input_type -> rota.v1.IntroduceRequest
-	16, // 27: rota.v1.Node.Remove:input_type -> rota.v1.RemoveRequest
-	18, // 28: rota.v1.Node.Transfer:input_type -> rota.v1.TransferRequest
-	20, // 29: rota.v1.Node.ArchiveRange:input_type -> rota.v1.ArchiveRangeRequest
-	24, // 30: rota.v1.Node.ArchiveRecords:input_type -> rota.v1.ArchiveRecordsRequest
-	26, // 31: rota.v1.Node.ListArchived:input_type -> rota.v1.ListArchivedRequest
-	27, // 32: rota.v1.Node.State:input_type -> rota.v1.StateRequest
-	2,  // 33: rota.v1.Node.Forward:output_type -> rota.v1.ForwardResponse
-	5,  // 34: rota.v1.Node.Beat:output_type -> rota.v1.NodeBeatResponse
-	7,  // 35: rota.v1.Node.Barrier:output_type -> rota.v1.BarrierResponse
-	9,  // 36: rota.v1.Node.Inspect:output_type -> rota.v1.InspectResponse
-	11, // 37: rota.v1.Node.Check:output_type -> rota.v1.CheckResponse
-	13, // 38: rota.v1.Node.EventRange:output_type -> rota.v1.EventRangeResponse
-	15, // 39: rota.v1.Node.Introduce:output_type -> rota.v1.IntroduceResponse
-	17, // 40: rota.v1.Node.Remove:output_type -> rota.v1.RemoveResponse
-	19, // 41: rota.v1.Node.Transfer:output_type -> rota.v1.TransferResponse
-	23, // 42: rota.v1.Node.ArchiveRange:output_type -> rota.v1.ArchiveRangeResponse
-	25, // 43: rota.v1.Node.ArchiveRecords:output_type -> rota.v1.ArchiveRecordsResponse
-	31, // 44: rota.v1.Node.ListArchived:output_type -> rota.v1.ListJobsResponse
-	32, // 45: rota.v1.Node.State:output_type -> rota.v1.SnapshotChunk
-	33, // [33:46] is the sub-list for method output_type
-	20, // [20:33] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	16, // 11: rota.v1.RemoveRequest.asker:type_name -> rota.v1.Asker
+	0,  // 12: rota.v1.TransferRequest.caller:type_name -> rota.v1.Caller
+	16, // 13: rota.v1.TransferRequest.asker:type_name -> rota.v1.Asker
+	0,  // 14: rota.v1.ArchiveRangeRequest.caller:type_name -> rota.v1.Caller
+	22, // 15: rota.v1.ArchiveRangeResponse.covered:type_name -> rota.v1.ArchiveSpan
+	23, // 16: rota.v1.ArchiveRangeResponse.records:type_name -> rota.v1.ArchiveRecord
+	0,  // 17: rota.v1.ArchiveRecordsRequest.caller:type_name -> rota.v1.Caller
+	23, // 18: rota.v1.ArchiveRecordsResponse.records:type_name -> rota.v1.ArchiveRecord
+	0,  // 19: rota.v1.ListArchivedRequest.caller:type_name -> rota.v1.Caller
+	31, // 20: rota.v1.ListArchivedRequest.list:type_name -> rota.v1.ListJobsRequest
+	0,  // 21: rota.v1.StateRequest.caller:type_name -> rota.v1.Caller
+	1,  // 22: rota.v1.Node.Forward:input_type -> rota.v1.ForwardRequest
+	3,  // 23: rota.v1.Node.Beat:input_type -> rota.v1.NodeBeatRequest
+	6,  // 24: rota.v1.Node.Barrier:input_type -> rota.v1.BarrierRequest
+	8,  // 25: rota.v1.Node.Inspect:input_type -> rota.v1.InspectRequest
+	10, // 26: rota.v1.Node.Check:input_type -> rota.v1.CheckRequest
+	12, // 27: rota.v1.Node.EventRange:input_type -> rota.v1.EventRangeRequest
+	14, // 28: rota.v1.Node.Introduce:input_type -> rota.v1.IntroduceRequest
+	17, // 29: rota.v1.Node.Remove:input_type -> rota.v1.RemoveRequest
+	19, // 30: rota.v1.Node.Transfer:input_type -> rota.v1.TransferRequest
+	21, // 31: rota.v1.Node.ArchiveRange:input_type -> rota.v1.ArchiveRangeRequest
+	25, // 32: rota.v1.Node.ArchiveRecords:input_type -> rota.v1.ArchiveRecordsRequest
+	27, // 33: rota.v1.Node.ListArchived:input_type -> rota.v1.ListArchivedRequest
+	28, // 34: rota.v1.Node.State:input_type -> rota.v1.StateRequest
+	2,  // 35: rota.v1.Node.Forward:output_type -> rota.v1.ForwardResponse
+	5,  // 36: rota.v1.Node.Beat:output_type -> rota.v1.NodeBeatResponse
+	7,  // 37: rota.v1.Node.Barrier:output_type -> rota.v1.BarrierResponse
+	9,  // 38: rota.v1.Node.Inspect:output_type -> rota.v1.InspectResponse
+	11, // 39: rota.v1.Node.Check:output_type -> rota.v1.CheckResponse
+	13, // 40: rota.v1.Node.EventRange:output_type -> rota.v1.EventRangeResponse
+	15, // 41: rota.v1.Node.Introduce:output_type -> rota.v1.IntroduceResponse
+	18, // 42: rota.v1.Node.Remove:output_type -> rota.v1.RemoveResponse
+	20, // 43: rota.v1.Node.Transfer:output_type -> rota.v1.TransferResponse
+	24, // 44: rota.v1.Node.ArchiveRange:output_type -> rota.v1.ArchiveRangeResponse
+	26, // 45: rota.v1.Node.ArchiveRecords:output_type -> rota.v1.ArchiveRecordsResponse
+	32, // 46: rota.v1.Node.ListArchived:output_type -> rota.v1.ListJobsResponse
+	33, // 47: rota.v1.Node.State:output_type -> rota.v1.SnapshotChunk
+	35, // [35:48] is the sub-list for method output_type
+	22, // [22:35] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_rota_v1_node_proto_init() }
@@ -1824,7 +1912,7 @@ func file_rota_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rota_v1_node_proto_rawDesc), len(file_rota_v1_node_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   28,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
