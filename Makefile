@@ -161,7 +161,7 @@ demo: build ## build, then show a cluster losing its leader
 	bin/rota demo
 
 image: ## the image rota:dev, from a static binary (needs Docker)
-	mkdir -p dist/image
+	mkdir -p dist/image/data
 	CGO_ENABLED=0 GOOS=linux $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o dist/image/rota ./cmd/rota
 	docker build -t rota:dev -f Dockerfile dist/image
 

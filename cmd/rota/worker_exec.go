@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -42,6 +43,8 @@ type execution struct {
 	// grace is the time between SIGTERM and SIGKILL; 0 is execGrace.
 	grace  time.Duration
 	stderr io.Writer
+	// pass names variables of the worker's environment that the command gets as well.
+	pass []string
 	// parents are what a workflow's node is given of its parents; none for any other job.
 	parents []rota.ParentOutput
 }
@@ -60,7 +63,7 @@ func (e *execution) run(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	defer remove()
-	cmd.Env = append(os.Environ(), env...)
+	cmd.Env = append(passed(os.Environ(), e.pass), env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	// What the command left in the background may hold its pipes open.
 	cmd.WaitDelay = execGrace
@@ -78,6 +81,21 @@ func (e *execution) run(ctx context.Context) ([]byte, error) {
 		<-done
 		return nil, context.Cause(ctx)
 	}
+}
+
+// passedAlways are the variables of the worker's environment that every command gets, and all
+// that begin with LC_. The rest may hold credentials, and jobs are others' code.
+var passedAlways = []string{"PATH", "HOME", "LANG", "TZ", "TMPDIR"}
+
+// passed returns what a command gets of an environment.
+func passed(environ, names []string) (env []string) {
+	for _, v := range environ {
+		name, _, _ := strings.Cut(v, "=")
+		if slices.Contains(passedAlways, name) || strings.HasPrefix(name, "LC_") || slices.Contains(names, name) {
+			env = append(env, v)
+		}
+	}
+	return env
 }
 
 // environment returns the variables that tell the command of its job, and what

@@ -32,6 +32,7 @@ type workerFlags struct {
 	limits          []string
 	attestation     string
 	command         string
+	pass            []string
 	guard           bool
 }
 
@@ -46,7 +47,8 @@ func (a workerCommands) runCommand() *cobra.Command {
 		Short: "Run a worker until SIGTERM or SIGINT drains it",
 		Long: `Run a worker. With --exec each job runs CMD under sh -c in a process group of its own:
 the payload on stdin, ROTA_JOB_ID, ROTA_JOB_TYPE, ROTA_ATTEMPT and ROTA_LEASE_TOKEN in the
-environment, stdout is the output (at most 256 KiB). Exit 0 completes the job, 75 declines
+environment, and of this process's own PATH, HOME, LANG, LC_*, TZ, TMPDIR and what --pass-env
+names; stdout is the output (at most 256 KiB). Exit 0 completes the job, 75 declines
 it, anything else fails the attempt with the last of stderr. When the lease is lost the
 group gets SIGTERM, and SIGKILL 5 s later (1 s under lease_grace_on_disconnect_ms). Without --exec a built-in handler waits the
 job's simulate_ms and completes it with the payload's SHA-256.
@@ -94,6 +96,7 @@ up once their leases are over, 30 s after it was last heard: the jobs are named,
 	flags.StringVar(&f.attestation, "attestation", "",
 		"for queues with require_attestation: `file` with what worker attest printed; without --id the worker is the one that it names")
 	flags.StringVar(&f.command, "exec", "", "`command` that runs each job")
+	flags.StringSliceVar(&f.pass, "pass-env", nil, "with --exec, `names` of variables of this process that the command gets as well; may be repeated")
 	flags.BoolVar(&f.guard, "guard", guard.ByDefault, "with --exec, watch over the worker and end what it leaves if it dies")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		spec, attestation, err := f.spec()
@@ -107,6 +110,11 @@ up once their leases are over, 30 s after it was last heard: the jobs are named,
 		checked.ID = or(checked.ID, "new") // the client makes one up
 		if err := checked.CheckShape(); err != nil {
 			return err
+		}
+		if f.command != "" {
+			if err := undumpable(); err != nil {
+				return failf("%w", err)
+			}
 		}
 		pipe, err := guard.Over()
 		if err != nil {
@@ -179,7 +187,7 @@ func (a workerCommands) run(ctx context.Context, f *workerFlags, spec rota.Worke
 		if err != nil {
 			return err
 		}
-		w.Handle("", a.handler(f.command))
+		w.Handle("", a.handler(f.command, f.pass))
 		a.talk("worker %s serves %s", w.ID(), joined(spec.Queues))
 		err = w.Run(ctx)
 		if err != nil && ctx.Err() != nil && errors.Is(err, context.Canceled) {
@@ -232,7 +240,7 @@ func (a workerCommands) observer() client.Observer {
 }
 
 // handler returns the handler that runs each job.
-func (a workerCommands) handler(command string) client.Handler {
+func (a workerCommands) handler(command string, pass []string) client.Handler {
 	if command == "" {
 		return loadgen.Simulate
 	}
@@ -243,7 +251,7 @@ func (a workerCommands) handler(command string) client.Handler {
 		}
 		e := execution{
 			command: command, job: job.ID(), typ: job.Type(), attempt: job.Attempt(), token: job.Token(),
-			payload: job.Payload(), stderr: a.stderr, parents: parents,
+			payload: job.Payload(), stderr: a.stderr, parents: parents, pass: pass,
 		}
 		if job.Assignment().Grace > 0 {
 			e.grace = brokenGrace

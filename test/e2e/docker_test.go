@@ -93,7 +93,10 @@ func image(t *testing.T) {
 	whole, err := os.ReadFile(rotaBinary)
 	check(t, err)
 	check(t, os.WriteFile(filepath.Join(dir, "rota"), whole, 0o755))
-	writeFile(t, filepath.Join(dir, "Dockerfile"), "FROM scratch\nCOPY rota /rota\nENTRYPOINT [\"/rota\"]\n")
+	recipe, err := os.ReadFile(filepath.Join("..", "..", "Dockerfile"))
+	check(t, err)
+	check(t, os.Mkdir(filepath.Join(dir, "data"), 0o755))
+	writeFile(t, filepath.Join(dir, "Dockerfile"), string(recipe))
 	if said, err := external(dir, 120*time.Second, "docker", "build", "-t", "rota:dev", dir); err != nil {
 		t.Fatalf("docker build: %v\n%s", err, said)
 	}

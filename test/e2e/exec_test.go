@@ -23,6 +23,7 @@ func TestWorkerExec(t *testing.T) {
 	}{
 		{"environment_stdin_and_stdout", execIO},
 		{"exit_codes", execExit},
+		{"no_secret_is_passed", execEnvironment},
 		{"output_has_a_bound", execTooMuch},
 		{"cancelled_job_ends_its_process_group", execCancelled},
 		{"sigterm_drains", execDrains},
@@ -41,6 +42,18 @@ func execQueue(t *testing.T, c *nodes, name string) {
 	t.Helper()
 	c.rota(t, "queue", "set", name, "--set", "backoff_base_ms=100", "--set", "backoff_cap_ms=100",
 		"--set", "attempt_max=2").want(t, 0)
+}
+
+// What a worker's environment holds stays there, but what is named.
+func execEnvironment(t *testing.T, c *nodes) {
+	execQueue(t, c, "env")
+	c.worker(t, "--queues", "env", "--id", "env", "--pass-env", "SHOWN", "--exec", "env")
+	r := command(t, []string{c.env()}, "", "job", "submit", "--queue", "env", "--type", "env", "--id", "env-1", "--wait", "-o", "json", "--timeout", "20s")
+	job := decode[rota.Job](t, r)
+	if out := string(job.Output); !strings.Contains(out, "PATH=") || !strings.Contains(out, "ROTA_JOB_ID=env-1") || strings.Contains(out, "ROTA_ADDR") ||
+		strings.Contains(out, "SECRET_OF_THE_WORKER") {
+		t.Errorf("the command's environment is\n%s", out)
+	}
 }
 
 func execIO(t *testing.T, c *nodes) {
