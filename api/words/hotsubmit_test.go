@@ -33,7 +33,7 @@ func sameSubmitOutcomes(t rapid.TB, b []byte) SubmitOutcomes {
 	naiveErr := proto.Unmarshal(b, &w)
 	var naive SubmitOutcomes
 	if naiveErr == nil {
-		naive.Jobs, naiveErr = tryEach(w.GetJobs(), SubmittedFromWire)
+		naive.Jobs, naiveErr = tryEach(w.GetJobs(), submittedFromWire)
 	}
 	var hot SubmitOutcomes
 	kept := append([]byte(nil), b...)
@@ -140,4 +140,13 @@ func BenchmarkHotSubmission(b *testing.B) {
 			}
 		}
 	})
+}
+
+// submittedFromWire is the inverse of SubmittedToWire.
+func submittedFromWire(w *rotav1.Submitted) (rota.Submitted, error) {
+	state, err := jobStates.value(w.GetState())
+	return rota.Submitted{
+		ID: rota.JobID(w.GetId()), State: state, Existed: w.GetExisted(), Index: rota.Index(w.GetIndex()),
+		Err: RefusalFromWire(w.GetRefusal()).OrNil(), Throttle: w.GetThrottle(),
+	}, err
 }

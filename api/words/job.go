@@ -138,15 +138,6 @@ func SubmittedToWire(s *rota.Submitted) *rotav1.Submitted {
 	}
 }
 
-// SubmittedFromWire is the inverse of SubmittedToWire.
-func SubmittedFromWire(w *rotav1.Submitted) (rota.Submitted, error) {
-	state, err := jobStates.value(w.GetState())
-	return rota.Submitted{
-		ID: rota.JobID(w.GetId()), State: state, Existed: w.GetExisted(), Index: rota.Index(w.GetIndex()),
-		Err: RefusalFromWire(w.GetRefusal()).OrNil(), Throttle: w.GetThrottle(),
-	}, err
-}
-
 // JobOutcomeToWire carries the outcome of one cancel, retry or proof report.
 func JobOutcomeToWire(o *rota.JobOutcome) *rotav1.JobOutcome {
 	return &rotav1.JobOutcome{

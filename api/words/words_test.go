@@ -160,7 +160,7 @@ func TestWords_losesNothing(t *testing.T) {
 	roundTrip(t, JobSpecToWire, sure(JobSpecFromWire))
 	roundTrip(t, JobToWire, JobFromWire)
 	roundTrip(t, AttemptToWire, AttemptFromWire)
-	roundTrip(t, SubmittedToWire, SubmittedFromWire)
+	roundTrip(t, SubmittedToWire, submittedFromWire)
 	roundTrip(t, JobOutcomeToWire, JobOutcomeFromWire)
 	roundTrip(t, LeaseToWire, LeaseFromWire)
 	roundTrip(t, AssignmentToWire, AssignmentFromWire)

@@ -100,7 +100,7 @@ func TestGateStreams(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer conn.Close()
+		t.Cleanup(func() { _ = conn.Close() })
 		if _, err := conn.Write([]byte(testLabel)); err != nil {
 			continue
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
 	"github.com/rotasched/rota/internal/nearest"
 )
 
@@ -153,6 +154,10 @@ func errorLine(err error, addrs []string) string {
 		}
 	case exitUnavailable:
 		text += retryHint(err, "")
+		if slices.Equal(addrs, []string{client.DefaultAddress}) {
+			text += "; rota dev starts a cluster there, --addr or ROTA_ADDR names another"
+			break
+		}
 		unnamed := slices.ContainsFunc(addrs, func(a string) bool { return !strings.Contains(text, a) })
 		if len(addrs) > 0 && !unnamed {
 			text += "; is a majority of the nodes up? (--addr or ROTA_ADDR names others)"

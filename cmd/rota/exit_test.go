@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
 )
 
 func TestExitCode(t *testing.T) {
@@ -78,5 +79,9 @@ func TestErrorLine(t *testing.T) {
 	line = errorLine(&rota.Error{Kind: rota.KindUnavailable, Text: "no node answered"}, []string{"a:1", "b:2"})
 	if !strings.Contains(line, "a:1, b:2") || strings.Contains(line, "\n") {
 		t.Errorf("unavailable does not name who was asked: %q", line)
+	}
+	line = errorLine(&rota.Error{Kind: rota.KindUnavailable, Text: "no node answered"}, []string{client.DefaultAddress})
+	if !strings.Contains(line, "rota dev starts a cluster there") {
+		t.Errorf("without a cluster on this machine, no word of how to start one: %q", line)
 	}
 }

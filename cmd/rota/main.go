@@ -35,7 +35,7 @@ func run(args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int 
 	}
 	hint := ""
 	if !a.started {
-		err, hint = asUsage(err), " ("+cmd.CommandPath()+" --help tells the usage)"
+		err, hint = asUsage(err), " ("+cmd.CommandPath()+" --help shows the usage)"
 	}
 	fmt.Fprintln(stderr, errorLine(err, a.addrs)+hint)
 	return exitCode(err)

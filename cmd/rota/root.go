@@ -113,7 +113,7 @@ func (a *app) group(parent *cobra.Command, children ...*cobra.Command) *cobra.Co
 		if len(args) > 0 {
 			return unknown("command", cmd.CommandPath()+": command", args[0], names)
 		}
-		return usagef("%s wants a command: %s", cmd.CommandPath(), strings.Join(names, ", "))
+		return usagef("%s needs a command: %s", cmd.CommandPath(), strings.Join(names, ", "))
 	}
 	return parent
 }
