@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
@@ -63,4 +64,12 @@ func (b batch) chunk(from int) int {
 		}
 	}
 	return len(b.ops) - from
+}
+
+// reply is what became of a batch.
+type reply struct {
+	outcomes []*fsmpb.Outcome
+	index    rota.Index
+	sweep    fsm.Sweep
+	err      error
 }

@@ -1,9 +1,9 @@
 package cluster
 
 import (
-	"sync/atomic"
-	"time"
+	"context"
 
+	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
 )
 
@@ -15,6 +15,60 @@ const (
 	secondOps   = limits.MaxEntryOps / 2
 	secondBytes = limits.MaxEntryBytes / 2
 )
+
+// proposal is a batch of one caller; its operations stay together in one entry.
+type proposal struct {
+	ops     []*fsmpb.Op
+	encoded []byte
+	size    int
+	reply   chan reply
+}
+
+// rounds reports whether these are decisions of the match loop.
+func (p *proposal) rounds() bool { return p.ops[0].GetRound() != nil }
+
+// enqueue puts a batch into one of the two queues and waits for what became of it. Where the
+// queue is full it waits for a place.
+func (l *leadership) enqueue(ctx context.Context, b batch, urgent bool) reply {
+	p := &proposal{ops: b.ops, encoded: b.encoded, size: len(b.encoded), reply: make(chan reply, 1)}
+	queue := l.normal
+	if urgent {
+		queue = l.urgent
+	}
+	select {
+	case queue <- p:
+	case <-l.ctx.Done():
+		return reply{err: errNotLeader}
+	case <-ctx.Done():
+		return reply{err: ctxError(ctx, "waiting for a place in the log")}
+	}
+	if p.rounds() {
+		l.turn.queued()
+	}
+	select {
+	case r := <-p.reply:
+		return r
+	case <-l.landed:
+	case <-ctx.Done():
+		return reply{err: errUnknown(ctx.Err())}
+	}
+	select {
+	case r := <-p.reply:
+		return r
+	default:
+		return reply{err: errNotLeader} // it stands in a queue that nobody empties any more
+	}
+}
+
+// urgent reports whether operations overtake submissions on their way into the log.
+func urgent(ops []*fsmpb.Op) bool {
+	switch ops[0].GetOp().(type) {
+	case *fsmpb.Op_Submit, *fsmpb.Op_OpenWorkflow, *fsmpb.Op_AddNodes, *fsmpb.Op_CommitWorkflow:
+		return false
+	default:
+		return true
+	}
+}
 
 // collect is the loop that fills entries. A slot in flight is waited for first:
 // what arrives meanwhile shares the next entry (group commit).
@@ -152,69 +206,4 @@ func (l *leadership) refuse(taken ...*proposal) {
 func (l *leadership) free() {
 	<-l.slots
 	notify(l.freed)
-}
-
-// roundTurn lets a round go out in the entry that its cause makes room for. A round is
-// decided when an entry has applied; at that moment the next entry may go, and without
-// this it went a moment too early: each round waited for the whole commit of an entry that
-// it could have been part of. The loop that fills entries deciding by itself was refused:
-// where a decision takes long, every entry would wait for it.
-type roundTurn struct {
-	phase atomic.Int32
-	// took is how long the latest decision took, in nanoseconds.
-	took atomic.Int64
-	// over is notified when a decision is over: in the queue, or with nothing to place.
-	over chan struct{}
-}
-
-// Phases of the one round that is on its way.
-const (
-	noRound int32 = iota
-	roundDeciding
-	roundInFlight // in the queue or in the log: no other is decided until it has applied
-)
-
-func newRoundTurn() roundTurn { return roundTurn{over: make(chan struct{}, 1)} }
-
-// begin notes that a round is being decided.
-func (t *roundTurn) begin() { t.phase.Store(roundDeciding) }
-
-// queued notes that rounds wait for the entry that is filled next.
-func (t *roundTurn) queued() {
-	t.phase.Store(roundInFlight)
-	notify(t.over)
-}
-
-// landed notes that an entry with rounds has applied: the next is decided at once.
-func (t *roundTurn) landed() { t.phase.CompareAndSwap(roundInFlight, roundDeciding) }
-
-// rest notes that there is nothing to place.
-func (t *roundTurn) rest() {
-	t.phase.Store(noRound)
-	notify(t.over)
-}
-
-// await waits for the round that is being decided, or due to be, a moment at most.
-func (t *roundTurn) await(due *atomic.Bool, end <-chan struct{}) {
-	if t.took.Load() > int64(roundPatience) {
-		return
-	}
-	var patience *time.Timer
-	for {
-		phase := t.phase.Load()
-		if phase == roundInFlight || phase == noRound && !due.Load() {
-			return
-		}
-		if patience == nil {
-			patience = time.NewTimer(roundPatience)
-			defer patience.Stop() //nolint:gocritic // it is made once
-		}
-		select {
-		case <-t.over:
-		case <-patience.C:
-			return
-		case <-end:
-			return
-		}
-	}
 }

@@ -55,23 +55,6 @@ func (ch *chores) sweepNeeded(l *leadership) bool {
 	return !rest || dated && l.wallNow() >= int64(date) || l.workersPresent()
 }
 
-// wallNow is the median of the voters' wall clocks, as far as it is known; 0 if
-// it is not.
-func (l *leadership) wallNow() int64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.walls) == 0 {
-		return 0
-	}
-	return median(l.walls) + int64((l.n.sinceBoot()-l.wallsAt)/time.Millisecond)
-}
-
-func (l *leadership) workersPresent() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.present
-}
-
 // retentionEvery is how often retention looks at the archive.
 const retentionEvery = time.Hour
 

@@ -376,11 +376,3 @@ func (w *watcher) readWalls(ctx context.Context) []int64 {
 		return walls
 	}
 }
-
-// setWalls sets the leadership's wall clocks to fresh ones of a majority of voters; the
-// next entry carries them, at most one a second.
-func (l *leadership) setWalls(walls []int64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.walls, l.wallsAt = walls, l.n.sinceBoot()
-}

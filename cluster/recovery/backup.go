@@ -26,7 +26,7 @@ type RestoreOptions struct {
 	// KeepTokens lets the backup's access tokens count. One that was revoked since then
 	// would count again.
 	KeepTokens bool
-	Log     *slog.Logger
+	Log        *slog.Logger
 }
 
 // RestoreBackup makes a fresh data directory hold a backup (SPEC §13.5): a new

@@ -1,0 +1,99 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/entry"
+	"github.com/rotasched/rota/internal/failpoint"
+	"github.com/rotasched/rota/internal/limits"
+)
+
+// carry forwards operations, workers' commands together with others'.
+func (pr *proposer) carry(ctx context.Context, b batch) (reply, error) {
+	if joins(b.ops) {
+		return pr.forwardBatched(ctx, b)
+	}
+	return pr.forward(ctx, b)
+}
+
+// forward hands operations to the leader, once; it gives up waiting when the
+// leader changes.
+func (pr *proposer) forward(ctx context.Context, b batch) (reply, error) {
+	leading := pr.n.leader.leaderContext()
+	to, ok := pr.n.Leader()
+	if !ok {
+		return reply{}, notLeader()
+	}
+	ctx, cancel := until(ctx, leading)
+	defer cancel()
+	answer, err := pr.n.peers.Forward(ctx, to, b.encoded)
+	if err != nil {
+		return reply{}, err
+	}
+	failpoint.Pass("forward-before-answer")
+	outcomes, index, ok := entry.OpenOutcomes(answer, len(b.ops))
+	if !ok {
+		return reply{}, errUnknown(nil)
+	}
+	return reply{outcomes: outcomes, index: rota.Index(index)}, nil
+}
+
+// Forwarded takes commands that another node forwarded. Not leading is a
+// definite refusal; nothing is ever forwarded twice.
+func (pr *proposer) Forwarded(ctx context.Context, commands []byte) ([]byte, error) {
+	reader := readers.Get().(*entry.CommandReader)
+	ops, encoded, ok := reader.Read(commands, limits.MaxEntryOps)
+	if !ok {
+		return nil, rota.Refusef(rota.KindInvalid, "commands", "forwarded commands cannot be decoded, or are none or too many")
+	}
+	for _, op := range ops {
+		if op.GetOp() == nil {
+			return nil, errNewer(0, pr.n.replica.rulesInForce())
+		}
+		if !fsm.Forwardable(op) {
+			return nil, rota.Refusef(rota.KindInvalid, "commands", "an internal operation is never forwarded")
+		}
+	}
+	l := pr.n.terms.leading()
+	if l == nil {
+		return nil, notLeader()
+	}
+	r := l.admit(ctx, batch{ops: ops, encoded: encoded}, urgent(ops), true)
+	if errors.Is(r.err, errNotLeader) {
+		return nil, notLeader()
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	readers.Put(reader) // with an error the operations may still stand in a queue
+	failpoint.Pass("forwarded-before-answer")
+	return entry.AppendOutcomes(nil, r.outcomes, uint64(r.index))
+}
+
+// readers read what is forwarded; they keep room for it.
+var readers = sync.Pool{New: func() any { return &entry.CommandReader{} }}
+
+// subjectNotLeader marks the refusal of a node that does not lead, so that the
+// forwarding node knows it from an unknown outcome.
+const subjectNotLeader = "not-leader"
+
+func notLeader() error {
+	return &rota.Error{Kind: rota.KindUnavailable, Subject: subjectNotLeader, RetryAfter: 50 * time.Millisecond,
+		Text: "this node does not lead"}
+}
+
+// isNotLeader reports whether a forwarded call was definitely not taken: the other
+// node said so, or no connection to it could be made.
+func isNotLeader(err error) bool {
+	var e *rota.Error
+	return errors.As(err, &e) && (e.Subject == subjectNotLeader || e.Subject == SubjectNotSent)
+}
+
+// SubjectNotSent is the subject of an Unavailable error by which Peers says
+// that a call definitely never left this node.
+const SubjectNotSent = "not-sent"

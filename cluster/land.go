@@ -1,0 +1,99 @@
+package cluster
+
+import (
+	"slices"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/internal/failpoint"
+)
+
+// beatWait is answered with the clock once an entry stamped after it applied.
+type beatWait struct {
+	seq  uint64
+	done chan rota.Clock
+}
+
+// land waits for entries in the order they were proposed and answers them.
+func (l *leadership) land() {
+	for f := range l.inFlight {
+		if planted.ackBeforeCommit(f) {
+			l.free()
+			continue
+		}
+		err := l.n.settled(f.future)
+		if slices.ContainsFunc(f.proposals, (*proposal).rounds) {
+			l.turn.landed()
+		}
+		l.free()
+		if err != nil {
+			if err = classify(err); err != errNotLeader {
+				l.n.measures.unknown.Inc()
+			}
+			for _, p := range f.proposals {
+				p.reply <- reply{err: err}
+			}
+			continue
+		}
+		a, ok := f.future.Response().(*fsm.Applied)
+		if !ok {
+			a = &fsm.Applied{} // the node halts; nobody gets a success
+		}
+		failpoint.Pass("commit-before-answer")
+		l.settle(f.seq, a)
+		took := time.Since(f.started)
+		l.n.measures.commit.Observe(took.Seconds())
+		l.commits.note(l.n.sinceBoot(), took)
+		at := 0
+		for _, p := range f.proposals {
+			r := reply{index: a.Index, sweep: a.Sweep}
+			if at+len(p.ops) > len(a.Outcomes) {
+				r.err = errUnknown(nil)
+			} else {
+				r.outcomes = a.Outcomes[at : at+len(p.ops)]
+				l.queues.note(p.ops, r.outcomes)
+			}
+			at += len(p.ops)
+			p.reply <- r
+		}
+	}
+	close(l.landed)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, w := range l.beatWaits {
+		close(w.done)
+	}
+	l.beatWaits = nil
+}
+
+// settle notes that an own entry has applied and answers beats that waited.
+func (l *leadership) settle(seq uint64, a *fsm.Applied) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !a.Stamped || a.Term != l.term {
+		return
+	}
+	l.c, l.appliedSeq = a.Clock, seq
+	l.beatWaits = slices.DeleteFunc(l.beatWaits, func(w beatWait) bool {
+		if w.seq <= seq {
+			w.done <- a.Clock
+			return true
+		}
+		return false
+	})
+}
+
+// afterNext returns the clock after the first entry that is stamped from now on
+// and has applied. A closed channel means that the leadership ended first.
+func (l *leadership) afterNext() <-chan rota.Clock {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	done := make(chan rota.Clock, 1)
+	if l.ctx.Err() != nil {
+		close(done)
+		return done
+	}
+	l.beatWaits = append(l.beatWaits, beatWait{l.stampedSeq + 1, done})
+	return done
+}

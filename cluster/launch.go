@@ -1,0 +1,68 @@
+package cluster
+
+import (
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
+)
+
+// launched is one entry on its way through the log.
+type launched struct {
+	proposals []*proposal
+	future    raft.ApplyFuture
+	seq       uint64
+	started   time.Time
+}
+
+// launch stamps an entry and hands it to raft.
+func (l *leadership) launch(batch []*proposal, ops int) {
+	head, encoded := &fsmpb.Entry{Term: l.term}, make([][]byte, len(batch))
+	for i, p := range batch {
+		encoded[i] = p.encoded
+	}
+	f := &launched{proposals: batch, started: time.Now()}
+	l.n.measures.entryOps.Observe(float64(ops))
+	f.seq = l.stamp(head)
+	data, err := entry.SealCommands(head, encoded, l.n.replica.rulesInForce())
+	if err != nil {
+		for _, p := range batch {
+			p.reply <- reply{err: rota.Refusef(rota.KindInternal, "entry", "entry cannot be encoded: %v", err)}
+		}
+		l.free()
+		return
+	}
+	f.future = l.n.raft.Apply(data, raftTimeout)
+	l.inFlight <- f
+}
+
+// stamp sets the entry's time, that of SPEC §3.3: its previous stamp plus the time
+// since it, never far ahead of what has applied, never below it.
+func (l *leadership) stamp(e *fsmpb.Entry) uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at := l.n.sinceBoot()
+	now := l.lastStamp + rota.Clock((at-l.lastAt)/time.Millisecond)
+	if now > l.lastStamp {
+		// Whole milliseconds are counted, the rest is carried on.
+		l.lastAt += time.Duration(now-l.lastStamp) * time.Millisecond
+	}
+	if limit := l.c + limits.StampLeadMax; now > limit && !planted.uncappedTick() {
+		now, l.lastAt = limit, at
+	}
+	now = max(now, l.c)
+	l.lastStamp = now
+	e.NowMs = int64(now)
+	if l.walls != nil && (l.wallsSent == 0 || at-l.wallsSent >= time.Second) && at-l.wallsAt < 5*time.Second {
+		late := int64((at - l.wallsAt) / time.Millisecond)
+		for _, w := range l.walls {
+			e.WallMs = append(e.WallMs, w+late)
+		}
+		l.wallsSent = at
+	}
+	l.stampedSeq++
+	return l.stampedSeq
+}
