@@ -41,7 +41,7 @@ func (t *leaseTable) answered(sequence uint64, refusal *rota.Error, answers []pe
 	notify(t.sendWake)
 }
 
-// settled takes the outcome of one command, or says that there is none yet.
+// settled takes the outcome of one command, or reports false where there is none yet.
 func (t *leaseTable) settled(c *command, a *peer.LeaseAnswer, now time.Duration) bool {
 	l := c.lease
 	if c.dropped {
@@ -157,7 +157,7 @@ func (t *leaseTable) beatAnswered(p viewpoint) {
 	t.startMore(now)
 }
 
-// tick ends what has run out, asks for renewals, and says when to look again.
+// tick ends what has run out, asks for renewals, and returns when to look again.
 func (t *leaseTable) tick() (at time.Duration) {
 	t.mu.Lock()
 	defer t.unlock()

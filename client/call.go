@@ -63,7 +63,7 @@ func (c *Client) callAt(ctx context.Context, op string, at func() (*node, time.D
 			}
 			return c.gaveUp(ctx, op, last)
 		}
-		// A node that said why tells more than one that said nothing.
+		// A reason from a node is worth more than silence.
 		if last == nil || words.FromStatus(err).Kind != rota.KindTimeout {
 			last = e
 		}
@@ -93,7 +93,7 @@ func (c *Client) attempt(ctx context.Context, n *node, most time.Duration, f nod
 // shareLeast is the least that one try gets: less is no fair chance.
 const shareLeast = 700 * time.Millisecond
 
-// share bounds a try so that a node that says nothing leaves the others their
+// share bounds a try so that a silent node leaves the others their
 // part of a short deadline.
 func (c *Client) share(ctx context.Context, most time.Duration) time.Duration {
 	deadline, ok := ctx.Deadline()
@@ -119,9 +119,9 @@ func (c *Client) judge(ctx context.Context, n *node, err error) *rota.Error {
 	return e
 }
 
-// ended reports whether the caller's time is over. A node is told the same deadline and
+// ended reports whether the caller's time is over. A node gets the same deadline and
 // may notice it first: ctx's own timer is then still to fire, and is waited for, so
-// that a caller who looks at ctx afterwards sees what it is told here. Not for long: a
+// that a caller who looks at ctx afterwards sees what is returned here. Not for long: a
 // deadline given as a date passes when the wall clock is set past it, the timer's time
 // does not.
 func ended(ctx context.Context) bool {
@@ -201,7 +201,7 @@ func (c *Client) moveOn(failed *node) {
 	}
 }
 
-// during says which call an error stopped.
+// during adds to an error the call that it stopped.
 func during(op string, e *rota.Error) *rota.Error {
 	if e.Op != "" {
 		return e
@@ -222,7 +222,7 @@ func retryDelay(try int, asked time.Duration) time.Duration {
 	return max(d, min(asked, retryAfterMost))
 }
 
-// pause waits, or says that ctx ended first.
+// pause waits, and reports false where ctx ended first.
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

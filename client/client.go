@@ -47,7 +47,7 @@ type Client struct {
 	held restraint
 	// lead is where submissions go.
 	lead lead
-	// retries hears of failed tries; nil where nobody asked.
+	// retries is called about failed tries; may be nil.
 	retries func(Retry)
 	// patience bounds each call; 0 leaves it the caller's time.
 	patience time.Duration
@@ -79,7 +79,7 @@ type settings struct {
 // Option changes how a client connects.
 type Option func(*settings)
 
-// WithTLS encrypts connections and proves both ends as the config says.
+// WithTLS encrypts connections and authenticates both ends as the config says.
 func WithTLS(config *tls.Config) Option { return func(s *settings) { s.tls = config } }
 
 // WithInsecure spells out that connections are in clear text. It is what a

@@ -31,7 +31,7 @@ func DialEnv(opts ...Option) (*Client, error) {
 	return Dial(strings.Split(addrs, ","), opts...)
 }
 
-// tlsEnv is what the environment says of encryption; nil where it says nothing.
+// tlsEnv returns the TLS settings of the environment; nil where it has none.
 func tlsEnv() (*tls.Config, error) {
 	ca, cert, key := os.Getenv("ROTA_TLS_CA"), os.Getenv("ROTA_TLS_CERT"), os.Getenv("ROTA_TLS_KEY")
 	if ca == "" && cert == "" && key == "" {

@@ -36,15 +36,15 @@ func (c *Client) Events(ctx context.Context, filter rota.EventFilter) iter.Seq2[
 	}
 }
 
-// tail calls told with the events, from one goroutine; its error ends the call and is
+// tail calls f with the events, from one goroutine; its error ends the call and is
 // returned.
-func (c *Client) tail(ctx context.Context, filter rota.EventFilter, told func([]rota.ServedEvent) error) error {
+func (c *Client) tail(ctx context.Context, filter rota.EventFilter, f func([]rota.ServedEvent) error) error {
 	var last *rota.Error
 	began := time.Now()
 	for try := 0; ; try++ {
 		n := c.present()
 		before := filter.After
-		err := n.tail(ctx, &filter, told)
+		err := n.tail(ctx, &filter, f)
 		if err == nil {
 			return nil
 		}
@@ -76,9 +76,9 @@ func (c *Client) tail(ctx context.Context, filter rota.EventFilter, told func([]
 	}
 }
 
-// tail follows one node and moves the filter on with every event told. It gives nil
-// only where the node has told all.
-func (n *node) tail(ctx context.Context, filter *rota.EventFilter, told func([]rota.ServedEvent) error) error {
+// tail follows one node and moves the filter on with every event received. It returns nil
+// only where the node has sent all.
+func (n *node) tail(ctx context.Context, filter *rota.EventFilter, f func([]rota.ServedEvent) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := n.events.Tail(ctx, words.TailToWire(filter))
@@ -96,16 +96,16 @@ func (n *node) tail(ctx context.Context, filter *rota.EventFilter, told func([]r
 		if err != nil {
 			return err
 		}
-		if err := deliver(m, filter, told); err != nil {
+		if err := deliver(m, filter, f); err != nil {
 			return err
 		}
 	}
 }
 
-// deliver hands a message on, but for what was told before: a node tells nothing
+// deliver passes a message on, but for what came before: a node sends nothing
 // twice, and were it to, the caller would not see it. Where the node looked further
 // than to the last event, the next one asked goes on from there.
-func deliver(m *rotav1.EventBatch, filter *rota.EventFilter, told func([]rota.ServedEvent) error) error {
+func deliver(m *rotav1.EventBatch, filter *rota.EventFilter, f func([]rota.ServedEvent) error) error {
 	scanned, err := rota.ParseEventID(m.GetScanned())
 	if err != nil {
 		return err
@@ -122,7 +122,7 @@ func deliver(m *rotav1.EventBatch, filter *rota.EventFilter, told func([]rota.Se
 		}
 	}
 	if len(events) > 0 {
-		if err := told(events); err != nil {
+		if err := f(events); err != nil {
 			return &doneError{err}
 		}
 	}

@@ -122,7 +122,7 @@ func (c *Client) submitPart(ctx context.Context, b *submission, part []int) erro
 		var trailer metadata.MD
 		err := n.conn.Invoke(ctx, rotav1.Jobs_Submit_FullMethodName, request, &answer,
 			grpc.StaticMethod(), grpc.Trailer(&trailer))
-		c.heardOfLead(trailer)
+		c.noteLead(trailer)
 		for _, i := range part {
 			b.jobs[i].Minted = false // from now on it may be known: an outcome may have got lost
 		}
@@ -143,7 +143,7 @@ func (c *Client) submitPart(ctx context.Context, b *submission, part []int) erro
 	})
 }
 
-// keepOpen leaves open what still has no outcome and gives the last reason.
+// keepOpen leaves open what still has no outcome and returns the last reason.
 func (b *submission) keepOpen() (last *rota.Error) {
 	open := b.open[:0]
 	for _, i := range b.open {

@@ -14,7 +14,7 @@ import (
 // node's word: that node may reach it where this client cannot, and would name it again.
 const leadShunned = 15 * time.Second
 
-// leadMost is how long the leader may take where another node said where it is. One that is
+// leadMost is how long the leader may take where another node named it. One that is
 // paused answers nobody, and closes nothing; its followers notice in a second, and know the
 // next one.
 const leadMost = 3 * time.Second
@@ -39,8 +39,8 @@ func (c *Client) toLead() (n *node, most time.Duration) {
 	return c.present(), answerMost
 }
 
-// heardOfLead takes what a node that forwarded a submission says.
-func (c *Client) heardOfLead(trailer metadata.MD) {
+// noteLead takes the leader that a node which forwarded a submission names.
+func (c *Client) noteLead(trailer metadata.MD) {
 	named := trailer.Get(words.LeaderKey)
 	if len(named) != 1 {
 		return

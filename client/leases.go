@@ -144,7 +144,7 @@ func (t *leaseTable) loseAll(text string) {
 	}
 }
 
-// notice takes what the node tells.
+// notice takes the node's notices.
 func (t *leaseTable) notice(notices []peer.Notice) {
 	t.mu.Lock()
 	defer t.unlock()
@@ -198,8 +198,8 @@ func (t *leaseTable) assigned(a *rota.Assignment, now time.Duration) {
 	}
 }
 
-// givenBack takes what a replica says of a lease that is held already. What it
-// says is committed, but may be old: only steps forward count, and none for a
+// givenBack takes a replica's row of a lease that is held already. What it
+// shows is committed, but may be old: only steps forward count, and none for a
 // lease that is given up (SPEC §3.9).
 func (t *leaseTable) givenBack(l *lease, a *rota.Assignment, now time.Duration) {
 	if t.expired(l, now) || l.lost != nil {
@@ -225,8 +225,8 @@ func (t *leaseTable) extend(l *lease, deadline rota.Clock, renewals int32) {
 	l.renewals = max(l.renewals, renewals)
 }
 
-// unjudged reports whether the view is older than a lease that waits: it says nothing
-// of it. The lease neither starts nor is given back before a newer one is there.
+// unjudged reports whether the view is older than a lease that waits, and does not
+// cover it. The lease neither starts nor is given back before a newer one is there.
 func (t *leaseTable) unjudged(l *lease, now time.Duration) bool {
 	return l.phase == waiting && t.point.sent < l.received && now < l.received+limits.BeatLost
 }
@@ -294,7 +294,7 @@ func (t *leaseTable) decline(l *lease, text string) {
 	t.report(l, peer.LeaseCommand{Verb: rota.VerbDecline, Text: text})
 }
 
-// report settles a lease's outcome; what else was to be said of it is not.
+// report settles a lease's outcome; commands on it that wait are dropped.
 func (t *leaseTable) report(l *lease, c peer.LeaseCommand) {
 	l.phase = reporting
 	for _, other := range []*command{l.ack, l.renew, l.progress} {

@@ -34,7 +34,7 @@ type restraint struct {
 	holds map[jobKind]hold
 }
 
-// jobKind says which jobs a refusal is for: a queue's jobs of priority 0, for which there is room
+// jobKind is which jobs a refusal is for: a queue's jobs of priority 0, for which there is room
 // longer than for others, or the rest; a tenant's in one queue, as its rate may be for
 // that queue alone.
 type jobKind struct {
@@ -65,7 +65,7 @@ func tenantKind(s *rota.JobSpec) jobKind {
 	return k
 }
 
-// note takes what the cluster said of a job. The first of several refusals counts: those
+// note takes the cluster's answer about a job. The first of several refusals counts: those
 // that were on their way together must not add up.
 func (r *restraint) note(s *rota.JobSpec, e *rota.Error) {
 	if r.off || e == nil || e.Kind != rota.KindExhausted || e.RetryAfter <= 0 {

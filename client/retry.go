@@ -21,7 +21,7 @@ type Retry struct {
 // goroutines and must return at once.
 func WithRetries(f func(Retry)) Option { return func(s *settings) { s.retries = f } }
 
-// retrying tells of a failed try.
+// retrying reports a failed try.
 func (c *Client) retrying(ctx context.Context, op string, n *node, began time.Time, e *rota.Error) {
 	if c.retries == nil {
 		return

@@ -11,7 +11,7 @@ import (
 )
 
 // byeMost is how long the farewell may take; without one the worker's silence
-// tells the cluster (SPEC §3.10).
+// does (SPEC §3.10).
 const byeMost = 5 * time.Second
 
 // Run serves until ctx ends, then drains: it takes no new lease, gives back what
@@ -77,7 +77,7 @@ func (w *Worker) finish(life context.Context, t *leaseTable, gone chan error) er
 		go func() {
 			defer close(drained)
 			if _, err := w.client.DrainWorker(ctx, w.spec.ID); err != nil {
-				t.log.Debug("the cluster was not told of the drain", "err", err)
+				t.log.Debug("the cluster did not take the drain", "err", err)
 			}
 		}()
 		defer func() { cancel(); <-drained }()
@@ -105,7 +105,7 @@ func (w *Worker) finish(life context.Context, t *leaseTable, gone chan error) er
 }
 
 // leave ends a drain after which nothing is left to do: well, or with what could not be
-// told, and then there is nobody to say goodbye to.
+// reported, and then there is nobody to say goodbye to.
 func (w *Worker) leave(t *leaseTable, gone chan error) error {
 	if err := t.unreportedJobs(); err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 	"github.com/rotasched/rota/api/words"
 )
 
-// sight is what one node says of the cluster.
+// sight is the cluster as one node sees it.
 type sight struct {
 	node   *node
 	status rota.ClusterStatus
@@ -55,7 +55,7 @@ func (c *Client) Status(ctx context.Context) (rota.ClusterStatus, error) {
 	return rota.ClusterStatus{}, c.unseen(own, failed)
 }
 
-// unseen is the error of a status that no node told.
+// unseen is the error of a status that no node answered.
 func (c *Client) unseen(ctx context.Context, failed []sight) error {
 	const op = "cluster status"
 	if errors.Is(ctx.Err(), context.Canceled) {

@@ -43,7 +43,7 @@ type stream struct {
 	welcomed, healthy bool
 }
 
-// serve works until the stream breaks, or gives nil after the farewell.
+// serve works until the stream breaks, or returns nil after the farewell.
 func (s *stream) serve(ctx context.Context) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -80,7 +80,7 @@ func (s *stream) serve(ctx context.Context) (err error) {
 	}
 }
 
-// open says hello and waits for the welcome.
+// open sends hello and waits for the welcome.
 func (s *stream) open(ctx context.Context, cancel context.CancelCauseFunc) (err error) {
 	w := s.table.worker
 	late := time.AfterFunc(welcomeMost, func() { cancel(errNoBeat) })
@@ -91,7 +91,7 @@ func (s *stream) open(ctx context.Context, cancel context.CancelCauseFunc) (err 
 	spec := w.registered()
 	hello := &rotav1.Hello{Worker: words.WorkerSpecToWire(&spec), Secret: w.secret, Takeover: s.takeover,
 		Attestation: words.AttestationToWire(w.attested), Connection: s.connection, Grace: true}
-	_ = s.grpc.Send(&rotav1.WorkRequest{Message: &rotav1.WorkRequest_Hello{Hello: hello}}) // Recv tells why not
+	_ = s.grpc.Send(&rotav1.WorkRequest{Message: &rotav1.WorkRequest_Hello{Hello: hello}}) // Recv returns why not
 	var response words.FromNode
 	err = s.grpc.RecvMsg(&response)
 	if errors.Is(err, io.EOF) {
@@ -183,7 +183,7 @@ func (s *stream) send(ctx context.Context, cancel context.CancelCauseFunc) {
 	}
 }
 
-// put sends one message; Recv tells why it could not.
+// put sends one message; Recv returns why it could not.
 func (s *stream) put(request any) bool { return s.grpc.SendMsg(request) == nil }
 
 // toSend returns the next message but beats, or when to ask again.
@@ -201,7 +201,7 @@ func (t *leaseTable) toSend() (request any, bye bool, at time.Duration) {
 }
 
 // beatSent notes a beat that is about to be sent, by the local time before
-// sending it (SPEC §3.9), and says whether the node has been silent too long.
+// sending it (SPEC §3.9), and reports whether the node has been silent too long.
 func (t *leaseTable) beatSent(now time.Duration) (sequence uint64, silent bool) {
 	t.mu.Lock()
 	defer t.unlock()
@@ -220,7 +220,7 @@ func (t *leaseTable) beat(sequence uint64, clock rota.Clock) bool {
 	t.mu.Lock()
 	sent, ok := t.beats[sequence]
 	for s := range t.beats {
-		if s <= sequence && ok { // older ones tell less: their answers may be left out
+		if s <= sequence && ok { // older ones add nothing: their answers may be left out
 			delete(t.beats, s)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// reportLeast is how long a worker that drains goes on trying to tell an outcome, even
+	// reportLeast is how long a worker that drains goes on trying to report an outcome, even
 	// of a lease that is over by its view: the cluster's clock may have stood still, and
 	// then takes it.
 	reportLeast = 10 * time.Second
@@ -50,7 +50,7 @@ func (e *UnreportedError) Unwrap() error {
 	return &rota.Error{Kind: rota.KindUnavailable, Text: e.Error()}
 }
 
-// giveUpAt is the local moment from which a worker that drains tries no more to tell the
+// giveUpAt is the local moment from which a worker that drains tries no more to report the
 // lease's outcome: the lease is over by its view, which without an answered beat is so
 // after the longest silence.
 func (t *leaseTable) giveUpAt(l *lease) time.Duration {
@@ -61,7 +61,7 @@ func (t *leaseTable) giveUpAt(l *lease) time.Duration {
 	return max(end, t.drainedAt+reportLeast)
 }
 
-// giveUp drops an outcome that could not be told.
+// giveUp drops an outcome that could not be reported.
 func (t *leaseTable) giveUp(l *lease) {
 	verb, job := l.outcome.Verb, l.assignment.Lease.Job
 	t.log.Error("outcome given up: the cluster cannot be reached, and the lease is over", "job", string(job),
@@ -74,7 +74,7 @@ func (t *leaseTable) giveUp(l *lease) {
 }
 
 // unreportedJobs returns the error that names the jobs whose outcomes were given up, or are
-// not told yet; nil where there are none.
+// not reported yet; nil where there are none.
 func (t *leaseTable) unreportedJobs() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 // workflow: all of them go through the log.
 const commitEach = time.Millisecond
 
-// watchdog ends a try at a node that says nothing for too long. It differs from the
+// watchdog ends a try at a node that is silent for too long. It differs from the
 // time that other calls get for a try: a stream that moves may take long.
 type watchdog struct {
 	client *Client
@@ -55,7 +55,7 @@ func (w *watchdog) end() {
 }
 
 // pieces calls send with a workflow in messages that a node takes. A node whose
-// parents are too many for one has them told as edges.
+// parents are too many for one sends them as edges.
 func pieces(spec *rota.WorkflowSpec, send func(*rotav1.SubmitWorkflowRequest) error) error {
 	m := &rotav1.SubmitWorkflowRequest{Workflow: words.WorkflowHeaderToWire(spec)}
 	size := proto.Size(m)

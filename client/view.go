@@ -11,7 +11,7 @@ const (
 	// renewLeast is the least pause between two renewals of a lease whose view
 	// of renew_by has passed already, such as one shorter than the margin.
 	renewLeast = 50 * time.Millisecond
-	// farAway bounds differences of clocks that a broken node could tell.
+	// farAway bounds differences of clocks that a broken node could send.
 	farAway = rota.Clock(100 * 365 * 24 * 3_600_000)
 )
 

@@ -116,8 +116,8 @@ func (w *subscription) run(ctx context.Context) error {
 	began := time.Now()
 	for try := 0; len(w.left) > 0; {
 		n := w.c.present()
-		told, err := w.subscribe(ctx, n)
-		if told {
+		came, err := w.subscribe(ctx, n)
+		if came {
 			try, last, began = 0, nil, time.Now()
 		}
 		var own *doneError
@@ -189,8 +189,8 @@ func (w *subscription) believed(e *rota.Error) bool {
 	return false
 }
 
-// subscribe listens on one node and says whether it told anything.
-func (w *subscription) subscribe(ctx context.Context, n *node) (told bool, err error) {
+// subscribe listens on one node and reports whether anything came.
+func (w *subscription) subscribe(ctx context.Context, n *node) (came bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	request := &rotav1.WaitJobsRequest{Ids: make([]string, 0, len(w.left))}
@@ -206,22 +206,22 @@ func (w *subscription) subscribe(ctx context.Context, n *node) (told bool, err e
 	for {
 		wire, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
-			return told, nil
+			return came, nil
 		}
 		if err != nil {
-			return told, err
+			return came, err
 		}
-		told = true
+		came = true
 		job, err := words.JobFromWire(wire)
 		if err != nil {
-			return told, err
+			return came, err
 		}
 		if _, open := w.left[job.ID]; !open {
 			continue
 		}
 		delete(w.left, job.ID)
 		if err := w.done(job); err != nil {
-			return told, &doneError{err}
+			return came, &doneError{err}
 		}
 	}
 }

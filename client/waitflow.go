@@ -11,7 +11,7 @@ import (
 )
 
 // waitMost is how long one node is asked for a workflow's end before the next one
-// is: one that is cut off from the others would never tell it.
+// is: one that is cut off from the others would never answer.
 const waitMost = 20 * time.Second
 
 // WaitWorkflow returns a workflow, without nodes, once it is over. It asks again, and
@@ -29,7 +29,7 @@ func (c *Client) WaitWorkflow(ctx context.Context, id rota.WorkflowID) (rota.Wor
 		}
 		if rota.KindOf(err) == rota.KindNotFound {
 			// A node's replica may lag behind the submission: only a linearizable
-			// reading tells that there is none.
+			// reading reports that there is none.
 			flow, err := c.Workflow(ctx, id)
 			if err != nil || flow.State.Terminal() {
 				return flow, err

@@ -46,7 +46,7 @@ func (t *leaseTable) startMore(now time.Duration) {
 		}
 		job := l.assignment.Lease.Job
 		if _, busy := t.busy[job]; busy {
-			// A handler that does not heed its context: never two at once on a job.
+			// A handler that ignores its context: never two at once on a job.
 			t.decline(l, "the handler of an attempt given up before has not returned here")
 			continue
 		}
@@ -139,7 +139,7 @@ func lastOf(s string) string {
 // reported on: it is declined where the cluster still counts on it, as it does
 // for a revoked one (SPEC §8.5) and for one that ended by the view alone
 // (SPEC §3.9), or failed where the view says that max_runtime is over (SPEC §20.2). A
-// handler that was merely late to see its end is: the cluster judges whether the lease is
+// handler that was only late to see its end is: the cluster judges whether the lease is
 // still open (SPEC §3.7).
 func (t *leaseTable) returned(l *lease, outcome peer.LeaseCommand, err error, free runner) {
 	t.mu.Lock()
@@ -194,7 +194,7 @@ func (t *leaseTable) progress(j *Job, percent int, note string) {
 	}
 }
 
-// drain begins the end: no lease is taken any more, and outcomes are not told for ever.
+// drain begins the end: no lease is taken any more, and outcomes are not retried for ever.
 func (t *leaseTable) drain() {
 	if !t.draining {
 		t.draining, t.drainedAt = true, t.worker.now()

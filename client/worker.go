@@ -141,7 +141,7 @@ func (w *Worker) Handle(typ rota.JobType, h Handler) {
 	w.handlers[typ] = h
 }
 
-// registered is what the worker says of itself when it connects.
+// registered is what the worker registers with when it connects.
 func (w *Worker) registered() rota.WorkerSpec {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -104,7 +104,7 @@ func (c *Client) show(ctx context.Context, n *node, request *rotav1.GetWorkflowR
 // unexpected makes an end that came too soon a reason to ask again.
 func unexpected(err error) error {
 	if errors.Is(err, io.EOF) {
-		return rota.Refusef(rota.KindUnavailable, "", "the stream ended before all was told")
+		return rota.Refusef(rota.KindUnavailable, "", "the stream ended before all had come")
 	}
 	return err
 }
