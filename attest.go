@@ -50,11 +50,8 @@ func (a *Attestation) message() []byte {
 	return binary.BigEndian.AppendUint64(b, uint64(a.Stake))
 }
 
-// Verify refuses an attestation that does not let a worker serve a cluster at a
-// date, by keys that the cluster's configuration names. Kind Invalid: it is no
-// attestation at all. Kind Denied: it is for another cluster or worker, expired,
-// signed by an unknown key, or its signature is wrong; the text says which.
-func (a *Attestation) Verify(keys []ed25519.PublicKey, cluster ClusterID, worker WorkerID, now Date) error {
+// CheckShape refuses what is no attestation, whoever signed it.
+func (a *Attestation) CheckShape() error {
 	switch {
 	case len(a.Key) != ed25519.PublicKeySize:
 		return Refusef(KindInvalid, "attestation.key", "attestation.key has %d bytes: %d are wanted", len(a.Key),
@@ -71,6 +68,19 @@ func (a *Attestation) Verify(keys []ed25519.PublicKey, cluster ClusterID, worker
 			maxExpiry)
 	case a.Stake < 0 || a.Stake > MaxFee:
 		return Refusef(KindInvalid, "attestation.stake", "attestation.stake is %d: 0 to %d is wanted", a.Stake, int64(MaxFee))
+	}
+	return nil
+}
+
+// Verify refuses an attestation that does not let a worker serve a cluster at a
+// date, by keys that the cluster's configuration names. Kind Invalid: it is no
+// attestation at all. Kind Denied: it is for another cluster or worker, expired,
+// signed by an unknown key, or its signature is wrong; the text says which.
+func (a *Attestation) Verify(keys []ed25519.PublicKey, cluster ClusterID, worker WorkerID, now Date) error {
+	if err := a.CheckShape(); err != nil {
+		return err
+	}
+	switch {
 	case a.Cluster != cluster:
 		return Refusef(KindDenied, "attestation.cluster_id", "the attestation is for cluster %q: this one is %q", a.Cluster,
 			cluster)

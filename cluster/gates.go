@@ -32,6 +32,12 @@ type gate struct {
 func (l *leadership) admit(ctx context.Context, b batch, urgent, caller bool) reply {
 	defer l.n.disk.spend(len(b.encoded))()
 	var answers []*fsmpb.Outcome
+	if caller {
+		var err error
+		if b, answers, err = l.n.proposer.attested(b); err != nil {
+			return reply{err: err}
+		}
+	}
 	for i := range gates {
 		if gates[i].callers && !caller {
 			continue

@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"crypto/sha256"
-	"time"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
@@ -55,20 +54,6 @@ func (wv *workerVerbs) WorkerGone(ctx context.Context, id rota.WorkerID, session
 	return err
 }
 
-// verifyAttestation verifies what a worker shows, before the log (SPEC §6.5); none
-// registers it without.
-func (wv *workerVerbs) verifyAttestation(a *rota.Attestation, worker rota.WorkerID) error {
-	if a == nil {
-		return nil
-	}
-	head := wv.n.replica.head()
-	if head.ClusterID == "" {
-		return &rota.Error{Kind: rota.KindUnavailable, Subject: "cluster_id", RetryAfter: 500 * time.Millisecond,
-			Text: "this node does not know its cluster yet: no attestation can be verified"}
-	}
-	return a.Verify(wv.n.cfg.AttestationKeys, head.ClusterID, worker, head.Date)
-}
-
 // provenLease is the lease that a report is about: the one named, else the one
 // that completed the job, or whose proof was rejected last: a report that is
 // repeated gets the first one's answer.
@@ -114,8 +99,8 @@ func (wv *workerVerbs) Worker(ctx context.Context, id rota.WorkerID, opt peer.Re
 }
 
 // OpenWorker registers a worker, or takes its live session up again, and serves
-// it from here (SPEC §6.4). What it shows as attestation, nil for none, is
-// verified first: a refused one registers nothing (SPEC §6.5).
+// it from here (SPEC §6.4). What it shows as attestation, nil for none, the leader
+// verifies before the log: a refused one registers nothing (SPEC §6.5).
 func (wv *workerVerbs) OpenWorker(ctx context.Context, spec rota.WorkerSpec, secret []byte, takeover bool,
 	attestation *rota.Attestation, link peer.WorkerLink) (*WorkerSession, error) {
 	if err := spec.CheckShape(); err != nil {
@@ -127,14 +112,17 @@ func (wv *workerVerbs) OpenWorker(ctx context.Context, spec rota.WorkerSpec, sec
 	if err := wv.n.replica.refuseRebuilding(); err != nil {
 		return nil, err
 	}
-	if err := wv.verifyAttestation(attestation, spec.ID); err != nil {
-		return nil, err
+	if attestation != nil {
+		if err := attestation.CheckShape(); err != nil {
+			return nil, err
+		}
 	}
 	hash := sha256.Sum256(secret)
 	register := &fsmpb.Register{Spec: entry.WorkerOp(&spec), SecretHash: hash[:], Takeover: takeover,
 		Connection: link.Connection, Grace: link.Grace}
-	if attestation != nil {
-		register.AttestedUntilMs, register.AttestedStake = int64(attestation.Expires), attestation.Stake
+	if a := attestation; a != nil {
+		register.Attestation = &fsmpb.Attestation{Cluster: string(a.Cluster), Worker: string(a.Worker), ExpiresMs: int64(a.Expires),
+			Stake: a.Stake, Key: a.Key, Signature: a.Signature}
 	}
 	outcome, index, err := wv.n.proposer.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_Register{Register: register}})
 	if err != nil {
