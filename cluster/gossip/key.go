@@ -5,10 +5,9 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
-	"io"
-	"os"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/secret"
 )
 
 // keyFileMax bounds the key file.
@@ -18,16 +17,7 @@ const keyFileMax = 4 << 10
 // bytes, as hex, as base64, or raw. Text comes first: 32 hex digits are a key of
 // 16 bytes, not one of 32.
 func readKey(path string) ([]byte, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, fmt.Errorf("look at gossip key file: %w", err)
-	}
-	if info.Mode().Perm()&0o007 != 0 {
-		return nil, rota.Refusef(rota.KindDenied, "gossip-key-file", "gossip key file %s is open to every user of "+
-			"this machine (mode %04o): whoever has the key can join the cluster. Run: chmod 600 %s",
-			path, info.Mode().Perm(), path)
-	}
-	data, err := readSmall(path, keyFileMax)
+	data, err := secret.ReadFile(path, keyFileMax)
 	if err != nil {
 		return nil, fmt.Errorf("read gossip key file: %w", err)
 	}
@@ -47,20 +37,6 @@ func readKey(path string) ([]byte, error) {
 	return nil, rota.Refusef(rota.KindInvalid, "gossip-key-file", "gossip key file %s holds %d bytes that are no "+
 		"key: 16, 24 or 32 bytes are wanted, raw, in hex or in base64. Make one with: openssl rand -base64 32 > %s",
 		path, len(data), path)
-}
-
-// readSmall reads a whole file of at most most bytes.
-func readSmall(path string, most int64) ([]byte, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	data, err := io.ReadAll(io.LimitReader(file, most+1))
-	if err == nil && int64(len(data)) > most {
-		err = fmt.Errorf("%s has more than %d bytes", path, most)
-	}
-	return data, err
 }
 
 func keyLength(key []byte) bool { return len(key) == 16 || len(key) == 24 || len(key) == 32 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/identity"
+	"github.com/rotasched/rota/internal/secret"
 )
 
 // The lives of what rota tls makes where none is given.
@@ -118,7 +119,7 @@ func issueFrom(dir string, r identity.Request) (cert, key []byte, err error) {
 	if err != nil {
 		return nil, nil, failf("read authority: %w: make one with: rota tls ca", err)
 	}
-	caKey, err := readSmall(filepath.Join(dir, "ca.key"))
+	caKey, err := secret.ReadFile(filepath.Join(dir, "ca.key"), maxKeyFile)
 	if err != nil {
 		return nil, nil, failf("read authority: %w", err)
 	}

@@ -4,6 +4,8 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"os"
+
+	"github.com/rotasched/rota/internal/secret"
 )
 
 // tlsFiles name the files of --tls-cert, --tls-key and --tls-ca, or of a server's
@@ -43,7 +45,14 @@ func (f tlsFiles) certificate() (*tls.Certificate, error) {
 	if f.cert == "" || f.key == "" {
 		return nil, usagef("--tls-cert and --tls-key go together")
 	}
-	certificate, err := tls.LoadX509KeyPair(f.cert, f.key)
+	var certificate tls.Certificate
+	cert, err := readSmall(f.cert)
+	if err == nil {
+		var key []byte
+		if key, err = secret.ReadFile(f.key, maxKeyFile); err == nil {
+			certificate, err = tls.X509KeyPair(cert, key)
+		}
+	}
 	if err == nil && certificate.Leaf == nil {
 		certificate.Leaf, err = x509.ParseCertificate(certificate.Certificate[0])
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/secret"
 )
 
 // attestFlags are the flags of `worker attest`.
@@ -75,7 +76,7 @@ func (a workerCommands) attest(cmd *cobra.Command, args []string, f *attestFlags
 	if err != nil {
 		return err
 	}
-	text, err := readSmall(f.key)
+	text, err := secret.ReadFile(f.key, maxKeyFile)
 	if err != nil {
 		return usagef("read --key: %w", err)
 	}

@@ -1,0 +1,25 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rotasched/rota"
+)
+
+// TestOpenKeys refuses the key of a certificate that everybody may read.
+func TestOpenKeys(t *testing.T) {
+	t.Parallel()
+	files := newIssuer(t, "test").issue(t.TempDir(), time.Hour)
+	if _, err := files.certificate(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(files.key, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := files.certificate(); rota.KindOf(err) != rota.KindDenied || !strings.Contains(err.Error(), "chmod 600 "+files.key) {
+		t.Errorf("a key for all to see: %v", err)
+	}
+}

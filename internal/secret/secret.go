@@ -1,0 +1,39 @@
+// Package secret reads files that hold secrets, and refuses those that others may read.
+//
+// It never keeps, writes or logs what it reads.
+package secret
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/rotasched/rota"
+)
+
+// open are the permissions that a secret's file must not have: any of everybody's, and
+// writing by its group, which may put another secret there.
+const open = 0o027
+
+// ReadFile reads a secret of at most most bytes. A file that others may read, or its group
+// may write, is refused: the secret may be known, or another's.
+func ReadFile(path string, most int64) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	info, err := file.Stat() // of what is read, whatever the path means next
+	if err != nil {
+		return nil, err
+	}
+	if mode := info.Mode().Perm(); mode&open != 0 {
+		return nil, rota.Refusef(rota.KindDenied, "secret", "%s is refused: it holds a secret, and its mode %04o opens it to others. "+
+			"Run: chmod 600 %s", path, mode, path)
+	}
+	text, err := io.ReadAll(io.LimitReader(file, most+1))
+	if err == nil && int64(len(text)) > most {
+		err = fmt.Errorf("%s has more than %d bytes", path, most)
+	}
+	return text, err
+}
