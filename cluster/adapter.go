@@ -56,6 +56,7 @@ func (a adapter) Apply(log *raft.Log) any {
 	failpoint.Pass("apply-before-digest")
 	n.replica.passed = applied.Index
 	n.replica.digests.Put(applied.Index, applied.Digest, n.replica.machine.Staging().Last)
+	n.replica.doors.publish(n.replica.machine)
 	n.replica.hub.publish(n.replica.machine, &applied)
 	n.archive.Staged(n.replica.machine)
 	n.events.Append(n.replica.machine.Head().Incarnation, &applied)

@@ -34,6 +34,8 @@ type Config struct {
 	// GossipKeyFile encrypts gossip; needed beyond loopback unless Insecure.
 	GossipKeyFile string
 	Insecure      bool
+	// Open says that callers without a credential are root in a cluster that this node founds.
+	Open bool
 	// AdoptData takes a data directory that was moved (see OpenDataDir).
 	AdoptData bool
 	// AttestationKeys are the Ed25519 public keys whose attestation of a worker counts

@@ -65,6 +65,7 @@ func (rp *replica) place(m *fsm.Machine, head fsm.Head) {
 	rp.machine, rp.passed = m, head.Index
 	rp.digests.Clear()
 	rp.digests.Put(head.Index, head.Digest, m.Staging().Last)
+	rp.doors.publish(m)
 	rp.hub.resync(before, m)
 	rp.n.events.Reset(head)
 	rp.applied.Store(uint64(head.Index))

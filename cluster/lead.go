@@ -144,7 +144,9 @@ func (tm *terms) beginEntry(ctx context.Context, term uint64) (*fsmpb.Entry, err
 	if !founded {
 		begin.ClusterId = "c-" + rota.Hex(id).String()
 		begin.StartMs = tm.n.wall().UnixMilli()
-		begin.Anonymous = []string{access.RoleRoot} // nobody has a credential yet
+		if tm.n.cfg.Open {
+			begin.Anonymous = []string{access.RoleRoot}
+		}
 	}
 	return &fsmpb.Entry{Term: term, Ops: []*fsmpb.Op{{Op: &fsmpb.Op_BeginTerm{BeginTerm: begin}}},
 		WallMs: tm.n.watch.readWalls(ctx)}, nil

@@ -10,6 +10,7 @@ import (
 	"github.com/rotasched/rota/cluster/rebuild"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/peer"
 
 	"github.com/rotasched/rota"
@@ -41,6 +42,7 @@ type replica struct {
 	passed rota.Index
 	// placing lets one at a time put a state in place: raft's snapshot, or the rebuilt one.
 	placing sync.Mutex
+	doors   doorkeeper
 }
 
 // look calls f with the state as it is, an empty one while it is rebuilt. The lock is held
@@ -345,6 +347,32 @@ func (rp *replica) Ready() error {
 	if now := rp.n.raft.CurrentTerm(); term != now {
 		return rota.Refusef(rota.KindUnavailable, "node", "this node has applied term %d, the cluster is in term %d: it is catching up",
 			term, now)
+	}
+	return nil
+}
+
+// doorkeeper keeps the newest table of rights, which the edge reads without a lock.
+type doorkeeper struct {
+	table atomic.Pointer[fsm.Access]
+	// of and version say which state the table is of; the apply lock guards them.
+	of      *fsm.Machine
+	version uint64
+}
+
+// publish makes a change of rights known. The caller holds the apply lock. The table of a
+// state without a cluster, such as the empty one while a state is rebuilt, is none.
+func (d *doorkeeper) publish(m *fsm.Machine) {
+	if m.Head().ClusterID == "" || d.of == m && d.version == m.AccessVersion() {
+		return
+	}
+	d.of, d.version = m, m.AccessVersion()
+	d.table.Store(m.Access())
+}
+
+// Access returns who may do what, as this node has applied it; nil before there is a cluster.
+func (n *Node) Access() access.Table {
+	if t := n.replica.doors.table.Load(); t != nil {
+		return t
 	}
 	return nil
 }

@@ -4,32 +4,205 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base32"
+	"net/http"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc/metadata"
+	link "google.golang.org/grpc/peer"
+	"google.golang.org/grpc/tap"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/api/words"
 	"github.com/rotasched/rota/internal/access"
 )
 
-// requestHeader is the metadata by which a caller names its call.
-const requestHeader = "rota-request-id"
+const (
+	// requestHeader is the metadata by which a caller names its call.
+	requestHeader = "rota-request-id"
+	// tokenHeader has the caller's token, behind tokenScheme.
+	tokenHeader = "authorization"
+	tokenScheme = "Bearer "
+)
 
 var requestLetters = base32.StdEncoding.WithPadding(base32.NoPadding)
 
-// withCaller returns a public call's context with who called, by which door, and the id of
-// the call: its caller's, where that is an id, or one made up here.
-func (s *Server) withCaller(ctx context.Context, method string) context.Context {
-	if ofNodes(method) {
+// pass is what the door gives to a call that it lets in.
+type pass struct {
+	need   need
+	caller access.Caller
+	rights *access.Rights
+	// table is the one that the call was judged by.
+	table access.Table
+}
+
+// passKey is the key of a context's value that is the call's *pass.
+type passKey struct{}
+
+// tap judges a call by its header, before a byte of its message is taken (SECURITY §5.1).
+func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
+	from, _ := link.FromContext(ctx)
+	var shown edgeInfo
+	if from != nil {
+		shown, _ = from.AuthInfo.(edgeInfo)
+	}
+	need, known := methods[info.FullMethodName]
+	if !known {
+		return ctx, nil // it is served by nobody, and without a pass
+	}
+	p, err := s.admit(need, &shown, info.Header, "grpc")
+	if err != nil {
+		return ctx, words.ToStatus(err)
+	}
+	if !need.anybody {
+		shown.seat.keep()
+	}
+	return context.WithValue(ctx, passKey{}, p), nil
+}
+
+// admit authenticates a call, and judges it by its caller's rights.
+func (s *Server) admit(need need, shown *edgeInfo, header metadata.MD, door string) (*pass, error) {
+	p := &pass{need: need}
+	switch {
+	case need.anybody:
+		return p, nil
+	case need.members:
+		return p, s.member(shown)
+	}
+	p.caller = access.Caller{Via: string(s.options.Self) + "/" + door, Request: requestOf(header)}
+	var err error
+	if p.caller.Actor, err = s.authenticate(shown, header); err != nil {
+		return nil, err
+	}
+	return p, s.judge(p)
+}
+
+// member refuses a call between nodes by none.
+func (s *Server) member(shown *edgeInfo) error {
+	switch {
+	case s.options.TLS == nil || shown.node != "":
+		return nil
+	case shown.bad != nil:
+		return shown.bad
+	}
+	return rota.Refusef(rota.KindDenied, "certificate", "calls between nodes need a node's certificate, and none was shown")
+}
+
+// authenticate returns who calls: by its token, by its certificate, or anonymous. A
+// credential that does not count is never anonymous, and two are none. A node's certificate
+// makes its holder nobody here.
+func (s *Server) authenticate(shown *edgeInfo, header metadata.MD) (rota.Principal, error) {
+	given := header.Get(tokenHeader)
+	switch {
+	case len(given) > 1 || len(given) == 1 && shown.client != "":
+		return "", rota.Refusef(rota.KindUnauthenticated, "credential", "the call shows two credentials: show either a token or a client's certificate")
+	case shown.client != "":
+		return shown.client, nil
+	case len(given) == 0:
+		return rota.Anonymous, nil
+	}
+	text, ok := strings.CutPrefix(given[0], tokenScheme)
+	if !ok {
+		return "", rota.Refusef(rota.KindUnauthenticated, "credential", "the header authorization is not of the form Bearer rota_ID_SECRET")
+	}
+	credential, err := access.ParseCredential(text)
+	if err != nil {
+		return "", err
+	}
+	table := s.options.Core.Access()
+	if table == nil {
+		return "", s.noTable()
+	}
+	return table.Prove(credential, today())
+}
+
+func (s *Server) noTable() error {
+	return &rota.Error{Kind: rota.KindUnavailable, Subject: "cluster", RetryAfter: comeBack,
+		Text: "node " + string(s.options.Self) + " knows no cluster yet, and so nobody's rights: try again"}
+}
+
+// unfounded are the rights of all where there is no cluster yet and a node is open.
+var unfounded = access.NewRights([]access.Grant{{Right: access.RightStatus, Tenant: access.Everything, Queue: access.Everything}}, nil, nil)
+
+// judge refuses a caller without the right that its call needs, by the rights of now.
+func (s *Server) judge(p *pass) error {
+	p.table = s.options.Core.Access()
+	if p.table == nil {
+		if !s.options.Open || !unfounded.Some(p.need.right) {
+			return s.noTable()
+		}
+		p.rights = &unfounded
+		return nil
+	}
+	rights, err := s.desk.rights(p.table, p.caller.Actor)
+	if err != nil {
+		return err
+	}
+	p.rights = rights
+	if p.need.scoped && rights.Some(p.need.right) || rights.AllowEverywhere(p.need.right) {
+		return nil
+	}
+	if p.caller.Actor == rota.Anonymous {
+		return rota.Refusef(rota.KindUnauthenticated, "credential", "the call needs the right to %s, which callers without a credential do not have: "+
+			"show a client's certificate or a token", p.need.right)
+	}
+	return rota.Refusef(rota.KindDenied, p.need.right.String(), "%s has no right to %s%s: ask for a role that grants it", p.caller.Actor, p.need.right,
+		p.need.where())
+}
+
+// passOf returns the pass of a call; one that came past the door is refused.
+func passOf(ctx context.Context) (*pass, error) {
+	if p, ok := ctx.Value(passKey{}).(*pass); ok {
+		return p, nil
+	}
+	return nil, rota.Refusef(rota.KindUnauthenticated, "credential", "the call was not authenticated")
+}
+
+// context returns a call's context with its caller, where it is a client's.
+func (p *pass) context(ctx context.Context) context.Context {
+	if p.need.anybody || p.need.members {
 		return ctx
 	}
-	c := access.Caller{Actor: rota.Anonymous, Via: string(s.options.Self) + "/grpc"}
-	if given := metadata.ValueFromIncomingContext(ctx, requestHeader); len(given) == 1 && rota.ValidID(given[0]) {
-		c.Request = given[0]
-	} else {
-		var b [16]byte
-		_, _ = rand.Read(b[:]) // it never fails
-		c.Request = strings.ToLower(requestLetters.EncodeToString(b[:]))
-	}
-	return context.WithValue(ctx, access.CallerKey{}, c)
+	return context.WithValue(ctx, access.CallerKey{}, p.caller)
 }
+
+// data reports whether the caller may see what users put into their jobs.
+func (p *pass) data() bool {
+	return p.rights == nil || p.need.right == access.RightWork || p.rights.AllowEverywhere(access.RightData)
+}
+
+// requestOf returns the id of a call: its caller's, where that is an id, or one made up here.
+func requestOf(header metadata.MD) string {
+	if given := header.Get(requestHeader); len(given) == 1 && rota.ValidID(given[0]) {
+		return given[0]
+	}
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // it never fails
+	return strings.ToLower(requestLetters.EncodeToString(b[:]))
+}
+
+func today() rota.Date { return rota.DateOf(time.Now()) }
+
+// admitWeb is admit for a request of HTTP; it answers a refusal.
+func (s *Server) admitWeb(w http.ResponseWriter, r *http.Request, method string) (*pass, bool) {
+	header := metadata.MD{tokenHeader: r.Header.Values(tokenHeader), requestHeader: r.Header.Values(requestHeader)}
+	shown := edgeInfo{}
+	shown.client, _ = r.Context().Value(clientKey{}).(rota.Principal)
+	p, err := s.admit(methods[method], &shown, header, "http")
+	if err == nil {
+		return p, true
+	}
+	code := http.StatusServiceUnavailable
+	switch e := words.FromStatus(err); e.Kind {
+	case rota.KindUnauthenticated:
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		code = http.StatusUnauthorized
+	case rota.KindDenied:
+		code = http.StatusForbidden
+	}
+	webRefuse(w, code, err.Error())
+	return nil, false
+}
+
+// clientKey is the key of a request's value that is the principal of the certificate shown.
+type clientKey struct{}

@@ -2,36 +2,296 @@ package transport
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/internal/access"
+	"github.com/rotasched/rota/internal/peer"
 )
 
-// TestCaller: a public call has who called, the door, and the caller's id of the call or one
-// of the node's own; a call of a node is nobody's.
+// rightsTable is a table of rights for tests: those of principals, by name.
+type rightsTable struct {
+	mu     sync.Mutex
+	rights map[rota.Principal]access.Rights
+	hash   map[string][32]byte
+}
+
+func (r *rightsTable) Prove(c access.Credential, _ rota.Date) (rota.Principal, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if hash, ok := r.hash[c.ID]; ok && c.Proves(hash) {
+		return rota.TokenPrincipal(c.ID), nil
+	}
+	return "", rota.Refusef(rota.KindUnauthenticated, "credential", "the credential does not count")
+}
+
+func (r *rightsTable) Rights(p rota.Principal, _ rota.Date) (*access.Rights, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if rights, ok := r.rights[p]; ok {
+		return &rights, nil
+	}
+	if p == rota.Anonymous {
+		return &access.Rights{}, nil
+	}
+	return nil, rota.Refusef(rota.KindUnauthenticated, "credential", "the credential does not count")
+}
+
+// give sets what a principal may do; none takes its credential away.
+func (r *rightsTable) give(p rota.Principal, rights ...access.Right) {
+	grants := make([]access.Grant, len(rights))
+	for i, right := range rights {
+		grants[i] = access.Grant{Right: right, Tenant: access.Everything, Queue: access.Everything}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.rights == nil {
+		r.rights = make(map[rota.Principal]access.Rights)
+	}
+	if r.rights[p] = access.NewRights(grants, nil, nil); rights == nil {
+		delete(r.rights, p)
+	}
+}
+
+// holder returns a table with one token, and the header by which its holder calls.
+func holder(rights ...access.Right) (*rightsTable, rota.Principal, context.Context) {
+	c := access.CredentialOf([40]byte{7})
+	table, p := &rightsTable{hash: map[string][32]byte{c.ID: c.Hash()}}, rota.TokenPrincipal(c.ID)
+	table.give(p, rights...)
+	return table, p, bearing(c.Secret())
+}
+
+func bearing(tokens ...string) context.Context {
+	ctx := context.Background()
+	for _, token := range tokens {
+		ctx = metadata.AppendToOutgoingContext(ctx, tokenHeader, tokenScheme+token)
+	}
+	return ctx
+}
+
+// TestCaller: an operation has who called, the door, and the caller's id of the call or one of
+// the node's own.
 func TestCaller(t *testing.T) {
 	t.Parallel()
-	s := &Server{options: Options{Self: "n1"}}
-	of := func(method string, given ...string) (access.Caller, bool) {
-		ctx := context.Background()
-		for _, id := range given {
-			ctx = metadata.NewIncomingContext(ctx, metadata.Pairs(requestHeader, id))
+	b := setup(t)
+	table, who, ctx := holder(access.RightControl)
+	b.core.setTable(table)
+	callers := make(chan access.Caller, 1)
+	b.core.outcomes = func(ctx context.Context, _ []rota.JobID) ([]rota.JobOutcome, error) {
+		c, _ := ctx.Value(access.CallerKey{}).(access.Caller)
+		callers <- c
+		return []rota.JobOutcome{{}}, nil
+	}
+	of := func(ids ...string) access.Caller {
+		for _, id := range ids {
+			ctx := metadata.AppendToOutgoingContext(ctx, requestHeader, id)
+			if _, err := b.jobs.Cancel(ctx, &rotav1.CancelJobsRequest{Ids: []string{"j1"}}); err != nil {
+				t.Fatal(err)
+			}
 		}
-		c, ok := s.withCaller(ctx, method).Value(access.CallerKey{}).(access.Caller)
-		return c, ok
+		return <-callers
 	}
-	if c, ok := of("/rota.v1.Node/Forward", "r1"); ok {
-		t.Errorf("a node's call is %+v's", c)
-	}
-	if c, _ := of("/rota.v1.Jobs/Submit", "r1"); c != (access.Caller{Actor: rota.Anonymous, Via: "n1/grpc", Request: "r1"}) || c.Check() != nil {
+	if c := of("r1"); c != (access.Caller{Actor: who, Via: "n1/grpc", Request: "r1"}) || c.Check() != nil {
 		t.Errorf("%+v", c)
 	}
-	one, _ := of("/rota.v1.Jobs/Submit")
-	two, _ := of("/rota.v1.Jobs/Submit", "no id at all")
+	one, two := of("no id at all"), of("nor this")
 	if one.Request == two.Request || one.Check() != nil || two.Check() != nil || len(two.Request) != 26 {
 		t.Errorf("%+v %+v", one, two)
+	}
+}
+
+// TestCredentials is the table of what a caller may show, and who it is then.
+func TestCredentials(t *testing.T) {
+	t.Parallel()
+	table, who, _ := holder(access.RightStatus)
+	s := &Server{options: Options{Self: "n1", Core: coreWith(table), TLS: &tls.Config{}}}
+	token := tokenScheme + access.CredentialOf([40]byte{7}).Secret()
+	other := tokenScheme + access.CredentialOf([40]byte{8}).Secret()
+	for name, c := range map[string]struct {
+		shown  edgeInfo
+		header []string
+		want   rota.Principal
+	}{
+		"nothing":                    {edgeInfo{}, nil, rota.Anonymous},
+		"a token":                    {edgeInfo{}, []string{token}, who},
+		"a client's certificate":     {edgeInfo{client: "cert:reader/ann"}, nil, "cert:reader/ann"},
+		"a node's certificate":       {edgeInfo{node: "n2"}, nil, rota.Anonymous},
+		"a node's, and a token":      {edgeInfo{node: "n2"}, []string{token}, who},
+		"a certificate and a token":  {edgeInfo{client: "cert:reader/ann"}, []string{token}, ""},
+		"two tokens":                 {edgeInfo{}, []string{token, token}, ""},
+		"an unknown token":           {edgeInfo{}, []string{other}, ""},
+		"no scheme":                  {edgeInfo{}, []string{strings.TrimPrefix(token, tokenScheme)}, ""},
+		"another scheme":             {edgeInfo{}, []string{"Basic cm9vdDo="}, ""},
+		"an empty header":            {edgeInfo{}, []string{""}, ""},
+		"the id with another secret": {edgeInfo{}, []string{token[:len(token)-1] + "b"}, ""},
+	} {
+		header := metadata.MD{}
+		header.Set(tokenHeader, c.header...)
+		got, err := s.authenticate(&c.shown, header)
+		if got != c.want || (err == nil) != (c.want != "") || err != nil && !errors.Is(err, rota.ErrUnauthenticated) {
+			t.Errorf("%s: %q, %v; %q is wanted", name, got, err, c.want)
+		}
+		if err != nil && strings.Contains(err.Error(), strings.TrimPrefix(token, tokenScheme)[18:]) {
+			t.Errorf("%s: the refusal quotes a secret: %v", name, err)
+		}
+	}
+}
+
+// TestDoor: each call passes with exactly the right that the table says, over a real
+// connection, before its message is read.
+func TestDoor(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for method, need := range methods {
+		if need.anybody || need.members || strings.HasPrefix(method, "GET ") {
+			continue
+		}
+		for right := access.RightSubmit; right <= access.RightDebug; right++ {
+			table, _, _ := holder(right)
+			s := &Server{options: Options{Self: "n1", Core: coreWith(table)}}
+			header := metadata.Pairs(tokenHeader, tokenScheme+access.CredentialOf([40]byte{7}).Secret())
+			_, err := s.admit(need, &edgeInfo{}, header, "grpc")
+			if (err == nil) != (right == need.right) || err != nil && !errors.Is(err, rota.ErrDenied) {
+				t.Errorf("%s with the right to %s: %v; it takes %s", method, right, err, need.right)
+			}
+		}
+		table, _, ctx := holder()
+		b.core.setTable(table)
+		for name, c := range map[string]struct {
+			ctx  context.Context
+			want codes.Code
+		}{
+			"no credential":         {context.Background(), codes.Unauthenticated},
+			"one that counts not":   {bearing(access.CredentialOf([40]byte{9}).Secret()), codes.Unauthenticated},
+			"one without the right": {ctx, codes.Unauthenticated},
+		} {
+			stream, err := b.conn.NewStream(c.ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method)
+			if err == nil {
+				err = stream.RecvMsg(&rotav1.GetJobResponse{}) // nothing was sent
+			}
+			if status.Code(err) != c.want {
+				t.Errorf("%s with %s: %v", method, name, err)
+			}
+		}
+	}
+}
+
+// TestStreamsAreJudgedAnew: who loses the right is cut off from a stream that is open, with
+// the reason.
+func TestStreamsAreJudgedAnew(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	table, who, ctx := holder(access.RightRead, access.RightAudit, access.RightData)
+	b.core.setTable(table)
+	b.core.events = func(ctx context.Context, _ rota.EventFilter, send func(peer.EventBatch) error) error {
+		if err := send(peer.EventBatch{Events: []rota.ServedEvent{{Event: rota.Event{Job: "j1", Tenant: "acme"}}}}); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	stream, err := rotav1.NewEventsClient(b.conn).Tail(ctx, &rotav1.TailRequest{Follow: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	table.give(who) // revoked
+	if _, err := stream.Recv(); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("after a revocation: %v", err)
+	}
+	t.Logf("cut off after %v", time.Since(began))
+}
+
+// TestHidden: who may read but lacks the right to data sees no payload, and who lacks that to
+// audit no event of no tenant.
+func TestHidden(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	table, who, ctx := holder(access.RightRead)
+	b.core.setTable(table)
+	b.core.job = func(context.Context, rota.JobID, peer.ReadOptions) (rota.Job, rota.ReadAt, error) {
+		return rota.Job{JobSpec: rota.JobSpec{ID: "j1", Payload: []byte("secret")}, Output: []byte("secret"), Error: "secret", ProgressNote: "secret",
+			Attempts: []rota.Attempt{{Error: "secret"}}}, rota.ReadAt{}, nil
+	}
+	b.core.events = func(_ context.Context, _ rota.EventFilter, send func(peer.EventBatch) error) error {
+		return send(peer.EventBatch{Events: []rota.ServedEvent{{Event: rota.Event{Kind: rota.EventModeChanged, Text: "secret"}},
+			{Event: rota.Event{Kind: rota.EventJobEnqueued, Job: "j1", Tenant: "acme", Payload: `{"a":"secret"}`, Text: "secret"}}}})
+	}
+	look := func() (string, int) {
+		got, err := b.jobs.Get(ctx, &rotav1.GetJobRequest{Id: "j1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stream, err := rotav1.NewEventsClient(b.conn).Tail(ctx, &rotav1.TailRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		batch, err := stream.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.String() + string(got.GetJob().GetOutput()) + batch.String(), len(batch.GetEvents())
+	}
+	if text, n := look(); strings.Contains(text, "secret") || n != 1 {
+		t.Errorf("a reader is shown %d events and %s", n, text)
+	}
+	table.give(who, access.RightRead, access.RightAudit, access.RightData)
+	if text, n := look(); strings.Count(text, "secret") < 8 || n != 2 {
+		t.Errorf("who may see all is shown %d events and %s", n, text)
+	}
+}
+
+// TestWebDoor: events over WebSocket take the same credentials, and HTTP's own words refuse.
+func TestWebDoor(t *testing.T) {
+	t.Parallel()
+	table, who, _ := holder(access.RightRead)
+	b := setup(t)
+	b.core.setTable(table)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return b.lis.DialContext(ctx) }}}
+	ask := func(token string) int {
+		req, err := http.NewRequest(http.MethodGet, "http://localhost"+eventsPath, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if token != "" {
+			req.Header.Set("Authorization", tokenScheme+token)
+		}
+		answer, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		return answer.StatusCode
+	}
+	own := access.CredentialOf([40]byte{7}).Secret()
+	if code := ask(""); code != http.StatusUnauthorized {
+		t.Errorf("without a credential: %d", code)
+	}
+	if code := ask(access.CredentialOf([40]byte{8}).Secret()); code != http.StatusUnauthorized {
+		t.Errorf("with an unknown one: %d", code)
+	}
+	if code := ask(own); code != http.StatusUpgradeRequired {
+		t.Errorf("with one that counts: %d", code)
+	}
+	table.give(who, access.RightStatus)
+	if code := ask(own); code != http.StatusForbidden {
+		t.Errorf("with one without the right: %d", code)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/peer"
 )
 
@@ -112,6 +113,9 @@ type Core interface {
 	// Leader returns where the leader answers; false while none is known, or this node
 	// leads itself.
 	Leader() (peer.NodeAddress, bool)
+
+	// Access is who may do what, as this node has applied it; nil before it knows a cluster.
+	Access() access.Table
 
 	// Ready is nil when the node knows a leader and has caught up; else why not.
 	Ready() error

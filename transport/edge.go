@@ -37,7 +37,11 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 		return nil, words.ToStatus(err)
 	}
 	defer leave()
-	inner, cancel := withMargin(s.withCaller(ctx, info.FullMethod), callTimeout)
+	p, err := passOf(ctx)
+	if err != nil {
+		return nil, words.ToStatus(err)
+	}
+	inner, cancel := withMargin(p.context(ctx), callTimeout)
 	defer cancel()
 	defer func() {
 		if r := recover(); r != nil {
@@ -50,7 +54,10 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	if resp, err = handler(inner, req); err != nil {
 		return nil, s.toStatus(ctx, info.FullMethod, err)
 	}
-	return resp, nil
+	if err := s.answerable(p); err != nil {
+		return nil, words.ToStatus(err)
+	}
+	return p.hide(resp), nil
 }
 
 // streaming is what every stream passes; one without a deadline gets none.
@@ -61,8 +68,14 @@ func (s *Server) streaming(srv any, stream grpc.ServerStream, info *grpc.StreamS
 		return words.ToStatus(err)
 	}
 	defer leave()
-	ctx, cancel := withMargin(s.withCaller(stream.Context(), info.FullMethod), 0)
+	p, err := passOf(stream.Context())
+	if err != nil {
+		return words.ToStatus(err)
+	}
+	ctx, cancel := withMargin(p.context(stream.Context()), 0)
 	defer cancel()
+	ctx, left := s.desk.enter(ctx, p)
+	defer left()
 	if strings.HasPrefix(info.FullMethod, "/"+healthv1.Health_ServiceDesc.ServiceName+"/") {
 		// A watcher of our health would else hold a draining server open.
 		ctx, cancel = s.untilDrain(ctx)
@@ -73,7 +86,11 @@ func (s *Server) streaming(srv any, stream grpc.ServerStream, info *grpc.StreamS
 			err = words.ToStatus(s.panicked(info.FullMethod, r))
 		}
 	}()
-	if err = handler(srv, &edgeStream{ServerStream: stream, ctx: ctx, method: info.FullMethod}); err != nil {
+	err = handler(srv, &edgeStream{ServerStream: stream, ctx: ctx, method: info.FullMethod, pass: p})
+	if lost := lostRight(ctx); lost != nil {
+		err = lost
+	}
+	if err != nil {
 		return s.toStatus(stream.Context(), info.FullMethod, err)
 	}
 	return nil
@@ -84,6 +101,7 @@ type edgeStream struct {
 	grpc.ServerStream
 	ctx    context.Context
 	method string
+	pass   *pass
 }
 
 func (s *edgeStream) Context() context.Context { return s.ctx }
@@ -92,7 +110,26 @@ func (s *edgeStream) RecvMsg(m any) error {
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
+	if err := lostRight(s.ctx); err != nil {
+		return err
+	}
 	return checkSize(s.method, m)
+}
+
+func (s *edgeStream) SendMsg(m any) error {
+	if err := lostRight(s.ctx); err != nil {
+		return err
+	}
+	return s.ServerStream.SendMsg(s.pass.hide(m))
+}
+
+// lostRight returns why a stream was cut off because of its caller's rights, nil where it was not.
+func lostRight(ctx context.Context) error {
+	var e *rota.Error
+	if errors.As(context.Cause(ctx), &e) && (e.Kind == rota.KindUnauthenticated || e.Kind == rota.KindDenied) {
+		return e
+	}
+	return nil
 }
 
 // withMargin returns a context that ends a little before the caller's, so that

@@ -127,6 +127,7 @@ type fakeCore struct {
 	flows    fakeFlows
 	leader   peer.NodeAddress
 	err      error // of every call that has no function
+	table    atomic.Pointer[rightsTable]
 }
 
 func (c *fakeCore) Submit(ctx context.Context, jobs []rota.JobSpec) ([]rota.Submitted, error) {

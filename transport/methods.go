@@ -6,12 +6,30 @@ import "github.com/rotasched/rota/internal/access"
 type need struct {
 	// right is the one that the caller must hold; none where the next two say otherwise.
 	right access.Right
+	// scoped says that applying judges each object, by its tenant and queue: the door asks only
+	// whether the right is granted over anything. Elsewhere it must be granted over everything.
+	scoped bool
 	// anybody's calls take no credential; members' are those of other nodes, which show a node's
 	// certificate and no client's credential.
 	anybody, members bool
 }
 
+// right is needed over everything.
 func right(r access.Right) need { return need{right: r} }
+
+// scoped needs a right over what the call is about.
+func scoped(r access.Right) need { return need{right: r, scoped: true} }
+
+// where says over what the right is needed.
+func (n need) where() string {
+	switch {
+	case n.scoped || !n.right.ByTenant() && !n.right.ByQueue():
+		return ""
+	case !n.right.ByTenant():
+		return " in all queues"
+	}
+	return " of all tenants in all queues"
+}
 
 var (
 	anybody = need{anybody: true}
@@ -21,39 +39,39 @@ var (
 // methods is the one table of calls and the rights that they need. What is not in it is
 // nobody's: TestMethods finds what is missing or stale.
 var methods = map[string]need{
-	"/rota.v1.Jobs/Submit":      right(access.RightSubmit),
+	"/rota.v1.Jobs/Submit":      scoped(access.RightSubmit),
 	"/rota.v1.Jobs/Get":         right(access.RightRead),
 	"/rota.v1.Jobs/List":        right(access.RightRead),
 	"/rota.v1.Jobs/Wait":        right(access.RightRead),
-	"/rota.v1.Jobs/Cancel":      right(access.RightControl),
-	"/rota.v1.Jobs/Retry":       right(access.RightControl),
-	"/rota.v1.Jobs/Change":      right(access.RightControl),
-	"/rota.v1.Jobs/Delete":      right(access.RightControl),
-	"/rota.v1.Jobs/ReportProof": right(access.RightVerdict),
+	"/rota.v1.Jobs/Cancel":      scoped(access.RightControl),
+	"/rota.v1.Jobs/Retry":       scoped(access.RightControl),
+	"/rota.v1.Jobs/Change":      scoped(access.RightControl),
+	"/rota.v1.Jobs/Delete":      scoped(access.RightControl),
+	"/rota.v1.Jobs/ReportProof": scoped(access.RightVerdict),
 
-	"/rota.v1.Workers/Work":    right(access.RightWork),
-	"/rota.v1.Workers/Gone":    right(access.RightWork),
+	"/rota.v1.Workers/Work":    scoped(access.RightWork),
+	"/rota.v1.Workers/Gone":    scoped(access.RightWork),
 	"/rota.v1.Workers/List":    right(access.RightStatus),
 	"/rota.v1.Workers/Get":     right(access.RightStatus),
-	"/rota.v1.Workers/Drain":   right(access.RightWorkers),
-	"/rota.v1.Workers/Suspend": right(access.RightWorkers),
-	"/rota.v1.Workers/Resume":  right(access.RightWorkers),
-	"/rota.v1.Workers/Retire":  right(access.RightWorkers),
+	"/rota.v1.Workers/Drain":   scoped(access.RightWorkers),
+	"/rota.v1.Workers/Suspend": scoped(access.RightWorkers),
+	"/rota.v1.Workers/Resume":  scoped(access.RightWorkers),
+	"/rota.v1.Workers/Retire":  scoped(access.RightWorkers),
 
 	"/rota.v1.Queues/List":  right(access.RightRead),
 	"/rota.v1.Queues/Get":   right(access.RightRead),
-	"/rota.v1.Queues/Set":   right(access.RightQueue),
+	"/rota.v1.Queues/Set":   scoped(access.RightQueue),
 	"/rota.v1.Tenants/List": right(access.RightRead),
 	"/rota.v1.Tenants/Get":  right(access.RightRead),
-	"/rota.v1.Tenants/Set":  right(access.RightTenant),
+	"/rota.v1.Tenants/Set":  scoped(access.RightTenant),
 
-	"/rota.v1.Workflows/Submit":        right(access.RightSubmit),
+	"/rota.v1.Workflows/Submit":        scoped(access.RightSubmit),
 	"/rota.v1.Workflows/Get":           right(access.RightRead),
 	"/rota.v1.Workflows/Show":          right(access.RightRead),
 	"/rota.v1.Workflows/List":          right(access.RightRead),
 	"/rota.v1.Workflows/Wait":          right(access.RightRead),
-	"/rota.v1.Workflows/Cancel":        right(access.RightControl),
-	"/rota.v1.Workflows/Retry":         right(access.RightControl),
+	"/rota.v1.Workflows/Cancel":        scoped(access.RightControl),
+	"/rota.v1.Workflows/Retry":         scoped(access.RightControl),
 	"/rota.v1.Workflows/ParentOutputs": right(access.RightWork),
 
 	"/rota.v1.Explain/Why": right(access.RightRead),

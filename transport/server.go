@@ -64,6 +64,10 @@ type Options struct {
 	// returns the node that one is of: without it no call between nodes is taken.
 	TLS    *tls.Config
 	NodeOf func(tls.ConnectionState) (rota.NodeID, error)
+	// ClientOf returns role and name in a client's certificate; without it none counts.
+	ClientOf func(tls.ConnectionState) (role, name string, err error)
+	// Open says that callers without a credential may ask how a node without a cluster does.
+	Open bool
 	// Logger takes what is not an answer to anybody; nil is slog.Default.
 	Logger *slog.Logger
 	// MaxConnections caps open connections; 0 means 10,000.
@@ -92,6 +96,7 @@ type Server struct {
 	// calls are those in flight, of clients and of other nodes.
 	calls, nodeCalls *limiter
 	inflight         *inflight
+	desk             desk
 	// uploads are the workflows that arrive, shows the ones that are told of whole.
 	uploads, shows allowance
 	// entering orders the beginning of such a stream and that of the end: none is
@@ -170,7 +175,7 @@ func (s *Server) settings() []grpc.ServerOption {
 		grpc.ForceServerCodecV2(words.Codec()),
 		grpc.StaticStreamWindowSize(words.StreamWindow), grpc.StaticConnWindowSize(words.ConnWindow),
 	}
-	return append(settings, grpc.Creds(newSorter(s.options.TLS, s.options.NodeOf, s.web, s.inflight, s.untrusted)))
+	return append(settings, grpc.Creds(newSorter(s, s.web)))
 }
 
 // untrusted tells, once a minute, of a connection whose certificate no longer counts.
@@ -190,6 +195,7 @@ func (s *Server) Serve(lis net.Listener) error {
 		defer close(served)
 		_ = s.http.Serve(s.web)
 	}()
+	go s.desk.watch(s)
 	defer func() {
 		s.beginEnd()
 		_ = s.http.Close()

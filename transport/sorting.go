@@ -19,23 +19,20 @@ import (
 // HTTP/1.1. So one port serves both, with the same checks. The protocol is told by
 // ALPN under TLS, by the first three bytes without.
 type sorter struct {
-	tls      *tls.Config
-	identify identify
-	web      *connQueue
-	// inflight counts what arrives on connections of gRPC.
-	inflight *inflight
-	// ended is told why a connection was cut off later.
-	ended func(error)
+	tls    *tls.Config
+	server *Server
+	web    *connQueue
 }
 
 var _ credentials.TransportCredentials = (*sorter)(nil)
 
 // newSorter sends what is no gRPC to a queue.
-func newSorter(config *tls.Config, of identify, web *connQueue, inflight *inflight, ended func(error)) *sorter {
+func newSorter(server *Server, web *connQueue) *sorter {
+	config := server.options.TLS
 	if config != nil {
 		config = withProtocols(config)
 	}
-	return &sorter{tls: config, identify: of, web: web, inflight: inflight, ended: ended}
+	return &sorter{tls: config, server: server, web: web}
 }
 
 // withProtocols has a configuration offer both protocols, and each that it gives for
@@ -78,19 +75,17 @@ func (s *sorter) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, 
 		return nil, nil, err
 	}
 	state := secure.ConnectionState()
-	conn := trust(secure, s.tls.VerifyConnection, state, s.ended)
-	if state.NegotiatedProtocol != "h2" {
-		return s.toWeb(capped, own, conn)
-	}
+	conn := trust(secure, s.tls.VerifyConnection, state, s.server.untrusted)
 	info := edgeInfo{TLSInfo: credentials.TLSInfo{State: state,
 		CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}}, seat: own.seat}
-	if len(state.PeerCertificates) > 0 && s.identify != nil {
-		info.node, info.bad = s.identify(state)
+	s.server.options.identify(&info)
+	if state.NegotiatedProtocol != "h2" {
+		return s.toWeb(capped, own, &knownConn{conn, info.client})
 	}
 	if info.node != "" {
 		return conn, info, nil // other nodes are believed
 	}
-	return s.inflight.follow(conn), info, nil
+	return s.server.inflight.follow(conn), info, nil
 }
 
 // sortPlain looks at the first bytes: gRPC's preface begins with PRI, which is no
@@ -105,7 +100,7 @@ func (s *sorter) sortPlain(capped, own *cappedConn) (net.Conn, credentials.AuthI
 	if string(first) != "PRI" {
 		return s.toWeb(capped, own, conn)
 	}
-	return s.inflight.follow(conn), edgeInfo{TLSInfo: credentials.TLSInfo{CommonAuthInfo: credentials.CommonAuthInfo{
+	return s.server.inflight.follow(conn), edgeInfo{TLSInfo: credentials.TLSInfo{CommonAuthInfo: credentials.CommonAuthInfo{
 		SecurityLevel: credentials.NoSecurity}}, seat: own.seat}, nil
 }
 

@@ -59,7 +59,33 @@ type edgeInfo struct {
 	bad  error
 	// seat is the connection's place.
 	seat *seat
+	// client is the principal of a client's certificate, empty where none was shown.
+	client rota.Principal
 }
+
+// identify fills in whose certificate a connection's other end has shown.
+func (o *Options) identify(info *edgeInfo) {
+	if len(info.State.PeerCertificates) == 0 {
+		return
+	}
+	if o.NodeOf != nil {
+		info.node, info.bad = o.NodeOf(info.State)
+	}
+	if o.ClientOf != nil && info.node == "" {
+		if role, name, err := o.ClientOf(info.State); err == nil {
+			info.client = rota.CertPrincipal(role, name)
+		}
+	}
+}
+
+// knownConn is a connection to HTTP with the principal of its client's certificate.
+type knownConn struct {
+	net.Conn
+	client rota.Principal
+}
+
+// NetConn returns the connection beneath.
+func (c *knownConn) NetConn() net.Conn { return c.Conn }
 
 // trustedConn is a connection that ends when its peer's certificate does. gRPC
 // itself looks at a certificate once, and a stream may last for weeks.

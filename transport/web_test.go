@@ -146,7 +146,7 @@ func TestListener_healthIsNoCall(t *testing.T) {
 	for path, call := range methods {
 		seat := &seat{listener: CapListener(nil, 1, 0, nil).(*cappedListener)}
 		ctx := caller.NewContext(t.Context(), &caller.Peer{AuthInfo: edgeInfo{seat: seat}})
-		_, _ = (&Server{}).tap(ctx, &tap.Info{FullMethodName: path})
+		_, _ = (&Server{options: Options{Core: &fakeCore{}}}).tap(ctx, &tap.Info{FullMethodName: path})
 		if got := seat.kept.Load(); got == call.anybody && strings.HasPrefix(path, "/") {
 			t.Errorf("%s: the connection stays %v", path, got)
 		}

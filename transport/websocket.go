@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/url"
 	"time"
@@ -46,7 +47,17 @@ func (s *Server) webServer() *http.Server {
 	server := NewWebServer(mux, &s.options.Hosts, log.New(io.Discard, "", 0))
 	// A WebSocket takes its connection away from here.
 	server.WriteTimeout = handshakeTimeout
+	server.ConnContext = withCertificate
 	return server
+}
+
+// withCertificate returns a connection's context with its seat, and the client whose
+// certificate was shown.
+func withCertificate(ctx context.Context, c net.Conn) context.Context {
+	if known, ok := c.(*knownConn); ok {
+		ctx = context.WithValue(ctx, clientKey{}, known.client)
+	}
+	return withSeat(ctx, c)
 }
 
 func webRefuse(w http.ResponseWriter, code int, text string) {
@@ -60,6 +71,10 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 	filter, err := tailOfQuery(r.URL.Query())
 	if err != nil {
 		webRefuse(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	p, ok := s.admitWeb(w, r, "GET "+eventsPath)
+	if !ok {
 		return
 	}
 	if !s.enter() {
@@ -76,10 +91,15 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 	conn.SetReadLimit(webReads)
 	ctx, cancel := s.untilDrain(s.life)
 	defer cancel()
+	ctx, left := s.desk.enter(ctx, p)
+	defer left()
 	s.tails.Go(func() { s.readWeb(cancel, conn) })
 	s.tails.Go(func() { s.pingWeb(ctx, conn) })
 	err = s.options.Core.Events(ctx, filter, func(batch peer.EventBatch) error {
-		texts, err := s.batches.of(batch).lines()
+		if err := lostRight(ctx); err != nil {
+			return err
+		}
+		texts, err := s.batches.of(p.events(batch)).lines()
 		for _, text := range texts {
 			if err := s.writeWeb(conn, text); err != nil {
 				return err
@@ -89,6 +109,9 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 	})
 	if s.draining.Err() != nil {
 		err = s.going()
+	}
+	if lost := lostRight(ctx); lost != nil {
+		err = lost
 	}
 	if s.life.Err() != nil {
 		return
@@ -146,7 +169,7 @@ func webEnd(err error) (websocket.StatusCode, string) {
 	e := words.FromStatus(err)
 	code := websocket.StatusInternalError
 	switch e.Kind {
-	case rota.KindInvalid, rota.KindNotFound, rota.KindOutOfRange, rota.KindDenied:
+	case rota.KindInvalid, rota.KindNotFound, rota.KindOutOfRange, rota.KindDenied, rota.KindUnauthenticated:
 		code = websocket.StatusPolicyViolation
 	case rota.KindExhausted:
 		code = websocket.StatusTryAgainLater

@@ -35,6 +35,7 @@ type serverFlags struct {
 	cluster                  string
 	gossipKeyFile            string
 	nodeCA, trustDomain      string
+	clientCA                 string
 	insecure                 bool
 	adoptData                bool
 	attestationKeys          []string
@@ -53,7 +54,8 @@ streams and exits with 0.
 
 Everything listens on loopback if not told otherwise. Another address needs --tls-cert,
 --tls-key, --node-ca and --gossip-key-file, or --insecure spelt out. The certificate is this
-node's by its one URI, spiffe://CLUSTER/node/ID (see: rota tls). The admin port answers
+node's by its one URI, spiffe://CLUSTER/node/ID (see: rota tls). Beyond loopback clients show
+certificates of --client-ca, which name their roles. The admin port answers
 /healthz, /readyz (503 until a leader is known and the node has caught up), /metrics and
 /debug/pprof.`,
 		Args: cobra.NoArgs,
@@ -79,6 +81,7 @@ node's by its one URI, spiffe://CLUSTER/node/ID (see: rota tls). The admin port 
 	flags.StringVar(&f.cluster, "cluster", defaultCluster,
 		"`name` of the cluster; nodes of another name are refused")
 	flags.StringVar(&f.gossipKeyFile, "gossip-key-file", "", "`file` with the key of gossip, 16, 24 or 32 bytes")
+	flags.StringVar(&f.clientCA, "client-ca", "", "`file` with the authorities of clients' certificates (PEM): who shows one calls by its role")
 	flags.StringVar(&f.nodeCA, "node-ca", "", "`file` with the authorities of nodes' certificates (PEM); --tls-ca stands in")
 	flags.StringVar(&f.trustDomain, "trust-domain", "", "`name` in certificates' URIs, where it is not the cluster's")
 	flags.BoolVar(&f.insecure, "insecure", false, "allow other addresses than loopback in clear text")
@@ -138,6 +141,7 @@ func (f *serverFlags) plan(files tlsFiles) (p *server.Plan, live *liveTLS, err e
 		Node: rota.NodeID(f.node), Cluster: f.cluster, Data: f.data, Join: f.join,
 		BootstrapExpect: f.bootstrapExpect, GossipKeyFile: f.gossipKeyFile, Insecure: f.insecure, AdoptData: f.adoptData,
 	}}
+	p.Node.Open = f.insecure || server.Loopback(f.api)
 	f.tuning.apply(p)
 	p.Hosts.Names, p.Hosts.Origins = f.apiHosts, f.corsOrigins
 	for _, addr := range []struct {
@@ -196,12 +200,15 @@ func (f *serverFlags) exposed(files tlsFiles) []string {
 // secure sets the certificates of a plan, and returns what they come from.
 func (f *serverFlags) secure(p *server.Plan, files tlsFiles) (*liveTLS, error) {
 	if files == (tlsFiles{}) {
+		if f.clientCA != "" {
+			return nil, failf("--client-ca needs --tls-cert, --tls-key and --node-ca: clients show certificates under TLS only")
+		}
 		return nil, nil
 	}
 	if !files.complete() {
 		return nil, failf("--tls-cert, --tls-key and --node-ca go together: a node shows a certificate and judges others'")
 	}
-	member := &memberTLS{domain: cmp.Or(f.trustDomain, f.cluster), node: p.Node.Node}
+	member := &memberTLS{domain: cmp.Or(f.trustDomain, f.cluster), node: p.Node.Node, clientCA: f.clientCA}
 	if _, err := identity.NodeURI(member.domain, member.node); err != nil {
 		return nil, usagef("%w", err)
 	}
@@ -212,6 +219,7 @@ func (f *serverFlags) secure(p *server.Plan, files tlsFiles) (*liveTLS, error) {
 	mutual := live.mutual()
 	p.Hosts.Certificate = live.leaf
 	p.TLS, p.Node.ServerTLS, p.Node.ClientTLS, p.Node.NodeOf = live.serving(), mutual, mutual, live.nodeOf
+	p.ClientOf = live.clientOf
 	return live, nil
 }
 

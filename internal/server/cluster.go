@@ -71,7 +71,7 @@ func (d *Cluster) start(ctx context.Context, dir string, ports []Ports) error {
 		id := rota.NodeID(fmt.Sprintf("n%d", i+1))
 		plan := &Plan{Listen: p.API, Admin: p.Admin, Build: d.Build, Together: len(ports), Node: cluster.Config{
 			Node: id, Cluster: "dev", Data: filepath.Join(dir, string(id)), API: p.API, Raft: p.Raft, Gossip: p.Gossip,
-			BootstrapExpect: len(ports),
+			BootstrapExpect: len(ports), Open: true,
 		}}
 		for k, other := range ports {
 			if k != i {

@@ -39,6 +39,8 @@ type Plan struct {
 	Listen, Admin string
 	// TLS is shown to clients; nil is clear text.
 	TLS *tls.Config
+	// ClientOf returns role and name in a client's certificate.
+	ClientOf func(tls.ConnectionState) (role, name string, err error)
 	// Build names the binary.
 	Build Build
 	// Hosts are the names that HTTP answers to, beside the node's addresses.

@@ -68,8 +68,8 @@ func (r *running) open(ctx context.Context, open Opener, lis net.Listener) error
 		r.admin.measure(n)
 	}
 	r.server, err = transport.NewServer(transport.Options{
-		Self: r.plan.Node.Node, Core: n, Node: n, TLS: r.plan.TLS, NodeOf: r.plan.Node.NodeOf, Logger: r.log, MaxConnections: r.connections,
-		InflightBytes: r.plan.InflightBytes, Hosts: *r.plan.hosts(),
+		Self: r.plan.Node.Node, Core: n, Node: n, TLS: r.plan.TLS, NodeOf: r.plan.Node.NodeOf, ClientOf: r.plan.ClientOf, Open: r.plan.Node.Open,
+		Logger: r.log, MaxConnections: r.connections, InflightBytes: r.plan.InflightBytes, Hosts: *r.plan.hosts(),
 	})
 	if err != nil {
 		return err

@@ -146,7 +146,7 @@ func (p *process) config(start int) cluster.Config {
 	s, l := p.server, p.server.life
 	return cluster.Config{
 		Node: s.id(), Cluster: "virtual", Data: s.data(), API: s.api(), Raft: s.raft(), Gossip: string(s.host) + ":6473",
-		BootstrapExpect: len(l.servers), Version: "virtual", Timing: l.timing(), AuditRetention: 1,
+		BootstrapExpect: len(l.servers), Version: "virtual", Open: true, Timing: l.timing(), AuditRetention: 1,
 		Log: slog.New(watchLog{l.log.With("node", string(s.id()), "start", start).Handler(), p}),
 		Fatal: func(err error) {
 			if !p.isDead() {

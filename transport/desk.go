@@ -1,0 +1,103 @@
+package transport
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/access"
+)
+
+const (
+	// judgeEvery is how often the callers of streams are judged anew: one who has lost the
+	// right is cut off within twice that (SECURITY §5.4).
+	judgeEvery = time.Second
+	// rightsKept bounds the rights that are kept worked out.
+	rightsKept = 4_096
+)
+
+// desk keeps rights worked out, and the streams whose callers are judged again.
+type desk struct {
+	mu    sync.Mutex
+	table access.Table
+	known map[rota.Principal]*access.Rights
+	live  map[*liveStream]struct{}
+}
+
+type liveStream struct {
+	pass *pass
+	end  context.CancelCauseFunc
+}
+
+// rights returns what a principal may do by a table. Those of a token end by the date, too,
+// and are worked out each time.
+func (d *desk) rights(table access.Table, p rota.Principal) (*access.Rights, error) {
+	if _, ok := p.Token(); ok {
+		return table.Rights(p, today())
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.table != table || len(d.known) >= rightsKept {
+		d.table, d.known = table, make(map[rota.Principal]*access.Rights)
+	}
+	if r := d.known[p]; r != nil {
+		return r, nil
+	}
+	r, err := table.Rights(p, today())
+	if err == nil {
+		d.known[p] = r
+	}
+	return r, err
+}
+
+// enter has the caller of a stream judged again until leave is called.
+func (d *desk) enter(ctx context.Context, p *pass) (inner context.Context, leave func()) {
+	inner, end := context.WithCancelCause(ctx)
+	if p.need.anybody || p.need.members {
+		return inner, func() { end(nil) }
+	}
+	l := &liveStream{pass: p, end: end}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.live == nil {
+		d.live = make(map[*liveStream]struct{})
+	}
+	d.live[l] = struct{}{}
+	return inner, func() {
+		end(nil)
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		delete(d.live, l)
+	}
+}
+
+// watch judges the callers of streams again until the server ends.
+func (d *desk) watch(s *Server) {
+	tick := time.NewTicker(judgeEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			d.again(s)
+		case <-s.life.Done():
+			return
+		}
+	}
+}
+
+// again ends the streams whose callers have lost their right.
+func (d *desk) again(s *Server) {
+	d.mu.Lock()
+	all := make([]*liveStream, 0, len(d.live))
+	for l := range d.live {
+		all = append(all, l)
+	}
+	d.mu.Unlock()
+	for _, l := range all {
+		p := *l.pass // its call reads its own
+		if err := s.judge(&p); err != nil && s.options.Core.Access() != nil {
+			l.end(err)
+		}
+	}
+}
