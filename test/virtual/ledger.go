@@ -148,19 +148,6 @@ func (l *ledger) died(r *workerRun) (left []belief) {
 	return left
 }
 
-// open counts the accepted jobs, by a test of whether one is over.
-func (l *ledger) accepted() (ids []rota.JobID) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for id, rec := range l.jobs {
-		if rec.accepted {
-			ids = append(ids, id)
-		}
-	}
-	slices.Sort(ids)
-	return ids
-}
-
 // judge compares a job at the end with what was told of it.
 func (l *ledger) judge(id rota.JobID, job *rota.Job) {
 	l.mu.Lock()

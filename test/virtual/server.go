@@ -65,13 +65,6 @@ type process struct {
 func (s *server) api() string  { return string(s.host) + ":6470" }
 func (s *server) raft() string { return string(s.host) + ":6471" }
 
-// present is the process whose node serves, or nil.
-func (s *server) present() *process {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.run
-}
-
 // node is the present process's node, nil while there is none.
 func (s *server) node() *cluster.Node {
 	s.mu.Lock()

@@ -34,12 +34,6 @@ func asked(ops []*Op, what string) bool {
 	return slices.ContainsFunc(ops, func(op *Op) bool { return op.Func == what && op.Outcome != Refused })
 }
 
-// revived reports whether a job is of a workflow that may have been run again.
-func (v *view) revived(job string) bool {
-	w, _, ok := rota.SplitNodeJobID(rota.JobID(job))
-	return ok && asked(v.flows[string(w)], OpFlowRetry)
-}
-
 // flowLife is what the events tell of a workflow.
 type flowLife struct {
 	facts   *FlowFacts

@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/test/jepsen-lite/check"
 	"github.com/rotasched/rota/test/jepsen-lite/fault"
 )
@@ -132,13 +131,4 @@ func (c *clients) End() {
 	}
 	all.Wait()
 	c.reading.Wait()
-}
-
-// names of all queues, for raw workers.
-func queueNames() []rota.QueueName {
-	var names []rota.QueueName
-	for _, q := range queues {
-		names = append(names, q.name)
-	}
-	return names
 }
