@@ -13,6 +13,7 @@ import (
 	"github.com/rotasched/rota/cluster/raftstore"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/depot"
 )
 
 // Config is everything that a node is started with. It is checked once, all
@@ -77,6 +78,11 @@ type Config struct {
 	// ScrubEvery is how often all that lies on the disk is read and verified; 0 takes
 	// DefaultScrubEvery, less is never.
 	ScrubEvery time.Duration
+	// BackupTo is a directory for backups, empty for none; the leader stores one every
+	// BackupEvery, and keeps the last BackupKeep of this cluster. 0 takes the default.
+	BackupTo    string
+	BackupEvery time.Duration
+	BackupKeep  int
 	// Fatal ends the process; nil logs and exits 1.
 	Fatal func(error)
 	Log   *slog.Logger
@@ -202,6 +208,12 @@ func (c *Config) faults() (faults []error) {
 	if c.AutoDegradeUsagePermille < 0 || c.AutoDegradeUsagePermille > 1000 {
 		faults = append(faults, fmt.Errorf("--auto-degrade-usage is %d permille: 0 to 1000 is wanted", c.AutoDegradeUsagePermille))
 	}
+	if c.BackupEvery != 0 && c.BackupEvery < BackupEveryLeast {
+		faults = append(faults, fmt.Errorf("--backup-every is %s: at least %s is wanted", c.BackupEvery, BackupEveryLeast))
+	}
+	if c.BackupKeep != 0 && c.BackupKeep < depot.KeepLeast {
+		faults = append(faults, fmt.Errorf("--backup-keep is %d: at least %d are kept", c.BackupKeep, depot.KeepLeast))
+	}
 	if low, critical := c.DiskLow, c.DiskCritical; low > MaxDiskPercent || critical > MaxDiskPercent || low > 0 && critical > low {
 		faults = append(faults, fmt.Errorf("--disk-low is %d and --disk-critical is %d: percent up to %d are wanted, the latter "+
 			"no more than the former", low, critical, MaxDiskPercent))
@@ -237,6 +249,12 @@ func (c *Config) defaults() {
 	}
 	if c.DiskCritical == 0 {
 		c.DiskCritical = DefaultDiskCritical
+	}
+	if c.BackupEvery == 0 {
+		c.BackupEvery = DefaultBackupEvery
+	}
+	if c.BackupKeep == 0 {
+		c.BackupKeep = DefaultBackupKeep
 	}
 	if c.ScrubEvery == 0 {
 		c.ScrubEvery = DefaultScrubEvery

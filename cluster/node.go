@@ -18,6 +18,7 @@ import (
 	"github.com/rotasched/rota/cluster/rebuild"
 	"github.com/rotasched/rota/cluster/stream"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/internal/depot"
 	"github.com/rotasched/rota/internal/logs"
 	"github.com/rotasched/rota/internal/peer"
 )
@@ -62,6 +63,7 @@ type Node struct {
 	rebuild  *rebuild.Rebuilder
 	scrub    *rebuild.Scrubber
 	disk     diskGate
+	backups  backups
 	watchdog watchdog
 	watch    watcher
 	leader   leaderWatch
@@ -93,6 +95,13 @@ func newNode(cfg Config, peers Peers) (*Node, error) {
 	n.chores = chores{beats: newBeatBox(n)}
 	n.disk = diskGate{read: cfg.freeSpace, path: cfg.Data, low: percent(cfg.DiskLow), critical: percent(cfg.DiskCritical),
 		soon: make(chan struct{}, 1)}
+	n.backups = backups{every: cfg.BackupEvery, keep: cfg.BackupKeep}
+	if cfg.BackupTo != "" {
+		var err error
+		if n.backups.depot, err = depot.Open(cfg.BackupTo); err != nil {
+			return nil, err
+		}
+	}
 	n.workflowVerbs = workflowVerbs{uploads: make(chan struct{}, uploadsMost), repeats: make(chan struct{}, 1)}
 	n.explainer = explainer{replaying: make(chan struct{}, 1)}
 	return n.own(), nil
@@ -102,7 +111,7 @@ func newNode(cfg Config, peers Peers) (*Node, error) {
 func (n *Node) own() *Node {
 	n.replica.n, n.proposer.n, n.membership.n, n.chores.n = n, n, n, n
 	n.jobVerbs.n, n.policyVerbs.n, n.workerVerbs.n, n.workflowVerbs.n, n.clusterVerbs.n, n.explainer.n = n, n, n, n, n, n
-	n.disk.n, n.watchdog.n, n.watch.n, n.leader.n, n.terms.n = n, n, n, n, n
+	n.backups.n, n.disk.n, n.watchdog.n, n.watch.n, n.leader.n, n.terms.n = n, n, n, n, n, n
 	return n
 }
 
@@ -227,7 +236,7 @@ type watched interface {
 }
 
 func (n *Node) watched() []watched {
-	return []watched{n.archive, n.events, n.rebuild, &n.disk, &n.watchdog, n.scrub}
+	return []watched{n.archive, n.events, n.rebuild, &n.disk, &n.watchdog, n.scrub, &n.backups}
 }
 
 // problems lists what is wrong with this node, each with what to do.

@@ -37,7 +37,7 @@ func Start(ctx context.Context, cfg Config, peers Peers) (*Node, error) {
 		n.closeAll()
 		return nil, err
 	}
-	n.terms.begun = n.chores.start
+	n.terms.begun, n.backups.save = n.chores.start, n.clusterVerbs.SaveSnapshot
 	n.run(n.terms.run)
 	n.run(n.watch.run)
 	n.run(n.leader.run)

@@ -21,8 +21,10 @@ func (a operatorCommands) command() *cobra.Command {
 		a.raftList(), a.raftTransfer(), a.raftRemove(), a.raftLeave())
 	snapshots := a.group(&cobra.Command{Use: "snapshot", Short: "Back up, inspect and restore"},
 		a.snapshotSave(), a.snapshotInspect(), a.snapshotRestore())
+	backups := a.group(&cobra.Command{Use: "backup", Short: "See and prove the backups that a leader stores"},
+		a.backupList(), a.backupDrill())
 	return a.group(&cobra.Command{Use: "operator", Short: "Look after the cluster itself"},
-		raft, snapshots, a.verify(), a.audit(), a.recover())
+		raft, snapshots, backups, a.verify(), a.audit(), a.recover())
 }
 
 func (a operatorCommands) raftList() *cobra.Command {

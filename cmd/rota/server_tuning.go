@@ -27,6 +27,9 @@ type tuning struct {
 	diskLow          int
 	diskCritical     int
 	inflightBytes    int64
+	backupTo         string
+	backupEvery      time.Duration
+	backupKeep       int
 }
 
 func (t *tuning) register(flags *pflag.FlagSet) {
@@ -45,6 +48,9 @@ func (t *tuning) register(flags *pflag.FlagSet) {
 		"how often it is looked whether that many have come")
 	durationVar(flags, &t.scrubEvery, "scrub-every", cluster.DefaultScrubEvery,
 		"how often all that lies on the disk is read and verified; 0 is never")
+	flags.StringVar(&t.backupTo, "backup-to", "", "`directory` in which the leader stores backups; give all nodes the same one")
+	durationVar(flags, &t.backupEvery, "backup-every", cluster.DefaultBackupEvery, "how often it does")
+	flags.IntVar(&t.backupKeep, "backup-keep", cluster.DefaultBackupKeep, "`backups` of this cluster that are kept there, at least 3")
 	flags.IntVar(&t.diskLow, "disk-low", cluster.DefaultDiskLow,
 		"`percent` of the data directory's disk below which no new jobs are admitted (at most 8 GiB); 0 is off")
 	flags.IntVar(&t.diskCritical, "disk-critical", cluster.DefaultDiskCritical,
@@ -61,6 +67,8 @@ func (t *tuning) register(flags *pflag.FlagSet) {
 	withinOrZero(flags, cluster.SnapshotEntriesLeast, cluster.SnapshotEntriesMost, "snapshot-entries")
 	withinOrZero(flags, cluster.SnapshotEveryLeast, cluster.SnapshotEveryMost, "snapshot-every")
 	within(flags, 0, rota.MaxDuration, "scrub-every")
+	within(flags, cluster.BackupEveryLeast, rota.MaxDuration, "backup-every")
+	within(flags, cluster.BackupKeepLeast, math.MaxInt32, "backup-keep")
 	within(flags, transport.InflightLeast, math.MaxInt64, "inflight-bytes")
 	within(flags, 0, cluster.MaxDegradeMs*time.Millisecond, "auto-degrade-commit")
 	within(flags, 0, 1.0, "auto-degrade-usage")
@@ -70,6 +78,7 @@ func (t *tuning) register(flags *pflag.FlagSet) {
 func (t *tuning) apply(p *server.Plan) {
 	c := &p.Node
 	p.InflightBytes = t.inflightBytes
+	c.BackupTo, c.BackupEvery, c.BackupKeep = t.backupTo, t.backupEvery, t.backupKeep
 	c.SnapshotEntries, c.SnapshotEvery = t.snapshotEntries, t.snapshotEvery
 	c.AuditRetention, c.EventsRetained = t.auditRetention, t.eventsRetained
 	c.ArchiveRetention, c.ArchiveMaxBytes = t.archiveRetention, t.archiveMaxBytes

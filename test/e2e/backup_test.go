@@ -111,3 +111,52 @@ func TestBackup_staleWithoutQuorum(t *testing.T) {
 		second.job(t, fmt.Sprintf("kept-%03d", i))
 	}
 }
+
+// A leader stores backups by itself, drills prove them, and what is damaged or forged is found.
+func TestBackup_byTheLeader(t *testing.T) {
+	t.Parallel()
+	to := t.TempDir()
+	c := &nodes{t: t, all: []*node{newNode(t, "n1", "--bootstrap-expect", "1", "--backup-to", to, "--backup-every", "1s", "--backup-keep", "3")}}
+	c.all[0].start(t)
+	c.awaitReady()
+	submitTo(t, c.dial(t), "default", "kept", 5)
+	type backup struct {
+		Cluster rota.ClusterID `json:"cluster_id"`
+		Index   rota.Index     `json:"index"`
+		File    string         `json:"file"`
+	}
+	list := func() []backup {
+		return decode[[]backup](t, command(t, nil, "", "operator", "backup", "list", "--from", to, "-o", "json"))
+	}
+	eventually(t, 30*time.Second, "a backup with the jobs", func() error {
+		if all := list(); len(all) == 0 {
+			return fmt.Errorf("%v", all)
+		}
+		return nil
+	})
+	c.all[0].Kill()
+	all := list()
+	newest := all[len(all)-1].File
+	command(t, nil, "", "operator", "backup", "drill", "--from", to).want(t, 0)
+	whole, err := os.ReadFile(newest)
+	check(t, err)
+	drill := func(what, says string, change func()) {
+		t.Helper()
+		change()
+		r := command(t, nil, "", "operator", "backup", "drill", "--from", to)
+		r.want(t, 1)
+		contains(t, what, r.stderr, says)
+		check(t, os.WriteFile(newest, whole, 0o600))
+	}
+	drill("a flipped bit", filepath.Base(newest), func() {
+		torn := append([]byte(nil), whole...)
+		torn[len(torn)/2] ^= 1
+		check(t, os.WriteFile(newest, torn, 0o600))
+	})
+	drill("a truncated one", filepath.Base(newest), func() { check(t, os.Truncate(newest, int64(len(whole)/2))) })
+	forged := filepath.Join(to, fmt.Sprintf("%s-%020d.snap", all[0].Cluster, all[len(all)-1].Index+9))
+	drill("a forged name", "not what its name says", func() { check(t, os.WriteFile(forged, whole, 0o600)) })
+	check(t, os.Rename(forged, filepath.Join(to, fmt.Sprintf("c-other-%020d.snap", 9))))
+	drill("two clusters'", "--cluster-id", func() {})
+	command(t, nil, "", "operator", "backup", "drill", "--from", to, "--cluster-id", string(all[0].Cluster)).want(t, 0)
+}

@@ -1,0 +1,150 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/internal/depot"
+	"github.com/rotasched/rota/internal/peer"
+	"github.com/rotasched/rota/snapshot"
+)
+
+const (
+	// DefaultBackupEvery and DefaultBackupKeep are how often a backup is made, and how many
+	// are kept.
+	DefaultBackupEvery = time.Hour
+	DefaultBackupKeep  = 30
+	// BackupEveryLeast is the least of the former: a backup reads the whole state.
+	BackupEveryLeast = time.Second
+	// BackupKeepLeast never go.
+	BackupKeepLeast = depot.KeepLeast
+	// backupLooks is how often in that time, and backupLookMost how late, is looked whether
+	// one is due: another leader may have made it.
+	backupLooks    = 4
+	backupLookMost = time.Minute
+	// backupsMissed in a row are a problem.
+	backupsMissed = 2
+)
+
+// backups are the leader's chore that stores backups. What the depot holds says when the last
+// one was made, and by whichever leader: a new leader goes on from there.
+type backups struct {
+	n     *Node
+	depot *depot.Directory
+	// save writes an online backup.
+	save  func(ctx context.Context, how peer.ReadOptions, w io.Writer) error
+	every time.Duration
+	keep  int
+
+	mu sync.Mutex
+	// leads reports that this node's leadership looks after backups, since when, and last is
+	// when the newest was made, failing why the last try stored none.
+	leads       bool
+	since, last rota.Date
+	failing     error
+}
+
+// loop stores backups for as long as a leadership lasts.
+func (bk *backups) loop(l *leadership) {
+	if bk.depot == nil {
+		return
+	}
+	bk.note(func() { bk.leads, bk.since, bk.last, bk.failing = true, bk.now(), 0, nil })
+	defer bk.note(func() { bk.leads = false })
+	tick := time.NewTicker(min(bk.every/backupLooks, backupLookMost))
+	defer tick.Stop()
+	for {
+		made, err := bk.once(l.ctx)
+		if l.ctx.Err() != nil {
+			return
+		}
+		bk.note(func() { bk.last, bk.failing = max(bk.last, made), err })
+		if err != nil && bk.n.lines.Allow("backups") {
+			bk.n.log.Error("no backup was stored", "err", err)
+		}
+		select {
+		case <-tick.C:
+		case <-l.ctx.Done():
+			return
+		}
+	}
+}
+
+func (bk *backups) note(change func()) {
+	bk.mu.Lock()
+	defer bk.mu.Unlock()
+	change()
+}
+
+func (bk *backups) now() rota.Date { return rota.Date(bk.n.wall().UnixMilli()) }
+
+// once stores a backup where one is due, and returns when the newest was made.
+func (bk *backups) once(ctx context.Context) (made rota.Date, err error) {
+	all, err := bk.depot.List()
+	if err != nil {
+		return 0, err
+	}
+	var head fsm.Head
+	bk.n.replica.look(func(s *fsm.View) { head = s.Head() })
+	if own := depot.Of(all, head.ClusterID); len(own) > 0 {
+		newest := own[len(own)-1]
+		if made = newest.Made; newest.Index == head.Index || bk.now() < made+rota.Date(bk.every.Milliseconds()) {
+			return made, nil
+		}
+	}
+	b, err := bk.depot.Put(ctx, bk.n.cfg.Node, func(w io.Writer) error { return bk.save(ctx, peer.ReadOptions{}, w) },
+		func(r io.Reader) (depot.Name, error) {
+			info, err := snapshot.Inspect(r)
+			if err == nil && info.ClusterID != head.ClusterID {
+				err = fmt.Errorf("it is of cluster %s", info.ClusterID)
+			}
+			return depot.Name{Cluster: info.ClusterID, Index: info.Index}, err
+		})
+	if err != nil {
+		return made, err
+	}
+	bk.n.log.Info("a backup is stored", "file", b.File, "bytes", b.Bytes, "index", uint64(b.Index))
+	gone, err := bk.depot.Prune(head.ClusterID, bk.keep)
+	for _, b := range gone {
+		bk.n.log.Info("an old backup is removed", "file", b.File)
+	}
+	return b.Made, err
+}
+
+// Problems says that backups fail, at the leader.
+func (bk *backups) Problems() (problems []string) {
+	bk.mu.Lock()
+	defer bk.mu.Unlock()
+	if late := bk.now() - max(bk.last, bk.since); bk.leads && late > rota.Date(backupsMissed*bk.every.Milliseconds()) {
+		made := "none was seen"
+		if bk.last > 0 {
+			made = "the last is of " + bk.last.String()
+		}
+		text := fmt.Sprintf("%d backups were missed, %s", backupsMissed, made)
+		if bk.failing != nil {
+			text += ": " + bk.failing.Error()
+		}
+		problems = append(problems, text)
+	}
+	return problems
+}
+
+// Collectors are the metrics of backups.
+func (bk *backups) Collectors() []prometheus.Collector {
+	return []prometheus.Collector{prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rota_backup_timestamp_seconds",
+		Help: "When the newest backup was made, Unix time, at the leader with --backup-to; else 0."}, func() float64 {
+		bk.mu.Lock()
+		defer bk.mu.Unlock()
+		if !bk.leads {
+			return 0
+		}
+		return float64(bk.last) / 1000
+	})}
+}
