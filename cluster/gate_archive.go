@@ -13,7 +13,7 @@ import (
 // the same content is the same submission and another one is refused (SPEC §16.5). While no
 // tombstone was ever taken that costs nothing.
 func (pr *proposer) answerKnown(ctx context.Context, _ *leadership, ops []*fsmpb.Op, answers []*fsmpb.Outcome) ([]*fsmpb.Outcome, error) {
-	ids, places := pr.forgotten(ops)
+	ids, places := pr.forgotten(ops, answers)
 	if len(ids) == 0 {
 		return answers, nil
 	}
@@ -23,7 +23,14 @@ func (pr *proposer) answerKnown(ctx context.Context, _ *leadership, ops []*fsmpb
 	}
 	for i := range ends {
 		if e := &ends[i]; e.Job.State.Terminal() {
-			answers = answer(answers, ops, places[i], e.Again(ops[places[i]].GetSubmit().GetSpec()))
+			op := ops[places[i]]
+			o := e.Again(op.GetSubmit().GetSpec())
+			pr.n.replica.look(func(s *fsm.View) {
+				if taken := s.Taken(op, e.Job.Tenant, e.Job.Queue); taken != nil {
+					o = taken
+				}
+			})
+			answers = answer(answers, ops, places[i], o)
 		}
 	}
 	return answers, nil
@@ -31,14 +38,14 @@ func (pr *proposer) answerKnown(ctx context.Context, _ *leadership, ops []*fsmpb
 
 // forgotten returns the ids, and their places, that are submitted and that the state
 // does not know for sure any more.
-func (pr *proposer) forgotten(ops []*fsmpb.Op) (ids []rota.JobID, places []int) {
+func (pr *proposer) forgotten(ops []*fsmpb.Op, answers []*fsmpb.Outcome) (ids []rota.JobID, places []int) {
 	pr.n.replica.look(func(s *fsm.View) {
 		if !s.Forgetful() {
 			return
 		}
 		for i, op := range ops {
 			submit := op.GetSubmit()
-			if submit == nil || submit.GetMinted() {
+			if submit == nil || submit.GetMinted() || answers != nil && answers[i] != nil {
 				continue
 			}
 			id := rota.JobID(submit.GetSpec().GetId())

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
@@ -12,6 +13,7 @@ import (
 // would only repeat or refuse is answered here, without three disks' writes. The machine
 // decides again all that passes.
 var gates = [...]gate{
+	{(*proposer).refuseDenied, true},  // what its actor has no right to: below
 	{(*proposer).answerKnown, true},   // a job that the archive alone knows: gate_archive.go
 	{(*proposer).gateRules, false},    // an operation that the rules in force do not know: rules.go
 	{(*proposer).refuseFull, false},   // more work than the voters' disks have room for: gate_disk.go
@@ -80,6 +82,19 @@ func (l *leadership) admitRest(ctx context.Context, ops []*fsmpb.Op, answers []*
 		}
 	}
 	return r
+}
+
+// refuseDenied refuses what applying would refuse for lack of a right: nobody who may not ask
+// costs three disks a write.
+func (pr *proposer) refuseDenied(_ context.Context, _ *leadership, ops []*fsmpb.Op, answers []*fsmpb.Outcome) ([]*fsmpb.Outcome, error) {
+	pr.n.replica.look(func(s *fsm.View) {
+		for i, o := range s.Denied(ops) {
+			if o != nil {
+				answers = answer(answers, ops, i, o)
+			}
+		}
+	})
+	return answers, nil
 }
 
 // answer notes an outcome at its place.

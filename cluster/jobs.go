@@ -9,6 +9,7 @@ import (
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/peer"
 )
 
@@ -39,11 +40,20 @@ func (jv *jobVerbs) Job(ctx context.Context, id rota.JobID, opt peer.ReadOptions
 	if err != nil {
 		return rota.Job{}, at, err
 	}
+	rd, err := jv.n.replica.reader(ctx)
+	if err != nil {
+		return rota.Job{}, at, err
+	}
 	job, ok, err := jv.n.archive.Job(ctx, id)
-	if err == nil && !ok {
-		err = rota.Refusef(rota.KindNotFound, "job", "job %q is not known", id)
+	if err == nil && (!ok || !rd.Job(&job)) {
+		return rota.Job{}, at, unknownJob(id)
 	}
 	return job, at, err
+}
+
+// unknownJob says so of a job that is not known, and of one that is not the caller's to read.
+func unknownJob(id rota.JobID) error {
+	return rota.Refusef(rota.KindNotFound, "job", "job %q is not known", id)
 }
 
 // Jobs reads one page, history included; it walks a frozen view and holds nothing up.
@@ -52,13 +62,21 @@ func (jv *jobVerbs) Jobs(ctx context.Context, f rota.JobFilter, opt peer.ReadOpt
 	if err != nil {
 		return rota.JobPage{}, at, err
 	}
-	page, err := jv.n.archive.List(ctx, f, at.Index, opt.Stale)
+	rd, err := jv.n.replica.reader(ctx)
+	if err != nil {
+		return rota.JobPage{}, at, err
+	}
+	page, err := jv.n.archive.List(ctx, f, at.Index, opt.Stale, rd)
 	return page, at, err
 }
 
 // AwaitJobs calls done for each job once it is terminal, in the order they end.
 func (jv *jobVerbs) AwaitJobs(ctx context.Context, ids []rota.JobID, done func(rota.Job) error) error {
 	if _, err := jv.n.replica.fresh(ctx, peer.ReadOptions{}); err != nil {
+		return err
+	}
+	rd, err := jv.n.replica.reader(ctx)
+	if err != nil {
 		return err
 	}
 	w := &jobWait{notify: make(chan struct{}, 1)}
@@ -87,8 +105,8 @@ func (jv *jobVerbs) AwaitJobs(ctx context.Context, ids []rota.JobID, done func(r
 					return err
 				}
 			}
-			if !ok {
-				return rota.Refusef(rota.KindNotFound, "job", "job %q is not known", id)
+			if !ok || !rd.Job(&job) {
+				return unknownJob(id)
 			}
 			if job.State.Terminal() {
 				delete(waiting, id)
@@ -158,7 +176,7 @@ func (jv *jobVerbs) ChangeJob(ctx context.Context, c rota.JobChange) (rota.JobOu
 	}
 	o, index, err := jv.n.proposer.proposeOne(ctx, fsm.ChangeJobOp(&c, job.Life, job.Changes))
 	if e, ok := errors.AsType[*rota.Error](err); ok {
-		return none, jv.beyond(e, c.ID)
+		return none, jv.beyond(ctx, e, c.ID)
 	} else if err != nil {
 		return none, err
 	}
@@ -174,7 +192,7 @@ func (jv *jobVerbs) eachJob(ctx context.Context, ids []rota.JobID, ops []*fsmpb.
 	list := make([]rota.JobOutcome, len(ids))
 	for i, o := range outcomes {
 		list[i] = rota.JobOutcome{ID: ids[i], State: rota.JobState(o.GetJobState()), Index: index,
-			Err: jv.beyond(entry.OutcomeError(o), ids[i]).OrNil()}
+			Err: jv.beyond(ctx, entry.OutcomeError(o), ids[i]).OrNil()}
 	}
 	return list, nil
 }
@@ -233,9 +251,16 @@ func (jv *jobVerbs) retryOf(ctx context.Context, r rota.JobRetry) (*fsmpb.Retry,
 }
 
 // beyond words the refusal of a change of a job that only the archive knows.
-func (jv *jobVerbs) beyond(err *rota.Error, id rota.JobID) *rota.Error {
+func (jv *jobVerbs) beyond(ctx context.Context, err *rota.Error, id rota.JobID) *rota.Error {
 	if err == nil || err.Kind != rota.KindNotFound {
 		return err
+	}
+	if rd, refused := jv.n.replica.reader(ctx); refused != nil {
+		return rota.ErrorOf(refused)
+	} else if rd != nil { // its tenant decides, which the record alone says
+		if e, ok, lost := jv.n.archive.LastEnd(id); lost != nil || !ok || !rd.Reads(e.Job.Tenant, e.Job.Queue) {
+			return err
+		}
 	}
 	state, ok, lost := jv.n.archive.EndState(id)
 	if lost != nil {
@@ -251,6 +276,10 @@ func (jv *jobVerbs) beyond(err *rota.Error, id rota.JobID) *rota.Error {
 // nameDifferences says of refused submissions in what they differ from the job that has
 // the id, where that can be read here.
 func (jv *jobVerbs) nameDifferences(ctx context.Context, jobs []rota.JobSpec, submitted []rota.Submitted) {
+	rd, err := jv.n.replica.reader(ctx)
+	if err != nil {
+		return
+	}
 	for i := range submitted {
 		s := &submitted[i]
 		if e := rota.ErrorOf(s.Err); e == nil || e.Kind != rota.KindConflict || e.Subject != "id" {
@@ -259,7 +288,7 @@ func (jv *jobVerbs) nameDifferences(ctx context.Context, jobs []rota.JobSpec, su
 		if jv.n.replica.waitApplied(ctx, s.Index) != nil { // another node's answer may be ahead of this one
 			return
 		}
-		if first, ok := jv.firstSpec(s.ID); ok {
+		if first, ok := jv.firstSpec(s.ID); ok && rd.Reads(first.Tenant, first.Queue) {
 			s.Err = fsm.OtherJob(s.ID, jobs[i].Difference(&first))
 		}
 	}
@@ -293,9 +322,14 @@ func (jv *jobVerbs) ReportProof(ctx context.Context, r rota.ProofReport) (rota.J
 	}
 	// Read first: the operation names the lease, and carries the job where it shall
 	// run again, for the state may hold no more than its tombstone (SPEC §9.5).
-	job, _, err := jv.Job(ctx, r.Job, peer.ReadOptions{})
+	job, _, err := jv.Job(access.Itself(ctx), r.Job, peer.ReadOptions{})
 	if err != nil {
 		return none, err
+	}
+	if rd, err := jv.n.replica.reader(ctx); err != nil {
+		return none, err
+	} else if !rd.Has(access.RightVerdict, job.Tenant, job.Queue) {
+		return none, unknownJob(r.Job)
 	}
 	lease, err := provenLease(&job, r.Lease)
 	if err != nil {

@@ -2,10 +2,12 @@ package cluster
 
 import (
 	"context"
+	"slices"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/millis"
 	"github.com/rotasched/rota/internal/peer"
 	"github.com/rotasched/rota/sched"
@@ -13,7 +15,9 @@ import (
 
 // Tenants lists the tenants that somebody set or that have leases open.
 func (pv *policyVerbs) Tenants(ctx context.Context, opt peer.ReadOptions) ([]rota.Tenant, rota.ReadAt, error) {
-	return read(ctx, &pv.n.replica, opt, func(s *fsm.View) ([]rota.Tenant, error) { return s.Tenants(), nil })
+	return readAs(ctx, &pv.n.replica, opt, func(s *fsm.View, rd *access.Reader) ([]rota.Tenant, error) {
+		return slices.DeleteFunc(s.Tenants(), func(t rota.Tenant) bool { return !rd.Tenant(&t) }), nil
+	})
 }
 
 // Tenant reads any tenant; one that nobody set has the default limits.
@@ -21,7 +25,13 @@ func (pv *policyVerbs) Tenant(ctx context.Context, id rota.TenantID, opt peer.Re
 	if err := rota.CheckID("tenant", id); err != nil {
 		return rota.Tenant{}, rota.ReadAt{}, err
 	}
-	return read(ctx, &pv.n.replica, opt, func(s *fsm.View) (rota.Tenant, error) { return s.Tenant(id), nil })
+	return readAs(ctx, &pv.n.replica, opt, func(s *fsm.View, rd *access.Reader) (rota.Tenant, error) {
+		t := s.Tenant(id)
+		if !rd.Tenant(&t) {
+			return rota.Tenant{}, rota.Refusef(rota.KindNotFound, "tenant", "tenant %q is not known", id)
+		}
+		return t, nil
+	})
 }
 
 // SetTenant creates or changes a tenant, key by key. What the state machine would
@@ -41,7 +51,7 @@ func (pv *policyVerbs) SetTenant(ctx context.Context, id rota.TenantID, set []ro
 	if err != nil {
 		return rota.Tenant{}, err
 	}
-	t, _, err := pv.Tenant(ctx, id, peer.ReadOptions{MinIndex: index})
+	t, _, err := pv.Tenant(access.Itself(ctx), id, peer.ReadOptions{MinIndex: index})
 	return t, err
 }
 
@@ -89,15 +99,22 @@ func (pv *policyVerbs) SetMode(ctx context.Context, mode rota.ClusterMode, reaso
 
 // Queues lists the queues with their counters.
 func (pv *policyVerbs) Queues(ctx context.Context, opt peer.ReadOptions) ([]rota.Queue, rota.ReadAt, error) {
-	return read(ctx, &pv.n.replica, opt, func(s *fsm.View) ([]rota.Queue, error) { return s.Queues(), nil })
+	return readAs(ctx, &pv.n.replica, opt, func(s *fsm.View, rd *access.Reader) (some []rota.Queue, _ error) {
+		for _, q := range s.Queues() {
+			if rd.Queue(&q) {
+				some = append(some, q)
+			}
+		}
+		return some, nil
+	})
 }
 
 // Queue reads one queue, with its failure domains and what is known of its types.
 func (pv *policyVerbs) Queue(ctx context.Context, name rota.QueueName, opt peer.ReadOptions) (rota.Queue, rota.ReadAt, error) {
-	return read(ctx, &pv.n.replica, opt, func(s *fsm.View) (rota.Queue, error) {
+	return readAs(ctx, &pv.n.replica, opt, func(s *fsm.View, rd *access.Reader) (rota.Queue, error) {
 		q, ok := s.QueueInFull(name)
-		if !ok {
-			return q, rota.Refusef(rota.KindNotFound, "queue", "queue %q does not exist", name)
+		if !ok || !rd.Queue(&q) {
+			return rota.Queue{}, rota.Refusef(rota.KindNotFound, "queue", "queue %q does not exist", name)
 		}
 		scoring := sched.ScoringOf(&q.Policy)
 		for i := range q.Types {
@@ -123,7 +140,10 @@ func (pv *policyVerbs) SetQueue(ctx context.Context, name rota.QueueName, preset
 	if err != nil {
 		return rota.Queue{}, err
 	}
-	q, _, err := pv.Queue(ctx, name, peer.ReadOptions{MinIndex: index})
+	q, _, err := pv.Queue(access.Itself(ctx), name, peer.ReadOptions{MinIndex: index})
+	if rd, refused := pv.n.replica.reader(ctx); refused != nil || !rd.Queue(&q) {
+		return rota.Queue{Name: q.Name, Policy: q.Policy}, err
+	}
 	return q, err
 }
 

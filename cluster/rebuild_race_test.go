@@ -135,7 +135,7 @@ func TestRebuild_readingIsRefusedWithoutAState(t *testing.T) {
 	n.replica.drop()
 	ctx := within(t, ample)
 	_, _, job := n.archive.Job(ctx, "before-00000")
-	_, jobs := n.archive.List(ctx, rota.JobFilter{}, 1, true)
+	_, jobs := n.archive.List(ctx, rota.JobFilter{}, 1, true, nil)
 	_, _, flow := n.workflowVerbs.workflowHere("flow1")
 	_, spec := n.jobVerbs.retryOf(ctx, rota.JobRetry{ID: "before-00000", Life: rota.AnyLife})
 	_, parents := n.workflowVerbs.parentsOf(ctx, "flow1/a")

@@ -105,6 +105,33 @@ func read[T any](ctx context.Context, rp *replica, opt peer.ReadOptions, f func(
 	return value, at, refused
 }
 
+// readAs is read for the caller of the context.
+func readAs[T any](ctx context.Context, rp *replica, opt peer.ReadOptions, f func(*fsm.View, *access.Reader) (T, error)) (T, rota.ReadAt, error) {
+	return read(ctx, rp, opt, func(s *fsm.View) (T, error) {
+		c, ok := ctx.Value(access.CallerKey{}).(access.Caller)
+		if !ok {
+			return f(s, nil)
+		}
+		rd, err := s.Reader(c.Actor)
+		if err != nil {
+			var none T
+			return none, err
+		}
+		return f(s, rd)
+	})
+}
+
+// reader returns what the caller of a context may read, as the state says now: everything where
+// the node reads for itself.
+func (rp *replica) reader(ctx context.Context) (rd *access.Reader, err error) {
+	c, ok := ctx.Value(access.CallerKey{}).(access.Caller)
+	if !ok {
+		return nil, nil
+	}
+	rp.look(func(s *fsm.View) { rd, err = s.Reader(c.Actor) })
+	return rd, err
+}
+
 // head returns the head of the state.
 func (rp *replica) head() (h fsm.Head) {
 	rp.look(func(s *fsm.View) { h = s.Head() })

@@ -6,6 +6,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/peer"
 )
@@ -18,24 +19,29 @@ func (ex *explainer) Why(ctx context.Context, id rota.JobID, at rota.Index, opt 
 	if seen, err = ex.n.replica.fresh(ctx, opt); err != nil {
 		return x, seen, err
 	}
+	rd, err := ex.n.replica.reader(ctx)
+	if err != nil {
+		return x, seen, err
+	}
+	defer func() { rd.Explanation(&x) }()
 	switch {
 	case at > seen.Index:
 		return x, seen, rota.Refusef(rota.KindOutOfRange, "at", "index %d is to come: the newest is %d", at, seen.Index)
 	case at != 0:
-		x, err = ex.whyThen(ctx, id, at)
+		x, err = ex.whyThen(ctx, id, at, rd)
 	default:
-		x, err = ex.whyNow(ctx, id, seen.Index)
+		x, err = ex.whyNow(ctx, id, seen.Index, rd)
 	}
 	return x, seen, err
 }
 
 // whyNow explains a job as it stands, at the index that was read or later.
-func (ex *explainer) whyNow(ctx context.Context, id rota.JobID, seen rota.Index) (rota.Explanation, error) {
+func (ex *explainer) whyNow(ctx context.Context, id rota.JobID, seen rota.Index, rd *access.Reader) (rota.Explanation, error) {
 	var x rota.Explanation
 	var live bool
 	var head fsm.Head
 	if err := ex.n.replica.view(func(s *fsm.View) {
-		x, live = s.Why(id, limits.DecideMost)
+		x, live = s.WhyFor(id, limits.DecideMost, rd)
 		head = s.Head()
 	}); err != nil {
 		return x, err
@@ -63,12 +69,15 @@ func (ex *explainer) whyNow(ctx context.Context, id rota.JobID, seen rota.Index)
 }
 
 // whyThen explains a job as it stood at an index.
-func (ex *explainer) whyThen(ctx context.Context, id rota.JobID, at rota.Index) (rota.Explanation, error) {
+func (ex *explainer) whyThen(ctx context.Context, id rota.JobID, at rota.Index, rd *access.Reader) (rota.Explanation, error) {
 	m, err := ex.replayTo(ctx, at)
 	if err != nil {
 		return rota.Explanation{}, err
 	}
-	x, live := m.Why(id, limits.DecideMost)
+	if tenant, queue, ok := m.PlaceOfJob(id); ok && !rd.Reads(tenant, queue) {
+		return rota.Explanation{}, rota.Refusef(rota.KindNotFound, "job", "job %q was not known at index %d", id, at)
+	}
+	x, live := m.WhyFor(id, limits.DecideMost, rd)
 	if live {
 		if x.Decision != nil {
 			ex.addOthers(ctx, id, x.Decision)
@@ -106,4 +115,17 @@ func (ex *explainer) replayTo(ctx context.Context, index rota.Index) (*fsm.Machi
 		return nil, ctxError(ctx, "waiting for another replay of the past")
 	}
 	return ex.n.audit.Replay(ctx, ex.n.stores.Log, index)
+}
+
+// Events serves events as history does, of those that the caller may read: as the state says of
+// its rights when they are sent.
+func (n *Node) Events(ctx context.Context, filter rota.EventFilter, send func(peer.EventBatch) error) error {
+	return n.events.Events(ctx, filter, func(b peer.EventBatch) error {
+		rd, err := n.replica.reader(ctx)
+		if err != nil {
+			return err
+		}
+		b.Events = rd.Events(b.Events)
+		return send(b)
+	})
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/entry"
+	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/peer"
 )
 
@@ -22,15 +23,21 @@ func (fv *workflowVerbs) Workflow(ctx context.Context, id rota.WorkflowID, nodes
 	if err != nil {
 		return rota.Workflow{}, at, err
 	}
-	if !nodes {
-		w, ok, err := fv.workflowHere(id)
-		if err == nil && !ok {
-			err = unknownWorkflow(id)
-		}
-		return w, at, err
+	rd, err := fv.n.replica.reader(ctx)
+	if err != nil {
+		return rota.Workflow{}, at, err
+	}
+	w, ok, err := fv.workflowHere(id)
+	if err == nil && (!ok || !rd.Reads(w.Tenant, w.Queue)) {
+		err = unknownWorkflow(id)
+	}
+	switch {
+	case err != nil:
+		return rota.Workflow{}, at, err
+	case !nodes:
+		return w, at, nil
 	}
 	var frozen *fsm.WorkflowView
-	ok := false
 	if err := fv.n.replica.freezing(func(m *fsm.Machine) { frozen, ok = m.WorkflowView(id) }); err != nil {
 		return rota.Workflow{}, at, err
 	}
@@ -54,13 +61,21 @@ func (fv *workflowVerbs) Workflows(ctx context.Context, f rota.WorkflowFilter, o
 	if err := fv.n.replica.freezing(func(m *fsm.Machine) { list = m.Workflows() }); err != nil {
 		return rota.WorkflowPage{}, at, err
 	}
-	page, err := list.Page(f)
+	rd, err := fv.n.replica.reader(ctx)
+	if err != nil {
+		return rota.WorkflowPage{}, at, err
+	}
+	page, err := list.For(rd).Page(f)
 	return page, at, err
 }
 
 // AwaitWorkflow returns a workflow once it is over.
 func (fv *workflowVerbs) AwaitWorkflow(ctx context.Context, id rota.WorkflowID) (rota.Workflow, error) {
 	if _, err := fv.n.replica.fresh(ctx, peer.ReadOptions{}); err != nil {
+		return rota.Workflow{}, err
+	}
+	rd, err := fv.n.replica.reader(ctx)
+	if err != nil {
 		return rota.Workflow{}, err
 	}
 	// Interest is kept over all looks: one that is over may be retried before it is
@@ -72,8 +87,8 @@ func (fv *workflowVerbs) AwaitWorkflow(ctx context.Context, id rota.WorkflowID) 
 		if err != nil {
 			return w, err
 		}
-		if !ok {
-			return w, unknownWorkflow(id)
+		if !ok || !rd.Reads(w.Tenant, w.Queue) {
+			return rota.Workflow{}, unknownWorkflow(id)
 		}
 		if w.State.Terminal() {
 			return w, nil
@@ -98,7 +113,7 @@ func (fv *workflowVerbs) CancelWorkflow(ctx context.Context, id rota.WorkflowID)
 	if err != nil {
 		return rota.Workflow{}, err
 	}
-	w, _, err := fv.Workflow(ctx, id, false, peer.ReadOptions{MinIndex: index})
+	w, _, err := fv.Workflow(access.Itself(ctx), id, false, peer.ReadOptions{MinIndex: index})
 	return w, err
 }
 
@@ -116,7 +131,7 @@ func (fv *workflowVerbs) RetryWorkflow(ctx context.Context, id rota.WorkflowID, 
 	if runs == 0 {
 		// Read first: the operation says which run it follows, so that its repetition
 		// where the answer was lost begins no other.
-		w, _, err := fv.Workflow(ctx, id, false, peer.ReadOptions{})
+		w, _, err := fv.Workflow(access.Itself(ctx), id, false, peer.ReadOptions{})
 		if err != nil {
 			return w, err
 		}
@@ -126,6 +141,6 @@ func (fv *workflowVerbs) RetryWorkflow(ctx context.Context, id rota.WorkflowID, 
 	if err != nil {
 		return rota.Workflow{}, err
 	}
-	w, _, err := fv.Workflow(ctx, id, false, peer.ReadOptions{MinIndex: index})
+	w, _, err := fv.Workflow(access.Itself(ctx), id, false, peer.ReadOptions{MinIndex: index})
 	return w, err
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/peer"
 )
 
@@ -16,6 +17,9 @@ func (fv *workflowVerbs) ParentOutputs(ctx context.Context, job rota.JobID, send
 	}
 	parents, err := fv.parentsOf(ctx, job)
 	if err != nil {
+		return err
+	}
+	if err := fv.mayTakeOutputs(ctx, job); err != nil {
 		return err
 	}
 	for _, id := range parents {
@@ -34,6 +38,27 @@ func (fv *workflowVerbs) ParentOutputs(ctx context.Context, job rota.JobID, send
 		if err := send(rota.ParentOutput{Node: node, Job: id, Output: parent.Output, OutputDigest: parent.OutputDigest}); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// mayTakeOutputs refuses a caller who neither has the job leased, nor may read data.
+func (fv *workflowVerbs) mayTakeOutputs(ctx context.Context, job rota.JobID) error {
+	c, ok := ctx.Value(access.CallerKey{}).(access.Caller)
+	if !ok {
+		return nil
+	}
+	rd, err := fv.n.replica.reader(ctx)
+	if err != nil {
+		return err
+	}
+	may := false
+	fv.n.replica.look(func(s *fsm.View) {
+		tenant, queue, _ := s.PlaceOfJob(job)
+		may = rd.Has(access.RightData, tenant, queue) || s.LeasedTo(job, c.Actor)
+	})
+	if !may {
+		return unknownJob(job)
 	}
 	return nil
 }

@@ -50,6 +50,31 @@ func (vw *View) Access() *Access {
 		anonymous: vw.m.head.anonymous, date: vw.m.head.date()}
 }
 
+// Reader returns what a principal may read at the present date.
+func (vw *View) Reader(p rota.Principal) (*access.Reader, error) {
+	rights, _, err := vw.m.access.here().resolve(p, vw.m.head.date())
+	if err != nil {
+		return nil, err
+	}
+	return access.NewReader(rights), nil
+}
+
+// PlaceOfJob returns the tenant and the queue of a job that the state knows.
+func (vw *View) PlaceOfJob(id rota.JobID) (rota.TenantID, rota.QueueName, bool) {
+	tenant, queue, ok := vw.m.access.placeOfJob(string(id))
+	return rota.TenantID(tenant), rota.QueueName(queue), ok
+}
+
+// LeasedTo reports whether a worker that a principal registered has a job leased.
+func (vw *View) LeasedTo(id rota.JobID, by rota.Principal) bool {
+	j := vw.m.jobs.get(id)
+	if j == nil {
+		return false
+	}
+	l := vw.m.leasing.leases.get(string(j.lease[:]))
+	return l != nil && vw.m.fleet.workers.get(l.Worker).by == by
+}
+
 // AccessVersion grows whenever who may do what changes.
 func (vw *View) AccessVersion() uint64 { return vw.m.access.version }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/tree"
+	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/tidwall/btree"
 )
@@ -22,12 +23,22 @@ type JobList struct {
 	// deleted, and loose of those that are staged, hide what an archive still holds.
 	deleted *tree.Tree[string, *deletedRow]
 	loose   looseRecords
+	// reader is for whom it is.
+	reader *access.Reader
+}
+
+// For returns the list as somebody may read it: what may not be read is no part of it, nor does
+// a cursor name it.
+func (l *JobList) For(rd *access.Reader) *JobList {
+	its := *l
+	its.reader = rd
+	return &its
 }
 
 // Jobs freezes the jobs for a list.
 func (vw *View) Jobs() *JobList {
 	return &JobList{vw.m.head.now(), vw.m.jobs.freeze(), vw.m.leasing.leases.freeze(), vw.m.ended.tombs.freeze(), vw.m.ended.staged.records.Copy(), vw.m.flows.workflows.freeze(),
-		vw.m.flows.vertices.freeze(), vw.m.ended.deleted.freeze(), looseRecords{vw.m.ended.staged.loose.Copy()}}
+		vw.m.flows.vertices.freeze(), vw.m.ended.deleted.freeze(), looseRecords{vw.m.ended.staged.loose.Copy()}, nil}
 }
 
 // History is the archive as a list reads it, of one moment not before the
@@ -107,6 +118,9 @@ func (l *JobList) Page(f rota.JobFilter, h History) (rota.JobPage, error) {
 	if part == partDone && (f.State == rota.JobNone || f.State.Terminal()) {
 		p.ended(h)
 	}
+	for i := range p.page.Jobs {
+		l.reader.Job(&p.page.Jobs[i])
+	}
 	return p.page, nil
 }
 
@@ -134,6 +148,9 @@ func (p *pager) live() {
 		if id == from {
 			return true
 		}
+		if !p.reader.Reads(j.spec.Tenant, j.spec.Queue) {
+			return true
+		}
 		if p.full(partLive) {
 			return false
 		}
@@ -154,6 +171,10 @@ func (p *pager) ended(h History) {
 	mark, archived := h.Next(from)
 	stop := false
 	old := func() bool { // takes the archived one that is next
+		if !p.reader.Reads(mark.Tenant, mark.Queue) {
+			mark, archived = h.Next(mark.ID)
+			return true
+		}
 		if p.full(partDone) {
 			stop = true
 			return false
@@ -176,14 +197,18 @@ func (p *pager) ended(h History) {
 				return false
 			}
 		}
-		if p.full(partDone) {
+		reads := p.reader.Reads(t.tenant, t.queue)
+		if reads && p.full(partDone) {
 			stop = true
 			return false
 		}
-		if p.last = id; archived && mark.ID == id {
+		if reads {
+			p.last = id
+		}
+		if archived && mark.ID == id {
 			mark, archived = h.Next(id)
 		}
-		if selects(p.filter, t.queue, t.tenant, t.typ, t.state) && !p.isWaiting(id) {
+		if reads && selects(p.filter, t.queue, t.tenant, t.typ, t.state) && !p.isWaiting(id) {
 			p.page.Jobs = append(p.page.Jobs, p.tombJob(t, h))
 		}
 		return true

@@ -56,6 +56,7 @@ func (jn *journal) emit(e rota.Event) {
 // parent: a copy of the row for every renewal was refused.
 func (jn *journal) emitFor(j *jobRow, e *rota.Event) {
 	e.Parent = j.lastEvent()
+	e.Queue, e.Tenant = j.spec.Queue, j.spec.Tenant // by which it is read
 	if j.workflow != "" {
 		_, e.Node, _ = rota.SplitNodeJobID(j.spec.ID)
 		e.Run = string(j.workflow)

@@ -41,15 +41,57 @@ func (ac *authority) judgeBy(op *fsmpb.Op, rightsOf func(rota.Principal) (*acces
 // Judge is what applying an operation now would say of its actor's right to it; nil is no
 // objection.
 func (vw *View) Judge(op *fsmpb.Op) *fsmpb.Outcome {
-	ac := &vw.m.access
-	refusal := ac.judgeBy(op, func(p rota.Principal) (*access.Rights, *rota.Error) { // many read at once: nothing is kept
-		rights, _, err := ac.here().resolve(p, ac.m.head.date())
-		return rights, err
-	})
-	if refusal != nil {
-		return entry.Refused(refusal)
+	if denied := vw.Denied([]*fsmpb.Op{op}); denied != nil {
+		return denied[0]
 	}
 	return nil
+}
+
+// Denied is what applying operations now would say of their actors' rights, each at its place;
+// nil is no objection to any. Many may ask at once: nothing is kept of it.
+func (vw *View) Denied(ops []*fsmpb.Op) (outcomes []*fsmpb.Outcome) {
+	rightsOf := vw.remembered()
+	for i, op := range ops {
+		if refusal := vw.m.access.judgeBy(op, rightsOf); refusal != nil {
+			if outcomes == nil {
+				outcomes = make([]*fsmpb.Outcome, len(ops))
+			}
+			outcomes[i] = entry.Refused(refusal)
+		}
+	}
+	return outcomes
+}
+
+// remembered works out rights, once where the same principal comes again and again.
+func (vw *View) remembered() func(rota.Principal) (*access.Rights, *rota.Error) {
+	var last rota.Principal
+	var rights *access.Rights
+	var refusal *rota.Error
+	return func(p rota.Principal) (*access.Rights, *rota.Error) {
+		if p != last {
+			last = p
+			rights, _, refusal = vw.m.access.here().resolve(p, vw.m.head.date())
+		}
+		return rights, refusal
+	}
+}
+
+// Taken refuses a submission whose id stands for a job that only archives know, of a tenant and
+// a queue that its actor may not submit to; nil is no objection.
+func (vw *View) Taken(op *fsmpb.Op, tenant rota.TenantID, queue rota.QueueName) *fsmpb.Outcome {
+	if op.GetActor() == "" {
+		return nil
+	}
+	rights, refusal := vw.remembered()(rota.Principal(op.GetActor()))
+	if refusal == nil {
+		j := judgement{rights: rights, right: access.RightSubmit}
+		j.free("id", op.GetSubmit().GetSpec().GetId(), string(tenant), string(queue))
+		refusal = j.refusal
+	}
+	if refusal == nil {
+		return nil
+	}
+	return entry.Refused(refusal)
 }
 
 // rule is what an operation needs of its caller.

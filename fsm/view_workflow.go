@@ -8,6 +8,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/tree"
+	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/millis"
 	"github.com/rotasched/rota/sched"
@@ -145,11 +146,19 @@ type WorkflowList struct {
 	workflows *tree.Tree[rota.WorkflowID, *workflowRow]
 	vertices  *tree.Tree[string, *vertexRow]
 	live      *btree.Map[rota.WorkflowID, liveNodes]
+	reader    *access.Reader
+}
+
+// For returns the list as somebody may read it.
+func (l *WorkflowList) For(rd *access.Reader) *WorkflowList {
+	its := *l
+	its.reader = rd
+	return &its
 }
 
 // Workflows freezes the workflows for a list.
 func (vw *View) Workflows() *WorkflowList {
-	return &WorkflowList{vw.m.flows.workflows.freeze(), vw.m.flows.vertices.freeze(), vw.m.placement.registry.nodes.Copy()}
+	return &WorkflowList{vw.m.flows.workflows.freeze(), vw.m.flows.vertices.freeze(), vw.m.placement.registry.nodes.Copy(), nil}
 }
 
 // Page returns the workflows that the filter selects, by id, without their nodes. A
@@ -166,7 +175,7 @@ func (l *WorkflowList) Page(f rota.WorkflowFilter) (rota.WorkflowPage, error) {
 	limit = min(limit, limits.MaxPage)
 	l.workflows.Ascend(rota.WorkflowID(f.Cursor), func(id rota.WorkflowID, r *workflowRow) bool {
 		if string(id) == f.Cursor || r.hidden() || f.State != rota.WorkflowNone && f.State != r.state ||
-			f.Queue != "" && f.Queue != r.queue || f.Tenant != "" && f.Tenant != r.tenant {
+			f.Queue != "" && f.Queue != r.queue || f.Tenant != "" && f.Tenant != r.tenant || !l.reader.Reads(r.tenant, r.queue) {
 			return true // there are at most MaxWorkflows: looking at all is a matter of milliseconds
 		}
 		if len(page.Workflows) == limit {
@@ -264,6 +273,9 @@ func (p *pager) waiting() {
 		p.vertices.Ascend(vertexKey(id, first), func(_ string, v *vertexRow) bool {
 			if v.workflow != id {
 				return false
+			}
+			if !p.reader.Reads(v.spec.Tenant, v.spec.Queue) {
+				return true
 			}
 			if p.full(partWaiting) {
 				return false

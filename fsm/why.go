@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
 )
@@ -18,6 +19,12 @@ import (
 // and the re-check meet, the rules of Supply, and Decide itself, of which at most
 // `most` pairs are looked at. A pure read; ok is false where the job is not live.
 func (vw *View) Why(id rota.JobID, most int) (x rota.Explanation, ok bool) {
+	return vw.WhyFor(id, most, nil)
+}
+
+// WhyFor is Why for somebody: it names no job that they may not read, and no worker to who may
+// not see how workers do.
+func (vw *View) WhyFor(id rota.JobID, most int, rd *access.Reader) (x rota.Explanation, ok bool) {
 	x = rota.Explanation{Job: id, Index: vw.m.head.index, Clock: vw.m.head.clock, Date: vw.m.head.date(), Reasons: []rota.Why{}}
 	j := vw.m.jobs.get(id)
 	if j == nil {
@@ -31,7 +38,7 @@ func (vw *View) Why(id rota.JobID, most int) (x rota.Explanation, ok bool) {
 	x.State = j.state
 	switch j.state {
 	case rota.JobQueued:
-		vw.whyQueued(&x, j, most)
+		vw.whyQueued(&x, j, most, rd)
 	case rota.JobDelayed:
 		vw.whyDelayed(&x, j)
 	case rota.JobAssigned, rota.JobRunning:
@@ -110,7 +117,8 @@ func (vw *View) dueText(c rota.Clock) string {
 	return fmt.Sprintf("due at %s, in %d ms", vw.m.head.now().At(c).Date, c-vw.m.head.clock)
 }
 
-func (vw *View) whyQueued(x *rota.Explanation, j *jobRow, most int) {
+func (vw *View) whyQueued(x *rota.Explanation, j *jobRow, most int, rd *access.Reader) {
+	names := rd.Has(access.RightStatus, access.Everything, access.Everything)
 	q := vw.m.queues.get(j.spec.Queue)
 	x.Before = vw.m.placement.registry.queues[q.name].pending.Before(j.item)
 	x.Rank = x.Before
@@ -128,10 +136,16 @@ func (vw *View) whyQueued(x *rota.Explanation, j *jobRow, most int) {
 		case sched.NotServingTheQueue:
 			elsewhere = n.Workers // on a large cluster most: no reason of this job's
 		case sched.HeldForAnotherJob:
-			vw.whyHeld(x, j)
+			vw.whyHeld(x, j, rd)
 		default:
-			x.Reasons = append(x.Reasons, rota.Why{Reason: n.Why.String(), Workers: n.Workers, WorkerIDs: n.IDs,
-				Detail: vw.ruleDetail(j, n)})
+			w := rota.Why{Reason: n.Why.String(), Workers: n.Workers, WorkerIDs: n.IDs, Detail: vw.ruleDetail(j, n)}
+			if !names {
+				w.WorkerIDs = nil
+				if n.Why == sched.NotActive || n.Why == sched.TypeDenylisted || n.Why == sched.CoolingDown {
+					w.Detail = "" // it names workers
+				}
+			}
+			x.Reasons = append(x.Reasons, w)
 		}
 	}
 	switch {
@@ -141,14 +155,18 @@ func (vw *View) whyQueued(x *rota.Explanation, j *jobRow, most int) {
 		x.Reasons = append(x.Reasons, rota.Why{Reason: "NO_WORKER_REGISTERED",
 			Detail: fmt.Sprintf("no worker serves queue %s; %d serve other queues", q.name, elsewhere)})
 	}
-	vw.whyHold(x, j, blocked, fit)
+	vw.whyHold(x, j, blocked, fit, names)
 	if blocked || fit == 0 {
 		return
 	}
 	for _, r := range vw.Decide(most) {
 		for _, p := range r.GetPairs() {
 			if p.GetJob() == string(j.spec.ID) {
-				x.WouldRun = append(x.WouldRun, fmt.Sprintf("the next round applies: it goes to worker %s", p.GetWorker()))
+				text := "the next round applies"
+				if names {
+					text += fmt.Sprintf(": it goes to worker %s", p.GetWorker())
+				}
+				x.WouldRun = append(x.WouldRun, text)
 				return
 			}
 		}
@@ -161,7 +179,7 @@ func (vw *View) whyQueued(x *rota.Explanation, j *jobRow, most int) {
 const holdsShown = 3
 
 // whyHeld counts the workers that are kept for other jobs, and names those (SPEC §7.8).
-func (vw *View) whyHeld(x *rota.Explanation, j *jobRow) {
+func (vw *View) whyHeld(x *rota.Explanation, j *jobRow, rd *access.Reader) {
 	var names []string
 	var held []rota.WorkerID
 	vw.m.placement.holds.scan(func(id rota.JobID, h *holdRow) bool {
@@ -170,7 +188,11 @@ func (vw *View) whyHeld(x *rota.Explanation, j *jobRow) {
 			return true
 		}
 		if held = append(held, h.worker); len(held) <= holdsShown {
-			names = append(names, fmt.Sprintf("worker %s is kept for job %s", h.worker, id))
+			if tenant, queue, _ := vw.PlaceOfJob(id); rd.Reads(tenant, queue) {
+				names = append(names, fmt.Sprintf("worker %s is kept for job %s", h.worker, id))
+			} else {
+				names = append(names, fmt.Sprintf("worker %s is kept for another job", h.worker))
+			}
 		}
 		return true
 	})
@@ -180,19 +202,24 @@ func (vw *View) whyHeld(x *rota.Explanation, j *jobRow) {
 	if len(held) > holdsShown {
 		names = append(names, fmt.Sprintf("%d more for others", len(held)-holdsShown))
 	}
-	slices.Sort(held)
+	if slices.Sort(held); !rd.Has(access.RightStatus, access.Everything, access.Everything) {
+		x.Reasons = append(x.Reasons, rota.Why{Reason: sched.HeldForAnotherJob.String(), Workers: int64(len(held))})
+		return
+	}
 	x.Reasons = append(x.Reasons, rota.Why{Reason: sched.HeldForAnotherJob.String(), Workers: int64(len(held)),
 		WorkerIDs: held[:min(len(held), limits.MaxOthers)], Detail: strings.Join(names, ", ")})
 }
 
 // whyHold says of a job that lacks only room that a worker is kept for it, or when
 // one will be (SPEC §7.8).
-func (vw *View) whyHold(x *rota.Explanation, j *jobRow, blocked bool, fit int64) {
+func (vw *View) whyHold(x *rota.Explanation, j *jobRow, blocked bool, fit int64, names bool) {
 	supply := vw.m.placement.registry.supply
 	due, most := j.queuedAt+rota.Clock(vw.m.queues.get(j.spec.Queue).policy.HoldAfterMs), supply.HoldsMost()
 	h := vw.m.placement.holds.get(j.spec.ID)
 	text := ""
 	switch {
+	case h != nil && !names:
+		text = fmt.Sprintf("a worker, kept for this job for %d ms now, has room", vw.m.head.clock-h.since)
 	case h != nil:
 		text = fmt.Sprintf("worker %s, kept for this job for %d ms now, has room", h.worker, vw.m.head.clock-h.since)
 	case blocked || fit > 0 || supply.Keepable(j.class, true) == 0:

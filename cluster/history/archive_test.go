@@ -48,7 +48,7 @@ func TestArchive_whatNobodyHasIsGone(t *testing.T) {
 	if err := errors.Join(n.Archive.Flush(), other.Archive.Flush(), n.file.Jobs.Drop([]uint64{2})); err != nil {
 		t.Fatal(err)
 	}
-	if page, err := n.List(t.Context(), rota.JobFilter{}, n.head().Index, false); err != nil || len(page.Jobs) != 3 {
+	if page, err := n.List(t.Context(), rota.JobFilter{}, n.head().Index, false, nil); err != nil || len(page.Jobs) != 3 {
 		t.Fatalf("%d jobs, %v", len(page.Jobs), err)
 	}
 	for n.fetchOnce() {

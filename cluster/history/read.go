@@ -7,6 +7,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/peer"
 	"github.com/rotasched/rota/snapshot/archive"
 )
@@ -105,7 +106,7 @@ func (a *Archive) dropAll(seqs []uint64) {
 }
 
 // listJobs makes one page of the state and the history as they are now.
-func (a *Archive) listJobs(f rota.JobFilter) (rota.JobPage, error) {
+func (a *Archive) listJobs(f rota.JobFilter, rd *access.Reader) (rota.JobPage, error) {
 	var list *fsm.JobList
 	if err := a.host.State.Freezing(func(m *fsm.Machine) { list = m.Jobs() }); err != nil {
 		return rota.JobPage{}, err
@@ -115,7 +116,7 @@ func (a *Archive) listJobs(f rota.JobFilter) (rota.JobPage, error) {
 	if err != nil {
 		return rota.JobPage{}, err
 	}
-	page, err := list.Page(f, reading)
+	page, err := list.For(rd).Page(f, reading)
 	reading.Close()
 	a.dropAll(reading.Damaged)
 	if err == nil && reading.Lacks() {
@@ -127,10 +128,11 @@ func (a *Archive) listJobs(f rota.JobFilter) (rota.JobPage, error) {
 // List makes one page of ended and live jobs. While this node's archive has gaps it asks
 // another node for it; where none can make it, the page is refused rather than made short,
 // unless a stale one was asked for.
-func (a *Archive) List(ctx context.Context, f rota.JobFilter, at rota.Index, stale bool) (rota.JobPage, error) {
+// Others are asked for lists that nothing is kept out of alone.
+func (a *Archive) List(ctx context.Context, f rota.JobFilter, at rota.Index, stale bool, rd *access.Reader) (rota.JobPage, error) {
 	var refused []error
 	if stale || f.State != rota.JobNone && !f.State.Terminal() || len(a.Lacks(1)) == 0 {
-		page, err := a.listJobs(f)
+		page, err := a.listJobs(f, rd)
 		lacks := errors.Is(err, archive.ErrMarksDamaged)
 		if !lacks || stale {
 			if lacks {
@@ -144,6 +146,9 @@ func (a *Archive) List(ctx context.Context, f rota.JobFilter, at rota.Index, sta
 	var invalid error
 	found := false
 	silent := a.host.ask(func(to peer.NodeAddress) (bool, error) {
+		if rd != nil {
+			return false, nil
+		}
 		p, err := a.host.Peers.ListArchived(ctx, to, f, at)
 		if err != nil && rota.KindOf(err) != rota.KindInvalid {
 			return false, err
@@ -155,7 +160,7 @@ func (a *Archive) List(ctx context.Context, f rota.JobFilter, at rota.Index, sta
 		return page, invalid
 	}
 	if len(a.Lacks(1)) == 0 { // fetched meanwhile
-		return a.listJobs(f)
+		return a.listJobs(f, rd)
 	}
 	return rota.JobPage{}, &rota.Error{Kind: rota.KindUnavailable, Subject: "archive", RetryAfter: RetryAfter, Text: "this node's " +
 		"history of ended jobs has gaps, and no node that has it all answers: try again, or read stale what is here",
@@ -171,7 +176,7 @@ func (a *Archive) ListArchived(ctx context.Context, f rota.JobFilter, at rota.In
 	if len(a.Lacks(1)) > 0 {
 		return rota.JobPage{}, rota.Refusef(rota.KindUnavailable, "archive", "the history of this node has gaps itself")
 	}
-	return a.listJobs(f)
+	return a.listJobs(f, nil)
 }
 
 // LastEnd returns how a job last ended, of what this node has: its record, or, where that is

@@ -1,0 +1,189 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/access"
+	"github.com/rotasched/rota/internal/peer"
+)
+
+// twoTenants is a node with live, leased, ended and waiting jobs of the tenants acme and umbrella;
+// all that is umbrella's has its name in it. It returns the context of who may read acme's in one
+// queue.
+func twoTenants(t *testing.T) (*Node, context.Context) {
+	t.Helper()
+	b := startBench(t, 1)
+	n := b.leader()
+	ctx := called(within(t, ample), rota.Local)
+	propose := func(op *fsmpb.Op) {
+		t.Helper()
+		if _, _, err := n.proposer.proposeOne(ctx, op); err != nil {
+			t.Fatal(err)
+		}
+	}
+	role := &fsmpb.SetRole{Name: "acmes"}
+	for _, r := range []access.Right{access.RightRead, access.RightSubmit, access.RightControl, access.RightVerdict} {
+		role.Grants = append(role.Grants, &fsmpb.Grant{Right: uint32(r), Tenant: "acme", Queue: "default"})
+	}
+	id := strings.Repeat("a", 12)
+	propose(&fsmpb.Op{Op: &fsmpb.Op_SetRole{SetRole: role}})
+	propose(&fsmpb.Op{Op: &fsmpb.Op_CreateToken{CreateToken: &fsmpb.CreateToken{Id: id, Hash: make([]byte, 32), Roles: []string{"acmes"},
+		ExpiresMs: time.Now().Add(time.Hour).UnixMilli()}}})
+	all := within(t, ample)
+	if _, err := n.SetQueue(all, "umbrella-queue", "", nil); err != nil {
+		t.Fatal(err)
+	}
+	h := newHand(t, n, "umbrella-worker", 4)
+	for _, tenant := range []rota.TenantID{"acme", "umbrella"} {
+		if _, err := n.SetTenant(all, tenant, []rota.Setting{{Key: "weight", Value: "2"}}); err != nil {
+			t.Fatal(err)
+		}
+		jobs := specs(string(tenant)+"-leased", 2)
+		ended := specs(string(tenant)+"-ended", 3)
+		for i := range jobs {
+			jobs[i].Tenant, jobs[i].Payload = tenant, []byte(tenant)
+		}
+		for i := range ended {
+			ended[i].Tenant = tenant
+			ended[i].NotBefore = time.Now().Add(time.Hour)
+		}
+		submitAll(t, n, append(jobs, ended...))
+		leases := h.take(2)
+		h.do(rota.VerbComplete, leases[0])
+		if _, err := n.Cancel(all, []rota.JobID{ended[0].ID, ended[1].ID}); err != nil {
+			t.Fatal(err)
+		}
+		w := rota.WorkflowSpec{ID: rota.WorkflowID(tenant + "-flow"), Tenant: tenant, Nodes: []rota.NodeSpec{
+			{ID: "first", JobSpec: rota.NewJobSpec("other", nil)}, {ID: "second", Parents: []string{"first"}, JobSpec: rota.NewJobSpec("other", nil)}}}
+		w.Nodes[0].NotBefore = time.Now().Add(time.Hour)
+		if _, err := n.SubmitWorkflow(all, w); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := n.SuspendWorker(all, "umbrella-worker"); err != nil {
+		t.Fatal(err)
+	}
+	waits := specs("acme-waits", 1)
+	waits[0].Tenant = "acme"
+	submitAll(t, n, waits)
+	return n, called(within(t, ample), rota.TokenPrincipal(id))
+}
+
+// TestReads_twoTenants: who may read one tenant in one queue meets nothing of another: no read
+// call's answer names anything of it, and what it asks for by name is not known.
+func TestReads_twoTenants(t *testing.T) {
+	t.Parallel()
+	n, acme := twoTenants(t)
+	opt := peer.ReadOptions{}
+	var answers []any
+	keep := func(a any, _ rota.ReadAt, err error) {
+		t.Helper()
+		if err != nil {
+			t.Errorf("%v", err)
+		}
+		answers = append(answers, a)
+	}
+	unknown := func(err error) {
+		t.Helper()
+		if rota.KindOf(err) != rota.KindNotFound {
+			t.Errorf("%v, NOT_FOUND is wanted", err)
+		}
+		answers = append(answers, strings.ReplaceAll(err.Error(), `"umbrella`, "")) // what was asked for
+	}
+	var ids []rota.JobID
+	for cursor := ""; ; {
+		page, _, err := n.Jobs(acme, rota.JobFilter{Limit: 1, Cursor: cursor}, opt)
+		keep(page, rota.ReadAt{}, err)
+		for i := range page.Jobs {
+			ids = append(ids, page.Jobs[i].ID)
+			if page.Jobs[i].Payload != nil {
+				t.Error("a payload is read without the right to data")
+			}
+		}
+		if cursor = page.NextCursor; cursor == "" || err != nil {
+			break
+		}
+	}
+	if len(ids) != 8 || !slices.Contains(ids, "acme-flow/second") {
+		t.Errorf("%d jobs are listed: %v", len(ids), ids)
+	}
+	everything, _, err := n.Jobs(within(t, ample), rota.JobFilter{Limit: 100}, opt)
+	if err != nil || len(everything.Jobs) != 15 {
+		t.Errorf("%d jobs are there, %v", len(everything.Jobs), err)
+	}
+	for i := range everything.Jobs {
+		id := everything.Jobs[i].ID
+		job, at, err := n.Job(acme, id, opt)
+		x, _, why := n.Why(acme, id, 0, opt)
+		if everything.Jobs[i].Tenant == "acme" {
+			keep(job, at, err)
+			x.Decision, x.Decisions = nil, nil // who has, or had, a job is part of it
+			keep(x, at, why)
+			continue
+		}
+		unknown(err)
+		unknown(why)
+		unknown(n.AwaitJobs(acme, []rota.JobID{id}, func(rota.Job) error { return nil }))
+		_, err = n.ReportProof(acme, rota.ProofReport{Job: id, Reason: "wrong"})
+		unknown(err)
+		own := specs("x", 1)
+		own[0].ID, own[0].Tenant = id, "acme"
+		if out, err := n.Submit(acme, own); err != nil || out[0].Existed || rota.KindOf(out[0].Err) != rota.KindConflict && !strings.Contains(string(id), "/") {
+			t.Errorf("job %s, which is another's, is submitted: %+v, %v", id, out, err)
+		}
+	}
+	flows, at, err := n.Workflows(acme, rota.WorkflowFilter{Limit: 1}, opt)
+	keep(flows, at, err)
+	flow, at, err := n.Workflow(acme, "acme-flow", true, opt)
+	keep(flow, at, err)
+	for _, nodes := range []bool{true, false} {
+		_, _, err = n.Workflow(acme, "umbrella-flow", nodes, opt)
+		unknown(err)
+	}
+	_, err = n.AwaitWorkflow(acme, "umbrella-flow")
+	unknown(err)
+	unknown(n.ParentOutputs(acme, "umbrella-flow/second", func(rota.ParentOutput) error { return nil }))
+	queues, at, err := n.Queues(acme, opt)
+	keep(queues, at, err)
+	queue, at, err := n.Queue(acme, "default", opt)
+	keep(queue, at, err)
+	if len(queues) != 1 || queue.Pending != 0 || queue.SubmittedTotal != 0 || queue.Policy.QueueCap == 0 {
+		t.Errorf("%+v", queue)
+	}
+	_, _, err = n.Queue(acme, "umbrella-queue", opt)
+	unknown(err)
+	tenants, at, err := n.Tenants(acme, opt)
+	keep(tenants, at, err)
+	_, _, err = n.Tenant(acme, "umbrella", opt)
+	unknown(err)
+	events := 0
+	err = n.Events(acme, rota.EventFilter{}, func(b peer.EventBatch) error {
+		events += len(b.Events)
+		for _, e := range b.Events {
+			e.Worker = "" // who has a job is part of it
+			e.Payload = strings.ReplaceAll(e.Payload, "umbrella-worker", "")
+			answers = append(answers, e)
+		}
+		return nil
+	})
+	if err != nil || events < 8 {
+		t.Errorf("%d events, %v", events, err)
+	}
+	for _, a := range answers {
+		text, err := json.Marshal(a)
+		switch a.(type) {
+		case rota.Job, rota.JobPage: // as above
+			text = []byte(strings.ReplaceAll(string(text), "umbrella-worker", ""))
+		}
+		if err != nil || strings.Contains(string(text), "umbrella") {
+			t.Errorf("an answer to acme's reader says %s, %v", text, err)
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package access
+
+import (
+	"context"
+
+	"github.com/rotasched/rota"
+)
+
+// Reader is what one caller may read. The nil Reader reads everything: it is a node that reads
+// for itself, or a caller from whom nothing is kept.
+type Reader struct{ rights *Rights }
+
+// NewReader returns who reads with some rights.
+func NewReader(r *Rights) *Reader {
+	if r.All() {
+		return nil
+	}
+	return &Reader{r}
+}
+
+// Itself returns a context of what a node does for itself within a call.
+func Itself(ctx context.Context) context.Context { return context.WithValue(ctx, CallerKey{}, nil) }
+
+// Has reports whether the reader has a right over a tenant and a queue.
+func (r *Reader) Has(right Right, tenant rota.TenantID, queue rota.QueueName) bool {
+	return r == nil || r.rights.Allow(right, tenant, queue)
+}
+
+// Reads reports whether what lies in a tenant and a queue may be read.
+func (r *Reader) Reads(tenant rota.TenantID, queue rota.QueueName) bool {
+	return r.Has(RightRead, tenant, queue)
+}
+
+// Job reports whether a job may be read, and takes out of it what its users put into it where
+// only its fate may be.
+func (r *Reader) Job(j *rota.Job) bool {
+	if !r.Reads(j.Tenant, j.Queue) {
+		return false
+	}
+	if !r.Has(RightData, j.Tenant, j.Queue) {
+		j.Payload, j.Output, j.Meta, j.Error, j.ProgressNote = nil, nil, nil, "", ""
+		attempts := make([]rota.Attempt, len(j.Attempts))
+		for i, a := range j.Attempts {
+			a.Error = ""
+			attempts[i] = a
+		}
+		j.Attempts = attempts
+	}
+	return true
+}
+
+// Events returns the events that may be read, a list of its own where that are not all.
+// Those of no tenant are for who may audit.
+func (r *Reader) Events(all []rota.ServedEvent) []rota.ServedEvent {
+	if r == nil {
+		return all
+	}
+	var some []rota.ServedEvent
+	for _, e := range all {
+		queue := e.Queue
+		if queue == "" {
+			queue = Everything
+		}
+		switch {
+		case e.Tenant == "" && !r.Has(RightAudit, Everything, Everything), e.Tenant != "" && !r.Reads(e.Tenant, queue):
+			continue
+		case e.Tenant != "" && !r.Has(RightData, e.Tenant, queue):
+			e.Text = ""
+		}
+		some = append(some, e)
+	}
+	return some
+}
+
+// Queue reports whether a queue may be read: its policy where something in it may; its
+// counters, which are of all tenants, stay in it where everything may.
+func (r *Reader) Queue(q *rota.Queue) bool {
+	if r.Reads(Everything, q.Name) {
+		return true
+	}
+	*q = rota.Queue{Name: q.Name, Policy: q.Policy}
+	name := string(q.Name)
+	for _, g := range r.rights.grants {
+		if g.Right == RightRead && covers(g.Queue, name) && narrowed(r.rights.queues, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// Tenant reports whether a tenant may be read, whose counters are of all queues.
+func (r *Reader) Tenant(t *rota.Tenant) bool { return r.Reads(t.ID, Everything) }
+
+// Explanation takes out of an explanation what names workers, for those who may not see how
+// they do: counts stay.
+func (r *Reader) Explanation(x *rota.Explanation) {
+	if r.Has(RightStatus, Everything, Everything) {
+		return
+	}
+	for _, d := range append([]*rota.PlacedDecision{x.Decision}, pointers(x.Decisions)...) {
+		if d != nil {
+			d.Others, d.Note = nil, ""
+		}
+	}
+}
+
+func pointers(list []rota.PlacedDecision) (all []*rota.PlacedDecision) {
+	for i := range list {
+		all = append(all, &list[i])
+	}
+	return all
+}
