@@ -23,7 +23,7 @@ type JobList struct {
 	// deleted, and loose of those that are staged, hide what an archive still holds.
 	deleted *tree.Tree[string, *deletedRow]
 	loose   looseRecords
-	// reader is for whom it is.
+	// reader is who reads it.
 	reader *access.Reader
 }
 

@@ -7,7 +7,7 @@ import (
 )
 
 // Reader is what one caller may read. The nil Reader reads everything: it is a node that reads
-// for itself, or a caller from whom nothing is kept.
+// for itself, or a caller who has all rights.
 type Reader struct{ rights *Rights }
 
 // NewReader returns who reads with some rights.

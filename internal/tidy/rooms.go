@@ -71,7 +71,7 @@ var rooms = []room{
 	{path: "cluster/audit", may: []string{".", "internal/limits", "fsm", "fsm/entry", "fsm/fsmpb", "snapshot", "cluster/raftstore"},
 		tests: []string{"internal/peer"}, only: []string{raftLibrary, protoLibrary}},
 	{path: "cluster/gossip", may: []string{".", "internal/unreleased", "internal/logs", "internal/secret"}, only: []string{gossip}},
-	{path: "cluster/history", may: []string{".", "internal/peer", "fsm", "snapshot/archive", "internal/boltfile", "internal/failpoint",
+	{path: "cluster/history", may: []string{".", "internal/access", "internal/peer", "fsm", "snapshot/archive", "internal/boltfile", "internal/failpoint",
 		"internal/logs"}, tests: []string{"fsm/entry", "fsm/fsmpb"}, only: []string{boltLibrary, metricsClient}},
 	{path: "cluster/rebuild", may: []string{".", "internal/peer", "fsm", "fsm/fsmpb", "snapshot", "snapshot/archive", "internal/failpoint", "internal/logs",
 		"cluster/audit", "cluster/history", "cluster/raftstore"}, only: []string{raftLibrary, metricsClient}},
