@@ -38,19 +38,10 @@ func (ac *authority) judgeBy(op *fsmpb.Op, rightsOf func(rota.Principal) (*acces
 	return j.by(&r, op)
 }
 
-// Judge is what applying an operation now would say of its actor's right to it; nil is no
-// objection.
-func (vw *View) Judge(op *fsmpb.Op) *fsmpb.Outcome {
-	if denied := vw.Denied([]*fsmpb.Op{op}); denied != nil {
-		return denied[0]
-	}
-	return nil
-}
-
 // Denied is what applying operations now would say of their actors' rights, each at its place;
 // nil is no objection to any. Many may ask at once: nothing is kept of it.
 func (vw *View) Denied(ops []*fsmpb.Op) (outcomes []*fsmpb.Outcome) {
-	rightsOf := vw.remembered()
+	rightsOf := vw.m.access.remembered()
 	for i, op := range ops {
 		if refusal := vw.m.access.judgeBy(op, rightsOf); refusal != nil {
 			if outcomes == nil {
@@ -63,14 +54,14 @@ func (vw *View) Denied(ops []*fsmpb.Op) (outcomes []*fsmpb.Outcome) {
 }
 
 // remembered works out rights, once where the same principal comes again and again.
-func (vw *View) remembered() func(rota.Principal) (*access.Rights, *rota.Error) {
+func (ac *authority) remembered() func(rota.Principal) (*access.Rights, *rota.Error) {
 	var last rota.Principal
 	var rights *access.Rights
 	var refusal *rota.Error
 	return func(p rota.Principal) (*access.Rights, *rota.Error) {
 		if p != last {
 			last = p
-			rights, _, refusal = vw.m.access.here().resolve(p, vw.m.head.date())
+			rights, _, refusal = ac.here().resolve(p, ac.m.head.date())
 		}
 		return rights, refusal
 	}
@@ -82,7 +73,7 @@ func (vw *View) Taken(op *fsmpb.Op, tenant rota.TenantID, queue rota.QueueName) 
 	if op.GetActor() == "" {
 		return nil
 	}
-	rights, refusal := vw.remembered()(rota.Principal(op.GetActor()))
+	rights, refusal := vw.m.access.remembered()(rota.Principal(op.GetActor()))
 	if refusal == nil {
 		j := judgement{rights: rights, right: access.RightSubmit}
 		j.free("id", op.GetSubmit().GetSpec().GetId(), string(tenant), string(queue))
