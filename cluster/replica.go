@@ -159,10 +159,10 @@ func (rp *replica) member(id rota.NodeID) (m member) {
 // mayOperate refuses the caller of a context that has no right to remove members, or to have
 // another leader; a node that acts by itself has.
 func (rp *replica) mayOperate(ctx context.Context) (refusal error) {
-	op := askedBy(ctx, []*fsmpb.Op{{Op: &fsmpb.Op_SetNode{SetNode: &fsmpb.SetNode{Removed: true}}}})[0]
+	ops := askedBy(ctx, []*fsmpb.Op{{Op: &fsmpb.Op_SetNode{SetNode: &fsmpb.SetNode{Removed: true}}}})
 	err := rp.view(func(s *fsm.View) {
-		if o := s.Judge(op); o != nil {
-			refusal = entry.OutcomeError(o)
+		if denied := s.Denied(ops); denied != nil {
+			refusal = entry.OutcomeError(denied[0])
 		}
 	})
 	return cmp.Or(refusal, err)
