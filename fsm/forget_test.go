@@ -1,9 +1,11 @@
 package fsm
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
 )
 
@@ -81,4 +83,33 @@ func TestPenaltiesOutliveAnAbsence(t *testing.T) {
 			b.t.Fatal("it is remembered")
 		}
 	})
+}
+
+// TestGhosts: whoever registers names without end fills no table with them.
+func TestGhosts(t *testing.T) {
+	t.Parallel()
+	const ghosts = 3000
+	b := newBench(t)
+	b.every = 100_000
+	worked := b.worker("worked", 1)
+	b.ok(verb(rota.VerbComplete, b.leased("j", "worked")))
+	sessions := make(map[string]rota.Session)
+	for i := range ghosts {
+		id := fmt.Sprint("ghost", i)
+		sessions[id] = b.worker(id, 1)
+	}
+	var silent []*fsmpb.Op
+	for id, session := range sessions {
+		silent = append(silent, reachOp(id, session, false, b.now))
+	}
+	silent = append(silent, reachOp("worked", worked, false, b.now))
+	b.entry(silent...)
+	b.beatFleet(limits.GhostForgotten - 1000)
+	if n := b.View.WorkerCount(); n != ghosts+1 {
+		t.Fatalf("%d workers are known before their time, %d are wanted", n, ghosts+1)
+	}
+	b.beatFleet(10_000)
+	if n := b.View.WorkerCount(); n != 1 {
+		t.Fatalf("%d workers are known: 1 is wanted, which worked once", n)
+	}
 }

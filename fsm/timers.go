@@ -124,6 +124,9 @@ func (r *workerRow) forgetAt() int64 {
 		return 0
 	}
 	least, most := r.since.Clock+limits.WorkerForgotten, r.since.Clock+limits.PenaltyForgotten
+	if r.status == rota.WorkerUnreachable && r.assigned == 0 {
+		least = r.since.Clock + limits.GhostForgotten
+	}
 	if r.slashed > 0 || r.before == rota.WorkerSuspended {
 		return int64(most)
 	}

@@ -129,6 +129,9 @@ const (
 	// WorkerForgotten is when a RETIRED or UNREACHABLE worker without leases
 	// leaves the state, in clock.
 	WorkerForgotten rota.Clock = 24 * 3_600_000
+	// GhostForgotten is when a worker that is silent leaves that never had a lease: whoever
+	// registers names without end fills no table with them.
+	GhostForgotten rota.Clock = 600_000
 	// PenaltyForgotten is when one leaves that lost a part of its stake, or left while it
 	// was SUSPENDED: it would come back without. Whoever signs attestations for no longer
 	// than a year knows that those of before the loss are over by then.
