@@ -108,6 +108,9 @@ const (
 	EventAuthReset
 	EventWorkflowCancelled
 	EventClusterChanged
+	EventQueueDeleted
+	EventTenantDeleted
+	EventWorkerDeleted
 )
 
 var eventKindNames = []string{"none", "jobEnqueued", "jobAssigned", "jobRunning", "jobPromoted", "jobProgress",
@@ -117,7 +120,7 @@ var eventKindNames = []string{"none", "jobEnqueued", "jobAssigned", "jobRunning"
 	"tenantChanged", "workflowStarted", "workflowFinished", "drained", "entryRefused", "leadershipBegan",
 	"leaseRevoked", "nodeChanged", "rulesChanged", "stateDiffers", "jobChanged", "jobDelayed", "workerDisconnected",
 	"jobDeleted", "authChanged", "authReset",
-	"workflowCancelled", "clusterChanged"}
+	"workflowCancelled", "clusterChanged", "queueDeleted", "tenantDeleted", "workerDeleted"}
 
 // String names the kind as SPEC §12.2 does.
 func (k EventKind) String() string { return nameOf(eventKindNames, int(k)) }

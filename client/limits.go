@@ -120,3 +120,28 @@ func (c *Client) SetMode(ctx context.Context, mode rota.ClusterMode, reason stri
 	}
 	return one(ctx, c, "set mode", words.ModeFromWire, ask)
 }
+
+// DeleteQueue forgets a queue that no live job and no workflow names; one that is not there is
+// no error. What ended in it cannot be retried until the queue is set again (SPEC §21.4).
+func (c *Client) DeleteQueue(ctx context.Context, name rota.QueueName) error {
+	return c.call(ctx, "delete queue", answerMost, func(ctx context.Context, n *node) error {
+		_, err := n.queues.Delete(ctx, &rotav1.DeleteQueueRequest{Name: string(name)})
+		return err
+	})
+}
+
+// DeleteTenant forgets what was set of a tenant that no live job, workflow or token names.
+func (c *Client) DeleteTenant(ctx context.Context, id rota.TenantID) error {
+	return c.call(ctx, "delete tenant", answerMost, func(ctx context.Context, n *node) error {
+		_, err := n.tenants.Delete(ctx, &rotav1.DeleteTenantRequest{Id: string(id)})
+		return err
+	})
+}
+
+// DeleteWorker forgets a worker that is RETIRED, or UNREACHABLE, and has no lease.
+func (c *Client) DeleteWorker(ctx context.Context, id rota.WorkerID) error {
+	return c.call(ctx, "delete worker", answerMost, func(ctx context.Context, n *node) error {
+		_, err := n.workers.Delete(ctx, &rotav1.DeleteWorkerRequest{Id: string(id)})
+		return err
+	})
+}

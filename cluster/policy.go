@@ -165,3 +165,32 @@ func checkSettings(name rota.QueueName, preset string, set []rota.Setting) error
 	}
 	return nil
 }
+
+// DeleteQueue forgets a queue that nothing names (SPEC §21.4).
+func (pv *policyVerbs) DeleteQueue(ctx context.Context, name rota.QueueName) error {
+	if err := rota.CheckID("queue", name); err != nil {
+		return err
+	}
+	return pv.delete(ctx, &fsmpb.Op{Op: &fsmpb.Op_DeleteQueue{DeleteQueue: &fsmpb.DeleteQueue{Name: string(name)}}})
+}
+
+// DeleteTenant forgets what was set of a tenant that nothing names.
+func (pv *policyVerbs) DeleteTenant(ctx context.Context, id rota.TenantID) error {
+	if err := rota.CheckID("tenant", id); err != nil {
+		return err
+	}
+	return pv.delete(ctx, &fsmpb.Op{Op: &fsmpb.Op_DeleteTenant{DeleteTenant: &fsmpb.DeleteTenant{Id: string(id)}}})
+}
+
+// DeleteWorker forgets a worker that is RETIRED, or UNREACHABLE, without leases.
+func (pv *policyVerbs) DeleteWorker(ctx context.Context, id rota.WorkerID) error {
+	if err := rota.CheckID("worker", id); err != nil {
+		return err
+	}
+	return pv.delete(ctx, &fsmpb.Op{Op: &fsmpb.Op_DeleteWorker{DeleteWorker: &fsmpb.DeleteWorker{Id: string(id)}}})
+}
+
+func (pv *policyVerbs) delete(ctx context.Context, op *fsmpb.Op) error {
+	_, _, err := pv.n.proposer.proposeOne(ctx, op)
+	return err
+}

@@ -315,6 +315,12 @@ func TestRights_eachOperation(t *testing.T) {
 			x.RetryWorkflow.Id = "wf"
 		case *fsmpb.Op_SetQueue:
 			x.SetQueue.Name = "default"
+		case *fsmpb.Op_DeleteQueue:
+			x.DeleteQueue.Name = "default"
+		case *fsmpb.Op_DeleteTenant:
+			x.DeleteTenant.Id = "default"
+		case *fsmpb.Op_DeleteWorker:
+			x.DeleteWorker.Id = "w"
 		case *fsmpb.Op_SetTenant:
 			x.SetTenant.Id = "default"
 		case *fsmpb.Op_CreateToken:

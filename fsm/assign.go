@@ -188,6 +188,9 @@ func (pl *placement) settleTurns() {
 			continue
 		}
 		q := pl.m.queues.get(r.queue)
+		if q == nil {
+			continue // deleted in the same entry
+		}
 		if least == nil || turnLess(turn{q.turn, uint64(q.policy.Weight), ""}, turn{least.turn, uint64(least.policy.Weight), ""}) {
 			least = q
 		}
@@ -200,6 +203,9 @@ func (pl *placement) settleTurns() {
 			continue
 		}
 		q := pl.m.queues.get(r.queue)
+		if q == nil {
+			continue
+		}
 		floor := rescale(least.turn, uint64(q.policy.Weight), uint64(least.policy.Weight))
 		floor -= min(floor, uint64(q.policy.BatchSize))
 		if floor > q.turn {

@@ -48,6 +48,9 @@ func (m *Machine) retry(op *fsmpb.Retry) *fsmpb.Outcome {
 		return entry.Refused(err)
 	}
 	q := m.queues.get(t.queue)
+	if q == nil {
+		return entry.Refused(rota.Refusef(rota.KindNotFound, "queue", "queue %q of job %s was deleted: set it again to retry the job", t.queue, id))
+	}
 	if pending := q.pending(); pending >= q.policy.QueueCap {
 		return entry.Refused(m.admission.full(q, "queue %q holds %d pending jobs: queue_cap is %d", q.name, pending, q.policy.QueueCap))
 	}

@@ -249,9 +249,6 @@ func (c *checker) terminal() {
 		if e, _ := m.ended.tombs.order.at(t.seq); e != (tombEntry{t.due, id}) {
 			c.fault("I4: tombstone %s is due on %d, number %d is %s's in the order, due on %d", id, t.due, t.seq, e.id, e.due)
 		}
-		if m.queues.get(t.queue) == nil {
-			c.fault("I4: tombstone %s is of unknown queue %s", id, t.queue)
-		}
 		return true
 	})
 	var bytes int64

@@ -234,6 +234,9 @@ func (m *Machine) reportable(id rota.JobID, lease rota.LeaseID, t *tombRow) erro
 		}
 		return rota.Refusef(rota.KindNotFound, "job", "job %q is not known", id)
 	}
+	if m.queues.get(t.queue) == nil {
+		return rota.Refusef(rota.KindNotFound, "queue", "queue %q of job %s was deleted, and its audit window with it", t.queue, id)
+	}
 	window := rota.Clock(m.queues.get(t.queue).policy.AuditWindowMs)
 	switch {
 	case t.state != rota.JobCompleted:

@@ -118,7 +118,7 @@ func (fl *fleet) cancelLeases(w *workerRow, why rota.Reason, but rota.LeaseID) {
 	}
 }
 
-// fireForget takes a worker that is long gone out of the state.
+// fireForget takes a worker that is long gone out of the state, by itself or when it is deleted.
 func (fl *fleet) fireForget(id string) {
 	w := fl.workers.get(rota.WorkerID(id))
 	fl.m.timers.forget.set(id, w.forgetDue, 0)

@@ -119,6 +119,9 @@ var rules = map[reflect.Type]rule{
 	reflect.TypeFor[*fsmpb.Op_Lease]():          {access.RightWork, (*judgement).lease, ownWork(func(op *fsmpb.Op) string { return op.GetLease().GetWorker() }).beyond},
 	reflect.TypeFor[*fsmpb.Op_SetQueue]():       {access.RightQueue, func(j *judgement, op *fsmpb.Op) { j.asked(access.Everything, op.GetSetQueue().GetName()) }, nil},
 	reflect.TypeFor[*fsmpb.Op_SetTenant]():      {access.RightTenant, func(j *judgement, op *fsmpb.Op) { j.asked(op.GetSetTenant().GetId(), access.Everything) }, nil},
+	reflect.TypeFor[*fsmpb.Op_DeleteQueue]():    {access.RightQueue, func(j *judgement, op *fsmpb.Op) { j.asked(access.Everything, op.GetDeleteQueue().GetName()) }, nil},
+	reflect.TypeFor[*fsmpb.Op_DeleteTenant]():   {access.RightTenant, func(j *judgement, op *fsmpb.Op) { j.asked(op.GetDeleteTenant().GetId(), access.Everything) }, nil},
+	reflect.TypeFor[*fsmpb.Op_DeleteWorker]():   {access.RightWorkers, func(j *judgement, op *fsmpb.Op) { j.worker(op.GetDeleteWorker().GetId()) }, nil},
 	reflect.TypeFor[*fsmpb.Op_SetMode]():        {access.RightOperate, (*judgement).everywhere, nil},
 	reflect.TypeFor[*fsmpb.Op_SetNode]():        {access.RightOperate, (*judgement).everywhere, nil}, // a removal
 	reflect.TypeFor[*fsmpb.Op_SetCluster]():     {access.RightOperate, (*judgement).everywhere, nil},

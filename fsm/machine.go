@@ -126,6 +126,12 @@ func (m *Machine) apply(op *fsmpb.Op, term uint64) *fsmpb.Outcome {
 		return m.setNode(op.SetNode)
 	case *fsmpb.Op_SetMode:
 		return m.admission.setMode(op.SetMode)
+	case *fsmpb.Op_DeleteQueue:
+		return m.placement.deleteQueue(op.DeleteQueue)
+	case *fsmpb.Op_DeleteTenant:
+		return m.admission.deleteTenant(op.DeleteTenant)
+	case *fsmpb.Op_DeleteWorker:
+		return m.fleet.deleteWorker(op.DeleteWorker)
 	case *fsmpb.Op_SetTenant:
 		return m.admission.setTenant(op.SetTenant)
 	case *fsmpb.Op_SetCluster:

@@ -207,6 +207,9 @@ func mixOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 			Mode:   uint32(pickOf(d, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 2, 3)),
 			Reason: d.of("a", "b"), Auto: d.roll(3) == 0, Holds: d.roll(2) == 0}}}
 	case k < 39:
+		if d.roll(3) == 0 {
+			return []*fsmpb.Op{deleteQueueOp(d.of(mixQueues...)), deleteTenantOp(fmt.Sprint("t", d.roll(4))), deleteWorkerOp(fmt.Sprint("w", d.roll(4)))}[d.roll(3)]
+		}
 		return tenantOp(fmt.Sprint("t", d.roll(4)), "max_concurrent", d.of("0", "0", "1", "3"),
 			"weight", d.of("1", "1", "7"), "penalty", d.of("0", "1s"), "tier", d.of("FREE", "PREMIUM"),
 			"rate_limit_rps", d.of("-1", "-1", "0", "2"), "bytes_max", d.of("0", "0", "0", "5000"))

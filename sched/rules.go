@@ -147,6 +147,15 @@ func (s *Supply) queue(q rota.QueueName) *queueSupply {
 	return queue
 }
 
+// DropQueue takes back what SetRules said of a queue that nobody asks for.
+func (s *Supply) DropQueue(q rota.QueueName) {
+	if queue := s.queues[q]; queue != nil {
+		s.SetRules(q, defaultRules)
+		queue.ruled = false
+		s.forget(q, queue)
+	}
+}
+
 // forget drops a queue without rules that nobody serves and nobody asks for.
 func (s *Supply) forget(q rota.QueueName, queue *queueSupply) {
 	if !queue.ruled && len(queue.classes) == 0 && queue.workers.first() < 0 {

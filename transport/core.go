@@ -58,6 +58,11 @@ type Core interface {
 
 	Queues(ctx context.Context, opt peer.ReadOptions) ([]rota.Queue, rota.ReadAt, error)
 	Queue(ctx context.Context, name rota.QueueName, opt peer.ReadOptions) (rota.Queue, rota.ReadAt, error)
+	// DeleteQueue, DeleteTenant and DeleteWorker forget what nothing names; one that is not
+	// there is no error (SPEC §21.4).
+	DeleteQueue(ctx context.Context, name rota.QueueName) error
+	DeleteTenant(ctx context.Context, id rota.TenantID) error
+	DeleteWorker(ctx context.Context, id rota.WorkerID) error
 	SetQueue(ctx context.Context, name rota.QueueName, preset string, set []rota.Setting) (rota.Queue, error)
 
 	// SubmitWorkflow admits a workflow, all of it or nothing; the same id again is

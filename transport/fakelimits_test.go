@@ -84,3 +84,7 @@ func (c *fakeCore) Mode(_ context.Context, opt peer.ReadOptions) (rota.ModeStatu
 func (c *fakeCore) SetMode(_ context.Context, mode rota.ClusterMode, reason string) (rota.ModeStatus, error) {
 	return rota.ModeStatus{Mode: mode, Reason: reason, Index: 9}, c.err
 }
+
+func (c *fakeCore) DeleteQueue(context.Context, rota.QueueName) error { return c.err }
+func (c *fakeCore) DeleteTenant(context.Context, rota.TenantID) error { return c.err }
+func (c *fakeCore) DeleteWorker(context.Context, rota.WorkerID) error { return c.err }

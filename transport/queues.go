@@ -61,3 +61,11 @@ func (s *queuesService) Set(ctx context.Context, req *rotav1.SetQueueRequest) (*
 	}
 	return reply(words.QueueToWire)(s.core.SetQueue(ctx, rota.QueueName(req.GetName()), req.GetPreset(), set))
 }
+
+// Delete forgets a queue that nothing names.
+func (s *queuesService) Delete(ctx context.Context, req *rotav1.DeleteQueueRequest) (*rotav1.DeleteQueueResponse, error) {
+	if err := rota.CheckID("name", req.GetName()); err != nil {
+		return nil, err
+	}
+	return &rotav1.DeleteQueueResponse{}, s.core.DeleteQueue(ctx, rota.QueueName(req.GetName()))
+}

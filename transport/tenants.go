@@ -53,3 +53,11 @@ func (s *tenantsService) Set(ctx context.Context, req *rotav1.SetTenantRequest) 
 	}
 	return reply(words.TenantToWire)(s.core.SetTenant(ctx, rota.TenantID(req.GetId()), set))
 }
+
+// Delete forgets what was set of a tenant that nothing names.
+func (s *tenantsService) Delete(ctx context.Context, req *rotav1.DeleteTenantRequest) (*rotav1.DeleteTenantResponse, error) {
+	if err := rota.CheckID("id", req.GetId()); err != nil {
+		return nil, err
+	}
+	return &rotav1.DeleteTenantResponse{}, s.core.DeleteTenant(ctx, rota.TenantID(req.GetId()))
+}

@@ -88,3 +88,11 @@ func setStatus(ctx context.Context, id string,
 	}
 	return reply(words.WorkerToWire)(do(ctx, rota.WorkerID(id)))
 }
+
+// Delete forgets a worker that is gone.
+func (s *workersService) Delete(ctx context.Context, req *rotav1.DeleteWorkerRequest) (*rotav1.DeleteWorkerResponse, error) {
+	if err := rota.CheckID("id", req.GetId()); err != nil {
+		return nil, err
+	}
+	return &rotav1.DeleteWorkerResponse{}, s.core.DeleteWorker(ctx, rota.WorkerID(req.GetId()))
+}

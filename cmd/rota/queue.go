@@ -21,7 +21,11 @@ func (a queueCommands) command() *cobra.Command {
 	return a.group(&cobra.Command{Use: "queue", Short: "See and change queues"},
 		a.list(), a.show(), a.set(),
 		a.paused("pause", "Start no more jobs of a queue; what runs goes on", "true"),
-		a.paused("resume", "Start jobs of a paused queue again", "false"))
+		a.paused("resume", "Start jobs of a paused queue again", "false"),
+		a.deletes("delete Q", "Forget a queue that no live job and no workflow names", "queue delete images",
+			func(ctx context.Context, c *client.Client, id string) error {
+				return c.DeleteQueue(ctx, rota.QueueName(id))
+			}))
 }
 
 func (a queueCommands) list() *cobra.Command {

@@ -92,3 +92,17 @@ func (a *app) shortcut(name, group string, list *cobra.Command) *cobra.Command {
 	list.Short = "The same as rota " + group + " list"
 	return list
 }
+
+// deletes makes a command that forgets one thing; one that is not there is no error.
+func (a *app) deletes(use, short, example string, do func(context.Context, *client.Client, string) error) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Args: cobra.ExactArgs(1),
+		Example: "  rota " + example,
+		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+			if err := do(ctx, c, args[0]); err != nil {
+				return err
+			}
+			return a.printOne(map[string]any{"id": args[0], "deleted": true}, []string{args[0]}, func(bool) string { return args[0] + " is deleted\n" })
+		})),
+	}
+}

@@ -16,7 +16,11 @@ type tenantCommands struct{ *app }
 
 func (a tenantCommands) command() *cobra.Command {
 	return a.group(&cobra.Command{Use: "tenant", Short: "See and change tenants and their limits"},
-		a.list(), a.show(), a.set())
+		a.list(), a.show(), a.set(),
+		a.deletes("delete T", "Forget what was set of a tenant that no live job, workflow or token names", "tenant delete acme",
+			func(ctx context.Context, c *client.Client, id string) error {
+				return c.DeleteTenant(ctx, rota.TenantID(id))
+			}))
 }
 
 func (a tenantCommands) list() *cobra.Command {

@@ -22,6 +22,10 @@ func (a workerCommands) command() *cobra.Command {
 		a.one("suspend", "Cancel a worker's leases and give it none until it is resumed", (*client.Client).SuspendWorker),
 		a.one("resume", "Make a draining, suspended or jailed worker active again", (*client.Client).ResumeWorker),
 		a.one("retire", "End a worker for good; its leases are cancelled", (*client.Client).RetireWorker),
+		a.deletes("delete W", "Forget a worker that is retired, or unreachable, and has no lease", "worker delete gpu-7",
+			func(ctx context.Context, c *client.Client, id string) error {
+				return c.DeleteWorker(ctx, rota.WorkerID(id))
+			}),
 		a.attestCommand())
 }
 

@@ -52,6 +52,9 @@ const (
 	opSetAnonymous   = 34
 	opInitAuth       = 35
 	opSetCluster     = 36
+	opDeleteQueue    = 37
+	opDeleteTenant   = 38
+	opDeleteWorker   = 39
 	opActor          = 61
 	opVia            = 62
 	opRequest        = 63

@@ -235,6 +235,9 @@ type Op struct {
 	//	*Op_SetAnonymous
 	//	*Op_InitAuth
 	//	*Op_SetCluster
+	//	*Op_DeleteQueue
+	//	*Op_DeleteTenant
+	//	*Op_DeleteWorker
 	Op isOp_Op `protobuf_oneof:"op"`
 	// Who asked for it, as rota.Principal; empty where the leader of the entry acts by
 	// itself. Via is the node and the door, request the id of the call. The edge sets them.
@@ -606,6 +609,33 @@ func (x *Op) GetSetCluster() *SetCluster {
 	return nil
 }
 
+func (x *Op) GetDeleteQueue() *DeleteQueue {
+	if x != nil {
+		if x, ok := x.Op.(*Op_DeleteQueue); ok {
+			return x.DeleteQueue
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetDeleteTenant() *DeleteTenant {
+	if x != nil {
+		if x, ok := x.Op.(*Op_DeleteTenant); ok {
+			return x.DeleteTenant
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetDeleteWorker() *DeleteWorker {
+	if x != nil {
+		if x, ok := x.Op.(*Op_DeleteWorker); ok {
+			return x.DeleteWorker
+		}
+	}
+	return nil
+}
+
 func (x *Op) GetActor() string {
 	if x != nil {
 		return x.Actor
@@ -775,6 +805,18 @@ type Op_SetCluster struct {
 	SetCluster *SetCluster `protobuf:"bytes,36,opt,name=set_cluster,json=setCluster,proto3,oneof"`
 }
 
+type Op_DeleteQueue struct {
+	DeleteQueue *DeleteQueue `protobuf:"bytes,37,opt,name=delete_queue,json=deleteQueue,proto3,oneof"`
+}
+
+type Op_DeleteTenant struct {
+	DeleteTenant *DeleteTenant `protobuf:"bytes,38,opt,name=delete_tenant,json=deleteTenant,proto3,oneof"`
+}
+
+type Op_DeleteWorker struct {
+	DeleteWorker *DeleteWorker `protobuf:"bytes,39,opt,name=delete_worker,json=deleteWorker,proto3,oneof"`
+}
+
 func (*Op_BeginTerm) isOp_Op() {}
 
 func (*Op_Submit) isOp_Op() {}
@@ -846,6 +888,12 @@ func (*Op_SetAnonymous) isOp_Op() {}
 func (*Op_InitAuth) isOp_Op() {}
 
 func (*Op_SetCluster) isOp_Op() {}
+
+func (*Op_DeleteQueue) isOp_Op() {}
+
+func (*Op_DeleteTenant) isOp_Op() {}
+
+func (*Op_DeleteWorker) isOp_Op() {}
 
 // Grant is one right over the tenants and queues that match two patterns.
 type Grant struct {
@@ -3206,6 +3254,141 @@ func (x *DeleteJob) GetSeq() uint64 {
 	return 0
 }
 
+// DeleteQueue forgets a queue that nothing names (SPEC §21.4).
+type DeleteQueue struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteQueue) Reset() {
+	*x = DeleteQueue{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteQueue) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteQueue) ProtoMessage() {}
+
+func (x *DeleteQueue) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteQueue.ProtoReflect.Descriptor instead.
+func (*DeleteQueue) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *DeleteQueue) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// DeleteTenant forgets what was set of a tenant that nothing names.
+type DeleteTenant struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteTenant) Reset() {
+	*x = DeleteTenant{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteTenant) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteTenant) ProtoMessage() {}
+
+func (x *DeleteTenant) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteTenant.ProtoReflect.Descriptor instead.
+func (*DeleteTenant) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *DeleteTenant) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+// DeleteWorker forgets a worker that is gone.
+type DeleteWorker struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteWorker) Reset() {
+	*x = DeleteWorker{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteWorker) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteWorker) ProtoMessage() {}
+
+func (x *DeleteWorker) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteWorker.ProtoReflect.Descriptor instead.
+func (*DeleteWorker) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *DeleteWorker) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
 // DropDeleted forgets deleted numbers that retention has taken from every archive.
 type DropDeleted struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3216,7 +3399,7 @@ type DropDeleted struct {
 
 func (x *DropDeleted) Reset() {
 	*x = DropDeleted{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[34]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3228,7 +3411,7 @@ func (x *DropDeleted) String() string {
 func (*DropDeleted) ProtoMessage() {}
 
 func (x *DropDeleted) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[34]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3241,7 +3424,7 @@ func (x *DropDeleted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropDeleted.ProtoReflect.Descriptor instead.
 func (*DropDeleted) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{34}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *DropDeleted) GetThrough() uint64 {
@@ -3266,7 +3449,7 @@ type SetMode struct {
 
 func (x *SetMode) Reset() {
 	*x = SetMode{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[35]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3278,7 +3461,7 @@ func (x *SetMode) String() string {
 func (*SetMode) ProtoMessage() {}
 
 func (x *SetMode) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[35]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3291,7 +3474,7 @@ func (x *SetMode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetMode.ProtoReflect.Descriptor instead.
 func (*SetMode) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{35}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *SetMode) GetMode() uint32 {
@@ -3332,7 +3515,7 @@ type SetCluster struct {
 
 func (x *SetCluster) Reset() {
 	*x = SetCluster{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[36]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3344,7 +3527,7 @@ func (x *SetCluster) String() string {
 func (*SetCluster) ProtoMessage() {}
 
 func (x *SetCluster) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[36]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3357,7 +3540,7 @@ func (x *SetCluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetCluster.ProtoReflect.Descriptor instead.
 func (*SetCluster) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{36}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SetCluster) GetSet() []*Label {
@@ -3379,7 +3562,7 @@ type SetTenant struct {
 
 func (x *SetTenant) Reset() {
 	*x = SetTenant{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[37]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3391,7 +3574,7 @@ func (x *SetTenant) String() string {
 func (*SetTenant) ProtoMessage() {}
 
 func (x *SetTenant) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[37]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3404,7 +3587,7 @@ func (x *SetTenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTenant.ProtoReflect.Descriptor instead.
 func (*SetTenant) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{37}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SetTenant) GetId() string {
@@ -3437,7 +3620,7 @@ type ReportProof struct {
 
 func (x *ReportProof) Reset() {
 	*x = ReportProof{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[38]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3449,7 +3632,7 @@ func (x *ReportProof) String() string {
 func (*ReportProof) ProtoMessage() {}
 
 func (x *ReportProof) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[38]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3462,7 +3645,7 @@ func (x *ReportProof) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportProof.ProtoReflect.Descriptor instead.
 func (*ReportProof) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{38}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ReportProof) GetJob() string {
@@ -3528,7 +3711,7 @@ type OpenWorkflow struct {
 
 func (x *OpenWorkflow) Reset() {
 	*x = OpenWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[39]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3540,7 +3723,7 @@ func (x *OpenWorkflow) String() string {
 func (*OpenWorkflow) ProtoMessage() {}
 
 func (x *OpenWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[39]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3553,7 +3736,7 @@ func (x *OpenWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenWorkflow.ProtoReflect.Descriptor instead.
 func (*OpenWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{39}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *OpenWorkflow) GetId() string {
@@ -3636,7 +3819,7 @@ type QueueShare struct {
 
 func (x *QueueShare) Reset() {
 	*x = QueueShare{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[40]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3648,7 +3831,7 @@ func (x *QueueShare) String() string {
 func (*QueueShare) ProtoMessage() {}
 
 func (x *QueueShare) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[40]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3661,7 +3844,7 @@ func (x *QueueShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueShare.ProtoReflect.Descriptor instead.
 func (*QueueShare) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{40}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *QueueShare) GetQueue() string {
@@ -3692,7 +3875,7 @@ type AddNodes struct {
 
 func (x *AddNodes) Reset() {
 	*x = AddNodes{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[41]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3704,7 +3887,7 @@ func (x *AddNodes) String() string {
 func (*AddNodes) ProtoMessage() {}
 
 func (x *AddNodes) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[41]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3717,7 +3900,7 @@ func (x *AddNodes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddNodes.ProtoReflect.Descriptor instead.
 func (*AddNodes) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{41}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *AddNodes) GetWorkflow() string {
@@ -3761,7 +3944,7 @@ type WorkflowNode struct {
 
 func (x *WorkflowNode) Reset() {
 	*x = WorkflowNode{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[42]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3773,7 +3956,7 @@ func (x *WorkflowNode) String() string {
 func (*WorkflowNode) ProtoMessage() {}
 
 func (x *WorkflowNode) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[42]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3786,7 +3969,7 @@ func (x *WorkflowNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowNode.ProtoReflect.Descriptor instead.
 func (*WorkflowNode) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{42}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *WorkflowNode) GetSpec() *JobSpec {
@@ -3813,7 +3996,7 @@ type CommitWorkflow struct {
 
 func (x *CommitWorkflow) Reset() {
 	*x = CommitWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[43]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3825,7 +4008,7 @@ func (x *CommitWorkflow) String() string {
 func (*CommitWorkflow) ProtoMessage() {}
 
 func (x *CommitWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[43]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3838,7 +4021,7 @@ func (x *CommitWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitWorkflow.ProtoReflect.Descriptor instead.
 func (*CommitWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{43}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *CommitWorkflow) GetId() string {
@@ -3864,7 +4047,7 @@ type CancelWorkflow struct {
 
 func (x *CancelWorkflow) Reset() {
 	*x = CancelWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[44]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3876,7 +4059,7 @@ func (x *CancelWorkflow) String() string {
 func (*CancelWorkflow) ProtoMessage() {}
 
 func (x *CancelWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[44]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3889,7 +4072,7 @@ func (x *CancelWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelWorkflow.ProtoReflect.Descriptor instead.
 func (*CancelWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{44}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *CancelWorkflow) GetId() string {
@@ -3913,7 +4096,7 @@ type RetryWorkflow struct {
 
 func (x *RetryWorkflow) Reset() {
 	*x = RetryWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[45]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3925,7 +4108,7 @@ func (x *RetryWorkflow) String() string {
 func (*RetryWorkflow) ProtoMessage() {}
 
 func (x *RetryWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[45]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3938,7 +4121,7 @@ func (x *RetryWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryWorkflow.ProtoReflect.Descriptor instead.
 func (*RetryWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{45}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *RetryWorkflow) GetId() string {
@@ -3970,7 +4153,7 @@ type Sweep struct {
 
 func (x *Sweep) Reset() {
 	*x = Sweep{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[46]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3982,7 +4165,7 @@ func (x *Sweep) String() string {
 func (*Sweep) ProtoMessage() {}
 
 func (x *Sweep) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[46]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3995,7 +4178,7 @@ func (x *Sweep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sweep.ProtoReflect.Descriptor instead.
 func (*Sweep) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{46}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{49}
 }
 
 type SetQueue struct {
@@ -4009,7 +4192,7 @@ type SetQueue struct {
 
 func (x *SetQueue) Reset() {
 	*x = SetQueue{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[47]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4021,7 +4204,7 @@ func (x *SetQueue) String() string {
 func (*SetQueue) ProtoMessage() {}
 
 func (x *SetQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[47]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4034,7 +4217,7 @@ func (x *SetQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueue.ProtoReflect.Descriptor instead.
 func (*SetQueue) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{47}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SetQueue) GetName() string {
@@ -4066,7 +4249,7 @@ type Barrier struct {
 
 func (x *Barrier) Reset() {
 	*x = Barrier{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[48]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4078,7 +4261,7 @@ func (x *Barrier) String() string {
 func (*Barrier) ProtoMessage() {}
 
 func (x *Barrier) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[48]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4091,7 +4274,7 @@ func (x *Barrier) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Barrier.ProtoReflect.Descriptor instead.
 func (*Barrier) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{48}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{51}
 }
 
 // SetNode records a node that joined or left: ids ever used are kept.
@@ -4110,7 +4293,7 @@ type SetNode struct {
 
 func (x *SetNode) Reset() {
 	*x = SetNode{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[49]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4122,7 +4305,7 @@ func (x *SetNode) String() string {
 func (*SetNode) ProtoMessage() {}
 
 func (x *SetNode) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[49]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4135,7 +4318,7 @@ func (x *SetNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNode.ProtoReflect.Descriptor instead.
 func (*SetNode) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{49}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *SetNode) GetId() string {
@@ -4191,7 +4374,7 @@ type SwitchRules struct {
 
 func (x *SwitchRules) Reset() {
 	*x = SwitchRules{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[50]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4203,7 +4386,7 @@ func (x *SwitchRules) String() string {
 func (*SwitchRules) ProtoMessage() {}
 
 func (x *SwitchRules) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[50]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4216,7 +4399,7 @@ func (x *SwitchRules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SwitchRules.ProtoReflect.Descriptor instead.
 func (*SwitchRules) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{50}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *SwitchRules) GetVersion() uint32 {
@@ -4241,7 +4424,7 @@ type NodeDiffers struct {
 
 func (x *NodeDiffers) Reset() {
 	*x = NodeDiffers{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[51]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4253,7 +4436,7 @@ func (x *NodeDiffers) String() string {
 func (*NodeDiffers) ProtoMessage() {}
 
 func (x *NodeDiffers) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[51]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4266,7 +4449,7 @@ func (x *NodeDiffers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeDiffers.ProtoReflect.Descriptor instead.
 func (*NodeDiffers) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{51}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *NodeDiffers) GetNode() string {
@@ -4316,7 +4499,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[52]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4328,7 +4511,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[52]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4341,7 +4524,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{52}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Outcome) GetKind() uint32 {
@@ -4449,7 +4632,7 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x03ops\x18\x01 \x03(\v2\f.rota.fsm.OpR\x03ops\"O\n" +
 	"\bOutcomes\x12-\n" +
 	"\boutcomes\x18\x01 \x03(\v2\x11.rota.fsm.OutcomeR\boutcomes\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\x04R\x05index\"\xc0\x0f\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\"\xfa\x10\n" +
 	"\x02Op\x124\n" +
 	"\n" +
 	"begin_term\x18\x01 \x01(\v2\x13.rota.fsm.BeginTermH\x00R\tbeginTerm\x12*\n" +
@@ -4496,7 +4679,10 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\rset_anonymous\x18\" \x01(\v2\x16.rota.fsm.SetAnonymousH\x00R\fsetAnonymous\x121\n" +
 	"\tinit_auth\x18# \x01(\v2\x12.rota.fsm.InitAuthH\x00R\binitAuth\x127\n" +
 	"\vset_cluster\x18$ \x01(\v2\x14.rota.fsm.SetClusterH\x00R\n" +
-	"setCluster\x12\x14\n" +
+	"setCluster\x12:\n" +
+	"\fdelete_queue\x18% \x01(\v2\x15.rota.fsm.DeleteQueueH\x00R\vdeleteQueue\x12=\n" +
+	"\rdelete_tenant\x18& \x01(\v2\x16.rota.fsm.DeleteTenantH\x00R\fdeleteTenant\x12=\n" +
+	"\rdelete_worker\x18' \x01(\v2\x16.rota.fsm.DeleteWorkerH\x00R\fdeleteWorker\x12\x14\n" +
 	"\x05actor\x18= \x01(\tR\x05actor\x12\x10\n" +
 	"\x03via\x18> \x01(\tR\x03via\x12\x18\n" +
 	"\arequest\x18? \x01(\tR\arequestB\x04\n" +
@@ -4706,7 +4892,13 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\b_payload\"/\n" +
 	"\tDeleteJob\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x10\n" +
-	"\x03seq\x18\x02 \x01(\x04R\x03seq\"'\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\"!\n" +
+	"\vDeleteQueue\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\x1e\n" +
+	"\fDeleteTenant\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\x1e\n" +
+	"\fDeleteWorker\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"'\n" +
 	"\vDropDeleted\x12\x18\n" +
 	"\athrough\x18\x01 \x01(\x04R\athrough\"_\n" +
 	"\aSetMode\x12\x12\n" +
@@ -4809,7 +5001,7 @@ func file_fsm_fsmpb_entry_proto_rawDescGZIP() []byte {
 	return file_fsm_fsmpb_entry_proto_rawDescData
 }
 
-var file_fsm_fsmpb_entry_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
+var file_fsm_fsmpb_entry_proto_msgTypes = make([]protoimpl.MessageInfo, 56)
 var file_fsm_fsmpb_entry_proto_goTypes = []any{
 	(*Entry)(nil),          // 0: rota.fsm.Entry
 	(*Commands)(nil),       // 1: rota.fsm.Commands
@@ -4845,30 +5037,33 @@ var file_fsm_fsmpb_entry_proto_goTypes = []any{
 	(*Past)(nil),           // 31: rota.fsm.Past
 	(*ChangeJob)(nil),      // 32: rota.fsm.ChangeJob
 	(*DeleteJob)(nil),      // 33: rota.fsm.DeleteJob
-	(*DropDeleted)(nil),    // 34: rota.fsm.DropDeleted
-	(*SetMode)(nil),        // 35: rota.fsm.SetMode
-	(*SetCluster)(nil),     // 36: rota.fsm.SetCluster
-	(*SetTenant)(nil),      // 37: rota.fsm.SetTenant
-	(*ReportProof)(nil),    // 38: rota.fsm.ReportProof
-	(*OpenWorkflow)(nil),   // 39: rota.fsm.OpenWorkflow
-	(*QueueShare)(nil),     // 40: rota.fsm.QueueShare
-	(*AddNodes)(nil),       // 41: rota.fsm.AddNodes
-	(*WorkflowNode)(nil),   // 42: rota.fsm.WorkflowNode
-	(*CommitWorkflow)(nil), // 43: rota.fsm.CommitWorkflow
-	(*CancelWorkflow)(nil), // 44: rota.fsm.CancelWorkflow
-	(*RetryWorkflow)(nil),  // 45: rota.fsm.RetryWorkflow
-	(*Sweep)(nil),          // 46: rota.fsm.Sweep
-	(*SetQueue)(nil),       // 47: rota.fsm.SetQueue
-	(*Barrier)(nil),        // 48: rota.fsm.Barrier
-	(*SetNode)(nil),        // 49: rota.fsm.SetNode
-	(*SwitchRules)(nil),    // 50: rota.fsm.SwitchRules
-	(*NodeDiffers)(nil),    // 51: rota.fsm.NodeDiffers
-	(*Outcome)(nil),        // 52: rota.fsm.Outcome
+	(*DeleteQueue)(nil),    // 34: rota.fsm.DeleteQueue
+	(*DeleteTenant)(nil),   // 35: rota.fsm.DeleteTenant
+	(*DeleteWorker)(nil),   // 36: rota.fsm.DeleteWorker
+	(*DropDeleted)(nil),    // 37: rota.fsm.DropDeleted
+	(*SetMode)(nil),        // 38: rota.fsm.SetMode
+	(*SetCluster)(nil),     // 39: rota.fsm.SetCluster
+	(*SetTenant)(nil),      // 40: rota.fsm.SetTenant
+	(*ReportProof)(nil),    // 41: rota.fsm.ReportProof
+	(*OpenWorkflow)(nil),   // 42: rota.fsm.OpenWorkflow
+	(*QueueShare)(nil),     // 43: rota.fsm.QueueShare
+	(*AddNodes)(nil),       // 44: rota.fsm.AddNodes
+	(*WorkflowNode)(nil),   // 45: rota.fsm.WorkflowNode
+	(*CommitWorkflow)(nil), // 46: rota.fsm.CommitWorkflow
+	(*CancelWorkflow)(nil), // 47: rota.fsm.CancelWorkflow
+	(*RetryWorkflow)(nil),  // 48: rota.fsm.RetryWorkflow
+	(*Sweep)(nil),          // 49: rota.fsm.Sweep
+	(*SetQueue)(nil),       // 50: rota.fsm.SetQueue
+	(*Barrier)(nil),        // 51: rota.fsm.Barrier
+	(*SetNode)(nil),        // 52: rota.fsm.SetNode
+	(*SwitchRules)(nil),    // 53: rota.fsm.SwitchRules
+	(*NodeDiffers)(nil),    // 54: rota.fsm.NodeDiffers
+	(*Outcome)(nil),        // 55: rota.fsm.Outcome
 }
 var file_fsm_fsmpb_entry_proto_depIdxs = []int32{
 	3,  // 0: rota.fsm.Entry.ops:type_name -> rota.fsm.Op
 	3,  // 1: rota.fsm.Commands.ops:type_name -> rota.fsm.Op
-	52, // 2: rota.fsm.Outcomes.outcomes:type_name -> rota.fsm.Outcome
+	55, // 2: rota.fsm.Outcomes.outcomes:type_name -> rota.fsm.Outcome
 	12, // 3: rota.fsm.Op.begin_term:type_name -> rota.fsm.BeginTerm
 	16, // 4: rota.fsm.Op.submit:type_name -> rota.fsm.Submit
 	18, // 5: rota.fsm.Op.register:type_name -> rota.fsm.Register
@@ -4878,25 +5073,25 @@ var file_fsm_fsmpb_entry_proto_depIdxs = []int32{
 	28, // 9: rota.fsm.Op.lease:type_name -> rota.fsm.LeaseOp
 	29, // 10: rota.fsm.Op.cancel:type_name -> rota.fsm.Cancel
 	30, // 11: rota.fsm.Op.retry:type_name -> rota.fsm.Retry
-	46, // 12: rota.fsm.Op.sweep:type_name -> rota.fsm.Sweep
-	47, // 13: rota.fsm.Op.set_queue:type_name -> rota.fsm.SetQueue
-	48, // 14: rota.fsm.Op.barrier:type_name -> rota.fsm.Barrier
-	49, // 15: rota.fsm.Op.set_node:type_name -> rota.fsm.SetNode
-	35, // 16: rota.fsm.Op.set_mode:type_name -> rota.fsm.SetMode
-	37, // 17: rota.fsm.Op.set_tenant:type_name -> rota.fsm.SetTenant
-	38, // 18: rota.fsm.Op.report_proof:type_name -> rota.fsm.ReportProof
-	39, // 19: rota.fsm.Op.open_workflow:type_name -> rota.fsm.OpenWorkflow
-	41, // 20: rota.fsm.Op.add_nodes:type_name -> rota.fsm.AddNodes
-	43, // 21: rota.fsm.Op.commit_workflow:type_name -> rota.fsm.CommitWorkflow
-	44, // 22: rota.fsm.Op.cancel_workflow:type_name -> rota.fsm.CancelWorkflow
-	45, // 23: rota.fsm.Op.retry_workflow:type_name -> rota.fsm.RetryWorkflow
-	50, // 24: rota.fsm.Op.switch_rules:type_name -> rota.fsm.SwitchRules
-	51, // 25: rota.fsm.Op.node_differs:type_name -> rota.fsm.NodeDiffers
+	49, // 12: rota.fsm.Op.sweep:type_name -> rota.fsm.Sweep
+	50, // 13: rota.fsm.Op.set_queue:type_name -> rota.fsm.SetQueue
+	51, // 14: rota.fsm.Op.barrier:type_name -> rota.fsm.Barrier
+	52, // 15: rota.fsm.Op.set_node:type_name -> rota.fsm.SetNode
+	38, // 16: rota.fsm.Op.set_mode:type_name -> rota.fsm.SetMode
+	40, // 17: rota.fsm.Op.set_tenant:type_name -> rota.fsm.SetTenant
+	41, // 18: rota.fsm.Op.report_proof:type_name -> rota.fsm.ReportProof
+	42, // 19: rota.fsm.Op.open_workflow:type_name -> rota.fsm.OpenWorkflow
+	44, // 20: rota.fsm.Op.add_nodes:type_name -> rota.fsm.AddNodes
+	46, // 21: rota.fsm.Op.commit_workflow:type_name -> rota.fsm.CommitWorkflow
+	47, // 22: rota.fsm.Op.cancel_workflow:type_name -> rota.fsm.CancelWorkflow
+	48, // 23: rota.fsm.Op.retry_workflow:type_name -> rota.fsm.RetryWorkflow
+	53, // 24: rota.fsm.Op.switch_rules:type_name -> rota.fsm.SwitchRules
+	54, // 25: rota.fsm.Op.node_differs:type_name -> rota.fsm.NodeDiffers
 	21, // 26: rota.fsm.Op.gone:type_name -> rota.fsm.Gone
 	32, // 27: rota.fsm.Op.change_job:type_name -> rota.fsm.ChangeJob
 	22, // 28: rota.fsm.Op.disconnect:type_name -> rota.fsm.Disconnect
 	33, // 29: rota.fsm.Op.delete_job:type_name -> rota.fsm.DeleteJob
-	34, // 30: rota.fsm.Op.drop_deleted:type_name -> rota.fsm.DropDeleted
+	37, // 30: rota.fsm.Op.drop_deleted:type_name -> rota.fsm.DropDeleted
 	5,  // 31: rota.fsm.Op.set_role:type_name -> rota.fsm.SetRole
 	6,  // 32: rota.fsm.Op.delete_role:type_name -> rota.fsm.DeleteRole
 	7,  // 33: rota.fsm.Op.create_token:type_name -> rota.fsm.CreateToken
@@ -4904,36 +5099,39 @@ var file_fsm_fsmpb_entry_proto_depIdxs = []int32{
 	9,  // 35: rota.fsm.Op.set_block:type_name -> rota.fsm.SetBlock
 	10, // 36: rota.fsm.Op.set_anonymous:type_name -> rota.fsm.SetAnonymous
 	11, // 37: rota.fsm.Op.init_auth:type_name -> rota.fsm.InitAuth
-	36, // 38: rota.fsm.Op.set_cluster:type_name -> rota.fsm.SetCluster
-	4,  // 39: rota.fsm.SetRole.grants:type_name -> rota.fsm.Grant
-	7,  // 40: rota.fsm.InitAuth.token:type_name -> rota.fsm.CreateToken
-	15, // 41: rota.fsm.JobSpec.labels:type_name -> rota.fsm.Label
-	14, // 42: rota.fsm.JobSpec.limits:type_name -> rota.fsm.Limit
-	13, // 43: rota.fsm.Submit.spec:type_name -> rota.fsm.JobSpec
-	14, // 44: rota.fsm.WorkerSpec.limits:type_name -> rota.fsm.Limit
-	17, // 45: rota.fsm.Register.spec:type_name -> rota.fsm.WorkerSpec
-	19, // 46: rota.fsm.Register.attestation:type_name -> rota.fsm.Attestation
-	27, // 47: rota.fsm.Round.pairs:type_name -> rota.fsm.Pair
-	26, // 48: rota.fsm.Round.holds:type_name -> rota.fsm.Hold
-	25, // 49: rota.fsm.Round.preempts:type_name -> rota.fsm.Preempt
-	15, // 50: rota.fsm.LeaseOp.meta:type_name -> rota.fsm.Label
-	13, // 51: rota.fsm.Retry.spec:type_name -> rota.fsm.JobSpec
-	31, // 52: rota.fsm.Retry.past:type_name -> rota.fsm.Past
-	15, // 53: rota.fsm.ChangeJob.labels:type_name -> rota.fsm.Label
-	15, // 54: rota.fsm.SetCluster.set:type_name -> rota.fsm.Label
-	15, // 55: rota.fsm.SetTenant.set:type_name -> rota.fsm.Label
-	13, // 56: rota.fsm.ReportProof.spec:type_name -> rota.fsm.JobSpec
-	31, // 57: rota.fsm.ReportProof.past:type_name -> rota.fsm.Past
-	15, // 58: rota.fsm.OpenWorkflow.labels:type_name -> rota.fsm.Label
-	40, // 59: rota.fsm.OpenWorkflow.shares:type_name -> rota.fsm.QueueShare
-	42, // 60: rota.fsm.AddNodes.nodes:type_name -> rota.fsm.WorkflowNode
-	13, // 61: rota.fsm.WorkflowNode.spec:type_name -> rota.fsm.JobSpec
-	15, // 62: rota.fsm.SetQueue.set:type_name -> rota.fsm.Label
-	63, // [63:63] is the sub-list for method output_type
-	63, // [63:63] is the sub-list for method input_type
-	63, // [63:63] is the sub-list for extension type_name
-	63, // [63:63] is the sub-list for extension extendee
-	0,  // [0:63] is the sub-list for field type_name
+	39, // 38: rota.fsm.Op.set_cluster:type_name -> rota.fsm.SetCluster
+	34, // 39: rota.fsm.Op.delete_queue:type_name -> rota.fsm.DeleteQueue
+	35, // 40: rota.fsm.Op.delete_tenant:type_name -> rota.fsm.DeleteTenant
+	36, // 41: rota.fsm.Op.delete_worker:type_name -> rota.fsm.DeleteWorker
+	4,  // 42: rota.fsm.SetRole.grants:type_name -> rota.fsm.Grant
+	7,  // 43: rota.fsm.InitAuth.token:type_name -> rota.fsm.CreateToken
+	15, // 44: rota.fsm.JobSpec.labels:type_name -> rota.fsm.Label
+	14, // 45: rota.fsm.JobSpec.limits:type_name -> rota.fsm.Limit
+	13, // 46: rota.fsm.Submit.spec:type_name -> rota.fsm.JobSpec
+	14, // 47: rota.fsm.WorkerSpec.limits:type_name -> rota.fsm.Limit
+	17, // 48: rota.fsm.Register.spec:type_name -> rota.fsm.WorkerSpec
+	19, // 49: rota.fsm.Register.attestation:type_name -> rota.fsm.Attestation
+	27, // 50: rota.fsm.Round.pairs:type_name -> rota.fsm.Pair
+	26, // 51: rota.fsm.Round.holds:type_name -> rota.fsm.Hold
+	25, // 52: rota.fsm.Round.preempts:type_name -> rota.fsm.Preempt
+	15, // 53: rota.fsm.LeaseOp.meta:type_name -> rota.fsm.Label
+	13, // 54: rota.fsm.Retry.spec:type_name -> rota.fsm.JobSpec
+	31, // 55: rota.fsm.Retry.past:type_name -> rota.fsm.Past
+	15, // 56: rota.fsm.ChangeJob.labels:type_name -> rota.fsm.Label
+	15, // 57: rota.fsm.SetCluster.set:type_name -> rota.fsm.Label
+	15, // 58: rota.fsm.SetTenant.set:type_name -> rota.fsm.Label
+	13, // 59: rota.fsm.ReportProof.spec:type_name -> rota.fsm.JobSpec
+	31, // 60: rota.fsm.ReportProof.past:type_name -> rota.fsm.Past
+	15, // 61: rota.fsm.OpenWorkflow.labels:type_name -> rota.fsm.Label
+	43, // 62: rota.fsm.OpenWorkflow.shares:type_name -> rota.fsm.QueueShare
+	45, // 63: rota.fsm.AddNodes.nodes:type_name -> rota.fsm.WorkflowNode
+	13, // 64: rota.fsm.WorkflowNode.spec:type_name -> rota.fsm.JobSpec
+	15, // 65: rota.fsm.SetQueue.set:type_name -> rota.fsm.Label
+	66, // [66:66] is the sub-list for method output_type
+	66, // [66:66] is the sub-list for method input_type
+	66, // [66:66] is the sub-list for extension type_name
+	66, // [66:66] is the sub-list for extension extendee
+	0,  // [0:66] is the sub-list for field type_name
 }
 
 func init() { file_fsm_fsmpb_entry_proto_init() }
@@ -4978,6 +5176,9 @@ func file_fsm_fsmpb_entry_proto_init() {
 		(*Op_SetAnonymous)(nil),
 		(*Op_InitAuth)(nil),
 		(*Op_SetCluster)(nil),
+		(*Op_DeleteQueue)(nil),
+		(*Op_DeleteTenant)(nil),
+		(*Op_DeleteWorker)(nil),
 	}
 	file_fsm_fsmpb_entry_proto_msgTypes[32].OneofWrappers = []any{}
 	type x struct{}
@@ -4986,7 +5187,7 @@ func file_fsm_fsmpb_entry_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fsm_fsmpb_entry_proto_rawDesc), len(file_fsm_fsmpb_entry_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   53,
+			NumMessages:   56,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

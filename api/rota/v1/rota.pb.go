@@ -5241,6 +5241,246 @@ func (x *GetQueueResponse) GetAt() *ReadAt {
 	return nil
 }
 
+type DeleteQueueRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteQueueRequest) Reset() {
+	*x = DeleteQueueRequest{}
+	mi := &file_rota_v1_rota_proto_msgTypes[61]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteQueueRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteQueueRequest) ProtoMessage() {}
+
+func (x *DeleteQueueRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[61]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteQueueRequest.ProtoReflect.Descriptor instead.
+func (*DeleteQueueRequest) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{61}
+}
+
+func (x *DeleteQueueRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type DeleteQueueResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteQueueResponse) Reset() {
+	*x = DeleteQueueResponse{}
+	mi := &file_rota_v1_rota_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteQueueResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteQueueResponse) ProtoMessage() {}
+
+func (x *DeleteQueueResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteQueueResponse.ProtoReflect.Descriptor instead.
+func (*DeleteQueueResponse) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{62}
+}
+
+type DeleteTenantRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteTenantRequest) Reset() {
+	*x = DeleteTenantRequest{}
+	mi := &file_rota_v1_rota_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteTenantRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteTenantRequest) ProtoMessage() {}
+
+func (x *DeleteTenantRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteTenantRequest.ProtoReflect.Descriptor instead.
+func (*DeleteTenantRequest) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *DeleteTenantRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+type DeleteTenantResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteTenantResponse) Reset() {
+	*x = DeleteTenantResponse{}
+	mi := &file_rota_v1_rota_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteTenantResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteTenantResponse) ProtoMessage() {}
+
+func (x *DeleteTenantResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteTenantResponse.ProtoReflect.Descriptor instead.
+func (*DeleteTenantResponse) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{64}
+}
+
+type DeleteWorkerRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteWorkerRequest) Reset() {
+	*x = DeleteWorkerRequest{}
+	mi := &file_rota_v1_rota_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteWorkerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteWorkerRequest) ProtoMessage() {}
+
+func (x *DeleteWorkerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteWorkerRequest.ProtoReflect.Descriptor instead.
+func (*DeleteWorkerRequest) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{65}
+}
+
+func (x *DeleteWorkerRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+type DeleteWorkerResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteWorkerResponse) Reset() {
+	*x = DeleteWorkerResponse{}
+	mi := &file_rota_v1_rota_proto_msgTypes[66]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteWorkerResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteWorkerResponse) ProtoMessage() {}
+
+func (x *DeleteWorkerResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[66]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteWorkerResponse.ProtoReflect.Descriptor instead.
+func (*DeleteWorkerResponse) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{66}
+}
+
 type SetQueueRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -5253,7 +5493,7 @@ type SetQueueRequest struct {
 
 func (x *SetQueueRequest) Reset() {
 	*x = SetQueueRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[61]
+	mi := &file_rota_v1_rota_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5265,7 +5505,7 @@ func (x *SetQueueRequest) String() string {
 func (*SetQueueRequest) ProtoMessage() {}
 
 func (x *SetQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[61]
+	mi := &file_rota_v1_rota_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5278,7 +5518,7 @@ func (x *SetQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueRequest.ProtoReflect.Descriptor instead.
 func (*SetQueueRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{61}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *SetQueueRequest) GetName() string {
@@ -5322,7 +5562,7 @@ type Tenant struct {
 
 func (x *Tenant) Reset() {
 	*x = Tenant{}
-	mi := &file_rota_v1_rota_proto_msgTypes[62]
+	mi := &file_rota_v1_rota_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5334,7 +5574,7 @@ func (x *Tenant) String() string {
 func (*Tenant) ProtoMessage() {}
 
 func (x *Tenant) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[62]
+	mi := &file_rota_v1_rota_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5347,7 +5587,7 @@ func (x *Tenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tenant.ProtoReflect.Descriptor instead.
 func (*Tenant) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{62}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Tenant) GetId() string {
@@ -5440,7 +5680,7 @@ type ListTenantsRequest struct {
 
 func (x *ListTenantsRequest) Reset() {
 	*x = ListTenantsRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[63]
+	mi := &file_rota_v1_rota_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5452,7 +5692,7 @@ func (x *ListTenantsRequest) String() string {
 func (*ListTenantsRequest) ProtoMessage() {}
 
 func (x *ListTenantsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[63]
+	mi := &file_rota_v1_rota_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5465,7 +5705,7 @@ func (x *ListTenantsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTenantsRequest.ProtoReflect.Descriptor instead.
 func (*ListTenantsRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{63}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ListTenantsRequest) GetRead() *Read {
@@ -5501,7 +5741,7 @@ type ListTenantsResponse struct {
 
 func (x *ListTenantsResponse) Reset() {
 	*x = ListTenantsResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[64]
+	mi := &file_rota_v1_rota_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5513,7 +5753,7 @@ func (x *ListTenantsResponse) String() string {
 func (*ListTenantsResponse) ProtoMessage() {}
 
 func (x *ListTenantsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[64]
+	mi := &file_rota_v1_rota_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5526,7 +5766,7 @@ func (x *ListTenantsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTenantsResponse.ProtoReflect.Descriptor instead.
 func (*ListTenantsResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{64}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ListTenantsResponse) GetTenants() []*Tenant {
@@ -5560,7 +5800,7 @@ type GetTenantRequest struct {
 
 func (x *GetTenantRequest) Reset() {
 	*x = GetTenantRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[65]
+	mi := &file_rota_v1_rota_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5572,7 +5812,7 @@ func (x *GetTenantRequest) String() string {
 func (*GetTenantRequest) ProtoMessage() {}
 
 func (x *GetTenantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[65]
+	mi := &file_rota_v1_rota_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5585,7 +5825,7 @@ func (x *GetTenantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTenantRequest.ProtoReflect.Descriptor instead.
 func (*GetTenantRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{65}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *GetTenantRequest) GetId() string {
@@ -5612,7 +5852,7 @@ type GetTenantResponse struct {
 
 func (x *GetTenantResponse) Reset() {
 	*x = GetTenantResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[66]
+	mi := &file_rota_v1_rota_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5624,7 +5864,7 @@ func (x *GetTenantResponse) String() string {
 func (*GetTenantResponse) ProtoMessage() {}
 
 func (x *GetTenantResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[66]
+	mi := &file_rota_v1_rota_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5637,7 +5877,7 @@ func (x *GetTenantResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTenantResponse.ProtoReflect.Descriptor instead.
 func (*GetTenantResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{66}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *GetTenantResponse) GetTenant() *Tenant {
@@ -5665,7 +5905,7 @@ type SetTenantRequest struct {
 
 func (x *SetTenantRequest) Reset() {
 	*x = SetTenantRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[67]
+	mi := &file_rota_v1_rota_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5677,7 +5917,7 @@ func (x *SetTenantRequest) String() string {
 func (*SetTenantRequest) ProtoMessage() {}
 
 func (x *SetTenantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[67]
+	mi := &file_rota_v1_rota_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5690,7 +5930,7 @@ func (x *SetTenantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTenantRequest.ProtoReflect.Descriptor instead.
 func (*SetTenantRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{67}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *SetTenantRequest) GetId() string {
@@ -5724,7 +5964,7 @@ type Mode struct {
 
 func (x *Mode) Reset() {
 	*x = Mode{}
-	mi := &file_rota_v1_rota_proto_msgTypes[68]
+	mi := &file_rota_v1_rota_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5736,7 +5976,7 @@ func (x *Mode) String() string {
 func (*Mode) ProtoMessage() {}
 
 func (x *Mode) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[68]
+	mi := &file_rota_v1_rota_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5749,7 +5989,7 @@ func (x *Mode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mode.ProtoReflect.Descriptor instead.
 func (*Mode) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{68}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Mode) GetMode() string {
@@ -5817,7 +6057,7 @@ type GetModeRequest struct {
 
 func (x *GetModeRequest) Reset() {
 	*x = GetModeRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[69]
+	mi := &file_rota_v1_rota_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5829,7 +6069,7 @@ func (x *GetModeRequest) String() string {
 func (*GetModeRequest) ProtoMessage() {}
 
 func (x *GetModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[69]
+	mi := &file_rota_v1_rota_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5842,7 +6082,7 @@ func (x *GetModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetModeRequest.ProtoReflect.Descriptor instead.
 func (*GetModeRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{69}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *GetModeRequest) GetRead() *Read {
@@ -5862,7 +6102,7 @@ type GetModeResponse struct {
 
 func (x *GetModeResponse) Reset() {
 	*x = GetModeResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[70]
+	mi := &file_rota_v1_rota_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5874,7 +6114,7 @@ func (x *GetModeResponse) String() string {
 func (*GetModeResponse) ProtoMessage() {}
 
 func (x *GetModeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[70]
+	mi := &file_rota_v1_rota_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5887,7 +6127,7 @@ func (x *GetModeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetModeResponse.ProtoReflect.Descriptor instead.
 func (*GetModeResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{70}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *GetModeResponse) GetMode() *Mode {
@@ -5914,7 +6154,7 @@ type SetModeRequest struct {
 
 func (x *SetModeRequest) Reset() {
 	*x = SetModeRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[71]
+	mi := &file_rota_v1_rota_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5926,7 +6166,7 @@ func (x *SetModeRequest) String() string {
 func (*SetModeRequest) ProtoMessage() {}
 
 func (x *SetModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[71]
+	mi := &file_rota_v1_rota_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5939,7 +6179,7 @@ func (x *SetModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetModeRequest.ProtoReflect.Descriptor instead.
 func (*SetModeRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{71}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *SetModeRequest) GetMode() string {
@@ -5965,7 +6205,7 @@ type SetClusterRequest struct {
 
 func (x *SetClusterRequest) Reset() {
 	*x = SetClusterRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[72]
+	mi := &file_rota_v1_rota_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5977,7 +6217,7 @@ func (x *SetClusterRequest) String() string {
 func (*SetClusterRequest) ProtoMessage() {}
 
 func (x *SetClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[72]
+	mi := &file_rota_v1_rota_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5990,7 +6230,7 @@ func (x *SetClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetClusterRequest.ProtoReflect.Descriptor instead.
 func (*SetClusterRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{72}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *SetClusterRequest) GetSet() []*Setting {
@@ -6009,7 +6249,7 @@ type ClusterSettings struct {
 
 func (x *ClusterSettings) Reset() {
 	*x = ClusterSettings{}
-	mi := &file_rota_v1_rota_proto_msgTypes[73]
+	mi := &file_rota_v1_rota_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6021,7 +6261,7 @@ func (x *ClusterSettings) String() string {
 func (*ClusterSettings) ProtoMessage() {}
 
 func (x *ClusterSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[73]
+	mi := &file_rota_v1_rota_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6034,7 +6274,7 @@ func (x *ClusterSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterSettings.ProtoReflect.Descriptor instead.
 func (*ClusterSettings) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{73}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ClusterSettings) GetStateBytesMax() int64 {
@@ -6052,7 +6292,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[74]
+	mi := &file_rota_v1_rota_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6064,7 +6304,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[74]
+	mi := &file_rota_v1_rota_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6077,7 +6317,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{74}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{80}
 }
 
 type JobCounts struct {
@@ -6097,7 +6337,7 @@ type JobCounts struct {
 
 func (x *JobCounts) Reset() {
 	*x = JobCounts{}
-	mi := &file_rota_v1_rota_proto_msgTypes[75]
+	mi := &file_rota_v1_rota_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6109,7 +6349,7 @@ func (x *JobCounts) String() string {
 func (*JobCounts) ProtoMessage() {}
 
 func (x *JobCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[75]
+	mi := &file_rota_v1_rota_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6122,7 +6362,7 @@ func (x *JobCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCounts.ProtoReflect.Descriptor instead.
 func (*JobCounts) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{75}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *JobCounts) GetBlocked() int64 {
@@ -6208,7 +6448,7 @@ type NodeStatus struct {
 
 func (x *NodeStatus) Reset() {
 	*x = NodeStatus{}
-	mi := &file_rota_v1_rota_proto_msgTypes[76]
+	mi := &file_rota_v1_rota_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6220,7 +6460,7 @@ func (x *NodeStatus) String() string {
 func (*NodeStatus) ProtoMessage() {}
 
 func (x *NodeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[76]
+	mi := &file_rota_v1_rota_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6233,7 +6473,7 @@ func (x *NodeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatus.ProtoReflect.Descriptor instead.
 func (*NodeStatus) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{76}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *NodeStatus) GetId() string {
@@ -6338,7 +6578,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[77]
+	mi := &file_rota_v1_rota_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6350,7 +6590,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[77]
+	mi := &file_rota_v1_rota_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6363,7 +6603,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{77}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *StatusResponse) GetClusterId() string {
@@ -6479,7 +6719,7 @@ type PeersRequest struct {
 
 func (x *PeersRequest) Reset() {
 	*x = PeersRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[78]
+	mi := &file_rota_v1_rota_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6491,7 +6731,7 @@ func (x *PeersRequest) String() string {
 func (*PeersRequest) ProtoMessage() {}
 
 func (x *PeersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[78]
+	mi := &file_rota_v1_rota_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6504,7 +6744,7 @@ func (x *PeersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeersRequest.ProtoReflect.Descriptor instead.
 func (*PeersRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{78}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{84}
 }
 
 type Peer struct {
@@ -6519,7 +6759,7 @@ type Peer struct {
 
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_rota_v1_rota_proto_msgTypes[79]
+	mi := &file_rota_v1_rota_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6531,7 +6771,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[79]
+	mi := &file_rota_v1_rota_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6544,7 +6784,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{79}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *Peer) GetId() string {
@@ -6584,7 +6824,7 @@ type PeersResponse struct {
 
 func (x *PeersResponse) Reset() {
 	*x = PeersResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[80]
+	mi := &file_rota_v1_rota_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6596,7 +6836,7 @@ func (x *PeersResponse) String() string {
 func (*PeersResponse) ProtoMessage() {}
 
 func (x *PeersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[80]
+	mi := &file_rota_v1_rota_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6609,7 +6849,7 @@ func (x *PeersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeersResponse.ProtoReflect.Descriptor instead.
 func (*PeersResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{80}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *PeersResponse) GetPeers() []*Peer {
@@ -6629,7 +6869,7 @@ type TransferLeadershipRequest struct {
 
 func (x *TransferLeadershipRequest) Reset() {
 	*x = TransferLeadershipRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[81]
+	mi := &file_rota_v1_rota_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6641,7 +6881,7 @@ func (x *TransferLeadershipRequest) String() string {
 func (*TransferLeadershipRequest) ProtoMessage() {}
 
 func (x *TransferLeadershipRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[81]
+	mi := &file_rota_v1_rota_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6654,7 +6894,7 @@ func (x *TransferLeadershipRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeadershipRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeadershipRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{81}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *TransferLeadershipRequest) GetTo() string {
@@ -6673,7 +6913,7 @@ type TransferLeadershipResponse struct {
 
 func (x *TransferLeadershipResponse) Reset() {
 	*x = TransferLeadershipResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[82]
+	mi := &file_rota_v1_rota_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6685,7 +6925,7 @@ func (x *TransferLeadershipResponse) String() string {
 func (*TransferLeadershipResponse) ProtoMessage() {}
 
 func (x *TransferLeadershipResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[82]
+	mi := &file_rota_v1_rota_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6698,7 +6938,7 @@ func (x *TransferLeadershipResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeadershipResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeadershipResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{82}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *TransferLeadershipResponse) GetLeader() string {
@@ -6717,7 +6957,7 @@ type RemovePeerRequest struct {
 
 func (x *RemovePeerRequest) Reset() {
 	*x = RemovePeerRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[83]
+	mi := &file_rota_v1_rota_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6729,7 +6969,7 @@ func (x *RemovePeerRequest) String() string {
 func (*RemovePeerRequest) ProtoMessage() {}
 
 func (x *RemovePeerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[83]
+	mi := &file_rota_v1_rota_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6742,7 +6982,7 @@ func (x *RemovePeerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePeerRequest.ProtoReflect.Descriptor instead.
 func (*RemovePeerRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{83}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *RemovePeerRequest) GetId() string {
@@ -6760,7 +7000,7 @@ type RemovePeerResponse struct {
 
 func (x *RemovePeerResponse) Reset() {
 	*x = RemovePeerResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[84]
+	mi := &file_rota_v1_rota_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6772,7 +7012,7 @@ func (x *RemovePeerResponse) String() string {
 func (*RemovePeerResponse) ProtoMessage() {}
 
 func (x *RemovePeerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[84]
+	mi := &file_rota_v1_rota_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6785,7 +7025,7 @@ func (x *RemovePeerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePeerResponse.ProtoReflect.Descriptor instead.
 func (*RemovePeerResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{84}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{90}
 }
 
 type LeaveRequest struct {
@@ -6796,7 +7036,7 @@ type LeaveRequest struct {
 
 func (x *LeaveRequest) Reset() {
 	*x = LeaveRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[85]
+	mi := &file_rota_v1_rota_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6808,7 +7048,7 @@ func (x *LeaveRequest) String() string {
 func (*LeaveRequest) ProtoMessage() {}
 
 func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[85]
+	mi := &file_rota_v1_rota_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6821,7 +7061,7 @@ func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveRequest.ProtoReflect.Descriptor instead.
 func (*LeaveRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{85}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{91}
 }
 
 type LeaveResponse struct {
@@ -6832,7 +7072,7 @@ type LeaveResponse struct {
 
 func (x *LeaveResponse) Reset() {
 	*x = LeaveResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[86]
+	mi := &file_rota_v1_rota_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6844,7 +7084,7 @@ func (x *LeaveResponse) String() string {
 func (*LeaveResponse) ProtoMessage() {}
 
 func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[86]
+	mi := &file_rota_v1_rota_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6857,7 +7097,7 @@ func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveResponse.ProtoReflect.Descriptor instead.
 func (*LeaveResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{86}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{92}
 }
 
 type SaveSnapshotRequest struct {
@@ -6869,7 +7109,7 @@ type SaveSnapshotRequest struct {
 
 func (x *SaveSnapshotRequest) Reset() {
 	*x = SaveSnapshotRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[87]
+	mi := &file_rota_v1_rota_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6881,7 +7121,7 @@ func (x *SaveSnapshotRequest) String() string {
 func (*SaveSnapshotRequest) ProtoMessage() {}
 
 func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[87]
+	mi := &file_rota_v1_rota_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6894,7 +7134,7 @@ func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SaveSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{87}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *SaveSnapshotRequest) GetRead() *Read {
@@ -6913,7 +7153,7 @@ type SnapshotChunk struct {
 
 func (x *SnapshotChunk) Reset() {
 	*x = SnapshotChunk{}
-	mi := &file_rota_v1_rota_proto_msgTypes[88]
+	mi := &file_rota_v1_rota_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6925,7 +7165,7 @@ func (x *SnapshotChunk) String() string {
 func (*SnapshotChunk) ProtoMessage() {}
 
 func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[88]
+	mi := &file_rota_v1_rota_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6938,7 +7178,7 @@ func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotChunk.ProtoReflect.Descriptor instead.
 func (*SnapshotChunk) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{88}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *SnapshotChunk) GetData() []byte {
@@ -6956,7 +7196,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[89]
+	mi := &file_rota_v1_rota_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6968,7 +7208,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[89]
+	mi := &file_rota_v1_rota_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6981,7 +7221,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{89}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{95}
 }
 
 type VerifyResponse struct {
@@ -6995,7 +7235,7 @@ type VerifyResponse struct {
 
 func (x *VerifyResponse) Reset() {
 	*x = VerifyResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[90]
+	mi := &file_rota_v1_rota_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7007,7 +7247,7 @@ func (x *VerifyResponse) String() string {
 func (*VerifyResponse) ProtoMessage() {}
 
 func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[90]
+	mi := &file_rota_v1_rota_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7020,7 +7260,7 @@ func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyResponse.ProtoReflect.Descriptor instead.
 func (*VerifyResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{90}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *VerifyResponse) GetIndex() uint64 {
@@ -7057,7 +7297,7 @@ type NodeVerdict struct {
 
 func (x *NodeVerdict) Reset() {
 	*x = NodeVerdict{}
-	mi := &file_rota_v1_rota_proto_msgTypes[91]
+	mi := &file_rota_v1_rota_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7069,7 +7309,7 @@ func (x *NodeVerdict) String() string {
 func (*NodeVerdict) ProtoMessage() {}
 
 func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[91]
+	mi := &file_rota_v1_rota_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7082,7 +7322,7 @@ func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeVerdict.ProtoReflect.Descriptor instead.
 func (*NodeVerdict) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{91}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *NodeVerdict) GetId() string {
@@ -7597,7 +7837,16 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x04read\x18\x02 \x01(\v2\r.rota.v1.ReadR\x04read\"Y\n" +
 	"\x10GetQueueResponse\x12$\n" +
 	"\x05queue\x18\x01 \x01(\v2\x0e.rota.v1.QueueR\x05queue\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\"a\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\"(\n" +
+	"\x12DeleteQueueRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\x15\n" +
+	"\x13DeleteQueueResponse\"%\n" +
+	"\x13DeleteTenantRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\x16\n" +
+	"\x14DeleteTenantResponse\"%\n" +
+	"\x13DeleteWorkerRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\x16\n" +
+	"\x14DeleteWorkerResponse\"a\n" +
 	"\x0fSetQueueRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06preset\x18\x02 \x01(\tR\x06preset\x12\"\n" +
@@ -7752,7 +8001,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x05Retry\x12\x19.rota.v1.RetryJobsRequest\x1a\x14.rota.v1.JobOutcomes\x128\n" +
 	"\x06Change\x12\x19.rota.v1.ChangeJobRequest\x1a\x13.rota.v1.JobOutcome\x12:\n" +
 	"\x06Delete\x12\x1a.rota.v1.DeleteJobsRequest\x1a\x14.rota.v1.JobOutcomes\x12?\n" +
-	"\vReportProof\x12\x1b.rota.v1.ReportProofRequest\x1a\x13.rota.v1.JobOutcome2\xe8\x03\n" +
+	"\vReportProof\x12\x1b.rota.v1.ReportProofRequest\x1a\x13.rota.v1.JobOutcome2\xaf\x04\n" +
 	"\aWorkers\x127\n" +
 	"\x04Work\x12\x14.rota.v1.WorkRequest\x1a\x15.rota.v1.WorkResponse(\x010\x01\x12A\n" +
 	"\x04List\x12\x1b.rota.v1.ListWorkersRequest\x1a\x1c.rota.v1.ListWorkersResponse\x12<\n" +
@@ -7760,16 +8009,19 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x05Drain\x12\x1b.rota.v1.DrainWorkerRequest\x1a\x0f.rota.v1.Worker\x129\n" +
 	"\aSuspend\x12\x1d.rota.v1.SuspendWorkerRequest\x1a\x0f.rota.v1.Worker\x127\n" +
 	"\x06Resume\x12\x1c.rota.v1.ResumeWorkerRequest\x1a\x0f.rota.v1.Worker\x127\n" +
-	"\x06Retire\x12\x1c.rota.v1.RetireWorkerRequest\x1a\x0f.rota.v1.Worker\x12?\n" +
-	"\x04Gone\x12\x1a.rota.v1.WorkerGoneRequest\x1a\x1b.rota.v1.WorkerGoneResponse2\xb6\x01\n" +
+	"\x06Retire\x12\x1c.rota.v1.RetireWorkerRequest\x1a\x0f.rota.v1.Worker\x12E\n" +
+	"\x06Delete\x12\x1c.rota.v1.DeleteWorkerRequest\x1a\x1d.rota.v1.DeleteWorkerResponse\x12?\n" +
+	"\x04Gone\x12\x1a.rota.v1.WorkerGoneRequest\x1a\x1b.rota.v1.WorkerGoneResponse2\xfb\x01\n" +
 	"\x06Queues\x12?\n" +
 	"\x04List\x12\x1a.rota.v1.ListQueuesRequest\x1a\x1b.rota.v1.ListQueuesResponse\x12:\n" +
 	"\x03Get\x12\x18.rota.v1.GetQueueRequest\x1a\x19.rota.v1.GetQueueResponse\x12/\n" +
-	"\x03Set\x12\x18.rota.v1.SetQueueRequest\x1a\x0e.rota.v1.Queue2\xbd\x01\n" +
+	"\x03Set\x12\x18.rota.v1.SetQueueRequest\x1a\x0e.rota.v1.Queue\x12C\n" +
+	"\x06Delete\x12\x1b.rota.v1.DeleteQueueRequest\x1a\x1c.rota.v1.DeleteQueueResponse2\x84\x02\n" +
 	"\aTenants\x12A\n" +
 	"\x04List\x12\x1b.rota.v1.ListTenantsRequest\x1a\x1c.rota.v1.ListTenantsResponse\x12<\n" +
 	"\x03Get\x12\x19.rota.v1.GetTenantRequest\x1a\x1a.rota.v1.GetTenantResponse\x121\n" +
-	"\x03Set\x12\x19.rota.v1.SetTenantRequest\x1a\x0f.rota.v1.Tenant2\x8b\x05\n" +
+	"\x03Set\x12\x19.rota.v1.SetTenantRequest\x1a\x0f.rota.v1.Tenant\x12E\n" +
+	"\x06Delete\x12\x1c.rota.v1.DeleteTenantRequest\x1a\x1d.rota.v1.DeleteTenantResponse2\x8b\x05\n" +
 	"\aCluster\x129\n" +
 	"\x06Status\x12\x16.rota.v1.StatusRequest\x1a\x17.rota.v1.StatusResponse\x12<\n" +
 	"\aGetMode\x12\x17.rota.v1.GetModeRequest\x1a\x18.rota.v1.GetModeResponse\x121\n" +
@@ -7796,7 +8048,7 @@ func file_rota_v1_rota_proto_rawDescGZIP() []byte {
 }
 
 var file_rota_v1_rota_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_rota_v1_rota_proto_msgTypes = make([]protoimpl.MessageInfo, 98)
+var file_rota_v1_rota_proto_msgTypes = make([]protoimpl.MessageInfo, 104)
 var file_rota_v1_rota_proto_goTypes = []any{
 	(LeaseVerb)(0),                     // 0: rota.v1.LeaseVerb
 	(*Read)(nil),                       // 1: rota.v1.Read
@@ -7860,52 +8112,58 @@ var file_rota_v1_rota_proto_goTypes = []any{
 	(*ListQueuesResponse)(nil),         // 59: rota.v1.ListQueuesResponse
 	(*GetQueueRequest)(nil),            // 60: rota.v1.GetQueueRequest
 	(*GetQueueResponse)(nil),           // 61: rota.v1.GetQueueResponse
-	(*SetQueueRequest)(nil),            // 62: rota.v1.SetQueueRequest
-	(*Tenant)(nil),                     // 63: rota.v1.Tenant
-	(*ListTenantsRequest)(nil),         // 64: rota.v1.ListTenantsRequest
-	(*ListTenantsResponse)(nil),        // 65: rota.v1.ListTenantsResponse
-	(*GetTenantRequest)(nil),           // 66: rota.v1.GetTenantRequest
-	(*GetTenantResponse)(nil),          // 67: rota.v1.GetTenantResponse
-	(*SetTenantRequest)(nil),           // 68: rota.v1.SetTenantRequest
-	(*Mode)(nil),                       // 69: rota.v1.Mode
-	(*GetModeRequest)(nil),             // 70: rota.v1.GetModeRequest
-	(*GetModeResponse)(nil),            // 71: rota.v1.GetModeResponse
-	(*SetModeRequest)(nil),             // 72: rota.v1.SetModeRequest
-	(*SetClusterRequest)(nil),          // 73: rota.v1.SetClusterRequest
-	(*ClusterSettings)(nil),            // 74: rota.v1.ClusterSettings
-	(*StatusRequest)(nil),              // 75: rota.v1.StatusRequest
-	(*JobCounts)(nil),                  // 76: rota.v1.JobCounts
-	(*NodeStatus)(nil),                 // 77: rota.v1.NodeStatus
-	(*StatusResponse)(nil),             // 78: rota.v1.StatusResponse
-	(*PeersRequest)(nil),               // 79: rota.v1.PeersRequest
-	(*Peer)(nil),                       // 80: rota.v1.Peer
-	(*PeersResponse)(nil),              // 81: rota.v1.PeersResponse
-	(*TransferLeadershipRequest)(nil),  // 82: rota.v1.TransferLeadershipRequest
-	(*TransferLeadershipResponse)(nil), // 83: rota.v1.TransferLeadershipResponse
-	(*RemovePeerRequest)(nil),          // 84: rota.v1.RemovePeerRequest
-	(*RemovePeerResponse)(nil),         // 85: rota.v1.RemovePeerResponse
-	(*LeaveRequest)(nil),               // 86: rota.v1.LeaveRequest
-	(*LeaveResponse)(nil),              // 87: rota.v1.LeaveResponse
-	(*SaveSnapshotRequest)(nil),        // 88: rota.v1.SaveSnapshotRequest
-	(*SnapshotChunk)(nil),              // 89: rota.v1.SnapshotChunk
-	(*VerifyRequest)(nil),              // 90: rota.v1.VerifyRequest
-	(*VerifyResponse)(nil),             // 91: rota.v1.VerifyResponse
-	(*NodeVerdict)(nil),                // 92: rota.v1.NodeVerdict
-	nil,                                // 93: rota.v1.JobSpec.LabelsEntry
-	nil,                                // 94: rota.v1.JobSpec.LimitsEntry
-	nil,                                // 95: rota.v1.Job.MetaEntry
-	nil,                                // 96: rota.v1.ChangeJobRequest.LabelsEntry
-	nil,                                // 97: rota.v1.WorkerSpec.LimitsEntry
-	nil,                                // 98: rota.v1.LeaseCommand.MetaEntry
+	(*DeleteQueueRequest)(nil),         // 62: rota.v1.DeleteQueueRequest
+	(*DeleteQueueResponse)(nil),        // 63: rota.v1.DeleteQueueResponse
+	(*DeleteTenantRequest)(nil),        // 64: rota.v1.DeleteTenantRequest
+	(*DeleteTenantResponse)(nil),       // 65: rota.v1.DeleteTenantResponse
+	(*DeleteWorkerRequest)(nil),        // 66: rota.v1.DeleteWorkerRequest
+	(*DeleteWorkerResponse)(nil),       // 67: rota.v1.DeleteWorkerResponse
+	(*SetQueueRequest)(nil),            // 68: rota.v1.SetQueueRequest
+	(*Tenant)(nil),                     // 69: rota.v1.Tenant
+	(*ListTenantsRequest)(nil),         // 70: rota.v1.ListTenantsRequest
+	(*ListTenantsResponse)(nil),        // 71: rota.v1.ListTenantsResponse
+	(*GetTenantRequest)(nil),           // 72: rota.v1.GetTenantRequest
+	(*GetTenantResponse)(nil),          // 73: rota.v1.GetTenantResponse
+	(*SetTenantRequest)(nil),           // 74: rota.v1.SetTenantRequest
+	(*Mode)(nil),                       // 75: rota.v1.Mode
+	(*GetModeRequest)(nil),             // 76: rota.v1.GetModeRequest
+	(*GetModeResponse)(nil),            // 77: rota.v1.GetModeResponse
+	(*SetModeRequest)(nil),             // 78: rota.v1.SetModeRequest
+	(*SetClusterRequest)(nil),          // 79: rota.v1.SetClusterRequest
+	(*ClusterSettings)(nil),            // 80: rota.v1.ClusterSettings
+	(*StatusRequest)(nil),              // 81: rota.v1.StatusRequest
+	(*JobCounts)(nil),                  // 82: rota.v1.JobCounts
+	(*NodeStatus)(nil),                 // 83: rota.v1.NodeStatus
+	(*StatusResponse)(nil),             // 84: rota.v1.StatusResponse
+	(*PeersRequest)(nil),               // 85: rota.v1.PeersRequest
+	(*Peer)(nil),                       // 86: rota.v1.Peer
+	(*PeersResponse)(nil),              // 87: rota.v1.PeersResponse
+	(*TransferLeadershipRequest)(nil),  // 88: rota.v1.TransferLeadershipRequest
+	(*TransferLeadershipResponse)(nil), // 89: rota.v1.TransferLeadershipResponse
+	(*RemovePeerRequest)(nil),          // 90: rota.v1.RemovePeerRequest
+	(*RemovePeerResponse)(nil),         // 91: rota.v1.RemovePeerResponse
+	(*LeaveRequest)(nil),               // 92: rota.v1.LeaveRequest
+	(*LeaveResponse)(nil),              // 93: rota.v1.LeaveResponse
+	(*SaveSnapshotRequest)(nil),        // 94: rota.v1.SaveSnapshotRequest
+	(*SnapshotChunk)(nil),              // 95: rota.v1.SnapshotChunk
+	(*VerifyRequest)(nil),              // 96: rota.v1.VerifyRequest
+	(*VerifyResponse)(nil),             // 97: rota.v1.VerifyResponse
+	(*NodeVerdict)(nil),                // 98: rota.v1.NodeVerdict
+	nil,                                // 99: rota.v1.JobSpec.LabelsEntry
+	nil,                                // 100: rota.v1.JobSpec.LimitsEntry
+	nil,                                // 101: rota.v1.Job.MetaEntry
+	nil,                                // 102: rota.v1.ChangeJobRequest.LabelsEntry
+	nil,                                // 103: rota.v1.WorkerSpec.LimitsEntry
+	nil,                                // 104: rota.v1.LeaseCommand.MetaEntry
 }
 var file_rota_v1_rota_proto_depIdxs = []int32{
-	93,  // 0: rota.v1.JobSpec.labels:type_name -> rota.v1.JobSpec.LabelsEntry
-	94,  // 1: rota.v1.JobSpec.limits:type_name -> rota.v1.JobSpec.LimitsEntry
+	99,  // 0: rota.v1.JobSpec.labels:type_name -> rota.v1.JobSpec.LabelsEntry
+	100, // 1: rota.v1.JobSpec.limits:type_name -> rota.v1.JobSpec.LimitsEntry
 	5,   // 2: rota.v1.Attempt.decision:type_name -> rota.v1.Decision
 	4,   // 3: rota.v1.Job.spec:type_name -> rota.v1.JobSpec
 	7,   // 4: rota.v1.Job.lease:type_name -> rota.v1.Lease
 	6,   // 5: rota.v1.Job.attempts:type_name -> rota.v1.Attempt
-	95,  // 6: rota.v1.Job.meta:type_name -> rota.v1.Job.MetaEntry
+	101, // 6: rota.v1.Job.meta:type_name -> rota.v1.Job.MetaEntry
 	4,   // 7: rota.v1.SubmitRequest.jobs:type_name -> rota.v1.JobSpec
 	11,  // 8: rota.v1.SubmitResponse.jobs:type_name -> rota.v1.Submitted
 	3,   // 9: rota.v1.Submitted.refusal:type_name -> rota.v1.Refusal
@@ -7915,10 +8173,10 @@ var file_rota_v1_rota_proto_depIdxs = []int32{
 	1,   // 13: rota.v1.ListJobsRequest.read:type_name -> rota.v1.Read
 	8,   // 14: rota.v1.ListJobsResponse.jobs:type_name -> rota.v1.Job
 	2,   // 15: rota.v1.ListJobsResponse.at:type_name -> rota.v1.ReadAt
-	96,  // 16: rota.v1.ChangeJobRequest.labels:type_name -> rota.v1.ChangeJobRequest.LabelsEntry
+	102, // 16: rota.v1.ChangeJobRequest.labels:type_name -> rota.v1.ChangeJobRequest.LabelsEntry
 	23,  // 17: rota.v1.JobOutcomes.jobs:type_name -> rota.v1.JobOutcome
 	3,   // 18: rota.v1.JobOutcome.refusal:type_name -> rota.v1.Refusal
-	97,  // 19: rota.v1.WorkerSpec.limits:type_name -> rota.v1.WorkerSpec.LimitsEntry
+	103, // 19: rota.v1.WorkerSpec.limits:type_name -> rota.v1.WorkerSpec.LimitsEntry
 	24,  // 20: rota.v1.Worker.spec:type_name -> rota.v1.WorkerSpec
 	7,   // 21: rota.v1.Worker.leases:type_name -> rota.v1.Lease
 	26,  // 22: rota.v1.Worker.cooling:type_name -> rota.v1.TypeUntil
@@ -7932,7 +8190,7 @@ var file_rota_v1_rota_proto_depIdxs = []int32{
 	25,  // 30: rota.v1.Hello.attestation:type_name -> rota.v1.Attestation
 	32,  // 31: rota.v1.LeaseCommands.commands:type_name -> rota.v1.LeaseCommand
 	0,   // 32: rota.v1.LeaseCommand.verb:type_name -> rota.v1.LeaseVerb
-	98,  // 33: rota.v1.LeaseCommand.meta:type_name -> rota.v1.LeaseCommand.MetaEntry
+	104, // 33: rota.v1.LeaseCommand.meta:type_name -> rota.v1.LeaseCommand.MetaEntry
 	36,  // 34: rota.v1.WorkResponse.welcome:type_name -> rota.v1.Welcome
 	37,  // 35: rota.v1.WorkResponse.notices:type_name -> rota.v1.Notices
 	40,  // 36: rota.v1.WorkResponse.answers:type_name -> rota.v1.LeaseAnswers
@@ -7963,21 +8221,21 @@ var file_rota_v1_rota_proto_depIdxs = []int32{
 	2,   // 61: rota.v1.GetQueueResponse.at:type_name -> rota.v1.ReadAt
 	54,  // 62: rota.v1.SetQueueRequest.set:type_name -> rota.v1.Setting
 	1,   // 63: rota.v1.ListTenantsRequest.read:type_name -> rota.v1.Read
-	63,  // 64: rota.v1.ListTenantsResponse.tenants:type_name -> rota.v1.Tenant
+	69,  // 64: rota.v1.ListTenantsResponse.tenants:type_name -> rota.v1.Tenant
 	2,   // 65: rota.v1.ListTenantsResponse.at:type_name -> rota.v1.ReadAt
 	1,   // 66: rota.v1.GetTenantRequest.read:type_name -> rota.v1.Read
-	63,  // 67: rota.v1.GetTenantResponse.tenant:type_name -> rota.v1.Tenant
+	69,  // 67: rota.v1.GetTenantResponse.tenant:type_name -> rota.v1.Tenant
 	2,   // 68: rota.v1.GetTenantResponse.at:type_name -> rota.v1.ReadAt
 	54,  // 69: rota.v1.SetTenantRequest.set:type_name -> rota.v1.Setting
 	1,   // 70: rota.v1.GetModeRequest.read:type_name -> rota.v1.Read
-	69,  // 71: rota.v1.GetModeResponse.mode:type_name -> rota.v1.Mode
+	75,  // 71: rota.v1.GetModeResponse.mode:type_name -> rota.v1.Mode
 	2,   // 72: rota.v1.GetModeResponse.at:type_name -> rota.v1.ReadAt
 	54,  // 73: rota.v1.SetClusterRequest.set:type_name -> rota.v1.Setting
-	76,  // 74: rota.v1.StatusResponse.jobs:type_name -> rota.v1.JobCounts
-	77,  // 75: rota.v1.StatusResponse.nodes:type_name -> rota.v1.NodeStatus
-	80,  // 76: rota.v1.PeersResponse.peers:type_name -> rota.v1.Peer
+	82,  // 74: rota.v1.StatusResponse.jobs:type_name -> rota.v1.JobCounts
+	83,  // 75: rota.v1.StatusResponse.nodes:type_name -> rota.v1.NodeStatus
+	86,  // 76: rota.v1.PeersResponse.peers:type_name -> rota.v1.Peer
 	1,   // 77: rota.v1.SaveSnapshotRequest.read:type_name -> rota.v1.Read
-	92,  // 78: rota.v1.VerifyResponse.nodes:type_name -> rota.v1.NodeVerdict
+	98,  // 78: rota.v1.VerifyResponse.nodes:type_name -> rota.v1.NodeVerdict
 	9,   // 79: rota.v1.Jobs.Submit:input_type -> rota.v1.SubmitRequest
 	12,  // 80: rota.v1.Jobs.Get:input_type -> rota.v1.GetJobRequest
 	14,  // 81: rota.v1.Jobs.List:input_type -> rota.v1.ListJobsRequest
@@ -7994,58 +8252,64 @@ var file_rota_v1_rota_proto_depIdxs = []int32{
 	49,  // 92: rota.v1.Workers.Suspend:input_type -> rota.v1.SuspendWorkerRequest
 	50,  // 93: rota.v1.Workers.Resume:input_type -> rota.v1.ResumeWorkerRequest
 	51,  // 94: rota.v1.Workers.Retire:input_type -> rota.v1.RetireWorkerRequest
-	52,  // 95: rota.v1.Workers.Gone:input_type -> rota.v1.WorkerGoneRequest
-	58,  // 96: rota.v1.Queues.List:input_type -> rota.v1.ListQueuesRequest
-	60,  // 97: rota.v1.Queues.Get:input_type -> rota.v1.GetQueueRequest
-	62,  // 98: rota.v1.Queues.Set:input_type -> rota.v1.SetQueueRequest
-	64,  // 99: rota.v1.Tenants.List:input_type -> rota.v1.ListTenantsRequest
-	66,  // 100: rota.v1.Tenants.Get:input_type -> rota.v1.GetTenantRequest
-	68,  // 101: rota.v1.Tenants.Set:input_type -> rota.v1.SetTenantRequest
-	75,  // 102: rota.v1.Cluster.Status:input_type -> rota.v1.StatusRequest
-	70,  // 103: rota.v1.Cluster.GetMode:input_type -> rota.v1.GetModeRequest
-	72,  // 104: rota.v1.Cluster.SetMode:input_type -> rota.v1.SetModeRequest
-	73,  // 105: rota.v1.Cluster.Set:input_type -> rota.v1.SetClusterRequest
-	79,  // 106: rota.v1.Cluster.Peers:input_type -> rota.v1.PeersRequest
-	82,  // 107: rota.v1.Cluster.TransferLeadership:input_type -> rota.v1.TransferLeadershipRequest
-	84,  // 108: rota.v1.Cluster.RemovePeer:input_type -> rota.v1.RemovePeerRequest
-	86,  // 109: rota.v1.Cluster.Leave:input_type -> rota.v1.LeaveRequest
-	88,  // 110: rota.v1.Cluster.SaveSnapshot:input_type -> rota.v1.SaveSnapshotRequest
-	90,  // 111: rota.v1.Cluster.Verify:input_type -> rota.v1.VerifyRequest
-	10,  // 112: rota.v1.Jobs.Submit:output_type -> rota.v1.SubmitResponse
-	13,  // 113: rota.v1.Jobs.Get:output_type -> rota.v1.GetJobResponse
-	15,  // 114: rota.v1.Jobs.List:output_type -> rota.v1.ListJobsResponse
-	8,   // 115: rota.v1.Jobs.Wait:output_type -> rota.v1.Job
-	22,  // 116: rota.v1.Jobs.Cancel:output_type -> rota.v1.JobOutcomes
-	22,  // 117: rota.v1.Jobs.Retry:output_type -> rota.v1.JobOutcomes
-	23,  // 118: rota.v1.Jobs.Change:output_type -> rota.v1.JobOutcome
-	22,  // 119: rota.v1.Jobs.Delete:output_type -> rota.v1.JobOutcomes
-	23,  // 120: rota.v1.Jobs.ReportProof:output_type -> rota.v1.JobOutcome
-	35,  // 121: rota.v1.Workers.Work:output_type -> rota.v1.WorkResponse
-	45,  // 122: rota.v1.Workers.List:output_type -> rota.v1.ListWorkersResponse
-	47,  // 123: rota.v1.Workers.Get:output_type -> rota.v1.GetWorkerResponse
-	28,  // 124: rota.v1.Workers.Drain:output_type -> rota.v1.Worker
-	28,  // 125: rota.v1.Workers.Suspend:output_type -> rota.v1.Worker
-	28,  // 126: rota.v1.Workers.Resume:output_type -> rota.v1.Worker
-	28,  // 127: rota.v1.Workers.Retire:output_type -> rota.v1.Worker
-	53,  // 128: rota.v1.Workers.Gone:output_type -> rota.v1.WorkerGoneResponse
-	59,  // 129: rota.v1.Queues.List:output_type -> rota.v1.ListQueuesResponse
-	61,  // 130: rota.v1.Queues.Get:output_type -> rota.v1.GetQueueResponse
-	55,  // 131: rota.v1.Queues.Set:output_type -> rota.v1.Queue
-	65,  // 132: rota.v1.Tenants.List:output_type -> rota.v1.ListTenantsResponse
-	67,  // 133: rota.v1.Tenants.Get:output_type -> rota.v1.GetTenantResponse
-	63,  // 134: rota.v1.Tenants.Set:output_type -> rota.v1.Tenant
-	78,  // 135: rota.v1.Cluster.Status:output_type -> rota.v1.StatusResponse
-	71,  // 136: rota.v1.Cluster.GetMode:output_type -> rota.v1.GetModeResponse
-	69,  // 137: rota.v1.Cluster.SetMode:output_type -> rota.v1.Mode
-	74,  // 138: rota.v1.Cluster.Set:output_type -> rota.v1.ClusterSettings
-	81,  // 139: rota.v1.Cluster.Peers:output_type -> rota.v1.PeersResponse
-	83,  // 140: rota.v1.Cluster.TransferLeadership:output_type -> rota.v1.TransferLeadershipResponse
-	85,  // 141: rota.v1.Cluster.RemovePeer:output_type -> rota.v1.RemovePeerResponse
-	87,  // 142: rota.v1.Cluster.Leave:output_type -> rota.v1.LeaveResponse
-	89,  // 143: rota.v1.Cluster.SaveSnapshot:output_type -> rota.v1.SnapshotChunk
-	91,  // 144: rota.v1.Cluster.Verify:output_type -> rota.v1.VerifyResponse
-	112, // [112:145] is the sub-list for method output_type
-	79,  // [79:112] is the sub-list for method input_type
+	66,  // 95: rota.v1.Workers.Delete:input_type -> rota.v1.DeleteWorkerRequest
+	52,  // 96: rota.v1.Workers.Gone:input_type -> rota.v1.WorkerGoneRequest
+	58,  // 97: rota.v1.Queues.List:input_type -> rota.v1.ListQueuesRequest
+	60,  // 98: rota.v1.Queues.Get:input_type -> rota.v1.GetQueueRequest
+	68,  // 99: rota.v1.Queues.Set:input_type -> rota.v1.SetQueueRequest
+	62,  // 100: rota.v1.Queues.Delete:input_type -> rota.v1.DeleteQueueRequest
+	70,  // 101: rota.v1.Tenants.List:input_type -> rota.v1.ListTenantsRequest
+	72,  // 102: rota.v1.Tenants.Get:input_type -> rota.v1.GetTenantRequest
+	74,  // 103: rota.v1.Tenants.Set:input_type -> rota.v1.SetTenantRequest
+	64,  // 104: rota.v1.Tenants.Delete:input_type -> rota.v1.DeleteTenantRequest
+	81,  // 105: rota.v1.Cluster.Status:input_type -> rota.v1.StatusRequest
+	76,  // 106: rota.v1.Cluster.GetMode:input_type -> rota.v1.GetModeRequest
+	78,  // 107: rota.v1.Cluster.SetMode:input_type -> rota.v1.SetModeRequest
+	79,  // 108: rota.v1.Cluster.Set:input_type -> rota.v1.SetClusterRequest
+	85,  // 109: rota.v1.Cluster.Peers:input_type -> rota.v1.PeersRequest
+	88,  // 110: rota.v1.Cluster.TransferLeadership:input_type -> rota.v1.TransferLeadershipRequest
+	90,  // 111: rota.v1.Cluster.RemovePeer:input_type -> rota.v1.RemovePeerRequest
+	92,  // 112: rota.v1.Cluster.Leave:input_type -> rota.v1.LeaveRequest
+	94,  // 113: rota.v1.Cluster.SaveSnapshot:input_type -> rota.v1.SaveSnapshotRequest
+	96,  // 114: rota.v1.Cluster.Verify:input_type -> rota.v1.VerifyRequest
+	10,  // 115: rota.v1.Jobs.Submit:output_type -> rota.v1.SubmitResponse
+	13,  // 116: rota.v1.Jobs.Get:output_type -> rota.v1.GetJobResponse
+	15,  // 117: rota.v1.Jobs.List:output_type -> rota.v1.ListJobsResponse
+	8,   // 118: rota.v1.Jobs.Wait:output_type -> rota.v1.Job
+	22,  // 119: rota.v1.Jobs.Cancel:output_type -> rota.v1.JobOutcomes
+	22,  // 120: rota.v1.Jobs.Retry:output_type -> rota.v1.JobOutcomes
+	23,  // 121: rota.v1.Jobs.Change:output_type -> rota.v1.JobOutcome
+	22,  // 122: rota.v1.Jobs.Delete:output_type -> rota.v1.JobOutcomes
+	23,  // 123: rota.v1.Jobs.ReportProof:output_type -> rota.v1.JobOutcome
+	35,  // 124: rota.v1.Workers.Work:output_type -> rota.v1.WorkResponse
+	45,  // 125: rota.v1.Workers.List:output_type -> rota.v1.ListWorkersResponse
+	47,  // 126: rota.v1.Workers.Get:output_type -> rota.v1.GetWorkerResponse
+	28,  // 127: rota.v1.Workers.Drain:output_type -> rota.v1.Worker
+	28,  // 128: rota.v1.Workers.Suspend:output_type -> rota.v1.Worker
+	28,  // 129: rota.v1.Workers.Resume:output_type -> rota.v1.Worker
+	28,  // 130: rota.v1.Workers.Retire:output_type -> rota.v1.Worker
+	67,  // 131: rota.v1.Workers.Delete:output_type -> rota.v1.DeleteWorkerResponse
+	53,  // 132: rota.v1.Workers.Gone:output_type -> rota.v1.WorkerGoneResponse
+	59,  // 133: rota.v1.Queues.List:output_type -> rota.v1.ListQueuesResponse
+	61,  // 134: rota.v1.Queues.Get:output_type -> rota.v1.GetQueueResponse
+	55,  // 135: rota.v1.Queues.Set:output_type -> rota.v1.Queue
+	63,  // 136: rota.v1.Queues.Delete:output_type -> rota.v1.DeleteQueueResponse
+	71,  // 137: rota.v1.Tenants.List:output_type -> rota.v1.ListTenantsResponse
+	73,  // 138: rota.v1.Tenants.Get:output_type -> rota.v1.GetTenantResponse
+	69,  // 139: rota.v1.Tenants.Set:output_type -> rota.v1.Tenant
+	65,  // 140: rota.v1.Tenants.Delete:output_type -> rota.v1.DeleteTenantResponse
+	84,  // 141: rota.v1.Cluster.Status:output_type -> rota.v1.StatusResponse
+	77,  // 142: rota.v1.Cluster.GetMode:output_type -> rota.v1.GetModeResponse
+	75,  // 143: rota.v1.Cluster.SetMode:output_type -> rota.v1.Mode
+	80,  // 144: rota.v1.Cluster.Set:output_type -> rota.v1.ClusterSettings
+	87,  // 145: rota.v1.Cluster.Peers:output_type -> rota.v1.PeersResponse
+	89,  // 146: rota.v1.Cluster.TransferLeadership:output_type -> rota.v1.TransferLeadershipResponse
+	91,  // 147: rota.v1.Cluster.RemovePeer:output_type -> rota.v1.RemovePeerResponse
+	93,  // 148: rota.v1.Cluster.Leave:output_type -> rota.v1.LeaveResponse
+	95,  // 149: rota.v1.Cluster.SaveSnapshot:output_type -> rota.v1.SnapshotChunk
+	97,  // 150: rota.v1.Cluster.Verify:output_type -> rota.v1.VerifyResponse
+	115, // [115:151] is the sub-list for method output_type
+	79,  // [79:115] is the sub-list for method input_type
 	79,  // [79:79] is the sub-list for extension type_name
 	79,  // [79:79] is the sub-list for extension extendee
 	0,   // [0:79] is the sub-list for field type_name
@@ -8077,7 +8341,7 @@ func file_rota_v1_rota_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rota_v1_rota_proto_rawDesc), len(file_rota_v1_rota_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   98,
+			NumMessages:   104,
 			NumExtensions: 0,
 			NumServices:   5,
 		},

@@ -456,6 +456,7 @@ const (
 	Workers_Suspend_FullMethodName = "/rota.v1.Workers/Suspend"
 	Workers_Resume_FullMethodName  = "/rota.v1.Workers/Resume"
 	Workers_Retire_FullMethodName  = "/rota.v1.Workers/Retire"
+	Workers_Delete_FullMethodName  = "/rota.v1.Workers/Delete"
 	Workers_Gone_FullMethodName    = "/rota.v1.Workers/Gone"
 )
 
@@ -475,6 +476,8 @@ type WorkersClient interface {
 	Suspend(ctx context.Context, in *SuspendWorkerRequest, opts ...grpc.CallOption) (*Worker, error)
 	Resume(ctx context.Context, in *ResumeWorkerRequest, opts ...grpc.CallOption) (*Worker, error)
 	Retire(ctx context.Context, in *RetireWorkerRequest, opts ...grpc.CallOption) (*Worker, error)
+	// Delete forgets a worker that is RETIRED, or UNREACHABLE without leases.
+	Delete(ctx context.Context, in *DeleteWorkerRequest, opts ...grpc.CallOption) (*DeleteWorkerResponse, error)
 	// Gone is a guard's word that a worker's process has died and that nothing of it
 	// runs any more: its leases end at once, as by silence (SPEC §16.7). It is said only
 	// once that is true.
@@ -562,6 +565,16 @@ func (c *workersClient) Retire(ctx context.Context, in *RetireWorkerRequest, opt
 	return out, nil
 }
 
+func (c *workersClient) Delete(ctx context.Context, in *DeleteWorkerRequest, opts ...grpc.CallOption) (*DeleteWorkerResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteWorkerResponse)
+	err := c.cc.Invoke(ctx, Workers_Delete_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *workersClient) Gone(ctx context.Context, in *WorkerGoneRequest, opts ...grpc.CallOption) (*WorkerGoneResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(WorkerGoneResponse)
@@ -588,6 +601,8 @@ type WorkersServer interface {
 	Suspend(context.Context, *SuspendWorkerRequest) (*Worker, error)
 	Resume(context.Context, *ResumeWorkerRequest) (*Worker, error)
 	Retire(context.Context, *RetireWorkerRequest) (*Worker, error)
+	// Delete forgets a worker that is RETIRED, or UNREACHABLE without leases.
+	Delete(context.Context, *DeleteWorkerRequest) (*DeleteWorkerResponse, error)
 	// Gone is a guard's word that a worker's process has died and that nothing of it
 	// runs any more: its leases end at once, as by silence (SPEC §16.7). It is said only
 	// once that is true.
@@ -622,6 +637,9 @@ func (UnimplementedWorkersServer) Resume(context.Context, *ResumeWorkerRequest) 
 }
 func (UnimplementedWorkersServer) Retire(context.Context, *RetireWorkerRequest) (*Worker, error) {
 	return nil, status.Error(codes.Unimplemented, "method Retire not implemented")
+}
+func (UnimplementedWorkersServer) Delete(context.Context, *DeleteWorkerRequest) (*DeleteWorkerResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Delete not implemented")
 }
 func (UnimplementedWorkersServer) Gone(context.Context, *WorkerGoneRequest) (*WorkerGoneResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Gone not implemented")
@@ -762,6 +780,24 @@ func _Workers_Retire_Handler(srv interface{}, ctx context.Context, dec func(inte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Workers_Delete_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteWorkerRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(WorkersServer).Delete(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Workers_Delete_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(WorkersServer).Delete(ctx, req.(*DeleteWorkerRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Workers_Gone_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(WorkerGoneRequest)
 	if err := dec(in); err != nil {
@@ -812,6 +848,10 @@ var Workers_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Workers_Retire_Handler,
 		},
 		{
+			MethodName: "Delete",
+			Handler:    _Workers_Delete_Handler,
+		},
+		{
 			MethodName: "Gone",
 			Handler:    _Workers_Gone_Handler,
 		},
@@ -828,9 +868,10 @@ var Workers_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
-	Queues_List_FullMethodName = "/rota.v1.Queues/List"
-	Queues_Get_FullMethodName  = "/rota.v1.Queues/Get"
-	Queues_Set_FullMethodName  = "/rota.v1.Queues/Set"
+	Queues_List_FullMethodName   = "/rota.v1.Queues/List"
+	Queues_Get_FullMethodName    = "/rota.v1.Queues/Get"
+	Queues_Set_FullMethodName    = "/rota.v1.Queues/Set"
+	Queues_Delete_FullMethodName = "/rota.v1.Queues/Delete"
 )
 
 // QueuesClient is the client API for Queues service.
@@ -841,6 +882,8 @@ type QueuesClient interface {
 	Get(ctx context.Context, in *GetQueueRequest, opts ...grpc.CallOption) (*GetQueueResponse, error)
 	// Set creates or changes a queue.
 	Set(ctx context.Context, in *SetQueueRequest, opts ...grpc.CallOption) (*Queue, error)
+	// Delete forgets a queue that nothing names (SPEC §21.4).
+	Delete(ctx context.Context, in *DeleteQueueRequest, opts ...grpc.CallOption) (*DeleteQueueResponse, error)
 }
 
 type queuesClient struct {
@@ -881,6 +924,16 @@ func (c *queuesClient) Set(ctx context.Context, in *SetQueueRequest, opts ...grp
 	return out, nil
 }
 
+func (c *queuesClient) Delete(ctx context.Context, in *DeleteQueueRequest, opts ...grpc.CallOption) (*DeleteQueueResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteQueueResponse)
+	err := c.cc.Invoke(ctx, Queues_Delete_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // QueuesServer is the server API for Queues service.
 // All implementations must embed UnimplementedQueuesServer
 // for forward compatibility.
@@ -889,6 +942,8 @@ type QueuesServer interface {
 	Get(context.Context, *GetQueueRequest) (*GetQueueResponse, error)
 	// Set creates or changes a queue.
 	Set(context.Context, *SetQueueRequest) (*Queue, error)
+	// Delete forgets a queue that nothing names (SPEC §21.4).
+	Delete(context.Context, *DeleteQueueRequest) (*DeleteQueueResponse, error)
 	mustEmbedUnimplementedQueuesServer()
 }
 
@@ -907,6 +962,9 @@ func (UnimplementedQueuesServer) Get(context.Context, *GetQueueRequest) (*GetQue
 }
 func (UnimplementedQueuesServer) Set(context.Context, *SetQueueRequest) (*Queue, error) {
 	return nil, status.Error(codes.Unimplemented, "method Set not implemented")
+}
+func (UnimplementedQueuesServer) Delete(context.Context, *DeleteQueueRequest) (*DeleteQueueResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Delete not implemented")
 }
 func (UnimplementedQueuesServer) mustEmbedUnimplementedQueuesServer() {}
 func (UnimplementedQueuesServer) testEmbeddedByValue()                {}
@@ -983,6 +1041,24 @@ func _Queues_Set_Handler(srv interface{}, ctx context.Context, dec func(interfac
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Queues_Delete_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteQueueRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(QueuesServer).Delete(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Queues_Delete_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(QueuesServer).Delete(ctx, req.(*DeleteQueueRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Queues_ServiceDesc is the grpc.ServiceDesc for Queues service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1002,15 +1078,20 @@ var Queues_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "Set",
 			Handler:    _Queues_Set_Handler,
 		},
+		{
+			MethodName: "Delete",
+			Handler:    _Queues_Delete_Handler,
+		},
 	},
 	Streams:  []grpc.StreamDesc{},
 	Metadata: "rota/v1/rota.proto",
 }
 
 const (
-	Tenants_List_FullMethodName = "/rota.v1.Tenants/List"
-	Tenants_Get_FullMethodName  = "/rota.v1.Tenants/Get"
-	Tenants_Set_FullMethodName  = "/rota.v1.Tenants/Set"
+	Tenants_List_FullMethodName   = "/rota.v1.Tenants/List"
+	Tenants_Get_FullMethodName    = "/rota.v1.Tenants/Get"
+	Tenants_Set_FullMethodName    = "/rota.v1.Tenants/Set"
+	Tenants_Delete_FullMethodName = "/rota.v1.Tenants/Delete"
 )
 
 // TenantsClient is the client API for Tenants service.
@@ -1023,6 +1104,8 @@ type TenantsClient interface {
 	Get(ctx context.Context, in *GetTenantRequest, opts ...grpc.CallOption) (*GetTenantResponse, error)
 	// Set creates or changes a tenant.
 	Set(ctx context.Context, in *SetTenantRequest, opts ...grpc.CallOption) (*Tenant, error)
+	// Delete forgets what was set of a tenant that nothing names.
+	Delete(ctx context.Context, in *DeleteTenantRequest, opts ...grpc.CallOption) (*DeleteTenantResponse, error)
 }
 
 type tenantsClient struct {
@@ -1063,6 +1146,16 @@ func (c *tenantsClient) Set(ctx context.Context, in *SetTenantRequest, opts ...g
 	return out, nil
 }
 
+func (c *tenantsClient) Delete(ctx context.Context, in *DeleteTenantRequest, opts ...grpc.CallOption) (*DeleteTenantResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteTenantResponse)
+	err := c.cc.Invoke(ctx, Tenants_Delete_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // TenantsServer is the server API for Tenants service.
 // All implementations must embed UnimplementedTenantsServer
 // for forward compatibility.
@@ -1073,6 +1166,8 @@ type TenantsServer interface {
 	Get(context.Context, *GetTenantRequest) (*GetTenantResponse, error)
 	// Set creates or changes a tenant.
 	Set(context.Context, *SetTenantRequest) (*Tenant, error)
+	// Delete forgets what was set of a tenant that nothing names.
+	Delete(context.Context, *DeleteTenantRequest) (*DeleteTenantResponse, error)
 	mustEmbedUnimplementedTenantsServer()
 }
 
@@ -1091,6 +1186,9 @@ func (UnimplementedTenantsServer) Get(context.Context, *GetTenantRequest) (*GetT
 }
 func (UnimplementedTenantsServer) Set(context.Context, *SetTenantRequest) (*Tenant, error) {
 	return nil, status.Error(codes.Unimplemented, "method Set not implemented")
+}
+func (UnimplementedTenantsServer) Delete(context.Context, *DeleteTenantRequest) (*DeleteTenantResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Delete not implemented")
 }
 func (UnimplementedTenantsServer) mustEmbedUnimplementedTenantsServer() {}
 func (UnimplementedTenantsServer) testEmbeddedByValue()                 {}
@@ -1167,6 +1265,24 @@ func _Tenants_Set_Handler(srv interface{}, ctx context.Context, dec func(interfa
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Tenants_Delete_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteTenantRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TenantsServer).Delete(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Tenants_Delete_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TenantsServer).Delete(ctx, req.(*DeleteTenantRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Tenants_ServiceDesc is the grpc.ServiceDesc for Tenants service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1185,6 +1301,10 @@ var Tenants_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Set",
 			Handler:    _Tenants_Set_Handler,
+		},
+		{
+			MethodName: "Delete",
+			Handler:    _Tenants_Delete_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -1,0 +1,149 @@
+package fsm
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
+)
+
+func deleteQueueOp(name string) *fsmpb.Op {
+	return &fsmpb.Op{Op: &fsmpb.Op_DeleteQueue{DeleteQueue: &fsmpb.DeleteQueue{Name: name}}}
+}
+
+func deleteTenantOp(id string) *fsmpb.Op {
+	return &fsmpb.Op{Op: &fsmpb.Op_DeleteTenant{DeleteTenant: &fsmpb.DeleteTenant{Id: id}}}
+}
+
+func deleteWorkerOp(id string) *fsmpb.Op {
+	return &fsmpb.Op{Op: &fsmpb.Op_DeleteWorker{DeleteWorker: &fsmpb.DeleteWorker{Id: id}}}
+}
+
+func TestDeleteQueue(t *testing.T) {
+	t.Parallel()
+	t.Run("ten_thousand_made_deleted_made", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.every = 100_000
+		all := func(op func(string) *fsmpb.Op) {
+			for at := 0; at < limits.MaxQueues-1; { // default is one
+				var ops []*fsmpb.Op
+				for ; len(ops) < 500 && at < limits.MaxQueues-1; at++ {
+					ops = append(ops, op(fmt.Sprint("q", at)))
+				}
+				for _, o := range b.entry(ops...).Outcomes {
+					if o.GetKind() != 0 || o.GetExisted() {
+						t.Fatal(o)
+					}
+				}
+			}
+		}
+		set := func(name string) *fsmpb.Op { return queueOp(name) }
+		all(set)
+		b.refuses(rota.KindExhausted, "queue", queueOp("another"))
+		all(deleteQueueOp)
+		if n := len(b.View.Queues()); n != 1 {
+			t.Fatalf("%d queues are left", n)
+		}
+		b.sound()
+		all(set)
+		b.sound()
+	})
+	t.Run("refuses_what_is_in_use", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.refuses(rota.KindConflict, "queue", deleteQueueOp("default"))
+		b.refuses(rota.KindInvalid, "queue", deleteQueueOp("no such id"))
+		if o := b.ok(deleteQueueOp("never")); !o.GetExisted() {
+			t.Errorf("one that never was: %v", o)
+		}
+		b.ok(queueOp("q"))
+		a := b.entry(submitOp(jobSpec("j", queue("q"))), deleteQueueOp("q"))
+		if o := a.Outcomes[1]; o.GetKind() != uint32(rota.KindConflict) {
+			t.Fatalf("with a job of the same entry: %v", o)
+		}
+		b.ok(cancelOp("j"))
+		b.ok(deleteQueueOp("q"))
+		b.refuses(rota.KindNotFound, "queue", retryOp("j"))
+		b.refuses(rota.KindNotFound, "queue", submitOp(jobSpec("j2", queue("q"))))
+		b.ok(queueOp("q"))
+		b.ok(retryOp("j"))
+		b.state("j", rota.JobQueued)
+	})
+	t.Run("leaves_nothing_of_limiters_and_domains", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.ok(queueOp("q", "rate_limit_rps", "10", "tenant_window_max", "5", "domain_failure_threshold", "0.5"))
+		b.worker("w", 1, func(w *rota.WorkerSpec) { w.Queues = []rota.QueueName{"q"} })
+		b.submit("j", queue("q"), tenant("ann"), func(s *rota.JobSpec) { s.Domain = "disk" })
+		for _, l := range b.match() {
+			b.refuses(rota.KindConflict, "queue", deleteQueueOp("q"))
+			b.ok(verb(rota.VerbComplete, l))
+		}
+		b.ok(deleteQueueOp("q"))
+		if n := b.admission.limiters.len() + b.admission.domains.len(); n != 0 {
+			t.Errorf("%d rows are left", n)
+		}
+		b.pass(1000)
+		b.sound()
+		b.ok(queueOp("q")) // its worker serves it again
+		b.submit("k", queue("q"))
+		if len(b.match()) != 1 {
+			t.Error("the worker gets nothing of the queue that was made again")
+		}
+	})
+	t.Run("a_workflow_keeps_its_queues", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.ok(queueOp("q"))
+		flow := newDAG("f", [][]uint32{nil})
+		open := flow.open()
+		open.GetOpenWorkflow().Queue = "q"
+		if o := b.entry(open, deleteQueueOp("q")).Outcomes; o[0].GetKind() != 0 || o[1].GetKind() != uint32(rota.KindConflict) {
+			t.Fatal(o)
+		}
+		b.refuses(rota.KindConflict, "queue", deleteQueueOp("q"))
+	})
+}
+
+func TestDeleteTenant(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.ok(tenantOp("ann", "weight", "7"))
+	b.submit("j", tenant("ann"))
+	b.refuses(rota.KindConflict, "tenant", deleteTenantOp("ann"))
+	b.refuses(rota.KindInvalid, "tenant", deleteTenantOp(""))
+	b.ok(cancelOp("j"))
+	if a := b.entry(deleteTenantOp("ann")); len(kinds(a.Events, rota.EventTenantDeleted)) != 1 {
+		t.Errorf("%v, events %+v", a.Outcomes, a.Events)
+	}
+	if o := b.ok(deleteTenantOp("ann")); !o.GetExisted() {
+		t.Errorf("again: %v", o)
+	}
+	if all := b.View.Tenants(); len(all) != 0 {
+		t.Errorf("%+v", all)
+	}
+}
+
+func TestDeleteWorker(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	s := b.worker("w", 1)
+	b.refuses(rota.KindConflict, "worker", deleteWorkerOp("w"))
+	l := b.leased("j", "w")
+	b.ok(reachOp("w", s, false, b.now))
+	b.refuses(rota.KindConflict, "worker", deleteWorkerOp("w"))
+	b.ok(reachOp("w", s, true, b.now))
+	b.ok(verb(rota.VerbComplete, l))
+	b.ok(statusOp("w", rota.WorkerRetired, 0))
+	b.ok(deleteWorkerOp("w"))
+	if b.View.WorkerCount() != 0 {
+		t.Error("it is known still")
+	}
+	if o := b.ok(deleteWorkerOp("w")); !o.GetExisted() {
+		t.Errorf("again: %v", o)
+	}
+	b.worker("w", 1)
+}
