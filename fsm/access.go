@@ -391,3 +391,12 @@ func (j *judgement) within(what, name string, r *access.Rights) *rota.Error {
 	}
 	return rota.Refusef(rota.KindDenied, what, "%s %s has rights that %s has not itself: nobody gives, takes or changes more than their own", what, name, j.actor)
 }
+
+// namesTenant reports whether a token that counts is narrowed to a tenant by its very id.
+func (ac *authority) namesTenant(id rota.TenantID) (named bool) {
+	ac.tokens.scan(func(_ tokenID, t *tokenRow) bool {
+		named = t.Revoked == (rota.Moment{}) && slices.Contains(t.Tenants, string(id))
+		return !named
+	})
+	return named
+}

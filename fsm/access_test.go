@@ -273,6 +273,7 @@ var (
 // rightOf is what each operation needs, as docs/security.md says.
 var rightOf = map[string]access.Right{"submit": access.RightSubmit, "register": access.RightWork, "set_status": access.RightWorkers, "lease": access.RightWork,
 	"cancel": access.RightControl, "retry": access.RightControl, "set_queue": access.RightQueue, "set_mode": access.RightOperate, "set_cluster": access.RightOperate,
+	"delete_queue": access.RightQueue, "delete_tenant": access.RightTenant, "delete_worker": access.RightWorkers,
 	"set_tenant": access.RightTenant, "report_proof": access.RightVerdict, "open_workflow": access.RightSubmit, "add_nodes": access.RightSubmit,
 	"commit_workflow": access.RightSubmit, "cancel_workflow": access.RightControl, "retry_workflow": access.RightControl, "gone": access.RightWork,
 	"change_job": access.RightControl, "delete_job": access.RightControl, "set_role": access.RightAuth, "delete_role": access.RightAuth,

@@ -338,3 +338,15 @@ func (c *checker) limiters() {
 		return true
 	})
 }
+
+// forgetQueue drops the rate limiters and failure domains of a queue without leases.
+func (lm *admission) forgetQueue(name rota.QueueName) {
+	for _, key := range keysUnder(&lm.limiters, limiterKey(name, "")) {
+		lm.m.timers.limiter.set(key, int64(lm.limiters.get(key).due), 0)
+		lm.limiters.drop(key)
+	}
+	for _, key := range lm.domainsOf(name) {
+		lm.m.timers.domain.set(key, int64(lm.domains.get(key).due), 0)
+		lm.domains.drop(key)
+	}
+}

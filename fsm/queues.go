@@ -138,3 +138,36 @@ func (pl *placement) refile(q *queueRow, i *queueIndex) {
 		return true
 	})
 }
+
+// deleteQueue forgets a queue that nothing names (SPEC §21.4). What ended in it is remembered;
+// it cannot be retried until somebody sets the queue again. Workers may go on naming it.
+func (pl *placement) deleteQueue(op *fsmpb.DeleteQueue) *fsmpb.Outcome {
+	m, name := pl.m, rota.QueueName(op.GetName())
+	if err := rota.CheckID("queue", name); err != nil {
+		return entry.Refused(err)
+	}
+	q := m.queues.get(name)
+	switch {
+	case name == rota.DefaultQueue:
+		return entry.Refused(rota.Refusef(rota.KindConflict, "queue", "queue %q is where jobs go that name none: it stays", name))
+	case q == nil:
+		return &fsmpb.Outcome{Existed: true} // deleted already, or never made
+	case q.live() > 0:
+		return entry.Refused(rota.Refusef(rota.KindConflict, "queue", "queue %q holds %d live jobs: let them end, cancel or move them first",
+			name, q.live()))
+	case m.ledger.named(q):
+		return entry.Refused(rota.Refusef(rota.KindConflict, "queue", "a workflow names queue %q: wait until it has ended and is forgotten", name))
+	}
+	m.admission.forgetQueue(name)
+	i := pl.registry.queues[name]
+	m.timers.promote.set(string(name), int64(i.promoteDue), 0)
+	delete(pl.registry.queues, name)
+	pl.registry.supply.DropQueue(name)
+	m.queues.drop(name)
+	m.fleet.reviewWorkers(name)
+	m.journal.emit(rota.Event{Kind: rota.EventQueueDeleted, Queue: name})
+	return &fsmpb.Outcome{}
+}
+
+// live counts the jobs of a queue that have not ended.
+func (r *queueRow) live() int64 { return r.pending() + r.assigned + r.running }

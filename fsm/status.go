@@ -340,3 +340,24 @@ func sameWorker(a, b *rota.WorkerSpec) bool {
 		slices.Equal(a.Queues, b.Queues) && slices.Equal(a.Capabilities, b.Capabilities) && maps.Equal(a.Limits, b.Limits) &&
 		slices.Equal(a.Types, b.Types)
 }
+
+// deleteWorker forgets a worker that is RETIRED, or UNREACHABLE, without a lease.
+func (fl *fleet) deleteWorker(op *fsmpb.DeleteWorker) *fsmpb.Outcome {
+	id := rota.WorkerID(op.GetId())
+	if err := rota.CheckID("worker", id); err != nil {
+		return entry.Refused(err)
+	}
+	w := fl.workers.get(id)
+	switch {
+	case w == nil:
+		return &fsmpb.Outcome{Existed: true}
+	case w.open > 0:
+		return entry.Refused(rota.Refusef(rota.KindConflict, "worker", "worker %s has %d leases: suspend it, or wait for their end", id, w.open))
+	case w.status != rota.WorkerRetired && w.status != rota.WorkerUnreachable:
+		return entry.Refused(rota.Refusef(rota.KindConflict, "worker", "worker %s is %s: retire it first", id, w.status))
+	}
+	fl.fireForget(string(id))
+	fl.m.placement.trimHolds()
+	fl.m.journal.emit(rota.Event{Kind: rota.EventWorkerDeleted, Worker: id})
+	return &fsmpb.Outcome{}
+}

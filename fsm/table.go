@@ -317,3 +317,22 @@ func count[K ~string](of map[K]int64, k K, n int64) {
 	}
 	of[k] = n
 }
+
+// named reports whether a row that the tally counts, but for its own, is of a queue or of a
+// tenant.
+func (l *ledger) named(of weighed) bool {
+	queue, tenant := of.owner()
+	if l.tally.queues[queue]+l.tally.tenants[tenant] > of.meta().bytes() {
+		return true
+	}
+	for _, d := range l.dirty { // those of this entry are not counted yet
+		w, ok := d.row.(weighed)
+		if !ok || d.row == row(of) || d.row.meta().gen() == goneGen {
+			continue
+		}
+		if q, t := w.owner(); queue != "" && q == queue || tenant != "" && t == tenant {
+			return true
+		}
+	}
+	return false
+}

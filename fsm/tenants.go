@@ -290,3 +290,25 @@ func (vw *View) ClusterSettings() rota.ClusterSettings {
 
 // StateBytes counts the bytes that state_bytes_max bounds.
 func (vw *View) StateBytes() int64 { return vw.m.ledger.tally.all }
+
+// deleteTenant forgets what was set of a tenant: no job, lease, workflow or token names it.
+func (lm *admission) deleteTenant(op *fsmpb.DeleteTenant) *fsmpb.Outcome {
+	id := rota.TenantID(op.GetId())
+	if err := rota.CheckID("tenant", id); err != nil {
+		return entry.Refused(err)
+	}
+	t := lm.tenants.get(id)
+	switch {
+	case t == nil:
+		return &fsmpb.Outcome{Existed: true}
+	case t.open > 0 || lm.m.ledger.named(t):
+		return entry.Refused(rota.Refusef(rota.KindConflict, "tenant", "a live job or a workflow is of tenant %q: let it end or cancel it first", id))
+	case lm.m.access.namesTenant(id):
+		return entry.Refused(rota.Refusef(rota.KindConflict, "tenant", "a token is for tenant %q: revoke it, or wait for its end", id))
+	}
+	lm.m.timers.penalty.set(string(id), int64(t.penaltyAt()), 0)
+	lm.tenants.drop(id)
+	lm.syncBusyLanes(id)
+	lm.m.journal.emit(rota.Event{Kind: rota.EventTenantDeleted, Tenant: id})
+	return &fsmpb.Outcome{}
+}
