@@ -125,6 +125,7 @@ func (w *watcher) once() {
 		}
 	}
 	w.mu.Unlock()
+	w.n.disk.state.Store(w.n.disk.weighDisks())
 	w.compareWalls(servers, views)
 	w.n.rebuild.Compare(at, servers, answersOf(views), false)
 	w.askWhenAlone(slices.ContainsFunc(slices.Collect(maps.Values(views)), peerView.cutOff))
