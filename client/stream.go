@@ -91,6 +91,9 @@ func (s *stream) open(ctx context.Context, cancel context.CancelCauseFunc) (err 
 	spec := w.registered()
 	hello := &rotav1.Hello{Worker: words.WorkerSpecToWire(&spec), Secret: w.secret, Takeover: s.takeover,
 		Attestation: words.AttestationToWire(w.attested), Connection: s.connection, Grace: true}
+	if s.takeover {
+		hello.OldSecret = w.old
+	}
 	_ = s.grpc.Send(&rotav1.WorkRequest{Message: &rotav1.WorkRequest_Hello{Hello: hello}}) // Recv returns why not
 	var response words.FromNode
 	err = s.grpc.RecvMsg(&response)

@@ -33,6 +33,7 @@ type Worker struct {
 	spec     rota.WorkerSpec
 	secret   []byte
 	takeover bool
+	old      []byte // with takeover, the secret of the process that has the id
 	attested *rota.Attestation
 	drain    time.Duration
 	hard     context.Context
@@ -61,6 +62,12 @@ func WithSecret(secret []byte) WorkerOption {
 // leases are revoked (SPEC §6.4).
 func WithTakeover() WorkerOption { return func(w *Worker) { w.takeover = true } }
 
+// WithTakeoverSecret takes a live id over like WithTakeover, and proves by the secret of
+// the process that has it that the caller may: it needs no right to workers.
+func WithTakeoverSecret(old []byte) WorkerOption {
+	return func(w *Worker) { w.takeover, w.old = true, slices.Clone(old) }
+}
+
 // WithAttestation shows a key holder's word that the worker, by its id, may serve
 // the cluster (SPEC §6.5). One that does not hold is refused, and Run ends.
 func WithAttestation(a rota.Attestation) WorkerOption { return func(w *Worker) { w.attested = &a } }
@@ -83,6 +90,13 @@ func WithHardStop(ctx context.Context) WorkerOption { return func(w *Worker) { w
 // simulations: it must never run slower than the cluster's.
 func WithClock(now func() time.Duration) WorkerOption { return func(w *Worker) { w.now = now } }
 
+func checkSecret(field string, secret []byte) error {
+	if n := len(secret); n < secretLeast || n > secretMost {
+		return rota.Refusef(rota.KindInvalid, field, "the %s has %d bytes: %d to %d are wanted", field, n, secretLeast, secretMost)
+	}
+	return nil
+}
+
 // NewWorker returns a worker. An empty id is replaced by a new one.
 func NewWorker(c *Client, spec rota.WorkerSpec, opts ...WorkerOption) (*Worker, error) {
 	w := &Worker{
@@ -99,9 +113,13 @@ func NewWorker(c *Client, spec rota.WorkerSpec, opts ...WorkerOption) (*Worker, 
 		w.secret = make([]byte, 32)
 		_, _ = rand.Read(w.secret) // never fails: crypto/rand stops the process instead
 	}
-	if n := len(w.secret); n < secretLeast || n > secretMost {
-		return nil, rota.Refusef(rota.KindInvalid, "secret", "the secret has %d bytes: %d to %d are wanted",
-			n, secretLeast, secretMost)
+	if err := checkSecret("secret", w.secret); err != nil {
+		return nil, err
+	}
+	if w.old != nil {
+		if err := checkSecret("old secret", w.old); err != nil {
+			return nil, err
+		}
 	}
 	if err := w.spec.CheckShape(); err != nil {
 		return nil, err

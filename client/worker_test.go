@@ -217,7 +217,7 @@ func TestView_startsNothingBeforeABeatIsAnswered(t *testing.T) {
 
 func TestWorker_keepsItsLeasesAcrossNodes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		b, stop := begin(t, 3, rota.WorkerSpec{Slots: 2}, WithTakeover(),
+		b, stop := begin(t, 3, rota.WorkerSpec{Slots: 2}, WithTakeoverSecret([]byte("the secret before")),
 			WithAttestation(rota.Attestation{Worker: "w1", Expires: 7}))
 		defer stop()
 		a := leaseOf("kept")
@@ -231,6 +231,9 @@ func TestWorker_keepsItsLeasesAcrossNodes(t *testing.T) {
 		}
 		if string(b.s.hello.Secret) != string(before.Secret) || b.s.hello.Takeover || !before.Takeover {
 			t.Fatal("another secret, or a takeover of its own session")
+		}
+		if string(before.OldSecret) != "the secret before" || b.s.hello.OldSecret != nil {
+			t.Fatalf("the secret before is shown as %q, then as %q", before.OldSecret, b.s.hello.OldSecret)
 		}
 		if before.GetAttestation().GetExpiresMs() != 7 || b.s.hello.GetAttestation().GetWorker() != "w1" {
 			t.Fatalf("the attestation is shown as %v, then as %v", before.GetAttestation(), b.s.hello.GetAttestation())

@@ -120,6 +120,10 @@ func (wv *workerVerbs) OpenWorker(ctx context.Context, spec rota.WorkerSpec, sec
 	hash := sha256.Sum256(secret)
 	register := &fsmpb.Register{Spec: entry.WorkerOp(&spec), SecretHash: hash[:], Takeover: takeover,
 		Connection: link.Connection, Grace: link.Grace}
+	if len(link.OldSecret) > 0 {
+		old := sha256.Sum256(link.OldSecret)
+		register.OldSecretHash = old[:]
+	}
 	if a := attestation; a != nil {
 		register.Attestation = &fsmpb.Attestation{Cluster: string(a.Cluster), Worker: string(a.Worker), ExpiresMs: int64(a.Expires),
 			Stake: a.Stake, Key: a.Key, Signature: a.Signature}

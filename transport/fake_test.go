@@ -118,6 +118,7 @@ type fakeCore struct {
 	open     func(context.Context, rota.WorkerSpec, []byte, bool) (WorkerSession, error)
 	// attested is what the last worker showed.
 	attested *rota.Attestation
+	link     peer.WorkerLink
 	snapshot func(context.Context, io.Writer) error
 	workers  []rota.Worker
 	queues   []rota.Queue
@@ -221,7 +222,7 @@ func (c *fakeCore) DrainWorker(_ context.Context, id rota.WorkerID) (rota.Worker
 
 func (c *fakeCore) OpenWorker(ctx context.Context,
 	spec rota.WorkerSpec, secret []byte, takeover bool, attestation *rota.Attestation, link peer.WorkerLink) (WorkerSession, error) {
-	c.attested = attestation
+	c.attested, c.link = attestation, link
 	if c.open != nil {
 		return c.open(ctx, spec, secret, takeover)
 	}

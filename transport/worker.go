@@ -129,13 +129,19 @@ func (w *workStream) open(core Core, hello *rotav1.Hello) error {
 	if err := spec.CheckShape(); err != nil {
 		return err
 	}
-	if err := checkSecret(hello.GetSecret()); err != nil {
+	if err := checkSecret("secret", hello.GetSecret()); err != nil {
 		return err
+	}
+	if old := hello.GetOldSecret(); len(old) > 0 {
+		if err := checkSecret("old_secret", old); err != nil {
+			return err
+		}
 	}
 	ctx, cancel := context.WithTimeout(w.ctx, callTimeout)
 	defer cancel()
 	session, err := core.OpenWorker(ctx, spec, hello.GetSecret(), hello.GetTakeover(),
-		words.AttestationFromWire(hello.GetAttestation()), peer.WorkerLink{Connection: hello.GetConnection(), Grace: hello.GetGrace()})
+		words.AttestationFromWire(hello.GetAttestation()), peer.WorkerLink{Connection: hello.GetConnection(),
+			Grace: hello.GetGrace(), OldSecret: hello.GetOldSecret()})
 	if err != nil {
 		return late(w.ctx, err)
 	}

@@ -37,6 +37,11 @@ func TestWork_refusesWhoDoesNotSayWhoItIs(t *testing.T) {
 		"end":             {nil, rota.KindInvalid},
 		"refused by core": {helloOf("w1"), rota.KindConflict},
 		"a huge message":  {huge(limits.MaxMessageBytes + 1), rota.KindInvalid},
+		"an old secret that is too short": {func() *rotav1.WorkRequest {
+			hello := helloOf("w1")
+			hello.GetHello().OldSecret = []byte("short")
+			return hello
+		}(), rota.KindInvalid},
 		"a giant message": {huge(maxNodeMessageBytes), rota.KindInvalid},
 	} {
 		stream, err := b.workers.Work(bounded(t))
@@ -71,7 +76,7 @@ func TestWork_givesTheCoreWhatTheWorkerSaid(t *testing.T) {
 		t.Fatal(err)
 	}
 	hello := helloOf("w9")
-	hello.GetHello().Takeover = true
+	hello.GetHello().Takeover, hello.GetHello().OldSecret = true, []byte("the secret before")
 	hello.GetHello().Attestation = words.AttestationToWire(&rota.Attestation{Cluster: "c1", Worker: "w9", Expires: 5, Stake: 9,
 		Key: rota.Hex{1}, Signature: rota.Hex{2}})
 	say(t, stream, hello)
@@ -84,6 +89,9 @@ func TestWork_givesTheCoreWhatTheWorkerSaid(t *testing.T) {
 	}
 	if a := b.core.attested; a == nil || a.Cluster != "c1" || a.Worker != "w9" || a.Expires != 5 || a.Stake != 9 || len(a.Key) != 1 {
 		t.Errorf("the core was shown %+v", a)
+	}
+	if old := b.core.link.OldSecret; string(old) != "the secret before" {
+		t.Errorf("the core was shown %q as the secret before", old)
 	}
 }
 

@@ -63,7 +63,7 @@ func (s *workersService) Gone(ctx context.Context, req *rotav1.WorkerGoneRequest
 	if err := rota.CheckID("id", req.GetId()); err != nil {
 		return nil, err
 	}
-	if err := checkSecret(req.GetSecret()); err != nil {
+	if err := checkSecret("secret", req.GetSecret()); err != nil {
 		return nil, err
 	}
 	session := rota.Session(req.GetSession())
@@ -74,9 +74,9 @@ func (s *workersService) Gone(ctx context.Context, req *rotav1.WorkerGoneRequest
 }
 
 // checkSecret refuses what no worker can have registered with (SPEC §6.4).
-func checkSecret(secret []byte) error {
+func checkSecret(field string, secret []byte) error {
 	if n := len(secret); n < secretLeast || n > secretMost {
-		return rota.Refusef(rota.KindInvalid, "secret", "secret has %d bytes: %d to %d are wanted", n, secretLeast, secretMost)
+		return rota.Refusef(rota.KindInvalid, field, "%s has %d bytes: %d to %d are wanted", field, n, secretLeast, secretMost)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"github.com/rotasched/rota/client"
 	"github.com/rotasched/rota/internal/guard"
 	"github.com/rotasched/rota/internal/loadgen"
+	"github.com/rotasched/rota/internal/secret"
 )
 
 // workerFlags are the flags of `worker run`.
@@ -25,6 +27,8 @@ type workerFlags struct {
 	slots, prefetch int32
 	id              string
 	takeover        bool
+	secret          string
+	oldSecret       string
 	region, zone    string
 	capabilities    []string
 	cpu, memory, io int64
@@ -80,6 +84,10 @@ up once their leases are over, 30 s after it was last heard: the jobs are named,
 	flags.Int32Var(&f.prefetch, "prefetch", 0, "jobs that may wait here beside those")
 	flags.StringVar(&f.id, "id", "", "the worker's `id` (default: a new one)")
 	flags.BoolVar(&f.takeover, "takeover", false, "take the id over from a live worker; its leases are revoked")
+	flags.StringVar(&f.oldSecret, "takeover-secret-file", "",
+		"take the id over, and show by the secret in `file`, that of the worker that has it, that you may: needs no right to workers")
+	flags.StringVar(&f.secret, "secret-file", "",
+		"`file` with the worker's secret, 16 to 64 bytes (default: a new one): started again with the same id and secret it gets its leases back")
 	flags.StringVar(&f.region, "region", "", "`region` it is in")
 	flags.StringVar(&f.zone, "zone", "", "`zone` it is in")
 	flags.StringArrayVar(&f.capabilities, "cap", nil, "`label` that it has; may be repeated")
@@ -116,6 +124,10 @@ up once their leases are over, 30 s after it was last heard: the jobs are named,
 				return failf("%w", err)
 			}
 		}
+		secrets, err := f.secrets()
+		if err != nil {
+			return err
+		}
 		pipe, err := guard.Over()
 		if err != nil {
 			return usagef("%w", err)
@@ -126,7 +138,7 @@ up once their leases are over, 30 s after it was last heard: the jobs are named,
 					return err
 				}
 			}
-			return a.run(ctx, f, spec, attestation, pipe)
+			return a.run(ctx, f, spec, attestation, secrets, pipe)
 		})(cmd, args)
 	}
 	return cmd
@@ -156,8 +168,32 @@ func (f *workerFlags) spec() (s rota.WorkerSpec, attestation *rota.Attestation, 
 	return s, attestation, nil
 }
 
+// workerSecrets are the worker's own secret and that of the process which it takes its id
+// over from, each nil where none was given.
+type workerSecrets struct{ own, old []byte }
+
+// maxSecretFile is a secret's most, and an end of line.
+const maxSecretFile = 64 + 2
+
+func (f *workerFlags) secrets() (s workerSecrets, err error) {
+	for _, of := range []struct {
+		flag, path string
+		to         *[]byte
+	}{{"secret-file", f.secret, &s.own}, {"takeover-secret-file", f.oldSecret, &s.old}} {
+		if of.path == "" {
+			continue
+		}
+		text, err := secret.ReadFile(of.path, maxSecretFile)
+		if err != nil {
+			return s, usagef("read --%s: %w", of.flag, err)
+		}
+		*of.to = bytes.TrimRight(text, "\r\n")
+	}
+	return s, nil
+}
+
 func (a workerCommands) run(ctx context.Context, f *workerFlags, spec rota.WorkerSpec,
-	attestation *rota.Attestation, pipe *guard.Pipe) error {
+	attestation *rota.Attestation, secrets workerSecrets, pipe *guard.Pipe) error {
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
 	hard, cancel := context.WithCancel(context.Background())
@@ -166,7 +202,13 @@ func (a workerCommands) run(ctx context.Context, f *workerFlags, spec rota.Worke
 	return a.with(func(c *client.Client) error {
 		talk := a.observer()
 		opts := []client.WorkerOption{client.WithDrainTimeout(drainForever), client.WithHardStop(hard)}
+		if secrets.own != nil {
+			opts = append(opts, client.WithSecret(secrets.own))
+		}
 		if pipe != nil {
+			if secrets.own != nil {
+				pipe.SetSecret(secrets.own)
+			}
 			opts = append(opts, client.WithSecret(pipe.Secret()))
 			talk.Connected = heard(pipe, talk.Connected)
 			go func() {
@@ -179,6 +221,9 @@ func (a workerCommands) run(ctx context.Context, f *workerFlags, spec rota.Worke
 		opts = append(opts, client.WithObserver(talk))
 		if f.takeover {
 			opts = append(opts, client.WithTakeover())
+		}
+		if secrets.old != nil {
+			opts = append(opts, client.WithTakeoverSecret(secrets.old))
 		}
 		if attestation != nil {
 			opts = append(opts, client.WithAttestation(*attestation))

@@ -70,6 +70,9 @@ func Over() (*Pipe, error) {
 // Secret is what proves that the guard may speak for the worker.
 func (g *Pipe) Secret() []byte { return g.secret }
 
+// SetSecret replaces the secret, which is random otherwise. It is called before Tell.
+func (g *Pipe) SetSecret(secret []byte) { g.secret = secret }
+
 // Tell has the guard know which session it speaks for. The worker calls it before
 // anything runs in that session.
 func (g *Pipe) Tell(worker rota.WorkerID, session rota.Session) {

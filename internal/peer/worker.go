@@ -25,6 +25,8 @@ type WorkerLink struct {
 	// Grace says that the worker believes in a lease no longer than its grace after a beat
 	// that was heard.
 	Grace bool
+	// OldSecret, with a takeover, is that of the process that has the id; nil for none.
+	OldSecret []byte
 }
 
 // LeaseCommand is one verb on one lease by its worker. Every one is idempotent

@@ -3030,8 +3030,11 @@ type Hello struct {
 	// The number of this connection, larger than those of the worker's connections before;
 	// 0 where it numbers none. Grace says that it keeps SPEC §16.7: it believes in a lease
 	// with grace_ms no longer than that after a beat that was heard.
-	Connection    uint64 `protobuf:"varint,5,opt,name=connection,proto3" json:"connection,omitempty"`
-	Grace         bool   `protobuf:"varint,6,opt,name=grace,proto3" json:"grace,omitempty"`
+	Connection uint64 `protobuf:"varint,5,opt,name=connection,proto3" json:"connection,omitempty"`
+	Grace      bool   `protobuf:"varint,6,opt,name=grace,proto3" json:"grace,omitempty"`
+	// With takeover, the secret of the process that has the id, 16 to 64 bytes: who shows
+	// it needs no right to workers (SPEC §6.4).
+	OldSecret     []byte `protobuf:"bytes,7,opt,name=old_secret,json=oldSecret,proto3" json:"old_secret,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3106,6 +3109,13 @@ func (x *Hello) GetGrace() bool {
 		return x.Grace
 	}
 	return false
+}
+
+func (x *Hello) GetOldSecret() []byte {
+	if x != nil {
+		return x.OldSecret
+	}
+	return nil
 }
 
 type LeaseCommands struct {
@@ -7667,7 +7677,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\bcommands\x18\x02 \x01(\v2\x16.rota.v1.LeaseCommandsH\x00R\bcommands\x12#\n" +
 	"\x04beat\x18\x03 \x01(\v2\r.rota.v1.BeatH\x00R\x04beat\x12 \n" +
 	"\x03bye\x18\x04 \x01(\v2\f.rota.v1.ByeH\x00R\x03byeB\t\n" +
-	"\amessage\"\xd6\x01\n" +
+	"\amessage\"\xf5\x01\n" +
 	"\x05Hello\x12+\n" +
 	"\x06worker\x18\x01 \x01(\v2\x13.rota.v1.WorkerSpecR\x06worker\x12\x16\n" +
 	"\x06secret\x18\x02 \x01(\fR\x06secret\x12\x1a\n" +
@@ -7676,7 +7686,9 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\n" +
 	"connection\x18\x05 \x01(\x04R\n" +
 	"connection\x12\x14\n" +
-	"\x05grace\x18\x06 \x01(\bR\x05grace\"^\n" +
+	"\x05grace\x18\x06 \x01(\bR\x05grace\x12\x1d\n" +
+	"\n" +
+	"old_secret\x18\a \x01(\fR\toldSecret\"^\n" +
 	"\rLeaseCommands\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x121\n" +
 	"\bcommands\x18\x02 \x03(\v2\x15.rota.v1.LeaseCommandR\bcommands\"\x90\x03\n" +
