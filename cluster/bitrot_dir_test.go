@@ -100,6 +100,11 @@ func (s *soundDir) copyTo(t *testing.T, dir string, d *rotSpot) {
 	}
 }
 
+// nobody is there to be called.
+type nobody struct{ Peers }
+
+func (nobody) Calls(string, func(rota.NodeID) error) {}
+
 // lonely is a node without others.
 type lonely struct{ gossip.Discovery }
 
@@ -115,7 +120,7 @@ func (s *soundDir) openAsNode(dir string) (o opening, err error) {
 	cfg.World.Discover = func(gossip.Options) (gossip.Discovery, error) { return lonely{}, nil }
 	var fatal error
 	cfg.Fatal = func(err error) { fatal = err }
-	n, err := newNode(cfg, nil)
+	n, err := newNode(cfg, nobody{})
 	if err != nil {
 		return o, err
 	}

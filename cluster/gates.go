@@ -16,7 +16,7 @@ import (
 var gates = [...]gate{
 	{(*proposer).refuseDenied, true},  // what its actor has no right to: below
 	{(*proposer).answerKnown, true},   // a job that the archive alone knows: gate_archive.go
-	{(*proposer).gateRules, false},    // an operation that the rules in force do not know: rules.go
+	{(*proposer).gateRules, false},    // an operation that the rules in force do not know: below
 	{(*proposer).refuseFull, false},   // more work than the voters' disks have room for: gate_disk.go
 	{(*proposer).refuseQueued, false}, // a job for a queue that is full: gate_queue.go
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/hashicorp/raft"
 
@@ -82,16 +83,21 @@ func (mb *membership) admit(other stream.Hello) error {
 
 // heard returns the leader that raft hears of.
 func (mb *membership) heard() rota.NodeID {
-	if mb.n.raft == nil {
+	r := mb.raft.Load()
+	if r == nil {
 		return ""
 	}
-	_, id := mb.n.raft.LeaderWithID()
+	_, id := r.LeaderWithID()
 	return rota.NodeID(id)
 }
 
 // Recorded refuses a node that the state does not record with this data directory.
 func (mb *membership) Recorded(id rota.NodeID, identity string) error {
-	return mb.judge(mb.n.replica.member(id), id, identity)
+	of, ok := mb.n.replica.peekMember(id)
+	if !ok {
+		return rota.Refusef(rota.KindUnavailable, peer.Unrecorded, "applying has stalled on this node, which cannot look up node %s: ask another", id)
+	}
+	return mb.judge(of, id, identity)
 }
 
 // judge is Recorded by what the state says of the node. Before it knows the founders, those
@@ -119,7 +125,7 @@ func (mb *membership) mayCall(id rota.NodeID) error {
 	if slices.ContainsFunc(mb.servers(), func(s raft.Server) bool { return rota.NodeID(s.ID) == id }) {
 		return nil
 	}
-	if of := mb.n.replica.member(id); of.known && !of.removed {
+	if of, ok := mb.n.replica.peekMember(id); ok && of.known && !of.removed {
 		return nil
 	}
 	return &rota.Error{Kind: rota.KindUnavailable, Subject: SubjectNotSent, Text: "this node does not know node " + string(id) + " yet"}
@@ -221,6 +227,8 @@ func (mb *membership) address(id rota.NodeID) (peer.NodeAddress, bool) {
 type membership struct {
 	n     *Node
 	known knownCluster
+	// raft is the node's, as soon as it runs: connections come before.
+	raft atomic.Pointer[raft.Raft]
 	// left is closed when the node was asked to leave and has done so.
 	left     chan struct{}
 	leftOnce sync.Once

@@ -156,6 +156,12 @@ func (rp *replica) member(id rota.NodeID) (m member) {
 	return m
 }
 
+// peekMember is member for calls that are answered while applying stalls as well.
+func (rp *replica) peekMember(id rota.NodeID) (m member, ok bool) {
+	ok = rp.peek(func(s *fsm.View) { m = memberOf(s, id) })
+	return m, ok
+}
+
 // mayOperate refuses the caller of a context that has no right to remove members, or to have
 // another leader; a node that acts by itself has.
 func (rp *replica) mayOperate(ctx context.Context) (refusal error) {

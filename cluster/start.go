@@ -157,6 +157,7 @@ func (n *Node) startRaft() error {
 		return &rota.Error{Kind: rota.KindInternal, Text: "raft cannot start on " + filepath.Join(n.cfg.Data, "raft.db"), Cause: err}
 	}
 	n.raft = r
+	n.membership.raft.Store(r)
 	n.stores.Leads(func() bool { return r.State() == raft.Leader })
 	n.transport.Begin(r)
 	return n.gossip.UpdateMeta(func(m *gossip.Meta) { m.HasState = true })

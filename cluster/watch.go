@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -30,7 +31,8 @@ type watcher struct {
 	at rota.Index
 	// seen is what this node's log had answered for when the others were asked before: a
 	// node's own look is at most so old.
-	seen, seenNext uint64
+	seen     atomic.Uint64
+	seenNext uint64
 	// leaderless counts the seconds without a leader; refused is what another
 	// node said when it was asked then whether this one may still take part.
 	leaderless int
@@ -104,7 +106,8 @@ func (w *watcher) compareMarked() {
 
 func (w *watcher) once() {
 	at := w.next(rota.Index(w.n.replica.applied.Load()))
-	w.seen, w.seenNext = w.seenNext, w.n.disk.answered.Load()
+	w.seen.Store(w.seenNext)
+	w.seenNext = w.n.disk.answered.Load()
 	servers := w.n.membership.servers()
 	views := w.inspectAll(servers, []rota.Index{at})
 	w.mu.Lock()
@@ -237,7 +240,7 @@ func (w *watcher) inspect(ctx context.Context, id rota.NodeID, at []rota.Index) 
 	if err != nil {
 		return peerView{err: err}
 	}
-	v := peerView{to: to, status: in.Status, wallMs: in.WallMs, disk: diskView{level: diskLevel(in.DiskLevel), room: in.DiskRoom, seen: w.seen}, differedAt: in.DifferedAt,
+	v := peerView{to: to, status: in.Status, wallMs: in.WallMs, disk: diskView{level: diskLevel(in.DiskLevel), room: in.DiskRoom, seen: w.seen.Load()}, differedAt: in.DifferedAt,
 		rightUntil: in.RightUntil}
 	if len(in.Digests) == 1 {
 		v.digest = in.Digests[0]

@@ -163,7 +163,8 @@ func ruleOf(op *fsmpb.Op) (rule, bool) {
 // leader's alone, as a removal is, which it makes once it has looked at who would be left.
 func Forwardable(op *fsmpb.Op) bool {
 	_, ok := ruleOf(op)
-	return ok && op.GetSetNode() == nil
+	_, node := op.GetOp().(*fsmpb.Op_SetNode)
+	return ok && !node
 }
 
 // judgement is of one operation of one actor.

@@ -46,14 +46,16 @@ const adoptHere = 256
 // install puts the state in place if only a few entries lack, which it applies first; at
 // is the last that was.
 func (rb *Rebuilder) install(m *fsm.Machine, at *rota.Index) bool {
+	var head fsm.Head // read before raft goes on applying to m
 	installed := rb.host.State.Install(m, func(newest rota.Index) error {
 		if newest > *at+adoptHere || newest < m.Head().Index {
 			return errBehind
 		}
-		return rb.replayOwn(m, at, newest)
+		err := rb.replayOwn(m, at, newest)
+		head = m.Head()
+		return err
 	})
 	if installed {
-		head := m.Head()
 		rb.host.Log.Warn("the state is rebuilt: this node serves again", "index", uint64(head.Index), "digest", head.Digest.String())
 	}
 	return installed
