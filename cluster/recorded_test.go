@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -150,15 +151,24 @@ func TestForgedFounders(t *testing.T) {
 
 // untilSaid is a log that calls said at the first line with what.
 type untilSaid struct {
-	bytes.Buffer
 	what string
 	said func()
+	mu   sync.Mutex
+	text bytes.Buffer
 }
 
-// Write implements io.Writer; slog's handlers call it one at a time.
 func (u *untilSaid) Write(p []byte) (int, error) {
 	if bytes.Contains(p, []byte(u.what)) {
 		u.said()
 	}
-	return u.Buffer.Write(p)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.text.Write(p)
+}
+
+// String returns what was logged; memberlist goes on for a moment after a node has ended.
+func (u *untilSaid) String() string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.text.String()
 }
