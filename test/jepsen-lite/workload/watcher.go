@@ -183,6 +183,7 @@ func servedEvent(w *rotav1.ServedEvent) (rota.ServedEvent, error) {
 		Worker: rota.WorkerID(w.GetWorker()), Session: rota.Session(w.GetSession()), Attempt: w.GetAttempt(),
 		Deadline: rota.Moment{Clock: rota.Clock(w.GetDeadlineClockMs()), Date: rota.Date(w.GetDeadlineMs())}, Epoch: w.GetPolicyDecisionId(), Check: w.GetCapabilityCheckResult(),
 		Payload: w.GetPayload(), Text: w.GetErrorData(),
+		Actor: rota.Principal(w.GetActor()), Via: w.GetVia(), Request: w.GetRequestId(),
 	}, PayloadHash: w.GetPayloadHash()}
 	copy(e.Lease[:], w.GetLeaseId())
 	all := []error{e.ID.UnmarshalText([]byte(w.GetEventId())), e.Parent.UnmarshalText([]byte(w.GetParentEventId())),
