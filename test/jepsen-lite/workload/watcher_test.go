@@ -1,0 +1,57 @@
+package workload
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+)
+
+// TestServedEvent has the raw watcher read an event that has everything: what it left out, every
+// run would take for a difference from what the client's watcher was told.
+func TestServedEvent(t *testing.T) {
+	t.Parallel()
+	w := &rotav1.ServedEvent{EventId: "1.2.3", ParentEventId: "1.2.2", Kind: rota.EventJobAssigned.String(),
+		Reason: rota.ReasonTimedOut.String(), Status: rota.WorkerActive.String(), LeaseId: make([]byte, len(rota.LeaseID{})),
+		PriorStateHash: strings.Repeat("ab", 16), PostStateHash: strings.Repeat("cd", 16)}
+	w.LeaseId[0] = 1
+	m := w.ProtoReflect()
+	for i := range m.Descriptor().Fields().Len() {
+		f := m.Descriptor().Fields().Get(i)
+		if m.Has(f) {
+			continue
+		}
+		switch f.Kind() {
+		case protoreflect.StringKind:
+			m.Set(f, protoreflect.ValueOfString(string(f.Name())))
+		case protoreflect.BytesKind:
+			m.Set(f, protoreflect.ValueOfBytes([]byte{7}))
+		case protoreflect.BoolKind:
+			m.Set(f, protoreflect.ValueOfBool(true))
+		case protoreflect.Int32Kind:
+			m.Set(f, protoreflect.ValueOfInt32(7))
+		case protoreflect.Int64Kind:
+			m.Set(f, protoreflect.ValueOfInt64(7))
+		case protoreflect.Uint64Kind:
+			m.Set(f, protoreflect.ValueOfUint64(7))
+		default:
+			t.Fatalf("field %s is a %s: say what it may be", f.Name(), f.Kind())
+		}
+	}
+	e, err := servedEvent(w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for v, i := reflect.ValueOf(e.Event), 0; i < v.NumField(); i++ {
+		if v.Field(i).IsZero() {
+			t.Errorf("%s is not read", v.Type().Field(i).Name)
+		}
+	}
+	if e.PayloadHash == nil || e.Prior == (rota.Digest{}) || e.Post == (rota.Digest{}) {
+		t.Errorf("the hashes are not read: %+v", e)
+	}
+}
