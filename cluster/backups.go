@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	// DefaultBackupEvery and DefaultBackupKeep are how often a backup is made, and how many
-	// are kept.
+	// DefaultBackupEvery is how often a backup is made.
 	DefaultBackupEvery = time.Hour
-	DefaultBackupKeep  = 30
-	// BackupEveryLeast is the least of the former: a backup reads the whole state.
+	// DefaultBackupKeep is how many are kept.
+	DefaultBackupKeep = 30
+	// BackupEveryLeast is the least time between two: a backup reads the whole state.
 	BackupEveryLeast = time.Second
 	// BackupKeepLeast never go.
 	BackupKeepLeast = depot.KeepLeast
