@@ -44,11 +44,12 @@ type backups struct {
 	keep  int
 
 	mu sync.Mutex
-	// leads reports that this node's leadership looks after backups, since when, and last is
-	// when the newest was made, failing why the last try stored none.
-	leads       bool
-	since, last rota.Date
-	failing     error
+	// leads reports that this node's leadership looks after backups, since when; last is when
+	// the newest was made, held until when it has all that was written, and failing why the
+	// last try stored none.
+	leads             bool
+	since, last, held rota.Date
+	failing           error
 }
 
 // loop stores backups for as long as a leadership lasts.
@@ -56,16 +57,15 @@ func (bk *backups) loop(l *leadership) {
 	if bk.depot == nil {
 		return
 	}
-	bk.note(func() { bk.leads, bk.since, bk.last, bk.failing = true, bk.now(), 0, nil })
+	bk.note(func() { bk.leads, bk.since, bk.last, bk.held, bk.failing = true, bk.now(), 0, 0, nil })
 	defer bk.note(func() { bk.leads = false })
 	tick := time.NewTicker(min(bk.every/backupLooks, backupLookMost))
 	defer tick.Stop()
 	for {
-		made, err := bk.once(l.ctx)
+		err := bk.look(l.ctx)
 		if l.ctx.Err() != nil {
 			return
 		}
-		bk.note(func() { bk.last, bk.failing = max(bk.last, made), err })
 		if err != nil && bk.n.lines.Allow("backups") {
 			bk.n.log.Error("no backup was stored", "err", err)
 		}
@@ -77,6 +77,13 @@ func (bk *backups) loop(l *leadership) {
 	}
 }
 
+// look stores a backup where one is due, and notes what came of it.
+func (bk *backups) look(ctx context.Context) error {
+	made, held, err := bk.once(ctx)
+	bk.note(func() { bk.last, bk.held, bk.failing = max(bk.last, made), max(bk.held, held), err })
+	return err
+}
+
 func (bk *backups) note(change func()) {
 	bk.mu.Lock()
 	defer bk.mu.Unlock()
@@ -85,18 +92,23 @@ func (bk *backups) note(change func()) {
 
 func (bk *backups) now() rota.Date { return rota.Date(bk.n.wall().UnixMilli()) }
 
-// once stores a backup where one is due, and returns when the newest was made.
-func (bk *backups) once(ctx context.Context) (made rota.Date, err error) {
+// once stores a backup where one is due, and returns when the newest was made, and until
+// when it has all that was written: none is due while nothing is.
+func (bk *backups) once(ctx context.Context) (made, held rota.Date, err error) {
 	all, err := bk.depot.List()
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	var head fsm.Head
 	bk.n.replica.look(func(s *fsm.View) { head = s.Head() })
 	if own := depot.Of(all, head.ClusterID); len(own) > 0 {
 		newest := own[len(own)-1]
-		if made = newest.Made; newest.Index == head.Index || bk.now() < made+rota.Date(bk.every.Milliseconds()) {
-			return made, nil
+		made = newest.Made
+		switch now := bk.now(); {
+		case newest.Index == head.Index:
+			return made, now, nil
+		case now < made+rota.Date(bk.every.Milliseconds()):
+			return made, made, nil
 		}
 	}
 	b, err := bk.depot.Put(ctx, bk.n.cfg.Node, func(w io.Writer) error { return bk.save(ctx, peer.ReadOptions{}, w) },
@@ -108,21 +120,21 @@ func (bk *backups) once(ctx context.Context) (made rota.Date, err error) {
 			return depot.Name{Cluster: info.ClusterID, Index: info.Index}, err
 		})
 	if err != nil {
-		return made, err
+		return made, made, err
 	}
 	bk.n.log.Info("a backup is stored", "file", b.File, "bytes", b.Bytes, "index", uint64(b.Index))
 	gone, err := bk.depot.Prune(head.ClusterID, bk.keep)
 	for _, b := range gone {
 		bk.n.log.Info("an old backup is removed", "file", b.File)
 	}
-	return b.Made, err
+	return b.Made, b.Made, err
 }
 
 // Problems says that backups fail, at the leader.
 func (bk *backups) Problems() (problems []string) {
 	bk.mu.Lock()
 	defer bk.mu.Unlock()
-	if late := bk.now() - max(bk.last, bk.since); bk.leads && late > rota.Date(backupsMissed*bk.every.Milliseconds()) {
+	if late := bk.now() - max(bk.held, bk.since); bk.leads && late > rota.Date(backupsMissed*bk.every.Milliseconds()) {
 		made := "none was seen"
 		if bk.last > 0 {
 			made = "the last is of " + bk.last.String()

@@ -58,6 +58,23 @@ func TestBackups(t *testing.T) {
 	if p := n.problems(); slices.ContainsFunc(p, missed) {
 		t.Errorf("%q", p)
 	}
+	idle := &backups{n: n, depot: n.backups.depot, save: n.backups.save, every: time.Hour, keep: 3, leads: true,
+		since: n.backups.now() - rota.Date(5*time.Hour/time.Millisecond)}
+	b.eventually("an old backup holds all that there is", func() bool {
+		newest, old := own()[2], time.Now().Add(-4*time.Hour)
+		if err := os.Chtimes(newest.File, old, old); err != nil {
+			return false // it has gone
+		}
+		idle.last, idle.held = 0, 0
+		if err := idle.look(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		o := own()
+		return o[len(o)-1].Index == newest.Index // else one was due
+	})
+	if p := idle.Problems(); len(p) > 0 {
+		t.Errorf("nothing was written since the last backup, and it says %q", p)
+	}
 	if err := os.Rename(to, to+"-gone"); err != nil {
 		t.Fatal(err)
 	}
