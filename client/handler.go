@@ -10,7 +10,7 @@ import (
 )
 
 // Handler does one attempt of a job. nil completes it, with the result; an
-// error made by Decline gives the lease back uncounted, one made by NoRetry
+// error made by Decline returns the lease uncounted, one made by NoRetry
 // makes the job DEAD, any other fails the attempt. A panic fails the attempt
 // with its stack. The context ends when the lease is lost: its cause then is a
 // *LostError; the handler should return soon, what it returns is not reported. A
@@ -139,7 +139,7 @@ type noRetryError struct{ error }
 
 func (e noRetryError) Unwrap() error { return e.error }
 
-// Decline gives the lease back: the job is queued again after a moment, uncounted, up to
+// Decline returns the lease: the job is queued again after a moment, uncounted, up to
 // 20 times an attempt (SPEC §8.4). It costs the worker nothing, unless the queue has
 // decline_cools (SPEC §16.1).
 func Decline(err error) error {

@@ -231,7 +231,7 @@ func (t *leaseTable) unjudged(l *lease, now time.Duration) bool {
 	return l.phase == waiting && t.point.sent < l.received && now < l.received+limits.BeatLost
 }
 
-// expired gives a lease up whose end has passed by the view that counted until
+// expired abandons a lease whose end has passed by the view that counted until
 // now. It is asked before anything that would move that end (H23).
 func (t *leaseTable) expired(l *lease, now time.Duration) bool {
 	if !t.point.known || l.phase == reporting || l.lost != nil || now < l.end(t.point) {
@@ -261,7 +261,7 @@ func (t *leaseTable) revoke(l *lease, reason rota.Reason) {
 	t.lose(l, &LostError{Reason: reason, Revoked: true, Text: "the cluster revoked it"}, true)
 }
 
-// lose gives a lease up for ever. It is declined, where the cluster may still
+// lose abandons a lease for ever. It is declined, where the cluster may still
 // count on it, once its handler has returned: not sooner, for then another
 // worker may begin (SPEC §8.5).
 func (t *leaseTable) lose(l *lease, why *LostError, declines bool) {
@@ -288,7 +288,7 @@ func (t *leaseTable) lose(l *lease, why *LostError, declines bool) {
 	}
 }
 
-// decline gives back a lease whose handler never started.
+// decline returns a lease whose handler never started.
 func (t *leaseTable) decline(l *lease, text string) {
 	t.waiting--
 	t.report(l, peer.LeaseCommand{Verb: rota.VerbDecline, Text: text})

@@ -17,7 +17,7 @@ const byeMost = 5 * time.Second
 // Run serves until ctx ends, then drains: it takes no new lease, gives back what
 // never started, lets handlers finish up to the drain timeout, says goodbye and
 // returns nil. Handlers that are still running then have their contexts ended
-// and their leases declined. An outcome that the cluster cannot be told is given up once its
+// and their leases declined. An outcome that cannot be reported is abandoned once its
 // lease is over by the worker's view, 30 s after the last answered beat at the
 // latest: Run then returns an *UnreportedError that names the jobs. Run also returns an
 // error when the cluster refuses the worker, when its session is over, or when

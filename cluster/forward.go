@@ -21,7 +21,7 @@ func (pr *proposer) carry(ctx context.Context, b batch) (reply, error) {
 	return pr.forward(ctx, b)
 }
 
-// forward hands operations to the leader, once; it gives up waiting when the
+// forward sends operations to the leader, once; it stops waiting when the
 // leader changes.
 func (pr *proposer) forward(ctx context.Context, b batch) (reply, error) {
 	leading := pr.n.leader.leaderContext()

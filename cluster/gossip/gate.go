@@ -3,6 +3,7 @@ package gossip
 import (
 	"crypto/aes"
 	"crypto/cipher"
+	"encoding/binary"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -10,8 +11,6 @@ import (
 	"net"
 	"sync"
 	"time"
-
-	"encoding/binary"
 
 	"github.com/hashicorp/memberlist"
 
