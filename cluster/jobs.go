@@ -328,7 +328,7 @@ func (jv *jobVerbs) ReportProof(ctx context.Context, r rota.ProofReport) (rota.J
 	}
 	if rd, err := jv.n.replica.reader(ctx); err != nil {
 		return none, err
-	} else if !rd.Has(access.RightVerdict, job.Tenant, job.Queue) {
+	} else if !rd.Has(rota.RightVerdict, job.Tenant, job.Queue) {
 		return none, unknownJob(r.Job)
 	}
 	lease, err := provenLease(&job, r.Lease)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
-	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/peer"
 )
 
@@ -29,7 +28,7 @@ func twoTenants(t *testing.T) (*Node, context.Context) {
 		}
 	}
 	role := &fsmpb.SetRole{Name: "acmes"}
-	for _, r := range []access.Right{access.RightRead, access.RightSubmit, access.RightControl, access.RightVerdict} {
+	for _, r := range []rota.Right{rota.RightRead, rota.RightSubmit, rota.RightControl, rota.RightVerdict} {
 		role.Grants = append(role.Grants, &fsmpb.Grant{Right: uint32(r), Tenant: "acme", Queue: "default"})
 	}
 	id := strings.Repeat("a", 12)

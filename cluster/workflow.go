@@ -191,7 +191,7 @@ func (fv *workflowVerbs) mayTakeOutputs(ctx context.Context, job rota.JobID) err
 	may := false
 	fv.n.replica.look(func(s *fsm.View) {
 		tenant, queue, _ := s.PlaceOfJob(job)
-		may = rd.Has(access.RightData, tenant, queue) || s.LeasedTo(job, c.Actor)
+		may = rd.Has(rota.RightData, tenant, queue) || s.LeasedTo(job, c.Actor)
 	})
 	if !may {
 		return unknownJob(job)

@@ -137,10 +137,10 @@ func noCredential() *rota.Error {
 }
 
 // localRights are those of the account that a node runs as.
-var localRights = access.NewRights([]access.Grant{everywhere(access.RightAuth), everywhere(access.RightStatus), everywhere(access.RightBackup)}, nil, nil)
+var localRights = access.NewRights([]rota.Grant{everywhere(rota.RightAuth), everywhere(rota.RightStatus), everywhere(rota.RightBackup)}, nil, nil)
 
-func everywhere(r access.Right) access.Grant {
-	return access.Grant{Right: r, Tenant: access.Everything, Queue: access.Everything}
+func everywhere(r rota.Right) rota.Grant {
+	return rota.Grant{Right: r, Tenant: access.Everything, Queue: access.Everything}
 }
 
 // resolve works out what a principal may do; until is when that ends by itself, 0 for never.
@@ -170,7 +170,7 @@ func (a *Access) resolve(p rota.Principal, date rota.Date) (r *access.Rights, un
 
 // granted returns what roles grant within a narrowing; a role that is not there grants nothing.
 func (a *Access) granted(roles, tenants, queues []string) *access.Rights {
-	var grants []access.Grant
+	var grants []rota.Grant
 	for _, name := range roles {
 		if role, ok := a.Role(name); ok {
 			grants = append(grants, role.Grants...)
@@ -181,19 +181,19 @@ func (a *Access) granted(roles, tenants, queues []string) *access.Rights {
 }
 
 // Role returns a role, built in or set; ok is false for one that is not there.
-func (a *Access) Role(name string) (role access.Role, ok bool) {
+func (a *Access) Role(name string) (role rota.Role, ok bool) {
 	if role, ok = access.BuiltInRole(name); ok {
 		return role, true
 	}
 	r, ok := a.roles.Get(roleName(name))
 	if !ok {
-		return access.Role{}, false
+		return rota.Role{}, false
 	}
 	return r.Role, true
 }
 
 // Roles returns all roles, those built in first, each by name.
-func (a *Access) Roles() []access.Role {
+func (a *Access) Roles() []rota.Role {
 	roles := access.BuiltInRoles()
 	a.roles.Scan(func(_ roleName, r *roleRow) bool {
 		roles = append(roles, r.Role)
@@ -203,21 +203,21 @@ func (a *Access) Roles() []access.Role {
 }
 
 // Token returns a token by its id.
-func (a *Access) Token(id string) (t access.Token, ok bool) {
+func (a *Access) Token(id string) (t rota.AccessToken, ok bool) {
 	r, ok := a.tokens.Get(tokenID(id))
 	if !ok {
-		return access.Token{}, false
+		return rota.AccessToken{}, false
 	}
-	return r.Token, true
+	return r.AccessToken, true
 }
 
 // Tokens calls yield for each token from an id on, in their order, until it returns false.
-func (a *Access) Tokens(from string, yield func(access.Token) bool) {
-	a.tokens.Ascend(tokenID(from), func(_ tokenID, r *tokenRow) bool { return yield(r.Token) })
+func (a *Access) Tokens(from string, yield func(rota.AccessToken) bool) {
+	a.tokens.Ascend(tokenID(from), func(_ tokenID, r *tokenRow) bool { return yield(r.AccessToken) })
 }
 
 // Blocks returns all blocks, by role and name.
-func (a *Access) Blocks() (blocks []access.Block) {
+func (a *Access) Blocks() (blocks []rota.Block) {
 	a.blocks.Scan(func(_ blockKey, r *blockRow) bool {
 		blocks = append(blocks, r.Block)
 		return true
@@ -273,13 +273,13 @@ func (ac *authority) fireToken(id string) {
 func (c *checker) access() {
 	m, ac := c.m, &c.m.access
 	ac.roles.scan(func(name roleName, r *roleRow) bool {
-		if err := r.Check(); err != nil {
+		if err := access.CheckRole(&r.Role); err != nil {
 			c.fault("role %s is unsound: %v", name, err)
 		}
 		return true
 	})
 	ac.tokens.scan(func(id tokenID, r *tokenRow) bool {
-		if err := r.Check(); err != nil {
+		if err := access.CheckToken(&r.AccessToken); err != nil {
 			c.fault("token %s is unsound: %v", id, err)
 		}
 		if r.Created.Clock > m.head.clock || r.Revoked.Clock > m.head.clock {
@@ -322,23 +322,23 @@ func checkAnonymous(roles []string) error {
 func atMost(list []string, most int) []string { return slices.Clone(list[:min(len(list), most+1)]) }
 
 // grantWords reads at most one more than any check takes.
-func grantWords(ops []*fsmpb.Grant) []access.Grant {
-	grants := make([]access.Grant, 0, min(len(ops), limits.MaxGrants+1))
+func grantWords(ops []*fsmpb.Grant) []rota.Grant {
+	grants := make([]rota.Grant, 0, min(len(ops), limits.MaxGrants+1))
 	for _, g := range ops[:min(len(ops), limits.MaxGrants+1)] {
-		grants = append(grants, access.Grant{Right: access.Right(min(g.GetRight(), 255)), Tenant: g.GetTenant(), Queue: g.GetQueue()})
+		grants = append(grants, rota.Grant{Right: rota.Right(min(g.GetRight(), 255)), Tenant: g.GetTenant(), Queue: g.GetQueue()})
 	}
 	return grants
 }
 
 // tokenWords reads a token and its hash; lists are cut to one more than any check takes.
-func tokenWords(op *fsmpb.CreateToken) (t access.Token, hash [32]byte, err error) {
-	t = access.Token{ID: op.GetId(), Roles: atMost(op.GetRoles(), limits.MaxTokenRoles), Tenants: atMost(op.GetTenants(), limits.MaxTokenPatterns),
+func tokenWords(op *fsmpb.CreateToken) (t rota.AccessToken, hash [32]byte, err error) {
+	t = rota.AccessToken{ID: op.GetId(), Roles: atMost(op.GetRoles(), limits.MaxTokenRoles), Tenants: atMost(op.GetTenants(), limits.MaxTokenPatterns),
 		Queues: atMost(op.GetQueues(), limits.MaxTokenPatterns), WorkerPrefix: op.GetWorkerPrefix(), Expires: rota.Date(op.GetExpiresMs())}
 	if len(op.GetHash()) != len(hash) {
 		return t, hash, rota.Refusef(rota.KindInvalid, "hash", "the hash of the token has %d bytes: %d are wanted", len(op.GetHash()), len(hash))
 	}
 	copy(hash[:], op.GetHash())
-	err = t.Check()
+	err = access.CheckToken(&t)
 	return t, hash, err
 }
 
@@ -379,7 +379,7 @@ func (j *judgement) auth(op *fsmpb.Op) *rota.Error {
 	}
 }
 
-func rights(grants []access.Grant) *access.Rights {
+func rights(grants []rota.Grant) *access.Rights {
 	r := access.NewRights(grants, nil, nil)
 	return &r
 }

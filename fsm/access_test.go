@@ -28,7 +28,7 @@ func by(actor rota.Principal, op *fsmpb.Op) *fsmpb.Op {
 	return op
 }
 
-func roleOp(name string, grants ...access.Grant) *fsmpb.Op {
+func roleOp(name string, grants ...rota.Grant) *fsmpb.Op {
 	op := &fsmpb.SetRole{Name: name}
 	for _, g := range grants {
 		op.Grants = append(op.Grants, &fsmpb.Grant{Right: uint32(g.Right), Tenant: g.Tenant, Queue: g.Queue})
@@ -73,7 +73,7 @@ func (b *bench) judged(op *fsmpb.Op) *fsmpb.Outcome {
 	return nil
 }
 
-func everyRight(names ...access.Right) (grants []access.Grant) {
+func everyRight(names ...rota.Right) (grants []rota.Grant) {
 	for _, r := range names {
 		grants = append(grants, everywhere(r))
 	}
@@ -160,16 +160,16 @@ func TestTokens_expireBeforeTheirSweep(t *testing.T) {
 func TestEscalations(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.ok(roleOp("clerk", everyRight(access.RightAuth, access.RightRead)...))
-	b.ok(roleOp("acmes", access.Grant{Right: access.RightRead, Tenant: "acme", Queue: "*"}))
-	b.ok(roleOp("writer", everyRight(access.RightSubmit)...))
+	b.ok(roleOp("clerk", everyRight(rota.RightAuth, rota.RightRead)...))
+	b.ok(roleOp("acmes", rota.Grant{Right: rota.RightRead, Tenant: "acme", Queue: "*"}))
+	b.ok(roleOp("writer", everyRight(rota.RightSubmit)...))
 	b.ok(tokenOp(tokenWish("c", "clerk")))
 	b.ok(tokenOp(tokenWish("r", access.RoleRoot)))
 	clerk := actorNamed("c")
 
-	b.refuses(rota.KindDenied, "role", by(clerk, roleOp("mine", everyRight(access.RightSubmit)...)))
-	b.refuses(rota.KindDenied, "role", by(clerk, roleOp("clerk", everyRight(access.RightAuth, access.RightRead, access.RightData)...)))
-	b.refuses(rota.KindDenied, "role", by(clerk, roleOp("writer", everyRight(access.RightRead)...)))
+	b.refuses(rota.KindDenied, "role", by(clerk, roleOp("mine", everyRight(rota.RightSubmit)...)))
+	b.refuses(rota.KindDenied, "role", by(clerk, roleOp("clerk", everyRight(rota.RightAuth, rota.RightRead, rota.RightData)...)))
+	b.refuses(rota.KindDenied, "role", by(clerk, roleOp("writer", everyRight(rota.RightRead)...)))
 	b.refuses(rota.KindDenied, "role", by(clerk, &fsmpb.Op{Op: &fsmpb.Op_DeleteRole{DeleteRole: &fsmpb.DeleteRole{Name: "writer"}}}))
 	b.refuses(rota.KindDenied, "token", by(clerk, tokenOp(tokenWish("d", access.RoleRoot))))
 	b.refuses(rota.KindDenied, "token", by(clerk, tokenOp(tokenWish("d", "acmes", "writer"))))
@@ -181,7 +181,7 @@ func TestEscalations(t *testing.T) {
 	b.ok(by(rota.Local, anonymousOp("writer")))
 	b.refuses(rota.KindDenied, "role", by(clerk, anonymousOp("acmes"))) // it would take what it has not itself
 
-	b.ok(by(clerk, roleOp("mine", access.Grant{Right: access.RightRead, Tenant: "a*", Queue: "q"})))
+	b.ok(by(clerk, roleOp("mine", rota.Grant{Right: rota.RightRead, Tenant: "a*", Queue: "q"})))
 	b.ok(by(clerk, tokenOp(tokenWish("d", "acmes", "mine"))))
 	b.ok(by(clerk, revokeOp("d")))
 	b.ok(by(clerk, blockOp("acmes", "bob", true)))
@@ -271,13 +271,13 @@ var (
 )
 
 // rightOf is what each operation needs, as docs/security.md says.
-var rightOf = map[string]access.Right{"submit": access.RightSubmit, "register": access.RightWork, "set_status": access.RightWorkers, "lease": access.RightWork,
-	"cancel": access.RightControl, "retry": access.RightControl, "set_queue": access.RightQueue, "set_mode": access.RightOperate, "set_cluster": access.RightOperate,
-	"delete_queue": access.RightQueue, "delete_tenant": access.RightTenant, "delete_worker": access.RightWorkers,
-	"set_tenant": access.RightTenant, "report_proof": access.RightVerdict, "open_workflow": access.RightSubmit, "add_nodes": access.RightSubmit,
-	"commit_workflow": access.RightSubmit, "cancel_workflow": access.RightControl, "retry_workflow": access.RightControl, "gone": access.RightWork,
-	"change_job": access.RightControl, "delete_job": access.RightControl, "set_role": access.RightAuth, "delete_role": access.RightAuth,
-	"create_token": access.RightAuth, "revoke_token": access.RightAuth, "set_block": access.RightAuth, "set_anonymous": access.RightAuth}
+var rightOf = map[string]rota.Right{"submit": rota.RightSubmit, "register": rota.RightWork, "set_status": rota.RightWorkers, "lease": rota.RightWork,
+	"cancel": rota.RightControl, "retry": rota.RightControl, "set_queue": rota.RightQueue, "set_mode": rota.RightOperate, "set_cluster": rota.RightOperate,
+	"delete_queue": rota.RightQueue, "delete_tenant": rota.RightTenant, "delete_worker": rota.RightWorkers,
+	"set_tenant": rota.RightTenant, "report_proof": rota.RightVerdict, "open_workflow": rota.RightSubmit, "add_nodes": rota.RightSubmit,
+	"commit_workflow": rota.RightSubmit, "cancel_workflow": rota.RightControl, "retry_workflow": rota.RightControl, "gone": rota.RightWork,
+	"change_job": rota.RightControl, "delete_job": rota.RightControl, "set_role": rota.RightAuth, "delete_role": rota.RightAuth,
+	"create_token": rota.RightAuth, "revoke_token": rota.RightAuth, "set_block": rota.RightAuth, "set_anonymous": rota.RightAuth}
 
 // TestRights_eachOperation: by reflection, each operation is the leader's own, or passes with
 // exactly one right, or needs none; init_auth is the node's account's. The objects are there.
@@ -332,9 +332,9 @@ func TestRights_eachOperation(t *testing.T) {
 		return op
 	}
 	for i, right := range access.RightNames() {
-		b.ok(roleOp(right, everyRight(access.Right(i+1))...))
+		b.ok(roleOp(right, everyRight(rota.Right(i+1))...))
 	}
-	b.ok(roleOp("nothing", access.Grant{Right: access.RightDebug, Tenant: "*", Queue: "*"}))
+	b.ok(roleOp("nothing", rota.Grant{Right: rota.RightDebug, Tenant: "*", Queue: "*"}))
 	fields := (&fsmpb.Op{}).ProtoReflect().Descriptor().Oneofs().ByName("op").Fields()
 	for i := range fields.Len() {
 		f := fields.Get(i)
@@ -377,8 +377,8 @@ func TestRights_ofTheObject(t *testing.T) {
 	b.submit("mine", func(s *rota.JobSpec) { s.Tenant = "acme" })
 	b.submit("ended", func(s *rota.JobSpec) { s.Tenant = "umbrella" })
 	b.ok(cancelOp("ended"))
-	b.ok(roleOp("acme", access.Grant{Right: access.RightSubmit, Tenant: "acme", Queue: "default"},
-		access.Grant{Right: access.RightControl, Tenant: "acme", Queue: "default"}))
+	b.ok(roleOp("acme", rota.Grant{Right: rota.RightSubmit, Tenant: "acme", Queue: "default"},
+		rota.Grant{Right: rota.RightControl, Tenant: "acme", Queue: "default"}))
 	b.ok(tokenOp(tokenWish("a", "acme")))
 	acme := actorNamed("a")
 	b.refuses(rota.KindDenied, "control", by(acme, cancelOp("theirs")))
@@ -405,7 +405,7 @@ func TestEventsHaveTheirCaller(t *testing.T) {
 	b.ok(tokenOp(tokenWish("r", access.RoleRoot)))
 	root := actorNamed("r")
 	b.ok(by(root, registerOp("w", 4, "w", false)))
-	b.ok(roleOp("gone", everyRight(access.RightRead)...))
+	b.ok(roleOp("gone", everyRight(rota.RightRead)...))
 	var l rota.Lease
 	steps := []struct {
 		what string
@@ -430,7 +430,7 @@ func TestEventsHaveTheirCaller(t *testing.T) {
 			return d.commit()
 		}},
 		{"cancel_workflow", func() *fsmpb.Op { return entry.CancelWorkflowOp("wf") }},
-		{"set_role", func() *fsmpb.Op { return roleOp("new", everyRight(access.RightRead)...) }},
+		{"set_role", func() *fsmpb.Op { return roleOp("new", everyRight(rota.RightRead)...) }},
 		{"delete_role", func() *fsmpb.Op {
 			return &fsmpb.Op{Op: &fsmpb.Op_DeleteRole{DeleteRole: &fsmpb.DeleteRole{Name: "gone"}}}
 		}},
@@ -472,13 +472,13 @@ func TestAccess_naive(t *testing.T) {
 			roles, tenants []string
 			revoked        bool
 		}
-		roles, tokens, blocked := map[string][]access.Grant{}, map[string]*token{}, map[string]bool{}
+		roles, tokens, blocked := map[string][]rota.Grant{}, map[string]*token{}, map[string]bool{}
 		patterns := []string{"*", "t*", "t1", "t2"}
 		names, letters := []string{"r1", "r2", "r3"}, []string{"a", "b", "c"}
-		grants := func() (list []access.Grant) {
+		grants := func() (list []rota.Grant) {
 			for range rapid.IntRange(1, 3).Draw(rt, "grants") {
-				right := rapid.SampledFrom([]access.Right{access.RightSubmit, access.RightControl}).Draw(rt, "right")
-				list = append(list, access.Grant{Right: right, Tenant: rapid.SampledFrom(patterns).Draw(rt, "tenant"),
+				right := rapid.SampledFrom([]rota.Right{rota.RightSubmit, rota.RightControl}).Draw(rt, "right")
+				list = append(list, rota.Grant{Right: right, Tenant: rapid.SampledFrom(patterns).Draw(rt, "tenant"),
 					Queue: rapid.SampledFrom([]string{"*", "q1", "q2"}).Draw(rt, "queue")})
 			}
 			return list
@@ -504,7 +504,7 @@ func TestAccess_naive(t *testing.T) {
 			}
 			for _, role := range of {
 				for _, g := range roles[role] {
-					if g.Right == access.RightSubmit && match(g.Tenant, tenant) && match(g.Queue, queue) {
+					if g.Right == rota.RightSubmit && match(g.Tenant, tenant) && match(g.Queue, queue) {
 						return rota.KindNone
 					}
 				}
@@ -575,7 +575,7 @@ func TestAccess_naive(t *testing.T) {
 // which is not judged, by one who has all rights, and by one whose grants are looked through.
 func BenchmarkJudge(b *testing.B) {
 	m := fill(b, 100)
-	m.entry(roleOp("some", access.Grant{Right: access.RightRead, Tenant: "*", Queue: "*"}, access.Grant{Right: access.RightSubmit, Tenant: "t*", Queue: "*"}),
+	m.entry(roleOp("some", rota.Grant{Right: rota.RightRead, Tenant: "*", Queue: "*"}, rota.Grant{Right: rota.RightSubmit, Tenant: "t*", Queue: "*"}),
 		anonymousOp(access.RoleRoot), tokenOp(tokenWish("a", "some")))
 	for _, c := range []struct {
 		name  string

@@ -24,7 +24,7 @@ func TestWorkersAreTheirRegistrars(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.ok(queueOp("other"))
-	b.ok(roleOp("default-only", access.Grant{Right: access.RightWork, Tenant: "*", Queue: "default"}))
+	b.ok(roleOp("default-only", rota.Grant{Right: rota.RightWork, Tenant: "*", Queue: "default"}))
 	for letter, role := range map[string]string{"a": access.RoleWorker, "b": access.RoleWorker, "d": "default-only"} {
 		b.ok(tokenOp(tokenWish(letter, role)))
 	}
@@ -60,7 +60,7 @@ func TestWorkersAreTheirRegistrars(t *testing.T) {
 func TestTakeover_needsTheSecretOrTheRight(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.ok(roleOp("foreman", everyRight(access.RightWork, access.RightWorkers)...))
+	b.ok(roleOp("foreman", everyRight(rota.RightWork, rota.RightWorkers)...))
 	for letter, role := range map[string]string{"a": access.RoleWorker, "b": access.RoleWorker, "f": "foreman"} {
 		b.ok(tokenOp(tokenWish(letter, role)))
 	}
@@ -168,8 +168,8 @@ func TestRights_ofWorkflows(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.ok(queueOp("other"))
-	b.ok(roleOp("default-only", access.Grant{Right: access.RightSubmit, Tenant: "*", Queue: "default"},
-		access.Grant{Right: access.RightControl, Tenant: "*", Queue: "default"}))
+	b.ok(roleOp("default-only", rota.Grant{Right: rota.RightSubmit, Tenant: "*", Queue: "default"},
+		rota.Grant{Right: rota.RightControl, Tenant: "*", Queue: "default"}))
 	b.ok(tokenOp(tokenWish("d", "default-only")))
 	ann := actorNamed("d")
 	wide := func(id string) *dag {

@@ -12,12 +12,12 @@ import (
 
 // authChanged is the payload of that event: what changed, and into what.
 type authChanged struct {
-	What  string         `json:"what"`
-	Name  string         `json:"name,omitempty"`
-	Gone  bool           `json:"gone,omitempty"`
-	Roles []string       `json:"roles,omitempty"`
-	Gives []access.Grant `json:"grants,omitempty"`
-	Until rota.Date      `json:"expires_ms,omitempty"`
+	What  string       `json:"what"`
+	Name  string       `json:"name,omitempty"`
+	Gone  bool         `json:"gone,omitempty"`
+	Roles []string     `json:"roles,omitempty"`
+	Gives []rota.Grant `json:"grants,omitempty"`
+	Until rota.Date    `json:"expires_ms,omitempty"`
 }
 
 // tell emits an event of a change of rights.
@@ -36,8 +36,8 @@ func (ac *authority) unfounded() *rota.Error {
 
 // setRole makes a role or gives it other grants.
 func (ac *authority) setRole(op *fsmpb.SetRole) *fsmpb.Outcome {
-	role := access.Role{Name: op.GetName(), Grants: grantWords(op.GetGrants())}
-	if err := role.Check(); err != nil {
+	role := rota.Role{Name: op.GetName(), Grants: grantWords(op.GetGrants())}
+	if err := access.CheckRole(&role); err != nil {
 		return entry.Refused(err)
 	}
 	if err := ac.unfounded(); err != nil {
@@ -51,7 +51,7 @@ func (ac *authority) setRole(op *fsmpb.SetRole) *fsmpb.Outcome {
 		if ac.roles.len() >= limits.MaxRoles {
 			return entry.Refused(exhausted("role", "%d roles are set: no more are taken", limits.MaxRoles))
 		}
-		ac.roles.insert(roleName(role.Name), &roleRow{Role: access.Role{Name: role.Name}})
+		ac.roles.insert(roleName(role.Name), &roleRow{Role: rota.Role{Name: role.Name}})
 	}
 	r := ac.roles.edit(roleName(role.Name))
 	r.Grants, r.By, r.At = role.Grants, ac.m.journal.caller.Actor, ac.m.head.now()
@@ -93,7 +93,7 @@ func (ac *authority) createToken(op *fsmpb.CreateToken) *fsmpb.Outcome {
 }
 
 // createAgain answers for a token whose id is taken.
-func (ac *authority) createAgain(old *tokenRow, t *access.Token, hash [32]byte) *fsmpb.Outcome {
+func (ac *authority) createAgain(old *tokenRow, t *rota.AccessToken, hash [32]byte) *fsmpb.Outcome {
 	if old.hash != hash || !slices.Equal(old.Roles, t.Roles) || !slices.Equal(old.Tenants, t.Tenants) ||
 		!slices.Equal(old.Queues, t.Queues) || old.WorkerPrefix != t.WorkerPrefix || old.Expires != t.Expires {
 		return entry.Refused(rota.Refusef(rota.KindConflict, "token", "token %s is known as another one: create it with an id of its own", t.ID))
@@ -105,7 +105,7 @@ func (ac *authority) createAgain(old *tokenRow, t *access.Token, hash [32]byte) 
 }
 
 // creatable refuses a token that is new and cannot be.
-func (ac *authority) creatable(t *access.Token) error {
+func (ac *authority) creatable(t *rota.AccessToken) error {
 	for _, name := range t.Roles {
 		if _, ok := ac.here().Role(name); !ok {
 			return noRole(name)
@@ -124,9 +124,9 @@ func noRole(name string) error {
 	return rota.Refusef(rota.KindNotFound, "role", "role %q is neither built in nor set: set it with `rota auth role set %s`", name, name)
 }
 
-func (ac *authority) addToken(t access.Token, hash [32]byte) {
+func (ac *authority) addToken(t rota.AccessToken, hash [32]byte) {
 	t.By, t.Created = ac.m.journal.caller.Actor, ac.m.head.now()
-	ac.tokens.insert(tokenID(t.ID), &tokenRow{Token: t, hash: hash})
+	ac.tokens.insert(tokenID(t.ID), &tokenRow{AccessToken: t, hash: hash})
 	ac.m.timers.token.set(t.ID, 0, int64(t.Expires))
 	ac.m.fleet.disown(rota.TokenPrincipal(t.ID)) // workers of a token of that id that was forgotten
 }
@@ -176,7 +176,7 @@ func (ac *authority) setBlock(op *fsmpb.SetBlock) *fsmpb.Outcome {
 	case ac.blocks.len() >= limits.MaxBlocks:
 		return entry.Refused(exhausted("block", "%d certificates are blocked: no more are taken; replace the authority that issued them", limits.MaxBlocks))
 	default:
-		ac.blocks.insert(key, &blockRow{key: key, Block: access.Block{Role: op.GetRole(), Name: op.GetName(),
+		ac.blocks.insert(key, &blockRow{key: key, Block: rota.Block{Role: op.GetRole(), Name: op.GetName(),
 			By: ac.m.journal.caller.Actor, At: ac.m.head.now()}})
 	}
 	ac.m.fleet.disown(rota.CertPrincipal(op.GetRole(), op.GetName()))

@@ -12,7 +12,6 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
-	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/peer"
 )
 
@@ -356,8 +355,8 @@ func hostileRight(d *dice) *fsmpb.Op {
 	role := d.of("role", "root", "other", d.text())
 	switch d.roll(8) {
 	case 0:
-		return roleOp(role, access.Grant{Right: access.Right(d.roll(18)), Tenant: d.of("*", "t*", "t1", d.text()), Queue: d.of("*", "default", "")},
-			access.Grant{Right: access.RightSubmit, Tenant: d.of("*", "t1"), Queue: "*"})
+		return roleOp(role, rota.Grant{Right: rota.Right(d.roll(18)), Tenant: d.of("*", "t*", "t1", d.text()), Queue: d.of("*", "default", "")},
+			rota.Grant{Right: rota.RightSubmit, Tenant: d.of("*", "t1"), Queue: "*"})
 	case 1:
 		return &fsmpb.Op{Op: &fsmpb.Op_DeleteRole{DeleteRole: &fsmpb.DeleteRole{Name: role}}}
 	case 2, 3:

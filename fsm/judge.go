@@ -75,7 +75,7 @@ func (vw *View) Taken(op *fsmpb.Op, tenant rota.TenantID, queue rota.QueueName) 
 	}
 	rights, refusal := vw.m.access.remembered()(rota.Principal(op.GetActor()))
 	if refusal == nil {
-		j := judgement{rights: rights, right: access.RightSubmit}
+		j := judgement{rights: rights, right: rota.RightSubmit}
 		j.free("id", op.GetSubmit().GetSpec().GetId(), string(tenant), string(queue))
 		refusal = j.refusal
 	}
@@ -87,7 +87,7 @@ func (vw *View) Taken(op *fsmpb.Op, tenant rota.TenantID, queue rota.QueueName) 
 
 // rule is what an operation needs of its caller.
 type rule struct {
-	right access.Right
+	right rota.Right
 	// at asks for the right at each place that the operation is about; not of callers who
 	// have all rights.
 	at func(*judgement, *fsmpb.Op)
@@ -98,33 +98,33 @@ type rule struct {
 // rules are what callers may ask for, by the type of the operation; what is not here is the
 // leader's alone.
 var rules = map[reflect.Type]rule{
-	reflect.TypeFor[*fsmpb.Op_Submit](): {access.RightSubmit, (*judgement).submit, nil},
-	reflect.TypeFor[*fsmpb.Op_Cancel](): {access.RightControl, func(j *judgement, op *fsmpb.Op) { j.job(op.GetCancel().GetJob(), nil) }, nil},
-	reflect.TypeFor[*fsmpb.Op_Retry](): {access.RightControl, func(j *judgement, op *fsmpb.Op) {
+	reflect.TypeFor[*fsmpb.Op_Submit](): {rota.RightSubmit, (*judgement).submit, nil},
+	reflect.TypeFor[*fsmpb.Op_Cancel](): {rota.RightControl, func(j *judgement, op *fsmpb.Op) { j.job(op.GetCancel().GetJob(), nil) }, nil},
+	reflect.TypeFor[*fsmpb.Op_Retry](): {rota.RightControl, func(j *judgement, op *fsmpb.Op) {
 		j.job(op.GetRetry().GetJob(), op.GetRetry().GetSpec())
 	}, nil},
-	reflect.TypeFor[*fsmpb.Op_ChangeJob](): {access.RightControl, func(j *judgement, op *fsmpb.Op) { j.job(op.GetChangeJob().GetJob(), nil) }, nil},
-	reflect.TypeFor[*fsmpb.Op_DeleteJob](): {access.RightControl, (*judgement).deleteJob, nil},
-	reflect.TypeFor[*fsmpb.Op_ReportProof](): {access.RightVerdict, func(j *judgement, op *fsmpb.Op) {
+	reflect.TypeFor[*fsmpb.Op_ChangeJob](): {rota.RightControl, func(j *judgement, op *fsmpb.Op) { j.job(op.GetChangeJob().GetJob(), nil) }, nil},
+	reflect.TypeFor[*fsmpb.Op_DeleteJob](): {rota.RightControl, (*judgement).deleteJob, nil},
+	reflect.TypeFor[*fsmpb.Op_ReportProof](): {rota.RightVerdict, func(j *judgement, op *fsmpb.Op) {
 		j.job(op.GetReportProof().GetJob(), op.GetReportProof().GetSpec())
 	}, nil},
-	reflect.TypeFor[*fsmpb.Op_OpenWorkflow]():   {access.RightSubmit, (*judgement).openWorkflow, nil},
-	reflect.TypeFor[*fsmpb.Op_AddNodes]():       {access.RightSubmit, (*judgement).addNodes, nil},
-	reflect.TypeFor[*fsmpb.Op_CommitWorkflow](): {access.RightSubmit, func(j *judgement, op *fsmpb.Op) { j.workflow(op.GetCommitWorkflow().GetId()) }, nil},
-	reflect.TypeFor[*fsmpb.Op_CancelWorkflow](): {access.RightControl, func(j *judgement, op *fsmpb.Op) { j.workflow(op.GetCancelWorkflow().GetId()) }, nil},
-	reflect.TypeFor[*fsmpb.Op_RetryWorkflow]():  {access.RightControl, func(j *judgement, op *fsmpb.Op) { j.workflow(op.GetRetryWorkflow().GetId()) }, nil},
-	reflect.TypeFor[*fsmpb.Op_Register]():       {access.RightWork, (*judgement).register, (*judgement).registers},
-	reflect.TypeFor[*fsmpb.Op_SetStatus]():      {access.RightWorkers, func(j *judgement, op *fsmpb.Op) { j.worker(op.GetSetStatus().GetWorker()) }, nil},
+	reflect.TypeFor[*fsmpb.Op_OpenWorkflow]():   {rota.RightSubmit, (*judgement).openWorkflow, nil},
+	reflect.TypeFor[*fsmpb.Op_AddNodes]():       {rota.RightSubmit, (*judgement).addNodes, nil},
+	reflect.TypeFor[*fsmpb.Op_CommitWorkflow](): {rota.RightSubmit, func(j *judgement, op *fsmpb.Op) { j.workflow(op.GetCommitWorkflow().GetId()) }, nil},
+	reflect.TypeFor[*fsmpb.Op_CancelWorkflow](): {rota.RightControl, func(j *judgement, op *fsmpb.Op) { j.workflow(op.GetCancelWorkflow().GetId()) }, nil},
+	reflect.TypeFor[*fsmpb.Op_RetryWorkflow]():  {rota.RightControl, func(j *judgement, op *fsmpb.Op) { j.workflow(op.GetRetryWorkflow().GetId()) }, nil},
+	reflect.TypeFor[*fsmpb.Op_Register]():       {rota.RightWork, (*judgement).register, (*judgement).registers},
+	reflect.TypeFor[*fsmpb.Op_SetStatus]():      {rota.RightWorkers, func(j *judgement, op *fsmpb.Op) { j.worker(op.GetSetStatus().GetWorker()) }, nil},
 	reflect.TypeFor[*fsmpb.Op_Gone]():           ownWork(func(op *fsmpb.Op) string { return op.GetGone().GetWorker() }),
-	reflect.TypeFor[*fsmpb.Op_Lease]():          {access.RightWork, (*judgement).lease, ownWork(func(op *fsmpb.Op) string { return op.GetLease().GetWorker() }).beyond},
-	reflect.TypeFor[*fsmpb.Op_SetQueue]():       {access.RightQueue, func(j *judgement, op *fsmpb.Op) { j.asked(access.Everything, op.GetSetQueue().GetName()) }, nil},
-	reflect.TypeFor[*fsmpb.Op_SetTenant]():      {access.RightTenant, func(j *judgement, op *fsmpb.Op) { j.asked(op.GetSetTenant().GetId(), access.Everything) }, nil},
-	reflect.TypeFor[*fsmpb.Op_DeleteQueue]():    {access.RightQueue, func(j *judgement, op *fsmpb.Op) { j.asked(access.Everything, op.GetDeleteQueue().GetName()) }, nil},
-	reflect.TypeFor[*fsmpb.Op_DeleteTenant]():   {access.RightTenant, func(j *judgement, op *fsmpb.Op) { j.asked(op.GetDeleteTenant().GetId(), access.Everything) }, nil},
-	reflect.TypeFor[*fsmpb.Op_DeleteWorker]():   {access.RightWorkers, func(j *judgement, op *fsmpb.Op) { j.worker(op.GetDeleteWorker().GetId()) }, nil},
-	reflect.TypeFor[*fsmpb.Op_SetMode]():        {access.RightOperate, (*judgement).everywhere, nil},
-	reflect.TypeFor[*fsmpb.Op_SetNode]():        {access.RightOperate, (*judgement).everywhere, nil}, // a removal
-	reflect.TypeFor[*fsmpb.Op_SetCluster]():     {access.RightOperate, (*judgement).everywhere, nil},
+	reflect.TypeFor[*fsmpb.Op_Lease]():          {rota.RightWork, (*judgement).lease, ownWork(func(op *fsmpb.Op) string { return op.GetLease().GetWorker() }).beyond},
+	reflect.TypeFor[*fsmpb.Op_SetQueue]():       {rota.RightQueue, func(j *judgement, op *fsmpb.Op) { j.asked(access.Everything, op.GetSetQueue().GetName()) }, nil},
+	reflect.TypeFor[*fsmpb.Op_SetTenant]():      {rota.RightTenant, func(j *judgement, op *fsmpb.Op) { j.asked(op.GetSetTenant().GetId(), access.Everything) }, nil},
+	reflect.TypeFor[*fsmpb.Op_DeleteQueue]():    {rota.RightQueue, func(j *judgement, op *fsmpb.Op) { j.asked(access.Everything, op.GetDeleteQueue().GetName()) }, nil},
+	reflect.TypeFor[*fsmpb.Op_DeleteTenant]():   {rota.RightTenant, func(j *judgement, op *fsmpb.Op) { j.asked(op.GetDeleteTenant().GetId(), access.Everything) }, nil},
+	reflect.TypeFor[*fsmpb.Op_DeleteWorker]():   {rota.RightWorkers, func(j *judgement, op *fsmpb.Op) { j.worker(op.GetDeleteWorker().GetId()) }, nil},
+	reflect.TypeFor[*fsmpb.Op_SetMode]():        {rota.RightOperate, (*judgement).everywhere, nil},
+	reflect.TypeFor[*fsmpb.Op_SetNode]():        {rota.RightOperate, (*judgement).everywhere, nil}, // a removal
+	reflect.TypeFor[*fsmpb.Op_SetCluster]():     {rota.RightOperate, (*judgement).everywhere, nil},
 	reflect.TypeFor[*fsmpb.Op_Barrier]():        {}, // it says nothing but where the log is
 	reflect.TypeFor[*fsmpb.Op_SetRole]():        ofRights,
 	reflect.TypeFor[*fsmpb.Op_DeleteRole]():     ofRights,
@@ -136,7 +136,7 @@ var rules = map[reflect.Type]rule{
 }
 
 // ofRights is the rule of what changes rights.
-var ofRights = rule{access.RightAuth, (*judgement).everywhere, (*judgement).auth}
+var ofRights = rule{rota.RightAuth, (*judgement).everywhere, (*judgement).auth}
 
 // ownStatus is the rule of a worker's own change of its status.
 var ownStatus = ownWork(func(op *fsmpb.Op) string { return op.GetSetStatus().GetWorker() })
@@ -144,7 +144,7 @@ var ownStatus = ownWork(func(op *fsmpb.Op) string { return op.GetSetStatus().Get
 // ownWork is the rule of what a worker says of itself. That it was registered took the right;
 // its leases end where that is lost.
 func ownWork(worker func(*fsmpb.Op) string) rule {
-	return rule{access.RightWork, (*judgement).somewhere, func(j *judgement, op *fsmpb.Op) *rota.Error { return j.ownWorker(worker(op)) }}
+	return rule{rota.RightWork, (*judgement).somewhere, func(j *judgement, op *fsmpb.Op) *rota.Error { return j.ownWorker(worker(op)) }}
 }
 
 // ruleOf returns the rule of an operation; false where it is no caller's.
@@ -173,7 +173,7 @@ type judgement struct {
 	actor  rota.Principal
 	rights *access.Rights
 	// right is the one that the operation needs.
-	right access.Right
+	right rota.Right
 	// refusal is the first that was found.
 	refusal *rota.Error
 }
@@ -197,7 +197,7 @@ func (j *judgement) by(r *rule, op *fsmpb.Op) *rota.Error {
 func (j *judgement) asked(tenant, queue string) bool {
 	if j.refusal == nil && !j.rights.Allow(j.right, rota.TenantID(tenant), rota.QueueName(queue)) {
 		j.refusal = rota.Refusef(rota.KindDenied, j.right.String(), "%s has no right to %s: ask for a role that grants it", j.actor,
-			access.Grant{Right: j.right, Tenant: tenant, Queue: queue})
+			rota.Grant{Right: j.right, Tenant: tenant, Queue: queue})
 	}
 	return j.refusal == nil
 }
@@ -375,7 +375,7 @@ func (j *judgement) registers(op *fsmpb.Op) *rota.Error {
 		w.knows(op.GetRegister().GetOldSecretHash()) {
 		return nil
 	}
-	j.right = access.RightWorkers
+	j.right = rota.RightWorkers
 	if j.worker(id); j.refusal != nil {
 		return rota.Refusef(rota.KindDenied, "takeover", "worker id %s is another process's: to take it over, show that one's secret "+
 			"(--takeover-secret-file), or have the right to workers", id)

@@ -2,7 +2,6 @@ package fsm
 
 import (
 	"github.com/rotasched/rota"
-	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
 )
 
@@ -179,7 +178,7 @@ type (
 // roleRow is a role that somebody set.
 type roleRow struct {
 	rowMeta
-	access.Role
+	rota.Role
 }
 
 func (r *roleRow) canonical(e *encoder) {
@@ -198,7 +197,7 @@ func decodeRole(d *decoder) *roleRow {
 	r := &roleRow{}
 	r.Name = d.str()
 	for range d.count(limits.MaxGrants) {
-		r.Grants = append(r.Grants, access.Grant{Right: access.Right(d.enum(uint64(access.RightDebug))), Tenant: d.str(), Queue: d.str()})
+		r.Grants = append(r.Grants, rota.Grant{Right: rota.Right(d.enum(uint64(rota.RightDebug))), Tenant: d.str(), Queue: d.str()})
 	}
 	r.By = rota.Principal(d.str())
 	r.At = d.moment()
@@ -208,7 +207,7 @@ func decodeRole(d *decoder) *roleRow {
 // tokenRow is an access token, until it expires.
 type tokenRow struct {
 	rowMeta
-	access.Token
+	rota.AccessToken
 	// hash is what the token is known by: access.Credential.Hash.
 	hash [32]byte
 }
@@ -244,7 +243,7 @@ func (r *tokenRow) live(date rota.Date) bool { return r.Revoked.IsZero() && date
 type blockRow struct {
 	rowMeta
 	key blockKey
-	access.Block
+	rota.Block
 }
 
 func (r *blockRow) canonical(e *encoder) {
@@ -255,7 +254,7 @@ func (r *blockRow) canonical(e *encoder) {
 }
 
 func decodeBlock(d *decoder) *blockRow {
-	r := &blockRow{Block: access.Block{Role: d.str(), Name: d.str(), By: rota.Principal(d.str()), At: d.moment()}}
+	r := &blockRow{Block: rota.Block{Role: d.str(), Name: d.str(), By: rota.Principal(d.str()), At: d.moment()}}
 	r.key = blockKeyOf(r.Role, r.Name)
 	return r
 }

@@ -118,7 +118,7 @@ func (vw *View) dueText(c rota.Clock) string {
 }
 
 func (vw *View) whyQueued(x *rota.Explanation, j *jobRow, most int, rd *access.Reader) {
-	names := rd.Has(access.RightStatus, access.Everything, access.Everything)
+	names := rd.Has(rota.RightStatus, access.Everything, access.Everything)
 	q := vw.m.queues.get(j.spec.Queue)
 	x.Before = vw.m.placement.registry.queues[q.name].pending.Before(j.item)
 	x.Rank = x.Before
@@ -202,7 +202,7 @@ func (vw *View) whyHeld(x *rota.Explanation, j *jobRow, rd *access.Reader) {
 	if len(held) > holdsShown {
 		names = append(names, fmt.Sprintf("%d more for others", len(held)-holdsShown))
 	}
-	if slices.Sort(held); !rd.Has(access.RightStatus, access.Everything, access.Everything) {
+	if slices.Sort(held); !rd.Has(rota.RightStatus, access.Everything, access.Everything) {
 		x.Reasons = append(x.Reasons, rota.Why{Reason: sched.HeldForAnotherJob.String(), Workers: int64(len(held))})
 		return
 	}

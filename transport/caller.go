@@ -122,7 +122,7 @@ func (s *Server) noTable() error {
 }
 
 // unfounded are the rights of all where there is no cluster yet and a node is open.
-var unfounded = access.NewRights([]access.Grant{{Right: access.RightStatus, Tenant: access.Everything, Queue: access.Everything}}, nil, nil)
+var unfounded = access.NewRights([]rota.Grant{{Right: rota.RightStatus, Tenant: access.Everything, Queue: access.Everything}}, nil, nil)
 
 // judge refuses a caller without the right that its call needs, by the rights of now.
 func (s *Server) judge(p *pass) error {
@@ -168,7 +168,7 @@ func (p *pass) context(ctx context.Context) context.Context {
 
 // data reports whether the caller may see what users put into their jobs.
 func (p *pass) data() bool {
-	return p.rights == nil || p.need.right == access.RightWork || p.rights.AllowEverywhere(access.RightData)
+	return p.rights == nil || p.need.right == rota.RightWork || p.rights.AllowEverywhere(rota.RightData)
 }
 
 // requestOf returns the id of a call: its caller's, where that is an id, or one made up here.

@@ -51,10 +51,10 @@ func (r *rightsTable) Rights(p rota.Principal, _ rota.Date) (*access.Rights, err
 }
 
 // give sets what a principal may do; none takes its credential away.
-func (r *rightsTable) give(p rota.Principal, rights ...access.Right) {
-	grants := make([]access.Grant, len(rights))
+func (r *rightsTable) give(p rota.Principal, rights ...rota.Right) {
+	grants := make([]rota.Grant, len(rights))
 	for i, right := range rights {
-		grants[i] = access.Grant{Right: right, Tenant: access.Everything, Queue: access.Everything}
+		grants[i] = rota.Grant{Right: right, Tenant: access.Everything, Queue: access.Everything}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -67,7 +67,7 @@ func (r *rightsTable) give(p rota.Principal, rights ...access.Right) {
 }
 
 // holder returns a table with one token, and the header by which its holder calls.
-func holder(rights ...access.Right) (*rightsTable, rota.Principal, context.Context) {
+func holder(rights ...rota.Right) (*rightsTable, rota.Principal, context.Context) {
 	c := access.CredentialOf([40]byte{7})
 	table, p := &rightsTable{hash: map[string][32]byte{c.ID: c.Hash()}}, rota.TokenPrincipal(c.ID)
 	table.give(p, rights...)
@@ -87,7 +87,7 @@ func bearing(tokens ...string) context.Context {
 func TestCaller(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	table, who, ctx := holder(access.RightControl)
+	table, who, ctx := holder(rota.RightControl)
 	b.core.setTable(table)
 	callers := make(chan access.Caller, 1)
 	b.core.outcomes = func(ctx context.Context, _ []rota.JobID) ([]rota.JobOutcome, error) {
@@ -116,7 +116,7 @@ func TestCaller(t *testing.T) {
 // TestCredentials is the table of what a caller may show, and who it is then.
 func TestCredentials(t *testing.T) {
 	t.Parallel()
-	table, who, _ := holder(access.RightStatus)
+	table, who, _ := holder(rota.RightStatus)
 	s := &Server{options: Options{Self: "n1", Core: coreWith(table), TLS: &tls.Config{}}}
 	token := tokenScheme + access.CredentialOf([40]byte{7}).Secret()
 	other := tokenScheme + access.CredentialOf([40]byte{8}).Secret()
@@ -159,7 +159,7 @@ func TestDoor(t *testing.T) {
 		if need.anybody || need.members || strings.HasPrefix(method, "GET ") {
 			continue
 		}
-		for right := access.RightSubmit; right <= access.RightDebug; right++ {
+		for right := rota.RightSubmit; right <= rota.RightDebug; right++ {
 			table, _, _ := holder(right)
 			s := &Server{options: Options{Self: "n1", Core: coreWith(table)}}
 			header := metadata.Pairs(tokenHeader, tokenScheme+access.CredentialOf([40]byte{7}).Secret())
@@ -194,7 +194,7 @@ func TestDoor(t *testing.T) {
 func TestStreamsAreJudgedAnew(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	table, who, ctx := holder(access.RightRead, access.RightAudit, access.RightData)
+	table, who, ctx := holder(rota.RightRead, rota.RightAudit, rota.RightData)
 	b.core.setTable(table)
 	b.core.events = func(ctx context.Context, _ rota.EventFilter, send func(peer.EventBatch) error) error {
 		if err := send(peer.EventBatch{Events: []rota.ServedEvent{{Event: rota.Event{Job: "j1", Tenant: "acme"}}}}); err != nil {
@@ -223,7 +223,7 @@ func TestStreamsAreJudgedAnew(t *testing.T) {
 func TestHidden(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	table, who, ctx := holder(access.RightRead)
+	table, who, ctx := holder(rota.RightRead)
 	b.core.setTable(table)
 	b.core.job = func(context.Context, rota.JobID, peer.ReadOptions) (rota.Job, rota.ReadAt, error) {
 		return rota.Job{JobSpec: rota.JobSpec{ID: "j1", Payload: []byte("secret")}, Output: []byte("secret"), Error: "secret", ProgressNote: "secret",
@@ -251,7 +251,7 @@ func TestHidden(t *testing.T) {
 	if text, n := look(); strings.Contains(text, "secret") || n != 1 {
 		t.Errorf("a reader is shown %d events and %s", n, text)
 	}
-	table.give(who, access.RightRead, access.RightAudit, access.RightData)
+	table.give(who, rota.RightRead, rota.RightAudit, rota.RightData)
 	if text, n := look(); strings.Count(text, "secret") < 8 || n != 2 {
 		t.Errorf("who may see all is shown %d events and %s", n, text)
 	}
@@ -260,7 +260,7 @@ func TestHidden(t *testing.T) {
 // TestWebDoor: events over WebSocket take the same credentials, and HTTP's own words refuse.
 func TestWebDoor(t *testing.T) {
 	t.Parallel()
-	table, who, _ := holder(access.RightRead)
+	table, who, _ := holder(rota.RightRead)
 	b := setup(t)
 	b.core.setTable(table)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
@@ -290,7 +290,7 @@ func TestWebDoor(t *testing.T) {
 	if code := ask(own); code != http.StatusUpgradeRequired {
 		t.Errorf("with one that counts: %d", code)
 	}
-	table.give(who, access.RightStatus)
+	table.give(who, rota.RightStatus)
 	if code := ask(own); code != http.StatusForbidden {
 		t.Errorf("with one without the right: %d", code)
 	}

@@ -6,7 +6,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"github.com/rotasched/rota/internal/access"
+	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/peer"
 )
 
@@ -55,7 +55,7 @@ func hideIn(m protoreflect.Message) {
 // events returns those of a batch that the caller may read, without what it may not see: who
 // lacks the right to audit reads those of tenants. Events are shared and stay as they are.
 func (p *pass) events(batch peer.EventBatch) peer.EventBatch {
-	audit, data := p.rights.AllowEverywhere(access.RightAudit), p.data()
+	audit, data := p.rights.AllowEverywhere(rota.RightAudit), p.data()
 	if audit && data {
 		return batch
 	}

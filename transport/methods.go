@@ -1,11 +1,11 @@
 package transport
 
-import "github.com/rotasched/rota/internal/access"
+import "github.com/rotasched/rota"
 
 // need says what a call of a method takes of its caller.
 type need struct {
 	// right is the one that the caller must hold; none where the next two say otherwise.
-	right access.Right
+	right rota.Right
 	// scoped says that applying judges each object, by its tenant and queue: the door asks only
 	// whether the right is granted over anything. Elsewhere it must be granted over everything.
 	scoped bool
@@ -15,10 +15,10 @@ type need struct {
 }
 
 // right is needed over everything.
-func right(r access.Right) need { return need{right: r} }
+func right(r rota.Right) need { return need{right: r} }
 
 // scoped needs a right over what the call is about.
-func scoped(r access.Right) need { return need{right: r, scoped: true} }
+func scoped(r rota.Right) need { return need{right: r, scoped: true} }
 
 // where says over what the right is needed.
 func (n need) where() string {
@@ -39,61 +39,61 @@ var (
 // methods is the one table of calls and the rights that they need. What is not in it is
 // nobody's: TestMethods finds what is missing or stale.
 var methods = map[string]need{
-	"/rota.v1.Jobs/Submit":      scoped(access.RightSubmit),
-	"/rota.v1.Jobs/Get":         right(access.RightRead),
-	"/rota.v1.Jobs/List":        right(access.RightRead),
-	"/rota.v1.Jobs/Wait":        right(access.RightRead),
-	"/rota.v1.Jobs/Cancel":      scoped(access.RightControl),
-	"/rota.v1.Jobs/Retry":       scoped(access.RightControl),
-	"/rota.v1.Jobs/Change":      scoped(access.RightControl),
-	"/rota.v1.Jobs/Delete":      scoped(access.RightControl),
-	"/rota.v1.Jobs/ReportProof": scoped(access.RightVerdict),
+	"/rota.v1.Jobs/Submit":      scoped(rota.RightSubmit),
+	"/rota.v1.Jobs/Get":         right(rota.RightRead),
+	"/rota.v1.Jobs/List":        right(rota.RightRead),
+	"/rota.v1.Jobs/Wait":        right(rota.RightRead),
+	"/rota.v1.Jobs/Cancel":      scoped(rota.RightControl),
+	"/rota.v1.Jobs/Retry":       scoped(rota.RightControl),
+	"/rota.v1.Jobs/Change":      scoped(rota.RightControl),
+	"/rota.v1.Jobs/Delete":      scoped(rota.RightControl),
+	"/rota.v1.Jobs/ReportProof": scoped(rota.RightVerdict),
 
-	"/rota.v1.Workers/Work":    scoped(access.RightWork),
-	"/rota.v1.Workers/Gone":    scoped(access.RightWork),
-	"/rota.v1.Workers/List":    right(access.RightStatus),
-	"/rota.v1.Workers/Get":     right(access.RightStatus),
-	"/rota.v1.Workers/Drain":   scoped(access.RightWorkers),
-	"/rota.v1.Workers/Suspend": scoped(access.RightWorkers),
-	"/rota.v1.Workers/Resume":  scoped(access.RightWorkers),
-	"/rota.v1.Workers/Retire":  scoped(access.RightWorkers),
-	"/rota.v1.Workers/Delete":  scoped(access.RightWorkers),
+	"/rota.v1.Workers/Work":    scoped(rota.RightWork),
+	"/rota.v1.Workers/Gone":    scoped(rota.RightWork),
+	"/rota.v1.Workers/List":    right(rota.RightStatus),
+	"/rota.v1.Workers/Get":     right(rota.RightStatus),
+	"/rota.v1.Workers/Drain":   scoped(rota.RightWorkers),
+	"/rota.v1.Workers/Suspend": scoped(rota.RightWorkers),
+	"/rota.v1.Workers/Resume":  scoped(rota.RightWorkers),
+	"/rota.v1.Workers/Retire":  scoped(rota.RightWorkers),
+	"/rota.v1.Workers/Delete":  scoped(rota.RightWorkers),
 
-	"/rota.v1.Queues/List":    right(access.RightRead),
-	"/rota.v1.Queues/Get":     right(access.RightRead),
-	"/rota.v1.Queues/Set":     scoped(access.RightQueue),
-	"/rota.v1.Queues/Delete":  scoped(access.RightQueue),
-	"/rota.v1.Tenants/List":   right(access.RightRead),
-	"/rota.v1.Tenants/Get":    right(access.RightRead),
-	"/rota.v1.Tenants/Set":    scoped(access.RightTenant),
-	"/rota.v1.Tenants/Delete": scoped(access.RightTenant),
+	"/rota.v1.Queues/List":    right(rota.RightRead),
+	"/rota.v1.Queues/Get":     right(rota.RightRead),
+	"/rota.v1.Queues/Set":     scoped(rota.RightQueue),
+	"/rota.v1.Queues/Delete":  scoped(rota.RightQueue),
+	"/rota.v1.Tenants/List":   right(rota.RightRead),
+	"/rota.v1.Tenants/Get":    right(rota.RightRead),
+	"/rota.v1.Tenants/Set":    scoped(rota.RightTenant),
+	"/rota.v1.Tenants/Delete": scoped(rota.RightTenant),
 
-	"/rota.v1.Workflows/Submit":        scoped(access.RightSubmit),
-	"/rota.v1.Workflows/Get":           right(access.RightRead),
-	"/rota.v1.Workflows/Show":          right(access.RightRead),
-	"/rota.v1.Workflows/List":          right(access.RightRead),
-	"/rota.v1.Workflows/Wait":          right(access.RightRead),
-	"/rota.v1.Workflows/Cancel":        scoped(access.RightControl),
-	"/rota.v1.Workflows/Retry":         scoped(access.RightControl),
-	"/rota.v1.Workflows/ParentOutputs": right(access.RightWork),
+	"/rota.v1.Workflows/Submit":        scoped(rota.RightSubmit),
+	"/rota.v1.Workflows/Get":           right(rota.RightRead),
+	"/rota.v1.Workflows/Show":          right(rota.RightRead),
+	"/rota.v1.Workflows/List":          right(rota.RightRead),
+	"/rota.v1.Workflows/Wait":          right(rota.RightRead),
+	"/rota.v1.Workflows/Cancel":        scoped(rota.RightControl),
+	"/rota.v1.Workflows/Retry":         scoped(rota.RightControl),
+	"/rota.v1.Workflows/ParentOutputs": right(rota.RightWork),
 
-	"/rota.v1.Explain/Why": right(access.RightRead),
-	"/rota.v1.Events/Tail": right(access.RightRead),
-	"GET /v1/events":       right(access.RightRead),
+	"/rota.v1.Explain/Why": right(rota.RightRead),
+	"/rota.v1.Events/Tail": right(rota.RightRead),
+	"GET /v1/events":       right(rota.RightRead),
 
-	"/rota.v1.Cluster/Status":             right(access.RightStatus),
-	"/rota.v1.Cluster/Peers":              right(access.RightStatus),
-	"/rota.v1.Cluster/GetMode":            right(access.RightStatus),
-	"/rota.v1.Cluster/SetMode":            right(access.RightOperate),
-	"/rota.v1.Cluster/Set":                right(access.RightOperate),
-	"/rota.v1.Cluster/TransferLeadership": right(access.RightOperate),
-	"/rota.v1.Cluster/RemovePeer":         right(access.RightOperate),
-	"/rota.v1.Cluster/Leave":              right(access.RightOperate),
-	"/rota.v1.Cluster/Verify":             right(access.RightOperate),
-	"/rota.v1.Cluster/SaveSnapshot":       right(access.RightBackup),
+	"/rota.v1.Cluster/Status":             right(rota.RightStatus),
+	"/rota.v1.Cluster/Peers":              right(rota.RightStatus),
+	"/rota.v1.Cluster/GetMode":            right(rota.RightStatus),
+	"/rota.v1.Cluster/SetMode":            right(rota.RightOperate),
+	"/rota.v1.Cluster/Set":                right(rota.RightOperate),
+	"/rota.v1.Cluster/TransferLeadership": right(rota.RightOperate),
+	"/rota.v1.Cluster/RemovePeer":         right(rota.RightOperate),
+	"/rota.v1.Cluster/Leave":              right(rota.RightOperate),
+	"/rota.v1.Cluster/Verify":             right(rota.RightOperate),
+	"/rota.v1.Cluster/SaveSnapshot":       right(rota.RightBackup),
 
-	"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo":      right(access.RightStatus),
-	"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": right(access.RightStatus),
+	"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo":      right(rota.RightStatus),
+	"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": right(rota.RightStatus),
 
 	"/grpc.health.v1.Health/Check": anybody,
 	"/grpc.health.v1.Health/List":  anybody,

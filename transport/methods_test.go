@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
-	"github.com/rotasched/rota/internal/access"
 )
 
 // TestMethods: by reflection over what a server serves, the table of calls and rights has
@@ -40,7 +40,7 @@ func TestMethods(t *testing.T) {
 			t.Errorf("%s is in the table and not served", method)
 		}
 		says := 0
-		for _, is := range []bool{methods[method].anybody, methods[method].members, methods[method].right != access.RightNone} {
+		for _, is := range []bool{methods[method].anybody, methods[method].members, methods[method].right != rota.RightNone} {
 			if is {
 				says++
 			}

@@ -898,7 +898,7 @@ func (*Op_DeleteWorker) isOp_Op() {}
 // Grant is one right over the tenants and queues that match two patterns.
 type Grant struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// access.Right.
+	// rota.Right.
 	Right         uint32 `protobuf:"varint,1,opt,name=right,proto3" json:"right,omitempty"`
 	Tenant        string `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Queue         string `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`

@@ -85,25 +85,8 @@ func CheckTokenID(id string) error {
 	return rota.Refusef(rota.KindInvalid, "token", "token id %q has not %d of the characters a-z 2-7: `rota auth token list` shows them", cutText(id), tokenIDBytes)
 }
 
-// Token is a token as the cluster knows it.
-type Token struct {
-	ID string `json:"id"`
-	// Roles are what it may do, within Tenants and Queues, patterns of which none narrow
-	// nothing; WorkerPrefix begins the ids of workers that it may register.
-	Roles        []string `json:"roles"`
-	Tenants      []string `json:"tenants,omitempty"`
-	Queues       []string `json:"queues,omitempty"`
-	WorkerPrefix string   `json:"worker_prefix,omitempty"`
-	// Expires is when it ends by itself. Its row stays until then.
-	Expires rota.Date      `json:"expires_ms"`
-	By      rota.Principal `json:"by,omitempty"`
-	Created rota.Moment    `json:"created"`
-	// Revoked is when it was revoked, the zero moment where it was not.
-	Revoked rota.Moment `json:"revoked,omitzero"`
-}
-
-// Check refuses a token that cannot be created; whether it expires in time is judged beside it.
-func (t *Token) Check() error {
+// CheckToken refuses a token that cannot be created; whether it expires in time is judged beside it.
+func CheckToken(t *rota.AccessToken) error {
 	if err := CheckTokenID(t.ID); err != nil {
 		return err
 	}
@@ -144,12 +127,4 @@ func CheckExpiry(expires, now rota.Date) error {
 	}
 	return rota.Refusef(rota.KindInvalid, "expires", "the token would expire at %s, and it is %s: a date within %d days from now is wanted",
 		expires, now, limits.MaxTokenLife/(24*time.Hour))
-}
-
-// Block refuses the client certificates of a role and a name.
-type Block struct {
-	Role string         `json:"role"`
-	Name string         `json:"name"`
-	By   rota.Principal `json:"by,omitempty"`
-	At   rota.Moment    `json:"at"`
 }

@@ -22,13 +22,13 @@ func NewReader(r *Rights) *Reader {
 func Itself(ctx context.Context) context.Context { return context.WithValue(ctx, CallerKey{}, nil) }
 
 // Has reports whether the reader has a right over a tenant and a queue.
-func (r *Reader) Has(right Right, tenant rota.TenantID, queue rota.QueueName) bool {
+func (r *Reader) Has(right rota.Right, tenant rota.TenantID, queue rota.QueueName) bool {
 	return r == nil || r.rights.Allow(right, tenant, queue)
 }
 
 // Reads reports whether what lies in a tenant and a queue may be read.
 func (r *Reader) Reads(tenant rota.TenantID, queue rota.QueueName) bool {
-	return r.Has(RightRead, tenant, queue)
+	return r.Has(rota.RightRead, tenant, queue)
 }
 
 // Job reports whether a job may be read, and takes out of it what its users put into it where
@@ -37,7 +37,7 @@ func (r *Reader) Job(j *rota.Job) bool {
 	if !r.Reads(j.Tenant, j.Queue) {
 		return false
 	}
-	if !r.Has(RightData, j.Tenant, j.Queue) {
+	if !r.Has(rota.RightData, j.Tenant, j.Queue) {
 		j.Payload, j.Output, j.Meta, j.Error, j.ProgressNote = nil, nil, nil, "", ""
 		attempts := make([]rota.Attempt, len(j.Attempts))
 		for i, a := range j.Attempts {
@@ -62,9 +62,9 @@ func (r *Reader) Events(all []rota.ServedEvent) []rota.ServedEvent {
 			queue = Everything
 		}
 		switch {
-		case e.Tenant == "" && !r.Has(RightAudit, Everything, Everything), e.Tenant != "" && !r.Reads(e.Tenant, queue):
+		case e.Tenant == "" && !r.Has(rota.RightAudit, Everything, Everything), e.Tenant != "" && !r.Reads(e.Tenant, queue):
 			continue
-		case e.Tenant != "" && !r.Has(RightData, e.Tenant, queue):
+		case e.Tenant != "" && !r.Has(rota.RightData, e.Tenant, queue):
 			e.Text = ""
 		}
 		some = append(some, e)
@@ -81,7 +81,7 @@ func (r *Reader) Queue(q *rota.Queue) bool {
 	*q = rota.Queue{Name: q.Name, Policy: q.Policy}
 	name := string(q.Name)
 	for _, g := range r.rights.grants {
-		if g.Right == RightRead && covers(g.Queue, name) && narrowed(r.rights.queues, name) {
+		if g.Right == rota.RightRead && covers(g.Queue, name) && narrowed(r.rights.queues, name) {
 			return true
 		}
 	}
@@ -94,7 +94,7 @@ func (r *Reader) Tenant(t *rota.Tenant) bool { return r.Reads(t.ID, Everything) 
 // Explanation takes out of an explanation what names workers, for those who may not see how
 // they do: counts stay.
 func (r *Reader) Explanation(x *rota.Explanation) {
-	if r.Has(RightStatus, Everything, Everything) {
+	if r.Has(rota.RightStatus, Everything, Everything) {
 		return
 	}
 	for _, d := range append([]*rota.PlacedDecision{x.Decision}, pointers(x.Decisions)...) {

@@ -22,9 +22,9 @@ func rightsIDs() (ids []string) {
 
 var rightsPatterns = []string{"*", "a", "b", "a*", "b*", "ab", "ab*", "ba*", "aba"}
 
-func drawGrants(rt *rapid.T, name string, most int) []Grant {
-	return rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) Grant {
-		g := Grant{Right: Right(rapid.IntRange(1, int(rightsEnd)-1).Draw(rt, "right")), Tenant: Everything, Queue: Everything}
+func drawGrants(rt *rapid.T, name string, most int) []rota.Grant {
+	return rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) rota.Grant {
+		g := rota.Grant{Right: rota.Right(rapid.IntRange(1, int(rightsEnd)-1).Draw(rt, "right")), Tenant: Everything, Queue: Everything}
 		if g.Right.ByTenant() {
 			g.Tenant = rapid.SampledFrom(rightsPatterns).Draw(rt, "tenant")
 		}
@@ -49,7 +49,7 @@ func matchesNaively(pattern, id string) bool {
 
 // allowedNaively judges with no cleverness: some grant and, where there is a narrowing, some
 // pattern of each match.
-func allowedNaively(grants []Grant, tenants, queues []string, right Right, tenant, queue string) bool {
+func allowedNaively(grants []rota.Grant, tenants, queues []string, right rota.Right, tenant, queue string) bool {
 	in := func(patterns []string, id string) bool {
 		for _, p := range patterns {
 			if matchesNaively(p, id) {
@@ -80,7 +80,7 @@ func TestRights_naive(t *testing.T) {
 		if !r.Within(&r) {
 			rt.Fatalf("%+v is not within itself", r)
 		}
-		for right := RightNone + 1; right < rightsEnd; right++ {
+		for right := rota.RightNone + 1; right < rightsEnd; right++ {
 			some := false
 			for _, tenant := range ids {
 				for _, queue := range ids {
@@ -112,11 +112,11 @@ func TestRights_all(t *testing.T) {
 	if !all.All() || !built.All() || narrow.All() || some.All() {
 		t.Fatalf("all: %v %v %v %v", all.All(), built.All(), narrow.All(), some.All())
 	}
-	if !narrow.Within(&all) || all.Within(&narrow) || all.Within(&some) || !narrow.Allow(RightSubmit, "ab", "q") || narrow.Allow(RightSubmit, "b", "q") {
+	if !narrow.Within(&all) || all.Within(&narrow) || all.Within(&some) || !narrow.Allow(rota.RightSubmit, "ab", "q") || narrow.Allow(rota.RightSubmit, "b", "q") {
 		t.Error("a narrowed root is judged wrongly")
 	}
 	// What no tenant scopes is not within a tenant.
-	for _, r := range []Right{RightOperate, RightQueue, RightStatus, RightAuth, RightBackup} {
+	for _, r := range []rota.Right{rota.RightOperate, rota.RightQueue, rota.RightStatus, rota.RightAuth, rota.RightBackup} {
 		if narrow.Some(r) || narrow.AllowEverywhere(r) {
 			t.Errorf("a token of tenant a* may %s", r)
 		}
@@ -135,17 +135,17 @@ func TestGrant_checks(t *testing.T) {
 		`{"right":"tenant","tenant":"*","queue":"q"}`:    "queue",
 		`{"tenant":"*","queue":"*"}`:                     "right",
 	} {
-		var g Grant
+		var g rota.Grant
 		if err := json.Unmarshal([]byte(text), &g); err != nil {
 			t.Fatal(err)
 		}
-		if err := rota.ErrorOf(g.Check()); err == nil || err.Kind != rota.KindInvalid || err.Subject != subject {
+		if err := rota.ErrorOf(CheckGrant(g)); err == nil || err.Kind != rota.KindInvalid || err.Subject != subject {
 			t.Errorf("%s: %v, a refusal of %s is wanted", text, err, subject)
 		}
 	}
 	for _, role := range BuiltInRoles() {
 		for _, g := range role.Grants {
-			if err := g.Check(); err != nil {
+			if err := CheckGrant(g); err != nil {
 				t.Errorf("role %s: %v", role.Name, err)
 			}
 		}

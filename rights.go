@@ -1,0 +1,147 @@
+package rota
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Right is what a grant lets its holder do.
+type Right uint8
+
+// The rights, in the order of the table in docs/security.md.
+const (
+	RightNone Right = iota
+	// RightSubmit admits jobs and workflows.
+	RightSubmit
+	// RightRead reads jobs, workflows, queues, tenants and events.
+	RightRead
+	// RightData reads what users put into them: payloads, outputs, errors, notes.
+	RightData
+	// RightControl cancels, retries, changes and deletes jobs and workflows.
+	RightControl
+	// RightVerdict reports invalid proofs.
+	RightVerdict
+	// RightWork registers workers and works on leases.
+	RightWork
+	// RightWorkers drains, suspends, resumes and retires others' workers.
+	RightWorkers
+	// RightQueue sets queues.
+	RightQueue
+	// RightTenant sets tenants.
+	RightTenant
+	// RightStatus reads how the cluster and its workers do.
+	RightStatus
+	// RightOperate changes the mode, the members and the leader.
+	RightOperate
+	// RightBackup saves snapshots.
+	RightBackup
+	// RightAudit reads events that belong to no tenant.
+	RightAudit
+	// RightAuth changes roles, tokens and blocks.
+	RightAuth
+	// RightDebug reads the profiles of a node.
+	RightDebug
+)
+
+var rightNames = []string{"none", "submit", "read", "data", "control", "verdict", "work", "workers", "queue", "tenant",
+	"status", "operate", "backup", "audit", "auth", "debug"}
+
+// String names the right in small letters.
+func (r Right) String() string {
+	if r > RightDebug {
+		return "UNKNOWN_" + strconv.Itoa(int(r))
+	}
+	return rightNames[r]
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (r Right) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (r *Right) UnmarshalText(text []byte) error {
+	i := slices.Index(rightNames, string(text))
+	if i < 0 {
+		return Refusef(KindInvalid, "right", "right %q is unknown: one of %s is wanted", shortened(string(text)), strings.Join(rightNames[1:], ", "))
+	}
+	*r = Right(i)
+	return nil
+}
+
+// ByTenant reports whether a tenant scopes the right: a grant of it may name one.
+func (r Right) ByTenant() bool { return r >= RightSubmit && r <= RightWork || r == RightTenant }
+
+// ByQueue reports whether a queue scopes the right.
+func (r Right) ByQueue() bool { return r >= RightSubmit && r <= RightQueue }
+
+// Grant is one right over the tenants and queues that match two patterns: an id, or the
+// beginning of one and "*".
+type Grant struct {
+	Right  Right  `json:"right"`
+	Tenant string `json:"tenant"`
+	Queue  string `json:"queue"`
+}
+
+// String writes the grant as right:tenant:queue, without what does not scope the right.
+func (g Grant) String() string {
+	s := g.Right.String()
+	if g.Right.ByTenant() {
+		s += " tenant=" + g.Tenant
+	}
+	if g.Right.ByQueue() {
+		s += " queue=" + g.Queue
+	}
+	return s
+}
+
+// Role is a named list of grants.
+type Role struct {
+	Name   string  `json:"name"`
+	Grants []Grant `json:"grants"`
+	// BuiltIn says that the binary brings it: it never changes.
+	BuiltIn bool `json:"built_in,omitempty"`
+	// By is who set it last, At when.
+	By Principal `json:"by,omitempty"`
+	At Moment    `json:"at,omitzero"`
+}
+
+// AccessToken is a token as the cluster knows it.
+type AccessToken struct {
+	ID string `json:"id"`
+	// Roles are what it may do, within Tenants and Queues, patterns of which none narrow
+	// nothing; WorkerPrefix begins the ids of workers that it may register.
+	Roles        []string `json:"roles"`
+	Tenants      []string `json:"tenants,omitempty"`
+	Queues       []string `json:"queues,omitempty"`
+	WorkerPrefix string   `json:"worker_prefix,omitempty"`
+	// Expires is when it ends by itself. Its row stays until then.
+	Expires Date      `json:"expires_ms"`
+	By      Principal `json:"by,omitempty"`
+	Created Moment    `json:"created"`
+	// Revoked is when it was revoked, the zero moment where it was not.
+	Revoked Moment `json:"revoked,omitzero"`
+}
+
+// Block refuses the client certificates of a role and a name.
+type Block struct {
+	Role string    `json:"role"`
+	Name string    `json:"name"`
+	By   Principal `json:"by,omitempty"`
+	At   Moment    `json:"at"`
+}
+
+// Identity is as whom a caller is taken, and what that may do: the grants, each within the
+// tenants and queues, patterns of which none narrow nothing.
+type Identity struct {
+	Principal Principal `json:"principal"`
+	Grants    []Grant   `json:"grants"`
+	Tenants   []string  `json:"tenants,omitempty"`
+	Queues    []string  `json:"queues,omitempty"`
+}
+
+func shortened(s string) string {
+	if len(s) > 80 {
+		return s[:80] + "…"
+	}
+	return s
+}
