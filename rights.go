@@ -130,7 +130,7 @@ type Block struct {
 	At   Moment    `json:"at"`
 }
 
-// Identity is as whom a caller is taken, and what that may do: the grants, each within the
+// Identity is who a caller is, and what it may do: the grants, each within the
 // tenants and queues, patterns of which none narrow nothing.
 type Identity struct {
 	Principal Principal `json:"principal"`

@@ -54,6 +54,7 @@ type Node struct {
 	chores
 	jobVerbs
 	policyVerbs
+	authVerbs
 	workerVerbs
 	workflowVerbs
 	clusterVerbs
@@ -110,7 +111,7 @@ func newNode(cfg Config, peers Peers) (*Node, error) {
 // own shows the parts their node, by which they reach each other.
 func (n *Node) own() *Node {
 	n.replica.n, n.proposer.n, n.membership.n, n.chores.n = n, n, n, n
-	n.jobVerbs.n, n.policyVerbs.n, n.workerVerbs.n, n.workflowVerbs.n, n.clusterVerbs.n, n.explainer.n = n, n, n, n, n, n
+	n.jobVerbs.n, n.policyVerbs.n, n.authVerbs.n, n.workerVerbs.n, n.workflowVerbs.n, n.clusterVerbs.n, n.explainer.n = n, n, n, n, n, n, n
 	n.backups.n, n.disk.n, n.watchdog.n, n.watch.n, n.leader.n, n.terms.n = n, n, n, n, n, n
 	return n
 }
@@ -296,6 +297,9 @@ type jobVerbs struct{ n *Node }
 
 // policyVerbs is what operators set: queues, tenants, and the cluster's mode.
 type policyVerbs struct{ n *Node }
+
+// authVerbs is who may do what: tokens, roles, blocked certificates.
+type authVerbs struct{ n *Node }
 
 // explainer says why a job waits or was placed as it was, also in the past.
 type explainer struct {

@@ -139,7 +139,7 @@ func (s *Server) judge(p *pass) error {
 		return err
 	}
 	p.rights = rights
-	if p.need.scoped && rights.Some(p.need.right) || rights.AllowEverywhere(p.need.right) {
+	if p.need.known || p.need.scoped && rights.Some(p.need.right) || rights.AllowEverywhere(p.need.right) {
 		return nil
 	}
 	if p.caller.Actor == rota.Anonymous {

@@ -89,6 +89,20 @@ type Core interface {
 	Tenant(ctx context.Context, id rota.TenantID, opt peer.ReadOptions) (rota.Tenant, rota.ReadAt, error)
 	SetTenant(ctx context.Context, id rota.TenantID, set []rota.Setting) (rota.Tenant, error)
 
+	// CreateToken makes a token known by the hash of its secret: Conflict where its id is
+	// another's, or was revoked. AccessTokens lists the tokens, revoked ones among them.
+	CreateToken(ctx context.Context, t rota.AccessToken, hash [32]byte) (rota.AccessToken, error)
+	AccessTokens(ctx context.Context, opt peer.ReadOptions) ([]rota.AccessToken, rota.ReadAt, error)
+	RevokeToken(ctx context.Context, id string) error
+	SetRole(ctx context.Context, name string, grants []rota.Grant) (rota.Role, error)
+	Roles(ctx context.Context, opt peer.ReadOptions) ([]rota.Role, rota.ReadAt, error)
+	DeleteRole(ctx context.Context, name string) error
+	// SetBlock refuses the certificates of a role and a name, or takes them again.
+	SetBlock(ctx context.Context, role, name string, blocked bool) error
+	Blocks(ctx context.Context, opt peer.ReadOptions) ([]rota.Block, rota.ReadAt, error)
+	// SetAnonymous says which roles callers without a credential have.
+	SetAnonymous(ctx context.Context, roles []string) error
+
 	// SetCluster changes the cluster's own settings.
 	SetCluster(ctx context.Context, set []rota.Setting) (rota.ClusterSettings, error)
 

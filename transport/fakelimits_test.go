@@ -5,6 +5,7 @@ import (
 	"context"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/peer"
 )
 
@@ -84,6 +85,32 @@ func (c *fakeCore) Mode(_ context.Context, opt peer.ReadOptions) (rota.ModeStatu
 func (c *fakeCore) SetMode(_ context.Context, mode rota.ClusterMode, reason string) (rota.ModeStatus, error) {
 	return rota.ModeStatus{Mode: mode, Reason: reason, Index: 9}, c.err
 }
+
+func (c *fakeCore) CreateToken(_ context.Context, t rota.AccessToken, _ [32]byte) (rota.AccessToken, error) {
+	t.By = rota.Local
+	return t, c.err
+}
+
+func (c *fakeCore) AccessTokens(_ context.Context, opt peer.ReadOptions) ([]rota.AccessToken, rota.ReadAt, error) {
+	return []rota.AccessToken{{ID: "abcdefghijkl", Roles: []string{"reader"}}}, rota.ReadAt{Index: 1 + opt.MinIndex}, c.err
+}
+
+func (c *fakeCore) SetRole(_ context.Context, name string, grants []rota.Grant) (rota.Role, error) {
+	return rota.Role{Name: name, Grants: grants}, c.err
+}
+
+func (c *fakeCore) Roles(context.Context, peer.ReadOptions) ([]rota.Role, rota.ReadAt, error) {
+	return access.BuiltInRoles(), rota.ReadAt{}, c.err
+}
+
+func (c *fakeCore) Blocks(context.Context, peer.ReadOptions) ([]rota.Block, rota.ReadAt, error) {
+	return []rota.Block{{Role: "root", Name: "ann"}}, rota.ReadAt{}, c.err
+}
+
+func (c *fakeCore) RevokeToken(context.Context, string) error            { return c.err }
+func (c *fakeCore) DeleteRole(context.Context, string) error             { return c.err }
+func (c *fakeCore) SetBlock(context.Context, string, string, bool) error { return c.err }
+func (c *fakeCore) SetAnonymous(context.Context, []string) error         { return c.err }
 
 func (c *fakeCore) DeleteQueue(context.Context, rota.QueueName) error { return c.err }
 func (c *fakeCore) DeleteTenant(context.Context, rota.TenantID) error { return c.err }

@@ -12,6 +12,8 @@ type need struct {
 	// anybody's calls take no credential; members' are those of other nodes, which show a node's
 	// certificate and no client's credential.
 	anybody, members bool
+	// known says that any caller may, whatever its rights are, whose credential counts.
+	known bool
 }
 
 // right is needed over everything.
@@ -34,6 +36,7 @@ func (n need) where() string {
 var (
 	anybody = need{anybody: true}
 	members = need{members: true}
+	known   = need{known: true}
 )
 
 // methods is the one table of calls and the rights that they need. What is not in it is
@@ -67,6 +70,17 @@ var methods = map[string]need{
 	"/rota.v1.Tenants/Get":    right(rota.RightRead),
 	"/rota.v1.Tenants/Set":    scoped(rota.RightTenant),
 	"/rota.v1.Tenants/Delete": scoped(rota.RightTenant),
+
+	"/rota.v1.Auth/WhoAmI":       known,
+	"/rota.v1.Auth/CreateToken":  right(rota.RightAuth),
+	"/rota.v1.Auth/ListTokens":   right(rota.RightAuth),
+	"/rota.v1.Auth/RevokeToken":  right(rota.RightAuth),
+	"/rota.v1.Auth/SetRole":      right(rota.RightAuth),
+	"/rota.v1.Auth/ListRoles":    right(rota.RightAuth),
+	"/rota.v1.Auth/DeleteRole":   right(rota.RightAuth),
+	"/rota.v1.Auth/SetBlock":     right(rota.RightAuth),
+	"/rota.v1.Auth/ListBlocks":   right(rota.RightAuth),
+	"/rota.v1.Auth/SetAnonymous": right(rota.RightAuth),
 
 	"/rota.v1.Workflows/Submit":        scoped(rota.RightSubmit),
 	"/rota.v1.Workflows/Get":           right(rota.RightRead),

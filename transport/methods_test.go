@@ -40,13 +40,13 @@ func TestMethods(t *testing.T) {
 			t.Errorf("%s is in the table and not served", method)
 		}
 		says := 0
-		for _, is := range []bool{methods[method].anybody, methods[method].members, methods[method].right != rota.RightNone} {
+		for _, is := range []bool{methods[method].anybody, methods[method].members, methods[method].known, methods[method].right != rota.RightNone} {
 			if is {
 				says++
 			}
 		}
 		if says != 1 {
-			t.Errorf("%s says %d things: a right, anybody or members is wanted", method, says)
+			t.Errorf("%s says %d things: a right, anybody, known or members is wanted", method, says)
 		}
 	}
 }

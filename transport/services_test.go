@@ -314,7 +314,7 @@ func TestEveryUnary(t *testing.T) {
 	want := &rota.Error{Kind: rota.KindMode, Op: "x", Subject: "s", Text: "the cluster is READ_ONLY",
 		RetryAfter: 1500e6}
 	broken.core.err = want
-	for name, row := range join(everyUnary(b), limitsUnary(b), flowsUnary(b)) {
+	for name, row := range join(everyUnary(b), limitsUnary(b), flowsUnary(b), authUnary(b)) {
 		answer, err := row.good(bounded(t))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -329,7 +329,7 @@ func TestEveryUnary(t *testing.T) {
 			t.Errorf("%s, misshapen: got %v, want INVALID", name, err)
 		}
 	}
-	for name, row := range join(everyUnary(broken), limitsUnary(broken), flowsUnary(broken)) {
+	for name, row := range join(everyUnary(broken), limitsUnary(broken), flowsUnary(broken), authUnary(broken)) {
 		_, err := row.good(bounded(t))
 		if got := words.FromStatus(err); got == nil || *got != *want {
 			t.Errorf("%s, refused: got %+v", name, got)

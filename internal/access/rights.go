@@ -167,6 +167,16 @@ func AllRights() Rights { return Rights{all: true} }
 // All reports whether nothing is kept from the holder.
 func (r *Rights) All() bool { return r.all }
 
+// Of returns a principal's rights as a caller is told of them.
+func (r *Rights) Of(p rota.Principal) rota.Identity {
+	grants := r.grants
+	if r.all {
+		root, _ := BuiltInRole(RoleRoot)
+		grants = root.Grants
+	}
+	return rota.Identity{Principal: p, Grants: slices.Clone(grants), Tenants: r.tenants, Queues: r.queues}
+}
+
 // Allow reports whether the right is granted over a tenant and a queue. [Everything] asks for
 // it over all of them.
 func (r *Rights) Allow(right rota.Right, tenant rota.TenantID, queue rota.QueueName) bool {

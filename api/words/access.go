@@ -1,0 +1,96 @@
+package words
+
+import (
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+)
+
+func grantToWire(g *rota.Grant) *rotav1.Grant {
+	return &rotav1.Grant{Right: g.Right.String(), Tenant: g.Tenant, Queue: g.Queue}
+}
+
+func grantFromWire(w *rotav1.Grant) (rota.Grant, error) {
+	g := rota.Grant{Tenant: w.GetTenant(), Queue: w.GetQueue()}
+	return g, g.Right.UnmarshalText([]byte(w.GetRight()))
+}
+
+// GrantsToWire carries grants.
+func GrantsToWire(grants []rota.Grant) []*rotav1.Grant { return each(grants, grantToWire) }
+
+// GrantsFromWire is the inverse of GrantsToWire.
+func GrantsFromWire(w []*rotav1.Grant) ([]rota.Grant, error) { return tryEach(w, grantFromWire) }
+
+// IdentityToWire carries who a caller is, and what it may do.
+func IdentityToWire(i *rota.Identity) *rotav1.Identity {
+	return &rotav1.Identity{Principal: string(i.Principal), Grants: GrantsToWire(i.Grants), Tenants: i.Tenants, Queues: i.Queues}
+}
+
+// IdentityFromWire is the inverse of IdentityToWire.
+func IdentityFromWire(w *rotav1.Identity) (rota.Identity, error) {
+	grants, err := GrantsFromWire(w.GetGrants())
+	return rota.Identity{Principal: rota.Principal(w.GetPrincipal()), Grants: grants, Tenants: w.GetTenants(), Queues: w.GetQueues()}, err
+}
+
+// NewTokenToWire carries a token that is to be, with the hash of what its holder shows.
+func NewTokenToWire(t *rota.AccessToken, hash [32]byte) *rotav1.CreateTokenRequest {
+	return &rotav1.CreateTokenRequest{Id: t.ID, Hash: hash[:], Roles: t.Roles, Tenants: t.Tenants, Queues: t.Queues,
+		WorkerPrefix: t.WorkerPrefix, ExpiresMs: int64(t.Expires)}
+}
+
+// NewTokenFromWire is the inverse of NewTokenToWire.
+func NewTokenFromWire(w *rotav1.CreateTokenRequest) (t rota.AccessToken, hash [32]byte, err error) {
+	t = rota.AccessToken{ID: w.GetId(), Roles: w.GetRoles(), Tenants: w.GetTenants(), Queues: w.GetQueues(),
+		WorkerPrefix: w.GetWorkerPrefix(), Expires: rota.Date(w.GetExpiresMs())}
+	if len(w.GetHash()) != len(hash) {
+		return t, hash, rota.Refusef(rota.KindInvalid, "hash", "the hash of the token has %d bytes: %d are wanted", len(w.GetHash()), len(hash))
+	}
+	copy(hash[:], w.GetHash())
+	return t, hash, nil
+}
+
+// AccessTokenToWire carries a token as the cluster knows it.
+func AccessTokenToWire(t *rota.AccessToken) *rotav1.AccessToken {
+	return &rotav1.AccessToken{Id: t.ID, Roles: t.Roles, Tenants: t.Tenants, Queues: t.Queues, WorkerPrefix: t.WorkerPrefix,
+		ExpiresMs: int64(t.Expires), By: string(t.By), CreatedMs: int64(t.Created.Date), CreatedClockMs: int64(t.Created.Clock),
+		RevokedMs: int64(t.Revoked.Date), RevokedClockMs: int64(t.Revoked.Clock)}
+}
+
+// AccessTokenFromWire is the inverse of AccessTokenToWire.
+func AccessTokenFromWire(w *rotav1.AccessToken) (rota.AccessToken, error) {
+	return rota.AccessToken{ID: w.GetId(), Roles: w.GetRoles(), Tenants: w.GetTenants(), Queues: w.GetQueues(), WorkerPrefix: w.GetWorkerPrefix(),
+		Expires: rota.Date(w.GetExpiresMs()), By: rota.Principal(w.GetBy()), Created: moment(w.GetCreatedMs(), w.GetCreatedClockMs()),
+		Revoked: moment(w.GetRevokedMs(), w.GetRevokedClockMs())}, nil
+}
+
+// AccessTokensFromWire converts a list of tokens.
+func AccessTokensFromWire(w []*rotav1.AccessToken) ([]rota.AccessToken, error) {
+	return tryEach(w, AccessTokenFromWire)
+}
+
+// RoleToWire carries a role.
+func RoleToWire(r *rota.Role) *rotav1.Role {
+	return &rotav1.Role{Name: r.Name, Grants: GrantsToWire(r.Grants), BuiltIn: r.BuiltIn, By: string(r.By), AtMs: int64(r.At.Date),
+		AtClockMs: int64(r.At.Clock)}
+}
+
+// RoleFromWire is the inverse of RoleToWire.
+func RoleFromWire(w *rotav1.Role) (rota.Role, error) {
+	grants, err := GrantsFromWire(w.GetGrants())
+	return rota.Role{Name: w.GetName(), Grants: grants, BuiltIn: w.GetBuiltIn(), By: rota.Principal(w.GetBy()),
+		At: moment(w.GetAtMs(), w.GetAtClockMs())}, err
+}
+
+// RolesFromWire converts a list of roles.
+func RolesFromWire(w []*rotav1.Role) ([]rota.Role, error) { return tryEach(w, RoleFromWire) }
+
+// BlockToWire carries a refusal of certificates.
+func BlockToWire(b *rota.Block) *rotav1.Block {
+	return &rotav1.Block{Role: b.Role, Name: b.Name, By: string(b.By), AtMs: int64(b.At.Date), AtClockMs: int64(b.At.Clock)}
+}
+
+// BlocksFromWire converts a list of refusals.
+func BlocksFromWire(w []*rotav1.Block) ([]rota.Block, error) {
+	return tryEach(w, func(w *rotav1.Block) (rota.Block, error) {
+		return rota.Block{Role: w.GetRole(), Name: w.GetName(), By: rota.Principal(w.GetBy()), At: moment(w.GetAtMs(), w.GetAtClockMs())}, nil
+	})
+}

@@ -1,0 +1,102 @@
+package cluster
+
+import (
+	"context"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/peer"
+)
+
+// CreateToken makes a token known by the hash of its secret. The same again is the same token,
+// unless it was revoked.
+func (av *authVerbs) CreateToken(ctx context.Context, t rota.AccessToken, hash [32]byte) (rota.AccessToken, error) {
+	op := &fsmpb.CreateToken{Id: t.ID, Hash: hash[:], Roles: t.Roles, Tenants: t.Tenants, Queues: t.Queues, WorkerPrefix: t.WorkerPrefix,
+		ExpiresMs: int64(t.Expires)}
+	_, index, err := av.n.proposer.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_CreateToken{CreateToken: op}})
+	if err != nil {
+		return rota.AccessToken{}, err
+	}
+	made, _, err := readAccess(ctx, av, peer.ReadOptions{MinIndex: index}, func(a *fsm.Access) rota.AccessToken {
+		made, _ := a.Token(t.ID)
+		return made
+	})
+	return made, err
+}
+
+// AccessTokens lists the tokens that have not expired, revoked ones among them.
+func (av *authVerbs) AccessTokens(ctx context.Context, opt peer.ReadOptions) ([]rota.AccessToken, rota.ReadAt, error) {
+	return readAccess(ctx, av, opt, func(a *fsm.Access) (tokens []rota.AccessToken) {
+		a.Tokens("", func(t rota.AccessToken) bool {
+			tokens = append(tokens, t)
+			return true
+		})
+		return tokens
+	})
+}
+
+// RevokeToken ends a token for good; one that was revoked already is no error.
+func (av *authVerbs) RevokeToken(ctx context.Context, id string) error {
+	return av.propose(ctx, &fsmpb.Op{Op: &fsmpb.Op_RevokeToken{RevokeToken: &fsmpb.RevokeToken{Id: id}}})
+}
+
+// SetRole makes a role, or gives one other grants.
+func (av *authVerbs) SetRole(ctx context.Context, name string, grants []rota.Grant) (rota.Role, error) {
+	op := &fsmpb.SetRole{Name: name}
+	for _, g := range grants {
+		op.Grants = append(op.Grants, &fsmpb.Grant{Right: uint32(g.Right), Tenant: g.Tenant, Queue: g.Queue})
+	}
+	_, index, err := av.n.proposer.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_SetRole{SetRole: op}})
+	if err != nil {
+		return rota.Role{}, err
+	}
+	role, _, err := readAccess(ctx, av, peer.ReadOptions{MinIndex: index}, func(a *fsm.Access) rota.Role {
+		role, _ := a.Role(name)
+		return role
+	})
+	return role, err
+}
+
+// Roles lists the roles, those built in among them.
+func (av *authVerbs) Roles(ctx context.Context, opt peer.ReadOptions) ([]rota.Role, rota.ReadAt, error) {
+	return readAccess(ctx, av, opt, (*fsm.Access).Roles)
+}
+
+// DeleteRole forgets a role: who has it loses what it grants.
+func (av *authVerbs) DeleteRole(ctx context.Context, name string) error {
+	return av.propose(ctx, &fsmpb.Op{Op: &fsmpb.Op_DeleteRole{DeleteRole: &fsmpb.DeleteRole{Name: name}}})
+}
+
+// SetBlock refuses the certificates of a role and a name, or takes them again.
+func (av *authVerbs) SetBlock(ctx context.Context, role, name string, blocked bool) error {
+	return av.propose(ctx, &fsmpb.Op{Op: &fsmpb.Op_SetBlock{SetBlock: &fsmpb.SetBlock{Role: role, Name: name, Blocked: blocked}}})
+}
+
+// Blocks lists the certificates that are refused.
+func (av *authVerbs) Blocks(ctx context.Context, opt peer.ReadOptions) ([]rota.Block, rota.ReadAt, error) {
+	return readAccess(ctx, av, opt, (*fsm.Access).Blocks)
+}
+
+// SetAnonymous says which roles callers without a credential have.
+func (av *authVerbs) SetAnonymous(ctx context.Context, roles []string) error {
+	return av.propose(ctx, &fsmpb.Op{Op: &fsmpb.Op_SetAnonymous{SetAnonymous: &fsmpb.SetAnonymous{Roles: roles}}})
+}
+
+func (av *authVerbs) propose(ctx context.Context, op *fsmpb.Op) error {
+	_, _, err := av.n.proposer.proposeOne(ctx, op)
+	return err
+}
+
+// readAccess is read of the table that applying has published last. What was made and is gone
+// again, by a later entry, is read as empty.
+func readAccess[T any](ctx context.Context, av *authVerbs, opt peer.ReadOptions, f func(*fsm.Access) T) (T, rota.ReadAt, error) {
+	rp := &av.n.replica
+	return read(ctx, rp, opt, func(*fsm.View) (T, error) {
+		if a := rp.doors.table.Load(); a != nil {
+			return f(a), nil
+		}
+		var none T
+		return none, errNoLeader(nil)
+	})
+}

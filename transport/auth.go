@@ -1,0 +1,119 @@
+package transport
+
+import (
+	"context"
+
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/api/words"
+	"github.com/rotasched/rota/internal/access"
+	"github.com/rotasched/rota/internal/limits"
+)
+
+// authService answers the service Auth.
+type authService struct {
+	rotav1.UnimplementedAuthServer
+	core Core
+}
+
+// WhoAmI says who the door took the caller for, and what that may do.
+func (s *authService) WhoAmI(ctx context.Context, _ *rotav1.WhoAmIRequest) (*rotav1.Identity, error) {
+	p, err := passOf(ctx)
+	if err != nil {
+		return nil, err
+	}
+	who := p.rights.Of(p.caller.Actor)
+	return words.IdentityToWire(&who), nil
+}
+
+// CreateToken makes a token known by the hash of its secret, which no node ever sees.
+func (s *authService) CreateToken(ctx context.Context, req *rotav1.CreateTokenRequest) (*rotav1.AccessToken, error) {
+	t, hash, err := words.NewTokenFromWire(req)
+	if err == nil {
+		err = access.CheckToken(&t)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return reply(words.AccessTokenToWire)(s.core.CreateToken(ctx, t, hash))
+}
+
+// ListTokens reads the tokens by id, whole or in pages.
+func (s *authService) ListTokens(ctx context.Context, req *rotav1.ListTokensRequest) (*rotav1.ListTokensResponse, error) {
+	rows, at, next, err := wholeList(ctx, req, s.core.AccessTokens, func(t *rota.AccessToken) string { return t.ID }, words.AccessTokenToWire)
+	if err != nil {
+		return nil, err
+	}
+	return &rotav1.ListTokensResponse{Tokens: rows, At: at, NextCursor: next}, nil
+}
+
+// RevokeToken ends a token for good.
+func (s *authService) RevokeToken(ctx context.Context, req *rotav1.RevokeTokenRequest) (*rotav1.RevokeTokenResponse, error) {
+	if err := access.CheckTokenID(req.GetId()); err != nil {
+		return nil, err
+	}
+	return &rotav1.RevokeTokenResponse{}, s.core.RevokeToken(ctx, req.GetId())
+}
+
+// SetRole makes a role, or gives one other grants.
+func (s *authService) SetRole(ctx context.Context, req *rotav1.SetRoleRequest) (*rotav1.Role, error) {
+	if n := len(req.GetGrants()); n > limits.MaxGrants {
+		return nil, rota.Refusef(rota.KindInvalid, "grants", "grants are %d: 1 to %d are wanted", n, limits.MaxGrants)
+	}
+	grants, err := words.GrantsFromWire(req.GetGrants())
+	if err != nil {
+		return nil, err
+	}
+	role := rota.Role{Name: req.GetName(), Grants: grants}
+	if err := access.CheckRole(&role); err != nil {
+		return nil, err
+	}
+	return reply(words.RoleToWire)(s.core.SetRole(ctx, role.Name, role.Grants))
+}
+
+// ListRoles reads the roles by name, those built in among them.
+func (s *authService) ListRoles(ctx context.Context, req *rotav1.ListRolesRequest) (*rotav1.ListRolesResponse, error) {
+	rows, at, next, err := wholeList(ctx, req, s.core.Roles, func(r *rota.Role) string { return r.Name }, words.RoleToWire)
+	if err != nil {
+		return nil, err
+	}
+	return &rotav1.ListRolesResponse{Roles: rows, At: at, NextCursor: next}, nil
+}
+
+// DeleteRole forgets a role.
+func (s *authService) DeleteRole(ctx context.Context, req *rotav1.DeleteRoleRequest) (*rotav1.DeleteRoleResponse, error) {
+	if err := rota.CheckID("role", req.GetName()); err != nil {
+		return nil, err
+	}
+	return &rotav1.DeleteRoleResponse{}, s.core.DeleteRole(ctx, req.GetName())
+}
+
+// SetBlock refuses the certificates of a role and a name, or takes them again.
+func (s *authService) SetBlock(ctx context.Context, req *rotav1.SetBlockRequest) (*rotav1.SetBlockResponse, error) {
+	if err := access.CheckPrincipal(rota.CertPrincipal(req.GetRole(), req.GetName())); err != nil {
+		return nil, err
+	}
+	return &rotav1.SetBlockResponse{}, s.core.SetBlock(ctx, req.GetRole(), req.GetName(), req.GetBlocked())
+}
+
+// ListBlocks reads which certificates are refused, by role and name.
+func (s *authService) ListBlocks(ctx context.Context, req *rotav1.ListBlocksRequest) (*rotav1.ListBlocksResponse, error) {
+	rows, at, next, err := wholeList(ctx, req, s.core.Blocks, func(b *rota.Block) string { return b.Role + "/" + b.Name }, words.BlockToWire)
+	if err != nil {
+		return nil, err
+	}
+	return &rotav1.ListBlocksResponse{Blocks: rows, At: at, NextCursor: next}, nil
+}
+
+// SetAnonymous says which roles callers without a credential have.
+func (s *authService) SetAnonymous(ctx context.Context, req *rotav1.SetAnonymousRequest) (*rotav1.SetAnonymousResponse, error) {
+	if n := len(req.GetRoles()); n > limits.MaxTokenRoles {
+		return nil, rota.Refusef(rota.KindInvalid, "roles", "roles are %d: at most %d are taken", n, limits.MaxTokenRoles)
+	}
+	for _, name := range req.GetRoles() {
+		if err := rota.CheckID("role", name); err != nil {
+			return nil, err
+		}
+	}
+	return &rotav1.SetAnonymousResponse{}, s.core.SetAnonymous(ctx, req.GetRoles())
+}
