@@ -64,6 +64,7 @@ type node struct {
 	cluster rotav1.ClusterClient
 	events  rotav1.EventsClient
 	flows   rotav1.WorkflowsClient
+	auth    rotav1.AuthClient
 }
 
 type settings struct {
@@ -74,6 +75,7 @@ type settings struct {
 	heedless bool
 	retries  func(Retry)
 	patience time.Duration
+	token    string
 }
 
 // Option changes how a client connects.
@@ -157,6 +159,13 @@ func newNode(address string, s *settings) (*node, error) {
 		grpc.WithStaticStreamWindowSize(words.StreamWindow), grpc.WithStaticConnWindowSize(words.ConnWindow),
 		grpc.WithDisableServiceConfig(),
 	}
+	shows, err := bearerOf(address, s)
+	if err != nil {
+		return nil, err
+	}
+	if shows != nil {
+		options = append(options, grpc.WithPerRPCCredentials(shows))
+	}
 	if s.dial != nil {
 		options = append(options, grpc.WithContextDialer(s.dial))
 	}
@@ -170,7 +179,7 @@ func newNode(address string, s *settings) (*node, error) {
 		jobs: rotav1.NewJobsClient(conn), workers: rotav1.NewWorkersClient(conn),
 		queues: rotav1.NewQueuesClient(conn), tenants: rotav1.NewTenantsClient(conn),
 		cluster: rotav1.NewClusterClient(conn), events: rotav1.NewEventsClient(conn),
-		flows: rotav1.NewWorkflowsClient(conn),
+		flows: rotav1.NewWorkflowsClient(conn), auth: rotav1.NewAuthClient(conn),
 	}, nil
 }
 

@@ -15,7 +15,7 @@ const DefaultAddress = "127.0.0.1:6470"
 // DialEnv returns a client set up by the environment, as the rota command is: of the nodes in
 // ROTA_ADDR, separated by commas, or DefaultAddress where that is not set. ROTA_TLS_CA,
 // ROTA_TLS_CERT and ROTA_TLS_KEY name files (PEM) and encrypt the connections; they are
-// read once. An option overrides the environment.
+// read once. ROTA_TOKEN has an access token. An option overrides the environment.
 func DialEnv(opts ...Option) (*Client, error) {
 	addrs := os.Getenv("ROTA_ADDR")
 	if addrs == "" {
@@ -27,6 +27,9 @@ func DialEnv(opts ...Option) (*Client, error) {
 	}
 	if config != nil {
 		opts = append([]Option{WithTLS(config)}, opts...)
+	}
+	if token := os.Getenv("ROTA_TOKEN"); token != "" {
+		opts = append([]Option{WithToken(token)}, opts...)
 	}
 	return Dial(strings.Split(addrs, ","), opts...)
 }

@@ -1,0 +1,166 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"iter"
+	"net"
+	"net/netip"
+
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/api/words"
+	"github.com/rotasched/rota/internal/access"
+)
+
+// WithToken shows an access token, rota_ID_SECRET, with each call. It is sent over TLS, or in
+// clear text to addresses of loopback; Dial refuses any other.
+func WithToken(token string) Option { return func(s *settings) { s.token = token } }
+
+// bearer shows a token with each call.
+type bearer struct {
+	header map[string]string
+	secure bool
+}
+
+// bearerOf returns what shows the token to an address; nil without one.
+func bearerOf(address string, s *settings) (*bearer, error) {
+	if s.token == "" {
+		return nil, nil
+	}
+	credential, err := access.ParseCredential(s.token)
+	if err != nil {
+		return nil, err
+	}
+	if s.tls == nil && !loopback(address) {
+		return nil, rota.Refusef(rota.KindInvalid, "token", "the token would go to %s in clear text: set up TLS, or use an address of loopback", address)
+	}
+	return &bearer{header: map[string]string{"authorization": "Bearer " + credential.Secret()}, secure: s.tls != nil}, nil
+}
+
+// GetRequestMetadata implements credentials.PerRPCCredentials.
+func (b *bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	return b.header, nil
+}
+
+// RequireTransportSecurity implements credentials.PerRPCCredentials.
+func (b *bearer) RequireTransportSecurity() bool { return b.secure }
+
+func loopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
+}
+
+// Auth are the calls that say who may do what: [Client.Auth].
+type Auth struct{ c *Client }
+
+// Auth returns the calls of tokens, roles and blocks.
+func (c *Client) Auth() Auth { return Auth{c} }
+
+// WhoAmI reads who the client is to the cluster, and what it may do.
+func (a Auth) WhoAmI(ctx context.Context) (rota.Identity, error) {
+	ask := func(ctx context.Context, n *node) (*rotav1.Identity, error) {
+		return n.auth.WhoAmI(ctx, &rotav1.WhoAmIRequest{})
+	}
+	return one(ctx, a.c, "who am I", words.IdentityFromWire, ask)
+}
+
+// CreateToken makes an access token with the Roles, the narrowing and the date of expiry of
+// want. Its id and secret are drawn here; the cluster gets a hash, and the secret is returned
+// this once.
+func (a Auth) CreateToken(ctx context.Context, want rota.AccessToken) (t rota.AccessToken, secret string, err error) {
+	var random [40]byte
+	_, _ = rand.Read(random[:]) // never fails: crypto/rand stops the process instead
+	credential := access.CredentialOf(random)
+	want.ID = credential.ID
+	ask := func(ctx context.Context, n *node) (*rotav1.AccessToken, error) {
+		return n.auth.CreateToken(ctx, words.NewTokenToWire(&want, credential.Hash()))
+	}
+	if t, err = one(ctx, a.c, "create token", words.AccessTokenFromWire, ask); err != nil {
+		return t, "", err
+	}
+	return t, credential.Secret(), nil
+}
+
+// AccessTokens lists the tokens that have not expired, by id, revoked ones among them.
+func (a Auth) AccessTokens(ctx context.Context, opts ...ReadOption) iter.Seq2[rota.AccessToken, error] {
+	return list(ctx, a.c, "list tokens", 0, "", opts, func(ctx context.Context, n *node, p page) (got pageOf[rota.AccessToken], err error) {
+		answer, err := n.auth.ListTokens(ctx, &rotav1.ListTokensRequest{Read: words.ReadToWire(p.read), Limit: int32(p.limit), Cursor: p.cursor})
+		if err != nil {
+			return got, err
+		}
+		got.items, err = words.AccessTokensFromWire(answer.GetTokens())
+		got.next, got.at = answer.GetNextCursor(), answer.GetAt()
+		return got, err
+	})
+}
+
+// RevokeToken ends a token for good, by its id; one that was revoked already is no error.
+func (a Auth) RevokeToken(ctx context.Context, id string) error {
+	return a.c.call(ctx, "revoke token", answerMost, func(ctx context.Context, n *node) error {
+		_, err := n.auth.RevokeToken(ctx, &rotav1.RevokeTokenRequest{Id: id})
+		return err
+	})
+}
+
+// SetRole makes a role, or gives one other grants. Those built in never change.
+func (a Auth) SetRole(ctx context.Context, name string, grants []rota.Grant) (rota.Role, error) {
+	ask := func(ctx context.Context, n *node) (*rotav1.Role, error) {
+		return n.auth.SetRole(ctx, &rotav1.SetRoleRequest{Name: name, Grants: words.GrantsToWire(grants)})
+	}
+	return one(ctx, a.c, "set role", words.RoleFromWire, ask)
+}
+
+// Roles lists the roles by name, those built in among them.
+func (a Auth) Roles(ctx context.Context, opts ...ReadOption) iter.Seq2[rota.Role, error] {
+	return list(ctx, a.c, "list roles", 0, "", opts, func(ctx context.Context, n *node, p page) (got pageOf[rota.Role], err error) {
+		answer, err := n.auth.ListRoles(ctx, &rotav1.ListRolesRequest{Read: words.ReadToWire(p.read), Limit: int32(p.limit), Cursor: p.cursor})
+		if err != nil {
+			return got, err
+		}
+		got.items, err = words.RolesFromWire(answer.GetRoles())
+		got.next, got.at = answer.GetNextCursor(), answer.GetAt()
+		return got, err
+	})
+}
+
+// DeleteRole forgets a role: who has it loses what it grants.
+func (a Auth) DeleteRole(ctx context.Context, name string) error {
+	return a.c.call(ctx, "delete role", answerMost, func(ctx context.Context, n *node) error {
+		_, err := n.auth.DeleteRole(ctx, &rotav1.DeleteRoleRequest{Name: name})
+		return err
+	})
+}
+
+// SetBlock refuses the client certificates of a role and a name, or takes them again.
+func (a Auth) SetBlock(ctx context.Context, role, name string, blocked bool) error {
+	return a.c.call(ctx, "set block", answerMost, func(ctx context.Context, n *node) error {
+		_, err := n.auth.SetBlock(ctx, &rotav1.SetBlockRequest{Role: role, Name: name, Blocked: blocked})
+		return err
+	})
+}
+
+// Blocks lists the client certificates that are refused, by role and name.
+func (a Auth) Blocks(ctx context.Context, opts ...ReadOption) iter.Seq2[rota.Block, error] {
+	return list(ctx, a.c, "list blocks", 0, "", opts, func(ctx context.Context, n *node, p page) (got pageOf[rota.Block], err error) {
+		answer, err := n.auth.ListBlocks(ctx, &rotav1.ListBlocksRequest{Read: words.ReadToWire(p.read), Limit: int32(p.limit), Cursor: p.cursor})
+		if err != nil {
+			return got, err
+		}
+		got.items, err = words.BlocksFromWire(answer.GetBlocks())
+		got.next, got.at = answer.GetNextCursor(), answer.GetAt()
+		return got, err
+	})
+}
+
+// SetAnonymous says which roles callers without a credential have; none: they may do nothing.
+func (a Auth) SetAnonymous(ctx context.Context, roles []string) error {
+	return a.c.call(ctx, "set anonymous", answerMost, func(ctx context.Context, n *node) error {
+		_, err := n.auth.SetAnonymous(ctx, &rotav1.SetAnonymousRequest{Roles: roles})
+		return err
+	})
+}
