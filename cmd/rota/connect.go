@@ -29,6 +29,11 @@ func (a *app) dialTo(addrs []string, more ...client.Option) (*client.Client, err
 	if a.patience > 0 && !a.timeoutSet {
 		more = append(more, client.WithPatience(a.patience))
 	}
+	token, err := a.token()
+	if err != nil {
+		return nil, err
+	}
+	more = append(more, client.WithToken(token))
 	if a.tls == (tlsFiles{}) {
 		return client.Dial(addrs, append(more, client.WithInsecure())...)
 	}

@@ -41,6 +41,8 @@ type app struct {
 	stale    bool
 	saw      rota.ReadAt
 	tls      tlsFiles
+	// tokenFile names the file of the access token to show.
+	tokenFile string
 }
 
 // defaultTimeout bounds a call of a client command.
@@ -86,9 +88,10 @@ ended by SIGINT and SIGTERM.`,
 		"`file` with the certificates (PEM) that other ends are checked against")
 	flags.StringVar(&a.tls.cert, "tls-cert", "", "`file` with this end's certificate (PEM)")
 	flags.StringVar(&a.tls.key, "tls-key", "", "`file` with its key (PEM)")
+	flags.StringVar(&a.tokenFile, tokenFlag, "", "`file` with the access token to show, readable by its owner alone; ROTA_TOKEN may have the token itself")
 	jobs, workflows, workers, queues, tenants := jobCommands{a}, workflowCommands{a}, workerCommands{a}, queueCommands{a}, tenantCommands{a}
 	a.group(root, a.serverCommand(), devCommands{a}.command(), jobs.command(), workflows.command(),
-		workers.command(), queues.command(), tenants.command(), modeCommands{a}.command(),
+		workers.command(), queues.command(), tenants.command(), modeCommands{a}.command(), authCommands{a}.command(),
 		a.eventsCommand(), a.clusterCommand(), operatorCommands{a}.command(), benchCommands{a}.command(), a.demoCommand(),
 		certifier{a}.command(), a.versionCommand(),
 		a.shortcut("jobs", "job", jobs.list()), a.shortcut("workflows", "workflow", workflows.list()),

@@ -115,7 +115,10 @@ func TestFlags(t *testing.T) {
 		"operator raft remove-peer": "", "operator raft leave": "", "operator snapshot save": "",
 		"operator snapshot inspect": "", "operator snapshot restore": "data node", "operator verify": "",
 		"bench jobs": "jobs rate producers batch workers slots payload queue", "bench trace": "speedup jobs workers",
-		"demo": "", "version": "", "completion bash": "",
+		"auth whoami": "token-file", "auth token create": "role tenant queue worker-prefix expires", "auth token list": "", "auth token revoke": "",
+		"auth role set": "grant", "auth role list": "", "auth role delete": "", "auth block": "", "auth unblock": "", "auth blocks": "",
+		"auth anonymous": "",
+		"demo":           "", "version": "", "completion bash": "",
 	}
 	a := &app{stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}}
 	root := a.rootCommand()

@@ -1,0 +1,284 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/secret"
+)
+
+const (
+	// tokenVariable has a token itself, tokenFlag the name of a file with one.
+	tokenVariable = envPrefix + "TOKEN"
+	tokenFlag     = "token-file"
+	// maxTokenFile is a token's most, and an end of line.
+	maxTokenFile = 128
+)
+
+// token returns the access token to show: that of --token-file, else of ROTA_TOKEN.
+func (a *app) token() (string, error) {
+	if a.tokenFile != "" {
+		text, err := secret.ReadFile(a.tokenFile, maxTokenFile)
+		if err != nil {
+			return "", usagef("read --%s: %w", tokenFlag, err)
+		}
+		return string(bytes.TrimSpace(text)), nil
+	}
+	for _, v := range a.environ {
+		if token, ok := strings.CutPrefix(v, tokenVariable+"="); ok {
+			return token, nil
+		}
+	}
+	return "", nil
+}
+
+// authCommands are the commands of tokens, roles and blocks.
+type authCommands struct{ *app }
+
+func (a authCommands) command() *cobra.Command {
+	return a.group(&cobra.Command{Use: "auth", Short: "Say who may do what"},
+		a.whoami(),
+		a.group(&cobra.Command{Use: "token", Short: "Make, list and revoke access tokens"}, a.createToken(), a.listTokens(),
+			a.one("revoke ID", "End a token for good", "auth token revoke k3vq5xw2hn7a", "is revoked", client.Auth.RevokeToken)),
+		a.group(&cobra.Command{Use: "role", Short: "Set and list roles"}, a.setRole(), a.listRoles(),
+			a.one("delete ROLE", "Forget a role; who has it loses what it grants", "auth role delete billing", "is deleted", client.Auth.DeleteRole)),
+		a.one("block ROLE/NAME", "Refuse the client certificates of a role and a name", "auth block operator/ann", "is blocked", blocking(true)),
+		a.one("unblock ROLE/NAME", "Take blocked client certificates again", "auth unblock operator/ann", "is taken again", blocking(false)),
+		a.listBlocks(), a.anonymous())
+}
+
+// one makes a command that does one thing to what it names.
+func (a authCommands) one(use, short, example, done string, do func(client.Auth, context.Context, string) error) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Args: cobra.ExactArgs(1),
+		Example: "  rota " + example,
+		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+			if err := do(c.Auth(), ctx, args[0]); err != nil {
+				return err
+			}
+			return a.printOne(map[string]any{"id": args[0]}, args, func(bool) string { return args[0] + " " + done + "\n" })
+		})),
+	}
+}
+
+func blocking(blocked bool) func(client.Auth, context.Context, string) error {
+	return func(auth client.Auth, ctx context.Context, of string) error {
+		role, name, ok := strings.Cut(of, "/")
+		if !ok {
+			return usagef("%q is not of the form ROLE/NAME", of)
+		}
+		return auth.SetBlock(ctx, role, name, blocked)
+	}
+}
+
+func (a authCommands) whoami() *cobra.Command {
+	return a.impatient(&cobra.Command{
+		Use:   "whoami",
+		Short: "Show who the caller is to the cluster, and what it may do",
+		Args:  cobra.NoArgs,
+		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			who, err := c.Auth().WhoAmI(ctx)
+			if err != nil {
+				return err
+			}
+			return a.printOne(who, []string{string(who.Principal)}, func(bool) string {
+				return renderFacts([]fact{{"principal", who.Principal}, {"rights", grantsText(who.Grants)},
+					{"within tenants", strings.Join(who.Tenants, ", ")}, {"within queues", strings.Join(who.Queues, ", ")}})
+			})
+		})),
+	})
+}
+
+func grantsText(grants []rota.Grant) string {
+	all := make([]string, len(grants))
+	for i, g := range grants {
+		all[i] = g.String()
+	}
+	return strings.Join(all, ", ")
+}
+
+func (a authCommands) createToken() *cobra.Command {
+	var want rota.AccessToken
+	var expires time.Duration
+	cmd := &cobra.Command{
+		Use:   "create --role ROLE --expires D [--tenant P] [--queue P] [--worker-prefix P]",
+		Short: "Make an access token and print it, this once",
+		Long: "Make an access token and print it, this once.\n\n" +
+			"The cluster keeps a hash of it. Callers show it by --token-file, a file that only its owner reads, or ROTA_TOKEN.\n" +
+			"To replace a token, create another one, write it over the file, and revoke the old one.",
+		Example: "  (umask 077; rota auth token create --role submitter --tenant acme --expires 90d >acme.token)",
+		Args:    cobra.NoArgs,
+	}
+	flags := cmd.Flags()
+	flags.StringSliceVar(&want.Roles, "role", nil, "`roles` that it has, separated by commas")
+	flags.StringSliceVar(&want.Tenants, "tenant", nil, "`patterns` of the tenants that it is for: ids, or beginnings of them and *; without it all")
+	flags.StringSliceVar(&want.Queues, "queue", nil, "`patterns` of the queues that it is for; without it all")
+	flags.StringVar(&want.WorkerPrefix, "worker-prefix", "", "`text` that the ids of its workers begin with")
+	durationVar(flags, &expires, "expires", 0, "how long it counts, at most 366d")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(want.Roles) == 0 || expires <= 0 {
+			return usagef("--role and --expires are wanted: what the token may do, and for how long")
+		}
+		return a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			want.Expires = rota.DateOf(time.Now().Add(expires))
+			t, secret, err := c.Auth().CreateToken(ctx, want)
+			if err != nil {
+				return err
+			}
+			made := struct {
+				rota.AccessToken
+				Secret string `json:"secret"`
+			}{t, secret}
+			return a.printOne(made, []string{t.ID}, func(bool) string { return secret + "\n" })
+		}))(cmd, args)
+	}
+	return cmd
+}
+
+func (a authCommands) listTokens() *cobra.Command {
+	return a.listCommand(&cobra.Command{
+		Use:   "list",
+		Short: "List the tokens that have not expired, revoked ones among them",
+		Args:  cobra.NoArgs,
+		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			tokens, err := client.Collect(c.Auth().AccessTokens(ctx, a.fresh()...))
+			if err != nil {
+				return err
+			}
+			a.seen()
+			return printAll(a.app, "tokens", tokens, func(t rota.AccessToken) string { return t.ID }, []column[rota.AccessToken]{
+				{"ID", false, 0, func(t rota.AccessToken) any { return t.ID }},
+				{"ROLES", false, 0, func(t rota.AccessToken) any { return strings.Join(t.Roles, ",") }},
+				{"TENANTS", false, 0, func(t rota.AccessToken) any { return strings.Join(t.Tenants, ",") }},
+				{"QUEUES", false, 0, func(t rota.AccessToken) any { return strings.Join(t.Queues, ",") }},
+				{"EXPIRES", false, 0, func(t rota.AccessToken) any { return t.Expires }},
+				{"REVOKED", false, 0, func(t rota.AccessToken) any { return !t.Revoked.IsZero() }},
+				{"WORKERS", true, 0, func(t rota.AccessToken) any { return t.WorkerPrefix }},
+				{"BY", true, 0, func(t rota.AccessToken) any { return t.By }},
+			})
+		})),
+	})
+}
+
+func (a authCommands) setRole() *cobra.Command {
+	var texts []string
+	cmd := &cobra.Command{
+		Use:   "set ROLE --grant GRANT",
+		Short: "Make a role or give it other grants",
+		Long: "Make a role or give it other grants; those that it had are replaced.\n\n" +
+			"A grant is a right and what it is for, as whoami shows it: \"submit tenant=acme* queue=render\". What is not named is all.",
+		Example: "  rota auth role set acme --grant 'submit tenant=acme*' --grant 'read tenant=acme*'",
+		Args:    cobra.ExactArgs(1),
+	}
+	cmd.Flags().StringArrayVar(&texts, "grant", nil, "`right` and what it is for; may be repeated")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		grants := make([]rota.Grant, len(texts))
+		for i, text := range texts {
+			var err error
+			if grants[i], err = parseGrant(text); err != nil {
+				return err
+			}
+		}
+		return a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			r, err := c.Auth().SetRole(ctx, args[0], grants)
+			if err != nil {
+				return err
+			}
+			return a.printOne(r, []string{r.Name}, func(bool) string {
+				return renderFacts([]fact{{"role", r.Name}, {"grants", grantsText(r.Grants)}})
+			})
+		}))(cmd, args)
+	}
+	return cmd
+}
+
+// parseGrant reads a grant as rota.Grant.String writes it.
+func parseGrant(text string) (g rota.Grant, err error) {
+	g.Tenant, g.Queue = "*", "*"
+	parts := strings.Fields(text)
+	if len(parts) == 0 {
+		return g, usagef("--grant is empty: a right is wanted, such as \"read tenant=acme*\"")
+	}
+	if err := g.Right.UnmarshalText([]byte(parts[0])); err != nil {
+		return g, err
+	}
+	for _, part := range parts[1:] {
+		switch key, value, _ := strings.Cut(part, "="); key {
+		case "tenant":
+			g.Tenant = value
+		case "queue":
+			g.Queue = value
+		default:
+			return g, usagef("--grant %q: %q is neither tenant=… nor queue=…", text, part)
+		}
+	}
+	return g, nil
+}
+
+func (a authCommands) listRoles() *cobra.Command {
+	return a.listCommand(&cobra.Command{
+		Use:   "list",
+		Short: "List the roles, those built in among them",
+		Args:  cobra.NoArgs,
+		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			roles, err := client.Collect(c.Auth().Roles(ctx, a.fresh()...))
+			if err != nil {
+				return err
+			}
+			a.seen()
+			return printAll(a.app, "roles", roles, func(r rota.Role) string { return r.Name }, []column[rota.Role]{
+				{"ROLE", false, 0, func(r rota.Role) any { return r.Name }},
+				{"BUILT IN", false, 0, func(r rota.Role) any { return r.BuiltIn }},
+				{"GRANTS", false, 0, func(r rota.Role) any { return grantsText(r.Grants) }},
+				{"BY", true, 0, func(r rota.Role) any { return r.By }},
+			})
+		})),
+	})
+}
+
+func (a authCommands) listBlocks() *cobra.Command {
+	return a.listCommand(&cobra.Command{
+		Use:   "blocks",
+		Short: "List the client certificates that are refused",
+		Args:  cobra.NoArgs,
+		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			blocks, err := client.Collect(c.Auth().Blocks(ctx, a.fresh()...))
+			if err != nil {
+				return err
+			}
+			a.seen()
+			return printAll(a.app, "blocks", blocks, func(b rota.Block) string { return b.Role + "/" + b.Name }, []column[rota.Block]{
+				{"CERTIFICATE", false, 0, func(b rota.Block) any { return b.Role + "/" + b.Name }},
+				{"SINCE", false, 0, func(b rota.Block) any { return b.At.Date }},
+				{"BY", false, 0, func(b rota.Block) any { return b.By }},
+			})
+		})),
+	})
+}
+
+func (a authCommands) anonymous() *cobra.Command {
+	return &cobra.Command{
+		Use:     "anonymous ROLE…|none",
+		Short:   "Say which roles callers without a credential have",
+		Example: "  rota auth anonymous none",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+			roles := args
+			if len(args) == 1 && args[0] == "none" {
+				roles = nil
+			}
+			if err := c.Auth().SetAnonymous(ctx, roles); err != nil {
+				return err
+			}
+			return a.printOne(map[string]any{"roles": append([]string{}, roles...)}, roles, func(bool) string {
+				return "callers without a credential: " + strings.Join(args, ", ") + "\n"
+			})
+		})),
+	}
+}

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/access"
+)
+
+// TestToken: the token to show is that of --token-file, else ROTA_TOKEN's; a file that others
+// may read is refused, and no refusal quotes a token.
+func TestToken(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "token")
+	text := access.CredentialOf([40]byte{5}).Secret()
+	if err := os.WriteFile(path, []byte(text+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	environ := []string{"ROTA_TOKEN=other"}
+	for want, a := range map[string]*app{text: {tokenFile: path, environ: environ}, "other": {environ: environ}, "": {}} {
+		if got, err := a.token(); err != nil || got != want {
+			t.Errorf("got %q, %v; %q is wanted", got, err, want)
+		}
+	}
+	if err := os.Chmod(path, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	code, _, stderr := runArgs("--token-file", path, "auth", "whoami")
+	if code == 0 || !strings.Contains(stderr, "chmod 600") || strings.Contains(stderr, text[20:]) {
+		t.Errorf("exit %d, %q", code, stderr)
+	}
+}
+
+// TestParseGrant reads grants as they are written.
+func TestParseGrant(t *testing.T) {
+	t.Parallel()
+	for _, g := range []rota.Grant{{Right: rota.RightSubmit, Tenant: "acme*", Queue: "a:b"}, {Right: rota.RightQueue, Tenant: "*", Queue: "q*"},
+		{Right: rota.RightStatus, Tenant: "*", Queue: "*"}} {
+		if got, err := parseGrant(g.String()); err != nil || got != g {
+			t.Errorf("%s: %+v, %v", g, got, err)
+		}
+	}
+	for _, text := range []string{"", "reed", "read q=x", "read acme"} {
+		if g, err := parseGrant(text); err == nil {
+			t.Errorf("%q is taken as %s", text, g)
+		}
+	}
+}
