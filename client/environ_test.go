@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/access"
 )
 
 // TestDialEnv: a program goes where the rota command of the same shell goes, and never in
@@ -16,8 +17,8 @@ func TestDialEnv(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
-		name, addr, ca, cert string
-		want                 string
+		name, addr, ca, cert, token string
+		want                        string
 	}{
 		{name: "default", want: DefaultAddress},
 		{name: "several", addr: "a:1, b:2,a:1", want: "a:1, b:2"},
@@ -25,12 +26,15 @@ func TestDialEnv(t *testing.T) {
 		{name: "no_such_authority", addr: "a:1", ca: text + ".not"},
 		{name: "no_authority", addr: "a:1", ca: text},
 		{name: "no_key", addr: "a:1", cert: text},
+		{name: "token", token: access.CredentialOf([40]byte{1}).Secret(), want: DefaultAddress},
+		{name: "token_in_clear_text", addr: "a:1", token: access.CredentialOf([40]byte{1}).Secret()},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Setenv("ROTA_ADDR", c.addr)
 			t.Setenv("ROTA_TLS_CA", c.ca)
 			t.Setenv("ROTA_TLS_CERT", c.cert)
 			t.Setenv("ROTA_TLS_KEY", "")
+			t.Setenv("ROTA_TOKEN", c.token)
 			got, err := DialEnv()
 			if c.want == "" {
 				if rota.KindOf(err) != rota.KindInvalid {

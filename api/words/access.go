@@ -88,9 +88,12 @@ func BlockToWire(b *rota.Block) *rotav1.Block {
 	return &rotav1.Block{Role: b.Role, Name: b.Name, By: string(b.By), AtMs: int64(b.At.Date), AtClockMs: int64(b.At.Clock)}
 }
 
+// BlockFromWire is the inverse of BlockToWire.
+func BlockFromWire(w *rotav1.Block) (rota.Block, error) {
+	return rota.Block{Role: w.GetRole(), Name: w.GetName(), By: rota.Principal(w.GetBy()), At: moment(w.GetAtMs(), w.GetAtClockMs())}, nil
+}
+
 // BlocksFromWire converts a list of refusals.
 func BlocksFromWire(w []*rotav1.Block) ([]rota.Block, error) {
-	return tryEach(w, func(w *rotav1.Block) (rota.Block, error) {
-		return rota.Block{Role: w.GetRole(), Name: w.GetName(), By: rota.Principal(w.GetBy()), At: moment(w.GetAtMs(), w.GetAtClockMs())}, nil
-	})
+	return tryEach(w, BlockFromWire)
 }
