@@ -108,3 +108,19 @@ func TestWhoAmI(t *testing.T) {
 		t.Errorf("a credential that counts not: %+v, %v", who, err)
 	}
 }
+
+// TestAnswers_afterOnesRight: who gives its own right away hears that it did; a list is not
+// answered to who has lost the right meanwhile.
+func TestAnswers_afterOnesRight(t *testing.T) {
+	t.Parallel()
+	before, p, _ := holder(rota.RightAuth)
+	after, _, _ := holder()
+	after.give(p)
+	s := &Server{options: Options{Self: "n1", Core: coreWith(after)}}
+	for method, answered := range map[string]bool{"SetAnonymous": true, "RevokeToken": true, "DeleteRole": true, "ListTokens": false, "ListRoles": false} {
+		err := s.answerable(&pass{need: methods["/rota.v1.Auth/"+method], caller: access.Caller{Actor: p}, table: before})
+		if (err == nil) != answered {
+			t.Errorf("%s: %v", method, err)
+		}
+	}
+}

@@ -20,7 +20,7 @@ var dataFields = []protoreflect.FullName{
 // answerable judges a call again whose answer was made by a newer table of rights: a default
 // read is judged after its barrier (SECURITY §5.4).
 func (s *Server) answerable(p *pass) error {
-	if p.need.anybody || p.need.members || s.options.Core.Access() == p.table {
+	if p.need.anybody || p.need.members || p.need.judged || s.options.Core.Access() == p.table {
 		return nil
 	}
 	return s.judge(p)

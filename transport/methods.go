@@ -14,6 +14,9 @@ type need struct {
 	anybody, members bool
 	// known says that any caller may, whatever its rights are, whose credential counts.
 	known bool
+	// judged says that applying judges the call, and that its answer says what was done: it is told
+	// to a caller who has given its right away by it.
+	judged bool
 }
 
 // right is needed over everything.
@@ -21,6 +24,9 @@ func right(r rota.Right) need { return need{right: r} }
 
 // scoped needs a right over what the call is about.
 func scoped(r rota.Right) need { return need{right: r, scoped: true} }
+
+// judged needs a right over everything to change something.
+func judged(r rota.Right) need { return need{right: r, judged: true} }
 
 // where says over what the right is needed.
 func (n need) where() string {
@@ -72,15 +78,15 @@ var methods = map[string]need{
 	"/rota.v1.Tenants/Delete": scoped(rota.RightTenant),
 
 	"/rota.v1.Auth/WhoAmI":       known,
-	"/rota.v1.Auth/CreateToken":  right(rota.RightAuth),
+	"/rota.v1.Auth/CreateToken":  judged(rota.RightAuth),
 	"/rota.v1.Auth/ListTokens":   right(rota.RightAuth),
-	"/rota.v1.Auth/RevokeToken":  right(rota.RightAuth),
-	"/rota.v1.Auth/SetRole":      right(rota.RightAuth),
+	"/rota.v1.Auth/RevokeToken":  judged(rota.RightAuth),
+	"/rota.v1.Auth/SetRole":      judged(rota.RightAuth),
 	"/rota.v1.Auth/ListRoles":    right(rota.RightAuth),
-	"/rota.v1.Auth/DeleteRole":   right(rota.RightAuth),
-	"/rota.v1.Auth/SetBlock":     right(rota.RightAuth),
+	"/rota.v1.Auth/DeleteRole":   judged(rota.RightAuth),
+	"/rota.v1.Auth/SetBlock":     judged(rota.RightAuth),
 	"/rota.v1.Auth/ListBlocks":   right(rota.RightAuth),
-	"/rota.v1.Auth/SetAnonymous": right(rota.RightAuth),
+	"/rota.v1.Auth/SetAnonymous": judged(rota.RightAuth),
 
 	"/rota.v1.Workflows/Submit":        scoped(rota.RightSubmit),
 	"/rota.v1.Workflows/Get":           right(rota.RightRead),
