@@ -24,6 +24,9 @@ var (
 	typeStatsJSON      = layoutOf[TypeStats]()
 	readAtJSON         = layoutOf[ReadAt]()
 	workflowNodeJSON   = layoutOf[WorkflowNode]()
+	roleJSON           = layoutOf[Role]()
+	accessTokenJSON    = layoutOf[AccessToken]()
+	blockJSON          = layoutOf[Block]()
 )
 
 // MarshalJSON implements json.Marshaler.
@@ -168,3 +171,21 @@ func (t TypeStats) MarshalJSON() ([]byte, error) { return typeStatsJSON.marshal(
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (t *TypeStats) UnmarshalJSON(text []byte) error { return typeStatsJSON.unmarshal(text, t) }
+
+// MarshalJSON implements json.Marshaler.
+func (r Role) MarshalJSON() ([]byte, error) { return roleJSON.marshal(r) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (r *Role) UnmarshalJSON(text []byte) error { return roleJSON.unmarshal(text, r) }
+
+// MarshalJSON implements json.Marshaler.
+func (t AccessToken) MarshalJSON() ([]byte, error) { return accessTokenJSON.marshal(t) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (t *AccessToken) UnmarshalJSON(text []byte) error { return accessTokenJSON.unmarshal(text, t) }
+
+// MarshalJSON implements json.Marshaler.
+func (b Block) MarshalJSON() ([]byte, error) { return blockJSON.marshal(b) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (b *Block) UnmarshalJSON(text []byte) error { return blockJSON.unmarshal(text, b) }

@@ -102,7 +102,7 @@ type Role struct {
 	BuiltIn bool `json:"built_in,omitempty"`
 	// By is who set it last, At when.
 	By Principal `json:"by,omitempty"`
-	At Moment    `json:"at,omitzero"`
+	At Moment    `json:"set,omitzero"`
 }
 
 // AccessToken is a token as the cluster knows it.
@@ -127,7 +127,7 @@ type Block struct {
 	Role string    `json:"role"`
 	Name string    `json:"name"`
 	By   Principal `json:"by,omitempty"`
-	At   Moment    `json:"at"`
+	At   Moment    `json:"blocked"`
 }
 
 // Identity is who a caller is, and what it may do: the grants, each within the

@@ -132,8 +132,8 @@ func (a authCommands) createToken() *cobra.Command {
 				return err
 			}
 			made := struct {
-				rota.AccessToken
-				Secret string `json:"secret"`
+				Token  rota.AccessToken `json:"token"`
+				Secret string           `json:"secret"`
 			}{t, secret}
 			return a.printOne(made, []string{t.ID}, func(bool) string { return secret + "\n" })
 		}))(cmd, args)
