@@ -10,6 +10,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/secret"
 )
 
@@ -121,6 +122,7 @@ func (a authCommands) createToken() *cobra.Command {
 	flags.StringSliceVar(&want.Queues, "queue", nil, "`patterns` of the queues that it is for; without it all")
 	flags.StringVar(&want.WorkerPrefix, "worker-prefix", "", "`text` that the ids of its workers begin with")
 	durationVar(flags, &expires, "expires", 0, "how long it counts, at most 366d")
+	within(flags, 0, limits.MaxTokenLife, "expires")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(want.Roles) == 0 || expires <= 0 {
 			return usagef("--role and --expires are wanted: what the token may do, and for how long")
