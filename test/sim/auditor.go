@@ -31,6 +31,8 @@ type auditor struct {
 	revoked map[string]bool
 	flows   map[rota.WorkflowID]*auditFlow
 	flowIDs []rota.WorkflowID
+	// uploaded is when a part of a workflow was last taken.
+	uploaded Time
 	// ends counts the ends of jobs, deleted has the numbers of those that are forgotten,
 	// completions the leases that completed a job.
 	ends        uint64

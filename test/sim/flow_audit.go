@@ -61,6 +61,9 @@ func (a *auditor) flowOps(e *fsmpb.Entry, r *fsm.Applied) {
 		if !OutcomeOK(o) || o.GetExisted() {
 			continue
 		}
+		if op.GetOpenWorkflow() != nil || op.GetAddNodes() != nil {
+			a.uploaded = a.w.now
+		}
 		if c := op.GetCancelWorkflow(); c != nil {
 			x := a.flows[rota.WorkflowID(c.GetId())]
 			x.cancelled[o.GetRuns()] = true

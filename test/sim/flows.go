@@ -254,7 +254,7 @@ func (c *flowClient) quiet() bool {
 			if !a.state.Terminal() || f.cancelling || f.retries > 0 && a.state != rota.WorkflowCompleted {
 				return false
 			}
-		} else if !f.gaveUp || c.w.now < c.w.Heal+Time(limits.UploadLapses)+5_000 {
+		} else if !f.gaveUp || c.w.now < max(c.w.Heal, c.w.audit.uploaded)+Time(limits.UploadLapses)+5_000 {
 			return false
 		}
 	}

@@ -117,6 +117,7 @@ func TestFoundSeeds(t *testing.T) {
 		"a node was run again before its worker heard of its expiry": 6866,
 		"an old leader's entry released a node whose time was over":  2826851010,
 		"a lease with a grace was over by its deadline":              2079429659,
+		"an abandoned upload went on after the world had healed":     3130926872,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
