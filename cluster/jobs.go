@@ -75,10 +75,6 @@ func (jv *jobVerbs) AwaitJobs(ctx context.Context, ids []rota.JobID, done func(r
 	if _, err := jv.n.replica.fresh(ctx, peer.ReadOptions{}); err != nil {
 		return err
 	}
-	rd, err := jv.n.replica.reader(ctx)
-	if err != nil {
-		return err
-	}
 	w := &jobWait{notify: make(chan struct{}, 1)}
 	waiting := make(map[rota.JobID]bool, len(ids))
 	for _, id := range ids {
@@ -90,6 +86,10 @@ func (jv *jobVerbs) AwaitJobs(ctx context.Context, ids []rota.JobID, done func(r
 		// Interest is registered before each look: a job that ended may have been
 		// revived since, and ends again.
 		jv.n.replica.hub.await(w, waiting, look)
+		rd, err := jv.n.replica.reader(ctx) // each time: the caller's rights may have changed
+		if err != nil {
+			return err
+		}
 		for _, id := range look {
 			if !waiting[id] {
 				continue

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -183,6 +184,42 @@ func TestReads_twoTenants(t *testing.T) {
 		}
 		if err != nil || strings.Contains(string(text), "umbrella") {
 			t.Errorf("an answer to acme's reader says %s, %v", text, err)
+		}
+	}
+}
+
+// TestWaits_areJudgedAnew: who loses the right to read a job while it waits for its end is not
+// told of it.
+func TestWaits_areJudgedAnew(t *testing.T) {
+	t.Parallel()
+	n, acme := twoTenants(t)
+	waits := make(chan error, 2)
+	go func() {
+		waits <- n.AwaitJobs(acme, []rota.JobID{"acme-waits-00000"}, func(j rota.Job) error { return errors.New("job " + string(j.ID) + " was told of") })
+	}()
+	go func() {
+		_, err := n.AwaitWorkflow(acme, "acme-flow")
+		waits <- err
+	}()
+	(&bench{t: t}).eventually("both wait", func() bool {
+		h := n.replica.hub
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return len(h.jobs) == 1 && len(h.flows) == 1
+	})
+	all := called(within(t, ample), rota.Local)
+	if _, err := n.SetRole(all, "acmes", []rota.Grant{{Right: rota.RightRead, Tenant: "acme", Queue: "other"}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.Cancel(within(t, ample), []rota.JobID{"acme-waits-00000"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.CancelWorkflow(within(t, ample), "acme-flow"); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := <-waits; rota.KindOf(err) != rota.KindNotFound {
+			t.Errorf("%v, NOT_FOUND is wanted", err)
 		}
 	}
 }

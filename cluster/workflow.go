@@ -74,15 +74,15 @@ func (fv *workflowVerbs) AwaitWorkflow(ctx context.Context, id rota.WorkflowID) 
 	if _, err := fv.n.replica.fresh(ctx, peer.ReadOptions{}); err != nil {
 		return rota.Workflow{}, err
 	}
-	rd, err := fv.n.replica.reader(ctx)
-	if err != nil {
-		return rota.Workflow{}, err
-	}
 	// Interest is kept over all looks: one that is over may be retried before it is
 	// looked at, and ends again.
 	notified, forget := fv.n.replica.hub.awaitFlow(id)
 	defer forget()
 	for {
+		rd, err := fv.n.replica.reader(ctx) // each time: the caller's rights may have changed
+		if err != nil {
+			return rota.Workflow{}, err
+		}
 		w, ok, err := fv.workflowHere(id)
 		if err != nil {
 			return w, err

@@ -150,6 +150,15 @@ func (s *Server) judge(p *pass) error {
 		p.need.where())
 }
 
+// answerable judges a call again whose answer was made by a newer table of rights: a default
+// read is judged after its barrier (SECURITY §5.4).
+func (s *Server) answerable(p *pass) error {
+	if p.need.anybody || p.need.members || p.need.judged || s.options.Core.Access() == p.table {
+		return nil
+	}
+	return s.judge(p)
+}
+
 // passOf returns the pass of a call; one that came past the door is refused.
 func passOf(ctx context.Context) (*pass, error) {
 	if p, ok := ctx.Value(passKey{}).(*pass); ok {
@@ -164,11 +173,6 @@ func (p *pass) context(ctx context.Context) context.Context {
 		return ctx
 	}
 	return context.WithValue(ctx, access.CallerKey{}, p.caller)
-}
-
-// data reports whether the caller may see what users put into their jobs.
-func (p *pass) data() bool {
-	return p.rights == nil || p.need.right == rota.RightWork || p.rights.AllowEverywhere(rota.RightData)
 }
 
 // requestOf returns the id of a call: its caller's, where that is an id, or one made up here.

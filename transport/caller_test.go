@@ -218,45 +218,6 @@ func TestStreamsAreJudgedAnew(t *testing.T) {
 	t.Logf("cut off after %v", time.Since(began))
 }
 
-// TestHidden: who may read but lacks the right to data sees no payload, and who lacks that to
-// audit no event of no tenant.
-func TestHidden(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	table, who, ctx := holder(rota.RightRead)
-	b.core.setTable(table)
-	b.core.job = func(context.Context, rota.JobID, peer.ReadOptions) (rota.Job, rota.ReadAt, error) {
-		return rota.Job{JobSpec: rota.JobSpec{ID: "j1", Payload: []byte("secret")}, Output: []byte("secret"), Error: "secret", ProgressNote: "secret",
-			Attempts: []rota.Attempt{{Error: "secret"}}}, rota.ReadAt{}, nil
-	}
-	b.core.events = func(_ context.Context, _ rota.EventFilter, send func(peer.EventBatch) error) error {
-		return send(peer.EventBatch{Events: []rota.ServedEvent{{Event: rota.Event{Kind: rota.EventModeChanged, Text: "secret"}},
-			{Event: rota.Event{Kind: rota.EventJobEnqueued, Job: "j1", Tenant: "acme", Payload: `{"a":"secret"}`, Text: "secret"}}}})
-	}
-	look := func() (string, int) {
-		got, err := b.jobs.Get(ctx, &rotav1.GetJobRequest{Id: "j1"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		stream, err := rotav1.NewEventsClient(b.conn).Tail(ctx, &rotav1.TailRequest{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		batch, err := stream.Recv()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return got.String() + string(got.GetJob().GetOutput()) + batch.String(), len(batch.GetEvents())
-	}
-	if text, n := look(); strings.Contains(text, "secret") || n != 1 {
-		t.Errorf("a reader is shown %d events and %s", n, text)
-	}
-	table.give(who, rota.RightRead, rota.RightAudit, rota.RightData)
-	if text, n := look(); strings.Count(text, "secret") < 8 || n != 2 {
-		t.Errorf("who may see all is shown %d events and %s", n, text)
-	}
-}
-
 // TestWebDoor: events over WebSocket take the same credentials, and HTTP's own words refuse.
 func TestWebDoor(t *testing.T) {
 	t.Parallel()

@@ -57,7 +57,7 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	if err := s.answerable(p); err != nil {
 		return nil, words.ToStatus(err)
 	}
-	return p.hide(resp), nil
+	return resp, nil
 }
 
 // streaming is what every stream passes; one without a deadline gets none.
@@ -86,7 +86,7 @@ func (s *Server) streaming(srv any, stream grpc.ServerStream, info *grpc.StreamS
 			err = words.ToStatus(s.panicked(info.FullMethod, r))
 		}
 	}()
-	err = handler(srv, &edgeStream{ServerStream: stream, ctx: ctx, method: info.FullMethod, pass: p})
+	err = handler(srv, &edgeStream{ServerStream: stream, ctx: ctx, method: info.FullMethod})
 	if lost := lostRight(ctx); lost != nil {
 		err = lost
 	}
@@ -101,7 +101,6 @@ type edgeStream struct {
 	grpc.ServerStream
 	ctx    context.Context
 	method string
-	pass   *pass
 }
 
 func (s *edgeStream) Context() context.Context { return s.ctx }
@@ -120,7 +119,7 @@ func (s *edgeStream) SendMsg(m any) error {
 	if err := lostRight(s.ctx); err != nil {
 		return err
 	}
-	return s.ServerStream.SendMsg(s.pass.hide(m))
+	return s.ServerStream.SendMsg(m)
 }
 
 // lostRight returns why a stream was cut off because of its caller's rights, nil where it was not.

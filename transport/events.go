@@ -26,14 +26,10 @@ func (s *eventsService) Tail(req *rotav1.TailRequest, stream grpc.ServerStreamin
 	if err != nil {
 		return err
 	}
-	p, err := passOf(stream.Context())
-	if err != nil {
-		return err
-	}
 	ctx, cancel := s.server.untilDrain(stream.Context())
 	defer cancel()
 	err = s.core.Events(ctx, filter, func(batch peer.EventBatch) error {
-		messages, err := s.server.batches.of(p.events(batch)).messages(stream)
+		messages, err := s.server.batches.of(batch).messages(stream)
 		for _, m := range messages {
 			if err := stream.SendMsg(m); err != nil {
 				return err

@@ -6,8 +6,9 @@ import "github.com/rotasched/rota"
 type need struct {
 	// right is the one that the caller must hold; none where the next two say otherwise.
 	right rota.Right
-	// scoped says that applying judges each object, by its tenant and queue: the door asks only
-	// whether the right is granted over anything. Elsewhere it must be granted over everything.
+	// scoped says that each object is judged where it is changed or read, by its tenant and queue:
+	// the door asks only whether the right is granted over anything. Elsewhere it must be granted
+	// over everything.
 	scoped bool
 	// anybody's calls take no credential; members' are those of other nodes, which show a node's
 	// certificate and no client's credential.
@@ -49,9 +50,9 @@ var (
 // nobody's: TestMethods finds what is missing or stale.
 var methods = map[string]need{
 	"/rota.v1.Jobs/Submit":      scoped(rota.RightSubmit),
-	"/rota.v1.Jobs/Get":         right(rota.RightRead),
-	"/rota.v1.Jobs/List":        right(rota.RightRead),
-	"/rota.v1.Jobs/Wait":        right(rota.RightRead),
+	"/rota.v1.Jobs/Get":         scoped(rota.RightRead),
+	"/rota.v1.Jobs/List":        scoped(rota.RightRead),
+	"/rota.v1.Jobs/Wait":        scoped(rota.RightRead),
 	"/rota.v1.Jobs/Cancel":      scoped(rota.RightControl),
 	"/rota.v1.Jobs/Retry":       scoped(rota.RightControl),
 	"/rota.v1.Jobs/Change":      scoped(rota.RightControl),
@@ -68,12 +69,12 @@ var methods = map[string]need{
 	"/rota.v1.Workers/Retire":  scoped(rota.RightWorkers),
 	"/rota.v1.Workers/Delete":  scoped(rota.RightWorkers),
 
-	"/rota.v1.Queues/List":    right(rota.RightRead),
-	"/rota.v1.Queues/Get":     right(rota.RightRead),
+	"/rota.v1.Queues/List":    scoped(rota.RightRead),
+	"/rota.v1.Queues/Get":     scoped(rota.RightRead),
 	"/rota.v1.Queues/Set":     scoped(rota.RightQueue),
 	"/rota.v1.Queues/Delete":  scoped(rota.RightQueue),
-	"/rota.v1.Tenants/List":   right(rota.RightRead),
-	"/rota.v1.Tenants/Get":    right(rota.RightRead),
+	"/rota.v1.Tenants/List":   scoped(rota.RightRead),
+	"/rota.v1.Tenants/Get":    scoped(rota.RightRead),
 	"/rota.v1.Tenants/Set":    scoped(rota.RightTenant),
 	"/rota.v1.Tenants/Delete": scoped(rota.RightTenant),
 
@@ -89,17 +90,17 @@ var methods = map[string]need{
 	"/rota.v1.Auth/SetAnonymous": judged(rota.RightAuth),
 
 	"/rota.v1.Workflows/Submit":        scoped(rota.RightSubmit),
-	"/rota.v1.Workflows/Get":           right(rota.RightRead),
-	"/rota.v1.Workflows/Show":          right(rota.RightRead),
-	"/rota.v1.Workflows/List":          right(rota.RightRead),
-	"/rota.v1.Workflows/Wait":          right(rota.RightRead),
+	"/rota.v1.Workflows/Get":           scoped(rota.RightRead),
+	"/rota.v1.Workflows/Show":          scoped(rota.RightRead),
+	"/rota.v1.Workflows/List":          scoped(rota.RightRead),
+	"/rota.v1.Workflows/Wait":          scoped(rota.RightRead),
 	"/rota.v1.Workflows/Cancel":        scoped(rota.RightControl),
 	"/rota.v1.Workflows/Retry":         scoped(rota.RightControl),
-	"/rota.v1.Workflows/ParentOutputs": right(rota.RightWork),
+	"/rota.v1.Workflows/ParentOutputs": scoped(rota.RightWork),
 
-	"/rota.v1.Explain/Why": right(rota.RightRead),
-	"/rota.v1.Events/Tail": right(rota.RightRead),
-	"GET /v1/events":       right(rota.RightRead),
+	"/rota.v1.Explain/Why": scoped(rota.RightRead),
+	"/rota.v1.Events/Tail": scoped(rota.RightRead),
+	"GET /v1/events":       scoped(rota.RightRead),
 
 	"/rota.v1.Cluster/Status":             right(rota.RightStatus),
 	"/rota.v1.Cluster/Peers":              right(rota.RightStatus),

@@ -99,7 +99,7 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 		if err := lostRight(ctx); err != nil {
 			return err
 		}
-		texts, err := s.batches.of(p.events(batch)).lines()
+		texts, err := s.batches.of(batch).lines()
 		for _, text := range texts {
 			if err := s.writeWeb(conn, text); err != nil {
 				return err

@@ -1,0 +1,52 @@
+package access
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/rotasched/rota"
+)
+
+// TestHidden: who may read but lacks the right to data sees nothing of what users put into their
+// jobs, and who lacks that to audit no event of no tenant; both by the job's own tenant and queue.
+func TestHidden(t *testing.T) {
+	t.Parallel()
+	look := func(grants ...rota.Grant) (text string, events int) {
+		rights := NewRights(grants, nil, nil)
+		rd := NewReader(&rights)
+		job := rota.Job{JobSpec: rota.JobSpec{ID: "j1", Tenant: "acme", Queue: "default", Payload: []byte("secret")},
+			Output: []byte("secret"), Meta: map[string]string{"a": "secret"}, Error: "secret", ProgressNote: "secret",
+			Attempts: []rota.Attempt{{Error: "secret"}}}
+		kept := job.Attempts[0]
+		if !rd.Job(&job) {
+			job = rota.Job{}
+		}
+		all := []rota.ServedEvent{{Event: rota.Event{Kind: rota.EventModeChanged, Text: "secret"}},
+			{Event: rota.Event{Kind: rota.EventJobEnqueued, Job: "j1", Tenant: "acme", Queue: "default", Text: "secret"}}}
+		some := rd.Events(all)
+		if all[1].Text != "secret" || kept.Error != "secret" {
+			t.Error("what others are shown has changed")
+		}
+		return fmt.Sprintf("%s %s %v %s %s %v %v", job.Payload, job.Output, job.Meta, job.Error, job.ProgressNote, job.Attempts, some), len(some)
+	}
+	acme := func(r rota.Right) rota.Grant { return rota.Grant{Right: r, Tenant: "acme", Queue: "default"} }
+	all := rota.Grant{Right: rota.RightAudit, Tenant: Everything, Queue: Everything}
+	for _, c := range []struct {
+		name            string
+		grants          []rota.Grant
+		secrets, events int
+	}{
+		{"nobody", nil, 0, 0},
+		{"of another tenant", []rota.Grant{{Right: rota.RightRead, Tenant: "umbrella", Queue: "default"}}, 0, 0},
+		{"of another queue", []rota.Grant{{Right: rota.RightRead, Tenant: "acme", Queue: "other"}}, 0, 0},
+		{"a reader", []rota.Grant{acme(rota.RightRead)}, 0, 1},
+		{"a reader with another's data", []rota.Grant{acme(rota.RightRead), {Right: rota.RightData, Tenant: "umbrella", Queue: "default"}}, 0, 1},
+		{"with data", []rota.Grant{acme(rota.RightRead), acme(rota.RightData)}, 7, 1},
+		{"with audit", []rota.Grant{acme(rota.RightRead), all}, 1, 2},
+	} {
+		if text, events := look(c.grants...); strings.Count(text, "secret") != c.secrets || events != c.events {
+			t.Errorf("%s is shown %d events and %s", c.name, events, text)
+		}
+	}
+}
