@@ -97,7 +97,7 @@ var rooms = []room{
 	{path: "internal/identity", may: []string{"."}, only: []string{}},
 	{path: "internal/secret", may: []string{"."}, only: []string{}},
 	{path: "internal/logs", only: []string{raftLog}},
-	{path: "internal/server", may: []string{".", "internal/peer", "cluster", "transport"}, only: []string{metricsClient},
+	{path: "internal/server", may: []string{".", "internal/logs", "internal/peer", "cluster", "transport"}, only: []string{metricsClient},
 		never: []string{raftLibrary, raftStore, gossip, commandLine, settings}},
 	{path: "internal/loadgen", may: []string{".", "internal/limits", "client", "internal/flowfile", "internal/millis"}, only: []string{errorGroup}},
 	{path: "internal/access", may: []string{".", "internal/limits"}, only: []string{}},
