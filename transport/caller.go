@@ -31,9 +31,12 @@ var requestLetters = base32.StdEncoding.WithPadding(base32.NoPadding)
 type pass struct {
 	need   need
 	caller access.Caller
+	// node is the one that calls by its certificate.
+	node   rota.NodeID
 	rights *access.Rights
 	// table is the one that the call was judged by.
 	table access.Table
+	knock *knock
 }
 
 // passKey is the key of a context's value that is the call's *pass.
@@ -50,7 +53,11 @@ func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, erro
 	if !known {
 		return ctx, nil // it is served by nobody, and without a pass
 	}
-	p, err := s.admit(need, &shown, info.Header, "grpc")
+	k := &knock{server: s, method: info.FullMethodName}
+	if from != nil {
+		k.peer = from.Addr.String()
+	}
+	p, err := s.admit(need, k, &shown, info.Header, "grpc")
 	if err != nil {
 		return ctx, words.ToStatus(err)
 	}
@@ -61,20 +68,24 @@ func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, erro
 }
 
 // admit authenticates a call, and judges it by its caller's rights.
-func (s *Server) admit(need need, shown *edgeInfo, header metadata.MD, door string) (*pass, error) {
-	p := &pass{need: need}
-	switch {
-	case need.anybody:
+func (s *Server) admit(need need, knock *knock, shown *edgeInfo, header metadata.MD, door string) (*pass, error) {
+	p := &pass{need: need, knock: knock}
+	if need.anybody {
 		return p, nil
-	case need.members:
-		return p, s.member(shown)
 	}
 	p.caller = access.Caller{Via: string(s.options.Self) + "/" + door, Request: requestOf(header)}
 	var err error
-	if p.caller.Actor, err = s.authenticate(shown, header); err != nil {
+	if need.members {
+		p.node = shown.node
+		err = s.member(shown)
+	} else if p.caller.Actor, err = s.authenticate(shown, header); err == nil {
+		err = s.judge(p)
+	}
+	if err != nil {
+		p.denied(err)
 		return nil, err
 	}
-	return p, s.judge(p)
+	return p, nil
 }
 
 // member refuses a call between nodes by none.
@@ -192,7 +203,7 @@ func (s *Server) admitWeb(w http.ResponseWriter, r *http.Request, method string)
 	header := metadata.MD{tokenHeader: r.Header.Values(tokenHeader), requestHeader: r.Header.Values(requestHeader)}
 	shown := edgeInfo{}
 	shown.client, _ = r.Context().Value(clientKey{}).(rota.Principal)
-	p, err := s.admit(methods[method], &shown, header, "http")
+	p, err := s.admit(methods[method], &knock{server: s, method: method, peer: r.RemoteAddr}, &shown, header, "http")
 	if err == nil {
 		return p, true
 	}

@@ -163,7 +163,7 @@ func TestDoor(t *testing.T) {
 			table, _, _ := holder(right)
 			s := &Server{options: Options{Self: "n1", Core: coreWith(table)}}
 			header := metadata.Pairs(tokenHeader, tokenScheme+access.CredentialOf([40]byte{7}).Secret())
-			_, err := s.admit(need, &edgeInfo{}, header, "grpc")
+			_, err := s.admit(need, nil, &edgeInfo{}, header, "grpc")
 			if (err == nil) != (right == need.right) || err != nil && !errors.Is(err, rota.ErrDenied) {
 				t.Errorf("%s with the right to %s: %v; it takes %s", method, right, err, need.right)
 			}

@@ -52,9 +52,11 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 		return nil, words.ToStatus(err)
 	}
 	if resp, err = handler(inner, req); err != nil {
+		p.denied(err)
 		return nil, s.toStatus(ctx, info.FullMethod, err)
 	}
 	if err := s.answerable(p); err != nil {
+		p.denied(err)
 		return nil, words.ToStatus(err)
 	}
 	return resp, nil
@@ -91,6 +93,7 @@ func (s *Server) streaming(srv any, stream grpc.ServerStream, info *grpc.StreamS
 		err = lost
 	}
 	if err != nil {
+		p.denied(err)
 		return s.toStatus(stream.Context(), info.FullMethod, err)
 	}
 	return nil

@@ -83,6 +83,7 @@ func (s *jobsService) submit(ctx context.Context, in *words.Submission) (*words.
 		return nil, err
 	}
 	for n := range outcomes {
+		deniedItem(ctx, outcomes[n].Err)
 		all[places[n]] = outcomes[n]
 	}
 	return words.WriteSubmitOutcomes(all), nil
@@ -240,6 +241,7 @@ func outcomes[T any](ctx context.Context, items []T, idOf func(T) rota.JobID,
 		return nil, err
 	}
 	for n := range done {
+		deniedItem(ctx, done[n].Err)
 		answer.Jobs[places[n]] = words.JobOutcomeToWire(&done[n])
 	}
 	return answer, nil

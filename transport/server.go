@@ -68,6 +68,8 @@ type Options struct {
 	ClientOf func(tls.ConnectionState) (role, name string, err error)
 	// Open says that callers without a credential may ask how a node without a cluster does.
 	Open bool
+	// Denied is told of each call that is refused for who made it, and does not wait.
+	Denied func(rota.Kind, logs.Denial)
 	// Logger takes what is not an answer to anybody; nil is slog.Default.
 	Logger *slog.Logger
 	// MaxConnections caps open connections; 0 means 10,000.

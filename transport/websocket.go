@@ -113,6 +113,7 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 	if lost := lostRight(ctx); lost != nil {
 		err = lost
 	}
+	p.denied(err)
 	if s.life.Err() != nil {
 		return
 	}

@@ -249,6 +249,7 @@ func (w *workStream) take(message *words.FromWorker) error {
 func (w *workStream) decide(batch *words.FromWorker) {
 	answers, err := w.decideEach(batch)
 	if err != nil {
+		deniedItem(w.ctx, err)
 		w.push(words.WriteAnswers(batch.Sequence, nil, refusalOf(w.ctx, err)))
 		return
 	}
@@ -297,6 +298,11 @@ func (w *workStream) decideEach(batch *words.FromWorker) ([]peer.LeaseAnswer, er
 	}
 	if err := checkLengths("commands", len(good), len(done)); err != nil {
 		return nil, err
+	}
+	for n := range done {
+		if e := done[n].Err; e != nil {
+			deniedItem(w.ctx, e)
+		}
 	}
 	if answers == nil {
 		return done, nil

@@ -34,7 +34,6 @@ type RaftView interface {
 	CurrentTerm() uint64
 	LastIndex() uint64
 	CommitIndex() uint64
-	AppliedIndex() uint64
 	LeaderWithID() (raft.ServerAddress, raft.ServerID)
 }
 
@@ -86,16 +85,10 @@ func (g *guard) run(ctx context.Context) {
 				rpc.Respond(nil, err)
 				continue
 			}
-			switch args := rpc.Command.(type) {
-			case *raft.AppendEntriesRequest:
+			if args, ok := rpc.Command.(*raft.AppendEntriesRequest); ok {
 				if told := commitFirst(args, g.raft.CommitIndex()); told != nil {
 					// Whoever asked gets one answer, that to the whole.
 					g.hand(ctx, raft.RPC{Command: told, RespChan: make(chan raft.RPCResponse, 1)})
-				}
-			case *raft.InstallSnapshotRequest:
-				if answer := g.installed(ctx, args); answer != nil {
-					go answerOverBody(rpc, answer)
-					continue
 				}
 			}
 			if !g.hand(ctx, rpc) {

@@ -26,10 +26,9 @@ type fixedRaft struct {
 	leader     raft.ServerID
 }
 
-func (f fixedRaft) CurrentTerm() uint64  { return f.term }
-func (f fixedRaft) LastIndex() uint64    { return f.last }
-func (f fixedRaft) CommitIndex() uint64  { return f.last }
-func (f fixedRaft) AppliedIndex() uint64 { return f.last }
+func (f fixedRaft) CurrentTerm() uint64 { return f.term }
+func (f fixedRaft) LastIndex() uint64   { return f.last }
+func (f fixedRaft) CommitIndex() uint64 { return f.last }
 func (f fixedRaft) LeaderWithID() (raft.ServerAddress, raft.ServerID) {
 	return "", f.leader
 }

@@ -147,7 +147,7 @@ func TestReference_metrics(t *testing.T) {
 	var lines []string
 	ctx, cancel := context.WithCancel(context.Background())
 	err = d.Run(ctx, dir, ports, func([]string) error {
-		lines = described(append(server.Collectors(opened), server.Build{}.Info("n1")))
+		lines = described(append(server.Collectors(opened), server.Build{}.Info("n1"), server.DeniedCalls()))
 		cancel()
 		return nil
 	})

@@ -14,6 +14,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster"
 	"github.com/rotasched/rota/internal/identity"
+	"github.com/rotasched/rota/internal/logs"
 	"github.com/rotasched/rota/internal/server"
 )
 
@@ -241,12 +242,12 @@ func (l *logFlags) logger(to interface{ Write([]byte) (int, error) }) (*slog.Log
 		return nil, usagef("%w", unknown("log-level", "--log-level", l.level, []string{"debug", "info", "warn", "error"}))
 	}
 	l.least.Set(level)
-	options := &slog.HandlerOptions{Level: &l.least}
+	options, masked := &slog.HandlerOptions{Level: &l.least}, logs.Masking(to)
 	switch l.format {
 	case "text":
-		return slog.New(slog.NewTextHandler(to, options)), nil
+		return slog.New(slog.NewTextHandler(masked, options)), nil
 	case "json":
-		return slog.New(slog.NewJSONHandler(to, options)), nil
+		return slog.New(slog.NewJSONHandler(masked, options)), nil
 	default:
 		return nil, usagef("%w", unknown("log-format", "--log-format", l.format, []string{"text", "json"}))
 	}

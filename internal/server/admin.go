@@ -85,8 +85,8 @@ func adminHandler(ready func() error, registry *prometheus.Registry) http.Handle
 
 // measure adds the node's metrics once it is there. One that cannot be added
 // is said and left out: a metric is no reason not to serve.
-func (s *adminServer) measure(n Node) {
-	for _, c := range Collectors(n) {
+func (s *adminServer) measure(all ...prometheus.Collector) {
+	for _, c := range all {
 		if err := s.registry.Register(c); err != nil {
 			s.log.Error("a metric is left out", "err", err)
 		}

@@ -24,6 +24,7 @@ type running struct {
 	peers  *transport.Peers
 	server *transport.Server
 	admin  *adminServer
+	denied *denied
 	// broken gets the first error that ends the node, from wherever.
 	broken chan error
 	// connections is how many its API has open at most.
@@ -64,12 +65,15 @@ func (r *running) open(ctx context.Context, open Opener, lis net.Listener) error
 	}
 	r.node = n
 	r.late.set(n)
+	if r.denied, err = openDenied(r.plan.Node.Data, r.log); err != nil {
+		return err
+	}
 	if r.admin != nil {
-		r.admin.measure(n)
+		r.admin.measure(append(Collectors(n), r.denied.calls)...)
 	}
 	r.server, err = transport.NewServer(transport.Options{
 		Self: r.plan.Node.Node, Core: n, Node: n, TLS: r.plan.TLS, NodeOf: r.plan.Node.NodeOf, ClientOf: r.plan.ClientOf, Open: r.plan.Node.Open,
-		Logger: r.log, MaxConnections: r.connections, InflightBytes: r.plan.InflightBytes, Hosts: *r.plan.hosts(),
+		Denied: r.denied.add, Logger: r.log, MaxConnections: r.connections, InflightBytes: r.plan.InflightBytes, Hosts: *r.plan.hosts(),
 	})
 	if err != nil {
 		return err
@@ -155,6 +159,9 @@ func (r *running) close() error {
 	var errs []error
 	if r.server != nil {
 		r.server.Close()
+	}
+	if r.denied != nil {
+		errs = append(errs, r.denied.lines.Close())
 	}
 	if r.node != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), goodbye/3)

@@ -1,0 +1,32 @@
+package logs
+
+import (
+	"bytes"
+	"io"
+	"regexp"
+)
+
+// tokens are access tokens, whole or cut: the id may be seen, what follows is secret.
+var tokens = regexp.MustCompile(`(rota_[a-z2-7]{12}_)[A-Za-z0-9]+`)
+
+// Mask returns a text with no secret of an access token in it.
+func Mask(text string) string { return tokens.ReplaceAllString(text, "${1}…") }
+
+// Masking returns a writer of lines to which they go with no secret of an access token in
+// them: in a message, an attribute, a group or an error, by whatever handler of log/slog.
+func Masking(to io.Writer) io.Writer { return masking{to} }
+
+type masking struct{ to io.Writer }
+
+// Write takes one or more whole lines.
+func (m masking) Write(lines []byte) (int, error) {
+	masked := lines
+	if bytes.Contains(lines, []byte("rota_")) {
+		masked = tokens.ReplaceAll(lines, []byte("${1}…"))
+	}
+	n, err := m.to.Write(masked)
+	if err == nil && n == len(masked) {
+		return len(lines), nil
+	}
+	return min(n, len(lines)), err
+}

@@ -1,0 +1,69 @@
+package logs
+
+import (
+	"errors"
+	"os"
+)
+
+// rotating is a file of lines that never has more than most bytes: before it would, it takes
+// the place of the one before it.
+type rotating struct {
+	path string
+	most int64
+	file *os.File
+	size int64
+}
+
+// openRotating opens a file to be written to at its end. Only its owner reads it.
+func openRotating(path string, most int64) (*rotating, error) {
+	r := &rotating{path: path, most: most}
+	return r, r.open()
+}
+
+func (r *rotating) open() error {
+	file, err := os.OpenFile(r.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return errors.Join(err, file.Close())
+	}
+	r.file, r.size = file, info.Size()
+	return nil
+}
+
+// write writes a line.
+func (r *rotating) write(line []byte) error {
+	if r.file == nil { // it could not be opened last time
+		if err := r.open(); err != nil {
+			return err
+		}
+	}
+	if r.size > 0 && r.size+int64(len(line)) > r.most {
+		if err := r.turn(); err != nil {
+			return err
+		}
+	}
+	n, err := r.file.Write(line)
+	r.size += int64(n)
+	return err
+}
+
+// turn sets the file aside and begins another.
+func (r *rotating) turn() error {
+	err := r.close()
+	if err == nil {
+		err = os.Rename(r.path, r.path+".1")
+	}
+	return errors.Join(err, r.open())
+}
+
+func (r *rotating) close() error {
+	if r.file == nil {
+		return nil
+	}
+	file := r.file
+	r.file = nil
+	return file.Close()
+}
