@@ -1,6 +1,8 @@
 package fsm
 
 import (
+	"strings"
+
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
@@ -190,21 +192,24 @@ func (c *checker) tenants() {
 
 // budget is a bound on bytes that a submission meets: the cluster's, a queue's or a tenant's.
 type budget struct {
-	// subject is the setting that holds it, owner what it is a setting of.
-	subject, owner string
-	used, most     int64
+	// subject is the setting that holds it; what it is a setting of, and that one's name.
+	subject, what, name string
+	used, most          int64
 }
+
+// owner names what the budget is a setting of.
+func (b budget) owner() string { return strings.TrimRight(b.what+" "+b.name, " ") }
 
 // budgets lists the bounds on what a queue and a tenant hold; of "" there is none. No bound
 // is 0.
 func (lm *admission) budgets(q *queueRow, tenant rota.TenantID) [3]budget {
 	t := &lm.m.ledger.tally
-	all := [3]budget{{"state_bytes_max", "the cluster", t.all, lm.m.head.stateBytesMax}}
+	all := [3]budget{{"state_bytes_max", "the cluster", "", t.all, lm.m.head.stateBytesMax}}
 	if q != nil {
-		all[1] = budget{"bytes_max", "queue " + string(q.name), t.queues[q.name], q.policy.BytesMax}
+		all[1] = budget{"bytes_max", "queue", string(q.name), t.queues[q.name], q.policy.BytesMax}
 	}
 	if row := lm.tenants.get(tenant); row != nil {
-		all[2] = budget{"bytes_max", "tenant " + string(tenant), t.tenants[tenant], row.limits.BytesMax}
+		all[2] = budget{"bytes_max", "tenant", string(tenant), t.tenants[tenant], row.limits.BytesMax}
 	}
 	return all
 }
@@ -214,7 +219,7 @@ func (lm *admission) budgets(q *queueRow, tenant rota.TenantID) [3]budget {
 func (lm *admission) admitBytes(q *queueRow, tenant rota.TenantID, more int64) error {
 	for _, b := range lm.budgets(q, tenant) {
 		if b.most != 0 && b.used+more > b.most {
-			return lm.overBudget(q, b, "%s holds %d bytes, %d more are wanted: %s is %d", b.owner, b.used, more, b.subject, b.most)
+			return lm.overBudget(q, b, "%s holds %d bytes, %d more are wanted: %s is %d", b.owner(), b.used, more, b.subject, b.most)
 		}
 	}
 	return nil
@@ -224,7 +229,7 @@ func (lm *admission) admitBytes(q *queueRow, tenant rota.TenantID, more int64) e
 func (lm *admission) admitFill(q *queueRow, tenant rota.TenantID, least int64) error {
 	for _, b := range lm.budgets(q, tenant) {
 		if b.fills(least) {
-			return lm.overBudget(q, b, "%s holds %d bytes, %d permille of %s %d: at reject_threshold only priority 0 is taken", b.owner,
+			return lm.overBudget(q, b, "%s holds %d bytes, %d permille of %s %d: at reject_threshold only priority 0 is taken", b.owner(),
 				b.used, permille(b.used, b.most), b.subject, b.most)
 		}
 	}
