@@ -48,6 +48,8 @@ const (
 	yamlLibrary   = "gopkg.in/yaml.v3"
 	metricsClient = "github.com/prometheus/client_golang"
 	natsClient    = "github.com/nats-io/nats.go"
+	objectStore   = "github.com/minio/minio-go"
+	encryption    = "filippo.io/age"
 )
 
 // raftStore is named apart: a prefix stands for a whole path element.
@@ -91,7 +93,7 @@ var rooms = []room{
 	{path: "cmd/rota", may: []string{"*"}},
 	{path: "internal/flowfile", may: []string{".", "internal/nearest", "internal/millis"}, only: []string{yamlLibrary}},
 	{path: "internal/boltfile", may: []string{"."}, only: []string{}},
-	{path: "internal/depot", may: []string{"."}, only: []string{}},
+	{path: "internal/depot", may: []string{"."}, tests: []string{"test/bucket"}, only: []string{objectStore, encryption}},
 	{path: "internal/failpoint", only: []string{boltLibrary}},
 	{path: "internal/guard", may: []string{"."}, only: []string{systemCalls}},
 	{path: "internal/identity", may: []string{"."}, only: []string{}},
@@ -113,10 +115,11 @@ var rooms = []room{
 	{path: "test/virtual", may: []string{".", "internal/millis", "internal/peer", "internal/limits", "fsm", "snapshot", "snapshot/archive",
 		"cluster", "cluster/gossip", "transport", "client"},
 		never: []string{raftLibrary, raftStore, gossip, grpcLibrary, commandLine, settings}},
-	{path: "test/e2e", may: []string{".", "client", "api/rota/v1", "api/words", "test/rig"}, tests: []string{"internal/millis",
+	{path: "test/e2e", may: []string{".", "client", "api/rota/v1", "api/words", "test/rig"}, tests: []string{"internal/millis", "test/bucket",
 		"internal/peer", "internal/limits", "internal/unreleased"},
 		never: []string{raftLibrary, raftStore, gossip}},
 	{path: "test/bite", only: []string{}},
+	{path: "test/bucket", only: []string{}},
 	{path: "test/rig", may: []string{".", "client"}, only: []string{}},
 	{path: "test/bench", may: []string{"test/rig"}, only: []string{}},
 	{path: "test/bench/natsjobs", only: []string{natsClient}},
