@@ -18,6 +18,7 @@ import (
 	"github.com/rotasched/rota/cluster/recovery"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/peer"
+	"github.com/rotasched/rota/snapshot"
 	"github.com/rotasched/rota/snapshot/archive"
 )
 
@@ -362,7 +363,7 @@ func TestArchive_backupAndRestore(t *testing.T) {
 	to := newBench(t)
 	to.plan("n1", 0)
 	c := to.addrs["n1"]
-	if _, err := recovery.RestoreBackup(recovery.RestoreOptions{File: path, Data: c.Data, Node: "n1", Cluster: "test", Raft: c.Raft}); err != nil {
+	if _, err := recovery.RestoreBackup(recovery.RestoreOptions{Backup: snapshot.At(path), Data: c.Data, Node: "n1", Cluster: "test", Raft: c.Raft}); err != nil {
 		t.Fatal(err)
 	}
 	to.start("n1")
@@ -388,7 +389,7 @@ func TestArchive_backupAndRestore(t *testing.T) {
 		if err := os.WriteFile(path, file.Bytes()[:cut], 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := recovery.RestoreBackup(recovery.RestoreOptions{File: path, Data: filepath.Join(t.TempDir(), "x"), Node: "n1", Cluster: "test",
+		if _, err := recovery.RestoreBackup(recovery.RestoreOptions{Backup: snapshot.At(path), Data: filepath.Join(t.TempDir(), "x"), Node: "n1", Cluster: "test",
 			Raft: c.Raft}); err == nil {
 			t.Fatal("a truncated backup is restored")
 		}

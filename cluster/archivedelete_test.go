@@ -11,6 +11,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/recovery"
 	"github.com/rotasched/rota/internal/peer"
+	"github.com/rotasched/rota/snapshot"
 	"github.com/rotasched/rota/snapshot/archive"
 )
 
@@ -196,7 +197,7 @@ func TestDelete_backupAndRetention(t *testing.T) {
 	to := newBench(t)
 	to.plan("n1", 0)
 	c := to.addrs["n1"]
-	if _, err := recovery.RestoreBackup(recovery.RestoreOptions{File: path, Data: c.Data, Node: "n1", Cluster: "test", Raft: c.Raft}); err != nil {
+	if _, err := recovery.RestoreBackup(recovery.RestoreOptions{Backup: snapshot.At(path), Data: c.Data, Node: "n1", Cluster: "test", Raft: c.Raft}); err != nil {
 		t.Fatal(err)
 	}
 	to.start("n1")

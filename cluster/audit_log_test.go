@@ -12,6 +12,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/audit"
 	"github.com/rotasched/rota/internal/peer"
+	"github.com/rotasched/rota/snapshot"
 )
 
 // auditedBackup backs a node up and audits the backup from the state that it must
@@ -26,7 +27,7 @@ func auditedBackup(t *testing.T, n *Node, from rota.Index) {
 	if err := os.WriteFile(path, file.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	report, err := audit.Backup(within(t, ample), path, slog.New(slog.DiscardHandler))
+	report, err := audit.Backup(within(t, ample), snapshot.At(path), slog.New(slog.DiscardHandler))
 	if err != nil || report.Difference != nil || from != 0 && report.From != from || report.Entries == 0 {
 		t.Fatalf("%+v, %+v, %v", report, report.Difference, err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/peer"
+	"github.com/rotasched/rota/snapshot"
 )
 
 // TestAuditOfNodes audits what real nodes decided: from a data directory, and from
@@ -70,7 +71,7 @@ func TestAuditOfNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.Close()
-	report, err := audit.Backup(within(t, ample), path, slog.New(slog.DiscardHandler))
+	report, err := audit.Backup(within(t, ample), snapshot.At(path), slog.New(slog.DiscardHandler))
 	if err != nil || report.Difference != nil || report.Rounds < 3 || report.Proved != report.Rounds {
 		t.Fatalf("%+v, %+v, %v", report, report.Difference, err)
 	}

@@ -37,7 +37,7 @@ const (
 // one was made, and by whichever leader: a new leader goes on from there.
 type backups struct {
 	n     *Node
-	depot *depot.Directory
+	depot *depot.Depot
 	// save writes an online backup.
 	save  func(ctx context.Context, how peer.ReadOptions, w io.Writer) error
 	every time.Duration
@@ -95,7 +95,7 @@ func (bk *backups) now() rota.Date { return rota.Date(bk.n.wall().UnixMilli()) }
 // once stores a backup where one is due, and returns when the newest was made, and until
 // when it has all that was written: none is due while nothing is.
 func (bk *backups) once(ctx context.Context) (made, held rota.Date, err error) {
-	all, err := bk.depot.List()
+	all, err := bk.depot.List(ctx)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -123,7 +123,7 @@ func (bk *backups) once(ctx context.Context) (made, held rota.Date, err error) {
 		return made, made, err
 	}
 	bk.n.log.Info("a backup is stored", "file", b.File, "bytes", b.Bytes, "index", uint64(b.Index))
-	gone, err := bk.depot.Prune(head.ClusterID, bk.keep)
+	gone, err := bk.depot.Prune(ctx, head.ClusterID, b.Index, bk.keep)
 	for _, b := range gone {
 		bk.n.log.Info("an old backup is removed", "file", b.File)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/recovery"
 	"github.com/rotasched/rota/internal/depot"
+	"github.com/rotasched/rota/snapshot"
 )
 
 // The leader stores backups, keeps the last of its own cluster's, and says that they are
@@ -21,7 +22,7 @@ func TestBackups(t *testing.T) {
 	b, to := newBench(t), t.TempDir()
 	b.plan("n1", 1)
 	c := b.addrs["n1"]
-	c.BackupTo, c.BackupEvery, c.BackupKeep = to, time.Second, 3
+	c.Backup.To, c.BackupEvery, c.BackupKeep = to, time.Second, 3
 	b.addrs["n1"] = c
 	foreign := filepath.Join(to, depot.Name{Cluster: "c-other", Index: 1}.String())
 	if err := os.WriteFile(foreign, nil, 0o600); err != nil {
@@ -30,7 +31,7 @@ func TestBackups(t *testing.T) {
 	b.startPlanned()
 	n := b.loyal()
 	own := func() []depot.Backup {
-		all, err := n.backups.depot.List()
+		all, err := n.backups.depot.List(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -47,7 +48,7 @@ func TestBackups(t *testing.T) {
 	}
 	b.eventually("the oldest goes", func() bool { o := own(); return len(o) == 3 && o[0].Index > first })
 	newest := own()[2]
-	info, err := recovery.CheckBackup(newest.File)
+	info, err := recovery.CheckBackup(snapshot.At(newest.File))
 	if err != nil || info.ClusterID != n.ClusterID() || info.Index != newest.Index {
 		t.Errorf("%+v: %+v, %v", newest, info, err)
 	}

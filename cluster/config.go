@@ -78,9 +78,9 @@ type Config struct {
 	// ScrubEvery is how often all that lies on the disk is read and verified; 0 takes
 	// DefaultScrubEvery, less is never.
 	ScrubEvery time.Duration
-	// BackupTo is a directory for backups, empty for none; the leader stores one every
+	// Backup says where backups go, an empty To for none; the leader stores one every
 	// BackupEvery, and keeps the last BackupKeep of this cluster. 0 takes the default.
-	BackupTo    string
+	Backup      depot.Options
 	BackupEvery time.Duration
 	BackupKeep  int
 	// Fatal ends the process; nil logs and exits 1.

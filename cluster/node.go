@@ -97,9 +97,9 @@ func newNode(cfg Config, peers Peers) (*Node, error) {
 	n.disk = diskGate{read: cfg.freeSpace, path: cfg.Data, low: percent(cfg.DiskLow), critical: percent(cfg.DiskCritical),
 		soon: make(chan struct{}, 1)}
 	n.backups = backups{every: cfg.BackupEvery, keep: cfg.BackupKeep}
-	if cfg.BackupTo != "" {
+	if cfg.Backup.To != "" {
 		var err error
-		if n.backups.depot, err = depot.Open(cfg.BackupTo); err != nil {
+		if n.backups.depot, err = depot.Open(cfg.Backup); err != nil {
 			return nil, err
 		}
 	}

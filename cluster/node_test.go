@@ -15,6 +15,7 @@ import (
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/peer"
+	"github.com/rotasched/rota/snapshot"
 )
 
 func TestNode(t *testing.T) {
@@ -274,7 +275,7 @@ func TestRestoreBackup(t *testing.T) {
 
 	r := newBench(t)
 	r.plan("r1", 1)
-	if _, err := recovery.RestoreBackup(recovery.RestoreOptions{File: path, Data: r.addrs["r1"].Data, Node: "r1", Cluster: "test", Raft: r.addrs["r1"].Raft}); err != nil {
+	if _, err := recovery.RestoreBackup(recovery.RestoreOptions{Backup: snapshot.At(path), Data: r.addrs["r1"].Data, Node: "r1", Cluster: "test", Raft: r.addrs["r1"].Raft}); err != nil {
 		t.Fatal(err)
 	}
 	r.start("r1")
@@ -292,7 +293,7 @@ func TestRestoreBackup(t *testing.T) {
 	if faults := check(r.leader()); len(faults) > 0 {
 		t.Fatal(faults)
 	}
-	if _, err := recovery.RestoreBackup(recovery.RestoreOptions{File: path, Data: r.addrs["r1"].Data, Node: "r1", Cluster: "test"}); rota.KindOf(err) != rota.KindConflict {
+	if _, err := recovery.RestoreBackup(recovery.RestoreOptions{Backup: snapshot.At(path), Data: r.addrs["r1"].Data, Node: "r1", Cluster: "test"}); rota.KindOf(err) != rota.KindConflict {
 		t.Fatalf("a backup was restored over a node's state: %v", err)
 	}
 }

@@ -270,7 +270,7 @@ func TestRules_anOlderBinaryRefusesASnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	const why = "rules have version 2, this binary knows 1: start a newer binary"
-	_, err := recovery.RestoreBackup(recovery.RestoreOptions{File: file, Data: t.TempDir(), Node: "n1", Cluster: "test", Raft: freeAddr(t)})
+	_, err := recovery.RestoreBackup(recovery.RestoreOptions{Backup: snapshot.At(file), Data: t.TempDir(), Node: "n1", Cluster: "test", Raft: freeAddr(t)})
 	if rota.KindOf(err) != rota.KindConflict || !strings.Contains(err.Error(), why) {
 		t.Errorf("a backup of newer rules: %v", err)
 	}

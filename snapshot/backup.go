@@ -41,18 +41,31 @@ func OpenFile(path string) (*os.File, error) {
 	return f, nil
 }
 
+// Opener opens a snapshot or backup from its beginning, as often as it is called.
+type Opener func() (io.ReadCloser, error)
+
+// At opens a file.
+func At(path string) Opener {
+	return func() (io.ReadCloser, error) { return OpenFile(path) }
+}
+
 // InspectFile verifies the file at path as Inspect does.
 func InspectFile(path string) (rota.SnapshotInfo, error) {
-	f, err := OpenFile(path)
-	if err != nil {
-		return rota.SnapshotInfo{}, err
-	}
-	defer f.Close()
-	info, err := Inspect(f)
+	info, err := InspectAll(At(path))
 	if err != nil {
 		return rota.SnapshotInfo{}, carried(opOpen, err, "%s is refused", path)
 	}
 	return info, nil
+}
+
+// InspectAll verifies what is opened as Inspect does.
+func InspectAll(open Opener) (rota.SnapshotInfo, error) {
+	r, err := open()
+	if err != nil {
+		return rota.SnapshotInfo{}, err
+	}
+	defer r.Close()
+	return Inspect(r)
 }
 
 // save fills a temporary file beside path, syncs it, gives it its name and syncs

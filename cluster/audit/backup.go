@@ -88,10 +88,10 @@ func (s pastSink) Add(kind byte, record []byte) error {
 
 func (s pastSink) Finish() (struct{}, error) { return struct{}{}, nil }
 
-// Backup is Data for a backup file. The end that it must come to is the
+// Backup is Data for a backup. The end that it must come to is the
 // backup's own state.
-func Backup(ctx context.Context, path string, log *slog.Logger) (rota.AuditReport, error) {
-	f, err := snapshot.OpenFile(path)
+func Backup(ctx context.Context, open snapshot.Opener, log *slog.Logger) (rota.AuditReport, error) {
+	f, err := open()
 	if err != nil {
 		return rota.AuditReport{}, err
 	}

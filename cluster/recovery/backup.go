@@ -17,8 +17,10 @@ import (
 
 // RestoreOptions say where a backup goes.
 type RestoreOptions struct {
-	// File is the backup; Data an empty or absent directory.
-	File, Data string
+	// Backup opens the backup.
+	Backup snapshot.Opener
+	// Data is an empty or absent directory.
+	Data string
 	// Node will own it, in the cluster of this name, at this Raft address.
 	Node    rota.NodeID
 	Cluster string
@@ -36,7 +38,7 @@ func RestoreBackup(o RestoreOptions) (rota.SnapshotInfo, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	m, err := loadState(o.File)
+	m, err := loadState(o.Backup)
 	if err != nil {
 		return rota.SnapshotInfo{}, err
 	}
@@ -52,7 +54,7 @@ func RestoreBackup(o RestoreOptions) (rota.SnapshotInfo, error) {
 	if err := m.Reincarnate(fsm.Rebirth{Cluster: newCluster(), Incarnation: uint64(time.Now().Unix()), VoidTokens: !o.KeepTokens}); err != nil {
 		return rota.SnapshotInfo{}, err
 	}
-	err = writeHistory(o.Data, m, func(take func(kind byte, record []byte) error) error { return sections(o.File, take) })
+	err = writeHistory(o.Data, m, func(take func(kind byte, record []byte) error) error { return sections(o.Backup, take) })
 	if err != nil {
 		return rota.SnapshotInfo{}, err
 	}
@@ -60,10 +62,10 @@ func RestoreBackup(o RestoreOptions) (rota.SnapshotInfo, error) {
 }
 
 // loadState reads a snapshot or backup into a machine.
-func loadState(path string) (*fsm.Machine, error) {
-	f, err := os.Open(path)
+func loadState(open snapshot.Opener) (*fsm.Machine, error) {
+	f, err := open()
 	if err != nil {
-		return nil, &rota.Error{Kind: rota.KindNotFound, Subject: "file", Text: "backup cannot be read", Cause: err}
+		return nil, err
 	}
 	defer f.Close()
 	m, _, err := snapshot.Read(f, func(info rota.SnapshotInfo) (snapshot.Sink[*fsm.Machine], error) {
@@ -74,8 +76,8 @@ func loadState(path string) (*fsm.Machine, error) {
 }
 
 // sections hands over what a backup holds beside the state.
-func sections(path string, take func(kind byte, record []byte) error) error {
-	f, err := snapshot.OpenFile(path)
+func sections(open snapshot.Opener, take func(kind byte, record []byte) error) error {
+	f, err := open()
 	if err != nil {
 		return err
 	}

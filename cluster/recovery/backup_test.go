@@ -49,14 +49,14 @@ func TestRestoreBackup_tokens(t *testing.T) {
 	}
 	for _, keep := range []bool{false, true} {
 		data := t.TempDir()
-		if _, err := RestoreBackup(RestoreOptions{File: file, Data: data, Node: "r1", Cluster: "test", Raft: "127.0.0.1:1", KeepTokens: keep}); err != nil {
+		if _, err := RestoreBackup(RestoreOptions{Backup: snapshot.At(file), Data: data, Node: "r1", Cluster: "test", Raft: "127.0.0.1:1", KeepTokens: keep}); err != nil {
 			t.Fatal(err)
 		}
 		state, err := raftstore.OpenStoppedState(data)
 		if err != nil {
 			t.Fatal(err)
 		}
-		restored, err := loadState(state.File)
+		restored, err := loadState(snapshot.At(state.File))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,12 +9,12 @@ import (
 
 // CheckBackup loads a backup as a restore does, and checks its state's invariants and digest,
 // without writing anything.
-func CheckBackup(path string) (rota.SnapshotInfo, error) {
-	info, err := snapshot.InspectFile(path)
+func CheckBackup(open snapshot.Opener) (rota.SnapshotInfo, error) {
+	info, err := snapshot.InspectAll(open)
 	if err != nil {
 		return info, err
 	}
-	m, err := loadState(path)
+	m, err := loadState(open)
 	if err != nil {
 		return info, err
 	}
@@ -24,7 +24,7 @@ func CheckBackup(path string) (rota.SnapshotInfo, error) {
 	if got := m.Head().Digest; got != info.Digest {
 		return info, rota.Refusef(rota.KindInvalid, "backup", "the state has digest %s, the file says %s", got, info.Digest)
 	}
-	if err := sections(path, func(byte, []byte) error { return nil }); err != nil {
+	if err := sections(open, func(byte, []byte) error { return nil }); err != nil {
 		return info, fmt.Errorf("read history: %w", err)
 	}
 	return info, nil

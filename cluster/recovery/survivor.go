@@ -13,6 +13,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/raftstore"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/snapshot"
 )
 
 // Report is what the disk of a stopped node holds, its last entries that nobody may have
@@ -83,7 +84,7 @@ func survey(ctx context.Context, dir *raftstore.DataDir, data string) (s survivo
 	}
 	s.m = fsm.New()
 	if kept.File != "" {
-		if s.m, err = loadState(kept.File); err != nil {
+		if s.m, err = loadState(snapshot.At(kept.File)); err != nil {
 			return s, err
 		}
 	}

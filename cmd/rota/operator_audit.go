@@ -14,6 +14,7 @@ import (
 
 func (a operatorCommands) audit() *cobra.Command {
 	var data, backup string
+	var f backupFlags
 	cmd := &cobra.Command{
 		Use:   "audit --data DIR | --backup F",
 		Short: "Recompute every matching round that is kept and compare; exit 1 where one differs; needs no cluster",
@@ -32,7 +33,12 @@ It ends with the count of rounds proved, or with the first that differs. Nothing
 			if data != "" {
 				report, err = audit.Data(ctx, data, log)
 			} else {
-				report, err = audit.Backup(ctx, backup, log)
+				open, done, taken := f.take(ctx, backup)
+				if taken != nil {
+					return taken
+				}
+				defer done()
+				report, err = audit.Backup(ctx, open, log)
 			}
 			if err != nil {
 				return asFailure(err)
@@ -41,7 +47,8 @@ It ends with the count of rounds proved, or with the first that differs. Nothing
 		}),
 	}
 	cmd.Flags().StringVar(&data, "data", "", "data `directory` of a node that is stopped")
-	cmd.Flags().StringVar(&backup, "backup", "", "`file` written by rota operator snapshot save")
+	cmd.Flags().StringVar(&backup, "backup", "", "`file` or s3://bucket/key of a backup")
+	f.register(cmd.Flags())
 	return cmd
 }
 

@@ -59,18 +59,26 @@ func saveSnapshot(path string, stream func(io.Writer) error) (rota.SnapshotInfo,
 }
 
 func (a operatorCommands) snapshotInspect() *cobra.Command {
-	return &cobra.Command{
+	var f backupFlags
+	cmd := &cobra.Command{
 		Use:   "inspect F",
-		Short: "Verify a snapshot or backup file and tell what is in it; needs no cluster",
+		Short: "Verify a snapshot or backup, a file or s3://bucket/key, and tell what is in it; needs no cluster",
 		Args:  cobra.ExactArgs(1),
-		RunE: a.does(func(_ context.Context, args []string) error {
-			info, err := snapshot.InspectFile(args[0])
+		RunE: a.does(func(ctx context.Context, args []string) error {
+			open, done, err := f.take(ctx, args[0])
 			if err != nil {
-				return damaged(err)
+				return err
+			}
+			defer done()
+			info, err := snapshot.InspectAll(open)
+			if err != nil {
+				return damaged(fmt.Errorf("%s is refused: %w", args[0], err))
 			}
 			return a.printSnapshot(args[0], info)
 		}),
 	}
+	f.register(cmd.Flags())
+	return cmd
 }
 
 // damaged makes a refused file a failure: the command line was right.
@@ -94,16 +102,18 @@ func (a operatorCommands) printSnapshot(path string, info rota.SnapshotInfo) err
 
 func (a operatorCommands) snapshotRestore() *cobra.Command {
 	var o recovery.RestoreOptions
+	var f backupFlags
 	var node string
 	cmd := &cobra.Command{
-		Use:   "restore F --data DIR --node ID [--raft H:P] [--cluster NAME] [--keep-tokens]",
+		Use:   "restore F --data DIR --node ID [--raft H:P] [--cluster NAME] [--sha256 HEX] [--identity F] [--keep-tokens]",
 		Short: "Make a fresh, empty data directory hold a backup; then start that node and join others to it",
-		Long: `Make a fresh, empty data directory hold a backup. All leases of the backup are void and the
+		Long: `Make a fresh, empty data directory hold a backup, which F or s3://bucket/key names. All leases of the backup are void and the
 incarnation rises, so no lease's token of before is ever given again. Access tokens are revoked
 unless --keep-tokens: an old backup would let those count again that were revoked since.
 The node is the only member of its cluster: start it with rota server, then let new nodes --join it.`,
 		Args: cobra.ExactArgs(1),
 	}
+	f.register(cmd.Flags())
 	cmd.Flags().StringVar(&o.Data, "data", "", "empty or absent `directory` that the node will use")
 	cmd.Flags().StringVar(&node, "node", "", "`id` of the node, as rota server --node will say it")
 	cmd.Flags().StringVar(&o.Cluster, "cluster", defaultCluster,
@@ -114,18 +124,24 @@ The node is the only member of its cluster: start it with rota server, then let 
 		if o.Data == "" || node == "" {
 			return usagef("restore wants --data and --node: where the backup goes and which node will own it")
 		}
-		o.File, o.Node = args[0], rota.NodeID(node)
+		o.Node = rota.NodeID(node)
 		if err := rota.CheckID("node", o.Node); err != nil {
 			return err
 		}
-		return a.does(func(context.Context, []string) error {
+		return a.does(func(ctx context.Context, _ []string) error {
+			open, done, err := f.take(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			defer done()
+			o.Backup = open
 			info, err := recovery.RestoreBackup(o)
 			if err != nil {
-				return damaged(fmt.Errorf("restore %s: %w", o.File, err))
+				return damaged(fmt.Errorf("restore %s: %w", args[0], err))
 			}
 			a.talk("start it with: rota server --node %s --data %s --raft %s --cluster %s --bootstrap-expect 1",
 				o.Node, o.Data, o.Raft, o.Cluster)
-			return a.printSnapshot(o.File, info)
+			return a.printSnapshot(args[0], info)
 		})(cmd, args)
 	}
 	return cmd

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster"
+	"github.com/rotasched/rota/internal/depot"
 	"github.com/rotasched/rota/internal/server"
 	"github.com/rotasched/rota/transport"
 )
@@ -27,7 +28,7 @@ type tuning struct {
 	diskLow          int
 	diskCritical     int
 	inflightBytes    int64
-	backupTo         string
+	backup           depot.Options
 	backupEvery      time.Duration
 	backupKeep       int
 }
@@ -48,7 +49,10 @@ func (t *tuning) register(flags *pflag.FlagSet) {
 		"how often it is looked whether that many have come")
 	durationVar(flags, &t.scrubEvery, "scrub-every", cluster.DefaultScrubEvery,
 		"how often all that lies on the disk is read and verified; 0 is never")
-	flags.StringVar(&t.backupTo, "backup-to", "", "`directory` in which the leader stores backups; give all nodes the same one")
+	flags.StringVar(&t.backup.To, "backup-to", "", "`place` where the leader stores backups, a directory or s3://bucket/prefix; give all nodes the same one")
+	storeFlags(flags, &t.backup)
+	flags.StringSliceVar(&t.backup.Recipients, "backup-recipient", nil,
+		"age `recipient` (age1…) that backups are encrypted for; may be repeated; its identity belongs on none of the nodes")
 	durationVar(flags, &t.backupEvery, "backup-every", cluster.DefaultBackupEvery, "how often it does")
 	flags.IntVar(&t.backupKeep, "backup-keep", cluster.DefaultBackupKeep, "`backups` of this cluster that are kept there, at least 3")
 	flags.IntVar(&t.diskLow, "disk-low", cluster.DefaultDiskLow,
@@ -78,7 +82,7 @@ func (t *tuning) register(flags *pflag.FlagSet) {
 func (t *tuning) apply(p *server.Plan) {
 	c := &p.Node
 	p.InflightBytes = t.inflightBytes
-	c.BackupTo, c.BackupEvery, c.BackupKeep = t.backupTo, t.backupEvery, t.backupKeep
+	c.Backup, c.BackupEvery, c.BackupKeep = t.backup, t.backupEvery, t.backupKeep
 	c.SnapshotEntries, c.SnapshotEvery = t.snapshotEntries, t.snapshotEvery
 	c.AuditRetention, c.EventsRetained = t.auditRetention, t.eventsRetained
 	c.ArchiveRetention, c.ArchiveMaxBytes = t.archiveRetention, t.archiveMaxBytes

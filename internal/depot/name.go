@@ -10,41 +10,53 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// suffix ends the name of every backup.
-const suffix = ".snap"
+// suffix ends the name of every backup, sealedSuffix after it that of a sealed one.
+const suffix, sealedSuffix = ".snap", ".age"
 
 // Name says what a backup is of.
 type Name struct {
 	Cluster rota.ClusterID `json:"cluster_id"`
 	Index   rota.Index     `json:"index"`
+	// Sealed says that only an identity opens it.
+	Sealed bool `json:"sealed"`
 }
 
 // String returns the name of the backup's file: those of one cluster sort by index.
-func (n Name) String() string { return fmt.Sprintf("%s-%020d%s", n.Cluster, uint64(n.Index), suffix) }
+func (n Name) String() string {
+	end := suffix
+	if n.Sealed {
+		end += sealedSuffix
+	}
+	return fmt.Sprintf("%s-%020d%s", n.Cluster, uint64(n.Index), end)
+}
 
 // ParseName reads what String writes; ok is false for every other name.
 func ParseName(s string) (n Name, ok bool) {
-	front, found := strings.CutSuffix(s, suffix)
+	front, sealed := strings.CutSuffix(s, sealedSuffix)
+	front, found := strings.CutSuffix(front, suffix)
 	at := strings.LastIndexByte(front, '-')
 	if !found || at < 0 {
 		return n, false
 	}
 	index, err := strconv.ParseUint(front[at+1:], 10, 64)
-	n = Name{Cluster: rota.ClusterID(front[:at]), Index: rota.Index(index)}
+	n = Name{Cluster: rota.ClusterID(front[:at]), Index: rota.Index(index), Sealed: sealed}
 	return n, err == nil && rota.CheckID("cluster_id", n.Cluster) == nil && n.String() == s
 }
 
 // Backup is one that a depot holds.
 type Backup struct {
 	Name
+	// File is its path, or its address in a bucket.
 	File  string    `json:"file"`
 	Bytes int64     `json:"bytes"`
 	Made  rota.Date `json:"made_ms"`
+	// SHA256 is of its bytes as they are stored; only Put sets it.
+	SHA256 rota.Hex `json:"sha256,omitempty"`
 }
 
 // Of returns a cluster's backups, the newest last.
 func Of(all []Backup, cluster rota.ClusterID) []Backup {
 	own := slices.DeleteFunc(slices.Clone(all), func(b Backup) bool { return b.Cluster != cluster })
-	slices.SortFunc(own, func(a, b Backup) int { return cmp.Compare(a.Index, b.Index) })
+	slices.SortStableFunc(own, func(a, b Backup) int { return cmp.Compare(a.Index, b.Index) })
 	return own
 }

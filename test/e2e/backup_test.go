@@ -1,13 +1,20 @@
 package e2e
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"filippo.io/age"
+
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/test/bucket"
+	"github.com/rotasched/rota/test/rig"
 )
 
 // A backup is taken from a cluster at work and becomes a cluster of its own: the
@@ -159,4 +166,65 @@ func TestBackup_byTheLeader(t *testing.T) {
 	check(t, os.Rename(forged, filepath.Join(to, fmt.Sprintf("c-other-%020d.snap", 9))))
 	drill("two clusters'", "--cluster-id", func() {})
 	command(t, nil, "", "operator", "backup", "drill", "--from", to, "--cluster-id", string(all[0].Cluster)).want(t, 0)
+}
+
+// Backups in a bucket are encrypted: who steals one reads nothing, who has the identity
+// proves and restores it.
+func TestBackup_sealedInABucket(t *testing.T) {
+	t.Parallel()
+	key, err := age.GenerateX25519Identity()
+	check(t, err)
+	s3 := bucket.Start(t, "backups")
+	const to = "s3://backups/rota"
+	n := newNode(t, "n1", "--bootstrap-expect", "1", "--backup-to", to, "--backup-every", "1s", "--backup-recipient", key.Recipient().String())
+	n.Env = rig.Bare(s3.Environment()...)
+	c := &nodes{t: t, all: []*node{n}}
+	n.start(t)
+	c.awaitReady()
+	submitTo(t, c.dial(t), "default", "kept", 5)
+	status, err := c.status(t)
+	check(t, err)
+	var newest string
+	eventually(t, 30*time.Second, "a backup with the jobs", func() error {
+		keys := s3.Keys("backups")
+		for _, name := range keys {
+			if newest = name; name >= fmt.Sprintf("rota/%s-%020d", status.ClusterID, status.AppliedIndex) {
+				return nil
+			}
+		}
+		return fmt.Errorf("%q at index %d", keys, status.AppliedIndex)
+	})
+	n.Kill()
+	if stolen := s3.Object("backups", newest); bytes.Contains(stolen, []byte("kept")) || !bytes.HasPrefix(stolen, []byte("age-encryption.org/v1\n")) {
+		t.Error("a thief reads it")
+	}
+	identity := filepath.Join(t.TempDir(), "identity")
+	check(t, os.WriteFile(identity, []byte(key.String()+"\n"), 0o600))
+	run := func(args ...string) *result {
+		return command(t, s3.Environment(), "", append([]string{"operator"}, args...)...)
+	}
+	at := "s3://backups/" + newest
+	run("backup", "list", "--from", to).want(t, 0)
+	run("backup", "drill", "--from", to, "--identity", identity).want(t, 0)
+	r := run("backup", "drill", "--from", to)
+	r.want(t, 1)
+	contains(t, "a drill without the identity", r.stderr, "--identity")
+	run("snapshot", "inspect", at, "--identity", identity).want(t, 0)
+
+	second := newNode(t, "r1", "--bootstrap-expect", "1")
+	restore := func(sum [32]byte) *result {
+		return run("snapshot", "restore", at, "--identity", identity, "--sha256", hex.EncodeToString(sum[:]), "--data", second.Dir, "--node", second.ID,
+			"--raft", second.Raft)
+	}
+	sum := sha256.Sum256(s3.Object("backups", newest))
+	r = restore(sha256.Sum256([]byte("another")))
+	r.want(t, 1)
+	contains(t, "another's SHA-256", r.stderr, hex.EncodeToString(sum[:]))
+	restore(sum).want(t, 0)
+	second.start(t)
+	second.awaitReady(t)
+	restored := &nodes{t: t, all: []*node{second}}
+	for i := range 5 {
+		restored.job(t, fmt.Sprintf("kept-%03d", i))
+	}
 }

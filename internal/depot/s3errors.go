@@ -1,0 +1,58 @@
+package depot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/minio/minio-go/v7"
+
+	"github.com/rotasched/rota"
+)
+
+// remedies say what to do about what stores refuse, by its code.
+var remedies = map[string]string{
+	"NoSuchBucket":                 "there is no such bucket: make it, or mend the name",
+	"NoSuchKey":                    "there is no such object: list what there is with `rota operator backup list`",
+	"AccessDenied":                 "the store refuses these credentials here: they want to list, read, write and delete in the bucket",
+	"InvalidAccessKeyId":           "the store does not know the access key: mend AWS_ACCESS_KEY_ID, or the file that has it",
+	"SignatureDoesNotMatch":        "the secret key is wrong: mend AWS_SECRET_ACCESS_KEY, or the file that has it",
+	"ExpiredToken":                 "the credentials have expired: get new ones",
+	"RequestTimeTooSkewed":         "this machine's clock is wrong: set it",
+	"AuthorizationHeaderMalformed": "the bucket is in another region: name it with --backup-region",
+	"PermanentRedirect":            "the bucket is elsewhere: name its region with --backup-region, or its store with --backup-endpoint",
+	"EntityTooLarge":               "the backup is larger than the store takes",
+	"XMinioStorageFull":            "the store is full: make room, or keep fewer with --backup-keep",
+	"InsufficientStorage":          "the store is full: make room, or keep fewer with --backup-keep",
+	"QuotaExceeded":                "the bucket's quota is used up: raise it, or keep fewer with --backup-keep",
+	"SlowDown":                     "the store is overloaded; it is tried again",
+	"ServiceUnavailable":           "the store is not available; it is tried again",
+}
+
+// says puts in words what a store refused, and what to do.
+func (b *s3Store) says(err error) error {
+	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	var refused minio.ErrorResponse
+	if !errors.As(err, &refused) {
+		return err // not the store's: of what was to be written, or of the network, which names the address
+	}
+	kind, remedy := rota.KindInvalid, remedies[refused.Code]
+	switch {
+	case remedy == "" && refused.StatusCode == http.StatusForbidden:
+		remedy = remedies["AccessDenied"]
+	case remedy == "" && refused.StatusCode == http.StatusInsufficientStorage:
+		remedy = remedies["InsufficientStorage"]
+	case remedy == "" && refused.StatusCode >= http.StatusInternalServerError:
+		remedy = remedies["ServiceUnavailable"]
+	case remedy == "":
+		remedy = "see what the store's log says of it"
+	}
+	if refused.StatusCode >= http.StatusInternalServerError {
+		kind = rota.KindUnavailable
+	}
+	return &rota.Error{Kind: kind, Subject: "backup-to", Text: fmt.Sprintf("%s%s at %s: %s", bucketScheme, b.bucket, b.endpoint, remedy), Cause: err}
+}

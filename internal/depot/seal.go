@@ -1,0 +1,101 @@
+package depot
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"filippo.io/age"
+
+	"github.com/rotasched/rota"
+)
+
+// ageMagic begins every file that age encrypts.
+const ageMagic = "age-encryption.org/"
+
+// Identities open what was sealed for them.
+type Identities []age.Identity
+
+// CheckRecipients refuses recipients that nothing can be sealed for.
+func CheckRecipients(list []string) error {
+	_, err := parseRecipients(list)
+	return err
+}
+
+func parseRecipients(list []string) (all []age.Recipient, err error) {
+	for _, text := range list {
+		if strings.HasPrefix(text, "AGE-SECRET-KEY-") { // never shown
+			return nil, rota.Refusef(rota.KindInvalid, "backup-recipient", "an identity is given where a recipient is wanted: keep it off the nodes, "+
+				"make a new one with `age-keygen`, and give what `age-keygen -y` prints, which begins with age1")
+		}
+		some, err := age.ParseRecipients(strings.NewReader(text))
+		if err != nil {
+			return nil, &rota.Error{Kind: rota.KindInvalid, Subject: "backup-recipient", Text: fmt.Sprintf("%q is no age recipient: give what "+
+				"`age-keygen -y` prints, which begins with age1", text), Cause: err}
+		}
+		all = append(all, some...)
+	}
+	return all, nil
+}
+
+// ParseIdentities reads what age-keygen writes.
+func ParseIdentities(text []byte) (Identities, error) {
+	list, err := age.ParseIdentities(bytes.NewReader(text))
+	if err != nil { // what age says of a line may hold a key
+		return nil, rota.Refusef(rota.KindInvalid, "identity", "it holds no age identities: give a file that `age-keygen` wrote, lines of "+
+			"AGE-SECRET-KEY-1")
+	}
+	return list, nil
+}
+
+// seal hands write a writer that encrypts for the recipients, or w where there are none.
+func (d *Depot) seal(w io.Writer, write func(io.Writer) error) error {
+	if len(d.recipients) == 0 {
+		return write(w)
+	}
+	sealed, err := age.Encrypt(w, d.recipients...)
+	if err != nil {
+		return err
+	}
+	if err := write(sealed); err != nil {
+		return err // without its last block it cannot be opened
+	}
+	return sealed.Close()
+}
+
+// Unseal returns what is in a backup's bytes, sealed or not.
+func Unseal(r io.Reader, with Identities) (io.Reader, error) {
+	b := bufio.NewReader(r)
+	begins, err := b.Peek(len(ageMagic))
+	if string(begins) != ageMagic {
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, err
+		}
+		return b, nil
+	}
+	if len(with) == 0 {
+		return nil, rota.Refusef(rota.KindInvalid, "identity", "the backup is sealed: name the file with its age identity by --identity")
+	}
+	opened, err := age.Decrypt(b, with...)
+	if none := (*age.NoIdentityMatchError)(nil); errors.As(err, &none) {
+		return nil, rota.Refusef(rota.KindInvalid, "identity", "the backup is sealed for others: none of the %d identities given opens it", len(with))
+	}
+	if err != nil {
+		return nil, &rota.Error{Kind: rota.KindInvalid, Subject: "backup", Text: "the sealed backup is damaged", Cause: err}
+	}
+	return sealedReader{opened}, nil
+}
+
+// sealedReader says of what age refuses that the backup is damaged.
+type sealedReader struct{ r io.Reader }
+
+func (s sealedReader) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = &rota.Error{Kind: rota.KindInvalid, Subject: "backup", Text: "the sealed backup is damaged or truncated", Cause: err}
+	}
+	return n, err
+}
