@@ -130,3 +130,49 @@ func ExampleDecline() {
 	fmt.Println(ended.State, leases, ended.Attempt)
 	// Output: COMPLETED 2 0
 }
+
+// What nothing names any more is forgotten; the pending jobs of a queue may move to another one.
+func ExampleClient_DrainQueue() {
+	c, ctx, done := connect("old", "new")
+	defer done()
+	job := rota.NewJobSpec("resize", nil)
+	job.ID, job.Queue = "drained-1", "old"
+	if _, err := c.Submit(ctx, job); err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(errors.Is(c.DeleteQueue(ctx, "old"), rota.ErrConflict))
+	if err := c.DrainQueue(ctx, "old", "new", nil); err != nil {
+		fmt.Println(err)
+		return
+	}
+	moved, err := c.Job(ctx, "drained-1")
+	fmt.Println(moved.Queue, err)
+	// Output:
+	// true
+	// new <nil>
+}
+
+// A tenant that nobody needs limits for has the defaults again.
+func ExampleClient_DeleteTenant() {
+	c, ctx, done := connect()
+	defer done()
+	if _, err := c.SetTenant(ctx, "bob", []rota.Setting{{Key: "max_concurrent", Value: "8"}}); err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(c.DeleteTenant(ctx, "bob"))
+	t, err := c.Tenant(ctx, "bob")
+	fmt.Println(t.MaxConcurrent, err)
+	// Output:
+	// <nil>
+	// 0 <nil>
+}
+
+// A worker that is not there is forgotten already.
+func ExampleClient_DeleteWorker() {
+	c, ctx, done := connect()
+	defer done()
+	fmt.Println(c.DeleteWorker(ctx, "gpu-7"))
+	// Output: <nil>
+}

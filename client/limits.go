@@ -3,6 +3,8 @@ package client
 import (
 	"context"
 	"iter"
+	"math"
+	"time"
 
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
@@ -129,6 +131,38 @@ func (c *Client) DeleteQueue(ctx context.Context, name rota.QueueName) error {
 		return err
 	})
 }
+
+// DrainQueue deletes a queue whose pending jobs move to another one first (SPEC §21.5). From its
+// first call on the queue takes no submission; its open leases go on, and DrainQueue waits for
+// them, until ctx ends. Called again it goes on where it was; SetQueue keeps the queue after all.
+// It calls left, unless that is nil, with the live jobs that are left after each step.
+func (c *Client) DrainQueue(ctx context.Context, name, to rota.QueueName, left func(uint64)) error {
+	for before := uint64(math.MaxUint64); ; {
+		var now uint64
+		err := c.call(ctx, "drain queue", answerMost, func(ctx context.Context, n *node) error {
+			answer, err := n.queues.Delete(ctx, &rotav1.DeleteQueueRequest{Name: string(name), DrainTo: string(to)})
+			now = answer.GetLeft()
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if left != nil {
+			left(now)
+		}
+		if now == 0 {
+			return nil
+		}
+		if now >= before && !pause(ctx, drainPause) { // nothing moved: what is left runs
+			return c.gaveUp(ctx, "drain queue", rota.Refusef(rota.KindConflict, "queue", "queue %q has %d live jobs that do not move: leased ones, "+
+				"nodes of workflows, or of more requirement sets than %q takes", name, now, to))
+		}
+		before = now
+	}
+}
+
+// drainPause is how long DrainQueue waits for leases to end before it asks again.
+const drainPause = 500 * time.Millisecond
 
 // DeleteTenant forgets what was set of a tenant that no live job, workflow or token names.
 func (c *Client) DeleteTenant(ctx context.Context, id rota.TenantID) error {

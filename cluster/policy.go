@@ -166,12 +166,21 @@ func checkSettings(name rota.QueueName, preset string, set []rota.Setting) error
 	return nil
 }
 
-// DeleteQueue forgets a queue that nothing names (SPEC §21.4).
-func (pv *policyVerbs) DeleteQueue(ctx context.Context, name rota.QueueName) error {
+// DeleteQueue forgets a queue that nothing names (SPEC §21.4). With another queue to drain it to
+// it moves some of the pending jobs there, and returns how many live ones are left: at 0 the
+// queue is forgotten.
+func (pv *policyVerbs) DeleteQueue(ctx context.Context, name, drainTo rota.QueueName) (left uint64, err error) {
 	if err := rota.CheckID("queue", name); err != nil {
-		return err
+		return 0, err
 	}
-	return pv.delete(ctx, &fsmpb.Op{Op: &fsmpb.Op_DeleteQueue{DeleteQueue: &fsmpb.DeleteQueue{Name: string(name)}}})
+	if drainTo != "" {
+		if err := rota.CheckID("drain_to", drainTo); err != nil {
+			return 0, err
+		}
+	}
+	o, _, err := pv.n.proposer.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_DeleteQueue{DeleteQueue: &fsmpb.DeleteQueue{Name: string(name),
+		DrainTo: string(drainTo)}}})
+	return o.GetLeft(), err
 }
 
 // DeleteTenant forgets what was set of a tenant that nothing names.

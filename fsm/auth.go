@@ -49,7 +49,7 @@ func (ac *authority) setRole(op *fsmpb.SetRole) *fsmpb.Outcome {
 	}
 	if old == nil {
 		if ac.roles.len() >= limits.MaxRoles {
-			return entry.Refused(exhausted("role", "%d roles are set: no more are taken", limits.MaxRoles))
+			return entry.Refused(exhausted("role", "%d roles are set, no more are taken: delete one with `rota auth role delete ROLE`", limits.MaxRoles))
 		}
 		ac.roles.insert(roleName(role.Name), &roleRow{Role: rota.Role{Name: role.Name}})
 	}
@@ -115,7 +115,8 @@ func (ac *authority) creatable(t *rota.AccessToken) error {
 		return err
 	}
 	if ac.tokens.len() >= limits.MaxTokens {
-		return exhausted("token", "%d tokens are known: no more are taken until some expire", limits.MaxTokens)
+		return exhausted("token", "%d tokens are known, no more are taken until some expire, revoked ones too: `rota auth token list` "+
+			"shows when", limits.MaxTokens)
 	}
 	return nil
 }

@@ -51,6 +51,9 @@ func (m *Machine) retry(op *fsmpb.Retry) *fsmpb.Outcome {
 	if q == nil {
 		return entry.Refused(rota.Refusef(rota.KindNotFound, "queue", "queue %q of job %s was deleted: set it again to retry the job", t.queue, id))
 	}
+	if q.drainTo != "" {
+		return entry.Refused(leaving(q))
+	}
 	if pending := q.pending(); pending >= q.policy.QueueCap {
 		return entry.Refused(m.admission.full(q, "queue %q holds %d pending jobs: queue_cap is %d", q.name, pending, q.policy.QueueCap))
 	}

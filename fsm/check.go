@@ -19,6 +19,7 @@ func (m *Machine) Check() []string {
 	c.leases()
 	c.workers()
 	c.queues()
+	c.drains()
 	c.terminal()
 	c.deleted()
 	c.holds()

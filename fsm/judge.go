@@ -119,7 +119,7 @@ var rules = map[reflect.Type]rule{
 	reflect.TypeFor[*fsmpb.Op_Lease]():          {rota.RightWork, (*judgement).lease, ownWork(func(op *fsmpb.Op) string { return op.GetLease().GetWorker() }).beyond},
 	reflect.TypeFor[*fsmpb.Op_SetQueue]():       {rota.RightQueue, func(j *judgement, op *fsmpb.Op) { j.asked(access.Everything, op.GetSetQueue().GetName()) }, nil},
 	reflect.TypeFor[*fsmpb.Op_SetTenant]():      {rota.RightTenant, func(j *judgement, op *fsmpb.Op) { j.asked(op.GetSetTenant().GetId(), access.Everything) }, nil},
-	reflect.TypeFor[*fsmpb.Op_DeleteQueue]():    {rota.RightQueue, func(j *judgement, op *fsmpb.Op) { j.asked(access.Everything, op.GetDeleteQueue().GetName()) }, nil},
+	reflect.TypeFor[*fsmpb.Op_DeleteQueue]():    {rota.RightQueue, (*judgement).deleteQueue, nil},
 	reflect.TypeFor[*fsmpb.Op_DeleteTenant]():   {rota.RightTenant, func(j *judgement, op *fsmpb.Op) { j.asked(op.GetDeleteTenant().GetId(), access.Everything) }, nil},
 	reflect.TypeFor[*fsmpb.Op_DeleteWorker]():   {rota.RightWorkers, func(j *judgement, op *fsmpb.Op) { j.worker(op.GetDeleteWorker().GetId()) }, nil},
 	reflect.TypeFor[*fsmpb.Op_SetMode]():        {rota.RightOperate, (*judgement).everywhere, nil},
@@ -294,6 +294,13 @@ func (j *judgement) deleteJob(op *fsmpb.Op) {
 		return
 	}
 	j.job(id, nil)
+}
+
+// deleteQueue judges by the queue, and by the one that its jobs move to.
+func (j *judgement) deleteQueue(op *fsmpb.Op) {
+	if d := op.GetDeleteQueue(); j.asked(access.Everything, d.GetName()) && d.GetDrainTo() != "" {
+		j.asked(access.Everything, d.GetDrainTo())
+	}
 }
 
 // openWorkflow judges by the workflow's tenant with its queue and each of its nodes', and by

@@ -208,7 +208,7 @@ func mixOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 			Reason: d.of("a", "b"), Auto: d.roll(3) == 0, Holds: d.roll(2) == 0}}}
 	case k < 39:
 		if d.roll(3) == 0 {
-			return []*fsmpb.Op{deleteQueueOp(d.of(mixQueues...)), deleteTenantOp(fmt.Sprint("t", d.roll(4))), deleteWorkerOp(fmt.Sprint("w", d.roll(4)))}[d.roll(3)]
+			return []*fsmpb.Op{deleteQueueOp(d.of(mixQueues...)), drainOp(d.of(mixQueues...), d.of(mixQueues...)), deleteTenantOp(fmt.Sprint("t", d.roll(4))), deleteWorkerOp(fmt.Sprint("w", d.roll(4)))}[d.roll(4)]
 		}
 		return tenantOp(fmt.Sprint("t", d.roll(4)), "max_concurrent", d.of("0", "0", "1", "3"),
 			"weight", d.of("1", "1", "7"), "penalty", d.of("0", "1s"), "tier", d.of("FREE", "PREMIUM"),

@@ -69,11 +69,12 @@ func (pl *placement) setQueue(op *fsmpb.SetQueue) *fsmpb.Outcome {
 		pl.m.queues.edit(name).expected = expected
 		return &fsmpb.Outcome{}
 	}
-	if policy == q.policy && slices.Equal(expected, q.expected) {
+	if policy == q.policy && slices.Equal(expected, q.expected) && q.drainTo == "" {
 		return &fsmpb.Outcome{Existed: true}
 	}
 	q = pl.m.queues.edit(name)
 	q.expected = expected
+	q.drainTo, q.drainFrom = "", "" // who sets it keeps it
 	pl.changeQueue(q, policy)
 	return &fsmpb.Outcome{Existed: true}
 }
@@ -149,13 +150,23 @@ func (pl *placement) deleteQueue(op *fsmpb.DeleteQueue) *fsmpb.Outcome {
 	q := m.queues.get(name)
 	switch {
 	case name == rota.DefaultQueue:
-		return entry.Refused(rota.Refusef(rota.KindConflict, "queue", "queue %q is where jobs go that name none: it stays", name))
+		return entry.Refused(rota.Refusef(rota.KindConflict, "queue", "queue %q is where jobs go that name none, it stays: `rota queue pause %s` "+
+			"starts none of them", name, name))
 	case q == nil:
 		return &fsmpb.Outcome{Existed: true} // deleted already, or never made
+	case op.GetDrainTo() != "":
+		return pl.drainQueue(q, rota.QueueName(op.GetDrainTo()))
 	case q.live() > 0:
-		return entry.Refused(rota.Refusef(rota.KindConflict, "queue", "queue %q holds %d live jobs: let them end, cancel or move them first",
-			name, q.live()))
-	case m.ledger.named(q):
+		return entry.Refused(rota.Refusef(rota.KindConflict, "queue", "queue %q holds %d live jobs: let them end, cancel them, or move them with "+
+			"`rota queue delete %s --drain-to OTHER`", name, q.live(), name))
+	}
+	return pl.forgetQueue(q)
+}
+
+// forgetQueue forgets a queue without live jobs, unless a workflow names it.
+func (pl *placement) forgetQueue(q *queueRow) *fsmpb.Outcome {
+	m, name := pl.m, q.name
+	if m.ledger.named(q) {
 		return entry.Refused(rota.Refusef(rota.KindConflict, "queue", "a workflow names queue %q: wait until it has ended and is forgotten", name))
 	}
 	m.admission.forgetQueue(name)

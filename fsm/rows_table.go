@@ -243,6 +243,10 @@ type queueRow struct {
 	// expected are the times that its owner set for types, by type, each once; the list
 	// never changes once it stands here.
 	expected []expectedTime
+	// drainTo is the queue that its jobs move to before it is deleted, "" for none; drainFrom
+	// is where the next step looks for them.
+	drainTo   rota.QueueName
+	drainFrom rota.JobID
 }
 
 func (r *queueRow) canonical(e *encoder) {
@@ -266,6 +270,8 @@ func (r *queueRow) canonical(e *encoder) {
 		e.str(string(x.typ))
 		e.int(x.ms)
 	}
+	e.str(string(r.drainTo))
+	e.str(string(r.drainFrom))
 }
 
 func decodeQueue(d *decoder) *queueRow {
@@ -294,6 +300,7 @@ func decodeQueue(d *decoder) *queueRow {
 	for range d.count(limits.MaxExpectedTypes) {
 		r.expected = append(r.expected, expectedTime{rota.JobType(d.str()), d.int()})
 	}
+	r.drainTo, r.drainFrom = rota.QueueName(d.str()), rota.JobID(d.str())
 	return r
 }
 

@@ -89,6 +89,9 @@ func (m *Machine) admit(spec *rota.JobSpec, q *queueRow) error {
 		return rota.Refusef(rota.KindNotFound, "queue", "queue %q does not exist: create it with `rota queue set %s`",
 			spec.Queue, spec.Queue)
 	}
+	if q.drainTo != "" {
+		return leaving(q)
+	}
 	if err := m.admission.admitMode(spec); err != nil {
 		return err
 	}

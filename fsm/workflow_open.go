@@ -28,6 +28,9 @@ func (fs *flows) openWorkflow(op *fsmpb.OpenWorkflow) *fsmpb.Outcome {
 	if q == nil {
 		return entry.Refused(noQueue(spec.Queue))
 	}
+	if q.drainTo != "" {
+		return entry.Refused(leaving(q))
+	}
 	if err := fs.m.admission.admitMode(spec); err != nil {
 		return entry.Refused(err)
 	}
@@ -288,6 +291,9 @@ func (fs *flows) retryWorkflow(op *fsmpb.RetryWorkflow) *fsmpb.Outcome {
 	}
 	for _, q := range f.again(redo) {
 		row := fs.m.queues.get(q.name)
+		if row.drainTo != "" {
+			return flowRefused(r, leaving(row))
+		}
 		if pending := row.pending(); pending+q.nodes > row.policy.QueueCap {
 			return flowRefused(r, exhausted("queue", "queue %q holds %d pending jobs, the retry brings %d more: queue_cap is %d", q.name,
 				pending, q.nodes, row.policy.QueueCap))

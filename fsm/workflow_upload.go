@@ -155,6 +155,9 @@ func (c *chunk) read(n *fsmpb.WorkflowNode) (v *vertexRow, name string, err erro
 	if q == nil {
 		return nil, "", noQueue(spec.Queue)
 	}
+	if q.drainTo != "" {
+		return nil, "", leaving(q)
+	}
 	if _, twice := c.f.byName[name]; twice || c.names[name] {
 		return nil, "", rota.Refusef(rota.KindInvalid, "id", "the id stands twice in workflow %s", r.id)
 	}

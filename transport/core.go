@@ -60,7 +60,7 @@ type Core interface {
 	Queue(ctx context.Context, name rota.QueueName, opt peer.ReadOptions) (rota.Queue, rota.ReadAt, error)
 	// DeleteQueue, DeleteTenant and DeleteWorker forget what nothing names; one that is not
 	// there is no error (SPEC §21.4).
-	DeleteQueue(ctx context.Context, name rota.QueueName) error
+	DeleteQueue(ctx context.Context, name, drainTo rota.QueueName) (left uint64, err error)
 	DeleteTenant(ctx context.Context, id rota.TenantID) error
 	DeleteWorker(ctx context.Context, id rota.WorkerID) error
 	SetQueue(ctx context.Context, name rota.QueueName, preset string, set []rota.Setting) (rota.Queue, error)

@@ -112,6 +112,9 @@ func (c *fakeCore) DeleteRole(context.Context, string) error             { retur
 func (c *fakeCore) SetBlock(context.Context, string, string, bool) error { return c.err }
 func (c *fakeCore) SetAnonymous(context.Context, []string) error         { return c.err }
 
-func (c *fakeCore) DeleteQueue(context.Context, rota.QueueName) error { return c.err }
+func (c *fakeCore) DeleteQueue(context.Context, rota.QueueName, rota.QueueName) (uint64, error) {
+	return 0, c.err
+}
+
 func (c *fakeCore) DeleteTenant(context.Context, rota.TenantID) error { return c.err }
 func (c *fakeCore) DeleteWorker(context.Context, rota.WorkerID) error { return c.err }

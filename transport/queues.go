@@ -62,10 +62,16 @@ func (s *queuesService) Set(ctx context.Context, req *rotav1.SetQueueRequest) (*
 	return reply(words.QueueToWire)(s.core.SetQueue(ctx, rota.QueueName(req.GetName()), req.GetPreset(), set))
 }
 
-// Delete forgets a queue that nothing names.
+// Delete forgets a queue that nothing names, or takes a step of draining it to another one.
 func (s *queuesService) Delete(ctx context.Context, req *rotav1.DeleteQueueRequest) (*rotav1.DeleteQueueResponse, error) {
 	if err := rota.CheckID("name", req.GetName()); err != nil {
 		return nil, err
 	}
-	return &rotav1.DeleteQueueResponse{}, s.core.DeleteQueue(ctx, rota.QueueName(req.GetName()))
+	if req.GetDrainTo() != "" {
+		if err := rota.CheckID("drain_to", req.GetDrainTo()); err != nil {
+			return nil, err
+		}
+	}
+	left, err := s.core.DeleteQueue(ctx, rota.QueueName(req.GetName()), rota.QueueName(req.GetDrainTo()))
+	return &rotav1.DeleteQueueResponse{Left: left}, err
 }

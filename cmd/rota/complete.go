@@ -33,8 +33,8 @@ func (a *app) addCompletions(root *cobra.Command) {
 		"mode set": fixed(rota.ClusterModeNames()...),
 	}
 	for of, names := range map[string]cobra.CompletionFunc{
-		"job show why wait cancel retry reject": jobs, "workflow show graph wait cancel retry": flows, "tenant show set": tenants,
-		"queue show set pause resume": queues, "worker show drain suspend resume retire": workers,
+		"job show why wait cancel retry reject": jobs, "workflow show graph wait cancel retry": flows, "tenant show set delete": tenants,
+		"queue show set pause resume delete": queues, "worker show drain suspend resume retire delete": workers,
 	} {
 		words := strings.Fields(of)
 		for _, verb := range words[1:] {
@@ -46,7 +46,7 @@ func (a *app) addCompletions(root *cobra.Command) {
 		keys[i] += "="
 	}
 	flags := map[string]cobra.CompletionFunc{
-		"queue": queues, "queues": queues, "worker": workers, "tenant": tenants, "job": jobs,
+		"queue": queues, "queues": queues, "drain-to": queues, "worker": workers, "tenant": tenants, "job": jobs,
 		"output": fixed(formats...), "preset": fixed(rota.Presets...), "kind": fixed(rota.EventKindNames()...),
 		"state": fixed(rota.JobStateNames()...), "tier": fixed(rota.ServiceTierNames()...),
 		"set": cobra.FixedCompletions(keys, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace),

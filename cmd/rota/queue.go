@@ -22,10 +22,31 @@ func (a queueCommands) command() *cobra.Command {
 		a.list(), a.show(), a.set(),
 		a.paused("pause", "Start no more jobs of a queue; what runs goes on", "true"),
 		a.paused("resume", "Start jobs of a paused queue again", "false"),
-		a.deletes("delete Q", "Forget a queue that no live job and no workflow names", "queue delete images",
-			func(ctx context.Context, c *client.Client, id string) error {
-				return c.DeleteQueue(ctx, rota.QueueName(id))
-			}))
+		a.delete())
+}
+
+func (a queueCommands) delete() *cobra.Command {
+	var to string
+	cmd := a.deletes("delete Q", "Forget a queue that no live job and no workflow names",
+		"queue delete images\n  rota queue delete images --drain-to pictures",
+		func(ctx context.Context, c *client.Client, id string) error {
+			return c.DeleteQueue(ctx, rota.QueueName(id))
+		})
+	drain := a.waiting(a.deleting(func(ctx context.Context, c *client.Client, id string) error {
+		return c.DrainQueue(ctx, rota.QueueName(id), rota.QueueName(to), func(left uint64) { a.talk("%d live jobs are left", left) })
+	}))
+	work := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if to == "" {
+			return work(cmd, args)
+		}
+		return a.does(drain)(cmd, args)
+	}
+	cmd.Long = "Forget a queue that no live job and no workflow names.\n\nWith --drain-to its pending jobs move to another queue first. " +
+		"From then on the queue takes no submission; the command waits for the jobs that run. Run again, it goes on where it was; " +
+		"`rota queue set Q` keeps the queue after all."
+	cmd.Flags().StringVar(&to, "drain-to", "", "move the pending jobs to this `queue` first")
+	return cmd
 }
 
 func (a queueCommands) list() *cobra.Command {

@@ -98,11 +98,16 @@ func (a *app) deletes(use, short, example string, do func(context.Context, *clie
 	return &cobra.Command{
 		Use: use, Short: short, Args: cobra.ExactArgs(1),
 		Example: "  rota " + example,
-		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
-			if err := do(ctx, c, args[0]); err != nil {
-				return err
-			}
-			return a.printOne(map[string]any{"id": args[0], "deleted": true}, []string{args[0]}, func(bool) string { return args[0] + " is deleted\n" })
-		})),
+		RunE:    a.does(a.calling(a.deleting(do))),
+	}
+}
+
+// deleting returns what forgets one thing, and says so.
+func (a *app) deleting(do func(context.Context, *client.Client, string) error) func(context.Context, *client.Client, []string) error {
+	return func(ctx context.Context, c *client.Client, args []string) error {
+		if err := do(ctx, c, args[0]); err != nil {
+			return err
+		}
+		return a.printOne(map[string]any{"id": args[0], "deleted": true}, []string{args[0]}, func(bool) string { return args[0] + " is deleted\n" })
 	}
 }

@@ -3256,8 +3256,10 @@ func (x *DeleteJob) GetSeq() uint64 {
 
 // DeleteQueue forgets a queue that nothing names (SPEC §21.4).
 type DeleteQueue struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The queue that its jobs move to first, some at each such operation (SPEC §21.5).
+	DrainTo       string `protobuf:"bytes,2,opt,name=drain_to,json=drainTo,proto3" json:"drain_to,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3295,6 +3297,13 @@ func (*DeleteQueue) Descriptor() ([]byte, []int) {
 func (x *DeleteQueue) GetName() string {
 	if x != nil {
 		return x.Name
+	}
+	return ""
+}
+
+func (x *DeleteQueue) GetDrainTo() string {
+	if x != nil {
+		return x.DrainTo
 	}
 	return ""
 }
@@ -4493,6 +4502,8 @@ type Outcome struct {
 	WorkflowState uint32 `protobuf:"varint,11,opt,name=workflow_state,json=workflowState,proto3" json:"workflow_state,omitempty"`
 	NextNode      uint32 `protobuf:"varint,12,opt,name=next_node,json=nextNode,proto3" json:"next_node,omitempty"`
 	Runs          int32  `protobuf:"varint,13,opt,name=runs,proto3" json:"runs,omitempty"`
+	// Of a queue that is drained: how many live jobs it has still, 0 once it is deleted.
+	Left          uint64 `protobuf:"varint,14,opt,name=left,proto3" json:"left,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4614,6 +4625,13 @@ func (x *Outcome) GetNextNode() uint32 {
 func (x *Outcome) GetRuns() int32 {
 	if x != nil {
 		return x.Runs
+	}
+	return 0
+}
+
+func (x *Outcome) GetLeft() uint64 {
+	if x != nil {
+		return x.Left
 	}
 	return 0
 }
@@ -4892,9 +4910,10 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\b_payload\"/\n" +
 	"\tDeleteJob\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x10\n" +
-	"\x03seq\x18\x02 \x01(\x04R\x03seq\"!\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\"<\n" +
 	"\vDeleteQueue\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"\x1e\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
+	"\bdrain_to\x18\x02 \x01(\tR\adrainTo\"\x1e\n" +
 	"\fDeleteTenant\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"\x1e\n" +
 	"\fDeleteWorker\x12\x0e\n" +
@@ -4971,7 +4990,7 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x1f\n" +
 	"\vright_until\x18\x03 \x01(\x04R\n" +
-	"rightUntil\"\xf3\x02\n" +
+	"rightUntil\"\x87\x03\n" +
 	"\aOutcome\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\rR\x04kind\x12\x18\n" +
 	"\asubject\x18\x02 \x01(\tR\asubject\x12\x12\n" +
@@ -4987,7 +5006,8 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	" \x01(\bR\bthrottle\x12%\n" +
 	"\x0eworkflow_state\x18\v \x01(\rR\rworkflowState\x12\x1b\n" +
 	"\tnext_node\x18\f \x01(\rR\bnextNode\x12\x12\n" +
-	"\x04runs\x18\r \x01(\x05R\x04runsB+Z)github.com/rotasched/rota/fsm/fsmpb;fsmpbb\x06proto3"
+	"\x04runs\x18\r \x01(\x05R\x04runs\x12\x12\n" +
+	"\x04left\x18\x0e \x01(\x04R\x04leftB+Z)github.com/rotasched/rota/fsm/fsmpb;fsmpbb\x06proto3"
 
 var (
 	file_fsm_fsmpb_entry_proto_rawDescOnce sync.Once

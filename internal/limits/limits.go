@@ -41,6 +41,10 @@ const (
 	MaxClassesPerQueue = 10_000
 	// MaxFiringsPerSweep bounds one sweep's work under the apply lock (SPEC §3.6).
 	MaxFiringsPerSweep = 1_000
+	// DrainMoves and DrainLooks bound a step of emptying a queue: the jobs that it moves,
+	// and those that it looks at, under the apply lock too (SPEC §21.5).
+	DrainMoves = 500
+	DrainLooks = 50_000
 	// MaxPreemptions, MaxPreemptSeen and MaxPreemptLooks bound what one entry of
 	// rounds spends on preemption (SPEC §7.9): the preemptions, the critical jobs
 	// seen, and the workers looked at for them; the next entry goes on.

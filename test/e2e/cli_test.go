@@ -27,7 +27,7 @@ func TestCLI(t *testing.T) {
 		{"job_wait", cliWait}, {"job_cancel_and_retry", cliChange}, {"payload", cliPayload},
 		{"delay_and_ttl", cliDelay}, {"requirements", cliRequires}, {"expected_digest", cliDigest},
 		{"usage_is_2", cliUsage}, {"unknown_is_3", cliUnknown}, {"refused_is_4", cliRefused},
-		{"queue", cliQueue}, {"worker", cliWorker}, {"cluster_status", cliStatus}, {"operator", cliOperator},
+		{"queue", cliQueue}, {"delete", cliDelete}, {"worker", cliWorker}, {"cluster_status", cliStatus}, {"operator", cliOperator},
 		{"file", cliFile}, {"file_in_bulk", cliFileBulk},
 	} {
 		t.Run(one.name, func(t *testing.T) {

@@ -38,6 +38,7 @@ type auditor struct {
 	ends        uint64
 	deleted     map[uint64]bool
 	completions map[rota.LeaseID]bool
+	places      places
 	// short is true time under leaderships that ended within 15 s (SPEC §3.11).
 	short   Time
 	readyAt Time
@@ -54,6 +55,9 @@ type figures struct {
 	Tokened      int
 	// Deleted are the ended jobs that were forgotten.
 	Deleted int
+	// Removed are the queues, tenants and workers that were forgotten; Moved the jobs that
+	// went to another queue.
+	Removed, Moved int
 	// Gone are the guards that ended what their workers held.
 	Gone int
 	// Of workflows: runs begun and how they ended, retries among them, nodes skipped,
@@ -66,7 +70,7 @@ func (f *figures) add(o figures) {
 		to   *int
 		from int
 	}{{&f.Granted, o.Granted}, {&f.Expired, o.Expired}, {&f.TimedOut, o.TimedOut}, {&f.Completed, o.Completed}, {&f.Leaderships, o.Leaderships},
-		{&f.Promoted, o.Promoted}, {&f.Preempted, o.Preempted}, {&f.Ghosts, o.Ghosts}, {&f.Stale, o.Stale}, {&f.Gone, o.Gone}, {&f.Deleted, o.Deleted}, {&f.Disconnected, o.Disconnected}, {&f.Tokened, o.Tokened}, {&f.FlowsRun, o.FlowsRun},
+		{&f.Promoted, o.Promoted}, {&f.Preempted, o.Preempted}, {&f.Ghosts, o.Ghosts}, {&f.Stale, o.Stale}, {&f.Gone, o.Gone}, {&f.Deleted, o.Deleted}, {&f.Removed, o.Removed}, {&f.Moved, o.Moved}, {&f.Disconnected, o.Disconnected}, {&f.Tokened, o.Tokened}, {&f.FlowsRun, o.FlowsRun},
 		{&f.FlowsCompleted, o.FlowsCompleted}, {&f.FlowsFailed, o.FlowsFailed}, {&f.FlowsCancelled, o.FlowsCancelled},
 		{&f.FlowsRetried, o.FlowsRetried}, {&f.Skipped, o.Skipped}, {&f.Lapsed, o.Lapsed}} {
 		*x.to += x.from
@@ -76,9 +80,9 @@ func (f *figures) add(o figures) {
 // String tells them all.
 func (f figures) String() string {
 	return fmt.Sprintf("%d leaderships, %d leases, %d of them expired, %d timed out, %d preempted, %d jobs completed, %d promotions, "+
-		"%d commands of ghosts, %d entries of deposed leaders, %d guards heard, %d jobs deleted, %d connections taken for broken, %d events of tokens' holders; %d runs of workflows (%d retries): %d COMPLETED, %d FAILED, "+
+		"%d commands of ghosts, %d entries of deposed leaders, %d guards heard, %d jobs deleted, %d queues, tenants and workers deleted, %d jobs moved, %d connections taken for broken, %d events of tokens' holders; %d runs of workflows (%d retries): %d COMPLETED, %d FAILED, "+
 		"%d CANCELLED, %d nodes skipped, %d never committed", f.Leaderships, f.Granted, f.Expired, f.TimedOut, f.Preempted, f.Completed, f.Promoted,
-		f.Ghosts, f.Stale, f.Gone, f.Deleted, f.Disconnected, f.Tokened, f.FlowsRun, f.FlowsRetried, f.FlowsCompleted, f.FlowsFailed, f.FlowsCancelled, f.Skipped, f.Lapsed)
+		f.Ghosts, f.Stale, f.Gone, f.Deleted, f.Removed, f.Moved, f.Disconnected, f.Tokened, f.FlowsRun, f.FlowsRetried, f.FlowsCompleted, f.FlowsFailed, f.FlowsCancelled, f.Skipped, f.Lapsed)
 }
 
 type auditJob struct {
@@ -116,7 +120,7 @@ func newAuditor(w *World) *auditor {
 	return &auditor{w: w, accepted: map[rota.JobID]bool{}, expires: map[rota.JobID]rota.Clock{},
 		jobs: map[rota.JobID]*auditJob{}, leases: map[rota.LeaseID]*auditLease{},
 		sessions: map[rota.WorkerID]rota.Session{}, flows: map[rota.WorkflowID]*auditFlow{},
-		deleted: map[uint64]bool{}, completions: map[rota.LeaseID]bool{}, revoked: map[string]bool{}}
+		deleted: map[uint64]bool{}, completions: map[rota.LeaseID]bool{}, revoked: map[string]bool{}, places: newPlaces()}
 }
 
 func (a *auditor) failf(format string, args ...any) {
@@ -185,6 +189,7 @@ func (a *auditor) entry(n *node, r *fsm.Applied) {
 		}
 		a.lives(e, j)
 		a.rights(e)
+		a.placed(e)
 		switch e.Kind {
 		case rota.EventProviderRegistered:
 			a.sessions[e.Worker] = e.Session
@@ -236,6 +241,7 @@ func (a *auditor) entry(n *node, r *fsm.Applied) {
 	a.flowsSettled(r)
 	a.overruns(r, e)
 	a.deletions(e, r)
+	a.drained(e, r)
 }
 
 // stale holds an entry of a leadership that is over against SPEC §3.2: it moves no
@@ -413,6 +419,9 @@ func (a *auditor) final() error {
 		} else if j.told && s != rota.JobCompleted {
 			a.failf("job %s: its worker was told that it is COMPLETED, it is %s", id, s)
 		}
+	}
+	for _, n := range a.w.nodes {
+		a.kept(n)
 	}
 	if a.w.Deletes {
 		for _, n := range a.w.nodes {

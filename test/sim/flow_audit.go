@@ -301,7 +301,7 @@ func (a *auditor) flowsSettled(r *fsm.Applied) {
 // flowsFinal wants that what was acked has run to its end, that what was never
 // committed left nothing, and that every node shows what the model says.
 func (a *auditor) flowsFinal() {
-	vertices, ended := 0, 0
+	vertices := 0
 	for _, f := range a.w.flows.all {
 		x := a.flows[f.spec.ID]
 		switch {
@@ -316,10 +316,11 @@ func (a *auditor) flowsFinal() {
 			a.flowShown(n, f, x)
 		}
 	}
-	for _, j := range a.jobs {
-		ended += btoi(j.terminal)
-	}
 	for _, n := range a.w.nodes {
+		ended := len(a.places.live)
+		for id, j := range a.jobs {
+			ended += btoi(j.terminal && !a.faded(n, id))
+		}
 		if rows := n.machine.Freeze().Rows(); rows != vertices+ended+a.forgotten() {
 			a.failf("node %s keeps %d rows, %d jobs have ended, the workflows have %d nodes, deleted numbers are %d ranges", n.name, rows,
 				ended, vertices, a.forgotten())

@@ -72,7 +72,7 @@ func mixed(seed uint64) Options {
 		o.Jobs = 60
 	}
 	o.Guards = seed%12 == 5
-	o.Deletes, o.Tokens = seed%7 == 3, seed%7 == 5
+	o.Deletes, o.Tokens, o.Removals = seed%7 == 3, seed%7 == 5, seed%7 == 1
 	if seed%12 == 11 {
 		o.Grace = true
 		o.Policy = append(slices.Clip(o.Policy), rota.Setting{Key: "lease_grace_on_disconnect", Value: "10s"})
@@ -102,7 +102,7 @@ func TestSeeds(t *testing.T) {
 		sum.add(sums[i])
 	}
 	t.Logf("%d seeds: %s", n, sum)
-	if n >= 4*len(policies) && !t.Failed() && (sum.Promoted == 0 || sum.Preempted == 0 || sum.TimedOut == 0 || sum.Ghosts == 0 || sum.Stale == 0 || sum.Gone == 0 || sum.Deleted == 0 || sum.Disconnected == 0 ||
+	if n >= 4*len(policies) && !t.Failed() && (sum.Promoted == 0 || sum.Preempted == 0 || sum.TimedOut == 0 || sum.Ghosts == 0 || sum.Stale == 0 || sum.Gone == 0 || sum.Deleted == 0 || sum.Removed == 0 || sum.Moved == 0 || sum.Disconnected == 0 ||
 		sum.FlowsRetried == 0 || sum.FlowsCancelled == 0 || sum.Skipped == 0 || sum.Lapsed == 0) {
 		t.Errorf("something that the seeds are there for never happened: %s", sum)
 	}

@@ -39,6 +39,8 @@ type Options struct {
 	Grace bool
 	// Deletes: some jobs are forgotten once they have ended.
 	Deletes bool
+	// Removals: queues, tenants and workers are forgotten, some queues drained first.
+	Removals bool
 	// Tokens: some callers show tokens, which are revoked while they are in use.
 	Tokens bool
 	// Calm: no message is lost, doubled or late by chance.
@@ -180,6 +182,7 @@ func NewWorld(o Options) *World {
 	w.client = newClient(w)
 	w.flows, w.deleter = newFlowClient(w), newDeleter(w)
 	newClerk(w)
+	newJanitor(w)
 	return w
 }
 

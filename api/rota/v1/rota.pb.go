@@ -5252,8 +5252,10 @@ func (x *GetQueueResponse) GetAt() *ReadAt {
 }
 
 type DeleteQueueRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The queue that its pending jobs move to first, some with each call.
+	DrainTo       string `protobuf:"bytes,2,opt,name=drain_to,json=drainTo,proto3" json:"drain_to,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5295,8 +5297,17 @@ func (x *DeleteQueueRequest) GetName() string {
 	return ""
 }
 
+func (x *DeleteQueueRequest) GetDrainTo() string {
+	if x != nil {
+		return x.DrainTo
+	}
+	return ""
+}
+
 type DeleteQueueResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Live jobs that it has still; at 0 it is deleted.
+	Left          uint64 `protobuf:"varint,1,opt,name=left,proto3" json:"left,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5329,6 +5340,13 @@ func (x *DeleteQueueResponse) ProtoReflect() protoreflect.Message {
 // Deprecated: Use DeleteQueueResponse.ProtoReflect.Descriptor instead.
 func (*DeleteQueueResponse) Descriptor() ([]byte, []int) {
 	return file_rota_v1_rota_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *DeleteQueueResponse) GetLeft() uint64 {
+	if x != nil {
+		return x.Left
+	}
+	return 0
 }
 
 type DeleteTenantRequest struct {
@@ -7849,10 +7867,12 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x04read\x18\x02 \x01(\v2\r.rota.v1.ReadR\x04read\"Y\n" +
 	"\x10GetQueueResponse\x12$\n" +
 	"\x05queue\x18\x01 \x01(\v2\x0e.rota.v1.QueueR\x05queue\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\"(\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\"C\n" +
 	"\x12DeleteQueueRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"\x15\n" +
-	"\x13DeleteQueueResponse\"%\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
+	"\bdrain_to\x18\x02 \x01(\tR\adrainTo\")\n" +
+	"\x13DeleteQueueResponse\x12\x12\n" +
+	"\x04left\x18\x01 \x01(\x04R\x04left\"%\n" +
 	"\x13DeleteTenantRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"\x16\n" +
 	"\x14DeleteTenantResponse\"%\n" +

@@ -1,0 +1,192 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/entry"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/millis"
+)
+
+// janitor sets queues and tenants and forgets them again, drained or not, with jobs in them, and
+// forgets workers (SPEC §21.4, §21.5). What it does is drawn apart from the world's chance.
+type janitor struct {
+	actor
+	w      *World
+	chance *rand.Rand
+	next   int
+}
+
+func newJanitor(w *World) *janitor {
+	c := &janitor{w: w, chance: rand.New(rand.NewPCG(w.Seed, 0x1a41))}
+	c.name = "janitor"
+	if w.Removals {
+		w.on(&c.actor, 2_000, c.work)
+	}
+	return c
+}
+
+// side draws a queue of its own; those of the world's jobs stay.
+func (c *janitor) side() string { return fmt.Sprint("side", c.chance.IntN(3)) }
+
+// work does one thing, and goes on until the world heals.
+func (c *janitor) work() {
+	w := c.w
+	if w.now >= max(w.Heal, 20_000) {
+		return
+	}
+	w.on(&c.actor, Time(c.chance.IntN(1_500)), c.work)
+	switch c.chance.IntN(10) {
+	case 0, 1:
+		c.ask(&fsmpb.Op{Op: &fsmpb.Op_SetQueue{SetQueue: &fsmpb.SetQueue{Name: c.side(), Set: []*fsmpb.Label{
+			{Key: "audit_window", Value: "0"}, {Key: "gc_horizon", Value: []string{"1m", "90s", "7d"}[c.chance.IntN(3)]}}}}})
+	case 2, 3, 4:
+		s := rota.NewJobSpec("work", []byte("of a queue that may go"))
+		s.ID, s.Queue, s.Tenant = rota.JobID(fmt.Sprint("s", c.next)), rota.QueueName(c.side()), rota.TenantID(fmt.Sprint("t", c.chance.IntN(5)))
+		s.Delay = millis.Duration(int64(c.chance.IntN(2) * c.chance.IntN(20_000)))
+		c.next++
+		c.ask(&fsmpb.Op{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: entry.SpecOp(&s)}}})
+	case 5:
+		c.ask(&fsmpb.Op{Op: &fsmpb.Op_Cancel{Cancel: &fsmpb.Cancel{Job: fmt.Sprint("s", c.chance.IntN(max(c.next, 1)))}}})
+	case 6:
+		to := c.side()
+		if c.chance.IntN(2) == 0 {
+			to = string(rota.DefaultQueue)
+		}
+		c.ask(&fsmpb.Op{Op: &fsmpb.Op_DeleteQueue{DeleteQueue: &fsmpb.DeleteQueue{Name: c.side(), DrainTo: to}}})
+	case 7:
+		c.ask(&fsmpb.Op{Op: &fsmpb.Op_DeleteQueue{DeleteQueue: &fsmpb.DeleteQueue{Name: c.side()}}})
+	case 8:
+		id := fmt.Sprint("t", c.chance.IntN(5))
+		if c.chance.IntN(2) == 0 {
+			c.ask(&fsmpb.Op{Op: &fsmpb.Op_DeleteTenant{DeleteTenant: &fsmpb.DeleteTenant{Id: id}}})
+			return
+		}
+		c.ask(&fsmpb.Op{Op: &fsmpb.Op_SetTenant{SetTenant: &fsmpb.SetTenant{Id: id,
+			Set: []*fsmpb.Label{{Key: "weight", Value: fmt.Sprint(1 + c.chance.IntN(9))}}}}})
+	default:
+		id := w.workers[c.chance.IntN(len(w.workers))].id
+		c.ask(&fsmpb.Op{Op: &fsmpb.Op_DeleteWorker{DeleteWorker: &fsmpb.DeleteWorker{Id: string(id)}}})
+	}
+}
+
+// ask proposes an operation twice: repetitions change nothing, or take the next step.
+func (c *janitor) ask(op *fsmpb.Op) {
+	w := c.w
+	for i := range 2 {
+		w.on(&c.actor, Time(i*700), func() {
+			n := w.nodes[c.chance.IntN(len(w.nodes))]
+			w.forward(n, &c.actor, !n.down, op, func(*fsmpb.Outcome) {})
+		})
+	}
+}
+
+// places is what a naive model knows of queues, tenants, and where live jobs are.
+type places struct {
+	queues map[rota.QueueName]bool
+	// draining take no submissions.
+	draining map[rota.QueueName]bool
+	live     map[rota.JobID]place
+}
+
+type place struct {
+	queue  rota.QueueName
+	tenant rota.TenantID
+}
+
+func newPlaces() places {
+	return places{queues: map[rota.QueueName]bool{}, draining: map[rota.QueueName]bool{}, live: map[rota.JobID]place{}}
+}
+
+// placed follows where jobs are, and wants what is forgotten to be named by none.
+func (a *auditor) placed(e *rota.Event) {
+	p := &a.places
+	switch e.Kind {
+	case rota.EventQueueChanged:
+		p.queues[e.Queue] = true
+	case rota.EventJobEnqueued, rota.EventJobDelayed, rota.EventJobChanged, rota.EventJobRetryScheduled:
+		if !p.queues[e.Queue] {
+			a.failf("%s of job %s in queue %s, which is not there", e.Kind, e.Job, e.Queue)
+		}
+		if was := p.live[e.Job]; e.Kind == rota.EventJobChanged && was.queue != e.Queue {
+			a.Moved++
+		} else if was.queue != "" && was != (place{e.Queue, e.Tenant}) {
+			a.failf("%s of job %s in queue %s of tenant %s, it was in %s of %s", e.Kind, e.Job, e.Queue, e.Tenant, was.queue, was.tenant)
+		}
+		p.live[e.Job] = place{e.Queue, e.Tenant}
+	case rota.EventJobCompleted, rota.EventJobDead, rota.EventJobExpired, rota.EventJobCancelled:
+		delete(p.live, e.Job)
+	case rota.EventQueueDeleted:
+		a.Removed++
+		a.unnamed(e, func(at place) bool { return at.queue == e.Queue })
+		if !p.queues[e.Queue] || e.Queue == rota.DefaultQueue {
+			a.failf("queue %s was deleted, it was not there or stays", e.Queue)
+		}
+		delete(p.queues, e.Queue)
+		delete(p.draining, e.Queue)
+	case rota.EventTenantDeleted:
+		a.Removed++
+		a.unnamed(e, func(at place) bool { return at.tenant == e.Tenant })
+	case rota.EventWorkerDeleted:
+		a.Removed++
+		for id, l := range a.leases {
+			if l.worker.id == e.Worker {
+				a.failf("worker %s was deleted with lease %s open", e.Worker, id)
+			}
+		}
+	}
+}
+
+// unnamed wants no live job to be where something was forgotten.
+func (a *auditor) unnamed(e *rota.Event, there func(place) bool) {
+	for id, at := range a.places.live {
+		if there(at) {
+			a.failf("%s of queue %q, tenant %q, while job %s is live there", e.Kind, e.Queue, e.Tenant, id)
+		}
+	}
+}
+
+// drained wants a queue that is drained to take nothing, until it is set again or forgotten.
+func (a *auditor) drained(e *fsmpb.Entry, r *fsm.Applied) {
+	for i, op := range e.GetOps() {
+		o := r.Outcomes[i]
+		if !OutcomeOK(o) {
+			continue
+		}
+		switch d := op.GetDeleteQueue(); {
+		case d.GetDrainTo() != "" && o.GetLeft() > 0:
+			a.places.draining[rota.QueueName(d.GetName())] = true
+		case op.GetSetQueue() != nil:
+			delete(a.places.draining, rota.QueueName(op.GetSetQueue().GetName()))
+		case op.GetSubmit() != nil && !o.GetExisted() && a.places.draining[rota.QueueName(op.GetSubmit().GetSpec().GetQueue())]:
+			a.failf("job %s was taken by queue %s, which is drained", op.GetSubmit().GetSpec().GetId(), op.GetSubmit().GetSpec().GetQueue())
+		}
+	}
+}
+
+// kept wants a node to have the queues that the model has.
+func (a *auditor) kept(n *node) {
+	for _, q := range n.machine.Queues() {
+		if !a.places.queues[q.Name] {
+			a.failf("node %s has queue %s, the model has not", n.name, q.Name)
+		}
+	}
+	if has := len(n.machine.Queues()); has != len(a.places.queues) {
+		a.failf("node %s has %d queues, the model has %d", n.name, has, len(a.places.queues))
+	}
+	for id, at := range a.places.live {
+		if !slices.Contains([]rota.JobState{rota.JobDelayed, rota.JobQueued, rota.JobAssigned, rota.JobRunning}, n.machine.JobState(id)) {
+			a.failf("node %s has job %s of queue %s as %s, the model has it live", n.name, id, at.queue, n.machine.JobState(id))
+		}
+	}
+}
+
+// faded reports whether a node has forgotten an ended job of the janitor's, whose queue had a
+// short gc_horizon. No other job's end is forgotten in a life.
+func (a *auditor) faded(n *node, id rota.JobID) bool {
+	return id[0] == 's' && n.machine.JobState(id) == rota.JobNone
+}
