@@ -3,7 +3,6 @@ package e2e
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/rotasched/rota"
 )
@@ -13,11 +12,11 @@ func cliDelete(t *testing.T, c *nodes) {
 	for _, q := range []string{"going", "staying"} {
 		c.rota(t, "queue", "set", q).want(t, 0)
 	}
-	if got := c.rota(t, "queue", "delete", "default").want(t, 4).stderr; !strings.Contains(got, "queue pause default") {
+	if got := c.rota(t, "queue", "delete", "default").want(t, 1).stderr; !strings.Contains(got, "queue pause default") {
 		t.Error(got)
 	}
 	c.rota(t, "job", "submit", "--queue", "going", "--type", "nobodys", "--id", "moving").want(t, 0)
-	if got := c.rota(t, "queue", "delete", "going").want(t, 4).stderr; !strings.Contains(got, "--drain-to") {
+	if got := c.rota(t, "queue", "delete", "going").want(t, 1).stderr; !strings.Contains(got, "--drain-to") {
 		t.Error(got)
 	}
 	c.rota(t, "queue", "delete", "going", "--drain-to", "never").want(t, 3)
@@ -35,17 +34,16 @@ func cliDelete(t *testing.T, c *nodes) {
 	if names := c.rota(t, "queue", "list", "-o", "name").want(t, 0).stdout; strings.Contains(names, "going") || strings.Contains(names, "staying") {
 		t.Errorf("the queues are %s", names)
 	}
-	c.rota(t, "tenant", "set", "leaving", "--set", "weight=7").want(t, 0)
+	c.rota(t, "tenant", "set", "leaving", "--weight", "7").want(t, 0)
 	c.rota(t, "tenant", "delete", "leaving").want(t, 0)
 	if names := c.rota(t, "tenant", "list", "-o", "name").want(t, 0).stdout; strings.Contains(names, "leaving") {
 		t.Errorf("the tenants are %s", names)
 	}
-	w := c.worker(t, "--queues", "default", "--id", "to-delete")
-	if got := c.rota(t, "worker", "delete", "to-delete").want(t, 4).stderr; !strings.Contains(got, "retire it first") {
+	c.worker(t, "--queues", "default", "--id", "to-delete")
+	if got := c.rota(t, "worker", "delete", "to-delete").want(t, 1).stderr; !strings.Contains(got, "retire it first") {
 		t.Error(got)
 	}
 	c.rota(t, "worker", "retire", "to-delete").want(t, 0)
-	w.stop(t, 15*time.Second)
 	c.rota(t, "worker", "delete", "to-delete").want(t, 0)
 	c.rota(t, "worker", "show", "to-delete").want(t, 3)
 }
