@@ -397,68 +397,6 @@ func TestRights_ofTheObject(t *testing.T) {
 	b.refuses(rota.KindNotFound, "job", by(acme, cancelOp("nobodys")))
 }
 
-// TestEventsHaveTheirCaller: what callers make happen says who, by which door, in which call;
-// what the leader does by itself, and what follows later, does not.
-func TestEventsHaveTheirCaller(t *testing.T) {
-	t.Parallel()
-	b := newBench(t)
-	b.ok(tokenOp(tokenWish("r", access.RoleRoot)))
-	root := actorNamed("r")
-	b.ok(by(root, registerOp("w", 4, "w", false)))
-	b.ok(roleOp("gone", everyRight(rota.RightRead)...))
-	var l rota.Lease
-	steps := []struct {
-		what string
-		op   func() *fsmpb.Op
-	}{
-		{"submit", func() *fsmpb.Op { return submitOp(jobSpec("j")) }},
-		{"change_job", func() *fsmpb.Op { p := int32(2); return b.changeOf(rota.JobChange{ID: "j", Priority: &p}) }},
-		{"lease", func() *fsmpb.Op { l = b.match()["j"]; return verb(rota.VerbAck, l) }},
-		{"cancel", func() *fsmpb.Op { b.submit("k"); return cancelOp("k") }},
-		{"retry", func() *fsmpb.Op { return retryOp("k") }},
-		{"delete_job", func() *fsmpb.Op { b.ok(cancelOp("k")); return b.deleteOf("k") }},
-		{"register", func() *fsmpb.Op { return registerOp("w2", 1, "s", false) }},
-		{"set_status", func() *fsmpb.Op { return statusOp("w2", rota.WorkerSuspended, 0) }},
-		{"set_queue", func() *fsmpb.Op { return queueOp("default", "weight", "3") }},
-		{"set_tenant", func() *fsmpb.Op { return tenantOp("acme", "weight", "3") }},
-		{"set_mode", func() *fsmpb.Op { return modeOp(rota.ModeReadOnly, "why") }},
-		{"set_mode", func() *fsmpb.Op { return modeOp(rota.ModeNormal, "why") }},
-		{"set_cluster", func() *fsmpb.Op { return clusterOp("state_bytes_max", "2GiB") }},
-		{"commit_workflow", func() *fsmpb.Op {
-			d := diamond("wf")
-			b.upload(d)
-			return d.commit()
-		}},
-		{"cancel_workflow", func() *fsmpb.Op { return entry.CancelWorkflowOp("wf") }},
-		{"set_role", func() *fsmpb.Op { return roleOp("new", everyRight(rota.RightRead)...) }},
-		{"delete_role", func() *fsmpb.Op {
-			return &fsmpb.Op{Op: &fsmpb.Op_DeleteRole{DeleteRole: &fsmpb.DeleteRole{Name: "gone"}}}
-		}},
-		{"create_token", func() *fsmpb.Op { return tokenOp(tokenWish("n", "new")) }},
-		{"revoke_token", func() *fsmpb.Op { return revokeOp("n") }},
-		{"set_block", func() *fsmpb.Op { return blockOp("new", "n", true) }},
-		{"set_anonymous", func() *fsmpb.Op { return anonymousOp("new") }},
-	}
-	for _, s := range steps {
-		a := b.entry(by(root, s.op()))
-		if err := entry.OutcomeError(a.Outcomes[0]); err != nil {
-			t.Fatalf("%s: %v", s.what, err)
-		}
-		if len(a.Events) == 0 || a.Events[0].Actor != root || a.Events[0].Via != "n1/grpc" || a.Events[0].Request != "r" {
-			t.Errorf("%s: %+v", s.what, a.Events)
-		}
-		back, err := DecodeEvents(a.Index, a.EventBytes)
-		if err != nil || fmt.Sprintf("%+v", back) != fmt.Sprintf("%+v", a.Events) {
-			t.Errorf("%s: %v, read back as %+v", s.what, err, back)
-		}
-	}
-	for _, e := range b.pass(60_000) {
-		if e.Actor != "" || e.Via != "" || e.Request != "" {
-			t.Errorf("a sweep's: %+v", e)
-		}
-	}
-}
-
 // TestAccess_naive changes roles, tokens and blocks at random, by actors of which some may not,
 // and holds each outcome against a second account of them that has no tables.
 func TestAccess_naive(t *testing.T) {

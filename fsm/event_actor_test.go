@@ -1,0 +1,155 @@
+package fsm
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/access"
+)
+
+// root is who asks in deeds.
+var root = actorNamed("r")
+
+// deeds are, for each operation that callers may ask for, ways to have one that changes
+// something, after what has to be there first.
+var deeds = map[string][]func(*bench) *fsmpb.Op{
+	"submit":     {func(*bench) *fsmpb.Op { return submitOp(jobSpec("j")) }},
+	"register":   {func(*bench) *fsmpb.Op { return registerOp("w", 1, "s", false) }},
+	"set_status": {func(b *bench) *fsmpb.Op { b.worker("w", 1); return statusOp("w", rota.WorkerSuspended, 0) }},
+	"gone":       {func(b *bench) *fsmpb.Op { b.deedLease(); return goneOp("w", 1, "w") }},
+	"lease": {
+		func(b *bench) *fsmpb.Op { return verb(rota.VerbAck, b.deedLease()) },
+		func(b *bench) *fsmpb.Op { return verb(rota.VerbDecline, b.deedLease()) },
+		func(b *bench) *fsmpb.Op { return verb(rota.VerbRenew, b.deedAcked()) },
+		func(b *bench) *fsmpb.Op { return verb(rota.VerbComplete, b.deedAcked()) },
+		func(b *bench) *fsmpb.Op { return verb(rota.VerbFail, b.deedAcked()) },
+		func(b *bench) *fsmpb.Op { return verb(rota.VerbProgress, b.deedAcked()) },
+	},
+	"cancel": {func(b *bench) *fsmpb.Op { b.submit("k"); return cancelOp("k") }},
+	"retry":  {func(b *bench) *fsmpb.Op { b.submit("k"); b.ok(cancelOp("k")); return retryOp("k") }},
+	"change_job": {func(b *bench) *fsmpb.Op {
+		b.submit("k")
+		p := int32(2)
+		return b.changeOf(rota.JobChange{ID: "k", Priority: &p})
+	}},
+	"delete_job":    {func(b *bench) *fsmpb.Op { b.submit("k"); b.ok(cancelOp("k")); return b.deleteOf("k") }},
+	"report_proof":  {func(b *bench) *fsmpb.Op { return reportOp(b.completed("k", "v")) }},
+	"set_queue":     {func(*bench) *fsmpb.Op { return queueOp("default", "weight", "3") }, func(*bench) *fsmpb.Op { return queueOp("new") }},
+	"set_tenant":    {func(*bench) *fsmpb.Op { return tenantOp("acme", "weight", "3") }},
+	"delete_queue":  {func(b *bench) *fsmpb.Op { b.ok(queueOp("q")); return deleteQueueOp("q") }},
+	"delete_tenant": {func(b *bench) *fsmpb.Op { b.ok(tenantOp("acme", "weight", "3")); return deleteTenantOp("acme") }},
+	"delete_worker": {func(b *bench) *fsmpb.Op {
+		b.worker("w", 1)
+		b.ok(statusOp("w", rota.WorkerRetired, 0))
+		return deleteWorkerOp("w")
+	}},
+	"set_mode":    {func(*bench) *fsmpb.Op { return modeOp(rota.ModeReadOnly, "why") }},
+	"set_cluster": {func(*bench) *fsmpb.Op { return clusterOp("state_bytes_max", "2GiB") }},
+	"set_node": {func(b *bench) *fsmpb.Op {
+		b.ok(&fsmpb.Op{Op: &fsmpb.Op_SetNode{SetNode: &fsmpb.SetNode{Id: "n9", Identity: "of-n9"}}})
+		return &fsmpb.Op{Op: &fsmpb.Op_SetNode{SetNode: &fsmpb.SetNode{Id: "n9", Identity: "of-n9", Removed: true}}}
+	}},
+	"commit_workflow": {func(b *bench) *fsmpb.Op { d := diamond("wf"); b.upload(d); return d.commit() }},
+	"cancel_workflow": {func(b *bench) *fsmpb.Op { b.run(diamond("wf")); return entry.CancelWorkflowOp("wf") }},
+	"retry_workflow": {func(b *bench) *fsmpb.Op {
+		d := diamond("wf")
+		b.run(d)
+		b.ok(d.cancel())
+		return entry.RetryWorkflowOp("wf", "", 1)
+	}},
+	"set_role": {func(*bench) *fsmpb.Op { return roleOp("new", everyRight(rota.RightRead)...) }},
+	"delete_role": {func(b *bench) *fsmpb.Op {
+		b.ok(roleOp("gone", everyRight(rota.RightRead)...))
+		return &fsmpb.Op{Op: &fsmpb.Op_DeleteRole{DeleteRole: &fsmpb.DeleteRole{Name: "gone"}}}
+	}},
+	"create_token":  {func(*bench) *fsmpb.Op { return tokenOp(tokenWish("n", access.RoleReader)) }},
+	"revoke_token":  {func(b *bench) *fsmpb.Op { b.ok(tokenOp(tokenWish("n", access.RoleReader))); return revokeOp("n") }},
+	"set_block":     {func(*bench) *fsmpb.Op { return blockOp("new", "n", true) }},
+	"set_anonymous": {func(*bench) *fsmpb.Op { return anonymousOp(access.RoleReader) }},
+	"init_auth":     {func(*bench) *fsmpb.Op { return initOp(tokenWish("y", access.RoleRoot)) }},
+}
+
+// silent are the operations of callers that leave no event, and why.
+var silent = map[string]string{
+	"barrier":       "it changes nothing",
+	"open_workflow": "nothing is accepted before the commit, which tells of it all",
+	"add_nodes":     "likewise",
+}
+
+// deedLease returns the lease of a job at a worker of root's.
+func (b *bench) deedLease() rota.Lease {
+	b.t.Helper()
+	b.ok(by(root, registerOp("w", 1, "w", false)))
+	b.submit("j")
+	return b.match()["j"]
+}
+
+func (b *bench) deedAcked() rota.Lease {
+	b.t.Helper()
+	l := b.deedLease()
+	b.ok(by(root, verb(rota.VerbAck, l)))
+	return l
+}
+
+// TestEventsHaveTheirCaller: by reflection, each operation that a caller may ask for leaves an
+// event, in the chain, that says who asked, by which door, in which call; what follows by itself
+// later says nobody.
+func TestEventsHaveTheirCaller(t *testing.T) {
+	t.Parallel()
+	fields := (&fsmpb.Op{}).ProtoReflect().Descriptor().Oneofs().ByName("op").Fields()
+	for i := range fields.Len() {
+		what := string(fields.Get(i).Name())
+		op := operationOf(fields.Get(i))
+		if n := op.GetSetNode(); n != nil {
+			n.Removed = true // else it is the leader's
+		}
+		_, asked := ruleOf(op)
+		if asked != (len(deeds[what]) > 0 || silent[what] != "") {
+			t.Errorf("operation %s may be asked for: %v, and %d of it are tried: say in deeds how it changes something", what, asked, len(deeds[what]))
+		}
+		for n, deed := range deeds[what] {
+			t.Run(fmt.Sprint(what, "_", n), func(t *testing.T) {
+				t.Parallel()
+				b := newBench(t)
+				b.ok(tokenOp(tokenWish("r", access.RoleRoot)))
+				actor := root
+				if what == "init_auth" {
+					actor = rota.Local
+				}
+				op := by(actor, deed(b))
+				if got := op.ProtoReflect().WhichOneof(fields.Get(i).ContainingOneof()).Name(); string(got) != what {
+					t.Fatalf("it tries %s", got)
+				}
+				before := b.head.chain
+				b.told(op, actor, before)
+			})
+		}
+	}
+}
+
+// told applies an operation, and fails where no event has its actor, or the chain none of it.
+func (b *bench) told(op *fsmpb.Op, actor rota.Principal, before [32]byte) {
+	b.t.Helper()
+	a := b.entry(op)
+	if err := entry.OutcomeError(a.Outcomes[0]); err != nil {
+		b.t.Fatal(err)
+	}
+	if len(a.Events) == 0 || a.Events[0].Actor != actor || a.Events[0].Via != "n1/grpc" || a.Events[0].Request != "r" {
+		b.t.Fatalf("the events are %+v", a.Events)
+	}
+	back, err := DecodeEvents(a.Index, a.EventBytes)
+	if err != nil || fmt.Sprintf("%+v", back) != fmt.Sprintf("%+v", a.Events) {
+		b.t.Fatalf("%v, read back as %+v", err, back)
+	}
+	if after := b.head.chain; after == before || after != NextChain(before, a.Index, a.EventBytes) {
+		b.t.Fatal("the events are not in the chain")
+	}
+	for _, e := range b.pass(60_000) {
+		if e.Actor != "" || e.Via != "" || e.Request != "" {
+			b.t.Fatalf("a sweep's: %+v", e)
+		}
+	}
+}
