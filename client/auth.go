@@ -6,6 +6,7 @@ import (
 	"iter"
 	"net"
 	"net/netip"
+	"sync/atomic"
 
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
@@ -15,32 +16,65 @@ import (
 
 // WithToken shows an access token, rota_ID_SECRET, with each call. It is sent over TLS, or in
 // clear text to addresses of loopback; Dial refuses any other.
-func WithToken(token string) Option { return func(s *settings) { s.token = token } }
+func WithToken(token string) Option {
+	return func(s *settings) {
+		if s.token = nil; token != "" {
+			s.token = func() (string, error) { return token, nil }
+		}
+	}
+}
+
+// WithTokenFrom is WithToken with a token that is asked for at each call: it may be replaced
+// while the client runs. Where none is to be had, or what there is is no token, the one before
+// is shown. token is called by many at once, and does not wait.
+func WithTokenFrom(token func() (string, error)) Option { return func(s *settings) { s.token = token } }
 
 // bearer shows a token with each call.
 type bearer struct {
-	header map[string]string
+	token  func() (string, error)
 	secure bool
+	last   atomic.Pointer[shownToken]
+}
+
+// shownToken is a token, and how it is shown.
+type shownToken struct {
+	token  string
+	header map[string]string
 }
 
 // bearerOf returns what shows the token to an address; nil without one.
 func bearerOf(address string, s *settings) (*bearer, error) {
-	if s.token == "" {
+	if s.token == nil {
 		return nil, nil
-	}
-	credential, err := access.ParseCredential(s.token)
-	if err != nil {
-		return nil, err
 	}
 	if s.tls == nil && !loopback(address) {
 		return nil, rota.Refusef(rota.KindInvalid, "token", "the token would go to %s in clear text: set up TLS, or use an address of loopback", address)
 	}
-	return &bearer{header: map[string]string{"authorization": "Bearer " + credential.Secret()}, secure: s.tls != nil}, nil
+	b := &bearer{token: s.token, secure: s.tls != nil}
+	return b, b.look()
+}
+
+// look asks for the token, and keeps it where it is another one.
+func (b *bearer) look() error {
+	token, err := b.token()
+	if err != nil {
+		return err
+	}
+	if last := b.last.Load(); last != nil && last.token == token {
+		return nil
+	}
+	credential, err := access.ParseCredential(token)
+	if err != nil {
+		return err
+	}
+	b.last.Store(&shownToken{token, map[string]string{"authorization": "Bearer " + credential.Secret()}})
+	return nil
 }
 
 // GetRequestMetadata implements credentials.PerRPCCredentials.
 func (b *bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
-	return b.header, nil
+	_ = b.look() // the one before stands in: a file may be half written
+	return b.last.Load().header, nil
 }
 
 // RequireTransportSecurity implements credentials.PerRPCCredentials.

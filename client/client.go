@@ -68,21 +68,32 @@ type node struct {
 }
 
 type settings struct {
-	tls      *tls.Config
+	tls      func() (*tls.Config, error)
 	insecure bool
 	log      *slog.Logger
 	dial     func(ctx context.Context, address string) (net.Conn, error)
 	heedless bool
 	retries  func(Retry)
 	patience time.Duration
-	token    string
+	token    func() (string, error)
 }
 
 // Option changes how a client connects.
 type Option func(*settings)
 
 // WithTLS encrypts connections and authenticates both ends as the config says.
-func WithTLS(config *tls.Config) Option { return func(s *settings) { s.tls = config } }
+func WithTLS(config *tls.Config) Option {
+	if config == nil {
+		return WithTLSFrom(nil)
+	}
+	return WithTLSFrom(func() (*tls.Config, error) { return config, nil })
+}
+
+// WithTLSFrom is WithTLS with a config that is asked for at each connection: authorities and
+// certificates may be replaced while the client runs.
+func WithTLSFrom(config func() (*tls.Config, error)) Option {
+	return func(s *settings) { s.tls = config }
+}
 
 // WithInsecure spells out that connections are in clear text. It is what a
 // client does without WithTLS, and contradicts that option.
@@ -144,7 +155,7 @@ func newNode(address string, s *settings) (*node, error) {
 	}
 	secure := insecure.NewCredentials()
 	if s.tls != nil {
-		secure = credentials.NewTLS(s.tls.Clone())
+		secure = freshTLS{credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS13}), s.tls}
 	}
 	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(secure),

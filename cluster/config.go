@@ -39,9 +39,9 @@ type Config struct {
 	Open bool
 	// AdoptData takes a data directory that was moved (see OpenDataDir).
 	AdoptData bool
-	// AttestationKeys are the Ed25519 public keys whose attestation of a worker counts
-	// (SPEC §6.5). All nodes should be given the same.
-	AttestationKeys []ed25519.PublicKey
+	// AttestationKeys returns the Ed25519 public keys whose attestation of a worker counts now
+	// (SPEC §6.5); nil is none. All nodes should be given the same.
+	AttestationKeys func() []ed25519.PublicKey
 	// ServerTLS and ClientTLS secure the raft connections, NodeOf returns the id in a peer's
 	// certificate (SECURITY §1.4); all three or none.
 	ServerTLS, ClientTLS *tls.Config
@@ -180,7 +180,7 @@ func (c *Config) faults() (faults []error) {
 	if c.Data == "" {
 		faults = append(faults, errors.New("--data is empty: a directory is wanted"))
 	}
-	for i, k := range c.AttestationKeys {
+	for i, k := range c.attestationKeys() {
 		if len(k) != ed25519.PublicKeySize {
 			faults = append(faults, fmt.Errorf("attestation key %d has %d bytes: %d are wanted", i, len(k), ed25519.PublicKeySize))
 		}
@@ -313,3 +313,11 @@ const DefaultScrubEvery = 24 * time.Hour
 // checkedHere is how many rows are checked where they are: a hundred thousand take a
 // tenth of a second, in which nothing is applied.
 const checkedHere = 50_000
+
+// attestationKeys returns the keys that count now.
+func (c *Config) attestationKeys() []ed25519.PublicKey {
+	if c.AttestationKeys == nil {
+		return nil
+	}
+	return c.AttestationKeys()
+}

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"crypto/ed25519"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +17,9 @@ func TestConfig_saysWhatItRefuses(t *testing.T) {
 	}{
 		{"--api", func(c *Config) { c.API = "nowhere" }},
 		{"--data", func(c *Config) { c.Data = "" }},
-		{"attestation key 0", func(c *Config) { c.AttestationKeys = append(c.AttestationKeys, []byte("short")) }},
+		{"attestation key 0", func(c *Config) {
+			c.AttestationKeys = func() []ed25519.PublicKey { return []ed25519.PublicKey{[]byte("short")} }
+		}},
 		{"--archive-retention", func(c *Config) { c.ArchiveRetention = time.Second }},
 		{"--archive-max-bytes", func(c *Config) { c.ArchiveMaxBytes = 1 }},
 		{"--snapshot-entries", func(c *Config) { c.SnapshotEntries = SnapshotEntriesLeast - 1 }},

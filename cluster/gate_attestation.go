@@ -43,7 +43,7 @@ func (pr *proposer) attest(r *fsmpb.Register) error {
 	a := rota.Attestation{Cluster: rota.ClusterID(w.GetCluster()), Worker: rota.WorkerID(w.GetWorker()), Expires: rota.Date(w.GetExpiresMs()),
 		Stake: w.GetStake(), Key: w.GetKey(), Signature: w.GetSignature()}
 	head := pr.n.replica.head()
-	if err := a.Verify(pr.n.cfg.AttestationKeys, head.ClusterID, rota.WorkerID(r.GetSpec().GetId()), head.Date); err != nil {
+	if err := a.Verify(pr.n.cfg.attestationKeys(), head.ClusterID, rota.WorkerID(r.GetSpec().GetId()), head.Date); err != nil {
 		return err
 	}
 	r.Attestation, r.AttestedUntilMs, r.AttestedStake = nil, int64(a.Expires), a.Stake

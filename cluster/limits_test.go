@@ -27,8 +27,11 @@ func startAttesting(t *testing.T) *bench {
 		id := rota.NodeID(fmt.Sprintf("n%d", i+1))
 		b.plan(id, 3)
 		c := b.addrs[id]
-		for seed := byte(1); seed <= 2; seed++ {
-			c.AttestationKeys = append(c.AttestationKeys, signingKey(seed).Public().(ed25519.PublicKey))
+		c.AttestationKeys = func() (keys []ed25519.PublicKey) {
+			for seed := byte(1); seed <= 2; seed++ {
+				keys = append(keys, signingKey(seed).Public().(ed25519.PublicKey))
+			}
+			return keys
 		}
 		b.addrs[id] = c
 	}

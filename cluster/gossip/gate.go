@@ -1,8 +1,6 @@
 package gossip
 
 import (
-	"crypto/aes"
-	"crypto/cipher"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
@@ -55,7 +53,7 @@ const (
 type gate struct {
 	*memberlist.NetTransport
 	label string
-	seal  cipher.AEAD // nil without a key
+	keys  *keys // nil without a key file
 	log   *slog.Logger
 	lines *logs.Limiter
 
@@ -70,21 +68,12 @@ type gate struct {
 }
 
 // newGate guards what a transport receives.
-func newGate(inner *memberlist.NetTransport, label string, key []byte, log *slog.Logger, lines *logs.Limiter) (*gate, error) {
-	g := &gate{NetTransport: inner, label: label, log: log, lines: lines, packets: make(chan *memberlist.Packet),
+func newGate(inner *memberlist.NetTransport, label string, keys *keys, log *slog.Logger, lines *logs.Limiter) *gate {
+	g := &gate{NetTransport: inner, label: label, keys: keys, log: log, lines: lines, packets: make(chan *memberlist.Packet),
 		streams: make(chan net.Conn), open: make(chan struct{}, streamsMost), closed: make(chan struct{}), ended: make(chan struct{})}
-	if key != nil {
-		block, err := aes.NewCipher(key)
-		if err != nil {
-			return nil, fmt.Errorf("gossip key: %w", err)
-		}
-		if g.seal, err = cipher.NewGCM(block); err != nil {
-			return nil, fmt.Errorf("gossip key: %w", err)
-		}
-	}
 	g.loops.Go(g.takePackets)
 	g.loops.Go(g.takeStreams)
-	return g, nil
+	return g
 }
 
 // PacketCh implements memberlist.Transport.
@@ -187,16 +176,12 @@ func (g *gate) unlabel(s *scanner) error {
 	return err
 }
 
-// decrypt opens what is sealed with the key, over what is known to both ends.
+// decrypt opens what is sealed with one of the keys, over what is known to both ends.
 func (g *gate) decrypt(sealed, known []byte) ([]byte, error) {
 	if len(sealed) <= sealBytes || sealed[0] != encryptionVersion {
 		return nil, fmt.Errorf("%w: nothing that the key sealed", errGate)
 	}
-	plain, err := g.seal.Open(nil, sealed[1:1+nonceBytes], sealed[1+nonceBytes:], known)
-	if err != nil {
-		return nil, fmt.Errorf("%w: not encrypted with this cluster's key", errGate)
-	}
-	return plain, nil
+	return g.keys.open(sealed[1:1+nonceBytes], sealed[1+nonceBytes:], known)
 }
 
 func (g *gate) judgePacket(packet []byte) error {
@@ -205,7 +190,7 @@ func (g *gate) judgePacket(packet []byte) error {
 		return err
 	}
 	message := packet[s.at:]
-	if g.seal != nil {
+	if g.keys != nil {
 		var err error
 		if message, err = g.decrypt(message, []byte(g.label)); err != nil {
 			return err
@@ -317,7 +302,7 @@ func (g *gate) judgeStream(from io.Reader, inbound bool) ([]byte, error) {
 			return nil, err
 		}
 	}
-	if g.seal == nil {
+	if g.keys == nil {
 		err := judgeExchange(s)
 		return s.held[:s.at], err
 	}

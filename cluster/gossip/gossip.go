@@ -15,6 +15,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/logs"
+	"github.com/rotasched/rota/internal/secret"
 )
 
 // Meta is what a node says of itself in gossip (SPEC §13.4).
@@ -51,8 +52,9 @@ type Options struct {
 	// Bind is H:P; a name is resolved once. Advertise is the address that others use,
 	// empty for Bind.
 	Bind, Advertise string
-	// KeyFile holds the key, raw, hex or base64 of 16, 24 or 32 bytes. Empty is
-	// no encryption, which only loopback or Insecure permits.
+	// KeyFile holds the keys, one a line, in hex or base64 of 16, 24 or 32 bytes, or a raw one:
+	// the first seals, each opens. It is read again while the node runs. Empty is no
+	// encryption, which only loopback or Insecure permits.
 	KeyFile  string
 	Insecure bool
 	// Join are addresses H:P, tried in the background for ever.
@@ -93,6 +95,7 @@ type Gossip struct {
 	list    *memberlist.Memberlist
 	changed chan struct{}
 	dirty   chan struct{}
+	keys    *keys // nil without a key file
 	lines   logs.Limiter
 	cancel  context.CancelFunc
 	loops   sync.WaitGroup
@@ -141,6 +144,9 @@ func Start(opts Options) (*Gossip, error) {
 		g.loops.Go(func() { g.joinLoop(ctx, address) })
 	}
 	g.loops.Go(func() { g.seekLoop(ctx) })
+	if g.keys != nil {
+		g.loops.Go(func() { secret.Follow(ctx, g.keys.follow) })
+	}
 	g.loops.Go(func() { g.tellLoop(ctx) })
 	return g, nil
 }
@@ -250,10 +256,7 @@ func (g *Gossip) listen(config *memberlist.Config) (err error) {
 	if config.AdvertisePort == 0 {
 		config.AdvertisePort = config.BindPort
 	}
-	behind, err := newGate(inner, g.opts.Cluster, config.SecretKey, g.opts.Logger, &g.lines)
-	if err != nil {
-		return errors.Join(err, inner.Shutdown())
-	}
+	behind := newGate(inner, g.opts.Cluster, g.keys, g.opts.Logger, &g.lines)
 	config.Transport = behind
 	if g.list, err = memberlist.Create(config); err != nil {
 		return errors.Join(err, behind.Shutdown())
@@ -279,9 +282,10 @@ func (g *Gossip) config() (*memberlist.Config, error) {
 	}
 	switch {
 	case g.opts.KeyFile != "":
-		if config.SecretKey, err = readKey(g.opts.KeyFile); err != nil {
+		if g.keys, err = readKeys(g.opts.KeyFile, g.opts.Logger); err != nil {
 			return nil, err
 		}
+		config.Keyring = g.keys.ring
 	case !ip.IsLoopback() && !g.opts.Insecure:
 		return nil, rota.Refusef(rota.KindDenied, "gossip", "gossip on %s without a key lets everyone who reaches it "+
 			"pose as a node. Give --gossip-key-file (make one with: openssl rand -base64 32), listen on a "+

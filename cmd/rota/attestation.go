@@ -11,8 +11,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/rotasched/rota"
 )
@@ -102,22 +105,6 @@ func parsePublicKeys(text []byte) (keys []ed25519.PublicKey, err error) {
 	return keys, nil
 }
 
-// attestationKeys reads the files of --attestation-key.
-func attestationKeys(files []string) (keys []ed25519.PublicKey, err error) {
-	for _, path := range files {
-		text, err := readSmall(path)
-		if err != nil {
-			return nil, fmt.Errorf("read --attestation-key: %w", err)
-		}
-		more, err := parsePublicKeys(text)
-		if err != nil {
-			return nil, fmt.Errorf("--attestation-key %s: %w", path, err)
-		}
-		keys = append(keys, more...)
-	}
-	return keys, nil
-}
-
 // readAttestation reads what `worker attest` printed.
 func readAttestation(path string) (*rota.Attestation, error) {
 	text, err := readSmall(path)
@@ -157,4 +144,66 @@ func newSigningKey(path string) (ed25519.PublicKey, error) {
 		err = file.Sync()
 	}
 	return public, errors.Join(err, file.Close())
+}
+
+// liveAttestationKeys are what the files of --attestation-key hold now. Files that cannot be
+// read leave what there was.
+type liveAttestationKeys struct {
+	files []string
+
+	mu     sync.Mutex
+	stamps []fileStamp
+	keys   []ed25519.PublicKey
+	failed string
+}
+
+// now returns the keys that count.
+func (l *liveAttestationKeys) now() []ed25519.PublicKey {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.keys
+}
+
+// look reads the files again if one changed.
+func (l *liveAttestationKeys) look() (changed bool, err error) {
+	stamps := make([]fileStamp, len(l.files))
+	for i, path := range l.files {
+		stamps[i] = stampOf(path)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if slices.Equal(stamps, l.stamps) {
+		return false, nil
+	}
+	var keys []ed25519.PublicKey
+	for _, path := range l.files {
+		text, err := readSmall(path)
+		if err != nil {
+			return false, fmt.Errorf("read --attestation-key: %w", err)
+		}
+		more, err := parsePublicKeys(text)
+		if err != nil {
+			return false, fmt.Errorf("--attestation-key %s: %w", path, err)
+		}
+		keys = append(keys, more...)
+	}
+	l.keys, l.stamps = keys, stamps
+	return true, nil
+}
+
+// tell looks again and logs a change, and a fault that is new.
+func (l *liveAttestationKeys) tell(log *slog.Logger) {
+	changed, err := l.look()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case err == nil:
+		l.failed = ""
+	case err.Error() != l.failed:
+		l.failed = err.Error()
+		log.Error("attestation keys changed and cannot be read: what was read before still counts", "error", err)
+	}
+	if changed {
+		log.Info("attestation keys were read again", "keys", len(l.keys))
+	}
 }

@@ -10,8 +10,10 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -221,5 +223,48 @@ func TestFileSender_slowsDown(t *testing.T) {
 	}
 	if took := time.Since(began); hints != 1 || took < 2*filePause {
 		t.Errorf("told %d times, took %s", hints, took)
+	}
+}
+
+// TestLiveAttestationKeys: keys that were replaced count without a restart; a file that is half
+// written leaves those of before, and is said once.
+func TestLiveAttestationKeys(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "keys")
+	write := func(keys ...string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(strings.Join(keys, "\n")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	one, two := strings.Repeat("01", 32), strings.Repeat("02", 32)
+	l := &liveAttestationKeys{files: []string{path}}
+	var lines bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&lines, nil))
+	want := func(keys ...string) {
+		t.Helper()
+		l.tell(log)
+		var got []string
+		for _, k := range l.now() {
+			got = append(got, hex.EncodeToString(k))
+		}
+		if !slices.Equal(got, keys) {
+			t.Errorf("%v count, %v are wanted", got, keys)
+		}
+	}
+	write(one)
+	if _, err := l.look(); err != nil {
+		t.Fatal(err)
+	}
+	want(one)
+	write(one, two)
+	want(one, two)
+	write(two)
+	want(two)
+	write(two[:20])
+	want(two)
+	want(two)
+	if n := strings.Count(lines.String(), "cannot be read"); n != 1 {
+		t.Errorf("said %d times: %s", n, lines.String())
 	}
 }

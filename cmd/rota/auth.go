@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,21 +23,45 @@ const (
 	maxTokenFile = 128
 )
 
-// token returns the access token to show: that of --token-file, else of ROTA_TOKEN.
-func (a *app) token() (string, error) {
+// token returns where the access token to show comes from: --token-file, which is read again
+// where it changes, else ROTA_TOKEN; nil for neither.
+func (a *app) token() (func() (string, error), error) {
 	if a.tokenFile != "" {
-		text, err := secret.ReadFile(a.tokenFile, maxTokenFile)
-		if err != nil {
-			return "", usagef("read --%s: %w", tokenFlag, err)
-		}
-		return string(bytes.TrimSpace(text)), nil
+		l := &liveToken{path: a.tokenFile}
+		_, err := l.now()
+		return l.now, err
 	}
 	for _, v := range a.environ {
-		if token, ok := strings.CutPrefix(v, tokenVariable+"="); ok {
-			return token, nil
+		if token, ok := strings.CutPrefix(v, tokenVariable+"="); ok && token != "" {
+			return func() (string, error) { return token, nil }, nil
 		}
 	}
-	return "", nil
+	return nil, nil
+}
+
+// liveToken is what the file of a token holds now.
+type liveToken struct {
+	path string
+
+	mu    sync.Mutex
+	stamp fileStamp
+	token string
+}
+
+// now returns the token; the file is read where it changed.
+func (l *liveToken) now() (string, error) {
+	stamp := stampOf(l.path)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.token != "" && stamp == l.stamp {
+		return l.token, nil
+	}
+	text, err := secret.ReadFile(l.path, maxTokenFile)
+	if err != nil {
+		return "", usagef("read --%s: %w", tokenFlag, err)
+	}
+	l.stamp, l.token = stamp, string(bytes.TrimSpace(text))
+	return l.token, nil
 }
 
 // authCommands are the commands of tokens, roles and blocks.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,9 +22,28 @@ func TestToken(t *testing.T) {
 	}
 	environ := []string{"ROTA_TOKEN=other"}
 	for want, a := range map[string]*app{text: {tokenFile: path, environ: environ}, "other": {environ: environ}, "": {}} {
-		if got, err := a.token(); err != nil || got != want {
+		got := ""
+		token, err := a.token()
+		if err == nil && token != nil {
+			got, err = token()
+		}
+		if err != nil || got != want {
 			t.Errorf("got %q, %v; %q is wanted", got, err, want)
 		}
+	}
+
+	// It is replaced under a client that has read it.
+	token, err := (&app{tokenFile: path}).token()
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := access.CredentialOf([40]byte{6}).Secret()
+	aside := filepath.Join(filepath.Dir(path), "aside")
+	if err := errors.Join(os.WriteFile(aside, []byte(next), 0o600), os.Rename(aside, path)); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := token(); err != nil || got != next {
+		t.Errorf("after it was replaced: %q, %v", got, err)
 	}
 	if err := os.Chmod(path, 0o644); err != nil {
 		t.Fatal(err)

@@ -32,7 +32,11 @@ func (a *app) lab(c *client.Client) *loadgen.Lab {
 			if server.Loopback(addr) || a.tls == (tlsFiles{}) {
 				return nil, nil
 			}
-			return a.tls.client()
+			config, err := a.tls.client()
+			if err != nil {
+				return nil, err
+			}
+			return config()
 		},
 		Watch: func(what string, total int64, value func() int64) (stop func()) {
 			return a.watch(what, total, value).stop

@@ -33,7 +33,9 @@ func (a *app) dialTo(addrs []string, more ...client.Option) (*client.Client, err
 	if err != nil {
 		return nil, err
 	}
-	more = append(more, client.WithToken(token))
+	if token != nil {
+		more = append(more, client.WithTokenFrom(token))
+	}
 	if a.tls == (tlsFiles{}) {
 		return client.Dial(addrs, append(more, client.WithInsecure())...)
 	}
@@ -41,7 +43,7 @@ func (a *app) dialTo(addrs []string, more ...client.Option) (*client.Client, err
 	if err != nil {
 		return nil, err
 	}
-	return client.Dial(addrs, append(more, client.WithTLS(config))...)
+	return client.Dial(addrs, append(more, client.WithTLSFrom(config))...)
 }
 
 // muteMost is how long a command that cannot reach the cluster tries without a word.

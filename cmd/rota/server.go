@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/rotasched/rota/cluster"
 	"github.com/rotasched/rota/internal/identity"
 	"github.com/rotasched/rota/internal/logs"
+	"github.com/rotasched/rota/internal/secret"
 	"github.com/rotasched/rota/internal/server"
 )
 
@@ -40,6 +42,7 @@ type serverFlags struct {
 	insecure                 bool
 	adoptData                bool
 	attestationKeys          []string
+	attesting                liveAttestationKeys
 	log                      logFlags
 	tuning                   tuning
 	apiHosts, corsOrigins    []string
@@ -81,7 +84,7 @@ certificates of --client-ca, which name their roles. The admin port answers
 	within(flags, 0, cluster.MaxVoters, "bootstrap-expect")
 	flags.StringVar(&f.cluster, "cluster", defaultCluster,
 		"`name` of the cluster; nodes of another name are refused")
-	flags.StringVar(&f.gossipKeyFile, "gossip-key-file", "", "`file` with the key of gossip, 16, 24 or 32 bytes")
+	flags.StringVar(&f.gossipKeyFile, "gossip-key-file", "", "`file` with the keys of gossip, each of 16, 24 or 32 bytes, one a line: the first seals, each opens")
 	flags.StringVar(&f.clientCA, "client-ca", "", "`file` with the authorities of clients' certificates (PEM): who shows one calls by its role")
 	flags.StringVar(&f.nodeCA, "node-ca", "", "`file` with the authorities of nodes' certificates (PEM); --tls-ca stands in")
 	flags.StringVar(&f.trustDomain, "trust-domain", "", "`name` in certificates' URIs, where it is not the cluster's")
@@ -119,9 +122,12 @@ func (a *app) serve(ctx context.Context, f *serverFlags) error {
 		return err
 	}
 	log = log.With("node", f.node)
-	if live != nil {
-		go live.follow(ctx, log)
-	}
+	go secret.Follow(ctx, func() {
+		f.attesting.tell(log)
+		if live != nil {
+			live.tell(log, time.Now())
+		}
+	})
 	return server.Run(ctx, plan, log)
 }
 
@@ -163,7 +169,9 @@ func (f *serverFlags) plan(files tlsFiles) (p *server.Plan, live *liveTLS, err e
 			fault("--join %q is refused: host:port is wanted", j)
 		}
 	}
-	if p.Node.AttestationKeys, err = attestationKeys(f.attestationKeys); err != nil {
+	f.attesting.files = f.attestationKeys
+	p.Node.AttestationKeys = f.attesting.now
+	if _, err := f.attesting.look(); err != nil {
 		fault("%v", err)
 	}
 	if len(faults) > 0 {

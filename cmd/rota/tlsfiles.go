@@ -18,26 +18,21 @@ type tlsFiles struct {
 func (f tlsFiles) complete() bool { return f.cert != "" && f.key != "" && f.ca != "" }
 
 // client is the client's side: the node must have a certificate of the
-// authority, of the system's ones where no --tls-ca is given. Its own certificate is
+// authority, of the system's ones where no --tls-ca is given. Authority and certificate are
 // read at each connection: a worker outlives many.
-func (f tlsFiles) client() (*tls.Config, error) {
-	pool, err := readPool(f.ca)
+func (f tlsFiles) client() (func() (*tls.Config, error), error) {
+	l, err := f.live(nil)
 	if err != nil {
 		return nil, err
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: pool}
-	if f.cert == "" && f.key == "" {
-		return config, nil
-	}
-	l, err := tlsFiles{cert: f.cert, key: f.key}.live(nil)
-	if err != nil {
-		return nil, err
-	}
-	config.GetClientCertificate = func(asked *tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	return func() (*tls.Config, error) {
 		_, _ = l.look() // what cannot be read leaves the one before
-		return l.show(asked)
-	}
-	return config, nil
+		config := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: l.authorities()}
+		if l.current() != nil {
+			config.GetClientCertificate = l.show
+		}
+		return config, nil
+	}, nil
 }
 
 // certificate reads certificate and key, with the leaf.

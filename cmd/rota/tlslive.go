@@ -1,16 +1,13 @@
 package main
 
 import (
-	"context"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
 	"log/slog"
 	"os"
-	"os/signal"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/rotasched/rota"
@@ -18,8 +15,6 @@ import (
 )
 
 const (
-	// tlsLookEvery is how often the files are looked at.
-	tlsLookEvery = 10 * time.Second
 	// tlsWarnAhead is how long before its certificate's end a node says so, once a day.
 	tlsWarnAhead = 14 * 24 * time.Hour
 	// verdictsMost bounds the nodes' certificates whose judgement is remembered, and
@@ -70,6 +65,17 @@ type fileStamp struct {
 	changed time.Time
 }
 
+// stampOf returns the stamp of a file; the zero one where there is none.
+func stampOf(path string) (s fileStamp) {
+	if path == "" {
+		return s
+	}
+	if info, err := os.Stat(path); err == nil {
+		s = fileStamp{info.Size(), info.ModTime()}
+	}
+	return s
+}
+
 // leaf returns the certificate as it is now.
 func (l *liveTLS) leaf() *x509.Certificate {
 	l.mu.Lock()
@@ -98,12 +104,7 @@ func (l *liveTLS) look() (changed bool, err error) {
 	}
 	var stamps [4]fileStamp
 	for i, path := range paths {
-		if path == "" {
-			continue
-		}
-		if info, err := os.Stat(path); err == nil {
-			stamps[i] = fileStamp{info.Size(), info.ModTime()}
-		}
+		stamps[i] = stampOf(path)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -224,6 +225,13 @@ func (l *liveTLS) mutual() *tls.Config {
 	return identity.Between(l.current, func(state tls.ConnectionState) error { _, err := l.nodeOf(state); return err })
 }
 
+// authorities returns those of nodes as they are now.
+func (l *liveTLS) authorities() *x509.CertPool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.nodes
+}
+
 // current returns the certificate of now.
 func (l *liveTLS) current() *tls.Certificate {
 	l.mu.Lock()
@@ -237,25 +245,6 @@ func (l *liveTLS) show(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 		return certificate, nil
 	}
 	return &tls.Certificate{}, nil
-}
-
-// follow looks at the files until ctx ends, at once on SIGHUP, and tells of what it
-// finds.
-func (l *liveTLS) follow(ctx context.Context, log *slog.Logger) {
-	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP)
-	defer signal.Stop(hangup)
-	tick := time.NewTicker(tlsLookEvery)
-	defer tick.Stop()
-	for {
-		l.tell(log, time.Now())
-		select {
-		case <-tick.C:
-		case <-hangup:
-		case <-ctx.Done():
-			return
-		}
-	}
 }
 
 // tell looks once and logs a change, a fault that is new, and an end that is near.

@@ -123,13 +123,17 @@ func TestLiveTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	server, node := live.serving(), live.mutual()
-	client, err := files.client()
+	asking, err := files.client()
 	if err != nil {
 		t.Fatal(err)
 	}
 	serials := func() {
 		t.Helper()
 		want := live.current().Leaf.SerialNumber
+		client, err := asking()
+		if err != nil {
+			t.Fatal(err)
+		}
 		for what, configs := range map[string][2]*tls.Config{"a client": {server, client}, "a node": {node, node}} {
 			seen, shown, err := shakeHands(t, configs[0], configs[1])
 			if err != nil {
