@@ -31,8 +31,8 @@ type auditor struct {
 	revoked map[string]bool
 	flows   map[rota.WorkflowID]*auditFlow
 	flowIDs []rota.WorkflowID
-	// uploaded is when a part of a workflow was last taken.
-	uploaded Time
+	// uploaded is when a part of a workflow was last taken, by the cluster clock.
+	uploaded rota.Clock
 	// ends counts the ends of jobs, deleted has the numbers of those that are forgotten,
 	// completions the leases that completed a job.
 	ends        uint64

@@ -62,7 +62,7 @@ func (a *auditor) flowOps(e *fsmpb.Entry, r *fsm.Applied) {
 			continue
 		}
 		if op.GetOpenWorkflow() != nil || op.GetAddNodes() != nil {
-			a.uploaded = a.w.now
+			a.uploaded = r.Clock
 		}
 		if c := op.GetCancelWorkflow(); c != nil {
 			x := a.flows[rota.WorkflowID(c.GetId())]

@@ -247,14 +247,17 @@ func (c *flowClient) handles(k *worker, t *task) {
 	}
 }
 
-// quiet reports whether every upload was acked or given up, and nobody wants more of it.
+// quiet reports whether every upload was acked or lapsed, and nobody wants more of it. The
+// cluster clock tells when one has lapsed: a part that was under way as the world healed
+// may be taken seconds later.
 func (c *flowClient) quiet() bool {
+	lapsed := c.w.now >= c.w.Heal+Time(limits.UploadLapses)+5_000 && c.w.audit.clock >= c.w.audit.uploaded+limits.UploadLapses+5_000
 	for _, f := range c.all {
 		if a := c.w.audit.flows[f.spec.ID]; a != nil {
 			if !a.state.Terminal() || f.cancelling || f.retries > 0 && a.state != rota.WorkflowCompleted {
 				return false
 			}
-		} else if !f.gaveUp || c.w.now < max(c.w.Heal, c.w.audit.uploaded)+Time(limits.UploadLapses)+5_000 {
+		} else if !f.gaveUp || !lapsed {
 			return false
 		}
 	}
