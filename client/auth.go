@@ -44,7 +44,7 @@ type shownToken struct {
 
 // bearerOf returns what shows the token to an address; nil without one.
 func bearerOf(address string, s *settings) (*bearer, error) {
-	if s.token == nil {
+	if s.token == nil || ofSocket(address) {
 		return nil, nil
 	}
 	if s.tls == nil && !loopback(address) {
@@ -103,18 +103,42 @@ func (a Auth) WhoAmI(ctx context.Context) (rota.Identity, error) {
 	return one(ctx, a.c, "who am I", words.IdentityFromWire, ask)
 }
 
+// Init makes the first token of a cluster, which may do everything, and has callers without a
+// token do nothing from then on: once. Only the account that a node runs as may ask for it, at
+// the address unix:DATA/rota.sock of the node's data directory.
+func (a Auth) Init(ctx context.Context, expires rota.Date) (t rota.AccessToken, secret string, err error) {
+	return a.first(ctx, "init", expires, false)
+}
+
+// Reset makes another token that may do everything, where the first is lost, as Init does.
+func (a Auth) Reset(ctx context.Context, expires rota.Date) (t rota.AccessToken, secret string, err error) {
+	return a.first(ctx, "reset", expires, true)
+}
+
+func (a Auth) first(ctx context.Context, what string, expires rota.Date, reset bool) (rota.AccessToken, string, error) {
+	return a.make(ctx, what, func(ctx context.Context, n *node, c access.Credential) (*rotav1.AccessToken, error) {
+		return n.auth.Init(ctx, words.InitToWire(&rota.AccessToken{ID: c.ID, Expires: expires}, c.Hash(), reset))
+	})
+}
+
 // CreateToken makes an access token with the Roles, the narrowing and the date of expiry of
 // want. Its id and secret are drawn here; the cluster gets a hash, and the secret is returned
 // this once.
 func (a Auth) CreateToken(ctx context.Context, want rota.AccessToken) (t rota.AccessToken, secret string, err error) {
+	return a.make(ctx, "create token", func(ctx context.Context, n *node, c access.Credential) (*rotav1.AccessToken, error) {
+		want.ID = c.ID
+		return n.auth.CreateToken(ctx, words.NewTokenToWire(&want, c.Hash()))
+	})
+}
+
+// make draws a token and has it made.
+func (a Auth) make(ctx context.Context, what string, call func(context.Context, *node, access.Credential) (*rotav1.AccessToken, error)) (
+	t rota.AccessToken, secret string, err error) {
 	var random [40]byte
 	_, _ = rand.Read(random[:]) // never fails: crypto/rand stops the process instead
 	credential := access.CredentialOf(random)
-	want.ID = credential.ID
-	ask := func(ctx context.Context, n *node) (*rotav1.AccessToken, error) {
-		return n.auth.CreateToken(ctx, words.NewTokenToWire(&want, credential.Hash()))
-	}
-	if t, err = one(ctx, a.c, "create token", words.AccessTokenFromWire, ask); err != nil {
+	ask := func(ctx context.Context, n *node) (*rotav1.AccessToken, error) { return call(ctx, n, credential) }
+	if t, err = one(ctx, a.c, what, words.AccessTokenFromWire, ask); err != nil {
 		return t, "", err
 	}
 	return t, credential.Secret(), nil

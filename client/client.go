@@ -118,6 +118,10 @@ func WithPatience(d time.Duration) Option { return func(s *settings) { s.patienc
 
 // Dial returns a client of the nodes at these addresses, each host:port. It
 // connects lazily: an unreachable cluster shows in the first call.
+//
+// The address unix:PATH is a node's own socket, DATA/rota.sock. The system says there who calls:
+// the account that the node runs as, or root, may make tokens, read status and save backups.
+// Neither TLS nor a token is used.
 func Dial(addrs []string, opts ...Option) (*Client, error) {
 	s := settings{log: slog.New(slog.DiscardHandler)}
 	for _, o := range opts {
@@ -147,14 +151,16 @@ func Dial(addrs []string, opts ...Option) (*Client, error) {
 	return c, nil
 }
 
+func ofSocket(address string) bool { return strings.HasPrefix(address, "unix:") }
+
 func newNode(address string, s *settings) (*node, error) {
-	if s.dial == nil {
+	if s.dial == nil && !ofSocket(address) {
 		if _, _, err := net.SplitHostPort(address); err != nil {
 			return nil, rota.Refusef(rota.KindInvalid, "addr", "address %q is refused: host:port is wanted", address)
 		}
 	}
 	secure := insecure.NewCredentials()
-	if s.tls != nil {
+	if s.tls != nil && !ofSocket(address) {
 		secure = freshTLS{credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS13}), s.tls}
 	}
 	options := []grpc.DialOption{

@@ -9,17 +9,31 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
+// InitAuth makes the first token, after which callers without one may do nothing; a reset makes
+// another one at any time. The same again is the same token.
+func (av *authVerbs) InitAuth(ctx context.Context, t rota.AccessToken, hash [32]byte, reset bool) (rota.AccessToken, error) {
+	return av.makeToken(ctx, t.ID, &fsmpb.Op{Op: &fsmpb.Op_InitAuth{InitAuth: &fsmpb.InitAuth{Token: tokenOp(&t, hash), Reset_: reset}}})
+}
+
 // CreateToken makes a token known by the hash of its secret. The same again is the same token,
 // unless it was revoked.
 func (av *authVerbs) CreateToken(ctx context.Context, t rota.AccessToken, hash [32]byte) (rota.AccessToken, error) {
-	op := &fsmpb.CreateToken{Id: t.ID, Hash: hash[:], Roles: t.Roles, Tenants: t.Tenants, Queues: t.Queues, WorkerPrefix: t.WorkerPrefix,
+	return av.makeToken(ctx, t.ID, &fsmpb.Op{Op: &fsmpb.Op_CreateToken{CreateToken: tokenOp(&t, hash)}})
+}
+
+func tokenOp(t *rota.AccessToken, hash [32]byte) *fsmpb.CreateToken {
+	return &fsmpb.CreateToken{Id: t.ID, Hash: hash[:], Roles: t.Roles, Tenants: t.Tenants, Queues: t.Queues, WorkerPrefix: t.WorkerPrefix,
 		ExpiresMs: int64(t.Expires)}
-	_, index, err := av.n.proposer.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_CreateToken{CreateToken: op}})
+}
+
+// makeToken proposes a token and reads it.
+func (av *authVerbs) makeToken(ctx context.Context, id string, op *fsmpb.Op) (rota.AccessToken, error) {
+	_, index, err := av.n.proposer.proposeOne(ctx, op)
 	if err != nil {
 		return rota.AccessToken{}, err
 	}
 	made, _, err := readAccess(ctx, av, peer.ReadOptions{MinIndex: index}, func(a *fsm.Access) rota.AccessToken {
-		made, _ := a.Token(t.ID)
+		made, _ := a.Token(id)
 		return made
 	})
 	return made, err

@@ -204,8 +204,8 @@ func (ac *authority) setAnonymous(op *fsmpb.SetAnonymous) *fsmpb.Outcome {
 	return &fsmpb.Outcome{}
 }
 
-// initAuth makes the first token, with which callers without one may do nothing unless they
-// keep it; a reset makes another one. Of two at once the first in the log's order wins.
+// initAuth makes the first token, with which callers without one may do nothing; a reset makes
+// another one. Of two at once the first in the log's order wins.
 func (ac *authority) initAuth(op *fsmpb.InitAuth) *fsmpb.Outcome {
 	if err := ac.unfounded(); err != nil {
 		return entry.Refused(err)
@@ -225,7 +225,7 @@ func (ac *authority) initAuth(op *fsmpb.InitAuth) *fsmpb.Outcome {
 	}
 	ac.addToken(t, hash)
 	ac.m.head.authInit = true
-	if !op.GetReset_() && !op.GetKeepAnonymous() {
+	if !op.GetReset_() {
 		ac.m.head.anonymous = nil
 	}
 	kind := rota.EventAuthChanged

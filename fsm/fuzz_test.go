@@ -363,7 +363,7 @@ func hostileRight(d *dice) *fsmpb.Op {
 		wish := tokenWish(d.of("a", "b"), role)
 		wish.Tenants, wish.ExpiresMs = []string{d.of("*", "t*", "t1")}, pickOf[int64](d, wish.ExpiresMs, startClock+40_000, d.number())
 		if d.roll(3) == 0 {
-			return initOp(wish, func(op *fsmpb.InitAuth) { op.Reset_, op.KeepAnonymous = d.roll(2) == 0, d.roll(2) == 0 })
+			return initOp(wish, func(op *fsmpb.InitAuth) { op.Reset_ = d.roll(2) == 0 })
 		}
 		return tokenOp(wish)
 	case 4:

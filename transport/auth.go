@@ -26,6 +26,19 @@ func (s *authService) WhoAmI(ctx context.Context, _ *rotav1.WhoAmIRequest) (*rot
 	return words.IdentityToWire(&who), nil
 }
 
+// Init makes the first token, or a further one, which may do everything.
+func (s *authService) Init(ctx context.Context, req *rotav1.InitRequest) (*rotav1.AccessToken, error) {
+	t, hash, reset, err := words.InitFromWire(req)
+	if err == nil {
+		t.Roles = []string{access.RoleRoot}
+		err = access.CheckToken(&t)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return reply(words.AccessTokenToWire)(s.core.InitAuth(ctx, t, hash, reset))
+}
+
 // CreateToken makes a token known by the hash of its secret, which no node ever sees.
 func (s *authService) CreateToken(ctx context.Context, req *rotav1.CreateTokenRequest) (*rotav1.AccessToken, error) {
 	t, hash, err := words.NewTokenFromWire(req)

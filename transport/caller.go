@@ -57,7 +57,11 @@ func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, erro
 	if from != nil {
 		k.peer = from.Addr.String()
 	}
-	p, err := s.admit(need, k, &shown, info.Header, "grpc")
+	door := "grpc"
+	if shown.local {
+		door = "socket"
+	}
+	p, err := s.admit(need, k, &shown, info.Header, door)
 	if err != nil {
 		return ctx, words.ToStatus(err)
 	}
@@ -91,6 +95,8 @@ func (s *Server) admit(need need, knock *knock, shown *edgeInfo, header metadata
 // member refuses a call between nodes by none.
 func (s *Server) member(shown *edgeInfo) error {
 	switch {
+	case shown.local:
+		return rota.Refusef(rota.KindDenied, "socket", "calls between nodes do not come by a node's socket")
 	case s.options.TLS == nil || shown.node != "":
 		return nil
 	case shown.bad != nil:
@@ -99,14 +105,19 @@ func (s *Server) member(shown *edgeInfo) error {
 	return rota.Refusef(rota.KindDenied, "certificate", "calls between nodes need a node's certificate, and none was shown")
 }
 
-// authenticate returns who calls: by its token, by its certificate, or anonymous. A
+// authenticate returns who calls: by its token, by its certificate, by the node's socket, or anonymous. A
 // credential that does not count is never anonymous, and two are none. A node's certificate
 // makes its holder nobody here.
 func (s *Server) authenticate(shown *edgeInfo, header metadata.MD) (rota.Principal, error) {
 	given := header.Get(tokenHeader)
 	switch {
-	case len(given) > 1 || len(given) == 1 && shown.client != "":
-		return "", rota.Refusef(rota.KindUnauthenticated, "credential", "the call shows two credentials: show either a token or a client's certificate")
+	case shown.stranger != nil:
+		return "", shown.stranger
+	case len(given) > 1 || len(given) == 1 && (shown.client != "" || shown.local):
+		return "", rota.Refusef(rota.KindUnauthenticated, "credential", "the call shows two credentials: show either a token or a client's "+
+			"certificate, and by the node's socket neither")
+	case shown.local:
+		return rota.Local, nil
 	case shown.client != "":
 		return shown.client, nil
 	case len(given) == 0:

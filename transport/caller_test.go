@@ -131,6 +131,8 @@ func TestCredentials(t *testing.T) {
 		"a node's certificate":       {edgeInfo{node: "n2"}, nil, rota.Anonymous},
 		"a node's, and a token":      {edgeInfo{node: "n2"}, []string{token}, who},
 		"a certificate and a token":  {edgeInfo{client: "cert:reader/ann"}, []string{token}, ""},
+		"the node's socket":          {edgeInfo{local: true}, nil, rota.Local},
+		"the socket and a token":     {edgeInfo{local: true}, []string{token}, ""},
 		"two tokens":                 {edgeInfo{}, []string{token, token}, ""},
 		"an unknown token":           {edgeInfo{}, []string{other}, ""},
 		"no scheme":                  {edgeInfo{}, []string{strings.TrimPrefix(token, tokenScheme)}, ""},

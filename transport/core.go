@@ -92,6 +92,9 @@ type Core interface {
 	// CreateToken makes a token known by the hash of its secret: Conflict where its id is
 	// another's, or was revoked. AccessTokens lists the tokens, revoked ones among them.
 	CreateToken(ctx context.Context, t rota.AccessToken, hash [32]byte) (rota.AccessToken, error)
+	// InitAuth makes the first token, once, or by a reset another one; callers without one may do
+	// nothing from the first on.
+	InitAuth(ctx context.Context, t rota.AccessToken, hash [32]byte, reset bool) (rota.AccessToken, error)
 	AccessTokens(ctx context.Context, opt peer.ReadOptions) ([]rota.AccessToken, rota.ReadAt, error)
 	RevokeToken(ctx context.Context, id string) error
 	SetRole(ctx context.Context, name string, grants []rota.Grant) (rota.Role, error)

@@ -91,6 +91,11 @@ func (c *fakeCore) CreateToken(_ context.Context, t rota.AccessToken, _ [32]byte
 	return t, c.err
 }
 
+func (c *fakeCore) InitAuth(_ context.Context, t rota.AccessToken, _ [32]byte, _ bool) (rota.AccessToken, error) {
+	t.By = rota.Local
+	return t, c.err
+}
+
 func (c *fakeCore) AccessTokens(_ context.Context, opt peer.ReadOptions) ([]rota.AccessToken, rota.ReadAt, error) {
 	return []rota.AccessToken{{ID: "abcdefghijkl", Roles: []string{"reader"}}}, rota.ReadAt{Index: 1 + opt.MinIndex}, c.err
 }

@@ -79,6 +79,7 @@ var methods = map[string]need{
 	"/rota.v1.Tenants/Delete": scoped(rota.RightTenant),
 
 	"/rota.v1.Auth/WhoAmI":       known,
+	"/rota.v1.Auth/Init":         judged(rota.RightAuth),
 	"/rota.v1.Auth/CreateToken":  judged(rota.RightAuth),
 	"/rota.v1.Auth/ListTokens":   right(rota.RightAuth),
 	"/rota.v1.Auth/RevokeToken":  judged(rota.RightAuth),

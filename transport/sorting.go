@@ -66,6 +66,9 @@ func (s *sorter) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, 
 	// What goes to HTTP is a connection of its own: gRPC still touches raw's
 	// deadlines after it has let go of it.
 	own := &cappedConn{Conn: capped.Conn, seat: capped.seat}
+	if conn, ok := own.Conn.(*net.UnixConn); ok {
+		return s.greetLocal(own, conn)
+	}
 	if s.tls == nil {
 		return s.sortPlain(capped, own)
 	}

@@ -61,6 +61,10 @@ type edgeInfo struct {
 	seat *seat
 	// client is the principal of a client's certificate, empty where none was shown.
 	client rota.Principal
+	// local says that the connection is one of the node's own socket, stranger why its other end
+	// may not call there.
+	local    bool
+	stranger error
 }
 
 // identify fills in whose certificate a connection's other end has shown.

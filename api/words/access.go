@@ -37,15 +37,32 @@ func NewTokenToWire(t *rota.AccessToken, hash [32]byte) *rotav1.CreateTokenReque
 		WorkerPrefix: t.WorkerPrefix, ExpiresMs: int64(t.Expires)}
 }
 
+// InitToWire carries the first token of a cluster, or a further one, with the hash of what its
+// holder shows.
+func InitToWire(t *rota.AccessToken, hash [32]byte, reset bool) *rotav1.InitRequest {
+	return &rotav1.InitRequest{Id: t.ID, Hash: hash[:], ExpiresMs: int64(t.Expires), Reset_: reset}
+}
+
+// InitFromWire is the inverse of InitToWire, but for the roles.
+func InitFromWire(w *rotav1.InitRequest) (t rota.AccessToken, hash [32]byte, reset bool, err error) {
+	t = rota.AccessToken{ID: w.GetId(), Expires: rota.Date(w.GetExpiresMs())}
+	hash, err = hashFromWire(w.GetHash())
+	return t, hash, w.GetReset_(), err
+}
+
+func hashFromWire(b []byte) (hash [32]byte, err error) {
+	if len(b) != len(hash) {
+		return hash, rota.Refusef(rota.KindInvalid, "hash", "the hash of the token has %d bytes: %d are wanted", len(b), len(hash))
+	}
+	return [32]byte(b), nil
+}
+
 // NewTokenFromWire is the inverse of NewTokenToWire.
 func NewTokenFromWire(w *rotav1.CreateTokenRequest) (t rota.AccessToken, hash [32]byte, err error) {
 	t = rota.AccessToken{ID: w.GetId(), Roles: w.GetRoles(), Tenants: w.GetTenants(), Queues: w.GetQueues(),
 		WorkerPrefix: w.GetWorkerPrefix(), Expires: rota.Date(w.GetExpiresMs())}
-	if len(w.GetHash()) != len(hash) {
-		return t, hash, rota.Refusef(rota.KindInvalid, "hash", "the hash of the token has %d bytes: %d are wanted", len(w.GetHash()), len(hash))
-	}
-	copy(hash[:], w.GetHash())
-	return t, hash, nil
+	hash, err = hashFromWire(w.GetHash())
+	return t, hash, err
 }
 
 // AccessTokenToWire carries a token as the cluster knows it.

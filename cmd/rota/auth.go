@@ -3,6 +3,10 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
 	"strings"
 	"sync"
 	"time"
@@ -13,6 +17,7 @@ import (
 	"github.com/rotasched/rota/client"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/secret"
+	"github.com/rotasched/rota/internal/server"
 )
 
 const (
@@ -69,6 +74,15 @@ type authCommands struct{ *app }
 
 func (a authCommands) command() *cobra.Command {
 	return a.group(&cobra.Command{Use: "auth", Short: "Say who may do what"},
+		a.first("init", "Make the first token of a cluster, which may do everything, and print it, this once",
+			"Make the first token of a cluster and print it, this once. It may do everything, and callers\n"+
+				"without a token nothing from then on. Of two at once one wins. It goes by the socket in the data\n"+
+				"directory of a node that runs: call it there as the account that the node runs as, or as root.",
+			client.Auth.Init),
+		a.first("reset", "Make another token that may do everything, where the first is lost",
+			"Make another token that may do everything, where the first is lost, and print it, this once.\n"+
+				"It goes by the node's socket as auth init does, any number of times, and leaves an event authReset.",
+			client.Auth.Reset),
 		a.whoami(),
 		a.group(&cobra.Command{Use: "token", Short: "Make, list and revoke access tokens"}, a.createToken(), a.listTokens(),
 			a.one("revoke ID", "End a token for good", "auth token revoke k3vq5xw2hn7a", "is revoked", client.Auth.RevokeToken)),
@@ -77,6 +91,62 @@ func (a authCommands) command() *cobra.Command {
 		a.one("block ROLE/NAME", "Refuse the client certificates of a role and a name", "auth block operator/ann", "is blocked", blocking(true)),
 		a.one("unblock ROLE/NAME", "Take blocked client certificates again", "auth unblock operator/ann", "is taken again", blocking(false)),
 		a.listBlocks(), a.anonymous())
+}
+
+// first makes a command that makes a token by a node's socket.
+func (a authCommands) first(use, short, long string, do func(client.Auth, context.Context, rota.Date) (rota.AccessToken, string, error)) *cobra.Command {
+	var data string
+	var expires time.Duration
+	cmd := &cobra.Command{
+		Use: use + " --data DIR [--expires D]", Short: short, Long: long, Args: cobra.NoArgs,
+		Example: "  (umask 077; rota auth " + use + " --data /var/lib/rota >root.token)",
+	}
+	cmd.Flags().StringVar(&data, "data", "", "data `directory` of the node, as rota server --data says it")
+	durationVar(cmd.Flags(), &expires, "expires", 90*24*time.Hour, "how long the token counts, at most 366d")
+	within(cmd.Flags(), time.Minute, limits.MaxTokenLife, "expires")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if data == "" {
+			return usagef("--data is missing: the data directory of a node that runs here")
+		}
+		return a.does(func(ctx context.Context, args []string) error {
+			if err := a.throughSocket(data); err != nil {
+				return err
+			}
+			return a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+				return a.printMade(do(c.Auth(), ctx, rota.DateOf(time.Now().Add(expires))))
+			})(ctx, args)
+		})(cmd, args)
+	}
+	return cmd
+}
+
+// throughSocket has the command call by the socket of a node's data directory.
+func (a authCommands) throughSocket(data string) error {
+	path := server.SocketPath(data)
+	conn, err := net.Dial("unix", path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return failf("%s is not there: run this where a node runs, with the --data of its rota server", path)
+	case errors.Is(err, fs.ErrPermission):
+		return &codedError{exitDenied, fmt.Errorf("%s: %w: run this as the account that the node runs as, or as root", path, fs.ErrPermission)}
+	case err != nil:
+		return failf("%s: no node answers: %w", path, err)
+	}
+	_ = conn.Close()
+	a.addrs = []string{"unix:" + path}
+	return nil
+}
+
+// printMade prints a token with its secret.
+func (a authCommands) printMade(t rota.AccessToken, secret string, err error) error {
+	if err != nil {
+		return err
+	}
+	made := struct {
+		Token  rota.AccessToken `json:"token"`
+		Secret string           `json:"secret"`
+	}{t, secret}
+	return a.printOne(made, []string{t.ID}, func(bool) string { return secret + "\n" })
 }
 
 // one makes a command that does one thing to what it names.
@@ -154,15 +224,7 @@ func (a authCommands) createToken() *cobra.Command {
 		}
 		return a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
 			want.Expires = rota.DateOf(time.Now().Add(expires))
-			t, secret, err := c.Auth().CreateToken(ctx, want)
-			if err != nil {
-				return err
-			}
-			made := struct {
-				Token  rota.AccessToken `json:"token"`
-				Secret string           `json:"secret"`
-			}{t, secret}
-			return a.printOne(made, []string{t.ID}, func(bool) string { return secret + "\n" })
+			return a.printMade(c.Auth().CreateToken(ctx, want))
 		}))(cmd, args)
 	}
 	return cmd

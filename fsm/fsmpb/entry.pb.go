@@ -1303,11 +1303,9 @@ func (x *SetAnonymous) GetRoles() []string {
 // InitAuth makes the first token, once in the life of a cluster, or, where reset says so,
 // another one at any time. Only the account that a node runs as asks for it.
 type InitAuth struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Token *CreateToken           `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
-	// Callers without a credential keep what they may do.
-	KeepAnonymous bool `protobuf:"varint,2,opt,name=keep_anonymous,json=keepAnonymous,proto3" json:"keep_anonymous,omitempty"`
-	Reset_        bool `protobuf:"varint,3,opt,name=reset,proto3" json:"reset,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Token         *CreateToken           `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	Reset_        bool                   `protobuf:"varint,2,opt,name=reset,proto3" json:"reset,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1347,13 +1345,6 @@ func (x *InitAuth) GetToken() *CreateToken {
 		return x.Token
 	}
 	return nil
-}
-
-func (x *InitAuth) GetKeepAnonymous() bool {
-	if x != nil {
-		return x.KeepAnonymous
-	}
-	return false
 }
 
 func (x *InitAuth) GetReset_() bool {
@@ -4731,11 +4722,10 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
 	"\ablocked\x18\x03 \x01(\bR\ablocked\"$\n" +
 	"\fSetAnonymous\x12\x14\n" +
-	"\x05roles\x18\x01 \x03(\tR\x05roles\"t\n" +
+	"\x05roles\x18\x01 \x03(\tR\x05roles\"M\n" +
 	"\bInitAuth\x12+\n" +
-	"\x05token\x18\x01 \x01(\v2\x15.rota.fsm.CreateTokenR\x05token\x12%\n" +
-	"\x0ekeep_anonymous\x18\x02 \x01(\bR\rkeepAnonymous\x12\x14\n" +
-	"\x05reset\x18\x03 \x01(\bR\x05reset\"\xa3\x01\n" +
+	"\x05token\x18\x01 \x01(\v2\x15.rota.fsm.CreateTokenR\x05token\x12\x14\n" +
+	"\x05reset\x18\x02 \x01(\bR\x05reset\"\xa3\x01\n" +
 	"\tBeginTerm\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x16\n" +

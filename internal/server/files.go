@@ -9,8 +9,8 @@ const (
 	// to other nodes.
 	filesKept = 128
 	// nodeConnections are what the other ports of a node accept: raft's, 64 and 64 that
-	// greet, and gossip's.
-	nodeConnections = 128 + 16
+	// greet, gossip's, and those of its socket.
+	nodeConnections = 128 + 16 + 16
 	// apiConnections are as many as the API ever has, leastConnections as few as it can do with.
 	apiConnections   = 10_000
 	leastConnections = 16

@@ -78,12 +78,21 @@ func (r *running) open(ctx context.Context, open Opener, lis net.Listener) error
 	if err != nil {
 		return err
 	}
+	r.serve("clients", func() error { return r.server.Serve(lis) })
+	if local, err := listenLocal(r.plan.Node.Data); err != nil {
+		r.log.Warn("the node has no socket of its own: rota auth init and reset cannot reach it", "path", SocketPath(r.plan.Node.Data), "err", err)
+	} else {
+		r.serve("the node's socket", func() error { return r.server.ServeLocal(local) })
+	}
+	return nil
+}
+
+func (r *running) serve(what string, serve func() error) {
 	go func() {
-		if err := r.server.Serve(lis); err != nil {
-			r.fail(fmt.Errorf("serve clients: %w", err))
+		if err := serve(); err != nil {
+			r.fail(fmt.Errorf("serve %s: %w", what, err))
 		}
 	}()
-	return nil
 }
 
 func (r *running) fail(err error) {

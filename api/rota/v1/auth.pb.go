@@ -189,6 +189,75 @@ func (x *Identity) GetQueues() []string {
 	return nil
 }
 
+type InitRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// SHA-256 of rota|token|ID|SECRET.
+	Hash          []byte `protobuf:"bytes,2,opt,name=hash,proto3" json:"hash,omitempty"`
+	ExpiresMs     int64  `protobuf:"varint,3,opt,name=expires_ms,json=expiresMs,proto3" json:"expires_ms,omitempty"`
+	Reset_        bool   `protobuf:"varint,4,opt,name=reset,proto3" json:"reset,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InitRequest) Reset() {
+	*x = InitRequest{}
+	mi := &file_rota_v1_auth_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InitRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InitRequest) ProtoMessage() {}
+
+func (x *InitRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_auth_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InitRequest.ProtoReflect.Descriptor instead.
+func (*InitRequest) Descriptor() ([]byte, []int) {
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *InitRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *InitRequest) GetHash() []byte {
+	if x != nil {
+		return x.Hash
+	}
+	return nil
+}
+
+func (x *InitRequest) GetExpiresMs() int64 {
+	if x != nil {
+		return x.ExpiresMs
+	}
+	return 0
+}
+
+func (x *InitRequest) GetReset_() bool {
+	if x != nil {
+		return x.Reset_
+	}
+	return false
+}
+
 type CreateTokenRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -205,7 +274,7 @@ type CreateTokenRequest struct {
 
 func (x *CreateTokenRequest) Reset() {
 	*x = CreateTokenRequest{}
-	mi := &file_rota_v1_auth_proto_msgTypes[3]
+	mi := &file_rota_v1_auth_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -217,7 +286,7 @@ func (x *CreateTokenRequest) String() string {
 func (*CreateTokenRequest) ProtoMessage() {}
 
 func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_auth_proto_msgTypes[3]
+	mi := &file_rota_v1_auth_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -230,7 +299,7 @@ func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_auth_proto_rawDescGZIP(), []int{3}
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *CreateTokenRequest) GetId() string {
@@ -302,7 +371,7 @@ type AccessToken struct {
 
 func (x *AccessToken) Reset() {
 	*x = AccessToken{}
-	mi := &file_rota_v1_auth_proto_msgTypes[4]
+	mi := &file_rota_v1_auth_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -314,7 +383,7 @@ func (x *AccessToken) String() string {
 func (*AccessToken) ProtoMessage() {}
 
 func (x *AccessToken) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_auth_proto_msgTypes[4]
+	mi := &file_rota_v1_auth_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -327,7 +396,7 @@ func (x *AccessToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccessToken.ProtoReflect.Descriptor instead.
 func (*AccessToken) Descriptor() ([]byte, []int) {
-	return file_rota_v1_auth_proto_rawDescGZIP(), []int{4}
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *AccessToken) GetId() string {
@@ -418,7 +487,7 @@ type ListTokensRequest struct {
 
 func (x *ListTokensRequest) Reset() {
 	*x = ListTokensRequest{}
-	mi := &file_rota_v1_auth_proto_msgTypes[5]
+	mi := &file_rota_v1_auth_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -430,7 +499,7 @@ func (x *ListTokensRequest) String() string {
 func (*ListTokensRequest) ProtoMessage() {}
 
 func (x *ListTokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_auth_proto_msgTypes[5]
+	mi := &file_rota_v1_auth_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -443,7 +512,7 @@ func (x *ListTokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokensRequest.ProtoReflect.Descriptor instead.
 func (*ListTokensRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_auth_proto_rawDescGZIP(), []int{5}
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ListTokensRequest) GetRead() *Read {
@@ -478,7 +547,7 @@ type ListTokensResponse struct {
 
 func (x *ListTokensResponse) Reset() {
 	*x = ListTokensResponse{}
-	mi := &file_rota_v1_auth_proto_msgTypes[6]
+	mi := &file_rota_v1_auth_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -490,7 +559,7 @@ func (x *ListTokensResponse) String() string {
 func (*ListTokensResponse) ProtoMessage() {}
 
 func (x *ListTokensResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_auth_proto_msgTypes[6]
+	mi := &file_rota_v1_auth_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -503,7 +572,7 @@ func (x *ListTokensResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokensResponse.ProtoReflect.Descriptor instead.
 func (*ListTokensResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_auth_proto_rawDescGZIP(), []int{6}
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListTokensResponse) GetTokens() []*AccessToken {
@@ -536,7 +605,7 @@ type RevokeTokenRequest struct {
 
 func (x *RevokeTokenRequest) Reset() {
 	*x = RevokeTokenRequest{}
-	mi := &file_rota_v1_auth_proto_msgTypes[7]
+	mi := &file_rota_v1_auth_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -548,7 +617,7 @@ func (x *RevokeTokenRequest) String() string {
 func (*RevokeTokenRequest) ProtoMessage() {}
 
 func (x *RevokeTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_auth_proto_msgTypes[7]
+	mi := &file_rota_v1_auth_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -561,7 +630,7 @@ func (x *RevokeTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeTokenRequest.ProtoReflect.Descriptor instead.
 func (*RevokeTokenRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_auth_proto_rawDescGZIP(), []int{7}
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RevokeTokenRequest) GetId() string {
@@ -579,7 +648,7 @@ type RevokeTokenResponse struct {
 
 func (x *RevokeTokenResponse) Reset() {
 	*x = RevokeTokenResponse{}
-	mi := &file_rota_v1_auth_proto_msgTypes[8]
+	mi := &file_rota_v1_auth_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -591,7 +660,7 @@ func (x *RevokeTokenResponse) String() string {
 func (*RevokeTokenResponse) ProtoMessage() {}
 
 func (x *RevokeTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_auth_proto_msgTypes[8]
+	mi := &file_rota_v1_auth_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -604,7 +673,7 @@ func (x *RevokeTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeTokenResponse.ProtoReflect.Descriptor instead.
 func (*RevokeTokenResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_auth_proto_rawDescGZIP(), []int{8}
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{9}
 }
 
 type Role struct {
@@ -621,7 +690,7 @@ type Role struct {
 
 func (x *Role) Reset() {
 	*x = Role{}
-	mi := &file_rota_v1_auth_proto_msgTypes[9]
+	mi := &file_rota_v1_auth_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -633,7 +702,7 @@ func (x *Role) String() string {
 func (*Role) ProtoMessage() {}
 
 func (x *Role) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_auth_proto_msgTypes[9]
+	mi := &file_rota_v1_auth_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -646,7 +715,7 @@ func (x *Role) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Role.ProtoReflect.Descriptor instead.
 func (*Role) Descriptor() ([]byte, []int) {
-	return file_rota_v1_auth_proto_rawDescGZIP(), []int{9}
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Role) GetName() string {
@@ -701,7 +770,7 @@ type SetRoleRequest struct {
 
 func (x *SetRoleRequest) Reset() {
 	*x = SetRoleRequest{}
-	mi := &file_rota_v1_auth_proto_msgTypes[10]
+	mi := &file_rota_v1_auth_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -713,7 +782,7 @@ func (x *SetRoleRequest) String() string {
 func (*SetRoleRequest) ProtoMessage() {}
 
 func (x *SetRoleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_auth_proto_msgTypes[10]
+	mi := &file_rota_v1_auth_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -726,7 +795,7 @@ func (x *SetRoleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetRoleRequest.ProtoReflect.Descriptor instead.
 func (*SetRoleRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_auth_proto_rawDescGZIP(), []int{10}
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SetRoleRequest) GetName() string {
@@ -754,7 +823,7 @@ type ListRolesRequest struct {
 
 func (x *ListRolesRequest) Reset() {
 	*x = ListRolesRequest{}
-	mi := &file_rota_v1_auth_proto_msgTypes[11]
+	mi := &file_rota_v1_auth_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -766,7 +835,7 @@ func (x *ListRolesRequest) String() string {
 func (*ListRolesRequest) ProtoMessage() {}
 
 func (x *ListRolesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_auth_proto_msgTypes[11]
+	mi := &file_rota_v1_auth_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -779,7 +848,7 @@ func (x *ListRolesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRolesRequest.ProtoReflect.Descriptor instead.
 func (*ListRolesRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_auth_proto_rawDescGZIP(), []int{11}
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListRolesRequest) GetRead() *Read {
@@ -814,7 +883,7 @@ type ListRolesResponse struct {
 
 func (x *ListRolesResponse) Reset() {
 	*x = ListRolesResponse{}
-	mi := &file_rota_v1_auth_proto_msgTypes[12]
+	mi := &file_rota_v1_auth_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -826,7 +895,7 @@ func (x *ListRolesResponse) String() string {
 func (*ListRolesResponse) ProtoMessage() {}
 
 func (x *ListRolesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_auth_proto_msgTypes[12]
+	mi := &file_rota_v1_auth_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -839,7 +908,7 @@ func (x *ListRolesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRolesResponse.ProtoReflect.Descriptor instead.
 func (*ListRolesResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_auth_proto_rawDescGZIP(), []int{12}
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListRolesResponse) GetRoles() []*Role {
@@ -872,7 +941,7 @@ type DeleteRoleRequest struct {
 
 func (x *DeleteRoleRequest) Reset() {
 	*x = DeleteRoleRequest{}
-	mi := &file_rota_v1_auth_proto_msgTypes[13]
+	mi := &file_rota_v1_auth_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -884,7 +953,7 @@ func (x *DeleteRoleRequest) String() string {
 func (*DeleteRoleRequest) ProtoMessage() {}
 
 func (x *DeleteRoleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_auth_proto_msgTypes[13]
+	mi := &file_rota_v1_auth_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -897,7 +966,7 @@ func (x *DeleteRoleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRoleRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRoleRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_auth_proto_rawDescGZIP(), []int{13}
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DeleteRoleRequest) GetName() string {
@@ -915,7 +984,7 @@ type DeleteRoleResponse struct {
 
 func (x *DeleteRoleResponse) Reset() {
 	*x = DeleteRoleResponse{}
-	mi := &file_rota_v1_auth_proto_msgTypes[14]
+	mi := &file_rota_v1_auth_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -927,7 +996,7 @@ func (x *DeleteRoleResponse) String() string {
 func (*DeleteRoleResponse) ProtoMessage() {}
 
 func (x *DeleteRoleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_auth_proto_msgTypes[14]
+	mi := &file_rota_v1_auth_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -940,7 +1009,7 @@ func (x *DeleteRoleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRoleResponse.ProtoReflect.Descriptor instead.
 func (*DeleteRoleResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_auth_proto_rawDescGZIP(), []int{14}
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{15}
 }
 
 type Block struct {
@@ -956,7 +1025,7 @@ type Block struct {
 
 func (x *Block) Reset() {
 	*x = Block{}
-	mi := &file_rota_v1_auth_proto_msgTypes[15]
+	mi := &file_rota_v1_auth_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -968,7 +1037,7 @@ func (x *Block) String() string {
 func (*Block) ProtoMessage() {}
 
 func (x *Block) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_auth_proto_msgTypes[15]
+	mi := &file_rota_v1_auth_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -981,7 +1050,7 @@ func (x *Block) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Block.ProtoReflect.Descriptor instead.
 func (*Block) Descriptor() ([]byte, []int) {
-	return file_rota_v1_auth_proto_rawDescGZIP(), []int{15}
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Block) GetRole() string {
@@ -1031,7 +1100,7 @@ type SetBlockRequest struct {
 
 func (x *SetBlockRequest) Reset() {
 	*x = SetBlockRequest{}
-	mi := &file_rota_v1_auth_proto_msgTypes[16]
+	mi := &file_rota_v1_auth_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1043,7 +1112,7 @@ func (x *SetBlockRequest) String() string {
 func (*SetBlockRequest) ProtoMessage() {}
 
 func (x *SetBlockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_auth_proto_msgTypes[16]
+	mi := &file_rota_v1_auth_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1056,7 +1125,7 @@ func (x *SetBlockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetBlockRequest.ProtoReflect.Descriptor instead.
 func (*SetBlockRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_auth_proto_rawDescGZIP(), []int{16}
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SetBlockRequest) GetRole() string {
@@ -1088,7 +1157,7 @@ type SetBlockResponse struct {
 
 func (x *SetBlockResponse) Reset() {
 	*x = SetBlockResponse{}
-	mi := &file_rota_v1_auth_proto_msgTypes[17]
+	mi := &file_rota_v1_auth_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1100,7 +1169,7 @@ func (x *SetBlockResponse) String() string {
 func (*SetBlockResponse) ProtoMessage() {}
 
 func (x *SetBlockResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_auth_proto_msgTypes[17]
+	mi := &file_rota_v1_auth_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1113,7 +1182,7 @@ func (x *SetBlockResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetBlockResponse.ProtoReflect.Descriptor instead.
 func (*SetBlockResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_auth_proto_rawDescGZIP(), []int{17}
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{18}
 }
 
 type ListBlocksRequest struct {
@@ -1127,7 +1196,7 @@ type ListBlocksRequest struct {
 
 func (x *ListBlocksRequest) Reset() {
 	*x = ListBlocksRequest{}
-	mi := &file_rota_v1_auth_proto_msgTypes[18]
+	mi := &file_rota_v1_auth_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1139,7 +1208,7 @@ func (x *ListBlocksRequest) String() string {
 func (*ListBlocksRequest) ProtoMessage() {}
 
 func (x *ListBlocksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_auth_proto_msgTypes[18]
+	mi := &file_rota_v1_auth_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1152,7 +1221,7 @@ func (x *ListBlocksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBlocksRequest.ProtoReflect.Descriptor instead.
 func (*ListBlocksRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_auth_proto_rawDescGZIP(), []int{18}
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListBlocksRequest) GetRead() *Read {
@@ -1187,7 +1256,7 @@ type ListBlocksResponse struct {
 
 func (x *ListBlocksResponse) Reset() {
 	*x = ListBlocksResponse{}
-	mi := &file_rota_v1_auth_proto_msgTypes[19]
+	mi := &file_rota_v1_auth_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1199,7 +1268,7 @@ func (x *ListBlocksResponse) String() string {
 func (*ListBlocksResponse) ProtoMessage() {}
 
 func (x *ListBlocksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_auth_proto_msgTypes[19]
+	mi := &file_rota_v1_auth_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1212,7 +1281,7 @@ func (x *ListBlocksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBlocksResponse.ProtoReflect.Descriptor instead.
 func (*ListBlocksResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_auth_proto_rawDescGZIP(), []int{19}
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListBlocksResponse) GetBlocks() []*Block {
@@ -1245,7 +1314,7 @@ type SetAnonymousRequest struct {
 
 func (x *SetAnonymousRequest) Reset() {
 	*x = SetAnonymousRequest{}
-	mi := &file_rota_v1_auth_proto_msgTypes[20]
+	mi := &file_rota_v1_auth_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1257,7 +1326,7 @@ func (x *SetAnonymousRequest) String() string {
 func (*SetAnonymousRequest) ProtoMessage() {}
 
 func (x *SetAnonymousRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_auth_proto_msgTypes[20]
+	mi := &file_rota_v1_auth_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1270,7 +1339,7 @@ func (x *SetAnonymousRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetAnonymousRequest.ProtoReflect.Descriptor instead.
 func (*SetAnonymousRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_auth_proto_rawDescGZIP(), []int{20}
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SetAnonymousRequest) GetRoles() []string {
@@ -1288,7 +1357,7 @@ type SetAnonymousResponse struct {
 
 func (x *SetAnonymousResponse) Reset() {
 	*x = SetAnonymousResponse{}
-	mi := &file_rota_v1_auth_proto_msgTypes[21]
+	mi := &file_rota_v1_auth_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1300,7 +1369,7 @@ func (x *SetAnonymousResponse) String() string {
 func (*SetAnonymousResponse) ProtoMessage() {}
 
 func (x *SetAnonymousResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_auth_proto_msgTypes[21]
+	mi := &file_rota_v1_auth_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1313,7 +1382,7 @@ func (x *SetAnonymousResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetAnonymousResponse.ProtoReflect.Descriptor instead.
 func (*SetAnonymousResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_auth_proto_rawDescGZIP(), []int{21}
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{22}
 }
 
 var File_rota_v1_auth_proto protoreflect.FileDescriptor
@@ -1330,7 +1399,13 @@ const file_rota_v1_auth_proto_rawDesc = "" +
 	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12&\n" +
 	"\x06grants\x18\x02 \x03(\v2\x0e.rota.v1.GrantR\x06grants\x12\x18\n" +
 	"\atenants\x18\x03 \x03(\tR\atenants\x12\x16\n" +
-	"\x06queues\x18\x04 \x03(\tR\x06queues\"\xc4\x01\n" +
+	"\x06queues\x18\x04 \x03(\tR\x06queues\"f\n" +
+	"\vInitRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04hash\x18\x02 \x01(\fR\x04hash\x12\x1d\n" +
+	"\n" +
+	"expires_ms\x18\x03 \x01(\x03R\texpiresMs\x12\x14\n" +
+	"\x05reset\x18\x04 \x01(\bR\x05reset\"\xc4\x01\n" +
 	"\x12CreateTokenRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04hash\x18\x02 \x01(\fR\x04hash\x12\x14\n" +
@@ -1412,9 +1487,10 @@ const file_rota_v1_auth_proto_rawDesc = "" +
 	"nextCursor\"+\n" +
 	"\x13SetAnonymousRequest\x12\x14\n" +
 	"\x05roles\x18\x01 \x03(\tR\x05roles\"\x16\n" +
-	"\x14SetAnonymousResponse2\xa1\x05\n" +
+	"\x14SetAnonymousResponse2\xd5\x05\n" +
 	"\x04Auth\x123\n" +
-	"\x06WhoAmI\x12\x16.rota.v1.WhoAmIRequest\x1a\x11.rota.v1.Identity\x12@\n" +
+	"\x06WhoAmI\x12\x16.rota.v1.WhoAmIRequest\x1a\x11.rota.v1.Identity\x122\n" +
+	"\x04Init\x12\x14.rota.v1.InitRequest\x1a\x14.rota.v1.AccessToken\x12@\n" +
 	"\vCreateToken\x12\x1b.rota.v1.CreateTokenRequest\x1a\x14.rota.v1.AccessToken\x12E\n" +
 	"\n" +
 	"ListTokens\x12\x1a.rota.v1.ListTokensRequest\x1a\x1b.rota.v1.ListTokensResponse\x12H\n" +
@@ -1440,68 +1516,71 @@ func file_rota_v1_auth_proto_rawDescGZIP() []byte {
 	return file_rota_v1_auth_proto_rawDescData
 }
 
-var file_rota_v1_auth_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_rota_v1_auth_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_rota_v1_auth_proto_goTypes = []any{
 	(*Grant)(nil),                // 0: rota.v1.Grant
 	(*WhoAmIRequest)(nil),        // 1: rota.v1.WhoAmIRequest
 	(*Identity)(nil),             // 2: rota.v1.Identity
-	(*CreateTokenRequest)(nil),   // 3: rota.v1.CreateTokenRequest
-	(*AccessToken)(nil),          // 4: rota.v1.AccessToken
-	(*ListTokensRequest)(nil),    // 5: rota.v1.ListTokensRequest
-	(*ListTokensResponse)(nil),   // 6: rota.v1.ListTokensResponse
-	(*RevokeTokenRequest)(nil),   // 7: rota.v1.RevokeTokenRequest
-	(*RevokeTokenResponse)(nil),  // 8: rota.v1.RevokeTokenResponse
-	(*Role)(nil),                 // 9: rota.v1.Role
-	(*SetRoleRequest)(nil),       // 10: rota.v1.SetRoleRequest
-	(*ListRolesRequest)(nil),     // 11: rota.v1.ListRolesRequest
-	(*ListRolesResponse)(nil),    // 12: rota.v1.ListRolesResponse
-	(*DeleteRoleRequest)(nil),    // 13: rota.v1.DeleteRoleRequest
-	(*DeleteRoleResponse)(nil),   // 14: rota.v1.DeleteRoleResponse
-	(*Block)(nil),                // 15: rota.v1.Block
-	(*SetBlockRequest)(nil),      // 16: rota.v1.SetBlockRequest
-	(*SetBlockResponse)(nil),     // 17: rota.v1.SetBlockResponse
-	(*ListBlocksRequest)(nil),    // 18: rota.v1.ListBlocksRequest
-	(*ListBlocksResponse)(nil),   // 19: rota.v1.ListBlocksResponse
-	(*SetAnonymousRequest)(nil),  // 20: rota.v1.SetAnonymousRequest
-	(*SetAnonymousResponse)(nil), // 21: rota.v1.SetAnonymousResponse
-	(*Read)(nil),                 // 22: rota.v1.Read
-	(*ReadAt)(nil),               // 23: rota.v1.ReadAt
+	(*InitRequest)(nil),          // 3: rota.v1.InitRequest
+	(*CreateTokenRequest)(nil),   // 4: rota.v1.CreateTokenRequest
+	(*AccessToken)(nil),          // 5: rota.v1.AccessToken
+	(*ListTokensRequest)(nil),    // 6: rota.v1.ListTokensRequest
+	(*ListTokensResponse)(nil),   // 7: rota.v1.ListTokensResponse
+	(*RevokeTokenRequest)(nil),   // 8: rota.v1.RevokeTokenRequest
+	(*RevokeTokenResponse)(nil),  // 9: rota.v1.RevokeTokenResponse
+	(*Role)(nil),                 // 10: rota.v1.Role
+	(*SetRoleRequest)(nil),       // 11: rota.v1.SetRoleRequest
+	(*ListRolesRequest)(nil),     // 12: rota.v1.ListRolesRequest
+	(*ListRolesResponse)(nil),    // 13: rota.v1.ListRolesResponse
+	(*DeleteRoleRequest)(nil),    // 14: rota.v1.DeleteRoleRequest
+	(*DeleteRoleResponse)(nil),   // 15: rota.v1.DeleteRoleResponse
+	(*Block)(nil),                // 16: rota.v1.Block
+	(*SetBlockRequest)(nil),      // 17: rota.v1.SetBlockRequest
+	(*SetBlockResponse)(nil),     // 18: rota.v1.SetBlockResponse
+	(*ListBlocksRequest)(nil),    // 19: rota.v1.ListBlocksRequest
+	(*ListBlocksResponse)(nil),   // 20: rota.v1.ListBlocksResponse
+	(*SetAnonymousRequest)(nil),  // 21: rota.v1.SetAnonymousRequest
+	(*SetAnonymousResponse)(nil), // 22: rota.v1.SetAnonymousResponse
+	(*Read)(nil),                 // 23: rota.v1.Read
+	(*ReadAt)(nil),               // 24: rota.v1.ReadAt
 }
 var file_rota_v1_auth_proto_depIdxs = []int32{
 	0,  // 0: rota.v1.Identity.grants:type_name -> rota.v1.Grant
-	22, // 1: rota.v1.ListTokensRequest.read:type_name -> rota.v1.Read
-	4,  // 2: rota.v1.ListTokensResponse.tokens:type_name -> rota.v1.AccessToken
-	23, // 3: rota.v1.ListTokensResponse.at:type_name -> rota.v1.ReadAt
+	23, // 1: rota.v1.ListTokensRequest.read:type_name -> rota.v1.Read
+	5,  // 2: rota.v1.ListTokensResponse.tokens:type_name -> rota.v1.AccessToken
+	24, // 3: rota.v1.ListTokensResponse.at:type_name -> rota.v1.ReadAt
 	0,  // 4: rota.v1.Role.grants:type_name -> rota.v1.Grant
 	0,  // 5: rota.v1.SetRoleRequest.grants:type_name -> rota.v1.Grant
-	22, // 6: rota.v1.ListRolesRequest.read:type_name -> rota.v1.Read
-	9,  // 7: rota.v1.ListRolesResponse.roles:type_name -> rota.v1.Role
-	23, // 8: rota.v1.ListRolesResponse.at:type_name -> rota.v1.ReadAt
-	22, // 9: rota.v1.ListBlocksRequest.read:type_name -> rota.v1.Read
-	15, // 10: rota.v1.ListBlocksResponse.blocks:type_name -> rota.v1.Block
-	23, // 11: rota.v1.ListBlocksResponse.at:type_name -> rota.v1.ReadAt
+	23, // 6: rota.v1.ListRolesRequest.read:type_name -> rota.v1.Read
+	10, // 7: rota.v1.ListRolesResponse.roles:type_name -> rota.v1.Role
+	24, // 8: rota.v1.ListRolesResponse.at:type_name -> rota.v1.ReadAt
+	23, // 9: rota.v1.ListBlocksRequest.read:type_name -> rota.v1.Read
+	16, // 10: rota.v1.ListBlocksResponse.blocks:type_name -> rota.v1.Block
+	24, // 11: rota.v1.ListBlocksResponse.at:type_name -> rota.v1.ReadAt
 	1,  // 12: rota.v1.Auth.WhoAmI:input_type -> rota.v1.WhoAmIRequest
-	3,  // 13: rota.v1.Auth.CreateToken:input_type -> rota.v1.CreateTokenRequest
-	5,  // 14: rota.v1.Auth.ListTokens:input_type -> rota.v1.ListTokensRequest
-	7,  // 15: rota.v1.Auth.RevokeToken:input_type -> rota.v1.RevokeTokenRequest
-	10, // 16: rota.v1.Auth.SetRole:input_type -> rota.v1.SetRoleRequest
-	11, // 17: rota.v1.Auth.ListRoles:input_type -> rota.v1.ListRolesRequest
-	13, // 18: rota.v1.Auth.DeleteRole:input_type -> rota.v1.DeleteRoleRequest
-	16, // 19: rota.v1.Auth.SetBlock:input_type -> rota.v1.SetBlockRequest
-	18, // 20: rota.v1.Auth.ListBlocks:input_type -> rota.v1.ListBlocksRequest
-	20, // 21: rota.v1.Auth.SetAnonymous:input_type -> rota.v1.SetAnonymousRequest
-	2,  // 22: rota.v1.Auth.WhoAmI:output_type -> rota.v1.Identity
-	4,  // 23: rota.v1.Auth.CreateToken:output_type -> rota.v1.AccessToken
-	6,  // 24: rota.v1.Auth.ListTokens:output_type -> rota.v1.ListTokensResponse
-	8,  // 25: rota.v1.Auth.RevokeToken:output_type -> rota.v1.RevokeTokenResponse
-	9,  // 26: rota.v1.Auth.SetRole:output_type -> rota.v1.Role
-	12, // 27: rota.v1.Auth.ListRoles:output_type -> rota.v1.ListRolesResponse
-	14, // 28: rota.v1.Auth.DeleteRole:output_type -> rota.v1.DeleteRoleResponse
-	17, // 29: rota.v1.Auth.SetBlock:output_type -> rota.v1.SetBlockResponse
-	19, // 30: rota.v1.Auth.ListBlocks:output_type -> rota.v1.ListBlocksResponse
-	21, // 31: rota.v1.Auth.SetAnonymous:output_type -> rota.v1.SetAnonymousResponse
-	22, // [22:32] is the sub-list for method output_type
-	12, // [12:22] is the sub-list for method input_type
+	3,  // 13: rota.v1.Auth.Init:input_type -> rota.v1.InitRequest
+	4,  // 14: rota.v1.Auth.CreateToken:input_type -> rota.v1.CreateTokenRequest
+	6,  // 15: rota.v1.Auth.ListTokens:input_type -> rota.v1.ListTokensRequest
+	8,  // 16: rota.v1.Auth.RevokeToken:input_type -> rota.v1.RevokeTokenRequest
+	11, // 17: rota.v1.Auth.SetRole:input_type -> rota.v1.SetRoleRequest
+	12, // 18: rota.v1.Auth.ListRoles:input_type -> rota.v1.ListRolesRequest
+	14, // 19: rota.v1.Auth.DeleteRole:input_type -> rota.v1.DeleteRoleRequest
+	17, // 20: rota.v1.Auth.SetBlock:input_type -> rota.v1.SetBlockRequest
+	19, // 21: rota.v1.Auth.ListBlocks:input_type -> rota.v1.ListBlocksRequest
+	21, // 22: rota.v1.Auth.SetAnonymous:input_type -> rota.v1.SetAnonymousRequest
+	2,  // 23: rota.v1.Auth.WhoAmI:output_type -> rota.v1.Identity
+	5,  // 24: rota.v1.Auth.Init:output_type -> rota.v1.AccessToken
+	5,  // 25: rota.v1.Auth.CreateToken:output_type -> rota.v1.AccessToken
+	7,  // 26: rota.v1.Auth.ListTokens:output_type -> rota.v1.ListTokensResponse
+	9,  // 27: rota.v1.Auth.RevokeToken:output_type -> rota.v1.RevokeTokenResponse
+	10, // 28: rota.v1.Auth.SetRole:output_type -> rota.v1.Role
+	13, // 29: rota.v1.Auth.ListRoles:output_type -> rota.v1.ListRolesResponse
+	15, // 30: rota.v1.Auth.DeleteRole:output_type -> rota.v1.DeleteRoleResponse
+	18, // 31: rota.v1.Auth.SetBlock:output_type -> rota.v1.SetBlockResponse
+	20, // 32: rota.v1.Auth.ListBlocks:output_type -> rota.v1.ListBlocksResponse
+	22, // 33: rota.v1.Auth.SetAnonymous:output_type -> rota.v1.SetAnonymousResponse
+	23, // [23:34] is the sub-list for method output_type
+	12, // [12:23] is the sub-list for method input_type
 	12, // [12:12] is the sub-list for extension type_name
 	12, // [12:12] is the sub-list for extension extendee
 	0,  // [0:12] is the sub-list for field type_name
@@ -1519,7 +1598,7 @@ func file_rota_v1_auth_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rota_v1_auth_proto_rawDesc), len(file_rota_v1_auth_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   22,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

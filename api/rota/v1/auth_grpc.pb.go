@@ -22,6 +22,7 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	Auth_WhoAmI_FullMethodName       = "/rota.v1.Auth/WhoAmI"
+	Auth_Init_FullMethodName         = "/rota.v1.Auth/Init"
 	Auth_CreateToken_FullMethodName  = "/rota.v1.Auth/CreateToken"
 	Auth_ListTokens_FullMethodName   = "/rota.v1.Auth/ListTokens"
 	Auth_RevokeToken_FullMethodName  = "/rota.v1.Auth/RevokeToken"
@@ -39,6 +40,10 @@ const (
 type AuthClient interface {
 	// WhoAmI says who the caller is, and what it may do.
 	WhoAmI(ctx context.Context, in *WhoAmIRequest, opts ...grpc.CallOption) (*Identity, error)
+	// Init makes the first token, which may do everything, and has callers without a credential do
+	// nothing. Once in the life of a cluster; a reset makes another one at any time. The same again
+	// is the same token. Only the account that the asked node runs as may ask, by the node's socket.
+	Init(ctx context.Context, in *InitRequest, opts ...grpc.CallOption) (*AccessToken, error)
 	// CreateToken makes a token known, by the hash of what its holder shows. The same again is
 	// the same token, unless it was revoked.
 	CreateToken(ctx context.Context, in *CreateTokenRequest, opts ...grpc.CallOption) (*AccessToken, error)
@@ -69,6 +74,16 @@ func (c *authClient) WhoAmI(ctx context.Context, in *WhoAmIRequest, opts ...grpc
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Identity)
 	err := c.cc.Invoke(ctx, Auth_WhoAmI_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *authClient) Init(ctx context.Context, in *InitRequest, opts ...grpc.CallOption) (*AccessToken, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AccessToken)
+	err := c.cc.Invoke(ctx, Auth_Init_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -171,6 +186,10 @@ func (c *authClient) SetAnonymous(ctx context.Context, in *SetAnonymousRequest, 
 type AuthServer interface {
 	// WhoAmI says who the caller is, and what it may do.
 	WhoAmI(context.Context, *WhoAmIRequest) (*Identity, error)
+	// Init makes the first token, which may do everything, and has callers without a credential do
+	// nothing. Once in the life of a cluster; a reset makes another one at any time. The same again
+	// is the same token. Only the account that the asked node runs as may ask, by the node's socket.
+	Init(context.Context, *InitRequest) (*AccessToken, error)
 	// CreateToken makes a token known, by the hash of what its holder shows. The same again is
 	// the same token, unless it was revoked.
 	CreateToken(context.Context, *CreateTokenRequest) (*AccessToken, error)
@@ -199,6 +218,9 @@ type UnimplementedAuthServer struct{}
 
 func (UnimplementedAuthServer) WhoAmI(context.Context, *WhoAmIRequest) (*Identity, error) {
 	return nil, status.Error(codes.Unimplemented, "method WhoAmI not implemented")
+}
+func (UnimplementedAuthServer) Init(context.Context, *InitRequest) (*AccessToken, error) {
+	return nil, status.Error(codes.Unimplemented, "method Init not implemented")
 }
 func (UnimplementedAuthServer) CreateToken(context.Context, *CreateTokenRequest) (*AccessToken, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreateToken not implemented")
@@ -262,6 +284,24 @@ func _Auth_WhoAmI_Handler(srv interface{}, ctx context.Context, dec func(interfa
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(AuthServer).WhoAmI(ctx, req.(*WhoAmIRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Auth_Init_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(InitRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AuthServer).Init(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Auth_Init_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AuthServer).Init(ctx, req.(*InitRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -438,6 +478,10 @@ var Auth_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "WhoAmI",
 			Handler:    _Auth_WhoAmI_Handler,
+		},
+		{
+			MethodName: "Init",
+			Handler:    _Auth_Init_Handler,
 		},
 		{
 			MethodName: "CreateToken",

@@ -1,0 +1,65 @@
+package transport
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/internal/access"
+)
+
+// TestLocal: by the node's socket its own account and root are local, and others are refused as
+// who they are; nobody calls there as a node.
+func TestLocal(t *testing.T) {
+	t.Parallel()
+	for uid, may := range map[int]bool{os.Getuid(): true, 0: true, os.Getuid() + 1: false} {
+		if err := strangerAt(uid, nil); (err == nil) != may || !may && rota.KindOf(err) != rota.KindDenied {
+			t.Errorf("uid %d: %v", uid, err)
+		}
+	}
+	if err := strangerAt(os.Getuid(), os.ErrInvalid); rota.KindOf(err) != rota.KindDenied {
+		t.Errorf("nobody says who: %v", err)
+	}
+	refusal := strangerAt(os.Getuid()+1, nil)
+	if _, err := (&Server{}).authenticate(&edgeInfo{local: true, stranger: refusal}, nil); err != refusal {
+		t.Errorf("a stranger: %v", err)
+	}
+	b := setup(t)
+	table, _, _ := holder()
+	table.give(rota.Local, rota.RightAuth)
+	b.core.setTable(table)
+	path := filepath.Join(t.TempDir(), "s")
+	lis, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- b.server.ServeLocal(lis) }()
+	conn, err := grpc.NewClient("unix:"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	made, err := rotav1.NewAuthClient(conn).Init(t.Context(), &rotav1.InitRequest{Id: "abcdefghijkl", Hash: make([]byte, 32), ExpiresMs: 1})
+	if err != nil || made.GetRoles()[0] != access.RoleRoot {
+		t.Errorf("%v, %v", made, err)
+	}
+	if _, err := rotav1.NewNodeClient(conn).Inspect(t.Context(), &rotav1.InspectRequest{}); status.Code(err) != codes.PermissionDenied {
+		t.Errorf("as a node: %v", err)
+	}
+	if err := b.server.Drain(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if err := <-served; err != nil {
+		t.Errorf("at the end: %v", err)
+	}
+}
