@@ -9,6 +9,7 @@ import (
 	"github.com/rotasched/rota/fsm/tree"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/sched"
 )
 
 // authority owns roles, tokens and blocks, and says who may do what (docs/security.md).
@@ -251,10 +252,33 @@ func (ac *authority) gone(p rota.Principal) bool {
 	return ok && ac.blocks.get(blockKeyOf(role, name)) != nil
 }
 
+// work returns the tenants that a principal may work for in some queues; nil is everything. It
+// follows from the rows alone: the end of a credential's date is the sweeps' to see.
+func (ac *authority) work(by rota.Principal, queues []rota.QueueName) *sched.Grants {
+	if by == "" {
+		return nil // no caller's: the leader registered it
+	}
+	rights, _, refusal := ac.here().resolve(by, 0)
+	if refusal != nil {
+		return &sched.Grants{}
+	}
+	var g sched.Grants
+	narrow := false
+	for _, q := range queues {
+		tenants := rights.Tenants(rota.RightWork, q)
+		g.Queues = append(g.Queues, sched.QueueTenants{Queue: q, Tenants: tenants})
+		narrow = narrow || !slices.Contains(tenants, access.Everything)
+	}
+	if !narrow {
+		return nil
+	}
+	return &g
+}
+
 // disownedAt is where a worker stands in the timers of those whose credential is gone; 0 for
 // nowhere.
 func (ac *authority) disownedAt(w *workerRow) int64 {
-	if w.by == "" || !ac.gone(w.by) {
+	if !ac.gone(w.by) {
 		return 0
 	}
 	return 1

@@ -90,7 +90,7 @@ func (pl *placement) unassignable(j *jobRow, q *queueRow, worker rota.WorkerID, 
 	if why := pl.m.admission.blocked(j, q, turn); why != "" {
 		return why
 	}
-	if ok, why := pl.registry.supply.Fits(j.class, worker); !ok {
+	if ok, why := pl.registry.supply.Fits(j.ask(), worker); !ok {
 		return why.String()
 	}
 	if held := pl.registry.heldFor[worker]; held != "" && held != j.spec.ID {

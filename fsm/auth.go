@@ -56,6 +56,7 @@ func (ac *authority) setRole(op *fsmpb.SetRole) *fsmpb.Outcome {
 	r := ac.roles.edit(roleName(role.Name))
 	r.Grants, r.By, r.At = role.Grants, ac.m.journal.caller.Actor, ac.m.head.now()
 	ac.tell(rota.EventAuthChanged, authChanged{What: "role", Name: role.Name, Gives: role.Grants})
+	ac.m.fleet.regrant(anybody)
 	return &fsmpb.Outcome{Existed: old != nil}
 }
 
@@ -69,6 +70,7 @@ func (ac *authority) deleteRole(op *fsmpb.DeleteRole) *fsmpb.Outcome {
 	}
 	ac.roles.drop(roleName(op.GetName()))
 	ac.tell(rota.EventAuthChanged, authChanged{What: "role", Name: op.GetName(), Gone: true})
+	ac.m.fleet.regrant(anybody)
 	return &fsmpb.Outcome{}
 }
 
@@ -161,6 +163,7 @@ func (ac *authority) revokeAll() {
 		ac.tokens.edit(id).Revoked = ac.m.head.now()
 	}
 	ac.changed()
+	ac.m.fleet.regrant(anybody)
 }
 
 // setBlock refuses the certificates of a role and a name, or takes them again.
@@ -201,6 +204,7 @@ func (ac *authority) setAnonymous(op *fsmpb.SetAnonymous) *fsmpb.Outcome {
 	}
 	ac.m.head.anonymous = roles
 	ac.tell(rota.EventAuthChanged, authChanged{What: "anonymous", Roles: roles})
+	ac.m.fleet.regrant(func(p rota.Principal) bool { return p == rota.Anonymous })
 	return &fsmpb.Outcome{}
 }
 
@@ -227,6 +231,7 @@ func (ac *authority) initAuth(op *fsmpb.InitAuth) *fsmpb.Outcome {
 	ac.m.head.authInit = true
 	if !op.GetReset_() {
 		ac.m.head.anonymous = nil
+		ac.m.fleet.regrant(func(p rota.Principal) bool { return p == rota.Anonymous })
 	}
 	kind := rota.EventAuthChanged
 	if op.GetReset_() {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/sched"
 )
 
 // fleet holds the workers: who they are, whether they are heard of, what they earned.
@@ -239,6 +240,9 @@ func (c *checker) reputation() {
 		case w.lapsed && (w.attestedUntil == 0 || w.attestedUntil > m.head.date()) || w.attestedUntil < 0:
 			c.fault("I3: worker %s is attested until %d, lapsed: %v", id, w.attestedUntil, w.lapsed)
 		}
+		if work := m.access.work(w.by, w.spec.Queues); !work.Equal(w.grants) {
+			c.fault("I4: worker %s of %s is kept with grants %v: %v is right", id, w.by, w.grants, work)
+		}
 		c.bars(w)
 		for i, u := range w.units {
 			if u.Used < 0 || u.Since.Clock < 0 || u.Since.Clock > now || u.Until.Clock <= u.Since.Clock ||
@@ -283,10 +287,11 @@ func (c *checker) bars(w *workerRow) {
 	}
 }
 
-// own notes whose worker it is that registers; w is editable.
-func (fl *fleet) own(w *workerRow) {
+// own notes whose worker it is that registers to work as a spec says; w is editable.
+func (fl *fleet) own(w *workerRow, spec *rota.WorkerSpec) {
 	fl.m.timers.disowned.set(string(w.spec.ID), fl.m.access.disownedAt(w), 0)
 	w.by = fl.m.journal.caller.Actor
+	w.grants = fl.m.access.work(w.by, spec.Queues)
 }
 
 // disown looks at the workers of a principal whose credential changed: the next sweeps end the
@@ -300,7 +305,35 @@ func (fl *fleet) disown(by rota.Principal) {
 		}
 		return true
 	})
+	fl.regrant(func(p rota.Principal) bool { return p == by })
 }
+
+// regrant follows a change of what some principals may work for: the next rounds heed it, and
+// holds on workers that could take their jobs no more end.
+func (fl *fleet) regrant(whose func(rota.Principal) bool) {
+	changed := make(map[rota.WorkerID]*sched.Grants)
+	var ids []rota.WorkerID
+	fl.workers.scan(func(id rota.WorkerID, w *workerRow) bool {
+		if w.by == "" || !whose(w.by) {
+			return true
+		}
+		if g := fl.m.access.work(w.by, w.spec.Queues); !g.Equal(w.grants) {
+			changed[id], ids = g, append(ids, id)
+		}
+		return true
+	})
+	for _, id := range ids {
+		w := fl.workers.edit(id)
+		w.grants = changed[id]
+		fl.reviewWorker(w)
+	}
+}
+
+// anybody is whoever a change of roles may be about.
+func anybody(rota.Principal) bool { return true }
+
+// nobody is whose workers are that lost their credential: it may do nothing.
+const nobody rota.Principal = "nobody"
 
 // fireDisowned ends the session of a worker whose credential is gone, as a takeover does (SPEC
 // §8.5): its leases are revoked and end by silence, and it gets no more. The worker's own
@@ -308,7 +341,8 @@ func (fl *fleet) disown(by rota.Principal) {
 func (fl *fleet) fireDisowned(id string) {
 	w := fl.workers.edit(rota.WorkerID(id))
 	fl.m.timers.disowned.set(id, 1, 0)
-	w.by = ""
+	w.by = nobody
+	w.grants = fl.m.access.work(w.by, w.spec.Queues)
 	if w.status == rota.WorkerRetired {
 		return
 	}

@@ -305,6 +305,7 @@ func (m *Machine) derive() error {
 		return true
 	})
 	m.fleet.workers.scan(func(_ rota.WorkerID, w *workerRow) bool {
+		w.grants = m.access.work(w.by, w.spec.Queues)
 		m.placement.supplyOf(w)
 		m.fleet.timeReputation(w)
 		return true

@@ -25,7 +25,7 @@ func (pl *placement) changeHold(op *fsmpb.Hold, epoch uint64) {
 		return
 	}
 	if j == nil || j.state != rota.JobQueued || pl.m.queues.get(j.spec.Queue).policy.Paused ||
-		!pl.registry.supply.CouldFit(j.class, worker) || pl.registry.heldFor[worker] != "" ||
+		!pl.registry.supply.CouldFit(j.ask(), worker) || pl.registry.heldFor[worker] != "" ||
 		(old == nil || old.preempted) && pl.boundHolds() >= pl.registry.supply.HoldsMost() {
 		return
 	}
@@ -80,7 +80,7 @@ func (pl *placement) waitAnew(j *jobRow) {
 // reviewHold ends the hold on a worker that could no longer take the job.
 func (pl *placement) reviewHold(worker rota.WorkerID) {
 	job := pl.registry.heldFor[worker]
-	if job != "" && !pl.registry.supply.CouldFit(pl.m.jobs.get(job).class, worker) {
+	if job != "" && !pl.registry.supply.CouldFit(pl.m.jobs.get(job).ask(), worker) {
 		pl.endHold(pl.holds.get(job), "NOT_ELIGIBLE")
 	}
 }
@@ -156,7 +156,7 @@ func (c *checker) holds() {
 		switch {
 		case j == nil || j.state != rota.JobQueued || m.queues.get(j.spec.Queue).policy.Paused:
 			c.fault("I4: worker %s is held for job %s, which does not wait", h.worker, id)
-		case !m.placement.registry.supply.CouldFit(j.class, h.worker):
+		case !m.placement.registry.supply.CouldFit(j.ask(), h.worker):
 			c.fault("I4: worker %s is held for job %s, which it could never take", h.worker, id)
 		case h.since > m.head.clock:
 			c.fault("I6: worker %s is held for job %s after the clock", h.worker, id)

@@ -349,11 +349,12 @@ func (j *judgement) workflow(id string) {
 	}
 }
 
-// register needs work for every queue named, over all tenants: a worker is given jobs of any.
+// register needs work for some tenant of every queue named: a worker is given no other's jobs. An
+// id whose secret it does not know needs all that its worker may work for.
 func (j *judgement) register(op *fsmpb.Op) {
 	spec := op.GetRegister().GetSpec()
 	for _, queue := range spec.GetQueues() {
-		if !j.asked(access.Everything, queue) {
+		if len(j.rights.Tenants(j.right, rota.QueueName(queue))) == 0 && !j.asked(access.Everything, queue) {
 			return
 		}
 	}
@@ -362,8 +363,14 @@ func (j *judgement) register(op *fsmpb.Op) {
 		return
 	}
 	for _, queue := range w.spec.Queues {
-		if !j.free("worker", spec.GetId(), access.Everything, string(queue)) {
-			return
+		tenants := w.grants.Tenants(queue)
+		if len(tenants) == 0 {
+			tenants = []string{access.Everything}
+		}
+		for _, tenant := range tenants {
+			if !j.free("worker", spec.GetId(), tenant, string(queue)) {
+				return
+			}
 		}
 	}
 }

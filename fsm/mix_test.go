@@ -159,12 +159,12 @@ func mixQueue(d *dice, q string) *fsmpb.Op {
 
 func mixOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 	job, worker := fmt.Sprint("j", d.roll(250)), fmt.Sprint("w", d.roll(5))
-	switch k := d.roll(41); {
+	switch k := d.roll(43); {
 	case k < 11:
 		return submitOp(jobSpec(job, func(s *rota.JobSpec) { mixJob(d, s) }))
 	case k < 13:
 		until := pickOf[rota.Date](d, 0, startClock-1, startClock+20_000, startClock+1e7)
-		return staking(registerOp(worker, int32(1+d.roll(3)), d.of("x", "x", "x", "x", "y"), d.roll(3) == 0,
+		return staking(mixRegister(d, worker, int32(1+d.roll(3)), d.of("x", "x", "x", "x", "y"), d.roll(3) == 0,
 			func(w *rota.WorkerSpec) {
 				w.Queues = []rota.QueueName{rota.QueueName(d.of(mixQueues...)), "default", "q1"}
 				w.Prefetch, w.CPUMilli = int32(d.roll(3)), pickOf[int64](d, 0, 3000, 4000)
@@ -213,10 +213,38 @@ func mixOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 		return tenantOp(fmt.Sprint("t", d.roll(4)), "max_concurrent", d.of("0", "0", "1", "3"),
 			"weight", d.of("1", "1", "7"), "penalty", d.of("0", "1s"), "tier", d.of("FREE", "PREMIUM"),
 			"rate_limit_rps", d.of("-1", "-1", "0", "2"), "bytes_max", d.of("0", "0", "0", "5000"))
-	case k < 40:
+	case k < 42:
+		return mixGrants(d)
+	case k < 43:
 		return clusterOp("state_bytes_max", d.of("1MiB", "1GiB"))
 	}
 	return sweepOp()
+}
+
+// mixRegister registers a worker, mostly for somebody who may work for some tenants only.
+func mixRegister(d *dice, worker string, slots int32, secret string, takeover bool, change func(*rota.WorkerSpec)) *fsmpb.Op {
+	op := registerOp(worker, slots, secret, takeover, change)
+	if name := d.of("", "", "0", "1", "2"); name != "" {
+		return by(rota.CertPrincipal("pool"+name, "w"), op)
+	}
+	return op
+}
+
+// mixGrants changes what a role may work for, or who counts.
+func mixGrants(d *dice) *fsmpb.Op {
+	role := "pool" + d.of("0", "1", "2")
+	switch d.roll(8) {
+	case 0:
+		return blockOp(role, "w", d.roll(2) == 0)
+	case 1:
+		return &fsmpb.Op{Op: &fsmpb.Op_DeleteRole{DeleteRole: &fsmpb.DeleteRole{Name: role}}}
+	}
+	var grants []rota.Grant
+	for range 1 + d.roll(3) {
+		grants = append(grants, rota.Grant{Right: rota.RightWork, Tenant: d.of("*", "t*", "t0", "t1", "t2", "t3"),
+			Queue: d.of("*", "*", "q*", "default", "q1")})
+	}
+	return roleOp(role, grants...)
 }
 
 // mixFlow submits, cancels or retries a workflow whose shape and policies follow from

@@ -286,6 +286,9 @@ func (pl *placement) classify(j *jobRow) {
 	j.class = k.class
 }
 
+// ask is what a job asks of its worker.
+func (r *jobRow) ask() sched.Ask { return sched.Ask{Class: r.class, Tenant: r.spec.Tenant} }
+
 // supplyOf brings the supply up to date with a worker's row.
 func (pl *placement) supplyOf(w *workerRow) {
 	pl.registry.supply.Put(workerEntry(w))

@@ -129,10 +129,10 @@ func (pl *placement) unpreemptable(j *jobRow, worker rota.WorkerID, ids [][]byte
 		return nil, "HOLDS_A_WORKER"
 	case pl.registry.heldFor[worker] != "":
 		return nil, "HELD_FOR_ANOTHER_JOB"
-	case !pl.registry.supply.CouldFit(j.class, worker):
+	case !pl.registry.supply.CouldFit(j.ask(), worker):
 		return nil, "NOT_ELIGIBLE"
 	}
-	slots, load, ok := pl.registry.supply.Lacks(j.class, worker)
+	slots, load, ok := pl.registry.supply.Lacks(j.ask(), worker)
 	if !ok {
 		return nil, "NOT_ELIGIBLE"
 	}
@@ -172,7 +172,7 @@ func (d *decision) preempts() bool {
 	if m.placement.registry.going.Len() == 0 {
 		return false
 	}
-	p := &preemption{decision: d, plans: make(map[sched.ClassID][]plan), placed: make(map[rota.JobID]bool)}
+	p := &preemption{decision: d, plans: make(map[sched.ScopedClass][]plan), placed: make(map[rota.JobID]bool)}
 	for _, r := range d.rounds {
 		for _, pair := range r.Pairs {
 			p.placed[rota.JobID(pair.Job)] = true
@@ -194,8 +194,8 @@ func (d *decision) preempts() bool {
 // preemption is the part of a decision that ends leases.
 type preemption struct {
 	*decision
-	// plans are, by class, the ways in which workers can make room, the best first.
-	plans  map[sched.ClassID][]plan
+	// plans are, by class and scope, the ways in which workers can make room, the best first.
+	plans  map[sched.ScopedClass][]plan
 	placed map[rota.JobID]bool
 	// decided counts preemptions, seen the candidates, looks the workers looked at.
 	decided, seen, looks int
@@ -218,17 +218,18 @@ func (p *preemption) queue(lot sched.Lot) {
 
 // candidate takes the best worker that is not held yet.
 func (p *preemption) candidate(lot sched.Lot, it *sched.Item) {
-	plans, known := p.plans[it.Class]
+	k := sched.ScopedClass{Class: it.Class, Scope: p.m.placement.registry.supply.Scope(lot.Queue, it.Tenant)}
+	plans, known := p.plans[k]
 	if !known {
 		if p.looks > limits.MaxPreemptLooks {
 			return
 		}
-		plans = p.plansFor(lot.Queue, it.Class)
+		plans = p.plansFor(lot.Queue, sched.Ask{Class: it.Class, Tenant: it.Tenant})
 	}
 	for len(plans) > 0 && p.draft.IsHeld(plans[0].worker) {
 		plans = plans[1:]
 	}
-	p.plans[it.Class] = plans
+	p.plans[k] = plans
 	if len(plans) == 0 {
 		return
 	}
@@ -251,16 +252,16 @@ func (p *preemption) lastRound(name rota.QueueName) *fsmpb.Round {
 	return p.round(name)
 }
 
-// plansFor finds how each worker could make room for a class: on the fewest
+// plansFor finds how each worker could make room for a job that asks so: on the fewest
 // leases, then the newest, then in the order in which the seed of the round that
 // carries the first of them shuffles those that can.
-func (p *preemption) plansFor(name rota.QueueName, class sched.ClassID) (plans []plan) {
+func (p *preemption) plansFor(name rota.QueueName, ask sched.Ask) (plans []plan) {
 	m := p.m
 	var worker rota.WorkerID
 	var leases []going
 	consider := func() {
 		if worker != "" && !p.draft.IsHeld(worker) {
-			if list, ok := p.planFor(class, worker, leases); ok {
+			if list, ok := p.planFor(ask, worker, leases); ok {
 				plans = append(plans, plan{worker: worker, leases: list})
 			}
 		}

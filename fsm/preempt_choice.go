@@ -31,8 +31,8 @@ func comparePlans(a, b plan) int {
 
 // planFor chooses among a worker's leases that give way, the newest first: those
 // that are revoked already count as ended.
-func (p *preemption) planFor(class sched.ClassID, worker rota.WorkerID, leases []going) ([]going, bool) {
-	slots, load, ok := p.draft.Lacks(class, worker)
+func (p *preemption) planFor(ask sched.Ask, worker rota.WorkerID, leases []going) ([]going, bool) {
+	slots, load, ok := p.draft.Lacks(ask, worker)
 	if !ok {
 		return nil, false
 	}

@@ -3,6 +3,7 @@ package fsm
 import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/sched"
 	"github.com/zeebo/xxh3"
 )
 
@@ -17,8 +18,8 @@ type workerRow struct {
 	spec *rota.WorkerSpec
 	// secretHash is SHA-256 of the worker's secret (SPEC §6.4).
 	secretHash [32]byte
-	// by is who registered it, for whose grants it works; nobody once that credential counts
-	// no more.
+	// by is who registered it, by whose grants it works; nobody once that credential counts
+	// no more, and "" where no caller was.
 	by     rota.Principal
 	status rota.WorkerStatus
 	// before is the status to go back to from UNREACHABLE and JAILED, ACTIVE or
@@ -69,6 +70,8 @@ type workerRow struct {
 	// what that turn left over (SPEC §7.10).
 	sinceTurn uint64
 
+	// grants are the tenants that by may work for in its queues; derived.
+	grants *sched.Grants
 	// leases are the open ones' ids; derived, shared by all copies of the row.
 	leases map[string]struct{}
 	// reputationDue, attestDue and forgetDue are derived: where the worker stands in the

@@ -260,7 +260,7 @@ func (fl *fleet) register(op *fsmpb.Register) *fsmpb.Outcome {
 		}
 		w := &workerRow{spec: spec, secretHash: hash, health: healthFull, leases: make(map[string]struct{})}
 		fl.workers.insert(spec.ID, w)
-		fl.own(w)
+		fl.own(w, spec)
 		fl.attest(w, attested)
 		fl.connected(w, op)
 		fl.newSession(w)
@@ -270,7 +270,7 @@ func (fl *fleet) register(op *fsmpb.Register) *fsmpb.Outcome {
 				op.GetConnection(), spec.ID, old.connection))
 		}
 		w := fl.workers.edit(spec.ID)
-		fl.own(w)
+		fl.own(w, spec)
 		fl.attest(w, attested)
 		if w.connection == 0 || w.connection != op.GetConnection() { // else it is the same one, proposed twice
 			fl.connected(w, op)
@@ -287,7 +287,7 @@ func (fl *fleet) register(op *fsmpb.Register) *fsmpb.Outcome {
 		fl.supersede(w, rota.ReasonTakenOver)
 		w = fl.workers.edit(spec.ID)
 		w.spec, w.secretHash = spec, hash
-		fl.own(w)
+		fl.own(w, spec)
 		fl.attest(w, attested)
 		fl.newSession(w)
 	}

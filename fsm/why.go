@@ -128,7 +128,7 @@ func (vw *View) whyQueued(x *rota.Explanation, j *jobRow, most int, rd *access.R
 	})
 	blocked := len(x.Reasons) > 0
 	fit, elsewhere, all := int64(0), int64(0), int64(0)
-	for _, n := range vw.m.placement.registry.supply.Faults(j.class) {
+	for _, n := range vw.m.placement.registry.supply.Faults(j.ask()) {
 		all += n.Workers
 		switch n.Why {
 		case sched.Fit:
@@ -183,8 +183,8 @@ func (vw *View) whyHeld(x *rota.Explanation, j *jobRow, rd *access.Reader) {
 	var names []string
 	var held []rota.WorkerID
 	vw.m.placement.holds.scan(func(id rota.JobID, h *holdRow) bool {
-		_, first := vw.m.placement.registry.supply.Fits(j.class, h.worker)
-		if id == j.spec.ID || first == sched.NotServingTheQueue || first == sched.NotThePinnedWorker || first == sched.TypeNotHandled {
+		_, first := vw.m.placement.registry.supply.Fits(j.ask(), h.worker)
+		if id == j.spec.ID || first == sched.NotServingTheQueue || first == sched.NotThePinnedWorker || first == sched.TypeNotHandled || first == sched.TenantNotGranted {
 			return true
 		}
 		if held = append(held, h.worker); len(held) <= holdsShown {
@@ -222,14 +222,14 @@ func (vw *View) whyHold(x *rota.Explanation, j *jobRow, blocked bool, fit int64,
 		text = fmt.Sprintf("a worker, kept for this job for %d ms now, has room", vw.m.head.clock-h.since)
 	case h != nil:
 		text = fmt.Sprintf("worker %s, kept for this job for %d ms now, has room", h.worker, vw.m.head.clock-h.since)
-	case blocked || fit > 0 || supply.Keepable(j.class, true) == 0:
+	case blocked || fit > 0 || supply.Keepable(j.ask(), true) == 0:
 		return
 	case due > vw.m.head.clock:
 		text = fmt.Sprintf("a worker that is kept for it has room: one is from %s on, in %d ms (hold_after), if fewer than %d are "+
 			"kept for other jobs by then", vw.m.head.now().At(due).Date, due-vw.m.head.clock, most)
 	case vw.m.placement.boundHolds() >= most:
 		text = fmt.Sprintf("a worker that is kept for it has room: one is as soon as fewer than %d are kept for other jobs", most)
-	case supply.Keepable(j.class, false) == 0:
+	case supply.Keepable(j.ask(), false) == 0:
 		text = "a worker that is kept for it has room: one is as soon as one that fits is kept for no other job"
 	default:
 		text = "a worker that is kept for it has room: one is from the next round on, unless older jobs come first"
@@ -302,6 +302,8 @@ func (vw *View) ruleDetail(j *jobRow, n sched.UnfitWorkers) string {
 		return regionsText(s.RegionsAllow, s.RegionsDeny)
 	case sched.NotThePinnedWorker:
 		return fmt.Sprintf("pinned to worker %s", s.Worker)
+	case sched.TenantNotGranted:
+		return fmt.Sprintf("no work for tenant %s is granted to who registered them", s.Tenant)
 	case sched.CPUFull:
 		return fmt.Sprintf("needs %d millicores", s.CPUMilli)
 	case sched.MemoryFull:
@@ -372,6 +374,7 @@ var remedies = map[string]string{
 	"CAPABILITY_MISSING":    "a worker with all that it requires registers",
 	"LIMIT_EXCEEDED":        "a worker that offers such limits registers",
 	"NOT_THE_PINNED_WORKER": "",
+	"TENANT_NOT_GRANTED":    "a worker registers under a credential that grants work for its tenant (rota auth role set, rota auth token create)",
 	"TYPE_NOT_HANDLED":      "a worker that handles its type registers (rota worker run --types …, or without --types for every type)",
 }
 
@@ -386,7 +389,7 @@ func (vw *View) remedy(j *jobRow, w rota.Why) string {
 	case none:
 		return fmt.Sprintf("a worker that serves its queue registers (rota worker run --queues %s)", j.spec.Queue)
 	}
-	never := vw.m.placement.registry.supply.EverFits(j.class) == 0
+	never := vw.m.placement.registry.supply.EverFits(j.ask()) == 0
 	switch {
 	case never && w.Reason == "CPU_FULL":
 		return fmt.Sprintf("a worker that fits otherwise registers with %d millicores or more", j.spec.CPUMilli)

@@ -182,22 +182,23 @@ func (d *Draft) walk(k walkKey) *ageWalk {
 	return w
 }
 
-// oldestOf returns a class's oldest job that is not gone, and its lane.
-func (d *Draft) oldestOf(q rota.QueueName, k walkKey) (e entry, l *lane, ok bool) {
+// oldestOf returns a class's oldest job that is not gone, and its lane. Lanes that are skipped
+// are so for good.
+func (d *Draft) oldestOf(q rota.QueueName, k walkKey, skips func(*lane) bool) (e entry, l *lane, ok bool) {
 	if !d.gone(k.oldest.item, k.holders) {
-		if l, _ = k.lanes.min(); !d.shut(q, l) {
+		if l, _ = k.lanes.min(); !d.shut(q, l) && !skips(l) {
 			return k.oldest, l, true
 		}
 	}
-	return d.walkedTo(q, k)
+	return d.walkedTo(q, k, skips)
 }
 
 // walkedTo takes a class's walk on to its next job that is not gone.
-func (d *Draft) walkedTo(q rota.QueueName, k walkKey) (e entry, l *lane, ok bool) {
+func (d *Draft) walkedTo(q rota.QueueName, k walkKey, skips func(*lane) bool) (e entry, l *lane, ok bool) {
 	w := d.walk(k)
 	for e, l, ok = w.peek(); ok; e, l, ok = w.peek() {
 		switch {
-		case d.shut(q, l):
+		case d.shut(q, l) || skips(l):
 			w.begun.pop()
 		case d.gone(e.item, k.holders):
 			w.step()
@@ -208,10 +209,10 @@ func (d *Draft) walkedTo(q rota.QueueName, k walkKey) (e entry, l *lane, ok bool
 	return entry{}, nil, false
 }
 
-// oldestServed returns the oldest job of a queue among the classes that serve, those
-// that hold a worker among them or not. What the index says of a class may be
+// oldestServed returns the oldest job of a queue among the classes that serve, but for the
+// lanes that are skipped, those that hold a worker among them or not. What the index says of a class may be
 // too early, as what this entry assigned is missing, but never too late.
-func (d *Draft) oldestServed(lot Lot, holders bool, serves func(ClassID) bool) (best entry) {
+func (d *Draft) oldestServed(lot Lot, holders bool, serves func(ClassID) bool, skips func(*lane) bool) (best entry) {
 	classes := lot.Pending.ageIndex[forRounds].cursor()
 	for k, ok := classes.next(); ok; k, ok = classes.next() {
 		if best.item != nil && !ageLess(k.oldest, best) {
@@ -220,13 +221,16 @@ func (d *Draft) oldestServed(lot Lot, holders bool, serves func(ClassID) bool) (
 		if !serves(k.class) {
 			continue
 		}
-		e, _, any := d.oldestOf(lot.Queue, walkKey{k, holders})
+		e, _, any := d.oldestOf(lot.Queue, walkKey{k, holders}, skips)
 		if any && (best.item == nil || ageLess(e, best)) {
 			best = e
 		}
 	}
 	return best
 }
+
+// noLane skips none.
+func noLane(*lane) bool { return false }
 
 // gone reports whether a job was assigned in this entry, is withheld, or, where that matters, that
 // it holds a worker.

@@ -19,23 +19,30 @@ type scene struct {
 	mixed                  bool // priorities 0 to 10
 	interleave             bool
 	tiered                 bool
+	principals             int // who registered the workers, each for some tenants
 }
 
-func (c scene) build(b testing.TB) (*Supply, *Pending, []*Item, *rota.QueuePolicy) {
-	b.Helper()
-	p := rota.StandardPolicy()
-	p.Strategy, p.FairShare = c.strategy, c.fair
-	r := rand.New(rand.NewChaCha8(Hash{1}))
+// grants are what the i-th worker may work for: the tenants are dealt to the principals, which
+// name them one by one.
+func (c scene) grants(i int) *Grants {
+	if c.principals == 0 {
+		return nil
+	}
+	var tenants []string
+	for k := i % c.principals; k < c.tenants; k += c.principals {
+		tenants = append(tenants, fmt.Sprintf("tenant-%05d", k))
+	}
+	return &Grants{[]QueueTenants{{"q", tenants}}}
+}
+
+// supply is the same classes by the same numbers each time.
+func (c scene) supply() (*Supply, []ClassID, []Requirements) {
 	s := NewSupply()
 	for i := range 1000 {
-		s.Put(WorkerEntry{Active: true, Open: int32(i % 4), Spec: &rota.WorkerSpec{
+		s.Put(WorkerEntry{Active: true, Open: int32(i % 4), Grants: c.grants(i), Spec: &rota.WorkerSpec{
 			ID: rota.WorkerID(fmt.Sprintf("worker-%04d", i)), Queues: []rota.QueueName{"q"}, Slots: 8, CPUMilli: 8000,
 			Capabilities: []string{fmt.Sprintf("c%d", i%10), "all"}, Region: "eu",
 		}})
-	}
-	pending := NewPending(c.fair)
-	if c.tiered {
-		pending = NewTiered(5)
 	}
 	classes := make([]ClassID, c.classes)
 	specs := make([]Requirements, c.classes)
@@ -49,6 +56,19 @@ func (c scene) build(b testing.TB) (*Supply, *Pending, []*Item, *rota.QueuePolic
 		}
 		specs[i] = RequirementsOf(&spec)
 		classes[i] = s.Intern(specs[i])
+	}
+	return s, classes, specs
+}
+
+func (c scene) build(b testing.TB) (*Supply, *Pending, []*Item, *rota.QueuePolicy) {
+	b.Helper()
+	p := rota.StandardPolicy()
+	p.Strategy, p.FairShare = c.strategy, c.fair
+	r := rand.New(rand.NewChaCha8(Hash{1}))
+	s, classes, specs := c.supply()
+	pending := NewPending(c.fair)
+	if c.tiered {
+		pending = NewTiered(5)
 	}
 	items := make([]*Item, c.jobs)
 	for i := range items {

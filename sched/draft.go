@@ -22,8 +22,8 @@ type Draft struct {
 	// kept counts the holds whose jobs were not placed first of all, but for those by
 	// preemption, which are outside the bound.
 	kept int
-	// roomless are classes that WantsRoom found no room for.
-	roomless map[ClassID]bool
+	// roomless are classes, by scope, that WantsRoom found no room for.
+	roomless map[ScopedClass]bool
 	// drawn are the rounds' pairs.
 	drawn [][]Pair
 	// walks are the classes whose oldest jobs are taken.
@@ -43,7 +43,7 @@ type Draft struct {
 func NewDraft(s *Supply, caps Caps) *Draft {
 	return &Draft{supply: s, allowance: newAllowance(caps), slotLoads: s.slotLoads.clone(), gatherMost: gatherCells, taken: map[*Item]bool{},
 		takenOf: map[ClassID]int{}, shares: map[*group]int64{}, walks: map[walkKey]*ageWalk{},
-		holders: map[*Item]bool{}, roomless: map[ClassID]bool{}}
+		holders: map[*Item]bool{}, roomless: map[ScopedClass]bool{}}
 }
 
 // Withhold has all that is decided from here on pass over the jobs of which f is true:
@@ -113,7 +113,7 @@ func (d *Draft) Round(p *Pending, in RoundInput) []Pair {
 	m.begin()
 	lot := Lot{Pending: p, Policy: in.Policy, Queue: in.Queue, Stats: in.Stats}
 	if in.Interleave {
-		if oldest := d.oldestServed(lot, true, m.has); oldest.item != nil {
+		if oldest := d.oldestServed(lot, true, m.has, m.barred); oldest.item != nil {
 			m.interleave(lot, oldest.item)
 			d.assigned(p, oldest.item)
 		}

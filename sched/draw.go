@@ -177,7 +177,7 @@ func (s *pendingSource) peek(r *rooms) (candidate, bool) {
 			continue
 		}
 		l := first.of()
-		if s.draft.shut(s.queue, l) {
+		if s.draft.shut(s.queue, l) || r.barred(l) {
 			s.leave(l)
 			continue
 		}

@@ -45,7 +45,7 @@ func BenchmarkEntry(b *testing.B) {
 			var holds []Hold
 			d := NewDraft(s, nil)
 			for i := range c.holds {
-				e := d.oldestServed(lot, false, func(ClassID) bool { return true })
+				e := d.oldestServed(lot, false, func(ClassID) bool { return true }, noLane)
 				d.holders[e.item] = true
 				id := rota.WorkerID(fmt.Sprintf("worker-%04d", 3+7*i))
 				s.Take(id, Load{CPU: 8000}) // no room yet

@@ -103,7 +103,7 @@ func (c askedCaps) Window(_ rota.QueueName, t rota.TenantID) int64 { return left
 func (c askedCaps) Domain(_ rota.QueueName, domain string) int64   { return leftOf(c.domains, domain) }
 
 // drawable reports whether a job may be drawn now.
-func (n *naive) drawable(it *Item, class func(*Item) *Requirements) bool {
+func (n *naive) drawable(it *Item, class func(*Item) *naiveAsk) bool {
 	return n.left.open(it) && n.roomAnywhere(class(it))
 }
 
@@ -156,7 +156,7 @@ func naiveTier(priority int32, tiers int64) int64 {
 
 // sampler takes sample after sample of an adaptive queue's jobs by SPEC §5.3: of
 // each tier the first that may be drawn, sorted by their scores.
-func (n *naive) sampler(class func(*Item) *Requirements) func() bool {
+func (n *naive) sampler(class func(*Item) *naiveAsk) func() bool {
 	rest := n.items
 	n.items = nil
 	return func() bool {

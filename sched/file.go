@@ -164,6 +164,7 @@ func (p *Pending) tenant(id rota.TenantID) *tenantRow {
 	if t == nil {
 		t = &tenantRow{weight: 1}
 		p.tenants[id] = t
+		p.byID.Set(string(id), t)
 	}
 	return t
 }
@@ -172,6 +173,7 @@ func (p *Pending) tenant(id rota.TenantID) *tenantRow {
 func (p *Pending) dropTenant(id rota.TenantID, t *tenantRow) {
 	if len(t.lanes) == 0 && !t.throttled && t.open == 0 && t.weight == 1 {
 		delete(p.tenants, id)
+		p.byID.Delete(string(id))
 	}
 }
 

@@ -72,7 +72,7 @@ func (d *Draft) PlaceHeld(h Hold, now rota.Clock) (Pair, bool) {
 	slot, known := d.supply.slotOf[h.Worker]
 	k := &d.supply.classes[h.Item.Class]
 	d.holders[h.Item] = true
-	if !known || h.blocked() || d.shut(h.Lot.Queue, h.Lot.Pending.laneOf(h.Item)) || !k.fits.has(int(slot)) ||
+	if !known || h.blocked() || d.shut(h.Lot.Queue, h.Lot.Pending.laneOf(h.Item)) || !d.supply.could(h.Item.ask(), slot) ||
 		d.slotLoads.roomFor(slot, k.queue, k.need) != Fit {
 		if !h.Preempted { // such a hold is outside the bound
 			d.kept++
@@ -134,7 +134,7 @@ func (d *Draft) Keep(lots []Lot, holds []Hold, now rota.Clock) (changes []HoldCh
 		}
 		best := int32(-1)
 		if !blocked && !h.Preempted {
-			best = d.roomiest(h.Item.Class)
+			best = d.roomiest(h.Item.ask())
 		}
 		change := HoldChange{Item: h.Item, Old: h.Worker}
 		d.slotLoads.hold(d.supply.slotOf[h.Worker], false)
@@ -159,6 +159,13 @@ type waiting struct {
 	of  *ageIndex
 	// limit is the moment by which a job must wait to have waited hold_after.
 	limit rota.Clock
+	// vain are the scopes of tenants whose jobs are in no want of a hold, or could have none.
+	vain map[string]bool
+}
+
+// skips reports whether the jobs of a lane get no hold.
+func (w *waiting) skips(d *Draft, l *lane) bool {
+	return len(w.vain) > 0 && w.vain[d.supply.Scope(w.lot.Queue, l.key.tenant)]
 }
 
 // grant makes at most so many holds, for the oldest jobs first.
@@ -168,7 +175,7 @@ func (d *Draft) grant(lots []Lot, now rota.Clock, most int) (changes []HoldChang
 		limit := now - rota.Clock(lot.Policy.HoldAfterMs)
 		classes := lot.Pending.ageIndex[forRounds].cursor()
 		for k, ok := classes.next(); ok && k.oldest.age <= limit; k, ok = classes.next() {
-			w := &waiting{lot: lot, of: k, limit: limit}
+			w := &waiting{lot: lot, of: k, limit: limit, vain: map[string]bool{}}
 			if d.await(w) {
 				queue.push(w)
 			}
@@ -177,17 +184,17 @@ func (d *Draft) grant(lots []Lot, now rota.Clock, most int) (changes []HoldChang
 	for len(queue.list) > 0 && len(changes) < most {
 		w := queue.list[0]
 		best := int32(-1)
-		if !d.hasRoom(w.of.class) {
-			best = d.roomiest(w.of.class)
+		if !d.hasRoom(w.item.ask()) {
+			best = d.roomiest(w.item.ask())
 		}
 		if best < 0 {
-			queue.pop()
-			continue
+			w.vain[d.supply.Scope(w.lot.Queue, w.item.Tenant)] = true
+		} else {
+			d.slotLoads.hold(best, true)
+			d.holders[w.item] = true
+			changes = append(changes, HoldChange{Item: w.item, Worker: d.supply.specs[best].ID})
 		}
-		d.slotLoads.hold(best, true)
-		d.holders[w.item] = true
-		changes = append(changes, HoldChange{Item: w.item, Worker: d.supply.specs[best].ID})
-		if d.await(w) {
+		if (best >= 0 || d.supply.narrowed(w.lot.Queue)) && d.await(w) {
 			queue.sink()
 		} else {
 			queue.pop()
@@ -200,24 +207,25 @@ func (d *Draft) grant(lots []Lot, now rota.Clock, most int) (changes []HoldChang
 // holds a worker nor was assigned.
 func (d *Draft) await(w *waiting) bool {
 	k := walkKey{w.of, false}
-	e, _, ok := d.oldestOf(w.lot.Queue, k)
+	skips := func(l *lane) bool { return w.skips(d, l) }
+	e, _, ok := d.oldestOf(w.lot.Queue, k, skips)
 	for ok && e.age <= w.limit {
 		if w.entry = e; e.item.Queued <= w.limit {
 			return true
 		}
-		if e, _, ok = d.walkedTo(w.lot.Queue, k); ok && e == w.entry {
+		if e, _, ok = d.walkedTo(w.lot.Queue, k, skips); ok && e == w.entry {
 			d.walk(k).step()
-			e, _, ok = d.walkedTo(w.lot.Queue, k)
+			e, _, ok = d.walkedTo(w.lot.Queue, k, skips)
 		}
 	}
 	return false
 }
 
-// hasRoom reports whether any worker that is not held has room for the class.
-func (d *Draft) hasRoom(c ClassID) bool {
-	k := &d.supply.classes[c]
-	for i := range min(len(k.fits), len(d.slotLoads.free)) {
-		for m := k.fits[i] & d.slotLoads.free[i]; m != 0; m &= m - 1 {
+// hasRoom reports whether any worker that is not held has room for a job that asks so.
+func (d *Draft) hasRoom(a Ask) bool {
+	k, able := &d.supply.classes[a.Class], d.supply.eligible(a)
+	for i := range min(len(able), len(d.slotLoads.free)) {
+		for m := able[i] & d.slotLoads.free[i]; m != 0; m &= m - 1 {
 			slot := int32(i<<6 + bits.TrailingZeros64(m))
 			if d.slotLoads.roomFor(slot, k.queue, k.need) == Fit {
 				return true
@@ -227,14 +235,14 @@ func (d *Draft) hasRoom(c ClassID) bool {
 	return false
 }
 
-// roomiest is the worker to hold for a class: of those that could ever fit it
+// roomiest is the worker to hold for a job that asks so: of those that could ever take it
 // and are not held, one whose leases are bounded before one whose are not, then
 // the most free cpu, memory, I/O, the least id; -1 if there is none. One
 // that has not the units left is none of them: no end of a lease gives them back.
-func (d *Draft) roomiest(c ClassID) int32 {
+func (d *Draft) roomiest(a Ask) int32 {
 	best := int32(-1)
-	k := &d.supply.classes[c]
-	for i, m := range k.fits {
+	k := &d.supply.classes[a.Class]
+	for i, m := range d.supply.eligible(a) {
 		for m &^= d.slotLoads.held.word(i); m != 0; m &= m - 1 {
 			slot := int32(i<<6 + bits.TrailingZeros64(m))
 			if (best < 0 || d.roomier(slot, best)) && !d.slotLoads.spent(slot, k.queue, k.need.units) {

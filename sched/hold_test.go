@@ -29,7 +29,7 @@ func (w *world) hold(id rota.WorkerID, held bool) {
 func (w *world) reviewHolds() {
 	for _, h := range w.sortedHolds() {
 		w.hold(h.Worker, true) // a worker put anew forgot it
-		if !w.supply.CouldFit(h.Item.Class, h.Worker) {
+		if !w.supply.CouldFit(h.Item.ask(), h.Worker) {
 			w.endHold(h.Item)
 		}
 	}
@@ -50,7 +50,7 @@ func (w *world) sortedHolds() []Hold {
 }
 
 // placeHeld places the jobs of held workers, first of all.
-func (n *naive) placeHeld(holds []Hold, class func(*Item) *Requirements) (out []Pair) {
+func (n *naive) placeHeld(holds []Hold, class func(*Item) *naiveAsk) (out []Pair) {
 	for _, h := range holds {
 		w := n.workers[slices.IndexFunc(n.workers, func(w *naiveWorker) bool { return w.spec.ID == h.Worker })]
 		i, r := slices.Index(n.items, h.Item), class(h.Item)
@@ -82,7 +82,7 @@ func (n *naive) afterTurn(w *naiveWorker, received uint64) uint64 {
 }
 
 // turns assigns the oldest jobs to workers whose turn is due, by SPEC §7.10 alone.
-func (n *naive) turns(holds []Hold, most int, class func(*Item) *Requirements) (out []Pair, changes []HoldChange) {
+func (n *naive) turns(holds []Hold, most int, class func(*Item) *naiveAsk) (out []Pair, changes []HoldChange) {
 	holder, kept := map[*Item]bool{}, 0
 	for _, h := range holds {
 		holder[h.Item] = true
@@ -138,7 +138,7 @@ func (n *naive) holdsMost() int {
 }
 
 // best is the worker to hold for a class, of those that are not held.
-func (n *naive) best(r *Requirements) *naiveWorker {
+func (n *naive) best(r *naiveAsk) *naiveWorker {
 	var able []*naiveWorker
 	for _, w := range n.workers {
 		if w.could(r, n.policy) && w.hasUnits(r, n.policy) && !w.held {
@@ -157,9 +157,9 @@ func (n *naive) best(r *Requirements) *naiveWorker {
 // keep decides what changes among the holds, by the words of SPEC §7.8; items
 // are the unblocked jobs that the entry did not place.
 func (n *naive) keep(items []*Item, placed func(*Item) bool, holds []Hold, granted []HoldChange, now rota.Clock,
-	class func(*Item) *Requirements) (changes []HoldChange) {
+	class func(*Item) *naiveAsk) (changes []HoldChange) {
 	kept, most := len(granted), n.holdsMost()
-	holder, full := map[*Item]bool{}, map[*Requirements]bool{}
+	holder, full := map[*Item]bool{}, map[scopedAsk]bool{}
 	for _, c := range granted {
 		holder[c.Item] = true
 	}
@@ -196,12 +196,12 @@ func (n *naive) keep(items []*Item, placed func(*Item) bool, holds []Hold, grant
 		if kept >= most {
 			break
 		}
-		if holder[it] || it.Queued > limit || full[r] || !n.left.open(it) {
+		if holder[it] || it.Queued > limit || full[r.scopedAsk()] || !n.left.open(it) {
 			continue
 		}
 		w := n.best(r)
 		if w == nil || n.roomAnywhere(r) {
-			full[r] = true // the whole class is in no want of it
+			full[r.scopedAsk()] = true // the whole class is in no want of it
 			continue
 		}
 		w.held = true

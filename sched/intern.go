@@ -135,6 +135,13 @@ func (s *Supply) Check() error {
 		return fmt.Errorf("supply has %d live classes, %d keys, %d spare of %d",
 			live, len(s.classOf), len(s.spare), len(s.classes))
 	}
+	for _, slot := range s.order {
+		for _, q := range s.specs[slot].Queues {
+			if _, narrow := s.grants[slot].of(q); narrow && (s.queues[q] == nil || !s.queues[q].narrow.workers.has(int(slot))) {
+				return fmt.Errorf("worker %s may work for some tenants of queue %s, and is not filed so", s.specs[slot].ID, q)
+			}
+		}
+	}
 	return s.checkKeyed()
 }
 
@@ -153,7 +160,7 @@ func (s *Supply) checkClass(c ClassID) error {
 		serves := slices.Contains(spec.Queues, r.Queue)
 		serving.put(int(slot), serves && l.active)
 		able.put(int(slot), serves && l.passes(&queue.rules))
-		fits.put(int(slot), s.misfit(k, slot) == Fit)
+		fits.put(int(slot), s.misfit(k, slot, "") == Fit)
 		if serves && l.active {
 			capacity += queue.share(spec)
 		}
@@ -170,6 +177,9 @@ func (s *Supply) checkClass(c ClassID) error {
 	}
 	if !serving.equal(queue.workers) || !able.equal(queue.able) || !fits.equal(k.fits) {
 		return fmt.Errorf("class %d of queue %s has other workers than a recount", c, r.Queue)
+	}
+	if err := s.checkNarrow(r.Queue, queue); err != nil {
+		return err
 	}
 	if capacity != queue.capacity || used != len(queue.used) {
 		return fmt.Errorf("queue %s has capacity %d and %d workers with units used, a recount says %d and %d",

@@ -92,7 +92,7 @@ func TestWantsRoomAsksOnce(t *testing.T) {
 	extra.Class, extra.JobSpec = s.Intern(RequirementsOf(spec)), spec
 	lot.Pending.Add(extra)
 	d := NewDraft(s, nil)
-	if !d.WantsRoom(lot, extra) || !d.roomless[extra.Class] || len(d.roomless) != 1 {
+	if !d.WantsRoom(lot, extra) || !d.roomless[ScopedClass{Class: extra.Class}] || len(d.roomless) != 1 {
 		t.Fatalf("without any worker: %v", d.roomless)
 	}
 	if !d.WantsRoom(lot, extra) {

@@ -30,7 +30,11 @@ type member struct {
 	candidate
 	rank  int32
 	class *classRoom // nil of one that may not be assigned any more
+	mask  bitset     // of its tenant
 }
+
+// fits reports whether the worker at a position has room for the candidate.
+func (c *member) fits(pos int) bool { return c.class.at.has(pos) && (c.mask == nil || c.mask.has(pos)) }
 
 func (m *matcher) begin() {
 	m.pairs = make([]Pair, 0, min(m.in.Limit, m.drawable))
@@ -42,8 +46,9 @@ func (m *matcher) begin() {
 // draw (SPEC §5.1).
 func (m *matcher) interleave(lot Lot, it *Item) {
 	m.drawn(it.Class)
-	c := candidate{item: it, lane: lot.Pending.laneOf(it), key: it.Key, score: scoreOf(lot, it, m.in.Now)}
-	m.group = append(m.group, member{c, m.rank, m.of(it.Class)})
+	l := lot.Pending.laneOf(it)
+	c := candidate{item: it, lane: l, key: it.Key, score: scoreOf(lot, it, m.in.Now)}
+	m.group = append(m.group, member{c, m.rank, m.of(it.Class), m.maskOf(l)})
 	m.rank++
 	m.match()
 	m.pairs[0].Interleaved = true
@@ -101,7 +106,7 @@ func (m *matcher) peek() (candidate, bool) {
 func (m *matcher) take(c candidate) {
 	m.source.take()
 	m.drawn(c.item.Class)
-	m.group = append(m.group, member{c, m.rank, m.of(c.item.Class)})
+	m.group = append(m.group, member{c, m.rank, m.of(c.item.Class), m.maskOf(c.lane)})
 	m.rank++
 }
 
@@ -122,11 +127,21 @@ func (m *matcher) match() {
 // if there is none.
 func (m *matcher) able() bitset {
 	var only *classRoom
-	n := 0
+	n, masked := 0, false
 	clear(m.union)
 	for i := range m.group {
 		c := m.group[i].class
-		if c == nil || c.count == 0 || c == only {
+		if c == nil || c.count == 0 {
+			continue
+		}
+		if mask := m.group[i].mask; mask != nil {
+			masked = true
+			for j, w := range c.at {
+				m.union[j] |= w & mask[j]
+			}
+			continue
+		}
+		if c == only {
 			continue
 		}
 		only = c
@@ -135,10 +150,10 @@ func (m *matcher) able() bitset {
 			m.union[j] |= w
 		}
 	}
-	switch n {
-	case 0:
+	switch {
+	case n == 0 && !masked, masked && m.union.first() < 0:
 		return nil
-	case 1:
+	case n == 1 && !masked:
 		return only.at
 	}
 	return m.union
@@ -151,7 +166,7 @@ func (m *matcher) taker(pos int) int {
 	var least Hash
 	hashed := false
 	for i := range m.group {
-		if c := m.group[i].class; c == nil || !c.at.has(pos) {
+		if c := &m.group[i]; c.class == nil || !c.fits(pos) {
 			continue
 		}
 		if best < 0 {

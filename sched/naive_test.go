@@ -51,10 +51,10 @@ type naiveWorker struct {
 type naiveShare struct{ open, weight int64 }
 
 // room reports whether the worker may take a job of the class now.
-func (n *naive) room(w *naiveWorker, r *Requirements) bool { return !w.held && n.hasRoom(w, r) }
+func (n *naive) room(w *naiveWorker, r *naiveAsk) bool { return !w.held && n.hasRoom(w, r) }
 
 // hasRoom says the same of the one job that the worker may be held for.
-func (n *naive) hasRoom(w *naiveWorker, r *Requirements) bool {
+func (n *naive) hasRoom(w *naiveWorker, r *naiveAsk) bool {
 	most := int64(w.spec.Slots) + min(int64(w.spec.Prefetch), n.policy.PrefetchMax)
 	if n.policy.LeasesMaxPerWorker > 0 {
 		most = min(most, n.policy.LeasesMaxPerWorker)
@@ -64,7 +64,7 @@ func (n *naive) hasRoom(w *naiveWorker, r *Requirements) bool {
 }
 
 // could reports whether the worker could ever take a job of the class.
-func (w *naiveWorker) could(r *Requirements, p *rota.QueuePolicy) bool {
+func (w *naiveWorker) could(r *naiveAsk, p *rota.QueuePolicy) bool {
 	if !w.active || !w.stands(r, p) || w.spec.CPUMilli < r.CPUMilli || w.spec.MemoryBytes < r.MemoryBytes ||
 		w.spec.IOBytesPerS < r.IOBytesPerS || !slices.Contains(w.spec.Queues, r.Queue) {
 		return false
@@ -83,14 +83,14 @@ func (w *naiveWorker) could(r *Requirements, p *rota.QueuePolicy) bool {
 	return true
 }
 
-func (n *naive) roomAnywhere(r *Requirements) bool {
+func (n *naive) roomAnywhere(r *naiveAsk) bool {
 	return slices.ContainsFunc(n.workers, func(w *naiveWorker) bool { return n.room(w, r) })
 }
 
 // run decides the round; class tells an item's requirements.
-func (n *naive) run(class func(*Item) *Requirements) []Pair {
+func (n *naive) run(class func(*Item) *naiveAsk) []Pair {
 	for _, w := range n.workers {
-		if slices.ContainsFunc(n.items, func(it *Item) bool { return n.room(w, class(it)) }) {
+		if slices.ContainsFunc(n.items, func(it *Item) bool { return n.room(w, class(it).ofAnyTenant()) }) {
 			n.set = append(n.set, w)
 		}
 	}
@@ -157,7 +157,7 @@ func byAge(a, b *Item) int {
 }
 
 // first assigns the interleaved job.
-func (n *naive) first(class func(*Item) *Requirements) {
+func (n *naive) first(class func(*Item) *naiveAsk) {
 	i := n.oldest(func(it *Item) bool { return n.drawable(it, class) })
 	if i < 0 {
 		return
@@ -175,7 +175,7 @@ func (n *naive) first(class func(*Item) *Requirements) {
 // next finds the next candidate: the first in ranking order; under fair share
 // the first of the tenant with the least share, among jobs that some worker has
 // room for.
-func (n *naive) next(class func(*Item) *Requirements) int {
+func (n *naive) next(class func(*Item) *naiveAsk) int {
 	if n.shares == nil {
 		return min(len(n.items), 1) - 1
 	}
@@ -200,7 +200,7 @@ func (n *naive) lessShare(a, b rota.TenantID) bool {
 	return x.open*y.weight < y.open*x.weight
 }
 
-func (n *naive) match(group []*Item, ranks []int32, class func(*Item) *Requirements) {
+func (n *naive) match(group []*Item, ranks []int32, class func(*Item) *naiveAsk) {
 	for len(n.out) < n.limit {
 		var able []*naiveWorker
 		for _, w := range n.set {

@@ -63,6 +63,7 @@ type Pending struct {
 	n        int
 	lanes    map[laneKey]*lane
 	tenants  map[rota.TenantID]*tenantRow
+	byID     btree.Map[string, *tenantRow] // the same by their ids
 	domains  map[string]*domainRow
 	cells    map[cellKey]*cell
 	demandOf map[ClassID]*demand

@@ -18,10 +18,11 @@ func (d *Draft) WantsRoom(lot Lot, it *Item) bool {
 	if l == nil || d.shut(lot.Queue, l) {
 		return false
 	}
-	if !d.roomless[it.Class] && !d.AnyRoom(it.Class) {
-		d.roomless[it.Class] = true
+	k := ScopedClass{it.Class, d.supply.Scope(lot.Queue, it.Tenant)}
+	if !d.roomless[k] && !d.AnyRoom(it.ask()) {
+		d.roomless[k] = true
 	}
-	return d.roomless[it.Class]
+	return d.roomless[k]
 }
 
 // IsHeld reports whether a worker is held for some job by now; an unknown one is.

@@ -51,8 +51,8 @@ func BenchmarkFaults(b *testing.B) {
 		RegionsDeny: []string{"us"}, Limits: map[string]int64{"depth": 1}}))
 	b.ReportAllocs()
 	for b.Loop() {
-		if len(s.Faults(c)) != 6 {
-			b.Fatal(s.Faults(c))
+		if len(s.Faults(Ask{Class: c})) != 6 {
+			b.Fatal(s.Faults(Ask{Class: c}))
 		}
 	}
 }

@@ -17,6 +17,7 @@ type naiveReputation struct {
 	units, other  int64 // used of queue q, and of another
 	executed      []rota.JobType
 	data          []string
+	grants        *Grants
 }
 
 var (
@@ -26,7 +27,7 @@ var (
 
 func someReputation(t *dice) naiveReputation {
 	s := naiveReputation{health: 1000, stake: 10, attested: AttestedNow, executed: subset(t, someTypes),
-		data: subset(t, someData), units: int64(t.between(0, 3)), other: int64(t.between(0, 1))}
+		data: subset(t, someData), units: int64(t.between(0, 3)), other: int64(t.between(0, 1)), grants: someGrants(t)}
 	switch t.between(0, 9) {
 	case 0:
 		s.health = int64(t.between(298, 301))
@@ -58,7 +59,7 @@ func someLimits(t *dice) map[string]int64 {
 func (w *naiveWorker) entry() WorkerEntry {
 	e := WorkerEntry{Spec: w.spec, Active: w.active, Open: int32(w.open), CPUTaken: w.spec.CPUMilli - w.cpu,
 		MemoryTaken: w.spec.MemoryBytes - w.mem, IOTaken: w.spec.IOBytesPerS - w.io, Received: w.received, Stake: w.stake, Health: w.health,
-		Attested: w.attested, Disconnected: w.disconnected, Barred: w.barred, Executed: w.executed}
+		Attested: w.attested, Disconnected: w.disconnected, Barred: w.barred, Executed: w.executed, Grants: w.grants}
 	if w.other > 0 {
 		e.Units = append(e.Units, rota.UnitsUsed{Queue: "a", Used: w.other})
 	}
@@ -70,7 +71,7 @@ func (w *naiveWorker) entry() WorkerEntry {
 
 // faults are all rules that the worker fails for a class, held or not, by the
 // words of SPEC §6.1.
-func (w *naiveWorker) faults(r *Requirements, p *rota.QueuePolicy) (failed []string) {
+func (w *naiveWorker) faults(r *naiveAsk, p *rota.QueuePolicy) (failed []string) {
 	has := func(why Unfit) bool { return slices.Contains(w.barred, BarredType{r.Type, why}) }
 	most := int64(w.spec.Slots) + min(int64(w.spec.Prefetch), p.PrefetchMax)
 	if p.LeasesMaxPerWorker > 0 {
@@ -96,6 +97,7 @@ func (w *naiveWorker) faults(r *Requirements, p *rota.QueuePolicy) (failed []str
 		{"TYPE_DENYLISTED", p.DenyMs > 0 && has(TypeDenylisted)},
 		{"HEALTH_TOO_LOW", w.health < p.MinHealth},
 		{"NOT_SERVING_THE_QUEUE", !slices.Contains(w.spec.Queues, r.Queue)},
+		{"TENANT_NOT_GRANTED", !w.mayWork(r)},
 		{"NOT_THE_PINNED_WORKER", r.Worker != "" && r.Worker != w.spec.ID},
 		{"TYPE_NOT_HANDLED", len(w.spec.Types) > 0 && !slices.Contains(w.spec.Types, r.Type)},
 		{"REGION_DENIED", len(r.RegionsAllow) > 0 && !slices.Contains(r.RegionsAllow, w.spec.Region) ||
@@ -118,13 +120,13 @@ func (w *naiveWorker) faults(r *Requirements, p *rota.QueuePolicy) (failed []str
 // lastingOrder is the order in which rules are named; roomOrder comes after it.
 var (
 	lastingOrder = []string{"NOT_ACTIVE", "DISCONNECTED", "ATTESTATION_MISSING", "ATTESTATION_EXPIRED", "STAKE_TOO_LOW",
-		"COOLING_DOWN", "TYPE_DENYLISTED", "HEALTH_TOO_LOW", "NOT_SERVING_THE_QUEUE", "NOT_THE_PINNED_WORKER",
+		"COOLING_DOWN", "TYPE_DENYLISTED", "HEALTH_TOO_LOW", "NOT_SERVING_THE_QUEUE", "TENANT_NOT_GRANTED", "NOT_THE_PINNED_WORKER",
 		"TYPE_NOT_HANDLED", "REGION_DENIED", "CAPABILITY_MISSING", "LIMIT_EXCEEDED"}
 	roomOrder = []string{"NO_FREE_SLOT", "UNITS_EXHAUSTED", "CPU_FULL", "MEMORY_FULL", "IO_FULL"}
 )
 
 // first names the first rule that fails.
-func (w *naiveWorker) first(r *Requirements, p *rota.QueuePolicy) string {
+func (w *naiveWorker) first(r *naiveAsk, p *rota.QueuePolicy) string {
 	faults := w.faults(r, p)
 	for _, name := range lastingOrder {
 		if slices.Contains(faults, name) {
@@ -148,7 +150,7 @@ func (w *naiveWorker) first(r *Requirements, p *rota.QueuePolicy) string {
 }
 
 // stands reports whether nothing of the worker's reputation keeps it from a class.
-func (w *naiveWorker) stands(r *Requirements, p *rota.QueuePolicy) bool {
+func (w *naiveWorker) stands(r *naiveAsk, p *rota.QueuePolicy) bool {
 	faults := w.faults(r, p)
 	for _, name := range lastingOrder {
 		if slices.Contains(faults, name) {
@@ -158,12 +160,12 @@ func (w *naiveWorker) stands(r *Requirements, p *rota.QueuePolicy) bool {
 	return true
 }
 
-func (w *naiveWorker) hasUnits(r *Requirements, p *rota.QueuePolicy) bool {
+func (w *naiveWorker) hasUnits(r *naiveAsk, p *rota.QueuePolicy) bool {
 	return p.UnitsPerPeriod == 0 || w.units+max(r.Units, 1) <= p.UnitsPerPeriod
 }
 
 // use counts a job's units.
-func (w *naiveWorker) use(r *Requirements) { w.units += max(r.Units, 1) }
+func (w *naiveWorker) use(r *naiveAsk) { w.units += max(r.Units, 1) }
 
 // holds counts what a worker holds of a job's data keys and parents' outputs.
 func (w *naiveWorker) holds(it *Item) (n int) {
@@ -257,12 +259,12 @@ func (w *world) checkWorkers(t *dice) {
 	live := slices.SortedFunc(maps.Keys(w.classes), func(a, b ClassID) int { return cmp.Compare(a, b) })
 	live = slices.DeleteFunc(live, func(c ClassID) bool { return w.supply.classes[c].users == 0 })
 	for _, c := range live[:min(3, len(live))] {
-		w.checkTold(t, c)
+		w.checkTold(t, Ask{c, pick(t, someTenants)})
 	}
 }
 
-func (w *world) checkTold(t *dice, c ClassID) {
-	r, draft := w.classes[c], NewDraft(w.supply, nil)
+func (w *world) checkTold(t *dice, c Ask) {
+	r, draft := w.naiveAsk(c), NewDraft(w.supply, nil)
 	tally, room := map[string]int64{}, false
 	for _, x := range w.workers {
 		first := x.first(r, &w.policy)
@@ -292,13 +294,15 @@ func (w *world) checkTold(t *dice, c ClassID) {
 			first = "NOT_THE_PINNED_WORKER"
 		case slices.Contains(faults, "TYPE_NOT_HANDLED"):
 			first = "TYPE_NOT_HANDLED"
+		case slices.Contains(faults, "TENANT_NOT_GRANTED"):
+			first = "TENANT_NOT_GRANTED"
 		case first == "FIT" && x.held:
 			first = "HELD_FOR_ANOTHER_JOB"
 		}
 		tally[first]++
 	}
 	if draft.AnyRoom(c) != room {
-		t.Fatalf("class %d: any room is %v, want %v", c, !room, room)
+		t.Fatalf("%v: any room is %v, want %v", c, !room, room)
 	}
 	got := map[string]int64{}
 	last := -1
@@ -316,14 +320,14 @@ func (w *world) checkTold(t *dice, c ClassID) {
 }
 
 // checkFaults compares every rule that workers fail with the second implementation.
-func (w *world) checkFaults(t *dice, c ClassID) {
+func (w *world) checkFaults(t *dice, c Ask) {
 	want := map[string]int64{}
 	for _, x := range w.workers {
-		faults := x.faults(w.classes[c], &w.policy)
+		faults := x.faults(w.naiveAsk(c), &w.policy)
 		if x.held {
 			faults = append(faults, "HELD_FOR_ANOTHER_JOB")
 		}
-		for _, alone := range []string{"NOT_SERVING_THE_QUEUE", "NOT_THE_PINNED_WORKER", "TYPE_NOT_HANDLED"} {
+		for _, alone := range []string{"NOT_SERVING_THE_QUEUE", "NOT_THE_PINNED_WORKER", "TYPE_NOT_HANDLED", "TENANT_NOT_GRANTED"} {
 			if slices.Contains(faults, alone) {
 				faults = []string{alone}
 			}
@@ -348,12 +352,12 @@ func (w *world) checkFaults(t *dice, c ClassID) {
 // order of Unfit; Fit are those that have room now. A worker counts once: as not
 // serving the queue or not the pinned one if so, else by the first rule that it
 // fails. O(workers).
-func (s *Supply) tally(c ClassID) (counts []UnfitCount) {
+func (s *Supply) tally(a Ask) (counts []UnfitCount) {
 	var by [len(unfitNames)]int64
-	k := &s.classes[c]
+	k := &s.classes[a.Class]
 	for slot, spec := range s.specs {
 		if spec != nil {
-			by[s.tallied(k, int32(slot))]++
+			by[s.tallied(k, int32(slot), a.Tenant)]++
 		}
 	}
 	for why, n := range by {

@@ -31,6 +31,7 @@ type rooms struct {
 	drawable int
 	words    int
 	arena    []uint64
+	masks    masks
 }
 
 // classRoom is one class in a round.

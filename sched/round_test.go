@@ -83,7 +83,7 @@ func (w *world) decide(in RoundInput, gatherMost int) (o outcome) {
 // decideNaively has the second implementation decide it.
 func (w *world) decideNaively(in RoundInput) (o outcome) {
 	n := w.naive(in)
-	class := func(it *Item) *Requirements { return w.classes[it.Class] }
+	class := w.asks()
 	holds := w.sortedHolds()
 	o.early = n.placeHeld(holds, class)
 	o.turns, o.changes = n.turns(holds, turnsMost, class)
@@ -131,7 +131,7 @@ func (w *world) round(t *dice) {
 		wasHeld[c.Worker] = true
 	}
 	for _, p := range pairs {
-		if ok, why := w.supply.Fits(p.Item.Class, p.Worker); !ok {
+		if ok, why := w.supply.Fits(p.Item.ask(), p.Worker); !ok {
 			t.Fatalf("job %s on %s: %s", p.Item.ID, p.Worker, why)
 		}
 		w.supply.Take(p.Worker, loadOf(p.Item))
@@ -144,7 +144,7 @@ func (w *world) round(t *dice) {
 		w.supply.Received(p.Worker, x.received)
 		x.open, x.cpu, x.mem = x.open+1, x.cpu-p.Item.CPUMilli, x.mem-p.Item.MemoryBytes
 		x.io -= p.Item.IOBytesPerS
-		x.use(w.classes[p.Item.Class])
+		x.use(w.naiveAsk(p.Item.ask()))
 		w.supply.TakeUnits(p.Worker, "q", w.classes[p.Item.Class].Units)
 		w.supply.Intern(*w.classes[p.Item.Class]) // the lease's user
 		w.remove(t, p.Item)
@@ -169,7 +169,7 @@ func (w *world) round(t *dice) {
 			if x.held || wasHeld[x.spec.ID] {
 				continue
 			}
-			if ok, _ := w.supply.Fits(it.Class, x.spec.ID); ok {
+			if ok, _ := w.supply.Fits(it.ask(), x.spec.ID); ok {
 				t.Fatalf("job %s is left over while %s has room", it.ID, x.spec.ID)
 			}
 		}
@@ -281,7 +281,7 @@ func withheld(t *dice) {
 			if out[it] || x.held || !w.caps.open(it) {
 				continue
 			}
-			if ok, _ := w.supply.Fits(it.Class, x.spec.ID); ok {
+			if ok, _ := w.supply.Fits(it.ask(), x.spec.ID); ok {
 				t.Fatalf("job %s is left over beside withheld ones while %s has room", it.ID, x.spec.ID)
 			}
 		}

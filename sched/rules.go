@@ -158,7 +158,7 @@ func (s *Supply) DropQueue(q rota.QueueName) {
 
 // forget drops a queue without rules that nobody serves and nobody asks for.
 func (s *Supply) forget(q rota.QueueName, queue *queueSupply) {
-	if !queue.ruled && len(queue.classes) == 0 && queue.workers.first() < 0 {
+	if !queue.ruled && len(queue.classes) == 0 && queue.workers.first() < 0 && queue.narrow.workers.first() < 0 {
 		delete(s.queues, q)
 	}
 }

@@ -66,10 +66,10 @@ func TestReputationFits(t *testing.T) {
 			c.change(&w)
 			s.Put(w)
 			s.SetRules("q", strict)
-			if ok, why := s.Fits(class, "w"); why != c.want || ok != (why == Fit) || s.CouldFit(class, "w") != c.ever {
-				t.Errorf("%v %s, could %v; want %s, could %v", ok, why, s.CouldFit(class, "w"), c.want, c.ever)
+			if ok, why := s.Fits(Ask{Class: class}, "w"); why != c.want || ok != (why == Fit) || s.CouldFit(Ask{Class: class}, "w") != c.ever {
+				t.Errorf("%v %s, could %v; want %s, could %v", ok, why, s.CouldFit(Ask{Class: class}, "w"), c.want, c.ever)
 			}
-			if tally := s.tally(class); !slices.Equal(tally, []UnfitCount{{c.want, 1}}) {
+			if tally := s.tally(Ask{Class: class}); !slices.Equal(tally, []UnfitCount{{c.want, 1}}) {
 				t.Errorf("tally %v", tally)
 			}
 			if err := s.Check(); err != nil {
@@ -99,8 +99,8 @@ func TestRules(t *testing.T) {
 	put("b", 200)
 	wants := func(capacity int64, tally ...UnfitCount) {
 		t.Helper()
-		if s.Capacity("q") != capacity || !slices.Equal(s.tally(class), tally) {
-			t.Fatalf("capacity %d, tally %v; want %d, %v", s.Capacity("q"), s.tally(class), capacity, tally)
+		if s.Capacity("q") != capacity || !slices.Equal(s.tally(Ask{Class: class}), tally) {
+			t.Fatalf("capacity %d, tally %v; want %d, %v", s.Capacity("q"), s.tally(Ask{Class: class}), capacity, tally)
 		}
 		if err := s.Check(); err != nil {
 			t.Fatal(err)
@@ -167,10 +167,10 @@ func TestUnitsDraft(t *testing.T) {
 		if changes := d.Keep([]Lot{lot}, nil, 10); len(changes) != 0 {
 			t.Errorf("held because units lack: %v", changes)
 		}
-		if ok, _ := s.Fits(items[3].Class, "w"); !ok || d.AnyRoom(items[3].Class) {
+		if ok, _ := s.Fits(items[3].ask(), "w"); !ok || d.AnyRoom(items[3].ask()) {
 			t.Error("the draft does not know what it gave, or the supply does")
 		}
-		if _, _, ok := d.Lacks(items[3].Class, "w"); ok {
+		if _, _, ok := d.Lacks(items[3].ask(), "w"); ok {
 			t.Error("the end of a lease would give units back")
 		}
 	})

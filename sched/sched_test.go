@@ -195,11 +195,11 @@ func TestFits(t *testing.T) {
 			}
 			class := s.Intern(RequirementsOf(&c.job))
 			s.SetRules("q", Rules{LeasesMax: c.most, PrefetchMax: rota.MaxPrefetch})
-			ok, why := s.Fits(class, "w")
-			if why != c.want || ok != (why == Fit) || s.EverFits(class) != c.ever {
-				t.Errorf("%v %s, want %s; %d ever fit, want %d", ok, why, c.want, s.EverFits(class), c.ever)
+			ok, why := s.Fits(Ask{Class: class}, "w")
+			if why != c.want || ok != (why == Fit) || s.EverFits(Ask{Class: class}) != c.ever {
+				t.Errorf("%v %s, want %s; %d ever fit, want %d", ok, why, c.want, s.EverFits(Ask{Class: class}), c.ever)
 			}
-			if _, why := s.Fits(class, "nobody"); why != NoSuchWorker {
+			if _, why := s.Fits(Ask{Class: class}, "nobody"); why != NoSuchWorker {
 				t.Errorf("nobody: %s", why)
 			}
 		})
@@ -274,7 +274,7 @@ func TestDraft(t *testing.T) {
 	if total != 3 {
 		t.Errorf("%d assignments on 3 slots", total)
 	}
-	if ok, why := s.Fits(0, "w"); !ok {
+	if ok, why := s.Fits(Ask{}, "w"); !ok {
 		t.Errorf("a round changed the supply: %s", why)
 	}
 }

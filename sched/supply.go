@@ -25,6 +25,7 @@ type Supply struct {
 	// its open leases whose runtime has no bound.
 	units   [][]rota.UnitsUsed
 	endless []int32
+	grants  []*Grants
 	holes   []int32
 	// actives counts the active workers.
 	actives int
@@ -77,6 +78,8 @@ type queueSupply struct {
 	capacity int64
 	// used counts, where the rules limit units, what workers used.
 	used map[int32]int64
+	// narrow are those of its workers, active or not, that may work for some tenants only.
+	narrow narrowings
 }
 
 // class is an interned class. Invariant: fits holds exactly the workers that
@@ -129,6 +132,8 @@ type WorkerEntry struct {
 	// types that it completed. Neither list changes once given.
 	Units    []rota.UnitsUsed
 	Executed []rota.JobType
+	// Grants are the tenants that it may work for.
+	Grants *Grants
 }
 
 // NewSupply starts without workers and classes.
@@ -160,9 +165,14 @@ func (s *Supply) Put(w WorkerEntry) {
 	s.refree(slot)
 	s.setUnits(slot, w.Units)
 	s.executed.set(slot, w.Executed)
+	granted := s.grants[slot]
+	s.grants[slot] = w.Grants
 	if old != w.Spec {
-		s.respec(slot, old)
+		s.respec(slot, old, granted)
 		return
+	}
+	if !granted.Equal(w.Grants) {
+		s.regrant(slot, granted)
 	}
 	barred := !slices.Equal(was.barred, now.barred)
 	if !barred && was.repute == now.repute {
@@ -173,16 +183,18 @@ func (s *Supply) Put(w WorkerEntry) {
 	}
 }
 
-// respec files a worker by its new spec, under its queues and their classes.
-func (s *Supply) respec(slot int32, old *rota.WorkerSpec) {
+// respec files a worker by its new spec and grants, under its queues and their classes.
+func (s *Supply) respec(slot int32, old *rota.WorkerSpec, granted *Grants) {
 	if old != nil {
 		for _, q := range old.Queues {
+			s.ungrant(q, slot, granted)
 			s.unserve(q, slot, old)
 		}
 	}
 	spec := s.specs[slot]
 	for _, q := range spec.Queues {
 		s.serve(q, slot)
+		s.grant(q, slot)
 	}
 	s.zones.set(slot, []string{spec.Zone})
 }
@@ -199,8 +211,10 @@ func (s *Supply) Remove(id rota.WorkerID) {
 	s.recent = ""
 	spec := s.specs[slot]
 	for _, q := range spec.Queues {
+		s.ungrant(q, slot, s.grants[slot])
 		s.unserve(q, slot, spec)
 	}
+	s.grants[slot] = nil
 	if s.lasting[slot].active {
 		s.countActive(false)
 	}
@@ -343,7 +357,7 @@ func (s *Supply) newSlot(id rota.WorkerID) int32 {
 		s.open, s.most, s.prefetch = append(s.open, 0), append(s.most, 0), append(s.prefetch, 0)
 		s.loadFree = append(s.loadFree, Load{})
 		s.endless, s.received = append(s.endless, 0), append(s.received, 0)
-		s.units = append(s.units, nil)
+		s.units, s.grants = append(s.units, nil), append(s.grants, nil)
 	}
 	at, _ := s.find(id)
 	s.order = slices.Insert(s.order, at, slot)

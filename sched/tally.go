@@ -20,54 +20,55 @@ type UnfitWorkers struct {
 	IDs []rota.WorkerID
 }
 
-// Fits reports whether a worker may take a job of the class now, and if not, by
+// Fits reports whether a worker may take a job that asks so now, and if not, by
 // which rule of SPEC §6.1: the first in the order of Unfit, so that what lasts is
 // named before want of room. It is the state machine's re-check of each
 // assignment (SPEC §2.3). Whether the worker is held is not asked: it may be for
 // this very job.
-func (s *Supply) Fits(c ClassID, id rota.WorkerID) (ok bool, why Unfit) {
+func (s *Supply) Fits(a Ask, id rota.WorkerID) (ok bool, why Unfit) {
 	slot, known := s.slot(id)
 	if !known {
 		return false, NoSuchWorker
 	}
-	k := &s.classes[c]
-	if why = s.misfit(k, slot); why == Fit {
+	k := &s.classes[a.Class]
+	if why = s.misfit(k, slot, a.Tenant); why == Fit {
 		why = s.roomFor(slot, k.queue, k.need)
 	}
 	return why == Fit, why
 }
 
-// misfit says why a worker could never fit the class as things stand, Fit if it
-// could.
-func (s *Supply) misfit(k *class, slot int32) Unfit {
+// misfit says why a worker could never fit a tenant's jobs of the class as things stand, Fit if it
+// could; of no tenant that of the class alone.
+func (s *Supply) misfit(k *class, slot int32, tenant rota.TenantID) Unfit {
 	if why := s.lasting[slot].fault(k.requirements.Type, &k.queue.rules); why != Fit {
 		return why
 	}
 	if !slices.Contains(s.specs[slot].Queues, k.requirements.Queue) {
 		return NotServingTheQueue
 	}
+	if tenant != "" && !k.queue.narrow.grants(slot, tenant) {
+		return TenantNotGranted
+	}
 	return k.requirements.misfit(s.specs[slot])
 }
 
-// EverFits counts the workers that could take a job of the class if they were
+// EverFits counts the workers that could take a job that asks so if they were
 // idle.
-func (s *Supply) EverFits(c ClassID) int {
-	return s.classes[c].fits.count()
-}
+func (s *Supply) EverFits(a Ask) int { return s.eligible(a).count() }
 
-// CouldFit reports whether a worker could ever take a job of the class.
-func (s *Supply) CouldFit(c ClassID, id rota.WorkerID) bool {
+// CouldFit reports whether a worker could ever take a job that asks so.
+func (s *Supply) CouldFit(a Ask, id rota.WorkerID) bool {
 	slot, known := s.slotOf[id]
-	return known && s.classes[c].fits.has(int(slot))
+	return known && s.could(a, slot)
 }
 
 // Faults counts all workers that have not retired under every rule that keeps them
-// from the class, in the order of Unfit; Fit are those that no rule does. Who does not
-// serve the queue, is not the pinned worker or does not handle the type is counted as
-// that alone. O(workers).
-func (s *Supply) Faults(c ClassID) (counts []UnfitWorkers) {
+// from a job that asks so, in the order of Unfit; Fit are those that no rule does. Who does not
+// serve the queue, is not the pinned worker, does not handle the type or may not work for the
+// tenant is counted as that alone. O(workers).
+func (s *Supply) Faults(a Ask) (counts []UnfitWorkers) {
 	var by [len(unfitNames)]UnfitWorkers
-	k := &s.classes[c]
+	k := &s.classes[a.Class]
 	for _, slot := range s.order {
 		if s.lasting[slot].retired {
 			continue
@@ -80,7 +81,7 @@ func (s *Supply) Faults(c ClassID) (counts []UnfitWorkers) {
 				n.IDs = append(n.IDs, s.specs[slot].ID)
 			}
 		}
-		s.faults(k, slot, count)
+		s.faults(k, slot, a.Tenant, count)
 		if failed == 0 {
 			count(Fit)
 		}
@@ -96,9 +97,9 @@ func (s *Supply) Faults(c ClassID) (counts []UnfitWorkers) {
 
 // faults tells every rule that keeps a worker from a class: where Fits ends at the
 // first, it goes on.
-func (s *Supply) faults(k *class, slot int32, note func(Unfit)) {
+func (s *Supply) faults(k *class, slot int32, tenant rota.TenantID, note func(Unfit)) {
 	spec, l, r, rules := s.specs[slot], &s.lasting[slot], &k.requirements, &k.queue.rules
-	if first := s.tallied(k, slot); first.alone() {
+	if first := s.tallied(k, slot, tenant); first.alone() {
 		note(first)
 		return
 	}
@@ -131,13 +132,13 @@ func (s *Supply) faults(k *class, slot int32, note func(Unfit)) {
 // alone says of a rule that a worker that fails it has nothing to do with the class,
 // whatever else keeps it from there.
 func (u Unfit) alone() bool {
-	return u == NotServingTheQueue || u == NotThePinnedWorker || u == TypeNotHandled
+	return u == NotServingTheQueue || u == NotThePinnedWorker || u == TypeNotHandled || u == TenantNotGranted
 }
 
 // tallied is the one rule that speaks most plainly of a worker: that it does not serve
-// the queue, is not the pinned one or does not handle the type if so, else the first
-// that it fails.
-func (s *Supply) tallied(k *class, slot int32) Unfit {
+// the queue, is not the pinned one, does not handle the type or may not work for the tenant
+// if so, else the first that it fails.
+func (s *Supply) tallied(k *class, slot int32, tenant rota.TenantID) Unfit {
 	r := &k.requirements
 	if !k.fits.has(int(slot)) {
 		switch {
@@ -147,8 +148,13 @@ func (s *Supply) tallied(k *class, slot int32) Unfit {
 			return NotThePinnedWorker
 		case !s.specs[slot].Handles(r.Type):
 			return TypeNotHandled
+		case !k.queue.narrow.grants(slot, tenant):
+			return TenantNotGranted
 		}
-		return s.misfit(k, slot)
+		return s.misfit(k, slot, tenant)
+	}
+	if !k.queue.narrow.grants(slot, tenant) {
+		return TenantNotGranted
 	}
 	why := s.roomFor(slot, k.queue, k.need)
 	if why == Fit && s.held.has(int(slot)) {
@@ -157,12 +163,12 @@ func (s *Supply) tallied(k *class, slot int32) Unfit {
 	return why
 }
 
-// Keepable counts the workers that a hold for the class can be of: those that could
+// Keepable counts the workers that a hold for a job that asks so can be of: those that could
 // ever fit it and have units left for it, for no end of a lease gives units back; with
 // or without those that are held already.
-func (s *Supply) Keepable(c ClassID, held bool) (n int) {
-	k := &s.classes[c]
-	for i, m := range k.fits {
+func (s *Supply) Keepable(a Ask, held bool) (n int) {
+	k := &s.classes[a.Class]
+	for i, m := range s.eligible(a) {
 		if !held {
 			m &^= s.held.word(i)
 		}
@@ -175,17 +181,17 @@ func (s *Supply) Keepable(c ClassID, held bool) (n int) {
 	return n
 }
 
-// Lacks returns what a worker lacks of room for a job of the class: how many leases
+// Lacks returns what a worker lacks of room for a job that asks so: how many leases
 // less it had to have open, and how much more of its load free; 0 where it has enough. ok is false if no end of leases would make room: the worker could never
 // take the job, is held for another, or has no units left for it.
-func (s *Supply) Lacks(c ClassID, id rota.WorkerID) (slots int32, load Load, ok bool) {
-	return s.lacks(&s.slotLoads, c, id)
+func (s *Supply) Lacks(a Ask, id rota.WorkerID) (slots int32, load Load, ok bool) {
+	return s.lacks(&s.slotLoads, a, id)
 }
 
-func (s *Supply) lacks(t *slotLoads, c ClassID, id rota.WorkerID) (slots int32, load Load, ok bool) {
+func (s *Supply) lacks(t *slotLoads, a Ask, id rota.WorkerID) (slots int32, load Load, ok bool) {
 	slot, known := s.slotOf[id]
-	k := &s.classes[c]
-	if !known || !k.fits.has(int(slot)) || t.held.has(int(slot)) || t.spent(slot, k.queue, k.need.units) {
+	k := &s.classes[a.Class]
+	if !known || !s.could(a, slot) || t.held.has(int(slot)) || t.spent(slot, k.queue, k.need.units) {
 		return 0, Load{}, false
 	}
 	slots = int32(max(0, int64(t.open[slot])+1-t.mostOf(slot, &k.queue.rules)))
@@ -193,10 +199,10 @@ func (s *Supply) lacks(t *slotLoads, c ClassID, id rota.WorkerID) (slots int32, 
 }
 
 // Lacks returns what Supply.Lacks does, after all that the entry assigned so far.
-func (d *Draft) Lacks(c ClassID, id rota.WorkerID) (slots int32, load Load, ok bool) {
-	return d.supply.lacks(&d.slotLoads, c, id)
+func (d *Draft) Lacks(a Ask, id rota.WorkerID) (slots int32, load Load, ok bool) {
+	return d.supply.lacks(&d.slotLoads, a, id)
 }
 
-// AnyRoom reports whether any worker that is not held has room for a job of the
-// class, after all that the entry assigned so far.
-func (d *Draft) AnyRoom(c ClassID) bool { return d.hasRoom(c) }
+// AnyRoom reports whether any worker that is not held has room for a job that asks so,
+// after all that the entry assigned so far.
+func (d *Draft) AnyRoom(a Ask) bool { return d.hasRoom(a) }

@@ -42,15 +42,14 @@ func (d *Draft) Turns(lots []Lot, now rota.Clock, most int) (pairs []Pair) {
 	lists := d.ageLists(lots)
 	for _, slot := range d.supply.order {
 		for d.slotLoads.received[slot] >= lists.least && d.slotLoads.free.has(int(slot)) && len(pairs) < most {
-			l, at := d.oldestFor(lists, slot)
+			l, e := d.oldestFor(lists, slot)
 			if l == nil {
 				break
 			}
-			it := l.list[at].item
+			it := e.item
 			k := &d.supply.classes[it.Class]
 			if d.slotLoads.roomFor(slot, k.queue, k.need) == Fit {
 				pairs = append(pairs, d.place(l.lot, it, slot, rota.ReasoningByTurnOfTheOldest, now))
-				l.gone(d, at)
 				continue
 			}
 			if d.kept+len(d.granted) >= d.supply.HoldsMost() {
@@ -59,7 +58,6 @@ func (d *Draft) Turns(lots []Lot, now rota.Clock, most int) (pairs []Pair) {
 			d.holders[it] = true
 			d.slotLoads.hold(slot, true)
 			d.granted = append(d.granted, HoldChange{Item: it, Worker: d.supply.specs[slot].ID, Turn: true})
-			l.gone(d, at)
 		}
 	}
 	return pairs
@@ -164,10 +162,12 @@ func (l *ageList) mayBeat(e entry) bool {
 	return len(l.list) > 0 && ageLess(l.list[0].entry, e) || l.next != nil && ageLess(l.next.oldest, e)
 }
 
-// find returns the place of the first class that the worker could ever fit and has
-// units left for.
-func (l *ageList) find(d *Draft, slot int32) (at int, ok bool) {
-	for ; ; at++ {
+// find returns the oldest job of a class that the worker could ever fit and has units left for.
+func (l *ageList) find(d *Draft, slot int32) (e entry, ok bool) {
+	if l.queue.narrow.workers.has(int(slot)) {
+		return l.grantedTurn(d, slot)
+	}
+	for at := 0; ; at++ {
 		// What comes in now stands behind all that was looked at: the index never
 		// puts a class too late.
 		for l.next != nil && (at == len(l.list) || ageLess(l.next.oldest, l.list[at].entry)) {
@@ -175,14 +175,14 @@ func (l *ageList) find(d *Draft, slot int32) (at int, ok bool) {
 			l.next, _ = l.classes.next()
 		}
 		if at == len(l.list) {
-			return 0, false
+			return entry{}, false
 		}
 		k := &d.supply.classes[l.list[at].of.class]
 		if !k.fits.has(int(slot)) || d.slotLoads.spent(slot, k.queue, k.need.units) {
 			continue
 		}
-		if !d.shut(l.lot.Queue, l.list[at].lane) {
-			return at, true
+		if x := &l.list[at]; !d.gone(x.item, false) && !d.shut(l.lot.Queue, x.lane) {
+			return x.entry, true
 		}
 		l.gone(d, at)
 		at-- // Another stands there now, or none.
@@ -190,7 +190,7 @@ func (l *ageList) find(d *Draft, slot int32) (at int, ok bool) {
 }
 
 func (l *ageList) insert(d *Draft, k *ageIndex) {
-	e, of, ok := d.oldestOf(l.lot.Queue, walkKey{k, false})
+	e, of, ok := d.oldestOf(l.lot.Queue, walkKey{k, false}, noLane)
 	if !ok {
 		return
 	}
@@ -206,16 +206,15 @@ func (l *ageList) gone(d *Draft, at int) {
 }
 
 // oldestFor finds the queue whose job a worker's turn goes to, if in any it is
-// due, and the place of that job's class.
-func (d *Draft) oldestFor(lists *ageLists, slot int32) (of *ageList, at int) {
+// due, and that job.
+func (d *Draft) oldestFor(lists *ageLists, slot int32) (of *ageList, oldest entry) {
 	look := func(list []*ageList) {
 		for _, l := range list {
-			if of != nil && !d.looksAtAll && !l.mayBeat(of.list[at].entry) || !l.serves(d, slot) {
+			if of != nil && !d.looksAtAll && !l.mayBeat(oldest) || !l.serves(d, slot) {
 				continue
 			}
-			i, ok := l.find(d, slot)
-			if ok && (of == nil || ageLess(l.list[i].entry, of.list[at].entry)) {
-				of, at = l, i
+			if e, ok := l.find(d, slot); ok && (of == nil || ageLess(e, oldest)) {
+				of, oldest = l, e
 			}
 		}
 	}
@@ -227,5 +226,5 @@ func (d *Draft) oldestFor(lists *ageLists, slot int32) (of *ageList, at int) {
 	} else {
 		look(lists.all)
 	}
-	return of, at
+	return of, oldest
 }

@@ -41,30 +41,24 @@ func (m *matcher) note(c *member, chosen int) {
 			continue
 		}
 		reason := ""
-		if pos, stands := m.position(slot); stands && c.class.at.has(pos) {
+		if pos, stands := m.position(slot); stands && c.fits(pos) {
 			reason = fmt.Sprintf("had room, %d open leases; place %d of %d, behind the chosen one's %d", m.now.open[slot], pos,
 				len(m.slots), chosen)
 			if pos < chosen {
 				reason = fmt.Sprintf("had room, %d open leases; %s put another one first", m.now.open[slot], m.in.Policy.Strategy)
 			}
 		} else {
-			reason = s.ruledOut(m.now, c.item.Class, slot).String()
+			reason = s.ruledOut(m.now, c.item.ask(), slot).String()
 		}
 		w.others = append(w.others, rota.OtherWorker{Worker: s.specs[slot].ID, Reason: reason})
 	}
 }
 
-// position is a worker's place in the round, if it has one.
-func (m *matcher) position(slot int32) (int, bool) {
-	pos := int(m.posOf[slot])
-	return pos, pos < len(m.slots) && m.slots[pos] == slot
-}
-
-// ruledOut names the rule that keeps a worker from a class, by what is free in t.
-func (s *Supply) ruledOut(t *slotLoads, c ClassID, slot int32) Unfit {
-	k := &s.classes[c]
-	if !k.fits.has(int(slot)) {
-		return s.tallied(k, slot)
+// ruledOut names the rule that keeps a worker from a job that asks so, by what is free in t.
+func (s *Supply) ruledOut(t *slotLoads, a Ask, slot int32) Unfit {
+	k := &s.classes[a.Class]
+	if !s.could(a, slot) {
+		return s.tallied(k, slot, a.Tenant)
 	}
 	why := t.roomFor(slot, k.queue, k.need)
 	if why == Fit && t.held.has(int(slot)) {

@@ -300,7 +300,7 @@ func (w *world) unblocked() []*Item {
 }
 
 func (w *world) step(t *dice) {
-	switch t.between(0, 17) {
+	switch t.between(0, 18) {
 	case 13:
 		w.restand(t)
 	case 14:
@@ -333,6 +333,8 @@ func (w *world) step(t *dice) {
 		w.pending.HoldLow(w.low)
 	case 16:
 		w.promote(t)
+	case 17:
+		w.regrant(t)
 	default:
 		w.round(t)
 	}

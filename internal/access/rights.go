@@ -203,6 +203,24 @@ func (r *Rights) Some(right rota.Right) bool {
 	return false
 }
 
+// Tenants returns the patterns of the tenants that the right is granted over in a queue.
+func (r *Rights) Tenants(right rota.Right, queue rota.QueueName) (patterns []string) {
+	if r.all {
+		return []string{Everything}
+	}
+	for _, g := range r.grants {
+		if g.Right != right || !covers(g.Queue, string(queue)) || !narrowed(r.queues, string(queue)) {
+			continue
+		}
+		for _, pattern := range meet(g.Tenant, r.tenants) {
+			if !slices.Contains(patterns, pattern) {
+				patterns = append(patterns, pattern)
+			}
+		}
+	}
+	return patterns
+}
+
 // covers reports whether the rights hold all that a grant does.
 func (r *Rights) covers(want rota.Grant) bool {
 	if !narrowed(r.tenants, want.Tenant) || !narrowed(r.queues, want.Queue) {

@@ -1,0 +1,154 @@
+package fsm
+
+import (
+	"testing"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/access"
+)
+
+// workFor is a grant of work over a tenant and a queue.
+func workFor(tenant, queue string) rota.Grant {
+	return rota.Grant{Right: rota.RightWork, Tenant: tenant, Queue: queue}
+}
+
+// ofTenant lets a job be of a tenant.
+func ofTenant(id rota.TenantID) func(*rota.JobSpec) { return func(s *rota.JobSpec) { s.Tenant = id } }
+
+// twoTenants has workers of ann and of bob alone, whose tokens are narrowed so.
+func twoTenants(t *testing.T) (b *bench, ann, bob rota.Principal) {
+	b = newBench(t)
+	b.ok(queueOp("default", "hold_after", "1s"))
+	b.ok(queueOp("other"))
+	for letter, tenant := range map[string]string{"a": "ann", "b": "bob*"} {
+		wish := tokenWish(letter, access.RoleWorker)
+		wish.Tenants = []string{tenant}
+		b.ok(tokenOp(wish))
+	}
+	return b, actorNamed("a"), actorNamed("b")
+}
+
+// TestGrants_ofWorkers: a worker gets the jobs of those tenants only that its registrar may work
+// for, whatever a leader proposes; why says so; another entitled principal with the worker's
+// secret moves it, and what it gets.
+func TestGrants_ofWorkers(t *testing.T) {
+	t.Parallel()
+	b, ann, bob := twoTenants(t)
+	b.ok(ownedWorker(ann, "w-ann", "s", "default", "other"))
+	b.submit("of-bob", ofTenant("bob.1"), priority(0))
+	b.submit("of-ann", ofTenant("ann"))
+	l := b.match()
+	if len(l) != 1 || l["of-ann"].Worker != "w-ann" {
+		t.Fatalf("placed %v", l)
+	}
+	b.mismatch("of-bob", "w-ann", "TENANT_NOT_GRANTED")
+	b.whyNames("of-bob", "TENANT_NOT_GRANTED", "no work for tenant bob.1")
+	x, _ := b.View.Why("of-bob", 100)
+	if len(x.Reasons) != 1 || x.Reasons[0].Workers != 1 || len(x.WouldRun) != 1 {
+		t.Errorf("explained as %+v", x)
+	}
+	b.ok(ownedWorker(bob, "w-ann", "s", "default", "other"))
+	b.refuses(rota.KindDenied, "worker", by(ann, verb(rota.VerbComplete, l["of-ann"])))
+	b.refuses(rota.KindDenied, "work", by(bob, verb(rota.VerbComplete, l["of-ann"])))
+	b.submit("of-ann-2", ofTenant("ann"))
+	if l := b.match(); len(l) != 1 || l["of-bob"].Worker != "w-ann" {
+		t.Errorf("placed %v", l)
+	}
+	b.mismatch("of-ann-2", "w-ann", "TENANT_NOT_GRANTED")
+	b.pass(31_000)
+	b.match()
+	if b.placement.holds.len() != 0 {
+		t.Error("a worker is kept for a job that it may not have")
+	}
+	b.sound()
+}
+
+// TestGrants_toRegister: a worker registers for the queues where its registrar may work for
+// somebody, and its id is nobody's who may not do all that it does.
+func TestGrants_toRegister(t *testing.T) {
+	t.Parallel()
+	b, ann, bob := twoTenants(t)
+	b.ok(roleOp("other-only", workFor("ann", "other")))
+	b.ok(tokenOp(tokenWish("o", "other-only")))
+	b.refuses(rota.KindDenied, "work", ownedWorker(actorNamed("o"), "w", "s", "default", "other"))
+	b.ok(ownedWorker(actorNamed("o"), "w", "s", "other"))
+	b.refuses(rota.KindConflict, "worker", ownedWorker(bob, "w", "another"))
+	b.ok(by(actorNamed("o"), statusOp("w", rota.WorkerRetired, b.fleet.workers.get("w").session)))
+	b.refuses(rota.KindConflict, "worker", ownedWorker(bob, "w", "another", "other")) // not told that it has retired
+	b.ok(ownedWorker(ann, "w", "another", "other"))
+	b.sound()
+}
+
+// TestGrants_present: what counts is what the registrar may work for now, for holds and
+// preemption as for rounds.
+func TestGrants_present(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.ok(queueOp("default", "hold_after", "1s", "preempt", "on", "oldest_every", "0"))
+	b.ok(roleOp("pool", workFor("ann", "*"), workFor("bob", "default")))
+	pool := rota.CertPrincipal("pool", "w")
+	b.ok(by(pool, registerOp("w", 1, "s", false, func(w *rota.WorkerSpec) { w.CPUMilli = 1000 })))
+	b.submit("first", ofTenant("ann"), priority(10))
+	first := b.match()["first"]
+	b.submit("cyd", ofTenant("cyd"), priority(0))
+	b.submit("bob", ofTenant("bob"))
+	b.pass(2_000)
+	b.wantsRevoked()
+	if held := b.placement.registry.heldFor["w"]; held != "bob" {
+		t.Fatalf("held for %q", held)
+	}
+	b.sound()
+	b.ok(roleOp("pool", workFor("ann", "*"), workFor("cyd", "default")))
+	if held := b.placement.registry.heldFor["w"]; held != "" {
+		t.Fatalf("held for %q", held)
+	}
+	b.wantsRevoked("first")
+	if held := b.placement.registry.heldFor["w"]; held != "cyd" {
+		t.Fatalf("held for %q", held)
+	}
+	b.sound()
+	b.ok(&fsmpb.Op{Op: &fsmpb.Op_DeleteRole{DeleteRole: &fsmpb.DeleteRole{Name: "pool"}}})
+	b.refuses(rota.KindDenied, "work", by(pool, verb(rota.VerbComplete, first)))
+	b.pass(60_000)
+	b.submit("second", ofTenant("ann"))
+	if l := b.match(); len(l) != 0 {
+		t.Errorf("placed %v", l)
+	}
+	b.sound()
+}
+
+// TestGrants_ofNobody: a worker whose credential is gone gets nothing, though an operator lets it
+// go on.
+func TestGrants_ofNobody(t *testing.T) {
+	t.Parallel()
+	b, ann, _ := twoTenants(t)
+	b.ok(ownedWorker(ann, "w", "s"))
+	b.ok(statusOp("w", rota.WorkerSuspended, 0))
+	b.ok(revokeOp("a"))
+	b.pass(1_000)
+	b.ok(statusOp("w", rota.WorkerActive, 0))
+	b.submit("j", ofTenant("ann"))
+	if l := b.match(); len(l) != 0 {
+		t.Errorf("placed %v", l)
+	}
+	b.mismatch("j", "w", "TENANT_NOT_GRANTED")
+	b.sound()
+}
+
+// TestGrants_ofAnonymous: once callers without a credential may not work, their workers get no
+// more.
+func TestGrants_ofAnonymous(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.ok(anonymousOp(access.RoleRoot))
+	b.ok(ownedWorker(rota.Anonymous, "w", "s"))
+	b.submit("j")
+	if l := b.match(); len(l) != 1 {
+		t.Errorf("placed %v", l)
+	}
+	b.ok(initOp(tokenWish("i", access.RoleRoot)))
+	b.submit("k")
+	b.mismatch("k", "w", "TENANT_NOT_GRANTED")
+	b.sound()
+}

@@ -1,0 +1,91 @@
+package sched
+
+// masks are the positions of the workers that may work for a tenant, in a round of a queue
+// where not every worker may work for all. They are found as tenants come up.
+type masks struct {
+	// of goes by the span that a tenant is in.
+	of map[int]bitset
+	// wide holds the positions of the workers that are not narrowed.
+	wide bitset
+	// lane is the one that was asked for last, mask its own: one candidate is asked for often.
+	lane *lane
+	mask bitset
+}
+
+// maskOf returns the positions that may work for a lane's tenant; nil for all.
+func (r *rooms) maskOf(l *lane) bitset {
+	n := &r.queue.narrow
+	if len(n.spans) == 0 {
+		return nil
+	}
+	if r.masks.lane != l {
+		r.masks.lane, r.masks.mask = l, r.maskAt(n, n.at(string(l.key.tenant)))
+	}
+	return r.masks.mask
+}
+
+func (r *rooms) maskAt(n *narrowings, span int) bitset {
+	mask := r.masks.of[span]
+	if mask != nil {
+		return mask
+	}
+	if r.masks.of == nil {
+		r.masks.of, r.masks.wide = map[int]bitset{}, r.newSet()
+		for pos, slot := range r.slots {
+			r.masks.wide.put(pos, !n.workers.has(int(slot)))
+		}
+	}
+	mask = r.newSet()
+	copy(mask, r.masks.wide)
+	for _, slot := range n.spans[span].allowed {
+		if pos, stands := r.position(slot); stands {
+			mask.set(pos)
+		}
+	}
+	r.masks.of[span] = mask
+	return mask
+}
+
+// barred reports whether no worker that has room for a lane's class may work for its tenant.
+// Room only shrinks within a round: such a lane is left behind, like one that is shut.
+func (r *rooms) barred(l *lane) bool {
+	mask := r.maskOf(l)
+	return mask != nil && !r.of(l.key.class).at.meets(mask)
+}
+
+// grantedTurn finds the oldest job of a list that a narrowed worker could ever take, among the
+// tenants that it may work for.
+func (l *ageList) grantedTurn(d *Draft, slot int32) (best entry, ok bool) {
+	tenants, _ := d.supply.grants[slot].of(l.lot.Queue)
+	for _, pattern := range tenants {
+		from, to := idRange(pattern)
+		l.lot.Pending.byID.Ascend(from, func(id string, t *tenantRow) bool {
+			if id >= to {
+				return false
+			}
+			for _, ln := range t.lanes {
+				if e, any := l.oldestIn(d, ln, slot); any && (best.item == nil || ageLess(e, best)) {
+					best = e
+				}
+			}
+			return true
+		})
+	}
+	return best, best.item != nil
+}
+
+// oldestIn is the oldest job of a lane that a worker's turn may go to.
+func (l *ageList) oldestIn(d *Draft, ln *lane, slot int32) (e entry, ok bool) {
+	if ln.aging == nil || ln.aging != &ln.cell.demand.ageIndex[l.side] {
+		return entry{}, false
+	}
+	k := &d.supply.classes[ln.key.class]
+	if !k.fits.has(int(slot)) || d.slotLoads.spent(slot, k.queue, k.need.units) || d.shut(l.lot.Queue, ln) {
+		return entry{}, false
+	}
+	items := ln.aged().cursor()
+	for e, ok = items.next(); ok && d.gone(e.item, false); {
+		e, ok = items.next()
+	}
+	return e, ok
+}
