@@ -26,6 +26,9 @@ func (cv *clusterVerbs) ownStatus() rota.NodeStatus {
 	s := rota.NodeStatus{ID: cv.n.cfg.Node, API: cv.n.cfg.API, Raft: cv.n.cfg.Raft, State: strings.ToUpper(cv.n.raft.State().String()),
 		Version: cv.n.cfg.Version, AppliedIndex: head.Index, Digest: head.Digest, Healthy: len(problems) == 0, Problems: problems,
 		RulesVersion: cv.n.cfg.knows}
+	if cv.n.cfg.Exposed { // a word about how it was started: nothing in it is ill
+		s.Problems = append(s.Problems, ExposedText)
+	}
 	switch {
 	case cv.n.replica.dropped.Load():
 		s.State = stateRebuilding

@@ -35,6 +35,9 @@ type Config struct {
 	// GossipKeyFile encrypts gossip; needed beyond loopback unless Insecure.
 	GossipKeyFile string
 	Insecure      bool
+	// Exposed says that the node listens beyond loopback in clear text: [ExposedText] stands in its
+	// status.
+	Exposed bool
 	// Open says that callers without a credential are root in a cluster that this node founds.
 	Open bool
 	// AdoptData takes a data directory that was moved (see OpenDataDir).
@@ -103,6 +106,10 @@ type Config struct {
 	// admitted refuses raft connections in the package's own tests.
 	admitted func(peer rota.NodeID) error
 }
+
+// ExposedText is said of a node that listens beyond loopback in clear text.
+const ExposedText = "everyone who reaches these addresses can read and change everything and pose as a node: set up TLS and a gossip key, " +
+	"or listen on loopback"
 
 // DefaultAuditRetention is that of SPEC §2.4, in operations.
 const DefaultAuditRetention = 1_000_000

@@ -178,7 +178,8 @@ func (f *serverFlags) plan(files tlsFiles) (p *server.Plan, live *liveTLS, err e
 		return nil, nil, usagef("%s", strings.Join(faults, "; "))
 	}
 	files.ca = cmp.Or(f.nodeCA, files.ca)
-	if open := f.exposed(files); len(open) > 0 {
+	open := f.exposed(files)
+	if p.Node.Exposed = len(open) > 0; p.Node.Exposed && !f.insecure {
 		return nil, nil, failf("%s is no loopback address: give --tls-cert, --tls-key, --node-ca and --gossip-key-file, "+
 			"or spell out --insecure", strings.Join(open, ", "))
 	}
@@ -186,11 +187,9 @@ func (f *serverFlags) plan(files tlsFiles) (p *server.Plan, live *liveTLS, err e
 	return p, live, err
 }
 
-// exposed lists addresses beyond loopback that nothing protects.
+// exposed lists addresses beyond loopback that nothing protects, or where --insecure asks for
+// nobody's credential.
 func (f *serverFlags) exposed(files tlsFiles) []string {
-	if f.insecure {
-		return nil
-	}
 	var open []string
 	for _, addr := range []struct {
 		flag, value string
@@ -199,7 +198,7 @@ func (f *serverFlags) exposed(files tlsFiles) []string {
 		{"--api", f.api, files.complete()}, {"--raft", f.raft, files.complete()},
 		{"--gossip", f.gossip, f.gossipKeyFile != ""}, {"--admin", f.admin, files.complete()},
 	} {
-		if !addr.safe && !server.Loopback(addr.value) {
+		if (f.insecure || !addr.safe) && !server.Loopback(addr.value) {
 			open = append(open, addr.flag+" "+addr.value)
 		}
 	}

@@ -2,7 +2,10 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -99,5 +102,66 @@ func TestDevPorts(t *testing.T) {
 	}
 	if _, err := (devCommands{a}).ports(dir, &devFlags{nodes: 1}); err == nil {
 		t.Error("another number of nodes is taken")
+	}
+}
+
+// TestFounding: on loopback, and with --insecure, a cluster begins with callers without a
+// credential as root; beyond it only with certificates and a gossip key, and with nobody.
+func TestFounding(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, args := range [][]string{{"tls", "ca", "--dir", dir}, {"tls", "issue", "node", "n1", "--dir", dir}} {
+		if code := run(args, nil, strings.NewReader(""), io.Discard, io.Discard); code != 0 {
+			t.Fatal(args, code)
+		}
+	}
+	key := filepath.Join(dir, "gossip.key")
+	if err := os.WriteFile(key, []byte("0123456789abcdef"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	in := func(name string) string { return filepath.Join(dir, name) }
+	whole := tlsFiles{ca: in("ca.pem"), cert: in("n1.pem"), key: in("n1.key")}
+	const beyond, loop = "0.0.0.0:6470", "127.0.0.1:6470"
+	for _, c := range []struct {
+		api, raft, gossip, admin string
+		tls, key, insecure       bool
+		// The node starts; callers without a credential are root; the start warns.
+		starts, open, exposed bool
+	}{
+		{loop, loop, loop, loop, false, false, false, true, true, false},
+		{loop, loop, loop, loop, true, false, false, true, true, false},
+		{loop, loop, loop, loop, true, true, false, true, true, false},
+		{loop, loop, loop, loop, false, false, true, true, true, false},
+		{beyond, loop, loop, loop, false, false, false, false, false, false},
+		{beyond, loop, loop, loop, false, true, false, false, false, false},
+		{beyond, loop, loop, loop, true, false, false, true, false, false},
+		{beyond, beyond, beyond, loop, true, false, false, false, false, false},
+		{beyond, beyond, beyond, loop, false, true, false, false, false, false},
+		{beyond, beyond, beyond, loop, true, true, false, true, false, false},
+		{beyond, beyond, beyond, beyond, true, true, false, true, false, false},
+		{loop, beyond, loop, loop, false, false, false, false, false, false},
+		{loop, loop, beyond, loop, true, false, false, false, false, false},
+		{loop, loop, beyond, loop, false, true, false, true, true, false},
+		{loop, loop, loop, beyond, false, false, false, false, false, false},
+		{beyond, beyond, beyond, loop, false, false, true, true, true, true},
+		{beyond, beyond, beyond, loop, true, true, true, true, true, true},
+		{loop, loop, loop, beyond, false, false, true, true, true, true},
+	} {
+		f := &serverFlags{node: "n1", data: dir, api: c.api, raft: c.raft, gossip: c.gossip, admin: c.admin, cluster: defaultCluster, insecure: c.insecure}
+		files := tlsFiles{}
+		if c.tls {
+			files = whole
+		}
+		if c.key {
+			f.gossipKeyFile = key
+		}
+		p, _, err := f.plan(files)
+		if (err == nil) != c.starts {
+			t.Errorf("%+v: %v", c, err)
+			continue
+		}
+		if err == nil && (p.Node.Open != c.open || p.Node.Exposed != c.exposed) {
+			t.Errorf("%+v: open %v, exposed %v", c, p.Node.Open, p.Node.Exposed)
+		}
 	}
 }

@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"time"
+
+	"github.com/rotasched/rota/cluster"
 )
 
 // Run runs one node until ctx ends or it leaves the cluster, and returns why it broke if it
@@ -26,6 +29,9 @@ func Run(ctx context.Context, plan *Plan, log *slog.Logger) error {
 	n := &plan.Node
 	log.Info("node serves", "api", n.API, "raft", n.Raft, "gossip", n.Gossip, "admin", plan.Admin,
 		"version", plan.Build.Version, "insecure", n.Insecure)
+	if n.Exposed {
+		go warnExposed(ctx, log)
+	}
 	if err := r.wait(ctx); err != nil {
 		log.Error("node stops", "err", err)
 		r.abandon()
@@ -37,4 +43,21 @@ func Run(ctx context.Context, plan *Plan, log *slog.Logger) error {
 	}
 	log.Info("node is stopped")
 	return nil
+}
+
+// exposedEvery is how often the log says that a node is open to everybody.
+const exposedEvery = time.Hour
+
+// warnExposed says at once, and every hour until ctx ends, that the node is open to everybody.
+func warnExposed(ctx context.Context, log *slog.Logger) {
+	tick := time.NewTicker(exposedEvery)
+	defer tick.Stop()
+	for {
+		log.Warn(cluster.ExposedText, "insecure", true)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
 }

@@ -217,6 +217,10 @@ func TestOpenAddressRefused(t *testing.T) {
 	n.Flags = append(n.Flags, "--api", "0.0.0.0:"+port)
 	n.start(t)
 	n.awaitReady(t)
+	const warning = "everyone who reaches these addresses can read and change everything and pose as a node"
+	contains(t, "the log", n.Stderr.String(), warning)
+	status := command(t, nil, "", "cluster", "status", "--addr", "127.0.0.1:"+port).want(t, 0)
+	contains(t, "the status", status.stdout, warning)
 	n.stop(t, 15*time.Second)
 }
 

@@ -1,0 +1,27 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rotasched/rota/cluster"
+)
+
+// TestWarnExposed: that everybody may do everything is said at the start and every hour.
+func TestWarnExposed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 150*time.Minute)
+		defer cancel()
+		var said bytes.Buffer
+		warnExposed(ctx, slog.New(slog.NewTextHandler(&said, nil)))
+		if n := strings.Count(said.String(), cluster.ExposedText); n != 3 {
+			t.Errorf("said %d times in two hours and a half: %s", n, said.String())
+		}
+	})
+}
