@@ -25,8 +25,8 @@ type reading struct {
 	next *string
 }
 
-// Stale reads the state of whichever node answers at once; it may lag behind. It works without a
-// leader.
+// Stale reads the state of whichever node answers at once; it may lag behind. It works for 30 s
+// without a leader: after that a node does not know who may read, and refuses it as Unavailable.
 func Stale() ReadOption { return func(r *reading) { r.how.Stale = true } }
 
 // AtLeast waits until the node has applied so much, without asking the leader: a read that

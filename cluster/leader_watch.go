@@ -2,10 +2,17 @@ package cluster
 
 import (
 	"context"
+	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/rebuild"
+	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // leaderWatch notifies of a change of this node's view of who leads, so that nobody
@@ -16,6 +23,10 @@ type leaderWatch struct {
 	mu      sync.Mutex
 	present context.Context
 	end     context.CancelFunc
+	// lost is since when this node knows of no leader; 0 while it knows one.
+	lost time.Duration
+	// caughtUp says that this node's state once was, since its start, as new as the leader's.
+	caughtUp atomic.Bool
 }
 
 // leaderContext returns a context that ends at the next change, or when the node stops.
@@ -48,14 +59,69 @@ func (lw *leaderWatch) run() {
 	})
 	lw.n.raft.RegisterObserver(observer)
 	defer lw.n.raft.DeregisterObserver(observer)
+	lw.look()
 	for {
 		select {
 		case <-seen:
 			lw.changed()
+			lw.look()
 		case <-lw.n.stopped:
 			return
 		}
 	}
+}
+
+// look notes since when there is no leader.
+func (lw *leaderWatch) look() {
+	_, id := lw.n.raft.LeaderWithID()
+	lw.mu.Lock()
+	defer lw.mu.Unlock()
+	switch {
+	case id != "":
+		lw.lost = 0
+	case lw.lost == 0:
+		lw.lost = lw.n.sinceBoot()
+	}
+}
+
+// catchUp notes that this node has applied, since its start, all that was acknowledged before.
+// That it knows its leader's term is not enough: it may have been down within one.
+func (lw *leaderWatch) catchUp() {
+	for !lw.caughtUp.Load() {
+		ctx, cancel := context.WithTimeout(lw.n.life, barrierTimeout)
+		_, err := lw.n.replica.fresh(ctx, peer.ReadOptions{})
+		cancel()
+		if err != nil && lw.pause(lw.n.life, rebuild.Pause) != nil {
+			return
+		}
+	}
+}
+
+// behind refuses what would be shown before this node has once caught up after its start.
+func (lw *leaderWatch) behind() error {
+	if lw.caughtUp.Load() {
+		return nil
+	}
+	return &rota.Error{Kind: rota.KindUnavailable, Subject: "node", RetryAfter: rebuild.Pause,
+		Text: fmt.Sprintf("node %s has not caught up with the cluster since it started, and does not know what was taken back meanwhile: "+
+			"read without --stale, or ask another node", lw.n.cfg.Node)}
+}
+
+// Vouched refuses, where nobody stands for what this node holds any more: it has heard of no
+// leader for so long that rights which it still grants may have been taken back (SECURITY §5.4).
+func (n *Node) Vouched() error {
+	n.leader.mu.Lock()
+	lost := n.leader.lost
+	n.leader.mu.Unlock()
+	if lost == 0 {
+		return nil
+	}
+	if alone := n.sinceBoot() - lost; alone >= limits.VouchedFor {
+		return &rota.Error{Kind: rota.KindUnavailable, Subject: "node", RetryAfter: rebuild.Pause,
+			Text: fmt.Sprintf("node %s has heard of no leader for %s, and shows its state for %s at most: who may read it can have changed. "+
+				"Ask another node; `rota cluster status` says what each of them hears", n.cfg.Node, alone.Truncate(time.Second), limits.VouchedFor)}
+	}
+	return nil
 }
 
 // until returns a context that also ends with the leader's, which must be taken before the

@@ -256,9 +256,12 @@ func (rp *replica) fresh(ctx context.Context, opt peer.ReadOptions) (rota.ReadAt
 	if err := rp.refuseRebuilding(); err != nil {
 		return rota.ReadAt{}, err
 	}
+	vouched := rp.vouched(ctx)
 	switch {
+	case opt.Stale && vouched != nil:
+		return rota.ReadAt{}, vouched
 	case opt.Stale:
-	case opt.MinIndex > 0:
+	case opt.MinIndex > 0 && vouched == nil:
 		if err := rp.waitApplied(ctx, opt.MinIndex); err != nil {
 			return rota.ReadAt{}, err
 		}
@@ -273,12 +276,22 @@ func (rp *replica) fresh(ctx context.Context, opt peer.ReadOptions) (rota.ReadAt
 		if err := rp.waitApplied(ctx, index); err != nil {
 			return rota.ReadAt{}, err
 		}
+		rp.n.leader.caughtUp.Store(true)
 	}
 	at := rota.ReadAt{Index: rota.Index(rp.applied.Load()), Age: -time.Millisecond}
 	if t := rp.appliedAt.Load(); t != 0 {
 		at.Age = time.Duration(int64(rp.n.sinceBoot()) - t)
 	}
 	return at, nil
+}
+
+// vouched refuses callers what this node would show them of its state as it comes; what it reads
+// for itself nobody is shown.
+func (rp *replica) vouched(ctx context.Context) error {
+	if _, called := ctx.Value(access.CallerKey{}).(access.Caller); !called {
+		return nil
+	}
+	return cmp.Or(rp.n.leader.behind(), rp.n.Vouched())
 }
 
 // waitApplied waits until this node's own machine has applied an index.

@@ -41,6 +41,7 @@ func Start(ctx context.Context, cfg Config, peers Peers) (*Node, error) {
 	n.run(n.terms.run)
 	n.run(n.watch.run)
 	n.run(n.leader.run)
+	n.run(n.leader.catchUp)
 	n.run(n.chores.brokenLoop)
 	n.run(n.rebuild.Run)
 	n.run(n.disk.run)

@@ -184,6 +184,9 @@ func (fv *workflowVerbs) mayTakeOutputs(ctx context.Context, job rota.JobID) err
 	if !ok {
 		return nil
 	}
+	if err := fv.n.replica.vouched(ctx); err != nil {
+		return err
+	}
 	rd, err := fv.n.replica.reader(ctx)
 	if err != nil {
 		return err

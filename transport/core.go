@@ -141,6 +141,10 @@ type Core interface {
 
 	// Ready is nil when the node knows a leader and has caught up; else why not.
 	Ready() error
+
+	// Vouched is nil while a leader stands, or stood until lately, for what this node holds; else
+	// why not, for streams to end with (SECURITY §5.4).
+	Vouched() error
 }
 
 // WorkerSession is one connected worker, served from this node's replica.

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -10,8 +11,8 @@ import (
 )
 
 const (
-	// judgeEvery is how often the callers of streams are judged anew: one who has lost the
-	// right is cut off within twice that (SECURITY §5.4).
+	// judgeEvery is how often the callers of streams are judged anew, and the node: one who has
+	// lost the right is cut off within twice that (SECURITY §5.4).
 	judgeEvery = time.Second
 	// rightsKept bounds the rights that are kept worked out.
 	rightsKept = 4_096
@@ -86,8 +87,10 @@ func (d *desk) watch(s *Server) {
 	}
 }
 
-// again ends the streams whose callers have lost their right.
+// again ends the streams whose callers have lost their right, and all that show what the node
+// holds where nobody vouches for that any more.
 func (d *desk) again(s *Server) {
+	unvouched := s.options.Core.Vouched()
 	d.mu.Lock()
 	all := make([]*liveStream, 0, len(d.live))
 	for l := range d.live {
@@ -95,9 +98,27 @@ func (d *desk) again(s *Server) {
 	}
 	d.mu.Unlock()
 	for _, l := range all {
+		if unvouched != nil && !l.pass.need.alone {
+			l.end(&cutOff{unvouched})
+			continue
+		}
 		p := *l.pass // its call reads its own
 		if err := s.judge(&p); err != nil && s.options.Core.Access() != nil {
-			l.end(err)
+			l.end(&cutOff{err})
 		}
 	}
+}
+
+// cutOff is why the desk ended a stream.
+type cutOff struct{ error }
+
+// Unwrap returns what its caller is told.
+func (c *cutOff) Unwrap() error { return c.error }
+
+// wasCutOff returns why the desk ended a stream, nil where it did not.
+func wasCutOff(ctx context.Context) error {
+	if c, ok := errors.AsType[*cutOff](context.Cause(ctx)); ok {
+		return c.error
+	}
+	return nil
 }

@@ -89,7 +89,7 @@ func (s *Server) streaming(srv any, stream grpc.ServerStream, info *grpc.StreamS
 		}
 	}()
 	err = handler(srv, &edgeStream{ServerStream: stream, ctx: ctx, method: info.FullMethod})
-	if lost := lostRight(ctx); lost != nil {
+	if lost := wasCutOff(ctx); lost != nil {
 		err = lost
 	}
 	if err != nil {
@@ -112,26 +112,17 @@ func (s *edgeStream) RecvMsg(m any) error {
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
-	if err := lostRight(s.ctx); err != nil {
+	if err := wasCutOff(s.ctx); err != nil {
 		return err
 	}
 	return checkSize(s.method, m)
 }
 
 func (s *edgeStream) SendMsg(m any) error {
-	if err := lostRight(s.ctx); err != nil {
+	if err := wasCutOff(s.ctx); err != nil {
 		return err
 	}
 	return s.ServerStream.SendMsg(m)
-}
-
-// lostRight returns why a stream was cut off because of its caller's rights, nil where it was not.
-func lostRight(ctx context.Context) error {
-	var e *rota.Error
-	if errors.As(context.Cause(ctx), &e) && (e.Kind == rota.KindUnauthenticated || e.Kind == rota.KindDenied) {
-		return e
-	}
-	return nil
 }
 
 // withMargin returns a context that ends a little before the caller's, so that

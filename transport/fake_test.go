@@ -129,6 +129,8 @@ type fakeCore struct {
 	leader   peer.NodeAddress
 	err      error // of every call that has no function
 	table    atomic.Pointer[rightsTable]
+	// unvouched is why nobody vouches for the node.
+	unvouched atomic.Pointer[rota.Error]
 }
 
 func (c *fakeCore) Submit(ctx context.Context, jobs []rota.JobSpec) ([]rota.Submitted, error) {
@@ -281,6 +283,13 @@ func (c *fakeCore) Ready() error {
 		return c.ready()
 	}
 	return c.err
+}
+
+func (c *fakeCore) Vouched() error {
+	if e := c.unvouched.Load(); e != nil {
+		return e
+	}
+	return nil
 }
 
 // fakeNode is a NodeCore.

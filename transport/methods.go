@@ -18,6 +18,8 @@ type need struct {
 	// judged says that applying judges the call, and that its answer says what was done: it is told
 	// to a caller who has given its right away by it.
 	judged bool
+	// alone says that a node serves it which nobody vouches for.
+	alone bool
 }
 
 // right is needed over everything.
@@ -112,7 +114,7 @@ var methods = map[string]need{
 	"/rota.v1.Cluster/RemovePeer":         right(rota.RightOperate),
 	"/rota.v1.Cluster/Leave":              right(rota.RightOperate),
 	"/rota.v1.Cluster/Verify":             right(rota.RightOperate),
-	"/rota.v1.Cluster/SaveSnapshot":       right(rota.RightBackup),
+	"/rota.v1.Cluster/SaveSnapshot":       {right: rota.RightBackup, alone: true},
 
 	"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo":      right(rota.RightStatus),
 	"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": right(rota.RightStatus),

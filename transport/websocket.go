@@ -91,12 +91,12 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 	conn.SetReadLimit(webReads)
 	ctx, cancel := s.untilDrain(s.life)
 	defer cancel()
-	ctx, left := s.desk.enter(ctx, p)
+	ctx, left := s.desk.enter(p.context(ctx), p)
 	defer left()
 	s.tails.Go(func() { s.readWeb(cancel, conn) })
 	s.tails.Go(func() { s.pingWeb(ctx, conn) })
 	err = s.options.Core.Events(ctx, filter, func(batch peer.EventBatch) error {
-		if err := lostRight(ctx); err != nil {
+		if err := wasCutOff(ctx); err != nil {
 			return err
 		}
 		texts, err := s.batches.of(batch).lines()
@@ -110,7 +110,7 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 	if s.draining.Err() != nil {
 		err = s.going()
 	}
-	if lost := lostRight(ctx); lost != nil {
+	if lost := wasCutOff(ctx); lost != nil {
 		err = lost
 	}
 	p.denied(err)

@@ -145,10 +145,12 @@ func (ev *Events) tooOld(kind rota.Kind, text string) error {
 // acknowledged before the call.
 func (ev *Events) eventsFrom(ctx context.Context, filter *rota.EventFilter) (place, end uint64, err error) {
 	after := filter.After
+	how := peer.ReadOptions{MinIndex: 1} // who follows waits for the leader only where nobody vouches for this node
 	if state := ev.state(); !filter.Follow || after.Index > state.index || after.Incarnation > state.incarnation {
-		if _, err := ev.host.State.Fresh(ctx, peer.ReadOptions{}); err != nil {
-			return 0, 0, err
-		}
+		how = peer.ReadOptions{}
+	}
+	if _, err := ev.host.State.Fresh(ctx, how); err != nil {
+		return 0, 0, err
 	}
 	state := ev.state()
 	if after.IsZero() {

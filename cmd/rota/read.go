@@ -28,7 +28,7 @@ func (a *app) impatient(cmd *cobra.Command) *cobra.Command {
 // reads returns a command that reads --stale, and no more time than a person has.
 func (a *app) reads(cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().BoolVar(&a.stale, "stale", false,
-		"read the asked node's own state at once, which may lag behind; works without a leader")
+		"read the asked node's own state at once, which may lag behind; works for 30 s without a leader")
 	return a.impatient(cmd)
 }
 

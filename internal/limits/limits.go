@@ -180,4 +180,8 @@ const (
 	// BeatLost ends handlers when no beat was answered for so long, counted
 	// from sending the last answered one (SPEC §3.9).
 	BeatLost = 30 * time.Second
+	// VouchedFor is how long a node that hears of no leader still shows its state to who does
+	// not ask for the newest, and streams what it holds: rights may be taken back meanwhile,
+	// and an election takes seconds.
+	VouchedFor = 30 * time.Second
 )

@@ -1,0 +1,162 @@
+package cluster
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/access"
+	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/peer"
+)
+
+// reads are what a caller asks of a node, by how fresh it wants the answer.
+func readStale(ctx context.Context, n *Node) error {
+	_, _, err := n.Jobs(ctx, rota.JobFilter{Limit: 1}, peer.ReadOptions{Stale: true})
+	return err
+}
+
+func readAtLeast(ctx context.Context, n *Node) error {
+	_, _, err := n.Queues(ctx, peer.ReadOptions{MinIndex: 1})
+	return err
+}
+
+// withReader has a cluster know a token, and returns the context of its holder's calls.
+func withReader(t *testing.T, n *Node) (id string, holder context.Context) {
+	t.Helper()
+	id = strings.Repeat("r", 12)
+	token := &fsmpb.CreateToken{Id: id, Hash: make([]byte, 32), Roles: []string{access.RoleReader}, ExpiresMs: time.Now().Add(time.Hour).UnixMilli()}
+	if _, _, err := n.proposer.proposeOne(called(within(t, ample), rota.Local), &fsmpb.Op{Op: &fsmpb.Op_CreateToken{CreateToken: token}}); err != nil {
+		t.Fatal(err)
+	}
+	return id, called(within(t, ample), rota.TokenPrincipal(id))
+}
+
+func revoke(t *testing.T, n *Node, id string) {
+	t.Helper()
+	op := &fsmpb.Op{Op: &fsmpb.Op_RevokeToken{RevokeToken: &fsmpb.RevokeToken{Id: id}}}
+	if _, _, err := n.proposer.proposeOne(called(within(t, ample), rota.Local), op); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// refusedBecause wants a refusal that says why, and what to do.
+func refusedBecause(t *testing.T, what string, err error, why string) {
+	t.Helper()
+	if rota.KindOf(err) != rota.KindUnavailable || !strings.Contains(err.Error(), why) || !strings.Contains(err.Error(), "sk another node") {
+		t.Errorf("%s: %v, a refusal that says %q is wanted", what, err, why)
+	}
+}
+
+// followsNothing wants no event shown by a node to a caller that follows them.
+func followsNothing(t *testing.T, holder context.Context, n *Node) {
+	t.Helper()
+	short, cancel := context.WithTimeout(holder, 100*time.Millisecond)
+	defer cancel()
+	if err := n.Events(short, rota.EventFilter{Follow: true}, func(peer.EventBatch) error { t.Error("events are shown"); return nil }); err == nil {
+		t.Error("events are followed")
+	}
+}
+
+// TestVouched_partition: a node that is cut off shows what it holds for a while, not for ever:
+// the token that it goes on believing in is revoked on the other side. Its status, and a backup
+// of what is left, are there all the time. Healed, it refuses the token and serves others.
+func TestVouched_partition(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	ahead := map[rota.NodeID]*atomic.Int64{"n1": {}, "n2": {}, "n3": {}} // by how much time since boot is ahead
+	for id, by := range ahead {
+		b.plan(id, 3)
+		c := b.addrs[id]
+		c.World.SinceBoot = func() time.Duration { return sinceBoot() + time.Duration(by.Load()) }
+		b.addrs[id] = c
+	}
+	b.startPlanned()
+	id, holder := withReader(t, b.leader())
+	cut := b.follower()
+	b.eventually("the follower knows the token", func() bool { return readAtLeast(holder, cut) == nil && readStale(holder, cut) == nil })
+
+	b.isolate(cut.cfg.Node)
+	revoke(t, b.leader(), id)
+	b.eventually("the node that is cut off notices", func() bool {
+		cut.leader.mu.Lock()
+		defer cut.leader.mu.Unlock()
+		return cut.leader.lost != 0
+	})
+	if err := readStale(holder, cut); err != nil {
+		t.Errorf("at once: %v", err)
+	}
+	ahead[cut.cfg.Node].Add(int64(limits.VouchedFor))
+	refusedBecause(t, "a stale read", readStale(holder, cut), "heard of no leader for")
+	refusedBecause(t, "what streams show", cut.Vouched(), "heard of no leader for")
+	short, cancel := context.WithTimeout(holder, 100*time.Millisecond)
+	defer cancel()
+	if err := readAtLeast(short, cut); rota.KindOf(err) != rota.KindUnavailable {
+		t.Errorf("a read of an index that the node has: %v", err)
+	}
+	followsNothing(t, holder, cut)
+	refusedBecause(t, "parents' outputs", cut.mayTakeOutputs(holder, "flow/node"), "heard of no leader for")
+	if _, err := cut.Status(holder); err != nil {
+		t.Errorf("its status: %v", err)
+	}
+	var saved countingWriter
+	if err := cut.SaveSnapshot(holder, peer.ReadOptions{Stale: true}, &saved); err != nil || saved == 0 {
+		t.Errorf("a backup of %d bytes, %v", saved, err)
+	}
+	if err := readStale(within(t, ample), cut); err != nil {
+		t.Errorf("the node reads for itself: %v", err)
+	}
+
+	b.heal(cut.cfg.Node)
+	b.eventually("the revocation arrives", func() bool { return rota.KindOf(readStale(holder, cut)) == rota.KindUnauthenticated })
+	if err := readStale(called(within(t, ample), rota.Anonymous), cut); err != nil {
+		t.Errorf("a stale read, healed: %v", err)
+	}
+}
+
+type countingWriter int
+
+func (c *countingWriter) Write(p []byte) (int, error) {
+	*c += countingWriter(len(p))
+	return len(p), nil
+}
+
+// TestVouched_restart: a node that was down while a token was revoked shows its holder nothing
+// before it has caught up, though it has the snapshot in which the token counts, and hears the
+// leader of the very term that it left.
+func TestVouched_restart(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 3)
+	leader := b.loyal()
+	id, holder := withReader(t, leader)
+	down := b.follower().cfg.Node
+	b.eventually("the follower knows the token", func() bool { return readStale(holder, b.node(down)) == nil })
+	if _, err := b.node(down).writeSnapshot(); err != nil {
+		t.Fatal(err)
+	}
+	b.stop(down)
+	revoke(t, leader, id)
+
+	b.mu.Lock()
+	b.cut[down], b.isolated[down] = true, true
+	b.mu.Unlock()
+	n := b.start(down)
+	b.eventually("the snapshot is restored", func() bool { return n.replica.applied.Load() > 0 })
+	refusedBecause(t, "a stale read, cut off", readStale(holder, n), "not caught up")
+	followsNothing(t, holder, n)
+	if _, err := n.Status(holder); err != nil {
+		t.Errorf("its status: %v", err)
+	}
+	b.heal(down)
+	b.eventually("the node catches up", func() bool {
+		err := readStale(holder, n)
+		if err == nil {
+			t.Fatal("a revoked token reads")
+		}
+		return rota.KindOf(err) == rota.KindUnauthenticated
+	})
+}
