@@ -135,7 +135,7 @@ func (s *Server) authenticate(shown *edgeInfo, header metadata.MD) (rota.Princip
 	if table == nil {
 		return "", s.noTable()
 	}
-	return table.Prove(credential, today())
+	return table.Prove(credential, s.today())
 }
 
 func (s *Server) noTable() error {
@@ -156,7 +156,7 @@ func (s *Server) judge(p *pass) error {
 		p.rights = &unfounded
 		return nil
 	}
-	rights, err := s.desk.rights(p.table, p.caller.Actor)
+	rights, err := s.desk.rights(p.table, p.caller.Actor, s.today())
 	if err != nil {
 		return err
 	}
@@ -207,7 +207,14 @@ func requestOf(header metadata.MD) string {
 	return strings.ToLower(requestLetters.EncodeToString(b[:]))
 }
 
-func today() rota.Date { return rota.DateOf(time.Now()) }
+// today is the date of this node's own clock: a credential ends by it or by that of the log,
+// whichever comes first (SECURITY §5.5).
+func (s *Server) today() rota.Date {
+	if wall := s.options.Wall; wall != nil {
+		return rota.DateOf(wall())
+	}
+	return rota.DateOf(time.Now())
+}
 
 // admitWeb is admit for a request of HTTP; it answers a refusal.
 func (s *Server) admitWeb(w http.ResponseWriter, r *http.Request, method string) (*pass, bool) {

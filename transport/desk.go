@@ -33,9 +33,9 @@ type liveStream struct {
 
 // rights returns what a principal may do by a table. Those of a token end by the date, too,
 // and are worked out each time.
-func (d *desk) rights(table access.Table, p rota.Principal) (*access.Rights, error) {
+func (d *desk) rights(table access.Table, p rota.Principal, date rota.Date) (*access.Rights, error) {
 	if _, ok := p.Token(); ok {
-		return table.Rights(p, today())
+		return table.Rights(p, date)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -45,7 +45,7 @@ func (d *desk) rights(table access.Table, p rota.Principal) (*access.Rights, err
 	if r := d.known[p]; r != nil {
 		return r, nil
 	}
-	r, err := table.Rights(p, today())
+	r, err := table.Rights(p, date)
 	if err == nil {
 		d.known[p] = r
 	}

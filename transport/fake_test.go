@@ -129,6 +129,8 @@ type fakeCore struct {
 	leader   peer.NodeAddress
 	err      error // of every call that has no function
 	table    atomic.Pointer[rightsTable]
+	// until is when all its tokens end, 0 for never.
+	until atomic.Int64
 	// unvouched is why nobody vouches for the node.
 	unvouched atomic.Pointer[rota.Error]
 }

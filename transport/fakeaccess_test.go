@@ -25,6 +25,9 @@ func (everything) Rights(rota.Principal, rota.Date) (*access.Rights, error) {
 
 func (c *fakeCore) Access() access.Table {
 	if t := c.table.Load(); t != nil {
+		if until := c.until.Load(); until != 0 {
+			return endingTable{t, rota.Date(until)}
+		}
 		return t
 	}
 	return everything{}

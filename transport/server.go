@@ -78,6 +78,8 @@ type Options struct {
 	Hosts Hosts
 	// InflightBytes bounds the bytes of clients' messages before they are answered; 0 means 256 MiB.
 	InflightBytes int64
+	// Wall is the clock by whose date credentials end here; nil is time.Now.
+	Wall func() time.Time
 	// ReadyEvery is how often Core.Ready is asked for the health service; 0
 	// means every second, less than 0 never: then SetServing alone decides.
 	ReadyEvery time.Duration

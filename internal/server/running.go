@@ -73,7 +73,7 @@ func (r *running) open(ctx context.Context, open Opener, lis net.Listener) error
 	}
 	r.server, err = transport.NewServer(transport.Options{
 		Self: r.plan.Node.Node, Core: n, Node: n, TLS: r.plan.TLS, NodeOf: r.plan.Node.NodeOf, ClientOf: r.plan.ClientOf, Open: r.plan.Node.Open,
-		Denied: r.denied.add, Logger: r.log, MaxConnections: r.connections, InflightBytes: r.plan.InflightBytes, Hosts: *r.plan.hosts(),
+		Denied: r.denied.add, Logger: r.log, MaxConnections: r.connections, InflightBytes: r.plan.InflightBytes, Hosts: *r.plan.hosts(), Wall: world().Wall,
 	})
 	if err != nil {
 		return err
