@@ -38,6 +38,8 @@ func TestScrub_mendsTheLog(t *testing.T) {
 	for i := range 8 {
 		submitAll(t, n, specs(fmt.Sprintf("b%d", i), 1))
 	}
+	newest := n.replica.applied.Load()
+	b.eventually("the follower has those, too", func() bool { return f.replica.applied.Load() >= newest })
 	f.scrub.Pass()
 	if damages(f, "log") != 0 {
 		t.Fatal("a sound log is called damaged")
