@@ -67,6 +67,7 @@ func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, erro
 	}
 	if !need.anybody {
 		shown.seat.keep()
+		shown.flight.belongs(p.caller.Actor)
 	}
 	return context.WithValue(ctx, passKey{}, p), nil
 }

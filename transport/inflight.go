@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/logs"
 )
@@ -33,16 +34,18 @@ type inflight struct {
 	log    *slog.Logger
 	warned logs.Limiter
 
-	mu    sync.Mutex
-	conns map[*inflightConn]struct{}
+	mu       sync.Mutex
+	conns    map[*inflightConn]struct{}
+	accounts map[rota.Principal]*account
 }
 
+
 func newInflight(most int64, log *slog.Logger) *inflight {
-	return &inflight{most: most, log: log, conns: make(map[*inflightConn]struct{})}
+	return &inflight{most: most, log: log, conns: make(map[*inflightConn]struct{}), accounts: make(map[rota.Principal]*account)}
 }
 
 // follow counts what arrives on a connection.
-func (f *inflight) follow(conn net.Conn) net.Conn {
+func (f *inflight) follow(conn net.Conn) *inflightConn {
 	c := &inflightConn{Conn: conn, all: f, in: frames{preface: len(http2Preface)}, streams: make(map[uint32]*inflightStream)}
 	f.mu.Lock()
 	f.conns[c] = struct{}{}
@@ -54,21 +57,32 @@ func (f *inflight) follow(conn net.Conn) net.Conn {
 // among those with none, that which holds most.
 func (f *inflight) relieve() {
 	for f.held.Load() > f.most {
-		f.mu.Lock()
-		var worst *inflightConn
-		var unfinished, held int64
-		for c := range f.conns {
-			u, h := c.unfinished.Load(), c.held.Load()
-			if worst == nil || u > unfinished || u == unfinished && h > held {
-				worst, unfinished, held = c, u, h
-			}
-		}
-		f.mu.Unlock()
-		if worst == nil {
+		if !f.endWorst(nil, "the messages in flight on this node are more than --inflight-bytes, and most of what is unfinished is its own") {
 			return
 		}
-		worst.end("the messages in flight on this node are more than --inflight-bytes, and most of what is unfinished is its own")
 	}
+}
+
+// endWorst ends the connection with most unfinished bytes, of one principal or, with nil, of
+// all; false where there is none.
+func (f *inflight) endWorst(of *account, why string) bool {
+	f.mu.Lock()
+	var worst *inflightConn
+	var unfinished, held int64
+	for c := range f.conns {
+		if of != nil && c.account.Load() != of {
+			continue
+		}
+		u, h := c.unfinished.Load(), c.held.Load()
+		if worst == nil || u > unfinished || u == unfinished && h > held {
+			worst, unfinished, held = c, u, h
+		}
+	}
+	f.mu.Unlock()
+	if worst != nil {
+		worst.end(why)
+	}
+	return worst != nil
 }
 
 const http2Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -136,6 +150,9 @@ type inflightConn struct {
 	all *inflight
 	// held counts bytes that have no answer, unfinished those of them whose message is not whole.
 	held, unfinished atomic.Int64
+	// account is that of the principal whose call was admitted last; nil before the first.
+	// A connection seldom has two.
+	account atomic.Pointer[account]
 
 	mu      sync.Mutex
 	in, out frames
@@ -162,9 +179,12 @@ func (c *inflightConn) Read(p []byte) (int, error) {
 		}
 	}
 	c.mu.Unlock()
+	a := c.account.Load()
 	switch {
 	case c.held.Load() > c.all.most/2:
 		c.end("its messages in flight are more than half of --inflight-bytes")
+	case a != nil && a.held.Load() > c.all.most/2:
+		c.all.relieveOf(a)
 	case c.all.held.Load() > c.all.most:
 		c.all.relieve()
 	}
@@ -252,6 +272,9 @@ func (c *inflightConn) count(of *int64, n int64, unfinished bool) {
 	*of += n
 	c.held.Add(n)
 	c.all.held.Add(n)
+	if a := c.account.Load(); a != nil {
+		a.held.Add(n)
+	}
 	if unfinished {
 		c.unfinished.Add(n)
 	}
@@ -305,7 +328,9 @@ func (c *inflightConn) Close() error {
 			c.timer.Stop()
 		}
 	}
+	a := c.account.Swap(nil)
 	c.mu.Unlock()
+	c.all.leave(a)
 	c.all.mu.Lock()
 	delete(c.all.conns, c)
 	c.all.mu.Unlock()

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 )
 
@@ -58,7 +59,7 @@ func TestInflight_counts(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	f := newInflight(1<<20, slog.New(slog.DiscardHandler))
 	conn := &scripted{random: random}
-	c := f.follow(conn).(*inflightConn)
+	c := f.follow(conn)
 	says := func(parts ...[]byte) {
 		for _, part := range parts {
 			conn.says = append(conn.says, part...)
@@ -129,6 +130,48 @@ func TestInflight_tooMuch(t *testing.T) {
 	}
 	if greedy := open(frameOf(frameData, 0, 1, messageOf(900, 600)...)); !greedy.closed || f.held.Load() > 1000 {
 		t.Errorf("one with more than half: closed %v, %d are held", greedy.closed, f.held.Load())
+	}
+}
+
+// TestInflight_perPrincipal: the connections of one principal hold half together; another's are
+// left alone.
+func TestInflight_perPrincipal(t *testing.T) {
+	t.Parallel()
+	f := newInflight(1000, slog.New(slog.DiscardHandler))
+	open := func(of rota.Principal) (*scripted, *inflightConn) {
+		conn := &scripted{random: rand.New(rand.NewPCG(1, 2)), says: begun(1)}
+		c := f.follow(conn)
+		_, _ = io.Copy(io.Discard, struct{ io.Reader }{c})
+		c.belongs(of)
+		return conn, c
+	}
+	sends := func(conn *scripted, c *inflightConn, bytes int) {
+		conn.says = frameOf(frameData, 0, 1, messageOf(900, bytes-5)...)
+		_, _ = io.Copy(io.Discard, struct{ io.Reader }{c})
+	}
+	one, oneC := open("token:a")
+	two, twoC := open("token:a")
+	other, otherC := open("token:b")
+	sends(one, oneC, 200)
+	sends(other, otherC, 300)
+	sends(two, twoC, 290)
+	if one.closed || two.closed || other.closed || f.held.Load() != 790 {
+		t.Fatalf("one closed before the bound, %d are held", f.held.Load())
+	}
+	third, thirdC := open("token:a")
+	sends(third, thirdC, 30)
+	if one.closed || !two.closed || other.closed || third.closed || f.held.Load() != 530 || oneC.account.Load().held.Load() != 230 {
+		t.Errorf("closed: %v %v %v %v, %d are held", one.closed, two.closed, other.closed, third.closed, f.held.Load())
+	}
+	oneC.belongs("token:c") // the next call on it is another's
+	if a := thirdC.account.Load(); a.held.Load() != 30 || oneC.account.Load().held.Load() != 200 {
+		t.Errorf("%d and %d are held", a.held.Load(), oneC.account.Load().held.Load())
+	}
+	for _, c := range []*inflightConn{oneC, otherC, thirdC, oneC} {
+		_ = c.Close()
+	}
+	if len(f.accounts) != 0 || f.held.Load() != 0 {
+		t.Errorf("%d accounts are left, %d bytes held", len(f.accounts), f.held.Load())
 	}
 }
 

@@ -88,7 +88,8 @@ func (s *sorter) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, 
 	if info.node != "" {
 		return conn, info, nil // other nodes are believed
 	}
-	return s.server.inflight.follow(conn), info, nil
+	info.flight = s.server.inflight.follow(conn)
+	return info.flight, info, nil
 }
 
 // sortPlain looks at the first bytes: gRPC's preface begins with PRI, which is no
@@ -103,8 +104,9 @@ func (s *sorter) sortPlain(capped, own *cappedConn) (net.Conn, credentials.AuthI
 	if string(first) != "PRI" {
 		return s.toWeb(capped, own, conn)
 	}
-	return s.server.inflight.follow(conn), edgeInfo{TLSInfo: credentials.TLSInfo{CommonAuthInfo: credentials.CommonAuthInfo{
-		SecurityLevel: credentials.NoSecurity}}, seat: own.seat}, nil
+	flight := s.server.inflight.follow(conn)
+	return flight, edgeInfo{TLSInfo: credentials.TLSInfo{CommonAuthInfo: credentials.CommonAuthInfo{
+		SecurityLevel: credentials.NoSecurity}}, seat: own.seat, flight: flight}, nil
 }
 
 func (s *sorter) toWeb(capped, own *cappedConn, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {

@@ -59,6 +59,8 @@ type edgeInfo struct {
 	bad  error
 	// seat is the connection's place.
 	seat *seat
+	// flight counts its messages; nil for a node's.
+	flight *inflightConn
 	// client is the principal of a client's certificate, empty where none was shown.
 	client rota.Principal
 	// local says that the connection is one of the node's own socket, stranger why its other end

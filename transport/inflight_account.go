@@ -1,0 +1,71 @@
+package transport
+
+import (
+	"sync/atomic"
+
+	"github.com/rotasched/rota"
+)
+
+// account sums what the connections of a principal hold.
+type account struct {
+	of   rota.Principal
+	held atomic.Int64
+	// conns counts them; the lock of inflight guards it.
+	conns int
+}
+
+// relieveOf is relieve for the connections of one principal, which has half.
+func (f *inflight) relieveOf(a *account) {
+	for a.held.Load() > f.most/2 {
+		if !f.endWorst(a, "the messages in flight of its principal are more than half of --inflight-bytes, and most of what is unfinished is its own") {
+			return
+		}
+	}
+}
+
+// join finds the account of a principal, and counts a connection to it.
+func (f *inflight) join(p rota.Principal) *account {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	a := f.accounts[p]
+	if a == nil {
+		a = &account{of: p}
+		f.accounts[p] = a
+	}
+	a.conns++
+	return a
+}
+
+// leave takes a connection off an account; the last one ends it.
+func (f *inflight) leave(a *account) {
+	if a == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if a.conns--; a.conns == 0 {
+		delete(f.accounts, a.of)
+	}
+}
+
+// belongs says whose calls the connection has; nil is one that nobody follows.
+func (c *inflightConn) belongs(p rota.Principal) {
+	if c == nil || p == "" {
+		return
+	}
+	if a := c.account.Load(); a != nil && a.of == p {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended {
+		return
+	}
+	next := c.all.join(p)
+	next.held.Add(c.held.Load())
+	before := c.account.Swap(next)
+	if before != nil {
+		before.held.Add(-c.held.Load())
+	}
+	c.all.leave(before)
+}
