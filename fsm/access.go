@@ -20,6 +20,8 @@ type authority struct {
 	blocks table[blockKey, blockRow, *blockRow]
 	// known are rights worked out since the tables last changed; derived.
 	known map[rota.Principal]known
+	// held counts the rows that principals own; derived.
+	held map[holding]int64
 	// version counts the changes that this copy of the state saw; derived, never compared
 	// between nodes.
 	version uint64
@@ -239,6 +241,8 @@ func (ac *authority) derive() {
 		ac.m.timers.disowned.set(string(id), 0, ac.disownedAt(w))
 		return true
 	})
+	ac.held = nil
+	ac.m.eachHeld(func(by rota.Principal, what owned) { ac.hold(by, what, 1) })
 	ac.changed()
 }
 
@@ -288,6 +292,7 @@ func (ac *authority) disownedAt(w *workerRow) int64 {
 func (ac *authority) fireToken(id string) {
 	r := ac.tokens.get(tokenID(id))
 	ac.m.timers.token.set(id, int64(r.Expires), 0)
+	ac.hold(r.By, ownsToken, -1)
 	ac.tokens.drop(tokenID(id))
 	ac.m.fleet.disown(rota.TokenPrincipal(id))
 	ac.changed()

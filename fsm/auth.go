@@ -120,7 +120,7 @@ func (ac *authority) creatable(t *rota.AccessToken) error {
 		return exhausted("token", "%d tokens are known, no more are taken until some expire, revoked ones too: `rota auth token list` "+
 			"shows when", limits.MaxTokens)
 	}
-	return nil
+	return ac.mayHold(ownsToken)
 }
 
 func noRole(name string) error {
@@ -129,6 +129,7 @@ func noRole(name string) error {
 
 func (ac *authority) addToken(t rota.AccessToken, hash [32]byte) {
 	t.By, t.Created = ac.m.journal.caller.Actor, ac.m.head.now()
+	ac.hold(t.By, ownsToken, 1)
 	ac.tokens.insert(tokenID(t.ID), &tokenRow{AccessToken: t, hash: hash})
 	ac.m.timers.token.set(t.ID, 0, int64(t.Expires))
 	ac.m.fleet.disown(rota.TokenPrincipal(t.ID)) // workers of a token of that id that was forgotten

@@ -34,6 +34,7 @@ func (m *Machine) Check() []string {
 	c.liveNodes()
 	c.rules()
 	c.access()
+	c.holdings()
 	c.timers()
 	c.bytes()
 	c.digest()
@@ -399,5 +400,14 @@ func (c *checker) bytes() {
 	if got.all != want.all || !maps.Equal(got.queues, want.queues) || !maps.Equal(got.tenants, want.tenants) {
 		c.fault("I4: %d bytes are counted, of %d queues and %d tenants; the rows have %d, of %d and %d", got.all, len(got.queues),
 			len(got.tenants), want.all, len(want.queues), len(want.tenants))
+	}
+}
+
+// holdings recounts what principals have. Invariant I4.
+func (c *checker) holdings() {
+	count := authority{}
+	c.m.eachHeld(func(by rota.Principal, what owned) { count.hold(by, what, 1) })
+	if !maps.Equal(count.held, c.m.access.held) {
+		c.fault("I4: what principals own is counted otherwise than it is: %d counts, not %d", len(c.m.access.held), len(count.held))
 	}
 }

@@ -139,6 +139,7 @@ func (fs *flows) finishFlow(f *flow, r *workflowRow) {
 	}
 	fs.flowIndex.passing.Delete(f.seq)
 	fs.freeKinds(f)
+	fs.m.access.hold(r.by, ownsWorkflow, -1)
 	r.state, r.ending, r.cursor = state, rota.WorkflowNone, 0
 	r.finished = fs.m.head.now()
 	r.due = fs.m.remembered(r.queue, 0)
@@ -311,6 +312,9 @@ func (fs *flows) leave(r *workflowRow) {
 		fs.noteOver(r, -1)
 	} else {
 		fs.freeKinds(fs.flowIndex.byID[r.id])
+	}
+	if r.lives() {
+		fs.m.access.hold(r.by, ownsWorkflow, -1)
 	}
 	delete(fs.flowIndex.byID, r.id)
 	r.leaving, r.cursor = true, 0

@@ -97,7 +97,8 @@ func (r *registry) reset() {
 }
 
 func (pl *placement) addQueue(name rota.QueueName, policy rota.QueuePolicy) {
-	q := &queueRow{name: name, policy: policy}
+	q := &queueRow{name: name, policy: policy, by: pl.m.journal.caller.Actor}
+	pl.m.access.hold(q.by, ownsQueue, 1)
 	pl.m.queues.insert(name, q)
 	pl.m.admission.initLanes(q, pl.registry.addIndex(q))
 	pl.m.fleet.reviewWorkers(name) // some may serve it already

@@ -65,6 +65,9 @@ func (pl *placement) setQueue(op *fsmpb.SetQueue) *fsmpb.Outcome {
 		if err := pl.m.admission.admitBytes(nil, "", 1); err != nil {
 			return entry.Refused(err)
 		}
+		if err := pl.m.access.mayHold(ownsQueue); err != nil {
+			return entry.Refused(err)
+		}
 		pl.addQueue(name, policy)
 		pl.m.queues.edit(name).expected = expected
 		return &fsmpb.Outcome{}
@@ -174,6 +177,7 @@ func (pl *placement) forgetQueue(q *queueRow) *fsmpb.Outcome {
 	m.timers.promote.set(string(name), int64(i.promoteDue), 0)
 	delete(pl.registry.queues, name)
 	pl.registry.supply.DropQueue(name)
+	m.access.hold(q.by, ownsQueue, -1)
 	m.queues.drop(name)
 	m.fleet.reviewWorkers(name)
 	m.journal.emit(rota.Event{Kind: rota.EventQueueDeleted, Queue: name})

@@ -62,7 +62,12 @@ type workflowRow struct {
 	// count from it.
 	started   rota.Moment
 	lastEvent rota.EventID
+	// by is who submitted it.
+	by rota.Principal
 }
+
+// lives reports whether it has not ended, and counts for who submitted it.
+func (r *workflowRow) lives() bool { return !r.state.Terminal() && !r.leaving }
 
 func (r *workflowRow) canonical(e *encoder) {
 	e.str(string(r.id))
@@ -99,6 +104,7 @@ func (r *workflowRow) canonical(e *encoder) {
 	e.uint(uint64(r.was))
 	e.moment(r.started)
 	e.int(int64(r.due))
+	e.str(string(r.by))
 }
 
 func decodeWorkflow(d *decoder) *workflowRow {
@@ -131,6 +137,7 @@ func decodeWorkflow(d *decoder) *workflowRow {
 	r.was = rota.WorkflowState(d.enum(uint64(rota.WorkflowCancelled)))
 	r.started = d.moment()
 	r.due = rota.Date(d.int())
+	r.by = rota.Principal(d.str())
 	return r
 }
 

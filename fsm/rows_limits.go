@@ -16,6 +16,8 @@ type tenantRow struct {
 	open int64
 	// throttledAt is since when its lanes are throttled, 0 if they are not.
 	throttledAt rota.Clock
+	// by is who made it known.
+	by rota.Principal
 }
 
 func (r *tenantRow) canonical(e *encoder) {
@@ -29,12 +31,13 @@ func (r *tenantRow) canonical(e *encoder) {
 	e.int(r.limits.BytesMax)
 	e.int(r.open)
 	e.int(int64(r.throttledAt))
+	e.str(string(r.by))
 }
 
 func decodeTenant(d *decoder) *tenantRow {
 	return &tenantRow{id: rota.TenantID(d.str()), known: d.bool(), limits: rota.TenantLimits{
 		Tier: rota.ServiceTier(d.enum(uint64(rota.TierPremium))), Weight: d.int(), MaxConcurrent: d.int(),
-		RateLimitRPS: d.int(), PenaltyMs: d.int(), BytesMax: d.int()}, open: d.int(), throttledAt: rota.Clock(d.int())}
+		RateLimitRPS: d.int(), PenaltyMs: d.int(), BytesMax: d.int()}, open: d.int(), throttledAt: rota.Clock(d.int()), by: rota.Principal(d.str())}
 }
 
 // limiterRow measures a tenant in a queue, or, with an empty queue, over all of

@@ -250,6 +250,8 @@ type queueRow struct {
 	// is where the next step looks for them.
 	drainTo   rota.QueueName
 	drainFrom rota.JobID
+	// by is who made it, "" for the cluster itself.
+	by rota.Principal
 }
 
 func (r *queueRow) canonical(e *encoder) {
@@ -275,6 +277,7 @@ func (r *queueRow) canonical(e *encoder) {
 	}
 	e.str(string(r.drainTo))
 	e.str(string(r.drainFrom))
+	e.str(string(r.by))
 }
 
 func decodeQueue(d *decoder) *queueRow {
@@ -304,6 +307,7 @@ func decodeQueue(d *decoder) *queueRow {
 		r.expected = append(r.expected, expectedTime{rota.JobType(d.str()), d.int()})
 	}
 	r.drainTo, r.drainFrom = rota.QueueName(d.str()), rota.JobID(d.str())
+	r.by = rota.Principal(d.str())
 	return r
 }
 

@@ -250,6 +250,11 @@ func (fl *fleet) register(op *fsmpb.Register) *fsmpb.Outcome {
 	}
 	hash := [32]byte(op.GetSecretHash())
 	old := fl.workers.get(spec.ID)
+	if old == nil || old.by != fl.m.journal.caller.Actor {
+		if err := fl.m.access.mayHold(ownsWorker); err != nil {
+			return entry.Refused(err)
+		}
+	}
 	switch {
 	case old == nil:
 		if fl.workers.len() >= limits.MaxWorkers {

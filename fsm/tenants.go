@@ -36,12 +36,22 @@ func (lm *admission) setTenant(op *fsmpb.SetTenant) *fsmpb.Outcome {
 	switch {
 	case t == nil && lm.tenants.len() >= limits.MaxTenants:
 		return entry.Refused(exhausted("tenant", "%d tenants are known: no more are taken", limits.MaxTenants))
-	case t == nil:
-		lm.tenants.insert(id, &tenantRow{id: id, limits: rota.DefaultTenantLimits()})
-	case t.known && t.limits == wanted:
+	case t != nil && t.known && t.limits == wanted:
 		return &fsmpb.Outcome{Existed: true}
+	case t == nil || !t.known:
+		if err := lm.m.access.mayHold(ownsTenant); err != nil {
+			return entry.Refused(err)
+		}
+	}
+	if t == nil {
+		lm.tenants.insert(id, &tenantRow{id: id, limits: rota.DefaultTenantLimits()})
 	}
 	existed := t != nil && t.known
+	if !existed {
+		by := lm.m.journal.caller.Actor
+		lm.tenants.edit(id).by = by
+		lm.m.access.hold(by, ownsTenant, 1)
+	}
 	lm.changeTenant(lm.tenants.edit(id), wanted)
 	return &fsmpb.Outcome{Existed: existed}
 }
@@ -312,6 +322,7 @@ func (lm *admission) deleteTenant(op *fsmpb.DeleteTenant) *fsmpb.Outcome {
 		return entry.Refused(rota.Refusef(rota.KindConflict, "tenant", "a token is for tenant %q: revoke it, or wait for its end", id))
 	}
 	lm.m.timers.penalty.set(string(id), int64(t.penaltyAt()), 0)
+	lm.m.access.hold(t.by, ownsTenant, -1)
 	lm.tenants.drop(id)
 	lm.syncBusyLanes(id)
 	lm.m.journal.emit(rota.Event{Kind: rota.EventTenantDeleted, Tenant: id})

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
 )
 
@@ -218,4 +219,84 @@ func (lm *admission) deriveLimits() error {
 		lm.timeLimits(&lm.m.timers)
 	}
 	return err
+}
+
+// owned is a kind of rows that a principal may have so many of.
+type owned uint8
+
+const (
+	ownsQueue owned = iota
+	ownsTenant
+	ownsWorker
+	ownsWorkflow
+	ownsToken
+	ownsEnd
+)
+
+// ownedKinds say how each kind is named, how many one principal has at most, and what makes
+// room.
+var ownedKinds = [ownsEnd]struct {
+	subject, plural string
+	most            int64
+	remedy          string
+}{
+	ownsQueue:    {"max_queues", "queues", limits.MaxOwnedQueues, "delete one with `rota queue delete`"},
+	ownsTenant:   {"max_tenants", "tenants", limits.MaxOwnedTenants, "delete one with `rota tenant delete`"},
+	ownsWorker:   {"max_workers", "workers", limits.MaxOwnedWorkers, "retire and delete one with `rota worker delete`, or wait until silent ones are forgotten"},
+	ownsWorkflow: {"max_workflows", "workflows that have not ended", limits.MaxOwnedWorkflows, "wait for one to end, or cancel it"},
+	ownsToken:    {"max_tokens", "tokens", limits.MaxOwnedTokens, "wait until one expires, revoked ones too: `rota auth token list` shows when"},
+}
+
+// holding is what a principal has of a kind.
+type holding struct {
+	by   rota.Principal
+	what owned
+}
+
+// hold counts rows of a principal; the leader's own, and those whose principal has gone, count
+// for none.
+func (ac *authority) hold(by rota.Principal, what owned, n int64) {
+	if by == "" || by == nobody {
+		return
+	}
+	key := holding{by, what}
+	if ac.held == nil {
+		ac.held = make(map[holding]int64)
+	}
+	if ac.held[key] += n; ac.held[key] == 0 {
+		delete(ac.held, key)
+	}
+}
+
+// mayHold refuses whoever asks for one more row of a kind and has as many as a principal may
+// have (SPEC §4.15). Those who may do everything, and the account that the node runs as, have
+// as many as the cluster takes.
+func (ac *authority) mayHold(what owned) error {
+	by := ac.m.journal.caller.Actor
+	if by == "" || by == rota.Local {
+		return nil
+	}
+	k := &ownedKinds[what]
+	if ac.held[holding{by, what}] < k.most {
+		return nil
+	}
+	rights, refusal := ac.rightsOf(by)
+	if refusal == nil && rights.All() {
+		return nil
+	}
+	return exhausted(k.subject, "%s has %d %s, as many as one principal may have: %s", by, k.most, k.plural, k.remedy)
+}
+
+// eachHeld calls yield for each row that counts for its principal.
+func (m *Machine) eachHeld(yield func(by rota.Principal, what owned)) {
+	m.queues.scan(func(_ rota.QueueName, r *queueRow) bool { yield(r.by, ownsQueue); return true })
+	m.admission.tenants.scan(func(_ rota.TenantID, r *tenantRow) bool { yield(r.by, ownsTenant); return true })
+	m.fleet.workers.scan(func(_ rota.WorkerID, r *workerRow) bool { yield(r.by, ownsWorker); return true })
+	m.access.tokens.scan(func(_ tokenID, r *tokenRow) bool { yield(r.By, ownsToken); return true })
+	m.flows.workflows.scan(func(_ rota.WorkflowID, r *workflowRow) bool {
+		if r.lives() {
+			yield(r.by, ownsWorkflow)
+		}
+		return true
+	})
 }

@@ -47,11 +47,15 @@ func (fs *flows) openWorkflow(op *fsmpb.OpenWorkflow) *fsmpb.Outcome {
 	if err := fs.admitSize(need); err != nil {
 		return entry.Refused(err)
 	}
+	if err := fs.m.access.mayHold(ownsWorkflow); err != nil {
+		return entry.Refused(err)
+	}
 	fs.makeRoom(need)
 	fs.m.head.flowSeq++
 	r := &workflowRow{id: id, seq: fs.m.head.flowSeq, queue: spec.Queue, tenant: spec.Tenant,
 		policy: rota.FailurePolicy(op.GetOnFailure()), labels: spec.Labels, content: content, state: rota.WorkflowOpen,
-		nodes: op.GetNodes(), edges: op.GetEdges(), touched: fs.m.head.clock}
+		nodes: op.GetNodes(), edges: op.GetEdges(), touched: fs.m.head.clock, by: fs.m.journal.caller.Actor}
+	fs.m.access.hold(r.by, ownsWorkflow, 1)
 	fs.workflows.insert(id, r)
 	fs.flowIndex.byID[id] = newFlow(r)
 	fs.flowIndex.all.add(r, 1)
@@ -304,6 +308,7 @@ func (fs *flows) retryWorkflow(op *fsmpb.RetryWorkflow) *fsmpb.Outcome {
 	}
 	r = fs.workflows.edit(r.id)
 	fs.noteOver(r, -1)
+	fs.m.access.hold(r.by, ownsWorkflow, 1)
 	r.was, r.state = r.state, rota.WorkflowRunning
 	r.ending, r.failed, r.reason = rota.WorkflowNone, 0, rota.ReasonNone
 	r.redo, r.from, r.cursor = true, from, 0

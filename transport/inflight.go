@@ -39,7 +39,6 @@ type inflight struct {
 	accounts map[rota.Principal]*account
 }
 
-
 func newInflight(most int64, log *slog.Logger) *inflight {
 	return &inflight{most: most, log: log, conns: make(map[*inflightConn]struct{}), accounts: make(map[rota.Principal]*account)}
 }

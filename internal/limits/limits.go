@@ -25,6 +25,14 @@ const (
 	MaxRoles  = 1_000
 	MaxTokens = 100_000
 	MaxBlocks = 10_000
+	// MaxOwned… bound what one principal has of each kind, unless it may do everything: what
+	// one tenant's script makes without end leaves room for others. Workers and tenants are as
+	// many as a large team has; queues cost every round.
+	MaxOwnedQueues    = 100
+	MaxOwnedTenants   = 1_000
+	MaxOwnedWorkers   = 1_000
+	MaxOwnedWorkflows = 1_000
+	MaxOwnedTokens    = 100
 	// MaxGrants bounds a role; MaxTokenRoles and MaxTokenPatterns a token: a call is judged
 	// by all of a token's grants at the worst.
 	MaxGrants        = 64

@@ -1,0 +1,165 @@
+package fsm
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/access"
+	"github.com/rotasched/rota/internal/limits"
+)
+
+// almost is a principal that may do everything but debug, and another of the same role.
+const (
+	almost = rota.Principal("cert:almost/ann")
+	other  = rota.Principal("cert:almost/bob")
+)
+
+// newOwners returns a bench where almost and other may do what owners do.
+func newOwners(t *testing.T) *bench {
+	t.Helper()
+	b := newBench(t)
+	var grants []rota.Grant
+	for r := rota.RightSubmit; r < rota.RightDebug; r++ {
+		grants = append(grants, everyRight(r)...)
+	}
+	b.ok(roleOp("almost", grants...))
+	return b
+}
+
+// many applies operations, some of which may be refused, and returns how many were taken and
+// the last refusal.
+func (b *bench) many(actor rota.Principal, n int, op func(i int) *fsmpb.Op) (taken int, refusal *rota.Error) {
+	b.t.Helper()
+	all := make([]*fsmpb.Op, n)
+	for i := range all {
+		if all[i] = op(i); actor != "" {
+			by(actor, all[i])
+		}
+	}
+	for part := range slices.Chunk(all, 100) {
+		for _, o := range b.entry(part...).Outcomes {
+			if err := entry.OutcomeError(o); err != nil {
+				refusal = rota.ErrorOf(err)
+				continue
+			}
+			taken++
+		}
+	}
+	return taken, refusal
+}
+
+// TestOwned: a principal has so many of each kind and no more, which is said with what makes
+// room; what goes makes room, and others are not hindered.
+func TestOwned(t *testing.T) {
+	t.Parallel()
+	flow := func(i int) *fsmpb.Op { return newDAG(fmt.Sprint("f", i), [][]uint32{nil}).open() }
+	for what, c := range map[owned]struct {
+		most int
+		make func(i int) *fsmpb.Op
+		// free has one of them go.
+		free func(b *bench)
+	}{
+		ownsQueue: {limits.MaxOwnedQueues, func(i int) *fsmpb.Op { return queueOp(fmt.Sprint("q", i)) },
+			func(b *bench) { b.ok(by(almost, deleteQueueOp("q3"))) }},
+		ownsTenant: {limits.MaxOwnedTenants, func(i int) *fsmpb.Op { return tenantOp(fmt.Sprint("t", i), "weight", "2") },
+			func(b *bench) { b.ok(by(almost, deleteTenantOp("t3"))) }},
+		ownsWorker: {limits.MaxOwnedWorkers, func(i int) *fsmpb.Op { return registerOp(fmt.Sprint("w", i), 1, "s", false) },
+			func(b *bench) {
+				b.ok(by(almost, statusOp("w3", rota.WorkerRetired, 0)))
+				b.ok(by(almost, deleteWorkerOp("w3")))
+			}},
+		ownsWorkflow: {limits.MaxOwnedWorkflows, flow, func(b *bench) {
+			d := newDAG("f3", [][]uint32{nil})
+			b.entry(by(almost, d.add()[0]), by(almost, d.commit()), by(almost, d.cancel()))
+			b.pass(1_000)
+		}},
+		ownsToken: {limits.MaxOwnedTokens, func(i int) *fsmpb.Op {
+			return ownToken(i)
+		}, func(b *bench) {
+			revoke := &fsmpb.RevokeToken{Id: ownToken(3).GetCreateToken().GetId()}
+			b.ok(by(almost, &fsmpb.Op{Op: &fsmpb.Op_RevokeToken{RevokeToken: revoke}})) // its row stays until its date
+			b.refuses(rota.KindExhausted, "max_tokens", by(almost, ownToken(limits.MaxOwnedTokens+60)))
+			b.date(rota.Date(ownToken(3).GetCreateToken().GetExpiresMs() + 1))
+			b.pass(1_000)
+		}},
+	} {
+		t.Run(ownedKinds[what].subject, func(t *testing.T) {
+			t.Parallel()
+			b := newOwners(t)
+			taken, refusal := b.many(almost, c.most+20, c.make)
+			if taken != c.most || refusal == nil || refusal.Subject != ownedKinds[what].subject || refusal.Kind != rota.KindExhausted ||
+				!strings.Contains(refusal.Text, fmt.Sprint(c.most)) || !strings.Contains(refusal.Text, ownedKinds[what].remedy) {
+				t.Fatalf("%d were taken, then %+v", taken, refusal)
+			}
+			if taken, refusal := b.many(other, 1, func(int) *fsmpb.Op { return c.make(c.most + 30) }); taken != 1 {
+				t.Errorf("another principal is refused: %v", refusal)
+			}
+			if taken, refusal := b.many("cert:root/eve", 1, func(int) *fsmpb.Op { return c.make(c.most + 31) }); taken != 1 {
+				t.Errorf("root is refused: %v", refusal)
+			}
+			b.sound()
+			c.free(b)
+			b.sound()
+			if _, refusal := b.many(almost, 1, func(int) *fsmpb.Op { return c.make(c.most + 40) }); refusal != nil {
+				t.Errorf("what went makes no room: %v", refusal)
+			}
+			if b.access.held[holding{almost, what}] == 0 {
+				t.Error("nothing is counted")
+			}
+			b.sound()
+		})
+	}
+}
+
+// ownToken makes a token; those from the hundredth on last a day longer.
+func ownToken(i int) *fsmpb.Op {
+	wish := tokenWish("a", access.RoleReader)
+	wish.Id = "aaaaaaaaaa" + string(rune('a'+i/26)) + string(rune('a'+i%26))
+	if i >= limits.MaxOwnedTokens {
+		wish.ExpiresMs += wish.ExpiresMs - startClock
+	}
+	return tokenOp(wish)
+}
+
+// TestOwned_moves: what a worker counts for moves with its registration, and ends with the
+// credential; a workflow that is run again counts again.
+func TestOwned_moves(t *testing.T) {
+	t.Parallel()
+	b := newOwners(t)
+	want := func(step string, what owned, ann, bob int64) {
+		t.Helper()
+		b.sound()
+		if h := b.access.held; h[holding{almost, what}] != ann || h[holding{other, what}] != bob {
+			t.Errorf("%s: %v", step, h)
+		}
+	}
+	b.ok(by(almost, registerOp("w", 1, "s", false)))
+	want("registered", ownsWorker, 1, 0)
+	b.ok(by(other, registerOp("w", 1, "s", false)))
+	want("moved", ownsWorker, 0, 1)
+	b.ok(blockOp("almost", "bob", true))
+	b.pass(60_000)
+	want("blocked", ownsWorker, 0, 0)
+
+	d := diamond("wf")
+	b.entry(by(almost, d.open()))
+	for _, op := range d.add() {
+		b.ok(by(almost, op))
+	}
+	b.ok(by(almost, d.commit()))
+	want("committed", ownsWorkflow, 1, 0)
+	b.ok(d.cancel())
+	b.pass(1_000)
+	want("over", ownsWorkflow, 0, 0)
+	b.ok(entry.RetryWorkflowOp("wf", "", 1))
+	want("run again", ownsWorkflow, 1, 0)
+	b.entry(by(almost, newDAG("lapses", [][]uint32{nil}).open()))
+	want("opened", ownsWorkflow, 2, 0)
+	b.pass(limits.UploadLapses + 1_000)
+	want("given up", ownsWorkflow, 1, 0)
+}
