@@ -3,10 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
-	"fmt"
-	"io/fs"
-	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,9 +12,9 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/secret"
-	"github.com/rotasched/rota/internal/server"
 )
 
 const (
@@ -118,23 +115,6 @@ func (a authCommands) first(use, short, long string, do func(client.Auth, contex
 		})(cmd, args)
 	}
 	return cmd
-}
-
-// throughSocket has the command call by the socket of a node's data directory.
-func (a authCommands) throughSocket(data string) error {
-	path := server.SocketPath(data)
-	conn, err := net.Dial("unix", path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return failf("%s is not there: run this where a node runs, with the --data of its rota server", path)
-	case errors.Is(err, fs.ErrPermission):
-		return &codedError{exitDenied, fmt.Errorf("%s: %w: run this as the account that the node runs as, or as root", path, fs.ErrPermission)}
-	case err != nil:
-		return failf("%s: no node answers: %w", path, err)
-	}
-	_ = conn.Close()
-	a.addrs = []string{"unix:" + path}
-	return nil
 }
 
 // printMade prints a token with its secret.
@@ -352,22 +332,50 @@ func (a authCommands) listBlocks() *cobra.Command {
 }
 
 func (a authCommands) anonymous() *cobra.Command {
-	return &cobra.Command{
-		Use:     "anonymous ROLE…|none",
-		Short:   "Say which roles callers without a credential have",
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "anonymous ROLE…|none [--yes]",
+		Short: "Say which roles callers without a credential have",
+		Long: "Say which roles callers without a credential have.\n\n" +
+			"A caller without one, in a cluster where no token has the role root, would take their own rights:\n" +
+			"that needs --yes. The way back is rota auth reset on a node.",
 		Example: "  rota auth anonymous none",
 		Args:    cobra.MinimumNArgs(1),
-		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
-			roles := args
-			if len(args) == 1 && args[0] == "none" {
-				roles = nil
-			}
-			if err := c.Auth().SetAnonymous(ctx, roles); err != nil {
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "also where nobody has all rights then")
+	cmd.RunE = a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+		roles := args
+		if len(args) == 1 && args[0] == "none" {
+			roles = nil
+		}
+		if !yes && !slices.Contains(roles, access.RoleRoot) {
+			if err := staysIn(ctx, c.Auth()); err != nil {
 				return err
 			}
-			return a.printOne(map[string]any{"roles": append([]string{}, roles...)}, roles, func(bool) string {
-				return "callers without a credential: " + strings.Join(args, ", ") + "\n"
-			})
-		})),
+		}
+		if err := c.Auth().SetAnonymous(ctx, roles); err != nil {
+			return err
+		}
+		return a.printOne(map[string]any{"roles": append([]string{}, roles...)}, roles, func(bool) string {
+			return "callers without a credential: " + strings.Join(args, ", ") + "\n"
+		})
+	}))
+	return cmd
+}
+
+// staysIn refuses a caller who would take their own rights where no token has all.
+func staysIn(ctx context.Context, auth client.Auth) error {
+	who, err := auth.WhoAmI(ctx)
+	if err != nil || who.Principal != rota.Anonymous {
+		return err
 	}
+	for t, err := range auth.AccessTokens(ctx) {
+		if err != nil {
+			return err
+		}
+		if t.Revoked.IsZero() && slices.Contains(t.Roles, access.RoleRoot) && len(t.Tenants)+len(t.Queues) == 0 {
+			return nil
+		}
+	}
+	return usagef("nobody would have all rights then, as no token has the role root: make one first (rota auth init on a node does both), or give --yes")
 }

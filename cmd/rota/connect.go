@@ -3,11 +3,15 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
+	"net"
 	"strings"
 	"time"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/server"
 )
 
 // with reaches the cluster that --addr names for the time of one piece of work.
@@ -44,6 +48,23 @@ func (a *app) dialTo(addrs []string, more ...client.Option) (*client.Client, err
 		return nil, err
 	}
 	return client.Dial(addrs, append(more, client.WithTLSFrom(config))...)
+}
+
+// throughSocket has the command call by the socket of a node's data directory.
+func (a *app) throughSocket(data string) error {
+	path := server.SocketPath(data)
+	conn, err := net.Dial("unix", path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return failf("%s is not there: run this where a node runs, with the --data of its rota server", path)
+	case errors.Is(err, fs.ErrPermission):
+		return &codedError{exitDenied, fmt.Errorf("%s: %w: run this as the account that the node runs as, or as root", path, fs.ErrPermission)}
+	case err != nil:
+		return failf("%s: no node answers: %w", path, err)
+	}
+	_ = conn.Close()
+	a.addrs = []string{"unix:" + path}
+	return nil
 }
 
 // muteMost is how long a command that cannot reach the cluster tries without a word.

@@ -62,3 +62,20 @@ func TestTokenOfATenant(t *testing.T) {
 		ask(8, acme, args...)
 	}
 }
+
+// TestAnonymous_locksNobodyOut: a caller without a credential does not take their own rights by
+// mistake while no token has all.
+func TestAnonymous_locksNobodyOut(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	contains(t, "the refusal", c.rota(t, "auth", "anonymous", "none").want(t, 2).stderr, "--yes", "auth init")
+	c.tokenFile(t, "--role", "root", "--tenant", "acme")
+	c.rota(t, "auth", "anonymous", "reader").want(t, 2)
+	c.rota(t, "job", "list").want(t, 0)
+	root := c.tokenFile(t, "--role", "root")
+	c.rota(t, "auth", "anonymous", "none").want(t, 0)
+	c.rota(t, "job", "list").want(t, 8)
+	c.rota(t, append(root, "auth", "anonymous", "root")...).want(t, 0)
+	c.rota(t, "auth", "token", "revoke", strings.Split(c.rota(t, "auth", "token", "list", "-o", "name").want(t, 0).stdout, "\n")[0]).want(t, 0)
+	c.rota(t, "auth", "anonymous", "none", "--yes").want(t, 0)
+}
