@@ -3,8 +3,10 @@ package sched
 // masks are the positions of the workers that may work for a tenant, in a round of a queue
 // where not every worker may work for all. They are found as tenants come up.
 type masks struct {
-	// of goes by the span that a tenant is in.
-	of map[int]bitset
+	// list holds those found, and of tells the place there, plus 1, of the span that a tenant is
+	// in; 0 is none.
+	list []bitset
+	of   []int32
 	// wide holds the positions of the workers that are not narrowed.
 	wide bitset
 	// lane is the one that was asked for last, mask its own: one candidate is asked for often.
@@ -25,24 +27,24 @@ func (r *rooms) maskOf(l *lane) bitset {
 }
 
 func (r *rooms) maskAt(n *narrowings, span int) bitset {
-	mask := r.masks.of[span]
-	if mask != nil {
-		return mask
-	}
 	if r.masks.of == nil {
-		r.masks.of, r.masks.wide = map[int]bitset{}, r.newSet()
+		r.masks.of, r.masks.wide = make([]int32, len(n.spans)), r.newSet()
 		for pos, slot := range r.slots {
 			r.masks.wide.put(pos, !n.workers.has(int(slot)))
 		}
 	}
-	mask = r.newSet()
+	if at := r.masks.of[span]; at > 0 {
+		return r.masks.list[at-1]
+	}
+	mask := r.newSet()
 	copy(mask, r.masks.wide)
 	for _, slot := range n.spans[span].allowed {
 		if pos, stands := r.position(slot); stands {
 			mask.set(pos)
 		}
 	}
-	r.masks.of[span] = mask
+	r.masks.list = append(r.masks.list, mask)
+	r.masks.of[span] = int32(len(r.masks.list))
 	return mask
 }
 

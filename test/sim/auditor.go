@@ -29,6 +29,8 @@ type auditor struct {
 	sessions map[rota.WorkerID]rota.Session
 	// revoked are the tokens that no event may name any more.
 	revoked map[string]bool
+	// roles are what the pools of workers may do.
+	roles   map[string][]rota.Grant
 	flows   map[rota.WorkflowID]*auditFlow
 	flowIDs []rota.WorkflowID
 	// uploaded is when a part of a workflow was last taken, by the cluster clock.
@@ -120,7 +122,7 @@ func newAuditor(w *World) *auditor {
 	return &auditor{w: w, accepted: map[rota.JobID]bool{}, expires: map[rota.JobID]rota.Clock{},
 		jobs: map[rota.JobID]*auditJob{}, leases: map[rota.LeaseID]*auditLease{},
 		sessions: map[rota.WorkerID]rota.Session{}, flows: map[rota.WorkflowID]*auditFlow{},
-		deleted: map[uint64]bool{}, completions: map[rota.LeaseID]bool{}, revoked: map[string]bool{}, places: newPlaces()}
+		deleted: map[uint64]bool{}, completions: map[rota.LeaseID]bool{}, revoked: map[string]bool{}, roles: map[string][]rota.Grant{}, places: newPlaces()}
 }
 
 func (a *auditor) failf(format string, args ...any) {

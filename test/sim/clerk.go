@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
@@ -25,6 +26,7 @@ func newClerk(w *World) *clerk {
 	c.name = "clerk"
 	if w.Tokens {
 		w.on(&c.actor, 3_000, c.create)
+		w.on(&c.actor, 10, c.grant)
 	}
 	return c
 }
@@ -58,6 +60,35 @@ func (c *clerk) create() {
 	})
 }
 
+// poolOf is the certificate that a worker registers with: two of them share all workers.
+func poolOf(id rota.WorkerID) rota.Principal {
+	return rota.CertPrincipal(fmt.Sprint("pool", id[len(id)-1]%2), "w")
+}
+
+// grant changes which tenants the workers of a pool may work for; once the world heals they
+// may work for all.
+func (c *clerk) grant() {
+	w := c.w
+	healed := w.now >= max(w.Heal, 20_000)
+	if w.now < max(w.Heal, 20_000)+30_000 { // what was asked before may come late
+		w.on(&c.actor, Time(500+c.chance.IntN(4_000)), c.grant)
+	}
+	for pool := range 2 {
+		if !healed && c.chance.IntN(2) == 0 {
+			continue
+		}
+		role := &fsmpb.SetRole{Name: fmt.Sprint("pool", pool)}
+		for range 1 + c.chance.IntN(2) {
+			tenant := []string{"t0", "t1", "t2", "t*", "other"}[c.chance.IntN(5)]
+			if healed {
+				tenant = "*"
+			}
+			role.Grants = append(role.Grants, &fsmpb.Grant{Right: uint32(rota.RightWork), Tenant: tenant, Queue: "default"})
+		}
+		c.ask(rota.Local, &fsmpb.Op{Op: &fsmpb.Op_SetRole{SetRole: role}})
+	}
+}
+
 // ask proposes an operation of somebody thrice: repetitions change nothing.
 func (c *clerk) ask(by rota.Principal, op *fsmpb.Op) {
 	w := c.w
@@ -78,18 +109,37 @@ func (a *auditor) rights(e *rota.Event) {
 			a.failf("event %s (%s) is of token %s, which was revoked before", e.ID, e.Kind, id)
 		}
 	}
+	if e.Kind == rota.EventJobAssigned && a.w.Tokens {
+		a.granted(e)
+	}
 	if e.Kind != rota.EventAuthChanged {
 		return
 	}
 	var change struct {
-		What string `json:"what"`
-		Name string `json:"name"`
-		Gone bool   `json:"gone"`
+		What  string       `json:"what"`
+		Name  string       `json:"name"`
+		Gone  bool         `json:"gone"`
+		Gives []rota.Grant `json:"grants"`
 	}
 	if err := json.Unmarshal([]byte(e.Payload), &change); err != nil {
 		a.failf("event %s has the payload %s: %v", e.ID, e.Payload, err)
 	}
+	if change.What == "role" {
+		a.roles[change.Name] = change.Gives
+	}
 	if change.What == "token" && change.Gone {
 		a.revoked[change.Name] = true
 	}
+}
+
+// granted holds a lease against what its worker's pool may work for now.
+func (a *auditor) granted(e *rota.Event) {
+	role, _, _ := poolOf(e.Worker).Cert()
+	for _, g := range a.roles[role] {
+		prefix, open := strings.CutSuffix(g.Tenant, "*")
+		if g.Tenant == string(e.Tenant) || open && strings.HasPrefix(string(e.Tenant), prefix) {
+			return
+		}
+	}
+	a.failf("job %s of tenant %s went to worker %s, who may work for %v", e.Job, e.Tenant, e.Worker, a.roles[role])
 }

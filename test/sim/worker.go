@@ -104,9 +104,12 @@ func (k *worker) connect() {
 	op := &fsmpb.Op{Op: &fsmpb.Op_Register{Register: &fsmpb.Register{SecretHash: hash, Takeover: k.secret > 1,
 		Connection: k.connectionSaid(), Grace: w.Grace,
 		Spec: entry.WorkerOp(&rota.WorkerSpec{ID: k.id, Queues: []rota.QueueName{"default"}, Slots: slots})}}}
+	if w.Tokens {
+		op.Actor, op.Via, op.Request = string(poolOf(k.id)), "sim/worker", fmt.Sprint("c", k.connection)
+	}
 	answered := false
 	w.forward(n, &k.actor, k.reaches(n), op, func(o *fsmpb.Outcome) {
-		if answered || k.conn != n {
+		if answered || k.conn != n || rota.Kind(o.GetKind()) == rota.KindDenied {
 			return
 		}
 		answered = true

@@ -41,7 +41,8 @@ type Options struct {
 	Deletes bool
 	// Removals: queues, tenants and workers are forgotten, some queues drained first.
 	Removals bool
-	// Tokens: some callers show tokens, which are revoked while they are in use.
+	// Tokens: some callers show tokens, which are revoked while they are in use, and workers may
+	// work for some tenants only, other ones all the time.
 	Tokens bool
 	// Calm: no message is lost, doubled or late by chance.
 	Calm bool
