@@ -308,6 +308,29 @@ type NodeStatus struct {
 	// RulesVersion is the newest version of the rules that its binary knows, 0 for one
 	// that does not answer (SPEC §2.6).
 	RulesVersion uint32 `json:"rules_version"`
+	// NonVoter says that it was started with --non-voter: it never gets a vote.
+	NonVoter bool `json:"non_voter"`
+	NodeHealth
+}
+
+// NodeHealth is what the leader's own calls say of a node, by its wall clock; 0 where it says
+// nothing.
+type NodeHealth struct {
+	// HealthySince is since when it has answered and followed the log, as a voter or without a
+	// vote, and LastContact when it answered last. Both begin with the leadership.
+	HealthySince Date `json:"healthy_since_ms"`
+	LastContact  Date `json:"last_contact_ms"`
+}
+
+// Autopilot is what the leader makes of the voters (SPEC §13.10).
+type Autopilot struct {
+	On           bool  `json:"on"`
+	VotersWanted int64 `json:"voters_wanted"`
+	// HealthyVoters have been so for a minute; 0 without a leader that answers.
+	HealthyVoters int64 `json:"healthy_voters"`
+	// Text is what the leader will do about voters that do not answer, or why it does nothing;
+	// empty while nothing is wrong.
+	Text string `json:"text,omitempty"`
 }
 
 // ClusterStatus is the whole cluster as one node sees it.
@@ -330,6 +353,8 @@ type ClusterStatus struct {
 	// StateBytes is what StateBytesMax bounds (SPEC §4.14).
 	StateBytes    int64 `json:"state_bytes"`
 	StateBytesMax int64 `json:"state_bytes_max"`
+	// Autopilot is what becomes of dead voters.
+	Autopilot Autopilot `json:"autopilot"`
 }
 
 // JobCounts counts jobs by state; terminal ones since the cluster began.
@@ -369,6 +394,7 @@ type RaftPeer struct {
 	Address string `json:"address"`
 	Voter   bool   `json:"voter"`
 	Leader  bool   `json:"leader"`
+	NodeHealth
 }
 
 // SnapshotInfo describes a snapshot or backup file.

@@ -18,6 +18,9 @@ var (
 	modeStatusJSON     = layoutOf[ModeStatus]()
 	explanationJSON    = layoutOf[Explanation]()
 	clusterStatusJSON  = layoutOf[ClusterStatus]()
+	nodeStatusJSON     = layoutOf[NodeStatus]()
+	raftPeerJSON       = layoutOf[RaftPeer]()
+	nodeHealthJSON     = layoutOf[NodeHealth]()
 	snapshotInfoJSON   = layoutOf[SnapshotInfo]()
 	workflowJSON       = layoutOf[Workflow]()
 	queueJSON          = layoutOf[Queue]()
@@ -189,3 +192,21 @@ func (b Block) MarshalJSON() ([]byte, error) { return blockJSON.marshal(b) }
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (b *Block) UnmarshalJSON(text []byte) error { return blockJSON.unmarshal(text, b) }
+
+// MarshalJSON implements json.Marshaler.
+func (s NodeStatus) MarshalJSON() ([]byte, error) { return nodeStatusJSON.marshal(s) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *NodeStatus) UnmarshalJSON(text []byte) error { return nodeStatusJSON.unmarshal(text, s) }
+
+// MarshalJSON implements json.Marshaler.
+func (p RaftPeer) MarshalJSON() ([]byte, error) { return raftPeerJSON.marshal(p) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (p *RaftPeer) UnmarshalJSON(text []byte) error { return raftPeerJSON.unmarshal(text, p) }
+
+// MarshalJSON implements json.Marshaler.
+func (h NodeHealth) MarshalJSON() ([]byte, error) { return nodeHealthJSON.marshal(h) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (h *NodeHealth) UnmarshalJSON(text []byte) error { return nodeHealthJSON.unmarshal(text, h) }

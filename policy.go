@@ -210,13 +210,14 @@ func (k *policyKey) parse(text string, ratio bool) (int64, error) {
 		}
 		return v, nil
 	case k.unit == unitBool:
-		switch strings.ToLower(text) {
-		case "true", "on", "yes", "1":
+		on, ok := parseSwitch(text)
+		switch {
+		case !ok:
+			return 0, bad("on or off")
+		case on:
 			return 1, nil
-		case "false", "off", "no", "0":
-			return 0, nil
 		}
-		return 0, bad("on or off")
+		return 0, nil
 	case ratio:
 		want := fmt.Sprintf("a ratio of %s to %s with at most %d decimals", ratioText(k.min, k.scale()), ratioText(k.max, k.scale()),
 			decimals(k.scale()))

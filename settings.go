@@ -14,37 +14,74 @@ const (
 	MaxStateBytes        = 1 << 50
 )
 
+// The bounds of voters_wanted. Fewer than three voters survive the loss of none; more than
+// MaxVoters make every commit slower and no cluster safer.
+const (
+	LeastVotersWanted = 3
+	MaxVoters         = 9
+)
+
 // ClusterSettings are what `cluster set` changes.
 type ClusterSettings struct {
 	// StateBytesMax bounds the bytes of jobs, workflows, workers, queues and tenants
 	// (SPEC §4.14).
 	StateBytesMax int64 `json:"state_bytes_max"`
+	// VotersWanted is how many healthy voters the cluster shall have: a dead one is removed
+	// once there are so many others. The leader raises it to those there are (SPEC §13.10).
+	VotersWanted int64 `json:"voters_wanted"`
+	// Autopilot reports whether the leader removes dead voters.
+	Autopilot bool `json:"autopilot"`
 }
 
 // clusterKeys are the keys of the cluster's settings, in the order in which they are shown.
-var clusterKeys = []string{"state_bytes_max"}
+var clusterKeys = []string{"state_bytes_max", "voters_wanted", "autopilot"}
 
 // ClusterKeys lists the keys that ClusterSettings.Set takes.
 func ClusterKeys() []string { return append([]string(nil), clusterKeys...) }
 
 // DefaultClusterSettings are those of a cluster that nobody set.
 func DefaultClusterSettings() ClusterSettings {
-	return ClusterSettings{StateBytesMax: DefaultStateBytesMax}
+	return ClusterSettings{StateBytesMax: DefaultStateBytesMax, VotersWanted: LeastVotersWanted, Autopilot: true}
 }
 
-// Set changes one key: state_bytes_max=2147483648 or 2GiB. It refuses unknown keys and values
-// out of range, naming key, value and range, and then changes nothing.
+// Set changes one key: state_bytes_max=2147483648 or 2GiB, voters_wanted=3, autopilot=off. It
+// refuses unknown keys and values out of range, naming key, value and range, and then changes
+// nothing.
 func (c *ClusterSettings) Set(s Setting) error {
-	key := strings.ToLower(strings.TrimSpace(s.Key))
-	if key != "state_bytes_max" {
+	switch key := strings.ToLower(strings.TrimSpace(s.Key)); key {
+	case "state_bytes_max":
+		v, err := parseBytes(key, s.Value, LeastStateBytes, MaxStateBytes)
+		if err != nil {
+			return err
+		}
+		c.StateBytesMax = v
+	case "voters_wanted":
+		v, err := strconv.ParseInt(strings.TrimSpace(s.Value), 10, 64)
+		if err != nil || v < LeastVotersWanted || v > MaxVoters {
+			return Refusef(KindInvalid, key, "%s=%q is refused: %d to %d is wanted", key, s.Value, LeastVotersWanted, MaxVoters)
+		}
+		c.VotersWanted = v
+	case "autopilot":
+		on, ok := parseSwitch(strings.TrimSpace(s.Value))
+		if !ok {
+			return Refusef(KindInvalid, key, "%s=%q is refused: on or off is wanted", key, s.Value)
+		}
+		c.Autopilot = on
+	default:
 		return unknown("key", "cluster key", s.Key, clusterKeys)
 	}
-	v, err := parseBytes(key, s.Value, LeastStateBytes, MaxStateBytes)
-	if err != nil {
-		return err
-	}
-	c.StateBytesMax = v
 	return nil
+}
+
+// parseSwitch reads what is on or off.
+func parseSwitch(text string) (on, ok bool) {
+	switch strings.ToLower(text) {
+	case "true", "on", "yes", "1":
+		return true, true
+	case "false", "off", "no", "0":
+		return false, true
+	}
+	return false, false
 }
 
 // parseBytes reads a number of bytes, with a unit or without, of least to most.

@@ -25,7 +25,7 @@ func (cv *clusterVerbs) ownStatus() rota.NodeStatus {
 	problems := cv.n.problems()
 	s := rota.NodeStatus{ID: cv.n.cfg.Node, API: cv.n.cfg.API, Raft: cv.n.cfg.Raft, State: strings.ToUpper(cv.n.raft.State().String()),
 		Version: cv.n.cfg.Version, AppliedIndex: head.Index, Digest: head.Digest, Healthy: len(problems) == 0, Problems: problems,
-		RulesVersion: cv.n.cfg.knows}
+		RulesVersion: cv.n.cfg.knows, NonVoter: cv.n.cfg.NonVoter}
 	if cv.n.cfg.Exposed { // a word about how it was started: nothing in it is ill
 		s.Problems = append(s.Problems, ExposedText)
 	}
@@ -48,6 +48,7 @@ func (cv *clusterVerbs) Inspect(_ context.Context, digestsAt []rota.Index) (peer
 	in := peer.Inspection{Status: cv.ownStatus(), ClusterID: cv.n.ClusterID(), WallMs: cv.n.wall().UnixMilli(),
 		LastLogIndex: rota.Index(cv.n.raft.LastIndex()), Identity: cv.n.data.Identity()}
 	in.DiskLevel, in.DiskRoom = cv.n.disk.report()
+	in.Autopilot, in.Health = cv.n.autopilot.report()
 	rebuild := cv.n.data.Rebuild()
 	in.DifferedAt, in.RightUntil = rota.Index(rebuild.At), rota.Index(rebuild.Agreed)
 	for _, at := range digestsAt[:min(len(digestsAt), inspectMost)] {
@@ -85,17 +86,39 @@ func (cv *clusterVerbs) Status(context.Context) (rota.ClusterStatus, error) {
 		status.Voter = s.Suffrage == raft.Voter
 		c.Nodes = append(c.Nodes, status)
 	}
+	var health map[rota.NodeID]rota.NodeHealth
+	c.Autopilot, health = cv.autopilotOf(views[c.Leader])
+	for i := range c.Nodes {
+		c.Nodes[i].NodeHealth = health[c.Nodes[i].ID]
+	}
 	slices.SortFunc(c.Nodes, func(a, b rota.NodeStatus) int { return cmp.Compare(a.ID, b.ID) })
 	return c, nil
 }
 
-// Peers lists Raft's configuration.
-func (cv *clusterVerbs) Peers(context.Context) ([]rota.RaftPeer, error) {
+// autopilotOf returns what is made of the voters, by the leader where it is another node and
+// answered.
+func (cv *clusterVerbs) autopilotOf(leader peerView) (rota.Autopilot, map[rota.NodeID]rota.NodeHealth) {
+	a, list := cv.n.autopilot.report()
+	if len(leader.health) > 0 {
+		a, list = leader.autopilot, leader.health
+	}
+	health := make(map[rota.NodeID]rota.NodeHealth, len(list))
+	for _, h := range list {
+		health[h.ID] = h.NodeHealth
+	}
+	return a, health
+}
+
+// Peers lists Raft's configuration, each server with what the leader says of it.
+func (cv *clusterVerbs) Peers(ctx context.Context) ([]rota.RaftPeer, error) {
 	_, leader := cv.n.raft.LeaderWithID()
 	var peers []rota.RaftPeer
-	for _, s := range cv.n.membership.servers() {
+	servers := cv.n.membership.servers()
+	lead := slices.DeleteFunc(slices.Clone(servers), func(s raft.Server) bool { return s.ID != leader })
+	_, health := cv.autopilotOf(cv.n.watch.inspectAll(lead, nil)[rota.NodeID(leader)])
+	for _, s := range servers {
 		peers = append(peers, rota.RaftPeer{ID: rota.NodeID(s.ID), Address: string(s.Address), Voter: s.Suffrage == raft.Voter,
-			Leader: s.ID == leader})
+			Leader: s.ID == leader, NodeHealth: health[rota.NodeID(s.ID)]})
 	}
 	return peers, nil
 }

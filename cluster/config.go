@@ -32,6 +32,8 @@ type Config struct {
 	Join []string
 	// BootstrapExpect is how many fresh nodes found a cluster; 0 never founds one.
 	BootstrapExpect int
+	// NonVoter says that this node never gets a vote.
+	NonVoter bool
 	// GossipKeyFile encrypts gossip; needed beyond loopback unless Insecure.
 	GossipKeyFile string
 	Insecure      bool
@@ -97,6 +99,8 @@ type Config struct {
 	watchdogEvery time.Duration
 	// watchEvery stands in for the constant in the package's own tests.
 	watchEvery time.Duration
+	// patience stands in for usualPatience in the package's own tests.
+	patience patience
 	// freeSpace stands in for FreeSpace in the package's own tests.
 	freeSpace func(path string) (free, total uint64, err error)
 	// knows and needs stand in for entry.RulesVersion and entry.Needs in the package's own
@@ -205,8 +209,11 @@ func (c *Config) faults() (faults []error) {
 	if e := c.SnapshotEvery; e != 0 && (e < SnapshotEveryLeast || e > SnapshotEveryMost) {
 		faults = append(faults, fmt.Errorf("--snapshot-every is %s: %s to %s is wanted", e, SnapshotEveryLeast, SnapshotEveryMost))
 	}
-	if c.BootstrapExpect < 0 || c.BootstrapExpect > MaxVoters {
-		faults = append(faults, fmt.Errorf("--bootstrap-expect is %d: 0 to %d is wanted", c.BootstrapExpect, MaxVoters))
+	if c.BootstrapExpect < 0 || c.BootstrapExpect > rota.MaxVoters {
+		faults = append(faults, fmt.Errorf("--bootstrap-expect is %d: 0 to %d is wanted", c.BootstrapExpect, rota.MaxVoters))
+	}
+	if c.NonVoter && c.BootstrapExpect > 0 {
+		faults = append(faults, errors.New("--non-voter and --bootstrap-expect exclude each other: who founds a cluster has a vote"))
 	}
 	if c.AutoDegradeCommitMs < 0 || c.AutoDegradeCommitMs > MaxDegradeMs {
 		faults = append(faults, fmt.Errorf("--auto-degrade-commit is %d ms: 0 to %d is wanted", c.AutoDegradeCommitMs,
@@ -272,6 +279,9 @@ func (c *Config) defaults() {
 	if c.watchEvery == 0 {
 		c.watchEvery = watchEvery
 	}
+	if c.patience == (patience{}) {
+		c.patience = usualPatience
+	}
 	if c.freeSpace == nil {
 		c.freeSpace = raftstore.FreeSpace
 	}
@@ -288,8 +298,6 @@ func (c *Config) defaults() {
 
 // The bounds of a node's own queues and waits, each with its reason.
 const (
-	// MaxVoters is the most of --bootstrap-expect: more voters make every commit slower and no cluster safer.
-	MaxVoters = 9
 	// proposalQueue bounds proposals that wait for the log: beyond it callers
 	// are refused rather than kept.
 	proposalQueue = 8_192

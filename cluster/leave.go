@@ -27,14 +27,52 @@ func (mb *membership) RemoveHere(ctx context.Context, id rota.NodeID) error {
 	if err := mb.n.replica.mayOperate(ctx); err != nil {
 		return err
 	}
+	return mb.remove(ctx, id, "")
+}
+
+// remove takes a node out of the cluster: one at a time, as each is judged by those who would
+// be left. why is the leader's own reason, empty where somebody asked.
+func (mb *membership) remove(ctx context.Context, id rota.NodeID, why string) error {
+	select {
+	case mb.removing <- struct{}{}:
+		defer func() { <-mb.removing }()
+	case <-ctx.Done():
+		return ctxError(ctx, "waiting for another removal")
+	}
+	op := &fsmpb.SetNode{Id: string(id), Removed: true, Reason: why}
+	left, err := mb.wouldBeLeft(id, why != "")
+	if err != nil {
+		return err
+	}
+	if why == "" {
+		op.Voters = left
+	}
+	l := mb.n.terms.leading()
+	if l == nil {
+		return notLeader()
+	}
+	if err := l.all(ctx, askedBy(ctx, []*fsmpb.Op{{Op: &fsmpb.Op_SetNode{SetNode: op}}})); err != nil {
+		return err
+	}
+	failpoint.Pass("removal-before-configuration")
+	// Should it fail, reconcile goes on with it: the id is refused from now on.
+	if err := mb.n.settled(mb.n.raft.RemoveServer(raft.ServerID(id), 0, raftTimeout)); err != nil {
+		return &rota.Error{Kind: rota.KindUnavailable, Text: "the node was not removed", Cause: err, RetryAfter: time.Second}
+	}
+	return nil
+}
+
+// wouldBeLeft returns how many voters there would be without a voter, 0 for a node that has
+// no vote, or why it must not be removed. A dead one must still not answer.
+func (mb *membership) wouldBeLeft(id rota.NodeID, dead bool) (left uint32, err error) {
 	of := mb.n.replica.member(id)
 	_, alive := mb.member(id)
-	healthy, voters, member := 0, 0, (of.known || alive) && !of.removed // it may be about to be added
+	healthy, voters, voter, member := 0, 0, false, (of.known || alive) && !of.removed // it may be about to be added
 	servers := mb.servers()
 	views := mb.n.watch.inspectAll(servers, nil)
 	for _, s := range servers {
 		if rota.NodeID(s.ID) == id {
-			member = true
+			member, voter = true, s.Suffrage == raft.Voter
 			continue
 		}
 		if s.Suffrage != raft.Voter {
@@ -47,29 +85,21 @@ func (mb *membership) RemoveHere(ctx context.Context, id rota.NodeID) error {
 	}
 	switch {
 	case !member && of.removed:
-		return rota.Refusef(rota.KindNotFound, subjectRemoved, "node %q is no member any more", id)
+		return 0, rota.Refusef(rota.KindNotFound, subjectRemoved, "node %q is no member any more", id)
 	case !member:
-		return rota.Refusef(rota.KindNotFound, "node", "node %q is no member", id)
+		return 0, rota.Refusef(rota.KindNotFound, "node", "node %q is no member", id)
 	case voters == 0 || healthy <= voters/2:
-		return rota.Refusef(rota.KindConflict, "node", "without node %s only %d of %d voters would be healthy: bring others back first",
+		return 0, rota.Refusef(rota.KindConflict, "node", "without node %s only %d of %d voters would be healthy: bring others back first",
 			id, healthy, voters)
+	case dead && views[id].err == nil:
+		return 0, rota.Refusef(rota.KindConflict, "node", "node %s answers again: it stays", id)
 	case id == mb.n.cfg.Node:
-		return rota.Refusef(rota.KindConflict, "node", "node %s leads: use `operator raft leave` there, or hand over first", id)
+		return 0, rota.Refusef(rota.KindConflict, "node", "node %s leads: use `operator raft leave` there, or hand over first", id)
 	}
-	op := &fsmpb.Op{Op: &fsmpb.Op_SetNode{SetNode: &fsmpb.SetNode{Id: string(id), Removed: true}}}
-	l := mb.n.terms.leading()
-	if l == nil {
-		return notLeader()
+	if voter {
+		left = uint32(min(voters, rota.MaxVoters))
 	}
-	if err := l.all(ctx, askedBy(ctx, []*fsmpb.Op{op})); err != nil {
-		return err
-	}
-	failpoint.Pass("removal-before-configuration")
-	// Should it fail, reconcile goes on with it: the id is refused from now on.
-	if err := mb.n.settled(mb.n.raft.RemoveServer(raft.ServerID(id), 0, raftTimeout)); err != nil {
-		return &rota.Error{Kind: rota.KindUnavailable, Text: "the node was not removed", Cause: err, RetryAfter: time.Second}
-	}
-	return nil
+	return left, nil
 }
 
 // subjectRemoved marks what is refused as a node was removed already.

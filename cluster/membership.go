@@ -232,6 +232,8 @@ type membership struct {
 	// left is closed when the node was asked to leave and has done so.
 	left     chan struct{}
 	leftOnce sync.Once
+	// removing has room for the one removal that the leader makes at a time.
+	removing chan struct{}
 }
 
 // otherVoters counts the voters beside this node.

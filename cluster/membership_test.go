@@ -207,8 +207,8 @@ func TestLeave_beforeItHasJoined(t *testing.T) {
 			known := func() (removed, known bool) {
 				leader.replica.mu.RLock()
 				defer leader.replica.mu.RUnlock()
-				_, _, removed, known = leader.replica.machine.Node("n4")
-				return removed, known
+				of, known := leader.replica.machine.Node("n4")
+				return of.Removed, known
 			}
 			b.plan("n4", 0)
 			b.mu.Lock()

@@ -47,6 +47,13 @@ func (n *Node) Collectors() []prometheus.Collector {
 			defer n.watch.mu.Unlock()
 			return float64(n.watch.skewMs) / 1000
 		}),
+		gauge("voters_wanted", "How many healthy voters the cluster shall have.", func() float64 {
+			return float64(n.autopilot.settings().VotersWanted)
+		}),
+		gauge("voters_healthy", "Voters that have been healthy for a minute, at the leader; else 0.", func() float64 {
+			a, _ := n.autopilot.report()
+			return float64(a.HealthyVoters)
+		}),
 		gauge("worker_streams", "Workers connected to this node.", func() float64 {
 			n.replica.hub.mu.Lock()
 			defer n.replica.hub.mu.Unlock()

@@ -59,16 +59,17 @@ type Node struct {
 	workflowVerbs
 	clusterVerbs
 	explainer
-	archive  *history.Archive
-	events   *history.Events
-	rebuild  *rebuild.Rebuilder
-	scrub    *rebuild.Scrubber
-	disk     diskGate
-	backups  backups
-	watchdog watchdog
-	watch    watcher
-	leader   leaderWatch
-	terms    terms
+	archive   *history.Archive
+	events    *history.Events
+	rebuild   *rebuild.Rebuilder
+	scrub     *rebuild.Scrubber
+	disk      diskGate
+	backups   backups
+	autopilot autopilot
+	watchdog  watchdog
+	watch     watcher
+	leader    leaderWatch
+	terms     terms
 
 	stopOnce sync.Once
 	stopped  chan struct{}
@@ -91,7 +92,7 @@ func newNode(cfg Config, peers Peers) (*Node, error) {
 		raftDown: make(chan struct{})}
 	n.life, n.endLife = context.WithCancelCause(context.Background())
 	n.replica = replica{machine: fsm.NewKnowing(cfg.knows), hub: newHub()}
-	n.membership = membership{left: make(chan struct{})}
+	n.membership = membership{left: make(chan struct{}), removing: make(chan struct{}, 1)}
 	n.terms = terms{notify: make(chan bool, 64)}
 	n.chores = chores{beats: newBeatBox(n)}
 	n.disk = diskGate{read: cfg.freeSpace, path: cfg.Data, low: percent(cfg.DiskLow), critical: percent(cfg.DiskCritical),
@@ -112,7 +113,7 @@ func newNode(cfg Config, peers Peers) (*Node, error) {
 func (n *Node) own() *Node {
 	n.replica.n, n.proposer.n, n.membership.n, n.chores.n = n, n, n, n
 	n.jobVerbs.n, n.policyVerbs.n, n.authVerbs.n, n.workerVerbs.n, n.workflowVerbs.n, n.clusterVerbs.n, n.explainer.n = n, n, n, n, n, n, n
-	n.backups.n, n.disk.n, n.watchdog.n, n.watch.n, n.leader.n, n.terms.n = n, n, n, n, n, n
+	n.autopilot.n, n.backups.n, n.disk.n, n.watchdog.n, n.watch.n, n.leader.n, n.terms.n = n, n, n, n, n, n, n
 	return n
 }
 

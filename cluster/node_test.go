@@ -189,7 +189,7 @@ func TestNode_membership(t *testing.T) {
 		}
 		return false
 	}
-	b.eventually("n4 is recorded", func() bool { _, _, _, known := machineNode(b.leader(), "n4"); return known })
+	b.eventually("n4 is recorded", func() bool { _, known := machineNode(b.leader(), "n4"); return known })
 	b.eventually("n4 votes", func() bool { return voter("n4") })
 	b.awaitReady("n4")
 
@@ -202,7 +202,7 @@ func TestNode_membership(t *testing.T) {
 	}
 }
 
-func machineNode(n *Node, id rota.NodeID) (string, uint64, bool, bool) {
+func machineNode(n *Node, id rota.NodeID) (fsm.Member, bool) {
 	n.replica.mu.RLock()
 	defer n.replica.mu.RUnlock()
 	return n.replica.machine.Node(id)
@@ -212,7 +212,7 @@ func TestNode_emptiedDirectoryOfAKnownIDIsRefused(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
 	f := b.follower().cfg.Node
-	b.eventually("all nodes are recorded", func() bool { _, _, _, known := machineNode(b.leader(), f); return known })
+	b.eventually("all nodes are recorded", func() bool { _, known := machineNode(b.leader(), f); return known })
 	b.stop(f)
 	if err := os.RemoveAll(b.addrs[f].Data); err != nil {
 		t.Fatal(err)

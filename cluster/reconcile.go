@@ -62,7 +62,7 @@ func (mb *membership) reconcileOnce(l *leadership) {
 		case string(s.Address) != m.Raft:
 			mb.n.log.Info("a node has a new address", "other_node", string(m.ID), "raft", m.Raft)
 			err = mb.changeServer(s.Suffrage, m)
-		case s.Suffrage == raft.Nonvoter && voters < MaxVoters && mb.caughtUp(m.ID):
+		case s.Suffrage == raft.Nonvoter && voters < rota.MaxVoters && mb.caughtUp(m.ID):
 			mb.n.log.Info("a node has caught up and gets a vote", "other_node", string(m.ID))
 			if err = mb.changeServer(raft.Voter, m); err == nil {
 				voters++
@@ -160,8 +160,9 @@ func (mb *membership) refusedMember(m gossip.Member, why string) {
 	}
 }
 
-// caughtUp reports whether a non-voter has lagged by little for long enough.
+// caughtUp reports whether a node without a vote that wants one has lagged by little for long
+// enough.
 func (mb *membership) caughtUp(id rota.NodeID) bool {
 	v, ok := mb.n.watch.view(id)
-	return ok && v.err == nil && v.closeSince != 0 && mb.n.sinceBoot()-v.closeSince >= voterAfter
+	return ok && v.err == nil && !v.status.NonVoter && v.closeSince != 0 && mb.n.sinceBoot()-v.closeSince >= voterAfter
 }

@@ -140,14 +140,14 @@ func (rp *replica) head() (h fsm.Head) {
 
 // member is what the state says of a node.
 type member struct {
-	identity       string
+	identity, api  string
 	starts         uint64
 	removed, known bool
 }
 
-func memberOf(s *fsm.View, id rota.NodeID) (m member) {
-	m.identity, m.starts, m.removed, m.known = s.Node(id)
-	return m
+func memberOf(s *fsm.View, id rota.NodeID) member {
+	of, known := s.Node(id)
+	return member{identity: of.Identity, api: of.API, starts: of.Starts, removed: of.Removed, known: known}
 }
 
 // member returns what the state says of a node.

@@ -23,6 +23,8 @@ type watcher struct {
 	n     *Node
 	mu    sync.Mutex
 	peers map[rota.NodeID]peerView
+	// asked is when they were.
+	asked time.Duration
 	// addrs are where members answer, as gossip said last.
 	addrs  map[rota.NodeID]string
 	skewMs int64
@@ -50,9 +52,12 @@ type peerView struct {
 	// differedAt is where it found its state to be wrong, rightUntil up to where that
 	// was right.
 	differedAt, rightUntil rota.Index
-	err                    error
-	// closeSince is since when a non-voter has lagged by fewer entries than
-	// makes a voter; zero if it does not.
+	// autopilot and health are a leader's.
+	autopilot rota.Autopilot
+	health    []peer.NodeHealth
+	err       error
+	// closeSince is since when it has lagged by fewer entries than makes a voter; zero if
+	// it does not.
 	closeSince time.Duration
 }
 
@@ -109,11 +114,11 @@ func (w *watcher) once() {
 	w.seen.Store(w.seenNext)
 	w.seenNext = w.n.disk.answered.Load()
 	servers := w.n.membership.servers()
+	now, last := w.n.sinceBoot(), rota.Index(w.n.raft.LastIndex()) // before one that hangs holds up the others' answers
 	views := w.inspectAll(servers, []rota.Index{at})
 	w.mu.Lock()
-	now := w.n.sinceBoot()
 	for id, v := range views {
-		if last := rota.Index(w.n.raft.LastIndex()); v.err == nil && v.status.AppliedIndex+caughtUpLag > last {
+		if v.err == nil && v.status.AppliedIndex+caughtUpLag > last {
 			v.closeSince = w.peers[id].closeSince
 			if v.closeSince == 0 {
 				v.closeSince = now
@@ -121,7 +126,7 @@ func (w *watcher) once() {
 			views[id] = v
 		}
 	}
-	w.peers = views
+	w.peers, w.asked = views, now
 	for id := range w.addrs {
 		if _, member := views[id]; !member {
 			delete(w.addrs, id)
@@ -231,6 +236,10 @@ func answersOf(views map[rota.NodeID]peerView) map[rota.NodeID]rebuild.Answer {
 func (w *watcher) inspect(ctx context.Context, id rota.NodeID, at []rota.Index) peerView {
 	to, ok := w.n.membership.address(id)
 	if !ok {
+		of, _ := w.n.replica.peekMember(id)
+		to.API = of.api // it was gone before this node started
+	}
+	if to.API == "" {
 		return peerView{err: fmt.Errorf("node %s was never seen in gossip", id)}
 	}
 	in, err := w.n.peers.Inspect(ctx, to, at)
@@ -241,7 +250,7 @@ func (w *watcher) inspect(ctx context.Context, id rota.NodeID, at []rota.Index) 
 		return peerView{err: err}
 	}
 	v := peerView{to: to, status: in.Status, wallMs: in.WallMs, disk: diskView{level: diskLevel(in.DiskLevel), room: in.DiskRoom, seen: w.seen.Load()}, differedAt: in.DifferedAt,
-		rightUntil: in.RightUntil}
+		rightUntil: in.RightUntil, autopilot: in.Autopilot, health: in.Health}
 	if len(in.Digests) == 1 {
 		v.digest = in.Digests[0]
 	}
@@ -287,6 +296,18 @@ func (w *watcher) view(id rota.NodeID) (peerView, bool) {
 	defer w.mu.Unlock()
 	v, ok := w.peers[id]
 	return v, ok
+}
+
+// latest returns the last answers of all, and when they were asked for.
+func (w *watcher) latest() (views map[rota.NodeID]peerView, asked time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.peers, w.asked
+}
+
+// well reports whether a node answers, follows the log, and can vote and lead.
+func (v peerView) well() bool {
+	return v.err == nil && v.closeSince != 0 && v.status.State != stateRebuilding && v.status.State != stateStalled
 }
 
 func (w *watcher) remember(id rota.NodeID, api string) {

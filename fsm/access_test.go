@@ -266,7 +266,7 @@ func operationOf(f protoreflect.FieldDescriptor) *fsmpb.Op {
 
 // leadersOwn are the operations that no caller may ask for; harmless ones need no right.
 var (
-	leadersOwn = []string{"begin_term", "reach", "round", "sweep", "set_node", "switch_rules", "node_differs", "disconnect", "drop_deleted"}
+	leadersOwn = []string{"begin_term", "reach", "round", "sweep", "set_node", "switch_rules", "node_differs", "want_voters", "disconnect", "drop_deleted"}
 	harmless   = []string{"barrier"}
 )
 

@@ -129,8 +129,12 @@ func TestBudgets(t *testing.T) {
 		b.refuses(rota.KindInvalid, "state_bytes_max", clusterOp("state_bytes_max", "-1"))
 		b.refuses(rota.KindInvalid, "state_bytes_max", clusterOp("state_bytes_max", "9999999999TiB"))
 		b.refuses(rota.KindInvalid, "bytes_max", tenantOp("t", "bytes_max", "much"))
+		for _, n := range []string{"2", "10", "-3", "three", ""} {
+			b.refuses(rota.KindInvalid, "voters_wanted", clusterOp("autopilot", "off", "voters_wanted", n))
+		}
+		b.refuses(rota.KindInvalid, "autopilot", clusterOp("autopilot", "maybe"))
 		a := b.entry(clusterOp("state_bytes_max", "2GiB"))
-		if e := kinds(a.Events, rota.EventClusterChanged); len(e) != 1 || e[0].Payload != `{"state_bytes_max":2147483648}` {
+		if e := kinds(a.Events, rota.EventClusterChanged); len(e) != 1 || e[0].Payload != `{"state_bytes_max":2147483648,"voters_wanted":3,"autopilot":true}` {
 			t.Fatalf("events %+v", e)
 		}
 		if a = b.entry(clusterOp("state_bytes_max", "2GiB")); !a.Outcomes[0].GetExisted() || len(a.Events) != 0 {

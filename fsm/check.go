@@ -33,6 +33,7 @@ func (m *Machine) Check() []string {
 	c.flows()
 	c.liveNodes()
 	c.rules()
+	c.settings()
 	c.access()
 	c.holdings()
 	c.timers()

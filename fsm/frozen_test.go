@@ -213,7 +213,7 @@ func TestReincarnate(t *testing.T) {
 	b.View.LiveWorkers(func(id rota.WorkerID, _ rota.Session, s rota.WorkerStatus, _ rota.Clock) {
 		t.Fatalf("worker %s is %s", id, s)
 	})
-	if _, _, _, known := b.View.Node("n1"); known {
+	if _, known := b.View.Node("n1"); known {
 		t.Fatal("a node is known")
 	}
 	b.term = 0
@@ -267,8 +267,8 @@ func TestReincarnate_survivor(t *testing.T) {
 		t.Fatalf("head %+v", h)
 	}
 	for id, want := range map[rota.NodeID]bool{"n1": false, "n2": true, "n3": true, "n9": true} {
-		if _, _, removed, known := b.View.Node(id); known != want || removed != want {
-			t.Errorf("node %s: known %v, removed %v, want %v", id, known, removed, want)
+		if m, known := b.View.Node(id); known != want || m.Removed != want {
+			t.Errorf("node %s: known %v, removed %v, want %v", id, known, m.Removed, want)
 		}
 	}
 	if c := b.View.Counts(); c.Assigned+c.Running != 0 || c.Queued != queued {

@@ -6,6 +6,7 @@ import (
 	"hash/crc32"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -258,16 +259,19 @@ func hostileOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 			return hostileReport(d, seen)
 		}
 		return &fsmpb.Op{Op: &fsmpb.Op_SetNode{SetNode: &fsmpb.SetNode{Id: d.id("n"), Identity: d.text(), Starts: uint64(d.number()),
-			Removed: d.roll(4) == 0}}}
+			Removed: d.roll(4) == 0, Reason: d.text(), Voters: uint32(d.roll(11))}}}
 	case 15:
 		if d.roll(2) == 0 {
 			return modeOp(rota.ModeNormal, d.text())
+		}
+		if d.roll(4) == 0 {
+			return healthyOp(slices.Repeat([]string{d.id("n"), d.id("n"), d.id("n"), d.id("n")}, 1+d.roll(3))...)
 		}
 		return &fsmpb.Op{Op: &fsmpb.Op_SetMode{SetMode: &fsmpb.SetMode{Mode: uint32(d.roll(5)), Reason: d.text(),
 			Auto: d.roll(2) == 0, Holds: d.roll(2) == 0}}}
 	case 16:
 		if d.roll(4) == 0 {
-			return clusterOp(d.of("state_bytes_max", "x"), fmt.Sprint(d.number()))
+			return clusterOp(d.of("state_bytes_max", "voters_wanted", "autopilot", "x"), fmt.Sprint(d.number()))
 		}
 		keys := rota.TenantKeys()
 		return tenantOp(d.id("t"), keys[d.roll(len(keys))], fmt.Sprint(d.number()), "max_concurrent", fmt.Sprint(d.roll(4)))

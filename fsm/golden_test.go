@@ -180,6 +180,11 @@ func writeGolden(t *testing.T) {
 		linked(registerOp("graced", 1, "g", false), 4))
 	goldenDeletions(c)
 	goldenRights(c)
+	for _, id := range []string{"n4", "n5", "n6", "n7"} {
+		c.entry(&fsmpb.Op{Op: &fsmpb.Op_SetNode{SetNode: &fsmpb.SetNode{Id: id, Identity: "i", Starts: 1}}})
+	}
+	c.entry(healthyOp("n4", "n5", "n6", "n7", "n7"), healthyOp("n4"), healthyOp("n4", "n5", "n6", "n7", "n8"))
+	c.entry(removalOp("n7", "did not answer", 0), clusterOp("autopilot", "off"), removalOp("n6", "", 2), clusterOp("voters_wanted", "5"))
 	c.entry(differsOp("n2", 7, 5), differsOp("n2", 9, 5), differsOp("n3", 9, 5), switchOp(entry.FirstRules), switchOp(0))
 	note()
 	var out []byte

@@ -64,8 +64,8 @@ type header struct {
 	// token was made.
 	anonymous []string
 	authInit  bool
-	// stateBytesMax bounds the bytes that the tally counts (SPEC §4.14).
-	stateBytesMax int64
+	// settings are the cluster's own.
+	settings rota.ClusterSettings
 }
 
 func (h *header) date() rota.Date { return rota.Date(int64(h.clock) + h.offset) }
@@ -103,7 +103,9 @@ func (h *header) canonical(e *encoder) {
 	e.uint(uint64(h.rules))
 	e.strs(h.anonymous)
 	e.bool(h.authInit)
-	e.int(h.stateBytesMax)
+	e.int(h.settings.StateBytesMax)
+	e.int(h.settings.VotersWanted)
+	e.bool(h.settings.Autopilot)
 }
 
 func decodeHeader(d *decoder) header {
@@ -126,6 +128,6 @@ func decodeHeader(d *decoder) header {
 	h.rules = uint32(d.enum(entry.RulesMost))
 	h.anonymous = d.strs()
 	h.authInit = d.bool()
-	h.stateBytesMax = d.int()
+	h.settings = rota.ClusterSettings{StateBytesMax: d.int(), VotersWanted: d.int(), Autopilot: d.bool()}
 	return h
 }

@@ -73,7 +73,9 @@ func (jn *journal) announce(e *rota.Event) rota.EventID {
 	}
 	e.ID = rota.EventID{Incarnation: jn.m.head.incarnation, Index: jn.m.at, Seq: uint32(len(jn.events))}
 	e.Clock, e.Date = jn.m.head.clock, jn.m.head.date()
-	e.Actor, e.Via, e.Request = jn.caller.Actor, jn.caller.Via, jn.caller.Request
+	if e.Actor == "" {
+		e.Actor, e.Via, e.Request = jn.caller.Actor, jn.caller.Via, jn.caller.Request
+	}
 	jn.events = append(jn.events, *e)
 	return e.ID
 }

@@ -124,6 +124,8 @@ func (m *Machine) apply(op *fsmpb.Op, term uint64) *fsmpb.Outcome {
 		return m.placement.setQueue(op.SetQueue)
 	case *fsmpb.Op_SetNode:
 		return m.setNode(op.SetNode)
+	case *fsmpb.Op_WantVoters:
+		return m.wantVoters(op.WantVoters)
 	case *fsmpb.Op_SetMode:
 		return m.admission.setMode(op.SetMode)
 	case *fsmpb.Op_DeleteQueue:
@@ -277,6 +279,7 @@ func (m *Machine) Reincarnate(as Rebirth) error {
 	}
 	h.cluster, h.incarnation, h.term, h.leader = as.Cluster, max(h.incarnation+1, as.Incarnation), 0, ""
 	h.beacon = sched.FirstBeacon(as.Cluster)
+	h.settings.VotersWanted = rota.LeastVotersWanted // those of before are gone
 	m.journal.events, m.journal.mute = nil, false
 	m.settleHeader()
 	m.ledger.settle()

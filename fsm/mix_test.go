@@ -216,7 +216,7 @@ func mixOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 	case k < 42:
 		return mixGrants(d)
 	case k < 43:
-		return clusterOp("state_bytes_max", d.of("1MiB", "1GiB"))
+		return clusterOp("state_bytes_max", d.of("1MiB", "1GiB"), "voters_wanted", d.of("3", "5"), "autopilot", d.of("on", "off"))
 	}
 	return sweepOp()
 }

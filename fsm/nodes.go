@@ -6,6 +6,8 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/access"
+	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
 )
 
@@ -47,6 +49,10 @@ func (m *Machine) setNode(op *fsmpb.SetNode) *fsmpb.Outcome {
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "node", "an address or identity of node %s has %d bytes: at most %d are taken",
 			id, longest, maxNodeTextBytes))
 	}
+	if len(op.GetReason()) > limits.MaxReasonBytes || op.GetVoters() > rota.MaxVoters {
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "node", "a reason of %d bytes, %d voters left: at most %d and %d are taken",
+			len(op.GetReason()), op.GetVoters(), limits.MaxReasonBytes, rota.MaxVoters))
+	}
 	old := m.nodes.get(id)
 	switch {
 	case old == nil && m.nodes.len() >= maxNodesEver:
@@ -70,7 +76,62 @@ func (m *Machine) setNode(op *fsmpb.SetNode) *fsmpb.Outcome {
 		n := m.nodes.edit(id)
 		n.api, n.raft, n.starts = op.GetApi(), op.GetRaft(), op.GetStarts()
 	}
-	m.journal.emit(rota.Event{Kind: rota.EventNodeChanged, Text: string(id)})
+	m.journal.emit(m.nodeChanged(id, op))
+	if v := int64(op.GetVoters()); op.GetRemoved() && v != 0 {
+		m.lowerVoters(max(v, rota.LeastVotersWanted))
+	}
+	return &fsmpb.Outcome{}
+}
+
+// nodeRemoved is the payload of the event of a removal.
+type nodeRemoved struct {
+	Removed bool   `json:"removed"`
+	Reason  string `json:"reason,omitempty"`
+}
+
+// nodeChanged is the event of a node that joined, started again or was removed; a leader that
+// gives a reason removed it by itself.
+func (m *Machine) nodeChanged(id rota.NodeID, op *fsmpb.SetNode) rota.Event {
+	e := rota.Event{Kind: rota.EventNodeChanged, Text: string(id)}
+	if op.GetRemoved() {
+		e.Payload = payload(nodeRemoved{true, op.GetReason()})
+		if op.GetReason() != "" && m.journal.caller == (access.Caller{}) {
+			e.Actor = rota.NodePrincipal(m.head.leader)
+		}
+	}
+	return e
+}
+
+// lowerVoters wants no more voters than an operator's removal left.
+func (m *Machine) lowerVoters(left int64) {
+	if s := m.head.settings; left < s.VotersWanted {
+		s.VotersWanted = left
+		m.admission.changeCluster(s, "")
+	}
+}
+
+// wantVoters wants as many voters as the leader finds healthy (SPEC §13.10). Those that were
+// removed since it looked do not count: else it would undo what their removal lowered.
+func (m *Machine) wantVoters(op *fsmpb.WantVoters) *fsmpb.Outcome {
+	if o := m.internal(); o != nil {
+		return o
+	}
+	if n := len(op.GetVoters()); n > rota.MaxVoters {
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "voters", "%d voters are named: at most %d are taken", n, rota.MaxVoters))
+	}
+	healthy := int64(0)
+	for i, id := range op.GetVoters() {
+		n := m.nodes.get(rota.NodeID(id))
+		if n != nil && !n.removed && !slices.Contains(op.GetVoters()[:i], id) {
+			healthy++
+		}
+	}
+	s := m.head.settings
+	if healthy <= s.VotersWanted {
+		return &fsmpb.Outcome{Existed: true}
+	}
+	s.VotersWanted = healthy
+	m.admission.changeCluster(s, rota.NodePrincipal(m.head.leader))
 	return &fsmpb.Outcome{}
 }
 

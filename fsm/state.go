@@ -58,7 +58,7 @@ func New() *Machine { return NewKnowing(entry.RulesVersion) }
 // start nodes with.
 func NewKnowing(version uint32) *Machine {
 	m := &Machine{knows: version}
-	m.head.rules, m.head.stateBytesMax = entry.FirstRules, rota.DefaultStateBytesMax
+	m.head.rules, m.head.settings = entry.FirstRules, rota.DefaultClusterSettings()
 	m.View.m, m.fleet.m, m.leasing.m, m.placement.m, m.admission.m = m, m, m, m, m
 	m.typeStats.m, m.flows.m, m.ended.m, m.journal.m, m.access.m = m, m, m, m, m
 	l := &m.ledger

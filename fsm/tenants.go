@@ -214,7 +214,7 @@ func (b budget) owner() string { return strings.TrimRight(b.what+" "+b.name, " "
 // is 0.
 func (lm *admission) budgets(q *queueRow, tenant rota.TenantID) [3]budget {
 	t := &lm.m.ledger.tally
-	all := [3]budget{{"state_bytes_max", "the cluster", "", t.all, lm.m.head.stateBytesMax}}
+	all := [3]budget{{"state_bytes_max", "the cluster", "", t.all, lm.m.head.settings.StateBytesMax}}
 	if q != nil {
 		all[1] = budget{"bytes_max", "queue", string(q.name), t.queues[q.name], q.policy.BytesMax}
 	}
@@ -281,7 +281,7 @@ func (lm *admission) setCluster(op *fsmpb.SetCluster) *fsmpb.Outcome {
 	if h.cluster == "" {
 		return entry.Refused(rota.Refusef(rota.KindUnavailable, "cluster", "the cluster has no leader yet: try again"))
 	}
-	settings := rota.ClusterSettings{StateBytesMax: h.stateBytesMax}
+	settings := h.settings
 	for _, s := range op.GetSet() {
 		if !ascii(s.GetKey()) || !ascii(s.GetValue()) { // as in setQueue
 			return entry.Refused(rota.Refusef(rota.KindInvalid, "key", "key %q or its value is not ASCII", s.GetKey()))
@@ -290,17 +290,33 @@ func (lm *admission) setCluster(op *fsmpb.SetCluster) *fsmpb.Outcome {
 			return entry.Refused(err)
 		}
 	}
-	if settings.StateBytesMax == h.stateBytesMax {
+	if settings == h.settings {
 		return &fsmpb.Outcome{Existed: true}
 	}
-	h.stateBytesMax = settings.StateBytesMax
-	lm.m.journal.emit(rota.Event{Kind: rota.EventClusterChanged, Payload: payload(settings)})
+	lm.changeCluster(settings, "")
 	return &fsmpb.Outcome{}
+}
+
+// changeCluster puts other settings into force; actor is empty where that is the caller.
+func (lm *admission) changeCluster(to rota.ClusterSettings, actor rota.Principal) {
+	lm.m.head.settings = to
+	lm.m.journal.emit(rota.Event{Kind: rota.EventClusterChanged, Payload: payload(to), Actor: actor})
+}
+
+// settings checks the cluster's own settings.
+func (c *checker) settings() {
+	s := c.m.head.settings
+	if s.StateBytesMax < rota.LeastStateBytes || s.StateBytesMax > rota.MaxStateBytes {
+		c.fault("I4: state_bytes_max is %d", s.StateBytesMax)
+	}
+	if s.VotersWanted < rota.LeastVotersWanted || s.VotersWanted > rota.MaxVoters {
+		c.fault("I4: voters_wanted is %d", s.VotersWanted)
+	}
 }
 
 // ClusterSettings returns the cluster's settings, and what counts against them.
 func (vw *View) ClusterSettings() rota.ClusterSettings {
-	return rota.ClusterSettings{StateBytesMax: vw.m.head.stateBytesMax}
+	return vw.m.head.settings
 }
 
 // StateBytes counts the bytes that state_bytes_max bounds.

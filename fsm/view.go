@@ -187,13 +187,21 @@ func (vw *View) Counts() (c rota.JobCounts) {
 // WorkerCount is how many workers are registered.
 func (vw *View) WorkerCount() int64 { return int64(vw.m.fleet.workers.len()) }
 
+// Member is what is recorded of a node id: its data directory's identity, where it answered
+// others when it was recorded, how often it was started, and whether it was removed.
+type Member struct {
+	Identity, API string
+	Starts        uint64
+	Removed       bool
+}
+
 // Node returns what is recorded of a node id.
-func (vw *View) Node(id rota.NodeID) (identity string, starts uint64, removed, known bool) {
+func (vw *View) Node(id rota.NodeID) (m Member, known bool) {
 	r := vw.m.nodes.get(id)
 	if r == nil {
-		return "", 0, false, false
+		return m, false
 	}
-	return r.identity, r.starts, r.removed, true
+	return Member{r.identity, r.api, r.starts, r.removed}, true
 }
 
 // NodeDiffered returns where a node's state was last told to be wrong, 0 for never.

@@ -192,8 +192,8 @@ func TestNode(t *testing.T) {
 	b.refuses(rota.KindConflict, "node", node("n1", "y", 9, false)) // another directory
 	b.ok(node("n1", "", 0, true))
 	b.refuses(rota.KindConflict, "node", node("n1", "x", 9, false)) // removed is removed
-	if identity, starts, removed, known := b.View.Node("n1"); identity != "x" || starts != 3 || !removed || !known {
-		t.Fatalf("node %q %d %v %v", identity, starts, removed, known)
+	if m, known := b.View.Node("n1"); m != (Member{"x", "a:1", 3, true}) || !known {
+		t.Fatalf("node %+v %v", m, known)
 	}
 }
 

@@ -45,7 +45,7 @@ func NodeStatusToWire(s *rota.NodeStatus) *rotav1.NodeStatus {
 	return &rotav1.NodeStatus{
 		Id: string(s.ID), Api: s.API, Raft: s.Raft, State: s.State, Voter: s.Voter, Version: s.Version,
 		AppliedIndex: uint64(s.AppliedIndex), Digest: s.Digest.String(), Healthy: s.Healthy,
-		Problems: cleanAll(s.Problems), RulesVersion: s.RulesVersion,
+		Problems: cleanAll(s.Problems), RulesVersion: s.RulesVersion, NonVoter: s.NonVoter, Health: nodeHealthToWire(s.NodeHealth),
 	}
 }
 
@@ -55,7 +55,8 @@ func NodeStatusFromWire(w *rotav1.NodeStatus) (rota.NodeStatus, error) {
 	return rota.NodeStatus{
 		ID: rota.NodeID(w.GetId()), API: w.GetApi(), Raft: w.GetRaft(), State: w.GetState(), Voter: w.GetVoter(),
 		Version: w.GetVersion(), AppliedIndex: rota.Index(w.GetAppliedIndex()), Digest: digest,
-		Healthy: w.GetHealthy(), Problems: notNil(w.GetProblems()), RulesVersion: w.GetRulesVersion(),
+		Healthy: w.GetHealthy(), Problems: notNil(w.GetProblems()), RulesVersion: w.GetRulesVersion(), NonVoter: w.GetNonVoter(),
+		NodeHealth: nodeHealthFromWire(w.GetHealth()),
 	}, err
 }
 
@@ -72,6 +73,7 @@ func ClusterStatusToWire(s *rota.ClusterStatus) *rotav1.StatusResponse {
 		},
 		Nodes: each(s.Nodes, NodeStatusToWire), ModeReason: clean(s.ModeReason), Drained: s.Drained,
 		RulesVersion: s.RulesVersion, StateBytes: s.StateBytes, StateBytesMax: s.StateBytesMax,
+		Autopilot: autopilotToWire(&s.Autopilot),
 	}
 }
 
@@ -83,6 +85,7 @@ func ClusterStatusFromWire(w *rotav1.StatusResponse) (rota.ClusterStatus, error)
 		AppliedIndex: rota.Index(w.GetAppliedIndex()), Clock: rota.Clock(w.GetClockMs()),
 		Date: rota.Date(w.GetDateMs()), Workers: w.GetWorkers(), ModeReason: w.GetModeReason(), Drained: w.GetDrained(),
 		RulesVersion: w.GetRulesVersion(), StateBytes: w.GetStateBytes(), StateBytesMax: w.GetStateBytesMax(),
+		Autopilot: autopilotFromWire(w.GetAutopilot()),
 		Jobs: rota.JobCounts{
 			Blocked: j.GetBlocked(), Delayed: j.GetDelayed(), Queued: j.GetQueued(), Assigned: j.GetAssigned(),
 			Running: j.GetRunning(), Completed: j.GetCompleted(), Dead: j.GetDead(), Expired: j.GetExpired(),
@@ -99,14 +102,35 @@ func ClusterStatusFromWire(w *rotav1.StatusResponse) (rota.ClusterStatus, error)
 
 // RaftPeerToWire carries one server of the Raft configuration.
 func RaftPeerToWire(p *rota.RaftPeer) *rotav1.Peer {
-	return &rotav1.Peer{Id: string(p.ID), Address: p.Address, Voter: p.Voter, Leader: p.Leader}
+	return &rotav1.Peer{Id: string(p.ID), Address: p.Address, Voter: p.Voter, Leader: p.Leader, Health: nodeHealthToWire(p.NodeHealth)}
 }
 
 // RaftPeerFromWire is the inverse of RaftPeerToWire.
 func RaftPeerFromWire(w *rotav1.Peer) rota.RaftPeer {
 	return rota.RaftPeer{
 		ID: rota.NodeID(w.GetId()), Address: w.GetAddress(), Voter: w.GetVoter(), Leader: w.GetLeader(),
+		NodeHealth: nodeHealthFromWire(w.GetHealth()),
 	}
+}
+
+// nodeHealthToWire carries what the leader says of a node; nothing is nil.
+func nodeHealthToWire(h rota.NodeHealth) *rotav1.NodeHealth {
+	if h == (rota.NodeHealth{}) {
+		return nil
+	}
+	return &rotav1.NodeHealth{HealthySinceMs: int64(h.HealthySince), LastContactMs: int64(h.LastContact)}
+}
+
+func nodeHealthFromWire(w *rotav1.NodeHealth) rota.NodeHealth {
+	return rota.NodeHealth{HealthySince: rota.Date(w.GetHealthySinceMs()), LastContact: rota.Date(w.GetLastContactMs())}
+}
+
+func autopilotToWire(a *rota.Autopilot) *rotav1.Autopilot {
+	return &rotav1.Autopilot{On: a.On, VotersWanted: a.VotersWanted, HealthyVoters: a.HealthyVoters, Text: clean(a.Text)}
+}
+
+func autopilotFromWire(w *rotav1.Autopilot) rota.Autopilot {
+	return rota.Autopilot{On: w.GetOn(), VotersWanted: w.GetVotersWanted(), HealthyVoters: w.GetHealthyVoters(), Text: w.GetText()}
 }
 
 // NodeVerdictToWire carries one node's part of a verification.
@@ -171,6 +195,9 @@ func InspectionToWire(i *peer.Inspection) *rotav1.InspectResponse {
 		Status: NodeStatusToWire(&i.Status), WallMs: i.WallMs, Digests: digests, ClusterId: string(i.ClusterID),
 		LastLogIndex: uint64(i.LastLogIndex), DiskLevel: uint32(i.DiskLevel), DiskRoom: i.DiskRoom,
 		DifferedAt: uint64(i.DifferedAt), RightUntil: uint64(i.RightUntil), Identity: i.Identity,
+		Autopilot: autopilotToWire(&i.Autopilot), Health: each(i.Health, func(h *peer.NodeHealth) *rotav1.HealthOf {
+			return &rotav1.HealthOf{Id: string(h.ID), Health: nodeHealthToWire(h.NodeHealth)}
+		}),
 	}
 }
 
@@ -180,10 +207,14 @@ func InspectionFromWire(w *rotav1.InspectResponse) (peer.Inspection, error) {
 		ClusterID: rota.ClusterID(w.GetClusterId()), WallMs: w.GetWallMs(),
 		LastLogIndex: rota.Index(w.GetLastLogIndex()), DiskLevel: uint8(min(w.GetDiskLevel(), 2)), DiskRoom: w.GetDiskRoom(),
 		DifferedAt: rota.Index(w.GetDifferedAt()), RightUntil: rota.Index(w.GetRightUntil()), Identity: w.GetIdentity(),
+		Autopilot: autopilotFromWire(w.GetAutopilot()),
 	}
 	var err error
 	if i.Status, err = NodeStatusFromWire(w.GetStatus()); err != nil {
 		return i, err
+	}
+	for _, h := range w.GetHealth() {
+		i.Health = append(i.Health, peer.NodeHealth{ID: rota.NodeID(h.GetId()), NodeHealth: nodeHealthFromWire(h.GetHealth())})
 	}
 	i.Digests, err = tryEach(w.GetDigests(), func(s string) (*rota.Digest, error) {
 		if s == "" {

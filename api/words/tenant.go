@@ -31,12 +31,12 @@ func TenantsFromWire(w []*rotav1.Tenant) ([]rota.Tenant, error) { return tryEach
 
 // ClusterSettingsToWire carries the cluster's own settings.
 func ClusterSettingsToWire(c *rota.ClusterSettings) *rotav1.ClusterSettings {
-	return &rotav1.ClusterSettings{StateBytesMax: c.StateBytesMax}
+	return &rotav1.ClusterSettings{StateBytesMax: c.StateBytesMax, VotersWanted: c.VotersWanted, Autopilot: c.Autopilot}
 }
 
 // ClusterSettingsFromWire is the inverse of ClusterSettingsToWire.
 func ClusterSettingsFromWire(w *rotav1.ClusterSettings) (rota.ClusterSettings, error) {
-	return rota.ClusterSettings{StateBytesMax: w.GetStateBytesMax()}, nil
+	return rota.ClusterSettings{StateBytesMax: w.GetStateBytesMax(), VotersWanted: w.GetVotersWanted(), Autopilot: w.GetAutopilot()}, nil
 }
 
 // ModeToWire carries the cluster's mode and why.

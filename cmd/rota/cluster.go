@@ -55,8 +55,13 @@ func (a *app) clusterSetCommand() *cobra.Command {
 		Long: `Change the cluster's own settings; what is not named stays as it is.
 
 state_bytes_max  the bytes that jobs, workflows, workers, queues and tenants may hold.
-                 Submissions beyond it are refused. A node needs four times as much memory.`,
-		Example: "  rota cluster set state_bytes_max=4GiB",
+                 Submissions beyond it are refused. A node needs four times as much memory.
+voters_wanted    how many healthy voters the cluster shall have. The leader removes a voter
+                 that has been dead for ten minutes once there are so many others. It
+                 raises the number itself, to the healthy voters there are; lower it where
+                 the cluster is to go on with fewer.
+autopilot        on or off: whether the leader removes dead voters.`,
+		Example: "  rota cluster set state_bytes_max=4GiB\n  rota cluster set voters_wanted=3",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
 			set, err := clusterSettings(args)
@@ -68,7 +73,7 @@ state_bytes_max  the bytes that jobs, workflows, workers, queues and tenants may
 				return err
 			}
 			return a.printOne(s, nil, func(bool) string {
-				return renderFacts([]fact{{"state bytes max", s.StateBytesMax}})
+				return renderFacts([]fact{{"state bytes max", s.StateBytesMax}, {"voters wanted", s.VotersWanted}, {"autopilot", s.Autopilot}})
 			})
 		})),
 	}
@@ -108,14 +113,14 @@ func statusTable(s rota.ClusterStatus, wide bool) string {
 	text := renderFacts([]fact{
 		{"cluster", s.ClusterID}, {"leader", or(string(s.Leader), "none")}, {"term", s.Term},
 		{"applied index", uint64(s.AppliedIndex)}, {"date", s.Date}, {"mode", modeText(s)}, {"rules version", s.RulesVersion}, {"workers", s.Workers},
-		{"state bytes", fmt.Sprintf("%d of %d", s.StateBytes, s.StateBytesMax)},
+		{"state bytes", fmt.Sprintf("%d of %d", s.StateBytes, s.StateBytesMax)}, {"voters", votersText(s.Autopilot)},
 		{"pending", j.Blocked + j.Delayed + j.Queued}, {"running", j.Assigned + j.Running},
 		{"completed", j.Completed}, {"dead", j.Dead}, {"expired", j.Expired}, {"cancelled", j.Cancelled},
 	})
 	return text + "\n" + renderList([]column[rota.NodeStatus]{
 		{"NODE", false, 0, func(n rota.NodeStatus) any { return n.ID }},
 		{"STATE", false, 0, func(n rota.NodeStatus) any { return n.State }},
-		{"VOTER", false, 0, func(n rota.NodeStatus) any { return n.Voter }},
+		{"VOTER", false, 0, func(n rota.NodeStatus) any { return votes(n.Voter, n.NonVoter) }},
 		{"API", false, 0, func(n rota.NodeStatus) any { return n.API }},
 		{"RAFT", true, 0, func(n rota.NodeStatus) any { return n.Raft }},
 		{"VERSION", true, 0, func(n rota.NodeStatus) any { return n.Version }},
@@ -123,7 +128,37 @@ func statusTable(s rota.ClusterStatus, wide bool) string {
 		{"APPLIED", false, 0, func(n rota.NodeStatus) any { return ofSome(int64(n.AppliedIndex), int64(n.AppliedIndex)) }},
 		{"DIGEST", true, 0, func(n rota.NodeStatus) any { return digestText(n.Digest) }},
 		{"HEALTHY", false, 0, func(n rota.NodeStatus) any { return n.Healthy }},
+		{"SINCE", true, 0, func(n rota.NodeStatus) any { return ifEver(n.HealthySince) }},
+		{"CONTACT", true, 0, func(n rota.NodeStatus) any { return ifEver(n.LastContact) }},
 	}, s.Nodes, wide) + problemsText(s.Nodes)
+}
+
+// votersText says how many voters are healthy and wanted, and what is done about others.
+func votersText(a rota.Autopilot) string {
+	text := fmt.Sprintf("%d healthy, %d wanted", a.HealthyVoters, a.VotersWanted)
+	if !a.On {
+		text += ", autopilot is off"
+	}
+	if a.Text != "" {
+		text += ": " + clean(a.Text)
+	}
+	return text
+}
+
+// votes says whether a node has a vote, or never gets one.
+func votes(voter, never bool) any {
+	if never && !voter {
+		return "never"
+	}
+	return voter
+}
+
+// ifEver is nothing for a date that never was.
+func ifEver(d rota.Date) any {
+	if d == 0 {
+		return nil
+	}
+	return d
 }
 
 // problemsText returns what is wrong, each on a line of its own and whole: what to do

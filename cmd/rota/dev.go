@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rotasched/rota/cluster"
+	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/server"
 )
 
@@ -46,7 +46,7 @@ prints what a shell evaluates: ROTA_ADDR, and ROTA_DEV_PID to end it with.`,
 		Args: cobra.NoArgs,
 	}
 	cmd.Flags().IntVar(&f.nodes, "nodes", 3, "how many nodes: 1, 3 or 5 make sense")
-	within(cmd.Flags(), 1, cluster.MaxVoters, "nodes")
+	within(cmd.Flags(), 1, rota.MaxVoters, "nodes")
 	cmd.Flags().StringVar(&f.data, "data", "", "`directory` for the nodes' state (default: a temporary one)")
 	cmd.Flags().StringVar(&f.api, "api", "",
 		"`host:port` of the first node, which must be free (default: "+defaultAPI+", or a free port)")

@@ -42,6 +42,8 @@ func (a operatorCommands) raftList() *cobra.Command {
 				{"ADDRESS", false, 0, func(p rota.RaftPeer) any { return p.Address }},
 				{"VOTER", false, 0, func(p rota.RaftPeer) any { return p.Voter }},
 				{"LEADER", false, 0, func(p rota.RaftPeer) any { return p.Leader }},
+				{"HEALTHY SINCE", false, 0, func(p rota.RaftPeer) any { return ifEver(p.HealthySince) }},
+				{"LAST CONTACT", false, 0, func(p rota.RaftPeer) any { return ifEver(p.LastContact) }},
 			})
 		})),
 	})

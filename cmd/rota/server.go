@@ -35,6 +35,7 @@ type serverFlags struct {
 	api, raft, admin, gossip string
 	join                     []string
 	bootstrapExpect          int
+	nonVoter                 bool
 	cluster                  string
 	gossipKeyFile            string
 	nodeCA, trustDomain      string
@@ -81,7 +82,8 @@ certificates of --client-ca, which name their roles. The admin port answers
 		"gossip `host:port` of another node, up or not yet; may be repeated")
 	flags.IntVar(&f.bootstrapExpect, "bootstrap-expect", 0,
 		"found a cluster once so many fresh nodes see each other")
-	within(flags, 0, cluster.MaxVoters, "bootstrap-expect")
+	within(flags, 0, rota.MaxVoters, "bootstrap-expect")
+	flags.BoolVar(&f.nonVoter, "non-voter", false, "never vote: follow the log, and serve reads and workers")
 	flags.StringVar(&f.cluster, "cluster", defaultCluster,
 		"`name` of the cluster; nodes of another name are refused")
 	flags.StringVar(&f.gossipKeyFile, "gossip-key-file", "", "`file` with the keys of gossip, each of 16, 24 or 32 bytes, one a line: the first seals, each opens")
@@ -128,6 +130,9 @@ func (a *app) serve(ctx context.Context, f *serverFlags) error {
 			live.tell(log, time.Now())
 		}
 	})
+	if f.clientCA == "" && !f.insecure && !server.Loopback(f.api) {
+		log.Warn("clients' certificates are not taken here: without --client-ca only holders of tokens get in", "api", f.api)
+	}
 	return server.Run(ctx, plan, log)
 }
 
@@ -146,7 +151,7 @@ func (f *serverFlags) plan(files tlsFiles) (p *server.Plan, live *liveTLS, err e
 	}
 	p = &server.Plan{Listen: f.api, Admin: f.admin, Build: thisVersion().build(), Node: cluster.Config{
 		Node: rota.NodeID(f.node), Cluster: f.cluster, Data: f.data, Join: f.join,
-		BootstrapExpect: f.bootstrapExpect, GossipKeyFile: f.gossipKeyFile, Insecure: f.insecure, AdoptData: f.adoptData,
+		BootstrapExpect: f.bootstrapExpect, NonVoter: f.nonVoter, GossipKeyFile: f.gossipKeyFile, Insecure: f.insecure, AdoptData: f.adoptData,
 	}}
 	p.Node.Open = f.insecure || server.Loopback(f.api)
 	f.tuning.apply(p)

@@ -55,6 +55,7 @@ const (
 	opDeleteQueue    = 37
 	opDeleteTenant   = 38
 	opDeleteWorker   = 39
+	opWantVoters     = 40
 	opActor          = 61
 	opVia            = 62
 	opRequest        = 63

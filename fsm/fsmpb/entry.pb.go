@@ -238,6 +238,7 @@ type Op struct {
 	//	*Op_DeleteQueue
 	//	*Op_DeleteTenant
 	//	*Op_DeleteWorker
+	//	*Op_WantVoters
 	Op isOp_Op `protobuf_oneof:"op"`
 	// Who asked for it, as rota.Principal; empty where the leader of the entry acts by
 	// itself. Via is the node and the door, request the id of the call. The edge sets them.
@@ -636,6 +637,15 @@ func (x *Op) GetDeleteWorker() *DeleteWorker {
 	return nil
 }
 
+func (x *Op) GetWantVoters() *WantVoters {
+	if x != nil {
+		if x, ok := x.Op.(*Op_WantVoters); ok {
+			return x.WantVoters
+		}
+	}
+	return nil
+}
+
 func (x *Op) GetActor() string {
 	if x != nil {
 		return x.Actor
@@ -817,6 +827,10 @@ type Op_DeleteWorker struct {
 	DeleteWorker *DeleteWorker `protobuf:"bytes,39,opt,name=delete_worker,json=deleteWorker,proto3,oneof"`
 }
 
+type Op_WantVoters struct {
+	WantVoters *WantVoters `protobuf:"bytes,40,opt,name=want_voters,json=wantVoters,proto3,oneof"`
+}
+
 func (*Op_BeginTerm) isOp_Op() {}
 
 func (*Op_Submit) isOp_Op() {}
@@ -894,6 +908,8 @@ func (*Op_DeleteQueue) isOp_Op() {}
 func (*Op_DeleteTenant) isOp_Op() {}
 
 func (*Op_DeleteWorker) isOp_Op() {}
+
+func (*Op_WantVoters) isOp_Op() {}
 
 // Grant is one right over the tenants and queues that match two patterns.
 type Grant struct {
@@ -3505,7 +3521,7 @@ func (x *SetMode) GetHolds() bool {
 	return false
 }
 
-// SetCluster changes the cluster's own settings: state_bytes_max.
+// SetCluster changes the cluster's own settings.
 type SetCluster struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Set           []*Label               `protobuf:"bytes,1,rep,name=set,proto3" json:"set,omitempty"`
@@ -4284,9 +4300,14 @@ type SetNode struct {
 	Api   string                 `protobuf:"bytes,2,opt,name=api,proto3" json:"api,omitempty"`
 	Raft  string                 `protobuf:"bytes,3,opt,name=raft,proto3" json:"raft,omitempty"`
 	// Identity of its data directory, and how often it was started.
-	Identity      string `protobuf:"bytes,4,opt,name=identity,proto3" json:"identity,omitempty"`
-	Starts        uint64 `protobuf:"varint,5,opt,name=starts,proto3" json:"starts,omitempty"`
-	Removed       bool   `protobuf:"varint,6,opt,name=removed,proto3" json:"removed,omitempty"`
+	Identity string `protobuf:"bytes,4,opt,name=identity,proto3" json:"identity,omitempty"`
+	Starts   uint64 `protobuf:"varint,5,opt,name=starts,proto3" json:"starts,omitempty"`
+	Removed  bool   `protobuf:"varint,6,opt,name=removed,proto3" json:"removed,omitempty"`
+	// Why the leader removed it by itself; empty where somebody asked.
+	Reason string `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
+	// How many voters an operator's removal leaves: no more are wanted from then on. 0 says
+	// nothing of them.
+	Voters        uint32 `protobuf:"varint,8,opt,name=voters,proto3" json:"voters,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4363,6 +4384,66 @@ func (x *SetNode) GetRemoved() bool {
 	return false
 }
 
+func (x *SetNode) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *SetNode) GetVoters() uint32 {
+	if x != nil {
+		return x.Voters
+	}
+	return 0
+}
+
+// WantVoters is the leader's word that these voters are healthy: as many are wanted from
+// now on, unless more are already.
+type WantVoters struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Voters        []string               `protobuf:"bytes,1,rep,name=voters,proto3" json:"voters,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WantVoters) Reset() {
+	*x = WantVoters{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WantVoters) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WantVoters) ProtoMessage() {}
+
+func (x *WantVoters) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WantVoters.ProtoReflect.Descriptor instead.
+func (*WantVoters) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *WantVoters) GetVoters() []string {
+	if x != nil {
+		return x.Voters
+	}
+	return nil
+}
+
 // SwitchRules puts newer rules into force (SPEC §2.6): a leader proposes it once
 // every voter knows them. A node that does not know them stops at it.
 type SwitchRules struct {
@@ -4374,7 +4455,7 @@ type SwitchRules struct {
 
 func (x *SwitchRules) Reset() {
 	*x = SwitchRules{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[53]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4386,7 +4467,7 @@ func (x *SwitchRules) String() string {
 func (*SwitchRules) ProtoMessage() {}
 
 func (x *SwitchRules) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[53]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4399,7 +4480,7 @@ func (x *SwitchRules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SwitchRules.ProtoReflect.Descriptor instead.
 func (*SwitchRules) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{53}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *SwitchRules) GetVersion() uint32 {
@@ -4424,7 +4505,7 @@ type NodeDiffers struct {
 
 func (x *NodeDiffers) Reset() {
 	*x = NodeDiffers{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[54]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4436,7 +4517,7 @@ func (x *NodeDiffers) String() string {
 func (*NodeDiffers) ProtoMessage() {}
 
 func (x *NodeDiffers) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[54]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4449,7 +4530,7 @@ func (x *NodeDiffers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeDiffers.ProtoReflect.Descriptor instead.
 func (*NodeDiffers) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{54}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *NodeDiffers) GetNode() string {
@@ -4501,7 +4582,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[55]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4513,7 +4594,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[55]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4526,7 +4607,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{55}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Outcome) GetKind() uint32 {
@@ -4641,7 +4722,7 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x03ops\x18\x01 \x03(\v2\f.rota.fsm.OpR\x03ops\"O\n" +
 	"\bOutcomes\x12-\n" +
 	"\boutcomes\x18\x01 \x03(\v2\x11.rota.fsm.OutcomeR\boutcomes\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\x04R\x05index\"\xfa\x10\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\"\xb3\x11\n" +
 	"\x02Op\x124\n" +
 	"\n" +
 	"begin_term\x18\x01 \x01(\v2\x13.rota.fsm.BeginTermH\x00R\tbeginTerm\x12*\n" +
@@ -4691,7 +4772,9 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"setCluster\x12:\n" +
 	"\fdelete_queue\x18% \x01(\v2\x15.rota.fsm.DeleteQueueH\x00R\vdeleteQueue\x12=\n" +
 	"\rdelete_tenant\x18& \x01(\v2\x16.rota.fsm.DeleteTenantH\x00R\fdeleteTenant\x12=\n" +
-	"\rdelete_worker\x18' \x01(\v2\x16.rota.fsm.DeleteWorkerH\x00R\fdeleteWorker\x12\x14\n" +
+	"\rdelete_worker\x18' \x01(\v2\x16.rota.fsm.DeleteWorkerH\x00R\fdeleteWorker\x127\n" +
+	"\vwant_voters\x18( \x01(\v2\x14.rota.fsm.WantVotersH\x00R\n" +
+	"wantVoters\x12\x14\n" +
 	"\x05actor\x18= \x01(\tR\x05actor\x12\x10\n" +
 	"\x03via\x18> \x01(\tR\x03via\x12\x18\n" +
 	"\arequest\x18? \x01(\tR\arequestB\x04\n" +
@@ -4966,14 +5049,19 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06preset\x18\x02 \x01(\tR\x06preset\x12!\n" +
 	"\x03set\x18\x03 \x03(\v2\x0f.rota.fsm.LabelR\x03set\"\t\n" +
-	"\aBarrier\"\x8d\x01\n" +
+	"\aBarrier\"\xbd\x01\n" +
 	"\aSetNode\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
 	"\x03api\x18\x02 \x01(\tR\x03api\x12\x12\n" +
 	"\x04raft\x18\x03 \x01(\tR\x04raft\x12\x1a\n" +
 	"\bidentity\x18\x04 \x01(\tR\bidentity\x12\x16\n" +
 	"\x06starts\x18\x05 \x01(\x04R\x06starts\x12\x18\n" +
-	"\aremoved\x18\x06 \x01(\bR\aremoved\"'\n" +
+	"\aremoved\x18\x06 \x01(\bR\aremoved\x12\x16\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\x12\x16\n" +
+	"\x06voters\x18\b \x01(\rR\x06voters\"$\n" +
+	"\n" +
+	"WantVoters\x12\x16\n" +
+	"\x06voters\x18\x01 \x03(\tR\x06voters\"'\n" +
 	"\vSwitchRules\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\"X\n" +
 	"\vNodeDiffers\x12\x12\n" +
@@ -5011,7 +5099,7 @@ func file_fsm_fsmpb_entry_proto_rawDescGZIP() []byte {
 	return file_fsm_fsmpb_entry_proto_rawDescData
 }
 
-var file_fsm_fsmpb_entry_proto_msgTypes = make([]protoimpl.MessageInfo, 56)
+var file_fsm_fsmpb_entry_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
 var file_fsm_fsmpb_entry_proto_goTypes = []any{
 	(*Entry)(nil),          // 0: rota.fsm.Entry
 	(*Commands)(nil),       // 1: rota.fsm.Commands
@@ -5066,14 +5154,15 @@ var file_fsm_fsmpb_entry_proto_goTypes = []any{
 	(*SetQueue)(nil),       // 50: rota.fsm.SetQueue
 	(*Barrier)(nil),        // 51: rota.fsm.Barrier
 	(*SetNode)(nil),        // 52: rota.fsm.SetNode
-	(*SwitchRules)(nil),    // 53: rota.fsm.SwitchRules
-	(*NodeDiffers)(nil),    // 54: rota.fsm.NodeDiffers
-	(*Outcome)(nil),        // 55: rota.fsm.Outcome
+	(*WantVoters)(nil),     // 53: rota.fsm.WantVoters
+	(*SwitchRules)(nil),    // 54: rota.fsm.SwitchRules
+	(*NodeDiffers)(nil),    // 55: rota.fsm.NodeDiffers
+	(*Outcome)(nil),        // 56: rota.fsm.Outcome
 }
 var file_fsm_fsmpb_entry_proto_depIdxs = []int32{
 	3,  // 0: rota.fsm.Entry.ops:type_name -> rota.fsm.Op
 	3,  // 1: rota.fsm.Commands.ops:type_name -> rota.fsm.Op
-	55, // 2: rota.fsm.Outcomes.outcomes:type_name -> rota.fsm.Outcome
+	56, // 2: rota.fsm.Outcomes.outcomes:type_name -> rota.fsm.Outcome
 	12, // 3: rota.fsm.Op.begin_term:type_name -> rota.fsm.BeginTerm
 	16, // 4: rota.fsm.Op.submit:type_name -> rota.fsm.Submit
 	18, // 5: rota.fsm.Op.register:type_name -> rota.fsm.Register
@@ -5095,8 +5184,8 @@ var file_fsm_fsmpb_entry_proto_depIdxs = []int32{
 	46, // 21: rota.fsm.Op.commit_workflow:type_name -> rota.fsm.CommitWorkflow
 	47, // 22: rota.fsm.Op.cancel_workflow:type_name -> rota.fsm.CancelWorkflow
 	48, // 23: rota.fsm.Op.retry_workflow:type_name -> rota.fsm.RetryWorkflow
-	53, // 24: rota.fsm.Op.switch_rules:type_name -> rota.fsm.SwitchRules
-	54, // 25: rota.fsm.Op.node_differs:type_name -> rota.fsm.NodeDiffers
+	54, // 24: rota.fsm.Op.switch_rules:type_name -> rota.fsm.SwitchRules
+	55, // 25: rota.fsm.Op.node_differs:type_name -> rota.fsm.NodeDiffers
 	21, // 26: rota.fsm.Op.gone:type_name -> rota.fsm.Gone
 	32, // 27: rota.fsm.Op.change_job:type_name -> rota.fsm.ChangeJob
 	22, // 28: rota.fsm.Op.disconnect:type_name -> rota.fsm.Disconnect
@@ -5113,35 +5202,36 @@ var file_fsm_fsmpb_entry_proto_depIdxs = []int32{
 	34, // 39: rota.fsm.Op.delete_queue:type_name -> rota.fsm.DeleteQueue
 	35, // 40: rota.fsm.Op.delete_tenant:type_name -> rota.fsm.DeleteTenant
 	36, // 41: rota.fsm.Op.delete_worker:type_name -> rota.fsm.DeleteWorker
-	4,  // 42: rota.fsm.SetRole.grants:type_name -> rota.fsm.Grant
-	7,  // 43: rota.fsm.InitAuth.token:type_name -> rota.fsm.CreateToken
-	15, // 44: rota.fsm.JobSpec.labels:type_name -> rota.fsm.Label
-	14, // 45: rota.fsm.JobSpec.limits:type_name -> rota.fsm.Limit
-	13, // 46: rota.fsm.Submit.spec:type_name -> rota.fsm.JobSpec
-	14, // 47: rota.fsm.WorkerSpec.limits:type_name -> rota.fsm.Limit
-	17, // 48: rota.fsm.Register.spec:type_name -> rota.fsm.WorkerSpec
-	19, // 49: rota.fsm.Register.attestation:type_name -> rota.fsm.Attestation
-	27, // 50: rota.fsm.Round.pairs:type_name -> rota.fsm.Pair
-	26, // 51: rota.fsm.Round.holds:type_name -> rota.fsm.Hold
-	25, // 52: rota.fsm.Round.preempts:type_name -> rota.fsm.Preempt
-	15, // 53: rota.fsm.LeaseOp.meta:type_name -> rota.fsm.Label
-	13, // 54: rota.fsm.Retry.spec:type_name -> rota.fsm.JobSpec
-	31, // 55: rota.fsm.Retry.past:type_name -> rota.fsm.Past
-	15, // 56: rota.fsm.ChangeJob.labels:type_name -> rota.fsm.Label
-	15, // 57: rota.fsm.SetCluster.set:type_name -> rota.fsm.Label
-	15, // 58: rota.fsm.SetTenant.set:type_name -> rota.fsm.Label
-	13, // 59: rota.fsm.ReportProof.spec:type_name -> rota.fsm.JobSpec
-	31, // 60: rota.fsm.ReportProof.past:type_name -> rota.fsm.Past
-	15, // 61: rota.fsm.OpenWorkflow.labels:type_name -> rota.fsm.Label
-	43, // 62: rota.fsm.OpenWorkflow.shares:type_name -> rota.fsm.QueueShare
-	45, // 63: rota.fsm.AddNodes.nodes:type_name -> rota.fsm.WorkflowNode
-	13, // 64: rota.fsm.WorkflowNode.spec:type_name -> rota.fsm.JobSpec
-	15, // 65: rota.fsm.SetQueue.set:type_name -> rota.fsm.Label
-	66, // [66:66] is the sub-list for method output_type
-	66, // [66:66] is the sub-list for method input_type
-	66, // [66:66] is the sub-list for extension type_name
-	66, // [66:66] is the sub-list for extension extendee
-	0,  // [0:66] is the sub-list for field type_name
+	53, // 42: rota.fsm.Op.want_voters:type_name -> rota.fsm.WantVoters
+	4,  // 43: rota.fsm.SetRole.grants:type_name -> rota.fsm.Grant
+	7,  // 44: rota.fsm.InitAuth.token:type_name -> rota.fsm.CreateToken
+	15, // 45: rota.fsm.JobSpec.labels:type_name -> rota.fsm.Label
+	14, // 46: rota.fsm.JobSpec.limits:type_name -> rota.fsm.Limit
+	13, // 47: rota.fsm.Submit.spec:type_name -> rota.fsm.JobSpec
+	14, // 48: rota.fsm.WorkerSpec.limits:type_name -> rota.fsm.Limit
+	17, // 49: rota.fsm.Register.spec:type_name -> rota.fsm.WorkerSpec
+	19, // 50: rota.fsm.Register.attestation:type_name -> rota.fsm.Attestation
+	27, // 51: rota.fsm.Round.pairs:type_name -> rota.fsm.Pair
+	26, // 52: rota.fsm.Round.holds:type_name -> rota.fsm.Hold
+	25, // 53: rota.fsm.Round.preempts:type_name -> rota.fsm.Preempt
+	15, // 54: rota.fsm.LeaseOp.meta:type_name -> rota.fsm.Label
+	13, // 55: rota.fsm.Retry.spec:type_name -> rota.fsm.JobSpec
+	31, // 56: rota.fsm.Retry.past:type_name -> rota.fsm.Past
+	15, // 57: rota.fsm.ChangeJob.labels:type_name -> rota.fsm.Label
+	15, // 58: rota.fsm.SetCluster.set:type_name -> rota.fsm.Label
+	15, // 59: rota.fsm.SetTenant.set:type_name -> rota.fsm.Label
+	13, // 60: rota.fsm.ReportProof.spec:type_name -> rota.fsm.JobSpec
+	31, // 61: rota.fsm.ReportProof.past:type_name -> rota.fsm.Past
+	15, // 62: rota.fsm.OpenWorkflow.labels:type_name -> rota.fsm.Label
+	43, // 63: rota.fsm.OpenWorkflow.shares:type_name -> rota.fsm.QueueShare
+	45, // 64: rota.fsm.AddNodes.nodes:type_name -> rota.fsm.WorkflowNode
+	13, // 65: rota.fsm.WorkflowNode.spec:type_name -> rota.fsm.JobSpec
+	15, // 66: rota.fsm.SetQueue.set:type_name -> rota.fsm.Label
+	67, // [67:67] is the sub-list for method output_type
+	67, // [67:67] is the sub-list for method input_type
+	67, // [67:67] is the sub-list for extension type_name
+	67, // [67:67] is the sub-list for extension extendee
+	0,  // [0:67] is the sub-list for field type_name
 }
 
 func init() { file_fsm_fsmpb_entry_proto_init() }
@@ -5189,6 +5279,7 @@ func file_fsm_fsmpb_entry_proto_init() {
 		(*Op_DeleteQueue)(nil),
 		(*Op_DeleteTenant)(nil),
 		(*Op_DeleteWorker)(nil),
+		(*Op_WantVoters)(nil),
 	}
 	file_fsm_fsmpb_entry_proto_msgTypes[32].OneofWrappers = []any{}
 	type x struct{}
@@ -5197,7 +5288,7 @@ func file_fsm_fsmpb_entry_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fsm_fsmpb_entry_proto_rawDesc), len(file_fsm_fsmpb_entry_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   56,
+			NumMessages:   57,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -31,6 +31,16 @@ type Inspection struct {
 	// DifferedAt is where its state was last found to be wrong, RightUntil up to where
 	// it was right then (SPEC §2.5); 0 where it never was, or nothing is known.
 	DifferedAt, RightUntil rota.Index
+	// Autopilot and Health are what a leader makes of the voters and of each node; empty of
+	// others.
+	Autopilot rota.Autopilot
+	Health    []NodeHealth
+}
+
+// NodeHealth is how a leader finds a node.
+type NodeHealth struct {
+	ID rota.NodeID
+	rota.NodeHealth
 }
 
 // NodeAddress says where a node answers other nodes.

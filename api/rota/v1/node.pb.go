@@ -525,7 +525,10 @@ type InspectResponse struct {
 	// How many bytes may be written before the disk's next level.
 	DiskRoom uint64 `protobuf:"varint,9,opt,name=disk_room,json=diskRoom,proto3" json:"disk_room,omitempty"`
 	// The identity of its data directory.
-	Identity      string `protobuf:"bytes,10,opt,name=identity,proto3" json:"identity,omitempty"`
+	Identity string `protobuf:"bytes,10,opt,name=identity,proto3" json:"identity,omitempty"`
+	// What a leader makes of the voters and of each node; empty of others.
+	Autopilot     *Autopilot  `protobuf:"bytes,11,opt,name=autopilot,proto3" json:"autopilot,omitempty"`
+	Health        []*HealthOf `protobuf:"bytes,12,rep,name=health,proto3" json:"health,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -630,6 +633,73 @@ func (x *InspectResponse) GetIdentity() string {
 	return ""
 }
 
+func (x *InspectResponse) GetAutopilot() *Autopilot {
+	if x != nil {
+		return x.Autopilot
+	}
+	return nil
+}
+
+func (x *InspectResponse) GetHealth() []*HealthOf {
+	if x != nil {
+		return x.Health
+	}
+	return nil
+}
+
+// HealthOf is how a leader finds a node.
+type HealthOf struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Health        *NodeHealth            `protobuf:"bytes,2,opt,name=health,proto3" json:"health,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HealthOf) Reset() {
+	*x = HealthOf{}
+	mi := &file_rota_v1_node_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HealthOf) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HealthOf) ProtoMessage() {}
+
+func (x *HealthOf) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_node_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HealthOf.ProtoReflect.Descriptor instead.
+func (*HealthOf) Descriptor() ([]byte, []int) {
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *HealthOf) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *HealthOf) GetHealth() *NodeHealth {
+	if x != nil {
+		return x.Health
+	}
+	return nil
+}
+
 type CheckRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
@@ -640,7 +710,7 @@ type CheckRequest struct {
 
 func (x *CheckRequest) Reset() {
 	*x = CheckRequest{}
-	mi := &file_rota_v1_node_proto_msgTypes[10]
+	mi := &file_rota_v1_node_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -652,7 +722,7 @@ func (x *CheckRequest) String() string {
 func (*CheckRequest) ProtoMessage() {}
 
 func (x *CheckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[10]
+	mi := &file_rota_v1_node_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -665,7 +735,7 @@ func (x *CheckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckRequest.ProtoReflect.Descriptor instead.
 func (*CheckRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{10}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CheckRequest) GetCaller() *Caller {
@@ -691,7 +761,7 @@ type CheckResponse struct {
 
 func (x *CheckResponse) Reset() {
 	*x = CheckResponse{}
-	mi := &file_rota_v1_node_proto_msgTypes[11]
+	mi := &file_rota_v1_node_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -703,7 +773,7 @@ func (x *CheckResponse) String() string {
 func (*CheckResponse) ProtoMessage() {}
 
 func (x *CheckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[11]
+	mi := &file_rota_v1_node_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -716,7 +786,7 @@ func (x *CheckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckResponse.ProtoReflect.Descriptor instead.
 func (*CheckResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{11}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CheckResponse) GetVerdict() *NodeVerdict {
@@ -739,7 +809,7 @@ type EventRangeRequest struct {
 
 func (x *EventRangeRequest) Reset() {
 	*x = EventRangeRequest{}
-	mi := &file_rota_v1_node_proto_msgTypes[12]
+	mi := &file_rota_v1_node_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -751,7 +821,7 @@ func (x *EventRangeRequest) String() string {
 func (*EventRangeRequest) ProtoMessage() {}
 
 func (x *EventRangeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[12]
+	mi := &file_rota_v1_node_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -764,7 +834,7 @@ func (x *EventRangeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventRangeRequest.ProtoReflect.Descriptor instead.
 func (*EventRangeRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{12}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *EventRangeRequest) GetCaller() *Caller {
@@ -800,7 +870,7 @@ type EventRangeResponse struct {
 
 func (x *EventRangeResponse) Reset() {
 	*x = EventRangeResponse{}
-	mi := &file_rota_v1_node_proto_msgTypes[13]
+	mi := &file_rota_v1_node_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -812,7 +882,7 @@ func (x *EventRangeResponse) String() string {
 func (*EventRangeResponse) ProtoMessage() {}
 
 func (x *EventRangeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[13]
+	mi := &file_rota_v1_node_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -825,7 +895,7 @@ func (x *EventRangeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventRangeResponse.ProtoReflect.Descriptor instead.
 func (*EventRangeResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{13}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *EventRangeResponse) GetData() []byte {
@@ -865,7 +935,7 @@ type IntroduceRequest struct {
 
 func (x *IntroduceRequest) Reset() {
 	*x = IntroduceRequest{}
-	mi := &file_rota_v1_node_proto_msgTypes[14]
+	mi := &file_rota_v1_node_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -877,7 +947,7 @@ func (x *IntroduceRequest) String() string {
 func (*IntroduceRequest) ProtoMessage() {}
 
 func (x *IntroduceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[14]
+	mi := &file_rota_v1_node_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -890,7 +960,7 @@ func (x *IntroduceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IntroduceRequest.ProtoReflect.Descriptor instead.
 func (*IntroduceRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{14}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *IntroduceRequest) GetCaller() *Caller {
@@ -936,7 +1006,7 @@ type IntroduceResponse struct {
 
 func (x *IntroduceResponse) Reset() {
 	*x = IntroduceResponse{}
-	mi := &file_rota_v1_node_proto_msgTypes[15]
+	mi := &file_rota_v1_node_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -948,7 +1018,7 @@ func (x *IntroduceResponse) String() string {
 func (*IntroduceResponse) ProtoMessage() {}
 
 func (x *IntroduceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[15]
+	mi := &file_rota_v1_node_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -961,7 +1031,7 @@ func (x *IntroduceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IntroduceResponse.ProtoReflect.Descriptor instead.
 func (*IntroduceResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{15}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{16}
 }
 
 // Asker is the principal of the call that a node passes on, which the leader authorises.
@@ -976,7 +1046,7 @@ type Asker struct {
 
 func (x *Asker) Reset() {
 	*x = Asker{}
-	mi := &file_rota_v1_node_proto_msgTypes[16]
+	mi := &file_rota_v1_node_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -988,7 +1058,7 @@ func (x *Asker) String() string {
 func (*Asker) ProtoMessage() {}
 
 func (x *Asker) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[16]
+	mi := &file_rota_v1_node_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1001,7 +1071,7 @@ func (x *Asker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Asker.ProtoReflect.Descriptor instead.
 func (*Asker) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{16}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Asker) GetActor() string {
@@ -1038,7 +1108,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_rota_v1_node_proto_msgTypes[17]
+	mi := &file_rota_v1_node_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1050,7 +1120,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[17]
+	mi := &file_rota_v1_node_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1063,7 +1133,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{17}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RemoveRequest) GetCaller() *Caller {
@@ -1095,7 +1165,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_rota_v1_node_proto_msgTypes[18]
+	mi := &file_rota_v1_node_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1107,7 +1177,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[18]
+	mi := &file_rota_v1_node_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1120,7 +1190,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{18}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{19}
 }
 
 type TransferRequest struct {
@@ -1135,7 +1205,7 @@ type TransferRequest struct {
 
 func (x *TransferRequest) Reset() {
 	*x = TransferRequest{}
-	mi := &file_rota_v1_node_proto_msgTypes[19]
+	mi := &file_rota_v1_node_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1147,7 +1217,7 @@ func (x *TransferRequest) String() string {
 func (*TransferRequest) ProtoMessage() {}
 
 func (x *TransferRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[19]
+	mi := &file_rota_v1_node_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1160,7 +1230,7 @@ func (x *TransferRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferRequest.ProtoReflect.Descriptor instead.
 func (*TransferRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{19}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *TransferRequest) GetCaller() *Caller {
@@ -1193,7 +1263,7 @@ type TransferResponse struct {
 
 func (x *TransferResponse) Reset() {
 	*x = TransferResponse{}
-	mi := &file_rota_v1_node_proto_msgTypes[20]
+	mi := &file_rota_v1_node_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1205,7 +1275,7 @@ func (x *TransferResponse) String() string {
 func (*TransferResponse) ProtoMessage() {}
 
 func (x *TransferResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[20]
+	mi := &file_rota_v1_node_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1218,7 +1288,7 @@ func (x *TransferResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferResponse.ProtoReflect.Descriptor instead.
 func (*TransferResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{20}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *TransferResponse) GetLeader() string {
@@ -1241,7 +1311,7 @@ type ArchiveRangeRequest struct {
 
 func (x *ArchiveRangeRequest) Reset() {
 	*x = ArchiveRangeRequest{}
-	mi := &file_rota_v1_node_proto_msgTypes[21]
+	mi := &file_rota_v1_node_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1253,7 +1323,7 @@ func (x *ArchiveRangeRequest) String() string {
 func (*ArchiveRangeRequest) ProtoMessage() {}
 
 func (x *ArchiveRangeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[21]
+	mi := &file_rota_v1_node_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1266,7 +1336,7 @@ func (x *ArchiveRangeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArchiveRangeRequest.ProtoReflect.Descriptor instead.
 func (*ArchiveRangeRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{21}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ArchiveRangeRequest) GetCaller() *Caller {
@@ -1307,7 +1377,7 @@ type ArchiveSpan struct {
 
 func (x *ArchiveSpan) Reset() {
 	*x = ArchiveSpan{}
-	mi := &file_rota_v1_node_proto_msgTypes[22]
+	mi := &file_rota_v1_node_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1319,7 +1389,7 @@ func (x *ArchiveSpan) String() string {
 func (*ArchiveSpan) ProtoMessage() {}
 
 func (x *ArchiveSpan) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[22]
+	mi := &file_rota_v1_node_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1332,7 +1402,7 @@ func (x *ArchiveSpan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArchiveSpan.ProtoReflect.Descriptor instead.
 func (*ArchiveSpan) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{22}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ArchiveSpan) GetFrom() uint64 {
@@ -1360,7 +1430,7 @@ type ArchiveRecord struct {
 
 func (x *ArchiveRecord) Reset() {
 	*x = ArchiveRecord{}
-	mi := &file_rota_v1_node_proto_msgTypes[23]
+	mi := &file_rota_v1_node_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1372,7 +1442,7 @@ func (x *ArchiveRecord) String() string {
 func (*ArchiveRecord) ProtoMessage() {}
 
 func (x *ArchiveRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[23]
+	mi := &file_rota_v1_node_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1385,7 +1455,7 @@ func (x *ArchiveRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArchiveRecord.ProtoReflect.Descriptor instead.
 func (*ArchiveRecord) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{23}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ArchiveRecord) GetSeq() uint64 {
@@ -1417,7 +1487,7 @@ type ArchiveRangeResponse struct {
 
 func (x *ArchiveRangeResponse) Reset() {
 	*x = ArchiveRangeResponse{}
-	mi := &file_rota_v1_node_proto_msgTypes[24]
+	mi := &file_rota_v1_node_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1429,7 +1499,7 @@ func (x *ArchiveRangeResponse) String() string {
 func (*ArchiveRangeResponse) ProtoMessage() {}
 
 func (x *ArchiveRangeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[24]
+	mi := &file_rota_v1_node_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1442,7 +1512,7 @@ func (x *ArchiveRangeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArchiveRangeResponse.ProtoReflect.Descriptor instead.
 func (*ArchiveRangeResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{24}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ArchiveRangeResponse) GetCovered() []*ArchiveSpan {
@@ -1483,7 +1553,7 @@ type ArchiveRecordsRequest struct {
 
 func (x *ArchiveRecordsRequest) Reset() {
 	*x = ArchiveRecordsRequest{}
-	mi := &file_rota_v1_node_proto_msgTypes[25]
+	mi := &file_rota_v1_node_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1495,7 +1565,7 @@ func (x *ArchiveRecordsRequest) String() string {
 func (*ArchiveRecordsRequest) ProtoMessage() {}
 
 func (x *ArchiveRecordsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[25]
+	mi := &file_rota_v1_node_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1508,7 +1578,7 @@ func (x *ArchiveRecordsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArchiveRecordsRequest.ProtoReflect.Descriptor instead.
 func (*ArchiveRecordsRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{25}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ArchiveRecordsRequest) GetCaller() *Caller {
@@ -1535,7 +1605,7 @@ type ArchiveRecordsResponse struct {
 
 func (x *ArchiveRecordsResponse) Reset() {
 	*x = ArchiveRecordsResponse{}
-	mi := &file_rota_v1_node_proto_msgTypes[26]
+	mi := &file_rota_v1_node_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1547,7 +1617,7 @@ func (x *ArchiveRecordsResponse) String() string {
 func (*ArchiveRecordsResponse) ProtoMessage() {}
 
 func (x *ArchiveRecordsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[26]
+	mi := &file_rota_v1_node_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1560,7 +1630,7 @@ func (x *ArchiveRecordsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArchiveRecordsResponse.ProtoReflect.Descriptor instead.
 func (*ArchiveRecordsResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{26}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ArchiveRecordsResponse) GetRecords() []*ArchiveRecord {
@@ -1580,7 +1650,7 @@ type ListArchivedRequest struct {
 
 func (x *ListArchivedRequest) Reset() {
 	*x = ListArchivedRequest{}
-	mi := &file_rota_v1_node_proto_msgTypes[27]
+	mi := &file_rota_v1_node_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1592,7 +1662,7 @@ func (x *ListArchivedRequest) String() string {
 func (*ListArchivedRequest) ProtoMessage() {}
 
 func (x *ListArchivedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[27]
+	mi := &file_rota_v1_node_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1605,7 +1675,7 @@ func (x *ListArchivedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListArchivedRequest.ProtoReflect.Descriptor instead.
 func (*ListArchivedRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{27}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListArchivedRequest) GetCaller() *Caller {
@@ -1631,7 +1701,7 @@ type StateRequest struct {
 
 func (x *StateRequest) Reset() {
 	*x = StateRequest{}
-	mi := &file_rota_v1_node_proto_msgTypes[28]
+	mi := &file_rota_v1_node_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1643,7 +1713,7 @@ func (x *StateRequest) String() string {
 func (*StateRequest) ProtoMessage() {}
 
 func (x *StateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[28]
+	mi := &file_rota_v1_node_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1656,7 +1726,7 @@ func (x *StateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateRequest.ProtoReflect.Descriptor instead.
 func (*StateRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{28}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *StateRequest) GetCaller() *Caller {
@@ -1701,7 +1771,7 @@ const file_rota_v1_node_proto_rawDesc = "" +
 	"\x0eInspectRequest\x12'\n" +
 	"\x06caller\x18\x01 \x01(\v2\x0f.rota.v1.CallerR\x06caller\x12\x1d\n" +
 	"\n" +
-	"digests_at\x18\x02 \x03(\x04R\tdigestsAt\"\xd0\x02\n" +
+	"digests_at\x18\x02 \x03(\x04R\tdigestsAt\"\xad\x03\n" +
 	"\x0fInspectResponse\x12+\n" +
 	"\x06status\x18\x01 \x01(\v2\x13.rota.v1.NodeStatusR\x06status\x12\x17\n" +
 	"\awall_ms\x18\x02 \x01(\x03R\x06wallMs\x12\x18\n" +
@@ -1717,7 +1787,12 @@ const file_rota_v1_node_proto_rawDesc = "" +
 	"rightUntil\x12\x1b\n" +
 	"\tdisk_room\x18\t \x01(\x04R\bdiskRoom\x12\x1a\n" +
 	"\bidentity\x18\n" +
-	" \x01(\tR\bidentity\"M\n" +
+	" \x01(\tR\bidentity\x120\n" +
+	"\tautopilot\x18\v \x01(\v2\x12.rota.v1.AutopilotR\tautopilot\x12)\n" +
+	"\x06health\x18\f \x03(\v2\x11.rota.v1.HealthOfR\x06health\"G\n" +
+	"\bHealthOf\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12+\n" +
+	"\x06health\x18\x02 \x01(\v2\x13.rota.v1.NodeHealthR\x06health\"M\n" +
 	"\fCheckRequest\x12'\n" +
 	"\x06caller\x18\x01 \x01(\v2\x0f.rota.v1.CallerR\x06caller\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\"?\n" +
@@ -1807,7 +1882,7 @@ func file_rota_v1_node_proto_rawDescGZIP() []byte {
 	return file_rota_v1_node_proto_rawDescData
 }
 
-var file_rota_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_rota_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_rota_v1_node_proto_goTypes = []any{
 	(*Caller)(nil),                 // 0: rota.v1.Caller
 	(*ForwardRequest)(nil),         // 1: rota.v1.ForwardRequest
@@ -1819,30 +1894,33 @@ var file_rota_v1_node_proto_goTypes = []any{
 	(*BarrierResponse)(nil),        // 7: rota.v1.BarrierResponse
 	(*InspectRequest)(nil),         // 8: rota.v1.InspectRequest
 	(*InspectResponse)(nil),        // 9: rota.v1.InspectResponse
-	(*CheckRequest)(nil),           // 10: rota.v1.CheckRequest
-	(*CheckResponse)(nil),          // 11: rota.v1.CheckResponse
-	(*EventRangeRequest)(nil),      // 12: rota.v1.EventRangeRequest
-	(*EventRangeResponse)(nil),     // 13: rota.v1.EventRangeResponse
-	(*IntroduceRequest)(nil),       // 14: rota.v1.IntroduceRequest
-	(*IntroduceResponse)(nil),      // 15: rota.v1.IntroduceResponse
-	(*Asker)(nil),                  // 16: rota.v1.Asker
-	(*RemoveRequest)(nil),          // 17: rota.v1.RemoveRequest
-	(*RemoveResponse)(nil),         // 18: rota.v1.RemoveResponse
-	(*TransferRequest)(nil),        // 19: rota.v1.TransferRequest
-	(*TransferResponse)(nil),       // 20: rota.v1.TransferResponse
-	(*ArchiveRangeRequest)(nil),    // 21: rota.v1.ArchiveRangeRequest
-	(*ArchiveSpan)(nil),            // 22: rota.v1.ArchiveSpan
-	(*ArchiveRecord)(nil),          // 23: rota.v1.ArchiveRecord
-	(*ArchiveRangeResponse)(nil),   // 24: rota.v1.ArchiveRangeResponse
-	(*ArchiveRecordsRequest)(nil),  // 25: rota.v1.ArchiveRecordsRequest
-	(*ArchiveRecordsResponse)(nil), // 26: rota.v1.ArchiveRecordsResponse
-	(*ListArchivedRequest)(nil),    // 27: rota.v1.ListArchivedRequest
-	(*StateRequest)(nil),           // 28: rota.v1.StateRequest
-	(*NodeStatus)(nil),             // 29: rota.v1.NodeStatus
-	(*NodeVerdict)(nil),            // 30: rota.v1.NodeVerdict
-	(*ListJobsRequest)(nil),        // 31: rota.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),       // 32: rota.v1.ListJobsResponse
-	(*SnapshotChunk)(nil),          // 33: rota.v1.SnapshotChunk
+	(*HealthOf)(nil),               // 10: rota.v1.HealthOf
+	(*CheckRequest)(nil),           // 11: rota.v1.CheckRequest
+	(*CheckResponse)(nil),          // 12: rota.v1.CheckResponse
+	(*EventRangeRequest)(nil),      // 13: rota.v1.EventRangeRequest
+	(*EventRangeResponse)(nil),     // 14: rota.v1.EventRangeResponse
+	(*IntroduceRequest)(nil),       // 15: rota.v1.IntroduceRequest
+	(*IntroduceResponse)(nil),      // 16: rota.v1.IntroduceResponse
+	(*Asker)(nil),                  // 17: rota.v1.Asker
+	(*RemoveRequest)(nil),          // 18: rota.v1.RemoveRequest
+	(*RemoveResponse)(nil),         // 19: rota.v1.RemoveResponse
+	(*TransferRequest)(nil),        // 20: rota.v1.TransferRequest
+	(*TransferResponse)(nil),       // 21: rota.v1.TransferResponse
+	(*ArchiveRangeRequest)(nil),    // 22: rota.v1.ArchiveRangeRequest
+	(*ArchiveSpan)(nil),            // 23: rota.v1.ArchiveSpan
+	(*ArchiveRecord)(nil),          // 24: rota.v1.ArchiveRecord
+	(*ArchiveRangeResponse)(nil),   // 25: rota.v1.ArchiveRangeResponse
+	(*ArchiveRecordsRequest)(nil),  // 26: rota.v1.ArchiveRecordsRequest
+	(*ArchiveRecordsResponse)(nil), // 27: rota.v1.ArchiveRecordsResponse
+	(*ListArchivedRequest)(nil),    // 28: rota.v1.ListArchivedRequest
+	(*StateRequest)(nil),           // 29: rota.v1.StateRequest
+	(*NodeStatus)(nil),             // 30: rota.v1.NodeStatus
+	(*Autopilot)(nil),              // 31: rota.v1.Autopilot
+	(*NodeHealth)(nil),             // 32: rota.v1.NodeHealth
+	(*NodeVerdict)(nil),            // 33: rota.v1.NodeVerdict
+	(*ListJobsRequest)(nil),        // 34: rota.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),       // 35: rota.v1.ListJobsResponse
+	(*SnapshotChunk)(nil),          // 36: rota.v1.SnapshotChunk
 }
 var file_rota_v1_node_proto_depIdxs = []int32{
 	0,  // 0: rota.v1.ForwardRequest.caller:type_name -> rota.v1.Caller
@@ -1850,54 +1928,57 @@ var file_rota_v1_node_proto_depIdxs = []int32{
 	4,  // 2: rota.v1.NodeBeatRequest.beats:type_name -> rota.v1.WorkerBeat
 	0,  // 3: rota.v1.BarrierRequest.caller:type_name -> rota.v1.Caller
 	0,  // 4: rota.v1.InspectRequest.caller:type_name -> rota.v1.Caller
-	29, // 5: rota.v1.InspectResponse.status:type_name -> rota.v1.NodeStatus
-	0,  // 6: rota.v1.CheckRequest.caller:type_name -> rota.v1.Caller
-	30, // 7: rota.v1.CheckResponse.verdict:type_name -> rota.v1.NodeVerdict
-	0,  // 8: rota.v1.EventRangeRequest.caller:type_name -> rota.v1.Caller
-	0,  // 9: rota.v1.IntroduceRequest.caller:type_name -> rota.v1.Caller
-	0,  // 10: rota.v1.RemoveRequest.caller:type_name -> rota.v1.Caller
-	16, // 11: rota.v1.RemoveRequest.asker:type_name -> rota.v1.Asker
-	0,  // 12: rota.v1.TransferRequest.caller:type_name -> rota.v1.Caller
-	16, // 13: rota.v1.TransferRequest.asker:type_name -> rota.v1.Asker
-	0,  // 14: rota.v1.ArchiveRangeRequest.caller:type_name -> rota.v1.Caller
-	22, // 15: rota.v1.ArchiveRangeResponse.covered:type_name -> rota.v1.ArchiveSpan
-	23, // 16: rota.v1.ArchiveRangeResponse.records:type_name -> rota.v1.ArchiveRecord
-	0,  // 17: rota.v1.ArchiveRecordsRequest.caller:type_name -> rota.v1.Caller
-	23, // 18: rota.v1.ArchiveRecordsResponse.records:type_name -> rota.v1.ArchiveRecord
-	0,  // 19: rota.v1.ListArchivedRequest.caller:type_name -> rota.v1.Caller
-	31, // 20: rota.v1.ListArchivedRequest.list:type_name -> rota.v1.ListJobsRequest
-	0,  // 21: rota.v1.StateRequest.caller:type_name -> rota.v1.Caller
-	1,  // 22: rota.v1.Node.Forward:input_type -> rota.v1.ForwardRequest
-	3,  // 23: rota.v1.Node.Beat:input_type -> rota.v1.NodeBeatRequest
-	6,  // 24: rota.v1.Node.Barrier:input_type -> rota.v1.BarrierRequest
-	8,  // 25: rota.v1.Node.Inspect:input_type -> rota.v1.InspectRequest
-	10, // 26: rota.v1.Node.Check:input_type -> rota.v1.CheckRequest
-	12, // 27: rota.v1.Node.EventRange:input_type -> rota.v1.EventRangeRequest
-	14, // 28: rota.v1.Node.Introduce:input_type -> rota.v1.IntroduceRequest
-	17, // 29: rota.v1.Node.Remove:input_type -> rota.v1.RemoveRequest
-	19, // 30: rota.v1.Node.Transfer:input_type -> rota.v1.TransferRequest
-	21, // 31: rota.v1.Node.ArchiveRange:input_type -> rota.v1.ArchiveRangeRequest
-	25, // 32: rota.v1.Node.ArchiveRecords:input_type -> rota.v1.ArchiveRecordsRequest
-	27, // 33: rota.v1.Node.ListArchived:input_type -> rota.v1.ListArchivedRequest
-	28, // 34: rota.v1.Node.State:input_type -> rota.v1.StateRequest
-	2,  // 35: rota.v1.Node.Forward:output_type -> rota.v1.ForwardResponse
-	5,  // 36: rota.v1.Node.Beat:output_type -> rota.v1.NodeBeatResponse
-	7,  // 37: rota.v1.Node.Barrier:output_type -> rota.v1.BarrierResponse
-	9,  // 38: rota.v1.Node.Inspect:output_type -> rota.v1.InspectResponse
-	11, // 39: rota.v1.Node.Check:output_type -> rota.v1.CheckResponse
-	13, // 40: rota.v1.Node.EventRange:output_type -> rota.v1.EventRangeResponse
-	15, // 41: rota.v1.Node.Introduce:output_type -> rota.v1.IntroduceResponse
-	18, // 42: rota.v1.Node.Remove:output_type -> rota.v1.RemoveResponse
-	20, // 43: rota.v1.Node.Transfer:output_type -> rota.v1.TransferResponse
-	24, // 44: rota.v1.Node.ArchiveRange:output_type -> rota.v1.ArchiveRangeResponse
-	26, // 45: rota.v1.Node.ArchiveRecords:output_type -> rota.v1.ArchiveRecordsResponse
-	32, // 46: rota.v1.Node.ListArchived:output_type -> rota.v1.ListJobsResponse
-	33, // 47: rota.v1.Node.State:output_type -> rota.v1.SnapshotChunk
-	35, // [35:48] is the sub-list for method output_type
-	22, // [22:35] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	30, // 5: rota.v1.InspectResponse.status:type_name -> rota.v1.NodeStatus
+	31, // 6: rota.v1.InspectResponse.autopilot:type_name -> rota.v1.Autopilot
+	10, // 7: rota.v1.InspectResponse.health:type_name -> rota.v1.HealthOf
+	32, // 8: rota.v1.HealthOf.health:type_name -> rota.v1.NodeHealth
+	0,  // 9: rota.v1.CheckRequest.caller:type_name -> rota.v1.Caller
+	33, // 10: rota.v1.CheckResponse.verdict:type_name -> rota.v1.NodeVerdict
+	0,  // 11: rota.v1.EventRangeRequest.caller:type_name -> rota.v1.Caller
+	0,  // 12: rota.v1.IntroduceRequest.caller:type_name -> rota.v1.Caller
+	0,  // 13: rota.v1.RemoveRequest.caller:type_name -> rota.v1.Caller
+	17, // 14: rota.v1.RemoveRequest.asker:type_name -> rota.v1.Asker
+	0,  // 15: rota.v1.TransferRequest.caller:type_name -> rota.v1.Caller
+	17, // 16: rota.v1.TransferRequest.asker:type_name -> rota.v1.Asker
+	0,  // 17: rota.v1.ArchiveRangeRequest.caller:type_name -> rota.v1.Caller
+	23, // 18: rota.v1.ArchiveRangeResponse.covered:type_name -> rota.v1.ArchiveSpan
+	24, // 19: rota.v1.ArchiveRangeResponse.records:type_name -> rota.v1.ArchiveRecord
+	0,  // 20: rota.v1.ArchiveRecordsRequest.caller:type_name -> rota.v1.Caller
+	24, // 21: rota.v1.ArchiveRecordsResponse.records:type_name -> rota.v1.ArchiveRecord
+	0,  // 22: rota.v1.ListArchivedRequest.caller:type_name -> rota.v1.Caller
+	34, // 23: rota.v1.ListArchivedRequest.list:type_name -> rota.v1.ListJobsRequest
+	0,  // 24: rota.v1.StateRequest.caller:type_name -> rota.v1.Caller
+	1,  // 25: rota.v1.Node.Forward:input_type -> rota.v1.ForwardRequest
+	3,  // 26: rota.v1.Node.Beat:input_type -> rota.v1.NodeBeatRequest
+	6,  // 27: rota.v1.Node.Barrier:input_type -> rota.v1.BarrierRequest
+	8,  // 28: rota.v1.Node.Inspect:input_type -> rota.v1.InspectRequest
+	11, // 29: rota.v1.Node.Check:input_type -> rota.v1.CheckRequest
+	13, // 30: rota.v1.Node.EventRange:input_type -> rota.v1.EventRangeRequest
+	15, // 31: rota.v1.Node.Introduce:input_type -> rota.v1.IntroduceRequest
+	18, // 32: rota.v1.Node.Remove:input_type -> rota.v1.RemoveRequest
+	20, // 33: rota.v1.Node.Transfer:input_type -> rota.v1.TransferRequest
+	22, // 34: rota.v1.Node.ArchiveRange:input_type -> rota.v1.ArchiveRangeRequest
+	26, // 35: rota.v1.Node.ArchiveRecords:input_type -> rota.v1.ArchiveRecordsRequest
+	28, // 36: rota.v1.Node.ListArchived:input_type -> rota.v1.ListArchivedRequest
+	29, // 37: rota.v1.Node.State:input_type -> rota.v1.StateRequest
+	2,  // 38: rota.v1.Node.Forward:output_type -> rota.v1.ForwardResponse
+	5,  // 39: rota.v1.Node.Beat:output_type -> rota.v1.NodeBeatResponse
+	7,  // 40: rota.v1.Node.Barrier:output_type -> rota.v1.BarrierResponse
+	9,  // 41: rota.v1.Node.Inspect:output_type -> rota.v1.InspectResponse
+	12, // 42: rota.v1.Node.Check:output_type -> rota.v1.CheckResponse
+	14, // 43: rota.v1.Node.EventRange:output_type -> rota.v1.EventRangeResponse
+	16, // 44: rota.v1.Node.Introduce:output_type -> rota.v1.IntroduceResponse
+	19, // 45: rota.v1.Node.Remove:output_type -> rota.v1.RemoveResponse
+	21, // 46: rota.v1.Node.Transfer:output_type -> rota.v1.TransferResponse
+	25, // 47: rota.v1.Node.ArchiveRange:output_type -> rota.v1.ArchiveRangeResponse
+	27, // 48: rota.v1.Node.ArchiveRecords:output_type -> rota.v1.ArchiveRecordsResponse
+	35, // 49: rota.v1.Node.ListArchived:output_type -> rota.v1.ListJobsResponse
+	36, // 50: rota.v1.Node.State:output_type -> rota.v1.SnapshotChunk
+	38, // [38:51] is the sub-list for method output_type
+	25, // [25:38] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_rota_v1_node_proto_init() }
@@ -1912,7 +1993,7 @@ func file_rota_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rota_v1_node_proto_rawDesc), len(file_rota_v1_node_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   29,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

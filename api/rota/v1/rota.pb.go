@@ -6271,6 +6271,10 @@ func (x *SetClusterRequest) GetSet() []*Setting {
 type ClusterSettings struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	StateBytesMax int64                  `protobuf:"varint,1,opt,name=state_bytes_max,json=stateBytesMax,proto3" json:"state_bytes_max,omitempty"`
+	// How many healthy voters the cluster shall have, and whether the leader removes dead ones
+	// (SPEC §13.10).
+	VotersWanted  int64 `protobuf:"varint,2,opt,name=voters_wanted,json=votersWanted,proto3" json:"voters_wanted,omitempty"`
+	Autopilot     bool  `protobuf:"varint,3,opt,name=autopilot,proto3" json:"autopilot,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6310,6 +6314,20 @@ func (x *ClusterSettings) GetStateBytesMax() int64 {
 		return x.StateBytesMax
 	}
 	return 0
+}
+
+func (x *ClusterSettings) GetVotersWanted() int64 {
+	if x != nil {
+		return x.VotersWanted
+	}
+	return 0
+}
+
+func (x *ClusterSettings) GetAutopilot() bool {
+	if x != nil {
+		return x.Autopilot
+	}
+	return false
 }
 
 type StatusRequest struct {
@@ -6469,7 +6487,10 @@ type NodeStatus struct {
 	Healthy      bool                   `protobuf:"varint,9,opt,name=healthy,proto3" json:"healthy,omitempty"`
 	Problems     []string               `protobuf:"bytes,10,rep,name=problems,proto3" json:"problems,omitempty"`
 	// The newest version of the rules that its binary knows (SPEC §2.6).
-	RulesVersion  uint32 `protobuf:"varint,11,opt,name=rules_version,json=rulesVersion,proto3" json:"rules_version,omitempty"`
+	RulesVersion uint32 `protobuf:"varint,11,opt,name=rules_version,json=rulesVersion,proto3" json:"rules_version,omitempty"`
+	// It was started with --non-voter.
+	NonVoter      bool        `protobuf:"varint,12,opt,name=non_voter,json=nonVoter,proto3" json:"non_voter,omitempty"`
+	Health        *NodeHealth `protobuf:"bytes,13,opt,name=health,proto3" json:"health,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6581,6 +6602,142 @@ func (x *NodeStatus) GetRulesVersion() uint32 {
 	return 0
 }
 
+func (x *NodeStatus) GetNonVoter() bool {
+	if x != nil {
+		return x.NonVoter
+	}
+	return false
+}
+
+func (x *NodeStatus) GetHealth() *NodeHealth {
+	if x != nil {
+		return x.Health
+	}
+	return nil
+}
+
+// NodeHealth is what the leader's own calls say of a node; 0 where it says nothing.
+type NodeHealth struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	HealthySinceMs int64                  `protobuf:"varint,1,opt,name=healthy_since_ms,json=healthySinceMs,proto3" json:"healthy_since_ms,omitempty"`
+	LastContactMs  int64                  `protobuf:"varint,2,opt,name=last_contact_ms,json=lastContactMs,proto3" json:"last_contact_ms,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *NodeHealth) Reset() {
+	*x = NodeHealth{}
+	mi := &file_rota_v1_rota_proto_msgTypes[83]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeHealth) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeHealth) ProtoMessage() {}
+
+func (x *NodeHealth) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[83]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeHealth.ProtoReflect.Descriptor instead.
+func (*NodeHealth) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{83}
+}
+
+func (x *NodeHealth) GetHealthySinceMs() int64 {
+	if x != nil {
+		return x.HealthySinceMs
+	}
+	return 0
+}
+
+func (x *NodeHealth) GetLastContactMs() int64 {
+	if x != nil {
+		return x.LastContactMs
+	}
+	return 0
+}
+
+// Autopilot is what the leader makes of the voters (SPEC §13.10).
+type Autopilot struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	On            bool                   `protobuf:"varint,1,opt,name=on,proto3" json:"on,omitempty"`
+	VotersWanted  int64                  `protobuf:"varint,2,opt,name=voters_wanted,json=votersWanted,proto3" json:"voters_wanted,omitempty"`
+	HealthyVoters int64                  `protobuf:"varint,3,opt,name=healthy_voters,json=healthyVoters,proto3" json:"healthy_voters,omitempty"`
+	Text          string                 `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Autopilot) Reset() {
+	*x = Autopilot{}
+	mi := &file_rota_v1_rota_proto_msgTypes[84]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Autopilot) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Autopilot) ProtoMessage() {}
+
+func (x *Autopilot) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[84]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Autopilot.ProtoReflect.Descriptor instead.
+func (*Autopilot) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{84}
+}
+
+func (x *Autopilot) GetOn() bool {
+	if x != nil {
+		return x.On
+	}
+	return false
+}
+
+func (x *Autopilot) GetVotersWanted() int64 {
+	if x != nil {
+		return x.VotersWanted
+	}
+	return 0
+}
+
+func (x *Autopilot) GetHealthyVoters() int64 {
+	if x != nil {
+		return x.HealthyVoters
+	}
+	return 0
+}
+
+func (x *Autopilot) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
 type StatusResponse struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	ClusterId    string                 `protobuf:"bytes,1,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
@@ -6598,15 +6755,16 @@ type StatusResponse struct {
 	// The version of the rules in force.
 	RulesVersion uint32 `protobuf:"varint,13,opt,name=rules_version,json=rulesVersion,proto3" json:"rules_version,omitempty"`
 	// What state_bytes_max bounds (SPEC §4.14), and it.
-	StateBytes    int64 `protobuf:"varint,14,opt,name=state_bytes,json=stateBytes,proto3" json:"state_bytes,omitempty"`
-	StateBytesMax int64 `protobuf:"varint,15,opt,name=state_bytes_max,json=stateBytesMax,proto3" json:"state_bytes_max,omitempty"`
+	StateBytes    int64      `protobuf:"varint,14,opt,name=state_bytes,json=stateBytes,proto3" json:"state_bytes,omitempty"`
+	StateBytesMax int64      `protobuf:"varint,15,opt,name=state_bytes_max,json=stateBytesMax,proto3" json:"state_bytes_max,omitempty"`
+	Autopilot     *Autopilot `protobuf:"bytes,16,opt,name=autopilot,proto3" json:"autopilot,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[83]
+	mi := &file_rota_v1_rota_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6618,7 +6776,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[83]
+	mi := &file_rota_v1_rota_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6631,7 +6789,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{83}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *StatusResponse) GetClusterId() string {
@@ -6739,6 +6897,13 @@ func (x *StatusResponse) GetStateBytesMax() int64 {
 	return 0
 }
 
+func (x *StatusResponse) GetAutopilot() *Autopilot {
+	if x != nil {
+		return x.Autopilot
+	}
+	return nil
+}
+
 type PeersRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -6747,7 +6912,7 @@ type PeersRequest struct {
 
 func (x *PeersRequest) Reset() {
 	*x = PeersRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[84]
+	mi := &file_rota_v1_rota_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6759,7 +6924,7 @@ func (x *PeersRequest) String() string {
 func (*PeersRequest) ProtoMessage() {}
 
 func (x *PeersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[84]
+	mi := &file_rota_v1_rota_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6772,7 +6937,7 @@ func (x *PeersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeersRequest.ProtoReflect.Descriptor instead.
 func (*PeersRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{84}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{86}
 }
 
 type Peer struct {
@@ -6781,13 +6946,14 @@ type Peer struct {
 	Address       string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
 	Voter         bool                   `protobuf:"varint,3,opt,name=voter,proto3" json:"voter,omitempty"`
 	Leader        bool                   `protobuf:"varint,4,opt,name=leader,proto3" json:"leader,omitempty"`
+	Health        *NodeHealth            `protobuf:"bytes,5,opt,name=health,proto3" json:"health,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_rota_v1_rota_proto_msgTypes[85]
+	mi := &file_rota_v1_rota_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6799,7 +6965,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[85]
+	mi := &file_rota_v1_rota_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6812,7 +6978,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{85}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *Peer) GetId() string {
@@ -6843,6 +7009,13 @@ func (x *Peer) GetLeader() bool {
 	return false
 }
 
+func (x *Peer) GetHealth() *NodeHealth {
+	if x != nil {
+		return x.Health
+	}
+	return nil
+}
+
 type PeersResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Peers         []*Peer                `protobuf:"bytes,1,rep,name=peers,proto3" json:"peers,omitempty"`
@@ -6852,7 +7025,7 @@ type PeersResponse struct {
 
 func (x *PeersResponse) Reset() {
 	*x = PeersResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[86]
+	mi := &file_rota_v1_rota_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6864,7 +7037,7 @@ func (x *PeersResponse) String() string {
 func (*PeersResponse) ProtoMessage() {}
 
 func (x *PeersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[86]
+	mi := &file_rota_v1_rota_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6877,7 +7050,7 @@ func (x *PeersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeersResponse.ProtoReflect.Descriptor instead.
 func (*PeersResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{86}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *PeersResponse) GetPeers() []*Peer {
@@ -6897,7 +7070,7 @@ type TransferLeadershipRequest struct {
 
 func (x *TransferLeadershipRequest) Reset() {
 	*x = TransferLeadershipRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[87]
+	mi := &file_rota_v1_rota_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6909,7 +7082,7 @@ func (x *TransferLeadershipRequest) String() string {
 func (*TransferLeadershipRequest) ProtoMessage() {}
 
 func (x *TransferLeadershipRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[87]
+	mi := &file_rota_v1_rota_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6922,7 +7095,7 @@ func (x *TransferLeadershipRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeadershipRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeadershipRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{87}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *TransferLeadershipRequest) GetTo() string {
@@ -6941,7 +7114,7 @@ type TransferLeadershipResponse struct {
 
 func (x *TransferLeadershipResponse) Reset() {
 	*x = TransferLeadershipResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[88]
+	mi := &file_rota_v1_rota_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6953,7 +7126,7 @@ func (x *TransferLeadershipResponse) String() string {
 func (*TransferLeadershipResponse) ProtoMessage() {}
 
 func (x *TransferLeadershipResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[88]
+	mi := &file_rota_v1_rota_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6966,7 +7139,7 @@ func (x *TransferLeadershipResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeadershipResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeadershipResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{88}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *TransferLeadershipResponse) GetLeader() string {
@@ -6985,7 +7158,7 @@ type RemovePeerRequest struct {
 
 func (x *RemovePeerRequest) Reset() {
 	*x = RemovePeerRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[89]
+	mi := &file_rota_v1_rota_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6997,7 +7170,7 @@ func (x *RemovePeerRequest) String() string {
 func (*RemovePeerRequest) ProtoMessage() {}
 
 func (x *RemovePeerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[89]
+	mi := &file_rota_v1_rota_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7010,7 +7183,7 @@ func (x *RemovePeerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePeerRequest.ProtoReflect.Descriptor instead.
 func (*RemovePeerRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{89}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *RemovePeerRequest) GetId() string {
@@ -7028,7 +7201,7 @@ type RemovePeerResponse struct {
 
 func (x *RemovePeerResponse) Reset() {
 	*x = RemovePeerResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[90]
+	mi := &file_rota_v1_rota_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7040,7 +7213,7 @@ func (x *RemovePeerResponse) String() string {
 func (*RemovePeerResponse) ProtoMessage() {}
 
 func (x *RemovePeerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[90]
+	mi := &file_rota_v1_rota_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7053,7 +7226,7 @@ func (x *RemovePeerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePeerResponse.ProtoReflect.Descriptor instead.
 func (*RemovePeerResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{90}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{92}
 }
 
 type LeaveRequest struct {
@@ -7064,7 +7237,7 @@ type LeaveRequest struct {
 
 func (x *LeaveRequest) Reset() {
 	*x = LeaveRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[91]
+	mi := &file_rota_v1_rota_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7076,7 +7249,7 @@ func (x *LeaveRequest) String() string {
 func (*LeaveRequest) ProtoMessage() {}
 
 func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[91]
+	mi := &file_rota_v1_rota_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7089,7 +7262,7 @@ func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveRequest.ProtoReflect.Descriptor instead.
 func (*LeaveRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{91}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{93}
 }
 
 type LeaveResponse struct {
@@ -7100,7 +7273,7 @@ type LeaveResponse struct {
 
 func (x *LeaveResponse) Reset() {
 	*x = LeaveResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[92]
+	mi := &file_rota_v1_rota_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7112,7 +7285,7 @@ func (x *LeaveResponse) String() string {
 func (*LeaveResponse) ProtoMessage() {}
 
 func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[92]
+	mi := &file_rota_v1_rota_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7125,7 +7298,7 @@ func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveResponse.ProtoReflect.Descriptor instead.
 func (*LeaveResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{92}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{94}
 }
 
 type SaveSnapshotRequest struct {
@@ -7137,7 +7310,7 @@ type SaveSnapshotRequest struct {
 
 func (x *SaveSnapshotRequest) Reset() {
 	*x = SaveSnapshotRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[93]
+	mi := &file_rota_v1_rota_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7149,7 +7322,7 @@ func (x *SaveSnapshotRequest) String() string {
 func (*SaveSnapshotRequest) ProtoMessage() {}
 
 func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[93]
+	mi := &file_rota_v1_rota_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7162,7 +7335,7 @@ func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SaveSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{93}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *SaveSnapshotRequest) GetRead() *Read {
@@ -7181,7 +7354,7 @@ type SnapshotChunk struct {
 
 func (x *SnapshotChunk) Reset() {
 	*x = SnapshotChunk{}
-	mi := &file_rota_v1_rota_proto_msgTypes[94]
+	mi := &file_rota_v1_rota_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7193,7 +7366,7 @@ func (x *SnapshotChunk) String() string {
 func (*SnapshotChunk) ProtoMessage() {}
 
 func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[94]
+	mi := &file_rota_v1_rota_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7206,7 +7379,7 @@ func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotChunk.ProtoReflect.Descriptor instead.
 func (*SnapshotChunk) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{94}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *SnapshotChunk) GetData() []byte {
@@ -7224,7 +7397,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[95]
+	mi := &file_rota_v1_rota_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7236,7 +7409,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[95]
+	mi := &file_rota_v1_rota_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7249,7 +7422,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{95}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{97}
 }
 
 type VerifyResponse struct {
@@ -7263,7 +7436,7 @@ type VerifyResponse struct {
 
 func (x *VerifyResponse) Reset() {
 	*x = VerifyResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[96]
+	mi := &file_rota_v1_rota_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7275,7 +7448,7 @@ func (x *VerifyResponse) String() string {
 func (*VerifyResponse) ProtoMessage() {}
 
 func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[96]
+	mi := &file_rota_v1_rota_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7288,7 +7461,7 @@ func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyResponse.ProtoReflect.Descriptor instead.
 func (*VerifyResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{96}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *VerifyResponse) GetIndex() uint64 {
@@ -7325,7 +7498,7 @@ type NodeVerdict struct {
 
 func (x *NodeVerdict) Reset() {
 	*x = NodeVerdict{}
-	mi := &file_rota_v1_rota_proto_msgTypes[97]
+	mi := &file_rota_v1_rota_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7337,7 +7510,7 @@ func (x *NodeVerdict) String() string {
 func (*NodeVerdict) ProtoMessage() {}
 
 func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[97]
+	mi := &file_rota_v1_rota_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7350,7 +7523,7 @@ func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeVerdict.ProtoReflect.Descriptor instead.
 func (*NodeVerdict) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{97}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *NodeVerdict) GetId() string {
@@ -7934,9 +8107,11 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x04mode\x18\x01 \x01(\tR\x04mode\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"7\n" +
 	"\x11SetClusterRequest\x12\"\n" +
-	"\x03set\x18\x01 \x03(\v2\x10.rota.v1.SettingR\x03set\"9\n" +
+	"\x03set\x18\x01 \x03(\v2\x10.rota.v1.SettingR\x03set\"|\n" +
 	"\x0fClusterSettings\x12&\n" +
-	"\x0fstate_bytes_max\x18\x01 \x01(\x03R\rstateBytesMax\"\x0f\n" +
+	"\x0fstate_bytes_max\x18\x01 \x01(\x03R\rstateBytesMax\x12#\n" +
+	"\rvoters_wanted\x18\x02 \x01(\x03R\fvotersWanted\x12\x1c\n" +
+	"\tautopilot\x18\x03 \x01(\bR\tautopilot\"\x0f\n" +
 	"\rStatusRequest\"\xf7\x01\n" +
 	"\tJobCounts\x12\x18\n" +
 	"\ablocked\x18\x01 \x01(\x03R\ablocked\x12\x18\n" +
@@ -7947,7 +8122,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\tcompleted\x18\x06 \x01(\x03R\tcompleted\x12\x12\n" +
 	"\x04dead\x18\a \x01(\x03R\x04dead\x12\x18\n" +
 	"\aexpired\x18\b \x01(\x03R\aexpired\x12\x1c\n" +
-	"\tcancelled\x18\t \x01(\x03R\tcancelled\"\xa0\x02\n" +
+	"\tcancelled\x18\t \x01(\x03R\tcancelled\"\xea\x02\n" +
 	"\n" +
 	"NodeStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
@@ -7961,7 +8136,18 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\ahealthy\x18\t \x01(\bR\ahealthy\x12\x1a\n" +
 	"\bproblems\x18\n" +
 	" \x03(\tR\bproblems\x12#\n" +
-	"\rrules_version\x18\v \x01(\rR\frulesVersion\"\xde\x03\n" +
+	"\rrules_version\x18\v \x01(\rR\frulesVersion\x12\x1b\n" +
+	"\tnon_voter\x18\f \x01(\bR\bnonVoter\x12+\n" +
+	"\x06health\x18\r \x01(\v2\x13.rota.v1.NodeHealthR\x06health\"^\n" +
+	"\n" +
+	"NodeHealth\x12(\n" +
+	"\x10healthy_since_ms\x18\x01 \x01(\x03R\x0ehealthySinceMs\x12&\n" +
+	"\x0flast_contact_ms\x18\x02 \x01(\x03R\rlastContactMs\"{\n" +
+	"\tAutopilot\x12\x0e\n" +
+	"\x02on\x18\x01 \x01(\bR\x02on\x12#\n" +
+	"\rvoters_wanted\x18\x02 \x01(\x03R\fvotersWanted\x12%\n" +
+	"\x0ehealthy_voters\x18\x03 \x01(\x03R\rhealthyVoters\x12\x12\n" +
+	"\x04text\x18\x04 \x01(\tR\x04text\"\x90\x04\n" +
 	"\x0eStatusResponse\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12\x16\n" +
@@ -7981,13 +8167,15 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\rrules_version\x18\r \x01(\rR\frulesVersion\x12\x1f\n" +
 	"\vstate_bytes\x18\x0e \x01(\x03R\n" +
 	"stateBytes\x12&\n" +
-	"\x0fstate_bytes_max\x18\x0f \x01(\x03R\rstateBytesMax\"\x0e\n" +
-	"\fPeersRequest\"^\n" +
+	"\x0fstate_bytes_max\x18\x0f \x01(\x03R\rstateBytesMax\x120\n" +
+	"\tautopilot\x18\x10 \x01(\v2\x12.rota.v1.AutopilotR\tautopilot\"\x0e\n" +
+	"\fPeersRequest\"\x8b\x01\n" +
 	"\x04Peer\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x14\n" +
 	"\x05voter\x18\x03 \x01(\bR\x05voter\x12\x16\n" +
-	"\x06leader\x18\x04 \x01(\bR\x06leader\"4\n" +
+	"\x06leader\x18\x04 \x01(\bR\x06leader\x12+\n" +
+	"\x06health\x18\x05 \x01(\v2\x13.rota.v1.NodeHealthR\x06health\"4\n" +
 	"\rPeersResponse\x12#\n" +
 	"\x05peers\x18\x01 \x03(\v2\r.rota.v1.PeerR\x05peers\"+\n" +
 	"\x19TransferLeadershipRequest\x12\x0e\n" +
@@ -8080,7 +8268,7 @@ func file_rota_v1_rota_proto_rawDescGZIP() []byte {
 }
 
 var file_rota_v1_rota_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_rota_v1_rota_proto_msgTypes = make([]protoimpl.MessageInfo, 104)
+var file_rota_v1_rota_proto_msgTypes = make([]protoimpl.MessageInfo, 106)
 var file_rota_v1_rota_proto_goTypes = []any{
 	(LeaseVerb)(0),                     // 0: rota.v1.LeaseVerb
 	(*Read)(nil),                       // 1: rota.v1.Read
@@ -8166,36 +8354,38 @@ var file_rota_v1_rota_proto_goTypes = []any{
 	(*StatusRequest)(nil),              // 81: rota.v1.StatusRequest
 	(*JobCounts)(nil),                  // 82: rota.v1.JobCounts
 	(*NodeStatus)(nil),                 // 83: rota.v1.NodeStatus
-	(*StatusResponse)(nil),             // 84: rota.v1.StatusResponse
-	(*PeersRequest)(nil),               // 85: rota.v1.PeersRequest
-	(*Peer)(nil),                       // 86: rota.v1.Peer
-	(*PeersResponse)(nil),              // 87: rota.v1.PeersResponse
-	(*TransferLeadershipRequest)(nil),  // 88: rota.v1.TransferLeadershipRequest
-	(*TransferLeadershipResponse)(nil), // 89: rota.v1.TransferLeadershipResponse
-	(*RemovePeerRequest)(nil),          // 90: rota.v1.RemovePeerRequest
-	(*RemovePeerResponse)(nil),         // 91: rota.v1.RemovePeerResponse
-	(*LeaveRequest)(nil),               // 92: rota.v1.LeaveRequest
-	(*LeaveResponse)(nil),              // 93: rota.v1.LeaveResponse
-	(*SaveSnapshotRequest)(nil),        // 94: rota.v1.SaveSnapshotRequest
-	(*SnapshotChunk)(nil),              // 95: rota.v1.SnapshotChunk
-	(*VerifyRequest)(nil),              // 96: rota.v1.VerifyRequest
-	(*VerifyResponse)(nil),             // 97: rota.v1.VerifyResponse
-	(*NodeVerdict)(nil),                // 98: rota.v1.NodeVerdict
-	nil,                                // 99: rota.v1.JobSpec.LabelsEntry
-	nil,                                // 100: rota.v1.JobSpec.LimitsEntry
-	nil,                                // 101: rota.v1.Job.MetaEntry
-	nil,                                // 102: rota.v1.ChangeJobRequest.LabelsEntry
-	nil,                                // 103: rota.v1.WorkerSpec.LimitsEntry
-	nil,                                // 104: rota.v1.LeaseCommand.MetaEntry
+	(*NodeHealth)(nil),                 // 84: rota.v1.NodeHealth
+	(*Autopilot)(nil),                  // 85: rota.v1.Autopilot
+	(*StatusResponse)(nil),             // 86: rota.v1.StatusResponse
+	(*PeersRequest)(nil),               // 87: rota.v1.PeersRequest
+	(*Peer)(nil),                       // 88: rota.v1.Peer
+	(*PeersResponse)(nil),              // 89: rota.v1.PeersResponse
+	(*TransferLeadershipRequest)(nil),  // 90: rota.v1.TransferLeadershipRequest
+	(*TransferLeadershipResponse)(nil), // 91: rota.v1.TransferLeadershipResponse
+	(*RemovePeerRequest)(nil),          // 92: rota.v1.RemovePeerRequest
+	(*RemovePeerResponse)(nil),         // 93: rota.v1.RemovePeerResponse
+	(*LeaveRequest)(nil),               // 94: rota.v1.LeaveRequest
+	(*LeaveResponse)(nil),              // 95: rota.v1.LeaveResponse
+	(*SaveSnapshotRequest)(nil),        // 96: rota.v1.SaveSnapshotRequest
+	(*SnapshotChunk)(nil),              // 97: rota.v1.SnapshotChunk
+	(*VerifyRequest)(nil),              // 98: rota.v1.VerifyRequest
+	(*VerifyResponse)(nil),             // 99: rota.v1.VerifyResponse
+	(*NodeVerdict)(nil),                // 100: rota.v1.NodeVerdict
+	nil,                                // 101: rota.v1.JobSpec.LabelsEntry
+	nil,                                // 102: rota.v1.JobSpec.LimitsEntry
+	nil,                                // 103: rota.v1.Job.MetaEntry
+	nil,                                // 104: rota.v1.ChangeJobRequest.LabelsEntry
+	nil,                                // 105: rota.v1.WorkerSpec.LimitsEntry
+	nil,                                // 106: rota.v1.LeaseCommand.MetaEntry
 }
 var file_rota_v1_rota_proto_depIdxs = []int32{
-	99,  // 0: rota.v1.JobSpec.labels:type_name -> rota.v1.JobSpec.LabelsEntry
-	100, // 1: rota.v1.JobSpec.limits:type_name -> rota.v1.JobSpec.LimitsEntry
+	101, // 0: rota.v1.JobSpec.labels:type_name -> rota.v1.JobSpec.LabelsEntry
+	102, // 1: rota.v1.JobSpec.limits:type_name -> rota.v1.JobSpec.LimitsEntry
 	5,   // 2: rota.v1.Attempt.decision:type_name -> rota.v1.Decision
 	4,   // 3: rota.v1.Job.spec:type_name -> rota.v1.JobSpec
 	7,   // 4: rota.v1.Job.lease:type_name -> rota.v1.Lease
 	6,   // 5: rota.v1.Job.attempts:type_name -> rota.v1.Attempt
-	101, // 6: rota.v1.Job.meta:type_name -> rota.v1.Job.MetaEntry
+	103, // 6: rota.v1.Job.meta:type_name -> rota.v1.Job.MetaEntry
 	4,   // 7: rota.v1.SubmitRequest.jobs:type_name -> rota.v1.JobSpec
 	11,  // 8: rota.v1.SubmitResponse.jobs:type_name -> rota.v1.Submitted
 	3,   // 9: rota.v1.Submitted.refusal:type_name -> rota.v1.Refusal
@@ -8205,10 +8395,10 @@ var file_rota_v1_rota_proto_depIdxs = []int32{
 	1,   // 13: rota.v1.ListJobsRequest.read:type_name -> rota.v1.Read
 	8,   // 14: rota.v1.ListJobsResponse.jobs:type_name -> rota.v1.Job
 	2,   // 15: rota.v1.ListJobsResponse.at:type_name -> rota.v1.ReadAt
-	102, // 16: rota.v1.ChangeJobRequest.labels:type_name -> rota.v1.ChangeJobRequest.LabelsEntry
+	104, // 16: rota.v1.ChangeJobRequest.labels:type_name -> rota.v1.ChangeJobRequest.LabelsEntry
 	23,  // 17: rota.v1.JobOutcomes.jobs:type_name -> rota.v1.JobOutcome
 	3,   // 18: rota.v1.JobOutcome.refusal:type_name -> rota.v1.Refusal
-	103, // 19: rota.v1.WorkerSpec.limits:type_name -> rota.v1.WorkerSpec.LimitsEntry
+	105, // 19: rota.v1.WorkerSpec.limits:type_name -> rota.v1.WorkerSpec.LimitsEntry
 	24,  // 20: rota.v1.Worker.spec:type_name -> rota.v1.WorkerSpec
 	7,   // 21: rota.v1.Worker.leases:type_name -> rota.v1.Lease
 	26,  // 22: rota.v1.Worker.cooling:type_name -> rota.v1.TypeUntil
@@ -8222,7 +8412,7 @@ var file_rota_v1_rota_proto_depIdxs = []int32{
 	25,  // 30: rota.v1.Hello.attestation:type_name -> rota.v1.Attestation
 	32,  // 31: rota.v1.LeaseCommands.commands:type_name -> rota.v1.LeaseCommand
 	0,   // 32: rota.v1.LeaseCommand.verb:type_name -> rota.v1.LeaseVerb
-	104, // 33: rota.v1.LeaseCommand.meta:type_name -> rota.v1.LeaseCommand.MetaEntry
+	106, // 33: rota.v1.LeaseCommand.meta:type_name -> rota.v1.LeaseCommand.MetaEntry
 	36,  // 34: rota.v1.WorkResponse.welcome:type_name -> rota.v1.Welcome
 	37,  // 35: rota.v1.WorkResponse.notices:type_name -> rota.v1.Notices
 	40,  // 36: rota.v1.WorkResponse.answers:type_name -> rota.v1.LeaseAnswers
@@ -8263,88 +8453,91 @@ var file_rota_v1_rota_proto_depIdxs = []int32{
 	75,  // 71: rota.v1.GetModeResponse.mode:type_name -> rota.v1.Mode
 	2,   // 72: rota.v1.GetModeResponse.at:type_name -> rota.v1.ReadAt
 	54,  // 73: rota.v1.SetClusterRequest.set:type_name -> rota.v1.Setting
-	82,  // 74: rota.v1.StatusResponse.jobs:type_name -> rota.v1.JobCounts
-	83,  // 75: rota.v1.StatusResponse.nodes:type_name -> rota.v1.NodeStatus
-	86,  // 76: rota.v1.PeersResponse.peers:type_name -> rota.v1.Peer
-	1,   // 77: rota.v1.SaveSnapshotRequest.read:type_name -> rota.v1.Read
-	98,  // 78: rota.v1.VerifyResponse.nodes:type_name -> rota.v1.NodeVerdict
-	9,   // 79: rota.v1.Jobs.Submit:input_type -> rota.v1.SubmitRequest
-	12,  // 80: rota.v1.Jobs.Get:input_type -> rota.v1.GetJobRequest
-	14,  // 81: rota.v1.Jobs.List:input_type -> rota.v1.ListJobsRequest
-	16,  // 82: rota.v1.Jobs.Wait:input_type -> rota.v1.WaitJobsRequest
-	17,  // 83: rota.v1.Jobs.Cancel:input_type -> rota.v1.CancelJobsRequest
-	18,  // 84: rota.v1.Jobs.Retry:input_type -> rota.v1.RetryJobsRequest
-	20,  // 85: rota.v1.Jobs.Change:input_type -> rota.v1.ChangeJobRequest
-	19,  // 86: rota.v1.Jobs.Delete:input_type -> rota.v1.DeleteJobsRequest
-	21,  // 87: rota.v1.Jobs.ReportProof:input_type -> rota.v1.ReportProofRequest
-	29,  // 88: rota.v1.Workers.Work:input_type -> rota.v1.WorkRequest
-	44,  // 89: rota.v1.Workers.List:input_type -> rota.v1.ListWorkersRequest
-	46,  // 90: rota.v1.Workers.Get:input_type -> rota.v1.GetWorkerRequest
-	48,  // 91: rota.v1.Workers.Drain:input_type -> rota.v1.DrainWorkerRequest
-	49,  // 92: rota.v1.Workers.Suspend:input_type -> rota.v1.SuspendWorkerRequest
-	50,  // 93: rota.v1.Workers.Resume:input_type -> rota.v1.ResumeWorkerRequest
-	51,  // 94: rota.v1.Workers.Retire:input_type -> rota.v1.RetireWorkerRequest
-	66,  // 95: rota.v1.Workers.Delete:input_type -> rota.v1.DeleteWorkerRequest
-	52,  // 96: rota.v1.Workers.Gone:input_type -> rota.v1.WorkerGoneRequest
-	58,  // 97: rota.v1.Queues.List:input_type -> rota.v1.ListQueuesRequest
-	60,  // 98: rota.v1.Queues.Get:input_type -> rota.v1.GetQueueRequest
-	68,  // 99: rota.v1.Queues.Set:input_type -> rota.v1.SetQueueRequest
-	62,  // 100: rota.v1.Queues.Delete:input_type -> rota.v1.DeleteQueueRequest
-	70,  // 101: rota.v1.Tenants.List:input_type -> rota.v1.ListTenantsRequest
-	72,  // 102: rota.v1.Tenants.Get:input_type -> rota.v1.GetTenantRequest
-	74,  // 103: rota.v1.Tenants.Set:input_type -> rota.v1.SetTenantRequest
-	64,  // 104: rota.v1.Tenants.Delete:input_type -> rota.v1.DeleteTenantRequest
-	81,  // 105: rota.v1.Cluster.Status:input_type -> rota.v1.StatusRequest
-	76,  // 106: rota.v1.Cluster.GetMode:input_type -> rota.v1.GetModeRequest
-	78,  // 107: rota.v1.Cluster.SetMode:input_type -> rota.v1.SetModeRequest
-	79,  // 108: rota.v1.Cluster.Set:input_type -> rota.v1.SetClusterRequest
-	85,  // 109: rota.v1.Cluster.Peers:input_type -> rota.v1.PeersRequest
-	88,  // 110: rota.v1.Cluster.TransferLeadership:input_type -> rota.v1.TransferLeadershipRequest
-	90,  // 111: rota.v1.Cluster.RemovePeer:input_type -> rota.v1.RemovePeerRequest
-	92,  // 112: rota.v1.Cluster.Leave:input_type -> rota.v1.LeaveRequest
-	94,  // 113: rota.v1.Cluster.SaveSnapshot:input_type -> rota.v1.SaveSnapshotRequest
-	96,  // 114: rota.v1.Cluster.Verify:input_type -> rota.v1.VerifyRequest
-	10,  // 115: rota.v1.Jobs.Submit:output_type -> rota.v1.SubmitResponse
-	13,  // 116: rota.v1.Jobs.Get:output_type -> rota.v1.GetJobResponse
-	15,  // 117: rota.v1.Jobs.List:output_type -> rota.v1.ListJobsResponse
-	8,   // 118: rota.v1.Jobs.Wait:output_type -> rota.v1.Job
-	22,  // 119: rota.v1.Jobs.Cancel:output_type -> rota.v1.JobOutcomes
-	22,  // 120: rota.v1.Jobs.Retry:output_type -> rota.v1.JobOutcomes
-	23,  // 121: rota.v1.Jobs.Change:output_type -> rota.v1.JobOutcome
-	22,  // 122: rota.v1.Jobs.Delete:output_type -> rota.v1.JobOutcomes
-	23,  // 123: rota.v1.Jobs.ReportProof:output_type -> rota.v1.JobOutcome
-	35,  // 124: rota.v1.Workers.Work:output_type -> rota.v1.WorkResponse
-	45,  // 125: rota.v1.Workers.List:output_type -> rota.v1.ListWorkersResponse
-	47,  // 126: rota.v1.Workers.Get:output_type -> rota.v1.GetWorkerResponse
-	28,  // 127: rota.v1.Workers.Drain:output_type -> rota.v1.Worker
-	28,  // 128: rota.v1.Workers.Suspend:output_type -> rota.v1.Worker
-	28,  // 129: rota.v1.Workers.Resume:output_type -> rota.v1.Worker
-	28,  // 130: rota.v1.Workers.Retire:output_type -> rota.v1.Worker
-	67,  // 131: rota.v1.Workers.Delete:output_type -> rota.v1.DeleteWorkerResponse
-	53,  // 132: rota.v1.Workers.Gone:output_type -> rota.v1.WorkerGoneResponse
-	59,  // 133: rota.v1.Queues.List:output_type -> rota.v1.ListQueuesResponse
-	61,  // 134: rota.v1.Queues.Get:output_type -> rota.v1.GetQueueResponse
-	55,  // 135: rota.v1.Queues.Set:output_type -> rota.v1.Queue
-	63,  // 136: rota.v1.Queues.Delete:output_type -> rota.v1.DeleteQueueResponse
-	71,  // 137: rota.v1.Tenants.List:output_type -> rota.v1.ListTenantsResponse
-	73,  // 138: rota.v1.Tenants.Get:output_type -> rota.v1.GetTenantResponse
-	69,  // 139: rota.v1.Tenants.Set:output_type -> rota.v1.Tenant
-	65,  // 140: rota.v1.Tenants.Delete:output_type -> rota.v1.DeleteTenantResponse
-	84,  // 141: rota.v1.Cluster.Status:output_type -> rota.v1.StatusResponse
-	77,  // 142: rota.v1.Cluster.GetMode:output_type -> rota.v1.GetModeResponse
-	75,  // 143: rota.v1.Cluster.SetMode:output_type -> rota.v1.Mode
-	80,  // 144: rota.v1.Cluster.Set:output_type -> rota.v1.ClusterSettings
-	87,  // 145: rota.v1.Cluster.Peers:output_type -> rota.v1.PeersResponse
-	89,  // 146: rota.v1.Cluster.TransferLeadership:output_type -> rota.v1.TransferLeadershipResponse
-	91,  // 147: rota.v1.Cluster.RemovePeer:output_type -> rota.v1.RemovePeerResponse
-	93,  // 148: rota.v1.Cluster.Leave:output_type -> rota.v1.LeaveResponse
-	95,  // 149: rota.v1.Cluster.SaveSnapshot:output_type -> rota.v1.SnapshotChunk
-	97,  // 150: rota.v1.Cluster.Verify:output_type -> rota.v1.VerifyResponse
-	115, // [115:151] is the sub-list for method output_type
-	79,  // [79:115] is the sub-list for method input_type
-	79,  // [79:79] is the sub-list for extension type_name
-	79,  // [79:79] is the sub-list for extension extendee
-	0,   // [0:79] is the sub-list for field type_name
+	84,  // 74: rota.v1.NodeStatus.health:type_name -> rota.v1.NodeHealth
+	82,  // 75: rota.v1.StatusResponse.jobs:type_name -> rota.v1.JobCounts
+	83,  // 76: rota.v1.StatusResponse.nodes:type_name -> rota.v1.NodeStatus
+	85,  // 77: rota.v1.StatusResponse.autopilot:type_name -> rota.v1.Autopilot
+	84,  // 78: rota.v1.Peer.health:type_name -> rota.v1.NodeHealth
+	88,  // 79: rota.v1.PeersResponse.peers:type_name -> rota.v1.Peer
+	1,   // 80: rota.v1.SaveSnapshotRequest.read:type_name -> rota.v1.Read
+	100, // 81: rota.v1.VerifyResponse.nodes:type_name -> rota.v1.NodeVerdict
+	9,   // 82: rota.v1.Jobs.Submit:input_type -> rota.v1.SubmitRequest
+	12,  // 83: rota.v1.Jobs.Get:input_type -> rota.v1.GetJobRequest
+	14,  // 84: rota.v1.Jobs.List:input_type -> rota.v1.ListJobsRequest
+	16,  // 85: rota.v1.Jobs.Wait:input_type -> rota.v1.WaitJobsRequest
+	17,  // 86: rota.v1.Jobs.Cancel:input_type -> rota.v1.CancelJobsRequest
+	18,  // 87: rota.v1.Jobs.Retry:input_type -> rota.v1.RetryJobsRequest
+	20,  // 88: rota.v1.Jobs.Change:input_type -> rota.v1.ChangeJobRequest
+	19,  // 89: rota.v1.Jobs.Delete:input_type -> rota.v1.DeleteJobsRequest
+	21,  // 90: rota.v1.Jobs.ReportProof:input_type -> rota.v1.ReportProofRequest
+	29,  // 91: rota.v1.Workers.Work:input_type -> rota.v1.WorkRequest
+	44,  // 92: rota.v1.Workers.List:input_type -> rota.v1.ListWorkersRequest
+	46,  // 93: rota.v1.Workers.Get:input_type -> rota.v1.GetWorkerRequest
+	48,  // 94: rota.v1.Workers.Drain:input_type -> rota.v1.DrainWorkerRequest
+	49,  // 95: rota.v1.Workers.Suspend:input_type -> rota.v1.SuspendWorkerRequest
+	50,  // 96: rota.v1.Workers.Resume:input_type -> rota.v1.ResumeWorkerRequest
+	51,  // 97: rota.v1.Workers.Retire:input_type -> rota.v1.RetireWorkerRequest
+	66,  // 98: rota.v1.Workers.Delete:input_type -> rota.v1.DeleteWorkerRequest
+	52,  // 99: rota.v1.Workers.Gone:input_type -> rota.v1.WorkerGoneRequest
+	58,  // 100: rota.v1.Queues.List:input_type -> rota.v1.ListQueuesRequest
+	60,  // 101: rota.v1.Queues.Get:input_type -> rota.v1.GetQueueRequest
+	68,  // 102: rota.v1.Queues.Set:input_type -> rota.v1.SetQueueRequest
+	62,  // 103: rota.v1.Queues.Delete:input_type -> rota.v1.DeleteQueueRequest
+	70,  // 104: rota.v1.Tenants.List:input_type -> rota.v1.ListTenantsRequest
+	72,  // 105: rota.v1.Tenants.Get:input_type -> rota.v1.GetTenantRequest
+	74,  // 106: rota.v1.Tenants.Set:input_type -> rota.v1.SetTenantRequest
+	64,  // 107: rota.v1.Tenants.Delete:input_type -> rota.v1.DeleteTenantRequest
+	81,  // 108: rota.v1.Cluster.Status:input_type -> rota.v1.StatusRequest
+	76,  // 109: rota.v1.Cluster.GetMode:input_type -> rota.v1.GetModeRequest
+	78,  // 110: rota.v1.Cluster.SetMode:input_type -> rota.v1.SetModeRequest
+	79,  // 111: rota.v1.Cluster.Set:input_type -> rota.v1.SetClusterRequest
+	87,  // 112: rota.v1.Cluster.Peers:input_type -> rota.v1.PeersRequest
+	90,  // 113: rota.v1.Cluster.TransferLeadership:input_type -> rota.v1.TransferLeadershipRequest
+	92,  // 114: rota.v1.Cluster.RemovePeer:input_type -> rota.v1.RemovePeerRequest
+	94,  // 115: rota.v1.Cluster.Leave:input_type -> rota.v1.LeaveRequest
+	96,  // 116: rota.v1.Cluster.SaveSnapshot:input_type -> rota.v1.SaveSnapshotRequest
+	98,  // 117: rota.v1.Cluster.Verify:input_type -> rota.v1.VerifyRequest
+	10,  // 118: rota.v1.Jobs.Submit:output_type -> rota.v1.SubmitResponse
+	13,  // 119: rota.v1.Jobs.Get:output_type -> rota.v1.GetJobResponse
+	15,  // 120: rota.v1.Jobs.List:output_type -> rota.v1.ListJobsResponse
+	8,   // 121: rota.v1.Jobs.Wait:output_type -> rota.v1.Job
+	22,  // 122: rota.v1.Jobs.Cancel:output_type -> rota.v1.JobOutcomes
+	22,  // 123: rota.v1.Jobs.Retry:output_type -> rota.v1.JobOutcomes
+	23,  // 124: rota.v1.Jobs.Change:output_type -> rota.v1.JobOutcome
+	22,  // 125: rota.v1.Jobs.Delete:output_type -> rota.v1.JobOutcomes
+	23,  // 126: rota.v1.Jobs.ReportProof:output_type -> rota.v1.JobOutcome
+	35,  // 127: rota.v1.Workers.Work:output_type -> rota.v1.WorkResponse
+	45,  // 128: rota.v1.Workers.List:output_type -> rota.v1.ListWorkersResponse
+	47,  // 129: rota.v1.Workers.Get:output_type -> rota.v1.GetWorkerResponse
+	28,  // 130: rota.v1.Workers.Drain:output_type -> rota.v1.Worker
+	28,  // 131: rota.v1.Workers.Suspend:output_type -> rota.v1.Worker
+	28,  // 132: rota.v1.Workers.Resume:output_type -> rota.v1.Worker
+	28,  // 133: rota.v1.Workers.Retire:output_type -> rota.v1.Worker
+	67,  // 134: rota.v1.Workers.Delete:output_type -> rota.v1.DeleteWorkerResponse
+	53,  // 135: rota.v1.Workers.Gone:output_type -> rota.v1.WorkerGoneResponse
+	59,  // 136: rota.v1.Queues.List:output_type -> rota.v1.ListQueuesResponse
+	61,  // 137: rota.v1.Queues.Get:output_type -> rota.v1.GetQueueResponse
+	55,  // 138: rota.v1.Queues.Set:output_type -> rota.v1.Queue
+	63,  // 139: rota.v1.Queues.Delete:output_type -> rota.v1.DeleteQueueResponse
+	71,  // 140: rota.v1.Tenants.List:output_type -> rota.v1.ListTenantsResponse
+	73,  // 141: rota.v1.Tenants.Get:output_type -> rota.v1.GetTenantResponse
+	69,  // 142: rota.v1.Tenants.Set:output_type -> rota.v1.Tenant
+	65,  // 143: rota.v1.Tenants.Delete:output_type -> rota.v1.DeleteTenantResponse
+	86,  // 144: rota.v1.Cluster.Status:output_type -> rota.v1.StatusResponse
+	77,  // 145: rota.v1.Cluster.GetMode:output_type -> rota.v1.GetModeResponse
+	75,  // 146: rota.v1.Cluster.SetMode:output_type -> rota.v1.Mode
+	80,  // 147: rota.v1.Cluster.Set:output_type -> rota.v1.ClusterSettings
+	89,  // 148: rota.v1.Cluster.Peers:output_type -> rota.v1.PeersResponse
+	91,  // 149: rota.v1.Cluster.TransferLeadership:output_type -> rota.v1.TransferLeadershipResponse
+	93,  // 150: rota.v1.Cluster.RemovePeer:output_type -> rota.v1.RemovePeerResponse
+	95,  // 151: rota.v1.Cluster.Leave:output_type -> rota.v1.LeaveResponse
+	97,  // 152: rota.v1.Cluster.SaveSnapshot:output_type -> rota.v1.SnapshotChunk
+	99,  // 153: rota.v1.Cluster.Verify:output_type -> rota.v1.VerifyResponse
+	118, // [118:154] is the sub-list for method output_type
+	82,  // [82:118] is the sub-list for method input_type
+	82,  // [82:82] is the sub-list for extension type_name
+	82,  // [82:82] is the sub-list for extension extendee
+	0,   // [0:82] is the sub-list for field type_name
 }
 
 func init() { file_rota_v1_rota_proto_init() }
@@ -8373,7 +8566,7 @@ func file_rota_v1_rota_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rota_v1_rota_proto_rawDesc), len(file_rota_v1_rota_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   104,
+			NumMessages:   106,
 			NumExtensions: 0,
 			NumServices:   5,
 		},

@@ -1,0 +1,295 @@
+package cluster
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/entry"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/peer"
+)
+
+// autopilot is the leader's chore that removes dead voters, and notes how many voters the
+// cluster has had (SPEC §13.10). What it goes by begins with each leadership.
+type autopilot struct {
+	n *Node
+
+	mu sync.Mutex
+	// voters is nil while this node does not lead.
+	voters *voterWatch
+}
+
+// loop judges what the node's watcher sees, for as long as a leadership lasts.
+func (ap *autopilot) loop(l *leadership) {
+	began := ap.n.sinceBoot()
+	w := &voterWatch{patience: ap.n.cfg.patience, looked: began}
+	ap.note(func() { ap.voters = w })
+	defer ap.note(func() {
+		if ap.voters == w { // else the next leadership has begun
+			ap.voters = nil
+		}
+	})
+	tick := time.NewTicker(ap.n.cfg.watchEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			ap.once(l, w)
+		case <-l.ctx.Done():
+			return
+		}
+	}
+}
+
+func (ap *autopilot) note(change func()) {
+	ap.mu.Lock()
+	defer ap.mu.Unlock()
+	change()
+}
+
+// once takes a new look into account, if there is one since the last or since the leadership
+// began, and does what follows of it.
+func (ap *autopilot) once(l *leadership, w *voterWatch) {
+	views, at := ap.n.watch.latest()
+	if at <= w.looked {
+		return
+	}
+	settings, servers := ap.settings(), ap.servers(views)
+	if settings.VotersWanted == 0 {
+		return // applying stalls: what is wanted is not known
+	}
+	var v voterVerdict
+	ap.note(func() {
+		w.look(at, servers)
+		v = w.judge(settings)
+	})
+	if int64(len(v.healthy)) > settings.VotersWanted {
+		ap.want(l, v.healthy)
+	}
+	if v.remove != "" {
+		ap.remove(l, w, v)
+	}
+}
+
+// servers is what the node's own calls said of each server of the configuration.
+func (ap *autopilot) servers(views map[rota.NodeID]peerView) (all []serverLook) {
+	for _, s := range ap.n.membership.servers() {
+		id := rota.NodeID(s.ID)
+		v, asked := views[id]
+		switch own := id == ap.n.cfg.Node; {
+		case own:
+			all = append(all, serverLook{id, s.Suffrage == raft.Voter, true, true})
+		case asked:
+			all = append(all, serverLook{id, s.Suffrage == raft.Voter, v.err == nil, v.well()})
+		}
+	}
+	return all
+}
+
+// want has the log note that so many voters are healthy.
+func (ap *autopilot) want(l *leadership, healthy []string) {
+	r := l.propose(l.ctx, []*fsmpb.Op{{Op: &fsmpb.Op_WantVoters{WantVoters: &fsmpb.WantVoters{Voters: healthy}}}}, true)
+	if r.err == nil && entry.OutcomeError(r.outcomes[0]) == nil && !r.outcomes[0].GetExisted() {
+		ap.n.log.Info("more voters are wanted from now on", "voters", len(healthy))
+	}
+}
+
+// remove takes a dead voter out of the cluster.
+func (ap *autopilot) remove(l *leadership, w *voterWatch, v voterVerdict) {
+	err := ap.n.membership.remove(l.ctx, v.remove, v.why)
+	if err != nil {
+		if l.ctx.Err() == nil && ap.n.lines.Allow("autopilot") {
+			ap.n.log.Warn("a dead voter was not removed", "other_node", string(v.remove), "err", err)
+		}
+		return
+	}
+	ap.n.log.Warn("a dead voter was removed", "other_node", string(v.remove), "why", v.why)
+	ap.note(func() { w.removed = w.looked })
+}
+
+// settings are the cluster's, as this node knows them.
+func (ap *autopilot) settings() (settings rota.ClusterSettings) {
+	ap.n.replica.peek(func(s *fsm.View) { settings = s.ClusterSettings() })
+	return settings
+}
+
+// report is what this node makes of the voters: how each server is only while it leads.
+func (ap *autopilot) report() (a rota.Autopilot, health []peer.NodeHealth) {
+	settings := ap.settings()
+	a = rota.Autopilot{On: settings.Autopilot, VotersWanted: settings.VotersWanted}
+	ap.mu.Lock()
+	defer ap.mu.Unlock()
+	if ap.voters == nil {
+		return a, nil
+	}
+	a.HealthyVoters, a.Text = int64(len(ap.voters.verdict.healthy)), ap.voters.verdict.text
+	boot, wall := ap.n.sinceBoot(), rota.Date(ap.n.wall().UnixMilli())
+	date := func(at time.Duration) rota.Date {
+		if at == 0 {
+			return 0
+		}
+		return wall - rota.Date((boot - at).Milliseconds())
+	}
+	for _, id := range ap.voters.servers() {
+		s := ap.voters.seen[id]
+		health = append(health, peer.NodeHealth{ID: id, NodeHealth: rota.NodeHealth{HealthySince: date(s.healthy), LastContact: date(s.contact)}})
+	}
+	return a, health
+}
+
+// patience are the times by which a leader judges voters (SPEC §13.10).
+type patience struct {
+	// dead is how long calls to a voter fail before it counts as dead: longer than a restart, a
+	// reboot or a moved machine takes, as its id never comes back.
+	dead time.Duration
+	// steady is how long a voter must have been healthy to count: one that flaps does not.
+	steady time.Duration
+	// between is the least time between two removals: what the first one did is seen before
+	// the next.
+	between time.Duration
+	// gap between two looks says that the leader was paused: what it saw before is old.
+	gap time.Duration
+}
+
+var usualPatience = patience{dead: 10 * time.Minute, steady: time.Minute, between: 10 * time.Minute, gap: 10 * time.Second}
+
+// voterWatch is what a leader's own calls have said of each server since it leads. All its
+// moments are of the node's monotonic clock, and 0 is never.
+type voterWatch struct {
+	patience
+	looked, removed time.Duration
+	seen            map[rota.NodeID]serverSeen
+	// verdict is the last.
+	verdict voterVerdict
+}
+
+// serverSeen is one server: since when it is healthy, since when it is silent, and when it
+// answered last.
+type serverSeen struct {
+	voter                    bool
+	healthy, silent, contact time.Duration
+}
+
+// serverLook is one look at a server.
+type serverLook struct {
+	id               rota.NodeID
+	voter            bool
+	answers, healthy bool
+}
+
+// look takes in what calls made at that moment said of all servers.
+func (w *voterWatch) look(at time.Duration, servers []serverLook) {
+	if at-w.looked > w.gap {
+		w.seen = nil
+	}
+	w.looked = at
+	seen := make(map[rota.NodeID]serverSeen, len(servers))
+	for _, l := range servers {
+		s := w.seen[l.id]
+		if s.voter != l.voter || !l.healthy {
+			s.healthy = 0
+		}
+		s.voter = l.voter
+		if l.healthy && s.healthy == 0 {
+			s.healthy = at
+		}
+		switch {
+		case l.answers:
+			s.contact, s.silent = at, 0
+		case s.silent == 0:
+			s.silent = at
+		}
+		seen[l.id] = s
+	}
+	w.seen = seen
+}
+
+// voterVerdict is what follows of the looks.
+type voterVerdict struct {
+	// remove is a dead voter that may go now, because of why; "" is none.
+	remove rota.NodeID
+	why    string
+	// healthy are the voters that have been so for long enough.
+	healthy []string
+	// text says what is done about silent voters, or why nothing is.
+	text string
+}
+
+// judge renews the verdict: which voter to remove. Those that stay and are healthy must be as many as
+// wanted, and a majority of all voters: then they are one of what is left, too.
+func (w *voterWatch) judge(settings rota.ClusterSettings) voterVerdict {
+	w.verdict = w.judgement(settings)
+	return w.verdict
+}
+
+func (w *voterWatch) judgement(settings rota.ClusterSettings) (v voterVerdict) {
+	var silent []rota.NodeID
+	voters := 0
+	for _, id := range w.servers() {
+		s := w.seen[id]
+		if !s.voter {
+			continue
+		}
+		voters++
+		if s.healthy != 0 && w.looked-s.healthy >= w.steady {
+			v.healthy = append(v.healthy, string(id))
+		}
+		if s.silent != 0 {
+			silent = append(silent, id)
+		}
+	}
+	wanted, healthy := int(settings.VotersWanted), len(v.healthy)
+	if len(silent) == 0 {
+		if voters < wanted {
+			v.text = fmt.Sprintf("%d of %d wanted voters are there: start another node, or lower voters_wanted", voters, wanted)
+		}
+		return v
+	}
+	slices.SortStableFunc(silent, func(a, b rota.NodeID) int { return cmp.Compare(w.seen[a].silent, w.seen[b].silent) })
+	first := silent[0]
+	since := w.looked - w.seen[first].silent
+	due := max(w.seen[first].silent+w.dead, w.removed+w.between)
+	switch {
+	case !settings.Autopilot:
+		v.text = fmt.Sprintf("autopilot is off: a dead voter goes by rota operator raft remove-peer %s", first)
+	case healthy < wanted:
+		v.text = fmt.Sprintf("none is removed while fewer than %d others have been healthy voters for %s (now %d): bring them back, start "+
+			"another node, or lower voters_wanted", wanted, w.steady, healthy)
+	case healthy <= voters/2:
+		v.text = fmt.Sprintf("none is removed while fewer than %d of all %d have been healthy for %s (now %d): a removal might leave no "+
+			"majority", voters/2+1, voters, w.steady, healthy)
+	case due > w.looked:
+		v.text = fmt.Sprintf("%s is removed in %s unless it answers", first, (due - w.looked).Round(time.Second))
+	default:
+		v.remove, v.why = first, fmt.Sprintf("its leader's calls failed for %s", since.Round(time.Second))
+		v.text = fmt.Sprintf("%s is being removed", first)
+	}
+	v.text = fmt.Sprintf("%d of %d voters do not answer (%s): %s", len(silent), voters, w.silence(silent), v.text)
+	return v
+}
+
+// servers lists those that were looked at, in the order of their ids.
+func (w *voterWatch) servers() (ids []rota.NodeID) {
+	for id := range w.seen {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// silence says for how long each has been silent.
+func (w *voterWatch) silence(ids []rota.NodeID) string {
+	texts := make([]string, len(ids))
+	for i, id := range ids {
+		texts[i] = fmt.Sprintf("%s for %s", id, (w.looked - w.seen[id].silent).Round(time.Second))
+	}
+	return strings.Join(texts, ", ")
+}
