@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // leaderLife lets a leader look once a second.
@@ -234,11 +235,12 @@ func TestAutopilot(t *testing.T) {
 	}); i < 0 {
 		t.Errorf("no event says who removed it, and why: %+v", events)
 	}
-	if _, err := b.tryStart(dead); rota.KindOf(err) != rota.KindConflict {
-		t.Errorf("the dead node comes back: %v", err)
+	of := leader.replica.member(dead)
+	if err := leader.Recorded(dead, of.identity); rota.KindOf(err) != rota.KindDenied {
+		t.Errorf("the dead node's calls are taken: %v", err)
 	}
-	if n := leader.replica.member(dead); !n.removed {
-		t.Error("its id is not recorded as removed")
+	if err := leader.Introduce(peer.Introduction{Node: dead, Identity: of.identity, Starts: of.starts + 1, RulesVersion: leader.cfg.knows}); rota.KindOf(err) != rota.KindConflict {
+		t.Errorf("the dead node may start again: %v", err)
 	}
 }
 
