@@ -160,8 +160,11 @@ bench-compare: ## benchmarks of BASE=revision against this tree, by benchstat
 demo: build ## build, then show a cluster losing its leader
 	bin/rota demo
 
+CA_ROOTS ?= /etc/ssl/certs/ca-certificates.crt
+
 image: ## the image rota:dev, from a static binary (needs Docker)
 	mkdir -p dist/image/data
+	cp $(CA_ROOTS) dist/image/ca-certificates.crt
 	CGO_ENABLED=0 GOOS=linux $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o dist/image/rota ./cmd/rota
 	docker build -t rota:dev -f Dockerfile dist/image
 

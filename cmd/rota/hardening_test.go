@@ -1,0 +1,54 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestUnit_exposure holds the systemd unit to what docs/security.md says, and to an exposure
+// of at most 2.0 where systemd-analyze is there to say.
+func TestUnit_exposure(t *testing.T) {
+	t.Parallel()
+	unit := filepath.Join("..", "..", "docs", "operations", "rota.service")
+	text, err := os.ReadFile(unit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"DynamicUser=yes", "NoNewPrivileges=yes", "ProtectSystem=strict", "MemoryDenyWriteExecute=yes",
+		"SystemCallFilter=@system-service", "LimitCORE=0", "LoadCredential=node.key:/etc/rota/node.key", "CapabilityBoundingSet="} {
+		if !strings.Contains(string(text), "\n"+line+"\n") {
+			t.Errorf("%s lacks %q", unit, line)
+		}
+	}
+	analyze, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skip("left out: systemd-analyze is not here, nobody says how exposed the unit is")
+	}
+	// --threshold is in tenths.
+	if said, err := exec.CommandContext(t.Context(), analyze, "security", "--offline=true", "--threshold=20", unit).CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, said)
+	}
+}
+
+// TestImage_bare holds the image and compose to no root, no privileges, nothing to write to but
+// the volume, and the authorities that backups in a bucket are proved by.
+func TestImage_bare(t *testing.T) {
+	t.Parallel()
+	for file, lines := range map[string][]string{
+		"Dockerfile":         {"FROM scratch", "USER 65532:65532", "COPY ca-certificates.crt /etc/ssl/certs/"},
+		"docker-compose.yml": {"read_only: true", "cap_drop: [ALL]", `security_opt: ["no-new-privileges:true"]`},
+	} {
+		text, err := os.ReadFile(filepath.Join("..", "..", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range lines {
+			if !strings.Contains(string(text), line) {
+				t.Errorf("%s lacks %q", file, line)
+			}
+		}
+	}
+}
