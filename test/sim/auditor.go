@@ -35,6 +35,8 @@ type auditor struct {
 	flowIDs []rota.WorkflowID
 	// uploaded is when a part of a workflow was last taken, by the cluster clock.
 	uploaded rota.Clock
+	// date is that of the last event.
+	date rota.Date
 	// ends counts the ends of jobs, deleted has the numbers of those that are forgotten,
 	// completions the leases that completed a job.
 	ends        uint64
@@ -93,10 +95,11 @@ type auditJob struct {
 	completed int
 	terminal  bool
 	told      bool
-	// done is the lease that completed it, ended the number of its end; held: a lease of it
-	// was cancelled, so that it stays known for as long as that would have lasted.
+	// done is the lease that completed it, ended the number of its end, over its date; held: a
+	// lease of it was cancelled, so that it stays known for as long as that would have lasted.
 	done  rota.LeaseID
 	ended uint64
+	over  rota.Date
 	held  bool
 	// deleted: it is forgotten, and the id is free.
 	deleted bool

@@ -165,16 +165,24 @@ func (a *auditor) jobDeleted(n *node, e *rota.Event, j *auditJob) {
 	*j = auditJob{token: j.token, deleted: true}
 }
 
-// lives follows the lives of an id: a deleted one begins another by being submitted again.
+// lives follows the lives of an id: a deleted one, or one that faded, begins another by being
+// submitted again.
 func (a *auditor) lives(e *rota.Event, j *auditJob) {
+	a.date = e.Date
 	switch e.Kind {
 	case rota.EventJobCompleted, rota.EventJobDead, rota.EventJobExpired, rota.EventJobCancelled:
 		a.ends++
-		j.ended = a.ends
+		j.ended, j.over = a.ends, e.Date
 	case rota.EventLeaseCancelled, rota.EventLeaseRevoked:
 		j.held = true
 	}
-	if j == nil || !j.deleted || e.Kind == rota.EventJobDeleted {
+	if j == nil {
+		return
+	}
+	if (e.Kind == rota.EventJobEnqueued || e.Kind == rota.EventJobDelayed) && a.mayFade(e.Job) {
+		*j = auditJob{token: j.token} // its repeat came late, out of a deposed leader's hands
+	}
+	if !j.deleted || e.Kind == rota.EventJobDeleted {
 		return
 	}
 	if e.Kind != rota.EventJobEnqueued && e.Kind != rota.EventJobDelayed {

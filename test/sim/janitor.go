@@ -12,6 +12,9 @@ import (
 	"github.com/rotasched/rota/internal/millis"
 )
 
+// shortHorizon is the least gc_horizon that the janitor sets.
+const shortHorizon rota.Date = 60_000
+
 // janitor sets queues and tenants and forgets them again, drained or not, with jobs in them, and
 // forgets workers (SPEC §21.4, §21.5). What it does is drawn apart from the world's chance.
 type janitor struct {
@@ -185,8 +188,14 @@ func (a *auditor) kept(n *node) {
 	}
 }
 
-// faded reports whether a node has forgotten an ended job of the janitor's, whose queue had a
-// short gc_horizon. No other job's end is forgotten in a life.
+// faded reports whether a node has forgotten an ended job, which it may have.
 func (a *auditor) faded(n *node, id rota.JobID) bool {
-	return id[0] == 's' && n.machine.JobState(id) == rota.JobNone
+	return a.mayFade(id) && n.machine.JobState(id) == rota.JobNone
+}
+
+// mayFade reports whether a job ended so long ago that its id may be forgotten: one of the
+// janitor's, whose queues have a short gc_horizon. No other job's end fades in a life.
+func (a *auditor) mayFade(id rota.JobID) bool {
+	j := a.jobs[id]
+	return id[0] == 's' && j.terminal && a.date >= j.over+shortHorizon
 }

@@ -118,6 +118,7 @@ func TestFoundSeeds(t *testing.T) {
 		"an old leader's entry released a node whose time was over":  2826851010,
 		"a lease with a grace was over by its deadline":              2079429659,
 		"an abandoned upload went on after the world had healed":     3130926872,
+		"a repeated submission came after the job's end had faded":   701261,
 		"the clock stood still as an abandoned upload was to lapse":  501657,
 	} {
 		t.Run(name, func(t *testing.T) {
