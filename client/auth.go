@@ -51,7 +51,8 @@ func bearerOf(address string, s *settings) (*bearer, error) {
 		return nil, rota.Refusef(rota.KindInvalid, "token", "the token would go to %s in clear text: set up TLS, or use an address of loopback", address)
 	}
 	b := &bearer{token: s.token, secure: s.tls != nil}
-	return b, b.look()
+	err := b.look()
+	return b, err
 }
 
 // look asks for the token, and keeps it where it is another one.

@@ -46,7 +46,8 @@ type keys struct {
 // readKeys reads the key file at the start.
 func readKeys(path string, log *slog.Logger) (*keys, error) {
 	k := &keys{path: path, log: log, ring: &memberlist.Keyring{}}
-	return k, k.look()
+	err := k.look()
+	return k, err
 }
 
 // look reads the file again, and has its keys count.

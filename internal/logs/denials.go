@@ -9,9 +9,10 @@ import (
 )
 
 const (
-	// deniedName is the file of denied calls; DeniedBytes is the most of it and, again, of the
-	// one before it: some days of a worker with a revoked token.
-	deniedName  = "denied.log"
+	// deniedName is the file of denied calls.
+	deniedName = "denied.log"
+	// DeniedBytes is the most of it and, again, of the one before it: some days of a worker
+	// with a revoked token.
 	DeniedBytes = 32 << 20
 	// deniedRate is how many lines a second are written: strangers cause them.
 	deniedRate = 100

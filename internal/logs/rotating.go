@@ -17,7 +17,8 @@ type rotating struct {
 // openRotating opens a file to be written to at its end. Only its owner reads it.
 func openRotating(path string, most int64) (*rotating, error) {
 	r := &rotating{path: path, most: most}
-	return r, r.open()
+	err := r.open()
+	return r, err
 }
 
 func (r *rotating) open() error {
