@@ -145,7 +145,7 @@ func TestListener_healthIsNoCall(t *testing.T) {
 	t.Parallel()
 	for path, call := range methods {
 		seat := &seat{listener: CapListener(nil, 1, 0, nil).(*cappedListener)}
-		ctx := caller.NewContext(t.Context(), &caller.Peer{AuthInfo: edgeInfo{seat: seat}})
+		ctx := caller.NewContext(t.Context(), &caller.Peer{Addr: &net.TCPAddr{}, AuthInfo: edgeInfo{seat: seat}})
 		_, _ = (&Server{options: Options{Core: &fakeCore{}}}).tap(ctx, &tap.Info{FullMethodName: path})
 		if got := seat.kept.Load(); got == call.anybody && strings.HasPrefix(path, "/") {
 			t.Errorf("%s: the connection stays %v", path, got)
