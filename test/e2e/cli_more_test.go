@@ -72,7 +72,8 @@ func cliStatus(t *testing.T, c *nodes) {
 	for _, n := range c.all {
 		s := object(t, command(t, nil, "", "cluster", "status", "--addr", n.API, "-o", "json"))
 		fields(t, "the status", s, "cluster_id", "leader", "term", "applied_index", "clock_ms", "date_ms", "date_at", "mode", "mode_reason?",
-			"drained?", "jobs", "workers", "nodes", "rules_version", "state_bytes", "state_bytes_max")
+			"drained?", "jobs", "workers", "nodes", "rules_version", "state_bytes", "state_bytes_max",
+			"autopilot")
 		if c.byID(s["leader"].(string)) == nil || s["mode"] != "NORMAL" {
 			t.Errorf("leader %v, mode %v", s["leader"], s["mode"])
 		}
@@ -82,7 +83,7 @@ func cliStatus(t *testing.T, c *nodes) {
 		}
 		for _, one := range all {
 			fields(t, "the node", one, "id", "api", "raft", "state", "voter", "version", "applied_index", "digest", "healthy", "problems",
-				"rules_version")
+				"rules_version", "non_voter", "healthy_since_ms?", "healthy_since_at?", "last_contact_ms?", "last_contact_at?")
 			list(t, one, "problems")
 			if one["voter"] != true || one["healthy"] != true || one["rules_version"] != s["rules_version"] || len(one["digest"].(string)) != 32 {
 				t.Errorf("the node is %v", one)
@@ -95,7 +96,8 @@ func cliOperator(t *testing.T, c *nodes) {
 	peers := list(t, object(t, c.rota(t, "operator", "raft", "list-peers", "-o", "json")), "peers")
 	leaders := 0
 	for _, p := range peers {
-		fields(t, "the peer", p, "id", "address", "voter", "leader")
+		fields(t, "the peer", p, "id", "address", "voter", "leader", "healthy_since_ms?", "healthy_since_at?", "last_contact_ms?",
+			"last_contact_at?")
 		if p["leader"] == true {
 			leaders++
 		}
