@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 
 	"github.com/rotasched/rota"
@@ -66,18 +67,18 @@ func poolOf(id rota.WorkerID) rota.Principal {
 }
 
 // grant changes which tenants the workers of a pool may work for; once the world heals they
-// may work for all.
+// may work for all, also where what was asked before comes late.
 func (c *clerk) grant() {
 	w := c.w
 	healed := w.now >= max(w.Heal, 20_000)
-	if w.now < max(w.Heal, 20_000)+30_000 { // what was asked before may come late
-		w.on(&c.actor, Time(500+c.chance.IntN(4_000)), c.grant)
-	}
+	w.on(&c.actor, Time(500+c.chance.IntN(4_000)), c.grant)
 	for pool := range 2 {
-		if !healed && c.chance.IntN(2) == 0 {
+		role := &fsmpb.SetRole{Name: fmt.Sprint("pool", pool)}
+		grants := w.audit.roles[role.Name]
+		everybody := !slices.ContainsFunc(grants, func(g rota.Grant) bool { return g.Tenant != "*" }) && len(grants) > 0
+		if !healed && c.chance.IntN(2) == 0 || healed && everybody {
 			continue
 		}
-		role := &fsmpb.SetRole{Name: fmt.Sprint("pool", pool)}
 		for range 1 + c.chance.IntN(2) {
 			tenant := []string{"t0", "t1", "t2", "t*", "other"}[c.chance.IntN(5)]
 			if healed {

@@ -190,6 +190,7 @@ func (a *auditor) kept(n *node) {
 
 // faded reports whether a node has forgotten an ended job, which it may have.
 func (a *auditor) faded(n *node, id rota.JobID) bool {
+	a.date = max(a.date, n.machine.Freeze().Info().Date)
 	return a.mayFade(id) && n.machine.JobState(id) == rota.JobNone
 }
 
