@@ -166,7 +166,7 @@ func (a Auth) RevokeToken(ctx context.Context, id string) error {
 	})
 }
 
-// SetRole makes a role, or gives one other grants. Those built in never change.
+// SetRole creates a role, or replaces the grants of one. Those built in never change.
 func (a Auth) SetRole(ctx context.Context, name string, grants []rota.Grant) (rota.Role, error) {
 	ask := func(ctx context.Context, n *node) (*rotav1.Role, error) {
 		return n.auth.SetRole(ctx, &rotav1.SetRoleRequest{Name: name, Grants: words.GrantsToWire(grants)})

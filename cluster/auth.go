@@ -55,7 +55,7 @@ func (av *authVerbs) RevokeToken(ctx context.Context, id string) error {
 	return av.propose(ctx, &fsmpb.Op{Op: &fsmpb.Op_RevokeToken{RevokeToken: &fsmpb.RevokeToken{Id: id}}})
 }
 
-// SetRole makes a role, or gives one other grants.
+// SetRole creates a role, or replaces the grants of one.
 func (av *authVerbs) SetRole(ctx context.Context, name string, grants []rota.Grant) (rota.Role, error) {
 	op := &fsmpb.SetRole{Name: name}
 	for _, g := range grants {

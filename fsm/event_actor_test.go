@@ -130,7 +130,7 @@ func TestEventsHaveTheirCaller(t *testing.T) {
 	}
 }
 
-// told applies an operation, and fails where no event has its actor, or the chain none of it.
+// told applies an operation, and fails if no event carries its actor or the chain leaves it out.
 func (b *bench) told(op *fsmpb.Op, actor rota.Principal, before [32]byte) {
 	b.t.Helper()
 	a := b.entry(op)

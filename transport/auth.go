@@ -68,7 +68,7 @@ func (s *authService) RevokeToken(ctx context.Context, req *rotav1.RevokeTokenRe
 	return &rotav1.RevokeTokenResponse{}, s.core.RevokeToken(ctx, req.GetId())
 }
 
-// SetRole makes a role, or gives one other grants.
+// SetRole creates a role, or replaces the grants of one.
 func (s *authService) SetRole(ctx context.Context, req *rotav1.SetRoleRequest) (*rotav1.Role, error) {
 	if n := len(req.GetGrants()); n > limits.MaxGrants {
 		return nil, rota.Refusef(rota.KindInvalid, "grants", "grants are %d: 1 to %d are wanted", n, limits.MaxGrants)

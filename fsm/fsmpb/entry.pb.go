@@ -973,7 +973,7 @@ func (x *Grant) GetQueue() string {
 	return ""
 }
 
-// SetRole makes a role, or gives one other grants.
+// SetRole creates a role, or replaces the grants of one.
 type SetRole struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
