@@ -160,7 +160,7 @@ type backupFlags struct {
 func (f *backupFlags) register(flags *pflag.FlagSet) {
 	storeFlags(flags, &f.store)
 	f.registerIdentity(flags)
-	flags.StringVar(&f.sha256, "sha256", "", "`hex` that the file must have, as the event backupStored and the cluster's status tell it")
+	flags.StringVar(&f.sha256, "sha256", "", "`hex` that the file must have, as sha256sum gave it when the backup was made")
 }
 
 func (f *backupFlags) registerIdentity(flags *pflag.FlagSet) {
