@@ -155,69 +155,71 @@ func TestCredentials(t *testing.T) {
 // TestDoor: each call passes with exactly the right that the table says, over a real
 // connection, before its message is read.
 func TestDoor(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	for method, need := range methods {
-		if need.anybody || need.members || need.known || strings.HasPrefix(method, "GET ") {
-			continue
-		}
-		for right := rota.RightSubmit; right <= rota.RightDebug; right++ {
-			table, _, _ := holder(right)
-			s := &Server{options: Options{Self: "n1", Core: coreWith(table)}}
-			header := metadata.Pairs(tokenHeader, tokenScheme+access.CredentialOf([40]byte{7}).Secret())
-			_, err := s.admit(need, nil, &edgeInfo{}, header, "grpc")
-			if (err == nil) != (right == need.right) || err != nil && !errors.Is(err, rota.ErrDenied) {
-				t.Errorf("%s with the right to %s: %v; it takes %s", method, right, err, need.right)
+	bubble(t, func(t *testing.T) {
+		b := setup(t)
+		for method, need := range methods {
+			if need.anybody || need.members || need.known || strings.HasPrefix(method, "GET ") {
+				continue
+			}
+			for right := rota.RightSubmit; right <= rota.RightDebug; right++ {
+				table, _, _ := holder(right)
+				s := &Server{options: Options{Self: "n1", Core: coreWith(table)}}
+				header := metadata.Pairs(tokenHeader, tokenScheme+access.CredentialOf([40]byte{7}).Secret())
+				_, err := s.admit(need, nil, &edgeInfo{}, header, "grpc")
+				if (err == nil) != (right == need.right) || err != nil && !errors.Is(err, rota.ErrDenied) {
+					t.Errorf("%s with the right to %s: %v; it takes %s", method, right, err, need.right)
+				}
+			}
+			table, _, ctx := holder()
+			b.core.setTable(table)
+			for name, c := range map[string]struct {
+				ctx  context.Context
+				want codes.Code
+			}{
+				"no credential":         {context.Background(), codes.Unauthenticated},
+				"one that counts not":   {bearing(access.CredentialOf([40]byte{9}).Secret()), codes.Unauthenticated},
+				"one without the right": {ctx, codes.Unauthenticated},
+			} {
+				stream, err := b.conn.NewStream(c.ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method)
+				if err == nil {
+					err = stream.RecvMsg(&rotav1.GetJobResponse{}) // nothing was sent
+				}
+				if status.Code(err) != c.want {
+					t.Errorf("%s with %s: %v", method, name, err)
+				}
 			}
 		}
-		table, _, ctx := holder()
-		b.core.setTable(table)
-		for name, c := range map[string]struct {
-			ctx  context.Context
-			want codes.Code
-		}{
-			"no credential":         {context.Background(), codes.Unauthenticated},
-			"one that counts not":   {bearing(access.CredentialOf([40]byte{9}).Secret()), codes.Unauthenticated},
-			"one without the right": {ctx, codes.Unauthenticated},
-		} {
-			stream, err := b.conn.NewStream(c.ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method)
-			if err == nil {
-				err = stream.RecvMsg(&rotav1.GetJobResponse{}) // nothing was sent
-			}
-			if status.Code(err) != c.want {
-				t.Errorf("%s with %s: %v", method, name, err)
-			}
-		}
-	}
+	})
 }
 
 // TestStreamsAreJudgedAnew: who loses the right is cut off from a stream that is open, with
 // the reason.
 func TestStreamsAreJudgedAnew(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	table, who, ctx := holder(rota.RightRead, rota.RightAudit, rota.RightData)
-	b.core.setTable(table)
-	b.core.events = func(ctx context.Context, _ rota.EventFilter, send func(peer.EventBatch) error) error {
-		if err := send(peer.EventBatch{Events: []rota.ServedEvent{{Event: rota.Event{Job: "j1", Tenant: "acme"}}}}); err != nil {
-			return err
+	bubble(t, func(t *testing.T) {
+		b := setup(t)
+		table, who, ctx := holder(rota.RightRead, rota.RightAudit, rota.RightData)
+		b.core.setTable(table)
+		b.core.events = func(ctx context.Context, _ rota.EventFilter, send func(peer.EventBatch) error) error {
+			if err := send(peer.EventBatch{Events: []rota.ServedEvent{{Event: rota.Event{Job: "j1", Tenant: "acme"}}}}); err != nil {
+				return err
+			}
+			<-ctx.Done()
+			return ctx.Err()
 		}
-		<-ctx.Done()
-		return ctx.Err()
-	}
-	stream, err := rotav1.NewEventsClient(b.conn).Tail(ctx, &rotav1.TailRequest{Follow: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := stream.Recv(); err != nil {
-		t.Fatal(err)
-	}
-	began := time.Now()
-	table.give(who) // revoked
-	if _, err := stream.Recv(); status.Code(err) != codes.Unauthenticated {
-		t.Errorf("after a revocation: %v", err)
-	}
-	t.Logf("cut off after %v", time.Since(began))
+		stream, err := rotav1.NewEventsClient(b.conn).Tail(ctx, &rotav1.TailRequest{Follow: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := stream.Recv(); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		table.give(who) // revoked
+		if _, err := stream.Recv(); status.Code(err) != codes.Unauthenticated {
+			t.Errorf("after a revocation: %v", err)
+		}
+		t.Logf("cut off after %v", time.Since(began))
+	})
 }
 
 // TestWebDoor: events over WebSocket take the same credentials, and HTTP's own words refuse.

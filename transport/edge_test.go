@@ -58,19 +58,20 @@ func TestDeadline(t *testing.T) {
 		})
 	}
 	t.Run("the_nodes_answer_overtakes_the_callers_deadline", func(t *testing.T) {
-		t.Parallel()
-		b := setup(t)
-		b.core.job = func(ctx context.Context, _ rota.JobID, _ peer.ReadOptions) (rota.Job, rota.ReadAt, error) {
-			<-ctx.Done()
-			return rota.Job{}, rota.ReadAt{}, ctx.Err()
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-		defer cancel()
-		_, err := b.jobs.Get(ctx, &rotav1.GetJobRequest{Id: "a"})
-		if got := words.FromStatus(err); got.Kind != rota.KindUnavailable || got.RetryAfter != comeBack ||
-			ctx.Err() != nil {
-			t.Errorf("got %+v, the caller's own context: %v", got, ctx.Err())
-		}
+		bubble(t, func(t *testing.T) {
+			b := setup(t)
+			b.core.job = func(ctx context.Context, _ rota.JobID, _ peer.ReadOptions) (rota.Job, rota.ReadAt, error) {
+				<-ctx.Done()
+				return rota.Job{}, rota.ReadAt{}, ctx.Err()
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+			defer cancel()
+			_, err := b.jobs.Get(ctx, &rotav1.GetJobRequest{Id: "a"})
+			if got := words.FromStatus(err); got.Kind != rota.KindUnavailable || got.RetryAfter != comeBack ||
+				ctx.Err() != nil {
+				t.Errorf("got %+v, the caller's own context: %v", got, ctx.Err())
+			}
+		})
 	})
 }
 
@@ -206,27 +207,28 @@ func TestReflection_isServed(t *testing.T) {
 }
 
 func TestDrain_cutsOffWhatIsLeft(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	in, got := make(chan struct{}), make(chan error)
-	b.core.job = func(ctx context.Context, _ rota.JobID, _ peer.ReadOptions) (rota.Job, rota.ReadAt, error) {
-		close(in)
-		<-ctx.Done()
-		return rota.Job{}, rota.ReadAt{}, ctx.Err()
-	}
-	go func() {
-		_, err := b.jobs.Get(context.Background(), &rotav1.GetJobRequest{Id: "a"})
-		got <- err
-	}()
-	<-in
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	if err := b.server.Drain(ctx); rota.KindOf(err) != rota.KindTimeout {
-		t.Errorf("drain: got %v", err)
-	}
-	if err := <-got; kindOf(err) != rota.KindUnavailable {
-		t.Errorf("the call: got %v", err)
-	}
+	bubble(t, func(t *testing.T) {
+		b := setup(t)
+		in, got := make(chan struct{}), make(chan error)
+		b.core.job = func(ctx context.Context, _ rota.JobID, _ peer.ReadOptions) (rota.Job, rota.ReadAt, error) {
+			close(in)
+			<-ctx.Done()
+			return rota.Job{}, rota.ReadAt{}, ctx.Err()
+		}
+		go func() {
+			_, err := b.jobs.Get(context.Background(), &rotav1.GetJobRequest{Id: "a"})
+			got <- err
+		}()
+		<-in
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		if err := b.server.Drain(ctx); rota.KindOf(err) != rota.KindTimeout {
+			t.Errorf("drain: got %v", err)
+		}
+		if err := <-got; kindOf(err) != rota.KindUnavailable {
+			t.Errorf("the call: got %v", err)
+		}
+	})
 }
 
 func TestListener_refusesOneConnectionTooMany(t *testing.T) {

@@ -243,16 +243,17 @@ func TestWeb_refuses(t *testing.T) {
 }
 
 func TestPeers_eventRange(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	p := NewPeers(PeerOptions{Self: "n2", Name: "prod", Dial: func(ctx context.Context, _ string) (net.Conn, error) {
-		return b.lis.DialContext(ctx)
-	}})
-	defer p.Close()
-	got, err := p.EventRange(bounded(t), peer.NodeAddress{ID: "n1", API: "n1:1"}, peer.EventRange{From: 4, At: 5})
-	if err != nil || string(got.Data) != "from 4 at 5" || got.Oldest != 3 || got.Next != 9 {
-		t.Errorf("%+v, %v", got, err)
-	}
+	bubble(t, func(t *testing.T) {
+		b := setup(t)
+		p := NewPeers(PeerOptions{Self: "n2", Name: "prod", Dial: func(ctx context.Context, _ string) (net.Conn, error) {
+			return b.lis.DialContext(ctx)
+		}})
+		defer p.Close()
+		got, err := p.EventRange(bounded(t), peer.NodeAddress{ID: "n1", API: "n1:1"}, peer.EventRange{From: 4, At: 5})
+		if err != nil || string(got.Data) != "from 4 at 5" || got.Oldest != 3 || got.Next != 9 {
+			t.Errorf("%+v, %v", got, err)
+		}
+	})
 }
 
 // TestWebSocket_underTLS finds HTTP/1.1 behind the same certificates as gRPC, with

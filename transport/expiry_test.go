@@ -35,37 +35,38 @@ func (e endingTable) Rights(p rota.Principal, date rota.Date) (*access.Rights, e
 // TestExpiry_byTheWallClock: at the edge a token ends by the node's own clock, whatever the
 // log's date is: no call with it passes, and its open stream ends.
 func TestExpiry_byTheWallClock(t *testing.T) {
-	t.Parallel()
-	begins := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	var ahead atomic.Int64
-	b := setup(t, func(o *Options) { o.Wall = func() time.Time { return begins.Add(time.Duration(ahead.Load())) } })
-	table, _, ctx := holder(rota.RightRead)
-	b.core.setTable(table)
-	b.core.until.Store(int64(rota.DateOf(begins.Add(time.Hour))))
-	begun := make(chan struct{})
-	b.core.events = func(ctx context.Context, _ rota.EventFilter, _ func(peer.EventBatch) error) error {
-		close(begun)
-		<-ctx.Done()
-		return ctx.Err()
-	}
-	ask := func() error {
-		_, err := b.queues.List(ctx, &rotav1.ListQueuesRequest{})
-		return err
-	}
-	stream, err := rotav1.NewEventsClient(b.conn).Tail(ctx, &rotav1.TailRequest{Follow: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	<-begun
-	ahead.Store(int64(time.Hour - time.Millisecond))
-	if err := ask(); err != nil {
-		t.Errorf("in its last millisecond: %v", err)
-	}
-	ahead.Store(int64(time.Hour))
-	if err := ask(); kindOf(err) != rota.KindUnauthenticated {
-		t.Errorf("on its date: %v", err)
-	}
-	if _, err := stream.Recv(); kindOf(err) != rota.KindUnauthenticated {
-		t.Errorf("its stream ended with %v", err)
-	}
+	bubble(t, func(t *testing.T) {
+		begins := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+		var ahead atomic.Int64
+		b := setup(t, func(o *Options) { o.Wall = func() time.Time { return begins.Add(time.Duration(ahead.Load())) } })
+		table, _, ctx := holder(rota.RightRead)
+		b.core.setTable(table)
+		b.core.until.Store(int64(rota.DateOf(begins.Add(time.Hour))))
+		begun := make(chan struct{})
+		b.core.events = func(ctx context.Context, _ rota.EventFilter, _ func(peer.EventBatch) error) error {
+			close(begun)
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		ask := func() error {
+			_, err := b.queues.List(ctx, &rotav1.ListQueuesRequest{})
+			return err
+		}
+		stream, err := rotav1.NewEventsClient(b.conn).Tail(ctx, &rotav1.TailRequest{Follow: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-begun
+		ahead.Store(int64(time.Hour - time.Millisecond))
+		if err := ask(); err != nil {
+			t.Errorf("in its last millisecond: %v", err)
+		}
+		ahead.Store(int64(time.Hour))
+		if err := ask(); kindOf(err) != rota.KindUnauthenticated {
+			t.Errorf("on its date: %v", err)
+		}
+		if _, err := stream.Recv(); kindOf(err) != rota.KindUnauthenticated {
+			t.Errorf("its stream ended with %v", err)
+		}
+	})
 }

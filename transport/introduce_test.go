@@ -11,16 +11,17 @@ import (
 // TestIntroduce_tellsAllOfANode has everything that a starting node says of itself
 // arrive: by each of it some node is refused.
 func TestIntroduce_tellsAllOfANode(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	p := peersOf(t, b.lis.DialContext)
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	said := peer.Introduction{Node: "n2", Identity: "abc", Starts: 7, Fresh: true, RulesVersion: 3}
-	if err := p.Introduce(ctx, peer.NodeAddress{ID: "n1", API: "n1:1"}, said); err != nil {
-		t.Fatal(err)
-	}
-	if heard := b.node.introduced.Load(); heard == nil || *heard != said {
-		t.Errorf("heard %+v, said %+v", heard, said)
-	}
+	bubble(t, func(t *testing.T) {
+		b := setup(t)
+		p := peersOf(t, b.lis.DialContext)
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		said := peer.Introduction{Node: "n2", Identity: "abc", Starts: 7, Fresh: true, RulesVersion: 3}
+		if err := p.Introduce(ctx, peer.NodeAddress{ID: "n1", API: "n1:1"}, said); err != nil {
+			t.Fatal(err)
+		}
+		if heard := b.node.introduced.Load(); heard == nil || *heard != said {
+			t.Errorf("heard %+v, said %+v", heard, said)
+		}
+	})
 }

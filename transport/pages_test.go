@@ -57,46 +57,47 @@ func TestListJobs_cutsPagesByBytes(t *testing.T) {
 }
 
 func TestLists_comeInPages(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	const total = 4_000
-	for i := total - 1; i >= 0; i-- {
-		b.core.queues = append(b.core.queues, rota.Queue{Name: rota.QueueName(fmt.Sprintf("q%05d", i)),
-			Policy: rota.StandardPolicy()})
-		b.core.workers = append(b.core.workers,
-			rota.Worker{WorkerSpec: rota.WorkerSpec{ID: rota.WorkerID(fmt.Sprintf("w%05d", i))}})
-	}
-	if _, err := b.queues.List(bounded(t), &rotav1.ListQueuesRequest{}); kindOf(err) != rota.KindInvalid {
-		t.Errorf("a list of many megabytes: got %v", err)
-	}
-	whole, err := b.workers.List(bounded(t), &rotav1.ListWorkersRequest{})
-	if err != nil || len(whole.GetWorkers()) != total || whole.GetNextCursor() != "" {
-		t.Errorf("whole: got %d, %v", len(whole.GetWorkers()), err)
-	}
-	seen, cursor := 0, ""
-	for {
-		answer, err := b.queues.List(bounded(t), &rotav1.ListQueuesRequest{Limit: 1000, Cursor: cursor})
-		if err != nil {
-			t.Fatal(err)
+	bubble(t, func(t *testing.T) {
+		b := setup(t)
+		const total = 4_000
+		for i := total - 1; i >= 0; i-- {
+			b.core.queues = append(b.core.queues, rota.Queue{Name: rota.QueueName(fmt.Sprintf("q%05d", i)),
+				Policy: rota.StandardPolicy()})
+			b.core.workers = append(b.core.workers,
+				rota.Worker{WorkerSpec: rota.WorkerSpec{ID: rota.WorkerID(fmt.Sprintf("w%05d", i))}})
 		}
-		if size := proto.Size(answer); size > pageBytes+1024 || len(answer.GetQueues()) > 1000 {
-			t.Errorf("a page has %d queues, %d bytes", len(answer.GetQueues()), size)
+		if _, err := b.queues.List(bounded(t), &rotav1.ListQueuesRequest{}); kindOf(err) != rota.KindInvalid {
+			t.Errorf("a list of many megabytes: got %v", err)
 		}
-		for _, q := range answer.GetQueues() {
-			if want := fmt.Sprintf("q%05d", seen); q.GetName() != want {
-				t.Fatalf("got %s, want %s", q.GetName(), want)
+		whole, err := b.workers.List(bounded(t), &rotav1.ListWorkersRequest{})
+		if err != nil || len(whole.GetWorkers()) != total || whole.GetNextCursor() != "" {
+			t.Errorf("whole: got %d, %v", len(whole.GetWorkers()), err)
+		}
+		seen, cursor := 0, ""
+		for {
+			answer, err := b.queues.List(bounded(t), &rotav1.ListQueuesRequest{Limit: 1000, Cursor: cursor})
+			if err != nil {
+				t.Fatal(err)
 			}
-			seen++
+			if size := proto.Size(answer); size > pageBytes+1024 || len(answer.GetQueues()) > 1000 {
+				t.Errorf("a page has %d queues, %d bytes", len(answer.GetQueues()), size)
+			}
+			for _, q := range answer.GetQueues() {
+				if want := fmt.Sprintf("q%05d", seen); q.GetName() != want {
+					t.Fatalf("got %s, want %s", q.GetName(), want)
+				}
+				seen++
+			}
+			if cursor = answer.GetNextCursor(); cursor == "" {
+				break
+			}
 		}
-		if cursor = answer.GetNextCursor(); cursor == "" {
-			break
+		if seen != total {
+			t.Errorf("%d queues were listed, want %d", seen, total)
 		}
-	}
-	if seen != total {
-		t.Errorf("%d queues were listed, want %d", seen, total)
-	}
-	page, err := b.workers.List(bounded(t), &rotav1.ListWorkersRequest{Limit: 2, Cursor: "w00001x"})
-	if err != nil || len(page.GetWorkers()) != 2 || page.GetWorkers()[0].GetSpec().GetId() != "w00002" {
-		t.Errorf("after a cursor that is no key: got %v, %v", page, err)
-	}
+		page, err := b.workers.List(bounded(t), &rotav1.ListWorkersRequest{Limit: 2, Cursor: "w00001x"})
+		if err != nil || len(page.GetWorkers()) != 2 || page.GetWorkers()[0].GetSpec().GetId() != "w00002" {
+			t.Errorf("after a cursor that is no key: got %v, %v", page, err)
+		}
+	})
 }

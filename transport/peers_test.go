@@ -77,68 +77,71 @@ func everyPeerCall(p *Peers, to peer.NodeAddress) map[string]func(context.Contex
 }
 
 func TestPeers_reachTheOtherNode(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	p := peersOf(t, b.lis.DialContext)
-	for name, want := range map[string]any{
-		"forward": []byte("ok:abc"),
-		"beat":    peer.BeatAnswer{Clock: 77, Refused: []int32{0}},
-		"barrier": rota.Index(42),
-		"inspect": peer.Inspection{Status: rota.NodeStatus{Problems: []string{}}, ClusterID: "c1", WallMs: 5,
-			Digests: []*rota.Digest{nil, {Lo: 9}}},
-		"check":     rota.NodeVerdict{ID: "n1", Index: 5, Violations: []string{}},
-		"introduce": nil,
-		"remove":    nil,
-		"archive range": peer.ArchiveSlice{Covered: []peer.ArchiveSpan{{From: 4, To: 9}}, Floor: 3, Last: 1000,
-			Records: []peer.ArchiveRecord{{Seq: 9, Data: []byte("record")}}},
-		"state":           string(fakeState),
-		"archive records": []peer.ArchiveRecord{{}, {Seq: 2, Data: []byte("j2")}},
-		"archive list": rota.JobPage{NextCursor: "done/j0+++",
-			Jobs: []rota.Job{{JobSpec: rota.JobSpec{ID: "j1", Queue: "q1"}, State: rota.JobDead, Archived: true}}},
-	} {
-		got, err := everyPeerCall(p, n1)[name](bounded(t))
-		if err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: got %+v, %v, want %+v", name, got, err, want)
+	bubble(t, func(t *testing.T) {
+		b := setup(t)
+		p := peersOf(t, b.lis.DialContext)
+		for name, want := range map[string]any{
+			"forward": []byte("ok:abc"),
+			"beat":    peer.BeatAnswer{Clock: 77, Refused: []int32{0}},
+			"barrier": rota.Index(42),
+			"inspect": peer.Inspection{Status: rota.NodeStatus{Problems: []string{}}, ClusterID: "c1", WallMs: 5,
+				Digests: []*rota.Digest{nil, {Lo: 9}}},
+			"check":     rota.NodeVerdict{ID: "n1", Index: 5, Violations: []string{}},
+			"introduce": nil,
+			"remove":    nil,
+			"archive range": peer.ArchiveSlice{Covered: []peer.ArchiveSpan{{From: 4, To: 9}}, Floor: 3, Last: 1000,
+				Records: []peer.ArchiveRecord{{Seq: 9, Data: []byte("record")}}},
+			"state":           string(fakeState),
+			"archive records": []peer.ArchiveRecord{{}, {Seq: 2, Data: []byte("j2")}},
+			"archive list": rota.JobPage{NextCursor: "done/j0+++",
+				Jobs: []rota.Job{{JobSpec: rota.JobSpec{ID: "j1", Queue: "q1"}, State: rota.JobDead, Archived: true}}},
+		} {
+			got, err := everyPeerCall(p, n1)[name](bounded(t))
+			if err != nil || !reflect.DeepEqual(got, want) {
+				t.Errorf("%s: got %+v, %v, want %+v", name, got, err, want)
+			}
 		}
-	}
+	})
 }
 
 func TestPeers_carryRefusalsAsTheyAre(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	want := &rota.Error{Kind: rota.KindUnavailable, Op: "forward", Subject: "leader", Text: "n1 does not lead",
-		RetryAfter: 3e8}
-	b.node.err = want
-	for name, call := range everyPeerCall(peersOf(t, b.lis.DialContext), n1) {
-		_, err := call(bounded(t))
-		var got *rota.Error
-		if !errors.As(err, &got) || *got != *want {
-			t.Errorf("%s: got %+v", name, err)
+	bubble(t, func(t *testing.T) {
+		b := setup(t)
+		want := &rota.Error{Kind: rota.KindUnavailable, Op: "forward", Subject: "leader", Text: "n1 does not lead",
+			RetryAfter: 3e8}
+		b.node.err = want
+		for name, call := range everyPeerCall(peersOf(t, b.lis.DialContext), n1) {
+			_, err := call(bounded(t))
+			var got *rota.Error
+			if !errors.As(err, &got) || *got != *want {
+				t.Errorf("%s: got %+v", name, err)
+			}
 		}
-	}
+	})
 }
 
 func TestPeers_ofAnotherClusterAreRefused(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	for name, c := range map[string]struct {
-		change  func(*PeerOptions)
-		refused bool
-	}{
-		"name":          {func(o *PeerOptions) { o.Name = "staging" }, true},
-		"id":            {func(o *PeerOptions) { o.ClusterID = func() rota.ClusterID { return "c2" } }, true},
-		"not yet known": {func(o *PeerOptions) { o.ClusterID = nil }, false},
-	} {
-		for call, do := range everyPeerCall(peersOf(t, b.lis.DialContext, c.change), n1) {
-			_, err := do(bounded(t))
-			if c.refused && rota.KindOf(err) != rota.KindDenied || !c.refused && err != nil {
-				t.Errorf("%s, %s: got %v", name, call, err)
+	bubble(t, func(t *testing.T) {
+		b := setup(t)
+		for name, c := range map[string]struct {
+			change  func(*PeerOptions)
+			refused bool
+		}{
+			"name":          {func(o *PeerOptions) { o.Name = "staging" }, true},
+			"id":            {func(o *PeerOptions) { o.ClusterID = func() rota.ClusterID { return "c2" } }, true},
+			"not yet known": {func(o *PeerOptions) { o.ClusterID = nil }, false},
+		} {
+			for call, do := range everyPeerCall(peersOf(t, b.lis.DialContext, c.change), n1) {
+				_, err := do(bounded(t))
+				if c.refused && rota.KindOf(err) != rota.KindDenied || !c.refused && err != nil {
+					t.Errorf("%s, %s: got %v", name, call, err)
+				}
 			}
 		}
-	}
-	if n := strings.Count(b.log.String(), "does not belong here"); n != 1 {
-		t.Errorf("it is logged %d times, want once a minute", n)
-	}
+		if n := strings.Count(b.log.String(), "does not belong here"); n != 1 {
+			t.Errorf("it is logged %d times, want once a minute", n)
+		}
+	})
 }
 
 // TestAdmit_otherDraft refuses calls of nodes that run another draft, and of those that
@@ -179,105 +182,112 @@ func TestAdmit_logsOnceAMinute(t *testing.T) {
 func TestPeers_sayWhatWentWrongOnTheWay(t *testing.T) {
 	t.Parallel()
 	t.Run("nobody_there", func(t *testing.T) {
-		t.Parallel()
-		p := peersOf(t, func(context.Context) (net.Conn, error) { return nil, errors.New("no route") })
-		for name, call := range everyPeerCall(p, n1) {
-			_, err := call(bounded(t))
-			if rota.KindOf(err) != rota.KindUnavailable || !strings.Contains(err.Error(), "node n1 at n1:6470") {
-				t.Errorf("%s: got %v", name, err)
+		bubble(t, func(t *testing.T) {
+			p := peersOf(t, func(context.Context) (net.Conn, error) { return nil, errors.New("no route") })
+			for name, call := range everyPeerCall(p, n1) {
+				_, err := call(bounded(t))
+				if rota.KindOf(err) != rota.KindUnavailable || !strings.Contains(err.Error(), "node n1 at n1:6470") {
+					t.Errorf("%s: got %v", name, err)
+				}
 			}
-		}
+		})
 	})
 	t.Run("no_address", func(t *testing.T) {
-		t.Parallel()
-		if _, err := peersOf(t, nil).Barrier(bounded(t),
-			peer.NodeAddress{ID: "n1"}); rota.KindOf(err) != rota.KindUnavailable {
-			t.Errorf("got %v", err)
-		}
+		bubble(t, func(t *testing.T) {
+			if _, err := peersOf(t, nil).Barrier(bounded(t),
+				peer.NodeAddress{ID: "n1"}); rota.KindOf(err) != rota.KindUnavailable {
+				t.Errorf("got %v", err)
+			}
+		})
 	})
 	t.Run("no_answer_in_time", func(t *testing.T) {
-		t.Parallel()
-		b := setup(t)
-		release := make(chan struct{})
-		b.node.forwarded = func(context.Context, []byte) ([]byte, error) {
-			<-release
-			return nil, nil
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
-		defer cancel()
-		_, err := peersOf(t, b.lis.DialContext).Forward(ctx, n1, nil)
-		if rota.KindOf(err) != rota.KindUnavailable || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v", err)
-		}
-		close(release)
+		bubble(t, func(t *testing.T) {
+			b := setup(t)
+			release := make(chan struct{})
+			b.node.forwarded = func(context.Context, []byte) ([]byte, error) {
+				<-release
+				return nil, nil
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+			defer cancel()
+			_, err := peersOf(t, b.lis.DialContext).Forward(ctx, n1, nil)
+			if rota.KindOf(err) != rota.KindUnavailable || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("got %v", err)
+			}
+			close(release)
+		})
 	})
 	t.Run("closed", func(t *testing.T) {
-		t.Parallel()
-		p := peersOf(t, nil)
-		if err := p.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := p.Barrier(bounded(t), n1); rota.KindOf(err) != rota.KindUnavailable {
-			t.Errorf("got %v", err)
-		}
+		bubble(t, func(t *testing.T) {
+			p := peersOf(t, nil)
+			if err := p.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := p.Barrier(bounded(t), n1); rota.KindOf(err) != rota.KindUnavailable {
+				t.Errorf("got %v", err)
+			}
+		})
 	})
 }
 
 func TestPeers_takeAForwardedMessageThatGrewALittle(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	commands := bytes.Repeat([]byte("x"), limits.MaxMessageBytes+100_000)
-	if got, err := peersOf(t, b.lis.DialContext).Forward(bounded(t), n1, commands); err != nil ||
-		len(got) != len(commands)+3 {
-		t.Errorf("got %d bytes, %v", len(got), err)
-	}
+	bubble(t, func(t *testing.T) {
+		b := setup(t)
+		commands := bytes.Repeat([]byte("x"), limits.MaxMessageBytes+100_000)
+		if got, err := peersOf(t, b.lis.DialContext).Forward(bounded(t), n1, commands); err != nil ||
+			len(got) != len(commands)+3 {
+			t.Errorf("got %d bytes, %v", len(got), err)
+		}
+	})
 }
 
 func TestPeers_giveEveryCallADeadline(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	left := make(chan time.Duration, 1)
-	b.node.forwarded = func(ctx context.Context, _ []byte) ([]byte, error) {
-		deadline, _ := ctx.Deadline()
-		left <- time.Until(deadline)
-		return nil, nil
-	}
-	if _, err := peersOf(t, b.lis.DialContext).Forward(context.Background(), n1, nil); err != nil {
-		t.Fatal(err)
-	}
-	if got := <-left; got <= 0 || got > peerTimeout-marginMost {
-		t.Errorf("%v is left", got)
-	}
+	bubble(t, func(t *testing.T) {
+		b := setup(t)
+		left := make(chan time.Duration, 1)
+		b.node.forwarded = func(ctx context.Context, _ []byte) ([]byte, error) {
+			deadline, _ := ctx.Deadline()
+			left <- time.Until(deadline)
+			return nil, nil
+		}
+		if _, err := peersOf(t, b.lis.DialContext).Forward(context.Background(), n1, nil); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-left; got <= 0 || got > peerTimeout-marginMost {
+			t.Errorf("%v is left", got)
+		}
+	})
 }
 
 // A node that is restarted at the same address is reached again at once, by the
 // same Peers.
 func TestPeers_reachARestartedNode(t *testing.T) {
-	t.Parallel()
-	listeners := make(chan *bufconn.Listener, 2)
-	first, second := setup(t), setup(t)
-	listeners <- first.lis
-	listeners <- second.lis
-	p := peersOf(t, func(ctx context.Context) (net.Conn, error) {
-		select {
-		case lis := <-listeners:
-			return lis.DialContext(ctx)
-		default:
-			return nil, errors.New("nobody there")
+	bubble(t, func(t *testing.T) {
+		listeners := make(chan *bufconn.Listener, 2)
+		first, second := setup(t), setup(t)
+		listeners <- first.lis
+		listeners <- second.lis
+		p := peersOf(t, func(ctx context.Context) (net.Conn, error) {
+			select {
+			case lis := <-listeners:
+				return lis.DialContext(ctx)
+			default:
+				return nil, errors.New("nobody there")
+			}
+		})
+		if _, err := p.Barrier(bounded(t), n1); err != nil {
+			t.Fatal(err)
+		}
+		first.server.Close()
+		ctx := bounded(t)
+		for {
+			if _, err := p.Barrier(ctx, n1); err == nil {
+				return
+			} else if ctx.Err() != nil {
+				t.Fatalf("not reached again: %v", err)
+			}
 		}
 	})
-	if _, err := p.Barrier(bounded(t), n1); err != nil {
-		t.Fatal(err)
-	}
-	first.server.Close()
-	ctx := bounded(t)
-	for {
-		if _, err := p.Barrier(ctx, n1); err == nil {
-			return
-		} else if ctx.Err() != nil {
-			t.Fatalf("not reached again: %v", err)
-		}
-	}
 }
 
 func TestPeers_dropWhatIsUnused(t *testing.T) {

@@ -12,64 +12,67 @@ import (
 // TestRecorded: a node that the state does not record may only introduce itself and ask who
 // is there; a removed one, and one of another data directory, not even the latter.
 func TestRecorded(t *testing.T) {
-	t.Parallel()
-	for subject, free := range map[string]map[string]bool{
-		peer.Unrecorded: {"introduce": true, "inspect": true},
-		"removed":       {"introduce": true},
-	} {
-		b := setup(t)
-		b.node.recorded = func(id rota.NodeID, identity string) error {
-			if id != "n2" || identity != "d1" {
-				t.Errorf("node %s of directory %q is asked for", id, identity)
+	bubble(t, func(t *testing.T) {
+		for subject, free := range map[string]map[string]bool{
+			peer.Unrecorded: {"introduce": true, "inspect": true},
+			"removed":       {"introduce": true},
+		} {
+			b := setup(t)
+			b.node.recorded = func(id rota.NodeID, identity string) error {
+				if id != "n2" || identity != "d1" {
+					t.Errorf("node %s of directory %q is asked for", id, identity)
+				}
+				return rota.Refusef(rota.KindDenied, subject, "no")
 			}
-			return rota.Refusef(rota.KindDenied, subject, "no")
-		}
-		p := peersOf(t, b.lis.DialContext)
-		p.Calls("d1", func(rota.NodeID) error { return nil })
-		for name, call := range everyPeerCall(p, n1) {
-			if _, err := call(bounded(t)); free[name] != (rota.KindOf(err) != rota.KindDenied) {
-				t.Errorf("%s of one that is %s: %v", name, subject, err)
+			p := peersOf(t, b.lis.DialContext)
+			p.Calls("d1", func(rota.NodeID) error { return nil })
+			for name, call := range everyPeerCall(p, n1) {
+				if _, err := call(bounded(t)); free[name] != (rota.KindOf(err) != rota.KindDenied) {
+					t.Errorf("%s of one that is %s: %v", name, subject, err)
+				}
 			}
 		}
-	}
+	})
 }
 
 // TestPeers_callMembersAlone: a node asks one that it does not know nothing but who it is.
 func TestPeers_callMembersAlone(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	p := peersOf(t, b.lis.DialContext)
-	p.Calls("d1", func(id rota.NodeID) error {
-		return rota.Refusef(rota.KindUnavailable, "not-sent", "node %s is not known", id)
-	})
-	for name, call := range everyPeerCall(p, n1) {
-		_, err := call(bounded(t))
-		if free := name == "introduce" || name == "inspect"; free != (err == nil) {
-			t.Errorf("%s: %v", name, err)
+	bubble(t, func(t *testing.T) {
+		b := setup(t)
+		p := peersOf(t, b.lis.DialContext)
+		p.Calls("d1", func(id rota.NodeID) error {
+			return rota.Refusef(rota.KindUnavailable, "not-sent", "node %s is not known", id)
+		})
+		for name, call := range everyPeerCall(p, n1) {
+			_, err := call(bounded(t))
+			if free := name == "introduce" || name == "inspect"; free != (err == nil) {
+				t.Errorf("%s: %v", name, err)
+			}
 		}
-	}
+	})
 }
 
 // TestRemove: a node removes itself by its own word, and anything else by that of a principal.
 func TestRemove(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	p := peersOf(t, b.lis.DialContext)
-	if err := p.RemovePeer(bounded(t), n1, "n2"); err != nil {
-		t.Errorf("a node leaves: %v", err)
-	}
-	if err := p.RemovePeer(bounded(t), n1, "n3"); rota.KindOf(err) != rota.KindInvalid {
-		t.Errorf("a node removes another: %v", err)
-	}
-	if _, err := p.TransferLeadership(bounded(t), n1, "n3"); rota.KindOf(err) != rota.KindInvalid {
-		t.Errorf("a node has another leader: %v", err)
-	}
-	if err := p.RemovePeer(byLocal(bounded(t)), n1, "n3"); err != nil {
-		t.Error(err)
-	}
-	if got := b.node.asked.Load(); got == nil || *got != local {
-		t.Errorf("%+v asks", got)
-	}
+	bubble(t, func(t *testing.T) {
+		b := setup(t)
+		p := peersOf(t, b.lis.DialContext)
+		if err := p.RemovePeer(bounded(t), n1, "n2"); err != nil {
+			t.Errorf("a node leaves: %v", err)
+		}
+		if err := p.RemovePeer(bounded(t), n1, "n3"); rota.KindOf(err) != rota.KindInvalid {
+			t.Errorf("a node removes another: %v", err)
+		}
+		if _, err := p.TransferLeadership(bounded(t), n1, "n3"); rota.KindOf(err) != rota.KindInvalid {
+			t.Errorf("a node has another leader: %v", err)
+		}
+		if err := p.RemovePeer(byLocal(bounded(t)), n1, "n3"); err != nil {
+			t.Error(err)
+		}
+		if got := b.node.asked.Load(); got == nil || *got != local {
+			t.Errorf("%+v asks", got)
+		}
+	})
 }
 
 var local = access.Caller{Actor: rota.Local, Via: "n2/grpc", Request: "r1"}

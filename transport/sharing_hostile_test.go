@@ -70,50 +70,51 @@ func TestCrowd(t *testing.T) {
 // TestCrowdOfWatchers is row 15 of the hostile list: watchers without end are refused
 // beyond the cap, others are served meanwhile, and all is free again afterwards.
 func TestCrowdOfWatchers(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	b.server.calls = &limiter{most: 400, each: 300, from: make(map[string]int)}
-	b.core.await = func(ctx context.Context, _ []rota.JobID, _ func(rota.Job) error) error {
-		<-ctx.Done()
-		return ctx.Err()
-	}
-	ctx, cancel := context.WithCancel(bounded(t))
-	defer cancel()
-	refused := make(chan *rota.Error, 500)
-	for range 500 {
-		stream, err := b.jobs.Wait(ctx, &rotav1.WaitJobsRequest{Ids: []string{"a"}})
-		if err != nil {
-			t.Fatal(err)
+	bubble(t, func(t *testing.T) {
+		b := setup(t)
+		b.server.calls = &limiter{most: 400, each: 300, from: make(map[string]int)}
+		b.core.await = func(ctx context.Context, _ []rota.JobID, _ func(rota.Job) error) error {
+			<-ctx.Done()
+			return ctx.Err()
 		}
-		go func() {
-			_, err := stream.Recv()
-			if ctx.Err() == nil {
-				refused <- words.FromStatus(err)
+		ctx, cancel := context.WithCancel(bounded(t))
+		defer cancel()
+		refused := make(chan *rota.Error, 500)
+		for range 500 {
+			stream, err := b.jobs.Wait(ctx, &rotav1.WaitJobsRequest{Ids: []string{"a"}})
+			if err != nil {
+				t.Fatal(err)
 			}
-		}()
-	}
-	for range 200 {
-		if e := <-refused; e.Kind != rota.KindExhausted || e.RetryAfter == 0 || !strings.Contains(e.Text, "300 calls of this address") {
-			t.Fatalf("got %+v", e)
+			go func() {
+				_, err := stream.Recv()
+				if ctx.Err() == nil {
+					refused <- words.FromStatus(err)
+				}
+			}()
 		}
-	}
-	if leave, _ := b.server.calls.enter("another address"); leave == nil {
-		t.Error("another address is kept out")
-	} else {
-		leave()
-	}
-	peers := b.peersOf(t)
-	if _, err := peers.Barrier(bounded(t), peer.NodeAddress{ID: "n1", API: "n1:1"}); err != nil {
-		t.Errorf("another node is kept out: %v", err)
-	}
-	cancel()
-	for { // the handlers end one by one
-		if _, err := b.jobs.List(bounded(t), &rotav1.ListJobsRequest{}); err == nil {
-			break
-		} else if kindOf(err) != rota.KindExhausted {
-			t.Fatal(err)
+		for range 200 {
+			if e := <-refused; e.Kind != rota.KindExhausted || e.RetryAfter == 0 || !strings.Contains(e.Text, "300 calls of this address") {
+				t.Fatalf("got %+v", e)
+			}
 		}
-	}
+		if leave, _ := b.server.calls.enter("another address"); leave == nil {
+			t.Error("another address is kept out")
+		} else {
+			leave()
+		}
+		peers := b.peersOf(t)
+		if _, err := peers.Barrier(bounded(t), peer.NodeAddress{ID: "n1", API: "n1:1"}); err != nil {
+			t.Errorf("another node is kept out: %v", err)
+		}
+		cancel()
+		for { // the handlers end one by one
+			if _, err := b.jobs.List(bounded(t), &rotav1.ListJobsRequest{}); err == nil {
+				break
+			} else if kindOf(err) != rota.KindExhausted {
+				t.Fatal(err)
+			}
+		}
+	})
 }
 
 func (b *bundle) peersOf(t *testing.T) *Peers {
@@ -127,35 +128,27 @@ func (b *bundle) peersOf(t *testing.T) *Peers {
 // TestStormOfStreams opens streams and drops them at once, a bounded share of what an
 // attacker would: what is left of them is nothing, and another client is served.
 func TestStormOfStreams(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	b.core.await = func(ctx context.Context, _ []rota.JobID, _ func(rota.Job) error) error {
-		<-ctx.Done()
-		return ctx.Err()
-	}
-	for range 5_000 {
-		ctx, cancel := context.WithCancel(context.Background())
-		if _, err := b.jobs.Wait(ctx, &rotav1.WaitJobsRequest{Ids: []string{"a"}}); err != nil {
-			t.Fatal(err)
+	bubble(t, func(t *testing.T) {
+		b := setup(t)
+		b.core.await = func(ctx context.Context, _ []rota.JobID, _ func(rota.Job) error) error {
+			<-ctx.Done()
+			return ctx.Err()
 		}
-		cancel()
-	}
-	if _, err := b.jobs.List(bounded(t), &rotav1.ListJobsRequest{}); err != nil {
-		t.Error(err)
-	}
-	deadline := time.Now().Add(20 * time.Second)
-	for {
-		b.server.calls.mu.Lock()
-		open := b.server.calls.open
-		b.server.calls.mu.Unlock()
-		if open == 0 {
-			return
+		for range 5_000 {
+			ctx, cancel := context.WithCancel(context.Background())
+			if _, err := b.jobs.Wait(ctx, &rotav1.WaitJobsRequest{Ids: []string{"a"}}); err != nil {
+				t.Fatal(err)
+			}
+			cancel()
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d calls are still counted", open)
+		if _, err := b.jobs.List(bounded(t), &rotav1.ListJobsRequest{}); err != nil {
+			t.Error(err)
 		}
-		_, _ = b.jobs.List(bounded(t), &rotav1.ListJobsRequest{})
-	}
+		synctest.Wait()
+		if open := b.server.calls.open; open != 0 {
+			t.Errorf("%d calls are still counted", open)
+		}
+	})
 }
 
 func lastingCert(t *testing.T, life time.Duration) (tls.Certificate, *x509.CertPool) {

@@ -87,29 +87,30 @@ func (c certificates) dialling(cert *tls.Certificate) func(*PeerOptions) {
 // that is dialled to the id that is meant: any certificate of the authority was enough once,
 // and a client's, or another node's, read the state and removed members with it.
 func TestNodesShowCertificates(t *testing.T) {
-	t.Parallel()
-	certs := newCertificates(t)
-	own, other := setup(t, certs.serving(certs.node("n1"))), setup(t, certs.serving(certs.node("n9")))
-	for name, c := range map[string]struct {
-		shown *tls.Certificate
-		at    *bundle
-		kind  rota.Kind
-		want  string
-	}{
-		"its own":                 {certs.node("n2"), own, rota.KindNone, ""},
-		"none":                    {nil, own, rota.KindDenied, "none was shown"},
-		"another node's":          {certs.node("n3"), own, rota.KindDenied, "its certificate is node n3's"},
-		"the node's own":          {certs.node("n1"), own, rota.KindDenied, "its certificate is node n1's"},
-		"a client's":              {certs.client("root", "n2"), own, rota.KindDenied, "spiffe://prod/node/"},
-		"another authority's":     {newCertificates(t).node("n2"), own, rota.KindDenied, "no authority of nodes"},
-		"its own, at another one": {certs.node("n2"), other, rota.KindUnavailable, "node n1 is meant, node n9 answers"},
-	} {
-		dial := func(ctx context.Context) (net.Conn, error) { return c.at.lis.DialContext(ctx) }
-		p := peersOf(t, dial, certs.dialling(c.shown))
-		for call, do := range everyPeerCall(p, peer.NodeAddress{ID: "n1", API: "n1.rota:6470"}) {
-			if _, err := do(bounded(t)); rota.KindOf(err) != c.kind || err != nil && !strings.Contains(err.Error(), c.want) {
-				t.Errorf("%s, %s: got %v", name, call, err)
+	bubble(t, func(t *testing.T) {
+		certs := newCertificates(t)
+		own, other := setup(t, certs.serving(certs.node("n1"))), setup(t, certs.serving(certs.node("n9")))
+		for name, c := range map[string]struct {
+			shown *tls.Certificate
+			at    *bundle
+			kind  rota.Kind
+			want  string
+		}{
+			"its own":                 {certs.node("n2"), own, rota.KindNone, ""},
+			"none":                    {nil, own, rota.KindDenied, "none was shown"},
+			"another node's":          {certs.node("n3"), own, rota.KindDenied, "its certificate is node n3's"},
+			"the node's own":          {certs.node("n1"), own, rota.KindDenied, "its certificate is node n1's"},
+			"a client's":              {certs.client("root", "n2"), own, rota.KindDenied, "spiffe://prod/node/"},
+			"another authority's":     {newCertificates(t).node("n2"), own, rota.KindDenied, "no authority of nodes"},
+			"its own, at another one": {certs.node("n2"), other, rota.KindUnavailable, "node n1 is meant, node n9 answers"},
+		} {
+			dial := func(ctx context.Context) (net.Conn, error) { return c.at.lis.DialContext(ctx) }
+			p := peersOf(t, dial, certs.dialling(c.shown))
+			for call, do := range everyPeerCall(p, peer.NodeAddress{ID: "n1", API: "n1.rota:6470"}) {
+				if _, err := do(bounded(t)); rota.KindOf(err) != c.kind || err != nil && !strings.Contains(err.Error(), c.want) {
+					t.Errorf("%s, %s: got %v", name, call, err)
+				}
 			}
 		}
-	}
+	})
 }
