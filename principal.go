@@ -18,6 +18,7 @@ const (
 	tokenPrefix = "token:"
 	certPrefix  = "cert:"
 	nodePrefix  = "node:"
+	oidcPrefix  = "oidc:"
 )
 
 // TokenPrincipal names the holder of a token.
@@ -28,6 +29,11 @@ func CertPrincipal(role, name string) Principal { return Principal(certPrefix + 
 
 // NodePrincipal names a node that acts for nobody else.
 func NodePrincipal(id NodeID) Principal { return Principal(nodePrefix + string(id)) }
+
+// OIDCPrincipal names the subject of an identity provider: it calls by the token that it got.
+func OIDCPrincipal(issuer, subject string) Principal {
+	return Principal(oidcPrefix + issuer + "/" + subject)
+}
 
 // Token returns the id of the principal's token; ok is false for one that has none.
 func (p Principal) Token() (id string, ok bool) { return strings.CutPrefix(string(p), tokenPrefix) }

@@ -130,6 +130,38 @@ type Block struct {
 	At   Moment    `json:"blocked"`
 }
 
+// Issuer is an identity provider whose signed tokens are exchanged for access tokens: OpenID
+// Connect.
+type Issuer struct {
+	// URL is what its tokens name as their issuer, exactly; Audience is what they must be for.
+	URL      string `json:"url"`
+	Audience string `json:"audience"`
+	// CA are the certificates, in PEM, that vouch for its web server; without it the system's do.
+	CA string `json:"ca,omitempty"`
+	// Maps say which role a token has: that of the first one that fits it.
+	Maps []ClaimRole `json:"maps"`
+	// By is who set it last, At when.
+	By Principal `json:"by,omitempty"`
+	At Moment    `json:"set,omitzero"`
+}
+
+// ClaimRole gives a role to tokens that have a claim: one whose value, or one of them, is Value,
+// or begins with it where Value ends in "*".
+type ClaimRole struct {
+	Claim string `json:"claim"`
+	Value string `json:"value"`
+	Role  string `json:"role"`
+}
+
+// Fits reports whether a claim's value is the wanted one.
+func (m ClaimRole) Fits(value string) bool {
+	begin, open := strings.CutSuffix(m.Value, "*")
+	return value == m.Value || open && strings.HasPrefix(value, begin)
+}
+
+// String writes the map as CLAIM=VALUE:ROLE.
+func (m ClaimRole) String() string { return m.Claim + "=" + m.Value + ":" + m.Role }
+
 // Identity is who a caller is, and what it may do: the grants, each within the
 // tenants and queues, patterns of which none narrow nothing.
 type Identity struct {

@@ -223,3 +223,51 @@ func (a Auth) SetAnonymous(ctx context.Context, roles []string) error {
 		return err
 	})
 }
+
+// SetIssuer takes the identity tokens of an identity provider, or changes which: its URL, Audience,
+// CA and Maps.
+func (a Auth) SetIssuer(ctx context.Context, i rota.Issuer) (rota.Issuer, error) {
+	ask := func(ctx context.Context, n *node) (*rotav1.Issuer, error) {
+		return n.auth.SetIssuer(ctx, &rotav1.SetIssuerRequest{Url: i.URL, Audience: i.Audience, Ca: i.CA, Maps: words.MapsToWire(i.Maps)})
+	}
+	return one(ctx, a.c, "set issuer", words.IssuerFromWire, ask)
+}
+
+// Issuers lists the identity providers whose tokens are taken, by URL.
+func (a Auth) Issuers(ctx context.Context, opts ...ReadOption) iter.Seq2[rota.Issuer, error] {
+	return list(ctx, a.c, "list issuers", 0, "", opts, func(ctx context.Context, n *node, p page) (got pageOf[rota.Issuer], err error) {
+		answer, err := n.auth.ListIssuers(ctx, &rotav1.ListIssuersRequest{Read: words.ReadToWire(p.read), Limit: int32(p.limit), Cursor: p.cursor})
+		if err != nil {
+			return got, err
+		}
+		got.items, err = words.IssuersFromWire(answer.GetIssuers())
+		got.next, got.at = answer.GetNextCursor(), answer.GetAt()
+		return got, err
+	})
+}
+
+// DeleteIssuer takes no tokens of an identity provider any more, by its URL. Access tokens that
+// were made for them go on until they expire, or are revoked.
+func (a Auth) DeleteIssuer(ctx context.Context, url string) error {
+	return a.c.call(ctx, "delete issuer", answerMost, func(ctx context.Context, n *node) error {
+		_, err := n.auth.DeleteIssuer(ctx, &rotav1.DeleteIssuerRequest{Url: url})
+		return err
+	})
+}
+
+// Exchange makes an access token for an identity token, a JWT of an issuer that is set. It needs
+// no other credential. The access token counts until the identity token ends, an hour at most;
+// the identity token counts this once. Like CreateToken it returns the secret, this once.
+func (a Auth) Exchange(ctx context.Context, jwt string) (t rota.AccessToken, secret string, err error) {
+	var random [40]byte
+	_, _ = rand.Read(random[:]) // never fails: crypto/rand stops the process instead
+	credential := access.CredentialOf(random)
+	hash := credential.Hash()
+	ask := func(ctx context.Context, n *node) (*rotav1.AccessToken, error) {
+		return n.auth.Exchange(ctx, &rotav1.ExchangeRequest{Jwt: jwt, Id: credential.ID, Hash: hash[:]})
+	}
+	if t, err = one(ctx, a.c, "exchange", words.AccessTokenFromWire, ask); err != nil {
+		return t, "", err
+	}
+	return t, credential.Secret(), nil
+}

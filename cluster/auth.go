@@ -6,6 +6,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/peer"
 )
 
@@ -113,4 +114,46 @@ func readAccess[T any](ctx context.Context, av *authVerbs, opt peer.ReadOptions,
 		var none T
 		return none, errNoLeader(nil)
 	})
+}
+
+// SetIssuer takes the tokens of an identity provider, or changes which.
+func (av *authVerbs) SetIssuer(ctx context.Context, i rota.Issuer) (rota.Issuer, error) {
+	op := &fsmpb.SetIssuer{Url: i.URL, Audience: i.Audience, Ca: i.CA}
+	for _, m := range i.Maps {
+		op.Maps = append(op.Maps, &fsmpb.ClaimRole{Claim: m.Claim, Value: m.Value, Role: m.Role})
+	}
+	_, index, err := av.n.proposer.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_SetIssuer{SetIssuer: op}})
+	if err != nil {
+		return rota.Issuer{}, err
+	}
+	set, _, err := readAccess(ctx, av, peer.ReadOptions{MinIndex: index}, func(a *fsm.Access) rota.Issuer {
+		set, _ := a.Issuer(i.URL)
+		return set
+	})
+	return set, err
+}
+
+// Issuers lists the identity providers whose tokens are taken.
+func (av *authVerbs) Issuers(ctx context.Context, opt peer.ReadOptions) ([]rota.Issuer, rota.ReadAt, error) {
+	return readAccess(ctx, av, opt, (*fsm.Access).Issuers)
+}
+
+// DeleteIssuer takes no tokens of an identity provider any more.
+func (av *authVerbs) DeleteIssuer(ctx context.Context, url string) error {
+	return av.propose(ctx, &fsmpb.Op{Op: &fsmpb.Op_DeleteIssuer{DeleteIssuer: &fsmpb.DeleteIssuer{Url: url}}})
+}
+
+// Exchange makes an access token for an identity token that this node has verified.
+func (av *authVerbs) Exchange(ctx context.Context, s access.SignIn) (rota.AccessToken, error) {
+	op := &fsmpb.Exchange{Issuer: s.Issuer, Audience: s.Audience, Subject: s.Subject, Claim: s.Claim, Value: s.Value, Role: s.Role,
+		JwtHash: s.JWT[:], UntilMs: int64(s.Until), Id: s.Token, Hash: s.Hash[:]}
+	_, index, err := av.n.proposer.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_Exchange{Exchange: op}})
+	if err != nil {
+		return rota.AccessToken{}, err
+	}
+	made, _, err := readAccess(ctx, av, peer.ReadOptions{MinIndex: index}, func(a *fsm.Access) rota.AccessToken {
+		made, _ := a.Token(s.Token)
+		return made
+	})
+	return made, err
 }

@@ -18,6 +18,9 @@ type authority struct {
 	roles  table[roleName, roleRow, *roleRow]
 	tokens table[tokenID, tokenRow, *tokenRow]
 	blocks table[blockKey, blockRow, *blockRow]
+	// issuers are identity providers by URL, spent the tokens of theirs that were exchanged.
+	issuers table[string, issuerRow, *issuerRow]
+	spent   table[string, spentRow, *spentRow]
 	// known are rights worked out since the tables last changed; derived.
 	known map[rota.Principal]known
 	// held counts the rows that principals own; derived.
@@ -38,9 +41,10 @@ const knownMost = 4096
 
 // Access is who may do what at one index. It never changes.
 type Access struct {
-	roles  *tree.Tree[roleName, *roleRow]
-	tokens *tree.Tree[tokenID, *tokenRow]
-	blocks *tree.Tree[blockKey, *blockRow]
+	roles   *tree.Tree[roleName, *roleRow]
+	tokens  *tree.Tree[tokenID, *tokenRow]
+	blocks  *tree.Tree[blockKey, *blockRow]
+	issuers *tree.Tree[string, *issuerRow]
 	// anonymous are the roles of callers without a credential.
 	anonymous []string
 	date      rota.Date
@@ -49,7 +53,7 @@ type Access struct {
 // Access returns who may do what, to be read while the machine goes on.
 func (vw *View) Access() *Access {
 	ac := &vw.m.access
-	return &Access{roles: ac.roles.freeze(), tokens: ac.tokens.freeze(), blocks: ac.blocks.freeze(),
+	return &Access{roles: ac.roles.freeze(), tokens: ac.tokens.freeze(), blocks: ac.blocks.freeze(), issuers: ac.issuers.freeze(),
 		anonymous: vw.m.head.anonymous, date: vw.m.head.date()}
 }
 
@@ -83,7 +87,7 @@ func (vw *View) AccessVersion() uint64 { return vw.m.access.version }
 
 // here is Access for the state as it is, valid until it changes.
 func (ac *authority) here() *Access {
-	return &Access{roles: &ac.roles.tree, tokens: &ac.tokens.tree, blocks: &ac.blocks.tree, anonymous: ac.m.head.anonymous}
+	return &Access{roles: &ac.roles.tree, tokens: &ac.tokens.tree, blocks: &ac.blocks.tree, issuers: &ac.issuers.tree, anonymous: ac.m.head.anonymous}
 }
 
 // changed forgets what was worked out.
@@ -228,6 +232,24 @@ func (a *Access) Blocks() (blocks []rota.Block) {
 	return blocks
 }
 
+// Issuers returns the identity providers, by URL.
+func (a *Access) Issuers() (issuers []rota.Issuer) {
+	a.issuers.Scan(func(_ string, r *issuerRow) bool {
+		issuers = append(issuers, r.Issuer)
+		return true
+	})
+	return issuers
+}
+
+// Issuer returns an identity provider by its URL; ok is false where none is set.
+func (a *Access) Issuer(url string) (i rota.Issuer, ok bool) {
+	r, ok := a.issuers.Get(url)
+	if !ok {
+		return rota.Issuer{}, false
+	}
+	return r.Issuer, true
+}
+
 // Anonymous returns the roles of callers without a credential.
 func (a *Access) Anonymous() []string { return a.anonymous }
 
@@ -235,6 +257,10 @@ func (a *Access) Anonymous() []string { return a.anonymous }
 func (ac *authority) derive() {
 	ac.tokens.scan(func(id tokenID, r *tokenRow) bool {
 		ac.m.timers.token.set(string(id), 0, int64(r.Expires))
+		return true
+	})
+	ac.spent.scan(func(hash string, r *spentRow) bool {
+		ac.m.timers.spent.set(hash, 0, int64(r.until))
 		return true
 	})
 	ac.m.fleet.workers.scan(func(id rota.WorkerID, w *workerRow) bool {
@@ -322,6 +348,15 @@ func (c *checker) access() {
 		}
 		return true
 	})
+	ac.issuers.scan(func(url string, r *issuerRow) bool {
+		if err := access.CheckIssuer(&r.Issuer); err != nil || r.At.Clock > m.head.clock {
+			c.fault("issuer %s, set at %d, is unsound: %v", url, r.At.Clock, err)
+		}
+		return true
+	})
+	if n, spent := ac.issuers.len(), ac.spent.len(); n > limits.MaxIssuers || spent > limits.MaxSpent {
+		c.fault("issuers are %d, identity tokens that were exchanged %d", n, spent)
+	}
 	if err := checkAnonymous(m.head.anonymous); err != nil {
 		c.fault("roles of callers without a credential are unsound: %v", err)
 	}
@@ -399,6 +434,11 @@ func (j *judgement) auth(op *fsmpb.Op) *rota.Error {
 		return nil
 	case *fsmpb.Op_SetBlock:
 		return j.within("block", op.SetBlock.GetRole()+"/"+op.SetBlock.GetName(), here.granted([]string{op.SetBlock.GetRole()}, nil, nil))
+	case *fsmpb.Op_SetIssuer:
+		return j.within("issuer", cutURL(op.SetIssuer.GetUrl()), here.granted(slices.Concat(mappedRoles(mapWords(op.SetIssuer.GetMaps())),
+			j.ac.rolesOfIssuer(op.SetIssuer.GetUrl())), nil, nil))
+	case *fsmpb.Op_DeleteIssuer:
+		return j.within("issuer", cutURL(op.DeleteIssuer.GetUrl()), here.granted(j.ac.rolesOfIssuer(op.DeleteIssuer.GetUrl()), nil, nil))
 	case *fsmpb.Op_SetAnonymous:
 		roles := slices.Concat(atMost(op.SetAnonymous.GetRoles(), limits.MaxTokenRoles), here.anonymous)
 		return j.within("role", "of anonymous", here.granted(roles, nil, nil))
@@ -429,3 +469,30 @@ func (ac *authority) namesTenant(id rota.TenantID) (named bool) {
 	})
 	return named
 }
+
+// mapWords reads at most one more than any check takes.
+func mapWords(ops []*fsmpb.ClaimRole) []rota.ClaimRole {
+	maps := make([]rota.ClaimRole, 0, min(len(ops), limits.MaxIssuerMaps+1))
+	for _, m := range ops[:min(len(ops), limits.MaxIssuerMaps+1)] {
+		maps = append(maps, rota.ClaimRole{Claim: m.GetClaim(), Value: m.GetValue(), Role: m.GetRole()})
+	}
+	return maps
+}
+
+func mappedRoles(maps []rota.ClaimRole) (roles []string) {
+	for _, m := range maps {
+		roles = append(roles, m.Role)
+	}
+	return roles
+}
+
+// rolesOfIssuer returns what the issuer of a URL maps to, none where none is set.
+func (ac *authority) rolesOfIssuer(url string) []string {
+	if r := ac.issuers.get(url); r != nil {
+		return mappedRoles(r.Maps)
+	}
+	return nil
+}
+
+// cutURL is as much of a URL as a refusal quotes.
+func cutURL(url string) string { return url[:min(len(url), limits.MaxIssuerText)] }

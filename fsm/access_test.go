@@ -267,7 +267,7 @@ func operationOf(f protoreflect.FieldDescriptor) *fsmpb.Op {
 // leadersOwn are the operations that no caller may ask for; harmless ones need no right.
 var (
 	leadersOwn = []string{"begin_term", "reach", "round", "sweep", "set_node", "switch_rules", "node_differs", "want_voters", "disconnect", "drop_deleted"}
-	harmless   = []string{"barrier"}
+	harmless   = []string{"barrier", "exchange"}
 )
 
 // rightOf is what each operation needs, as docs/security.md says.
@@ -277,7 +277,8 @@ var rightOf = map[string]rota.Right{"submit": rota.RightSubmit, "register": rota
 	"set_tenant": rota.RightTenant, "report_proof": rota.RightVerdict, "open_workflow": rota.RightSubmit, "add_nodes": rota.RightSubmit,
 	"commit_workflow": rota.RightSubmit, "cancel_workflow": rota.RightControl, "retry_workflow": rota.RightControl, "gone": rota.RightWork,
 	"change_job": rota.RightControl, "delete_job": rota.RightControl, "set_role": rota.RightAuth, "delete_role": rota.RightAuth,
-	"create_token": rota.RightAuth, "revoke_token": rota.RightAuth, "set_block": rota.RightAuth, "set_anonymous": rota.RightAuth}
+	"create_token": rota.RightAuth, "revoke_token": rota.RightAuth, "set_block": rota.RightAuth, "set_anonymous": rota.RightAuth,
+	"set_issuer": rota.RightAuth, "delete_issuer": rota.RightAuth}
 
 // TestRights_eachOperation: by reflection, each operation is the leader's own, or passes with
 // exactly one right, or needs none; init_auth is the node's account's. The objects are there.

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"slices"
+	"time"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
@@ -18,6 +19,9 @@ type authChanged struct {
 	Roles []string     `json:"roles,omitempty"`
 	Gives []rota.Grant `json:"grants,omitempty"`
 	Until rota.Date    `json:"expires_ms,omitempty"`
+	// By is who signed in by an issuer; Maps is what an issuer maps to roles.
+	By   rota.Principal   `json:"by,omitempty"`
+	Maps []rota.ClaimRole `json:"maps,omitempty"`
 }
 
 // tell emits an event of a change of rights.
@@ -128,7 +132,9 @@ func noRole(name string) error {
 }
 
 func (ac *authority) addToken(t rota.AccessToken, hash [32]byte) {
-	t.By, t.Created = ac.m.journal.caller.Actor, ac.m.head.now()
+	if t.Created = ac.m.head.now(); t.By == "" {
+		t.By = ac.m.journal.caller.Actor
+	}
 	ac.hold(t.By, ownsToken, 1)
 	ac.tokens.insert(tokenID(t.ID), &tokenRow{AccessToken: t, hash: hash})
 	ac.m.timers.token.set(t.ID, 0, int64(t.Expires))
@@ -240,4 +246,122 @@ func (ac *authority) initAuth(op *fsmpb.InitAuth) *fsmpb.Outcome {
 	}
 	ac.tell(kind, authChanged{What: "init", Name: t.ID, Roles: t.Roles, Until: t.Expires})
 	return &fsmpb.Outcome{}
+}
+
+// setIssuer takes the tokens of an identity provider, or changes which. Tokens that were made by
+// what it mapped before go on until they expire.
+func (ac *authority) setIssuer(op *fsmpb.SetIssuer) *fsmpb.Outcome {
+	i := rota.Issuer{URL: op.GetUrl(), Audience: op.GetAudience(), CA: op.GetCa(), Maps: mapWords(op.GetMaps())}
+	if err := access.CheckIssuer(&i); err != nil {
+		return entry.Refused(err)
+	}
+	if err := ac.unfounded(); err != nil {
+		return entry.Refused(err)
+	}
+	for _, role := range mappedRoles(i.Maps) {
+		if _, ok := ac.here().Role(role); !ok {
+			return entry.Refused(noRole(role))
+		}
+	}
+	old := ac.issuers.get(i.URL)
+	if old != nil && old.Audience == i.Audience && old.CA == i.CA && slices.Equal(old.Maps, i.Maps) {
+		return &fsmpb.Outcome{Existed: true}
+	}
+	if old == nil {
+		if ac.issuers.len() >= limits.MaxIssuers {
+			return entry.Refused(exhausted("issuer", "%d issuers are set, no more are taken: delete one with `rota auth issuer delete URL`", limits.MaxIssuers))
+		}
+		ac.issuers.insert(i.URL, &issuerRow{Issuer: rota.Issuer{URL: i.URL}})
+	}
+	i.By, i.At = ac.m.journal.caller.Actor, ac.m.head.now()
+	ac.issuers.edit(i.URL).Issuer = i
+	ac.tell(rota.EventAuthChanged, authChanged{What: "issuer", Name: i.URL, Maps: i.Maps})
+	return &fsmpb.Outcome{Existed: old != nil}
+}
+
+// deleteIssuer takes no tokens of an identity provider any more.
+func (ac *authority) deleteIssuer(op *fsmpb.DeleteIssuer) *fsmpb.Outcome {
+	if ac.issuers.get(op.GetUrl()) == nil {
+		return entry.Refused(rota.Refusef(rota.KindNotFound, "issuer", "issuer %.80q is not set: `rota auth issuer list` shows those that are", op.GetUrl()))
+	}
+	ac.issuers.drop(op.GetUrl())
+	ac.tell(rota.EventAuthChanged, authChanged{What: "issuer", Name: op.GetUrl(), Gone: true})
+	return &fsmpb.Outcome{}
+}
+
+// exchange makes an access token for an identity token that the asked node has verified. What
+// its issuer maps to which role is judged again, by the maps of now. The same once more is the
+// same token; the identity token counts for no other.
+func (ac *authority) exchange(op *fsmpb.Exchange) *fsmpb.Outcome {
+	if err := ac.unfounded(); err != nil {
+		return entry.Refused(err)
+	}
+	s, t, err := ac.signIn(op)
+	if err != nil {
+		return entry.Refused(err)
+	}
+	if old := ac.spent.get(string(s.JWT[:])); old != nil {
+		known := ac.tokens.get(tokenID(t.ID))
+		if old.token == t.ID && known != nil && known.hash == s.Hash && known.Revoked.IsZero() {
+			return &fsmpb.Outcome{Existed: true}
+		}
+		return entry.Refused(rota.Refusef(rota.KindConflict, "jwt", "the identity token was exchanged before, each counts once: ask the issuer for another one"))
+	}
+	if ac.tokens.get(tokenID(t.ID)) != nil {
+		return entry.Refused(rota.Refusef(rota.KindConflict, "token", "token %s is known as another one: exchange with an id of its own", t.ID))
+	}
+	if err := ac.mapped(&s); err != nil {
+		return entry.Refused(err)
+	}
+	if err := ac.creatable(&t); err != nil {
+		return entry.Refused(err)
+	}
+	if ac.spent.len() >= limits.MaxSpent {
+		return entry.Refused(exhausted("jwt", "%d identity tokens that were exchanged have not ended: no more are taken until some have", limits.MaxSpent))
+	}
+	ac.addToken(t, s.Hash)
+	ac.spent.insert(string(s.JWT[:]), &spentRow{hash: s.JWT, token: t.ID, until: s.Until})
+	ac.m.timers.spent.set(string(s.JWT[:]), 0, int64(s.Until))
+	ac.tell(rota.EventAuthChanged, authChanged{What: "token", Name: t.ID, Roles: t.Roles, Until: t.Expires, By: t.By})
+	return &fsmpb.Outcome{}
+}
+
+// signIn reads an exchange, and the token that it asks for.
+func (ac *authority) signIn(op *fsmpb.Exchange) (s access.SignIn, t rota.AccessToken, err error) {
+	if len(op.GetHash()) != len(s.Hash) || len(op.GetJwtHash()) != len(s.JWT) {
+		return s, t, rota.Refusef(rota.KindInvalid, "hash", "hashes have %d and %d bytes: %d are wanted", len(op.GetHash()), len(op.GetJwtHash()), len(s.Hash))
+	}
+	s = access.SignIn{Issuer: op.GetIssuer(), Audience: op.GetAudience(), Subject: op.GetSubject(), Claim: op.GetClaim(), Value: op.GetValue(),
+		Role: op.GetRole(), JWT: [32]byte(op.GetJwtHash()), Until: rota.Date(op.GetUntilMs()), Token: op.GetId(), Hash: [32]byte(op.GetHash())}
+	if err := access.CheckSignIn(&s); err != nil {
+		return s, t, err
+	}
+	// The date may be a little behind the clock by which the node found that it counts.
+	now, most := ac.m.head.date(), rota.Date((limits.MaxJWTLife+time.Hour)/time.Millisecond)
+	if s.Until <= now || s.Until > now+most {
+		return s, t, rota.Refusef(rota.KindUnauthenticated, "jwt", "the identity token ends at %s, and it is %s: one is wanted that counts now, for at most %s",
+			s.Until, now, limits.MaxJWTLife)
+	}
+	t = rota.AccessToken{ID: s.Token, Roles: []string{s.Role}, Expires: min(s.Until, now+rota.Date(limits.MaxSignIn/time.Millisecond)),
+		By: rota.OIDCPrincipal(s.Issuer, s.Subject)}
+	return s, t, access.CheckToken(&t)
+}
+
+// mapped refuses a role that its issuer does not give for the claim.
+func (ac *authority) mapped(s *access.SignIn) *rota.Error {
+	i := ac.issuers.get(s.Issuer)
+	if i == nil || i.Audience != s.Audience {
+		return rota.Refusef(rota.KindUnauthenticated, "issuer", "issuer %s is not set any more, or for another audience than %.80q", s.Issuer, s.Audience)
+	}
+	if !slices.ContainsFunc(i.Maps, func(m rota.ClaimRole) bool { return m.Claim == s.Claim && m.Role == s.Role && m.Fits(s.Value) }) {
+		return rota.Refusef(rota.KindUnauthenticated, "claim", "issuer %s does not map claim %.80q of value %.80q to role %s any more", s.Issuer, s.Claim, s.Value,
+			s.Role)
+	}
+	return nil
+}
+
+// fireSpent forgets an identity token that has ended.
+func (ac *authority) fireSpent(hash string) {
+	ac.m.timers.spent.set(hash, int64(ac.spent.get(hash).until), 0)
+	ac.spent.drop(hash)
 }

@@ -287,7 +287,7 @@ func (c *checker) timers() {
 		{"dated", m.timers.dated, t.dated}, {"forget", m.timers.forget, t.forget}, {"reputation", m.timers.reputation, t.reputation},
 		{"attest", m.timers.attest, t.attest},
 		{"mode", m.timers.mode, t.mode}, {"upload", m.timers.upload, t.upload}, {"ended", m.timers.ended, t.ended}, {"oldest", m.timers.oldest, t.oldest}, {"penalty", m.timers.penalty, t.penalty}, {"limiter", m.timers.limiter, t.limiter}, {"domain", m.timers.domain, t.domain},
-		{"promote", m.timers.promote, t.promote}, {"token", m.timers.token, t.token}, {"disowned", m.timers.disowned, t.disowned}} {
+		{"promote", m.timers.promote, t.promote}, {"token", m.timers.token, t.token}, {"disowned", m.timers.disowned, t.disowned}, {"spent", m.timers.spent, t.spent}} {
 		if s.got.Len() != s.want.Len() {
 			c.fault("I4: %d %s timers run, %d should", s.got.Len(), s.name, s.want.Len())
 		}
@@ -328,6 +328,10 @@ func newMachineTimers(m *Machine) *timers {
 		}
 		return true
 	})
+	m.access.spent.scan(func(hash string, r *spentRow) bool {
+		t.spent.set(hash, 0, int64(r.until))
+		return true
+	})
 	m.access.tokens.scan(func(id tokenID, r *tokenRow) bool {
 		t.token.set(string(id), 0, int64(r.Expires))
 		return true
@@ -364,6 +368,8 @@ func (c *checker) digest() {
 	m.access.roles.scan(func(_ roleName, r *roleRow) bool { add(tagRole, r); return true })
 	m.access.tokens.scan(func(_ tokenID, r *tokenRow) bool { add(tagToken, r); return true })
 	m.access.blocks.scan(func(_ blockKey, r *blockRow) bool { add(tagBlock, r); return true })
+	m.access.issuers.scan(func(_ string, r *issuerRow) bool { add(tagIssuer, r); return true })
+	m.access.spent.scan(func(_ string, r *spentRow) bool { add(tagSpent, r); return true })
 	if m.head.hash == (rota.Digest{}) && m.head.index == 0 {
 		return // before the first entry nothing is hashed
 	}

@@ -128,6 +128,7 @@ func (m *Machine) sweepDue() *fsmpb.Outcome {
 	fire(m.timers.upload, now, m.flows.fireUpload)
 	fire(m.timers.ended, date, m.flows.fireEnded)
 	fire(m.timers.token, date, m.access.fireToken)
+	fire(m.timers.spent, date, m.access.fireSpent)
 	fire(m.timers.disowned, now, m.fleet.fireDisowned)
 	for fired < left {
 		seq, t, ok := m.ended.tombs.order.earliest()

@@ -69,7 +69,16 @@ var deeds = map[string][]func(*bench) *fsmpb.Op{
 	"revoke_token":  {func(b *bench) *fsmpb.Op { b.ok(tokenOp(tokenWish("n", access.RoleReader))); return revokeOp("n") }},
 	"set_block":     {func(*bench) *fsmpb.Op { return blockOp("new", "n", true) }},
 	"set_anonymous": {func(*bench) *fsmpb.Op { return anonymousOp(access.RoleReader) }},
-	"init_auth":     {func(*bench) *fsmpb.Op { return initOp(tokenWish("y", access.RoleRoot)) }},
+	"set_issuer":    {func(*bench) *fsmpb.Op { return issuerOp(idp, mapTo("sub", "ann", access.RoleReader)) }},
+	"delete_issuer": {func(b *bench) *fsmpb.Op {
+		b.ok(issuerOp(idp, mapTo("sub", "ann", access.RoleReader)))
+		return noIssuerOp(idp)
+	}},
+	"exchange": {func(b *bench) *fsmpb.Op {
+		b.ok(issuerOp(idp, mapTo("sub", "ann", access.RoleReader)))
+		return b.exchangeOp(1, "e")
+	}},
+	"init_auth": {func(*bench) *fsmpb.Op { return initOp(tokenWish("y", access.RoleRoot)) }},
 }
 
 // silent are the operations of callers that leave no event, and why.

@@ -36,6 +36,9 @@ type Frozen struct {
 	roles  *tree.Tree[roleName, *roleRow]
 	tokens *tree.Tree[tokenID, *tokenRow]
 	blocks *tree.Tree[blockKey, *blockRow]
+
+	issuers *tree.Tree[string, *issuerRow]
+	spent   *tree.Tree[string, *spentRow]
 }
 
 // Freeze takes the state as the last applied entry left it.
@@ -45,7 +48,8 @@ func (m *Machine) Freeze() *Frozen {
 		holds: m.placement.holds.freeze(), tenants: m.admission.tenants.freeze(), limiters: m.admission.limiters.freeze(), domains: m.admission.domains.freeze(),
 		types: m.typeStats.types.freeze(), staged: m.ended.staged.records.Copy(), workflows: m.flows.workflows.freeze(),
 		vertices: m.flows.vertices.freeze(), deleted: m.ended.deleted.freeze(),
-		roles: m.access.roles.freeze(), tokens: m.access.tokens.freeze(), blocks: m.access.blocks.freeze()}
+		roles: m.access.roles.freeze(), tokens: m.access.tokens.freeze(), blocks: m.access.blocks.freeze(),
+		issuers: m.access.issuers.freeze(), spent: m.access.spent.freeze()}
 }
 
 // Archived leaves the staged records out: they are on disk, so that a snapshot need
@@ -161,6 +165,12 @@ func (f *Frozen) Records(yield func(kind byte, rec []byte) error) error {
 	if err == nil {
 		f.blocks.Scan(func(_ blockKey, r *blockRow) bool { return put(tagBlock, func() { r.canonical(&e) }) })
 	}
+	if err == nil {
+		f.issuers.Scan(func(_ string, r *issuerRow) bool { return put(tagIssuer, func() { r.canonical(&e) }) })
+	}
+	if err == nil {
+		f.spent.Scan(func(_ string, r *spentRow) bool { return put(tagSpent, func() { r.canonical(&e) }) })
+	}
 	if err == nil && !planted.dedupeNotInSnapshot() {
 		f.tombs.Scan(func(_ rota.JobID, t tomb) bool { return put(tagTomb, func() { e.b = append(e.b, t...) }) })
 	}
@@ -249,6 +259,12 @@ func (l *Loader) Add(kind byte, rec []byte) error {
 	case tagBlock:
 		r := decodeBlock(d)
 		fresh = m.access.blocks.load(r.key, r)
+	case tagIssuer:
+		r := decodeIssuer(d)
+		fresh = m.access.issuers.load(r.URL, r)
+	case tagSpent:
+		r := decodeSpent(d)
+		fresh = m.access.spent.load(string(r.hash[:]), r)
 	case tagTomb:
 		r := decodeTomb(d)
 		fresh = m.ended.tombs.load(r)

@@ -164,7 +164,7 @@ func runHostile(b *bench, d *dice) {
 func hostileOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 	if d.roll(5) == 0 {
 		return by(rota.Principal(d.of("local", "anonymous", string(actorNamed("a")), string(actorNamed("b")), "cert:role/n", "node:n1", d.text())),
-			hostileRight(d))
+			hostileRight(b, d))
 	}
 	switch d.roll(21) {
 	case 17, 18, 19:
@@ -355,9 +355,18 @@ func hostileChange(d *dice) *fsmpb.Op {
 }
 
 // hostileRight changes rights, or what is no right.
-func hostileRight(d *dice) *fsmpb.Op {
+func hostileRight(b *bench, d *dice) *fsmpb.Op {
 	role := d.of("role", "root", "other", d.text())
-	switch d.roll(8) {
+	switch d.roll(10) {
+	case 8:
+		if d.roll(3) == 0 {
+			return noIssuerOp(d.of(idp, d.text()))
+		}
+		return issuerOp(d.of(idp, idp+"/x", d.text()), mapTo(d.of("sub", d.text()), d.of("ann", "a*", d.text()), role))
+	case 9:
+		return b.exchangeOp(byte(d.roll(3)), d.of("a", "b"), func(x *fsmpb.Exchange) {
+			x.Claim, x.Value, x.Role, x.UntilMs = d.of("sub", d.text()), d.of("ann", d.text()), role, pickOf[int64](d, x.UntilMs, x.UntilMs, d.number())
+		})
 	case 0:
 		return roleOp(role, rota.Grant{Right: rota.Right(d.roll(18)), Tenant: d.of("*", "t*", "t1", d.text()), Queue: d.of("*", "default", "")},
 			rota.Grant{Right: rota.RightSubmit, Tenant: d.of("*", "t1"), Queue: "*"})

@@ -116,6 +116,8 @@ func goldenRights(c *bench) {
 	c.entry(eve(registerOp("owned", 2, "s", false)), eve(registerOp("g", 2, "s", true)), by(rota.Anonymous, registerOp("owned", 2, "s", true)))
 	c.entry(roundOps(c)...)
 	c.entry(blockOp(access.RoleWorker, "eve", true), eve(statusOp("owned", rota.WorkerDraining, c.fleet.workers.get("owned").session)))
+	c.entry(issuerOp(idp, mapTo("sub", "ann", access.RoleReader)), issuerOp(idp+"/gone", mapTo("repo", "acme/*", "acme")), c.exchangeOp(1, "e"),
+		c.exchangeOp(1, "f"), c.exchangeOp(2, "g", func(x *fsmpb.Exchange) { x.Value = "bob" }), noIssuerOp(idp+"/gone"))
 	c.entry(revokeOp("a"), by(actorNamed("a"), submitOp(mine)), blockOp("acme", "bob", false), by(rota.Local, initOp(tokenWish("c", access.RoleRoot))),
 		by(rota.Local, initOp(tokenWish("d", access.RoleRoot), func(op *fsmpb.InitAuth) { op.Reset_ = true })))
 	c.pass(6_000)

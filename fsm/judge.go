@@ -133,6 +133,9 @@ var rules = map[reflect.Type]rule{
 	reflect.TypeFor[*fsmpb.Op_SetBlock]():       ofRights,
 	reflect.TypeFor[*fsmpb.Op_SetAnonymous]():   ofRights,
 	reflect.TypeFor[*fsmpb.Op_InitAuth]():       ofRights,
+	reflect.TypeFor[*fsmpb.Op_SetIssuer]():      ofRights,
+	reflect.TypeFor[*fsmpb.Op_DeleteIssuer]():   ofRights,
+	reflect.TypeFor[*fsmpb.Op_Exchange]():       {}, // the issuer's maps give what it makes
 }
 
 // ofRights is the rule of what changes rights.

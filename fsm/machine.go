@@ -166,6 +166,12 @@ func (m *Machine) apply(op *fsmpb.Op, term uint64) *fsmpb.Outcome {
 		return m.access.setBlock(op.SetBlock)
 	case *fsmpb.Op_SetAnonymous:
 		return m.access.setAnonymous(op.SetAnonymous)
+	case *fsmpb.Op_SetIssuer:
+		return m.access.setIssuer(op.SetIssuer)
+	case *fsmpb.Op_DeleteIssuer:
+		return m.access.deleteIssuer(op.DeleteIssuer)
+	case *fsmpb.Op_Exchange:
+		return m.access.exchange(op.Exchange)
 	case *fsmpb.Op_InitAuth:
 		return m.access.initAuth(op.InitAuth)
 	case *fsmpb.Op_Barrier:

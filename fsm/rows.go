@@ -33,6 +33,8 @@ const (
 	tagRole
 	tagToken
 	tagBlock
+	tagIssuer
+	tagSpent
 )
 
 func encodePairs(e *encoder, pairs map[string]string) {
@@ -282,6 +284,10 @@ func (r *roleRow) TreeKey() roleName { return roleName(r.Name) }
 func (r *tokenRow) TreeKey() tokenID { return tokenID(r.ID) }
 
 func (r *blockRow) TreeKey() blockKey { return r.key }
+
+func (r *issuerRow) TreeKey() string { return r.URL }
+
+func (r *spentRow) TreeKey() string { return string(r.hash[:]) }
 
 func (r *deletedRow) TreeKey() string { return deletedKey(r.to) }
 

@@ -263,3 +263,56 @@ func decodeBlock(d *decoder) *blockRow {
 }
 
 func blockKeyOf(role, name string) blockKey { return blockKey(role + "/" + name) }
+
+// issuerRow is an identity provider whose tokens are taken.
+type issuerRow struct {
+	rowMeta
+	rota.Issuer
+}
+
+func (r *issuerRow) canonical(e *encoder) {
+	e.str(r.URL)
+	e.str(r.Audience)
+	e.str(r.CA)
+	e.uint(uint64(len(r.Maps)))
+	for _, m := range r.Maps {
+		e.str(m.Claim)
+		e.str(m.Value)
+		e.str(m.Role)
+	}
+	e.str(string(r.By))
+	e.moment(r.At)
+}
+
+func decodeIssuer(d *decoder) *issuerRow {
+	r := &issuerRow{}
+	r.URL, r.Audience, r.CA = d.str(), d.str(), d.str()
+	for range d.count(limits.MaxIssuerMaps) {
+		r.Maps = append(r.Maps, rota.ClaimRole{Claim: d.str(), Value: d.str(), Role: d.str()})
+	}
+	r.By = rota.Principal(d.str())
+	r.At = d.moment()
+	return r
+}
+
+// spentRow is an identity token that was exchanged, by its hash, until it ends.
+type spentRow struct {
+	rowMeta
+	hash [32]byte
+	// token is the access token that it was exchanged for.
+	token string
+	until rota.Date
+}
+
+func (r *spentRow) canonical(e *encoder) {
+	e.b = append(e.b, r.hash[:]...)
+	e.str(r.token)
+	e.int(int64(r.until))
+}
+
+func decodeSpent(d *decoder) *spentRow {
+	r := &spentRow{}
+	copy(r.hash[:], d.raw(32))
+	r.token, r.until = d.str(), rota.Date(d.int())
+	return r
+}

@@ -79,6 +79,8 @@ func NewKnowing(version uint32) *Machine {
 	m.access.roles.init(tagRole, l)
 	m.access.tokens.init(tagToken, l)
 	m.access.blocks.init(tagBlock, l)
+	m.access.issuers.init(tagIssuer, l)
+	m.access.spent.init(tagSpent, l)
 	m.ended.tombs.l = l
 	// The other tables change too rarely to matter. Where workers, queues or tenants are
 	// many, each entry changes others of them, so that nearly every operation would copy a row.

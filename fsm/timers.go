@@ -24,15 +24,16 @@ type timers struct {
 	// it is forgotten, on the date. oldest does not fire: of those that are over, the one
 	// that ended first gives way to a new one.
 	upload, ended, oldest timerSet
-	// token is by access token: when it expires, on the date. disowned are the workers whose
+	// token is by access token: when it expires, on the date; spent by the hash of an identity
+	// token, likewise. disowned are the workers whose
 	// credential counts no more, due at once.
-	token, disowned timerSet
+	token, spent, disowned timerSet
 	// mode has one timer at most: when an automatic DEGRADED ceases to hold.
 	mode timerSet
 }
 
-// timer is one moment: on the cluster clock, or on the date in `dated`, `attest`, `ended`
-// and `token`.
+// timer is one moment: on the cluster clock, or on the date in `dated`, `attest`, `ended`,
+// `token` and `spent`.
 type timer struct {
 	due int64
 	id  string
@@ -52,7 +53,7 @@ func newTimerSet() timerSet {
 func (t *timers) reset() {
 	*t = timers{lease: newTimerSet(), expire: newTimerSet(), wake: newTimerSet(), dated: newTimerSet(), forget: newTimerSet(),
 		attest: newTimerSet(), reputation: newTimerSet(), penalty: newTimerSet(), limiter: newTimerSet(), domain: newTimerSet(), promote: newTimerSet(),
-		mode: newTimerSet(), upload: newTimerSet(), ended: newTimerSet(), oldest: newTimerSet(), token: newTimerSet(), disowned: newTimerSet()}
+		mode: newTimerSet(), upload: newTimerSet(), ended: newTimerSet(), oldest: newTimerSet(), token: newTimerSet(), spent: newTimerSet(), disowned: newTimerSet()}
 }
 
 // set puts a timer in the place of another; a due of 0 is none.

@@ -2,18 +2,25 @@ package transport
 
 import (
 	"context"
+	"time"
+
+	link "google.golang.org/grpc/peer"
 
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/transport/oidc"
 )
 
 // authService answers the service Auth.
 type authService struct {
 	rotav1.UnimplementedAuthServer
 	core Core
+	// identities verifies what is exchanged, exchanges counts who tries.
+	identities oidc.Verifier
+	exchanges  *turnstile
 }
 
 // WhoAmI says who the door took the caller for, and what that may do.
@@ -129,4 +136,64 @@ func (s *authService) SetAnonymous(ctx context.Context, req *rotav1.SetAnonymous
 		}
 	}
 	return &rotav1.SetAnonymousResponse{}, s.core.SetAnonymous(ctx, req.GetRoles())
+}
+
+// SetIssuer takes the tokens of an identity provider, or changes which.
+func (s *authService) SetIssuer(ctx context.Context, req *rotav1.SetIssuerRequest) (*rotav1.Issuer, error) {
+	if n := len(req.GetMaps()); n > limits.MaxIssuerMaps {
+		return nil, rota.Refusef(rota.KindInvalid, "maps", "maps to roles are %d: 1 to %d are wanted", n, limits.MaxIssuerMaps)
+	}
+	i := rota.Issuer{URL: req.GetUrl(), Audience: req.GetAudience(), CA: req.GetCa(), Maps: words.MapsFromWire(req.GetMaps())}
+	if err := access.CheckIssuer(&i); err != nil {
+		return nil, err
+	}
+	if _, err := oidc.Roots(i.CA); err != nil {
+		return nil, err
+	}
+	return reply(words.IssuerToWire)(s.core.SetIssuer(ctx, i))
+}
+
+// ListIssuers reads the identity providers by URL, whole or in pages.
+func (s *authService) ListIssuers(ctx context.Context, req *rotav1.ListIssuersRequest) (*rotav1.ListIssuersResponse, error) {
+	rows, at, next, err := wholeList(ctx, req, s.core.Issuers, func(i *rota.Issuer) string { return i.URL }, words.IssuerToWire)
+	if err != nil {
+		return nil, err
+	}
+	return &rotav1.ListIssuersResponse{Issuers: rows, At: at, NextCursor: next}, nil
+}
+
+// DeleteIssuer takes no tokens of an identity provider any more.
+func (s *authService) DeleteIssuer(ctx context.Context, req *rotav1.DeleteIssuerRequest) (*rotav1.DeleteIssuerResponse, error) {
+	if err := access.CheckIssuerURL(req.GetUrl()); err != nil {
+		return nil, err
+	}
+	return &rotav1.DeleteIssuerResponse{}, s.core.DeleteIssuer(ctx, req.GetUrl())
+}
+
+// Exchange makes an access token for an identity token, which it verifies. The secret of the one
+// is never seen here, the other never leaves.
+func (s *authService) Exchange(ctx context.Context, req *rotav1.ExchangeRequest) (*rotav1.AccessToken, error) {
+	address := ""
+	if from, ok := link.FromContext(ctx); ok {
+		address = addressOf(from.Addr)
+	}
+	if err := s.exchanges.pass(address, time.Now()); err != nil {
+		return nil, err
+	}
+	if err := access.CheckTokenID(req.GetId()); err != nil {
+		return nil, err
+	}
+	if n := len(req.GetHash()); n != 32 {
+		return nil, rota.Refusef(rota.KindInvalid, "hash", "the hash of the token has %d bytes: 32 are wanted", n)
+	}
+	table := s.core.Access()
+	if table == nil {
+		return nil, &rota.Error{Kind: rota.KindUnavailable, Subject: "cluster", RetryAfter: comeBack, Text: "the node knows no cluster yet: try again"}
+	}
+	found, err := s.identities.Verify(ctx, req.GetJwt(), table.Issuer)
+	if err != nil {
+		return nil, err
+	}
+	found.Token, found.Hash = req.GetId(), [32]byte(req.GetHash())
+	return reply(words.AccessTokenToWire)(s.core.Exchange(ctx, found))
 }

@@ -65,6 +65,21 @@ func authUnary(b *bundle) map[string]unaryRow {
 			return auth.SetAnonymous(ctx, &rotav1.SetAnonymousRequest{Roles: roles})
 		}
 	}
+	issuer := func(url string) call {
+		return func(ctx context.Context) (proto.Message, error) {
+			return auth.SetIssuer(ctx, &rotav1.SetIssuerRequest{Url: url, Audience: "rota", Maps: []*rotav1.ClaimRole{{Claim: "sub", Value: "ann", Role: "reader"}}})
+		}
+	}
+	issuers := func(limit int32) call {
+		return func(ctx context.Context) (proto.Message, error) {
+			return auth.ListIssuers(ctx, &rotav1.ListIssuersRequest{Limit: limit})
+		}
+	}
+	noIssuer := func(url string) call {
+		return func(ctx context.Context) (proto.Message, error) {
+			return auth.DeleteIssuer(ctx, &rotav1.DeleteIssuerRequest{Url: url})
+		}
+	}
 	return map[string]unaryRow{
 		"auth create":       {create("reader"), create(), `by:"local"`},
 		"auth create hash":  {create("reader"), hash, `id:"abcdefghijkl"`},
@@ -77,6 +92,9 @@ func authUnary(b *bundle) map[string]unaryRow {
 		"auth role delete":  {drop("team"), drop(""), ``},
 		"auth block":        {block("ann"), block("a/b"), ``},
 		"auth blocks":       {blocks(1), blocks(-1), `name:"ann"`},
+		"auth issuer":       {issuer("https://idp.example"), issuer("http://idp.example"), `audience:"rota"`},
+		"auth issuers":      {issuers(0), issuers(-1), `audience:"rota"`},
+		"auth issuer gone":  {noIssuer("https://idp.example"), noIssuer("idp.example"), ``},
 		"auth anonymous":    {anonymous("reader"), anonymous("no id"), ``},
 	}
 }

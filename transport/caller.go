@@ -75,10 +75,11 @@ func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, erro
 // admit authenticates a call, and judges it by its caller's rights.
 func (s *Server) admit(need need, knock *knock, shown *edgeInfo, header metadata.MD, door string) (*pass, error) {
 	p := &pass{need: need, knock: knock}
+	p.caller = access.Caller{Via: string(s.options.Self) + "/" + door, Request: requestOf(header)}
 	if need.anybody {
+		p.caller.Actor = rota.Anonymous
 		return p, nil
 	}
-	p.caller = access.Caller{Via: string(s.options.Self) + "/" + door, Request: requestOf(header)}
 	var err error
 	if need.members {
 		p.node = shown.node
@@ -192,7 +193,7 @@ func passOf(ctx context.Context) (*pass, error) {
 
 // context returns a call's context with its caller, where it is a client's.
 func (p *pass) context(ctx context.Context) context.Context {
-	if p.need.anybody || p.need.members {
+	if p.need.members {
 		return ctx
 	}
 	return context.WithValue(ctx, access.CallerKey{}, p.caller)

@@ -50,6 +50,8 @@ func (r *rightsTable) Rights(p rota.Principal, _ rota.Date) (*access.Rights, err
 	return nil, rota.Refusef(rota.KindUnauthenticated, "credential", "the credential does not count")
 }
 
+func (r *rightsTable) Issuer(string) (rota.Issuer, bool) { return rota.Issuer{}, false }
+
 // give sets what a principal may do; none takes its credential away.
 func (r *rightsTable) give(p rota.Principal, rights ...rota.Right) {
 	grants := make([]rota.Grant, len(rights))

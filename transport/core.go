@@ -106,6 +106,13 @@ type Core interface {
 	// SetAnonymous says which roles callers without a credential have.
 	SetAnonymous(ctx context.Context, roles []string) error
 
+	// SetIssuer takes the tokens of an identity provider. Exchange makes an access token for one
+	// that was verified.
+	SetIssuer(ctx context.Context, i rota.Issuer) (rota.Issuer, error)
+	Issuers(ctx context.Context, opt peer.ReadOptions) ([]rota.Issuer, rota.ReadAt, error)
+	DeleteIssuer(ctx context.Context, url string) error
+	Exchange(ctx context.Context, s access.SignIn) (rota.AccessToken, error)
+
 	// SetCluster changes the cluster's own settings.
 	SetCluster(ctx context.Context, set []rota.Setting) (rota.ClusterSettings, error)
 

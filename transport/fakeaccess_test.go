@@ -23,6 +23,8 @@ func (everything) Rights(rota.Principal, rota.Date) (*access.Rights, error) {
 	return &all, nil
 }
 
+func (everything) Issuer(string) (rota.Issuer, bool) { return rota.Issuer{}, false }
+
 func (c *fakeCore) Access() access.Table {
 	if t := c.table.Load(); t != nil {
 		if until := c.until.Load(); until != 0 {

@@ -112,6 +112,20 @@ func (c *fakeCore) Blocks(context.Context, peer.ReadOptions) ([]rota.Block, rota
 	return []rota.Block{{Role: "root", Name: "ann"}}, rota.ReadAt{}, c.err
 }
 
+func (c *fakeCore) SetIssuer(_ context.Context, i rota.Issuer) (rota.Issuer, error) {
+	return i, c.err
+}
+
+func (c *fakeCore) Issuers(context.Context, peer.ReadOptions) ([]rota.Issuer, rota.ReadAt, error) {
+	return []rota.Issuer{{URL: "https://idp.example", Audience: "rota"}}, rota.ReadAt{}, c.err
+}
+
+func (c *fakeCore) DeleteIssuer(context.Context, string) error { return c.err }
+
+func (c *fakeCore) Exchange(_ context.Context, s access.SignIn) (rota.AccessToken, error) {
+	return rota.AccessToken{ID: s.Token, Roles: []string{s.Role}, Expires: s.Until, By: rota.OIDCPrincipal(s.Issuer, s.Subject)}, c.err
+}
+
 func (c *fakeCore) RevokeToken(context.Context, string) error            { return c.err }
 func (c *fakeCore) DeleteRole(context.Context, string) error             { return c.err }
 func (c *fakeCore) SetBlock(context.Context, string, string, bool) error { return c.err }

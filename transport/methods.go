@@ -91,6 +91,10 @@ var methods = map[string]need{
 	"/rota.v1.Auth/SetBlock":     judged(rota.RightAuth),
 	"/rota.v1.Auth/ListBlocks":   right(rota.RightAuth),
 	"/rota.v1.Auth/SetAnonymous": judged(rota.RightAuth),
+	"/rota.v1.Auth/SetIssuer":    judged(rota.RightAuth),
+	"/rota.v1.Auth/ListIssuers":  right(rota.RightAuth),
+	"/rota.v1.Auth/DeleteIssuer": judged(rota.RightAuth),
+	"/rota.v1.Auth/Exchange":     anybody,
 
 	"/rota.v1.Workflows/Submit":        scoped(rota.RightSubmit),
 	"/rota.v1.Workflows/Get":           scoped(rota.RightRead),

@@ -148,7 +148,7 @@ func NewServer(options Options) (*Server, error) {
 	rotav1.RegisterWorkersServer(s.grpc, &workersService{server: s, core: options.Core})
 	rotav1.RegisterQueuesServer(s.grpc, &queuesService{core: options.Core})
 	rotav1.RegisterTenantsServer(s.grpc, &tenantsService{core: options.Core})
-	rotav1.RegisterAuthServer(s.grpc, &authService{core: options.Core})
+	rotav1.RegisterAuthServer(s.grpc, &authService{core: options.Core, exchanges: newTurnstile(exchangesMost)})
 	rotav1.RegisterExplainServer(s.grpc, &explainService{core: options.Core})
 	rotav1.RegisterEventsServer(s.grpc, &eventsService{server: s, core: options.Core})
 	rotav1.RegisterWorkflowsServer(s.grpc, &workflowsService{server: s, core: options.Core})

@@ -114,3 +114,33 @@ func BlockFromWire(w *rotav1.Block) (rota.Block, error) {
 func BlocksFromWire(w []*rotav1.Block) ([]rota.Block, error) {
 	return tryEach(w, BlockFromWire)
 }
+
+// MapsToWire carries what an issuer maps to roles.
+func MapsToWire(maps []rota.ClaimRole) []*rotav1.ClaimRole {
+	return each(maps, func(m *rota.ClaimRole) *rotav1.ClaimRole {
+		return &rotav1.ClaimRole{Claim: m.Claim, Value: m.Value, Role: m.Role}
+	})
+}
+
+// MapsFromWire is the inverse of MapsToWire.
+func MapsFromWire(w []*rotav1.ClaimRole) (maps []rota.ClaimRole) {
+	for _, m := range w {
+		maps = append(maps, rota.ClaimRole{Claim: m.GetClaim(), Value: m.GetValue(), Role: m.GetRole()})
+	}
+	return maps
+}
+
+// IssuerToWire carries an identity provider.
+func IssuerToWire(i *rota.Issuer) *rotav1.Issuer {
+	return &rotav1.Issuer{Url: i.URL, Audience: i.Audience, Ca: i.CA, Maps: MapsToWire(i.Maps), By: string(i.By), AtMs: int64(i.At.Date),
+		AtClockMs: int64(i.At.Clock)}
+}
+
+// IssuerFromWire is the inverse of IssuerToWire.
+func IssuerFromWire(w *rotav1.Issuer) (rota.Issuer, error) {
+	return rota.Issuer{URL: w.GetUrl(), Audience: w.GetAudience(), CA: w.GetCa(), Maps: MapsFromWire(w.GetMaps()), By: rota.Principal(w.GetBy()),
+		At: moment(w.GetAtMs(), w.GetAtClockMs())}, nil
+}
+
+// IssuersFromWire converts a list of identity providers.
+func IssuersFromWire(w []*rotav1.Issuer) ([]rota.Issuer, error) { return tryEach(w, IssuerFromWire) }

@@ -80,7 +80,10 @@ func (a authCommands) command() *cobra.Command {
 			"Make another token that may do everything, where the first is lost, and print it, this once.\n"+
 				"It goes by the node's socket as auth init does, any number of times, and leaves an event authReset.",
 			client.Auth.Reset),
-		a.whoami(),
+		a.whoami(), a.login(),
+		a.group(&cobra.Command{Use: "issuer", Short: "Set and list identity providers whose tokens sign in"}, a.setIssuer(), a.listIssuers(),
+			a.one("delete URL", "Take no tokens of an identity provider any more", "auth issuer delete https://idp.example", "is deleted",
+				client.Auth.DeleteIssuer)),
 		a.group(&cobra.Command{Use: "token", Short: "Make, list and revoke access tokens"}, a.createToken(), a.listTokens(),
 			a.one("revoke ID", "End a token for good", "auth token revoke k3vq5xw2hn7a", "is revoked", client.Auth.RevokeToken)),
 		a.group(&cobra.Command{Use: "role", Short: "Set and list roles"}, a.setRole(), a.listRoles(),

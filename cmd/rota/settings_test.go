@@ -117,8 +117,8 @@ func TestFlags(t *testing.T) {
 		"bench jobs": "jobs rate producers batch workers slots payload queue", "bench trace": "speedup jobs workers",
 		"auth whoami": "token-file", "auth token create": "role tenant queue worker-prefix expires", "auth token list": "", "auth token revoke": "",
 		"auth role set": "grant", "auth role list": "", "auth role delete": "", "auth block": "", "auth unblock": "", "auth blocks": "",
-		"auth anonymous": "",
-		"demo":           "", "version": "", "completion bash": "",
+		"auth anonymous": "", "auth login": "jwt-file out", "auth issuer set": "audience map ca-file", "auth issuer list": "", "auth issuer delete": "",
+		"demo": "", "version": "", "completion bash": "",
 	}
 	a := &app{stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}}
 	root := a.rootCommand()

@@ -56,6 +56,9 @@ const (
 	opDeleteTenant   = 38
 	opDeleteWorker   = 39
 	opWantVoters     = 40
+	opSetIssuer      = 41
+	opDeleteIssuer   = 42
+	opExchange       = 43
 	opActor          = 61
 	opVia            = 62
 	opRequest        = 63

@@ -239,6 +239,9 @@ type Op struct {
 	//	*Op_DeleteTenant
 	//	*Op_DeleteWorker
 	//	*Op_WantVoters
+	//	*Op_SetIssuer
+	//	*Op_DeleteIssuer
+	//	*Op_Exchange
 	Op isOp_Op `protobuf_oneof:"op"`
 	// Who asked for it, as rota.Principal; empty where the leader of the entry acts by
 	// itself. Via is the node and the door, request the id of the call. The edge sets them.
@@ -646,6 +649,33 @@ func (x *Op) GetWantVoters() *WantVoters {
 	return nil
 }
 
+func (x *Op) GetSetIssuer() *SetIssuer {
+	if x != nil {
+		if x, ok := x.Op.(*Op_SetIssuer); ok {
+			return x.SetIssuer
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetDeleteIssuer() *DeleteIssuer {
+	if x != nil {
+		if x, ok := x.Op.(*Op_DeleteIssuer); ok {
+			return x.DeleteIssuer
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetExchange() *Exchange {
+	if x != nil {
+		if x, ok := x.Op.(*Op_Exchange); ok {
+			return x.Exchange
+		}
+	}
+	return nil
+}
+
 func (x *Op) GetActor() string {
 	if x != nil {
 		return x.Actor
@@ -831,6 +861,18 @@ type Op_WantVoters struct {
 	WantVoters *WantVoters `protobuf:"bytes,40,opt,name=want_voters,json=wantVoters,proto3,oneof"`
 }
 
+type Op_SetIssuer struct {
+	SetIssuer *SetIssuer `protobuf:"bytes,41,opt,name=set_issuer,json=setIssuer,proto3,oneof"`
+}
+
+type Op_DeleteIssuer struct {
+	DeleteIssuer *DeleteIssuer `protobuf:"bytes,42,opt,name=delete_issuer,json=deleteIssuer,proto3,oneof"`
+}
+
+type Op_Exchange struct {
+	Exchange *Exchange `protobuf:"bytes,43,opt,name=exchange,proto3,oneof"`
+}
+
 func (*Op_BeginTerm) isOp_Op() {}
 
 func (*Op_Submit) isOp_Op() {}
@@ -910,6 +952,12 @@ func (*Op_DeleteTenant) isOp_Op() {}
 func (*Op_DeleteWorker) isOp_Op() {}
 
 func (*Op_WantVoters) isOp_Op() {}
+
+func (*Op_SetIssuer) isOp_Op() {}
+
+func (*Op_DeleteIssuer) isOp_Op() {}
+
+func (*Op_Exchange) isOp_Op() {}
 
 // Grant is one right over the tenants and queues that match two patterns.
 type Grant struct {
@@ -3405,6 +3453,299 @@ func (x *DeleteWorker) GetId() string {
 	return ""
 }
 
+// SetIssuer takes the tokens of an identity provider, or changes which.
+type SetIssuer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Url           string                 `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
+	Audience      string                 `protobuf:"bytes,2,opt,name=audience,proto3" json:"audience,omitempty"`
+	Ca            string                 `protobuf:"bytes,3,opt,name=ca,proto3" json:"ca,omitempty"`
+	Maps          []*ClaimRole           `protobuf:"bytes,4,rep,name=maps,proto3" json:"maps,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetIssuer) Reset() {
+	*x = SetIssuer{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetIssuer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetIssuer) ProtoMessage() {}
+
+func (x *SetIssuer) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetIssuer.ProtoReflect.Descriptor instead.
+func (*SetIssuer) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *SetIssuer) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *SetIssuer) GetAudience() string {
+	if x != nil {
+		return x.Audience
+	}
+	return ""
+}
+
+func (x *SetIssuer) GetCa() string {
+	if x != nil {
+		return x.Ca
+	}
+	return ""
+}
+
+func (x *SetIssuer) GetMaps() []*ClaimRole {
+	if x != nil {
+		return x.Maps
+	}
+	return nil
+}
+
+type ClaimRole struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Claim         string                 `protobuf:"bytes,1,opt,name=claim,proto3" json:"claim,omitempty"`
+	Value         string                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	Role          string                 `protobuf:"bytes,3,opt,name=role,proto3" json:"role,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClaimRole) Reset() {
+	*x = ClaimRole{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClaimRole) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClaimRole) ProtoMessage() {}
+
+func (x *ClaimRole) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClaimRole.ProtoReflect.Descriptor instead.
+func (*ClaimRole) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *ClaimRole) GetClaim() string {
+	if x != nil {
+		return x.Claim
+	}
+	return ""
+}
+
+func (x *ClaimRole) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+func (x *ClaimRole) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+type DeleteIssuer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Url           string                 `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteIssuer) Reset() {
+	*x = DeleteIssuer{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteIssuer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteIssuer) ProtoMessage() {}
+
+func (x *DeleteIssuer) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteIssuer.ProtoReflect.Descriptor instead.
+func (*DeleteIssuer) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *DeleteIssuer) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+// Exchange makes an access token for the subject of an identity token, which the asked node has
+// verified; what the issuer maps to which role is judged again as it is applied.
+type Exchange struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Issuer   string                 `protobuf:"bytes,1,opt,name=issuer,proto3" json:"issuer,omitempty"`
+	Audience string                 `protobuf:"bytes,2,opt,name=audience,proto3" json:"audience,omitempty"`
+	Subject  string                 `protobuf:"bytes,3,opt,name=subject,proto3" json:"subject,omitempty"`
+	Claim    string                 `protobuf:"bytes,4,opt,name=claim,proto3" json:"claim,omitempty"`
+	Value    string                 `protobuf:"bytes,5,opt,name=value,proto3" json:"value,omitempty"`
+	Role     string                 `protobuf:"bytes,6,opt,name=role,proto3" json:"role,omitempty"`
+	// SHA-256 of the identity token, and when that ends.
+	JwtHash []byte `protobuf:"bytes,7,opt,name=jwt_hash,json=jwtHash,proto3" json:"jwt_hash,omitempty"`
+	UntilMs int64  `protobuf:"varint,8,opt,name=until_ms,json=untilMs,proto3" json:"until_ms,omitempty"`
+	// The access token's id, and the hash of its secret.
+	Id            string `protobuf:"bytes,9,opt,name=id,proto3" json:"id,omitempty"`
+	Hash          []byte `protobuf:"bytes,10,opt,name=hash,proto3" json:"hash,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Exchange) Reset() {
+	*x = Exchange{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Exchange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Exchange) ProtoMessage() {}
+
+func (x *Exchange) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Exchange.ProtoReflect.Descriptor instead.
+func (*Exchange) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *Exchange) GetIssuer() string {
+	if x != nil {
+		return x.Issuer
+	}
+	return ""
+}
+
+func (x *Exchange) GetAudience() string {
+	if x != nil {
+		return x.Audience
+	}
+	return ""
+}
+
+func (x *Exchange) GetSubject() string {
+	if x != nil {
+		return x.Subject
+	}
+	return ""
+}
+
+func (x *Exchange) GetClaim() string {
+	if x != nil {
+		return x.Claim
+	}
+	return ""
+}
+
+func (x *Exchange) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+func (x *Exchange) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *Exchange) GetJwtHash() []byte {
+	if x != nil {
+		return x.JwtHash
+	}
+	return nil
+}
+
+func (x *Exchange) GetUntilMs() int64 {
+	if x != nil {
+		return x.UntilMs
+	}
+	return 0
+}
+
+func (x *Exchange) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Exchange) GetHash() []byte {
+	if x != nil {
+		return x.Hash
+	}
+	return nil
+}
+
 // DropDeleted forgets deleted numbers that retention has taken from every archive.
 type DropDeleted struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3415,7 +3756,7 @@ type DropDeleted struct {
 
 func (x *DropDeleted) Reset() {
 	*x = DropDeleted{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[37]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3427,7 +3768,7 @@ func (x *DropDeleted) String() string {
 func (*DropDeleted) ProtoMessage() {}
 
 func (x *DropDeleted) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[37]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3440,7 +3781,7 @@ func (x *DropDeleted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropDeleted.ProtoReflect.Descriptor instead.
 func (*DropDeleted) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{37}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *DropDeleted) GetThrough() uint64 {
@@ -3465,7 +3806,7 @@ type SetMode struct {
 
 func (x *SetMode) Reset() {
 	*x = SetMode{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[38]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3477,7 +3818,7 @@ func (x *SetMode) String() string {
 func (*SetMode) ProtoMessage() {}
 
 func (x *SetMode) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[38]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3490,7 +3831,7 @@ func (x *SetMode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetMode.ProtoReflect.Descriptor instead.
 func (*SetMode) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{38}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SetMode) GetMode() uint32 {
@@ -3531,7 +3872,7 @@ type SetCluster struct {
 
 func (x *SetCluster) Reset() {
 	*x = SetCluster{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[39]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3543,7 +3884,7 @@ func (x *SetCluster) String() string {
 func (*SetCluster) ProtoMessage() {}
 
 func (x *SetCluster) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[39]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3556,7 +3897,7 @@ func (x *SetCluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetCluster.ProtoReflect.Descriptor instead.
 func (*SetCluster) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{39}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SetCluster) GetSet() []*Label {
@@ -3578,7 +3919,7 @@ type SetTenant struct {
 
 func (x *SetTenant) Reset() {
 	*x = SetTenant{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[40]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3590,7 +3931,7 @@ func (x *SetTenant) String() string {
 func (*SetTenant) ProtoMessage() {}
 
 func (x *SetTenant) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[40]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3603,7 +3944,7 @@ func (x *SetTenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTenant.ProtoReflect.Descriptor instead.
 func (*SetTenant) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{40}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SetTenant) GetId() string {
@@ -3636,7 +3977,7 @@ type ReportProof struct {
 
 func (x *ReportProof) Reset() {
 	*x = ReportProof{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[41]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3648,7 +3989,7 @@ func (x *ReportProof) String() string {
 func (*ReportProof) ProtoMessage() {}
 
 func (x *ReportProof) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[41]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3661,7 +4002,7 @@ func (x *ReportProof) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportProof.ProtoReflect.Descriptor instead.
 func (*ReportProof) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{41}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ReportProof) GetJob() string {
@@ -3727,7 +4068,7 @@ type OpenWorkflow struct {
 
 func (x *OpenWorkflow) Reset() {
 	*x = OpenWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[42]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3739,7 +4080,7 @@ func (x *OpenWorkflow) String() string {
 func (*OpenWorkflow) ProtoMessage() {}
 
 func (x *OpenWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[42]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3752,7 +4093,7 @@ func (x *OpenWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenWorkflow.ProtoReflect.Descriptor instead.
 func (*OpenWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{42}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *OpenWorkflow) GetId() string {
@@ -3835,7 +4176,7 @@ type QueueShare struct {
 
 func (x *QueueShare) Reset() {
 	*x = QueueShare{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[43]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3847,7 +4188,7 @@ func (x *QueueShare) String() string {
 func (*QueueShare) ProtoMessage() {}
 
 func (x *QueueShare) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[43]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3860,7 +4201,7 @@ func (x *QueueShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueShare.ProtoReflect.Descriptor instead.
 func (*QueueShare) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{43}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *QueueShare) GetQueue() string {
@@ -3891,7 +4232,7 @@ type AddNodes struct {
 
 func (x *AddNodes) Reset() {
 	*x = AddNodes{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[44]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3903,7 +4244,7 @@ func (x *AddNodes) String() string {
 func (*AddNodes) ProtoMessage() {}
 
 func (x *AddNodes) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[44]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3916,7 +4257,7 @@ func (x *AddNodes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddNodes.ProtoReflect.Descriptor instead.
 func (*AddNodes) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{44}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *AddNodes) GetWorkflow() string {
@@ -3960,7 +4301,7 @@ type WorkflowNode struct {
 
 func (x *WorkflowNode) Reset() {
 	*x = WorkflowNode{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[45]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3972,7 +4313,7 @@ func (x *WorkflowNode) String() string {
 func (*WorkflowNode) ProtoMessage() {}
 
 func (x *WorkflowNode) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[45]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3985,7 +4326,7 @@ func (x *WorkflowNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowNode.ProtoReflect.Descriptor instead.
 func (*WorkflowNode) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{45}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *WorkflowNode) GetSpec() *JobSpec {
@@ -4012,7 +4353,7 @@ type CommitWorkflow struct {
 
 func (x *CommitWorkflow) Reset() {
 	*x = CommitWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[46]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4024,7 +4365,7 @@ func (x *CommitWorkflow) String() string {
 func (*CommitWorkflow) ProtoMessage() {}
 
 func (x *CommitWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[46]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4037,7 +4378,7 @@ func (x *CommitWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitWorkflow.ProtoReflect.Descriptor instead.
 func (*CommitWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{46}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *CommitWorkflow) GetId() string {
@@ -4063,7 +4404,7 @@ type CancelWorkflow struct {
 
 func (x *CancelWorkflow) Reset() {
 	*x = CancelWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[47]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4075,7 +4416,7 @@ func (x *CancelWorkflow) String() string {
 func (*CancelWorkflow) ProtoMessage() {}
 
 func (x *CancelWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[47]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4088,7 +4429,7 @@ func (x *CancelWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelWorkflow.ProtoReflect.Descriptor instead.
 func (*CancelWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{47}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *CancelWorkflow) GetId() string {
@@ -4112,7 +4453,7 @@ type RetryWorkflow struct {
 
 func (x *RetryWorkflow) Reset() {
 	*x = RetryWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[48]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4124,7 +4465,7 @@ func (x *RetryWorkflow) String() string {
 func (*RetryWorkflow) ProtoMessage() {}
 
 func (x *RetryWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[48]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4137,7 +4478,7 @@ func (x *RetryWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryWorkflow.ProtoReflect.Descriptor instead.
 func (*RetryWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{48}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *RetryWorkflow) GetId() string {
@@ -4169,7 +4510,7 @@ type Sweep struct {
 
 func (x *Sweep) Reset() {
 	*x = Sweep{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[49]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4181,7 +4522,7 @@ func (x *Sweep) String() string {
 func (*Sweep) ProtoMessage() {}
 
 func (x *Sweep) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[49]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4194,7 +4535,7 @@ func (x *Sweep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sweep.ProtoReflect.Descriptor instead.
 func (*Sweep) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{49}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{53}
 }
 
 type SetQueue struct {
@@ -4208,7 +4549,7 @@ type SetQueue struct {
 
 func (x *SetQueue) Reset() {
 	*x = SetQueue{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[50]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4220,7 +4561,7 @@ func (x *SetQueue) String() string {
 func (*SetQueue) ProtoMessage() {}
 
 func (x *SetQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[50]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4233,7 +4574,7 @@ func (x *SetQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueue.ProtoReflect.Descriptor instead.
 func (*SetQueue) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{50}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *SetQueue) GetName() string {
@@ -4265,7 +4606,7 @@ type Barrier struct {
 
 func (x *Barrier) Reset() {
 	*x = Barrier{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[51]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4277,7 +4618,7 @@ func (x *Barrier) String() string {
 func (*Barrier) ProtoMessage() {}
 
 func (x *Barrier) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[51]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4290,7 +4631,7 @@ func (x *Barrier) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Barrier.ProtoReflect.Descriptor instead.
 func (*Barrier) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{51}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{55}
 }
 
 // SetNode records a node that joined or left: ids ever used are kept.
@@ -4314,7 +4655,7 @@ type SetNode struct {
 
 func (x *SetNode) Reset() {
 	*x = SetNode{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[52]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4326,7 +4667,7 @@ func (x *SetNode) String() string {
 func (*SetNode) ProtoMessage() {}
 
 func (x *SetNode) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[52]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4339,7 +4680,7 @@ func (x *SetNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNode.ProtoReflect.Descriptor instead.
 func (*SetNode) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{52}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *SetNode) GetId() string {
@@ -4409,7 +4750,7 @@ type WantVoters struct {
 
 func (x *WantVoters) Reset() {
 	*x = WantVoters{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[53]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4421,7 +4762,7 @@ func (x *WantVoters) String() string {
 func (*WantVoters) ProtoMessage() {}
 
 func (x *WantVoters) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[53]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4434,7 +4775,7 @@ func (x *WantVoters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WantVoters.ProtoReflect.Descriptor instead.
 func (*WantVoters) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{53}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *WantVoters) GetVoters() []string {
@@ -4455,7 +4796,7 @@ type SwitchRules struct {
 
 func (x *SwitchRules) Reset() {
 	*x = SwitchRules{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[54]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4467,7 +4808,7 @@ func (x *SwitchRules) String() string {
 func (*SwitchRules) ProtoMessage() {}
 
 func (x *SwitchRules) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[54]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4480,7 +4821,7 @@ func (x *SwitchRules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SwitchRules.ProtoReflect.Descriptor instead.
 func (*SwitchRules) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{54}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *SwitchRules) GetVersion() uint32 {
@@ -4505,7 +4846,7 @@ type NodeDiffers struct {
 
 func (x *NodeDiffers) Reset() {
 	*x = NodeDiffers{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[55]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4517,7 +4858,7 @@ func (x *NodeDiffers) String() string {
 func (*NodeDiffers) ProtoMessage() {}
 
 func (x *NodeDiffers) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[55]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4530,7 +4871,7 @@ func (x *NodeDiffers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeDiffers.ProtoReflect.Descriptor instead.
 func (*NodeDiffers) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{55}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *NodeDiffers) GetNode() string {
@@ -4582,7 +4923,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[56]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4594,7 +4935,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[56]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4607,7 +4948,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{56}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Outcome) GetKind() uint32 {
@@ -4722,7 +5063,7 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x03ops\x18\x01 \x03(\v2\f.rota.fsm.OpR\x03ops\"O\n" +
 	"\bOutcomes\x12-\n" +
 	"\boutcomes\x18\x01 \x03(\v2\x11.rota.fsm.OutcomeR\boutcomes\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\x04R\x05index\"\xb3\x11\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\"\xda\x12\n" +
 	"\x02Op\x124\n" +
 	"\n" +
 	"begin_term\x18\x01 \x01(\v2\x13.rota.fsm.BeginTermH\x00R\tbeginTerm\x12*\n" +
@@ -4774,7 +5115,11 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\rdelete_tenant\x18& \x01(\v2\x16.rota.fsm.DeleteTenantH\x00R\fdeleteTenant\x12=\n" +
 	"\rdelete_worker\x18' \x01(\v2\x16.rota.fsm.DeleteWorkerH\x00R\fdeleteWorker\x127\n" +
 	"\vwant_voters\x18( \x01(\v2\x14.rota.fsm.WantVotersH\x00R\n" +
-	"wantVoters\x12\x14\n" +
+	"wantVoters\x124\n" +
+	"\n" +
+	"set_issuer\x18) \x01(\v2\x13.rota.fsm.SetIssuerH\x00R\tsetIssuer\x12=\n" +
+	"\rdelete_issuer\x18* \x01(\v2\x16.rota.fsm.DeleteIssuerH\x00R\fdeleteIssuer\x120\n" +
+	"\bexchange\x18+ \x01(\v2\x12.rota.fsm.ExchangeH\x00R\bexchange\x12\x14\n" +
 	"\x05actor\x18= \x01(\tR\x05actor\x12\x10\n" +
 	"\x03via\x18> \x01(\tR\x03via\x12\x18\n" +
 	"\arequest\x18? \x01(\tR\arequestB\x04\n" +
@@ -4990,7 +5335,30 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\fDeleteTenant\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"\x1e\n" +
 	"\fDeleteWorker\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"'\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"r\n" +
+	"\tSetIssuer\x12\x10\n" +
+	"\x03url\x18\x01 \x01(\tR\x03url\x12\x1a\n" +
+	"\baudience\x18\x02 \x01(\tR\baudience\x12\x0e\n" +
+	"\x02ca\x18\x03 \x01(\tR\x02ca\x12'\n" +
+	"\x04maps\x18\x04 \x03(\v2\x13.rota.fsm.ClaimRoleR\x04maps\"K\n" +
+	"\tClaimRole\x12\x14\n" +
+	"\x05claim\x18\x01 \x01(\tR\x05claim\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\x12\x12\n" +
+	"\x04role\x18\x03 \x01(\tR\x04role\" \n" +
+	"\fDeleteIssuer\x12\x10\n" +
+	"\x03url\x18\x01 \x01(\tR\x03url\"\xf2\x01\n" +
+	"\bExchange\x12\x16\n" +
+	"\x06issuer\x18\x01 \x01(\tR\x06issuer\x12\x1a\n" +
+	"\baudience\x18\x02 \x01(\tR\baudience\x12\x18\n" +
+	"\asubject\x18\x03 \x01(\tR\asubject\x12\x14\n" +
+	"\x05claim\x18\x04 \x01(\tR\x05claim\x12\x14\n" +
+	"\x05value\x18\x05 \x01(\tR\x05value\x12\x12\n" +
+	"\x04role\x18\x06 \x01(\tR\x04role\x12\x19\n" +
+	"\bjwt_hash\x18\a \x01(\fR\ajwtHash\x12\x19\n" +
+	"\buntil_ms\x18\b \x01(\x03R\auntilMs\x12\x0e\n" +
+	"\x02id\x18\t \x01(\tR\x02id\x12\x12\n" +
+	"\x04hash\x18\n" +
+	" \x01(\fR\x04hash\"'\n" +
 	"\vDropDeleted\x12\x18\n" +
 	"\athrough\x18\x01 \x01(\x04R\athrough\"_\n" +
 	"\aSetMode\x12\x12\n" +
@@ -5099,7 +5467,7 @@ func file_fsm_fsmpb_entry_proto_rawDescGZIP() []byte {
 	return file_fsm_fsmpb_entry_proto_rawDescData
 }
 
-var file_fsm_fsmpb_entry_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
+var file_fsm_fsmpb_entry_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
 var file_fsm_fsmpb_entry_proto_goTypes = []any{
 	(*Entry)(nil),          // 0: rota.fsm.Entry
 	(*Commands)(nil),       // 1: rota.fsm.Commands
@@ -5138,31 +5506,35 @@ var file_fsm_fsmpb_entry_proto_goTypes = []any{
 	(*DeleteQueue)(nil),    // 34: rota.fsm.DeleteQueue
 	(*DeleteTenant)(nil),   // 35: rota.fsm.DeleteTenant
 	(*DeleteWorker)(nil),   // 36: rota.fsm.DeleteWorker
-	(*DropDeleted)(nil),    // 37: rota.fsm.DropDeleted
-	(*SetMode)(nil),        // 38: rota.fsm.SetMode
-	(*SetCluster)(nil),     // 39: rota.fsm.SetCluster
-	(*SetTenant)(nil),      // 40: rota.fsm.SetTenant
-	(*ReportProof)(nil),    // 41: rota.fsm.ReportProof
-	(*OpenWorkflow)(nil),   // 42: rota.fsm.OpenWorkflow
-	(*QueueShare)(nil),     // 43: rota.fsm.QueueShare
-	(*AddNodes)(nil),       // 44: rota.fsm.AddNodes
-	(*WorkflowNode)(nil),   // 45: rota.fsm.WorkflowNode
-	(*CommitWorkflow)(nil), // 46: rota.fsm.CommitWorkflow
-	(*CancelWorkflow)(nil), // 47: rota.fsm.CancelWorkflow
-	(*RetryWorkflow)(nil),  // 48: rota.fsm.RetryWorkflow
-	(*Sweep)(nil),          // 49: rota.fsm.Sweep
-	(*SetQueue)(nil),       // 50: rota.fsm.SetQueue
-	(*Barrier)(nil),        // 51: rota.fsm.Barrier
-	(*SetNode)(nil),        // 52: rota.fsm.SetNode
-	(*WantVoters)(nil),     // 53: rota.fsm.WantVoters
-	(*SwitchRules)(nil),    // 54: rota.fsm.SwitchRules
-	(*NodeDiffers)(nil),    // 55: rota.fsm.NodeDiffers
-	(*Outcome)(nil),        // 56: rota.fsm.Outcome
+	(*SetIssuer)(nil),      // 37: rota.fsm.SetIssuer
+	(*ClaimRole)(nil),      // 38: rota.fsm.ClaimRole
+	(*DeleteIssuer)(nil),   // 39: rota.fsm.DeleteIssuer
+	(*Exchange)(nil),       // 40: rota.fsm.Exchange
+	(*DropDeleted)(nil),    // 41: rota.fsm.DropDeleted
+	(*SetMode)(nil),        // 42: rota.fsm.SetMode
+	(*SetCluster)(nil),     // 43: rota.fsm.SetCluster
+	(*SetTenant)(nil),      // 44: rota.fsm.SetTenant
+	(*ReportProof)(nil),    // 45: rota.fsm.ReportProof
+	(*OpenWorkflow)(nil),   // 46: rota.fsm.OpenWorkflow
+	(*QueueShare)(nil),     // 47: rota.fsm.QueueShare
+	(*AddNodes)(nil),       // 48: rota.fsm.AddNodes
+	(*WorkflowNode)(nil),   // 49: rota.fsm.WorkflowNode
+	(*CommitWorkflow)(nil), // 50: rota.fsm.CommitWorkflow
+	(*CancelWorkflow)(nil), // 51: rota.fsm.CancelWorkflow
+	(*RetryWorkflow)(nil),  // 52: rota.fsm.RetryWorkflow
+	(*Sweep)(nil),          // 53: rota.fsm.Sweep
+	(*SetQueue)(nil),       // 54: rota.fsm.SetQueue
+	(*Barrier)(nil),        // 55: rota.fsm.Barrier
+	(*SetNode)(nil),        // 56: rota.fsm.SetNode
+	(*WantVoters)(nil),     // 57: rota.fsm.WantVoters
+	(*SwitchRules)(nil),    // 58: rota.fsm.SwitchRules
+	(*NodeDiffers)(nil),    // 59: rota.fsm.NodeDiffers
+	(*Outcome)(nil),        // 60: rota.fsm.Outcome
 }
 var file_fsm_fsmpb_entry_proto_depIdxs = []int32{
 	3,  // 0: rota.fsm.Entry.ops:type_name -> rota.fsm.Op
 	3,  // 1: rota.fsm.Commands.ops:type_name -> rota.fsm.Op
-	56, // 2: rota.fsm.Outcomes.outcomes:type_name -> rota.fsm.Outcome
+	60, // 2: rota.fsm.Outcomes.outcomes:type_name -> rota.fsm.Outcome
 	12, // 3: rota.fsm.Op.begin_term:type_name -> rota.fsm.BeginTerm
 	16, // 4: rota.fsm.Op.submit:type_name -> rota.fsm.Submit
 	18, // 5: rota.fsm.Op.register:type_name -> rota.fsm.Register
@@ -5172,25 +5544,25 @@ var file_fsm_fsmpb_entry_proto_depIdxs = []int32{
 	28, // 9: rota.fsm.Op.lease:type_name -> rota.fsm.LeaseOp
 	29, // 10: rota.fsm.Op.cancel:type_name -> rota.fsm.Cancel
 	30, // 11: rota.fsm.Op.retry:type_name -> rota.fsm.Retry
-	49, // 12: rota.fsm.Op.sweep:type_name -> rota.fsm.Sweep
-	50, // 13: rota.fsm.Op.set_queue:type_name -> rota.fsm.SetQueue
-	51, // 14: rota.fsm.Op.barrier:type_name -> rota.fsm.Barrier
-	52, // 15: rota.fsm.Op.set_node:type_name -> rota.fsm.SetNode
-	38, // 16: rota.fsm.Op.set_mode:type_name -> rota.fsm.SetMode
-	40, // 17: rota.fsm.Op.set_tenant:type_name -> rota.fsm.SetTenant
-	41, // 18: rota.fsm.Op.report_proof:type_name -> rota.fsm.ReportProof
-	42, // 19: rota.fsm.Op.open_workflow:type_name -> rota.fsm.OpenWorkflow
-	44, // 20: rota.fsm.Op.add_nodes:type_name -> rota.fsm.AddNodes
-	46, // 21: rota.fsm.Op.commit_workflow:type_name -> rota.fsm.CommitWorkflow
-	47, // 22: rota.fsm.Op.cancel_workflow:type_name -> rota.fsm.CancelWorkflow
-	48, // 23: rota.fsm.Op.retry_workflow:type_name -> rota.fsm.RetryWorkflow
-	54, // 24: rota.fsm.Op.switch_rules:type_name -> rota.fsm.SwitchRules
-	55, // 25: rota.fsm.Op.node_differs:type_name -> rota.fsm.NodeDiffers
+	53, // 12: rota.fsm.Op.sweep:type_name -> rota.fsm.Sweep
+	54, // 13: rota.fsm.Op.set_queue:type_name -> rota.fsm.SetQueue
+	55, // 14: rota.fsm.Op.barrier:type_name -> rota.fsm.Barrier
+	56, // 15: rota.fsm.Op.set_node:type_name -> rota.fsm.SetNode
+	42, // 16: rota.fsm.Op.set_mode:type_name -> rota.fsm.SetMode
+	44, // 17: rota.fsm.Op.set_tenant:type_name -> rota.fsm.SetTenant
+	45, // 18: rota.fsm.Op.report_proof:type_name -> rota.fsm.ReportProof
+	46, // 19: rota.fsm.Op.open_workflow:type_name -> rota.fsm.OpenWorkflow
+	48, // 20: rota.fsm.Op.add_nodes:type_name -> rota.fsm.AddNodes
+	50, // 21: rota.fsm.Op.commit_workflow:type_name -> rota.fsm.CommitWorkflow
+	51, // 22: rota.fsm.Op.cancel_workflow:type_name -> rota.fsm.CancelWorkflow
+	52, // 23: rota.fsm.Op.retry_workflow:type_name -> rota.fsm.RetryWorkflow
+	58, // 24: rota.fsm.Op.switch_rules:type_name -> rota.fsm.SwitchRules
+	59, // 25: rota.fsm.Op.node_differs:type_name -> rota.fsm.NodeDiffers
 	21, // 26: rota.fsm.Op.gone:type_name -> rota.fsm.Gone
 	32, // 27: rota.fsm.Op.change_job:type_name -> rota.fsm.ChangeJob
 	22, // 28: rota.fsm.Op.disconnect:type_name -> rota.fsm.Disconnect
 	33, // 29: rota.fsm.Op.delete_job:type_name -> rota.fsm.DeleteJob
-	37, // 30: rota.fsm.Op.drop_deleted:type_name -> rota.fsm.DropDeleted
+	41, // 30: rota.fsm.Op.drop_deleted:type_name -> rota.fsm.DropDeleted
 	5,  // 31: rota.fsm.Op.set_role:type_name -> rota.fsm.SetRole
 	6,  // 32: rota.fsm.Op.delete_role:type_name -> rota.fsm.DeleteRole
 	7,  // 33: rota.fsm.Op.create_token:type_name -> rota.fsm.CreateToken
@@ -5198,40 +5570,44 @@ var file_fsm_fsmpb_entry_proto_depIdxs = []int32{
 	9,  // 35: rota.fsm.Op.set_block:type_name -> rota.fsm.SetBlock
 	10, // 36: rota.fsm.Op.set_anonymous:type_name -> rota.fsm.SetAnonymous
 	11, // 37: rota.fsm.Op.init_auth:type_name -> rota.fsm.InitAuth
-	39, // 38: rota.fsm.Op.set_cluster:type_name -> rota.fsm.SetCluster
+	43, // 38: rota.fsm.Op.set_cluster:type_name -> rota.fsm.SetCluster
 	34, // 39: rota.fsm.Op.delete_queue:type_name -> rota.fsm.DeleteQueue
 	35, // 40: rota.fsm.Op.delete_tenant:type_name -> rota.fsm.DeleteTenant
 	36, // 41: rota.fsm.Op.delete_worker:type_name -> rota.fsm.DeleteWorker
-	53, // 42: rota.fsm.Op.want_voters:type_name -> rota.fsm.WantVoters
-	4,  // 43: rota.fsm.SetRole.grants:type_name -> rota.fsm.Grant
-	7,  // 44: rota.fsm.InitAuth.token:type_name -> rota.fsm.CreateToken
-	15, // 45: rota.fsm.JobSpec.labels:type_name -> rota.fsm.Label
-	14, // 46: rota.fsm.JobSpec.limits:type_name -> rota.fsm.Limit
-	13, // 47: rota.fsm.Submit.spec:type_name -> rota.fsm.JobSpec
-	14, // 48: rota.fsm.WorkerSpec.limits:type_name -> rota.fsm.Limit
-	17, // 49: rota.fsm.Register.spec:type_name -> rota.fsm.WorkerSpec
-	19, // 50: rota.fsm.Register.attestation:type_name -> rota.fsm.Attestation
-	27, // 51: rota.fsm.Round.pairs:type_name -> rota.fsm.Pair
-	26, // 52: rota.fsm.Round.holds:type_name -> rota.fsm.Hold
-	25, // 53: rota.fsm.Round.preempts:type_name -> rota.fsm.Preempt
-	15, // 54: rota.fsm.LeaseOp.meta:type_name -> rota.fsm.Label
-	13, // 55: rota.fsm.Retry.spec:type_name -> rota.fsm.JobSpec
-	31, // 56: rota.fsm.Retry.past:type_name -> rota.fsm.Past
-	15, // 57: rota.fsm.ChangeJob.labels:type_name -> rota.fsm.Label
-	15, // 58: rota.fsm.SetCluster.set:type_name -> rota.fsm.Label
-	15, // 59: rota.fsm.SetTenant.set:type_name -> rota.fsm.Label
-	13, // 60: rota.fsm.ReportProof.spec:type_name -> rota.fsm.JobSpec
-	31, // 61: rota.fsm.ReportProof.past:type_name -> rota.fsm.Past
-	15, // 62: rota.fsm.OpenWorkflow.labels:type_name -> rota.fsm.Label
-	43, // 63: rota.fsm.OpenWorkflow.shares:type_name -> rota.fsm.QueueShare
-	45, // 64: rota.fsm.AddNodes.nodes:type_name -> rota.fsm.WorkflowNode
-	13, // 65: rota.fsm.WorkflowNode.spec:type_name -> rota.fsm.JobSpec
-	15, // 66: rota.fsm.SetQueue.set:type_name -> rota.fsm.Label
-	67, // [67:67] is the sub-list for method output_type
-	67, // [67:67] is the sub-list for method input_type
-	67, // [67:67] is the sub-list for extension type_name
-	67, // [67:67] is the sub-list for extension extendee
-	0,  // [0:67] is the sub-list for field type_name
+	57, // 42: rota.fsm.Op.want_voters:type_name -> rota.fsm.WantVoters
+	37, // 43: rota.fsm.Op.set_issuer:type_name -> rota.fsm.SetIssuer
+	39, // 44: rota.fsm.Op.delete_issuer:type_name -> rota.fsm.DeleteIssuer
+	40, // 45: rota.fsm.Op.exchange:type_name -> rota.fsm.Exchange
+	4,  // 46: rota.fsm.SetRole.grants:type_name -> rota.fsm.Grant
+	7,  // 47: rota.fsm.InitAuth.token:type_name -> rota.fsm.CreateToken
+	15, // 48: rota.fsm.JobSpec.labels:type_name -> rota.fsm.Label
+	14, // 49: rota.fsm.JobSpec.limits:type_name -> rota.fsm.Limit
+	13, // 50: rota.fsm.Submit.spec:type_name -> rota.fsm.JobSpec
+	14, // 51: rota.fsm.WorkerSpec.limits:type_name -> rota.fsm.Limit
+	17, // 52: rota.fsm.Register.spec:type_name -> rota.fsm.WorkerSpec
+	19, // 53: rota.fsm.Register.attestation:type_name -> rota.fsm.Attestation
+	27, // 54: rota.fsm.Round.pairs:type_name -> rota.fsm.Pair
+	26, // 55: rota.fsm.Round.holds:type_name -> rota.fsm.Hold
+	25, // 56: rota.fsm.Round.preempts:type_name -> rota.fsm.Preempt
+	15, // 57: rota.fsm.LeaseOp.meta:type_name -> rota.fsm.Label
+	13, // 58: rota.fsm.Retry.spec:type_name -> rota.fsm.JobSpec
+	31, // 59: rota.fsm.Retry.past:type_name -> rota.fsm.Past
+	15, // 60: rota.fsm.ChangeJob.labels:type_name -> rota.fsm.Label
+	38, // 61: rota.fsm.SetIssuer.maps:type_name -> rota.fsm.ClaimRole
+	15, // 62: rota.fsm.SetCluster.set:type_name -> rota.fsm.Label
+	15, // 63: rota.fsm.SetTenant.set:type_name -> rota.fsm.Label
+	13, // 64: rota.fsm.ReportProof.spec:type_name -> rota.fsm.JobSpec
+	31, // 65: rota.fsm.ReportProof.past:type_name -> rota.fsm.Past
+	15, // 66: rota.fsm.OpenWorkflow.labels:type_name -> rota.fsm.Label
+	47, // 67: rota.fsm.OpenWorkflow.shares:type_name -> rota.fsm.QueueShare
+	49, // 68: rota.fsm.AddNodes.nodes:type_name -> rota.fsm.WorkflowNode
+	13, // 69: rota.fsm.WorkflowNode.spec:type_name -> rota.fsm.JobSpec
+	15, // 70: rota.fsm.SetQueue.set:type_name -> rota.fsm.Label
+	71, // [71:71] is the sub-list for method output_type
+	71, // [71:71] is the sub-list for method input_type
+	71, // [71:71] is the sub-list for extension type_name
+	71, // [71:71] is the sub-list for extension extendee
+	0,  // [0:71] is the sub-list for field type_name
 }
 
 func init() { file_fsm_fsmpb_entry_proto_init() }
@@ -5280,6 +5656,9 @@ func file_fsm_fsmpb_entry_proto_init() {
 		(*Op_DeleteTenant)(nil),
 		(*Op_DeleteWorker)(nil),
 		(*Op_WantVoters)(nil),
+		(*Op_SetIssuer)(nil),
+		(*Op_DeleteIssuer)(nil),
+		(*Op_Exchange)(nil),
 	}
 	file_fsm_fsmpb_entry_proto_msgTypes[32].OneofWrappers = []any{}
 	type x struct{}
@@ -5288,7 +5667,7 @@ func file_fsm_fsmpb_entry_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fsm_fsmpb_entry_proto_rawDesc), len(file_fsm_fsmpb_entry_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   57,
+			NumMessages:   61,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -9,4 +9,6 @@ type Table interface {
 	// Rights returns what a principal may do on a date; unauthenticated where its credential
 	// counts no more.
 	Rights(p rota.Principal, date rota.Date) (*Rights, error)
+	// Issuer returns the identity provider of a URL; ok is false where none is set.
+	Issuer(url string) (i rota.Issuer, ok bool)
 }

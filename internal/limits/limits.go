@@ -43,6 +43,22 @@ const (
 	MaxTokenLife = 366 * 24 * time.Hour
 	// MaxViaBytes bounds how an operation says by which node and door it came.
 	MaxViaBytes = rota.MaxIDBytes + 16
+	// MaxIssuers bounds identity providers, MaxIssuerMaps what each maps to roles, MaxIssuerText
+	// the bytes of a URL, an audience, a claim and its value, MaxIssuerCA those of the
+	// certificates that vouch for one, MaxSubject a subject's.
+	MaxIssuers    = 100
+	MaxIssuerMaps = 64
+	MaxIssuerText = 200
+	MaxIssuerCA   = 16 << 10
+	MaxSubject    = 255
+	// MaxJWT bounds an identity token's bytes; MaxJWTLife how long it may count, as it is kept in
+	// mind until then; JWTSkew how far two clocks may differ; MaxSignIn how long an access
+	// token counts that it was exchanged for. MaxSpent bounds those that are kept in mind.
+	MaxJWT     = 16 << 10
+	MaxJWTLife = 24 * time.Hour
+	JWTSkew    = time.Minute
+	MaxSignIn  = time.Hour
+	MaxSpent   = 100_000
 	// MaxWorkers bounds registered workers, retired ones included until forgotten.
 	MaxWorkers = 100_000
 	// MaxClassesPerQueue bounds distinct requirement sets a queue (SPEC §1).

@@ -48,7 +48,16 @@ func (c *clerk) create() {
 	}
 	c.next++
 	token := &fsmpb.CreateToken{Id: string(id), Hash: make([]byte, 32), Roles: []string{access.RoleOperator}, ExpiresMs: startClock + 1<<32}
-	c.ask(rota.Local, &fsmpb.Op{Op: &fsmpb.Op_CreateToken{CreateToken: token}})
+	if c.chance.IntN(2) == 0 { // by the subject of an identity provider
+		jwt := make([]byte, 32)
+		jwt[0], jwt[1] = byte(c.next), byte(c.next>>8)
+		c.ask(rota.Local, &fsmpb.Op{Op: &fsmpb.Op_SetIssuer{SetIssuer: &fsmpb.SetIssuer{Url: "https://idp", Audience: "rota",
+			Maps: []*fsmpb.ClaimRole{{Claim: "sub", Value: "a*", Role: access.RoleOperator}}}}})
+		c.ask(rota.Anonymous, &fsmpb.Op{Op: &fsmpb.Op_Exchange{Exchange: &fsmpb.Exchange{Issuer: "https://idp", Audience: "rota", Subject: "ann", Claim: "sub",
+			Value: "ann", Role: access.RoleOperator, JwtHash: jwt, UntilMs: startClock + 20*3_600_000, Id: string(id), Hash: token.GetHash()}}})
+	} else {
+		c.ask(rota.Local, &fsmpb.Op{Op: &fsmpb.Op_CreateToken{CreateToken: token}})
+	}
 	actor := rota.TokenPrincipal(string(id))
 	for range 20 {
 		w.on(&c.actor, Time(c.chance.IntN(4_000)), func() {

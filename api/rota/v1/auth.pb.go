@@ -1385,6 +1385,489 @@ func (*SetAnonymousResponse) Descriptor() ([]byte, []int) {
 	return file_rota_v1_auth_proto_rawDescGZIP(), []int{22}
 }
 
+type ClaimRole struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Claim         string                 `protobuf:"bytes,1,opt,name=claim,proto3" json:"claim,omitempty"`
+	Value         string                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	Role          string                 `protobuf:"bytes,3,opt,name=role,proto3" json:"role,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClaimRole) Reset() {
+	*x = ClaimRole{}
+	mi := &file_rota_v1_auth_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClaimRole) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClaimRole) ProtoMessage() {}
+
+func (x *ClaimRole) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_auth_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClaimRole.ProtoReflect.Descriptor instead.
+func (*ClaimRole) Descriptor() ([]byte, []int) {
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *ClaimRole) GetClaim() string {
+	if x != nil {
+		return x.Claim
+	}
+	return ""
+}
+
+func (x *ClaimRole) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+func (x *ClaimRole) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+type Issuer struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Url      string                 `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
+	Audience string                 `protobuf:"bytes,2,opt,name=audience,proto3" json:"audience,omitempty"`
+	// Certificates in PEM.
+	Ca            string       `protobuf:"bytes,3,opt,name=ca,proto3" json:"ca,omitempty"`
+	Maps          []*ClaimRole `protobuf:"bytes,4,rep,name=maps,proto3" json:"maps,omitempty"`
+	By            string       `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
+	AtMs          int64        `protobuf:"varint,6,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	AtClockMs     int64        `protobuf:"varint,7,opt,name=at_clock_ms,json=atClockMs,proto3" json:"at_clock_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Issuer) Reset() {
+	*x = Issuer{}
+	mi := &file_rota_v1_auth_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Issuer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Issuer) ProtoMessage() {}
+
+func (x *Issuer) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_auth_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Issuer.ProtoReflect.Descriptor instead.
+func (*Issuer) Descriptor() ([]byte, []int) {
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *Issuer) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *Issuer) GetAudience() string {
+	if x != nil {
+		return x.Audience
+	}
+	return ""
+}
+
+func (x *Issuer) GetCa() string {
+	if x != nil {
+		return x.Ca
+	}
+	return ""
+}
+
+func (x *Issuer) GetMaps() []*ClaimRole {
+	if x != nil {
+		return x.Maps
+	}
+	return nil
+}
+
+func (x *Issuer) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Issuer) GetAtMs() int64 {
+	if x != nil {
+		return x.AtMs
+	}
+	return 0
+}
+
+func (x *Issuer) GetAtClockMs() int64 {
+	if x != nil {
+		return x.AtClockMs
+	}
+	return 0
+}
+
+type SetIssuerRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Url           string                 `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
+	Audience      string                 `protobuf:"bytes,2,opt,name=audience,proto3" json:"audience,omitempty"`
+	Ca            string                 `protobuf:"bytes,3,opt,name=ca,proto3" json:"ca,omitempty"`
+	Maps          []*ClaimRole           `protobuf:"bytes,4,rep,name=maps,proto3" json:"maps,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetIssuerRequest) Reset() {
+	*x = SetIssuerRequest{}
+	mi := &file_rota_v1_auth_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetIssuerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetIssuerRequest) ProtoMessage() {}
+
+func (x *SetIssuerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_auth_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetIssuerRequest.ProtoReflect.Descriptor instead.
+func (*SetIssuerRequest) Descriptor() ([]byte, []int) {
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *SetIssuerRequest) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *SetIssuerRequest) GetAudience() string {
+	if x != nil {
+		return x.Audience
+	}
+	return ""
+}
+
+func (x *SetIssuerRequest) GetCa() string {
+	if x != nil {
+		return x.Ca
+	}
+	return ""
+}
+
+func (x *SetIssuerRequest) GetMaps() []*ClaimRole {
+	if x != nil {
+		return x.Maps
+	}
+	return nil
+}
+
+type ListIssuersRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Read          *Read                  `protobuf:"bytes,1,opt,name=read,proto3" json:"read,omitempty"`
+	Limit         int32                  `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	Cursor        string                 `protobuf:"bytes,3,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListIssuersRequest) Reset() {
+	*x = ListIssuersRequest{}
+	mi := &file_rota_v1_auth_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListIssuersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListIssuersRequest) ProtoMessage() {}
+
+func (x *ListIssuersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_auth_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListIssuersRequest.ProtoReflect.Descriptor instead.
+func (*ListIssuersRequest) Descriptor() ([]byte, []int) {
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *ListIssuersRequest) GetRead() *Read {
+	if x != nil {
+		return x.Read
+	}
+	return nil
+}
+
+func (x *ListIssuersRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ListIssuersRequest) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+type ListIssuersResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Issuers       []*Issuer              `protobuf:"bytes,1,rep,name=issuers,proto3" json:"issuers,omitempty"`
+	At            *ReadAt                `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	NextCursor    string                 `protobuf:"bytes,3,opt,name=next_cursor,json=nextCursor,proto3" json:"next_cursor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListIssuersResponse) Reset() {
+	*x = ListIssuersResponse{}
+	mi := &file_rota_v1_auth_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListIssuersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListIssuersResponse) ProtoMessage() {}
+
+func (x *ListIssuersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_auth_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListIssuersResponse.ProtoReflect.Descriptor instead.
+func (*ListIssuersResponse) Descriptor() ([]byte, []int) {
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *ListIssuersResponse) GetIssuers() []*Issuer {
+	if x != nil {
+		return x.Issuers
+	}
+	return nil
+}
+
+func (x *ListIssuersResponse) GetAt() *ReadAt {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *ListIssuersResponse) GetNextCursor() string {
+	if x != nil {
+		return x.NextCursor
+	}
+	return ""
+}
+
+type DeleteIssuerRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Url           string                 `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteIssuerRequest) Reset() {
+	*x = DeleteIssuerRequest{}
+	mi := &file_rota_v1_auth_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteIssuerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteIssuerRequest) ProtoMessage() {}
+
+func (x *DeleteIssuerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_auth_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteIssuerRequest.ProtoReflect.Descriptor instead.
+func (*DeleteIssuerRequest) Descriptor() ([]byte, []int) {
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *DeleteIssuerRequest) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+type DeleteIssuerResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteIssuerResponse) Reset() {
+	*x = DeleteIssuerResponse{}
+	mi := &file_rota_v1_auth_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteIssuerResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteIssuerResponse) ProtoMessage() {}
+
+func (x *DeleteIssuerResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_auth_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteIssuerResponse.ProtoReflect.Descriptor instead.
+func (*DeleteIssuerResponse) Descriptor() ([]byte, []int) {
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{29}
+}
+
+type ExchangeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The identity token, at most 16 KiB.
+	Jwt string `protobuf:"bytes,1,opt,name=jwt,proto3" json:"jwt,omitempty"`
+	// The access token's id, and the hash of its secret.
+	Id            string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Hash          []byte `protobuf:"bytes,3,opt,name=hash,proto3" json:"hash,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExchangeRequest) Reset() {
+	*x = ExchangeRequest{}
+	mi := &file_rota_v1_auth_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExchangeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExchangeRequest) ProtoMessage() {}
+
+func (x *ExchangeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_auth_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExchangeRequest.ProtoReflect.Descriptor instead.
+func (*ExchangeRequest) Descriptor() ([]byte, []int) {
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *ExchangeRequest) GetJwt() string {
+	if x != nil {
+		return x.Jwt
+	}
+	return ""
+}
+
+func (x *ExchangeRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ExchangeRequest) GetHash() []byte {
+	if x != nil {
+		return x.Hash
+	}
+	return nil
+}
+
 var File_rota_v1_auth_proto protoreflect.FileDescriptor
 
 const file_rota_v1_auth_proto_rawDesc = "" +
@@ -1487,7 +1970,40 @@ const file_rota_v1_auth_proto_rawDesc = "" +
 	"nextCursor\"+\n" +
 	"\x13SetAnonymousRequest\x12\x14\n" +
 	"\x05roles\x18\x01 \x03(\tR\x05roles\"\x16\n" +
-	"\x14SetAnonymousResponse2\xd5\x05\n" +
+	"\x14SetAnonymousResponse\"K\n" +
+	"\tClaimRole\x12\x14\n" +
+	"\x05claim\x18\x01 \x01(\tR\x05claim\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\x12\x12\n" +
+	"\x04role\x18\x03 \x01(\tR\x04role\"\xb3\x01\n" +
+	"\x06Issuer\x12\x10\n" +
+	"\x03url\x18\x01 \x01(\tR\x03url\x12\x1a\n" +
+	"\baudience\x18\x02 \x01(\tR\baudience\x12\x0e\n" +
+	"\x02ca\x18\x03 \x01(\tR\x02ca\x12&\n" +
+	"\x04maps\x18\x04 \x03(\v2\x12.rota.v1.ClaimRoleR\x04maps\x12\x0e\n" +
+	"\x02by\x18\x05 \x01(\tR\x02by\x12\x13\n" +
+	"\x05at_ms\x18\x06 \x01(\x03R\x04atMs\x12\x1e\n" +
+	"\vat_clock_ms\x18\a \x01(\x03R\tatClockMs\"x\n" +
+	"\x10SetIssuerRequest\x12\x10\n" +
+	"\x03url\x18\x01 \x01(\tR\x03url\x12\x1a\n" +
+	"\baudience\x18\x02 \x01(\tR\baudience\x12\x0e\n" +
+	"\x02ca\x18\x03 \x01(\tR\x02ca\x12&\n" +
+	"\x04maps\x18\x04 \x03(\v2\x12.rota.v1.ClaimRoleR\x04maps\"e\n" +
+	"\x12ListIssuersRequest\x12!\n" +
+	"\x04read\x18\x01 \x01(\v2\r.rota.v1.ReadR\x04read\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\x05R\x05limit\x12\x16\n" +
+	"\x06cursor\x18\x03 \x01(\tR\x06cursor\"\x82\x01\n" +
+	"\x13ListIssuersResponse\x12)\n" +
+	"\aissuers\x18\x01 \x03(\v2\x0f.rota.v1.IssuerR\aissuers\x12\x1f\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\x12\x1f\n" +
+	"\vnext_cursor\x18\x03 \x01(\tR\n" +
+	"nextCursor\"'\n" +
+	"\x13DeleteIssuerRequest\x12\x10\n" +
+	"\x03url\x18\x01 \x01(\tR\x03url\"\x16\n" +
+	"\x14DeleteIssuerResponse\"G\n" +
+	"\x0fExchangeRequest\x12\x10\n" +
+	"\x03jwt\x18\x01 \x01(\tR\x03jwt\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
+	"\x04hash\x18\x03 \x01(\fR\x04hash2\xe1\a\n" +
 	"\x04Auth\x123\n" +
 	"\x06WhoAmI\x12\x16.rota.v1.WhoAmIRequest\x1a\x11.rota.v1.Identity\x122\n" +
 	"\x04Init\x12\x14.rota.v1.InitRequest\x1a\x14.rota.v1.AccessToken\x12@\n" +
@@ -1502,7 +2018,11 @@ const file_rota_v1_auth_proto_rawDesc = "" +
 	"\bSetBlock\x12\x18.rota.v1.SetBlockRequest\x1a\x19.rota.v1.SetBlockResponse\x12E\n" +
 	"\n" +
 	"ListBlocks\x12\x1a.rota.v1.ListBlocksRequest\x1a\x1b.rota.v1.ListBlocksResponse\x12K\n" +
-	"\fSetAnonymous\x12\x1c.rota.v1.SetAnonymousRequest\x1a\x1d.rota.v1.SetAnonymousResponseB.Z,github.com/rotasched/rota/api/rota/v1;rotav1b\x06proto3"
+	"\fSetAnonymous\x12\x1c.rota.v1.SetAnonymousRequest\x1a\x1d.rota.v1.SetAnonymousResponse\x127\n" +
+	"\tSetIssuer\x12\x19.rota.v1.SetIssuerRequest\x1a\x0f.rota.v1.Issuer\x12H\n" +
+	"\vListIssuers\x12\x1b.rota.v1.ListIssuersRequest\x1a\x1c.rota.v1.ListIssuersResponse\x12K\n" +
+	"\fDeleteIssuer\x12\x1c.rota.v1.DeleteIssuerRequest\x1a\x1d.rota.v1.DeleteIssuerResponse\x12:\n" +
+	"\bExchange\x12\x18.rota.v1.ExchangeRequest\x1a\x14.rota.v1.AccessTokenB.Z,github.com/rotasched/rota/api/rota/v1;rotav1b\x06proto3"
 
 var (
 	file_rota_v1_auth_proto_rawDescOnce sync.Once
@@ -1516,7 +2036,7 @@ func file_rota_v1_auth_proto_rawDescGZIP() []byte {
 	return file_rota_v1_auth_proto_rawDescData
 }
 
-var file_rota_v1_auth_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_rota_v1_auth_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_rota_v1_auth_proto_goTypes = []any{
 	(*Grant)(nil),                // 0: rota.v1.Grant
 	(*WhoAmIRequest)(nil),        // 1: rota.v1.WhoAmIRequest
@@ -1541,49 +2061,70 @@ var file_rota_v1_auth_proto_goTypes = []any{
 	(*ListBlocksResponse)(nil),   // 20: rota.v1.ListBlocksResponse
 	(*SetAnonymousRequest)(nil),  // 21: rota.v1.SetAnonymousRequest
 	(*SetAnonymousResponse)(nil), // 22: rota.v1.SetAnonymousResponse
-	(*Read)(nil),                 // 23: rota.v1.Read
-	(*ReadAt)(nil),               // 24: rota.v1.ReadAt
+	(*ClaimRole)(nil),            // 23: rota.v1.ClaimRole
+	(*Issuer)(nil),               // 24: rota.v1.Issuer
+	(*SetIssuerRequest)(nil),     // 25: rota.v1.SetIssuerRequest
+	(*ListIssuersRequest)(nil),   // 26: rota.v1.ListIssuersRequest
+	(*ListIssuersResponse)(nil),  // 27: rota.v1.ListIssuersResponse
+	(*DeleteIssuerRequest)(nil),  // 28: rota.v1.DeleteIssuerRequest
+	(*DeleteIssuerResponse)(nil), // 29: rota.v1.DeleteIssuerResponse
+	(*ExchangeRequest)(nil),      // 30: rota.v1.ExchangeRequest
+	(*Read)(nil),                 // 31: rota.v1.Read
+	(*ReadAt)(nil),               // 32: rota.v1.ReadAt
 }
 var file_rota_v1_auth_proto_depIdxs = []int32{
 	0,  // 0: rota.v1.Identity.grants:type_name -> rota.v1.Grant
-	23, // 1: rota.v1.ListTokensRequest.read:type_name -> rota.v1.Read
+	31, // 1: rota.v1.ListTokensRequest.read:type_name -> rota.v1.Read
 	5,  // 2: rota.v1.ListTokensResponse.tokens:type_name -> rota.v1.AccessToken
-	24, // 3: rota.v1.ListTokensResponse.at:type_name -> rota.v1.ReadAt
+	32, // 3: rota.v1.ListTokensResponse.at:type_name -> rota.v1.ReadAt
 	0,  // 4: rota.v1.Role.grants:type_name -> rota.v1.Grant
 	0,  // 5: rota.v1.SetRoleRequest.grants:type_name -> rota.v1.Grant
-	23, // 6: rota.v1.ListRolesRequest.read:type_name -> rota.v1.Read
+	31, // 6: rota.v1.ListRolesRequest.read:type_name -> rota.v1.Read
 	10, // 7: rota.v1.ListRolesResponse.roles:type_name -> rota.v1.Role
-	24, // 8: rota.v1.ListRolesResponse.at:type_name -> rota.v1.ReadAt
-	23, // 9: rota.v1.ListBlocksRequest.read:type_name -> rota.v1.Read
+	32, // 8: rota.v1.ListRolesResponse.at:type_name -> rota.v1.ReadAt
+	31, // 9: rota.v1.ListBlocksRequest.read:type_name -> rota.v1.Read
 	16, // 10: rota.v1.ListBlocksResponse.blocks:type_name -> rota.v1.Block
-	24, // 11: rota.v1.ListBlocksResponse.at:type_name -> rota.v1.ReadAt
-	1,  // 12: rota.v1.Auth.WhoAmI:input_type -> rota.v1.WhoAmIRequest
-	3,  // 13: rota.v1.Auth.Init:input_type -> rota.v1.InitRequest
-	4,  // 14: rota.v1.Auth.CreateToken:input_type -> rota.v1.CreateTokenRequest
-	6,  // 15: rota.v1.Auth.ListTokens:input_type -> rota.v1.ListTokensRequest
-	8,  // 16: rota.v1.Auth.RevokeToken:input_type -> rota.v1.RevokeTokenRequest
-	11, // 17: rota.v1.Auth.SetRole:input_type -> rota.v1.SetRoleRequest
-	12, // 18: rota.v1.Auth.ListRoles:input_type -> rota.v1.ListRolesRequest
-	14, // 19: rota.v1.Auth.DeleteRole:input_type -> rota.v1.DeleteRoleRequest
-	17, // 20: rota.v1.Auth.SetBlock:input_type -> rota.v1.SetBlockRequest
-	19, // 21: rota.v1.Auth.ListBlocks:input_type -> rota.v1.ListBlocksRequest
-	21, // 22: rota.v1.Auth.SetAnonymous:input_type -> rota.v1.SetAnonymousRequest
-	2,  // 23: rota.v1.Auth.WhoAmI:output_type -> rota.v1.Identity
-	5,  // 24: rota.v1.Auth.Init:output_type -> rota.v1.AccessToken
-	5,  // 25: rota.v1.Auth.CreateToken:output_type -> rota.v1.AccessToken
-	7,  // 26: rota.v1.Auth.ListTokens:output_type -> rota.v1.ListTokensResponse
-	9,  // 27: rota.v1.Auth.RevokeToken:output_type -> rota.v1.RevokeTokenResponse
-	10, // 28: rota.v1.Auth.SetRole:output_type -> rota.v1.Role
-	13, // 29: rota.v1.Auth.ListRoles:output_type -> rota.v1.ListRolesResponse
-	15, // 30: rota.v1.Auth.DeleteRole:output_type -> rota.v1.DeleteRoleResponse
-	18, // 31: rota.v1.Auth.SetBlock:output_type -> rota.v1.SetBlockResponse
-	20, // 32: rota.v1.Auth.ListBlocks:output_type -> rota.v1.ListBlocksResponse
-	22, // 33: rota.v1.Auth.SetAnonymous:output_type -> rota.v1.SetAnonymousResponse
-	23, // [23:34] is the sub-list for method output_type
-	12, // [12:23] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	32, // 11: rota.v1.ListBlocksResponse.at:type_name -> rota.v1.ReadAt
+	23, // 12: rota.v1.Issuer.maps:type_name -> rota.v1.ClaimRole
+	23, // 13: rota.v1.SetIssuerRequest.maps:type_name -> rota.v1.ClaimRole
+	31, // 14: rota.v1.ListIssuersRequest.read:type_name -> rota.v1.Read
+	24, // 15: rota.v1.ListIssuersResponse.issuers:type_name -> rota.v1.Issuer
+	32, // 16: rota.v1.ListIssuersResponse.at:type_name -> rota.v1.ReadAt
+	1,  // 17: rota.v1.Auth.WhoAmI:input_type -> rota.v1.WhoAmIRequest
+	3,  // 18: rota.v1.Auth.Init:input_type -> rota.v1.InitRequest
+	4,  // 19: rota.v1.Auth.CreateToken:input_type -> rota.v1.CreateTokenRequest
+	6,  // 20: rota.v1.Auth.ListTokens:input_type -> rota.v1.ListTokensRequest
+	8,  // 21: rota.v1.Auth.RevokeToken:input_type -> rota.v1.RevokeTokenRequest
+	11, // 22: rota.v1.Auth.SetRole:input_type -> rota.v1.SetRoleRequest
+	12, // 23: rota.v1.Auth.ListRoles:input_type -> rota.v1.ListRolesRequest
+	14, // 24: rota.v1.Auth.DeleteRole:input_type -> rota.v1.DeleteRoleRequest
+	17, // 25: rota.v1.Auth.SetBlock:input_type -> rota.v1.SetBlockRequest
+	19, // 26: rota.v1.Auth.ListBlocks:input_type -> rota.v1.ListBlocksRequest
+	21, // 27: rota.v1.Auth.SetAnonymous:input_type -> rota.v1.SetAnonymousRequest
+	25, // 28: rota.v1.Auth.SetIssuer:input_type -> rota.v1.SetIssuerRequest
+	26, // 29: rota.v1.Auth.ListIssuers:input_type -> rota.v1.ListIssuersRequest
+	28, // 30: rota.v1.Auth.DeleteIssuer:input_type -> rota.v1.DeleteIssuerRequest
+	30, // 31: rota.v1.Auth.Exchange:input_type -> rota.v1.ExchangeRequest
+	2,  // 32: rota.v1.Auth.WhoAmI:output_type -> rota.v1.Identity
+	5,  // 33: rota.v1.Auth.Init:output_type -> rota.v1.AccessToken
+	5,  // 34: rota.v1.Auth.CreateToken:output_type -> rota.v1.AccessToken
+	7,  // 35: rota.v1.Auth.ListTokens:output_type -> rota.v1.ListTokensResponse
+	9,  // 36: rota.v1.Auth.RevokeToken:output_type -> rota.v1.RevokeTokenResponse
+	10, // 37: rota.v1.Auth.SetRole:output_type -> rota.v1.Role
+	13, // 38: rota.v1.Auth.ListRoles:output_type -> rota.v1.ListRolesResponse
+	15, // 39: rota.v1.Auth.DeleteRole:output_type -> rota.v1.DeleteRoleResponse
+	18, // 40: rota.v1.Auth.SetBlock:output_type -> rota.v1.SetBlockResponse
+	20, // 41: rota.v1.Auth.ListBlocks:output_type -> rota.v1.ListBlocksResponse
+	22, // 42: rota.v1.Auth.SetAnonymous:output_type -> rota.v1.SetAnonymousResponse
+	24, // 43: rota.v1.Auth.SetIssuer:output_type -> rota.v1.Issuer
+	27, // 44: rota.v1.Auth.ListIssuers:output_type -> rota.v1.ListIssuersResponse
+	29, // 45: rota.v1.Auth.DeleteIssuer:output_type -> rota.v1.DeleteIssuerResponse
+	5,  // 46: rota.v1.Auth.Exchange:output_type -> rota.v1.AccessToken
+	32, // [32:47] is the sub-list for method output_type
+	17, // [17:32] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_rota_v1_auth_proto_init() }
@@ -1598,7 +2139,7 @@ func file_rota_v1_auth_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rota_v1_auth_proto_rawDesc), len(file_rota_v1_auth_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   23,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

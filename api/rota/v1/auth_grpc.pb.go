@@ -32,6 +32,10 @@ const (
 	Auth_SetBlock_FullMethodName     = "/rota.v1.Auth/SetBlock"
 	Auth_ListBlocks_FullMethodName   = "/rota.v1.Auth/ListBlocks"
 	Auth_SetAnonymous_FullMethodName = "/rota.v1.Auth/SetAnonymous"
+	Auth_SetIssuer_FullMethodName    = "/rota.v1.Auth/SetIssuer"
+	Auth_ListIssuers_FullMethodName  = "/rota.v1.Auth/ListIssuers"
+	Auth_DeleteIssuer_FullMethodName = "/rota.v1.Auth/DeleteIssuer"
+	Auth_Exchange_FullMethodName     = "/rota.v1.Auth/Exchange"
 )
 
 // AuthClient is the client API for Auth service.
@@ -60,6 +64,12 @@ type AuthClient interface {
 	ListBlocks(ctx context.Context, in *ListBlocksRequest, opts ...grpc.CallOption) (*ListBlocksResponse, error)
 	// SetAnonymous says which roles callers without a credential have.
 	SetAnonymous(ctx context.Context, in *SetAnonymousRequest, opts ...grpc.CallOption) (*SetAnonymousResponse, error)
+	SetIssuer(ctx context.Context, in *SetIssuerRequest, opts ...grpc.CallOption) (*Issuer, error)
+	ListIssuers(ctx context.Context, in *ListIssuersRequest, opts ...grpc.CallOption) (*ListIssuersResponse, error)
+	DeleteIssuer(ctx context.Context, in *DeleteIssuerRequest, opts ...grpc.CallOption) (*DeleteIssuerResponse, error)
+	// Exchange makes an access token for an identity token of an issuer that is set. It needs no
+	// credential.
+	Exchange(ctx context.Context, in *ExchangeRequest, opts ...grpc.CallOption) (*AccessToken, error)
 }
 
 type authClient struct {
@@ -180,6 +190,46 @@ func (c *authClient) SetAnonymous(ctx context.Context, in *SetAnonymousRequest, 
 	return out, nil
 }
 
+func (c *authClient) SetIssuer(ctx context.Context, in *SetIssuerRequest, opts ...grpc.CallOption) (*Issuer, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Issuer)
+	err := c.cc.Invoke(ctx, Auth_SetIssuer_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *authClient) ListIssuers(ctx context.Context, in *ListIssuersRequest, opts ...grpc.CallOption) (*ListIssuersResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListIssuersResponse)
+	err := c.cc.Invoke(ctx, Auth_ListIssuers_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *authClient) DeleteIssuer(ctx context.Context, in *DeleteIssuerRequest, opts ...grpc.CallOption) (*DeleteIssuerResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteIssuerResponse)
+	err := c.cc.Invoke(ctx, Auth_DeleteIssuer_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *authClient) Exchange(ctx context.Context, in *ExchangeRequest, opts ...grpc.CallOption) (*AccessToken, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AccessToken)
+	err := c.cc.Invoke(ctx, Auth_Exchange_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AuthServer is the server API for Auth service.
 // All implementations must embed UnimplementedAuthServer
 // for forward compatibility.
@@ -206,6 +256,12 @@ type AuthServer interface {
 	ListBlocks(context.Context, *ListBlocksRequest) (*ListBlocksResponse, error)
 	// SetAnonymous says which roles callers without a credential have.
 	SetAnonymous(context.Context, *SetAnonymousRequest) (*SetAnonymousResponse, error)
+	SetIssuer(context.Context, *SetIssuerRequest) (*Issuer, error)
+	ListIssuers(context.Context, *ListIssuersRequest) (*ListIssuersResponse, error)
+	DeleteIssuer(context.Context, *DeleteIssuerRequest) (*DeleteIssuerResponse, error)
+	// Exchange makes an access token for an identity token of an issuer that is set. It needs no
+	// credential.
+	Exchange(context.Context, *ExchangeRequest) (*AccessToken, error)
 	mustEmbedUnimplementedAuthServer()
 }
 
@@ -248,6 +304,18 @@ func (UnimplementedAuthServer) ListBlocks(context.Context, *ListBlocksRequest) (
 }
 func (UnimplementedAuthServer) SetAnonymous(context.Context, *SetAnonymousRequest) (*SetAnonymousResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SetAnonymous not implemented")
+}
+func (UnimplementedAuthServer) SetIssuer(context.Context, *SetIssuerRequest) (*Issuer, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetIssuer not implemented")
+}
+func (UnimplementedAuthServer) ListIssuers(context.Context, *ListIssuersRequest) (*ListIssuersResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListIssuers not implemented")
+}
+func (UnimplementedAuthServer) DeleteIssuer(context.Context, *DeleteIssuerRequest) (*DeleteIssuerResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteIssuer not implemented")
+}
+func (UnimplementedAuthServer) Exchange(context.Context, *ExchangeRequest) (*AccessToken, error) {
+	return nil, status.Error(codes.Unimplemented, "method Exchange not implemented")
 }
 func (UnimplementedAuthServer) mustEmbedUnimplementedAuthServer() {}
 func (UnimplementedAuthServer) testEmbeddedByValue()              {}
@@ -468,6 +536,78 @@ func _Auth_SetAnonymous_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Auth_SetIssuer_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetIssuerRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AuthServer).SetIssuer(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Auth_SetIssuer_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AuthServer).SetIssuer(ctx, req.(*SetIssuerRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Auth_ListIssuers_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListIssuersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AuthServer).ListIssuers(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Auth_ListIssuers_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AuthServer).ListIssuers(ctx, req.(*ListIssuersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Auth_DeleteIssuer_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteIssuerRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AuthServer).DeleteIssuer(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Auth_DeleteIssuer_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AuthServer).DeleteIssuer(ctx, req.(*DeleteIssuerRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Auth_Exchange_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ExchangeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AuthServer).Exchange(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Auth_Exchange_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AuthServer).Exchange(ctx, req.(*ExchangeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Auth_ServiceDesc is the grpc.ServiceDesc for Auth service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -518,6 +658,22 @@ var Auth_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SetAnonymous",
 			Handler:    _Auth_SetAnonymous_Handler,
+		},
+		{
+			MethodName: "SetIssuer",
+			Handler:    _Auth_SetIssuer_Handler,
+		},
+		{
+			MethodName: "ListIssuers",
+			Handler:    _Auth_ListIssuers_Handler,
+		},
+		{
+			MethodName: "DeleteIssuer",
+			Handler:    _Auth_DeleteIssuer_Handler,
+		},
+		{
+			MethodName: "Exchange",
+			Handler:    _Auth_Exchange_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

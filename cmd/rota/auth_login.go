@@ -1,0 +1,192 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/secret"
+)
+
+func (a authCommands) login() *cobra.Command {
+	var from, to string
+	cmd := &cobra.Command{
+		Use:   "login --jwt-file FILE [--out FILE]",
+		Short: "Exchange an identity provider's token for an access token",
+		Long: "Exchange an identity provider's token for an access token, and print it, or write it to a file that only its owner reads.\n\n" +
+			"The identity token is a JWT of an issuer that is set (`rota auth issuer list`). It counts once; the access token counts until it " +
+			"ends, at most an hour.",
+		Example: "  rota auth login --jwt-file id.jwt --out rota.token\n  rota job list --token-file rota.token",
+		Args:    cobra.NoArgs,
+	}
+	cmd.Flags().StringVar(&from, "jwt-file", "", "`file` with the identity token, that only its owner reads; - is standard input")
+	cmd.Flags().StringVar(&to, "out", "", "write the access token to this `file`, mode 0600, instead of printing it")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if from == "" {
+			return usagef("--jwt-file is wanted: the identity token to exchange")
+		}
+		return a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			jwt, err := readJWT(from, cmd.InOrStdin())
+			if err != nil {
+				return err
+			}
+			t, token, err := c.Auth().Exchange(ctx, jwt)
+			if err != nil {
+				return err
+			}
+			if to != "" {
+				if err := writeToken(to, token); err != nil {
+					return err
+				}
+				return a.printOne(map[string]any{"token": t, "file": to}, []string{t.ID}, func(bool) string {
+					return "token " + t.ID + " is in " + to + ", it counts until " + t.Expires.String() + "\n"
+				})
+			}
+			made := struct {
+				Token  rota.AccessToken `json:"token"`
+				Secret string           `json:"secret"`
+			}{t, token}
+			return a.printOne(made, []string{t.ID}, func(bool) string { return token + "\n" })
+		}))(cmd, args)
+	}
+	return cmd
+}
+
+// readJWT reads an identity token from a file, or from standard input.
+func readJWT(name string, stdin io.Reader) (string, error) {
+	const most = limits.MaxJWT + 2 // and an end of line
+	var text []byte
+	var err error
+	if name == "-" {
+		text, err = io.ReadAll(io.LimitReader(stdin, most+1))
+	} else {
+		text, err = secret.ReadFile(name, most)
+	}
+	if err != nil {
+		return "", usagef("read --jwt-file: %w", err)
+	}
+	return string(bytes.TrimSpace(text)), nil
+}
+
+// writeToken puts a token into a file of its own that only its owner reads, in the place of the
+// one that was there.
+func writeToken(name, token string) (err error) {
+	next := name + ".new"
+	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(token + "\n")
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(next, name)
+	}
+	return err
+}
+
+func (a authCommands) setIssuer() *cobra.Command {
+	var i rota.Issuer
+	var maps []string
+	var ca string
+	cmd := &cobra.Command{
+		Use:   "set URL --audience A --map CLAIM=VALUE:ROLE [--ca-file FILE]",
+		Short: "Take the tokens of an identity provider, or change which",
+		Long: "Take the tokens of an identity provider, or change which: those of this issuer, for this audience, whose claims a map fits. The " +
+			"first map that fits gives the role. A value is an id, or the beginning of one and *.",
+		Example: "  rota auth issuer set https://token.actions.githubusercontent.com --audience rota --map 'sub=repo:acme/site:ref:refs/heads/main:submitter'",
+		Args:    cobra.ExactArgs(1),
+	}
+	cmd.Flags().StringVar(&i.Audience, "audience", "", "`audience` that the tokens must be for")
+	cmd.Flags().StringArrayVar(&maps, "map", nil, "`claim=value:role` that gives a role; may be repeated")
+	cmd.Flags().StringVar(&ca, "ca-file", "", "`file` with the certificates, in PEM, that vouch for the issuer's address; without it the nodes' own do")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		i.URL = args[0]
+		for _, text := range maps {
+			m, err := parseMap(text)
+			if err != nil {
+				return err
+			}
+			i.Maps = append(i.Maps, m)
+		}
+		if i.Audience == "" || len(i.Maps) == 0 {
+			return usagef("--audience and --map are wanted: which tokens are taken, and which role they give")
+		}
+		if ca != "" {
+			pem, err := readBounded(ca, limits.MaxIssuerCA)
+			if err != nil {
+				return usagef("read --ca-file: %w", err)
+			}
+			i.CA = string(pem)
+		}
+		return a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			set, err := c.Auth().SetIssuer(ctx, i)
+			if err != nil {
+				return err
+			}
+			return a.printOne(set, []string{set.URL}, func(bool) string {
+				return renderFacts([]fact{{"issuer", set.URL}, {"audience", set.Audience}, {"maps", mapsText(set.Maps)}})
+			})
+		}))(cmd, args)
+	}
+	return cmd
+}
+
+// readBounded reads a file of a bounded size.
+func readBounded(name string, most int64) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, most+1))
+}
+
+// parseMap reads CLAIM=VALUE:ROLE; a value may have colons.
+func parseMap(text string) (m rota.ClaimRole, err error) {
+	claim, rest, is := strings.Cut(text, "=")
+	at := strings.LastIndexByte(rest, ':')
+	if !is || at < 0 {
+		return m, usagef("--map %q is not of the form CLAIM=VALUE:ROLE", text)
+	}
+	return rota.ClaimRole{Claim: claim, Value: rest[:at], Role: rest[at+1:]}, nil
+}
+
+func mapsText(maps []rota.ClaimRole) string {
+	all := make([]string, len(maps))
+	for i, m := range maps {
+		all[i] = m.String()
+	}
+	return strings.Join(all, ", ")
+}
+
+func (a authCommands) listIssuers() *cobra.Command {
+	return a.listCommand(&cobra.Command{
+		Use:   "list",
+		Short: "List the identity providers whose tokens are taken",
+		Args:  cobra.NoArgs,
+		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			issuers, err := client.Collect(c.Auth().Issuers(ctx, a.fresh()...))
+			if err != nil {
+				return err
+			}
+			a.seen()
+			return printAll(a.app, "issuers", issuers, func(i rota.Issuer) string { return i.URL }, []column[rota.Issuer]{
+				{"ISSUER", false, 0, func(i rota.Issuer) any { return i.URL }},
+				{"AUDIENCE", false, 0, func(i rota.Issuer) any { return i.Audience }},
+				{"MAPS", false, 0, func(i rota.Issuer) any { return mapsText(i.Maps) }},
+				{"BY", true, 0, func(i rota.Issuer) any { return i.By }},
+			})
+		})),
+	})
+}

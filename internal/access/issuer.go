@@ -1,0 +1,78 @@
+package access
+
+import (
+	"strings"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
+)
+
+// SignIn is what a node found in an identity token whose signature is its issuer's.
+type SignIn struct {
+	Issuer, Audience, Subject string
+	// Claim has Value, by which the issuer's maps give Role.
+	Claim, Value, Role string
+	// JWT is the SHA-256 of the token, Until when it ends.
+	JWT   [32]byte
+	Until rota.Date
+	// Token is the id of the access token to be made, Hash what its secret is known by.
+	Token string
+	Hash  [32]byte
+}
+
+// CheckIssuerURL refuses what names no identity provider.
+func CheckIssuerURL(url string) error {
+	rest, ok := strings.CutPrefix(url, "https://")
+	if host, _, _ := strings.Cut(rest, "/"); !ok || host == "" || !printable(url, limits.MaxIssuerText) || strings.ContainsAny(rest, "?#@\\\"") {
+		return rota.Refusef(rota.KindInvalid, "issuer", "issuer %q is refused: https://HOST or https://HOST/PATH of at most %d printable characters is "+
+			"wanted, as its tokens say it", cutText(url), limits.MaxIssuerText)
+	}
+	return nil
+}
+
+// CheckIssuer refuses an issuer that cannot be set.
+func CheckIssuer(i *rota.Issuer) error {
+	if err := CheckIssuerURL(i.URL); err != nil {
+		return err
+	}
+	switch {
+	case !printable(i.Audience, limits.MaxIssuerText):
+		return rota.Refusef(rota.KindInvalid, "audience", "audience %q is refused: 1 to %d printable characters are wanted, that tokens are asked for with",
+			cutText(i.Audience), limits.MaxIssuerText)
+	case len(i.CA) > limits.MaxIssuerCA:
+		return rota.Refusef(rota.KindInvalid, "ca", "certificates of the issuer have %d bytes: at most %d are taken", len(i.CA), limits.MaxIssuerCA)
+	case len(i.Maps) < 1 || len(i.Maps) > limits.MaxIssuerMaps:
+		return rota.Refusef(rota.KindInvalid, "maps", "maps to roles are %d: 1 to %d are wanted", len(i.Maps), limits.MaxIssuerMaps)
+	}
+	for _, m := range i.Maps {
+		if !printable(m.Claim, limits.MaxIssuerText) || !printable(m.Value, limits.MaxIssuerText) {
+			return rota.Refusef(rota.KindInvalid, "maps", "map %q is refused: a claim and a value of 1 to %d printable characters are wanted", cutText(m.String()),
+				limits.MaxIssuerText)
+		}
+		if at := strings.IndexByte(m.Value, '*'); at == 0 || at > 0 && at < len(m.Value)-1 {
+			return rota.Refusef(rota.KindInvalid, "maps", "map %q is refused: * stands at the end of a value alone, behind what it begins with",
+				cutText(m.String()))
+		}
+		if err := rota.CheckID("role", m.Role); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CheckSignIn refuses a sign-in that no node makes.
+func CheckSignIn(s *SignIn) error {
+	if err := CheckIssuerURL(s.Issuer); err != nil {
+		return err
+	}
+	if !printable(s.Subject, limits.MaxSubject) {
+		return rota.Refusef(rota.KindInvalid, "subject", "subject %q of the identity token is refused: 1 to %d printable characters are wanted",
+			cutText(s.Subject), limits.MaxSubject)
+	}
+	return CheckTokenID(s.Token)
+}
+
+// printable reports whether a text has 1 to most characters, all of ASCII and visible.
+func printable(s string, most int) bool {
+	return s != "" && len(s) <= most && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
+}

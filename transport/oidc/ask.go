@@ -1,0 +1,169 @@
+package oidc
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	gooidc "github.com/coreos/go-oidc/v3/oidc"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
+)
+
+const (
+	// answerMost bounds an issuer's configuration and its keys, answerTime how long each takes.
+	answerMost = 256 << 10
+	answerTime = 5 * time.Second
+	// answerKept is how long an answer, or that there was none, is not asked for again: tokens
+	// that nobody signed make no requests without end.
+	answerKept = 5 * time.Second
+	// addressesMost bounds the addresses of an issuer whose answers are kept.
+	addressesMost = 8
+)
+
+// provider returns the issuer's, a new one where it was set otherwise since.
+func (v *Verifier) provider(issuer *rota.Issuer) (*provider, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if p := v.known[issuer.URL]; p != nil && p.ca == issuer.CA {
+		return p, nil
+	}
+	roots, err := Roots(issuer.CA)
+	if err != nil {
+		return nil, err
+	}
+	if v.known == nil || len(v.known) >= limits.MaxIssuers {
+		v.known = make(map[string]*provider)
+	}
+	p := &provider{ca: issuer.CA, client: clientOf(roots, v.time)}
+	v.known[issuer.URL] = p
+	return p, nil
+}
+
+// Roots reads the certificates that vouch for an issuer; nil, the system's, where there are none.
+func Roots(pem string) (*x509.CertPool, error) {
+	if pem == "" {
+		return nil, nil
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM([]byte(pem)) {
+		return nil, rota.Refusef(rota.KindInvalid, "ca", "the certificates of the issuer are none: PEM is wanted, with BEGIN CERTIFICATE")
+	}
+	return roots, nil
+}
+
+// ask returns what verifies signatures of an issuer, whose configuration it asks for where that
+// is unknown or old.
+func (p *provider) ask(ctx context.Context, url string, now time.Time) (*gooidc.IDTokenVerifier, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.verifier != nil && now.Sub(p.asked) < discoveredFor {
+		return p.verifier, nil
+	}
+	// Keys are asked for later, within calls that have a context of their own.
+	described, err := gooidc.NewProvider(gooidc.ClientContext(context.WithoutCancel(ctx), p.client), url)
+	if err != nil {
+		return nil, unavailable(url, err)
+	}
+	// Dates and audience are judged beside it, with what is wrong in words.
+	p.verifier = described.Verifier(&gooidc.Config{SupportedSigningAlgs: algorithms, SkipClientIDCheck: true, SkipExpiryCheck: true})
+	p.asked = now
+	return p.verifier, nil
+}
+
+func unavailable(url string, err error) *rota.Error {
+	text := err.Error()
+	return &rota.Error{Kind: rota.KindUnavailable, Subject: "issuer", RetryAfter: answerKept,
+		Text: fmt.Sprintf("issuer %s cannot be asked for its configuration or keys: %s", url, cut(text))}
+}
+
+// failure returns why the last request to the issuer failed, nil where it did not.
+func (p *provider) failure() error { return p.client.Transport.(*asker).failure() }
+
+// clientOf returns a client that follows no redirects and speaks https only.
+func clientOf(roots *x509.CertPool, now func() time.Time) *http.Client {
+	base := &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}, Proxy: http.ProxyFromEnvironment,
+		MaxConnsPerHost: 4, MaxIdleConns: 4, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 64 << 10, ForceAttemptHTTP2: true}
+	return &http.Client{Timeout: answerTime, Transport: &asker{base: base, now: now},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return errRedirect }}
+}
+
+var errRedirect = errors.New("it redirects elsewhere, which is not followed: set the issuer by the address that answers")
+
+// asker asks an issuer, over https, for bounded answers, each at most once in a while.
+type asker struct {
+	base http.RoundTripper
+	now  func() time.Time
+
+	mu   sync.Mutex
+	kept map[string]answer
+	last error
+}
+
+// answer is what came of a request.
+type answer struct {
+	at     time.Time
+	status int
+	header http.Header
+	body   []byte
+	err    error
+}
+
+// RoundTrip implements http.RoundTripper.
+func (a *asker) RoundTrip(r *http.Request) (*http.Response, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock() // who comes meanwhile has the same answer
+	if r.URL.Scheme != "https" {
+		a.last = fmt.Errorf("%s is not https", r.URL.Redacted())
+		return nil, a.last
+	}
+	got, ok := a.kept[r.URL.String()]
+	if !ok || a.now().Sub(got.at) >= answerKept {
+		got = a.fetch(r)
+		if a.kept == nil || len(a.kept) >= addressesMost {
+			a.kept = make(map[string]answer)
+		}
+		a.kept[r.URL.String()] = got
+	}
+	if a.last = got.err; got.err != nil {
+		return nil, got.err
+	}
+	switch {
+	case got.status/100 == 3:
+		a.last = errRedirect
+	case got.status != http.StatusOK:
+		a.last = fmt.Errorf("it answers with status %d", got.status)
+	}
+	return &http.Response{Status: http.StatusText(got.status), StatusCode: got.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: got.header.Clone(), Body: io.NopCloser(bytes.NewReader(got.body)), ContentLength: int64(len(got.body)), Request: r}, nil
+}
+
+func (a *asker) fetch(r *http.Request) (got answer) {
+	got.at = a.now()
+	response, err := a.base.RoundTrip(r)
+	if err != nil {
+		got.err = err
+		return got
+	}
+	defer response.Body.Close()
+	got.status, got.header = response.StatusCode, response.Header
+	got.body, got.err = io.ReadAll(io.LimitReader(response.Body, answerMost+1))
+	if len(got.body) > answerMost {
+		got.body, got.err = nil, fmt.Errorf("its answer has more than %d bytes", answerMost)
+	}
+	return got
+}
+
+func (a *asker) failure() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.last
+}

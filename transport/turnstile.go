@@ -1,0 +1,57 @@
+package transport
+
+import (
+	"sync"
+	"time"
+
+	"github.com/rotasched/rota"
+)
+
+const (
+	// exchangesMost is how many exchanges one address may try a second: each costs a check of a
+	// signature, and may cost a request to an issuer.
+	exchangesMost = 10
+	// turnstileMost bounds the addresses that are counted.
+	turnstileMost = 10_000
+)
+
+// turnstile lets so many calls of an address pass a second.
+type turnstile struct {
+	each int
+	mu   sync.Mutex
+	// next is when an address has all its calls again.
+	next map[string]time.Time
+}
+
+func newTurnstile(each int) *turnstile {
+	return &turnstile{each: each, next: make(map[string]time.Time)}
+}
+
+// pass counts a call, or refuses it.
+func (t *turnstile) pass(address string, now time.Time) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	next, known := t.next[address]
+	if !known && len(t.next) >= turnstileMost {
+		t.forget(now)
+	}
+	if next.Before(now) {
+		next = now
+	}
+	next = next.Add(time.Second / time.Duration(t.each))
+	if wait := next.Sub(now) - time.Second; wait > 0 || !known && len(t.next) >= turnstileMost {
+		return &rota.Error{Kind: rota.KindExhausted, Subject: "address", RetryAfter: max(wait, time.Second/time.Duration(t.each)),
+			Text: "identity tokens are exchanged too fast from this address, or from too many: 10 a second are taken; try again"}
+	}
+	t.next[address] = next
+	return nil
+}
+
+// forget forgets the addresses that have all their calls again.
+func (t *turnstile) forget(now time.Time) {
+	for address, next := range t.next {
+		if !next.After(now) {
+			delete(t.next, address)
+		}
+	}
+}
