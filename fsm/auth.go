@@ -87,6 +87,7 @@ func (ac *authority) createToken(op *fsmpb.CreateToken) *fsmpb.Outcome {
 	if err != nil {
 		return entry.Refused(err)
 	}
+	t.By = ac.m.journal.caller.Actor
 	if old := ac.tokens.get(tokenID(t.ID)); old != nil {
 		return ac.createAgain(old, &t, hash)
 	}
@@ -124,7 +125,7 @@ func (ac *authority) creatable(t *rota.AccessToken) error {
 		return exhausted("token", "%d tokens are known, no more are taken until some expire, revoked ones too: `rota auth token list` "+
 			"shows when", limits.MaxTokens)
 	}
-	return ac.mayHold(ownsToken)
+	return ac.mayHold(t.By, ownsToken)
 }
 
 func noRole(name string) error {
@@ -132,9 +133,7 @@ func noRole(name string) error {
 }
 
 func (ac *authority) addToken(t rota.AccessToken, hash [32]byte) {
-	if t.Created = ac.m.head.now(); t.By == "" {
-		t.By = ac.m.journal.caller.Actor
-	}
+	t.Created = ac.m.head.now()
 	ac.hold(t.By, ownsToken, 1)
 	ac.tokens.insert(tokenID(t.ID), &tokenRow{AccessToken: t, hash: hash})
 	ac.m.timers.token.set(t.ID, 0, int64(t.Expires))
@@ -225,6 +224,7 @@ func (ac *authority) initAuth(op *fsmpb.InitAuth) *fsmpb.Outcome {
 	if err != nil {
 		return entry.Refused(err)
 	}
+	t.By = ac.m.journal.caller.Actor
 	if old := ac.tokens.get(tokenID(t.ID)); old != nil {
 		return ac.createAgain(old, &t, hash)
 	}

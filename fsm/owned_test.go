@@ -126,6 +126,39 @@ func ownToken(i int) *fsmpb.Op {
 	return tokenOp(wish)
 }
 
+// TestOwned_signIns: tokens that identity tokens were exchanged for count for the subject of
+// these, not for who asked; so one subject leaves room for others.
+func TestOwned_signIns(t *testing.T) {
+	t.Parallel()
+	b := newOwners(t)
+	b.ok(issuerOp(idp, mapTo("sub", "ann", access.RoleReader), mapTo("sub", "bob", access.RoleReader)))
+	signIn := func(subject string) func(i int) *fsmpb.Op {
+		return func(i int) *fsmpb.Op {
+			return b.exchangeOp(byte(i), "a", func(x *fsmpb.Exchange) {
+				x.Id, x.Subject, x.Value = ownToken(i).GetCreateToken().GetId(), subject, subject
+			})
+		}
+	}
+	ann := rota.OIDCPrincipal(idp, "ann")
+	taken, refusal := b.many("", limits.MaxOwnedTokens+20, signIn("ann"))
+	if taken != limits.MaxOwnedTokens || refusal == nil || refusal.Kind != rota.KindExhausted || refusal.Subject != "max_tokens" ||
+		!strings.Contains(refusal.Text, string(ann)) {
+		t.Fatalf("%d were taken, then %+v", taken, refusal)
+	}
+	b.sound()
+	if taken, refusal := b.many("", 1, func(int) *fsmpb.Op { return signIn("bob")(limits.MaxOwnedTokens + 30) }); taken != 1 {
+		t.Errorf("another subject is refused: %v", refusal)
+	}
+	if o := b.ok(signIn("ann")(0)); !o.GetExisted() {
+		t.Errorf("again: %v", o)
+	}
+	b.tomorrow(600_001) // the identity tokens end, and the access tokens with them
+	if taken, refusal := b.many("", 1, func(int) *fsmpb.Op { return signIn("ann")(limits.MaxOwnedTokens + 40) }); taken != 1 {
+		t.Errorf("what went makes no room: %v", refusal)
+	}
+	b.sound()
+}
+
 // TestOwned_moves: what a worker counts for moves with its registration, and ends with the
 // credential; a workflow that is run again counts again.
 func TestOwned_moves(t *testing.T) {

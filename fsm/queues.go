@@ -65,7 +65,7 @@ func (pl *placement) setQueue(op *fsmpb.SetQueue) *fsmpb.Outcome {
 		if err := pl.m.admission.admitBytes(nil, "", 1); err != nil {
 			return entry.Refused(err)
 		}
-		if err := pl.m.access.mayHold(ownsQueue); err != nil {
+		if err := pl.m.access.mayHold(pl.m.journal.caller.Actor, ownsQueue); err != nil {
 			return entry.Refused(err)
 		}
 		pl.addQueue(name, policy)

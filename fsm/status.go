@@ -251,7 +251,7 @@ func (fl *fleet) register(op *fsmpb.Register) *fsmpb.Outcome {
 	hash := [32]byte(op.GetSecretHash())
 	old := fl.workers.get(spec.ID)
 	if old == nil || old.by != fl.m.journal.caller.Actor {
-		if err := fl.m.access.mayHold(ownsWorker); err != nil {
+		if err := fl.m.access.mayHold(fl.m.journal.caller.Actor, ownsWorker); err != nil {
 			return entry.Refused(err)
 		}
 	}

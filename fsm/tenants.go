@@ -39,7 +39,7 @@ func (lm *admission) setTenant(op *fsmpb.SetTenant) *fsmpb.Outcome {
 	case t != nil && t.known && t.limits == wanted:
 		return &fsmpb.Outcome{Existed: true}
 	case t == nil || !t.known:
-		if err := lm.m.access.mayHold(ownsTenant); err != nil {
+		if err := lm.m.access.mayHold(lm.m.journal.caller.Actor, ownsTenant); err != nil {
 			return entry.Refused(err)
 		}
 	}

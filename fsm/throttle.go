@@ -268,11 +268,10 @@ func (ac *authority) hold(by rota.Principal, what owned, n int64) {
 	}
 }
 
-// mayHold refuses whoever asks for one more row of a kind and has as many as a principal may
-// have (SPEC §4.15). Those who may do everything, and the account that the node runs as, have
+// mayHold refuses one more row of a kind to a principal that has as many as one may have
+// (SPEC §4.15). Those who may do everything, and the account that the node runs as, have
 // as many as the cluster takes.
-func (ac *authority) mayHold(what owned) error {
-	by := ac.m.journal.caller.Actor
+func (ac *authority) mayHold(by rota.Principal, what owned) error {
 	if by == "" || by == rota.Local {
 		return nil
 	}

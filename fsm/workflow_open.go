@@ -47,7 +47,7 @@ func (fs *flows) openWorkflow(op *fsmpb.OpenWorkflow) *fsmpb.Outcome {
 	if err := fs.admitSize(need); err != nil {
 		return entry.Refused(err)
 	}
-	if err := fs.m.access.mayHold(ownsWorkflow); err != nil {
+	if err := fs.m.access.mayHold(fs.m.journal.caller.Actor, ownsWorkflow); err != nil {
 		return entry.Refused(err)
 	}
 	fs.makeRoom(need)
