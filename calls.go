@@ -355,6 +355,19 @@ type ClusterStatus struct {
 	StateBytesMax int64 `json:"state_bytes_max"`
 	// Autopilot is what becomes of dead voters.
 	Autopilot Autopilot `json:"autopilot"`
+	// Backup is the last one that a leader stored, nil for none.
+	Backup *StoredBackup `json:"backup,omitempty"`
+}
+
+// StoredBackup is a backup that a leader stored, as the state tells it.
+type StoredBackup struct {
+	// Index is that of the state in it; Date is when the cluster learned of it.
+	Index Index `json:"index"`
+	Date  Date  `json:"date_ms"`
+	// Name is the file's or object's; SHA256 and Bytes are of its bytes as they are stored.
+	Name   string `json:"name"`
+	SHA256 Hex    `json:"sha256"`
+	Bytes  int64  `json:"bytes"`
 }
 
 // JobCounts counts jobs by state; terminal ones since the cluster began.

@@ -111,6 +111,7 @@ const (
 	EventQueueDeleted
 	EventTenantDeleted
 	EventWorkerDeleted
+	EventBackupStored
 )
 
 var eventKindNames = []string{"none", "jobEnqueued", "jobAssigned", "jobRunning", "jobPromoted", "jobProgress",
@@ -120,7 +121,8 @@ var eventKindNames = []string{"none", "jobEnqueued", "jobAssigned", "jobRunning"
 	"tenantChanged", "workflowStarted", "workflowFinished", "drained", "entryRefused", "leadershipBegan",
 	"leaseRevoked", "nodeChanged", "rulesChanged", "stateDiffers", "jobChanged", "jobDelayed", "workerDisconnected",
 	"jobDeleted", "authChanged", "authReset",
-	"workflowCancelled", "clusterChanged", "queueDeleted", "tenantDeleted", "workerDeleted"}
+	"workflowCancelled", "clusterChanged", "queueDeleted", "tenantDeleted", "workerDeleted",
+	"backupStored"}
 
 // String names the kind as SPEC §12.2 does.
 func (k EventKind) String() string { return nameOf(eventKindNames, int(k)) }

@@ -266,8 +266,9 @@ func operationOf(f protoreflect.FieldDescriptor) *fsmpb.Op {
 
 // leadersOwn are the operations that no caller may ask for; harmless ones need no right.
 var (
-	leadersOwn = []string{"begin_term", "reach", "round", "sweep", "set_node", "switch_rules", "node_differs", "want_voters", "disconnect", "drop_deleted"}
-	harmless   = []string{"barrier", "exchange"}
+	leadersOwn = []string{"begin_term", "reach", "round", "sweep", "set_node", "switch_rules", "node_differs", "want_voters", "disconnect", "drop_deleted",
+		"backup_stored"}
+	harmless = []string{"barrier", "exchange"}
 )
 
 // rightOf is what each operation needs, as docs/security.md says.

@@ -36,6 +36,7 @@ func (m *Machine) Check() []string {
 	c.settings()
 	c.access()
 	c.holdings()
+	c.backups()
 	c.timers()
 	c.bytes()
 	c.digest()
@@ -370,6 +371,7 @@ func (c *checker) digest() {
 	m.access.blocks.scan(func(_ blockKey, r *blockRow) bool { add(tagBlock, r); return true })
 	m.access.issuers.scan(func(_ string, r *issuerRow) bool { add(tagIssuer, r); return true })
 	m.access.spent.scan(func(_ string, r *spentRow) bool { add(tagSpent, r); return true })
+	m.backups.scan(func(_ string, r *backupRow) bool { add(tagBackup, r); return true })
 	if m.head.hash == (rota.Digest{}) && m.head.index == 0 {
 		return // before the first entry nothing is hashed
 	}

@@ -39,6 +39,7 @@ type Frozen struct {
 
 	issuers *tree.Tree[string, *issuerRow]
 	spent   *tree.Tree[string, *spentRow]
+	backups *tree.Tree[string, *backupRow]
 }
 
 // Freeze takes the state as the last applied entry left it.
@@ -49,7 +50,7 @@ func (m *Machine) Freeze() *Frozen {
 		types: m.typeStats.types.freeze(), staged: m.ended.staged.records.Copy(), workflows: m.flows.workflows.freeze(),
 		vertices: m.flows.vertices.freeze(), deleted: m.ended.deleted.freeze(),
 		roles: m.access.roles.freeze(), tokens: m.access.tokens.freeze(), blocks: m.access.blocks.freeze(),
-		issuers: m.access.issuers.freeze(), spent: m.access.spent.freeze()}
+		issuers: m.access.issuers.freeze(), spent: m.access.spent.freeze(), backups: m.backups.freeze()}
 }
 
 // Archived leaves the staged records out: they are on disk, so that a snapshot need
@@ -171,6 +172,9 @@ func (f *Frozen) Records(yield func(kind byte, rec []byte) error) error {
 	if err == nil {
 		f.spent.Scan(func(_ string, r *spentRow) bool { return put(tagSpent, func() { r.canonical(&e) }) })
 	}
+	if err == nil {
+		f.backups.Scan(func(_ string, r *backupRow) bool { return put(tagBackup, func() { r.canonical(&e) }) })
+	}
 	if err == nil && !planted.dedupeNotInSnapshot() {
 		f.tombs.Scan(func(_ rota.JobID, t tomb) bool { return put(tagTomb, func() { e.b = append(e.b, t...) }) })
 	}
@@ -265,6 +269,8 @@ func (l *Loader) Add(kind byte, rec []byte) error {
 	case tagSpent:
 		r := decodeSpent(d)
 		fresh = m.access.spent.load(string(r.hash[:]), r)
+	case tagBackup:
+		fresh = m.backups.load("", decodeBackup(d))
 	case tagTomb:
 		r := decodeTomb(d)
 		fresh = m.ended.tombs.load(r)

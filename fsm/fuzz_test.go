@@ -273,6 +273,11 @@ func hostileOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 		if d.roll(4) == 0 {
 			return clusterOp(d.of("state_bytes_max", "voters_wanted", "autopilot", "x"), fmt.Sprint(d.number()))
 		}
+		if d.roll(8) == 0 {
+			op := backupOp(rota.Index(d.number()), d.text())
+			op.GetBackupStored().Bytes, op.GetBackupStored().Sha256 = uint64(d.number()), make([]byte, pickOf(d, 0, 31, 32, 33))
+			return op
+		}
 		keys := rota.TenantKeys()
 		return tenantOp(d.id("t"), keys[d.roll(len(keys))], fmt.Sprint(d.number()), "max_concurrent", fmt.Sprint(d.roll(4)))
 	default:

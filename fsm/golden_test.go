@@ -187,6 +187,8 @@ func writeGolden(t *testing.T) {
 	}
 	c.entry(healthyOp("n4", "n5", "n6", "n7", "n7"), healthyOp("n4"), healthyOp("n4", "n5", "n6", "n7", "n8"))
 	c.entry(removalOp("n7", "did not answer", 0), clusterOp("autopilot", "off"), removalOp("n6", "", 2), clusterOp("voters_wanted", "5"))
+	c.entry(backupOp(c.at, "c-1.snap"))
+	c.entry(backupOp(c.at-2, "c-2.snap"), backupOp(c.at, "c-3.snap"), backupOp(0, "c-4.snap"))
 	c.entry(differsOp("n2", 7, 5), differsOp("n2", 9, 5), differsOp("n3", 9, 5), switchOp(entry.FirstRules), switchOp(0))
 	note()
 	var out []byte

@@ -154,6 +154,8 @@ func (m *Machine) apply(op *fsmpb.Op, term uint64) *fsmpb.Outcome {
 		return m.switchRules(op.SwitchRules)
 	case *fsmpb.Op_NodeDiffers:
 		return m.nodeDiffers(op.NodeDiffers)
+	case *fsmpb.Op_BackupStored:
+		return m.storedBackup(op.BackupStored)
 	case *fsmpb.Op_SetRole:
 		return m.access.setRole(op.SetRole)
 	case *fsmpb.Op_DeleteRole:
@@ -195,7 +197,7 @@ func (m *Machine) Recycle(events []rota.Event) {
 }
 
 func (m *Machine) begin(index rota.Index, e *fsmpb.Entry) {
-	m.at = index
+	m.at, m.alone = index, len(e.GetOps()) == 1
 	m.ledger.gen++
 	events := len(e.GetOps()) + 2
 	for _, op := range e.GetOps() {
@@ -280,6 +282,9 @@ func (m *Machine) Reincarnate(as Rebirth) error {
 	m.leasing.voidAll(as.Pause)
 	m.fleet.retireAll()
 	m.bury(as)
+	if m.backups.get("") != nil {
+		m.backups.drop("") // of another cluster
+	}
 	if as.VoidTokens {
 		m.access.revokeAll()
 	}

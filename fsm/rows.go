@@ -35,6 +35,7 @@ const (
 	tagBlock
 	tagIssuer
 	tagSpent
+	tagBackup
 )
 
 func encodePairs(e *encoder, pairs map[string]string) {

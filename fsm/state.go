@@ -18,6 +18,8 @@ type Machine struct {
 	jobs   table[rota.JobID, jobRow, *jobRow]
 	queues table[rota.QueueName, queueRow, *queueRow]
 	nodes  table[rota.NodeID, nodeRow, *nodeRow]
+	// backups has the last backup, or nothing.
+	backups table[string, backupRow, *backupRow]
 
 	// The parts own the other tables, and what is derived of them.
 	fleet     fleet
@@ -40,6 +42,8 @@ type Machine struct {
 	// The entry that is being applied.
 	at      rota.Index
 	stamped bool
+	// alone says that it has one operation.
+	alone   bool
 	walls   []int64
 	sweep   Sweep
 	decoder entry.Decoder
@@ -66,6 +70,7 @@ func NewKnowing(version uint32) *Machine {
 	m.jobs.init(tagJob, l)
 	m.queues.init(tagQueue, l)
 	m.nodes.init(tagNode, l)
+	m.backups.init(tagBackup, l)
 	m.fleet.workers.init(tagWorker, l)
 	m.leasing.leases.init(tagLease, l)
 	m.placement.holds.init(tagHold, l)

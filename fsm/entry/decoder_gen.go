@@ -59,6 +59,7 @@ const (
 	opSetIssuer      = 41
 	opDeleteIssuer   = 42
 	opExchange       = 43
+	opBackupStored   = 44
 	opActor          = 61
 	opVia            = 62
 	opRequest        = 63

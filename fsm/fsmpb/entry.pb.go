@@ -242,6 +242,7 @@ type Op struct {
 	//	*Op_SetIssuer
 	//	*Op_DeleteIssuer
 	//	*Op_Exchange
+	//	*Op_BackupStored
 	Op isOp_Op `protobuf_oneof:"op"`
 	// Who asked for it, as rota.Principal; empty where the leader of the entry acts by
 	// itself. Via is the node and the door, request the id of the call. The edge sets them.
@@ -676,6 +677,15 @@ func (x *Op) GetExchange() *Exchange {
 	return nil
 }
 
+func (x *Op) GetBackupStored() *BackupStored {
+	if x != nil {
+		if x, ok := x.Op.(*Op_BackupStored); ok {
+			return x.BackupStored
+		}
+	}
+	return nil
+}
+
 func (x *Op) GetActor() string {
 	if x != nil {
 		return x.Actor
@@ -873,6 +883,10 @@ type Op_Exchange struct {
 	Exchange *Exchange `protobuf:"bytes,43,opt,name=exchange,proto3,oneof"`
 }
 
+type Op_BackupStored struct {
+	BackupStored *BackupStored `protobuf:"bytes,44,opt,name=backup_stored,json=backupStored,proto3,oneof"`
+}
+
 func (*Op_BeginTerm) isOp_Op() {}
 
 func (*Op_Submit) isOp_Op() {}
@@ -958,6 +972,8 @@ func (*Op_SetIssuer) isOp_Op() {}
 func (*Op_DeleteIssuer) isOp_Op() {}
 
 func (*Op_Exchange) isOp_Op() {}
+
+func (*Op_BackupStored) isOp_Op() {}
 
 // Grant is one right over the tenants and queues that match two patterns.
 type Grant struct {
@@ -4831,6 +4847,76 @@ func (x *SwitchRules) GetVersion() uint32 {
 	return 0
 }
 
+// BackupStored says which backup the leader stored: the index of the state in it, its name, and
+// the SHA-256 and the number of its bytes as they are stored.
+type BackupStored struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Sha256        []byte                 `protobuf:"bytes,3,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	Bytes         uint64                 `protobuf:"varint,4,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupStored) Reset() {
+	*x = BackupStored{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupStored) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupStored) ProtoMessage() {}
+
+func (x *BackupStored) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupStored.ProtoReflect.Descriptor instead.
+func (*BackupStored) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{59}
+}
+
+func (x *BackupStored) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *BackupStored) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *BackupStored) GetSha256() []byte {
+	if x != nil {
+		return x.Sha256
+	}
+	return nil
+}
+
+func (x *BackupStored) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
 // NodeDiffers is the leader's word that a node's state was another one than the
 // majority's (SPEC §2.5).
 type NodeDiffers struct {
@@ -4846,7 +4932,7 @@ type NodeDiffers struct {
 
 func (x *NodeDiffers) Reset() {
 	*x = NodeDiffers{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[59]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4858,7 +4944,7 @@ func (x *NodeDiffers) String() string {
 func (*NodeDiffers) ProtoMessage() {}
 
 func (x *NodeDiffers) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[59]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4871,7 +4957,7 @@ func (x *NodeDiffers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeDiffers.ProtoReflect.Descriptor instead.
 func (*NodeDiffers) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{59}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *NodeDiffers) GetNode() string {
@@ -4923,7 +5009,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[60]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4935,7 +5021,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[60]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4948,7 +5034,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{60}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Outcome) GetKind() uint32 {
@@ -5063,7 +5149,7 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x03ops\x18\x01 \x03(\v2\f.rota.fsm.OpR\x03ops\"O\n" +
 	"\bOutcomes\x12-\n" +
 	"\boutcomes\x18\x01 \x03(\v2\x11.rota.fsm.OutcomeR\boutcomes\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\x04R\x05index\"\xda\x12\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\"\x99\x13\n" +
 	"\x02Op\x124\n" +
 	"\n" +
 	"begin_term\x18\x01 \x01(\v2\x13.rota.fsm.BeginTermH\x00R\tbeginTerm\x12*\n" +
@@ -5119,7 +5205,8 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\n" +
 	"set_issuer\x18) \x01(\v2\x13.rota.fsm.SetIssuerH\x00R\tsetIssuer\x12=\n" +
 	"\rdelete_issuer\x18* \x01(\v2\x16.rota.fsm.DeleteIssuerH\x00R\fdeleteIssuer\x120\n" +
-	"\bexchange\x18+ \x01(\v2\x12.rota.fsm.ExchangeH\x00R\bexchange\x12\x14\n" +
+	"\bexchange\x18+ \x01(\v2\x12.rota.fsm.ExchangeH\x00R\bexchange\x12=\n" +
+	"\rbackup_stored\x18, \x01(\v2\x16.rota.fsm.BackupStoredH\x00R\fbackupStored\x12\x14\n" +
 	"\x05actor\x18= \x01(\tR\x05actor\x12\x10\n" +
 	"\x03via\x18> \x01(\tR\x03via\x12\x18\n" +
 	"\arequest\x18? \x01(\tR\arequestB\x04\n" +
@@ -5431,7 +5518,12 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"WantVoters\x12\x16\n" +
 	"\x06voters\x18\x01 \x03(\tR\x06voters\"'\n" +
 	"\vSwitchRules\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\rR\aversion\"X\n" +
+	"\aversion\x18\x01 \x01(\rR\aversion\"f\n" +
+	"\fBackupStored\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
+	"\x06sha256\x18\x03 \x01(\fR\x06sha256\x12\x14\n" +
+	"\x05bytes\x18\x04 \x01(\x04R\x05bytes\"X\n" +
 	"\vNodeDiffers\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x1f\n" +
@@ -5467,7 +5559,7 @@ func file_fsm_fsmpb_entry_proto_rawDescGZIP() []byte {
 	return file_fsm_fsmpb_entry_proto_rawDescData
 }
 
-var file_fsm_fsmpb_entry_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
+var file_fsm_fsmpb_entry_proto_msgTypes = make([]protoimpl.MessageInfo, 62)
 var file_fsm_fsmpb_entry_proto_goTypes = []any{
 	(*Entry)(nil),          // 0: rota.fsm.Entry
 	(*Commands)(nil),       // 1: rota.fsm.Commands
@@ -5528,13 +5620,14 @@ var file_fsm_fsmpb_entry_proto_goTypes = []any{
 	(*SetNode)(nil),        // 56: rota.fsm.SetNode
 	(*WantVoters)(nil),     // 57: rota.fsm.WantVoters
 	(*SwitchRules)(nil),    // 58: rota.fsm.SwitchRules
-	(*NodeDiffers)(nil),    // 59: rota.fsm.NodeDiffers
-	(*Outcome)(nil),        // 60: rota.fsm.Outcome
+	(*BackupStored)(nil),   // 59: rota.fsm.BackupStored
+	(*NodeDiffers)(nil),    // 60: rota.fsm.NodeDiffers
+	(*Outcome)(nil),        // 61: rota.fsm.Outcome
 }
 var file_fsm_fsmpb_entry_proto_depIdxs = []int32{
 	3,  // 0: rota.fsm.Entry.ops:type_name -> rota.fsm.Op
 	3,  // 1: rota.fsm.Commands.ops:type_name -> rota.fsm.Op
-	60, // 2: rota.fsm.Outcomes.outcomes:type_name -> rota.fsm.Outcome
+	61, // 2: rota.fsm.Outcomes.outcomes:type_name -> rota.fsm.Outcome
 	12, // 3: rota.fsm.Op.begin_term:type_name -> rota.fsm.BeginTerm
 	16, // 4: rota.fsm.Op.submit:type_name -> rota.fsm.Submit
 	18, // 5: rota.fsm.Op.register:type_name -> rota.fsm.Register
@@ -5557,7 +5650,7 @@ var file_fsm_fsmpb_entry_proto_depIdxs = []int32{
 	51, // 22: rota.fsm.Op.cancel_workflow:type_name -> rota.fsm.CancelWorkflow
 	52, // 23: rota.fsm.Op.retry_workflow:type_name -> rota.fsm.RetryWorkflow
 	58, // 24: rota.fsm.Op.switch_rules:type_name -> rota.fsm.SwitchRules
-	59, // 25: rota.fsm.Op.node_differs:type_name -> rota.fsm.NodeDiffers
+	60, // 25: rota.fsm.Op.node_differs:type_name -> rota.fsm.NodeDiffers
 	21, // 26: rota.fsm.Op.gone:type_name -> rota.fsm.Gone
 	32, // 27: rota.fsm.Op.change_job:type_name -> rota.fsm.ChangeJob
 	22, // 28: rota.fsm.Op.disconnect:type_name -> rota.fsm.Disconnect
@@ -5578,36 +5671,37 @@ var file_fsm_fsmpb_entry_proto_depIdxs = []int32{
 	37, // 43: rota.fsm.Op.set_issuer:type_name -> rota.fsm.SetIssuer
 	39, // 44: rota.fsm.Op.delete_issuer:type_name -> rota.fsm.DeleteIssuer
 	40, // 45: rota.fsm.Op.exchange:type_name -> rota.fsm.Exchange
-	4,  // 46: rota.fsm.SetRole.grants:type_name -> rota.fsm.Grant
-	7,  // 47: rota.fsm.InitAuth.token:type_name -> rota.fsm.CreateToken
-	15, // 48: rota.fsm.JobSpec.labels:type_name -> rota.fsm.Label
-	14, // 49: rota.fsm.JobSpec.limits:type_name -> rota.fsm.Limit
-	13, // 50: rota.fsm.Submit.spec:type_name -> rota.fsm.JobSpec
-	14, // 51: rota.fsm.WorkerSpec.limits:type_name -> rota.fsm.Limit
-	17, // 52: rota.fsm.Register.spec:type_name -> rota.fsm.WorkerSpec
-	19, // 53: rota.fsm.Register.attestation:type_name -> rota.fsm.Attestation
-	27, // 54: rota.fsm.Round.pairs:type_name -> rota.fsm.Pair
-	26, // 55: rota.fsm.Round.holds:type_name -> rota.fsm.Hold
-	25, // 56: rota.fsm.Round.preempts:type_name -> rota.fsm.Preempt
-	15, // 57: rota.fsm.LeaseOp.meta:type_name -> rota.fsm.Label
-	13, // 58: rota.fsm.Retry.spec:type_name -> rota.fsm.JobSpec
-	31, // 59: rota.fsm.Retry.past:type_name -> rota.fsm.Past
-	15, // 60: rota.fsm.ChangeJob.labels:type_name -> rota.fsm.Label
-	38, // 61: rota.fsm.SetIssuer.maps:type_name -> rota.fsm.ClaimRole
-	15, // 62: rota.fsm.SetCluster.set:type_name -> rota.fsm.Label
-	15, // 63: rota.fsm.SetTenant.set:type_name -> rota.fsm.Label
-	13, // 64: rota.fsm.ReportProof.spec:type_name -> rota.fsm.JobSpec
-	31, // 65: rota.fsm.ReportProof.past:type_name -> rota.fsm.Past
-	15, // 66: rota.fsm.OpenWorkflow.labels:type_name -> rota.fsm.Label
-	47, // 67: rota.fsm.OpenWorkflow.shares:type_name -> rota.fsm.QueueShare
-	49, // 68: rota.fsm.AddNodes.nodes:type_name -> rota.fsm.WorkflowNode
-	13, // 69: rota.fsm.WorkflowNode.spec:type_name -> rota.fsm.JobSpec
-	15, // 70: rota.fsm.SetQueue.set:type_name -> rota.fsm.Label
-	71, // [71:71] is the sub-list for method output_type
-	71, // [71:71] is the sub-list for method input_type
-	71, // [71:71] is the sub-list for extension type_name
-	71, // [71:71] is the sub-list for extension extendee
-	0,  // [0:71] is the sub-list for field type_name
+	59, // 46: rota.fsm.Op.backup_stored:type_name -> rota.fsm.BackupStored
+	4,  // 47: rota.fsm.SetRole.grants:type_name -> rota.fsm.Grant
+	7,  // 48: rota.fsm.InitAuth.token:type_name -> rota.fsm.CreateToken
+	15, // 49: rota.fsm.JobSpec.labels:type_name -> rota.fsm.Label
+	14, // 50: rota.fsm.JobSpec.limits:type_name -> rota.fsm.Limit
+	13, // 51: rota.fsm.Submit.spec:type_name -> rota.fsm.JobSpec
+	14, // 52: rota.fsm.WorkerSpec.limits:type_name -> rota.fsm.Limit
+	17, // 53: rota.fsm.Register.spec:type_name -> rota.fsm.WorkerSpec
+	19, // 54: rota.fsm.Register.attestation:type_name -> rota.fsm.Attestation
+	27, // 55: rota.fsm.Round.pairs:type_name -> rota.fsm.Pair
+	26, // 56: rota.fsm.Round.holds:type_name -> rota.fsm.Hold
+	25, // 57: rota.fsm.Round.preempts:type_name -> rota.fsm.Preempt
+	15, // 58: rota.fsm.LeaseOp.meta:type_name -> rota.fsm.Label
+	13, // 59: rota.fsm.Retry.spec:type_name -> rota.fsm.JobSpec
+	31, // 60: rota.fsm.Retry.past:type_name -> rota.fsm.Past
+	15, // 61: rota.fsm.ChangeJob.labels:type_name -> rota.fsm.Label
+	38, // 62: rota.fsm.SetIssuer.maps:type_name -> rota.fsm.ClaimRole
+	15, // 63: rota.fsm.SetCluster.set:type_name -> rota.fsm.Label
+	15, // 64: rota.fsm.SetTenant.set:type_name -> rota.fsm.Label
+	13, // 65: rota.fsm.ReportProof.spec:type_name -> rota.fsm.JobSpec
+	31, // 66: rota.fsm.ReportProof.past:type_name -> rota.fsm.Past
+	15, // 67: rota.fsm.OpenWorkflow.labels:type_name -> rota.fsm.Label
+	47, // 68: rota.fsm.OpenWorkflow.shares:type_name -> rota.fsm.QueueShare
+	49, // 69: rota.fsm.AddNodes.nodes:type_name -> rota.fsm.WorkflowNode
+	13, // 70: rota.fsm.WorkflowNode.spec:type_name -> rota.fsm.JobSpec
+	15, // 71: rota.fsm.SetQueue.set:type_name -> rota.fsm.Label
+	72, // [72:72] is the sub-list for method output_type
+	72, // [72:72] is the sub-list for method input_type
+	72, // [72:72] is the sub-list for extension type_name
+	72, // [72:72] is the sub-list for extension extendee
+	0,  // [0:72] is the sub-list for field type_name
 }
 
 func init() { file_fsm_fsmpb_entry_proto_init() }
@@ -5659,6 +5753,7 @@ func file_fsm_fsmpb_entry_proto_init() {
 		(*Op_SetIssuer)(nil),
 		(*Op_DeleteIssuer)(nil),
 		(*Op_Exchange)(nil),
+		(*Op_BackupStored)(nil),
 	}
 	file_fsm_fsmpb_entry_proto_msgTypes[32].OneofWrappers = []any{}
 	type x struct{}
@@ -5667,7 +5762,7 @@ func file_fsm_fsmpb_entry_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fsm_fsmpb_entry_proto_rawDesc), len(file_fsm_fsmpb_entry_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   61,
+			NumMessages:   62,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

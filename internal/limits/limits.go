@@ -89,6 +89,8 @@ const (
 	// MaxTypesPerWorker bounds each of a worker's lists of types: failing, cooling,
 	// denied, executed. The oldest give way.
 	MaxTypesPerWorker = 64
+	// MaxBackupNameBytes bounds the name of a backup: a cluster id and an index, with room.
+	MaxBackupNameBytes = 256
 	// MaxReasonBytes bounds an operator's reason, of a mode or a proof report.
 	MaxReasonBytes = 256
 	// MaxOthers bounds the workers that an explanation lists.

@@ -16,6 +16,7 @@ const (
 	startClock  = 1_700_000_000_000
 	sweepEvery  = 250
 	inFlight    = 4
+	backupTicks = 40
 	unreachable = Time(limits.SilenceUnreachable)
 )
 
@@ -38,6 +39,7 @@ type leadership struct {
 	flying    []*flight
 	sweeping  bool
 	matching  bool
+	ticks     int
 	beats     []beatWait
 	heard     map[rota.WorkerID]rota.Clock
 	asked     map[rota.WorkerID]bool
@@ -212,7 +214,18 @@ func (l *leadership) tick() {
 		l.sweeping = true
 		l.propose(&fsmpb.Op{Op: &fsmpb.Op_Sweep{Sweep: &fsmpb.Sweep{}}}, func(*fsmpb.Outcome) { l.sweeping = false })
 	}
+	if l.ticks++; l.ticks%backupTicks == 0 {
+		l.storedBackup(m.Head().Index)
+	}
 	w.on(&l.node.actor, sweepEvery, l.tick)
+}
+
+// storedBackup tells of a backup of the state at an index.
+func (l *leadership) storedBackup(at rota.Index) {
+	name := fmt.Sprintf("sim-%d-%d", l.term, at)
+	sum := sha256.Sum256([]byte(name))
+	l.propose(&fsmpb.Op{Op: &fsmpb.Op_BackupStored{BackupStored: &fsmpb.BackupStored{Index: uint64(at), Name: name, Sha256: sum[:],
+		Bytes: uint64(at)}}}, nil)
 }
 
 // silence proposes UNREACHABLE 10 s of cluster clock after the last sign.

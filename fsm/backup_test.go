@@ -1,0 +1,100 @@
+package fsm
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
+)
+
+// backupOp tells of a backup whose bytes are its name.
+func backupOp(index rota.Index, name string) *fsmpb.Op {
+	sum := sha256.Sum256([]byte(name))
+	return &fsmpb.Op{Op: &fsmpb.Op_BackupStored{BackupStored: &fsmpb.BackupStored{Index: uint64(index), Name: name, Sha256: sum[:], Bytes: 9}}}
+}
+
+func TestBackupStored(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	if _, _, ok := b.View.Backup(); ok {
+		t.Error("a new cluster has a backup")
+	}
+	tells := func(what string, op *fsmpb.Op, want string, wantWhole bool) {
+		t.Helper()
+		a := b.entry(op)
+		sum := sha256.Sum256([]byte(want))
+		got, whole, ok := b.View.Backup()
+		if !ok || got.Name != want || !bytes.Equal(got.SHA256, sum[:]) || got.Bytes != 9 || whole != wantWhole || got.Date == 0 {
+			t.Errorf("%s: %+v, whole %v, %v", what, got, whole, ok)
+		}
+		if a.Outcomes[0].GetExisted() != (len(a.Events) == 0) {
+			t.Errorf("%s: %v and %v do not go together", what, a.Outcomes[0], a.Events)
+		}
+		for _, e := range a.Events {
+			if e.Kind != rota.EventBackupStored || !strings.Contains(e.Payload, hex.EncodeToString(sum[:])) || !strings.Contains(e.Payload, want) {
+				t.Errorf("%s: told %+v", what, e)
+			}
+		}
+		b.sound()
+	}
+	tells("the state before", backupOp(b.at, "first"), "first", true)
+	if b.pass(1000); b.at == 0 {
+		t.Fatal("no entry")
+	}
+	if _, whole, _ := b.View.Backup(); whole {
+		t.Error("it holds what came after it")
+	}
+	at := b.at
+	b.submit("j")
+	tells("a job came in between", backupOp(at, "second"), "second", false)
+	tells("the same again", backupOp(at, "second"), "second", false)
+	tells("an older one, told late", backupOp(at-1, "older"), "second", false)
+	tells("another file of the same index", backupOp(at, "third"), "third", false)
+	b.entry(backupOp(b.at, "fourth"), submitOp(jobSpec("beside")))
+	if got, whole, _ := b.View.Backup(); got.Name != "fourth" || whole {
+		t.Errorf("%+v, whole %v: a job came in its entry", got, whole)
+	}
+	b.restored()
+}
+
+func TestBackupStored_refuses(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	changed := func(change func(*fsmpb.BackupStored)) *fsmpb.Op {
+		op := backupOp(b.at, "n")
+		change(op.GetBackupStored())
+		return op
+	}
+	b.refuses(rota.KindInvalid, "index", changed(func(o *fsmpb.BackupStored) { o.Index = 0 }))
+	b.refuses(rota.KindInvalid, "index", changed(func(o *fsmpb.BackupStored) { o.Index = uint64(b.at) + 1 }))
+	b.refuses(rota.KindInvalid, "index", changed(func(o *fsmpb.BackupStored) { o.Index = math.MaxUint64 }))
+	b.refuses(rota.KindInvalid, "name", changed(func(o *fsmpb.BackupStored) { o.Name = "" }))
+	b.refuses(rota.KindInvalid, "name", changed(func(o *fsmpb.BackupStored) { o.Name = "é" }))
+	b.refuses(rota.KindInvalid, "name", changed(func(o *fsmpb.BackupStored) { o.Name = strings.Repeat("n", limits.MaxBackupNameBytes+1) }))
+	b.refuses(rota.KindInvalid, "sha256", changed(func(o *fsmpb.BackupStored) { o.Sha256 = o.Sha256[:31] }))
+	b.refuses(rota.KindInvalid, "bytes", changed(func(o *fsmpb.BackupStored) { o.Bytes = 0 }))
+	b.refuses(rota.KindInvalid, "bytes", changed(func(o *fsmpb.BackupStored) { o.Bytes = 1 << 63 }))
+	if got, _, ok := b.View.Backup(); ok {
+		t.Errorf("%+v is stored", got)
+	}
+}
+
+// A cluster that was restored has no backup: the one that it comes from is another cluster's.
+func TestBackupStored_reincarnate(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.ok(backupOp(b.at, "first"))
+	m := b.restored()
+	if err := m.Reincarnate(Rebirth{Cluster: "second"}); err != nil {
+		t.Fatal(err)
+	}
+	if got, _, ok := m.View.Backup(); ok {
+		t.Errorf("%+v", got)
+	}
+}
