@@ -131,6 +131,19 @@ func (c *Client) Leave(ctx context.Context) error {
 	return nil
 }
 
+// StoreBackup has the leader store a backup at once where its --backup-to says, and returns
+// what the state then tells of the last one. The asked node must lead.
+func (c *Client) StoreBackup(ctx context.Context) (b rota.StoredBackup, err error) {
+	err = c.call(ctx, "store backup", unbounded, func(ctx context.Context, n *node) error {
+		answer, err := n.cluster.StoreBackup(ctx, &rotav1.StoreBackupRequest{})
+		if err == nil {
+			b = *words.StoredBackupFromWire(answer)
+		}
+		return err
+	})
+	return b, err
+}
+
 // SaveSnapshot writes an online backup to w (SPEC §13.5). It goes to another node
 // only while nothing has been written: backups of two nodes are not one file. With [Stale] it
 // is the state of the node that answers, which works without a leader.

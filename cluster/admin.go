@@ -65,6 +65,9 @@ func (cv *clusterVerbs) Status(context.Context) (rota.ClusterStatus, error) {
 		c.AppliedIndex, c.Clock, c.Date, c.RulesVersion = head.Index, head.Clock, head.Date, head.Rules
 		c.Mode, c.ModeReason, c.Drained = head.Mode, mode.Reason, mode.Drained
 		c.Jobs, c.Workers = s.Counts(), s.WorkerCount()
+		if last, _, ok := fsm.LastBackup(s); ok {
+			c.Backup = &last
+		}
 		c.StateBytes, c.StateBytesMax = s.StateBytes(), s.ClusterSettings().StateBytesMax
 	})
 	_, leader := cv.n.raft.LeaderWithID()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/depot"
 	"github.com/rotasched/rota/internal/peer"
 	"github.com/rotasched/rota/snapshot"
@@ -26,15 +27,16 @@ const (
 	// BackupKeepLeast never go.
 	BackupKeepLeast = depot.KeepLeast
 	// backupLooks is how often in that time, and backupLookMost how late, is looked whether
-	// one is due: another leader may have made it.
+	// one is due.
 	backupLooks    = 4
 	backupLookMost = time.Minute
 	// backupsMissed in a row are a problem.
 	backupsMissed = 2
 )
 
-// backups are the leader's chore that stores backups. What the depot holds says when the last
-// one was made, and by whichever leader: a new leader goes on from there.
+// backups are the leader's chore that stores backups. The state says which was the last one,
+// whichever leader made it: a new leader goes on from there, and what others put into the depot
+// changes nothing.
 type backups struct {
 	n     *Node
 	depot *depot.Depot
@@ -42,14 +44,16 @@ type backups struct {
 	save  func(ctx context.Context, how peer.ReadOptions, w io.Writer) error
 	every time.Duration
 	keep  int
+	// one is had by whoever makes a backup.
+	one chan struct{}
 
 	mu sync.Mutex
-	// leads reports that this node's leadership looks after backups, since when; last is when
-	// the newest was made, held until when it has all that was written, and failing why the
+	// looked is whether this node leads and has looked whether a backup is due; held is until
+	// when the last one has all that was written, last when it was told, and failing why the
 	// last try stored none.
-	leads             bool
-	since, last, held rota.Date
-	failing           error
+	looked     bool
+	held, last rota.Date
+	failing    error
 }
 
 // loop stores backups for as long as a leadership lasts.
@@ -57,12 +61,12 @@ func (bk *backups) loop(l *leadership) {
 	if bk.depot == nil {
 		return
 	}
-	bk.note(func() { bk.leads, bk.since, bk.last, bk.held, bk.failing = true, bk.now(), 0, 0, nil })
-	defer bk.note(func() { bk.leads = false })
+	since := bk.now()
+	defer bk.note(func() { bk.looked, bk.held, bk.last, bk.failing = false, 0, 0, nil })
 	tick := time.NewTicker(min(bk.every/backupLooks, backupLookMost))
 	defer tick.Stop()
 	for {
-		err := bk.look(l.ctx)
+		err := bk.look(l, since)
 		if l.ctx.Err() != nil {
 			return
 		}
@@ -77,10 +81,24 @@ func (bk *backups) loop(l *leadership) {
 	}
 }
 
-// look stores a backup where one is due, and notes what came of it.
-func (bk *backups) look(ctx context.Context) error {
-	made, held, err := bk.once(ctx)
-	bk.note(func() { bk.last, bk.held, bk.failing = max(bk.last, made), max(bk.held, held), err })
+// look stores a backup where one is due, and notes what came of it. None is due while nothing
+// was written since the last.
+func (bk *backups) look(l *leadership, since rota.Date) error {
+	last, whole := bk.stored()
+	held := max(last.Date, bk.noted())
+	if last.Index == 0 {
+		held = max(since, held)
+	}
+	var err error
+	switch now := bk.now(); {
+	case whole:
+		held = now
+	case last.Index == 0 || now >= last.Date+rota.Date(bk.every.Milliseconds()):
+		if last, err = bk.make(l.ctx, l); err == nil {
+			held = now
+		}
+	}
+	bk.note(func() { bk.looked, bk.held, bk.last, bk.failing = true, held, last.Date, err })
 	return err
 }
 
@@ -90,52 +108,80 @@ func (bk *backups) note(change func()) {
 	change()
 }
 
+// noted is until when the last backup was seen to have all that was written.
+func (bk *backups) noted() rota.Date {
+	bk.mu.Lock()
+	defer bk.mu.Unlock()
+	return bk.held
+}
+
 func (bk *backups) now() rota.Date { return rota.Date(bk.n.wall().UnixMilli()) }
 
-// once stores a backup where one is due, and returns when the newest was made, and until
-// when it has all that was written: none is due while nothing is.
-func (bk *backups) once(ctx context.Context) (made, held rota.Date, err error) {
-	all, err := bk.depot.List(ctx)
-	if err != nil {
-		return 0, 0, err
+// stored is the last backup as the state tells it, zero without one, and whether it has all
+// that was written.
+func (bk *backups) stored() (last rota.StoredBackup, whole bool) {
+	bk.n.replica.look(func(s *fsm.View) { last, whole, _ = fsm.LastBackup(s) })
+	return last, whole
+}
+
+// make stores a backup, tells the state of it, and removes old ones. Those that make one at
+// the same time take turns.
+func (bk *backups) make(ctx context.Context, l *leadership) (rota.StoredBackup, error) {
+	select {
+	case bk.one <- struct{}{}:
+		defer func() { <-bk.one }()
+	case <-ctx.Done():
+		return rota.StoredBackup{}, ctxError(ctx, "waiting for another backup's end")
 	}
-	var head fsm.Head
-	bk.n.replica.look(func(s *fsm.View) { head = s.Head() })
-	if own := depot.Of(all, head.ClusterID); len(own) > 0 {
-		newest := own[len(own)-1]
-		made = newest.Made
-		switch now := bk.now(); {
-		case newest.Index == head.Index:
-			return made, now, nil
-		case now < made+rota.Date(bk.every.Milliseconds()):
-			return made, made, nil
-		}
-	}
+	cluster := bk.n.ClusterID()
 	b, err := bk.depot.Put(ctx, bk.n.cfg.Node, func(w io.Writer) error { return bk.save(ctx, peer.ReadOptions{}, w) },
 		func(r io.Reader) (depot.Name, error) {
 			info, err := snapshot.Inspect(r)
-			if err == nil && info.ClusterID != head.ClusterID {
+			if err == nil && info.ClusterID != cluster {
 				err = fmt.Errorf("it is of cluster %s", info.ClusterID)
 			}
 			return depot.Name{Cluster: info.ClusterID, Index: info.Index}, err
 		})
 	if err != nil {
-		return made, made, err
+		return rota.StoredBackup{}, err
 	}
-	bk.n.log.Info("a backup is stored", "file", b.File, "bytes", b.Bytes, "index", uint64(b.Index))
-	gone, err := bk.depot.Prune(ctx, head.ClusterID, b.Index, bk.keep)
+	bk.n.log.Info("a backup is stored", "file", b.File, "bytes", b.Bytes, "index", uint64(b.Index), "sha256", b.SHA256.String())
+	err = l.all(ctx, []*fsmpb.Op{{Op: &fsmpb.Op_BackupStored{BackupStored: &fsmpb.BackupStored{Index: uint64(b.Index), Name: b.Name.String(),
+		Sha256: b.SHA256, Bytes: uint64(b.Bytes)}}}})
+	if err != nil {
+		return rota.StoredBackup{}, fmt.Errorf("tell the state of backup %s: %w", b.File, err)
+	}
+	gone, err := bk.depot.Prune(ctx, cluster, b.Index, bk.keep)
 	for _, b := range gone {
 		bk.n.log.Info("an old backup is removed", "file", b.File)
 	}
-	return b.Made, b.Made, err
+	last, _ := bk.stored()
+	return last, err
+}
+
+// StoreBackup stores a backup at once, if this node leads.
+func (cv *clusterVerbs) StoreBackup(ctx context.Context) (rota.StoredBackup, error) {
+	bk := &cv.n.backups
+	if bk.depot == nil {
+		return rota.StoredBackup{}, rota.Refusef(rota.KindInvalid, "backup-to", "node %s has no place for backups: start all nodes with --backup-to, "+
+			"or take one with rota operator snapshot save", bk.n.cfg.Node)
+	}
+	l := bk.n.terms.leading()
+	if l == nil {
+		return rota.StoredBackup{}, notLeader()
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(l.ctx, cancel)()
+	return bk.make(ctx, l)
 }
 
 // Problems says that backups fail, at the leader.
 func (bk *backups) Problems() (problems []string) {
 	bk.mu.Lock()
 	defer bk.mu.Unlock()
-	if late := bk.now() - max(bk.held, bk.since); bk.leads && late > rota.Date(backupsMissed*bk.every.Milliseconds()) {
-		made := "none was seen"
+	if late := bk.now() - bk.held; bk.looked && late > rota.Date(backupsMissed*bk.every.Milliseconds()) {
+		made := "there is none"
 		if bk.last > 0 {
 			made = "the last is of " + bk.last.String()
 		}
@@ -154,9 +200,6 @@ func (bk *backups) Collectors() []prometheus.Collector {
 		Help: "When the newest backup was made, Unix time, at the leader with --backup-to; else 0."}, func() float64 {
 		bk.mu.Lock()
 		defer bk.mu.Unlock()
-		if !bk.leads {
-			return 0
-		}
 		return float64(bk.last) / 1000
 	})}
 }

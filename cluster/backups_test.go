@@ -55,29 +55,100 @@ func TestBackups(t *testing.T) {
 	if _, err := os.Stat(foreign); err != nil {
 		t.Errorf("another cluster's backup: %v", err)
 	}
+	if last, _ := n.backups.stored(); last.Index != newest.Index || last.Name != newest.Name.String() || last.Bytes != newest.Bytes {
+		t.Errorf("the state tells of %+v, there is %+v", last, newest)
+	}
 	missed := func(p string) bool { return strings.Contains(p, "backups were missed") }
 	if p := n.problems(); slices.ContainsFunc(p, missed) {
 		t.Errorf("%q", p)
 	}
-	idle := &backups{n: n, depot: n.backups.depot, save: n.backups.save, every: time.Hour, keep: 3, leads: true,
-		since: n.backups.now() - rota.Date(5*time.Hour/time.Millisecond)}
-	b.eventually("an old backup holds all that there is", func() bool {
-		newest, old := own()[2], time.Now().Add(-4*time.Hour)
-		if err := os.Chtimes(newest.File, old, old); err != nil {
-			return false // it has gone
-		}
-		idle.last, idle.held = 0, 0
-		if err := idle.look(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		o := own()
-		return o[len(o)-1].Index == newest.Index // else one was due
-	})
-	if p := idle.Problems(); len(p) > 0 {
-		t.Errorf("nothing was written since the last backup, and it says %q", p)
-	}
 	if err := os.Rename(to, to+"-gone"); err != nil {
 		t.Fatal(err)
 	}
+	submitAll(t, n, specs("missed", 1))
 	b.eventually("two missed are a problem", func() bool { return slices.ContainsFunc(n.problems(), missed) })
+	if err := os.Rename(to+"-gone", to); err != nil {
+		t.Fatal(err)
+	}
+	b.eventually("it is over with the next", func() bool { return !slices.ContainsFunc(n.problems(), missed) })
+}
+
+// What is due follows from the state: no new leader and no name in the directory has a backup
+// made that is not due, an idle cluster is never due, and who asks gets one.
+func TestBackups_due(t *testing.T) {
+	t.Parallel()
+	b, to := newBench(t), t.TempDir()
+	ids := []rota.NodeID{"n1", "n2", "n3"}
+	for _, id := range ids {
+		b.plan(id, 3)
+		c := b.addrs[id]
+		c.Backup.To, c.BackupEvery = to, time.Hour
+		b.addrs[id] = c
+	}
+	b.startPlanned()
+	leader := func() (n *Node, l *leadership) {
+		b.eventually("a leader", func() bool {
+			n = b.leader()
+			l = n.terms.leading()
+			return l != nil
+		})
+		return n, l
+	}
+	n, _ := leader()
+	var first rota.StoredBackup
+	b.eventually("the first backup", func() bool { first, _ = n.backups.stored(); return first.Index > 0 })
+	forged := filepath.Join(to, depot.Name{Cluster: n.ClusterID(), Index: 1 << 60}.String())
+	if err := os.WriteFile(forged, []byte("forged"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	old := time.Now().Add(-4 * time.Hour)
+	if err := os.Chtimes(forged, old, old); err != nil {
+		t.Fatal(err)
+	}
+	submitAll(t, n, specs("b", 1))
+	looked := func(what string) {
+		t.Helper()
+		n, l := leader()
+		if err := n.backups.look(l, n.backups.now()); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if last, _ := n.backups.stored(); last.Name != first.Name {
+			t.Errorf("%s: %+v was made after %+v", what, last, first)
+		}
+		if p := n.backups.Problems(); len(p) > 0 {
+			t.Errorf("%s: %q", what, p)
+		}
+	}
+	looked("a forged name")
+	if _, err := n.TransferLeadership(within(t, ample), ""); err != nil {
+		t.Fatal(err)
+	}
+	looked("a new leader")
+	if files, err := os.ReadDir(to); err != nil || len(files) != 2 {
+		t.Errorf("%v, %v", files, err)
+	}
+	n, _ = leader()
+	asked, err := n.StoreBackup(within(t, ample))
+	if err != nil || asked.Index <= first.Index || asked.Name == first.Name {
+		t.Fatalf("%+v, %v", asked, err)
+	}
+	b.eventually("an idle cluster is not due", func() bool {
+		n, l := leader()
+		idle := &backups{n: n, depot: n.backups.depot, save: n.backups.save, every: time.Nanosecond, keep: 3, one: make(chan struct{}, 1)}
+		last, whole := idle.stored()
+		if !whole { // something was written meanwhile
+			_, err = n.StoreBackup(within(t, ample))
+		} else {
+			err = idle.look(l, idle.now())
+		}
+		after, _ := idle.stored()
+		return err == nil && after.Name == last.Name
+	})
+	for _, other := range ids {
+		if n := b.node(other); n.terms.leading() == nil {
+			if _, err := n.StoreBackup(within(t, ample)); !isNotLeader(err) {
+				t.Errorf("%s: %v", other, err)
+			}
+		}
+	}
 }

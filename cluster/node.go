@@ -97,7 +97,7 @@ func newNode(cfg Config, peers Peers) (*Node, error) {
 	n.chores = chores{beats: newBeatBox(n)}
 	n.disk = diskGate{read: cfg.freeSpace, path: cfg.Data, low: percent(cfg.DiskLow), critical: percent(cfg.DiskCritical),
 		soon: make(chan struct{}, 1)}
-	n.backups = backups{every: cfg.BackupEvery, keep: cfg.BackupKeep}
+	n.backups = backups{every: cfg.BackupEvery, keep: cfg.BackupKeep, one: make(chan struct{}, 1)}
 	if cfg.Backup.To != "" {
 		var err error
 		if n.backups.depot, err = depot.Open(cfg.Backup); err != nil {

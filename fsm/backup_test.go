@@ -22,14 +22,14 @@ func backupOp(index rota.Index, name string) *fsmpb.Op {
 func TestBackupStored(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	if _, _, ok := b.View.Backup(); ok {
+	if _, _, ok := LastBackup(&b.View); ok {
 		t.Error("a new cluster has a backup")
 	}
 	tells := func(what string, op *fsmpb.Op, want string, wantWhole bool) {
 		t.Helper()
 		a := b.entry(op)
 		sum := sha256.Sum256([]byte(want))
-		got, whole, ok := b.View.Backup()
+		got, whole, ok := LastBackup(&b.View)
 		if !ok || got.Name != want || !bytes.Equal(got.SHA256, sum[:]) || got.Bytes != 9 || whole != wantWhole || got.Date == 0 {
 			t.Errorf("%s: %+v, whole %v, %v", what, got, whole, ok)
 		}
@@ -47,7 +47,7 @@ func TestBackupStored(t *testing.T) {
 	if b.pass(1000); b.at == 0 {
 		t.Fatal("no entry")
 	}
-	if _, whole, _ := b.View.Backup(); whole {
+	if _, whole, _ := LastBackup(&b.View); whole {
 		t.Error("it holds what came after it")
 	}
 	at := b.at
@@ -57,7 +57,7 @@ func TestBackupStored(t *testing.T) {
 	tells("an older one, told late", backupOp(at-1, "older"), "second", false)
 	tells("another file of the same index", backupOp(at, "third"), "third", false)
 	b.entry(backupOp(b.at, "fourth"), submitOp(jobSpec("beside")))
-	if got, whole, _ := b.View.Backup(); got.Name != "fourth" || whole {
+	if got, whole, _ := LastBackup(&b.View); got.Name != "fourth" || whole {
 		t.Errorf("%+v, whole %v: a job came in its entry", got, whole)
 	}
 	b.restored()
@@ -80,7 +80,7 @@ func TestBackupStored_refuses(t *testing.T) {
 	b.refuses(rota.KindInvalid, "sha256", changed(func(o *fsmpb.BackupStored) { o.Sha256 = o.Sha256[:31] }))
 	b.refuses(rota.KindInvalid, "bytes", changed(func(o *fsmpb.BackupStored) { o.Bytes = 0 }))
 	b.refuses(rota.KindInvalid, "bytes", changed(func(o *fsmpb.BackupStored) { o.Bytes = 1 << 63 }))
-	if got, _, ok := b.View.Backup(); ok {
+	if got, _, ok := LastBackup(&b.View); ok {
 		t.Errorf("%+v is stored", got)
 	}
 }
@@ -94,7 +94,7 @@ func TestBackupStored_reincarnate(t *testing.T) {
 	if err := m.Reincarnate(Rebirth{Cluster: "second"}); err != nil {
 		t.Fatal(err)
 	}
-	if got, _, ok := m.View.Backup(); ok {
+	if got, _, ok := LastBackup(&m.View); ok {
 		t.Errorf("%+v", got)
 	}
 }

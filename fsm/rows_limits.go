@@ -1,6 +1,8 @@
 package fsm
 
 import (
+	"crypto/sha256"
+
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/limits"
 )
@@ -314,5 +316,38 @@ func decodeSpent(d *decoder) *spentRow {
 	r := &spentRow{}
 	copy(r.hash[:], d.raw(32))
 	r.token, r.until = d.str(), rota.Date(d.int())
+	return r
+}
+
+// backupRow is the last backup that a leader stored: the only row of its table.
+type backupRow struct {
+	rowMeta
+	// index is that of the state in it; entry the one that told of it.
+	index, entry rota.Index
+	// whole says that nothing but its own telling came in between.
+	whole bool
+	at    rota.Moment
+	name  string
+	sum   [sha256.Size]byte
+	bytes int64
+}
+
+// TreeKey is the only one.
+func (r *backupRow) TreeKey() string { return "" }
+
+func (r *backupRow) canonical(e *encoder) {
+	e.uint(uint64(r.index))
+	e.uint(uint64(r.entry))
+	e.bool(r.whole)
+	e.moment(r.at)
+	e.str(r.name)
+	e.b = append(e.b, r.sum[:]...)
+	e.int(r.bytes)
+}
+
+func decodeBackup(d *decoder) *backupRow {
+	r := &backupRow{index: rota.Index(d.uint()), entry: rota.Index(d.uint()), whole: d.bool(), at: d.moment(), name: d.str()}
+	copy(r.sum[:], d.raw(sha256.Size))
+	r.bytes = d.int()
 	return r
 }

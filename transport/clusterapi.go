@@ -141,6 +141,15 @@ func (s *clusterService) SaveSnapshot(r *rotav1.SaveSnapshotRequest,
 	return out.Flush()
 }
 
+// StoreBackup has this node store a backup, if it leads.
+func (s *clusterService) StoreBackup(ctx context.Context, _ *rotav1.StoreBackupRequest) (*rotav1.StoredBackup, error) {
+	b, err := s.core.StoreBackup(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return words.StoredBackupToWire(&b), nil
+}
+
 // chunkWriter sends what is written as messages of at most chunkBytes. Send
 // encodes before it returns, so the writer's buffer may be used again.
 type chunkWriter struct {

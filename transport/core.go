@@ -129,6 +129,8 @@ type Core interface {
 	Leave(ctx context.Context) error
 	// SaveSnapshot writes an online backup of this node's state (SPEC §13.5).
 	SaveSnapshot(ctx context.Context, how peer.ReadOptions, w io.Writer) error
+	// StoreBackup stores a backup where --backup-to says; the leader only.
+	StoreBackup(ctx context.Context) (rota.StoredBackup, error)
 	Verify(ctx context.Context) (rota.Verdict, error)
 
 	// Events calls send with the events that a filter selects, in their order, the

@@ -276,6 +276,10 @@ func (c *fakeCore) TransferLeadership(_ context.Context, to rota.NodeID) (rota.N
 func (c *fakeCore) RemovePeer(context.Context, rota.NodeID) error { return c.err }
 func (c *fakeCore) Leave(context.Context) error                   { return c.err }
 
+func (c *fakeCore) StoreBackup(context.Context) (rota.StoredBackup, error) {
+	return rota.StoredBackup{Index: 7, Date: 9, Name: "c-1.snap", SHA256: rota.Hex{1}, Bytes: 5}, c.err
+}
+
 func (c *fakeCore) SaveSnapshot(ctx context.Context, _ peer.ReadOptions, w io.Writer) error {
 	if c.snapshot != nil {
 		return c.snapshot(ctx, w)

@@ -119,6 +119,7 @@ var methods = map[string]need{
 	"/rota.v1.Cluster/Leave":              right(rota.RightOperate),
 	"/rota.v1.Cluster/Verify":             right(rota.RightOperate),
 	"/rota.v1.Cluster/SaveSnapshot":       {right: rota.RightBackup, alone: true},
+	"/rota.v1.Cluster/StoreBackup":        right(rota.RightBackup),
 
 	"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo":      right(rota.RightStatus),
 	"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": right(rota.RightStatus),

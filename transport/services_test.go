@@ -283,6 +283,9 @@ func everyUnary(b *bundle) map[string]unaryRow {
 			}, func(ctx context.Context) (proto.Message, error) {
 				return b.cluster.Set(ctx, &rotav1.SetClusterRequest{Set: []*rotav1.Setting{{Key: "state_bytes_max", Value: "1"}}})
 			}, `state_bytes_max:2147483648`},
+		"cluster store backup": {func(ctx context.Context) (proto.Message, error) {
+			return b.cluster.StoreBackup(ctx, &rotav1.StoreBackupRequest{})
+		}, nil, `name:"c-1.snap"`},
 		"cluster status": {func(ctx context.Context) (proto.Message, error) {
 			return b.cluster.Status(ctx, &rotav1.StatusRequest{})
 		}, nil, `leader:"n2"`},

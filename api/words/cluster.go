@@ -74,6 +74,7 @@ func ClusterStatusToWire(s *rota.ClusterStatus) *rotav1.StatusResponse {
 		Nodes: each(s.Nodes, NodeStatusToWire), ModeReason: clean(s.ModeReason), Drained: s.Drained,
 		RulesVersion: s.RulesVersion, StateBytes: s.StateBytes, StateBytesMax: s.StateBytesMax,
 		Autopilot: autopilotToWire(&s.Autopilot),
+		Backup:    StoredBackupToWire(s.Backup),
 	}
 }
 
@@ -86,6 +87,7 @@ func ClusterStatusFromWire(w *rotav1.StatusResponse) (rota.ClusterStatus, error)
 		Date: rota.Date(w.GetDateMs()), Workers: w.GetWorkers(), ModeReason: w.GetModeReason(), Drained: w.GetDrained(),
 		RulesVersion: w.GetRulesVersion(), StateBytes: w.GetStateBytes(), StateBytesMax: w.GetStateBytesMax(),
 		Autopilot: autopilotFromWire(w.GetAutopilot()),
+		Backup:    StoredBackupFromWire(w.GetBackup()),
 		Jobs: rota.JobCounts{
 			Blocked: j.GetBlocked(), Delayed: j.GetDelayed(), Queued: j.GetQueued(), Assigned: j.GetAssigned(),
 			Running: j.GetRunning(), Completed: j.GetCompleted(), Dead: j.GetDead(), Expired: j.GetExpired(),
@@ -98,6 +100,22 @@ func ClusterStatusFromWire(w *rotav1.StatusResponse) (rota.ClusterStatus, error)
 	}
 	s.Nodes, err = tryEach(w.GetNodes(), NodeStatusFromWire)
 	return s, err
+}
+
+// StoredBackupToWire carries the last backup; nil is none.
+func StoredBackupToWire(b *rota.StoredBackup) *rotav1.StoredBackup {
+	if b == nil {
+		return nil
+	}
+	return &rotav1.StoredBackup{Index: uint64(b.Index), DateMs: int64(b.Date), Name: clean(b.Name), Sha256: b.SHA256, Bytes: b.Bytes}
+}
+
+// StoredBackupFromWire is the inverse of StoredBackupToWire.
+func StoredBackupFromWire(w *rotav1.StoredBackup) *rota.StoredBackup {
+	if w == nil {
+		return nil
+	}
+	return &rota.StoredBackup{Index: rota.Index(w.GetIndex()), Date: rota.Date(w.GetDateMs()), Name: w.GetName(), SHA256: w.GetSha256(), Bytes: w.GetBytes()}
 }
 
 // RaftPeerToWire carries one server of the Raft configuration.

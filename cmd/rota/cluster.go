@@ -108,12 +108,21 @@ func modeText(s rota.ClusterStatus) string {
 	return text
 }
 
+// backupText is the last backup that a leader stored.
+func backupText(b *rota.StoredBackup) string {
+	if b == nil {
+		return "none"
+	}
+	return fmt.Sprintf("%s of %s, sha256 %s", b.Name, b.Date, b.SHA256)
+}
+
 func statusTable(s rota.ClusterStatus, wide bool) string {
 	j := s.Jobs
 	text := renderFacts([]fact{
 		{"cluster", s.ClusterID}, {"leader", or(string(s.Leader), "none")}, {"term", s.Term},
 		{"applied index", uint64(s.AppliedIndex)}, {"date", s.Date}, {"mode", modeText(s)}, {"rules version", s.RulesVersion}, {"workers", s.Workers},
 		{"state bytes", fmt.Sprintf("%d of %d", s.StateBytes, s.StateBytesMax)}, {"voters", votersText(s.Autopilot)},
+		{"last backup", backupText(s.Backup)},
 		{"pending", j.Blocked + j.Delayed + j.Queued}, {"running", j.Assigned + j.Running},
 		{"completed", j.Completed}, {"dead", j.Dead}, {"expired", j.Expired}, {"cancelled", j.Cancelled},
 	})

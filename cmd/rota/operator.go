@@ -21,8 +21,8 @@ func (a operatorCommands) command() *cobra.Command {
 		a.raftList(), a.raftTransfer(), a.raftRemove(), a.raftLeave())
 	snapshots := a.group(&cobra.Command{Use: "snapshot", Short: "Back up, inspect and restore"},
 		a.snapshotSave(), a.snapshotInspect(), a.snapshotRestore())
-	backups := a.group(&cobra.Command{Use: "backup", Short: "See and prove the backups that a leader stores"},
-		a.backupList(), a.backupDrill())
+	backups := a.group(&cobra.Command{Use: "backup", Short: "Make, see and prove the backups that a leader stores"},
+		a.backupNow(), a.backupList(), a.backupDrill())
 	return a.group(&cobra.Command{Use: "operator", Short: "Look after the cluster itself"},
 		raft, snapshots, backups, a.verify(), a.audit(), a.recover())
 }

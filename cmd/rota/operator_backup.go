@@ -16,12 +16,34 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
 	"github.com/rotasched/rota/cluster/audit"
 	"github.com/rotasched/rota/cluster/recovery"
 	"github.com/rotasched/rota/internal/depot"
 	"github.com/rotasched/rota/internal/secret"
 	"github.com/rotasched/rota/snapshot"
 )
+
+func (a operatorCommands) backupNow() *cobra.Command {
+	return &cobra.Command{
+		Use:   "now",
+		Short: "Have the leader store a backup at once where its --backup-to says",
+		Args:  cobra.NoArgs,
+		RunE: a.does(a.waiting(func(ctx context.Context, c *client.Client, _ []string) error {
+			var b rota.StoredBackup
+			err := a.atLeader(ctx, c, func(c *client.Client) (err error) {
+				b, err = c.StoreBackup(ctx)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			return a.printOne(b, []string{b.Name}, func(bool) string {
+				return renderFacts([]fact{{"backup", b.Name}, {"index", uint64(b.Index)}, {"date", b.Date}, {"sha256", b.SHA256}, {"bytes", b.Bytes}})
+			})
+		})),
+	}
+}
 
 func (a operatorCommands) backupList() *cobra.Command {
 	var store depot.Options

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"testing"
 	"time"
 
@@ -176,24 +177,20 @@ func TestBackup_sealedInABucket(t *testing.T) {
 	check(t, err)
 	s3 := bucket.Start(t, "backups")
 	const to = "s3://backups/rota"
-	n := newNode(t, "n1", "--bootstrap-expect", "1", "--backup-to", to, "--backup-every", "1s", "--backup-recipient", key.Recipient().String())
+	n := newNode(t, "n1", "--bootstrap-expect", "1", "--backup-to", to, "--backup-every", "1h", "--backup-recipient", key.Recipient().String())
 	n.Env = rig.Bare(s3.Environment()...)
 	c := &nodes{t: t, all: []*node{n}}
 	n.start(t)
 	c.awaitReady()
 	submitTo(t, c.dial(t), "default", "kept", 5)
+	stored := decode[rota.StoredBackup](t, c.rota(t, "operator", "backup", "now", "-o", "json"))
+	newest := "rota/" + stored.Name
 	status, err := c.status(t)
 	check(t, err)
-	var newest string
-	eventually(t, 30*time.Second, "a backup with the jobs", func() error {
-		keys := s3.Keys("backups")
-		for _, name := range keys {
-			if newest = name; name >= fmt.Sprintf("rota/%s-%020d", status.ClusterID, status.AppliedIndex) {
-				return nil
-			}
-		}
-		return fmt.Errorf("%q at index %d", keys, status.AppliedIndex)
-	})
+	if status.Backup == nil || !reflect.DeepEqual(*status.Backup, stored) {
+		t.Errorf("status says %+v, backup now %+v", status.Backup, stored)
+	}
+	contains(t, "events", c.rota(t, "events", "tail", "--kind", "backupStored", "-o", "json").stdout, stored.SHA256.String(), stored.Name)
 	n.Kill()
 	if stolen := s3.Object("backups", newest); bytes.Contains(stolen, []byte("kept")) || !bytes.HasPrefix(stolen, []byte("age-encryption.org/v1\n")) {
 		t.Error("a thief reads it")
@@ -217,6 +214,9 @@ func TestBackup_sealedInABucket(t *testing.T) {
 			"--raft", second.Raft)
 	}
 	sum := sha256.Sum256(s3.Object("backups", newest))
+	if !bytes.Equal(sum[:], stored.SHA256) {
+		t.Errorf("the state says SHA-256 %s, it is %x", stored.SHA256, sum)
+	}
 	r = restore(sha256.Sum256([]byte("another")))
 	r.want(t, 1)
 	contains(t, "another's SHA-256", r.stderr, hex.EncodeToString(sum[:]))

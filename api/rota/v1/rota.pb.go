@@ -6758,6 +6758,8 @@ type StatusResponse struct {
 	StateBytes    int64      `protobuf:"varint,14,opt,name=state_bytes,json=stateBytes,proto3" json:"state_bytes,omitempty"`
 	StateBytesMax int64      `protobuf:"varint,15,opt,name=state_bytes_max,json=stateBytesMax,proto3" json:"state_bytes_max,omitempty"`
 	Autopilot     *Autopilot `protobuf:"bytes,16,opt,name=autopilot,proto3" json:"autopilot,omitempty"`
+	// The last backup that a leader stored, unset for none.
+	Backup        *StoredBackup `protobuf:"bytes,17,opt,name=backup,proto3" json:"backup,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6904,6 +6906,127 @@ func (x *StatusResponse) GetAutopilot() *Autopilot {
 	return nil
 }
 
+func (x *StatusResponse) GetBackup() *StoredBackup {
+	if x != nil {
+		return x.Backup
+	}
+	return nil
+}
+
+type StoreBackupRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StoreBackupRequest) Reset() {
+	*x = StoreBackupRequest{}
+	mi := &file_rota_v1_rota_proto_msgTypes[86]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StoreBackupRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StoreBackupRequest) ProtoMessage() {}
+
+func (x *StoreBackupRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[86]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StoreBackupRequest.ProtoReflect.Descriptor instead.
+func (*StoreBackupRequest) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{86}
+}
+
+// StoredBackup is a backup as the state tells it: the index of the state in it, when the
+// cluster learned of it, and name, SHA-256 and number of its bytes as they are stored.
+type StoredBackup struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	DateMs        int64                  `protobuf:"varint,2,opt,name=date_ms,json=dateMs,proto3" json:"date_ms,omitempty"`
+	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	Sha256        []byte                 `protobuf:"bytes,4,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	Bytes         int64                  `protobuf:"varint,5,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StoredBackup) Reset() {
+	*x = StoredBackup{}
+	mi := &file_rota_v1_rota_proto_msgTypes[87]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StoredBackup) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StoredBackup) ProtoMessage() {}
+
+func (x *StoredBackup) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[87]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StoredBackup.ProtoReflect.Descriptor instead.
+func (*StoredBackup) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{87}
+}
+
+func (x *StoredBackup) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *StoredBackup) GetDateMs() int64 {
+	if x != nil {
+		return x.DateMs
+	}
+	return 0
+}
+
+func (x *StoredBackup) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *StoredBackup) GetSha256() []byte {
+	if x != nil {
+		return x.Sha256
+	}
+	return nil
+}
+
+func (x *StoredBackup) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
 type PeersRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -6912,7 +7035,7 @@ type PeersRequest struct {
 
 func (x *PeersRequest) Reset() {
 	*x = PeersRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[86]
+	mi := &file_rota_v1_rota_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6924,7 +7047,7 @@ func (x *PeersRequest) String() string {
 func (*PeersRequest) ProtoMessage() {}
 
 func (x *PeersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[86]
+	mi := &file_rota_v1_rota_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6937,7 +7060,7 @@ func (x *PeersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeersRequest.ProtoReflect.Descriptor instead.
 func (*PeersRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{86}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{88}
 }
 
 type Peer struct {
@@ -6953,7 +7076,7 @@ type Peer struct {
 
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_rota_v1_rota_proto_msgTypes[87]
+	mi := &file_rota_v1_rota_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6965,7 +7088,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[87]
+	mi := &file_rota_v1_rota_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6978,7 +7101,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{87}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *Peer) GetId() string {
@@ -7025,7 +7148,7 @@ type PeersResponse struct {
 
 func (x *PeersResponse) Reset() {
 	*x = PeersResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[88]
+	mi := &file_rota_v1_rota_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7037,7 +7160,7 @@ func (x *PeersResponse) String() string {
 func (*PeersResponse) ProtoMessage() {}
 
 func (x *PeersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[88]
+	mi := &file_rota_v1_rota_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7050,7 +7173,7 @@ func (x *PeersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeersResponse.ProtoReflect.Descriptor instead.
 func (*PeersResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{88}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *PeersResponse) GetPeers() []*Peer {
@@ -7070,7 +7193,7 @@ type TransferLeadershipRequest struct {
 
 func (x *TransferLeadershipRequest) Reset() {
 	*x = TransferLeadershipRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[89]
+	mi := &file_rota_v1_rota_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7082,7 +7205,7 @@ func (x *TransferLeadershipRequest) String() string {
 func (*TransferLeadershipRequest) ProtoMessage() {}
 
 func (x *TransferLeadershipRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[89]
+	mi := &file_rota_v1_rota_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7095,7 +7218,7 @@ func (x *TransferLeadershipRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeadershipRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeadershipRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{89}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *TransferLeadershipRequest) GetTo() string {
@@ -7114,7 +7237,7 @@ type TransferLeadershipResponse struct {
 
 func (x *TransferLeadershipResponse) Reset() {
 	*x = TransferLeadershipResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[90]
+	mi := &file_rota_v1_rota_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7126,7 +7249,7 @@ func (x *TransferLeadershipResponse) String() string {
 func (*TransferLeadershipResponse) ProtoMessage() {}
 
 func (x *TransferLeadershipResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[90]
+	mi := &file_rota_v1_rota_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7139,7 +7262,7 @@ func (x *TransferLeadershipResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeadershipResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeadershipResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{90}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *TransferLeadershipResponse) GetLeader() string {
@@ -7158,7 +7281,7 @@ type RemovePeerRequest struct {
 
 func (x *RemovePeerRequest) Reset() {
 	*x = RemovePeerRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[91]
+	mi := &file_rota_v1_rota_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7170,7 +7293,7 @@ func (x *RemovePeerRequest) String() string {
 func (*RemovePeerRequest) ProtoMessage() {}
 
 func (x *RemovePeerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[91]
+	mi := &file_rota_v1_rota_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7183,7 +7306,7 @@ func (x *RemovePeerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePeerRequest.ProtoReflect.Descriptor instead.
 func (*RemovePeerRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{91}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *RemovePeerRequest) GetId() string {
@@ -7201,7 +7324,7 @@ type RemovePeerResponse struct {
 
 func (x *RemovePeerResponse) Reset() {
 	*x = RemovePeerResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[92]
+	mi := &file_rota_v1_rota_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7213,7 +7336,7 @@ func (x *RemovePeerResponse) String() string {
 func (*RemovePeerResponse) ProtoMessage() {}
 
 func (x *RemovePeerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[92]
+	mi := &file_rota_v1_rota_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7226,7 +7349,7 @@ func (x *RemovePeerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePeerResponse.ProtoReflect.Descriptor instead.
 func (*RemovePeerResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{92}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{94}
 }
 
 type LeaveRequest struct {
@@ -7237,7 +7360,7 @@ type LeaveRequest struct {
 
 func (x *LeaveRequest) Reset() {
 	*x = LeaveRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[93]
+	mi := &file_rota_v1_rota_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7249,7 +7372,7 @@ func (x *LeaveRequest) String() string {
 func (*LeaveRequest) ProtoMessage() {}
 
 func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[93]
+	mi := &file_rota_v1_rota_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7262,7 +7385,7 @@ func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveRequest.ProtoReflect.Descriptor instead.
 func (*LeaveRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{93}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{95}
 }
 
 type LeaveResponse struct {
@@ -7273,7 +7396,7 @@ type LeaveResponse struct {
 
 func (x *LeaveResponse) Reset() {
 	*x = LeaveResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[94]
+	mi := &file_rota_v1_rota_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7285,7 +7408,7 @@ func (x *LeaveResponse) String() string {
 func (*LeaveResponse) ProtoMessage() {}
 
 func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[94]
+	mi := &file_rota_v1_rota_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7298,7 +7421,7 @@ func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveResponse.ProtoReflect.Descriptor instead.
 func (*LeaveResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{94}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{96}
 }
 
 type SaveSnapshotRequest struct {
@@ -7310,7 +7433,7 @@ type SaveSnapshotRequest struct {
 
 func (x *SaveSnapshotRequest) Reset() {
 	*x = SaveSnapshotRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[95]
+	mi := &file_rota_v1_rota_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7322,7 +7445,7 @@ func (x *SaveSnapshotRequest) String() string {
 func (*SaveSnapshotRequest) ProtoMessage() {}
 
 func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[95]
+	mi := &file_rota_v1_rota_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7335,7 +7458,7 @@ func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SaveSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{95}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *SaveSnapshotRequest) GetRead() *Read {
@@ -7354,7 +7477,7 @@ type SnapshotChunk struct {
 
 func (x *SnapshotChunk) Reset() {
 	*x = SnapshotChunk{}
-	mi := &file_rota_v1_rota_proto_msgTypes[96]
+	mi := &file_rota_v1_rota_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7366,7 +7489,7 @@ func (x *SnapshotChunk) String() string {
 func (*SnapshotChunk) ProtoMessage() {}
 
 func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[96]
+	mi := &file_rota_v1_rota_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7379,7 +7502,7 @@ func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotChunk.ProtoReflect.Descriptor instead.
 func (*SnapshotChunk) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{96}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *SnapshotChunk) GetData() []byte {
@@ -7397,7 +7520,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[97]
+	mi := &file_rota_v1_rota_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7409,7 +7532,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[97]
+	mi := &file_rota_v1_rota_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7422,7 +7545,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{97}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{99}
 }
 
 type VerifyResponse struct {
@@ -7436,7 +7559,7 @@ type VerifyResponse struct {
 
 func (x *VerifyResponse) Reset() {
 	*x = VerifyResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[98]
+	mi := &file_rota_v1_rota_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7448,7 +7571,7 @@ func (x *VerifyResponse) String() string {
 func (*VerifyResponse) ProtoMessage() {}
 
 func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[98]
+	mi := &file_rota_v1_rota_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7461,7 +7584,7 @@ func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyResponse.ProtoReflect.Descriptor instead.
 func (*VerifyResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{98}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *VerifyResponse) GetIndex() uint64 {
@@ -7498,7 +7621,7 @@ type NodeVerdict struct {
 
 func (x *NodeVerdict) Reset() {
 	*x = NodeVerdict{}
-	mi := &file_rota_v1_rota_proto_msgTypes[99]
+	mi := &file_rota_v1_rota_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7510,7 +7633,7 @@ func (x *NodeVerdict) String() string {
 func (*NodeVerdict) ProtoMessage() {}
 
 func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[99]
+	mi := &file_rota_v1_rota_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7523,7 +7646,7 @@ func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeVerdict.ProtoReflect.Descriptor instead.
 func (*NodeVerdict) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{99}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *NodeVerdict) GetId() string {
@@ -8147,7 +8270,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x02on\x18\x01 \x01(\bR\x02on\x12#\n" +
 	"\rvoters_wanted\x18\x02 \x01(\x03R\fvotersWanted\x12%\n" +
 	"\x0ehealthy_voters\x18\x03 \x01(\x03R\rhealthyVoters\x12\x12\n" +
-	"\x04text\x18\x04 \x01(\tR\x04text\"\x90\x04\n" +
+	"\x04text\x18\x04 \x01(\tR\x04text\"\xbf\x04\n" +
 	"\x0eStatusResponse\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12\x16\n" +
@@ -8168,7 +8291,15 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\vstate_bytes\x18\x0e \x01(\x03R\n" +
 	"stateBytes\x12&\n" +
 	"\x0fstate_bytes_max\x18\x0f \x01(\x03R\rstateBytesMax\x120\n" +
-	"\tautopilot\x18\x10 \x01(\v2\x12.rota.v1.AutopilotR\tautopilot\"\x0e\n" +
+	"\tautopilot\x18\x10 \x01(\v2\x12.rota.v1.AutopilotR\tautopilot\x12-\n" +
+	"\x06backup\x18\x11 \x01(\v2\x15.rota.v1.StoredBackupR\x06backup\"\x14\n" +
+	"\x12StoreBackupRequest\"\x7f\n" +
+	"\fStoredBackup\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x17\n" +
+	"\adate_ms\x18\x02 \x01(\x03R\x06dateMs\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x16\n" +
+	"\x06sha256\x18\x04 \x01(\fR\x06sha256\x12\x14\n" +
+	"\x05bytes\x18\x05 \x01(\x03R\x05bytes\"\x0e\n" +
 	"\fPeersRequest\"\x8b\x01\n" +
 	"\x04Peer\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
@@ -8241,7 +8372,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x04List\x12\x1b.rota.v1.ListTenantsRequest\x1a\x1c.rota.v1.ListTenantsResponse\x12<\n" +
 	"\x03Get\x12\x19.rota.v1.GetTenantRequest\x1a\x1a.rota.v1.GetTenantResponse\x121\n" +
 	"\x03Set\x12\x19.rota.v1.SetTenantRequest\x1a\x0f.rota.v1.Tenant\x12E\n" +
-	"\x06Delete\x12\x1c.rota.v1.DeleteTenantRequest\x1a\x1d.rota.v1.DeleteTenantResponse2\x8b\x05\n" +
+	"\x06Delete\x12\x1c.rota.v1.DeleteTenantRequest\x1a\x1d.rota.v1.DeleteTenantResponse2\xce\x05\n" +
 	"\aCluster\x129\n" +
 	"\x06Status\x12\x16.rota.v1.StatusRequest\x1a\x17.rota.v1.StatusResponse\x12<\n" +
 	"\aGetMode\x12\x17.rota.v1.GetModeRequest\x1a\x18.rota.v1.GetModeResponse\x121\n" +
@@ -8252,7 +8383,8 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\n" +
 	"RemovePeer\x12\x1a.rota.v1.RemovePeerRequest\x1a\x1b.rota.v1.RemovePeerResponse\x126\n" +
 	"\x05Leave\x12\x15.rota.v1.LeaveRequest\x1a\x16.rota.v1.LeaveResponse\x12F\n" +
-	"\fSaveSnapshot\x12\x1c.rota.v1.SaveSnapshotRequest\x1a\x16.rota.v1.SnapshotChunk0\x01\x129\n" +
+	"\fSaveSnapshot\x12\x1c.rota.v1.SaveSnapshotRequest\x1a\x16.rota.v1.SnapshotChunk0\x01\x12A\n" +
+	"\vStoreBackup\x12\x1b.rota.v1.StoreBackupRequest\x1a\x15.rota.v1.StoredBackup\x129\n" +
 	"\x06Verify\x12\x16.rota.v1.VerifyRequest\x1a\x17.rota.v1.VerifyResponseB.Z,github.com/rotasched/rota/api/rota/v1;rotav1b\x06proto3"
 
 var (
@@ -8268,7 +8400,7 @@ func file_rota_v1_rota_proto_rawDescGZIP() []byte {
 }
 
 var file_rota_v1_rota_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_rota_v1_rota_proto_msgTypes = make([]protoimpl.MessageInfo, 106)
+var file_rota_v1_rota_proto_msgTypes = make([]protoimpl.MessageInfo, 108)
 var file_rota_v1_rota_proto_goTypes = []any{
 	(LeaseVerb)(0),                     // 0: rota.v1.LeaseVerb
 	(*Read)(nil),                       // 1: rota.v1.Read
@@ -8357,35 +8489,37 @@ var file_rota_v1_rota_proto_goTypes = []any{
 	(*NodeHealth)(nil),                 // 84: rota.v1.NodeHealth
 	(*Autopilot)(nil),                  // 85: rota.v1.Autopilot
 	(*StatusResponse)(nil),             // 86: rota.v1.StatusResponse
-	(*PeersRequest)(nil),               // 87: rota.v1.PeersRequest
-	(*Peer)(nil),                       // 88: rota.v1.Peer
-	(*PeersResponse)(nil),              // 89: rota.v1.PeersResponse
-	(*TransferLeadershipRequest)(nil),  // 90: rota.v1.TransferLeadershipRequest
-	(*TransferLeadershipResponse)(nil), // 91: rota.v1.TransferLeadershipResponse
-	(*RemovePeerRequest)(nil),          // 92: rota.v1.RemovePeerRequest
-	(*RemovePeerResponse)(nil),         // 93: rota.v1.RemovePeerResponse
-	(*LeaveRequest)(nil),               // 94: rota.v1.LeaveRequest
-	(*LeaveResponse)(nil),              // 95: rota.v1.LeaveResponse
-	(*SaveSnapshotRequest)(nil),        // 96: rota.v1.SaveSnapshotRequest
-	(*SnapshotChunk)(nil),              // 97: rota.v1.SnapshotChunk
-	(*VerifyRequest)(nil),              // 98: rota.v1.VerifyRequest
-	(*VerifyResponse)(nil),             // 99: rota.v1.VerifyResponse
-	(*NodeVerdict)(nil),                // 100: rota.v1.NodeVerdict
-	nil,                                // 101: rota.v1.JobSpec.LabelsEntry
-	nil,                                // 102: rota.v1.JobSpec.LimitsEntry
-	nil,                                // 103: rota.v1.Job.MetaEntry
-	nil,                                // 104: rota.v1.ChangeJobRequest.LabelsEntry
-	nil,                                // 105: rota.v1.WorkerSpec.LimitsEntry
-	nil,                                // 106: rota.v1.LeaseCommand.MetaEntry
+	(*StoreBackupRequest)(nil),         // 87: rota.v1.StoreBackupRequest
+	(*StoredBackup)(nil),               // 88: rota.v1.StoredBackup
+	(*PeersRequest)(nil),               // 89: rota.v1.PeersRequest
+	(*Peer)(nil),                       // 90: rota.v1.Peer
+	(*PeersResponse)(nil),              // 91: rota.v1.PeersResponse
+	(*TransferLeadershipRequest)(nil),  // 92: rota.v1.TransferLeadershipRequest
+	(*TransferLeadershipResponse)(nil), // 93: rota.v1.TransferLeadershipResponse
+	(*RemovePeerRequest)(nil),          // 94: rota.v1.RemovePeerRequest
+	(*RemovePeerResponse)(nil),         // 95: rota.v1.RemovePeerResponse
+	(*LeaveRequest)(nil),               // 96: rota.v1.LeaveRequest
+	(*LeaveResponse)(nil),              // 97: rota.v1.LeaveResponse
+	(*SaveSnapshotRequest)(nil),        // 98: rota.v1.SaveSnapshotRequest
+	(*SnapshotChunk)(nil),              // 99: rota.v1.SnapshotChunk
+	(*VerifyRequest)(nil),              // 100: rota.v1.VerifyRequest
+	(*VerifyResponse)(nil),             // 101: rota.v1.VerifyResponse
+	(*NodeVerdict)(nil),                // 102: rota.v1.NodeVerdict
+	nil,                                // 103: rota.v1.JobSpec.LabelsEntry
+	nil,                                // 104: rota.v1.JobSpec.LimitsEntry
+	nil,                                // 105: rota.v1.Job.MetaEntry
+	nil,                                // 106: rota.v1.ChangeJobRequest.LabelsEntry
+	nil,                                // 107: rota.v1.WorkerSpec.LimitsEntry
+	nil,                                // 108: rota.v1.LeaseCommand.MetaEntry
 }
 var file_rota_v1_rota_proto_depIdxs = []int32{
-	101, // 0: rota.v1.JobSpec.labels:type_name -> rota.v1.JobSpec.LabelsEntry
-	102, // 1: rota.v1.JobSpec.limits:type_name -> rota.v1.JobSpec.LimitsEntry
+	103, // 0: rota.v1.JobSpec.labels:type_name -> rota.v1.JobSpec.LabelsEntry
+	104, // 1: rota.v1.JobSpec.limits:type_name -> rota.v1.JobSpec.LimitsEntry
 	5,   // 2: rota.v1.Attempt.decision:type_name -> rota.v1.Decision
 	4,   // 3: rota.v1.Job.spec:type_name -> rota.v1.JobSpec
 	7,   // 4: rota.v1.Job.lease:type_name -> rota.v1.Lease
 	6,   // 5: rota.v1.Job.attempts:type_name -> rota.v1.Attempt
-	103, // 6: rota.v1.Job.meta:type_name -> rota.v1.Job.MetaEntry
+	105, // 6: rota.v1.Job.meta:type_name -> rota.v1.Job.MetaEntry
 	4,   // 7: rota.v1.SubmitRequest.jobs:type_name -> rota.v1.JobSpec
 	11,  // 8: rota.v1.SubmitResponse.jobs:type_name -> rota.v1.Submitted
 	3,   // 9: rota.v1.Submitted.refusal:type_name -> rota.v1.Refusal
@@ -8395,10 +8529,10 @@ var file_rota_v1_rota_proto_depIdxs = []int32{
 	1,   // 13: rota.v1.ListJobsRequest.read:type_name -> rota.v1.Read
 	8,   // 14: rota.v1.ListJobsResponse.jobs:type_name -> rota.v1.Job
 	2,   // 15: rota.v1.ListJobsResponse.at:type_name -> rota.v1.ReadAt
-	104, // 16: rota.v1.ChangeJobRequest.labels:type_name -> rota.v1.ChangeJobRequest.LabelsEntry
+	106, // 16: rota.v1.ChangeJobRequest.labels:type_name -> rota.v1.ChangeJobRequest.LabelsEntry
 	23,  // 17: rota.v1.JobOutcomes.jobs:type_name -> rota.v1.JobOutcome
 	3,   // 18: rota.v1.JobOutcome.refusal:type_name -> rota.v1.Refusal
-	105, // 19: rota.v1.WorkerSpec.limits:type_name -> rota.v1.WorkerSpec.LimitsEntry
+	107, // 19: rota.v1.WorkerSpec.limits:type_name -> rota.v1.WorkerSpec.LimitsEntry
 	24,  // 20: rota.v1.Worker.spec:type_name -> rota.v1.WorkerSpec
 	7,   // 21: rota.v1.Worker.leases:type_name -> rota.v1.Lease
 	26,  // 22: rota.v1.Worker.cooling:type_name -> rota.v1.TypeUntil
@@ -8412,7 +8546,7 @@ var file_rota_v1_rota_proto_depIdxs = []int32{
 	25,  // 30: rota.v1.Hello.attestation:type_name -> rota.v1.Attestation
 	32,  // 31: rota.v1.LeaseCommands.commands:type_name -> rota.v1.LeaseCommand
 	0,   // 32: rota.v1.LeaseCommand.verb:type_name -> rota.v1.LeaseVerb
-	106, // 33: rota.v1.LeaseCommand.meta:type_name -> rota.v1.LeaseCommand.MetaEntry
+	108, // 33: rota.v1.LeaseCommand.meta:type_name -> rota.v1.LeaseCommand.MetaEntry
 	36,  // 34: rota.v1.WorkResponse.welcome:type_name -> rota.v1.Welcome
 	37,  // 35: rota.v1.WorkResponse.notices:type_name -> rota.v1.Notices
 	40,  // 36: rota.v1.WorkResponse.answers:type_name -> rota.v1.LeaseAnswers
@@ -8457,87 +8591,90 @@ var file_rota_v1_rota_proto_depIdxs = []int32{
 	82,  // 75: rota.v1.StatusResponse.jobs:type_name -> rota.v1.JobCounts
 	83,  // 76: rota.v1.StatusResponse.nodes:type_name -> rota.v1.NodeStatus
 	85,  // 77: rota.v1.StatusResponse.autopilot:type_name -> rota.v1.Autopilot
-	84,  // 78: rota.v1.Peer.health:type_name -> rota.v1.NodeHealth
-	88,  // 79: rota.v1.PeersResponse.peers:type_name -> rota.v1.Peer
-	1,   // 80: rota.v1.SaveSnapshotRequest.read:type_name -> rota.v1.Read
-	100, // 81: rota.v1.VerifyResponse.nodes:type_name -> rota.v1.NodeVerdict
-	9,   // 82: rota.v1.Jobs.Submit:input_type -> rota.v1.SubmitRequest
-	12,  // 83: rota.v1.Jobs.Get:input_type -> rota.v1.GetJobRequest
-	14,  // 84: rota.v1.Jobs.List:input_type -> rota.v1.ListJobsRequest
-	16,  // 85: rota.v1.Jobs.Wait:input_type -> rota.v1.WaitJobsRequest
-	17,  // 86: rota.v1.Jobs.Cancel:input_type -> rota.v1.CancelJobsRequest
-	18,  // 87: rota.v1.Jobs.Retry:input_type -> rota.v1.RetryJobsRequest
-	20,  // 88: rota.v1.Jobs.Change:input_type -> rota.v1.ChangeJobRequest
-	19,  // 89: rota.v1.Jobs.Delete:input_type -> rota.v1.DeleteJobsRequest
-	21,  // 90: rota.v1.Jobs.ReportProof:input_type -> rota.v1.ReportProofRequest
-	29,  // 91: rota.v1.Workers.Work:input_type -> rota.v1.WorkRequest
-	44,  // 92: rota.v1.Workers.List:input_type -> rota.v1.ListWorkersRequest
-	46,  // 93: rota.v1.Workers.Get:input_type -> rota.v1.GetWorkerRequest
-	48,  // 94: rota.v1.Workers.Drain:input_type -> rota.v1.DrainWorkerRequest
-	49,  // 95: rota.v1.Workers.Suspend:input_type -> rota.v1.SuspendWorkerRequest
-	50,  // 96: rota.v1.Workers.Resume:input_type -> rota.v1.ResumeWorkerRequest
-	51,  // 97: rota.v1.Workers.Retire:input_type -> rota.v1.RetireWorkerRequest
-	66,  // 98: rota.v1.Workers.Delete:input_type -> rota.v1.DeleteWorkerRequest
-	52,  // 99: rota.v1.Workers.Gone:input_type -> rota.v1.WorkerGoneRequest
-	58,  // 100: rota.v1.Queues.List:input_type -> rota.v1.ListQueuesRequest
-	60,  // 101: rota.v1.Queues.Get:input_type -> rota.v1.GetQueueRequest
-	68,  // 102: rota.v1.Queues.Set:input_type -> rota.v1.SetQueueRequest
-	62,  // 103: rota.v1.Queues.Delete:input_type -> rota.v1.DeleteQueueRequest
-	70,  // 104: rota.v1.Tenants.List:input_type -> rota.v1.ListTenantsRequest
-	72,  // 105: rota.v1.Tenants.Get:input_type -> rota.v1.GetTenantRequest
-	74,  // 106: rota.v1.Tenants.Set:input_type -> rota.v1.SetTenantRequest
-	64,  // 107: rota.v1.Tenants.Delete:input_type -> rota.v1.DeleteTenantRequest
-	81,  // 108: rota.v1.Cluster.Status:input_type -> rota.v1.StatusRequest
-	76,  // 109: rota.v1.Cluster.GetMode:input_type -> rota.v1.GetModeRequest
-	78,  // 110: rota.v1.Cluster.SetMode:input_type -> rota.v1.SetModeRequest
-	79,  // 111: rota.v1.Cluster.Set:input_type -> rota.v1.SetClusterRequest
-	87,  // 112: rota.v1.Cluster.Peers:input_type -> rota.v1.PeersRequest
-	90,  // 113: rota.v1.Cluster.TransferLeadership:input_type -> rota.v1.TransferLeadershipRequest
-	92,  // 114: rota.v1.Cluster.RemovePeer:input_type -> rota.v1.RemovePeerRequest
-	94,  // 115: rota.v1.Cluster.Leave:input_type -> rota.v1.LeaveRequest
-	96,  // 116: rota.v1.Cluster.SaveSnapshot:input_type -> rota.v1.SaveSnapshotRequest
-	98,  // 117: rota.v1.Cluster.Verify:input_type -> rota.v1.VerifyRequest
-	10,  // 118: rota.v1.Jobs.Submit:output_type -> rota.v1.SubmitResponse
-	13,  // 119: rota.v1.Jobs.Get:output_type -> rota.v1.GetJobResponse
-	15,  // 120: rota.v1.Jobs.List:output_type -> rota.v1.ListJobsResponse
-	8,   // 121: rota.v1.Jobs.Wait:output_type -> rota.v1.Job
-	22,  // 122: rota.v1.Jobs.Cancel:output_type -> rota.v1.JobOutcomes
-	22,  // 123: rota.v1.Jobs.Retry:output_type -> rota.v1.JobOutcomes
-	23,  // 124: rota.v1.Jobs.Change:output_type -> rota.v1.JobOutcome
-	22,  // 125: rota.v1.Jobs.Delete:output_type -> rota.v1.JobOutcomes
-	23,  // 126: rota.v1.Jobs.ReportProof:output_type -> rota.v1.JobOutcome
-	35,  // 127: rota.v1.Workers.Work:output_type -> rota.v1.WorkResponse
-	45,  // 128: rota.v1.Workers.List:output_type -> rota.v1.ListWorkersResponse
-	47,  // 129: rota.v1.Workers.Get:output_type -> rota.v1.GetWorkerResponse
-	28,  // 130: rota.v1.Workers.Drain:output_type -> rota.v1.Worker
-	28,  // 131: rota.v1.Workers.Suspend:output_type -> rota.v1.Worker
-	28,  // 132: rota.v1.Workers.Resume:output_type -> rota.v1.Worker
-	28,  // 133: rota.v1.Workers.Retire:output_type -> rota.v1.Worker
-	67,  // 134: rota.v1.Workers.Delete:output_type -> rota.v1.DeleteWorkerResponse
-	53,  // 135: rota.v1.Workers.Gone:output_type -> rota.v1.WorkerGoneResponse
-	59,  // 136: rota.v1.Queues.List:output_type -> rota.v1.ListQueuesResponse
-	61,  // 137: rota.v1.Queues.Get:output_type -> rota.v1.GetQueueResponse
-	55,  // 138: rota.v1.Queues.Set:output_type -> rota.v1.Queue
-	63,  // 139: rota.v1.Queues.Delete:output_type -> rota.v1.DeleteQueueResponse
-	71,  // 140: rota.v1.Tenants.List:output_type -> rota.v1.ListTenantsResponse
-	73,  // 141: rota.v1.Tenants.Get:output_type -> rota.v1.GetTenantResponse
-	69,  // 142: rota.v1.Tenants.Set:output_type -> rota.v1.Tenant
-	65,  // 143: rota.v1.Tenants.Delete:output_type -> rota.v1.DeleteTenantResponse
-	86,  // 144: rota.v1.Cluster.Status:output_type -> rota.v1.StatusResponse
-	77,  // 145: rota.v1.Cluster.GetMode:output_type -> rota.v1.GetModeResponse
-	75,  // 146: rota.v1.Cluster.SetMode:output_type -> rota.v1.Mode
-	80,  // 147: rota.v1.Cluster.Set:output_type -> rota.v1.ClusterSettings
-	89,  // 148: rota.v1.Cluster.Peers:output_type -> rota.v1.PeersResponse
-	91,  // 149: rota.v1.Cluster.TransferLeadership:output_type -> rota.v1.TransferLeadershipResponse
-	93,  // 150: rota.v1.Cluster.RemovePeer:output_type -> rota.v1.RemovePeerResponse
-	95,  // 151: rota.v1.Cluster.Leave:output_type -> rota.v1.LeaveResponse
-	97,  // 152: rota.v1.Cluster.SaveSnapshot:output_type -> rota.v1.SnapshotChunk
-	99,  // 153: rota.v1.Cluster.Verify:output_type -> rota.v1.VerifyResponse
-	118, // [118:154] is the sub-list for method output_type
-	82,  // [82:118] is the sub-list for method input_type
-	82,  // [82:82] is the sub-list for extension type_name
-	82,  // [82:82] is the sub-list for extension extendee
-	0,   // [0:82] is the sub-list for field type_name
+	88,  // 78: rota.v1.StatusResponse.backup:type_name -> rota.v1.StoredBackup
+	84,  // 79: rota.v1.Peer.health:type_name -> rota.v1.NodeHealth
+	90,  // 80: rota.v1.PeersResponse.peers:type_name -> rota.v1.Peer
+	1,   // 81: rota.v1.SaveSnapshotRequest.read:type_name -> rota.v1.Read
+	102, // 82: rota.v1.VerifyResponse.nodes:type_name -> rota.v1.NodeVerdict
+	9,   // 83: rota.v1.Jobs.Submit:input_type -> rota.v1.SubmitRequest
+	12,  // 84: rota.v1.Jobs.Get:input_type -> rota.v1.GetJobRequest
+	14,  // 85: rota.v1.Jobs.List:input_type -> rota.v1.ListJobsRequest
+	16,  // 86: rota.v1.Jobs.Wait:input_type -> rota.v1.WaitJobsRequest
+	17,  // 87: rota.v1.Jobs.Cancel:input_type -> rota.v1.CancelJobsRequest
+	18,  // 88: rota.v1.Jobs.Retry:input_type -> rota.v1.RetryJobsRequest
+	20,  // 89: rota.v1.Jobs.Change:input_type -> rota.v1.ChangeJobRequest
+	19,  // 90: rota.v1.Jobs.Delete:input_type -> rota.v1.DeleteJobsRequest
+	21,  // 91: rota.v1.Jobs.ReportProof:input_type -> rota.v1.ReportProofRequest
+	29,  // 92: rota.v1.Workers.Work:input_type -> rota.v1.WorkRequest
+	44,  // 93: rota.v1.Workers.List:input_type -> rota.v1.ListWorkersRequest
+	46,  // 94: rota.v1.Workers.Get:input_type -> rota.v1.GetWorkerRequest
+	48,  // 95: rota.v1.Workers.Drain:input_type -> rota.v1.DrainWorkerRequest
+	49,  // 96: rota.v1.Workers.Suspend:input_type -> rota.v1.SuspendWorkerRequest
+	50,  // 97: rota.v1.Workers.Resume:input_type -> rota.v1.ResumeWorkerRequest
+	51,  // 98: rota.v1.Workers.Retire:input_type -> rota.v1.RetireWorkerRequest
+	66,  // 99: rota.v1.Workers.Delete:input_type -> rota.v1.DeleteWorkerRequest
+	52,  // 100: rota.v1.Workers.Gone:input_type -> rota.v1.WorkerGoneRequest
+	58,  // 101: rota.v1.Queues.List:input_type -> rota.v1.ListQueuesRequest
+	60,  // 102: rota.v1.Queues.Get:input_type -> rota.v1.GetQueueRequest
+	68,  // 103: rota.v1.Queues.Set:input_type -> rota.v1.SetQueueRequest
+	62,  // 104: rota.v1.Queues.Delete:input_type -> rota.v1.DeleteQueueRequest
+	70,  // 105: rota.v1.Tenants.List:input_type -> rota.v1.ListTenantsRequest
+	72,  // 106: rota.v1.Tenants.Get:input_type -> rota.v1.GetTenantRequest
+	74,  // 107: rota.v1.Tenants.Set:input_type -> rota.v1.SetTenantRequest
+	64,  // 108: rota.v1.Tenants.Delete:input_type -> rota.v1.DeleteTenantRequest
+	81,  // 109: rota.v1.Cluster.Status:input_type -> rota.v1.StatusRequest
+	76,  // 110: rota.v1.Cluster.GetMode:input_type -> rota.v1.GetModeRequest
+	78,  // 111: rota.v1.Cluster.SetMode:input_type -> rota.v1.SetModeRequest
+	79,  // 112: rota.v1.Cluster.Set:input_type -> rota.v1.SetClusterRequest
+	89,  // 113: rota.v1.Cluster.Peers:input_type -> rota.v1.PeersRequest
+	92,  // 114: rota.v1.Cluster.TransferLeadership:input_type -> rota.v1.TransferLeadershipRequest
+	94,  // 115: rota.v1.Cluster.RemovePeer:input_type -> rota.v1.RemovePeerRequest
+	96,  // 116: rota.v1.Cluster.Leave:input_type -> rota.v1.LeaveRequest
+	98,  // 117: rota.v1.Cluster.SaveSnapshot:input_type -> rota.v1.SaveSnapshotRequest
+	87,  // 118: rota.v1.Cluster.StoreBackup:input_type -> rota.v1.StoreBackupRequest
+	100, // 119: rota.v1.Cluster.Verify:input_type -> rota.v1.VerifyRequest
+	10,  // 120: rota.v1.Jobs.Submit:output_type -> rota.v1.SubmitResponse
+	13,  // 121: rota.v1.Jobs.Get:output_type -> rota.v1.GetJobResponse
+	15,  // 122: rota.v1.Jobs.List:output_type -> rota.v1.ListJobsResponse
+	8,   // 123: rota.v1.Jobs.Wait:output_type -> rota.v1.Job
+	22,  // 124: rota.v1.Jobs.Cancel:output_type -> rota.v1.JobOutcomes
+	22,  // 125: rota.v1.Jobs.Retry:output_type -> rota.v1.JobOutcomes
+	23,  // 126: rota.v1.Jobs.Change:output_type -> rota.v1.JobOutcome
+	22,  // 127: rota.v1.Jobs.Delete:output_type -> rota.v1.JobOutcomes
+	23,  // 128: rota.v1.Jobs.ReportProof:output_type -> rota.v1.JobOutcome
+	35,  // 129: rota.v1.Workers.Work:output_type -> rota.v1.WorkResponse
+	45,  // 130: rota.v1.Workers.List:output_type -> rota.v1.ListWorkersResponse
+	47,  // 131: rota.v1.Workers.Get:output_type -> rota.v1.GetWorkerResponse
+	28,  // 132: rota.v1.Workers.Drain:output_type -> rota.v1.Worker
+	28,  // 133: rota.v1.Workers.Suspend:output_type -> rota.v1.Worker
+	28,  // 134: rota.v1.Workers.Resume:output_type -> rota.v1.Worker
+	28,  // 135: rota.v1.Workers.Retire:output_type -> rota.v1.Worker
+	67,  // 136: rota.v1.Workers.Delete:output_type -> rota.v1.DeleteWorkerResponse
+	53,  // 137: rota.v1.Workers.Gone:output_type -> rota.v1.WorkerGoneResponse
+	59,  // 138: rota.v1.Queues.List:output_type -> rota.v1.ListQueuesResponse
+	61,  // 139: rota.v1.Queues.Get:output_type -> rota.v1.GetQueueResponse
+	55,  // 140: rota.v1.Queues.Set:output_type -> rota.v1.Queue
+	63,  // 141: rota.v1.Queues.Delete:output_type -> rota.v1.DeleteQueueResponse
+	71,  // 142: rota.v1.Tenants.List:output_type -> rota.v1.ListTenantsResponse
+	73,  // 143: rota.v1.Tenants.Get:output_type -> rota.v1.GetTenantResponse
+	69,  // 144: rota.v1.Tenants.Set:output_type -> rota.v1.Tenant
+	65,  // 145: rota.v1.Tenants.Delete:output_type -> rota.v1.DeleteTenantResponse
+	86,  // 146: rota.v1.Cluster.Status:output_type -> rota.v1.StatusResponse
+	77,  // 147: rota.v1.Cluster.GetMode:output_type -> rota.v1.GetModeResponse
+	75,  // 148: rota.v1.Cluster.SetMode:output_type -> rota.v1.Mode
+	80,  // 149: rota.v1.Cluster.Set:output_type -> rota.v1.ClusterSettings
+	91,  // 150: rota.v1.Cluster.Peers:output_type -> rota.v1.PeersResponse
+	93,  // 151: rota.v1.Cluster.TransferLeadership:output_type -> rota.v1.TransferLeadershipResponse
+	95,  // 152: rota.v1.Cluster.RemovePeer:output_type -> rota.v1.RemovePeerResponse
+	97,  // 153: rota.v1.Cluster.Leave:output_type -> rota.v1.LeaveResponse
+	99,  // 154: rota.v1.Cluster.SaveSnapshot:output_type -> rota.v1.SnapshotChunk
+	88,  // 155: rota.v1.Cluster.StoreBackup:output_type -> rota.v1.StoredBackup
+	101, // 156: rota.v1.Cluster.Verify:output_type -> rota.v1.VerifyResponse
+	120, // [120:157] is the sub-list for method output_type
+	83,  // [83:120] is the sub-list for method input_type
+	83,  // [83:83] is the sub-list for extension type_name
+	83,  // [83:83] is the sub-list for extension extendee
+	0,   // [0:83] is the sub-list for field type_name
 }
 
 func init() { file_rota_v1_rota_proto_init() }
@@ -8566,7 +8703,7 @@ func file_rota_v1_rota_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rota_v1_rota_proto_rawDesc), len(file_rota_v1_rota_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   106,
+			NumMessages:   108,
 			NumExtensions: 0,
 			NumServices:   5,
 		},

@@ -1321,6 +1321,7 @@ const (
 	Cluster_RemovePeer_FullMethodName         = "/rota.v1.Cluster/RemovePeer"
 	Cluster_Leave_FullMethodName              = "/rota.v1.Cluster/Leave"
 	Cluster_SaveSnapshot_FullMethodName       = "/rota.v1.Cluster/SaveSnapshot"
+	Cluster_StoreBackup_FullMethodName        = "/rota.v1.Cluster/StoreBackup"
 	Cluster_Verify_FullMethodName             = "/rota.v1.Cluster/Verify"
 )
 
@@ -1341,6 +1342,8 @@ type ClusterClient interface {
 	Leave(ctx context.Context, in *LeaveRequest, opts ...grpc.CallOption) (*LeaveResponse, error)
 	// SaveSnapshot streams an online backup of the asked node's state.
 	SaveSnapshot(ctx context.Context, in *SaveSnapshotRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SnapshotChunk], error)
+	// StoreBackup has the leader store a backup at once where its --backup-to says.
+	StoreBackup(ctx context.Context, in *StoreBackupRequest, opts ...grpc.CallOption) (*StoredBackup, error)
 	Verify(ctx context.Context, in *VerifyRequest, opts ...grpc.CallOption) (*VerifyResponse, error)
 }
 
@@ -1451,6 +1454,16 @@ func (c *clusterClient) SaveSnapshot(ctx context.Context, in *SaveSnapshotReques
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Cluster_SaveSnapshotClient = grpc.ServerStreamingClient[SnapshotChunk]
 
+func (c *clusterClient) StoreBackup(ctx context.Context, in *StoreBackupRequest, opts ...grpc.CallOption) (*StoredBackup, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(StoredBackup)
+	err := c.cc.Invoke(ctx, Cluster_StoreBackup_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clusterClient) Verify(ctx context.Context, in *VerifyRequest, opts ...grpc.CallOption) (*VerifyResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(VerifyResponse)
@@ -1478,6 +1491,8 @@ type ClusterServer interface {
 	Leave(context.Context, *LeaveRequest) (*LeaveResponse, error)
 	// SaveSnapshot streams an online backup of the asked node's state.
 	SaveSnapshot(*SaveSnapshotRequest, grpc.ServerStreamingServer[SnapshotChunk]) error
+	// StoreBackup has the leader store a backup at once where its --backup-to says.
+	StoreBackup(context.Context, *StoreBackupRequest) (*StoredBackup, error)
 	Verify(context.Context, *VerifyRequest) (*VerifyResponse, error)
 	mustEmbedUnimplementedClusterServer()
 }
@@ -1515,6 +1530,9 @@ func (UnimplementedClusterServer) Leave(context.Context, *LeaveRequest) (*LeaveR
 }
 func (UnimplementedClusterServer) SaveSnapshot(*SaveSnapshotRequest, grpc.ServerStreamingServer[SnapshotChunk]) error {
 	return status.Error(codes.Unimplemented, "method SaveSnapshot not implemented")
+}
+func (UnimplementedClusterServer) StoreBackup(context.Context, *StoreBackupRequest) (*StoredBackup, error) {
+	return nil, status.Error(codes.Unimplemented, "method StoreBackup not implemented")
 }
 func (UnimplementedClusterServer) Verify(context.Context, *VerifyRequest) (*VerifyResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Verify not implemented")
@@ -1695,6 +1713,24 @@ func _Cluster_SaveSnapshot_Handler(srv interface{}, stream grpc.ServerStream) er
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Cluster_SaveSnapshotServer = grpc.ServerStreamingServer[SnapshotChunk]
 
+func _Cluster_StoreBackup_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(StoreBackupRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).StoreBackup(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_StoreBackup_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).StoreBackup(ctx, req.(*StoreBackupRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Cluster_Verify_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(VerifyRequest)
 	if err := dec(in); err != nil {
@@ -1751,6 +1787,10 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Leave",
 			Handler:    _Cluster_Leave_Handler,
+		},
+		{
+			MethodName: "StoreBackup",
+			Handler:    _Cluster_StoreBackup_Handler,
 		},
 		{
 			MethodName: "Verify",
