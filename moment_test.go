@@ -22,7 +22,7 @@ import (
 // laidOut are the types whose JSON has moments.
 var laidOut = []any{JobSpec{}, NodeSpec{}, Attempt{}, Job{}, Lease{}, Attestation{}, TypeUntil{}, UnitsUsed{}, Worker{}, Event{},
 	ServedEvent{}, Domain{}, ModeStatus{}, Explanation{}, ClusterStatus{}, NodeStatus{}, RaftPeer{}, NodeHealth{}, SnapshotInfo{}, Workflow{}, WorkflowNode{},
-	Role{}, AccessToken{}, Block{}}
+	Role{}, AccessToken{}, Block{}, Issuer{}, StoredBackup{}}
 
 // timesOnly are those of them that have durations alone.
 var timesOnly = []any{ReadAt{}, Queue{}, TypeStats{}}

@@ -30,6 +30,8 @@ var (
 	roleJSON           = layoutOf[Role]()
 	accessTokenJSON    = layoutOf[AccessToken]()
 	blockJSON          = layoutOf[Block]()
+	issuerJSON         = layoutOf[Issuer]()
+	storedBackupJSON   = layoutOf[StoredBackup]()
 )
 
 // MarshalJSON implements json.Marshaler.
@@ -210,3 +212,15 @@ func (h NodeHealth) MarshalJSON() ([]byte, error) { return nodeHealthJSON.marsha
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (h *NodeHealth) UnmarshalJSON(text []byte) error { return nodeHealthJSON.unmarshal(text, h) }
+
+// MarshalJSON implements json.Marshaler.
+func (i Issuer) MarshalJSON() ([]byte, error) { return issuerJSON.marshal(i) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (i *Issuer) UnmarshalJSON(text []byte) error { return issuerJSON.unmarshal(text, i) }
+
+// MarshalJSON implements json.Marshaler.
+func (b StoredBackup) MarshalJSON() ([]byte, error) { return storedBackupJSON.marshal(b) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (b *StoredBackup) UnmarshalJSON(text []byte) error { return storedBackupJSON.unmarshal(text, b) }
