@@ -271,14 +271,30 @@ func roomOf(level diskLevel, free, low, critical uint64) uint64 {
 	}
 }
 
-// left returns how many bytes may be written now that can as well wait: snapshots and
-// history. The last ones are the log's.
-func (dg *diskGate) left() uint64 {
+// forSnapshots returns how many bytes a snapshot may take now. The last ones are the log's.
+func (dg *diskGate) forSnapshots() uint64 {
+	return dg.above(func(_, critical uint64) uint64 { return critical })
+}
+
+// forHistory returns how many bytes ended jobs and events may take now. They stop halfway
+// between the marks: what ends and is kept must not be what brings a node to where nothing
+// is started, since jobs that were taken would then wait until somebody frees space.
+func (dg *diskGate) forHistory() uint64 {
+	return dg.above(func(low, critical uint64) uint64 {
+		if low <= critical { // it is off
+			low = 2 * critical
+		}
+		return (critical + low) / 2
+	})
+}
+
+// above returns how many bytes are free above a mark between low and critical.
+func (dg *diskGate) above(mark func(low, critical uint64) uint64) uint64 {
 	free, total, err := dg.read(dg.path)
 	if err != nil || total == 0 {
 		return math.MaxUint64
 	}
-	return free - min(free, mustBeFree(total, dg.critical, diskCriticalMost))
+	return free - min(free, mark(mustBeFree(total, dg.low, diskLowMost), mustBeFree(total, dg.critical, diskCriticalMost)))
 }
 
 // spend counts bytes that come to the log; the caller calls the function it returns once

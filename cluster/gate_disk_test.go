@@ -233,6 +233,27 @@ func TestDisk_aCommitRepeated(t *testing.T) {
 }
 
 // What was asked for since a look counts as written, twice.
+// Ended jobs and events leave the log what it needs to work off what was taken: only then
+// does a node keep from where nothing is started, and nothing frees space by itself.
+func TestDiskGate_historyStopsFirst(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ low, critical, free, snapshots, history uint64 }{
+		{10, 5, 20, 15_000, 12_500},
+		{10, 5, 8, 3_000, 500},
+		{10, 5, 7, 2_000, 0},
+		{10, 5, 4, 0, 0},
+		{6, 5, 6, 1_000, 500},
+		{0, 4, 7, 3_000, 1_000},
+		{10, 0, 6, 6_000, 1_000},
+		{0, 0, 1, 1_000, 1_000},
+	} {
+		dg := &diskGate{low: c.low, critical: c.critical, read: func(string) (uint64, uint64, error) { return c.free * 1_000, 100_000, nil }}
+		if s, h := dg.forSnapshots(), dg.forHistory(); s != c.snapshots || h != c.history {
+			t.Errorf("%+v: got %d for snapshots, %d for history", c, s, h)
+		}
+	}
+}
+
 func TestDiskView(t *testing.T) {
 	t.Parallel()
 	const mib = 1 << 20

@@ -70,7 +70,7 @@ func (n *Node) open() (err error) {
 	if err != nil {
 		return err
 	}
-	n.snapshots, err = raftstore.OpenSnapshots(n.cfg.Data, libraries, n.disk.left)
+	n.snapshots, err = raftstore.OpenSnapshots(n.cfg.Data, libraries, n.disk.forSnapshots)
 	if err != nil {
 		return &rota.Error{Kind: rota.KindInternal, Text: "snapshot directory cannot be opened", Cause: err}
 	}
@@ -108,7 +108,7 @@ func (n *Node) open() (err error) {
 
 // keepHistory makes the archive and the events, in the file that is open.
 func (n *Node) keepHistory() {
-	host := history.Host{Log: n.log, Lines: &n.lines, Life: n.life, SinceBoot: n.sinceBoot, Room: n.disk.left, Others: n.membership.otherServers, Peers: n.peers,
+	host := history.Host{Log: n.log, Lines: &n.lines, Life: n.life, SinceBoot: n.sinceBoot, Room: n.disk.forHistory, Others: n.membership.otherServers, Peers: n.peers,
 		State: history.State{Look: n.replica.look, View: n.replica.view, Freezing: n.replica.freezing, Peek: n.replica.peek,
 			Archived: n.replica.archived, Fresh: n.replica.fresh, Await: n.replica.waitApplied}}
 	n.archive = history.NewArchive(host, n.beside, n.cfg.ArchiveRetention, n.cfg.ArchiveMaxBytes)
