@@ -66,17 +66,18 @@ func (h *hand) take(n int) []rota.Assignment {
 }
 
 // beat beats until it is answered: none is while leaders change.
-func (h *hand) beat() (clock rota.Clock) {
+func (h *hand) beat() rota.Clock {
 	h.t.Helper()
-	var err error
-	for range 10 {
-		if clock, err = h.s.Beat(within(h.t, 5*time.Second)); err == nil {
+	for all := within(h.t, ample); ; {
+		clock, err := h.s.Beat(within(h.t, 5*time.Second))
+		if err == nil {
 			return clock
 		}
-		_ = h.s.n.leader.pause(within(h.t, time.Second), 100*time.Millisecond)
+		if all.Err() != nil {
+			h.t.Fatalf("worker %s got no answer to its beats: %v", h.id, err)
+		}
+		_ = h.s.n.leader.pause(all, 100*time.Millisecond)
 	}
-	h.t.Fatalf("worker %s got no answer to its beats: %v", h.id, err)
-	return 0
 }
 
 func (h *hand) do(verb rota.LeaseVerb, leases ...rota.Assignment) []peer.LeaseAnswer {

@@ -129,19 +129,32 @@ func (b *bench) loyal() *Node {
 	for {
 		leader := b.leader()
 		for _, id := range b.ids() {
-			n := b.node(id)
-			c := n.raft.ReloadableConfig()
-			c.HeartbeatTimeout, c.ElectionTimeout = time.Hour, time.Hour
-			if n == leader {
-				c.HeartbeatTimeout, c.ElectionTimeout = n.cfg.Timing.Heartbeat, n.cfg.Timing.Election
-			}
-			if err := n.raft.ReloadConfig(c); err != nil {
-				b.t.Fatal(err)
+			if n := b.node(id); n != leader {
+				b.waits(n, time.Hour)
+			} else {
+				b.waits(n, n.cfg.Timing.Heartbeat)
 			}
 		}
 		if b.leader() == leader {
 			return leader
 		}
+	}
+}
+
+// disloyal has nodes wait for their leader as long as they did before loyal.
+func (b *bench) disloyal() {
+	for _, id := range b.ids() {
+		n := b.node(id)
+		b.waits(n, n.cfg.Timing.Heartbeat)
+	}
+}
+
+// waits has a node wait so long for a leader before it stands for election.
+func (b *bench) waits(n *Node, so time.Duration) {
+	c := n.raft.ReloadableConfig()
+	c.HeartbeatTimeout, c.ElectionTimeout = so, so
+	if err := n.raft.ReloadConfig(c); err != nil {
+		b.t.Error(err)
 	}
 }
 
@@ -161,8 +174,9 @@ func (b *bench) heal(id rota.NodeID) {
 	delete(b.isolated, id)
 }
 
-// lastPort counts through ports below those that the system gives away by itself:
-// nobody's outgoing connection takes one between here and the node that listens.
+// lastPort counts through ports below those that the system gives away by itself, and above
+// those of test/rig: nobody takes one between here and the node that listens, or while that
+// node is down.
 var lastPort atomic.Int32
 
 // freeAddr finds an address that is free for TCP and UDP, and gives none twice.

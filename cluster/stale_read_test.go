@@ -52,11 +52,7 @@ func TestRead_ofADeposedLeaderThatNoticedNothing(t *testing.T) {
 	// they are apart, as a busy machine may hold n1 up while n4 starts.
 	patient := func(so time.Duration) {
 		for _, id := range []rota.NodeID{"n2", "n3"} {
-			c := b.node(id).raft.ReloadableConfig()
-			c.HeartbeatTimeout, c.ElectionTimeout = so, so
-			if err := b.node(id).raft.ReloadConfig(c); err != nil {
-				t.Fatal(err)
-			}
+			b.waits(b.node(id), so)
 		}
 	}
 	b.leadBy("n1")

@@ -76,12 +76,13 @@ func TestVouched_partition(t *testing.T) {
 		b.addrs[id] = c
 	}
 	b.startPlanned()
-	id, holder := withReader(t, b.leader())
+	id, holder := withReader(t, b.loyal())
 	cut := b.follower()
 	b.eventually("the follower knows the token", func() bool { return readAtLeast(holder, cut) == nil && readStale(holder, cut) == nil })
 
 	b.isolate(cut.cfg.Node)
 	revoke(t, b.leader(), id)
+	b.waits(cut, leaderPatience)
 	b.eventually("the node that is cut off notices", func() bool {
 		cut.leader.mu.Lock()
 		defer cut.leader.mu.Unlock()

@@ -71,7 +71,8 @@ func started(t *testing.T, n *Node) (count int) {
 func TestSubmitWorkflow_goesOnWithTheNextLeader(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
-	n, old := b.follower(), b.leader()
+	old := b.loyal() // until it is cut off, or the submitter's node forwards nothing
+	n := b.follower()
 	lost := uint32(0) // the piece whose answer does
 	b.onForward(func(from rota.NodeID, c *fsmpb.Commands) error {
 		a := c.GetOps()[0].GetAddNodes()
@@ -80,6 +81,7 @@ func TestSubmitWorkflow_goesOnWithTheNextLeader(t *testing.T) {
 		}
 		lost = a.GetFirst()
 		b.isolate(old.cfg.Node)
+		b.disloyal()
 		return &rota.Error{Kind: rota.KindUnavailable, Text: "the leader is gone"}
 	})
 	w := fat(layers("f", 20_000, 1000, 3))
@@ -111,6 +113,7 @@ func TestSubmitWorkflow_goesOnWithTheNextLeader(t *testing.T) {
 func TestSubmitWorkflow_resumes(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)
+	b.loyal() // pieces are repeated where a leader goes
 	n := b.follower()
 	w := layers("f", 3000, 100, 2)
 	g, err := w.Arrange()
@@ -129,6 +132,7 @@ func TestSubmitWorkflow_resumes(t *testing.T) {
 	if s, err := n.SubmitWorkflow(within(t, ample), other); err == nil || rota.KindOf(err) == rota.KindInternal {
 		t.Fatalf("another workflow takes the place of one that is coming in: %+v, %v", s, err)
 	}
+	b.disloyal()
 	b.stop(b.leader().cfg.Node)
 	if s := b.submitFlow(b.follower(), w); s.Existed || s.State != rota.WorkflowRunning {
 		t.Fatalf("%+v", s)
