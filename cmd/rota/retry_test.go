@@ -1,21 +1,36 @@
 package main
 
 import (
-	"net"
+	"fmt"
 	"strings"
+	"syscall"
 	"testing"
 )
+
+// deaf returns an address on which nobody listens until the test ends: its port is taken by a
+// socket that does not.
+func deaf(t *testing.T) string {
+	t.Helper()
+	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Close(socket) })
+	if err := syscall.Bind(socket, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	bound, err := syscall.Getsockname(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("127.0.0.1:%d", bound.(*syscall.SockaddrInet4).Port)
+}
 
 // TestRefusedConnection: a command that cannot reach the cluster says so once, long
 // before it gives up, and till when it tries.
 func TestRefusedConnection(t *testing.T) {
 	t.Parallel()
-	lis, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := lis.Addr().String()
-	lis.Close() // nobody listens there now
+	addr := deaf(t)
 	for _, line := range [][]string{{"job", "list"}, {"job", "wait", "j"}, {"workflow", "wait", "w"}, {"events", "tail", "--follow"}} {
 		t.Run(strings.Join(line, " "), func(t *testing.T) {
 			t.Parallel()

@@ -9,10 +9,11 @@ import (
 )
 
 // Ports are taken below those that the system gives to outgoing connections: a node that
-// is down for a while keeps its own.
+// is down for a while keeps its own. Those from portMost on are for the tests of package
+// cluster, which run at the same time.
 const (
 	portLeast = 10_000
-	portMost  = 30_000
+	portMost  = 20_000
 )
 
 var ports struct {
