@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/rotasched/rota/internal/secret"
 )
 
 func TestPassed(t *testing.T) {
@@ -41,7 +43,7 @@ func TestUndumpable(t *testing.T) {
 		t.Skip("only Linux has the bit")
 	}
 	if os.Getenv("UNDUMPABLE") != "" {
-		if err := undumpable(); err != nil {
+		if err := secret.Hide(); err != nil {
 			t.Fatal(err)
 		}
 		out, err := exec.Command("sh", "-c", "cat /proc/$PPID/environ").CombinedOutput()

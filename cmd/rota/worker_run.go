@@ -120,7 +120,7 @@ up once their leases are over, 30 s after it was last heard: the jobs are named,
 			return err
 		}
 		if f.command != "" {
-			if err := undumpable(); err != nil {
+			if err := secret.Hide(); err != nil {
 				return failf("%w", err)
 			}
 		}
