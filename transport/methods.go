@@ -42,6 +42,14 @@ func (n need) where() string {
 	return " of all tenants in all queues"
 }
 
+// Needs returns the right that a call takes of its caller, such as /rota.v1.Jobs/Submit;
+// RightNone where any credential, or none, is enough. ok is false for what is not a client's
+// call.
+func Needs(method string) (r rota.Right, ok bool) {
+	n, ok := methods[method]
+	return n.right, ok && !n.members
+}
+
 var (
 	anybody = need{anybody: true}
 	members = need{members: true}

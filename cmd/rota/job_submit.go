@@ -212,6 +212,21 @@ func readPayload(arg string, stdin io.Reader) ([]byte, error) {
 	return payload, nil
 }
 
+// printSubmitted prints a job as it is now; to who may not read it, what its submission was
+// answered: the job is accepted, and a script must not submit it again.
+func (a jobCommands) printSubmitted(ctx context.Context, c *client.Client, done rota.Submitted) error {
+	job, err := c.Job(ctx, done.ID, client.AtLeast(done.Index))
+	switch kind := rota.KindOf(err); {
+	case kind == rota.KindDenied || kind == rota.KindNotFound:
+		return a.printOne(done, []string{string(done.ID)}, func(bool) string {
+			return renderFacts([]fact{{"job", done.ID}, {"state", done.State}})
+		})
+	case err != nil:
+		return err
+	}
+	return a.print(job)
+}
+
 func (a jobCommands) submitOne(ctx context.Context, spec rota.JobSpec, wait bool) error {
 	var id rota.JobID
 	err := a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
@@ -229,11 +244,7 @@ func (a jobCommands) submitOne(ctx context.Context, spec rota.JobSpec, wait bool
 		if wait {
 			return nil
 		}
-		job, err := c.Job(ctx, id, client.AtLeast(outcomes[0].Index))
-		if err != nil {
-			return err
-		}
-		return a.print(job)
+		return a.printSubmitted(ctx, c, outcomes[0])
 	})(ctx, nil)
 	if err != nil || !wait {
 		return err

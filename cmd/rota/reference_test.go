@@ -46,7 +46,10 @@ func TestReference_commands(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("# The command line\n\nEvery command with its help, made of the binary by\n" +
 		"`go test ./cmd/rota -run TestReference -update`. Flags that every command has stand once, at `rota`.\n" +
-		"Exit codes and kinds of errors: [errors](errors.md).\n")
+		"Exit codes and kinds of errors: [errors](errors.md).\n" +
+		"\nA command says which rights its caller needs, for [roles](../guides/security.md): over the tenants and queues that it is about, or over\n" +
+		"all of them where it is about none. What users put into jobs, which are payloads, outputs, errors and notes, is shown with `data` only;\n" +
+		"events that belong to no tenant with `audit`.\n")
 	var walk func(*cobra.Command)
 	walk = func(cmd *cobra.Command) {
 		if cmd.Name() == "completion" || cmd.Name() == "help" || cmd.Hidden {
@@ -69,6 +72,9 @@ func writeCommand(b *strings.Builder, cmd *cobra.Command) {
 	}
 	if cmd.Runnable() && !cmd.HasSubCommands() {
 		fmt.Fprintf(b, "\n```sh\n%s\n```\n", cmd.UseLine())
+	}
+	if rights := cmd.Annotations[rightsKey]; rights != "" {
+		fmt.Fprintf(b, "\nRights: %s.\n", rights)
 	}
 	if cmd.Example != "" {
 		fmt.Fprintf(b, "\n```sh\n%s\n```\n", strings.ReplaceAll(strings.TrimSpace(cmd.Example), "\n  ", "\n"))

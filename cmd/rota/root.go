@@ -100,6 +100,8 @@ ended by SIGINT and SIGTERM.`,
 	root.InitDefaultCompletionCmd()
 	refuseUnknownHelp(root)
 	a.addCompletions(root)
+	addRights(root)
+	root.SetUsageTemplate(root.UsageTemplate() + "{{with index .Annotations \"" + rightsKey + "\"}}\nRights:\n  {{.}}\n{{end}}")
 	return root
 }
 
