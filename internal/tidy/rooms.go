@@ -98,7 +98,7 @@ var rooms = []room{
 	{path: "internal/failpoint", only: []string{boltLibrary}},
 	{path: "internal/guard", may: []string{"."}, only: []string{systemCalls}},
 	{path: "internal/identity", may: []string{"."}, only: []string{}},
-	{path: "internal/secret", may: []string{"."}, only: []string{}},
+	{path: "internal/secret", may: []string{"."}, only: []string{systemCalls}},
 	{path: "internal/logs", only: []string{raftLog}},
 	{path: "internal/server", may: []string{".", "internal/logs", "internal/peer", "cluster", "transport"}, only: []string{metricsClient},
 		never: []string{raftLibrary, raftStore, gossip, commandLine, settings}},
