@@ -168,8 +168,17 @@ func (c *citations) numbered(p, text, line string) {
 	}
 	for _, m := range citedADR.FindAllStringSubmatchIndex(line, -1) {
 		n, _ := strconv.Atoi(line[m[2]:m[3]])
-		if !slices.ContainsFunc(c.tree.paths, func(q string) bool { return strings.HasPrefix(q, fmt.Sprintf("docs/adr/%04d-", n)) }) {
+		var pages []string
+		for _, q := range c.tree.paths {
+			if strings.HasPrefix(q, fmt.Sprintf("docs/adr/%04d-", n)) {
+				pages = append(pages, q)
+			}
+		}
+		switch {
+		case pages == nil:
 			c.fault(p, text, m[0], "cites ADR %d, which is not there", n)
+		case len(pages) > 1:
+			c.fault(p, text, m[0], "cites ADR %d, which is each of %s: number one of them anew", n, strings.Join(pages, ", "))
 		}
 	}
 	for _, m := range citedAttack.FindAllStringSubmatchIndex(line, -1) {

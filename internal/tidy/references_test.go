@@ -32,7 +32,7 @@ func TestReferencesPlants(t *testing.T) {
 			"docs/spec.md":              "<a id=\"7\"></a>\n\n## 7. Matching\n\n<a id=\"7-8\"></a>**7.8** x\n\n<a id=\"7-9\"></a>**7.9** y\n",
 			"docs/raft.md":              "<a id=\"2-1\"></a>**2.1** x\n\n<a id=\"h3\"></a>**H" + "3** y\n",
 			"docs/internals/sources.md": "| FF-1 | §3.1 \"asked\" | x | y |\n",
-			"docs/adr/0008-x.md":        "# A heading, with: signs\n"}
+			"docs/adr/0008-x.md":        "# A heading, with: signs\n", "docs/adr/0007-x.md": "", "docs/adr/0007-y.md": ""}
 	}
 	code := func(text string) map[string]string { return pages("fsm/a.go", "package fsm\n\n"+text+"\n") }
 	walk(t, checkReferences, []violation{
@@ -50,6 +50,7 @@ func TestReferencesPlants(t *testing.T) {
 		{"another_by_its_file", code("// see CL" + "I.md"), []string{"cites CL" + "I" + ".md, which is no document"}},
 		{"a_section_that_no_source_has", code("// AI" + "CF" + " §99 and F" + "F" + " §3.2"), []string{"cites AI" + "CF" + " §99", "cites F" + "F" + " §3.2"}},
 		{"decisions", code("// ADR 8, and ADR 9"), []string{"cites ADR 9"}},
+		{"two_decisions_of_one_number", code("// ADR 7"), []string{"cites ADR 7, which is each of docs/adr/0007-x.md, docs/adr/0007-y.md"}},
 		{"attacks", code("// H" + "3 and H" + "4"), []string{"cites attack H" + "4"}},
 		{"links", pages("docs/b.md", "[a](spec.md#7-8) [b](spec.md#7-1) [c](#x) [d](adr/0008-x.md#a-heading-with-signs) [e](#y)\n# Y\n"),
 			[]string{"links to #7-1 of docs/spec.md", "links to #x of docs/b.md"}},
