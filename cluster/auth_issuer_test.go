@@ -40,7 +40,7 @@ func TestExchange_raced(t *testing.T) {
 			switch {
 			case err == nil && made.By == rota.OIDCPrincipal(want.URL, "ann") && made.ID == credential.ID:
 				winners = append(winners, credential)
-			case rota.KindOf(err) != rota.KindConflict:
+			case rota.KindOf(err) != rota.KindUnauthenticated:
 				t.Errorf("%+v, %v", made, err)
 			}
 		})

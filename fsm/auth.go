@@ -305,7 +305,7 @@ func (ac *authority) exchange(op *fsmpb.Exchange) *fsmpb.Outcome {
 		if old.token == t.ID && known != nil && known.hash == s.Hash && known.Revoked.IsZero() {
 			return &fsmpb.Outcome{Existed: true}
 		}
-		return entry.Refused(rota.Refusef(rota.KindConflict, "jwt", "the identity token was exchanged before, each counts once: ask the issuer for another one"))
+		return entry.Refused(rota.Refusef(rota.KindUnauthenticated, "jwt", "the identity token was exchanged before, each counts once: ask the issuer for another one"))
 	}
 	if ac.tokens.get(tokenID(t.ID)) != nil {
 		return entry.Refused(rota.Refusef(rota.KindConflict, "token", "token %s is known as another one: exchange with an id of its own", t.ID))

@@ -55,7 +55,7 @@ func TestExchange(t *testing.T) {
 	if o := b.ok(first); !o.GetExisted() { // its answer was lost
 		t.Errorf("again: %v", o)
 	}
-	b.refuses(rota.KindConflict, "jwt", b.exchangeOp(1, "b"))
+	b.refuses(rota.KindUnauthenticated, "jwt", b.exchangeOp(1, "b"))
 	b.refuses(rota.KindConflict, "token", b.exchangeOp(2, "a"))
 	b.ok(b.exchangeOp(2, "b", func(x *fsmpb.Exchange) { x.Claim, x.Value, x.Role = "repo", "acme/site", access.RoleSubmitter }))
 	long := b.exchangeOp(3, "c", func(x *fsmpb.Exchange) { x.UntilMs = int64(b.head.date()) + 20*3_600_000 })
@@ -92,14 +92,14 @@ func TestExchange(t *testing.T) {
 	b.refuses(rota.KindUnauthenticated, "issuer", late)
 	// A revoked token does not come back, nor an expired one, while its identity token counts.
 	b.ok(revokeOp("a"))
-	b.refuses(rota.KindConflict, "jwt", first)
+	b.refuses(rota.KindUnauthenticated, "jwt", first)
 	b.ok(issuerOp(idp, mapTo("sub", "ann", access.RoleReader)))
 	again := proto.Clone(long).(*fsmpb.Op)
 	b.tomorrow(2 * 3_600_000)
 	if _, ok := b.View.Access().Token(long.GetExchange().GetId()); ok {
 		t.Error("it counts for more than an hour")
 	}
-	b.refuses(rota.KindConflict, "jwt", again)
+	b.refuses(rota.KindUnauthenticated, "jwt", again)
 	if n := b.access.spent.len(); n != 1 {
 		t.Errorf("%d identity tokens are kept in mind", n)
 	}

@@ -12,7 +12,7 @@ type SignIn struct {
 	Issuer, Audience, Subject string
 	// Claim has Value, by which the issuer's maps give Role.
 	Claim, Value, Role string
-	// JWT is the SHA-256 of the token, Until when it ends.
+	// JWT is the SHA-256 of what is signed of the token, Until when it ends.
 	JWT   [32]byte
 	Until rota.Date
 	// Token is the id of the access token to be made, Hash what its secret is known by.
@@ -69,7 +69,11 @@ func CheckSignIn(s *SignIn) error {
 		return rota.Refusef(rota.KindInvalid, "subject", "subject %q of the identity token is refused: 1 to %d printable characters are wanted",
 			cutText(s.Subject), limits.MaxSubject)
 	}
-	return CheckTokenID(s.Token)
+	if len(s.Value) > limits.MaxSubject {
+		return rota.Refusef(rota.KindInvalid, "claim", "claim %q of the identity token has a value of %d bytes: at most %d are taken", cutText(s.Claim),
+			len(s.Value), limits.MaxSubject)
+	}
+	return nil
 }
 
 // printable reports whether a text has 1 to most characters, all of ASCII and visible.

@@ -45,7 +45,7 @@ const (
 	MaxViaBytes = rota.MaxIDBytes + 16
 	// MaxIssuers bounds identity providers, MaxIssuerMaps what each maps to roles, MaxIssuerText
 	// the bytes of a URL, an audience, a claim and its value, MaxIssuerCA those of the
-	// certificates that vouch for one, MaxSubject a subject's.
+	// certificates that vouch for one, MaxSubject those of a subject and of a claim that was found.
 	MaxIssuers    = 100
 	MaxIssuerMaps = 64
 	MaxIssuerText = 200

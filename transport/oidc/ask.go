@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -75,8 +76,24 @@ func (p *provider) ask(ctx context.Context, url string, now time.Time) (*gooidc.
 	}
 	// Dates and audience are judged beside it, with what is wrong in words.
 	p.verifier = described.Verifier(&gooidc.Config{SupportedSigningAlgs: algorithms, SkipClientIDCheck: true, SkipExpiryCheck: true})
-	p.asked = now
+	p.asked, p.sound = now, false
 	return p.verifier, nil
+}
+
+// believe keeps a verifier's keys in mind, also while the issuer does not answer.
+func (p *provider) believe(v *gooidc.IDTokenVerifier) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sound = p.sound || v == p.verifier
+}
+
+// doubt has the configuration asked for again where no key that it led to has ever counted.
+func (p *provider) doubt(v *gooidc.IDTokenVerifier) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if v == p.verifier && !p.sound {
+		p.verifier = nil
+	}
 }
 
 func unavailable(url string, err error) *rota.Error {
@@ -92,8 +109,7 @@ func (p *provider) failure() error { return p.client.Transport.(*asker).failure(
 func clientOf(roots *x509.CertPool, now func() time.Time) *http.Client {
 	base := &http.Transport{TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}, Proxy: http.ProxyFromEnvironment,
 		MaxConnsPerHost: 4, MaxIdleConns: 4, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 64 << 10, ForceAttemptHTTP2: true}
-	return &http.Client{Timeout: answerTime, Transport: &asker{base: base, now: now},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return errRedirect }}
+	return &http.Client{Timeout: answerTime, Transport: &asker{base: base, now: now}}
 }
 
 var errRedirect = errors.New("it redirects elsewhere, which is not followed: set the issuer by the address that answers")
@@ -111,7 +127,6 @@ type asker struct {
 // answer is what came of a request.
 type answer struct {
 	at     time.Time
-	status int
 	header http.Header
 	body   []byte
 	err    error
@@ -125,41 +140,56 @@ func (a *asker) RoundTrip(r *http.Request) (*http.Response, error) {
 		a.last = fmt.Errorf("%s is not https", r.URL.Redacted())
 		return nil, a.last
 	}
-	got, ok := a.kept[r.URL.String()]
+	url := r.URL.String()
+	got, ok := a.kept[url]
 	if !ok || a.now().Sub(got.at) >= answerKept {
 		got = a.fetch(r)
-		if a.kept == nil || len(a.kept) >= addressesMost {
-			a.kept = make(map[string]answer)
-		}
-		a.kept[r.URL.String()] = got
+		a.keep(url, got)
 	}
 	if a.last = got.err; got.err != nil {
 		return nil, got.err
 	}
-	switch {
-	case got.status/100 == 3:
-		a.last = errRedirect
-	case got.status != http.StatusOK:
-		a.last = fmt.Errorf("it answers with status %d", got.status)
-	}
-	return &http.Response{Status: http.StatusText(got.status), StatusCode: got.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	return &http.Response{Status: "200 OK", StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: got.header.Clone(), Body: io.NopCloser(bytes.NewReader(got.body)), ContentLength: int64(len(got.body)), Request: r}, nil
 }
 
-func (a *asker) fetch(r *http.Request) (got answer) {
+// keep keeps an answer from when it is there, and no other ones that are old.
+func (a *asker) keep(url string, got answer) {
 	got.at = a.now()
+	for other, old := range a.kept {
+		if got.at.Sub(old.at) >= answerKept {
+			delete(a.kept, other)
+		}
+	}
+	if a.kept == nil || len(a.kept) >= addressesMost {
+		a.kept = make(map[string]answer)
+	}
+	a.kept[url] = got
+}
+
+// fetch asks for an object of JSON. What else there is at the address is not quoted to callers.
+func (a *asker) fetch(r *http.Request) (got answer) {
 	response, err := a.base.RoundTrip(r)
 	if err != nil {
-		got.err = err
-		return got
+		return answer{err: err}
 	}
 	defer response.Body.Close()
-	got.status, got.header = response.StatusCode, response.Header
-	got.body, got.err = io.ReadAll(io.LimitReader(response.Body, answerMost+1))
-	if len(got.body) > answerMost {
-		got.body, got.err = nil, fmt.Errorf("its answer has more than %d bytes", answerMost)
+	switch {
+	case response.StatusCode/100 == 3:
+		return answer{err: errRedirect}
+	case response.StatusCode != http.StatusOK:
+		return answer{err: fmt.Errorf("it answers with %d %s", response.StatusCode, http.StatusText(response.StatusCode))}
 	}
-	return got
+	body, err := io.ReadAll(io.LimitReader(response.Body, answerMost+1))
+	switch {
+	case err != nil:
+		return answer{err: err}
+	case len(body) > answerMost:
+		return answer{err: fmt.Errorf("its answer has more than %d bytes", answerMost)}
+	case !json.Valid(body):
+		return answer{err: errors.New("its answer is no JSON")}
+	}
+	return answer{header: response.Header, body: body}
 }
 
 func (a *asker) failure() error {

@@ -47,70 +47,94 @@ type provider struct {
 	mu       sync.Mutex
 	verifier *gooidc.IDTokenVerifier
 	asked    time.Time
+	// sound is true where a key that the verifier was led to has signed a token.
+	sound bool
 }
 
-// claims are what every identity token says, and all that it says.
-type claims struct {
-	Issuer  string      `json:"iss"`
-	Subject string      `json:"sub"`
-	Aud     audience    `json:"aud"`
-	Expires json.Number `json:"exp"`
-	Issued  json.Number `json:"iat"`
-	Begins  json.Number `json:"nbf"`
-	all     map[string]any
+// claims are what a token says. Names are as they are written: a reader that takes SUB for sub
+// believes claims that an issuer lets others choose.
+type claims map[string]any
+
+func (c claims) text(name string) string {
+	text, _ := c[name].(string)
+	return text
 }
 
-// audience is a text or a list of texts.
-type audience []string
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (a *audience) UnmarshalJSON(b []byte) error {
-	var one string
-	if json.Unmarshal(b, &one) == nil {
-		*a = audience{one}
-		return nil
+// texts returns a claim that is a text or a list of texts.
+func (c claims) texts(name string) []string {
+	list, _ := c[name].([]any)
+	if _, is := c[name].(string); is {
+		list = []any{c[name]}
 	}
-	return json.Unmarshal(b, (*[]string)(a))
+	var texts []string
+	for _, v := range list {
+		if text, is := v.(string); is {
+			texts = append(texts, text)
+		}
+	}
+	return texts
+}
+
+// seconds reads a date. One that is not of this age is none.
+func (c claims) seconds(name string) (time.Time, bool) {
+	n, is := c[name].(float64)
+	if !is || !(n > 0 && n < 1<<36) {
+		return time.Time{}, false
+	}
+	return time.UnixMilli(int64(n * 1000)), true
 }
 
 // Verify returns what an identity token says that counts now: who it is of, and the role that its
 // issuer maps it to. issuers finds those that are set.
 func (v *Verifier) Verify(ctx context.Context, jwt string, issuers func(url string) (rota.Issuer, bool)) (s access.SignIn, err error) {
-	c, err := read(jwt)
+	c, signed, err := read(jwt)
 	if err != nil {
 		return s, err
 	}
-	issuer, ok := issuers(c.Issuer)
+	issuer, ok := issuers(c.text("iss"))
 	if !ok {
-		return s, refused("issuer", "the identity token is of issuer %q, which is not set: `rota auth issuer set` takes its tokens", cut(c.Issuer))
+		return s, refused("issuer", "the identity token is of issuer %q, which is not set: `rota auth issuer set` takes its tokens", cut(c.text("iss")))
 	}
-	ctx, cancel := context.WithTimeout(ctx, verifyMost)
-	defer cancel()
-	p, err := v.provider(&issuer)
-	if err != nil {
+	if err := v.proved(ctx, jwt, &issuer); err != nil {
 		return s, err
-	}
-	verifier, err := p.ask(ctx, issuer.URL, v.time())
-	if err != nil {
-		return s, err
-	}
-	if _, err := verifier.Verify(ctx, jwt); err != nil { // signature, algorithm and issuer; the rest is judged below
-		if failure := p.failure(); failure != nil {
-			return s, unavailable(issuer.URL, failure)
-		}
-		return s, refused("jwt", "the identity token is not signed by a key of issuer %s, by one of %s", issuer.URL, strings.Join(algorithms, ", "))
 	}
 	until, err := c.current(v.time(), &issuer)
 	if err != nil {
 		return s, err
 	}
+	subject := c.text("sub")
 	m, value, ok := c.role(issuer.Maps)
 	if !ok {
 		return s, refused("claim", "issuer %s maps no claim of the identity token of subject %q to a role: `rota auth issuer list` shows its maps",
-			issuer.URL, cut(c.Subject))
+			issuer.URL, cut(subject))
 	}
-	return access.SignIn{Issuer: issuer.URL, Audience: issuer.Audience, Subject: c.Subject, Claim: m.Claim, Value: value, Role: m.Role,
-		JWT: sha256.Sum256([]byte(jwt)), Until: until}, nil
+	s = access.SignIn{Issuer: issuer.URL, Audience: issuer.Audience, Subject: subject, Claim: m.Claim, Value: value, Role: m.Role,
+		JWT: sha256.Sum256([]byte(signed)), Until: until}
+	return s, access.CheckSignIn(&s)
+}
+
+// proved refuses a token whose signature is by no key of its issuer, or by another algorithm.
+func (v *Verifier) proved(ctx context.Context, jwt string, issuer *rota.Issuer) error {
+	ctx, cancel := context.WithTimeout(ctx, verifyMost)
+	defer cancel()
+	p, err := v.provider(issuer)
+	if err != nil {
+		return err
+	}
+	verifier, err := p.ask(ctx, issuer.URL, v.time())
+	if err != nil {
+		return err
+	}
+	_, err = verifier.Verify(ctx, jwt) // signature, algorithm and issuer; the rest is judged by who asks
+	if err == nil {
+		p.believe(verifier)
+		return nil
+	}
+	if failure := p.failure(); failure != nil {
+		p.doubt(verifier)
+		return unavailable(issuer.URL, failure)
+	}
+	return refused("jwt", "the identity token is not signed by a key of issuer %s, by one of %s", issuer.URL, strings.Join(algorithms, ", "))
 }
 
 func (v *Verifier) time() time.Time {
@@ -120,38 +144,41 @@ func (v *Verifier) time() time.Time {
 	return time.Now()
 }
 
-// read reads what a token says, before anybody has vouched for it.
-func read(jwt string) (c claims, err error) {
+// strictly reads a part of a token. What is written otherwise than it would be encoded is refused.
+var strictly = base64.RawURLEncoding.Strict()
+
+// read reads what a token says, before anybody has vouched for it, and returns the text that its
+// signature is of. That names the token: a signature can be changed into another one that counts.
+func read(jwt string) (c claims, signed string, err error) {
 	if len(jwt) > limits.MaxJWT {
-		return c, rota.Refusef(rota.KindInvalid, "jwt", "the identity token has %d bytes: at most %d are taken", len(jwt), limits.MaxJWT)
+		return nil, "", rota.Refusef(rota.KindInvalid, "jwt", "the identity token has %d bytes: at most %d are taken", len(jwt), limits.MaxJWT)
 	}
 	parts := strings.Split(jwt, ".")
-	if len(parts) != 3 {
-		return c, rota.Refusef(rota.KindInvalid, "jwt", "the identity token is no JWT: three parts between dots are wanted")
+	if len(parts) != 3 || strings.ContainsAny(jwt, "\r\n") {
+		return nil, "", rota.Refusef(rota.KindInvalid, "jwt", "the identity token is no JWT: three parts between dots are wanted")
 	}
-	body, err := base64.RawURLEncoding.DecodeString(parts[1])
-	if err == nil {
-		err = json.Unmarshal(body, &c)
+	var read [3][]byte
+	for i, part := range parts {
+		if read[i], err = strictly.DecodeString(part); err != nil {
+			return nil, "", rota.Refusef(rota.KindInvalid, "jwt", "the identity token is no JWT: part %d of it is not in base64 for URLs, without padding", i+1)
+		}
 	}
-	if err == nil {
-		err = json.Unmarshal(body, &c.all)
+	if err := json.Unmarshal(read[1], &c); err != nil {
+		return nil, "", rota.Refusef(rota.KindInvalid, "jwt", "the identity token is no JWT: its second part is no object of JSON with the claims of one")
 	}
-	if err != nil {
-		return c, rota.Refusef(rota.KindInvalid, "jwt", "the identity token is no JWT: its second part is no object of JSON with the claims of one")
-	}
-	return c, nil
+	return c, parts[0] + "." + parts[1], nil
 }
 
 // current refuses a token that is for another audience, or not of the present. It returns when
 // it ends.
-func (c *claims) current(now time.Time, issuer *rota.Issuer) (rota.Date, error) {
-	expires, ok := seconds(c.Expires)
-	issued, stamped := seconds(c.Issued)
-	begins, bounded := seconds(c.Begins)
-	switch {
-	case !slices.Contains(c.Aud, issuer.Audience):
-		return 0, refused("aud", "the identity token is for audience %q, %q is wanted", cut(strings.Join(c.Aud, ", ")), issuer.Audience)
-	case !ok || !stamped || !bounded && c.Begins != "":
+func (c claims) current(now time.Time, issuer *rota.Issuer) (rota.Date, error) {
+	expires, ends := c.seconds("exp")
+	issued, stamped := c.seconds("iat")
+	begins, bounded := c.seconds("nbf")
+	switch aud := c.texts("aud"); {
+	case !slices.Contains(aud, issuer.Audience):
+		return 0, refused("aud", "the identity token is for audience %q, %q is wanted", cut(strings.Join(aud, ", ")), issuer.Audience)
+	case !ends || !stamped || !bounded && c["nbf"] != nil:
 		return 0, refused("exp", "the identity token does not say by seconds since 1970 when it was issued (iat) and when it ends (exp)")
 	case !now.Before(expires):
 		return 0, refused("exp", "the identity token ended at %s, and it is %s: ask the issuer for another one", utc(expires), utc(now))
@@ -164,15 +191,6 @@ func (c *claims) current(now time.Time, issuer *rota.Issuer) (rota.Date, error) 
 	return rota.DateOf(expires), nil
 }
 
-// seconds reads a date of a JWT. One that is not of this age is none.
-func seconds(n json.Number) (time.Time, bool) {
-	f, err := n.Float64()
-	if err != nil || !(f > 0 && f < 1<<36) {
-		return time.Time{}, false
-	}
-	return time.UnixMilli(int64(f * 1000)), true
-}
-
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
@@ -183,14 +201,10 @@ func later(a, b time.Time) time.Time {
 func utc(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // role returns the first map that fits a claim, and the claim's value.
-func (c *claims) role(maps []rota.ClaimRole) (m rota.ClaimRole, value string, ok bool) {
+func (c claims) role(maps []rota.ClaimRole) (m rota.ClaimRole, value string, ok bool) {
 	for _, m := range maps {
-		values, _ := c.all[m.Claim].([]any)
-		if one, is := c.all[m.Claim].(string); is {
-			values = []any{one}
-		}
-		for _, v := range values {
-			if text, is := v.(string); is && m.Fits(text) && len(text) <= limits.MaxJWT {
+		for _, text := range c.texts(m.Claim) {
+			if m.Fits(text) {
 				return m, text, true
 			}
 		}

@@ -1,6 +1,7 @@
 package oidc
 
 import (
+	"bytes"
 	"context"
 	"crypto"
 	"crypto/ecdsa"
@@ -34,6 +35,8 @@ type idp struct {
 	ec     *ecdsa.PrivateKey
 	ed     ed25519.PrivateKey
 	asked  atomic.Int64
+	// passed is by how much the verifier's clock has gone on.
+	passed atomic.Int64
 	// answer replaces its configuration, where it is set.
 	answer http.HandlerFunc
 }
@@ -83,7 +86,8 @@ func newIDP(t *testing.T) *idp {
 func (p *idp) issuer() rota.Issuer {
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.server.Certificate().Raw})
 	return rota.Issuer{URL: p.server.URL, Audience: "rota", CA: string(ca), Maps: []rota.ClaimRole{
-		{Claim: "groups", Value: "ops", Role: "operator"}, {Claim: "sub", Value: "repo:acme/*", Role: "submitter"}}}
+		{Claim: "groups", Value: "ops", Role: "operator"}, {Claim: "sub", Value: "repo:acme/*", Role: "submitter"},
+		{Claim: "groups", Value: "dev-*", Role: "reader"}}}
 }
 
 func (p *idp) find(url string) (rota.Issuer, bool) {
@@ -147,7 +151,7 @@ func TestVerify(t *testing.T) {
 		jwt := p.sign(alg, p.claims(map[string]any{"aud": []string{"else", "rota"}, "groups": []string{"dev", "ops"}}))
 		s, err := verifier.Verify(context.Background(), jwt, p.find)
 		if err != nil || s.Subject != "repo:acme/site" || s.Role != "operator" || s.Claim != "groups" || s.Value != "ops" || s.Audience != "rota" ||
-			s.JWT != sha256.Sum256([]byte(jwt)) || s.Until != rota.DateOf(noon.Add(10*time.Minute)) {
+			s.JWT != sha256.Sum256([]byte(jwt[:strings.LastIndex(jwt, ".")])) || s.Until != rota.DateOf(noon.Add(10*time.Minute)) {
 			t.Errorf("%s: %+v, %v", alg, s, err)
 		}
 	}
@@ -180,10 +184,18 @@ func TestVerify(t *testing.T) {
 		"issued later":     {p.sign("RS256", p.claims(map[string]any{"iat": noon.Add(3 * time.Minute).Unix()})), "nbf", "not count yet"},
 		"too long a life":  {p.sign("RS256", p.claims(map[string]any{"exp": noon.Add(24*time.Hour + time.Second).Unix()})), "exp", "24h"},
 		"end out of range": {p.sign("RS256", p.claims(map[string]any{"exp": 1e300})), "exp", "exp"},
+		"other AUD":        {p.sign("RS256", p.claims(map[string]any{"aud": "else", "AUD": "rota"})), "aud", `"else"`},
+		"other Exp":        {p.sign("RS256", p.claims(map[string]any{"exp": noon.Unix(), "eXp": noon.Add(time.Hour).Unix()})), "exp", "ended"},
+		"no map, a Sub":    {p.sign("RS256", p.claims(map[string]any{"sub": "bob", "sUb": "repo:acme/site"})), "claim", `"bob"`},
+		"no subject":       {p.sign("RS256", p.claims(map[string]any{"sub": nil, "groups": "ops"})), "subject", "1 to 255"},
+		"a long subject":   {p.sign("RS256", p.claims(map[string]any{"sub": "repo:acme/" + strings.Repeat("a", 4096)})), "subject", "1 to 255"},
+		"a subject's bell": {p.sign("RS256", p.claims(map[string]any{"sub": "repo:acme/\a"})), "subject", `\a`},
+		"a long value":     {p.sign("RS256", p.claims(map[string]any{"sub": "ann", "groups": "dev-" + strings.Repeat("a", 4096)})), "claim", "255"},
 		"no map":           {p.sign("RS256", p.claims(map[string]any{"sub": "repo:acm"})), "claim", "no claim"},
 		"too long":         {good + strings.Repeat("A", limits.MaxJWT), "jwt", "bytes"},
 		"no JWT":           {"a.b", "jwt", "three parts"},
-		"no JSON":          {"a." + b64([]byte("[]")) + ".c", "jwt", "JSON"},
+		"no JSON":          {b64([]byte("{}")) + "." + b64([]byte("[]")) + ".", "jwt", "JSON"},
+		"a part's padding": {parts[0] + "." + parts[1] + "=." + parts[2], "jwt", "part 2"},
 	} {
 		s, err := verifier.Verify(context.Background(), c.jwt, p.find)
 		if e := rota.ErrorOf(err); err == nil || e.Subject != c.subject || !strings.Contains(e.Text, c.says) {
@@ -232,15 +244,29 @@ func TestVerify_issuer(t *testing.T) {
 		}, "redirects"},
 		"down": {func(*idp) http.HandlerFunc {
 			return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }
-		}, "Service Unavailable"},
+		}, "503 Service Unavailable"},
+		"slow and down": {func(p *idp) http.HandlerFunc {
+			return func(w http.ResponseWriter, _ *http.Request) {
+				p.passed.Add(int64(answerKept)) // who waited asks no more
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+		}, "503"},
+		"no JSON": {func(*idp) http.HandlerFunc {
+			return func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{internal page") }
+		}, "no JSON"},
+		"keys of another kind": {func(p *idp) http.HandlerFunc {
+			return func(w http.ResponseWriter, _ *http.Request) {
+				fmt.Fprintf(w, `{"issuer":%q,"jwks_uri":%q}`, p.server.URL, p.server.URL+"/nothing")
+			}
+		}, "404"},
 	} {
 		p := newIDP(t)
 		p.answer = c.answer(p)
-		now := noon.Add(time.Minute)
-		v := &Verifier{now: func() time.Time { return now }}
+		v := &Verifier{now: func() time.Time { return noon.Add(time.Minute + time.Duration(p.passed.Load())) }}
 		for range 3 {
 			s, err := v.Verify(context.Background(), p.sign("RS256", p.claims(nil)), p.find)
-			if e := rota.ErrorOf(err); err == nil || e.Kind != rota.KindUnavailable || e.Subject != "issuer" || !strings.Contains(e.Text, c.says) {
+			if e := rota.ErrorOf(err); err == nil || e.Kind != rota.KindUnavailable || e.Subject != "issuer" || !strings.Contains(e.Text, c.says) ||
+				strings.Contains(e.Text, "internal") {
 				t.Errorf("%s: %+v, %v", name, s, err)
 			}
 		}
@@ -248,8 +274,7 @@ func TestVerify_issuer(t *testing.T) {
 			t.Errorf("%s: it was asked %d times", name, n)
 		}
 		p.answer = nil
-		now = now.Add(answerKept)
-		v.known = nil // an issuer whose address was wrong is believed for an hour
+		p.passed.Add(int64(answerKept))
 		if _, err := v.Verify(context.Background(), p.sign("RS256", p.claims(nil)), p.find); err != nil {
 			t.Errorf("%s: it is sound again: %v", name, err)
 		}
@@ -266,6 +291,67 @@ func TestVerify_issuer(t *testing.T) {
 	if _, err := Roots("no PEM"); rota.KindOf(err) != rota.KindInvalid {
 		t.Errorf("%v", err)
 	}
+}
+
+// TestVerify_once: however a token is written, what was signed is known again: it counts once.
+func TestVerify_once(t *testing.T) {
+	t.Parallel()
+	p := newIDP(t)
+	v := at(noon.Add(time.Minute))
+	for _, alg := range algorithms {
+		taken := 0
+		for pad := range 3 { // lengths of the second part
+			jwt := p.sign(alg, p.claims(map[string]any{"pad": strings.Repeat("a", pad)}))
+			first, err := v.Verify(context.Background(), jwt, p.find)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, other := range rewritten(t, p, alg, jwt) {
+				s, err := v.Verify(context.Background(), other, p.find)
+				if err != nil {
+					continue
+				}
+				if taken++; s.JWT != first.JWT {
+					t.Errorf("%s: it counts once more as %q", alg, other)
+				}
+			}
+		}
+		if alg == "ES256" && taken == 0 {
+			t.Error("the other signature is no signature: the test is blind")
+		}
+	}
+}
+
+// rewritten returns other texts that lax readers take for the same token.
+func rewritten(t *testing.T, p *idp, alg, jwt string) (others []string) {
+	parts := strings.Split(jwt, ".")
+	for i, part := range parts {
+		with := func(text string) {
+			changed := append([]string{}, parts...)
+			changed[i] = text
+			others = append(others, strings.Join(changed, "."))
+		}
+		for _, space := range []string{"\n", "\r", " ", "\t", "=", "\u00a0"} {
+			with(part + space)
+			with(space + part)
+			with(part[:5] + space + part[5:])
+		}
+		want, err := base64.RawURLEncoding.DecodeString(part)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, last := range "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_" {
+			text := part[:len(part)-1] + string(last)
+			if got, err := base64.RawURLEncoding.DecodeString(text); err == nil && bytes.Equal(got, want) && text != part {
+				with(text)
+			}
+		}
+		if alg == "ES256" && i == 2 { // of each signature there is another one
+			s := new(big.Int).SetBytes(want[32:])
+			with(b64(append(want[:32:32], s.Sub(p.ec.Params().N, s).FillBytes(make([]byte, 32))...)))
+		}
+	}
+	return others
 }
 
 // TestVerify_bounded: tokens that nobody signed make no requests without end.
