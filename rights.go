@@ -169,6 +169,9 @@ type Identity struct {
 	Grants    []Grant   `json:"grants"`
 	Tenants   []string  `json:"tenants,omitempty"`
 	Queues    []string  `json:"queues,omitempty"`
+	// By is who made the token that the caller showed: oidc:ISSUER/SUBJECT where an identity
+	// token was exchanged for it.
+	By Principal `json:"by,omitempty"`
 }
 
 func shortened(s string) string {

@@ -30,6 +30,10 @@ func (s *authService) WhoAmI(ctx context.Context, _ *rotav1.WhoAmIRequest) (*rot
 		return nil, err
 	}
 	who := p.rights.Of(p.caller.Actor)
+	if id, ok := p.caller.Actor.Token(); ok {
+		t, _ := p.table.Token(id)
+		who.By = t.By
+	}
 	return words.IdentityToWire(&who), nil
 }
 

@@ -116,10 +116,10 @@ func TestWhoAmI(t *testing.T) {
 		return words.IdentityFromWire(answer)
 	}
 	who, err := ask(ctx)
-	if err != nil || who.Principal != p || len(who.Grants) != 1 || who.Grants[0] != (rota.Grant{Right: rota.RightSubmit, Tenant: "*", Queue: "*"}) {
+	if err != nil || who.Principal != p || who.By != rota.Local || len(who.Grants) != 1 || who.Grants[0] != (rota.Grant{Right: rota.RightSubmit, Tenant: "*", Queue: "*"}) {
 		t.Errorf("the holder of a token: %+v, %v", who, err)
 	}
-	if who, err := ask(context.Background()); err != nil || who.Principal != rota.Anonymous || len(who.Grants) != 0 {
+	if who, err := ask(context.Background()); err != nil || who.Principal != rota.Anonymous || who.By != "" || len(who.Grants) != 0 {
 		t.Errorf("nobody: %+v, %v", who, err)
 	}
 	if who, err := ask(bearing(access.CredentialOf([40]byte{9}).Secret())); !errors.Is(err, rota.ErrUnauthenticated) {

@@ -23,6 +23,8 @@ func (everything) Rights(rota.Principal, rota.Date) (*access.Rights, error) {
 	return &all, nil
 }
 
+func (everything) Token(string) (rota.AccessToken, bool) { return rota.AccessToken{}, false }
+
 func (everything) Issuer(string) (rota.Issuer, bool) { return rota.Issuer{}, false }
 
 func (c *fakeCore) Access() access.Table {

@@ -22,13 +22,14 @@ func GrantsFromWire(w []*rotav1.Grant) ([]rota.Grant, error) { return tryEach(w,
 
 // IdentityToWire carries who a caller is, and what it may do.
 func IdentityToWire(i *rota.Identity) *rotav1.Identity {
-	return &rotav1.Identity{Principal: string(i.Principal), Grants: GrantsToWire(i.Grants), Tenants: i.Tenants, Queues: i.Queues}
+	return &rotav1.Identity{Principal: string(i.Principal), Grants: GrantsToWire(i.Grants), Tenants: i.Tenants, Queues: i.Queues, By: string(i.By)}
 }
 
 // IdentityFromWire is the inverse of IdentityToWire.
 func IdentityFromWire(w *rotav1.Identity) (rota.Identity, error) {
 	grants, err := GrantsFromWire(w.GetGrants())
-	return rota.Identity{Principal: rota.Principal(w.GetPrincipal()), Grants: grants, Tenants: w.GetTenants(), Queues: w.GetQueues()}, err
+	return rota.Identity{Principal: rota.Principal(w.GetPrincipal()), Grants: grants, Tenants: w.GetTenants(), Queues: w.GetQueues(),
+		By: rota.Principal(w.GetBy())}, err
 }
 
 // NewTokenToWire carries a token that is to be, with the hash of what its holder shows.

@@ -167,7 +167,7 @@ func (a authCommands) whoami() *cobra.Command {
 				return err
 			}
 			return a.printOne(who, []string{string(who.Principal)}, func(bool) string {
-				return renderFacts([]fact{{"principal", who.Principal}, {"rights", grantsText(who.Grants)},
+				return renderFacts([]fact{{"principal", who.Principal}, {"by", who.By}, {"rights", grantsText(who.Grants)},
 					{"within tenants", strings.Join(who.Tenants, ", ")}, {"within queues", strings.Join(who.Queues, ", ")}})
 			})
 		})),

@@ -9,6 +9,8 @@ type Table interface {
 	// Rights returns what a principal may do on a date; unauthenticated where its credential
 	// counts no more.
 	Rights(p rota.Principal, date rota.Date) (*Rights, error)
+	// Token returns a token by its id; ok is false where none is known.
+	Token(id string) (t rota.AccessToken, ok bool)
 	// Issuer returns the identity provider of a URL; ok is false where none is set.
 	Issuer(url string) (i rota.Issuer, ok bool)
 }

@@ -3,17 +3,8 @@ package oidc
 import (
 	"bytes"
 	"context"
-	"crypto"
-	"crypto/ecdsa"
-	"crypto/ed25519"
-	"crypto/elliptic"
-	"crypto/hmac"
-	"crypto/rand"
-	"crypto/rsa"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"math/big"
 	"net/http"
@@ -25,111 +16,38 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/test/idp"
 )
 
-// idp is an identity provider with a certificate of an authority of its own.
-type idp struct {
-	t      *testing.T
-	server *httptest.Server
-	rsa    *rsa.PrivateKey
-	ec     *ecdsa.PrivateKey
-	ed     ed25519.PrivateKey
-	asked  atomic.Int64
-	// passed is by how much the verifier's clock has gone on.
+// testIDP is an identity provider, with a clock of its own.
+type testIDP struct {
+	*idp.Provider
+	t *testing.T
+	// passed is by how much the clock has gone on.
 	passed atomic.Int64
-	// answer replaces its configuration, where it is set.
-	answer http.HandlerFunc
 }
 
-func b64(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
-
-func newIDP(t *testing.T) *idp {
-	p := &idp{t: t}
-	var err error
-	if p.rsa, err = rsa.GenerateKey(rand.Reader, 2048); err != nil {
-		t.Fatal(err)
-	}
-	if p.ec, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
-		t.Fatal(err)
-	}
-	if _, p.ed, err = ed25519.GenerateKey(rand.Reader); err != nil {
-		t.Fatal(err)
-	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, r *http.Request) {
-		p.asked.Add(1)
-		if p.answer != nil {
-			p.answer(w, r)
-			return
-		}
-		fmt.Fprintf(w, `{"issuer":%q,"jwks_uri":%q,"id_token_signing_alg_values_supported":["RS256","HS256","none"]}`, p.server.URL, p.server.URL+"/keys")
-	})
-	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) {
-		p.asked.Add(1)
-		point, err := p.ec.PublicKey.Bytes()
-		if err != nil {
-			t.Error(err)
-		}
-		_ = json.NewEncoder(w).Encode(map[string]any{"keys": []map[string]string{
-			{"kty": "RSA", "kid": "rsa", "use": "sig", "n": b64(p.rsa.N.Bytes()), "e": b64(big.NewInt(int64(p.rsa.E)).Bytes())},
-			{"kty": "EC", "kid": "ec", "use": "sig", "crv": "P-256", "x": b64(point[1:33]), "y": b64(point[33:])},
-			{"kty": "OKP", "kid": "ed", "use": "sig", "crv": "Ed25519", "x": b64(p.ed.Public().(ed25519.PublicKey))},
-		}})
-	})
-	p.server = httptest.NewTLSServer(mux)
-	p.server.Config.ErrorLog = nil
-	t.Cleanup(p.server.Close)
+func newIDP(t *testing.T) *testIDP {
+	p := &testIDP{Provider: idp.New(), t: t}
+	t.Cleanup(p.Close)
 	return p
 }
 
 // issuer is what a cluster knows of the provider.
-func (p *idp) issuer() rota.Issuer {
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.server.Certificate().Raw})
-	return rota.Issuer{URL: p.server.URL, Audience: "rota", CA: string(ca), Maps: []rota.ClaimRole{
-		{Claim: "groups", Value: "ops", Role: "operator"}, {Claim: "sub", Value: "repo:acme/*", Role: "submitter"},
-		{Claim: "groups", Value: "dev-*", Role: "reader"}}}
+func (p *testIDP) issuer() rota.Issuer {
+	return rota.Issuer{URL: p.URL, Audience: "rota", CA: p.CA, Maps: []rota.ClaimRole{{Claim: "groups", Value: "ops", Role: "operator"},
+		{Claim: "sub", Value: "repo:acme/*", Role: "submitter"}, {Claim: "groups", Value: "dev-*", Role: "reader"}}}
 }
 
-func (p *idp) find(url string) (rota.Issuer, bool) {
+func (p *testIDP) find(url string) (rota.Issuer, bool) {
 	i := p.issuer()
 	return i, url == i.URL
 }
 
-// sign makes a token by one of the algorithms.
-func (p *idp) sign(alg string, claims map[string]any) string {
-	p.t.Helper()
-	kid := map[string]string{"RS256": "rsa", "PS256": "rsa", "HS256": "rsa", "ES256": "ec", "EdDSA": "ed"}[alg]
-	head, _ := json.Marshal(map[string]string{"alg": alg, "typ": "JWT", "kid": kid})
-	body, _ := json.Marshal(claims)
-	text := b64(head) + "." + b64(body)
-	sum := sha256.Sum256([]byte(text))
-	var signature []byte
-	var err error
-	switch alg {
-	case "RS256":
-		signature, err = rsa.SignPKCS1v15(rand.Reader, p.rsa, crypto.SHA256, sum[:])
-	case "PS256":
-		signature, err = rsa.SignPSS(rand.Reader, p.rsa, crypto.SHA256, sum[:], nil)
-	case "ES256":
-		r, s, failed := ecdsa.Sign(rand.Reader, p.ec, sum[:])
-		signature, err = append(r.FillBytes(make([]byte, 32)), s.FillBytes(make([]byte, 32))...), failed
-	case "EdDSA":
-		signature = ed25519.Sign(p.ed, []byte(text))
-	case "HS256": // by what everybody knows
-		mac := hmac.New(sha256.New, p.rsa.N.Bytes())
-		mac.Write([]byte(text))
-		signature = mac.Sum(nil)
-	}
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return text + "." + b64(signature)
-}
-
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-func (p *idp) claims(change map[string]any) map[string]any {
-	c := map[string]any{"iss": p.server.URL, "sub": "repo:acme/site", "aud": "rota", "iat": noon.Unix(), "nbf": noon.Unix(),
+func (p *testIDP) claims(change map[string]any) map[string]any {
+	c := map[string]any{"iss": p.URL, "sub": "repo:acme/site", "aud": "rota", "iat": noon.Unix(), "nbf": noon.Unix(),
 		"exp": noon.Add(10 * time.Minute).Unix()}
 	for k, v := range change {
 		if c[k] = v; v == nil {
@@ -148,53 +66,53 @@ func TestVerify(t *testing.T) {
 	p := newIDP(t)
 	verifier := at(noon.Add(time.Minute))
 	for _, alg := range algorithms {
-		jwt := p.sign(alg, p.claims(map[string]any{"aud": []string{"else", "rota"}, "groups": []string{"dev", "ops"}}))
+		jwt := p.Sign(alg, p.claims(map[string]any{"aud": []string{"else", "rota"}, "groups": []string{"dev", "ops"}}))
 		s, err := verifier.Verify(context.Background(), jwt, p.find)
 		if err != nil || s.Subject != "repo:acme/site" || s.Role != "operator" || s.Claim != "groups" || s.Value != "ops" || s.Audience != "rota" ||
 			s.JWT != sha256.Sum256([]byte(jwt[:strings.LastIndex(jwt, ".")])) || s.Until != rota.DateOf(noon.Add(10*time.Minute)) {
 			t.Errorf("%s: %+v, %v", alg, s, err)
 		}
 	}
-	if s, err := verifier.Verify(context.Background(), p.sign("RS256", p.claims(nil)), p.find); err != nil || s.Role != "submitter" {
+	if s, err := verifier.Verify(context.Background(), p.Sign("RS256", p.claims(nil)), p.find); err != nil || s.Role != "submitter" {
 		t.Errorf("%+v, %v", s, err)
 	}
-	good := p.sign("RS256", p.claims(nil))
+	good := p.Sign("RS256", p.claims(nil))
 	other := newIDP(t)
-	forged := other.sign("RS256", p.claims(nil)) // by a key that is not the issuer's, under its name
+	forged := other.Sign("RS256", p.claims(nil)) // by a key that is not the issuer's, under its name
 	parts := strings.Split(good, ".")
 	for name, c := range map[string]struct {
 		jwt     string
 		subject string
 		says    string
 	}{
-		"none":             {p.sign("none", p.claims(nil)), "jwt", "signed"},
+		"none":             {p.Sign("none", p.claims(nil)), "jwt", "signed"},
 		"no signature":     {parts[0] + "." + parts[1] + ".", "jwt", "signed"},
-		"HS256":            {p.sign("HS256", p.claims(nil)), "jwt", "signed"},
-		"PS256":            {p.sign("PS256", p.claims(nil)), "jwt", "signed"},
+		"HS256":            {p.Sign("HS256", p.claims(nil)), "jwt", "signed"},
+		"PS256":            {p.Sign("PS256", p.claims(nil)), "jwt", "signed"},
 		"forged":           {forged, "jwt", "signed"},
-		"other claims":     {parts[0] + "." + strings.Split(p.sign("RS256", p.claims(map[string]any{"sub": "repo:acme/x"})), ".")[1] + "." + parts[2], "jwt", "signed"},
-		"audience":         {p.sign("RS256", p.claims(map[string]any{"aud": "rota2"})), "aud", `"rota2"`},
-		"no audience":      {p.sign("RS256", p.claims(map[string]any{"aud": nil})), "aud", "wanted"},
-		"issuer":           {p.sign("RS256", p.claims(map[string]any{"iss": "https://evil.example"})), "issuer", "not set"},
-		"issuer, a slash":  {p.sign("RS256", p.claims(map[string]any{"iss": p.server.URL + "/"})), "issuer", "not set"},
-		"over":             {p.sign("RS256", p.claims(map[string]any{"exp": noon.Add(time.Minute).Unix()})), "exp", "ended"},
-		"no end":           {p.sign("RS256", p.claims(map[string]any{"exp": nil})), "exp", "exp"},
-		"no beginning":     {p.sign("RS256", p.claims(map[string]any{"iat": nil})), "exp", "iat"},
-		"not yet":          {p.sign("RS256", p.claims(map[string]any{"nbf": noon.Add(3 * time.Minute).Unix()})), "nbf", "not count yet"},
-		"issued later":     {p.sign("RS256", p.claims(map[string]any{"iat": noon.Add(3 * time.Minute).Unix()})), "nbf", "not count yet"},
-		"too long a life":  {p.sign("RS256", p.claims(map[string]any{"exp": noon.Add(24*time.Hour + time.Second).Unix()})), "exp", "24h"},
-		"end out of range": {p.sign("RS256", p.claims(map[string]any{"exp": 1e300})), "exp", "exp"},
-		"other AUD":        {p.sign("RS256", p.claims(map[string]any{"aud": "else", "AUD": "rota"})), "aud", `"else"`},
-		"other Exp":        {p.sign("RS256", p.claims(map[string]any{"exp": noon.Unix(), "eXp": noon.Add(time.Hour).Unix()})), "exp", "ended"},
-		"no map, a Sub":    {p.sign("RS256", p.claims(map[string]any{"sub": "bob", "sUb": "repo:acme/site"})), "claim", `"bob"`},
-		"no subject":       {p.sign("RS256", p.claims(map[string]any{"sub": nil, "groups": "ops"})), "subject", "1 to 255"},
-		"a long subject":   {p.sign("RS256", p.claims(map[string]any{"sub": "repo:acme/" + strings.Repeat("a", 4096)})), "subject", "1 to 255"},
-		"a subject's bell": {p.sign("RS256", p.claims(map[string]any{"sub": "repo:acme/\a"})), "subject", `\a`},
-		"a long value":     {p.sign("RS256", p.claims(map[string]any{"sub": "ann", "groups": "dev-" + strings.Repeat("a", 4096)})), "claim", "255"},
-		"no map":           {p.sign("RS256", p.claims(map[string]any{"sub": "repo:acm"})), "claim", "no claim"},
+		"other claims":     {parts[0] + "." + strings.Split(p.Sign("RS256", p.claims(map[string]any{"sub": "repo:acme/x"})), ".")[1] + "." + parts[2], "jwt", "signed"},
+		"audience":         {p.Sign("RS256", p.claims(map[string]any{"aud": "rota2"})), "aud", `"rota2"`},
+		"no audience":      {p.Sign("RS256", p.claims(map[string]any{"aud": nil})), "aud", "wanted"},
+		"issuer":           {p.Sign("RS256", p.claims(map[string]any{"iss": "https://evil.example"})), "issuer", "not set"},
+		"issuer, a slash":  {p.Sign("RS256", p.claims(map[string]any{"iss": p.URL + "/"})), "issuer", "not set"},
+		"over":             {p.Sign("RS256", p.claims(map[string]any{"exp": noon.Add(time.Minute).Unix()})), "exp", "ended"},
+		"no end":           {p.Sign("RS256", p.claims(map[string]any{"exp": nil})), "exp", "exp"},
+		"no beginning":     {p.Sign("RS256", p.claims(map[string]any{"iat": nil})), "exp", "iat"},
+		"not yet":          {p.Sign("RS256", p.claims(map[string]any{"nbf": noon.Add(3 * time.Minute).Unix()})), "nbf", "not count yet"},
+		"issued later":     {p.Sign("RS256", p.claims(map[string]any{"iat": noon.Add(3 * time.Minute).Unix()})), "nbf", "not count yet"},
+		"too long a life":  {p.Sign("RS256", p.claims(map[string]any{"exp": noon.Add(24*time.Hour + time.Second).Unix()})), "exp", "24h"},
+		"end out of range": {p.Sign("RS256", p.claims(map[string]any{"exp": 1e300})), "exp", "exp"},
+		"other AUD":        {p.Sign("RS256", p.claims(map[string]any{"aud": "else", "AUD": "rota"})), "aud", `"else"`},
+		"other Exp":        {p.Sign("RS256", p.claims(map[string]any{"exp": noon.Unix(), "eXp": noon.Add(time.Hour).Unix()})), "exp", "ended"},
+		"no map, a Sub":    {p.Sign("RS256", p.claims(map[string]any{"sub": "bob", "sUb": "repo:acme/site"})), "claim", `"bob"`},
+		"no subject":       {p.Sign("RS256", p.claims(map[string]any{"sub": nil, "groups": "ops"})), "subject", "1 to 255"},
+		"a long subject":   {p.Sign("RS256", p.claims(map[string]any{"sub": "repo:acme/" + strings.Repeat("a", 4096)})), "subject", "1 to 255"},
+		"a subject's bell": {p.Sign("RS256", p.claims(map[string]any{"sub": "repo:acme/\a"})), "subject", `\a`},
+		"a long value":     {p.Sign("RS256", p.claims(map[string]any{"sub": "ann", "groups": "dev-" + strings.Repeat("a", 4096)})), "claim", "255"},
+		"no map":           {p.Sign("RS256", p.claims(map[string]any{"sub": "repo:acm"})), "claim", "no claim"},
 		"too long":         {good + strings.Repeat("A", limits.MaxJWT), "jwt", "bytes"},
 		"no JWT":           {"a.b", "jwt", "three parts"},
-		"no JSON":          {b64([]byte("{}")) + "." + b64([]byte("[]")) + ".", "jwt", "JSON"},
+		"no JSON":          {encode([]byte("{}")) + "." + encode([]byte("[]")) + ".", "jwt", "JSON"},
 		"a part's padding": {parts[0] + "." + parts[1] + "=." + parts[2], "jwt", "part 2"},
 	} {
 		s, err := verifier.Verify(context.Background(), c.jwt, p.find)
@@ -213,74 +131,75 @@ func TestVerify(t *testing.T) {
 func TestVerify_issuer(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		answer func(p *idp) http.HandlerFunc
+		answer func(p *testIDP) http.HandlerFunc
 		says   string
+		asked  int64
 	}{
-		"redirects": {func(p *idp) http.HandlerFunc {
+		"redirects": {func(p *testIDP) http.HandlerFunc {
 			return func(w http.ResponseWriter, r *http.Request) {
-				http.Redirect(w, r, p.server.URL+"/keys", http.StatusFound)
+				http.Redirect(w, r, p.URL+"/keys", http.StatusFound)
 			}
-		}, "redirects"},
-		"too long": {func(*idp) http.HandlerFunc {
+		}, "redirects", 1},
+		"too long": {func(*testIDP) http.HandlerFunc {
 			return func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 2*answerMost)) }
-		}, "more than"},
-		"another issuer": {func(p *idp) http.HandlerFunc {
+		}, "more than", 1},
+		"another issuer": {func(p *testIDP) http.HandlerFunc {
 			return func(w http.ResponseWriter, _ *http.Request) {
-				fmt.Fprintf(w, `{"issuer":"https://evil.example","jwks_uri":%q}`, p.server.URL+"/keys")
+				fmt.Fprintf(w, `{"issuer":"https://evil.example","jwks_uri":%q}`, p.URL+"/keys")
 			}
-		}, "evil.example"},
-		"keys in clear text": {func(p *idp) http.HandlerFunc {
+		}, "evil.example", 1},
+		"keys in clear text": {func(p *testIDP) http.HandlerFunc {
 			return func(w http.ResponseWriter, _ *http.Request) {
-				fmt.Fprintf(w, `{"issuer":%q,"jwks_uri":%q}`, p.server.URL, strings.Replace(p.server.URL, "https:", "http:", 1)+"/keys")
+				fmt.Fprintf(w, `{"issuer":%q,"jwks_uri":%q}`, p.URL, strings.Replace(p.URL, "https:", "http:", 1)+"/keys")
 			}
-		}, "not https"},
-		"keys redirect": {func(p *idp) http.HandlerFunc {
-			hop := httptest.NewTLSServer(http.RedirectHandler(p.server.URL+"/keys", http.StatusFound))
+		}, "not https", 1},
+		"keys redirect": {func(p *testIDP) http.HandlerFunc {
+			hop := httptest.NewTLSServer(http.RedirectHandler(p.URL+"/keys", http.StatusFound))
 			hop.Config.ErrorLog = nil
 			p.t.Cleanup(hop.Close)
 			return func(w http.ResponseWriter, _ *http.Request) {
-				fmt.Fprintf(w, `{"issuer":%q,"jwks_uri":%q}`, p.server.URL, hop.URL)
+				fmt.Fprintf(w, `{"issuer":%q,"jwks_uri":%q}`, p.URL, hop.URL)
 			}
-		}, "redirects"},
-		"down": {func(*idp) http.HandlerFunc {
+		}, "redirects", 1},
+		"down": {func(*testIDP) http.HandlerFunc {
 			return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }
-		}, "503 Service Unavailable"},
-		"slow and down": {func(p *idp) http.HandlerFunc {
+		}, "503 Service Unavailable", 1},
+		"slow and down": {func(p *testIDP) http.HandlerFunc {
 			return func(w http.ResponseWriter, _ *http.Request) {
 				p.passed.Add(int64(answerKept)) // who waited asks no more
 				w.WriteHeader(http.StatusServiceUnavailable)
 			}
-		}, "503"},
-		"no JSON": {func(*idp) http.HandlerFunc {
+		}, "503", 1},
+		"no JSON": {func(*testIDP) http.HandlerFunc {
 			return func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{internal page") }
-		}, "no JSON"},
-		"keys of another kind": {func(p *idp) http.HandlerFunc {
+		}, "no JSON", 1},
+		"keys of another kind": {func(p *testIDP) http.HandlerFunc {
 			return func(w http.ResponseWriter, _ *http.Request) {
-				fmt.Fprintf(w, `{"issuer":%q,"jwks_uri":%q}`, p.server.URL, p.server.URL+"/nothing")
+				fmt.Fprintf(w, `{"issuer":%q,"jwks_uri":%q}`, p.URL, p.URL+"/nothing")
 			}
-		}, "404"},
+		}, "404", 2},
 	} {
 		p := newIDP(t)
-		p.answer = c.answer(p)
+		p.Answer(idp.ConfigurationPath, c.answer(p))
 		v := &Verifier{now: func() time.Time { return noon.Add(time.Minute + time.Duration(p.passed.Load())) }}
 		for range 3 {
-			s, err := v.Verify(context.Background(), p.sign("RS256", p.claims(nil)), p.find)
+			s, err := v.Verify(context.Background(), p.Sign("RS256", p.claims(nil)), p.find)
 			if e := rota.ErrorOf(err); err == nil || e.Kind != rota.KindUnavailable || e.Subject != "issuer" || !strings.Contains(e.Text, c.says) ||
 				strings.Contains(e.Text, "internal") {
 				t.Errorf("%s: %+v, %v", name, s, err)
 			}
 		}
-		if n := p.asked.Load(); n != 1 {
+		if n := p.Asked(); n != c.asked {
 			t.Errorf("%s: it was asked %d times", name, n)
 		}
-		p.answer = nil
+		p.Restore()
 		p.passed.Add(int64(answerKept))
-		if _, err := v.Verify(context.Background(), p.sign("RS256", p.claims(nil)), p.find); err != nil {
+		if _, err := v.Verify(context.Background(), p.Sign("RS256", p.claims(nil)), p.find); err != nil {
 			t.Errorf("%s: it is sound again: %v", name, err)
 		}
 	}
 	p := newIDP(t)
-	_, err := at(noon.Add(time.Minute)).Verify(context.Background(), p.sign("RS256", p.claims(nil)), func(string) (rota.Issuer, bool) {
+	_, err := at(noon.Add(time.Minute)).Verify(context.Background(), p.Sign("RS256", p.claims(nil)), func(string) (rota.Issuer, bool) {
 		i := p.issuer()
 		i.CA = ""
 		return i, true
@@ -301,7 +220,7 @@ func TestVerify_once(t *testing.T) {
 	for _, alg := range algorithms {
 		taken := 0
 		for pad := range 3 { // lengths of the second part
-			jwt := p.sign(alg, p.claims(map[string]any{"pad": strings.Repeat("a", pad)}))
+			jwt := p.Sign(alg, p.claims(map[string]any{"pad": strings.Repeat("a", pad)}))
 			first, err := v.Verify(context.Background(), jwt, p.find)
 			if err != nil {
 				t.Fatal(err)
@@ -323,7 +242,7 @@ func TestVerify_once(t *testing.T) {
 }
 
 // rewritten returns other texts that lax readers take for the same token.
-func rewritten(t *testing.T, p *idp, alg, jwt string) (others []string) {
+func rewritten(t *testing.T, p *testIDP, alg, jwt string) (others []string) {
 	parts := strings.Split(jwt, ".")
 	for i, part := range parts {
 		with := func(text string) {
@@ -348,7 +267,7 @@ func rewritten(t *testing.T, p *idp, alg, jwt string) (others []string) {
 		}
 		if alg == "ES256" && i == 2 { // of each signature there is another one
 			s := new(big.Int).SetBytes(want[32:])
-			with(b64(append(want[:32:32], s.Sub(p.ec.Params().N, s).FillBytes(make([]byte, 32))...)))
+			with(encode(append(want[:32:32], s.Sub(p.Curve.Params().N, s).FillBytes(make([]byte, 32))...)))
 		}
 	}
 	return others
@@ -360,11 +279,13 @@ func TestVerify_bounded(t *testing.T) {
 	p, other := newIDP(t), newIDP(t)
 	v := at(noon.Add(time.Minute))
 	for range 20 {
-		if _, err := v.Verify(context.Background(), other.sign("ES256", p.claims(nil)), p.find); rota.KindOf(err) != rota.KindUnauthenticated {
+		if _, err := v.Verify(context.Background(), other.Sign("ES256", p.claims(nil)), p.find); rota.KindOf(err) != rota.KindUnauthenticated {
 			t.Fatal(err)
 		}
 	}
-	if n := p.asked.Load(); n != 2 { // for its configuration, and for its keys
+	if n := p.Asked(); n != 2 { // for its configuration, and for its keys
 		t.Errorf("it was asked %d times", n)
 	}
 }
+
+func encode(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }

@@ -125,8 +125,10 @@ type Identity struct {
 	Principal string                 `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"`
 	Grants    []*Grant               `protobuf:"bytes,2,rep,name=grants,proto3" json:"grants,omitempty"`
 	// Patterns that narrow all grants; none narrow nothing.
-	Tenants       []string `protobuf:"bytes,3,rep,name=tenants,proto3" json:"tenants,omitempty"`
-	Queues        []string `protobuf:"bytes,4,rep,name=queues,proto3" json:"queues,omitempty"`
+	Tenants []string `protobuf:"bytes,3,rep,name=tenants,proto3" json:"tenants,omitempty"`
+	Queues  []string `protobuf:"bytes,4,rep,name=queues,proto3" json:"queues,omitempty"`
+	// Who made the token that the caller showed: oidc:ISSUER/SUBJECT where it was exchanged.
+	By            string `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -187,6 +189,13 @@ func (x *Identity) GetQueues() []string {
 		return x.Queues
 	}
 	return nil
+}
+
+func (x *Identity) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
 }
 
 type InitRequest struct {
@@ -1877,12 +1886,13 @@ const file_rota_v1_auth_proto_rawDesc = "" +
 	"\x05right\x18\x01 \x01(\tR\x05right\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x14\n" +
 	"\x05queue\x18\x03 \x01(\tR\x05queue\"\x0f\n" +
-	"\rWhoAmIRequest\"\x82\x01\n" +
+	"\rWhoAmIRequest\"\x92\x01\n" +
 	"\bIdentity\x12\x1c\n" +
 	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12&\n" +
 	"\x06grants\x18\x02 \x03(\v2\x0e.rota.v1.GrantR\x06grants\x12\x18\n" +
 	"\atenants\x18\x03 \x03(\tR\atenants\x12\x16\n" +
-	"\x06queues\x18\x04 \x03(\tR\x06queues\"f\n" +
+	"\x06queues\x18\x04 \x03(\tR\x06queues\x12\x0e\n" +
+	"\x02by\x18\x05 \x01(\tR\x02by\"f\n" +
 	"\vInitRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04hash\x18\x02 \x01(\fR\x04hash\x12\x1d\n" +
