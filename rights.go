@@ -94,10 +94,21 @@ func (g Grant) String() string {
 	return s
 }
 
-// Role is a named list of grants.
+// RoleLimits bound what each principal of a role owns; 0 is the usual limit. Of a principal's
+// roles the most generous counts.
+type RoleLimits struct {
+	MaxQueues    int64 `json:"max_queues,omitempty"`
+	MaxTenants   int64 `json:"max_tenants,omitempty"`
+	MaxWorkers   int64 `json:"max_workers,omitempty"`
+	MaxWorkflows int64 `json:"max_workflows,omitempty"`
+	MaxTokens    int64 `json:"max_tokens,omitempty"`
+}
+
+// Role is a named list of grants, and how much those who have it may own.
 type Role struct {
 	Name   string  `json:"name"`
 	Grants []Grant `json:"grants"`
+	RoleLimits
 	// BuiltIn says that the binary brings it: it never changes.
 	BuiltIn bool `json:"built_in,omitempty"`
 	// By is who set it last, At when.

@@ -166,10 +166,11 @@ func (a Auth) RevokeToken(ctx context.Context, id string) error {
 	})
 }
 
-// SetRole creates a role, or replaces the grants of one. Those built in never change.
-func (a Auth) SetRole(ctx context.Context, name string, grants []rota.Grant) (rota.Role, error) {
+// SetRole creates a role with the Name, the Grants and the RoleLimits of role, or replaces those
+// of one. Those built in never change.
+func (a Auth) SetRole(ctx context.Context, role rota.Role) (rota.Role, error) {
 	ask := func(ctx context.Context, n *node) (*rotav1.Role, error) {
-		return n.auth.SetRole(ctx, &rotav1.SetRoleRequest{Name: name, Grants: words.GrantsToWire(grants)})
+		return n.auth.SetRole(ctx, words.NewRoleToWire(&role))
 	}
 	return one(ctx, a.c, "set role", words.RoleFromWire, ask)
 }

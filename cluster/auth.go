@@ -56,21 +56,22 @@ func (av *authVerbs) RevokeToken(ctx context.Context, id string) error {
 	return av.propose(ctx, &fsmpb.Op{Op: &fsmpb.Op_RevokeToken{RevokeToken: &fsmpb.RevokeToken{Id: id}}})
 }
 
-// SetRole creates a role, or replaces the grants of one.
-func (av *authVerbs) SetRole(ctx context.Context, name string, grants []rota.Grant) (rota.Role, error) {
-	op := &fsmpb.SetRole{Name: name}
-	for _, g := range grants {
+// SetRole creates a role, or replaces the grants and the limits of one.
+func (av *authVerbs) SetRole(ctx context.Context, role rota.Role) (rota.Role, error) {
+	op := &fsmpb.SetRole{Name: role.Name, MaxQueues: role.MaxQueues, MaxTenants: role.MaxTenants, MaxWorkers: role.MaxWorkers,
+		MaxWorkflows: role.MaxWorkflows, MaxTokens: role.MaxTokens}
+	for _, g := range role.Grants {
 		op.Grants = append(op.Grants, &fsmpb.Grant{Right: uint32(g.Right), Tenant: g.Tenant, Queue: g.Queue})
 	}
 	_, index, err := av.n.proposer.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_SetRole{SetRole: op}})
 	if err != nil {
 		return rota.Role{}, err
 	}
-	role, _, err := readAccess(ctx, av, peer.ReadOptions{MinIndex: index}, func(a *fsm.Access) rota.Role {
-		role, _ := a.Role(name)
-		return role
+	set, _, err := readAccess(ctx, av, peer.ReadOptions{MinIndex: index}, func(a *fsm.Access) rota.Role {
+		set, _ := a.Role(role.Name)
+		return set
 	})
-	return role, err
+	return set, err
 }
 
 // Roles lists the roles, those built in among them.

@@ -68,12 +68,12 @@ func TestRolesAndBlocks(t *testing.T) {
 	b := startBench(t, 1)
 	n := b.leader()
 	local := called(within(t, ample), rota.Local)
-	grants := []rota.Grant{{Right: rota.RightSubmit, Tenant: "*", Queue: "*"}}
-	if _, err := n.SetRole(called(within(t, ample), rota.CertPrincipal(access.RoleOperator, "ann")), "team", grants); rota.KindOf(err) != rota.KindDenied {
+	team := rota.Role{Name: "team", Grants: []rota.Grant{{Right: rota.RightSubmit, Tenant: "*", Queue: "*"}}, RoleLimits: rota.RoleLimits{MaxWorkflows: 7}}
+	if _, err := n.SetRole(called(within(t, ample), rota.CertPrincipal(access.RoleOperator, "ann")), team); rota.KindOf(err) != rota.KindDenied {
 		t.Errorf("an operator sets a role: %v", err)
 	}
-	role, err := n.SetRole(local, "team", grants)
-	if err != nil || role.Name != "team" || len(role.Grants) != 1 || role.By != rota.Local {
+	role, err := n.SetRole(local, team)
+	if err != nil || role.Name != "team" || len(role.Grants) != 1 || role.MaxWorkflows != 7 || role.By != rota.Local {
 		t.Fatalf("%+v, %v", role, err)
 	}
 	if all, _, err := n.Roles(local, peer.ReadOptions{}); err != nil || len(all) != len(access.BuiltInRoles())+1 {

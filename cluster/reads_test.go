@@ -208,7 +208,7 @@ func TestWaits_areJudgedAnew(t *testing.T) {
 		return len(h.jobs) == 1 && len(h.flows) == 1
 	})
 	all := called(within(t, ample), rota.Local)
-	if _, err := n.SetRole(all, "acmes", []rota.Grant{{Right: rota.RightRead, Tenant: "acme", Queue: "other"}}); err != nil {
+	if _, err := n.SetRole(all, rota.Role{Name: "acmes", Grants: []rota.Grant{{Right: rota.RightRead, Tenant: "acme", Queue: "other"}}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := n.Cancel(within(t, ample), []rota.JobID{"acme-waits-00000"}); err != nil {

@@ -144,7 +144,8 @@ func noCredential() *rota.Error {
 }
 
 // localRights are those of the account that a node runs as.
-var localRights = access.NewRights([]rota.Grant{everywhere(rota.RightAuth), everywhere(rota.RightStatus), everywhere(rota.RightBackup)}, nil, nil)
+var localRights = access.NewRights([]rota.Role{{Grants: []rota.Grant{everywhere(rota.RightAuth), everywhere(rota.RightStatus),
+	everywhere(rota.RightBackup)}}}, nil, nil)
 
 func everywhere(r rota.Right) rota.Grant {
 	return rota.Grant{Right: r, Tenant: access.Everything, Queue: access.Everything}
@@ -177,13 +178,13 @@ func (a *Access) resolve(p rota.Principal, date rota.Date) (r *access.Rights, un
 
 // granted returns what roles grant within a narrowing; a role that is not there grants nothing.
 func (a *Access) granted(roles, tenants, queues []string) *access.Rights {
-	var grants []rota.Grant
+	set := make([]rota.Role, 0, len(roles))
 	for _, name := range roles {
 		if role, ok := a.Role(name); ok {
-			grants = append(grants, role.Grants...)
+			set = append(set, role)
 		}
 	}
-	r := access.NewRights(grants, tenants, queues)
+	r := access.NewRights(set, tenants, queues)
 	return &r
 }
 
@@ -268,7 +269,7 @@ func (ac *authority) derive() {
 		return true
 	})
 	ac.held = nil
-	ac.m.eachHeld(func(by rota.Principal, what owned) { ac.hold(by, what, 1) })
+	ac.m.eachHeld(func(by rota.Principal, what access.Owned) { ac.hold(by, what, 1) })
 	ac.changed()
 }
 
@@ -318,7 +319,7 @@ func (ac *authority) disownedAt(w *workerRow) int64 {
 func (ac *authority) fireToken(id string) {
 	r := ac.tokens.get(tokenID(id))
 	ac.m.timers.token.set(id, int64(r.Expires), 0)
-	ac.hold(r.By, ownsToken, -1)
+	ac.hold(r.By, access.OwnsToken, -1)
 	ac.tokens.drop(tokenID(id))
 	ac.m.fleet.disown(rota.TokenPrincipal(id))
 	ac.changed()
@@ -385,6 +386,12 @@ func checkAnonymous(roles []string) error {
 
 func atMost(list []string, most int) []string { return slices.Clone(list[:min(len(list), most+1)]) }
 
+// roleWords reads a role.
+func roleWords(op *fsmpb.SetRole) rota.Role {
+	return rota.Role{Name: op.GetName(), Grants: grantWords(op.GetGrants()), RoleLimits: rota.RoleLimits{MaxQueues: op.GetMaxQueues(),
+		MaxTenants: op.GetMaxTenants(), MaxWorkers: op.GetMaxWorkers(), MaxWorkflows: op.GetMaxWorkflows(), MaxTokens: op.GetMaxTokens()}}
+}
+
 // grantWords reads at most one more than any check takes.
 func grantWords(ops []*fsmpb.Grant) []rota.Grant {
 	grants := make([]rota.Grant, 0, min(len(ops), limits.MaxGrants+1))
@@ -415,7 +422,7 @@ func (j *judgement) auth(op *fsmpb.Op) *rota.Error {
 	here := j.ac.here()
 	switch op := op.GetOp().(type) {
 	case *fsmpb.Op_SetRole:
-		if refusal := j.within("role", op.SetRole.GetName(), rights(grantWords(op.SetRole.GetGrants()))); refusal != nil {
+		if refusal := j.within("role", op.SetRole.GetName(), roleRights(op.SetRole)); refusal != nil {
 			return refusal
 		}
 		return j.within("role", op.SetRole.GetName(), here.granted([]string{op.SetRole.GetName()}, nil, nil))
@@ -448,8 +455,8 @@ func (j *judgement) auth(op *fsmpb.Op) *rota.Error {
 	}
 }
 
-func rights(grants []rota.Grant) *access.Rights {
-	r := access.NewRights(grants, nil, nil)
+func roleRights(op *fsmpb.SetRole) *access.Rights {
+	r := access.NewRights([]rota.Role{roleWords(op)}, nil, nil)
 	return &r
 }
 
@@ -458,7 +465,7 @@ func (j *judgement) within(what, name string, r *access.Rights) *rota.Error {
 	if r.Within(j.rights) {
 		return nil
 	}
-	return rota.Refusef(rota.KindDenied, what, "%s %s has rights that %s has not itself: nobody gives, takes or changes more than their own", what, name, j.actor)
+	return rota.Refusef(rota.KindDenied, what, "%s %s has rights or limits beyond those of %s: nobody gives, takes or changes more than their own", what, name, j.actor)
 }
 
 // namesTenant reports whether a token that counts is narrowed to a tenant by its very id.

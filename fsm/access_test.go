@@ -36,6 +36,13 @@ func roleOp(name string, grants ...rota.Grant) *fsmpb.Op {
 	return &fsmpb.Op{Op: &fsmpb.Op_SetRole{SetRole: op}}
 }
 
+// limitedOp is roleOp with limits.
+func limitedOp(name string, limits func(*fsmpb.SetRole), grants ...rota.Grant) *fsmpb.Op {
+	op := roleOp(name, grants...)
+	limits(op.GetSetRole())
+	return op
+}
+
 func tokenWish(letter string, roles ...string) *fsmpb.CreateToken {
 	return &fsmpb.CreateToken{Id: tokenNamed(letter), Hash: []byte(strings.Repeat(letter, 32)), Roles: roles,
 		ExpiresMs: startClock + int64(24*time.Hour/time.Millisecond)}
@@ -187,6 +194,16 @@ func TestEscalations(t *testing.T) {
 	b.ok(by(clerk, blockOp("acmes", "bob", true)))
 	b.ok(by(actorNamed("r"), tokenOp(tokenWish("e", access.RoleRoot))))
 	b.ok(by(rota.Local, revokeOp("e")))
+
+	// What a role allows its principals to own is no more than what the setter may own itself.
+	b.ok(limitedOp("clerk", func(l *fsmpb.SetRole) { l.MaxTokens = 5 }, everyRight(rota.RightAuth, rota.RightRead)...))
+	for _, most := range []int64{0, 6} {
+		b.refuses(rota.KindDenied, "role", by(clerk, limitedOp("deputy", func(l *fsmpb.SetRole) { l.MaxTokens = most }, everyRight(rota.RightAuth)...)))
+	}
+	b.ok(by(clerk, limitedOp("deputy", func(l *fsmpb.SetRole) { l.MaxTokens = 5 }, everyRight(rota.RightAuth)...)))
+	b.ok(limitedOp("deputy", func(l *fsmpb.SetRole) { l.MaxTokens = 6 }, everyRight(rota.RightAuth)...))
+	b.refuses(rota.KindDenied, "token", by(clerk, tokenOp(tokenWish("h", "deputy"))))
+	b.refuses(rota.KindDenied, "role", by(clerk, limitedOp("deputy", func(l *fsmpb.SetRole) { l.MaxTokens = 4 }, everyRight(rota.RightAuth)...)))
 
 	// One whose narrowing is a tenant gives no more than that tenant's.
 	wish := tokenWish("f", access.RoleRoot)

@@ -18,7 +18,8 @@ type authChanged struct {
 	Gone  bool         `json:"gone,omitempty"`
 	Roles []string     `json:"roles,omitempty"`
 	Gives []rota.Grant `json:"grants,omitempty"`
-	Until rota.Date    `json:"expires_ms,omitempty"`
+	rota.RoleLimits
+	Until rota.Date `json:"expires_ms,omitempty"`
 	// By is who signed in by an issuer; Maps is what an issuer maps to roles.
 	By   rota.Principal   `json:"by,omitempty"`
 	Maps []rota.ClaimRole `json:"maps,omitempty"`
@@ -38,9 +39,9 @@ func (ac *authority) unfounded() *rota.Error {
 	return nil
 }
 
-// setRole makes a role or gives it other grants.
+// setRole makes a role or gives it other grants and limits.
 func (ac *authority) setRole(op *fsmpb.SetRole) *fsmpb.Outcome {
-	role := rota.Role{Name: op.GetName(), Grants: grantWords(op.GetGrants())}
+	role := roleWords(op)
 	if err := access.CheckRole(&role); err != nil {
 		return entry.Refused(err)
 	}
@@ -48,7 +49,7 @@ func (ac *authority) setRole(op *fsmpb.SetRole) *fsmpb.Outcome {
 		return entry.Refused(err)
 	}
 	old := ac.roles.get(roleName(role.Name))
-	if old != nil && slices.Equal(old.Grants, role.Grants) {
+	if old != nil && slices.Equal(old.Grants, role.Grants) && old.RoleLimits == role.RoleLimits {
 		return &fsmpb.Outcome{Existed: true}
 	}
 	if old == nil {
@@ -58,8 +59,8 @@ func (ac *authority) setRole(op *fsmpb.SetRole) *fsmpb.Outcome {
 		ac.roles.insert(roleName(role.Name), &roleRow{Role: rota.Role{Name: role.Name}})
 	}
 	r := ac.roles.edit(roleName(role.Name))
-	r.Grants, r.By, r.At = role.Grants, ac.m.journal.caller.Actor, ac.m.head.now()
-	ac.tell(rota.EventAuthChanged, authChanged{What: "role", Name: role.Name, Gives: role.Grants})
+	r.Grants, r.RoleLimits, r.By, r.At = role.Grants, role.RoleLimits, ac.m.journal.caller.Actor, ac.m.head.now()
+	ac.tell(rota.EventAuthChanged, authChanged{What: "role", Name: role.Name, Gives: role.Grants, RoleLimits: role.RoleLimits})
 	ac.m.fleet.regrant(anybody)
 	return &fsmpb.Outcome{Existed: old != nil}
 }
@@ -125,7 +126,7 @@ func (ac *authority) creatable(t *rota.AccessToken) error {
 		return exhausted("token", "%d tokens are known, no more are taken until some expire, revoked ones too: `rota auth token list` "+
 			"shows when", limits.MaxTokens)
 	}
-	return ac.mayHold(t.By, ownsToken)
+	return ac.mayHold(t.By, access.OwnsToken)
 }
 
 func noRole(name string) error {
@@ -134,7 +135,7 @@ func noRole(name string) error {
 
 func (ac *authority) addToken(t rota.AccessToken, hash [32]byte) {
 	t.Created = ac.m.head.now()
-	ac.hold(t.By, ownsToken, 1)
+	ac.hold(t.By, access.OwnsToken, 1)
 	ac.tokens.insert(tokenID(t.ID), &tokenRow{AccessToken: t, hash: hash})
 	ac.m.timers.token.set(t.ID, 0, int64(t.Expires))
 	ac.m.fleet.disown(rota.TokenPrincipal(t.ID)) // workers of a token of that id that was forgotten

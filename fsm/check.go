@@ -4,6 +4,7 @@ import (
 	"maps"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/access"
 )
 
 // Digest is the incremental multiset hash of the state (SPEC §2.5).
@@ -415,7 +416,7 @@ func (c *checker) bytes() {
 // holdings recounts what principals have. Invariant I4.
 func (c *checker) holdings() {
 	count := authority{}
-	c.m.eachHeld(func(by rota.Principal, what owned) { count.hold(by, what, 1) })
+	c.m.eachHeld(func(by rota.Principal, what access.Owned) { count.hold(by, what, 1) })
 	if !maps.Equal(count.held, c.m.access.held) {
 		c.fault("I4: what principals own is counted otherwise than it is: %d counts, not %d", len(c.m.access.held), len(count.held))
 	}

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
 )
@@ -127,7 +128,7 @@ func (fl *fleet) fireForget(id string) {
 	fl.m.timers.attest.set(id, int64(w.attestDue), 0)
 	fl.m.timers.disowned.set(id, fl.m.access.disownedAt(w), 0)
 	fl.m.placement.registry.supply.Remove(w.spec.ID)
-	fl.m.access.hold(w.by, ownsWorker, -1)
+	fl.m.access.hold(w.by, access.OwnsWorker, -1)
 	fl.workers.drop(w.spec.ID)
 }
 
@@ -291,9 +292,9 @@ func (c *checker) bars(w *workerRow) {
 // own notes whose worker it is that registers to work as a spec says; w is editable.
 func (fl *fleet) own(w *workerRow, spec *rota.WorkerSpec) {
 	fl.m.timers.disowned.set(string(w.spec.ID), fl.m.access.disownedAt(w), 0)
-	fl.m.access.hold(w.by, ownsWorker, -1)
+	fl.m.access.hold(w.by, access.OwnsWorker, -1)
 	w.by = fl.m.journal.caller.Actor
-	fl.m.access.hold(w.by, ownsWorker, 1)
+	fl.m.access.hold(w.by, access.OwnsWorker, 1)
 	w.grants = fl.m.access.work(w.by, spec.Queues)
 }
 
@@ -344,7 +345,7 @@ const nobody rota.Principal = "nobody"
 func (fl *fleet) fireDisowned(id string) {
 	w := fl.workers.edit(rota.WorkerID(id))
 	fl.m.timers.disowned.set(id, 1, 0)
-	fl.m.access.hold(w.by, ownsWorker, -1)
+	fl.m.access.hold(w.by, access.OwnsWorker, -1)
 	w.by = nobody
 	w.grants = fl.m.access.work(w.by, w.spec.Queues)
 	if w.status == rota.WorkerRetired {

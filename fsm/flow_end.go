@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
 )
 
@@ -139,7 +140,7 @@ func (fs *flows) finishFlow(f *flow, r *workflowRow) {
 	}
 	fs.flowIndex.passing.Delete(f.seq)
 	fs.freeKinds(f)
-	fs.m.access.hold(r.by, ownsWorkflow, -1)
+	fs.m.access.hold(r.by, access.OwnsWorkflow, -1)
 	r.state, r.ending, r.cursor = state, rota.WorkflowNone, 0
 	r.finished = fs.m.head.now()
 	r.due = fs.m.remembered(r.queue, 0)
@@ -314,7 +315,7 @@ func (fs *flows) leave(r *workflowRow) {
 		fs.freeKinds(fs.flowIndex.byID[r.id])
 	}
 	if r.lives() {
-		fs.m.access.hold(r.by, ownsWorkflow, -1)
+		fs.m.access.hold(r.by, access.OwnsWorkflow, -1)
 	}
 	delete(fs.flowIndex.byID, r.id)
 	r.leaving, r.cursor = true, 0

@@ -373,8 +373,10 @@ func hostileRight(b *bench, d *dice) *fsmpb.Op {
 			x.Claim, x.Value, x.Role, x.UntilMs = d.of("sub", d.text()), d.of("ann", d.text()), role, pickOf[int64](d, x.UntilMs, x.UntilMs, d.number())
 		})
 	case 0:
-		return roleOp(role, rota.Grant{Right: rota.Right(d.roll(18)), Tenant: d.of("*", "t*", "t1", d.text()), Queue: d.of("*", "default", "")},
+		op := roleOp(role, rota.Grant{Right: rota.Right(d.roll(18)), Tenant: d.of("*", "t*", "t1", d.text()), Queue: d.of("*", "default", "")},
 			rota.Grant{Right: rota.RightSubmit, Tenant: d.of("*", "t1"), Queue: "*"})
+		op.GetSetRole().MaxWorkflows, op.GetSetRole().MaxWorkers = pickOf[int64](d, 0, 0, 1, d.number()), pickOf[int64](d, 0, 0, 0, d.number())
+		return op
 	case 1:
 		return &fsmpb.Op{Op: &fsmpb.Op_DeleteRole{DeleteRole: &fsmpb.DeleteRole{Name: role}}}
 	case 2, 3:

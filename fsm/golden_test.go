@@ -108,7 +108,7 @@ func goldenRights(c *bench) {
 	brief.ExpiresMs = int64(c.head.date()) + 5_000
 	mine := jobSpec("tokened")
 	mine.Tenant = "acme-1"
-	c.entry(roleOp("acme", rota.Grant{Right: rota.RightSubmit, Tenant: "a*", Queue: "*"}), by(rota.Local, tokenOp(wish)), tokenOp(brief),
+	c.entry(limitedOp("acme", func(r *fsmpb.SetRole) { r.MaxWorkflows = 3 }, rota.Grant{Right: rota.RightSubmit, Tenant: "a*", Queue: "*"}), by(rota.Local, tokenOp(wish)), tokenOp(brief),
 		blockOp("acme", "eve", true), blockOp("acme", "bob", true), anonymousOp(access.RoleReader))
 	c.entry(by(actorNamed("a"), submitOp(mine)), by(actorNamed("a"), submitOp(jobSpec("denied"))), by(rota.Anonymous, cancelOp("tokened")),
 		by(rota.CertPrincipal("acme", "eve"), submitOp(mine)), by(rota.CertPrincipal("acme", "ann"), submitOp(mine)))

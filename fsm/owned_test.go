@@ -58,27 +58,27 @@ func (b *bench) many(actor rota.Principal, n int, op func(i int) *fsmpb.Op) (tak
 func TestOwned(t *testing.T) {
 	t.Parallel()
 	flow := func(i int) *fsmpb.Op { return newDAG(fmt.Sprint("f", i), [][]uint32{nil}).open() }
-	for what, c := range map[owned]struct {
+	for what, c := range map[access.Owned]struct {
 		most int
 		make func(i int) *fsmpb.Op
 		// free has one of them go.
 		free func(b *bench)
 	}{
-		ownsQueue: {limits.MaxOwnedQueues, func(i int) *fsmpb.Op { return queueOp(fmt.Sprint("q", i)) },
+		access.OwnsQueue: {limits.MaxOwnedQueues, func(i int) *fsmpb.Op { return queueOp(fmt.Sprint("q", i)) },
 			func(b *bench) { b.ok(by(almost, deleteQueueOp("q3"))) }},
-		ownsTenant: {limits.MaxOwnedTenants, func(i int) *fsmpb.Op { return tenantOp(fmt.Sprint("t", i), "weight", "2") },
+		access.OwnsTenant: {limits.MaxOwnedTenants, func(i int) *fsmpb.Op { return tenantOp(fmt.Sprint("t", i), "weight", "2") },
 			func(b *bench) { b.ok(by(almost, deleteTenantOp("t3"))) }},
-		ownsWorker: {limits.MaxOwnedWorkers, func(i int) *fsmpb.Op { return registerOp(fmt.Sprint("w", i), 1, "s", false) },
+		access.OwnsWorker: {limits.MaxOwnedWorkers, func(i int) *fsmpb.Op { return registerOp(fmt.Sprint("w", i), 1, "s", false) },
 			func(b *bench) {
 				b.ok(by(almost, statusOp("w3", rota.WorkerRetired, 0)))
 				b.ok(by(almost, deleteWorkerOp("w3")))
 			}},
-		ownsWorkflow: {limits.MaxOwnedWorkflows, flow, func(b *bench) {
+		access.OwnsWorkflow: {limits.MaxOwnedWorkflows, flow, func(b *bench) {
 			d := newDAG("f3", [][]uint32{nil})
 			b.entry(by(almost, d.add()[0]), by(almost, d.commit()), by(almost, d.cancel()))
 			b.pass(1_000)
 		}},
-		ownsToken: {limits.MaxOwnedTokens, func(i int) *fsmpb.Op {
+		access.OwnsToken: {limits.MaxOwnedTokens, func(i int) *fsmpb.Op {
 			return ownToken(i)
 		}, func(b *bench) {
 			revoke := &fsmpb.RevokeToken{Id: ownToken(3).GetCreateToken().GetId()}
@@ -88,11 +88,11 @@ func TestOwned(t *testing.T) {
 			b.pass(1_000)
 		}},
 	} {
-		t.Run(ownedKinds[what].subject, func(t *testing.T) {
+		t.Run(what.Field(), func(t *testing.T) {
 			t.Parallel()
 			b := newOwners(t)
 			taken, refusal := b.many(almost, c.most+20, c.make)
-			if taken != c.most || refusal == nil || refusal.Subject != ownedKinds[what].subject || refusal.Kind != rota.KindExhausted ||
+			if taken != c.most || refusal == nil || refusal.Subject != what.Field() || refusal.Kind != rota.KindExhausted ||
 				!strings.Contains(refusal.Text, fmt.Sprint(c.most)) || !strings.Contains(refusal.Text, ownedKinds[what].remedy) {
 				t.Fatalf("%d were taken, then %+v", taken, refusal)
 			}
@@ -159,12 +159,57 @@ func TestOwned_signIns(t *testing.T) {
 	b.sound()
 }
 
+// TestOwned_byRole: a role says how much those who have it own, beyond the usual number and below
+// it; of a principal's roles the most generous counts, one that leaves it out has the usual
+// number, and one without the right says nothing of it.
+func TestOwned_byRole(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	fleet := everyRight(rota.RightWork)
+	b.ok(limitedOp("fleet", func(r *fsmpb.SetRole) { r.MaxWorkers = 2_000 }, fleet...))
+	b.ok(limitedOp("few", func(r *fsmpb.SetRole) { r.MaxWorkers = 3 }, fleet...))
+	b.ok(roleOp("reads", everyRight(rota.RightRead)...))
+	next := 0
+	register := func(int) *fsmpb.Op { next++; return registerOp(fmt.Sprint("w", next), 1, "s", false) }
+	for _, c := range []struct {
+		letter string
+		roles  []string
+		most   int
+	}{
+		{"a", []string{"few"}, 3}, {"b", []string{"few", "reads"}, 3}, {"c", []string{"few", access.RoleWorker}, limits.MaxOwnedWorkers},
+		{"d", []string{"few", "fleet"}, 2_000}, {"e", []string{access.RoleWorker}, limits.MaxOwnedWorkers},
+	} {
+		b.ok(tokenOp(tokenWish(c.letter, c.roles...)))
+		taken, refusal := b.many(actorNamed(c.letter), c.most+1, register)
+		if taken != c.most || refusal == nil || refusal.Subject != "max_workers" || !strings.Contains(refusal.Text, fmt.Sprintf("%d are allowed", c.most)) {
+			t.Errorf("%v: %d were taken, then %+v", c.roles, taken, refusal)
+		}
+	}
+	b.sound()
+	// What a role allows counts from its change on; what is there stays.
+	b.ok(limitedOp("fleet", func(r *fsmpb.SetRole) { r.MaxWorkers = 2_001 }, fleet...))
+	if taken, refusal := b.many(actorNamed("d"), 2, register); taken != 1 || refusal == nil {
+		t.Errorf("%d were taken, then %+v", taken, refusal)
+	}
+	b.ok(limitedOp("fleet", func(r *fsmpb.SetRole) { r.MaxWorkers = 1 }, fleet...))
+	b.refuses(rota.KindExhausted, "max_workers", by(actorNamed("d"), register(0)))
+	if o := b.entry(limitedOp("fleet", func(r *fsmpb.SetRole) { r.MaxWorkers = 1 }, fleet...)).Outcomes[0]; !o.GetExisted() {
+		t.Errorf("the same role again: %v", o)
+	}
+	b.sound()
+
+	for _, n := range []int64{-1, limits.MaxWorkers + 1} {
+		b.refuses(rota.KindInvalid, "max_workers", limitedOp("fleet", func(r *fsmpb.SetRole) { r.MaxWorkers = n }, fleet...))
+	}
+	b.refuses(rota.KindInvalid, "max_queues", limitedOp("fleet", func(r *fsmpb.SetRole) { r.MaxQueues = 5 }, fleet...)) // it makes no queues
+}
+
 // TestOwned_moves: what a worker counts for moves with its registration, and ends with the
 // credential; a workflow that is run again counts again.
 func TestOwned_moves(t *testing.T) {
 	t.Parallel()
 	b := newOwners(t)
-	want := func(step string, what owned, ann, bob int64) {
+	want := func(step string, what access.Owned, ann, bob int64) {
 		t.Helper()
 		b.sound()
 		if h := b.access.held; h[holding{almost, what}] != ann || h[holding{other, what}] != bob {
@@ -172,12 +217,12 @@ func TestOwned_moves(t *testing.T) {
 		}
 	}
 	b.ok(by(almost, registerOp("w", 1, "s", false)))
-	want("registered", ownsWorker, 1, 0)
+	want("registered", access.OwnsWorker, 1, 0)
 	b.ok(by(other, registerOp("w", 1, "s", false)))
-	want("moved", ownsWorker, 0, 1)
+	want("moved", access.OwnsWorker, 0, 1)
 	b.ok(blockOp("almost", "bob", true))
 	b.pass(60_000)
-	want("blocked", ownsWorker, 0, 0)
+	want("blocked", access.OwnsWorker, 0, 0)
 
 	d := diamond("wf")
 	b.entry(by(almost, d.open()))
@@ -185,14 +230,14 @@ func TestOwned_moves(t *testing.T) {
 		b.ok(by(almost, op))
 	}
 	b.ok(by(almost, d.commit()))
-	want("committed", ownsWorkflow, 1, 0)
+	want("committed", access.OwnsWorkflow, 1, 0)
 	b.ok(d.cancel())
 	b.pass(1_000)
-	want("over", ownsWorkflow, 0, 0)
+	want("over", access.OwnsWorkflow, 0, 0)
 	b.ok(entry.RetryWorkflowOp("wf", "", 1))
-	want("run again", ownsWorkflow, 1, 0)
+	want("run again", access.OwnsWorkflow, 1, 0)
 	b.entry(by(almost, newDAG("lapses", [][]uint32{nil}).open()))
-	want("opened", ownsWorkflow, 2, 0)
+	want("opened", access.OwnsWorkflow, 2, 0)
 	b.pass(limits.UploadLapses + 1_000)
-	want("given up", ownsWorkflow, 1, 0)
+	want("given up", access.OwnsWorkflow, 1, 0)
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/sched"
 	"github.com/tidwall/btree"
 )
@@ -98,7 +99,7 @@ func (r *registry) reset() {
 
 func (pl *placement) addQueue(name rota.QueueName, policy rota.QueuePolicy) {
 	q := &queueRow{name: name, policy: policy, by: pl.m.journal.caller.Actor}
-	pl.m.access.hold(q.by, ownsQueue, 1)
+	pl.m.access.hold(q.by, access.OwnsQueue, 1)
 	pl.m.queues.insert(name, q)
 	pl.m.admission.initLanes(q, pl.registry.addIndex(q))
 	pl.m.fleet.reviewWorkers(name) // some may serve it already

@@ -6,6 +6,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
 )
@@ -65,7 +66,7 @@ func (pl *placement) setQueue(op *fsmpb.SetQueue) *fsmpb.Outcome {
 		if err := pl.m.admission.admitBytes(nil, "", 1); err != nil {
 			return entry.Refused(err)
 		}
-		if err := pl.m.access.mayHold(pl.m.journal.caller.Actor, ownsQueue); err != nil {
+		if err := pl.m.access.mayHold(pl.m.journal.caller.Actor, access.OwnsQueue); err != nil {
 			return entry.Refused(err)
 		}
 		pl.addQueue(name, policy)
@@ -177,7 +178,7 @@ func (pl *placement) forgetQueue(q *queueRow) *fsmpb.Outcome {
 	m.timers.promote.set(string(name), int64(i.promoteDue), 0)
 	delete(pl.registry.queues, name)
 	pl.registry.supply.DropQueue(name)
-	m.access.hold(q.by, ownsQueue, -1)
+	m.access.hold(q.by, access.OwnsQueue, -1)
 	m.queues.drop(name)
 	m.fleet.reviewWorkers(name)
 	m.journal.emit(rota.Event{Kind: rota.EventQueueDeleted, Queue: name})

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
 )
 
@@ -194,6 +195,9 @@ func (r *roleRow) canonical(e *encoder) {
 		e.str(g.Tenant)
 		e.str(g.Queue)
 	}
+	for what := range access.OwnsEnd {
+		e.int(*what.Of(&r.RoleLimits))
+	}
 	e.str(string(r.By))
 	e.moment(r.At)
 }
@@ -203,6 +207,9 @@ func decodeRole(d *decoder) *roleRow {
 	r.Name = d.str()
 	for range d.count(limits.MaxGrants) {
 		r.Grants = append(r.Grants, rota.Grant{Right: rota.Right(d.enum(uint64(rota.RightDebug))), Tenant: d.str(), Queue: d.str()})
+	}
+	for what := range access.OwnsEnd {
+		*what.Of(&r.RoleLimits) = d.int()
 	}
 	r.By = rota.Principal(d.str())
 	r.At = d.moment()

@@ -7,6 +7,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
 )
@@ -251,7 +252,7 @@ func (fl *fleet) register(op *fsmpb.Register) *fsmpb.Outcome {
 	hash := [32]byte(op.GetSecretHash())
 	old := fl.workers.get(spec.ID)
 	if old == nil || old.by != fl.m.journal.caller.Actor {
-		if err := fl.m.access.mayHold(fl.m.journal.caller.Actor, ownsWorker); err != nil {
+		if err := fl.m.access.mayHold(fl.m.journal.caller.Actor, access.OwnsWorker); err != nil {
 			return entry.Refused(err)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
 )
 
@@ -39,7 +40,7 @@ func (lm *admission) setTenant(op *fsmpb.SetTenant) *fsmpb.Outcome {
 	case t != nil && t.known && t.limits == wanted:
 		return &fsmpb.Outcome{Existed: true}
 	case t == nil || !t.known:
-		if err := lm.m.access.mayHold(lm.m.journal.caller.Actor, ownsTenant); err != nil {
+		if err := lm.m.access.mayHold(lm.m.journal.caller.Actor, access.OwnsTenant); err != nil {
 			return entry.Refused(err)
 		}
 	}
@@ -50,7 +51,7 @@ func (lm *admission) setTenant(op *fsmpb.SetTenant) *fsmpb.Outcome {
 	if !existed {
 		by := lm.m.journal.caller.Actor
 		lm.tenants.edit(id).by = by
-		lm.m.access.hold(by, ownsTenant, 1)
+		lm.m.access.hold(by, access.OwnsTenant, 1)
 	}
 	lm.changeTenant(lm.tenants.edit(id), wanted)
 	return &fsmpb.Outcome{Existed: existed}
@@ -338,7 +339,7 @@ func (lm *admission) deleteTenant(op *fsmpb.DeleteTenant) *fsmpb.Outcome {
 		return entry.Refused(rota.Refusef(rota.KindConflict, "tenant", "a token is for tenant %q: revoke it, or wait for its end", id))
 	}
 	lm.m.timers.penalty.set(string(id), int64(t.penaltyAt()), 0)
-	lm.m.access.hold(t.by, ownsTenant, -1)
+	lm.m.access.hold(t.by, access.OwnsTenant, -1)
 	lm.tenants.drop(id)
 	lm.syncBusyLanes(id)
 	lm.m.journal.emit(rota.Event{Kind: rota.EventTenantDeleted, Tenant: id})

@@ -221,80 +221,145 @@ func (lm *admission) deriveLimits() error {
 	return err
 }
 
-// owned is a kind of rows that a principal may have so many of.
-type owned uint8
+// domainSpan is the length of a failure domain's window (SPEC §4.8).
+const domainSpan = limits.WindowSlots * limits.WindowSlotMs
 
-const (
-	ownsQueue owned = iota
-	ownsTenant
-	ownsWorker
-	ownsWorkflow
-	ownsToken
-	ownsEnd
-)
-
-// ownedKinds say how each kind is named, how many one principal has at most, and what makes
-// room.
-var ownedKinds = [ownsEnd]struct {
-	subject, plural string
-	most            int64
-	remedy          string
-}{
-	ownsQueue:    {"max_queues", "queues", limits.MaxOwnedQueues, "delete one with `rota queue delete`"},
-	ownsTenant:   {"max_tenants", "tenants", limits.MaxOwnedTenants, "delete one with `rota tenant delete`"},
-	ownsWorker:   {"max_workers", "workers", limits.MaxOwnedWorkers, "retire and delete one with `rota worker delete`, or wait until silent ones are forgotten"},
-	ownsWorkflow: {"max_workflows", "workflows that have not ended", limits.MaxOwnedWorkflows, "wait for one to end, or cancel it"},
-	ownsToken:    {"max_tokens", "tokens", limits.MaxOwnedTokens, "wait until one expires, revoked ones too: `rota auth token list` shows when"},
+// domainChanged is the payload of domainIsolated and domainRecovered.
+type domainChanged struct {
+	Domain            string `json:"domain"`
+	Outcomes          int64  `json:"outcomes"`
+	Failures          int64  `json:"failures"`
+	ThresholdPermille int64  `json:"threshold_permille"`
 }
 
-// holding is what a principal has of a kind.
-type holding struct {
-	by   rota.Principal
-	what owned
+// domainOf returns a queue's failure domain; nil where nothing is known of it.
+func (lm *admission) domainOf(queue rota.QueueName, name string) *domainRow {
+	if name == "" {
+		return nil
+	}
+	return lm.domains.get(domainKey(queue, name))
 }
 
-// hold counts rows of a principal; the leader's own, and those whose principal has gone, count
-// for none.
-func (ac *authority) hold(by rota.Principal, what owned, n int64) {
-	if by == "" || by == nobody {
+// domainsOf lists the keys of a queue's failure domains.
+func (lm *admission) domainsOf(queue rota.QueueName) []string {
+	return keysUnder(&lm.domains, domainKey(queue, ""))
+}
+
+// probes is the bucket that an isolated domain's jobs pass.
+func (lm *admission) probes(queue rota.QueueName) bucket {
+	p := &lm.m.queues.get(queue).policy
+	return bucketOf(p.DomainProbeRPS, p.DomainProbeBurst)
+}
+
+// takeDomain counts an assignment against an isolated domain's bucket (SPEC §4.8).
+func (lm *admission) takeDomain(l *leaseRow) {
+	d := lm.domainOf(l.queue, l.domain)
+	if d == nil || !d.isolated {
 		return
 	}
-	key := holding{by, what}
-	if ac.held == nil {
-		ac.held = make(map[holding]int64)
+	d = lm.domains.edit(domainKey(l.queue, l.domain))
+	d.tat = lm.probes(l.queue).take(d.tat, lm.m.head.clock)
+	lm.settleDomain(d)
+}
+
+// countDomain counts an outcome in the job's failure domain. Declines and
+// cancellations say nothing of it; beyond MaxDomains nothing is counted.
+func (lm *admission) countDomain(l *leaseRow, what outcome) {
+	var ok, fail int64
+	switch what {
+	case outcomeSuccess:
+		ok = 1
+	case outcomeFailure, outcomeProofInvalid, outcomeExpired, outcomeAckTimeout, outcomeTimedOut:
+		fail = 1
+	default:
+		return
 	}
-	if ac.held[key] += n; ac.held[key] == 0 {
-		delete(ac.held, key)
+	if l.domain == "" {
+		return
+	}
+	key := domainKey(l.queue, l.domain)
+	d := lm.domains.edit(key)
+	if d == nil {
+		if lm.domains.len() >= limits.MaxDomains {
+			return
+		}
+		d = &domainRow{key: key, queue: l.queue, name: l.domain}
+		lm.domains.insert(key, d)
+	}
+	d.window.count(domainSpan, lm.m.head.clock, ok, fail)
+	lm.settleDomain(d)
+}
+
+// fireDomain looks again at a domain whose window or bucket changes now.
+func (lm *admission) fireDomain(key string) {
+	d := lm.domains.edit(key)
+	d.window.expire(domainSpan, lm.m.head.clock)
+	lm.settleDomain(d)
+}
+
+// settleDomain puts a domain right after its window or bucket changed; d is
+// editable. It is isolated above the threshold and recovers at half of it, so that
+// it does not flap. One of which nothing was heard for a whole window recovers too:
+// nothing says any more that it fails. A threshold of 0 isolates none.
+func (lm *admission) settleDomain(d *domainRow) {
+	p := &lm.m.queues.get(d.queue).policy
+	threshold := p.DomainFailureThresholdPermille
+	ok, fail := d.window.total()
+	switch {
+	case !d.isolated && threshold > 0 && ok+fail >= p.DomainMinSamples && fail*1000 > threshold*(ok+fail):
+		lm.isolate(d, true)
+	case d.isolated && (threshold == 0 || fail*2000 <= threshold*(ok+fail)):
+		lm.isolate(d, false)
+	}
+	if throttled := d.isolated && lm.probes(d.queue).tokens(d.tat, lm.m.head.clock) == 0; throttled != d.throttled {
+		d.throttled = throttled
+		lm.m.placement.registry.queues[d.queue].pending.ThrottleDomain(d.name, throttled)
+	}
+	key, due := domainKey(d.queue, d.name), lm.domainDue(d)
+	lm.m.timers.domain.set(key, int64(d.due), int64(due))
+	if d.due = due; due == 0 {
+		lm.domains.drop(key)
 	}
 }
 
-// mayHold refuses one more row of a kind to a principal that has as many as one may have
-// (SPEC §4.15). Those who may do everything, and the account that the node runs as, have
-// as many as the cluster takes.
-func (ac *authority) mayHold(by rota.Principal, what owned) error {
-	if by == "" || by == rota.Local {
-		return nil
+// isolate changes whether a domain is isolated; its bucket is full then.
+func (lm *admission) isolate(d *domainRow, isolated bool) {
+	kind := rota.EventDomainRecovered
+	if isolated {
+		kind = rota.EventDomainIsolated
 	}
-	k := &ownedKinds[what]
-	if ac.held[holding{by, what}] < k.most {
-		return nil
-	}
-	rights, refusal := ac.rightsOf(by)
-	if refusal == nil && rights.All() {
-		return nil
-	}
-	return exhausted(k.subject, "%s has %d %s, as many as one principal may have: %s", by, k.most, k.plural, k.remedy)
+	d.isolated, d.since, d.tat = isolated, lm.m.head.now(), 0
+	ok, fail := d.window.total()
+	lm.m.journal.emit(rota.Event{Kind: kind, Queue: d.queue, Payload: payload(domainChanged{d.name, ok + fail, fail,
+		lm.m.queues.get(d.queue).policy.DomainFailureThresholdPermille})})
 }
 
-// eachHeld calls yield for each row that counts for its principal.
-func (m *Machine) eachHeld(yield func(by rota.Principal, what owned)) {
-	m.queues.scan(func(_ rota.QueueName, r *queueRow) bool { yield(r.by, ownsQueue); return true })
-	m.admission.tenants.scan(func(_ rota.TenantID, r *tenantRow) bool { yield(r.by, ownsTenant); return true })
-	m.fleet.workers.scan(func(_ rota.WorkerID, r *workerRow) bool { yield(r.by, ownsWorker); return true })
-	m.access.tokens.scan(func(_ tokenID, r *tokenRow) bool { yield(r.By, ownsToken); return true })
-	m.flows.workflows.scan(func(_ rota.WorkflowID, r *workflowRow) bool {
-		if r.lives() {
-			yield(r.by, ownsWorkflow)
+// domainDue is when a domain must be looked at: when its oldest sub-window goes, or
+// its lanes get the next token; 0 when it is at rest.
+func (lm *admission) domainDue(d *domainRow) rota.Clock {
+	due := d.window.leaves(domainSpan)
+	if d.throttled {
+		due = sooner(due, lm.probes(d.queue).nextToken(d.tat, lm.m.head.clock))
+	}
+	return due
+}
+
+// domains checks what is derived of the domains. Invariant I9.
+func (c *checker) domains() {
+	m := c.m
+	if n := m.admission.domains.len(); n > limits.MaxDomains {
+		c.fault("I9: %d failure domains are counted, at most %d may be", n, limits.MaxDomains)
+	}
+	m.admission.domains.scan(func(key string, d *domainRow) bool {
+		if key != domainKey(d.queue, d.name) || d.name == "" || m.queues.get(d.queue) == nil {
+			c.fault("I9: failure domain %s is of unknown queue %q", key, d.queue)
+			return true
+		}
+		if d.throttled && !d.isolated || d.since.Clock > m.head.clock {
+			c.fault("I9: failure domain %s since %d, isolated %v, throttled %v", key, d.since.Clock, d.isolated, d.throttled)
+		}
+		if due := m.admission.domainDue(d); due == 0 || due != d.due {
+			c.fault("I4: failure domain %s is due at %d, filed at %d", key, due, d.due)
 		}
 		return true
 	})

@@ -6,6 +6,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
 )
 
@@ -47,7 +48,7 @@ func (fs *flows) openWorkflow(op *fsmpb.OpenWorkflow) *fsmpb.Outcome {
 	if err := fs.admitSize(need); err != nil {
 		return entry.Refused(err)
 	}
-	if err := fs.m.access.mayHold(fs.m.journal.caller.Actor, ownsWorkflow); err != nil {
+	if err := fs.m.access.mayHold(fs.m.journal.caller.Actor, access.OwnsWorkflow); err != nil {
 		return entry.Refused(err)
 	}
 	fs.makeRoom(need)
@@ -55,7 +56,7 @@ func (fs *flows) openWorkflow(op *fsmpb.OpenWorkflow) *fsmpb.Outcome {
 	r := &workflowRow{id: id, seq: fs.m.head.flowSeq, queue: spec.Queue, tenant: spec.Tenant,
 		policy: rota.FailurePolicy(op.GetOnFailure()), labels: spec.Labels, content: content, state: rota.WorkflowOpen,
 		nodes: op.GetNodes(), edges: op.GetEdges(), touched: fs.m.head.clock, by: fs.m.journal.caller.Actor}
-	fs.m.access.hold(r.by, ownsWorkflow, 1)
+	fs.m.access.hold(r.by, access.OwnsWorkflow, 1)
 	fs.workflows.insert(id, r)
 	fs.flowIndex.byID[id] = newFlow(r)
 	fs.flowIndex.all.add(r, 1)
@@ -308,7 +309,7 @@ func (fs *flows) retryWorkflow(op *fsmpb.RetryWorkflow) *fsmpb.Outcome {
 	}
 	r = fs.workflows.edit(r.id)
 	fs.noteOver(r, -1)
-	fs.m.access.hold(r.by, ownsWorkflow, 1)
+	fs.m.access.hold(r.by, access.OwnsWorkflow, 1)
 	r.was, r.state = r.state, rota.WorkflowRunning
 	r.ending, r.failed, r.reason = rota.WorkflowNone, 0, rota.ReasonNone
 	r.redo, r.from, r.cursor = true, from, 0

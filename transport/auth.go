@@ -79,20 +79,19 @@ func (s *authService) RevokeToken(ctx context.Context, req *rotav1.RevokeTokenRe
 	return &rotav1.RevokeTokenResponse{}, s.core.RevokeToken(ctx, req.GetId())
 }
 
-// SetRole creates a role, or replaces the grants of one.
+// SetRole creates a role, or replaces the grants and the limits of one.
 func (s *authService) SetRole(ctx context.Context, req *rotav1.SetRoleRequest) (*rotav1.Role, error) {
 	if n := len(req.GetGrants()); n > limits.MaxGrants {
 		return nil, rota.Refusef(rota.KindInvalid, "grants", "grants are %d: 1 to %d are wanted", n, limits.MaxGrants)
 	}
-	grants, err := words.GrantsFromWire(req.GetGrants())
+	role, err := words.NewRoleFromWire(req)
 	if err != nil {
 		return nil, err
 	}
-	role := rota.Role{Name: req.GetName(), Grants: grants}
 	if err := access.CheckRole(&role); err != nil {
 		return nil, err
 	}
-	return reply(words.RoleToWire)(s.core.SetRole(ctx, role.Name, role.Grants))
+	return reply(words.RoleToWire)(s.core.SetRole(ctx, role))
 }
 
 // ListRoles reads the roles by name, those built in among them.

@@ -146,7 +146,7 @@ func (s *Server) noTable() error {
 }
 
 // unfounded are the rights of all where there is no cluster yet and a node is open.
-var unfounded = access.NewRights([]rota.Grant{{Right: rota.RightStatus, Tenant: access.Everything, Queue: access.Everything}}, nil, nil)
+var unfounded = access.NewRights([]rota.Role{{Grants: []rota.Grant{{Right: rota.RightStatus, Tenant: access.Everything, Queue: access.Everything}}}}, nil, nil)
 
 // judge refuses a caller without the right that its call needs, by the rights of now.
 func (s *Server) judge(p *pass) error {

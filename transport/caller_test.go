@@ -67,7 +67,7 @@ func (r *rightsTable) give(p rota.Principal, rights ...rota.Right) {
 	if r.rights == nil {
 		r.rights = make(map[rota.Principal]access.Rights)
 	}
-	if r.rights[p] = access.NewRights(grants, nil, nil); rights == nil {
+	if r.rights[p] = access.NewRights([]rota.Role{{Grants: grants}}, nil, nil); rights == nil {
 		delete(r.rights, p)
 	}
 }

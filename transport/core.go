@@ -97,7 +97,7 @@ type Core interface {
 	InitAuth(ctx context.Context, t rota.AccessToken, hash [32]byte, reset bool) (rota.AccessToken, error)
 	AccessTokens(ctx context.Context, opt peer.ReadOptions) ([]rota.AccessToken, rota.ReadAt, error)
 	RevokeToken(ctx context.Context, id string) error
-	SetRole(ctx context.Context, name string, grants []rota.Grant) (rota.Role, error)
+	SetRole(ctx context.Context, role rota.Role) (rota.Role, error)
 	Roles(ctx context.Context, opt peer.ReadOptions) ([]rota.Role, rota.ReadAt, error)
 	DeleteRole(ctx context.Context, name string) error
 	// SetBlock refuses the certificates of a role and a name, or takes them again.

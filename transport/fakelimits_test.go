@@ -100,8 +100,8 @@ func (c *fakeCore) AccessTokens(_ context.Context, opt peer.ReadOptions) ([]rota
 	return []rota.AccessToken{{ID: "abcdefghijkl", Roles: []string{"reader"}}}, rota.ReadAt{Index: 1 + opt.MinIndex}, c.err
 }
 
-func (c *fakeCore) SetRole(_ context.Context, name string, grants []rota.Grant) (rota.Role, error) {
-	return rota.Role{Name: name, Grants: grants}, c.err
+func (c *fakeCore) SetRole(_ context.Context, role rota.Role) (rota.Role, error) {
+	return role, c.err
 }
 
 func (c *fakeCore) Roles(context.Context, peer.ReadOptions) ([]rota.Role, rota.ReadAt, error) {

@@ -85,17 +85,38 @@ func AccessTokensFromWire(w []*rotav1.AccessToken) ([]rota.AccessToken, error) {
 	return tryEach(w, AccessTokenFromWire)
 }
 
+func roleLimitsToWire(l *rota.RoleLimits) *rotav1.RoleLimits {
+	return &rotav1.RoleLimits{MaxQueues: l.MaxQueues, MaxTenants: l.MaxTenants, MaxWorkers: l.MaxWorkers, MaxWorkflows: l.MaxWorkflows,
+		MaxTokens: l.MaxTokens}
+}
+
+func roleLimitsFromWire(w *rotav1.RoleLimits) rota.RoleLimits {
+	return rota.RoleLimits{MaxQueues: w.GetMaxQueues(), MaxTenants: w.GetMaxTenants(), MaxWorkers: w.GetMaxWorkers(),
+		MaxWorkflows: w.GetMaxWorkflows(), MaxTokens: w.GetMaxTokens()}
+}
+
+// NewRoleToWire carries a role that is to be set.
+func NewRoleToWire(r *rota.Role) *rotav1.SetRoleRequest {
+	return &rotav1.SetRoleRequest{Name: r.Name, Grants: GrantsToWire(r.Grants), Limits: roleLimitsToWire(&r.RoleLimits)}
+}
+
+// NewRoleFromWire is the inverse of NewRoleToWire.
+func NewRoleFromWire(w *rotav1.SetRoleRequest) (rota.Role, error) {
+	grants, err := GrantsFromWire(w.GetGrants())
+	return rota.Role{Name: w.GetName(), Grants: grants, RoleLimits: roleLimitsFromWire(w.GetLimits())}, err
+}
+
 // RoleToWire carries a role.
 func RoleToWire(r *rota.Role) *rotav1.Role {
 	return &rotav1.Role{Name: r.Name, Grants: GrantsToWire(r.Grants), BuiltIn: r.BuiltIn, By: string(r.By), AtMs: int64(r.At.Date),
-		AtClockMs: int64(r.At.Clock)}
+		AtClockMs: int64(r.At.Clock), Limits: roleLimitsToWire(&r.RoleLimits)}
 }
 
 // RoleFromWire is the inverse of RoleToWire.
 func RoleFromWire(w *rotav1.Role) (rota.Role, error) {
 	grants, err := GrantsFromWire(w.GetGrants())
 	return rota.Role{Name: w.GetName(), Grants: grants, BuiltIn: w.GetBuiltIn(), By: rota.Principal(w.GetBy()),
-		At: moment(w.GetAtMs(), w.GetAtClockMs())}, err
+		At: moment(w.GetAtMs(), w.GetAtClockMs()), RoleLimits: roleLimitsFromWire(w.GetLimits())}, err
 }
 
 // RolesFromWire converts a list of roles.

@@ -186,6 +186,11 @@ func TestWords_losesNothing(t *testing.T) {
 		known(r.Grants)
 		return RoleToWire(r)
 	}, RoleFromWire)
+	roundTrip(t, func(r *rota.Role) *rotav1.SetRoleRequest {
+		known(r.Grants)
+		r.BuiltIn, r.By, r.At = false, "", rota.Moment{}
+		return NewRoleToWire(r)
+	}, NewRoleFromWire)
 	roundTrip(t, AccessTokenToWire, AccessTokenFromWire)
 	roundTrip(t, BlockToWire, BlockFromWire)
 	roundTrip(t, ProofReportToWire, ProofReportFromWire)

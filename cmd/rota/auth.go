@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -240,34 +241,54 @@ func (a authCommands) listTokens() *cobra.Command {
 
 func (a authCommands) setRole() *cobra.Command {
 	var texts []string
+	var role rota.Role
 	cmd := &cobra.Command{
-		Use:   "set ROLE --grant GRANT",
-		Short: "Make a role or give it other grants",
-		Long: "Make a role or give it other grants; those that it had are replaced.\n\n" +
-			"A grant is a right and what it is for, as whoami shows it: \"submit tenant=acme* queue=render\". What is not named is all.",
-		Example: "  rota auth role set acme --grant 'submit tenant=acme*' --grant 'read tenant=acme*'",
-		Args:    cobra.ExactArgs(1),
+		Use:   "set ROLE --grant GRANT [--max-workers N]",
+		Short: "Make a role or give it other grants and limits",
+		Long: "Make a role or give it other grants and limits; those that it had are replaced.\n\n" +
+			"A grant is a right and what it is for, as whoami shows it: \"submit tenant=acme* queue=render\". What is not named is all.\n" +
+			"A limit is how much each principal of the role may own; of a principal's roles the most generous counts.",
+		Example: "  rota auth role set acme --grant 'submit tenant=acme*' --grant 'read tenant=acme*'\n" +
+			"  rota auth role set fleet --grant work --max-workers 20000",
+		Args: cobra.ExactArgs(1),
 	}
 	cmd.Flags().StringArrayVar(&texts, "grant", nil, "`right` and what it is for; may be repeated")
+	for what := range access.OwnsEnd {
+		flag := strings.ReplaceAll(what.Field(), "_", "-")
+		cmd.Flags().Int64Var(what.Of(&role.RoleLimits), flag, 0, fmt.Sprintf("how many %s each principal owns at most; 0 is the usual `number`, %d",
+			strings.TrimPrefix(flag, "max-"), what.Usual()))
+		within(cmd.Flags(), 0, what.Limit(), flag)
+	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		grants := make([]rota.Grant, len(texts))
+		role.Name, role.Grants = args[0], make([]rota.Grant, len(texts))
 		for i, text := range texts {
 			var err error
-			if grants[i], err = parseGrant(text); err != nil {
+			if role.Grants[i], err = parseGrant(text); err != nil {
 				return err
 			}
 		}
 		return a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
-			r, err := c.Auth().SetRole(ctx, args[0], grants)
+			r, err := c.Auth().SetRole(ctx, role)
 			if err != nil {
 				return err
 			}
 			return a.printOne(r, []string{r.Name}, func(bool) string {
-				return renderFacts([]fact{{"role", r.Name}, {"grants", grantsText(r.Grants)}})
+				return renderFacts([]fact{{"role", r.Name}, {"grants", grantsText(r.Grants)}, {"limits", roleLimitsText(r.RoleLimits)}})
 			})
 		}))(cmd, args)
 	}
 	return cmd
+}
+
+// roleLimitsText writes the limits that a role sets as their flags do.
+func roleLimitsText(l rota.RoleLimits) string {
+	var set []string
+	for what := range access.OwnsEnd {
+		if n := *what.Of(&l); n != 0 {
+			set = append(set, fmt.Sprintf("%s=%d", what.Field(), n))
+		}
+	}
+	return strings.Join(set, ", ")
 }
 
 // parseGrant reads a grant as rota.Grant.String writes it.
@@ -308,6 +329,7 @@ func (a authCommands) listRoles() *cobra.Command {
 				{"ROLE", false, 0, func(r rota.Role) any { return r.Name }},
 				{"BUILT IN", false, 0, func(r rota.Role) any { return r.BuiltIn }},
 				{"GRANTS", false, 0, func(r rota.Role) any { return grantsText(r.Grants) }},
+				{"LIMITS", false, 0, func(r rota.Role) any { return roleLimitsText(r.RoleLimits) }},
 				{"BY", true, 0, func(r rota.Role) any { return r.By }},
 			})
 		})),

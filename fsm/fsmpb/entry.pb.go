@@ -1037,11 +1037,17 @@ func (x *Grant) GetQueue() string {
 	return ""
 }
 
-// SetRole creates a role, or replaces the grants of one.
+// SetRole creates a role, or replaces the grants and the limits of one.
 type SetRole struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Grants        []*Grant               `protobuf:"bytes,2,rep,name=grants,proto3" json:"grants,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Name   string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Grants []*Grant               `protobuf:"bytes,2,rep,name=grants,proto3" json:"grants,omitempty"`
+	// How much each principal of the role owns at most; 0 is the usual limit.
+	MaxQueues     int64 `protobuf:"varint,3,opt,name=max_queues,json=maxQueues,proto3" json:"max_queues,omitempty"`
+	MaxTenants    int64 `protobuf:"varint,4,opt,name=max_tenants,json=maxTenants,proto3" json:"max_tenants,omitempty"`
+	MaxWorkers    int64 `protobuf:"varint,5,opt,name=max_workers,json=maxWorkers,proto3" json:"max_workers,omitempty"`
+	MaxWorkflows  int64 `protobuf:"varint,6,opt,name=max_workflows,json=maxWorkflows,proto3" json:"max_workflows,omitempty"`
+	MaxTokens     int64 `protobuf:"varint,7,opt,name=max_tokens,json=maxTokens,proto3" json:"max_tokens,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1088,6 +1094,41 @@ func (x *SetRole) GetGrants() []*Grant {
 		return x.Grants
 	}
 	return nil
+}
+
+func (x *SetRole) GetMaxQueues() int64 {
+	if x != nil {
+		return x.MaxQueues
+	}
+	return 0
+}
+
+func (x *SetRole) GetMaxTenants() int64 {
+	if x != nil {
+		return x.MaxTenants
+	}
+	return 0
+}
+
+func (x *SetRole) GetMaxWorkers() int64 {
+	if x != nil {
+		return x.MaxWorkers
+	}
+	return 0
+}
+
+func (x *SetRole) GetMaxWorkflows() int64 {
+	if x != nil {
+		return x.MaxWorkflows
+	}
+	return 0
+}
+
+func (x *SetRole) GetMaxTokens() int64 {
+	if x != nil {
+		return x.MaxTokens
+	}
+	return 0
 }
 
 // DeleteRole forgets a role: who has it loses what it grants.
@@ -5214,10 +5255,19 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x05Grant\x12\x14\n" +
 	"\x05right\x18\x01 \x01(\rR\x05right\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x14\n" +
-	"\x05queue\x18\x03 \x01(\tR\x05queue\"F\n" +
+	"\x05queue\x18\x03 \x01(\tR\x05queue\"\xeb\x01\n" +
 	"\aSetRole\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12'\n" +
-	"\x06grants\x18\x02 \x03(\v2\x0f.rota.fsm.GrantR\x06grants\" \n" +
+	"\x06grants\x18\x02 \x03(\v2\x0f.rota.fsm.GrantR\x06grants\x12\x1d\n" +
+	"\n" +
+	"max_queues\x18\x03 \x01(\x03R\tmaxQueues\x12\x1f\n" +
+	"\vmax_tenants\x18\x04 \x01(\x03R\n" +
+	"maxTenants\x12\x1f\n" +
+	"\vmax_workers\x18\x05 \x01(\x03R\n" +
+	"maxWorkers\x12#\n" +
+	"\rmax_workflows\x18\x06 \x01(\x03R\fmaxWorkflows\x12\x1d\n" +
+	"\n" +
+	"max_tokens\x18\a \x01(\x03R\tmaxTokens\" \n" +
 	"\n" +
 	"DeleteRole\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\xbd\x01\n" +

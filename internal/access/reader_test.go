@@ -13,7 +13,7 @@ import (
 func TestHidden(t *testing.T) {
 	t.Parallel()
 	look := func(grants ...rota.Grant) (text string, events int) {
-		rights := NewRights(grants, nil, nil)
+		rights := rightsOf(grants)
 		rd := NewReader(&rights)
 		job := rota.Job{JobSpec: rota.JobSpec{ID: "j1", Tenant: "acme", Queue: "default", Payload: []byte("secret")},
 			Output: []byte("secret"), Meta: map[string]string{"a": "secret"}, Error: "secret", ProgressNote: "secret",

@@ -139,7 +139,7 @@ func CheckRole(r *rota.Role) error {
 			return err
 		}
 	}
-	return nil
+	return checkLimits(r)
 }
 
 // Rights are what a principal may do: its grants, each within the narrowing. The zero value
@@ -150,13 +150,21 @@ type Rights struct {
 	tenants, queues []string
 	// all says that everything is granted and nothing narrowed.
 	all bool
+	// most is how much the holder may own.
+	most [OwnsEnd]int64
 }
 
-// NewRights returns the rights of grants within a narrowing.
-func NewRights(grants []rota.Grant, tenants, queues []string) Rights {
-	r := Rights{grants: grants, tenants: tenants, queues: queues, all: len(tenants) == 0 && len(queues) == 0}
+// NewRights returns the rights of roles within a narrowing.
+func NewRights(roles []rota.Role, tenants, queues []string) Rights {
+	r := Rights{tenants: tenants, queues: queues, all: len(tenants) == 0 && len(queues) == 0}
+	for i := range roles {
+		r.grants = append(r.grants, roles[i].Grants...)
+		for what := range OwnsEnd {
+			r.most[what] = max(r.most[what], allowed(&roles[i], what))
+		}
+	}
 	for right := rota.RightNone + 1; right < rightsEnd && r.all; right++ {
-		r.all = slices.Contains(grants, rota.Grant{Right: right, Tenant: Everything, Queue: Everything})
+		r.all = slices.Contains(r.grants, rota.Grant{Right: right, Tenant: Everything, Queue: Everything})
 	}
 	return r
 }
@@ -247,7 +255,7 @@ func narrowed(patterns []string, pattern string) bool {
 	return false
 }
 
-// Within reports whether outer lets its holder do all that r does. It judges grant by grant:
+// Within reports whether outer lets its holder do all that r does, and own as much. It judges grant by grant:
 // what two grants of outer hold only together is not within.
 func (r *Rights) Within(outer *Rights) bool {
 	if outer.all {
@@ -255,6 +263,11 @@ func (r *Rights) Within(outer *Rights) bool {
 	}
 	if r.all {
 		return false
+	}
+	for what, n := range r.most {
+		if n > outer.most[what] {
+			return false
+		}
 	}
 	for _, g := range r.grants {
 		for _, tenant := range meet(g.Tenant, r.tenants) {

@@ -74,8 +74,8 @@ func TestRights_naive(t *testing.T) {
 	ids := append(rightsIDs(), Everything)
 	rapid.Check(t, func(rt *rapid.T) {
 		grants, tenants, queues := drawGrants(rt, "grants", 6), drawNarrowing(rt, "tenants"), drawNarrowing(rt, "queues")
-		r := NewRights(grants, tenants, queues)
-		other := NewRights(drawGrants(rt, "other", 6), drawNarrowing(rt, "other tenants"), drawNarrowing(rt, "other queues"))
+		r := rightsOf(grants, tenants, queues)
+		other := rightsOf(drawGrants(rt, "other", 6), drawNarrowing(rt, "other tenants"), drawNarrowing(rt, "other queues"))
 		within := r.Within(&other)
 		if !r.Within(&r) {
 			rt.Fatalf("%+v is not within itself", r)
@@ -104,11 +104,17 @@ func TestRights_naive(t *testing.T) {
 	})
 }
 
+// rightsOf returns the rights of one role, within tenants and queues.
+func rightsOf(grants []rota.Grant, within ...[]string) Rights {
+	within = append(within, nil, nil)
+	return NewRights([]rota.Role{{Grants: grants}}, within[0], within[1])
+}
+
 // TestRights_all: rights to everything are recognised, however they came about.
 func TestRights_all(t *testing.T) {
 	root, _ := BuiltInRole(RoleRoot)
-	all, built := AllRights(), NewRights(root.Grants, nil, nil)
-	narrow, some := NewRights(root.Grants, []string{"a*"}, nil), NewRights(root.Grants[1:], nil, nil)
+	all, built := AllRights(), rightsOf(root.Grants)
+	narrow, some := rightsOf(root.Grants, []string{"a*"}), rightsOf(root.Grants[1:])
 	if !all.All() || !built.All() || narrow.All() || some.All() {
 		t.Fatalf("all: %v %v %v %v", all.All(), built.All(), narrow.All(), some.All())
 	}

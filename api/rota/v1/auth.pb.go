@@ -685,6 +685,84 @@ func (*RevokeTokenResponse) Descriptor() ([]byte, []int) {
 	return file_rota_v1_auth_proto_rawDescGZIP(), []int{9}
 }
 
+// RoleLimits bound what each principal of a role owns; 0 is the usual limit. Of a principal's
+// roles the most generous counts.
+type RoleLimits struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	MaxQueues     int64                  `protobuf:"varint,1,opt,name=max_queues,json=maxQueues,proto3" json:"max_queues,omitempty"`
+	MaxTenants    int64                  `protobuf:"varint,2,opt,name=max_tenants,json=maxTenants,proto3" json:"max_tenants,omitempty"`
+	MaxWorkers    int64                  `protobuf:"varint,3,opt,name=max_workers,json=maxWorkers,proto3" json:"max_workers,omitempty"`
+	MaxWorkflows  int64                  `protobuf:"varint,4,opt,name=max_workflows,json=maxWorkflows,proto3" json:"max_workflows,omitempty"`
+	MaxTokens     int64                  `protobuf:"varint,5,opt,name=max_tokens,json=maxTokens,proto3" json:"max_tokens,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RoleLimits) Reset() {
+	*x = RoleLimits{}
+	mi := &file_rota_v1_auth_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RoleLimits) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RoleLimits) ProtoMessage() {}
+
+func (x *RoleLimits) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_auth_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RoleLimits.ProtoReflect.Descriptor instead.
+func (*RoleLimits) Descriptor() ([]byte, []int) {
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *RoleLimits) GetMaxQueues() int64 {
+	if x != nil {
+		return x.MaxQueues
+	}
+	return 0
+}
+
+func (x *RoleLimits) GetMaxTenants() int64 {
+	if x != nil {
+		return x.MaxTenants
+	}
+	return 0
+}
+
+func (x *RoleLimits) GetMaxWorkers() int64 {
+	if x != nil {
+		return x.MaxWorkers
+	}
+	return 0
+}
+
+func (x *RoleLimits) GetMaxWorkflows() int64 {
+	if x != nil {
+		return x.MaxWorkflows
+	}
+	return 0
+}
+
+func (x *RoleLimits) GetMaxTokens() int64 {
+	if x != nil {
+		return x.MaxTokens
+	}
+	return 0
+}
+
 type Role struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -693,13 +771,14 @@ type Role struct {
 	By            string                 `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
 	AtMs          int64                  `protobuf:"varint,5,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
 	AtClockMs     int64                  `protobuf:"varint,6,opt,name=at_clock_ms,json=atClockMs,proto3" json:"at_clock_ms,omitempty"`
+	Limits        *RoleLimits            `protobuf:"bytes,7,opt,name=limits,proto3" json:"limits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Role) Reset() {
 	*x = Role{}
-	mi := &file_rota_v1_auth_proto_msgTypes[10]
+	mi := &file_rota_v1_auth_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -711,7 +790,7 @@ func (x *Role) String() string {
 func (*Role) ProtoMessage() {}
 
 func (x *Role) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_auth_proto_msgTypes[10]
+	mi := &file_rota_v1_auth_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -724,7 +803,7 @@ func (x *Role) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Role.ProtoReflect.Descriptor instead.
 func (*Role) Descriptor() ([]byte, []int) {
-	return file_rota_v1_auth_proto_rawDescGZIP(), []int{10}
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Role) GetName() string {
@@ -769,17 +848,25 @@ func (x *Role) GetAtClockMs() int64 {
 	return 0
 }
 
+func (x *Role) GetLimits() *RoleLimits {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
 type SetRoleRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Grants        []*Grant               `protobuf:"bytes,2,rep,name=grants,proto3" json:"grants,omitempty"`
+	Limits        *RoleLimits            `protobuf:"bytes,3,opt,name=limits,proto3" json:"limits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SetRoleRequest) Reset() {
 	*x = SetRoleRequest{}
-	mi := &file_rota_v1_auth_proto_msgTypes[11]
+	mi := &file_rota_v1_auth_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -791,7 +878,7 @@ func (x *SetRoleRequest) String() string {
 func (*SetRoleRequest) ProtoMessage() {}
 
 func (x *SetRoleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_auth_proto_msgTypes[11]
+	mi := &file_rota_v1_auth_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -804,7 +891,7 @@ func (x *SetRoleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetRoleRequest.ProtoReflect.Descriptor instead.
 func (*SetRoleRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_auth_proto_rawDescGZIP(), []int{11}
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SetRoleRequest) GetName() string {
@@ -821,6 +908,13 @@ func (x *SetRoleRequest) GetGrants() []*Grant {
 	return nil
 }
 
+func (x *SetRoleRequest) GetLimits() *RoleLimits {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
 type ListRolesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Read          *Read                  `protobuf:"bytes,1,opt,name=read,proto3" json:"read,omitempty"`
@@ -832,7 +926,7 @@ type ListRolesRequest struct {
 
 func (x *ListRolesRequest) Reset() {
 	*x = ListRolesRequest{}
-	mi := &file_rota_v1_auth_proto_msgTypes[12]
+	mi := &file_rota_v1_auth_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -844,7 +938,7 @@ func (x *ListRolesRequest) String() string {
 func (*ListRolesRequest) ProtoMessage() {}
 
 func (x *ListRolesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_auth_proto_msgTypes[12]
+	mi := &file_rota_v1_auth_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -857,7 +951,7 @@ func (x *ListRolesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRolesRequest.ProtoReflect.Descriptor instead.
 func (*ListRolesRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_auth_proto_rawDescGZIP(), []int{12}
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListRolesRequest) GetRead() *Read {
@@ -892,7 +986,7 @@ type ListRolesResponse struct {
 
 func (x *ListRolesResponse) Reset() {
 	*x = ListRolesResponse{}
-	mi := &file_rota_v1_auth_proto_msgTypes[13]
+	mi := &file_rota_v1_auth_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -904,7 +998,7 @@ func (x *ListRolesResponse) String() string {
 func (*ListRolesResponse) ProtoMessage() {}
 
 func (x *ListRolesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_auth_proto_msgTypes[13]
+	mi := &file_rota_v1_auth_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -917,7 +1011,7 @@ func (x *ListRolesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRolesResponse.ProtoReflect.Descriptor instead.
 func (*ListRolesResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_auth_proto_rawDescGZIP(), []int{13}
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListRolesResponse) GetRoles() []*Role {
@@ -950,7 +1044,7 @@ type DeleteRoleRequest struct {
 
 func (x *DeleteRoleRequest) Reset() {
 	*x = DeleteRoleRequest{}
-	mi := &file_rota_v1_auth_proto_msgTypes[14]
+	mi := &file_rota_v1_auth_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -962,7 +1056,7 @@ func (x *DeleteRoleRequest) String() string {
 func (*DeleteRoleRequest) ProtoMessage() {}
 
 func (x *DeleteRoleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_auth_proto_msgTypes[14]
+	mi := &file_rota_v1_auth_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -975,7 +1069,7 @@ func (x *DeleteRoleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRoleRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRoleRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_auth_proto_rawDescGZIP(), []int{14}
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *DeleteRoleRequest) GetName() string {
@@ -993,7 +1087,7 @@ type DeleteRoleResponse struct {
 
 func (x *DeleteRoleResponse) Reset() {
 	*x = DeleteRoleResponse{}
-	mi := &file_rota_v1_auth_proto_msgTypes[15]
+	mi := &file_rota_v1_auth_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1005,7 +1099,7 @@ func (x *DeleteRoleResponse) String() string {
 func (*DeleteRoleResponse) ProtoMessage() {}
 
 func (x *DeleteRoleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_auth_proto_msgTypes[15]
+	mi := &file_rota_v1_auth_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1018,7 +1112,7 @@ func (x *DeleteRoleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRoleResponse.ProtoReflect.Descriptor instead.
 func (*DeleteRoleResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_auth_proto_rawDescGZIP(), []int{15}
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{16}
 }
 
 type Block struct {
@@ -1034,7 +1128,7 @@ type Block struct {
 
 func (x *Block) Reset() {
 	*x = Block{}
-	mi := &file_rota_v1_auth_proto_msgTypes[16]
+	mi := &file_rota_v1_auth_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1046,7 +1140,7 @@ func (x *Block) String() string {
 func (*Block) ProtoMessage() {}
 
 func (x *Block) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_auth_proto_msgTypes[16]
+	mi := &file_rota_v1_auth_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1059,7 +1153,7 @@ func (x *Block) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Block.ProtoReflect.Descriptor instead.
 func (*Block) Descriptor() ([]byte, []int) {
-	return file_rota_v1_auth_proto_rawDescGZIP(), []int{16}
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Block) GetRole() string {
@@ -1109,7 +1203,7 @@ type SetBlockRequest struct {
 
 func (x *SetBlockRequest) Reset() {
 	*x = SetBlockRequest{}
-	mi := &file_rota_v1_auth_proto_msgTypes[17]
+	mi := &file_rota_v1_auth_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1121,7 +1215,7 @@ func (x *SetBlockRequest) String() string {
 func (*SetBlockRequest) ProtoMessage() {}
 
 func (x *SetBlockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_auth_proto_msgTypes[17]
+	mi := &file_rota_v1_auth_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1134,7 +1228,7 @@ func (x *SetBlockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetBlockRequest.ProtoReflect.Descriptor instead.
 func (*SetBlockRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_auth_proto_rawDescGZIP(), []int{17}
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SetBlockRequest) GetRole() string {
@@ -1166,7 +1260,7 @@ type SetBlockResponse struct {
 
 func (x *SetBlockResponse) Reset() {
 	*x = SetBlockResponse{}
-	mi := &file_rota_v1_auth_proto_msgTypes[18]
+	mi := &file_rota_v1_auth_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1178,7 +1272,7 @@ func (x *SetBlockResponse) String() string {
 func (*SetBlockResponse) ProtoMessage() {}
 
 func (x *SetBlockResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_auth_proto_msgTypes[18]
+	mi := &file_rota_v1_auth_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1191,7 +1285,7 @@ func (x *SetBlockResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetBlockResponse.ProtoReflect.Descriptor instead.
 func (*SetBlockResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_auth_proto_rawDescGZIP(), []int{18}
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{19}
 }
 
 type ListBlocksRequest struct {
@@ -1205,7 +1299,7 @@ type ListBlocksRequest struct {
 
 func (x *ListBlocksRequest) Reset() {
 	*x = ListBlocksRequest{}
-	mi := &file_rota_v1_auth_proto_msgTypes[19]
+	mi := &file_rota_v1_auth_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1217,7 +1311,7 @@ func (x *ListBlocksRequest) String() string {
 func (*ListBlocksRequest) ProtoMessage() {}
 
 func (x *ListBlocksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_auth_proto_msgTypes[19]
+	mi := &file_rota_v1_auth_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1230,7 +1324,7 @@ func (x *ListBlocksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBlocksRequest.ProtoReflect.Descriptor instead.
 func (*ListBlocksRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_auth_proto_rawDescGZIP(), []int{19}
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListBlocksRequest) GetRead() *Read {
@@ -1265,7 +1359,7 @@ type ListBlocksResponse struct {
 
 func (x *ListBlocksResponse) Reset() {
 	*x = ListBlocksResponse{}
-	mi := &file_rota_v1_auth_proto_msgTypes[20]
+	mi := &file_rota_v1_auth_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1277,7 +1371,7 @@ func (x *ListBlocksResponse) String() string {
 func (*ListBlocksResponse) ProtoMessage() {}
 
 func (x *ListBlocksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_auth_proto_msgTypes[20]
+	mi := &file_rota_v1_auth_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1290,7 +1384,7 @@ func (x *ListBlocksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBlocksResponse.ProtoReflect.Descriptor instead.
 func (*ListBlocksResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_auth_proto_rawDescGZIP(), []int{20}
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListBlocksResponse) GetBlocks() []*Block {
@@ -1323,7 +1417,7 @@ type SetAnonymousRequest struct {
 
 func (x *SetAnonymousRequest) Reset() {
 	*x = SetAnonymousRequest{}
-	mi := &file_rota_v1_auth_proto_msgTypes[21]
+	mi := &file_rota_v1_auth_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1335,7 +1429,7 @@ func (x *SetAnonymousRequest) String() string {
 func (*SetAnonymousRequest) ProtoMessage() {}
 
 func (x *SetAnonymousRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_auth_proto_msgTypes[21]
+	mi := &file_rota_v1_auth_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1348,7 +1442,7 @@ func (x *SetAnonymousRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetAnonymousRequest.ProtoReflect.Descriptor instead.
 func (*SetAnonymousRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_auth_proto_rawDescGZIP(), []int{21}
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SetAnonymousRequest) GetRoles() []string {
@@ -1366,7 +1460,7 @@ type SetAnonymousResponse struct {
 
 func (x *SetAnonymousResponse) Reset() {
 	*x = SetAnonymousResponse{}
-	mi := &file_rota_v1_auth_proto_msgTypes[22]
+	mi := &file_rota_v1_auth_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1378,7 +1472,7 @@ func (x *SetAnonymousResponse) String() string {
 func (*SetAnonymousResponse) ProtoMessage() {}
 
 func (x *SetAnonymousResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_auth_proto_msgTypes[22]
+	mi := &file_rota_v1_auth_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1391,7 +1485,7 @@ func (x *SetAnonymousResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetAnonymousResponse.ProtoReflect.Descriptor instead.
 func (*SetAnonymousResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_auth_proto_rawDescGZIP(), []int{22}
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{23}
 }
 
 type ClaimRole struct {
@@ -1405,7 +1499,7 @@ type ClaimRole struct {
 
 func (x *ClaimRole) Reset() {
 	*x = ClaimRole{}
-	mi := &file_rota_v1_auth_proto_msgTypes[23]
+	mi := &file_rota_v1_auth_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1417,7 +1511,7 @@ func (x *ClaimRole) String() string {
 func (*ClaimRole) ProtoMessage() {}
 
 func (x *ClaimRole) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_auth_proto_msgTypes[23]
+	mi := &file_rota_v1_auth_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1430,7 +1524,7 @@ func (x *ClaimRole) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimRole.ProtoReflect.Descriptor instead.
 func (*ClaimRole) Descriptor() ([]byte, []int) {
-	return file_rota_v1_auth_proto_rawDescGZIP(), []int{23}
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ClaimRole) GetClaim() string {
@@ -1470,7 +1564,7 @@ type Issuer struct {
 
 func (x *Issuer) Reset() {
 	*x = Issuer{}
-	mi := &file_rota_v1_auth_proto_msgTypes[24]
+	mi := &file_rota_v1_auth_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1482,7 +1576,7 @@ func (x *Issuer) String() string {
 func (*Issuer) ProtoMessage() {}
 
 func (x *Issuer) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_auth_proto_msgTypes[24]
+	mi := &file_rota_v1_auth_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1495,7 +1589,7 @@ func (x *Issuer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Issuer.ProtoReflect.Descriptor instead.
 func (*Issuer) Descriptor() ([]byte, []int) {
-	return file_rota_v1_auth_proto_rawDescGZIP(), []int{24}
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Issuer) GetUrl() string {
@@ -1559,7 +1653,7 @@ type SetIssuerRequest struct {
 
 func (x *SetIssuerRequest) Reset() {
 	*x = SetIssuerRequest{}
-	mi := &file_rota_v1_auth_proto_msgTypes[25]
+	mi := &file_rota_v1_auth_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1571,7 +1665,7 @@ func (x *SetIssuerRequest) String() string {
 func (*SetIssuerRequest) ProtoMessage() {}
 
 func (x *SetIssuerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_auth_proto_msgTypes[25]
+	mi := &file_rota_v1_auth_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1584,7 +1678,7 @@ func (x *SetIssuerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetIssuerRequest.ProtoReflect.Descriptor instead.
 func (*SetIssuerRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_auth_proto_rawDescGZIP(), []int{25}
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SetIssuerRequest) GetUrl() string {
@@ -1626,7 +1720,7 @@ type ListIssuersRequest struct {
 
 func (x *ListIssuersRequest) Reset() {
 	*x = ListIssuersRequest{}
-	mi := &file_rota_v1_auth_proto_msgTypes[26]
+	mi := &file_rota_v1_auth_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1638,7 +1732,7 @@ func (x *ListIssuersRequest) String() string {
 func (*ListIssuersRequest) ProtoMessage() {}
 
 func (x *ListIssuersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_auth_proto_msgTypes[26]
+	mi := &file_rota_v1_auth_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1651,7 +1745,7 @@ func (x *ListIssuersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListIssuersRequest.ProtoReflect.Descriptor instead.
 func (*ListIssuersRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_auth_proto_rawDescGZIP(), []int{26}
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListIssuersRequest) GetRead() *Read {
@@ -1686,7 +1780,7 @@ type ListIssuersResponse struct {
 
 func (x *ListIssuersResponse) Reset() {
 	*x = ListIssuersResponse{}
-	mi := &file_rota_v1_auth_proto_msgTypes[27]
+	mi := &file_rota_v1_auth_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1698,7 +1792,7 @@ func (x *ListIssuersResponse) String() string {
 func (*ListIssuersResponse) ProtoMessage() {}
 
 func (x *ListIssuersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_auth_proto_msgTypes[27]
+	mi := &file_rota_v1_auth_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1711,7 +1805,7 @@ func (x *ListIssuersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListIssuersResponse.ProtoReflect.Descriptor instead.
 func (*ListIssuersResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_auth_proto_rawDescGZIP(), []int{27}
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListIssuersResponse) GetIssuers() []*Issuer {
@@ -1744,7 +1838,7 @@ type DeleteIssuerRequest struct {
 
 func (x *DeleteIssuerRequest) Reset() {
 	*x = DeleteIssuerRequest{}
-	mi := &file_rota_v1_auth_proto_msgTypes[28]
+	mi := &file_rota_v1_auth_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1756,7 +1850,7 @@ func (x *DeleteIssuerRequest) String() string {
 func (*DeleteIssuerRequest) ProtoMessage() {}
 
 func (x *DeleteIssuerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_auth_proto_msgTypes[28]
+	mi := &file_rota_v1_auth_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1769,7 +1863,7 @@ func (x *DeleteIssuerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteIssuerRequest.ProtoReflect.Descriptor instead.
 func (*DeleteIssuerRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_auth_proto_rawDescGZIP(), []int{28}
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *DeleteIssuerRequest) GetUrl() string {
@@ -1787,7 +1881,7 @@ type DeleteIssuerResponse struct {
 
 func (x *DeleteIssuerResponse) Reset() {
 	*x = DeleteIssuerResponse{}
-	mi := &file_rota_v1_auth_proto_msgTypes[29]
+	mi := &file_rota_v1_auth_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1799,7 +1893,7 @@ func (x *DeleteIssuerResponse) String() string {
 func (*DeleteIssuerResponse) ProtoMessage() {}
 
 func (x *DeleteIssuerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_auth_proto_msgTypes[29]
+	mi := &file_rota_v1_auth_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1812,7 +1906,7 @@ func (x *DeleteIssuerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteIssuerResponse.ProtoReflect.Descriptor instead.
 func (*DeleteIssuerResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_auth_proto_rawDescGZIP(), []int{29}
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{30}
 }
 
 type ExchangeRequest struct {
@@ -1828,7 +1922,7 @@ type ExchangeRequest struct {
 
 func (x *ExchangeRequest) Reset() {
 	*x = ExchangeRequest{}
-	mi := &file_rota_v1_auth_proto_msgTypes[30]
+	mi := &file_rota_v1_auth_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1840,7 +1934,7 @@ func (x *ExchangeRequest) String() string {
 func (*ExchangeRequest) ProtoMessage() {}
 
 func (x *ExchangeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_auth_proto_msgTypes[30]
+	mi := &file_rota_v1_auth_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1853,7 +1947,7 @@ func (x *ExchangeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExchangeRequest.ProtoReflect.Descriptor instead.
 func (*ExchangeRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_auth_proto_rawDescGZIP(), []int{30}
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ExchangeRequest) GetJwt() string {
@@ -1935,17 +2029,30 @@ const file_rota_v1_auth_proto_rawDesc = "" +
 	"nextCursor\"$\n" +
 	"\x12RevokeTokenRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"\x15\n" +
-	"\x13RevokeTokenResponse\"\xa2\x01\n" +
+	"\x13RevokeTokenResponse\"\xb1\x01\n" +
+	"\n" +
+	"RoleLimits\x12\x1d\n" +
+	"\n" +
+	"max_queues\x18\x01 \x01(\x03R\tmaxQueues\x12\x1f\n" +
+	"\vmax_tenants\x18\x02 \x01(\x03R\n" +
+	"maxTenants\x12\x1f\n" +
+	"\vmax_workers\x18\x03 \x01(\x03R\n" +
+	"maxWorkers\x12#\n" +
+	"\rmax_workflows\x18\x04 \x01(\x03R\fmaxWorkflows\x12\x1d\n" +
+	"\n" +
+	"max_tokens\x18\x05 \x01(\x03R\tmaxTokens\"\xcf\x01\n" +
 	"\x04Role\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12&\n" +
 	"\x06grants\x18\x02 \x03(\v2\x0e.rota.v1.GrantR\x06grants\x12\x19\n" +
 	"\bbuilt_in\x18\x03 \x01(\bR\abuiltIn\x12\x0e\n" +
 	"\x02by\x18\x04 \x01(\tR\x02by\x12\x13\n" +
 	"\x05at_ms\x18\x05 \x01(\x03R\x04atMs\x12\x1e\n" +
-	"\vat_clock_ms\x18\x06 \x01(\x03R\tatClockMs\"L\n" +
+	"\vat_clock_ms\x18\x06 \x01(\x03R\tatClockMs\x12+\n" +
+	"\x06limits\x18\a \x01(\v2\x13.rota.v1.RoleLimitsR\x06limits\"y\n" +
 	"\x0eSetRoleRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12&\n" +
-	"\x06grants\x18\x02 \x03(\v2\x0e.rota.v1.GrantR\x06grants\"c\n" +
+	"\x06grants\x18\x02 \x03(\v2\x0e.rota.v1.GrantR\x06grants\x12+\n" +
+	"\x06limits\x18\x03 \x01(\v2\x13.rota.v1.RoleLimitsR\x06limits\"c\n" +
 	"\x10ListRolesRequest\x12!\n" +
 	"\x04read\x18\x01 \x01(\v2\r.rota.v1.ReadR\x04read\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\x05R\x05limit\x12\x16\n" +
@@ -2046,7 +2153,7 @@ func file_rota_v1_auth_proto_rawDescGZIP() []byte {
 	return file_rota_v1_auth_proto_rawDescData
 }
 
-var file_rota_v1_auth_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_rota_v1_auth_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_rota_v1_auth_proto_goTypes = []any{
 	(*Grant)(nil),                // 0: rota.v1.Grant
 	(*WhoAmIRequest)(nil),        // 1: rota.v1.WhoAmIRequest
@@ -2058,83 +2165,86 @@ var file_rota_v1_auth_proto_goTypes = []any{
 	(*ListTokensResponse)(nil),   // 7: rota.v1.ListTokensResponse
 	(*RevokeTokenRequest)(nil),   // 8: rota.v1.RevokeTokenRequest
 	(*RevokeTokenResponse)(nil),  // 9: rota.v1.RevokeTokenResponse
-	(*Role)(nil),                 // 10: rota.v1.Role
-	(*SetRoleRequest)(nil),       // 11: rota.v1.SetRoleRequest
-	(*ListRolesRequest)(nil),     // 12: rota.v1.ListRolesRequest
-	(*ListRolesResponse)(nil),    // 13: rota.v1.ListRolesResponse
-	(*DeleteRoleRequest)(nil),    // 14: rota.v1.DeleteRoleRequest
-	(*DeleteRoleResponse)(nil),   // 15: rota.v1.DeleteRoleResponse
-	(*Block)(nil),                // 16: rota.v1.Block
-	(*SetBlockRequest)(nil),      // 17: rota.v1.SetBlockRequest
-	(*SetBlockResponse)(nil),     // 18: rota.v1.SetBlockResponse
-	(*ListBlocksRequest)(nil),    // 19: rota.v1.ListBlocksRequest
-	(*ListBlocksResponse)(nil),   // 20: rota.v1.ListBlocksResponse
-	(*SetAnonymousRequest)(nil),  // 21: rota.v1.SetAnonymousRequest
-	(*SetAnonymousResponse)(nil), // 22: rota.v1.SetAnonymousResponse
-	(*ClaimRole)(nil),            // 23: rota.v1.ClaimRole
-	(*Issuer)(nil),               // 24: rota.v1.Issuer
-	(*SetIssuerRequest)(nil),     // 25: rota.v1.SetIssuerRequest
-	(*ListIssuersRequest)(nil),   // 26: rota.v1.ListIssuersRequest
-	(*ListIssuersResponse)(nil),  // 27: rota.v1.ListIssuersResponse
-	(*DeleteIssuerRequest)(nil),  // 28: rota.v1.DeleteIssuerRequest
-	(*DeleteIssuerResponse)(nil), // 29: rota.v1.DeleteIssuerResponse
-	(*ExchangeRequest)(nil),      // 30: rota.v1.ExchangeRequest
-	(*Read)(nil),                 // 31: rota.v1.Read
-	(*ReadAt)(nil),               // 32: rota.v1.ReadAt
+	(*RoleLimits)(nil),           // 10: rota.v1.RoleLimits
+	(*Role)(nil),                 // 11: rota.v1.Role
+	(*SetRoleRequest)(nil),       // 12: rota.v1.SetRoleRequest
+	(*ListRolesRequest)(nil),     // 13: rota.v1.ListRolesRequest
+	(*ListRolesResponse)(nil),    // 14: rota.v1.ListRolesResponse
+	(*DeleteRoleRequest)(nil),    // 15: rota.v1.DeleteRoleRequest
+	(*DeleteRoleResponse)(nil),   // 16: rota.v1.DeleteRoleResponse
+	(*Block)(nil),                // 17: rota.v1.Block
+	(*SetBlockRequest)(nil),      // 18: rota.v1.SetBlockRequest
+	(*SetBlockResponse)(nil),     // 19: rota.v1.SetBlockResponse
+	(*ListBlocksRequest)(nil),    // 20: rota.v1.ListBlocksRequest
+	(*ListBlocksResponse)(nil),   // 21: rota.v1.ListBlocksResponse
+	(*SetAnonymousRequest)(nil),  // 22: rota.v1.SetAnonymousRequest
+	(*SetAnonymousResponse)(nil), // 23: rota.v1.SetAnonymousResponse
+	(*ClaimRole)(nil),            // 24: rota.v1.ClaimRole
+	(*Issuer)(nil),               // 25: rota.v1.Issuer
+	(*SetIssuerRequest)(nil),     // 26: rota.v1.SetIssuerRequest
+	(*ListIssuersRequest)(nil),   // 27: rota.v1.ListIssuersRequest
+	(*ListIssuersResponse)(nil),  // 28: rota.v1.ListIssuersResponse
+	(*DeleteIssuerRequest)(nil),  // 29: rota.v1.DeleteIssuerRequest
+	(*DeleteIssuerResponse)(nil), // 30: rota.v1.DeleteIssuerResponse
+	(*ExchangeRequest)(nil),      // 31: rota.v1.ExchangeRequest
+	(*Read)(nil),                 // 32: rota.v1.Read
+	(*ReadAt)(nil),               // 33: rota.v1.ReadAt
 }
 var file_rota_v1_auth_proto_depIdxs = []int32{
 	0,  // 0: rota.v1.Identity.grants:type_name -> rota.v1.Grant
-	31, // 1: rota.v1.ListTokensRequest.read:type_name -> rota.v1.Read
+	32, // 1: rota.v1.ListTokensRequest.read:type_name -> rota.v1.Read
 	5,  // 2: rota.v1.ListTokensResponse.tokens:type_name -> rota.v1.AccessToken
-	32, // 3: rota.v1.ListTokensResponse.at:type_name -> rota.v1.ReadAt
+	33, // 3: rota.v1.ListTokensResponse.at:type_name -> rota.v1.ReadAt
 	0,  // 4: rota.v1.Role.grants:type_name -> rota.v1.Grant
-	0,  // 5: rota.v1.SetRoleRequest.grants:type_name -> rota.v1.Grant
-	31, // 6: rota.v1.ListRolesRequest.read:type_name -> rota.v1.Read
-	10, // 7: rota.v1.ListRolesResponse.roles:type_name -> rota.v1.Role
-	32, // 8: rota.v1.ListRolesResponse.at:type_name -> rota.v1.ReadAt
-	31, // 9: rota.v1.ListBlocksRequest.read:type_name -> rota.v1.Read
-	16, // 10: rota.v1.ListBlocksResponse.blocks:type_name -> rota.v1.Block
-	32, // 11: rota.v1.ListBlocksResponse.at:type_name -> rota.v1.ReadAt
-	23, // 12: rota.v1.Issuer.maps:type_name -> rota.v1.ClaimRole
-	23, // 13: rota.v1.SetIssuerRequest.maps:type_name -> rota.v1.ClaimRole
-	31, // 14: rota.v1.ListIssuersRequest.read:type_name -> rota.v1.Read
-	24, // 15: rota.v1.ListIssuersResponse.issuers:type_name -> rota.v1.Issuer
-	32, // 16: rota.v1.ListIssuersResponse.at:type_name -> rota.v1.ReadAt
-	1,  // 17: rota.v1.Auth.WhoAmI:input_type -> rota.v1.WhoAmIRequest
-	3,  // 18: rota.v1.Auth.Init:input_type -> rota.v1.InitRequest
-	4,  // 19: rota.v1.Auth.CreateToken:input_type -> rota.v1.CreateTokenRequest
-	6,  // 20: rota.v1.Auth.ListTokens:input_type -> rota.v1.ListTokensRequest
-	8,  // 21: rota.v1.Auth.RevokeToken:input_type -> rota.v1.RevokeTokenRequest
-	11, // 22: rota.v1.Auth.SetRole:input_type -> rota.v1.SetRoleRequest
-	12, // 23: rota.v1.Auth.ListRoles:input_type -> rota.v1.ListRolesRequest
-	14, // 24: rota.v1.Auth.DeleteRole:input_type -> rota.v1.DeleteRoleRequest
-	17, // 25: rota.v1.Auth.SetBlock:input_type -> rota.v1.SetBlockRequest
-	19, // 26: rota.v1.Auth.ListBlocks:input_type -> rota.v1.ListBlocksRequest
-	21, // 27: rota.v1.Auth.SetAnonymous:input_type -> rota.v1.SetAnonymousRequest
-	25, // 28: rota.v1.Auth.SetIssuer:input_type -> rota.v1.SetIssuerRequest
-	26, // 29: rota.v1.Auth.ListIssuers:input_type -> rota.v1.ListIssuersRequest
-	28, // 30: rota.v1.Auth.DeleteIssuer:input_type -> rota.v1.DeleteIssuerRequest
-	30, // 31: rota.v1.Auth.Exchange:input_type -> rota.v1.ExchangeRequest
-	2,  // 32: rota.v1.Auth.WhoAmI:output_type -> rota.v1.Identity
-	5,  // 33: rota.v1.Auth.Init:output_type -> rota.v1.AccessToken
-	5,  // 34: rota.v1.Auth.CreateToken:output_type -> rota.v1.AccessToken
-	7,  // 35: rota.v1.Auth.ListTokens:output_type -> rota.v1.ListTokensResponse
-	9,  // 36: rota.v1.Auth.RevokeToken:output_type -> rota.v1.RevokeTokenResponse
-	10, // 37: rota.v1.Auth.SetRole:output_type -> rota.v1.Role
-	13, // 38: rota.v1.Auth.ListRoles:output_type -> rota.v1.ListRolesResponse
-	15, // 39: rota.v1.Auth.DeleteRole:output_type -> rota.v1.DeleteRoleResponse
-	18, // 40: rota.v1.Auth.SetBlock:output_type -> rota.v1.SetBlockResponse
-	20, // 41: rota.v1.Auth.ListBlocks:output_type -> rota.v1.ListBlocksResponse
-	22, // 42: rota.v1.Auth.SetAnonymous:output_type -> rota.v1.SetAnonymousResponse
-	24, // 43: rota.v1.Auth.SetIssuer:output_type -> rota.v1.Issuer
-	27, // 44: rota.v1.Auth.ListIssuers:output_type -> rota.v1.ListIssuersResponse
-	29, // 45: rota.v1.Auth.DeleteIssuer:output_type -> rota.v1.DeleteIssuerResponse
-	5,  // 46: rota.v1.Auth.Exchange:output_type -> rota.v1.AccessToken
-	32, // [32:47] is the sub-list for method output_type
-	17, // [17:32] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	10, // 5: rota.v1.Role.limits:type_name -> rota.v1.RoleLimits
+	0,  // 6: rota.v1.SetRoleRequest.grants:type_name -> rota.v1.Grant
+	10, // 7: rota.v1.SetRoleRequest.limits:type_name -> rota.v1.RoleLimits
+	32, // 8: rota.v1.ListRolesRequest.read:type_name -> rota.v1.Read
+	11, // 9: rota.v1.ListRolesResponse.roles:type_name -> rota.v1.Role
+	33, // 10: rota.v1.ListRolesResponse.at:type_name -> rota.v1.ReadAt
+	32, // 11: rota.v1.ListBlocksRequest.read:type_name -> rota.v1.Read
+	17, // 12: rota.v1.ListBlocksResponse.blocks:type_name -> rota.v1.Block
+	33, // 13: rota.v1.ListBlocksResponse.at:type_name -> rota.v1.ReadAt
+	24, // 14: rota.v1.Issuer.maps:type_name -> rota.v1.ClaimRole
+	24, // 15: rota.v1.SetIssuerRequest.maps:type_name -> rota.v1.ClaimRole
+	32, // 16: rota.v1.ListIssuersRequest.read:type_name -> rota.v1.Read
+	25, // 17: rota.v1.ListIssuersResponse.issuers:type_name -> rota.v1.Issuer
+	33, // 18: rota.v1.ListIssuersResponse.at:type_name -> rota.v1.ReadAt
+	1,  // 19: rota.v1.Auth.WhoAmI:input_type -> rota.v1.WhoAmIRequest
+	3,  // 20: rota.v1.Auth.Init:input_type -> rota.v1.InitRequest
+	4,  // 21: rota.v1.Auth.CreateToken:input_type -> rota.v1.CreateTokenRequest
+	6,  // 22: rota.v1.Auth.ListTokens:input_type -> rota.v1.ListTokensRequest
+	8,  // 23: rota.v1.Auth.RevokeToken:input_type -> rota.v1.RevokeTokenRequest
+	12, // 24: rota.v1.Auth.SetRole:input_type -> rota.v1.SetRoleRequest
+	13, // 25: rota.v1.Auth.ListRoles:input_type -> rota.v1.ListRolesRequest
+	15, // 26: rota.v1.Auth.DeleteRole:input_type -> rota.v1.DeleteRoleRequest
+	18, // 27: rota.v1.Auth.SetBlock:input_type -> rota.v1.SetBlockRequest
+	20, // 28: rota.v1.Auth.ListBlocks:input_type -> rota.v1.ListBlocksRequest
+	22, // 29: rota.v1.Auth.SetAnonymous:input_type -> rota.v1.SetAnonymousRequest
+	26, // 30: rota.v1.Auth.SetIssuer:input_type -> rota.v1.SetIssuerRequest
+	27, // 31: rota.v1.Auth.ListIssuers:input_type -> rota.v1.ListIssuersRequest
+	29, // 32: rota.v1.Auth.DeleteIssuer:input_type -> rota.v1.DeleteIssuerRequest
+	31, // 33: rota.v1.Auth.Exchange:input_type -> rota.v1.ExchangeRequest
+	2,  // 34: rota.v1.Auth.WhoAmI:output_type -> rota.v1.Identity
+	5,  // 35: rota.v1.Auth.Init:output_type -> rota.v1.AccessToken
+	5,  // 36: rota.v1.Auth.CreateToken:output_type -> rota.v1.AccessToken
+	7,  // 37: rota.v1.Auth.ListTokens:output_type -> rota.v1.ListTokensResponse
+	9,  // 38: rota.v1.Auth.RevokeToken:output_type -> rota.v1.RevokeTokenResponse
+	11, // 39: rota.v1.Auth.SetRole:output_type -> rota.v1.Role
+	14, // 40: rota.v1.Auth.ListRoles:output_type -> rota.v1.ListRolesResponse
+	16, // 41: rota.v1.Auth.DeleteRole:output_type -> rota.v1.DeleteRoleResponse
+	19, // 42: rota.v1.Auth.SetBlock:output_type -> rota.v1.SetBlockResponse
+	21, // 43: rota.v1.Auth.ListBlocks:output_type -> rota.v1.ListBlocksResponse
+	23, // 44: rota.v1.Auth.SetAnonymous:output_type -> rota.v1.SetAnonymousResponse
+	25, // 45: rota.v1.Auth.SetIssuer:output_type -> rota.v1.Issuer
+	28, // 46: rota.v1.Auth.ListIssuers:output_type -> rota.v1.ListIssuersResponse
+	30, // 47: rota.v1.Auth.DeleteIssuer:output_type -> rota.v1.DeleteIssuerResponse
+	5,  // 48: rota.v1.Auth.Exchange:output_type -> rota.v1.AccessToken
+	34, // [34:49] is the sub-list for method output_type
+	19, // [19:34] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_rota_v1_auth_proto_init() }
@@ -2149,7 +2259,7 @@ func file_rota_v1_auth_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rota_v1_auth_proto_rawDesc), len(file_rota_v1_auth_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   31,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

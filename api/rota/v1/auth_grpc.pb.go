@@ -54,7 +54,7 @@ type AuthClient interface {
 	ListTokens(ctx context.Context, in *ListTokensRequest, opts ...grpc.CallOption) (*ListTokensResponse, error)
 	// RevokeToken ends a token for good.
 	RevokeToken(ctx context.Context, in *RevokeTokenRequest, opts ...grpc.CallOption) (*RevokeTokenResponse, error)
-	// SetRole creates a role, or replaces the grants of one.
+	// SetRole creates a role, or replaces the grants and the limits of one.
 	SetRole(ctx context.Context, in *SetRoleRequest, opts ...grpc.CallOption) (*Role, error)
 	ListRoles(ctx context.Context, in *ListRolesRequest, opts ...grpc.CallOption) (*ListRolesResponse, error)
 	// DeleteRole forgets a role: who has it loses what it grants.
@@ -246,7 +246,7 @@ type AuthServer interface {
 	ListTokens(context.Context, *ListTokensRequest) (*ListTokensResponse, error)
 	// RevokeToken ends a token for good.
 	RevokeToken(context.Context, *RevokeTokenRequest) (*RevokeTokenResponse, error)
-	// SetRole creates a role, or replaces the grants of one.
+	// SetRole creates a role, or replaces the grants and the limits of one.
 	SetRole(context.Context, *SetRoleRequest) (*Role, error)
 	ListRoles(context.Context, *ListRolesRequest) (*ListRolesResponse, error)
 	// DeleteRole forgets a role: who has it loses what it grants.

@@ -1,0 +1,70 @@
+package fsm
+
+import (
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/access"
+)
+
+// ownedKinds say how each kind of rows that principals own is named, and what makes room.
+var ownedKinds = [access.OwnsEnd]struct{ plural, remedy string }{
+	access.OwnsQueue:    {"queues", "delete one with `rota queue delete`"},
+	access.OwnsTenant:   {"tenants", "delete one with `rota tenant delete`"},
+	access.OwnsWorker:   {"workers", "retire and delete one with `rota worker delete`, or wait until silent ones are forgotten"},
+	access.OwnsWorkflow: {"workflows that have not ended", "wait for one to end, or cancel it"},
+	access.OwnsToken:    {"tokens", "wait until one expires, revoked ones too: `rota auth token list` shows when"},
+}
+
+// holding is what a principal has of a kind.
+type holding struct {
+	by   rota.Principal
+	what access.Owned
+}
+
+// hold counts rows of a principal; the leader's own, and those whose principal has gone, count
+// for none.
+func (ac *authority) hold(by rota.Principal, what access.Owned, n int64) {
+	if by == "" || by == nobody {
+		return
+	}
+	key := holding{by, what}
+	if ac.held == nil {
+		ac.held = make(map[holding]int64)
+	}
+	if ac.held[key] += n; ac.held[key] == 0 {
+		delete(ac.held, key)
+	}
+}
+
+// mayHold refuses one more row of a kind to a principal that has as many as the most generous of
+// its roles allows (SPEC §4.15); a subject that an issuer vouches for has no role itself, and the
+// usual number. Those who may do everything, and the account that the node runs as, have as many
+// as the cluster takes.
+func (ac *authority) mayHold(by rota.Principal, what access.Owned) error {
+	if by == "" || by == rota.Local {
+		return nil
+	}
+	most := what.Usual()
+	if rights, refusal := ac.rightsOf(by); refusal == nil {
+		most = rights.Most(what)
+	}
+	held, k := ac.held[holding{by, what}], &ownedKinds[what]
+	if held < most {
+		return nil
+	}
+	return exhausted(what.Field(), "%s has %d %s, %d are allowed: %s, or have a role allow more with `rota auth role set`", by, held, k.plural, most,
+		k.remedy)
+}
+
+// eachHeld calls yield for each row that counts for its principal.
+func (m *Machine) eachHeld(yield func(by rota.Principal, what access.Owned)) {
+	m.queues.scan(func(_ rota.QueueName, r *queueRow) bool { yield(r.by, access.OwnsQueue); return true })
+	m.admission.tenants.scan(func(_ rota.TenantID, r *tenantRow) bool { yield(r.by, access.OwnsTenant); return true })
+	m.fleet.workers.scan(func(_ rota.WorkerID, r *workerRow) bool { yield(r.by, access.OwnsWorker); return true })
+	m.access.tokens.scan(func(_ tokenID, r *tokenRow) bool { yield(r.By, access.OwnsToken); return true })
+	m.flows.workflows.scan(func(_ rota.WorkflowID, r *workflowRow) bool {
+		if r.lives() {
+			yield(r.by, access.OwnsWorkflow)
+		}
+		return true
+	})
+}

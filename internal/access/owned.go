@@ -1,0 +1,89 @@
+package access
+
+import (
+	"math"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
+)
+
+// Owned is a kind of things that a principal has so many of at most.
+type Owned uint8
+
+// What principals own.
+const (
+	OwnsQueue Owned = iota
+	OwnsTenant
+	OwnsWorker
+	OwnsWorkflow
+	OwnsToken
+	OwnsEnd
+)
+
+// ownedKinds say of each kind which field of a role bounds it and what right makes one; how many
+// a role allows that does not say, and how many it may: as many as a cluster takes.
+var ownedKinds = [OwnsEnd]struct {
+	field       string
+	of          func(*rota.RoleLimits) *int64
+	right       rota.Right
+	usual, most int64
+}{
+	OwnsQueue:    {"max_queues", func(l *rota.RoleLimits) *int64 { return &l.MaxQueues }, rota.RightQueue, limits.MaxOwnedQueues, limits.MaxQueues},
+	OwnsTenant:   {"max_tenants", func(l *rota.RoleLimits) *int64 { return &l.MaxTenants }, rota.RightTenant, limits.MaxOwnedTenants, limits.MaxTenants},
+	OwnsWorker:   {"max_workers", func(l *rota.RoleLimits) *int64 { return &l.MaxWorkers }, rota.RightWork, limits.MaxOwnedWorkers, limits.MaxWorkers},
+	OwnsWorkflow: {"max_workflows", func(l *rota.RoleLimits) *int64 { return &l.MaxWorkflows }, rota.RightSubmit, limits.MaxOwnedWorkflows, limits.MaxWorkflows},
+	OwnsToken:    {"max_tokens", func(l *rota.RoleLimits) *int64 { return &l.MaxTokens }, rota.RightAuth, limits.MaxOwnedTokens, limits.MaxTokens},
+}
+
+// Field returns the name of the role's field that bounds the kind.
+func (o Owned) Field() string { return ownedKinds[o].field }
+
+// Of returns the field of a role that bounds the kind.
+func (o Owned) Of(l *rota.RoleLimits) *int64 { return ownedKinds[o].of(l) }
+
+// Usual returns how many of the kind a role allows that does not say.
+func (o Owned) Usual() int64 { return ownedKinds[o].usual }
+
+// Limit returns how many of the kind a role may allow: as many as a cluster takes.
+func (o Owned) Limit() int64 { return ownedKinds[o].most }
+
+// allowed returns how many of a kind a role allows: none where it grants no right to make one.
+func allowed(r *rota.Role, what Owned) int64 {
+	k := &ownedKinds[what]
+	for _, g := range r.Grants {
+		if g.Right != k.right {
+			continue
+		}
+		if n := *k.of(&r.RoleLimits); n != 0 {
+			return n
+		}
+		return k.usual
+	}
+	return 0
+}
+
+// checkLimits refuses limits of a role beyond the cluster's own, and those that would look like
+// a limit and be none.
+func checkLimits(r *rota.Role) error {
+	for what := range OwnsEnd {
+		k := &ownedKinds[what]
+		switch n := *k.of(&r.RoleLimits); {
+		case n < 0 || n > k.most:
+			return rota.Refusef(rota.KindInvalid, k.field, "%s of role %s is %d: 1 to %d are wanted, or 0 for the usual %d", k.field, r.Name, n,
+				k.most, k.usual)
+		case n > 0 && allowed(r, what) == 0:
+			return rota.Refusef(rota.KindInvalid, k.field, "%s of role %s bounds nothing, as the role grants no right to %s: grant it, or leave %s out",
+				k.field, r.Name, k.right, k.field)
+		}
+	}
+	return nil
+}
+
+// Most returns how many of a kind the holder may own: as many as the most generous of its roles
+// allows, and without end where nothing is kept from it.
+func (r *Rights) Most(what Owned) int64 {
+	if r.all {
+		return math.MaxInt64
+	}
+	return r.most[what]
+}
