@@ -261,7 +261,7 @@ func (b *bench) tryStart(id rota.NodeID) (*Node, error) {
 	b.mu.Lock()
 	cfg := b.addrs[id]
 	b.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), ample)
 	defer cancel()
 	n, err := Start(ctx, cfg, &directPeers{b: b, self: id})
 	if err != nil {
@@ -330,8 +330,9 @@ func (b *bench) awaitReady(id rota.NodeID) {
 // as far ahead as the state takes.
 func (b *bench) pass(d rota.Clock) {
 	b.t.Helper()
-	deadline := time.Now().Add(ample)
-	for until := b.clock() + d; b.clock() < until; {
+	at := b.clock()
+	until, deadline := at+d, time.Now().Add(ample)
+	for at < until {
 		if time.Now().After(deadline) {
 			b.t.Fatal("cluster time does not pass")
 		}
@@ -342,6 +343,9 @@ func (b *bench) pass(d rota.Clock) {
 		}
 		entry := &fsmpb.Entry{Term: l.term, NowMs: int64(min(until, clockOf(n)+900)), Ops: []*fsmpb.Op{barrierOp()}}
 		_ = n.settled(n.raft.Apply(mustSeal(b.t, entry), time.Second))
+		if now := b.clock(); now > at {
+			at, deadline = now, time.Now().Add(ample)
+		}
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/peer"
@@ -41,7 +40,7 @@ func produce(nodes ...*Node) *producers {
 }
 
 func (p *producers) submit(n *Node, jobs []rota.JobSpec) {
-	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	ctx, cancel := context.WithTimeout(context.Background(), leaderPatience)
 	defer cancel()
 	outcomes, err := n.Submit(ctx, jobs)
 	if err != nil {

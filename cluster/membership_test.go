@@ -108,7 +108,7 @@ func (b *bench) takenOut(id rota.NodeID) *Node {
 	b.plan(id, 0)
 	b.start(id)
 	b.awaitReady(id)
-	if err := b.leader().RemovePeer(within(b.t, ample), id); err != nil {
+	if err := b.loyal().RemovePeer(within(b.t, ample), id); err != nil {
 		b.t.Fatal(err)
 	}
 	return b.node(id)

@@ -51,7 +51,10 @@ func mixed(t *testing.T) *bench {
 		b.teach(id, id == "n3")
 	}
 	b.startPlanned()
-	b.leadBy("n3")
+	for b.leadBy("n3"); b.loyal().cfg.Node != "n3"; { // the others do not know what needs newer rules
+		b.disloyal()
+		b.leadBy("n3")
+	}
 	return b
 }
 

@@ -31,7 +31,7 @@ func TestScrub_mendsTheLog(t *testing.T) {
 		b.addrs[id] = c
 	}
 	b.startPlanned()
-	submitAll(t, b.leader(), specs("a", 50))
+	submitAll(t, b.loyal(), specs("a", 50)) // where a leader goes, jobs are submitted again
 	f := b.follower()
 	b.eventually("the follower has some log", func() bool { return f.replica.applied.Load() > 3 })
 	n := b.leader()
