@@ -1,6 +1,9 @@
 package sim
 
-import "fmt"
+import (
+	"container/heap"
+	"fmt"
+)
 
 // Supervise keeps a leader in place as an election would: once there is none, or
 // the one that is has been out of reach for a while.
@@ -174,6 +177,12 @@ func (w *World) healAll() {
 		k.cutUntil, k.pausedUntil = 0, min(k.pausedUntil, w.now)
 		k.Reborn()
 	}
+	for _, e := range w.agenda { // else what they were at would sleep on
+		if e.slept {
+			e.at = w.now
+		}
+	}
+	heap.Init(&w.agenda)
 }
 
 // Drain lets the healed world finish, and says whether all was kept.

@@ -120,6 +120,7 @@ func TestFoundSeeds(t *testing.T) {
 		"an abandoned upload went on after the world had healed":     3130926872,
 		"a repeated submission came after the job's end had faded":   701261,
 		"the clock stood still as an abandoned upload was to lapse":  501657,
+		"a leader's chores slept on after the world had healed":      731500530,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

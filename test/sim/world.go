@@ -84,6 +84,8 @@ type event struct {
 	who  *actor
 	life int
 	do   func()
+	// slept: it was due while who slept, and is put off until that ends.
+	slept bool
 }
 
 type agenda []*event
@@ -203,7 +205,7 @@ func (w *World) Run(until Time) error {
 		case e.life != e.who.life || e.who.down:
 		case e.who.pausedUntil > w.now:
 			w.seq++
-			e.at, e.seq = e.who.pausedUntil, w.seq
+			e.at, e.seq, e.slept = e.who.pausedUntil, w.seq, true
 			heap.Push(&w.agenda, e)
 		default:
 			e.do()
