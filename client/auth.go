@@ -47,8 +47,8 @@ func bearerOf(address string, s *settings) (*bearer, error) {
 	if s.token == nil || ofSocket(address) {
 		return nil, nil
 	}
-	if s.tls == nil && !loopback(address) {
-		return nil, rota.Refusef(rota.KindInvalid, "token", "the token would go to %s in clear text: set up TLS, or use an address of loopback", address)
+	if err := hidden(address, s, "token"); err != nil {
+		return nil, err
 	}
 	b := &bearer{token: s.token, secure: s.tls != nil}
 	err := b.look()
@@ -80,6 +80,14 @@ func (b *bearer) GetRequestMetadata(context.Context, ...string) (map[string]stri
 
 // RequireTransportSecurity implements credentials.PerRPCCredentials.
 func (b *bearer) RequireTransportSecurity() bool { return b.secure }
+
+// hidden refuses to show a credential to an address in clear text.
+func hidden(address string, s *settings, what string) error {
+	if s.tls != nil || ofSocket(address) || loopback(address) {
+		return nil
+	}
+	return rota.Refusef(rota.KindInvalid, what, "the %s would go to %s in clear text: set up TLS, or use an address of loopback", what, address)
+}
 
 func loopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
@@ -257,7 +265,7 @@ func (a Auth) DeleteIssuer(ctx context.Context, url string) error {
 }
 
 // Exchange makes an access token for an identity token, a JWT of an issuer that is set. It needs
-// no other credential. The access token counts until the identity token ends, an hour at most;
+// no other credential, and like a token the JWT is sent over TLS or to addresses of loopback only. The access token counts until the identity token ends, an hour at most;
 // the identity token counts this once. Like CreateToken it returns the secret, this once.
 func (a Auth) Exchange(ctx context.Context, jwt string) (t rota.AccessToken, secret string, err error) {
 	var random [40]byte
@@ -265,6 +273,9 @@ func (a Auth) Exchange(ctx context.Context, jwt string) (t rota.AccessToken, sec
 	credential := access.CredentialOf(random)
 	hash := credential.Hash()
 	ask := func(ctx context.Context, n *node) (*rotav1.AccessToken, error) {
+		if n.open != nil {
+			return nil, n.open
+		}
 		return n.auth.Exchange(ctx, &rotav1.ExchangeRequest{Jwt: jwt, Id: credential.ID, Hash: hash[:]})
 	}
 	if t, err = one(ctx, a.c, "exchange", words.AccessTokenFromWire, ask); err != nil {

@@ -3,8 +3,10 @@ package client
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,6 +31,37 @@ func (n *authOf) CreateToken(ctx context.Context, r *rotav1.CreateTokenRequest) 
 	n.asked, n.header = r, metadata.ValueFromIncomingContext(ctx, "authorization")
 	t, _, err := words.NewTokenFromWire(r)
 	return words.AccessTokenToWire(&t), err
+}
+
+func (n *authOf) Exchange(_ context.Context, r *rotav1.ExchangeRequest) (*rotav1.AccessToken, error) {
+	return &rotav1.AccessToken{Id: r.GetId(), By: r.GetJwt()}, nil
+}
+
+// TestExchange: an identity token is sent over TLS or to loopback, and nowhere else; the secret of
+// the access token is drawn here.
+func TestExchange(t *testing.T) {
+	t.Parallel()
+	listener, server := bufconn.Listen(1<<16), grpc.NewServer(grpc.ForceServerCodecV2(words.Codec()))
+	rotav1.RegisterAuthServer(server, &authOf{})
+	go server.Serve(listener)
+	defer server.Stop()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for address, want := range map[string]rota.Kind{"127.0.0.1:1": rota.KindNone, "unix:/nowhere": rota.KindNone, "10.0.0.1:1": rota.KindInvalid} {
+		c, err := Dial([]string{address}, WithInsecure(),
+			WithDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		made, secret, err := c.Auth().Exchange(ctx, "a.b.c")
+		if rota.KindOf(err) != want || strings.Contains(fmt.Sprint(err), "a.b.c") || (err == nil) != (made.By == "a.b.c") {
+			t.Errorf("%s: %+v, %v", address, made, err)
+		}
+		if credential, failed := access.ParseCredential(secret); (err == nil) != (failed == nil && credential.ID == made.ID) {
+			t.Errorf("%s: the secret is %v", address, failed)
+		}
+		_ = c.Close()
+	}
 }
 
 // TestCreateToken: the secret is drawn by the client and proves itself by the hash that the

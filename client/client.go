@@ -65,6 +65,8 @@ type node struct {
 	events  rotav1.EventsClient
 	flows   rotav1.WorkflowsClient
 	auth    rotav1.AuthClient
+	// open refuses to show an identity token there.
+	open error
 }
 
 type settings struct {
@@ -196,7 +198,7 @@ func newNode(address string, s *settings) (*node, error) {
 		jobs: rotav1.NewJobsClient(conn), workers: rotav1.NewWorkersClient(conn),
 		queues: rotav1.NewQueuesClient(conn), tenants: rotav1.NewTenantsClient(conn),
 		cluster: rotav1.NewClusterClient(conn), events: rotav1.NewEventsClient(conn),
-		flows: rotav1.NewWorkflowsClient(conn), auth: rotav1.NewAuthClient(conn),
+		flows: rotav1.NewWorkflowsClient(conn), auth: rotav1.NewAuthClient(conn), open: hidden(address, s, "jwt"),
 	}, nil
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 // aNode starts the one node that the examples share, when the first of them asks.
-var aNode = sync.OnceValue(func() string {
+var aNode = sync.OnceValue(func() *rig.Node {
 	dir, err := os.MkdirTemp("", "rota-examples-")
 	if err != nil {
 		panic(err)
@@ -35,13 +35,13 @@ var aNode = sync.OnceValue(func() string {
 	if err := nodes.Start(ctx); err != nil {
 		panic(err)
 	}
-	return nodes[0].API
+	return nodes[0]
 })
 
 // connect returns a client of a cluster of one node that has these queues, and a context
 // for a short while.
 func connect(queues ...rota.QueueName) (*client.Client, context.Context, func()) {
-	c, err := client.Dial([]string{aNode()})
+	c, err := client.Dial([]string{aNode().API})
 	if err != nil {
 		panic(err)
 	}

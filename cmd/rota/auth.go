@@ -27,8 +27,11 @@ const (
 )
 
 // token returns where the access token to show comes from: --token-file, which is read again
-// where it changes, else ROTA_TOKEN; nil for neither.
+// where it changes, else ROTA_TOKEN; nil for neither, and where none is to be shown.
 func (a *app) token() (func() (string, error), error) {
+	if a.unknown {
+		return nil, nil
+	}
 	if a.tokenFile != "" {
 		l := &liveToken{path: a.tokenFile}
 		_, err := l.now()

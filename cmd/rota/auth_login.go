@@ -34,17 +34,25 @@ func (a authCommands) login() *cobra.Command {
 		if from == "" {
 			return usagef("--jwt-file is wanted: the identity token to exchange")
 		}
-		return a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+		a.unknown = true // an access token that has ended would be refused before the other is looked at
+		return a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) (err error) {
 			jwt, err := readJWT(from, cmd.InOrStdin())
 			if err != nil {
 				return err
+			}
+			var out *tokenOut
+			if to != "" { // what cannot be written is not exchanged: the identity token counts once
+				if out, err = openToken(to); err != nil {
+					return usagef("write --out: %w", err)
+				}
+				defer out.abandon()
 			}
 			t, token, err := c.Auth().Exchange(ctx, jwt)
 			if err != nil {
 				return err
 			}
-			if to != "" {
-				if err := writeToken(to, token); err != nil {
+			if out != nil {
+				if err := out.write(token); err != nil {
 					return err
 				}
 				return a.printOne(map[string]any{"token": t, "file": to}, []string{t.ID}, func(bool) string {
@@ -71,28 +79,49 @@ func readJWT(name string, stdin io.Reader) (string, error) {
 	} else {
 		text, err = secret.ReadFile(name, most)
 	}
-	if err != nil {
+	text = bytes.TrimSpace(text)
+	switch {
+	case err != nil:
 		return "", usagef("read --jwt-file: %w", err)
+	case len(text) == 0:
+		return "", usagef("--jwt-file is empty: an identity token is wanted")
+	case len(text) > limits.MaxJWT:
+		return "", usagef("--jwt-file has more than %d bytes: that is no identity token", limits.MaxJWT)
 	}
-	return string(bytes.TrimSpace(text)), nil
+	return string(text), nil
 }
 
-// writeToken puts a token into a file of its own that only its owner reads, in the place of the
-// one that was there.
-func writeToken(name, token string) (err error) {
+// tokenOut is a file for a token, beside the one whose place it takes when it is written.
+type tokenOut struct {
+	name string
+	file *os.File
+}
+
+// openToken makes a file that only its owner reads.
+func openToken(name string) (*tokenOut, error) {
+	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
+		return nil, rota.Refusef(rota.KindInvalid, "out", "%s is no file", name)
+	}
 	next := name + ".new"
 	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+		return nil, err
 	}
 	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(token + "\n")
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(next, name)
+	return &tokenOut{name, f}, err
+}
+
+func (o *tokenOut) write(token string) error {
+	_, err := o.file.WriteString(token + "\n")
+	if err = errors.Join(err, o.file.Close()); err == nil {
+		err = os.Rename(o.file.Name(), o.name)
 	}
 	return err
+}
+
+// abandon removes the file where it was not written.
+func (o *tokenOut) abandon() {
+	_ = o.file.Close()
+	_ = os.Remove(o.file.Name())
 }
 
 func (a authCommands) setIssuer() *cobra.Command {

@@ -43,6 +43,8 @@ type app struct {
 	tls      tlsFiles
 	// tokenFile names the file of the access token to show.
 	tokenFile string
+	// unknown has no token shown: the caller has none yet, or one that has ended.
+	unknown bool
 }
 
 // defaultTimeout bounds a call of a client command.

@@ -1,0 +1,92 @@
+package client_test
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/test/idp"
+)
+
+// A role of one's own says what a token may do; its secret is returned this once.
+func ExampleClient_Auth() {
+	c, ctx, done := connect()
+	defer done()
+	if _, err := c.Auth().SetRole(ctx, "billing", []rota.Grant{{Right: rota.RightRead, Tenant: "acme*", Queue: "*"}}); err != nil {
+		fmt.Println(err)
+		return
+	}
+	made, secret, err := c.Auth().CreateToken(ctx, rota.AccessToken{Roles: []string{"billing"}, Expires: rota.DateOf(time.Now().Add(time.Hour))})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	holder, err := client.Dial([]string{aNode().API}, client.WithToken(secret))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer holder.Close()
+	who, err := holder.Auth().WhoAmI(ctx)
+	fmt.Println(who.Principal == rota.TokenPrincipal(made.ID), who.Grants, err)
+	_, err = holder.Submit(ctx, rota.NewJobSpec("resize", nil))
+	fmt.Println(errors.Is(err, rota.ErrDenied))
+	// Output:
+	// true [read tenant=acme* queue=*] <nil>
+	// true
+}
+
+// A job of CI has an identity token of its provider, a JWT, and no secret of the cluster's: it
+// exchanges the one for an access token.
+func ExampleAuth_Exchange() {
+	provider := idp.New() // stands for that of GitHub, GitLab, a company …
+	defer provider.Close()
+	c, ctx, done := connect()
+	defer done()
+	if _, err := c.Auth().SetIssuer(ctx, rota.Issuer{URL: provider.URL, CA: provider.CA, Audience: "rota",
+		Maps: []rota.ClaimRole{{Claim: "sub", Value: "repo:acme/*", Role: "submitter"}}}); err != nil {
+		fmt.Println(err)
+		return
+	}
+	now := time.Now()
+	jwt := provider.Sign("ES256", map[string]any{"iss": provider.URL, "sub": "repo:acme/site", "aud": "rota",
+		"iat": now.Unix(), "exp": now.Add(10 * time.Minute).Unix()})
+
+	made, secret, err := c.Auth().Exchange(ctx, jwt)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	job, err := client.Dial([]string{aNode().API}, client.WithToken(secret))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer job.Close()
+	who, err := job.Auth().WhoAmI(ctx)
+	fmt.Println(made.Roles, who.By == rota.OIDCPrincipal(provider.URL, "repo:acme/site"), err)
+	_, _, err = c.Auth().Exchange(ctx, jwt) // it counts once
+	fmt.Println(errors.Is(err, rota.ErrUnauthenticated))
+	// Output:
+	// [submitter] true <nil>
+	// true
+}
+
+// By a node's own socket the account that the node runs as may make tokens, whoever may do what
+// elsewhere.
+func ExampleDial_socket() {
+	_, ctx, done := connect()
+	defer done()
+	c, err := client.Dial([]string{"unix:" + filepath.Join(aNode().Dir, "rota.sock")})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer c.Close()
+	who, err := c.Auth().WhoAmI(ctx)
+	fmt.Println(who.Principal, who.Grants, err)
+	// Output: local [auth status backup] <nil>
+}
