@@ -27,6 +27,7 @@ type rightsTable struct {
 	mu     sync.Mutex
 	rights map[rota.Principal]access.Rights
 	hash   map[string][32]byte
+	issuer rota.Issuer
 }
 
 func (r *rightsTable) Prove(c access.Credential, _ rota.Date) (rota.Principal, error) {
@@ -54,7 +55,7 @@ func (r *rightsTable) Token(id string) (rota.AccessToken, bool) {
 	return rota.AccessToken{ID: id, By: rota.Local}, true
 }
 
-func (r *rightsTable) Issuer(string) (rota.Issuer, bool) { return rota.Issuer{}, false }
+func (r *rightsTable) Issuer(url string) (rota.Issuer, bool) { return r.issuer, url == r.issuer.URL }
 
 // give sets what a principal may do; none takes its credential away.
 func (r *rightsTable) give(p rota.Principal, rights ...rota.Right) {

@@ -87,7 +87,7 @@ var rooms = []room{
 		grpcLibrary, errorDetails}},
 	{path: "transport/oidc", may: []string{".", "internal/access", "internal/limits"}, tests: []string{"test/idp"}, never: []string{grpcLibrary}},
 	{path: "transport", may: []string{".", "internal/access", "internal/unreleased", "internal/peer", "internal/limits", "internal/logs", "api/rota/v1", "api/words",
-		"transport/oidc"}, tests: []string{"internal/millis", "internal/identity"},
+		"transport/oidc"}, tests: []string{"internal/millis", "internal/identity", "test/idp"},
 		never: []string{raftLibrary, raftStore, gossip, boltLibrary, commandLine, settings}},
 	{path: "client", may: []string{".", "internal/access", "internal/peer", "internal/limits", "api/rota/v1", "api/words"}, tests: []string{"test/rig", "test/idp"},
 		never: []string{raftLibrary, raftStore, gossip, boltLibrary, commandLine, settings}},
