@@ -30,7 +30,8 @@ type auditor struct {
 	// revoked are the tokens that no event may name any more.
 	revoked map[string]bool
 	// roles are what the pools of workers may do.
-	roles   map[string][]rota.Grant
+	roles map[string][]rota.Grant
+	signIns
 	flows   map[rota.WorkflowID]*auditFlow
 	flowIDs []rota.WorkflowID
 	// uploaded is when a part of a workflow was last taken, by the cluster clock.
@@ -57,6 +58,8 @@ type figures struct {
 	// Disconnected are the connections whose end was told.
 	Disconnected int
 	Tokened      int
+	// SignedIn are the tokens that identity tokens were exchanged for.
+	SignedIn int
 	// Deleted are the ended jobs that were forgotten.
 	Deleted int
 	// Removed are the queues, tenants and workers that were forgotten; Moved the jobs that
@@ -74,7 +77,7 @@ func (f *figures) add(o figures) {
 		to   *int
 		from int
 	}{{&f.Granted, o.Granted}, {&f.Expired, o.Expired}, {&f.TimedOut, o.TimedOut}, {&f.Completed, o.Completed}, {&f.Leaderships, o.Leaderships},
-		{&f.Promoted, o.Promoted}, {&f.Preempted, o.Preempted}, {&f.Ghosts, o.Ghosts}, {&f.Stale, o.Stale}, {&f.Gone, o.Gone}, {&f.Deleted, o.Deleted}, {&f.Removed, o.Removed}, {&f.Moved, o.Moved}, {&f.Disconnected, o.Disconnected}, {&f.Tokened, o.Tokened}, {&f.FlowsRun, o.FlowsRun},
+		{&f.Promoted, o.Promoted}, {&f.Preempted, o.Preempted}, {&f.Ghosts, o.Ghosts}, {&f.Stale, o.Stale}, {&f.Gone, o.Gone}, {&f.Deleted, o.Deleted}, {&f.Removed, o.Removed}, {&f.Moved, o.Moved}, {&f.Disconnected, o.Disconnected}, {&f.Tokened, o.Tokened}, {&f.SignedIn, o.SignedIn}, {&f.FlowsRun, o.FlowsRun},
 		{&f.FlowsCompleted, o.FlowsCompleted}, {&f.FlowsFailed, o.FlowsFailed}, {&f.FlowsCancelled, o.FlowsCancelled},
 		{&f.FlowsRetried, o.FlowsRetried}, {&f.Skipped, o.Skipped}, {&f.Lapsed, o.Lapsed}} {
 		*x.to += x.from
@@ -84,9 +87,9 @@ func (f *figures) add(o figures) {
 // String tells them all.
 func (f figures) String() string {
 	return fmt.Sprintf("%d leaderships, %d leases, %d of them expired, %d timed out, %d preempted, %d jobs completed, %d promotions, "+
-		"%d commands of ghosts, %d entries of deposed leaders, %d guards heard, %d jobs deleted, %d queues, tenants and workers deleted, %d jobs moved, %d connections taken for broken, %d events of tokens' holders; %d runs of workflows (%d retries): %d COMPLETED, %d FAILED, "+
+		"%d commands of ghosts, %d entries of deposed leaders, %d guards heard, %d jobs deleted, %d queues, tenants and workers deleted, %d jobs moved, %d connections taken for broken, %d events of tokens' holders, %d tokens of who signed in; %d runs of workflows (%d retries): %d COMPLETED, %d FAILED, "+
 		"%d CANCELLED, %d nodes skipped, %d never committed", f.Leaderships, f.Granted, f.Expired, f.TimedOut, f.Preempted, f.Completed, f.Promoted,
-		f.Ghosts, f.Stale, f.Gone, f.Deleted, f.Removed, f.Moved, f.Disconnected, f.Tokened, f.FlowsRun, f.FlowsRetried, f.FlowsCompleted, f.FlowsFailed, f.FlowsCancelled, f.Skipped, f.Lapsed)
+		f.Ghosts, f.Stale, f.Gone, f.Deleted, f.Removed, f.Moved, f.Disconnected, f.Tokened, f.SignedIn, f.FlowsRun, f.FlowsRetried, f.FlowsCompleted, f.FlowsFailed, f.FlowsCancelled, f.Skipped, f.Lapsed)
 }
 
 type auditJob struct {
@@ -125,7 +128,8 @@ func newAuditor(w *World) *auditor {
 	return &auditor{w: w, accepted: map[rota.JobID]bool{}, expires: map[rota.JobID]rota.Clock{},
 		jobs: map[rota.JobID]*auditJob{}, leases: map[rota.LeaseID]*auditLease{},
 		sessions: map[rota.WorkerID]rota.Session{}, flows: map[rota.WorkflowID]*auditFlow{},
-		deleted: map[uint64]bool{}, completions: map[rota.LeaseID]bool{}, revoked: map[string]bool{}, roles: map[string][]rota.Grant{}, places: newPlaces()}
+		deleted: map[uint64]bool{}, completions: map[rota.LeaseID]bool{}, revoked: map[string]bool{}, roles: map[string][]rota.Grant{}, places: newPlaces(),
+		signIns: signIns{shown: map[string]uint32{}, exchanged: map[uint32]bool{}}}
 }
 
 func (a *auditor) failf(format string, args ...any) {

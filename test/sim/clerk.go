@@ -49,12 +49,7 @@ func (c *clerk) create() {
 	c.next++
 	token := &fsmpb.CreateToken{Id: string(id), Hash: make([]byte, 32), Roles: []string{access.RoleOperator}, ExpiresMs: startClock + 1<<32}
 	if c.chance.IntN(2) == 0 { // by the subject of an identity provider
-		jwt := make([]byte, 32)
-		jwt[0], jwt[1] = byte(c.next), byte(c.next>>8)
-		c.ask(rota.Local, &fsmpb.Op{Op: &fsmpb.Op_SetIssuer{SetIssuer: &fsmpb.SetIssuer{Url: "https://idp", Audience: "rota",
-			Maps: []*fsmpb.ClaimRole{{Claim: "sub", Value: "a*", Role: access.RoleOperator}}}}})
-		c.ask(rota.Anonymous, &fsmpb.Op{Op: &fsmpb.Op_Exchange{Exchange: &fsmpb.Exchange{Issuer: "https://idp", Audience: "rota", Subject: "ann", Claim: "sub",
-			Value: "ann", Role: access.RoleOperator, JwtHash: jwt, UntilMs: startClock + 20*3_600_000, Id: string(id), Hash: token.GetHash()}}})
+		c.exchange(string(id), token.GetHash())
 	} else {
 		c.ask(rota.Local, &fsmpb.Op{Op: &fsmpb.Op_CreateToken{CreateToken: token}})
 	}
@@ -126,19 +121,26 @@ func (a *auditor) rights(e *rota.Event) {
 		return
 	}
 	var change struct {
-		What  string       `json:"what"`
-		Name  string       `json:"name"`
-		Gone  bool         `json:"gone"`
-		Gives []rota.Grant `json:"grants"`
+		What  string           `json:"what"`
+		Name  string           `json:"name"`
+		Gone  bool             `json:"gone"`
+		Gives []rota.Grant     `json:"grants"`
+		Roles []string         `json:"roles"`
+		By    rota.Principal   `json:"by"`
+		Maps  []rota.ClaimRole `json:"maps"`
 	}
 	if err := json.Unmarshal([]byte(e.Payload), &change); err != nil {
 		a.failf("event %s has the payload %s: %v", e.ID, e.Payload, err)
 	}
-	if change.What == "role" {
+	switch {
+	case change.What == "role":
 		a.roles[change.Name] = change.Gives
-	}
-	if change.What == "token" && change.Gone {
+	case change.What == "issuer":
+		a.maps = change.Maps
+	case change.What == "token" && change.Gone:
 		a.revoked[change.Name] = true
+	case change.What == "token" && change.By != "":
+		a.signedIn(e, change.Name, change.Roles)
 	}
 }
 

@@ -102,7 +102,7 @@ func TestSeeds(t *testing.T) {
 		sum.add(sums[i])
 	}
 	t.Logf("%d seeds: %s", n, sum)
-	if n >= 4*len(policies) && !t.Failed() && (sum.Promoted == 0 || sum.Preempted == 0 || sum.TimedOut == 0 || sum.Ghosts == 0 || sum.Stale == 0 || sum.Gone == 0 || sum.Deleted == 0 || sum.Removed == 0 || sum.Moved == 0 || sum.Disconnected == 0 ||
+	if n >= 4*len(policies) && !t.Failed() && (sum.Promoted == 0 || sum.Preempted == 0 || sum.TimedOut == 0 || sum.Ghosts == 0 || sum.Stale == 0 || sum.Gone == 0 || sum.Deleted == 0 || sum.Removed == 0 || sum.Moved == 0 || sum.Disconnected == 0 || sum.SignedIn == 0 ||
 		sum.FlowsRetried == 0 || sum.FlowsCancelled == 0 || sum.Skipped == 0 || sum.Lapsed == 0) {
 		t.Errorf("something that the seeds are there for never happened: %s", sum)
 	}
