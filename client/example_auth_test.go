@@ -15,7 +15,8 @@ import (
 func ExampleClient_Auth() {
 	c, ctx, done := connect()
 	defer done()
-	if _, err := c.Auth().SetRole(ctx, "billing", []rota.Grant{{Right: rota.RightRead, Tenant: "acme*", Queue: "*"}}); err != nil {
+	if _, err := c.Auth().SetRole(ctx, rota.Role{Name: "billing",
+		Grants: []rota.Grant{{Right: rota.RightRead, Tenant: "acme*", Queue: "*"}}}); err != nil {
 		fmt.Println(err)
 		return
 	}

@@ -295,7 +295,7 @@ func (s *stage) token(rights ...rota.Right) string {
 			grants = append(grants, rota.Grant{Right: r, Tenant: "*", Queue: "*"})
 		}
 		role := fmt.Sprint("role", len(s.tokens))
-		if _, err := s.root.Auth().SetRole(s.t.Context(), role, grants); err != nil {
+		if _, err := s.root.Auth().SetRole(s.t.Context(), rota.Role{Name: role, Grants: grants}); err != nil {
 			s.t.Fatal(err)
 		}
 		_, secret, err := s.root.Auth().CreateToken(s.t.Context(), rota.AccessToken{Roles: []string{role}, Expires: rota.DateOf(time.Now().Add(time.Hour))})
