@@ -292,7 +292,7 @@ func (ac *authority) deleteIssuer(op *fsmpb.DeleteIssuer) *fsmpb.Outcome {
 
 // exchange makes an access token for an identity token that the asked node has verified. What
 // its issuer maps to which role is judged again, by the maps of now. The same once more is the
-// same token; the identity token counts for no other.
+// same token; the identity token counts for no other (SECURITY §1.18).
 func (ac *authority) exchange(op *fsmpb.Exchange) *fsmpb.Outcome {
 	if err := ac.unfounded(); err != nil {
 		return entry.Refused(err)

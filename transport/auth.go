@@ -173,7 +173,7 @@ func (s *authService) DeleteIssuer(ctx context.Context, req *rotav1.DeleteIssuer
 	return &rotav1.DeleteIssuerResponse{}, s.core.DeleteIssuer(ctx, req.GetUrl())
 }
 
-// Exchange makes an access token for an identity token, which it verifies. The secret of the one
+// Exchange makes an access token for an identity token, which it verifies (SECURITY §1.18). The secret of the one
 // is never seen here, the other never leaves.
 func (s *authService) Exchange(ctx context.Context, req *rotav1.ExchangeRequest) (*rotav1.AccessToken, error) {
 	address := ""

@@ -115,7 +115,8 @@ func (c *signIns) refusesReplays(jwt string) {
 }
 
 // TestOIDC: an identity token gives, once, what its issuer maps it to and no more, at whichever
-// node it is shown and whoever leads; any other is refused in words, and no node keeps one.
+// node it is shown and whoever leads; any other is refused in words, and no node keeps one
+// (SECURITY §1.18).
 func TestOIDC(t *testing.T) {
 	t.Parallel()
 	c := newSignIns(t)

@@ -26,6 +26,8 @@ const (
 	// answerKept is how long an answer, or that there was none, is not asked for again: tokens
 	// that nobody signed make no requests without end.
 	answerKept = 5 * time.Second
+	// keysMost bounds an issuer's keys: a token that names none is tried with each.
+	keysMost = 100
 	// addressesMost bounds the addresses of an issuer whose answers are kept.
 	addressesMost = 8
 )
@@ -186,8 +188,15 @@ func (a *asker) fetch(r *http.Request) (got answer) {
 		return answer{err: err}
 	case len(body) > answerMost:
 		return answer{err: fmt.Errorf("its answer has more than %d bytes", answerMost)}
-	case !json.Valid(body):
-		return answer{err: errors.New("its answer is no JSON")}
+	}
+	var set struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := json.Unmarshal(body, &set); err != nil {
+		return answer{err: errors.New("its answer is no JSON of a configuration, nor of keys")}
+	}
+	if n := len(set.Keys); n > keysMost {
+		return answer{err: fmt.Errorf("it has %d keys: at most %d are taken, as each may be tried", n, keysMost)}
 	}
 	return answer{header: response.Header, body: body}
 }

@@ -85,7 +85,7 @@ func (c claims) seconds(name string) (time.Time, bool) {
 }
 
 // Verify returns what an identity token says that counts now: who it is of, and the role that its
-// issuer maps it to. issuers finds those that are set.
+// issuer maps it to (SECURITY §1.18). issuers finds those that are set.
 func (v *Verifier) Verify(ctx context.Context, jwt string, issuers func(url string) (rota.Issuer, bool)) (s access.SignIn, err error) {
 	c, signed, err := read(jwt)
 	if err != nil {

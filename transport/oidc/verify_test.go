@@ -173,6 +173,11 @@ func TestVerify_issuer(t *testing.T) {
 		"no JSON": {func(*testIDP) http.HandlerFunc {
 			return func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{internal page") }
 		}, "no JSON", 1},
+		"too many keys": {func(*testIDP) http.HandlerFunc {
+			return func(w http.ResponseWriter, _ *http.Request) {
+				fmt.Fprintf(w, `{"keys":[{}%s]}`, strings.Repeat(",{}", keysMost))
+			}
+		}, "101 keys", 1},
 		"keys of another kind": {func(p *testIDP) http.HandlerFunc {
 			return func(w http.ResponseWriter, _ *http.Request) {
 				fmt.Fprintf(w, `{"issuer":%q,"jwks_uri":%q}`, p.URL, p.URL+"/nothing")
@@ -278,8 +283,9 @@ func TestVerify_bounded(t *testing.T) {
 	t.Parallel()
 	p, other := newIDP(t), newIDP(t)
 	v := at(noon.Add(time.Minute))
-	for range 20 {
-		if _, err := v.Verify(context.Background(), other.Sign("ES256", p.claims(nil)), p.find); rota.KindOf(err) != rota.KindUnauthenticated {
+	for i := range 1000 {
+		jwt := other.SignAs("ES256", fmt.Sprint("key", i), p.claims(nil))
+		if _, err := v.Verify(context.Background(), jwt, p.find); rota.KindOf(err) != rota.KindUnauthenticated {
 			t.Fatal(err)
 		}
 	}
