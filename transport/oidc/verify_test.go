@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -295,3 +296,35 @@ func TestVerify_bounded(t *testing.T) {
 }
 
 func encode(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
+
+// TestVerify_mute: an issuer that does not end its answer costs those who wait for it one request,
+// and others nothing.
+func TestVerify_mute(t *testing.T) {
+	t.Parallel()
+	p, other := newIDP(t), newIDP(t)
+	reached := make(chan struct{}, 1)
+	p.Answer(idp.ConfigurationPath, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = w.Write([]byte("{"))
+		_ = http.NewResponseController(w).Flush()
+		reached <- struct{}{}
+		<-r.Context().Done()
+	})
+	v := at(noon.Add(time.Minute))
+	var all sync.WaitGroup
+	for range 100 {
+		all.Go(func() {
+			_, err := v.Verify(context.Background(), p.Sign("ES256", p.claims(nil)), p.find)
+			if e := rota.ErrorOf(err); err == nil || e.Kind != rota.KindUnavailable || e.Subject != "issuer" {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+	<-reached
+	if s, err := v.Verify(context.Background(), other.Sign("ES256", other.claims(nil)), other.find); err != nil {
+		t.Errorf("another issuer meanwhile: %+v, %v", s, err)
+	}
+	all.Wait()
+	if n := p.Asked(); n != 1 {
+		t.Errorf("it was asked %d times", n)
+	}
+}
