@@ -77,6 +77,10 @@ func TestVerify(t *testing.T) {
 	if s, err := verifier.Verify(context.Background(), p.Sign("RS256", p.claims(nil)), p.find); err != nil || s.Role != "submitter" {
 		t.Errorf("%+v, %v", s, err)
 	}
+	named := p.Sign("RS256", p.claims(map[string]any{"sub": "bob", "\u017fub": "ann", "groups": "ops"})) // of another letter, that is read as an s
+	if s, err := verifier.Verify(context.Background(), named, p.find); err != nil || s.Subject != "bob" {
+		t.Errorf("%+v, %v", s, err)
+	}
 	good := p.Sign("RS256", p.claims(nil))
 	other := newIDP(t)
 	forged := other.Sign("RS256", p.claims(nil)) // by a key that is not the issuer's, under its name
@@ -103,9 +107,8 @@ func TestVerify(t *testing.T) {
 		"issued later":     {p.Sign("RS256", p.claims(map[string]any{"iat": noon.Add(3 * time.Minute).Unix()})), "nbf", "not count yet"},
 		"too long a life":  {p.Sign("RS256", p.claims(map[string]any{"exp": noon.Add(24*time.Hour + time.Second).Unix()})), "exp", "24h"},
 		"end out of range": {p.Sign("RS256", p.claims(map[string]any{"exp": 1e300})), "exp", "exp"},
-		"other AUD":        {p.Sign("RS256", p.claims(map[string]any{"aud": "else", "AUD": "rota"})), "aud", `"else"`},
-		"other Exp":        {p.Sign("RS256", p.claims(map[string]any{"exp": noon.Unix(), "eXp": noon.Add(time.Hour).Unix()})), "exp", "ended"},
-		"no map, a Sub":    {p.Sign("RS256", p.claims(map[string]any{"sub": "bob", "sUb": "repo:acme/site"})), "claim", `"bob"`},
+		"other AUD":        {p.Sign("RS256", p.claims(map[string]any{"aud": nil, "AUD": "rota"})), "aud", `""`},
+		"other Exp":        {p.Sign("RS256", p.claims(map[string]any{"exp": nil, "eXp": noon.Add(time.Hour).Unix()})), "exp", "exp"},
 		"no subject":       {p.Sign("RS256", p.claims(map[string]any{"sub": nil, "groups": "ops"})), "subject", "1 to 255"},
 		"a long subject":   {p.Sign("RS256", p.claims(map[string]any{"sub": "repo:acme/" + strings.Repeat("a", 4096)})), "subject", "1 to 255"},
 		"a subject's bell": {p.Sign("RS256", p.claims(map[string]any{"sub": "repo:acme/\a"})), "subject", `\a`},
