@@ -66,7 +66,7 @@ func TestStreamLayerHostile(t *testing.T) {
 
 	t.Run("a slow one is cut off and keeps nobody out", func(t *testing.T) {
 		t.Parallel()
-		b := newTestLayer(t, testHello("b"), Options{HandshakeTimeout: 300 * time.Millisecond, MaxInbound: 4})
+		b := newTestLayer(t, testHello("b"), Options{HandshakeTimeout: 2 * time.Second, MaxInbound: 4})
 		var slow []net.Conn
 		for range 12 {
 			conn := rawDial(t, b)
