@@ -41,7 +41,7 @@ type serverFlags struct {
 	nodeCA, trustDomain      string
 	clientCA                 string
 	insecure                 bool
-	adoptData                bool
+	adoptData, dumpable      bool
 	attestationKeys          []string
 	attesting                liveAttestationKeys
 	log                      logFlags
@@ -93,6 +93,7 @@ certificates of --client-ca, which name their roles. The admin port answers
 	flags.BoolVar(&f.insecure, "insecure", false, "allow other addresses than loopback in clear text")
 	flags.BoolVar(&f.adoptData, "adopt-data", false, "once, take a data directory that was moved or copied here: "+
 		"only where the original is gone for good and this is its only and newest copy")
+	flags.BoolVar(&f.dumpable, "dumpable", false, "let a crash write a core, and debuggers of this account look in: both show keys and what users put into jobs")
 	flags.StringSliceVar(&f.attestationKeys, "attestation-key", nil,
 		"`file` with Ed25519 public keys, PEM or one a line in hex, whose word on workers counts; may be repeated")
 	flags.StringSliceVar(&f.apiHosts, "api-host", nil, "`name` that HTTP requests may ask for, such as that of a proxy; the node's "+
@@ -118,6 +119,11 @@ func (a *app) serve(ctx context.Context, f *serverFlags) error {
 	log, err := f.log.logger(a.stderr)
 	if err != nil {
 		return err
+	}
+	if !f.dumpable {
+		if err := errors.Join(secret.Hide(), secret.NoCore()); err != nil {
+			return err
+		}
 	}
 	plan, live, err := f.plan(a.tls)
 	if err != nil {

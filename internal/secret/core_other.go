@@ -1,0 +1,6 @@
+//go:build !unix
+
+package secret
+
+// NoCore does nothing: other systems have no such limit.
+func NoCore() error { return nil }
