@@ -35,10 +35,8 @@ func (cv *clusterVerbs) ownStatus() rota.NodeStatus {
 	case cv.n.watchdog.stalled.Load() > 0:
 		s.State = stateStalled
 	}
-	for _, server := range cv.n.membership.servers() {
-		if rota.NodeID(server.ID) == cv.n.cfg.Node {
-			s.Voter = server.Suffrage == raft.Voter
-		}
+	if s.Voter = cv.n.membership.votes(); s.Voter && s.NonVoter {
+		s.Problems = append(s.Problems, keepsVote)
 	}
 	return s
 }

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -277,5 +278,33 @@ func TestAutopilot_leavesNonVotersAlone(t *testing.T) {
 	c.BootstrapExpect = 1
 	if err := c.check(); err == nil || !strings.Contains(err.Error(), "--non-voter") {
 		t.Errorf("a founder without a vote: %v", err)
+	}
+}
+
+// TestNonVoter_keepsItsVote: --non-voter takes no vote from a node that has one; its log and
+// its status say so.
+func TestNonVoter_keepsItsVote(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 3)
+	id := b.follower().cfg.Node
+	b.stop(id)
+	said := &lockedBuffer{}
+	c := b.addrs[id]
+	c.NonVoter, c.BootstrapExpect, c.Log = true, 0, slog.New(slog.NewTextHandler(said, nil))
+	b.addrs[id] = c
+	b.start(id)
+	b.awaitReady(id)
+	if !strings.Contains(said.String(), "keeps the vote that it has") {
+		t.Errorf("its log says nothing of the vote: %s", said.String())
+	}
+	s, err := b.node(id).Status(within(t, ample))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range s.Nodes {
+		told := slices.Contains(n.Problems, keepsVote)
+		if !n.Voter || told != (n.ID == id) || !n.Healthy {
+			t.Errorf("%+v", n)
+		}
 	}
 }

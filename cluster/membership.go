@@ -249,12 +249,18 @@ func (mb *membership) otherVoters() int {
 
 // onlyVoter reports whether no other node has a vote. One that is still on its way into a
 // cluster knows of no voter at all.
-func (mb *membership) onlyVoter() bool {
-	servers := mb.servers()
-	return mb.otherVoters() == 0 && slices.ContainsFunc(servers, func(s raft.Server) bool {
+func (mb *membership) onlyVoter() bool { return mb.otherVoters() == 0 && mb.votes() }
+
+// votes reports whether this node has a vote.
+func (mb *membership) votes() bool {
+	return slices.ContainsFunc(mb.servers(), func(s raft.Server) bool {
 		return rota.NodeID(s.ID) == mb.n.cfg.Node && s.Suffrage == raft.Voter
 	})
 }
+
+// keepsVote is said of a voter that was started with --non-voter.
+const keepsVote = "it was started with --non-voter, and keeps the vote that it has: for a node without a vote remove this one, and start another " +
+	"under an id that was never used; else start it without the flag"
 
 // servers returns raft's latest configuration.
 func (mb *membership) servers() []raft.Server {

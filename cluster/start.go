@@ -37,6 +37,9 @@ func Start(ctx context.Context, cfg Config, peers Peers) (*Node, error) {
 		n.closeAll()
 		return nil, err
 	}
+	if cfg.NonVoter && n.membership.votes() {
+		n.log.Warn(keepsVote)
+	}
 	n.terms.begun, n.backups.save = n.chores.start, n.clusterVerbs.SaveSnapshot
 	n.run(n.terms.run)
 	n.run(n.watch.run)

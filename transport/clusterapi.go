@@ -2,6 +2,7 @@ package transport
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 
 	"google.golang.org/grpc"
@@ -127,6 +128,11 @@ func (s *clusterService) Leave(ctx context.Context, _ *rotav1.LeaveRequest) (*ro
 // sign that it is whole.
 func (s *clusterService) SaveSnapshot(r *rotav1.SaveSnapshotRequest,
 	stream grpc.ServerStreamingServer[rotav1.SnapshotChunk]) error {
+	how := words.ReadFromWire(r.GetRead())
+	if p, err := passOf(stream.Context()); err != nil || how.Stale && p.caller.Actor != rota.Local {
+		return cmp.Or(err, error(rota.Refusef(rota.KindDenied, "socket", "a backup without a leader's word goes by the node's own socket alone, as this "+
+			"node may not know who has lost the right to it: call it where the node runs, with --data")))
+	}
 	if !s.backups.take(1) {
 		e := rota.Refusef(rota.KindExhausted, "snapshot", "this node makes a backup already, and one at a time: wait for its end, or "+
 			"ask another node")
@@ -135,7 +141,7 @@ func (s *clusterService) SaveSnapshot(r *rotav1.SaveSnapshotRequest,
 	}
 	defer s.backups.give(1)
 	out := bufio.NewWriterSize(chunkWriter{stream}, chunkBytes)
-	if err := s.core.SaveSnapshot(stream.Context(), words.ReadFromWire(r.GetRead()), out); err != nil {
+	if err := s.core.SaveSnapshot(stream.Context(), how, out); err != nil {
 		return err
 	}
 	return out.Flush()

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -35,7 +36,8 @@ func TestLocal(t *testing.T) {
 	}
 	b := setup(t)
 	table, _, _ := holder()
-	table.give(rota.Local, rota.RightAuth)
+	table.give(rota.Local, rota.RightAuth, rota.RightBackup)
+	table.give(rota.Anonymous, rota.RightBackup)
 	b.core.setTable(table)
 	path := filepath.Join(t.TempDir(), "s")
 	lis, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
@@ -52,6 +54,19 @@ func TestLocal(t *testing.T) {
 	made, err := rotav1.NewAuthClient(conn).Init(t.Context(), &rotav1.InitRequest{Id: "abcdefghijkl", Hash: make([]byte, 32), ExpiresMs: 1})
 	if err != nil || made.GetRoles()[0] != access.RoleRoot {
 		t.Errorf("%v, %v", made, err)
+	}
+	b.core.snapshot = func(_ context.Context, w io.Writer) error {
+		_, err := w.Write([]byte("saved"))
+		return err
+	}
+	for of, cluster := range map[rota.Kind]rotav1.ClusterClient{rota.KindNone: rotav1.NewClusterClient(conn), rota.KindDenied: b.cluster} {
+		stream, err := cluster.SaveSnapshot(t.Context(), &rotav1.SaveSnapshotRequest{Read: &rotav1.Read{Stale: true}})
+		if err == nil {
+			_, err = stream.Recv()
+		}
+		if kindOf(err) != of {
+			t.Errorf("a backup that no leader vouches for: %v, %s is wanted", err, of)
+		}
 	}
 	if _, err := rotav1.NewNodeClient(conn).Inspect(t.Context(), &rotav1.InspectRequest{}); status.Code(err) != codes.PermissionDenied {
 		t.Errorf("as a node: %v", err)

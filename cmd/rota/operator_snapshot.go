@@ -16,26 +16,41 @@ import (
 
 func (a operatorCommands) snapshotSave() *cobra.Command {
 	var stale bool
+	var data string
 	cmd := &cobra.Command{
-		Use:   "save F",
+		Use:   "save F [--stale --data DIR]",
 		Short: "Write an online backup of the asked node's state to a new file",
-		Args:  cobra.ExactArgs(1),
-		RunE: a.does(a.waiting(func(ctx context.Context, c *client.Client, args []string) error {
-			var opts []client.ReadOption
-			if stale {
-				opts = append(opts, client.Stale())
-			}
-			info, err := saveSnapshot(args[0], func(w io.Writer) error { return c.SaveSnapshot(ctx, w, opts...) })
-			if err != nil {
+		Long: `Write an online backup of the asked node's state to a new file.
+
+With --stale it needs no leader: it is what the node with the data directory --data has, which may
+lack what was answered last. It goes by that node's socket alone: call it there, as the account that
+the node runs as, or as root. A node that is cut off does not know who has lost the right to backups.`,
+		Args: cobra.ExactArgs(1),
+	}
+	save := a.waiting(func(ctx context.Context, c *client.Client, args []string) error {
+		var opts []client.ReadOption
+		if stale {
+			opts = append(opts, client.Stale())
+		}
+		info, err := saveSnapshot(args[0], func(w io.Writer) error { return c.SaveSnapshot(ctx, w, opts...) })
+		if err != nil {
+			return err
+		}
+		if stale {
+			a.talk("the backup ends at index %d, %s: what the cluster has answered since is not in it", info.Index, info.Date)
+		}
+		return a.printSnapshot(args[0], info)
+	})
+	cmd.RunE = a.does(func(ctx context.Context, args []string) error {
+		if data != "" {
+			if err := a.throughSocket(data); err != nil {
 				return err
 			}
-			if stale {
-				a.talk("the backup ends at index %d, %s: what the cluster has answered since is not in it", info.Index, info.Date)
-			}
-			return a.printSnapshot(args[0], info)
-		})),
-	}
-	cmd.Flags().BoolVar(&stale, "stale", false, "save what the asked node has, without asking a leader: it may lack what was answered last")
+		}
+		return save(ctx, args)
+	})
+	cmd.Flags().BoolVar(&stale, "stale", false, "save what the node has, without asking a leader: it may lack what was answered last")
+	cmd.Flags().StringVar(&data, "data", "", "data `directory` of a node that runs here: the call goes by its socket")
 	return cmd
 }
 

@@ -31,12 +31,18 @@ type scene struct {
 // play runs a scene of three nodes in virtual time.
 func play(t *testing.T, settings []rota.Setting, act func(s *scene)) {
 	t.Helper()
-	o := options{seed: 1, nodes: 3, dir: memoryDir(t), log: slog.New(slog.DiscardHandler)}
+	playOf(t, 3, settings, act)
+}
+
+// playOf is play for so many nodes.
+func playOf(t *testing.T, nodes int, settings []rota.Setting, act func(s *scene)) {
+	t.Helper()
+	o := options{seed: 1, nodes: nodes, dir: memoryDir(t), log: slog.New(slog.DiscardHandler)}
 	synctest.Test(t, func(t *testing.T) {
 		l := newLife(o)
 		l.net.even = paceMessage
 		l.startAll()
-		ctx, cancel := context.WithTimeout(l.ctx, time.Hour)
+		ctx, cancel := context.WithTimeout(l.ctx, 2*time.Hour)
 		defer cancel()
 		s := &scene{T: t, life: l, ctx: ctx, admin: l.dial("admin", l.servers), believe: map[rota.JobID][]context.Context{},
 			begun: map[rota.JobID]int{}}
