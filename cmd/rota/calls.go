@@ -62,6 +62,8 @@ var commandCalls = map[string]calls{
 	"auth token create": always("Auth/CreateToken"), "auth token list": always("Auth/ListTokens"), "auth token revoke": always("Auth/RevokeToken"),
 	"auth role set": always("Auth/SetRole"), "auth role list": always("Auth/ListRoles"), "auth role delete": always("Auth/DeleteRole"),
 	"auth block": always("Auth/SetBlock"), "auth unblock": always("Auth/SetBlock"), "auth blocks": always("Auth/ListBlocks"),
+	"auth issuer set": always("Auth/SetIssuer"), "auth issuer list": always("Auth/ListIssuers"), "auth issuer delete": always("Auth/DeleteIssuer"),
+	"auth login":     always("Auth/Exchange"),
 	"auth anonymous": always("Auth/SetAnonymous", "Auth/WhoAmI", "Auth/ListTokens"),
 
 	"job submit": always("Jobs/Submit").to("show the job", "Jobs/Get").with("--wait", "Jobs/Wait"),
@@ -91,6 +93,7 @@ var commandCalls = map[string]calls{
 	"events tail": always("Events/Tail"),
 	"mode get":    always("Cluster/GetMode"), "mode set": always("Cluster/SetMode"),
 	"cluster status": always("Cluster/Status"), "cluster set": always("Cluster/Set"),
+	"operator backup now":               always("Cluster/Status", "Cluster/StoreBackup"),
 	"operator verify":                   always("Cluster/Verify"),
 	"operator snapshot save":            always("Cluster/SaveSnapshot"),
 	"operator raft leave":               always("Cluster/Leave"),

@@ -145,6 +145,10 @@ var scene = []step{
 	{"auth blocks", "", 0},
 	{"auth unblock", "r/ann", 0},
 	{"auth anonymous", "none", 0},
+	{"auth issuer set", "https://idp.example --audience rota --map sub=ann:r", 0},
+	{"auth issuer list", "", 0},
+	{"auth issuer delete", "https://idp.example", 0},
+	{"auth login", "--jwt-file {jwt}", exitDenied}, // nobody's signature
 	{"auth role delete", "r", 0},
 	{"queue set", "q --set attempt_max=1", 0},
 	{"queue list", "", 0},
@@ -206,6 +210,7 @@ var scene = []step{
 	{"operator raft leave", "", exitFailed},
 	{"operator verify", "", 0},
 	{"operator snapshot save", "{data}/snap", 0},
+	{"operator backup now", "", exitFailed}, // no place is set
 	{"bench jobs", "--jobs 10 --workers 1", 0},
 	{"bench fill", "--jobs 10", 0},
 	{"bench workflow", "{flow} --workers 1 --slots 2 --bound 1ms", 0},
@@ -221,6 +226,7 @@ var unheard = map[string]string{
 	"workflow wait Workflows/Get":                                  "only a terminal is shown progress",
 	"workflow submit Workflows/Get":                                "only a terminal is shown progress",
 	"auth anonymous Auth/ListTokens":                               "only of a caller without a credential",
+	"operator backup now Cluster/StoreBackup":                      "the leader's own address is called",
 	"operator raft remove-peer Cluster/RemovePeer":                 "the leader's own address is called",
 	"operator raft transfer-leadership Cluster/TransferLeadership": "the leader's own address is called",
 }
@@ -254,9 +260,10 @@ func newStage(t *testing.T) *stage {
 	s.rec.listen("unix", server.SocketPath(s.words["data"]), "unix:"+server.SocketPath(filepath.Join(dir, "n1")))
 	for name, text := range map[string]string{
 		"flow":  "queue: q\nnodes:\n  - {id: a, type: t, payload: one}\n  - {id: b, type: t, parents: [a]}\n",
+		"jwt":   "e30.e30.e30",
 		"trace": "1 0 0 1 1 -1 -1 1 -1 -1 1 1 1 1 1 -1 -1 -1\n",
 	} {
-		s.words[name] = filepath.Join(dir, map[string]string{"flow": "f.yaml", "trace": "t.swf"}[name])
+		s.words[name] = filepath.Join(dir, map[string]string{"flow": "f.yaml", "trace": "t.swf", "jwt": "id.jwt"}[name])
 		if err := os.WriteFile(s.words[name], []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
