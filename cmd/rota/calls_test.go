@@ -210,7 +210,7 @@ var scene = []step{
 	{"operator raft leave", "", exitFailed},
 	{"operator verify", "", 0},
 	{"operator snapshot save", "{data}/snap", 0},
-	{"operator backup now", "", exitFailed}, // no place is set
+	{"operator backup now", "", exitUsage}, // no place is set
 	{"bench jobs", "--jobs 10 --workers 1", 0},
 	{"bench fill", "--jobs 10", 0},
 	{"bench workflow", "{flow} --workers 1 --slots 2 --bound 1ms", 0},

@@ -120,6 +120,44 @@ func TestMembership(t *testing.T) {
 	c.verified(t, 3)
 }
 
+// TestNonVoter: a node that was started with --non-voter follows, serves and never votes, while
+// one that came after it does; how many voters are wanted is an operator's to say.
+func TestNonVoter(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3)
+	far := newNode(t, "far", "--non-voter")
+	far.Flags = append(far.Flags, c.joins(nil)...)
+	far.start(t)
+	far.awaitReady(t)
+	c.all = append(c.all, far)
+	c.rota(t, "cluster", "set", "voters_wanted=4").want(t, 0)
+	c.rota(t, "cluster", "set", "voters_wanted=0").want(t, 2)
+	status := func() rota.ClusterStatus {
+		return decode[rota.ClusterStatus](t, command(t, nil, "", "cluster", "status", "--addr", far.API, "-o", "json"))
+	}
+	eventually(t, 90*time.Second, "a voter is missing", func() error {
+		if a := status().Autopilot; a.VotersWanted != 4 || !strings.Contains(a.Text, "3 of 4 wanted voters are there") {
+			return fmt.Errorf("%+v", a)
+		}
+		return nil
+	})
+	c.join(t, "n4")
+	c.awaitVoter(t, "n4")
+	eventually(t, 30*time.Second, "none is missing", func() error {
+		if a := status().Autopilot; a.Text != "" {
+			return fmt.Errorf("%+v", a)
+		}
+		return nil
+	})
+	for _, n := range status().Nodes {
+		if n.NonVoter != (n.ID == "far") || n.Voter == n.NonVoter || !n.Healthy || len(n.Problems) > 0 {
+			t.Errorf("%+v", n)
+		}
+	}
+	command(t, nil, "", "queue", "set", "q", "--addr", far.API).want(t, 0)
+	c.verified(t, 5)
+}
+
 // A leader that is told to go hands over first: users notice less than they would
 // of its death, and the process ends with 0.
 func TestLeaderTerminated(t *testing.T) {
