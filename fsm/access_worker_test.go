@@ -83,6 +83,18 @@ func TestTakeover_needsTheSecretOrTheRight(t *testing.T) {
 	b.ok(takeover(actorNamed("f"), "third", ""))
 	b.ok(by(actorNamed("f"), statusOp("w", rota.WorkerRetired, 0)))
 	b.ok(takeover(actorNamed("b"), "fourth", "")) // nobody's any more
+
+	// So too where the worker may work for tenants that the other principal has no work for, of which
+	// it learns nothing but that the id is taken.
+	b.ok(roleOp("narrow", rota.Grant{Right: rota.RightWork, Tenant: "umbrella", Queue: "*"}))
+	b.ok(roleOp("stops", append(everyRight(rota.RightWorkers), rota.Grant{Right: rota.RightWork, Tenant: "umbrella", Queue: "*"})...))
+	b.ok(tokenOp(tokenWish("n", "narrow")))
+	b.ok(tokenOp(tokenWish("s", "stops")))
+	b.refuses(rota.KindConflict, "worker", takeover(actorNamed("n"), "fifth", ""))
+	b.refuses(rota.KindConflict, "worker", takeover(actorNamed("n"), "fifth", "guessed"))
+	b.ok(takeover(actorNamed("n"), "fifth", "fourth"))
+	b.ok(takeover(actorNamed("b"), "sixth", "fifth"))
+	b.ok(takeover(actorNamed("s"), "seventh", ""))
 	b.sound()
 }
 

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/rotasched/rota"
@@ -362,7 +363,7 @@ func (j *judgement) register(op *fsmpb.Op) {
 		}
 	}
 	w := j.ac.m.fleet.workers.get(rota.WorkerID(spec.GetId()))
-	if w == nil || w.knows(op.GetRegister().GetSecretHash()) {
+	if w == nil || w.knows(op.GetRegister().GetSecretHash()) || op.GetRegister().GetTakeover() && j.takes(w, op.GetRegister().GetOldSecretHash()) {
 		return
 	}
 	for _, queue := range w.spec.Queues {
@@ -378,6 +379,13 @@ func (j *judgement) register(op *fsmpb.Op) {
 	}
 }
 
+// takes reports whether a worker's id may be taken over: its secret is shown, or the actor may stop it.
+func (j *judgement) takes(w *workerRow, secret []byte) bool {
+	return w.knows(secret) || !slices.ContainsFunc(w.spec.Queues, func(q rota.QueueName) bool {
+		return !j.rights.Allow(rota.RightWorkers, access.Everything, q)
+	})
+}
+
 // registers holds a worker's id against the token's prefix, and refuses to take an id from a
 // live worker without that worker's secret or the right to stop it.
 func (j *judgement) registers(op *fsmpb.Op) *rota.Error {
@@ -388,12 +396,10 @@ func (j *judgement) registers(op *fsmpb.Op) *rota.Error {
 		}
 	}
 	w := j.ac.m.fleet.workers.get(rota.WorkerID(id))
-	if w == nil || !w.live() || !op.GetRegister().GetTakeover() || w.knows(op.GetRegister().GetSecretHash()) ||
-		w.knows(op.GetRegister().GetOldSecretHash()) {
+	if w == nil || !w.live() || !op.GetRegister().GetTakeover() || w.knows(op.GetRegister().GetSecretHash()) {
 		return nil
 	}
-	j.right = rota.RightWorkers
-	if j.worker(id); j.refusal != nil {
+	if !j.takes(w, op.GetRegister().GetOldSecretHash()) {
 		return rota.Refusef(rota.KindDenied, "takeover", "worker id %s is another process's: to take it over, show that one's secret "+
 			"(--takeover-secret-file), or have the right to workers", id)
 	}
