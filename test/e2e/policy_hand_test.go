@@ -3,12 +3,15 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
@@ -37,9 +40,15 @@ type hand struct {
 // hand connects such a worker to a node.
 func (c *nodes) hand(t testing.TB, n *node, id string, queue rota.QueueName, slots int32) *hand {
 	t.Helper()
+	return c.handOf(t, n, nil, id, queue, slots)
+}
+
+// handOf is hand for the holder of a token: what tokenFile returned.
+func (c *nodes) handOf(t testing.TB, n *node, token []string, id string, queue rota.QueueName, slots int32) *hand {
+	t.Helper()
 	conn, err := grpc.NewClient(n.API, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	check(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(showing(t, context.Background(), token))
 	h := &hand{t: t, id: rota.WorkerID(id), taken: make(chan rota.Lease, 1000), answers: make(map[uint64]chan *rotav1.LeaseAnswers),
 		ended: make(map[rota.LeaseID]rota.Reason), revoked: make(map[rota.LeaseID]rota.Reason)}
 	h.stream, err = rotav1.NewWorkersClient(conn).Work(ctx)
@@ -61,6 +70,17 @@ func (c *nodes) hand(t testing.TB, n *node, id string, queue rota.QueueName, slo
 		_ = conn.Close()
 	})
 	return h
+}
+
+// showing has calls show a token; none where there is none.
+func showing(t testing.TB, ctx context.Context, token []string) context.Context {
+	t.Helper()
+	if len(token) == 0 {
+		return ctx
+	}
+	text, err := os.ReadFile(token[1])
+	check(t, err)
+	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+strings.TrimSpace(string(text)))
 }
 
 // handSecret is what a hand proves its session by.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,7 +14,6 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/metadata"
 )
 
 // TestRoleLimits: a role says how much each principal of it owns: a fleet's registers more than the
@@ -48,13 +45,11 @@ func TestRoleLimits(t *testing.T) {
 // too many. None stays connected.
 func (c *nodes) registers(t *testing.T, name string, token []string, n int) (taken, refused int) {
 	t.Helper()
-	text, err := os.ReadFile(token[1])
-	check(t, err)
 	conn, err := grpc.NewClient(c.all[0].API, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	check(t, err)
 	defer conn.Close()
 	register := func(i int) error {
-		ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+strings.TrimSpace(string(text))))
+		ctx, cancel := context.WithCancel(showing(t, t.Context(), token))
 		defer cancel()
 		stream, err := rotav1.NewWorkersClient(conn).Work(ctx)
 		if err != nil {
