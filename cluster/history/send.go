@@ -26,6 +26,8 @@ type eventSender struct {
 	gone chan struct{}
 	// ended is closed as the goroutine ends.
 	ended chan struct{}
+	// stuck: a batch was not sent in its time.
+	stuck bool
 	// last is the last event that was handed over, before the last of the batch
 	// before: all up to that was sent.
 	last, before rota.EventID
@@ -97,6 +99,7 @@ func (s *eventSender) put(ctx context.Context, events []rota.ServedEvent) error 
 	case err := <-s.done:
 		return err
 	case <-late.C:
+		s.stuck = true
 		return s.tooSlow()
 	case <-ctx.Done():
 	case <-s.ev.host.Life.Done():
@@ -127,12 +130,12 @@ func (s *eventSender) finish(ctx context.Context) error {
 	}
 }
 
-// abandon ends the sender after err. It waits for a batch that is being sent, unless
-// the consumer is too slow or ctx has ended: such a batch is left to itself.
-func (s *eventSender) abandon(ctx context.Context, err error) {
+// abandon ends the sender. It waits for a batch that is being sent, unless that is stuck or
+// ctx has ended: such a batch is left to itself.
+func (s *eventSender) abandon(ctx context.Context) {
 	s.due.Stop()
 	close(s.gone)
-	if rota.KindOf(err) == rota.KindExhausted {
+	if s.stuck {
 		return
 	}
 	late := time.NewTimer(s.ev.sendMost)

@@ -42,7 +42,7 @@ func (ev *Events) Events(ctx context.Context, filter rota.EventFilter, send func
 	if err == nil {
 		err = s.finish(ctx)
 	} else {
-		s.abandon(ctx, err)
+		s.abandon(ctx)
 	}
 	if rota.KindOf(err) == rota.KindExhausted {
 		ev.countCut()
