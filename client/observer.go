@@ -30,6 +30,10 @@ type Observer struct {
 	// Connected and Disconnected are about the stream to a node.
 	Connected    func(ConnectionEvent)
 	Disconnected func(ConnectionEvent)
+	// TurnedAway: a node could not be reached or does not take the worker for now (Err), such
+	// as one beyond what its credential may register. The worker goes on asking; each kind of
+	// failure of each node is told once until a stream stands again.
+	TurnedAway func(ConnectionEvent)
 }
 
 // HandlerEvent is about one lease.

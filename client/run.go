@@ -163,6 +163,11 @@ func (w *Worker) connect(ctx context.Context, t *leaseTable) error {
 	nodes := w.client.nodes
 	at := rand.IntN(len(nodes)) // workers spread over the nodes
 	takeover := w.takeover
+	type failure struct {
+		address, subject string
+		kind             rota.Kind
+	}
+	told := map[failure]bool{}
 	for try := 0; ; try++ {
 		s := &stream{table: t, node: nodes[at%len(nodes)], takeover: takeover, connection: w.nextConnection()}
 		err := s.serve(ctx)
@@ -171,6 +176,7 @@ func (w *Worker) connect(ctx context.Context, t *leaseTable) error {
 			// Once taken over, the id is ours; if another takes it over later, it is theirs.
 			takeover = false
 			t.tellConnection(w.observer.Disconnected, s, err)
+			clear(told)
 		}
 		switch {
 		case err == nil:
@@ -187,6 +193,10 @@ func (w *Worker) connect(ctx context.Context, t *leaseTable) error {
 			return during("work", e)
 		}
 		t.log.Info("connection lost, going on elsewhere", "address", s.node.address, "err", e)
+		if f := (failure{s.node.address, e.Subject, e.Kind}); !s.welcomed && !told[f] {
+			told[f] = true
+			t.tellConnection(w.observer.TurnedAway, s, e)
+		}
 		if s.healthy {
 			try = 0
 		}

@@ -281,6 +281,7 @@ func (a workerCommands) observer() client.Observer {
 				a.talk("disconnected from %s: %v", e.Address, words.FromStatus(e.Err))
 			}
 		},
+		TurnedAway: func(e client.ConnectionEvent) { a.talk("not connected to %s: %v; asking again", e.Address, e.Err) },
 	}
 }
 
