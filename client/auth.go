@@ -78,6 +78,15 @@ func (b *bearer) GetRequestMetadata(context.Context, ...string) (map[string]stri
 	return b.last.Load().header, nil
 }
 
+// shown returns what a call that begins now would show; nil without a token.
+func (b *bearer) shown() *shownToken {
+	if b == nil {
+		return nil
+	}
+	_ = b.look()
+	return b.last.Load()
+}
+
 // RequireTransportSecurity implements credentials.PerRPCCredentials.
 func (b *bearer) RequireTransportSecurity() bool { return b.secure }
 

@@ -247,3 +247,7 @@ func (t *leaseTable) tellConnection(f func(ConnectionEvent), s *stream, err erro
 // errNoBeat is why a stream is left whose node answers no beat: it is cut off,
 // or has no leader.
 var errNoBeat = errors.New("the node answers no beat")
+
+// errOtherToken is why a stream is left that began with a token which was replaced since: the
+// worker keeps its session and leases under the new one, and may lose them with the old one.
+var errOtherToken = errors.New("the access token was replaced")

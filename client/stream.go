@@ -41,6 +41,8 @@ type stream struct {
 	session rota.Session
 	// welcomed: the node took the worker; healthy: it answered a beat, too.
 	welcomed, healthy bool
+	// shown is the token that the stream began with.
+	shown *shownToken
 }
 
 // serve works until the stream breaks, or returns nil after the farewell.
@@ -49,7 +51,7 @@ func (s *stream) serve(ctx context.Context) (err error) {
 	defer cancel(nil)
 	defer func() {
 		// What ended the stream from this side says more than its status.
-		if cause := context.Cause(ctx); err != nil && errors.Is(cause, errNoBeat) {
+		if cause := context.Cause(ctx); err != nil && (errors.Is(cause, errNoBeat) || errors.Is(cause, errOtherToken)) {
 			err = &rota.Error{Kind: rota.KindUnavailable, Text: cause.Error()}
 		}
 	}()
@@ -83,6 +85,7 @@ func (s *stream) serve(ctx context.Context) (err error) {
 // open sends hello and waits for the welcome.
 func (s *stream) open(ctx context.Context, cancel context.CancelCauseFunc) (err error) {
 	w := s.table.worker
+	s.shown = s.node.shows.shown()
 	late := time.AfterFunc(welcomeMost, func() { cancel(errNoBeat) })
 	defer late.Stop()
 	if s.grpc, err = s.node.workers.Work(ctx); err != nil {
@@ -140,6 +143,10 @@ func (s *stream) send(ctx context.Context, cancel context.CancelCauseFunc) {
 			nextBeat = farFuture // nobody answers a session that is over
 		}
 		if now >= nextBeat {
+			if s.node.shows.shown() != s.shown {
+				cancel(errOtherToken)
+				return
+			}
 			nextBeat = now + limits.BeatEvery
 			sequence, silent := b.beatSent(now)
 			if silent {

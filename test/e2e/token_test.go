@@ -1,10 +1,17 @@
 package e2e
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
 )
 
 // tokenFile creates an access token and returns the flags that show it.
@@ -78,4 +85,75 @@ func TestAnonymous_locksNobodyOut(t *testing.T) {
 	c.rota(t, append(root, "auth", "anonymous", "root")...).want(t, 0)
 	c.rota(t, "auth", "token", "revoke", strings.Split(c.rota(t, "auth", "token", "list", "-o", "name").want(t, 0).stdout, "\n")[0]).want(t, 0)
 	c.rota(t, "auth", "anonymous", "none", "--yes").want(t, 0)
+}
+
+// TestTokenOfAWorker_replaced: a worker goes on under the token that takes the place of its own,
+// with the session and the leases that it has, so that the old one is revoked without harm to
+// what runs.
+func TestTokenOfAWorker_replaced(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	secret := func() (id, secret string) {
+		secret = strings.TrimSpace(c.rota(t, "auth", "token", "create", "--expires", "1d", "--role", "worker").want(t, 0).stdout)
+		return strings.Split(secret, "_")[1], secret
+	}
+	old, shown := secret()
+	var token atomic.Pointer[string]
+	token.Store(&shown)
+	mine, err := client.Dial(c.addrs(), client.WithInsecure(), client.WithTokenFrom(func() (string, error) { return *token.Load(), nil }))
+	check(t, err)
+	t.Cleanup(func() { _ = mine.Close() })
+	connected := make(chan client.ConnectionEvent, 10)
+	w, err := client.NewWorker(mine, rota.WorkerSpec{ID: "w", Queues: []rota.QueueName{rota.DefaultQueue}, Slots: 2},
+		client.WithObserver(client.Observer{Connected: func(e client.ConnectionEvent) { connected <- e }}))
+	check(t, err)
+	release := make(chan struct{})
+	w.Handle("long", func(ctx context.Context, _ *client.Job) (client.Result, error) {
+		select {
+		case <-ctx.Done():
+			return client.Result{}, context.Cause(ctx)
+		case <-release:
+			return client.Result{}, nil
+		}
+	})
+	w.Handle("short", func(context.Context, *client.Job) (client.Result, error) { return client.Result{}, nil })
+	ctx, stop := context.WithCancel(context.Background())
+	var life sync.WaitGroup
+	life.Go(func() { _ = w.Run(ctx) })
+	t.Cleanup(func() { stop(); life.Wait() })
+	next := func() (e client.ConnectionEvent) {
+		t.Helper()
+		select {
+		case e = <-connected:
+		case <-time.After(time.Minute):
+			t.Fatal("the worker does not connect")
+		}
+		return e
+	}
+	first := next()
+
+	cl := c.dial(t)
+	run := func(id, typ string) {
+		spec := rota.NewJobSpec(rota.JobType(typ), nil)
+		spec.ID = rota.JobID(id)
+		_, err := cl.Submit(ctx, spec)
+		check(t, err)
+	}
+	run("long", "long")
+	c.awaitState(t, cl, "long", 20*time.Second, rota.JobRunning)
+	_, shown = secret()
+	token.Store(&shown)
+	if again := next(); again.Session != first.Session {
+		t.Errorf("session %d, before %d", again.Session, first.Session)
+	}
+	c.rota(t, "auth", "token", "revoke", old).want(t, 0)
+	run("short", "short")
+	c.awaitState(t, cl, "short", 20*time.Second, rota.JobCompleted)
+	close(release)
+	c.awaitState(t, cl, "long", 20*time.Second, rota.JobCompleted)
+	j, err := cl.Job(ctx, "long")
+	check(t, err)
+	if len(j.Attempts) != 1 {
+		t.Errorf("its attempts are %+v", j.Attempts)
+	}
 }
