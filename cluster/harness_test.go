@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/pprof"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,6 +18,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
@@ -123,16 +125,17 @@ func stand(n *Node) {
 
 // loyal has the present followers wait for their leader for ever, however busy the machine,
 // and gives the leader: should it lose touch, it is elected again. A test may still hand
-// leadership over.
+// leadership over. Who is no member is left as it is: it may learn so by missing a leader.
 func (b *bench) loyal() *Node {
 	b.t.Helper()
 	for {
 		leader := b.leader()
 		for _, id := range b.ids() {
-			if n := b.node(id); n != leader {
-				b.waits(n, time.Hour)
-			} else {
+			switch n := b.node(id); {
+			case n == leader:
 				b.waits(n, n.cfg.Timing.Heartbeat)
+			case slices.ContainsFunc(leader.membership.servers(), func(s raft.Server) bool { return s.ID == raft.ServerID(id) }):
+				b.waits(n, time.Hour)
 			}
 		}
 		if b.leader() == leader {

@@ -111,7 +111,9 @@ func (b *bench) takenOut(id rota.NodeID) *Node {
 	if err := b.loyal().RemovePeer(within(b.t, ample), id); err != nil {
 		b.t.Fatal(err)
 	}
-	return b.node(id)
+	n := b.node(id)
+	b.waits(n, n.cfg.Timing.Heartbeat) // it may have to miss its leader to learn of it
+	return n
 }
 
 func TestRemoved_nodeThatGossipsOnWritesNothing(t *testing.T) {
