@@ -56,6 +56,7 @@ type pendingSource struct {
 type turn struct {
 	open, weight int64
 	streams      heap[*stream]
+	last         lastScope
 	// few is where the heap starts.
 	few [2]*stream
 }
@@ -177,7 +178,7 @@ func (s *pendingSource) peek(r *rooms) (candidate, bool) {
 			continue
 		}
 		l := first.of()
-		if s.draft.shut(s.queue, l) || r.barred(l) {
+		if s.draft.shut(s.queue, l) || r.barredNear(l, &t.last) {
 			s.leave(l)
 			continue
 		}

@@ -1,5 +1,7 @@
 package sched
 
+import "github.com/rotasched/rota"
+
 // masks are the positions of the workers that may work for a tenant, in a round of a queue
 // where not every worker may work for all. They are found as tenants come up.
 type masks struct {
@@ -14,15 +16,34 @@ type masks struct {
 	mask bitset
 }
 
+// lastScope is the tenant that was asked for last at one place, and its mask: under fair share
+// a turn is one tenant's.
+type lastScope struct {
+	tenant rota.TenantID
+	mask   bitset
+}
+
 // maskOf returns the positions that may work for a lane's tenant; nil for all.
-func (r *rooms) maskOf(l *lane) bitset {
+func (r *rooms) maskOf(l *lane) bitset { return r.maskNear(l, nil) }
+
+// maskNear is maskOf where the same tenant was asked for last, maybe.
+func (r *rooms) maskNear(l *lane, last *lastScope) bitset {
 	n := &r.queue.narrow
 	if len(n.spans) == 0 {
 		return nil
 	}
-	if r.masks.lane != l {
-		r.masks.lane, r.masks.mask = l, r.maskAt(n, n.at(string(l.key.tenant)))
+	switch {
+	case r.masks.lane == l:
+		return r.masks.mask
+	case last == nil:
+		r.masks.mask = r.maskAt(n, n.at(string(l.key.tenant)))
+	case last.mask == nil || last.tenant != l.key.tenant:
+		*last = lastScope{l.key.tenant, r.maskAt(n, n.at(string(l.key.tenant)))}
+		fallthrough
+	default:
+		r.masks.mask = last.mask
 	}
+	r.masks.lane = l
 	return r.masks.mask
 }
 
@@ -50,8 +71,10 @@ func (r *rooms) maskAt(n *narrowings, span int) bitset {
 
 // barred reports whether no worker that has room for a lane's class may work for its tenant.
 // Room only shrinks within a round: such a lane is left behind, like one that is shut.
-func (r *rooms) barred(l *lane) bool {
-	mask := r.maskOf(l)
+func (r *rooms) barred(l *lane) bool { return r.barredNear(l, nil) }
+
+func (r *rooms) barredNear(l *lane, last *lastScope) bool {
+	mask := r.maskNear(l, last)
 	return mask != nil && !r.of(l.key.class).at.meets(mask)
 }
 
