@@ -55,7 +55,7 @@ there = if ! ls $(1)/*.go >/dev/null 2>&1; then echo "$(2): not run, $(1) is not
 # What x86-64-v3 is by the names of /proc/cpuinfo.
 V3 := avx avx2 bmi1 bmi2 f16c fma abm movbe
 
-.PHONY: help build docs test golden-builds race fuzz sim virtual e2e chaos chaos-docker crash bite bench bench-against bench-nats bench-profile bench-scale bench-alone bench-overload bench-soak bench-pieces bench-compare demo image generate tidy lint cover fmt clean ci
+.PHONY: help build docs test golden-builds race fuzz sim virtual e2e hostile chaos chaos-docker crash bite bench bench-against bench-nats bench-profile bench-scale bench-alone bench-overload bench-soak bench-pieces bench-compare demo image generate tidy lint cover fmt clean ci
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -96,6 +96,10 @@ virtual: ## real clusters in virtual time: VIRTUAL=10h of faults (SEED=n repeats
 
 e2e: ## every test over real processes, the long ones too (make test runs a core of them)
 	ROTA_E2E=full $(GO) test -count=1 -timeout 10m -parallel 3 ./test/e2e/
+
+hostile: build ## play those who may not against real processes; then with the doors open, which must be noticed
+	$(GO) run ./test/hostile -rota bin/rota
+	$(GO) run ./test/hostile -rota bin/rota -plant
 
 chaos: ## real processes, killed, stopped and cut off for CHAOS=60s (SEED=n repeats the faults)
 	@$(call there,test/jepsen-lite,chaos); \

@@ -126,6 +126,7 @@ var rooms = []room{
 	{path: "test/bench", may: []string{"test/rig"}, only: []string{}},
 	{path: "test/bench/natsjobs", only: []string{natsClient}},
 	{path: "test/crash", may: []string{".", "client", "test/rig"}, never: []string{raftLibrary, raftStore, gossip, grpcLibrary}},
+	{path: "test/hostile", may: []string{".", "client", "api/rota/v1", "internal/unreleased", "test/rig"}, never: []string{raftLibrary, raftStore, gossip}},
 	{path: "test/jepsen-lite/check", may: []string{"."}, never: []string{raftLibrary, raftStore, gossip, grpcLibrary}},
 	{path: "test/jepsen-lite/fault", may: []string{".", "client", "test/rig", "test/jepsen-lite/check"},
 		never: []string{raftLibrary, raftStore, gossip, grpcLibrary}},

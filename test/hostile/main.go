@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/rotasched/rota/test/rig"
+)
+
+const (
+	// runMost bounds a run, probeMost one probe, plantedMost one that finds the doors open.
+	runMost     = 4 * time.Minute
+	probeMost   = 20 * time.Second
+	plantedMost = 2 * time.Second
+	// probesLeast is how many a run plays at least, and saidMost how much of an answer is shown.
+	probesLeast = 60
+	saidMost    = 110
+)
+
+// probe is one attempt.
+type probe struct {
+	name string
+	// try returns how it was refused, and an error where the defence did not hold.
+	try func(ctx context.Context, s *scene) (said string, err error)
+	// bites says that it must not hold where the doors stand open.
+	bites bool
+}
+
+// actor is a row of SECURITY §1.
+type actor struct {
+	name, never string
+	probes      []probe
+}
+
+// actors are all rows, in the order in which they play.
+func actors() []actor {
+	return []actor{
+		{"stranger", "data, a crash, memory", append(strangerCalls(), strangerBytes()...)},
+		{"web page in an operator's browser", "the operator's reach", pageProbes()},
+		{"holder of a credential that does not count", "any right", append(tokenProbes(), certificateProbes()...)},
+		{"client", "another tenant's objects, events, counts", clientProbes()},
+	}
+}
+
+// errLeftOut marks a probe that cannot be played here.
+var errLeftOut = errors.New("left out")
+
+func main() {
+	binary := flag.String("rota", "", "binary of rota; without it one is built")
+	plant := flag.Bool("plant", false, "open the doors, and see that the probes notice")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, runMost)
+	defer cancel()
+	if err := run(ctx, *binary, *plant, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "hostile:", err)
+		cancel()
+		stop()
+		os.Exit(1)
+	}
+}
+
+// run starts a cluster, has the actors play and ends it.
+func run(ctx context.Context, binary string, plant bool, out io.Writer) (err error) {
+	dir, err := os.MkdirTemp("", "rota-hostile-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if binary == "" {
+		binary, err = rig.Build(dir)
+	} else {
+		binary, err = filepath.Abs(binary)
+	}
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	s := &scene{dir: dir, binary: binary, plant: plant}
+	defer s.end()
+	if err := s.begin(ctx); err != nil {
+		return fmt.Errorf("start the cluster: %w", err)
+	}
+	fmt.Fprintf(out, "three nodes, two tenants, ready after %.1f s\n", time.Since(began).Seconds())
+	var t tally
+	for _, a := range actors() {
+		if plant {
+			t.planted(ctx, out, s, a)
+			continue
+		}
+		t.play(ctx, out, s, a)
+	}
+	return t.verdict(out, plant, time.Since(began))
+}
+
+// tally counts what held.
+type tally struct{ played, held, left, open int }
+
+// play plays an actor's probes, and looks at the cluster behind them.
+func (t *tally) play(ctx context.Context, out io.Writer, s *scene, a actor) {
+	fmt.Fprintf(out, "\n%s: never %s\n", a.name, a.never)
+	before, err := s.look(ctx)
+	if err != nil {
+		t.open++
+		fmt.Fprintf(out, "  DID NOT HOLD  the cluster, before: %v\n", err)
+		return
+	}
+	for _, p := range a.probes {
+		said, err := p.play(ctx, s)
+		switch {
+		case errors.Is(err, errLeftOut):
+			t.left++
+			fmt.Fprintf(out, "  left out      %s: %v\n", p.name, err)
+			continue
+		case err != nil:
+			t.open++
+			fmt.Fprintf(out, "  DID NOT HOLD  %s: %v\n", p.name, err)
+		default:
+			t.held++
+			fmt.Fprintf(out, "  held          %s: %s\n", p.name, short(said))
+		}
+		t.played++
+	}
+	after, err := s.settle(ctx, before)
+	if err != nil {
+		t.open++
+		fmt.Fprintf(out, "  DID NOT HOLD  the cluster, behind them: %v\n", err)
+		return
+	}
+	fmt.Fprintf(out, "  the cluster   %s\n", after.against(before))
+}
+
+// planted plays the probes that must notice that the doors stand open.
+func (t *tally) planted(ctx context.Context, out io.Writer, s *scene, a actor) {
+	for _, p := range a.probes {
+		if !p.bites {
+			continue
+		}
+		t.played++
+		if said, err := p.play(ctx, s); err == nil {
+			t.open++
+			fmt.Fprintf(out, "NOTICED NOTHING  %s: %s: %s\n", a.name, p.name, short(said))
+		} else {
+			t.held++
+			fmt.Fprintf(out, "noticed          %s: %s: %s\n", a.name, p.name, short(err.Error()))
+		}
+	}
+}
+
+func (t *tally) verdict(out io.Writer, plant bool, took time.Duration) error {
+	word, least := "held", probesLeast
+	if plant {
+		word, least = "noticed the open doors", 1
+	}
+	fmt.Fprintf(out, "\n%d probes in %.1f s: %d %s, %d did not, %d left out\n", t.played, took.Seconds(), t.held, word, t.open, t.left)
+	switch {
+	case t.open > 0:
+		return fmt.Errorf("%d did not hold", t.open)
+	case t.played < least:
+		return fmt.Errorf("%d probes were played, at least %d are wanted", t.played, least)
+	}
+	return nil
+}
+
+// play plays one probe, within its time.
+func (p *probe) play(ctx context.Context, s *scene) (string, error) {
+	most := probeMost
+	if s.plant {
+		most = plantedMost // what is let in may go on for ever
+	}
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	return p.try(ctx, s)
+}
+
+// short keeps an answer to a line.
+func short(text string) string {
+	text = strings.Join(strings.Fields(text), " ")
+	if len(text) > saidMost {
+		text = strings.ToValidUTF8(text[:saidMost], "") + "…"
+	}
+	return text
+}
