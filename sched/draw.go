@@ -2,17 +2,26 @@ package sched
 
 import "github.com/rotasched/rota"
 
-// candidate is a drawn job. Those that tie on (key, Enqueued, Number) go in one group.
+// candidate is a drawn job. Those that tie on (key, Enqueued, Number) go in one group, and under
+// fair share those of several tenants only as equals (matcher.draw).
 type candidate struct {
 	item *Item
 	lane *lane
 	// key orders and ties; score is shown.
 	key   int64
 	score int64
+	// open leases by weight are its tenant's share under fair share before it was drawn; else
+	// both are 0.
+	open, weight int64
 }
 
 func (c candidate) ties(o candidate) bool {
 	return c.key == o.key && c.item.Enqueued == o.item.Enqueued && c.item.Number == o.item.Number
+}
+
+// equals reports whether neither candidate's tenant had the lesser share.
+func (c candidate) equals(o candidate) bool {
+	return compareShares(c.open, c.weight, o.open, o.weight) == 0
 }
 
 // source gives a round its candidates in the order of its ranking. A job of a
@@ -183,7 +192,11 @@ func (s *pendingSource) peek(r *rooms) (candidate, bool) {
 			continue
 		}
 		it := first.head.item
-		return candidate{item: it, lane: l, key: it.Key, score: ScoreAt(s.policy, it.Key, s.now)}, true
+		c := candidate{item: it, lane: l, key: it.Key, score: ScoreAt(s.policy, it.Key, s.now)}
+		if s.pending.fairShare {
+			c.open, c.weight = t.open, t.weight
+		}
+		return c, true
 	}
 }
 

@@ -70,7 +70,8 @@ func (m *matcher) run() {
 // draw fills the group: those that tie on (score, enqueued), at most 16. Without
 // fair share it holds those without room too: they keep their seats in the cut
 // and their ids count for the strategy random. Under fair share it is what was
-// drawn consecutively.
+// drawn consecutively, of one tenant, or of several with the same share: the tie
+// within a group knows no shares, and must not prefer who has more.
 func (m *matcher) draw() {
 	m.group = m.group[:0]
 	c, ok := m.peek()
@@ -88,8 +89,13 @@ func (m *matcher) draw() {
 		}
 		return
 	}
-	for first := c; ok && len(m.group) < groupMax && c.ties(first); c, ok = m.peek() {
+	first, mixed := c, false
+	for ok && len(m.group) < groupMax && c.ties(first) {
+		if mixed = mixed || c.item.Tenant != first.item.Tenant; mixed && !c.equals(first) {
+			return
+		}
 		m.take(c)
+		c, ok = m.peek()
 	}
 }
 

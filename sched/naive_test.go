@@ -113,6 +113,7 @@ func (n *naive) run(class func(*Item) *naiveAsk) []Pair {
 		}
 		var group []*Item
 		var ranks []int32
+		mixed, had := false, naiveShare{}
 		for len(group) < groupMax {
 			i := n.next(class)
 			if i < 0 {
@@ -124,7 +125,14 @@ func (n *naive) run(class func(*Item) *naiveAsk) []Pair {
 				break
 			}
 			if n.shares != nil {
-				n.share(it.Tenant).open++
+				s := n.share(it.Tenant)
+				if len(group) == 0 {
+					had = *s
+				}
+				if mixed = mixed || len(group) > 0 && it.Tenant != group[0].Tenant; mixed && s.open*had.weight != had.open*s.weight {
+					break
+				}
+				s.open++
 			}
 			n.items = slices.Delete(n.items, i, i+1)
 			group, ranks = append(group, it), append(ranks, n.rank)

@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"testing"
@@ -18,6 +19,8 @@ type quarter struct {
 	caps    Caps
 	items   map[rota.JobID]*Item
 	now     rota.Clock
+	// moment, where it is set, is when all jobs are enqueued.
+	moment rota.Clock
 	// ending are the leases of the round before, on so many slots.
 	ending []Pair
 	open   map[rota.TenantID]int64
@@ -46,7 +49,8 @@ func (q *quarter) add(n int, tenant rota.TenantID, domain string, job rota.JobSp
 	class := q.supply.Intern(RequirementsOf(&job))
 	for range n {
 		q.now++
-		it := &Item{ID: rota.JobID(fmt.Sprintf("%s-%06d", tenant, q.now)), Enqueued: q.now, Queued: q.now,
+		at := cmp.Or(q.moment, q.now)
+		it := &Item{ID: rota.JobID(fmt.Sprintf("%s-%06d", tenant, q.now)), Enqueued: at, Queued: at,
 			Class: class, JobSpec: &job, TierPlace: &TierPlace{Tier: int32(TierOf(job.Priority, 5)), TierAt: q.now}}
 		it.Key = RankKey(&q.policy, it.Priority, 0, 0, rota.TierFree, it.Enqueued)
 		q.items[it.ID] = it
@@ -95,6 +99,22 @@ func (b bounds) Tenant(t rota.TenantID) int64 {
 func (b bounds) Window(rota.QueueName, rota.TenantID) int64 { return math.MaxInt64 }
 
 func (b bounds) Domain(_ rota.QueueName, domain string) int64 { return leftOf(b.domains, domain) }
+
+// TestFairShare_ofOneMoment: jobs of one entry are enqueued at one moment and tie. The tie gives
+// no room to who has more leases, whatever the seed.
+func TestFairShare_ofOneMoment(t *testing.T) {
+	t.Parallel()
+	for seed := range byte(64) {
+		q := newQuarter(t, true, false)
+		q.moment = 1
+		q.add(40, "noisy", "", rota.JobSpec{Type: "flood"})
+		q.add(1, "quiet", "", rota.JobSpec{Type: "one"})
+		q.add(2, "other", "", rota.JobSpec{Type: "one"})
+		if placed := q.round(seed); placed["quiet"] != 1 || placed["other"] != 2 || placed["noisy"] != quarterSlots-3 {
+			t.Errorf("seed %d: placed %v", seed, placed)
+		}
+	}
+}
 
 // TestNoisyNeighbour holds what isolation promises: with fair share or
 // max_concurrent neither 100,000 jobs of another tenant, nor an impossible job at
