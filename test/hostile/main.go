@@ -43,11 +43,17 @@ type actor struct {
 
 // actors are all rows, in the order in which they play.
 func actors() []actor {
+	unknown, captured := memberProbes()
 	return []actor{
 		{"stranger", "data, a crash, memory", append(strangerCalls(), strangerBytes()...)},
 		{"web page in an operator's browser", "the operator's reach", pageProbes()},
 		{"holder of a credential that does not count", "any right", append(tokenProbes(), certificateProbes()...)},
 		{"client", "another tenant's objects, events, counts", clientProbes()},
+		{"client that may make tokens", "more rights than its own", clerkProbes()},
+		{"worker", "another's lease", workerProbes()},
+		{"unknown or removed node", "Raft, state, forwarding", unknown},
+		{"captured member", "another node's name", captured},
+		{"holder of the gossip key, or not", "membership, a crash", gossipProbes()},
 	}
 }
 

@@ -43,12 +43,14 @@ type scene struct {
 	working                     sync.WaitGroup
 	acknowledged                []rota.JobID
 	held                        rota.Job
-	loaded                      rota.Index
+	// identities are those of data directories, by node.
+	identities map[string]string
+	loaded     rota.Index
 }
 
 // begin starts the nodes, locks them, and has both tenants work.
 func (s *scene) begin(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{s.found, s.lock, s.load} {
+	for _, step := range []func(context.Context) error{s.found, s.lock, s.load, s.remove} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -217,7 +219,9 @@ func (s *scene) load(ctx context.Context) error {
 			if j.State != state {
 				return fmt.Errorf("job %s is %s, %s is wanted", id, j.State, state)
 			}
-			s.held = j
+			if id == "umbrella-held" {
+				s.held = j
+			}
 		}
 		return nil
 	})
@@ -229,7 +233,7 @@ func (s *scene) worker(life context.Context, tenant rota.TenantID) error {
 	if err != nil {
 		return err
 	}
-	w, err := client.NewWorker(by, rota.WorkerSpec{ID: rota.WorkerID(tenant) + "-w", Queues: []rota.QueueName{rota.QueueName(tenant)}, Slots: 2, Types: []rota.JobType{"done", "held"}}, client.WithHardStop(life))
+	w, err := client.NewWorker(by, rota.WorkerSpec{ID: rota.WorkerID(tenant) + "-w", Queues: []rota.QueueName{rota.QueueName(tenant)}, Slots: 2, Types: []rota.JobType{"done", "held"}}, client.WithHardStop(life), client.WithSecret([]byte(workerSecret)))
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"bytes"
+	"compress/lzw"
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	gossipLabel = "\xf4\x04rota"
+	nonceBytes  = 12
+	// sealedBy is what a seal adds: its version, the nonce and the tag.
+	sealedBy      = 1 + nonceBytes + 16
+	kindEncrypted = 10
+	// datagramMost is what goes by UDP, packetTimes how often.
+	datagramMost, packetTimes = 60_000, 32
+)
+
+// hostileGossip are messages that made an earlier node panic, or took memory without a bound,
+// and such that lie about members.
+func hostileGossip() map[string][]byte {
+	squeezed := func(n int) []byte {
+		var body bytes.Buffer
+		w := lzw.NewWriter(&body, lzw.LSB, 8)
+		_, _ = w.Write(make([]byte, n))
+		_ = w.Close()
+		out := binary.BigEndian.AppendUint32([]byte("\x09\x82\xa4Algo\x00\xa3Buf\xdb"), uint32(body.Len()))
+		return append(out, body.Bytes()...)
+	}
+	return map[string][]byte{
+		"nothing":                    {},
+		"nothing, compressed":        squeezed(0),
+		"32 MiB, compressed":         squeezed(32 << 20),
+		"an empty compound":          {7, 0},
+		"a compound of empty parts":  {7, 2, 0, 0, 0, 0},
+		"a compound in a compound":   {7, 1, 0, 2, 7, 0},
+		"a text of 4 GB":             []byte("\x04\x81\xa4Meta\xdb\xff\xff\xff\xf0"),
+		"an array of 2 billion":      []byte("\x04\x81\xa3Vsn\xdd\x7f\xff\xff\xff"),
+		"arrays in arrays":           append([]byte("\x04\x81\xa1x"), bytes.Repeat([]byte{0x91}, 50_000)...),
+		"a state of 2 billion nodes": []byte("\x06\x83\xa5Nodes\xce\x7f\xff\xff\xff\xacUserStateLen\x00\xa4Join\xc3"),
+		"a message in its own seal":  {10, 0, 0, 0, 0},
+		"that n9 is a member":        []byte("\x04\x86\xabIncarnation\x01\xa4Node\xa2n9\xa4Addr\xc4\x04\x7f\x00\x00\x01\xa4Port\xcd\x27\x0f\xa4Meta\xc4\x00\xa3Vsn\xc4\x06\x01\x05\x02\x00\x00\x00"),
+		"that n2 is dead":            []byte("\x05\x83\xabIncarnation\xce\x7f\xff\xff\xff\xa4Node\xa2n2\xa4From\xa2n9"),
+		"that n2 is elsewhere":       []byte("\x04\x86\xabIncarnation\xce\x7f\xff\xff\xfe\xa4Node\xa2n2\xa4Addr\xc4\x04\x7f\x00\x00\x09\xa4Port\xcd\x27\x0f\xa4Meta\xc4\x00\xa3Vsn\xc4\x06\x01\x05\x02\x00\x00\x00"),
+	}
+}
+
+// gossipProbes are those of strangers, who have no key, and of its holder.
+func gossipProbes() (all []probe) {
+	messages := hostileGossip()
+	names := slices.Sorted(func(yield func(string) bool) {
+		for name := range messages {
+			if !yield(name) {
+				return
+			}
+		}
+	})
+	send := func(name string, wrap func(message []byte, packet bool) []byte, which ...string) probe {
+		return probe{name: name, try: func(ctx context.Context, s *scene) (string, error) {
+			for _, one := range which {
+				if err := s.gossip(ctx, messages[one], wrap); err != nil {
+					return "", fmt.Errorf("%s: %w", one, err)
+				}
+			}
+			return s.members(ctx)
+		}}
+	}
+	all = append(all,
+		send("without the key, in clear text", func(m []byte, _ bool) []byte { return []byte(gossipLabel + string(m)) }, names...),
+		send("without the key and the label", func(m []byte, _ bool) []byte { return m }, names...),
+		send("of another cluster", func(m []byte, _ bool) []byte { return []byte("\xf4\x05other" + string(m)) }, names...),
+		send("sealed by another key", func(m []byte, packet bool) []byte { return seal([]byte(strings.Repeat("x", 32)), m, packet) }, names...),
+	)
+	for _, name := range names {
+		all = append(all, send("says "+name, func(m []byte, packet bool) []byte { return seal([]byte(gossipKey), m, packet) }, name))
+	}
+	return all
+}
+
+// seal seals a message as a holder of the key does, for a packet or a stream.
+func seal(key, message []byte, packet bool) []byte {
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		panic(err) // keys are of this program's making
+	}
+	gcm, err := cipher.NewGCM(block)
+	if err != nil {
+		panic(err)
+	}
+	sealed := func(known []byte) []byte {
+		return gcm.Seal(append([]byte{1}, make([]byte, nonceBytes)...), make([]byte, nonceBytes), message, known)
+	}
+	if packet {
+		return []byte(gossipLabel + string(sealed([]byte("rota"))))
+	}
+	head := binary.BigEndian.AppendUint32([]byte{kindEncrypted}, uint32(len(message)+sealedBy))
+	return []byte(gossipLabel + string(head) + string(sealed(append(bytes.Clone(head), "rota"...))))
+}
+
+// gossip sends a message to n1, often by UDP and once by TCP; a stream must stay unanswered.
+func (s *scene) gossip(ctx context.Context, message []byte, wrap func([]byte, bool) []byte) error {
+	if packet := wrap(message, true); len(packet) <= datagramMost {
+		conn, err := net.Dial("udp", gossipPort(s))
+		if err != nil {
+			return err
+		}
+		for range packetTimes {
+			_, _ = conn.Write(packet)
+		}
+		_ = conn.Close()
+	}
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "tcp", gossipPort(s))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(answerMost))
+	_, _ = conn.Write(wrap(message, false))
+	_ = conn.(*net.TCPConn).CloseWrite()
+	if answer, _ := io.ReadAll(io.LimitReader(conn, 1<<10)); len(answer) > 0 {
+		return fmt.Errorf("a stream is answered by %q", short(string(answer)))
+	}
+	return nil
+}
+
+// members fails unless the cluster's are the three that they were.
+func (s *scene) members(ctx context.Context) (string, error) {
+	for _, n := range s.nodes {
+		if !n.Running() {
+			return "", fmt.Errorf("%s ended: %s", n.ID, n.Life().LastWords(3))
+		}
+	}
+	peers, err := s.root.Peers(ctx)
+	if err != nil {
+		return "", err
+	}
+	var ids []string
+	for _, p := range peers {
+		ids = append(ids, string(p.ID)+" at "+p.Address)
+	}
+	slices.Sort(ids)
+	for i, n := range s.nodes {
+		if i >= len(ids) || len(ids) != len(s.nodes) || ids[i] != n.ID+" at "+n.Raft {
+			return "", fmt.Errorf("the members are %v", ids)
+		}
+	}
+	return "unanswered; the members are n1, n2 and n3", nil
+}
