@@ -28,6 +28,7 @@ var (
 	_ fs.NodeOpener         = (*diskNode)(nil)
 	_ fs.NodeCreater        = (*diskNode)(nil)
 	_ fs.NodeMkdirer        = (*diskNode)(nil)
+	_ fs.NodeMknoder        = (*diskNode)(nil)
 	_ fs.NodeUnlinker       = (*diskNode)(nil)
 	_ fs.NodeRmdirer        = (*diskNode)(nil)
 	_ fs.NodeRenamer        = (*diskNode)(nil)
@@ -148,6 +149,24 @@ func (n *diskNode) Mkdir(ctx context.Context, name string, mode uint32, out *fus
 	err := n.at.faults.grow()
 	if err == nil {
 		err = os.Mkdir(n.path(name), os.FileMode(mode))
+	}
+	if err == nil {
+		err = n.at.ledger.made(n.ino(), name, n.path(name), nil)
+	}
+	if err != nil {
+		return nil, errno(err)
+	}
+	return n.child(ctx, name, out)
+}
+
+// Mknod makes a node's own socket; nothing else is made this way.
+func (n *diskNode) Mknod(ctx context.Context, name string, mode, _ uint32, out *fuse.EntryOut) (*fs.Inode, syscall.Errno) {
+	if mode&syscall.S_IFMT != syscall.S_IFSOCK {
+		return nil, syscall.EPERM
+	}
+	err := n.at.faults.grow()
+	if err == nil {
+		err = syscall.Mknod(n.path(name), mode, 0)
 	}
 	if err == nil {
 		err = n.at.ledger.made(n.ino(), name, n.path(name), nil)

@@ -3,6 +3,9 @@ package fault
 import (
 	"encoding/binary"
 	"errors"
+	"io/fs"
+	"net"
+	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -80,4 +83,26 @@ func entriesOf(t *testing.T, db *bbolt.DB) (n int) {
 		return nil
 	}))
 	return n
+}
+
+// A node makes its own socket on its disk. A loss of power may take the name, and leaves no more
+// than that: it is removed and made again.
+func TestDisk_socket(t *testing.T) {
+	t.Parallel()
+	d := mounted(t)
+	path := filepath.Join(d.dir, "s")
+	for range 2 {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		served, err := net.Listen("unix", path)
+		must(t, err)
+		must(t, os.Chmod(path, 0o600))
+		called, err := net.Dial("unix", path)
+		must(t, err)
+		must(t, called.Close())
+		served.(*net.UnixListener).SetUnlinkOnClose(false)
+		must(t, served.Close())
+		cutPower(t, d)
+	}
 }
