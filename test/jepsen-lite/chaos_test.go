@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"strconv"
@@ -24,13 +25,14 @@ func TestMain(m *testing.M) {
 }
 
 // TestChaos is a real run, as long as ROTA_CHAOS says (such as 60s), with the
-// seed ROTA_CHAOS_SEED. Without ROTA_CHAOS it is not run.
+// seed ROTA_CHAOS_SEED. Without ROTA_CHAOS it is not run. With an odd seed the cluster
+// is locked.
 func TestChaos(t *testing.T) {
 	duration, err := time.ParseDuration(os.Getenv("ROTA_CHAOS"))
 	if err != nil {
 		t.Skip("ROTA_CHAOS gives no duration such as 60s")
 	}
-	torments(t, duration)
+	torments(t, duration, fmt.Sprintf("--locked=%t", seed(t)%2 == 1))
 }
 
 // TestContainers is one in containers, as long as ROTA_CHAOS_DOCKER says.
@@ -45,20 +47,28 @@ func TestContainers(t *testing.T) {
 	torments(t, duration, "--via", fault.ViaDocker)
 }
 
+// seed is ROTA_CHAOS_SEED, 1 where that is not set.
+func seed(t *testing.T) uint64 {
+	t.Helper()
+	text := os.Getenv("ROTA_CHAOS_SEED")
+	if text == "" {
+		return 1
+	}
+	seed, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("ROTA_CHAOS_SEED: %v", err)
+	}
+	return seed
+}
+
 // torments makes a run and fails for what it found.
 func torments(t *testing.T, duration time.Duration, options ...string) {
 	t.Helper()
-	seed, err := uint64(1), error(nil)
-	if s := os.Getenv("ROTA_CHAOS_SEED"); s != "" {
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatalf("ROTA_CHAOS_SEED: %v", err)
-		}
-	}
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := append(options, "--duration", duration.String(), "--seed", strconv.FormatUint(seed, 10), "-o", "json")
+	args := append(options, "--duration", duration.String(), "--seed", strconv.FormatUint(seed(t), 10), "-o", "json")
 	if binary := os.Getenv("ROTA_CHAOS_BINARY"); binary != "" {
 		args = append(args, "--rota", binary)
 	}

@@ -28,6 +28,11 @@
 // are containers of docker-compose.yml, which are killed, paused and disconnected
 // from their network (fault/network_containers.go).
 //
+// With --locked the cluster has TLS, a gossip key and no rights for who shows no token.
+// Every user has a token of a role that grants no more than it needs; those of producers,
+// readers and workers are replaced and revoked meanwhile, in this order or the other, and
+// a thief goes on with the old ones (fault/lock.go, fault/revoke.go).
+//
 // # Where things stand
 //
 //   - fault: nodes, networks, disks, and the nemeses that strike them;

@@ -32,6 +32,7 @@ var checkers = []checker{
 	{"overlap", "no two workers believe at once that they hold a job", checkOverlap},
 	{"token", "tokens grow with each lease of a job and are unique", checkToken},
 	{"completion", "at most one completion of a job is accepted, and it stands", checkCompletion},
+	{"revoked", "nothing is taken that begins with a token whose revocation was acknowledged", checkRevoked},
 	{"repeat", "a repeated completion is answered the same; what is forged is refused", checkRepeat},
 	{"expiry", "no lease of a live, connected worker ends without a reason", checkExpiry},
 	{"blame", "no attempt is used up that nobody failed at", checkBlame},

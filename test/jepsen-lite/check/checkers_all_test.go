@@ -17,6 +17,10 @@ var oneBite = map[string]func(s *story){
 	"repeat": func(s *story) {
 		s.op(Op{Process: "hostile-1-a0", Func: OpForge, Job: "a", Invoke: ms(600), Return: ms(601), Outcome: OK})
 	},
+	"revoked": func(s *story) {
+		s.h.Revocations = []Revocation{{Token: "old", Acknowledged: ms(50)}}
+		s.find(OpSubmit, "a", 0).Shown = "old"
+	},
 	"expiry": func(s *story) {
 		s.submitted("c", 34_000).worked("w1.1", "c", 9, 35_000, 55_000, DidLose, OK)
 		s.op(Op{Process: "w1.1", Func: OpLost, Job: "c", Token: token(9), Lease: "c-lease-1.9", Invoke: ms(55_000), Kind: "NONE"})

@@ -58,7 +58,7 @@ func (v *view) cancelled(a *attempt) bool {
 func (v *view) disturbances() (spans []span) {
 	for _, f := range v.Faults {
 		switch {
-		case slices.Contains([]string{"kill-worker", "pause-worker", "worker-cut", "unplug-worker", "snapshot-save"}, f.Nemesis):
+		case slices.Contains([]string{"kill-worker", "pause-worker", "worker-cut", "unplug-worker", "snapshot-save", "revoke-token"}, f.Nemesis):
 		case WallFault(f.Nemesis) || badLinkOf(&f, "w"): // no lease is counted by a wall clock, nor cluster held up by a worker
 		case badLinkOf(&f, "n") && f.stalls(): // enough of it comes through to be elected, or stay so
 			spans = append(spans, span{f.From, f.To + settling})
@@ -73,6 +73,9 @@ func (v *view) disturbances() (spans []span) {
 
 // struck reports whether the attempt's worker or a node of it was broken in a time.
 func (v *view) struck(a *attempt, s span) bool {
+	if v.turnedAway(a.hand, s) {
+		return true
+	}
 	names := append(v.connectedTo(a.process, s), a.hand)
 	for _, who := range names {
 		if overlap(s, v.away(who)) > 0 {

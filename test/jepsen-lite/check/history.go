@@ -144,6 +144,8 @@ type Op struct {
 	Output string `json:"v,omitempty"`
 	Kind   string `json:"k,omitempty"`
 	Text   string `json:"e,omitempty"`
+	// Shown is the id of the token that all of the call showed, where that is known.
+	Shown string `json:"b,omitempty"`
 	// TTLMs is the time to live that a submission gave.
 	TTLMs int64 `json:"ttl,omitempty"`
 }
@@ -304,6 +306,8 @@ type History struct {
 	Walls    []WallShift `json:"walls,omitempty"`
 	Samples  []Sample    `json:"samples"`
 	Crashes  []Crash     `json:"crashes"`
+	// Revocations are of tokens of users.
+	Revocations []Revocation `json:"revocations,omitempty"`
 	// Stuck are nodes that did not end when they were told to.
 	Stuck []Crash `json:"stuck,omitempty"`
 	// NoDisks says why no disk could be made to fail.
@@ -334,6 +338,8 @@ type Recorder struct {
 	H    History
 	// limit bounds the operations kept: beyond it the run ends early.
 	limit int
+	// revoked is when each token's revocation was acknowledged.
+	revoked map[string]int64
 }
 
 // NewRecorder returns a recorder whose time counts from base, and which keeps limit operations.

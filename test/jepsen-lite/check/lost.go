@@ -3,6 +3,8 @@ package check
 import (
 	"fmt"
 	"strings"
+
+	"github.com/rotasched/rota"
 )
 
 // checkLost compares what producers were told with what is there at the end.
@@ -21,7 +23,7 @@ func checkLost(v *view) (found []Anomaly) {
 				}
 			case op.Func == OpSubmit && op.Outcome == Unknown:
 				asked[id] = true
-			case op.Func == OpGetMin && op.Outcome == Refused:
+			case op.Func == OpGetMin && op.Outcome == Refused && op.Kind != rota.KindUnauthenticated.String():
 				found = append(found, Anomaly{IDs: []string{id}, At: op.Return, Text: fmt.Sprintf(
 					"job %s was written at index %d, but a read at %s with that min_index says %s", id, op.Index,
 					op.Node, op.Kind)})

@@ -3,14 +3,15 @@ package check
 import (
 	"cmp"
 	"slices"
+	"strings"
 )
 
 // pendingMost is how long a suspension whose outcome is unknown may still come.
 const pendingMost = int64(15e9)
 
 // suspended readies what SPEC §3.11 excuses: leases that were open when their worker
-// was suspended. Which those are, the events say; that somebody suspended the worker,
-// and when at the earliest, the operator says. Whatever else the worker holds, and
+// was suspended, or lost its token. Which those are, the events say; that somebody did
+// that to the worker, and when at the earliest, the operator says. Whatever else the worker holds, and
 // whatever it takes after it was resumed, is judged as everybody's.
 func (v *view) readSuspensions() {
 	v.suspensions, v.suspended = make(map[string][]*Op), make(map[string]string)
@@ -23,10 +24,34 @@ func (v *view) readSuspensions() {
 		slices.SortFunc(ops, func(a, b *Op) int { return cmp.Compare(a.Invoke, b.Invoke) })
 	}
 	for i := range v.Events {
-		if e := &v.Events[i]; e.Kind == "leaseCancelled" && e.Reason == "WORKER_SUSPENDED" {
+		e := &v.Events[i]
+		if e.Kind != "leaseCancelled" {
+			continue
+		}
+		switch e.Reason {
+		case "WORKER_SUSPENDED":
 			v.suspended[e.Lease] = e.Worker
+		case "ACCESS_ENDED":
+			hand, _, _ := strings.Cut(e.Worker, "-")
+			v.suspended[e.Lease], v.suspensions[hand] = hand, v.revocationsOf(hand)
 		}
 	}
+}
+
+// revocationsOf are those of a worker's place, as suspensions are kept.
+func (v *view) revocationsOf(hand string) (ops []*Op) {
+	for _, r := range v.Revocations {
+		if r.Holder != hand || r.Asked == 0 {
+			continue
+		}
+		op := &Op{Invoke: r.Asked, Return: never}
+		if r.Acknowledged > 0 {
+			op.Return = r.Acknowledged
+		}
+		ops = append(ops, op)
+	}
+	slices.SortFunc(ops, func(a, b *Op) int { return cmp.Compare(a.Invoke, b.Invoke) })
+	return ops
 }
 
 // trustedUntil is when a lease's worker began not to be trusted with it: the moment

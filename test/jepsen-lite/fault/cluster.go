@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,6 +35,9 @@ type Server struct {
 	founder bool
 	disk    *disk
 	rotten  suspicion
+	// others are clients that show other badges than Client does.
+	others  map[*Badge]*client.Client
+	cluster *Cluster
 }
 
 // Cluster is all nodes that this run ever had.
@@ -44,6 +46,8 @@ type Cluster struct {
 	Dir    string
 	net    Network
 	rec    *check.Recorder
+	// lock is nil where the cluster is open.
+	lock *lock
 
 	// Backlog is how many jobs were not over when last asked.
 	Backlog atomic.Int64
@@ -75,6 +79,12 @@ func NewCluster(binary, dir string, network Network, rec *check.Recorder, founde
 		rec.Note("all wall clocks stay right: the binary was not built with the tag %s", TestClockTag)
 	}
 	k.disks = wantsDisks(o, rec)
+	if o.Locked {
+		var err error
+		if k.lock, err = newLock(binary, dir); err != nil {
+			return nil, err
+		}
+	}
 	for i := range founders {
 		s, err := k.Make(fmt.Sprintf("n%d", i+1))
 		if err != nil {
@@ -101,8 +111,13 @@ func (k *Cluster) Make(id string) (*Server, error) {
 func (k *Cluster) makeAt(id string, at *place, ports []int) (s *Server, err error) {
 	addr := func(i int) string { return net.JoinHostPort(at.ip, strconv.Itoa(ports[i])) }
 	s = &Server{ID: id, place: at, Addrs: rig.Addrs{API: addr(0), Raft: addr(1), Admin: addr(2), Gossip: addr(3)},
-		wall: &wallClock{path: filepath.Join(k.Dir, id+".clock")}}
-	if s.Client, err = client.Dial([]string{s.API}, client.WithInsecure()); err != nil {
+		wall: &wallClock{path: filepath.Join(k.Dir, id+".clock")}, others: make(map[*Badge]*client.Client), cluster: k}
+	if k.lock != nil {
+		if err := k.lock.issue(s); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.dial(); err != nil {
 		return nil, err
 	}
 	s.Process = &Process{
@@ -123,9 +138,25 @@ func (k *Cluster) makeAt(id string, at *place, ports []int) (s *Server, err erro
 	return s, nil
 }
 
+// dial makes its client of who may do everything, once there is such a token.
+func (s *Server) dial() (err error) {
+	if k := s.cluster; k.lock == nil || k.lock.root.ID() != "" {
+		s.Client, err = client.Dial([]string{s.API}, k.options(nil)...)
+	}
+	return err
+}
+
+// clusterName is in the certificates, too.
+const clusterName = "chaos"
+
 func (k *Cluster) command(s *Server) *exec.Cmd {
 	n := rig.Node{ID: s.ID, Dir: k.dataOf(s), Addrs: s.Addrs,
-		Flags: []string{"--cluster", "chaos", "--insecure", "--events-retained", strconv.Itoa(check.EventsRetained)}}
+		Flags: []string{"--cluster", clusterName, "--events-retained", strconv.Itoa(check.EventsRetained)}}
+	if k.lock == nil {
+		n.Flags = append(n.Flags, "--insecure")
+	} else {
+		n.Flags = append(n.Flags, k.lock.flags(s)...)
+	}
 	args := n.Args()
 	if s.rotten.suspected() {
 		args = append(args, "--scrub-every", scrubEvery)
@@ -177,16 +208,12 @@ func (k *Cluster) stuck(s *Server, patience time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
 	text := "its goroutines could not be had"
-	dump := "http://" + s.Admin + "/debug/pprof/goroutine?debug=2"
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, dump, nil)
+	answer, err := s.Look(ctx, "/debug/pprof/goroutine?debug=2")
 	if err == nil {
-		var answer *http.Response
-		if answer, err = http.DefaultClient.Do(request); err == nil {
-			goroutines, rerr := io.ReadAll(io.LimitReader(answer.Body, 8<<20))
-			_ = answer.Body.Close()
-			if rerr == nil && os.WriteFile(path, goroutines, 0o600) == nil {
-				text = "its goroutines are in " + path
-			}
+		goroutines, rerr := io.ReadAll(io.LimitReader(answer.Body, 8<<20))
+		_ = answer.Body.Close()
+		if rerr == nil && os.WriteFile(path, goroutines, 0o600) == nil {
+			text = "its goroutines are in " + path
 		}
 	}
 	if err != nil && s.dump() {
@@ -242,17 +269,18 @@ func (k *Cluster) Addresses() []string {
 	return addrs
 }
 
-// Client is one of all founders.
-func (k *Cluster) Client() (*client.Client, error) {
-	return client.Dial(k.Addresses(), client.WithInsecure())
-}
+// Client is one of all founders, of who may do everything.
+func (k *Cluster) Client() (*client.Client, error) { return k.ClientOf(nil) }
 
-// Begin starts the founders and waits until they serve.
+// Begin starts the founders, locks the cluster where that is wanted, and waits until they serve.
 func (k *Cluster) Begin(ctx context.Context) error {
 	for _, s := range k.All() {
 		if err := s.Start(); err != nil {
 			return err
 		}
+	}
+	if err := k.closeUp(ctx); err != nil {
+		return err
 	}
 	for _, s := range k.All() {
 		if err := k.Serves(ctx, s); err != nil {
@@ -260,6 +288,23 @@ func (k *Cluster) Begin(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// closeUp locks the cluster: from now on callers without a token may do nothing.
+func (k *Cluster) closeUp(ctx context.Context) error {
+	if k.lock == nil {
+		return nil
+	}
+	all := k.All()
+	if err := k.lock.close(ctx, k.dataOf(all[0])); err != nil {
+		return fmt.Errorf("%w: %s", err, all[0].LastWords())
+	}
+	for _, s := range all {
+		if err := s.dial(); err != nil {
+			return err
+		}
+	}
+	return k.makeRoles(ctx)
 }
 
 // Serves waits for a linearizable read at one node.
@@ -286,12 +331,16 @@ func (k *Cluster) Heal() error {
 		s.LetGo()
 		all = errors.Join(all, s.Start())
 	}
-	return errors.Join(all, k.replace())
+	return errors.Join(all, k.replace(), k.mendBadges())
 }
 
 // run runs the binary as a user would and gives its standard output.
 func (k *Cluster) run(ctx context.Context, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, k.Binary, append(args, "--addr", strings.Join(k.Addresses(), ","))...)
+	with := append(args, "--addr", strings.Join(k.Addresses(), ","))
+	if k.lock != nil {
+		with = append(with, k.lock.flags(nil)...)
+	}
+	cmd := exec.CommandContext(ctx, k.Binary, with...)
 	cmd.Env = rig.Inherited()
 	cmd.SysProcAttr = rig.Attributes()
 	out, err := cmd.Output()
@@ -338,7 +387,7 @@ func (k *Cluster) End() {
 		all.Go(func() {
 			s.LetGo()
 			s.Retire(check.GoodbyeMost)
-			_ = s.Client.Close()
+			s.hangUp()
 		})
 	}
 	all.Wait()

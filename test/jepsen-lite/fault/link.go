@@ -18,6 +18,8 @@ func possible(w *World, name string) bool {
 		return w.Net.shapes()
 	case check.WallFault(name):
 		return w.Cluster.testClock
+	case name == "revoke-token":
+		return w.Cluster.lock != nil
 	case name == "bit-rot":
 		return w.Options.Via == viaProcesses
 	case diskFaulty(name):

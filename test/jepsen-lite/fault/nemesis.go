@@ -74,6 +74,7 @@ var nemeses = []nemesis{
 	{"power-loss-majority", 4, false, 0, 3 * time.Second, losePowerMajority},
 	{"power-loss-all", 4, false, 0, 2 * time.Second, losePowerAll},
 	{"bit-rot", 4, false, 0, 0, rot},
+	{"revoke-token", 40, false, 200 * time.Millisecond, 16 * time.Second, revokeToken},
 }
 
 // lanes is how many nemeses may be at work at once: so pairs overlap.

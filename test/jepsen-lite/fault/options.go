@@ -26,6 +26,8 @@ type Options struct {
 	Via string
 	// Network is auto, namespaces or loopback; for processes.
 	Network string
+	// Locked has TLS, tokens and least rights; else everybody may do everything.
+	Locked bool
 	// Only lists the nemeses to use; all if empty.
 	Only []string
 	// Recheck judges a saved history instead of running.
@@ -61,6 +63,7 @@ func ParseOptions(args []string, stderr io.Writer) (o Options, err error) {
 	flags.StringVar(&o.Keep, "keep", "", "directory in which all stays (default: a temporary one)")
 	flags.StringVar(&o.Via, "via", viaProcesses, "processes, or docker (containers of docker-compose.yml)")
 	flags.StringVar(&o.Network, "network", "auto", "auto, namespaces (partitions) or loopback (none)")
+	flags.BoolVar(&o.Locked, "locked", false, "TLS, and users with tokens that grant no more than they need")
 	flags.StringVar(&only, "nemeses", "", "comma-separated names of the faults to use, all if empty: "+nemesisNames())
 	flags.StringVar(&o.Recheck, "recheck", "", "judge this saved history.json.gz again instead of running")
 	flags.StringVar(&output, "o", "text", "text or json")
@@ -86,6 +89,7 @@ func ParseOptions(args []string, stderr io.Writer) (o Options, err error) {
 		{!slices.Contains([]string{"auto", "namespaces", "loopback"}, o.Network),
 			"--network is auto, namespaces or loopback"},
 		{!slices.Contains([]string{viaProcesses, ViaDocker}, o.Via), "--via is processes or docker"},
+		{o.Via == ViaDocker && o.Locked, "--locked is for --via processes"},
 		{o.Via == ViaDocker && o.Network != "auto", "--network is for --via processes"},
 	} {
 		if f.wrong {
@@ -123,6 +127,9 @@ func (o *Options) Command() string {
 	if o.Via == ViaDocker {
 		s = strings.Replace(s, "--network auto", "--via docker", 1)
 	}
+	if o.Locked {
+		s += " --locked"
+	}
 	if len(o.Only) > 0 {
 		s += " --nemeses " + strings.Join(o.Only, ",")
 	}
@@ -137,5 +144,6 @@ func (o *Options) Args() []string {
 	}
 	return []string{"--duration", o.Duration.String(), "--seed", fmt.Sprint(o.Seed), "--nodes", fmt.Sprint(o.Nodes),
 		"--workers", fmt.Sprint(o.Workers), "--rate", fmt.Sprint(o.Rate), "--rota", o.Rota, "--keep", o.Keep,
-		"--via", o.Via, "--network", o.Network, "--nemeses", strings.Join(o.Only, ","), "-o", format, "--prepared"}
+		"--via", o.Via, "--network", o.Network, "--nemeses", strings.Join(o.Only, ","), "-o", format, "--prepared",
+		fmt.Sprintf("--locked=%t", o.Locked)}
 }

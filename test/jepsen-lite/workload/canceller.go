@@ -20,9 +20,9 @@ func cancelSome(ctx, _ context.Context, w *trial, r *rand.Rand) {
 		}
 		for _, id := range w.book.drawSlow(r, 1) {
 			s := w.Someone(r)
-			op := check.Op{Process: name, Func: check.OpCancel, Job: id, Node: s.ID, Invoke: w.Rec.Now()}
+			op := check.Op{Process: name, Func: check.OpCancel, Job: id, Node: s.ID, Shown: w.badge.ID(), Invoke: w.Rec.Now()}
 			try, cancel := context.WithTimeout(ctx, 3*time.Second)
-			outcomes, err := s.Client.Cancel(try, rota.JobID(id))
+			outcomes, err := s.As(w.badge).Cancel(try, rota.JobID(id))
 			cancel()
 			if err == nil && outcomes[0].Err != nil {
 				err = outcomes[0].Err
@@ -30,7 +30,7 @@ func cancelSome(ctx, _ context.Context, w *trial, r *rand.Rand) {
 			if len(outcomes) == 1 {
 				op.State, op.Index = outcomes[0].State.String(), uint64(outcomes[0].Index)
 			}
-			w.Rec.Add(op.Done(w.Rec, err))
+			w.Rec.Add(w.done(op, err))
 		}
 	}
 }

@@ -2,6 +2,7 @@ package workload
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,11 +25,23 @@ type clients struct {
 	reading sync.WaitGroup
 	// calm is when handlers stop to fail on purpose.
 	calm int64
+	// badges are theirs, where the cluster is locked.
+	badges map[string]*fault.Badge
+}
+
+// admit makes each worker's token.
+func (c *clients) admit(ctx context.Context) (err error) {
+	for _, h := range c.hands {
+		if c.badges[h.Name], err = c.cluster.NewBadge(ctx, h.Name, "worker", true); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // newClients makes them without starting them.
 func newClients(rec *check.Recorder, k *fault.Cluster, network fault.Network, dir string, count int, seed uint64) (*clients, error) {
-	c := &clients{rec: rec, cluster: k}
+	c := &clients{rec: rec, cluster: k, badges: make(map[string]*fault.Badge)}
 	for i := range count {
 		h, err := fault.NewHand(rec, network, dir, fmt.Sprintf("w%d", i+1), rand.New(rand.NewPCG(seed, uint64(1000+i))), c.command, c.died)
 		if err != nil {
@@ -45,7 +58,7 @@ func (c *clients) command(h *fault.Hand) (*exec.Cmd, func(), error) {
 	life := h.NextLife()
 	config := workerConfig{
 		Name: life.Name, ID: life.ID, Secret: life.Secret, Addrs: c.cluster.Addresses(),
-		Slots: 16, Seed: life.Seed, Base: c.rec.Base, Calm: c.calm,
+		Entrance: c.cluster.Entrance(c.badges[h.Name]), Slots: 16, Seed: life.Seed, Base: c.rec.Base, Calm: c.calm,
 	}
 	for _, q := range queues {
 		config.Queues = append(config.Queues, q.name)

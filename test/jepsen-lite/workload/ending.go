@@ -120,7 +120,7 @@ func (w *trial) readAll(ctx context.Context, s *fault.Server) (all []check.SeenE
 	defer cancel()
 	for ctx.Err() == nil {
 		all = nil
-		err = tail(ctx, s, rota.EventID{}, false, func(e check.SeenEvent) { all = append(all, e) })
+		err = tail(ctx, s, w.dialling(), rota.EventID{}, false, func(e check.SeenEvent) { all = append(all, e) })
 		if rota.KindOf(err) != rota.KindUnavailable || !fault.Rest(ctx, 500*time.Millisecond) {
 			return all, err
 		}

@@ -15,7 +15,7 @@ import (
 // operate plays an operator with an unsteady hand: modes, tenants' weights, how a
 // queue ranks and which workers it takes, and workers suspended in mid-job and resumed.
 func operate(ctx, _ context.Context, w *trial, r *rand.Rand) {
-	c, err := w.Cluster.Client()
+	c, err := w.Cluster.ClientOf(w.badge)
 	if err != nil {
 		w.Rec.Note("operator: %v", err)
 		return

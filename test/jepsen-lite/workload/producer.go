@@ -67,9 +67,9 @@ func submitAll(ctx context.Context, w *trial, r *rand.Rand, name string, batch [
 	}
 	for first := true; len(batch) > 0; first = false {
 		s := w.Someone(r)
-		invoke := w.Rec.Now()
+		shown, invoke := w.badge.ID(), w.Rec.Now()
 		try, cancel := context.WithTimeout(ctx, 3*time.Second)
-		outcomes, err := client.EachOutcome(s.Client.Submit(try, batch...))
+		outcomes, err := client.EachOutcome(s.As(w.badge).Submit(try, batch...))
 		cancel()
 		var left []rota.JobSpec
 		ops := make([]check.Op, len(batch))
@@ -80,8 +80,8 @@ func submitAll(ctx context.Context, w *trial, r *rand.Rand, name string, batch [
 			} else if o.State == rota.JobNone {
 				why = err
 			}
-			op := check.Op{Process: name, Func: check.OpSubmit, Job: string(batch[i].ID), Node: s.ID, Invoke: invoke,
-				State: o.State.String(), Existed: o.Existed, Index: uint64(o.Index)}.Done(w.Rec, why)
+			op := w.done(check.Op{Process: name, Func: check.OpSubmit, Job: string(batch[i].ID), Node: s.ID, Shown: shown, Invoke: invoke,
+				State: o.State.String(), Existed: o.Existed, Index: uint64(o.Index)}, why)
 			switch ops[i] = op; op.Outcome {
 			case check.Unknown:
 				left = append(left, batch[i])
@@ -110,10 +110,10 @@ func readOwn(ctx context.Context, w *trial, r *rand.Rand, name string, o rota.Su
 		return
 	}
 	s := w.Someone(r)
-	op := check.Op{Process: name, Func: check.OpGetMin, Job: string(o.ID), Node: s.ID, Invoke: w.Rec.Now(), Index: uint64(o.Index)}
+	op := check.Op{Process: name, Func: check.OpGetMin, Job: string(o.ID), Node: s.ID, Shown: w.badge.ID(), Invoke: w.Rec.Now(), Index: uint64(o.Index)}
 	try, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	job, err := s.Client.Job(try, o.ID, client.AtLeast(o.Index))
+	job, err := s.As(w.badge).Job(try, o.ID, client.AtLeast(o.Index))
 	op.State = job.State.String()
-	w.Rec.Add(op.Done(w.Rec, err))
+	w.Rec.Add(w.done(op, err))
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
@@ -40,7 +39,7 @@ const rawPatience = 5 * time.Second
 var errNoAnswer = rota.Refusef(rota.KindUnavailable, "", "no answer came")
 
 func dialRaw(ctx context.Context, w *trial, node *fault.Server, name string, r *rand.Rand) (*rawSession, error) {
-	conn, err := grpc.NewClient("passthrough:///"+node.API, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("passthrough:///"+node.API, w.dialling()...)
 	if err != nil {
 		return nil, err
 	}

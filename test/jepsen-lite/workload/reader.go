@@ -30,12 +30,12 @@ func read(ctx, _ context.Context, w *trial, r *rand.Rand) {
 }
 
 func readOnce(ctx context.Context, w *trial, s *fault.Server, name, id string) {
-	op := check.Op{Process: name, Func: check.OpGet, Job: id, Node: s.ID, Invoke: w.Rec.Now()}
+	op := check.Op{Process: name, Func: check.OpGet, Job: id, Node: s.ID, Shown: w.badge.ID(), Invoke: w.Rec.Now()}
 	try, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	var at rota.ReadAt
-	job, err := s.Client.Job(try, rota.JobID(id), client.Seen(&at))
+	job, err := s.As(w.badge).Job(try, rota.JobID(id), client.Seen(&at))
 	op.Seen(job)
 	op.Index = uint64(at.Index)
-	w.Rec.Add(op.Done(w.Rec, err))
+	w.Rec.Add(w.done(op, err))
 }

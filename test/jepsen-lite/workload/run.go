@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -65,6 +66,9 @@ func (w *trial) Settle(ctx context.Context) error {
 	if err := w.makeQueues(ctx, c); err != nil {
 		return err
 	}
+	if err := w.Clients.admit(ctx); err != nil {
+		return err
+	}
 	w.Clients.calm = w.Rec.Now() + int64(w.Options.Duration)
 	if err := w.Clients.begin(); err != nil {
 		return err
@@ -100,7 +104,14 @@ func (w *trial) Live(ctx context.Context) {
 	for i, l := range workloads {
 		for k := range l.times {
 			r := rand.New(rand.NewPCG(w.Options.Seed, uint64(10_000+100*i+k)))
-			users.Go(func() { l.run(load, drain, w, r) })
+			badge, err := w.Cluster.NewBadge(ctx, fmt.Sprintf("%s-%d", l.name, k+1), l.role, slices.Contains(rotated, l.name))
+			if err != nil {
+				w.Rec.Note("no %s: %v", l.name, err)
+				continue
+			}
+			own := *w
+			own.badge = badge
+			users.Go(func() { l.run(load, drain, &own, r) })
 		}
 	}
 	fault.Torment(load, w.World)

@@ -14,7 +14,7 @@ import (
 // wait waits for some jobs to end, over all nodes.
 func wait(ctx, _ context.Context, w *trial, r *rand.Rand) {
 	name := fmt.Sprintf("waiter-%d", r.IntN(1_000_000))
-	c, err := w.Cluster.Client()
+	c, err := w.Cluster.ClientOf(w.badge)
 	if err != nil {
 		w.Rec.Note("%s: %v", name, err)
 		return
@@ -33,7 +33,7 @@ func wait(ctx, _ context.Context, w *trial, r *rand.Rand) {
 			}
 			op := check.Op{Process: name, Func: check.OpWait, Job: string(job.ID), Invoke: invoke}
 			op.Seen(job)
-			w.Rec.Add(op.Done(w.Rec, nil))
+			w.Rec.Add(w.done(op, nil))
 		}
 		cancel()
 		if !fault.Rest(ctx, time.Duration(200+r.IntN(800))*time.Millisecond) {

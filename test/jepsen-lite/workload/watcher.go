@@ -11,7 +11,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
 	"github.com/rotasched/rota"
@@ -62,12 +61,17 @@ type watching struct {
 }
 
 func (w *trial) watch(ctx context.Context) *watching {
+	own := *w
+	var err error
+	if own.badge, err = w.Cluster.NewBadge(ctx, "watcher", fault.RoleWatches, false); err != nil {
+		w.Rec.Note("watchers: %v", err)
+	}
 	ctx, stop := context.WithCancel(ctx)
 	k := &watching{all: watchers(), stop: stop}
 	for i, s := range k.all {
 		r := rand.New(rand.NewPCG(w.Options.Seed, uint64(20_000+i)))
 		k.done.Go(func() {
-			if err := s.follow(ctx, w, r, s); err != nil && ctx.Err() == nil {
+			if err := s.follow(ctx, &own, r, s); err != nil && ctx.Err() == nil {
 				s.mu.Lock()
 				s.err = err
 				s.mu.Unlock()
@@ -98,7 +102,7 @@ const (
 )
 
 func watchByLibrary(ctx context.Context, w *trial, _ *rand.Rand, seen *watcher) error {
-	c, err := w.Cluster.Client()
+	c, err := w.Cluster.ClientOf(w.badge)
 	if err != nil {
 		return err
 	}
@@ -124,7 +128,7 @@ func watchRaw(ctx context.Context, w *trial, r *rand.Rand, seen *watcher) error 
 	founders := w.Cluster.All()[:w.Cluster.Founders]
 	for ctx.Err() == nil {
 		s := founders[r.IntN(len(founders))]
-		err := tail(ctx, s, seen.last(), true, seen.take)
+		err := tail(ctx, s, w.dialling(), seen.last(), true, seen.take)
 		if kind := rota.KindOf(err); kind != rota.KindUnavailable && ctx.Err() == nil {
 			return fmt.Errorf("node %s after %s: %w", s.ID, seen.last(), err)
 		}
@@ -138,8 +142,8 @@ func watchRaw(ctx context.Context, w *trial, r *rand.Rand, seen *watcher) error 
 
 // tail is one stream of events from one node. A node that goes away or falls silent
 // is Unavailable; what the node itself refused is its own kind.
-func tail(ctx context.Context, s *fault.Server, after rota.EventID, follow bool, take func(check.SeenEvent)) error {
-	conn, err := grpc.NewClient("passthrough:///"+s.API, grpc.WithTransportCredentials(insecure.NewCredentials()))
+func tail(ctx context.Context, s *fault.Server, dialling []grpc.DialOption, after rota.EventID, follow bool, take func(check.SeenEvent)) error {
+	conn, err := grpc.NewClient("passthrough:///"+s.API, dialling...)
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ const weighMost = 5 * time.Second
 // weigh asks every founder what it holds.
 func (w *trial) weigh(ctx context.Context) {
 	for _, s := range w.Cluster.All()[:w.Cluster.Founders] {
-		files, goroutines, err := weightOf(ctx, s.Admin)
+		files, goroutines, err := weightOf(ctx, s.Look)
 		if err != nil {
 			w.Rec.Note("%s was not weighed: %v", s.ID, err)
 			continue
@@ -29,14 +29,10 @@ func (w *trial) weigh(ctx context.Context) {
 }
 
 // weightOf reads a node's own metrics: its process may be out of this one's sight.
-func weightOf(ctx context.Context, admin string) (files, goroutines int64, err error) {
+func weightOf(ctx context.Context, look func(context.Context, string) (*http.Response, error)) (files, goroutines int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, weighMost)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+admin+"/metrics", nil)
-	if err != nil {
-		return 0, 0, err
-	}
-	answer, err := http.DefaultClient.Do(request)
+	answer, err := look(ctx, "/metrics")
 	if err != nil {
 		return 0, 0, err
 	}

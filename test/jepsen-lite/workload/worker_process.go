@@ -22,10 +22,11 @@ import (
 
 // workerConfig is what a worker process is told on its standard input.
 type workerConfig struct {
-	Name   string           `json:"name"`
-	ID     string           `json:"id"`
-	Secret []byte           `json:"secret"`
-	Addrs  []string         `json:"addrs"`
+	Name   string   `json:"name"`
+	ID     string   `json:"id"`
+	Secret []byte   `json:"secret"`
+	Addrs  []string `json:"addrs"`
+	fault.Entrance
 	Queues []rota.QueueName `json:"queues"`
 	Slots  int32            `json:"slots"`
 	Seed   uint64           `json:"seed"`
@@ -49,6 +50,8 @@ type workProcess struct {
 type ending struct {
 	did, output string
 	at          int64
+	// shown is the token that the worker showed then.
+	shown string
 }
 
 // Work is a worker process's whole life.
@@ -65,7 +68,11 @@ func Work() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
-	c, err := client.Dial(p.Addrs, client.WithInsecure(), client.WithLogger(log))
+	options, err := p.Options()
+	if err != nil {
+		return err
+	}
+	c, err := client.Dial(p.Addrs, append(options, client.WithLogger(log))...)
 	if err != nil {
 		return err
 	}
@@ -130,7 +137,7 @@ func (p *workProcess) handle(ctx context.Context, job *client.Job) (client.Resul
 	end := p.now()
 	op.Func, op.Invoke, op.Return, op.Outcome, op.Did, op.Output = check.OpEnd, start, end, check.OK, did, output
 	p.mu.Lock()
-	p.did[job.Lease()] = ending{did, output, end}
+	p.did[job.Lease()] = ending{did, output, end, p.Shown()}
 	p.mu.Unlock()
 	p.emit(op)
 	return client.Result{Output: []byte(output)}, err
@@ -158,6 +165,12 @@ func (p *workProcess) observer() client.Observer {
 				op.Did, op.Invoke = check.DidDecline, 0 // it never ran, or was given up: the library gives it back
 			}
 			op.Outcome, op.Kind = check.OutcomeOf(e.Err)
+			if op.Shown = did.shown; op.Shown != p.Shown() {
+				op.Shown = "" // by the one or the other
+			}
+			if op.Kind == rota.KindUnauthenticated.String() || op.Kind == rota.KindDenied.String() {
+				op.Outcome = check.Unknown // an earlier try may have been taken
+			}
 			if e.Err != nil {
 				op.Text = check.Short(e.Err.Error())
 			}

@@ -31,7 +31,7 @@ func submitWorkflows(ctx, drain context.Context, w *trial, r *rand.Rand) {
 		case known && r.IntN(6) == 0:
 			fault.Rest(ctx, time.Duration(r.IntN(400))*time.Millisecond)
 			w.askFlow(ctx, r, check.Op{Process: name, Func: check.OpFlowCancel, Flow: string(spec.ID)}, func(ctx context.Context, s *fault.Server) error {
-				_, err := s.Client.CancelWorkflow(ctx, spec.ID)
+				_, err := s.As(w.badge).CancelWorkflow(ctx, spec.ID)
 				return err
 			})
 		}
@@ -44,7 +44,7 @@ func submitWorkflows(ctx, drain context.Context, w *trial, r *rand.Rand) {
 			}
 			w.askFlow(ctx, r, check.Op{Process: name, Func: check.OpFlowRetry, Flow: string(again.ID), Did: from},
 				func(ctx context.Context, s *fault.Server) error {
-					_, err := s.Client.RetryWorkflow(ctx, again.ID, from)
+					_, err := s.As(w.badge).RetryWorkflow(ctx, again.ID, from)
 					return err
 				})
 		}
@@ -90,12 +90,12 @@ func flowFacts(spec *rota.WorkflowSpec) check.FlowFacts {
 func submitWorkflow(ctx context.Context, w *trial, r *rand.Rand, name string, spec *rota.WorkflowSpec) bool {
 	for ctx.Err() == nil {
 		s := w.Someone(r)
-		op := check.Op{Process: name, Func: check.OpFlowSubmit, Flow: string(spec.ID), Node: s.ID, Invoke: w.Rec.Now()}
+		op := check.Op{Process: name, Func: check.OpFlowSubmit, Flow: string(spec.ID), Node: s.ID, Shown: w.badge.ID(), Invoke: w.Rec.Now()}
 		try, cancel := context.WithTimeout(ctx, 3*time.Second)
-		answer, err := s.Client.SubmitWorkflow(try, *spec)
+		answer, err := s.As(w.badge).SubmitWorkflow(try, *spec)
 		cancel()
 		op.State, op.Existed, op.Index = answer.State.String(), answer.Existed, uint64(answer.Index)
-		op = op.Done(w.Rec, err)
+		op = w.done(op, err)
 		w.Rec.Add(op)
 		if op.Outcome != check.Unknown || !fault.Rest(ctx, 100*time.Millisecond) {
 			return op.Outcome == check.OK
@@ -112,11 +112,11 @@ func (w *trial) askFlow(ctx context.Context, r *rand.Rand, op check.Op, ask func
 		}
 		s := w.Someone(r)
 		now := op
-		now.Node, now.Invoke = s.ID, w.Rec.Now()
+		now.Node, now.Shown, now.Invoke = s.ID, w.badge.ID(), w.Rec.Now()
 		try, cancel := context.WithTimeout(ctx, 3*time.Second)
 		err := ask(try, s)
 		cancel()
-		now = now.Done(w.Rec, err)
+		now = w.done(now, err)
 		w.Rec.Add(now)
 		if now.Outcome != check.Unknown {
 			return

@@ -20,18 +20,23 @@ type workload struct {
 	run func(ctx, drain context.Context, w *trial, r *rand.Rand)
 	// times is how many there are.
 	times int
+	// role is what they may do where the cluster is locked.
+	role string
 }
 
 // workloads are all users but the workers, which are apart (clients.go).
 var workloads = []workload{
-	{"producer", produce, producers},
-	{"reader", read, 3},
-	{"waiter", wait, 1},
-	{"canceller", cancelSome, 1},
-	{"hostile", beHostile, 1},
-	{"operator", operate, 1},
-	{"workflows", submitWorkflows, 2},
+	{"producer", produce, producers, "submitter"},
+	{"reader", read, 3, fault.RoleReads},
+	{"waiter", wait, 1, fault.RoleReads},
+	{"canceller", cancelSome, 1, "submitter"},
+	{"hostile", beHostile, 1, "worker"},
+	{"operator", operate, 1, "operator"},
+	{"workflows", submitWorkflows, 2, "submitter"},
 }
+
+// rotated are those whose tokens are replaced and revoked; workers' are, too.
+var rotated = []string{"producer", "reader"}
 
 // producers share the rate.
 const producers = 6
@@ -41,7 +46,13 @@ type trial struct {
 	*fault.World
 	Clients *clients
 	book    *book
+	// badge is what a user shows, in the user's own copy; nil where the cluster is open, and
+	// for the run itself, which may do everything.
+	badge *fault.Badge
 }
+
+// done is how a call ended that a user began.
+func (w *trial) done(op check.Op, err error) check.Op { return w.badge.Done(w.Rec, op, err) }
 
 // queueSpec is a queue of the run.
 type queueSpec struct {
