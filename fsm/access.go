@@ -321,7 +321,7 @@ func (ac *authority) fireToken(id string) {
 	ac.m.timers.token.set(id, int64(r.Expires), 0)
 	ac.hold(r.By, access.OwnsToken, -1)
 	ac.tokens.drop(tokenID(id))
-	ac.m.fleet.disown(rota.TokenPrincipal(id))
+	ac.m.fleet.disown(only(rota.TokenPrincipal(id)))
 	ac.changed()
 }
 

@@ -138,7 +138,7 @@ func (ac *authority) addToken(t rota.AccessToken, hash [32]byte) {
 	ac.hold(t.By, access.OwnsToken, 1)
 	ac.tokens.insert(tokenID(t.ID), &tokenRow{AccessToken: t, hash: hash})
 	ac.m.timers.token.set(t.ID, 0, int64(t.Expires))
-	ac.m.fleet.disown(rota.TokenPrincipal(t.ID)) // workers of a token of that id that was forgotten
+	ac.m.fleet.disown(only(rota.TokenPrincipal(t.ID))) // workers of a token of that id that was forgotten
 }
 
 // revokeToken ends a token. Its row stays until the token would have expired, so that no
@@ -152,7 +152,7 @@ func (ac *authority) revokeToken(op *fsmpb.RevokeToken) *fsmpb.Outcome {
 		return &fsmpb.Outcome{Existed: true}
 	}
 	ac.tokens.edit(tokenID(r.ID)).Revoked = ac.m.head.now()
-	ac.m.fleet.disown(rota.TokenPrincipal(r.ID))
+	ac.m.fleet.disown(only(rota.TokenPrincipal(r.ID)))
 	ac.tell(rota.EventAuthChanged, authChanged{What: "token", Name: op.GetId(), Gone: true})
 	return &fsmpb.Outcome{}
 }
@@ -170,7 +170,7 @@ func (ac *authority) revokeAll() {
 		ac.tokens.edit(id).Revoked = ac.m.head.now()
 	}
 	ac.changed()
-	ac.m.fleet.regrant(anybody)
+	ac.m.fleet.disown(anybody)
 }
 
 // setBlock refuses the certificates of a role and a name, or takes them again.
@@ -190,7 +190,7 @@ func (ac *authority) setBlock(op *fsmpb.SetBlock) *fsmpb.Outcome {
 		ac.blocks.insert(key, &blockRow{key: key, Block: rota.Block{Role: op.GetRole(), Name: op.GetName(),
 			By: ac.m.journal.caller.Actor, At: ac.m.head.now()}})
 	}
-	ac.m.fleet.disown(rota.CertPrincipal(op.GetRole(), op.GetName()))
+	ac.m.fleet.disown(only(rota.CertPrincipal(op.GetRole(), op.GetName())))
 	ac.tell(rota.EventAuthChanged, authChanged{What: "block", Name: string(key), Gone: !op.GetBlocked()})
 	return &fsmpb.Outcome{}
 }

@@ -298,18 +298,18 @@ func (fl *fleet) own(w *workerRow, spec *rota.WorkerSpec) {
 	w.grants = fl.m.access.work(w.by, spec.Queues)
 }
 
-// disown looks at the workers of a principal whose credential changed: the next sweeps end the
+// disown looks at the workers of principals whose credentials changed: the next sweeps end the
 // sessions of those whose credential counts no more. What such a worker asks for until then is
 // refused (judge.go).
-func (fl *fleet) disown(by rota.Principal) {
+func (fl *fleet) disown(whose func(rota.Principal) bool) {
 	fl.workers.scan(func(id rota.WorkerID, w *workerRow) bool {
-		if w.by == by {
+		if whose(w.by) {
 			fl.m.timers.disowned.Delete(timer{1, string(id)})
 			fl.m.timers.disowned.set(string(id), 0, fl.m.access.disownedAt(w))
 		}
 		return true
 	})
-	fl.regrant(func(p rota.Principal) bool { return p == by })
+	fl.regrant(whose)
 }
 
 // regrant follows a change of what some principals may work for: the next rounds heed it, and
@@ -335,6 +335,10 @@ func (fl *fleet) regrant(whose func(rota.Principal) bool) {
 
 // anybody is whoever a change of roles may be about.
 func anybody(rota.Principal) bool { return true }
+
+func only(by rota.Principal) func(rota.Principal) bool {
+	return func(p rota.Principal) bool { return p == by }
+}
 
 // nobody is whose workers are that lost their credential: it may do nothing.
 const nobody rota.Principal = "nobody"

@@ -298,6 +298,7 @@ func TestReincarnate_tokens(t *testing.T) {
 	for _, void := range []bool{false, true} {
 		b := busyBench(t)
 		b.entry(by(rota.Local, tokenOp(tokenWish("a", "root"))))
+		b.ok(by(actorNamed("a"), registerOp("of-a", 1, "of-a", false)))
 		for _, m := range []*Machine{b.Machine, b.twin} {
 			if _, _, err := m.View.Access().resolve(actorNamed("a"), 0); err != nil {
 				t.Fatal(err)
