@@ -53,6 +53,9 @@ func actors() []actor {
 		{"worker", "another's lease", workerProbes()},
 		{"unknown or removed node", "Raft, state, forwarding", unknown},
 		{"captured member", "another node's name", captured},
+		{"thief of disk or backup", "a usable credential", thiefProbes()},
+		{"writer to the backup store", "an unnoticed forged one", storeProbes()},
+		{"account that runs a node", "root without an event", accountProbes()},
 		{"holder of the gossip key, or not", "membership, a crash", gossipProbes()},
 	}
 }

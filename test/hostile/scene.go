@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"filippo.io/age"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
@@ -43,6 +44,8 @@ type scene struct {
 	working                     sync.WaitGroup
 	acknowledged                []rota.JobID
 	held                        rota.Job
+	recipient                   *age.X25519Recipient
+	backup                      rota.StoredBackup
 	// identities are those of data directories, by node.
 	identities map[string]string
 	loaded     rota.Index
@@ -50,7 +53,7 @@ type scene struct {
 
 // begin starts the nodes, locks them, and has both tenants work.
 func (s *scene) begin(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{s.found, s.lock, s.load, s.remove} {
+	for _, step := range []func(context.Context) error{s.found, s.lock, s.load, s.remove, s.store} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -77,6 +80,10 @@ func (s *scene) found(ctx context.Context) (err error) {
 	if err := os.WriteFile(s.path("gossip.key"), []byte(gossipKey), 0o600); err != nil {
 		return err
 	}
+	recipient, err := s.vault()
+	if err != nil {
+		return err
+	}
 	if s.nodes, err = rig.NewNodes(3, s.dir, s.binary); err != nil {
 		return err
 	}
@@ -84,6 +91,7 @@ func (s *scene) found(ctx context.Context) (err error) {
 		if err := s.certify(n); err != nil {
 			return err
 		}
+		n.Flags = append(n.Flags, "--backup-to", s.path("backups"), "--backup-recipient", recipient)
 	}
 	return s.nodes.Start(ctx)
 }
