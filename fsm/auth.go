@@ -345,7 +345,8 @@ func (ac *authority) signIn(op *fsmpb.Exchange) (s access.SignIn, t rota.AccessT
 	}
 	t = rota.AccessToken{ID: s.Token, Roles: []string{s.Role}, Expires: min(s.Until, now+rota.Date(limits.MaxSignIn/time.Millisecond)),
 		By: rota.OIDCPrincipal(s.Issuer, s.Subject)}
-	return s, t, access.CheckToken(&t)
+	err = access.CheckToken(&t)
+	return s, t, err
 }
 
 // mapped refuses a role that its issuer does not give for the claim.

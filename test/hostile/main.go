@@ -67,16 +67,19 @@ func main() {
 	binary := flag.String("rota", "", "binary of rota; without it one is built")
 	plant := flag.Bool("plant", false, "open the doors, and see that the probes notice")
 	flag.Parse()
+	if err := bounded(*binary, *plant); err != nil {
+		fmt.Fprintln(os.Stderr, "hostile:", err)
+		os.Exit(1)
+	}
+}
+
+// bounded runs until a signal, and for runMost at most.
+func bounded(binary string, plant bool) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, runMost)
 	defer cancel()
-	if err := run(ctx, *binary, *plant, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "hostile:", err)
-		cancel()
-		stop()
-		os.Exit(1)
-	}
+	return run(ctx, binary, plant, os.Stdout)
 }
 
 // run starts a cluster, has the actors play and ends it.

@@ -232,15 +232,20 @@ func halfMessages(ctx context.Context, s *scene) (string, error) {
 
 // idleCrowd opens many connections that say nothing; another's call is answered.
 func idleCrowd(ctx context.Context, s *scene) (string, error) {
-	opened := 0
+	var idle []net.Conn
+	defer func() {
+		for _, conn := range idle {
+			_ = conn.Close()
+		}
+	}()
 	for range crowd {
 		conn, err := net.DialTimeout("tcp", s.nodes[0].API, answerMost)
 		if err != nil {
 			break
 		}
-		defer conn.Close()
-		opened++
+		idle = append(idle, conn)
 	}
+	opened := len(idle)
 	if err := s.nodes[0].Ready(); err != nil {
 		return "", fmt.Errorf("with %d connections: %w", opened, err)
 	}

@@ -110,7 +110,8 @@ func (v *Verifier) Verify(ctx context.Context, jwt string, issuers func(url stri
 	}
 	s = access.SignIn{Issuer: issuer.URL, Audience: issuer.Audience, Subject: subject, Claim: m.Claim, Value: value, Role: m.Role,
 		JWT: sha256.Sum256([]byte(signed)), Until: until}
-	return s, access.CheckSignIn(&s)
+	err = access.CheckSignIn(&s)
+	return s, err
 }
 
 // proved refuses a token whose signature is by no key of its issuer, or by another algorithm.
