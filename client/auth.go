@@ -274,16 +274,17 @@ func (a Auth) DeleteIssuer(ctx context.Context, url string) error {
 }
 
 // Exchange makes an access token for an identity token, a JWT of an issuer that is set. It needs
-// no other credential, and like a token the JWT is sent over TLS or to addresses of loopback only. The access token counts until the identity token ends, an hour at most;
-// the identity token counts this once. Like CreateToken it returns the secret, this once.
+// no other credential, and like a token the JWT is sent over TLS or to addresses of loopback
+// only. The access token counts until the identity token ends, an hour at most; the identity
+// token counts this once. Like CreateToken it returns the secret, this once.
 func (a Auth) Exchange(ctx context.Context, jwt string) (t rota.AccessToken, secret string, err error) {
 	var random [40]byte
 	_, _ = rand.Read(random[:]) // never fails: crypto/rand stops the process instead
 	credential := access.CredentialOf(random)
 	hash := credential.Hash()
 	ask := func(ctx context.Context, n *node) (*rotav1.AccessToken, error) {
-		if n.open != nil {
-			return nil, n.open
+		if n.noJWT != nil {
+			return nil, n.noJWT
 		}
 		return n.auth.Exchange(ctx, &rotav1.ExchangeRequest{Jwt: jwt, Id: credential.ID, Hash: hash[:]})
 	}

@@ -67,8 +67,8 @@ type node struct {
 	auth    rotav1.AuthClient
 	// shows is how a token is shown there, nil for none.
 	shows *bearer
-	// open refuses to show an identity token there.
-	open error
+	// noJWT is why no identity token is shown there, nil where one may be.
+	noJWT error
 }
 
 type settings struct {
@@ -200,7 +200,7 @@ func newNode(address string, s *settings) (*node, error) {
 		jobs: rotav1.NewJobsClient(conn), workers: rotav1.NewWorkersClient(conn),
 		queues: rotav1.NewQueuesClient(conn), tenants: rotav1.NewTenantsClient(conn),
 		cluster: rotav1.NewClusterClient(conn), events: rotav1.NewEventsClient(conn),
-		flows: rotav1.NewWorkflowsClient(conn), auth: rotav1.NewAuthClient(conn), shows: shows, open: hidden(address, s, "jwt"),
+		flows: rotav1.NewWorkflowsClient(conn), auth: rotav1.NewAuthClient(conn), shows: shows, noJWT: hidden(address, s, "jwt"),
 	}, nil
 }
 

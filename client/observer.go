@@ -31,8 +31,8 @@ type Observer struct {
 	Connected    func(ConnectionEvent)
 	Disconnected func(ConnectionEvent)
 	// TurnedAway: a node could not be reached or does not take the worker for now (Err), such
-	// as one beyond what its credential may register. The worker goes on asking; each kind of
-	// failure of each node is told once until a stream stands again.
+	// as one beyond what its credential may register. The worker keeps asking; each kind of
+	// failure of each node is reported once until it is connected again.
 	TurnedAway func(ConnectionEvent)
 }
 

@@ -49,7 +49,7 @@ type backups struct {
 
 	mu sync.Mutex
 	// looked is whether this node leads and has looked whether a backup is due; held is until
-	// when the last one has all that was written, last when it was told, and failing why the
+	// when the last one has all that was written, last when the state learned of it, and failing why the
 	// last try stored none.
 	looked     bool
 	held, last rota.Date

@@ -183,7 +183,7 @@ func (b *bench) heal(id rota.NodeID) {
 	delete(b.isolated, id)
 }
 
-// lastPort counts through ports below those that the system gives away by itself, and above
+// lastPort counts through ports below those that the system assigns by itself, and above
 // those of test/rig: nobody takes one between here and the node that listens, or while that
 // node is down.
 var lastPort atomic.Int32

@@ -39,7 +39,7 @@ func (ac *authority) unfounded() *rota.Error {
 	return nil
 }
 
-// setRole makes a role or gives it other grants and limits.
+// setRole creates a role, or replaces the grants and the limits of one.
 func (ac *authority) setRole(op *fsmpb.SetRole) *fsmpb.Outcome {
 	role := roleWords(op)
 	if err := access.CheckRole(&role); err != nil {

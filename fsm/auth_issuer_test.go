@@ -116,7 +116,7 @@ func (b *bench) tomorrow(ms int64) {
 	b.stamped(&fsmpb.Entry{Term: b.term, NowMs: int64(b.now), WallMs: []int64{int64(b.head.date()) + ms}, Ops: []*fsmpb.Op{sweepOp()}}, b.term)
 }
 
-// TestIssuers: nobody makes an issuer that gives more than their own rights, nor changes or
+// TestIssuers: nobody sets an issuer that grants more than their own rights, nor changes or
 // deletes one that does.
 func TestIssuers(t *testing.T) {
 	t.Parallel()

@@ -32,18 +32,16 @@ func (r *rooms) maskNear(l *lane, last *lastScope) bitset {
 	if len(n.spans) == 0 {
 		return nil
 	}
-	switch {
-	case r.masks.lane == l:
+	if r.masks.lane == l {
 		return r.masks.mask
-	case last == nil:
-		r.masks.mask = r.maskAt(n, n.at(string(l.key.tenant)))
-	case last.mask == nil || last.tenant != l.key.tenant:
-		*last = lastScope{l.key.tenant, r.maskAt(n, n.at(string(l.key.tenant)))}
-		fallthrough
-	default:
-		r.masks.mask = last.mask
 	}
-	r.masks.lane = l
+	if last == nil {
+		last = new(lastScope)
+	}
+	if last.mask == nil || last.tenant != l.key.tenant {
+		*last = lastScope{l.key.tenant, r.maskAt(n, n.at(string(l.key.tenant)))}
+	}
+	r.masks.lane, r.masks.mask = l, last.mask
 	return r.masks.mask
 }
 
@@ -73,6 +71,7 @@ func (r *rooms) maskAt(n *narrowings, span int) bitset {
 // Room only shrinks within a round: such a lane is left behind, like one that is shut.
 func (r *rooms) barred(l *lane) bool { return r.barredNear(l, nil) }
 
+// barredNear is barred where the same tenant was asked for last, maybe.
 func (r *rooms) barredNear(l *lane, last *lastScope) bool {
 	mask := r.maskNear(l, last)
 	return mask != nil && !r.of(l.key.class).at.meets(mask)

@@ -173,8 +173,8 @@ func (s *authService) DeleteIssuer(ctx context.Context, req *rotav1.DeleteIssuer
 	return &rotav1.DeleteIssuerResponse{}, s.core.DeleteIssuer(ctx, req.GetUrl())
 }
 
-// Exchange makes an access token for an identity token, which it verifies (SECURITY §1.18). The secret of the one
-// is never seen here, the other never leaves.
+// Exchange makes an access token for an identity token, which it verifies (SECURITY §1.18). The
+// node never sees the secret of the one, and keeps the other to itself.
 func (s *authService) Exchange(ctx context.Context, req *rotav1.ExchangeRequest) (*rotav1.AccessToken, error) {
 	address := ""
 	if from, ok := link.FromContext(ctx); ok {

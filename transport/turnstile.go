@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"fmt"
 	"sync"
 	"time"
 
@@ -41,7 +42,7 @@ func (t *turnstile) pass(address string, now time.Time) error {
 	next = next.Add(time.Second / time.Duration(t.each))
 	if wait := next.Sub(now) - time.Second; wait > 0 || !known && len(t.next) >= turnstileMost {
 		return &rota.Error{Kind: rota.KindExhausted, Subject: "address", RetryAfter: max(wait, time.Second/time.Duration(t.each)),
-			Text: "identity tokens are exchanged too fast from this address, or from too many: 10 a second are taken; try again"}
+			Text: fmt.Sprintf("identity tokens are exchanged too fast from this address, or from too many: %d a second are taken of each; try again", t.each)}
 	}
 	t.next[address] = next
 	return nil

@@ -23,16 +23,16 @@ import (
 // maxKeyFile bounds a file of keys, or of an attestation.
 const maxKeyFile = 1 << 20
 
-// readSmall reads a file that is small by nature.
-func readSmall(path string) ([]byte, error) {
+// readSmall reads a file of at most so many bytes.
+func readSmall(path string, most int64) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, maxKeyFile+1))
-	if err == nil && len(text) > maxKeyFile {
-		err = fmt.Errorf("%s has more than %d bytes", path, maxKeyFile)
+	text, err := io.ReadAll(io.LimitReader(file, most+1))
+	if err == nil && int64(len(text)) > most {
+		err = fmt.Errorf("%s is too long: at most %d bytes are taken", path, most)
 	}
 	return text, err
 }
@@ -107,7 +107,7 @@ func parsePublicKeys(text []byte) (keys []ed25519.PublicKey, err error) {
 
 // readAttestation reads what `worker attest` printed.
 func readAttestation(path string) (*rota.Attestation, error) {
-	text, err := readSmall(path)
+	text, err := readSmall(path, maxKeyFile)
 	if err != nil {
 		return nil, usagef("read --attestation: %w", err)
 	}
@@ -177,7 +177,7 @@ func (l *liveAttestationKeys) look() (changed bool, err error) {
 	}
 	var keys []ed25519.PublicKey
 	for _, path := range l.files {
-		text, err := readSmall(path)
+		text, err := readSmall(path, maxKeyFile)
 		if err != nil {
 			return false, fmt.Errorf("read --attestation-key: %w", err)
 		}

@@ -152,7 +152,7 @@ func (a authCommands) setIssuer() *cobra.Command {
 			return usagef("--audience and --map are wanted: which tokens are taken, and which role they give")
 		}
 		if ca != "" {
-			pem, err := readBounded(ca, limits.MaxIssuerCA)
+			pem, err := readSmall(ca, limits.MaxIssuerCA)
 			if err != nil {
 				return usagef("read --ca-file: %w", err)
 			}
@@ -169,16 +169,6 @@ func (a authCommands) setIssuer() *cobra.Command {
 		}))(cmd, args)
 	}
 	return cmd
-}
-
-// readBounded reads a file of a bounded size.
-func readBounded(name string, most int64) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, most+1))
 }
 
 // parseMap reads CLAIM=VALUE:ROLE; a value may have colons.

@@ -131,7 +131,7 @@ type step struct {
 }
 
 // scene has every command that calls a cluster at least once, in an order in which it has
-// something to do. What stands in braces is of the scene. Who has auth alone gives no more.
+// something to do. What stands in braces is of the scene. Who has the right to auth alone can grant no other.
 var scene = []step{
 	{"auth init", "--data {data}", exitFailed}, // the scene has made the first
 	{"auth reset", "--data {data}", 0},

@@ -115,7 +115,7 @@ new files in place of the old ones without a restart.`,
 
 // issueFrom issues a certificate of the authority in a directory.
 func issueFrom(dir string, r identity.Request) (cert, key []byte, err error) {
-	caCert, err := readSmall(filepath.Join(dir, "ca.pem"))
+	caCert, err := readSmall(filepath.Join(dir, "ca.pem"), maxKeyFile)
 	if err != nil {
 		return nil, nil, failf("read authority: %w: make one with: rota tls ca", err)
 	}

@@ -41,7 +41,7 @@ func (f tlsFiles) certificate() (*tls.Certificate, error) {
 		return nil, usagef("--tls-cert and --tls-key go together")
 	}
 	var certificate tls.Certificate
-	cert, err := readSmall(f.cert)
+	cert, err := readSmall(f.cert, maxKeyFile)
 	if err == nil {
 		var key []byte
 		if key, err = secret.ReadFile(f.key, maxKeyFile); err == nil {
