@@ -55,7 +55,7 @@ there = if ! ls $(1)/*.go >/dev/null 2>&1; then echo "$(2): not run, $(1) is not
 # What x86-64-v3 is by the names of /proc/cpuinfo.
 V3 := avx avx2 bmi1 bmi2 f16c fma abm movbe
 
-.PHONY: help build docs test golden-builds race fuzz sim virtual e2e hostile chaos chaos-docker crash bite bench bench-against bench-nats bench-profile bench-scale bench-alone bench-overload bench-soak bench-pieces bench-compare demo image generate tidy lint cover fmt clean ci
+.PHONY: help build docs test golden-builds race fuzz sim virtual e2e hostile chaos chaos-docker crash bite outbox-test bench bench-against bench-nats bench-profile bench-scale bench-alone bench-overload bench-soak bench-pieces bench-compare demo image generate tidy lint cover fmt clean ci conformance sdk-test sdk-test-python sdk-test-typescript console console-test
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -95,13 +95,14 @@ virtual: ## real clusters in virtual time: VIRTUAL=10h of faults (SEED=n repeats
 	ROTA_VIRTUAL=$(VIRTUAL) ROTA_VIRTUAL_SEED=$(SEED) $(GO) test -count=1 -timeout 30m -v ./test/virtual/ | grep -v '^=== '
 
 e2e: ## every test over real processes, the long ones too (make test runs a core of them)
+	@command -v initdb >/dev/null || echo "e2e: TestOutbox is LEFT OUT: there is no PostgreSQL; make outbox-test installs it"
 	ROTA_E2E=full $(GO) test -count=1 -timeout 10m -parallel 3 ./test/e2e/
 
 hostile: build ## play those who may not against real processes; then with the doors open, which must be noticed
 	$(GO) run ./test/hostile -rota bin/rota
 	$(GO) run ./test/hostile -rota bin/rota -plant
 
-chaos: ## real processes, killed, stopped and cut off for CHAOS=60s (SEED=n repeats the faults)
+chaos: ## real processes, killed, stopped, cut off for CHAOS=60s, and lost for good (SEED=n repeats the faults)
 	@$(call there,test/jepsen-lite,chaos); \
 	echo "chaos: seed $(SEED); repeat with: make chaos SEED=$(SEED) CHAOS=$(CHAOS)"; \
 	ROTA_CHAOS=$(CHAOS) ROTA_CHAOS_SEED=$(SEED) $(GO) test -count=1 -timeout 20m -p 1 -v ./test/jepsen-lite/...
@@ -116,6 +117,10 @@ crash: ## real processes that kill themselves at every failpoint, in each role (
 
 bite: ## plant bugs, and see that each is caught (ROTATE=3 SEED=n: only so many, in turn)
 	$(GO) run ./test/bite $(if $(ROTATE),--rotate $(ROTATE) --seed $(SEED))
+
+outbox-test: ## the outbox against a PostgreSQL of its own, installed from Debian's packages where it is missing
+	@command -v initdb >/dev/null || { apt-get install -y postgresql && for f in initdb postgres psql; do ln -sf /usr/lib/postgresql/*/bin/$$f /usr/local/bin/$$f; done; }
+	ROTA_OUTBOX=1 $(GO) test -count=1 -v -run '^TestOutbox$$' ./test/e2e
 
 bench: build ## measure a cluster of three on this machine and write the table of docs/internals/performance.md (REPEAT=n)
 	@$(GO) run ./test/bench -rota bin/rota -repeat $(REPEAT) -write docs/internals/performance.md
@@ -161,6 +166,24 @@ bench-compare: ## benchmarks of BASE=revision against this tree, by benchstat
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count "$$count" $(PKG) >"$$dir/here.txt"; \
 	$(GO) run $(BENCHSTAT) "$$dir/base.txt" "$$dir/here.txt"
 
+conformance: build ## the same scenarios in Go, Python and TypeScript, with the leader killed and without (ROUNDS=n)
+	.ci/conformance $(or $(ROUNDS),1)
+
+sdk-test: sdk-test-python sdk-test-typescript ## the client libraries of other languages, where those are installed
+
+sdk-test-python: build
+	@sdk/python/test.sh
+
+sdk-test-typescript: build
+	@sdk/typescript/test.sh
+
+console: ## the web console's files anew, console/dist, which are committed (needs Node with npm)
+	console/install.sh
+	cd console && npm run --silent build
+
+console-test: build ## the console: rebuilt and compared, its tests, and a browser's where there is one
+	@console/test.sh
+
 demo: build ## build, then show a cluster losing its leader
 	bin/rota demo
 
@@ -175,9 +198,10 @@ image: ## the image rota:dev, from a static binary (needs Docker)
 generate: ## write all generated files anew
 	$(GO) run ./internal/generate
 
-docs: ## write the pages of docs/reference that are made of the code: command line, metrics, policy
+docs: ## write the pages of docs/reference that are made of the code: command line, metrics, policy, HTTP
 	$(GO) test -count=1 ./cmd/rota -run TestReference -update
 	$(GO) test -count=1 ./internal/tidy -run TestPolicyPage -update
+	$(GO) test -count=1 ./transport/web -run TestReference -update
 
 tidy: ## the rules of the house alone (part of make test)
 	$(GO) test -count=1 ./internal/tidy

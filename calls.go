@@ -24,6 +24,9 @@ type Submitted struct {
 	// Throttle asks the submitter to slow down: the queue is more than half full,
 	// or its workers are more than half busy (SPEC §4.6).
 	Throttle bool `json:"throttle,omitempty"`
+	// Holder is the job that the submission was merged into, as it holds the same key
+	// (SPEC §18.2): State is that job's. Only callers who may read that job see it.
+	Holder JobID `json:"holder,omitempty"`
 }
 
 // AnyLife stands for the life that a job is found in.
@@ -42,25 +45,6 @@ type JobOutcome struct {
 	State JobState
 	Index Index
 	Err   error
-}
-
-// JobFilter selects jobs; zero fields select all.
-type JobFilter struct {
-	Queue  QueueName
-	State  JobState
-	Tenant TenantID
-	Type   JobType
-	// Limit bounds what is listed. Of a node's page it is at most 1000, and 0 means 100;
-	// a listing of the client library has as many pages as it takes, and 0 means all.
-	Limit int
-	// Cursor continues after a page: its NextCursor.
-	Cursor string
-}
-
-// JobPage is one page of jobs in id order, live before terminal ones.
-type JobPage struct {
-	Jobs       []Job  `json:"jobs"`
-	NextCursor string `json:"next_cursor,omitempty"`
 }
 
 // Queue is a queue with its policy and counters.
@@ -243,6 +227,8 @@ type Explanation struct {
 	Clock   Clock `json:"clock_ms"`
 	Date    Date  `json:"date_ms"`
 	Reasons []Why `json:"reasons,omitempty"`
+	// UniqueHolder is as that of Job.
+	UniqueHolder JobID `json:"unique_holder,omitempty"`
 	// Rank is the job's place in its queue's ranking order, from 0; Before how
 	// many QUEUED jobs stand before it.
 	Rank      int64            `json:"rank"`
@@ -271,17 +257,23 @@ type OtherWorker struct {
 
 // AuditReport is the answer of `operator audit` (SPEC §2.4).
 type AuditReport struct {
-	From       Index            `json:"from"`
-	To         Index            `json:"to"`
-	Entries    uint64           `json:"entries"`
-	Operations uint64           `json:"operations"`
-	Rounds     uint64           `json:"rounds"`
-	Proved     uint64           `json:"proved"`
-	Difference *AuditDifference `json:"first_difference"`
+	From       Index  `json:"from"`
+	To         Index  `json:"to"`
+	Entries    uint64 `json:"entries"`
+	Operations uint64 `json:"operations"`
+	Rounds     uint64 `json:"rounds"`
+	Proved     uint64 `json:"proved"`
+	// Fires are the decisions about dates of schedules that the leader of the time proposed, of
+	// which FiresProved were computed again by the same time zones, and FiresRefused changed
+	// nothing: their schedule had changed since, or their dates were decided.
+	Fires        uint64           `json:"fires"`
+	FiresProved  uint64           `json:"fires_proved"`
+	FiresRefused uint64           `json:"fires_refused"`
+	Difference   *AuditDifference `json:"first_difference"`
 }
 
 // AuditDifference is a logged round that differs from the one computed again from the state
-// at its height.
+// at its height, or a Fire that differs from what its schedule says.
 type AuditDifference struct {
 	Index  Index     `json:"index"`
 	Epoch  uint64    `json:"epoch"`
@@ -359,7 +351,7 @@ type ClusterStatus struct {
 	Backup *StoredBackup `json:"backup,omitempty"`
 }
 
-// StoredBackup is a backup that a leader stored, as the state tells it.
+// StoredBackup is a backup that a leader stored, as the state records it.
 type StoredBackup struct {
 	// Index is that of the state in it; Date is when the cluster learned of it.
 	Index Index `json:"index"`

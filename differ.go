@@ -2,6 +2,7 @@ package rota
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"strings"
@@ -15,12 +16,39 @@ const shownBytes = 64
 
 // Difference names the first field, as JSON has it, in which two specs of a job are not
 // the same content (SPEC §16.5), with both values where they are short; "" where there is
-// none. Empty lists, maps and payloads are as good as none.
-func (s *JobSpec) Difference(other *JobSpec) string {
-	a, b := reflect.ValueOf(*s), reflect.ValueOf(*other)
+// none. Empty lists, maps and payloads are as good as none; headers are no content.
+func (s *JobSpec) Difference(other *JobSpec) string { return difference("", *s, *other) }
+
+// Difference names the first field in which a batch is opened otherwise than as another.
+func (s *BatchSpec) Difference(other *BatchSpec) string { return difference("", *s, *other) }
+
+// Difference names the first field in which a plan is another one.
+func (p *PlanSpec) Difference(other *PlanSpec) string { return difference("", *p, *other) }
+
+// Difference names the first field, of those beside its nodes and edges, in which a workflow is
+// another one.
+func (w *WorkflowSpec) Difference(other *WorkflowSpec) string {
+	a, b := *w, *other
+	a.Nodes, a.Edges, b.Nodes, b.Edges = nil, nil, nil, nil
+	return difference("", a, b)
+}
+
+// difference compares two specs of one type; in is what stands before the names of their fields.
+func difference(in string, now, before any) string {
+	a, b := reflect.ValueOf(now), reflect.ValueOf(before)
 	for i := range a.NumField() {
 		name, _, _ := strings.Cut(a.Type().Field(i).Tag.Get("json"), ",")
-		if name == "-" || alike(a.Field(i), b.Field(i)) {
+		if name == "-" || name == "headers" {
+			continue
+		}
+		name = in + name
+		if job, is := a.Field(i).Interface().(JobSpec); is {
+			if how := difference(name+".", job, b.Field(i).Interface()); how != "" {
+				return how
+			}
+			continue
+		}
+		if alike(a.Field(i), b.Field(i)) {
 			continue
 		}
 		was, is := shown(b.Field(i)), shown(a.Field(i))
@@ -39,6 +67,14 @@ func shown(v reflect.Value) string {
 		return fmt.Sprint(millis.Of(v))
 	case time.Time:
 		return DateOf(v).String()
+	case *Unique:
+		text, _ := json.Marshal(v) // always has a form
+		return string(text)
+	case *int32:
+		if v == nil {
+			return ""
+		}
+		return fmt.Sprint(*v)
 	default:
 		return fmt.Sprint(v)
 	}
@@ -47,6 +83,13 @@ func shown(v reflect.Value) string {
 func alike(a, b reflect.Value) bool {
 	if t, is := a.Interface().(time.Time); is {
 		return t.Equal(b.Interface().(time.Time))
+	}
+	if u, is := a.Interface().(*Unique); is {
+		return u.Equal(b.Interface().(*Unique))
+	}
+	if p, is := a.Interface().(*int32); is {
+		q := b.Interface().(*int32)
+		return p == q || p != nil && q != nil && *p == *q
 	}
 	switch a.Kind() {
 	case reflect.Slice, reflect.Map:

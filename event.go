@@ -3,6 +3,7 @@ package rota
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -112,6 +113,27 @@ const (
 	EventTenantDeleted
 	EventWorkerDeleted
 	EventBackupStored
+	EventJobMerged
+	EventGateWaiting
+	EventGateSignalled
+	EventKeyRuleChanged
+	EventKeyBlocked
+	EventKeyPassed
+	EventScheduleChanged
+	EventScheduleFired
+	EventScheduleSkipped
+	EventScheduleMissed
+	EventPlanStarted
+	EventPlanFinished
+	EventWorkflowGrown
+	EventBatchOpened
+	EventBatchSealed
+	EventBatchFinished
+	EventBatchWaits
+	EventWebhookChanged
+
+	// EventLast is the newest kind.
+	EventLast = EventWebhookChanged
 )
 
 var eventKindNames = []string{"none", "jobEnqueued", "jobAssigned", "jobRunning", "jobPromoted", "jobProgress",
@@ -122,7 +144,11 @@ var eventKindNames = []string{"none", "jobEnqueued", "jobAssigned", "jobRunning"
 	"leaseRevoked", "nodeChanged", "rulesChanged", "stateDiffers", "jobChanged", "jobDelayed", "workerDisconnected",
 	"jobDeleted", "authChanged", "authReset",
 	"workflowCancelled", "clusterChanged", "queueDeleted", "tenantDeleted", "workerDeleted",
-	"backupStored"}
+	"backupStored", "jobMerged", "gateWaiting", "gateSignalled",
+	"keyRuleChanged", "keyBlocked", "keyPassed", "scheduleChanged", "scheduleFired", "scheduleSkipped", "scheduleMissed",
+	"planStarted", "planFinished", "workflowGrown",
+	"batchOpened", "batchSealed", "batchFinished", "batchWaits",
+	"webhookChanged"}
 
 // String names the kind as SPEC §12.2 does.
 func (k EventKind) String() string { return nameOf(eventKindNames, int(k)) }
@@ -146,12 +172,14 @@ type Event struct {
 	Run  string `json:"run_id,omitempty"`
 	Node string `json:"node_id,omitempty"`
 	// Parent is the event about the same job before this one.
-	Parent   EventID      `json:"parent_event_id,omitzero"`
-	Clock    Clock        `json:"logical_time"`
-	Date     Date         `json:"date_ms"`
-	Job      JobID        `json:"job,omitempty"`
-	Queue    QueueName    `json:"queue,omitempty"`
-	Tenant   TenantID     `json:"tenant,omitempty"`
+	Parent EventID   `json:"parent_event_id,omitzero"`
+	Clock  Clock     `json:"logical_time"`
+	Date   Date      `json:"date_ms"`
+	Job    JobID     `json:"job,omitempty"`
+	Queue  QueueName `json:"queue,omitempty"`
+	Tenant TenantID  `json:"tenant,omitempty"`
+	// Type is that of the job, while its row is there.
+	Type     JobType      `json:"type,omitempty"`
 	Worker   WorkerID     `json:"worker,omitempty"`
 	Session  Session      `json:"session,omitempty"`
 	Lease    LeaseID      `json:"lease_id,omitzero"`
@@ -193,6 +221,26 @@ type EventFilter struct {
 	After EventID
 	Kinds []EventKind
 	Job   JobID
+	// Queue, Type, Tenant, Worker and Workflow select the events that name them.
+	Queue    QueueName
+	Type     JobType
+	Tenant   TenantID
+	Worker   WorkerID
+	Workflow WorkflowID
+	// Latest begins after the newest event, and takes no After.
+	Latest bool
 	// Follow waits for what comes.
 	Follow bool
+}
+
+// All reports whether the filter lets every event through.
+func (f *EventFilter) All() bool {
+	return len(f.Kinds) == 0 && f.Job == "" && f.Queue == "" && f.Type == "" && f.Tenant == "" && f.Worker == "" && f.Workflow == ""
+}
+
+// Wants reports whether the filter lets an event through.
+func (f *EventFilter) Wants(e *Event) bool {
+	return (len(f.Kinds) == 0 || slices.Contains(f.Kinds, e.Kind)) && (f.Job == "" || f.Job == e.Job) &&
+		(f.Queue == "" || f.Queue == e.Queue) && (f.Type == "" || f.Type == e.Type) && (f.Tenant == "" || f.Tenant == e.Tenant) &&
+		(f.Worker == "" || f.Worker == e.Worker) && (f.Workflow == "" || string(f.Workflow) == e.Run)
 }

@@ -376,7 +376,7 @@ func (h *placeHeap) pop() uint32 {
 // have arrived.
 func (s *JobSpec) templateBytes() int64 {
 	n := len(s.Payload) + len(s.ExpectedDigest) + len(s.Queue) + len(s.Type) + len(s.Zone) + len(s.Domain) + len(s.Worker)
-	for _, list := range [...][]string{s.Requires, s.RegionsAllow, s.RegionsDeny, s.DataKeys} {
+	for _, list := range [...][]string{s.Requires, s.RegionsAllow, s.RegionsDeny, s.DataKeys, s.Keys} {
 		for _, text := range list {
 			n += 1 + len(text)
 		}
@@ -386,6 +386,9 @@ func (s *JobSpec) templateBytes() int64 {
 	}
 	for _, k := range slices.Sorted(maps.Keys(s.Limits)) {
 		n += 2 + len(k)
+	}
+	for _, k := range slices.Sorted(maps.Keys(s.Headers)) {
+		n += 2 + len(k) + len(s.Headers[k])
 	}
 	return int64(n)
 }

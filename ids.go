@@ -214,9 +214,15 @@ func badNodeID(field, s string) error {
 }
 
 // CheckJobRef refuses what is the id neither of a submitted job nor of a
-// workflow's node, naming the field.
+// workflow's node, nor of a schedule's run, naming the field.
 func CheckJobRef(field string, id JobID) error {
 	w, node, ok := SplitNodeJobID(id)
+	if name, run := SplitRunID(id); run && !ok {
+		if err := name.Check(field); err != nil {
+			return err
+		}
+		return CheckID(field, strings.TrimPrefix(string(id[len(name)+1:]), "+"))
+	}
 	if !ok {
 		return CheckID(field, id)
 	}

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"time"
 	"unicode/utf8"
+
+	"github.com/rotasched/rota/internal/millis"
 )
 
 // Blob is bytes that people read: JSON shows text as a string and anything
@@ -63,6 +65,39 @@ func (h *Hex) UnmarshalText(text []byte) error {
 	}
 	*h = v
 	return nil
+}
+
+// RetryPolicy is how one job is tried again where it has a way of its own (SPEC §20.4). What is
+// zero is the queue's.
+type RetryPolicy struct {
+	// Attempts is how many the job has, 1 to 1,000.
+	Attempts int64 `json:"attempts,omitempty"`
+	// Base is how long the second attempt waits after the first, and Cap the longest wait.
+	Base time.Duration `json:"base_ms,omitempty"`
+	Cap  time.Duration `json:"cap_ms,omitempty"`
+	// FactorPermille is by how much the wait grows with each attempt, 1,000 to 1,000,000.
+	FactorPermille int64 `json:"factor_permille,omitempty"`
+	// JitterPermille is by how much a wait is longer or shorter at most, 1 to 1,000; -1 for
+	// not at all.
+	JitterPermille int64 `json:"jitter_permille,omitempty"`
+}
+
+// Over returns a queue's policy as it is for a job with this retry policy.
+func (r RetryPolicy) Over(p *QueuePolicy) *QueuePolicy {
+	if r == (RetryPolicy{}) {
+		return p
+	}
+	own := *p
+	for _, set := range []struct {
+		is int64
+		to *int64
+	}{{r.Attempts, &own.AttemptMax}, {millis.Of(r.Base), &own.BackoffBaseMs}, {millis.Of(r.Cap), &own.BackoffCapMs},
+		{r.FactorPermille, &own.BackoffFactorPermille}, {r.JitterPermille, &own.BackoffJitterPermille}} {
+		if set.is != 0 {
+			*set.to = max(0, set.is)
+		}
+	}
+	return &own
 }
 
 // JobSpec is a job as it is submitted. Only a JobChange alters it afterwards.
@@ -133,6 +168,19 @@ type JobSpec struct {
 	// DataKeys name the data that the work reads, at most MaxDataKeys; the affinity
 	// strategy prefers workers that hold them (SPEC §7.6).
 	DataKeys []string `json:"data_keys,omitempty"`
+	// Retry overrides the queue's way of trying again.
+	Retry RetryPolicy `json:"retry,omitzero"`
+	// Unique asks that no other job of its kind is around (SPEC §18); nil asks nothing.
+	Unique *Unique `json:"unique,omitempty"`
+	// Keys name what the job shares with others, each name:value, the names distinct, at
+	// most MaxKeys; rules hold jobs to them (SPEC §19).
+	Keys []string `json:"keys,omitempty"`
+	// Batch is the batch that the job is counted in (SPEC §24); "" is none.
+	Batch BatchID `json:"batch,omitempty"`
+	// Headers go to the worker as they are, and say nothing to the cluster: trace context, for
+	// example. At most MaxHeaders, of MaxHeadersBytes in all; no filter selects by them, and a
+	// submission with others is the same one (SPEC §13.16).
+	Headers map[string]string `json:"headers,omitempty"`
 	// Minted reports that the client library made ID and submits it for the first
 	// time: no archive need be asked whether it is known (SPEC §9.4). It is no part
 	// of the job.
@@ -162,6 +210,8 @@ type Attempt struct {
 	Error string `json:"error,omitempty"`
 	// Decision is how the worker was chosen.
 	Decision Decision `json:"decision"`
+	// Log says that what it logged was kept (SPEC §22.2).
+	Log bool `json:"log,omitempty"`
 }
 
 // Job is everything that is known of a job at one index.
@@ -186,6 +236,8 @@ type Job struct {
 	// Reason is why it is terminal, or why its last attempt ended.
 	Reason Reason `json:"reason,omitempty"`
 	Error  string `json:"error,omitempty"`
+	// Fingerprint is what dead jobs that failed alike have in common (SPEC §20.5).
+	Fingerprint Hex `json:"fingerprint,omitempty"`
 	// Lease is the open lease, nil if none.
 	Lease *Lease `json:"lease,omitempty"`
 	// Attempts are the newest 12 of all lives, oldest first.
@@ -197,6 +249,9 @@ type Job struct {
 	OutputDigest Hex    `json:"output_digest,omitempty"`
 	// Meta is what the completion reported beside its output.
 	Meta map[string]string `json:"meta,omitempty"`
+	// UniqueHolder is the job that holds the key that this one is unique by (SPEC §18.1), itself
+	// as a rule; it is shown where that job is of the same queue.
+	UniqueHolder JobID `json:"unique_holder,omitempty"`
 	// Tier is where the job stands now in an adaptive queue, Preempted how often it
 	// gave way to a critical one.
 	Tier      int32 `json:"tier,omitempty"`

@@ -22,10 +22,11 @@ import (
 // laidOut are the types whose JSON has moments.
 var laidOut = []any{JobSpec{}, NodeSpec{}, Attempt{}, Job{}, Lease{}, Attestation{}, TypeUntil{}, UnitsUsed{}, Worker{}, Event{},
 	ServedEvent{}, Domain{}, ModeStatus{}, Explanation{}, ClusterStatus{}, NodeStatus{}, RaftPeer{}, NodeHealth{}, SnapshotInfo{}, Workflow{}, WorkflowNode{},
-	Role{}, AccessToken{}, Block{}, Issuer{}, StoredBackup{}}
+	Role{}, AccessToken{}, Block{}, Issuer{}, StoredBackup{}, KeyState{}, ScheduleTimes{}, ScheduleSpec{}, Schedule{}, ScheduleDecision{}, Batch{},
+	Plan{}, Webhook{}}
 
 // timesOnly are those of them that have durations alone.
-var timesOnly = []any{ReadAt{}, Queue{}, TypeStats{}}
+var timesOnly = []any{ReadAt{}, RetryPolicy{}, Gate{}, Queue{}, TypeStats{}, Unique{}}
 
 // TestMomentsInJSON holds every moment to its three names, and the two that people and
 // programs read to one instant.

@@ -3,6 +3,9 @@ package rota
 // The types with moments. What people write is read strictly.
 var (
 	jobSpecJSON        = strictly(layoutOf[JobSpec]())
+	retryPolicyJSON    = strictly(layoutOf[RetryPolicy]())
+	uniqueJSON         = strictly(layoutOf[Unique]())
+	gateJSON           = strictly(layoutOf[Gate]())
 	nodeSpecJSON       = strictly(layoutOf[NodeSpec]())
 	attemptJSON        = layoutOf[Attempt]()
 	jobJSON            = layoutOf[Job]()
@@ -32,6 +35,14 @@ var (
 	blockJSON          = layoutOf[Block]()
 	issuerJSON         = layoutOf[Issuer]()
 	storedBackupJSON   = layoutOf[StoredBackup]()
+	keyStateJSON       = layoutOf[KeyState]()
+	scheduleTimesJSON  = layoutOf[ScheduleTimes]()
+	scheduleSpecJSON   = strictly(layoutOf[ScheduleSpec]())
+	scheduleJSON       = layoutOf[Schedule]()
+	fateJSON           = layoutOf[ScheduleDecision]()
+	batchJSON          = layoutOf[Batch]()
+	planJSON           = layoutOf[Plan]()
+	webhookJSON        = layoutOf[Webhook]()
 )
 
 // MarshalJSON implements json.Marshaler.
@@ -41,10 +52,28 @@ func (s JobSpec) MarshalJSON() ([]byte, error) { return jobSpecJSON.marshal(s) }
 func (s *JobSpec) UnmarshalJSON(text []byte) error { return jobSpecJSON.unmarshal(text, s) }
 
 // MarshalJSON implements json.Marshaler.
+func (r RetryPolicy) MarshalJSON() ([]byte, error) { return retryPolicyJSON.marshal(r) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (r *RetryPolicy) UnmarshalJSON(text []byte) error { return retryPolicyJSON.unmarshal(text, r) }
+
+// MarshalJSON implements json.Marshaler.
+func (u Unique) MarshalJSON() ([]byte, error) { return uniqueJSON.marshal(u) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (u *Unique) UnmarshalJSON(text []byte) error { return uniqueJSON.unmarshal(text, u) }
+
+// MarshalJSON implements json.Marshaler.
 func (n NodeSpec) MarshalJSON() ([]byte, error) { return nodeSpecJSON.marshal(n) }
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (n *NodeSpec) UnmarshalJSON(text []byte) error { return nodeSpecJSON.unmarshal(text, n) }
+
+// MarshalJSON implements json.Marshaler.
+func (g Gate) MarshalJSON() ([]byte, error) { return gateJSON.marshal(g) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (g *Gate) UnmarshalJSON(text []byte) error { return gateJSON.unmarshal(text, g) }
 
 // MarshalJSON implements json.Marshaler.
 func (a Attempt) MarshalJSON() ([]byte, error) {
@@ -224,3 +253,51 @@ func (b StoredBackup) MarshalJSON() ([]byte, error) { return storedBackupJSON.ma
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (b *StoredBackup) UnmarshalJSON(text []byte) error { return storedBackupJSON.unmarshal(text, b) }
+
+// MarshalJSON implements json.Marshaler.
+func (k KeyState) MarshalJSON() ([]byte, error) { return keyStateJSON.marshal(k) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (k *KeyState) UnmarshalJSON(text []byte) error { return keyStateJSON.unmarshal(text, k) }
+
+// MarshalJSON implements json.Marshaler.
+func (t ScheduleTimes) MarshalJSON() ([]byte, error) { return scheduleTimesJSON.marshal(t) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (t *ScheduleTimes) UnmarshalJSON(text []byte) error { return scheduleTimesJSON.unmarshal(text, t) }
+
+// MarshalJSON implements json.Marshaler.
+func (s ScheduleSpec) MarshalJSON() ([]byte, error) { return scheduleSpecJSON.marshal(s) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *ScheduleSpec) UnmarshalJSON(text []byte) error { return scheduleSpecJSON.unmarshal(text, s) }
+
+// MarshalJSON implements json.Marshaler.
+func (s Schedule) MarshalJSON() ([]byte, error) { return scheduleJSON.marshal(s) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *Schedule) UnmarshalJSON(text []byte) error { return scheduleJSON.unmarshal(text, s) }
+
+// MarshalJSON implements json.Marshaler.
+func (d ScheduleDecision) MarshalJSON() ([]byte, error) { return fateJSON.marshal(d) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (d *ScheduleDecision) UnmarshalJSON(text []byte) error { return fateJSON.unmarshal(text, d) }
+
+// MarshalJSON implements json.Marshaler.
+func (p Plan) MarshalJSON() ([]byte, error) { return planJSON.marshal(p) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (p *Plan) UnmarshalJSON(text []byte) error { return planJSON.unmarshal(text, p) }
+
+// MarshalJSON implements json.Marshaler.
+func (b Batch) MarshalJSON() ([]byte, error) { return batchJSON.marshal(b) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (b *Batch) UnmarshalJSON(text []byte) error { return batchJSON.unmarshal(text, b) }
+
+// MarshalJSON implements json.Marshaler.
+func (w Webhook) MarshalJSON() ([]byte, error) { return webhookJSON.marshal(w) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (w *Webhook) UnmarshalJSON(text []byte) error { return webhookJSON.unmarshal(text, w) }

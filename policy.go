@@ -34,6 +34,7 @@ type QueuePolicy struct {
 	BackoffFactorPermille int64
 	BackoffCapMs          int64
 	BackoffUnitMs         int64
+	BackoffJitterPermille int64
 	TTLAbsMs              int64
 	TTLRelMaxMs           int64
 	// GCHorizonMs is how long an ended job, or workflow, is remembered (SPEC §9.4).

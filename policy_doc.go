@@ -18,6 +18,11 @@ type PolicyDoc struct {
 	Zero    string
 	// Values are what the key takes, with their unit; of a ratio under the Alias.
 	Values string
+	// Unit is that of the number under Key: ms, bytes, permille, ppm, thousandths or count; of
+	// the others switch, and choice of one of Choices. Least and Most bound the number.
+	Unit        string
+	Least, Most int64
+	Choices     []string
 	// Defaults are the presets' values as Set takes them under that name, in the order
 	// of Presets.
 	Defaults []string
@@ -31,13 +36,31 @@ func PolicyDocs() []PolicyDoc {
 	docs := make([]PolicyDoc, len(policyKeys))
 	for i := range policyKeys {
 		k := &policyKeys[i]
-		docs[i] = PolicyDoc{Key: k.name, Alias: k.alias, Meaning: k.meaning, Zero: k.zero, Values: k.values(), Source: k.source}
+		docs[i] = PolicyDoc{Key: k.name, Alias: k.alias, Meaning: k.meaning, Zero: k.zero, Values: k.values(), Source: k.source,
+			Unit: unitNames[k.unit], Least: k.min, Most: k.max, Choices: k.choices()}
 		for _, preset := range Presets {
 			p, _ := PresetPolicy(preset) // every one of Presets is known
 			docs[i].Defaults = append(docs[i].Defaults, k.plain(&p))
 		}
 	}
 	return docs
+}
+
+var unitNames = [...]string{unitCount: "count", unitMs: "ms", unitBool: "switch", unitRanking: "choice", unitStrategy: "choice",
+	unitPermille: "permille", unitPPM: "ppm", unitBytes: "bytes", unitDecimal: "thousandths", unitEstimate: "choice"}
+
+// choices returns the words that a key takes, nil for one of numbers.
+func (k *policyKey) choices() []string {
+	switch k.unit {
+	case unitRanking:
+		return choices(rankingNames)
+	case unitStrategy:
+		return choices(strategyNames)
+	case unitEstimate:
+		return choices(estimateNames)
+	default:
+		return nil
+	}
 }
 
 // values returns the range of a key in its unit.

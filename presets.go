@@ -5,7 +5,7 @@ func StandardPolicy() QueuePolicy {
 	return QueuePolicy{
 		Preset: "standard", Ranking: RankAging, Strategy: StrategyLeastLoaded,
 		LeaseMs: 60_000, AckTimeoutMs: 5_000, RenewAlphaPermille: 600, RenewBetaPermille: 500, RenewalsMax: -1,
-		AttemptMax: 6, BackoffBaseMs: 5_000, BackoffFactorPermille: 2_000, BackoffCapMs: 900_000, BackoffUnitMs: 1,
+		AttemptMax: 6, BackoffBaseMs: 5_000, BackoffFactorPermille: 2_000, BackoffCapMs: 900_000, BackoffUnitMs: 1, BackoffJitterPermille: 100,
 		PayloadMaxBytes: MaxPayloadBytes, QueueCap: 1_000_000, RejectThresholdPermille: 1_000,
 		AgingFactorMs: 10_000,
 		WFee:          550_000, WAge: 250_000, WSize: 100_000, WTier: 100_000,

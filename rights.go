@@ -102,6 +102,9 @@ type RoleLimits struct {
 	MaxWorkers   int64 `json:"max_workers,omitempty"`
 	MaxWorkflows int64 `json:"max_workflows,omitempty"`
 	MaxTokens    int64 `json:"max_tokens,omitempty"`
+	MaxSchedules int64 `json:"max_schedules,omitempty"`
+	MaxBatches   int64 `json:"max_batches,omitempty"`
+	MaxWebhooks  int64 `json:"max_webhooks,omitempty"`
 }
 
 // Role is a named list of grants, and how much those who have it may own.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -14,11 +16,34 @@ func (s *JobSpec) CheckShape(payloadMax int64) error {
 	if err := CheckID("id", s.ID); err != nil {
 		return err
 	}
-	return s.CheckTemplate(payloadMax)
+	return s.CheckAgain(payloadMax)
 }
 
-// CheckTemplate is CheckShape without the id: a node of a workflow is checked so.
+// CheckAgain is CheckShape for a job that runs again, whose id may be one that the cluster made.
+func (s *JobSpec) CheckAgain(payloadMax int64) error {
+	if err := s.Unique.check(); err != nil {
+		return err
+	}
+	if s.Batch != "" {
+		if err := s.Batch.Check("batch"); err != nil {
+			return err
+		}
+	}
+	return s.checkTemplate(payloadMax)
+}
+
+// CheckTemplate checks a node of a workflow, which has no id of its own.
 func (s *JobSpec) CheckTemplate(payloadMax int64) error {
+	if s.Unique != nil {
+		return Refusef(KindInvalid, "unique", "unique is for jobs that are submitted by themselves: a node of a workflow has none")
+	}
+	if s.Batch != "" {
+		return Refusef(KindInvalid, "batch", "batch is for jobs that are submitted by themselves: a node, a run or a callback names none, leave %.80q out", s.Batch)
+	}
+	return s.checkTemplate(payloadMax)
+}
+
+func (s *JobSpec) checkTemplate(payloadMax int64) error {
 	ids := []struct {
 		field, id string
 		needed    bool
@@ -55,10 +80,43 @@ func (s *JobSpec) CheckTemplate(payloadMax int64) error {
 	if err := checkLabels("data_keys", s.DataKeys, MaxDataKeys); err != nil {
 		return err
 	}
+	if err := checkKeys(s.Keys); err != nil {
+		return err
+	}
 	if err := checkLimits(s.Limits); err != nil {
 		return err
 	}
+	if err := s.CheckHeaders(); err != nil {
+		return err
+	}
 	return checkLabelMap("labels", s.Labels)
+}
+
+// CheckHeaders refuses headers that are too many, too long, or no text (SPEC §13.16).
+func (s *JobSpec) CheckHeaders() error {
+	headers := s.Headers
+	if len(headers) == 0 {
+		return nil
+	}
+	if len(headers) > MaxHeaders {
+		return Refusef(KindInvalid, "headers", "headers are %d: at most %d are taken", len(headers), MaxHeaders)
+	}
+	bytes := 0
+	for _, k := range slices.Sorted(maps.Keys(headers)) {
+		if !validLabel(k) {
+			return Refusef(KindInvalid, "headers", "header %q has a name that is not 1 to %d bytes of printable ASCII without blanks",
+				shorten(k), MaxLabelBytes)
+		}
+		if v := headers[k]; !utf8.ValidString(v) || strings.ContainsFunc(v, unicode.IsControl) {
+			return Refusef(KindInvalid, "headers", "header %s has a value that is not UTF-8 without control characters: encode it", k)
+		}
+		bytes += len(k) + len(headers[k])
+	}
+	if bytes > MaxHeadersBytes {
+		return Refusef(KindInvalid, "headers", "headers take %d bytes, names and values together: at most %d are taken; the payload takes more",
+			bytes, MaxHeadersBytes)
+	}
+	return nil
 }
 
 // CheckMeta refuses what a completion says beside its output, where it is beyond the bounds
@@ -105,6 +163,22 @@ func (s *JobSpec) checkNumbers() error {
 	} {
 		if n.value < n.min || n.value > n.max {
 			return Refusef(KindInvalid, n.field, "%s is %d: %d to %d is wanted", n.field, n.value, n.min, n.max)
+		}
+	}
+	if r := &s.Retry; *r != (RetryPolicy{}) {
+		for _, n := range []struct {
+			field           string
+			value, min, max int64
+		}{
+			{"retry.attempts", r.Attempts, 1, MaxAttempts},
+			{"retry.base_ms", r.Base.Milliseconds(), 1, maxMs},
+			{"retry.factor_permille", r.FactorPermille, 1_000, 1_000_000},
+			{"retry.cap_ms", r.Cap.Milliseconds(), 1, maxMs},
+			{"retry.jitter_permille", r.JitterPermille, -1, 1_000},
+		} {
+			if n.value != 0 && (n.value < n.min || n.value > n.max) {
+				return Refusef(KindInvalid, n.field, "%s is %d: %d to %d is wanted, or 0 for the queue's", n.field, n.value, n.min, n.max)
+			}
 		}
 	}
 	return checkRuntime(s.MaxRuntime.Milliseconds())

@@ -43,8 +43,9 @@ func (s JobState) Leased() bool { return s == JobAssigned || s == JobRunning }
 // jobMoves is the one table of legal moves: jobMoves[from] holds a bit for
 // each state that may follow.
 var jobMoves = [...]uint16{
-	JobNone:      bits(JobBlocked, JobDelayed, JobQueued),
-	JobBlocked:   bits(JobDelayed, JobQueued, JobDead, JobExpired, JobCancelled),
+	JobNone: bits(JobBlocked, JobDelayed, JobQueued),
+	JobBlocked: bits(JobDelayed, JobQueued, JobCompleted, JobDead, // a gate's signal
+		JobExpired, JobCancelled),
 	JobDelayed:   bits(JobQueued, JobExpired, JobCancelled),
 	JobQueued:    bits(JobAssigned, JobExpired, JobCancelled),
 	JobAssigned:  bits(JobRunning, JobDelayed, JobQueued, JobCompleted, JobDead, JobExpired, JobCancelled),
@@ -240,15 +241,21 @@ const (
 	ReasonWorkflowCancelled
 	ReasonTimedOut
 	ReasonAccessEnded
+	ReasonSnoozed
+	ReasonCancelledByHandler
+	ReasonGateRefused
+	ReasonGateTimeout
+	ReasonScheduleCancelled
 )
 
 // ReasonLast bounds what a record may hold.
-const ReasonLast = ReasonAccessEnded
+const ReasonLast = ReasonScheduleCancelled
 
 var reasonNames = []string{"NONE", "ACK_TIMEOUT", "LEASE_EXPIRED", "PROOF_INVALID", "PROVIDER_FAIL", "DECLINED",
 	"CANCELLED", "WORKER_SUSPENDED", "WORKER_JAILED", "WORKER_RETIRED", "PREEMPTED", "QUOTA_CUT", "TAKEN_OVER",
 	"TTL_ABSOLUTE", "TTL_RELATIVE", "ATTEMPTS_USED_UP", "DONE", "RESTORED", "PROOF_REJECTED",
-	"PARENT_FAILED", "WORKFLOW_FAILED", "WORKFLOW_CANCELLED", "TIMED_OUT", "ACCESS_ENDED"}
+	"PARENT_FAILED", "WORKFLOW_FAILED", "WORKFLOW_CANCELLED", "TIMED_OUT", "ACCESS_ENDED",
+	"SNOOZED", "CANCELLED_BY_HANDLER", "GATE_REFUSED", "GATE_TIMEOUT", "SCHEDULE_CANCELLED"}
 
 // String names the reason in capitals.
 func (r Reason) String() string { return nameOf(reasonNames, int(r)) }

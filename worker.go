@@ -81,6 +81,10 @@ type Worker struct {
 	// DisconnectedSince is when the cluster took its stream for broken; zero while it
 	// stands (SPEC §16.7).
 	DisconnectedSince Moment `json:"disconnected_since"`
+	// Polls says that it takes leases only as it offers, over plain HTTP; Offered is how many more
+	// it takes now (SPEC §13.17).
+	Polls   bool  `json:"polls,omitempty"`
+	Offered int32 `json:"offered,omitempty"`
 	// Open leases, and what they take.
 	Open          int32 `json:"open_leases"`
 	CPUMilliTaken int64 `json:"cpu_milli_taken,omitempty"`

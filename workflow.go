@@ -93,6 +93,9 @@ type NodeSpec struct {
 	ID string `json:"id"`
 	// Parents are ids of nodes that must complete before this one starts.
 	Parents []string `json:"parents,omitempty"`
+	// Gate makes the node a gate, which is no job: leave all of its JobSpec empty but for
+	// queue, priority and labels.
+	Gate *Gate `json:"gate,omitempty"`
 	// JobSpec's Queue is the workflow's where it is empty.
 	JobSpec
 }
@@ -124,15 +127,23 @@ func SplitNodeJobID(id JobID) (w WorkflowID, node string, ok bool) {
 type NodeState uint8
 
 // NodeSkipped is a node that never ran, as an ancestor of it did not complete. Its
-// job is CANCELLED, for the reason PARENT_FAILED.
-const NodeSkipped = NodeState(JobCancelled) + 1
+// job is CANCELLED, for the reason PARENT_FAILED. NodeWaiting is a gate whose parents have
+// completed, and that waits for its signal or its time: as a job it is BLOCKED.
+const (
+	NodeSkipped = NodeState(JobCancelled) + 1
+	NodeWaiting = NodeSkipped + 1
+)
 
 // String names the state in capitals.
 func (s NodeState) String() string {
-	if s == NodeSkipped {
+	switch s {
+	case NodeSkipped:
 		return "SKIPPED"
+	case NodeWaiting:
+		return "WAITING"
+	default:
+		return JobState(s).String()
 	}
-	return JobState(s).String()
 }
 
 // MarshalText implements encoding.TextMarshaler.
@@ -140,14 +151,18 @@ func (s NodeState) MarshalText() ([]byte, error) { return []byte(s.String()), ni
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (s *NodeState) UnmarshalText(text []byte) error {
-	if string(text) == "SKIPPED" {
+	switch string(text) {
+	case "SKIPPED":
 		*s = NodeSkipped
-		return nil
+	case "WAITING":
+		*s = NodeWaiting
+	default:
+		var j JobState
+		err := j.UnmarshalText(text)
+		*s = NodeState(j)
+		return err
 	}
-	var j JobState
-	err := j.UnmarshalText(text)
-	*s = NodeState(j)
-	return err
+	return nil
 }
 
 // Workflow is everything that is known of a workflow at one index.
@@ -190,6 +205,8 @@ type Workflow struct {
 type NodeCounts struct {
 	JobCounts
 	Skipped int64 `json:"skipped"`
+	// Waiting are gates whose parents have completed; they are not among Blocked.
+	Waiting int64 `json:"waiting"`
 }
 
 // WorkflowNode is a node as `workflow show` prints it.
@@ -199,6 +216,10 @@ type WorkflowNode struct {
 	Type    JobType   `json:"type"`
 	State   NodeState `json:"state"`
 	Parents []string  `json:"parents"`
+	// GrownBy is the node whose completion added this one, empty of one that was submitted.
+	GrownBy string `json:"grown_by,omitempty"`
+	// Joins reports that whoever waits for GrownBy waits for this node, too.
+	Joins bool `json:"joins,omitempty"`
 	// Worker of the last attempt, its number, and where in the log it was assigned
 	// and the node ended.
 	Worker        WorkerID `json:"worker,omitempty"`

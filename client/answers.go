@@ -117,15 +117,15 @@ func (t *leaseTable) reported(l *lease, c *command, a *peer.LeaseAnswer) {
 	if c != l.outcome {
 		return
 	}
-	if a.Err != nil && a.Err.Kind == rota.KindInvalid && c.Verb == rota.VerbComplete {
-		// The queue takes less than this: the attempt failed, and says why.
+	if a.Err != nil && c.Verb == rota.VerbComplete && (a.Err.Kind == rota.KindInvalid || a.Err.Kind == rota.KindDenied && len(c.Children) > 0) {
+		// The queue or the workflow takes less than this: the attempt failed, and says why.
 		text := lastOf("the completion was refused: " + a.Err.Error())
-		l.outcome = t.put(l, peer.LeaseCommand{Verb: rota.VerbFail, Text: text})
+		l.outcome = t.put(l, peer.LeaseCommand{Verb: rota.VerbFail, Text: text, Log: c.Log})
 		return
 	}
 	if a.Err != nil && a.Err.Kind == rota.KindStale && c.Verb != rota.VerbDecline && closed(t.superseded) {
 		// The job is the new process's; that this one has stopped is news.
-		l.outcome = t.put(l, peer.LeaseCommand{Verb: rota.VerbDecline, Text: "the outcome came after a takeover"})
+		l.outcome = t.put(l, peer.LeaseCommand{Verb: rota.VerbDecline, Text: "the outcome came after a takeover", Log: c.Log})
 		return
 	}
 	var err error

@@ -84,7 +84,7 @@ func (c *Client) callAt(ctx context.Context, op string, at func() (*node, time.D
 func (c *Client) attempt(ctx context.Context, n *node, most time.Duration, f nodeCall) error {
 	if most > 0 && len(c.nodes) > 1 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, c.share(ctx, most))
+		ctx, cancel = context.WithTimeout(ctx, share(ctx, most, len(c.nodes)))
 		defer cancel()
 	}
 	return f(ctx, n)
@@ -93,14 +93,14 @@ func (c *Client) attempt(ctx context.Context, n *node, most time.Duration, f nod
 // shareLeast is the least that one try gets: less is no fair chance.
 const shareLeast = 700 * time.Millisecond
 
-// share bounds a try so that a silent node leaves the others their
+// share bounds a try at one of so many nodes, so that a silent one leaves the others their
 // part of a short deadline.
-func (c *Client) share(ctx context.Context, most time.Duration) time.Duration {
+func share(ctx context.Context, most time.Duration, nodes int) time.Duration {
 	deadline, ok := ctx.Deadline()
 	if !ok {
 		return most
 	}
-	return min(most, max(shareLeast, time.Until(deadline)/time.Duration(len(c.nodes))))
+	return min(most, max(shareLeast, time.Until(deadline)/time.Duration(nodes)))
 }
 
 // judge names what went wrong at a node. A try that took too long while the

@@ -48,7 +48,9 @@ type Client struct {
 	// lead is where submissions go.
 	lead lead
 	// retries is called about failed tries; may be nil.
-	retries func(Retry)
+	retries func(FailedTry)
+	// submitter makes submissions and runs them, within all that stands around that.
+	submitter Submitter
 	// patience bounds each call; 0 leaves it the caller's time.
 	patience time.Duration
 }
@@ -61,10 +63,16 @@ type node struct {
 	workers rotav1.WorkersClient
 	queues  rotav1.QueuesClient
 	tenants rotav1.TenantsClient
+	keys    rotav1.KeysClient
 	cluster rotav1.ClusterClient
 	events  rotav1.EventsClient
 	flows   rotav1.WorkflowsClient
 	auth    rotav1.AuthClient
+
+	schedules rotav1.SchedulesClient
+	batches   rotav1.BatchesClient
+	webhooks  rotav1.WebhooksClient
+	plans     rotav1.PlansClient
 	// shows is how a token is shown there, nil for none.
 	shows *bearer
 	// noJWT is why no identity token is shown there, nil where one may be.
@@ -77,9 +85,11 @@ type settings struct {
 	log      *slog.Logger
 	dial     func(ctx context.Context, address string) (net.Conn, error)
 	heedless bool
-	retries  func(Retry)
+	retries  func(FailedTry)
 	patience time.Duration
 	token    func() (string, error)
+	// submitters stand around Submit, the first outermost.
+	submitters []func(next Submitter) Submitter
 }
 
 // Option changes how a client connects.
@@ -136,6 +146,12 @@ func Dial(addrs []string, opts ...Option) (*Client, error) {
 	}
 	c := &Client{log: s.log, held: restraint{off: s.heedless}, retries: s.retries, patience: s.patience}
 	c.life, c.finish = context.WithCancel(context.Background())
+	c.submitter = func(ctx context.Context, jobs ...rota.JobSpec) ([]rota.Submitted, error) {
+		return c.newSubmission(jobs).run(ctx, c)
+	}
+	for i := len(s.submitters) - 1; i >= 0; i-- {
+		c.submitter = s.submitters[i](c.submitter)
+	}
 	for _, a := range addrs {
 		a = strings.TrimSpace(a)
 		if a == "" || slices.ContainsFunc(c.nodes, func(n *node) bool { return n.address == a }) {
@@ -198,9 +214,10 @@ func newNode(address string, s *settings) (*node, error) {
 	return &node{
 		address: address, conn: conn,
 		jobs: rotav1.NewJobsClient(conn), workers: rotav1.NewWorkersClient(conn),
-		queues: rotav1.NewQueuesClient(conn), tenants: rotav1.NewTenantsClient(conn),
+		queues: rotav1.NewQueuesClient(conn), tenants: rotav1.NewTenantsClient(conn), keys: rotav1.NewKeysClient(conn),
 		cluster: rotav1.NewClusterClient(conn), events: rotav1.NewEventsClient(conn),
-		flows: rotav1.NewWorkflowsClient(conn), auth: rotav1.NewAuthClient(conn), shows: shows, noJWT: hidden(address, s, "jwt"),
+		flows: rotav1.NewWorkflowsClient(conn), auth: rotav1.NewAuthClient(conn), schedules: rotav1.NewSchedulesClient(conn), batches: rotav1.NewBatchesClient(conn), webhooks: rotav1.NewWebhooksClient(conn), plans: rotav1.NewPlansClient(conn),
+		shows: shows, noJWT: hidden(address, s, "jwt"),
 	}, nil
 }
 

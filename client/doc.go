@@ -33,6 +33,13 @@
 // worker's on the same job: pass [Job.Token] to whatever an older attempt must not
 // overwrite (SPEC §8.6).
 //
+// # Definitions
+//
+// [Define] names a job type together with the Go types of what its handler takes and returns.
+// Who submits calls [Definition.Submit], whose [Handle] waits for the output; who works calls
+// [Definition.Handle]. Everything of it stands on the calls above: a definition is no more than
+// a codec and the options that its jobs share.
+//
 // # Workflows
 //
 // [Client.SubmitWorkflow] admits a graph of jobs as a whole or not at all;
@@ -57,3 +64,5 @@ package client
 //     sends, answers.go what comes back, leases.go the leases that it holds, work.go their
 //     handlers, pool.go the goroutines of these, view.go what it knows of the cluster's time,
 //     unreported.go the outcomes that it could not report; handler.go is what users write.
+//   - definition.go and joboptions.go make typed jobs and handlers, handle.go is a job that was
+//     submitted, middleware.go what stands around handlers and submissions.

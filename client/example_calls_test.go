@@ -54,7 +54,7 @@ func ExampleClient_Submit_delayed() {
 	// Output: DELAYED <nil>
 }
 
-// A loop over the jobs of a queue reads as many pages as it needs.
+// A loop over the jobs of a queue, newest first, reads as many pages as it needs.
 func ExampleClient_Jobs() {
 	c, ctx, done := connect("list")
 	defer done()
@@ -74,9 +74,35 @@ func ExampleClient_Jobs() {
 		fmt.Println(job.ID)
 	}
 	// Output:
-	// list-1
-	// list-2
 	// list-3
+	// list-2
+	// list-1
+}
+
+// Dead jobs that failed alike are counted together.
+func ExampleClient_CountJobs() {
+	c, ctx, done := connect("count")
+	defer done()
+	defer work(c, "count", "resize", func(_ context.Context, job *client.Job) (client.Result, error) {
+		return client.Result{}, client.NoRetry(fmt.Errorf("picture %s is not there", job.Payload()))
+	})()
+	for _, id := range []rota.JobID{"count-1", "count-2"} {
+		job := rota.NewJobSpec("resize", []byte(id[len("count-"):]))
+		job.ID, job.Queue = id, "count"
+		if _, err := c.Submit(ctx, job); err != nil {
+			fmt.Println(err)
+			return
+		}
+		for _, err := range c.Wait(ctx, id) {
+			if err != nil {
+				fmt.Println(err)
+				return
+			}
+		}
+	}
+	counted, err := c.CountJobs(ctx, rota.JobFilter{Where: "queue=count state=DEAD", GroupBy: "fingerprint"})
+	fmt.Println(counted.Count, len(counted.Groups), counted.Groups[0].Error, counted.Complete, err)
+	// Output: 2 1 picture 2 is not there true <nil>
 }
 
 // A read sees all that was done before it; one that may lag behind asks no leader.
@@ -223,4 +249,65 @@ func ExampleDial() {
 	_, err = c.Job(ctx, "photo-4711")
 	fmt.Println(errors.Is(err, rota.ErrUnavailable), errors.Is(err, context.DeadlineExceeded))
 	// Output: true true
+}
+
+// A report is made once all parts of an import have ended, however they did.
+func ExampleBatches() {
+	c, ctx, done := connect()
+	defer done()
+	batches := client.BatchesOf(c)
+	batch, err := batches.Open(ctx, rota.BatchSpec{ID: "import-7", Callback: rota.NewJobSpec("report", nil)})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for i := range 2 {
+		part := rota.NewJobSpec("import", nil)
+		part.ID, part.Batch = rota.JobID(fmt.Sprint("part-", i)), batch.ID
+		if _, err := c.Submit(ctx, part); err != nil {
+			fmt.Println(err)
+			return
+		}
+		if _, err := c.Cancel(ctx, part.ID); err != nil { // nobody imports here
+			fmt.Println(err)
+			return
+		}
+	}
+	if _, err := batches.Seal(ctx, batch.ID); err != nil {
+		fmt.Println(err)
+		return
+	}
+	batch, err = batches.Wait(ctx, batch.ID)
+	fmt.Println(batch.State, batch.Total, batch.Cancelled, batch.Callback, err)
+	// Output: FINISHED 2 2 import-7@done <nil>
+}
+
+// A job runs each night, also on the one on which its hour is left out.
+func ExampleSchedules_Set() {
+	c, ctx, done := connect()
+	defer done()
+	nightly := rota.NewScheduleSpec("nightly", rota.NewJobSpec("report", nil))
+	nightly.Cron, nightly.TZ = "30 2 * * *", "Europe/Berlin"
+	s, err := c.Schedules().Set(ctx, nightly)
+	fmt.Println(s.Name, s.State, s.Cron, err)
+	// Output: nightly ACTIVE 30 2 * * * <nil>
+}
+
+// All mails of one team that died are run again: how many they are is asked first.
+func ExamplePlans_Start() {
+	c, ctx, done := connect()
+	defer done()
+	again := rota.PlanSpec{ID: "mend-mails", Verb: rota.PlanRetry, Filter: "state=DEAD type=mail label.team=film"}
+	plans := client.PlansOf(c)
+	would, err := plans.Preview(ctx, again)
+	fmt.Println(would.Count, would.Complete, err)
+	if _, err := plans.Start(ctx, again); err != nil {
+		fmt.Println(err)
+		return
+	}
+	p, err := plans.Wait(ctx, again.ID)
+	fmt.Println(p.State, p.Done, p.Refused, err)
+	// Output:
+	// 0 true <nil>
+	// DONE 0 0 <nil>
 }

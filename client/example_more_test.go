@@ -4,17 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
 )
 
 // An id stands for one job: other content under the same id is refused, and changes nothing.
-func ExampleClient_Submit_unique() {
-	c, ctx, done := connect("unique")
+func ExampleClient_Submit_sameID() {
+	c, ctx, done := connect("sameid")
 	defer done()
 	job := rota.NewJobSpec("invoice", []byte("2026-11"))
-	job.ID, job.Queue = "invoice-2026-11", "unique"
+	job.ID, job.Queue = "invoice-2026-11", "sameid"
 	if _, err := c.Submit(ctx, job); err != nil {
 		fmt.Println(err)
 		return
@@ -27,6 +28,31 @@ func ExampleClient_Submit_unique() {
 	// Output:
 	// true
 	// 2026-11 <nil>
+}
+
+// One reindexing waits at a time: a submission that comes meanwhile replaces its payload.
+func ExampleClient_Submit_unique() {
+	c, ctx, done := connect("unique")
+	defer done()
+	job := rota.NewJobSpec("reindex", nil)
+	job.Queue, job.Delay = "unique", time.Minute
+	job.Unique = &rota.Unique{Key: "shop-7", Scope: []string{rota.UniquePending}, OnConflict: rota.UniqueExtend, ExtendMax: 10 * time.Minute}
+	for i, id := range []rota.JobID{"first", "second", "third"} {
+		job.ID, job.Payload = id, []byte(fmt.Sprint("change ", i))
+		out, err := c.Submit(ctx, job)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(out[0].ID, out[0].State, out[0].Existed, out[0].Holder == "first")
+	}
+	waits, err := c.Job(ctx, "first")
+	fmt.Println(string(waits.Payload), waits.UniqueHolder, err)
+	// Output:
+	// first DELAYED false false
+	// second DELAYED true true
+	// third DELAYED true true
+	// change 2 first <nil>
 }
 
 // A workflow runs node by node, and is read with its graph once it has ended.
@@ -151,6 +177,33 @@ func ExampleClient_DrainQueue() {
 	// Output:
 	// true
 	// new <nil>
+}
+
+// Jobs that name the same account run one after the other in the order of their submission.
+func ExampleKeys_SetRule() {
+	c, ctx, done := connect()
+	defer done()
+	rule := rota.KeyRule{Name: "account", Sequence: rota.SequenceBlock}
+	fmt.Println(c.Keys().SetRule(ctx, rule))
+	for range 2 {
+		spec := rota.NewJobSpec("debit", nil)
+		spec.Keys = []string{"account:7"}
+		if _, err := c.Submit(ctx, spec); err != nil {
+			fmt.Println(err)
+		}
+	}
+	states, err := c.Keys().State(ctx, rota.DefaultTenant, "account:7")
+	fmt.Println(len(states), states[0].Jobs, err)
+	rules, err := client.Collect(c.Keys().Rules(ctx))
+	fmt.Println(rules[0].Name, rules[0].Sequence, err)
+	fmt.Println(errors.Is(c.Keys().Skip(ctx, rota.KeyState{Key: "account:8", Blocker: "j"}), rota.ErrNotFound))
+	fmt.Println(c.Keys().DeleteRule(ctx, "", "account", ""))
+	// Output:
+	// <nil>
+	// 1 2 <nil>
+	// account block <nil>
+	// true
+	// <nil>
 }
 
 // A tenant that nobody needs limits for has the defaults again.

@@ -64,6 +64,11 @@ func work(c *client.Client, queue rota.QueueName, typ rota.JobType, h client.Han
 		panic(err)
 	}
 	w.Handle(typ, h)
+	return start(w)
+}
+
+// start runs a worker until stop is called.
+func start(w *client.Worker) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	over := make(chan error, 1)
 	go func() { over <- w.Run(ctx) }()

@@ -51,14 +51,14 @@ func ExampleWorker() {
 		fmt.Println(err)
 		return
 	}
-	w.Handle("resize", client.Typed(func(ctx context.Context, job *client.Job, in resize) (string, error) {
+	client.Define[resize, string]("resize").Handle(w, func(ctx context.Context, job *client.Job, in resize) (string, error) {
 		if in.Width <= 0 {
 			return "", client.NoRetry(fmt.Errorf("width %d is refused: 1 or more is wanted", in.Width))
 		}
 		// Whatever is written elsewhere carries job.Token(), so that an older
 		// attempt that wakes up late can be refused.
 		return fmt.Sprintf("resized to %d under %s", in.Width, job.Token()), ctx.Err()
-	}))
+	})
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	if err := w.Run(ctx); err != nil { // drains when ctx ends
@@ -131,4 +131,62 @@ func ExampleWithParents() {
 	result, err := sum(context.Background(), job)
 	fmt.Println(workflow, node, string(result.Output), err)
 	// Output: nightly sum 42 <nil>
+}
+
+// A handler finds out how much there is to do: what waits for its node waits for the parts too.
+func ExampleResult() {
+	c, ctx, done := connect("parts")
+	defer done()
+	defer work(c, "parts", "", func(ctx context.Context, job *client.Job) (client.Result, error) {
+		switch job.Type() {
+		case "split":
+			more := &rota.Growth{}
+			for i := range 3 {
+				part := rota.NewNodeSpec(fmt.Sprintf("part-%d", i), "count", []byte(strconv.Itoa(10+i)))
+				more.Children = append(more.Children, part)
+			}
+			return client.Result{Output: []byte("9"), Children: more}, nil
+		case "sum":
+			return sum(ctx, job) // of the node that split, and of its parts
+		}
+		return client.Result{Output: job.Payload()}, nil
+	})()
+	submitted, err := c.SubmitWorkflow(ctx, rota.WorkflowSpec{Queue: "parts", Nodes: []rota.NodeSpec{
+		rota.NewNodeSpec("split", "split", nil), rota.NewNodeSpec("sum", "sum", nil, "split")}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	flow, err := c.WaitWorkflow(ctx, submitted.ID)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	job, err := c.Job(ctx, rota.NodeJobID(flow.ID, "sum"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(flow.State, flow.NodeCount, string(job.Output))
+	// Output: COMPLETED 5 42
+}
+
+// A person lets a workflow go on: the gate's output is what the signal says.
+func ExampleClient_SignalWorkflow() {
+	c, ctx, done := connect("releases")
+	defer done()
+	approve := rota.NodeSpec{ID: "approve", Gate: &rota.Gate{Timeout: 24 * time.Hour}}
+	submitted, err := c.SubmitWorkflow(ctx, rota.WorkflowSpec{Queue: "releases", Nodes: []rota.NodeSpec{approve}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_, err = c.SignalWorkflow(ctx, rota.Signal{Workflow: submitted.ID, Node: "approve", Payload: []byte("approved")})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	flow, err := c.WaitWorkflow(ctx, submitted.ID)
+	fmt.Println(flow.State, err)
+	// Output: COMPLETED <nil>
 }

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
@@ -25,19 +28,103 @@ func run(ctx context.Context, c *client.Client, queue rota.QueueName, payload st
 	return rota.Job{}
 }
 
-// A typed handler takes and returns values: the payload and the output are their JSON.
-func ExampleTyped() {
-	c, ctx, done := connect("typed")
-	defer done()
+// A definition is shared by who submits and who works: both have the Go types of the payload
+// and the output.
+func ExampleDefine() {
 	type photo struct {
 		Width int `json:"width"`
 	}
-	defer work(c, "typed", "resize", client.Typed(func(_ context.Context, _ *client.Job, in photo) (string, error) {
+	var resize = client.Define[photo, string]("resize", client.Queue("typed"), client.MaxRuntime(2*time.Minute))
+
+	c, ctx, done := connect("typed")
+	defer done()
+	w, err := client.NewWorker(c, rota.WorkerSpec{Queues: []rota.QueueName{"typed"}, Slots: 8})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	resize.Handle(w, func(_ context.Context, _ *client.Job, in photo) (string, error) {
+		if in.Width <= 0 {
+			return "", client.NoRetry(fmt.Errorf("width %d is refused: 1 or more is wanted", in.Width))
+		}
 		return fmt.Sprintf("resized to %d", in.Width), nil
-	}))()
-	ended := run(ctx, c, "typed", `{"width":640}`)
-	fmt.Println(ended.State, string(ended.Output))
-	// Output: COMPLETED "resized to 640"
+	})
+	defer start(w)()
+
+	h, err := resize.Submit(ctx, c, photo{640}, client.ID("typed-4711"), client.Labels{"team": "web"})
+	if err != nil { // a refused job is an error
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(h.Wait(ctx))
+
+	h, err = resize.Submit(ctx, c, photo{-1}, client.ID("typed-4712"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_, err = h.Wait(ctx)
+	var failed *client.JobError
+	fmt.Println(errors.As(err, &failed), failed.Job.State, failed.Job.Error)
+	// Output:
+	// resized to 640 <nil>
+	// true DEAD width -1 is refused: 1 or more is wanted
+}
+
+// Jobs of several definitions are submitted at once; a handle is made of an id.
+func ExampleDefinition_Job() {
+	c, ctx, done := connect("several")
+	defer done()
+	resize := client.Define[int, string]("resize", client.Queue("several"))
+	mail := client.Define[string, struct{}]("mail", client.Queue("several"), client.Key("user", "ann"))
+	small, err := resize.Job(640, client.ID("several-1"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	hello, err := mail.Job("hello", client.ID("several-2"), client.After(time.Hour))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	out, err := c.Submit(ctx, small, hello)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(out[0].State, out[1].State)
+	fmt.Println(resize.Of(c, out[0].ID).Cancel(ctx))
+	_, err = resize.Of(c, "several-1").Wait(ctx)
+	fmt.Println(err)
+	// Output:
+	// QUEUED DELAYED
+	// <nil>
+	// job several-1 is CANCELLED
+}
+
+// Middleware stands around all handlers of a worker.
+func ExampleUse() {
+	c, ctx, done := connect("wrapped")
+	defer done()
+	timed := func(next client.Handler) client.Handler {
+		return func(ctx context.Context, job *client.Job) (client.Result, error) {
+			began := time.Now()
+			result, err := next(ctx, job)
+			client.Log(ctx).Info("done", "took", time.Since(began), "err", err) // kept as the attempt's log
+			return result, err
+		}
+	}
+	w, err := client.NewWorker(c, rota.WorkerSpec{Queues: []rota.QueueName{"wrapped"}, Slots: 1}, client.Use(timed))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	w.Handle("resize", func(context.Context, *client.Job) (client.Result, error) { return client.Result{}, nil })
+	defer start(w)()
+	ended := run(ctx, c, "wrapped", "")
+	log, err := client.JobLog(ctx, c, rota.LogOf{Job: ended.ID})
+	fmt.Println(ended.State, len(log.Parts), strings.Contains(string(log.Parts[0].Text), "msg=done"), err)
+	// Output: COMPLETED 1 true <nil>
 }
 
 // A wait returns each job as it ends.
@@ -74,6 +161,38 @@ func ExampleNoRetry() {
 	ended := run(ctx, c, "hopeless", "")
 	fmt.Println(ended.State, len(ended.Attempts), ended.Error)
 	// Output: DEAD 1 this is no picture
+}
+
+// A handler that finds that something has to come first puts its attempt off.
+func ExampleSnooze() {
+	c, ctx, done := connect("early")
+	defer done()
+	var printed atomic.Bool
+	defer work(c, "early", "resize", func(context.Context, *client.Job) (client.Result, error) {
+		if !printed.Swap(true) {
+			return client.Result{}, client.Snooze(10 * time.Millisecond)
+		}
+		return client.Result{Output: []byte("sent")}, nil
+	})()
+	ended := run(ctx, c, "early", "")
+	fmt.Println(ended.State, ended.Attempt, ended.Attempts[0].End)
+	// Output: COMPLETED 0 SNOOZED
+}
+
+// A service that answers when to come again decides how long the next attempt waits.
+func ExampleRetryAfter() {
+	c, ctx, done := connect("busy")
+	defer done()
+	var asked atomic.Bool
+	defer work(c, "busy", "resize", func(context.Context, *client.Job) (client.Result, error) {
+		if !asked.Swap(true) {
+			return client.Result{}, client.RetryAfter(10*time.Millisecond, errors.New("429 Too Many Requests"))
+		}
+		return client.Result{Output: []byte("sent")}, nil
+	})()
+	ended := run(ctx, c, "busy", "")
+	fmt.Println(ended.State, ended.Attempt, ended.Attempts[0].Error)
+	// Output: COMPLETED 1 429 Too Many Requests
 }
 
 // The token of an attempt is larger than those of all before it: whoever writes elsewhere

@@ -11,14 +11,15 @@ import (
 // Why explains a job: every reason for which it does not run, or the decision
 // that placed it.
 func (c *Client) Why(ctx context.Context, id rota.JobID, opts ...ReadOption) (rota.Explanation, error) {
-	return c.WhyAt(ctx, id, 0, opts...)
+	return c.WhyAt(ctx, id, rota.WhyQuery{}, opts...)
 }
 
-// WhyAt explains a job as it was at an index of the past, as far back as the
-// cluster's audit_retention keeps (OutOfRange beyond). Index 0 is now.
-func (c *Client) WhyAt(ctx context.Context, id rota.JobID, at rota.Index, opts ...ReadOption) (rota.Explanation, error) {
+// WhyAt is Why on the state that a query names, as far back as the cluster's audit_retention
+// keeps (OutOfRange beyond); with Others it says who else was looked at when the job was placed. A
+// node looks at the past for one caller at a time (Exhausted).
+func (c *Client) WhyAt(ctx context.Context, id rota.JobID, q rota.WhyQuery, opts ...ReadOption) (rota.Explanation, error) {
 	ask := func(ctx context.Context, n *node, how *rotav1.Read) (*rotav1.WhyResponse, error) {
-		return rotav1.NewExplainClient(n.conn).Why(ctx, &rotav1.WhyRequest{Id: string(id), At: uint64(at), Read: how})
+		return rotav1.NewExplainClient(n.conn).Why(ctx, &rotav1.WhyRequest{Id: string(id), At: uint64(q.At), AtDateMs: int64(q.AtDate), Others: q.Others, Read: how})
 	}
 	from := func(w *rotav1.WhyResponse) (rota.Explanation, error) {
 		return words.ExplanationFromWire(w.GetExplanation())

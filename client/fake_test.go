@@ -30,6 +30,7 @@ type fakeNode struct {
 	onSubmit func(context.Context, *rotav1.SubmitRequest) (*rotav1.SubmitResponse, error)
 	onGet    func(context.Context, *rotav1.GetJobRequest) (*rotav1.GetJobResponse, error)
 	onList   func(*rotav1.ListJobsRequest) (*rotav1.ListJobsResponse, error)
+	onLog    func(*rotav1.JobLogRequest) (*rotav1.JobLogResponse, error)
 	onRetry  func(*rotav1.RetryJobsRequest) (*rotav1.JobOutcomes, error)
 	onChange func(*rotav1.ChangeJobRequest) (*rotav1.JobOutcome, error)
 	onWait   func(*rotav1.WaitJobsRequest, grpc.ServerStreamingServer[rotav1.Job]) error
@@ -69,6 +70,10 @@ func (n jobsOf) Get(ctx context.Context, r *rotav1.GetJobRequest) (*rotav1.GetJo
 
 func (n jobsOf) List(_ context.Context, r *rotav1.ListJobsRequest) (*rotav1.ListJobsResponse, error) {
 	return n.onList(r)
+}
+
+func (n jobsOf) Log(_ context.Context, r *rotav1.JobLogRequest) (*rotav1.JobLogResponse, error) {
+	return n.onLog(r)
 }
 
 func (n jobsOf) Retry(_ context.Context, r *rotav1.RetryJobsRequest) (*rotav1.JobOutcomes, error) {

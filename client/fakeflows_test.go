@@ -76,6 +76,10 @@ func (n flowsOf) Cancel(_ context.Context, r *rotav1.CancelWorkflowRequest) (*ro
 	return &rotav1.Workflow{Id: r.GetId(), State: "RUNNING", Ending: "CANCELLED"}, nil
 }
 
+func (n flowsOf) Signal(_ context.Context, r *rotav1.SignalWorkflowRequest) (*rotav1.WorkflowSignalled, error) {
+	return &rotav1.WorkflowSignalled{Workflow: r.GetWorkflow(), Node: r.GetNode(), Id: r.GetId(), Existed: r.GetRefuse()}, nil
+}
+
 func (n flowsOf) Retry(_ context.Context, r *rotav1.RetryWorkflowRequest) (*rotav1.Workflow, error) {
 	if n.flows.onRetry != nil {
 		return n.flows.onRetry(r)
@@ -102,7 +106,11 @@ func joined(messages []*rotav1.SubmitWorkflowRequest) (spec rota.WorkflowSpec, e
 			}
 		}
 		for _, n := range m.GetNodes() {
-			spec.Nodes = append(spec.Nodes, words.NodeSpecFromWire(n))
+			node, err := words.NodeSpecFromWire(n)
+			if err != nil {
+				return spec, err
+			}
+			spec.Nodes = append(spec.Nodes, node)
 		}
 		for _, e := range m.GetEdges() {
 			spec.Edges = append(spec.Edges, words.EdgeFromWire(e))

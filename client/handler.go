@@ -2,16 +2,20 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/joblog"
+	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // Handler does one attempt of a job. nil completes it, with the result; an
-// error made by Decline returns the lease uncounted, one made by NoRetry
-// makes the job DEAD, any other fails the attempt. A panic fails the attempt
+// error made by Decline returns the lease uncounted, one made by RetryAfter, Snooze,
+// NoRetry or Cancel does as it says, any other fails the attempt. A panic fails the attempt
 // with its stack. The context ends when the lease is lost: its cause then is a
 // *LostError; the handler should return soon, what it returns is not reported. A
 // max_runtime ends it so too, a second early by the worker's clock: the attempt
@@ -27,6 +31,10 @@ type Result struct {
 	// Meta is shown with the job beside its output: at most rota.MaxLabels pairs, keys of
 	// printable ASCII and values of UTF-8, at most rota.MaxLabelBytes each.
 	Meta map[string]string
+	// Children are nodes that a workflow's node adds to it, nil for none: see rota.Growth. All
+	// of them join, or the attempt fails. Whoever repeats the attempt names the same children,
+	// or others.
+	Children *rota.Growth
 }
 
 // Job is one attempt as its handler sees it.
@@ -35,27 +43,32 @@ type Job struct {
 	progress   func(j *Job, percent int, note string)
 	parents    func(ctx context.Context, job rota.JobID) ([]rota.ParentOutput, error)
 	lease      *lease // nil outside of a worker
+	log        io.Writer
 }
 
-// JobOption changes a Job that NewJob makes.
-type JobOption func(*Job)
+// NewJobOption changes a Job that NewJob makes.
+type NewJobOption func(*Job)
 
 // WithParents sets the outputs of the job's parents.
-func WithParents(outputs ...rota.ParentOutput) JobOption {
+func WithParents(outputs ...rota.ParentOutput) NewJobOption {
 	return func(j *Job) {
 		j.parents = func(context.Context, rota.JobID) ([]rota.ParentOutput, error) { return outputs, nil }
 	}
 }
 
+// WithLog sets where the job's Log goes.
+func WithLog(w io.Writer) NewJobOption { return func(j *Job) { j.log = w } }
+
 // NewJob makes a Job outside of a worker, for tests of handlers. progress may
 // be nil.
-func NewJob(a rota.Assignment, progress func(percent int, note string), opts ...JobOption) *Job {
+func NewJob(a rota.Assignment, progress func(percent int, note string), opts ...NewJobOption) *Job {
 	j := &Job{assignment: &a, progress: func(_ *Job, percent int, note string) {
 		if progress != nil {
 			progress(percent, note)
 		}
 	}}
 	WithParents()(j)
+	WithLog(io.Discard)(j)
 	for _, o := range opts {
 		o(j)
 	}
@@ -70,6 +83,10 @@ func (j *Job) Type() rota.JobType { return j.assignment.Spec.Type }
 
 // Payload is what was submitted. It must not be changed.
 func (j *Job) Payload() []byte { return j.assignment.Spec.Payload }
+
+// Headers are those that the job was submitted with, trace context for example. They must not be
+// changed.
+func (j *Job) Headers() map[string]string { return j.assignment.Spec.Headers }
 
 // Spec is all that was submitted.
 func (j *Job) Spec() rota.JobSpec { return j.assignment.Spec }
@@ -108,36 +125,33 @@ func (j *Job) Parents(ctx context.Context) ([]rota.ParentOutput, error) {
 // second is sent (SPEC §8.7).
 func (j *Job) Progress(percent int, note string) { j.progress(j, percent, note) }
 
-// Typed makes a handler of a function on decoded values: the payload is JSON
-// (an empty one leaves In zero), the output too. A payload that does not decode
-// is not retried.
-func Typed[In, Out any](h func(ctx context.Context, job *Job, in In) (Out, error)) Handler {
-	return func(ctx context.Context, job *Job) (Result, error) {
-		var in In
-		if len(job.Payload()) > 0 {
-			if err := json.Unmarshal(job.Payload(), &in); err != nil {
-				return Result{}, NoRetry(fmt.Errorf("decode payload: %w", err))
-			}
-		}
-		out, err := h(ctx, job, in)
-		if err != nil {
-			return Result{}, err
-		}
-		output, err := json.Marshal(out)
-		if err != nil {
-			return Result{}, NoRetry(fmt.Errorf("encode output: %w", err))
-		}
-		return Result{Output: output}, nil
+// Log is the attempt's log, which is kept with it (SPEC §22.1): `rota job logs` and Logs show it.
+// What is written is lines; of one longer than 4 KiB the beginning is kept, of all lines the
+// first 16 KiB and the last 48 KiB. It takes writes of many goroutines, and never fails. Log
+// returns a log/slog logger of it.
+func (j *Job) Log() io.Writer {
+	if j.lease == nil {
+		return j.log
 	}
+	if w := j.lease.log.Load(); w != nil {
+		return w
+	}
+	j.lease.log.CompareAndSwap(nil, new(joblog.Writer))
+	return j.lease.log.Load()
 }
 
 type declineError struct{ error }
 
 func (e declineError) Unwrap() error { return e.error }
 
-type noRetryError struct{ error }
+// failError says what becomes of the job of a handler that returns it.
+type failError struct {
+	error
+	kind  peer.FailKind
+	after time.Duration
+}
 
-func (e noRetryError) Unwrap() error { return e.error }
+func (e failError) Unwrap() error { return e.error }
 
 // Decline returns the lease: the job is queued again after a moment, uncounted, up to
 // 20 times an attempt (SPEC §8.4). It costs the worker nothing, unless the queue has
@@ -150,11 +164,42 @@ func Decline(err error) error {
 }
 
 // NoRetry fails the attempt and makes the job DEAD: trying again would not help.
-func NoRetry(err error) error {
-	if err == nil {
-		err = errors.New("failed for good")
+func NoRetry(err error) error { return failing(err, "failed for good", peer.FailNoRetry, 0) }
+
+// RetryAfter fails the attempt, which counts, and has the next one wait for d instead of the
+// queue's backoff: 1 ms to 30 days, what is less or more is cut. It is for a service that
+// answers when to come again.
+func RetryAfter(d time.Duration, err error) error {
+	return failing(err, "to be tried again later", peer.FailRetryAfter, d)
+}
+
+// Snooze puts the attempt off for d, 1 ms to 30 days, what is less or more is cut: the job is
+// DELAYED, and the same attempt is made again. It counts for nothing and costs the worker
+// nothing, 1,000 times an attempt; the next is a failure. It is for a handler that finds that
+// something has to come first. fmt.Errorf with %w says why.
+func Snooze(d time.Duration) error { return failing(nil, "put off", peer.FailSnooze, d) }
+
+// Cancel makes the job CANCELLED: there is nothing left to do. It costs the worker nothing.
+func Cancel(err error) error { return failing(err, "cancelled by its handler", peer.FailCancel, 0) }
+
+// Failed reports whether an attempt whose handler returns err has failed: not where err is nil, or
+// made by Decline, Snooze or Cancel.
+func Failed(err error) bool {
+	if _, declined := errors.AsType[declineError](err); err == nil || declined {
+		return false
 	}
-	return noRetryError{err}
+	asked, ok := errors.AsType[failError](err)
+	return !ok || asked.kind != peer.FailSnooze && asked.kind != peer.FailCancel
+}
+
+func failing(err error, text string, kind peer.FailKind, after time.Duration) error {
+	if err == nil {
+		err = errors.New(text)
+	}
+	if kind.Waits() {
+		after = max(time.Millisecond, min(after, limits.MaxFailWait))
+	}
+	return failError{err, kind, after}
 }
 
 // ErrLeaseLost is what every LostError is.

@@ -12,6 +12,7 @@ import (
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // submitBytes bounds the jobs of one message: below the message limit by what
@@ -38,7 +39,11 @@ const submitBytes = limits.MaxMessageBytes - 16<<10
 // the delay; errors.Is(err, ErrHeldBack) reports it. Only those whose ids are new: what may be
 // known already is always sent.
 func (c *Client) Submit(ctx context.Context, jobs ...rota.JobSpec) ([]rota.Submitted, error) {
-	b := c.newSubmission(jobs)
+	return c.submitter(ctx, jobs...)
+}
+
+// run is Submit behind all that WithSubmitter set.
+func (b *submission) run(ctx context.Context, c *Client) ([]rota.Submitted, error) {
 	var last *rota.Error
 	for try := 0; len(b.open) > 0; try++ {
 		for _, part := range b.split() {
@@ -134,8 +139,9 @@ func (c *Client) submitPart(ctx context.Context, b *submission, part []int) erro
 		}
 		for k, i := range part {
 			s := answer.Jobs[k]
-			// A minted id is new: a job found under it is our own first try.
-			s.ID, s.Existed = b.outcomes[i].ID, s.Existed && !b.minted[i]
+			// A minted id is new: a job found under it is our own first try, unless it was merged
+			// into another one, whose state may be a secret.
+			s.ID, s.Existed = b.outcomes[i].ID, s.Existed && (!b.minted[i] || s.Holder != "" || s.State == rota.JobNone)
 			b.outcomes[i] = s
 			c.held.note(&b.jobs[i], rota.ErrorOf(s.Err))
 		}
@@ -175,13 +181,15 @@ func (c *Client) Job(ctx context.Context, id rota.JobID, opts ...ReadOption) (ro
 	return read(ctx, c, "show job", opts, from, ask)
 }
 
-// Jobs lists the jobs that a filter selects in the order of their ids, those that live
-// before those that have ended: all of them from the filter's Cursor on, or as many as
-// its Limit says.
+// Jobs lists the jobs that a filter selects, the newest first, those that live before those that
+// have ended: all of them from the filter's Cursor on, or as many as its Limit says. A job
+// that was there as the list began is listed once, also if it ends meanwhile; one that was
+// submitted or retried since is new, and is not. A cursor of another filter, or from before
+// a restore, is refused as Invalid.
 func (c *Client) Jobs(ctx context.Context, filter rota.JobFilter, opts ...ReadOption) iter.Seq2[rota.Job, error] {
 	ask := func(ctx context.Context, n *node, p page) (got pageOf[rota.Job], err error) {
 		f := filter
-		f.Limit, f.Cursor = p.limit, p.cursor
+		f.Limit, f.Cursor, f.Count, f.GroupBy = p.limit, p.cursor, false, ""
 		answer, err := n.jobs.List(ctx, words.JobFilterToWire(&f, p.read))
 		if err != nil {
 			return got, err
@@ -190,6 +198,26 @@ func (c *Client) Jobs(ctx context.Context, filter rota.JobFilter, opts ...ReadOp
 		return pageOf[rota.Job]{page.Jobs, page.NextCursor, answer.GetAt()}, err
 	}
 	return list(ctx, c, "list jobs", filter.Limit, filter.Cursor, opts, ask)
+}
+
+// CountJobs counts the jobs that a filter selects, whatever its Limit, by group where its
+// GroupBy says so. One call looks at some 100,000 jobs: where there are more the count is not
+// Complete, and a filter with its NextCursor goes on.
+func (c *Client) CountJobs(ctx context.Context, filter rota.JobFilter, opts ...ReadOption) (rota.JobCount, error) {
+	filter.Count, filter.Limit = true, 0
+	ask := func(ctx context.Context, n *node, how *rotav1.Read) (*rotav1.ListJobsResponse, error) {
+		w := words.JobFilterToWire(&filter, peer.ReadOptions{})
+		w.Read = how
+		return n.jobs.List(ctx, w)
+	}
+	from := func(w *rotav1.ListJobsResponse) (rota.JobCount, error) {
+		page, _, err := words.JobPageFromWire(w)
+		if err != nil || page.Counted == nil {
+			return rota.JobCount{}, err
+		}
+		return *page.Counted, nil
+	}
+	return read(ctx, c, "count jobs", opts, from, ask)
 }
 
 // Cancel cancels jobs and returns the outcome of each at its place.

@@ -2,9 +2,11 @@ package client
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/joblog"
 	"github.com/rotasched/rota/internal/peer"
 )
 
@@ -24,6 +26,7 @@ const (
 type lease struct {
 	assignment *rota.Assignment // as it came first; never changed
 	job        Job              // what its handler sees
+	context    jobContext       // the handler's
 	phase      phase
 	received   time.Duration
 	// acked: an ack or a renewal is known to be committed; ackRefused is why an ack was
@@ -47,6 +50,18 @@ type lease struct {
 	// the report that waits for it.
 	progressNext time.Duration
 	progressHeld *peer.LeaseCommand
+	// log is what its handler logged; nil while that is nothing. It has a lock of its own.
+	log atomic.Pointer[joblog.Writer]
+	// logSent is how many bytes of it this connection's node was sent.
+	logSent uint64
+}
+
+// logged returns the encoding of what the handler logged.
+func (l *lease) logged() []byte {
+	if w := l.log.Load(); w != nil {
+		return w.Close()
+	}
+	return nil
 }
 
 // recent remembers the newest leases that ended, as many as it was made for and no more

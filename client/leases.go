@@ -303,6 +303,7 @@ func (t *leaseTable) report(l *lease, c peer.LeaseCommand) {
 		}
 	}
 	l.ack, l.renew, l.progress, l.progressHeld = nil, nil, nil, nil
+	c.Log = l.logged()
 	l.outcome = t.put(l, c)
 }
 

@@ -109,7 +109,9 @@ func (o *outbox) next(now time.Duration) (batch []*command, sequence uint64, at 
 }
 
 // size is about what the command takes on the wire.
-func (c *command) size() int { return len(c.Output) + len(c.Text) + len(c.Job) + 96 }
+func (c *command) size() int {
+	return len(c.Output) + len(c.Children) + len(c.Log) + len(c.Text) + len(c.Job) + 96
+}
 
 // landed takes a batch out of the air.
 func (o *outbox) landed(sequence uint64) []*command {

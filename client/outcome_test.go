@@ -21,29 +21,40 @@ import (
 func TestHandler_outcomes(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
-		h       Handler
-		verb    rota.LeaseVerb
-		text    string
-		noRetry bool
+		h    Handler
+		verb rota.LeaseVerb
+		text string
+		fail rotav1.FailKind
+		ms   int64
 	}{
 		"an error fails": {func(context.Context, *Job) (Result, error) { return Result{}, errBoom },
-			rota.VerbFail, "boom", false},
+			rota.VerbFail, "boom", 0, 0},
 		"no retry": {func(context.Context, *Job) (Result, error) {
 			return Result{}, fmt.Errorf("x: %w", NoRetry(errBoom))
-		}, rota.VerbFail, "x: boom", true},
+		}, rota.VerbFail, "x: boom", rotav1.FailKind_FAIL_KIND_NO_RETRY, 0},
+		"retry after": {func(context.Context, *Job) (Result, error) { return Result{}, RetryAfter(time.Minute, errBoom) },
+			rota.VerbFail, "boom", rotav1.FailKind_FAIL_KIND_RETRY_AFTER, 60_000},
+		"a snooze": {func(context.Context, *Job) (Result, error) { return Result{}, fmt.Errorf("x: %w", Snooze(time.Second)) },
+			rota.VerbFail, "x: put off", rotav1.FailKind_FAIL_KIND_SNOOZE, 1_000},
+		"a snooze of no time": {func(context.Context, *Job) (Result, error) { return Result{}, Snooze(-time.Second) },
+			rota.VerbFail, "put off", rotav1.FailKind_FAIL_KIND_SNOOZE, 1},
+		"a snooze of a year": {func(context.Context, *Job) (Result, error) { return Result{}, Snooze(365 * 24 * time.Hour) },
+			rota.VerbFail, "put off", rotav1.FailKind_FAIL_KIND_SNOOZE, limits.MaxFailWait.Milliseconds()},
+		"a cancellation": {func(context.Context, *Job) (Result, error) { return Result{}, Cancel(errBoom) },
+			rota.VerbFail, "boom", rotav1.FailKind_FAIL_KIND_CANCEL, 0},
 		"a decline": {func(context.Context, *Job) (Result, error) { return Result{}, Decline(errBoom) },
-			rota.VerbDecline, "boom", false},
+			rota.VerbDecline, "boom", 0, 0},
 		"a panic": {func(context.Context, *Job) (Result, error) { panic("oh no") },
-			rota.VerbFail, "panic: oh no", false},
+			rota.VerbFail, "panic: oh no", 0, 0},
 		"too much output": {func(context.Context, *Job) (Result, error) {
 			return Result{Output: make([]byte, rota.MaxPayloadBytes+1)}, nil
-		}, rota.VerbFail, "at most 262144", false},
+		}, rota.VerbFail, "at most 262144", 0, 0},
 		"a short digest": {func(context.Context, *Job) (Result, error) { return Result{Digest: []byte("x")}, nil },
-			rota.VerbFail, "digest has 1 bytes", false},
-		"no handler": {nil, rota.VerbDecline, "no handler for type work", false},
-		"a payload that is no JSON": {Typed(func(_ context.Context, _ *Job, in int) (int, error) {
+			rota.VerbFail, "digest has 1 bytes", 0, 0},
+		"no handler": {nil, rota.VerbDecline, "no handler for type work", 0, 0},
+		"a payload that is no JSON": {Define[int, int]("work").Handler(func(_ context.Context, _ *Job, in int) (int, error) {
 			return in, nil
-		}), rota.VerbFail, "decode payload", true},
+		}), rota.VerbFail, "decode payload", rotav1.FailKind_FAIL_KIND_NO_RETRY, 0},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -57,26 +68,13 @@ func TestHandler_outcomes(t *testing.T) {
 				s.assign(leaseOf("one"))
 				batch := s.expect(test.verb)
 				c := batch.Commands[0]
-				if !strings.Contains(c.Text, test.text) || c.NoRetry != test.noRetry || len(c.Text) > limits.MaxErrorBytes {
+				if !strings.Contains(c.Text, test.text) || c.Fail != test.fail || c.AfterMs != test.ms || len(c.Text) > limits.MaxErrorBytes {
 					t.Fatalf("command %v", c)
 				}
 				s.answer(batch, peer.LeaseAnswer{})
 				w.stopped(t, s)
 			})
 		})
-	}
-}
-
-func TestTyped_decodesAndEncodes(t *testing.T) {
-	t.Parallel()
-	h := Typed(func(_ context.Context, _ *Job, in struct{ N int }) (map[string]int, error) {
-		return map[string]int{"twice": 2 * in.N}, nil
-	})
-	a := leaseOf("typed")
-	a.Spec.Payload = []byte(`{"N":21}`)
-	r, err := h(t.Context(), NewJob(*a, nil))
-	if err != nil || string(r.Output) != `{"twice":42}` {
-		t.Fatalf("%s, %v", r.Output, err)
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// Retry is a try that failed and is made again, at this node or another.
-type Retry struct {
+// FailedTry is a try that failed and is made again, at this node or another.
+type FailedTry struct {
 	// Op is the call; Address the node that failed, Err how.
 	Op, Address string
 	Err         *rota.Error
@@ -19,7 +19,7 @@ type Retry struct {
 
 // WithRetries calls f about each try that failed and is made again. f is called by several
 // goroutines and must return at once.
-func WithRetries(f func(Retry)) Option { return func(s *settings) { s.retries = f } }
+func WithRetries(f func(FailedTry)) Option { return func(s *settings) { s.retries = f } }
 
 // retrying reports a failed try.
 func (c *Client) retrying(ctx context.Context, op string, n *node, began time.Time, e *rota.Error) {
@@ -30,5 +30,5 @@ func (c *Client) retrying(ctx context.Context, op string, n *node, began time.Ti
 	if soon := began.Add(c.patience); c.patience > 0 && (until.IsZero() || soon.Before(until)) {
 		until = soon
 	}
-	c.retries(Retry{Op: op, Address: n.address, Err: e, Began: began, Until: until})
+	c.retries(FailedTry{Op: op, Address: n.address, Err: e, Began: began, Until: until})
 }

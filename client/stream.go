@@ -153,7 +153,7 @@ func (s *stream) send(ctx context.Context, cancel context.CancelCauseFunc) {
 				cancel(errNoBeat)
 				return
 			}
-			if !s.put(&rotav1.WorkRequest{Message: &rotav1.WorkRequest_Beat{Beat: &rotav1.Beat{Sequence: sequence}}}) {
+			if !s.put(&rotav1.WorkRequest{Message: &rotav1.WorkRequest_Beat{Beat: &rotav1.Beat{Sequence: sequence, Logs: b.logs()}}}) {
 				return
 			}
 		}
@@ -225,6 +225,27 @@ func (t *leaseTable) beatSent(now time.Duration) (sequence uint64, silent bool) 
 	return t.beatSequence, false
 }
 
+// logs returns what handlers logged since the beat before, as far as one beat brings it.
+func (t *leaseTable) logs() (logs []*rotav1.LogPart) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	room := limits.MaxLogsBeat
+	for _, l := range t.leases {
+		w := l.log.Load()
+		if w == nil || l.phase != running {
+			continue
+		}
+		for _, part := range w.Since(l.logSent) {
+			if room -= len(part.Text) + len(l.assignment.Lease.ID); room < 0 {
+				return logs
+			}
+			logs = append(logs, words.LoggedToWire(&peer.Logged{Lease: l.assignment.Lease.ID, Part: part}))
+			l.logSent = part.End()
+		}
+	}
+	return logs
+}
+
 // beat takes the answer to a beat of this connection.
 func (t *leaseTable) beat(sequence uint64, clock rota.Clock) bool {
 	t.mu.Lock()
@@ -281,6 +302,9 @@ func (t *leaseTable) broken() {
 	defer t.unlock()
 	t.out.broken()
 	clear(t.beats)
+	for _, l := range t.leases {
+		l.logSent = 0 // the next node has nothing of it
+	}
 }
 
 func (t *leaseTable) sayBye() {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/internal/peer"
 )
 
@@ -52,7 +53,7 @@ func TestTimeout_failsTheAttempt(t *testing.T) {
 				r.done <- returned
 				batch := b.s.expect(rota.VerbFail)
 				c := batch.Commands[0]
-				if !c.TimedOut || c.NoRetry || c.Text != said {
+				if c.Fail != rotav1.FailKind_FAIL_KIND_TIMED_OUT || c.Text != said {
 					t.Fatalf("command %v", c)
 				}
 				b.s.answer(batch, peer.LeaseAnswer{})

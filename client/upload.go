@@ -30,7 +30,7 @@ type watchdog struct {
 func (c *Client) watch(ctx context.Context) (context.Context, *watchdog) {
 	w := &watchdog{client: c, ctx: ctx}
 	ctx, w.cancel = context.WithCancel(ctx)
-	w.timer = time.AfterFunc(c.share(w.ctx, answerMost), w.cancel)
+	w.timer = time.AfterFunc(share(w.ctx, answerMost, len(c.nodes)), w.cancel)
 	if len(c.nodes) == 1 {
 		w.timer.Stop()
 	}
@@ -42,7 +42,7 @@ func (w *watchdog) moved() { w.allow(answerMost) }
 
 func (w *watchdog) allow(most time.Duration) {
 	if len(w.client.nodes) > 1 {
-		w.timer.Reset(w.client.share(w.ctx, most))
+		w.timer.Reset(share(w.ctx, most, len(w.client.nodes)))
 	}
 }
 

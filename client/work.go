@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/api/words"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/peer"
 )
@@ -59,7 +61,8 @@ func (t *leaseTable) startMore(now time.Duration) {
 			cancel(t.stopping)
 		}
 		l.job = Job{assignment: l.assignment, progress: t.reports, parents: t.parents, lease: l}
-		t.pool.dispatch(start{ctx, l, h})
+		l.context = jobContext{ctx, &l.job}
+		t.pool.dispatch(start{&l.context, l, h})
 	}
 	if len(t.queue) == 0 {
 		t.queue = nil
@@ -83,7 +86,7 @@ func (t *leaseTable) work(s start, free runner) {
 			free = nil
 		}
 		w.observer.call(w.observer.Finished, w.spec.ID, l.assignment, 0, err)
-		t.returned(l, outcomeOf(result, err), err, free)
+		t.returned(l, outcomeOf(l.assignment.Lease.Job, result, err), err, free)
 	}()
 	result, err = s.handler(s.ctx, &l.job)
 	ended = true
@@ -96,7 +99,8 @@ func panicked(p any) error {
 }
 
 // outcomeOf words what the handler returned.
-func outcomeOf(r Result, err error) peer.LeaseCommand {
+func outcomeOf(job rota.JobID, r Result, err error) peer.LeaseCommand {
+	children, refused := childrenOf(job, r.Children)
 	switch {
 	case err != nil:
 		return outcomeOfError(err)
@@ -108,14 +112,37 @@ func outcomeOf(r Result, err error) peer.LeaseCommand {
 		return peer.LeaseCommand{Verb: rota.VerbFail, Text: fmt.Sprintf(
 			"the handler's digest has %d bytes: %d or none are wanted", len(r.Digest), sha256.Size)}
 	}
-	if err := rota.CheckMeta(r.Meta); err != nil {
+	if err := cmp.Or(refused, rota.CheckMeta(r.Meta)); err != nil {
 		return peer.LeaseCommand{Verb: rota.VerbFail, Text: "the handler's result is refused: " + err.Error()}
 	}
 	if len(r.Digest) == 0 {
 		sum := sha256.Sum256(r.Output)
 		r.Digest = sum[:]
 	}
-	return peer.LeaseCommand{Verb: rota.VerbComplete, Output: r.Output, OutputDigest: r.Digest, Meta: r.Meta}
+	return peer.LeaseCommand{Verb: rota.VerbComplete, Output: r.Output, OutputDigest: r.Digest, Meta: r.Meta, Children: children}
+}
+
+// childrenOf words what a handler adds to its job's workflow, nil for nothing.
+func childrenOf(job rota.JobID, g *rota.Growth) ([]byte, error) {
+	if g == nil {
+		return nil, nil
+	}
+	_, node, ok := rota.SplitNodeJobID(job)
+	if !ok {
+		return nil, rota.Refusef(rota.KindInvalid, "children", "job %s is no node of a workflow: only such a one can have children", job)
+	}
+	if err := g.CheckShape(node); err != nil {
+		return nil, err
+	}
+	b, err := words.GrowthToWire(g)
+	if err == nil && len(b) > limits.MaxChildrenBytes {
+		err = rota.Refusef(rota.KindInvalid, "children", "children take %d bytes: at most %d are taken; let payloads name large data "+
+			"instead of holding it", len(b), limits.MaxChildrenBytes)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
 }
 
 func outcomeOfError(err error) peer.LeaseCommand {
@@ -123,8 +150,11 @@ func outcomeOfError(err error) peer.LeaseCommand {
 	if errors.As(err, &declined) {
 		return peer.LeaseCommand{Verb: rota.VerbDecline, Text: lastOf(err.Error())}
 	}
-	var noRetry noRetryError
-	return peer.LeaseCommand{Verb: rota.VerbFail, Text: lastOf(err.Error()), NoRetry: errors.As(err, &noRetry)}
+	c := peer.LeaseCommand{Verb: rota.VerbFail, Text: lastOf(err.Error())}
+	if asked, ok := errors.AsType[failError](err); ok {
+		c.Fail, c.After = asked.kind, asked.after
+	}
+	return c
 }
 
 // lastOf keeps the last of an error's text, where the reason stands.
@@ -153,7 +183,7 @@ func (t *leaseTable) returned(l *lease, outcome peer.LeaseCommand, err error, fr
 		if err == context.Canceled || errors.Is(err, ErrLeaseLost) {
 			outcome.Text = "" // the context's own words, wrapped or not: the cluster has better ones
 		}
-		t.report(l, peer.LeaseCommand{Verb: rota.VerbFail, TimedOut: true, Text: outcome.Text})
+		t.report(l, peer.LeaseCommand{Verb: rota.VerbFail, Fail: peer.FailTimedOut, Text: outcome.Text})
 	case l.lost != nil && l.declines:
 		t.report(l, peer.LeaseCommand{Verb: rota.VerbDecline, Text: lastOf(l.lost.Text)})
 	case l.lost != nil:

@@ -40,6 +40,8 @@ type Worker struct {
 	log      *slog.Logger
 	observer Observer
 	now      func() time.Duration
+	// middleware stands around each handler, the first outermost.
+	middleware []Middleware
 
 	mu       sync.Mutex
 	handlers map[rota.JobType]Handler
@@ -156,7 +158,7 @@ func (w *Worker) ID() rota.WorkerID { return w.spec.ID }
 func (w *Worker) Handle(typ rota.JobType, h Handler) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.handlers[typ] = h
+	w.handlers[typ] = w.wrapped(h)
 }
 
 // registered is what the worker registers with when it connects.

@@ -152,6 +152,19 @@ func (c *Client) RetryWorkflow(ctx context.Context, id rota.WorkflowID, from str
 	return one(ctx, c, "retry workflow", words.WorkflowFromWire, ask)
 }
 
+// SignalWorkflow says somebody's word to a gate (SPEC §23.1): its output, or that it is
+// refused. An empty id is set before the first try, so that a signal whose answer was lost is
+// taken once; of two that differ the first one counts, and the other is refused.
+func (c *Client) SignalWorkflow(ctx context.Context, signal rota.Signal) (rota.Signalled, error) {
+	if signal.ID == "" {
+		signal.ID = string(NewJobID())
+	}
+	ask := func(ctx context.Context, n *node) (*rotav1.WorkflowSignalled, error) {
+		return n.flows.Signal(ctx, words.SignalToWire(&signal))
+	}
+	return one(ctx, c, "signal workflow", words.SignalledFromWire, ask)
+}
+
 // ParentOutputs lists what the parents of a node's job put out, in the order of their
 // numbers (SPEC §11.2), each once whichever nodes answer.
 func (c *Client) ParentOutputs(ctx context.Context, job rota.JobID) iter.Seq2[rota.ParentOutput, error] {

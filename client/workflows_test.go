@@ -223,6 +223,10 @@ func TestWorkflow(t *testing.T) {
 		if flow, err = f.client.RetryWorkflow(t.Context(), "f1", "n3"); err != nil || flow.Runs != 2 || flow.FailedNode != "n3" {
 			t.Errorf("retry: %+v, %v", flow, err)
 		}
+		s, err := f.client.SignalWorkflow(t.Context(), rota.Signal{Workflow: "f1", Node: "n3", Refuse: true})
+		if err != nil || s.Workflow != "f1" || s.Node != "n3" || s.ID == "" || !s.Existed {
+			t.Errorf("signal: %+v, %v", s, err)
+		}
 	})
 }
 

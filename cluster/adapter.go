@@ -61,6 +61,7 @@ func (a adapter) Apply(log *raft.Log) any {
 	n.archive.Staged(n.replica.machine)
 	n.events.Append(n.replica.machine.Head().Incarnation, &applied)
 	n.measures.countEvents(applied.Events)
+	n.stats.count(applied.Events)
 	members := slices.ContainsFunc(applied.Events, func(e rota.Event) bool { return e.Kind == rota.EventNodeChanged })
 	n.replica.machine.Recycle(applied.Events) // who follows events reads their bytes
 	applied.Events = nil

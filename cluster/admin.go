@@ -47,12 +47,19 @@ func (cv *clusterVerbs) Inspect(_ context.Context, digestsAt []rota.Index) (peer
 		LastLogIndex: rota.Index(cv.n.raft.LastIndex()), Identity: cv.n.data.Identity()}
 	in.DiskLevel, in.DiskRoom = cv.n.disk.report()
 	in.Autopilot, in.Health = cv.n.autopilot.report()
+	in.Views = cv.ownViews()
 	rebuild := cv.n.data.Rebuild()
 	in.DifferedAt, in.RightUntil = rota.Index(rebuild.At), rota.Index(rebuild.Agreed)
 	for _, at := range digestsAt[:min(len(digestsAt), inspectMost)] {
 		in.Digests = append(in.Digests, cv.n.replica.digests.Get(at))
 	}
 	return in, nil
+}
+
+// StateBytesMax returns the bound on the bytes of the state's rows, as applied here.
+func (cv *clusterVerbs) StateBytesMax() (most int64) {
+	cv.n.replica.peek(func(s *fsm.View) { most = s.ClusterSettings().StateBytesMax })
+	return most
 }
 
 // Status returns the whole cluster as this node sees it; it works without a leader.
@@ -162,12 +169,11 @@ func (cv *clusterVerbs) checkState(ctx context.Context, f *fsm.Frozen) ([]string
 	if f.Rows() <= cv.n.cfg.checkedHere {
 		return cv.n.replica.check(), nil
 	}
-	select {
-	case cv.n.explainer.replaying <- struct{}{}: // it takes a state's memory, as a replay does
-		defer func() { <-cv.n.explainer.replaying }()
-	case <-ctx.Done():
-		return nil, ctxError(ctx, "waiting for a replay of the past")
+	leave, err := cv.n.explainer.past.alone(ctx) // it takes a state's memory, as a look at the past does
+	if err != nil {
+		return nil, err
 	}
+	defer leave()
 	m, err := f.Thaw()
 	if err != nil {
 		return []string{"the state cannot be copied: " + err.Error()}, nil

@@ -115,13 +115,13 @@ func TestVerify_ofALargeState(t *testing.T) {
 	submitAll(t, n, specs("k", 5))
 	b.complete("n1")
 	b.sound()
-	n.explainer.replaying <- struct{}{} // the state's memory is taken by a replay
+	n.explainer.past.turn <- struct{}{} // the state's memory is taken by a replay
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := n.CheckAt(ctx, 1); err == nil {
 		t.Error("the state was checked where it is")
 	}
-	<-n.explainer.replaying
+	<-n.explainer.past.turn
 	if err := n.beside.DB.Update(func(tx *bbolt.Tx) error {
 		return tx.Bucket([]byte("jobs.records")).Delete([]byte{0, 0, 0, 0, 0, 0, 0, 3})
 	}); err != nil {

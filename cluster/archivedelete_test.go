@@ -42,7 +42,7 @@ func (b *bench) wantNone(jobs ...rota.JobSpec) {
 			if job, _, err := n.Job(within(b.t, ample), j.ID, peer.ReadOptions{}); rota.KindOf(err) != rota.KindNotFound {
 				b.t.Fatalf("node %s shows job %s: %+v, %v", id, j.ID, job, err)
 			}
-			if _, _, err := n.Why(within(b.t, ample), j.ID, 0, peer.ReadOptions{}); rota.KindOf(err) != rota.KindNotFound {
+			if _, _, err := n.Why(within(b.t, ample), j.ID, rota.WhyQuery{Others: true}, peer.ReadOptions{}); rota.KindOf(err) != rota.KindNotFound {
 				b.t.Fatalf("node %s explains job %s: %v", id, j.ID, err)
 			}
 			if err := n.AwaitJobs(within(b.t, ample), []rota.JobID{j.ID}, nil); rota.KindOf(err) != rota.KindNotFound {

@@ -34,7 +34,7 @@ func TestAuditOfNodes(t *testing.T) {
 	submitAll(t, b.leader(), specs("a", 40))
 	first := h.take(40)
 	h.do(rota.VerbComplete, first[:30]...)
-	over, _, err := b.follower().Why(within(t, ample), first[0].Lease.Job, 0, peer.ReadOptions{})
+	over, _, err := b.follower().Why(within(t, ample), first[0].Lease.Job, rota.WhyQuery{Others: true}, peer.ReadOptions{})
 	if err != nil || over.State != rota.JobCompleted || over.Clock == 0 || over.Date == 0 {
 		t.Errorf("of an ended job it is said %+v, %v: it wants the moment at which it was looked at", over, err)
 	}
@@ -47,21 +47,21 @@ func TestAuditOfNodes(t *testing.T) {
 		var x rota.Explanation
 		b.eventually("the job is placed", func() bool {
 			var err error
-			x, _, err = b.follower().Why(within(t, 10*time.Second), "late-00000", 0, peer.ReadOptions{})
+			x, _, err = b.follower().Why(within(t, 10*time.Second), "late-00000", rota.WhyQuery{Others: true}, peer.ReadOptions{})
 			return err == nil && x.Decision != nil
 		})
 		if x.Decision.Height == 0 || len(x.Decision.Others) != 1 || len(x.Decision.Seed) != 32 || x.Decision.Note != "" {
 			t.Fatalf("%+v", x.Decision)
 		}
 		// One entry before the state that the decision was made on nothing was placed.
-		then, _, err := b.follower().Why(within(t, ample), "late-00000", x.Decision.Height, peer.ReadOptions{})
+		then, _, err := b.follower().Why(within(t, ample), "late-00000", rota.WhyQuery{At: x.Decision.Height, Others: true}, peer.ReadOptions{})
 		if err != nil || then.State != rota.JobQueued || then.Index != x.Decision.Height || then.Decision != nil {
 			t.Fatalf("%+v, %v", then, err)
 		}
-		if _, _, err := b.leader().Why(within(t, ample), "late-00000", 1<<40, peer.ReadOptions{}); rota.KindOf(err) != rota.KindOutOfRange {
+		if _, _, err := b.leader().Why(within(t, ample), "late-00000", rota.WhyQuery{At: 1 << 40}, peer.ReadOptions{}); rota.KindOf(err) != rota.KindOutOfRange {
 			t.Fatalf("the future was explained: %v", err)
 		}
-		if _, _, err := b.leader().Why(within(t, ample), "nobody", 0, peer.ReadOptions{}); rota.KindOf(err) != rota.KindNotFound {
+		if _, _, err := b.leader().Why(within(t, ample), "nobody", rota.WhyQuery{Others: true}, peer.ReadOptions{}); rota.KindOf(err) != rota.KindNotFound {
 			t.Fatalf("an unknown job was explained: %v", err)
 		}
 	})

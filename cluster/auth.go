@@ -59,7 +59,7 @@ func (av *authVerbs) RevokeToken(ctx context.Context, id string) error {
 // SetRole creates a role, or replaces the grants and the limits of one.
 func (av *authVerbs) SetRole(ctx context.Context, role rota.Role) (rota.Role, error) {
 	op := &fsmpb.SetRole{Name: role.Name, MaxQueues: role.MaxQueues, MaxTenants: role.MaxTenants, MaxWorkers: role.MaxWorkers,
-		MaxWorkflows: role.MaxWorkflows, MaxTokens: role.MaxTokens}
+		MaxWorkflows: role.MaxWorkflows, MaxTokens: role.MaxTokens, MaxSchedules: role.MaxSchedules, MaxBatches: role.MaxBatches, MaxWebhooks: role.MaxWebhooks}
 	for _, g := range role.Grants {
 		op.Grants = append(op.Grants, &fsmpb.Grant{Right: uint32(g.Right), Tenant: g.Tenant, Queue: g.Queue})
 	}

@@ -37,11 +37,11 @@ func (ap *autopilot) loop(l *leadership) {
 			ap.voters = nil
 		}
 	})
-	tick := time.NewTicker(ap.n.cfg.watchEvery)
+	tick := ap.n.ticker(ap.n.cfg.watchEvery)
 	defer tick.Stop()
 	for {
 		select {
-		case <-tick.C:
+		case <-tick.Tick():
 			ap.once(l, w)
 		case <-l.ctx.Done():
 			return
@@ -160,6 +160,16 @@ type patience struct {
 }
 
 var usualPatience = patience{dead: 10 * time.Minute, steady: time.Minute, between: 10 * time.Minute, gap: 10 * time.Second}
+
+// within returns the patience of a world in which a voter is dead after so long, the same one for 0.
+func (p patience) within(dead time.Duration) patience {
+	if dead <= 0 {
+		return p
+	}
+	shrink := max(1, p.dead/dead)
+	p.steady, p.between, p.dead = p.steady/shrink, p.between/shrink, dead
+	return p
+}
 
 // voterWatch is what a leader's own calls have said of each server since it leads. All its
 // moments are of the node's monotonic clock, and 0 is never.

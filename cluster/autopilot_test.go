@@ -308,3 +308,15 @@ func TestNonVoter_keepsItsVote(t *testing.T) {
 		}
 	}
 }
+
+// A world in which a voter is dead sooner shortens what else autopilot waits for.
+func TestPatience_within(t *testing.T) {
+	t.Parallel()
+	if p := usualPatience.within(0); p != usualPatience {
+		t.Errorf("the usual patience became %+v", p)
+	}
+	want := patience{dead: 10 * time.Second, steady: time.Second, between: 10 * time.Second, gap: usualPatience.gap}
+	if p := usualPatience.within(10 * time.Second); p != want {
+		t.Errorf("%+v: %+v is wanted", p, want)
+	}
+}

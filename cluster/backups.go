@@ -63,7 +63,7 @@ func (bk *backups) loop(l *leadership) {
 	}
 	since := bk.now()
 	defer bk.note(func() { bk.looked, bk.held, bk.last, bk.failing = false, 0, 0, nil })
-	tick := time.NewTicker(min(bk.every/backupLooks, backupLookMost))
+	tick := bk.n.ticker(min(bk.every/backupLooks, backupLookMost))
 	defer tick.Stop()
 	for {
 		err := bk.look(l, since)
@@ -74,7 +74,7 @@ func (bk *backups) loop(l *leadership) {
 			bk.n.log.Error("no backup was stored", "err", err)
 		}
 		select {
-		case <-tick.C:
+		case <-tick.Tick():
 		case <-l.ctx.Done():
 			return
 		}
@@ -117,7 +117,7 @@ func (bk *backups) noted() rota.Date {
 
 func (bk *backups) now() rota.Date { return rota.Date(bk.n.wall().UnixMilli()) }
 
-// stored is the last backup as the state tells it, zero without one, and whether it has all
+// stored is the last backup as the state records it, zero without one, and whether it has all
 // that was written.
 func (bk *backups) stored() (last rota.StoredBackup, whole bool) {
 	bk.n.replica.look(func(s *fsm.View) { last, whole, _ = fsm.LastBackup(s) })

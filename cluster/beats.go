@@ -96,12 +96,12 @@ func reachOp(w rota.WorkerID, s rota.Session, reachable bool, sign rota.Clock) *
 // silenceLoop proposes UNREACHABLE for workers silent for 10 s of clock, counted
 // from their last beat that reached a leader, or from BeginTerm if later.
 func (ch *chores) silenceLoop(l *leadership) {
-	tick := time.NewTicker(500 * time.Millisecond)
+	tick := ch.n.ticker(500 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		ch.silenceOnce(l)
 		select {
-		case <-tick.C:
+		case <-tick.Tick():
 		case <-l.ctx.Done():
 			return
 		}
@@ -174,11 +174,11 @@ const (
 
 // brokenLoop reports streams that ended here to the leader.
 func (ch *chores) brokenLoop() {
-	tick := time.NewTicker(brokenEvery)
+	tick := ch.n.ticker(brokenEvery)
 	defer tick.Stop()
 	for {
 		select {
-		case <-tick.C:
+		case <-tick.Tick():
 			ch.tellBroken(ch.n.life)
 		case <-ch.n.life.Done():
 			return

@@ -59,7 +59,7 @@ const lastWord = 50 * time.Millisecond
 // this a proposal, and the node's own stopping, would wait for ever.
 func (n *Node) settled(f raft.Future) error {
 	done := make(chan error, 1)
-	go func() { done <- f.Error() }()
+	go awaitAnswer(f, done)
 	select {
 	case err := <-done:
 		return err
@@ -74,6 +74,9 @@ func (n *Node) settled(f raft.Future) error {
 		return raft.ErrRaftShutdown
 	}
 }
+
+// awaitAnswer sends what raft says of f. Where raft never says it, it ends with the process.
+func awaitAnswer(f raft.Future, done chan<- error) { done <- f.Error() }
 
 // settledWithin is settled for as long as a call waits: a transfer of leadership that is
 // asked for as leadership is lost is one that raft may never answer (handOver).

@@ -170,7 +170,7 @@ func DefaultTiming() Timing {
 // check refuses what cannot be, and gives what was left open its default.
 func (c *Config) check() error {
 	if err := errors.Join(c.faults()...); err != nil {
-		return &rota.Error{Kind: rota.KindInvalid, Op: "start node", Text: "configuration is refused", Cause: err}
+		return &rota.Error{Kind: rota.KindInvalid, Op: "start node", Subject: "configuration", Text: "configuration is refused", Cause: err}
 	}
 	c.defaults()
 	return nil
@@ -280,7 +280,7 @@ func (c *Config) defaults() {
 		c.watchEvery = watchEvery
 	}
 	if c.patience == (patience{}) {
-		c.patience = usualPatience
+		c.patience = usualPatience.within(c.World.DeadAfter)
 	}
 	if c.freeSpace == nil {
 		c.freeSpace = raftstore.FreeSpace

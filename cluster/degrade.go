@@ -113,11 +113,11 @@ func (ch *chores) degradeLoop(l *leadership) {
 		}
 	}
 	ch.n.replica.look(func(s *fsm.View) { d.adopt(s.Mode()) })
-	tick := time.NewTicker(degradeEvery)
+	tick := ch.n.ticker(degradeEvery)
 	defer tick.Stop()
 	for {
 		select {
-		case <-tick.C:
+		case <-tick.Tick():
 			d.once(ch.n.sinceBoot())
 		case <-l.ctx.Done():
 			return

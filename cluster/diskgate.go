@@ -128,7 +128,7 @@ func (dg *diskGate) report() (level uint8, room uint64) {
 
 // run looks at the disk.
 func (dg *diskGate) run() {
-	tick := time.NewTicker(diskEvery)
+	tick := dg.n.ticker(diskEvery)
 	defer tick.Stop()
 	for {
 		if level, changed := dg.look(); changed {
@@ -142,7 +142,7 @@ func (dg *diskGate) run() {
 		}
 		dg.yieldFull(dg.weighDisks())
 		select {
-		case <-tick.C:
+		case <-tick.Tick():
 		case <-dg.soon:
 		case <-dg.n.stopped:
 			return

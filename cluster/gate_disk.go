@@ -15,11 +15,13 @@ import (
 // acknowledge and to renew; refused, leases would end by time and write more.
 func refusedAt(op *fsmpb.Op) diskLevel {
 	switch o := op.GetOp().(type) {
-	case *fsmpb.Op_Submit, *fsmpb.Op_OpenWorkflow:
+	case *fsmpb.Op_Submit, *fsmpb.Op_OpenWorkflow, *fsmpb.Op_OpenBatch:
+		return diskLow
+	case *fsmpb.Op_Fire, *fsmpb.Op_TriggerSchedule, *fsmpb.Op_BackfillSchedule: // a date waits, and is decided late
 		return diskLow
 	case *fsmpb.Op_AddNodes, *fsmpb.Op_CommitWorkflow: // an upload that has begun comes to its end
 		return diskCritical
-	case *fsmpb.Op_Round, *fsmpb.Op_Retry, *fsmpb.Op_RetryWorkflow, *fsmpb.Op_ReportProof:
+	case *fsmpb.Op_Round, *fsmpb.Op_Retry, *fsmpb.Op_RetryWorkflow, *fsmpb.Op_SignalWorkflow, *fsmpb.Op_ReportProof:
 		return diskCritical
 	case *fsmpb.Op_Lease:
 		if rota.LeaseVerb(o.Lease.GetVerb()) == rota.VerbProgress {
@@ -65,6 +67,9 @@ func repeats(s *fsm.View, op *fsmpb.Op) bool {
 		return tomb || s.JobState(id) != rota.JobNone
 	case *fsmpb.Op_OpenWorkflow:
 		return flow(o.OpenWorkflow.GetId())
+	case *fsmpb.Op_OpenBatch:
+		_, known := fsm.BatchOf(s, rota.BatchID(o.OpenBatch.GetId()))
+		return known
 	case *fsmpb.Op_AddNodes:
 		return flow(o.AddNodes.GetWorkflow())
 	case *fsmpb.Op_CommitWorkflow:

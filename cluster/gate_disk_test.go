@@ -13,6 +13,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 func TestLevelOf(t *testing.T) {
@@ -312,4 +313,46 @@ func TestDisk_burstOnFollowers(t *testing.T) {
 	if e := rota.ErrorOf(outcomes[0].Err); e == nil || e.Subject != "disk" || e.Kind != rota.KindExhausted {
 		t.Errorf("a job was taken for no room: %v", e)
 	}
+}
+
+// A disk that fills up holds the dates of schedules back, which are decided once it has room again,
+// each once.
+func TestDisk_holdsSchedulesBack(t *testing.T) {
+	t.Parallel()
+	b, free := startDisks(t)
+	n := b.loyal()
+	everySecond(t, n)
+	seen := func() rota.Schedule {
+		s, _, err := b.leader().Schedule(within(t, ample), "s", peer.ReadOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	b.eventually("a date is decided", func() bool { return seen().Runs > 0 })
+	for _, at := range free {
+		at.Store(80)
+	}
+	b.eventually("the disks are low", func() bool { level, _ := b.leader().disk.inForce(); return level == diskLow })
+	// The first disk that is low costs its node the leadership.
+	late := func(by time.Duration) func() bool {
+		return func() bool { return b.leader().dates.lag.Load() >= by.Milliseconds() }
+	}
+	b.eventually("a date is late", late(1500*time.Millisecond))
+	held := seen()
+	b.eventually("dates are held back", late(4*time.Second))
+	if s := seen(); s.Through != held.Through || s.Runs != held.Runs {
+		t.Errorf("%d dates became runs beside a disk that fills up", s.Runs-held.Runs)
+	}
+	callback := specs("c", 1)[0]
+	callback.ID = ""
+	if _, err := n.OpenBatch(within(t, ample), rota.BatchSpec{ID: "b", Callback: callback}); rota.KindOf(err) != rota.KindExhausted {
+		t.Errorf("a batch is opened: %v", err)
+	}
+	for _, at := range free {
+		at.Store(500)
+	}
+	b.eventually("the dates are decided", func() bool { return seen().Runs > held.Runs })
+	s := seen()
+	decidedOnce(t, &s)
 }

@@ -91,6 +91,14 @@ func (p *directPeers) Barrier(ctx context.Context, to peer.NodeAddress) (rota.In
 	return n.Barrier(ctx)
 }
 
+func (p *directPeers) Log(_ context.Context, to peer.NodeAddress, lease rota.LeaseID, after uint64) (peer.NodeLog, error) {
+	n, err := p.call(to.ID)
+	if err != nil {
+		return peer.NodeLog{}, err
+	}
+	return n.LogHere(lease, after), nil
+}
+
 func (p *directPeers) Inspect(ctx context.Context, to peer.NodeAddress, at []rota.Index) (peer.Inspection, error) {
 	n, err := p.to(to.ID)
 	if err != nil || p.kept(p.b.deaf) {

@@ -24,9 +24,9 @@ type hub struct {
 	broken map[rota.WorkerID]brokenStream
 	// jobs are those that somebody awaits here, with a channel to notify for each waiter.
 	jobs map[rota.JobID][]*jobWait
-	// flows are the workflows that somebody awaits here: a channel to notify for each
-	// waiter.
-	flows map[rota.WorkflowID][]chan struct{}
+	// ends are the workflows that somebody awaits here, and the batches, by the id of their
+	// callback: a channel to notify for each waiter.
+	ends map[string][]chan struct{}
 	// waits are for an applied index.
 	waits []indexWait
 	index rota.Index
@@ -50,7 +50,7 @@ type jobWait struct {
 func newHub() *hub {
 	return &hub{sessions: make(map[rota.WorkerID]*WorkerSession), broken: make(map[rota.WorkerID]brokenStream),
 		jobs:      make(map[rota.JobID][]*jobWait),
-		flows:     make(map[rota.WorkflowID][]chan struct{}),
+		ends:      make(map[string][]chan struct{}),
 		matchable: make(chan struct{}, 1)}
 }
 
@@ -58,7 +58,7 @@ func newHub() *hub {
 func (h *hub) publish(m *fsm.Machine, a *fsm.Applied) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	match := false
+	match := a.Offered
 	for i := range a.Events {
 		e := &a.Events[i]
 		switch e.Kind {
@@ -86,9 +86,9 @@ func (h *hub) publish(m *fsm.Machine, a *fsm.Applied) {
 			match = true
 			h.ended(e.Job)
 		case rota.EventWorkflowFinished:
-			for _, waiter := range h.flows[rota.WorkflowID(e.Run)] {
-				notify(waiter)
-			}
+			h.over(string(e.Run))
+		case rota.EventBatchFinished:
+			h.over(string(e.Job))
 		}
 	}
 	if match {
@@ -217,7 +217,7 @@ func (h *hub) resync(before, after *fsm.Machine) {
 		}
 	}
 	clear(h.jobs)
-	for _, waiters := range h.flows {
+	for _, waiters := range h.ends {
 		for _, waiter := range waiters {
 			notify(waiter)
 		}
@@ -302,20 +302,27 @@ func (h *hub) taken(w *jobWait) []rota.JobID {
 	return ended
 }
 
-// awaitFlow registers interest in a workflow until it is taken back: the channel is
-// notified whenever the workflow may be over.
-func (h *hub) awaitFlow(id rota.WorkflowID) (notified <-chan struct{}, forget func()) {
+// over notifies those that await the end of a workflow or a batch.
+func (h *hub) over(id string) {
+	for _, waiter := range h.ends[id] {
+		notify(waiter)
+	}
+}
+
+// awaitEnd registers interest in the end of a workflow or a batch until it is taken back: the
+// channel is notified whenever that may have come.
+func (h *hub) awaitEnd(id string) (notified <-chan struct{}, forget func()) {
 	waiter := make(chan struct{}, 1)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.flows[id] = append(h.flows[id], waiter)
+	h.ends[id] = append(h.ends[id], waiter)
 	return waiter, func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		if rest := slices.DeleteFunc(h.flows[id], func(x chan struct{}) bool { return x == waiter }); len(rest) > 0 {
-			h.flows[id] = rest
+		if rest := slices.DeleteFunc(h.ends[id], func(x chan struct{}) bool { return x == waiter }); len(rest) > 0 {
+			h.ends[id] = rest
 		} else {
-			delete(h.flows, id)
+			delete(h.ends, id)
 		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
-	"github.com/rotasched/rota/internal/limits"
 )
 
 // launched is one entry on its way through the log.
@@ -39,6 +38,9 @@ func (l *leadership) launch(batch []*proposal, ops int) {
 	l.inFlight <- f
 }
 
+// wallsFresh is how old the readings of wall clocks may be that an entry carries.
+const wallsFresh = 5 * time.Second
+
 // stamp sets the entry's time, that of SPEC §3.3: its previous stamp plus the time
 // since it, never far ahead of what has applied, never below it.
 func (l *leadership) stamp(e *fsmpb.Entry) uint64 {
@@ -50,13 +52,13 @@ func (l *leadership) stamp(e *fsmpb.Entry) uint64 {
 		// Whole milliseconds are counted, the rest is carried on.
 		l.lastAt += time.Duration(now-l.lastStamp) * time.Millisecond
 	}
-	if limit := l.c + limits.StampLeadMax; now > limit && !planted.uncappedTick() {
+	if limit := l.c + l.n.stampLead(); now > limit && !planted.uncappedTick() {
 		now, l.lastAt = limit, at
 	}
 	now = max(now, l.c)
 	l.lastStamp = now
 	e.NowMs = int64(now)
-	if l.walls != nil && (l.wallsSent == 0 || at-l.wallsSent >= time.Second) && at-l.wallsAt < 5*time.Second {
+	if l.walls != nil && (l.wallsSent == 0 || at-l.wallsSent >= time.Second) && at-l.wallsAt < max(wallsFresh, l.n.cfg.World.Leap) {
 		late := int64((at - l.wallsAt) / time.Millisecond)
 		for _, w := range l.walls {
 			e.WallMs = append(e.WallMs, w+late)

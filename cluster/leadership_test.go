@@ -163,6 +163,17 @@ func TestSettledWithin(t *testing.T) {
 	}
 }
 
+// TestSettled_raftStopped: an answer that raft took with it keeps nobody waiting. The
+// future stays unanswered, as raft leaves it: TestMain knows of that one goroutine.
+func TestSettled_raftStopped(t *testing.T) {
+	t.Parallel()
+	n := (&Node{raftDown: make(chan struct{})}).own()
+	close(n.raftDown)
+	if err := n.settled(make(forgotten)); !errors.Is(err, raft.ErrRaftShutdown) {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestChunk(t *testing.T) {
 	t.Parallel()
 	big := &fsmpb.Op{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: &fsmpb.JobSpec{Payload: make([]byte, 200<<10)}}}}

@@ -13,12 +13,12 @@ import (
 // every dispatch_interval while anything waits (SPEC §7.2). One entry of rounds is
 // in flight: the next is decided on a state that holds the one before.
 func (ch *chores) matchLoop(l *leadership) {
-	tick := time.NewTimer(limits.SweepEvery)
+	tick := ch.n.ticker(limits.SweepEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ch.n.replica.hub.matchable:
-		case <-tick.C:
+		case <-tick.Tick():
 		case <-l.ctx.Done():
 			return
 		}

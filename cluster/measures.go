@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"encoding/json"
 	"errors"
 	"slices"
 	"sync"
@@ -51,7 +52,7 @@ type measures struct {
 	leaderships, unknown, rounds prometheus.Counter
 	refusedEntries               prometheus.Counter
 	released, commitMessages     prometheus.Counter
-	rejected                     *prometheus.CounterVec
+	rejected, dates              *prometheus.CounterVec
 }
 
 func newMeasures() *measures {
@@ -64,9 +65,11 @@ func newMeasures() *measures {
 	}
 	return &measures{
 		rejected: newRejected(),
-		commit:   h("raft_commit_seconds", "From proposing an entry to having applied it, on the leader.", seconds),
-		apply:    h("apply_seconds", "Applying one entry.", seconds),
-		decide:   h("decision_seconds", "Deciding one entry of rounds.", seconds),
+		dates: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rota_schedule_dates_total",
+			Help: "Dates of schedules by what became of them, as this node applied it: run (those that were triggered among them), skipped, missed."}, []string{"fate"}),
+		commit: h("raft_commit_seconds", "From proposing an entry to having applied it, on the leader.", seconds),
+		apply:  h("apply_seconds", "Applying one entry.", seconds),
+		decide: h("decision_seconds", "Deciding one entry of rounds.", seconds),
 		held: h("snapshot_hold_seconds", "Freezing the state for a snapshot, a backup or a node that fetches it, while nothing is applied.",
 			seconds),
 		written: h("snapshot_write_seconds", "Writing one snapshot or backup, while entries are applied.",
@@ -90,8 +93,25 @@ func (m *measures) countEvents(events []rota.Event) {
 			m.refusedEntries.Inc()
 		case (e.Kind == rota.EventJobEnqueued || e.Kind == rota.EventJobDelayed) && e.Run != "" && e.Parent.IsZero(): // the first of a node's job
 			m.released.Inc()
+		case e.Kind == rota.EventScheduleFired:
+			m.dates.WithLabelValues("run").Inc()
+		case e.Kind == rota.EventScheduleSkipped:
+			m.dates.WithLabelValues("skipped").Inc()
+		case e.Kind == rota.EventScheduleMissed:
+			m.dates.WithLabelValues("missed").Add(missedDates(e))
 		}
 	}
+}
+
+// missedDates reads how many dates an event says were missed.
+func missedDates(e *rota.Event) float64 {
+	var p struct {
+		Count uint64 `json:"count"`
+	}
+	if err := json.Unmarshal([]byte(e.Payload), &p); err != nil {
+		return 1 // the machine wrote it: it always can be read
+	}
+	return float64(p.Count)
 }
 
 // countSubmitted notes what became of a batch of submissions.

@@ -93,3 +93,27 @@ func (g *flowGauges) Collect(to chan<- prometheus.Metric) {
 	to <- prometheus.MustNewConstMetric(g.waiting, prometheus.GaugeValue, float64(t.Blocked))
 	to <- prometheus.MustNewConstMetric(g.pending, prometheus.GaugeValue, float64(t.Pending))
 }
+
+// batchGauges report the batches of this node's replica, read at each scrape.
+type batchGauges struct {
+	n       *Node
+	batches *prometheus.Desc
+}
+
+func newBatchGauges(n *Node) *batchGauges {
+	return &batchGauges{n, prometheus.NewDesc("rota_batches", "Batches that are known, by state.", []string{"state"}, nil)}
+}
+
+// Describe implements prometheus.Collector.
+func (g *batchGauges) Describe(to chan<- *prometheus.Desc) { to <- g.batches }
+
+// Collect implements prometheus.Collector.
+func (g *batchGauges) Collect(to chan<- prometheus.Metric) {
+	var t fsm.BatchTotals
+	if !g.n.replica.peek(func(s *fsm.View) { t = fsm.BatchTotalsOf(s) }) {
+		return // it stalls, which rota_apply_stall_seconds shows
+	}
+	for s := rota.BatchOpen; s <= rota.BatchFinished; s++ {
+		to <- prometheus.MustNewConstMetric(g.batches, prometheus.GaugeValue, float64(t[s]), s.String())
+	}
+}

@@ -19,6 +19,7 @@ import (
 	"github.com/rotasched/rota/cluster/stream"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/internal/depot"
+	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/logs"
 	"github.com/rotasched/rota/internal/peer"
 )
@@ -43,6 +44,7 @@ type Node struct {
 	beside *history.File
 	// audit keeps what audits and explanations of the past replay.
 	audit *audit.Keep
+	stats *stats
 
 	// The parts. What is exported of them is the node's own face (transport's Core and
 	// NodeCore).
@@ -54,6 +56,10 @@ type Node struct {
 	chores
 	jobVerbs
 	policyVerbs
+	scheduleVerbs
+	webhookVerbs
+	batchVerbs
+	planVerbs
 	authVerbs
 	workerVerbs
 	workflowVerbs
@@ -64,7 +70,10 @@ type Node struct {
 	rebuild   *rebuild.Rebuilder
 	scrub     *rebuild.Scrubber
 	disk      diskGate
+	logs      liveLogs
 	backups   backups
+	dates     scheduleHealth
+	hookLag   hookLag
 	autopilot autopilot
 	watchdog  watchdog
 	watch     watcher
@@ -97,6 +106,8 @@ func newNode(cfg Config, peers Peers) (*Node, error) {
 	n.chores = chores{beats: newBeatBox(n)}
 	n.disk = diskGate{read: cfg.freeSpace, path: cfg.Data, low: percent(cfg.DiskLow), critical: percent(cfg.DiskCritical),
 		soon: make(chan struct{}, 1)}
+	n.logs = newLiveLogs(limits.MaxLogsBytes)
+	n.dates.n = n
 	n.backups = backups{every: cfg.BackupEvery, keep: cfg.BackupKeep, one: make(chan struct{}, 1)}
 	if cfg.Backup.To != "" {
 		var err error
@@ -105,15 +116,18 @@ func newNode(cfg Config, peers Peers) (*Node, error) {
 		}
 	}
 	n.workflowVerbs = workflowVerbs{uploads: make(chan struct{}, uploadsMost), repeats: make(chan struct{}, 1)}
-	n.explainer = explainer{replaying: make(chan struct{}, 1)}
+	n.explainer = explainer{past: newPastReader(n)}
+	n.stats = newStats()
+	n.stats.n = n
 	return n.own(), nil
 }
 
 // own shows the parts their node, by which they reach each other.
 func (n *Node) own() *Node {
 	n.replica.n, n.proposer.n, n.membership.n, n.chores.n = n, n, n, n
-	n.jobVerbs.n, n.policyVerbs.n, n.authVerbs.n, n.workerVerbs.n, n.workflowVerbs.n, n.clusterVerbs.n, n.explainer.n = n, n, n, n, n, n, n
-	n.autopilot.n, n.backups.n, n.disk.n, n.watchdog.n, n.watch.n, n.leader.n, n.terms.n = n, n, n, n, n, n, n
+	n.jobVerbs.n, n.policyVerbs.n, n.authVerbs.n, n.workerVerbs.n, n.workflowVerbs.n, n.clusterVerbs.n, n.explainer.n, n.scheduleVerbs.n, n.planVerbs.n, n.batchVerbs.n = n, n, n, n, n, n, n, n, n, n
+	n.webhookVerbs.n, n.hookLag.n = n, n
+	n.autopilot.n, n.backups.n, n.logs.n, n.disk.n, n.watchdog.n, n.watch.n, n.leader.n, n.terms.n = n, n, n, n, n, n, n, n
 	return n
 }
 
@@ -193,11 +207,11 @@ func (n *Node) scrubLoop() {
 	if n.cfg.ScrubEvery < 0 {
 		return
 	}
-	tick := time.NewTicker(n.cfg.ScrubEvery)
+	tick := n.ticker(n.cfg.ScrubEvery)
 	defer tick.Stop()
 	for {
 		select {
-		case <-tick.C:
+		case <-tick.Tick():
 			if !n.replica.dropped.Load() {
 				n.scrub.Pass()
 			}
@@ -238,7 +252,7 @@ type watched interface {
 }
 
 func (n *Node) watched() []watched {
-	return []watched{n.archive, n.events, n.rebuild, &n.disk, &n.watchdog, n.scrub, &n.backups}
+	return []watched{n.archive, n.events, n.rebuild, &n.disk, &n.watchdog, n.scrub, &n.backups, &n.dates, &n.hookLag}
 }
 
 // problems lists what is wrong with this node, each with what to do.
@@ -265,6 +279,19 @@ func (n *Node) raftConfig() *raft.Config {
 	c.NoLegacyTelemetry = true
 	failpointRaft(c)
 	return c
+}
+
+// ticker paces a chore.
+func (n *Node) ticker(every time.Duration) Ticker {
+	if f := n.cfg.World.Ticker; f != nil {
+		return f(every)
+	}
+	return realTicker{time.NewTicker(every)}
+}
+
+// stampLead is how far this node stamps ahead of the applied clock as leader: half of what the state takes.
+func (n *Node) stampLead() rota.Clock {
+	return max(limits.StampLeadMax, rota.Clock(n.cfg.World.Leap/time.Millisecond)/2)
 }
 
 // sinceBoot is the node's monotonic clock.
@@ -299,14 +326,25 @@ type jobVerbs struct{ n *Node }
 // policyVerbs is what operators set: queues, tenants, and the cluster's mode.
 type policyVerbs struct{ n *Node }
 
+// batchVerbs is what users do with batches (SPEC §24).
+type batchVerbs struct{ n *Node }
+
+// scheduleVerbs is what users do with schedules (SPEC §17).
+type scheduleVerbs struct{ n *Node }
+
+// webhookVerbs is what users do with webhooks (SPEC §13.14).
+type webhookVerbs struct{ n *Node }
+
+// planVerbs is what users do with plans (SPEC §21.7).
+type planVerbs struct{ n *Node }
+
 // authVerbs is who may do what: tokens, roles, blocked certificates.
 type authVerbs struct{ n *Node }
 
 // explainer says why a job waits or was placed as it was, also in the past.
 type explainer struct {
-	n *Node
-	// replaying has room for the one replay of the past that may run.
-	replaying chan struct{}
+	n    *Node
+	past *pastReader
 }
 
 // workerVerbs is what becomes of workers as they, a guard or an operator ask.

@@ -126,6 +126,17 @@ func (pv *policyVerbs) Queue(ctx context.Context, name rota.QueueName, opt peer.
 	})
 }
 
+// Lanes reads the largest lanes of a queue, of tenants that the caller may read.
+func (pv *policyVerbs) Lanes(ctx context.Context, name rota.QueueName, most int, opt peer.ReadOptions) (peer.Lanes, rota.ReadAt, error) {
+	return readAs(ctx, &pv.n.replica, opt, func(s *fsm.View, rd *access.Reader) (peer.Lanes, error) {
+		if q, ok := s.Queue(name); ok && rd.Queue(&q) {
+			lanes, _ := fsm.LanesOf(s, name, most, rd)
+			return lanes, nil
+		}
+		return peer.Lanes{}, rota.Refusef(rota.KindNotFound, "queue", "queue %q does not exist", name)
+	})
+}
+
 // SetQueue creates a queue or changes its policy. What the state machine would
 // refuse is refused here first, before the log.
 func (pv *policyVerbs) SetQueue(ctx context.Context, name rota.QueueName, preset string, set []rota.Setting) (rota.Queue, error) {

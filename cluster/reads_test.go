@@ -121,7 +121,7 @@ func TestReads_twoTenants(t *testing.T) {
 	for i := range everything.Jobs {
 		id := everything.Jobs[i].ID
 		job, at, err := n.Job(acme, id, opt)
-		x, _, why := n.Why(acme, id, 0, opt)
+		x, _, why := n.Why(acme, id, rota.WhyQuery{Others: true}, opt)
 		if everything.Jobs[i].Tenant == "acme" {
 			keep(job, at, err)
 			x.Decision, x.Decisions = nil, nil // who has, or had, a job is part of it
@@ -205,7 +205,7 @@ func TestWaits_areJudgedAnew(t *testing.T) {
 		h := n.replica.hub
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		return len(h.jobs) == 1 && len(h.flows) == 1
+		return len(h.jobs) == 1 && len(h.ends) == 1
 	})
 	all := called(within(t, ample), rota.Local)
 	if _, err := n.SetRole(all, rota.Role{Name: "acmes", Grants: []rota.Grant{{Right: rota.RightRead, Tenant: "acme", Queue: "other"}}}); err != nil {

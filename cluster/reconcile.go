@@ -20,13 +20,13 @@ const voterAfter = 5 * time.Second
 // the log first, and the log refuses an id that was removed or belongs to
 // another directory (SPEC §13.4).
 func (mb *membership) reconcileLoop(l *leadership) {
-	tick := time.NewTicker(time.Second)
+	tick := mb.n.ticker(time.Second)
 	defer tick.Stop()
 	for {
 		mb.reconcileOnce(l)
 		mb.n.chores.switchRules(l) // in this loop, which alone makes voters
 		select {
-		case <-tick.C:
+		case <-tick.Tick():
 		case <-mb.n.gossip.Changed():
 		case <-l.ctx.Done():
 			return

@@ -415,6 +415,13 @@ func (d *doorkeeper) publish(m *fsm.Machine) {
 	d.table.Store(m.Access())
 }
 
+// APIs returns where the cluster's nodes answer clients, as the state says: none while applying
+// stalls.
+func (n *Node) APIs() (all []string) {
+	n.replica.peek(func(s *fsm.View) { all = fsm.NodeAPIs(s) })
+	return all
+}
+
 // Access returns who may do what, as this node has applied it; nil before there is a cluster.
 func (n *Node) Access() access.Table {
 	if t := n.replica.doors.table.Load(); t != nil {

@@ -153,6 +153,9 @@ func (s *WorkerSession) confirms() (open bool) {
 
 // Do proposes a batch of verbs on the worker's leases.
 func (s *WorkerSession) Do(ctx context.Context, commands []peer.LeaseCommand) ([]peer.LeaseAnswer, error) {
+	if err := packLogs(commands); err != nil {
+		return nil, err
+	}
 	ops := make([]*fsmpb.Op, len(commands))
 	for i := range commands {
 		commands[i].Worker, commands[i].Session = s.worker, s.session
@@ -164,6 +167,9 @@ func (s *WorkerSession) Do(ctx context.Context, commands []peer.LeaseCommand) ([
 	}
 	answers := make([]peer.LeaseAnswer, len(outcomes))
 	for i, o := range outcomes {
+		if endsLease(commands[i].Verb) && rota.Kind(o.GetKind()) != rota.KindStale {
+			s.n.logs.drop(commands[i].Lease)
+		}
 		answers[i] = peer.LeaseAnswer{Err: entry.OutcomeError(o), Deadline: rota.Clock(o.GetDeadlineMs()), Renewals: o.GetRenewals(),
 			JobState: rota.JobState(o.GetJobState()), Index: index}
 	}

@@ -49,10 +49,12 @@ func Start(ctx context.Context, cfg Config, peers Peers) (*Node, error) {
 	n.run(n.rebuild.Run)
 	n.run(n.disk.run)
 	n.run(n.watchdog.run)
+	n.run(n.stats.run)
 	n.run(n.scrubLoop)
 	n.run(n.events.WakeFollowers)
 	n.run(n.events.Run)
 	n.run(n.archive.Run)
+	n.run(n.logs.loop)
 	n.run(n.archive.Fetch)
 	n.run(n.chores.retentionLoop)
 	return n, nil

@@ -14,11 +14,11 @@ import (
 // completion that came before it; one is in flight, and a full one is followed
 // by another at once. A cluster at rest writes nothing.
 func (ch *chores) sweepLoop(l *leadership) {
-	tick := time.NewTicker(limits.SweepEvery)
+	tick := ch.n.ticker(limits.SweepEvery)
 	defer tick.Stop()
 	for {
 		select {
-		case <-tick.C:
+		case <-tick.Tick():
 		case <-l.ctx.Done():
 			return
 		}
@@ -60,11 +60,11 @@ const retentionEvery = time.Hour
 
 // retentionLoop takes old ended jobs from the archive; on every node, leading or not.
 func (ch *chores) retentionLoop() {
-	tick := time.NewTicker(retentionEvery)
+	tick := ch.n.ticker(retentionEvery)
 	defer tick.Stop()
 	for {
 		select {
-		case <-tick.C:
+		case <-tick.Tick():
 			ch.n.archive.Prune()
 			if l := ch.n.terms.leading(); l != nil {
 				ch.dropDeleted(l)

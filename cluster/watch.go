@@ -55,7 +55,11 @@ type peerView struct {
 	// autopilot and health are a leader's.
 	autopilot rota.Autopilot
 	health    []peer.NodeHealth
-	err       error
+	// others is what it finds of each other node.
+	others []peer.NodeView
+	err    error
+	// heard is when it answered last, zero for never.
+	heard time.Duration
 	// closeSince is since when it has lagged by fewer entries than makes a voter; zero if
 	// it does not.
 	closeSince time.Duration
@@ -74,14 +78,14 @@ const (
 // run asks every other node once a second, and for its digest at every
 // thousandth entry as well.
 func (w *watcher) run() {
-	tick := time.NewTicker(w.n.cfg.watchEvery)
+	tick := w.n.ticker(w.n.cfg.watchEvery)
 	defer tick.Stop()
 	marks := w.n.replica.digests.Marks()
 	due := marks
 	var rested <-chan time.Time
 	for {
 		select {
-		case <-tick.C:
+		case <-tick.Tick():
 			w.once()
 		case <-due:
 			w.compareMarked()
@@ -118,6 +122,10 @@ func (w *watcher) once() {
 	views := w.inspectAll(servers, []rota.Index{at})
 	w.mu.Lock()
 	for id, v := range views {
+		if v.heard = w.peers[id].heard; v.err == nil {
+			v.heard = now
+		}
+		views[id] = v
 		if v.err == nil && v.status.AppliedIndex+caughtUpLag > last {
 			v.closeSince = w.peers[id].closeSince
 			if v.closeSince == 0 {
@@ -250,7 +258,7 @@ func (w *watcher) inspect(ctx context.Context, id rota.NodeID, at []rota.Index) 
 		return peerView{err: err}
 	}
 	v := peerView{to: to, status: in.Status, wallMs: in.WallMs, disk: diskView{level: diskLevel(in.DiskLevel), room: in.DiskRoom, seen: w.seen.Load()}, differedAt: in.DifferedAt,
-		rightUntil: in.RightUntil, autopilot: in.Autopilot, health: in.Health}
+		rightUntil: in.RightUntil, autopilot: in.Autopilot, health: in.Health, others: in.Views}
 	if len(in.Digests) == 1 {
 		v.digest = in.Digests[0]
 	}

@@ -41,12 +41,12 @@ type watchdog struct {
 
 // run looks.
 func (wd *watchdog) run() {
-	tick := time.NewTicker(wd.n.cfg.watchdogEvery)
+	tick := wd.n.ticker(wd.n.cfg.watchdogEvery)
 	defer tick.Stop()
 	var look stallLook
 	for {
 		select {
-		case <-tick.C:
+		case <-tick.Tick():
 			wd.look(&look)
 		case <-wd.n.stopped:
 			return

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
@@ -11,10 +12,9 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// Why explains a job (SPEC §6.1, §7.7): on the present state, or, where at is not
-// 0, on the state at that index, replayed beside the present one from a snapshot
-// and the log. What is said of other workers in a decision needs such a replay too.
-func (ex *explainer) Why(ctx context.Context, id rota.JobID, at rota.Index, opt peer.ReadOptions) (x rota.Explanation, seen rota.ReadAt,
+// Why explains a job (SPEC §6.1, §7.7, §13.13): on the present state, or on one of the past,
+// replayed beside the present one. What is said of other workers in a decision needs such a replay too.
+func (ex *explainer) Why(ctx context.Context, id rota.JobID, q rota.WhyQuery, opt peer.ReadOptions) (x rota.Explanation, seen rota.ReadAt,
 	err error) {
 	if seen, err = ex.n.replica.fresh(ctx, opt); err != nil {
 		return x, seen, err
@@ -24,7 +24,9 @@ func (ex *explainer) Why(ctx context.Context, id rota.JobID, at rota.Index, opt 
 		return x, seen, err
 	}
 	defer func() { rd.Explanation(&x) }()
+	at, err := ex.indexOf(ctx, q)
 	switch {
+	case err != nil:
 	case at > seen.Index:
 		return x, seen, rota.Refusef(rota.KindOutOfRange, "at", "index %d is to come: the newest is %d", at, seen.Index)
 	case at != 0:
@@ -32,7 +34,27 @@ func (ex *explainer) Why(ctx context.Context, id rota.JobID, at rota.Index, opt 
 	default:
 		x, err = ex.whyNow(ctx, id, seen.Index, rd)
 	}
+	if err == nil && q.Others && x.Decision != nil && rd.Has(rota.RightStatus, access.Everything, access.Everything) {
+		err = ex.addOthers(ctx, id, x.Decision)
+	}
 	return x, seen, err
+}
+
+// aheadMost is by how many milliseconds a caller's clock may be ahead.
+const aheadMost = 60_000
+
+// indexOf returns the index of the state that is asked for, 0 for the present one.
+func (ex *explainer) indexOf(ctx context.Context, q rota.WhyQuery) (rota.Index, error) {
+	switch {
+	case q.AtDate == 0:
+		return q.At, nil
+	case q.At != 0:
+		return 0, rota.Refusef(rota.KindInvalid, "at", "at is given as index %d and as moment %s: give one of them", q.At, q.AtDate)
+	}
+	if now := rota.DateOf(time.Now()); q.AtDate > now+aheadMost {
+		return 0, rota.Refusef(rota.KindOutOfRange, "at", "%s is to come: this node's clock says %s", q.AtDate, now)
+	}
+	return ex.n.events.IndexAt(ctx, q.AtDate)
 }
 
 // whyNow explains a job as it stands, at the index that was read or later.
@@ -45,6 +67,11 @@ func (ex *explainer) whyNow(ctx context.Context, id rota.JobID, seen rota.Index,
 		head = s.Head()
 	}); err != nil {
 		return x, err
+	}
+	if live && x.State == rota.JobBlocked && x.Decision == nil {
+		if _, run := rota.SplitRunID(id); run { // it waits in its schedule: there is no job yet
+			return x, nil
+		}
 	}
 	job, _, err := ex.n.Job(ctx, id, peer.ReadOptions{MinIndex: seen})
 	if err != nil {
@@ -62,26 +89,25 @@ func (ex *explainer) whyNow(ctx context.Context, id rota.JobID, seen rota.Index,
 		last := x.Decisions[k-1]
 		x.Decision = &last
 	}
-	if x.Decision != nil {
-		ex.addOthers(ctx, id, x.Decision)
-	}
 	return x, nil
 }
 
 // whyThen explains a job as it stood at an index.
 func (ex *explainer) whyThen(ctx context.Context, id rota.JobID, at rota.Index, rd *access.Reader) (rota.Explanation, error) {
-	m, err := ex.replayTo(ctx, at)
-	if err != nil {
-		return rota.Explanation{}, err
+	var x rota.Explanation
+	var err error
+	if past := ex.past.at(ctx, at, func(m *fsm.Machine) { x, err = whyIn(m, id, at, rd) }); past != nil {
+		return x, past
 	}
+	return x, err
+}
+
+// whyIn explains a job in a state of the past.
+func whyIn(m *fsm.Machine, id rota.JobID, at rota.Index, rd *access.Reader) (rota.Explanation, error) {
 	if tenant, queue, ok := m.PlaceOfJob(id); ok && !rd.Reads(tenant, queue) {
 		return rota.Explanation{}, rota.Refusef(rota.KindNotFound, "job", "job %q was not known at index %d", id, at)
 	}
-	x, live := m.WhyFor(id, limits.DecideMost, rd)
-	if live {
-		if x.Decision != nil {
-			ex.addOthers(ctx, id, x.Decision)
-		}
+	if x, live := m.WhyFor(id, limits.DecideMost, rd); live {
 		return x, nil
 	}
 	if state := m.JobState(id); state != rota.JobNone {
@@ -92,29 +118,18 @@ func (ex *explainer) whyThen(ctx context.Context, id rota.JobID, at rota.Index, 
 
 // addOthers replays the state that a decision was made on and adds who else was
 // looked at; where that past is gone it says so.
-func (ex *explainer) addOthers(ctx context.Context, id rota.JobID, d *rota.PlacedDecision) {
-	m, err := ex.replayTo(ctx, d.Height)
-	if err != nil {
+func (ex *explainer) addOthers(ctx context.Context, id rota.JobID, d *rota.PlacedDecision) error {
+	ok := false
+	err := ex.past.at(ctx, d.Height, func(m *fsm.Machine) { d.Others, ok = m.Reenact(id, limits.DecideMost) })
+	switch kind := rota.KindOf(err); {
+	case err != nil && (kind == rota.KindExhausted || kind == rota.KindTimeout || kind == rota.KindUnavailable):
+		return err // it is to be had later
+	case err != nil:
 		d.Note = fmt.Sprintf("the state at height %d cannot be looked at again: %v", d.Height, err)
-		return
-	}
-	others, ok := m.Reenact(id, limits.DecideMost)
-	if !ok {
+	case !ok:
 		d.Note = "it was placed before the rounds, on a worker kept for it or whose turn it was: no other was looked at"
 	}
-	d.Others = others
-}
-
-// replayTo returns the state at an index, built beside the present one. One replay
-// runs at a time: it costs a state's memory and a core.
-func (ex *explainer) replayTo(ctx context.Context, index rota.Index) (*fsm.Machine, error) {
-	select {
-	case ex.replaying <- struct{}{}:
-		defer func() { <-ex.replaying }()
-	case <-ctx.Done():
-		return nil, ctxError(ctx, "waiting for another replay of the past")
-	}
-	return ex.n.audit.Replay(ctx, ex.n.stores.Log, index)
+	return nil
 }
 
 // Events serves events as history does, of those that the caller may read: as the state says of
@@ -125,7 +140,9 @@ func (n *Node) Events(ctx context.Context, filter rota.EventFilter, send func(pe
 		if err != nil {
 			return err
 		}
+		all := len(b.Events)
 		b.Events = rd.Events(b.Events)
+		b.Own = b.Own || rd != nil && all > 0
 		return send(b)
 	})
 }

@@ -119,7 +119,7 @@ func (wv *workerVerbs) OpenWorker(ctx context.Context, spec rota.WorkerSpec, sec
 	}
 	hash := sha256.Sum256(secret)
 	register := &fsmpb.Register{Spec: entry.WorkerOp(&spec), SecretHash: hash[:], Takeover: takeover,
-		Connection: link.Connection, Grace: link.Grace}
+		Connection: link.Connection, Grace: link.Grace, Polls: link.Polls}
 	if len(link.OldSecret) > 0 {
 		old := sha256.Sum256(link.OldSecret)
 		register.OldSecretHash = old[:]
@@ -128,6 +128,10 @@ func (wv *workerVerbs) OpenWorker(ctx context.Context, spec rota.WorkerSpec, sec
 		register.Attestation = &fsmpb.Attestation{Cluster: string(a.Cluster), Worker: string(a.Worker), ExpiresMs: int64(a.Expires),
 			Stake: a.Stake, Key: a.Key, Signature: a.Signature}
 	}
+	if s := wv.attached(ctx, register); s != nil {
+		wv.n.replica.hub.enter(s)
+		return s, nil
+	}
 	outcome, index, err := wv.n.proposer.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_Register{Register: register}})
 	if err != nil {
 		return nil, err
@@ -135,7 +139,8 @@ func (wv *workerVerbs) OpenWorker(ctx context.Context, spec rota.WorkerSpec, sec
 	if err := wv.n.replica.waitApplied(ctx, index); err != nil {
 		return nil, err
 	}
-	s := &WorkerSession{n: wv.n, worker: spec.ID, session: rota.Session(outcome.GetSession()), connection: link.Connection, notify: make(chan struct{}, 1), all: true}
+	s := wv.session(spec.ID, rota.Session(outcome.GetSession()))
+	s.connection = link.Connection
 	notify(s.notify)
 	wv.n.replica.hub.enter(s)
 	return s, nil

@@ -76,7 +76,7 @@ func (fv *workflowVerbs) AwaitWorkflow(ctx context.Context, id rota.WorkflowID) 
 	}
 	// Interest is kept over all looks: one that is over may be retried before it is
 	// looked at, and ends again.
-	notified, forget := fv.n.replica.hub.awaitFlow(id)
+	notified, forget := fv.n.replica.hub.awaitEnd(string(id))
 	defer forget()
 	for {
 		rd, err := fv.n.replica.reader(ctx) // each time: the caller's rights may have changed
@@ -115,6 +115,17 @@ func (fv *workflowVerbs) CancelWorkflow(ctx context.Context, id rota.WorkflowID)
 	}
 	w, _, err := fv.Workflow(access.Itself(ctx), id, false, peer.ReadOptions{MinIndex: index})
 	return w, err
+}
+
+// SignalWorkflow says somebody's word to a gate. The same signal again is answered as known.
+func (fv *workflowVerbs) SignalWorkflow(ctx context.Context, s rota.Signal) (rota.Signalled, error) {
+	done := rota.Signalled{Workflow: s.Workflow, Node: s.Node, ID: s.ID}
+	if err := s.CheckShape(); err != nil {
+		return done, err
+	}
+	o, index, err := fv.n.proposer.proposeOne(ctx, entry.SignalWorkflowOp(&s))
+	done.Existed, done.Index = o.GetExisted(), index
+	return done, err
 }
 
 // RetryWorkflow runs again what did not complete, all of it or what follows a node.

@@ -90,9 +90,9 @@ func (u *upload) run(ctx context.Context) (rota.WorkflowSubmitted, error) {
 // once opens the workflow, adds what is not there yet, and commits. It says whether
 // the log wants nodes that it had already: the upload lapsed on the way.
 func (u *upload) once(ctx context.Context) (s rota.WorkflowSubmitted, again bool, err error) {
-	o, _, err := u.n.proposer.proposeOne(ctx, entry.OpenWorkflowOp(u.spec, u.graph, u.content))
+	o, index, err := u.n.proposer.proposeOne(ctx, entry.OpenWorkflowOp(u.spec, u.graph, u.content))
 	if err != nil {
-		return s, false, err
+		return s, false, u.nameDifference(ctx, err, index)
 	}
 	if rota.WorkflowState(o.GetWorkflowState()) != rota.WorkflowOpen {
 		return u.there(ctx)
@@ -101,7 +101,7 @@ func (u *upload) once(ctx context.Context) (s rota.WorkflowSubmitted, again bool
 		return s, lapsed(err), err
 	}
 	failpoint.Pass("workflow-before-commit")
-	o, index, err := u.n.proposer.proposeInTurn(ctx, entry.CommitWorkflowOp(u.spec.ID, u.content))
+	o, index, err = u.n.proposer.proposeInTurn(ctx, entry.CommitWorkflowOp(u.spec.ID, u.content))
 	if err != nil {
 		return s, lapsed(err), err
 	}
@@ -115,6 +115,29 @@ func (u *upload) there(ctx context.Context) (s rota.WorkflowSubmitted, again boo
 	w, read, err := u.n.Workflow(ctx, u.spec.ID, false, peer.ReadOptions{})
 	return rota.WorkflowSubmitted{ID: u.spec.ID, State: w.State, Existed: true, Nodes: w.NodeCount, Edges: w.EdgeCount,
 		Index: read.Index}, false, err
+}
+
+// nameDifference says of a submission that was refused at an index in what it differs from the
+// workflow that has the id, where the caller may read that here.
+func (u *upload) nameDifference(ctx context.Context, err error, index rota.Index) error {
+	if e := rota.ErrorOf(err); e.Kind != rota.KindConflict || e.Subject != "id" {
+		return err
+	}
+	rd, lost := u.n.replica.reader(ctx)
+	if lost != nil || u.n.replica.waitApplied(ctx, index) != nil {
+		return err
+	}
+	var v *fsm.WorkflowView
+	w, known := rota.Workflow{}, false
+	lost = u.n.replica.view(func(s *fsm.View) {
+		if w, known = s.Workflow(u.spec.ID); known {
+			v, known = s.WorkflowView(u.spec.ID)
+		}
+	})
+	if lost != nil || !known || !rd.Reads(w.Tenant, w.Queue) {
+		return err
+	}
+	return fsm.OtherWorkflow(u.spec.ID, v.Difference(u.spec, u.graph))
 }
 
 // chunksMost bounds the nodes that one entry brings, to 4,000: a hundred thousand small

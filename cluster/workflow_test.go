@@ -90,7 +90,7 @@ func (h *hand) fails(leases ...rota.Assignment) {
 	h.t.Helper()
 	for _, a := range leases {
 		answers, err := h.s.Do(within(h.t, ample), []peer.LeaseCommand{{Verb: rota.VerbFail, Lease: a.Lease.ID,
-			Job: a.Lease.Job, Text: "it broke", NoRetry: true}})
+			Job: a.Lease.Job, Text: "it broke", Fail: peer.FailNoRetry}})
 		if err != nil || answers[0].Err != nil {
 			h.t.Fatal(err, answers)
 		}
@@ -159,7 +159,7 @@ func TestWorkflow_aDiamondRunsToItsEnd(t *testing.T) {
 	b.eventually("the wait stands", func() bool {
 		f.replica.hub.mu.Lock()
 		defer f.replica.hub.mu.Unlock()
-		return len(f.replica.hub.flows["f"]) == 1
+		return len(f.replica.hub.ends["f"]) == 1
 	})
 	old := b.leader()
 	b.stop(old.cfg.Node)
@@ -174,7 +174,7 @@ func TestWorkflow_aDiamondRunsToItsEnd(t *testing.T) {
 		t.Fatalf("%+v", e)
 	}
 	f.replica.hub.mu.Lock()
-	if len(f.replica.hub.flows) != 0 {
+	if len(f.replica.hub.ends) != 0 {
 		t.Error("a wait that is over is kept")
 	}
 	f.replica.hub.mu.Unlock()
@@ -365,7 +365,7 @@ func TestWorkflow_waitsEndWithTheirDeadlineAndTheNode(t *testing.T) {
 	b.eventually("the wait stands", func() bool {
 		n.replica.hub.mu.Lock()
 		defer n.replica.hub.mu.Unlock()
-		return len(n.replica.hub.flows["f"]) == 1
+		return len(n.replica.hub.ends["f"]) == 1
 	})
 	b.stop("n1")
 	if err := <-done; rota.KindOf(err) != rota.KindUnavailable {
@@ -385,7 +385,7 @@ func TestWorkflow_itsJobsAreJobs(t *testing.T) {
 		if err != nil || got.State != state || got.ID != job || string(got.Payload) != "in "+string(job[2:]) {
 			t.Fatalf("%+v, %v", got, err)
 		}
-		x, _, err := n.Why(within(t, ample), job, 0, peer.ReadOptions{})
+		x, _, err := n.Why(within(t, ample), job, rota.WhyQuery{Others: true}, peer.ReadOptions{})
 		if err != nil || x.State != state || len(x.Reasons) == 0 {
 			t.Fatalf("why %s: %+v, %v", job, x, err)
 		}
@@ -460,7 +460,7 @@ func TestWorkflow_aWaitSurvivesASnapshot(t *testing.T) {
 	b.eventually("the wait stands", func() bool {
 		f.replica.hub.mu.Lock()
 		defer f.replica.hub.mu.Unlock()
-		return len(f.replica.hub.flows["f"]) == 1
+		return len(f.replica.hub.ends["f"]) == 1
 	})
 	b.isolate(f.cfg.Node)
 	n := b.leader()

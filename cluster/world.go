@@ -34,7 +34,29 @@ type World struct {
 	BeforeWrite func()
 	// NoSync skips fsync: a crash of the machine then loses votes.
 	NoSync bool
+	// DeadAfter is how long calls to a voter fail before it counts as dead (SPEC §13.10);
+	// 0 is what usualPatience says. What else autopilot waits for shrinks with it.
+	DeadAfter time.Duration
+	// Ticker paces the node's chores; nil is time.NewTicker. In virtual time chores cost what time
+	// itself costs nothing, so while nothing is due they need not look (Node.Idle).
+	Ticker func(every time.Duration) Ticker
+	// Leap is how far ahead of the clock the entries of a cluster may be that this node founds
+	// (SPEC §3.2), for clusters that let days pass; 0 is rota's second.
+	Leap time.Duration
 }
+
+// Ticker is a time.Ticker, or what stands in for one.
+type Ticker interface {
+	// Tick returns the channel that has the ticks.
+	Tick() <-chan time.Time
+	Reset(every time.Duration)
+	Stop()
+}
+
+// realTicker is the Ticker of the real world.
+type realTicker struct{ *time.Ticker }
+
+func (t realTicker) Tick() <-chan time.Time { return t.C }
 
 // discoverGossip is World.Discover of the real world. With an error the interface is nil.
 func discoverGossip(opts gossip.Options) (gossip.Discovery, error) {
@@ -58,6 +80,8 @@ type Peers interface {
 	Forward(ctx context.Context, to peer.NodeAddress, commands []byte) ([]byte, error)
 	Beat(ctx context.Context, to peer.NodeAddress, beats []peer.Beat) (peer.BeatAnswer, error)
 	Barrier(ctx context.Context, to peer.NodeAddress) (rota.Index, error)
+	// Log asks what a node has of the log of an attempt that may be open (SPEC §22.3).
+	Log(ctx context.Context, to peer.NodeAddress, lease rota.LeaseID, after uint64) (peer.NodeLog, error)
 	Inspect(ctx context.Context, to peer.NodeAddress, digestsAt []rota.Index) (peer.Inspection, error)
 	CheckAt(ctx context.Context, to peer.NodeAddress, index rota.Index) (rota.NodeVerdict, error)
 	// Introduce asks a node that is up whether this one may start: nil, Conflict

@@ -389,7 +389,8 @@ func atMost(list []string, most int) []string { return slices.Clone(list[:min(le
 // roleWords reads a role.
 func roleWords(op *fsmpb.SetRole) rota.Role {
 	return rota.Role{Name: op.GetName(), Grants: grantWords(op.GetGrants()), RoleLimits: rota.RoleLimits{MaxQueues: op.GetMaxQueues(),
-		MaxTenants: op.GetMaxTenants(), MaxWorkers: op.GetMaxWorkers(), MaxWorkflows: op.GetMaxWorkflows(), MaxTokens: op.GetMaxTokens()}}
+		MaxTenants: op.GetMaxTenants(), MaxWorkers: op.GetMaxWorkers(), MaxWorkflows: op.GetMaxWorkflows(), MaxTokens: op.GetMaxTokens(),
+		MaxSchedules: op.GetMaxSchedules(), MaxBatches: op.GetMaxBatches(), MaxWebhooks: op.GetMaxWebhooks()}}
 }
 
 // grantWords reads at most one more than any check takes.

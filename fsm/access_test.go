@@ -284,7 +284,7 @@ func operationOf(f protoreflect.FieldDescriptor) *fsmpb.Op {
 // leadersOwn are the operations that no caller may ask for; harmless ones need no right.
 var (
 	leadersOwn = []string{"begin_term", "reach", "round", "sweep", "set_node", "switch_rules", "node_differs", "want_voters", "disconnect", "drop_deleted",
-		"backup_stored"}
+		"backup_stored", "fire", "plan_step", "keep_log", "advance_hook"}
 	harmless = []string{"barrier", "exchange"}
 )
 
@@ -293,10 +293,16 @@ var rightOf = map[string]rota.Right{"submit": rota.RightSubmit, "register": rota
 	"cancel": rota.RightControl, "retry": rota.RightControl, "set_queue": rota.RightQueue, "set_mode": rota.RightOperate, "set_cluster": rota.RightOperate,
 	"delete_queue": rota.RightQueue, "delete_tenant": rota.RightTenant, "delete_worker": rota.RightWorkers,
 	"set_tenant": rota.RightTenant, "report_proof": rota.RightVerdict, "open_workflow": rota.RightSubmit, "add_nodes": rota.RightSubmit,
-	"commit_workflow": rota.RightSubmit, "cancel_workflow": rota.RightControl, "retry_workflow": rota.RightControl, "gone": rota.RightWork,
+	"commit_workflow": rota.RightSubmit, "cancel_workflow": rota.RightControl, "retry_workflow": rota.RightControl, "gone": rota.RightWork, "offer": rota.RightWork,
 	"change_job": rota.RightControl, "delete_job": rota.RightControl, "set_role": rota.RightAuth, "delete_role": rota.RightAuth,
 	"create_token": rota.RightAuth, "revoke_token": rota.RightAuth, "set_block": rota.RightAuth, "set_anonymous": rota.RightAuth,
-	"set_issuer": rota.RightAuth, "delete_issuer": rota.RightAuth}
+	"set_issuer": rota.RightAuth, "delete_issuer": rota.RightAuth,
+	"set_key_rule": rota.RightQueue, "signal_workflow": rota.RightControl, "delete_key_rule": rota.RightQueue, "skip_key": rota.RightQueue,
+	"set_schedule": rota.RightSubmit, "pause_schedule": rota.RightControl,
+	"open_batch": rota.RightSubmit, "seal_batch": rota.RightSubmit,
+	"trigger_schedule": rota.RightSubmit, "backfill_schedule": rota.RightSubmit, "delete_schedule": rota.RightControl,
+	"set_webhook": rota.RightControl, "pause_webhook": rota.RightControl, "skip_webhook": rota.RightControl, "delete_webhook": rota.RightControl,
+	"start_plan": rota.RightControl, "cancel_plan": rota.RightControl}
 
 // TestRights_eachOperation: by reflection, each operation is the leader's own, or passes with
 // exactly one right, or needs none; init_auth is the node's account's. The objects are there.
@@ -305,14 +311,28 @@ func TestRights_eachOperation(t *testing.T) {
 	b := newBench(t)
 	l := b.leased("j", "w")
 	b.run(diamond("wf"))
+	b.ok(scheduleOp("s"))
+	b.ok(batchOp("b", 0))
 	name := func(op *fsmpb.Op) *fsmpb.Op { // names what is there
 		switch x := op.GetOp().(type) {
+		case *fsmpb.Op_SealBatch:
+			x.SealBatch.Id = "b"
+		case *fsmpb.Op_PauseSchedule:
+			x.PauseSchedule.Name = "s"
+		case *fsmpb.Op_TriggerSchedule:
+			x.TriggerSchedule.Name = "s"
+		case *fsmpb.Op_BackfillSchedule:
+			x.BackfillSchedule.Name = "s"
+		case *fsmpb.Op_DeleteSchedule:
+			x.DeleteSchedule.Name = "s"
 		case *fsmpb.Op_Register:
 			x.Register.Spec = &fsmpb.WorkerSpec{Id: "w", Queues: []string{"default"}}
 		case *fsmpb.Op_SetStatus:
 			x.SetStatus.Worker = "w"
 		case *fsmpb.Op_Gone:
 			x.Gone.Worker = "w"
+		case *fsmpb.Op_Offer:
+			x.Offer.Worker = "w"
 		case *fsmpb.Op_Lease:
 			x.Lease.Lease = l.ID[:]
 		case *fsmpb.Op_Cancel:
@@ -331,6 +351,8 @@ func TestRights_eachOperation(t *testing.T) {
 			x.CommitWorkflow.Id = "wf"
 		case *fsmpb.Op_CancelWorkflow:
 			x.CancelWorkflow.Id = "wf"
+		case *fsmpb.Op_SignalWorkflow:
+			x.SignalWorkflow.Workflow, x.SignalWorkflow.Node = "wf", "n0"
 		case *fsmpb.Op_RetryWorkflow:
 			x.RetryWorkflow.Id = "wf"
 		case *fsmpb.Op_SetQueue:
@@ -400,9 +422,19 @@ func TestRights_ofTheObject(t *testing.T) {
 		rota.Grant{Right: rota.RightControl, Tenant: "acme", Queue: "default"}))
 	b.ok(tokenOp(tokenWish("a", "acme")))
 	acme := actorNamed("a")
-	b.refuses(rota.KindDenied, "control", by(acme, cancelOp("theirs")))
-	b.refuses(rota.KindDenied, "control", by(acme, retryOp("ended")))
-	b.refuses(rota.KindDenied, "control", by(acme, b.deleteOf("ended")))
+	deleteNone := b.deleteOf("ended")
+	deleteNone.GetDeleteJob().Job = "none"
+	for foreign, none := range map[*fsmpb.Op]*fsmpb.Op{cancelOp("theirs"): cancelOp("none "), retryOp("ended"): retryOp("none "), b.deleteOf("ended"): deleteNone} {
+		// What may not be read is not there, to the word.
+		is, isNot := b.refuses(rota.KindNotFound, "job", by(acme, foreign)), b.refuses(rota.KindNotFound, "job", by(acme, none))
+		if is, isNot := is.GetText(), isNot.GetText(); strings.NewReplacer("theirs", "ID", "ended", "ID").Replace(is) !=
+			strings.NewReplacer("none ", "ID", "none", "ID").Replace(isNot) {
+			t.Errorf("of a foreign job it says %q, of none %q", is, isNot)
+		}
+	}
+	b.ok(roleOp("reads", rota.Grant{Right: rota.RightRead, Tenant: "*", Queue: "*"}, rota.Grant{Right: rota.RightControl, Tenant: "acme", Queue: "default"}))
+	b.ok(tokenOp(tokenWish("r", "reads")))
+	b.refuses(rota.KindDenied, "control", by(actorNamed("r"), cancelOp("theirs")))
 	spec := func(id string, queue rota.QueueName) *fsmpb.Op {
 		s := jobSpec(id)
 		s.Tenant, s.Queue = "acme", queue

@@ -193,7 +193,7 @@ func TestRights_ofWorkflows(t *testing.T) {
 	b.refuses(rota.KindDenied, "submit", by(ann, w.commit()))
 	b.ok(w.commit())
 	b.refuses(rota.KindDenied, "control", by(ann, w.cancel()))
-	b.refuses(rota.KindDenied, "control", by(ann, cancelOp("theirs/n2")))
+	b.refuses(rota.KindNotFound, "job", by(ann, cancelOp("theirs/n2")))
 	b.ok(w.cancel())
 	b.pass(1_000)
 	b.refuses(rota.KindDenied, "control", by(ann, w.retry("", 1)))

@@ -294,7 +294,7 @@ func TestTypeStatistics(t *testing.T) {
 			if want = want.Observe(int64(90_000*(i+1)), ok, 4); ok {
 				b.ok(verb(rota.VerbComplete, l))
 			} else {
-				b.ok(verb(rota.VerbFail, l, func(c *peer.LeaseCommand) { c.NoRetry = true }))
+				b.ok(verb(rota.VerbFail, l, func(c *peer.LeaseCommand) { c.Fail = peer.FailNoRetry }))
 			}
 		}
 		b.knows("work", want)

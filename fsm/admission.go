@@ -156,6 +156,9 @@ func (lm *admission) cure(q *queueRow) string {
 // go through the log.
 func (vw *View) QueueFull(op *fsmpb.Submit) *fsmpb.Outcome {
 	s := op.GetSpec()
+	if s.GetUnique() != nil {
+		return nil // it may be merged into another job, for which there is room
+	}
 	q := vw.m.queues.get(rota.QueueName(s.GetQueue()))
 	spec := &rota.JobSpec{Queue: rota.QueueName(s.GetQueue()), Tenant: rota.TenantID(s.GetTenant()), Priority: s.GetPriority()}
 	if q == nil || vw.m.head.cluster == "" || vw.m.admission.admitMode(spec) != nil {

@@ -130,6 +130,7 @@ func (pl *placement) assign(j *jobRow, worker rota.WorkerID, seed sched.Hash, wh
 	w.memory += l.memory
 	w.io += l.io
 	w.assigned++
+	pl.m.fleet.takeOffered(w)
 	if why.Reasoning.Rule == rota.ReasoningByTurnOfTheOldest {
 		w.sinceTurn = sched.AfterTurn(w.sinceTurn, p.OldestEvery, w.spec.Slots+w.spec.Prefetch)
 	} else {
@@ -146,6 +147,7 @@ func (pl *placement) assign(j *jobRow, worker rota.WorkerID, seed sched.Hash, wh
 	pl.m.admission.openTenant(l)
 	pl.m.admission.countWindow(l)
 	pl.m.admission.takeDomain(l)
+	pl.m.keyring.opened(j, 1)
 
 	pl.move(j, rota.JobAssigned)
 	pl.share(l.queue, l.tenant, 1) // now that its lane, often its tenant's last, is out of the order

@@ -153,6 +153,7 @@ func (ac *authority) revokeToken(op *fsmpb.RevokeToken) *fsmpb.Outcome {
 	}
 	ac.tokens.edit(tokenID(r.ID)).Revoked = ac.m.head.now()
 	ac.m.fleet.disown(only(rota.TokenPrincipal(r.ID)))
+	ac.m.hooks.disableAll("the token of whoever set it was revoked", only(rota.TokenPrincipal(r.ID)))
 	ac.tell(rota.EventAuthChanged, authChanged{What: "token", Name: op.GetId(), Gone: true})
 	return &fsmpb.Outcome{}
 }
@@ -191,6 +192,9 @@ func (ac *authority) setBlock(op *fsmpb.SetBlock) *fsmpb.Outcome {
 			By: ac.m.journal.caller.Actor, At: ac.m.head.now()}})
 	}
 	ac.m.fleet.disown(only(rota.CertPrincipal(op.GetRole(), op.GetName())))
+	if op.GetBlocked() {
+		ac.m.hooks.disableAll("the certificate of whoever set it was blocked", only(rota.CertPrincipal(op.GetRole(), op.GetName())))
+	}
 	ac.tell(rota.EventAuthChanged, authChanged{What: "block", Name: string(key), Gone: !op.GetBlocked()})
 	return &fsmpb.Outcome{}
 }

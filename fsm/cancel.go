@@ -57,17 +57,29 @@ func (m *Machine) retry(op *fsmpb.Retry) *fsmpb.Outcome {
 	if pending := q.pending(); pending >= q.policy.QueueCap {
 		return entry.Refused(m.admission.full(q, "queue %q holds %d pending jobs: queue_cap is %d", q.name, pending, q.policy.QueueCap))
 	}
+	if err := m.keyring.admit(spec); err != nil {
+		return entry.Refused(err)
+	}
 	if err := m.admitClass(spec); err != nil {
 		return entry.Refused(err)
 	}
+	var key uniqueKey
+	if spec.Unique != nil {
+		if key, o = m.uniques.again(spec); o != nil {
+			return o
+		}
+	}
 	j := m.revive(t, spec, past)
-	j.past = &jobPast{content: t.content, life: t.life + 1, retried: m.head.now(), since: max(m.head.clock, t.freeAt)}
+	j.past = &jobPast{content: t.content, life: t.life + 1, retried: m.head.now(), since: max(m.head.clock, t.freeAt), unique: key,
+		batch: m.batches.rejoin(spec.Batch, t)}
 	j.lastReason = t.reason
 	if n := len(j.attempts); n > 0 {
 		j.lastError = j.attempts[n-1].Error
 	}
 	m.jobs.insert(id, j)
+	m.hooks.again(id)
 	m.placement.classify(j)
+	m.keyring.enter(j)
 	if ttl := q.policy.TTLAbsMs; ttl > 0 || spec.TTL > 0 {
 		if spec.TTL > 0 {
 			ttl = spec.TTL.Milliseconds()

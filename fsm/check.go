@@ -5,12 +5,13 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/access"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // Digest is the incremental multiset hash of the state (SPEC §2.5).
 func (vw *View) Digest() rota.Digest { return vw.m.ledger.sum }
 
-// Check walks the invariants I1…I10 and tells every fault that it finds, at
+// Check walks the invariants I1…I11 and tells every fault that it finds, at
 // most a hundred; nil is a sound state. It costs a pass over all rows.
 func (m *Machine) Check() []string {
 	c := &checker{m: m, tokens: make(map[rota.Token]rota.LeaseID), open: make(map[rota.QueueName]int64),
@@ -35,9 +36,15 @@ func (m *Machine) Check() []string {
 	c.liveNodes()
 	c.rules()
 	c.settings()
+	c.uniques()
 	c.access()
 	c.holdings()
 	c.backups()
+	c.keys()
+	c.schedules()
+	c.batches()
+	c.hooks()
+	c.plans()
 	c.timers()
 	c.bytes()
 	c.digest()
@@ -46,6 +53,9 @@ func (m *Machine) Check() []string {
 
 func (c *checker) jobs() {
 	m := c.m
+	if h := &m.head; h.cluster != "" && (h.leap < limits.ClockLeapMax || h.leap > limits.VirtualLeapMax) {
+		c.fault("I6: entries may be %d ms ahead of the clock", h.leap)
+	}
 	m.jobs.scan(func(id rota.JobID, j *jobRow) bool {
 		c.filed(j)
 		if j.state.Terminal() || j.state == rota.JobNone {
@@ -63,6 +73,9 @@ func (c *checker) jobs() {
 		}
 		if j.seq > m.head.jobSeq {
 			c.fault("I8: job %s has number %d, the counter is at %d", id, j.seq, m.head.jobSeq)
+		}
+		if at, _ := m.numbers.Get(j.seq); at != j {
+			c.fault("I4: job %s is not found by its number %d", id, j.seq)
 		}
 		if j.submitted > m.head.clock || j.enqueued > m.head.clock || j.queuedAt > m.head.clock || j.firstLease.Clock > m.head.clock {
 			c.fault("I6: job %s is stamped after the clock", id)
@@ -202,6 +215,7 @@ func (c *checker) queues() {
 		if err := i.pending.Check(); err != nil {
 			c.fault("I4: queue %s: %v", name, err)
 		}
+		c.turns(name, i)
 		want := turn{}
 		if q.queued > 0 {
 			want = turn{q.turn, uint64(q.policy.Weight), name}
@@ -234,9 +248,13 @@ func (c *checker) terminal() {
 	if n, most := m.ended.tombs.order.n, m.ended.tombs.order.blocks.Len(); m.ended.tombs.len() != n || most != m.ended.tombs.order.byDue.Len() {
 		c.fault("I4: %d tombstones in an order of %d, in %d blocks, %d by date", m.ended.tombs.len(), n, most, m.ended.tombs.order.byDue.Len())
 	}
+	if n, ends := m.numbers.Len(), m.ended.tombs.ends.Len(); n != m.jobs.len() || ends != m.ended.tombs.len() {
+		c.fault("I4: %d live jobs and %d tombstones are %d and %d numbers", m.jobs.len(), m.ended.tombs.len(), n, ends)
+	}
 	// Every life of a job is under way, or ended under a number of its own.
-	if live := uint64(m.jobs.len()); m.head.jobSeq != live+m.head.tombSeq {
-		c.fault("I8: %d submissions and retries became %d live jobs and %d ended ones", m.head.jobSeq, live, m.head.tombSeq)
+	if live := uint64(m.jobs.len()); m.head.jobSeq+m.head.logs != live+m.head.tombSeq {
+		c.fault("I8: %d submissions and retries became %d live jobs and %d ended ones, with %d logs among them", m.head.jobSeq, live,
+			m.head.tombSeq, m.head.logs)
 	}
 	m.ended.tombs.scan(func(id rota.JobID, t *tombRow) bool {
 		if !t.state.Terminal() {
@@ -244,6 +262,9 @@ func (c *checker) terminal() {
 		}
 		if r, staged := m.ended.staged.records.Get(t.seq); staged && r.ended.TreeKey() != id {
 			c.fault("I8: tombstone %s has the number of the record of %s", id, r.ended.TreeKey())
+		}
+		if at, _ := m.ended.tombs.ends.Get(t.number); at != t.seq || t.number > m.head.jobSeq {
+			c.fault("I4: tombstone %s, end %d of number %d, is found as end %d", id, t.seq, t.number, at)
 		}
 		if t.seq > m.head.tombSeq || t.finished.Clock > m.head.clock {
 			c.fault("I6: tombstone %s is of the future", id)
@@ -287,9 +308,10 @@ func (c *checker) timers() {
 		got, want timerSet
 	}{{"lease", m.timers.lease, t.lease}, {"expire", m.timers.expire, t.expire}, {"wake", m.timers.wake, t.wake},
 		{"dated", m.timers.dated, t.dated}, {"forget", m.timers.forget, t.forget}, {"reputation", m.timers.reputation, t.reputation},
-		{"attest", m.timers.attest, t.attest},
-		{"mode", m.timers.mode, t.mode}, {"upload", m.timers.upload, t.upload}, {"ended", m.timers.ended, t.ended}, {"oldest", m.timers.oldest, t.oldest}, {"penalty", m.timers.penalty, t.penalty}, {"limiter", m.timers.limiter, t.limiter}, {"domain", m.timers.domain, t.domain},
-		{"promote", m.timers.promote, t.promote}, {"token", m.timers.token, t.token}, {"disowned", m.timers.disowned, t.disowned}, {"spent", m.timers.spent, t.spent}} {
+		{"attest", m.timers.attest, t.attest}, {"offer", m.timers.offer, t.offer},
+		{"mode", m.timers.mode, t.mode}, {"gate", m.timers.gate, t.gate}, {"upload", m.timers.upload, t.upload}, {"ended", m.timers.ended, t.ended}, {"oldest", m.timers.oldest, t.oldest}, {"penalty", m.timers.penalty, t.penalty}, {"limiter", m.timers.limiter, t.limiter}, {"domain", m.timers.domain, t.domain},
+		{"promote", m.timers.promote, t.promote}, {"token", m.timers.token, t.token}, {"disowned", m.timers.disowned, t.disowned}, {"spent", m.timers.spent, t.spent},
+		{"unique", m.timers.unique, t.unique}, {"merged", m.timers.merged, t.merged}, {"key", m.timers.key, t.key}, {"waiting", m.timers.waiting, t.waiting}} {
 		if s.got.Len() != s.want.Len() {
 			c.fault("I4: %d %s timers run, %d should", s.got.Len(), s.name, s.want.Len())
 		}
@@ -320,6 +342,7 @@ func newMachineTimers(m *Machine) *timers {
 		t.forget.set(string(id), 0, w.forgetAt())
 		t.reputation.set(string(id), 0, int64(m.fleet.reputationAt(w)))
 		t.attest.set(string(id), 0, int64(w.attestationEnds()))
+		t.offer.set(string(id), 0, int64(w.offersUntil))
 		return true
 	})
 	m.flows.workflows.scan(func(id rota.WorkflowID, r *workflowRow) bool {
@@ -327,6 +350,17 @@ func newMachineTimers(m *Machine) *timers {
 		if r.endures() {
 			t.ended.set(string(id), 0, int64(r.due))
 			t.oldest.set(string(id), 0, int64(r.finished.Clock))
+		}
+		return true
+	})
+	m.uniques.times(t)
+	m.flows.vertices.scan(func(key string, v *vertexRow) bool {
+		t.gate.set(key, 0, v.gateDue())
+		return true
+	})
+	m.keyring.counts.scan(func(key string, c *keyCountRow) bool {
+		if r := m.keyring.ruleOf(c); r != nil {
+			t.key.set(key, 0, int64(m.keyring.due(c, r)))
 		}
 		return true
 	})
@@ -342,6 +376,11 @@ func newMachineTimers(m *Machine) *timers {
 		t.disowned.set(string(id), 0, m.access.disownedAt(w))
 		return true
 	})
+	m.schedules.rows.scan(func(name rota.ScheduleName, r *scheduleRow) bool {
+		t.waiting.set(string(name), 0, int64(r.retry))
+		return true
+	})
+	m.batches.times(t)
 	m.View.promotions(t)
 	m.admission.timeLimits(t)
 	return t
@@ -373,6 +412,14 @@ func (c *checker) digest() {
 	m.access.issuers.scan(func(_ string, r *issuerRow) bool { add(tagIssuer, r); return true })
 	m.access.spent.scan(func(_ string, r *spentRow) bool { add(tagSpent, r); return true })
 	m.backups.scan(func(_ string, r *backupRow) bool { add(tagBackup, r); return true })
+	m.uniques.rows.scan(func(_ string, r *uniqueRow) bool { add(tagUnique, r); return true })
+	m.uniques.merged.scan(func(_ rota.JobID, r *mergedRow) bool { add(tagMerged, r); return true })
+	m.keyring.rules.scan(func(_ string, r *keyRuleRow) bool { add(tagKeyRule, r); return true })
+	m.keyring.counts.scan(func(_ string, r *keyCountRow) bool { add(tagKeyCount, r); return true })
+	m.schedules.rows.scan(func(_ rota.ScheduleName, r *scheduleRow) bool { add(tagSchedule, r); return true })
+	m.batches.rows.scan(func(_ rota.BatchID, r *batchRow) bool { add(tagBatch, r); return true })
+	m.hooks.rows.scan(func(_ rota.WebhookName, r *hookRow) bool { add(tagWebhook, r); return true })
+	m.plans.rows.scan(func(_ rota.PlanID, r *planRow) bool { add(tagPlan, r); return true })
 	if m.head.hash == (rota.Digest{}) && m.head.index == 0 {
 		return // before the first entry nothing is hashed
 	}
@@ -389,14 +436,15 @@ func (c *checker) bytes() {
 		l.tally.add(r, n)
 	}
 	m.jobs.scan(func(_ rota.JobID, r *jobRow) bool {
-		if hashSpec(&l.enc, r.spec); int64(len(l.enc.b)) != r.spec.bytes() {
+		l.enc.b = l.enc.b[:0]
+		if encodeSpec(&l.enc, r.spec); int64(len(l.enc.b)) != r.spec.bytes() {
 			c.fault("I4: the spec of job %s has %d bytes, %d are counted", r.spec.ID, len(l.enc.b), r.spec.bytes())
 		}
 		weigh(tagJob, r)
 		return true
 	})
 	m.flows.vertices.scan(func(_ string, r *vertexRow) bool {
-		if hashShape(&l.enc, r.spec, r.parents); len(l.enc.b) != int(r.shapeBytes) {
+		if hashShape(&l.enc, r.spec, r.parents, r.gate.own()); len(l.enc.b) != int(r.shapeBytes) {
 			c.fault("I4: node %s has %d bytes of shape, %d are counted", r.spec.ID, len(l.enc.b), r.shapeBytes)
 		}
 		weigh(tagVertex, r)
@@ -405,7 +453,13 @@ func (c *checker) bytes() {
 	m.flows.workflows.scan(func(_ rota.WorkflowID, r *workflowRow) bool { weigh(tagWorkflow, r); return true })
 	m.fleet.workers.scan(func(_ rota.WorkerID, r *workerRow) bool { weigh(tagWorker, r); return true })
 	m.queues.scan(func(_ rota.QueueName, r *queueRow) bool { weigh(tagQueue, r); return true })
+	m.uniques.rows.scan(func(_ string, r *uniqueRow) bool { weigh(tagUnique, r); return true })
+	m.uniques.merged.scan(func(_ rota.JobID, r *mergedRow) bool { weigh(tagMerged, r); return true })
 	m.admission.tenants.scan(func(_ rota.TenantID, r *tenantRow) bool { weigh(tagTenant, r); return true })
+	m.keyring.rules.scan(func(_ string, r *keyRuleRow) bool { weigh(tagKeyRule, r); return true })
+	m.keyring.counts.scan(func(_ string, r *keyCountRow) bool { weigh(tagKeyCount, r); return true })
+	m.schedules.rows.scan(func(_ rota.ScheduleName, r *scheduleRow) bool { weigh(tagSchedule, r); return true })
+	m.batches.rows.scan(func(_ rota.BatchID, r *batchRow) bool { weigh(tagBatch, r); return true })
 	got, want := &m.ledger.tally, &l.tally
 	if got.all != want.all || !maps.Equal(got.queues, want.queues) || !maps.Equal(got.tenants, want.tenants) {
 		c.fault("I4: %d bytes are counted, of %d queues and %d tenants; the rows have %d, of %d and %d", got.all, len(got.queues),

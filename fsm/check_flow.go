@@ -1,6 +1,8 @@
 package fsm
 
 import (
+	"slices"
+
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/limits"
 )
@@ -35,7 +37,7 @@ func (c *checker) flows() {
 			return true
 		}
 		c.flow(f, r)
-		due := r.state == rota.WorkflowRunning && f.work.Len() > 0
+		due := r.state == rota.WorkflowRunning && f.work.Len() > 0 && !f.held(r)
 		if at, ok := m.flows.flowIndex.ready.Get(r.seq); ok != due || ok && at != f {
 			c.fault("I4: workflow %s with %d vertices due is filed as ready: %v", id, f.work.Len(), ok)
 		} else if ok {
@@ -96,14 +98,21 @@ func (c *checker) flow(f *flow, r *workflowRow) {
 	want := workflowRow{}
 	links, children, bytes, urgent := uint64(0), 0, int64(0), int32(rota.MaxPriority)
 	queues := make(map[rota.QueueName]flowQueue)
+	through, lost := c.growths(f, r)
 	for n, v := range f.rows {
 		links += uint64(len(v.parents))
 		children += len(f.children[n])
-		c.vertex(f, r, v, uint32(n))
+		if by, grown := v.grownBy(); grown && slices.Contains(v.parents, by) {
+			children++ // that edge was met from the start
+		}
+		c.vertex(f, r, v, through, lost)
 		*want.count(v.state)++
 		var e encoder
-		encodeShape(&e, v.spec, v.parents)
-		bytes += int64(len(e.b))
+		encodeShape(&e, v.spec, v.parents, v.gate.own())
+		bytes += int64(len(e.b)) + v.gate.held()
+		if v.waits() {
+			want.waiting++
+		}
 		if len(v.parents) == 0 {
 			urgent = min(urgent, v.spec.Priority)
 		}
@@ -116,7 +125,7 @@ func (c *checker) flow(f *flow, r *workflowRow) {
 		queues[v.spec.Queue] = q
 	}
 	if want.blocked != r.blocked || want.live != r.live || want.completed != r.completed || want.dead != r.dead ||
-		want.expired != r.expired || want.cancelled != r.cancelled || want.skipped != r.skipped || links != r.linked ||
+		want.expired != r.expired || want.waiting != r.waiting || want.cancelled != r.cancelled || want.skipped != r.skipped || links != r.linked ||
 		bytes != r.bytes {
 		c.fault("I4: workflow %s counts %d blocked, %d live, %d completed, %d edges, %d bytes; its vertices are %d, %d, %d, %d, %d",
 			r.id, r.blocked, r.live, r.completed, r.linked, r.bytes, want.blocked, want.live, want.completed, links, bytes)
@@ -136,6 +145,7 @@ func (c *checker) flow(f *flow, r *workflowRow) {
 	}
 	c.redo(f, r)
 	c.kinds(f, r)
+	c.gates(f, r)
 }
 
 // sound reports whether what a row that is kept tells of its state goes together.
@@ -186,9 +196,49 @@ func (c *checker) redo(f *flow, r *workflowRow) {
 	}
 }
 
+// growths returns which vertices are through, and which are lost or grew what is lost, and
+// checks what vertices grew as they completed.
+func (c *checker) growths(f *flow, r *workflowRow) (through, lost []bool) {
+	through, lost = make([]bool, len(f.rows)), make([]bool, len(f.rows))
+	want := make(map[uint32]*sprouts)
+	for n := len(f.rows) - 1; n >= 0; n-- {
+		v, s := f.rows[n], want[uint32(n)]
+		through[n] = v.state == rota.NodeState(rota.JobCompleted) && (s == nil || s.open == 0)
+		lost[n] = v.lost() || s != nil && s.lost > 0
+		if its := f.sprouts[uint32(n)]; (s == nil) != (its == nil) || s != nil && *s != *its {
+			c.fault("I4: vertex %d of workflow %s grew %v, counted are %v", n, r.id, s, its)
+		}
+		if s != nil && (v.state != rota.NodeState(rota.JobCompleted) || v.growth == nil || v.growth.content == rota.Digest{}) {
+			c.fault("I5: vertex %d of workflow %s is %s and grew %v", n, r.id, v.state, *s)
+		}
+		by, grown := v.grownBy()
+		if !grown {
+			continue
+		}
+		if by >= v.number || len(v.parents) == 0 {
+			c.fault("I5: vertex %d of workflow %s was grown by %d and has parents %v", n, r.id, by, v.parents)
+			continue
+		}
+		s = want[by]
+		if s == nil {
+			s = &sprouts{}
+			want[by] = s
+		}
+		s.first = v.number
+		s.n++
+		if v.joins() && !through[n] {
+			s.open++
+		}
+		if v.joins() && lost[n] {
+			s.lost++
+		}
+	}
+	return through, lost
+}
+
 // vertex checks one vertex and its counters.
-func (c *checker) vertex(f *flow, r *workflowRow, v *vertexRow, number uint32) {
-	m := c.m
+func (c *checker) vertex(f *flow, r *workflowRow, v *vertexRow, through, spoilt []bool) {
+	m, number := c.m, v.number
 	name := vertexName(v)
 	if at, ok := f.byName[name]; !ok || at != number || v.number != number || v != m.flows.vertices.get(vertexKey(r.id, number)) ||
 		v.spec.ID != rota.NodeJobID(r.id, name) || v.spec.Tenant != r.tenant {
@@ -200,9 +250,9 @@ func (c *checker) vertex(f *flow, r *workflowRow, v *vertexRow, number uint32) {
 			c.fault("I5: vertex %d of workflow %s has parent %d", number, r.id, p)
 			return
 		}
-		switch u := f.rows[p]; {
-		case u.state == rota.NodeState(rota.JobCompleted):
-		case u.lost():
+		switch {
+		case through[p] || !v.awaits(p):
+		case spoilt[p]:
 			lost++
 			fallthrough
 		default:

@@ -20,10 +20,10 @@ func (m *Machine) stamp(e *fsmpb.Entry, logTerm uint64) *rota.Error {
 		return nil
 	}
 	now := rota.Clock(e.GetNowMs())
-	if now > h.clock+limits.ClockLeapMax && !planted.uncappedTick() {
-		m.journal.emit(rota.Event{Kind: rota.EventEntryRefused, Text: "stamped more than a second ahead of the clock"})
+	if now > h.clock+h.leap && !planted.uncappedTick() {
+		m.journal.emit(rota.Event{Kind: rota.EventEntryRefused, Text: "stamped too far ahead of the clock"})
 		return rota.Refusef(rota.KindUnavailable, "now_ms",
-			"entry is stamped %d ms ahead of the cluster clock: at most %d are taken", now-h.clock, limits.ClockLeapMax)
+			"entry is stamped %d ms ahead of the cluster clock: at most %d are taken", now-h.clock, h.leap)
 	}
 	m.advance(now)
 	m.setDate(m.walls)
@@ -115,21 +115,27 @@ func (m *Machine) sweepDue() *fsmpb.Outcome {
 	}
 	fire(m.timers.lease, now, m.leasing.fireLease)
 	fire(m.timers.expire, now+int64(planted.ttlOffset(m)), m.fireTTL)
+	fire(m.timers.gate, date, m.flows.fireGate)
 	fire(m.timers.wake, now, func(id string) { m.wakeOrDate(m.jobs.edit(rota.JobID(id))) })
 	fire(m.timers.dated, date, func(id string) { m.wakeOrDate(m.jobs.edit(rota.JobID(id))) })
 	fire(m.timers.reputation, now, m.fleet.fireReputation)
 	fire(m.timers.attest, date, m.fleet.fireAttestation)
+	fire(m.timers.offer, now, m.fleet.fireOffer)
 	fire(m.timers.mode, now, m.admission.fireMode)
 	fire(m.timers.penalty, now, m.admission.firePenalty)
 	fire(m.timers.limiter, now, m.admission.fireLimiter)
 	fire(m.timers.domain, now, m.admission.fireDomain)
+	fire(m.timers.key, now, m.keyring.fire)
 	fire(m.timers.promote, now, m.placement.firePromote)
 	fire(m.timers.forget, now, m.fleet.fireForget)
 	fire(m.timers.upload, now, m.flows.fireUpload)
 	fire(m.timers.ended, date, m.flows.fireEnded)
 	fire(m.timers.token, date, m.access.fireToken)
 	fire(m.timers.spent, date, m.access.fireSpent)
+	fire(m.timers.unique, date, m.uniques.fire)
 	fire(m.timers.disowned, now, m.fleet.fireDisowned)
+	fire(m.timers.waiting, now, m.schedules.fireWaiting)
+	fire(m.timers.batch, date, m.batches.fire)
 	for fired < left {
 		seq, t, ok := m.ended.tombs.order.earliest()
 		if !ok || int64(t.due) > date {
@@ -160,16 +166,36 @@ func (m *Machine) fireTTL(id string) {
 func (vw *View) AtRest() bool {
 	t := &vw.m.timers
 	return vw.m.leasing.leases.len() == 0 && t.wake.Len() == 0 && vw.m.placement.registry.busy.Len() == 0 && t.reputation.Len() == 0 &&
-		t.mode.Len() == 0 && t.penalty.Len() == 0 && t.limiter.Len() == 0 && t.domain.Len() == 0 && t.promote.Len() == 0 &&
-		t.upload.Len() == 0 && t.disowned.Len() == 0 && !vw.m.flows.flowIndex.pending()
+		t.mode.Len() == 0 && t.penalty.Len() == 0 && t.limiter.Len() == 0 && t.domain.Len() == 0 && t.promote.Len() == 0 && t.key.Len() == 0 &&
+		t.upload.Len() == 0 && t.offer.Len() == 0 && t.disowned.Len() == 0 && t.waiting.Len() == 0 && !vw.m.flows.flowIndex.pending()
+}
+
+// Going reports whether anything goes on whose next step no timer tells: a lease, a workflow with
+// work left, a plan.
+func Going(vw *View) bool {
+	return vw.m.leasing.leases.len() > 0 || vw.m.flows.flowIndex.pending() || len(RunningPlans(vw)) > 0
+}
+
+// NextClock is when the first timer on the clock is due; ok is false if there is none.
+func NextClock(vw *View) (clock rota.Clock, ok bool) {
+	t := &vw.m.timers
+	var first timer
+	for _, s := range []timerSet{t.lease, t.expire, t.wake, t.reputation, t.mode, t.penalty, t.limiter, t.domain, t.key, t.promote, t.forget,
+		t.upload, t.disowned, t.waiting} {
+		if m, some := s.Min(); some && (!ok || m.due < first.due) {
+			first, ok = m, true
+		}
+	}
+	return rota.Clock(first.due), ok
 }
 
 // NextDate is when something waits for a date; ok is false if nothing does.
 func (vw *View) NextDate() (date rota.Date, ok bool) {
-	job, jobs := vw.m.timers.dated.Min()
-	worker, workers := vw.m.timers.attest.Min()
-	if !jobs || workers && worker.due < job.due {
-		job = worker
+	var first timer
+	for _, s := range []timerSet{vw.m.timers.dated, vw.m.timers.gate, vw.m.timers.attest, vw.m.timers.unique, vw.m.timers.batch} {
+		if t, some := s.Min(); some && (!ok || t.due < first.due) {
+			first, ok = t, true
+		}
 	}
-	return rota.Date(job.due), jobs || workers
+	return rota.Date(first.due), ok
 }

@@ -44,6 +44,38 @@ func TestClock(t *testing.T) {
 			t.Fatalf("clock %d", b.head.clock)
 		}
 	})
+	t.Run("leaps_as_far_as_its_cluster_was_founded_with", func(t *testing.T) {
+		t.Parallel()
+		for leap, want := range map[int64]rota.Clock{0: 1_000, 999: 1_000, 60_000: 60_000, 600_000: 600_000, 600_001: 0, -1: 0} {
+			m := New()
+			apply := func(e *fsmpb.Entry) Applied {
+				data, err := entry.Seal(e, m.head.rules)
+				if err != nil {
+					t.Fatal(err)
+				}
+				a, err := m.Apply(m.head.index+1, 1, data)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return a
+			}
+			found := &fsmpb.Op{Op: &fsmpb.Op_BeginTerm{BeginTerm: &fsmpb.BeginTerm{Term: 1, Node: "n1", Random: make([]byte, 32),
+				ClusterId: "virtual", StartMs: startClock, LeapMs: leap}}}
+			a := apply(&fsmpb.Entry{Term: 1, Ops: []*fsmpb.Op{found}})
+			if err := entry.OutcomeError(a.Outcomes[0]); (err != nil) != (want == 0) || err != nil && err.Subject != "leap_ms" {
+				t.Fatalf("founded with a leap of %d: %v", leap, err)
+			}
+			if want == 0 {
+				continue
+			}
+			if a = apply(&fsmpb.Entry{Term: 1, NowMs: int64(startClock + want + 1)}); a.Clock != startClock {
+				t.Errorf("leap %d: an entry %d ms ahead was taken", leap, want+1)
+			}
+			if a = apply(&fsmpb.Entry{Term: 1, NowMs: int64(startClock + want)}); a.Clock != startClock+want {
+				t.Errorf("leap %d: an entry %d ms ahead was refused", leap, want)
+			}
+		}
+	})
 	t.Run("is_moved_by_its_own_term_only", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)

@@ -49,6 +49,18 @@ func (e *encoder) bool(v bool) {
 	}
 }
 
+// flags writes two truth values in a byte, which is that of bool where the second is false.
+func (e *encoder) flags(first, second bool) {
+	b := byte(0)
+	if first {
+		b |= 1
+	}
+	if second {
+		b |= 2
+	}
+	e.b = append(e.b, b)
+}
+
 func (e *encoder) bytes(v []byte) {
 	e.uint(uint64(len(v)))
 	e.b = append(e.b, v...)
@@ -151,6 +163,15 @@ func (d *decoder) bool() bool {
 		return false
 	}
 	return b[0] == 1
+}
+
+func (d *decoder) flags() (first, second bool) {
+	b := d.raw(1)
+	if len(b) != 1 || b[0] > 3 {
+		d.fail()
+		return false, false
+	}
+	return b[0]&1 != 0, b[0]&2 != 0
 }
 
 func (d *decoder) raw(n uint64) []byte {

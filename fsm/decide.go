@@ -21,8 +21,16 @@ type decision struct {
 	// are theirs.
 	lots  []sched.Lot
 	names []rota.QueueName
+	// sight is nil where nobody looks at a round.
+	sight *roundSight
 	// slab are rounds that are made but not yet begun.
 	slab []fsmpb.Round
+}
+
+// roundSight is what the round of an epoch looks at.
+type roundSight struct {
+	sched.Sight
+	epoch uint64
 }
 
 // Decide computes the next entry of rounds on the present state (SPEC §7.2): a
@@ -35,16 +43,17 @@ type decision struct {
 // round placed nothing is told too when another's placed something. READ_ONLY
 // starts nothing (SPEC §4.3), and so nothing gives way for it either.
 func (vw *View) Decide(most int) []*fsmpb.Round {
-	rounds, _ := vw.decide(most, "")
+	rounds, _ := vw.decide(most, "", nil)
 	return rounds
 }
 
-// decide is Decide, and where a job is watched the draft that tells of it.
-func (vw *View) decide(most int, watched rota.JobID) ([]*fsmpb.Round, *sched.Draft) {
+// decide is Decide, and where a job is watched the draft that tells of it; sight is of the round of
+// an epoch.
+func (vw *View) decide(most int, watched rota.JobID, sight *roundSight) ([]*fsmpb.Round, *sched.Draft) {
 	if vw.m.head.mode == rota.ModeReadOnly {
 		return nil, nil
 	}
-	d := &decision{m: vw.m, draft: sched.NewDraft(vw.m.placement.registry.supply, caps{vw.m}), epoch: vw.m.head.epoch, most: most, holds: vw.m.placement.held(),
+	d := &decision{m: vw.m, draft: sched.NewDraft(vw.m.placement.registry.supply, caps{vw.m}), epoch: vw.m.head.epoch, most: most, sight: sight, holds: vw.m.placement.held(),
 		before: make(map[rota.QueueName]uint64)}
 	if watched != "" {
 		d.draft.Watch(watched)
@@ -153,6 +162,10 @@ func (d *decision) queue(lot *sched.Lot) {
 	if !d.draft.HasRoom(lot.Queue) {
 		return // The round is told all the same. Where queues are many, most are such.
 	}
+	if d.sight != nil && d.sight.epoch == d.epoch {
+		d.draft.Look(&d.sight.Sight)
+		defer d.draft.Look(nil)
+	}
 	m, q := d.m, d.m.queues.get(lot.Queue)
 	pairs := d.draft.Round(lot.Pending, sched.RoundInput{
 		Queue: lot.Queue, Stats: lot.Stats,
@@ -214,4 +227,17 @@ func (vw *View) Waiting() bool { return vw.m.placement.registry.busy.Len() > 0 }
 func (vw *View) QueueBusy(name rota.QueueName) bool {
 	i := vw.m.placement.registry.queues[name]
 	return i != nil && i.turn.name != ""
+}
+
+// ReenactRound decides once more on this very state, and returns the round of an epoch, nil where
+// none of it is decided, with what it looked at. A job that was placed before its queue's draw is in no sight.
+func ReenactRound(vw *View, epoch uint64, most int) (round *fsmpb.Round, sight sched.Sight, seed sched.Hash) {
+	looked := roundSight{epoch: epoch}
+	rounds, _ := vw.decide(most, "", &looked)
+	for _, r := range rounds {
+		if r.GetEpoch() == epoch {
+			round = r
+		}
+	}
+	return round, looked.Sight, sched.MatchSeed(vw.m.head.cluster, epoch, vw.m.head.index, vw.m.head.beacon)
 }

@@ -56,9 +56,11 @@ func (ed *ended) deleteJob(op *fsmpb.DeleteJob) *fsmpb.Outcome {
 	e := rota.Event{Kind: rota.EventJobDeleted, Job: id}
 	if t := ed.tombs.get(id); t != nil {
 		e.Queue, e.Tenant, e.Attempt = t.queue, t.tenant, t.attempt
+		ed.m.uniques.release(id, t.unique)
 		ed.m.dropTomb(id, seq)
 	}
 	ed.addDeleted(seq)
+	ed.m.keyring.release(id)
 	ed.m.journal.emit(e)
 	return o
 }
@@ -275,13 +277,25 @@ func (m *Machine) rerun(t *tombRow, spec *rota.JobSpec, past []rota.Attempt, tex
 	q := m.queues.edit(t.queue)
 	q.count(rota.JobRunning, 1)
 	j := m.revive(t, spec, past)
-	j.past = &jobPast{content: t.content, life: t.life, retried: t.retried}
+	j.past = &jobPast{content: t.content, life: t.life, retried: t.retried, batch: m.batches.rejoin(spec.Batch, t)}
+	if spec.Unique != nil {
+		if j.past.unique = t.unique; t.unique == (uniqueKey{}) {
+			j.past.unique = uniqueKeyOf(spec, max(t.submitted.Date, t.retried.Date))
+		}
+	} else {
+		m.uniques.release(t.id, t.unique)
+	}
 	began := max(t.submitted.Clock, t.retried.Clock)
 	j.state, j.attempt, j.enqueued, j.firstLease = rota.JobRunning, t.attempt, began, t.finished
 	j.lastReason, j.lastError = rota.ReasonProofInvalid, text
 	j.disprove(t, text)
 	m.jobs.insert(t.id, j)
+	m.hooks.again(t.id)
 	m.placement.classify(j)
+	if spec.Unique != nil {
+		m.uniques.follow(j, t.state)
+	}
+	m.keyring.enter(j)
 	ttl := spec.TTL.Milliseconds()
 	if ttl == 0 {
 		ttl = q.policy.TTLAbsMs
@@ -293,7 +307,7 @@ func (m *Machine) rerun(t *tombRow, spec *rota.JobSpec, past []rota.Attempt, tex
 		j.expireRel = j.firstLease.Clock + rota.Clock(q.policy.TTLRelMaxMs)
 	}
 	m.timers.expire.set(string(t.id), 0, int64(j.expires()))
-	return m.leasing.useUp(j, rota.ReasonProofInvalid)
+	return m.leasing.useUp(j, rota.ReasonProofInvalid, 0)
 }
 
 // disprove notes at the attempt that completed the job that its proof was invalid.
@@ -305,6 +319,6 @@ func (r *jobRow) disprove(t *tombRow, text string) {
 		}
 	}
 	last := rota.Attempt{Number: t.attempt, Life: t.life, Worker: t.worker, Lease: t.lease, Ended: t.finished,
-		End: rota.ReasonProofInvalid, Error: text}
+		End: rota.ReasonProofInvalid, Error: text, Log: t.logged}
 	r.attempts = append(r.attempts[max(0, len(r.attempts)+1-limits.MaxAttemptsKept):], last)
 }

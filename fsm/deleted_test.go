@@ -78,6 +78,18 @@ func TestDelete(t *testing.T) {
 		b.ok(cancelOp("wf/n0"))
 		b.refuses(rota.KindConflict, "job", b.deleteOf("wf/n0"))
 	})
+	t.Run("hides_earlier_lives", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.submit("j")
+		b.ok(cancelOp("j"))
+		b.ok(retryOp("j"))
+		b.ok(cancelOp("j"))
+		b.ok(b.deleteOf("j"))
+		if s, ok := b.View.StagedJob("j"); ok {
+			t.Fatalf("end %d is shown of a job whose end 2 was deleted", s.Seq)
+		}
+	})
 	t.Run("what_archives_alone_know", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)

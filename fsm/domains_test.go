@@ -32,7 +32,7 @@ func (b *bench) end(domain string, v rota.LeaseVerb) []rota.Event {
 	if !ok {
 		b.t.Fatalf("job %s was not placed", id)
 	}
-	events := b.entry(verb(v, l, func(c *peer.LeaseCommand) { c.NoRetry = true })).Events
+	events := b.entry(verb(v, l, func(c *peer.LeaseCommand) { c.Fail = peer.FailNoRetry })).Events
 	if b.View.JobState(rota.JobID(id)) == rota.JobQueued { // declined
 		b.ok(cancelOp(id))
 	}
@@ -282,7 +282,7 @@ func TestQuarantineDelays(t *testing.T) {
 	for range 3 { // three failures in a row cool it down for the type
 		b.submit(fmt.Sprint("bad", b.entries), pinned)
 		for _, l := range b.match() {
-			b.ok(verb(rota.VerbFail, l, func(c *peer.LeaseCommand) { c.NoRetry = true }))
+			b.ok(verb(rota.VerbFail, l, func(c *peer.LeaseCommand) { c.Fail = peer.FailNoRetry }))
 		}
 	}
 	b.submit("kept", pinned)

@@ -171,7 +171,7 @@ func (vw *View) Staging() Staging {
 
 // StagedJob returns the staged record of a terminal job: the one that its tombstone
 // names, or, where retention took the tombstone first, the newest of that id. One that was
-// deleted is none.
+// deleted is none, and hides those of the job's earlier lives.
 func (vw *View) StagedJob(id rota.JobID) (s StagedRecord, ok bool) {
 	if t := vw.m.ended.tombs.get(id); t != nil {
 		r, ok := vw.m.ended.staged.records.Get(t.seq)
@@ -180,7 +180,10 @@ func (vw *View) StagedJob(id rota.JobID) (s StagedRecord, ok bool) {
 	if vw.m.jobs.get(id) != nil {
 		return s, false
 	}
-	seq := vw.m.ended.staged.loose.newest(id, func(seq uint64) bool { return !vw.Deleted(seq) })
+	seq := vw.m.ended.staged.loose.newest(id, func(uint64) bool { return true })
+	if vw.Deleted(seq) {
+		return s, false
+	}
 	r, ok := vw.m.ended.staged.records.Get(seq)
 	return StagedRecord{seq, id, r}, ok
 }
@@ -255,6 +258,14 @@ func DecodeEnded(b []byte) (Ended, error) {
 	return r.words(), nil
 }
 
+// DecodeMark reads what lists and retention must know of what StagedRecord.Append wrote, without
+// reading all of it.
+func DecodeMark(b []byte) (m Mark, err error) {
+	d := &decoder{b: b}
+	t := decodeTomb(d)
+	return Mark{ID: t.id, Seq: t.seq, Queue: t.queue, Tenant: t.tenant, Type: t.typ, State: t.state}, d.err
+}
+
 // isDeleted reports whether a number is in one of the ranges.
 func isDeleted(t *tree.Tree[string, *deletedRow], seq uint64) bool {
 	r := rangeFrom(t, seq)
@@ -300,6 +311,9 @@ func deadJob(t *tombRow, r *record) rota.Job {
 	if t.outputDigest != "" {
 		job.OutputDigest = []byte(t.outputDigest)
 	}
+	if t.fingerprint != "" {
+		job.Fingerprint = []byte(t.fingerprint)
+	}
 	if r == nil {
 		job.ID, job.Queue, job.Type, job.Tenant = t.id, t.queue, t.typ, t.tenant
 		return job
@@ -333,7 +347,7 @@ func revival(t *tombRow, p *fsmpb.JobSpec, past *fsmpb.Past) (*rota.JobSpec, []r
 		return nil, nil, rota.Refusef(rota.KindInvalid, "spec", "the payload given for job %s (queue %s, type %s, tenant %s) is that of "+
 			"job %q (queue %q, type %q, tenant %q)", t.id, t.queue, t.typ, t.tenant, spec.ID, spec.Queue, spec.Type, spec.Tenant)
 	}
-	if err := spec.CheckShape(rota.MaxPayloadBytes); err != nil {
+	if err := spec.CheckAgain(rota.MaxPayloadBytes); err != nil {
 		return nil, nil, err
 	}
 	was, err := readPast(t, past)
@@ -351,6 +365,7 @@ func readPast(t *tombRow, p *fsmpb.Past) ([]rota.Attempt, error) {
 	sound := d.done() == nil
 	for i := range attempts {
 		a := &attempts[i]
+		a.Log = a.Log || t.hasLog(a.Lease) // its record is older, where its node brought the log
 		sound = sound && a.Life >= 0 && a.Life <= t.life && rota.ValidID(string(a.Worker)) && a.Ended.Clock <= t.finished.Clock &&
 			len(a.Error) <= limits.MaxErrorBytes && utf8.ValidString(a.Error) && len(a.Decision.Seed) <= len(rota.LeaseID{})
 	}

@@ -53,6 +53,11 @@ var deeds = map[string][]func(*bench) *fsmpb.Op{
 		return &fsmpb.Op{Op: &fsmpb.Op_SetNode{SetNode: &fsmpb.SetNode{Id: "n9", Identity: "of-n9", Removed: true}}}
 	}},
 	"commit_workflow": {func(b *bench) *fsmpb.Op { d := diamond("wf"); b.upload(d); return d.commit() }},
+	"signal_workflow": {func(b *bench) *fsmpb.Op {
+		d := diamond("wf", gateAt(0, rota.Gate{}))
+		b.run(d)
+		return d.signal("n0", "s", "")
+	}},
 	"cancel_workflow": {func(b *bench) *fsmpb.Op { b.run(diamond("wf")); return entry.CancelWorkflowOp("wf") }},
 	"retry_workflow": {func(b *bench) *fsmpb.Op {
 		d := diamond("wf")
@@ -78,7 +83,29 @@ var deeds = map[string][]func(*bench) *fsmpb.Op{
 		b.ok(issuerOp(idp, mapTo("sub", "ann", access.RoleReader)))
 		return b.exchangeOp(1, "e")
 	}},
-	"init_auth": {func(*bench) *fsmpb.Op { return initOp(tokenWish("y", access.RoleRoot)) }},
+	"set_key_rule": {func(*bench) *fsmpb.Op { return SetKeyRuleOp(&rota.KeyRule{Name: "k", Concurrency: 1}) }},
+	"delete_key_rule": {func(b *bench) *fsmpb.Op {
+		b.ok(SetKeyRuleOp(&rota.KeyRule{Name: "k", Concurrency: 1}))
+		return DeleteKeyRuleOp("", "k", "")
+	}},
+	"skip_key":         {func(b *bench) *fsmpb.Op { b.blockedKey("k:1", "j"); return SkipKeyOp("", "default", "k:1", "j") }},
+	"set_schedule":     {func(*bench) *fsmpb.Op { return scheduleOp("s") }},
+	"pause_schedule":   {func(b *bench) *fsmpb.Op { b.ok(scheduleOp("s")); return pauseOp("s", true, false) }},
+	"trigger_schedule": {func(b *bench) *fsmpb.Op { b.ok(scheduleOp("s")); return triggerOp("s", "x") }},
+	"backfill_schedule": {func(b *bench) *fsmpb.Op {
+		b.ok(scheduleOp("s"))
+		return backfillOp("s", 1, rota.OverlapQueueAll, b.head.date()-60_000)
+	}},
+	"start_plan":      {func(*bench) *fsmpb.Op { return planOp("p", rota.PlanCancel, "id=*") }},
+	"cancel_plan":     {func(b *bench) *fsmpb.Op { b.ok(planOp("p", rota.PlanCancel, "id=*")); return endPlanOp("p") }},
+	"delete_schedule": {func(b *bench) *fsmpb.Op { b.ok(scheduleOp("s")); return unscheduleOp("s") }},
+	"open_batch":      {func(*bench) *fsmpb.Op { return batchOp("b", 0) }},
+	"seal_batch":      {func(b *bench) *fsmpb.Op { b.ok(batchOp("b", 0)); return entry.SealOp("b") }},
+	"set_webhook":     {func(*bench) *fsmpb.Op { return hookOp("h") }},
+	"pause_webhook":   {func(b *bench) *fsmpb.Op { b.ok(hookOp("h")); return pauseHookOp("h", true) }},
+	"skip_webhook":    {func(b *bench) *fsmpb.Op { b.ok(hookOp("h")); return skipHookOp("h") }},
+	"delete_webhook":  {func(b *bench) *fsmpb.Op { b.ok(hookOp("h")); return unhookOp("h") }},
+	"init_auth":       {func(*bench) *fsmpb.Op { return initOp(tokenWish("y", access.RoleRoot)) }},
 }
 
 // silent are the operations of callers that leave no event, and why.
@@ -86,6 +113,7 @@ var silent = map[string]string{
 	"barrier":       "it changes nothing",
 	"open_workflow": "nothing is accepted before the commit, which tells of it all",
 	"add_nodes":     "likewise",
+	"offer":         "the leases that are made tell of it",
 }
 
 // deedLease returns the lease of a job at a worker of root's.

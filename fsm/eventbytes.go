@@ -31,6 +31,7 @@ const (
 	eventActor
 	eventVia
 	eventRequest
+	eventType
 	eventFields
 )
 
@@ -38,7 +39,7 @@ const (
 // in turn. Index and place are not written, as they follow from where the bytes
 // stand. It is what the chain runs over, what nodes keep and tell each other;
 // there is one encoding of an event. Clocks are told as the difference to the
-// event before, the caller only where it differs, deadlines to the clock, the parent as how far back it lies.
+// event before, caller and type only where they differ, deadlines to the clock, the parent as how far back it lies.
 func AppendEvents(b []byte, incarnation uint64, events []rota.Event) []byte {
 	e := encoder{b: binary.AppendUvarint(b, incarnation)}
 	before := &rota.Event{}
@@ -119,6 +120,9 @@ func eventMask(v, before *rota.Event) uint64 {
 	if v.Request != before.Request {
 		mask |= eventRequest
 	}
+	if v.Type != before.Type {
+		mask |= eventType
+	}
 	return mask
 }
 
@@ -161,6 +165,7 @@ func (e *encoder) event(v, before *rota.Event) {
 	text(eventActor, string(v.Actor))
 	text(eventVia, v.Via)
 	text(eventRequest, v.Request)
+	text(eventType, string(v.Type))
 }
 
 func (e *encoder) eventNumbers(v *rota.Event, mask uint64) {
@@ -225,7 +230,7 @@ func (d *eventDecoder) text() string {
 func (d *eventDecoder) event(v, before *rota.Event) {
 	v.Kind = rota.EventKind(d.enum(255))
 	mask := d.enum(eventFields - 1)
-	v.Clock, v.Date, v.Actor, v.Via, v.Request = before.Clock, before.Date, before.Actor, before.Via, before.Request
+	v.Clock, v.Date, v.Actor, v.Via, v.Request, v.Type = before.Clock, before.Date, before.Actor, before.Via, before.Request, before.Type
 	for bit := uint64(1); bit < eventFields && d.err == nil; bit <<= 1 {
 		if mask&bit != 0 {
 			d.field(bit, v)
@@ -283,5 +288,7 @@ func (d *eventDecoder) field(bit uint64, v *rota.Event) {
 		v.Via = d.text()
 	case eventRequest:
 		v.Request = d.text()
+	case eventType:
+		v.Type = rota.JobType(d.text())
 	}
 }

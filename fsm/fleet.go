@@ -14,6 +14,8 @@ import (
 type fleet struct {
 	m       *Machine
 	workers table[rota.WorkerID, workerRow, *workerRow]
+	// offered says that a worker offered slots in the entry that is being applied.
+	offered bool
 }
 
 // enter changes a worker's status and all that hangs on it; w is editable. JAILED
@@ -126,6 +128,7 @@ func (fl *fleet) fireForget(id string) {
 	fl.m.timers.forget.set(id, w.forgetDue, 0)
 	fl.m.timers.reputation.set(id, int64(w.reputationDue), 0)
 	fl.m.timers.attest.set(id, int64(w.attestDue), 0)
+	fl.m.timers.offer.set(id, int64(w.offersUntil), 0)
 	fl.m.timers.disowned.set(id, fl.m.access.disownedAt(w), 0)
 	fl.m.placement.registry.supply.Remove(w.spec.ID)
 	fl.m.access.hold(w.by, access.OwnsWorker, -1)
@@ -235,6 +238,11 @@ func (c *checker) reputation() {
 			c.fault("I6: worker %s has connection %d, broken since %d", id, w.connection, w.disconnected.Clock)
 		case w.attestedStake < 0 || w.attestedStake > rota.MaxFee:
 			c.fault("I3: worker %s has an attested stake of %d", id, w.attestedStake)
+		case w.free < 0 || w.free > rota.MaxSlots || (w.free > 0) != (w.offersUntil != 0) || w.offersUntil > now+limits.OfferMost ||
+			!w.polls && (w.poll != 0 || w.free != 0):
+			c.fault("I3: worker %s offers %d slots until %d, polls: %v", id, w.free, w.offersUntil, w.polls)
+		case w.dismissed && w.status != rota.WorkerRetired:
+			c.fault("I3: worker %s is %s and was retired by an operator", id, w.status)
 		case w.slashed < 0 || w.invalidProofs < 0:
 			c.fault("I3: worker %s was slashed by %d for %d invalid proofs", id, w.slashed, w.invalidProofs)
 		case w.jailedUntil < 0 || w.jailedUntil > now+limits.JailMs:
@@ -356,6 +364,7 @@ func (fl *fleet) fireDisowned(id string) {
 		return
 	}
 	w.connection, w.grace, w.disconnected = 0, false, rota.Moment{}
+	fl.withdraw(w)
 	fl.supersede(w, rota.ReasonAccessEnded)
 	w = fl.workers.edit(rota.WorkerID(id))
 	fl.m.head.sessions++

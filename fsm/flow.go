@@ -56,8 +56,10 @@ type flow struct {
 	rows []*vertexRow
 	// children are the numbers of those that wait for a vertex, ascending.
 	children [][]uint32
-	// waiting counts a vertex's parents that have not COMPLETED, lost those that ended
-	// otherwise: the counters of SPEC §11.2. They are kept for all vertices, whatever
+	// sprouts are by the number of the vertex that grew them.
+	sprouts map[uint32]*sprouts
+	// waiting counts a vertex's parents that are not through, lost those that ended otherwise
+	// or grew what did: the counters of SPEC §11.2. They are kept for all vertices, whatever
 	// their own state.
 	waiting, lost []uint32
 	// byName numbers the nodes.
@@ -129,12 +131,16 @@ func vertexName(r *vertexRow) string { return string(r.spec.ID[len(r.workflow)+1
 func (f *flow) append(v *vertexRow) {
 	f.rows = append(f.rows, v)
 	f.children = append(f.children, nil)
-	f.waiting = append(f.waiting, uint32(len(v.parents)))
+	f.waiting = append(f.waiting, 0)
 	f.lost = append(f.lost, 0)
 	f.byName[vertexName(v)] = v.number
 	for _, p := range v.parents {
-		f.children[p] = append(f.children[p], v.number)
+		if v.awaits(p) {
+			f.children[p] = append(f.children[p], v.number)
+			f.waiting[v.number]++
+		}
 	}
+	f.note(v)
 	if len(v.parents) == 0 {
 		f.urgent = min(f.urgent, v.spec.Priority)
 	}
@@ -149,8 +155,8 @@ func (f *flow) append(v *vertexRow) {
 
 // due reports whether a vertex of a workflow that is not ending stands in work.
 func (f *flow) due(r *workflowRow, v *vertexRow) bool {
-	return v.state == vertexBlocked &&
-		(f.waiting[v.number] == 0 || planted.childEarly(f, v.number) || r.policy == rota.FailureContinue && f.lost[v.number] > 0)
+	free := (f.waiting[v.number] == 0 || planted.childEarly(f, v.number)) && !v.waits()
+	return v.state == vertexBlocked && (free || r.policy == rota.FailureContinue && f.lost[v.number] > 0)
 }
 
 // vertex returns a node's vertex by the id of its job; nil where there is none, or
@@ -184,8 +190,14 @@ func (fs *flows) addWork(f *flow, r *workflowRow, number uint32) {
 		return
 	}
 	f.work.Insert(number)
-	fs.flowIndex.ready.Set(f.seq, f)
+	if !f.held(r) {
+		fs.flowIndex.ready.Set(f.seq, f)
+	}
 }
+
+// held reports whether nothing of a workflow is released: what a retry takes back may be waited for by
+// vertices before it, of those that have grown.
+func (f *flow) held(r *workflowRow) bool { return r.redo && len(f.sprouts) > 0 }
 
 // dropWork takes a vertex out again.
 func (fs *flows) dropWork(f *flow, number uint32) {
@@ -225,12 +237,20 @@ func (fs *flows) settleFlows() {
 }
 
 // settleDue releases a vertex whose parents have all COMPLETED; one that has lost a
-// parent is skipped.
+// parent is skipped. A gate has no job until its signal is there.
 func (fs *flows) settleDue(f *flow, number uint32) {
-	j := fs.makeJob(f, fs.workflows.edit(f.id), number)
+	r, g := fs.workflows.edit(f.id), f.rows[number].gate
+	lost := f.waiting[number] > 0 && !planted.childEarly(f, number)
+	if g != nil && !lost && g.signal == "" {
+		fs.releaseGate(f, r, number)
+		return
+	}
+	j := fs.makeJob(f, r, number)
 	switch {
-	case f.waiting[number] > 0 && !planted.childEarly(f, number):
+	case lost:
 		fs.m.expel(j, rota.JobCancelled, rota.ReasonParentFailed)
+	case g != nil:
+		fs.passGate(j, g)
 	case j.expireAbs != 0 && j.expireAbs <= fs.m.head.clock: // it waited for too long, and is not leased any more
 		fs.m.expel(j, rota.JobExpired, rota.ReasonTTLAbsolute)
 	default:
@@ -244,6 +264,7 @@ func (fs *flows) settleDue(f *flow, number uint32) {
 func (fs *flows) makeJob(f *flow, r *workflowRow, number uint32) *jobRow {
 	fs.dropWork(f, number)
 	v := fs.editVertex(f, number)
+	fs.leaveGate(r, v)
 	v.state = vertexLive
 	r.blocked--
 	r.live++
@@ -263,9 +284,13 @@ func (fs *flows) makeJob(f *flow, r *workflowRow, number uint32) *jobRow {
 	j.seq = fs.m.head.jobSeq
 	fs.m.jobs.insert(id, j)
 	fs.m.placement.classify(j)
+	fs.m.keyring.enter(j)
 	q := fs.m.queues.edit(v.spec.Queue)
 	if v.runs++; v.runs == 1 {
 		q.submitted++
+	}
+	if v.gate != nil {
+		return j
 	}
 	ttl := v.spec.TTL.Milliseconds()
 	if ttl == 0 {
@@ -288,34 +313,81 @@ func ManyAtOnce(err error) bool {
 
 // after marks what a retry from a vertex runs again: the vertex, what follows from
 // it, and what any of those wait for, as far as it did not COMPLETE; any says that
-// there is such a one. It is a pass over the edges, no search, as parents have smaller numbers. While
-// the retry goes on it gives the same for all vertices that were not taken back yet:
-// those have not COMPLETED since, and neither has what lies between them.
+// there is such a one. While the retry goes on it returns the same for all vertices that were
+// not taken back yet: those have not COMPLETED since, and neither has what lies between them.
+//
+// Both walks go over every vertex twice: n stands for its job, n+len(rows) for its being
+// through.
 func (f *flow) after(number uint32) (marked []bool, any bool) {
-	marked = make([]bool, len(f.rows))
-	marked[number] = true
-	for _, v := range f.rows[number+1:] {
-		for _, p := range v.parents {
-			if marked[p] {
-				marked[v.number] = true
-				break
+	size := uint32(len(f.rows))
+	down := walk{seen: make([]bool, 2*size)}
+	down.to(number)
+	for n, ok := down.next(); ok; n, ok = down.next() {
+		if n < size {
+			down.to(n + size)
+			for _, s := range f.grown(n) {
+				down.to(s.number)
+			}
+			continue
+		}
+		v := f.rows[n-size]
+		for _, c := range f.children[v.number] {
+			down.to(c)
+		}
+		if by, _ := v.grownBy(); v.joins() {
+			down.to(by + size)
+		}
+	}
+	completed := func(n uint32) bool { return f.rows[n].state == rota.NodeState(rota.JobCompleted) }
+	up := walk{seen: make([]bool, 2*size)}
+	for n := range size {
+		if down.seen[n] && !completed(n) {
+			up.to(n)
+		}
+	}
+	for n, ok := up.next(); ok; n, ok = up.next() {
+		if n < size {
+			v := f.rows[n]
+			for _, p := range v.parents {
+				if v.awaits(p) {
+					up.to(p + size)
+				}
+			}
+			continue
+		}
+		if !completed(n - size) {
+			up.to(n - size)
+		}
+		for _, s := range f.grown(n - size) {
+			if s.joins() {
+				up.to(s.number + size)
 			}
 		}
 	}
-	for n := len(f.rows) - 1; n >= 0; n-- {
-		v := f.rows[n]
-		if v.state == rota.NodeState(rota.JobCompleted) {
-			marked[n] = false
-		}
-		if !marked[n] {
-			continue
-		}
-		any = true
-		for _, p := range v.parents {
-			marked[p] = true // one that COMPLETED is taken off when its turn comes
-		}
+	marked = up.seen[:size]
+	return marked, slices.Contains(marked, true)
+}
+
+// walk goes to places, each once.
+type walk struct {
+	seen  []bool
+	stack []uint32
+}
+
+func (w *walk) to(n uint32) {
+	if !w.seen[n] {
+		w.seen[n] = true
+		w.stack = append(w.stack, n)
 	}
-	return marked, any
+}
+
+func (w *walk) next() (n uint32, ok bool) {
+	last := len(w.stack) - 1
+	if last < 0 {
+		return 0, false
+	}
+	n, w.stack = w.stack[last], w.stack[:last]
+	return n, true
 }
 
 // flows holds the workflows, and releases their nodes.
@@ -343,6 +415,9 @@ func (f *flow) data(v *vertexRow) *sched.Data {
 	data := make(sched.Data, 0, min(16, len(v.parents)))
 	for _, p := range v.parents {
 		w := f.rows[p].worker
+		if w == "" { // a gate's output is no worker's
+			continue
+		}
 		at, known := held[w]
 		if !known {
 			at = len(data)

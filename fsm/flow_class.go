@@ -170,6 +170,11 @@ func (fs *flows) deriveVertex(v *vertexRow) error {
 	if _, twice := f.byName[name]; twice || int(v.number) != len(f.rows) || v.number >= r.added {
 		return fmt.Errorf("vertex %d of workflow %s, node %q, stands twice or out of order", v.number, v.workflow, name)
 	}
+	if by, grown := v.grownBy(); grown {
+		if s := f.sprouts[by]; by >= v.number || f.rows[by].state != rota.NodeState(rota.JobCompleted) || s != nil && s.first+s.n != v.number {
+			return fmt.Errorf("vertex %d of workflow %s was grown by %d, apart from others", v.number, v.workflow, by)
+		}
+	}
 	f.append(v)
 	return nil
 }
@@ -182,15 +187,12 @@ func (fs *flows) deriveFlow(f *flow, r *workflowRow) error {
 		return fmt.Errorf("workflow %s has %d vertices, %d of %d should be there", f.id, len(f.rows), r.added, r.nodes)
 	}
 	for _, v := range f.rows {
-		for _, c := range f.children[v.number] {
-			if v.state == rota.NodeState(rota.JobCompleted) {
-				f.waiting[c]--
-			} else if v.lost() {
-				f.lost[c]++
-			}
-		}
-		if v.state == rota.NodeState(rota.JobCompleted) {
+		switch {
+		case v.state == rota.NodeState(rota.JobCompleted):
 			f.queues[f.queueAt[v.spec.Queue]].completed++
+			f.ripple(v.number, func(c uint32) { f.waiting[c]-- }) // what it grew has larger numbers
+		case v.lost():
+			f.spoil(v.number, 1, func(c uint32) { f.lost[c]++ })
 		}
 	}
 	fs.deriveKinds(f, r)
@@ -201,6 +203,7 @@ func (fs *flows) deriveFlow(f *flow, r *workflowRow) error {
 		fs.flowIndex.passing.Set(f.seq, f)
 	}
 	for _, v := range f.rows {
+		fs.m.timers.gate.set(v.key, 0, v.gateDue())
 		switch {
 		case open && len(v.parents) == 0:
 			f.work.Insert(v.number)

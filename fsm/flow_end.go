@@ -37,11 +37,11 @@ func (fs *flows) endVertex(j *jobRow, state rota.JobState, why rota.Reason) {
 	*r.count(v.state)++
 	if state == rota.JobCompleted {
 		f.queues[f.queueAt[v.spec.Queue]].completed++
-		for _, c := range f.children[v.number] {
+		f.ripple(v.number, func(c uint32) {
 			if f.waiting[c]--; f.waiting[c] == 0 {
 				fs.addWork(f, r, c)
 			}
-		}
+		})
 	} else {
 		fs.failVertex(f, r, v)
 	}
@@ -64,6 +64,27 @@ func (fs *flows) keepPast(v *vertexRow, j *jobRow, state rota.JobState) {
 	fs.flowIndex.attempts += len(kept)
 }
 
+// noteLog notes that the log of an attempt was kept after its job's end, where the attempt is kept
+// for another run of its node.
+func (fs *flows) noteLog(id rota.JobID, lease rota.LeaseID) {
+	w, name, _ := rota.SplitNodeJobID(id)
+	f := fs.flowIndex.byID[w]
+	if f == nil {
+		return
+	}
+	number, known := f.byName[name]
+	if !known {
+		return
+	}
+	at := slices.IndexFunc(f.rows[number].past.list(), func(a rota.Attempt) bool { return a.Lease == lease })
+	if at < 0 {
+		return
+	}
+	kept := slices.Clone(f.rows[number].past.list())
+	kept[at].Log = true
+	fs.editVertex(f, number).past = &nodePast{kept}
+}
+
 // failVertex does what a node that did not complete means for the others (SPEC
 // §11.3). One that ended because the workflow ends, or an ancestor failed, has not
 // failed itself.
@@ -78,11 +99,11 @@ func (fs *flows) failVertex(f *flow, r *workflowRow, v *vertexRow) {
 			fs.endFlow(f, r, rota.WorkflowFailed)
 		}
 	}
-	for _, c := range f.children[v.number] {
+	f.spoil(v.number, 1, func(c uint32) {
 		if f.lost[c]++; f.lost[c] == 1 { // what lost more stands in work already
 			fs.addWork(f, r, c)
 		}
-	}
+	})
 }
 
 // endFlow lets a RUNNING workflow come to its end: nothing more is released, a pass
@@ -230,6 +251,9 @@ func (fs *flows) pass(f *flow, r *workflowRow, left, looks int, most int64) (int
 		fs.flowIndex.passing.Delete(f.seq)
 		if r.redo {
 			r.redo, r.from, r.cursor, f.redo = false, 0, 0, nil
+			if f.work.Len() > 0 {
+				fs.flowIndex.ready.Set(f.seq, f)
+			}
 			fs.finishFlow(f, r) // what ran already may have been all
 		}
 	}
@@ -257,7 +281,7 @@ func (fs *flows) cancelVertex(f *flow, r *workflowRow, number uint32) bool {
 }
 
 // takeBack makes a vertex Blocked again that a retry runs again, and says whether it
-// is one. Its parents come first, as their numbers are smaller.
+// is one. What it waits for may be taken back after it.
 func (fs *flows) takeBack(f *flow, r *workflowRow, number uint32) bool {
 	v := f.rows[number]
 	if !v.lost() || f.redo != nil && !f.redo[number] {
@@ -269,12 +293,17 @@ func (fs *flows) takeBack(f *flow, r *workflowRow, number uint32) bool {
 	fs.m.queues.edit(v.spec.Queue).blocked++
 	v.state, v.reason, v.finished, v.finishedAt = vertexBlocked, rota.ReasonNone, rota.Moment{}, 0
 	v.worker, v.attempt, v.assigned, v.assignedAt = "", 0, rota.Moment{}, 0
+	if v.gate != nil {
+		v.gate = &gate{terms: v.gate.terms} // it waits for another signal
+	}
 	if t := fs.m.ended.tombs.get(v.spec.ID); t != nil {
 		fs.m.dropTomb(t.id, t.seq)
 	}
-	for _, c := range f.children[number] {
-		f.lost[c]--
-	}
+	f.spoil(number, -1, func(c uint32) {
+		if f.lost[c]--; f.lost[c] == 0 && f.work.Contains(c) && !f.due(r, f.rows[c]) {
+			fs.dropWork(f, c)
+		}
+	})
 	fs.addWork(f, r, number)
 	return true
 }

@@ -21,7 +21,10 @@ func TestPenaltiesOutliveAnAbsence(t *testing.T) {
 			f(b)
 		})
 	}
-	leaves := func(b *bench) { b.t.Helper(); b.ok(statusOp("w", rota.WorkerRetired, 0)) }
+	leaves := func(b *bench) {
+		b.t.Helper()
+		b.ok(statusOp("w", rota.WorkerRetired, b.fleet.workers.get("w").session))
+	}
 	run("a_slashed_stake", func(b *bench) {
 		b.ok(reportOp(b.completed("j", "w")))
 		leaves(b)

@@ -40,6 +40,15 @@ type Frozen struct {
 	issuers *tree.Tree[string, *issuerRow]
 	spent   *tree.Tree[string, *spentRow]
 	backups *tree.Tree[string, *backupRow]
+
+	uniques   *tree.Tree[string, *uniqueRow]
+	merged    *tree.Tree[rota.JobID, *mergedRow]
+	keyRules  *tree.Tree[string, *keyRuleRow]
+	keyCounts *tree.Tree[string, *keyCountRow]
+	schedules *tree.Tree[rota.ScheduleName, *scheduleRow]
+	batches   *tree.Tree[rota.BatchID, *batchRow]
+	hooks     *tree.Tree[rota.WebhookName, *hookRow]
+	plans     *tree.Tree[rota.PlanID, *planRow]
 }
 
 // Freeze takes the state as the last applied entry left it.
@@ -50,7 +59,10 @@ func (m *Machine) Freeze() *Frozen {
 		types: m.typeStats.types.freeze(), staged: m.ended.staged.records.Copy(), workflows: m.flows.workflows.freeze(),
 		vertices: m.flows.vertices.freeze(), deleted: m.ended.deleted.freeze(),
 		roles: m.access.roles.freeze(), tokens: m.access.tokens.freeze(), blocks: m.access.blocks.freeze(),
-		issuers: m.access.issuers.freeze(), spent: m.access.spent.freeze(), backups: m.backups.freeze()}
+		issuers: m.access.issuers.freeze(), spent: m.access.spent.freeze(), backups: m.backups.freeze(),
+		uniques: m.uniques.rows.freeze(), merged: m.uniques.merged.freeze(),
+		keyRules: m.keyring.rules.freeze(), keyCounts: m.keyring.counts.freeze(), schedules: m.schedules.rows.freeze(),
+		plans: m.plans.rows.freeze(), batches: m.batches.rows.freeze(), hooks: m.hooks.rows.freeze()}
 }
 
 // Archived leaves the staged records out: they are on disk, so that a snapshot need
@@ -107,80 +119,51 @@ func (f *Frozen) Operations() uint64 { return f.head.operations }
 func (f *Frozen) Records(yield func(kind byte, rec []byte) error) error {
 	var e encoder
 	var err error
-	put := func(kind byte, encode func()) bool {
+	put := func(kind byte, encode func()) bool { // nothing after an error
+		if err != nil {
+			return false
+		}
 		e.b = e.b[:0]
 		encode()
 		err = yield(kind, e.b)
 		return err == nil
 	}
-	if !put(tagHeader, func() { f.head.canonical(&e) }) {
-		return err
-	}
+	put(tagHeader, func() { f.head.canonical(&e) })
 	f.queues.Scan(func(_ rota.QueueName, r *queueRow) bool { return put(tagQueue, func() { r.canonical(&e) }) })
-	if err == nil {
-		f.nodes.Scan(func(_ rota.NodeID, r *nodeRow) bool { return put(tagNode, func() { r.canonical(&e) }) })
-	}
-	if err == nil {
-		f.workers.Scan(func(_ rota.WorkerID, r *workerRow) bool { return put(tagWorker, func() { r.canonical(&e) }) })
-	}
-	if err == nil {
-		f.jobs.Scan(func(_ rota.JobID, r *jobRow) bool {
-			return put(tagJob, func() { encodeSpec(&e, r.spec); r.canonical(&e) })
-		})
-	}
-	if err == nil {
-		f.leases.Scan(func(_ string, r *leaseRow) bool { return put(tagLease, func() { r.canonical(&e) }) })
-	}
-	if err == nil {
-		f.holds.Scan(func(_ rota.JobID, r *holdRow) bool { return put(tagHold, func() { r.canonical(&e) }) })
-	}
-	if err == nil {
-		f.tenants.Scan(func(_ rota.TenantID, r *tenantRow) bool { return put(tagTenant, func() { r.canonical(&e) }) })
-	}
-	if err == nil {
-		f.limiters.Scan(func(_ string, r *limiterRow) bool { return put(tagLimiter, func() { r.canonical(&e) }) })
-	}
-	if err == nil {
-		f.domains.Scan(func(_ string, r *domainRow) bool { return put(tagDomain, func() { r.canonical(&e) }) })
-	}
-	if err == nil {
-		f.types.Scan(func(_ rota.JobType, r *typeRow) bool { return put(tagType, func() { r.canonical(&e) }) })
-	}
-	if err == nil {
-		f.workflows.Scan(func(_ rota.WorkflowID, r *workflowRow) bool { return put(tagWorkflow, func() { r.canonical(&e) }) })
-	}
-	if err == nil {
-		f.vertices.Scan(func(_ string, r *vertexRow) bool {
-			return put(tagVertex, func() { encodeShape(&e, r.spec, r.parents); r.canonical(&e) })
-		})
-	}
-	if err == nil {
-		f.deleted.Scan(func(_ string, r *deletedRow) bool { return put(tagDeleted, func() { r.canonical(&e) }) })
-	}
-	if err == nil {
-		f.roles.Scan(func(_ roleName, r *roleRow) bool { return put(tagRole, func() { r.canonical(&e) }) })
-	}
-	if err == nil {
-		f.tokens.Scan(func(_ tokenID, r *tokenRow) bool { return put(tagToken, func() { r.canonical(&e) }) })
-	}
-	if err == nil {
-		f.blocks.Scan(func(_ blockKey, r *blockRow) bool { return put(tagBlock, func() { r.canonical(&e) }) })
-	}
-	if err == nil {
-		f.issuers.Scan(func(_ string, r *issuerRow) bool { return put(tagIssuer, func() { r.canonical(&e) }) })
-	}
-	if err == nil {
-		f.spent.Scan(func(_ string, r *spentRow) bool { return put(tagSpent, func() { r.canonical(&e) }) })
-	}
-	if err == nil {
-		f.backups.Scan(func(_ string, r *backupRow) bool { return put(tagBackup, func() { r.canonical(&e) }) })
-	}
-	if err == nil && !planted.dedupeNotInSnapshot() {
+	f.nodes.Scan(func(_ rota.NodeID, r *nodeRow) bool { return put(tagNode, func() { r.canonical(&e) }) })
+	f.workers.Scan(func(_ rota.WorkerID, r *workerRow) bool { return put(tagWorker, func() { r.canonical(&e) }) })
+	f.jobs.Scan(func(_ rota.JobID, r *jobRow) bool {
+		return put(tagJob, func() { encodeSpec(&e, r.spec); r.canonical(&e) })
+	})
+	f.leases.Scan(func(_ string, r *leaseRow) bool { return put(tagLease, func() { r.canonical(&e) }) })
+	f.holds.Scan(func(_ rota.JobID, r *holdRow) bool { return put(tagHold, func() { r.canonical(&e) }) })
+	f.tenants.Scan(func(_ rota.TenantID, r *tenantRow) bool { return put(tagTenant, func() { r.canonical(&e) }) })
+	f.limiters.Scan(func(_ string, r *limiterRow) bool { return put(tagLimiter, func() { r.canonical(&e) }) })
+	f.domains.Scan(func(_ string, r *domainRow) bool { return put(tagDomain, func() { r.canonical(&e) }) })
+	f.types.Scan(func(_ rota.JobType, r *typeRow) bool { return put(tagType, func() { r.canonical(&e) }) })
+	f.workflows.Scan(func(_ rota.WorkflowID, r *workflowRow) bool { return put(tagWorkflow, func() { r.canonical(&e) }) })
+	f.vertices.Scan(func(_ string, r *vertexRow) bool {
+		return put(tagVertex, func() { encodeShape(&e, r.spec, r.parents, r.gate.own()); r.canonical(&e) })
+	})
+	f.deleted.Scan(func(_ string, r *deletedRow) bool { return put(tagDeleted, func() { r.canonical(&e) }) })
+	f.roles.Scan(func(_ roleName, r *roleRow) bool { return put(tagRole, func() { r.canonical(&e) }) })
+	f.tokens.Scan(func(_ tokenID, r *tokenRow) bool { return put(tagToken, func() { r.canonical(&e) }) })
+	f.blocks.Scan(func(_ blockKey, r *blockRow) bool { return put(tagBlock, func() { r.canonical(&e) }) })
+	f.issuers.Scan(func(_ string, r *issuerRow) bool { return put(tagIssuer, func() { r.canonical(&e) }) })
+	f.spent.Scan(func(_ string, r *spentRow) bool { return put(tagSpent, func() { r.canonical(&e) }) })
+	f.backups.Scan(func(_ string, r *backupRow) bool { return put(tagBackup, func() { r.canonical(&e) }) })
+	f.uniques.Scan(func(_ string, r *uniqueRow) bool { return put(tagUnique, func() { r.canonical(&e) }) })
+	f.merged.Scan(func(_ rota.JobID, r *mergedRow) bool { return put(tagMerged, func() { r.canonical(&e) }) })
+	f.keyRules.Scan(func(_ string, r *keyRuleRow) bool { return put(tagKeyRule, func() { r.canonical(&e) }) })
+	f.keyCounts.Scan(func(_ string, r *keyCountRow) bool { return put(tagKeyCount, func() { r.canonical(&e) }) })
+	f.schedules.Scan(func(_ rota.ScheduleName, r *scheduleRow) bool { return put(tagSchedule, func() { r.canonical(&e) }) })
+	f.plans.Scan(func(_ rota.PlanID, r *planRow) bool { return put(tagPlan, func() { r.canonical(&e) }) })
+	f.batches.Scan(func(_ rota.BatchID, r *batchRow) bool { return put(tagBatch, func() { r.canonical(&e) }) })
+	f.hooks.Scan(func(_ rota.WebhookName, r *hookRow) bool { return put(tagWebhook, func() { r.canonical(&e) }) })
+	if !planted.dedupeNotInSnapshot() {
 		f.tombs.Scan(func(_ rota.JobID, t tomb) bool { return put(tagTomb, func() { e.b = append(e.b, t...) }) })
 	}
-	if err == nil {
-		f.staged.Scan(func(_ uint64, r *record) bool { return put(tagRecord, func() { encodeEnded(&e, r) }) })
-	}
+	f.staged.Scan(func(_ uint64, r *record) bool { return put(tagRecord, func() { encodeEnded(&e, r) }) })
 	return err
 }
 
@@ -254,29 +237,38 @@ func (l *Loader) Add(kind byte, rec []byte) error {
 	case tagDeleted:
 		r := decodeDeleted(d)
 		fresh = m.ended.deleted.load(deletedKey(r.to), r)
-	case tagRole:
-		r := decodeRole(d)
-		fresh = m.access.roles.load(roleName(r.Name), r)
-	case tagToken:
-		r := decodeToken(d)
-		fresh = m.access.tokens.load(tokenID(r.ID), r)
-	case tagBlock:
-		r := decodeBlock(d)
-		fresh = m.access.blocks.load(r.key, r)
-	case tagIssuer:
-		r := decodeIssuer(d)
-		fresh = m.access.issuers.load(r.URL, r)
-	case tagSpent:
-		r := decodeSpent(d)
-		fresh = m.access.spent.load(string(r.hash[:]), r)
+	case tagRole, tagToken, tagBlock, tagIssuer, tagSpent:
+		fresh = m.access.load(kind, d)
 	case tagBackup:
 		fresh = m.backups.load("", decodeBackup(d))
+	case tagUnique:
+		r := decodeUniqueRow(d)
+		fresh = m.uniques.rows.load(r.key, r)
+	case tagMerged:
+		r := decodeMerged(d)
+		fresh = m.uniques.merged.load(r.id, r)
+	case tagKeyRule:
+		r := decodeKeyRule(d)
+		fresh = m.keyring.rules.load(r.key, r)
+	case tagKeyCount:
+		r := decodeKeyCount(d)
+		fresh = m.keyring.counts.load(r.key, r)
+	case tagSchedule:
+		r := decodeSchedule(d)
+		fresh = m.schedules.rows.load(r.spec.Name, r)
+	case tagBatch:
+		r := decodeBatch(d)
+		fresh = m.batches.rows.load(r.id, r)
+	case tagWebhook:
+		r := decodeHook(d)
+		fresh = m.hooks.rows.load(r.spec.Name, r)
+	case tagPlan:
+		r := decodePlan(d)
+		fresh = m.plans.rows.load(r.spec.ID, r)
 	case tagTomb:
-		r := decodeTomb(d)
-		fresh = m.ended.tombs.load(r)
+		fresh = m.ended.tombs.load(decodeTomb(d))
 	case tagRecord:
-		r := decodeEnded(d)
-		fresh = m.ended.staged.load(r)
+		fresh = m.ended.staged.load(decodeEnded(d))
 	default:
 		return rota.Refusef(rota.KindConflict, "record", "record kind %d is unknown: start a newer binary", kind)
 	}
@@ -287,6 +279,29 @@ func (l *Loader) Add(kind byte, rec []byte) error {
 		return fmt.Errorf("record of kind %d stands twice", kind)
 	}
 	return nil
+}
+
+// load takes one record of access; false where the row is there already.
+func (ac *authority) load(kind byte, d *decoder) bool {
+	switch kind {
+	case tagRole:
+		r := decodeRole(d)
+		return ac.roles.load(roleName(r.Name), r)
+	case tagToken:
+		r := decodeToken(d)
+		return ac.tokens.load(tokenID(r.ID), r)
+	case tagBlock:
+		r := decodeBlock(d)
+		return ac.blocks.load(r.key, r)
+	case tagIssuer:
+		r := decodeIssuer(d)
+		return ac.issuers.load(r.URL, r)
+	case tagSpent:
+		r := decodeSpent(d)
+		return ac.spent.load(string(r.hash[:]), r)
+	default:
+		panic("fsm: Add names the kinds of access")
+	}
 }
 
 // Finish derives what is derived, walks the invariants, compares the digest,
@@ -322,14 +337,17 @@ func (l *Loader) Finish() (*Machine, error) {
 // derive rebuilds everything that is no row. What the rows contradict is
 // refused rather than repaired.
 func (m *Machine) derive() error {
+	m.keyring.deriveRules()
+	defer func() { m.keyring.restoring = false }()
 	m.queues.scan(func(_ rota.QueueName, q *queueRow) bool {
-		m.admission.initLanes(q, m.placement.registry.addIndex(q))
+		m.admission.initLanes(q, m.placement.addIndex(q))
 		return true
 	})
 	m.fleet.workers.scan(func(_ rota.WorkerID, w *workerRow) bool {
 		w.grants = m.access.work(w.by, w.spec.Queues)
 		m.placement.supplyOf(w)
 		m.fleet.timeReputation(w)
+		m.timers.offer.set(string(w.spec.ID), 0, int64(w.offersUntil))
 		return true
 	})
 	m.ended.staged.records.Scan(func(seq uint64, r *record) bool {
@@ -342,6 +360,7 @@ func (m *Machine) derive() error {
 	if err != nil {
 		return err
 	}
+	m.keyring.derive()
 	m.jobs.scan(func(_ rota.JobID, j *jobRow) bool {
 		err = m.deriveJob(j)
 		return err == nil
@@ -378,6 +397,9 @@ func (m *Machine) derive() error {
 		return true
 	})
 	m.access.derive()
+	m.uniques.times(&m.timers)
+	m.schedules.derive()
+	m.batches.derive()
 	return m.admission.deriveLimits()
 }
 

@@ -33,6 +33,9 @@ func busyBenchOn(b *bench) *bench {
 			if i%5 == 0 {
 				s.Delay, s.Requires, s.Labels = time.Second, []string{"gpu"}, map[string]string{"b": "1", "a": "2"}
 			}
+			if i%3 == 0 {
+				s.Headers = map[string]string{"tracestate": "", "traceparent": fmt.Sprint("00-", i)}
+			}
 			if i%7 == 0 {
 				s.NotBefore = rota.Date(startClock + 1e6).Time()
 			}

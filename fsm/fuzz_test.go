@@ -13,6 +13,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/millis"
 	"github.com/rotasched/rota/internal/peer"
 )
 
@@ -166,7 +167,7 @@ func hostileOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 		return by(rota.Principal(d.of("local", "anonymous", string(actorNamed("a")), string(actorNamed("b")), "cert:role/n", "node:n1", d.text())),
 			hostileRight(b, d))
 	}
-	switch d.roll(21) {
+	switch d.roll(22) {
 	case 17, 18, 19:
 		return hostileFlow(d)
 	case 0, 1, 2:
@@ -177,6 +178,18 @@ func hostileOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 			}
 		})
 		s.RetryOnInvalidProof = d.roll(2) == 0
+		if d.roll(3) == 0 {
+			s.Unique = hostileUnique(d)
+		}
+		for !d.over() && d.roll(3) == 0 { // also more than there may be, and names twice
+			s.Keys = append(s.Keys, d.of("a:1", "a:2", "b:1", "c:1", ":", "", d.text()))
+		}
+		if d.roll(3) == 0 {
+			s.Batch = rota.BatchID(d.id("b"))
+		}
+		if d.roll(3) == 0 { // names and values that are refused, too
+			s.Headers = map[string]string{d.of("traceparent", "", d.text()): d.text()}
+		}
 		op := submitOp(s)
 		if d.roll(3) == 0 {
 			p := op.GetSubmit().Spec
@@ -189,12 +202,19 @@ func hostileOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 		}
 		return op
 	case 3:
-		return staking(registerOp(d.id("w"), int32(1+d.roll(4)), d.text(), d.roll(2) == 0, func(w *rota.WorkerSpec) {
+		if d.roll(2) == 0 {
+			id := d.id("w")
+			session, _ := b.View.Session(rota.WorkerID(id))
+			return offerOp(id, session+rota.Session(d.roll(6)/5), uint64(d.roll(4)), int32(d.number()), b.now+rota.Clock(d.number()))
+		}
+		op := staking(registerOp(d.id("w"), int32(1+d.roll(4)), d.text(), d.roll(2) == 0, func(w *rota.WorkerSpec) {
 			w.Queues = append(w.Queues, rota.QueueName(d.queue()))
 			if d.roll(6) == 0 {
 				w.Slots, w.Prefetch, w.CPUMilli, w.Stake = int32(d.number()), int32(d.number()), d.number(), d.number()
 			}
 		}), rota.Date(d.number()), pickOf[int64](d, 0, 100, d.number()))
+		op.GetRegister().Polls = d.roll(3) == 0
+		return op
 	case 4, 5, 6:
 		if rounds := b.View.Decide(1 + d.roll(9)); len(rounds) > 0 && d.roll(8) > 0 {
 			return &fsmpb.Op{Op: &fsmpb.Op_Round{Round: rounds[0]}}
@@ -206,7 +226,7 @@ func hostileOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 	case 7, 8, 9:
 		l := seen[max(0, len(seen)-1-d.roll(8))]
 		return verb(rota.LeaseVerb(d.roll(9)), l, func(c *peer.LeaseCommand) {
-			c.Ordinal, c.NoRetry, c.Progress = int32(d.roll(4)), d.roll(4) == 0, int32(d.number())
+			c.Ordinal, c.Fail, c.After, c.Progress = int32(d.roll(4)), peer.FailKind(d.roll(7)), millis.Duration(d.number()), int32(d.number())
 			switch d.roll(9) {
 			case 0:
 				c.Worker, c.Job = rota.WorkerID(d.id("w")), rota.JobID(d.id("j"))
@@ -252,6 +272,9 @@ func hostileOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 		}
 		return reachOp(id, s, d.roll(2) == 0, rota.Clock(d.number()))
 	case 13:
+		if d.roll(2) == 0 {
+			return hostileKey(b, d)
+		}
 		keys := rota.PolicyKeys()
 		return queueOp(d.queue(), keys[d.roll(len(keys))], fmt.Sprint(d.number()), "weight", fmt.Sprint(1+d.roll(200)))
 	case 14:
@@ -280,12 +303,36 @@ func hostileOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 		}
 		keys := rota.TenantKeys()
 		return tenantOp(d.id("t"), keys[d.roll(len(keys))], fmt.Sprint(d.number()), "max_concurrent", fmt.Sprint(d.roll(4)))
+	case 20:
+		return hostilePlan(b, d)
 	default:
+		switch d.roll(4) {
+		case 0:
+			return hostileBatch(d)
+		case 1:
+			return hostileSchedule(b, d)
+		case 2:
+			return hostileHook(b, d)
+		}
 		return sweepOp()
 	}
 }
 
 func flowID(d *dice) string { return d.id("wf") }
+
+// hostileUnique is often one that holds a key, and often none.
+func hostileUnique(d *dice) *rota.Unique {
+	u := &rota.Unique{Key: d.of("k", "l", "", d.text()), OnConflict: d.of("", "existing", "replace", "extend", d.text())}
+	switch d.roll(4) {
+	case 0:
+		u.By = []string{d.of("queue", "type", "args", d.text()), "args"}
+	case 1:
+		u.Scope, u.Keep = []string{"COMPLETED", d.of("PENDING", "RUNNING", d.text())}, millis.Duration(int64(d.roll(40_000)))
+	case 2:
+		u.Period, u.Keep, u.ExtendMax = millis.Duration(d.number()), millis.Duration(d.number()), millis.Duration(d.number())
+	}
+	return u
+}
 
 // hostileFlow is an operation on a workflow: of one shape an id, so that uploads come
 // to an end, or of none.
@@ -295,8 +342,9 @@ func hostileFlow(d *dice) *fsmpb.Op {
 	dag := newDAG(id, [][][]uint32{{nil, {0}, {0}, {1, 2}, nil, {3, 4}}, {nil, nil, {0, 1}}}[shape], func(d *dag) {
 		d.OnFailure = rota.FailurePolicy(shape)
 		d.Nodes[2].Queue, d.Nodes[1].Delay, d.Nodes[1].Priority = "q1", 700*time.Millisecond, 9
+		gateAt(0, rota.Gate{Timeout: time.Duration(shape) * time.Second, OnTimeout: rota.GateTimeout(shape)})(d)
 	})
-	switch d.roll(10) {
+	switch d.roll(11) {
 	case 0, 1:
 		op := dag.open()
 		if o := op.GetOpenWorkflow(); d.roll(4) == 0 {
@@ -316,6 +364,7 @@ func hostileFlow(d *dice) *fsmpb.Op {
 		case 1:
 			n := o.Nodes[d.roll(len(o.Nodes))]
 			n.Parents = []uint32{uint32(d.number()), uint32(d.number())}
+			n.Gate = pickOf(d, nil, &fsmpb.Gate{TimeoutMs: d.number(), OnTimeout: uint32(d.number())})
 			n.Spec.Id, n.Spec.Tenant, n.Spec.Queue, n.Spec.Priority = d.text(), d.text(), d.queue(), int32(d.number())
 		case 2:
 			o.Nodes[d.roll(len(o.Nodes))] = &fsmpb.WorkflowNode{}
@@ -332,6 +381,13 @@ func hostileFlow(d *dice) *fsmpb.Op {
 		return op
 	case 8:
 		return dag.cancel()
+	case 9:
+		op := dag.signal(fmt.Sprint("n", d.roll(7)), d.id("s"), d.text())
+		op.GetSignalWorkflow().Refuse = d.roll(3) == 0
+		if d.roll(8) == 0 {
+			op.GetSignalWorkflow().Payload = make([]byte, pickOf(d, rota.MaxSignalBytes, rota.MaxSignalBytes+1))
+		}
+		return op
 	default:
 		from := ""
 		if d.roll(2) == 0 {
@@ -427,8 +483,16 @@ func FuzzRecord(f *testing.F) {
 	b := busyBench(f)
 	b.run(diamond("wf"))
 	b.upload(diamond("open"))
+	gates := newDAG("gates", [][]uint32{nil, nil, {0, 1}}, gateAt(0, rota.Gate{}), gateAt(1, rota.Gate{Timeout: time.Hour}), gateAt(2, rota.Gate{}))
+	b.run(gates)
+	b.ok(gates.signal("n0", "s", "out"))
+	b.ok(gates.signal("n2", "early", "kept"))
 	b.run(newDAG("ended", make([][]uint32, 3)))
 	b.ok(entry.CancelWorkflowOp("ended"))
+	grows := newDAG("grows", [][]uint32{nil, {0}})
+	b.run(grows)
+	b.worker("spare", 100)
+	b.grows(grows, "n0", children("a", "b", "c<a"))
 	frozen := b.Freeze()
 	_ = frozen.Records(func(kind byte, rec []byte) error { f.Add(kind, append([]byte(nil), rec...)); return nil })
 	f.Fuzz(func(t *testing.T, kind byte, rec []byte) {
@@ -451,5 +515,44 @@ func FuzzRecord(f *testing.F) {
 		if _, err := m.Apply(m.head.index+1, m.head.term, data); err != nil {
 			t.Fatal(err)
 		}
+	})
+}
+
+// hostileBatch opens or seals a batch.
+func hostileBatch(d *dice) *fsmpb.Op {
+	if d.roll(3) == 0 {
+		return entry.SealOp(rota.BatchID(d.id("b")))
+	}
+	return batchOp(d.id("b"), pickOf[int64](d, 0, 1, 2, d.number()), func(s *rota.JobSpec) {
+		s.Queue, s.Tenant, s.Priority = rota.QueueName(d.queue()), rota.TenantID(d.id("t")), int32(d.roll(12))
+		if d.roll(6) == 0 {
+			s.ID, s.Batch = rota.JobID(d.text()), rota.BatchID(d.text())
+		}
+	})
+}
+
+// hostileSchedule does something with a schedule.
+func hostileSchedule(b *bench, d *dice) *fsmpb.Op {
+	name := d.id("s")
+	switch d.roll(6) {
+	case 0:
+		return pauseOp(name, d.roll(2) == 0, d.roll(2) == 0)
+	case 1:
+		return triggerOp(name, d.id("x"))
+	case 2:
+		return backfillOp(name, uint64(d.roll(3)), rota.Overlap(d.roll(6)), rota.Date(d.number()), b.head.date()-rota.Date(d.roll(9)))
+	case 3:
+		return unscheduleOp(name)
+	case 4:
+		due, _ := DueOf(&b.View, rota.ScheduleName(name))
+		from, until := int64(due.Through), int64(b.head.date())
+		return &fsmpb.Op{Op: &fsmpb.Op_Fire{Fire: &fsmpb.Fire{Name: name, Version: due.Version, FromMs: pickOf(d, from, from, d.number()),
+			UntilMs: pickOf(d, until, until, d.number()), DatesMs: []int64{from + 1, pickOf(d, until, until-1, d.number())}[:d.roll(3)],
+			Missed: uint64(pickOf(d, 0, 0, d.number()))}}}
+	}
+	return scheduleOp(name, func(s *rota.ScheduleSpec) {
+		s.Overlap, s.Limit, s.Jitter = rota.Overlap(d.roll(6)), pickOf[int64](d, 0, 2, d.number()), millis.Duration(pickOf[int64](d, 0, 500, d.number()))
+		s.Job.Queue, s.Job.Tenant = rota.QueueName(d.queue()), rota.TenantID(d.id("t"))
+		s.PauseOnFailure = d.roll(2) == 0
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
@@ -76,7 +77,7 @@ func goldenFlows(c *bench) {
 			if n == i {
 				v = rota.VerbFail
 			}
-			c.entry(verb(v, l, func(c *peer.LeaseCommand) { c.NoRetry = i < 4 }))
+			c.entry(verb(v, l, func(c *peer.LeaseCommand) { c.Fail, c.After = failAs(i); c.Log = []byte("log") }))
 		}
 		switch i {
 		case 1:
@@ -86,6 +87,19 @@ func goldenFlows(c *bench) {
 		}
 		c.pass(2_000)
 	}
+	gates := newDAG("g6", make([][]uint32, 4), continuing, gateAt(0, rota.Gate{}), gateAt(1, rota.Gate{}), gateAt(2, rota.Gate{Timeout: time.Second}),
+		gateAt(3, rota.Gate{Timeout: time.Second, OnTimeout: rota.GateCompletes}))
+	c.run(gates)
+	c.entry(gates.signal("n0", "s", "yes"), gates.refuse("n1", "s", "no"), gates.signal("n0", "late", ""))
+	c.pass(2_000)
+	grows := newDAG("g7", [][]uint32{nil, {0}}, continuing)
+	c.run(grows)
+	op := c.completion(grows, "n0", children("a", "b", "c<a"))
+	c.entry(op, op)
+	c.entry(c.completion(grows, "a", detached(children("d"))), c.completion(grows, "b", children("e", "bad<x")))
+	c.match()
+	c.ends(rota.VerbFail, grows, "c")
+	c.pass(2_000)
 }
 
 // goldenDeletions ends jobs, and deletes them so that ranges of numbers begin, meet and go.
@@ -99,6 +113,67 @@ func goldenDeletions(c *bench) {
 	first, third := c.deleteOf("deleted0"), c.deleteOf("deleted2")
 	c.entry(first, third, first, DeleteJobOp("deleted1", 0))
 	c.entry(c.deleteOf("deleted1"), &fsmpb.Op{Op: &fsmpb.Op_DropDeleted{DropDeleted: &fsmpb.DropDeleted{Through: 1}}})
+}
+
+// goldenPlans has plans of each verb come to their ends.
+func goldenPlans(c *bench) {
+	c.ok(queueOp("planned"))
+	for i := range 3 {
+		c.submit(fmt.Sprint("bulk", i))
+	}
+	for _, op := range []*fsmpb.Op{planOp("up", rota.PlanReprioritise, "id=bulk*", urgency(2)), planOp("move", rota.PlanMove, "id=bulk*", toQueue("planned")),
+		planOp("end", rota.PlanCancel, "queue=planned"), planOp("again", rota.PlanRetry, "id=bulk*", most(2)), planOp("forget", rota.PlanDelete, "id=bulk*")} {
+		c.ok(op)
+		c.runPlan(op.GetStartPlan().GetId(), 2)
+	}
+	c.ok(planOp("stays", rota.PlanCancel, "type=nothing"))
+	c.ok(endPlanOp("up"))
+}
+
+// goldenUniques has jobs hold keys, lose them and be merged.
+func goldenUniques(c *bench) {
+	kept := rota.Unique{By: []string{rota.UniqueByType, rota.UniqueByArgs}, Period: time.Hour, OnConflict: rota.UniqueExtend,
+		Scope: []string{rota.UniquePending, rota.UniqueCompleted}, Keep: time.Minute}
+	delayed := func(s *rota.JobSpec) { s.Delay = time.Second }
+	c.entry(onlyOne("unique1", rota.Unique{}), onlyOne("unique2", rota.Unique{}), onlyOne("unique3", rota.Unique{OnConflict: rota.UniqueReplace}, paying("3")),
+		onlyOne("unique4", kept, delayed), onlyOne("unique5", kept, delayed), onlyOne("unique5", kept, delayed))
+	c.pass(2_000)
+	for _, l := range inOrder(c.match()) {
+		c.entry(verb(rota.VerbComplete, l))
+	}
+	c.entry(onlyOne("unique6", kept, delayed), cancelOp("unique1"), retryOp("unique1"))
+}
+
+// goldenBatches has batches be opened, filled, sealed and end, and one be retried after that.
+func goldenBatches(c *bench) {
+	c.entry(batchOp("g1", 2), batchOp("g2", 0), batchOp("g3", 0), batchOp("g1", 3), entry.SealOp("g3"), entry.SealOp("none"))
+	c.entry(submitOp(member("gb1", "g1")), submitOp(member("gb2", "g1")), submitOp(member("gb3", "g1")), submitOp(member("gb4", "g2")),
+		submitOp(member("gb5", "none")))
+	c.entry(cancelOp("gb1"), cancelOp("gb2"), retryOp("gb1"))
+	c.entry(cancelOp("gb1"), entry.SealOp("g2"))
+}
+
+// goldenHeaders has jobs, a node, a run and a callback with headers.
+func goldenHeaders(c *bench) {
+	headed := func(s *rota.JobSpec) { s.Headers = map[string]string{"traceparent": "00-1", "baggage": ""} }
+	c.submit("headed", headed)
+	c.entry(submitOp(jobSpec("headed")), scheduleOp("headed", func(s *rota.ScheduleSpec) { headed(&s.Job) }), triggerOp("headed", "x"),
+		batchOp("headed", 0, headed), entry.SealOp("headed"))
+	c.run(newDAG("headed", [][]uint32{nil}, func(d *dag) { headed(&d.Nodes[0].JobSpec) }))
+	c.entry(cancelOp("headed"), retryOp("headed"))
+}
+
+// goldenSchedules has schedules be set, fired, paused, filled and deleted.
+func goldenSchedules(c *bench) {
+	c.entry(scheduleOp("gs1", func(s *rota.ScheduleSpec) { s.Overlap, s.PauseOnFailure = rota.OverlapQueueAll, true }),
+		scheduleOp("gs2", func(s *rota.ScheduleSpec) { s.Overlap, s.Jitter, s.Limit = rota.OverlapCancel, time.Second, 3 }), scheduleOp("gs3"))
+	date := c.head.date()
+	for _, name := range []string{"gs1", "gs2"} {
+		c.entry(backfillOp(name, 1, rota.OverlapQueueAll, date-3*aMinute, date-2*aMinute), triggerOp(name, "x"), backfillOp(name, 9, rota.OverlapSkip))
+	}
+	c.pass(2_000)
+	c.entry(c.fireOp("gs1", c.head.date()), c.fireOp("gs2", c.head.date()), c.fireOp("gs2", c.head.date()), cancelOp("gs1@+x"), pauseOp("gs2", true, false))
+	c.entry(pauseOp("gs2", false, true), unscheduleOp("gs3"), unscheduleOp("gs3"))
 }
 
 // goldenRights hands out rights, uses them, takes them back, and lets them expire.
@@ -142,7 +217,7 @@ func writeGolden(t *testing.T) {
 	note()
 	for round := range 3 {
 		for i, l := range inOrder(c.match()) {
-			c.entry(verb(rota.LeaseVerb(1+i%6), l))
+			c.entry(verb(rota.LeaseVerb(1+i%6), l), KeepLogOp(l.Job, l.ID, l.Worker, []byte("late")))
 		}
 		c.walls = []int64{startClock + int64(round)*40_000, startClock + 50_000}
 		c.pass(3_000)
@@ -151,6 +226,12 @@ func writeGolden(t *testing.T) {
 		note()
 	}
 	goldenFlows(c)
+	goldenUniques(c)
+	goldenPlans(c)
+	goldenBatches(c)
+	goldenSchedules(c)
+	goldenHeaders(c)
+	goldenHooks(c)
 	note()
 	data := make([]byte, 6000)
 	for i := range data {

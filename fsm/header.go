@@ -19,6 +19,8 @@ type header struct {
 	leader rota.NodeID
 	// clock is the cluster clock. Invariant I6: it never runs back.
 	clock rota.Clock
+	// leap is how far ahead of the clock an entry may be (SPEC §3.2).
+	leap rota.Clock
 	// offset makes the date: clock + offset. ahead is by how much the date runs
 	// before the median of the wall clocks, worked off at half speed; half keeps
 	// the odd millisecond.
@@ -36,6 +38,8 @@ type header struct {
 	tombSeq  uint64
 	// droppedTombs counts the tombstones that retention or the cap took.
 	droppedTombs uint64
+	// logs counts the numbers among tombSeq that are those of attempts' logs (SPEC §22.2).
+	logs uint64
 	// modeReason, modeSince: why the mode is, and since when. modeAuto: a leader set
 	// it; modeHolds: DEGRADED holds jobs of priority > 5; drained: DRAINING has
 	// worked everything off (SPEC §4.3, §4.7).
@@ -80,13 +84,14 @@ func (h *header) canonical(e *encoder) {
 	e.uint(h.term)
 	e.str(string(h.leader))
 	e.int(int64(h.clock))
+	e.int(int64(h.leap))
 	e.int(h.offset)
 	e.int(h.ahead)
 	e.int(h.half)
 	e.uint(uint64(h.mode))
 	e.uint(h.epoch)
 	e.b = append(e.b, h.beacon[:]...)
-	for _, v := range []uint64{h.tokens, h.sessions, h.jobSeq, h.tombSeq, h.droppedTombs} {
+	for _, v := range []uint64{h.tokens, h.sessions, h.jobSeq, h.tombSeq, h.droppedTombs, h.logs} {
 		e.uint(v)
 	}
 	e.str(h.modeReason)
@@ -110,10 +115,10 @@ func (h *header) canonical(e *encoder) {
 
 func decodeHeader(d *decoder) header {
 	h := header{cluster: rota.ClusterID(d.str()), incarnation: d.uint(), index: rota.Index(d.uint()), term: d.uint(),
-		leader: rota.NodeID(d.str()), clock: rota.Clock(d.int()), offset: d.int(), ahead: d.int(), half: d.int(),
+		leader: rota.NodeID(d.str()), clock: rota.Clock(d.int()), leap: rota.Clock(d.int()), offset: d.int(), ahead: d.int(), half: d.int(),
 		mode: rota.ClusterMode(d.enum(uint64(rota.ModeDraining))), epoch: d.uint()}
 	copy(h.beacon[:], d.raw(32))
-	for _, p := range []*uint64{&h.tokens, &h.sessions, &h.jobSeq, &h.tombSeq, &h.droppedTombs} {
+	for _, p := range []*uint64{&h.tokens, &h.sessions, &h.jobSeq, &h.tombSeq, &h.droppedTombs, &h.logs} {
 		*p = d.uint()
 	}
 	h.modeReason = d.str()

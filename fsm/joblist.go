@@ -1,22 +1,30 @@
 package fsm
 
 import (
-	"strings"
+	"math"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/tree"
 	"github.com/rotasched/rota/internal/access"
+	"github.com/rotasched/rota/internal/filter"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/peer"
 	"github.com/tidwall/btree"
 )
 
 // JobList is a frozen view of all jobs; reading it holds nothing up.
 type JobList struct {
+	head   header
 	now    rota.Moment
 	jobs   *tree.Tree[rota.JobID, *jobRow]
 	leases *tree.Tree[string, *leaseRow]
 	tombs  *tree.Tree[rota.JobID, tomb]
 	staged *btree.Map[uint64, *record]
+	// live are the rows of jobs by number, ends the numbers of ends by those of the lives
+	// that ended, order the tombstones by the numbers of ends.
+	live  *tree.Numbers[*jobRow]
+	ends  *tree.Numbers[uint64]
+	order *tombOrder
 
 	workflows *tree.Tree[rota.WorkflowID, *workflowRow]
 	vertices  *tree.Tree[string, *vertexRow]
@@ -37,8 +45,11 @@ func (l *JobList) For(rd *access.Reader) *JobList {
 
 // Jobs freezes the jobs for a list.
 func (vw *View) Jobs() *JobList {
-	return &JobList{vw.m.head.now(), vw.m.jobs.freeze(), vw.m.leasing.leases.freeze(), vw.m.ended.tombs.freeze(), vw.m.ended.staged.records.Copy(), vw.m.flows.workflows.freeze(),
-		vw.m.flows.vertices.freeze(), vw.m.ended.deleted.freeze(), looseRecords{vw.m.ended.staged.loose.Copy()}, nil}
+	m := vw.m
+	return &JobList{head: m.head, now: m.head.now(), jobs: m.jobs.freeze(), leases: m.leasing.leases.freeze(), tombs: m.ended.tombs.freeze(),
+		staged: m.ended.staged.records.Copy(), live: m.numbers.Copy(), ends: m.ended.tombs.ends.Copy(), order: m.ended.tombs.order.freeze(),
+		workflows: m.flows.workflows.freeze(), vertices: m.flows.vertices.freeze(), deleted: m.ended.deleted.freeze(),
+		loose: looseRecords{m.ended.staged.loose.Copy()}}
 }
 
 // History is the archive as a list reads it, of one moment not before the
@@ -46,6 +57,9 @@ func (vw *View) Jobs() *JobList {
 type History interface {
 	// Next returns the archived job whose id is the least above after.
 	Next(after rota.JobID) (Mark, bool)
+	// Before returns the archived job whose end has the greatest number below one, and whose
+	// record can be read.
+	Before(seq uint64) (Mark, bool)
 	// Ended reads a record; false where it is not there or damaged.
 	Ended(seq uint64) (rota.Job, bool)
 }
@@ -54,39 +68,67 @@ type History interface {
 type noHistory struct{}
 
 func (noHistory) Next(rota.JobID) (Mark, bool)  { return Mark{}, false }
+func (noHistory) Before(uint64) (Mark, bool)    { return Mark{}, false }
 func (noHistory) Ended(uint64) (rota.Job, bool) { return rota.Job{}, false }
 
 // maxScan bounds the rows that one page looks at, so that a filter that matches
 // little cannot hold a call for ever; the page then is short, with a cursor.
 const maxScan = 100_000
 
-// The parts that a list has: a cursor is one of them, a slash, and the id of the
-// last job looked at, or the place of the last node that waits. It means the same on
-// every node.
+// The parts of a list, as its cursors have them. A cursor means the same on every node.
 const (
-	partLive    = "live"
-	partWaiting = "blocked"
-	partDone    = "done"
+	partLive byte = 1 + iota
+	partWaiting
+	partEnded
 )
 
 // pager fills one page.
 type pager struct {
 	*JobList
-	filter  rota.JobFilter
+	filter filter.Filter
+	asked  *rota.JobFilter
+	// cursor is where the list stands: the last place that was looked at.
+	cursor filter.Cursor
+	// asOf is the clock by which ages count.
+	asOf rota.Clock
+	// mark is what of a job is at hand without reading all of it.
+	mark   rota.Job
+	groups map[string]int
+	// read is room for the job at hand as its reader may read it: one for each took the time of
+	// a page that looks at many and shows none.
+	read rota.Job
+	// plan asks for its members, whose numbers are kept, by id: last is the last one looked at.
+	plan    *PlanWork
+	numbers []uint64
+	last    rota.JobID
 	limit   int
 	scanned int
-	last    rota.JobID
+	// stopped says that the page is full before the list is at its end.
+	stopped bool
 	page    rota.JobPage
-	// waits are the nodes of waitsOf that wait, once asked for.
-	waits   map[rota.JobID]bool
-	waitsOf rota.WorkflowID
+	// waits are the nodes that wait, of the workflows that were asked for.
+	waits map[rota.WorkflowID]map[rota.JobID]bool
 }
 
-// Page returns the jobs that the filter selects: live ones by id; then nodes of
-// workflows that wait for their parents, by workflow and number; then terminal ones
-// by id, from the state and from the archive, each once. h may be nil.
+// Page returns the jobs that the filter selects, the newest first: live ones by number; then nodes
+// of workflows that wait for their parents, by workflow; then terminal ones by the number of
+// their end, from the state and from the archive. h may be nil.
+//
+// The first page sets of which moment the list is. A job that was there then is on one page, also
+// where it ends between two: as long as its tombstone is kept it stands where it stood while
+// it lived. What got its number later, by a submission or a retry, is on none.
 func (l *JobList) Page(f rota.JobFilter, h History) (rota.JobPage, error) {
-	p := &pager{JobList: l, filter: f, limit: f.Limit, page: rota.JobPage{Jobs: []rota.Job{}}}
+	its, err := filter.Of(&f)
+	if err != nil {
+		return rota.JobPage{}, err
+	}
+	p := &pager{JobList: l, filter: its, asked: &f, limit: f.Limit, page: rota.JobPage{Jobs: []rota.Job{}}}
+	switch {
+	case f.GroupBy != "" && f.GroupBy != "fingerprint":
+		return p.page, rota.Refusef(rota.KindInvalid, "group_by", "jobs are not grouped by %.40q: fingerprint is wanted, or nothing", f.GroupBy)
+	case f.Count || f.GroupBy != "":
+		p.page.Counted, p.groups = &rota.JobCount{}, map[string]int{}
+	}
 	if p.limit <= 0 {
 		p.limit = 100
 	}
@@ -94,96 +136,346 @@ func (l *JobList) Page(f rota.JobFilter, h History) (rota.JobPage, error) {
 	if h == nil {
 		h = noHistory{}
 	}
-	part, after, found := strings.Cut(f.Cursor, "/")
-	if f.Cursor == "" {
-		part, found = partLive, true
+	if p.cursor, err = l.cursorOf(&f); err != nil {
+		return p.page, err
 	}
-	if part == partWaiting && after != "" {
-		_, _, found = waitingFrom(after)
+	p.asOf = p.cursor.Clock
+	p.walk(h)
+	if p.stopped {
+		p.page.NextCursor = p.cursor.Text(l.origin(), &f)
 	}
-	if !found || part != partLive && part != partWaiting && part != partDone {
-		return p.page, rota.Refusef(rota.KindInvalid, "cursor", "cursor %q is not one that a page gave", f.Cursor)
-	}
-	p.last = rota.JobID(after)
-	if part == partLive {
-		if !f.State.Terminal() {
-			p.live()
-		}
-		part = p.pass(partWaiting)
-	}
-	if part == partWaiting {
-		p.waiting()
-		part = p.pass(partDone)
-	}
-	if part == partDone && (f.State == rota.JobNone || f.State.Terminal()) {
-		p.ended(h)
-	}
-	for i := range p.page.Jobs {
-		l.reader.Job(&p.page.Jobs[i])
+	if c := p.page.Counted; c != nil {
+		c.NextCursor, c.Complete = p.page.NextCursor, !p.stopped
 	}
 	return p.page, nil
 }
 
-// pass goes on with the next part, from its beginning, unless the page is full.
-func (p *pager) pass(to string) string {
-	if p.page.NextCursor != "" {
-		return ""
-	}
-	p.last = ""
-	return to
+func (l *JobList) origin() filter.Origin {
+	return filter.Origin{Cluster: l.head.cluster, Incarnation: l.head.incarnation}
 }
 
-// full counts a row looked at, and sets the cursor when no more may be.
-func (p *pager) full(part string) bool {
-	if p.scanned++; len(p.page.Jobs) < p.limit && p.scanned <= maxScan {
+// cursorOf returns where a page begins.
+func (l *JobList) cursorOf(f *rota.JobFilter) (filter.Cursor, error) {
+	if f.Cursor == "" {
+		return filter.Cursor{Part: partLive, Clock: l.head.clock, Jobs: l.head.jobSeq, Ends: l.head.tombSeq, At: l.head.jobSeq + 1}, nil
+	}
+	c, err := filter.ReadCursor(f.Cursor, l.origin(), f)
+	switch {
+	case err != nil:
+		return c, err
+	case c.Jobs > l.head.jobSeq || c.Ends > l.head.tombSeq || c.Clock > l.head.clock:
+		return c, rota.Refusef(rota.KindInvalid, "cursor", "the cursor is of a later moment than this node has seen: ask a node that is as far, "+
+			"or list from the beginning, without a cursor")
+	case c.At == 0 || c.Part < partLive || c.Part > partEnded || c.Part == partLive && c.At > c.Jobs+1 || c.Part == partEnded && c.At > c.Ends+1:
+		return c, rota.Refusef(rota.KindInvalid, "cursor", "cursor %.100q names no place in a list: hand back a page's next_cursor as it is", f.Cursor)
+	}
+	return c, nil
+}
+
+// walk goes through the parts of the list until the page is full.
+func (p *pager) walk(h History) {
+	for ; !p.stopped; p.cursor.Part++ {
+		switch p.cursor.Part {
+		case partLive:
+			if p.filter.May(rota.JobDelayed, rota.JobQueued, rota.JobAssigned, rota.JobRunning) {
+				p.living(h)
+			}
+			if p.stopped {
+				return
+			}
+			p.cursor.At, p.cursor.Sub = math.MaxUint64, 0
+		case partWaiting:
+			if p.filter.May(rota.JobBlocked) {
+				p.waiting(h)
+			}
+			if p.stopped {
+				return
+			}
+			p.cursor.At, p.cursor.Sub = p.cursor.Ends+1, 0
+		default:
+			if p.filter.May(rota.JobCompleted, rota.JobDead, rota.JobExpired, rota.JobCancelled) {
+				p.over(h)
+			}
+			return
+		}
+	}
+}
+
+// Members are the next jobs of a plan, with their numbers.
+type Members struct {
+	Jobs    []rota.Job
+	Numbers []uint64
+	// To is the last job that was looked at; End says that none lies beyond.
+	To  rota.JobID
+	End bool
+}
+
+// Members returns the next jobs of a plan after its cursor, at most so many, as far as the list's
+// reader may read them. It looks at as many as a page does.
+func (l *JobList) Members(w *PlanWork, most int, h History) (Members, error) {
+	f, err := ReadPlan(&w.Spec)
+	if err != nil {
+		return Members{}, err
+	}
+	p := &pager{JobList: l, filter: f, asked: &rota.JobFilter{}, plan: w, limit: most, last: w.Cursor, asOf: w.Started}
+	if w.Spec.Verb.Ended() {
+		if h == nil {
+			h = noHistory{}
+		}
+		p.endedByID(h)
+	} else {
+		p.liveByID()
+	}
+	return Members{p.page.Jobs, p.numbers, p.last, !p.stopped}, nil
+}
+
+// offer takes a job that the filter selects, as far as it may be read: into the page, or
+// into its counts. read is called where more is needed of it than its mark.
+func (p *pager) offer(number uint64, id rota.JobID, q rota.QueueName, t rota.TenantID, typ rota.JobType, s rota.JobState, read func() (rota.Job, bool)) {
+	p.mark.ID, p.mark.Queue, p.mark.Tenant, p.mark.Type, p.mark.State = id, q, t, typ, s
+	if !p.filter.Early(&p.mark) || p.plan != nil && !p.plan.of(number, s) {
+		return
+	}
+	c := p.page.Counted
+	if c != nil && p.asked.GroupBy == "" && !p.filter.NeedsMore() {
+		c.Count++
+		return
+	}
+	its, ok := read()
+	if !ok {
+		return
+	}
+	p.read = its
+	if job := &p.read; !p.reader.Job(job) || !p.filter.Late(job, p.asOf) {
+		return
+	}
+	if p.plan != nil {
+		p.page.Jobs, p.numbers = append(p.page.Jobs, its), append(p.numbers, number)
+		return
+	}
+	job := p.read
+	if c == nil {
+		p.page.Jobs = append(p.page.Jobs, job)
+		return
+	}
+	if c.Count++; p.asked.GroupBy == "" {
+		return
+	}
+	at, known := p.groups[string(job.Fingerprint)]
+	if !known {
+		at = len(c.Groups)
+		p.groups[string(job.Fingerprint)] = at
+		c.Groups = append(c.Groups, rota.JobGroup{Fingerprint: job.Fingerprint, Job: job.ID, Type: job.Type, Reason: job.Reason,
+			Error: tail(job.Error, limits.MaxNoteBytes)})
+	}
+	c.Groups[at].Count++
+}
+
+// full counts a row that is looked at, and reports whether no more may be.
+func (p *pager) full() bool {
+	p.scanned++
+	p.stopped = len(p.page.Jobs) >= p.limit || p.scanned > maxScan || p.page.Counted != nil && len(p.page.Counted.Groups) >= limits.MaxGroups
+	return p.stopped
+}
+
+// living lists the jobs that were live as the list began, each where its number says: those that
+// are so still, and those that have ended since.
+func (p *pager) living(h History) {
+	c := &p.cursor
+	since := p.endedSince(c.At)
+	for {
+		number, j, ok := p.live.Below(c.At)
+		for since.number >= c.At {
+			since = p.endedSince(since.number)
+		}
+		switch t := since.row; {
+		case since.number > number:
+			if p.reader.Reads(t.tenant, t.queue) {
+				if p.full() {
+					return
+				}
+				if !p.isWaiting(t.id) { // it is in the next part
+					p.offerTomb(&t, h)
+				}
+			}
+			c.At = since.number
+			continue
+		case !ok:
+			return
+		}
+		if p.reader.Reads(j.spec.Tenant, j.spec.Queue) {
+			if p.full() {
+				return
+			}
+			p.offerLive(j)
+		}
+		c.At = number
+	}
+}
+
+// late is a job that has ended since the list began, by its number as it lived; 0 for none.
+type late struct {
+	number uint64
+	row    tombRow
+}
+
+// endedSince returns the job with the greatest number below one that has ended since the list
+// began.
+func (p *pager) endedSince(number uint64) late {
+	if p.head.tombSeq == p.cursor.Ends {
+		return late{}
+	}
+	for {
+		below, end, ok := p.ends.Below(number)
+		if !ok {
+			return late{}
+		}
+		if number = below; end <= p.cursor.Ends {
+			continue
+		}
+		at, _ := p.order.at(end)
+		if kept, ok := p.tombs.Get(at.id); ok {
+			return late{below, kept.row()}
+		}
+	}
+}
+
+func (p *pager) offerLive(j *jobRow) {
+	p.offer(j.seq, j.spec.ID, j.spec.Queue, j.spec.Tenant, j.spec.Type, j.state, func() (rota.Job, bool) {
+		lease, _ := p.leases.Get(string(j.lease[:]))
+		return liveJob(j, lease, p.now), true
+	})
+}
+
+func (p *pager) offerTomb(t *tombRow, h History) {
+	p.offer(t.seq, t.id, t.queue, t.tenant, t.typ, t.state, func() (rota.Job, bool) { return p.tombJob(t, h), true })
+}
+
+// over lists the jobs that had ended as the list began.
+func (p *pager) over(h History) {
+	c := &p.cursor
+	tombs := sourceBelow(c.At, func(at uint64) (uint64, tombEntry, bool) { return p.order.below(at) })
+	staged := sourceBelow(c.At, p.stagedBelow)
+	archived := sourceBelow(c.At, func(at uint64) (uint64, Mark, bool) {
+		mark, ok := h.Before(at)
+		return mark.Seq, mark, ok
+	})
+	for {
+		t, s, a := tombs.below(c.At), staged.below(c.At), archived.below(c.At)
+		seq := max(t, s, a)
+		if seq == 0 {
+			return
+		}
+		if t == seq {
+			kept, ok := p.tombs.Get(tombs.what.id)
+			row := kept.row()
+			if ok && p.reader.Reads(row.tenant, row.queue) {
+				if p.full() {
+					return
+				}
+				if !p.isWaiting(row.id) {
+					p.offerTomb(&row, h)
+				}
+			}
+			c.At = seq
+			continue
+		}
+		mark, read := archived.what, func() (rota.Job, bool) { return h.Ended(seq) }
+		if s == seq {
+			mark, _ = staged.what.Mark()
+			read = func() (rota.Job, bool) { return staged.what.Ended().Job, true }
+		}
+		if p.reader.Reads(mark.Tenant, mark.Queue) {
+			if p.full() {
+				return
+			}
+			if p.latest(&mark) {
+				p.offer(seq, mark.ID, mark.Queue, mark.Tenant, mark.Type, mark.State, read)
+			}
+		}
+		c.At = seq
+	}
+}
+
+// latest reports whether an end without a tombstone is the last that is known of its job, and
+// the job is not at work again.
+func (p *pager) latest(mark *Mark) bool {
+	if peer.IsLog(mark.ID) {
 		return false
 	}
-	p.page.NextCursor = part + "/" + string(p.last)
-	return true
+	_, live := p.jobs.Get(mark.ID)
+	_, later := p.tombs.Get(mark.ID)
+	return !live && !later && !p.hides(mark) && !p.isWaiting(mark.ID)
 }
 
-func (p *pager) live() {
+// stagedBelow returns the staged record with the greatest number below one.
+func (l *JobList) stagedBelow(at uint64) (seq uint64, s StagedRecord, ok bool) {
+	if at == 0 {
+		return 0, s, false
+	}
+	l.staged.Descend(at-1, func(number uint64, r *record) bool {
+		seq, s, ok = number, StagedRecord{number, r.spec.ID, r}, true
+		return false
+	})
+	return seq, s, ok
+}
+
+// source is one of those that a list is merged of, as it stands.
+type source[T any] struct {
+	find func(at uint64) (uint64, T, bool)
+	at   uint64
+	what T
+}
+
+// sourceBelow begins a source below a number.
+func sourceBelow[T any](at uint64, find func(uint64) (uint64, T, bool)) source[T] {
+	return source[T]{find: find, at: at}
+}
+
+// below goes to the greatest number below one, 0 where there is none.
+func (s *source[T]) below(at uint64) uint64 {
+	if s.at >= at {
+		number, what, ok := s.find(at)
+		if s.at, s.what = number, what; !ok {
+			s.at = 0
+		}
+	}
+	return s.at
+}
+
+// liveByID lists the live jobs by id, as plans go through them.
+func (p *pager) liveByID() {
 	from := p.last
 	p.jobs.Ascend(from, func(id rota.JobID, j *jobRow) bool {
-		if id == from {
+		if id == from || !p.reader.Reads(j.spec.Tenant, j.spec.Queue) {
 			return true
 		}
-		if !p.reader.Reads(j.spec.Tenant, j.spec.Queue) {
-			return true
-		}
-		if p.full(partLive) {
+		if p.full() {
 			return false
 		}
 		p.last = id
-		if selects(p.filter, j.spec.Queue, j.spec.Tenant, j.spec.Type, j.state) {
-			lease, _ := p.leases.Get(string(j.lease[:]))
-			p.page.Jobs = append(p.page.Jobs, liveJob(j, lease, p.now))
-		}
+		p.offerLive(j)
 		return true
 	})
 }
 
-// ended merges tombstones and archive by id. What the state knows counts: a job
+// endedByID merges tombstones and archive by id, as plans go through them. What the state knows counts: a job
 // that was revived is live, and a node that a retry runs again waits, whatever an
 // archive says of its earlier life.
-func (p *pager) ended(h History) {
+func (p *pager) endedByID(h History) {
 	from := p.last
 	mark, archived := h.Next(from)
-	stop := false
 	old := func() bool { // takes the archived one that is next
 		if !p.reader.Reads(mark.Tenant, mark.Queue) {
 			mark, archived = h.Next(mark.ID)
 			return true
 		}
-		if p.full(partDone) {
-			stop = true
+		if p.full() {
 			return false
 		}
 		p.last = mark.ID
-		if _, live := p.jobs.Get(mark.ID); !live && !p.hides(&mark) && !p.isWaiting(mark.ID) && selects(p.filter, mark.Queue, mark.Tenant, mark.Type, mark.State) {
-			if job, ok := h.Ended(mark.Seq); ok {
-				p.page.Jobs = append(p.page.Jobs, job)
-			}
+		if _, live := p.jobs.Get(mark.ID); !live && !p.hides(&mark) && !p.isWaiting(mark.ID) {
+			p.offer(mark.Seq, mark.ID, mark.Queue, mark.Tenant, mark.Type, mark.State, func() (rota.Job, bool) { return h.Ended(mark.Seq) })
 		}
 		mark, archived = h.Next(mark.ID)
 		return true
@@ -198,8 +490,7 @@ func (p *pager) ended(h History) {
 			}
 		}
 		reads := p.reader.Reads(t.tenant, t.queue)
-		if reads && p.full(partDone) {
-			stop = true
+		if reads && p.full() {
 			return false
 		}
 		if reads {
@@ -208,12 +499,12 @@ func (p *pager) ended(h History) {
 		if archived && mark.ID == id {
 			mark, archived = h.Next(id)
 		}
-		if reads && selects(p.filter, t.queue, t.tenant, t.typ, t.state) && !p.isWaiting(id) {
-			p.page.Jobs = append(p.page.Jobs, p.tombJob(t, h))
+		if reads && !p.isWaiting(id) {
+			p.offerTomb(t, h)
 		}
 		return true
 	})
-	for archived && !stop && old() {
+	for archived && !p.stopped && old() {
 	}
 }
 
@@ -236,9 +527,4 @@ func (p *pager) tombJob(t *tombRow, h History) rota.Job {
 		return WithTombstone(job, deadJob(t, nil))
 	}
 	return deadJob(t, nil)
-}
-
-func selects(f rota.JobFilter, q rota.QueueName, t rota.TenantID, typ rota.JobType, s rota.JobState) bool {
-	return (f.Queue == "" || f.Queue == q) && (f.Tenant == "" || f.Tenant == t) && (f.Type == "" || f.Type == typ) &&
-		(f.State == rota.JobNone || f.State == s)
 }

@@ -56,7 +56,7 @@ func (jn *journal) emit(e rota.Event) {
 // parent: a copy of the row for every renewal was refused.
 func (jn *journal) emitFor(j *jobRow, e *rota.Event) {
 	e.Parent = j.lastEvent()
-	e.Queue, e.Tenant = j.spec.Queue, j.spec.Tenant // by which it is read
+	e.Queue, e.Tenant, e.Type = j.spec.Queue, j.spec.Tenant, j.spec.Type // by which it is read and selected
 	if j.workflow != "" {
 		_, e.Node, _ = rota.SplitNodeJobID(j.spec.ID)
 		e.Run = string(j.workflow)
@@ -79,6 +79,9 @@ func (jn *journal) announce(e *rota.Event) rota.EventID {
 	jn.events = append(jn.events, *e)
 	return e.ID
 }
+
+// next returns the number of the event that comes next, of all ever.
+func (jn *journal) next() uint64 { return jn.m.head.events + uint64(len(jn.events)) + 1 }
 
 // The payloads are JSON made by hand: the same bytes on every node, and no more
 // than one allocation where every job passes.

@@ -114,29 +114,50 @@ var rules = map[reflect.Type]rule{
 	reflect.TypeFor[*fsmpb.Op_CommitWorkflow](): {rota.RightSubmit, func(j *judgement, op *fsmpb.Op) { j.workflow(op.GetCommitWorkflow().GetId()) }, nil},
 	reflect.TypeFor[*fsmpb.Op_CancelWorkflow](): {rota.RightControl, func(j *judgement, op *fsmpb.Op) { j.workflow(op.GetCancelWorkflow().GetId()) }, nil},
 	reflect.TypeFor[*fsmpb.Op_RetryWorkflow]():  {rota.RightControl, func(j *judgement, op *fsmpb.Op) { j.workflow(op.GetRetryWorkflow().GetId()) }, nil},
-	reflect.TypeFor[*fsmpb.Op_Register]():       {rota.RightWork, (*judgement).register, (*judgement).registers},
-	reflect.TypeFor[*fsmpb.Op_SetStatus]():      {rota.RightWorkers, func(j *judgement, op *fsmpb.Op) { j.worker(op.GetSetStatus().GetWorker()) }, nil},
-	reflect.TypeFor[*fsmpb.Op_Gone]():           ownWork(func(op *fsmpb.Op) string { return op.GetGone().GetWorker() }),
-	reflect.TypeFor[*fsmpb.Op_Lease]():          {rota.RightWork, (*judgement).lease, ownWork(func(op *fsmpb.Op) string { return op.GetLease().GetWorker() }).beyond},
-	reflect.TypeFor[*fsmpb.Op_SetQueue]():       {rota.RightQueue, func(j *judgement, op *fsmpb.Op) { j.asked(access.Everything, op.GetSetQueue().GetName()) }, nil},
-	reflect.TypeFor[*fsmpb.Op_SetTenant]():      {rota.RightTenant, func(j *judgement, op *fsmpb.Op) { j.asked(op.GetSetTenant().GetId(), access.Everything) }, nil},
-	reflect.TypeFor[*fsmpb.Op_DeleteQueue]():    {rota.RightQueue, (*judgement).deleteQueue, nil},
-	reflect.TypeFor[*fsmpb.Op_DeleteTenant]():   {rota.RightTenant, func(j *judgement, op *fsmpb.Op) { j.asked(op.GetDeleteTenant().GetId(), access.Everything) }, nil},
-	reflect.TypeFor[*fsmpb.Op_DeleteWorker]():   {rota.RightWorkers, func(j *judgement, op *fsmpb.Op) { j.worker(op.GetDeleteWorker().GetId()) }, nil},
-	reflect.TypeFor[*fsmpb.Op_SetMode]():        {rota.RightOperate, (*judgement).everywhere, nil},
-	reflect.TypeFor[*fsmpb.Op_SetNode]():        {rota.RightOperate, (*judgement).everywhere, nil}, // a removal
-	reflect.TypeFor[*fsmpb.Op_SetCluster]():     {rota.RightOperate, (*judgement).everywhere, nil},
-	reflect.TypeFor[*fsmpb.Op_Barrier]():        {}, // it says nothing but where the log is
-	reflect.TypeFor[*fsmpb.Op_SetRole]():        ofRights,
-	reflect.TypeFor[*fsmpb.Op_DeleteRole]():     ofRights,
-	reflect.TypeFor[*fsmpb.Op_CreateToken]():    ofRights,
-	reflect.TypeFor[*fsmpb.Op_RevokeToken]():    ofRights,
-	reflect.TypeFor[*fsmpb.Op_SetBlock]():       ofRights,
-	reflect.TypeFor[*fsmpb.Op_SetAnonymous]():   ofRights,
-	reflect.TypeFor[*fsmpb.Op_InitAuth]():       ofRights,
-	reflect.TypeFor[*fsmpb.Op_SetIssuer]():      ofRights,
-	reflect.TypeFor[*fsmpb.Op_DeleteIssuer]():   ofRights,
-	reflect.TypeFor[*fsmpb.Op_Exchange]():       {}, // the issuer's maps give what it makes
+	reflect.TypeFor[*fsmpb.Op_SignalWorkflow](): {rota.RightControl, func(j *judgement, op *fsmpb.Op) {
+		s := op.GetSignalWorkflow()
+		j.node(rota.WorkflowID(s.GetWorkflow()), s.GetNode())
+	}, nil},
+	reflect.TypeFor[*fsmpb.Op_Register]():         {rota.RightWork, (*judgement).register, (*judgement).registers},
+	reflect.TypeFor[*fsmpb.Op_SetStatus]():        {rota.RightWorkers, func(j *judgement, op *fsmpb.Op) { j.worker(op.GetSetStatus().GetWorker()) }, nil},
+	reflect.TypeFor[*fsmpb.Op_Gone]():             ownWork(func(op *fsmpb.Op) string { return op.GetGone().GetWorker() }),
+	reflect.TypeFor[*fsmpb.Op_Offer]():            ownWork(func(op *fsmpb.Op) string { return op.GetOffer().GetWorker() }),
+	reflect.TypeFor[*fsmpb.Op_Lease]():            {rota.RightWork, (*judgement).lease, ownWork(func(op *fsmpb.Op) string { return op.GetLease().GetWorker() }).beyond},
+	reflect.TypeFor[*fsmpb.Op_SetQueue]():         {rota.RightQueue, func(j *judgement, op *fsmpb.Op) { j.asked(access.Everything, op.GetSetQueue().GetName()) }, nil},
+	reflect.TypeFor[*fsmpb.Op_SetTenant]():        {rota.RightTenant, func(j *judgement, op *fsmpb.Op) { j.asked(op.GetSetTenant().GetId(), access.Everything) }, nil},
+	reflect.TypeFor[*fsmpb.Op_DeleteQueue]():      {rota.RightQueue, (*judgement).deleteQueue, nil},
+	reflect.TypeFor[*fsmpb.Op_DeleteTenant]():     {rota.RightTenant, func(j *judgement, op *fsmpb.Op) { j.asked(op.GetDeleteTenant().GetId(), access.Everything) }, nil},
+	reflect.TypeFor[*fsmpb.Op_DeleteWorker]():     {rota.RightWorkers, func(j *judgement, op *fsmpb.Op) { j.worker(op.GetDeleteWorker().GetId()) }, nil},
+	reflect.TypeFor[*fsmpb.Op_SetMode]():          {rota.RightOperate, (*judgement).everywhere, nil},
+	reflect.TypeFor[*fsmpb.Op_SetNode]():          {rota.RightOperate, (*judgement).everywhere, nil}, // a removal
+	reflect.TypeFor[*fsmpb.Op_SetCluster]():       {rota.RightOperate, (*judgement).everywhere, nil},
+	reflect.TypeFor[*fsmpb.Op_Barrier]():          {}, // it says nothing but where the log is
+	reflect.TypeFor[*fsmpb.Op_SetRole]():          ofRights,
+	reflect.TypeFor[*fsmpb.Op_DeleteRole]():       ofRights,
+	reflect.TypeFor[*fsmpb.Op_CreateToken]():      ofRights,
+	reflect.TypeFor[*fsmpb.Op_RevokeToken]():      ofRights,
+	reflect.TypeFor[*fsmpb.Op_SetBlock]():         ofRights,
+	reflect.TypeFor[*fsmpb.Op_SetAnonymous]():     ofRights,
+	reflect.TypeFor[*fsmpb.Op_InitAuth]():         ofRights,
+	reflect.TypeFor[*fsmpb.Op_SetIssuer]():        ofRights,
+	reflect.TypeFor[*fsmpb.Op_DeleteIssuer]():     ofRights,
+	reflect.TypeFor[*fsmpb.Op_SetSchedule]():      {rota.RightSubmit, (*judgement).setSchedule, nil},
+	reflect.TypeFor[*fsmpb.Op_PauseSchedule]():    {rota.RightControl, func(j *judgement, op *fsmpb.Op) { j.schedule(op.GetPauseSchedule().GetName()) }, nil},
+	reflect.TypeFor[*fsmpb.Op_TriggerSchedule]():  {rota.RightSubmit, func(j *judgement, op *fsmpb.Op) { j.schedule(op.GetTriggerSchedule().GetName()) }, nil},
+	reflect.TypeFor[*fsmpb.Op_BackfillSchedule](): {rota.RightSubmit, func(j *judgement, op *fsmpb.Op) { j.schedule(op.GetBackfillSchedule().GetName()) }, nil},
+	reflect.TypeFor[*fsmpb.Op_DeleteSchedule]():   {rota.RightControl, func(j *judgement, op *fsmpb.Op) { j.schedule(op.GetDeleteSchedule().GetName()) }, nil},
+	reflect.TypeFor[*fsmpb.Op_StartPlan]():        {rota.RightControl, (*judgement).somewhere, nil},
+	reflect.TypeFor[*fsmpb.Op_CancelPlan]():       {rota.RightControl, func(j *judgement, op *fsmpb.Op) { j.plan(op.GetCancelPlan().GetId()) }, nil},
+	reflect.TypeFor[*fsmpb.Op_OpenBatch]():        {rota.RightSubmit, (*judgement).openBatch, nil},
+	reflect.TypeFor[*fsmpb.Op_SealBatch]():        {rota.RightSubmit, func(j *judgement, op *fsmpb.Op) { j.batch(op.GetSealBatch().GetId()) }, nil},
+	reflect.TypeFor[*fsmpb.Op_SetWebhook]():       {rota.RightControl, (*judgement).setWebhook, nil},
+	reflect.TypeFor[*fsmpb.Op_PauseWebhook]():     {rota.RightControl, func(j *judgement, op *fsmpb.Op) { j.webhook(op.GetPauseWebhook().GetName()) }, nil},
+	reflect.TypeFor[*fsmpb.Op_SkipWebhook]():      {rota.RightControl, func(j *judgement, op *fsmpb.Op) { j.webhook(op.GetSkipWebhook().GetName()) }, nil},
+	reflect.TypeFor[*fsmpb.Op_DeleteWebhook]():    {rota.RightControl, func(j *judgement, op *fsmpb.Op) { j.webhook(op.GetDeleteWebhook().GetName()) }, nil},
+	reflect.TypeFor[*fsmpb.Op_Exchange]():         {}, // the issuer's maps give what it makes
+	reflect.TypeFor[*fsmpb.Op_SetKeyRule]():       {rota.RightQueue, (*judgement).setKeyRule, nil},
+	reflect.TypeFor[*fsmpb.Op_DeleteKeyRule]():    {rota.RightQueue, (*judgement).deleteKeyRule, nil},
+	reflect.TypeFor[*fsmpb.Op_SkipKey]():          {rota.RightQueue, (*judgement).skipKey, nil},
 }
 
 // ofRights is the rule of what changes rights.
@@ -163,12 +184,18 @@ func ruleOf(op *fsmpb.Op) (rule, bool) {
 	return r, ok
 }
 
-// Forwardable reports whether nodes may pass an operation on for its caller: any other is the
-// leader's alone, as a removal is, which it makes once it has looked at who would be left.
+// Forwardable reports whether nodes may pass an operation on: for its caller, or a log that
+// they keep for one. Any other is the leader's alone, as a removal is, which it makes once it
+// has looked at who would be left.
 func Forwardable(op *fsmpb.Op) bool {
+	switch op.GetOp().(type) {
+	case *fsmpb.Op_KeepLog:
+		return true
+	case *fsmpb.Op_SetNode:
+		return false
+	}
 	_, ok := ruleOf(op)
-	_, node := op.GetOp().(*fsmpb.Op_SetNode)
-	return ok && !node
+	return ok
 }
 
 // judgement is of one operation of one actor.
@@ -216,6 +243,15 @@ func (j *judgement) found(what, id, tenant, queue string) bool {
 	return j.refusal == nil
 }
 
+// known is found for what `read` shows: who may not read it does not learn that it is there.
+func (j *judgement) known(what, id, tenant, queue string) bool {
+	if j.refusal == nil && !j.rights.Allow(j.right, rota.TenantID(tenant), rota.QueueName(queue)) &&
+		!j.rights.Allow(rota.RightRead, rota.TenantID(tenant), rota.QueueName(queue)) {
+		j.refusal = rota.Refusef(rota.KindNotFound, what, "%s %q is not known", what, id)
+	}
+	return j.found(what, id, tenant, queue)
+}
+
 // free refuses an id that stands for an object which the right does not reach. It says no
 // more of it than that.
 func (j *judgement) free(field, id, tenant, queue string) bool {
@@ -243,6 +279,71 @@ func (j *judgement) submit(op *fsmpb.Op) {
 	}
 	if tenant, queue, ok := j.ac.placeOfJob(spec.GetId()); ok {
 		j.free("id", spec.GetId(), tenant, queue)
+	}
+}
+
+// setSchedule judges by where the runs go, and by where those of the schedule that it replaces went.
+func (j *judgement) setSchedule(op *fsmpb.Op) {
+	s := op.GetSetSchedule()
+	if !j.asked(placeOf(s.GetJob().GetTenant(), s.GetJob().GetQueue())) {
+		return
+	}
+	if r := j.ac.m.schedules.rows.get(rota.ScheduleName(s.GetName())); r != nil {
+		j.free("schedule", s.GetName(), string(r.kept.Tenant), string(r.kept.Queue))
+	}
+}
+
+// schedule judges by where a schedule's runs go.
+func (j *judgement) schedule(name string) {
+	if r := j.ac.m.schedules.rows.get(rota.ScheduleName(name)); r != nil {
+		j.found("schedule", name, string(r.kept.Tenant), string(r.kept.Queue))
+	}
+}
+
+// plan lets whoever started a plan end it, and whoever may control everything.
+func (j *judgement) plan(id string) {
+	r := j.ac.m.plans.rows.get(rota.PlanID(id))
+	switch {
+	case r == nil || r.caller.Actor == j.actor:
+		j.somewhere(nil)
+	case !j.rights.Allow(j.right, access.Everything, access.Everything):
+		j.refusal = rota.Refusef(rota.KindNotFound, "plan", "plan %q is not known", id)
+	}
+}
+
+// moves judges whether an actor may move a job to another queue: it controls the job where it is,
+// and may submit where it goes.
+func (ac *authority) moves(caller access.Caller, job rota.JobID, tenant rota.TenantID, to rota.QueueName) *rota.Error {
+	if caller == (access.Caller{}) {
+		return nil
+	}
+	rights, refusal := ac.rightsOf(caller.Actor)
+	if refusal != nil || rights.All() {
+		return refusal
+	}
+	j := judgement{ac: ac, actor: caller.Actor, rights: rights, right: rota.RightControl}
+	if j.job(string(job), nil); j.refusal == nil {
+		j.right = rota.RightSubmit
+		j.asked(string(tenant), string(to))
+	}
+	return j.refusal
+}
+
+// openBatch judges by where the callback goes, and by the batch that has the id.
+func (j *judgement) openBatch(op *fsmpb.Op) {
+	b := op.GetOpenBatch()
+	if !j.asked(placeOf(b.GetCallback().GetTenant(), b.GetCallback().GetQueue())) {
+		return
+	}
+	if r := j.ac.m.batches.rows.get(rota.BatchID(b.GetId())); r != nil {
+		j.free("id", b.GetId(), string(r.tenant), string(r.queue))
+	}
+}
+
+// batch judges by where a batch's callback goes.
+func (j *judgement) batch(id string) {
+	if r := j.ac.m.batches.rows.get(rota.BatchID(id)); r != nil {
+		j.known("batch", id, string(r.tenant), string(r.queue))
 	}
 }
 
@@ -285,8 +386,21 @@ func (j *judgement) job(id string, archived *fsmpb.JobSpec) {
 		ok = true
 	}
 	if ok {
-		j.found("job", id, tenant, queue)
+		j.known("job", id, tenant, queue)
 	}
+}
+
+// node judges by a node of a workflow, and by the workflow where it has no such node.
+func (j *judgement) node(id rota.WorkflowID, name string) {
+	f := j.ac.m.flows.flowIndex.byID[id]
+	if f == nil {
+		return
+	}
+	if _, ok := f.byName[name]; !ok {
+		j.workflow(string(id))
+		return
+	}
+	j.job(string(rota.NodeJobID(id, name)), nil)
 }
 
 // deleteJob judges one that only archives know as one of all tenants: the operation does not
@@ -294,7 +408,7 @@ func (j *judgement) job(id string, archived *fsmpb.JobSpec) {
 func (j *judgement) deleteJob(op *fsmpb.Op) {
 	id := op.GetDeleteJob().GetJob()
 	if _, _, ok := j.ac.placeOfJob(id); !ok {
-		j.found("job", id, access.Everything, access.Everything)
+		j.known("job", id, access.Everything, access.Everything)
 		return
 	}
 	j.job(id, nil)
@@ -305,6 +419,46 @@ func (j *judgement) deleteQueue(op *fsmpb.Op) {
 	if d := op.GetDeleteQueue(); j.asked(access.Everything, d.GetName()) && d.GetDrainTo() != "" {
 		j.asked(access.Everything, d.GetDrainTo())
 	}
+}
+
+// setKeyRule judges by the queue of a rule, and of one that counts the keys of all tenants as
+// one, before or after, by the right to all tenants.
+func (j *judgement) setKeyRule(op *fsmpb.Op) {
+	set := op.GetSetKeyRule()
+	j.keyRule(set.GetQueue(), set.GetName(), set.GetValue(), set.GetCluster())
+}
+
+func (j *judgement) deleteKeyRule(op *fsmpb.Op) {
+	d := op.GetDeleteKeyRule()
+	j.keyRule(d.GetQueue(), d.GetName(), d.GetValue(), false)
+}
+
+func (j *judgement) skipKey(op *fsmpb.Op) {
+	skip := op.GetSkipKey()
+	tenant := skip.GetTenant()
+	if tenant == "" {
+		tenant = access.Everything
+	}
+	j.asked(tenant, orEverything(skip.GetQueue()))
+}
+
+func (j *judgement) keyRule(queue, name, value string, cluster bool) {
+	if !j.asked(access.Everything, orEverything(queue)) {
+		return
+	}
+	old := j.ac.m.keyring.byName[keyRuleID{rota.QueueName(queue), name, value}]
+	if cluster || old != nil && old.Scope == rota.KeyOfCluster {
+		j.right = rota.RightTenant
+		j.asked(access.Everything, access.Everything)
+	}
+}
+
+// orEverything is a queue, or all of them where none is named.
+func orEverything(queue string) string {
+	if queue == "" {
+		return access.Everything
+	}
+	return queue
 }
 
 // openWorkflow judges by the workflow's tenant with its queue and each of its nodes', and by
@@ -328,7 +482,7 @@ func (j *judgement) openWorkflow(op *fsmpb.Op) {
 func (j *judgement) addNodes(op *fsmpb.Op) {
 	add := op.GetAddNodes()
 	r := j.ac.m.flows.workflows.get(rota.WorkflowID(add.GetWorkflow()))
-	if r == nil || !j.found("workflow", add.GetWorkflow(), string(r.tenant), string(r.queue)) {
+	if r == nil || !j.known("workflow", add.GetWorkflow(), string(r.tenant), string(r.queue)) {
 		return
 	}
 	for _, node := range add.GetNodes() {
@@ -341,7 +495,7 @@ func (j *judgement) addNodes(op *fsmpb.Op) {
 // workflow judges by the workflow's tenant with its queue and that of each of its nodes.
 func (j *judgement) workflow(id string) {
 	r := j.ac.m.flows.workflows.get(rota.WorkflowID(id))
-	if r == nil || !j.found("workflow", id, string(r.tenant), string(r.queue)) {
+	if r == nil || !j.known("workflow", id, string(r.tenant), string(r.queue)) {
 		return
 	}
 	if f := j.ac.m.flows.flowIndex.byID[r.id]; f != nil {
@@ -429,9 +583,16 @@ func (j *judgement) ownWorker(id string) *rota.Error {
 	return nil
 }
 
-// lease judges by the tenant and the queue of an open lease.
+// lease judges by the tenant and the queue of an open lease. Children of a completion go where
+// their workflow has nodes, and elsewhere with the right to submit.
 func (j *judgement) lease(op *fsmpb.Op) {
-	if l := j.ac.m.leasing.leases.get(string(op.GetLease().GetLease())); l != nil {
-		j.found("job", string(l.Job), string(l.tenant), string(l.queue))
+	l := j.ac.m.leasing.leases.get(string(op.GetLease().GetLease()))
+	if l == nil || !j.found("job", string(l.Job), string(l.tenant), string(l.queue)) {
+		return
+	}
+	for _, queue := range j.ac.m.flows.newQueues(l, op.GetLease()) {
+		if j.right = rota.RightSubmit; !j.asked(string(l.tenant), queue) {
+			return
+		}
 	}
 }

@@ -8,12 +8,26 @@ import (
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/peer"
 )
 
-// leaseOp is one verb of a worker on its lease. Only the lease's worker, in its
+// leaseOp is one verb of a worker on its lease, with the log of its handler where it ends it.
+func (lg *leasing) leaseOp(op *fsmpb.LeaseOp) *fsmpb.Outcome {
+	if err := checkLog(op); err != nil {
+		return entry.Refused(err)
+	}
+	if len(op.GetLog()) > 0 {
+		lg.bringing = op
+	}
+	o := lg.verb(op)
+	lg.bringing = nil
+	return o
+}
+
+// verb is one verb of a worker on its lease. Only the lease's worker, in its
 // live session, is heard (SPEC §6.4); a lease is open until a sweep ends it
 // (SPEC §3.7); what comes late is answered with what became of it (SPEC §2.7).
-func (lg *leasing) leaseOp(op *fsmpb.LeaseOp) *fsmpb.Outcome {
+func (lg *leasing) verb(op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	w := lg.m.fleet.workers.get(rota.WorkerID(op.GetWorker()))
 	if !planted.fencingOff() && (w == nil || w.session != rota.Session(op.GetSession()) || w.session == 0) {
 		if l := lg.confirmed(op); l != nil {
@@ -65,8 +79,13 @@ func (lg *leasing) late(op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	id, verb := rota.JobID(op.GetJob()), rota.LeaseVerb(op.GetVerb())
 	if t := lg.m.ended.tombs.get(id); t != nil {
 		own := bytes.Equal(t.lease[:], op.GetLease()) && !t.lease.IsZero() && t.worker == rota.WorkerID(op.GetWorker())
-		return lateOutcome(op, own, t.state, t.reason, verb == rota.VerbComplete && t.state == rota.JobCompleted &&
-			t.outputDigest == string(outputDigest(op)))
+		same := verb == rota.VerbComplete && t.state == rota.JobCompleted && t.outputDigest == string(outputDigest(op))
+		if own && same && !lg.m.flows.grewSo(op) {
+			o := entry.Refused(rota.Refusef(rota.KindConflict, "children", "job %s completed with other children: the first ones count", id))
+			o.JobState = uint32(t.state)
+			return o
+		}
+		return lateOutcome(op, own, t.state, t.reason, same)
 	}
 	if j := lg.m.jobs.get(id); j != nil {
 		for i := len(j.attempts) - 1; i >= 0; i-- {
@@ -85,7 +104,7 @@ func lateOutcome(op *fsmpb.LeaseOp, own bool, state rota.JobState, why rota.Reas
 	var o *fsmpb.Outcome
 	verb := rota.LeaseVerb(op.GetVerb())
 	switch {
-	case own && (completed || verb == rota.VerbFail && (why == rota.ReasonProviderFail || why == rota.ReasonTimedOut) ||
+	case own && (completed || verb == rota.VerbFail && failed(why) ||
 		verb == rota.VerbDecline && state != rota.JobCompleted):
 		return &fsmpb.Outcome{JobState: uint32(state), Existed: true}
 	case own && verb == rota.VerbComplete && why == rota.ReasonProofInvalid:
@@ -95,6 +114,15 @@ func lateOutcome(op *fsmpb.LeaseOp, own bool, state rota.JobState, why rota.Reas
 	}
 	o.JobState = uint32(state)
 	return o
+}
+
+// failed reports whether a worker's word that it failed ends a lease with a reason.
+func failed(why rota.Reason) bool {
+	switch why {
+	case rota.ReasonProviderFail, rota.ReasonTimedOut, rota.ReasonSnoozed, rota.ReasonCancelledByHandler:
+		return true
+	}
+	return false
 }
 
 func proofInvalid(digest []byte) error {
@@ -193,6 +221,10 @@ func (lg *leasing) complete(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "output_digest", "output_digest has %d bytes: 32 or none are wanted",
 			len(digest)))
 	}
+	grows, err := lg.m.flows.growing(l, op)
+	if err != nil {
+		return entry.Refused(err)
+	}
 	if l.Acked.IsZero() {
 		l = lg.acknowledge(l, true)
 	}
@@ -201,6 +233,7 @@ func (lg *leasing) complete(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 		digest = lg.m.digest[:]
 	}
 	if want := lg.m.jobs.get(l.Job).spec.ExpectedDigest; len(want) != 0 && !bytes.Equal(want, digest) {
+		grows.drop()
 		lg.m.fleet.outcome(l, outcomeProofInvalid)
 		state := lg.endLease(l, rota.ReasonProofInvalid, "output digest differs from expected_digest")
 		o := entry.Refused(proofInvalid(digest))
@@ -212,26 +245,58 @@ func (lg *leasing) complete(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	lg.closeLease(l, j, rota.ReasonDone, "")
 	lg.m.journal.emitFor(j, &rota.Event{Kind: rota.EventJobCompleted, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker, Lease: l.ID,
 		Attempt: l.Attempt, Reason: rota.ReasonDone, Payload: lg.m.journal.done(digest)})
+	grows.grow()
 	lg.m.finish(j, rota.JobCompleted, rota.ReasonDone, result{output, digest, meta})
 	return lg.m.became(rota.JobCompleted, false)
 }
 
-// fail ends an attempt badly: PROVIDER_FAIL, and DEAD at once if the handler
-// knows that another try is pointless. A worker that ended the handler for its
-// max_runtime says so: by its view that is earlier than by the clock.
+// fail ends an attempt that did not do its work as its handler asks for (SPEC §20.3). A
+// worker that ended the handler for its max_runtime says so: by its view that is earlier
+// than by the clock.
 func (lg *leasing) fail(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
-	text := tail(op.GetText(), limits.MaxErrorBytes)
-	if op.GetTimedOut() && l.endsBy != 0 {
-		return &fsmpb.Outcome{JobState: uint32(lg.timeOut(l, endedEarly, text))}
+	if err := checkFail(op); err != nil {
+		return entry.Refused(err)
 	}
-	lg.m.fleet.outcome(l, outcomeFailure)
-	if op.GetNoRetry() {
+	text := tail(op.GetText(), limits.MaxErrorBytes)
+	became := func(state rota.JobState) *fsmpb.Outcome { return &fsmpb.Outcome{JobState: uint32(state)} }
+	switch kind := peer.FailKind(op.GetFail()); {
+	case kind == peer.FailTimedOut && l.endsBy != 0:
+		return became(lg.timeOut(l, endedEarly, text))
+	case kind == peer.FailSnooze && l.Revoked != rota.ReasonNone:
+		return became(lg.endLease(l, l.Revoked, text)) // the worker confirms
+	case kind == peer.FailSnooze:
+		return became(lg.snooze(l, text, rota.Clock(op.GetAfterMs())))
+	case kind == peer.FailCancel:
+		j := lg.m.jobs.edit(l.Job)
+		lg.closeLease(l, j, rota.ReasonCancelledByHandler, text)
+		lg.m.journal.emitFor(j, &rota.Event{Kind: rota.EventJobCancelled, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker,
+			Lease: l.ID, Attempt: l.Attempt, Reason: rota.ReasonCancelledByHandler, Text: text})
+		lg.m.finish(j, rota.JobCancelled, rota.ReasonCancelledByHandler, result{})
+		return became(rota.JobCancelled)
+	case kind == peer.FailNoRetry:
+		lg.m.fleet.outcome(l, outcomeFailure)
 		j := lg.m.jobs.edit(l.Job)
 		lg.closeLease(l, j, rota.ReasonProviderFail, text)
 		lg.m.die(j, rota.ReasonProviderFail)
-		return &fsmpb.Outcome{JobState: uint32(rota.JobDead)}
+		return became(rota.JobDead)
+	default:
+		lg.m.fleet.outcome(l, outcomeFailure)
+		return became(lg.endLeaseFor(l, rota.ReasonProviderFail, text, rota.Clock(op.GetAfterMs())))
 	}
-	return &fsmpb.Outcome{JobState: uint32(lg.endLease(l, rota.ReasonProviderFail, text))}
+}
+
+// checkFail refuses what no failure asks for.
+func checkFail(op *fsmpb.LeaseOp) error {
+	most := limits.MaxFailWait.Milliseconds()
+	switch kind, after := op.GetFail(), op.GetAfterMs(); {
+	case kind > uint32(peer.FailLast):
+		return rota.Refusef(rota.KindInvalid, "fail", "kind of failure %d is not known: 0 to %d is wanted", kind, peer.FailLast)
+	case peer.FailKind(kind).Waits() && (after <= 0 || after > most):
+		return rota.Refusef(rota.KindInvalid, "after_ms", "after_ms is %d: 1 to %d (30 days) is wanted", after, most)
+	case !peer.FailKind(kind).Waits() && after != 0:
+		return rota.Refusef(rota.KindInvalid, "after_ms", "after_ms is %d: only RETRY_AFTER and SNOOZE have one", after)
+	}
+	return nil
 }
 
 // decline hands a lease back, uncounted (SPEC §8.4) unless its max_runtime is about

@@ -142,10 +142,93 @@ func TestLease(t *testing.T) {
 	})
 	run("dies_at_once_without_retry", func(b *bench) {
 		l := b.leased("j", "w")
-		b.ok(verb(rota.VerbFail, l, func(c *peer.LeaseCommand) { c.NoRetry = true; c.Text = strings.Repeat("é", 9000) }))
+		b.ok(verb(rota.VerbFail, l, func(c *peer.LeaseCommand) { c.Fail = peer.FailNoRetry; c.Text = strings.Repeat("é", 9000) }))
 		if j := b.state("j", rota.JobDead); len(j.Error) > limits.MaxErrorBytes {
 			b.t.Fatalf("error of %d bytes", len(j.Error))
 		}
+	})
+	failing := func(kind peer.FailKind, after time.Duration) func(*peer.LeaseCommand) {
+		return func(c *peer.LeaseCommand) { c.Fail, c.After, c.Text = kind, after, "as asked" }
+	}
+	run("is_tried_again_as_the_job_says", func(b *bench) {
+		b.ok(queueOp("default", "attempt_max", "9", "backoff_base", "1s", "backoff_factor", "2", "backoff_cap", "1h"))
+		l := b.leased("j", "w", func(s *rota.JobSpec) {
+			s.Retry = rota.RetryPolicy{Attempts: 4, Base: 10 * time.Second, FactorPermille: 3_000, Cap: time.Minute, JitterPermille: -1}
+		})
+		for attempt, wait := range []rota.Clock{10_000, 30_000, 60_000} {
+			b.ok(verb(rota.VerbFail, l))
+			if j := b.state("j", rota.JobDelayed); j.Due.Clock != b.now+wait || j.Attempt != int32(attempt)+1 {
+				b.t.Fatalf("attempt %d: job %+v at %d, %d is wanted", attempt, j, b.now, wait)
+			}
+			b.pass(wait)
+			l = b.match()["j"]
+		}
+		b.ok(verb(rota.VerbFail, l))
+		b.state("j", rota.JobDead)
+	})
+	run("is_tried_again_as_the_queue_says_where_the_job_does_not", func(b *bench) {
+		b.ok(queueOp("default", "attempt_max", "2", "backoff_base", "20s", "backoff_jitter", "0"))
+		l := b.leased("j", "w", func(s *rota.JobSpec) { s.Retry = rota.RetryPolicy{FactorPermille: 9_000} })
+		b.ok(verb(rota.VerbFail, l))
+		if j := b.state("j", rota.JobDelayed); j.Due.Clock != b.now+20_000 {
+			b.t.Fatalf("job %+v at %d", j, b.now)
+		}
+		b.pass(20_000)
+		b.ok(verb(rota.VerbFail, b.match()["j"]))
+		b.state("j", rota.JobDead)
+	})
+	run("waits_as_long_as_the_handler_says", func(b *bench) {
+		b.ok(queueOp("default", "attempt_max", "2", "backoff_base", "1s"))
+		l := b.leased("j", "w")
+		b.ok(verb(rota.VerbFail, l, failing(peer.FailRetryAfter, 7*time.Minute)))
+		if j := b.state("j", rota.JobDelayed); j.Due.Clock != b.now+420_000 || j.Attempt != 1 || j.Reason != rota.ReasonProviderFail {
+			b.t.Fatalf("job %+v at %d", j, b.now)
+		}
+		b.pass(420_000)
+		b.ok(verb(rota.VerbFail, b.match()["j"], failing(peer.FailRetryAfter, time.Minute)))
+		b.state("j", rota.JobDead) // it counted
+	})
+	run("snoozes_for_nothing", func(b *bench) {
+		b.ok(queueOp("default", "attempt_max", "1", "cool_after", "1"))
+		l := b.leased("j", "w")
+		before, _ := b.View.Worker("w")
+		for n := range limits.MaxSnoozes {
+			b.ok(verb(rota.VerbFail, l, failing(peer.FailSnooze, 3*time.Second)))
+			if o := b.ok(verb(rota.VerbFail, l, failing(peer.FailSnooze, 3*time.Second))); !o.GetExisted() {
+				b.t.Fatalf("a snooze that is repeated is taken again: %v", o)
+			}
+			if j := b.state("j", rota.JobDelayed); j.Due.Clock != b.now+3_000 || j.Attempt != 0 || j.Reason != rota.ReasonSnoozed {
+				b.t.Fatalf("job %+v at %d, after %d", j, b.now, n)
+			}
+			b.pass(3_000)
+			l = b.match()["j"]
+		}
+		if after, _ := b.View.Worker("w"); after.Health != before.Health || after.Failed != before.Failed || len(after.Cooling) > 0 {
+			b.t.Fatalf("worker %+v, before %+v", after, before)
+		}
+		b.ok(verb(rota.VerbFail, l, failing(peer.FailSnooze, 3*time.Second)))
+		b.state("j", rota.JobDead)
+	})
+	run("is_cancelled_by_its_handler", func(b *bench) {
+		l := b.leased("j", "w")
+		for range 2 {
+			b.ok(verb(rota.VerbFail, l, failing(peer.FailCancel, 0)))
+		}
+		if j := b.state("j", rota.JobCancelled); j.Reason != rota.ReasonCancelledByHandler || j.Error != "as asked" {
+			b.t.Fatalf("job %+v", j)
+		}
+	})
+	run("refuses_waits_that_nobody_asks_for", func(b *bench) {
+		l := b.leased("j", "w")
+		b.refuses(rota.KindInvalid, "fail", verb(rota.VerbFail, l, failing(peer.FailLast+1, 0)))
+		for _, c := range []struct {
+			kind  peer.FailKind
+			after time.Duration
+		}{{peer.FailSnooze, 0}, {peer.FailSnooze, -1}, {peer.FailRetryAfter, limits.MaxFailWait + time.Millisecond},
+			{peer.FailRetry, time.Second}, {peer.FailCancel, time.Second}, {peer.FailTimedOut, time.Second}} {
+			b.refuses(rota.KindInvalid, "after_ms", verb(rota.VerbFail, l, failing(c.kind, c.after)))
+		}
+		b.state("j", rota.JobAssigned)
 	})
 	run("keeps_progress_once_a_second", func(b *bench) {
 		l := b.leased("j", "w")

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
 )
@@ -16,6 +17,8 @@ import (
 type leasing struct {
 	m      *Machine
 	leases table[string, leaseRow, *leaseRow]
+	// bringing is the verb that is being applied, where it brings its handler's log; nil else.
+	bringing *fsmpb.LeaseOp
 }
 
 // closeLease takes a lease out of the state and notes its end in the job's
@@ -36,6 +39,7 @@ func (lg *leasing) closeLease(l *leaseRow, j *jobRow, why rota.Reason, text stri
 	lg.m.placement.share(l.queue, l.tenant, -1)
 	lg.m.placement.countEndless(l, &lg.m.queues.get(l.queue).policy, -1)
 	lg.m.admission.closeTenant(l)
+	lg.m.keyring.opened(j, -1)
 
 	lg.m.flows.noteAttempt(l, j)
 
@@ -46,9 +50,13 @@ func (lg *leasing) closeLease(l *leaseRow, j *jobRow, why rota.Reason, text stri
 	if len(attempts) >= limits.MaxAttemptsKept {
 		attempts = attempts[1:]
 	}
+	log := lg.broughtTo(l)
+	if log != nil {
+		lg.m.ended.keepLog(loggedBy(l), log)
+	}
 	j.attempts = append(slices.Clip(attempts), rota.Attempt{Number: l.Attempt, Life: j.history().life, Worker: l.Worker, Lease: l.ID, Token: l.Token,
 		Started: l.Started, Acked: l.Acked, Ended: lg.m.head.now(), Renewals: l.Renewals, End: why, Error: text,
-		Decision: l.Decision})
+		Decision: l.Decision, Log: log != nil})
 }
 
 // endLease ends an attempt that did not complete, and gives the job its next
@@ -56,6 +64,21 @@ func (lg *leasing) closeLease(l *leaseRow, j *jobRow, why rota.Reason, text stri
 // it is QUEUED again at once (SPEC §8.4, §9.1, §16.1). That of a workflow that is
 // ending waits no more.
 func (lg *leasing) endLease(l *leaseRow, why rota.Reason, text string) rota.JobState {
+	return lg.endLeaseFor(l, why, text, 0)
+}
+
+// snooze has a handler's attempt be made again after a time, uncounted, so often as
+// limits.MaxSnoozes.
+func (lg *leasing) snooze(l *leaseRow, text string, wait rota.Clock) rota.JobState {
+	if lg.m.jobs.get(l.Job).snoozes < limits.MaxSnoozes {
+		return lg.endLeaseFor(l, rota.ReasonSnoozed, text, wait)
+	}
+	lg.m.fleet.outcome(l, outcomeFailure)
+	return lg.endLease(l, rota.ReasonProviderFail, text)
+}
+
+// endLeaseFor is endLease with how long the job then waits, 0 for what the reason asks for.
+func (lg *leasing) endLeaseFor(l *leaseRow, why rota.Reason, text string, wait rota.Clock) rota.JobState {
 	j := lg.m.jobs.edit(l.Job)
 	lg.m.own(j)
 	lg.closeLease(l, j, why, text)
@@ -78,10 +101,15 @@ func (lg *leasing) endLease(l *leaseRow, why rota.Reason, text string) rota.JobS
 		j.preempted++ // not before: what ends well after all did not give way
 	}
 	if why.Counted() {
-		return lg.useUp(j, why)
+		return lg.useUp(j, why, wait)
+	}
+	if why == rota.ReasonSnoozed {
+		j.snoozes++
 	}
 	switch {
 	case lg.m.flows.endsWith(j):
+	case wait > 0:
+		lg.backOff(j, wait, why)
 	case why == rota.ReasonDeclined && !declineCools(&lg.m.queues.get(j.spec.Queue).policy):
 		lg.backOff(j, declineDelay(j.declines), why)
 	default:
@@ -171,12 +199,12 @@ func (lg *leasing) backOff(j *jobRow, wait rota.Clock, why rota.Reason) {
 		Attempt: j.attempt, Reason: why, Deadline: lg.m.head.now().At(j.due), Payload: dueAt(lg.m.head.now().At(j.due))})
 }
 
-// useUp counts a failed attempt.
-func (lg *leasing) useUp(j *jobRow, why rota.Reason) rota.JobState {
-	p := &lg.m.queues.get(j.spec.Queue).policy
+// useUp counts a failed attempt; wait is how long the job then waits, 0 for its backoff.
+func (lg *leasing) useUp(j *jobRow, why rota.Reason, wait rota.Clock) rota.JobState {
+	p := j.spec.Retry.Over(&lg.m.queues.get(j.spec.Queue).policy)
 	failed := j.attempt
 	lg.m.own(j)
-	j.attempt, j.declines = j.attempt+1, 0
+	j.attempt, j.declines, j.snoozes = j.attempt+1, 0, 0
 	if int64(j.attempt) >= p.AttemptMax {
 		j.attempt = failed
 		lg.m.die(j, why)
@@ -185,8 +213,11 @@ func (lg *leasing) useUp(j *jobRow, why rota.Reason) rota.JobState {
 	if lg.m.flows.endsWith(j) {
 		return j.state
 	}
-	if wait := sched.BackoffMs(j.spec.ID, failed, p); wait > 0 {
-		lg.backOff(j, rota.Clock(wait), why)
+	if wait == 0 {
+		wait = rota.Clock(sched.BackoffMs(j.spec.ID, failed, p))
+	}
+	if wait > 0 {
+		lg.backOff(j, wait, why)
 		return j.state
 	}
 	lg.m.enqueue(j)
@@ -216,19 +247,33 @@ func (m *Machine) finish(j *jobRow, state rota.JobState, why rota.Reason, r resu
 	m.placement.move(j, state)
 	m.placement.registry.supply.Release(j.class)
 	m.jobs.drop(id)
+	m.keyring.leave(j, state)
 
 	m.ended.evictTombs(limits.TombstoneCap - 1)
 	m.head.tombSeq++
 	t := tombRow{id: id, queue: j.spec.Queue, typ: j.spec.Type, tenant: j.spec.Tenant, state: state, reason: why,
 		attempt: j.attempt, outputDigest: string(r.digest), submitted: j.submittedAt(), finished: m.head.now(),
-		seq: m.head.tombSeq, content: j.firstContent(), life: j.history().life, retried: j.history().retried,
+		seq: m.head.tombSeq, number: j.seq, content: j.firstContent(), life: j.history().life, retried: j.history().retried,
 		freeAt: j.freeAt, due: m.remembered(j.spec.Queue, j.freeAt)}
+	if state == rota.JobDead {
+		t.fingerprint = fingerprint(t.typ, why, j.lastError)
+	}
+	if state == rota.JobCompleted {
+		t.unique = j.history().unique
+		t.due = max(t.due, m.uniques.holds(id, t.unique))
+	}
+	if t.batch = j.history().batch; t.batch != 0 {
+		m.batches.ended(j.spec.Batch, state)
+	}
 	if n := len(j.attempts); n > 0 {
-		t.lease, t.worker = j.attempts[n-1].Lease, j.attempts[n-1].Worker
+		t.lease, t.worker, t.logged = j.attempts[n-1].Lease, j.attempts[n-1].Worker, j.attempts[n-1].Log
+		t.earlier = unloggedOf(j.attempts[:n-1])
 	}
 	m.ended.staged.add(&record{seq: t.seq, ended: m.ended.tombs.insert(&t), spec: j.spec, enqueued: j.enqueuedAt(), firstLease: j.firstLease,
 		err: j.lastError, attempts: j.attempts, progress: j.progress, note: j.note, output: r.output, meta: r.meta})
 	m.flows.endVertex(j, state, why)
+	m.schedules.ended(j, state)
+	m.hooks.ended(j, state)
 }
 
 // remembered returns the date until which what ends now in a queue is remembered: until

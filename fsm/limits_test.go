@@ -131,3 +131,16 @@ func BenchmarkLifeLimited(b *testing.B) {
 		measure(b, l, "submit", "round", "ack", "complete")
 	})
 }
+
+// BenchmarkLifeKeyed is BenchmarkLife of jobs that have a unique key each, and one of 1,000 keys
+// whose leases are counted.
+func BenchmarkLifeKeyed(b *testing.B) {
+	each(b, func(b *testing.B, m *filled) {
+		m.entry(SetKeyRuleOp(&rota.KeyRule{Name: "k", Concurrency: rota.MaxKeyConcurrency}))
+		l := newLife(m)
+		l.change = func(s *rota.JobSpec) {
+			s.Unique, s.Keys = &rota.Unique{Key: string(s.ID)}, []string{fmt.Sprint("k:", l.n%1000)}
+		}
+		measure(b, l, "submit", "round", "ack", "complete")
+	})
+}

@@ -28,7 +28,11 @@ func TestLives(t *testing.T) {
 	// fails has a worker that is new, and so of full health, fail an attempt.
 	fails := func(b *bench, id rota.JobID, last bool, text string) {
 		b.worker(fmt.Sprint("w", b.head.index), 1)
-		b.ok(verb(rota.VerbFail, b.match()[id], func(c *peer.LeaseCommand) { c.NoRetry, c.Text = last, text }))
+		b.ok(verb(rota.VerbFail, b.match()[id], func(c *peer.LeaseCommand) {
+			if c.Text = text; last {
+				c.Fail = peer.FailNoRetry
+			}
+		}))
 	}
 	dead := func(b *bench, id rota.JobID, text string) { fails(b, id, true, text) }
 	t.Run("three_retries_tell_of_all_lives", func(t *testing.T) {

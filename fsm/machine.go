@@ -29,6 +29,8 @@ type Applied struct {
 	Stamped bool
 	// Rules are those in force after the entry.
 	Rules uint32
+	// Offered says that a worker takes leases which took none before: no event tells of it.
+	Offered bool
 	// Sweep tells what a sweep in the entry did.
 	Sweep  Sweep
 	Digest rota.Digest
@@ -63,6 +65,8 @@ func (m *Machine) Apply(index rota.Index, term uint64, data []byte) (Applied, er
 		}
 		m.journal.caller = access.Caller{}
 		m.flows.settleFlows()
+		m.schedules.settle()
+		m.batches.settle()
 		m.placement.settleTurns()
 		m.admission.settleMode()
 	}
@@ -72,8 +76,10 @@ func (m *Machine) Apply(index rota.Index, term uint64, data []byte) (Applied, er
 	m.jobs.recycle()
 	m.leasing.leases.recycle()
 	m.fleet.workers.recycle()
+	m.uniques.rows.recycle()
+	m.keyring.counts.recycle()
 	m.admission.tenants.recycle() // queues are never dropped
-	a.Events, a.Sweep, a.Rules = m.journal.events, m.sweep, m.head.rules
+	a.Events, a.Sweep, a.Rules, a.Offered = m.journal.events, m.sweep, m.head.rules, m.fleet.offered
 	a.Term, a.Clock, a.Stamped, a.Digest = m.head.term, m.head.clock, m.stamped, m.ledger.sum
 	return a, nil
 }
@@ -87,9 +93,9 @@ func (m *Machine) applyFor(op *fsmpb.Op, term uint64) *fsmpb.Outcome {
 	return m.apply(op, term)
 }
 
-// apply is the one switch: a verb a line.
-func (m *Machine) apply(op *fsmpb.Op, term uint64) *fsmpb.Outcome {
-	switch op := op.GetOp().(type) {
+// apply is the one switch: a verb a line, those on access apart.
+func (m *Machine) apply(whole *fsmpb.Op, term uint64) *fsmpb.Outcome {
+	switch op := whole.GetOp().(type) {
 	case *fsmpb.Op_BeginTerm:
 		return m.beginTerm(op.BeginTerm, term)
 	case *fsmpb.Op_Submit:
@@ -102,12 +108,16 @@ func (m *Machine) apply(op *fsmpb.Op, term uint64) *fsmpb.Outcome {
 		return m.fleet.reach(op.Reach)
 	case *fsmpb.Op_Disconnect:
 		return m.fleet.disconnect(op.Disconnect)
+	case *fsmpb.Op_Offer:
+		return m.fleet.offer(op.Offer)
 	case *fsmpb.Op_Gone:
 		return m.fleet.gone(op.Gone)
 	case *fsmpb.Op_Round:
 		return m.placement.round(op.Round)
 	case *fsmpb.Op_Lease:
 		return m.leasing.leaseOp(op.Lease)
+	case *fsmpb.Op_KeepLog:
+		return m.leasing.keepLog(op.KeepLog)
 	case *fsmpb.Op_Cancel:
 		return m.cancel(op.Cancel)
 	case *fsmpb.Op_Retry:
@@ -150,12 +160,43 @@ func (m *Machine) apply(op *fsmpb.Op, term uint64) *fsmpb.Outcome {
 		return m.flows.cancelWorkflow(op.CancelWorkflow)
 	case *fsmpb.Op_RetryWorkflow:
 		return m.flows.retryWorkflow(op.RetryWorkflow)
+	case *fsmpb.Op_SignalWorkflow:
+		return m.flows.signalWorkflow(op.SignalWorkflow)
 	case *fsmpb.Op_SwitchRules:
 		return m.switchRules(op.SwitchRules)
 	case *fsmpb.Op_NodeDiffers:
 		return m.nodeDiffers(op.NodeDiffers)
 	case *fsmpb.Op_BackupStored:
 		return m.storedBackup(op.BackupStored)
+	case *fsmpb.Op_SetKeyRule:
+		return m.keyring.setKeyRule(op.SetKeyRule)
+	case *fsmpb.Op_DeleteKeyRule:
+		return m.keyring.deleteKeyRule(op.DeleteKeyRule)
+	case *fsmpb.Op_SkipKey:
+		return m.keyring.skipKey(op.SkipKey)
+	case *fsmpb.Op_SetSchedule, *fsmpb.Op_PauseSchedule, *fsmpb.Op_TriggerSchedule, *fsmpb.Op_BackfillSchedule, *fsmpb.Op_DeleteSchedule, *fsmpb.Op_Fire:
+		return m.schedules.apply(whole)
+	case *fsmpb.Op_StartPlan:
+		return m.plans.start(op.StartPlan)
+	case *fsmpb.Op_CancelPlan:
+		return m.plans.cancel(op.CancelPlan)
+	case *fsmpb.Op_PlanStep:
+		return m.planStep(op.PlanStep, term)
+	case *fsmpb.Op_OpenBatch:
+		return m.batches.open(op.OpenBatch)
+	case *fsmpb.Op_SealBatch:
+		return m.batches.sealOp(op.SealBatch)
+	case *fsmpb.Op_SetWebhook, *fsmpb.Op_PauseWebhook, *fsmpb.Op_SkipWebhook, *fsmpb.Op_DeleteWebhook, *fsmpb.Op_AdvanceHook:
+		return m.hooks.apply(whole)
+	case *fsmpb.Op_Barrier:
+		return &fsmpb.Outcome{}
+	default:
+		return m.applyAccess(whole)
+	}
+}
+
+func (m *Machine) applyAccess(op *fsmpb.Op) *fsmpb.Outcome {
+	switch op := op.GetOp().(type) {
 	case *fsmpb.Op_SetRole:
 		return m.access.setRole(op.SetRole)
 	case *fsmpb.Op_DeleteRole:
@@ -176,8 +217,6 @@ func (m *Machine) apply(op *fsmpb.Op, term uint64) *fsmpb.Outcome {
 		return m.access.exchange(op.Exchange)
 	case *fsmpb.Op_InitAuth:
 		return m.access.initAuth(op.InitAuth)
-	case *fsmpb.Op_Barrier:
-		return &fsmpb.Outcome{}
 	default:
 		panic("fsm: Apply lets no unknown operation pass")
 	}
@@ -199,6 +238,7 @@ func (m *Machine) Recycle(events []rota.Event) {
 func (m *Machine) begin(index rota.Index, e *fsmpb.Entry) {
 	m.at, m.alone = index, len(e.GetOps()) == 1
 	m.ledger.gen++
+	m.fleet.offered = false
 	events := len(e.GetOps()) + 2
 	for _, op := range e.GetOps() {
 		events += len(op.GetRound().GetPairs())
@@ -282,6 +322,10 @@ func (m *Machine) Reincarnate(as Rebirth) error {
 	m.leasing.voidAll(as.Pause)
 	m.fleet.retireAll()
 	m.bury(as)
+	m.schedules.pauseAll()
+	m.hooks.disableAll("the cluster was restored", anybody)
+	m.batches.settle()
+	m.plans.cancelAll("the cluster was restored")
 	if m.backups.get("") != nil {
 		m.backups.drop("") // of another cluster
 	}

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"time"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
@@ -229,19 +230,35 @@ func (b *bench) ok(op *fsmpb.Op) *fsmpb.Outcome {
 // and must change nothing but the header.
 func (b *bench) refuses(kind rota.Kind, subject string, op *fsmpb.Op) *fsmpb.Outcome {
 	b.t.Helper()
-	before := b.View.Digest()
-	before.Hi, before.Lo = before.Hi-b.head.hash.Hi, before.Lo-b.head.hash.Lo
+	before := b.rowsDigest()
 	o := b.entry(op).Outcomes[0]
 	err := entry.OutcomeError(o)
 	if err == nil || err.Kind != kind || err.Subject != subject {
 		b.t.Fatalf("outcome %v: a refusal %s of %q is wanted", o, kind, subject)
 	}
-	after := b.View.Digest()
-	after.Hi, after.Lo = after.Hi-b.head.hash.Hi, after.Lo-b.head.hash.Lo
-	if before != after {
+	if before != b.rowsDigest() {
 		b.t.Fatalf("the refusal %v changed the state", err)
 	}
 	return o
+}
+
+// existed applies one operation that was applied before, and must change nothing but the header.
+func (b *bench) existed(op *fsmpb.Op) {
+	b.t.Helper()
+	before := b.rowsDigest()
+	if o := b.ok(op); !o.GetExisted() {
+		b.t.Fatalf("outcome %v: it was there before", o)
+	}
+	if before != b.rowsDigest() {
+		b.t.Fatal("the repetition changed the state")
+	}
+}
+
+// rowsDigest is the digest of all but the header.
+func (b *bench) rowsDigest() rota.Digest {
+	d := b.View.Digest()
+	d.Hi, d.Lo = d.Hi-b.head.hash.Hi, d.Lo-b.head.hash.Lo
+	return d
 }
 
 // submit takes a job of the default queue, with a 1-byte payload.
@@ -352,6 +369,21 @@ func verb(v rota.LeaseVerb, l rota.Lease, change ...func(*peer.LeaseCommand)) *f
 	return entry.LeaseCommandOp(c)
 }
 
+// failAs draws from a number below 10 how an attempt fails.
+func failAs(i int) (peer.FailKind, time.Duration) {
+	switch i {
+	case 0, 1, 2, 3:
+		return peer.FailNoRetry, 0
+	case 4:
+		return peer.FailRetryAfter, 5 * time.Second
+	case 5:
+		return peer.FailSnooze, 3 * time.Second
+	case 6:
+		return peer.FailCancel, 0
+	}
+	return peer.FailRetry, 0
+}
+
 func sweepOp() *fsmpb.Op { return &fsmpb.Op{Op: &fsmpb.Op_Sweep{Sweep: &fsmpb.Sweep{}}} }
 
 func cancelOp(id string) *fsmpb.Op {
@@ -374,6 +406,16 @@ func linked(op *fsmpb.Op, connection uint64) *fsmpb.Op {
 
 func disconnectOp(id string, session rota.Session, connection uint64) *fsmpb.Op {
 	return &fsmpb.Op{Op: &fsmpb.Op_Disconnect{Disconnect: &fsmpb.Disconnect{Worker: id, Session: uint64(session), Connection: connection}}}
+}
+
+// polling has a worker register that polls.
+func polling(op *fsmpb.Op) *fsmpb.Op {
+	op.GetRegister().Polls = true
+	return op
+}
+
+func offerOp(id string, session rota.Session, poll uint64, free int32, until rota.Clock) *fsmpb.Op {
+	return &fsmpb.Op{Op: &fsmpb.Op_Offer{Offer: &fsmpb.Offer{Worker: id, Session: uint64(session), Poll: poll, Free: free, UntilMs: int64(until)}}}
 }
 
 // goneOp is the word of a guard that knows a secret as registerOp writes it.

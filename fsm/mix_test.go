@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/millis"
 	"github.com/rotasched/rota/internal/peer"
@@ -159,7 +160,13 @@ func mixQueue(d *dice, q string) *fsmpb.Op {
 
 func mixOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 	job, worker := fmt.Sprint("j", d.roll(250)), fmt.Sprint("w", d.roll(5))
-	switch k := d.roll(43); {
+	switch k := d.roll(48); {
+	case k >= 46:
+		id := fmt.Sprint("b", d.roll(9))
+		if d.roll(3) == 0 {
+			return entry.SealOp(rota.BatchID(id))
+		}
+		return batchOp(id, int64(d.roll(4)), func(s *rota.JobSpec) { s.Queue = rota.QueueName(d.of(mixQueues...)) })
 	case k < 11:
 		return submitOp(jobSpec(job, func(s *rota.JobSpec) { mixJob(d, s) }))
 	case k < 13:
@@ -217,6 +224,8 @@ func mixOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 		return mixGrants(d)
 	case k < 43 && d.roll(3) == 0:
 		return backupOp(rota.Index(1+d.roll(300)), d.of("a", "b", "c"))
+	case k < 45 && k >= 43:
+		return mixKeys(b, d)
 	case k < 43:
 		return clusterOp("state_bytes_max", d.of("1MiB", "1GiB"), "voters_wanted", d.of("3", "5"), "autopilot", d.of("on", "off"))
 	}
@@ -249,6 +258,35 @@ func mixGrants(d *dice) *fsmpb.Op {
 	return roleOp(role, grants...)
 }
 
+// mixKeys sets, deletes or skips.
+func mixKeys(b *bench, d *dice) *fsmpb.Op {
+	queue := rota.QueueName(d.of(append(mixQueues, "")...))
+	switch d.roll(6) {
+	case 0:
+		return &fsmpb.Op{Op: &fsmpb.Op_DeleteKeyRule{DeleteKeyRule: &fsmpb.DeleteKeyRule{Queue: string(queue), Name: d.of("a", "b", "c"), Value: d.of("", "1")}}}
+	case 1:
+		var skip *fsmpb.SkipKey
+		b.keyring.counts.scan(func(_ string, c *keyCountRow) bool {
+			if c.blocker != "" {
+				skip = &fsmpb.SkipKey{Queue: string(c.queue), Tenant: string(c.tenant), Key: c.text, Job: string(c.blocker)}
+			}
+			return skip == nil
+		})
+		if skip != nil {
+			return &fsmpb.Op{Op: &fsmpb.Op_SkipKey{SkipKey: skip}}
+		}
+	}
+	r := rota.KeyRule{Queue: queue, Name: d.of("a", "b", "c"), Value: d.of("", "", "1"), Scope: pickOf(d, rota.KeyOfTenant, rota.KeyOfCluster),
+		Concurrency: pickOf[int64](d, 0, 1, 2, 5), Sequence: pickOf(d, rota.SequenceNone, rota.SequenceNone, rota.SequenceBlock, rota.SequenceSkip)}
+	if d.roll(3) == 0 {
+		r.Rate, r.PeriodMs, r.Burst = pickOf[int64](d, 1, 2, 10), pickOf[int64](d, 100, 1000, 5000), pickOf[int64](d, 0, 1, 3)
+	}
+	if d.roll(3) == 0 {
+		r.Group, r.Queue, r.Value = true, rota.QueueName(d.of(mixQueues...)), ""
+	}
+	return SetKeyRuleOp(&r)
+}
+
 // mixFlow submits, cancels or retries a workflow whose shape and policies follow from
 // its id.
 func mixFlow(d *dice) []*fsmpb.Op {
@@ -267,6 +305,17 @@ func mixFlow(d *dice) []*fsmpb.Op {
 }
 
 func mixJob(d *dice, s *rota.JobSpec) {
+	for _, name := range []string{"a", "b", "c"} {
+		if d.roll(3) == 0 {
+			s.Keys = append(s.Keys, name+":"+d.of("1", "2", "3"))
+		}
+	}
+	if d.roll(4) == 0 {
+		s.Batch = rota.BatchID(fmt.Sprint("b", d.roll(9)))
+	}
+	if d.roll(3) == 0 {
+		s.Headers = map[string]string{"traceparent": d.of("00-1", "00-2")}
+	}
 	for range d.roll(4) {
 		s.DataKeys = append(s.DataKeys, d.of("x", "y", "z"))
 	}
@@ -275,6 +324,10 @@ func mixJob(d *dice, s *rota.JobSpec) {
 	s.Domain, s.CPUMilli = d.of("", "z1", "z2"), pickOf[int64](d, 0, 0, 1000, 3000)
 	s.Units, s.Fee = pickOf[int64](d, 0, 1, 3), pickOf[int64](d, 0, 1<<60, 5)
 	s.Delay, s.TTL = millis.Duration(pickOf[int64](d, 0, 0, 500)), millis.Duration(pickOf[int64](d, 0, 0, 20_000))
+	if d.roll(4) == 0 {
+		s.Retry = rota.RetryPolicy{Attempts: pickOf[int64](d, 0, 1, 3), Base: millis.Duration(pickOf[int64](d, 0, 1, 2_000)),
+			FactorPermille: pickOf[int64](d, 0, 1_500), Cap: millis.Duration(pickOf[int64](d, 0, 2_500)), JitterPermille: pickOf[int64](d, -1, 0, 1_000)}
+	}
 	s.RetryOnInvalidProof, s.Expected = d.roll(2) == 0, millis.Duration(pickOf[int64](d, 0, 50))
 	if d.roll(6) == 0 {
 		s.Worker = rota.WorkerID(fmt.Sprint("w", d.roll(5)))
@@ -296,7 +349,7 @@ func mixVerb(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 	}
 	return verb(pickOf(d, rota.VerbAck, rota.VerbAck, rota.VerbRenew, rota.VerbComplete, rota.VerbComplete,
 		rota.VerbComplete, rota.VerbFail, rota.VerbDecline, rota.VerbProgress), l,
-		func(c *peer.LeaseCommand) { c.NoRetry = d.roll(4) == 0 })
+		func(c *peer.LeaseCommand) { c.Fail, c.After = failAs(d.roll(10)) })
 }
 
 func pickOf[T any](d *dice, list ...T) T { return list[d.roll(len(list))] }

@@ -11,7 +11,7 @@ import (
 // thing that was said of it, of which the status follows, and health in
 // thousandths of a permille, so that it simply grows with the clock.
 type modelReputation struct {
-	unreachable, draining, suspended, retired bool
+	unreachable, draining, suspended, retired, dismissed bool
 
 	health, healthAt int64
 	// seen is the health that rounds know of: as of the last change or sweep.
@@ -33,7 +33,7 @@ func newModelReputation(now rota.Clock) modelReputation {
 
 // anew is what of it outlasts a session.
 func (s modelReputation) anew() modelReputation {
-	s.unreachable, s.draining, s.retired = false, false, false
+	s.unreachable, s.draining, s.retired, s.dismissed = false, false, false, false
 	return s
 }
 
@@ -122,6 +122,7 @@ func (m *model) status(id rota.WorkerID, s rota.WorkerStatus, session rota.Sessi
 	case session != 0 && s != rota.WorkerDraining && s != rota.WorkerRetired:
 		return false
 	case w.status() == s:
+		w.dismissed = w.dismissed || w.retired && session == 0
 		return true
 	case w.retired:
 		return false
@@ -141,6 +142,7 @@ func (m *model) status(id rota.WorkerID, s rota.WorkerStatus, session rota.Sessi
 		w.unreachable, w.draining = false, false
 		w.suspended = w.suspended || s == rota.WorkerSuspended
 		w.retired = s == rota.WorkerRetired
+		w.dismissed = w.retired && session == 0
 		for _, l := range m.leases {
 			if l.worker == id && (session == 0 || l.session == session) {
 				m.requeue(l)

@@ -18,9 +18,11 @@ type model struct {
 	now     rota.Clock
 	jobs    map[rota.JobID]*modelJob
 	leases  map[rota.LeaseID]*modelLease
+	logs    map[rota.LeaseID]string
 	workers map[rota.WorkerID]*modelWorker
 	tokens  rota.Token
 	count   rota.Session // sessions given
+	keys    modelKeys
 }
 
 type modelJob struct {
@@ -29,6 +31,8 @@ type modelJob struct {
 	state    rota.JobState
 	attempt  int32
 	declines int
+	snoozes  int
+	retry    rota.RetryPolicy
 	due      rota.Clock
 	ttl      rota.Clock
 	abs, rel rota.Clock
@@ -39,6 +43,9 @@ type modelJob struct {
 	proof    bool       // it expects the digest of "right"
 	free     rota.Clock // until when the worker of a cancelled lease may work on
 	gone     rota.Clock // when it is forgotten, once it has ended
+	leased   bool       // ever in this life
+	key      string     // what it is unique by, "" for nothing
+	payload  string
 }
 
 type modelLease struct {
@@ -62,12 +69,17 @@ type modelWorker struct {
 	// connection, 0 for none, and since when its stream is broken.
 	connection uint64
 	broken     rota.Clock
+	// polls, the newest poll, and what it offers until when.
+	polls  bool
+	poll   uint64
+	free   int32
+	offers rota.Clock
 	modelReputation
 }
 
 func newModel(p rota.QueuePolicy) *model {
-	return &model{policy: p, now: startClock, jobs: map[rota.JobID]*modelJob{}, leases: map[rota.LeaseID]*modelLease{},
-		workers: map[rota.WorkerID]*modelWorker{}}
+	return &model{policy: p, now: startClock, jobs: map[rota.JobID]*modelJob{}, leases: map[rota.LeaseID]*modelLease{}, logs: map[rota.LeaseID]string{},
+		workers: map[rota.WorkerID]*modelWorker{}, keys: newModelKeys()}
 }
 
 // submit reports whether the submission must be taken.
@@ -75,8 +87,11 @@ func (m *model) submit(s *rota.JobSpec) bool {
 	if j := m.jobs[s.ID]; j != nil {
 		return j.first.Difference(s) == ""
 	}
-	j := &modelJob{first: *s, began: m.now, state: rota.JobQueued, ttl: rota.Clock(s.TTL.Milliseconds()), typ: s.Type, proof: len(s.ExpectedDigest) > 0,
-		runtime: rota.Clock(s.MaxRuntime.Milliseconds())}
+	if taken, met := m.judge(s); met {
+		return taken
+	}
+	j := &modelJob{first: *s, began: m.now, state: rota.JobQueued, retry: s.Retry, ttl: rota.Clock(s.TTL.Milliseconds()), typ: s.Type, proof: len(s.ExpectedDigest) > 0,
+		runtime: rota.Clock(s.MaxRuntime.Milliseconds()), key: keyOf(s, m.now), payload: string(s.Payload)}
 	if s.TTL > 0 {
 		j.abs = m.now + j.ttl
 	}
@@ -102,8 +117,14 @@ func (m *model) retry(id rota.JobID) bool {
 	if j == nil || j.state == rota.JobCompleted || !j.state.Terminal() {
 		return j != nil && j.lives > 0 && !j.state.Terminal() // a repetition
 	}
+	now := j.first // another payload may make another key
+	now.Payload = rota.Blob(j.payload)
+	key := keyOf(&now, m.now)
+	if _, held := m.keys.held[key]; held {
+		return false
+	}
 	free := j.free
-	*j = modelJob{first: j.first, began: max(m.now, free), state: rota.JobQueued, ttl: j.ttl, lives: j.lives + 1, typ: j.typ,
+	*j = modelJob{key: key, payload: j.payload, first: j.first, began: max(m.now, free), state: rota.JobQueued, retry: j.retry, ttl: j.ttl, lives: j.lives + 1, typ: j.typ,
 		proof: j.proof, free: free, runtime: j.runtime}
 	if free > m.now {
 		j.state, j.due = rota.JobDelayed, free
@@ -149,6 +170,9 @@ func (m *model) expel(j *modelJob, state rota.JobState) {
 // end notes that a job ended, whose lease is gone. The clock and the date run alike here.
 func (m *model) end(j *modelJob, state rota.JobState) {
 	j.state, j.gone = state, max(m.now+rota.Clock(m.policy.GCHorizonMs), j.free)
+	if h := m.keys.held[j.key]; j.key != "" && state == rota.JobCompleted && j.inScope() && (h.job == "" || m.jobs[h.job] == j) {
+		j.gone = max(j.gone, m.now+rota.Clock(j.first.Unique.Keep.Milliseconds()))
+	}
 }
 
 // registerOn is register on a numbered connection, 0 for none.
@@ -167,6 +191,36 @@ func (m *model) registerOn(id rota.WorkerID, secret string, takeover bool, slots
 	}
 	if now := m.workers[id]; now != w {
 		now.connection = connection
+	}
+	return true
+}
+
+// offer reports whether an offer must be taken.
+func (m *model) offer(id rota.WorkerID, session rota.Session, poll uint64, free int32, until rota.Clock) bool {
+	w := m.workers[id]
+	switch {
+	case w == nil || w.session != session || w.retired || !w.polls || poll == 0 || free < 0:
+		return false
+	case (free > 0) == (poll == w.poll): // an older poll withdraws, or this one says it again
+		return true
+	case free == 0:
+		w.free = 0
+		return true
+	case until <= m.now || until > m.now+9_000:
+		return false
+	}
+	w.poll, w.free, w.offers = poll, free, until
+	return true
+}
+
+// registerPolling is registerOn by a worker that polls, or has a stream again.
+func (m *model) registerPolling(id rota.WorkerID, secret string, takeover bool, slots int, connection uint64, polls bool) bool {
+	w := m.workers[id]
+	if !m.registerOn(id, secret, takeover, slots, connection) {
+		return false
+	}
+	if now := m.workers[id]; now != w || now.polls != polls {
+		now.polls, now.poll, now.free = polls, 0, 0
 	}
 	return true
 }
@@ -192,6 +246,8 @@ func (m *model) register(id rota.WorkerID, secret string, takeover bool, slots i
 	case w.secret == secret && !w.retired:
 		w.unreachable = false
 		return true
+	case w.secret == secret && w.dismissed:
+		return false
 	case !w.retired && !(w.status() == rota.WorkerUnreachable && m.open(id) == 0):
 		if !takeover {
 			return false
@@ -233,12 +289,18 @@ func (m *model) assigned(l rota.Lease) error {
 		return fmt.Errorf("worker %s got a lease but its stream is broken", l.Worker)
 	case m.barred(&w.modelReputation, j.typ) || w.seen < m.policy.MinHealth:
 		return fmt.Errorf("worker %s got a lease of type %s but is not eligible: %+v", l.Worker, j.typ, w.modelReputation)
+	case w.polls && w.free == 0:
+		return fmt.Errorf("worker %s got a lease but offers no slot", l.Worker)
 	case m.open(l.Worker) >= w.slots:
 		return fmt.Errorf("worker %s has no slot for another lease", l.Worker)
 	case m.tokens.Compare(l.Token) >= 0 || l.Attempt != j.attempt || m.leases[l.ID] != nil:
 		return fmt.Errorf("lease %+v repeats token, id or attempt", l)
 	}
 	m.tokens = l.Token
+	if w.polls {
+		w.free--
+	}
+	j.leased = true
 	j.state, j.lease = rota.JobAssigned, l.ID
 	if j.rel == 0 {
 		j.rel = m.now + rota.Clock(m.policy.TTLRelMaxMs)
@@ -269,22 +331,40 @@ func (m *model) requeue(l *modelLease) {
 }
 
 // use ends a lease and counts its attempt.
-func (m *model) use(l *modelLease) {
+func (m *model) use(l *modelLease) { m.useUntil(l, 0) }
+
+// useUntil is use where the job then waits for a time, 0 for its backoff.
+func (m *model) useUntil(l *modelLease, wait rota.Clock) {
 	j := m.jobs[l.job]
 	m.drop(j)
-	j.declines = 0
-	if int64(j.attempt)+1 >= m.policy.AttemptMax {
+	j.declines, j.snoozes = 0, 0
+	p := j.retry.Over(&m.policy)
+	if int64(j.attempt)+1 >= p.AttemptMax {
 		m.end(j, rota.JobDead)
 		return
 	}
-	wait := sched.BackoffMs(l.job, j.attempt, &m.policy)
+	if wait == 0 {
+		wait = rota.Clock(sched.BackoffMs(l.job, j.attempt, p))
+	}
 	j.attempt++
-	j.state, j.due = rota.JobDelayed, m.now+rota.Clock(wait)
+	j.state, j.due = rota.JobDelayed, m.now+wait
 }
 
 // lease does a verb and says whether it must be taken. Verbs on leases that are
 // over are the directed tests' matter: known is false for them.
 func (m *model) lease(c *peer.LeaseCommand) (taken, known bool) {
+	if len(c.Log) > 0 && c.Verb != rota.VerbComplete && c.Verb != rota.VerbFail && c.Verb != rota.VerbDecline {
+		return false, true
+	}
+	open := m.leases[c.Lease] != nil
+	taken, known = m.verb(c)
+	if open && m.leases[c.Lease] == nil && len(c.Log) > 0 {
+		m.logs[c.Lease] = string(c.Log)
+	}
+	return taken, known
+}
+
+func (m *model) verb(c *peer.LeaseCommand) (taken, known bool) {
 	l, w := m.leases[c.Lease], m.workers[c.Worker]
 	switch {
 	case l == nil:
@@ -328,16 +408,28 @@ func (m *model) lease(c *peer.LeaseCommand) (taken, known bool) {
 		delete(w.bad, j.typ)
 		m.change(&w.modelReputation, 20)
 	case rota.VerbFail:
-		if c.TimedOut && l.timesOut != 0 {
+		after, waits := rota.Clock(c.After.Milliseconds()), c.Fail == peer.FailRetryAfter || c.Fail == peer.FailSnooze
+		switch {
+		case c.Fail > peer.FailTimedOut, waits && (after <= 0 || after > 2_592_000_000), !waits && after != 0:
+			return false, true
+		case c.Fail == peer.FailTimedOut && l.timesOut != 0:
 			m.use(l)
-			return true, true
-		}
-		m.fails(&w.modelReputation, j.typ, false)
-		if c.NoRetry {
+		case c.Fail == peer.FailSnooze && l.revoked:
+			m.requeue(l)
+		case c.Fail == peer.FailSnooze && j.snoozes < 1_000:
+			m.requeue(l)
+			j.snoozes++
+			j.state, j.due = rota.JobDelayed, m.now+after
+		case c.Fail == peer.FailCancel:
+			m.drop(j)
+			m.end(j, rota.JobCancelled)
+		case c.Fail == peer.FailNoRetry:
+			m.fails(&w.modelReputation, j.typ, false)
 			m.drop(j)
 			m.end(j, rota.JobDead)
-		} else {
-			m.use(l)
+		default:
+			m.fails(&w.modelReputation, j.typ, false)
+			m.useUntil(l, after)
 		}
 	case rota.VerbDecline:
 		if !l.revoked && l.timesOut != 0 && m.now >= l.timesOut-2_000 {
@@ -427,5 +519,8 @@ func (m *model) sweep() {
 	}
 	for _, w := range m.workers {
 		w.sweep(m.now)
+		if w.offers <= m.now {
+			w.free = 0
+		}
 	}
 }

@@ -24,8 +24,11 @@ func (m *Machine) found(op *fsmpb.BeginTerm) *fsmpb.Outcome {
 	if err := checkAnonymous(op.GetAnonymous()); err != nil {
 		return entry.Refused(err)
 	}
+	if leap := op.GetLeapMs(); leap < 0 || leap > int64(limits.VirtualLeapMax) {
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "leap_ms", "leap_ms is %d: at most %d are taken", leap, limits.VirtualLeapMax))
+	}
 	h := &m.head
-	h.cluster, h.incarnation = id, 1
+	h.cluster, h.incarnation, h.leap = id, 1, max(rota.Clock(op.GetLeapMs()), limits.ClockLeapMax)
 	h.beacon = sched.FirstBeacon(id)
 	h.anonymous = slices.Clone(op.GetAnonymous())
 	h.clock = 1 // a moment of 0 means "never" in every row

@@ -11,6 +11,9 @@ var ownedKinds = [access.OwnsEnd]struct{ plural, remedy string }{
 	access.OwnsTenant:   {"tenants", "delete one with `rota tenant delete`"},
 	access.OwnsWorker:   {"workers", "retire and delete one with `rota worker delete`, or wait until silent ones are forgotten"},
 	access.OwnsWorkflow: {"workflows that have not ended", "wait for one to end, or cancel it"},
+	access.OwnsSchedule: {"schedules", "delete one with `rota schedule delete`"},
+	access.OwnsBatch:    {"batches that have not ended", "seal one with `rota batch seal`, and let its jobs end"},
+	access.OwnsWebhook:  {"webhooks", "delete one with `rota webhook delete`"},
 	access.OwnsToken:    {"tokens", "wait until one expires, revoked ones too: `rota auth token list` shows when"},
 }
 
@@ -61,10 +64,28 @@ func (m *Machine) eachHeld(yield func(by rota.Principal, what access.Owned)) {
 	m.admission.tenants.scan(func(_ rota.TenantID, r *tenantRow) bool { yield(r.by, access.OwnsTenant); return true })
 	m.fleet.workers.scan(func(_ rota.WorkerID, r *workerRow) bool { yield(r.by, access.OwnsWorker); return true })
 	m.access.tokens.scan(func(_ tokenID, r *tokenRow) bool { yield(r.By, access.OwnsToken); return true })
+	m.schedules.rows.scan(func(_ rota.ScheduleName, r *scheduleRow) bool { yield(r.by, access.OwnsSchedule); return true })
+	m.hooks.rows.scan(func(_ rota.WebhookName, r *hookRow) bool { yield(r.by, access.OwnsWebhook); return true })
+	m.batches.rows.scan(func(_ rota.BatchID, r *batchRow) bool {
+		if r.callback != nil {
+			yield(r.by, access.OwnsBatch)
+		}
+		return true
+	})
 	m.flows.workflows.scan(func(_ rota.WorkflowID, r *workflowRow) bool {
 		if r.lives() {
 			yield(r.by, access.OwnsWorkflow)
 		}
 		return true
 	})
+}
+
+// callerReads reports whether who made the operation at hand may read what is of a tenant and a queue.
+func (m *Machine) callerReads(tenant rota.TenantID, queue rota.QueueName) bool {
+	actor := m.journal.caller.Actor
+	if actor == "" {
+		return true
+	}
+	rights, refusal := m.access.rightsOf(actor)
+	return refusal == nil && rights.Allow(rota.RightRead, tenant, queue)
 }

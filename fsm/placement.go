@@ -101,13 +101,14 @@ func (pl *placement) addQueue(name rota.QueueName, policy rota.QueuePolicy) {
 	q := &queueRow{name: name, policy: policy, by: pl.m.journal.caller.Actor}
 	pl.m.access.hold(q.by, access.OwnsQueue, 1)
 	pl.m.queues.insert(name, q)
-	pl.m.admission.initLanes(q, pl.registry.addIndex(q))
+	pl.m.admission.initLanes(q, pl.addIndex(q))
 	pl.m.fleet.reviewWorkers(name) // some may serve it already
 	pl.m.journal.emit(rota.Event{Kind: rota.EventQueueChanged, Queue: name, Text: policy.Preset})
 }
 
-func (r *registry) addIndex(q *queueRow) *queueIndex {
-	i := &queueIndex{pending: newPending(&q.policy), open: make(map[rota.TenantID]int64)}
+func (pl *placement) addIndex(q *queueRow) *queueIndex {
+	r := &pl.registry
+	i := &queueIndex{pending: pl.newPending(q), open: make(map[rota.TenantID]int64)}
 	r.queues[q.name] = i
 	r.supply.SetRules(q.name, sched.RulesOf(&q.policy))
 	return i
@@ -129,8 +130,12 @@ func (pl *placement) move(j *jobRow, to rota.JobState) {
 	}
 	q.count(j.state, -1)
 	pl.registry.moveNode(j, j.state, to)
+	from := j.state
 	j.state = to
 	q.count(to, 1)
+	if j.past != nil && j.past.unique != (uniqueKey{}) {
+		pl.m.uniques.follow(j, from)
+	}
 	if to == rota.JobQueued {
 		j.queuedAt = pl.m.head.clock
 		pl.file(j, q)
@@ -199,7 +204,7 @@ func effectiveSize(s *keptSpec) int64 {
 	if s.SizeBytes > 0 {
 		return s.SizeBytes
 	}
-	return int64(len(s.Payload))
+	return int64(len(s.Payload()))
 }
 
 func (pl *placement) unfile(j *jobRow, q *queueRow) {

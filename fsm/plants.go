@@ -19,7 +19,17 @@ func (sound) dedupeNotInSnapshot() bool     { return false }
 func (sound) mapRange() bool                { return false }
 func (sound) silenceForgotten() bool        { return false }
 func (sound) childEarly(*flow, uint32) bool { return false }
+func (sound) firesTwice() bool              { return false }
+func (sound) hookRepeats() bool             { return false }
 func (sound) omits(rota.EventKind) bool     { return false }
+
+func (sound) callbackEarly(*batchRow) bool { return false }
+
+func (sound) uniqueLeftBehind(rota.JobState) bool { return false }
+
+func (sound) keyNotInSnapshot() bool { return false }
+
+func (sound) passesHead(*Machine, keyPlace) bool { return false }
 
 func (sound) anyDue(timerSet, int64) (timer, bool) { return timer{}, false }
 

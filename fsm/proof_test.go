@@ -162,7 +162,7 @@ func TestReportProof(t *testing.T) {
 		b.refuses(rota.KindConflict, "lease", reportOp(rota.Lease{Job: "j"}))
 		open := b.acked("open")
 		b.refuses(rota.KindConflict, "job", reportOp(open))
-		b.ok(verb(rota.VerbFail, open, func(c *peer.LeaseCommand) { c.NoRetry = true }))
+		b.ok(verb(rota.VerbFail, open, func(c *peer.LeaseCommand) { c.Fail = peer.FailNoRetry }))
 		b.refuses(rota.KindConflict, "job", reportOp(open))
 		short := reportOp(l)
 		short.GetReportProof().Lease = l.ID[:31]

@@ -73,10 +73,14 @@ func (r *race) expect(taken bool, op *fsmpb.Op) {
 	if got := entry.OutcomeError(r.b.entry(op).Outcomes[0]); (got == nil) != taken {
 		r.Fatalf("%v: taken %v, the model says %v (%v)", op, got == nil, taken, got)
 	}
+	r.keys(false)
 }
 
 func (r *race) step() {
 	job := fmt.Sprint("j", r.pick("job", 6))
+	if r.pick("unique", 4) == 0 {
+		job = fmt.Sprint("m", r.pick("job", 30))
+	}
 	worker := rota.WorkerID(fmt.Sprint("w", r.pick("worker", 3)))
 	switch kind := r.pick("kind", 20); kind {
 	case 0, 1, 2:
@@ -90,6 +94,13 @@ func (r *race) step() {
 				sum := sha256.Sum256([]byte("right"))
 				s.ExpectedDigest = sum[:]
 			}
+			s.Payload = rota.Blob(fmt.Sprint(r.pick("payload", 2)))
+			if r.pick("unique", 2) == 0 {
+				s.Unique, s.Delay = r.unique(), millis.Duration([]int64{0, 700, 4_000}[r.pick("delay", 3)])
+				if s.Unique.Merges() { // what was merged stays known
+					s.ID = rota.JobID(fmt.Sprint("m", r.pick("merged", 30)))
+				}
+			}
 		})
 		r.expect(r.model.submit(spec), submitOp(spec))
 	case 3, 4:
@@ -100,11 +111,17 @@ func (r *race) step() {
 		if connection > 0 {
 			linked(op, connection)
 		}
-		r.expect(r.model.registerOn(worker, secret, takeover, slots, connection), op)
+		op.GetRegister().Polls = r.pick("polls", 3) == 0
+		r.expect(r.model.registerPolling(worker, secret, takeover, slots, connection, op.GetRegister().GetPolls()), op)
 	case 5, 6, 7:
+		if r.pick("offer", 2) == 0 {
+			r.offer(worker)
+		}
 		r.match()
 	case 8, 9, 10, 11:
-		r.command()
+		if r.command(); r.pick("late", 4) == 0 {
+			r.keepLog()
+		}
 	case 12:
 		r.expect(r.model.cancel(rota.JobID(job)), cancelOp(job))
 	case 13:
@@ -151,6 +168,7 @@ func (r *race) step() {
 			r.model.now = r.b.now
 			r.model.sweep()
 			r.b.entry(sweepOp())
+			r.keys(true)
 		}
 	default: // an entry of a deposed leader, then perhaps a new one
 		r.b.stamped(&fsmpb.Entry{Term: r.b.term + 1, NowMs: int64(r.b.now + 400), Ops: []*fsmpb.Op{sweepOp()}}, r.b.term)
@@ -172,6 +190,16 @@ func (r *race) match() {
 			l.revoked = true
 		}
 	}
+	r.keys(false)
+}
+
+// offer has a worker's poll offer slots, or withdraw them.
+func (r *race) offer(worker rota.WorkerID) {
+	session, _ := r.b.View.Session(worker)
+	session += rota.Session(r.pick("session", 8) / 7)
+	poll, free := uint64(r.pick("poll", 5)), []int32{0, 0, 1, 1, 2, 3, -1}[r.pick("free", 7)]
+	until := r.b.now + rota.Clock([]int{-1, 0, 500, 3_000, 9_000, 9_001}[r.pick("until", 6)])
+	r.expect(r.model.offer(worker, session, poll, free, until), offerOp(string(worker), session, poll, free, until))
 }
 
 // command sends a verb on a lease that was given at some time, by its worker or
@@ -186,9 +214,12 @@ func (r *race) command() {
 		v = rota.VerbComplete
 	}
 	c := peer.LeaseCommand{Verb: v, Lease: l.ID, Job: l.Job, Worker: l.Worker,
-		Session: l.Session, Ordinal: int32(r.pick("ordinal", 5)), NoRetry: r.pick("noRetry", 4) == 0, TimedOut: r.pick("timedOut", 3) == 0}
+		Session: l.Session, Ordinal: int32(r.pick("ordinal", 5)), Fail: peer.FailKind(r.pick("fail", 7)), After: []time.Duration{0, time.Millisecond, 90 * time.Second, 31 * 24 * time.Hour}[r.pick("after", 4)]}
 	if right := r.pick("right", 6); right == 0 || right < 4 && !r.fraud {
 		c.Output = []byte("right")
+	}
+	if r.pick("logs", 3) == 0 {
+		c.Log = []byte(fmt.Sprint("log ", r.pick("log", 9)))
 	}
 	switch r.pick("hostile", 8) {
 	case 0:
@@ -207,7 +238,33 @@ func (r *race) command() {
 	}
 }
 
+// keepLog has a node bring what it has of a log.
+func (r *race) keepLog() {
+	if len(r.seen) == 0 {
+		return
+	}
+	l := r.seen[len(r.seen)-1-r.pick("lease", min(len(r.seen), 6))]
+	if r.pick("hostile", 8) == 0 {
+		l.Worker = "thief"
+	}
+	o := r.b.entry(KeepLogOp(l.Job, l.ID, l.Worker, []byte("late"))).Outcomes[0]
+	kept, known := r.model.logs[l.ID]
+	switch taken := o.GetKind() == 0; {
+	case taken && (r.model.leases[l.ID] != nil || l.Worker == "thief"):
+		r.Fatalf("the log of an open lease, or by another worker, is taken")
+	case taken && o.GetExisted() != known:
+		r.Fatalf("a log is there: %v; the model has %q, %v", o.GetExisted(), kept, known)
+	case taken && !known:
+		r.model.logs[l.ID] = "late"
+	}
+}
+
 func (r *race) compare() {
+	for lease, want := range r.model.logs {
+		if got, ok := keptLog(r.b.Machine, lease); !ok || got != want {
+			r.Fatalf("the log of %s is %q, %v; the model has %q", lease, got, ok, want)
+		}
+	}
 	if known := r.b.jobs.len() + r.b.ended.tombs.len(); known != len(r.model.jobs) {
 		r.Fatalf("%d jobs are known, the model says %d", known, len(r.model.jobs))
 	}
@@ -217,12 +274,20 @@ func (r *race) compare() {
 			(got.Lease != nil) != (want.lease != rota.LeaseID{}) || got.Lease != nil && got.Lease.ID != want.lease {
 			r.Fatalf("job %s is %s in attempt %d, the model says %s in %d", id, got.State, got.Attempt, want.state, want.attempt)
 		}
+		if !want.state.Terminal() && string(got.Payload) != want.payload {
+			r.Fatalf("job %s has payload %q, the model says %q", id, got.Payload, want.payload)
+		}
 		if l := r.model.leases[want.lease]; l != nil && (got.Lease.Deadline.Clock != l.deadline || got.Lease.Renewals != l.renewals) {
 			r.Fatalf("lease of %s runs to %d, the model says %d", id, got.Lease.Deadline, l.deadline)
 		}
 	}
 	if got := r.b.leasing.leases.len(); got != len(r.model.leases) {
 		r.Fatalf("%d leases are open, the model says %d", got, len(r.model.leases))
+	}
+	for id, w := range r.model.workers {
+		if got, _ := r.b.View.Worker(id); got.Polls != w.polls || got.Offered != w.free {
+			r.Fatalf("worker %s polls: %v, offers %d; the model says %v, %d", id, got.Polls, got.Offered, w.polls, w.free)
+		}
 	}
 	r.reputations()
 }

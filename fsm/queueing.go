@@ -138,6 +138,45 @@ func (m *Machine) enqueue(j *jobRow) {
 	m.journal.emitFor(j, &rota.Event{Kind: rota.EventJobEnqueued, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Attempt: j.attempt})
 }
 
+// respec gives a pending job another spec of the same class, and files it anew where it
+// stands in a lane. One whose priority is of another tier goes to the back of that tier, as
+// if it were submitted there. Its end by ttl_abs changes with timeToLive alone; j is editable.
+func (m *Machine) respec(j *jobRow, q *queueRow, spec *rota.JobSpec, timeToLive bool) {
+	var pending *sched.Pending
+	i := m.placement.registry.queues[q.name]
+	if j.state == rota.JobQueued {
+		pending = i.pending
+		pending.Remove(j.item)
+		i.countTier(j, &q.policy, -1)
+	}
+	from, due := tierOf(j, &q.policy), j.expires()
+	j.spec = m.specs.keep(spec)
+	j.specHash = hashSpec(&m.ledger.enc, j.spec)
+	if to := tierOf(j, &q.policy); j.tierSeq != 0 && to != from {
+		j.tier = to
+		m.placement.toBack(j)
+	}
+	if timeToLive {
+		ttl := spec.TTL.Milliseconds()
+		if ttl == 0 {
+			ttl = q.policy.TTLAbsMs
+		}
+		if j.expireAbs = 0; ttl > 0 {
+			j.expireAbs = max(j.submitted, j.history().since) + rota.Clock(ttl)
+		}
+		m.timers.expire.set(string(j.spec.ID), int64(due), int64(j.expires()))
+	}
+	if pending == nil {
+		return
+	}
+	item := m.placement.itemOf(j, &q.policy) // the old one may be a round's
+	j.item = &item
+	m.admission.syncLanes(i, q, j.spec.Tenant)
+	pending.Add(j.item)
+	i.countTier(j, &q.policy, 1)
+	m.placement.timePromotion(q, i)
+}
+
 // OtherJob refuses a submission whose id stands for another job. How they differ is told
 // where the job as it was first submitted is at hand.
 func OtherJob(id rota.JobID, how string) *rota.Error {

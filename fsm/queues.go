@@ -73,6 +73,11 @@ func (pl *placement) setQueue(op *fsmpb.SetQueue) *fsmpb.Outcome {
 		pl.m.queues.edit(name).expected = expected
 		return &fsmpb.Outcome{}
 	}
+	if pl.m.keyring.groups[name] != nil {
+		if err := turnless(name, &policy); err != nil {
+			return entry.Refused(err)
+		}
+	}
 	if policy == q.policy && slices.Equal(expected, q.expected) && q.drainTo == "" {
 		return &fsmpb.Outcome{Existed: true}
 	}
@@ -124,7 +129,11 @@ func rankedOtherwise(a, b *rota.QueuePolicy) bool {
 // refile builds a queue's lanes anew; it walks all live jobs, which only an
 // operator's change of ranking may cost.
 func (pl *placement) refile(q *queueRow, i *queueIndex) {
-	i.pending = newPending(&q.policy)
+	i.pending.Forget()
+	kr := &pl.m.keyring
+	kr.restoring = true
+	defer func() { kr.restoring = false }()
+	i.pending = pl.newPending(q)
 	pl.m.admission.initLanes(q, i)
 	pl.m.jobs.scan(func(_ rota.JobID, j *jobRow) bool {
 		if j.state == rota.JobQueued && j.spec.Queue == q.name {
@@ -170,10 +179,20 @@ func (pl *placement) deleteQueue(op *fsmpb.DeleteQueue) *fsmpb.Outcome {
 // forgetQueue forgets a queue without live jobs, unless a workflow names it.
 func (pl *placement) forgetQueue(q *queueRow) *fsmpb.Outcome {
 	m, name := pl.m, q.name
+	if s, named := m.schedules.naming(name); named {
+		return entry.Refused(ofSchedule(name, s))
+	}
+	if m.batches.toCome.naming[name] > 0 {
+		return entry.Refused(ofBatches(name))
+	}
+	if name == rota.WebhookQueue && m.hooks.rows.len() > 0 {
+		return entry.Refused(ofHooks(m.hooks.rows.len()))
+	}
 	if m.ledger.named(q) {
 		return entry.Refused(rota.Refusef(rota.KindConflict, "queue", "a workflow names queue %q: wait until it has ended and is forgotten", name))
 	}
 	m.admission.forgetQueue(name)
+	m.keyring.forgetQueue(name)
 	i := pl.registry.queues[name]
 	m.timers.promote.set(string(name), int64(i.promoteDue), 0)
 	delete(pl.registry.queues, name)
@@ -202,7 +221,17 @@ func (pl *placement) drainQueue(q *queueRow, into rota.QueueName) *fsmpb.Outcome
 		return entry.Refused(noQueue(into))
 	case to.drainTo != "":
 		return entry.Refused(leaving(to))
-	case q.live() == 0:
+	}
+	if s, named := pl.m.schedules.naming(q.name); named {
+		return entry.Refused(ofSchedule(q.name, s))
+	}
+	if pl.m.batches.toCome.naming[q.name] > 0 {
+		return entry.Refused(ofBatches(q.name))
+	}
+	if q.name == rota.WebhookQueue && pl.m.hooks.rows.len() > 0 {
+		return entry.Refused(ofHooks(pl.m.hooks.rows.len()))
+	}
+	if q.live() == 0 {
 		return pl.forgetQueue(q)
 	}
 	q = pl.m.queues.edit(q.name)
@@ -266,11 +295,13 @@ func (pl *placement) moveJob(j *jobRow, into rota.QueueName) {
 	moved := m.newJob() // a row of its own, as what counts for a queue never changes it
 	*moved, j.jobLife = *j, noLife
 	m.jobs.drop(spec.ID)
+	m.keyring.leave(moved, rota.JobNone)
 	moved.spec, moved.past = m.specs.keep(&spec), &past
 	moved.specHash = hashSpec(&m.ledger.enc, moved.spec)
 	moved.tier, moved.tierAt, moved.tierSeq = 0, 0, 0
 	m.jobs.insert(spec.ID, moved)
 	pl.classify(moved)
+	m.keyring.enter(moved)
 	to := m.queues.edit(into)
 	to.count(state, 1)
 	m.typeStats.declareType(moved.spec, to)
@@ -282,10 +313,10 @@ func (pl *placement) moveJob(j *jobRow, into rota.QueueName) {
 		Payload: payload(map[string]rota.QueueName{"queue": into})})
 }
 
-// leaving refuses what would bring jobs to a queue that is being drained.
-func leaving(q *queueRow) *rota.Error {
-	return rota.Refusef(rota.KindConflict, "queue", "queue %q is being deleted, its jobs move to %q: submit there, or keep it with `rota queue set %s`",
-		q.name, q.drainTo, q.name)
+// ofSchedule refuses to delete a queue that a schedule's runs go to.
+func ofSchedule(queue rota.QueueName, name rota.ScheduleName) *rota.Error {
+	return rota.Refusef(rota.KindConflict, "queue", "the runs of schedule %q go to queue %q: set it to another one, or delete it with "+
+		"`rota schedule delete`", name, queue)
 }
 
 // drains checks what is known of queues that are drained.

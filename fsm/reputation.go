@@ -252,7 +252,7 @@ func (fl *fleet) takeUnits(w *workerRow, l *leaseRow, units int64) {
 func workerEntry(w *workerRow) sched.WorkerEntry {
 	e := sched.WorkerEntry{Spec: w.spec, Active: w.status == rota.WorkerActive, Retired: w.status == rota.WorkerRetired,
 		Open: w.open, CPUTaken: w.cpu, MemoryTaken: w.memory, IOTaken: w.io, Received: w.sinceTurn, Stake: w.stakeNow(), Health: int64(w.health),
-		Disconnected: !w.disconnected.IsZero(), Units: w.units, Executed: w.executed,
+		Disconnected: !w.disconnected.IsZero(), Polls: w.polls, Free: w.free, Units: w.units, Executed: w.executed,
 		Grants: w.grants}
 	switch {
 	case w.attestedUntil == 0:

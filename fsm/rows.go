@@ -36,6 +36,14 @@ const (
 	tagIssuer
 	tagSpent
 	tagBackup
+	tagUnique
+	tagMerged
+	tagKeyRule
+	tagKeyCount
+	tagSchedule
+	tagPlan
+	tagBatch
+	tagWebhook
 )
 
 func encodePairs(e *encoder, pairs map[string]string) {
@@ -89,13 +97,6 @@ func decodeLimits(d *decoder) map[string]int64 {
 	return limits
 }
 
-// hashSpec stands for a spec in its job's row; e is the caller's, to write over.
-func hashSpec(e *encoder, s *keptSpec) rota.Digest {
-	e.b = e.b[:0]
-	encodeSpec(e, s)
-	return hashBytes(e.b)
-}
-
 func encodeAttempts(e *encoder, attempts []rota.Attempt) {
 	e.uint(uint64(len(attempts)))
 	for i := range attempts {
@@ -112,6 +113,7 @@ func encodeAttempts(e *encoder, attempts []rota.Attempt) {
 		e.uint(uint64(a.End))
 		e.str(a.Error)
 		encodeDecision(e, &a.Decision)
+		e.bool(a.Log)
 	}
 }
 
@@ -142,7 +144,7 @@ func decodeAttempts(d *decoder) []rota.Attempt {
 		attempts = append(attempts, rota.Attempt{Number: int32(d.int()), Life: int32(d.int()), Worker: rota.WorkerID(d.str()),
 			Lease: d.leaseID(), Token: d.token(), Started: d.moment(), Acked: d.moment(),
 			Ended: d.moment(), Renewals: int32(d.int()), End: rota.Reason(d.enum(uint64(rota.ReasonLast))), Error: d.str(),
-			Decision: decodeDecision(d)})
+			Decision: decodeDecision(d), Log: d.bool()})
 	}
 	return attempts
 }

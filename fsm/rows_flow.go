@@ -53,6 +53,8 @@ type workflowRow struct {
 	// Nodes by how they stand: live ones have a job; the others are over. Invariant I4:
 	// what the vertex rows say.
 	blocked, live, completed, dead, expired, cancelled, skipped uint32
+	// waiting are those blocked ones that are gates and wait for their signal.
+	waiting uint32
 
 	submitted, finished rota.Moment
 	// due is the date on which it is forgotten, by its queue's gc_horizon as it ended; 0
@@ -85,7 +87,7 @@ func (r *workflowRow) canonical(e *encoder) {
 	e.digest(r.content)
 	e.uint(uint64(r.state))
 	for _, n := range []uint32{r.nodes, r.added, r.failed, r.cursor, r.blocked, r.live, r.completed, r.dead, r.expired,
-		r.cancelled, r.skipped} {
+		r.cancelled, r.skipped, r.waiting} {
 		e.uint(uint64(n))
 	}
 	e.uint(r.edges)
@@ -120,7 +122,7 @@ func decodeWorkflow(d *decoder) *workflowRow {
 	r.content = d.digest()
 	r.state = rota.WorkflowState(d.enum(uint64(rota.WorkflowCancelled)))
 	for _, p := range []*uint32{&r.nodes, &r.added, &r.failed, &r.cursor, &r.blocked, &r.live, &r.completed, &r.dead, &r.expired,
-		&r.cancelled, &r.skipped} {
+		&r.cancelled, &r.skipped, &r.waiting} {
 		*p = uint32(d.enum(rota.MaxWorkflowNodes))
 	}
 	r.edges, r.linked = d.enum(rota.MaxWorkflowEdges), d.enum(rota.MaxWorkflowEdges)
@@ -148,7 +150,7 @@ type vertexRow struct {
 	// key is the vertexKey, by which the row is found.
 	key      string
 	workflow rota.WorkflowID
-	// spec and parents never change; shape stands for them in the row's canonical
+	// spec, parents and the gate's own terms never change; shape stands for them in the row's canonical
 	// bytes. Parents ascend.
 	spec    *keptSpec
 	parents []uint32
@@ -171,6 +173,10 @@ type vertexRow struct {
 	// past are the attempts of a node that did not COMPLETE, for a retry of the workflow to
 	// bring along (SPEC §16.6); nil for most. It never changes, but gives way to another.
 	past *nodePast
+	// gate is what makes it a gate; nil for most. It never changes, but gives way to another.
+	gate *gate
+	// growth is nil for most: see there.
+	growth *growth
 	// freeAt is as in a tombstone.
 	freeAt rota.Clock
 	// shapeBytes counts the bytes that shape stands for.
@@ -238,11 +244,14 @@ func (r *vertexRow) canonical(e *encoder) {
 	e.int(int64(r.runs))
 	e.int(int64(r.freeAt))
 	encodeAttempts(e, r.past.list())
+	r.gate.canonical(e)
+	r.growth.canonical(e)
 }
 
 // encodeShape is what never changes of a vertex: it precedes the row in snapshots.
-func encodeShape(e *encoder, s *keptSpec, parents []uint32) {
+func encodeShape(e *encoder, s *keptSpec, parents []uint32, terms *rota.Gate) {
 	encodeSpec(e, s)
+	encodeTerms(e, terms)
 	e.uint(uint64(len(parents)))
 	last := uint32(0)
 	for _, p := range parents {
@@ -251,14 +260,14 @@ func encodeShape(e *encoder, s *keptSpec, parents []uint32) {
 	}
 }
 
-func hashShape(e *encoder, s *keptSpec, parents []uint32) rota.Digest {
+func hashShape(e *encoder, s *keptSpec, parents []uint32, terms *rota.Gate) rota.Digest {
 	e.b = e.b[:0]
-	encodeShape(e, s, parents)
+	encodeShape(e, s, parents, terms)
 	return hashBytes(e.b)
 }
 
 func decodeVertex(d *decoder) *vertexRow {
-	r := &vertexRow{spec: decodeSpec(d)}
+	r := &vertexRow{spec: decodeSpec(d), gate: decodeTerms(d)}
 	n := d.count(rota.MaxWorkflowNodes)
 	r.parents = make([]uint32, 0, min(int(n), len(d.b)))
 	last := uint64(0)
@@ -271,7 +280,7 @@ func decodeVertex(d *decoder) *vertexRow {
 		r.parents = append(r.parents, uint32(last))
 	}
 	enc := d.specs.encoder()
-	r.shape = hashShape(enc, r.spec, r.parents)
+	r.shape = hashShape(enc, r.spec, r.parents, r.gate.own())
 	r.shapeBytes = uint32(len(enc.b))
 	r.workflow = rota.WorkflowID(d.str())
 	r.number = uint32(d.enum(rota.MaxWorkflowNodes - 1))
@@ -290,6 +299,8 @@ func decodeVertex(d *decoder) *vertexRow {
 	if list := decodeAttempts(d); len(list) > 0 {
 		r.past = &nodePast{list}
 	}
+	r.gate.decode(d)
+	r.growth = decodeGrowth(d)
 	return r
 }
 
@@ -301,7 +312,7 @@ func vertexKey(w rota.WorkflowID, number uint32) string {
 }
 
 // WorkflowContent stands for all that a submitter says of a workflow, nodes and
-// edges too: two submissions with the same go on with one upload.
+// edges too, but for headers: two submissions with the same go on with one upload.
 func WorkflowContent(w *rota.WorkflowSpec, g *rota.Graph) [16]byte {
 	h := xxh3.New()
 	e := &encoder{}
@@ -319,8 +330,9 @@ func WorkflowContent(w *rota.WorkflowSpec, g *rota.Graph) [16]byte {
 	var kept specs
 	for k, at := range g.Order {
 		s := entry.Template(w, &w.Nodes[at])
+		s.Headers = nil // no content
 		e.b = e.b[:0]
-		encodeShape(e, kept.keep(&s), g.Parents[k])
+		encodeShape(e, kept.keep(&s), g.Parents[k], w.Nodes[at].Gate)
 		_, _ = h.Write(e.b)
 	}
 	return h.Sum128().Bytes()

@@ -1,13 +1,8 @@
 package fsm
 
 import (
-	"math/bits"
-
 	"github.com/rotasched/rota"
-	"github.com/rotasched/rota/fsm/entry"
-	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/sched"
-	"github.com/zeebo/xxh3"
 )
 
 // jobRow is one live job. There may be ten million of them, most of which only wait:
@@ -84,6 +79,8 @@ type lifeWords struct {
 	data *sched.Data
 
 	declines int32
+	// snoozes counts those of this attempt (SPEC §20.3).
+	snoozes  int32
 	progress int32
 	// preempted counts how often it gave way (SPEC §7.9).
 	preempted int32
@@ -91,7 +88,7 @@ type lifeWords struct {
 	vertex    uint32
 }
 
-// jobPast is what only a job has that was changed since it was submitted.
+// jobPast is what only a job has that was changed since it was submitted, is unique, or is of a batch.
 type jobPast struct {
 	// content is the hash of the spec as it was first submitted (SPEC §16.5).
 	content rota.Digest
@@ -103,6 +100,10 @@ type jobPast struct {
 	since rota.Clock
 	// changes counts the changes in this life (SPEC §21.2).
 	changes int32
+	// unique is the key that it is unique by, whether it holds it or not (SPEC §18.1).
+	unique uniqueKey
+	// batch is the number of the batch that counts it, 0 for none (SPEC §24.2).
+	batch uint64
 }
 
 // firstLife is what a job is in that has no jobPast.
@@ -124,6 +125,8 @@ func (p *jobPast) canonical(e *encoder) {
 		e.moment(p.retried)
 		e.int(int64(p.since))
 		e.int(int64(p.changes))
+		e.b = append(e.b, p.unique[:]...)
+		e.uint(p.batch)
 	}
 }
 
@@ -131,15 +134,18 @@ func decodePast(d *decoder) *jobPast {
 	if !d.bool() {
 		return nil
 	}
-	return &jobPast{content: d.digest(), life: int32(d.int()), retried: d.moment(), since: rota.Clock(d.int()),
+	p := &jobPast{content: d.digest(), life: int32(d.int()), retried: d.moment(), since: rota.Clock(d.int()),
 		changes: int32(d.int())}
+	copy(p.unique[:], d.raw(uint64(len(p.unique))))
+	p.batch = d.uint()
+	return p
 }
 
 // noLife is what all jobs share that have no jobLife of their own. It stays empty
 // (checker.lives).
 var noLife = new(jobLife)
 
-// detach gives a copy of a row a jobLife of its own, so that the row in a frozen copy
+// detach makes the jobLife of a row's copy its own, so that the row in a frozen copy
 // of the table keeps what it says.
 func (r *jobRow) detach() {
 	if r.jobLife != noLife {
@@ -182,6 +188,7 @@ func (r *jobRow) canonical(e *encoder) {
 	e.uint(uint64(r.state))
 	e.int(int64(r.attempt))
 	e.int(int64(r.declines))
+	e.int(int64(r.snoozes))
 	e.uint(r.seq)
 	e.int(int64(r.submitted))
 	e.int(int64(r.enqueued))
@@ -208,6 +215,9 @@ func (r *jobRow) canonical(e *encoder) {
 	e.str(string(r.workflow))
 	e.uint(uint64(r.vertex))
 	r.past.canonical(e)
+	if headers, _ := r.spec.split(); len(headers) > 0 { // specHash says nothing of them
+		e.digest(hashBytes(headers))
+	}
 }
 
 func decodeJob(d *decoder) *jobRow {
@@ -220,6 +230,7 @@ func decodeJob(d *decoder) *jobRow {
 	r.state = rota.JobState(d.enum(uint64(rota.JobRunning)))
 	r.attempt = int32(d.int())
 	life.declines = int32(d.int())
+	life.snoozes = int32(d.int())
 	r.seq = d.uint()
 	r.submitted = rota.Clock(d.int())
 	r.enqueued = rota.Clock(d.int())
@@ -246,6 +257,9 @@ func decodeJob(d *decoder) *jobRow {
 	life.workflow = rota.WorkflowID(d.str())
 	life.vertex = uint32(d.enum(rota.MaxWorkflowNodes - 1))
 	life.past = decodePast(d)
+	if headers, _ := r.spec.split(); len(headers) > 0 && d.digest() != hashBytes(headers) {
+		d.fail()
+	}
 	if !life.empty() {
 		kept := life
 		r.jobLife = &kept
@@ -259,119 +273,3 @@ func (l *jobLife) empty() bool { return len(l.attempts) == 0 && l.lifeWords == l
 // revived reports whether a retry brought the job back and nothing happened since. A reason
 // without any lease in this life can only come from an earlier one.
 func (r *jobRow) revived() bool { return r.firstLease.IsZero() && r.lastReason != rota.ReasonNone }
-
-// keptSpec is a job's spec as rows hold it: what every job says for itself, and all
-// else, which most jobs leave out or say as others do, behind a pointer that many share. A
-// whole rota.JobSpec was more than the payload of most jobs. It never changes, nor does
-// what it shares.
-type keptSpec struct {
-	ID      rota.JobID
-	Payload rota.Blob
-	*sharedSpec
-}
-
-// sharedSpec has the fields of a spec that many jobs share; id and payload are empty in it.
-type sharedSpec struct {
-	rota.JobSpec
-	// restBytes counts the bytes of their canonical form.
-	restBytes int64
-}
-
-// specs keeps specs. What they say beside id and payload stands in shared, where a later
-// one may find that it says the same; one that does not takes its place. It shows nowhere but
-// in the memory that rows take.
-type specs struct {
-	shared [specsShared]*sharedSpec
-	// last is what was found last: most say the same as the one before.
-	last *sharedSpec
-	// room is for the submission at hand, enc for hashing one that is read.
-	room rota.JobSpec
-	enc  encoder
-}
-
-func (k *specs) encoder() *encoder {
-	if k == nil {
-		return &encoder{}
-	}
-	return &k.enc
-}
-
-// specsShared is how many different ones can be found again: jobs of so many tenants and
-// types come in any order.
-const specsShared = 1 << 10
-
-// read is specWords into room that the next one takes again.
-func (k *specs) read(p *fsmpb.JobSpec) *rota.JobSpec {
-	entry.ReadSpec(&k.room, p)
-	return &k.room
-}
-
-// keep gives a spec the form that rows hold. Slices and maps are shared with s.
-func (k *specs) keep(s *rota.JobSpec) *keptSpec {
-	kept := &keptSpec{ID: s.ID, Payload: s.Payload}
-	if k == nil {
-		kept.sharedSpec = restOf(&encoder{}, s)
-		return kept
-	}
-	if k.last == nil || !saysAlike(s, &k.last.JobSpec) {
-		at := &k.shared[place(s)]
-		if *at == nil || !saysAlike(s, &(*at).JobSpec) {
-			*at = restOf(&k.enc, s)
-		}
-		k.last = *at
-	}
-	kept.sharedSpec = k.last
-	return kept
-}
-
-// content is the hash of all that a submitter says of a job (SPEC §16.5).
-func (k *specs) content(s *rota.JobSpec) rota.Digest {
-	return hashSpec(k.encoder(), &keptSpec{ID: s.ID, Payload: s.Payload, sharedSpec: &sharedSpec{JobSpec: *s}})
-}
-
-// size counts the bytes of a spec's canonical form.
-func (k *specs) size(s *rota.JobSpec) int64 {
-	k.enc.b = k.enc.b[:0]
-	encodeSpec(&k.enc, &keptSpec{ID: s.ID, sharedSpec: &sharedSpec{JobSpec: *s}})
-	return int64(len(k.enc.b)) - textBytes(0) + textBytes(len(s.Payload))
-}
-
-// ContentOf returns the hash by which a submission is known again, as Ended has it.
-func ContentOf(p *fsmpb.JobSpec) rota.Digest {
-	var k specs
-	return k.content(entry.SpecWords(p))
-}
-
-func restOf(e *encoder, s *rota.JobSpec) *sharedSpec {
-	rest := &sharedSpec{JobSpec: *s}
-	rest.ID, rest.Payload, rest.Minted = "", nil, false
-	e.b = e.b[:0]
-	encodeSpec(e, &keptSpec{sharedSpec: rest})
-	rest.restBytes = int64(len(e.b)) - 2*textBytes(0)
-	return rest
-}
-
-// place is where a spec looks for one that says the same.
-func place(s *rota.JobSpec) uint64 {
-	h := xxh3.HashString(string(s.Tenant))
-	for _, v := range [...]uint64{xxh3.HashString(string(s.Type)), xxh3.HashString(string(s.Queue)), uint64(s.Priority),
-		uint64(s.Fee), uint64(s.CPUMilli), uint64(s.MemoryBytes), uint64(s.IOBytesPerS), uint64(s.Units)} {
-		h = (h ^ v) * 0x9e3779b97f4a7c15
-	}
-	return h >> 54 % specsShared
-}
-
-// words is the inverse of keep.
-func (s *keptSpec) words() rota.JobSpec {
-	w := s.JobSpec
-	w.ID, w.Payload = s.ID, s.Payload
-	return w
-}
-
-// bytes counts those of a spec's canonical form, without encoding it anew.
-func (s *keptSpec) bytes() int64 {
-	return s.restBytes + textBytes(len(s.ID)) + textBytes(len(s.Payload))
-}
-
-// textBytes counts those of a text of n bytes, with its length before it.
-func textBytes(n int) int64 { return int64(n + (bits.Len64(uint64(n)|1)+6)/7) }

@@ -24,9 +24,11 @@ type workerRow struct {
 	status rota.WorkerStatus
 	// before is the status to go back to from UNREACHABLE and JAILED, ACTIVE or
 	// DRAINING; and SUSPENDED of a RETIRED worker that was so when it retired.
-	before  rota.WorkerStatus
-	session rota.Session
-	since   rota.Moment
+	before rota.WorkerStatus
+	// dismissed says that an operator retired it: nothing with its secret is taken while its id is known.
+	dismissed bool
+	session   rota.Session
+	since     rota.Moment
 	// silentSince is the last sign; only while UNREACHABLE.
 	silentSince rota.Moment
 	// connection numbers its newest connection, 0 where it numbers none; grace says that
@@ -34,6 +36,12 @@ type workerRow struct {
 	connection   uint64
 	grace        bool
 	disconnected rota.Moment
+	// polls says that it takes leases only as it offers (SPEC §13.17): free more until a moment of
+	// the clock, 0 of both at rest. poll is the newest poll that was heard of.
+	polls       bool
+	poll        uint64
+	free        int32
+	offersUntil rota.Clock
 	// open, cpu, memory and io are what its leases take. Invariants I3, I4.
 	open            int32
 	cpu, memory, io int64
@@ -106,12 +114,17 @@ func (r *workerRow) canonical(e *encoder) {
 	e.str(string(r.by))
 	e.uint(uint64(r.status))
 	e.uint(uint64(r.before))
+	e.bool(r.dismissed)
 	e.uint(uint64(r.session))
 	e.moment(r.since)
 	e.moment(r.silentSince)
 	e.uint(r.connection)
 	e.bool(r.grace)
 	e.moment(r.disconnected)
+	e.bool(r.polls)
+	e.uint(r.poll)
+	e.int(int64(r.free))
+	e.int(int64(r.offersUntil))
 	e.int(int64(r.open))
 	e.int(r.cpu)
 	e.int(r.memory)
@@ -189,12 +202,17 @@ func decodeWorker(d *decoder) *workerRow {
 	r.by = rota.Principal(d.str())
 	r.status = rota.WorkerStatus(d.enum(uint64(rota.WorkerUnreachable)))
 	r.before = rota.WorkerStatus(d.enum(uint64(rota.WorkerUnreachable)))
+	r.dismissed = d.bool()
 	r.session = rota.Session(d.uint())
 	r.since = d.moment()
 	r.silentSince = d.moment()
 	r.connection = d.uint()
 	r.grace = d.bool()
 	r.disconnected = d.moment()
+	r.polls = d.bool()
+	r.poll = d.uint()
+	r.free = int32(d.int())
+	r.offersUntil = rota.Clock(d.int())
 	r.open = int32(d.int())
 	r.cpu = d.int()
 	r.memory = d.int()
@@ -333,6 +351,8 @@ type tombRow struct {
 	due rota.Date
 	// seq numbers terminal jobs in log order. At the cap the oldest leave first.
 	seq uint64
+	// number is that of the life which ended, as a live job's seq.
+	number uint64
 	// content is the hash of the spec as it was first submitted (SPEC §16.5).
 	content rota.Digest
 	// life counts the retries, retried is when the last was, 0 for never (SPEC §16.6).
@@ -341,6 +361,26 @@ type tombRow struct {
 	// freeAt is until when the worker of its last lease may go on believing in it, where
 	// that lease was cancelled; 0 else. No retry starts before (SPEC §3.11).
 	freeAt rota.Clock
+	// fingerprint groups a DEAD job with those that failed alike (SPEC §20.5); "" else.
+	fingerprint string
+	// unique is the key that a completed job is unique by (SPEC §18.1).
+	unique uniqueKey
+	// batch is the number of the batch that counts the job, 0 for none.
+	batch uint64
+	// logged says that the log of its last lease was kept (SPEC §22.2).
+	logged bool
+	// earlier are the attempts before that no verb of their worker ended, and of which no log was kept
+	// before the job's end: one may come from a node (SPEC §22.4). Nil for most.
+	earlier []unlogged
+}
+
+// unlogged is an attempt of an ended job of which a node may have a log: its worker did not end it.
+type unlogged struct {
+	lease   rota.LeaseID
+	worker  rota.WorkerID
+	attempt int32
+	// logged says that the log was kept since.
+	logged bool
 }
 
 func (r *tombRow) canonical(e *encoder) {
@@ -358,10 +398,27 @@ func (r *tombRow) canonical(e *encoder) {
 	e.moment(r.finished)
 	e.int(int64(r.due - r.finished.Date))
 	e.uint(r.seq)
+	e.uint(r.number)
 	e.digest(r.content)
 	e.int(int64(r.life))
 	e.moment(r.retried)
 	e.int(int64(r.freeAt))
+	e.str(r.fingerprint)
+	if r.unique == (uniqueKey{}) {
+		e.str("") // of most
+	} else {
+		e.bytes(r.unique[:])
+	}
+	e.uint(r.batch)
+	e.bool(r.logged)
+	e.uint(uint64(len(r.earlier)))
+	for i := range r.earlier {
+		a := &r.earlier[i]
+		e.b = append(e.b, a.lease[:]...)
+		e.str(string(a.worker))
+		e.int(int64(a.attempt))
+		e.bool(a.logged)
+	}
 }
 
 func decodeTomb(d *decoder) *tombRow {
@@ -380,10 +437,23 @@ func decodeTomb(d *decoder) *tombRow {
 	r.finished = d.moment()
 	r.due = r.finished.Date + rota.Date(d.int())
 	r.seq = d.uint()
+	r.number = d.uint()
 	r.content = d.digest()
 	r.life = int32(d.int())
 	r.retried = d.moment()
 	r.freeAt = rota.Clock(d.int())
+	if r.fingerprint = d.str(); (len(r.fingerprint) == fingerprintSize) != (r.state == rota.JobDead) {
+		d.fail()
+	}
+	key := d.str()
+	if copy(r.unique[:], key); key != "" && len(key) != len(r.unique) {
+		d.fail()
+	}
+	r.batch = d.uint()
+	r.logged = d.bool()
+	for range d.count(limits.MaxAttemptsKept - 1) {
+		r.earlier = append(r.earlier, unlogged{d.leaseID(), rota.WorkerID(d.str()), int32(d.int()), d.bool()})
+	}
 	return r
 }
 
@@ -437,11 +507,11 @@ type record struct {
 // the heap, and a pure function of what a snapshot carries.
 func (r *record) bytes() int64 {
 	s := r.spec
-	n := len(s.Payload) + len(r.output) + len(r.err) + len(r.note) + len(s.ExpectedDigest) + 400
+	n := len(s.own) + len(r.output) + len(r.err) + len(r.note) + len(s.ExpectedDigest) + 400
 	for i := range r.attempts {
 		n += 160 + len(r.attempts[i].Error)
 	}
-	for _, list := range [...][]string{s.Requires, s.RegionsAllow, s.RegionsDeny, s.DataKeys} {
+	for _, list := range [...][]string{s.Requires, s.RegionsAllow, s.RegionsDeny, s.DataKeys, s.Keys} {
 		for _, text := range list {
 			n += 16 + len(text)
 		}

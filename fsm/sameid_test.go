@@ -23,13 +23,17 @@ func TestSameID(t *testing.T) {
 		func(s *rota.JobSpec) { s.Labels = map[string]string{"b": "2", "a": "2"} },
 	}
 	spec := func() *rota.JobSpec {
-		return jobSpec("j", func(s *rota.JobSpec) { s.Labels = map[string]string{"a": "1", "b": "2"} })
+		return jobSpec("j", func(s *rota.JobSpec) {
+			s.Labels, s.Headers = map[string]string{"a": "1", "b": "2"}, map[string]string{"traceparent": "00-1"}
+		})
 	}
 	hold := func(t *testing.T, b *bench, state rota.JobState) {
 		t.Helper()
 		again := submitOp(spec())
 		again.GetSubmit().Minted = true // is no part of the job
-		for _, op := range []*fsmpb.Op{submitOp(spec()), again} {
+		traced := spec()
+		traced.Headers = map[string]string{"traceparent": "00-2"} // nor are headers part of the content
+		for _, op := range []*fsmpb.Op{submitOp(spec()), again, submitOp(traced)} {
 			if o := b.ok(op); !o.GetExisted() || rota.JobState(o.GetJobState()) != state {
 				t.Fatalf("the same content: outcome %v, %s is wanted", o, state)
 			}
@@ -51,7 +55,7 @@ func TestSameID(t *testing.T) {
 		b.worker("w", 1)
 		l := b.match()["j"]
 		hold(t, b, rota.JobAssigned)
-		b.ok(verb(rota.VerbFail, l, func(c *peer.LeaseCommand) { c.NoRetry = true }))
+		b.ok(verb(rota.VerbFail, l, func(c *peer.LeaseCommand) { c.Fail = peer.FailNoRetry }))
 		hold(t, b, rota.JobDead)
 		b.ok(retryOp("j"))
 		hold(t, b, rota.JobQueued)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"runtime"
 	"testing"
+
+	"github.com/rotasched/rota"
 )
 
 // BenchmarkPendingMemory is what a pending job of 256 bytes takes of the heap, as
@@ -27,4 +29,22 @@ func liveHeap() uint64 {
 	var s runtime.MemStats
 	runtime.ReadMemStats(&s)
 	return s.HeapAlloc
+}
+
+// BenchmarkFirstPage is the first page of a list over a million live jobs: of all, of a filter that
+// fits the last that a page looks at alone, and of one that none fits.
+func BenchmarkFirstPage(b *testing.B) {
+	const n = 1_000_000
+	m := fill(b, n)
+	_, far, _ := m.numbers.Below(m.head.jobSeq - maxScan + 2)
+	for name, where := range map[string]string{"all": "", "far": "id=" + string(far.spec.ID), "none": "label.team=film", "none by type": "type=x"} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				page, err := m.Jobs().Page(rota.JobFilter{Where: where}, nil)
+				if err != nil || name == "far" && len(page.Jobs) != 1 || name == "all" && len(page.Jobs) != 100 {
+					b.Fatal(len(page.Jobs), err)
+				}
+			}
+		})
+	}
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/rotasched/rota/internal/millis"
 )
 
-func encodeSpec(e *encoder, s *keptSpec) {
+// encodeParts writes a spec; the parts that are a job's own are passed beside it.
+func encodeParts(e *encoder, s *keptSpec, headers, payload []byte) {
 	e.str(string(s.ID))
 	e.str(string(s.Queue))
 	e.str(string(s.Type))
@@ -18,7 +19,7 @@ func encodeSpec(e *encoder, s *keptSpec) {
 	e.int(int64(s.Priority))
 	e.int(s.Fee)
 	e.int(s.SizeBytes)
-	e.bytes(s.Payload)
+	e.bytes(payload)
 	e.int(millis.Of(s.Delay))
 	e.int(int64(rota.DateOf(s.NotBefore)))
 	e.int(millis.Of(s.TTL))
@@ -38,12 +39,24 @@ func encodeSpec(e *encoder, s *keptSpec) {
 	encodePairs(e, s.Labels)
 	encodeLimits(e, s.Limits)
 	e.int(millis.Of(s.Expected))
-	e.bool(s.RetryOnInvalidProof)
+	e.flags(s.RetryOnInvalidProof, len(headers) > 0)
 	e.strs(s.DataKeys)
+	e.int(s.Retry.Attempts)
+	e.int(millis.Of(s.Retry.Base))
+	e.int(s.Retry.FactorPermille)
+	e.int(millis.Of(s.Retry.Cap))
+	e.int(s.Retry.JitterPermille)
+	encodeUnique(e, s.Unique)
+	e.strs(s.Keys)
+	e.str(string(s.Batch))
+	if len(headers) > 0 {
+		e.bytes(headers)
+	}
 }
 
 func decodeSpec(d *decoder) *keptSpec {
 	var s rota.JobSpec
+	var headed bool
 	s.ID = rota.JobID(d.str())
 	s.Queue = rota.QueueName(d.str())
 	s.Type = rota.JobType(d.str())
@@ -71,8 +84,19 @@ func decodeSpec(d *decoder) *keptSpec {
 	s.Labels = decodePairs(d)
 	s.Limits = decodeLimits(d)
 	s.Expected = millis.Duration(d.int())
-	s.RetryOnInvalidProof = d.bool()
+	s.RetryOnInvalidProof, headed = d.flags()
 	s.DataKeys = d.strs()
+	s.Retry.Attempts = d.int()
+	s.Retry.Base = millis.Duration(d.int())
+	s.Retry.FactorPermille = d.int()
+	s.Retry.Cap = millis.Duration(d.int())
+	s.Retry.JitterPermille = d.int()
+	s.Unique = decodeUnique(d)
+	s.Keys = d.strs()
+	s.Batch = rota.BatchID(d.str())
+	if headed {
+		s.Headers = decodeHeaders(d)
+	}
 	return d.specs.keep(&s)
 }
 
@@ -98,11 +122,19 @@ func saysAlike(a, b *rota.JobSpec) bool {
 		a.Units == b.Units &&
 		a.Expected == b.Expected &&
 		a.RetryOnInvalidProof == b.RetryOnInvalidProof &&
+		a.Retry.Attempts == b.Retry.Attempts &&
+		a.Retry.Base == b.Retry.Base &&
+		a.Retry.FactorPermille == b.Retry.FactorPermille &&
+		a.Retry.Cap == b.Retry.Cap &&
+		a.Retry.JitterPermille == b.Retry.JitterPermille &&
+		a.Batch == b.Batch &&
 		slices.Equal(a.Requires, b.Requires) &&
 		slices.Equal(a.RegionsAllow, b.RegionsAllow) &&
 		slices.Equal(a.RegionsDeny, b.RegionsDeny) &&
 		slices.Equal(a.ExpectedDigest, b.ExpectedDigest) &&
 		slices.Equal(a.DataKeys, b.DataKeys) &&
+		a.Unique.Equal(b.Unique) &&
+		slices.Equal(a.Keys, b.Keys) &&
 		maps.Equal(a.Labels, b.Labels) &&
 		maps.Equal(a.Limits, b.Limits)
 }

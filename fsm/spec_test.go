@@ -3,6 +3,7 @@ package fsm
 import (
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/rotasched/rota"
 )
@@ -46,7 +47,16 @@ func setSomething(t *testing.T, f reflect.Value) {
 	case reflect.Bool:
 		f.SetBool(true)
 	case reflect.Struct:
-		f.Set(reflect.ValueOf(rota.Date(1).Time()))
+		if f.Type() == reflect.TypeFor[time.Time]() {
+			f.Set(reflect.ValueOf(rota.Date(1).Time()))
+			return
+		}
+		for i := range f.NumField() {
+			setSomething(t, f.Field(i))
+		}
+	case reflect.Pointer:
+		f.Set(reflect.New(f.Type().Elem()))
+		setSomething(t, f.Elem())
 	case reflect.Slice:
 		f.Set(reflect.MakeSlice(f.Type(), 1, 1))
 		if e := f.Index(0); e.Kind() == reflect.String {
@@ -74,6 +84,14 @@ func TestSpecs_share(t *testing.T) {
 	if a.sharedSpec != b.sharedSpec || b.sharedSpec == c.sharedSpec || d.sharedSpec != f.sharedSpec || e.sharedSpec != g.sharedSpec ||
 		d.sharedSpec == e.sharedSpec {
 		t.Error("equal specs do not share, or others do")
+	}
+	h := k.keep(&rota.JobSpec{ID: "h", Tenant: "y", Payload: []byte("p"), Headers: map[string]string{"traceparent": "1"}})
+	i := k.keep(&rota.JobSpec{ID: "i", Tenant: "y", Headers: map[string]string{"traceparent": "2"}})
+	if h.sharedSpec == g.sharedSpec || h.sharedSpec != i.sharedSpec {
+		t.Error("jobs with headers do not share what else they say, or do with those without")
+	}
+	if w := h.words(); w.Headers["traceparent"] != "1" || string(w.Payload) != "p" || h.sharedSpec.JobSpec.Headers != nil {
+		t.Errorf("h came back as %+v", w)
 	}
 	if w := b.words(); w.ID != "b" || string(w.Payload) != "p" || w.CPUMilli != 5 || w.Labels["k"] != "v" {
 		t.Errorf("b came back as %+v", w)

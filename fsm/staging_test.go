@@ -188,6 +188,15 @@ func (h history) Next(after rota.JobID) (mark Mark, ok bool) {
 	return mark, ok
 }
 
+func (h history) Before(seq uint64) (mark Mark, ok bool) {
+	for _, e := range h {
+		if e.Seq < seq && e.Seq > mark.Seq {
+			mark, ok = Mark{e.Job.ID, e.Seq, e.Job.Queue, e.Job.Tenant, e.Job.Type, e.Job.State}, true
+		}
+	}
+	return mark, ok
+}
+
 func (h history) Ended(seq uint64) (rota.Job, bool) {
 	for _, e := range h {
 		if e.Seq == seq {
@@ -230,7 +239,7 @@ func TestPage_mergesTheArchive(t *testing.T) {
 	b.submit("live")
 	for limit := 1; limit < 14; limit++ {
 		for want, f := range map[string]rota.JobFilter{
-			"[live revived a1 a2 a3 again m1 m2 z1 z2]": {}, "[a1 a2 a3 again m1 m2 z1 z2]": {State: rota.JobCancelled}, "[live revived]": {State: rota.JobQueued},
+			"[live revived z2 a3 m2 a2 again z1 m1 a1]": {}, "[z2 a3 m2 a2 again z1 m1 a1]": {State: rota.JobCancelled}, "[live revived]": {State: rota.JobQueued},
 			"[]": {Tenant: "nobody"},
 		} {
 			f.Limit = limit
@@ -264,6 +273,9 @@ func TestRecordBytesCountAllThatAUserFills(t *testing.T) {
 	lists := map[string]func(*rota.JobSpec){
 		"requires":  func(s *rota.JobSpec) { s.Requires = slices.Repeat([]string{text}, rota.MaxLabels) },
 		"data_keys": func(s *rota.JobSpec) { s.DataKeys = slices.Repeat([]string{text}, rota.MaxDataKeys) },
+		"headers": func(s *rota.JobSpec) {
+			s.Headers = map[string]string{"baggage": strings.Repeat("b", rota.MaxHeadersBytes-7)}
+		},
 		"limits": func(s *rota.JobSpec) {
 			s.Limits = map[string]int64{}
 			for i := range rota.MaxLimits {

@@ -6,6 +6,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/fsm/tree"
 )
 
 // Machine is the replicated state and the rules that change it. It is a plain
@@ -15,9 +16,11 @@ type Machine struct {
 	head   header
 	ledger ledger
 
-	jobs   table[rota.JobID, jobRow, *jobRow]
-	queues table[rota.QueueName, queueRow, *queueRow]
-	nodes  table[rota.NodeID, nodeRow, *nodeRow]
+	jobs table[rota.JobID, jobRow, *jobRow]
+	// numbers is derived: the rows of jobs by their numbers, for lists.
+	numbers tree.Numbers[*jobRow]
+	queues  table[rota.QueueName, queueRow, *queueRow]
+	nodes   table[rota.NodeID, nodeRow, *nodeRow]
 	// backups has the last backup, or nothing.
 	backups table[string, backupRow, *backupRow]
 
@@ -31,6 +34,12 @@ type Machine struct {
 	ended     ended
 	journal   journal
 	access    authority
+	uniques   uniques
+	keyring   keyring
+	schedules schedules
+	batches   batches
+	hooks     hooks
+	plans     plans
 
 	// timers are derived from the rows, rebuilt on restore, and walked by Check
 	// (Invariant I4).
@@ -64,7 +73,7 @@ func NewKnowing(version uint32) *Machine {
 	m := &Machine{knows: version}
 	m.head.rules, m.head.settings = entry.FirstRules, rota.DefaultClusterSettings()
 	m.View.m, m.fleet.m, m.leasing.m, m.placement.m, m.admission.m = m, m, m, m, m
-	m.typeStats.m, m.flows.m, m.ended.m, m.journal.m, m.access.m = m, m, m, m, m
+	m.typeStats.m, m.flows.m, m.ended.m, m.journal.m, m.access.m, m.uniques.m, m.keyring.m, m.schedules.m, m.plans.m, m.batches.m, m.hooks.m = m, m, m, m, m, m, m, m, m, m, m
 	l := &m.ledger
 	l.tally = newTally()
 	m.jobs.init(tagJob, l)
@@ -86,14 +95,26 @@ func NewKnowing(version uint32) *Machine {
 	m.access.blocks.init(tagBlock, l)
 	m.access.issuers.init(tagIssuer, l)
 	m.access.spent.init(tagSpent, l)
+	m.uniques.rows.init(tagUnique, l)
+	m.uniques.merged.init(tagMerged, l)
+	m.keyring.rules.init(tagKeyRule, l)
+	m.keyring.counts.init(tagKeyCount, l)
+	m.schedules.rows.init(tagSchedule, l)
+	m.batches.rows.init(tagBatch, l)
+	m.hooks.rows.init(tagWebhook, l)
+	m.plans.rows.init(tagPlan, l)
 	m.ended.tombs.l = l
 	// The other tables change too rarely to matter. Where workers, queues or tenants are
 	// many, each entry changes others of them, so that nearly every operation would copy a row.
 	m.jobs.mutable, m.leasing.leases.mutable = true, true
 	m.fleet.workers.mutable, m.queues.mutable, m.admission.tenants.mutable = true, true, true
+	m.uniques.rows.mutable, m.keyring.counts.mutable = true, true
 	m.jobs.empty = m.emptyJob
-	m.queues.known = make(map[rota.QueueName]*queueRow)
+	m.queues.known, m.keyring.counts.known = make(map[rota.QueueName]*queueRow), make(map[string]*keyCountRow)
+	m.jobs.filed = func(j *jobRow) { m.numbers.Set(j.seq, j) }
+	m.jobs.left = func(j *jobRow) { m.numbers.Delete(j.seq) }
 	m.ended.tombs.order, m.ended.tombs.texts, m.ended.staged.loose = newTombOrder(), make(map[rota.QueueName]*entry.Texts), newLooseRecords()
+	m.keyring.reset()
 	m.placement.registry.reset()
 	m.timers.reset()
 	m.flows.flowIndex.reset()

@@ -1,9 +1,6 @@
 package fsm
 
 import (
-	"maps"
-	"slices"
-
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
@@ -94,6 +91,9 @@ func (fl *fleet) setStatus(op *fsmpb.SetStatus) *fsmpb.Outcome {
 			"status %s cannot be set: ACTIVE, DRAINING, SUSPENDED or RETIRED is wanted", status))
 	}
 	if w.status == status {
+		if status == rota.WorkerRetired && !own && !w.dismissed {
+			fl.workers.edit(w.spec.ID).dismissed = true
+		}
 		return &fsmpb.Outcome{}
 	}
 	if err := fl.settable(w, status, own); err != nil {
@@ -109,6 +109,7 @@ func (fl *fleet) setStatus(op *fsmpb.SetStatus) *fsmpb.Outcome {
 		fl.change(w, status)
 		fl.cancelLeases(w, rota.ReasonWorkerSuspended, rota.LeaseID{})
 	case rota.WorkerRetired:
+		w.dismissed = !own
 		fl.change(w, status)
 		for _, id := range w.openLeases() {
 			// A worker that says goodbye speaks for its own process alone: the one that it
@@ -269,6 +270,7 @@ func (fl *fleet) register(op *fsmpb.Register) *fsmpb.Outcome {
 		fl.own(w, spec)
 		fl.attest(w, attested)
 		fl.connected(w, op)
+		w.polls = op.GetPolls()
 		fl.newSession(w)
 	case old.secretHash == hash && old.status != rota.WorkerRetired:
 		if old.outdated(op) {
@@ -282,7 +284,14 @@ func (fl *fleet) register(op *fsmpb.Register) *fsmpb.Outcome {
 			fl.connected(w, op)
 			fl.retimeLeases(w)
 		}
+		if w.polls != op.GetPolls() {
+			fl.withdraw(w)
+			w.polls, w.poll = op.GetPolls(), 0
+		}
 		fl.resume(w, spec)
+	case old.secretHash == hash && old.dismissed:
+		return entry.Refused(rota.Refusef(rota.KindStale, "session", "session %d of worker %s is over: an operator retired it at %s. Start another process, "+
+			"which makes a secret of its own, or delete the worker first", old.session, spec.ID, old.since.Date))
 	case old.live() && !op.GetTakeover():
 		return entry.Refused(rota.Refusef(rota.KindConflict, "worker",
 			"worker id %s is registered by another process (status %s, %d open leases): stop that one, choose another --id, "+
@@ -293,6 +302,8 @@ func (fl *fleet) register(op *fsmpb.Register) *fsmpb.Outcome {
 		fl.supersede(w, rota.ReasonTakenOver)
 		w = fl.workers.edit(spec.ID)
 		w.spec, w.secretHash = spec, hash
+		fl.withdraw(w)
+		w.polls, w.poll = op.GetPolls(), 0
 		fl.own(w, spec)
 		fl.attest(w, attested)
 		fl.newSession(w)
@@ -305,7 +316,7 @@ func (fl *fleet) register(op *fsmpb.Register) *fsmpb.Outcome {
 // after retiring too.
 func (fl *fleet) newSession(w *workerRow) {
 	fl.m.head.sessions++
-	w.session = rota.Session(fl.m.head.sessions)
+	w.session, w.dismissed = rota.Session(fl.m.head.sessions), false
 	fl.enter(w, w.barredStatus(rota.WorkerActive))
 	if w.status == rota.WorkerJailed {
 		w.before = rota.WorkerActive // whoever drained was another process
@@ -338,13 +349,6 @@ func (fl *fleet) resume(w *workerRow, spec *rota.WorkerSpec) {
 			}
 		}
 	}
-}
-
-func sameWorker(a, b *rota.WorkerSpec) bool {
-	return a.ID == b.ID && a.Slots == b.Slots && a.Prefetch == b.Prefetch && a.Region == b.Region && a.Zone == b.Zone &&
-		a.CPUMilli == b.CPUMilli && a.MemoryBytes == b.MemoryBytes && a.IOBytesPerS == b.IOBytesPerS && a.Stake == b.Stake &&
-		slices.Equal(a.Queues, b.Queues) && slices.Equal(a.Capabilities, b.Capabilities) && maps.Equal(a.Limits, b.Limits) &&
-		slices.Equal(a.Types, b.Types)
 }
 
 // deleteWorker forgets a worker that is RETIRED, or UNREACHABLE, without a lease.

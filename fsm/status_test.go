@@ -152,7 +152,7 @@ jobRetryScheduled PROOF_INVALID`
 		b.ok(statusOp("w", rota.WorkerRetired, s))
 		b.ok(staking(registerOp("w", 1, "third", false), maxAttested, stake))
 		b.status("w", rota.WorkerJailed)
-		b.ok(statusOp("w", rota.WorkerRetired, 0))
+		b.ok(statusOp("w", rota.WorkerRetired, b.fleet.workers.get("w").session))
 		b.every = 1000
 		b.pass(600_000)
 		b.status("w", rota.WorkerRetired)
@@ -229,6 +229,27 @@ func TestStatuses(t *testing.T) {
 			b.t.Fatalf("events %s", got)
 		}
 		b.ok(statusOp("w", rota.WorkerActive, 0))
+		b.status("w", rota.WorkerActive)
+	})
+	run("a_process_that_an_operator_retired_does_not_come_back", func(b *bench) {
+		s := b.leased("j", "w").Session
+		b.ok(statusOp("w", rota.WorkerRetired, 0))
+		b.refuses(rota.KindStale, "session", registerOp("w", 1, "w", false))
+		b.refuses(rota.KindStale, "session", registerOp("w", 1, "w", true))
+		b.refuses(rota.KindStale, "session", polling(registerOp("w", 1, "w", false)))
+		if again := rota.Session(b.ok(registerOp("w", 1, "other", false)).GetSession()); again == s { // another process has the id
+			b.t.Fatalf("session %d goes on", s)
+		} else {
+			b.ok(statusOp("w", rota.WorkerRetired, again)) // its own goodbye
+		}
+		b.ok(registerOp("w", 1, "other", false))
+		b.ok(goneOp("w", b.fleet.workers.get("w").session, "other")) // and its guard's
+		b.ok(registerOp("w", 1, "other", false))
+		b.ok(statusOp("w", rota.WorkerRetired, b.fleet.workers.get("w").session))
+		b.ok(statusOp("w", rota.WorkerRetired, 0)) // said of one that has left
+		b.refuses(rota.KindStale, "session", registerOp("w", 1, "other", false))
+		b.ok(deleteWorkerOp("w"))
+		b.ok(registerOp("w", 1, "other", false))
 		b.status("w", rota.WorkerActive)
 	})
 	run("a_silent_worker_that_is_suspended_stays_so_when_heard", func(b *bench) {

@@ -65,6 +65,11 @@ func TestSubmit(t *testing.T) {
 			{"requires", func(s *rota.JobSpec) { s.Requires = make([]string, 33) }},
 			{"requires", func(s *rota.JobSpec) { s.Requires = []string{"a b"} }},
 			{"regions_deny", func(s *rota.JobSpec) { s.RegionsDeny = []string{""} }},
+			{"headers", func(s *rota.JobSpec) { s.Headers = manyHeaders(rota.MaxHeaders+1, 1) }},
+			{"headers", func(s *rota.JobSpec) { s.Headers = manyHeaders(rota.MaxHeaders, rota.MaxHeadersBytes/rota.MaxHeaders) }},
+			{"headers", func(s *rota.JobSpec) { s.Headers = map[string]string{"trace parent": "v"} }},
+			{"headers", func(s *rota.JobSpec) { s.Headers = map[string]string{"": "v"} }},
+			{"headers", func(s *rota.JobSpec) { s.Headers = map[string]string{"k": "\r\nSet-Cookie: a"} }},
 			{"labels", func(s *rota.JobSpec) { s.Labels = map[string]string{"k": strings.Repeat("v", 200)} }},
 		} {
 			b.refuses(rota.KindInvalid, c.subject, submitOp(jobSpec("j", c.change)))
@@ -178,7 +183,7 @@ func TestRetry(t *testing.T) {
 		b := newBench(t)
 		b.ok(queueOp("default", "ttl_rel_max", "1m"))
 		l := b.leased("j", "w", func(s *rota.JobSpec) { s.TTL, s.Payload = 50*time.Second, []byte("body") })
-		b.ok(verb(rota.VerbFail, l, func(c *peer.LeaseCommand) { c.NoRetry = true }))
+		b.ok(verb(rota.VerbFail, l, func(c *peer.LeaseCommand) { c.Fail = peer.FailNoRetry }))
 		b.pass(30_000)
 		b.ok(retryOp("j"))
 		if o := b.ok(retryOp("j")); !o.GetExisted() {

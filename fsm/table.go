@@ -128,14 +128,17 @@ type table[K ~string, R any, P interface {
 	// few rows again and again. A look alone sets neither, as reads run beside each other.
 	last    P
 	lastKey K
-	// known, where it is made, finds the rows without a search: for a table of few rows that
-	// are asked for many times an operation. What it holds is never walked.
+	// known, where it is made, finds the rows without a search: for a table that is asked for the
+	// same rows many times an operation. What it holds is never walked.
 	known map[K]P
 	// dropped are the rows of a mutable table that left it in this entry and that nobody
 	// holds; spare those of entries before, empty, to be used anew.
 	dropped, spare []P
 	// empty makes a dropped row new; nil sets it to nothing.
 	empty func(P)
+	// filed and left, where they are set, are called for each row that the table has from now on,
+	// a changed copy too, and for each that leaves it.
+	filed, left func(P)
 }
 
 // spareMost bounds the rows that are kept to be used anew: a few entries' worth.
@@ -231,6 +234,9 @@ func (t *table[K, R, P]) put(k K, p P) (had bool) {
 	if t.known != nil {
 		t.known[k] = p
 	}
+	if t.filed != nil {
+		t.filed(p)
+	}
 	_, had = t.tree.Set(p)
 	return had
 }
@@ -252,6 +258,9 @@ func (t *table[K, R, P]) drop(k K) {
 		t.last = nil
 	}
 	delete(t.known, k)
+	if t.left != nil {
+		t.left(p)
+	}
 	t.l.leave(p)
 	m := p.meta()
 	if t.mutable && m.gen() > t.shared {

@@ -334,13 +334,14 @@ func (lm *admission) deleteTenant(op *fsmpb.DeleteTenant) *fsmpb.Outcome {
 	case t == nil:
 		return &fsmpb.Outcome{Existed: true}
 	case t.open > 0 || lm.m.ledger.named(t):
-		return entry.Refused(rota.Refusef(rota.KindConflict, "tenant", "a live job or a workflow is of tenant %q: let it end or cancel it first", id))
+		return entry.Refused(rota.Refusef(rota.KindConflict, "tenant", "a live job, a workflow or a unique key is of tenant %q: let it end, cancel the job or delete it first", id))
 	case lm.m.access.namesTenant(id):
 		return entry.Refused(rota.Refusef(rota.KindConflict, "tenant", "a token is for tenant %q: revoke it, or wait for its end", id))
 	}
 	lm.m.timers.penalty.set(string(id), int64(t.penaltyAt()), 0)
 	lm.m.access.hold(t.by, access.OwnsTenant, -1)
 	lm.tenants.drop(id)
+	lm.m.keyring.forgetTenant(id)
 	lm.syncBusyLanes(id)
 	lm.m.journal.emit(rota.Event{Kind: rota.EventTenantDeleted, Tenant: id})
 	return &fsmpb.Outcome{}

@@ -112,9 +112,10 @@ func (lm *admission) obstacles(j *jobRow, q *queueRow, turn bool, note func(reas
 	if lm.windowFull(q, j.spec.Tenant) && !note("TENANT_WINDOW_FULL", "") {
 		return
 	}
-	if d := lm.domainOf(q.name, j.spec.Domain); d != nil && d.throttled {
-		note("DOMAIN_ISOLATED", j.spec.Domain)
+	if d := lm.domainOf(q.name, j.spec.Domain); d != nil && d.throttled && !note("DOMAIN_ISOLATED", j.spec.Domain) {
+		return
 	}
+	lm.m.keyring.obstacles(j, note)
 }
 
 // caps bound what one entry of rounds may assign (SPEC §7.2).
@@ -180,7 +181,7 @@ func (c *checker) laneStates() {
 // laneBlocked reports whether rounds may not draw from a QUEUED job's lane.
 func (lm *admission) laneBlocked(j *jobRow, q *queueRow) bool {
 	d := lm.domainOf(q.name, j.spec.Domain)
-	return lm.throttled(q, j.spec.Tenant) || d != nil && d.throttled || lm.low() != sched.LowFree && j.spec.Priority > lowPriority
+	return lm.throttled(q, j.spec.Tenant) || d != nil && d.throttled || lm.m.keyring.holds(j) || lm.low() != sched.LowFree && j.spec.Priority > lowPriority
 }
 
 // timeLimits computes the timers of mode, tenants, limiters and domains.

@@ -20,11 +20,17 @@ import (
 const highestReachable = 1
 
 // newPending starts the lanes of a queue empty.
-func newPending(p *rota.QueuePolicy) *sched.Pending {
-	if p.Ranking == rota.RankAdaptive {
-		return sched.NewTiered(int(p.Tiers))
+func (pl *placement) newPending(q *queueRow) (lanes *sched.Pending) {
+	switch p := &q.policy; {
+	case p.Ranking == rota.RankAdaptive:
+		lanes = sched.NewTiered(int(p.Tiers))
+	case pl.m.keyring.groups[q.name] != nil:
+		lanes = sched.NewGrouped()
+	default:
+		lanes = sched.NewPending(p.FairShare)
 	}
-	return sched.NewPending(p.FairShare)
+	lanes.SetKeys(pl.m.keyring.lanes)
+	return lanes
 }
 
 // enterTier puts a job that becomes QUEUED at the back of its tier (SPEC §10.2);

@@ -35,7 +35,7 @@ func TestTimeOut(t *testing.T) {
 			b.t.Fatalf("worker %+v", w)
 		}
 	}
-	timedOut := func(c *peer.LeaseCommand) { c.TimedOut = true }
+	timedOut := func(c *peer.LeaseCommand) { c.Fail = peer.FailTimedOut }
 	for name, f := range map[string]func(b *bench){
 		"by_the_sweep": func(b *bench) {
 			leased(b)

@@ -16,10 +16,16 @@ type timers struct {
 	forget timerSet // by worker: when it leaves the state
 	// attest is by worker: when its attestation expires, on the date.
 	attest timerSet
+	// offer is by worker: when what it offers is over.
+	offer timerSet
 	// reputation is by worker: when a cooldown, denial, jail or period ends, or health
 	// is back; penalty by tenant; limiter and domain by their rows' keys; promote by
 	// queue.
 	reputation, penalty, limiter, domain, promote timerSet
+	// gate is by vertexKey of a gate that waits: its timeout, on the date.
+	gate timerSet
+	// key is by the count of a key: when its tokens are back.
+	key timerSet
 	// upload is by workflow that is OPEN: when it lapses; ended by one that is over: when
 	// it is forgotten, on the date. oldest does not fire: of those that are over, the one
 	// that ended first gives way to a new one.
@@ -28,12 +34,20 @@ type timers struct {
 	// token, likewise. disowned are the workers whose
 	// credential counts no more, due at once.
 	token, spent, disowned timerSet
+	// unique is by the key of a completed job: when it is free, on the date. merged does not
+	// fire: of the submissions that were merged, by their numbers, the first gives way.
+	unique, merged timerSet
+	// waiting is by schedule: when a run that was refused is tried again.
+	waiting timerSet
+	// batch is by batch: when it is sealed, its callback tried again, or it is forgotten, on the
+	// date. over does not fire: of those that have ended, the first gives way.
+	batch, over timerSet
 	// mode has one timer at most: when an automatic DEGRADED ceases to hold.
 	mode timerSet
 }
 
-// timer is one moment: on the cluster clock, or on the date in `dated`, `attest`, `ended`,
-// `token` and `spent`.
+// timer is one moment: on the cluster clock, or on the date in `dated`, `gate`, `attest`, `ended`,
+// `token`, `spent`, `unique` and `batch`.
 type timer struct {
 	due int64
 	id  string
@@ -52,8 +66,9 @@ func newTimerSet() timerSet {
 
 func (t *timers) reset() {
 	*t = timers{lease: newTimerSet(), expire: newTimerSet(), wake: newTimerSet(), dated: newTimerSet(), forget: newTimerSet(),
-		attest: newTimerSet(), reputation: newTimerSet(), penalty: newTimerSet(), limiter: newTimerSet(), domain: newTimerSet(), promote: newTimerSet(),
-		mode: newTimerSet(), upload: newTimerSet(), ended: newTimerSet(), oldest: newTimerSet(), token: newTimerSet(), spent: newTimerSet(), disowned: newTimerSet()}
+		attest: newTimerSet(), offer: newTimerSet(), reputation: newTimerSet(), penalty: newTimerSet(), limiter: newTimerSet(), domain: newTimerSet(), promote: newTimerSet(),
+		mode: newTimerSet(), gate: newTimerSet(), upload: newTimerSet(), ended: newTimerSet(), oldest: newTimerSet(), token: newTimerSet(), spent: newTimerSet(), disowned: newTimerSet(),
+		unique: newTimerSet(), merged: newTimerSet(), key: newTimerSet(), waiting: newTimerSet(), batch: newTimerSet(), over: newTimerSet()}
 }
 
 // set puts a timer in the place of another; a due of 0 is none.

@@ -40,11 +40,24 @@ func (t tomb) row() (row tombRow) {
 	row.finished = r.moment()
 	row.due = row.finished.Date + rota.Date(r.int())
 	row.seq = r.uint()
+	row.number = r.uint()
 	content := r.raw(16)
 	row.content = rota.Digest{Hi: binary.BigEndian.Uint64([]byte(content[:8])), Lo: binary.BigEndian.Uint64([]byte(content[8:]))}
 	row.life = int32(r.int())
 	row.retried = r.moment()
 	row.freeAt = rota.Clock(r.int())
+	row.fingerprint = r.str()
+	copy(row.unique[:], r.str())
+	row.batch = r.uint()
+	row.logged = r.uint() != 0
+	if n := r.uint(); n > 0 {
+		row.earlier = make([]unlogged, n)
+	}
+	for i := range row.earlier {
+		a := &row.earlier[i]
+		copy(a.lease[:], r.raw(uint64(len(a.lease))))
+		a.worker, a.attempt, a.logged = rota.WorkerID(r.str()), int32(r.int()), r.uint() != 0
+	}
 	return row
 }
 
@@ -86,6 +99,8 @@ type tombs struct {
 	l    *ledger
 	// order is derived: the terminal jobs by their numbers, and by their dates.
 	order tombOrder
+	// ends is derived: the numbers of ends by those of the lives that ended, for lists.
+	ends tree.Numbers[uint64]
 	// texts are by queue: tombstones of one horizon leave together, and one that stays
 	// would keep a whole piece of memory with others' of a shorter one.
 	texts map[rota.QueueName]*entry.Texts
@@ -123,6 +138,7 @@ func (t *tombs) set(r *tombRow) (kept tomb, had bool) {
 	t.l.add(t.l.hashTomb(kept))
 	_, had = t.tree.Set(kept)
 	t.order.set(r.seq, tombEntry{r.due, kept.TreeKey()})
+	t.ends.Set(r.number, r.seq)
 	return kept, had
 }
 
@@ -139,12 +155,17 @@ func (r *tombRow) keep(e *encoder, in *entry.Texts) tomb {
 
 // reject marks a tombstone as one whose proof was rejected.
 func (t *tombs) reject(id rota.JobID) {
+	t.change(id, func(row *tombRow) { row.reason = rota.ReasonProofRejected })
+}
+
+// change puts a tombstone in the place of an older one of its job.
+func (t *tombs) change(id rota.JobID, how func(*tombRow)) {
 	old, ok := t.tree.Get(id)
 	if !ok {
 		return
 	}
 	row := old.row()
-	row.reason = rota.ReasonProofRejected
+	how(&row)
 	t.l.sub(t.l.hashTomb(old))
 	t.insert(&row)
 }
@@ -153,6 +174,7 @@ func (t *tombs) drop(id rota.JobID, seq uint64) {
 	if gone, ok := t.tree.Delete(id); ok {
 		t.l.sub(t.l.hashTomb(gone))
 		t.order.delete(seq)
+		t.ends.Delete(gone.row().number)
 	}
 }
 
@@ -190,14 +212,17 @@ func (l *ledger) hashTomb(t tomb) rota.Digest {
 type tombOrder struct {
 	blocks btree.Map[uint64, *tombBlock]
 	byDue  *btree.BTreeG[blockDue]
-	n      int
+	// edition is whose blocks may be changed in place: others are in a frozen copy.
+	edition *edition
+	n       int
 }
 
 // tombBlock has the entries of tombBlockMost numbers, as far as they are there.
 type tombBlock struct {
-	has  uint64 // a bit for each number, the lowest for the first
-	list []tombEntry
-	due  rota.Date // the earliest of them
+	edition *edition
+	has     uint64 // a bit for each number, the lowest for the first
+	list    []tombEntry
+	due     rota.Date // the earliest of them
 }
 
 // tombBlockMost makes the list of a full block 1,520 bytes, which fit a size of the allocator.
@@ -212,6 +237,25 @@ type tombEntry struct {
 type blockDue struct {
 	due   rota.Date
 	block uint64
+}
+
+// edition marks what was made since the last frozen copy.
+type edition struct{ _ byte }
+
+// freeze returns a copy that later changes do not reach, without the order of dates.
+func (o *tombOrder) freeze() *tombOrder {
+	its := &tombOrder{blocks: *o.blocks.Copy(), n: o.n}
+	o.edition = new(edition)
+	return its
+}
+
+// own returns a block that may be changed, in the place of b if it must.
+func (o *tombOrder) own(at uint64, b *tombBlock) *tombBlock {
+	if b.edition != o.edition {
+		b = &tombBlock{edition: o.edition, has: b.has, list: append(make([]tombEntry, 0, cap(b.list)), b.list...), due: b.due}
+		o.blocks.Set(at, b)
+	}
+	return b
 }
 
 func newTombOrder() tombOrder {
@@ -234,10 +278,11 @@ func (o *tombOrder) set(seq uint64, e tombEntry) {
 	at := seq / tombBlockMost
 	b, ok := o.blocks.Get(at)
 	if !ok {
-		b = &tombBlock{due: e.due}
+		b = &tombBlock{edition: o.edition, due: e.due}
 		o.blocks.Set(at, b)
 		o.byDue.Set(blockDue{b.due, at})
 	}
+	b = o.own(at, b)
 	i, had := b.place(seq)
 	if had {
 		b.list[i] = e
@@ -263,6 +308,7 @@ func (o *tombOrder) delete(seq uint64) {
 		return
 	}
 	o.n--
+	b = o.own(at, b)
 	b.has &^= 1 << (seq % tombBlockMost)
 	b.list = slices.Delete(b.list, i, i+1)
 	if len(b.list) == 0 {
@@ -300,6 +346,25 @@ func (o *tombOrder) at(seq uint64) (e tombEntry, ok bool) {
 		return e, false
 	}
 	return b.list[i], true
+}
+
+// below returns the one with the greatest number below one.
+func (o *tombOrder) below(number uint64) (seq uint64, e tombEntry, ok bool) {
+	if number == 0 {
+		return 0, e, false
+	}
+	most := number - 1
+	o.blocks.Descend(most/tombBlockMost, func(at uint64, b *tombBlock) bool {
+		has := b.has
+		if at == most/tombBlockMost {
+			has &= 1<<(most%tombBlockMost+1) - 1
+		}
+		if has != 0 {
+			seq, e, ok = at*tombBlockMost+uint64(bits.Len64(has)-1), b.list[bits.OnesCount64(has)-1], true
+		}
+		return !ok
+	})
+	return seq, e, ok
 }
 
 // first returns the one with the lowest number, which ended first.

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -21,15 +22,16 @@ func TestTomb(t *testing.T) {
 			attempt: 1, lease: rota.LeaseID{1, 31: 2}, worker: "w", outputDigest: strings.Repeat("d", 32), submitted: rota.Moment{Clock: 5},
 			finished: rota.Moment{Clock: 300, Date: 1 << 40}, due: 1<<40 + sevenDays, seq: 70_000},
 		"greatest": {id: rota.JobID(strings.Repeat("i", 300)), queue: "q", attempt: math.MinInt32, seq: math.MaxUint64,
-			submitted: rota.Moment{Clock: math.MaxInt64}, finished: rota.Moment{Clock: math.MinInt64, Date: -1}, freeAt: 64},
+			submitted: rota.Moment{Clock: math.MaxInt64}, finished: rota.Moment{Clock: math.MinInt64, Date: -1}, freeAt: 64, state: rota.JobDead, fingerprint: "12345678",
+			earlier: []unlogged{{rota.LeaseID{3}, "w1", 0, false}, {rota.LeaseID{4}, "w2", math.MaxInt32, true}}},
 	} {
 		var e encoder
 		kept := want.keep(&e, &entry.Texts{})
-		if got := kept.row(); got != want || kept.TreeKey() != want.id {
+		if got := kept.row(); !reflect.DeepEqual(got, want) || kept.TreeKey() != want.id {
 			t.Errorf("%s: %+v was read, %+v is wanted", name, got, want)
 		}
 		d := &decoder{b: []byte(kept)}
-		if got := decodeTomb(d); *got != want || d.done() != nil {
+		if got := decodeTomb(d); !reflect.DeepEqual(*got, want) || d.done() != nil {
 			t.Errorf("%s: a snapshot's reader takes it as %+v, %v", name, *got, d.err)
 		}
 	}

@@ -48,7 +48,7 @@ func (l *life) step(name string) []byte {
 	case "complete":
 		return l.leaseOps(rota.VerbComplete)
 	case "fail":
-		return l.leaseOps(rota.VerbFail, func(c *peer.LeaseCommand) { c.Text, c.NoRetry = "broken", true })
+		return l.leaseOps(rota.VerbFail, func(c *peer.LeaseCommand) { c.Text, c.Fail = "broken", peer.FailNoRetry })
 	case "decline":
 		return l.leaseOps(rota.VerbDecline)
 	case "cancel":

@@ -2,22 +2,28 @@ package fsm
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/millis"
 )
 
 // Job returns all that is known of a job; ok is false where nothing is.
 func (vw *View) Job(id rota.JobID) (job rota.Job, ok bool) {
 	if j := vw.m.jobs.get(id); j != nil {
-		return liveJob(j, vw.m.leasing.leases.get(string(j.lease[:])), vw.m.head.now()), true
+		job = liveJob(j, vw.m.leasing.leases.get(string(j.lease[:])), vw.m.head.now())
+		job.UniqueHolder = vw.m.uniques.holder(j.history().unique, j.spec.Queue)
+		return job, true
 	}
 	if f, v := vw.waitingNode(id); v != nil {
-		return waitingJob(vw.m.flows.workflows.get(f.id), v), true
+		return waitingJob(vw.m.flows.workflows.get(f.id), v, vw.m.head.now()), true
 	}
 	if t := vw.m.ended.tombs.get(id); t != nil {
 		r, _ := vw.m.ended.staged.records.Get(t.seq)
-		return deadJob(t, r), true
+		job = deadJob(t, r)
+		job.UniqueHolder = vw.m.uniques.holder(t.unique, t.queue)
+		return job, true
 	}
 	return rota.Job{}, false
 }
@@ -96,7 +102,7 @@ func (vw *View) Workers() []rota.Worker {
 
 func (vw *View) workerWordsOf(r *workerRow) rota.Worker {
 	w := rota.Worker{WorkerSpec: *r.spec, Status: r.status, Session: r.session, StatusSince: r.since,
-		SilentSince: r.silentSince, DisconnectedSince: r.disconnected, Open: r.open, CPUMilliTaken: r.cpu, MemoryTaken: r.memory, IOTaken: r.io,
+		SilentSince: r.silentSince, DisconnectedSince: r.disconnected, Polls: r.polls, Offered: r.free, Open: r.open, CPUMilliTaken: r.cpu, MemoryTaken: r.memory, IOTaken: r.io,
 		Assigned: r.assigned, Completed: r.completed, Failed: r.failed}
 	vw.reputationWords(&w, r)
 	return w
@@ -204,6 +210,17 @@ func (vw *View) Node(id rota.NodeID) (m Member, known bool) {
 	return Member{r.identity, r.api, r.starts, r.removed}, true
 }
 
+// NodeAPIs returns where the nodes that were not removed answer clients, by id of the node.
+func NodeAPIs(vw *View) (all []string) {
+	vw.m.nodes.scan(func(_ rota.NodeID, r *nodeRow) bool {
+		if !r.removed && r.api != "" {
+			all = append(all, r.api)
+		}
+		return true
+	})
+	return all
+}
+
 // NodeDiffered returns where a node's state was last told to be wrong, 0 for never.
 func (vw *View) NodeDiffered(id rota.NodeID) (at rota.Index, known bool) {
 	r := vw.m.nodes.get(id)
@@ -244,4 +261,45 @@ func (vw *View) assignment(l *leaseRow) (rota.Assignment, bool) {
 	return rota.Assignment{Lease: l.Lease, Spec: vw.m.jobs.get(l.Job).spec.words(), LeaseFor: millis.Duration(p.LeaseMs),
 		RenewEvery: millis.Duration(p.LeaseMs * p.RenewAlphaPermille / 1000), RenewalsMax: int32(p.RenewalsMax),
 		MaxRuntime: millis.Duration(l.maxRuntime()), Grace: millis.Duration(l.grace)}, true
+}
+
+// KeyRules lists the rules of keys by queue, name and value.
+func KeyRules(vw *View) []rota.KeyRule {
+	list := make([]rota.KeyRule, 0, vw.m.keyring.rules.len())
+	vw.m.keyring.rules.scan(func(_ string, r *keyRuleRow) bool {
+		list = append(list, r.KeyRule)
+		return true
+	})
+	return list
+}
+
+// KeyStates returns what a key of a tenant counts under each rule that is for it, as far as shown
+// lets it be seen.
+func KeyStates(vw *View, tenant rota.TenantID, key string, shown func(*rota.KeyState) bool) (list []rota.KeyState) {
+	kr := &vw.m.keyring
+	name, value, _ := strings.Cut(key, ":")
+	kr.rules.scan(func(_ string, r *keyRuleRow) bool {
+		if r.Name != name || kr.rule(r.Queue, name, value) != r {
+			return true
+		}
+		of := tenant
+		if r.Scope == rota.KeyOfCluster {
+			of = ""
+		}
+		if c := kr.counts.get(keyCountKey(r.Queue, of, key)); c != nil {
+			if k := kr.words(c, r); shown(&k) {
+				list = append(list, k)
+			}
+		}
+		return len(list) < limits.MaxKeyStates
+	})
+	return list
+}
+
+func (kr *keyring) words(c *keyCountRow, r *keyRuleRow) rota.KeyState {
+	k := rota.KeyState{Queue: c.queue, Tenant: c.tenant, Key: c.text, Jobs: c.jobs, Open: c.open, Full: c.full, Head: kr.turnOf(c), Blocker: c.blocker}
+	if c.full && !r.taken(c) {
+		k.Next = kr.m.head.now().At(r.bucket().nextToken(c.tat, kr.m.head.clock))
+	}
+	return k
 }

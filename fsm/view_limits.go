@@ -1,8 +1,12 @@
 package fsm
 
 import (
+	"time"
+
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // Mode returns the cluster's mode and why (SPEC §4.3).
@@ -195,4 +199,36 @@ func (vw *View) WorkflowTotals() (t WorkflowTotals) {
 		return true
 	})
 	return t
+}
+
+// LanesOf returns the largest lanes of a queue, at most most, of tenants that rd may read. Each has
+// the reasons for which nothing of it is placed; none where it waits for its turn alone.
+func LanesOf(vw *View, name rota.QueueName, most int, rd *access.Reader) (list peer.Lanes, ok bool) {
+	i := vw.m.placement.registry.queues[name]
+	if i == nil {
+		return list, false
+	}
+	list = peer.Lanes{Queue: name, Largest: []peer.Lane{}}
+	if rd.Reads(access.Everything, name) {
+		list.Lanes, list.Throttled = int64(i.pending.Lanes()), int64(i.pending.ThrottledLanes())
+	}
+	may := make(map[rota.TenantID]bool)
+	for _, l := range i.pending.Largest(most, func(t rota.TenantID) bool {
+		seen, known := may[t]
+		if !known {
+			seen = rd.Reads(t, name)
+			may[t] = seen
+		}
+		return seen
+	}) {
+		j := vw.m.jobs.get(l.Head.ID)
+		var x rota.Explanation
+		if blocked, fit := whyNot(vw, &x, j, rd); !blocked && fit > 0 {
+			x.Reasons = nil // some worker has room: it waits for its turn
+		}
+		s := j.spec
+		list.Largest = append(list.Largest, peer.Lane{Tenant: s.Tenant, Type: s.Type, Domain: s.Domain, Keys: s.Keys, Jobs: int64(l.Jobs),
+			OldestWait: time.Duration(vw.m.head.clock-l.Oldest) * time.Millisecond, Head: s.ID, Priority: s.Priority, Throttled: l.Throttled, Reasons: x.Reasons})
+	}
+	return list, true
 }

@@ -1,12 +1,14 @@
 package fsm
 
 import (
-	"strconv"
-	"strings"
+	"cmp"
+	"fmt"
+	"slices"
 
 	"github.com/tidwall/btree"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/tree"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
@@ -54,7 +56,7 @@ func workflowWords(r *workflowRow, live liveNodes, failed *vertexRow) rota.Workf
 		Submitted: r.submitted,
 		Finished:  r.finished,
 		Progress:  int32(int64(r.completed) * 100 / max(int64(r.nodes), 1))}
-	w.Counts = rota.NodeCounts{Skipped: int64(r.skipped), JobCounts: rota.JobCounts{Blocked: int64(r.blocked),
+	w.Counts = rota.NodeCounts{Skipped: int64(r.skipped), Waiting: int64(r.waiting), JobCounts: rota.JobCounts{Blocked: int64(r.blocked - r.waiting),
 		Delayed: live.delayed, Queued: live.queued, Assigned: live.assigned, Running: live.running,
 		Completed: int64(r.completed), Dead: int64(r.dead), Expired: int64(r.expired), Cancelled: int64(r.cancelled)}}
 	if r.reason != rota.ReasonNone && failed != nil {
@@ -106,6 +108,9 @@ func (v *WorkflowView) Words() rota.Workflow {
 		}
 		w.Nodes[i], plan[i] = v.node(r)
 		w.Nodes[i].Parents = parents[first:len(parents):len(parents)]
+		if by, grown := r.grownBy(); grown {
+			w.Nodes[i].GrownBy = w.Nodes[by].ID
+		}
 	}
 	p := sched.Estimate(plan)
 	w.CriticalPath = make([]string, len(p.Critical))
@@ -125,8 +130,19 @@ func (v *WorkflowView) node(r *vertexRow) (n rota.WorkflowNode, p sched.PlanNode
 		Attempt: r.attempt, AssignedIndex: r.assignedAt, Assigned: r.assigned, FinishedIndex: r.finishedAt,
 		Finished: r.finished, Reason: r.reason}
 	p = sched.PlanNode{Parents: r.parents, Type: r.spec.Type, ExpectedMs: r.spec.Expected.Milliseconds(), SimulateMs: r.spec.Simulate.Milliseconds()}
+	if r.growth != nil {
+		n.Joins, p.GrownBy, p.Joins = r.growth.joins, r.growth.by, r.growth.joins
+	}
 	if !r.assigned.IsZero() && r.over() {
 		p.TookMs = int64(r.finished.Clock - r.assigned.Clock)
+	}
+	if r.gate != nil && !r.gate.since.IsZero() {
+		if p.TookMs = int64(v.clock - r.gate.since.Clock); r.over() {
+			p.TookMs = int64(r.finished.Clock - r.gate.since.Clock)
+		}
+	}
+	if r.waits() {
+		n.State = rota.NodeWaiting
 	}
 	if j, _ := v.jobs.Get(r.spec.ID); r.state == vertexLive && j != nil {
 		n.State = rota.NodeState(j.state)
@@ -190,15 +206,16 @@ func (l *WorkflowList) Page(f rota.WorkflowFilter) (rota.WorkflowPage, error) {
 	return page, nil
 }
 
-// NodeParents returns the jobs of the parents of a node, whose outputs it sees, in the
-// order of their numbers (SPEC §11.2).
+// NodeParents returns the jobs of the parents of a node, with those that joined them, whose
+// outputs it sees, in the order of their numbers (SPEC §11.2, §23.2).
 func (vw *View) NodeParents(job rota.JobID) ([]rota.JobID, error) {
 	f, v := vw.m.flows.vertex(job)
 	if v == nil {
 		return nil, rota.Refusef(rota.KindNotFound, "job", "job %q is not that of a known workflow's node", job)
 	}
-	parents := make([]rota.JobID, len(v.parents))
-	for i, p := range v.parents {
+	sources := f.sources(v)
+	parents := make([]rota.JobID, len(sources))
+	for i, p := range sources {
 		parents[i] = f.rows[p].spec.ID
 	}
 	return parents, nil
@@ -215,20 +232,15 @@ func (vw *View) waitingNode(job rota.JobID) (*flow, *vertexRow) {
 }
 
 // waitingJob is the job that a vertex will have, as it is told until then.
-func waitingJob(r *workflowRow, v *vertexRow) rota.Job {
+func waitingJob(r *workflowRow, v *vertexRow, now rota.Moment) rota.Job {
 	job := rota.Job{JobSpec: v.spec.words(), State: rota.JobBlocked, Submitted: r.submitted, Attempts: v.past.list()}
 	if v.runs > 0 {
 		job.Life, job.Retried = v.runs, r.started
 	}
+	if due := v.gateDue(); due != 0 {
+		job.Due = now.On(rota.Date(due))
+	}
 	return job
-}
-
-// waitingFrom reads the place in the list of waiting nodes that a cursor tells: a
-// workflow, a slash, the number of the last vertex looked at.
-func waitingFrom(cursor string) (w rota.WorkflowID, number uint32, ok bool) {
-	id, text, _ := strings.Cut(cursor, "/")
-	n, err := strconv.ParseUint(text, 10, 32)
-	return rota.WorkflowID(id), uint32(n), err == nil && rota.ValidID(id) && n < rota.MaxWorkflowNodes
 }
 
 // isWaiting says of a job of an earlier life that its node waits for its parents.
@@ -237,56 +249,124 @@ func (p *pager) isWaiting(id rota.JobID) bool {
 	if !ok {
 		return false
 	}
-	if w != p.waitsOf {
-		p.waits, p.waitsOf = map[rota.JobID]bool{}, w
+	waits, known := p.waits[w]
+	if !known {
+		waits = map[rota.JobID]bool{}
 		if r, _ := p.workflows.Get(w); r != nil && !r.hidden() && r.blocked > 0 {
 			p.vertices.Ascend(vertexKey(w, 0), func(_ string, v *vertexRow) bool {
 				if v.workflow == w && v.state == vertexBlocked {
-					p.waits[v.spec.ID] = true
+					waits[v.spec.ID] = true
 				}
-				return v.workflow == w && len(p.waits) < int(r.blocked)
+				return v.workflow == w && len(waits) < int(r.blocked)
 			})
 		}
+		if p.waits == nil {
+			p.waits = map[rota.WorkflowID]map[rota.JobID]bool{}
+		}
+		p.waits[w] = waits
 	}
-	return p.waits[id]
+	return waits[id]
 }
 
-// waiting lists the nodes that wait for their parents, by workflow and number: jobs
-// that are BLOCKED have no rows.
-func (p *pager) waiting() {
-	if p.filter.State != rota.JobNone && p.filter.State != rota.JobBlocked {
-		return
-	}
-	from, next := rota.WorkflowID(""), uint32(0)
-	if p.last != "" {
-		from, next, _ = waitingFrom(string(p.last))
-		next++
-	}
-	p.workflows.Ascend(from, func(id rota.WorkflowID, r *workflowRow) bool {
+// waiting lists the nodes that waited for their parents as the list began, the newest workflow
+// first, then by number: jobs that are BLOCKED have no rows. One that was released since is
+// at its node's place, as its own number is too new for the list.
+func (p *pager) waiting(h History) {
+	c := &p.cursor
+	released := p.head.jobSeq > c.Jobs
+	var list []*workflowRow
+	p.workflows.Scan(func(_ rota.WorkflowID, r *workflowRow) bool {
+		if (r.blocked > 0 || released) && r.seq <= c.At && !r.hidden() {
+			list = append(list, r)
+		}
+		return true
+	})
+	slices.SortFunc(list, func(a, b *workflowRow) int { return cmp.Compare(b.seq, a.seq) })
+	for _, r := range list {
 		first := uint32(0)
-		if id == from {
-			first = next
+		if r.seq == c.At {
+			first = c.Sub
 		}
-		if r.hidden() || r.blocked == 0 || p.filter.Tenant != "" && p.filter.Tenant != r.tenant {
-			return true
-		}
-		p.vertices.Ascend(vertexKey(id, first), func(_ string, v *vertexRow) bool {
-			if v.workflow != id {
-				return false
-			}
-			if !p.reader.Reads(v.spec.Tenant, v.spec.Queue) {
-				return true
-			}
-			if p.full(partWaiting) {
-				return false
-			}
-			p.last = rota.JobID(string(id) + "/" + strconv.FormatUint(uint64(v.number), 10))
+		p.vertices.Ascend(vertexKey(r.id, first), func(_ string, v *vertexRow) bool {
 			s := v.spec
-			if v.state == vertexBlocked && selects(p.filter, s.Queue, s.Tenant, s.Type, rota.JobBlocked) {
-				p.page.Jobs = append(p.page.Jobs, waitingJob(r, v))
+			if v.workflow != r.id || !p.reader.Reads(s.Tenant, s.Queue) {
+				return v.workflow == r.id
+			}
+			if p.full() {
+				return false
+			}
+			c.At, c.Sub = r.seq, v.number+1
+			switch {
+			case v.state == vertexBlocked:
+				p.offer(0, s.ID, s.Queue, s.Tenant, s.Type, rota.JobBlocked, func() (rota.Job, bool) { return waitingJob(r, v, p.now), true })
+			case released:
+				p.offerReleased(s.ID, h)
 			}
 			return true
 		})
-		return p.page.NextCursor == ""
+		if p.stopped {
+			return
+		}
+	}
+}
+
+// offerReleased takes the job of a node that was released since the list began.
+func (p *pager) offerReleased(id rota.JobID, h History) {
+	if j, live := p.jobs.Get(id); live {
+		if j.seq > p.cursor.Jobs {
+			p.offerLive(j)
+		}
+		return
+	}
+	if kept, ok := p.tombs.Get(id); ok {
+		if t := kept.row(); t.number > p.cursor.Jobs {
+			p.offerTomb(&t, h)
+		}
+	}
+}
+
+// Difference names the first field in which a submission, its graph arranged, is not the content of the
+// workflow (SPEC §16.5); "" where there is none. What nodes added as they ran was never submitted.
+func (v *WorkflowView) Difference(w *rota.WorkflowSpec, g *rota.Graph) (how string) {
+	r := v.row
+	if how := w.Difference(&rota.WorkflowSpec{ID: r.id, Queue: r.queue, Tenant: r.tenant, OnFailure: r.policy, Labels: r.labels}); how != "" {
+		return how
+	}
+	k := 0
+	v.vertices.Ascend(vertexKey(r.id, 0), func(_ string, x *vertexRow) bool {
+		if _, grown := x.grownBy(); x.workflow != r.id || grown {
+			return false
+		}
+		if k < len(g.Order) {
+			how = x.difference(w, g, k)
+		}
+		k++
+		return how == ""
 	})
+	if how == "" && k != len(g.Order) {
+		how = fmt.Sprintf("it had %d nodes, not %d", k, len(g.Order))
+	}
+	return how
+}
+
+// difference says how the vertex differs from the node with its number.
+func (r *vertexRow) difference(w *rota.WorkflowSpec, g *rota.Graph, k int) string {
+	node := &w.Nodes[g.Order[k]]
+	name := vertexName(r)
+	if name != node.ID {
+		return fmt.Sprintf("its node %d was %q, not %q", k, name, node.ID)
+	}
+	now, before := entry.Template(w, node), r.spec.words()
+	now.ID, now.Tenant = before.ID, before.Tenant
+	in := fmt.Sprintf("node %s differs: ", name)
+	if how := now.Difference(&before); how != "" {
+		return in + how
+	}
+	if !slices.Equal(r.parents, g.Parents[k]) {
+		return in + "its parents were others"
+	}
+	if was, is := r.gate.own(), node.Gate; (was == nil) != (is == nil) || was != nil && *was != *is {
+		return in + "its gate was another"
+	}
+	return ""
 }

@@ -148,10 +148,10 @@ func TestWaitingNodes(t *testing.T) {
 			f    rota.JobFilter
 			want string
 		}{
-			"all": {rota.JobFilter{}, "job:QUEUED wf-2/n0:QUEUED n0:QUEUED n1:BLOCKED n2:BLOCKED n3:BLOCKED " +
-				"wf-2/n1:BLOCKED wf-2/n2:BLOCKED wf-2/n3:BLOCKED"},
+			"all": {rota.JobFilter{}, "wf-2/n0:QUEUED n0:QUEUED job:QUEUED wf-2/n1:BLOCKED wf-2/n2:BLOCKED wf-2/n3:BLOCKED " +
+				"n1:BLOCKED n2:BLOCKED n3:BLOCKED"},
 			"blocked": {rota.JobFilter{State: rota.JobBlocked, Tenant: "acme"}, "wf-2/n1:BLOCKED wf-2/n2:BLOCKED wf-2/n3:BLOCKED"},
-			"queued":  {rota.JobFilter{State: rota.JobQueued, Type: "work"}, "job:QUEUED wf-2/n0:QUEUED n0:QUEUED"},
+			"queued":  {rota.JobFilter{State: rota.JobQueued, Type: "work"}, "wf-2/n0:QUEUED n0:QUEUED job:QUEUED"},
 			"a type":  {rota.JobFilter{Type: "other"}, "n2:BLOCKED"},
 			"over":    {rota.JobFilter{State: rota.JobCancelled}, ""},
 		} {
@@ -179,7 +179,7 @@ func TestWaitingNodes(t *testing.T) {
 	b.worker("w", 10)
 	b.match()
 	b.ends(rota.VerbFail, d, "n0")
-	if got := b.pages(rota.JobFilter{Limit: 2, Tenant: rota.DefaultTenant}, nil); got != "job:ASSIGNED n0:DEAD n1:CANCELLED n2:CANCELLED n3:CANCELLED" {
+	if got := b.pages(rota.JobFilter{Limit: 2, Tenant: rota.DefaultTenant}, nil); got != "job:ASSIGNED n3:CANCELLED n2:CANCELLED n1:CANCELLED n0:DEAD" {
 		t.Fatal(got)
 	}
 	var h history
@@ -188,7 +188,7 @@ func TestWaitingNodes(t *testing.T) {
 	}
 	slices.SortFunc(h, func(a, b Ended) int { return strings.Compare(string(a.Job.ID), string(b.Job.ID)) })
 	b.ok(d.retry("", 1))
-	if got := b.pages(rota.JobFilter{Limit: 2, Tenant: rota.DefaultTenant}, h); got != "job:ASSIGNED n0:QUEUED n1:BLOCKED n2:BLOCKED n3:BLOCKED" {
+	if got := b.pages(rota.JobFilter{Limit: 2, Tenant: rota.DefaultTenant}, h); got != "n0:QUEUED job:ASSIGNED n1:BLOCKED n2:BLOCKED n3:BLOCKED" {
 		t.Fatal(got)
 	}
 }

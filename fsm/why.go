@@ -30,12 +30,14 @@ func (vw *View) WhyFor(id rota.JobID, most int, rd *access.Reader) (x rota.Expla
 	if j == nil {
 		f, v := vw.waitingNode(id)
 		if v == nil {
-			return x, false
+			ok = whyRunWaits(vw, &x, rd)
+			return x, ok
 		}
 		vw.whyBlocked(&x, f, v)
 		return x, true
 	}
 	x.State = j.state
+	x.UniqueHolder = vw.m.uniques.holder(j.history().unique, j.spec.Queue)
 	switch j.state {
 	case rota.JobQueued:
 		vw.whyQueued(&x, j, most, rd)
@@ -62,7 +64,8 @@ func (vw *View) whyBlocked(x *rota.Explanation, f *flow, v *vertexRow) {
 	x.State = rota.JobBlocked
 	var names []string
 	left := 0
-	for _, p := range v.parents {
+	sources := f.sources(v)
+	for _, p := range sources {
 		parent := f.rows[p]
 		if parent.state == rota.NodeState(rota.JobCompleted) {
 			continue
@@ -76,11 +79,14 @@ func (vw *View) whyBlocked(x *rota.Explanation, f *flow, v *vertexRow) {
 		}
 	}
 	w := rota.Why{Reason: "WAITING_FOR_PARENTS", Detail: fmt.Sprintf("%d of its %d parents have not completed: %s", left,
-		len(v.parents), strings.Join(names, ", "))}
+		len(sources), strings.Join(names, ", "))}
 	if left > parentsShown {
 		w.Detail += fmt.Sprintf(" and %d more", left-parentsShown)
 	}
 	switch r := vw.m.flows.workflows.get(f.id); {
+	case v.waits():
+		whyGate(x, f, v, vw.m.head.now())
+		return
 	case r.ending != rota.WorkflowNone:
 		w.Detail = fmt.Sprintf("workflow %s ends as %s: the node is cancelled with the next entries", f.id, r.ending)
 	case left == 0:
@@ -92,6 +98,21 @@ func (vw *View) whyBlocked(x *rota.Explanation, f *flow, v *vertexRow) {
 	x.Reasons = append(x.Reasons, w)
 }
 
+// whyGate tells what a gate waits for.
+func whyGate(x *rota.Explanation, f *flow, v *vertexRow, now rota.Moment) {
+	w := rota.Why{Reason: "WAITING_FOR_SIGNAL", Detail: fmt.Sprintf("its parents have completed; it waits for a signal for %d ms now",
+		now.Date-v.gate.since.Date)}
+	switch due := v.gate.due; {
+	case due == 0:
+	case v.gate.terms.OnTimeout == rota.GateCompletes:
+		w.Detail += fmt.Sprintf(", and completes on %s without one", due)
+	default:
+		w.Detail += fmt.Sprintf(", and expires on %s without one", due)
+	}
+	x.WouldRun = append(x.WouldRun, fmt.Sprintf("it is signalled (rota workflow signal %s %s)", f.id, vertexName(v)))
+	x.Reasons = append(x.Reasons, w)
+}
+
 func (vw *View) whyDelayed(x *rota.Explanation, j *jobRow) {
 	w := rota.Why{Reason: "NOT_YET_DUE", Detail: vw.dueText(j.due)}
 	switch {
@@ -99,6 +120,9 @@ func (vw *View) whyDelayed(x *rota.Explanation, j *jobRow) {
 		w.Detail = fmt.Sprintf("not before %s, in %d ms", j.dueDate, j.dueDate-vw.m.head.date())
 	case j.revived():
 		w.Detail = "the worker of its cancelled lease may not have heard of it; " + w.Detail
+	case j.lastReason == rota.ReasonSnoozed:
+		w.Reason = "SNOOZED"
+		w.Detail = fmt.Sprintf("try %d was put off by its handler %d times; %s", j.attempt+1, j.snoozes, w.Detail)
 	case j.declines > 0:
 		w.Reason = "BACKING_OFF"
 		w.Detail = fmt.Sprintf("try %d was declined %d times; %s", j.attempt+1, j.declines, w.Detail)
@@ -119,15 +143,40 @@ func (vw *View) dueText(c rota.Clock) string {
 
 func (vw *View) whyQueued(x *rota.Explanation, j *jobRow, most int, rd *access.Reader) {
 	names := rd.Has(rota.RightStatus, access.Everything, access.Everything)
-	q := vw.m.queues.get(j.spec.Queue)
-	x.Before = vw.m.placement.registry.queues[q.name].pending.Before(j.item)
+	x.Before = vw.m.placement.registry.queues[j.spec.Queue].pending.Before(j.item)
 	x.Rank = x.Before
+	blocked, fit := whyNot(vw, x, j, rd)
+	vw.whyHold(x, j, blocked, fit, names)
+	if blocked || fit == 0 {
+		return
+	}
+	for _, r := range vw.Decide(most) {
+		for _, p := range r.GetPairs() {
+			if p.GetJob() == string(j.spec.ID) {
+				text := "the next round applies"
+				if names {
+					text += fmt.Sprintf(": it goes to worker %s", p.GetWorker())
+				}
+				x.WouldRun = append(x.WouldRun, text)
+				return
+			}
+		}
+	}
+	x.Reasons = append(x.Reasons, rota.Why{Reason: "BEHIND_HIGHER_RANK", Detail: fmt.Sprintf(
+		"%d workers have room for it now, and what stands before it takes that room", fit)})
+}
+
+// whyNot adds the reasons for which a job that is QUEUED is not placed: those of its own, by which it
+// is blocked, and those of the workers, of which fit have room for it.
+func whyNot(vw *View, x *rota.Explanation, j *jobRow, rd *access.Reader) (blocked bool, fit int64) {
+	names := rd.Has(rota.RightStatus, access.Everything, access.Everything)
+	q := vw.m.queues.get(j.spec.Queue)
 	vw.m.admission.obstacles(j, q, false, func(reason, detail string) bool {
 		x.Reasons = append(x.Reasons, rota.Why{Reason: reason, Detail: detail})
 		return true
 	})
-	blocked := len(x.Reasons) > 0
-	fit, elsewhere, all := int64(0), int64(0), int64(0)
+	blocked = len(x.Reasons) > 0
+	elsewhere, all := int64(0), int64(0)
 	for _, n := range vw.m.placement.registry.supply.Faults(j.ask()) {
 		all += n.Workers
 		switch n.Why {
@@ -155,24 +204,7 @@ func (vw *View) whyQueued(x *rota.Explanation, j *jobRow, most int, rd *access.R
 		x.Reasons = append(x.Reasons, rota.Why{Reason: "NO_WORKER_REGISTERED",
 			Detail: fmt.Sprintf("no worker serves queue %s; %d serve other queues", q.name, elsewhere)})
 	}
-	vw.whyHold(x, j, blocked, fit, names)
-	if blocked || fit == 0 {
-		return
-	}
-	for _, r := range vw.Decide(most) {
-		for _, p := range r.GetPairs() {
-			if p.GetJob() == string(j.spec.ID) {
-				text := "the next round applies"
-				if names {
-					text += fmt.Sprintf(": it goes to worker %s", p.GetWorker())
-				}
-				x.WouldRun = append(x.WouldRun, text)
-				return
-			}
-		}
-	}
-	x.Reasons = append(x.Reasons, rota.Why{Reason: "BEHIND_HIGHER_RANK", Detail: fmt.Sprintf(
-		"%d workers have room for it now, and what stands before it takes that room", fit)})
+	return blocked, fit
 }
 
 // holdsShown bounds the holds that an explanation names.
@@ -294,6 +326,8 @@ func (vw *View) ruleDetail(j *jobRow, n sched.UnfitWorkers) string {
 	switch n.Why {
 	case sched.NotActive:
 		return vw.statuses(n)
+	case sched.NoSlotOffered:
+		return "the worker offers no slot now: it polls over HTTP, and no poll of it waits"
 	case sched.TypeNotHandled:
 		return fmt.Sprintf("of type %s", s.Type)
 	case sched.CapabilityMissing:
@@ -357,6 +391,7 @@ var remedies = map[string]string{
 	"BACKING_OFF":           "its backoff is over",
 	"BEHIND_HIGHER_RANK":    "the jobs before it are placed and room is left, or more workers register",
 	"NO_FREE_SLOT":          "one of the workers that fit ends a lease",
+	"NO_SLOT_OFFERED":       "one of the workers that fit asks for work (POST /v1/workers/ID/acquire)",
 	"UNITS_EXHAUSTED":       "the units' period ends",
 	"CPU_FULL":              "a worker that fits has enough cpu free",
 	"MEMORY_FULL":           "a worker that fits has enough memory free",
@@ -374,6 +409,10 @@ var remedies = map[string]string{
 	"CAPABILITY_MISSING":    "a worker with all that it requires registers",
 	"LIMIT_EXCEEDED":        "a worker that offers such limits registers",
 	"NOT_THE_PINNED_WORKER": "",
+	"KEY_AT_LIMIT":          "a lease with that key ends (rota key show)",
+	"KEY_RATE":              "the key's next token is there",
+	"WAITING_IN_SEQUENCE":   "that job has ended",
+	"SEQUENCE_BLOCKED":      "that job completes after all (rota job retry), or somebody passes it (rota key skip)",
 	"TENANT_NOT_GRANTED":    "a worker registers under a credential that grants work for its tenant (rota auth role set, rota auth token create)",
 	"TYPE_NOT_HANDLED":      "a worker that handles its type registers (rota worker run --types …, or without --types for every type)",
 }
@@ -405,7 +444,7 @@ func (vw *View) remedy(j *jobRow, w rota.Why) string {
 // placed, who else was looked at and why it was not chosen. ok is false where the
 // job got its worker otherwise: by a hold, or by the turn of the oldest.
 func (vw *View) Reenact(id rota.JobID, most int) (others []rota.OtherWorker, ok bool) {
-	_, draft := vw.decide(most, id)
+	_, draft := vw.decide(most, id, nil)
 	if draft == nil {
 		return nil, false
 	}

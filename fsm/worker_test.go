@@ -144,7 +144,7 @@ func TestStatus(t *testing.T) {
 	if len(b.match()) != 0 {
 		t.Fatal("a DRAINING worker got a lease")
 	}
-	b.ok(statusOp("w", rota.WorkerRetired, 0))
+	b.ok(statusOp("w", rota.WorkerRetired, s))
 	b.refuses(rota.KindConflict, "worker", statusOp("w", rota.WorkerDraining, 0))
 	b.refuses(rota.KindStale, "session", reachOp("w", s+1, false, 0))
 	b.ok(reachOp("w", s, false, 0)) // nothing to say of a RETIRED one

@@ -156,7 +156,7 @@ func (c *chaos) verb() []*fsmpb.Op {
 	l := c.leasing.leases.at(c.chance.IntN(c.leasing.leases.len()))
 	verbs := []rota.LeaseVerb{rota.VerbAck, rota.VerbComplete, rota.VerbComplete, rota.VerbComplete, rota.VerbFail, rota.VerbDecline}
 	return []*fsmpb.Op{verb(verbs[c.chance.IntN(len(verbs))], l.Lease,
-		func(x *peer.LeaseCommand) { x.NoRetry = c.chance.IntN(2) == 0 })}
+		func(x *peer.LeaseCommand) { x.Fail, x.After = failAs(c.chance.IntN(10)) })}
 }
 
 func (c *chaos) run() {

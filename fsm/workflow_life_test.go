@@ -131,7 +131,7 @@ func TestRetryUnderWay(t *testing.T) {
 			b.ok(d.retry("", 1))
 			b.entry(sweepOp())
 			for _, l := range b.match() {
-				b.ok(verb(rota.VerbFail, l, func(c *peer.LeaseCommand) { c.NoRetry = true }))
+				b.ok(verb(rota.VerbFail, l, func(c *peer.LeaseCommand) { c.Fail = peer.FailNoRetry }))
 			}
 			if r := b.flows.workflows.get("wf"); r.dead != 1 || policy == rota.FailureContinue && !r.redo {
 				t.Fatalf("%d dead, the retry goes on: %v", r.dead, r.redo)

@@ -39,6 +39,16 @@ type modelNode struct {
 	ttl     rota.Clock
 	attempt int32
 	lease   rota.Lease
+	// gate is nil but of a gate; waits says that it waits for its signal, since when; signal is
+	// the one that counts.
+	gate   *rota.Gate
+	waits  bool
+	since  rota.Clock
+	signal string
+	// by is one more than the node that grew it; joins says that who waits for that one waits
+	// for this one too.
+	by    int
+	joins bool
 	// ran says that it COMPLETED in this run or before.
 	ran int
 }
@@ -66,8 +76,12 @@ func (m *flowModel) settle(now rota.Clock) {
 				continue
 			case m.ending != rota.WorkflowNone && (n.state != mLeased || m.ending == rota.WorkflowCancelled):
 				n.state = mGone
-			case m.ending == rota.WorkflowNone && n.state == mBlocked:
-				if n.state = m.unblocked(n); n.state == mQueued && n.ttl > 0 && m.began+n.ttl <= now {
+			case m.ending == rota.WorkflowNone && n.state == mBlocked && !n.waits:
+				if n.state = m.unblocked(n); n.state == mQueued && n.gate != nil {
+					m.pass(n, now)
+					break
+				}
+				if n.state == mQueued && n.ttl > 0 && m.began+n.ttl <= now {
 					m.fails(n, mExpired) // it waited for longer than it may live
 				}
 			}
@@ -82,9 +96,39 @@ func (m *flowModel) settle(now rota.Clock) {
 	}
 }
 
+// pass lets a gate wait whose parents have completed, or ends it as its signal says: an even
+// one refuses.
+func (m *flowModel) pass(n *modelNode, now rota.Clock) {
+	switch n.signal {
+	case "":
+		n.state, n.waits, n.since = mBlocked, true, now
+	case "s0":
+		m.fails(n, mDead)
+	default:
+		n.state = mDone
+	}
+}
+
+// signal reports whether one must be taken.
+func (m *flowModel) signal(n *modelNode, id string) bool {
+	switch {
+	case n.gate == nil || n.signal != "" && n.signal != id:
+		return false
+	case n.signal == id:
+		return true
+	case n.state >= mDone || m.state != rota.WorkflowRunning || m.ending != rota.WorkflowNone:
+		return false
+	}
+	n.signal, n.waits = id, false
+	return true
+}
+
 func (m *flowModel) unblocked(n *modelNode) rota.NodeState {
 	ready := true
-	for _, p := range n.parents {
+	for p := range m.nodes {
+		if !m.waits(n, p) {
+			continue
+		}
 		s := m.nodes[p].state
 		if s > mDone && m.policy == rota.FailureContinue {
 			return rota.NodeSkipped
@@ -96,6 +140,15 @@ func (m *flowModel) unblocked(n *modelNode) rota.NodeState {
 		return mQueued
 	}
 	return mBlocked
+}
+
+// waits reports whether a node waits for another: a parent, or one that joins what it waits for.
+func (m *flowModel) waits(n *modelNode, on int) bool {
+	if slices.Contains(n.parents, uint32(on)) && n.by != on+1 {
+		return true
+	}
+	x := &m.nodes[on]
+	return x.joins && m.waits(n, x.by-1)
 }
 
 func (m *flowModel) finish() {
@@ -158,6 +211,17 @@ func (m *flowModel) sweep(now rota.Clock, revoked func(rota.LeaseID) bool) {
 			m.fails(n, mExpired)
 		}
 	}
+	for i := range m.nodes {
+		n := &m.nodes[i]
+		if n.state != mBlocked || !n.waits || n.gate.Timeout == 0 || n.since+rota.Clock(n.gate.Timeout.Milliseconds()) > now {
+			continue
+		}
+		if n.gate.OnTimeout == rota.GateCompletes {
+			n.state = mDone
+		} else {
+			m.fails(n, mExpired)
+		}
+	}
 }
 
 // retry reports whether it must be taken.
@@ -179,9 +243,9 @@ func (m *flowModel) retry(from int, runs int32, now rota.Clock) bool {
 	for changed := true; changed; { // what those wait for
 		changed = false
 		for i := range m.nodes {
-			for _, p := range m.nodes[i].parents {
-				if again[i] && m.nodes[i].state != mDone && !again[int(p)] {
-					again[int(p)], changed = true, true
+			for p := range m.nodes {
+				if again[i] && m.nodes[i].state != mDone && !again[p] && m.waits(&m.nodes[i], p) {
+					again[p], changed = true, true
 				}
 			}
 		}
@@ -195,7 +259,7 @@ func (m *flowModel) retry(from int, runs int32, now rota.Clock) bool {
 	}
 	for i := range again {
 		if m.nodes[i].state != mDone {
-			m.nodes[i].state = mBlocked
+			m.nodes[i].state, m.nodes[i].waits, m.nodes[i].signal = mBlocked, false, ""
 		}
 	}
 	m.was, m.state, m.ending, m.failed, m.began = m.state, rota.WorkflowRunning, rota.WorkflowNone, false, now
@@ -206,7 +270,7 @@ func (m *flowModel) retry(from int, runs int32, now rota.Clock) bool {
 func (m *flowModel) descend(from int, into map[int]bool) {
 	into[from] = true
 	for i := range m.nodes {
-		if !into[i] && slices.Contains(m.nodes[i].parents, uint32(from)) {
+		if !into[i] && (m.waits(&m.nodes[i], from) || m.nodes[i].by == from+1) {
 			m.descend(i, into)
 		}
 	}
@@ -266,11 +330,19 @@ func (r *flowRace) begin(i int) {
 			if r.chance.IntN(6) == 0 {
 				d.Nodes[n].TTL = millis.Duration(int64(1 + r.chance.IntN(30_000)))
 			}
+			if r.chance.IntN(4) == 0 {
+				terms := rota.Gate{OnTimeout: rota.GateTimeout(r.chance.IntN(2))}
+				if r.chance.IntN(2) == 0 {
+					terms.Timeout = millis.Duration(int64(1 + r.chance.IntN(20_000)))
+				}
+				gateAt(n, terms)(d)
+			}
 		}
 	})
 	m := &flowModel{policy: d.OnFailure, attempts: 2, state: rota.WorkflowRunning, runs: 1, began: r.b.now}
 	for n, list := range parents {
-		m.nodes = append(m.nodes, modelNode{parents: list, state: mBlocked, ttl: rota.Clock(d.Nodes[n].TTL.Milliseconds())})
+		m.nodes = append(m.nodes, modelNode{parents: list, state: mBlocked, ttl: rota.Clock(d.Nodes[n].TTL.Milliseconds()),
+			gate: d.Nodes[n].Gate})
 	}
 	if r.done == nil {
 		r.done, r.running = make(map[rota.JobID]int), make(map[string]bool)
@@ -308,9 +380,9 @@ func (r *flowRace) watch(events []rota.Event) {
 			if _, err := fmt.Sscanf(string(e.Job), "wf%d/n%d", &w, &n); err != nil {
 				r.Fatalf("%s of job %s", e.Kind, e.Job)
 			}
-			for _, p := range r.flows[w].g.Parents[n] {
-				if r.done[rota.NodeJobID(r.flows[w].ID, fmt.Sprint("n", p))] != 1 {
-					r.Fatalf("%s of %s before its parent n%d completed", e.Kind, e.Job, p)
+			for p := range r.models[w].nodes {
+				if r.models[w].waits(&r.models[w].nodes[n], p) && r.done[rota.NodeJobID(r.flows[w].ID, fmt.Sprint("n", p))] != 1 {
+					r.Fatalf("%s of %s before n%d completed, for which it waits", e.Kind, e.Job, p)
 				}
 			}
 			if e.Kind == rota.EventJobCompleted {
@@ -330,7 +402,7 @@ func (r *flowRace) step() {
 	d, m := r.flows[w], r.models[w]
 	n := r.chance.IntN(len(m.nodes))
 	node := &m.nodes[n]
-	switch k := r.chance.IntN(24); {
+	switch k := r.chance.IntN(28); {
 	case k < 2:
 		r.apply(true, registerOp("w", int32(1+r.chance.IntN(6)), fmt.Sprint(r.chance.IntN(2)), true))
 		for _, m := range r.models {
@@ -378,6 +450,13 @@ func (r *flowRace) step() {
 		}
 		runs := m.runs + int32(r.chance.IntN(8)/6) - int32(r.chance.IntN(8)/6)
 		r.apply(m.retry(from, runs, r.b.now), d.retry(name, runs))
+	case k < 26:
+		id := fmt.Sprint("s", r.chance.IntN(3))
+		op := d.signal(fmt.Sprint("n", n), id, id)
+		if id == "s0" {
+			op = d.refuse(fmt.Sprint("n", n), id, id)
+		}
+		r.apply(m.signal(node, id), op)
 	default:
 		for range 1 + r.chance.IntN(25) {
 			r.b.now += 1000
@@ -412,7 +491,7 @@ func (r *flowRace) verb(m *flowModel, n *modelNode) {
 		c.Verb = rota.VerbFail
 		m.lost(n, true)
 	case 1:
-		c.Verb, c.NoRetry = rota.VerbFail, true
+		c.Verb, c.Fail = rota.VerbFail, peer.FailNoRetry
 		m.fails(n, mDead)
 	case 2:
 		c.Verb = rota.VerbDecline
@@ -420,8 +499,47 @@ func (r *flowRace) verb(m *flowModel, n *modelNode) {
 	default:
 		c.Verb = rota.VerbComplete
 		n.state = mDone
+		if r.chance.IntN(3) == 0 && len(m.nodes) < 30 {
+			c.Growth = r.grow(m, slices.IndexFunc(m.nodes, func(x modelNode) bool { return x.state == mDone && x.lease.ID == c.Lease }))
+		}
 	}
 	r.apply(true, entry.LeaseCommandOp(&c))
+}
+
+// grow draws children for a node that completes, and adds them to its model.
+func (r *flowRace) grow(m *flowModel, by int) *rota.Growth {
+	g := &rota.Growth{Detached: r.chance.IntN(4) == 0}
+	first, name := len(m.nodes), func(n int) string { return fmt.Sprint("n", n) }
+	inner := make(map[uint32]bool)
+	var more []modelNode
+	for i := range 1 + r.chance.IntN(4) {
+		node := rota.NewNodeSpec(name(first+i), "work", nil)
+		x := modelNode{state: mBlocked, by: by + 1}
+		for p := first - 1; p < first+i; p++ {
+			if at := uint32(p); r.chance.IntN(2) == 0 {
+				if p == first-1 {
+					at = uint32(by)
+				}
+				node.Parents, x.parents = append(node.Parents, name(int(at))), append(x.parents, at)
+				inner[at] = true
+			}
+		}
+		if r.chance.IntN(5) == 0 {
+			node.Gate, x.gate, node.JobSpec = &rota.Gate{}, &rota.Gate{}, rota.JobSpec{Priority: rota.DefaultPriority}
+		}
+		if x.parents == nil {
+			x.parents = []uint32{uint32(by)}
+		}
+		g.Children, more = append(g.Children, node), append(more, x)
+	}
+	if m.ending != rota.WorkflowNone {
+		return g // they are dropped
+	}
+	for i := range more {
+		more[i].joins = !g.Detached && !inner[uint32(first+i)]
+	}
+	m.nodes = append(m.nodes, more...)
+	return g
 }
 
 func (r *flowRace) compare() {
@@ -439,7 +557,7 @@ func (r *flowRace) compare() {
 					got = mLeased
 				}
 			}
-			if got != m.nodes[i].state {
+			if got != m.nodes[i].state || v.waits() != (m.nodes[i].waits && got == mBlocked) {
 				r.Fatalf("node %d of workflow %s is %s, the model says %s (%s)", i, row.id, got, m.nodes[i].state, r.b.progress(row.id))
 			}
 		}

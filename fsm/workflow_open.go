@@ -77,7 +77,7 @@ func (fs *flows) reopen(r *workflowRow, content rota.Digest) *fsmpb.Outcome {
 	case r.leaving:
 		return entry.Refused(exhausted("workflow", "workflow %s of that id is being forgotten: submit again in a moment", r.id))
 	case r.state != rota.WorkflowOpen && r.content != content:
-		return flowRefused(r, otherWorkflow(r.id))
+		return flowRefused(r, OtherWorkflow(r.id, ""))
 	case r.state != rota.WorkflowOpen:
 		return flowOutcome(r, true)
 	case r.content != content:
@@ -127,10 +127,6 @@ func openSpec(op *fsmpb.OpenWorkflow) (*rota.JobSpec, error) {
 			uint64(n)*uint64(n-1)/2)
 	}
 	return spec, nil
-}
-
-func noQueue(name rota.QueueName) error {
-	return rota.Refusef(rota.KindNotFound, "queue", "queue %q does not exist: create it with `rota queue set %s`", name, name)
 }
 
 // admitShares holds the announced nodes against the queues that they go to; where it

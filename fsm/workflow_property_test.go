@@ -207,7 +207,7 @@ func (s *schedulers) end(at int) {
 	if s.draw("ack", 3) == 0 && v == rota.VerbComplete {
 		s.ok(verb(rota.VerbAck, l))
 	}
-	a := s.entry(verb(v, l, func(c *peer.LeaseCommand) { c.NoRetry = v == rota.VerbFail }))
+	a := s.entry(verb(v, l, func(c *peer.LeaseCommand) { c.Fail = peer.FailNoRetry }))
 	if err := entry.OutcomeError(a.Outcomes[0]); err != nil {
 		s.t.Fatalf("%s of %s: %v", v, l.Job, err)
 	}

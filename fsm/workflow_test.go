@@ -71,7 +71,7 @@ func (b *bench) run(d *dag) Applied {
 }
 
 // stands compares a workflow with "STATE: node states", one letter a node: Blocked,
-// Queued, delaYed, Leased, Completed, Dead, Expired, cancelled (X), Skipped.
+// Queued, delaYed, Leased, Completed, Dead, Expired, cancelled (X), Skipped, Waiting.
 func (b *bench) stands(d *dag, want string) {
 	b.t.Helper()
 	if got := b.progress(d.ID); got != want {
@@ -91,7 +91,10 @@ func (b *bench) progress(id rota.WorkflowID) string {
 		if j := b.jobs.get(v.spec.ID); j != nil {
 			state = rota.NodeState(j.state)
 		}
-		s += string("?BYQLLCDEXS"[state])
+		if v.waits() {
+			state = rota.NodeWaiting
+		}
+		s += string("?BYQLLCDEXSW"[state])
 	}
 	return s
 }
@@ -104,7 +107,7 @@ func (b *bench) ends(v rota.LeaseVerb, d *dag, nodes ...string) (events []rota.E
 		if j.Lease == nil {
 			b.t.Fatalf("node %s has no lease: %s", n, b.progress(d.ID))
 		}
-		a := b.entry(verb(v, *j.Lease, func(c *peer.LeaseCommand) { c.NoRetry = v == rota.VerbFail }))
+		a := b.entry(verb(v, *j.Lease, func(c *peer.LeaseCommand) { c.Fail = peer.FailNoRetry }))
 		if err := entry.OutcomeError(a.Outcomes[0]); err != nil {
 			b.t.Fatal(err)
 		}

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -23,7 +24,7 @@ func (fs *flows) upload(id rota.WorkflowID, content []byte) (*workflowRow, *fsmp
 	other := !ok || d != r.content
 	switch {
 	case r.state != rota.WorkflowOpen && other:
-		return nil, flowRefused(r, otherWorkflow(r.id))
+		return nil, flowRefused(r, OtherWorkflow(r.id, ""))
 	case r.state != rota.WorkflowOpen:
 		return nil, flowOutcome(r, true)
 	case other:
@@ -32,10 +33,13 @@ func (fs *flows) upload(id rota.WorkflowID, content []byte) (*workflowRow, *fsmp
 	return r, nil
 }
 
-// otherWorkflow refuses a submission whose id stands for another workflow (SPEC §16.5).
-func otherWorkflow(id rota.WorkflowID) error {
-	return rota.Refusef(rota.KindConflict, "id", "workflow %s was submitted before, and what is submitted now differs from it: submit "+
-		"it under a new id, or as it was", id)
+// OtherWorkflow refuses a submission whose id stands for another workflow (SPEC §16.5). how says in
+// what they differ; it is empty where the caller may not read that.
+func OtherWorkflow(id rota.WorkflowID, how string) *rota.Error {
+	if how == "" {
+		how = "what is submitted now differs from it"
+	}
+	return rota.Refusef(rota.KindConflict, "id", "workflow %s was submitted before, and %s: submit it under a new id, or as it was", id, how)
 }
 
 // addNodes takes a chunk of a workflow's nodes, all of it or nothing. What has
@@ -64,7 +68,7 @@ func (fs *flows) addNodes(op *fsmpb.AddNodes) *fsmpb.Outcome {
 	c := chunk{m: fs.m, r: r, f: fs.flowIndex.byID[r.id], names: make(map[string]bool, n-skip)}
 	for _, node := range op.GetNodes()[skip:] {
 		if err := c.take(node); err != nil {
-			return c.refused(err)
+			return c.refused(c.ofNode(node, err))
 		}
 	}
 	if r.bytes+c.bytes > rota.MaxWorkflowBytes {
@@ -83,7 +87,8 @@ func (fs *flows) addNodes(op *fsmpb.AddNodes) *fsmpb.Outcome {
 	return flowOutcome(fs.workflows.get(r.id), false)
 }
 
-// chunk is a part of an upload: looked at first, then kept as a whole.
+// chunk is a part of an upload, or what a node adds as it completes: looked at first, then kept
+// as a whole.
 type chunk struct {
 	m     *Machine
 	r     *workflowRow
@@ -93,6 +98,9 @@ type chunk struct {
 	kinds []kind // taken for it already
 	edges uint64
 	bytes int64
+	// grower is the vertex that completes, nil of an upload; content stands for what it adds.
+	grower  *vertexRow
+	content rota.Digest
 }
 
 // refused gives back what was taken for the chunk.
@@ -119,15 +127,46 @@ func (c *chunk) admitBytes() error {
 // takes the node's class.
 func (c *chunk) take(n *fsmpb.WorkflowNode) error {
 	v, name, err := c.read(n)
-	if err == nil {
-		c.names[name] = true
-		c.rows = append(c.rows, v)
-		return nil
+	if err != nil {
+		return err
 	}
+	c.names[name] = true
+	c.rows = append(c.rows, v)
+	return nil
+}
+
+// ofNode says which node of an upload a refusal is of.
+func (c *chunk) ofNode(n *fsmpb.WorkflowNode, err error) error {
 	e := err.(*rota.Error) // every refusal is one
 	told := *e
 	told.Text = fmt.Sprintf("node %d, %.80q: %s", int(c.r.added)+len(c.rows), n.GetSpec().GetId(), e.Text)
 	return &told
+}
+
+// parents are the numbers of the next node's parents. Those of a child are named by places, of
+// which the grower's is 0: a child that has none is the grower's.
+func (c *chunk) parents(steps []uint32, number uint64) ([]uint32, error) {
+	if c.grower == nil {
+		return readParents(steps, number)
+	}
+	if len(steps) == 0 {
+		return []uint32{c.grower.number}, nil
+	}
+	list, err := readParents(steps, 1+uint64(len(c.rows)))
+	for i, place := range list {
+		if list[i] = c.r.added + place - 1; place == 0 {
+			list[i] = c.grower.number
+		}
+	}
+	return list, err
+}
+
+// linkedMost bounds the workflow's edges: what it announced, or what any may have.
+func (c *chunk) linkedMost() uint64 {
+	if c.grower == nil {
+		return c.r.edges
+	}
+	return rota.MaxWorkflowEdges
 }
 
 func (c *chunk) read(n *fsmpb.WorkflowNode) (v *vertexRow, name string, err error) {
@@ -144,6 +183,13 @@ func (c *chunk) read(n *fsmpb.WorkflowNode) (v *vertexRow, name string, err erro
 		return nil, "", rota.Refusef(rota.KindInvalid, "tenant", "tenant %.80q is given: a node is of its workflow's tenant", spec.Tenant)
 	}
 	spec.ID, spec.Tenant = rota.NodeJobID(r.id, name), r.tenant
+	terms := entry.GateWords(n.GetGate())
+	if c.grower != nil {
+		spec.Queue = cmp.Or(spec.Queue, r.queue)
+		if terms != nil {
+			spec.Type = cmp.Or(spec.Type, rota.GateType)
+		}
+	}
 	q := m.queues.get(spec.Queue)
 	payloadMax := int64(rota.MaxPayloadBytes)
 	if q != nil {
@@ -151,6 +197,11 @@ func (c *chunk) read(n *fsmpb.WorkflowNode) (v *vertexRow, name string, err erro
 	}
 	if err := spec.CheckTemplate(payloadMax); err != nil {
 		return nil, "", err
+	}
+	if terms != nil {
+		if err := spec.CheckGate(terms); err != nil {
+			return nil, "", err
+		}
 	}
 	if q == nil {
 		return nil, "", noQueue(spec.Queue)
@@ -162,12 +213,15 @@ func (c *chunk) read(n *fsmpb.WorkflowNode) (v *vertexRow, name string, err erro
 		return nil, "", rota.Refusef(rota.KindInvalid, "id", "the id stands twice in workflow %s", r.id)
 	}
 	number := uint64(r.added) + uint64(len(c.rows))
-	parents, err := readParents(n.GetParents(), number)
+	if number >= rota.MaxWorkflowNodes {
+		return nil, "", rota.Refusef(rota.KindInvalid, "id", "workflow %s has %d nodes already: it takes no more", r.id, rota.MaxWorkflowNodes)
+	}
+	parents, err := c.parents(n.GetParents(), number)
 	if err != nil {
 		return nil, "", err
 	}
-	if c.edges += uint64(len(parents)); r.linked+c.edges > r.edges {
-		return nil, "", rota.Refusef(rota.KindInvalid, "edges", "workflow %s has more edges than the %d that it announced", r.id, r.edges)
+	if c.edges += uint64(len(parents)); r.linked+c.edges > c.linkedMost() {
+		return nil, "", rota.Refusef(rota.KindInvalid, "edges", "workflow %s has more edges than the %d that it announced, or may have", r.id, c.linkedMost())
 	}
 	kept := m.specs.keep(spec)
 	c.kinds = m.flows.takeKind(c.f, c.kinds, uint32(number), kept)
@@ -175,7 +229,10 @@ func (c *chunk) read(n *fsmpb.WorkflowNode) (v *vertexRow, name string, err erro
 		return nil, "", err
 	}
 	v = &vertexRow{key: vertexKey(r.id, uint32(number)), workflow: r.id, number: uint32(number), spec: kept,
-		parents: parents, shape: hashShape(&m.ledger.enc, kept, parents), state: vertexBlocked}
+		parents: parents, shape: hashShape(&m.ledger.enc, kept, parents, terms), state: vertexBlocked}
+	if terms != nil {
+		v.gate = &gate{terms: *terms}
+	}
 	v.shapeBytes = uint32(len(m.ledger.enc.b))
 	c.bytes += int64(len(m.ledger.enc.b))
 	return v, name, nil

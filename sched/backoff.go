@@ -8,7 +8,7 @@ import (
 )
 
 // BackoffMs is how long a job waits after its failed attempt number n (SPEC
-// §9.2): base·factorⁿ, cut at the cap, spread by ±10 % that job and attempt
+// §9.2): base·factorⁿ, cut at the cap, spread by up to backoff_jitter that job and attempt
 // alone decide, rounded to the queue's unit. Frozen: it is called while entries
 // are applied.
 func BackoffMs(job rota.JobID, attempt int32, p *rota.QueuePolicy) int64 {
@@ -20,13 +20,14 @@ func BackoffMs(job rota.JobID, attempt int32, p *rota.QueuePolicy) int64 {
 		}
 		v = next
 	}
-	var m message
-	m.text("AICF|retry")
-	m.text(string(job))
-	m.number(uint64(int64(attempt)))
-	sum := m.sum()
+	var m Message
+	m.Text("AICF|retry")
+	m.Text(string(job))
+	m.Number(uint64(int64(attempt)))
+	sum := m.Sum()
 	u := binary.BigEndian.Uint64(sum[:8])
-	jitter := int64(u%200_001) - 100_000
+	most := 1000 * p.BackoffJitterPermille
+	jitter := int64(u%uint64(2*most+1)) - most
 	d := mulDiv(v, 1_000_000+jitter, 1_000_000)
 	unit := max(p.BackoffUnitMs, 1)
 	whole, rest := d/unit, d%unit

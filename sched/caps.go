@@ -8,8 +8,8 @@ import (
 
 // Caps bound what one entry of rounds may assign beyond the workers' room (SPEC
 // §7.2). Each answers how many more assignments may be made now; math.MaxInt64
-// for no bound. A Draft asks each question at most once, as it meets a tenant or
-// domain.
+// for no bound. A Draft asks each question at most once, as it meets a tenant,
+// domain or count of keys.
 type Caps interface {
 	// Tenant is what max_concurrent leaves a tenant over all queues.
 	Tenant(t rota.TenantID) int64
@@ -17,6 +17,8 @@ type Caps interface {
 	Window(q rota.QueueName, t rota.TenantID) int64
 	// Domain is how many tokens an isolated domain's bucket holds.
 	Domain(q rota.QueueName, domain string) int64
+	// Key is what the rules of keys leave the jobs of a count over all queues (SPEC §19).
+	Key(count string) int64
 }
 
 // allowance is what an entry may still assign: what Caps answered at first, less
@@ -27,6 +29,7 @@ type allowance struct {
 	tenants  map[rota.TenantID]*int64
 	ofTenant map[*tenantRow]*tenantLeft
 	ofDomain map[*domainRow]*int64
+	ofKey    map[*keyRow]*int64
 }
 
 // tenantLeft is what is left to a tenant in one queue.
@@ -41,6 +44,7 @@ func newAllowance(caps Caps) allowance {
 		a.tenants = map[rota.TenantID]*int64{}
 		a.ofTenant = map[*tenantRow]*tenantLeft{}
 		a.ofDomain = map[*domainRow]*int64{}
+		a.ofKey = map[*keyRow]*int64{}
 	}
 	return a
 }
@@ -73,7 +77,16 @@ func (a *allowance) domain(q rota.QueueName, l *lane) *int64 {
 // shut reports whether nothing may be assigned from a lane any more, which is for good:
 // what is left only shrinks within an entry.
 func (a *allowance) shut(q rota.QueueName, l *lane) bool {
-	return a.caps != nil && (a.shutTenant(q, l) || *a.domain(q, l) <= 0)
+	return a.caps != nil && (a.shutTenant(q, l) || *a.domain(q, l) <= 0 || a.shutKeys(l))
+}
+
+func (a *allowance) shutKeys(l *lane) bool {
+	for _, c := range l.keys {
+		if *a.key(c.row) <= 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // shutTenant says it of all lanes of a lane's tenant in the queue.
@@ -94,6 +107,12 @@ func (a *allowance) spend(q rota.QueueName, l *lane) (shut bool) {
 	t := a.tenant(q, l)
 	for _, left := range [...]*int64{t.all, &t.window, a.domain(q, l)} {
 		if *left != math.MaxInt64 {
+			*left--
+			shut = shut || *left <= 0
+		}
+	}
+	for _, c := range l.keys {
+		if left := a.key(c.row); *left != math.MaxInt64 {
 			*left--
 			shut = shut || *left <= 0
 		}

@@ -84,6 +84,9 @@ func (p *Pending) checkGroup(g *group) (items int, err error) {
 	if t := g.tenant; t != nil && (t.group != g || t.open != g.open || t.weight != g.weight) {
 		return 0, fmt.Errorf("a tenant's group has share %d/%d, its row %d/%d", g.open, g.weight, t.open, t.weight)
 	}
+	if p.grouped && (p.parties[g.party] != g || g.weight != 1) {
+		return 0, fmt.Errorf("party %q is filed wrongly", g.party)
+	}
 	cells := g.cells.cursor()
 	var before *cell
 	for c, ok := cells.next(); ok; c, ok = cells.next() {

@@ -188,6 +188,7 @@ const (
 	TenantWindowFull // named by the state machine
 	Disconnected
 	TenantNotGranted
+	NoSlotOffered
 )
 
 var unfitNames = [...]string{
@@ -196,7 +197,7 @@ var unfitNames = [...]string{
 	"TYPE_NOT_HANDLED",
 	"REGION_DENIED", "CAPABILITY_MISSING", "LIMIT_EXCEEDED", "NO_FREE_SLOT", "UNITS_EXHAUSTED", "CPU_FULL",
 	"MEMORY_FULL", "IO_FULL", "HELD_FOR_ANOTHER_JOB", "TENANT_WINDOW_FULL", "DISCONNECTED",
-	"TENANT_NOT_GRANTED",
+	"TENANT_NOT_GRANTED", "NO_SLOT_OFFERED",
 }
 
 // String names the rule as SPEC §6.1 does.

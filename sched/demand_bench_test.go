@@ -13,7 +13,9 @@ type evenCaps int64
 
 func (c evenCaps) Tenant(rota.TenantID) int64                 { return int64(c) }
 func (c evenCaps) Window(rota.QueueName, rota.TenantID) int64 { return math.MaxInt64 }
-func (c evenCaps) Domain(rota.QueueName, string) int64        { return math.MaxInt64 }
+func (evenCaps) Key(string) int64                             { return math.MaxInt64 }
+
+func (c evenCaps) Domain(rota.QueueName, string) int64 { return math.MaxInt64 }
 
 // BenchmarkRoundOfTiers decides 256 assignments of an adaptive queue with 1,000
 // workers.

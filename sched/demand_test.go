@@ -2,6 +2,7 @@ package sched
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 
@@ -23,6 +24,8 @@ func (c sharedCaps) Window(q rota.QueueName, t rota.TenantID) int64 {
 	*c.asked++
 	return leftOf(c.windows, rota.TenantID(q)+"/"+t)
 }
+
+func (sharedCaps) Key(string) int64 { return math.MaxInt64 }
 
 func (c sharedCaps) Domain(q rota.QueueName, domain string) int64 {
 	*c.asked++

@@ -30,6 +30,8 @@ type Draft struct {
 	walks map[walkKey]*ageWalk
 	// watch records how one job gets its worker, nil where nobody asks.
 	watch *watch
+	// sight records what a round looks at, nil where nobody asks.
+	sight *Sight
 	// withheld says of a job that it gets no worker in this entry; nil where all may.
 	withheld func(*Item) bool
 	// gatherMost is gatherCells but in tests.
@@ -111,6 +113,9 @@ func (d *Draft) Round(p *Pending, in RoundInput) []Pair {
 		m.loads = newLoads(r)
 	}
 	m.begin()
+	if d.sight != nil {
+		d.sight.begin(m)
+	}
 	lot := Lot{Pending: p, Policy: in.Policy, Queue: in.Queue, Stats: in.Stats}
 	if in.Interleave {
 		if oldest := d.oldestServed(lot, true, m.has, m.barred); oldest.item != nil {

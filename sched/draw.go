@@ -214,7 +214,7 @@ func (st *stream) of() *lane {
 // leave leaves all of the first candidate's lane behind, which is shut; under
 // fair share all of the tenant's, if the tenant is.
 func (s *pendingSource) leave(l *lane) {
-	if s.pending.fairShare && s.draft.shutTenant(s.queue, l) {
+	if s.pending.fairShare && !s.pending.grouped && s.draft.shutTenant(s.queue, l) {
 		s.turns.pop()
 		return
 	}

@@ -6,6 +6,11 @@ import "github.com/rotasched/rota"
 type PlanNode struct {
 	// Parents are the numbers of its parents, each less than its own.
 	Parents []uint32
+	// GrownBy is one more than the number of the node whose completion added this one, 0 of
+	// one that was submitted; Joins says that whoever waits for that one waits for this one too
+	// (SPEC §23.2).
+	GrownBy uint32
+	Joins   bool
 	Type    rota.JobType
 	State   rota.NodeState
 	// TookMs is how long its last attempt ran, or has run so far; 0 of one that
@@ -109,36 +114,125 @@ func (m *means) expect(n *PlanNode) int64 {
 // no duration is known; of those the one whose last node has the least number, and so
 // backwards.
 func longestChain(nodes []PlanNode, ms []int64) (chain []uint32, most int64) {
-	if len(nodes) == 0 {
-		return nil, 0
+	n := uint32(len(nodes))
+	c := chains{nodes: nodes, leaves: leavesOf(nodes), ms: ms}
+	size := n
+	if c.leaves != nil {
+		size = 2 * n
 	}
-	// until[i] is the longest chain that ends with i; before[i] is what stands before it
-	// there, i itself at a root.
-	until, before, inner := make([]span, len(nodes)), make([]uint32, len(nodes)), make([]bool, len(nodes))
-	for i := range nodes {
-		before[i] = uint32(i)
-		var longest span
-		for _, parent := range nodes[i].Parents {
-			inner[parent] = true
-			if until[parent].beyond(longest) {
-				longest, before[i] = until[parent], parent
-			}
-		}
-		until[i] = span{longest.ms + ms[i], longest.nodes + 1}
-	}
+	c.until, c.before, c.end = make([]span, size), make([]uint32, n), make([]uint32, size)
 	var last uint32
 	var longest span
-	for i := range nodes {
-		if !inner[i] && until[i].beyond(longest) {
-			last, longest = uint32(i), until[i]
+	for i := range n {
+		if c.visit(i); c.until[i].beyond(longest) {
+			last, longest = i, c.until[i]
 		}
 	}
 	chain = make([]uint32, longest.nodes)
-	for at, left := last, longest.nodes; left > 0; at = before[at] {
+	for at, left := last, longest.nodes; left > 0; at = c.before[at] {
 		left--
 		chain[left] = at
 	}
 	return chain, longest.ms
+}
+
+// leavesOf returns, by the number of the node that grew them, the nodes that join it; nil where
+// none grew any.
+func leavesOf(nodes []PlanNode) (leaves [][]uint32) {
+	for i := range nodes {
+		if n := &nodes[i]; n.Joins {
+			if leaves == nil {
+				leaves = make([][]uint32, len(nodes))
+			}
+			leaves[n.GrownBy-1] = append(leaves[n.GrownBy-1], uint32(i))
+		}
+	}
+	return leaves
+}
+
+// chains are the longest ones that end with each node. Where nodes have grown others there are two
+// places for each: i is the end of node i, len(nodes)+i the end of all that joins it as well.
+type chains struct {
+	nodes  []PlanNode
+	leaves [][]uint32
+	ms     []int64
+	// until is the longest chain to a place, zero where it is not known yet, end the node that
+	// it ends with; before is what stands before a node in its chain, itself at a root.
+	until       []span
+	before, end []uint32
+	stack       []step
+}
+
+// step is a place whose chain is being sought; next is what it is to wait for next.
+type step struct {
+	place uint32
+	next  int
+}
+
+// after returns the k-th place that one waits for.
+func (c *chains) after(place uint32, k int) (waits uint32, ok bool) {
+	n := uint32(len(c.nodes))
+	if place >= n {
+		if k == 0 {
+			return place - n, true
+		}
+		leaves := c.leaves[place-n]
+		if k > len(leaves) {
+			return 0, false
+		}
+		return leaves[k-1] + n, true
+	}
+	node := &c.nodes[place]
+	if k >= len(node.Parents) {
+		return 0, false
+	}
+	parent := node.Parents[k]
+	if c.leaves == nil || node.GrownBy == parent+1 { // the one that grew it is no more than done
+		return parent, true
+	}
+	return parent + n, true
+}
+
+// visit finds the longest chain to a place, and before to all that it waits for: what was added
+// has larger numbers than what waits for it.
+func (c *chains) visit(place uint32) {
+	if c.until[place].nodes > 0 {
+		return
+	}
+	c.stack = append(c.stack[:0], step{place: place})
+	for len(c.stack) > 0 {
+		top := &c.stack[len(c.stack)-1]
+		at, ok := c.after(top.place, top.next)
+		switch {
+		case !ok:
+			c.settle(top.place)
+			c.stack = c.stack[:len(c.stack)-1]
+		case c.until[at].nodes > 0:
+			top.next++
+		default:
+			c.stack = append(c.stack, step{place: at})
+		}
+	}
+}
+
+// settle notes the longest chain to a place, as those are known that it waits for.
+func (c *chains) settle(place uint32) {
+	var longest span
+	end := place
+	for k := 0; ; k++ {
+		at, ok := c.after(place, k)
+		if !ok {
+			break
+		}
+		if c.until[at].beyond(longest) {
+			longest, end = c.until[at], c.end[at]
+		}
+	}
+	if place < uint32(len(c.nodes)) {
+		c.before[place], end = end, place
+		longest = span{longest.ms + c.ms[place], longest.nodes + 1}
+	}
+	c.until[place], c.end[place] = longest, end
 }
 
 // span is how long a chain is. The zero span is that of no node.

@@ -54,6 +54,20 @@ func TestEstimate(t *testing.T) {
 		"nodes_count_only_among_equals": {[]PlanNode{
 			{State: done, TookMs: 3}, {State: done, TookMs: 1}, {State: done, TookMs: 1, Parents: []uint32{1}},
 		}, "[3 1 1]", "[0]", 3, 0},
+		"through_what_has_grown": { // 1 waits for 0, to which 2 and 3 were added, and to 3 its child 4; 5 is detached
+			[]PlanNode{
+				{State: done, TookMs: 5}, {State: blocked, ExpectedMs: 3, Parents: []uint32{0}},
+				{State: done, TookMs: 2, Parents: []uint32{0}, GrownBy: 1, Joins: true},
+				{State: done, TookMs: 1, Parents: []uint32{0}, GrownBy: 1, Joins: true},
+				{State: running, TookMs: 1, ExpectedMs: 7, Parents: []uint32{3}, GrownBy: 4, Joins: true},
+				{State: blocked, ExpectedMs: 8, Parents: []uint32{3}, GrownBy: 4},
+			}, "[5 3 2 1 7 8]", "[0 3 4 1]", 16, 17},
+		"through_a_fan_out_that_joins_by_its_leaves": {[]PlanNode{
+			{State: done, TookMs: 1}, {State: blocked, ExpectedMs: 1, Parents: []uint32{0}},
+			{State: blocked, ExpectedMs: 4, Parents: []uint32{0}, GrownBy: 1},
+			{State: blocked, ExpectedMs: 4, Parents: []uint32{2}, GrownBy: 1, Joins: true},
+			{State: blocked, ExpectedMs: 1, Parents: []uint32{1}},
+		}, "[1 1 4 4 1]", "[0 2 3 1 4]", 11, 10},
 		"of_equals_the_first": {[]PlanNode{
 			{State: done, TookMs: 1}, {State: done, TookMs: 1}, {State: done, TookMs: 1, Parents: []uint32{0, 1}},
 			{State: done, TookMs: 1, Parents: []uint32{1}},

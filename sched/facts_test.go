@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/rotasched/rota"
 )
@@ -13,7 +14,7 @@ import (
 // naiveCaps is what is left to tenants and domains; who is absent is unbounded.
 type naiveCaps struct {
 	tenants, windows map[rota.TenantID]int64
-	domains          map[string]int64
+	domains, keys    map[string]int64
 }
 
 var (
@@ -37,7 +38,12 @@ func someCaps(t *dice) *naiveCaps {
 	if t.between(0, 1) == 0 {
 		return nil
 	}
-	c := &naiveCaps{map[rota.TenantID]int64{}, map[rota.TenantID]int64{}, map[string]int64{}}
+	c := &naiveCaps{map[rota.TenantID]int64{}, map[rota.TenantID]int64{}, map[string]int64{}, map[string]int64{}}
+	for _, key := range someKeys {
+		if t.between(0, 3) == 0 {
+			c.keys[key] = int64(t.between(0, 5))
+		}
+	}
 	for _, tenant := range someTenants {
 		if t.between(0, 2) == 0 {
 			c.tenants[tenant] = int64(t.between(0, 9))
@@ -58,7 +64,7 @@ func (c *naiveCaps) clone() naiveCaps {
 	if c == nil {
 		return naiveCaps{}
 	}
-	return naiveCaps{maps.Clone(c.tenants), maps.Clone(c.windows), maps.Clone(c.domains)}
+	return naiveCaps{maps.Clone(c.tenants), maps.Clone(c.windows), maps.Clone(c.domains), maps.Clone(c.keys)}
 }
 
 func leftOf[K comparable](m map[K]int64, k K) int64 {
@@ -70,7 +76,7 @@ func leftOf[K comparable](m map[K]int64, k K) int64 {
 
 func (c *naiveCaps) open(it *Item) bool {
 	return c == nil || leftOf(c.tenants, it.Tenant) > 0 && leftOf(c.windows, it.Tenant) > 0 &&
-		leftOf(c.domains, it.Domain) > 0
+		leftOf(c.domains, it.Domain) > 0 && !slices.ContainsFunc(it.Keys, func(key string) bool { return leftOf(c.keys, key) <= 0 })
 }
 
 func (c *naiveCaps) spend(it *Item) {
@@ -86,6 +92,11 @@ func (c *naiveCaps) spend(it *Item) {
 	if _, ok := c.domains[it.Domain]; ok {
 		c.domains[it.Domain]--
 	}
+	for _, key := range it.Keys {
+		if _, ok := c.keys[key]; ok {
+			c.keys[key]--
+		}
+	}
 }
 
 // asked is the product's side of it.
@@ -100,7 +111,9 @@ type askedCaps struct{ naiveCaps }
 
 func (c askedCaps) Tenant(t rota.TenantID) int64                   { return leftOf(c.tenants, t) }
 func (c askedCaps) Window(_ rota.QueueName, t rota.TenantID) int64 { return leftOf(c.windows, t) }
-func (c askedCaps) Domain(_ rota.QueueName, domain string) int64   { return leftOf(c.domains, domain) }
+func (c askedCaps) Key(count string) int64                         { return leftOf(c.keys, count) }
+
+func (c askedCaps) Domain(_ rota.QueueName, domain string) int64 { return leftOf(c.domains, domain) }
 
 // drawable reports whether a job may be drawn now.
 func (n *naive) drawable(it *Item, class func(*Item) *naiveAsk) bool {
@@ -188,14 +201,22 @@ func byTier(a, b *Item) int {
 }
 
 func (w *world) newPending() *Pending {
-	if w.tiered {
-		return NewTiered(int(w.policy.Tiers))
+	p := NewPending(w.fair)
+	switch {
+	case w.tiered:
+		p = NewTiered(int(w.policy.Tiers))
+	case w.grouped:
+		p = NewGrouped()
 	}
-	return NewPending(w.fair)
+	if w.ring != nil {
+		p.SetKeys(w.keys)
+	}
+	return p
 }
 
 func (w *world) isThrottled(it *Item) bool {
-	return w.throttled["t:"+string(it.Tenant)] || w.throttled["d:"+it.Domain]
+	return w.throttled["t:"+string(it.Tenant)] || w.throttled["d:"+it.Domain] || w.ring != nil && len(it.Keys) > 0 &&
+		(w.ring.waits[string(it.ID)] || slices.ContainsFunc(it.Keys, w.ring.Full))
 }
 
 // idle are the jobs that only turns of the oldest look at.
@@ -260,7 +281,13 @@ func (w *world) checkPlaces(t *dice) {
 		if it.Priority == 0 && !blocked {
 			critical = append(critical, it)
 		}
-		k := laneKey{it.Tenant, it.Domain, it.Class, bandOf(it.Priority), 0}
+		k := laneKey{it.Tenant, it.Domain, it.Class, bandOf(it.Priority), 0, strings.Join(it.Keys, waitsForTurn), ""}
+		if w.ring != nil && w.ring.waits[string(it.ID)] {
+			k.counts = waitsForTurn
+		}
+		if w.grouped {
+			k.party = partyOf(it)
+		}
 		if w.tiered {
 			k.tier = uint8(it.Tier)
 		}

@@ -34,7 +34,7 @@ func (p *Pending) settle(l *lane) {
 }
 
 // throttled reports whether no round and no turn may look at the lane.
-func (l *lane) throttled() bool { return l.tenant.throttled || l.domain.throttled }
+func (l *lane) throttled() bool { return l.tenant.throttled || l.domain.throttled || l.keys.full() }
 
 func (p *Pending) settleCell(c *cell) {
 	var head entry
@@ -72,6 +72,8 @@ func (p *Pending) settleGroup(g *group) {
 	}
 	if g.head.item != nil {
 		p.groups.remove(g, groupLess)
+	} else if p.grouped {
+		g.open = p.keys.returns(p, head.item)
 	}
 	if g.head = head; head.item != nil {
 		p.groups.insert(g, groupLess)
@@ -89,6 +91,11 @@ func (p *Pending) newLane(key laneKey) *lane {
 	switch {
 	case p.tiered:
 		g = &p.tiers[key.tier].group
+	case p.grouped:
+		if g = p.parties[key.party]; g == nil {
+			g = &group{party: key.party, weight: 1}
+			p.parties[key.party] = g
+		}
 	case p.fairShare:
 		if g = l.tenant.group; g == nil {
 			g = &group{tenant: l.tenant, open: l.tenant.open, weight: l.tenant.weight}
@@ -98,6 +105,9 @@ func (p *Pending) newLane(key laneKey) *lane {
 	l.cell = p.cell(g, key.class)
 	l.cell.users++
 	p.lanes[key] = l
+	if key.counts != "" {
+		p.keys.enter(p, l)
+	}
 	return l
 }
 
@@ -123,6 +133,9 @@ func (p *Pending) cell(g *group, class ClassID) *cell {
 // dropLane forgets an empty lane and what only it held up.
 func (p *Pending) dropLane(l *lane) {
 	delete(p.lanes, l.key)
+	if l.keys != nil {
+		p.keys.leave(l)
+	}
 	t, d, c := l.tenant, l.domain, l.cell
 	last := len(t.lanes) - 1
 	t.lanes[l.tenantAt], t.lanes[last].tenantAt = t.lanes[last], l.tenantAt
@@ -149,6 +162,8 @@ func (p *Pending) dropCell(c *cell) {
 	delete(p.cells, cellKey{g, d.class})
 	if g.users--; g.users == 0 && g.tenant != nil {
 		g.tenant.group = nil
+	} else if g.users == 0 && p.grouped {
+		delete(p.parties, g.party)
 	}
 	if d.users--; d.users == 0 {
 		delete(p.demandOf, d.class)

@@ -13,23 +13,23 @@ type Hash = [32]byte
 // H is the hash of SPEC §7.1: SHA-256 over, for each part, its length as four
 // bytes big-endian and its bytes. The lengths make it injective.
 func H(parts ...[]byte) Hash {
-	var m message
+	var m Message
 	for _, part := range parts {
-		m.bytes(part)
+		m.Bytes(part)
 	}
-	return m.sum()
+	return m.Sum()
 }
 
-// message gathers the parts of one hash in a buffer on the caller's stack: two
+// Message gathers the parts of one H in a buffer on the caller's stack: two
 // ids, a seed and a tag fit, so the hot hashes allocate nothing.
-type message struct {
+type Message struct {
 	fixed [256]byte
 	n     int
 	spill []byte
 }
 
 // room returns n bytes of the message to be written.
-func (m *message) room(n int) []byte {
+func (m *Message) room(n int) []byte {
 	if m.spill == nil && m.n+n <= len(m.fixed) {
 		m.n += n
 		return m.fixed[m.n-n : m.n]
@@ -42,25 +42,29 @@ func (m *message) room(n int) []byte {
 	return m.spill[at:]
 }
 
-func (m *message) bytes(part []byte) {
+// Bytes adds a part.
+func (m *Message) Bytes(part []byte) {
 	to := m.room(4 + len(part))
 	binary.BigEndian.PutUint32(to, uint32(len(part)))
 	copy(to[4:], part)
 }
 
-func (m *message) text(part string) {
+// Text adds a part.
+func (m *Message) Text(part string) {
 	to := m.room(4 + len(part))
 	binary.BigEndian.PutUint32(to, uint32(len(part)))
 	copy(to[4:], part)
 }
 
-func (m *message) number(part uint64) {
+// Number adds a part of eight bytes, big-endian.
+func (m *Message) Number(part uint64) {
 	to := m.room(12)
 	binary.BigEndian.PutUint32(to, 8)
 	binary.BigEndian.PutUint64(to[4:], part)
 }
 
-func (m *message) sum() Hash {
+// Sum returns the hash of the parts.
+func (m *Message) Sum() Hash {
 	if m.spill != nil {
 		return sha256.Sum256(m.spill)
 	}
@@ -69,34 +73,34 @@ func (m *message) sum() Hash {
 
 // MatchSeed is the seed of a round (SPEC §7.1).
 func MatchSeed(cluster rota.ClusterID, epoch uint64, height rota.Index, beacon Hash) Hash {
-	var m message
-	m.text("AICF|match")
-	m.text(string(cluster))
-	m.number(epoch)
-	m.number(uint64(height))
-	m.bytes(beacon[:])
-	return m.sum()
+	var m Message
+	m.Text("AICF|match")
+	m.Text(string(cluster))
+	m.Number(epoch)
+	m.Number(uint64(height))
+	m.Bytes(beacon[:])
+	return m.Sum()
 }
 
 // LeaseID names the lease of one attempt (SPEC §7.1).
 func LeaseID(job rota.JobID, worker rota.WorkerID, attempt int32, seed Hash) rota.LeaseID {
-	var m message
-	m.text("AICF|lease")
-	m.text(string(job))
-	m.text(string(worker))
-	m.number(uint64(int64(attempt)))
-	m.bytes(seed[:])
-	return m.sum()
+	var m Message
+	m.Text("AICF|lease")
+	m.Text(string(job))
+	m.Text(string(worker))
+	m.Number(uint64(int64(attempt)))
+	m.Bytes(seed[:])
+	return m.Sum()
 }
 
 // Tie decides which of equal jobs a worker takes: the least bytes (SPEC §7.5).
 func Tie(job rota.JobID, worker rota.WorkerID, seed Hash) Hash {
-	var m message
-	m.text("AICF|tie")
-	m.text(string(job))
-	m.text(string(worker))
-	m.bytes(seed[:])
-	return m.sum()
+	var m Message
+	m.Text("AICF|tie")
+	m.Text(string(job))
+	m.Text(string(worker))
+	m.Bytes(seed[:])
+	return m.Sum()
 }
 
 // FirstBeacon is a cluster's beacon before its first leader (SPEC §7.1).
@@ -112,10 +116,10 @@ func NextBeacon(beacon, random Hash) Hash {
 // randomTurn is the rotation of the strategy `random`: the first eight bytes of
 // H("AICF|random", job, seed), to be taken modulo the workers (SPEC §7.6).
 func randomTurn(job rota.JobID, seed Hash) uint64 {
-	var m message
-	m.text("AICF|random")
-	m.text(string(job))
-	m.bytes(seed[:])
-	sum := m.sum()
+	var m Message
+	m.Text("AICF|random")
+	m.Text(string(job))
+	m.Bytes(seed[:])
+	sum := m.Sum()
 	return binary.BigEndian.Uint64(sum[:8])
 }

@@ -238,14 +238,14 @@ func (d *Draft) hasRoom(a Ask) bool {
 // roomiest is the worker to hold for a job that asks so: of those that could ever take it
 // and are not held, one whose leases are bounded before one whose are not, then
 // the most free cpu, memory, I/O, the least id; -1 if there is none. One
-// that has not the units left is none of them: no end of a lease gives them back.
+// that offers no slot, or has not the units left, is none of them: no end of a lease gives those back.
 func (d *Draft) roomiest(a Ask) int32 {
 	best := int32(-1)
 	k := &d.supply.classes[a.Class]
 	for i, m := range d.supply.eligible(a) {
 		for m &^= d.slotLoads.held.word(i); m != 0; m &= m - 1 {
 			slot := int32(i<<6 + bits.TrailingZeros64(m))
-			if (best < 0 || d.roomier(slot, best)) && !d.slotLoads.spent(slot, k.queue, k.need.units) {
+			if (best < 0 || d.roomier(slot, best)) && d.slotLoads.keepable(slot, k) {
 				best = slot
 			}
 		}

@@ -69,7 +69,7 @@ func (n *naive) placeHeld(holds []Hold, class func(*Item) *naiveAsk) (out []Pair
 		w.open, w.cpu, w.mem, w.io, w.held = w.open+1, w.cpu-r.CPUMilli, w.mem-r.MemoryBytes, w.io-r.IOBytesPerS, false
 		w.use(r)
 		if n.shares != nil {
-			n.share(h.Item.Tenant).open++
+			n.share(h.Item).open++
 		}
 	}
 	return out
@@ -94,7 +94,7 @@ func (n *naive) turns(holds []Hold, most int, class func(*Item) *naiveAsk) (out 
 	}
 	for _, w := range n.workers {
 		for n.policy.OldestEvery > 0 && int64(w.received) >= n.policy.OldestEvery-1 && len(out) < most &&
-			!w.held && w.open < int64(w.spec.Slots+w.spec.Prefetch) {
+			!w.held && w.offers() && w.open < int64(w.spec.Slots+w.spec.Prefetch) {
 			it := n.oldestOfAll(func(it *Item) bool {
 				r := class(it)
 				return !holder[it] && n.left.open(it) && w.could(r, n.policy) && w.hasUnits(r, n.policy)
@@ -112,7 +112,7 @@ func (n *naive) turns(holds []Hold, most int, class func(*Item) *naiveAsk) (out 
 				w.use(r)
 				w.received = n.afterTurn(w, w.received)
 				if n.shares != nil {
-					n.share(it.Tenant).open++
+					n.share(it).open++
 				}
 				continue
 			}
@@ -141,7 +141,7 @@ func (n *naive) holdsMost() int {
 func (n *naive) best(r *naiveAsk) *naiveWorker {
 	var able []*naiveWorker
 	for _, w := range n.workers {
-		if w.could(r, n.policy) && w.hasUnits(r, n.policy) && !w.held {
+		if w.could(r, n.policy) && w.offers() && w.hasUnits(r, n.policy) && !w.held {
 			able = append(able, w)
 		}
 	}

@@ -52,15 +52,18 @@ type laneKey struct {
 	class  ClassID
 	band   band
 	tier   uint8
+	// counts are those of its jobs' keys, "" for most; party takes turns where parties do.
+	counts, party string
 }
 
-// lane holds the jobs of one tenant, class, domain, band, and tier if there are
-// any: the unit that is throttled.
+// lane holds the jobs of one tenant, class, domain, band, and tier and counts of keys if
+// there are any: the unit that is throttled.
 type lane struct {
 	key    laneKey
 	tenant *tenantRow
 	domain *domainRow
 	cell   *cell
+	keys   laneKeys
 	// tenantAt, domainAt and bandAt are its places in the lists.
 	tenantAt, domainAt, bandAt int
 	items                      ordered[entry]
@@ -90,9 +93,11 @@ type cell struct {
 }
 
 // group holds the cells that are drawn from by one share: those of a tenant
-// under fair share, those of a tier of an adaptive queue, else all.
+// under fair share, those of a party where parties take turns, those of a tier of an adaptive queue,
+// else all.
 type group struct {
 	tenant *tenantRow // nil but under fair share
+	party  string
 	// open and weight are the share it is filed under.
 	open, weight int64
 	cells        ordered[*cell]

@@ -44,10 +44,12 @@ func (p *Pending) HoldLow(h LowHold) {
 		return
 	}
 	p.low = h
+	p.holdLeast()
 	for _, l := range p.bands[bandLow] {
 		p.settle(l)
 		p.settleAge(l)
 	}
+	p.freeLeast()
 }
 
 // holds reports whether a lane's jobs are held, if only from rounds.

@@ -49,6 +49,7 @@ func (m *matcher) interleave(lot Lot, it *Item) {
 	l := lot.Pending.laneOf(it)
 	c := candidate{item: it, lane: l, key: it.Key, score: scoreOf(lot, it, m.in.Now)}
 	m.group = append(m.group, member{c, m.rank, m.of(it.Class), m.maskOf(l)})
+	m.draft.sight.drew(&c, m.rank)
 	m.rank++
 	m.match()
 	m.pairs[0].Interleaved = true
@@ -91,7 +92,7 @@ func (m *matcher) draw() {
 	}
 	first, mixed := c, false
 	for ok && len(m.group) < groupMax && c.ties(first) {
-		if mixed = mixed || c.item.Tenant != first.item.Tenant; mixed && !c.equals(first) {
+		if mixed = mixed || c.lane.cell.group != first.lane.cell.group; mixed && !c.equals(first) {
 			return
 		}
 		m.take(c)
@@ -113,6 +114,7 @@ func (m *matcher) take(c candidate) {
 	m.source.take()
 	m.drawn(c.item.Class)
 	m.group = append(m.group, member{c, m.rank, m.of(c.item.Class), m.maskOf(c.lane)})
+	m.draft.sight.drew(&c, m.rank)
 	m.rank++
 }
 

@@ -23,8 +23,9 @@ type naive struct {
 	keyOf      func(*Item) int64
 	score      func(*Item) int64
 	interleave bool
-	// shares is nil without fair share.
-	shares map[rota.TenantID]*naiveShare
+	// shares is nil where nobody shares; grouped says that parties do, who take turns.
+	shares  map[string]*naiveShare
+	grouped bool
 	// idle are the jobs that only turns of the oldest look at.
 	idle []*Item
 	// left is what the caps leave.
@@ -59,9 +60,12 @@ func (n *naive) hasRoom(w *naiveWorker, r *naiveAsk) bool {
 	if n.policy.LeasesMaxPerWorker > 0 {
 		most = min(most, n.policy.LeasesMaxPerWorker)
 	}
-	return w.could(r, n.policy) && w.open < most && w.hasUnits(r, n.policy) && (r.CPUMilli == 0 || w.cpu >= r.CPUMilli) &&
+	return w.could(r, n.policy) && w.open < most && w.offers() && w.hasUnits(r, n.policy) && (r.CPUMilli == 0 || w.cpu >= r.CPUMilli) &&
 		(r.MemoryBytes == 0 || w.mem >= r.MemoryBytes) && (r.IOBytesPerS == 0 || w.io >= r.IOBytesPerS)
 }
+
+// offers reports whether the worker takes one more lease as it offers.
+func (w *naiveWorker) offers() bool { return !w.polls || w.free > 0 }
 
 // could reports whether the worker could ever take a job of the class.
 func (w *naiveWorker) could(r *naiveAsk, p *rota.QueuePolicy) bool {
@@ -125,11 +129,11 @@ func (n *naive) run(class func(*Item) *naiveAsk) []Pair {
 				break
 			}
 			if n.shares != nil {
-				s := n.share(it.Tenant)
+				s := n.share(it)
 				if len(group) == 0 {
 					had = *s
 				}
-				if mixed = mixed || len(group) > 0 && it.Tenant != group[0].Tenant; mixed && s.open*had.weight != had.open*s.weight {
+				if mixed = mixed || len(group) > 0 && n.sharer(it) != n.sharer(group[0]); mixed && s.open*had.weight != had.open*s.weight {
 					break
 				}
 				s.open++
@@ -172,7 +176,7 @@ func (n *naive) first(class func(*Item) *naiveAsk) {
 	}
 	it := n.items[i]
 	if n.shares != nil {
-		n.share(it.Tenant).open++
+		n.share(it).open++
 	}
 	n.items = slices.Delete(n.items, i, i+1)
 	n.match([]*Item{it}, []int32{n.rank}, class)
@@ -189,21 +193,22 @@ func (n *naive) next(class func(*Item) *naiveAsk) int {
 	}
 	best := -1
 	for i, it := range n.items {
-		if n.drawable(it, class) && (best < 0 || n.lessShare(it.Tenant, n.items[best].Tenant)) {
+		if n.drawable(it, class) && (best < 0 || n.lessShare(it, n.items[best])) {
 			best = i
 		}
 	}
 	return best
 }
 
-func (n *naive) share(tenant rota.TenantID) *naiveShare {
-	if n.shares[tenant] == nil {
-		n.shares[tenant] = &naiveShare{weight: 1}
+func (n *naive) share(it *Item) *naiveShare {
+	by := n.sharer(it)
+	if n.shares[by] == nil {
+		n.shares[by] = &naiveShare{weight: 1}
 	}
-	return n.shares[tenant]
+	return n.shares[by]
 }
 
-func (n *naive) lessShare(a, b rota.TenantID) bool {
+func (n *naive) lessShare(a, b *Item) bool {
 	x, y := n.share(a), n.share(b)
 	return x.open*y.weight < y.open*x.weight
 }

@@ -98,6 +98,8 @@ func (b bounds) Tenant(t rota.TenantID) int64 {
 
 func (b bounds) Window(rota.QueueName, rota.TenantID) int64 { return math.MaxInt64 }
 
+func (bounds) Key(string) int64 { return math.MaxInt64 }
+
 func (b bounds) Domain(_ rota.QueueName, domain string) int64 { return leftOf(b.domains, domain) }
 
 // TestFairShare_ofOneMoment: jobs of one entry are enqueued at one moment and tie. The tie gives

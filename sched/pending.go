@@ -57,6 +57,12 @@ type HeldBy struct {
 // from the items, shares and throttles, in whatever order they came.
 type Pending struct {
 	fairShare bool
+	// grouped says that the groups are parties, by the keys of jobs, which take turns: their open
+	// leases are the turns that they had (SPEC §19.4).
+	grouped bool
+	parties map[string]*group
+	// least is held while several lanes come back at once.
+	least leastTurn
 	// tiered says that the groups are the tiers of an adaptive queue.
 	tiered   bool
 	low      LowHold
@@ -83,6 +89,9 @@ type Pending struct {
 	// ageIndex orders the classes by their oldest items, of lanes that rounds look at
 	// and of those that only turns of the oldest do.
 	ageIndex [2]ordered[*ageIndex]
+	// keys are nil where nobody asks for them; laneAt are the lanes of jobs in counts.
+	keys   *Keys
+	laneAt map[*Item]*lane
 	// ages counts the items by Enqueued, throttled ones too.
 	ages btree.Map[rota.Clock, int]
 }
@@ -105,12 +114,37 @@ func NewPending(fairShare bool) *Pending {
 	}
 }
 
+// NewGrouped starts empty, each party of jobs a group of its own. SetKeys must name the parties.
+func NewGrouped() *Pending {
+	p := NewPending(true)
+	p.grouped, p.parties = true, map[string]*group{}
+	return p
+}
+
+// SetTurn tells how many turns a party had.
+func (p *Pending) SetTurn(party string, turn int64) {
+	g := p.parties[party]
+	if g == nil {
+		return
+	}
+	if g.head.item != nil {
+		p.groups.remove(g, groupLess)
+	}
+	g.open = turn
+	if g.head.item != nil {
+		p.groups.insert(g, groupLess)
+	}
+}
+
 // Add files a job. One with the same rank and id in the same lane is replaced.
 func (p *Pending) Add(it *Item) {
 	key := p.keyOf(it)
 	l := p.lanes[key]
 	if l == nil {
 		l = p.newLane(key)
+	}
+	if key.counts != "" {
+		p.laneAt[it] = l
 	}
 	e := p.entryOf(it)
 	if !l.items.insert(e, entryLess) {
@@ -146,6 +180,9 @@ func (p *Pending) Remove(it *Item) bool {
 		return false
 	}
 	p.n--
+	if l.keys != nil {
+		delete(p.laneAt, it)
+	}
 	switch {
 	case p.tiered:
 		p.tiers[l.key.tier].fifo.remove(e, entryLess)
@@ -232,8 +269,10 @@ func (p *Pending) throttle(was *bool, throttled bool, lanes []*lane) {
 		return
 	}
 	*was = throttled
+	p.holdLeast()
 	for _, l := range lanes {
 		p.settle(l)
 		p.settleAge(l)
 	}
+	p.freeLeast()
 }

@@ -14,6 +14,8 @@ type naiveReputation struct {
 	stake, health int64
 	disconnected  bool
 	barred        []BarredType
+	polls         bool
+	free          int64 // that it offers more, if it polls
 	units, other  int64 // used of queue q, and of another
 	executed      []rota.JobType
 	data          []string
@@ -28,6 +30,9 @@ var (
 func someReputation(t *dice) naiveReputation {
 	s := naiveReputation{health: 1000, stake: 10, attested: AttestedNow, executed: subset(t, someTypes),
 		data: subset(t, someData), units: int64(t.between(0, 3)), other: int64(t.between(0, 1)), grants: someGrants(t)}
+	if t.between(0, 3) == 0 {
+		s.polls, s.free = true, int64(t.between(0, 3))
+	}
 	switch t.between(0, 9) {
 	case 0:
 		s.health = int64(t.between(298, 301))
@@ -59,7 +64,7 @@ func someLimits(t *dice) map[string]int64 {
 func (w *naiveWorker) entry() WorkerEntry {
 	e := WorkerEntry{Spec: w.spec, Active: w.active, Open: int32(w.open), CPUTaken: w.spec.CPUMilli - w.cpu,
 		MemoryTaken: w.spec.MemoryBytes - w.mem, IOTaken: w.spec.IOBytesPerS - w.io, Received: w.received, Stake: w.stake, Health: w.health,
-		Attested: w.attested, Disconnected: w.disconnected, Barred: w.barred, Executed: w.executed, Grants: w.grants}
+		Attested: w.attested, Disconnected: w.disconnected, Polls: w.polls, Free: int32(w.free), Barred: w.barred, Executed: w.executed, Grants: w.grants}
 	if w.other > 0 {
 		e.Units = append(e.Units, rota.UnitsUsed{Queue: "a", Used: w.other})
 	}
@@ -105,6 +110,7 @@ func (w *naiveWorker) faults(r *naiveAsk, p *rota.QueuePolicy) (failed []string)
 		{"CAPABILITY_MISSING", missing},
 		{"LIMIT_EXCEEDED", limits},
 		{"NO_FREE_SLOT", w.open >= most},
+		{"NO_SLOT_OFFERED", w.polls && w.free == 0},
 		{"UNITS_EXHAUSTED", !w.hasUnits(r, p)},
 		{"CPU_FULL", r.CPUMilli > 0 && w.cpu < r.CPUMilli},
 		{"MEMORY_FULL", r.MemoryBytes > 0 && w.mem < r.MemoryBytes},
@@ -122,7 +128,7 @@ var (
 	lastingOrder = []string{"NOT_ACTIVE", "DISCONNECTED", "ATTESTATION_MISSING", "ATTESTATION_EXPIRED", "STAKE_TOO_LOW",
 		"COOLING_DOWN", "TYPE_DENYLISTED", "HEALTH_TOO_LOW", "NOT_SERVING_THE_QUEUE", "TENANT_NOT_GRANTED", "NOT_THE_PINNED_WORKER",
 		"TYPE_NOT_HANDLED", "REGION_DENIED", "CAPABILITY_MISSING", "LIMIT_EXCEEDED"}
-	roomOrder = []string{"NO_FREE_SLOT", "UNITS_EXHAUSTED", "CPU_FULL", "MEMORY_FULL", "IO_FULL"}
+	roomOrder = []string{"NO_FREE_SLOT", "NO_SLOT_OFFERED", "UNITS_EXHAUSTED", "CPU_FULL", "MEMORY_FULL", "IO_FULL"}
 )
 
 // first names the first rule that fails.
@@ -165,7 +171,12 @@ func (w *naiveWorker) hasUnits(r *naiveAsk, p *rota.QueuePolicy) bool {
 }
 
 // use counts a job's units.
-func (w *naiveWorker) use(r *naiveAsk) { w.units += max(r.Units, 1) }
+func (w *naiveWorker) use(r *naiveAsk) {
+	w.units += max(r.Units, 1)
+	if w.polls {
+		w.free--
+	}
+}
 
 // holds counts what a worker holds of a job's data keys and parents' outputs.
 func (w *naiveWorker) holds(it *Item) (n int) {
@@ -273,7 +284,7 @@ func (w *world) checkTold(t *dice, c Ask) {
 		}
 		lasts := !x.could(r, &w.policy)
 		slots, more, ok := draft.Lacks(c, x.spec.ID)
-		if ok != (!lasts && !x.held && x.hasUnits(r, &w.policy)) {
+		if ok != (!lasts && !x.held && x.offers() && x.hasUnits(r, &w.policy)) {
 			t.Fatalf("worker %s lacks room: %v", x.spec.ID, ok)
 		}
 		if ok {

@@ -34,11 +34,17 @@ func (w *world) naive(in RoundInput) *naive {
 		return strings.Compare(string(a.spec.ID), string(b.spec.ID))
 	})
 	if w.fair {
-		n.shares = map[rota.TenantID]*naiveShare{}
+		n.shares = map[string]*naiveShare{}
 		for _, tenant := range someTenants {
 			if s := w.shares[tenant]; s != nil {
-				n.shares[tenant] = &naiveShare{s.open, s.weight}
+				n.shares["t:"+string(tenant)] = &naiveShare{s.open, s.weight}
 			}
+		}
+	}
+	if n.grouped = w.grouped; n.grouped {
+		n.shares = map[string]*naiveShare{}
+		for party, had := range w.turns.turn {
+			n.shares[party] = &naiveShare{had, 1}
 		}
 	}
 	return n
@@ -116,7 +122,7 @@ func (w *world) round(t *dice) {
 	in := w.input(t)
 	got, want := w.decide(in, gatherCells), w.decideNaively(in)
 	if !got.equal(want) {
-		t.Fatalf("fair %v, strategy %v:\n got %v\nwant %v", w.fair, w.policy.Strategy, got, want)
+		t.Fatalf("fair %v, turns of parties %v, strategy %v:\n got %v\nwant %v", w.fair, w.grouped, w.policy.Strategy, got, want)
 	}
 	// Again, never gathering cells but walking the index of groups.
 	if again := w.decide(in, -1); !got.equal(again) {
@@ -148,6 +154,7 @@ func (w *world) round(t *dice) {
 		w.supply.TakeUnits(p.Worker, "q", w.classes[p.Item.Class].Units)
 		w.supply.Intern(*w.classes[p.Item.Class]) // the lease's user
 		w.remove(t, p.Item)
+		w.hadTurn(p.Item)
 		if s := w.shares[p.Item.Tenant]; s != nil {
 			s.open++
 			w.pending.SetShare(p.Item.Tenant, s.open, s.weight)
@@ -209,7 +216,7 @@ func (w *world) check(t *dice) {
 		for _, x := range w.workers {
 			if x.active && slices.Contains(x.spec.Queues, q) {
 				workers++
-				room = room || !x.held && x.open < int64(x.spec.Slots+x.spec.Prefetch)
+				room = room || !x.held && x.offers() && x.open < int64(x.spec.Slots+x.spec.Prefetch)
 			}
 		}
 		if w.supply.Workers(q) != workers || w.supply.HasRoom(q) != room {
@@ -224,9 +231,11 @@ func (w *world) check(t *dice) {
 func live(t *dice) {
 	w := newWorld(t)
 	w.round(t)
+	w.follow(t)
 	w.check(t)
 	for range t.between(0, 20) {
 		w.step(t)
+		w.follow(t)
 		w.check(t)
 	}
 }

@@ -18,11 +18,11 @@ func TestHash(t *testing.T) {
 		t.Parallel()
 		rapid.Check(t, func(t *rapid.T) {
 			parts := rapid.SliceOfN(rapid.SliceOfN(rapid.Byte(), 0, 200), 0, 6).Draw(t, "parts")
-			var m message
+			var m Message
 			for _, p := range parts {
-				m.text(string(p))
+				m.Text(string(p))
 			}
-			if m.sum() != H(parts...) {
+			if m.Sum() != H(parts...) {
 				t.Fatal("text and bytes differ")
 			}
 		})

@@ -49,16 +49,22 @@ type slotLoads struct {
 	open     []int32
 	most     []int32 // slots + prefetch
 	prefetch []int32
+	// offers are how many leases a worker may have open as it offers, noOffer where it takes all
+	// that it has slots for (SPEC §13.17).
+	offers   []int32
 	loadFree []Load // may be negative after a registration with less
 	// received counts a worker's leases since its last turn of the oldest.
 	received []uint64
 	// held are kept for one job each (SPEC §7.8).
 	held bitset
-	// free holds those with open < most that are not held.
+	// free holds those with open < most and open < offers that are not held.
 	free bitset
 	// drafted counts the units that a Draft gives out, of queues that limit them.
 	drafted map[unitsKey]int64
 }
+
+// noOffer is of a worker that offers nothing and takes leases at any time.
+const noOffer = math.MaxInt32
 
 // unitsKey is a worker in a queue.
 type unitsKey struct {
@@ -125,6 +131,9 @@ type WorkerEntry struct {
 	// Disconnected says that its stream broke and that it has opened no other (SPEC
 	// §16.7).
 	Disconnected bool
+	// Polls says that it takes leases only as it offers (SPEC §13.17): so many more as Free says.
+	Polls bool
+	Free  int32
 	// Barred are the types that it gets none of in queues that heed it, sorted. The
 	// list never changes once given.
 	Barred []BarredType
@@ -161,6 +170,10 @@ func (s *Supply) Put(w WorkerEntry) {
 	}
 	s.open[slot], s.received[slot] = w.Open, w.Received
 	s.most[slot], s.prefetch[slot] = w.Spec.Slots+w.Spec.Prefetch, w.Spec.Prefetch
+	s.offers[slot] = noOffer
+	if w.Polls {
+		s.offers[slot] = w.Open + w.Free
+	}
 	s.loadFree[slot] = Load{w.Spec.CPUMilli - w.CPUTaken, w.Spec.MemoryBytes - w.MemoryTaken, w.Spec.IOBytesPerS - w.IOTaken}
 	s.refree(slot)
 	s.setUnits(slot, w.Units)
@@ -224,6 +237,7 @@ func (s *Supply) Remove(id rota.WorkerID) {
 	s.zones.set(slot, nil)
 	s.specs[slot], s.lasting[slot] = nil, lasting{}
 	s.open[slot], s.most[slot], s.prefetch[slot], s.endless[slot] = 0, 0, 0, 0
+	s.offers[slot] = 0
 	s.loadFree[slot], s.received[slot] = Load{}, 0
 	s.hold(slot, false)
 	s.holes = append(s.holes, slot)
@@ -247,6 +261,9 @@ func (s *Supply) Take(id rota.WorkerID, l Load) {
 // Give counts an ended lease. An unknown worker is left alone.
 func (s *Supply) Give(id rota.WorkerID, l Load) {
 	if slot, known := s.look(id); known {
+		if s.offers[slot] != noOffer {
+			s.offers[slot]-- // what ends is offered to nobody
+		}
 		s.take(slot, -1, Load{}.Minus(l))
 	}
 }
@@ -289,13 +306,13 @@ func (t *slotLoads) take(slot, leases int32, l Load) {
 }
 
 func (t *slotLoads) refree(slot int32) {
-	t.free.put(int(slot), t.open[slot] < t.most[slot] && !t.held.has(int(slot)))
+	t.free.put(int(slot), t.open[slot] < t.most[slot] && !t.rests(slot) && !t.held.has(int(slot)))
 }
 
 // clone copies the loads for a Draft.
 func (t *slotLoads) clone() slotLoads {
 	return slotLoads{
-		open: slices.Clone(t.open), most: t.most, prefetch: t.prefetch,
+		open: slices.Clone(t.open), most: t.most, prefetch: t.prefetch, offers: t.offers,
 		loadFree: slices.Clone(t.loadFree), received: slices.Clone(t.received), held: slices.Clone(t.held),
 		free: slices.Clone(t.free),
 	}
@@ -311,6 +328,9 @@ func (t *slotLoads) lease(slot int32, q *queueSupply, n need) {
 		t.drafted[unitsKey{q, slot}] += n.units
 	}
 }
+
+// rests reports whether a worker offers no slot now.
+func (t *slotLoads) rests(slot int32) bool { return t.open[slot] >= t.offers[slot] }
 
 // mostOf is how many leases a worker may have open when it gets one of a queue.
 func (t *slotLoads) mostOf(slot int32, rules *Rules) int64 {
@@ -340,6 +360,8 @@ func (t *slotLoads) roomFor(slot int32, q *queueSupply, n need) Unfit {
 	switch {
 	case int64(t.open[slot]) >= t.mostOf(slot, &q.rules):
 		return NoFreeSlot
+	case t.rests(slot):
+		return NoSlotOffered
 	case t.spent(slot, q, n.units):
 		return UnitsExhausted
 	}
@@ -355,7 +377,7 @@ func (s *Supply) newSlot(id rota.WorkerID) int32 {
 		slot = int32(len(s.specs))
 		s.specs, s.lasting = append(s.specs, nil), append(s.lasting, lasting{})
 		s.open, s.most, s.prefetch = append(s.open, 0), append(s.most, 0), append(s.prefetch, 0)
-		s.loadFree = append(s.loadFree, Load{})
+		s.offers, s.loadFree = append(s.offers, 0), append(s.loadFree, Load{})
 		s.endless, s.received = append(s.endless, 0), append(s.received, 0)
 		s.units, s.grants = append(s.units, nil), append(s.grants, nil)
 	}

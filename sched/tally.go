@@ -121,6 +121,7 @@ func (s *Supply) faults(k *class, slot int32, tenant rota.TenantID, note func(Un
 		is(one.misfit(spec) != Fit, one.misfit(spec))
 	}
 	is(int64(s.open[slot]) >= s.mostOf(slot, rules), NoFreeSlot)
+	is(s.rests(slot), NoSlotOffered)
 	is(s.spent(slot, k.queue, k.need.units), UnitsExhausted)
 	free := s.loadFree[slot]
 	is(k.need.CPU > 0 && free.CPU < k.need.CPU, CPUFull)
@@ -164,7 +165,7 @@ func (s *Supply) tallied(k *class, slot int32, tenant rota.TenantID) Unfit {
 }
 
 // Keepable counts the workers that a hold for a job that asks so can be of: those that could
-// ever fit it and have units left for it, for no end of a lease gives units back; with
+// ever fit it, offer a slot and have units left for it, for no end of a lease gives those back; with
 // or without those that are held already.
 func (s *Supply) Keepable(a Ask, held bool) (n int) {
 	k := &s.classes[a.Class]
@@ -173,7 +174,7 @@ func (s *Supply) Keepable(a Ask, held bool) (n int) {
 			m &^= s.held.word(i)
 		}
 		for ; m != 0; m &= m - 1 {
-			if !s.spent(int32(i<<6+bits.TrailingZeros64(m)), k.queue, k.need.units) {
+			if s.keepable(int32(i<<6+bits.TrailingZeros64(m)), k) {
 				n++
 			}
 		}
@@ -181,9 +182,15 @@ func (s *Supply) Keepable(a Ask, held bool) (n int) {
 	return n
 }
 
+// keepable reports whether the end of leases can make room at a worker for a class: none gives units
+// back, or has it offer a slot.
+func (t *slotLoads) keepable(slot int32, k *class) bool {
+	return !t.rests(slot) && !t.spent(slot, k.queue, k.need.units)
+}
+
 // Lacks returns what a worker lacks of room for a job that asks so: how many leases
 // less it had to have open, and how much more of its load free; 0 where it has enough. ok is false if no end of leases would make room: the worker could never
-// take the job, is held for another, or has no units left for it.
+// take the job, is held for another, offers no slot, or has no units left for it.
 func (s *Supply) Lacks(a Ask, id rota.WorkerID) (slots int32, load Load, ok bool) {
 	return s.lacks(&s.slotLoads, a, id)
 }
@@ -191,7 +198,7 @@ func (s *Supply) Lacks(a Ask, id rota.WorkerID) (slots int32, load Load, ok bool
 func (s *Supply) lacks(t *slotLoads, a Ask, id rota.WorkerID) (slots int32, load Load, ok bool) {
 	slot, known := s.slotOf[id]
 	k := &s.classes[a.Class]
-	if !known || !s.could(a, slot) || t.held.has(int(slot)) || t.spent(slot, k.queue, k.need.units) {
+	if !known || !s.could(a, slot) || t.held.has(int(slot)) || !t.keepable(slot, k) {
 		return 0, Load{}, false
 	}
 	slots = int32(max(0, int64(t.open[slot])+1-t.mostOf(slot, &k.queue.rules)))

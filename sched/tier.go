@@ -43,8 +43,20 @@ func (p *Pending) TierFront(tier int) *Item {
 // tierAt is where a job stands.
 func (p *Pending) tierAt(it *Item) uint8 { return uint8(min(max(int(it.Tier), 0), len(p.tiers)-1)) }
 
-// keyOf names a job's lane.
+// keyOf names the lane that a job is filed in.
 func (p *Pending) keyOf(it *Item) laneKey {
+	k := p.plainKeyOf(it)
+	if len(it.Keys) > 0 && p.keys != nil {
+		k.counts = p.countsOf(it)
+		if p.grouped {
+			k.party = p.keys.ring.Party(it)
+		}
+	}
+	return k
+}
+
+// plainKeyOf is keyOf for a job whose keys are in no count.
+func (p *Pending) plainKeyOf(it *Item) laneKey {
 	k := laneKey{tenant: it.Tenant, domain: it.Domain, class: it.Class, band: bandOf(it.Priority)}
 	if p.tiered {
 		k.tier = p.tierAt(it)
@@ -52,8 +64,16 @@ func (p *Pending) keyOf(it *Item) laneKey {
 	return k
 }
 
-// laneOf is a job's lane, nil if there is none.
-func (p *Pending) laneOf(it *Item) *lane { return p.lanes[p.keyOf(it)] }
+// laneOf is a job's lane, nil if there is none. In which counts a job was filed does not
+// follow from the job alone.
+func (p *Pending) laneOf(it *Item) *lane {
+	if len(it.Keys) > 0 {
+		if l := p.laneAt[it]; l != nil {
+			return l
+		}
+	}
+	return p.lanes[p.plainKeyOf(it)]
+}
 
 // entryOf is a job's entry in the order of its lane.
 func (p *Pending) entryOf(it *Item) entry {

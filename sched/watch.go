@@ -69,3 +69,36 @@ func (s *Supply) ruledOut(t *slotLoads, a Ask, slot int32) Unfit {
 	}
 	return why
 }
+
+// Sight is what a round looked at, beside the pairs that it made.
+type Sight struct {
+	// Candidates are the jobs that it drew, in that order, those without a worker among them.
+	Candidates []Candidate
+	// Workers are those with room for some job as it began, in the order in which it looked at
+	// them, at most MaxOthers of Room.
+	Workers []rota.WorkerID
+	Room    int
+}
+
+// Candidate is a job that a round drew.
+type Candidate struct {
+	Job   rota.JobID
+	Score int64
+	Rank  int32
+}
+
+// Look has the rounds from here on noted in s; nil ends it.
+func (d *Draft) Look(s *Sight) { d.sight = s }
+
+func (s *Sight) begin(m *matcher) {
+	s.Room = len(m.slots)
+	for pos := range min(s.Room, limits.MaxOthers) {
+		s.Workers = append(s.Workers, m.worker(pos))
+	}
+}
+
+func (s *Sight) drew(c *candidate, rank int32) {
+	if s != nil {
+		s.Candidates = append(s.Candidates, Candidate{c.item.ID, c.score, rank})
+	}
+}

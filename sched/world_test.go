@@ -60,6 +60,11 @@ type world struct {
 	variety   int // how many specs there are
 	next      int
 	now       rota.Clock // past 1,000
+	// ring is nil where no job has keys; grouped says that parties take turns.
+	ring    *worldRing
+	keys    *Keys
+	grouped bool
+	turns   turnModel
 }
 
 var (
@@ -92,6 +97,8 @@ func newWorld(t *dice) *world {
 		w.fair = false
 	}
 	w.scoring(t)
+	w.drawKeys(t)
+	w.keys = NewKeys(w.ring)
 	w.pending = w.newPending()
 	w.policy.BatchSize = pick(t, []int64{256, 256, 2, 7, 30})
 	w.owned = t.between(0, 1) == 0
@@ -115,10 +122,12 @@ func newWorld(t *dice) *world {
 	most := pick(t, []int{8, 60, 60, 250})
 	for range t.between(most/2, most) {
 		w.add(t)
+		w.follow(t)
 	}
 	for range t.between(0, 2) {
 		w.share(t)
 		w.throttle(t)
+		w.follow(t)
 	}
 	return w
 }
@@ -219,6 +228,7 @@ func (w *world) add(t *dice) {
 		Enqueued: rota.Clock(t.between(0, 2)), Class: class, JobSpec: &spec,
 	}
 	it.Tenant, it.Domain = pick(t, someTenants), pick(t, someDomains)
+	it.Keys = w.keysOfJob(t, it.ID)
 	it.Priority = pick(t, somePriorities)
 	size := pick(t, someSizes)
 	it.Data = w.someOutputs(t)
@@ -300,7 +310,7 @@ func (w *world) unblocked() []*Item {
 }
 
 func (w *world) step(t *dice) {
-	switch t.between(0, 18) {
+	switch t.between(0, 20) {
 	case 13:
 		w.restand(t)
 	case 14:
@@ -335,6 +345,8 @@ func (w *world) step(t *dice) {
 		w.promote(t)
 	case 17:
 		w.regrant(t)
+	case 19, 20:
+		w.keyOp(t)
 	default:
 		w.round(t)
 	}
@@ -342,7 +354,9 @@ func (w *world) step(t *dice) {
 
 // rebuilt is the same world, made in another order.
 func (w *world) rebuilt(t *dice) *world {
-	o := &world{supply: NewSupply(), pending: w.newPending()}
+	o := &world{supply: NewSupply(), ring: w.ring.restored(), grouped: w.grouped, fair: w.fair, tiered: w.tiered, policy: w.policy}
+	o.keys = NewKeys(o.ring)
+	o.pending = o.newPending()
 	for _, tenant := range someTenants {
 		o.pending.Throttle(tenant, w.throttled["t:"+string(tenant)])
 	}

@@ -39,7 +39,7 @@ func (s *nodeService) ArchiveRecords(ctx context.Context,
 		return nil, err
 	}
 	for _, id := range req.GetIds() {
-		if err := rota.CheckJobRef("ids", rota.JobID(id)); err != nil {
+		if err := peer.CheckRecordID("ids", rota.JobID(id)); err != nil {
 			return nil, err
 		}
 	}

@@ -163,7 +163,7 @@ func (s *Server) judge(p *pass) error {
 		return err
 	}
 	p.rights = rights
-	if p.need.known || p.need.scoped && rights.Some(p.need.right) || rights.AllowEverywhere(p.need.right) {
+	if p.need.admits(rights) {
 		return nil
 	}
 	if p.caller.Actor == rota.Anonymous {
@@ -218,26 +218,12 @@ func (s *Server) today() rota.Date {
 	return rota.DateOf(time.Now())
 }
 
-// admitWeb is admit for a request of HTTP; it answers a refusal.
-func (s *Server) admitWeb(w http.ResponseWriter, r *http.Request, method string) (*pass, bool) {
+// admitWeb is admit for a request of HTTP.
+func (s *Server) admitWeb(r *http.Request, method string) (*pass, error) {
 	header := metadata.MD{tokenHeader: r.Header.Values(tokenHeader), requestHeader: r.Header.Values(requestHeader)}
-	shown := edgeInfo{}
-	shown.client, _ = r.Context().Value(clientKey{}).(rota.Principal)
-	p, err := s.admit(methods[method], &knock{server: s, method: method, peer: r.RemoteAddr}, &shown, header, "http")
-	if err == nil {
-		return p, true
-	}
-	code := http.StatusServiceUnavailable
-	switch e := words.FromStatus(err); e.Kind {
-	case rota.KindUnauthenticated:
-		w.Header().Set("WWW-Authenticate", "Bearer")
-		code = http.StatusUnauthorized
-	case rota.KindDenied:
-		code = http.StatusForbidden
-	}
-	webRefuse(w, code, err.Error())
-	return nil, false
+	shown, _ := r.Context().Value(shownKey{}).(edgeInfo)
+	return s.admit(methods[method], &knock{server: s, method: method, peer: r.RemoteAddr}, &shown, header, "http")
 }
 
-// clientKey is the key of a request's value that is the principal of the certificate shown.
-type clientKey struct{}
+// shownKey is the key of a request's value that is what its connection has shown.
+type shownKey struct{}

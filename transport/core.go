@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"io"
+	"time"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/access"
@@ -27,9 +28,15 @@ type Core interface {
 	// end, and returns nil after the last. A job that is not known ends it with
 	// NotFound. It reads this node's replica, so it survives failovers.
 	AwaitJobs(ctx context.Context, ids []rota.JobID, done func(rota.Job) error) error
-	// Why explains a job, at an index of the past where at is not 0: OutOfRange
-	// where that is no longer kept, or to come.
-	Why(ctx context.Context, id rota.JobID, at rota.Index, opt peer.ReadOptions) (rota.Explanation, rota.ReadAt, error)
+	// Why explains a job, now or in the past: OutOfRange where that is no longer kept, or to
+	// come, Exhausted where others look at the past.
+	Why(ctx context.Context, id rota.JobID, q rota.WhyQuery, opt peer.ReadOptions) (rota.Explanation, rota.ReadAt, error)
+	// Round computes a round again on the state at its height, and compares it with the log's
+	// (SPEC §2.4): NotFound where the log has none, OutOfRange and Exhausted as Why.
+	Round(ctx context.Context, epoch uint64, height rota.Index) (peer.Round, rota.ReadAt, error)
+	// JobLog reads what an attempt logged: NotFound(attempt) where there is no such attempt,
+	// NotFound(lease) where nothing is kept of one that has ended (SPEC §22.3).
+	JobLog(ctx context.Context, of rota.LogOf, opt peer.ReadOptions) (rota.AttemptLog, rota.ReadAt, error)
 	Cancel(ctx context.Context, ids []rota.JobID) ([]rota.JobOutcome, error)
 	Retry(ctx context.Context, retries []rota.JobRetry) ([]rota.JobOutcome, error)
 	// DeleteJobs forgets jobs that have ended (SPEC §21.3).
@@ -56,8 +63,14 @@ type Core interface {
 	OpenWorker(ctx context.Context, spec rota.WorkerSpec, secret []byte, takeover bool,
 		attestation *rota.Attestation, link peer.WorkerLink) (WorkerSession, error)
 
+	// AttachWorker takes up the live session of a worker that has no stream, for one call and
+	// without an entry: NotFound, Denied where the secret or the caller is another.
+	AttachWorker(ctx context.Context, id rota.WorkerID, secret []byte) (WorkerSession, error)
+
 	Queues(ctx context.Context, opt peer.ReadOptions) ([]rota.Queue, rota.ReadAt, error)
 	Queue(ctx context.Context, name rota.QueueName, opt peer.ReadOptions) (rota.Queue, rota.ReadAt, error)
+	// Lanes reads the largest lanes of a queue, at most most.
+	Lanes(ctx context.Context, name rota.QueueName, most int, opt peer.ReadOptions) (peer.Lanes, rota.ReadAt, error)
 	// DeleteQueue, DeleteTenant and DeleteWorker forget what nothing names; one that is not
 	// there is no error (SPEC §21.4).
 	DeleteQueue(ctx context.Context, name, drainTo rota.QueueName) (left uint64, err error)
@@ -75,6 +88,8 @@ type Core interface {
 	// AwaitWorkflow returns a workflow, without nodes, once it is over.
 	AwaitWorkflow(ctx context.Context, id rota.WorkflowID) (rota.Workflow, error)
 	CancelWorkflow(ctx context.Context, id rota.WorkflowID) (rota.Workflow, error)
+	// SignalWorkflow says somebody's word to a gate.
+	SignalWorkflow(ctx context.Context, signal rota.Signal) (rota.Signalled, error)
 	// RetryWorkflow runs again what did not complete: all, or where from is given that
 	// node, its descendants, and what they wait for (SPEC §11.3). runs says which run
 	// it follows, so that it is made once however often it is asked for; 0 is the run
@@ -84,10 +99,54 @@ type Core interface {
 	// numbers (SPEC §11.2).
 	ParentOutputs(ctx context.Context, job rota.JobID, send func(rota.ParentOutput) error) error
 
+	Schedules(ctx context.Context, opt peer.ReadOptions) ([]rota.Schedule, rota.ReadAt, error)
+	Schedule(ctx context.Context, name rota.ScheduleName, opt peer.ReadOptions) (rota.Schedule, rota.ReadAt, error)
+	// OpenBatch and SealBatch are what changes a batch (SPEC §24); AwaitBatch returns one once it
+	// has ended.
+	OpenBatch(ctx context.Context, spec rota.BatchSpec) (rota.Batch, error)
+	SealBatch(ctx context.Context, id rota.BatchID) (rota.Batch, error)
+	Batch(ctx context.Context, id rota.BatchID, opt peer.ReadOptions) (rota.Batch, rota.ReadAt, error)
+	Batches(ctx context.Context, after rota.BatchID, limit int, opt peer.ReadOptions) (peer.BatchPage, rota.ReadAt, error)
+	AwaitBatch(ctx context.Context, id rota.BatchID) (rota.Batch, error)
+	// SetWebhook creates a webhook, or replaces what one says (SPEC §13.14).
+	SetWebhook(ctx context.Context, spec rota.WebhookSpec) (rota.Webhook, error)
+	PauseWebhook(ctx context.Context, name rota.WebhookName, reason string) (rota.Webhook, error)
+	ResumeWebhook(ctx context.Context, name rota.WebhookName) (rota.Webhook, error)
+	SkipWebhook(ctx context.Context, name rota.WebhookName) (rota.Webhook, error)
+	DeleteWebhook(ctx context.Context, name rota.WebhookName) error
+	Webhook(ctx context.Context, name rota.WebhookName, opt peer.ReadOptions) (rota.Webhook, rota.ReadAt, error)
+	Webhooks(ctx context.Context, opt peer.ReadOptions) ([]rota.Webhook, rota.ReadAt, error)
+	// SetSchedule creates a schedule, or replaces what one says (SPEC §17.1).
+	SetSchedule(ctx context.Context, spec rota.ScheduleSpec) (rota.Schedule, error)
+	PauseSchedule(ctx context.Context, name rota.ScheduleName, reason string) (rota.Schedule, error)
+	ResumeSchedule(ctx context.Context, name rota.ScheduleName, catchUp bool) (rota.Schedule, error)
+	TriggerSchedule(ctx context.Context, name rota.ScheduleName, id string) (rota.JobOutcome, error)
+	// BackfillSchedule takes the dates of a time that has passed, and says how many it has.
+	BackfillSchedule(ctx context.Context, name rota.ScheduleName, from, until rota.Date, overlap rota.Overlap) (int, rota.Schedule, error)
+	DeleteSchedule(ctx context.Context, name rota.ScheduleName) error
+	// NextDates reckons the next dates, and says by which release of the time zones.
+	NextDates(ctx context.Context, name rota.ScheduleName, most int, opt peer.ReadOptions) ([]rota.Date, string, rota.ReadAt, error)
+
+	Plans(ctx context.Context, opt peer.ReadOptions) ([]rota.Plan, rota.ReadAt, error)
+	Plan(ctx context.Context, id rota.PlanID, opt peer.ReadOptions) (rota.Plan, rota.ReadAt, error)
+	// StartPlan starts one verb for all jobs that a filter selects (SPEC §21.7).
+	StartPlan(ctx context.Context, spec rota.PlanSpec) (rota.Plan, error)
+	// PreviewPlan changes nothing.
+	PreviewPlan(ctx context.Context, spec rota.PlanSpec) (rota.PlanPreview, error)
+	CancelPlan(ctx context.Context, id rota.PlanID, reason string) (rota.Plan, error)
+
 	Tenants(ctx context.Context, opt peer.ReadOptions) ([]rota.Tenant, rota.ReadAt, error)
 	// Tenant reads any tenant: one that nobody set has the default limits.
 	Tenant(ctx context.Context, id rota.TenantID, opt peer.ReadOptions) (rota.Tenant, rota.ReadAt, error)
 	SetTenant(ctx context.Context, id rota.TenantID, set []rota.Setting) (rota.Tenant, error)
+
+	// SetKeyRule, DeleteKeyRule and SkipKey are about what the jobs of keys are held to, Key about
+	// what one of a tenant counts now (SPEC §19).
+	SetKeyRule(ctx context.Context, r rota.KeyRule) error
+	DeleteKeyRule(ctx context.Context, queue rota.QueueName, name, value string) error
+	SkipKey(ctx context.Context, queue rota.QueueName, tenant rota.TenantID, key string, job rota.JobID) error
+	KeyRules(ctx context.Context, opt peer.ReadOptions) ([]rota.KeyRule, rota.ReadAt, error)
+	Key(ctx context.Context, tenant rota.TenantID, key string, opt peer.ReadOptions) ([]rota.KeyState, rota.ReadAt, error)
 
 	// CreateToken makes a token known by the hash of its secret: Conflict where its id is
 	// another's, or was revoked. AccessTokens lists the tokens, revoked ones among them.
@@ -120,8 +179,12 @@ type Core interface {
 	Mode(ctx context.Context, opt peer.ReadOptions) (rota.ModeStatus, rota.ReadAt, error)
 	SetMode(ctx context.Context, mode rota.ClusterMode, reason string) (rota.ModeStatus, error)
 
+	// Stats are this node's own figures, of each second or coarse of each minute.
+	Stats(ctx context.Context, coarse bool) (peer.Stats, error)
 	Status(ctx context.Context) (rota.ClusterStatus, error)
 	Peers(ctx context.Context) ([]rota.RaftPeer, error)
+	// Views gathers what each node finds of each other one.
+	Views(ctx context.Context) ([]peer.NodeViews, error)
 	TransferLeadership(ctx context.Context, to rota.NodeID) (rota.NodeID, error)
 	RemovePeer(ctx context.Context, id rota.NodeID) error
 	// Leave hands over, leaves the configuration and makes the process stop
@@ -144,6 +207,9 @@ type Core interface {
 	// Leader returns where the leader answers; false while none is known, or this node
 	// leads itself.
 	Leader() (peer.NodeAddress, bool)
+
+	// APIs returns where the cluster's nodes answer clients, H:P each.
+	APIs() []string
 
 	// Access is who may do what, as this node has applied it; nil before it knows a cluster.
 	Access() access.Table
@@ -169,6 +235,13 @@ type WorkerSession interface {
 	// Beat reports life and gives the cluster clock after the first entry that
 	// the leader stamped after the beat reached it (SPEC §3.9).
 	Beat(ctx context.Context) (rota.Clock, error)
+	// Standing tells how the session stands. Kind Stale: it is over.
+	Standing(ctx context.Context, opt peer.ReadOptions) (peer.Standing, error)
+	// Offer says that a worker that polls takes so many more leases while a poll waits, or
+	// withdraws that with 0; it returns once this node has it (SPEC §13.17).
+	Offer(ctx context.Context, poll uint64, free int32, wait time.Duration) error
+	// Logged takes what the worker's handlers logged.
+	Logged(logged []peer.Logged)
 	// Bye retires the worker cleanly: it has no open lease and is going.
 	Bye(ctx context.Context) error
 	// Close ends the stream's part; the worker stays registered.
@@ -195,6 +268,8 @@ type NodeCore interface {
 	ArchiveRange(ctx context.Context, span peer.ArchiveSpan, maxBytes int64) (peer.ArchiveSlice, error)
 	ArchiveRecords(ctx context.Context, ids []rota.JobID) ([]peer.ArchiveRecord, error)
 	ListArchived(ctx context.Context, f rota.JobFilter, at rota.Index) (rota.JobPage, error)
+	// LogHere returns what this node has of the log of an attempt that may be open.
+	LogHere(lease rota.LeaseID, after uint64) peer.NodeLog
 	// SaveState writes this node's state, without history, for one that rebuilds its
 	// own (SPEC §2.5).
 	SaveState(ctx context.Context, w io.Writer) error

@@ -10,6 +10,7 @@ import (
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
 	"github.com/rotasched/rota/internal/peer"
+	"github.com/rotasched/rota/transport/web"
 )
 
 // eventsService streams events to consumers (SPEC §12.3).
@@ -55,29 +56,35 @@ const (
 // encodedBatch is one batch of events in the forms that are sent, each made once
 // for all consumers: to encode costs far more than to send.
 type encodedBatch struct {
-	events  []rota.ServedEvent
-	scanned rota.EventID
+	web.Batch
 	grpc    sync.Once
 	wire    []*grpc.PreparedMsg
 	wireErr error
-	json    sync.Once
-	texts   [][]byte
-	textErr error
+}
+
+// webEvents is the core's Events for HTTP.
+func (s *Server) webEvents(ctx context.Context, filter rota.EventFilter, send func(*web.Batch) error) error {
+	return s.options.Core.Events(ctx, filter, func(batch peer.EventBatch) error {
+		if err := wasCutOff(ctx); err != nil {
+			return err
+		}
+		return send(&s.batches.of(batch).Batch)
+	})
 }
 
 // messages returns the batch as gRPC messages, the last of which tells how far was
 // looked where the last event does not.
 func (b *encodedBatch) messages(stream grpc.ServerStream) ([]*grpc.PreparedMsg, error) {
 	b.grpc.Do(func() {
-		for left, first := b.events, true; len(left) > 0 || first; first = false {
+		for left, first := b.Events, true; len(left) > 0 || first; first = false {
 			m, n, size := &rotav1.EventBatch{}, 0, 0
 			for n < len(left) && n < eventsInMessage && size < eventsBytes {
 				m.Events = append(m.Events, words.EventToWire(&left[n]))
 				size += len(left[n].Payload) + len(left[n].Text)
 				n++
 			}
-			if left = left[n:]; len(left) == 0 && (n == 0 || b.scanned != b.events[len(b.events)-1].ID) {
-				m.Scanned = b.scanned.String()
+			if left = left[n:]; len(left) == 0 && (n == 0 || b.Scanned != b.Events[len(b.Events)-1].ID) {
+				m.Scanned = words.EventIDToWire(b.Scanned)
 			}
 			prepared := &grpc.PreparedMsg{}
 			if err := prepared.Encode(stream, m); err != nil {
@@ -90,21 +97,6 @@ func (b *encodedBatch) messages(stream grpc.ServerStream) ([]*grpc.PreparedMsg, 
 	return b.wire, b.wireErr
 }
 
-// lines returns the batch as one JSON text an event.
-func (b *encodedBatch) lines() ([][]byte, error) {
-	b.json.Do(func() {
-		for i := range b.events {
-			text, err := b.events[i].MarshalJSON() // not through encoding/json, which would escape a payload's bytes
-			if err != nil {
-				b.textErr = err
-				return
-			}
-			b.texts = append(b.texts, text)
-		}
-	})
-	return b.texts, b.textErr
-}
-
 // batchShare finds the encodings of a batch that the core gave to others too: the
 // same slice is the same batch, as nobody changes it.
 type batchShare struct {
@@ -114,14 +106,14 @@ type batchShare struct {
 }
 
 func (c *batchShare) of(batch peer.EventBatch) *encodedBatch {
-	events, fresh := batch.Events, &encodedBatch{events: batch.Events, scanned: batch.Scanned}
-	if len(events) == 0 {
+	events, fresh := batch.Events, &encodedBatch{Batch: web.Batch{Events: batch.Events, Scanned: batch.Scanned}}
+	if len(events) == 0 || batch.Own {
 		return fresh
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b := c.at[&events[0]]
-	if b != nil && len(b.events) == len(events) && b.scanned == batch.Scanned {
+	if b != nil && len(b.Events) == len(events) && b.Scanned == batch.Scanned {
 		return b
 	}
 	if b != nil {

@@ -220,11 +220,12 @@ func TestWeb_refuses(t *testing.T) {
 		code int
 		text string
 	}{
-		"/":                              {http.StatusNotFound, eventsPath},
+		"/":                              {http.StatusNotFound, "openapi.json"},
 		"/v2/events":                     {http.StatusNotFound, "gRPC"},
-		eventsPath:                       {http.StatusUpgradeRequired, "Upgrade"},
+		eventsPath + "?from=newest":      {http.StatusBadRequest, "newest"},
+		eventsPath + "?worker=a+b":       {http.StatusBadRequest, "worker"},
 		eventsPath + "?from=x":           {http.StatusBadRequest, "incarnation.index.seq"},
-		eventsPath + "?form=1.1.0":       {http.StatusBadRequest, `"form" is unknown`},
+		eventsPath + "?form=1.1.0":       {http.StatusBadRequest, `\"form\" is unknown`},
 		eventsPath + "?follow=maybe":     {http.StatusBadRequest, "maybe"},
 		eventsPath + "?kind=jobEaten":    {http.StatusBadRequest, "jobEaten"},
 		eventsPath + "?job=a&job=b":      {http.StatusBadRequest, "2 times"},

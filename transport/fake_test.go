@@ -24,7 +24,10 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// A connection of HTTP that is closed before a body was read waits half a second for its client.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("net/http.(*conn).closeWriteAndWait"))
+}
 
 // bubble runs a test in a bubble: no deadline of the server or of the test passes because the
 // machine is busy.
@@ -46,6 +49,7 @@ type bundle struct {
 	workers rotav1.WorkersClient
 	queues  rotav1.QueuesClient
 	tenants rotav1.TenantsClient
+	keys    rotav1.KeysClient
 	cluster rotav1.ClusterClient
 	flows   rotav1.WorkflowsClient
 }
@@ -86,6 +90,7 @@ func setup(t testing.TB, change ...func(*Options)) *bundle {
 	})
 	b.jobs, b.workers = rotav1.NewJobsClient(b.conn), rotav1.NewWorkersClient(b.conn)
 	b.queues, b.cluster = rotav1.NewQueuesClient(b.conn), rotav1.NewClusterClient(b.conn)
+	b.keys = rotav1.NewKeysClient(b.conn)
 	b.tenants, b.flows = rotav1.NewTenantsClient(b.conn), rotav1.NewWorkflowsClient(b.conn)
 	return b
 }
@@ -124,6 +129,7 @@ type fakeCore struct {
 	jobs     func(context.Context, rota.JobFilter, peer.ReadOptions) (rota.JobPage, rota.ReadAt, error)
 	await    func(context.Context, []rota.JobID, func(rota.Job) error) error
 	outcomes func(context.Context, []rota.JobID) ([]rota.JobOutcome, error)
+	attach   func(rota.WorkerID, []byte) (WorkerSession, error)
 	open     func(context.Context, rota.WorkerSpec, []byte, bool) (WorkerSession, error)
 	// attested is what the last worker showed.
 	attested *rota.Attestation
@@ -136,6 +142,7 @@ type fakeCore struct {
 	ready    func() error
 	flows    fakeFlows
 	leader   peer.NodeAddress
+	apis     []string
 	err      error // of every call that has no function
 	table    atomic.Pointer[rightsTable]
 	// until is when all its tokens end, 0 for never.
@@ -205,12 +212,24 @@ func fakeAt(opt peer.ReadOptions) rota.ReadAt {
 	return rota.ReadAt{Index: 9}
 }
 
-func (c *fakeCore) Why(_ context.Context, id rota.JobID, at rota.Index, opt peer.ReadOptions) (rota.Explanation, rota.ReadAt, error) {
+func (c *fakeCore) Why(_ context.Context, id rota.JobID, q rota.WhyQuery, opt peer.ReadOptions) (rota.Explanation, rota.ReadAt, error) {
 	if id == "nobody" {
 		return rota.Explanation{}, fakeAt(opt), rota.Refusef(rota.KindNotFound, "job", "job %q is not known", id)
 	}
-	return rota.Explanation{Job: id, State: rota.JobQueued, Index: at, Reasons: []rota.Why{{Reason: "NO_FREE_SLOT", Workers: 2}},
+	return rota.Explanation{Job: id, State: rota.JobQueued, Index: q.At, Date: q.AtDate, Reasons: []rota.Why{{Reason: "NO_FREE_SLOT", Workers: 2}},
 		Decision: &rota.PlacedDecision{Worker: "w", Others: []rota.OtherWorker{{Worker: "v", Reason: "CPU_FULL"}}}}, fakeAt(opt), nil
+}
+
+func (c *fakeCore) JobLog(_ context.Context, of rota.LogOf, opt peer.ReadOptions) (rota.AttemptLog, rota.ReadAt, error) {
+	if of.Job == "nobody" {
+		return rota.AttemptLog{}, fakeAt(opt), rota.Refusef(rota.KindNotFound, "job", "job %q is not known", of.Job)
+	}
+	attempt := int32(3)
+	if of.Attempt != nil {
+		attempt = *of.Attempt
+	}
+	return rota.AttemptLog{Job: of.Job, Attempt: attempt, Worker: "w", Open: true,
+		Parts: []rota.LogPart{{At: of.After, CutLines: 2, Text: []byte("said\n")}}}, fakeAt(opt), c.err
 }
 
 func (c *fakeCore) Retry(ctx context.Context, retries []rota.JobRetry) ([]rota.JobOutcome, error) {
@@ -242,6 +261,13 @@ func (c *fakeCore) OpenWorker(ctx context.Context,
 	return nil, c.err
 }
 
+func (c *fakeCore) AttachWorker(_ context.Context, id rota.WorkerID, secret []byte) (WorkerSession, error) {
+	if c.attach != nil {
+		return c.attach(id, secret)
+	}
+	return nil, c.err
+}
+
 func (c *fakeCore) Queues(context.Context, peer.ReadOptions) ([]rota.Queue, rota.ReadAt, error) {
 	return c.queues, rota.ReadAt{Index: 4}, c.err
 }
@@ -264,6 +290,21 @@ func (c *fakeCore) SetQueue(_ context.Context,
 func (c *fakeCore) Status(context.Context) (rota.ClusterStatus, error) {
 	return rota.ClusterStatus{ClusterID: "c1", Leader: "n2", Term: 3, Nodes: []rota.NodeStatus{{ID: "n2"}}},
 		c.err
+}
+
+func (c *fakeCore) Views(context.Context) ([]peer.NodeViews, error) {
+	return []peer.NodeViews{{ID: "n1", Views: []peer.NodeView{{ID: "n2", Gossip: "ALIVE", AnsweredMs: 12, RaftMs: -1}}}, {ID: "n2", Error: "does not answer"}}, c.err
+}
+
+func (c *fakeCore) Round(_ context.Context, epoch uint64, height rota.Index) (peer.Round, rota.ReadAt, error) {
+	pairs := []peer.Pair{{Job: "j", Worker: "w", Score: 5, Rank: 1, Reasoning: rota.Reasoning{Rule: rota.ReasoningBySameZone}}}
+	return peer.Round{Epoch: epoch, Height: height, Queue: "q", Index: height + 1, Seed: rota.Hex{7}, Proved: true, Logged: pairs, Computed: pairs,
+		Candidates: []peer.Candidate{{Job: "i"}, {Job: "j", Score: 5, Rank: 1}}, Workers: []rota.WorkerID{"w"}, Room: 1}, rota.ReadAt{Index: 9}, c.err
+}
+
+func (c *fakeCore) Lanes(_ context.Context, name rota.QueueName, most int, opt peer.ReadOptions) (peer.Lanes, rota.ReadAt, error) {
+	return peer.Lanes{Queue: name, Lanes: int64(most), Largest: []peer.Lane{{Tenant: "acme", Type: "t", Jobs: 3, OldestWait: time.Second, Head: "j",
+		Reasons: []rota.Why{{Reason: "TENANT_AT_LIMIT"}}}}}, fakeAt(opt), c.err
 }
 
 func (c *fakeCore) Peers(context.Context) ([]rota.RaftPeer, error) {
@@ -292,6 +333,8 @@ func (c *fakeCore) Verify(context.Context) (rota.Verdict, error) {
 }
 
 func (c *fakeCore) Leader() (peer.NodeAddress, bool) { return c.leader, c.leader.API != "" }
+
+func (c *fakeCore) APIs() []string { return c.apis }
 
 func (c *fakeCore) Ready() error {
 	if c.ready != nil {
@@ -374,6 +417,10 @@ func (n *fakeNode) ArchiveRange(_ context.Context, span peer.ArchiveSpan, most i
 		Records: []peer.ArchiveRecord{{Seq: span.To, Data: []byte("record")}}}, n.err
 }
 
+func (n *fakeNode) LogHere(lease rota.LeaseID, after uint64) peer.NodeLog {
+	return peer.NodeLog{Known: true, Parts: []rota.LogPart{{At: after, Text: []byte{lease[0], '\n'}}}}
+}
+
 func (n *fakeNode) ArchiveRecords(_ context.Context, ids []rota.JobID) ([]peer.ArchiveRecord, error) {
 	records := make([]peer.ArchiveRecord, len(ids))
 	records[len(ids)-1] = peer.ArchiveRecord{Seq: uint64(len(ids)), Data: []byte(ids[len(ids)-1])}
@@ -387,14 +434,16 @@ func (n *fakeNode) ListArchived(_ context.Context, f rota.JobFilter, at rota.Ind
 
 // fakeSession is a WorkerSession; notices are what the test sends into it.
 type fakeSession struct {
-	notices chan []peer.Notice
-	ended   chan error // what Notices ends with
-	do      func(context.Context, []peer.LeaseCommand) ([]peer.LeaseAnswer, error)
-	beat    func(context.Context) (rota.Clock, error)
-	bye     func(context.Context) error
-	byeErr  error
-	byes    chan struct{}
-	closed  chan struct{}
+	notices  chan []peer.Notice
+	ended    chan error // what Notices ends with
+	do       func(context.Context, []peer.LeaseCommand) ([]peer.LeaseAnswer, error)
+	beat     func(context.Context) (rota.Clock, error)
+	bye      func(context.Context) error
+	standing func() (peer.Standing, error)
+	offer    func(poll uint64, free int32) error
+	byeErr   error
+	byes     chan struct{}
+	closed   chan struct{}
 }
 
 func newSession() *fakeSession {
@@ -435,6 +484,22 @@ func (s *fakeSession) Beat(ctx context.Context) (rota.Clock, error) {
 	return 1234, nil
 }
 
+func (s *fakeSession) Logged([]peer.Logged) {}
+
+func (s *fakeSession) Standing(context.Context, peer.ReadOptions) (peer.Standing, error) {
+	if s.standing != nil {
+		return s.standing()
+	}
+	return peer.Standing{Status: rota.WorkerActive}, nil
+}
+
+func (s *fakeSession) Offer(_ context.Context, poll uint64, free int32, _ time.Duration) error {
+	if s.offer != nil {
+		return s.offer(poll, free)
+	}
+	return nil
+}
+
 func (s *fakeSession) Bye(ctx context.Context) error {
 	if s.bye != nil {
 		return s.bye(ctx)
@@ -459,4 +524,16 @@ func (n *fakeNode) RemoveHere(ctx context.Context, _ rota.NodeID) error {
 
 func (n *fakeNode) TransferHere(context.Context, rota.NodeID) (rota.NodeID, error) {
 	return "n2", n.err
+}
+
+// eventsPath is where events are.
+const eventsPath = "/v1/events"
+
+func (c *fakeCore) Stats(_ context.Context, coarse bool) (peer.Stats, error) {
+	step := time.Second
+	if coarse {
+		step = time.Minute
+	}
+	return peer.Stats{Step: step, Samples: []peer.Sample{{Date: 1_000, Submitted: 3, Gauges: peer.Gauges{Pending: 5, Commit: time.Millisecond}},
+		{Date: 2_000, Completed: 4}}}, c.err
 }

@@ -68,6 +68,22 @@ func (c *fakeCore) SetTenant(_ context.Context, id rota.TenantID, set []rota.Set
 	return t, c.err
 }
 
+func (c *fakeCore) SetKeyRule(context.Context, rota.KeyRule) error { return c.err }
+
+func (c *fakeCore) DeleteKeyRule(context.Context, rota.QueueName, string, string) error { return c.err }
+
+func (c *fakeCore) SkipKey(context.Context, rota.QueueName, rota.TenantID, string, rota.JobID) error {
+	return c.err
+}
+
+func (c *fakeCore) KeyRules(_ context.Context, opt peer.ReadOptions) ([]rota.KeyRule, rota.ReadAt, error) {
+	return []rota.KeyRule{{Name: "account", Concurrency: 3, Sequence: rota.SequenceSkip}}, fakeAt(opt), c.err
+}
+
+func (c *fakeCore) Key(_ context.Context, tenant rota.TenantID, key string, opt peer.ReadOptions) ([]rota.KeyState, rota.ReadAt, error) {
+	return []rota.KeyState{{Tenant: tenant, Key: key, Jobs: 5, Full: true, Blocker: "j"}}, fakeAt(opt), c.err
+}
+
 func (c *fakeCore) SetCluster(_ context.Context, set []rota.Setting) (rota.ClusterSettings, error) {
 	settings := rota.DefaultClusterSettings()
 	for _, s := range set {

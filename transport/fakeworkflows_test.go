@@ -53,6 +53,10 @@ func (c *fakeCore) CancelWorkflow(_ context.Context, id rota.WorkflowID) (rota.W
 	return rota.Workflow{ID: id, State: rota.WorkflowRunning, Ending: rota.WorkflowCancelled}, c.err
 }
 
+func (c *fakeCore) SignalWorkflow(_ context.Context, s rota.Signal) (rota.Signalled, error) {
+	return rota.Signalled{Workflow: s.Workflow, Node: s.Node, ID: s.ID, Index: 12}, c.err
+}
+
 func (c *fakeCore) RetryWorkflow(_ context.Context, id rota.WorkflowID, from string, runs int32) (rota.Workflow, error) {
 	return rota.Workflow{ID: id, State: rota.WorkflowRunning, FailedNode: from, Runs: runs + 1}, c.err
 }

@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/rotasched/rota"
 )
 
 // Hosts are the names that HTTP answers to. A page in somebody's browser reaches a node by a
@@ -18,19 +20,23 @@ type Hosts struct {
 	// Origins are those of pages that may ask beside the node's own, such as
 	// https://console.example.
 	Origins []string
+	// Nodes returns the origins of the cluster's nodes, whose console may ask every node; nil where
+	// there are none.
+	Nodes func() []string
 	// Certificate returns the node's own, whose names count too; nil where there is none.
 	Certificate func() *x509.Certificate
 }
 
-// refuse returns how a request is refused, or 0. One without a Host comes from no browser.
-func (h *Hosts) refuse(r *http.Request) (code int, text string) {
+// refuse returns how a request is refused, and with which status, 0 where it is not.
+// One without a Host comes from no browser.
+func (h *Hosts) refuse(r *http.Request) (code int, err error) {
 	if r.Host != "" && !h.own(r, hostOf(r.Host)) {
-		return http.StatusMisdirectedRequest, "this node does not answer to the Host it was asked for: --api-host adds one"
+		return http.StatusMisdirectedRequest, rota.Refusef(rota.KindInvalid, "host", "this node does not answer to the Host it was asked for: --api-host adds one")
 	}
 	if origins := r.Header.Values("Origin"); len(origins) > 0 && !h.ofOurs(r, origins) {
-		return http.StatusForbidden, "pages of this Origin may not ask this node: --cors-origin adds one"
+		return http.StatusForbidden, rota.Refusef(rota.KindDenied, "origin", "pages of this Origin may not ask this node: --cors-origin adds one")
 	}
-	return 0, ""
+	return 0, nil
 }
 
 func (h *Hosts) own(r *http.Request, host string) bool {
@@ -63,7 +69,15 @@ func (h *Hosts) ofOurs(r *http.Request, origins []string) bool {
 		return true
 	}
 	at, err := url.Parse(origins[0])
-	return err == nil && (at.Scheme == "http" || at.Scheme == "https") && strings.EqualFold(at.Host, r.Host)
+	if err == nil && (at.Scheme == "http" || at.Scheme == "https") && strings.EqualFold(at.Host, r.Host) {
+		return true
+	}
+	return h.ofNode(origins[0])
+}
+
+// ofNode reports whether an origin is that of a node of the cluster.
+func (h *Hosts) ofNode(origin string) bool {
+	return h.Nodes != nil && slices.Contains(h.Nodes(), origin)
 }
 
 // hostOf returns an address without its port and brackets.

@@ -173,11 +173,22 @@ func (c *inflightConn) Read(p []byte) (int, error) {
 	c.mu.Lock()
 	if !c.ended {
 		c.in.follow(p[:n], c.arrived)
-		if c.unfinished.Load() > 0 && c.timer == nil {
-			c.timer = time.AfterFunc(time.Until(c.due()), c.late)
-		}
+		c.time()
 	}
 	c.mu.Unlock()
+	c.relieve()
+	return n, err
+}
+
+// time has what is not whole ended in its time.
+func (c *inflightConn) time() {
+	if c.unfinished.Load() > 0 && c.timer == nil {
+		c.timer = time.AfterFunc(time.Until(c.due()), c.late)
+	}
+}
+
+// relieve ends what is too much: this connection, or one that has more of it.
+func (c *inflightConn) relieve() {
 	a := c.account.Load()
 	switch {
 	case c.held.Load() > c.all.most/2:
@@ -187,7 +198,6 @@ func (c *inflightConn) Read(p []byte) (int, error) {
 	case c.all.held.Load() > c.all.most:
 		c.all.relieve()
 	}
-	return n, err
 }
 
 // Write implements net.Conn.

@@ -44,16 +44,28 @@ func submitHandler(service any, ctx context.Context, decode func(any) error, edg
 	})
 }
 
-// submit refuses misshapen jobs one by one, at their places, and hands the
-// others on (SPEC §4.2).
+// submit answers for the messages of words.
 func (s *jobsService) submit(ctx context.Context, in *words.Submission) (*words.Written, error) {
-	if err := checkCount("jobs", len(in.Jobs), limits.MaxBatchJobs); err != nil {
+	all, err := s.admit(ctx, in.Jobs)
+	if err != nil {
 		return nil, err
 	}
-	all := make([]rota.Submitted, len(in.Jobs))
-	specs, places := in.Jobs[:0], make([]int, 0, len(in.Jobs))
-	for i := range in.Jobs {
-		spec := &in.Jobs[i]
+	if leader, ok := s.core.Leader(); ok {
+		_ = grpc.SetTrailer(ctx, metadata.Pairs(words.LeaderKey, leader.API)) // fails outside of a call only
+	}
+	return words.WriteSubmitOutcomes(all), nil
+}
+
+// admit refuses misshapen jobs one by one, at their places, and hands the others on
+// (SPEC §4.2). It uses the list of jobs up.
+func (s *jobsService) admit(ctx context.Context, jobs []rota.JobSpec) ([]rota.Submitted, error) {
+	if err := checkCount("jobs", len(jobs), limits.MaxBatchJobs); err != nil {
+		return nil, err
+	}
+	all := make([]rota.Submitted, len(jobs))
+	specs, places := jobs[:0], make([]int, 0, len(jobs))
+	for i := range jobs {
+		spec := &jobs[i]
 		if spec.Tenant == "" {
 			spec.Tenant = rota.DefaultTenant
 		}
@@ -65,19 +77,16 @@ func (s *jobsService) submit(ctx context.Context, in *words.Submission) (*words.
 			continue
 		}
 		if places = append(places, i); len(specs) < i { // one before it was refused
-			in.Jobs[len(specs)] = *spec
+			jobs[len(specs)] = *spec
 		}
-		specs = in.Jobs[:len(specs)+1]
+		specs = jobs[:len(specs)+1]
 	}
 	if len(specs) == 0 {
-		return words.WriteSubmitOutcomes(all), nil
+		return all, nil
 	}
 	outcomes, err := s.core.Submit(ctx, specs)
 	if err != nil {
 		return nil, err
-	}
-	if leader, ok := s.core.Leader(); ok {
-		_ = grpc.SetTrailer(ctx, metadata.Pairs(words.LeaderKey, leader.API)) // fails outside of a call only
 	}
 	if err := checkLengths("jobs", len(specs), len(outcomes)); err != nil {
 		return nil, err
@@ -86,7 +95,18 @@ func (s *jobsService) submit(ctx context.Context, in *words.Submission) (*words.
 		deniedItem(ctx, outcomes[n].Err)
 		all[places[n]] = outcomes[n]
 	}
-	return words.WriteSubmitOutcomes(all), nil
+	return all, nil
+}
+
+// await waits until a job has ended.
+func (s *jobsService) await(ctx context.Context, id rota.JobID) error {
+	ctx, cancel := s.server.untilDrain(ctx)
+	defer cancel()
+	err := s.core.AwaitJobs(ctx, []rota.JobID{id}, func(rota.Job) error { return nil })
+	if err != nil && s.server.draining.Err() != nil {
+		return s.server.going()
+	}
+	return err
 }
 
 // Get reads one job.
@@ -99,7 +119,7 @@ func (s *jobsService) Get(ctx context.Context, req *rotav1.GetJobRequest) (*rota
 		return nil, err
 	}
 	if req.GetBrief() {
-		job.Payload, job.Output, job.Attempts = nil, nil, nil
+		job.Payload, job.Headers, job.Output, job.Attempts = nil, nil, nil, nil
 	}
 	return &rotav1.GetJobResponse{Job: words.JobToWire(&job), At: words.ReadAtToWire(at)}, nil
 }

@@ -37,6 +37,21 @@ func limitsUnary(b *bundle) map[string]unaryRow {
 			return b.workers.Gone(ctx, &rotav1.WorkerGoneRequest{Id: id, Session: 7, Secret: secret})
 		}
 	}
+	keyRule := func(name string, concurrency int64) call {
+		return func(ctx context.Context) (proto.Message, error) {
+			return b.keys.Set(ctx, &rotav1.SetKeyRuleRequest{Rule: &rotav1.KeyRule{Name: name, Concurrency: concurrency}})
+		}
+	}
+	key := func(tenant, key string) call {
+		return func(ctx context.Context) (proto.Message, error) {
+			return b.keys.Get(ctx, &rotav1.GetKeyRequest{Tenant: tenant, Key: key})
+		}
+	}
+	skip := func(key, job string) call {
+		return func(ctx context.Context) (proto.Message, error) {
+			return b.keys.Skip(ctx, &rotav1.SkipKeyRequest{Tenant: "t", Key: key, Job: job})
+		}
+	}
 	return map[string]unaryRow{
 		"jobs report proof": {func(ctx context.Context) (proto.Message, error) {
 			return b.jobs.ReportProof(ctx, &rotav1.ReportProofRequest{Id: "j1", Reason: "wrong sum"})
@@ -70,6 +85,23 @@ func limitsUnary(b *bundle) map[string]unaryRow {
 		}, func(ctx context.Context) (proto.Message, error) {
 			return b.tenants.List(ctx, &rotav1.ListTenantsRequest{Limit: -1})
 		}, `index:4`},
+		"keys set":        {keyRule("account", 1), keyRule("a:b", 1), ""},
+		"keys set bounds": {keyRule("account", 1), keyRule("account", -1), ""},
+		"keys set none":   {keyRule("account", 1), keyRule("account", 0), ""},
+		"keys delete": {func(ctx context.Context) (proto.Message, error) {
+			return b.keys.Delete(ctx, &rotav1.DeleteKeyRuleRequest{Name: "account"})
+		}, func(ctx context.Context) (proto.Message, error) {
+			return b.keys.Delete(ctx, &rotav1.DeleteKeyRuleRequest{Name: ""})
+		}, ""},
+		"keys list": {func(ctx context.Context) (proto.Message, error) {
+			return b.keys.List(ctx, &rotav1.ListKeyRulesRequest{})
+		}, func(ctx context.Context) (proto.Message, error) {
+			return b.keys.List(ctx, &rotav1.ListKeyRulesRequest{Limit: -1})
+		}, `sequence:"skip"`},
+		"keys get":        {key("t", "account:7"), key("t", "account"), `blocker:"j"`},
+		"keys get tenant": {key("t", "account:7"), key("", "account:7"), `tenant:"t"`},
+		"keys skip":       {skip("account:7", "j"), skip("account", "j"), ""},
+		"keys skip job":   {skip("account:7", "j"), skip("account:7", ""), ""},
 		"tenants get": {func(ctx context.Context) (proto.Message, error) {
 			return b.tenants.Get(ctx, &rotav1.GetTenantRequest{Id: "t1"})
 		}, func(ctx context.Context) (proto.Message, error) {

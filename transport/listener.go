@@ -167,8 +167,9 @@ func (s *seat) end() {
 type cappedConn struct {
 	net.Conn
 	seat *seat
-	// left says that another holds the connection now (sorting.go).
+	// left says that another holds the connection now, web that its client speaks HTTP (sorting.go).
 	left atomic.Bool
+	web  bool
 }
 
 // SetDeadline does nothing once another holds the connection.

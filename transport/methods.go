@@ -1,11 +1,16 @@
 package transport
 
-import "github.com/rotasched/rota"
+import (
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/access"
+)
 
 // need says what a call of a method takes of its caller.
 type need struct {
 	// right is the one that the caller must hold; none where the next two say otherwise.
 	right rota.Right
+	// also is another right that is as good; none where there is no other.
+	also rota.Right
 	// scoped says that each object is judged where it is changed or read, by its tenant and queue:
 	// the door asks only whether the right is granted over anything. Elsewhere it must be granted
 	// over everything.
@@ -28,8 +33,16 @@ func right(r rota.Right) need { return need{right: r} }
 // scoped needs a right over what the call is about.
 func scoped(r rota.Right) need { return need{right: r, scoped: true} }
 
+// either needs one of two rights over what the call is about.
+func either(r, also rota.Right) need { return need{right: r, also: also, scoped: true} }
+
 // judged needs a right over everything to change something.
 func judged(r rota.Right) need { return need{right: r, judged: true} }
+
+// admits reports whether a caller with such rights is let in.
+func (n need) admits(rights *access.Rights) bool {
+	return n.known || n.scoped && (rights.Some(n.right) || n.also != rota.RightNone && rights.Some(n.also)) || rights.AllowEverywhere(n.right)
+}
 
 // where says over what the right is needed.
 func (n need) where() string {
@@ -63,6 +76,7 @@ var methods = map[string]need{
 	"/rota.v1.Jobs/Get":         scoped(rota.RightRead),
 	"/rota.v1.Jobs/List":        scoped(rota.RightRead),
 	"/rota.v1.Jobs/Wait":        scoped(rota.RightRead),
+	"/rota.v1.Jobs/Log":         scoped(rota.RightData),
 	"/rota.v1.Jobs/Cancel":      scoped(rota.RightControl),
 	"/rota.v1.Jobs/Retry":       scoped(rota.RightControl),
 	"/rota.v1.Jobs/Change":      scoped(rota.RightControl),
@@ -83,10 +97,45 @@ var methods = map[string]need{
 	"/rota.v1.Queues/Get":     scoped(rota.RightRead),
 	"/rota.v1.Queues/Set":     scoped(rota.RightQueue),
 	"/rota.v1.Queues/Delete":  scoped(rota.RightQueue),
+	"/rota.v1.Keys/Set":       scoped(rota.RightQueue),
+	"/rota.v1.Keys/Delete":    scoped(rota.RightQueue),
+	"/rota.v1.Keys/Skip":      scoped(rota.RightQueue),
+	"/rota.v1.Keys/List":      scoped(rota.RightRead),
+	"/rota.v1.Keys/Get":       scoped(rota.RightRead),
 	"/rota.v1.Tenants/List":   scoped(rota.RightRead),
 	"/rota.v1.Tenants/Get":    scoped(rota.RightRead),
 	"/rota.v1.Tenants/Set":    scoped(rota.RightTenant),
 	"/rota.v1.Tenants/Delete": scoped(rota.RightTenant),
+
+	"/rota.v1.Schedules/List":     scoped(rota.RightRead),
+	"/rota.v1.Schedules/Get":      scoped(rota.RightRead),
+	"/rota.v1.Schedules/Next":     scoped(rota.RightRead),
+	"/rota.v1.Schedules/Set":      scoped(rota.RightSubmit),
+	"/rota.v1.Schedules/Trigger":  scoped(rota.RightSubmit),
+	"/rota.v1.Schedules/Backfill": scoped(rota.RightSubmit),
+	"/rota.v1.Schedules/Pause":    scoped(rota.RightControl),
+	"/rota.v1.Schedules/Resume":   scoped(rota.RightControl),
+	"/rota.v1.Schedules/Delete":   scoped(rota.RightControl),
+
+	"/rota.v1.Webhooks/List":   scoped(rota.RightRead),
+	"/rota.v1.Webhooks/Get":    either(rota.RightRead, rota.RightWork),
+	"/rota.v1.Webhooks/Set":    scoped(rota.RightControl),
+	"/rota.v1.Webhooks/Pause":  scoped(rota.RightControl),
+	"/rota.v1.Webhooks/Resume": scoped(rota.RightControl),
+	"/rota.v1.Webhooks/Skip":   scoped(rota.RightControl),
+	"/rota.v1.Webhooks/Delete": scoped(rota.RightControl),
+
+	"/rota.v1.Plans/List":    scoped(rota.RightControl),
+	"/rota.v1.Plans/Get":     scoped(rota.RightControl),
+	"/rota.v1.Plans/Start":   scoped(rota.RightControl),
+	"/rota.v1.Plans/Preview": scoped(rota.RightControl),
+	"/rota.v1.Plans/Cancel":  scoped(rota.RightControl),
+
+	"/rota.v1.Batches/Open": scoped(rota.RightSubmit),
+	"/rota.v1.Batches/Seal": scoped(rota.RightSubmit),
+	"/rota.v1.Batches/Get":  scoped(rota.RightRead),
+	"/rota.v1.Batches/List": scoped(rota.RightRead),
+	"/rota.v1.Batches/Wait": scoped(rota.RightRead),
 
 	"/rota.v1.Auth/WhoAmI":       known,
 	"/rota.v1.Auth/Init":         judged(rota.RightAuth),
@@ -111,11 +160,126 @@ var methods = map[string]need{
 	"/rota.v1.Workflows/Wait":          scoped(rota.RightRead),
 	"/rota.v1.Workflows/Cancel":        scoped(rota.RightControl),
 	"/rota.v1.Workflows/Retry":         scoped(rota.RightControl),
+	"/rota.v1.Workflows/Signal":        scoped(rota.RightControl),
 	"/rota.v1.Workflows/ParentOutputs": scoped(rota.RightWork),
 
 	"/rota.v1.Explain/Why": scoped(rota.RightRead),
 	"/rota.v1.Events/Tail": scoped(rota.RightRead),
-	"GET /v1/events":       scoped(rota.RightRead),
+
+	"GET /v1/events":        scoped(rota.RightRead),
+	"GET /v1/live":          scoped(rota.RightRead),
+	"GET /v1/stats":         right(rota.RightStatus),
+	"GET /openapi.json":     anybody,
+	"GET /openapi-3.0.json": anybody,
+
+	"GET /v1/jobs":                                  scoped(rota.RightRead),
+	"POST /v1/jobs":                                 scoped(rota.RightSubmit),
+	"GET /v1/jobs/{id}":                             scoped(rota.RightRead),
+	"PUT /v1/jobs/{id}":                             scoped(rota.RightSubmit),
+	"DELETE /v1/jobs/{id}":                          scoped(rota.RightControl),
+	"GET /v1/jobs/{id}/why":                         scoped(rota.RightRead),
+	"GET /v1/jobs/{id}/logs":                        scoped(rota.RightData),
+	"GET /v1/jobs/{id}/payload":                     scoped(rota.RightRead),
+	"GET /v1/jobs/{id}/output":                      scoped(rota.RightRead),
+	"POST /v1/jobs/{id}/cancel":                     scoped(rota.RightControl),
+	"POST /v1/jobs/{id}/retry":                      scoped(rota.RightControl),
+	"POST /v1/jobs/{id}/change":                     scoped(rota.RightControl),
+	"GET /v1/queues":                                scoped(rota.RightRead),
+	"GET /v1/queues/{id}":                           scoped(rota.RightRead),
+	"PUT /v1/queues/{id}":                           scoped(rota.RightQueue),
+	"DELETE /v1/queues/{id}":                        scoped(rota.RightQueue),
+	"POST /v1/queues/{id}/pause":                    scoped(rota.RightQueue),
+	"POST /v1/queues/{id}/resume":                   scoped(rota.RightQueue),
+	"GET /v1/tenants":                               scoped(rota.RightRead),
+	"GET /v1/tenants/{id}":                          scoped(rota.RightRead),
+	"PUT /v1/tenants/{id}":                          scoped(rota.RightTenant),
+	"DELETE /v1/tenants/{id}":                       scoped(rota.RightTenant),
+	"GET /v1/workers":                               right(rota.RightStatus),
+	"GET /v1/workers/{id}":                          right(rota.RightStatus),
+	"DELETE /v1/workers/{id}":                       scoped(rota.RightWorkers),
+	"POST /v1/workers/{id}/drain":                   scoped(rota.RightWorkers),
+	"POST /v1/workers/{id}/suspend":                 scoped(rota.RightWorkers),
+	"POST /v1/workers/{id}/resume":                  scoped(rota.RightWorkers),
+	"POST /v1/workers/{id}/retire":                  scoped(rota.RightWorkers),
+	"POST /v1/workers/{id}/acquire":                 scoped(rota.RightWork),
+	"POST /v1/workers/{id}/beat":                    scoped(rota.RightWork),
+	"POST /v1/workers/{id}/unregister":              scoped(rota.RightWork),
+	"POST /v1/workers/{id}/leases/{lease}/complete": scoped(rota.RightWork),
+	"POST /v1/workers/{id}/leases/{lease}/fail":     scoped(rota.RightWork),
+	"POST /v1/workers/{id}/leases/{lease}/decline":  scoped(rota.RightWork),
+	"POST /v1/workers/{id}/leases/{lease}/progress": scoped(rota.RightWork),
+	"GET /v1/cluster":                               right(rota.RightStatus),
+	"PUT /v1/cluster":                               right(rota.RightOperate),
+	"GET /v1/cluster/mode":                          right(rota.RightStatus),
+	"PUT /v1/cluster/mode":                          right(rota.RightOperate),
+	"GET /v1/cluster/peers":                         right(rota.RightStatus),
+	"POST /v1/cluster/verify":                       right(rota.RightOperate),
+	"GET /v1/batches":                               scoped(rota.RightRead),
+	"GET /v1/batches/{id}":                          scoped(rota.RightRead),
+	"PUT /v1/batches/{id}":                          scoped(rota.RightSubmit),
+	"POST /v1/batches/{id}/seal":                    scoped(rota.RightSubmit),
+	"GET /v1/schedules":                             scoped(rota.RightRead),
+	"GET /v1/schedules/{id}":                        scoped(rota.RightRead),
+	"PUT /v1/schedules/{id}":                        scoped(rota.RightSubmit),
+	"DELETE /v1/schedules/{id}":                     scoped(rota.RightControl),
+	"GET /v1/schedules/{id}/next":                   scoped(rota.RightRead),
+	"POST /v1/schedules/{id}/pause":                 scoped(rota.RightControl),
+	"POST /v1/schedules/{id}/resume":                scoped(rota.RightControl),
+	"POST /v1/schedules/{id}/trigger":               scoped(rota.RightSubmit),
+	"GET /v1/whoami":                                known,
+	"DELETE /v1/blocks/{role}/{id}":                 judged(rota.RightAuth),
+	"DELETE /v1/cluster/peers/{id}":                 right(rota.RightOperate),
+	"DELETE /v1/issuers":                            judged(rota.RightAuth),
+	"DELETE /v1/key-rules/{id}":                     scoped(rota.RightQueue),
+	"DELETE /v1/plans/{id}":                         scoped(rota.RightControl),
+	"DELETE /v1/roles/{id}":                         judged(rota.RightAuth),
+	"DELETE /v1/tokens/{id}":                        judged(rota.RightAuth),
+	"GET /v1/blocks":                                right(rota.RightAuth),
+	"GET /v1/cluster/snapshot":                      {right: rota.RightBackup, alone: true},
+	"GET /v1/issuers":                               right(rota.RightAuth),
+	"GET /v1/key-rules":                             scoped(rota.RightRead),
+	"GET /v1/key-rules/{id}":                        scoped(rota.RightRead),
+	"GET /v1/keys":                                  scoped(rota.RightRead),
+	"GET /v1/plans":                                 scoped(rota.RightControl),
+	"GET /v1/plans/{id}":                            scoped(rota.RightControl),
+	"GET /v1/roles":                                 right(rota.RightAuth),
+	"GET /v1/settings":                              known,
+	"GET /v1/tokens":                                right(rota.RightAuth),
+	"GET /v1/workflows":                             scoped(rota.RightRead),
+	"GET /v1/workflows/{id}":                        scoped(rota.RightRead),
+	"GET /v1/workflows/{id}/nodes/{node}":           scoped(rota.RightRead),
+	"POST /v1/cluster/backup":                       right(rota.RightBackup),
+	"POST /v1/cluster/leave":                        right(rota.RightOperate),
+	"POST /v1/cluster/transfer":                     right(rota.RightOperate),
+	"POST /v1/exchange":                             anybody,
+	"POST /v1/jobs/{id}/report-proof":               scoped(rota.RightVerdict),
+	"POST /v1/jobs:cancel":                          scoped(rota.RightControl),
+	"POST /v1/jobs:delete":                          scoped(rota.RightControl),
+	"POST /v1/jobs:retry":                           scoped(rota.RightControl),
+	"POST /v1/jobs:wait":                            scoped(rota.RightRead),
+	"POST /v1/keys/skip":                            scoped(rota.RightQueue),
+	"POST /v1/schedules/{id}/backfill":              scoped(rota.RightSubmit),
+	"POST /v1/workflows/{id}/cancel":                scoped(rota.RightControl),
+	"POST /v1/workflows/{id}/nodes/{node}/signal":   scoped(rota.RightControl),
+	"POST /v1/workflows/{id}/retry":                 scoped(rota.RightControl),
+	"PUT /v1/anonymous":                             judged(rota.RightAuth),
+	"PUT /v1/blocks/{role}/{id}":                    judged(rota.RightAuth),
+	"PUT /v1/issuers":                               judged(rota.RightAuth),
+	"PUT /v1/key-rules/{id}":                        scoped(rota.RightQueue),
+	"PUT /v1/plans/{id}":                            scoped(rota.RightControl),
+	"PUT /v1/roles/{id}":                            judged(rota.RightAuth),
+	"PUT /v1/tokens/{id}":                           judged(rota.RightAuth),
+	"PUT /v1/workflows/{id}":                        scoped(rota.RightSubmit),
+	"GET /v1/queues/{id}/lanes":                     scoped(rota.RightRead),
+	"GET /v1/rounds/{epoch}":                        right(rota.RightRead),
+	"GET /v1/cluster/views":                         right(rota.RightStatus),
+	"GET /v1/webhooks":                              scoped(rota.RightRead),
+	"GET /v1/webhooks/{id}":                         either(rota.RightRead, rota.RightWork),
+	"PUT /v1/webhooks/{id}":                         scoped(rota.RightControl),
+	"DELETE /v1/webhooks/{id}":                      scoped(rota.RightControl),
+	"POST /v1/webhooks/{id}/pause":                  scoped(rota.RightControl),
+	"POST /v1/webhooks/{id}/resume":                 scoped(rota.RightControl),
+	"POST /v1/webhooks/{id}/skip":                   scoped(rota.RightControl),
 
 	"/rota.v1.Cluster/Status":             right(rota.RightStatus),
 	"/rota.v1.Cluster/Peers":              right(rota.RightStatus),
@@ -148,5 +312,6 @@ var methods = map[string]need{
 	"/rota.v1.Node/ArchiveRange":   members,
 	"/rota.v1.Node/ArchiveRecords": members,
 	"/rota.v1.Node/ListArchived":   members,
+	"/rota.v1.Node/Log":            members,
 	"/rota.v1.Node/State":          members,
 }

@@ -18,10 +18,16 @@ func TestMethods(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	served := []string{"GET " + eventsPath}
+	var served []string
 	for service, info := range s.grpc.GetServiceInfo() {
 		for _, m := range info.Methods {
 			served = append(served, "/"+service+"/"+m.Name)
+		}
+	}
+	for _, r := range s.site.Routes() {
+		served = append(served, r.Name)
+		if want, known := methods[r.Call]; r.Call != "" && (!known || methods[r.Name] != want) {
+			t.Errorf("%s needs %+v, and the call that it is, %s, %+v", r.Name, methods[r.Name], r.Call, want)
 		}
 	}
 	for _, m := range rotav1.Node_ServiceDesc.Methods {

@@ -20,6 +20,7 @@ import (
 	"github.com/rotasched/rota/api/words"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/logs"
+	"github.com/rotasched/rota/transport/web"
 )
 
 // The settings of the protocol that nobody needs to change, each with its reason.
@@ -48,6 +49,8 @@ const (
 	connectionAge = time.Hour
 	// handshakeTimeout ends a connection that never says anything.
 	handshakeTimeout = 10 * time.Second
+	// lastWrite is what HTTP gets to write the end of what it answered, once the server goes.
+	lastWrite = time.Second
 	// readyEvery is how often Core.Ready is asked.
 	readyEvery = time.Second
 )
@@ -56,6 +59,8 @@ const (
 type Options struct {
 	// Self is this node's id, told to workers.
 	Self rota.NodeID
+	// Version is the binary's, which each response of HTTP names.
+	Version string
 	// Core serves the public calls.
 	Core Core
 	// Node serves other nodes' calls; nil leaves that service out.
@@ -74,8 +79,10 @@ type Options struct {
 	Logger *slog.Logger
 	// MaxConnections caps open connections; 0 means 10,000.
 	MaxConnections int
-	// Hosts are the names that HTTP answers to.
+	// Hosts are the names that HTTP answers to; NewServer adds the origins of the cluster's nodes.
 	Hosts Hosts
+	// Console answers what is asked for under /ui; nil answers as there were no such path.
+	Console Console
 	// InflightBytes bounds the bytes of clients' messages before they are answered; 0 means 256 MiB.
 	InflightBytes int64
 	// Wall is the clock by whose date credentials end here; nil is time.Now.
@@ -94,6 +101,7 @@ type Server struct {
 	// http serves what came to the port and is no gRPC: web has those connections,
 	// tails counts the streams among them, batches are events encoded for many.
 	http    *http.Server
+	site    *web.Site
 	web     *connQueue
 	tails   sync.WaitGroup
 	batches batchShare
@@ -140,19 +148,14 @@ func NewServer(options Options) (*Server, error) {
 		uploads: allowance{most: uploadsBytes}, shows: allowance{most: showsAtOnce}}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.draining, s.drain = context.WithCancel(s.life)
+	s.options.Hosts.Nodes = s.nodeOrigins
 	s.web = newConnQueue()
 	s.inflight = newInflight(options.InflightBytes, s.log)
 	s.http = s.webServer()
 	s.grpc = grpc.NewServer(s.settings()...)
-	s.grpc.RegisterService(jobsDesc(), &jobsService{server: s, core: options.Core})
-	rotav1.RegisterWorkersServer(s.grpc, &workersService{server: s, core: options.Core})
-	rotav1.RegisterQueuesServer(s.grpc, &queuesService{core: options.Core})
-	rotav1.RegisterTenantsServer(s.grpc, &tenantsService{core: options.Core})
-	rotav1.RegisterAuthServer(s.grpc, &authService{core: options.Core, exchanges: newTurnstile(exchangesMost)})
-	rotav1.RegisterExplainServer(s.grpc, &explainService{core: options.Core})
-	rotav1.RegisterEventsServer(s.grpc, &eventsService{server: s, core: options.Core})
-	rotav1.RegisterWorkflowsServer(s.grpc, &workflowsService{server: s, core: options.Core})
-	rotav1.RegisterClusterServer(s.grpc, &clusterService{core: options.Core, backups: allowance{most: 1}})
+	if err := s.register(options.Core); err != nil {
+		return nil, err
+	}
 	if options.Node != nil {
 		rotav1.RegisterNodeServer(s.grpc, &nodeService{core: options.Node, log: s.log, secure: options.TLS != nil})
 	}
@@ -160,6 +163,32 @@ func NewServer(options Options) (*Server, error) {
 	reflection.Register(s.grpc)
 	s.startHealth()
 	return s, nil
+}
+
+// register makes the services, and HTTP of them.
+func (s *Server) register(core Core) (err error) {
+	jobs := &jobsService{server: s, core: core}
+	calls := web.Calls{Workers: &workersService{server: s, core: core}, Queues: &queuesService{core: core}, Tenants: &tenantsService{core: core},
+		Cluster: &clusterService{core: core, backups: allowance{most: 1}}, Explain: &explainService{core: core}, Batches: &batchesService{server: s, core: core},
+		Schedules: &schedulesService{core: core}, Keys: &keysService{core: core}, Plans: &plansService{core: core},
+		Workflows: &workflowsService{server: s, core: core}, Webhooks: &webhooksService{core: core}, Polling: &pollingService{server: s, core: core},
+		Auth: &authService{core: core, exchanges: newTurnstile(exchangesMost)}}
+	s.grpc.RegisterService(jobsDesc(), jobs)
+	rotav1.RegisterWorkersServer(s.grpc, calls.Workers)
+	rotav1.RegisterQueuesServer(s.grpc, calls.Queues)
+	rotav1.RegisterTenantsServer(s.grpc, calls.Tenants)
+	rotav1.RegisterKeysServer(s.grpc, calls.Keys)
+	rotav1.RegisterPlansServer(s.grpc, calls.Plans)
+	rotav1.RegisterBatchesServer(s.grpc, calls.Batches)
+	rotav1.RegisterSchedulesServer(s.grpc, calls.Schedules)
+	rotav1.RegisterWebhooksServer(s.grpc, calls.Webhooks)
+	rotav1.RegisterAuthServer(s.grpc, calls.Auth)
+	rotav1.RegisterExplainServer(s.grpc, calls.Explain)
+	rotav1.RegisterEventsServer(s.grpc, &eventsService{server: s, core: core})
+	rotav1.RegisterWorkflowsServer(s.grpc, calls.Workflows)
+	rotav1.RegisterClusterServer(s.grpc, calls.Cluster)
+	s.site, err = s.newSite(jobs, calls)
+	return err
 }
 
 func (s *Server) settings() []grpc.ServerOption {
@@ -203,6 +232,7 @@ func (s *Server) Serve(lis net.Listener) error {
 	go s.desk.watch(s)
 	defer func() {
 		s.beginEnd()
+		s.awaitTails()
 		_ = s.http.Close()
 		<-served
 		s.tails.Wait()
@@ -245,6 +275,24 @@ func (s *Server) Close() {
 	s.beginEnd()
 	s.grpc.Stop()
 	s.end()
+}
+
+// awaitTails waits until what HTTP has under way is answered and streams have said why they
+// end, or until the server ends at once.
+func (s *Server) awaitTails() {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.tails.Wait()
+	}()
+	select {
+	case <-done:
+	case <-s.life.Done():
+		return
+	}
+	ctx, cancel := context.WithTimeout(s.life, lastWrite)
+	defer cancel()
+	_ = s.http.Shutdown(ctx) // the end of what was answered is still to be written
 }
 
 // enter counts a stream of the web, unless the server ends; tails.Done ends it.

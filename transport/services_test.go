@@ -220,6 +220,11 @@ func everyUnary(b *bundle) map[string]unaryRow {
 			return b.jobs.Get(ctx, &rotav1.GetJobRequest{Id: id, Read: &rotav1.Read{MinIndex: 11}})
 		}
 	}
+	log := func(attempt int32) call {
+		return func(ctx context.Context) (proto.Message, error) {
+			return b.jobs.Log(ctx, &rotav1.JobLogRequest{Id: "j1", Attempt: &attempt})
+		}
+	}
 	list := func(req *rotav1.ListJobsRequest) call {
 		return func(ctx context.Context) (proto.Message, error) { return b.jobs.List(ctx, req) }
 	}
@@ -257,6 +262,7 @@ func everyUnary(b *bundle) map[string]unaryRow {
 			`next_cursor:"n"`},
 		"jobs list cursor": {list(&rotav1.ListJobsRequest{Cursor: "c"}),
 			list(&rotav1.ListJobsRequest{Cursor: strings.Repeat("c", 2000)}), `"j1"`},
+		"jobs log":      {log(3), log(-1), `text:"said`},
 		"jobs cancel":   {ids("a"), ids(), `state:"CANCELLED"`},
 		"workers get":   {worker("w1"), worker(""), `status:"ACTIVE"`},
 		"workers drain": {drain("w1"), drain("ü"), `status:"DRAINING"`},
@@ -317,7 +323,7 @@ func TestEveryUnary(t *testing.T) {
 	want := &rota.Error{Kind: rota.KindMode, Op: "x", Subject: "s", Text: "the cluster is READ_ONLY",
 		RetryAfter: 1500e6}
 	broken.core.err = want
-	for name, row := range join(everyUnary(b), limitsUnary(b), flowsUnary(b), authUnary(b)) {
+	for name, row := range join(everyUnary(b), limitsUnary(b), flowsUnary(b), authUnary(b), schedulesUnary(b), batchesUnary(b), webhooksUnary(b), plansUnary(b)) {
 		answer, err := row.good(bounded(t))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)

@@ -95,7 +95,12 @@ func (s *Server) receive(ctx context.Context, method string) (leave func(), err 
 		}
 		return leave, nil
 	}
-	leave, full := s.calls.enter(addressOf(from.Addr))
+	return s.receiveFrom(from.Addr)
+}
+
+// receiveFrom lets a client's call in by its address.
+func (s *Server) receiveFrom(addr net.Addr) (leave func(), err error) {
+	leave, full := s.calls.enter(addressOf(addr))
 	switch {
 	case leave != nil:
 		return leave, nil

@@ -16,8 +16,9 @@ import (
 
 // sorter is what a new connection passes before anything else: encryption and the
 // proof of identity where TLS is on, then the question whether it speaks gRPC or
-// HTTP/1.1. So one port serves both, with the same checks. The protocol is told by
-// ALPN under TLS, by the first three bytes without.
+// HTTP. So one port serves both, with the same checks. Under TLS the client says so: one that
+// offers h2 alone speaks gRPC, one that offers http/1.1 beside it, as browsers and curl do,
+// speaks HTTP, on whichever of the two was agreed. Without TLS it is seen by the first three bytes.
 type sorter struct {
 	tls    *tls.Config
 	server *Server
@@ -44,14 +45,19 @@ func withProtocols(config *tls.Config) *tls.Config {
 			config.NextProtos = append(slices.Clone(config.NextProtos), p)
 		}
 	}
-	if forClient := config.GetConfigForClient; forClient != nil {
-		config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-			c, err := forClient(hello)
-			if c != nil {
-				c = withProtocols(c)
-			}
-			return c, err
+	forClient := config.GetConfigForClient
+	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		if conn, ok := hello.Conn.(*cappedConn); ok {
+			conn.web = slices.Contains(hello.SupportedProtos, "http/1.1")
 		}
+		if forClient == nil {
+			return nil, nil
+		}
+		c, err := forClient(hello)
+		if c != nil {
+			c = withProtocols(c)
+		}
+		return c, err
 	}
 	return config
 }
@@ -82,8 +88,8 @@ func (s *sorter) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, 
 	info := edgeInfo{TLSInfo: credentials.TLSInfo{State: state,
 		CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}}, seat: own.seat}
 	s.server.options.identify(&info)
-	if state.NegotiatedProtocol != "h2" {
-		return s.toWeb(capped, own, &knownConn{conn, info.client})
+	if state.NegotiatedProtocol != "h2" || own.web {
+		return s.toWeb(capped, own, &knownConn{conn, info})
 	}
 	if info.node != "" {
 		return conn, info, nil // other nodes are believed

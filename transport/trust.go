@@ -84,10 +84,10 @@ func (o *Options) identify(info *edgeInfo) {
 	}
 }
 
-// knownConn is a connection to HTTP with the principal of its client's certificate.
+// knownConn is a connection to HTTP with what its other end has shown.
 type knownConn struct {
 	net.Conn
-	client rota.Principal
+	shown edgeInfo
 }
 
 // NetConn returns the connection beneath.

@@ -120,8 +120,10 @@ func (u *upload) node(w *rotav1.NodeSpec) error {
 	if at == rota.MaxWorkflowNodes {
 		return rota.Refusef(rota.KindInvalid, "nodes", "nodes are more than %d: at most so many are taken", rota.MaxWorkflowNodes)
 	}
-	n := words.NodeSpecFromWire(w)
-	var err error
+	n, err := words.NodeSpecFromWire(w)
+	if err != nil {
+		return rota.Refusef(rota.KindInvalid, fmt.Sprintf("nodes[%d].gate", at), "nodes[%d].gate: %v", at, err)
+	}
 	if n.ID, err = u.name(n.ID, "nodes[%d].id", at); err != nil {
 		return err
 	}
@@ -141,7 +143,7 @@ func (u *upload) node(w *rotav1.NodeSpec) error {
 	if err := u.template(at, &n); err != nil {
 		return err
 	}
-	u.listed += int64(len(n.Requires) + len(n.RegionsAllow) + len(n.RegionsDeny) + len(n.DataKeys) + 4*len(n.Labels) + 4*len(n.Limits))
+	u.listed += int64(len(n.Requires) + len(n.RegionsAllow) + len(n.RegionsDeny) + len(n.DataKeys) + len(n.Keys) + 4*len(n.Labels) + 4*len(n.Headers) + 4*len(n.Limits))
 	if u.jobs += int64(proto.Size(w.GetJob())); u.jobs > jobBytesMost {
 		return rota.Refusef(rota.KindInvalid, "nodes",
 			"the nodes take more than %d bytes: at most %d are kept; let payloads name large data instead of holding it",
@@ -155,7 +157,7 @@ func (u *upload) node(w *rotav1.NodeSpec) error {
 // are decides how much a node holds. The queue and the tenant that it leaves open are
 // filled in later.
 func (u *upload) template(at int, n *rota.NodeSpec) error {
-	filled := n.JobSpec
+	filled := *n
 	filled.Queue = cmp.Or(n.Queue, u.spec.Queue, rota.DefaultQueue)
 	filled.Tenant = cmp.Or(n.Tenant, u.spec.Tenant, rota.DefaultTenant)
 	var e *rota.Error

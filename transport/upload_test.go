@@ -113,6 +113,7 @@ func TestSubmitWorkflow_refusesWhatIsMisshapen(t *testing.T) {
 		"a job's id of its own": {[]*rotav1.SubmitWorkflowRequest{headOf("f1"), nodesOf(own)}, "nodes[0].job.id"},
 		"a job's type":          {[]*rotav1.SubmitWorkflowRequest{headOf("f1"), nodesOf(&rotav1.NodeSpec{Id: "a"})}, "nodes[0].type"},
 		"a job's zone":          {[]*rotav1.SubmitWorkflowRequest{headOf("f1"), nodesOf(zoned)}, "nodes[0].zone"},
+		"a gate's timeout":      {[]*rotav1.SubmitWorkflowRequest{headOf("f1"), nodesOf(nodeOf("a"), &rotav1.NodeSpec{Id: "g", Gate: &rotav1.Gate{OnTimeout: "sulk"}})}, "nodes[1].gate"},
 		"a message too large":   {[]*rotav1.SubmitWorkflowRequest{headOf("f1"), nodesOf(big)}, "message"},
 	} {
 		_, err := b.upload(bounded(t), these(c.sent...))

@@ -4,6 +4,8 @@ import (
 	"log"
 	"net/http"
 	"time"
+
+	"github.com/rotasched/rota/transport/web"
 )
 
 // The limits of HTTP on either port of a node (SECURITY §2.7).
@@ -25,8 +27,9 @@ const (
 func NewWebServer(handler http.Handler, hosts *Hosts, errors *log.Logger) *http.Server {
 	return &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if code, text := hosts.refuse(r); code != 0 {
-				webRefuse(w, code, text)
+			if code, err := hosts.refuse(r); err != nil {
+				w.Header().Set("Connection", "close")
+				web.Refuse(w, err, code)
 				return
 			}
 			if r.ContentLength != 0 { // −1 is a body of unknown length, which has no more time than an empty one

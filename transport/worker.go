@@ -13,6 +13,7 @@ import (
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
+	"github.com/rotasched/rota/internal/joblog"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/peer"
 )
@@ -230,6 +231,11 @@ func (w *workStream) take(message *words.FromWorker) error {
 	}
 	switch m := message.Other.GetMessage().(type) {
 	case *rotav1.WorkRequest_Beat:
+		logged, err := loggedFromWire(m.Beat.GetLogs())
+		if err != nil {
+			return err
+		}
+		w.session.Logged(logged)
 		select {
 		case <-w.beats: // an older one still waits: the newer is worth more
 		default:
@@ -331,8 +337,16 @@ func checkCommand(c *peer.LeaseCommand) error {
 	if n := len(c.OutputDigest); n != 0 && n != 32 {
 		return rota.Refusef(rota.KindInvalid, "output_digest", "output_digest has %d bytes: 32 or none are wanted", n)
 	}
+	if err := checkChildren(c); err != nil {
+		return err
+	}
 	if c.Progress < 0 || c.Progress > 100 {
 		return rota.Refusef(rota.KindInvalid, "progress", "progress is %d: 0 to 100 is wanted", c.Progress)
+	}
+	if len(c.Log) > 0 {
+		if _, err := joblog.Decode(c.Log); err != nil {
+			return err
+		}
 	}
 	if c.Ordinal < 0 {
 		return rota.Refusef(rota.KindInvalid, "ordinal", "ordinal is %d: 1 or more is wanted", c.Ordinal)
@@ -343,6 +357,25 @@ func checkCommand(c *peer.LeaseCommand) error {
 		c.Text = tail(c.Text, limits.MaxErrorBytes)
 	}
 	return nil
+}
+
+// checkChildren reads what a completion adds to its workflow.
+func checkChildren(c *peer.LeaseCommand) (err error) {
+	if len(c.Children) == 0 {
+		return nil
+	}
+	if c.Verb != rota.VerbComplete {
+		return rota.Refusef(rota.KindInvalid, "children", "only COMPLETE brings children")
+	}
+	_, node, ok := rota.SplitNodeJobID(c.Job)
+	if !ok {
+		return rota.Refusef(rota.KindInvalid, "children", "job %.80q is no node of a workflow: only such a one can have children", c.Job)
+	}
+	if c.Growth, err = words.GrowthFromWire(c.Children); err != nil {
+		return err
+	}
+	c.Children = nil
+	return c.Growth.CheckShape(node)
 }
 
 // beat answers beats, one at a time. One that finds no leader is not answered

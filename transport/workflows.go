@@ -230,6 +230,15 @@ func (s *workflowsService) Retry(ctx context.Context, req *rotav1.RetryWorkflowR
 	return reply(words.WorkflowToWire)(s.core.RetryWorkflow(ctx, rota.WorkflowID(req.GetId()), req.GetFrom(), req.GetRuns()))
 }
 
+// Signal says somebody's word to a gate (SPEC §23.1).
+func (s *workflowsService) Signal(ctx context.Context, req *rotav1.SignalWorkflowRequest) (*rotav1.WorkflowSignalled, error) {
+	signal := words.SignalFromWire(req)
+	if err := signal.CheckShape(); err != nil {
+		return nil, err
+	}
+	return reply(words.SignalledToWire)(s.core.SignalWorkflow(ctx, signal))
+}
+
 // ParentOutputs returns a node's job what its parents put out (SPEC §11.2).
 func (s *workflowsService) ParentOutputs(req *rotav1.ParentOutputsRequest,
 	stream grpc.ServerStreamingServer[rotav1.ParentOutput]) error {

@@ -50,7 +50,14 @@ func flowsUnary(b *bundle) map[string]unaryRow {
 			return b.flows.Retry(ctx, &rotav1.RetryWorkflowRequest{Id: "f1", Runs: runs})
 		}
 	}
+	signal := func(r *rotav1.SignalWorkflowRequest) call {
+		return func(ctx context.Context) (proto.Message, error) { return b.flows.Signal(ctx, r) }
+	}
 	return map[string]unaryRow{
+		"workflows signal": {signal(&rotav1.SignalWorkflowRequest{Workflow: "f1", Node: "g", Id: "s"}),
+			signal(&rotav1.SignalWorkflowRequest{Workflow: "f1", Node: "g"}), `index:12`},
+		"workflows signal payload": {signal(&rotav1.SignalWorkflowRequest{Workflow: "f1", Node: "g", Id: "s", Payload: make([]byte, rota.MaxSignalBytes)}),
+			signal(&rotav1.SignalWorkflowRequest{Workflow: "f1", Node: "g", Id: "s", Payload: make([]byte, rota.MaxSignalBytes+1)}), `id:"s"`},
 		"workflows get": {get("f1"), get("f 1"), `index:11`},
 		"workflows list": {list(&rotav1.ListWorkflowsRequest{Queue: "q", State: "FAILED"}),
 			list(&rotav1.ListWorkflowsRequest{State: "LOST"}), `state:"FAILED"`},

@@ -87,12 +87,12 @@ func AccessTokensFromWire(w []*rotav1.AccessToken) ([]rota.AccessToken, error) {
 
 func roleLimitsToWire(l *rota.RoleLimits) *rotav1.RoleLimits {
 	return &rotav1.RoleLimits{MaxQueues: l.MaxQueues, MaxTenants: l.MaxTenants, MaxWorkers: l.MaxWorkers, MaxWorkflows: l.MaxWorkflows,
-		MaxTokens: l.MaxTokens}
+		MaxTokens: l.MaxTokens, MaxSchedules: l.MaxSchedules, MaxBatches: l.MaxBatches, MaxWebhooks: l.MaxWebhooks}
 }
 
 func roleLimitsFromWire(w *rotav1.RoleLimits) rota.RoleLimits {
 	return rota.RoleLimits{MaxQueues: w.GetMaxQueues(), MaxTenants: w.GetMaxTenants(), MaxWorkers: w.GetMaxWorkers(),
-		MaxWorkflows: w.GetMaxWorkflows(), MaxTokens: w.GetMaxTokens()}
+		MaxWorkflows: w.GetMaxWorkflows(), MaxTokens: w.GetMaxTokens(), MaxSchedules: w.GetMaxSchedules(), MaxBatches: w.GetMaxBatches(), MaxWebhooks: w.GetMaxWebhooks()}
 }
 
 // NewRoleToWire carries a role that is to be set.

@@ -216,6 +216,9 @@ func InspectionToWire(i *peer.Inspection) *rotav1.InspectResponse {
 		Autopilot: autopilotToWire(&i.Autopilot), Health: each(i.Health, func(h *peer.NodeHealth) *rotav1.HealthOf {
 			return &rotav1.HealthOf{Id: string(h.ID), Health: nodeHealthToWire(h.NodeHealth)}
 		}),
+		Views: each(i.Views, func(v *peer.NodeView) *rotav1.NodeView {
+			return &rotav1.NodeView{Id: string(v.ID), Gossip: v.Gossip, AnsweredMs: v.AnsweredMs, RaftMs: v.RaftMs, Error: v.Error}
+		}),
 	}
 }
 
@@ -233,6 +236,9 @@ func InspectionFromWire(w *rotav1.InspectResponse) (peer.Inspection, error) {
 	}
 	for _, h := range w.GetHealth() {
 		i.Health = append(i.Health, peer.NodeHealth{ID: rota.NodeID(h.GetId()), NodeHealth: nodeHealthFromWire(h.GetHealth())})
+	}
+	for _, v := range w.GetViews() {
+		i.Views = append(i.Views, peer.NodeView{ID: rota.NodeID(v.GetId()), Gossip: v.GetGossip(), AnsweredMs: v.GetAnsweredMs(), RaftMs: v.GetRaftMs(), Error: v.GetError()})
 	}
 	i.Digests, err = tryEach(w.GetDigests(), func(s string) (*rota.Digest, error) {
 		if s == "" {

@@ -10,7 +10,8 @@ import (
 // eventKinds has no text for the kind that no event is of.
 var eventKinds = newEnum("event kind", rota.EventKind.String)
 
-func eventIDToWire(id rota.EventID) string {
+// EventIDToWire returns the text of an id; none is empty.
+func EventIDToWire(id rota.EventID) string {
 	if id.IsZero() {
 		return ""
 	}
@@ -20,8 +21,8 @@ func eventIDToWire(id rota.EventID) string {
 // EventToWire carries an event as consumers get it.
 func EventToWire(e *rota.ServedEvent) *rotav1.ServedEvent {
 	return &rotav1.ServedEvent{
-		EventId: eventIDToWire(e.ID), Kind: eventKinds.text(e.Kind), RunId: clean(e.Run), NodeId: clean(e.Node),
-		ParentEventId: eventIDToWire(e.Parent), LogicalTime: int64(e.Clock), DateMs: int64(e.Date), Job: string(e.Job),
+		EventId: EventIDToWire(e.ID), Kind: eventKinds.text(e.Kind), RunId: clean(e.Run), NodeId: clean(e.Node),
+		ParentEventId: EventIDToWire(e.Parent), LogicalTime: int64(e.Clock), DateMs: int64(e.Date), Job: string(e.Job),
 		Queue: string(e.Queue), Tenant: string(e.Tenant), Worker: string(e.Worker), Session: uint64(e.Session),
 		LeaseId: leaseIDToWire(&e.Lease), Attempt: e.Attempt, Reason: reasons.text(e.Reason),
 		Status: workerStatuses.text(e.Status), DeadlineMs: int64(e.Deadline.Date),
@@ -29,7 +30,7 @@ func EventToWire(e *rota.ServedEvent) *rotav1.ServedEvent {
 		CapabilityCheckResult: clean(e.Check), Payload: clean(e.Payload), PayloadHash: e.PayloadHash,
 		ErrorData:      clean(e.Text),
 		PriorStateHash: e.Prior.String(), PostStateHash: e.Post.String(),
-		Actor: clean(string(e.Actor)), Via: clean(e.Via), RequestId: clean(e.Request),
+		Actor: clean(string(e.Actor)), Via: clean(e.Via), RequestId: clean(e.Request), Type: string(e.Type),
 	}
 }
 
@@ -43,7 +44,7 @@ func EventFromWire(w *rotav1.ServedEvent) (rota.ServedEvent, error) {
 		Deadline: moment(w.GetDeadlineMs(), w.GetDeadlineClockMs()), Epoch: w.GetPolicyDecisionId(),
 		Check:   w.GetCapabilityCheckResult(),
 		Payload: w.GetPayload(), Text: w.GetErrorData(),
-		Actor: rota.Principal(w.GetActor()), Via: w.GetVia(), Request: w.GetRequestId(),
+		Actor: rota.Principal(w.GetActor()), Via: w.GetVia(), Request: w.GetRequestId(), Type: rota.JobType(w.GetType()),
 	}, PayloadHash: w.GetPayloadHash()}
 	var err error
 	if e.ID, err = rota.ParseEventID(w.GetEventId()); err != nil {
@@ -73,9 +74,19 @@ func EventFromWire(w *rotav1.ServedEvent) (rota.ServedEvent, error) {
 	return e, nil
 }
 
+// These are the words for where to begin.
+const (
+	fromOldest = "oldest"
+	fromLatest = "latest"
+)
+
 // TailToWire carries a filter; TailFromWire reads it back.
 func TailToWire(f *rota.EventFilter) *rotav1.TailRequest {
-	w := &rotav1.TailRequest{From: eventIDToWire(f.After), Follow: f.Follow, Job: string(f.Job)}
+	w := &rotav1.TailRequest{From: EventIDToWire(f.After), Follow: f.Follow, Job: string(f.Job), Queue: string(f.Queue), Type: string(f.Type),
+		Tenant: string(f.Tenant), Worker: string(f.Worker), Workflow: string(f.Workflow)}
+	if f.Latest {
+		w.From = fromLatest
+	}
 	for _, k := range f.Kinds {
 		w.Kinds = append(w.Kinds, k.String())
 	}
@@ -84,14 +95,30 @@ func TailToWire(f *rota.EventFilter) *rotav1.TailRequest {
 
 // TailFromWire reads a filter; what is wrong with it is refused by name.
 func TailFromWire(w *rotav1.TailRequest) (rota.EventFilter, error) {
-	f := rota.EventFilter{Follow: w.GetFollow(), Job: rota.JobID(w.GetJob())}
+	f := rota.EventFilter{Follow: w.GetFollow(), Job: rota.JobID(w.GetJob()), Queue: rota.QueueName(w.GetQueue()), Type: rota.JobType(w.GetType()),
+		Tenant: rota.TenantID(w.GetTenant()), Worker: rota.WorkerID(w.GetWorker()), Workflow: rota.WorkflowID(w.GetWorkflow())}
 	var err error
-	if f.After, err = rota.ParseEventID(w.GetFrom()); err != nil {
+	switch w.GetFrom() {
+	case fromOldest:
+	case fromLatest:
+		f.Latest = true
+	default:
+		f.After, err = rota.ParseEventID(w.GetFrom())
+	}
+	if err != nil {
 		return f, err
 	}
 	if f.Job != "" {
 		if err := rota.CheckJobRef("job", f.Job); err != nil {
 			return f, err
+		}
+	}
+	for _, id := range []struct{ field, value string }{{"queue", w.GetQueue()}, {"type", w.GetType()}, {"tenant", w.GetTenant()}, {"worker", w.GetWorker()},
+		{"workflow", w.GetWorkflow()}} {
+		if id.value != "" {
+			if err := rota.CheckID(id.field, id.value); err != nil {
+				return f, err
+			}
 		}
 	}
 	if len(w.GetKinds()) > len(eventKinds.texts) {

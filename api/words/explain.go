@@ -8,7 +8,7 @@ import (
 // ExplanationToWire carries the answer of `job why`.
 func ExplanationToWire(x *rota.Explanation) *rotav1.Explanation {
 	w := &rotav1.Explanation{Job: string(x.Job), State: jobStates.text(x.State), Index: uint64(x.Index),
-		ClockMs: int64(x.Clock), DateMs: int64(x.Date), Rank: x.Rank, Before: x.Before, WouldRunIf: x.WouldRun,
+		ClockMs: int64(x.Clock), DateMs: int64(x.Date), Rank: x.Rank, Before: x.Before, UniqueHolder: string(x.UniqueHolder), WouldRunIf: x.WouldRun,
 		Reasons: each(x.Reasons, func(y *rota.Why) *rotav1.WhyReason {
 			return &rotav1.WhyReason{Reason: y.Reason, Workers: y.Workers, WorkerIds: ids[rota.WorkerID, string](y.WorkerIDs), Detail: clean(y.Detail)}
 		}),
@@ -22,7 +22,7 @@ func ExplanationToWire(x *rota.Explanation) *rotav1.Explanation {
 // ExplanationFromWire is the inverse of ExplanationToWire.
 func ExplanationFromWire(w *rotav1.Explanation) (x rota.Explanation, err error) {
 	x = rota.Explanation{Job: rota.JobID(w.GetJob()), Index: rota.Index(w.GetIndex()), Clock: rota.Clock(w.GetClockMs()),
-		Date: rota.Date(w.GetDateMs()), Rank: w.GetRank(), Before: w.GetBefore(), WouldRun: w.GetWouldRunIf(),
+		Date: rota.Date(w.GetDateMs()), Rank: w.GetRank(), Before: w.GetBefore(), UniqueHolder: rota.JobID(w.GetUniqueHolder()), WouldRun: w.GetWouldRunIf(),
 		Reasons: each(w.GetReasons(), func(y **rotav1.WhyReason) rota.Why {
 			return rota.Why{Reason: (*y).GetReason(), Workers: (*y).GetWorkers(),
 				WorkerIDs: ids[string, rota.WorkerID]((*y).GetWorkerIds()), Detail: (*y).GetDetail()}

@@ -37,6 +37,7 @@ const (
 )
 
 func appendJobSpec(b []byte, m *rota.JobSpec) []byte {
+	var at int
 	b = appendText(b, 1, m.ID)
 	b = appendText(b, 2, m.Queue)
 	b = appendText(b, 3, m.Type)
@@ -65,8 +66,20 @@ func appendJobSpec(b []byte, m *rota.JobSpec) []byte {
 	b = appendNumber(b, 26, millis.Of(m.Expected))
 	b = appendYes(b, 27, m.RetryOnInvalidProof)
 	b = appendTexts(b, 28, m.DataKeys)
+	b = appendTexts(b, 61, m.Keys)
+	b = appendText(b, 62, m.Batch)
+	b = appendPairs(b, 63, m.Headers)
 	b = appendYes(b, 29, m.Minted)
 	b = appendNumber(b, 30, m.IOBytesPerS)
+	b = appendNumber(b, 31, m.Retry.Attempts)
+	b = appendNumber(b, 32, millis.Of(m.Retry.Base))
+	b = appendNumber(b, 33, m.Retry.FactorPermille)
+	b = appendNumber(b, 34, millis.Of(m.Retry.Cap))
+	b = appendNumber(b, 35, m.Retry.JitterPermille)
+	if m.Unique != nil {
+		b, at = openMessage(b, 60)
+		b = closeMessage(appendUnique(b, m.Unique), at)
+	}
 	return b
 }
 
@@ -110,6 +123,16 @@ func readJobSpec(m *rota.JobSpec, b []byte) error {
 				m.Minted = f.value != 0
 			case 30:
 				m.IOBytesPerS = int64(f.value)
+			case 31:
+				m.Retry.Attempts = int64(f.value)
+			case 32:
+				m.Retry.Base = millis.Duration(int64(f.value))
+			case 33:
+				m.Retry.FactorPermille = int64(f.value)
+			case 34:
+				m.Retry.Cap = millis.Duration(int64(f.value))
+			case 35:
+				m.Retry.JitterPermille = int64(f.value)
 			}
 		case protowire.BytesType:
 			switch f.number {
@@ -143,6 +166,17 @@ func readJobSpec(m *rota.JobSpec, b []byte) error {
 				err = limitOfBytes(&m.Limits, f.bytes)
 			case 28:
 				err = readText(&m.DataKeys, f.bytes)
+			case 61:
+				err = readText(&m.Keys, f.bytes)
+			case 62:
+				err = textOfBytes(&m.Batch, f.bytes)
+			case 63:
+				err = pairOfBytes(&m.Headers, f.bytes)
+			case 60:
+				if m.Unique == nil {
+					m.Unique = new(rota.Unique)
+				}
+				err = readUnique(m.Unique, f.bytes)
 			}
 		}
 		if err != nil {
@@ -181,6 +215,14 @@ func jobSpecMost(m *rota.JobSpec) (n int) {
 	for _, text := range m.DataKeys {
 		n += len(text) + 8
 	}
+	for _, text := range m.Keys {
+		n += len(text) + 8
+	}
+	n += len(m.Batch)
+	for k, v := range m.Headers {
+		n += len(k) + len(v) + 16
+	}
+	n += uniqueMost(m.Unique)
 	return n
 }
 
@@ -213,8 +255,17 @@ func fillJobSpec(w *rotav1.JobSpec, m *rota.JobSpec) {
 	w.ExpectedMs = millis.Of(m.Expected)
 	w.RetryOnInvalidProof = m.RetryOnInvalidProof
 	w.DataKeys = m.DataKeys
+	w.Keys = m.Keys
+	w.Batch = string(m.Batch)
+	w.Headers = m.Headers
 	w.Minted = m.Minted
 	w.IoBytesPerS = m.IOBytesPerS
+	w.RetryAttempts = m.Retry.Attempts
+	w.RetryBaseMs = millis.Of(m.Retry.Base)
+	w.RetryFactorPermille = m.Retry.FactorPermille
+	w.RetryCapMs = millis.Of(m.Retry.Cap)
+	w.RetryJitterPermille = m.Retry.JitterPermille
+	w.Unique = uniqueTo(m.Unique)
 }
 
 // takeJobSpec is the inverse of fillJobSpec; slices and maps are shared with w.
@@ -246,8 +297,64 @@ func takeJobSpec(m *rota.JobSpec, w *rotav1.JobSpec) {
 	m.Expected = millis.Duration(w.GetExpectedMs())
 	m.RetryOnInvalidProof = w.GetRetryOnInvalidProof()
 	m.DataKeys = w.GetDataKeys()
+	m.Keys = w.GetKeys()
+	m.Batch = rota.BatchID(w.GetBatch())
+	m.Headers = w.GetHeaders()
 	m.Minted = w.GetMinted()
 	m.IOBytesPerS = w.GetIoBytesPerS()
+	m.Retry.Attempts = w.GetRetryAttempts()
+	m.Retry.Base = millis.Duration(w.GetRetryBaseMs())
+	m.Retry.FactorPermille = w.GetRetryFactorPermille()
+	m.Retry.Cap = millis.Duration(w.GetRetryCapMs())
+	m.Retry.JitterPermille = w.GetRetryJitterPermille()
+	m.Unique = uniqueFrom(w.GetUnique())
+}
+
+func appendUnique(b []byte, m *rota.Unique) []byte {
+	b = appendText(b, 1, m.Key)
+	b = appendTexts(b, 2, m.By)
+	b = appendNumber(b, 3, millis.Of(m.Period))
+	b = appendTexts(b, 4, m.Scope)
+	b = appendNumber(b, 5, millis.Of(m.Keep))
+	b = appendText(b, 6, m.OnConflict)
+	b = appendNumber(b, 7, millis.Of(m.ExtendMax))
+	return b
+}
+
+func readUnique(m *rota.Unique, b []byte) error {
+	for len(b) > 0 {
+		f, rest, err := nextField(b)
+		if err != nil {
+			return err
+		}
+		b = rest
+		switch f.kind {
+		case protowire.VarintType:
+			switch f.number {
+			case 3:
+				m.Period = millis.Duration(int64(f.value))
+			case 5:
+				m.Keep = millis.Duration(int64(f.value))
+			case 7:
+				m.ExtendMax = millis.Duration(int64(f.value))
+			}
+		case protowire.BytesType:
+			switch f.number {
+			case 1:
+				err = textOfBytes(&m.Key, f.bytes)
+			case 2:
+				err = readText(&m.By, f.bytes)
+			case 4:
+				err = readText(&m.Scope, f.bytes)
+			case 6:
+				err = textOfBytes(&m.OnConflict, f.bytes)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func appendLease(b []byte, m *rota.Lease) []byte {
@@ -511,10 +618,12 @@ func appendLeaseCommand(b []byte, m *peer.LeaseCommand) []byte {
 	b = appendBytes(b, 5, m.OutputDigest)
 	b = appendText(b, 6, m.Text)
 	b = appendNumber(b, 7, m.Progress)
-	b = appendYes(b, 8, m.NoRetry)
+	b = appendNumber(b, 8, m.Fail)
 	b = appendText(b, 9, m.Job)
-	b = appendYes(b, 10, m.TimedOut)
+	b = appendNumber(b, 10, millis.Of(m.After))
 	b = appendPairs(b, 11, m.Meta)
+	b = appendBytes(b, 12, m.Children)
+	b = appendBytes(b, 13, m.Log)
 	return b
 }
 
@@ -522,6 +631,7 @@ func appendLeaseCommand(b []byte, m *peer.LeaseCommand) []byte {
 type unsettledLeaseCommand struct {
 	verb    int32
 	leaseId []byte
+	fail    int32
 }
 
 func (u *unsettledLeaseCommand) settle(m *peer.LeaseCommand) (err error) {
@@ -529,6 +639,9 @@ func (u *unsettledLeaseCommand) settle(m *peer.LeaseCommand) (err error) {
 		return err
 	}
 	if m.Lease, err = LeaseIDFromWire(u.leaseId); err != nil {
+		return err
+	}
+	if m.Fail, err = failFromWire(u.fail); err != nil {
 		return err
 	}
 	return nil
@@ -551,9 +664,9 @@ func (u *unsettledLeaseCommand) read(m *peer.LeaseCommand, b []byte) error {
 			case 7:
 				m.Progress = int32(f.value)
 			case 8:
-				m.NoRetry = f.value != 0
+				u.fail = int32(f.value)
 			case 10:
-				m.TimedOut = f.value != 0
+				m.After = millis.Duration(int64(f.value))
 			}
 		case protowire.BytesType:
 			switch f.number {
@@ -569,6 +682,10 @@ func (u *unsettledLeaseCommand) read(m *peer.LeaseCommand, b []byte) error {
 				err = textOfBytes(&m.Job, f.bytes)
 			case 11:
 				err = pairOfBytes(&m.Meta, f.bytes)
+			case 12:
+				m.Children = f.bytes
+			case 13:
+				m.Log = f.bytes
 			}
 		}
 		if err != nil {
@@ -640,6 +757,7 @@ func appendSubmitted(b []byte, m *rota.Submitted) []byte {
 	b = appendRefusal(b, 4, rota.ErrorOf(m.Err))
 	b = appendNumber(b, 5, m.Index)
 	b = appendYes(b, 6, m.Throttle)
+	b = appendText(b, 7, m.Holder)
 	return b
 }
 
@@ -682,6 +800,8 @@ func (u *unsettledSubmitted) read(m *rota.Submitted, b []byte) error {
 				err = textOfBytes(&u.state, f.bytes)
 			case 4:
 				err = mergeRefusal(&u.refusal, f.bytes)
+			case 7:
+				err = textOfBytes(&m.Holder, f.bytes)
 			}
 		}
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // countEach says how many fields of a number a message has, each a message itself.
@@ -131,4 +132,12 @@ func verbFromWire(verb int32) (rota.LeaseVerb, error) {
 		return rota.LeaseVerb(verb), unknownVerb(verb)
 	}
 	return rota.LeaseVerb(verb), nil
+}
+
+// failFromWire takes the kinds of failures that this version knows.
+func failFromWire(kind int32) (peer.FailKind, error) {
+	if kind < 0 || kind > int32(peer.FailLast) {
+		return 0, rota.Refusef(rota.KindInvalid, "fail", "kind of failure %d is unknown to this version: 0 to %d is wanted", kind, peer.FailLast)
+	}
+	return peer.FailKind(kind), nil
 }

@@ -46,7 +46,7 @@ func AttemptToWire(a *rota.Attempt) *rotav1.Attempt {
 		StartedMs: int64(a.Started.Date), StartedClockMs: int64(a.Started.Clock), AckedMs: int64(a.Acked.Date),
 		AckedClockMs: int64(a.Acked.Clock), EndedMs: int64(a.Ended.Date), EndedClockMs: int64(a.Ended.Clock),
 		Renewals: a.Renewals,
-		End:      reasons.text(a.End), Error: clean(a.Error), Decision: decisionToWire(&a.Decision),
+		End:      reasons.text(a.End), Error: clean(a.Error), Decision: decisionToWire(&a.Decision), Log: a.Log,
 	}
 }
 
@@ -58,6 +58,7 @@ func AttemptFromWire(w *rotav1.Attempt) (rota.Attempt, error) {
 		Acked:   moment(w.GetAckedMs(), w.GetAckedClockMs()), Ended: moment(w.GetEndedMs(), w.GetEndedClockMs()),
 		Renewals: w.GetRenewals(),
 		Error:    w.GetError(),
+		Log:      w.GetLog(),
 	}
 	var err error
 	if a.Lease, err = LeaseIDFromWire(w.GetLeaseId()); err != nil {
@@ -87,7 +88,7 @@ func JobToWire(j *rota.Job) *rotav1.Job {
 		Output: j.Output, OutputDigest: j.OutputDigest, RecordDropped: j.RecordDropped,
 		Tier: j.Tier, Preempted: j.Preempted, Archived: j.Archived,
 		Life: j.Life, RetriedMs: int64(j.Retried.Date), RetriedClockMs: int64(j.Retried.Clock),
-		Changes: j.Changes, Meta: j.Meta,
+		Changes: j.Changes, Meta: j.Meta, Fingerprint: j.Fingerprint, UniqueHolder: string(j.UniqueHolder),
 	}
 	if j.Lease != nil {
 		w.Lease = LeaseToWire(j.Lease)
@@ -108,7 +109,7 @@ func JobFromWire(w *rotav1.Job) (rota.Job, error) {
 		ProgressNote: w.GetProgressNote(), Output: w.GetOutput(), OutputDigest: w.GetOutputDigest(),
 		RecordDropped: w.GetRecordDropped(), Tier: w.GetTier(), Preempted: w.GetPreempted(), Archived: w.GetArchived(),
 		Life: w.GetLife(), Retried: moment(w.GetRetriedMs(), w.GetRetriedClockMs()),
-		Changes: w.GetChanges(), Meta: w.GetMeta(),
+		Changes: w.GetChanges(), Meta: w.GetMeta(), Fingerprint: w.GetFingerprint(), UniqueHolder: rota.JobID(w.GetUniqueHolder()),
 	}
 	var err error
 	if j.State, err = jobStates.value(w.GetState()); err != nil {
@@ -134,7 +135,7 @@ func JobFromWire(w *rotav1.Job) (rota.Job, error) {
 func SubmittedToWire(s *rota.Submitted) *rotav1.Submitted {
 	return &rotav1.Submitted{
 		Id: string(s.ID), State: jobStates.text(s.State), Existed: s.Existed, Index: uint64(s.Index),
-		Refusal: RefusalToWire(rota.ErrorOf(s.Err)), Throttle: s.Throttle,
+		Refusal: RefusalToWire(rota.ErrorOf(s.Err)), Throttle: s.Throttle, Holder: string(s.Holder),
 	}
 }
 
@@ -189,7 +190,7 @@ func ProofReportFromWire(w *rotav1.ReportProofRequest) (rota.ProofReport, error)
 func JobFilterToWire(f *rota.JobFilter, opt peer.ReadOptions) *rotav1.ListJobsRequest {
 	return &rotav1.ListJobsRequest{
 		Queue: string(f.Queue), State: jobStates.text(f.State), Tenant: string(f.Tenant), Type: string(f.Type),
-		Limit: limitToWire(f.Limit), Cursor: f.Cursor, Read: ReadToWire(opt),
+		Limit: limitToWire(f.Limit), Cursor: f.Cursor, Read: ReadToWire(opt), Where: clean(f.Where), Count: f.Count, GroupBy: clean(f.GroupBy),
 	}
 }
 
@@ -199,19 +200,40 @@ func JobFilterFromWire(w *rotav1.ListJobsRequest) (rota.JobFilter, peer.ReadOpti
 	return rota.JobFilter{
 		Queue: rota.QueueName(w.GetQueue()), State: state, Tenant: rota.TenantID(w.GetTenant()),
 		Type: rota.JobType(w.GetType()), Limit: int(w.GetLimit()), Cursor: w.GetCursor(),
+		Where: w.GetWhere(), Count: w.GetCount(), GroupBy: w.GetGroupBy(),
 	}, ReadFromWire(w.GetRead()), err
 }
 
 // JobPageToWire carries one page and what the read saw.
 func JobPageToWire(p *rota.JobPage, at rota.ReadAt) *rotav1.ListJobsResponse {
-	return &rotav1.ListJobsResponse{Jobs: each(p.Jobs, JobToWire), NextCursor: p.NextCursor,
-		At: ReadAtToWire(at)}
+	w := &rotav1.ListJobsResponse{Jobs: each(p.Jobs, JobToWire), NextCursor: p.NextCursor, At: ReadAtToWire(at)}
+	if c := p.Counted; c != nil {
+		w.Counted = &rotav1.JobCount{Count: c.Count, Groups: each(c.Groups, jobGroupToWire), Complete: c.Complete, NextCursor: c.NextCursor}
+	}
+	return w
 }
 
 // JobPageFromWire is the inverse of JobPageToWire.
 func JobPageFromWire(w *rotav1.ListJobsResponse) (rota.JobPage, rota.ReadAt, error) {
-	jobs, err := tryEach(w.GetJobs(), JobFromWire)
-	return rota.JobPage{Jobs: jobs, NextCursor: w.GetNextCursor()}, ReadAtFromWire(w.GetAt()), err
+	p, at := rota.JobPage{NextCursor: w.GetNextCursor()}, ReadAtFromWire(w.GetAt())
+	var err error
+	if p.Jobs, err = tryEach(w.GetJobs(), JobFromWire); err != nil || w.Counted == nil {
+		return p, at, err
+	}
+	p.Counted = &rota.JobCount{Count: w.Counted.GetCount(), Complete: w.Counted.GetComplete(), NextCursor: w.Counted.GetNextCursor()}
+	p.Counted.Groups, err = tryEach(w.Counted.GetGroups(), jobGroupFromWire)
+	return p, at, err
+}
+
+func jobGroupToWire(g *rota.JobGroup) *rotav1.JobGroup {
+	return &rotav1.JobGroup{Fingerprint: g.Fingerprint, Count: g.Count, Job: string(g.Job), Type: string(g.Type), Reason: reasons.text(g.Reason),
+		Error: clean(g.Error)}
+}
+
+func jobGroupFromWire(w *rotav1.JobGroup) (rota.JobGroup, error) {
+	reason, err := reasons.value(w.GetReason())
+	return rota.JobGroup{Fingerprint: w.GetFingerprint(), Count: w.GetCount(), Job: rota.JobID(w.GetJob()), Type: rota.JobType(w.GetType()),
+		Reason: reason, Error: w.GetError()}, err
 }
 
 // limitToWire keeps a limit that no page has from turning into a small one.

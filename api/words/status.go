@@ -2,13 +2,17 @@ package words
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"net/url"
+	"strconv"
 	"strings"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -204,4 +208,14 @@ func bounded(s string) string {
 		s = fmt.Sprintf("%s… (%d bytes)", s[:maxStatusText], len(s))
 	}
 	return clean(s)
+}
+
+// Trailer returns an error as the headers grpc-status, grpc-message and
+// grpc-status-details-bin have it, for an answer that gRPC's own server does not make.
+func Trailer(err error) (code, message, details string) {
+	st := status.Convert(ToStatus(err))
+	if whole, encoded := proto.Marshal(st.Proto()); encoded == nil {
+		details = base64.RawStdEncoding.EncodeToString(whole)
+	}
+	return strconv.Itoa(int(st.Code())), strings.ReplaceAll(url.QueryEscape(st.Message()), "+", "%20"), details
 }

@@ -2,6 +2,7 @@ package words
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,6 +28,7 @@ func anyWords() rapid.MakeConfig {
 			func(v uint8) any { return rota.WorkerStatus(v) }),
 		reflect.TypeFor[rota.ClusterMode](): rapid.Map(rapid.Uint8Range(0, uint8(rota.ModeDraining)),
 			func(v uint8) any { return rota.ClusterMode(v) }),
+		reflect.TypeFor[rota.GateTimeout](): rapid.Map(rapid.Uint8Range(0, uint8(rota.GateCompletes)), func(n uint8) any { return rota.GateTimeout(n) }),
 		reflect.TypeFor[rota.Reason](): rapid.Map(rapid.Uint8Range(0, uint8(rota.ReasonLast)),
 			func(v uint8) any { return rota.Reason(v) }),
 		reflect.TypeFor[rota.ServiceTier](): rapid.Map(rapid.Uint8Range(0, uint8(rota.TierPremium)),
@@ -35,11 +37,13 @@ func anyWords() rapid.MakeConfig {
 			func(v uint8) any { return rota.ReasoningRule(v) }),
 		reflect.TypeFor[rota.LeaseVerb](): rapid.Map(rapid.Uint8Range(uint8(rota.VerbAck),
 			uint8(rota.VerbProgress)), func(v uint8) any { return rota.LeaseVerb(v) }),
+		reflect.TypeFor[peer.FailKind](): rapid.Map(rapid.Uint8Range(0, uint8(peer.FailLast)),
+			func(v uint8) any { return peer.FailKind(v) }),
 		reflect.TypeFor[rota.WorkflowState](): rapid.Map(rapid.Uint8Range(0, uint8(rota.WorkflowCancelled)),
 			func(v uint8) any { return rota.WorkflowState(v) }),
 		reflect.TypeFor[rota.FailurePolicy](): rapid.Map(rapid.Uint8Range(0, uint8(rota.FailureContinue)),
 			func(v uint8) any { return rota.FailurePolicy(v) }),
-		reflect.TypeFor[rota.NodeState](): rapid.Map(rapid.Uint8Range(0, uint8(rota.NodeSkipped)),
+		reflect.TypeFor[rota.NodeState](): rapid.Map(rapid.Uint8Range(0, uint8(rota.NodeWaiting)),
 			func(v uint8) any { return rota.NodeState(v) }),
 		reflect.TypeFor[*rota.Error]():      rapid.Custom(drawError).AsAny(),
 		reflect.TypeFor[error]():            rapid.Map(rapid.Custom(drawError), func(e *rota.Error) any { return e.OrNil() }),
@@ -242,7 +246,7 @@ func TestLeaseCommand_losesOnlyWhoItIs(t *testing.T) {
 	gen := rapid.MakeCustom[peer.LeaseCommand](anyWords())
 	rapid.Check(t, func(t *rapid.T) {
 		want := gen.Draw(t, "command")
-		want.Worker, want.Session = "", 0
+		want.Worker, want.Session, want.Growth = "", 0, nil // its node reads the children
 		got, err := LeaseCommandFromWire(sent(t, LeaseCommandToWire(&want)))
 		if err != nil {
 			t.Fatal(err)
@@ -251,6 +255,25 @@ func TestLeaseCommand_losesOnlyWhoItIs(t *testing.T) {
 			t.Fatalf("differs at %s: want %+v, got %+v", path, want, got)
 		}
 	})
+}
+
+// The numbers of failures are the same on both sides; what is beyond them is refused by name.
+func TestFailKind_hasTheSameNumbersOnTheWire(t *testing.T) {
+	t.Parallel()
+	for kind, name := range map[peer.FailKind]string{peer.FailRetry: "UNSPECIFIED", peer.FailRetryAfter: "RETRY_AFTER", peer.FailSnooze: "SNOOZE",
+		peer.FailNoRetry: "NO_RETRY", peer.FailCancel: "CANCEL", peer.FailTimedOut: "TIMED_OUT"} {
+		if got := rotav1.FailKind(kind).String(); got != "FAIL_KIND_"+name {
+			t.Errorf("kind %d is %s on the wire, %s here", kind, got, name)
+		}
+	}
+	if n := len(rotav1.FailKind_name); n != int(peer.FailLast)+1 {
+		t.Errorf("the wire knows %d kinds of failures, we %d", n, peer.FailLast+1)
+	}
+	for _, beyond := range []int32{-1, int32(peer.FailLast) + 1} {
+		if _, err := failFromWire(beyond); rota.KindOf(err) != rota.KindInvalid || !strings.Contains(err.Error(), "kind of failure") {
+			t.Errorf("%d: %v", beyond, err)
+		}
+	}
 }
 
 func TestLeaseVerb_hasTheSameNumbersOnTheWire(t *testing.T) {

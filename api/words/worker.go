@@ -38,7 +38,7 @@ func WorkerToWire(r *rota.Worker) *rotav1.Worker {
 		IoBytesPerSTaken: r.IOTaken, Health: r.Health,
 		AssignedTotal: r.Assigned, CompletedTotal: r.Completed, FailedTotal: r.Failed,
 		Leases: each(r.Leases, LeaseToWire), Load: r.Load, Slashed: r.Slashed, InvalidProofs: r.InvalidProofs,
-		AttestedStake: r.AttestedStake,
+		AttestedStake: r.AttestedStake, Polls: r.Polls, Offered: r.Offered,
 		JailedUntilMs: int64(r.JailedUntil.Date), JailedUntilClockMs: int64(r.JailedUntil.Clock),
 		AttestedUntilMs: int64(r.AttestedUntil), Cooling: each(r.Cooling, typeUntilToWire),
 		Denied: each(r.Denied, typeUntilToWire), Units: each(r.Units, unitsUsedToWire),
@@ -57,7 +57,7 @@ func WorkerFromWire(w *rotav1.Worker) (rota.Worker, error) {
 		Health:  w.GetHealth(), Assigned: w.GetAssignedTotal(), Completed: w.GetCompletedTotal(),
 		Failed: w.GetFailedTotal(), Load: w.GetLoad(), Slashed: w.GetSlashed(), InvalidProofs: w.GetInvalidProofs(),
 		JailedUntil:   moment(w.GetJailedUntilMs(), w.GetJailedUntilClockMs()),
-		AttestedUntil: rota.Date(w.GetAttestedUntilMs()), AttestedStake: w.GetAttestedStake(),
+		AttestedUntil: rota.Date(w.GetAttestedUntilMs()), AttestedStake: w.GetAttestedStake(), Polls: w.GetPolls(), Offered: w.GetOffered(),
 		Units: each(w.GetUnits(), unitsUsedFromWire),
 	}
 	var err error

@@ -1,8 +1,11 @@
 package words
 
 import (
+	"google.golang.org/protobuf/proto"
+
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/millis"
 	"github.com/rotasched/rota/internal/peer"
 )
@@ -10,6 +13,7 @@ import (
 var (
 	workflowStates  = newEnum("workflow state", rota.WorkflowState.String)
 	failurePolicies = newEnum("failure policy", rota.FailurePolicy.String)
+	gateTimeouts    = newEnum("what a gate does on its timeout", rota.GateTimeout.String)
 	nodeStates      = newEnum("node state", rota.NodeState.String)
 )
 
@@ -35,13 +39,79 @@ func WorkflowHeaderFromWire(w *rotav1.WorkflowHeader) (rota.WorkflowSpec, error)
 func NodeSpecToWire(n *rota.NodeSpec) *rotav1.NodeSpec {
 	job := JobSpecToWire(&n.JobSpec)
 	job.Id = ""
-	return &rotav1.NodeSpec{Id: n.ID, Parents: n.Parents, Job: job}
+	w := &rotav1.NodeSpec{Id: n.ID, Parents: n.Parents, Job: job}
+	if n.Gate != nil {
+		w.Gate = &rotav1.Gate{TimeoutMs: millis.Of(n.Gate.Timeout), OnTimeout: gateTimeouts.text(n.Gate.OnTimeout)}
+	}
+	return w
 }
 
 // NodeSpecFromWire is the inverse of NodeSpecToWire; the priority that is not set is
 // DefaultPriority, as a job's.
-func NodeSpecFromWire(w *rotav1.NodeSpec) rota.NodeSpec {
-	return rota.NodeSpec{ID: w.GetId(), Parents: w.GetParents(), JobSpec: JobSpecFromWire(w.GetJob())}
+func NodeSpecFromWire(w *rotav1.NodeSpec) (n rota.NodeSpec, err error) {
+	n = rota.NodeSpec{ID: w.GetId(), Parents: w.GetParents(), JobSpec: JobSpecFromWire(w.GetJob())}
+	if g := w.GetGate(); g != nil {
+		n.Gate = &rota.Gate{Timeout: millis.Duration(g.GetTimeoutMs())}
+		n.Gate.OnTimeout, err = gateTimeouts.value(g.GetOnTimeout())
+	}
+	return n, err
+}
+
+// GrowthToWire carries the children of a completion; nil has none.
+func GrowthToWire(g *rota.Growth) ([]byte, error) {
+	if g == nil {
+		return nil, nil
+	}
+	w := &rotav1.Children{Detached: g.Detached}
+	for i := range g.Children {
+		w.Nodes = append(w.Nodes, NodeSpecToWire(&g.Children[i]))
+	}
+	return proto.Marshal(w)
+}
+
+// GrowthFromWire is the inverse of GrowthToWire.
+func GrowthFromWire(b []byte) (*rota.Growth, error) {
+	if len(b) == 0 {
+		return nil, nil
+	}
+	var w rotav1.Children
+	if n := len(b); n > limits.MaxChildrenBytes {
+		return nil, rota.Refusef(rota.KindInvalid, "children", "children take %d bytes: at most %d are taken; let payloads name large data "+
+			"instead of holding it", n, limits.MaxChildrenBytes)
+	}
+	if err := proto.Unmarshal(b, &w); err != nil {
+		return nil, rota.Refusef(rota.KindInvalid, "children", "children cannot be read: %v", err)
+	}
+	g := &rota.Growth{Detached: w.GetDetached()}
+	for i, n := range w.GetNodes() {
+		node, err := NodeSpecFromWire(n)
+		if err != nil {
+			return nil, peer.OfChild(i, n.GetId(), err)
+		}
+		g.Children = append(g.Children, node)
+	}
+	return g, nil
+}
+
+// SignalToWire carries somebody's word to a gate.
+func SignalToWire(s *rota.Signal) *rotav1.SignalWorkflowRequest {
+	return &rotav1.SignalWorkflowRequest{Workflow: string(s.Workflow), Node: s.Node, Id: s.ID, Payload: s.Payload, Refuse: s.Refuse}
+}
+
+// SignalFromWire is the inverse of SignalToWire.
+func SignalFromWire(w *rotav1.SignalWorkflowRequest) rota.Signal {
+	return rota.Signal{Workflow: rota.WorkflowID(w.GetWorkflow()), Node: w.GetNode(), ID: w.GetId(), Payload: w.GetPayload(), Refuse: w.GetRefuse()}
+}
+
+// SignalledToWire carries the outcome of a signal.
+func SignalledToWire(s *rota.Signalled) *rotav1.WorkflowSignalled {
+	return &rotav1.WorkflowSignalled{Workflow: string(s.Workflow), Node: s.Node, Id: s.ID, Existed: s.Existed, Index: uint64(s.Index)}
+}
+
+// SignalledFromWire is the inverse of SignalledToWire.
+func SignalledFromWire(w *rotav1.WorkflowSignalled) (rota.Signalled, error) {
+	return rota.Signalled{Workflow: rota.WorkflowID(w.GetWorkflow()), Node: w.GetNode(), ID: w.GetId(), Existed: w.GetExisted(),
+		Index: rota.Index(w.GetIndex())}, nil
 }
 
 // EdgeToWire carries an edge.
@@ -76,7 +146,7 @@ func WorkflowToWire(f *rota.Workflow) *rotav1.Workflow {
 		OnFailure: failurePolicies.text(f.OnFailure), Labels: f.Labels, NodeCount: f.NodeCount, EdgeCount: f.EdgeCount,
 		Counts: &rotav1.NodeCounts{
 			Blocked: c.Blocked, Delayed: c.Delayed, Queued: c.Queued, Assigned: c.Assigned, Running: c.Running,
-			Completed: c.Completed, Dead: c.Dead, Expired: c.Expired, Cancelled: c.Cancelled, Skipped: c.Skipped,
+			Completed: c.Completed, Dead: c.Dead, Expired: c.Expired, Cancelled: c.Cancelled, Skipped: c.Skipped, Waiting: c.Waiting,
 		},
 		Progress: f.Progress, Runs: f.Runs, Ending: workflowStates.text(f.Ending), FailedNode: clean(f.FailedNode),
 		Reason: reasons.text(f.Reason), SubmittedMs: int64(f.Submitted.Date),
@@ -98,7 +168,7 @@ func WorkflowFromWire(w *rotav1.Workflow) (f rota.Workflow, err error) {
 				Running: c.GetRunning(), Completed: c.GetCompleted(), Dead: c.GetDead(), Expired: c.GetExpired(),
 				Cancelled: c.GetCancelled(),
 			},
-			Skipped: c.GetSkipped(),
+			Skipped: c.GetSkipped(), Waiting: c.GetWaiting(),
 		},
 		Progress: w.GetProgress(), Runs: w.GetRuns(), FailedNode: w.GetFailedNode(),
 		Submitted:          moment(w.GetSubmittedMs(), w.GetSubmittedClockMs()),
@@ -161,7 +231,15 @@ func NodesOf(numbers []uint32, nodes []rota.WorkflowNode) ([]string, error) {
 // WorkflowNodeToWire carries a node; the id of its job follows from its own.
 func WorkflowNodeToWire(n *rota.WorkflowNode, numbers NodeNumbers) (*rotav1.WorkflowNode, error) {
 	parents, err := numbers.ToWire(n.Parents)
+	grownBy := uint32(0)
+	if n.GrownBy != "" && err == nil {
+		var by []uint32
+		if by, err = numbers.ToWire([]string{n.GrownBy}); err == nil {
+			grownBy = by[0] + 1
+		}
+	}
 	return &rotav1.WorkflowNode{
+		GrownBy: grownBy, Joins: n.Joins,
 		Id: n.ID, Type: string(n.Type), State: nodeStates.text(n.State), Parents: parents, Worker: string(n.Worker),
 		Attempt: n.Attempt, AssignedIndex: uint64(n.AssignedIndex), FinishedIndex: uint64(n.FinishedIndex),
 		AssignedMs: int64(n.Assigned.Date), AssignedClockMs: int64(n.Assigned.Clock),
@@ -182,6 +260,13 @@ func WorkflowNodesFromWire(w []*rotav1.WorkflowNode, workflow rota.WorkflowID) (
 		if nodes[i].Parents, err = NodesOf(w[i].GetParents(), nodes); err != nil {
 			return nil, err
 		}
+		if by := w[i].GetGrownBy(); by > 0 {
+			grower, err := NodesOf([]uint32{by - 1}, nodes)
+			if err != nil {
+				return nil, err
+			}
+			nodes[i].GrownBy = grower[0]
+		}
 	}
 	return nodes, nil
 }
@@ -189,7 +274,7 @@ func WorkflowNodesFromWire(w []*rotav1.WorkflowNode, workflow rota.WorkflowID) (
 func workflowNodeFromWire(w *rotav1.WorkflowNode, workflow rota.WorkflowID) (n rota.WorkflowNode, err error) {
 	n = rota.WorkflowNode{
 		ID: w.GetId(), Job: rota.NodeJobID(workflow, w.GetId()), Type: rota.JobType(w.GetType()),
-		Worker: rota.WorkerID(w.GetWorker()), Attempt: w.GetAttempt(), AssignedIndex: rota.Index(w.GetAssignedIndex()),
+		Worker: rota.WorkerID(w.GetWorker()), Attempt: w.GetAttempt(), AssignedIndex: rota.Index(w.GetAssignedIndex()), Joins: w.GetJoins(),
 		FinishedIndex: rota.Index(w.GetFinishedIndex()), Assigned: moment(w.GetAssignedMs(), w.GetAssignedClockMs()),
 		Finished: moment(w.GetFinishedMs(), w.GetFinishedClockMs()), Duration: millis.Duration(w.GetDurationMs()),
 	}

@@ -1,9 +1,12 @@
 package words
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
@@ -24,7 +27,12 @@ func TestWorkflowWords_loseNothing(t *testing.T) {
 	roundTrip(t, func(n *node) *rotav1.NodeSpec {
 		n.Spec.JobSpec.ID = "" // not the user's to give
 		return NodeSpecToWire(&n.Spec)
-	}, sure(func(w *rotav1.NodeSpec) node { return node{NodeSpecFromWire(w)} }))
+	}, func(w *rotav1.NodeSpec) (n node, err error) {
+		n.Spec, err = NodeSpecFromWire(w)
+		return n, err
+	})
+	roundTrip(t, SignalToWire, sure(SignalFromWire))
+	roundTrip(t, SignalledToWire, SignalledFromWire)
 	type header struct{ Spec rota.WorkflowSpec }
 	roundTrip(t, func(h *header) *rotav1.WorkflowHeader {
 		h.Spec.Nodes, h.Spec.Edges = nil, nil
@@ -57,6 +65,37 @@ func TestWorkflowWords_loseNothing(t *testing.T) {
 		})
 }
 
+func TestGrowth_losesNothing(t *testing.T) {
+	t.Parallel()
+	node := rota.NewNodeSpec("b", "work", []byte("x"), "a")
+	node.Labels, node.TTL = map[string]string{"k": "v", "a": "b"}, time.Minute
+	node.Headers = map[string]string{"traceparent": "00-1"}
+	gate := rota.NodeSpec{ID: "g", Gate: &rota.Gate{Timeout: time.Hour, OnTimeout: rota.GateCompletes}, JobSpec: rota.JobSpec{Priority: rota.DefaultPriority}}
+	for _, want := range []*rota.Growth{nil, {Children: []rota.NodeSpec{rota.NewNodeSpec("a", "work", nil), node, gate}, Detached: true}} {
+		b, err := GrowthToWire(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := GrowthFromWire(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if path := differ(reflect.ValueOf(want), reflect.ValueOf(got), ""); path != "" {
+			t.Fatalf("differs at %s:\n want %+v\n got  %+v", path, want, got)
+		}
+	}
+	unknown, _ := proto.Marshal(&rotav1.Children{Nodes: []*rotav1.NodeSpec{{Id: "a"}, {Id: "b", Gate: &rotav1.Gate{OnTimeout: "sulk"}}}})
+	for _, c := range []struct {
+		subject  string
+		children []byte
+	}{{"children", []byte{0}}, {"children", make([]byte, limits.MaxChildrenBytes+1)}, {"children[1].", unknown}} {
+		_, err := GrowthFromWire(c.children)
+		if e, ok := errors.AsType[*rota.Error](err); !ok || e.Kind != rota.KindInvalid || !strings.HasPrefix(e.Subject, c.subject) {
+			t.Fatalf("%s: %v", c.subject, err)
+		}
+	}
+}
+
 func TestWorkflowNodes_loseNothing(t *testing.T) {
 	t.Parallel()
 	gen := rapid.MakeCustom[[]rota.WorkflowNode](anyWords())
@@ -66,6 +105,9 @@ func TestWorkflowNodes_loseNothing(t *testing.T) {
 			n := &want[i]
 			n.ID = fmt.Sprint("n", i)
 			n.Job = rota.NodeJobID("w", n.ID)
+			if n.GrownBy != "" {
+				n.GrownBy = fmt.Sprint("n", rapid.IntRange(0, len(want)-1).Draw(t, "grower"))
+			}
 			for k := range n.Parents {
 				n.Parents[k] = fmt.Sprint("n", rapid.IntRange(0, len(want)-1).Draw(t, "parent"))
 			}
@@ -119,8 +161,8 @@ func TestWorkflowWords_refuseWhatTheyDoNotKnow(t *testing.T) {
 // root has a list of parents, so that JSON shows [].
 func TestWorkflowDefaults(t *testing.T) {
 	t.Parallel()
-	if n := NodeSpecFromWire(&rotav1.NodeSpec{Job: &rotav1.JobSpec{}}); n.Priority != rota.DefaultPriority {
-		t.Errorf("priority is %d", n.Priority)
+	if n, err := NodeSpecFromWire(&rotav1.NodeSpec{Job: &rotav1.JobSpec{}}); err != nil || n.Priority != rota.DefaultPriority {
+		t.Errorf("priority is %d, %v", n.Priority, err)
 	}
 	nodes, err := WorkflowNodesFromWire([]*rotav1.WorkflowNode{{Id: "a"}}, "w")
 	if err != nil || nodes[0].Parents == nil || nodes[0].Job != "w/a" {

@@ -41,6 +41,8 @@ type Keep struct {
 
 	mu   sync.Mutex
 	list []state // oldest first
+	// generation counts how often what was kept was given up.
+	generation uint64
 	// pins counts those who read the oldest: it stays until they are done.
 	pins int
 }
@@ -122,6 +124,7 @@ func (k *Keep) offer(file string, s state) error {
 func (k *Keep) Reset() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.generation++
 	for _, s := range k.list {
 		if err := k.remove(s); err != nil {
 			return err
@@ -180,29 +183,52 @@ func (k *Keep) before(index uint64) (s state, ok bool) {
 	return s, ok
 }
 
-// Replay returns the state at an index, built from a kept one and the log.
-func (k *Keep) Replay(ctx context.Context, log Log, index rota.Index) (*fsm.Machine, error) {
+// Nearest returns the index of the newest kept state at or before an index; ok is false where
+// none is kept.
+func (k *Keep) Nearest(index rota.Index) (at rota.Index, ok bool) {
+	s, ok := k.before(uint64(index))
+	return rota.Index(s.index), ok
+}
+
+// Generation changes when what was kept is given up: a state that was loaded before is of
+// another past.
+func (k *Keep) Generation() uint64 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.generation
+}
+
+// Load returns the newest kept state at or before an index, and its index.
+func (k *Keep) Load(index rota.Index) (m *fsm.Machine, at rota.Index, err error) {
 	base, ok := k.before(uint64(index))
 	if !ok {
-		return nil, rota.Refusef(rota.KindOutOfRange, "at", "index %d lies before what audit_retention keeps", index)
+		return nil, 0, rota.Refusef(rota.KindOutOfRange, "at", "index %d lies before what audit_retention keeps", index)
 	}
-	m, err := base.load(k.dir)
-	if err != nil {
-		return nil, err
-	}
-	if err := walkLog(ctx, log, base.index+1, uint64(index), func(entry *raft.Log) error {
-		_, err := m.Apply(rota.Index(entry.Index), entry.Term, entry.Data)
-		return err
+	m, err = base.load(k.dir)
+	return m, rota.Index(base.index), err
+}
+
+// Forward moves a state from an index to another by the log, and returns how far it came: a
+// Timeout leaves a state that can be moved on.
+func Forward(ctx context.Context, m *fsm.Machine, log Log, from, to rota.Index) (reached rota.Index, err error) {
+	reached = from
+	if err := walkLog(ctx, log, uint64(from)+1, uint64(to), func(entry *raft.Log) error {
+		if _, err := m.Apply(rota.Index(entry.Index), entry.Term, entry.Data); err != nil {
+			return err
+		}
+		reached = rota.Index(entry.Index)
+		return nil
 	}); err != nil {
-		return nil, err
+		return reached, err
 	}
-	return m, nil
+	return to, nil
 }
 
 // ForgetAfter removes what was kept between a state that was right and one that is.
 func (k *Keep) ForgetAfter(right, good uint64) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.generation++
 	var failed error
 	k.list = slices.DeleteFunc(k.list, func(s state) bool {
 		if s.index < right || s.index >= good || failed != nil {

@@ -99,9 +99,15 @@ func (a *auditor) entry(l *raft.Log) error {
 	if err != nil {
 		return err
 	}
+	fires := a.reckon(p.Fires)
 	applied, err := a.m.Apply(rota.Index(l.Index), l.Term, l.Data)
 	if err != nil {
 		return err
+	}
+	if applied.Term == p.Term && applied.Stamped {
+		if err := a.fires(&applied, p.Fires, fires); err != nil {
+			return err
+		}
 	}
 	a.report.Entries++
 	a.report.Operations += uint64(p.Operations)
@@ -144,15 +150,15 @@ func (a *auditor) compare(index uint64, logged *fsmpb.Round) error {
 		a.report.Proved++
 		return nil
 	}
-	was, is := roundTexts(logged, proved)
+	was, is := RoundTexts(logged, proved)
 	a.report.Difference = &rota.AuditDifference{Index: rota.Index(index), Epoch: logged.GetEpoch(), Height: height,
 		Queue: rota.QueueName(logged.GetQueue()), Logged: was, Proved: is}
 	return errDiffers
 }
 
-// roundTexts shows two rounds that differ to a person, without the pairs that both begin
+// RoundTexts shows two rounds that differ to a person, without the pairs that both begin
 // with: what differs stands before the cut of a long text.
-func roundTexts(logged, proved *fsmpb.Round) (was, is string) {
+func RoundTexts(logged, proved *fsmpb.Round) (was, is string) {
 	if proved == nil {
 		return roundText(logged), roundText(nil)
 	}

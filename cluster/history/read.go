@@ -105,24 +105,47 @@ func (a *Archive) dropAll(seqs []uint64) {
 	}
 }
 
-// listJobs makes one page of the state and the history as they are now.
-func (a *Archive) listJobs(f rota.JobFilter, rd *access.Reader) (rota.JobPage, error) {
+// listed reads the state and the history as they are now, as somebody may.
+func (a *Archive) listed(rd *access.Reader, do func(*fsm.JobList, fsm.History) error) error {
 	var list *fsm.JobList
 	if err := a.host.State.Freezing(func(m *fsm.Machine) { list = m.Jobs() }); err != nil {
-		return rota.JobPage{}, err
+		return err
 	}
 	// After the state: what left memory since is in the archive.
 	reading, err := a.file.Jobs.Read()
 	if err != nil {
-		return rota.JobPage{}, err
+		return err
 	}
-	page, err := list.For(rd).Page(f, reading)
+	err = do(list.For(rd), reading)
 	reading.Close()
 	a.dropAll(reading.Damaged)
 	if err == nil && reading.Lacks() {
 		err = unreadable(archive.ErrMarksDamaged)
 	}
+	return err
+}
+
+// listJobs makes one page of the state and the history.
+func (a *Archive) listJobs(f rota.JobFilter, rd *access.Reader) (page rota.JobPage, err error) {
+	err = a.listed(rd, func(list *fsm.JobList, h fsm.History) error {
+		page, err = list.Page(f, h)
+		return err
+	})
 	return page, err
+}
+
+// Members reads the next jobs of a plan. While this node's archive has gaps, a plan that deletes
+// does not go on: it would leave out what lies in them.
+func (a *Archive) Members(w *fsm.PlanWork, most int, rd *access.Reader) (next fsm.Members, err error) {
+	if w.Spec.Verb == rota.PlanDelete && len(a.Lacks(1)) > 0 {
+		return next, &rota.Error{Kind: rota.KindUnavailable, Subject: "archive", RetryAfter: RetryAfter, Text: "this node's history of ended jobs has gaps, " +
+			"which are being fetched: try again"}
+	}
+	err = a.listed(rd, func(list *fsm.JobList, h fsm.History) error {
+		next, err = list.Members(w, most, h)
+		return err
+	})
+	return next, err
 }
 
 // List makes one page of ended and live jobs. While this node's archive has gaps it asks

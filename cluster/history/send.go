@@ -63,12 +63,18 @@ func (ev *Events) newSender(send func(peer.EventBatch) error) *eventSender {
 	return s
 }
 
+// begin says where the reading begins.
+func (s *eventSender) begin(ctx context.Context, after rota.EventID) error {
+	s.seen = after
+	return s.put(ctx, nil)
+}
+
 // took notes that a stretch of events was looked at, of which some were selected,
 // and hands those over as soon as the batch before was sent.
 func (s *eventSender) took(ctx context.Context, looked, some []rota.ServedEvent) error {
 	s.seen, s.passed = looked[len(looked)-1].ID, s.passed+uint64(len(looked))
 	if len(some) > 0 || s.passed >= max(s.ev.retained/scanShare, 1) {
-		return s.put(ctx, some)
+		return s.hand(ctx, some, len(some) < len(looked))
 	}
 	select {
 	case <-s.due.C:
@@ -88,10 +94,15 @@ func (s *eventSender) rest() <-chan time.Time {
 
 // put hands a batch over, with how far was looked.
 func (s *eventSender) put(ctx context.Context, events []rota.ServedEvent) error {
+	return s.hand(ctx, events, false)
+}
+
+// hand is put, of events that may be this follower's own.
+func (s *eventSender) hand(ctx context.Context, events []rota.ServedEvent, own bool) error {
 	late := time.NewTimer(s.ev.sendMost)
 	defer late.Stop()
 	select {
-	case s.out <- peer.EventBatch{Events: events, Scanned: s.seen}:
+	case s.out <- peer.EventBatch{Events: events, Scanned: s.seen, Own: own}:
 		s.before, s.last = s.last, s.seen
 		s.seen, s.passed = rota.EventID{}, 0
 		s.due.Reset(scanEvery)

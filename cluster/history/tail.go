@@ -3,6 +3,7 @@ package history
 import (
 	"context"
 	"encoding/binary"
+	"sort"
 	"time"
 
 	"github.com/rotasched/rota"
@@ -38,7 +39,9 @@ func (ev *Events) Events(ctx context.Context, filter rota.EventFilter, send func
 		return err
 	}
 	s := ev.newSender(send)
-	err = ev.serve(ctx, &filter, place, end, s)
+	if err = s.begin(ctx, filter.After); err == nil {
+		err = ev.serve(ctx, &filter, place, end, s)
+	}
 	if err == nil {
 		err = s.finish(ctx)
 	} else {
@@ -98,6 +101,39 @@ func (ev *Events) serve(ctx context.Context, filter *rota.EventFilter, place, en
 	return nil
 }
 
+// IndexAt returns the index of the newest entry of a moment or before it, as events say when they
+// happened; OutOfRange where none of then is retained.
+func (ev *Events) IndexAt(ctx context.Context, date rota.Date) (rota.Index, error) {
+	if err := ev.enter(); err != nil { // what is applied is shown to who follows
+		return 0, err
+	}
+	defer ev.leave()
+	low, _ := ev.oldestKept(ev.oldest())
+	state := ev.state()
+	high, index := state.visible, state.index
+	first := low
+	for low < high { // the first event that came later
+		events, err := ev.eventBatch(low + (high-low)/2)
+		if err != nil {
+			return 0, err
+		}
+		if err := ctx.Err(); err != nil {
+			return 0, ev.host.ended(ctx, "looking for a moment")
+		}
+		if at := sort.Search(len(events), func(i int) bool { return events[i].Date > date }); at == 0 {
+			high, index = low+(high-low)/2, events[0].ID.Index-1
+		} else if at < len(events) {
+			return events[at].ID.Index - 1, nil
+		} else {
+			low += (high-low)/2 + uint64(len(events))
+		}
+	}
+	if low == first && first > 0 || index == 0 {
+		return 0, rota.Refusef(rota.KindOutOfRange, "at", "%s lies before the oldest event that is retained: name an index", date)
+	}
+	return index, nil
+}
+
 // skipLost goes to the oldest event that any node has, where nobody was promised
 // an older one: a cluster restored from a backup has no events of its past.
 func (ev *Events) skipLost(ctx context.Context, place uint64, filter *rota.EventFilter) (uint64, error) {
@@ -145,14 +181,21 @@ func (ev *Events) tooOld(kind rota.Kind, text string) error {
 // acknowledged before the call.
 func (ev *Events) eventsFrom(ctx context.Context, filter *rota.EventFilter) (place, end uint64, err error) {
 	after := filter.After
+	if filter.Latest && !after.IsZero() {
+		return 0, 0, rota.Refusef(rota.KindInvalid, "event_id", "event %s is given beside latest: give one of them", after)
+	}
 	how := peer.ReadOptions{MinIndex: 1} // who follows waits for the leader only where nobody vouches for this node
-	if state := ev.state(); !filter.Follow || after.Index > state.index || after.Incarnation > state.incarnation {
+	if state := ev.state(); !filter.Follow || filter.Latest || after.Index > state.index || after.Incarnation > state.incarnation {
 		how = peer.ReadOptions{}
 	}
 	if _, err := ev.host.State.Fresh(ctx, how); err != nil {
 		return 0, 0, err
 	}
 	state := ev.state()
+	if filter.Latest {
+		filter.After, err = ev.newest(ctx, state.total)
+		return state.total, state.total, err
+	}
 	if after.IsZero() {
 		return ev.oldest(), state.total, nil
 	}
@@ -162,6 +205,31 @@ func (ev *Events) eventsFrom(ctx context.Context, filter *rota.EventFilter) (pla
 	}
 	place, err = ev.placeAfter(ctx, after)
 	return place, state.total, err
+}
+
+// newest returns the id of the last of so many events: where who begins behind it resumes.
+func (ev *Events) newest(ctx context.Context, total uint64) (rota.EventID, error) {
+	if total == 0 {
+		return rota.EventID{}, nil
+	}
+	place := total - 1
+	for state := ev.state(); place >= state.visible; state = ev.state() { // applied, and not shown yet
+		select {
+		case <-state.wake:
+		case <-ctx.Done():
+			return rota.EventID{}, ev.host.ended(ctx, "looking for the newest event")
+		case <-ev.host.Life.Done():
+			return rota.EventID{}, ev.host.ended(ctx, "looking for the newest event")
+		}
+	}
+	events, err := ev.eventBatch(place)
+	if rota.KindOf(err) == rota.KindOutOfRange { // a cluster that was restored has none of its past
+		return rota.EventID{}, nil
+	}
+	if err != nil {
+		return rota.EventID{}, err
+	}
+	return events[0].ID, nil
 }
 
 // placeAfter finds the place after an event.
@@ -212,18 +280,13 @@ func incarnationOf(e *archive.EventEntry) uint64 {
 // selected returns the events that a filter lets through; the slice itself where it
 // lets all.
 func selected(events []rota.ServedEvent, f *rota.EventFilter) []rota.ServedEvent {
-	if len(f.Kinds) == 0 && f.Job == "" {
+	if f.All() {
 		return events
-	}
-	var wanted [256]bool
-	for _, k := range f.Kinds {
-		wanted[k] = true
 	}
 	var some []rota.ServedEvent
 	for i := range events {
-		e := &events[i]
-		if (len(f.Kinds) == 0 || wanted[e.Kind]) && (f.Job == "" || f.Job == e.Job) {
-			some = append(some, *e)
+		if f.Wants(&events[i].Event) {
+			some = append(some, events[i])
 		}
 	}
 	return some

@@ -76,12 +76,14 @@ func fillingFlags(flags *pflag.FlagSet, f *loadgen.Filling) {
 	flags.StringVar(&f.Queue, "queue", f.Queue, "`queue`; made with the standard preset where it is not there")
 	flags.IntVar(&f.Queues, "queues", 1, "so many queues: --queue, and that name with -1, -2 and so on behind it")
 	flags.IntVar(&f.Tenants, "tenants", 1, "so many tenants: the default one, and bench-1, bench-2 and so on")
+	flags.IntVar(&f.Keys, "keys", 0, "give each job a unique key, and one of so many keys whose leases are counted (default: none)")
 	within(flags, 1, maxBenchJobs, "jobs")
 	within(flags, 1, maxBenchWorkers, "producers")
 	within(flags, 1, limits.MaxBatchJobs, "batch")
 	within(flags, 0, rota.MaxPayloadBytes, "payload")
 	within(flags, 1, limits.MaxQueues, "queues")
 	within(flags, 1, limits.MaxTenants, "tenants")
+	within(flags, 0, limits.MaxKeyCounts, "keys")
 }
 
 func (f *benchJobsFlags) check() error {

@@ -160,7 +160,13 @@ var scene = []step{
 	{"tenant list", "", 0},
 	{"tenants", "", 0},
 	{"tenant show", "acme", 0},
+	{"key set", "k --sequence block", 0},
+	{"key list", "", 0},
+	{"key show", "k:1", 0},
+	{"key skip", "k:1 --job j", exitNotFound},
+	{"key delete", "k", 0},
 	{"job list", "--queue q", 0},
+	{"job list", "--filter state=DEAD --count", 0},
 	{"jobs", "--queue q", 0},
 	{"job submit", "--queue q --type t --id j1", 0},
 	{"job submit", "--queue q --type t --id j2", 0},
@@ -168,12 +174,44 @@ var scene = []step{
 	{"jobs", "", 0},
 	{"job show", "j1", 0},
 	{"job why", "j1", 0},
+	{"job logs", "j1", exitNotFound},
 	{"job change", "j1 --priority 3", 0},
 	{"job cancel", "j1", 0},
 	{"job wait", "j1", exitOtherwise},
 	{"job retry", "j1", 0},
 	{"job cancel", "j1", 0},
 	{"job delete", "j1", 0},
+	{"batch open", "b --type t --queue q", 0},
+	{"batch list", "", 0},
+	{"batch show", "b", 0},
+	{"batch seal", "b", 0},
+	{"batch wait", "b", 0},
+	{"job cancel", "b@done", 0},
+	{"schedule set", "s --every 1h --type t --queue q", 0},
+	{"schedule list", "", 0},
+	{"schedule show", "s", 0},
+	{"schedule next", "s", 0},
+	{"schedule pause", "s", 0},
+	{"schedule resume", "s", 0},
+	{"schedule backfill", "s 2020-01-01T00:00:00Z 2020-01-01T00:00:01Z", 0},
+	{"schedule trigger", "s --id x", 0},
+	{"schedule delete", "s", 0},
+	{"job cancel", "s@+x", 0},
+	{"webhook set", "h --url https://example.com/", 0},
+	{"webhook list", "", 0},
+	{"webhook show", "h", 0},
+	{"webhook secret", "h --key-file {relay}", 0},
+	{"webhook pause", "h", 0},
+	{"webhook resume", "h", 0},
+	{"webhook skip", "h", 0},
+	{"webhook delete", "h", 0},
+	{"plan start", "cancel --filter id=nothing --dry-run", 0},
+	{"plan start", "cancel --filter id=nothing --id p", 0},
+	{"plan start", "cancel --filter id=nothing --id p2 --wait", 0},
+	{"plan list", "", 0},
+	{"plan show", "p", 0},
+	{"plan wait", "p", 0},
+	{"plan cancel", "p", 0},
 	{"worker run", "--queues q --id w --slots 1 --guard=false --exec true", 0},
 	{"job submit", "--queue q --type t --id j3 --wait", 0},
 	{"job wait", "j2", 0},
@@ -196,6 +234,7 @@ var scene = []step{
 	{"worker delete", "w", 0},
 	{"workflow submit", "{flow} --id w3 --queue q", 0},
 	{"workflow show", "w3", 0},
+	{"workflow signal", "w3 a", exitUsage}, // no gate
 	{"workflow cancel", "w3", 0},
 	{"workflow retry", "w3", 0},
 	{"events tail", "", 0},
@@ -220,9 +259,19 @@ var scene = []step{
 	{"tenant delete", "acme", 0},
 }
 
+// sights are rights that show a command what it works on, beside those of its calls: a webhook is only
+// for who may read the events that it sees.
+var sights = map[string][]rota.Right{
+	"webhook set": {rota.RightRead}, "webhook show": {rota.RightRead}, "webhook pause": {rota.RightRead}, "webhook resume": {rota.RightRead},
+	"webhook skip": {rota.RightRead}, "webhook delete": {rota.RightRead}, "webhook secret": {rota.RightRead},
+}
+
 // unheard are calls that no recorder hears, with the reason.
 var unheard = map[string]string{
 	"worker run Workers/Gone":                                      "the guard's: TestGuard",
+	"relay postgres Jobs/Submit":                                   "it needs a database: TestOutbox in test/e2e",
+	"relay webhooks Workers/Work":                                  "it runs until it is stopped: TestWebhooks in test/e2e",
+	"relay webhooks Webhooks/Get":                                  "it runs until it is stopped: TestWebhooks in test/e2e",
 	"workflow wait Workflows/Get":                                  "only a terminal is shown progress",
 	"workflow submit Workflows/Get":                                "only a terminal is shown progress",
 	"auth anonymous Auth/ListTokens":                               "only of a caller without a credential",
@@ -261,9 +310,10 @@ func newStage(t *testing.T) *stage {
 	for name, text := range map[string]string{
 		"flow":  "queue: q\nnodes:\n  - {id: a, type: t, payload: one}\n  - {id: b, type: t, parents: [a]}\n",
 		"jwt":   "e30.e30.e30",
+		"relay": strings.Repeat("k", 64),
 		"trace": "1 0 0 1 1 -1 -1 1 -1 -1 1 1 1 1 1 -1 -1 -1\n",
 	} {
-		s.words[name] = filepath.Join(dir, map[string]string{"flow": "f.yaml", "trace": "t.swf", "jwt": "id.jwt"}[name])
+		s.words[name] = filepath.Join(dir, map[string]string{"flow": "f.yaml", "trace": "t.swf", "jwt": "id.jwt", "relay": "relay.key"}[name])
 		if err := os.WriteFile(s.words[name], []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -352,7 +402,7 @@ func TestCommandCalls(t *testing.T) {
 			}
 		}
 		s.rec.taken()
-		token := s.token(rights...)
+		token := s.token(slices.Concat(rights, sights[step.name])...)
 		s.rec.taken()
 		if step.name == "worker run" {
 			worker = s.work(step.args, token)

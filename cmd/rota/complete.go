@@ -29,11 +29,14 @@ type lister func(ctx context.Context, c *client.Client) ([]string, error)
 func (a *app) addCompletions(root *cobra.Command) {
 	jobs, flows := a.asks(listJobs), a.asks(listWorkflows)
 	queues, workers, tenants := a.asks(listQueues), a.asks(listWorkers), a.asks(listTenants)
+	schedules, rules, batches := a.asks(listSchedules), a.asks(listKeyRules), a.asks(listBatches)
 	args := map[string]cobra.CompletionFunc{
-		"mode set": fixed(rota.ClusterModeNames()...),
+		"mode set": fixed(rota.ClusterModeNames()...), "plan start": fixed(planVerbNames()...),
 	}
 	for of, names := range map[string]cobra.CompletionFunc{
-		"job show why wait cancel retry reject": jobs, "workflow show graph wait cancel retry": flows, "tenant show set delete": tenants,
+		"job show why logs wait cancel retry reject": jobs, "workflow show graph wait cancel retry": flows, "tenant show set delete": tenants,
+		"plan show wait cancel": a.asks(listPlans), "batch show seal wait": batches,
+		"key set delete": rules, "schedule show set next pause resume trigger backfill delete": schedules,
 		"queue show set pause resume delete": queues, "worker show drain suspend resume retire delete": workers,
 	} {
 		words := strings.Fields(of)
@@ -46,10 +49,14 @@ func (a *app) addCompletions(root *cobra.Command) {
 		keys[i] += "="
 	}
 	flags := map[string]cobra.CompletionFunc{
-		"queue": queues, "queues": queues, "drain-to": queues, "worker": workers, "tenant": tenants, "job": jobs,
+		"queue": queues, "queues": queues, "drain-to": queues, "worker": workers, "tenant": tenants, "job": jobs, "batch": batches,
 		"output": fixed(formats...), "preset": fixed(rota.Presets...), "kind": fixed(rota.EventKindNames()...),
-		"state": fixed(rota.JobStateNames()...), "tier": fixed(rota.ServiceTierNames()...),
-		"set": cobra.FixedCompletions(keys, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace),
+		"state": fixed(rota.JobStateNames()...), "group": fixed("fingerprint"), "tier": fixed(rota.ServiceTierNames()...),
+		"scope": fixed("tenant", "cluster"), "sequence": fixed("none", "block", "skip"),
+		"overlap":   fixed("skip", "queue_one", "queue_all", "cancel", "allow"),
+		"unique-by": fixed(rota.UniqueByQueue, rota.UniqueByType, rota.UniqueByArgs), "unique-scope": fixed("pending", "running", "completed"),
+		"unique-on-conflict": fixed(rota.UniqueRefuse, rota.UniqueExisting, rota.UniqueReplace, rota.UniqueExtend),
+		"set":                cobra.FixedCompletions(keys, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace),
 	}
 	var walk func(cmd *cobra.Command, path string)
 	walk = func(cmd *cobra.Command, path string) {
@@ -133,4 +140,26 @@ func listWorkers(ctx context.Context, c *client.Client) ([]string, error) {
 func listTenants(ctx context.Context, c *client.Client) ([]string, error) {
 	tenants, err := client.Collect(c.Tenants(ctx, client.Stale()))
 	return namesOf(tenants, func(t *rota.Tenant) string { return string(t.ID) }), err
+}
+
+func listPlans(ctx context.Context, c *client.Client) ([]string, error) {
+	plans, err := client.Collect(client.PlansOf(c).List(ctx, client.Stale()))
+	return namesOf(plans, func(p *rota.Plan) string { return string(p.ID) }), err
+}
+
+func listSchedules(ctx context.Context, c *client.Client) ([]string, error) {
+	schedules, err := client.Collect(c.Schedules().List(ctx, client.Stale()))
+	return namesOf(schedules, func(s *rota.Schedule) string { return string(s.Name) }), err
+}
+
+func listKeyRules(ctx context.Context, c *client.Client) ([]string, error) {
+	rules, err := client.Collect(c.Keys().Rules(ctx, client.Stale()))
+	names := namesOf(rules, func(r *rota.KeyRule) string { return ruleText(*r) })
+	slices.Sort(names)
+	return slices.Compact(names), err // of several queues
+}
+
+func listBatches(ctx context.Context, c *client.Client) ([]string, error) {
+	batches, err := client.Collect(client.BatchesOf(c).List(ctx, client.Stale()))
+	return namesOf(batches, func(b *rota.Batch) string { return string(b.ID) }), err
 }

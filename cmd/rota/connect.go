@@ -71,7 +71,7 @@ func (a *app) throughSocket(data string) error {
 const muteMost = 2 * time.Second
 
 // retried says, once, that the cluster cannot be reached, and how long that is tried.
-func (a *app) retried(r client.Retry) {
+func (a *app) retried(r client.FailedTry) {
 	if time.Since(r.Began) < muteMost || !a.toldRetry.CompareAndSwap(false, true) {
 		return
 	}

@@ -98,6 +98,7 @@ func (a devCommands) run(ctx context.Context, f *devFlags) error {
 		for i, p := range ports {
 			a.talk("node n%d: clients %s, health and metrics http://%s", i+1, p.API, p.Admin)
 		}
+		a.talk("console: http://%s/ui/", addrs[0])
 		_, err := fmt.Fprintf(a.stdout, "ready addr=%s\n", strings.Join(addrs, ","))
 		return err
 	})

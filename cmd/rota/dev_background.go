@@ -65,6 +65,8 @@ func (a devCommands) inBackground(ctx context.Context, given *pflag.FlagSet) err
 			return a.notInBackground(cmd, log.Name())
 		}
 		a.relayMoves(log.Name())
+		first, _, _ := strings.Cut(addrs, ",")
+		a.talk("console: http://%s/ui/", first)
 		a.talk("a cluster in process %d, its log in %s; end it with: kill %d", cmd.Process.Pid, log.Name(), cmd.Process.Pid)
 		_, err := fmt.Fprintf(a.stdout, "export ROTA_ADDR=%s ROTA_DEV_PID=%d\n", addrs, cmd.Process.Pid)
 		return err

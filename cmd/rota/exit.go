@@ -106,8 +106,8 @@ func kindCode(kind rota.Kind) int {
 	}
 }
 
-// submitCode is kindCode for submissions: an id that stands for another job is a refusal
-// like those of admission.
+// submitCode is kindCode for what is submitted, opened, started or signalled under an id: one that
+// stands for something else is a refusal like those of admission.
 func submitCode(kind rota.Kind) int {
 	if kind == rota.KindConflict {
 		return exitRefused
@@ -115,7 +115,7 @@ func submitCode(kind rota.Kind) int {
 	return kindCode(kind)
 }
 
-// asSubmitted gives the error of a submission its exit code.
+// asSubmitted sets the exit code of the error of such a call.
 func asSubmitted(err error) error {
 	if rota.KindOf(err) == rota.KindConflict {
 		return &codedError{exitRefused, err}

@@ -26,7 +26,7 @@ func submittedBy(t *testing.T, args ...string) (rota.JobSpec, error) {
 func TestSubmitFlags(t *testing.T) {
 	t.Parallel()
 	spec, err := submittedBy(t, "--at", "2031-01-31T15:04:05+02:00", "--max-runtime", "1d12h", "--ttl", "2d", "--delay", "90s",
-		"--label", "team=search", "--label", "note=a=b", "--label", "empty=")
+		"--label", "team=search", "--label", "note=a=b", "--label", "empty=", "--header", "baggage=a=b,c=d")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,6 +36,9 @@ func TestSubmitFlags(t *testing.T) {
 	}
 	if want := map[string]string{"team": "search", "note": "a=b", "empty": ""}; !reflect.DeepEqual(spec.Labels, want) {
 		t.Errorf("labels %v, want %v", spec.Labels, want)
+	}
+	if want := map[string]string{"baggage": "a=b,c=d"}; !reflect.DeepEqual(spec.Headers, want) {
+		t.Errorf("headers %v, want %v", spec.Headers, want)
 	}
 	spec, err = submittedBy(t, "--at", "2031-01-31 15:04")
 	if local := time.Date(2031, 1, 31, 15, 4, 0, 0, time.Local); err != nil || !spec.NotBefore.Equal(local) {

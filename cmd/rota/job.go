@@ -18,7 +18,7 @@ type jobCommands struct{ *app }
 func (a jobCommands) command() *cobra.Command {
 	return a.group(&cobra.Command{Use: "job", Short: "Submit jobs and look after them"},
 		a.submit(), a.show(), a.list(), a.wait(),
-		a.alter(), a.cancel(), a.retry(), a.delete(), a.reject(), a.why())
+		a.alter(), a.cancel(), a.retry(), a.delete(), a.reject(), a.why(), a.logs())
 }
 
 // jobIDs checks ids given as arguments and drops repeated ones. A workflow's node is
@@ -94,10 +94,11 @@ func jobTable(j rota.Job, wide bool) string {
 	facts = append(facts, []fact{
 		{"state", j.State}, {"reason", reasonText(j.Reason)}, {"error", j.Error},
 		{"queue", j.Queue}, {"type", j.Type}, {"tenant", j.Tenant}, {"priority", j.Priority}, {"try", j.Attempt + 1},
-		{"labels", labelsText(j.Labels)}, {"progress", progressText(j)},
+		{"labels", labelsText(j.Labels)}, {"headers", labelsText(j.Headers)}, {"unique", uniqueText(&j)}, {"batch", j.Batch}, {"progress", progressText(j)},
 		{"submitted", j.Submitted.Date}, {"retried", retriedText(j)}, {"finished", j.Finished.Date}, {"due", j.Due.Date},
 		{"waited", between(j.Enqueued, j.FirstLease)}, {"took", between(j.FirstLease, j.Finished)},
 		{"payload", payload}, {"output", output}, {"output digest", fmt.Sprintf("%x", []byte(j.OutputDigest))},
+		{"fingerprint", fmt.Sprintf("%x", []byte(j.Fingerprint))},
 		{"meta", labelsText(j.Meta)},
 	}...)
 	if j.Archived {
@@ -143,7 +144,7 @@ func wideFacts(j rota.Job) []fact {
 		{"regions allowed", strings.Join(j.RegionsAllow, ",")}, {"regions denied", strings.Join(j.RegionsDeny,
 			",")},
 		{"zone", j.Zone}, {"domain", j.Domain}, {"pinned to", j.Worker},
-		{"limits", limitsText(j.Limits)}, {"data keys", strings.Join(j.DataKeys, ",")}, {"units", positive(j.Units)},
+		{"limits", limitsText(j.Limits)}, {"data keys", strings.Join(j.DataKeys, ",")}, {"keys", strings.Join(j.Keys, ",")}, {"units", positive(j.Units)},
 		{"expected", span(j.Expected.Milliseconds())}, {"preempted", positive(int64(j.Preempted))},
 		{"expected digest", fmt.Sprintf("%x", []byte(j.ExpectedDigest))}, {"simulate", span(j.Simulate.Milliseconds())},
 	}

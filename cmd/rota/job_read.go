@@ -1,10 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -34,18 +37,38 @@ func (a jobCommands) show() *cobra.Command {
 }
 
 func (a jobCommands) list() *cobra.Command {
-	var queue, state, tenant, typ, cursor string
+	var queue, state, tenant, typ, where, group, cursor string
 	var limit int
+	var count bool
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List jobs, live ones before terminal ones, by id",
-		Args:  cobra.NoArgs,
+		Short: "List or count jobs, the newest first, live ones before terminal ones",
+		Long: `List or count jobs. --filter takes terms, all of which a job must fit; a comma lets one of
+several values do, a - before a term turns it round, a * at a value's end stands for
+anything, and double quotes are around a value with spaces or commas:
+
+  queue= tenant= type= state= id= workflow= label.KEY=   what it is
+  error~TEXT error=FINGERPRINT                           how it failed (job show)
+  priority<=N priority>=N priority=N age>24h age<90s     and since when it is there
+
+The list is of the moment of its first page: what ends between two pages is listed once, what is
+submitted or retried meanwhile is not. A next_cursor goes on with the same filter alone.
+
+A page looks at 100,000 jobs at most: with a filter that little fits it may be short and
+have a next_cursor. --count says how many there are, complete or up to its next_cursor;
+--group fingerprint counts dead jobs that failed alike together.`,
+		Example: `  rota job list --state DEAD --group fingerprint
+  rota job list --filter 'type=mail label.team=film,tv -state=COMPLETED age>1h'
+  rota job list --filter 'error~"connection reset"' --count`,
+		Args: cobra.NoArgs,
 		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
 			filter := rota.JobFilter{Queue: rota.QueueName(queue), Tenant: rota.TenantID(tenant),
-				Type:   rota.JobType(typ),
-				Cursor: cursor, Limit: limit}
+				Type: rota.JobType(typ), Where: where, GroupBy: group, Cursor: cursor, Limit: limit}
 			if err := parseState(&filter.State, state); err != nil {
 				return err
+			}
+			if count || group != "" {
+				return a.countJobs(ctx, c, filter)
 			}
 			var whole rota.JobPage
 			err := page(ctx, a.app, c, queue, &whole.Jobs, &whole.NextCursor,
@@ -62,10 +85,42 @@ func (a jobCommands) list() *cobra.Command {
 	flags.StringVar(&state, "state", "", "only those in this `state`")
 	flags.StringVar(&tenant, "tenant", "", "only this `tenant`'s")
 	flags.StringVar(&typ, "type", "", "only those of this `type`")
+	flags.StringVar(&where, "filter", "", "only those that all these `terms` fit")
+	flags.BoolVar(&count, "count", false, "say how many there are")
+	flags.StringVar(&group, "group", "", "count those alike together, by `what`: fingerprint")
 	flags.IntVar(&limit, "limit", 100, "at most so many")
 	within(flags, 1, unbounded, "limit")
 	flags.StringVar(&cursor, "cursor", "", "continue after a list: its next_`cursor`")
 	return a.listCommand(cmd)
+}
+
+// countJobs prints how many jobs a filter selects, by group where it says so.
+func (a jobCommands) countJobs(ctx context.Context, c *client.Client, filter rota.JobFilter) error {
+	counted, err := c.CountJobs(ctx, filter, a.fresh()...)
+	if err != nil {
+		return err
+	}
+	a.seen()
+	slices.SortStableFunc(counted.Groups, func(x, y rota.JobGroup) int { return cmp.Compare(y.Count, x.Count) })
+	if !counted.Complete {
+		defer a.talk("there are more: --cursor %q goes on", counted.NextCursor)
+	}
+	if filter.GroupBy == "" {
+		n := strconv.FormatInt(counted.Count, 10)
+		return a.printOne(counted, []string{n}, func(bool) string {
+			return renderFacts([]fact{{"jobs", n}, {"complete", strconv.FormatBool(counted.Complete)}, {"next cursor", counted.NextCursor}})
+		})
+	}
+	l := listing[rota.JobGroup]{whole: counted, items: counted.Groups, name: func(g rota.JobGroup) string { return fmt.Sprintf("%x", []byte(g.Fingerprint)) },
+		columns: []column[rota.JobGroup]{
+			{"COUNT", false, 0, func(g rota.JobGroup) any { return g.Count }},
+			{"FINGERPRINT", false, 0, func(g rota.JobGroup) any { return fmt.Sprintf("%x", []byte(g.Fingerprint)) }},
+			{"TYPE", false, 14, func(g rota.JobGroup) any { return g.Type }},
+			{"REASON", false, 0, func(g rota.JobGroup) any { return reasonText(g.Reason) }},
+			{"FOR EXAMPLE", false, 0, func(g rota.JobGroup) any { return g.Job }},
+			{"ERROR", false, 40, func(g rota.JobGroup) any { return g.Error }},
+		}}
+	return l.print(a.app)
 }
 
 // parseState takes a job state's name, in any case of letters; "" is none.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"io"
@@ -32,8 +33,14 @@ type submitFlags struct {
 	units                     int64
 	at                        rota.Date
 	maxRuntime                time.Duration
-	labels, limits, dataKeys  []string
+	labels, headers           []string
+	limits, dataKeys          []string
+	keys                      []string
+	batch                     string
 	retryOnInvalidProof       bool
+	retry                     rota.RetryPolicy
+	factor, jitter            float64
+	unique                    rota.Unique
 	wait                      bool
 	file                      string
 }
@@ -81,8 +88,16 @@ func (f *submitFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.payload, "payload", "", "payload: the `text` itself, @FILE, or - for stdin")
 	durationVar(flags, &f.delay, "delay", 0, "hold the job back so long")
 	flags.Var((*dateValue)(&f.at), "at", "hold the job back until this `date`, such as 2031-01-31T15:04:05Z; local without a zone")
+	flags.Int64Var(&f.retry.Attempts, "attempt-max", 0, "how many `attempts` the job has (default: the queue's attempt_max)")
+	durationVar(flags, &f.retry.Base, "backoff-base", 0, "the wait after the first attempt that fails (default: the queue's)")
+	durationVar(flags, &f.retry.Cap, "backoff-cap", 0, "the longest wait between two attempts (default: the queue's)")
+	flags.Float64Var(&f.factor, "backoff-factor", 0, "by how `much` the wait grows with each attempt, 1 to 1000 (default: the queue's)")
+	flags.Float64Var(&f.jitter, "backoff-jitter", -1, "by what `ratio` a wait is longer or shorter at most, 0 to 1 (default: the queue's)")
+	flags.Lookup("backoff-jitter").DefValue = "0" // the help says what it is
 	durationVar(flags, &f.maxRuntime, "max-runtime", 0, "end an attempt that runs so long, 3s or more: its worker ends it 1s before, to report it (default: the queue's max_runtime)")
 	flags.StringArrayVar(&f.labels, "label", nil, "`key=value` of your own, shown and kept with the job; may be repeated")
+	flags.StringArrayVar(&f.headers, "header", nil,
+		"`key=value` for the worker, such as traceparent=00-…: no part of the job's content; may be repeated")
 	durationVar(flags, &f.ttl, "ttl", 0, "expire the job so long after submission")
 	flags.Int64Var(&f.cpu, "cpu", 0, "`millicores` taken from the worker")
 	flags.Int64Var(&f.memory, "memory", 0, "`bytes` of memory taken from the worker")
@@ -100,15 +115,22 @@ func (f *submitFlags) register(cmd *cobra.Command) {
 	flags.Int64Var(&f.expectedMs, "expected-ms", 0, "how long jobs of this type should take, where the queue's estimate is user")
 	flags.BoolVar(&f.retryOnInvalidProof, "retry-on-invalid-proof", false,
 		"run again if a verifier rejects the proof after completion")
+	flags.StringArrayVar(&f.keys, "key", nil, "`name:value` that the job shares with others, which rules hold it to; may be repeated")
+	flags.StringVar(&f.batch, "batch", "", "`batch` that the job is counted in, which is open")
 	flags.StringArrayVar(&f.dataKeys, "data-key", nil,
 		"`name` of data that the work reads; workers that hold it are preferred; may be repeated")
 	flags.Int64Var(&f.units, "units", 0, "units taken from the worker's units_per_period (default: 1)")
+	f.registerUnique(flags)
 	within(flags, 0, rota.MaxPriority, "priority")
 	within(flags, 0, int64(rota.MaxFee), "fee")
 	within(flags, 0, int64(rota.MaxSizeBytes), "size")
 	within(flags, 0, rota.MaxDuration, "delay", "ttl")
 	withinOrZero(flags, time.Duration(rota.MaxRuntimeLeast)*time.Millisecond, rota.MaxDuration, "max-runtime")
 	boundResources(flags)
+	within(flags, 0, rota.MaxAttempts, "attempt-max")
+	withinOrZero(flags, 1.0, 1_000.0, "backoff-factor")
+	within(flags, 0.0, 1.0, "backoff-jitter")
+	within(flags, 0, rota.MaxDuration, "backoff-base", "backoff-cap")
 	within(flags, 0, maxMs, "simulate-ms", "expected-ms")
 	within(flags, 0, int64(rota.MaxUnits), "units")
 	flags.BoolVar(&f.wait, "wait", false, "wait until the job ended; exit 6 if otherwise than COMPLETED")
@@ -154,11 +176,20 @@ func (f *submitFlags) spec(stdin io.Reader) (rota.JobSpec, error) {
 	s.Requires, s.RegionsAllow, s.RegionsDeny = f.requires, f.regionsAllow, f.regionsDeny
 	s.Zone, s.Domain, s.Worker = f.zone, f.domain, rota.WorkerID(f.worker)
 	s.Simulate, s.Expected, s.Units = millis.Duration(f.simulateMs), millis.Duration(f.expectedMs), f.units
-	s.RetryOnInvalidProof, s.DataKeys = f.retryOnInvalidProof, f.dataKeys
+	s.RetryOnInvalidProof, s.DataKeys, s.Retry, s.Unique = f.retryOnInvalidProof, f.dataKeys, f.retry, f.uniqueness()
+	s.Keys, s.Batch = f.keys, rota.BatchID(f.batch)
+	s.Retry.FactorPermille = permille(f.factor)
+	if s.Retry.JitterPermille = permille(max(0, f.jitter)); f.jitter == 0 {
+		s.Retry.JitterPermille = -1
+	}
 	if s.Limits, err = parseLimits(f.limits); err != nil {
 		return none, err
 	}
 	s.Labels, err = parsePairs("--label", f.labels, "team=search", func(text string) (string, error) { return text, nil })
+	if err != nil {
+		return none, err
+	}
+	s.Headers, err = parsePairs("--header", f.headers, "traceparent=00-…", func(text string) (string, error) { return text, nil })
 	if err != nil {
 		return none, err
 	}
@@ -215,7 +246,8 @@ func readPayload(arg string, stdin io.Reader) ([]byte, error) {
 // printSubmitted prints a job as it is now; to who may not read it, what its submission was
 // answered: the job is accepted, and a script must not submit it again.
 func (a jobCommands) printSubmitted(ctx context.Context, c *client.Client, done rota.Submitted) error {
-	job, err := c.Job(ctx, done.ID, client.AtLeast(done.Index))
+	id := cmp.Or(done.Holder, done.ID)
+	job, err := c.Job(ctx, id, client.AtLeast(done.Index))
 	switch kind := rota.KindOf(err); {
 	case kind == rota.KindDenied || kind == rota.KindNotFound:
 		return a.printOne(done, []string{string(done.ID)}, func(bool) string {
@@ -231,13 +263,16 @@ func (a jobCommands) submitOne(ctx context.Context, spec rota.JobSpec, wait bool
 	var id rota.JobID
 	err := a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
 		outcomes, err := client.EachOutcome(c.Submit(ctx, spec)) // one refusal says it shorter
+		if err == nil {
+			err = outcomes[0].Err
+		}
 		if err != nil {
-			return err
+			return asSubmitted(err)
 		}
-		if outcomes[0].Err != nil {
-			return asSubmitted(outcomes[0].Err)
+		if id = outcomes[0].ID; outcomes[0].Holder != "" {
+			id = outcomes[0].Holder
+			a.talk("merged into job %s, which holds the key", id)
 		}
-		id = outcomes[0].ID
 		if outcomes[0].Throttle {
 			a.talk("%s", throttleHint)
 		}

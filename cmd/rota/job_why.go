@@ -12,19 +12,27 @@ import (
 )
 
 func (a jobCommands) why() *cobra.Command {
-	var at uint64
+	var at string
 	cmd := a.reads(&cobra.Command{
-		Use:   "why ID [--at INDEX]",
-		Short: "Tell why a job does not run, or how it came to its worker; now, or at an index of the past",
+		Use:   "why ID [--at INDEX|MOMENT]",
+		Short: "Tell why a job does not run, or how it came to its worker; now, or in the past",
 		Example: `  rota job why nightly-7
-  rota job why nightly-7 --at 48112 -o json`,
+  rota job why nightly-7 --at 48112 -o json
+  rota job why nightly-7 --at 2026-11-25T15:04:05Z`,
 		Args: cobra.ExactArgs(1),
 		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
 			ids, err := jobIDs(args)
 			if err != nil {
 				return err
 			}
-			x, err := c.WhyAt(ctx, ids[0], rota.Index(at), a.fresh()...)
+			q := rota.WhyQuery{}
+			if at != "" {
+				if q, err = rota.ParsePast(at); err != nil {
+					return usagef("--at: %v", err)
+				}
+			}
+			q.Others = true
+			x, err := c.WhyAt(ctx, ids[0], q, a.fresh()...)
 			if err != nil {
 				return err
 			}
@@ -35,8 +43,7 @@ func (a jobCommands) why() *cobra.Command {
 			return a.printOne(x, []string{string(x.Job)}, func(wide bool) string { return whyText(&x, wide) })
 		})),
 	})
-	cmd.Flags().Uint64Var(&at, "at", 0, "`index` of the past, as job show and events tell them; 0 is now")
-	within(cmd.Flags(), 0, unbounded, "at")
+	cmd.Flags().StringVar(&at, "at", "", "`past` to look at: an index, as job show and events have them, or a moment in RFC 3339")
 	return cmd
 }
 

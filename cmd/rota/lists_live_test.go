@@ -42,6 +42,22 @@ func TestLists_live(t *testing.T) {
 		}
 	}
 	rotaTo(0, "job", "list", "--queue", "default") // it is there, and empty
+	for where, want := range map[string]string{"label.team=search": "photo-1\n", "type=t -label.team=search": "", "priority<=9 age<1h state=QUEUED": "photo-1\n"} {
+		if out, _ := rotaTo(0, "job", "list", "--filter", where, "-o", "name"); out != want {
+			t.Errorf("--filter %q prints %q", where, out)
+		}
+	}
+	if _, talk := rotaTo(exitUsage, "job", "list", "--filter", "queue=images tenan=x"); !strings.Contains(talk, `at 14: "tenan" is no term`) {
+		t.Errorf("no filter is named as %q", talk)
+	}
+	if out, _ := rotaTo(0, "job", "list", "--count"); !strings.Contains(out, "jobs      1\n") || !strings.Contains(out, "complete  true\n") {
+		t.Errorf("a count prints %q", out)
+	}
+	rotaTo(0, "job", "cancel", "photo-1")
+	if out, _ := rotaTo(0, "job", "list", "--group", "fingerprint", "-o", "json"); !strings.Contains(out, `"job": "photo-1"`) || !strings.Contains(out, `"complete": true`) {
+		t.Errorf("groups are printed as %q", out)
+	}
+	rotaTo(0, "job", "retry", "photo-1")
 
 	running(t, "worker", "run", "--addr", addr, "--queues", "default", "--id", "w", "--slots", "1")
 	rotaTo(0, "job", "submit", "--type", "t", "--id", "of-w", "--wait") // the worker is there
@@ -55,6 +71,7 @@ func TestLists_live(t *testing.T) {
 		}
 	}
 
+	rotaTo(0, "key", "set", "account", "--concurrency", "3")
 	for _, c := range []struct {
 		args []string
 		want string
@@ -63,6 +80,7 @@ func TestLists_live(t *testing.T) {
 		{[]string{"queue", "pause", "im"}, "images"}, {[]string{"tenant", "show", ""}, "acme"},
 		{[]string{"job", "list", "--state", ""}, "COMPLETED"}, {[]string{"mode", "set", ""}, "DRAINING"},
 		{[]string{"queue", "set", "q", "--preset", ""}, "fluxforge"}, {[]string{"queue", "set", "q", "--set", ""}, "queue_cap="},
+		{[]string{"key", "delete", "acc"}, "account"}, {[]string{"key", "set", "k", "--sequence", ""}, "block"},
 		{[]string{"events", "tail", "--kind", ""}, "jobDead"}, {[]string{"job", "list", "-o", ""}, "jsonl"},
 	} {
 		out, _ := rotaTo(0, append([]string{"__complete"}, c.args...)...)

@@ -17,10 +17,12 @@ func (a operatorCommands) audit() *cobra.Command {
 	var f backupFlags
 	cmd := &cobra.Command{
 		Use:   "audit --data DIR | --backup F",
-		Short: "Recompute every matching round that is kept and compare; exit 1 where one differs; needs no cluster",
+		Short: "Recompute every matching round and date of schedules that is kept and compare; exit 1 where one differs; needs no cluster",
 		Long: `Replay what a stopped node's data directory, or a backup, keeps of the log, recompute every
-round from the state at its height, and compare it with what the leader proposed then.
-It ends with the count of rounds proved, or with the first that differs. Nothing is written.`,
+round from the state at its height and every date of schedules, and compare them with what the
+leader proposed then. It ends with the counts of what was proved, or with the first that differs:
+a round, or a Fire of a wrong date, of a paused schedule, or of a date that had fired.
+Nothing is written.`,
 		Example: "  rota operator audit --data /var/lib/rota\n  rota operator audit --backup nightly.rota -o json",
 		Args:    cobra.NoArgs,
 		RunE: a.does(func(ctx context.Context, _ []string) error {
@@ -54,7 +56,8 @@ It ends with the count of rounds proved, or with the first that differs. Nothing
 
 func (a operatorCommands) printAudit(r rota.AuditReport) error {
 	facts := []fact{{"entries", fmt.Sprintf("%d (index %d to %d)", r.Entries, r.From, r.To)}, {"operations", r.Operations},
-		{"rounds", r.Rounds}, {"proved", r.Proved}}
+		{"rounds", r.Rounds}, {"proved", r.Proved},
+		{"fires", fmt.Sprintf("%d (%d proved, %d refused)", r.Fires, r.FiresProved, r.FiresRefused)}}
 	if d := r.Difference; d != nil {
 		facts = append(facts, fact{"first difference", fmt.Sprintf("index %d, queue %s, epoch %d, height %d", d.Index, d.Queue,
 			d.Epoch, d.Height)}, fact{"logged", d.Logged}, fact{"proved", d.Proved})
@@ -63,7 +66,7 @@ func (a operatorCommands) printAudit(r rota.AuditReport) error {
 		return err
 	}
 	if r.Difference != nil {
-		return &codedError{exitFailed, errors.New("a round differs from what the state at its height gives")}
+		return &codedError{exitFailed, errors.New("the log differs from what the state there makes of it")}
 	}
 	return nil
 }

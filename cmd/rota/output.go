@@ -85,15 +85,40 @@ func writeValue(w io.Writer, format string, value any) error {
 	}
 }
 
+// writeJSON writes a value as JSON. Control characters that JSON lets stand, U+007F to
+// U+009F, are escaped: a terminal may take them for commands.
 func writeJSON(w io.Writer, value any, indent string) error {
-	e := json.NewEncoder(w)
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", indent)
 	if err := e.Encode(value); err != nil {
 		return fmt.Errorf("write JSON: %w", err)
 	}
+	if _, err := w.Write(escapeControls(text.Bytes())); err != nil {
+		return fmt.Errorf("write JSON: %w", err)
+	}
 	return nil
 }
+
+// escapeControls returns JSON with U+007F to U+009F, which stand only in strings, escaped.
+func escapeControls(text []byte) []byte {
+	if !bytes.ContainsFunc(text, isLateControl) {
+		return text
+	}
+	var b bytes.Buffer
+	for _, r := range string(text) {
+		if isLateControl(r) {
+			fmt.Fprintf(&b, `\u%04x`, r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.Bytes()
+}
+
+// isLateControl reports whether r is one of the control characters behind ASCII's printable ones.
+func isLateControl(r rune) bool { return r >= 0x7f && r <= 0x9f }
 
 // writeYAML writes the value's JSON as YAML: the same names, the same order,
 // the same numbers. Going through JSON text keeps one source of both shapes.

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"unicode"
 
 	"gopkg.in/yaml.v3"
 
@@ -128,5 +129,31 @@ func TestPrintList(t *testing.T) {
 	if !strings.HasPrefix(table, "ID ") || strings.Contains(table, "TENANT") || !strings.Contains(wide,
 		"TENANT") {
 		t.Errorf("table:\n%s\nwide:\n%s", table, wide)
+	}
+}
+
+// TestPrint_controlCharacters prints the log of an attempt that writes commands for terminals:
+// no format passes them on, JSON and YAML say the text, and tabs stay in the log.
+func TestPrint_controlCharacters(t *testing.T) {
+	t.Parallel()
+	text := "\x1b[2J\x9b2J \u009b31m\u0085\x7f\ta b\n"
+	l := rota.AttemptLog{Job: "j-1", Parts: []rota.LogPart{{Text: []byte(text)}}}
+	shown := logText(&l, 0)
+	if want := "·[2J�2J ·31m··\ta b\n"; shown != want {
+		t.Errorf("the log is shown as %q, not %q", shown, want)
+	}
+	value := map[string]string{"text": strings.ToValidUTF8(text, "?")}
+	for format, read := range map[string]func([]byte, any) error{"json": json.Unmarshal, "jsonl": json.Unmarshal, "yaml": yaml.Unmarshal} {
+		var out bytes.Buffer
+		if err := writeValue(&out, format, value); err != nil {
+			t.Fatal(err)
+		}
+		if i := strings.IndexFunc(out.String(), func(r rune) bool { return r != '\n' && unicode.IsControl(r) }); i >= 0 {
+			t.Errorf("%s passes a control character on at %d: %q", format, i, out.String())
+		}
+		var back map[string]string
+		if err := read(out.Bytes(), &back); err != nil || back["text"] != value["text"] {
+			t.Errorf("%s: %v, came back as %q, was %q", format, err, back["text"], value["text"])
+		}
 	}
 }

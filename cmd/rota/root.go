@@ -93,7 +93,8 @@ ended by SIGINT and SIGTERM.`,
 	flags.StringVar(&a.tokenFile, tokenFlag, "", "`file` with the access token to show, readable by its owner alone; ROTA_TOKEN may have the token itself")
 	jobs, workflows, workers, queues, tenants := jobCommands{a}, workflowCommands{a}, workerCommands{a}, queueCommands{a}, tenantCommands{a}
 	a.group(root, a.serverCommand(), devCommands{a}.command(), jobs.command(), workflows.command(),
-		workers.command(), queues.command(), tenants.command(), modeCommands{a}.command(), authCommands{a}.command(),
+		workers.command(), queues.command(), tenants.command(), keyCommands{a}.command(), scheduleCommands{a}.command(), batchCommands{a}.command(), planCommands{a}.command(), webhookCommands{a}.command(), relayCommands{a}.command(), modeCommands{a}.command(),
+		authCommands{a}.command(),
 		a.eventsCommand(), a.clusterCommand(), operatorCommands{a}.command(), benchCommands{a}.command(), a.demoCommand(),
 		certifier{a}.command(), a.versionCommand(),
 		a.shortcut("jobs", "job", jobs.list()), a.shortcut("workflows", "workflow", workflows.list()),

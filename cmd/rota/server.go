@@ -41,7 +41,9 @@ type serverFlags struct {
 	nodeCA, trustDomain      string
 	clientCA                 string
 	insecure                 bool
+	ui                       bool
 	adoptData, dumpable      bool
+	profiles                 bool
 	attestationKeys          []string
 	attesting                liveAttestationKeys
 	log                      logFlags
@@ -61,8 +63,7 @@ Everything listens on loopback if not told otherwise. Another address needs --tl
 --tls-key, --node-ca and --gossip-key-file, or --insecure spelt out. The certificate is this
 node's by its one URI, spiffe://CLUSTER/node/ID (see: rota tls). Beyond loopback clients show
 certificates of --client-ca, which name their roles. The admin port answers
-/healthz, /readyz (503 until a leader is known and the node has caught up), /metrics and
-/debug/pprof.`,
+/healthz, /readyz (503 until a leader is known and the node has caught up) and /metrics.`,
 		Args: cobra.NoArgs,
 		RunE: a.does(func(ctx context.Context, _ []string) error {
 			if err := a.serve(ctx, f); err != nil {
@@ -76,7 +77,8 @@ certificates of --client-ca, which name their roles. The admin port answers
 	flags.StringVar(&f.data, "data", "", "data `directory`")
 	flags.StringVar(&f.api, "api", defaultAPI, "`host:port` for clients, workers and other nodes' calls")
 	flags.StringVar(&f.raft, "raft", defaultRaft, "`host:port` for Raft")
-	flags.StringVar(&f.admin, "admin", defaultAdmin, "`host:port` for health, metrics and profiles")
+	flags.StringVar(&f.admin, "admin", defaultAdmin, "`host:port` for health and metrics")
+	flags.BoolVar(&f.profiles, "pprof", false, "serve profiles at the admin port under /debug/pprof; they show this command line too")
 	flags.StringVar(&f.gossip, "gossip", defaultGossip, "`host:port` for gossip, UDP and TCP")
 	flags.StringSliceVar(&f.join, "join", nil,
 		"gossip `host:port` of another node, up or not yet; may be repeated")
@@ -91,6 +93,7 @@ certificates of --client-ca, which name their roles. The admin port answers
 	flags.StringVar(&f.nodeCA, "node-ca", "", "`file` with the authorities of nodes' certificates (PEM); --tls-ca stands in")
 	flags.StringVar(&f.trustDomain, "trust-domain", "", "`name` in certificates' URIs, where it is not the cluster's")
 	flags.BoolVar(&f.insecure, "insecure", false, "allow other addresses than loopback in clear text")
+	flags.BoolVar(&f.ui, "ui", true, "serve the web console at the API's port under /ui")
 	flags.BoolVar(&f.adoptData, "adopt-data", false, "once, take a data directory that was moved or copied here: "+
 		"only where the original is gone for good and this is its only and newest copy")
 	flags.BoolVar(&f.dumpable, "dumpable", false, "let a crash write a core, and debuggers of this account look in: both show keys and what users put into jobs")
@@ -155,7 +158,7 @@ func (f *serverFlags) plan(files tlsFiles) (p *server.Plan, live *liveTLS, err e
 	if f.data == "" {
 		fault("--data is missing: a directory for this node's state")
 	}
-	p = &server.Plan{Listen: f.api, Admin: f.admin, Build: thisVersion().build(), Node: cluster.Config{
+	p = &server.Plan{Listen: f.api, Admin: f.admin, Profiles: f.profiles, NoConsole: !f.ui, Build: thisVersion().build(), Node: cluster.Config{
 		Node: rota.NodeID(f.node), Cluster: f.cluster, Data: f.data, Join: f.join,
 		BootstrapExpect: f.bootstrapExpect, NonVoter: f.nonVoter, GossipKeyFile: f.gossipKeyFile, Insecure: f.insecure, AdoptData: f.adoptData,
 	}}

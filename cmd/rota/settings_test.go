@@ -105,8 +105,8 @@ func TestFlags(t *testing.T) {
 			"insecure config log-format log-level",
 		"dev": "nodes data",
 		"job submit": "queue type id priority tenant fee size payload delay ttl cpu memory requires region-allow region-deny " +
-			"zone domain worker expected-digest simulate-ms wait file",
-		"job show": "", "job list": "queue state tenant type limit cursor", "job wait": "timeout", "job cancel": "",
+			"zone domain worker key batch expected-digest simulate-ms wait file",
+		"job show": "", "job logs": "attempt follow", "job list": "queue state tenant type filter count group limit cursor", "job wait": "timeout", "job cancel": "",
 		"job retry":   "",
 		"worker run":  "queues slots prefetch id takeover region zone cap cpu memory stake exec guard attestation",
 		"worker list": "", "worker show": "", "worker drain": "",
@@ -118,6 +118,15 @@ func TestFlags(t *testing.T) {
 		"auth whoami": "token-file", "auth token create": "role tenant queue worker-prefix expires", "auth token list": "", "auth token revoke": "",
 		"auth role set": "grant", "auth role list": "", "auth role delete": "", "auth block": "", "auth unblock": "", "auth blocks": "",
 		"auth anonymous": "", "auth login": "jwt-file out", "auth issuer set": "audience map ca-file", "auth issuer list": "", "auth issuer delete": "",
+		"key list": "", "key show": "tenant", "key set": "queue scope concurrency rate per burst sequence", "key skip": "job queue tenant scope", "key delete": "queue",
+		"batch open": "size job queue type tenant payload", "batch seal": "", "batch list": "", "batch show": "", "batch wait": "",
+		"schedule set":  "cron tz every date start end limit jitter overlap catch-up catch-up-max pause-on-failure job queue type payload",
+		"schedule list": "", "schedule show": "", "schedule next": "count", "schedule pause": "reason", "schedule resume": "catch-up",
+		"schedule trigger": "id", "schedule backfill": "overlap", "schedule delete": "",
+		"webhook set": "url kinds filter generation", "webhook list": "", "webhook show": "", "webhook pause": "reason", "webhook resume": "", "webhook skip": "",
+		"webhook delete": "", "webhook secret": "key-file", "relay webhooks": "key-file id slots allow-private allow-http",
+		"relay postgres": "dsn-file print-migration notify",
+		"plan start":     "filter to priority max id dry-run wait", "plan list": "", "plan show": "", "plan wait": "timeout", "plan cancel": "reason",
 		"demo": "", "version": "", "completion bash": "",
 	}
 	a := &app{stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}}

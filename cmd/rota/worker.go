@@ -178,11 +178,19 @@ func typesText(types []rota.JobType) string {
 	return joined(types)
 }
 
+// offersText says how many more leases a worker takes that has no stream; nothing of one that has.
+func offersText(w rota.Worker) string {
+	if !w.Polls {
+		return ""
+	}
+	return fmt.Sprintf("%d, as it polls over HTTP", w.Offered)
+}
+
 func workerTable(w rota.Worker, wide bool) string {
 	facts := []fact{
 		{"worker", w.ID}, {"status", w.Status}, {"queues", joined(w.Queues)}, {"types", typesText(w.Types)}, {"slots", w.Slots}, {"prefetch",
 			w.Prefetch},
-		{"open leases", w.Open}, {"health", w.Health}, {"region", w.Region}, {"zone", w.Zone},
+		{"open leases", w.Open}, {"offers", offersText(w)}, {"health", w.Health}, {"region", w.Region}, {"zone", w.Zone},
 		{"capabilities", joined(w.Capabilities)}, {"cpu milli", orNone(w.CPUMilli)},
 		{"cpu milli taken", ofSome(w.CPUMilliTaken, w.CPUMilli)}, {"memory bytes", orNone(w.MemoryBytes)},
 		{"memory bytes taken", ofSome(w.MemoryTaken, w.MemoryBytes)}, {"io bytes per s", orNone(w.IOBytesPerS)},

@@ -40,13 +40,18 @@ type execution struct {
 	attempt int32
 	token   rota.Token
 	payload []byte
+	headers map[string]string
 	// grace is the time between SIGTERM and SIGKILL; 0 is execGrace.
 	grace  time.Duration
 	stderr io.Writer
+	// log is the attempt's, which keeps stderr.
+	log io.Writer
 	// pass names variables of the worker's environment that the command gets as well.
 	pass []string
 	// parents are what a workflow's node is given of its parents; none for any other job.
 	parents []rota.ParentOutput
+	// children are what a node's command left to join its workflow: run sets them.
+	children *rota.Growth
 }
 
 // run runs the command to its end and gives its output. When ctx ends first,
@@ -57,13 +62,18 @@ func (e *execution) run(ctx context.Context) ([]byte, error) {
 	cmd := exec.Command("sh", "-c", e.command)
 	cmd.Stdin = bytes.NewReader(e.payload)
 	cmd.Stdout = output
-	cmd.Stderr = io.MultiWriter(tail, e.stderr)
+	cmd.Stderr = io.MultiWriter(tail, e.log, e.stderr)
 	env, remove, err := e.environment()
 	if err != nil {
 		return nil, err
 	}
 	defer remove()
-	cmd.Env = append(passed(os.Environ(), e.pass), env...)
+	left, err := e.newLeft()
+	if err != nil {
+		return nil, err
+	}
+	defer left.remove()
+	cmd.Env = slices.Concat(passed(os.Environ(), e.pass), env, left.environment())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	// What the command left in the background may hold its pipes open.
 	cmd.WaitDelay = execGrace
@@ -75,7 +85,11 @@ func (e *execution) run(ctx context.Context) ([]byte, error) {
 	select {
 	case err := <-done:
 		endGroup(cmd.Process.Pid, or(e.grace, execGrace))
-		return e.result(err, output, tail)
+		kept, err := e.result(err, output, tail)
+		if err = left.asks.of(err); err == nil && left.children != nil {
+			e.children, err = left.children.of()
+		}
+		return kept, err
 	case <-ctx.Done():
 		endGroup(cmd.Process.Pid, or(e.grace, execGrace))
 		<-done
@@ -98,11 +112,20 @@ func passed(environ, names []string) (env []string) {
 	return env
 }
 
+// traceHeaders are a job's headers that its command gets as variables, as OpenTelemetry passes a
+// trace on to a process: TRACEPARENT, TRACESTATE and BAGGAGE.
+var traceHeaders = []string{"traceparent", "tracestate", "baggage"}
+
 // environment returns the variables that tell the command of its job, and what
 // removes the files that they name.
 func (e *execution) environment() (env []string, remove func(), err error) {
 	env = []string{"ROTA_JOB_ID=" + string(e.job), "ROTA_JOB_TYPE=" + string(e.typ),
 		fmt.Sprintf("ROTA_ATTEMPT=%d", e.attempt), "ROTA_LEASE_TOKEN=" + e.token.String()}
+	for _, name := range traceHeaders {
+		if value, has := e.headers[name]; has {
+			env = append(env, strings.ToUpper(name)+"="+value)
+		}
+	}
 	workflow, node, ok := rota.SplitNodeJobID(e.job)
 	if !ok {
 		return env, func() {}, nil
@@ -116,6 +139,41 @@ func (e *execution) environment() (env []string, remove func(), err error) {
 		return nil, nil, err
 	}
 	return append(env, "ROTA_PARENTS="+dir.outputs, "ROTA_PARENTS_INDEX="+dir.index), dir.remove, nil
+}
+
+// left are the files that a command may leave something in: children is nil where its job is
+// no node of a workflow.
+type left struct {
+	asks     askFile
+	children *childrenFile
+}
+
+func (e *execution) newLeft() (l left, err error) {
+	if l.asks.leftFile, err = newLeftFile("ROTA_OUTCOME"); err != nil {
+		return l, err
+	}
+	if _, node, ok := rota.SplitNodeJobID(e.job); ok {
+		if l.children, err = newChildrenFile(node); err != nil {
+			l.asks.remove()
+		}
+	}
+	return l, err
+}
+
+// environment returns the variables that name the files.
+func (l left) environment() []string {
+	env := []string{"ROTA_OUTCOME=" + l.asks.path}
+	if l.children != nil {
+		env = append(env, "ROTA_CHILDREN="+l.children.path)
+	}
+	return env
+}
+
+func (l left) remove() {
+	l.asks.remove()
+	if l.children != nil {
+		l.children.remove()
+	}
 }
 
 // endGroup ends every process of a group: SIGTERM, then SIGKILL after a grace.
@@ -155,7 +213,7 @@ func (e *execution) result(err error, output *boundedBuffer, tail *tailBuffer) (
 	case errors.As(err, &exit) && exit.ExitCode() == exitDeclines:
 		return nil, errors.Join(errDeclined, textError(said))
 	case errors.As(err, &exit):
-		return nil, errors.New(strings.TrimSpace(exit.String() + ": " + said))
+		return nil, errors.New(exit.String() + prefixed(": ", said))
 	default:
 		return nil, err
 	}

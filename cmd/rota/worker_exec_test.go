@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -18,7 +19,7 @@ import (
 
 func executing(command, payload string) (*execution, *bytes.Buffer) {
 	stderr := &bytes.Buffer{}
-	return &execution{command: command, job: "j1", typ: "t1", attempt: 2, token: rota.Token{Incarnation: 1,
+	return &execution{log: io.Discard, command: command, job: "j1", typ: "t1", attempt: 2, token: rota.Token{Incarnation: 1,
 		Counter: 9},
 		payload: []byte(payload), stderr: stderr}, stderr
 }

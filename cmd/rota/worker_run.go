@@ -44,23 +44,24 @@ type workerFlags struct {
 // being renewed. A second signal ends them.
 const drainForever = 10 * 365 * 24 * time.Hour
 
-func (a workerCommands) runCommand() *cobra.Command {
-	f := &workerFlags{}
-	cmd := &cobra.Command{
-		Use:   "run --queues Q[,Q] [--types T[,T]]",
-		Short: "Run a worker until SIGTERM or SIGINT drains it",
-		Long: `Run a worker. With --exec each job runs CMD under sh -c in a process group of its own:
+// workerRunHelp is what `worker run --help` shows.
+const workerRunHelp = `Run a worker. With --exec each job runs CMD under sh -c in a process group of its own:
 the payload on stdin, ROTA_JOB_ID, ROTA_JOB_TYPE, ROTA_ATTEMPT and ROTA_LEASE_TOKEN in the
 environment, and of this process's own PATH, HOME, LANG, LC_*, TZ, TMPDIR and what --pass-env
 names; stdout is the output (at most 256 KiB). Exit 0 completes the job, 75 declines
-it, anything else fails the attempt with the last of stderr. When the lease is lost the
+it, anything else fails the attempt with the last of stderr; what the command wrote to the
+file $ROTA_OUTCOME then says how: "retry-after 5m", "snooze 30s", "no-retry" or "cancel". When the lease is lost the
 group gets SIGTERM, and SIGKILL 5 s later (1 s under lease_grace_on_disconnect_ms). Without --exec a built-in handler waits the
 job's simulate_ms and completes it with the payload's SHA-256.
 
+A job's headers traceparent, tracestate and baggage are TRACEPARENT, TRACESTATE and BAGGAGE.
 The job of a workflow's node also has ROTA_WORKFLOW_ID and ROTA_NODE_ID. If the node has
 parents, ROTA_PARENTS is a directory with a file for each, named by its id (escaped as in
 a URL), that holds its output; ROTA_PARENTS_INDEX is a JSON file that tells node, job, file
 and output digest of each, in the workflow's order. Both are gone when the command ends.
+A node's command that exits with 0 may have left children in the file $ROTA_CHILDREN, one JSON
+object each with the fields of a workflow file's node: they join the workflow. A file with a
+fault fails the attempt and adds nothing.
 
 On Linux a worker with --exec has a guard: this process starts the worker as its child and
 passes SIGTERM, SIGINT and SIGHUP on. When the worker dies, the guard kills every process that
@@ -71,7 +72,14 @@ worker along, which gives back what runs. --guard=false does without; other syst
 
 The first SIGTERM or SIGINT drains: nothing new is taken, what runs may finish. A second
 one ends what runs and gives it back. If the cluster cannot be reached, outcomes are given
-up once their leases are over, 30 s after it was last heard: the jobs are named, exit 1.`,
+up once their leases are over, 30 s after it was last heard: the jobs are named, exit 1.`
+
+func (a workerCommands) runCommand() *cobra.Command {
+	f := &workerFlags{}
+	cmd := &cobra.Command{
+		Use:   "run --queues Q[,Q] [--types T[,T]]",
+		Short: "Run a worker until SIGTERM or SIGINT drains it",
+		Long:  workerRunHelp,
 		Example: `  rota worker run --queues etl --slots 4 --exec ./handle
   rota worker run --queues etl --exec 'sort -m "$ROTA_PARENTS"/*'`,
 		Args: cobra.NoArgs,
@@ -297,7 +305,7 @@ func (a workerCommands) handler(command string, pass []string) client.Handler {
 		}
 		e := execution{
 			command: command, job: job.ID(), typ: job.Type(), attempt: job.Attempt(), token: job.Token(),
-			payload: job.Payload(), stderr: a.stderr, parents: parents, pass: pass,
+			payload: job.Payload(), headers: job.Headers(), stderr: a.stderr, log: job.Log(), parents: parents, pass: pass,
 		}
 		if job.Assignment().Grace > 0 {
 			e.grace = brokenGrace
@@ -309,6 +317,6 @@ func (a workerCommands) handler(command string, pass []string) client.Handler {
 		case err != nil:
 			return client.Result{}, fmt.Errorf("command: %w", err)
 		}
-		return client.Result{Output: output}, nil
+		return client.Result{Output: output, Children: e.children}, nil
 	}
 }

@@ -23,7 +23,7 @@ func (a workflowCommands) command() *cobra.Command {
 COMPLETED, and sees their outputs. A node's job has the id WORKFLOW/NODE; rota job show, why
 and cancel, and rota events tail --job, take it.`},
 		a.submit(), a.show(), a.list(), a.graph(),
-		a.wait(), a.cancel(), a.retry())
+		a.wait(), a.cancel(), a.retry(), a.signal())
 }
 
 // workflowID checks an id given as an argument.
@@ -151,6 +151,52 @@ again.`,
 		})),
 	}
 	cmd.Flags().StringVar(&from, "from", "", "begin at this `node` (default: all that did not complete)")
+	return cmd
+}
+
+func (a workflowCommands) signal() *cobra.Command {
+	var id, payload string
+	var refuse bool
+	cmd := &cobra.Command{
+		Use:   "signal ID NODE [--payload TEXT] [--refuse]",
+		Short: "Let a gate of a workflow complete, or refuse it",
+		Long: `Say your word to a gate: a node that has no job and waits for a signal. The payload is its
+output, which its children read as a parent's. With --refuse the gate ends DEAD, and the
+payload says why. The first signal counts, even before the gate's parents have COMPLETED; the
+same --id again changes nothing, and any other is refused (exit 4).`,
+		Example: `  rota workflow signal release-7 approve
+  rota workflow signal release-7 approve --payload @ticket.json --id approval-4711
+  rota workflow signal release-7 approve --refuse --payload "not on a Friday"`,
+		Args: cobra.ExactArgs(2),
+		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+			bytes, err := readPayload(payload, a.stdin)
+			if err != nil {
+				return err
+			}
+			// Minted here, so that the same command can be said again where no answer came.
+			s := rota.Signal{Workflow: rota.WorkflowID(args[0]), Node: args[1], ID: or(id, string(client.NewJobID())), Payload: bytes, Refuse: refuse}
+			if err := s.CheckShape(); err != nil {
+				return err
+			}
+			done, err := c.SignalWorkflow(ctx, s)
+			if err != nil {
+				if k := rota.KindOf(err); k == rota.KindTimeout || k == rota.KindUnavailable || ctx.Err() != nil {
+					a.talk("whether it was signalled is not known: signal it again with --id %s", s.ID)
+				}
+				return asSubmitted(err)
+			}
+			if done.Existed {
+				a.talk("gate %s of workflow %s had this signal before: nothing was changed", done.Node, done.Workflow)
+			}
+			return a.printOne(done, []string{done.ID}, func(bool) string {
+				return renderFacts([]fact{{"workflow", done.Workflow}, {"gate", done.Node}, {"signal", done.ID}})
+			})
+		})),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&payload, "payload", "", "payload: the `text` itself, @FILE, or - for stdin; at most 64 KiB")
+	flags.BoolVar(&refuse, "refuse", false, "end the gate DEAD (GATE_REFUSED) instead")
+	flags.StringVar(&id, "id", "", "the signal's `id`, the idempotency key (default: a new one)")
 	return cmd
 }
 

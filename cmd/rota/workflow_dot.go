@@ -18,13 +18,13 @@ func writeDot(to io.Writer, w *rota.Workflow) error {
 	fmt.Fprintf(out, "  label=%s; labelloc=t; rankdir=TB;\n", dotQuote(title))
 	fmt.Fprint(out, "  node [shape=box, style=\"rounded,filled\", fontname=\"Helvetica\", fontsize=11];\n")
 	fmt.Fprint(out, "  edge [color=\"#757575\"];\n")
-	path := criticalPath(w)
+	path, joints := criticalPath(w), jointsOf(w.Nodes)
 	critical := make(map[string]bool, len(path))
 	steps := make(map[[2]string]bool, len(path))
 	for i, id := range path {
 		critical[id] = true
 		if i > 0 {
-			steps[[2]string{path[i-1], id}] = true
+			joints.way(path[i-1], id, func(from, to string) { steps[[2]string{from, to}] = true })
 		}
 	}
 	for i := range w.Nodes {
@@ -37,15 +37,23 @@ func writeDot(to io.Writer, w *rota.Workflow) error {
 		fmt.Fprint(out, "];\n")
 	}
 	for i := range w.Nodes {
-		n := &w.Nodes[i]
-		for _, p := range n.Parents {
-			fmt.Fprintf(out, "  %s -> %s", dotQuote(p), dotQuote(n.ID))
-			if steps[[2]string{p, n.ID}] {
-				fmt.Fprint(out, " [penwidth=3, color=\"#212121\"]")
-			}
-			fmt.Fprint(out, ";\n")
+		if joints.drawn(i) { // where what was added meets
+			fmt.Fprintf(out, "  %s [shape=point, label=\"\", tooltip=%s];\n", dotQuote(joints.point(i)), dotQuote("what joins "+w.Nodes[i].ID))
 		}
 	}
+	edge := func(from, to string) {
+		fmt.Fprintf(out, "  %s -> %s", dotQuote(from), dotQuote(to))
+		if steps[[2]string{from, to}] {
+			fmt.Fprint(out, " [penwidth=3, color=\"#212121\"]")
+		}
+		fmt.Fprint(out, ";\n")
+	}
+	for i := range w.Nodes {
+		for _, p := range w.Nodes[i].Parents {
+			edge(p, w.Nodes[i].ID)
+		}
+	}
+	joints.edges(edge)
 	dotLegend(out, w, len(path) > 0)
 	fmt.Fprint(out, "}\n")
 	if err := out.Flush(); err != nil {
@@ -91,7 +99,7 @@ func dotLegend(out io.Writer, w *rota.Workflow, path bool) {
 	for i := range w.Nodes {
 		present[w.Nodes[i].State] = true
 	}
-	for s := rota.NodeState(rota.JobBlocked); s <= rota.NodeSkipped; s++ {
+	for s := rota.NodeState(rota.JobBlocked); s <= rota.NodeWaiting; s++ {
 		if present[s] {
 			fmt.Fprintf(out, "    %s [label=\"%s\", fillcolor=\"%s\"];\n", dotQuote("legend "+s.String()), s, lookOf(s).fill)
 		}

@@ -40,6 +40,7 @@ var nodeLooks = map[rota.NodeState]nodeLook{
 	rota.NodeState(rota.JobDead):      {"✖", "1;31", "#ef9a9a"},
 	rota.NodeState(rota.JobExpired):   {"✗", "31", "#ffab91"},
 	rota.NodeState(rota.JobCancelled): {"⊘", "35", "#e1bee7"},
+	rota.NodeWaiting:                  {"⏸", "1;33", "#ffe082"},
 	rota.NodeSkipped:                  {"–", "90", "#f8bbd0"},
 }
 
@@ -56,7 +57,8 @@ func (a workflowCommands) graph() *cobra.Command {
 		Use:   "graph ID [--dot]",
 		Short: "Draw a workflow's graph: in the terminal, or for Graphviz",
 		Long: `Draw a workflow's graph in the terminal: its nodes by depth, each with its state, how long
-it took (~: is expected to take) and its parents; * stands at those of the critical path.
+it took (~: is expected to take) and its parents, +n behind one to which n nodes were added
+that are waited for too; * stands at those of the critical path.
 More than 60 nodes are summed up by depth. --dot writes any graph in Graphviz's language.
 Colours need a terminal; NO_COLOR turns them off.`,
 		Example: "  rota workflow graph nightly-7\n  rota workflow graph nightly-7 --dot | dot -Tsvg > nightly-7.svg",
@@ -93,27 +95,10 @@ func (a *app) colours() bool {
 	return terminal(a.stdout)
 }
 
-// graphLayers sorts nodes by depth: the longest way from a root.
-func graphLayers(nodes []rota.WorkflowNode) [][]int {
-	depth := make(map[string]int, len(nodes))
-	var layers [][]int
-	for i := range nodes { // in topological order: parents first
-		d := 0
-		for _, p := range nodes[i].Parents {
-			d = max(d, depth[p]+1)
-		}
-		depth[nodes[i].ID] = d
-		for len(layers) <= d {
-			layers = append(layers, nil)
-		}
-		layers[d] = append(layers[d], i)
-	}
-	return layers
-}
-
 // graphText draws a graph for people.
 func graphText(w *rota.Workflow, colours bool) string {
-	layers := graphLayers(w.Nodes)
+	joints := jointsOf(w.Nodes)
+	layers := joints.layers()
 	text := fmt.Sprintf("%s  %s  %s  %s", clean(string(w.ID)), w.State, progressBar(w), counted(w.NodeCount, "node", ""))
 	if w.State == rota.WorkflowRunning && w.Remaining > 0 {
 		text += ", about " + about(w.Remaining) + " left"
@@ -121,7 +106,7 @@ func graphText(w *rota.Workflow, colours bool) string {
 	if len(w.Nodes) > graphNodes {
 		return text + "\n\n" + layersText(w, layers)
 	}
-	d := &graphDrawing{w: w, layers: layers, colours: colours, critical: map[string]bool{}}
+	d := &graphDrawing{w: w, joints: joints, layers: layers, colours: colours, critical: map[string]bool{}}
 	for _, id := range criticalPath(w) {
 		d.critical[id] = true
 	}
@@ -131,6 +116,7 @@ func graphText(w *rota.Workflow, colours bool) string {
 // graphDrawing draws a small graph, a line a node.
 type graphDrawing struct {
 	w        *rota.Workflow
+	joints   *joints
 	layers   [][]int
 	colours  bool
 	critical map[string]bool
@@ -203,7 +189,9 @@ func (d *graphDrawing) parents(n *rota.WorkflowNode, depth int) string {
 		return ""
 	}
 	if above := d.layers[depth-1]; len(n.Parents) > graphParents && len(n.Parents) == len(above) &&
-		!slices.ContainsFunc(above, func(i int) bool { return !slices.Contains(n.Parents, d.w.Nodes[i].ID) }) {
+		!slices.ContainsFunc(above, func(i int) bool {
+			return !slices.Contains(n.Parents, d.w.Nodes[i].ID) || d.joints.with(n, d.w.Nodes[i].ID) > 0
+		}) {
 		return fmt.Sprintf("← all %d of %d", len(above), depth-1)
 	}
 	most := graphParents
@@ -212,7 +200,11 @@ func (d *graphDrawing) parents(n *rota.WorkflowNode, depth int) string {
 	}
 	var names []string
 	for _, p := range n.Parents[:min(most, len(n.Parents))] {
-		names = append(names, ending(p, graphParent))
+		name := ending(p, graphParent)
+		if joined := d.joints.with(n, p); joined > 0 {
+			name += fmt.Sprintf("+%d", joined)
+		}
+		names = append(names, name)
 	}
 	shown := "← " + strings.Join(names, " ")
 	if more := len(n.Parents) - most; more > 0 {
@@ -246,7 +238,7 @@ func (d *graphDrawing) colour(line string, n *rota.WorkflowNode) string {
 // legend explains the symbols that stand above.
 func (d *graphDrawing) legend() string {
 	var parts []string
-	for s := rota.NodeState(rota.JobBlocked); s <= rota.NodeSkipped; s++ {
+	for s := rota.NodeState(rota.JobBlocked); s <= rota.NodeWaiting; s++ {
 		if slices.ContainsFunc(d.w.Nodes, func(n rota.WorkflowNode) bool { return n.State == s }) {
 			part := lookOf(s).symbol + " " + s.String()
 			if d.colours {
@@ -254,6 +246,11 @@ func (d *graphDrawing) legend() string {
 			}
 			parts = append(parts, part)
 		}
+	}
+	if slices.ContainsFunc(d.w.Nodes, func(n rota.WorkflowNode) bool {
+		return slices.ContainsFunc(n.Parents, func(p string) bool { return d.joints.with(&n, p) > 0 })
+	}) {
+		parts = append(parts, "+n and the n nodes that join it")
 	}
 	if len(d.critical) > 0 {
 		parts = append(parts, "* critical path"+prefixed(", ", about(d.w.CriticalPathLength)))
@@ -307,6 +304,8 @@ func layersText(w *rota.Workflow, layers [][]int) string {
 // count adds one node to its state.
 func count(c *rota.NodeCounts, s rota.NodeState) {
 	switch rota.JobState(s) {
+	case rota.JobState(rota.NodeWaiting):
+		c.Waiting++
 	case rota.JobBlocked:
 		c.Blocked++
 	case rota.JobDelayed:

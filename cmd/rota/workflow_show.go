@@ -137,7 +137,7 @@ func stateCounts(c rota.NodeCounts) []struct {
 	all := []count{
 		{rota.NodeState(rota.JobCompleted), c.Completed}, {rota.NodeState(rota.JobRunning), c.Running},
 		{rota.NodeState(rota.JobAssigned), c.Assigned}, {rota.NodeState(rota.JobQueued), c.Queued},
-		{rota.NodeState(rota.JobDelayed), c.Delayed}, {rota.NodeState(rota.JobBlocked), c.Blocked},
+		{rota.NodeState(rota.JobDelayed), c.Delayed}, {rota.NodeWaiting, c.Waiting}, {rota.NodeState(rota.JobBlocked), c.Blocked},
 		{rota.NodeState(rota.JobDead), c.Dead}, {rota.NodeState(rota.JobExpired), c.Expired},
 		{rota.NodeState(rota.JobCancelled), c.Cancelled}, {rota.NodeSkipped, c.Skipped},
 	}
@@ -216,6 +216,7 @@ func nodeColumns() []column[rota.WorkflowNode] {
 		{"FINISHED AT", true, 0, func(n rota.WorkflowNode) any { return indexText(n.FinishedIndex) }},
 		{"REASON", false, 0, func(n rota.WorkflowNode) any { return failureText(n.Reason) }},
 		{"PARENTS", false, 40, func(n rota.WorkflowNode) any { return parentsText(n.Parents) }},
+		{"ADDED BY", true, 40, func(n rota.WorkflowNode) any { return n.GrownBy }},
 	}
 }
 

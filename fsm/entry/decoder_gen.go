@@ -9,68 +9,90 @@ import (
 
 // The numbers of fields of messages that are read by hand, as they hold others.
 const (
-	entryTerm        = 1
-	entryNowMs       = 2
-	entryOps         = 3
-	entryWallMs      = 4
-	commandsOps      = 1
-	outcomesOutcomes = 1
-	outcomesIndex    = 2
-	opBeginTerm      = 1
-	opSubmit         = 2
-	opRegister       = 3
-	opSetStatus      = 4
-	opReach          = 5
-	opRound          = 6
-	opLease          = 7
-	opCancel         = 8
-	opRetry          = 9
-	opSweep          = 10
-	opSetQueue       = 11
-	opBarrier        = 12
-	opSetNode        = 13
-	opSetMode        = 14
-	opSetTenant      = 15
-	opReportProof    = 16
-	opOpenWorkflow   = 17
-	opAddNodes       = 18
-	opCommitWorkflow = 19
-	opCancelWorkflow = 20
-	opRetryWorkflow  = 21
-	opSwitchRules    = 22
-	opNodeDiffers    = 23
-	opGone           = 24
-	opChangeJob      = 25
-	opDisconnect     = 26
-	opDeleteJob      = 27
-	opDropDeleted    = 28
-	opSetRole        = 29
-	opDeleteRole     = 30
-	opCreateToken    = 31
-	opRevokeToken    = 32
-	opSetBlock       = 33
-	opSetAnonymous   = 34
-	opInitAuth       = 35
-	opSetCluster     = 36
-	opDeleteQueue    = 37
-	opDeleteTenant   = 38
-	opDeleteWorker   = 39
-	opWantVoters     = 40
-	opSetIssuer      = 41
-	opDeleteIssuer   = 42
-	opExchange       = 43
-	opBackupStored   = 44
-	opActor          = 61
-	opVia            = 62
-	opRequest        = 63
-	submitSpec       = 1
-	submitMinted     = 2
-	roundEpoch       = 1
-	roundHeight      = 2
-	roundQueue       = 3
-	roundPairs       = 4
-	roundHolds       = 5
-	roundPreempts    = 6
+	entryTerm          = 1
+	entryNowMs         = 2
+	entryOps           = 3
+	entryWallMs        = 4
+	commandsOps        = 1
+	outcomesOutcomes   = 1
+	outcomesIndex      = 2
+	opBeginTerm        = 1
+	opSubmit           = 2
+	opRegister         = 3
+	opSetStatus        = 4
+	opReach            = 5
+	opRound            = 6
+	opLease            = 7
+	opCancel           = 8
+	opRetry            = 9
+	opSweep            = 10
+	opSetQueue         = 11
+	opBarrier          = 12
+	opSetNode          = 13
+	opSetMode          = 14
+	opSetTenant        = 15
+	opReportProof      = 16
+	opOpenWorkflow     = 17
+	opAddNodes         = 18
+	opCommitWorkflow   = 19
+	opCancelWorkflow   = 20
+	opRetryWorkflow    = 21
+	opSwitchRules      = 22
+	opNodeDiffers      = 23
+	opGone             = 24
+	opChangeJob        = 25
+	opDisconnect       = 26
+	opDeleteJob        = 27
+	opDropDeleted      = 28
+	opSetRole          = 29
+	opDeleteRole       = 30
+	opCreateToken      = 31
+	opRevokeToken      = 32
+	opSetBlock         = 33
+	opSetAnonymous     = 34
+	opInitAuth         = 35
+	opSetCluster       = 36
+	opDeleteQueue      = 37
+	opDeleteTenant     = 38
+	opDeleteWorker     = 39
+	opWantVoters       = 40
+	opSetIssuer        = 41
+	opDeleteIssuer     = 42
+	opExchange         = 43
+	opBackupStored     = 44
+	opSignalWorkflow   = 70
+	opSetKeyRule       = 64
+	opDeleteKeyRule    = 65
+	opSkipKey          = 66
+	opSetSchedule      = 45
+	opPauseSchedule    = 46
+	opTriggerSchedule  = 47
+	opBackfillSchedule = 48
+	opDeleteSchedule   = 49
+	opFire             = 50
+	opOpenBatch        = 53
+	opSealBatch        = 54
+	opStartPlan        = 75
+	opCancelPlan       = 76
+	opPlanStep         = 77
+	opKeepLog          = 81
+	opSetWebhook       = 90
+	opPauseWebhook     = 91
+	opSkipWebhook      = 92
+	opDeleteWebhook    = 93
+	opAdvanceHook      = 94
+	opOffer            = 95
+	opActor            = 61
+	opVia              = 62
+	opRequest          = 63
+	submitSpec         = 1
+	submitMinted       = 2
+	roundEpoch         = 1
+	roundHeight        = 2
+	roundQueue         = 3
+	roundPairs         = 4
+	roundHolds         = 5
+	roundPreempts      = 6
 )
 
 func (d *Decoder) jobSpec(m *fsmpb.JobSpec, b []byte) bool {
@@ -110,6 +132,16 @@ func (d *Decoder) jobSpec(m *fsmpb.JobSpec, b []byte) bool {
 				m.ExpectedMs = int64(f.value)
 			case 27:
 				m.RetryOnInvalidProof = f.value != 0
+			case 31:
+				m.RetryAttempts = int64(f.value)
+			case 32:
+				m.RetryBaseMs = int64(f.value)
+			case 33:
+				m.RetryFactorPermille = int64(f.value)
+			case 34:
+				m.RetryCapMs = int64(f.value)
+			case 35:
+				m.RetryJitterPermille = int64(f.value)
 			default:
 				return false
 			}
@@ -149,6 +181,19 @@ func (d *Decoder) jobSpec(m *fsmpb.JobSpec, b []byte) bool {
 				m.Limits = append(m.Limits, one)
 			case 28:
 				m.DataKeys, ok = d.more(m.DataKeys, f)
+			case 60:
+				if m.Unique == nil {
+					m.Unique = &fsmpb.Unique{}
+				}
+				ok = d.unique(m.Unique, f.bytes)
+			case 61:
+				m.Keys, ok = d.more(m.Keys, f)
+			case 62:
+				m.Batch, ok = d.word(f)
+			case 63:
+				one := &fsmpb.Label{}
+				ok = d.label(one, f.bytes)
+				m.Headers = append(m.Headers, one)
 			default:
 				return false
 			}
@@ -224,6 +269,47 @@ func (d *Decoder) limit(m *fsmpb.Limit, b []byte) bool {
 	return true
 }
 
+func (d *Decoder) unique(m *fsmpb.Unique, b []byte) bool {
+	for len(b) > 0 {
+		f, ok := nextField(&b)
+		if !ok {
+			return false
+		}
+		switch f.kind {
+		case protowire.VarintType:
+			switch f.number {
+			case 3:
+				m.PeriodMs = int64(f.value)
+			case 5:
+				m.KeepMs = int64(f.value)
+			case 7:
+				m.ExtendMaxMs = int64(f.value)
+			default:
+				return false
+			}
+		case protowire.BytesType:
+			switch f.number {
+			case 1:
+				m.Key, ok = text(f)
+			case 2:
+				m.By, ok = d.more(m.By, f)
+			case 4:
+				m.Scope, ok = d.more(m.Scope, f)
+			case 6:
+				m.OnConflict, ok = d.word(f)
+			default:
+				return false
+			}
+		default:
+			return false
+		}
+		if !ok {
+			return false
+		}
+	}
+	return true
+}
+
 func (d *Decoder) leaseOp(m *fsmpb.LeaseOp, b []byte) bool {
 	for len(b) > 0 {
 		f, ok := nextField(&b)
@@ -242,9 +328,9 @@ func (d *Decoder) leaseOp(m *fsmpb.LeaseOp, b []byte) bool {
 			case 10:
 				m.Progress = int32(f.value)
 			case 11:
-				m.NoRetry = f.value != 0
+				m.Fail = uint32(f.value)
 			case 12:
-				m.TimedOut = f.value != 0
+				m.AfterMs = int64(f.value)
 			default:
 				return false
 			}
@@ -266,6 +352,10 @@ func (d *Decoder) leaseOp(m *fsmpb.LeaseOp, b []byte) bool {
 				one := &fsmpb.Label{}
 				ok = d.label(one, f.bytes)
 				m.Meta = append(m.Meta, one)
+			case 14:
+				m.Children = append([]byte(nil), f.bytes...)
+			case 15:
+				m.Log = append([]byte(nil), f.bytes...)
 			default:
 				return false
 			}

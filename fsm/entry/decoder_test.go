@@ -60,7 +60,7 @@ func asked(op *fsmpb.Op, request string) *fsmpb.Op {
 
 func fullLease() *fsmpb.LeaseOp {
 	return &fsmpb.LeaseOp{Verb: 3, Lease: []byte("lease"), Job: "j", Worker: "w", Session: 1 << 60, Ordinal: -1, Output: []byte("out"),
-		OutputDigest: []byte("digest"), Text: "text", Progress: 7, NoRetry: true, TimedOut: true,
+		OutputDigest: []byte("digest"), Text: "text", Progress: 7, Fail: 2, AfterMs: 1_000,
 		Meta: []*fsmpb.Label{{Key: "model", Value: "m1"}, {Key: "", Value: "no key"}}}
 }
 
@@ -98,6 +98,7 @@ func TestDecoder(t *testing.T) {
 func TestDecoder_labels(t *testing.T) {
 	spec := fullSpec()
 	spec.Labels, spec.Limits = map[string]string{"a": "b", "c": ""}, map[string]int64{"depth": -1, "width": 3}
+	spec.Headers = map[string]string{"traceparent": "00-1", "baggage": "a=b"}
 	entry := &fsmpb.Entry{Ops: []*fsmpb.Op{submitOp(spec), submitOp(spec)}}
 	body, err := proto.Marshal(entry)
 	if err != nil {

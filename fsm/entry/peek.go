@@ -11,6 +11,14 @@ type Peeked struct {
 	Term       uint64
 	Operations int
 	Rounds     []*fsmpb.Round
+	// Fires are what it decides of schedules, each with its place among the operations.
+	Fires []PeekedFire
+}
+
+// PeekedFire is a Fire, and which operation of its entry it is.
+type PeekedFire struct {
+	*fsmpb.Fire
+	Place int
 }
 
 // Peek reads an entry without applying it: an auditor must know which heights
@@ -21,9 +29,12 @@ func Peek(index rota.Index, data []byte) (Peeked, error) {
 		return Peeked{}, err
 	}
 	p := Peeked{Term: entry.GetTerm(), Operations: len(entry.GetOps())}
-	for _, op := range entry.GetOps() {
+	for i, op := range entry.GetOps() {
 		if r := op.GetRound(); r != nil {
 			p.Rounds = append(p.Rounds, r)
+		}
+		if f := op.GetFire(); f != nil {
+			p.Fires = append(p.Fires, PeekedFire{f, i})
 		}
 	}
 	return p, nil

@@ -39,6 +39,15 @@ func fillJobSpec(w *fsmpb.JobSpec, m *rota.JobSpec) {
 	w.ExpectedMs = millis.Of(m.Expected)
 	w.RetryOnInvalidProof = m.RetryOnInvalidProof
 	w.DataKeys = m.DataKeys
+	w.RetryAttempts = m.Retry.Attempts
+	w.RetryBaseMs = millis.Of(m.Retry.Base)
+	w.RetryFactorPermille = m.Retry.FactorPermille
+	w.RetryCapMs = millis.Of(m.Retry.Cap)
+	w.RetryJitterPermille = m.Retry.JitterPermille
+	w.Unique = uniqueTo(m.Unique)
+	w.Keys = m.Keys
+	w.Batch = string(m.Batch)
+	w.Headers = pairOps(m.Headers)
 }
 
 // takeJobSpec is the inverse of fillJobSpec; slices and maps are shared with w.
@@ -72,4 +81,13 @@ func takeJobSpec(m *rota.JobSpec, w *fsmpb.JobSpec) {
 	m.Expected = millis.Duration(w.GetExpectedMs())
 	m.RetryOnInvalidProof = w.GetRetryOnInvalidProof()
 	m.DataKeys = w.GetDataKeys()
+	m.Retry.Attempts = w.GetRetryAttempts()
+	m.Retry.Base = millis.Duration(w.GetRetryBaseMs())
+	m.Retry.FactorPermille = w.GetRetryFactorPermille()
+	m.Retry.Cap = millis.Duration(w.GetRetryCapMs())
+	m.Retry.JitterPermille = w.GetRetryJitterPermille()
+	m.Unique = uniqueFrom(w.GetUnique())
+	m.Keys = w.GetKeys()
+	m.Batch = rota.BatchID(w.GetBatch())
+	m.Headers = PairWords(w.GetHeaders())
 }

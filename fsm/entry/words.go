@@ -6,6 +6,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/millis"
 	"github.com/rotasched/rota/internal/peer"
 )
 
@@ -111,9 +112,10 @@ func limitWords(ops []*fsmpb.Limit) map[string]int64 {
 
 // LeaseCommandOp turns a worker's command into its persisted form.
 func LeaseCommandOp(c *peer.LeaseCommand) *fsmpb.Op {
+	_, node, _ := rota.SplitNodeJobID(c.Job)
 	return &fsmpb.Op{Op: &fsmpb.Op_Lease{Lease: &fsmpb.LeaseOp{
 		Verb: uint32(c.Verb), Lease: c.Lease[:], Job: string(c.Job), Worker: string(c.Worker), Session: uint64(c.Session),
 		Ordinal: c.Ordinal, Output: c.Output, OutputDigest: c.OutputDigest, Text: c.Text, Progress: c.Progress,
-		NoRetry: c.NoRetry, TimedOut: c.TimedOut, Meta: pairOps(c.Meta),
+		Fail: uint32(c.Fail), AfterMs: millis.Of(c.After), Meta: pairOps(c.Meta), Children: growthBytes(c.Growth, node), Log: c.Log,
 	}}}
 }

@@ -2,11 +2,13 @@ package entry
 
 import (
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/millis"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -25,6 +27,9 @@ func Template(w *rota.WorkflowSpec, n *rota.NodeSpec) rota.JobSpec {
 	s.ID, s.Tenant = rota.JobID(n.ID), ""
 	if s.Queue == "" {
 		s.Queue = WorkflowQueue(w)
+	}
+	if n.Gate != nil && s.Type == "" {
+		s.Type = rota.GateType
 	}
 	return s
 }
@@ -80,7 +85,7 @@ func AddNodesOps(w *rota.WorkflowSpec, g *rota.Graph, content [16]byte, from uin
 	size := 0
 	for k := int(from); k < len(g.Order); k++ {
 		s := Template(w, &w.Nodes[g.Order[k]])
-		n := &fsmpb.WorkflowNode{Spec: SpecOp(&s), Parents: parentSteps(g.Parents[k])}
+		n := &fsmpb.WorkflowNode{Spec: SpecOp(&s), Parents: parentSteps(g.Parents[k]), Gate: GateOp(w.Nodes[g.Order[k]].Gate)}
 		bytes := proto.Size(n) + 8 // and its tag and length
 		if chunk == nil || len(chunk.Nodes) >= limits.MaxChunkNodes || size+bytes > chunkBytes {
 			chunk = &fsmpb.AddNodes{Workflow: string(w.ID), Content: content[:], First: uint32(k)}
@@ -91,6 +96,60 @@ func AddNodesOps(w *rota.WorkflowSpec, g *rota.Graph, content [16]byte, from uin
 		size += bytes
 	}
 	return ops
+}
+
+// growthBytes is what the completion of a node adds to its workflow, as a lease's operation
+// carries it; nil for nothing. A parent that is not there becomes one that no machine takes.
+func growthBytes(g *rota.Growth, node string) []byte {
+	if g == nil {
+		return nil
+	}
+	op := &fsmpb.Growth{Detached: g.Detached}
+	places := map[string]uint32{node: 0}
+	for i := range g.Children {
+		n := &g.Children[i]
+		s := n.JobSpec
+		s.ID = rota.JobID(n.ID)
+		parents := make([]uint32, len(n.Parents))
+		for k, id := range n.Parents {
+			place, known := places[id]
+			if parents[k] = place; !known {
+				parents[k] = rota.MaxWorkflowNodes
+			}
+		}
+		slices.Sort(parents)
+		op.Nodes = append(op.Nodes, &fsmpb.WorkflowNode{Spec: SpecOp(&s), Parents: parentSteps(slices.Compact(parents)), Gate: GateOp(n.Gate)})
+		if _, twice := places[n.ID]; !twice {
+			places[n.ID] = uint32(i + 1)
+		}
+	}
+	b, err := proto.Marshal(op)
+	if err != nil { // a text that is no UTF-8: no machine reads it
+		return []byte{0}
+	}
+	return b
+}
+
+// GateOp is a gate as the log takes it, nil for what is none.
+func GateOp(g *rota.Gate) *fsmpb.Gate {
+	if g == nil {
+		return nil
+	}
+	return &fsmpb.Gate{TimeoutMs: g.Timeout.Milliseconds(), OnTimeout: uint32(g.OnTimeout)}
+}
+
+// GateWords is the inverse of GateOp. What is out of bounds stays so.
+func GateWords(g *fsmpb.Gate) *rota.Gate {
+	if g == nil {
+		return nil
+	}
+	return &rota.Gate{Timeout: millis.Duration(g.GetTimeoutMs()), OnTimeout: rota.GateTimeout(min(g.GetOnTimeout(), math.MaxUint8))}
+}
+
+// SignalWorkflowOp lets a gate complete, or end otherwise.
+func SignalWorkflowOp(s *rota.Signal) *fsmpb.Op {
+	return &fsmpb.Op{Op: &fsmpb.Op_SignalWorkflow{SignalWorkflow: &fsmpb.SignalWorkflow{Workflow: string(s.Workflow), Node: s.Node, Id: s.ID,
+		Payload: s.Payload, Refuse: s.Refuse}}}
 }
 
 // parentSteps are a node's parents as the log takes them: the first as it is, each

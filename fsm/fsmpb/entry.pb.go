@@ -243,6 +243,28 @@ type Op struct {
 	//	*Op_DeleteIssuer
 	//	*Op_Exchange
 	//	*Op_BackupStored
+	//	*Op_SignalWorkflow
+	//	*Op_SetKeyRule
+	//	*Op_DeleteKeyRule
+	//	*Op_SkipKey
+	//	*Op_SetSchedule
+	//	*Op_PauseSchedule
+	//	*Op_TriggerSchedule
+	//	*Op_BackfillSchedule
+	//	*Op_DeleteSchedule
+	//	*Op_Fire
+	//	*Op_OpenBatch
+	//	*Op_SealBatch
+	//	*Op_StartPlan
+	//	*Op_CancelPlan
+	//	*Op_PlanStep
+	//	*Op_KeepLog
+	//	*Op_SetWebhook
+	//	*Op_PauseWebhook
+	//	*Op_SkipWebhook
+	//	*Op_DeleteWebhook
+	//	*Op_AdvanceHook
+	//	*Op_Offer
 	Op isOp_Op `protobuf_oneof:"op"`
 	// Who asked for it, as rota.Principal; empty where the leader of the entry acts by
 	// itself. Via is the node and the door, request the id of the call. The edge sets them.
@@ -686,6 +708,204 @@ func (x *Op) GetBackupStored() *BackupStored {
 	return nil
 }
 
+func (x *Op) GetSignalWorkflow() *SignalWorkflow {
+	if x != nil {
+		if x, ok := x.Op.(*Op_SignalWorkflow); ok {
+			return x.SignalWorkflow
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetSetKeyRule() *SetKeyRule {
+	if x != nil {
+		if x, ok := x.Op.(*Op_SetKeyRule); ok {
+			return x.SetKeyRule
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetDeleteKeyRule() *DeleteKeyRule {
+	if x != nil {
+		if x, ok := x.Op.(*Op_DeleteKeyRule); ok {
+			return x.DeleteKeyRule
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetSkipKey() *SkipKey {
+	if x != nil {
+		if x, ok := x.Op.(*Op_SkipKey); ok {
+			return x.SkipKey
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetSetSchedule() *SetSchedule {
+	if x != nil {
+		if x, ok := x.Op.(*Op_SetSchedule); ok {
+			return x.SetSchedule
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetPauseSchedule() *PauseSchedule {
+	if x != nil {
+		if x, ok := x.Op.(*Op_PauseSchedule); ok {
+			return x.PauseSchedule
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetTriggerSchedule() *TriggerSchedule {
+	if x != nil {
+		if x, ok := x.Op.(*Op_TriggerSchedule); ok {
+			return x.TriggerSchedule
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetBackfillSchedule() *BackfillSchedule {
+	if x != nil {
+		if x, ok := x.Op.(*Op_BackfillSchedule); ok {
+			return x.BackfillSchedule
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetDeleteSchedule() *DeleteSchedule {
+	if x != nil {
+		if x, ok := x.Op.(*Op_DeleteSchedule); ok {
+			return x.DeleteSchedule
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetFire() *Fire {
+	if x != nil {
+		if x, ok := x.Op.(*Op_Fire); ok {
+			return x.Fire
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetOpenBatch() *OpenBatch {
+	if x != nil {
+		if x, ok := x.Op.(*Op_OpenBatch); ok {
+			return x.OpenBatch
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetSealBatch() *SealBatch {
+	if x != nil {
+		if x, ok := x.Op.(*Op_SealBatch); ok {
+			return x.SealBatch
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetStartPlan() *StartPlan {
+	if x != nil {
+		if x, ok := x.Op.(*Op_StartPlan); ok {
+			return x.StartPlan
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetCancelPlan() *CancelPlan {
+	if x != nil {
+		if x, ok := x.Op.(*Op_CancelPlan); ok {
+			return x.CancelPlan
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetPlanStep() *PlanStep {
+	if x != nil {
+		if x, ok := x.Op.(*Op_PlanStep); ok {
+			return x.PlanStep
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetKeepLog() *KeepLog {
+	if x != nil {
+		if x, ok := x.Op.(*Op_KeepLog); ok {
+			return x.KeepLog
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetSetWebhook() *SetWebhook {
+	if x != nil {
+		if x, ok := x.Op.(*Op_SetWebhook); ok {
+			return x.SetWebhook
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetPauseWebhook() *PauseWebhook {
+	if x != nil {
+		if x, ok := x.Op.(*Op_PauseWebhook); ok {
+			return x.PauseWebhook
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetSkipWebhook() *SkipWebhook {
+	if x != nil {
+		if x, ok := x.Op.(*Op_SkipWebhook); ok {
+			return x.SkipWebhook
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetDeleteWebhook() *DeleteWebhook {
+	if x != nil {
+		if x, ok := x.Op.(*Op_DeleteWebhook); ok {
+			return x.DeleteWebhook
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetAdvanceHook() *AdvanceHook {
+	if x != nil {
+		if x, ok := x.Op.(*Op_AdvanceHook); ok {
+			return x.AdvanceHook
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetOffer() *Offer {
+	if x != nil {
+		if x, ok := x.Op.(*Op_Offer); ok {
+			return x.Offer
+		}
+	}
+	return nil
+}
+
 func (x *Op) GetActor() string {
 	if x != nil {
 		return x.Actor
@@ -887,6 +1107,94 @@ type Op_BackupStored struct {
 	BackupStored *BackupStored `protobuf:"bytes,44,opt,name=backup_stored,json=backupStored,proto3,oneof"`
 }
 
+type Op_SignalWorkflow struct {
+	SignalWorkflow *SignalWorkflow `protobuf:"bytes,70,opt,name=signal_workflow,json=signalWorkflow,proto3,oneof"`
+}
+
+type Op_SetKeyRule struct {
+	SetKeyRule *SetKeyRule `protobuf:"bytes,64,opt,name=set_key_rule,json=setKeyRule,proto3,oneof"`
+}
+
+type Op_DeleteKeyRule struct {
+	DeleteKeyRule *DeleteKeyRule `protobuf:"bytes,65,opt,name=delete_key_rule,json=deleteKeyRule,proto3,oneof"`
+}
+
+type Op_SkipKey struct {
+	SkipKey *SkipKey `protobuf:"bytes,66,opt,name=skip_key,json=skipKey,proto3,oneof"`
+}
+
+type Op_SetSchedule struct {
+	SetSchedule *SetSchedule `protobuf:"bytes,45,opt,name=set_schedule,json=setSchedule,proto3,oneof"`
+}
+
+type Op_PauseSchedule struct {
+	PauseSchedule *PauseSchedule `protobuf:"bytes,46,opt,name=pause_schedule,json=pauseSchedule,proto3,oneof"`
+}
+
+type Op_TriggerSchedule struct {
+	TriggerSchedule *TriggerSchedule `protobuf:"bytes,47,opt,name=trigger_schedule,json=triggerSchedule,proto3,oneof"`
+}
+
+type Op_BackfillSchedule struct {
+	BackfillSchedule *BackfillSchedule `protobuf:"bytes,48,opt,name=backfill_schedule,json=backfillSchedule,proto3,oneof"`
+}
+
+type Op_DeleteSchedule struct {
+	DeleteSchedule *DeleteSchedule `protobuf:"bytes,49,opt,name=delete_schedule,json=deleteSchedule,proto3,oneof"`
+}
+
+type Op_Fire struct {
+	Fire *Fire `protobuf:"bytes,50,opt,name=fire,proto3,oneof"`
+}
+
+type Op_OpenBatch struct {
+	OpenBatch *OpenBatch `protobuf:"bytes,53,opt,name=open_batch,json=openBatch,proto3,oneof"`
+}
+
+type Op_SealBatch struct {
+	SealBatch *SealBatch `protobuf:"bytes,54,opt,name=seal_batch,json=sealBatch,proto3,oneof"`
+}
+
+type Op_StartPlan struct {
+	StartPlan *StartPlan `protobuf:"bytes,75,opt,name=start_plan,json=startPlan,proto3,oneof"`
+}
+
+type Op_CancelPlan struct {
+	CancelPlan *CancelPlan `protobuf:"bytes,76,opt,name=cancel_plan,json=cancelPlan,proto3,oneof"`
+}
+
+type Op_PlanStep struct {
+	PlanStep *PlanStep `protobuf:"bytes,77,opt,name=plan_step,json=planStep,proto3,oneof"`
+}
+
+type Op_KeepLog struct {
+	KeepLog *KeepLog `protobuf:"bytes,81,opt,name=keep_log,json=keepLog,proto3,oneof"`
+}
+
+type Op_SetWebhook struct {
+	SetWebhook *SetWebhook `protobuf:"bytes,90,opt,name=set_webhook,json=setWebhook,proto3,oneof"`
+}
+
+type Op_PauseWebhook struct {
+	PauseWebhook *PauseWebhook `protobuf:"bytes,91,opt,name=pause_webhook,json=pauseWebhook,proto3,oneof"`
+}
+
+type Op_SkipWebhook struct {
+	SkipWebhook *SkipWebhook `protobuf:"bytes,92,opt,name=skip_webhook,json=skipWebhook,proto3,oneof"`
+}
+
+type Op_DeleteWebhook struct {
+	DeleteWebhook *DeleteWebhook `protobuf:"bytes,93,opt,name=delete_webhook,json=deleteWebhook,proto3,oneof"`
+}
+
+type Op_AdvanceHook struct {
+	AdvanceHook *AdvanceHook `protobuf:"bytes,94,opt,name=advance_hook,json=advanceHook,proto3,oneof"`
+}
+
+type Op_Offer struct {
+	Offer *Offer `protobuf:"bytes,95,opt,name=offer,proto3,oneof"`
+}
+
 func (*Op_BeginTerm) isOp_Op() {}
 
 func (*Op_Submit) isOp_Op() {}
@@ -975,6 +1283,305 @@ func (*Op_Exchange) isOp_Op() {}
 
 func (*Op_BackupStored) isOp_Op() {}
 
+func (*Op_SignalWorkflow) isOp_Op() {}
+
+func (*Op_SetKeyRule) isOp_Op() {}
+
+func (*Op_DeleteKeyRule) isOp_Op() {}
+
+func (*Op_SkipKey) isOp_Op() {}
+
+func (*Op_SetSchedule) isOp_Op() {}
+
+func (*Op_PauseSchedule) isOp_Op() {}
+
+func (*Op_TriggerSchedule) isOp_Op() {}
+
+func (*Op_BackfillSchedule) isOp_Op() {}
+
+func (*Op_DeleteSchedule) isOp_Op() {}
+
+func (*Op_Fire) isOp_Op() {}
+
+func (*Op_OpenBatch) isOp_Op() {}
+
+func (*Op_SealBatch) isOp_Op() {}
+
+func (*Op_StartPlan) isOp_Op() {}
+
+func (*Op_CancelPlan) isOp_Op() {}
+
+func (*Op_PlanStep) isOp_Op() {}
+
+func (*Op_KeepLog) isOp_Op() {}
+
+func (*Op_SetWebhook) isOp_Op() {}
+
+func (*Op_PauseWebhook) isOp_Op() {}
+
+func (*Op_SkipWebhook) isOp_Op() {}
+
+func (*Op_DeleteWebhook) isOp_Op() {}
+
+func (*Op_AdvanceHook) isOp_Op() {}
+
+func (*Op_Offer) isOp_Op() {}
+
+// SetKeyRule sets what jobs with a key are held to, or replaces it.
+type SetKeyRule struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The queue that it holds in; empty for all.
+	Queue string `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	Name  string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// The one value that it is for; empty for all.
+	Value string `protobuf:"bytes,3,opt,name=value,proto3" json:"value,omitempty"`
+	// The keys of all tenants count as one; else each tenant's are its own.
+	Cluster bool `protobuf:"varint,4,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	// Open leases at most; 0 bounds none.
+	Concurrency int64 `protobuf:"varint,5,opt,name=concurrency,proto3" json:"concurrency,omitempty"`
+	// Assignments in a period, and at once beyond them; a rate of 0 bounds none.
+	Rate     int64 `protobuf:"varint,6,opt,name=rate,proto3" json:"rate,omitempty"`
+	PeriodMs int64 `protobuf:"varint,7,opt,name=period_ms,json=periodMs,proto3" json:"period_ms,omitempty"`
+	Burst    int64 `protobuf:"varint,8,opt,name=burst,proto3" json:"burst,omitempty"`
+	// rota.KeySequence.
+	Sequence uint32 `protobuf:"varint,9,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	// The keys of the queue take turns.
+	Group         bool `protobuf:"varint,10,opt,name=group,proto3" json:"group,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetKeyRule) Reset() {
+	*x = SetKeyRule{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetKeyRule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetKeyRule) ProtoMessage() {}
+
+func (x *SetKeyRule) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetKeyRule.ProtoReflect.Descriptor instead.
+func (*SetKeyRule) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *SetKeyRule) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *SetKeyRule) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SetKeyRule) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+func (x *SetKeyRule) GetCluster() bool {
+	if x != nil {
+		return x.Cluster
+	}
+	return false
+}
+
+func (x *SetKeyRule) GetConcurrency() int64 {
+	if x != nil {
+		return x.Concurrency
+	}
+	return 0
+}
+
+func (x *SetKeyRule) GetRate() int64 {
+	if x != nil {
+		return x.Rate
+	}
+	return 0
+}
+
+func (x *SetKeyRule) GetPeriodMs() int64 {
+	if x != nil {
+		return x.PeriodMs
+	}
+	return 0
+}
+
+func (x *SetKeyRule) GetBurst() int64 {
+	if x != nil {
+		return x.Burst
+	}
+	return 0
+}
+
+func (x *SetKeyRule) GetSequence() uint32 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *SetKeyRule) GetGroup() bool {
+	if x != nil {
+		return x.Group
+	}
+	return false
+}
+
+// DeleteKeyRule forgets a rule.
+type DeleteKeyRule struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Queue         string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Value         string                 `protobuf:"bytes,3,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteKeyRule) Reset() {
+	*x = DeleteKeyRule{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteKeyRule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteKeyRule) ProtoMessage() {}
+
+func (x *DeleteKeyRule) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteKeyRule.ProtoReflect.Descriptor instead.
+func (*DeleteKeyRule) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *DeleteKeyRule) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *DeleteKeyRule) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *DeleteKeyRule) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+// SkipKey lets a sequence go on behind the job that blocks it.
+type SkipKey struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Queue string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	// Whose key it is; empty where the keys of all tenants count as one.
+	Tenant        string `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Key           string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
+	Job           string `protobuf:"bytes,4,opt,name=job,proto3" json:"job,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SkipKey) Reset() {
+	*x = SkipKey{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SkipKey) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SkipKey) ProtoMessage() {}
+
+func (x *SkipKey) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SkipKey.ProtoReflect.Descriptor instead.
+func (*SkipKey) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *SkipKey) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *SkipKey) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *SkipKey) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *SkipKey) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
 // Grant is one right over the tenants and queues that match two patterns.
 type Grant struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -988,7 +1595,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[4]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1000,7 +1607,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[4]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1013,7 +1620,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{4}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Grant) GetRight() uint32 {
@@ -1048,13 +1655,16 @@ type SetRole struct {
 	MaxWorkers    int64 `protobuf:"varint,5,opt,name=max_workers,json=maxWorkers,proto3" json:"max_workers,omitempty"`
 	MaxWorkflows  int64 `protobuf:"varint,6,opt,name=max_workflows,json=maxWorkflows,proto3" json:"max_workflows,omitempty"`
 	MaxTokens     int64 `protobuf:"varint,7,opt,name=max_tokens,json=maxTokens,proto3" json:"max_tokens,omitempty"`
+	MaxSchedules  int64 `protobuf:"varint,8,opt,name=max_schedules,json=maxSchedules,proto3" json:"max_schedules,omitempty"`
+	MaxBatches    int64 `protobuf:"varint,9,opt,name=max_batches,json=maxBatches,proto3" json:"max_batches,omitempty"`
+	MaxWebhooks   int64 `protobuf:"varint,10,opt,name=max_webhooks,json=maxWebhooks,proto3" json:"max_webhooks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SetRole) Reset() {
 	*x = SetRole{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[5]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1066,7 +1676,7 @@ func (x *SetRole) String() string {
 func (*SetRole) ProtoMessage() {}
 
 func (x *SetRole) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[5]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1079,7 +1689,7 @@ func (x *SetRole) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetRole.ProtoReflect.Descriptor instead.
 func (*SetRole) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{5}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *SetRole) GetName() string {
@@ -1131,6 +1741,27 @@ func (x *SetRole) GetMaxTokens() int64 {
 	return 0
 }
 
+func (x *SetRole) GetMaxSchedules() int64 {
+	if x != nil {
+		return x.MaxSchedules
+	}
+	return 0
+}
+
+func (x *SetRole) GetMaxBatches() int64 {
+	if x != nil {
+		return x.MaxBatches
+	}
+	return 0
+}
+
+func (x *SetRole) GetMaxWebhooks() int64 {
+	if x != nil {
+		return x.MaxWebhooks
+	}
+	return 0
+}
+
 // DeleteRole forgets a role: who has it loses what it grants.
 type DeleteRole struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1141,7 +1772,7 @@ type DeleteRole struct {
 
 func (x *DeleteRole) Reset() {
 	*x = DeleteRole{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[6]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1153,7 +1784,7 @@ func (x *DeleteRole) String() string {
 func (*DeleteRole) ProtoMessage() {}
 
 func (x *DeleteRole) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[6]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1166,7 +1797,7 @@ func (x *DeleteRole) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRole.ProtoReflect.Descriptor instead.
 func (*DeleteRole) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{6}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *DeleteRole) GetName() string {
@@ -1193,7 +1824,7 @@ type CreateToken struct {
 
 func (x *CreateToken) Reset() {
 	*x = CreateToken{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[7]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1205,7 +1836,7 @@ func (x *CreateToken) String() string {
 func (*CreateToken) ProtoMessage() {}
 
 func (x *CreateToken) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[7]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1218,7 +1849,7 @@ func (x *CreateToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateToken.ProtoReflect.Descriptor instead.
 func (*CreateToken) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{7}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CreateToken) GetId() string {
@@ -1280,7 +1911,7 @@ type RevokeToken struct {
 
 func (x *RevokeToken) Reset() {
 	*x = RevokeToken{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[8]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1292,7 +1923,7 @@ func (x *RevokeToken) String() string {
 func (*RevokeToken) ProtoMessage() {}
 
 func (x *RevokeToken) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[8]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1305,7 +1936,7 @@ func (x *RevokeToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeToken.ProtoReflect.Descriptor instead.
 func (*RevokeToken) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{8}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RevokeToken) GetId() string {
@@ -1327,7 +1958,7 @@ type SetBlock struct {
 
 func (x *SetBlock) Reset() {
 	*x = SetBlock{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[9]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1339,7 +1970,7 @@ func (x *SetBlock) String() string {
 func (*SetBlock) ProtoMessage() {}
 
 func (x *SetBlock) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[9]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1352,7 +1983,7 @@ func (x *SetBlock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetBlock.ProtoReflect.Descriptor instead.
 func (*SetBlock) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{9}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SetBlock) GetRole() string {
@@ -1386,7 +2017,7 @@ type SetAnonymous struct {
 
 func (x *SetAnonymous) Reset() {
 	*x = SetAnonymous{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[10]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1398,7 +2029,7 @@ func (x *SetAnonymous) String() string {
 func (*SetAnonymous) ProtoMessage() {}
 
 func (x *SetAnonymous) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[10]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1411,7 +2042,7 @@ func (x *SetAnonymous) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetAnonymous.ProtoReflect.Descriptor instead.
 func (*SetAnonymous) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{10}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SetAnonymous) GetRoles() []string {
@@ -1433,7 +2064,7 @@ type InitAuth struct {
 
 func (x *InitAuth) Reset() {
 	*x = InitAuth{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[11]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1445,7 +2076,7 @@ func (x *InitAuth) String() string {
 func (*InitAuth) ProtoMessage() {}
 
 func (x *InitAuth) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[11]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1458,7 +2089,7 @@ func (x *InitAuth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InitAuth.ProtoReflect.Descriptor instead.
 func (*InitAuth) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{11}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *InitAuth) GetToken() *CreateToken {
@@ -1484,14 +2115,17 @@ type BeginTerm struct {
 	ClusterId string `protobuf:"bytes,4,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
 	StartMs   int64  `protobuf:"varint,5,opt,name=start_ms,json=startMs,proto3" json:"start_ms,omitempty"`
 	// Read only by the first of a cluster: the roles of callers without a credential.
-	Anonymous     []string `protobuf:"bytes,6,rep,name=anonymous,proto3" json:"anonymous,omitempty"`
+	Anonymous []string `protobuf:"bytes,6,rep,name=anonymous,proto3" json:"anonymous,omitempty"`
+	// Read only by the first of a cluster: how far ahead of the clock its entries may be,
+	// 0 for a second. More is for clusters in virtual time.
+	LeapMs        int64 `protobuf:"varint,7,opt,name=leap_ms,json=leapMs,proto3" json:"leap_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *BeginTerm) Reset() {
 	*x = BeginTerm{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[12]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1503,7 +2137,7 @@ func (x *BeginTerm) String() string {
 func (*BeginTerm) ProtoMessage() {}
 
 func (x *BeginTerm) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[12]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1516,7 +2150,7 @@ func (x *BeginTerm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginTerm.ProtoReflect.Descriptor instead.
 func (*BeginTerm) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{12}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *BeginTerm) GetTerm() uint64 {
@@ -1561,6 +2195,13 @@ func (x *BeginTerm) GetAnonymous() []string {
 	return nil
 }
 
+func (x *BeginTerm) GetLeapMs() int64 {
+	if x != nil {
+		return x.LeapMs
+	}
+	return 0
+}
+
 // JobSpec has its fields in the order of a row's canonical bytes, which are generated
 // from it.
 type JobSpec struct {
@@ -1596,13 +2237,26 @@ type JobSpec struct {
 	ExpectedMs          int64    `protobuf:"varint,26,opt,name=expected_ms,json=expectedMs,proto3" json:"expected_ms,omitempty"`
 	RetryOnInvalidProof bool     `protobuf:"varint,27,opt,name=retry_on_invalid_proof,json=retryOnInvalidProof,proto3" json:"retry_on_invalid_proof,omitempty"`
 	DataKeys            []string `protobuf:"bytes,28,rep,name=data_keys,json=dataKeys,proto3" json:"data_keys,omitempty"`
-	unknownFields       protoimpl.UnknownFields
-	sizeCache           protoimpl.SizeCache
+	// How the job is tried again where it has a way of its own; 0 is the queue's.
+	RetryAttempts       int64   `protobuf:"varint,31,opt,name=retry_attempts,json=retryAttempts,proto3" json:"retry_attempts,omitempty"`
+	RetryBaseMs         int64   `protobuf:"varint,32,opt,name=retry_base_ms,json=retryBaseMs,proto3" json:"retry_base_ms,omitempty"`
+	RetryFactorPermille int64   `protobuf:"varint,33,opt,name=retry_factor_permille,json=retryFactorPermille,proto3" json:"retry_factor_permille,omitempty"`
+	RetryCapMs          int64   `protobuf:"varint,34,opt,name=retry_cap_ms,json=retryCapMs,proto3" json:"retry_cap_ms,omitempty"`
+	RetryJitterPermille int64   `protobuf:"varint,35,opt,name=retry_jitter_permille,json=retryJitterPermille,proto3" json:"retry_jitter_permille,omitempty"`
+	Unique              *Unique `protobuf:"bytes,60,opt,name=unique,proto3" json:"unique,omitempty"`
+	// Each name:value.
+	Keys []string `protobuf:"bytes,61,rep,name=keys,proto3" json:"keys,omitempty"`
+	// The batch that it is counted in; empty is none.
+	Batch string `protobuf:"bytes,62,opt,name=batch,proto3" json:"batch,omitempty"`
+	// Sorted by key.
+	Headers       []*Label `protobuf:"bytes,63,rep,name=headers,proto3" json:"headers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *JobSpec) Reset() {
 	*x = JobSpec{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[13]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1614,7 +2268,7 @@ func (x *JobSpec) String() string {
 func (*JobSpec) ProtoMessage() {}
 
 func (x *JobSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[13]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1627,7 +2281,7 @@ func (x *JobSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobSpec.ProtoReflect.Descriptor instead.
 func (*JobSpec) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{13}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *JobSpec) GetId() string {
@@ -1833,6 +2487,161 @@ func (x *JobSpec) GetDataKeys() []string {
 	return nil
 }
 
+func (x *JobSpec) GetRetryAttempts() int64 {
+	if x != nil {
+		return x.RetryAttempts
+	}
+	return 0
+}
+
+func (x *JobSpec) GetRetryBaseMs() int64 {
+	if x != nil {
+		return x.RetryBaseMs
+	}
+	return 0
+}
+
+func (x *JobSpec) GetRetryFactorPermille() int64 {
+	if x != nil {
+		return x.RetryFactorPermille
+	}
+	return 0
+}
+
+func (x *JobSpec) GetRetryCapMs() int64 {
+	if x != nil {
+		return x.RetryCapMs
+	}
+	return 0
+}
+
+func (x *JobSpec) GetRetryJitterPermille() int64 {
+	if x != nil {
+		return x.RetryJitterPermille
+	}
+	return 0
+}
+
+func (x *JobSpec) GetUnique() *Unique {
+	if x != nil {
+		return x.Unique
+	}
+	return nil
+}
+
+func (x *JobSpec) GetKeys() []string {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+func (x *JobSpec) GetBatch() string {
+	if x != nil {
+		return x.Batch
+	}
+	return ""
+}
+
+func (x *JobSpec) GetHeaders() []*Label {
+	if x != nil {
+		return x.Headers
+	}
+	return nil
+}
+
+type Unique struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	By            []string               `protobuf:"bytes,2,rep,name=by,proto3" json:"by,omitempty"`
+	PeriodMs      int64                  `protobuf:"varint,3,opt,name=period_ms,json=periodMs,proto3" json:"period_ms,omitempty"`
+	Scope         []string               `protobuf:"bytes,4,rep,name=scope,proto3" json:"scope,omitempty"`
+	KeepMs        int64                  `protobuf:"varint,5,opt,name=keep_ms,json=keepMs,proto3" json:"keep_ms,omitempty"`
+	OnConflict    string                 `protobuf:"bytes,6,opt,name=on_conflict,json=onConflict,proto3" json:"on_conflict,omitempty"`
+	ExtendMaxMs   int64                  `protobuf:"varint,7,opt,name=extend_max_ms,json=extendMaxMs,proto3" json:"extend_max_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Unique) Reset() {
+	*x = Unique{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Unique) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Unique) ProtoMessage() {}
+
+func (x *Unique) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Unique.ProtoReflect.Descriptor instead.
+func (*Unique) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Unique) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *Unique) GetBy() []string {
+	if x != nil {
+		return x.By
+	}
+	return nil
+}
+
+func (x *Unique) GetPeriodMs() int64 {
+	if x != nil {
+		return x.PeriodMs
+	}
+	return 0
+}
+
+func (x *Unique) GetScope() []string {
+	if x != nil {
+		return x.Scope
+	}
+	return nil
+}
+
+func (x *Unique) GetKeepMs() int64 {
+	if x != nil {
+		return x.KeepMs
+	}
+	return 0
+}
+
+func (x *Unique) GetOnConflict() string {
+	if x != nil {
+		return x.OnConflict
+	}
+	return ""
+}
+
+func (x *Unique) GetExtendMaxMs() int64 {
+	if x != nil {
+		return x.ExtendMaxMs
+	}
+	return 0
+}
+
 type Limit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -1843,7 +2652,7 @@ type Limit struct {
 
 func (x *Limit) Reset() {
 	*x = Limit{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[14]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1855,7 +2664,7 @@ func (x *Limit) String() string {
 func (*Limit) ProtoMessage() {}
 
 func (x *Limit) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[14]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1868,7 +2677,7 @@ func (x *Limit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limit.ProtoReflect.Descriptor instead.
 func (*Limit) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{14}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Limit) GetName() string {
@@ -1895,7 +2704,7 @@ type Label struct {
 
 func (x *Label) Reset() {
 	*x = Label{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[15]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1907,7 +2716,7 @@ func (x *Label) String() string {
 func (*Label) ProtoMessage() {}
 
 func (x *Label) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[15]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1920,7 +2729,7 @@ func (x *Label) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Label.ProtoReflect.Descriptor instead.
 func (*Label) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{15}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Label) GetKey() string {
@@ -1949,7 +2758,7 @@ type Submit struct {
 
 func (x *Submit) Reset() {
 	*x = Submit{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[16]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1961,7 +2770,7 @@ func (x *Submit) String() string {
 func (*Submit) ProtoMessage() {}
 
 func (x *Submit) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[16]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1974,7 +2783,7 @@ func (x *Submit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Submit.ProtoReflect.Descriptor instead.
 func (*Submit) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{16}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Submit) GetSpec() *JobSpec {
@@ -2014,7 +2823,7 @@ type WorkerSpec struct {
 
 func (x *WorkerSpec) Reset() {
 	*x = WorkerSpec{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[17]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2026,7 +2835,7 @@ func (x *WorkerSpec) String() string {
 func (*WorkerSpec) ProtoMessage() {}
 
 func (x *WorkerSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[17]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2039,7 +2848,7 @@ func (x *WorkerSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerSpec.ProtoReflect.Descriptor instead.
 func (*WorkerSpec) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{17}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *WorkerSpec) GetId() string {
@@ -2152,14 +2961,16 @@ type Register struct {
 	OldSecretHash []byte `protobuf:"bytes,8,opt,name=old_secret_hash,json=oldSecretHash,proto3" json:"old_secret_hash,omitempty"`
 	// What the worker shows, as it came; the leader verifies it, and the log has
 	// attested_until_ms and attested_stake in its place.
-	Attestation   *Attestation `protobuf:"bytes,9,opt,name=attestation,proto3" json:"attestation,omitempty"`
+	Attestation *Attestation `protobuf:"bytes,9,opt,name=attestation,proto3" json:"attestation,omitempty"`
+	// It takes leases only as it offers (SPEC §13.17).
+	Polls         bool `protobuf:"varint,10,opt,name=polls,proto3" json:"polls,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Register) Reset() {
 	*x = Register{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[18]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2171,7 +2982,7 @@ func (x *Register) String() string {
 func (*Register) ProtoMessage() {}
 
 func (x *Register) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[18]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2184,7 +2995,7 @@ func (x *Register) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Register.ProtoReflect.Descriptor instead.
 func (*Register) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{18}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Register) GetSpec() *WorkerSpec {
@@ -2250,6 +3061,92 @@ func (x *Register) GetAttestation() *Attestation {
 	return nil
 }
 
+func (x *Register) GetPolls() bool {
+	if x != nil {
+		return x.Polls
+	}
+	return false
+}
+
+// Offer says how many more leases a worker takes that polls, until a moment on the
+// clock. 0 withdraws what its poll offered, and nothing else.
+type Offer struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Worker  string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
+	Session uint64                 `protobuf:"varint,2,opt,name=session,proto3" json:"session,omitempty"`
+	// The poll that offers, by a number that no other one has.
+	Poll          uint64 `protobuf:"varint,3,opt,name=poll,proto3" json:"poll,omitempty"`
+	Free          int32  `protobuf:"varint,4,opt,name=free,proto3" json:"free,omitempty"`
+	UntilMs       int64  `protobuf:"varint,5,opt,name=until_ms,json=untilMs,proto3" json:"until_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Offer) Reset() {
+	*x = Offer{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Offer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Offer) ProtoMessage() {}
+
+func (x *Offer) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Offer.ProtoReflect.Descriptor instead.
+func (*Offer) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *Offer) GetWorker() string {
+	if x != nil {
+		return x.Worker
+	}
+	return ""
+}
+
+func (x *Offer) GetSession() uint64 {
+	if x != nil {
+		return x.Session
+	}
+	return 0
+}
+
+func (x *Offer) GetPoll() uint64 {
+	if x != nil {
+		return x.Poll
+	}
+	return 0
+}
+
+func (x *Offer) GetFree() int32 {
+	if x != nil {
+		return x.Free
+	}
+	return 0
+}
+
+func (x *Offer) GetUntilMs() int64 {
+	if x != nil {
+		return x.UntilMs
+	}
+	return 0
+}
+
 // Attestation is a key holder's word on a worker (SPEC §6.5).
 type Attestation struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2265,7 +3162,7 @@ type Attestation struct {
 
 func (x *Attestation) Reset() {
 	*x = Attestation{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[19]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2277,7 +3174,7 @@ func (x *Attestation) String() string {
 func (*Attestation) ProtoMessage() {}
 
 func (x *Attestation) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[19]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2290,7 +3187,7 @@ func (x *Attestation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attestation.ProtoReflect.Descriptor instead.
 func (*Attestation) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{19}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Attestation) GetCluster() string {
@@ -2348,7 +3245,7 @@ type SetStatus struct {
 
 func (x *SetStatus) Reset() {
 	*x = SetStatus{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[20]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2360,7 +3257,7 @@ func (x *SetStatus) String() string {
 func (*SetStatus) ProtoMessage() {}
 
 func (x *SetStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[20]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2373,7 +3270,7 @@ func (x *SetStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetStatus.ProtoReflect.Descriptor instead.
 func (*SetStatus) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{20}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SetStatus) GetWorker() string {
@@ -2411,7 +3308,7 @@ type Gone struct {
 
 func (x *Gone) Reset() {
 	*x = Gone{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[21]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2423,7 +3320,7 @@ func (x *Gone) String() string {
 func (*Gone) ProtoMessage() {}
 
 func (x *Gone) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[21]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2436,7 +3333,7 @@ func (x *Gone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gone.ProtoReflect.Descriptor instead.
 func (*Gone) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{21}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Gone) GetWorker() string {
@@ -2473,7 +3370,7 @@ type Disconnect struct {
 
 func (x *Disconnect) Reset() {
 	*x = Disconnect{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[22]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2485,7 +3382,7 @@ func (x *Disconnect) String() string {
 func (*Disconnect) ProtoMessage() {}
 
 func (x *Disconnect) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[22]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2498,7 +3395,7 @@ func (x *Disconnect) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Disconnect.ProtoReflect.Descriptor instead.
 func (*Disconnect) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{22}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Disconnect) GetWorker() string {
@@ -2536,7 +3433,7 @@ type Reach struct {
 
 func (x *Reach) Reset() {
 	*x = Reach{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[23]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2548,7 +3445,7 @@ func (x *Reach) String() string {
 func (*Reach) ProtoMessage() {}
 
 func (x *Reach) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[23]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2561,7 +3458,7 @@ func (x *Reach) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reach.ProtoReflect.Descriptor instead.
 func (*Reach) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{23}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Reach) GetWorker() string {
@@ -2609,7 +3506,7 @@ type Round struct {
 
 func (x *Round) Reset() {
 	*x = Round{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[24]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2621,7 +3518,7 @@ func (x *Round) String() string {
 func (*Round) ProtoMessage() {}
 
 func (x *Round) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[24]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2634,7 +3531,7 @@ func (x *Round) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Round.ProtoReflect.Descriptor instead.
 func (*Round) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{24}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Round) GetEpoch() uint64 {
@@ -2691,7 +3588,7 @@ type Preempt struct {
 
 func (x *Preempt) Reset() {
 	*x = Preempt{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[25]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2703,7 +3600,7 @@ func (x *Preempt) String() string {
 func (*Preempt) ProtoMessage() {}
 
 func (x *Preempt) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[25]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2716,7 +3613,7 @@ func (x *Preempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Preempt.ProtoReflect.Descriptor instead.
 func (*Preempt) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{25}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Preempt) GetJob() string {
@@ -2754,7 +3651,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[26]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2766,7 +3663,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[26]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2779,7 +3676,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{26}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Hold) GetJob() string {
@@ -2820,7 +3717,7 @@ type Pair struct {
 
 func (x *Pair) Reset() {
 	*x = Pair{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[27]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2832,7 +3729,7 @@ func (x *Pair) String() string {
 func (*Pair) ProtoMessage() {}
 
 func (x *Pair) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[27]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2845,7 +3742,7 @@ func (x *Pair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pair.ProtoReflect.Descriptor instead.
 func (*Pair) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{27}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Pair) GetJob() string {
@@ -2916,17 +3813,23 @@ type LeaseOp struct {
 	OutputDigest []byte                 `protobuf:"bytes,8,opt,name=output_digest,json=outputDigest,proto3" json:"output_digest,omitempty"`
 	Text         string                 `protobuf:"bytes,9,opt,name=text,proto3" json:"text,omitempty"`
 	Progress     int32                  `protobuf:"varint,10,opt,name=progress,proto3" json:"progress,omitempty"`
-	NoRetry      bool                   `protobuf:"varint,11,opt,name=no_retry,json=noRetry,proto3" json:"no_retry,omitempty"`
-	TimedOut     bool                   `protobuf:"varint,12,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"`
+	// How it failed, peer.FailKind, and for how long the job then waits.
+	Fail    uint32 `protobuf:"varint,11,opt,name=fail,proto3" json:"fail,omitempty"`
+	AfterMs int64  `protobuf:"varint,12,opt,name=after_ms,json=afterMs,proto3" json:"after_ms,omitempty"`
 	// What a completion says beside its output, sorted by key.
-	Meta          []*Label `protobuf:"bytes,13,rep,name=meta,proto3" json:"meta,omitempty"`
+	Meta []*Label `protobuf:"bytes,13,rep,name=meta,proto3" json:"meta,omitempty"`
+	// What a completion adds to its workflow: an encoded Growth.
+	Children []byte `protobuf:"bytes,14,opt,name=children,proto3" json:"children,omitempty"`
+	// Of a verb that ends the lease: what its handler logged, packed (SPEC §22.2). It goes
+	// to the archives; no row has it.
+	Log           []byte `protobuf:"bytes,15,opt,name=log,proto3" json:"log,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LeaseOp) Reset() {
 	*x = LeaseOp{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[28]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2938,7 +3841,7 @@ func (x *LeaseOp) String() string {
 func (*LeaseOp) ProtoMessage() {}
 
 func (x *LeaseOp) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[28]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2951,7 +3854,7 @@ func (x *LeaseOp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseOp.ProtoReflect.Descriptor instead.
 func (*LeaseOp) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{28}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *LeaseOp) GetVerb() uint32 {
@@ -3024,23 +3927,107 @@ func (x *LeaseOp) GetProgress() int32 {
 	return 0
 }
 
-func (x *LeaseOp) GetNoRetry() bool {
+func (x *LeaseOp) GetFail() uint32 {
 	if x != nil {
-		return x.NoRetry
+		return x.Fail
 	}
-	return false
+	return 0
 }
 
-func (x *LeaseOp) GetTimedOut() bool {
+func (x *LeaseOp) GetAfterMs() int64 {
 	if x != nil {
-		return x.TimedOut
+		return x.AfterMs
 	}
-	return false
+	return 0
 }
 
 func (x *LeaseOp) GetMeta() []*Label {
 	if x != nil {
 		return x.Meta
+	}
+	return nil
+}
+
+func (x *LeaseOp) GetChildren() []byte {
+	if x != nil {
+		return x.Children
+	}
+	return nil
+}
+
+func (x *LeaseOp) GetLog() []byte {
+	if x != nil {
+		return x.Log
+	}
+	return nil
+}
+
+// KeepLog keeps what a node has of the log of an attempt whose lease ended without its
+// worker's word (SPEC §22.2).
+type KeepLog struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Lease         []byte                 `protobuf:"bytes,2,opt,name=lease,proto3" json:"lease,omitempty"`
+	Worker        string                 `protobuf:"bytes,3,opt,name=worker,proto3" json:"worker,omitempty"`
+	Log           []byte                 `protobuf:"bytes,4,opt,name=log,proto3" json:"log,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeepLog) Reset() {
+	*x = KeepLog{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeepLog) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeepLog) ProtoMessage() {}
+
+func (x *KeepLog) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeepLog.ProtoReflect.Descriptor instead.
+func (*KeepLog) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *KeepLog) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *KeepLog) GetLease() []byte {
+	if x != nil {
+		return x.Lease
+	}
+	return nil
+}
+
+func (x *KeepLog) GetWorker() string {
+	if x != nil {
+		return x.Worker
+	}
+	return ""
+}
+
+func (x *KeepLog) GetLog() []byte {
+	if x != nil {
+		return x.Log
 	}
 	return nil
 }
@@ -3054,7 +4041,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[29]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3066,7 +4053,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[29]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3079,7 +4066,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{29}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Cancel) GetJob() string {
@@ -3105,7 +4092,7 @@ type Retry struct {
 
 func (x *Retry) Reset() {
 	*x = Retry{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[30]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3117,7 +4104,7 @@ func (x *Retry) String() string {
 func (*Retry) ProtoMessage() {}
 
 func (x *Retry) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[30]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3130,7 +4117,7 @@ func (x *Retry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Retry.ProtoReflect.Descriptor instead.
 func (*Retry) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{30}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Retry) GetJob() string {
@@ -3172,7 +4159,7 @@ type Past struct {
 
 func (x *Past) Reset() {
 	*x = Past{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[31]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3184,7 +4171,7 @@ func (x *Past) String() string {
 func (*Past) ProtoMessage() {}
 
 func (x *Past) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[31]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3197,7 +4184,7 @@ func (x *Past) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Past.ProtoReflect.Descriptor instead.
 func (*Past) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{31}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Past) GetAttempts() []byte {
@@ -3227,7 +4214,7 @@ type ChangeJob struct {
 
 func (x *ChangeJob) Reset() {
 	*x = ChangeJob{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[32]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3239,7 +4226,7 @@ func (x *ChangeJob) String() string {
 func (*ChangeJob) ProtoMessage() {}
 
 func (x *ChangeJob) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[32]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3252,7 +4239,7 @@ func (x *ChangeJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeJob.ProtoReflect.Descriptor instead.
 func (*ChangeJob) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{32}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ChangeJob) GetJob() string {
@@ -3324,7 +4311,7 @@ type DeleteJob struct {
 
 func (x *DeleteJob) Reset() {
 	*x = DeleteJob{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[33]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3336,7 +4323,7 @@ func (x *DeleteJob) String() string {
 func (*DeleteJob) ProtoMessage() {}
 
 func (x *DeleteJob) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[33]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3349,7 +4336,7 @@ func (x *DeleteJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteJob.ProtoReflect.Descriptor instead.
 func (*DeleteJob) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{33}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *DeleteJob) GetJob() string {
@@ -3378,7 +4365,7 @@ type DeleteQueue struct {
 
 func (x *DeleteQueue) Reset() {
 	*x = DeleteQueue{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[34]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3390,7 +4377,7 @@ func (x *DeleteQueue) String() string {
 func (*DeleteQueue) ProtoMessage() {}
 
 func (x *DeleteQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[34]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3403,7 +4390,7 @@ func (x *DeleteQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQueue.ProtoReflect.Descriptor instead.
 func (*DeleteQueue) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{34}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *DeleteQueue) GetName() string {
@@ -3430,7 +4417,7 @@ type DeleteTenant struct {
 
 func (x *DeleteTenant) Reset() {
 	*x = DeleteTenant{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[35]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3442,7 +4429,7 @@ func (x *DeleteTenant) String() string {
 func (*DeleteTenant) ProtoMessage() {}
 
 func (x *DeleteTenant) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[35]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3455,7 +4442,7 @@ func (x *DeleteTenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTenant.ProtoReflect.Descriptor instead.
 func (*DeleteTenant) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{35}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *DeleteTenant) GetId() string {
@@ -3475,7 +4462,7 @@ type DeleteWorker struct {
 
 func (x *DeleteWorker) Reset() {
 	*x = DeleteWorker{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[36]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3487,7 +4474,7 @@ func (x *DeleteWorker) String() string {
 func (*DeleteWorker) ProtoMessage() {}
 
 func (x *DeleteWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[36]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3500,7 +4487,7 @@ func (x *DeleteWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteWorker.ProtoReflect.Descriptor instead.
 func (*DeleteWorker) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{36}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *DeleteWorker) GetId() string {
@@ -3523,7 +4510,7 @@ type SetIssuer struct {
 
 func (x *SetIssuer) Reset() {
 	*x = SetIssuer{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[37]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3535,7 +4522,7 @@ func (x *SetIssuer) String() string {
 func (*SetIssuer) ProtoMessage() {}
 
 func (x *SetIssuer) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[37]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3548,7 +4535,7 @@ func (x *SetIssuer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetIssuer.ProtoReflect.Descriptor instead.
 func (*SetIssuer) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{37}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SetIssuer) GetUrl() string {
@@ -3590,7 +4577,7 @@ type ClaimRole struct {
 
 func (x *ClaimRole) Reset() {
 	*x = ClaimRole{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[38]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3602,7 +4589,7 @@ func (x *ClaimRole) String() string {
 func (*ClaimRole) ProtoMessage() {}
 
 func (x *ClaimRole) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[38]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3615,7 +4602,7 @@ func (x *ClaimRole) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimRole.ProtoReflect.Descriptor instead.
 func (*ClaimRole) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{38}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ClaimRole) GetClaim() string {
@@ -3648,7 +4635,7 @@ type DeleteIssuer struct {
 
 func (x *DeleteIssuer) Reset() {
 	*x = DeleteIssuer{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[39]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3660,7 +4647,7 @@ func (x *DeleteIssuer) String() string {
 func (*DeleteIssuer) ProtoMessage() {}
 
 func (x *DeleteIssuer) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[39]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3673,7 +4660,7 @@ func (x *DeleteIssuer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteIssuer.ProtoReflect.Descriptor instead.
 func (*DeleteIssuer) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{39}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *DeleteIssuer) GetUrl() string {
@@ -3705,7 +4692,7 @@ type Exchange struct {
 
 func (x *Exchange) Reset() {
 	*x = Exchange{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[40]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3717,7 +4704,7 @@ func (x *Exchange) String() string {
 func (*Exchange) ProtoMessage() {}
 
 func (x *Exchange) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[40]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3730,7 +4717,7 @@ func (x *Exchange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exchange.ProtoReflect.Descriptor instead.
 func (*Exchange) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{40}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Exchange) GetIssuer() string {
@@ -3813,7 +4800,7 @@ type DropDeleted struct {
 
 func (x *DropDeleted) Reset() {
 	*x = DropDeleted{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[41]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3825,7 +4812,7 @@ func (x *DropDeleted) String() string {
 func (*DropDeleted) ProtoMessage() {}
 
 func (x *DropDeleted) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[41]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3838,7 +4825,7 @@ func (x *DropDeleted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropDeleted.ProtoReflect.Descriptor instead.
 func (*DropDeleted) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{41}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *DropDeleted) GetThrough() uint64 {
@@ -3863,7 +4850,7 @@ type SetMode struct {
 
 func (x *SetMode) Reset() {
 	*x = SetMode{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[42]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3875,7 +4862,7 @@ func (x *SetMode) String() string {
 func (*SetMode) ProtoMessage() {}
 
 func (x *SetMode) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[42]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3888,7 +4875,7 @@ func (x *SetMode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetMode.ProtoReflect.Descriptor instead.
 func (*SetMode) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{42}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SetMode) GetMode() uint32 {
@@ -3929,7 +4916,7 @@ type SetCluster struct {
 
 func (x *SetCluster) Reset() {
 	*x = SetCluster{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[43]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3941,7 +4928,7 @@ func (x *SetCluster) String() string {
 func (*SetCluster) ProtoMessage() {}
 
 func (x *SetCluster) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[43]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3954,7 +4941,7 @@ func (x *SetCluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetCluster.ProtoReflect.Descriptor instead.
 func (*SetCluster) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{43}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SetCluster) GetSet() []*Label {
@@ -3976,7 +4963,7 @@ type SetTenant struct {
 
 func (x *SetTenant) Reset() {
 	*x = SetTenant{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[44]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3988,7 +4975,7 @@ func (x *SetTenant) String() string {
 func (*SetTenant) ProtoMessage() {}
 
 func (x *SetTenant) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[44]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4001,7 +4988,7 @@ func (x *SetTenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTenant.ProtoReflect.Descriptor instead.
 func (*SetTenant) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{44}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SetTenant) GetId() string {
@@ -4034,7 +5021,7 @@ type ReportProof struct {
 
 func (x *ReportProof) Reset() {
 	*x = ReportProof{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[45]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4046,7 +5033,7 @@ func (x *ReportProof) String() string {
 func (*ReportProof) ProtoMessage() {}
 
 func (x *ReportProof) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[45]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4059,7 +5046,7 @@ func (x *ReportProof) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportProof.ProtoReflect.Descriptor instead.
 func (*ReportProof) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{45}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ReportProof) GetJob() string {
@@ -4125,7 +5112,7 @@ type OpenWorkflow struct {
 
 func (x *OpenWorkflow) Reset() {
 	*x = OpenWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[46]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4137,7 +5124,7 @@ func (x *OpenWorkflow) String() string {
 func (*OpenWorkflow) ProtoMessage() {}
 
 func (x *OpenWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[46]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4150,7 +5137,7 @@ func (x *OpenWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenWorkflow.ProtoReflect.Descriptor instead.
 func (*OpenWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{46}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *OpenWorkflow) GetId() string {
@@ -4233,7 +5220,7 @@ type QueueShare struct {
 
 func (x *QueueShare) Reset() {
 	*x = QueueShare{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[47]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4245,7 +5232,7 @@ func (x *QueueShare) String() string {
 func (*QueueShare) ProtoMessage() {}
 
 func (x *QueueShare) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[47]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4258,7 +5245,7 @@ func (x *QueueShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueShare.ProtoReflect.Descriptor instead.
 func (*QueueShare) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{47}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *QueueShare) GetQueue() string {
@@ -4289,7 +5276,7 @@ type AddNodes struct {
 
 func (x *AddNodes) Reset() {
 	*x = AddNodes{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[48]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4301,7 +5288,7 @@ func (x *AddNodes) String() string {
 func (*AddNodes) ProtoMessage() {}
 
 func (x *AddNodes) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[48]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4314,7 +5301,7 @@ func (x *AddNodes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddNodes.ProtoReflect.Descriptor instead.
 func (*AddNodes) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{48}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *AddNodes) GetWorkflow() string {
@@ -4351,14 +5338,16 @@ type WorkflowNode struct {
 	Spec *JobSpec `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
 	// The numbers of its parents, ascending: the first as it is, each next one as the
 	// difference to the one before. All are less than its own number.
-	Parents       []uint32 `protobuf:"varint,2,rep,packed,name=parents,proto3" json:"parents,omitempty"`
+	Parents []uint32 `protobuf:"varint,2,rep,packed,name=parents,proto3" json:"parents,omitempty"`
+	// Of a gate alone (SPEC §23.1).
+	Gate          *Gate `protobuf:"bytes,3,opt,name=gate,proto3" json:"gate,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WorkflowNode) Reset() {
 	*x = WorkflowNode{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[49]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4370,7 +5359,7 @@ func (x *WorkflowNode) String() string {
 func (*WorkflowNode) ProtoMessage() {}
 
 func (x *WorkflowNode) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[49]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4383,7 +5372,7 @@ func (x *WorkflowNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowNode.ProtoReflect.Descriptor instead.
 func (*WorkflowNode) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{49}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *WorkflowNode) GetSpec() *JobSpec {
@@ -4400,6 +5389,199 @@ func (x *WorkflowNode) GetParents() []uint32 {
 	return nil
 }
 
+func (x *WorkflowNode) GetGate() *Gate {
+	if x != nil {
+		return x.Gate
+	}
+	return nil
+}
+
+// Growth is what the completion of a node adds to its workflow (SPEC §23.2).
+type Growth struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A queue that is not given is the workflow's. The places that parents name are 0 for the
+	// node that completes, i for the child with place i-1 here; none means 0 alone.
+	Nodes []*WorkflowNode `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	// Says that whoever waits for the node does not wait for these.
+	Detached      bool `protobuf:"varint,2,opt,name=detached,proto3" json:"detached,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Growth) Reset() {
+	*x = Growth{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Growth) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Growth) ProtoMessage() {}
+
+func (x *Growth) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Growth.ProtoReflect.Descriptor instead.
+func (*Growth) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{56}
+}
+
+func (x *Growth) GetNodes() []*WorkflowNode {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *Growth) GetDetached() bool {
+	if x != nil {
+		return x.Detached
+	}
+	return false
+}
+
+// Gate is how long a gate waits, 0 for ever, and what becomes of it then: rota.GateTimeout.
+type Gate struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	TimeoutMs     int64                  `protobuf:"varint,1,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
+	OnTimeout     uint32                 `protobuf:"varint,2,opt,name=on_timeout,json=onTimeout,proto3" json:"on_timeout,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Gate) Reset() {
+	*x = Gate{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Gate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Gate) ProtoMessage() {}
+
+func (x *Gate) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Gate.ProtoReflect.Descriptor instead.
+func (*Gate) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *Gate) GetTimeoutMs() int64 {
+	if x != nil {
+		return x.TimeoutMs
+	}
+	return 0
+}
+
+func (x *Gate) GetOnTimeout() uint32 {
+	if x != nil {
+		return x.OnTimeout
+	}
+	return 0
+}
+
+// SignalWorkflow lets a gate of a workflow complete, or end otherwise.
+type SignalWorkflow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Workflow      string                 `protobuf:"bytes,1,opt,name=workflow,proto3" json:"workflow,omitempty"`
+	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	Id            string                 `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`
+	Payload       []byte                 `protobuf:"bytes,4,opt,name=payload,proto3" json:"payload,omitempty"`
+	Refuse        bool                   `protobuf:"varint,5,opt,name=refuse,proto3" json:"refuse,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SignalWorkflow) Reset() {
+	*x = SignalWorkflow{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SignalWorkflow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SignalWorkflow) ProtoMessage() {}
+
+func (x *SignalWorkflow) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SignalWorkflow.ProtoReflect.Descriptor instead.
+func (*SignalWorkflow) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{58}
+}
+
+func (x *SignalWorkflow) GetWorkflow() string {
+	if x != nil {
+		return x.Workflow
+	}
+	return ""
+}
+
+func (x *SignalWorkflow) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *SignalWorkflow) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *SignalWorkflow) GetPayload() []byte {
+	if x != nil {
+		return x.Payload
+	}
+	return nil
+}
+
+func (x *SignalWorkflow) GetRefuse() bool {
+	if x != nil {
+		return x.Refuse
+	}
+	return false
+}
+
 type CommitWorkflow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -4410,7 +5592,7 @@ type CommitWorkflow struct {
 
 func (x *CommitWorkflow) Reset() {
 	*x = CommitWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[50]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4422,7 +5604,7 @@ func (x *CommitWorkflow) String() string {
 func (*CommitWorkflow) ProtoMessage() {}
 
 func (x *CommitWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[50]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4435,7 +5617,7 @@ func (x *CommitWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitWorkflow.ProtoReflect.Descriptor instead.
 func (*CommitWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{50}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *CommitWorkflow) GetId() string {
@@ -4461,7 +5643,7 @@ type CancelWorkflow struct {
 
 func (x *CancelWorkflow) Reset() {
 	*x = CancelWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[51]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4473,7 +5655,7 @@ func (x *CancelWorkflow) String() string {
 func (*CancelWorkflow) ProtoMessage() {}
 
 func (x *CancelWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[51]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4486,7 +5668,7 @@ func (x *CancelWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelWorkflow.ProtoReflect.Descriptor instead.
 func (*CancelWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{51}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *CancelWorkflow) GetId() string {
@@ -4510,7 +5692,7 @@ type RetryWorkflow struct {
 
 func (x *RetryWorkflow) Reset() {
 	*x = RetryWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[52]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4522,7 +5704,7 @@ func (x *RetryWorkflow) String() string {
 func (*RetryWorkflow) ProtoMessage() {}
 
 func (x *RetryWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[52]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4535,7 +5717,7 @@ func (x *RetryWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryWorkflow.ProtoReflect.Descriptor instead.
 func (*RetryWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{52}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *RetryWorkflow) GetId() string {
@@ -4567,7 +5749,7 @@ type Sweep struct {
 
 func (x *Sweep) Reset() {
 	*x = Sweep{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[53]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4579,7 +5761,7 @@ func (x *Sweep) String() string {
 func (*Sweep) ProtoMessage() {}
 
 func (x *Sweep) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[53]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4592,7 +5774,7 @@ func (x *Sweep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sweep.ProtoReflect.Descriptor instead.
 func (*Sweep) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{53}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{62}
 }
 
 type SetQueue struct {
@@ -4606,7 +5788,7 @@ type SetQueue struct {
 
 func (x *SetQueue) Reset() {
 	*x = SetQueue{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[54]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4618,7 +5800,7 @@ func (x *SetQueue) String() string {
 func (*SetQueue) ProtoMessage() {}
 
 func (x *SetQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[54]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4631,7 +5813,7 @@ func (x *SetQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueue.ProtoReflect.Descriptor instead.
 func (*SetQueue) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{54}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *SetQueue) GetName() string {
@@ -4663,7 +5845,7 @@ type Barrier struct {
 
 func (x *Barrier) Reset() {
 	*x = Barrier{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[55]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4675,7 +5857,7 @@ func (x *Barrier) String() string {
 func (*Barrier) ProtoMessage() {}
 
 func (x *Barrier) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[55]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4688,7 +5870,7 @@ func (x *Barrier) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Barrier.ProtoReflect.Descriptor instead.
 func (*Barrier) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{55}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{64}
 }
 
 // SetNode records a node that joined or left: ids ever used are kept.
@@ -4712,7 +5894,7 @@ type SetNode struct {
 
 func (x *SetNode) Reset() {
 	*x = SetNode{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[56]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4724,7 +5906,7 @@ func (x *SetNode) String() string {
 func (*SetNode) ProtoMessage() {}
 
 func (x *SetNode) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[56]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4737,7 +5919,7 @@ func (x *SetNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNode.ProtoReflect.Descriptor instead.
 func (*SetNode) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{56}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *SetNode) GetId() string {
@@ -4807,7 +5989,7 @@ type WantVoters struct {
 
 func (x *WantVoters) Reset() {
 	*x = WantVoters{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[57]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4819,7 +6001,7 @@ func (x *WantVoters) String() string {
 func (*WantVoters) ProtoMessage() {}
 
 func (x *WantVoters) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[57]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4832,7 +6014,7 @@ func (x *WantVoters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WantVoters.ProtoReflect.Descriptor instead.
 func (*WantVoters) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{57}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *WantVoters) GetVoters() []string {
@@ -4853,7 +6035,7 @@ type SwitchRules struct {
 
 func (x *SwitchRules) Reset() {
 	*x = SwitchRules{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[58]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4865,7 +6047,7 @@ func (x *SwitchRules) String() string {
 func (*SwitchRules) ProtoMessage() {}
 
 func (x *SwitchRules) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[58]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4878,7 +6060,7 @@ func (x *SwitchRules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SwitchRules.ProtoReflect.Descriptor instead.
 func (*SwitchRules) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{58}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *SwitchRules) GetVersion() uint32 {
@@ -4902,7 +6084,7 @@ type BackupStored struct {
 
 func (x *BackupStored) Reset() {
 	*x = BackupStored{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[59]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4914,7 +6096,7 @@ func (x *BackupStored) String() string {
 func (*BackupStored) ProtoMessage() {}
 
 func (x *BackupStored) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[59]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4927,7 +6109,7 @@ func (x *BackupStored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupStored.ProtoReflect.Descriptor instead.
 func (*BackupStored) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{59}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *BackupStored) GetIndex() uint64 {
@@ -4958,13 +6140,1330 @@ func (x *BackupStored) GetBytes() uint64 {
 	return 0
 }
 
+// SetSchedule creates a schedule, or replaces what one says (SPEC §17.1).
+type SetSchedule struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// One of these three says when it is due; what they mean is checked at the edge.
+	Cron     string  `protobuf:"bytes,2,opt,name=cron,proto3" json:"cron,omitempty"`
+	EveryMs  int64   `protobuf:"varint,3,opt,name=every_ms,json=everyMs,proto3" json:"every_ms,omitempty"`
+	DatesMs  []int64 `protobuf:"varint,4,rep,packed,name=dates_ms,json=datesMs,proto3" json:"dates_ms,omitempty"`
+	Tz       string  `protobuf:"bytes,5,opt,name=tz,proto3" json:"tz,omitempty"`
+	StartMs  int64   `protobuf:"varint,6,opt,name=start_ms,json=startMs,proto3" json:"start_ms,omitempty"`
+	EndMs    int64   `protobuf:"varint,7,opt,name=end_ms,json=endMs,proto3" json:"end_ms,omitempty"`
+	Limit    int64   `protobuf:"varint,8,opt,name=limit,proto3" json:"limit,omitempty"`
+	JitterMs int64   `protobuf:"varint,9,opt,name=jitter_ms,json=jitterMs,proto3" json:"jitter_ms,omitempty"`
+	// rota.Overlap.
+	Overlap        uint32 `protobuf:"varint,10,opt,name=overlap,proto3" json:"overlap,omitempty"`
+	CatchUpMs      int64  `protobuf:"varint,11,opt,name=catch_up_ms,json=catchUpMs,proto3" json:"catch_up_ms,omitempty"`
+	CatchUpMax     int64  `protobuf:"varint,12,opt,name=catch_up_max,json=catchUpMax,proto3" json:"catch_up_max,omitempty"`
+	PauseOnFailure bool   `protobuf:"varint,13,opt,name=pause_on_failure,json=pauseOnFailure,proto3" json:"pause_on_failure,omitempty"`
+	// It has no id: each run gets its own.
+	Job           *JobSpec `protobuf:"bytes,14,opt,name=job,proto3" json:"job,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetSchedule) Reset() {
+	*x = SetSchedule{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[69]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetSchedule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetSchedule) ProtoMessage() {}
+
+func (x *SetSchedule) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[69]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetSchedule.ProtoReflect.Descriptor instead.
+func (*SetSchedule) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{69}
+}
+
+func (x *SetSchedule) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SetSchedule) GetCron() string {
+	if x != nil {
+		return x.Cron
+	}
+	return ""
+}
+
+func (x *SetSchedule) GetEveryMs() int64 {
+	if x != nil {
+		return x.EveryMs
+	}
+	return 0
+}
+
+func (x *SetSchedule) GetDatesMs() []int64 {
+	if x != nil {
+		return x.DatesMs
+	}
+	return nil
+}
+
+func (x *SetSchedule) GetTz() string {
+	if x != nil {
+		return x.Tz
+	}
+	return ""
+}
+
+func (x *SetSchedule) GetStartMs() int64 {
+	if x != nil {
+		return x.StartMs
+	}
+	return 0
+}
+
+func (x *SetSchedule) GetEndMs() int64 {
+	if x != nil {
+		return x.EndMs
+	}
+	return 0
+}
+
+func (x *SetSchedule) GetLimit() int64 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *SetSchedule) GetJitterMs() int64 {
+	if x != nil {
+		return x.JitterMs
+	}
+	return 0
+}
+
+func (x *SetSchedule) GetOverlap() uint32 {
+	if x != nil {
+		return x.Overlap
+	}
+	return 0
+}
+
+func (x *SetSchedule) GetCatchUpMs() int64 {
+	if x != nil {
+		return x.CatchUpMs
+	}
+	return 0
+}
+
+func (x *SetSchedule) GetCatchUpMax() int64 {
+	if x != nil {
+		return x.CatchUpMax
+	}
+	return 0
+}
+
+func (x *SetSchedule) GetPauseOnFailure() bool {
+	if x != nil {
+		return x.PauseOnFailure
+	}
+	return false
+}
+
+func (x *SetSchedule) GetJob() *JobSpec {
+	if x != nil {
+		return x.Job
+	}
+	return nil
+}
+
+// PauseSchedule pauses a schedule, or resumes it: from now on, or, with catch_up, from where it
+// stopped.
+type PauseSchedule struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Paused        bool                   `protobuf:"varint,2,opt,name=paused,proto3" json:"paused,omitempty"`
+	CatchUp       bool                   `protobuf:"varint,3,opt,name=catch_up,json=catchUp,proto3" json:"catch_up,omitempty"`
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseSchedule) Reset() {
+	*x = PauseSchedule{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[70]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseSchedule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseSchedule) ProtoMessage() {}
+
+func (x *PauseSchedule) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[70]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseSchedule.ProtoReflect.Descriptor instead.
+func (*PauseSchedule) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{70}
+}
+
+func (x *PauseSchedule) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PauseSchedule) GetPaused() bool {
+	if x != nil {
+		return x.Paused
+	}
+	return false
+}
+
+func (x *PauseSchedule) GetCatchUp() bool {
+	if x != nil {
+		return x.CatchUp
+	}
+	return false
+}
+
+func (x *PauseSchedule) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// TriggerSchedule runs a schedule's job now, as NAME@+ID.
+type TriggerSchedule struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TriggerSchedule) Reset() {
+	*x = TriggerSchedule{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[71]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TriggerSchedule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TriggerSchedule) ProtoMessage() {}
+
+func (x *TriggerSchedule) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[71]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TriggerSchedule.ProtoReflect.Descriptor instead.
+func (*TriggerSchedule) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{71}
+}
+
+func (x *TriggerSchedule) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *TriggerSchedule) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+// BackfillSchedule takes dates that have passed.
+type BackfillSchedule struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The version that the dates were reckoned of.
+	Version uint64  `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
+	DatesMs []int64 `protobuf:"varint,3,rep,packed,name=dates_ms,json=datesMs,proto3" json:"dates_ms,omitempty"`
+	// rota.Overlap.
+	Overlap       uint32 `protobuf:"varint,4,opt,name=overlap,proto3" json:"overlap,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackfillSchedule) Reset() {
+	*x = BackfillSchedule{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[72]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackfillSchedule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackfillSchedule) ProtoMessage() {}
+
+func (x *BackfillSchedule) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[72]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackfillSchedule.ProtoReflect.Descriptor instead.
+func (*BackfillSchedule) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{72}
+}
+
+func (x *BackfillSchedule) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *BackfillSchedule) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *BackfillSchedule) GetDatesMs() []int64 {
+	if x != nil {
+		return x.DatesMs
+	}
+	return nil
+}
+
+func (x *BackfillSchedule) GetOverlap() uint32 {
+	if x != nil {
+		return x.Overlap
+	}
+	return 0
+}
+
+// DeleteSchedule forgets a schedule; its runs stay.
+type DeleteSchedule struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteSchedule) Reset() {
+	*x = DeleteSchedule{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[73]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteSchedule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteSchedule) ProtoMessage() {}
+
+func (x *DeleteSchedule) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[73]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteSchedule.ProtoReflect.Descriptor instead.
+func (*DeleteSchedule) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{73}
+}
+
+func (x *DeleteSchedule) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// OpenBatch opens a batch (SPEC §24.1); the same again changes nothing.
+type OpenBatch struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Seals it once it has so many jobs; 0 leaves that to SealBatch.
+	Size int64 `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
+	// Without an id.
+	Callback      *JobSpec `protobuf:"bytes,3,opt,name=callback,proto3" json:"callback,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OpenBatch) Reset() {
+	*x = OpenBatch{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[74]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OpenBatch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OpenBatch) ProtoMessage() {}
+
+func (x *OpenBatch) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[74]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OpenBatch.ProtoReflect.Descriptor instead.
+func (*OpenBatch) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{74}
+}
+
+func (x *OpenBatch) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *OpenBatch) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *OpenBatch) GetCallback() *JobSpec {
+	if x != nil {
+		return x.Callback
+	}
+	return nil
+}
+
+// SealBatch has a batch take no more jobs.
+type SealBatch struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SealBatch) Reset() {
+	*x = SealBatch{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[75]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SealBatch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SealBatch) ProtoMessage() {}
+
+func (x *SealBatch) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[75]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SealBatch.ProtoReflect.Descriptor instead.
+func (*SealBatch) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{75}
+}
+
+func (x *SealBatch) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+// SetWebhook creates a webhook, or replaces what one says (SPEC §13.14).
+type SetWebhook struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Url   string                 `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
+	// rota.EventKind; none is all.
+	Kinds  []uint32 `protobuf:"varint,3,rep,packed,name=kinds,proto3" json:"kinds,omitempty"`
+	Filter string   `protobuf:"bytes,4,opt,name=filter,proto3" json:"filter,omitempty"`
+	// Of its secret; 0 leaves it as it is.
+	Generation    uint64 `protobuf:"varint,5,opt,name=generation,proto3" json:"generation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetWebhook) Reset() {
+	*x = SetWebhook{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[76]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetWebhook) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetWebhook) ProtoMessage() {}
+
+func (x *SetWebhook) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[76]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetWebhook.ProtoReflect.Descriptor instead.
+func (*SetWebhook) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{76}
+}
+
+func (x *SetWebhook) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SetWebhook) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *SetWebhook) GetKinds() []uint32 {
+	if x != nil {
+		return x.Kinds
+	}
+	return nil
+}
+
+func (x *SetWebhook) GetFilter() string {
+	if x != nil {
+		return x.Filter
+	}
+	return ""
+}
+
+func (x *SetWebhook) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+// PauseWebhook disables a webhook, or has it go on from where it stands.
+type PauseWebhook struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Paused        bool                   `protobuf:"varint,2,opt,name=paused,proto3" json:"paused,omitempty"`
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseWebhook) Reset() {
+	*x = PauseWebhook{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[77]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseWebhook) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseWebhook) ProtoMessage() {}
+
+func (x *PauseWebhook) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[77]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseWebhook.ProtoReflect.Descriptor instead.
+func (*PauseWebhook) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{77}
+}
+
+func (x *PauseWebhook) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PauseWebhook) GetPaused() bool {
+	if x != nil {
+		return x.Paused
+	}
+	return false
+}
+
+func (x *PauseWebhook) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// SkipWebhook passes over the events that wait for a webhook's cursor.
+type SkipWebhook struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SkipWebhook) Reset() {
+	*x = SkipWebhook{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[78]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SkipWebhook) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SkipWebhook) ProtoMessage() {}
+
+func (x *SkipWebhook) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[78]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SkipWebhook.ProtoReflect.Descriptor instead.
+func (*SkipWebhook) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{78}
+}
+
+func (x *SkipWebhook) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// DeleteWebhook forgets a webhook; its deliveries stay.
+type DeleteWebhook struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteWebhook) Reset() {
+	*x = DeleteWebhook{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[79]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteWebhook) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteWebhook) ProtoMessage() {}
+
+func (x *DeleteWebhook) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[79]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteWebhook.ProtoReflect.Descriptor instead.
+func (*DeleteWebhook) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{79}
+}
+
+func (x *DeleteWebhook) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// EventId is rota.EventID.
+type EventId struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Incarnation   uint64                 `protobuf:"varint,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	Index         uint64                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	Seq           uint32                 `protobuf:"varint,3,opt,name=seq,proto3" json:"seq,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EventId) Reset() {
+	*x = EventId{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[80]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EventId) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EventId) ProtoMessage() {}
+
+func (x *EventId) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[80]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EventId.ProtoReflect.Descriptor instead.
+func (*EventId) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{80}
+}
+
+func (x *EventId) GetIncarnation() uint64 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
+func (x *EventId) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *EventId) GetSeq() uint32 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+// AdvanceHook decides the events after one and up to another for a webhook: those that it selects
+// become deliveries.
+type AdvanceHook struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Name    string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Version uint64                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
+	From    *EventId               `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`
+	To      *EventId               `protobuf:"bytes,4,opt,name=to,proto3" json:"to,omitempty"`
+	// The oldest event that is retained, where that is behind the first after from.
+	Gap           *EventId        `protobuf:"bytes,5,opt,name=gap,proto3" json:"gap,omitempty"`
+	Deliveries    []*HookDelivery `protobuf:"bytes,6,rep,name=deliveries,proto3" json:"deliveries,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AdvanceHook) Reset() {
+	*x = AdvanceHook{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[81]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AdvanceHook) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AdvanceHook) ProtoMessage() {}
+
+func (x *AdvanceHook) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[81]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AdvanceHook.ProtoReflect.Descriptor instead.
+func (*AdvanceHook) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{81}
+}
+
+func (x *AdvanceHook) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *AdvanceHook) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *AdvanceHook) GetFrom() *EventId {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+func (x *AdvanceHook) GetTo() *EventId {
+	if x != nil {
+		return x.To
+	}
+	return nil
+}
+
+func (x *AdvanceHook) GetGap() *EventId {
+	if x != nil {
+		return x.Gap
+	}
+	return nil
+}
+
+func (x *AdvanceHook) GetDeliveries() []*HookDelivery {
+	if x != nil {
+		return x.Deliveries
+	}
+	return nil
+}
+
+// HookDelivery is one event for a webhook.
+type HookDelivery struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Event *EventId               `protobuf:"bytes,1,opt,name=event,proto3" json:"event,omitempty"`
+	// rota.EventKind.
+	Kind          uint32 `protobuf:"varint,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	Payload       []byte `protobuf:"bytes,3,opt,name=payload,proto3" json:"payload,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HookDelivery) Reset() {
+	*x = HookDelivery{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[82]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HookDelivery) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HookDelivery) ProtoMessage() {}
+
+func (x *HookDelivery) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[82]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HookDelivery.ProtoReflect.Descriptor instead.
+func (*HookDelivery) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{82}
+}
+
+func (x *HookDelivery) GetEvent() *EventId {
+	if x != nil {
+		return x.Event
+	}
+	return nil
+}
+
+func (x *HookDelivery) GetKind() uint32 {
+	if x != nil {
+		return x.Kind
+	}
+	return 0
+}
+
+func (x *HookDelivery) GetPayload() []byte {
+	if x != nil {
+		return x.Payload
+	}
+	return nil
+}
+
+// Fire decides what is due of a schedule after one moment and up to another (SPEC §17.4).
+type Fire struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Name    string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Version uint64                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
+	FromMs  int64                  `protobuf:"varint,3,opt,name=from_ms,json=fromMs,proto3" json:"from_ms,omitempty"`
+	UntilMs int64                  `protobuf:"varint,4,opt,name=until_ms,json=untilMs,proto3" json:"until_ms,omitempty"`
+	// The newest dates between them, ascending, and how many come before those.
+	DatesMs []int64 `protobuf:"varint,5,rep,packed,name=dates_ms,json=datesMs,proto3" json:"dates_ms,omitempty"`
+	Missed  uint64  `protobuf:"varint,6,opt,name=missed,proto3" json:"missed,omitempty"`
+	// The release of the time zones that they were reckoned by.
+	Tzdata        string `protobuf:"bytes,7,opt,name=tzdata,proto3" json:"tzdata,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Fire) Reset() {
+	*x = Fire{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[83]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Fire) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Fire) ProtoMessage() {}
+
+func (x *Fire) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[83]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Fire.ProtoReflect.Descriptor instead.
+func (*Fire) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{83}
+}
+
+func (x *Fire) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Fire) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Fire) GetFromMs() int64 {
+	if x != nil {
+		return x.FromMs
+	}
+	return 0
+}
+
+func (x *Fire) GetUntilMs() int64 {
+	if x != nil {
+		return x.UntilMs
+	}
+	return 0
+}
+
+func (x *Fire) GetDatesMs() []int64 {
+	if x != nil {
+		return x.DatesMs
+	}
+	return nil
+}
+
+func (x *Fire) GetMissed() uint64 {
+	if x != nil {
+		return x.Missed
+	}
+	return 0
+}
+
+func (x *Fire) GetTzdata() string {
+	if x != nil {
+		return x.Tzdata
+	}
+	return ""
+}
+
+// StartPlan starts one verb for all jobs that a filter selects (SPEC §21.7).
+type StartPlan struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// rota.PlanVerb.
+	Verb   uint32 `protobuf:"varint,2,opt,name=verb,proto3" json:"verb,omitempty"`
+	Filter string `protobuf:"bytes,3,opt,name=filter,proto3" json:"filter,omitempty"`
+	// The queue that jobs move to, and the priority that jobs get.
+	To       string `protobuf:"bytes,4,opt,name=to,proto3" json:"to,omitempty"`
+	Priority *int32 `protobuf:"varint,5,opt,name=priority,proto3,oneof" json:"priority,omitempty"`
+	// It ends after so many jobs; 0 is no bound.
+	Max           int64 `protobuf:"varint,6,opt,name=max,proto3" json:"max,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StartPlan) Reset() {
+	*x = StartPlan{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[84]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StartPlan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StartPlan) ProtoMessage() {}
+
+func (x *StartPlan) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[84]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StartPlan.ProtoReflect.Descriptor instead.
+func (*StartPlan) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{84}
+}
+
+func (x *StartPlan) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *StartPlan) GetVerb() uint32 {
+	if x != nil {
+		return x.Verb
+	}
+	return 0
+}
+
+func (x *StartPlan) GetFilter() string {
+	if x != nil {
+		return x.Filter
+	}
+	return ""
+}
+
+func (x *StartPlan) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *StartPlan) GetPriority() int32 {
+	if x != nil && x.Priority != nil {
+		return *x.Priority
+	}
+	return 0
+}
+
+func (x *StartPlan) GetMax() int64 {
+	if x != nil {
+		return x.Max
+	}
+	return 0
+}
+
+// CancelPlan ends a plan where it stands.
+type CancelPlan struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelPlan) Reset() {
+	*x = CancelPlan{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[85]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelPlan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelPlan) ProtoMessage() {}
+
+func (x *CancelPlan) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[85]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelPlan.ProtoReflect.Descriptor instead.
+func (*CancelPlan) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{85}
+}
+
+func (x *CancelPlan) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *CancelPlan) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// PlanStep takes a plan from one job to another, in the order of ids.
+type PlanStep struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Plan  string                 `protobuf:"bytes,1,opt,name=plan,proto3" json:"plan,omitempty"`
+	// The last job that the plan went by before, and the last that it goes by now.
+	From string `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
+	To   string `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
+	// No job lies beyond.
+	End bool `protobuf:"varint,4,opt,name=end,proto3" json:"end,omitempty"`
+	// The jobs between that the filter selects, ascending.
+	Items         []*PlanItem `protobuf:"bytes,5,rep,name=items,proto3" json:"items,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanStep) Reset() {
+	*x = PlanStep{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[86]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanStep) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanStep) ProtoMessage() {}
+
+func (x *PlanStep) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[86]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanStep.ProtoReflect.Descriptor instead.
+func (*PlanStep) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{86}
+}
+
+func (x *PlanStep) GetPlan() string {
+	if x != nil {
+		return x.Plan
+	}
+	return ""
+}
+
+func (x *PlanStep) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *PlanStep) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *PlanStep) GetEnd() bool {
+	if x != nil {
+		return x.End
+	}
+	return false
+}
+
+func (x *PlanStep) GetItems() []*PlanItem {
+	if x != nil {
+		return x.Items
+	}
+	return nil
+}
+
+// PlanItem is a job of a plan: by its id, and the number of its submission or its end.
+type PlanItem struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Job    string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Number uint64                 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
+	// What a retry brings, but for the job's id.
+	Retry         *Retry `protobuf:"bytes,3,opt,name=retry,proto3" json:"retry,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanItem) Reset() {
+	*x = PlanItem{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[87]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanItem) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanItem) ProtoMessage() {}
+
+func (x *PlanItem) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[87]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanItem.ProtoReflect.Descriptor instead.
+func (*PlanItem) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{87}
+}
+
+func (x *PlanItem) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *PlanItem) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *PlanItem) GetRetry() *Retry {
+	if x != nil {
+		return x.Retry
+	}
+	return nil
+}
+
 // NodeDiffers is the leader's word that a node's state was another one than the
 // majority's (SPEC §2.5).
 type NodeDiffers struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	// Where that was seen, and up to where its state is known to have been right: what
-	// was told of it since then is the same doubt.
+	// was reported of it since then is the same doubt.
 	Index         uint64 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
 	RightUntil    uint64 `protobuf:"varint,3,opt,name=right_until,json=rightUntil,proto3" json:"right_until,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -4973,7 +7472,7 @@ type NodeDiffers struct {
 
 func (x *NodeDiffers) Reset() {
 	*x = NodeDiffers{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[60]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4985,7 +7484,7 @@ func (x *NodeDiffers) String() string {
 func (*NodeDiffers) ProtoMessage() {}
 
 func (x *NodeDiffers) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[60]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4998,7 +7497,7 @@ func (x *NodeDiffers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeDiffers.ProtoReflect.Descriptor instead.
 func (*NodeDiffers) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{60}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *NodeDiffers) GetNode() string {
@@ -5043,14 +7542,16 @@ type Outcome struct {
 	NextNode      uint32 `protobuf:"varint,12,opt,name=next_node,json=nextNode,proto3" json:"next_node,omitempty"`
 	Runs          int32  `protobuf:"varint,13,opt,name=runs,proto3" json:"runs,omitempty"`
 	// Of a queue that is drained: how many live jobs it has still, 0 once it is deleted.
-	Left          uint64 `protobuf:"varint,14,opt,name=left,proto3" json:"left,omitempty"`
+	Left uint64 `protobuf:"varint,14,opt,name=left,proto3" json:"left,omitempty"`
+	// The job that a submission was merged into (SPEC §18.2), where the caller may know it.
+	Holder        string `protobuf:"bytes,15,opt,name=holder,proto3" json:"holder,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[61]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5062,7 +7563,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[61]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5075,7 +7576,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{61}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *Outcome) GetKind() uint32 {
@@ -5176,6 +7677,13 @@ func (x *Outcome) GetLeft() uint64 {
 	return 0
 }
 
+func (x *Outcome) GetHolder() string {
+	if x != nil {
+		return x.Holder
+	}
+	return ""
+}
+
 var File_fsm_fsmpb_entry_proto protoreflect.FileDescriptor
 
 const file_fsm_fsmpb_entry_proto_rawDesc = "" +
@@ -5190,7 +7698,7 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x03ops\x18\x01 \x03(\v2\f.rota.fsm.OpR\x03ops\"O\n" +
 	"\bOutcomes\x12-\n" +
 	"\boutcomes\x18\x01 \x03(\v2\x11.rota.fsm.OutcomeR\boutcomes\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\x04R\x05index\"\x99\x13\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\"\xa0\x1d\n" +
 	"\x02Op\x124\n" +
 	"\n" +
 	"begin_term\x18\x01 \x01(\v2\x13.rota.fsm.BeginTermH\x00R\tbeginTerm\x12*\n" +
@@ -5247,15 +7755,65 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"set_issuer\x18) \x01(\v2\x13.rota.fsm.SetIssuerH\x00R\tsetIssuer\x12=\n" +
 	"\rdelete_issuer\x18* \x01(\v2\x16.rota.fsm.DeleteIssuerH\x00R\fdeleteIssuer\x120\n" +
 	"\bexchange\x18+ \x01(\v2\x12.rota.fsm.ExchangeH\x00R\bexchange\x12=\n" +
-	"\rbackup_stored\x18, \x01(\v2\x16.rota.fsm.BackupStoredH\x00R\fbackupStored\x12\x14\n" +
+	"\rbackup_stored\x18, \x01(\v2\x16.rota.fsm.BackupStoredH\x00R\fbackupStored\x12C\n" +
+	"\x0fsignal_workflow\x18F \x01(\v2\x18.rota.fsm.SignalWorkflowH\x00R\x0esignalWorkflow\x128\n" +
+	"\fset_key_rule\x18@ \x01(\v2\x14.rota.fsm.SetKeyRuleH\x00R\n" +
+	"setKeyRule\x12A\n" +
+	"\x0fdelete_key_rule\x18A \x01(\v2\x17.rota.fsm.DeleteKeyRuleH\x00R\rdeleteKeyRule\x12.\n" +
+	"\bskip_key\x18B \x01(\v2\x11.rota.fsm.SkipKeyH\x00R\askipKey\x12:\n" +
+	"\fset_schedule\x18- \x01(\v2\x15.rota.fsm.SetScheduleH\x00R\vsetSchedule\x12@\n" +
+	"\x0epause_schedule\x18. \x01(\v2\x17.rota.fsm.PauseScheduleH\x00R\rpauseSchedule\x12F\n" +
+	"\x10trigger_schedule\x18/ \x01(\v2\x19.rota.fsm.TriggerScheduleH\x00R\x0ftriggerSchedule\x12I\n" +
+	"\x11backfill_schedule\x180 \x01(\v2\x1a.rota.fsm.BackfillScheduleH\x00R\x10backfillSchedule\x12C\n" +
+	"\x0fdelete_schedule\x181 \x01(\v2\x18.rota.fsm.DeleteScheduleH\x00R\x0edeleteSchedule\x12$\n" +
+	"\x04fire\x182 \x01(\v2\x0e.rota.fsm.FireH\x00R\x04fire\x124\n" +
+	"\n" +
+	"open_batch\x185 \x01(\v2\x13.rota.fsm.OpenBatchH\x00R\topenBatch\x124\n" +
+	"\n" +
+	"seal_batch\x186 \x01(\v2\x13.rota.fsm.SealBatchH\x00R\tsealBatch\x124\n" +
+	"\n" +
+	"start_plan\x18K \x01(\v2\x13.rota.fsm.StartPlanH\x00R\tstartPlan\x127\n" +
+	"\vcancel_plan\x18L \x01(\v2\x14.rota.fsm.CancelPlanH\x00R\n" +
+	"cancelPlan\x121\n" +
+	"\tplan_step\x18M \x01(\v2\x12.rota.fsm.PlanStepH\x00R\bplanStep\x12.\n" +
+	"\bkeep_log\x18Q \x01(\v2\x11.rota.fsm.KeepLogH\x00R\akeepLog\x127\n" +
+	"\vset_webhook\x18Z \x01(\v2\x14.rota.fsm.SetWebhookH\x00R\n" +
+	"setWebhook\x12=\n" +
+	"\rpause_webhook\x18[ \x01(\v2\x16.rota.fsm.PauseWebhookH\x00R\fpauseWebhook\x12:\n" +
+	"\fskip_webhook\x18\\ \x01(\v2\x15.rota.fsm.SkipWebhookH\x00R\vskipWebhook\x12@\n" +
+	"\x0edelete_webhook\x18] \x01(\v2\x17.rota.fsm.DeleteWebhookH\x00R\rdeleteWebhook\x12:\n" +
+	"\fadvance_hook\x18^ \x01(\v2\x15.rota.fsm.AdvanceHookH\x00R\vadvanceHook\x12'\n" +
+	"\x05offer\x18_ \x01(\v2\x0f.rota.fsm.OfferH\x00R\x05offer\x12\x14\n" +
 	"\x05actor\x18= \x01(\tR\x05actor\x12\x10\n" +
 	"\x03via\x18> \x01(\tR\x03via\x12\x18\n" +
 	"\arequest\x18? \x01(\tR\arequestB\x04\n" +
-	"\x02op\"K\n" +
+	"\x02op\"\x81\x02\n" +
+	"\n" +
+	"SetKeyRule\x12\x14\n" +
+	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
+	"\x05value\x18\x03 \x01(\tR\x05value\x12\x18\n" +
+	"\acluster\x18\x04 \x01(\bR\acluster\x12 \n" +
+	"\vconcurrency\x18\x05 \x01(\x03R\vconcurrency\x12\x12\n" +
+	"\x04rate\x18\x06 \x01(\x03R\x04rate\x12\x1b\n" +
+	"\tperiod_ms\x18\a \x01(\x03R\bperiodMs\x12\x14\n" +
+	"\x05burst\x18\b \x01(\x03R\x05burst\x12\x1a\n" +
+	"\bsequence\x18\t \x01(\rR\bsequence\x12\x14\n" +
+	"\x05group\x18\n" +
+	" \x01(\bR\x05group\"O\n" +
+	"\rDeleteKeyRule\x12\x14\n" +
+	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
+	"\x05value\x18\x03 \x01(\tR\x05value\"[\n" +
+	"\aSkipKey\x12\x14\n" +
+	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x16\n" +
+	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x10\n" +
+	"\x03key\x18\x03 \x01(\tR\x03key\x12\x10\n" +
+	"\x03job\x18\x04 \x01(\tR\x03job\"K\n" +
 	"\x05Grant\x12\x14\n" +
 	"\x05right\x18\x01 \x01(\rR\x05right\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x14\n" +
-	"\x05queue\x18\x03 \x01(\tR\x05queue\"\xeb\x01\n" +
+	"\x05queue\x18\x03 \x01(\tR\x05queue\"\xd4\x02\n" +
 	"\aSetRole\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12'\n" +
 	"\x06grants\x18\x02 \x03(\v2\x0f.rota.fsm.GrantR\x06grants\x12\x1d\n" +
@@ -5267,7 +7825,12 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"maxWorkers\x12#\n" +
 	"\rmax_workflows\x18\x06 \x01(\x03R\fmaxWorkflows\x12\x1d\n" +
 	"\n" +
-	"max_tokens\x18\a \x01(\x03R\tmaxTokens\" \n" +
+	"max_tokens\x18\a \x01(\x03R\tmaxTokens\x12#\n" +
+	"\rmax_schedules\x18\b \x01(\x03R\fmaxSchedules\x12\x1f\n" +
+	"\vmax_batches\x18\t \x01(\x03R\n" +
+	"maxBatches\x12!\n" +
+	"\fmax_webhooks\x18\n" +
+	" \x01(\x03R\vmaxWebhooks\" \n" +
 	"\n" +
 	"DeleteRole\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\xbd\x01\n" +
@@ -5290,7 +7853,7 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x05roles\x18\x01 \x03(\tR\x05roles\"M\n" +
 	"\bInitAuth\x12+\n" +
 	"\x05token\x18\x01 \x01(\v2\x15.rota.fsm.CreateTokenR\x05token\x12\x14\n" +
-	"\x05reset\x18\x02 \x01(\bR\x05reset\"\xa3\x01\n" +
+	"\x05reset\x18\x02 \x01(\bR\x05reset\"\xbc\x01\n" +
 	"\tBeginTerm\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x16\n" +
@@ -5298,7 +7861,8 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\n" +
 	"cluster_id\x18\x04 \x01(\tR\tclusterId\x12\x19\n" +
 	"\bstart_ms\x18\x05 \x01(\x03R\astartMs\x12\x1c\n" +
-	"\tanonymous\x18\x06 \x03(\tR\tanonymous\"\xf0\x06\n" +
+	"\tanonymous\x18\x06 \x03(\tR\tanonymous\x12\x17\n" +
+	"\aleap_ms\x18\a \x01(\x03R\x06leapMs\"\xc4\t\n" +
 	"\aJobSpec\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x12\n" +
@@ -5332,7 +7896,26 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\vexpected_ms\x18\x1a \x01(\x03R\n" +
 	"expectedMs\x123\n" +
 	"\x16retry_on_invalid_proof\x18\x1b \x01(\bR\x13retryOnInvalidProof\x12\x1b\n" +
-	"\tdata_keys\x18\x1c \x03(\tR\bdataKeys\"1\n" +
+	"\tdata_keys\x18\x1c \x03(\tR\bdataKeys\x12%\n" +
+	"\x0eretry_attempts\x18\x1f \x01(\x03R\rretryAttempts\x12\"\n" +
+	"\rretry_base_ms\x18  \x01(\x03R\vretryBaseMs\x122\n" +
+	"\x15retry_factor_permille\x18! \x01(\x03R\x13retryFactorPermille\x12 \n" +
+	"\fretry_cap_ms\x18\" \x01(\x03R\n" +
+	"retryCapMs\x122\n" +
+	"\x15retry_jitter_permille\x18# \x01(\x03R\x13retryJitterPermille\x12(\n" +
+	"\x06unique\x18< \x01(\v2\x10.rota.fsm.UniqueR\x06unique\x12\x12\n" +
+	"\x04keys\x18= \x03(\tR\x04keys\x12\x14\n" +
+	"\x05batch\x18> \x01(\tR\x05batch\x12)\n" +
+	"\aheaders\x18? \x03(\v2\x0f.rota.fsm.LabelR\aheaders\"\xbb\x01\n" +
+	"\x06Unique\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x0e\n" +
+	"\x02by\x18\x02 \x03(\tR\x02by\x12\x1b\n" +
+	"\tperiod_ms\x18\x03 \x01(\x03R\bperiodMs\x12\x14\n" +
+	"\x05scope\x18\x04 \x03(\tR\x05scope\x12\x17\n" +
+	"\akeep_ms\x18\x05 \x01(\x03R\x06keepMs\x12\x1f\n" +
+	"\von_conflict\x18\x06 \x01(\tR\n" +
+	"onConflict\x12\"\n" +
+	"\rextend_max_ms\x18\a \x01(\x03R\vextendMaxMs\"1\n" +
 	"\x05Limit\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value\"/\n" +
@@ -5357,7 +7940,7 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	" \x01(\x03R\x05stake\x12'\n" +
 	"\x06limits\x18\v \x03(\v2\x0f.rota.fsm.LimitR\x06limits\x12#\n" +
 	"\x0eio_bytes_per_s\x18\x14 \x01(\x03R\vioBytesPerS\x12\x14\n" +
-	"\x05types\x18\f \x03(\tR\x05types\"\xdb\x02\n" +
+	"\x05types\x18\f \x03(\tR\x05types\"\xf1\x02\n" +
 	"\bRegister\x12(\n" +
 	"\x04spec\x18\x01 \x01(\v2\x14.rota.fsm.WorkerSpecR\x04spec\x12\x1f\n" +
 	"\vsecret_hash\x18\x02 \x01(\fR\n" +
@@ -5370,7 +7953,15 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x05grace\x18\x06 \x01(\bR\x05grace\x12%\n" +
 	"\x0eattested_stake\x18\a \x01(\x03R\rattestedStake\x12&\n" +
 	"\x0fold_secret_hash\x18\b \x01(\fR\roldSecretHash\x127\n" +
-	"\vattestation\x18\t \x01(\v2\x15.rota.fsm.AttestationR\vattestation\"\xa4\x01\n" +
+	"\vattestation\x18\t \x01(\v2\x15.rota.fsm.AttestationR\vattestation\x12\x14\n" +
+	"\x05polls\x18\n" +
+	" \x01(\bR\x05polls\"|\n" +
+	"\x05Offer\x12\x16\n" +
+	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x18\n" +
+	"\asession\x18\x02 \x01(\x04R\asession\x12\x12\n" +
+	"\x04poll\x18\x03 \x01(\x04R\x04poll\x12\x12\n" +
+	"\x04free\x18\x04 \x01(\x05R\x04free\x12\x19\n" +
+	"\buntil_ms\x18\x05 \x01(\x03R\auntilMs\"\xa4\x01\n" +
 	"\vAttestation\x12\x18\n" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x16\n" +
 	"\x06worker\x18\x02 \x01(\tR\x06worker\x12\x1d\n" +
@@ -5424,7 +8015,7 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x04rule\x18\x05 \x01(\rR\x04rule\x12\f\n" +
 	"\x01n\x18\x06 \x01(\x03R\x01n\x12\x0e\n" +
 	"\x02of\x18\a \x01(\x03R\x02of\x12 \n" +
-	"\vinterleaved\x18\b \x01(\bR\vinterleaved\"\xdb\x02\n" +
+	"\vinterleaved\x18\b \x01(\bR\vinterleaved\"\x80\x03\n" +
 	"\aLeaseOp\x12\x12\n" +
 	"\x04verb\x18\x01 \x01(\rR\x04verb\x12\x14\n" +
 	"\x05lease\x18\x02 \x01(\fR\x05lease\x12\x10\n" +
@@ -5436,10 +8027,17 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\routput_digest\x18\b \x01(\fR\foutputDigest\x12\x12\n" +
 	"\x04text\x18\t \x01(\tR\x04text\x12\x1a\n" +
 	"\bprogress\x18\n" +
-	" \x01(\x05R\bprogress\x12\x19\n" +
-	"\bno_retry\x18\v \x01(\bR\anoRetry\x12\x1b\n" +
-	"\ttimed_out\x18\f \x01(\bR\btimedOut\x12#\n" +
-	"\x04meta\x18\r \x03(\v2\x0f.rota.fsm.LabelR\x04meta\"\x1a\n" +
+	" \x01(\x05R\bprogress\x12\x12\n" +
+	"\x04fail\x18\v \x01(\rR\x04fail\x12\x19\n" +
+	"\bafter_ms\x18\f \x01(\x03R\aafterMs\x12#\n" +
+	"\x04meta\x18\r \x03(\v2\x0f.rota.fsm.LabelR\x04meta\x12\x1a\n" +
+	"\bchildren\x18\x0e \x01(\fR\bchildren\x12\x10\n" +
+	"\x03log\x18\x0f \x01(\fR\x03log\"[\n" +
+	"\aKeepLog\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
+	"\x05lease\x18\x02 \x01(\fR\x05lease\x12\x16\n" +
+	"\x06worker\x18\x03 \x01(\tR\x06worker\x12\x10\n" +
+	"\x03log\x18\x04 \x01(\fR\x03log\"\x1a\n" +
 	"\x06Cancel\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\"x\n" +
 	"\x05Retry\x12\x10\n" +
@@ -5536,10 +8134,25 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\bworkflow\x18\x01 \x01(\tR\bworkflow\x12\x18\n" +
 	"\acontent\x18\x02 \x01(\fR\acontent\x12\x14\n" +
 	"\x05first\x18\x03 \x01(\rR\x05first\x12,\n" +
-	"\x05nodes\x18\x04 \x03(\v2\x16.rota.fsm.WorkflowNodeR\x05nodes\"O\n" +
+	"\x05nodes\x18\x04 \x03(\v2\x16.rota.fsm.WorkflowNodeR\x05nodes\"s\n" +
 	"\fWorkflowNode\x12%\n" +
 	"\x04spec\x18\x01 \x01(\v2\x11.rota.fsm.JobSpecR\x04spec\x12\x18\n" +
-	"\aparents\x18\x02 \x03(\rR\aparents\":\n" +
+	"\aparents\x18\x02 \x03(\rR\aparents\x12\"\n" +
+	"\x04gate\x18\x03 \x01(\v2\x0e.rota.fsm.GateR\x04gate\"R\n" +
+	"\x06Growth\x12,\n" +
+	"\x05nodes\x18\x01 \x03(\v2\x16.rota.fsm.WorkflowNodeR\x05nodes\x12\x1a\n" +
+	"\bdetached\x18\x02 \x01(\bR\bdetached\"D\n" +
+	"\x04Gate\x12\x1d\n" +
+	"\n" +
+	"timeout_ms\x18\x01 \x01(\x03R\ttimeoutMs\x12\x1d\n" +
+	"\n" +
+	"on_timeout\x18\x02 \x01(\rR\tonTimeout\"\x82\x01\n" +
+	"\x0eSignalWorkflow\x12\x1a\n" +
+	"\bworkflow\x18\x01 \x01(\tR\bworkflow\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x12\x0e\n" +
+	"\x02id\x18\x03 \x01(\tR\x02id\x12\x18\n" +
+	"\apayload\x18\x04 \x01(\fR\apayload\x12\x16\n" +
+	"\x06refuse\x18\x05 \x01(\bR\x06refuse\":\n" +
 	"\x0eCommitWorkflow\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\acontent\x18\x02 \x01(\fR\acontent\" \n" +
@@ -5573,12 +8186,114 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
 	"\x06sha256\x18\x03 \x01(\fR\x06sha256\x12\x14\n" +
-	"\x05bytes\x18\x04 \x01(\x04R\x05bytes\"X\n" +
+	"\x05bytes\x18\x04 \x01(\x04R\x05bytes\"\x8b\x03\n" +
+	"\vSetSchedule\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04cron\x18\x02 \x01(\tR\x04cron\x12\x19\n" +
+	"\bevery_ms\x18\x03 \x01(\x03R\aeveryMs\x12\x19\n" +
+	"\bdates_ms\x18\x04 \x03(\x03R\adatesMs\x12\x0e\n" +
+	"\x02tz\x18\x05 \x01(\tR\x02tz\x12\x19\n" +
+	"\bstart_ms\x18\x06 \x01(\x03R\astartMs\x12\x15\n" +
+	"\x06end_ms\x18\a \x01(\x03R\x05endMs\x12\x14\n" +
+	"\x05limit\x18\b \x01(\x03R\x05limit\x12\x1b\n" +
+	"\tjitter_ms\x18\t \x01(\x03R\bjitterMs\x12\x18\n" +
+	"\aoverlap\x18\n" +
+	" \x01(\rR\aoverlap\x12\x1e\n" +
+	"\vcatch_up_ms\x18\v \x01(\x03R\tcatchUpMs\x12 \n" +
+	"\fcatch_up_max\x18\f \x01(\x03R\n" +
+	"catchUpMax\x12(\n" +
+	"\x10pause_on_failure\x18\r \x01(\bR\x0epauseOnFailure\x12#\n" +
+	"\x03job\x18\x0e \x01(\v2\x11.rota.fsm.JobSpecR\x03job\"n\n" +
+	"\rPauseSchedule\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06paused\x18\x02 \x01(\bR\x06paused\x12\x19\n" +
+	"\bcatch_up\x18\x03 \x01(\bR\acatchUp\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"5\n" +
+	"\x0fTriggerSchedule\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\"u\n" +
+	"\x10BackfillSchedule\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x19\n" +
+	"\bdates_ms\x18\x03 \x03(\x03R\adatesMs\x12\x18\n" +
+	"\aoverlap\x18\x04 \x01(\rR\aoverlap\"$\n" +
+	"\x0eDeleteSchedule\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"^\n" +
+	"\tOpenBatch\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04size\x18\x02 \x01(\x03R\x04size\x12-\n" +
+	"\bcallback\x18\x03 \x01(\v2\x11.rota.fsm.JobSpecR\bcallback\"\x1b\n" +
+	"\tSealBatch\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\x80\x01\n" +
+	"\n" +
+	"SetWebhook\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
+	"\x03url\x18\x02 \x01(\tR\x03url\x12\x14\n" +
+	"\x05kinds\x18\x03 \x03(\rR\x05kinds\x12\x16\n" +
+	"\x06filter\x18\x04 \x01(\tR\x06filter\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x05 \x01(\x04R\n" +
+	"generation\"R\n" +
+	"\fPauseWebhook\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06paused\x18\x02 \x01(\bR\x06paused\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"!\n" +
+	"\vSkipWebhook\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"#\n" +
+	"\rDeleteWebhook\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"S\n" +
+	"\aEventId\x12 \n" +
+	"\vincarnation\x18\x01 \x01(\x04R\vincarnation\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x10\n" +
+	"\x03seq\x18\x03 \x01(\rR\x03seq\"\xe2\x01\n" +
+	"\vAdvanceHook\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\x04R\aversion\x12%\n" +
+	"\x04from\x18\x03 \x01(\v2\x11.rota.fsm.EventIdR\x04from\x12!\n" +
+	"\x02to\x18\x04 \x01(\v2\x11.rota.fsm.EventIdR\x02to\x12#\n" +
+	"\x03gap\x18\x05 \x01(\v2\x11.rota.fsm.EventIdR\x03gap\x126\n" +
+	"\n" +
+	"deliveries\x18\x06 \x03(\v2\x16.rota.fsm.HookDeliveryR\n" +
+	"deliveries\"e\n" +
+	"\fHookDelivery\x12'\n" +
+	"\x05event\x18\x01 \x01(\v2\x11.rota.fsm.EventIdR\x05event\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\rR\x04kind\x12\x18\n" +
+	"\apayload\x18\x03 \x01(\fR\apayload\"\xb3\x01\n" +
+	"\x04Fire\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x17\n" +
+	"\afrom_ms\x18\x03 \x01(\x03R\x06fromMs\x12\x19\n" +
+	"\buntil_ms\x18\x04 \x01(\x03R\auntilMs\x12\x19\n" +
+	"\bdates_ms\x18\x05 \x03(\x03R\adatesMs\x12\x16\n" +
+	"\x06missed\x18\x06 \x01(\x04R\x06missed\x12\x16\n" +
+	"\x06tzdata\x18\a \x01(\tR\x06tzdata\"\x97\x01\n" +
+	"\tStartPlan\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04verb\x18\x02 \x01(\rR\x04verb\x12\x16\n" +
+	"\x06filter\x18\x03 \x01(\tR\x06filter\x12\x0e\n" +
+	"\x02to\x18\x04 \x01(\tR\x02to\x12\x1f\n" +
+	"\bpriority\x18\x05 \x01(\x05H\x00R\bpriority\x88\x01\x01\x12\x10\n" +
+	"\x03max\x18\x06 \x01(\x03R\x03maxB\v\n" +
+	"\t_priority\"4\n" +
+	"\n" +
+	"CancelPlan\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"~\n" +
+	"\bPlanStep\x12\x12\n" +
+	"\x04plan\x18\x01 \x01(\tR\x04plan\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\tR\x04from\x12\x0e\n" +
+	"\x02to\x18\x03 \x01(\tR\x02to\x12\x10\n" +
+	"\x03end\x18\x04 \x01(\bR\x03end\x12(\n" +
+	"\x05items\x18\x05 \x03(\v2\x12.rota.fsm.PlanItemR\x05items\"[\n" +
+	"\bPlanItem\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\x04R\x06number\x12%\n" +
+	"\x05retry\x18\x03 \x01(\v2\x0f.rota.fsm.RetryR\x05retry\"X\n" +
 	"\vNodeDiffers\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x1f\n" +
 	"\vright_until\x18\x03 \x01(\x04R\n" +
-	"rightUntil\"\x87\x03\n" +
+	"rightUntil\"\x9f\x03\n" +
 	"\aOutcome\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\rR\x04kind\x12\x18\n" +
 	"\asubject\x18\x02 \x01(\tR\asubject\x12\x12\n" +
@@ -5595,7 +8310,8 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x0eworkflow_state\x18\v \x01(\rR\rworkflowState\x12\x1b\n" +
 	"\tnext_node\x18\f \x01(\rR\bnextNode\x12\x12\n" +
 	"\x04runs\x18\r \x01(\x05R\x04runs\x12\x12\n" +
-	"\x04left\x18\x0e \x01(\x04R\x04leftB+Z)github.com/rotasched/rota/fsm/fsmpb;fsmpbb\x06proto3"
+	"\x04left\x18\x0e \x01(\x04R\x04left\x12\x16\n" +
+	"\x06holder\x18\x0f \x01(\tR\x06holderB+Z)github.com/rotasched/rota/fsm/fsmpb;fsmpbb\x06proto3"
 
 var (
 	file_fsm_fsmpb_entry_proto_rawDescOnce sync.Once
@@ -5609,149 +8325,212 @@ func file_fsm_fsmpb_entry_proto_rawDescGZIP() []byte {
 	return file_fsm_fsmpb_entry_proto_rawDescData
 }
 
-var file_fsm_fsmpb_entry_proto_msgTypes = make([]protoimpl.MessageInfo, 62)
+var file_fsm_fsmpb_entry_proto_msgTypes = make([]protoimpl.MessageInfo, 90)
 var file_fsm_fsmpb_entry_proto_goTypes = []any{
-	(*Entry)(nil),          // 0: rota.fsm.Entry
-	(*Commands)(nil),       // 1: rota.fsm.Commands
-	(*Outcomes)(nil),       // 2: rota.fsm.Outcomes
-	(*Op)(nil),             // 3: rota.fsm.Op
-	(*Grant)(nil),          // 4: rota.fsm.Grant
-	(*SetRole)(nil),        // 5: rota.fsm.SetRole
-	(*DeleteRole)(nil),     // 6: rota.fsm.DeleteRole
-	(*CreateToken)(nil),    // 7: rota.fsm.CreateToken
-	(*RevokeToken)(nil),    // 8: rota.fsm.RevokeToken
-	(*SetBlock)(nil),       // 9: rota.fsm.SetBlock
-	(*SetAnonymous)(nil),   // 10: rota.fsm.SetAnonymous
-	(*InitAuth)(nil),       // 11: rota.fsm.InitAuth
-	(*BeginTerm)(nil),      // 12: rota.fsm.BeginTerm
-	(*JobSpec)(nil),        // 13: rota.fsm.JobSpec
-	(*Limit)(nil),          // 14: rota.fsm.Limit
-	(*Label)(nil),          // 15: rota.fsm.Label
-	(*Submit)(nil),         // 16: rota.fsm.Submit
-	(*WorkerSpec)(nil),     // 17: rota.fsm.WorkerSpec
-	(*Register)(nil),       // 18: rota.fsm.Register
-	(*Attestation)(nil),    // 19: rota.fsm.Attestation
-	(*SetStatus)(nil),      // 20: rota.fsm.SetStatus
-	(*Gone)(nil),           // 21: rota.fsm.Gone
-	(*Disconnect)(nil),     // 22: rota.fsm.Disconnect
-	(*Reach)(nil),          // 23: rota.fsm.Reach
-	(*Round)(nil),          // 24: rota.fsm.Round
-	(*Preempt)(nil),        // 25: rota.fsm.Preempt
-	(*Hold)(nil),           // 26: rota.fsm.Hold
-	(*Pair)(nil),           // 27: rota.fsm.Pair
-	(*LeaseOp)(nil),        // 28: rota.fsm.LeaseOp
-	(*Cancel)(nil),         // 29: rota.fsm.Cancel
-	(*Retry)(nil),          // 30: rota.fsm.Retry
-	(*Past)(nil),           // 31: rota.fsm.Past
-	(*ChangeJob)(nil),      // 32: rota.fsm.ChangeJob
-	(*DeleteJob)(nil),      // 33: rota.fsm.DeleteJob
-	(*DeleteQueue)(nil),    // 34: rota.fsm.DeleteQueue
-	(*DeleteTenant)(nil),   // 35: rota.fsm.DeleteTenant
-	(*DeleteWorker)(nil),   // 36: rota.fsm.DeleteWorker
-	(*SetIssuer)(nil),      // 37: rota.fsm.SetIssuer
-	(*ClaimRole)(nil),      // 38: rota.fsm.ClaimRole
-	(*DeleteIssuer)(nil),   // 39: rota.fsm.DeleteIssuer
-	(*Exchange)(nil),       // 40: rota.fsm.Exchange
-	(*DropDeleted)(nil),    // 41: rota.fsm.DropDeleted
-	(*SetMode)(nil),        // 42: rota.fsm.SetMode
-	(*SetCluster)(nil),     // 43: rota.fsm.SetCluster
-	(*SetTenant)(nil),      // 44: rota.fsm.SetTenant
-	(*ReportProof)(nil),    // 45: rota.fsm.ReportProof
-	(*OpenWorkflow)(nil),   // 46: rota.fsm.OpenWorkflow
-	(*QueueShare)(nil),     // 47: rota.fsm.QueueShare
-	(*AddNodes)(nil),       // 48: rota.fsm.AddNodes
-	(*WorkflowNode)(nil),   // 49: rota.fsm.WorkflowNode
-	(*CommitWorkflow)(nil), // 50: rota.fsm.CommitWorkflow
-	(*CancelWorkflow)(nil), // 51: rota.fsm.CancelWorkflow
-	(*RetryWorkflow)(nil),  // 52: rota.fsm.RetryWorkflow
-	(*Sweep)(nil),          // 53: rota.fsm.Sweep
-	(*SetQueue)(nil),       // 54: rota.fsm.SetQueue
-	(*Barrier)(nil),        // 55: rota.fsm.Barrier
-	(*SetNode)(nil),        // 56: rota.fsm.SetNode
-	(*WantVoters)(nil),     // 57: rota.fsm.WantVoters
-	(*SwitchRules)(nil),    // 58: rota.fsm.SwitchRules
-	(*BackupStored)(nil),   // 59: rota.fsm.BackupStored
-	(*NodeDiffers)(nil),    // 60: rota.fsm.NodeDiffers
-	(*Outcome)(nil),        // 61: rota.fsm.Outcome
+	(*Entry)(nil),            // 0: rota.fsm.Entry
+	(*Commands)(nil),         // 1: rota.fsm.Commands
+	(*Outcomes)(nil),         // 2: rota.fsm.Outcomes
+	(*Op)(nil),               // 3: rota.fsm.Op
+	(*SetKeyRule)(nil),       // 4: rota.fsm.SetKeyRule
+	(*DeleteKeyRule)(nil),    // 5: rota.fsm.DeleteKeyRule
+	(*SkipKey)(nil),          // 6: rota.fsm.SkipKey
+	(*Grant)(nil),            // 7: rota.fsm.Grant
+	(*SetRole)(nil),          // 8: rota.fsm.SetRole
+	(*DeleteRole)(nil),       // 9: rota.fsm.DeleteRole
+	(*CreateToken)(nil),      // 10: rota.fsm.CreateToken
+	(*RevokeToken)(nil),      // 11: rota.fsm.RevokeToken
+	(*SetBlock)(nil),         // 12: rota.fsm.SetBlock
+	(*SetAnonymous)(nil),     // 13: rota.fsm.SetAnonymous
+	(*InitAuth)(nil),         // 14: rota.fsm.InitAuth
+	(*BeginTerm)(nil),        // 15: rota.fsm.BeginTerm
+	(*JobSpec)(nil),          // 16: rota.fsm.JobSpec
+	(*Unique)(nil),           // 17: rota.fsm.Unique
+	(*Limit)(nil),            // 18: rota.fsm.Limit
+	(*Label)(nil),            // 19: rota.fsm.Label
+	(*Submit)(nil),           // 20: rota.fsm.Submit
+	(*WorkerSpec)(nil),       // 21: rota.fsm.WorkerSpec
+	(*Register)(nil),         // 22: rota.fsm.Register
+	(*Offer)(nil),            // 23: rota.fsm.Offer
+	(*Attestation)(nil),      // 24: rota.fsm.Attestation
+	(*SetStatus)(nil),        // 25: rota.fsm.SetStatus
+	(*Gone)(nil),             // 26: rota.fsm.Gone
+	(*Disconnect)(nil),       // 27: rota.fsm.Disconnect
+	(*Reach)(nil),            // 28: rota.fsm.Reach
+	(*Round)(nil),            // 29: rota.fsm.Round
+	(*Preempt)(nil),          // 30: rota.fsm.Preempt
+	(*Hold)(nil),             // 31: rota.fsm.Hold
+	(*Pair)(nil),             // 32: rota.fsm.Pair
+	(*LeaseOp)(nil),          // 33: rota.fsm.LeaseOp
+	(*KeepLog)(nil),          // 34: rota.fsm.KeepLog
+	(*Cancel)(nil),           // 35: rota.fsm.Cancel
+	(*Retry)(nil),            // 36: rota.fsm.Retry
+	(*Past)(nil),             // 37: rota.fsm.Past
+	(*ChangeJob)(nil),        // 38: rota.fsm.ChangeJob
+	(*DeleteJob)(nil),        // 39: rota.fsm.DeleteJob
+	(*DeleteQueue)(nil),      // 40: rota.fsm.DeleteQueue
+	(*DeleteTenant)(nil),     // 41: rota.fsm.DeleteTenant
+	(*DeleteWorker)(nil),     // 42: rota.fsm.DeleteWorker
+	(*SetIssuer)(nil),        // 43: rota.fsm.SetIssuer
+	(*ClaimRole)(nil),        // 44: rota.fsm.ClaimRole
+	(*DeleteIssuer)(nil),     // 45: rota.fsm.DeleteIssuer
+	(*Exchange)(nil),         // 46: rota.fsm.Exchange
+	(*DropDeleted)(nil),      // 47: rota.fsm.DropDeleted
+	(*SetMode)(nil),          // 48: rota.fsm.SetMode
+	(*SetCluster)(nil),       // 49: rota.fsm.SetCluster
+	(*SetTenant)(nil),        // 50: rota.fsm.SetTenant
+	(*ReportProof)(nil),      // 51: rota.fsm.ReportProof
+	(*OpenWorkflow)(nil),     // 52: rota.fsm.OpenWorkflow
+	(*QueueShare)(nil),       // 53: rota.fsm.QueueShare
+	(*AddNodes)(nil),         // 54: rota.fsm.AddNodes
+	(*WorkflowNode)(nil),     // 55: rota.fsm.WorkflowNode
+	(*Growth)(nil),           // 56: rota.fsm.Growth
+	(*Gate)(nil),             // 57: rota.fsm.Gate
+	(*SignalWorkflow)(nil),   // 58: rota.fsm.SignalWorkflow
+	(*CommitWorkflow)(nil),   // 59: rota.fsm.CommitWorkflow
+	(*CancelWorkflow)(nil),   // 60: rota.fsm.CancelWorkflow
+	(*RetryWorkflow)(nil),    // 61: rota.fsm.RetryWorkflow
+	(*Sweep)(nil),            // 62: rota.fsm.Sweep
+	(*SetQueue)(nil),         // 63: rota.fsm.SetQueue
+	(*Barrier)(nil),          // 64: rota.fsm.Barrier
+	(*SetNode)(nil),          // 65: rota.fsm.SetNode
+	(*WantVoters)(nil),       // 66: rota.fsm.WantVoters
+	(*SwitchRules)(nil),      // 67: rota.fsm.SwitchRules
+	(*BackupStored)(nil),     // 68: rota.fsm.BackupStored
+	(*SetSchedule)(nil),      // 69: rota.fsm.SetSchedule
+	(*PauseSchedule)(nil),    // 70: rota.fsm.PauseSchedule
+	(*TriggerSchedule)(nil),  // 71: rota.fsm.TriggerSchedule
+	(*BackfillSchedule)(nil), // 72: rota.fsm.BackfillSchedule
+	(*DeleteSchedule)(nil),   // 73: rota.fsm.DeleteSchedule
+	(*OpenBatch)(nil),        // 74: rota.fsm.OpenBatch
+	(*SealBatch)(nil),        // 75: rota.fsm.SealBatch
+	(*SetWebhook)(nil),       // 76: rota.fsm.SetWebhook
+	(*PauseWebhook)(nil),     // 77: rota.fsm.PauseWebhook
+	(*SkipWebhook)(nil),      // 78: rota.fsm.SkipWebhook
+	(*DeleteWebhook)(nil),    // 79: rota.fsm.DeleteWebhook
+	(*EventId)(nil),          // 80: rota.fsm.EventId
+	(*AdvanceHook)(nil),      // 81: rota.fsm.AdvanceHook
+	(*HookDelivery)(nil),     // 82: rota.fsm.HookDelivery
+	(*Fire)(nil),             // 83: rota.fsm.Fire
+	(*StartPlan)(nil),        // 84: rota.fsm.StartPlan
+	(*CancelPlan)(nil),       // 85: rota.fsm.CancelPlan
+	(*PlanStep)(nil),         // 86: rota.fsm.PlanStep
+	(*PlanItem)(nil),         // 87: rota.fsm.PlanItem
+	(*NodeDiffers)(nil),      // 88: rota.fsm.NodeDiffers
+	(*Outcome)(nil),          // 89: rota.fsm.Outcome
 }
 var file_fsm_fsmpb_entry_proto_depIdxs = []int32{
-	3,  // 0: rota.fsm.Entry.ops:type_name -> rota.fsm.Op
-	3,  // 1: rota.fsm.Commands.ops:type_name -> rota.fsm.Op
-	61, // 2: rota.fsm.Outcomes.outcomes:type_name -> rota.fsm.Outcome
-	12, // 3: rota.fsm.Op.begin_term:type_name -> rota.fsm.BeginTerm
-	16, // 4: rota.fsm.Op.submit:type_name -> rota.fsm.Submit
-	18, // 5: rota.fsm.Op.register:type_name -> rota.fsm.Register
-	20, // 6: rota.fsm.Op.set_status:type_name -> rota.fsm.SetStatus
-	23, // 7: rota.fsm.Op.reach:type_name -> rota.fsm.Reach
-	24, // 8: rota.fsm.Op.round:type_name -> rota.fsm.Round
-	28, // 9: rota.fsm.Op.lease:type_name -> rota.fsm.LeaseOp
-	29, // 10: rota.fsm.Op.cancel:type_name -> rota.fsm.Cancel
-	30, // 11: rota.fsm.Op.retry:type_name -> rota.fsm.Retry
-	53, // 12: rota.fsm.Op.sweep:type_name -> rota.fsm.Sweep
-	54, // 13: rota.fsm.Op.set_queue:type_name -> rota.fsm.SetQueue
-	55, // 14: rota.fsm.Op.barrier:type_name -> rota.fsm.Barrier
-	56, // 15: rota.fsm.Op.set_node:type_name -> rota.fsm.SetNode
-	42, // 16: rota.fsm.Op.set_mode:type_name -> rota.fsm.SetMode
-	44, // 17: rota.fsm.Op.set_tenant:type_name -> rota.fsm.SetTenant
-	45, // 18: rota.fsm.Op.report_proof:type_name -> rota.fsm.ReportProof
-	46, // 19: rota.fsm.Op.open_workflow:type_name -> rota.fsm.OpenWorkflow
-	48, // 20: rota.fsm.Op.add_nodes:type_name -> rota.fsm.AddNodes
-	50, // 21: rota.fsm.Op.commit_workflow:type_name -> rota.fsm.CommitWorkflow
-	51, // 22: rota.fsm.Op.cancel_workflow:type_name -> rota.fsm.CancelWorkflow
-	52, // 23: rota.fsm.Op.retry_workflow:type_name -> rota.fsm.RetryWorkflow
-	58, // 24: rota.fsm.Op.switch_rules:type_name -> rota.fsm.SwitchRules
-	60, // 25: rota.fsm.Op.node_differs:type_name -> rota.fsm.NodeDiffers
-	21, // 26: rota.fsm.Op.gone:type_name -> rota.fsm.Gone
-	32, // 27: rota.fsm.Op.change_job:type_name -> rota.fsm.ChangeJob
-	22, // 28: rota.fsm.Op.disconnect:type_name -> rota.fsm.Disconnect
-	33, // 29: rota.fsm.Op.delete_job:type_name -> rota.fsm.DeleteJob
-	41, // 30: rota.fsm.Op.drop_deleted:type_name -> rota.fsm.DropDeleted
-	5,  // 31: rota.fsm.Op.set_role:type_name -> rota.fsm.SetRole
-	6,  // 32: rota.fsm.Op.delete_role:type_name -> rota.fsm.DeleteRole
-	7,  // 33: rota.fsm.Op.create_token:type_name -> rota.fsm.CreateToken
-	8,  // 34: rota.fsm.Op.revoke_token:type_name -> rota.fsm.RevokeToken
-	9,  // 35: rota.fsm.Op.set_block:type_name -> rota.fsm.SetBlock
-	10, // 36: rota.fsm.Op.set_anonymous:type_name -> rota.fsm.SetAnonymous
-	11, // 37: rota.fsm.Op.init_auth:type_name -> rota.fsm.InitAuth
-	43, // 38: rota.fsm.Op.set_cluster:type_name -> rota.fsm.SetCluster
-	34, // 39: rota.fsm.Op.delete_queue:type_name -> rota.fsm.DeleteQueue
-	35, // 40: rota.fsm.Op.delete_tenant:type_name -> rota.fsm.DeleteTenant
-	36, // 41: rota.fsm.Op.delete_worker:type_name -> rota.fsm.DeleteWorker
-	57, // 42: rota.fsm.Op.want_voters:type_name -> rota.fsm.WantVoters
-	37, // 43: rota.fsm.Op.set_issuer:type_name -> rota.fsm.SetIssuer
-	39, // 44: rota.fsm.Op.delete_issuer:type_name -> rota.fsm.DeleteIssuer
-	40, // 45: rota.fsm.Op.exchange:type_name -> rota.fsm.Exchange
-	59, // 46: rota.fsm.Op.backup_stored:type_name -> rota.fsm.BackupStored
-	4,  // 47: rota.fsm.SetRole.grants:type_name -> rota.fsm.Grant
-	7,  // 48: rota.fsm.InitAuth.token:type_name -> rota.fsm.CreateToken
-	15, // 49: rota.fsm.JobSpec.labels:type_name -> rota.fsm.Label
-	14, // 50: rota.fsm.JobSpec.limits:type_name -> rota.fsm.Limit
-	13, // 51: rota.fsm.Submit.spec:type_name -> rota.fsm.JobSpec
-	14, // 52: rota.fsm.WorkerSpec.limits:type_name -> rota.fsm.Limit
-	17, // 53: rota.fsm.Register.spec:type_name -> rota.fsm.WorkerSpec
-	19, // 54: rota.fsm.Register.attestation:type_name -> rota.fsm.Attestation
-	27, // 55: rota.fsm.Round.pairs:type_name -> rota.fsm.Pair
-	26, // 56: rota.fsm.Round.holds:type_name -> rota.fsm.Hold
-	25, // 57: rota.fsm.Round.preempts:type_name -> rota.fsm.Preempt
-	15, // 58: rota.fsm.LeaseOp.meta:type_name -> rota.fsm.Label
-	13, // 59: rota.fsm.Retry.spec:type_name -> rota.fsm.JobSpec
-	31, // 60: rota.fsm.Retry.past:type_name -> rota.fsm.Past
-	15, // 61: rota.fsm.ChangeJob.labels:type_name -> rota.fsm.Label
-	38, // 62: rota.fsm.SetIssuer.maps:type_name -> rota.fsm.ClaimRole
-	15, // 63: rota.fsm.SetCluster.set:type_name -> rota.fsm.Label
-	15, // 64: rota.fsm.SetTenant.set:type_name -> rota.fsm.Label
-	13, // 65: rota.fsm.ReportProof.spec:type_name -> rota.fsm.JobSpec
-	31, // 66: rota.fsm.ReportProof.past:type_name -> rota.fsm.Past
-	15, // 67: rota.fsm.OpenWorkflow.labels:type_name -> rota.fsm.Label
-	47, // 68: rota.fsm.OpenWorkflow.shares:type_name -> rota.fsm.QueueShare
-	49, // 69: rota.fsm.AddNodes.nodes:type_name -> rota.fsm.WorkflowNode
-	13, // 70: rota.fsm.WorkflowNode.spec:type_name -> rota.fsm.JobSpec
-	15, // 71: rota.fsm.SetQueue.set:type_name -> rota.fsm.Label
-	72, // [72:72] is the sub-list for method output_type
-	72, // [72:72] is the sub-list for method input_type
-	72, // [72:72] is the sub-list for extension type_name
-	72, // [72:72] is the sub-list for extension extendee
-	0,  // [0:72] is the sub-list for field type_name
+	3,   // 0: rota.fsm.Entry.ops:type_name -> rota.fsm.Op
+	3,   // 1: rota.fsm.Commands.ops:type_name -> rota.fsm.Op
+	89,  // 2: rota.fsm.Outcomes.outcomes:type_name -> rota.fsm.Outcome
+	15,  // 3: rota.fsm.Op.begin_term:type_name -> rota.fsm.BeginTerm
+	20,  // 4: rota.fsm.Op.submit:type_name -> rota.fsm.Submit
+	22,  // 5: rota.fsm.Op.register:type_name -> rota.fsm.Register
+	25,  // 6: rota.fsm.Op.set_status:type_name -> rota.fsm.SetStatus
+	28,  // 7: rota.fsm.Op.reach:type_name -> rota.fsm.Reach
+	29,  // 8: rota.fsm.Op.round:type_name -> rota.fsm.Round
+	33,  // 9: rota.fsm.Op.lease:type_name -> rota.fsm.LeaseOp
+	35,  // 10: rota.fsm.Op.cancel:type_name -> rota.fsm.Cancel
+	36,  // 11: rota.fsm.Op.retry:type_name -> rota.fsm.Retry
+	62,  // 12: rota.fsm.Op.sweep:type_name -> rota.fsm.Sweep
+	63,  // 13: rota.fsm.Op.set_queue:type_name -> rota.fsm.SetQueue
+	64,  // 14: rota.fsm.Op.barrier:type_name -> rota.fsm.Barrier
+	65,  // 15: rota.fsm.Op.set_node:type_name -> rota.fsm.SetNode
+	48,  // 16: rota.fsm.Op.set_mode:type_name -> rota.fsm.SetMode
+	50,  // 17: rota.fsm.Op.set_tenant:type_name -> rota.fsm.SetTenant
+	51,  // 18: rota.fsm.Op.report_proof:type_name -> rota.fsm.ReportProof
+	52,  // 19: rota.fsm.Op.open_workflow:type_name -> rota.fsm.OpenWorkflow
+	54,  // 20: rota.fsm.Op.add_nodes:type_name -> rota.fsm.AddNodes
+	59,  // 21: rota.fsm.Op.commit_workflow:type_name -> rota.fsm.CommitWorkflow
+	60,  // 22: rota.fsm.Op.cancel_workflow:type_name -> rota.fsm.CancelWorkflow
+	61,  // 23: rota.fsm.Op.retry_workflow:type_name -> rota.fsm.RetryWorkflow
+	67,  // 24: rota.fsm.Op.switch_rules:type_name -> rota.fsm.SwitchRules
+	88,  // 25: rota.fsm.Op.node_differs:type_name -> rota.fsm.NodeDiffers
+	26,  // 26: rota.fsm.Op.gone:type_name -> rota.fsm.Gone
+	38,  // 27: rota.fsm.Op.change_job:type_name -> rota.fsm.ChangeJob
+	27,  // 28: rota.fsm.Op.disconnect:type_name -> rota.fsm.Disconnect
+	39,  // 29: rota.fsm.Op.delete_job:type_name -> rota.fsm.DeleteJob
+	47,  // 30: rota.fsm.Op.drop_deleted:type_name -> rota.fsm.DropDeleted
+	8,   // 31: rota.fsm.Op.set_role:type_name -> rota.fsm.SetRole
+	9,   // 32: rota.fsm.Op.delete_role:type_name -> rota.fsm.DeleteRole
+	10,  // 33: rota.fsm.Op.create_token:type_name -> rota.fsm.CreateToken
+	11,  // 34: rota.fsm.Op.revoke_token:type_name -> rota.fsm.RevokeToken
+	12,  // 35: rota.fsm.Op.set_block:type_name -> rota.fsm.SetBlock
+	13,  // 36: rota.fsm.Op.set_anonymous:type_name -> rota.fsm.SetAnonymous
+	14,  // 37: rota.fsm.Op.init_auth:type_name -> rota.fsm.InitAuth
+	49,  // 38: rota.fsm.Op.set_cluster:type_name -> rota.fsm.SetCluster
+	40,  // 39: rota.fsm.Op.delete_queue:type_name -> rota.fsm.DeleteQueue
+	41,  // 40: rota.fsm.Op.delete_tenant:type_name -> rota.fsm.DeleteTenant
+	42,  // 41: rota.fsm.Op.delete_worker:type_name -> rota.fsm.DeleteWorker
+	66,  // 42: rota.fsm.Op.want_voters:type_name -> rota.fsm.WantVoters
+	43,  // 43: rota.fsm.Op.set_issuer:type_name -> rota.fsm.SetIssuer
+	45,  // 44: rota.fsm.Op.delete_issuer:type_name -> rota.fsm.DeleteIssuer
+	46,  // 45: rota.fsm.Op.exchange:type_name -> rota.fsm.Exchange
+	68,  // 46: rota.fsm.Op.backup_stored:type_name -> rota.fsm.BackupStored
+	58,  // 47: rota.fsm.Op.signal_workflow:type_name -> rota.fsm.SignalWorkflow
+	4,   // 48: rota.fsm.Op.set_key_rule:type_name -> rota.fsm.SetKeyRule
+	5,   // 49: rota.fsm.Op.delete_key_rule:type_name -> rota.fsm.DeleteKeyRule
+	6,   // 50: rota.fsm.Op.skip_key:type_name -> rota.fsm.SkipKey
+	69,  // 51: rota.fsm.Op.set_schedule:type_name -> rota.fsm.SetSchedule
+	70,  // 52: rota.fsm.Op.pause_schedule:type_name -> rota.fsm.PauseSchedule
+	71,  // 53: rota.fsm.Op.trigger_schedule:type_name -> rota.fsm.TriggerSchedule
+	72,  // 54: rota.fsm.Op.backfill_schedule:type_name -> rota.fsm.BackfillSchedule
+	73,  // 55: rota.fsm.Op.delete_schedule:type_name -> rota.fsm.DeleteSchedule
+	83,  // 56: rota.fsm.Op.fire:type_name -> rota.fsm.Fire
+	74,  // 57: rota.fsm.Op.open_batch:type_name -> rota.fsm.OpenBatch
+	75,  // 58: rota.fsm.Op.seal_batch:type_name -> rota.fsm.SealBatch
+	84,  // 59: rota.fsm.Op.start_plan:type_name -> rota.fsm.StartPlan
+	85,  // 60: rota.fsm.Op.cancel_plan:type_name -> rota.fsm.CancelPlan
+	86,  // 61: rota.fsm.Op.plan_step:type_name -> rota.fsm.PlanStep
+	34,  // 62: rota.fsm.Op.keep_log:type_name -> rota.fsm.KeepLog
+	76,  // 63: rota.fsm.Op.set_webhook:type_name -> rota.fsm.SetWebhook
+	77,  // 64: rota.fsm.Op.pause_webhook:type_name -> rota.fsm.PauseWebhook
+	78,  // 65: rota.fsm.Op.skip_webhook:type_name -> rota.fsm.SkipWebhook
+	79,  // 66: rota.fsm.Op.delete_webhook:type_name -> rota.fsm.DeleteWebhook
+	81,  // 67: rota.fsm.Op.advance_hook:type_name -> rota.fsm.AdvanceHook
+	23,  // 68: rota.fsm.Op.offer:type_name -> rota.fsm.Offer
+	7,   // 69: rota.fsm.SetRole.grants:type_name -> rota.fsm.Grant
+	10,  // 70: rota.fsm.InitAuth.token:type_name -> rota.fsm.CreateToken
+	19,  // 71: rota.fsm.JobSpec.labels:type_name -> rota.fsm.Label
+	18,  // 72: rota.fsm.JobSpec.limits:type_name -> rota.fsm.Limit
+	17,  // 73: rota.fsm.JobSpec.unique:type_name -> rota.fsm.Unique
+	19,  // 74: rota.fsm.JobSpec.headers:type_name -> rota.fsm.Label
+	16,  // 75: rota.fsm.Submit.spec:type_name -> rota.fsm.JobSpec
+	18,  // 76: rota.fsm.WorkerSpec.limits:type_name -> rota.fsm.Limit
+	21,  // 77: rota.fsm.Register.spec:type_name -> rota.fsm.WorkerSpec
+	24,  // 78: rota.fsm.Register.attestation:type_name -> rota.fsm.Attestation
+	32,  // 79: rota.fsm.Round.pairs:type_name -> rota.fsm.Pair
+	31,  // 80: rota.fsm.Round.holds:type_name -> rota.fsm.Hold
+	30,  // 81: rota.fsm.Round.preempts:type_name -> rota.fsm.Preempt
+	19,  // 82: rota.fsm.LeaseOp.meta:type_name -> rota.fsm.Label
+	16,  // 83: rota.fsm.Retry.spec:type_name -> rota.fsm.JobSpec
+	37,  // 84: rota.fsm.Retry.past:type_name -> rota.fsm.Past
+	19,  // 85: rota.fsm.ChangeJob.labels:type_name -> rota.fsm.Label
+	44,  // 86: rota.fsm.SetIssuer.maps:type_name -> rota.fsm.ClaimRole
+	19,  // 87: rota.fsm.SetCluster.set:type_name -> rota.fsm.Label
+	19,  // 88: rota.fsm.SetTenant.set:type_name -> rota.fsm.Label
+	16,  // 89: rota.fsm.ReportProof.spec:type_name -> rota.fsm.JobSpec
+	37,  // 90: rota.fsm.ReportProof.past:type_name -> rota.fsm.Past
+	19,  // 91: rota.fsm.OpenWorkflow.labels:type_name -> rota.fsm.Label
+	53,  // 92: rota.fsm.OpenWorkflow.shares:type_name -> rota.fsm.QueueShare
+	55,  // 93: rota.fsm.AddNodes.nodes:type_name -> rota.fsm.WorkflowNode
+	16,  // 94: rota.fsm.WorkflowNode.spec:type_name -> rota.fsm.JobSpec
+	57,  // 95: rota.fsm.WorkflowNode.gate:type_name -> rota.fsm.Gate
+	55,  // 96: rota.fsm.Growth.nodes:type_name -> rota.fsm.WorkflowNode
+	19,  // 97: rota.fsm.SetQueue.set:type_name -> rota.fsm.Label
+	16,  // 98: rota.fsm.SetSchedule.job:type_name -> rota.fsm.JobSpec
+	16,  // 99: rota.fsm.OpenBatch.callback:type_name -> rota.fsm.JobSpec
+	80,  // 100: rota.fsm.AdvanceHook.from:type_name -> rota.fsm.EventId
+	80,  // 101: rota.fsm.AdvanceHook.to:type_name -> rota.fsm.EventId
+	80,  // 102: rota.fsm.AdvanceHook.gap:type_name -> rota.fsm.EventId
+	82,  // 103: rota.fsm.AdvanceHook.deliveries:type_name -> rota.fsm.HookDelivery
+	80,  // 104: rota.fsm.HookDelivery.event:type_name -> rota.fsm.EventId
+	87,  // 105: rota.fsm.PlanStep.items:type_name -> rota.fsm.PlanItem
+	36,  // 106: rota.fsm.PlanItem.retry:type_name -> rota.fsm.Retry
+	107, // [107:107] is the sub-list for method output_type
+	107, // [107:107] is the sub-list for method input_type
+	107, // [107:107] is the sub-list for extension type_name
+	107, // [107:107] is the sub-list for extension extendee
+	0,   // [0:107] is the sub-list for field type_name
 }
 
 func init() { file_fsm_fsmpb_entry_proto_init() }
@@ -5804,15 +8583,38 @@ func file_fsm_fsmpb_entry_proto_init() {
 		(*Op_DeleteIssuer)(nil),
 		(*Op_Exchange)(nil),
 		(*Op_BackupStored)(nil),
+		(*Op_SignalWorkflow)(nil),
+		(*Op_SetKeyRule)(nil),
+		(*Op_DeleteKeyRule)(nil),
+		(*Op_SkipKey)(nil),
+		(*Op_SetSchedule)(nil),
+		(*Op_PauseSchedule)(nil),
+		(*Op_TriggerSchedule)(nil),
+		(*Op_BackfillSchedule)(nil),
+		(*Op_DeleteSchedule)(nil),
+		(*Op_Fire)(nil),
+		(*Op_OpenBatch)(nil),
+		(*Op_SealBatch)(nil),
+		(*Op_StartPlan)(nil),
+		(*Op_CancelPlan)(nil),
+		(*Op_PlanStep)(nil),
+		(*Op_KeepLog)(nil),
+		(*Op_SetWebhook)(nil),
+		(*Op_PauseWebhook)(nil),
+		(*Op_SkipWebhook)(nil),
+		(*Op_DeleteWebhook)(nil),
+		(*Op_AdvanceHook)(nil),
+		(*Op_Offer)(nil),
 	}
-	file_fsm_fsmpb_entry_proto_msgTypes[32].OneofWrappers = []any{}
+	file_fsm_fsmpb_entry_proto_msgTypes[38].OneofWrappers = []any{}
+	file_fsm_fsmpb_entry_proto_msgTypes[84].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fsm_fsmpb_entry_proto_rawDesc), len(file_fsm_fsmpb_entry_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   62,
+			NumMessages:   90,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -17,6 +17,9 @@ const (
 	OwnsWorker
 	OwnsWorkflow
 	OwnsToken
+	OwnsSchedule
+	OwnsBatch
+	OwnsWebhook
 	OwnsEnd
 )
 
@@ -33,6 +36,9 @@ var ownedKinds = [OwnsEnd]struct {
 	OwnsWorker:   {"max_workers", func(l *rota.RoleLimits) *int64 { return &l.MaxWorkers }, rota.RightWork, limits.MaxOwnedWorkers, limits.MaxWorkers},
 	OwnsWorkflow: {"max_workflows", func(l *rota.RoleLimits) *int64 { return &l.MaxWorkflows }, rota.RightSubmit, limits.MaxOwnedWorkflows, limits.MaxWorkflows},
 	OwnsToken:    {"max_tokens", func(l *rota.RoleLimits) *int64 { return &l.MaxTokens }, rota.RightAuth, limits.MaxOwnedTokens, limits.MaxTokens},
+	OwnsSchedule: {"max_schedules", func(l *rota.RoleLimits) *int64 { return &l.MaxSchedules }, rota.RightSubmit, limits.MaxOwnedSchedules, limits.MaxSchedules},
+	OwnsBatch:    {"max_batches", func(l *rota.RoleLimits) *int64 { return &l.MaxBatches }, rota.RightSubmit, limits.MaxOwnedBatches, limits.MaxBatches},
+	OwnsWebhook:  {"max_webhooks", func(l *rota.RoleLimits) *int64 { return &l.MaxWebhooks }, rota.RightControl, limits.MaxOwnedWebhooks, limits.MaxWebhooks},
 }
 
 // Field returns the name of the role's field that bounds the kind.

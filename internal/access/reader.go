@@ -38,7 +38,8 @@ func (r *Reader) Job(j *rota.Job) bool {
 		return false
 	}
 	if !r.Has(rota.RightData, j.Tenant, j.Queue) {
-		j.Payload, j.Output, j.Meta, j.Error, j.ProgressNote = nil, nil, nil, "", ""
+		j.Payload, j.Headers, j.Output, j.Meta, j.Fingerprint = nil, nil, nil, nil, nil
+		j.Error, j.ProgressNote = "", ""
 		attempts := make([]rota.Attempt, len(j.Attempts))
 		for i, a := range j.Attempts {
 			a.Error = ""
@@ -86,6 +87,27 @@ func (r *Reader) Queue(q *rota.Queue) bool {
 		}
 	}
 	return false
+}
+
+// Schedule reports whether a schedule may be read, and takes out of it what its users put into
+// its job where only its fate may be.
+func (r *Reader) Schedule(s *rota.Schedule) bool {
+	if !r.Has(rota.RightData, s.Job.Tenant, s.Job.Queue) {
+		s.Job.Payload, s.Job.Headers = nil, nil
+	}
+	return r.Reads(s.Job.Tenant, s.Job.Queue)
+}
+
+// Batch reports whether a batch may be read.
+func (r *Reader) Batch(b *rota.Batch) bool { return r.Reads(b.Tenant, b.Queue) }
+
+// ReaderOf returns who reads what some grants let it, and nothing that needs another right.
+func ReaderOf(grants []rota.Grant) *Reader { return &Reader{&Rights{grants: grants}} }
+
+// Webhook reports whether a webhook may be read: by who may read all that it sees, and by who works
+// the deliveries.
+func (r *Reader) Webhook(w *rota.Webhook) bool {
+	return r == nil || r.rights.CoverAll(w.Sees) || r.Has(rota.RightWork, rota.WebhookTenant, rota.WebhookQueue)
 }
 
 // Tenant reports whether a tenant may be read, whose counters are of all queues.

@@ -22,13 +22,17 @@ func TestHidden(t *testing.T) {
 		if !rd.Job(&job) {
 			job = rota.Job{}
 		}
+		schedule := rota.Schedule{ScheduleSpec: rota.ScheduleSpec{Name: "s", Job: job.JobSpec}}
+		if schedule.Job.Tenant, schedule.Job.Queue, schedule.Job.Payload = "acme", "default", []byte("secret"); !rd.Schedule(&schedule) {
+			schedule = rota.Schedule{}
+		}
 		all := []rota.ServedEvent{{Event: rota.Event{Kind: rota.EventModeChanged, Text: "secret"}},
 			{Event: rota.Event{Kind: rota.EventJobEnqueued, Job: "j1", Tenant: "acme", Queue: "default", Text: "secret"}}}
 		some := rd.Events(all)
 		if all[1].Text != "secret" || kept.Error != "secret" {
 			t.Error("what others are shown has changed")
 		}
-		return fmt.Sprintf("%s %s %v %s %s %v %v", job.Payload, job.Output, job.Meta, job.Error, job.ProgressNote, job.Attempts, some), len(some)
+		return fmt.Sprintf("%s %s %s %v %s %s %v %v", schedule.Job.Payload, job.Payload, job.Output, job.Meta, job.Error, job.ProgressNote, job.Attempts, some), len(some)
 	}
 	acme := func(r rota.Right) rota.Grant { return rota.Grant{Right: r, Tenant: "acme", Queue: "default"} }
 	all := rota.Grant{Right: rota.RightAudit, Tenant: Everything, Queue: Everything}
@@ -42,7 +46,7 @@ func TestHidden(t *testing.T) {
 		{"of another queue", []rota.Grant{{Right: rota.RightRead, Tenant: "acme", Queue: "other"}}, 0, 0},
 		{"a reader", []rota.Grant{acme(rota.RightRead)}, 0, 1},
 		{"a reader with another's data", []rota.Grant{acme(rota.RightRead), {Right: rota.RightData, Tenant: "umbrella", Queue: "default"}}, 0, 1},
-		{"with data", []rota.Grant{acme(rota.RightRead), acme(rota.RightData)}, 7, 1},
+		{"with data", []rota.Grant{acme(rota.RightRead), acme(rota.RightData)}, 8, 1},
 		{"with audit", []rota.Grant{acme(rota.RightRead), all}, 1, 2},
 	} {
 		if text, events := look(c.grants...); strings.Count(text, "secret") != c.secrets || events != c.events {

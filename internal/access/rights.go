@@ -172,6 +172,19 @@ func NewRights(roles []rota.Role, tenants, queues []string) Rights {
 // AllRights returns the rights to everything.
 func AllRights() Rights { return Rights{all: true} }
 
+// Key names the rights: those with one key allow the same.
+func (r *Rights) Key() string {
+	if r.all {
+		return "all"
+	}
+	grants := make([]string, len(r.grants))
+	for i, g := range r.grants {
+		grants[i] = g.Right.String() + " " + g.Tenant + " " + g.Queue // no id has a blank
+	}
+	slices.Sort(grants)
+	return strings.Join([]string{strings.Join(slices.Compact(grants), ","), strings.Join(r.tenants, ","), strings.Join(r.queues, ",")}, ";")
+}
+
 // All reports whether nothing is kept from the holder.
 func (r *Rights) All() bool { return r.all }
 
@@ -295,4 +308,36 @@ func meet(pattern string, narrowing []string) (both []string) {
 		}
 	}
 	return both
+}
+
+// Events returns which events may be read: those of which tenants and queues, and whether those of no
+// tenant are among them. It returns one more than most where there are more.
+func (r *Rights) Events(most int) (sees []rota.Grant) {
+	add := func(g rota.Grant) {
+		if len(sees) <= most && !slices.ContainsFunc(sees, func(h rota.Grant) bool { return grantCovers(h, g) }) {
+			sees = append(sees, g)
+		}
+	}
+	if r.AllowEverywhere(rota.RightRead) {
+		add(rota.Grant{Right: rota.RightRead, Tenant: Everything, Queue: Everything})
+	}
+	for _, g := range r.grants {
+		if g.Right != rota.RightRead {
+			continue
+		}
+		for _, tenant := range meet(g.Tenant, r.tenants) {
+			for _, queue := range meet(g.Queue, r.queues) {
+				add(rota.Grant{Right: rota.RightRead, Tenant: tenant, Queue: queue})
+			}
+		}
+	}
+	if r.AllowEverywhere(rota.RightAudit) {
+		add(rota.Grant{Right: rota.RightAudit, Tenant: Everything, Queue: Everything})
+	}
+	return sees
+}
+
+// CoverAll reports whether the rights hold all that some grants do.
+func (r *Rights) CoverAll(grants []rota.Grant) bool {
+	return r.all || !slices.ContainsFunc(grants, func(g rota.Grant) bool { return !r.covers(g) })
 }

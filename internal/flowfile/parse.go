@@ -297,7 +297,7 @@ func meantField(name string) string {
 
 // nodeFields are the names of a node's fields.
 func nodeFields() []string {
-	names := []string{"id", "parents"}
+	names := []string{"id", "parents", "gate"}
 	job := reflect.TypeFor[rota.JobSpec]()
 	for i := range job.NumField() {
 		name, _, _ := strings.Cut(job.Field(i).Tag.Get("json"), ",")

@@ -122,6 +122,10 @@ func (r *flowReader) node(part flowPart) {
 		_ = strictly(defaults.text, &n.JobSpec) // told once, at the defaults
 	}
 	err := strictly(part.text, &n)
+	if err == nil && n.Gate != nil { // a gate is no job: what the defaults say of jobs is not its
+		n = rota.NewNodeSpec("", "", nil)
+		err = strictly(part.text, &n)
+	}
 	r.spec.Nodes = append(r.spec.Nodes, n)
 	name := fmt.Sprintf("node %d", place+1)
 	if n.ID != "" {
@@ -150,13 +154,13 @@ func (r *flowReader) check(n *rota.NodeSpec) error {
 	if err := rota.CheckNodeID("id", n.ID); err != nil {
 		return err
 	}
-	if n.Type == "" {
+	if n.Type == "" && n.Gate == nil {
 		return fmt.Errorf("type is missing: the handler that shall run it (defaults can name one for all)")
 	}
 	if n.Tenant != "" && n.Tenant != r.spec.Tenant {
 		return fmt.Errorf("tenant %q is refused: all nodes have the workflow's tenant", n.Tenant)
 	}
-	shape := n.JobSpec
+	shape := *n
 	shape.Queue, shape.Tenant = cmp.Or(n.Queue, rota.DefaultQueue), rota.DefaultTenant
 	return shape.CheckTemplate(rota.MaxPayloadBytes)
 }

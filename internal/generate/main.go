@@ -11,7 +11,9 @@ import (
 	"path/filepath"
 
 	"github.com/rotasched/rota/internal/generate/codec"
+	"github.com/rotasched/rota/internal/generate/python"
 	"github.com/rotasched/rota/internal/generate/schema"
+	"github.com/rotasched/rota/internal/generate/sentences"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/pluginpb"
 )
@@ -64,6 +66,22 @@ func run(ctx context.Context, module string, check bool) error {
 		if err := put(filepath.Join(module, filepath.FromSlash(f.Path)), f.Content, check); err != nil {
 			stale = append(stale, err)
 		}
+	}
+	pythons, err := python.Files(sets[0])
+	if err != nil {
+		return errors.Join(append(stale, err)...)
+	}
+	for _, f := range pythons {
+		if err := put(filepath.Join(module, filepath.FromSlash(f.Path)), f.Content, check); err != nil {
+			stale = append(stale, err)
+		}
+	}
+	text, err := sentences.File(module)
+	if err != nil {
+		return errors.Join(append(stale, err)...)
+	}
+	if err := put(filepath.Join(module, filepath.FromSlash(sentences.Path)), text, check); err != nil {
+		stale = append(stale, err)
 	}
 	return errors.Join(stale...)
 }

@@ -33,6 +33,41 @@ const (
 	MaxOwnedWorkers   = 1_000
 	MaxOwnedWorkflows = 1_000
 	MaxOwnedTokens    = 100
+	MaxOwnedSchedules = 1_000
+	MaxOwnedBatches   = 1_000
+	MaxOwnedWebhooks  = 20
+	// MaxWebhooks bounds webhooks: a leader holds every event against each of them. MaxWebhookSees
+	// bounds the rights by which one selects events, MaxDeliveries what one entry makes of one
+	// hook and DeliveryBytes how large it is unless it has one, so that it holds others up for a few
+	// milliseconds; MaxPendingDeliveries how far a hook runs ahead of its receiver.
+	MaxWebhooks          = 100
+	MaxWebhookSees       = 64
+	MaxDeliveries        = 500
+	DeliveryBytes        = 256 << 10
+	MaxPendingDeliveries = 10_000
+	// MaxBatches bounds batches, of which ended ones give way to new ones; MaxBatchBytes what
+	// those that have not ended keep of their callbacks.
+	MaxBatches    = 100_000
+	MaxBatchBytes = 64 << 20
+	// MaxSchedules and MaxScheduleBytes bound schedules, which every leader looks through each
+	// second; MaxScheduleRuns what of one lives, and what waits, MaxRuns what of all does.
+	// MaxDecisions bounds the decisions that a row shows.
+	MaxSchedules     = 10_000
+	MaxScheduleBytes = 64 << 20
+	MaxScheduleRuns  = 1_000
+	MaxRuns          = 1_000_000
+	MaxDecisions     = 10
+	// MaxPlansRunning bounds the plans that a leader goes through by turns, MaxPlansOfOne those of one
+	// principal that may not do everything, so that none keeps all others out, and MaxPlans those that are
+	// kept: the oldest that is over makes room. MaxPlanItems bounds the jobs of a step, so that one
+	// entry holds others up for a few milliseconds, PlanStepBytes what a step brings unless it has
+	// one job, MaxPlanRefusals the refusals that a row shows.
+	MaxPlansRunning = 10
+	MaxPlansOfOne   = 2
+	MaxPlans        = 100
+	MaxPlanItems    = 500
+	PlanStepBytes   = 256 << 10
+	MaxPlanRefusals = 20
 	// MaxGrants bounds a role; MaxTokenRoles and MaxTokenPatterns a token: a call is judged
 	// by all of a token's grants at the worst.
 	MaxGrants        = 64
@@ -80,6 +115,12 @@ const (
 	// MaxExpectedTypes bounds the types for which a queue's owner sets an expected time:
 	// they stand in the queue's row.
 	MaxExpectedTypes = 1_000
+	// MaxKeyRules bounds the rules of keys, MaxKeyCounts the keys that are counted under them
+	// (SPEC §19.5): each is a row of some 200 bytes.
+	// MaxKeyStates bounds what is told of one key.
+	MaxKeyRules  = 10_000
+	MaxKeyStates = 1_000
+	MaxKeyCounts = 1_000_000
 	// MaxDomains bounds the failure domains with outcomes in their window, over all
 	// queues; outcomes of more are not counted.
 	MaxDomains = 10_000
@@ -97,8 +138,33 @@ const (
 	MaxOthers = 100
 	// MaxDeclines of one attempt use it up (SPEC §8.4).
 	MaxDeclines = 20
+	// MaxSnoozes of one attempt are free, the next uses it up (SPEC §20.3): a handler that
+	// waits for what never comes ends.
+	MaxSnoozes = 1_000
+	// MaxFailWait bounds how long a handler may have its job wait (SPEC §20.3).
+	MaxFailWait = 30 * 24 * time.Hour
+	// MaxFilterBytes, MaxFilterTerms and MaxFilterValues bound a filter of jobs: all of it is
+	// held against up to 100,000 rows for one page.
+	MaxFilterBytes  = 4096
+	MaxFilterTerms  = 32
+	MaxFilterValues = 64
+	// MaxGroups bounds the groups of jobs that one page counts: their answer fits a message.
+	MaxGroups = 1_000
 	// MaxAttemptsKept bounds the attempts that `job show` lists; the newest are kept.
 	MaxAttemptsKept = 12
+	// MaxLogLine bounds a line of an attempt's log, MaxLogHead and MaxLogTail the first and the
+	// last bytes that are kept of all (SPEC §22.1): enough to see how it began and how it
+	// ended, and less than a payload.
+	MaxLogLine = 4 << 10
+	MaxLogHead = 16 << 10
+	MaxLogTail = 48 << 10
+	// MaxLogPacked bounds such a log in the log of entries: packed it is no longer than before,
+	// but for a frame.
+	MaxLogPacked = MaxLogHead + MaxLogTail + 1<<10
+	// MaxLogsBeat bounds what one beat brings of logs.
+	MaxLogsBeat = 256 << 10
+	// MaxLogsBytes bounds the logs of open attempts at a node (SPEC §22.2).
+	MaxLogsBytes = 256 << 20
 	// TombstoneCap bounds terminal jobs remembered (SPEC §9.4).
 	TombstoneCap = 1_000_000
 	// RecordBytesCap bounds the full records (payload, output, attempts) of terminal
@@ -109,6 +175,11 @@ const (
 	// MaxDeletedRanges bounds the ranges of numbers of deleted jobs, some 100 MB: those that
 	// ended one after another are one range, and retention takes them (SPEC §21.3).
 	MaxDeletedRanges = 1_000_000
+	// MaxUniqueKeys bounds the keys that jobs hold, some 150 MB: as many as tombstones.
+	// MaxMerged bounds the merged submissions that answer a repetition: clients repeat for at
+	// most 40 s, in which no cluster merges more.
+	MaxUniqueKeys = 1_000_000
+	MaxMerged     = 100_000
 	// MaxWorkflows, MaxVertices and MaxWorkflowsBytes bound what is kept of all
 	// workflows: the oldest ended ones give way to new ones, running ones refuse them.
 	MaxWorkflows      = 10_000
@@ -122,6 +193,12 @@ const (
 	// MaxChunkNodes bounds one operation that adds nodes: its part of an entry is
 	// applied in a few milliseconds.
 	MaxChunkNodes = 500
+	// MaxChildrenBytes bounds what a completion adds to its workflow, as it is encoded (SPEC §23.2): it
+	// is one operation of an entry, beside an output of the most bytes.
+	MaxChildrenBytes = 128 << 10
+	// MaxChildrenFile bounds the file in which a command describes children, as JSON: names of
+	// fields, blanks and escapes take several times what is encoded.
+	MaxChildrenFile = 8 * MaxChildrenBytes
 	// MaxFlowSteps bounds the nodes that one entry releases, skips, cancels or
 	// forgets; the next entry goes on.
 	MaxFlowSteps = 1_000
@@ -143,12 +220,34 @@ const (
 	MaxMessageBytes = 1 << 20
 	// MaxPage bounds one list page.
 	MaxPage = 1_000
+	// MaxAcquire bounds the leases that one poll asks for: they come in one answer.
+	MaxAcquire = 100
 )
 
 // Durations of SPEC §3, §6 and §9 that the state machine reads, in milliseconds.
 const (
-	// ClockLeapMax is how far ahead of the clock an entry may be (SPEC §3.2).
+	// ScheduleLate is how late a schedule's date is on time: leaders change in a few seconds.
+	// ScheduleRetry is how long after a refusal a run that waits is tried again.
+	ScheduleLate  rota.Date  = 10_000
+	ScheduleRetry rota.Clock = 1_000
+	// BatchSeals is after which time without a job an open batch is sealed, on the date;
+	// BatchRetry how long after a refusal a batch's callback is tried again.
+	BatchSeals rota.Date = 24 * 3_600_000
+	BatchRetry rota.Date = 1_000
+	// A delivery is tried DeliveryAttempts times, with waits that double from DeliveryBase to
+	// DeliveryCap: for three days. DeliveryRuntime bounds a try: the relay gives a receiver 15 s.
+	DeliveryAttempts = 82
+	DeliveryBase     = 5 * time.Second
+	DeliveryCap      = time.Hour
+	DeliveryRuntime  = 30 * time.Second
+	// SecretOverlap is how long the secret before still signs after a rotation.
+	SecretOverlap = 24 * time.Hour
+	// ClockLeapMax is how far ahead of the clock an entry may be (SPEC §3.2), in every cluster but
+	// those of VirtualLeapMax.
 	ClockLeapMax rota.Clock = 1_000
+	// VirtualLeapMax is the most that a cluster may be founded with instead, for tests in virtual
+	// time, which pass days.
+	VirtualLeapMax rota.Clock = 600_000
 	// StampLeadMax is how far a leader stamps ahead of the applied clock (SPEC §3.3).
 	StampLeadMax rota.Clock = 500
 	// GraceMargin is how much sooner than its lease_grace_on_disconnect a worker ends what
@@ -172,6 +271,9 @@ const (
 	WindowSlotMs rota.Clock = 10_000
 	// PromoteEvery is when aged jobs of adaptive queues rise (SPEC §10.3).
 	PromoteEvery rota.Clock = 5_000
+	// OfferMost is how long a worker that polls may offer slots at a time (SPEC §13.17): a poll, and
+	// a second for a node whose clock is behind. It is less than the silence that ends a worker.
+	OfferMost rota.Clock = 9_000
 	// JailMs of the third invalid proof (SPEC §6.2).
 	JailMs rota.Clock = 600_000
 	// DeclineDelay is what a job waits after the first decline of an attempt, twice as
@@ -201,6 +303,8 @@ const (
 	SweepEvery = 250 * time.Millisecond
 	// BeatEvery is how often a worker beats (SPEC §3.9).
 	BeatEvery = 2 * time.Second
+	// MaxPoll is how long a poll waits at most: it is one beat, and silence begins at 10 s.
+	MaxPoll = 8 * time.Second
 	// ViewMargin is taken off a worker's view of any deadline (SPEC §3.9).
 	ViewMargin = time.Second
 	// BeatLost ends handlers when no beat was answered for so long, counted

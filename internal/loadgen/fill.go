@@ -21,11 +21,11 @@ type FillReport struct {
 // Fill submits jobs that nobody works on.
 func (l *Lab) Fill(ctx context.Context, plan *Filling) (*FillReport, error) {
 	queues := queueNames(plan.Queue, plan.Queues)
-	if err := l.EnsureQueues(ctx, queues...); err != nil {
+	if err := l.ready(ctx, plan, queues); err != nil {
 		return nil, err
 	}
 	ledger := newLedger(newRun("fill"), plan.Jobs)
-	spec := specs(queues, plan.Tenants, plan.Payload)
+	spec := plan.specs(queues)
 	p := &producers{to: l.Client, ledger: ledger, count: plan.Producers, batch: batchOf(plan.Batch, plan.Payload),
 		spec: func(i int) rota.JobSpec { return spec(i, ledger.id(i)) }}
 	ledger.begin = time.Now()

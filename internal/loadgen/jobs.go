@@ -14,7 +14,9 @@ import (
 // queues and tenants.
 type Filling struct {
 	Jobs, Producers, Batch, Payload, Queues, Tenants int
-	Queue                                            string
+	// Keys is of how many keys each job has one, beside a unique key of its own; 0 gives none.
+	Keys  int
+	Queue string
 }
 
 // JobsPlan is a load of jobs whose handlers do nothing.
@@ -32,7 +34,7 @@ type JobsPlan struct {
 // Jobs measures submission to completion.
 func (l *Lab) Jobs(ctx context.Context, plan *JobsPlan) (*Report, error) {
 	queues := queueNames(plan.Queue, plan.Queues)
-	if err := l.EnsureQueues(ctx, queues...); err != nil {
+	if err := l.ready(ctx, &plan.Filling, queues); err != nil {
 		return nil, err
 	}
 	load := Load{
@@ -41,7 +43,7 @@ func (l *Lab) Jobs(ctx context.Context, plan *JobsPlan) (*Report, error) {
 			Queues: queues, Count: plan.Workers, Slots: plan.Slots, Prefetch: min(plan.Slots, rota.MaxPrefetch),
 			Handle: func(ctx context.Context, job *client.Job) (client.Result, error) { return hold(ctx, job, plan.Hold) },
 		},
-		Spec:      specs(queues, plan.Tenants, plan.Payload),
+		Spec:      plan.specs(queues),
 		Producers: plan.Producers, Batch: batchOf(plan.Batch, plan.Payload),
 		Drop: plan.Drop, Heedless: plan.Heedless, Admins: plan.Admins, Profile: plan.Profile,
 	}
@@ -63,18 +65,21 @@ func batchOf(batch, payload int) int {
 	return max(1, min(batch, limits.MaxMessageBytes/2/(payload+perJob)))
 }
 
-// specs sets the queue and tenant of each job in turn, so that every pair of them
+// specs sets the queue, tenant and key of each job in turn, so that every pair of them
 // comes where their numbers have no common divisor, and the same payload.
-func specs(queues []rota.QueueName, tenants, bytes int) func(i int, id rota.JobID) rota.JobSpec {
-	payload := make([]byte, bytes)
+func (f *Filling) specs(queues []rota.QueueName) func(i int, id rota.JobID) rota.JobSpec {
+	payload := make([]byte, f.Payload)
 	for i := range payload {
 		payload[i] = "abcdefghijklmnopqrstuvwxyz0123456789"[i%36]
 	}
 	return func(i int, id rota.JobID) rota.JobSpec {
 		s := rota.NewJobSpec("bench", payload)
 		s.ID, s.Queue, s.Tenant = id, queues[i%len(queues)], rota.DefaultTenant
-		if t := i % tenants; t > 0 {
+		if t := i % f.Tenants; t > 0 {
 			s.Tenant = rota.TenantID(fmt.Sprintf("bench-%d", t))
+		}
+		if f.Keys > 0 {
+			s.Unique, s.Keys = &rota.Unique{Key: string(id)}, []string{fmt.Sprintf("%s:%d", keyName, i%f.Keys)}
 		}
 		return s
 	}

@@ -53,6 +53,18 @@ func (l *Lab) EnsureQueues(ctx context.Context, names ...rota.QueueName) error {
 	return group.Wait()
 }
 
+// keyName is the name of the keys that jobs are given.
+const keyName = "bench"
+
+// ready makes the queues that are not there, and the rule of the jobs' keys where they have
+// some. It is so wide that it holds nothing up: what it costs to count is measured.
+func (l *Lab) ready(ctx context.Context, f *Filling, queues []rota.QueueName) error {
+	if err := l.EnsureQueues(ctx, queues...); err != nil || f.Keys == 0 {
+		return err
+	}
+	return l.Client.Keys().SetRule(ctx, rota.KeyRule{Name: keyName, Concurrency: rota.MaxKeyConcurrency})
+}
+
 // queueNames names n queues: the first, and that name with -1, -2 and so on behind it.
 func queueNames(first string, n int) []rota.QueueName {
 	names := []rota.QueueName{rota.QueueName(first)}

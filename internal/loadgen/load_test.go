@@ -1,6 +1,7 @@
 package loadgen
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -68,14 +69,17 @@ func TestWorkersQueues(t *testing.T) {
 // Jobs take turns among queues and tenants; one of each is the plain case.
 func TestBenchSpecs(t *testing.T) {
 	t.Parallel()
-	one := specs(queueNames("q", 1), 1, 3)(4, "a")
-	if one.ID != "a" || one.Queue != "q" || one.Tenant != rota.DefaultTenant || string(one.Payload) != "abc" {
+	one := (&Filling{Tenants: 1, Payload: 3}).specs(queueNames("q", 1))(4, "a")
+	if one.ID != "a" || one.Queue != "q" || one.Tenant != rota.DefaultTenant || one.Unique != nil || len(one.Keys) > 0 || string(one.Payload) != "abc" {
 		t.Errorf("%+v", one)
 	}
-	several := specs(queueNames("q", 2), 3, 0)
+	several := (&Filling{Tenants: 3, Keys: 2}).specs(queueNames("q", 2))
 	var got []string
 	for i := range 6 {
 		s := several(i, "a")
+		if want := fmt.Sprint("bench:", i%2); s.Unique == nil || s.Unique.Key != "a" || len(s.Keys) != 1 || s.Keys[0] != want {
+			t.Errorf("job %d has unique key %+v and keys %q, %s is wanted", i, s.Unique, s.Keys, want)
+		}
 		got = append(got, string(s.Queue)+"/"+string(s.Tenant))
 	}
 	want := []string{"q/default", "q-1/bench-1", "q/bench-2", "q-1/default", "q/bench-1", "q-1/bench-2"}

@@ -7,8 +7,11 @@ type EventBatch struct {
 	// Events may be none: then only Scanned says something.
 	Events []rota.ServedEvent
 	// Scanned is the event up to which the filter was held against all: a reader
-	// resumes after it, and misses nothing.
+	// resumes after it, and misses nothing. The first batch has no events and says by it where
+	// the reading begins: zero at the oldest that is retained.
 	Scanned rota.EventID
+	// Own says that the events were selected for this reader: no other gets the same.
+	Own bool
 }
 
 // EventRange asks a node for encoded events, whole entries at a time.

@@ -35,6 +35,27 @@ type Inspection struct {
 	// others.
 	Autopilot rota.Autopilot
 	Health    []NodeHealth
+	// Views are what it finds of each other node.
+	Views []NodeView
+}
+
+// NodeView is what a node finds of another one.
+type NodeView struct {
+	ID rota.NodeID
+	// Gossip is ALIVE, GONE of one that left or died, or UNKNOWN.
+	Gossip string
+	// AnsweredMs is how long ago it answered a call, RaftMs how long ago raft heard of it: a leader
+	// hears of all, another node of its leader. -1 is never.
+	AnsweredMs, RaftMs int64
+	// Error is why its last call failed, "" where it did not.
+	Error string
+}
+
+// NodeViews are a node's views of the others, or why it does not say them.
+type NodeViews struct {
+	ID    rota.NodeID
+	Views []NodeView
+	Error string
 }
 
 // NodeHealth is how a leader finds a node.

@@ -1,6 +1,10 @@
 package peer
 
-import "github.com/rotasched/rota"
+import (
+	"time"
+
+	"github.com/rotasched/rota"
+)
 
 // Beat is a worker's sign of life on its way to the leader (SPEC §3.9).
 type Beat struct {
@@ -25,6 +29,8 @@ type WorkerLink struct {
 	// Grace says that the worker believes in a lease no longer than its grace after a beat
 	// that was heard.
 	Grace bool
+	// Polls says that the worker has no stream and takes leases only as it offers (SPEC §13.17).
+	Polls bool
 	// OldSecret, with a takeover, is that of the process that has the id; nil for none.
 	OldSecret []byte
 }
@@ -46,15 +52,46 @@ type LeaseCommand struct {
 	OutputDigest []byte
 	// Meta is what a completion says beside its output, within the bounds of labels.
 	Meta map[string]string
+	// Children are what a worker's stream carries of a completion's Growth.
+	Children []byte
+	// Growth is what a completion adds to its workflow; nil for nothing.
+	Growth *rota.Growth
 	// Error of a failure, note of a progress report.
 	Text string
 	// Progress 0…100.
 	Progress int32
-	// NoRetry of a failure makes the job DEAD at once.
-	NoRetry bool
-	// TimedOut of a failure says that max_runtime ended the attempt (SPEC §20.2).
-	TimedOut bool
+	// Fail says of a failure what becomes of the job (SPEC §20.3).
+	Fail FailKind
+	// After is how long the job waits after FailRetryAfter and FailSnooze.
+	After time.Duration
+	// Log is what the handler logged, of a verb that ends the lease: as package joblog
+	// encodes it on a worker's stream, and packed from its node on (SPEC §22.2).
+	Log []byte
 }
+
+// FailKind is what a failure asks for (SPEC §20.3). Its numbers are those of the wire.
+type FailKind uint8
+
+const (
+	// FailRetry counts the attempt and tries again as the job's retry policy says.
+	FailRetry FailKind = iota
+	// FailRetryAfter counts the attempt and tries again after a time of the handler's.
+	FailRetryAfter
+	// FailSnooze makes the same attempt again after a time of the handler's, uncounted up
+	// to limits.MaxSnoozes times.
+	FailSnooze
+	// FailNoRetry makes the job DEAD.
+	FailNoRetry
+	// FailCancel makes the job CANCELLED.
+	FailCancel
+	// FailTimedOut says that max_runtime ended the attempt (SPEC §20.2).
+	FailTimedOut
+	// FailLast bounds what a command may hold.
+	FailLast = FailTimedOut
+)
+
+// Waits reports whether a failure brings the time that the job waits.
+func (k FailKind) Waits() bool { return k == FailRetryAfter || k == FailSnooze }
 
 // LeaseAnswer is the outcome of a LeaseCommand.
 type LeaseAnswer struct {

@@ -49,7 +49,7 @@ func startAdmin(plan *Plan, late *lateNode, log *slog.Logger) (*adminServer, err
 	s := &adminServer{registry: prometheus.NewRegistry(), log: log}
 	s.registry.MustRegister(collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), plan.Build.Info(plan.Node.Node))
-	s.http = transport.NewWebServer(transport.Seated(adminHandler(late.ready, s.registry)), plan.hosts(),
+	s.http = transport.NewWebServer(transport.Seated(adminHandler(late.ready, s.registry, plan.Profiles)), plan.hosts(),
 		slog.NewLogLogger(log.Handler(), slog.LevelDebug))
 	s.http.WriteTimeout = adminWrite
 	go func() {
@@ -60,8 +60,9 @@ func startAdmin(plan *Plan, late *lateNode, log *slog.Logger) (*adminServer, err
 	return s, nil
 }
 
-// adminHandler is the admin port's paths.
-func adminHandler(ready func() error, registry *prometheus.Registry) http.Handler {
+// adminHandler is the admin port's paths. Profiles tell what a node works at, and its command
+// line, so they are served only where asked for.
+func adminHandler(ready func() error, registry *prometheus.Registry, profiles bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
@@ -75,11 +76,13 @@ func adminHandler(ready func() error, registry *prometheus.Registry) http.Handle
 		fmt.Fprintf(w, "not ready: %s\n", strings.TrimSpace(err.Error()))
 	})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
-	mux.HandleFunc("/debug/pprof/", pprof.Index)
-	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
-	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	if profiles {
+		mux.HandleFunc("/debug/pprof/", pprof.Index)
+		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	}
 	return mux
 }
 

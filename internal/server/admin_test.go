@@ -37,7 +37,7 @@ func TestAdmin(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(newStateCollector(state), Build{Version: "v", Revision: "r", Go: "g"}.Info("n1"))
 	ready := state.ready
-	server := httptest.NewServer(adminHandler(func() error { return ready }, registry))
+	server := httptest.NewServer(adminHandler(func() error { return ready }, registry, true))
 	t.Cleanup(server.Close)
 	get := func(path string) (int, string) {
 		answer, err := http.Get(server.URL + path)
@@ -75,6 +75,11 @@ func TestAdmin(t *testing.T) {
 	}
 	if code, _ := get("/debug/pprof/cmdline"); code != 200 {
 		t.Errorf("pprof: %d", code)
+	}
+	answer := httptest.NewRecorder()
+	adminHandler(nil, registry, false).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/debug/pprof/heap", nil))
+	if answer.Code != http.StatusNotFound {
+		t.Errorf("pprof that nobody asked for: %d", answer.Code)
 	}
 }
 

@@ -12,6 +12,9 @@ const (
 	// gcRoomLeast is how much garbage a server may hold beside what lives. A small heap
 	// was collected many times a second at the runtime's own 100 %, some 8 % of a job's CPU.
 	gcRoomLeast = 256 << 20
+	// gcRoomOfState times what the cluster's rows may take is a bound, too: who bounds them
+	// well below the default runs small nodes, and means the whole process.
+	gcRoomOfState = 2
 	// gcRoomMost is how much it may hold at most: at 100 % a state of many gigabytes took
 	// twice its size, which decides how many pending jobs a machine has room for.
 	gcRoomMost = 1 << 30
@@ -24,10 +27,11 @@ const (
 )
 
 // tuneGC lets garbage take half as much again as lives before it is collected, but
-// gcRoomLeast at least and gcRoomMost at most. With as much as lives, the runtime's own
+// gcRoomLeast at least and gcRoomMost at most. Where gcRoomOfState times stateMost is less than
+// gcRoomLeast, that bounds it, and so does what lives. With as much as lives, the runtime's own
 // measure, marking took 16 % of a loaded server's CPU once it remembered 300,000 ended jobs. A limit on all memory was refused, as the
 // collector would never rest once the state is greater. GOGC, where it is set, is left alone.
-func tuneGC(ctx context.Context) {
+func tuneGC(ctx context.Context, stateMost func() int64) {
 	if os.Getenv("GOGC") != "" {
 		return
 	}
@@ -36,7 +40,7 @@ func tuneGC(ctx context.Context) {
 	defer tick.Stop()
 	for now := 0; ; {
 		metrics.Read(live)
-		if want := gcPercent(live[0].Value.Uint64()); want != now {
+		if want := gcPercent(live[0].Value.Uint64(), uint64(max(stateMost(), 0))); want != now {
 			debug.SetGCPercent(want)
 			now = want
 		}
@@ -50,8 +54,11 @@ func tuneGC(ctx context.Context) {
 
 // gcPercent is the room for garbage in percent of what lives, in steps so that it seldom
 // changes.
-func gcPercent(live uint64) int {
+func gcPercent(live, stateMost uint64) int {
 	room := min(max(live+live/2, gcRoomLeast), gcRoomMost)
+	if small := gcRoomOfState * stateMost; small < gcRoomLeast {
+		room = min(room, small, live) // the state may double until the next look
+	}
 	percent := room * 100 / max(live, 1)
 	if percent >= 100 {
 		return int(min(gcPercentMost, percent/50*50))

@@ -22,6 +22,8 @@ type Node interface {
 	Left() <-chan struct{}
 	// Stop hands leadership over, if it is here, and closes everything.
 	Stop(ctx context.Context) error
+	// StateBytesMax is the bound on the bytes of the cluster's rows, as this node knows it.
+	StateBytesMax() int64
 	// Collectors are the metrics of the node's own.
 	Collectors() []prometheus.Collector
 }
@@ -34,15 +36,19 @@ type Plan struct {
 	// Node is the node itself; its API is where others find it. Start sets its Log,
 	// Fatal and World, and its Version is Build's.
 	Node cluster.Config
-	// Listen is the address that its API is served at, Admin that of health, metrics
-	// and profiles; an empty Admin is served nowhere.
+	// Listen is the address that its API is served at, Admin that of health and metrics;
+	// an empty Admin is served nowhere.
 	Listen, Admin string
+	// Profiles serves /debug/pprof at Admin.
+	Profiles bool
 	// TLS is shown to clients; nil is clear text.
 	TLS *tls.Config
 	// ClientOf returns role and name in a client's certificate.
 	ClientOf func(tls.ConnectionState) (role, name string, err error)
 	// Build names the binary.
 	Build Build
+	// NoConsole leaves the web console out.
+	NoConsole bool
 	// Hosts are the names that HTTP answers to, beside the node's addresses.
 	Hosts transport.Hosts
 	// InflightBytes bounds the bytes of clients' messages before they are answered; 0 is the default.
@@ -86,6 +92,14 @@ func (l *lateNode) clusterID() rota.ClusterID {
 		return (*n).ClusterID()
 	}
 	return ""
+}
+
+// stateBytesMax is the node's, or the default while there is none.
+func (l *lateNode) stateBytesMax() int64 {
+	if n := l.at.Load(); n != nil {
+		return (*n).StateBytesMax()
+	}
+	return rota.DefaultStateBytesMax
 }
 
 // ready says why the node cannot serve; nil when it can.

@@ -17,8 +17,9 @@ func Run(ctx context.Context, plan *Plan, log *slog.Logger) error {
 		return err
 	}
 	roomForDisks()
-	go tuneGC(ctx)
-	r, err := start(ctx, plan, Open, log)
+	late := &lateNode{}
+	go tuneGC(ctx, late.stateBytesMax)
+	r, err := start(ctx, plan, late, Open, log)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		log.Info("node was stopped while it started")

@@ -8,6 +8,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/rotasched/rota/console"
 	"github.com/rotasched/rota/transport"
 )
 
@@ -33,8 +34,8 @@ type running struct {
 
 // start starts one node and its servers. Health is answered first, calls
 // once the state is there.
-func start(ctx context.Context, plan *Plan, open Opener, log *slog.Logger) (*running, error) {
-	r := &running{plan: plan, log: log, late: &lateNode{}, broken: make(chan error, 8)}
+func start(ctx context.Context, plan *Plan, late *lateNode, open Opener, log *slog.Logger) (*running, error) {
+	r := &running{plan: plan, log: log, late: late, broken: make(chan error, 8)}
 	var err error
 	if r.connections, err = connections(openFiles(), plan.Together); err != nil {
 		return nil, err
@@ -71,9 +72,13 @@ func (r *running) open(ctx context.Context, open Opener, lis net.Listener) error
 	if r.admin != nil {
 		r.admin.measure(append(Collectors(n), r.denied.calls)...)
 	}
+	var ui transport.Console
+	if !r.plan.NoConsole {
+		ui = console.Serve
+	}
 	r.server, err = transport.NewServer(transport.Options{
-		Self: r.plan.Node.Node, Core: n, Node: n, TLS: r.plan.TLS, NodeOf: r.plan.Node.NodeOf, ClientOf: r.plan.ClientOf, Open: r.plan.Node.Open,
-		Denied: r.denied.add, Logger: r.log, MaxConnections: r.connections, InflightBytes: r.plan.InflightBytes, Hosts: *r.plan.hosts(), Wall: world().Wall,
+		Self: r.plan.Node.Node, Version: r.plan.Build.Version, Core: n, Node: n, TLS: r.plan.TLS, NodeOf: r.plan.Node.NodeOf, ClientOf: r.plan.ClientOf, Open: r.plan.Node.Open,
+		Denied: r.denied.add, Logger: r.log, MaxConnections: r.connections, InflightBytes: r.plan.InflightBytes, Hosts: *r.plan.hosts(), Console: ui, Wall: world().Wall,
 	})
 	if err != nil {
 		return err

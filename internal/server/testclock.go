@@ -20,13 +20,20 @@ const testClockKey = "ROTA_TEST_CLOCK"
 // testClockFresh is how long what the file says is believed without looking.
 const testClockFresh = 50 * time.Millisecond
 
-// world is the real one but for the wall clock, where a file is named.
-func world() cluster.World {
-	path := os.Getenv(testClockKey)
-	if path == "" {
-		return cluster.World{}
+// testDeadKey says how long a voter is silent before it counts as dead: a test of faults has no
+// ten minutes.
+const testDeadKey = "ROTA_TEST_DEAD_AFTER"
+
+// world is the real one but for the wall clock, where a file is named, and for autopilot's
+// patience, where that is.
+func world() (w cluster.World) {
+	if path := os.Getenv(testClockKey); path != "" {
+		w.Wall = (&testClock{path: path}).now
 	}
-	return cluster.World{Wall: (&testClock{path: path}).now}
+	if after, err := time.ParseDuration(os.Getenv(testDeadKey)); err == nil {
+		w.DeadAfter = after
+	}
+	return w
 }
 
 // testClock is a wall clock that is wrong by what a file says.

@@ -48,3 +48,11 @@ func TestTestClock(t *testing.T) {
 		ahead(0)
 	})
 }
+
+// TestDeadAfter: a test of faults has no ten minutes for autopilot.
+func TestDeadAfter(t *testing.T) {
+	t.Setenv(testDeadKey, "8s")
+	if w := world(); w.DeadAfter != 8*time.Second || w.Wall != nil {
+		t.Errorf("%+v", w)
+	}
+}

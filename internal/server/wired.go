@@ -13,7 +13,16 @@ import (
 // know each other; only a worker's session needs a word said here.
 type wired struct{ *cluster.Node }
 
-// OpenWorker returns the session as the protocol's interface; an error gives none.
+// AttachWorker returns the session as the protocol's interface, which is nil with an error.
+func (n wired) AttachWorker(ctx context.Context, id rota.WorkerID, secret []byte) (transport.WorkerSession, error) {
+	s, err := n.Node.AttachWorker(ctx, id, secret)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// OpenWorker returns the session as the protocol's interface, which is nil with an error.
 func (n wired) OpenWorker(ctx context.Context, spec rota.WorkerSpec, secret []byte, takeover bool,
 	attestation *rota.Attestation, link peer.WorkerLink) (transport.WorkerSession, error) {
 	s, err := n.Node.OpenWorker(ctx, spec, secret, takeover, attestation, link)
@@ -29,5 +38,8 @@ func Open(ctx context.Context, config cluster.Config, peers cluster.Peers) (Node
 	if err != nil {
 		return nil, err
 	}
-	return wired{n}, nil
+	return Wired(n), nil
 }
+
+// Wired puts a node where the protocol needs a core.
+func Wired(n *cluster.Node) Node { return wired{n} }

@@ -11,14 +11,14 @@ import (
 
 // dependencies lists the packages from outside that the binary is made of, one a
 // line, sorted: for one platform, so that the list is the same everywhere.
-func dependencies(root string) ([]string, error) {
-	cmd := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", "./cmd/rota")
+func dependencies(root, of string) ([]string, error) {
+	cmd := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", "./"+of)
 	var complaint bytes.Buffer
 	cmd.Dir, cmd.Stderr = root, &complaint
 	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH=amd64", "CGO_ENABLED=0")
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("list dependencies of cmd/rota: %w: %s", err, complaint.String())
+		return nil, fmt.Errorf("list dependencies of %s: %w: %s", of, err, complaint.String())
 	}
 	var deps []string
 	for _, p := range strings.Fields(string(out)) {
@@ -31,16 +31,16 @@ func dependencies(root string) ([]string, error) {
 }
 
 // checkDependencies compares the list with the one that is checked in.
-func checkDependencies(now, recorded []string) []string {
+func checkDependencies(of string, now, recorded []string) []string {
 	var faults []string
 	for _, p := range now {
 		if !slices.Contains(recorded, p) {
-			faults = append(faults, "the binary gained "+p)
+			faults = append(faults, of+" gained "+p)
 		}
 	}
 	for _, p := range recorded {
 		if !slices.Contains(now, p) {
-			faults = append(faults, "the binary lost "+p)
+			faults = append(faults, of+" lost "+p)
 		}
 	}
 	return faults

@@ -100,6 +100,9 @@ func checkRoomsTold(text string) []string {
 
 var link = regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
 
+// fenced is a block of code, which has no links.
+var fenced = regexp.MustCompile("(?ms)^ *```.*?\n *```")
+
 // checkLinks follows the relative links of every Markdown file.
 func checkLinks(t *tree) []string {
 	var faults []string
@@ -112,7 +115,7 @@ func checkLinks(t *tree) []string {
 			faults = append(faults, err.Error())
 			continue
 		}
-		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+		for _, m := range link.FindAllStringSubmatch(fenced.ReplaceAllString(string(text), ""), -1) {
 			target := path.Join(path.Dir(p), m[1])
 			if !slices.ContainsFunc(t.paths, func(q string) bool { return beneath(q, target) }) {
 				faults = append(faults, fmt.Sprintf("%s: the link to %s leads nowhere", p, m[1]))

@@ -154,6 +154,12 @@ func TestProsePlants(t *testing.T) {
 		{"now", one("x/a_test.go", "package x\nfunc f(t T) { t.SkipNow() }"), []string{"says why"}},
 		{"another_skip", one("x/a_test.go", "package x\nfunc f(r R) { r.Skip() }"), nil},
 	})
+	walk(t, checkRefusals, []violation{
+		{"named", one("x/a.go", "package x\nvar e = rota.Refusef(rota.KindInvalid, \"id\", \"no\")\nvar f = rota.Refusef(rota.KindInternal, \"\", \"no\")\n"), nil},
+		{"bare", one("x/a.go", "package x\nvar e = rota.Refusef(rota.KindConflict, \"\", \"no\")\n"), []string{"names no field"}},
+		{"bare_literal", one("x/a.go", "package x\nvar e = &rota.Error{Kind: rota.KindInvalid, Text: \"no\"}\n"), []string{"names no field"}},
+		{"empty_literal", one("x/a.go", "package x\nvar e = &Error{Kind: KindNotFound, Subject: \"\"}\n"), []string{"names no field"}},
+	})
 	walk(t, func(t *tree) []string { return t.broken }, []violation{
 		{"whole", one("x/a.go", "package x\n"), nil},
 		{"broken", one("x/a.go", "package x\nfunc {"), []string{"x/a.go:2"}},
@@ -241,11 +247,11 @@ func TestFreshPlants(t *testing.T) {
 
 func TestDependenciesPlants(t *testing.T) {
 	t.Parallel()
-	faults := checkDependencies([]string{"a", "b"}, []string{"b", "c"})
+	faults := checkDependencies("a package", []string{"a", "b"}, []string{"b", "c"})
 	if len(faults) != 2 || !strings.Contains(faults[0], "gained a") || !strings.Contains(faults[1], "lost c") {
 		t.Errorf("faults are %q", faults)
 	}
-	if faults := checkDependencies([]string{"a"}, []string{"a"}); len(faults) != 0 {
+	if faults := checkDependencies("a package", []string{"a"}, []string{"a"}); len(faults) != 0 {
 		t.Errorf("equal lists differ: %q", faults)
 	}
 }

@@ -512,3 +512,73 @@ func noise(seed uint64, n int) []byte {
 	}
 	return b
 }
+
+// TestReading_before walks the records backwards: each that is there once, in blocks and alone,
+// around what ended again, and past one that is damaged, which it names.
+func TestReading_before(t *testing.T) {
+	t.Parallel()
+	e := newEndings(t)
+	for i := range 200 {
+		e.end(fmt.Sprintf("j%03d", i*37%200), []byte("payload"))
+	}
+	for _, id := range []string{"j000", "j001", "j150"} {
+		e.again(id)
+	}
+	all := e.entries()
+	a := openJobs(t, filepath.Join(t.TempDir(), "archive.db"))
+	for from := 0; from < len(all); from += 50 {
+		put(t, a, all[from:min(from+50, len(all))])
+	}
+	for _, alone := range [...]string{"x1", "x2"} {
+		e.end(alone, bytes.Repeat([]byte("alone "), 1000))
+		put(t, a, e.entries()[len(all):])
+	}
+	latest := map[uint64]rota.JobID{}
+	of := map[rota.JobID]uint64{}
+	for _, r := range e.entries() {
+		ended, err := fsm.DecodeEnded(r.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		delete(latest, of[ended.Job.ID])
+		latest[r.Seq], of[ended.Job.ID] = ended.Job.ID, r.Seq
+	}
+	walk := func(from uint64) (seqs, damaged []uint64) {
+		reading, err := a.Read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer reading.Close()
+		for mark, ok := reading.Before(from); ok; mark, ok = reading.Before(mark.Seq) {
+			if latest[mark.Seq] != mark.ID || mark.Tenant != "t1" || mark.Type != "work" || mark.State != rota.JobCancelled {
+				t.Fatalf("%+v, of job %q", mark, latest[mark.Seq])
+			}
+			seqs = append(seqs, mark.Seq)
+		}
+		return seqs, reading.Damaged
+	}
+	var want []uint64
+	for seq := range latest {
+		want = append(want, seq)
+	}
+	slices.Sort(want)
+	slices.Reverse(want)
+	for _, from := range []uint64{1 << 63, 206, 205, 204, 203, 120, 51, 50, 2, 1, 0} {
+		below := slices.DeleteFunc(slices.Clone(want), func(seq uint64) bool { return seq >= from })
+		if got, damaged := walk(from); !slices.Equal(got, below) || len(damaged) != 0 {
+			t.Fatalf("below %d: %v, damaged %v; %v is wanted", from, got, damaged, below)
+		}
+	}
+	err := a.db.Update(func(tx *bbolt.Tx) error { // the last stands alone
+		b := tx.Bucket(recordsBucket)
+		value := bytes.Clone(b.Get(seqKey(want[0])))
+		value[len(value)/2] ^= 1
+		return b.Put(seqKey(want[0]), value)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, damaged := walk(1 << 63); !slices.Equal(got, want[1:]) || !slices.Equal(damaged, want[:1]) {
+		t.Fatalf("%v, damaged %v", got, damaged)
+	}
+}

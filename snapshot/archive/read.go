@@ -2,6 +2,7 @@ package archive
 
 import (
 	"errors"
+	"math"
 	"sync"
 
 	"github.com/klauspost/compress/zstd"
@@ -178,6 +179,11 @@ type Reading struct {
 	tx     *bbolt.Tx
 	cursor markCursor
 	at     []byte
+	// records goes through the records backwards: rows are what is left of a block, passed is
+	// its first number.
+	records *bbolt.Cursor
+	rows    []recordRow
+	passed  uint64
 	// Damaged are the numbers of records that were asked for and are damaged.
 	Damaged []uint64
 }
@@ -190,7 +196,8 @@ func (a *Jobs) Read() (*Reading, error) {
 	if err != nil {
 		return nil, carried(opJobs, err, "the archive cannot be read")
 	}
-	return &Reading{tx: tx, cursor: markCursor{marks: marksOf(tx), c: tx.Bucket(idsBucket).Cursor()}}, nil
+	return &Reading{tx: tx, cursor: markCursor{marks: marksOf(tx), c: tx.Bucket(idsBucket).Cursor()},
+		records: tx.Bucket(recordsBucket).Cursor(), passed: math.MaxUint64}, nil
 }
 
 // Close ends the reading.
@@ -206,7 +213,9 @@ func (r *Reading) Next(after rota.JobID) (fsm.Mark, bool) {
 		row, ok = r.cursor.after([]byte(after))
 	}
 	for ; ok; row, ok = r.cursor.step() {
-		r.at = row.id
+		if r.at = row.id; peer.IsLog(rota.JobID(row.id)) {
+			break // they stand behind all jobs
+		}
 		if mark, ok := parseMark(row.id, row.mark); ok {
 			return mark, true
 		}
@@ -214,6 +223,44 @@ func (r *Reading) Next(after rota.JobID) (fsm.Mark, bool) {
 	}
 	r.at = nil
 	return fsm.Mark{}, false
+}
+
+// Before implements fsm.History. It goes backwards: what was passed is not found again.
+func (r *Reading) Before(seq uint64) (fsm.Mark, bool) {
+	for {
+		for len(r.rows) > 0 {
+			row := r.rows[len(r.rows)-1]
+			if r.rows = r.rows[:len(r.rows)-1]; row.seq >= seq {
+				continue
+			}
+			if mark, ok := markOfRow(row); ok {
+				return mark, true
+			}
+			r.Damaged = append(r.Damaged, row.seq)
+		}
+		if r.passed = min(r.passed, seq); r.passed == 0 {
+			return fsm.Mark{}, false
+		}
+		x := blockOf(r.records, r.passed-1)
+		if x.key == nil {
+			r.passed = 0
+			continue
+		}
+		r.rows, r.passed = x.appendRows(r.rows[:0]), x.first
+	}
+}
+
+// markOfRow reads of a record what its mark has.
+func markOfRow(row recordRow) (fsm.Mark, bool) {
+	if row.torn {
+		return fsm.Mark{}, false
+	}
+	body, err := readRow(row.seq, row.value)
+	if err != nil {
+		return fsm.Mark{}, false
+	}
+	mark, err := fsm.DecodeMark(body)
+	return mark, err == nil && mark.Seq == row.seq
 }
 
 // Lacks reports whether ended jobs may be lacking among those that Next passed: what lists them

@@ -30,6 +30,10 @@ type plan struct {
 	scale    scalePlan
 	overload overloadPlan
 	soak     soakPlan
+	// schedules has none unless they are to be measured.
+	schedules schedulesPlan
+	// followers are none unless they are to be measured.
+	followers int
 }
 
 func main() {
@@ -62,6 +66,9 @@ func main() {
 	flag.IntVar(&p.overload.memory, "memory", 1024, "MiB that a server may take while overloaded")
 	flag.DurationVar(&p.soak.of, "soak", 0, "run at the first of -rates for so long instead, and judge whether anything grows")
 	flag.IntVar(&p.soak.warm, "warm", 0, "jobs before a soak, or before the peak of -overload: 1000000 fill what is remembered of ended ones")
+	flag.IntVar(&p.schedules.n, "schedules", 0, "have so many schedules fire each minute instead, and compare with plain jobs")
+	flag.IntVar(&p.schedules.minutes, "minutes", 3, "how many minutes each part of -schedules takes")
+	flag.IntVar(&p.followers, "followers", 0, "have so many follow events instead, by gRPC and over HTTP, and tell what they cost")
 	flag.Parse()
 	var err error
 	for _, list := range []struct {
@@ -80,12 +87,16 @@ func main() {
 		switch {
 		case scale:
 			err = p.measureScale(ctx)
+		case p.followers > 0:
+			err = p.measureFollowers(ctx)
 		case alone:
 			err = p.measureAlone(ctx)
 		case overload:
 			err = p.measureOverload(ctx)
 		case p.soak.of > 0:
 			err = p.measureSoak(ctx)
+		case p.schedules.n > 0:
+			err = p.measureSchedules(ctx)
 		case profile:
 			err = p.measureProfiles(ctx)
 		case p.nats != "":

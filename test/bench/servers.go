@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"os/exec"
 	"path/filepath"
 	"time"
 
@@ -35,13 +37,23 @@ func startServers(ctx context.Context, rota, dir string, nodes int, prefix []str
 	if s.Nodes, err = rig.NewNodes(nodes, dir, s.line...); err != nil {
 		return nil, err
 	}
+	profiles := servesProfiles(ctx, rota)
 	for _, n := range s.Nodes {
-		n.Env = rig.Inherited()
+		if n.Env = rig.Inherited(); profiles {
+			n.Flags = append(n.Flags, "--pprof")
+		}
 	}
 	if err := s.start(ctx); err != nil {
 		return nil, errors.Join(err, s.stop())
 	}
 	return s, nil
+}
+
+// servesProfiles reports whether a binary has to be asked for profiles: older ones do not know
+// the flag, and serve them always.
+func servesProfiles(ctx context.Context, rota string) bool {
+	help, err := exec.CommandContext(ctx, rota, "server", "--help").Output()
+	return err == nil && bytes.Contains(help, []byte("--pprof"))
 }
 
 func (s *servers) start(ctx context.Context) error {

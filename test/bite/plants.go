@@ -38,7 +38,7 @@ var plants = []plant{
 		{pkg: "cluster", run: "^(TestH03|TestH21)", says: `a pause of 60 s let \d+ ms pass`},
 		{pkg: "test/sim", run: "^TestH08", says: `the clock leapt from`}}},
 	{"dedupe_not_in_snapshot", []check{{pkg: "test/sim", run: "^TestSeeds$",
-		says: `is NONE at the end|was completed twice|has digest`}}},
+		says: `is NONE at the end|was completed twice|has digest|keeps \d+ rows, \d+ jobs have ended`}}},
 	{"map_range", []check{{pkg: "test/sim", run: "^TestSeeds$",
 		says: `node n\d has digest [0-9a-f]+ at index \d+, another node has`}}},
 	{"nonatomic_restore", []check{{pkg: "cluster", run: "^TestRestore_aDamagedSnapshotLeavesTheNodeAsItWas$",
@@ -55,6 +55,24 @@ var plants = []plant{
 		says: `lease open: true, false is wanted`}}},
 	{"child_early", []check{{pkg: "fsm", run: "^TestWorkflowModel$", args: noFailFile,
 		says: `waits for \d+ parents|before its parent|I5: `}}},
+	{"unique_left_behind", []check{
+		{pkg: "fsm", run: "^TestModel$", args: noFailFile, says: `that job \w+ holds .* is true, the model says false|keys are held, the model says|I4: job \w+ holds unique key`},
+		{pkg: "fsm", run: "^TestUnique_scopes$", says: `I4: job j holds unique key`}}},
+	{"fires_twice", []check{
+		{pkg: "fsm", run: "^TestFire$", says: `a refusal STALE of "from" is wanted`},
+		{pkg: "fsm", run: "^TestScheduleModel$", says: `skipped, \d+ runs; the model says`},
+		{pkg: "test/sim", run: "^TestSeeds$", says: `was fired from \S+, it is decided through`}}},
+	{"key_not_in_snapshot", []check{{pkg: "test/sim", run: "^TestSeeds$",
+		says: `restart: .* I11: key \S+ counts`}}},
+	{"passes_head", []check{
+		{pkg: "fsm", run: "^TestKeysModel$", says: `was assigned: WAITING_IN_SEQUENCE`},
+		{pkg: "test/sim", run: "^TestSeeds$", says: `which stands before it in key`}}},
+	{"hook_repeats", []check{
+		{pkg: "fsm", run: "^TestWebhook$", says: `a refusal STALE of "from" is wanted`},
+		{pkg: "fsm", run: "^TestWebhookModel$", says: `a refusal STALE of "from" is wanted`}}},
+	{"callback_early", []check{
+		{pkg: "fsm", run: "^TestBatchModel$", says: `\d+ callbacks in \[`},
+		{pkg: "test/sim", run: "^TestSeeds$", says: `has its callback while \d+ of its jobs live`}}},
 	{"event_missing", []check{{pkg: "fsm", run: "^TestEvents$", says: `retry is reported as \{ID:0\.0\.0`}}},
 	{"same_id_rejoin", []check{{pkg: "cluster", run: "^TestNode_emptiedDirectoryOfAKnownIDIsRefused$",
 		says: `an emptied directory of a known id started`}}},

@@ -44,8 +44,8 @@ func TestStateBytesMax(t *testing.T) {
 	if urgent := taken[0]; taken[rota.DefaultPriority] < 229 || taken[rota.DefaultPriority] > 231 || urgent+taken[rota.DefaultPriority] != 255 {
 		t.Errorf("%v jobs were taken by priority: about 230, then 255 with those of priority 0 are wanted", taken)
 	}
-	if kb := peak(t, c.all[0]); kb >= 768<<10 { // 256 MiB of it are room for garbage, 100 the log's pages
-		t.Errorf("the node took %d MiB: less than 768 is wanted", kb>>10)
+	if kb := peak(t, c.all[0]); kb >= 512<<10 {
+		t.Errorf("the node took %d MiB: less than 512 is wanted", kb>>10)
 	}
 }
 

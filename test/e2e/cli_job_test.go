@@ -103,8 +103,8 @@ func cliList(t *testing.T, c *nodes) {
 		return strings.Join(strings.Fields(c.rota(t, append([]string{"job", "list", "--queue", "listed", "-o", "name"}, args...)...).want(t, 0).stdout), " ")
 	}
 	for args, want := range map[string]string{
-		"": "listed-0 listed-1 listed-2 listed-3 listed-4", "--type t1": "listed-1 listed-3", "--tenant ten0": "listed-0 listed-2 listed-4",
-		"--state cancelled": "listed-4", "--state QUEUED --type t0": "listed-0 listed-2", "--limit 2": "listed-0 listed-1",
+		"": "listed-3 listed-2 listed-1 listed-0 listed-4", "--type t1": "listed-3 listed-1", "--tenant ten0": "listed-2 listed-0 listed-4",
+		"--state cancelled": "listed-4", "--state QUEUED --type t0": "listed-2 listed-0", "--limit 2": "listed-3 listed-2",
 	} {
 		if got := names(strings.Fields(args)...); got != want {
 			t.Errorf("job list %s: %s, %s is wanted", args, got, want)
@@ -125,7 +125,7 @@ func cliList(t *testing.T, c *nodes) {
 			break
 		}
 	}
-	if got := strings.Join(seen, " "); got != "listed-0 listed-1 listed-2 listed-3 listed-4" {
+	if got := strings.Join(seen, " "); got != "listed-3 listed-2 listed-1 listed-0 listed-4" {
 		t.Errorf("the pages hold %s", got)
 	}
 	unknown := c.rota(t, "job", "list", "--queue", "empty-one", "-o", "jsonl").want(t, 3)

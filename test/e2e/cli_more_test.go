@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -197,6 +198,7 @@ func cliFileBulk(t *testing.T, c *nodes) {
 		t.Errorf("%d pending of %d submitted, %d are wanted", q.Pending, q.SubmittedTotal, count)
 	}
 	names := strings.Fields(c.rota(t, "job", "list", "--queue", "bulk", "--limit", "10000", "-o", "name").want(t, 0).stdout)
+	slices.Sort(names)
 	if len(names) != count || names[0] != "bulk-00000" || names[count-1] != "bulk-04999" {
 		t.Errorf("%d jobs are listed", len(names))
 	}

@@ -17,7 +17,7 @@ import (
 func TestDisk_burst(t *testing.T) {
 	t.Parallel()
 	dir := smallDisk(t, "120m")
-	n := newNode(t, "n1", "--bootstrap-expect", "1")
+	n := newNode(t, "n1", "--bootstrap-expect", "1", "--disk-low", "10", "--disk-critical", "5")
 	n.Dir = filepath.Join(dir, "data")
 	n.start(t)
 	n.awaitReady(t)

@@ -26,6 +26,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	small := c.all[0]
 	small.Dir = filepath.Join(dir, "data")
+	small.Flags = append(small.Flags, "--disk-low", "10", "--disk-critical", "5")
 	for _, n := range c.all {
 		n.Flags = append(n.Flags, c.joins(n)...)
 		n.start(t)

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -62,6 +63,19 @@ func portRefused(t *testing.T, p *process, flag, taken string) {
 	contains(t, "stderr", p.Stderr.String(), "rota: ", flag+" "+taken, "taken", "another port")
 }
 
+// saysSoon waits until stderr has all of these: it comes by another pipe than stdout, no sooner.
+func saysSoon(t testing.TB, p *process, words ...string) {
+	t.Helper()
+	eventually(t, 10*time.Second, fmt.Sprintf("stderr has %q", words), func() error {
+		for _, word := range words {
+			if !strings.Contains(p.Stderr.String(), word) {
+				return errNotYet
+			}
+		}
+		return nil
+	})
+}
+
 // devReady waits for the line that says where a dev cluster serves, and returns its addresses.
 func devReady(t testing.TB, p *process) []string {
 	t.Helper()
@@ -98,8 +112,8 @@ func TestDev_moves_from_taken_ports(t *testing.T) {
 	writeFile(t, filepath.Join(dir, "dev.json"), string(text))
 	p := launch(t, "dev", nil, "dev", "--data", dir)
 	addrs := devReady(t, p)
-	for range addrs {
-		contains(t, "stderr", p.Stderr.String(), "http://127.0.0.1:")
+	for i := range addrs {
+		saysSoon(t, p, fmt.Sprintf("node n%d: clients ", i+1), "http://127.0.0.1:")
 	}
 	command(t, []string{"ROTA_ADDR=" + addrs[1]}, "", "job", "submit", "--type", "x", "--id", "stays").want(t, 0)
 	p.stop(t, 20*time.Second)
@@ -117,7 +131,7 @@ func TestDev_moves_from_taken_ports(t *testing.T) {
 	}
 	p = launch(t, "dev again", nil, "dev", "--data", dir)
 	again := devReady(t, p)
-	contains(t, "stderr", p.Stderr.String(), taken...)
+	saysSoon(t, p, taken...)
 	if again[0] == addrs[0] || again[1] != addrs[1] {
 		t.Errorf("dev came back at %v, it was at %v, whose first is taken", again, addrs)
 	}

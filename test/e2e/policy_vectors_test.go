@@ -153,7 +153,7 @@ func proveAll(t *testing.T, c *nodes, least uint64) (dir string) {
 			report.Entries, report.Operations, r.took.Round(time.Millisecond))
 	}
 	fields(t, "the report", object(t, command(t, nil, "", "operator", "audit", "-o", "json", "--data", one.Dir)), "from", "to",
-		"entries", "operations", "rounds", "proved", "first_difference")
+		"entries", "operations", "rounds", "proved", "fires", "fires_proved", "fires_refused", "first_difference")
 	running := command(t, nil, "", "operator", "audit", "--data", c.leader(t).Dir).want(t, 1)
 	contains(t, "the refusal", running.stderr, "another process")
 	dir = filepath.Join(t.TempDir(), "copy")

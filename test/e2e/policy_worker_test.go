@@ -53,7 +53,7 @@ func (c *nodes) puppet(t testing.TB, id string, queue rota.QueueName, slots int3
 	}
 	w, err := client.NewWorker(c.dial(t), spec, opts...)
 	check(t, err)
-	w.Handle("", client.Typed(p.perform))
+	w.Handle("", client.Define[struct{}, struct{}]("").Handler(p.perform))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = w.Run(ctx) }()
@@ -192,7 +192,7 @@ func jobOf(t testing.TB, cl *client.Client, id rota.JobID) rota.Job {
 // of a job then.
 func clockAt(t testing.TB, cl *client.Client, id rota.JobID, index rota.Index) rota.Explanation {
 	t.Helper()
-	x, err := cl.WhyAt(within(t), id, index)
+	x, err := cl.WhyAt(within(t), id, rota.WhyQuery{At: index})
 	check(t, err)
 	if x.Index != index {
 		t.Fatalf("job %s is explained at index %d, %d was asked for", id, x.Index, index)

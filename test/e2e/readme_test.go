@@ -14,13 +14,19 @@ import (
 )
 
 // readme returns the blocks of a language in a section of the README, as they stand there.
-func readme(t testing.TB, section, language string) []string {
+func readme(t testing.TB, title, language string) []string {
 	t.Helper()
-	text, err := os.ReadFile("../../README.md")
+	return section(t, "../../README.md", title, language)
+}
+
+// section is readme for any page.
+func section(t testing.TB, page, title, language string) []string {
+	t.Helper()
+	text, err := os.ReadFile(page)
 	check(t, err)
-	_, rest, found := strings.Cut(string(text), "\n## "+section+"\n")
+	_, rest, found := strings.Cut(string(text), "\n## "+title+"\n")
 	if !found {
-		t.Fatalf("README has no section %q", section)
+		t.Fatalf("%s has no section %q", page, title)
 	}
 	rest, _, _ = strings.Cut(rest, "\n## ")
 	var blocks []string
@@ -69,6 +75,46 @@ func TestReadme_go(t *testing.T) {
 	contains(t, "what the program says", said.String(), "submitted photo-4711\n", "running photo-4711\n")
 }
 
+// TestReadme_curl does what the README says of a worker of curl, and what the guide says more.
+func TestReadme_curl(t *testing.T) {
+	t.Parallel()
+	needs(t, "bash", "curl", "jq", "openssl")
+	c := newCluster(t, 3)
+	blocks := append(readme(t, "A worker of curl", "sh"), section(t, "../../docs/guides/curl-workers.md", "The calls", "sh")...)
+	if len(blocks) != 2 {
+		t.Fatalf("%d blocks", len(blocks))
+	}
+	for i, id := range []string{"photo-4714", "photo-4715"} {
+		shell := exec.Command("bash", "-euc", blocks[i])
+		shell.Dir, shell.Env, shell.SysProcAttr = withBinary(t), rig.Bare(c.env()), rig.Attributes()
+		if said, err := shell.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, said)
+		}
+		if job := c.job(t, id); job.State != rota.JobCompleted || !strings.HasPrefix(string(job.Output), "640 pixels") {
+			t.Errorf("job %+v", job)
+		}
+	}
+}
+
+// withBinary makes a directory with the binary in bin.
+func withBinary(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	check(t, os.Mkdir(filepath.Join(dir, "bin"), 0o700))
+	check(t, os.Symlink(rotaBinary, filepath.Join(dir, "bin", "rota")))
+	return dir
+}
+
+// needs skips a test of what users have by themselves.
+func needs(t testing.TB, tools ...string) {
+	t.Helper()
+	for _, tool := range tools {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("%s is not installed, which the worker is made of: %v", tool, err)
+		}
+	}
+}
+
 // TestReadme_workflow does what the README says of a workflow, line by line.
 func TestReadme_workflow(t *testing.T) {
 	t.Parallel()
@@ -77,10 +123,8 @@ func TestReadme_workflow(t *testing.T) {
 	if len(files) != 1 || len(lines) != 1 || strings.Count(lines[0], " &\n") != 1 {
 		t.Fatalf("%d files, commands %q", len(files), lines)
 	}
-	dir := t.TempDir()
+	dir := withBinary(t)
 	writeFile(t, filepath.Join(dir, "nightly.yaml"), files[0])
-	check(t, os.Mkdir(filepath.Join(dir, "bin"), 0o700))
-	check(t, os.Symlink(rotaBinary, filepath.Join(dir, "bin", "rota")))
 	shell := exec.Command("sh", "-ec", "trap 'kill $!; wait' EXIT\n"+lines[0])
 	shell.Dir, shell.Env, shell.SysProcAttr = dir, rig.Bare(c.env()), rig.Attributes()
 	said, err := shell.CombinedOutput()

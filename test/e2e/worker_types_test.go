@@ -54,7 +54,7 @@ func TestWorkerTypes(t *testing.T) {
 	// The library tells the types of its handlers.
 	w, err := client.NewWorker(c.dial(t), rota.WorkerSpec{ID: "shrinker", Queues: []rota.QueueName{"typed"}, Slots: 1})
 	check(t, err)
-	w.Handle("shrink", client.Typed(func(context.Context, *client.Job, struct{}) (string, error) { return "shrunk", nil }))
+	client.Define[struct{}, string]("shrink").Handle(w, func(context.Context, *client.Job, struct{}) (string, error) { return "shrunk", nil })
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = w.Run(ctx) }()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/test/rig"
 )
 
 // accountProbes are those of the account that a node runs as, and of another on its machine.
@@ -64,16 +65,18 @@ func reset(ctx context.Context, s *scene) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for e, err := range s.root.Events(ctx, rota.EventFilter{}) {
-		if err != nil {
-			return "", err
-		}
-		if text := fmt.Sprintf("%+v", e); e.Kind.String() == "authReset" {
-			if !strings.Contains(text, "local") || strings.Contains(text, strings.Split(secret, "_")[2]) {
-				return "", fmt.Errorf("the event is %s", text)
+	return "an event tells it, without the secret", rig.Until(ctx, func() error { // the node that is asked may be a moment behind
+		for e, err := range s.root.Events(ctx, rota.EventFilter{}) {
+			if err != nil {
+				return err
 			}
-			return "an event tells it, without the secret", nil
+			if text := fmt.Sprintf("%+v", e); e.Kind.String() == "authReset" {
+				if !strings.Contains(text, "local") || strings.Contains(text, strings.Split(secret, "_")[2]) {
+					return rig.Final(fmt.Errorf("the event is %s", text))
+				}
+				return nil
+			}
 		}
-	}
-	return "", errors.New("no event tells it")
+		return errors.New("no event tells it")
+	})
 }

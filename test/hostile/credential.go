@@ -47,7 +47,7 @@ func tokenProbes() []probe {
 		one("a token cut short", func(s *scene) string { return "Bearer " + root(s)[:len(root(s))-1] }),
 		one("a token in capitals", func(s *scene) string { return "Bearer " + strings.ToUpper(root(s)) }),
 		one("a token as a password", func(s *scene) string { return "Basic " + root(s) }),
-		one("a token of 64 KiB", func(*scene) string { return "Bearer rota_" + strings.Repeat("a", 4<<10) }),
+		one("a token of 4 KiB", func(*scene) string { return "Bearer rota_" + strings.Repeat("a", 4<<10) }),
 		one("a token that was revoked", func(s *scene) string { return "Bearer " + s.tokens["revoked"] }),
 		{name: "a token that has expired", try: expiredToken},
 		{name: "two tokens at once", try: bearing(func(s *scene) []string { return []string{"Bearer " + s.tokens["acme"], "Bearer " + root(s)} })},

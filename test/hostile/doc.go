@@ -14,7 +14,6 @@
 // do everything. Then the probes that are marked so must report that nothing held, or they prove
 // nothing.
 //
-// What needs more than the account has (another user id) is left out with a word. Probes are
-// bounded in count and time. The program never looks inside a process, never ends one that it did
+// What needs another user id is left out. Probes are bounded in count and time. The program never looks inside a process, never ends one that it did
 // not start, and never leaves one behind.
 package main

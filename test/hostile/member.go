@@ -22,10 +22,14 @@ import (
 )
 
 // nodeCalls are what nodes say to each other, but for what one that is not recorded may say.
-var nodeCalls = []string{rotav1.Node_Forward_FullMethodName, rotav1.Node_Beat_FullMethodName, rotav1.Node_Barrier_FullMethodName,
-	rotav1.Node_Check_FullMethodName, rotav1.Node_EventRange_FullMethodName, rotav1.Node_Remove_FullMethodName, rotav1.Node_Transfer_FullMethodName,
-	rotav1.Node_ArchiveRange_FullMethodName, rotav1.Node_ArchiveRecords_FullMethodName, rotav1.Node_ListArchived_FullMethodName,
-	rotav1.Node_State_FullMethodName}
+var nodeCalls = func() (all []string) {
+	for _, name := range callsOf(rotav1.File_rota_v1_node_proto.Services().ByName("Node")) {
+		if name != rotav1.Node_Inspect_FullMethodName && name != rotav1.Node_Introduce_FullMethodName {
+			all = append(all, name)
+		}
+	}
+	return all
+}()
 
 // certified returns the certificate of a node by the nodes' authority.
 func certified(id string) func(*scene) (tls.Certificate, error) {
@@ -49,7 +53,7 @@ func memberProbes() (unknown, captured []probe) {
 		probe{name: "a removed node says hello", try: helloAs("n4", certified("n4"))},
 		probe{name: "a client says hello", try: helloAs("n1", clientCertified)},
 		probe{name: "another node's name in the hello", try: helloAs("n2", certified("n9"))},
-		probe{name: "a member's name with another data directory", try: helloAs("n3", certified("n3"))},
+		probe{name: "a member's name with another data directory", try: helloFrom("n3", func(s *scene) string { return s.identities["n9"] }, certified("n3"))},
 		probe{name: "an unrecorded node asks for votes", try: votes("n9", "n9", false)},
 	)
 	captured = []probe{
@@ -206,6 +210,9 @@ func garbageBehind(_ context.Context, s *scene) (string, error) {
 	}
 	defer conn.Close()
 	_, _ = conn.Write(append([]byte("\x00\xdd\xff\xff\xff\xff"), make([]byte, 64<<10)...))
-	answer, _ := io.ReadAll(io.LimitReader(conn, 1<<10))
+	answer, err := io.ReadAll(io.LimitReader(conn, 1<<10))
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return "", fmt.Errorf("the connection was kept, after %d bytes", len(answer))
+	}
 	return fmt.Sprintf("closed after %d bytes", len(answer)), nil
 }

@@ -213,12 +213,7 @@ func (s *scene) load(ctx context.Context) error {
 			return err
 		}
 	}
-	defer func() {
-		if status, failed := s.root.Status(ctx); failed == nil {
-			s.loaded = status.AppliedIndex
-		}
-	}()
-	return rig.Until(ctx, func() error {
+	err := rig.Until(ctx, func() error {
 		for id, state := range map[rota.JobID]rota.JobState{"acme-done": rota.JobCompleted, "umbrella-done": rota.JobCompleted, "umbrella-held": rota.JobRunning} {
 			j, err := s.root.Job(ctx, id)
 			if err != nil {
@@ -233,6 +228,12 @@ func (s *scene) load(ctx context.Context) error {
 		}
 		return nil
 	})
+	if err != nil {
+		return err
+	}
+	status, err := s.root.Status(ctx)
+	s.loaded = status.AppliedIndex
+	return err
 }
 
 // worker starts the worker of a tenant: it ends jobs done, holds those held, and takes no others.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"time"
 
@@ -148,9 +149,14 @@ func hello(id, cluster, identity string) []byte {
 	return append(binary.BigEndian.AppendUint16(head, uint16(len(body))), body...)
 }
 
-// helloAs says hello in the name of a node, with a certificate or none; a verdict of yes is what
-// must not come.
+// helloAs says hello in the name of a node and with the identity of its data directory, so that it
+// is the certificate that must refuse it; a verdict of yes is what must not come.
 func helloAs(id string, certificate func(*scene) (tls.Certificate, error)) func(context.Context, *scene) (string, error) {
+	return helloFrom(id, func(s *scene) string { return s.identities[id] }, certificate)
+}
+
+// helloFrom is helloAs with the identity of another data directory.
+func helloFrom(id string, identity func(*scene) string, certificate func(*scene) (tls.Certificate, error)) func(context.Context, *scene) (string, error) {
 	return func(_ context.Context, s *scene) (string, error) {
 		var own *tls.Certificate
 		if certificate != nil {
@@ -160,15 +166,23 @@ func helloAs(id string, certificate func(*scene) (tls.Certificate, error)) func(
 			}
 			own = &pair
 		}
-		answer, err := overTLS(s, s.nodes[0].Raft, hello(id, "", strings.Repeat("0a", 16)), own)
+		answer, err := overTLS(s, s.nodes[0].Raft, hello(id, "", identity(s)), own)
 		switch {
 		case len(answer) > 0 && answer[0] == 0:
 			return "", errors.New("the hello is taken")
 		case len(answer) > 0:
 			return strings.ToValidUTF8(strings.Trim(string(answer[1:]), "\x00"), ""), nil
 		}
-		return err.Error(), nil
+		return ended(err)
 	}
+}
+
+// ended turns the end of a connection that must be closed into a probe's.
+func ended(err error) (string, error) {
+	if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		return "", fmt.Errorf("the connection was kept: %v", err)
+	}
+	return err.Error(), nil
 }
 
 // junkOverTLS says nothing that is understood behind a handshake.
@@ -181,7 +195,7 @@ func junkOverTLS(to port, said []byte) func(context.Context, *scene) (string, er
 		if err == nil {
 			return short(string(answer)), nil
 		}
-		return err.Error(), nil
+		return ended(err)
 	}
 }
 

@@ -34,7 +34,7 @@ func clientProbes() []probe {
 		call("waits for a job", func(ctx context.Context, c *client.Client) error { return lastOf(c.Wait(ctx, "umbrella-done")) }),
 		call("asks why a job waits", func(ctx context.Context, c *client.Client) error { _, err := c.Why(ctx, "umbrella-idle"); return err }),
 		{name: "asks why a job waited, in the past", bites: true, try: func(ctx context.Context, s *scene) (string, error) {
-			_, err := s.acme.WhyAt(ctx, "umbrella-idle", s.loaded)
+			_, err := s.acme.WhyAt(ctx, "umbrella-idle", rota.WhyQuery{At: s.loaded})
 			return refused(err, missing...)
 		}},
 		outcome("cancels a job", func(ctx context.Context, c *client.Client, id rota.JobID) ([]rota.JobOutcome, error) {
@@ -87,6 +87,7 @@ func clientProbes() []probe {
 			return rota.Refusef(rota.KindNotFound, "", "no event comes")
 		}),
 		{name: "submits under the other's id", bites: true, try: takenID},
+		{name: "asks by refusals which ids there are", bites: true, try: sameRefusals},
 		{name: "lists jobs", bites: true, try: listsNothing(func(ctx context.Context, c *client.Client) error {
 			return each(c.Jobs(ctx, rota.JobFilter{}), func(j rota.Job) rota.TenantID { return j.Tenant })
 		})},
@@ -124,6 +125,38 @@ func takenID(ctx context.Context, s *scene) (string, error) {
 		return "", err // an id is one job of the cluster: who sees it too is refused
 	}
 	return refused(err, rota.KindConflict, rota.KindDenied, rota.KindNotFound)
+}
+
+// sameRefusals changes what is the other's and what is nobody's: each is refused in the same
+// words, but for the id.
+func sameRefusals(ctx context.Context, s *scene) (string, error) {
+	first := func(got []rota.JobOutcome, err error) error {
+		if err == nil && len(got) == 1 {
+			return got[0].Err
+		}
+		return err
+	}
+	calls := map[string]func(job, flow string) error{
+		"cancel":          func(job, _ string) error { return first(s.acme.Cancel(ctx, rota.JobID(job))) },
+		"retry":           func(job, _ string) error { return first(s.acme.Retry(ctx, rota.JobID(job))) },
+		"delete":          func(job, _ string) error { return first(s.acme.DeleteJobs(ctx, rota.JobID(job))) },
+		"cancel workflow": func(_, flow string) error { _, err := s.acme.CancelWorkflow(ctx, rota.WorkflowID(flow)); return err },
+		"retry workflow": func(_, flow string) error {
+			_, err := s.acme.RetryWorkflow(ctx, rota.WorkflowID(flow), "a")
+			return err
+		},
+	}
+	for name, call := range calls {
+		theirs, nobodys := call("umbrella-idle", "umbrella-flow"), call("umbrella-none", "umbrella-none")
+		if theirs == nil || nobodys == nil {
+			return "", fmt.Errorf("%s is not refused: %v, %v", name, theirs, nobodys)
+		}
+		plain := strings.NewReplacer("umbrella-idle", "ID", "umbrella-flow", "ID", "umbrella-none", "ID")
+		if a, b := plain.Replace(theirs.Error()), plain.Replace(nobodys.Error()); a != b || rota.KindOf(theirs) != rota.KindOf(nobodys) {
+			return "", fmt.Errorf("%s tells them apart: %q of the other's, %q of nobody's", name, a, b)
+		}
+	}
+	return fmt.Sprintf("%d refusals say the same of both", len(calls)), nil
 }
 
 // listsNothing turns a listing into a probe: none of what it lists may be the other's.

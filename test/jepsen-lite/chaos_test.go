@@ -32,7 +32,7 @@ func TestChaos(t *testing.T) {
 	if err != nil {
 		t.Skip("ROTA_CHAOS gives no duration such as 60s")
 	}
-	torments(t, duration, fmt.Sprintf("--locked=%t", seed(t)%2 == 1))
+	torments(t, duration, fmt.Sprintf("--locked=%t", seed(t)%2 == 1), "--recover")
 }
 
 // TestContainers is one in containers, as long as ROTA_CHAOS_DOCKER says.

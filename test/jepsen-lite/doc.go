@@ -33,6 +33,9 @@
 // readers and workers are replaced and revoked meanwhile, in this order or the other, and
 // a thief goes on with the old ones (fault/lock.go, fault/revoke.go).
 //
+// With --recover it does not end there: a node dies for good, and then all do, of which
+// one is recovered from its disk (fault/lost.go, workload/aftermath.go).
+//
 // # Where things stand
 //
 //   - fault: nodes, networks, disks, and the nemeses that strike them;

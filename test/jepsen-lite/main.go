@@ -182,6 +182,8 @@ func run(ctx context.Context, o fault.Options) (*check.Verdict, error) {
 	check.Say("seed %d: %d nodes and %d workers in %s, %s of faults, all in %s", o.Seed, o.Nodes, o.Workers, network.Name(),
 		o.Duration, o.Keep)
 	w.Live(ctx)
+	w.Rest()
+	w.Outlive(ctx)
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("stopped before the end: %w", ctx.Err())
 	}

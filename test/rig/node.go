@@ -54,10 +54,11 @@ func NewNode(id, dir string, line ...string) (*Node, error) {
 	return &Node{Addrs: addrs, ID: id, Dir: filepath.Join(dir, id), Line: line}, err
 }
 
-// Args returns the command line behind the binary.
+// Args returns the command line behind the binary. How full the machine's disk is plays no
+// part, unless Flags have it do so.
 func (n *Node) Args() []string {
 	return append([]string{"server", "--node", n.ID, "--data", n.Dir, "--api", n.API, "--raft", n.Raft, "--admin", n.Admin,
-		"--gossip", n.Gossip}, n.Flags...)
+		"--gossip", n.Gossip, "--disk-low", "0", "--disk-critical", "0"}, n.Flags...)
 }
 
 // Start starts its next life; it may not be ready yet.

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/rotasched/rota"
@@ -38,12 +39,24 @@ type auditor struct {
 	uploaded rota.Clock
 	// date is that of the last event.
 	date rota.Date
-	// ends counts the ends of jobs, deleted has the numbers of those that are forgotten,
+	// deleted has the numbers of ended jobs that are forgotten,
 	// completions the leases that completed a job.
-	ends        uint64
 	deleted     map[uint64]bool
 	completions map[rota.LeaseID]bool
 	places      places
+	// keys are what jobs are unique by, holders the jobs that are alive by key.
+	keys    map[rota.JobID]string
+	holders map[string]rota.JobID
+	estate  estate
+	keyed   keyed
+	offers  offers
+	// polled are the sessions of workers that poll.
+	polled map[rota.WorkerID]rota.Session
+	turns  turns
+	ledger ledger
+	bulks  bulks
+	logs   map[rota.LeaseID]string
+	dated
 	// short is true time under leaderships that ended within 15 s (SPEC §3.11).
 	short   Time
 	readyAt Time
@@ -52,7 +65,14 @@ type auditor struct {
 
 // figures count how much of each happened, for the tests.
 type figures struct {
-	Granted, Expired, TimedOut, Completed, Leaderships, Promoted, Preempted int
+	// Keyed are keys of jobs held against a rule as they were assigned; KeysBlocked and
+	// KeysSkipped the sequences that stopped and that were let go.
+	Keyed, KeysBlocked, KeysSkipped int
+	// Offered are the leases of workers that poll.
+	Offered int
+	// Turned are the assignments of keys that take turns.
+	Turned                                                                          int
+	Granted, Expired, TimedOut, Completed, Leaderships, Promoted, Preempted, Merged int
 	// Ghosts spoke and were answered; Stale entries came after their term.
 	Ghosts, Stale int
 	// Disconnected are the connections whose end was told.
@@ -62,34 +82,45 @@ type figures struct {
 	SignedIn int
 	// Deleted are the ended jobs that were forgotten.
 	Deleted int
+	// Planned are the jobs that plans had done when they came to their ends.
+	Planned int
+	// PlannedRetries, PlannedDeletions and PlannedMoves are those of them that were so done with; LogsKept the logs
+	// that nodes brought of leases that expired, LogsLate those of jobs that had ended.
+	PlannedRetries, PlannedDeletions, PlannedMoves, LogsKept, LogsLate int
+	// Dated are the dates of schedules that became runs.
+	Dated, DatesSkipped, DatesMissed int
+	// Batched are the batches that had their callbacks.
+	Batched int
 	// Removed are the queues, tenants and workers that were forgotten; Moved the jobs that
 	// went to another queue.
 	Removed, Moved int
+	// Owned are what owners were given, Bounded what their limits refused them.
+	Owned, Bounded int
 	// Gone are the guards that ended what their workers held.
 	Gone int
 	// Of workflows: runs begun and how they ended, retries among them, nodes skipped,
-	// uploads that were never committed.
-	FlowsRun, FlowsCompleted, FlowsFailed, FlowsCancelled, FlowsRetried, Skipped, Lapsed int
+	// nodes that others added, uploads that were never committed.
+	FlowsRun, FlowsCompleted, FlowsFailed, FlowsCancelled, FlowsRetried, Skipped, Lapsed, Grown int
 }
 
 func (f *figures) add(o figures) {
 	for _, x := range []struct {
 		to   *int
 		from int
-	}{{&f.Granted, o.Granted}, {&f.Expired, o.Expired}, {&f.TimedOut, o.TimedOut}, {&f.Completed, o.Completed}, {&f.Leaderships, o.Leaderships},
-		{&f.Promoted, o.Promoted}, {&f.Preempted, o.Preempted}, {&f.Ghosts, o.Ghosts}, {&f.Stale, o.Stale}, {&f.Gone, o.Gone}, {&f.Deleted, o.Deleted}, {&f.Removed, o.Removed}, {&f.Moved, o.Moved}, {&f.Disconnected, o.Disconnected}, {&f.Tokened, o.Tokened}, {&f.SignedIn, o.SignedIn}, {&f.FlowsRun, o.FlowsRun},
+	}{{&f.Keyed, o.Keyed}, {&f.KeysBlocked, o.KeysBlocked}, {&f.KeysSkipped, o.KeysSkipped}, {&f.Turned, o.Turned}, {&f.Offered, o.Offered}, {&f.Granted, o.Granted}, {&f.Expired, o.Expired}, {&f.TimedOut, o.TimedOut}, {&f.Completed, o.Completed}, {&f.Leaderships, o.Leaderships},
+		{&f.Promoted, o.Promoted}, {&f.Preempted, o.Preempted}, {&f.Merged, o.Merged}, {&f.Ghosts, o.Ghosts}, {&f.Stale, o.Stale}, {&f.Gone, o.Gone}, {&f.Deleted, o.Deleted}, {&f.Removed, o.Removed}, {&f.Planned, o.Planned}, {&f.PlannedRetries, o.PlannedRetries}, {&f.PlannedDeletions, o.PlannedDeletions}, {&f.PlannedMoves, o.PlannedMoves}, {&f.LogsKept, o.LogsKept}, {&f.LogsLate, o.LogsLate}, {&f.Batched, o.Batched}, {&f.Dated, o.Dated}, {&f.DatesSkipped, o.DatesSkipped}, {&f.DatesMissed, o.DatesMissed}, {&f.Moved, o.Moved}, {&f.Disconnected, o.Disconnected}, {&f.Tokened, o.Tokened}, {&f.SignedIn, o.SignedIn}, {&f.Owned, o.Owned}, {&f.Bounded, o.Bounded}, {&f.FlowsRun, o.FlowsRun},
 		{&f.FlowsCompleted, o.FlowsCompleted}, {&f.FlowsFailed, o.FlowsFailed}, {&f.FlowsCancelled, o.FlowsCancelled},
-		{&f.FlowsRetried, o.FlowsRetried}, {&f.Skipped, o.Skipped}, {&f.Lapsed, o.Lapsed}} {
+		{&f.FlowsRetried, o.FlowsRetried}, {&f.Skipped, o.Skipped}, {&f.Lapsed, o.Lapsed}, {&f.Grown, o.Grown}} {
 		*x.to += x.from
 	}
 }
 
 // String tells them all.
 func (f figures) String() string {
-	return fmt.Sprintf("%d leaderships, %d leases, %d of them expired, %d timed out, %d preempted, %d jobs completed, %d promotions, "+
-		"%d commands of ghosts, %d entries of deposed leaders, %d guards heard, %d jobs deleted, %d queues, tenants and workers deleted, %d jobs moved, %d connections taken for broken, %d events of tokens' holders, %d tokens of who signed in; %d runs of workflows (%d retries): %d COMPLETED, %d FAILED, "+
-		"%d CANCELLED, %d nodes skipped, %d never committed", f.Leaderships, f.Granted, f.Expired, f.TimedOut, f.Preempted, f.Completed, f.Promoted,
-		f.Ghosts, f.Stale, f.Gone, f.Deleted, f.Removed, f.Moved, f.Disconnected, f.Tokened, f.SignedIn, f.FlowsRun, f.FlowsRetried, f.FlowsCompleted, f.FlowsFailed, f.FlowsCancelled, f.Skipped, f.Lapsed)
+	return fmt.Sprintf("%d leaderships, %d leases, %d of them by polls, %d expired, %d timed out, %d preempted, %d jobs completed, %d promotions, "+
+		"%d merged, %d commands of ghosts, %d entries of deposed leaders, %d guards heard, %d jobs deleted, %d queues, tenants and workers deleted, %d jobs moved, %d connections taken for broken, %d events of tokens' holders, %d tokens of who signed in, %d things owned, %d refused by limits; %d runs of workflows (%d retries): %d COMPLETED, %d FAILED, "+
+		"%d CANCELLED, %d nodes skipped, %d added by others, %d never committed; %d assignments under rules of keys, %d of keys in turn, %d sequences blocked, %d skipped, %d jobs of plans (%d retries, %d deletions, %d moves), %d logs brought late (%d after the job's end), %d batches; %d dates of schedules became runs, %d were skipped, %d missed", f.Leaderships, f.Granted, f.Offered, f.Expired, f.TimedOut, f.Preempted, f.Completed, f.Promoted,
+		f.Merged, f.Ghosts, f.Stale, f.Gone, f.Deleted, f.Removed, f.Moved, f.Disconnected, f.Tokened, f.SignedIn, f.Owned, f.Bounded, f.FlowsRun, f.FlowsRetried, f.FlowsCompleted, f.FlowsFailed, f.FlowsCancelled, f.Skipped, f.Grown, f.Lapsed, f.Keyed, f.Turned, f.KeysBlocked, f.KeysSkipped, f.Planned, f.PlannedRetries, f.PlannedDeletions, f.PlannedMoves, f.LogsKept, f.LogsLate, f.Batched, f.Dated, f.DatesSkipped, f.DatesMissed)
 }
 
 type auditJob struct {
@@ -125,10 +156,19 @@ type auditLease struct {
 }
 
 func newAuditor(w *World) *auditor {
-	return &auditor{w: w, accepted: map[rota.JobID]bool{}, expires: map[rota.JobID]rota.Clock{},
+	return &auditor{w: w, keys: map[rota.JobID]string{}, holders: map[string]rota.JobID{}, accepted: map[rota.JobID]bool{}, expires: map[rota.JobID]rota.Clock{},
 		jobs: map[rota.JobID]*auditJob{}, leases: map[rota.LeaseID]*auditLease{},
 		sessions: map[rota.WorkerID]rota.Session{}, flows: map[rota.WorkflowID]*auditFlow{},
 		deleted: map[uint64]bool{}, completions: map[rota.LeaseID]bool{}, revoked: map[string]bool{}, roles: map[string][]rota.Grant{}, places: newPlaces(),
+		keyed:   newKeyed(),
+		offers:  offers{},
+		polled:  map[rota.WorkerID]rota.Session{},
+		dated:   newDated(),
+		turns:   newTurns(),
+		ledger:  newLedger(),
+		bulks:   bulks{started: make(map[string]bool)},
+		logs:    make(map[rota.LeaseID]string),
+		estate:  estate{of: map[owned]rota.Principal{}},
 		signIns: signIns{shown: map[string]uint32{}, exchanged: map[uint32]bool{}}}
 }
 
@@ -186,6 +226,9 @@ func (a *auditor) entry(n *node, r *fsm.Applied) {
 	a.stale(e, r)
 	a.clock = r.Clock
 	a.flowOps(e, r)
+	a.datedOps(n, e, r)
+	a.turns.rounds(e)
+	a.offered(e, r)
 	for i := range r.Events {
 		e := &r.Events[i]
 		j := a.jobs[e.Job]
@@ -196,9 +239,16 @@ func (a *auditor) entry(n *node, r *fsm.Applied) {
 		if e.Run != "" {
 			a.flowEvent(r, e)
 		}
-		a.lives(e, j)
+		a.lives(n, e, j)
+		a.livesAgain(e, j)
+		a.retriedByPlan(e, j)
 		a.rights(e)
 		a.placed(e)
+		a.unique(e)
+		a.keysOf(e, r.Clock)
+		a.inTurns(r, e)
+		a.planned(e)
+		a.datedEvent(e)
 		switch e.Kind {
 		case rota.EventProviderRegistered:
 			a.sessions[e.Worker] = e.Session
@@ -219,9 +269,11 @@ func (a *auditor) entry(n *node, r *fsm.Applied) {
 			if j.completed++; j.completed > 1 || j.terminal {
 				a.failf("job %s was completed twice", e.Job)
 			}
-			a.ended(e, j)
 			j.terminal, j.done = true, e.Lease
-			a.completions[e.Lease] = true
+			if !a.isGate(e) {
+				a.ended(e, j)
+				a.completions[e.Lease] = true
+			}
 		case rota.EventJobDeleted:
 			a.jobDeleted(n, e, j)
 		case rota.EventJobPromoted:
@@ -248,9 +300,15 @@ func (a *auditor) entry(n *node, r *fsm.Applied) {
 		}
 	}
 	a.flowsSettled(r)
+	a.batched(n, e, r)
 	a.overruns(r, e)
 	a.deletions(e, r)
+	a.logsOf(n, e, r)
 	a.drained(e, r)
+	a.estates(e, r)
+	a.keysSettled(r)
+	a.plansSettled()
+	a.datedSettled(n)
 }
 
 // stale holds an entry of a leadership that is over against SPEC §3.2: it moves no
@@ -300,6 +358,9 @@ func (a *auditor) assigned(e *rota.Event, j *auditJob) {
 		}
 		if j.token.Compare(given.Lease.Token) >= 0 {
 			a.failf("job %s: token %s after %s", e.Job, given.Lease.Token, j.token)
+		}
+		if want := headersOf(e.Job); !maps.Equal(given.Spec.Headers, want) {
+			a.failf("the worker of job %s gets the headers %v, %v are wanted", e.Job, given.Spec.Headers, want)
 		}
 		j.token, timesOut = given.Lease.Token, given.TimesOut()
 	}
@@ -384,6 +445,9 @@ func (a *auditor) holds(k *worker, t *task) {
 			if u != t && u.given.Lease.Job == t.given.Lease.Job && u.given.Lease.ID != t.given.Lease.ID && (other.believes(u) || other.dying(u)) && k.believes(t) {
 				a.failf("workers %s and %s both believe that they hold job %s", k.id, other.id, t.given.Lease.Job)
 			}
+			if u != t && a.beside(u.given.Lease.Job, t.given.Lease.Job) && (other.believes(u) || other.dying(u)) && k.believes(t) {
+				a.failf("workers %s and %s both believe that they hold a run of one schedule: %s and %s", k.id, other.id, t.given.Lease.Job, u.given.Lease.Job)
+			}
 		}
 	}
 }
@@ -437,6 +501,9 @@ func (a *auditor) final() error {
 			a.listed(n)
 		}
 	}
+	a.keysFinal()
+	a.datesFinal(a.w.nodes[0])
+	a.batchesFinal()
 	a.flowsFinal()
 	return a.fault
 }

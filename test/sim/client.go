@@ -75,10 +75,19 @@ func (c *client) submitNext() {
 	if w.chance.IntN(20) == 0 {
 		s.TTL = millis.Duration(int64(5_000 + w.chance.IntN(60_000)))
 	}
+	s.Headers = headersOf(s.ID)
 	w.audit.expires[s.ID] = w.audit.clock + rota.Clock(s.TTL.Milliseconds())
 	c.next++
 	c.submit(&s)
 	w.on(&c.actor, Time(w.chance.IntN(400)), c.submitNext)
+}
+
+// headersOf are the headers of a client's job, which some have: whoever gets a lease of it must get them.
+func headersOf(id rota.JobID) map[string]string {
+	if id[0] != 'j' || id[len(id)-1]%3 > 0 {
+		return nil
+	}
+	return map[string]string{"of": string(id), "baggage": ""}
 }
 
 func (c *client) submit(s *rota.JobSpec) {

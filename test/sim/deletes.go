@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 
@@ -72,7 +73,7 @@ func (d *deleter) forget(id rota.JobID) {
 	d.ask(fsm.DeleteJobOp(id, seq), func(o *fsmpb.Outcome) {
 		if OutcomeOK(o) && d.chance.IntN(2) == 0 {
 			s := rota.NewJobSpec("work", []byte("of another life"))
-			s.ID, s.Tenant = id, "t0"
+			s.ID, s.Tenant, s.Headers = id, "t0", headersOf(id)
 			d.ask(&fsmpb.Op{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: entry.SpecOp(&s)}}}, func(*fsmpb.Outcome) {})
 		}
 	})
@@ -106,7 +107,7 @@ func (a *auditor) deletions(e *fsmpb.Entry, r *fsm.Applied) {
 	for i := range r.Events {
 		switch x := &r.Events[i]; x.Kind {
 		case rota.EventJobDeleted:
-			told[x.Job] = true
+			told[x.Job] = !isBulk(x.Job) // those a plan asked for
 		case rota.EventJobCompleted, rota.EventJobDead, rota.EventJobExpired, rota.EventJobCancelled:
 			ended[x.Job] = true
 		}
@@ -134,6 +135,7 @@ func (a *auditor) deletions(e *fsmpb.Entry, r *fsm.Applied) {
 			}
 		}
 	}
+	maps.DeleteFunc(told, func(_ rota.JobID, asked bool) bool { return !asked })
 	if len(told) > 0 {
 		a.failf("%d jobs were deleted that nobody asked to delete", len(told))
 	}
@@ -167,12 +169,12 @@ func (a *auditor) jobDeleted(n *node, e *rota.Event, j *auditJob) {
 
 // lives follows the lives of an id: a deleted one, or one that faded, begins another by being
 // submitted again.
-func (a *auditor) lives(e *rota.Event, j *auditJob) {
+func (a *auditor) lives(n *node, e *rota.Event, j *auditJob) {
 	a.date = e.Date
 	switch e.Kind {
 	case rota.EventJobCompleted, rota.EventJobDead, rota.EventJobExpired, rota.EventJobCancelled:
-		a.ends++
-		j.ended, j.over = a.ends, e.Date
+		j.ended, _, _ = n.machine.Tombstone(e.Job) // attempts' logs take numbers too, and no event tells of those
+		j.over = e.Date
 	case rota.EventLeaseCancelled, rota.EventLeaseRevoked:
 		j.held = true
 	}

@@ -17,7 +17,12 @@
 // Two lives in three also have workflows, uploaded in chunks, given up, cancelled and
 // run again (flows.go), held against a model of their own (flow_audit.go); and ghosts:
 // processes that were replaced and speak on, entries of deposed leaders that come
-// terms later. One in seven deletes jobs that ended, and tries to delete others (deletes.go).
+// terms later. One in seven deletes jobs that ended, and tries to delete others (deletes.go);
+// one has jobs that are unique by a key (uniques.go), one jobs that are held to the rules of
+// their keys (keys.go), against a model of its own (keys_audit.go), some of which take turns (turns.go).
+// One in eight has schedules (schedules.go), with a ledger of what became of each date (schedules_audit.go);
+// one in nine has workers that take leases only while they ask (polls.go);
+// one in eleven has batches, with a ledger of what they took and how it ended (batches.go).
 // A life that fails is told with the smallest one like it.
 //
 // It never reads a real clock, draws chance but from its seed, starts a

@@ -187,13 +187,16 @@ func (w *World) healAll() {
 
 // Drain lets the healed world finish, and says whether all was kept.
 func (w *World) Drain() error {
-	for w.now < w.End {
+	for w.now < w.End || w.busy() && w.now < 4*w.End {
 		if err := w.Run(w.now + 2_000); err != nil {
 			return err
 		}
 		if w.now > w.Heal+20_000 && w.atRest() {
 			break
 		}
+	}
+	if w.busy() {
+		w.audit.failf("jobs are at work still: %+v", w.nodes[0].machine.Counts())
 	}
 	if w.audit.fault != nil {
 		return w.audit.fault
@@ -214,8 +217,19 @@ func (w *World) Drain() error {
 	return w.audit.final()
 }
 
+// busy reports whether a job is leased, or is to be tried again: the backoffs of an unlucky one double,
+// and a batch's callback may be as unlucky after it. Jobs that no worker serves wait for ever.
+func (w *World) busy() bool {
+	for _, n := range w.nodes {
+		if c := n.machine.Counts(); c.Delayed+c.Assigned+c.Running > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 func (w *World) atRest() bool {
-	if len(w.audit.accepted) < w.Jobs || !w.flows.quiet() || w.deleter.open > 0 {
+	if len(w.audit.accepted) < w.Jobs || !w.flows.quiet() || !w.scheduler.quiet() || w.deleter.open > 0 {
 		return false
 	}
 	for _, n := range w.nodes {

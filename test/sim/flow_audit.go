@@ -24,6 +24,8 @@ type auditFlow struct {
 	// cancelled and from are by run: what was asked of it and taken.
 	cancelled map[int32]bool
 	from      map[int32]string
+	// growing are, by node, the children that an entry's completions brought.
+	growing map[string]*fsmpb.Growth
 }
 
 // auditNode is BLOCKED, QUEUED for released, or how it ended.
@@ -32,9 +34,15 @@ type auditNode struct {
 	parents []uint32
 	state   rota.NodeState
 	spec    *rota.JobSpec
+	// gate says that it has no job: it waits for a signal once its parents have completed.
+	gate bool
 	// held says that a lease of it was cancelled: its next run waits until that lease
 	// would have ended (SPEC §3.11).
 	held bool
+	// by is one more than the node that grew it, joins says that who waits for that one waits
+	// for this one too.
+	by    int
+	joins bool
 }
 
 const (
@@ -49,7 +57,7 @@ func newAuditFlow(f *flow) *auditFlow {
 	x := &auditFlow{flow: f, cancelled: map[int32]bool{}, from: map[int32]string{}}
 	for k, at := range f.graph.Order {
 		n := &f.spec.Nodes[at]
-		x.nodes = append(x.nodes, auditNode{n.ID, f.graph.Parents[k], nodeBlocked, &n.JobSpec, false})
+		x.nodes = append(x.nodes, auditNode{id: n.ID, parents: f.graph.Parents[k], state: nodeBlocked, spec: &n.JobSpec, gate: n.Gate != nil})
 	}
 	return x
 }
@@ -60,6 +68,9 @@ func (a *auditor) flowOps(e *fsmpb.Entry, r *fsm.Applied) {
 		o := r.Outcomes[i]
 		if !OutcomeOK(o) || o.GetExisted() {
 			continue
+		}
+		if l := op.GetLease(); l != nil {
+			a.growing(l)
 		}
 		if op.GetOpenWorkflow() != nil || op.GetAddNodes() != nil {
 			a.uploaded = r.Clock
@@ -97,6 +108,8 @@ func (a *auditor) flowEvent(r *fsm.Applied, e *rota.Event) {
 	}
 	switch e.Kind {
 	case rota.EventWorkflowCancelled: // what it ends is told
+	case rota.EventWorkflowGrown:
+		a.grows(r, x, e)
 	case rota.EventWorkflowStarted:
 		a.flowStarted(r, x)
 	case rota.EventWorkflowFinished:
@@ -110,6 +123,12 @@ func (a *auditor) flowEvent(r *fsm.Applied, e *rota.Event) {
 		}
 		a.failf("%s of job %s says that it is node %q of workflow %s, which has none", e.Kind, e.Job, e.Node, id)
 	}
+}
+
+// isGate reports whether an event is of a gate, which has no lease.
+func (a *auditor) isGate(e *rota.Event) bool {
+	x := a.flows[rota.WorkflowID(e.Run)]
+	return x != nil && slices.ContainsFunc(x.nodes, func(n auditNode) bool { return n.gate && n.id == e.Node })
 }
 
 func (a *auditor) flowStarted(r *fsm.Applied, x *auditFlow) {
@@ -154,13 +173,27 @@ func (x *auditFlow) redo() []bool {
 	from := x.from[x.run+1]
 	again := make([]bool, len(x.nodes))
 	for i, n := range x.nodes {
-		again[i] = from == "" || n.id == from ||
-			slices.ContainsFunc(n.parents, func(p uint32) bool { return again[p] })
+		again[i] = from == "" || n.id == from
 	}
-	for i := len(x.nodes) - 1; i >= 0; i-- {
-		again[i] = again[i] && x.nodes[i].state != nodeDone
-		for _, p := range x.nodes[i].parents {
-			again[p] = again[p] || again[i]
+	for changed := true; changed; { // what follows from those
+		changed = false
+		for i := range x.nodes {
+			for p := range x.nodes {
+				if !again[i] && again[p] && (x.waits(&x.nodes[i], p) || x.nodes[i].by == p+1) {
+					again[i], changed = true, true
+				}
+			}
+		}
+	}
+	for changed := true; changed; { // what those wait for
+		changed = false
+		for i := range x.nodes {
+			again[i] = again[i] && x.nodes[i].state != nodeDone
+			for p := range x.nodes {
+				if again[i] && !again[p] && x.nodes[p].state != nodeDone && x.waits(&x.nodes[i], p) {
+					again[p], changed = true, true
+				}
+			}
 		}
 	}
 	return again
@@ -169,7 +202,10 @@ func (x *auditFlow) redo() []bool {
 // ready says that all parents completed, lost that one ended otherwise.
 func (x *auditFlow) ready(n *auditNode) (ready, lost bool) {
 	ready = true
-	for _, p := range n.parents {
+	for p := range x.nodes {
+		if !x.waits(n, p) {
+			continue
+		}
 		ready = ready && x.nodes[p].state == nodeDone
 		lost = lost || x.nodes[p].over() && x.nodes[p].state != nodeDone
 	}
@@ -183,7 +219,11 @@ func (a *auditor) nodeEvent(r *fsm.Applied, x *auditFlow, n *auditNode, e *rota.
 		a.failf("%s of node %s of workflow %s, which is %s", e.Kind, n.id, id, x.state)
 	}
 	switch e.Kind {
-	case rota.EventJobDelayed, rota.EventJobEnqueued, rota.EventJobAssigned, rota.EventJobRunning, rota.EventJobCompleted, rota.EventJobDead, rota.EventJobExpired:
+	case rota.EventGateSignalled:
+		if !n.gate || n.over() || x.ending != 0 && x.ending < r.Index {
+			a.failf("node %s of workflow %s (gate: %v), which is %s, took a signal", n.id, id, n.gate, n.state)
+		}
+	case rota.EventGateWaiting, rota.EventJobDelayed, rota.EventJobEnqueued, rota.EventJobAssigned, rota.EventJobRunning, rota.EventJobCompleted, rota.EventJobDead, rota.EventJobExpired:
 		if !ready {
 			a.failf("%s of node %s of workflow %s before all its parents completed", e.Kind, n.id, id)
 		}
@@ -192,7 +232,10 @@ func (a *auditor) nodeEvent(r *fsm.Applied, x *auditFlow, n *auditNode, e *rota.
 		}
 	}
 	switch e.Kind {
-	case rota.EventJobDelayed, rota.EventJobEnqueued, rota.EventJobAssigned:
+	case rota.EventGateWaiting, rota.EventJobDelayed, rota.EventJobEnqueued, rota.EventJobAssigned:
+		if n.gate != (e.Kind == rota.EventGateWaiting) {
+			a.failf("%s of node %s of workflow %s, which is a gate: %v", e.Kind, n.id, id, n.gate)
+		}
 		if x.ending != 0 && x.ending < r.Index {
 			a.failf("%s of node %s of workflow %s, which has been coming to its end since entry %d", e.Kind, n.id, id, x.ending)
 		}
@@ -229,7 +272,7 @@ func (a *auditor) nodeCancelled(r *fsm.Applied, x *auditFlow, n *auditNode, e *r
 		fair = x.failed && x.flow.spec.OnFailure == rota.FailureFailFast && !x.cancelled[x.run]
 	case rota.ReasonWorkflowCancelled:
 		fair = x.cancelled[x.run]
-	case rota.ReasonCancelledByUser:
+	case rota.ReasonCancelledByUser, rota.ReasonCancelledByHandler:
 		fair = true
 		x.fails(r.Index, n, rota.NodeState(rota.JobCancelled))
 	}
@@ -275,6 +318,7 @@ func (a *auditor) flowFinished(x *auditFlow, e *rota.Event) {
 func (a *auditor) flowsSettled(r *fsm.Applied) {
 	for _, id := range a.flowIDs {
 		x := a.flows[id]
+		a.grownAll(x)
 		if x.state != rota.WorkflowRunning {
 			continue
 		}

@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
@@ -10,6 +11,7 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/millis"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // flowClient submits workflows, cancels some and runs some again. What it does is
@@ -64,6 +66,7 @@ func (c *flowClient) draw(i int) *flow {
 	f.spec = rota.WorkflowSpec{ID: rota.WorkflowID(fmt.Sprint("f", i)), Tenant: rota.TenantID(fmt.Sprint("t", i%3)),
 		OnFailure: rota.FailurePolicy(r.IntN(2))}
 	f.name = string(f.spec.ID)
+	gates := rand.New(rand.NewPCG(c.w.Seed, uint64(0x6a7e+i))) // so that graphs are what they were before there were gates
 	density := 1 + r.IntN(4)
 	for n := range 1 + r.IntN(10) {
 		s := rota.NewJobSpec("work", []byte("node"))
@@ -81,6 +84,9 @@ func (c *flowClient) draw(i int) *flow {
 			if r.IntN(density+1) == 0 {
 				node.Parents = append(node.Parents, fmt.Sprint("n", p))
 			}
+		}
+		if gates.IntN(8) == 0 {
+			node.Gate, node.JobSpec = drawGate(gates), rota.NewJobSpec("", nil)
 		}
 		f.spec.Nodes = append(f.spec.Nodes, node)
 	}
@@ -119,6 +125,9 @@ func (f *flow) step() {
 	})
 	if f.steps-1 == f.giveUpAt { // it will never know what became of its last word
 		f.gaveUp = true
+		if f.gated() { // which may have committed it: whoever says its word to gates is another
+			w.on(&f.actor, Time(r.IntN(5_000)), f.signal)
+		}
 		return
 	}
 	w.on(&f.actor, Time(300+r.IntN(400)), func() {
@@ -186,6 +195,45 @@ func (f *flow) committed() {
 		w.on(&f.actor, Time(r.IntN(20_000)), func() { f.send(op, func(*fsmpb.Outcome) {}) })
 	}
 	w.on(&f.actor, 1_000, f.retry)
+	w.on(&f.actor, Time(r.IntN(5_000)), f.signal)
+}
+
+// drawGate makes the terms of a gate.
+func drawGate(r *rand.Rand) *rota.Gate {
+	g := &rota.Gate{OnTimeout: rota.GateTimeout(r.IntN(2))}
+	if r.IntN(2) == 0 {
+		g.Timeout = millis.Duration(int64(1 + r.IntN(20_000)))
+	}
+	return g
+}
+
+// gated reports whether it has a gate.
+func (f *flow) gated() bool {
+	return slices.ContainsFunc(f.spec.Nodes, func(n rota.NodeSpec) bool { return n.Gate != nil })
+}
+
+// signal says its word to gates now and then, early and late, more than once and not always
+// the same: a refusal one time in six.
+func (f *flow) signal() {
+	w, r := f.c.w, f.c.chance
+	n := w.nodes[r.IntN(len(w.nodes))]
+	flow, ok := n.machine.Workflow(f.spec.ID)
+	if !n.down && ok && flow.State.Terminal() && f.retries == 0 {
+		if _, again := f.from[flow.Runs]; !again { // else it lags, and another run may wait
+			// A retry that is still on its way may begin a run whose gates wait for a word.
+			w.on(&f.actor, 30_000, f.signal)
+			return
+		}
+	}
+	w.on(&f.actor, Time(500+r.IntN(4_000)), f.signal)
+	for i := range f.spec.Nodes {
+		if f.spec.Nodes[i].Gate == nil || r.IntN(2) == 0 {
+			continue
+		}
+		s := rota.Signal{Workflow: f.spec.ID, Node: f.spec.Nodes[i].ID, ID: fmt.Sprint("s", r.IntN(3)), Payload: []byte("word")}
+		s.Refuse = r.IntN(6) == 0
+		f.send(entry.SignalWorkflowOp(&s), func(*fsmpb.Outcome) {})
+	}
 }
 
 // cancel asks until it is answered.
@@ -243,8 +291,9 @@ func (c *flowClient) handles(k *worker, t *task) {
 	now := k.local(c.w.now)
 	t.finish = now + (t.finish-now)/6
 	if t.given.Spec.Type == typeDoomed && c.chance.IntN(4) > 0 {
-		t.report, t.hopeless = rota.VerbFail, true
+		t.report, t.fail, t.wait = rota.VerbFail, peer.FailNoRetry, 0
 	}
+	c.drawGrowth(t)
 }
 
 // quiet reports whether every upload was acked or lapsed, and nobody wants more of it. The

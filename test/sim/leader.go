@@ -214,6 +214,8 @@ func (l *leadership) tick() {
 		l.sweeping = true
 		l.propose(&fsmpb.Op{Op: &fsmpb.Op_Sweep{Sweep: &fsmpb.Sweep{}}}, func(*fsmpb.Outcome) { l.sweeping = false })
 	}
+	l.planStep(m)
+	l.fireDates(m)
 	if l.ticks++; l.ticks%backupTicks == 0 {
 		l.storedBackup(m.Head().Index)
 	}

@@ -73,6 +73,13 @@ func mixed(seed uint64) Options {
 	}
 	o.Guards = seed%12 == 5
 	o.Deletes, o.Tokens, o.Removals = seed%7 == 3, seed%7 == 5, seed%7 == 1
+	o.Owners, o.Uniques, o.Keys = seed%7 == 0, seed%7 == 2, seed%7 == 4
+	o.Plans = seed%7 == 6
+	o.Logs = seed%5 == 2
+	o.Schedules = seed%8 == 4
+	o.Batches = seed%11 == 6
+	o.Turns = o.Keys && seed%2 == 0
+	o.Polls = seed%9 == 7 && seed%12 != 11
 	if seed%12 == 11 {
 		o.Grace = true
 		o.Policy = append(slices.Clip(o.Policy), rota.Setting{Key: "lease_grace_on_disconnect", Value: "10s"})
@@ -102,8 +109,8 @@ func TestSeeds(t *testing.T) {
 		sum.add(sums[i])
 	}
 	t.Logf("%d seeds: %s", n, sum)
-	if n >= 4*len(policies) && !t.Failed() && (sum.Promoted == 0 || sum.Preempted == 0 || sum.TimedOut == 0 || sum.Ghosts == 0 || sum.Stale == 0 || sum.Gone == 0 || sum.Deleted == 0 || sum.Removed == 0 || sum.Moved == 0 || sum.Disconnected == 0 || sum.SignedIn == 0 ||
-		sum.FlowsRetried == 0 || sum.FlowsCancelled == 0 || sum.Skipped == 0 || sum.Lapsed == 0) {
+	if n >= 4*len(policies) && !t.Failed() && (sum.Promoted == 0 || sum.Preempted == 0 || sum.Merged == 0 || sum.Planned == 0 || sum.PlannedRetries == 0 || sum.PlannedDeletions == 0 || sum.PlannedMoves == 0 || sum.LogsKept == 0 || sum.LogsLate == 0 || sum.Batched == 0 || sum.Dated == 0 || sum.DatesSkipped == 0 || sum.DatesMissed == 0 || sum.Keyed == 0 || sum.Turned == 0 || sum.Offered == 0 || sum.KeysBlocked == 0 || sum.KeysSkipped == 0 || sum.TimedOut == 0 || sum.Ghosts == 0 || sum.Stale == 0 || sum.Gone == 0 || sum.Deleted == 0 || sum.Removed == 0 || sum.Moved == 0 || sum.Disconnected == 0 || sum.SignedIn == 0 || sum.Owned == 0 || sum.Bounded == 0 ||
+		sum.FlowsRetried == 0 || sum.FlowsCancelled == 0 || sum.Skipped == 0 || sum.Lapsed == 0 || sum.Grown == 0) {
 		t.Errorf("something that the seeds are there for never happened: %s", sum)
 	}
 }
@@ -121,6 +128,11 @@ func TestFoundSeeds(t *testing.T) {
 		"a repeated submission came after the job's end had faded":   701261,
 		"the clock stood still as an abandoned upload was to lapse":  501657,
 		"a leader's chores slept on after the world had healed":      731500530,
+		"a submitter died as it committed a workflow with a gate":    3855429972,
+		"a gate was reached in a run that a late retry began":        2493725843,
+		"a node that had a late log ran again":                       2967181247,
+		"a late log came in the entry of a repeated verb":            3177545492,
+		"a callback had its sixth attempt as the world ended":        421829524,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
@@ -37,8 +38,10 @@ type worker struct {
 	// asked when the oldest was that none has since.
 	connection   uint64
 	heard, asked Time
-	tasks        map[rota.LeaseID]*task
-	order        []*task
+	// polling is the session under which it polls, where it does.
+	polling rota.Session
+	tasks   map[rota.LeaseID]*task
+	order   []*task
 }
 
 // task is one lease as the worker sees it.
@@ -57,10 +60,11 @@ type task struct {
 	report rota.LeaseVerb
 	sent   Time
 	done   bool
-	// timedOut: the handler's context ended at max_runtime.
-	timedOut bool
-	// hopeless: the handler knows that another try is pointless.
-	hopeless bool
+	// fail is what its handler asks for where it fails, wait how long the job is to wait then.
+	fail peer.FailKind
+	wait time.Duration
+	// growth is what its completion adds to its workflow.
+	growth *rota.Growth
 }
 
 func newWorker(w *World, i int) *worker {
@@ -102,10 +106,13 @@ func (k *worker) connect() {
 	hash := make([]byte, 32)
 	hash[0] = k.secret
 	op := &fsmpb.Op{Op: &fsmpb.Op_Register{Register: &fsmpb.Register{SecretHash: hash, Takeover: k.secret > 1,
-		Connection: k.connectionSaid(), Grace: w.Grace,
+		Connection: k.connectionSaid(), Grace: w.Grace, Polls: k.polls(),
 		Spec: entry.WorkerOp(&rota.WorkerSpec{ID: k.id, Queues: []rota.QueueName{"default"}, Slots: slots})}}}
 	if w.Tokens {
 		op.Actor, op.Via, op.Request = string(poolOf(k.id)), "sim/worker", fmt.Sprint("c", k.connection)
+	}
+	if w.Turns {
+		op.GetRegister().GetSpec().Queues = append(op.GetRegister().GetSpec().GetQueues(), turnsQueue)
 	}
 	answered := false
 	w.forward(n, &k.actor, k.reaches(n), op, func(o *fsmpb.Outcome) {
@@ -118,6 +125,10 @@ func (k *worker) connect() {
 			n.sees(k)
 			w.on(&k.actor, 0, func() { k.beats(n, k.session) })
 			w.on(&k.actor, 10, func() { k.work(n) })
+			if fresh := k.session != k.polling; k.polls() && fresh {
+				k.polling = k.session
+				w.on(&k.actor, 0, func() { k.poll(k.polling) })
+			}
 		}
 	})
 	w.on(&k.actor, 2_000, func() {
@@ -227,7 +238,7 @@ func (k *worker) endOld() {
 				t.deadBy = k.end(t) + graceDying
 			}
 			if k.timesOut(t) {
-				t.report, t.timedOut = rota.VerbFail, true
+				t.report, t.fail, t.wait = rota.VerbFail, peer.FailTimedOut, 0
 			}
 		}
 	}
@@ -258,6 +269,15 @@ func (k *worker) assigned(a rota.Assignment) {
 	default:
 		t.finish = k.local(k.w.now) + Time(10+k.w.chance.IntN(25_000))
 		t.report = [...]rota.LeaseVerb{rota.VerbComplete, rota.VerbComplete, rota.VerbComplete, rota.VerbFail}[k.w.chance.IntN(4)]
+		if t.report == rota.VerbFail {
+			t.fail = [...]peer.FailKind{peer.FailRetry, peer.FailRetry, peer.FailRetryAfter, peer.FailSnooze, peer.FailSnooze, peer.FailCancel}[k.w.chance.IntN(6)]
+			if t.fail.Waits() {
+				t.wait = time.Duration(1+k.w.chance.IntN(20_000)) * time.Millisecond
+			}
+		}
+		if k.w.audit.keyed.specs[a.Lease.Job] != nil {
+			k.w.keyer.handles(t)
+		}
 		if _, _, node := rota.SplitNodeJobID(a.Lease.Job); node { // of a workflow's node
 			k.w.flows.handles(k, t)
 		}
@@ -314,8 +334,17 @@ func (k *worker) command(n *node, t *task, v rota.LeaseVerb) {
 	t.sent = k.local(k.w.now)
 	ordinal := t.renewals + 1
 	op := entry.LeaseCommandOp(&peer.LeaseCommand{Verb: v, Lease: l.ID, Job: l.Job, Worker: k.id, Session: k.session,
-		Ordinal: ordinal, Output: []byte(l.Job), NoRetry: t.hopeless && v == rota.VerbFail, TimedOut: t.timedOut})
+		Ordinal: ordinal, Output: []byte(l.Job), Fail: t.fail, After: t.wait, Growth: t.growsBy(v), Log: logOf(v, l)})
 	k.w.forward(n, &k.actor, k.reaches(n), op, func(o *fsmpb.Outcome) { k.answered(t, v, ordinal, o) })
+}
+
+// logOf is what a verb brings of the handler's log: every third handler writes one.
+func logOf(v rota.LeaseVerb, l *rota.Lease) []byte {
+	ends := v == rota.VerbComplete || v == rota.VerbFail || v == rota.VerbDecline
+	if !ends || l.ID[0]%3 != 0 {
+		return nil
+	}
+	return []byte("log of " + l.ID.String())
 }
 
 func (k *worker) answered(t *task, v rota.LeaseVerb, ordinal int32, o *fsmpb.Outcome) {

@@ -22,7 +22,8 @@ type Options struct {
 	Workers int
 	Jobs    int
 	LeaseMs int64
-	// Faults until the world is healed at Heal; it must then drain by End.
+	// Faults until the world is healed at Heal; it must then drain by End, or by four times that while
+	// a job is at work.
 	Heal, End Time
 	// Quiet has no fault of chance: a directed test brings its own.
 	Quiet bool
@@ -39,11 +40,29 @@ type Options struct {
 	Grace bool
 	// Deletes: some jobs are forgotten once they have ended.
 	Deletes bool
+	// Uniques: some jobs are unique by a key.
+	Uniques bool
+	// Logs: nodes bring logs of attempts that expired.
+	Logs bool
+	// Plans: some jobs are gone through by plans.
+	Plans bool
+	// Keys: some jobs have keys that rules are for.
+	Keys bool
+	// Schedules: jobs that run on dates.
+	Schedules bool
+	// Turns: of some of those that have keys, the keys take turns.
+	Turns bool
+	// Polls: some workers take leases only while they ask.
+	Polls bool
+	// Batches: some jobs are of batches, which end with callbacks.
+	Batches bool
 	// Removals: queues, tenants and workers are forgotten, some queues drained first.
 	Removals bool
 	// Tokens: some callers show tokens, which are revoked while they are in use, and workers may
 	// work for some tenants only, other ones all the time.
 	Tokens bool
+	// Owners: principals of a role with small limits make and delete queues, tenants and tokens.
+	Owners bool
 	// Calm: no message is lost, doubled or late by chance.
 	Calm bool
 	// Skip are the faults, by number, that do not happen.
@@ -122,10 +141,14 @@ type World struct {
 	workers []*worker
 	client  *client
 	// wires carry nodes' word of connections that ended.
-	wires   actor
-	flows   *flowClient
-	deleter *deleter
-	audit   *auditor
+	wires     actor
+	flows     *flowClient
+	deleter   *deleter
+	keyer     *keyer
+	scheduler *scheduler
+	batcher   *batcher
+	logs      *logKeeper
+	audit     *auditor
 	// entries are what was sealed, by the first byte of the sealed data.
 	entries map[*byte]*fsmpb.Entry
 	// ghostly is the chance of ghosts, faults counts what Break did and tells it.
@@ -184,8 +207,14 @@ func NewWorld(o Options) *World {
 	}
 	w.client = newClient(w)
 	w.flows, w.deleter = newFlowClient(w), newDeleter(w)
+	newUniquer(w)
+	w.keyer, w.scheduler = newKeyer(w), newScheduler(w)
+	w.logs = newLogKeeper(w)
+	newBulker(w)
+	w.batcher = newBatcher(w)
 	newClerk(w)
 	newJanitor(w)
+	newOwner(w)
 	return w
 }
 
@@ -302,6 +331,7 @@ func (w *World) publish(n *node, a *fsm.Applied) {
 			if k.id != e.Worker || k.session != e.Session || k.conn != n {
 				continue
 			}
+			w.logs.hears(n, e)
 			switch e.Kind {
 			case rota.EventJobAssigned:
 				if given, ok := n.machine.Assignment(e.Lease); ok {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/rotasched/rota/internal/virtualnet"
 )
 
 // A fault is one thing that goes wrong for a while. apply makes it and gives what
@@ -177,9 +179,9 @@ func (l *life) cutBoth(a, b []host, oneWay bool) func() {
 			if x == y {
 				continue // nobody is cut off from itself
 			}
-			heals = append(heals, l.net.cut(route{x, y}))
+			heals = append(heals, l.net.Cut(virtualnet.Route{From: x, To: y}))
 			if !oneWay {
-				heals = append(heals, l.net.cut(route{y, x}))
+				heals = append(heals, l.net.Cut(virtualnet.Route{From: y, To: x}))
 			}
 		}
 	}
@@ -288,7 +290,7 @@ func slowNode(l *life) func() {
 	var heals []func()
 	for _, h := range append(nodes, others...) {
 		if h != s {
-			heals = append(heals, l.net.slow(route{s, h}, by), l.net.slow(route{h, s}, by))
+			heals = append(heals, l.net.Slow(virtualnet.Route{From: s, To: h}, by), l.net.Slow(virtualnet.Route{From: h, To: s}, by))
 		}
 	}
 	return func() {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"net"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,7 +17,11 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
 	"github.com/rotasched/rota/cluster"
+	"github.com/rotasched/rota/internal/virtualnet"
 )
+
+// host is a machine: a node, a worker, or a user.
+type host = virtualnet.Host
 
 // options say how long a life is and what it is made of.
 type options struct {
@@ -36,8 +39,8 @@ type options struct {
 type life struct {
 	options
 	random  *rand.Rand // of the one goroutine that brings the faults
-	net     *network
-	finder  *finder
+	net     *virtualnet.Network
+	finder  *virtualnet.Finder
 	servers []*server
 	workers []*worker
 	users   []*user
@@ -77,7 +80,7 @@ var queueSettings = []rota.Setting{{Key: "lease_ms", Value: "10s"}, {Key: "ack_t
 
 // newLife makes the world; it must be called inside the bubble.
 func newLife(o options) *life {
-	l := &life{options: o, random: rand.New(rand.NewPCG(o.seed, 2)), net: newNetwork(o.seed), finder: newFinder(),
+	l := &life{options: o, random: rand.New(rand.NewPCG(o.seed, 2)), net: virtualnet.New(o.seed), finder: virtualnet.NewFinder(),
 		ledger: newLedger(), began: time.Now(), resting: make(chan struct{}, 1), doomed: make(map[rota.NodeID]bool)}
 	l.figures.faults = make(map[string]int)
 	l.ctx, l.end = context.WithCancel(context.Background())
@@ -171,17 +174,13 @@ func (l *life) doom(s *server, may bool) {
 	l.doomed[s.id()] = may
 }
 
-func (l *life) dialer(from host) func(context.Context, string) (net.Conn, error) {
-	return func(ctx context.Context, to string) (net.Conn, error) { return l.net.dial(ctx, from, to) }
-}
-
 // dial makes a client that knows these servers.
 func (l *life) dial(from host, servers []*server) *client.Client {
 	addresses := make([]string, len(servers))
 	for i, s := range servers {
 		addresses[i] = s.api()
 	}
-	c, err := client.Dial(addresses, client.WithDialer(l.dialer(from)), client.WithLogger(l.log.With("host", string(from))))
+	c, err := client.Dial(addresses, client.WithDialer(l.net.Dialer(from)), client.WithLogger(l.log.With("host", string(from))))
 	if err != nil {
 		panic(err) // addresses are ours
 	}

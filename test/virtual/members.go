@@ -188,7 +188,7 @@ func (l *life) join(s *server, seed uint64) {
 		return err == nil && slices.ContainsFunc(peers, func(p rota.RaftPeer) bool { return p.ID == s.id() && p.Voter })
 	}
 	random := rand.New(rand.NewPCG(seed, 3))
-	l.finder.forget(s.id())
+	l.finder.Forget(s.id())
 	s.name.Store(l.mint())
 	l.pause(time.Duration(random.IntN(3_000)) * time.Millisecond)
 	var last error

@@ -24,7 +24,7 @@ func resetLinks(l *life) func() {
 	go func() {
 		defer close(stopped)
 		for {
-			l.net.reset(s)
+			l.net.Reset(s)
 			select {
 			case <-stop:
 				return

@@ -46,7 +46,7 @@ func runPace(t *testing.T, jobs int, every time.Duration) *pace {
 	measured := &pace{}
 	synctest.Test(t, func(t *testing.T) {
 		l := newLife(o)
-		l.net.even = paceMessage
+		l.net.Even = paceMessage
 		l.startAll()
 		ctx, cancel := context.WithTimeout(l.ctx, 10*time.Minute)
 		defer cancel()

@@ -40,7 +40,7 @@ func playOf(t *testing.T, nodes int, settings []rota.Setting, act func(s *scene)
 	o := options{seed: 1, nodes: nodes, dir: memoryDir(t), log: slog.New(slog.DiscardHandler)}
 	synctest.Test(t, func(t *testing.T) {
 		l := newLife(o)
-		l.net.even = paceMessage
+		l.net.Even = paceMessage
 		l.startAll()
 		ctx, cancel := context.WithTimeout(l.ctx, 2*time.Hour)
 		defer cancel()

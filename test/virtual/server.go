@@ -2,7 +2,6 @@ package virtual
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -10,9 +9,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster"
-	"github.com/rotasched/rota/cluster/gossip"
-	"github.com/rotasched/rota/internal/peer"
-	"github.com/rotasched/rota/transport"
+	"github.com/rotasched/rota/internal/virtualnet"
 )
 
 // server is the host of one node: its disk and clocks, and the node's process while
@@ -52,9 +49,7 @@ func (s *server) data() string    { return s.name.Load().data }
 // process is one run of a node.
 type process struct {
 	server *server
-	node   *cluster.Node // nil while it starts
-	peers  *transport.Peers
-	api    *transport.Server
+	node   *virtualnet.Node // nil while it starts
 	// dead is closed when the process crashes: from then on it is a corpse, whose
 	// writes are lost and whose words nobody hears.
 	dead chan struct{}
@@ -69,10 +64,10 @@ func (s *server) raft() string { return string(s.host) + ":6471" }
 func (s *server) node() *cluster.Node {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.run == nil {
+	if s.run == nil || s.run.node == nil {
 		return nil
 	}
-	return s.run.node
+	return s.run.node.Node
 }
 
 // serving is the present process with its node, nil while there is none.
@@ -82,7 +77,10 @@ func (s *server) serving() (*process, *cluster.Node) {
 	if s.run == nil {
 		return nil, nil
 	}
-	return s.run, s.run.node
+	if s.run.node == nil {
+		return s.run, nil
+	}
+	return s.run, s.run.node.Node
 }
 
 // wall is the host's wall clock.
@@ -137,26 +135,18 @@ func closed(c <-chan struct{}) bool {
 // config is what the node is started with: rota's own, but for the world.
 func (p *process) config(start int) cluster.Config {
 	s, l := p.server, p.server.life
+	world := l.net.World(s.host, l.finder)
+	world.SinceBoot, world.Wall, world.BeforeWrite = s.sinceBoot, s.wall, p.beforeWrite
 	return cluster.Config{
 		Node: s.id(), Cluster: "virtual", Data: s.data(), API: s.api(), Raft: s.raft(), Gossip: string(s.host) + ":6473",
-		BootstrapExpect: len(l.servers), Version: "virtual", Open: true, Timing: l.timing(), AuditRetention: 1,
+		BootstrapExpect: len(l.servers), Version: "virtual", Open: true, DiskLow: -1, DiskCritical: -1, Timing: l.timing(), AuditRetention: 1,
 		Log: slog.New(watchLog{l.log.With("node", string(s.id()), "start", start).Handler(), p}),
 		Fatal: func(err error) {
 			if !p.isDead() {
 				l.fatal(s, err)
 			}
 		},
-		World: cluster.World{
-			Listen: l.net.listen,
-			Dial:   l.dialer(s.host),
-			Discover: func(opts gossip.Options) (gossip.Discovery, error) {
-				return l.finder.join(opts), nil
-			},
-			SinceBoot:   s.sinceBoot,
-			Wall:        s.wall,
-			BeforeWrite: p.beforeWrite,
-			NoSync:      true,
-		},
+		World: world,
 	}
 }
 
@@ -200,34 +190,17 @@ func (s *server) start() error {
 	if p == nil {
 		return nil
 	}
-	l.net.revive(s.host)
-	var self lateID
-	p.peers = transport.NewPeers(transport.PeerOptions{Self: s.id(), Name: "virtual", ClusterID: self.get, Logger: l.log,
-		Dial: l.dialer(s.host)})
 	ctx, cancel := context.WithTimeout(l.ctx, time.Minute)
 	defer cancel()
-	node, err := cluster.Start(ctx, p.config(starts), p.peers)
-	if err != nil {
-		_ = p.peers.Close()
-		s.mu.Lock()
-		s.run = nil
-		s.mu.Unlock()
-		close(p.gone)
-		return fmt.Errorf("start %s: %w", s.id(), err)
-	}
-	self.set(node)
-	p.api, err = transport.NewServer(transport.Options{Self: s.id(), Core: wired{node}, Node: wired{node}, Logger: l.log})
-	if err != nil {
-		return err
-	}
-	listener, err := l.net.listen(s.api())
-	if err != nil {
-		return err
-	}
-	go func() { _ = p.api.Serve(listener) }()
+	node, err := l.net.Start(ctx, s.host, p.config(starts), l.log)
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		s.run = nil
+		close(p.gone)
+		return err
+	}
 	p.node = node
-	s.mu.Unlock()
 	return nil
 }
 
@@ -264,7 +237,7 @@ func (s *server) stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), 9*time.Second)
 	defer cancel()
 	_, _ = p.node.TransferLeadership(ctx, "") // refused where it does not lead, or nobody else can
-	_ = p.api.Drain(ctx)
+	_ = p.node.API.Drain(ctx)
 	p.close(ctx)
 }
 
@@ -281,11 +254,9 @@ func (s *server) take() *process {
 }
 
 func (p *process) close(ctx context.Context) {
-	p.api.Close()
-	if err := p.node.Stop(ctx); err != nil {
+	if err := p.node.Close(ctx); err != nil {
 		p.server.life.violate("stop", "%s did not stop: %v", p.server.id(), err)
 	}
-	_ = p.peers.Close()
 }
 
 // crash ends the process as a power cut does: its connections fall silent, or are
@@ -297,7 +268,7 @@ func (s *server) crash(silent bool) {
 		return
 	}
 	defer close(p.gone)
-	s.life.net.crash(s.host, silent)
+	s.life.net.Crash(s.host, silent)
 	s.life.rest() // writes that nothing holds up are done, and nothing came of them
 	image := s.data() + ".image"
 	if err := keepImage(s.data(), image); err != nil {
@@ -310,39 +281,4 @@ func (s *server) crash(silent bool) {
 	if err := restoreImage(image, s.data()); err != nil {
 		s.life.violate("harness", "image of %s: %v", s.id(), err)
 	}
-}
-
-// lateID is a node's cluster id for those who are made before the node.
-type lateID struct {
-	mu   sync.Mutex
-	node *cluster.Node
-}
-
-func (l *lateID) set(n *cluster.Node) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.node = n
-}
-
-func (l *lateID) get() rota.ClusterID {
-	l.mu.Lock()
-	n := l.node
-	l.mu.Unlock()
-	if n == nil {
-		return ""
-	}
-	return n.ClusterID()
-}
-
-// wired is a node in the protocol's words, as in the binary.
-type wired struct{ *cluster.Node }
-
-// OpenWorker returns the session as the protocol's interface; an error gives none.
-func (w wired) OpenWorker(ctx context.Context, spec rota.WorkerSpec, secret []byte, takeover bool,
-	attestation *rota.Attestation, link peer.WorkerLink) (transport.WorkerSession, error) {
-	session, err := w.Node.OpenWorker(ctx, spec, secret, takeover, attestation, link)
-	if err != nil {
-		return nil, err
-	}
-	return session, nil
 }

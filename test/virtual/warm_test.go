@@ -1,60 +1,16 @@
 package virtual
 
 import (
-	"encoding/binary"
-	"errors"
-	"fmt"
 	"os"
-	"path/filepath"
 	"testing"
 
-	"go.etcd.io/bbolt"
-
-	"github.com/rotasched/rota/snapshot/archive"
+	"github.com/rotasched/rota/internal/virtualnet"
 )
 
-// TestMain makes, outside of every bubble, the compressors that package snapshot
-// makes once and keeps: they hold channels, and one that was made in a bubble is
-// nobody else's.
+// TestMain warms what bubbles share.
 func TestMain(m *testing.M) {
-	if err := warm(); err != nil {
+	if err := virtualnet.Warm(); err != nil {
 		panic(err)
 	}
 	os.Exit(m.Run())
-}
-
-func warm() error {
-	if _, err := archive.DecodeEvents(archive.EncodeEvents([]archive.EventEntry{{Index: 1, Count: 1}})); err != nil {
-		return err
-	}
-	dir, err := os.MkdirTemp("", "rota-virtual-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	db, err := archive.Open(filepath.Join(dir, archive.FileName))
-	if err != nil {
-		return err
-	}
-	defer db.Close()
-	jobs, err := archive.OpenJobs(db)
-	if err != nil {
-		return err
-	}
-	if err := jobs.PutStaged(nil); err != nil {
-		return err
-	}
-	// A record that is none, in whatever part of the file records are.
-	err = db.Update(func(tx *bbolt.Tx) error {
-		return tx.ForEach(func(_ []byte, part *bbolt.Bucket) error {
-			return part.Put(binary.BigEndian.AppendUint64(nil, 1), []byte("none"))
-		})
-	})
-	if err != nil {
-		return err
-	}
-	if _, _, err := jobs.At(1); !errors.Is(err, archive.ErrRecordDamaged) {
-		return fmt.Errorf("the archive was not looked into: %w", err)
-	}
-	return nil
 }

@@ -63,7 +63,7 @@ func (w *worker) start(same bool) {
 		w.id = rota.WorkerID(fmt.Sprintf("%s-%d", w.host, w.starts))
 		w.secret = []byte(fmt.Sprintf("secret of %s, 16 and more bytes", w.id))
 	}
-	w.life.net.revive(w.host)
+	w.life.net.Revive(w.host)
 	r := &workerRun{worker: w, id: w.id, client: w.life.dial(w.host, w.life.servers)}
 	ctx, stop := context.WithCancel(context.Background())
 	hard, kill := context.WithCancel(context.Background())
@@ -123,7 +123,7 @@ func (w *worker) crash(silent bool) {
 		return
 	}
 	r.dead, w.down = true, true
-	w.life.net.crash(w.host, silent)
+	w.life.net.Crash(w.host, silent)
 	left := w.life.ledger.died(r)
 	w.mu.Unlock()
 	w.life.watch.abandoned(left)

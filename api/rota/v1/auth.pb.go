@@ -694,6 +694,9 @@ type RoleLimits struct {
 	MaxWorkers    int64                  `protobuf:"varint,3,opt,name=max_workers,json=maxWorkers,proto3" json:"max_workers,omitempty"`
 	MaxWorkflows  int64                  `protobuf:"varint,4,opt,name=max_workflows,json=maxWorkflows,proto3" json:"max_workflows,omitempty"`
 	MaxTokens     int64                  `protobuf:"varint,5,opt,name=max_tokens,json=maxTokens,proto3" json:"max_tokens,omitempty"`
+	MaxSchedules  int64                  `protobuf:"varint,6,opt,name=max_schedules,json=maxSchedules,proto3" json:"max_schedules,omitempty"`
+	MaxBatches    int64                  `protobuf:"varint,7,opt,name=max_batches,json=maxBatches,proto3" json:"max_batches,omitempty"`
+	MaxWebhooks   int64                  `protobuf:"varint,8,opt,name=max_webhooks,json=maxWebhooks,proto3" json:"max_webhooks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -759,6 +762,27 @@ func (x *RoleLimits) GetMaxWorkflows() int64 {
 func (x *RoleLimits) GetMaxTokens() int64 {
 	if x != nil {
 		return x.MaxTokens
+	}
+	return 0
+}
+
+func (x *RoleLimits) GetMaxSchedules() int64 {
+	if x != nil {
+		return x.MaxSchedules
+	}
+	return 0
+}
+
+func (x *RoleLimits) GetMaxBatches() int64 {
+	if x != nil {
+		return x.MaxBatches
+	}
+	return 0
+}
+
+func (x *RoleLimits) GetMaxWebhooks() int64 {
+	if x != nil {
+		return x.MaxWebhooks
 	}
 	return 0
 }
@@ -2029,7 +2053,7 @@ const file_rota_v1_auth_proto_rawDesc = "" +
 	"nextCursor\"$\n" +
 	"\x12RevokeTokenRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"\x15\n" +
-	"\x13RevokeTokenResponse\"\xb1\x01\n" +
+	"\x13RevokeTokenResponse\"\x9a\x02\n" +
 	"\n" +
 	"RoleLimits\x12\x1d\n" +
 	"\n" +
@@ -2040,7 +2064,11 @@ const file_rota_v1_auth_proto_rawDesc = "" +
 	"maxWorkers\x12#\n" +
 	"\rmax_workflows\x18\x04 \x01(\x03R\fmaxWorkflows\x12\x1d\n" +
 	"\n" +
-	"max_tokens\x18\x05 \x01(\x03R\tmaxTokens\"\xcf\x01\n" +
+	"max_tokens\x18\x05 \x01(\x03R\tmaxTokens\x12#\n" +
+	"\rmax_schedules\x18\x06 \x01(\x03R\fmaxSchedules\x12\x1f\n" +
+	"\vmax_batches\x18\a \x01(\x03R\n" +
+	"maxBatches\x12!\n" +
+	"\fmax_webhooks\x18\b \x01(\x03R\vmaxWebhooks\"\xcf\x01\n" +
 	"\x04Role\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12&\n" +
 	"\x06grants\x18\x02 \x03(\v2\x0e.rota.v1.GrantR\x06grants\x12\x19\n" +

@@ -25,12 +25,18 @@ const (
 
 type TailRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The last event seen; empty begins at the oldest retained.
+	// The last event seen; empty, or oldest, begins at the oldest retained, latest after the newest.
 	From   string `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`
 	Follow bool   `protobuf:"varint,2,opt,name=follow,proto3" json:"follow,omitempty"`
 	// Kinds by name; none selects all.
-	Kinds         []string `protobuf:"bytes,3,rep,name=kinds,proto3" json:"kinds,omitempty"`
-	Job           string   `protobuf:"bytes,4,opt,name=job,proto3" json:"job,omitempty"`
+	Kinds []string `protobuf:"bytes,3,rep,name=kinds,proto3" json:"kinds,omitempty"`
+	Job   string   `protobuf:"bytes,4,opt,name=job,proto3" json:"job,omitempty"`
+	// Those that name them.
+	Queue         string `protobuf:"bytes,5,opt,name=queue,proto3" json:"queue,omitempty"`
+	Type          string `protobuf:"bytes,6,opt,name=type,proto3" json:"type,omitempty"`
+	Tenant        string `protobuf:"bytes,7,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Worker        string `protobuf:"bytes,8,opt,name=worker,proto3" json:"worker,omitempty"`
+	Workflow      string `protobuf:"bytes,9,opt,name=workflow,proto3" json:"workflow,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -93,12 +99,47 @@ func (x *TailRequest) GetJob() string {
 	return ""
 }
 
+func (x *TailRequest) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *TailRequest) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *TailRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *TailRequest) GetWorker() string {
+	if x != nil {
+		return x.Worker
+	}
+	return ""
+}
+
+func (x *TailRequest) GetWorkflow() string {
+	if x != nil {
+		return x.Workflow
+	}
+	return ""
+}
+
 type EventBatch struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Events []*ServedEvent         `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
 	// The id of the event up to which the node has looked, where that lies behind the
 	// last of events: a consumer whose filter selects little resumes after it. A batch
-	// may have no events and tell this alone.
+	// may have no events and tell this alone, as the first does where the place to begin at is an event.
 	Scanned       string `protobuf:"bytes,2,opt,name=scanned,proto3" json:"scanned,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -185,9 +226,11 @@ type ServedEvent struct {
 	DeadlineMs     int64  `protobuf:"varint,25,opt,name=deadline_ms,json=deadlineMs,proto3" json:"deadline_ms,omitempty"`
 	// Who asked for what made it happen, by which node and door, in which call; empty where the
 	// leader acted by itself.
-	Actor         string `protobuf:"bytes,26,opt,name=actor,proto3" json:"actor,omitempty"`
-	Via           string `protobuf:"bytes,27,opt,name=via,proto3" json:"via,omitempty"`
-	RequestId     string `protobuf:"bytes,28,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	Actor     string `protobuf:"bytes,26,opt,name=actor,proto3" json:"actor,omitempty"`
+	Via       string `protobuf:"bytes,27,opt,name=via,proto3" json:"via,omitempty"`
+	RequestId string `protobuf:"bytes,28,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// The type of the job.
+	Type          string `protobuf:"bytes,29,opt,name=type,proto3" json:"type,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -418,20 +461,32 @@ func (x *ServedEvent) GetRequestId() string {
 	return ""
 }
 
+func (x *ServedEvent) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
 var File_rota_v1_events_proto protoreflect.FileDescriptor
 
 const file_rota_v1_events_proto_rawDesc = "" +
 	"\n" +
-	"\x14rota/v1/events.proto\x12\arota.v1\"a\n" +
+	"\x14rota/v1/events.proto\x12\arota.v1\"\xd7\x01\n" +
 	"\vTailRequest\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\tR\x04from\x12\x16\n" +
 	"\x06follow\x18\x02 \x01(\bR\x06follow\x12\x14\n" +
 	"\x05kinds\x18\x03 \x03(\tR\x05kinds\x12\x10\n" +
-	"\x03job\x18\x04 \x01(\tR\x03job\"T\n" +
+	"\x03job\x18\x04 \x01(\tR\x03job\x12\x14\n" +
+	"\x05queue\x18\x05 \x01(\tR\x05queue\x12\x12\n" +
+	"\x04type\x18\x06 \x01(\tR\x04type\x12\x16\n" +
+	"\x06tenant\x18\a \x01(\tR\x06tenant\x12\x16\n" +
+	"\x06worker\x18\b \x01(\tR\x06worker\x12\x1a\n" +
+	"\bworkflow\x18\t \x01(\tR\bworkflow\"T\n" +
 	"\n" +
 	"EventBatch\x12,\n" +
 	"\x06events\x18\x01 \x03(\v2\x14.rota.v1.ServedEventR\x06events\x12\x18\n" +
-	"\ascanned\x18\x02 \x01(\tR\ascanned\"\xcf\x06\n" +
+	"\ascanned\x18\x02 \x01(\tR\ascanned\"\xe3\x06\n" +
 	"\vServedEvent\x12\x19\n" +
 	"\bevent_id\x18\x01 \x01(\tR\aeventId\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x15\n" +
@@ -464,7 +519,8 @@ const file_rota_v1_events_proto_rawDesc = "" +
 	"\x05actor\x18\x1a \x01(\tR\x05actor\x12\x10\n" +
 	"\x03via\x18\x1b \x01(\tR\x03via\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x1c \x01(\tR\trequestId2=\n" +
+	"request_id\x18\x1c \x01(\tR\trequestId\x12\x12\n" +
+	"\x04type\x18\x1d \x01(\tR\x04type2=\n" +
 	"\x06Events\x123\n" +
 	"\x04Tail\x12\x14.rota.v1.TailRequest\x1a\x13.rota.v1.EventBatch0\x01B.Z,github.com/rotasched/rota/api/rota/v1;rotav1b\x06proto3"
 

@@ -29,7 +29,11 @@ type WhyRequest struct {
 	// An index of the past; 0 is now.
 	At uint64 `protobuf:"varint,2,opt,name=at,proto3" json:"at,omitempty"`
 	// How fresh the present must be; of no account where at is given.
-	Read          *Read `protobuf:"bytes,3,opt,name=read,proto3" json:"read,omitempty"`
+	Read *Read `protobuf:"bytes,3,opt,name=read,proto3" json:"read,omitempty"`
+	// A moment of the past, instead of an index.
+	AtDateMs int64 `protobuf:"varint,4,opt,name=at_date_ms,json=atDateMs,proto3" json:"at_date_ms,omitempty"`
+	// Who else was looked at when the job was placed: it costs a replay of the past.
+	Others        bool `protobuf:"varint,5,opt,name=others,proto3" json:"others,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -83,6 +87,20 @@ func (x *WhyRequest) GetRead() *Read {
 		return x.Read
 	}
 	return nil
+}
+
+func (x *WhyRequest) GetAtDateMs() int64 {
+	if x != nil {
+		return x.AtDateMs
+	}
+	return 0
+}
+
+func (x *WhyRequest) GetOthers() bool {
+	if x != nil {
+		return x.Others
+	}
+	return false
 }
 
 type WhyResponse struct {
@@ -220,7 +238,9 @@ type Explanation struct {
 	// Of all attempts that are on record, oldest first.
 	Decisions []*PlacedDecision `protobuf:"bytes,10,rep,name=decisions,proto3" json:"decisions,omitempty"`
 	// The date of that clock.
-	DateMs        int64 `protobuf:"varint,11,opt,name=date_ms,json=dateMs,proto3" json:"date_ms,omitempty"`
+	DateMs int64 `protobuf:"varint,11,opt,name=date_ms,json=dateMs,proto3" json:"date_ms,omitempty"`
+	// As that of Job.
+	UniqueHolder  string `protobuf:"bytes,60,opt,name=unique_holder,json=uniqueHolder,proto3" json:"unique_holder,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -330,6 +350,13 @@ func (x *Explanation) GetDateMs() int64 {
 		return x.DateMs
 	}
 	return 0
+}
+
+func (x *Explanation) GetUniqueHolder() string {
+	if x != nil {
+		return x.UniqueHolder
+	}
+	return ""
 }
 
 type PlacedDecision struct {
@@ -465,12 +492,15 @@ var File_rota_v1_explain_proto protoreflect.FileDescriptor
 
 const file_rota_v1_explain_proto_rawDesc = "" +
 	"\n" +
-	"\x15rota/v1/explain.proto\x12\arota.v1\x1a\x12rota/v1/rota.proto\"O\n" +
+	"\x15rota/v1/explain.proto\x12\arota.v1\x1a\x12rota/v1/rota.proto\"\x85\x01\n" +
 	"\n" +
 	"WhyRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x0e\n" +
 	"\x02at\x18\x02 \x01(\x04R\x02at\x12!\n" +
-	"\x04read\x18\x03 \x01(\v2\r.rota.v1.ReadR\x04read\"f\n" +
+	"\x04read\x18\x03 \x01(\v2\r.rota.v1.ReadR\x04read\x12\x1c\n" +
+	"\n" +
+	"at_date_ms\x18\x04 \x01(\x03R\batDateMs\x12\x16\n" +
+	"\x06others\x18\x05 \x01(\bR\x06others\"f\n" +
 	"\vWhyResponse\x126\n" +
 	"\vexplanation\x18\x01 \x01(\v2\x14.rota.v1.ExplanationR\vexplanation\x12\x1f\n" +
 	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\"t\n" +
@@ -479,7 +509,7 @@ const file_rota_v1_explain_proto_rawDesc = "" +
 	"\aworkers\x18\x02 \x01(\x03R\aworkers\x12\x16\n" +
 	"\x06detail\x18\x03 \x01(\tR\x06detail\x12\x1d\n" +
 	"\n" +
-	"worker_ids\x18\x04 \x03(\tR\tworkerIds\"\xe7\x02\n" +
+	"worker_ids\x18\x04 \x03(\tR\tworkerIds\"\x8c\x03\n" +
 	"\vExplanation\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x14\n" +
@@ -493,7 +523,8 @@ const file_rota_v1_explain_proto_rawDesc = "" +
 	"\bdecision\x18\t \x01(\v2\x17.rota.v1.PlacedDecisionR\bdecision\x125\n" +
 	"\tdecisions\x18\n" +
 	" \x03(\v2\x17.rota.v1.PlacedDecisionR\tdecisions\x12\x17\n" +
-	"\adate_ms\x18\v \x01(\x03R\x06dateMs\"\xb3\x01\n" +
+	"\adate_ms\x18\v \x01(\x03R\x06dateMs\x12#\n" +
+	"\runique_holder\x18< \x01(\tR\funiqueHolder\"\xb3\x01\n" +
 	"\x0ePlacedDecision\x12-\n" +
 	"\bdecision\x18\x01 \x01(\v2\x11.rota.v1.DecisionR\bdecision\x12\x16\n" +
 	"\x06worker\x18\x02 \x01(\tR\x06worker\x12\x18\n" +

@@ -527,8 +527,10 @@ type InspectResponse struct {
 	// The identity of its data directory.
 	Identity string `protobuf:"bytes,10,opt,name=identity,proto3" json:"identity,omitempty"`
 	// What a leader makes of the voters and of each node; empty of others.
-	Autopilot     *Autopilot  `protobuf:"bytes,11,opt,name=autopilot,proto3" json:"autopilot,omitempty"`
-	Health        []*HealthOf `protobuf:"bytes,12,rep,name=health,proto3" json:"health,omitempty"`
+	Autopilot *Autopilot  `protobuf:"bytes,11,opt,name=autopilot,proto3" json:"autopilot,omitempty"`
+	Health    []*HealthOf `protobuf:"bytes,12,rep,name=health,proto3" json:"health,omitempty"`
+	// What it finds of each other node.
+	Views         []*NodeView `protobuf:"bytes,13,rep,name=views,proto3" json:"views,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -647,6 +649,93 @@ func (x *InspectResponse) GetHealth() []*HealthOf {
 	return nil
 }
 
+func (x *InspectResponse) GetViews() []*NodeView {
+	if x != nil {
+		return x.Views
+	}
+	return nil
+}
+
+// NodeView is what a node finds of another one.
+type NodeView struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// ALIVE, GONE of one that left or died, or UNKNOWN.
+	Gossip string `protobuf:"bytes,2,opt,name=gossip,proto3" json:"gossip,omitempty"`
+	// How long ago it answered a call, and raft heard of it; -1 is never.
+	AnsweredMs int64 `protobuf:"varint,3,opt,name=answered_ms,json=answeredMs,proto3" json:"answered_ms,omitempty"`
+	RaftMs     int64 `protobuf:"varint,4,opt,name=raft_ms,json=raftMs,proto3" json:"raft_ms,omitempty"`
+	// Why its last call failed.
+	Error         string `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeView) Reset() {
+	*x = NodeView{}
+	mi := &file_rota_v1_node_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeView) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeView) ProtoMessage() {}
+
+func (x *NodeView) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_node_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeView.ProtoReflect.Descriptor instead.
+func (*NodeView) Descriptor() ([]byte, []int) {
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *NodeView) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *NodeView) GetGossip() string {
+	if x != nil {
+		return x.Gossip
+	}
+	return ""
+}
+
+func (x *NodeView) GetAnsweredMs() int64 {
+	if x != nil {
+		return x.AnsweredMs
+	}
+	return 0
+}
+
+func (x *NodeView) GetRaftMs() int64 {
+	if x != nil {
+		return x.RaftMs
+	}
+	return 0
+}
+
+func (x *NodeView) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
 // HealthOf is how a leader finds a node.
 type HealthOf struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -658,7 +747,7 @@ type HealthOf struct {
 
 func (x *HealthOf) Reset() {
 	*x = HealthOf{}
-	mi := &file_rota_v1_node_proto_msgTypes[10]
+	mi := &file_rota_v1_node_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -670,7 +759,7 @@ func (x *HealthOf) String() string {
 func (*HealthOf) ProtoMessage() {}
 
 func (x *HealthOf) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[10]
+	mi := &file_rota_v1_node_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -683,7 +772,7 @@ func (x *HealthOf) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthOf.ProtoReflect.Descriptor instead.
 func (*HealthOf) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{10}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *HealthOf) GetId() string {
@@ -710,7 +799,7 @@ type CheckRequest struct {
 
 func (x *CheckRequest) Reset() {
 	*x = CheckRequest{}
-	mi := &file_rota_v1_node_proto_msgTypes[11]
+	mi := &file_rota_v1_node_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -722,7 +811,7 @@ func (x *CheckRequest) String() string {
 func (*CheckRequest) ProtoMessage() {}
 
 func (x *CheckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[11]
+	mi := &file_rota_v1_node_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -735,7 +824,7 @@ func (x *CheckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckRequest.ProtoReflect.Descriptor instead.
 func (*CheckRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{11}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CheckRequest) GetCaller() *Caller {
@@ -761,7 +850,7 @@ type CheckResponse struct {
 
 func (x *CheckResponse) Reset() {
 	*x = CheckResponse{}
-	mi := &file_rota_v1_node_proto_msgTypes[12]
+	mi := &file_rota_v1_node_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -773,7 +862,7 @@ func (x *CheckResponse) String() string {
 func (*CheckResponse) ProtoMessage() {}
 
 func (x *CheckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[12]
+	mi := &file_rota_v1_node_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -786,7 +875,7 @@ func (x *CheckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckResponse.ProtoReflect.Descriptor instead.
 func (*CheckResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{12}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CheckResponse) GetVerdict() *NodeVerdict {
@@ -809,7 +898,7 @@ type EventRangeRequest struct {
 
 func (x *EventRangeRequest) Reset() {
 	*x = EventRangeRequest{}
-	mi := &file_rota_v1_node_proto_msgTypes[13]
+	mi := &file_rota_v1_node_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -821,7 +910,7 @@ func (x *EventRangeRequest) String() string {
 func (*EventRangeRequest) ProtoMessage() {}
 
 func (x *EventRangeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[13]
+	mi := &file_rota_v1_node_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -834,7 +923,7 @@ func (x *EventRangeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventRangeRequest.ProtoReflect.Descriptor instead.
 func (*EventRangeRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{13}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *EventRangeRequest) GetCaller() *Caller {
@@ -870,7 +959,7 @@ type EventRangeResponse struct {
 
 func (x *EventRangeResponse) Reset() {
 	*x = EventRangeResponse{}
-	mi := &file_rota_v1_node_proto_msgTypes[14]
+	mi := &file_rota_v1_node_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -882,7 +971,7 @@ func (x *EventRangeResponse) String() string {
 func (*EventRangeResponse) ProtoMessage() {}
 
 func (x *EventRangeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[14]
+	mi := &file_rota_v1_node_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -895,7 +984,7 @@ func (x *EventRangeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventRangeResponse.ProtoReflect.Descriptor instead.
 func (*EventRangeResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{14}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *EventRangeResponse) GetData() []byte {
@@ -935,7 +1024,7 @@ type IntroduceRequest struct {
 
 func (x *IntroduceRequest) Reset() {
 	*x = IntroduceRequest{}
-	mi := &file_rota_v1_node_proto_msgTypes[15]
+	mi := &file_rota_v1_node_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -947,7 +1036,7 @@ func (x *IntroduceRequest) String() string {
 func (*IntroduceRequest) ProtoMessage() {}
 
 func (x *IntroduceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[15]
+	mi := &file_rota_v1_node_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -960,7 +1049,7 @@ func (x *IntroduceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IntroduceRequest.ProtoReflect.Descriptor instead.
 func (*IntroduceRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{15}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *IntroduceRequest) GetCaller() *Caller {
@@ -1006,7 +1095,7 @@ type IntroduceResponse struct {
 
 func (x *IntroduceResponse) Reset() {
 	*x = IntroduceResponse{}
-	mi := &file_rota_v1_node_proto_msgTypes[16]
+	mi := &file_rota_v1_node_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1018,7 +1107,7 @@ func (x *IntroduceResponse) String() string {
 func (*IntroduceResponse) ProtoMessage() {}
 
 func (x *IntroduceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[16]
+	mi := &file_rota_v1_node_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1031,7 +1120,7 @@ func (x *IntroduceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IntroduceResponse.ProtoReflect.Descriptor instead.
 func (*IntroduceResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{16}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{17}
 }
 
 // Asker is the principal of the call that a node passes on, which the leader authorises.
@@ -1046,7 +1135,7 @@ type Asker struct {
 
 func (x *Asker) Reset() {
 	*x = Asker{}
-	mi := &file_rota_v1_node_proto_msgTypes[17]
+	mi := &file_rota_v1_node_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1058,7 +1147,7 @@ func (x *Asker) String() string {
 func (*Asker) ProtoMessage() {}
 
 func (x *Asker) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[17]
+	mi := &file_rota_v1_node_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1071,7 +1160,7 @@ func (x *Asker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Asker.ProtoReflect.Descriptor instead.
 func (*Asker) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{17}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Asker) GetActor() string {
@@ -1108,7 +1197,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_rota_v1_node_proto_msgTypes[18]
+	mi := &file_rota_v1_node_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1120,7 +1209,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[18]
+	mi := &file_rota_v1_node_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1133,7 +1222,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{18}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RemoveRequest) GetCaller() *Caller {
@@ -1165,7 +1254,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_rota_v1_node_proto_msgTypes[19]
+	mi := &file_rota_v1_node_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1177,7 +1266,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[19]
+	mi := &file_rota_v1_node_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1190,7 +1279,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{19}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{20}
 }
 
 type TransferRequest struct {
@@ -1205,7 +1294,7 @@ type TransferRequest struct {
 
 func (x *TransferRequest) Reset() {
 	*x = TransferRequest{}
-	mi := &file_rota_v1_node_proto_msgTypes[20]
+	mi := &file_rota_v1_node_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1217,7 +1306,7 @@ func (x *TransferRequest) String() string {
 func (*TransferRequest) ProtoMessage() {}
 
 func (x *TransferRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[20]
+	mi := &file_rota_v1_node_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1230,7 +1319,7 @@ func (x *TransferRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferRequest.ProtoReflect.Descriptor instead.
 func (*TransferRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{20}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *TransferRequest) GetCaller() *Caller {
@@ -1263,7 +1352,7 @@ type TransferResponse struct {
 
 func (x *TransferResponse) Reset() {
 	*x = TransferResponse{}
-	mi := &file_rota_v1_node_proto_msgTypes[21]
+	mi := &file_rota_v1_node_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1275,7 +1364,7 @@ func (x *TransferResponse) String() string {
 func (*TransferResponse) ProtoMessage() {}
 
 func (x *TransferResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[21]
+	mi := &file_rota_v1_node_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1288,7 +1377,7 @@ func (x *TransferResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferResponse.ProtoReflect.Descriptor instead.
 func (*TransferResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{21}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *TransferResponse) GetLeader() string {
@@ -1311,7 +1400,7 @@ type ArchiveRangeRequest struct {
 
 func (x *ArchiveRangeRequest) Reset() {
 	*x = ArchiveRangeRequest{}
-	mi := &file_rota_v1_node_proto_msgTypes[22]
+	mi := &file_rota_v1_node_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1323,7 +1412,7 @@ func (x *ArchiveRangeRequest) String() string {
 func (*ArchiveRangeRequest) ProtoMessage() {}
 
 func (x *ArchiveRangeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[22]
+	mi := &file_rota_v1_node_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1336,7 +1425,7 @@ func (x *ArchiveRangeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArchiveRangeRequest.ProtoReflect.Descriptor instead.
 func (*ArchiveRangeRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{22}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ArchiveRangeRequest) GetCaller() *Caller {
@@ -1377,7 +1466,7 @@ type ArchiveSpan struct {
 
 func (x *ArchiveSpan) Reset() {
 	*x = ArchiveSpan{}
-	mi := &file_rota_v1_node_proto_msgTypes[23]
+	mi := &file_rota_v1_node_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1389,7 +1478,7 @@ func (x *ArchiveSpan) String() string {
 func (*ArchiveSpan) ProtoMessage() {}
 
 func (x *ArchiveSpan) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[23]
+	mi := &file_rota_v1_node_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1402,7 +1491,7 @@ func (x *ArchiveSpan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArchiveSpan.ProtoReflect.Descriptor instead.
 func (*ArchiveSpan) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{23}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ArchiveSpan) GetFrom() uint64 {
@@ -1430,7 +1519,7 @@ type ArchiveRecord struct {
 
 func (x *ArchiveRecord) Reset() {
 	*x = ArchiveRecord{}
-	mi := &file_rota_v1_node_proto_msgTypes[24]
+	mi := &file_rota_v1_node_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1442,7 +1531,7 @@ func (x *ArchiveRecord) String() string {
 func (*ArchiveRecord) ProtoMessage() {}
 
 func (x *ArchiveRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[24]
+	mi := &file_rota_v1_node_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1455,7 +1544,7 @@ func (x *ArchiveRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArchiveRecord.ProtoReflect.Descriptor instead.
 func (*ArchiveRecord) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{24}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ArchiveRecord) GetSeq() uint64 {
@@ -1487,7 +1576,7 @@ type ArchiveRangeResponse struct {
 
 func (x *ArchiveRangeResponse) Reset() {
 	*x = ArchiveRangeResponse{}
-	mi := &file_rota_v1_node_proto_msgTypes[25]
+	mi := &file_rota_v1_node_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1499,7 +1588,7 @@ func (x *ArchiveRangeResponse) String() string {
 func (*ArchiveRangeResponse) ProtoMessage() {}
 
 func (x *ArchiveRangeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[25]
+	mi := &file_rota_v1_node_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1512,7 +1601,7 @@ func (x *ArchiveRangeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArchiveRangeResponse.ProtoReflect.Descriptor instead.
 func (*ArchiveRangeResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{25}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ArchiveRangeResponse) GetCovered() []*ArchiveSpan {
@@ -1553,7 +1642,7 @@ type ArchiveRecordsRequest struct {
 
 func (x *ArchiveRecordsRequest) Reset() {
 	*x = ArchiveRecordsRequest{}
-	mi := &file_rota_v1_node_proto_msgTypes[26]
+	mi := &file_rota_v1_node_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1565,7 +1654,7 @@ func (x *ArchiveRecordsRequest) String() string {
 func (*ArchiveRecordsRequest) ProtoMessage() {}
 
 func (x *ArchiveRecordsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[26]
+	mi := &file_rota_v1_node_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1578,7 +1667,7 @@ func (x *ArchiveRecordsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArchiveRecordsRequest.ProtoReflect.Descriptor instead.
 func (*ArchiveRecordsRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{26}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ArchiveRecordsRequest) GetCaller() *Caller {
@@ -1605,7 +1694,7 @@ type ArchiveRecordsResponse struct {
 
 func (x *ArchiveRecordsResponse) Reset() {
 	*x = ArchiveRecordsResponse{}
-	mi := &file_rota_v1_node_proto_msgTypes[27]
+	mi := &file_rota_v1_node_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1617,7 +1706,7 @@ func (x *ArchiveRecordsResponse) String() string {
 func (*ArchiveRecordsResponse) ProtoMessage() {}
 
 func (x *ArchiveRecordsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[27]
+	mi := &file_rota_v1_node_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1630,7 +1719,7 @@ func (x *ArchiveRecordsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArchiveRecordsResponse.ProtoReflect.Descriptor instead.
 func (*ArchiveRecordsResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{27}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ArchiveRecordsResponse) GetRecords() []*ArchiveRecord {
@@ -1650,7 +1739,7 @@ type ListArchivedRequest struct {
 
 func (x *ListArchivedRequest) Reset() {
 	*x = ListArchivedRequest{}
-	mi := &file_rota_v1_node_proto_msgTypes[28]
+	mi := &file_rota_v1_node_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1662,7 +1751,7 @@ func (x *ListArchivedRequest) String() string {
 func (*ListArchivedRequest) ProtoMessage() {}
 
 func (x *ListArchivedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[28]
+	mi := &file_rota_v1_node_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1675,7 +1764,7 @@ func (x *ListArchivedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListArchivedRequest.ProtoReflect.Descriptor instead.
 func (*ListArchivedRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{28}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListArchivedRequest) GetCaller() *Caller {
@@ -1692,6 +1781,119 @@ func (x *ListArchivedRequest) GetList() *ListJobsRequest {
 	return nil
 }
 
+type NodeLogRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
+	LeaseId       []byte                 `protobuf:"bytes,2,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
+	After         uint64                 `protobuf:"varint,3,opt,name=after,proto3" json:"after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeLogRequest) Reset() {
+	*x = NodeLogRequest{}
+	mi := &file_rota_v1_node_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeLogRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeLogRequest) ProtoMessage() {}
+
+func (x *NodeLogRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_node_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeLogRequest.ProtoReflect.Descriptor instead.
+func (*NodeLogRequest) Descriptor() ([]byte, []int) {
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *NodeLogRequest) GetCaller() *Caller {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
+func (x *NodeLogRequest) GetLeaseId() []byte {
+	if x != nil {
+		return x.LeaseId
+	}
+	return nil
+}
+
+func (x *NodeLogRequest) GetAfter() uint64 {
+	if x != nil {
+		return x.After
+	}
+	return 0
+}
+
+type NodeLogResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether this node has anything of it.
+	Known         bool       `protobuf:"varint,1,opt,name=known,proto3" json:"known,omitempty"`
+	Parts         []*LogPart `protobuf:"bytes,2,rep,name=parts,proto3" json:"parts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeLogResponse) Reset() {
+	*x = NodeLogResponse{}
+	mi := &file_rota_v1_node_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeLogResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeLogResponse) ProtoMessage() {}
+
+func (x *NodeLogResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_node_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeLogResponse.ProtoReflect.Descriptor instead.
+func (*NodeLogResponse) Descriptor() ([]byte, []int) {
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *NodeLogResponse) GetKnown() bool {
+	if x != nil {
+		return x.Known
+	}
+	return false
+}
+
+func (x *NodeLogResponse) GetParts() []*LogPart {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
+}
+
 type StateRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
@@ -1701,7 +1903,7 @@ type StateRequest struct {
 
 func (x *StateRequest) Reset() {
 	*x = StateRequest{}
-	mi := &file_rota_v1_node_proto_msgTypes[29]
+	mi := &file_rota_v1_node_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1713,7 +1915,7 @@ func (x *StateRequest) String() string {
 func (*StateRequest) ProtoMessage() {}
 
 func (x *StateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[29]
+	mi := &file_rota_v1_node_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1726,7 +1928,7 @@ func (x *StateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateRequest.ProtoReflect.Descriptor instead.
 func (*StateRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{29}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *StateRequest) GetCaller() *Caller {
@@ -1771,7 +1973,7 @@ const file_rota_v1_node_proto_rawDesc = "" +
 	"\x0eInspectRequest\x12'\n" +
 	"\x06caller\x18\x01 \x01(\v2\x0f.rota.v1.CallerR\x06caller\x12\x1d\n" +
 	"\n" +
-	"digests_at\x18\x02 \x03(\x04R\tdigestsAt\"\xad\x03\n" +
+	"digests_at\x18\x02 \x03(\x04R\tdigestsAt\"\xd6\x03\n" +
 	"\x0fInspectResponse\x12+\n" +
 	"\x06status\x18\x01 \x01(\v2\x13.rota.v1.NodeStatusR\x06status\x12\x17\n" +
 	"\awall_ms\x18\x02 \x01(\x03R\x06wallMs\x12\x18\n" +
@@ -1789,7 +1991,15 @@ const file_rota_v1_node_proto_rawDesc = "" +
 	"\bidentity\x18\n" +
 	" \x01(\tR\bidentity\x120\n" +
 	"\tautopilot\x18\v \x01(\v2\x12.rota.v1.AutopilotR\tautopilot\x12)\n" +
-	"\x06health\x18\f \x03(\v2\x11.rota.v1.HealthOfR\x06health\"G\n" +
+	"\x06health\x18\f \x03(\v2\x11.rota.v1.HealthOfR\x06health\x12'\n" +
+	"\x05views\x18\r \x03(\v2\x11.rota.v1.NodeViewR\x05views\"\x82\x01\n" +
+	"\bNodeView\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
+	"\x06gossip\x18\x02 \x01(\tR\x06gossip\x12\x1f\n" +
+	"\vanswered_ms\x18\x03 \x01(\x03R\n" +
+	"answeredMs\x12\x17\n" +
+	"\araft_ms\x18\x04 \x01(\x03R\x06raftMs\x12\x14\n" +
+	"\x05error\x18\x05 \x01(\tR\x05error\"G\n" +
 	"\bHealthOf\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12+\n" +
 	"\x06health\x18\x02 \x01(\v2\x13.rota.v1.NodeHealthR\x06health\"M\n" +
@@ -1851,9 +2061,16 @@ const file_rota_v1_node_proto_rawDesc = "" +
 	"\arecords\x18\x01 \x03(\v2\x16.rota.v1.ArchiveRecordR\arecords\"l\n" +
 	"\x13ListArchivedRequest\x12'\n" +
 	"\x06caller\x18\x01 \x01(\v2\x0f.rota.v1.CallerR\x06caller\x12,\n" +
-	"\x04list\x18\x02 \x01(\v2\x18.rota.v1.ListJobsRequestR\x04list\"7\n" +
+	"\x04list\x18\x02 \x01(\v2\x18.rota.v1.ListJobsRequestR\x04list\"j\n" +
+	"\x0eNodeLogRequest\x12'\n" +
+	"\x06caller\x18\x01 \x01(\v2\x0f.rota.v1.CallerR\x06caller\x12\x19\n" +
+	"\blease_id\x18\x02 \x01(\fR\aleaseId\x12\x14\n" +
+	"\x05after\x18\x03 \x01(\x04R\x05after\"O\n" +
+	"\x0fNodeLogResponse\x12\x14\n" +
+	"\x05known\x18\x01 \x01(\bR\x05known\x12&\n" +
+	"\x05parts\x18\x02 \x03(\v2\x10.rota.v1.LogPartR\x05parts\"7\n" +
 	"\fStateRequest\x12'\n" +
-	"\x06caller\x18\x01 \x01(\v2\x0f.rota.v1.CallerR\x06caller2\xdf\x06\n" +
+	"\x06caller\x18\x01 \x01(\v2\x0f.rota.v1.CallerR\x06caller2\x99\a\n" +
 	"\x04Node\x12<\n" +
 	"\aForward\x12\x17.rota.v1.ForwardRequest\x1a\x18.rota.v1.ForwardResponse\x12;\n" +
 	"\x04Beat\x12\x18.rota.v1.NodeBeatRequest\x1a\x19.rota.v1.NodeBeatResponse\x12<\n" +
@@ -1868,6 +2085,7 @@ const file_rota_v1_node_proto_rawDesc = "" +
 	"\fArchiveRange\x12\x1c.rota.v1.ArchiveRangeRequest\x1a\x1d.rota.v1.ArchiveRangeResponse\x12Q\n" +
 	"\x0eArchiveRecords\x12\x1e.rota.v1.ArchiveRecordsRequest\x1a\x1f.rota.v1.ArchiveRecordsResponse\x12G\n" +
 	"\fListArchived\x12\x1c.rota.v1.ListArchivedRequest\x1a\x19.rota.v1.ListJobsResponse\x128\n" +
+	"\x03Log\x12\x17.rota.v1.NodeLogRequest\x1a\x18.rota.v1.NodeLogResponse\x128\n" +
 	"\x05State\x12\x15.rota.v1.StateRequest\x1a\x16.rota.v1.SnapshotChunk0\x01B.Z,github.com/rotasched/rota/api/rota/v1;rotav1b\x06proto3"
 
 var (
@@ -1882,7 +2100,7 @@ func file_rota_v1_node_proto_rawDescGZIP() []byte {
 	return file_rota_v1_node_proto_rawDescData
 }
 
-var file_rota_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_rota_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_rota_v1_node_proto_goTypes = []any{
 	(*Caller)(nil),                 // 0: rota.v1.Caller
 	(*ForwardRequest)(nil),         // 1: rota.v1.ForwardRequest
@@ -1894,33 +2112,37 @@ var file_rota_v1_node_proto_goTypes = []any{
 	(*BarrierResponse)(nil),        // 7: rota.v1.BarrierResponse
 	(*InspectRequest)(nil),         // 8: rota.v1.InspectRequest
 	(*InspectResponse)(nil),        // 9: rota.v1.InspectResponse
-	(*HealthOf)(nil),               // 10: rota.v1.HealthOf
-	(*CheckRequest)(nil),           // 11: rota.v1.CheckRequest
-	(*CheckResponse)(nil),          // 12: rota.v1.CheckResponse
-	(*EventRangeRequest)(nil),      // 13: rota.v1.EventRangeRequest
-	(*EventRangeResponse)(nil),     // 14: rota.v1.EventRangeResponse
-	(*IntroduceRequest)(nil),       // 15: rota.v1.IntroduceRequest
-	(*IntroduceResponse)(nil),      // 16: rota.v1.IntroduceResponse
-	(*Asker)(nil),                  // 17: rota.v1.Asker
-	(*RemoveRequest)(nil),          // 18: rota.v1.RemoveRequest
-	(*RemoveResponse)(nil),         // 19: rota.v1.RemoveResponse
-	(*TransferRequest)(nil),        // 20: rota.v1.TransferRequest
-	(*TransferResponse)(nil),       // 21: rota.v1.TransferResponse
-	(*ArchiveRangeRequest)(nil),    // 22: rota.v1.ArchiveRangeRequest
-	(*ArchiveSpan)(nil),            // 23: rota.v1.ArchiveSpan
-	(*ArchiveRecord)(nil),          // 24: rota.v1.ArchiveRecord
-	(*ArchiveRangeResponse)(nil),   // 25: rota.v1.ArchiveRangeResponse
-	(*ArchiveRecordsRequest)(nil),  // 26: rota.v1.ArchiveRecordsRequest
-	(*ArchiveRecordsResponse)(nil), // 27: rota.v1.ArchiveRecordsResponse
-	(*ListArchivedRequest)(nil),    // 28: rota.v1.ListArchivedRequest
-	(*StateRequest)(nil),           // 29: rota.v1.StateRequest
-	(*NodeStatus)(nil),             // 30: rota.v1.NodeStatus
-	(*Autopilot)(nil),              // 31: rota.v1.Autopilot
-	(*NodeHealth)(nil),             // 32: rota.v1.NodeHealth
-	(*NodeVerdict)(nil),            // 33: rota.v1.NodeVerdict
-	(*ListJobsRequest)(nil),        // 34: rota.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),       // 35: rota.v1.ListJobsResponse
-	(*SnapshotChunk)(nil),          // 36: rota.v1.SnapshotChunk
+	(*NodeView)(nil),               // 10: rota.v1.NodeView
+	(*HealthOf)(nil),               // 11: rota.v1.HealthOf
+	(*CheckRequest)(nil),           // 12: rota.v1.CheckRequest
+	(*CheckResponse)(nil),          // 13: rota.v1.CheckResponse
+	(*EventRangeRequest)(nil),      // 14: rota.v1.EventRangeRequest
+	(*EventRangeResponse)(nil),     // 15: rota.v1.EventRangeResponse
+	(*IntroduceRequest)(nil),       // 16: rota.v1.IntroduceRequest
+	(*IntroduceResponse)(nil),      // 17: rota.v1.IntroduceResponse
+	(*Asker)(nil),                  // 18: rota.v1.Asker
+	(*RemoveRequest)(nil),          // 19: rota.v1.RemoveRequest
+	(*RemoveResponse)(nil),         // 20: rota.v1.RemoveResponse
+	(*TransferRequest)(nil),        // 21: rota.v1.TransferRequest
+	(*TransferResponse)(nil),       // 22: rota.v1.TransferResponse
+	(*ArchiveRangeRequest)(nil),    // 23: rota.v1.ArchiveRangeRequest
+	(*ArchiveSpan)(nil),            // 24: rota.v1.ArchiveSpan
+	(*ArchiveRecord)(nil),          // 25: rota.v1.ArchiveRecord
+	(*ArchiveRangeResponse)(nil),   // 26: rota.v1.ArchiveRangeResponse
+	(*ArchiveRecordsRequest)(nil),  // 27: rota.v1.ArchiveRecordsRequest
+	(*ArchiveRecordsResponse)(nil), // 28: rota.v1.ArchiveRecordsResponse
+	(*ListArchivedRequest)(nil),    // 29: rota.v1.ListArchivedRequest
+	(*NodeLogRequest)(nil),         // 30: rota.v1.NodeLogRequest
+	(*NodeLogResponse)(nil),        // 31: rota.v1.NodeLogResponse
+	(*StateRequest)(nil),           // 32: rota.v1.StateRequest
+	(*NodeStatus)(nil),             // 33: rota.v1.NodeStatus
+	(*Autopilot)(nil),              // 34: rota.v1.Autopilot
+	(*NodeHealth)(nil),             // 35: rota.v1.NodeHealth
+	(*NodeVerdict)(nil),            // 36: rota.v1.NodeVerdict
+	(*ListJobsRequest)(nil),        // 37: rota.v1.ListJobsRequest
+	(*LogPart)(nil),                // 38: rota.v1.LogPart
+	(*ListJobsResponse)(nil),       // 39: rota.v1.ListJobsResponse
+	(*SnapshotChunk)(nil),          // 40: rota.v1.SnapshotChunk
 }
 var file_rota_v1_node_proto_depIdxs = []int32{
 	0,  // 0: rota.v1.ForwardRequest.caller:type_name -> rota.v1.Caller
@@ -1928,57 +2150,62 @@ var file_rota_v1_node_proto_depIdxs = []int32{
 	4,  // 2: rota.v1.NodeBeatRequest.beats:type_name -> rota.v1.WorkerBeat
 	0,  // 3: rota.v1.BarrierRequest.caller:type_name -> rota.v1.Caller
 	0,  // 4: rota.v1.InspectRequest.caller:type_name -> rota.v1.Caller
-	30, // 5: rota.v1.InspectResponse.status:type_name -> rota.v1.NodeStatus
-	31, // 6: rota.v1.InspectResponse.autopilot:type_name -> rota.v1.Autopilot
-	10, // 7: rota.v1.InspectResponse.health:type_name -> rota.v1.HealthOf
-	32, // 8: rota.v1.HealthOf.health:type_name -> rota.v1.NodeHealth
-	0,  // 9: rota.v1.CheckRequest.caller:type_name -> rota.v1.Caller
-	33, // 10: rota.v1.CheckResponse.verdict:type_name -> rota.v1.NodeVerdict
-	0,  // 11: rota.v1.EventRangeRequest.caller:type_name -> rota.v1.Caller
-	0,  // 12: rota.v1.IntroduceRequest.caller:type_name -> rota.v1.Caller
-	0,  // 13: rota.v1.RemoveRequest.caller:type_name -> rota.v1.Caller
-	17, // 14: rota.v1.RemoveRequest.asker:type_name -> rota.v1.Asker
-	0,  // 15: rota.v1.TransferRequest.caller:type_name -> rota.v1.Caller
-	17, // 16: rota.v1.TransferRequest.asker:type_name -> rota.v1.Asker
-	0,  // 17: rota.v1.ArchiveRangeRequest.caller:type_name -> rota.v1.Caller
-	23, // 18: rota.v1.ArchiveRangeResponse.covered:type_name -> rota.v1.ArchiveSpan
-	24, // 19: rota.v1.ArchiveRangeResponse.records:type_name -> rota.v1.ArchiveRecord
-	0,  // 20: rota.v1.ArchiveRecordsRequest.caller:type_name -> rota.v1.Caller
-	24, // 21: rota.v1.ArchiveRecordsResponse.records:type_name -> rota.v1.ArchiveRecord
-	0,  // 22: rota.v1.ListArchivedRequest.caller:type_name -> rota.v1.Caller
-	34, // 23: rota.v1.ListArchivedRequest.list:type_name -> rota.v1.ListJobsRequest
-	0,  // 24: rota.v1.StateRequest.caller:type_name -> rota.v1.Caller
-	1,  // 25: rota.v1.Node.Forward:input_type -> rota.v1.ForwardRequest
-	3,  // 26: rota.v1.Node.Beat:input_type -> rota.v1.NodeBeatRequest
-	6,  // 27: rota.v1.Node.Barrier:input_type -> rota.v1.BarrierRequest
-	8,  // 28: rota.v1.Node.Inspect:input_type -> rota.v1.InspectRequest
-	11, // 29: rota.v1.Node.Check:input_type -> rota.v1.CheckRequest
-	13, // 30: rota.v1.Node.EventRange:input_type -> rota.v1.EventRangeRequest
-	15, // 31: rota.v1.Node.Introduce:input_type -> rota.v1.IntroduceRequest
-	18, // 32: rota.v1.Node.Remove:input_type -> rota.v1.RemoveRequest
-	20, // 33: rota.v1.Node.Transfer:input_type -> rota.v1.TransferRequest
-	22, // 34: rota.v1.Node.ArchiveRange:input_type -> rota.v1.ArchiveRangeRequest
-	26, // 35: rota.v1.Node.ArchiveRecords:input_type -> rota.v1.ArchiveRecordsRequest
-	28, // 36: rota.v1.Node.ListArchived:input_type -> rota.v1.ListArchivedRequest
-	29, // 37: rota.v1.Node.State:input_type -> rota.v1.StateRequest
-	2,  // 38: rota.v1.Node.Forward:output_type -> rota.v1.ForwardResponse
-	5,  // 39: rota.v1.Node.Beat:output_type -> rota.v1.NodeBeatResponse
-	7,  // 40: rota.v1.Node.Barrier:output_type -> rota.v1.BarrierResponse
-	9,  // 41: rota.v1.Node.Inspect:output_type -> rota.v1.InspectResponse
-	12, // 42: rota.v1.Node.Check:output_type -> rota.v1.CheckResponse
-	14, // 43: rota.v1.Node.EventRange:output_type -> rota.v1.EventRangeResponse
-	16, // 44: rota.v1.Node.Introduce:output_type -> rota.v1.IntroduceResponse
-	19, // 45: rota.v1.Node.Remove:output_type -> rota.v1.RemoveResponse
-	21, // 46: rota.v1.Node.Transfer:output_type -> rota.v1.TransferResponse
-	25, // 47: rota.v1.Node.ArchiveRange:output_type -> rota.v1.ArchiveRangeResponse
-	27, // 48: rota.v1.Node.ArchiveRecords:output_type -> rota.v1.ArchiveRecordsResponse
-	35, // 49: rota.v1.Node.ListArchived:output_type -> rota.v1.ListJobsResponse
-	36, // 50: rota.v1.Node.State:output_type -> rota.v1.SnapshotChunk
-	38, // [38:51] is the sub-list for method output_type
-	25, // [25:38] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	33, // 5: rota.v1.InspectResponse.status:type_name -> rota.v1.NodeStatus
+	34, // 6: rota.v1.InspectResponse.autopilot:type_name -> rota.v1.Autopilot
+	11, // 7: rota.v1.InspectResponse.health:type_name -> rota.v1.HealthOf
+	10, // 8: rota.v1.InspectResponse.views:type_name -> rota.v1.NodeView
+	35, // 9: rota.v1.HealthOf.health:type_name -> rota.v1.NodeHealth
+	0,  // 10: rota.v1.CheckRequest.caller:type_name -> rota.v1.Caller
+	36, // 11: rota.v1.CheckResponse.verdict:type_name -> rota.v1.NodeVerdict
+	0,  // 12: rota.v1.EventRangeRequest.caller:type_name -> rota.v1.Caller
+	0,  // 13: rota.v1.IntroduceRequest.caller:type_name -> rota.v1.Caller
+	0,  // 14: rota.v1.RemoveRequest.caller:type_name -> rota.v1.Caller
+	18, // 15: rota.v1.RemoveRequest.asker:type_name -> rota.v1.Asker
+	0,  // 16: rota.v1.TransferRequest.caller:type_name -> rota.v1.Caller
+	18, // 17: rota.v1.TransferRequest.asker:type_name -> rota.v1.Asker
+	0,  // 18: rota.v1.ArchiveRangeRequest.caller:type_name -> rota.v1.Caller
+	24, // 19: rota.v1.ArchiveRangeResponse.covered:type_name -> rota.v1.ArchiveSpan
+	25, // 20: rota.v1.ArchiveRangeResponse.records:type_name -> rota.v1.ArchiveRecord
+	0,  // 21: rota.v1.ArchiveRecordsRequest.caller:type_name -> rota.v1.Caller
+	25, // 22: rota.v1.ArchiveRecordsResponse.records:type_name -> rota.v1.ArchiveRecord
+	0,  // 23: rota.v1.ListArchivedRequest.caller:type_name -> rota.v1.Caller
+	37, // 24: rota.v1.ListArchivedRequest.list:type_name -> rota.v1.ListJobsRequest
+	0,  // 25: rota.v1.NodeLogRequest.caller:type_name -> rota.v1.Caller
+	38, // 26: rota.v1.NodeLogResponse.parts:type_name -> rota.v1.LogPart
+	0,  // 27: rota.v1.StateRequest.caller:type_name -> rota.v1.Caller
+	1,  // 28: rota.v1.Node.Forward:input_type -> rota.v1.ForwardRequest
+	3,  // 29: rota.v1.Node.Beat:input_type -> rota.v1.NodeBeatRequest
+	6,  // 30: rota.v1.Node.Barrier:input_type -> rota.v1.BarrierRequest
+	8,  // 31: rota.v1.Node.Inspect:input_type -> rota.v1.InspectRequest
+	12, // 32: rota.v1.Node.Check:input_type -> rota.v1.CheckRequest
+	14, // 33: rota.v1.Node.EventRange:input_type -> rota.v1.EventRangeRequest
+	16, // 34: rota.v1.Node.Introduce:input_type -> rota.v1.IntroduceRequest
+	19, // 35: rota.v1.Node.Remove:input_type -> rota.v1.RemoveRequest
+	21, // 36: rota.v1.Node.Transfer:input_type -> rota.v1.TransferRequest
+	23, // 37: rota.v1.Node.ArchiveRange:input_type -> rota.v1.ArchiveRangeRequest
+	27, // 38: rota.v1.Node.ArchiveRecords:input_type -> rota.v1.ArchiveRecordsRequest
+	29, // 39: rota.v1.Node.ListArchived:input_type -> rota.v1.ListArchivedRequest
+	30, // 40: rota.v1.Node.Log:input_type -> rota.v1.NodeLogRequest
+	32, // 41: rota.v1.Node.State:input_type -> rota.v1.StateRequest
+	2,  // 42: rota.v1.Node.Forward:output_type -> rota.v1.ForwardResponse
+	5,  // 43: rota.v1.Node.Beat:output_type -> rota.v1.NodeBeatResponse
+	7,  // 44: rota.v1.Node.Barrier:output_type -> rota.v1.BarrierResponse
+	9,  // 45: rota.v1.Node.Inspect:output_type -> rota.v1.InspectResponse
+	13, // 46: rota.v1.Node.Check:output_type -> rota.v1.CheckResponse
+	15, // 47: rota.v1.Node.EventRange:output_type -> rota.v1.EventRangeResponse
+	17, // 48: rota.v1.Node.Introduce:output_type -> rota.v1.IntroduceResponse
+	20, // 49: rota.v1.Node.Remove:output_type -> rota.v1.RemoveResponse
+	22, // 50: rota.v1.Node.Transfer:output_type -> rota.v1.TransferResponse
+	26, // 51: rota.v1.Node.ArchiveRange:output_type -> rota.v1.ArchiveRangeResponse
+	28, // 52: rota.v1.Node.ArchiveRecords:output_type -> rota.v1.ArchiveRecordsResponse
+	39, // 53: rota.v1.Node.ListArchived:output_type -> rota.v1.ListJobsResponse
+	31, // 54: rota.v1.Node.Log:output_type -> rota.v1.NodeLogResponse
+	40, // 55: rota.v1.Node.State:output_type -> rota.v1.SnapshotChunk
+	42, // [42:56] is the sub-list for method output_type
+	28, // [28:42] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_rota_v1_node_proto_init() }
@@ -1993,7 +2220,7 @@ func file_rota_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rota_v1_node_proto_rawDesc), len(file_rota_v1_node_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   30,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

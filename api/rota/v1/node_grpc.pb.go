@@ -34,6 +34,7 @@ const (
 	Node_ArchiveRange_FullMethodName   = "/rota.v1.Node/ArchiveRange"
 	Node_ArchiveRecords_FullMethodName = "/rota.v1.Node/ArchiveRecords"
 	Node_ListArchived_FullMethodName   = "/rota.v1.Node/ListArchived"
+	Node_Log_FullMethodName            = "/rota.v1.Node/Log"
 	Node_State_FullMethodName          = "/rota.v1.Node/State"
 )
 
@@ -69,6 +70,8 @@ type NodeClient interface {
 	// ListArchived is Jobs.List for a node whose own history has gaps; one that has
 	// gaps itself refuses it.
 	ListArchived(ctx context.Context, in *ListArchivedRequest, opts ...grpc.CallOption) (*ListJobsResponse, error)
+	// Log returns what this node has of the log of an attempt that may be open (SPEC §22.3).
+	Log(ctx context.Context, in *NodeLogRequest, opts ...grpc.CallOption) (*NodeLogResponse, error)
 	// State streams a node's state, as a snapshot without history, to one that
 	// rebuilds its own (SPEC §2.5). The end of the stream without an error is the
 	// sign that it is whole.
@@ -203,6 +206,16 @@ func (c *nodeClient) ListArchived(ctx context.Context, in *ListArchivedRequest, 
 	return out, nil
 }
 
+func (c *nodeClient) Log(ctx context.Context, in *NodeLogRequest, opts ...grpc.CallOption) (*NodeLogResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(NodeLogResponse)
+	err := c.cc.Invoke(ctx, Node_Log_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *nodeClient) State(ctx context.Context, in *StateRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SnapshotChunk], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &Node_ServiceDesc.Streams[0], Node_State_FullMethodName, cOpts...)
@@ -254,6 +267,8 @@ type NodeServer interface {
 	// ListArchived is Jobs.List for a node whose own history has gaps; one that has
 	// gaps itself refuses it.
 	ListArchived(context.Context, *ListArchivedRequest) (*ListJobsResponse, error)
+	// Log returns what this node has of the log of an attempt that may be open (SPEC §22.3).
+	Log(context.Context, *NodeLogRequest) (*NodeLogResponse, error)
 	// State streams a node's state, as a snapshot without history, to one that
 	// rebuilds its own (SPEC §2.5). The end of the stream without an error is the
 	// sign that it is whole.
@@ -303,6 +318,9 @@ func (UnimplementedNodeServer) ArchiveRecords(context.Context, *ArchiveRecordsRe
 }
 func (UnimplementedNodeServer) ListArchived(context.Context, *ListArchivedRequest) (*ListJobsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListArchived not implemented")
+}
+func (UnimplementedNodeServer) Log(context.Context, *NodeLogRequest) (*NodeLogResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Log not implemented")
 }
 func (UnimplementedNodeServer) State(*StateRequest, grpc.ServerStreamingServer[SnapshotChunk]) error {
 	return status.Error(codes.Unimplemented, "method State not implemented")
@@ -544,6 +562,24 @@ func _Node_ListArchived_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Node_Log_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(NodeLogRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NodeServer).Log(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Node_Log_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NodeServer).Log(ctx, req.(*NodeLogRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Node_State_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(StateRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -609,6 +645,10 @@ var Node_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListArchived",
 			Handler:    _Node_ListArchived_Handler,
+		},
+		{
+			MethodName: "Log",
+			Handler:    _Node_Log_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

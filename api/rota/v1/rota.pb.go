@@ -29,6 +29,70 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type FailKind int32
+
+const (
+	// The attempt counts; the job is tried again as its retry policy says.
+	FailKind_FAIL_KIND_UNSPECIFIED FailKind = 0
+	// The attempt counts; the job is tried again after after_ms.
+	FailKind_FAIL_KIND_RETRY_AFTER FailKind = 1
+	// The attempt does not count, up to 1,000 times; it is made again after after_ms.
+	FailKind_FAIL_KIND_SNOOZE FailKind = 2
+	// The job is DEAD.
+	FailKind_FAIL_KIND_NO_RETRY FailKind = 3
+	// The job is CANCELLED.
+	FailKind_FAIL_KIND_CANCEL FailKind = 4
+	// max_runtime ended the attempt, which counts.
+	FailKind_FAIL_KIND_TIMED_OUT FailKind = 5
+)
+
+// Enum value maps for FailKind.
+var (
+	FailKind_name = map[int32]string{
+		0: "FAIL_KIND_UNSPECIFIED",
+		1: "FAIL_KIND_RETRY_AFTER",
+		2: "FAIL_KIND_SNOOZE",
+		3: "FAIL_KIND_NO_RETRY",
+		4: "FAIL_KIND_CANCEL",
+		5: "FAIL_KIND_TIMED_OUT",
+	}
+	FailKind_value = map[string]int32{
+		"FAIL_KIND_UNSPECIFIED": 0,
+		"FAIL_KIND_RETRY_AFTER": 1,
+		"FAIL_KIND_SNOOZE":      2,
+		"FAIL_KIND_NO_RETRY":    3,
+		"FAIL_KIND_CANCEL":      4,
+		"FAIL_KIND_TIMED_OUT":   5,
+	}
+)
+
+func (x FailKind) Enum() *FailKind {
+	p := new(FailKind)
+	*p = x
+	return p
+}
+
+func (x FailKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (FailKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_rota_v1_rota_proto_enumTypes[0].Descriptor()
+}
+
+func (FailKind) Type() protoreflect.EnumType {
+	return &file_rota_v1_rota_proto_enumTypes[0]
+}
+
+func (x FailKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use FailKind.Descriptor instead.
+func (FailKind) EnumDescriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{0}
+}
+
 type LeaseVerb int32
 
 const (
@@ -74,11 +138,11 @@ func (x LeaseVerb) String() string {
 }
 
 func (LeaseVerb) Descriptor() protoreflect.EnumDescriptor {
-	return file_rota_v1_rota_proto_enumTypes[0].Descriptor()
+	return file_rota_v1_rota_proto_enumTypes[1].Descriptor()
 }
 
 func (LeaseVerb) Type() protoreflect.EnumType {
-	return &file_rota_v1_rota_proto_enumTypes[0]
+	return &file_rota_v1_rota_proto_enumTypes[1]
 }
 
 func (x LeaseVerb) Number() protoreflect.EnumNumber {
@@ -87,7 +151,7 @@ func (x LeaseVerb) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use LeaseVerb.Descriptor instead.
 func (LeaseVerb) EnumDescriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{0}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{1}
 }
 
 // Read says how fresh an answer must be (SPEC §13.2); unset is linearizable.
@@ -305,10 +369,25 @@ type JobSpec struct {
 	ExpectedMs          int64            `protobuf:"varint,26,opt,name=expected_ms,json=expectedMs,proto3" json:"expected_ms,omitempty"`
 	RetryOnInvalidProof bool             `protobuf:"varint,27,opt,name=retry_on_invalid_proof,json=retryOnInvalidProof,proto3" json:"retry_on_invalid_proof,omitempty"`
 	DataKeys            []string         `protobuf:"bytes,28,rep,name=data_keys,json=dataKeys,proto3" json:"data_keys,omitempty"`
+	// Each name:value, names distinct, at most four; rules hold jobs to them (Keys/Set).
+	Keys []string `protobuf:"bytes,61,rep,name=keys,proto3" json:"keys,omitempty"`
+	// The batch that it is counted in (SPEC §24); empty is none.
+	Batch string `protobuf:"bytes,62,opt,name=batch,proto3" json:"batch,omitempty"`
+	// Go to the worker as they are, such as trace context; no part of the content (SPEC §13.16).
+	Headers map[string]string `protobuf:"bytes,63,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// The client library made the id up and submits it for the first time; no part
 	// of the job (SPEC §9.4).
-	Minted        bool  `protobuf:"varint,29,opt,name=minted,proto3" json:"minted,omitempty"`
-	IoBytesPerS   int64 `protobuf:"varint,30,opt,name=io_bytes_per_s,json=ioBytesPerS,proto3" json:"io_bytes_per_s,omitempty"`
+	Minted      bool  `protobuf:"varint,29,opt,name=minted,proto3" json:"minted,omitempty"`
+	IoBytesPerS int64 `protobuf:"varint,30,opt,name=io_bytes_per_s,json=ioBytesPerS,proto3" json:"io_bytes_per_s,omitempty"`
+	// How the job is tried again where it has a way of its own; 0 is the queue's.
+	RetryAttempts       int64 `protobuf:"varint,31,opt,name=retry_attempts,json=retryAttempts,proto3" json:"retry_attempts,omitempty"`
+	RetryBaseMs         int64 `protobuf:"varint,32,opt,name=retry_base_ms,json=retryBaseMs,proto3" json:"retry_base_ms,omitempty"`
+	RetryFactorPermille int64 `protobuf:"varint,33,opt,name=retry_factor_permille,json=retryFactorPermille,proto3" json:"retry_factor_permille,omitempty"`
+	RetryCapMs          int64 `protobuf:"varint,34,opt,name=retry_cap_ms,json=retryCapMs,proto3" json:"retry_cap_ms,omitempty"`
+	// -1 for none.
+	RetryJitterPermille int64 `protobuf:"varint,35,opt,name=retry_jitter_permille,json=retryJitterPermille,proto3" json:"retry_jitter_permille,omitempty"`
+	// Which other jobs exclude it; unset is none (SPEC §18).
+	Unique        *Unique `protobuf:"bytes,60,opt,name=unique,proto3" json:"unique,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -539,6 +618,27 @@ func (x *JobSpec) GetDataKeys() []string {
 	return nil
 }
 
+func (x *JobSpec) GetKeys() []string {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+func (x *JobSpec) GetBatch() string {
+	if x != nil {
+		return x.Batch
+	}
+	return ""
+}
+
+func (x *JobSpec) GetHeaders() map[string]string {
+	if x != nil {
+		return x.Headers
+	}
+	return nil
+}
+
 func (x *JobSpec) GetMinted() bool {
 	if x != nil {
 		return x.Minted
@@ -549,6 +649,146 @@ func (x *JobSpec) GetMinted() bool {
 func (x *JobSpec) GetIoBytesPerS() int64 {
 	if x != nil {
 		return x.IoBytesPerS
+	}
+	return 0
+}
+
+func (x *JobSpec) GetRetryAttempts() int64 {
+	if x != nil {
+		return x.RetryAttempts
+	}
+	return 0
+}
+
+func (x *JobSpec) GetRetryBaseMs() int64 {
+	if x != nil {
+		return x.RetryBaseMs
+	}
+	return 0
+}
+
+func (x *JobSpec) GetRetryFactorPermille() int64 {
+	if x != nil {
+		return x.RetryFactorPermille
+	}
+	return 0
+}
+
+func (x *JobSpec) GetRetryCapMs() int64 {
+	if x != nil {
+		return x.RetryCapMs
+	}
+	return 0
+}
+
+func (x *JobSpec) GetRetryJitterPermille() int64 {
+	if x != nil {
+		return x.RetryJitterPermille
+	}
+	return 0
+}
+
+func (x *JobSpec) GetUnique() *Unique {
+	if x != nil {
+		return x.Unique
+	}
+	return nil
+}
+
+// Unique is what a job is unique by, and what becomes of a submission that meets another
+// job of the same key (SPEC §18.1).
+type Unique struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Key   string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	// Of queue, type and args; none where there is a key.
+	By       []string `protobuf:"bytes,2,rep,name=by,proto3" json:"by,omitempty"`
+	PeriodMs int64    `protobuf:"varint,3,opt,name=period_ms,json=periodMs,proto3" json:"period_ms,omitempty"`
+	// Of PENDING, RUNNING and COMPLETED; none is the first two.
+	Scope  []string `protobuf:"bytes,4,rep,name=scope,proto3" json:"scope,omitempty"`
+	KeepMs int64    `protobuf:"varint,5,opt,name=keep_ms,json=keepMs,proto3" json:"keep_ms,omitempty"`
+	// refuse, existing, replace or extend; empty is the first.
+	OnConflict string `protobuf:"bytes,6,opt,name=on_conflict,json=onConflict,proto3" json:"on_conflict,omitempty"`
+	// 0 is an hour.
+	ExtendMaxMs   int64 `protobuf:"varint,7,opt,name=extend_max_ms,json=extendMaxMs,proto3" json:"extend_max_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Unique) Reset() {
+	*x = Unique{}
+	mi := &file_rota_v1_rota_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Unique) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Unique) ProtoMessage() {}
+
+func (x *Unique) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Unique.ProtoReflect.Descriptor instead.
+func (*Unique) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Unique) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *Unique) GetBy() []string {
+	if x != nil {
+		return x.By
+	}
+	return nil
+}
+
+func (x *Unique) GetPeriodMs() int64 {
+	if x != nil {
+		return x.PeriodMs
+	}
+	return 0
+}
+
+func (x *Unique) GetScope() []string {
+	if x != nil {
+		return x.Scope
+	}
+	return nil
+}
+
+func (x *Unique) GetKeepMs() int64 {
+	if x != nil {
+		return x.KeepMs
+	}
+	return 0
+}
+
+func (x *Unique) GetOnConflict() string {
+	if x != nil {
+		return x.OnConflict
+	}
+	return ""
+}
+
+func (x *Unique) GetExtendMaxMs() int64 {
+	if x != nil {
+		return x.ExtendMaxMs
 	}
 	return 0
 }
@@ -570,7 +810,7 @@ type Decision struct {
 
 func (x *Decision) Reset() {
 	*x = Decision{}
-	mi := &file_rota_v1_rota_proto_msgTypes[4]
+	mi := &file_rota_v1_rota_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -582,7 +822,7 @@ func (x *Decision) String() string {
 func (*Decision) ProtoMessage() {}
 
 func (x *Decision) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[4]
+	mi := &file_rota_v1_rota_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -595,7 +835,7 @@ func (x *Decision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decision.ProtoReflect.Descriptor instead.
 func (*Decision) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{4}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Decision) GetEpoch() uint64 {
@@ -671,14 +911,16 @@ type Attempt struct {
 	AckedMs        int64                  `protobuf:"varint,13,opt,name=acked_ms,json=ackedMs,proto3" json:"acked_ms,omitempty"`
 	EndedMs        int64                  `protobuf:"varint,14,opt,name=ended_ms,json=endedMs,proto3" json:"ended_ms,omitempty"`
 	// The job's life that it belongs to: 0 until a retry.
-	Life          int32 `protobuf:"varint,15,opt,name=life,proto3" json:"life,omitempty"`
+	Life int32 `protobuf:"varint,15,opt,name=life,proto3" json:"life,omitempty"`
+	// A log of it was kept.
+	Log           bool `protobuf:"varint,16,opt,name=log,proto3" json:"log,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_rota_v1_rota_proto_msgTypes[5]
+	mi := &file_rota_v1_rota_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -690,7 +932,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[5]
+	mi := &file_rota_v1_rota_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -703,7 +945,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{5}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Attempt) GetAttempt() int32 {
@@ -811,6 +1053,13 @@ func (x *Attempt) GetLife() int32 {
 	return 0
 }
 
+func (x *Attempt) GetLog() bool {
+	if x != nil {
+		return x.Log
+	}
+	return false
+}
+
 type Lease struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Id              []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -847,7 +1096,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_rota_v1_rota_proto_msgTypes[6]
+	mi := &file_rota_v1_rota_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -859,7 +1108,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[6]
+	mi := &file_rota_v1_rota_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -872,7 +1121,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{6}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Lease) GetId() []byte {
@@ -1098,14 +1347,18 @@ type Job struct {
 	// How often it was changed in this life.
 	Changes int32 `protobuf:"varint,29,opt,name=changes,proto3" json:"changes,omitempty"`
 	// What the completion said beside its output.
-	Meta          map[string]string `protobuf:"bytes,30,rep,name=meta,proto3" json:"meta,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Meta map[string]string `protobuf:"bytes,30,rep,name=meta,proto3" json:"meta,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// What dead jobs that failed alike have in common, 8 bytes.
+	Fingerprint []byte `protobuf:"bytes,31,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
+	// The job that holds the key that it is unique by (SPEC §18.1), where that is in its queue.
+	UniqueHolder  string `protobuf:"bytes,60,opt,name=unique_holder,json=uniqueHolder,proto3" json:"unique_holder,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_rota_v1_rota_proto_msgTypes[7]
+	mi := &file_rota_v1_rota_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1117,7 +1370,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[7]
+	mi := &file_rota_v1_rota_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1130,7 +1383,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{7}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Job) GetSpec() *JobSpec {
@@ -1343,6 +1596,20 @@ func (x *Job) GetMeta() map[string]string {
 	return nil
 }
 
+func (x *Job) GetFingerprint() []byte {
+	if x != nil {
+		return x.Fingerprint
+	}
+	return nil
+}
+
+func (x *Job) GetUniqueHolder() string {
+	if x != nil {
+		return x.UniqueHolder
+	}
+	return ""
+}
+
 type SubmitRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Jobs          []*JobSpec             `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
@@ -1352,7 +1619,7 @@ type SubmitRequest struct {
 
 func (x *SubmitRequest) Reset() {
 	*x = SubmitRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[8]
+	mi := &file_rota_v1_rota_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1364,7 +1631,7 @@ func (x *SubmitRequest) String() string {
 func (*SubmitRequest) ProtoMessage() {}
 
 func (x *SubmitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[8]
+	mi := &file_rota_v1_rota_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1377,7 +1644,7 @@ func (x *SubmitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitRequest.ProtoReflect.Descriptor instead.
 func (*SubmitRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{8}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SubmitRequest) GetJobs() []*JobSpec {
@@ -1399,7 +1666,7 @@ type SubmitResponse struct {
 
 func (x *SubmitResponse) Reset() {
 	*x = SubmitResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[9]
+	mi := &file_rota_v1_rota_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1411,7 +1678,7 @@ func (x *SubmitResponse) String() string {
 func (*SubmitResponse) ProtoMessage() {}
 
 func (x *SubmitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[9]
+	mi := &file_rota_v1_rota_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1424,7 +1691,7 @@ func (x *SubmitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitResponse.ProtoReflect.Descriptor instead.
 func (*SubmitResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{9}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SubmitResponse) GetJobs() []*Submitted {
@@ -1450,14 +1717,16 @@ type Submitted struct {
 	// Index of the entry that decided this job; a batch may span entries.
 	Index uint64 `protobuf:"varint,5,opt,name=index,proto3" json:"index,omitempty"`
 	// The submitter is asked to slow down (SPEC §4.6).
-	Throttle      bool `protobuf:"varint,6,opt,name=throttle,proto3" json:"throttle,omitempty"`
+	Throttle bool `protobuf:"varint,6,opt,name=throttle,proto3" json:"throttle,omitempty"`
+	// The job that it was merged into, which holds its key, where the caller may know it (SPEC §18.2).
+	Holder        string `protobuf:"bytes,7,opt,name=holder,proto3" json:"holder,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Submitted) Reset() {
 	*x = Submitted{}
-	mi := &file_rota_v1_rota_proto_msgTypes[10]
+	mi := &file_rota_v1_rota_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1469,7 +1738,7 @@ func (x *Submitted) String() string {
 func (*Submitted) ProtoMessage() {}
 
 func (x *Submitted) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[10]
+	mi := &file_rota_v1_rota_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1482,7 +1751,7 @@ func (x *Submitted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Submitted.ProtoReflect.Descriptor instead.
 func (*Submitted) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{10}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Submitted) GetId() string {
@@ -1527,6 +1796,13 @@ func (x *Submitted) GetThrottle() bool {
 	return false
 }
 
+func (x *Submitted) GetHolder() string {
+	if x != nil {
+		return x.Holder
+	}
+	return ""
+}
+
 type GetJobRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1539,7 +1815,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[11]
+	mi := &file_rota_v1_rota_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1551,7 +1827,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[11]
+	mi := &file_rota_v1_rota_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1564,7 +1840,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{11}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GetJobRequest) GetId() string {
@@ -1598,7 +1874,7 @@ type GetJobResponse struct {
 
 func (x *GetJobResponse) Reset() {
 	*x = GetJobResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[12]
+	mi := &file_rota_v1_rota_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1610,7 +1886,7 @@ func (x *GetJobResponse) String() string {
 func (*GetJobResponse) ProtoMessage() {}
 
 func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[12]
+	mi := &file_rota_v1_rota_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1623,7 +1899,7 @@ func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
 func (*GetJobResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{12}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GetJobResponse) GetJob() *Job {
@@ -1640,22 +1916,262 @@ func (x *GetJobResponse) GetAt() *ReadAt {
 	return nil
 }
 
+type JobLogRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// The number of the attempt, the newest with that number; unset: the newest of all.
+	Attempt *int32 `protobuf:"varint,2,opt,name=attempt,proto3,oneof" json:"attempt,omitempty"`
+	// The attempt's lease, in the place of its number; none where it is empty.
+	LeaseId []byte `protobuf:"bytes,3,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
+	// Leaves out what comes before so many bytes.
+	After         uint64 `protobuf:"varint,4,opt,name=after,proto3" json:"after,omitempty"`
+	Read          *Read  `protobuf:"bytes,5,opt,name=read,proto3" json:"read,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobLogRequest) Reset() {
+	*x = JobLogRequest{}
+	mi := &file_rota_v1_rota_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobLogRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobLogRequest) ProtoMessage() {}
+
+func (x *JobLogRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobLogRequest.ProtoReflect.Descriptor instead.
+func (*JobLogRequest) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *JobLogRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *JobLogRequest) GetAttempt() int32 {
+	if x != nil && x.Attempt != nil {
+		return *x.Attempt
+	}
+	return 0
+}
+
+func (x *JobLogRequest) GetLeaseId() []byte {
+	if x != nil {
+		return x.LeaseId
+	}
+	return nil
+}
+
+func (x *JobLogRequest) GetAfter() uint64 {
+	if x != nil {
+		return x.After
+	}
+	return 0
+}
+
+func (x *JobLogRequest) GetRead() *Read {
+	if x != nil {
+		return x.Read
+	}
+	return nil
+}
+
+type JobLogResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Attempt int32                  `protobuf:"varint,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	LeaseId []byte                 `protobuf:"bytes,2,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
+	Worker  string                 `protobuf:"bytes,3,opt,name=worker,proto3" json:"worker,omitempty"`
+	// The attempt has not ended: there may be more to come.
+	Open          bool       `protobuf:"varint,4,opt,name=open,proto3" json:"open,omitempty"`
+	Parts         []*LogPart `protobuf:"bytes,5,rep,name=parts,proto3" json:"parts,omitempty"`
+	At            *ReadAt    `protobuf:"bytes,6,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobLogResponse) Reset() {
+	*x = JobLogResponse{}
+	mi := &file_rota_v1_rota_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobLogResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobLogResponse) ProtoMessage() {}
+
+func (x *JobLogResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobLogResponse.ProtoReflect.Descriptor instead.
+func (*JobLogResponse) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *JobLogResponse) GetAttempt() int32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *JobLogResponse) GetLeaseId() []byte {
+	if x != nil {
+		return x.LeaseId
+	}
+	return nil
+}
+
+func (x *JobLogResponse) GetWorker() string {
+	if x != nil {
+		return x.Worker
+	}
+	return ""
+}
+
+func (x *JobLogResponse) GetOpen() bool {
+	if x != nil {
+		return x.Open
+	}
+	return false
+}
+
+func (x *JobLogResponse) GetParts() []*LogPart {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
+}
+
+func (x *JobLogResponse) GetAt() *ReadAt {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+// LogPart is a piece of an attempt's log: whole lines, each with its newline.
+type LogPart struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// On a worker's stream, whose it is.
+	LeaseId []byte `protobuf:"bytes,1,opt,name=lease_id,json=leaseId,proto3" json:"lease_id,omitempty"`
+	// How many bytes of the log come before it, and how many lines of those are not kept.
+	At            uint64 `protobuf:"varint,2,opt,name=at,proto3" json:"at,omitempty"`
+	CutLines      uint64 `protobuf:"varint,3,opt,name=cut_lines,json=cutLines,proto3" json:"cut_lines,omitempty"`
+	Text          []byte `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LogPart) Reset() {
+	*x = LogPart{}
+	mi := &file_rota_v1_rota_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LogPart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LogPart) ProtoMessage() {}
+
+func (x *LogPart) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LogPart.ProtoReflect.Descriptor instead.
+func (*LogPart) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *LogPart) GetLeaseId() []byte {
+	if x != nil {
+		return x.LeaseId
+	}
+	return nil
+}
+
+func (x *LogPart) GetAt() uint64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
+func (x *LogPart) GetCutLines() uint64 {
+	if x != nil {
+		return x.CutLines
+	}
+	return 0
+}
+
+func (x *LogPart) GetText() []byte {
+	if x != nil {
+		return x.Text
+	}
+	return nil
+}
+
 type ListJobsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Queue         string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
-	State         string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
-	Tenant        string                 `protobuf:"bytes,3,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	Type          string                 `protobuf:"bytes,4,opt,name=type,proto3" json:"type,omitempty"`
-	Limit         int32                  `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`
-	Cursor        string                 `protobuf:"bytes,6,opt,name=cursor,proto3" json:"cursor,omitempty"`
-	Read          *Read                  `protobuf:"bytes,7,opt,name=read,proto3" json:"read,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Queue  string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	State  string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
+	Tenant string                 `protobuf:"bytes,3,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Type   string                 `protobuf:"bytes,4,opt,name=type,proto3" json:"type,omitempty"`
+	Limit  int32                  `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`
+	Cursor string                 `protobuf:"bytes,6,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	Read   *Read                  `protobuf:"bytes,7,opt,name=read,proto3" json:"read,omitempty"`
+	// Terms that a job must fit as well, such as "label.team=film age>1h".
+	Where string `protobuf:"bytes,8,opt,name=where,proto3" json:"where,omitempty"`
+	// Asks for how many there are in place of the jobs; by group where group_by is "fingerprint".
+	Count         bool   `protobuf:"varint,9,opt,name=count,proto3" json:"count,omitempty"`
+	GroupBy       string `protobuf:"bytes,10,opt,name=group_by,json=groupBy,proto3" json:"group_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[13]
+	mi := &file_rota_v1_rota_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1667,7 +2183,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[13]
+	mi := &file_rota_v1_rota_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1680,7 +2196,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{13}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListJobsRequest) GetQueue() string {
@@ -1732,18 +2248,41 @@ func (x *ListJobsRequest) GetRead() *Read {
 	return nil
 }
 
+func (x *ListJobsRequest) GetWhere() string {
+	if x != nil {
+		return x.Where
+	}
+	return ""
+}
+
+func (x *ListJobsRequest) GetCount() bool {
+	if x != nil {
+		return x.Count
+	}
+	return false
+}
+
+func (x *ListJobsRequest) GetGroupBy() string {
+	if x != nil {
+		return x.GroupBy
+	}
+	return ""
+}
+
 type ListJobsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Jobs          []*Job                 `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
-	NextCursor    string                 `protobuf:"bytes,2,opt,name=next_cursor,json=nextCursor,proto3" json:"next_cursor,omitempty"`
-	At            *ReadAt                `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Jobs       []*Job                 `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	NextCursor string                 `protobuf:"bytes,2,opt,name=next_cursor,json=nextCursor,proto3" json:"next_cursor,omitempty"`
+	At         *ReadAt                `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
+	// Of a count, in place of the jobs.
+	Counted       *JobCount `protobuf:"bytes,4,opt,name=counted,proto3" json:"counted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[14]
+	mi := &file_rota_v1_rota_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1755,7 +2294,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[14]
+	mi := &file_rota_v1_rota_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1768,7 +2307,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{14}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -1792,6 +2331,167 @@ func (x *ListJobsResponse) GetAt() *ReadAt {
 	return nil
 }
 
+func (x *ListJobsResponse) GetCounted() *JobCount {
+	if x != nil {
+		return x.Counted
+	}
+	return nil
+}
+
+type JobCount struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Count  int64                  `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
+	Groups []*JobGroup            `protobuf:"bytes,2,rep,name=groups,proto3" json:"groups,omitempty"`
+	// All jobs were looked at; where not, next_cursor goes on.
+	Complete      bool   `protobuf:"varint,3,opt,name=complete,proto3" json:"complete,omitempty"`
+	NextCursor    string `protobuf:"bytes,4,opt,name=next_cursor,json=nextCursor,proto3" json:"next_cursor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobCount) Reset() {
+	*x = JobCount{}
+	mi := &file_rota_v1_rota_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobCount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobCount) ProtoMessage() {}
+
+func (x *JobCount) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobCount.ProtoReflect.Descriptor instead.
+func (*JobCount) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *JobCount) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *JobCount) GetGroups() []*JobGroup {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+func (x *JobCount) GetComplete() bool {
+	if x != nil {
+		return x.Complete
+	}
+	return false
+}
+
+func (x *JobCount) GetNextCursor() string {
+	if x != nil {
+		return x.NextCursor
+	}
+	return ""
+}
+
+// JobGroup counts dead jobs that failed alike, and shows one of them.
+type JobGroup struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Fingerprint   []byte                 `protobuf:"bytes,1,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
+	Count         int64                  `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	Job           string                 `protobuf:"bytes,3,opt,name=job,proto3" json:"job,omitempty"`
+	Type          string                 `protobuf:"bytes,4,opt,name=type,proto3" json:"type,omitempty"`
+	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	Error         string                 `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobGroup) Reset() {
+	*x = JobGroup{}
+	mi := &file_rota_v1_rota_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobGroup) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobGroup) ProtoMessage() {}
+
+func (x *JobGroup) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobGroup.ProtoReflect.Descriptor instead.
+func (*JobGroup) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *JobGroup) GetFingerprint() []byte {
+	if x != nil {
+		return x.Fingerprint
+	}
+	return nil
+}
+
+func (x *JobGroup) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *JobGroup) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *JobGroup) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *JobGroup) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *JobGroup) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
 type WaitJobsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ids           []string               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`
@@ -1801,7 +2501,7 @@ type WaitJobsRequest struct {
 
 func (x *WaitJobsRequest) Reset() {
 	*x = WaitJobsRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[15]
+	mi := &file_rota_v1_rota_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1813,7 +2513,7 @@ func (x *WaitJobsRequest) String() string {
 func (*WaitJobsRequest) ProtoMessage() {}
 
 func (x *WaitJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[15]
+	mi := &file_rota_v1_rota_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1826,7 +2526,7 @@ func (x *WaitJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitJobsRequest.ProtoReflect.Descriptor instead.
 func (*WaitJobsRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{15}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *WaitJobsRequest) GetIds() []string {
@@ -1845,7 +2545,7 @@ type CancelJobsRequest struct {
 
 func (x *CancelJobsRequest) Reset() {
 	*x = CancelJobsRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[16]
+	mi := &file_rota_v1_rota_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1857,7 +2557,7 @@ func (x *CancelJobsRequest) String() string {
 func (*CancelJobsRequest) ProtoMessage() {}
 
 func (x *CancelJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[16]
+	mi := &file_rota_v1_rota_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1870,7 +2570,7 @@ func (x *CancelJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobsRequest.ProtoReflect.Descriptor instead.
 func (*CancelJobsRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{16}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CancelJobsRequest) GetIds() []string {
@@ -1892,7 +2592,7 @@ type RetryJobsRequest struct {
 
 func (x *RetryJobsRequest) Reset() {
 	*x = RetryJobsRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[17]
+	mi := &file_rota_v1_rota_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1904,7 +2604,7 @@ func (x *RetryJobsRequest) String() string {
 func (*RetryJobsRequest) ProtoMessage() {}
 
 func (x *RetryJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[17]
+	mi := &file_rota_v1_rota_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1917,7 +2617,7 @@ func (x *RetryJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryJobsRequest.ProtoReflect.Descriptor instead.
 func (*RetryJobsRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{17}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RetryJobsRequest) GetIds() []string {
@@ -1943,7 +2643,7 @@ type DeleteJobsRequest struct {
 
 func (x *DeleteJobsRequest) Reset() {
 	*x = DeleteJobsRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[18]
+	mi := &file_rota_v1_rota_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1955,7 +2655,7 @@ func (x *DeleteJobsRequest) String() string {
 func (*DeleteJobsRequest) ProtoMessage() {}
 
 func (x *DeleteJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[18]
+	mi := &file_rota_v1_rota_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1968,7 +2668,7 @@ func (x *DeleteJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteJobsRequest.ProtoReflect.Descriptor instead.
 func (*DeleteJobsRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{18}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *DeleteJobsRequest) GetIds() []string {
@@ -1999,7 +2699,7 @@ type ChangeJobRequest struct {
 
 func (x *ChangeJobRequest) Reset() {
 	*x = ChangeJobRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[19]
+	mi := &file_rota_v1_rota_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2011,7 +2711,7 @@ func (x *ChangeJobRequest) String() string {
 func (*ChangeJobRequest) ProtoMessage() {}
 
 func (x *ChangeJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[19]
+	mi := &file_rota_v1_rota_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2024,7 +2724,7 @@ func (x *ChangeJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeJobRequest.ProtoReflect.Descriptor instead.
 func (*ChangeJobRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{19}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ChangeJobRequest) GetId() string {
@@ -2095,7 +2795,7 @@ type ReportProofRequest struct {
 
 func (x *ReportProofRequest) Reset() {
 	*x = ReportProofRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[20]
+	mi := &file_rota_v1_rota_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2107,7 +2807,7 @@ func (x *ReportProofRequest) String() string {
 func (*ReportProofRequest) ProtoMessage() {}
 
 func (x *ReportProofRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[20]
+	mi := &file_rota_v1_rota_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2120,7 +2820,7 @@ func (x *ReportProofRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportProofRequest.ProtoReflect.Descriptor instead.
 func (*ReportProofRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{20}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ReportProofRequest) GetId() string {
@@ -2153,7 +2853,7 @@ type JobOutcomes struct {
 
 func (x *JobOutcomes) Reset() {
 	*x = JobOutcomes{}
-	mi := &file_rota_v1_rota_proto_msgTypes[21]
+	mi := &file_rota_v1_rota_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2165,7 +2865,7 @@ func (x *JobOutcomes) String() string {
 func (*JobOutcomes) ProtoMessage() {}
 
 func (x *JobOutcomes) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[21]
+	mi := &file_rota_v1_rota_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2178,7 +2878,7 @@ func (x *JobOutcomes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobOutcomes.ProtoReflect.Descriptor instead.
 func (*JobOutcomes) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{21}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *JobOutcomes) GetJobs() []*JobOutcome {
@@ -2200,7 +2900,7 @@ type JobOutcome struct {
 
 func (x *JobOutcome) Reset() {
 	*x = JobOutcome{}
-	mi := &file_rota_v1_rota_proto_msgTypes[22]
+	mi := &file_rota_v1_rota_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2212,7 +2912,7 @@ func (x *JobOutcome) String() string {
 func (*JobOutcome) ProtoMessage() {}
 
 func (x *JobOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[22]
+	mi := &file_rota_v1_rota_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2225,7 +2925,7 @@ func (x *JobOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobOutcome.ProtoReflect.Descriptor instead.
 func (*JobOutcome) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{22}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *JobOutcome) GetId() string {
@@ -2280,7 +2980,7 @@ type WorkerSpec struct {
 
 func (x *WorkerSpec) Reset() {
 	*x = WorkerSpec{}
-	mi := &file_rota_v1_rota_proto_msgTypes[23]
+	mi := &file_rota_v1_rota_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2292,7 +2992,7 @@ func (x *WorkerSpec) String() string {
 func (*WorkerSpec) ProtoMessage() {}
 
 func (x *WorkerSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[23]
+	mi := &file_rota_v1_rota_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2305,7 +3005,7 @@ func (x *WorkerSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerSpec.ProtoReflect.Descriptor instead.
 func (*WorkerSpec) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{23}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *WorkerSpec) GetId() string {
@@ -2418,7 +3118,7 @@ type Attestation struct {
 
 func (x *Attestation) Reset() {
 	*x = Attestation{}
-	mi := &file_rota_v1_rota_proto_msgTypes[24]
+	mi := &file_rota_v1_rota_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2430,7 +3130,7 @@ func (x *Attestation) String() string {
 func (*Attestation) ProtoMessage() {}
 
 func (x *Attestation) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[24]
+	mi := &file_rota_v1_rota_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2443,7 +3143,7 @@ func (x *Attestation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attestation.ProtoReflect.Descriptor instead.
 func (*Attestation) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{24}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Attestation) GetClusterId() string {
@@ -2501,7 +3201,7 @@ type TypeUntil struct {
 
 func (x *TypeUntil) Reset() {
 	*x = TypeUntil{}
-	mi := &file_rota_v1_rota_proto_msgTypes[25]
+	mi := &file_rota_v1_rota_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2513,7 +3213,7 @@ func (x *TypeUntil) String() string {
 func (*TypeUntil) ProtoMessage() {}
 
 func (x *TypeUntil) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[25]
+	mi := &file_rota_v1_rota_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2526,7 +3226,7 @@ func (x *TypeUntil) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TypeUntil.ProtoReflect.Descriptor instead.
 func (*TypeUntil) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{25}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *TypeUntil) GetType() string {
@@ -2571,7 +3271,7 @@ type UnitsUsed struct {
 
 func (x *UnitsUsed) Reset() {
 	*x = UnitsUsed{}
-	mi := &file_rota_v1_rota_proto_msgTypes[26]
+	mi := &file_rota_v1_rota_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2583,7 +3283,7 @@ func (x *UnitsUsed) String() string {
 func (*UnitsUsed) ProtoMessage() {}
 
 func (x *UnitsUsed) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[26]
+	mi := &file_rota_v1_rota_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2596,7 +3296,7 @@ func (x *UnitsUsed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnitsUsed.ProtoReflect.Descriptor instead.
 func (*UnitsUsed) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{26}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *UnitsUsed) GetQueue() string {
@@ -2674,13 +3374,16 @@ type Worker struct {
 	DisconnectedSinceClockMs int64 `protobuf:"varint,44,opt,name=disconnected_since_clock_ms,json=disconnectedSinceClockMs,proto3" json:"disconnected_since_clock_ms,omitempty"`
 	// What its attestation signs, before slashing; 0 where none holds.
 	AttestedStake int64 `protobuf:"varint,41,opt,name=attested_stake,json=attestedStake,proto3" json:"attested_stake,omitempty"`
+	// Whether it takes leases only as it offers, and how many more it takes now.
+	Polls         bool  `protobuf:"varint,45,opt,name=polls,proto3" json:"polls,omitempty"`
+	Offered       int32 `protobuf:"varint,46,opt,name=offered,proto3" json:"offered,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Worker) Reset() {
 	*x = Worker{}
-	mi := &file_rota_v1_rota_proto_msgTypes[27]
+	mi := &file_rota_v1_rota_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2692,7 +3395,7 @@ func (x *Worker) String() string {
 func (*Worker) ProtoMessage() {}
 
 func (x *Worker) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[27]
+	mi := &file_rota_v1_rota_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2705,7 +3408,7 @@ func (x *Worker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Worker.ProtoReflect.Descriptor instead.
 func (*Worker) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{27}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Worker) GetSpec() *WorkerSpec {
@@ -2904,6 +3607,20 @@ func (x *Worker) GetAttestedStake() int64 {
 	return 0
 }
 
+func (x *Worker) GetPolls() bool {
+	if x != nil {
+		return x.Polls
+	}
+	return false
+}
+
+func (x *Worker) GetOffered() int32 {
+	if x != nil {
+		return x.Offered
+	}
+	return 0
+}
+
 type WorkRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Message:
@@ -2919,7 +3636,7 @@ type WorkRequest struct {
 
 func (x *WorkRequest) Reset() {
 	*x = WorkRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[28]
+	mi := &file_rota_v1_rota_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2931,7 +3648,7 @@ func (x *WorkRequest) String() string {
 func (*WorkRequest) ProtoMessage() {}
 
 func (x *WorkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[28]
+	mi := &file_rota_v1_rota_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2944,7 +3661,7 @@ func (x *WorkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkRequest.ProtoReflect.Descriptor instead.
 func (*WorkRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{28}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *WorkRequest) GetMessage() isWorkRequest_Message {
@@ -3041,7 +3758,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_rota_v1_rota_proto_msgTypes[29]
+	mi := &file_rota_v1_rota_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3053,7 +3770,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[29]
+	mi := &file_rota_v1_rota_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3066,7 +3783,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{29}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Hello) GetWorker() *WorkerSpec {
@@ -3129,7 +3846,7 @@ type LeaseCommands struct {
 
 func (x *LeaseCommands) Reset() {
 	*x = LeaseCommands{}
-	mi := &file_rota_v1_rota_proto_msgTypes[30]
+	mi := &file_rota_v1_rota_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3141,7 +3858,7 @@ func (x *LeaseCommands) String() string {
 func (*LeaseCommands) ProtoMessage() {}
 
 func (x *LeaseCommands) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[30]
+	mi := &file_rota_v1_rota_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3154,7 +3871,7 @@ func (x *LeaseCommands) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseCommands.ProtoReflect.Descriptor instead.
 func (*LeaseCommands) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{30}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *LeaseCommands) GetSequence() uint64 {
@@ -3181,20 +3898,25 @@ type LeaseCommand struct {
 	OutputDigest []byte    `protobuf:"bytes,5,opt,name=output_digest,json=outputDigest,proto3" json:"output_digest,omitempty"`
 	Text         string    `protobuf:"bytes,6,opt,name=text,proto3" json:"text,omitempty"`
 	Progress     int32     `protobuf:"varint,7,opt,name=progress,proto3" json:"progress,omitempty"`
-	NoRetry      bool      `protobuf:"varint,8,opt,name=no_retry,json=noRetry,proto3" json:"no_retry,omitempty"`
+	// Of FAIL: what becomes of the job.
+	Fail FailKind `protobuf:"varint,8,opt,name=fail,proto3,enum=rota.v1.FailKind" json:"fail,omitempty"`
 	// The lease's job: what comes late for an ended lease is answered by it.
 	Job string `protobuf:"bytes,9,opt,name=job,proto3" json:"job,omitempty"`
-	// Of FAIL: max_runtime ended the attempt.
-	TimedOut bool `protobuf:"varint,10,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"`
+	// Of FAIL with RETRY_AFTER or SNOOZE: how long the job waits, at most 30 days.
+	AfterMs int64 `protobuf:"varint,10,opt,name=after_ms,json=afterMs,proto3" json:"after_ms,omitempty"`
 	// What a completion says beside its output: at most 32 pairs of at most 128 bytes each.
-	Meta          map[string]string `protobuf:"bytes,11,rep,name=meta,proto3" json:"meta,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Meta map[string]string `protobuf:"bytes,11,rep,name=meta,proto3" json:"meta,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Of COMPLETE of a workflow's node: an encoded Children, at most 128 KiB.
+	Children []byte `protobuf:"bytes,12,opt,name=children,proto3" json:"children,omitempty"`
+	// Of COMPLETE, FAIL and DECLINE: what the handler logged, an encoded AttemptLog.
+	Log           []byte `protobuf:"bytes,13,opt,name=log,proto3" json:"log,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LeaseCommand) Reset() {
 	*x = LeaseCommand{}
-	mi := &file_rota_v1_rota_proto_msgTypes[31]
+	mi := &file_rota_v1_rota_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3206,7 +3928,7 @@ func (x *LeaseCommand) String() string {
 func (*LeaseCommand) ProtoMessage() {}
 
 func (x *LeaseCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[31]
+	mi := &file_rota_v1_rota_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3219,7 +3941,7 @@ func (x *LeaseCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseCommand.ProtoReflect.Descriptor instead.
 func (*LeaseCommand) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{31}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *LeaseCommand) GetVerb() LeaseVerb {
@@ -3271,11 +3993,11 @@ func (x *LeaseCommand) GetProgress() int32 {
 	return 0
 }
 
-func (x *LeaseCommand) GetNoRetry() bool {
+func (x *LeaseCommand) GetFail() FailKind {
 	if x != nil {
-		return x.NoRetry
+		return x.Fail
 	}
-	return false
+	return FailKind_FAIL_KIND_UNSPECIFIED
 }
 
 func (x *LeaseCommand) GetJob() string {
@@ -3285,11 +4007,11 @@ func (x *LeaseCommand) GetJob() string {
 	return ""
 }
 
-func (x *LeaseCommand) GetTimedOut() bool {
+func (x *LeaseCommand) GetAfterMs() int64 {
 	if x != nil {
-		return x.TimedOut
+		return x.AfterMs
 	}
-	return false
+	return 0
 }
 
 func (x *LeaseCommand) GetMeta() map[string]string {
@@ -3299,16 +4021,105 @@ func (x *LeaseCommand) GetMeta() map[string]string {
 	return nil
 }
 
+func (x *LeaseCommand) GetChildren() []byte {
+	if x != nil {
+		return x.Children
+	}
+	return nil
+}
+
+func (x *LeaseCommand) GetLog() []byte {
+	if x != nil {
+		return x.Log
+	}
+	return nil
+}
+
+// AttemptLog is what is kept of the log of an attempt: its first lines and its last ones,
+// each line ended by a newline and at most 4 KiB with it.
+type AttemptLog struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most 16 KiB.
+	Head []byte `protobuf:"bytes,1,opt,name=head,proto3" json:"head,omitempty"`
+	// What follows the head, but for what was cut: at most 48 KiB.
+	Tail []byte `protobuf:"bytes,2,opt,name=tail,proto3" json:"tail,omitempty"`
+	// What was cut between them: at most 2⁵⁶.
+	CutLines      uint64 `protobuf:"varint,3,opt,name=cut_lines,json=cutLines,proto3" json:"cut_lines,omitempty"`
+	CutBytes      uint64 `protobuf:"varint,4,opt,name=cut_bytes,json=cutBytes,proto3" json:"cut_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttemptLog) Reset() {
+	*x = AttemptLog{}
+	mi := &file_rota_v1_rota_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttemptLog) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttemptLog) ProtoMessage() {}
+
+func (x *AttemptLog) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttemptLog.ProtoReflect.Descriptor instead.
+func (*AttemptLog) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *AttemptLog) GetHead() []byte {
+	if x != nil {
+		return x.Head
+	}
+	return nil
+}
+
+func (x *AttemptLog) GetTail() []byte {
+	if x != nil {
+		return x.Tail
+	}
+	return nil
+}
+
+func (x *AttemptLog) GetCutLines() uint64 {
+	if x != nil {
+		return x.CutLines
+	}
+	return 0
+}
+
+func (x *AttemptLog) GetCutBytes() uint64 {
+	if x != nil {
+		return x.CutBytes
+	}
+	return 0
+}
+
 type Beat struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Sequence      uint64                 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Sequence uint64                 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	// What handlers logged since the beat before, at most 256 KiB; all of it on a new connection.
+	Logs          []*LogPart `protobuf:"bytes,2,rep,name=logs,proto3" json:"logs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Beat) Reset() {
 	*x = Beat{}
-	mi := &file_rota_v1_rota_proto_msgTypes[32]
+	mi := &file_rota_v1_rota_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3320,7 +4131,7 @@ func (x *Beat) String() string {
 func (*Beat) ProtoMessage() {}
 
 func (x *Beat) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[32]
+	mi := &file_rota_v1_rota_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3333,7 +4144,7 @@ func (x *Beat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Beat.ProtoReflect.Descriptor instead.
 func (*Beat) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{32}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Beat) GetSequence() uint64 {
@@ -3341,6 +4152,13 @@ func (x *Beat) GetSequence() uint64 {
 		return x.Sequence
 	}
 	return 0
+}
+
+func (x *Beat) GetLogs() []*LogPart {
+	if x != nil {
+		return x.Logs
+	}
+	return nil
 }
 
 type Bye struct {
@@ -3351,7 +4169,7 @@ type Bye struct {
 
 func (x *Bye) Reset() {
 	*x = Bye{}
-	mi := &file_rota_v1_rota_proto_msgTypes[33]
+	mi := &file_rota_v1_rota_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3363,7 +4181,7 @@ func (x *Bye) String() string {
 func (*Bye) ProtoMessage() {}
 
 func (x *Bye) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[33]
+	mi := &file_rota_v1_rota_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3376,7 +4194,7 @@ func (x *Bye) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bye.ProtoReflect.Descriptor instead.
 func (*Bye) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{33}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{40}
 }
 
 type WorkResponse struct {
@@ -3395,7 +4213,7 @@ type WorkResponse struct {
 
 func (x *WorkResponse) Reset() {
 	*x = WorkResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[34]
+	mi := &file_rota_v1_rota_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3407,7 +4225,7 @@ func (x *WorkResponse) String() string {
 func (*WorkResponse) ProtoMessage() {}
 
 func (x *WorkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[34]
+	mi := &file_rota_v1_rota_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3420,7 +4238,7 @@ func (x *WorkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkResponse.ProtoReflect.Descriptor instead.
 func (*WorkResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{34}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *WorkResponse) GetMessage() isWorkResponse_Message {
@@ -3521,7 +4339,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_rota_v1_rota_proto_msgTypes[35]
+	mi := &file_rota_v1_rota_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3533,7 +4351,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[35]
+	mi := &file_rota_v1_rota_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3546,7 +4364,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{35}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Welcome) GetSession() uint64 {
@@ -3582,7 +4400,7 @@ type Notices struct {
 
 func (x *Notices) Reset() {
 	*x = Notices{}
-	mi := &file_rota_v1_rota_proto_msgTypes[36]
+	mi := &file_rota_v1_rota_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3594,7 +4412,7 @@ func (x *Notices) String() string {
 func (*Notices) ProtoMessage() {}
 
 func (x *Notices) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[36]
+	mi := &file_rota_v1_rota_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3607,7 +4425,7 @@ func (x *Notices) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Notices.ProtoReflect.Descriptor instead.
 func (*Notices) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{36}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Notices) GetAssigned() []*Assignment {
@@ -3655,7 +4473,7 @@ type Assignment struct {
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_rota_v1_rota_proto_msgTypes[37]
+	mi := &file_rota_v1_rota_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3667,7 +4485,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[37]
+	mi := &file_rota_v1_rota_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3680,7 +4498,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{37}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Assignment) GetLease() *Lease {
@@ -3743,7 +4561,7 @@ type LeaseEnd struct {
 
 func (x *LeaseEnd) Reset() {
 	*x = LeaseEnd{}
-	mi := &file_rota_v1_rota_proto_msgTypes[38]
+	mi := &file_rota_v1_rota_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3755,7 +4573,7 @@ func (x *LeaseEnd) String() string {
 func (*LeaseEnd) ProtoMessage() {}
 
 func (x *LeaseEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[38]
+	mi := &file_rota_v1_rota_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3768,7 +4586,7 @@ func (x *LeaseEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseEnd.ProtoReflect.Descriptor instead.
 func (*LeaseEnd) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{38}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *LeaseEnd) GetLeaseId() []byte {
@@ -3805,7 +4623,7 @@ type LeaseAnswers struct {
 
 func (x *LeaseAnswers) Reset() {
 	*x = LeaseAnswers{}
-	mi := &file_rota_v1_rota_proto_msgTypes[39]
+	mi := &file_rota_v1_rota_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3817,7 +4635,7 @@ func (x *LeaseAnswers) String() string {
 func (*LeaseAnswers) ProtoMessage() {}
 
 func (x *LeaseAnswers) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[39]
+	mi := &file_rota_v1_rota_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3830,7 +4648,7 @@ func (x *LeaseAnswers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseAnswers.ProtoReflect.Descriptor instead.
 func (*LeaseAnswers) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{39}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *LeaseAnswers) GetSequence() uint64 {
@@ -3867,7 +4685,7 @@ type LeaseAnswer struct {
 
 func (x *LeaseAnswer) Reset() {
 	*x = LeaseAnswer{}
-	mi := &file_rota_v1_rota_proto_msgTypes[40]
+	mi := &file_rota_v1_rota_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3879,7 +4697,7 @@ func (x *LeaseAnswer) String() string {
 func (*LeaseAnswer) ProtoMessage() {}
 
 func (x *LeaseAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[40]
+	mi := &file_rota_v1_rota_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3892,7 +4710,7 @@ func (x *LeaseAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseAnswer.ProtoReflect.Descriptor instead.
 func (*LeaseAnswer) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{40}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *LeaseAnswer) GetRefusal() *Refusal {
@@ -3941,7 +4759,7 @@ type Heard struct {
 
 func (x *Heard) Reset() {
 	*x = Heard{}
-	mi := &file_rota_v1_rota_proto_msgTypes[41]
+	mi := &file_rota_v1_rota_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3953,7 +4771,7 @@ func (x *Heard) String() string {
 func (*Heard) ProtoMessage() {}
 
 func (x *Heard) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[41]
+	mi := &file_rota_v1_rota_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3966,7 +4784,7 @@ func (x *Heard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heard.ProtoReflect.Descriptor instead.
 func (*Heard) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{41}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Heard) GetSequence() uint64 {
@@ -3986,7 +4804,7 @@ type BeatAnswer struct {
 
 func (x *BeatAnswer) Reset() {
 	*x = BeatAnswer{}
-	mi := &file_rota_v1_rota_proto_msgTypes[42]
+	mi := &file_rota_v1_rota_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3998,7 +4816,7 @@ func (x *BeatAnswer) String() string {
 func (*BeatAnswer) ProtoMessage() {}
 
 func (x *BeatAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[42]
+	mi := &file_rota_v1_rota_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4011,7 +4829,7 @@ func (x *BeatAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeatAnswer.ProtoReflect.Descriptor instead.
 func (*BeatAnswer) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{42}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *BeatAnswer) GetSequence() uint64 {
@@ -4041,7 +4859,7 @@ type ListWorkersRequest struct {
 
 func (x *ListWorkersRequest) Reset() {
 	*x = ListWorkersRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[43]
+	mi := &file_rota_v1_rota_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4053,7 +4871,7 @@ func (x *ListWorkersRequest) String() string {
 func (*ListWorkersRequest) ProtoMessage() {}
 
 func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[43]
+	mi := &file_rota_v1_rota_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4066,7 +4884,7 @@ func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersRequest.ProtoReflect.Descriptor instead.
 func (*ListWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{43}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ListWorkersRequest) GetRead() *Read {
@@ -4102,7 +4920,7 @@ type ListWorkersResponse struct {
 
 func (x *ListWorkersResponse) Reset() {
 	*x = ListWorkersResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[44]
+	mi := &file_rota_v1_rota_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4114,7 +4932,7 @@ func (x *ListWorkersResponse) String() string {
 func (*ListWorkersResponse) ProtoMessage() {}
 
 func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[44]
+	mi := &file_rota_v1_rota_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4127,7 +4945,7 @@ func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersResponse.ProtoReflect.Descriptor instead.
 func (*ListWorkersResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{44}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ListWorkersResponse) GetWorkers() []*Worker {
@@ -4161,7 +4979,7 @@ type GetWorkerRequest struct {
 
 func (x *GetWorkerRequest) Reset() {
 	*x = GetWorkerRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[45]
+	mi := &file_rota_v1_rota_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4173,7 +4991,7 @@ func (x *GetWorkerRequest) String() string {
 func (*GetWorkerRequest) ProtoMessage() {}
 
 func (x *GetWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[45]
+	mi := &file_rota_v1_rota_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4186,7 +5004,7 @@ func (x *GetWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetWorkerRequest.ProtoReflect.Descriptor instead.
 func (*GetWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{45}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *GetWorkerRequest) GetId() string {
@@ -4213,7 +5031,7 @@ type GetWorkerResponse struct {
 
 func (x *GetWorkerResponse) Reset() {
 	*x = GetWorkerResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[46]
+	mi := &file_rota_v1_rota_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4225,7 +5043,7 @@ func (x *GetWorkerResponse) String() string {
 func (*GetWorkerResponse) ProtoMessage() {}
 
 func (x *GetWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[46]
+	mi := &file_rota_v1_rota_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4238,7 +5056,7 @@ func (x *GetWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetWorkerResponse.ProtoReflect.Descriptor instead.
 func (*GetWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{46}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *GetWorkerResponse) GetWorker() *Worker {
@@ -4264,7 +5082,7 @@ type DrainWorkerRequest struct {
 
 func (x *DrainWorkerRequest) Reset() {
 	*x = DrainWorkerRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[47]
+	mi := &file_rota_v1_rota_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4276,7 +5094,7 @@ func (x *DrainWorkerRequest) String() string {
 func (*DrainWorkerRequest) ProtoMessage() {}
 
 func (x *DrainWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[47]
+	mi := &file_rota_v1_rota_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4289,7 +5107,7 @@ func (x *DrainWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainWorkerRequest.ProtoReflect.Descriptor instead.
 func (*DrainWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{47}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *DrainWorkerRequest) GetId() string {
@@ -4308,7 +5126,7 @@ type SuspendWorkerRequest struct {
 
 func (x *SuspendWorkerRequest) Reset() {
 	*x = SuspendWorkerRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[48]
+	mi := &file_rota_v1_rota_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4320,7 +5138,7 @@ func (x *SuspendWorkerRequest) String() string {
 func (*SuspendWorkerRequest) ProtoMessage() {}
 
 func (x *SuspendWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[48]
+	mi := &file_rota_v1_rota_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4333,7 +5151,7 @@ func (x *SuspendWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SuspendWorkerRequest.ProtoReflect.Descriptor instead.
 func (*SuspendWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{48}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *SuspendWorkerRequest) GetId() string {
@@ -4352,7 +5170,7 @@ type ResumeWorkerRequest struct {
 
 func (x *ResumeWorkerRequest) Reset() {
 	*x = ResumeWorkerRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[49]
+	mi := &file_rota_v1_rota_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4364,7 +5182,7 @@ func (x *ResumeWorkerRequest) String() string {
 func (*ResumeWorkerRequest) ProtoMessage() {}
 
 func (x *ResumeWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[49]
+	mi := &file_rota_v1_rota_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4377,7 +5195,7 @@ func (x *ResumeWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeWorkerRequest.ProtoReflect.Descriptor instead.
 func (*ResumeWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{49}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ResumeWorkerRequest) GetId() string {
@@ -4396,7 +5214,7 @@ type RetireWorkerRequest struct {
 
 func (x *RetireWorkerRequest) Reset() {
 	*x = RetireWorkerRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[50]
+	mi := &file_rota_v1_rota_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4408,7 +5226,7 @@ func (x *RetireWorkerRequest) String() string {
 func (*RetireWorkerRequest) ProtoMessage() {}
 
 func (x *RetireWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[50]
+	mi := &file_rota_v1_rota_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4421,7 +5239,7 @@ func (x *RetireWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireWorkerRequest.ProtoReflect.Descriptor instead.
 func (*RetireWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{50}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *RetireWorkerRequest) GetId() string {
@@ -4443,7 +5261,7 @@ type WorkerGoneRequest struct {
 
 func (x *WorkerGoneRequest) Reset() {
 	*x = WorkerGoneRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[51]
+	mi := &file_rota_v1_rota_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4455,7 +5273,7 @@ func (x *WorkerGoneRequest) String() string {
 func (*WorkerGoneRequest) ProtoMessage() {}
 
 func (x *WorkerGoneRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[51]
+	mi := &file_rota_v1_rota_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4468,7 +5286,7 @@ func (x *WorkerGoneRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerGoneRequest.ProtoReflect.Descriptor instead.
 func (*WorkerGoneRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{51}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *WorkerGoneRequest) GetId() string {
@@ -4500,7 +5318,7 @@ type WorkerGoneResponse struct {
 
 func (x *WorkerGoneResponse) Reset() {
 	*x = WorkerGoneResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[52]
+	mi := &file_rota_v1_rota_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4512,7 +5330,7 @@ func (x *WorkerGoneResponse) String() string {
 func (*WorkerGoneResponse) ProtoMessage() {}
 
 func (x *WorkerGoneResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[52]
+	mi := &file_rota_v1_rota_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4525,7 +5343,7 @@ func (x *WorkerGoneResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerGoneResponse.ProtoReflect.Descriptor instead.
 func (*WorkerGoneResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{52}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{59}
 }
 
 type Setting struct {
@@ -4538,7 +5356,7 @@ type Setting struct {
 
 func (x *Setting) Reset() {
 	*x = Setting{}
-	mi := &file_rota_v1_rota_proto_msgTypes[53]
+	mi := &file_rota_v1_rota_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4550,7 +5368,7 @@ func (x *Setting) String() string {
 func (*Setting) ProtoMessage() {}
 
 func (x *Setting) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[53]
+	mi := &file_rota_v1_rota_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4563,7 +5381,7 @@ func (x *Setting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Setting.ProtoReflect.Descriptor instead.
 func (*Setting) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{53}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Setting) GetKey() string {
@@ -4622,7 +5440,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_rota_v1_rota_proto_msgTypes[54]
+	mi := &file_rota_v1_rota_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4634,7 +5452,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[54]
+	mi := &file_rota_v1_rota_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4647,7 +5465,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{54}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Queue) GetName() string {
@@ -4862,7 +5680,7 @@ type Domain struct {
 
 func (x *Domain) Reset() {
 	*x = Domain{}
-	mi := &file_rota_v1_rota_proto_msgTypes[55]
+	mi := &file_rota_v1_rota_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4874,7 +5692,7 @@ func (x *Domain) String() string {
 func (*Domain) ProtoMessage() {}
 
 func (x *Domain) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[55]
+	mi := &file_rota_v1_rota_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4887,7 +5705,7 @@ func (x *Domain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Domain.ProtoReflect.Descriptor instead.
 func (*Domain) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{55}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Domain) GetQueue() string {
@@ -4954,7 +5772,7 @@ type TypeStats struct {
 
 func (x *TypeStats) Reset() {
 	*x = TypeStats{}
-	mi := &file_rota_v1_rota_proto_msgTypes[56]
+	mi := &file_rota_v1_rota_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4966,7 +5784,7 @@ func (x *TypeStats) String() string {
 func (*TypeStats) ProtoMessage() {}
 
 func (x *TypeStats) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[56]
+	mi := &file_rota_v1_rota_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4979,7 +5797,7 @@ func (x *TypeStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TypeStats.ProtoReflect.Descriptor instead.
 func (*TypeStats) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{56}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *TypeStats) GetType() string {
@@ -5037,7 +5855,7 @@ type ListQueuesRequest struct {
 
 func (x *ListQueuesRequest) Reset() {
 	*x = ListQueuesRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[57]
+	mi := &file_rota_v1_rota_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5049,7 +5867,7 @@ func (x *ListQueuesRequest) String() string {
 func (*ListQueuesRequest) ProtoMessage() {}
 
 func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[57]
+	mi := &file_rota_v1_rota_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5062,7 +5880,7 @@ func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesRequest.ProtoReflect.Descriptor instead.
 func (*ListQueuesRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{57}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ListQueuesRequest) GetRead() *Read {
@@ -5098,7 +5916,7 @@ type ListQueuesResponse struct {
 
 func (x *ListQueuesResponse) Reset() {
 	*x = ListQueuesResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[58]
+	mi := &file_rota_v1_rota_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5110,7 +5928,7 @@ func (x *ListQueuesResponse) String() string {
 func (*ListQueuesResponse) ProtoMessage() {}
 
 func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[58]
+	mi := &file_rota_v1_rota_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5123,7 +5941,7 @@ func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesResponse.ProtoReflect.Descriptor instead.
 func (*ListQueuesResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{58}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ListQueuesResponse) GetQueues() []*Queue {
@@ -5157,7 +5975,7 @@ type GetQueueRequest struct {
 
 func (x *GetQueueRequest) Reset() {
 	*x = GetQueueRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[59]
+	mi := &file_rota_v1_rota_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5169,7 +5987,7 @@ func (x *GetQueueRequest) String() string {
 func (*GetQueueRequest) ProtoMessage() {}
 
 func (x *GetQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[59]
+	mi := &file_rota_v1_rota_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5182,7 +6000,7 @@ func (x *GetQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueRequest.ProtoReflect.Descriptor instead.
 func (*GetQueueRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{59}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *GetQueueRequest) GetName() string {
@@ -5209,7 +6027,7 @@ type GetQueueResponse struct {
 
 func (x *GetQueueResponse) Reset() {
 	*x = GetQueueResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[60]
+	mi := &file_rota_v1_rota_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5221,7 +6039,7 @@ func (x *GetQueueResponse) String() string {
 func (*GetQueueResponse) ProtoMessage() {}
 
 func (x *GetQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[60]
+	mi := &file_rota_v1_rota_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5234,7 +6052,7 @@ func (x *GetQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueResponse.ProtoReflect.Descriptor instead.
 func (*GetQueueResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{60}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *GetQueueResponse) GetQueue() *Queue {
@@ -5262,7 +6080,7 @@ type DeleteQueueRequest struct {
 
 func (x *DeleteQueueRequest) Reset() {
 	*x = DeleteQueueRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[61]
+	mi := &file_rota_v1_rota_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5274,7 +6092,7 @@ func (x *DeleteQueueRequest) String() string {
 func (*DeleteQueueRequest) ProtoMessage() {}
 
 func (x *DeleteQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[61]
+	mi := &file_rota_v1_rota_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5287,7 +6105,7 @@ func (x *DeleteQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQueueRequest.ProtoReflect.Descriptor instead.
 func (*DeleteQueueRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{61}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *DeleteQueueRequest) GetName() string {
@@ -5314,7 +6132,7 @@ type DeleteQueueResponse struct {
 
 func (x *DeleteQueueResponse) Reset() {
 	*x = DeleteQueueResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[62]
+	mi := &file_rota_v1_rota_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5326,7 +6144,7 @@ func (x *DeleteQueueResponse) String() string {
 func (*DeleteQueueResponse) ProtoMessage() {}
 
 func (x *DeleteQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[62]
+	mi := &file_rota_v1_rota_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5339,7 +6157,7 @@ func (x *DeleteQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQueueResponse.ProtoReflect.Descriptor instead.
 func (*DeleteQueueResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{62}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *DeleteQueueResponse) GetLeft() uint64 {
@@ -5358,7 +6176,7 @@ type DeleteTenantRequest struct {
 
 func (x *DeleteTenantRequest) Reset() {
 	*x = DeleteTenantRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[63]
+	mi := &file_rota_v1_rota_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5370,7 +6188,7 @@ func (x *DeleteTenantRequest) String() string {
 func (*DeleteTenantRequest) ProtoMessage() {}
 
 func (x *DeleteTenantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[63]
+	mi := &file_rota_v1_rota_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5383,7 +6201,7 @@ func (x *DeleteTenantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTenantRequest.ProtoReflect.Descriptor instead.
 func (*DeleteTenantRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{63}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *DeleteTenantRequest) GetId() string {
@@ -5401,7 +6219,7 @@ type DeleteTenantResponse struct {
 
 func (x *DeleteTenantResponse) Reset() {
 	*x = DeleteTenantResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[64]
+	mi := &file_rota_v1_rota_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5413,7 +6231,7 @@ func (x *DeleteTenantResponse) String() string {
 func (*DeleteTenantResponse) ProtoMessage() {}
 
 func (x *DeleteTenantResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[64]
+	mi := &file_rota_v1_rota_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5426,7 +6244,7 @@ func (x *DeleteTenantResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTenantResponse.ProtoReflect.Descriptor instead.
 func (*DeleteTenantResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{64}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{71}
 }
 
 type DeleteWorkerRequest struct {
@@ -5438,7 +6256,7 @@ type DeleteWorkerRequest struct {
 
 func (x *DeleteWorkerRequest) Reset() {
 	*x = DeleteWorkerRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[65]
+	mi := &file_rota_v1_rota_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5450,7 +6268,7 @@ func (x *DeleteWorkerRequest) String() string {
 func (*DeleteWorkerRequest) ProtoMessage() {}
 
 func (x *DeleteWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[65]
+	mi := &file_rota_v1_rota_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5463,7 +6281,7 @@ func (x *DeleteWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteWorkerRequest.ProtoReflect.Descriptor instead.
 func (*DeleteWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{65}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *DeleteWorkerRequest) GetId() string {
@@ -5481,7 +6299,7 @@ type DeleteWorkerResponse struct {
 
 func (x *DeleteWorkerResponse) Reset() {
 	*x = DeleteWorkerResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[66]
+	mi := &file_rota_v1_rota_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5493,7 +6311,7 @@ func (x *DeleteWorkerResponse) String() string {
 func (*DeleteWorkerResponse) ProtoMessage() {}
 
 func (x *DeleteWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[66]
+	mi := &file_rota_v1_rota_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5506,7 +6324,7 @@ func (x *DeleteWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteWorkerResponse.ProtoReflect.Descriptor instead.
 func (*DeleteWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{66}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{73}
 }
 
 type SetQueueRequest struct {
@@ -5521,7 +6339,7 @@ type SetQueueRequest struct {
 
 func (x *SetQueueRequest) Reset() {
 	*x = SetQueueRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[67]
+	mi := &file_rota_v1_rota_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5533,7 +6351,7 @@ func (x *SetQueueRequest) String() string {
 func (*SetQueueRequest) ProtoMessage() {}
 
 func (x *SetQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[67]
+	mi := &file_rota_v1_rota_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5546,7 +6364,7 @@ func (x *SetQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueRequest.ProtoReflect.Descriptor instead.
 func (*SetQueueRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{67}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *SetQueueRequest) GetName() string {
@@ -5590,7 +6408,7 @@ type Tenant struct {
 
 func (x *Tenant) Reset() {
 	*x = Tenant{}
-	mi := &file_rota_v1_rota_proto_msgTypes[68]
+	mi := &file_rota_v1_rota_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5602,7 +6420,7 @@ func (x *Tenant) String() string {
 func (*Tenant) ProtoMessage() {}
 
 func (x *Tenant) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[68]
+	mi := &file_rota_v1_rota_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5615,7 +6433,7 @@ func (x *Tenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tenant.ProtoReflect.Descriptor instead.
 func (*Tenant) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{68}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *Tenant) GetId() string {
@@ -5708,7 +6526,7 @@ type ListTenantsRequest struct {
 
 func (x *ListTenantsRequest) Reset() {
 	*x = ListTenantsRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[69]
+	mi := &file_rota_v1_rota_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5720,7 +6538,7 @@ func (x *ListTenantsRequest) String() string {
 func (*ListTenantsRequest) ProtoMessage() {}
 
 func (x *ListTenantsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[69]
+	mi := &file_rota_v1_rota_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5733,7 +6551,7 @@ func (x *ListTenantsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTenantsRequest.ProtoReflect.Descriptor instead.
 func (*ListTenantsRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{69}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *ListTenantsRequest) GetRead() *Read {
@@ -5769,7 +6587,7 @@ type ListTenantsResponse struct {
 
 func (x *ListTenantsResponse) Reset() {
 	*x = ListTenantsResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[70]
+	mi := &file_rota_v1_rota_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5781,7 +6599,7 @@ func (x *ListTenantsResponse) String() string {
 func (*ListTenantsResponse) ProtoMessage() {}
 
 func (x *ListTenantsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[70]
+	mi := &file_rota_v1_rota_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5794,7 +6612,7 @@ func (x *ListTenantsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTenantsResponse.ProtoReflect.Descriptor instead.
 func (*ListTenantsResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{70}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ListTenantsResponse) GetTenants() []*Tenant {
@@ -5828,7 +6646,7 @@ type GetTenantRequest struct {
 
 func (x *GetTenantRequest) Reset() {
 	*x = GetTenantRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[71]
+	mi := &file_rota_v1_rota_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5840,7 +6658,7 @@ func (x *GetTenantRequest) String() string {
 func (*GetTenantRequest) ProtoMessage() {}
 
 func (x *GetTenantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[71]
+	mi := &file_rota_v1_rota_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5853,7 +6671,7 @@ func (x *GetTenantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTenantRequest.ProtoReflect.Descriptor instead.
 func (*GetTenantRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{71}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *GetTenantRequest) GetId() string {
@@ -5880,7 +6698,7 @@ type GetTenantResponse struct {
 
 func (x *GetTenantResponse) Reset() {
 	*x = GetTenantResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[72]
+	mi := &file_rota_v1_rota_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5892,7 +6710,7 @@ func (x *GetTenantResponse) String() string {
 func (*GetTenantResponse) ProtoMessage() {}
 
 func (x *GetTenantResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[72]
+	mi := &file_rota_v1_rota_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5905,7 +6723,7 @@ func (x *GetTenantResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTenantResponse.ProtoReflect.Descriptor instead.
 func (*GetTenantResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{72}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *GetTenantResponse) GetTenant() *Tenant {
@@ -5933,7 +6751,7 @@ type SetTenantRequest struct {
 
 func (x *SetTenantRequest) Reset() {
 	*x = SetTenantRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[73]
+	mi := &file_rota_v1_rota_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5945,7 +6763,7 @@ func (x *SetTenantRequest) String() string {
 func (*SetTenantRequest) ProtoMessage() {}
 
 func (x *SetTenantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[73]
+	mi := &file_rota_v1_rota_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5958,7 +6776,7 @@ func (x *SetTenantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTenantRequest.ProtoReflect.Descriptor instead.
 func (*SetTenantRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{73}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *SetTenantRequest) GetId() string {
@@ -5973,6 +6791,769 @@ func (x *SetTenantRequest) GetSet() []*Setting {
 		return x.Set
 	}
 	return nil
+}
+
+// KeyRule is what the jobs of a key are held to.
+type KeyRule struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The queue whose jobs it is for; empty for those of all queues together.
+	Queue string `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	Name  string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// The one value that it is for; empty for all.
+	Value string `protobuf:"bytes,3,opt,name=value,proto3" json:"value,omitempty"`
+	// tenant or cluster: whose keys count as one.
+	Scope string `protobuf:"bytes,4,opt,name=scope,proto3" json:"scope,omitempty"`
+	// Open leases at most; 0 bounds none.
+	Concurrency int64 `protobuf:"varint,5,opt,name=concurrency,proto3" json:"concurrency,omitempty"`
+	// Assignments in a period, at most burst of them at once; a rate of 0 bounds none.
+	Rate     int64 `protobuf:"varint,6,opt,name=rate,proto3" json:"rate,omitempty"`
+	PeriodMs int64 `protobuf:"varint,7,opt,name=period_ms,json=periodMs,proto3" json:"period_ms,omitempty"`
+	Burst    int64 `protobuf:"varint,8,opt,name=burst,proto3" json:"burst,omitempty"`
+	// none, block or skip.
+	Sequence string `protobuf:"bytes,9,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	// The keys of a queue take turns.
+	Group         bool `protobuf:"varint,10,opt,name=group,proto3" json:"group,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyRule) Reset() {
+	*x = KeyRule{}
+	mi := &file_rota_v1_rota_proto_msgTypes[81]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyRule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyRule) ProtoMessage() {}
+
+func (x *KeyRule) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[81]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyRule.ProtoReflect.Descriptor instead.
+func (*KeyRule) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{81}
+}
+
+func (x *KeyRule) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *KeyRule) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *KeyRule) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+func (x *KeyRule) GetScope() string {
+	if x != nil {
+		return x.Scope
+	}
+	return ""
+}
+
+func (x *KeyRule) GetConcurrency() int64 {
+	if x != nil {
+		return x.Concurrency
+	}
+	return 0
+}
+
+func (x *KeyRule) GetRate() int64 {
+	if x != nil {
+		return x.Rate
+	}
+	return 0
+}
+
+func (x *KeyRule) GetPeriodMs() int64 {
+	if x != nil {
+		return x.PeriodMs
+	}
+	return 0
+}
+
+func (x *KeyRule) GetBurst() int64 {
+	if x != nil {
+		return x.Burst
+	}
+	return 0
+}
+
+func (x *KeyRule) GetSequence() string {
+	if x != nil {
+		return x.Sequence
+	}
+	return ""
+}
+
+func (x *KeyRule) GetGroup() bool {
+	if x != nil {
+		return x.Group
+	}
+	return false
+}
+
+type SetKeyRuleRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rule          *KeyRule               `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetKeyRuleRequest) Reset() {
+	*x = SetKeyRuleRequest{}
+	mi := &file_rota_v1_rota_proto_msgTypes[82]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetKeyRuleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetKeyRuleRequest) ProtoMessage() {}
+
+func (x *SetKeyRuleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[82]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetKeyRuleRequest.ProtoReflect.Descriptor instead.
+func (*SetKeyRuleRequest) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{82}
+}
+
+func (x *SetKeyRuleRequest) GetRule() *KeyRule {
+	if x != nil {
+		return x.Rule
+	}
+	return nil
+}
+
+type SetKeyRuleResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetKeyRuleResponse) Reset() {
+	*x = SetKeyRuleResponse{}
+	mi := &file_rota_v1_rota_proto_msgTypes[83]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetKeyRuleResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetKeyRuleResponse) ProtoMessage() {}
+
+func (x *SetKeyRuleResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[83]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetKeyRuleResponse.ProtoReflect.Descriptor instead.
+func (*SetKeyRuleResponse) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{83}
+}
+
+type DeleteKeyRuleRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Queue         string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Value         string                 `protobuf:"bytes,3,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteKeyRuleRequest) Reset() {
+	*x = DeleteKeyRuleRequest{}
+	mi := &file_rota_v1_rota_proto_msgTypes[84]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteKeyRuleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteKeyRuleRequest) ProtoMessage() {}
+
+func (x *DeleteKeyRuleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[84]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteKeyRuleRequest.ProtoReflect.Descriptor instead.
+func (*DeleteKeyRuleRequest) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{84}
+}
+
+func (x *DeleteKeyRuleRequest) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *DeleteKeyRuleRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *DeleteKeyRuleRequest) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+type DeleteKeyRuleResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteKeyRuleResponse) Reset() {
+	*x = DeleteKeyRuleResponse{}
+	mi := &file_rota_v1_rota_proto_msgTypes[85]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteKeyRuleResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteKeyRuleResponse) ProtoMessage() {}
+
+func (x *DeleteKeyRuleResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[85]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteKeyRuleResponse.ProtoReflect.Descriptor instead.
+func (*DeleteKeyRuleResponse) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{85}
+}
+
+type ListKeyRulesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Read  *Read                  `protobuf:"bytes,1,opt,name=read,proto3" json:"read,omitempty"`
+	// 0 asks for all at once, refused where they are too many bytes for one answer.
+	Limit int32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	// The next_cursor of the page before.
+	Cursor        string `protobuf:"bytes,3,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListKeyRulesRequest) Reset() {
+	*x = ListKeyRulesRequest{}
+	mi := &file_rota_v1_rota_proto_msgTypes[86]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListKeyRulesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListKeyRulesRequest) ProtoMessage() {}
+
+func (x *ListKeyRulesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[86]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListKeyRulesRequest.ProtoReflect.Descriptor instead.
+func (*ListKeyRulesRequest) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{86}
+}
+
+func (x *ListKeyRulesRequest) GetRead() *Read {
+	if x != nil {
+		return x.Read
+	}
+	return nil
+}
+
+func (x *ListKeyRulesRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ListKeyRulesRequest) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+type ListKeyRulesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Rules []*KeyRule             `protobuf:"bytes,1,rep,name=rules,proto3" json:"rules,omitempty"`
+	At    *ReadAt                `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	// Empty after the last page.
+	NextCursor    string `protobuf:"bytes,3,opt,name=next_cursor,json=nextCursor,proto3" json:"next_cursor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListKeyRulesResponse) Reset() {
+	*x = ListKeyRulesResponse{}
+	mi := &file_rota_v1_rota_proto_msgTypes[87]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListKeyRulesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListKeyRulesResponse) ProtoMessage() {}
+
+func (x *ListKeyRulesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[87]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListKeyRulesResponse.ProtoReflect.Descriptor instead.
+func (*ListKeyRulesResponse) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{87}
+}
+
+func (x *ListKeyRulesResponse) GetRules() []*KeyRule {
+	if x != nil {
+		return x.Rules
+	}
+	return nil
+}
+
+func (x *ListKeyRulesResponse) GetAt() *ReadAt {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *ListKeyRulesResponse) GetNextCursor() string {
+	if x != nil {
+		return x.NextCursor
+	}
+	return ""
+}
+
+type GetKeyRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// name:value.
+	Key           string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	Read          *Read  `protobuf:"bytes,3,opt,name=read,proto3" json:"read,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetKeyRequest) Reset() {
+	*x = GetKeyRequest{}
+	mi := &file_rota_v1_rota_proto_msgTypes[88]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetKeyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetKeyRequest) ProtoMessage() {}
+
+func (x *GetKeyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[88]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetKeyRequest.ProtoReflect.Descriptor instead.
+func (*GetKeyRequest) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{88}
+}
+
+func (x *GetKeyRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *GetKeyRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *GetKeyRequest) GetRead() *Read {
+	if x != nil {
+		return x.Read
+	}
+	return nil
+}
+
+type KeyState struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The queue and the tenant that it counts in, empty for all of them.
+	Queue  string `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	Tenant string `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Key    string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
+	// Live jobs, and those of them that have a lease.
+	Jobs int64 `protobuf:"varint,4,opt,name=jobs,proto3" json:"jobs,omitempty"`
+	Open int64 `protobuf:"varint,5,opt,name=open,proto3" json:"open,omitempty"`
+	// None of its jobs is assigned now; next is when one may be, where a date is known.
+	Full        bool  `protobuf:"varint,6,opt,name=full,proto3" json:"full,omitempty"`
+	NextMs      int64 `protobuf:"varint,7,opt,name=next_ms,json=nextMs,proto3" json:"next_ms,omitempty"`
+	NextClockMs int64 `protobuf:"varint,8,opt,name=next_clock_ms,json=nextClockMs,proto3" json:"next_clock_ms,omitempty"`
+	// The job whose turn it is in a sequence, and the one that holds it up.
+	Head          string `protobuf:"bytes,9,opt,name=head,proto3" json:"head,omitempty"`
+	Blocker       string `protobuf:"bytes,10,opt,name=blocker,proto3" json:"blocker,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyState) Reset() {
+	*x = KeyState{}
+	mi := &file_rota_v1_rota_proto_msgTypes[89]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyState) ProtoMessage() {}
+
+func (x *KeyState) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[89]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyState.ProtoReflect.Descriptor instead.
+func (*KeyState) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{89}
+}
+
+func (x *KeyState) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *KeyState) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *KeyState) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *KeyState) GetJobs() int64 {
+	if x != nil {
+		return x.Jobs
+	}
+	return 0
+}
+
+func (x *KeyState) GetOpen() int64 {
+	if x != nil {
+		return x.Open
+	}
+	return 0
+}
+
+func (x *KeyState) GetFull() bool {
+	if x != nil {
+		return x.Full
+	}
+	return false
+}
+
+func (x *KeyState) GetNextMs() int64 {
+	if x != nil {
+		return x.NextMs
+	}
+	return 0
+}
+
+func (x *KeyState) GetNextClockMs() int64 {
+	if x != nil {
+		return x.NextClockMs
+	}
+	return 0
+}
+
+func (x *KeyState) GetHead() string {
+	if x != nil {
+		return x.Head
+	}
+	return ""
+}
+
+func (x *KeyState) GetBlocker() string {
+	if x != nil {
+		return x.Blocker
+	}
+	return ""
+}
+
+type GetKeyResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The first thousand, by queue.
+	Keys          []*KeyState `protobuf:"bytes,1,rep,name=keys,proto3" json:"keys,omitempty"`
+	At            *ReadAt     `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetKeyResponse) Reset() {
+	*x = GetKeyResponse{}
+	mi := &file_rota_v1_rota_proto_msgTypes[90]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetKeyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetKeyResponse) ProtoMessage() {}
+
+func (x *GetKeyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[90]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetKeyResponse.ProtoReflect.Descriptor instead.
+func (*GetKeyResponse) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{90}
+}
+
+func (x *GetKeyResponse) GetKeys() []*KeyState {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+func (x *GetKeyResponse) GetAt() *ReadAt {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+type SkipKeyRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As the key's state has them.
+	Queue  string `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	Tenant string `protobuf:"bytes,2,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Key    string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
+	// The blocker.
+	Job           string `protobuf:"bytes,4,opt,name=job,proto3" json:"job,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SkipKeyRequest) Reset() {
+	*x = SkipKeyRequest{}
+	mi := &file_rota_v1_rota_proto_msgTypes[91]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SkipKeyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SkipKeyRequest) ProtoMessage() {}
+
+func (x *SkipKeyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[91]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SkipKeyRequest.ProtoReflect.Descriptor instead.
+func (*SkipKeyRequest) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{91}
+}
+
+func (x *SkipKeyRequest) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *SkipKeyRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *SkipKeyRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *SkipKeyRequest) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+type SkipKeyResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SkipKeyResponse) Reset() {
+	*x = SkipKeyResponse{}
+	mi := &file_rota_v1_rota_proto_msgTypes[92]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SkipKeyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SkipKeyResponse) ProtoMessage() {}
+
+func (x *SkipKeyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[92]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SkipKeyResponse.ProtoReflect.Descriptor instead.
+func (*SkipKeyResponse) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{92}
 }
 
 type Mode struct {
@@ -5992,7 +7573,7 @@ type Mode struct {
 
 func (x *Mode) Reset() {
 	*x = Mode{}
-	mi := &file_rota_v1_rota_proto_msgTypes[74]
+	mi := &file_rota_v1_rota_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6004,7 +7585,7 @@ func (x *Mode) String() string {
 func (*Mode) ProtoMessage() {}
 
 func (x *Mode) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[74]
+	mi := &file_rota_v1_rota_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6017,7 +7598,7 @@ func (x *Mode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mode.ProtoReflect.Descriptor instead.
 func (*Mode) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{74}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *Mode) GetMode() string {
@@ -6085,7 +7666,7 @@ type GetModeRequest struct {
 
 func (x *GetModeRequest) Reset() {
 	*x = GetModeRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[75]
+	mi := &file_rota_v1_rota_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6097,7 +7678,7 @@ func (x *GetModeRequest) String() string {
 func (*GetModeRequest) ProtoMessage() {}
 
 func (x *GetModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[75]
+	mi := &file_rota_v1_rota_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6110,7 +7691,7 @@ func (x *GetModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetModeRequest.ProtoReflect.Descriptor instead.
 func (*GetModeRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{75}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *GetModeRequest) GetRead() *Read {
@@ -6130,7 +7711,7 @@ type GetModeResponse struct {
 
 func (x *GetModeResponse) Reset() {
 	*x = GetModeResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[76]
+	mi := &file_rota_v1_rota_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6142,7 +7723,7 @@ func (x *GetModeResponse) String() string {
 func (*GetModeResponse) ProtoMessage() {}
 
 func (x *GetModeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[76]
+	mi := &file_rota_v1_rota_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6155,7 +7736,7 @@ func (x *GetModeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetModeResponse.ProtoReflect.Descriptor instead.
 func (*GetModeResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{76}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *GetModeResponse) GetMode() *Mode {
@@ -6182,7 +7763,7 @@ type SetModeRequest struct {
 
 func (x *SetModeRequest) Reset() {
 	*x = SetModeRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[77]
+	mi := &file_rota_v1_rota_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6194,7 +7775,7 @@ func (x *SetModeRequest) String() string {
 func (*SetModeRequest) ProtoMessage() {}
 
 func (x *SetModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[77]
+	mi := &file_rota_v1_rota_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6207,7 +7788,7 @@ func (x *SetModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetModeRequest.ProtoReflect.Descriptor instead.
 func (*SetModeRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{77}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *SetModeRequest) GetMode() string {
@@ -6233,7 +7814,7 @@ type SetClusterRequest struct {
 
 func (x *SetClusterRequest) Reset() {
 	*x = SetClusterRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[78]
+	mi := &file_rota_v1_rota_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6245,7 +7826,7 @@ func (x *SetClusterRequest) String() string {
 func (*SetClusterRequest) ProtoMessage() {}
 
 func (x *SetClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[78]
+	mi := &file_rota_v1_rota_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6258,7 +7839,7 @@ func (x *SetClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetClusterRequest.ProtoReflect.Descriptor instead.
 func (*SetClusterRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{78}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *SetClusterRequest) GetSet() []*Setting {
@@ -6281,7 +7862,7 @@ type ClusterSettings struct {
 
 func (x *ClusterSettings) Reset() {
 	*x = ClusterSettings{}
-	mi := &file_rota_v1_rota_proto_msgTypes[79]
+	mi := &file_rota_v1_rota_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6293,7 +7874,7 @@ func (x *ClusterSettings) String() string {
 func (*ClusterSettings) ProtoMessage() {}
 
 func (x *ClusterSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[79]
+	mi := &file_rota_v1_rota_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6306,7 +7887,7 @@ func (x *ClusterSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterSettings.ProtoReflect.Descriptor instead.
 func (*ClusterSettings) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{79}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *ClusterSettings) GetStateBytesMax() int64 {
@@ -6338,7 +7919,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[80]
+	mi := &file_rota_v1_rota_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6350,7 +7931,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[80]
+	mi := &file_rota_v1_rota_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6363,7 +7944,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{80}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{99}
 }
 
 type JobCounts struct {
@@ -6383,7 +7964,7 @@ type JobCounts struct {
 
 func (x *JobCounts) Reset() {
 	*x = JobCounts{}
-	mi := &file_rota_v1_rota_proto_msgTypes[81]
+	mi := &file_rota_v1_rota_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6395,7 +7976,7 @@ func (x *JobCounts) String() string {
 func (*JobCounts) ProtoMessage() {}
 
 func (x *JobCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[81]
+	mi := &file_rota_v1_rota_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6408,7 +7989,7 @@ func (x *JobCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCounts.ProtoReflect.Descriptor instead.
 func (*JobCounts) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{81}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *JobCounts) GetBlocked() int64 {
@@ -6497,7 +8078,7 @@ type NodeStatus struct {
 
 func (x *NodeStatus) Reset() {
 	*x = NodeStatus{}
-	mi := &file_rota_v1_rota_proto_msgTypes[82]
+	mi := &file_rota_v1_rota_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6509,7 +8090,7 @@ func (x *NodeStatus) String() string {
 func (*NodeStatus) ProtoMessage() {}
 
 func (x *NodeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[82]
+	mi := &file_rota_v1_rota_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6522,7 +8103,7 @@ func (x *NodeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatus.ProtoReflect.Descriptor instead.
 func (*NodeStatus) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{82}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *NodeStatus) GetId() string {
@@ -6627,7 +8208,7 @@ type NodeHealth struct {
 
 func (x *NodeHealth) Reset() {
 	*x = NodeHealth{}
-	mi := &file_rota_v1_rota_proto_msgTypes[83]
+	mi := &file_rota_v1_rota_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6639,7 +8220,7 @@ func (x *NodeHealth) String() string {
 func (*NodeHealth) ProtoMessage() {}
 
 func (x *NodeHealth) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[83]
+	mi := &file_rota_v1_rota_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6652,7 +8233,7 @@ func (x *NodeHealth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeHealth.ProtoReflect.Descriptor instead.
 func (*NodeHealth) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{83}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *NodeHealth) GetHealthySinceMs() int64 {
@@ -6682,7 +8263,7 @@ type Autopilot struct {
 
 func (x *Autopilot) Reset() {
 	*x = Autopilot{}
-	mi := &file_rota_v1_rota_proto_msgTypes[84]
+	mi := &file_rota_v1_rota_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6694,7 +8275,7 @@ func (x *Autopilot) String() string {
 func (*Autopilot) ProtoMessage() {}
 
 func (x *Autopilot) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[84]
+	mi := &file_rota_v1_rota_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6707,7 +8288,7 @@ func (x *Autopilot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Autopilot.ProtoReflect.Descriptor instead.
 func (*Autopilot) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{84}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *Autopilot) GetOn() bool {
@@ -6766,7 +8347,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[85]
+	mi := &file_rota_v1_rota_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6778,7 +8359,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[85]
+	mi := &file_rota_v1_rota_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6791,7 +8372,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{85}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *StatusResponse) GetClusterId() string {
@@ -6921,7 +8502,7 @@ type StoreBackupRequest struct {
 
 func (x *StoreBackupRequest) Reset() {
 	*x = StoreBackupRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[86]
+	mi := &file_rota_v1_rota_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6933,7 +8514,7 @@ func (x *StoreBackupRequest) String() string {
 func (*StoreBackupRequest) ProtoMessage() {}
 
 func (x *StoreBackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[86]
+	mi := &file_rota_v1_rota_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6946,10 +8527,10 @@ func (x *StoreBackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreBackupRequest.ProtoReflect.Descriptor instead.
 func (*StoreBackupRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{86}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{105}
 }
 
-// StoredBackup is a backup as the state tells it: the index of the state in it, when the
+// StoredBackup is a backup as the state records it: the index of the state in it, when the
 // cluster learned of it, and name, SHA-256 and number of its bytes as they are stored.
 type StoredBackup struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -6964,7 +8545,7 @@ type StoredBackup struct {
 
 func (x *StoredBackup) Reset() {
 	*x = StoredBackup{}
-	mi := &file_rota_v1_rota_proto_msgTypes[87]
+	mi := &file_rota_v1_rota_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6976,7 +8557,7 @@ func (x *StoredBackup) String() string {
 func (*StoredBackup) ProtoMessage() {}
 
 func (x *StoredBackup) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[87]
+	mi := &file_rota_v1_rota_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6989,7 +8570,7 @@ func (x *StoredBackup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoredBackup.ProtoReflect.Descriptor instead.
 func (*StoredBackup) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{87}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *StoredBackup) GetIndex() uint64 {
@@ -7035,7 +8616,7 @@ type PeersRequest struct {
 
 func (x *PeersRequest) Reset() {
 	*x = PeersRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[88]
+	mi := &file_rota_v1_rota_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7047,7 +8628,7 @@ func (x *PeersRequest) String() string {
 func (*PeersRequest) ProtoMessage() {}
 
 func (x *PeersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[88]
+	mi := &file_rota_v1_rota_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7060,7 +8641,7 @@ func (x *PeersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeersRequest.ProtoReflect.Descriptor instead.
 func (*PeersRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{88}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{107}
 }
 
 type Peer struct {
@@ -7076,7 +8657,7 @@ type Peer struct {
 
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_rota_v1_rota_proto_msgTypes[89]
+	mi := &file_rota_v1_rota_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7088,7 +8669,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[89]
+	mi := &file_rota_v1_rota_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7101,7 +8682,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{89}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *Peer) GetId() string {
@@ -7148,7 +8729,7 @@ type PeersResponse struct {
 
 func (x *PeersResponse) Reset() {
 	*x = PeersResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[90]
+	mi := &file_rota_v1_rota_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7160,7 +8741,7 @@ func (x *PeersResponse) String() string {
 func (*PeersResponse) ProtoMessage() {}
 
 func (x *PeersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[90]
+	mi := &file_rota_v1_rota_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7173,7 +8754,7 @@ func (x *PeersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeersResponse.ProtoReflect.Descriptor instead.
 func (*PeersResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{90}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *PeersResponse) GetPeers() []*Peer {
@@ -7193,7 +8774,7 @@ type TransferLeadershipRequest struct {
 
 func (x *TransferLeadershipRequest) Reset() {
 	*x = TransferLeadershipRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[91]
+	mi := &file_rota_v1_rota_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7205,7 +8786,7 @@ func (x *TransferLeadershipRequest) String() string {
 func (*TransferLeadershipRequest) ProtoMessage() {}
 
 func (x *TransferLeadershipRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[91]
+	mi := &file_rota_v1_rota_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7218,7 +8799,7 @@ func (x *TransferLeadershipRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeadershipRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeadershipRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{91}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *TransferLeadershipRequest) GetTo() string {
@@ -7237,7 +8818,7 @@ type TransferLeadershipResponse struct {
 
 func (x *TransferLeadershipResponse) Reset() {
 	*x = TransferLeadershipResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[92]
+	mi := &file_rota_v1_rota_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7249,7 +8830,7 @@ func (x *TransferLeadershipResponse) String() string {
 func (*TransferLeadershipResponse) ProtoMessage() {}
 
 func (x *TransferLeadershipResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[92]
+	mi := &file_rota_v1_rota_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7262,7 +8843,7 @@ func (x *TransferLeadershipResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeadershipResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeadershipResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{92}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *TransferLeadershipResponse) GetLeader() string {
@@ -7281,7 +8862,7 @@ type RemovePeerRequest struct {
 
 func (x *RemovePeerRequest) Reset() {
 	*x = RemovePeerRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[93]
+	mi := &file_rota_v1_rota_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7293,7 +8874,7 @@ func (x *RemovePeerRequest) String() string {
 func (*RemovePeerRequest) ProtoMessage() {}
 
 func (x *RemovePeerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[93]
+	mi := &file_rota_v1_rota_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7306,7 +8887,7 @@ func (x *RemovePeerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePeerRequest.ProtoReflect.Descriptor instead.
 func (*RemovePeerRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{93}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *RemovePeerRequest) GetId() string {
@@ -7324,7 +8905,7 @@ type RemovePeerResponse struct {
 
 func (x *RemovePeerResponse) Reset() {
 	*x = RemovePeerResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[94]
+	mi := &file_rota_v1_rota_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7336,7 +8917,7 @@ func (x *RemovePeerResponse) String() string {
 func (*RemovePeerResponse) ProtoMessage() {}
 
 func (x *RemovePeerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[94]
+	mi := &file_rota_v1_rota_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7349,7 +8930,7 @@ func (x *RemovePeerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePeerResponse.ProtoReflect.Descriptor instead.
 func (*RemovePeerResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{94}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{113}
 }
 
 type LeaveRequest struct {
@@ -7360,7 +8941,7 @@ type LeaveRequest struct {
 
 func (x *LeaveRequest) Reset() {
 	*x = LeaveRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[95]
+	mi := &file_rota_v1_rota_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7372,7 +8953,7 @@ func (x *LeaveRequest) String() string {
 func (*LeaveRequest) ProtoMessage() {}
 
 func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[95]
+	mi := &file_rota_v1_rota_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7385,7 +8966,7 @@ func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveRequest.ProtoReflect.Descriptor instead.
 func (*LeaveRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{95}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{114}
 }
 
 type LeaveResponse struct {
@@ -7396,7 +8977,7 @@ type LeaveResponse struct {
 
 func (x *LeaveResponse) Reset() {
 	*x = LeaveResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[96]
+	mi := &file_rota_v1_rota_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7408,7 +8989,7 @@ func (x *LeaveResponse) String() string {
 func (*LeaveResponse) ProtoMessage() {}
 
 func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[96]
+	mi := &file_rota_v1_rota_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7421,7 +9002,7 @@ func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveResponse.ProtoReflect.Descriptor instead.
 func (*LeaveResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{96}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{115}
 }
 
 type SaveSnapshotRequest struct {
@@ -7433,7 +9014,7 @@ type SaveSnapshotRequest struct {
 
 func (x *SaveSnapshotRequest) Reset() {
 	*x = SaveSnapshotRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[97]
+	mi := &file_rota_v1_rota_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7445,7 +9026,7 @@ func (x *SaveSnapshotRequest) String() string {
 func (*SaveSnapshotRequest) ProtoMessage() {}
 
 func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[97]
+	mi := &file_rota_v1_rota_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7458,7 +9039,7 @@ func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SaveSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{97}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *SaveSnapshotRequest) GetRead() *Read {
@@ -7477,7 +9058,7 @@ type SnapshotChunk struct {
 
 func (x *SnapshotChunk) Reset() {
 	*x = SnapshotChunk{}
-	mi := &file_rota_v1_rota_proto_msgTypes[98]
+	mi := &file_rota_v1_rota_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7489,7 +9070,7 @@ func (x *SnapshotChunk) String() string {
 func (*SnapshotChunk) ProtoMessage() {}
 
 func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[98]
+	mi := &file_rota_v1_rota_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7502,7 +9083,7 @@ func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotChunk.ProtoReflect.Descriptor instead.
 func (*SnapshotChunk) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{98}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *SnapshotChunk) GetData() []byte {
@@ -7520,7 +9101,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[99]
+	mi := &file_rota_v1_rota_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7532,7 +9113,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[99]
+	mi := &file_rota_v1_rota_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7545,7 +9126,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{99}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{118}
 }
 
 type VerifyResponse struct {
@@ -7559,7 +9140,7 @@ type VerifyResponse struct {
 
 func (x *VerifyResponse) Reset() {
 	*x = VerifyResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[100]
+	mi := &file_rota_v1_rota_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7571,7 +9152,7 @@ func (x *VerifyResponse) String() string {
 func (*VerifyResponse) ProtoMessage() {}
 
 func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[100]
+	mi := &file_rota_v1_rota_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7584,7 +9165,7 @@ func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyResponse.ProtoReflect.Descriptor instead.
 func (*VerifyResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{100}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *VerifyResponse) GetIndex() uint64 {
@@ -7621,7 +9202,7 @@ type NodeVerdict struct {
 
 func (x *NodeVerdict) Reset() {
 	*x = NodeVerdict{}
-	mi := &file_rota_v1_rota_proto_msgTypes[101]
+	mi := &file_rota_v1_rota_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7633,7 +9214,7 @@ func (x *NodeVerdict) String() string {
 func (*NodeVerdict) ProtoMessage() {}
 
 func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[101]
+	mi := &file_rota_v1_rota_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7646,7 +9227,7 @@ func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeVerdict.ProtoReflect.Descriptor instead.
 func (*NodeVerdict) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{101}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *NodeVerdict) GetId() string {
@@ -7700,7 +9281,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\asubject\x18\x02 \x01(\tR\asubject\x12\x12\n" +
 	"\x04text\x18\x03 \x01(\tR\x04text\x12$\n" +
 	"\x0eretry_after_ms\x18\x04 \x01(\x03R\fretryAfterMs\x12\x0e\n" +
-	"\x02op\x18\x05 \x01(\tR\x02op\"\xaa\b\n" +
+	"\x02op\x18\x05 \x01(\tR\x02op\"\xc7\v\n" +
 	"\aJobSpec\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x12\n" +
@@ -7733,16 +9314,38 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\vexpected_ms\x18\x1a \x01(\x03R\n" +
 	"expectedMs\x123\n" +
 	"\x16retry_on_invalid_proof\x18\x1b \x01(\bR\x13retryOnInvalidProof\x12\x1b\n" +
-	"\tdata_keys\x18\x1c \x03(\tR\bdataKeys\x12\x16\n" +
+	"\tdata_keys\x18\x1c \x03(\tR\bdataKeys\x12\x12\n" +
+	"\x04keys\x18= \x03(\tR\x04keys\x12\x14\n" +
+	"\x05batch\x18> \x01(\tR\x05batch\x127\n" +
+	"\aheaders\x18? \x03(\v2\x1d.rota.v1.JobSpec.HeadersEntryR\aheaders\x12\x16\n" +
 	"\x06minted\x18\x1d \x01(\bR\x06minted\x12#\n" +
-	"\x0eio_bytes_per_s\x18\x1e \x01(\x03R\vioBytesPerS\x1a9\n" +
+	"\x0eio_bytes_per_s\x18\x1e \x01(\x03R\vioBytesPerS\x12%\n" +
+	"\x0eretry_attempts\x18\x1f \x01(\x03R\rretryAttempts\x12\"\n" +
+	"\rretry_base_ms\x18  \x01(\x03R\vretryBaseMs\x122\n" +
+	"\x15retry_factor_permille\x18! \x01(\x03R\x13retryFactorPermille\x12 \n" +
+	"\fretry_cap_ms\x18\" \x01(\x03R\n" +
+	"retryCapMs\x122\n" +
+	"\x15retry_jitter_permille\x18# \x01(\x03R\x13retryJitterPermille\x12'\n" +
+	"\x06unique\x18< \x01(\v2\x0f.rota.v1.UniqueR\x06unique\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a9\n" +
 	"\vLimitsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01B\v\n" +
-	"\t_priority\"\xd8\x01\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\x1a:\n" +
+	"\fHeadersEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\v\n" +
+	"\t_priority\"\xbb\x01\n" +
+	"\x06Unique\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x0e\n" +
+	"\x02by\x18\x02 \x03(\tR\x02by\x12\x1b\n" +
+	"\tperiod_ms\x18\x03 \x01(\x03R\bperiodMs\x12\x14\n" +
+	"\x05scope\x18\x04 \x03(\tR\x05scope\x12\x17\n" +
+	"\akeep_ms\x18\x05 \x01(\x03R\x06keepMs\x12\x1f\n" +
+	"\von_conflict\x18\x06 \x01(\tR\n" +
+	"onConflict\x12\"\n" +
+	"\rextend_max_ms\x18\a \x01(\x03R\vextendMaxMs\"\xd8\x01\n" +
 	"\bDecision\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x16\n" +
 	"\x06height\x18\x02 \x01(\x04R\x06height\x12\x14\n" +
@@ -7752,7 +9355,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\vreasoning_n\x18\x06 \x01(\x03R\n" +
 	"reasoningN\x12!\n" +
 	"\freasoning_of\x18\a \x01(\x03R\vreasoningOf\x12\x12\n" +
-	"\x04seed\x18\b \x01(\fR\x04seed\"\xbe\x03\n" +
+	"\x04seed\x18\b \x01(\fR\x04seed\"\xd0\x03\n" +
 	"\aAttempt\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\x05R\aattempt\x12\x16\n" +
 	"\x06worker\x18\x02 \x01(\tR\x06worker\x12\x19\n" +
@@ -7770,7 +9373,8 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"started_ms\x18\f \x01(\x03R\tstartedMs\x12\x19\n" +
 	"\backed_ms\x18\r \x01(\x03R\aackedMs\x12\x19\n" +
 	"\bended_ms\x18\x0e \x01(\x03R\aendedMs\x12\x12\n" +
-	"\x04life\x18\x0f \x01(\x05R\x04life\"\x8a\x06\n" +
+	"\x04life\x18\x0f \x01(\x05R\x04life\x12\x10\n" +
+	"\x03log\x18\x10 \x01(\bR\x03log\"\x8a\x06\n" +
 	"\x05Lease\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x14\n" +
 	"\x05token\x18\x02 \x01(\tR\x05token\x12\x10\n" +
@@ -7802,7 +9406,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\backed_ms\x18\x19 \x01(\x03R\aackedMs\x12\x1e\n" +
 	"\vrenew_by_ms\x18\x1a \x01(\x03R\trenewByMs\x12\x1f\n" +
 	"\vdeadline_ms\x18\x1b \x01(\x03R\n" +
-	"deadlineMs\"\xa7\b\n" +
+	"deadlineMs\"\xee\b\n" +
 	"\x03Job\x12$\n" +
 	"\x04spec\x18\x01 \x01(\v2\x10.rota.v1.JobSpecR\x04spec\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x18\n" +
@@ -7838,7 +9442,9 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\n" +
 	"retried_ms\x18\x1c \x01(\x03R\tretriedMs\x12\x18\n" +
 	"\achanges\x18\x1d \x01(\x05R\achanges\x12*\n" +
-	"\x04meta\x18\x1e \x03(\v2\x16.rota.v1.Job.MetaEntryR\x04meta\x1a7\n" +
+	"\x04meta\x18\x1e \x03(\v2\x16.rota.v1.Job.MetaEntryR\x04meta\x12 \n" +
+	"\vfingerprint\x18\x1f \x01(\fR\vfingerprint\x12#\n" +
+	"\runique_holder\x18< \x01(\tR\funiqueHolder\x1a7\n" +
 	"\tMetaEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"5\n" +
@@ -7846,21 +9452,42 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x04jobs\x18\x01 \x03(\v2\x10.rota.v1.JobSpecR\x04jobs\"N\n" +
 	"\x0eSubmitResponse\x12&\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x12.rota.v1.SubmittedR\x04jobs\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\x04R\x05index\"\xa9\x01\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\"\xc1\x01\n" +
 	"\tSubmitted\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x18\n" +
 	"\aexisted\x18\x03 \x01(\bR\aexisted\x12*\n" +
 	"\arefusal\x18\x04 \x01(\v2\x10.rota.v1.RefusalR\arefusal\x12\x14\n" +
 	"\x05index\x18\x05 \x01(\x04R\x05index\x12\x1a\n" +
-	"\bthrottle\x18\x06 \x01(\bR\bthrottle\"X\n" +
+	"\bthrottle\x18\x06 \x01(\bR\bthrottle\x12\x16\n" +
+	"\x06holder\x18\a \x01(\tR\x06holder\"X\n" +
 	"\rGetJobRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
 	"\x04read\x18\x02 \x01(\v2\r.rota.v1.ReadR\x04read\x12\x14\n" +
 	"\x05brief\x18\x03 \x01(\bR\x05brief\"Q\n" +
 	"\x0eGetJobResponse\x12\x1e\n" +
 	"\x03job\x18\x01 \x01(\v2\f.rota.v1.JobR\x03job\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\"\xba\x01\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\"\x9e\x01\n" +
+	"\rJobLogRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
+	"\aattempt\x18\x02 \x01(\x05H\x00R\aattempt\x88\x01\x01\x12\x19\n" +
+	"\blease_id\x18\x03 \x01(\fR\aleaseId\x12\x14\n" +
+	"\x05after\x18\x04 \x01(\x04R\x05after\x12!\n" +
+	"\x04read\x18\x05 \x01(\v2\r.rota.v1.ReadR\x04readB\n" +
+	"\n" +
+	"\b_attempt\"\xba\x01\n" +
+	"\x0eJobLogResponse\x12\x18\n" +
+	"\aattempt\x18\x01 \x01(\x05R\aattempt\x12\x19\n" +
+	"\blease_id\x18\x02 \x01(\fR\aleaseId\x12\x16\n" +
+	"\x06worker\x18\x03 \x01(\tR\x06worker\x12\x12\n" +
+	"\x04open\x18\x04 \x01(\bR\x04open\x12&\n" +
+	"\x05parts\x18\x05 \x03(\v2\x10.rota.v1.LogPartR\x05parts\x12\x1f\n" +
+	"\x02at\x18\x06 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\"e\n" +
+	"\aLogPart\x12\x19\n" +
+	"\blease_id\x18\x01 \x01(\fR\aleaseId\x12\x0e\n" +
+	"\x02at\x18\x02 \x01(\x04R\x02at\x12\x1b\n" +
+	"\tcut_lines\x18\x03 \x01(\x04R\bcutLines\x12\x12\n" +
+	"\x04text\x18\x04 \x01(\fR\x04text\"\x81\x02\n" +
 	"\x0fListJobsRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x16\n" +
@@ -7868,12 +9495,30 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x04type\x18\x04 \x01(\tR\x04type\x12\x14\n" +
 	"\x05limit\x18\x05 \x01(\x05R\x05limit\x12\x16\n" +
 	"\x06cursor\x18\x06 \x01(\tR\x06cursor\x12!\n" +
-	"\x04read\x18\a \x01(\v2\r.rota.v1.ReadR\x04read\"v\n" +
+	"\x04read\x18\a \x01(\v2\r.rota.v1.ReadR\x04read\x12\x14\n" +
+	"\x05where\x18\b \x01(\tR\x05where\x12\x14\n" +
+	"\x05count\x18\t \x01(\bR\x05count\x12\x19\n" +
+	"\bgroup_by\x18\n" +
+	" \x01(\tR\agroupBy\"\xa3\x01\n" +
 	"\x10ListJobsResponse\x12 \n" +
 	"\x04jobs\x18\x01 \x03(\v2\f.rota.v1.JobR\x04jobs\x12\x1f\n" +
 	"\vnext_cursor\x18\x02 \x01(\tR\n" +
 	"nextCursor\x12\x1f\n" +
-	"\x02at\x18\x03 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\"#\n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\x12+\n" +
+	"\acounted\x18\x04 \x01(\v2\x11.rota.v1.JobCountR\acounted\"\x88\x01\n" +
+	"\bJobCount\x12\x14\n" +
+	"\x05count\x18\x01 \x01(\x03R\x05count\x12)\n" +
+	"\x06groups\x18\x02 \x03(\v2\x11.rota.v1.JobGroupR\x06groups\x12\x1a\n" +
+	"\bcomplete\x18\x03 \x01(\bR\bcomplete\x12\x1f\n" +
+	"\vnext_cursor\x18\x04 \x01(\tR\n" +
+	"nextCursor\"\x96\x01\n" +
+	"\bJobGroup\x12 \n" +
+	"\vfingerprint\x18\x01 \x01(\fR\vfingerprint\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\x03R\x05count\x12\x10\n" +
+	"\x03job\x18\x03 \x01(\tR\x03job\x12\x12\n" +
+	"\x04type\x18\x04 \x01(\tR\x04type\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05error\x18\x06 \x01(\tR\x05error\"#\n" +
 	"\x0fWaitJobsRequest\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\tR\x03ids\"%\n" +
 	"\x11CancelJobsRequest\x12\x10\n" +
@@ -7954,7 +9599,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x04used\x18\x03 \x01(\x03R\x04used\x12\x19\n" +
 	"\bsince_ms\x18\x04 \x01(\x03R\asinceMs\x12$\n" +
 	"\x0euntil_clock_ms\x18\x05 \x01(\x03R\funtilClockMs\x12\x19\n" +
-	"\buntil_ms\x18\x06 \x01(\x03R\auntilMs\"\xed\b\n" +
+	"\buntil_ms\x18\x06 \x01(\x03R\auntilMs\"\x9d\t\n" +
 	"\x06Worker\x12'\n" +
 	"\x04spec\x18\x01 \x01(\v2\x13.rota.v1.WorkerSpecR\x04spec\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\tR\x06status\x12\x18\n" +
@@ -7985,7 +9630,9 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x14io_bytes_per_s_taken\x18( \x01(\x03R\x10ioBytesPerSTaken\x122\n" +
 	"\x15disconnected_since_ms\x18+ \x01(\x03R\x13disconnectedSinceMs\x12=\n" +
 	"\x1bdisconnected_since_clock_ms\x18, \x01(\x03R\x18disconnectedSinceClockMs\x12%\n" +
-	"\x0eattested_stake\x18) \x01(\x03R\rattestedStake\"\xbd\x01\n" +
+	"\x0eattested_stake\x18) \x01(\x03R\rattestedStake\x12\x14\n" +
+	"\x05polls\x18- \x01(\bR\x05polls\x12\x18\n" +
+	"\aoffered\x18. \x01(\x05R\aoffered\"\xbd\x01\n" +
 	"\vWorkRequest\x12&\n" +
 	"\x05hello\x18\x01 \x01(\v2\x0e.rota.v1.HelloH\x00R\x05hello\x124\n" +
 	"\bcommands\x18\x02 \x01(\v2\x16.rota.v1.LeaseCommandsH\x00R\bcommands\x12#\n" +
@@ -8005,7 +9652,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"old_secret\x18\a \x01(\fR\toldSecret\"^\n" +
 	"\rLeaseCommands\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x121\n" +
-	"\bcommands\x18\x02 \x03(\v2\x15.rota.v1.LeaseCommandR\bcommands\"\x90\x03\n" +
+	"\bcommands\x18\x02 \x03(\v2\x15.rota.v1.LeaseCommandR\bcommands\"\xc8\x03\n" +
 	"\fLeaseCommand\x12&\n" +
 	"\x04verb\x18\x01 \x01(\x0e2\x12.rota.v1.LeaseVerbR\x04verb\x12\x19\n" +
 	"\blease_id\x18\x02 \x01(\fR\aleaseId\x12\x18\n" +
@@ -8013,17 +9660,26 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x06output\x18\x04 \x01(\fR\x06output\x12#\n" +
 	"\routput_digest\x18\x05 \x01(\fR\foutputDigest\x12\x12\n" +
 	"\x04text\x18\x06 \x01(\tR\x04text\x12\x1a\n" +
-	"\bprogress\x18\a \x01(\x05R\bprogress\x12\x19\n" +
-	"\bno_retry\x18\b \x01(\bR\anoRetry\x12\x10\n" +
-	"\x03job\x18\t \x01(\tR\x03job\x12\x1b\n" +
-	"\ttimed_out\x18\n" +
-	" \x01(\bR\btimedOut\x123\n" +
-	"\x04meta\x18\v \x03(\v2\x1f.rota.v1.LeaseCommand.MetaEntryR\x04meta\x1a7\n" +
+	"\bprogress\x18\a \x01(\x05R\bprogress\x12%\n" +
+	"\x04fail\x18\b \x01(\x0e2\x11.rota.v1.FailKindR\x04fail\x12\x10\n" +
+	"\x03job\x18\t \x01(\tR\x03job\x12\x19\n" +
+	"\bafter_ms\x18\n" +
+	" \x01(\x03R\aafterMs\x123\n" +
+	"\x04meta\x18\v \x03(\v2\x1f.rota.v1.LeaseCommand.MetaEntryR\x04meta\x12\x1a\n" +
+	"\bchildren\x18\f \x01(\fR\bchildren\x12\x10\n" +
+	"\x03log\x18\r \x01(\fR\x03log\x1a7\n" +
 	"\tMetaEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\"\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"n\n" +
+	"\n" +
+	"AttemptLog\x12\x12\n" +
+	"\x04head\x18\x01 \x01(\fR\x04head\x12\x12\n" +
+	"\x04tail\x18\x02 \x01(\fR\x04tail\x12\x1b\n" +
+	"\tcut_lines\x18\x03 \x01(\x04R\bcutLines\x12\x1b\n" +
+	"\tcut_bytes\x18\x04 \x01(\x04R\bcutBytes\"H\n" +
 	"\x04Beat\x12\x1a\n" +
-	"\bsequence\x18\x01 \x01(\x04R\bsequence\"\x05\n" +
+	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12$\n" +
+	"\x04logs\x18\x02 \x03(\v2\x10.rota.v1.LogPartR\x04logs\"\x05\n" +
 	"\x03Bye\"\xfb\x01\n" +
 	"\fWorkResponse\x12,\n" +
 	"\awelcome\x18\x01 \x01(\v2\x10.rota.v1.WelcomeH\x00R\awelcome\x12,\n" +
@@ -8211,7 +9867,61 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\"F\n" +
 	"\x10SetTenantRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\"\n" +
-	"\x03set\x18\x02 \x03(\v2\x10.rota.v1.SettingR\x03set\"\xcd\x01\n" +
+	"\x03set\x18\x02 \x03(\v2\x10.rota.v1.SettingR\x03set\"\xfa\x01\n" +
+	"\aKeyRule\x12\x14\n" +
+	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
+	"\x05value\x18\x03 \x01(\tR\x05value\x12\x14\n" +
+	"\x05scope\x18\x04 \x01(\tR\x05scope\x12 \n" +
+	"\vconcurrency\x18\x05 \x01(\x03R\vconcurrency\x12\x12\n" +
+	"\x04rate\x18\x06 \x01(\x03R\x04rate\x12\x1b\n" +
+	"\tperiod_ms\x18\a \x01(\x03R\bperiodMs\x12\x14\n" +
+	"\x05burst\x18\b \x01(\x03R\x05burst\x12\x1a\n" +
+	"\bsequence\x18\t \x01(\tR\bsequence\x12\x14\n" +
+	"\x05group\x18\n" +
+	" \x01(\bR\x05group\"9\n" +
+	"\x11SetKeyRuleRequest\x12$\n" +
+	"\x04rule\x18\x01 \x01(\v2\x10.rota.v1.KeyRuleR\x04rule\"\x14\n" +
+	"\x12SetKeyRuleResponse\"V\n" +
+	"\x14DeleteKeyRuleRequest\x12\x14\n" +
+	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
+	"\x05value\x18\x03 \x01(\tR\x05value\"\x17\n" +
+	"\x15DeleteKeyRuleResponse\"f\n" +
+	"\x13ListKeyRulesRequest\x12!\n" +
+	"\x04read\x18\x01 \x01(\v2\r.rota.v1.ReadR\x04read\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\x05R\x05limit\x12\x16\n" +
+	"\x06cursor\x18\x03 \x01(\tR\x06cursor\"\x80\x01\n" +
+	"\x14ListKeyRulesResponse\x12&\n" +
+	"\x05rules\x18\x01 \x03(\v2\x10.rota.v1.KeyRuleR\x05rules\x12\x1f\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\x12\x1f\n" +
+	"\vnext_cursor\x18\x03 \x01(\tR\n" +
+	"nextCursor\"\\\n" +
+	"\rGetKeyRequest\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\x12!\n" +
+	"\x04read\x18\x03 \x01(\v2\r.rota.v1.ReadR\x04read\"\xf1\x01\n" +
+	"\bKeyState\x12\x14\n" +
+	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x16\n" +
+	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x10\n" +
+	"\x03key\x18\x03 \x01(\tR\x03key\x12\x12\n" +
+	"\x04jobs\x18\x04 \x01(\x03R\x04jobs\x12\x12\n" +
+	"\x04open\x18\x05 \x01(\x03R\x04open\x12\x12\n" +
+	"\x04full\x18\x06 \x01(\bR\x04full\x12\x17\n" +
+	"\anext_ms\x18\a \x01(\x03R\x06nextMs\x12\"\n" +
+	"\rnext_clock_ms\x18\b \x01(\x03R\vnextClockMs\x12\x12\n" +
+	"\x04head\x18\t \x01(\tR\x04head\x12\x18\n" +
+	"\ablocker\x18\n" +
+	" \x01(\tR\ablocker\"X\n" +
+	"\x0eGetKeyResponse\x12%\n" +
+	"\x04keys\x18\x01 \x03(\v2\x11.rota.v1.KeyStateR\x04keys\x12\x1f\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\"b\n" +
+	"\x0eSkipKeyRequest\x12\x14\n" +
+	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x16\n" +
+	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x10\n" +
+	"\x03key\x18\x03 \x01(\tR\x03key\x12\x10\n" +
+	"\x03job\x18\x04 \x01(\tR\x03job\"\x11\n" +
+	"\x0fSkipKeyResponse\"\xcd\x01\n" +
 	"\x04Mode\x12\x12\n" +
 	"\x04mode\x18\x01 \x01(\tR\x04mode\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12$\n" +
@@ -8334,7 +10044,14 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\n" +
 	"violations\x18\x04 \x03(\tR\n" +
 	"violations\x12\x14\n" +
-	"\x05error\x18\x05 \x01(\tR\x05error*\xb0\x01\n" +
+	"\x05error\x18\x05 \x01(\tR\x05error*\x9d\x01\n" +
+	"\bFailKind\x12\x19\n" +
+	"\x15FAIL_KIND_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15FAIL_KIND_RETRY_AFTER\x10\x01\x12\x14\n" +
+	"\x10FAIL_KIND_SNOOZE\x10\x02\x12\x16\n" +
+	"\x12FAIL_KIND_NO_RETRY\x10\x03\x12\x14\n" +
+	"\x10FAIL_KIND_CANCEL\x10\x04\x12\x17\n" +
+	"\x13FAIL_KIND_TIMED_OUT\x10\x05*\xb0\x01\n" +
 	"\tLeaseVerb\x12\x1a\n" +
 	"\x16LEASE_VERB_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eLEASE_VERB_ACK\x10\x01\x12\x14\n" +
@@ -8342,12 +10059,13 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x13LEASE_VERB_COMPLETE\x10\x03\x12\x13\n" +
 	"\x0fLEASE_VERB_FAIL\x10\x04\x12\x16\n" +
 	"\x12LEASE_VERB_DECLINE\x10\x05\x12\x17\n" +
-	"\x13LEASE_VERB_PROGRESS\x10\x062\x95\x04\n" +
+	"\x13LEASE_VERB_PROGRESS\x10\x062\xcd\x04\n" +
 	"\x04Jobs\x129\n" +
 	"\x06Submit\x12\x16.rota.v1.SubmitRequest\x1a\x17.rota.v1.SubmitResponse\x126\n" +
 	"\x03Get\x12\x16.rota.v1.GetJobRequest\x1a\x17.rota.v1.GetJobResponse\x12;\n" +
 	"\x04List\x12\x18.rota.v1.ListJobsRequest\x1a\x19.rota.v1.ListJobsResponse\x120\n" +
-	"\x04Wait\x12\x18.rota.v1.WaitJobsRequest\x1a\f.rota.v1.Job0\x01\x12:\n" +
+	"\x04Wait\x12\x18.rota.v1.WaitJobsRequest\x1a\f.rota.v1.Job0\x01\x126\n" +
+	"\x03Log\x12\x16.rota.v1.JobLogRequest\x1a\x17.rota.v1.JobLogResponse\x12:\n" +
 	"\x06Cancel\x12\x1a.rota.v1.CancelJobsRequest\x1a\x14.rota.v1.JobOutcomes\x128\n" +
 	"\x05Retry\x12\x19.rota.v1.RetryJobsRequest\x1a\x14.rota.v1.JobOutcomes\x128\n" +
 	"\x06Change\x12\x19.rota.v1.ChangeJobRequest\x1a\x13.rota.v1.JobOutcome\x12:\n" +
@@ -8372,7 +10090,13 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x04List\x12\x1b.rota.v1.ListTenantsRequest\x1a\x1c.rota.v1.ListTenantsResponse\x12<\n" +
 	"\x03Get\x12\x19.rota.v1.GetTenantRequest\x1a\x1a.rota.v1.GetTenantResponse\x121\n" +
 	"\x03Set\x12\x19.rota.v1.SetTenantRequest\x1a\x0f.rota.v1.Tenant\x12E\n" +
-	"\x06Delete\x12\x1c.rota.v1.DeleteTenantRequest\x1a\x1d.rota.v1.DeleteTenantResponse2\xce\x05\n" +
+	"\x06Delete\x12\x1c.rota.v1.DeleteTenantRequest\x1a\x1d.rota.v1.DeleteTenantResponse2\xc7\x02\n" +
+	"\x04Keys\x12>\n" +
+	"\x03Set\x12\x1a.rota.v1.SetKeyRuleRequest\x1a\x1b.rota.v1.SetKeyRuleResponse\x12G\n" +
+	"\x06Delete\x12\x1d.rota.v1.DeleteKeyRuleRequest\x1a\x1e.rota.v1.DeleteKeyRuleResponse\x12C\n" +
+	"\x04List\x12\x1c.rota.v1.ListKeyRulesRequest\x1a\x1d.rota.v1.ListKeyRulesResponse\x126\n" +
+	"\x03Get\x12\x16.rota.v1.GetKeyRequest\x1a\x17.rota.v1.GetKeyResponse\x129\n" +
+	"\x04Skip\x12\x17.rota.v1.SkipKeyRequest\x1a\x18.rota.v1.SkipKeyResponse2\xce\x05\n" +
 	"\aCluster\x129\n" +
 	"\x06Status\x12\x16.rota.v1.StatusRequest\x1a\x17.rota.v1.StatusResponse\x12<\n" +
 	"\aGetMode\x12\x17.rota.v1.GetModeRequest\x1a\x18.rota.v1.GetModeResponse\x121\n" +
@@ -8399,282 +10123,331 @@ func file_rota_v1_rota_proto_rawDescGZIP() []byte {
 	return file_rota_v1_rota_proto_rawDescData
 }
 
-var file_rota_v1_rota_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_rota_v1_rota_proto_msgTypes = make([]protoimpl.MessageInfo, 108)
+var file_rota_v1_rota_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_rota_v1_rota_proto_msgTypes = make([]protoimpl.MessageInfo, 128)
 var file_rota_v1_rota_proto_goTypes = []any{
-	(LeaseVerb)(0),                     // 0: rota.v1.LeaseVerb
-	(*Read)(nil),                       // 1: rota.v1.Read
-	(*ReadAt)(nil),                     // 2: rota.v1.ReadAt
-	(*Refusal)(nil),                    // 3: rota.v1.Refusal
-	(*JobSpec)(nil),                    // 4: rota.v1.JobSpec
-	(*Decision)(nil),                   // 5: rota.v1.Decision
-	(*Attempt)(nil),                    // 6: rota.v1.Attempt
-	(*Lease)(nil),                      // 7: rota.v1.Lease
-	(*Job)(nil),                        // 8: rota.v1.Job
-	(*SubmitRequest)(nil),              // 9: rota.v1.SubmitRequest
-	(*SubmitResponse)(nil),             // 10: rota.v1.SubmitResponse
-	(*Submitted)(nil),                  // 11: rota.v1.Submitted
-	(*GetJobRequest)(nil),              // 12: rota.v1.GetJobRequest
-	(*GetJobResponse)(nil),             // 13: rota.v1.GetJobResponse
-	(*ListJobsRequest)(nil),            // 14: rota.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),           // 15: rota.v1.ListJobsResponse
-	(*WaitJobsRequest)(nil),            // 16: rota.v1.WaitJobsRequest
-	(*CancelJobsRequest)(nil),          // 17: rota.v1.CancelJobsRequest
-	(*RetryJobsRequest)(nil),           // 18: rota.v1.RetryJobsRequest
-	(*DeleteJobsRequest)(nil),          // 19: rota.v1.DeleteJobsRequest
-	(*ChangeJobRequest)(nil),           // 20: rota.v1.ChangeJobRequest
-	(*ReportProofRequest)(nil),         // 21: rota.v1.ReportProofRequest
-	(*JobOutcomes)(nil),                // 22: rota.v1.JobOutcomes
-	(*JobOutcome)(nil),                 // 23: rota.v1.JobOutcome
-	(*WorkerSpec)(nil),                 // 24: rota.v1.WorkerSpec
-	(*Attestation)(nil),                // 25: rota.v1.Attestation
-	(*TypeUntil)(nil),                  // 26: rota.v1.TypeUntil
-	(*UnitsUsed)(nil),                  // 27: rota.v1.UnitsUsed
-	(*Worker)(nil),                     // 28: rota.v1.Worker
-	(*WorkRequest)(nil),                // 29: rota.v1.WorkRequest
-	(*Hello)(nil),                      // 30: rota.v1.Hello
-	(*LeaseCommands)(nil),              // 31: rota.v1.LeaseCommands
-	(*LeaseCommand)(nil),               // 32: rota.v1.LeaseCommand
-	(*Beat)(nil),                       // 33: rota.v1.Beat
-	(*Bye)(nil),                        // 34: rota.v1.Bye
-	(*WorkResponse)(nil),               // 35: rota.v1.WorkResponse
-	(*Welcome)(nil),                    // 36: rota.v1.Welcome
-	(*Notices)(nil),                    // 37: rota.v1.Notices
-	(*Assignment)(nil),                 // 38: rota.v1.Assignment
-	(*LeaseEnd)(nil),                   // 39: rota.v1.LeaseEnd
-	(*LeaseAnswers)(nil),               // 40: rota.v1.LeaseAnswers
-	(*LeaseAnswer)(nil),                // 41: rota.v1.LeaseAnswer
-	(*Heard)(nil),                      // 42: rota.v1.Heard
-	(*BeatAnswer)(nil),                 // 43: rota.v1.BeatAnswer
-	(*ListWorkersRequest)(nil),         // 44: rota.v1.ListWorkersRequest
-	(*ListWorkersResponse)(nil),        // 45: rota.v1.ListWorkersResponse
-	(*GetWorkerRequest)(nil),           // 46: rota.v1.GetWorkerRequest
-	(*GetWorkerResponse)(nil),          // 47: rota.v1.GetWorkerResponse
-	(*DrainWorkerRequest)(nil),         // 48: rota.v1.DrainWorkerRequest
-	(*SuspendWorkerRequest)(nil),       // 49: rota.v1.SuspendWorkerRequest
-	(*ResumeWorkerRequest)(nil),        // 50: rota.v1.ResumeWorkerRequest
-	(*RetireWorkerRequest)(nil),        // 51: rota.v1.RetireWorkerRequest
-	(*WorkerGoneRequest)(nil),          // 52: rota.v1.WorkerGoneRequest
-	(*WorkerGoneResponse)(nil),         // 53: rota.v1.WorkerGoneResponse
-	(*Setting)(nil),                    // 54: rota.v1.Setting
-	(*Queue)(nil),                      // 55: rota.v1.Queue
-	(*Domain)(nil),                     // 56: rota.v1.Domain
-	(*TypeStats)(nil),                  // 57: rota.v1.TypeStats
-	(*ListQueuesRequest)(nil),          // 58: rota.v1.ListQueuesRequest
-	(*ListQueuesResponse)(nil),         // 59: rota.v1.ListQueuesResponse
-	(*GetQueueRequest)(nil),            // 60: rota.v1.GetQueueRequest
-	(*GetQueueResponse)(nil),           // 61: rota.v1.GetQueueResponse
-	(*DeleteQueueRequest)(nil),         // 62: rota.v1.DeleteQueueRequest
-	(*DeleteQueueResponse)(nil),        // 63: rota.v1.DeleteQueueResponse
-	(*DeleteTenantRequest)(nil),        // 64: rota.v1.DeleteTenantRequest
-	(*DeleteTenantResponse)(nil),       // 65: rota.v1.DeleteTenantResponse
-	(*DeleteWorkerRequest)(nil),        // 66: rota.v1.DeleteWorkerRequest
-	(*DeleteWorkerResponse)(nil),       // 67: rota.v1.DeleteWorkerResponse
-	(*SetQueueRequest)(nil),            // 68: rota.v1.SetQueueRequest
-	(*Tenant)(nil),                     // 69: rota.v1.Tenant
-	(*ListTenantsRequest)(nil),         // 70: rota.v1.ListTenantsRequest
-	(*ListTenantsResponse)(nil),        // 71: rota.v1.ListTenantsResponse
-	(*GetTenantRequest)(nil),           // 72: rota.v1.GetTenantRequest
-	(*GetTenantResponse)(nil),          // 73: rota.v1.GetTenantResponse
-	(*SetTenantRequest)(nil),           // 74: rota.v1.SetTenantRequest
-	(*Mode)(nil),                       // 75: rota.v1.Mode
-	(*GetModeRequest)(nil),             // 76: rota.v1.GetModeRequest
-	(*GetModeResponse)(nil),            // 77: rota.v1.GetModeResponse
-	(*SetModeRequest)(nil),             // 78: rota.v1.SetModeRequest
-	(*SetClusterRequest)(nil),          // 79: rota.v1.SetClusterRequest
-	(*ClusterSettings)(nil),            // 80: rota.v1.ClusterSettings
-	(*StatusRequest)(nil),              // 81: rota.v1.StatusRequest
-	(*JobCounts)(nil),                  // 82: rota.v1.JobCounts
-	(*NodeStatus)(nil),                 // 83: rota.v1.NodeStatus
-	(*NodeHealth)(nil),                 // 84: rota.v1.NodeHealth
-	(*Autopilot)(nil),                  // 85: rota.v1.Autopilot
-	(*StatusResponse)(nil),             // 86: rota.v1.StatusResponse
-	(*StoreBackupRequest)(nil),         // 87: rota.v1.StoreBackupRequest
-	(*StoredBackup)(nil),               // 88: rota.v1.StoredBackup
-	(*PeersRequest)(nil),               // 89: rota.v1.PeersRequest
-	(*Peer)(nil),                       // 90: rota.v1.Peer
-	(*PeersResponse)(nil),              // 91: rota.v1.PeersResponse
-	(*TransferLeadershipRequest)(nil),  // 92: rota.v1.TransferLeadershipRequest
-	(*TransferLeadershipResponse)(nil), // 93: rota.v1.TransferLeadershipResponse
-	(*RemovePeerRequest)(nil),          // 94: rota.v1.RemovePeerRequest
-	(*RemovePeerResponse)(nil),         // 95: rota.v1.RemovePeerResponse
-	(*LeaveRequest)(nil),               // 96: rota.v1.LeaveRequest
-	(*LeaveResponse)(nil),              // 97: rota.v1.LeaveResponse
-	(*SaveSnapshotRequest)(nil),        // 98: rota.v1.SaveSnapshotRequest
-	(*SnapshotChunk)(nil),              // 99: rota.v1.SnapshotChunk
-	(*VerifyRequest)(nil),              // 100: rota.v1.VerifyRequest
-	(*VerifyResponse)(nil),             // 101: rota.v1.VerifyResponse
-	(*NodeVerdict)(nil),                // 102: rota.v1.NodeVerdict
-	nil,                                // 103: rota.v1.JobSpec.LabelsEntry
-	nil,                                // 104: rota.v1.JobSpec.LimitsEntry
-	nil,                                // 105: rota.v1.Job.MetaEntry
-	nil,                                // 106: rota.v1.ChangeJobRequest.LabelsEntry
-	nil,                                // 107: rota.v1.WorkerSpec.LimitsEntry
-	nil,                                // 108: rota.v1.LeaseCommand.MetaEntry
+	(FailKind)(0),                      // 0: rota.v1.FailKind
+	(LeaseVerb)(0),                     // 1: rota.v1.LeaseVerb
+	(*Read)(nil),                       // 2: rota.v1.Read
+	(*ReadAt)(nil),                     // 3: rota.v1.ReadAt
+	(*Refusal)(nil),                    // 4: rota.v1.Refusal
+	(*JobSpec)(nil),                    // 5: rota.v1.JobSpec
+	(*Unique)(nil),                     // 6: rota.v1.Unique
+	(*Decision)(nil),                   // 7: rota.v1.Decision
+	(*Attempt)(nil),                    // 8: rota.v1.Attempt
+	(*Lease)(nil),                      // 9: rota.v1.Lease
+	(*Job)(nil),                        // 10: rota.v1.Job
+	(*SubmitRequest)(nil),              // 11: rota.v1.SubmitRequest
+	(*SubmitResponse)(nil),             // 12: rota.v1.SubmitResponse
+	(*Submitted)(nil),                  // 13: rota.v1.Submitted
+	(*GetJobRequest)(nil),              // 14: rota.v1.GetJobRequest
+	(*GetJobResponse)(nil),             // 15: rota.v1.GetJobResponse
+	(*JobLogRequest)(nil),              // 16: rota.v1.JobLogRequest
+	(*JobLogResponse)(nil),             // 17: rota.v1.JobLogResponse
+	(*LogPart)(nil),                    // 18: rota.v1.LogPart
+	(*ListJobsRequest)(nil),            // 19: rota.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),           // 20: rota.v1.ListJobsResponse
+	(*JobCount)(nil),                   // 21: rota.v1.JobCount
+	(*JobGroup)(nil),                   // 22: rota.v1.JobGroup
+	(*WaitJobsRequest)(nil),            // 23: rota.v1.WaitJobsRequest
+	(*CancelJobsRequest)(nil),          // 24: rota.v1.CancelJobsRequest
+	(*RetryJobsRequest)(nil),           // 25: rota.v1.RetryJobsRequest
+	(*DeleteJobsRequest)(nil),          // 26: rota.v1.DeleteJobsRequest
+	(*ChangeJobRequest)(nil),           // 27: rota.v1.ChangeJobRequest
+	(*ReportProofRequest)(nil),         // 28: rota.v1.ReportProofRequest
+	(*JobOutcomes)(nil),                // 29: rota.v1.JobOutcomes
+	(*JobOutcome)(nil),                 // 30: rota.v1.JobOutcome
+	(*WorkerSpec)(nil),                 // 31: rota.v1.WorkerSpec
+	(*Attestation)(nil),                // 32: rota.v1.Attestation
+	(*TypeUntil)(nil),                  // 33: rota.v1.TypeUntil
+	(*UnitsUsed)(nil),                  // 34: rota.v1.UnitsUsed
+	(*Worker)(nil),                     // 35: rota.v1.Worker
+	(*WorkRequest)(nil),                // 36: rota.v1.WorkRequest
+	(*Hello)(nil),                      // 37: rota.v1.Hello
+	(*LeaseCommands)(nil),              // 38: rota.v1.LeaseCommands
+	(*LeaseCommand)(nil),               // 39: rota.v1.LeaseCommand
+	(*AttemptLog)(nil),                 // 40: rota.v1.AttemptLog
+	(*Beat)(nil),                       // 41: rota.v1.Beat
+	(*Bye)(nil),                        // 42: rota.v1.Bye
+	(*WorkResponse)(nil),               // 43: rota.v1.WorkResponse
+	(*Welcome)(nil),                    // 44: rota.v1.Welcome
+	(*Notices)(nil),                    // 45: rota.v1.Notices
+	(*Assignment)(nil),                 // 46: rota.v1.Assignment
+	(*LeaseEnd)(nil),                   // 47: rota.v1.LeaseEnd
+	(*LeaseAnswers)(nil),               // 48: rota.v1.LeaseAnswers
+	(*LeaseAnswer)(nil),                // 49: rota.v1.LeaseAnswer
+	(*Heard)(nil),                      // 50: rota.v1.Heard
+	(*BeatAnswer)(nil),                 // 51: rota.v1.BeatAnswer
+	(*ListWorkersRequest)(nil),         // 52: rota.v1.ListWorkersRequest
+	(*ListWorkersResponse)(nil),        // 53: rota.v1.ListWorkersResponse
+	(*GetWorkerRequest)(nil),           // 54: rota.v1.GetWorkerRequest
+	(*GetWorkerResponse)(nil),          // 55: rota.v1.GetWorkerResponse
+	(*DrainWorkerRequest)(nil),         // 56: rota.v1.DrainWorkerRequest
+	(*SuspendWorkerRequest)(nil),       // 57: rota.v1.SuspendWorkerRequest
+	(*ResumeWorkerRequest)(nil),        // 58: rota.v1.ResumeWorkerRequest
+	(*RetireWorkerRequest)(nil),        // 59: rota.v1.RetireWorkerRequest
+	(*WorkerGoneRequest)(nil),          // 60: rota.v1.WorkerGoneRequest
+	(*WorkerGoneResponse)(nil),         // 61: rota.v1.WorkerGoneResponse
+	(*Setting)(nil),                    // 62: rota.v1.Setting
+	(*Queue)(nil),                      // 63: rota.v1.Queue
+	(*Domain)(nil),                     // 64: rota.v1.Domain
+	(*TypeStats)(nil),                  // 65: rota.v1.TypeStats
+	(*ListQueuesRequest)(nil),          // 66: rota.v1.ListQueuesRequest
+	(*ListQueuesResponse)(nil),         // 67: rota.v1.ListQueuesResponse
+	(*GetQueueRequest)(nil),            // 68: rota.v1.GetQueueRequest
+	(*GetQueueResponse)(nil),           // 69: rota.v1.GetQueueResponse
+	(*DeleteQueueRequest)(nil),         // 70: rota.v1.DeleteQueueRequest
+	(*DeleteQueueResponse)(nil),        // 71: rota.v1.DeleteQueueResponse
+	(*DeleteTenantRequest)(nil),        // 72: rota.v1.DeleteTenantRequest
+	(*DeleteTenantResponse)(nil),       // 73: rota.v1.DeleteTenantResponse
+	(*DeleteWorkerRequest)(nil),        // 74: rota.v1.DeleteWorkerRequest
+	(*DeleteWorkerResponse)(nil),       // 75: rota.v1.DeleteWorkerResponse
+	(*SetQueueRequest)(nil),            // 76: rota.v1.SetQueueRequest
+	(*Tenant)(nil),                     // 77: rota.v1.Tenant
+	(*ListTenantsRequest)(nil),         // 78: rota.v1.ListTenantsRequest
+	(*ListTenantsResponse)(nil),        // 79: rota.v1.ListTenantsResponse
+	(*GetTenantRequest)(nil),           // 80: rota.v1.GetTenantRequest
+	(*GetTenantResponse)(nil),          // 81: rota.v1.GetTenantResponse
+	(*SetTenantRequest)(nil),           // 82: rota.v1.SetTenantRequest
+	(*KeyRule)(nil),                    // 83: rota.v1.KeyRule
+	(*SetKeyRuleRequest)(nil),          // 84: rota.v1.SetKeyRuleRequest
+	(*SetKeyRuleResponse)(nil),         // 85: rota.v1.SetKeyRuleResponse
+	(*DeleteKeyRuleRequest)(nil),       // 86: rota.v1.DeleteKeyRuleRequest
+	(*DeleteKeyRuleResponse)(nil),      // 87: rota.v1.DeleteKeyRuleResponse
+	(*ListKeyRulesRequest)(nil),        // 88: rota.v1.ListKeyRulesRequest
+	(*ListKeyRulesResponse)(nil),       // 89: rota.v1.ListKeyRulesResponse
+	(*GetKeyRequest)(nil),              // 90: rota.v1.GetKeyRequest
+	(*KeyState)(nil),                   // 91: rota.v1.KeyState
+	(*GetKeyResponse)(nil),             // 92: rota.v1.GetKeyResponse
+	(*SkipKeyRequest)(nil),             // 93: rota.v1.SkipKeyRequest
+	(*SkipKeyResponse)(nil),            // 94: rota.v1.SkipKeyResponse
+	(*Mode)(nil),                       // 95: rota.v1.Mode
+	(*GetModeRequest)(nil),             // 96: rota.v1.GetModeRequest
+	(*GetModeResponse)(nil),            // 97: rota.v1.GetModeResponse
+	(*SetModeRequest)(nil),             // 98: rota.v1.SetModeRequest
+	(*SetClusterRequest)(nil),          // 99: rota.v1.SetClusterRequest
+	(*ClusterSettings)(nil),            // 100: rota.v1.ClusterSettings
+	(*StatusRequest)(nil),              // 101: rota.v1.StatusRequest
+	(*JobCounts)(nil),                  // 102: rota.v1.JobCounts
+	(*NodeStatus)(nil),                 // 103: rota.v1.NodeStatus
+	(*NodeHealth)(nil),                 // 104: rota.v1.NodeHealth
+	(*Autopilot)(nil),                  // 105: rota.v1.Autopilot
+	(*StatusResponse)(nil),             // 106: rota.v1.StatusResponse
+	(*StoreBackupRequest)(nil),         // 107: rota.v1.StoreBackupRequest
+	(*StoredBackup)(nil),               // 108: rota.v1.StoredBackup
+	(*PeersRequest)(nil),               // 109: rota.v1.PeersRequest
+	(*Peer)(nil),                       // 110: rota.v1.Peer
+	(*PeersResponse)(nil),              // 111: rota.v1.PeersResponse
+	(*TransferLeadershipRequest)(nil),  // 112: rota.v1.TransferLeadershipRequest
+	(*TransferLeadershipResponse)(nil), // 113: rota.v1.TransferLeadershipResponse
+	(*RemovePeerRequest)(nil),          // 114: rota.v1.RemovePeerRequest
+	(*RemovePeerResponse)(nil),         // 115: rota.v1.RemovePeerResponse
+	(*LeaveRequest)(nil),               // 116: rota.v1.LeaveRequest
+	(*LeaveResponse)(nil),              // 117: rota.v1.LeaveResponse
+	(*SaveSnapshotRequest)(nil),        // 118: rota.v1.SaveSnapshotRequest
+	(*SnapshotChunk)(nil),              // 119: rota.v1.SnapshotChunk
+	(*VerifyRequest)(nil),              // 120: rota.v1.VerifyRequest
+	(*VerifyResponse)(nil),             // 121: rota.v1.VerifyResponse
+	(*NodeVerdict)(nil),                // 122: rota.v1.NodeVerdict
+	nil,                                // 123: rota.v1.JobSpec.LabelsEntry
+	nil,                                // 124: rota.v1.JobSpec.LimitsEntry
+	nil,                                // 125: rota.v1.JobSpec.HeadersEntry
+	nil,                                // 126: rota.v1.Job.MetaEntry
+	nil,                                // 127: rota.v1.ChangeJobRequest.LabelsEntry
+	nil,                                // 128: rota.v1.WorkerSpec.LimitsEntry
+	nil,                                // 129: rota.v1.LeaseCommand.MetaEntry
 }
 var file_rota_v1_rota_proto_depIdxs = []int32{
-	103, // 0: rota.v1.JobSpec.labels:type_name -> rota.v1.JobSpec.LabelsEntry
-	104, // 1: rota.v1.JobSpec.limits:type_name -> rota.v1.JobSpec.LimitsEntry
-	5,   // 2: rota.v1.Attempt.decision:type_name -> rota.v1.Decision
-	4,   // 3: rota.v1.Job.spec:type_name -> rota.v1.JobSpec
-	7,   // 4: rota.v1.Job.lease:type_name -> rota.v1.Lease
-	6,   // 5: rota.v1.Job.attempts:type_name -> rota.v1.Attempt
-	105, // 6: rota.v1.Job.meta:type_name -> rota.v1.Job.MetaEntry
-	4,   // 7: rota.v1.SubmitRequest.jobs:type_name -> rota.v1.JobSpec
-	11,  // 8: rota.v1.SubmitResponse.jobs:type_name -> rota.v1.Submitted
-	3,   // 9: rota.v1.Submitted.refusal:type_name -> rota.v1.Refusal
-	1,   // 10: rota.v1.GetJobRequest.read:type_name -> rota.v1.Read
-	8,   // 11: rota.v1.GetJobResponse.job:type_name -> rota.v1.Job
-	2,   // 12: rota.v1.GetJobResponse.at:type_name -> rota.v1.ReadAt
-	1,   // 13: rota.v1.ListJobsRequest.read:type_name -> rota.v1.Read
-	8,   // 14: rota.v1.ListJobsResponse.jobs:type_name -> rota.v1.Job
-	2,   // 15: rota.v1.ListJobsResponse.at:type_name -> rota.v1.ReadAt
-	106, // 16: rota.v1.ChangeJobRequest.labels:type_name -> rota.v1.ChangeJobRequest.LabelsEntry
-	23,  // 17: rota.v1.JobOutcomes.jobs:type_name -> rota.v1.JobOutcome
-	3,   // 18: rota.v1.JobOutcome.refusal:type_name -> rota.v1.Refusal
-	107, // 19: rota.v1.WorkerSpec.limits:type_name -> rota.v1.WorkerSpec.LimitsEntry
-	24,  // 20: rota.v1.Worker.spec:type_name -> rota.v1.WorkerSpec
-	7,   // 21: rota.v1.Worker.leases:type_name -> rota.v1.Lease
-	26,  // 22: rota.v1.Worker.cooling:type_name -> rota.v1.TypeUntil
-	26,  // 23: rota.v1.Worker.denied:type_name -> rota.v1.TypeUntil
-	27,  // 24: rota.v1.Worker.units:type_name -> rota.v1.UnitsUsed
-	30,  // 25: rota.v1.WorkRequest.hello:type_name -> rota.v1.Hello
-	31,  // 26: rota.v1.WorkRequest.commands:type_name -> rota.v1.LeaseCommands
-	33,  // 27: rota.v1.WorkRequest.beat:type_name -> rota.v1.Beat
-	34,  // 28: rota.v1.WorkRequest.bye:type_name -> rota.v1.Bye
-	24,  // 29: rota.v1.Hello.worker:type_name -> rota.v1.WorkerSpec
-	25,  // 30: rota.v1.Hello.attestation:type_name -> rota.v1.Attestation
-	32,  // 31: rota.v1.LeaseCommands.commands:type_name -> rota.v1.LeaseCommand
-	0,   // 32: rota.v1.LeaseCommand.verb:type_name -> rota.v1.LeaseVerb
-	108, // 33: rota.v1.LeaseCommand.meta:type_name -> rota.v1.LeaseCommand.MetaEntry
-	36,  // 34: rota.v1.WorkResponse.welcome:type_name -> rota.v1.Welcome
-	37,  // 35: rota.v1.WorkResponse.notices:type_name -> rota.v1.Notices
-	40,  // 36: rota.v1.WorkResponse.answers:type_name -> rota.v1.LeaseAnswers
-	43,  // 37: rota.v1.WorkResponse.beat:type_name -> rota.v1.BeatAnswer
-	42,  // 38: rota.v1.WorkResponse.heard:type_name -> rota.v1.Heard
-	38,  // 39: rota.v1.Notices.assigned:type_name -> rota.v1.Assignment
-	39,  // 40: rota.v1.Notices.ended:type_name -> rota.v1.LeaseEnd
-	39,  // 41: rota.v1.Notices.revoked:type_name -> rota.v1.LeaseEnd
-	7,   // 42: rota.v1.Assignment.lease:type_name -> rota.v1.Lease
-	4,   // 43: rota.v1.Assignment.spec:type_name -> rota.v1.JobSpec
-	41,  // 44: rota.v1.LeaseAnswers.answers:type_name -> rota.v1.LeaseAnswer
-	3,   // 45: rota.v1.LeaseAnswers.refusal:type_name -> rota.v1.Refusal
-	3,   // 46: rota.v1.LeaseAnswer.refusal:type_name -> rota.v1.Refusal
-	1,   // 47: rota.v1.ListWorkersRequest.read:type_name -> rota.v1.Read
-	28,  // 48: rota.v1.ListWorkersResponse.workers:type_name -> rota.v1.Worker
-	2,   // 49: rota.v1.ListWorkersResponse.at:type_name -> rota.v1.ReadAt
-	1,   // 50: rota.v1.GetWorkerRequest.read:type_name -> rota.v1.Read
-	28,  // 51: rota.v1.GetWorkerResponse.worker:type_name -> rota.v1.Worker
-	2,   // 52: rota.v1.GetWorkerResponse.at:type_name -> rota.v1.ReadAt
-	54,  // 53: rota.v1.Queue.policy:type_name -> rota.v1.Setting
-	56,  // 54: rota.v1.Queue.domains:type_name -> rota.v1.Domain
-	57,  // 55: rota.v1.Queue.types:type_name -> rota.v1.TypeStats
-	1,   // 56: rota.v1.ListQueuesRequest.read:type_name -> rota.v1.Read
-	55,  // 57: rota.v1.ListQueuesResponse.queues:type_name -> rota.v1.Queue
-	2,   // 58: rota.v1.ListQueuesResponse.at:type_name -> rota.v1.ReadAt
-	1,   // 59: rota.v1.GetQueueRequest.read:type_name -> rota.v1.Read
-	55,  // 60: rota.v1.GetQueueResponse.queue:type_name -> rota.v1.Queue
-	2,   // 61: rota.v1.GetQueueResponse.at:type_name -> rota.v1.ReadAt
-	54,  // 62: rota.v1.SetQueueRequest.set:type_name -> rota.v1.Setting
-	1,   // 63: rota.v1.ListTenantsRequest.read:type_name -> rota.v1.Read
-	69,  // 64: rota.v1.ListTenantsResponse.tenants:type_name -> rota.v1.Tenant
-	2,   // 65: rota.v1.ListTenantsResponse.at:type_name -> rota.v1.ReadAt
-	1,   // 66: rota.v1.GetTenantRequest.read:type_name -> rota.v1.Read
-	69,  // 67: rota.v1.GetTenantResponse.tenant:type_name -> rota.v1.Tenant
-	2,   // 68: rota.v1.GetTenantResponse.at:type_name -> rota.v1.ReadAt
-	54,  // 69: rota.v1.SetTenantRequest.set:type_name -> rota.v1.Setting
-	1,   // 70: rota.v1.GetModeRequest.read:type_name -> rota.v1.Read
-	75,  // 71: rota.v1.GetModeResponse.mode:type_name -> rota.v1.Mode
-	2,   // 72: rota.v1.GetModeResponse.at:type_name -> rota.v1.ReadAt
-	54,  // 73: rota.v1.SetClusterRequest.set:type_name -> rota.v1.Setting
-	84,  // 74: rota.v1.NodeStatus.health:type_name -> rota.v1.NodeHealth
-	82,  // 75: rota.v1.StatusResponse.jobs:type_name -> rota.v1.JobCounts
-	83,  // 76: rota.v1.StatusResponse.nodes:type_name -> rota.v1.NodeStatus
-	85,  // 77: rota.v1.StatusResponse.autopilot:type_name -> rota.v1.Autopilot
-	88,  // 78: rota.v1.StatusResponse.backup:type_name -> rota.v1.StoredBackup
-	84,  // 79: rota.v1.Peer.health:type_name -> rota.v1.NodeHealth
-	90,  // 80: rota.v1.PeersResponse.peers:type_name -> rota.v1.Peer
-	1,   // 81: rota.v1.SaveSnapshotRequest.read:type_name -> rota.v1.Read
-	102, // 82: rota.v1.VerifyResponse.nodes:type_name -> rota.v1.NodeVerdict
-	9,   // 83: rota.v1.Jobs.Submit:input_type -> rota.v1.SubmitRequest
-	12,  // 84: rota.v1.Jobs.Get:input_type -> rota.v1.GetJobRequest
-	14,  // 85: rota.v1.Jobs.List:input_type -> rota.v1.ListJobsRequest
-	16,  // 86: rota.v1.Jobs.Wait:input_type -> rota.v1.WaitJobsRequest
-	17,  // 87: rota.v1.Jobs.Cancel:input_type -> rota.v1.CancelJobsRequest
-	18,  // 88: rota.v1.Jobs.Retry:input_type -> rota.v1.RetryJobsRequest
-	20,  // 89: rota.v1.Jobs.Change:input_type -> rota.v1.ChangeJobRequest
-	19,  // 90: rota.v1.Jobs.Delete:input_type -> rota.v1.DeleteJobsRequest
-	21,  // 91: rota.v1.Jobs.ReportProof:input_type -> rota.v1.ReportProofRequest
-	29,  // 92: rota.v1.Workers.Work:input_type -> rota.v1.WorkRequest
-	44,  // 93: rota.v1.Workers.List:input_type -> rota.v1.ListWorkersRequest
-	46,  // 94: rota.v1.Workers.Get:input_type -> rota.v1.GetWorkerRequest
-	48,  // 95: rota.v1.Workers.Drain:input_type -> rota.v1.DrainWorkerRequest
-	49,  // 96: rota.v1.Workers.Suspend:input_type -> rota.v1.SuspendWorkerRequest
-	50,  // 97: rota.v1.Workers.Resume:input_type -> rota.v1.ResumeWorkerRequest
-	51,  // 98: rota.v1.Workers.Retire:input_type -> rota.v1.RetireWorkerRequest
-	66,  // 99: rota.v1.Workers.Delete:input_type -> rota.v1.DeleteWorkerRequest
-	52,  // 100: rota.v1.Workers.Gone:input_type -> rota.v1.WorkerGoneRequest
-	58,  // 101: rota.v1.Queues.List:input_type -> rota.v1.ListQueuesRequest
-	60,  // 102: rota.v1.Queues.Get:input_type -> rota.v1.GetQueueRequest
-	68,  // 103: rota.v1.Queues.Set:input_type -> rota.v1.SetQueueRequest
-	62,  // 104: rota.v1.Queues.Delete:input_type -> rota.v1.DeleteQueueRequest
-	70,  // 105: rota.v1.Tenants.List:input_type -> rota.v1.ListTenantsRequest
-	72,  // 106: rota.v1.Tenants.Get:input_type -> rota.v1.GetTenantRequest
-	74,  // 107: rota.v1.Tenants.Set:input_type -> rota.v1.SetTenantRequest
-	64,  // 108: rota.v1.Tenants.Delete:input_type -> rota.v1.DeleteTenantRequest
-	81,  // 109: rota.v1.Cluster.Status:input_type -> rota.v1.StatusRequest
-	76,  // 110: rota.v1.Cluster.GetMode:input_type -> rota.v1.GetModeRequest
-	78,  // 111: rota.v1.Cluster.SetMode:input_type -> rota.v1.SetModeRequest
-	79,  // 112: rota.v1.Cluster.Set:input_type -> rota.v1.SetClusterRequest
-	89,  // 113: rota.v1.Cluster.Peers:input_type -> rota.v1.PeersRequest
-	92,  // 114: rota.v1.Cluster.TransferLeadership:input_type -> rota.v1.TransferLeadershipRequest
-	94,  // 115: rota.v1.Cluster.RemovePeer:input_type -> rota.v1.RemovePeerRequest
-	96,  // 116: rota.v1.Cluster.Leave:input_type -> rota.v1.LeaveRequest
-	98,  // 117: rota.v1.Cluster.SaveSnapshot:input_type -> rota.v1.SaveSnapshotRequest
-	87,  // 118: rota.v1.Cluster.StoreBackup:input_type -> rota.v1.StoreBackupRequest
-	100, // 119: rota.v1.Cluster.Verify:input_type -> rota.v1.VerifyRequest
-	10,  // 120: rota.v1.Jobs.Submit:output_type -> rota.v1.SubmitResponse
-	13,  // 121: rota.v1.Jobs.Get:output_type -> rota.v1.GetJobResponse
-	15,  // 122: rota.v1.Jobs.List:output_type -> rota.v1.ListJobsResponse
-	8,   // 123: rota.v1.Jobs.Wait:output_type -> rota.v1.Job
-	22,  // 124: rota.v1.Jobs.Cancel:output_type -> rota.v1.JobOutcomes
-	22,  // 125: rota.v1.Jobs.Retry:output_type -> rota.v1.JobOutcomes
-	23,  // 126: rota.v1.Jobs.Change:output_type -> rota.v1.JobOutcome
-	22,  // 127: rota.v1.Jobs.Delete:output_type -> rota.v1.JobOutcomes
-	23,  // 128: rota.v1.Jobs.ReportProof:output_type -> rota.v1.JobOutcome
-	35,  // 129: rota.v1.Workers.Work:output_type -> rota.v1.WorkResponse
-	45,  // 130: rota.v1.Workers.List:output_type -> rota.v1.ListWorkersResponse
-	47,  // 131: rota.v1.Workers.Get:output_type -> rota.v1.GetWorkerResponse
-	28,  // 132: rota.v1.Workers.Drain:output_type -> rota.v1.Worker
-	28,  // 133: rota.v1.Workers.Suspend:output_type -> rota.v1.Worker
-	28,  // 134: rota.v1.Workers.Resume:output_type -> rota.v1.Worker
-	28,  // 135: rota.v1.Workers.Retire:output_type -> rota.v1.Worker
-	67,  // 136: rota.v1.Workers.Delete:output_type -> rota.v1.DeleteWorkerResponse
-	53,  // 137: rota.v1.Workers.Gone:output_type -> rota.v1.WorkerGoneResponse
-	59,  // 138: rota.v1.Queues.List:output_type -> rota.v1.ListQueuesResponse
-	61,  // 139: rota.v1.Queues.Get:output_type -> rota.v1.GetQueueResponse
-	55,  // 140: rota.v1.Queues.Set:output_type -> rota.v1.Queue
-	63,  // 141: rota.v1.Queues.Delete:output_type -> rota.v1.DeleteQueueResponse
-	71,  // 142: rota.v1.Tenants.List:output_type -> rota.v1.ListTenantsResponse
-	73,  // 143: rota.v1.Tenants.Get:output_type -> rota.v1.GetTenantResponse
-	69,  // 144: rota.v1.Tenants.Set:output_type -> rota.v1.Tenant
-	65,  // 145: rota.v1.Tenants.Delete:output_type -> rota.v1.DeleteTenantResponse
-	86,  // 146: rota.v1.Cluster.Status:output_type -> rota.v1.StatusResponse
-	77,  // 147: rota.v1.Cluster.GetMode:output_type -> rota.v1.GetModeResponse
-	75,  // 148: rota.v1.Cluster.SetMode:output_type -> rota.v1.Mode
-	80,  // 149: rota.v1.Cluster.Set:output_type -> rota.v1.ClusterSettings
-	91,  // 150: rota.v1.Cluster.Peers:output_type -> rota.v1.PeersResponse
-	93,  // 151: rota.v1.Cluster.TransferLeadership:output_type -> rota.v1.TransferLeadershipResponse
-	95,  // 152: rota.v1.Cluster.RemovePeer:output_type -> rota.v1.RemovePeerResponse
-	97,  // 153: rota.v1.Cluster.Leave:output_type -> rota.v1.LeaveResponse
-	99,  // 154: rota.v1.Cluster.SaveSnapshot:output_type -> rota.v1.SnapshotChunk
-	88,  // 155: rota.v1.Cluster.StoreBackup:output_type -> rota.v1.StoredBackup
-	101, // 156: rota.v1.Cluster.Verify:output_type -> rota.v1.VerifyResponse
-	120, // [120:157] is the sub-list for method output_type
-	83,  // [83:120] is the sub-list for method input_type
-	83,  // [83:83] is the sub-list for extension type_name
-	83,  // [83:83] is the sub-list for extension extendee
-	0,   // [0:83] is the sub-list for field type_name
+	123, // 0: rota.v1.JobSpec.labels:type_name -> rota.v1.JobSpec.LabelsEntry
+	124, // 1: rota.v1.JobSpec.limits:type_name -> rota.v1.JobSpec.LimitsEntry
+	125, // 2: rota.v1.JobSpec.headers:type_name -> rota.v1.JobSpec.HeadersEntry
+	6,   // 3: rota.v1.JobSpec.unique:type_name -> rota.v1.Unique
+	7,   // 4: rota.v1.Attempt.decision:type_name -> rota.v1.Decision
+	5,   // 5: rota.v1.Job.spec:type_name -> rota.v1.JobSpec
+	9,   // 6: rota.v1.Job.lease:type_name -> rota.v1.Lease
+	8,   // 7: rota.v1.Job.attempts:type_name -> rota.v1.Attempt
+	126, // 8: rota.v1.Job.meta:type_name -> rota.v1.Job.MetaEntry
+	5,   // 9: rota.v1.SubmitRequest.jobs:type_name -> rota.v1.JobSpec
+	13,  // 10: rota.v1.SubmitResponse.jobs:type_name -> rota.v1.Submitted
+	4,   // 11: rota.v1.Submitted.refusal:type_name -> rota.v1.Refusal
+	2,   // 12: rota.v1.GetJobRequest.read:type_name -> rota.v1.Read
+	10,  // 13: rota.v1.GetJobResponse.job:type_name -> rota.v1.Job
+	3,   // 14: rota.v1.GetJobResponse.at:type_name -> rota.v1.ReadAt
+	2,   // 15: rota.v1.JobLogRequest.read:type_name -> rota.v1.Read
+	18,  // 16: rota.v1.JobLogResponse.parts:type_name -> rota.v1.LogPart
+	3,   // 17: rota.v1.JobLogResponse.at:type_name -> rota.v1.ReadAt
+	2,   // 18: rota.v1.ListJobsRequest.read:type_name -> rota.v1.Read
+	10,  // 19: rota.v1.ListJobsResponse.jobs:type_name -> rota.v1.Job
+	3,   // 20: rota.v1.ListJobsResponse.at:type_name -> rota.v1.ReadAt
+	21,  // 21: rota.v1.ListJobsResponse.counted:type_name -> rota.v1.JobCount
+	22,  // 22: rota.v1.JobCount.groups:type_name -> rota.v1.JobGroup
+	127, // 23: rota.v1.ChangeJobRequest.labels:type_name -> rota.v1.ChangeJobRequest.LabelsEntry
+	30,  // 24: rota.v1.JobOutcomes.jobs:type_name -> rota.v1.JobOutcome
+	4,   // 25: rota.v1.JobOutcome.refusal:type_name -> rota.v1.Refusal
+	128, // 26: rota.v1.WorkerSpec.limits:type_name -> rota.v1.WorkerSpec.LimitsEntry
+	31,  // 27: rota.v1.Worker.spec:type_name -> rota.v1.WorkerSpec
+	9,   // 28: rota.v1.Worker.leases:type_name -> rota.v1.Lease
+	33,  // 29: rota.v1.Worker.cooling:type_name -> rota.v1.TypeUntil
+	33,  // 30: rota.v1.Worker.denied:type_name -> rota.v1.TypeUntil
+	34,  // 31: rota.v1.Worker.units:type_name -> rota.v1.UnitsUsed
+	37,  // 32: rota.v1.WorkRequest.hello:type_name -> rota.v1.Hello
+	38,  // 33: rota.v1.WorkRequest.commands:type_name -> rota.v1.LeaseCommands
+	41,  // 34: rota.v1.WorkRequest.beat:type_name -> rota.v1.Beat
+	42,  // 35: rota.v1.WorkRequest.bye:type_name -> rota.v1.Bye
+	31,  // 36: rota.v1.Hello.worker:type_name -> rota.v1.WorkerSpec
+	32,  // 37: rota.v1.Hello.attestation:type_name -> rota.v1.Attestation
+	39,  // 38: rota.v1.LeaseCommands.commands:type_name -> rota.v1.LeaseCommand
+	1,   // 39: rota.v1.LeaseCommand.verb:type_name -> rota.v1.LeaseVerb
+	0,   // 40: rota.v1.LeaseCommand.fail:type_name -> rota.v1.FailKind
+	129, // 41: rota.v1.LeaseCommand.meta:type_name -> rota.v1.LeaseCommand.MetaEntry
+	18,  // 42: rota.v1.Beat.logs:type_name -> rota.v1.LogPart
+	44,  // 43: rota.v1.WorkResponse.welcome:type_name -> rota.v1.Welcome
+	45,  // 44: rota.v1.WorkResponse.notices:type_name -> rota.v1.Notices
+	48,  // 45: rota.v1.WorkResponse.answers:type_name -> rota.v1.LeaseAnswers
+	51,  // 46: rota.v1.WorkResponse.beat:type_name -> rota.v1.BeatAnswer
+	50,  // 47: rota.v1.WorkResponse.heard:type_name -> rota.v1.Heard
+	46,  // 48: rota.v1.Notices.assigned:type_name -> rota.v1.Assignment
+	47,  // 49: rota.v1.Notices.ended:type_name -> rota.v1.LeaseEnd
+	47,  // 50: rota.v1.Notices.revoked:type_name -> rota.v1.LeaseEnd
+	9,   // 51: rota.v1.Assignment.lease:type_name -> rota.v1.Lease
+	5,   // 52: rota.v1.Assignment.spec:type_name -> rota.v1.JobSpec
+	49,  // 53: rota.v1.LeaseAnswers.answers:type_name -> rota.v1.LeaseAnswer
+	4,   // 54: rota.v1.LeaseAnswers.refusal:type_name -> rota.v1.Refusal
+	4,   // 55: rota.v1.LeaseAnswer.refusal:type_name -> rota.v1.Refusal
+	2,   // 56: rota.v1.ListWorkersRequest.read:type_name -> rota.v1.Read
+	35,  // 57: rota.v1.ListWorkersResponse.workers:type_name -> rota.v1.Worker
+	3,   // 58: rota.v1.ListWorkersResponse.at:type_name -> rota.v1.ReadAt
+	2,   // 59: rota.v1.GetWorkerRequest.read:type_name -> rota.v1.Read
+	35,  // 60: rota.v1.GetWorkerResponse.worker:type_name -> rota.v1.Worker
+	3,   // 61: rota.v1.GetWorkerResponse.at:type_name -> rota.v1.ReadAt
+	62,  // 62: rota.v1.Queue.policy:type_name -> rota.v1.Setting
+	64,  // 63: rota.v1.Queue.domains:type_name -> rota.v1.Domain
+	65,  // 64: rota.v1.Queue.types:type_name -> rota.v1.TypeStats
+	2,   // 65: rota.v1.ListQueuesRequest.read:type_name -> rota.v1.Read
+	63,  // 66: rota.v1.ListQueuesResponse.queues:type_name -> rota.v1.Queue
+	3,   // 67: rota.v1.ListQueuesResponse.at:type_name -> rota.v1.ReadAt
+	2,   // 68: rota.v1.GetQueueRequest.read:type_name -> rota.v1.Read
+	63,  // 69: rota.v1.GetQueueResponse.queue:type_name -> rota.v1.Queue
+	3,   // 70: rota.v1.GetQueueResponse.at:type_name -> rota.v1.ReadAt
+	62,  // 71: rota.v1.SetQueueRequest.set:type_name -> rota.v1.Setting
+	2,   // 72: rota.v1.ListTenantsRequest.read:type_name -> rota.v1.Read
+	77,  // 73: rota.v1.ListTenantsResponse.tenants:type_name -> rota.v1.Tenant
+	3,   // 74: rota.v1.ListTenantsResponse.at:type_name -> rota.v1.ReadAt
+	2,   // 75: rota.v1.GetTenantRequest.read:type_name -> rota.v1.Read
+	77,  // 76: rota.v1.GetTenantResponse.tenant:type_name -> rota.v1.Tenant
+	3,   // 77: rota.v1.GetTenantResponse.at:type_name -> rota.v1.ReadAt
+	62,  // 78: rota.v1.SetTenantRequest.set:type_name -> rota.v1.Setting
+	83,  // 79: rota.v1.SetKeyRuleRequest.rule:type_name -> rota.v1.KeyRule
+	2,   // 80: rota.v1.ListKeyRulesRequest.read:type_name -> rota.v1.Read
+	83,  // 81: rota.v1.ListKeyRulesResponse.rules:type_name -> rota.v1.KeyRule
+	3,   // 82: rota.v1.ListKeyRulesResponse.at:type_name -> rota.v1.ReadAt
+	2,   // 83: rota.v1.GetKeyRequest.read:type_name -> rota.v1.Read
+	91,  // 84: rota.v1.GetKeyResponse.keys:type_name -> rota.v1.KeyState
+	3,   // 85: rota.v1.GetKeyResponse.at:type_name -> rota.v1.ReadAt
+	2,   // 86: rota.v1.GetModeRequest.read:type_name -> rota.v1.Read
+	95,  // 87: rota.v1.GetModeResponse.mode:type_name -> rota.v1.Mode
+	3,   // 88: rota.v1.GetModeResponse.at:type_name -> rota.v1.ReadAt
+	62,  // 89: rota.v1.SetClusterRequest.set:type_name -> rota.v1.Setting
+	104, // 90: rota.v1.NodeStatus.health:type_name -> rota.v1.NodeHealth
+	102, // 91: rota.v1.StatusResponse.jobs:type_name -> rota.v1.JobCounts
+	103, // 92: rota.v1.StatusResponse.nodes:type_name -> rota.v1.NodeStatus
+	105, // 93: rota.v1.StatusResponse.autopilot:type_name -> rota.v1.Autopilot
+	108, // 94: rota.v1.StatusResponse.backup:type_name -> rota.v1.StoredBackup
+	104, // 95: rota.v1.Peer.health:type_name -> rota.v1.NodeHealth
+	110, // 96: rota.v1.PeersResponse.peers:type_name -> rota.v1.Peer
+	2,   // 97: rota.v1.SaveSnapshotRequest.read:type_name -> rota.v1.Read
+	122, // 98: rota.v1.VerifyResponse.nodes:type_name -> rota.v1.NodeVerdict
+	11,  // 99: rota.v1.Jobs.Submit:input_type -> rota.v1.SubmitRequest
+	14,  // 100: rota.v1.Jobs.Get:input_type -> rota.v1.GetJobRequest
+	19,  // 101: rota.v1.Jobs.List:input_type -> rota.v1.ListJobsRequest
+	23,  // 102: rota.v1.Jobs.Wait:input_type -> rota.v1.WaitJobsRequest
+	16,  // 103: rota.v1.Jobs.Log:input_type -> rota.v1.JobLogRequest
+	24,  // 104: rota.v1.Jobs.Cancel:input_type -> rota.v1.CancelJobsRequest
+	25,  // 105: rota.v1.Jobs.Retry:input_type -> rota.v1.RetryJobsRequest
+	27,  // 106: rota.v1.Jobs.Change:input_type -> rota.v1.ChangeJobRequest
+	26,  // 107: rota.v1.Jobs.Delete:input_type -> rota.v1.DeleteJobsRequest
+	28,  // 108: rota.v1.Jobs.ReportProof:input_type -> rota.v1.ReportProofRequest
+	36,  // 109: rota.v1.Workers.Work:input_type -> rota.v1.WorkRequest
+	52,  // 110: rota.v1.Workers.List:input_type -> rota.v1.ListWorkersRequest
+	54,  // 111: rota.v1.Workers.Get:input_type -> rota.v1.GetWorkerRequest
+	56,  // 112: rota.v1.Workers.Drain:input_type -> rota.v1.DrainWorkerRequest
+	57,  // 113: rota.v1.Workers.Suspend:input_type -> rota.v1.SuspendWorkerRequest
+	58,  // 114: rota.v1.Workers.Resume:input_type -> rota.v1.ResumeWorkerRequest
+	59,  // 115: rota.v1.Workers.Retire:input_type -> rota.v1.RetireWorkerRequest
+	74,  // 116: rota.v1.Workers.Delete:input_type -> rota.v1.DeleteWorkerRequest
+	60,  // 117: rota.v1.Workers.Gone:input_type -> rota.v1.WorkerGoneRequest
+	66,  // 118: rota.v1.Queues.List:input_type -> rota.v1.ListQueuesRequest
+	68,  // 119: rota.v1.Queues.Get:input_type -> rota.v1.GetQueueRequest
+	76,  // 120: rota.v1.Queues.Set:input_type -> rota.v1.SetQueueRequest
+	70,  // 121: rota.v1.Queues.Delete:input_type -> rota.v1.DeleteQueueRequest
+	78,  // 122: rota.v1.Tenants.List:input_type -> rota.v1.ListTenantsRequest
+	80,  // 123: rota.v1.Tenants.Get:input_type -> rota.v1.GetTenantRequest
+	82,  // 124: rota.v1.Tenants.Set:input_type -> rota.v1.SetTenantRequest
+	72,  // 125: rota.v1.Tenants.Delete:input_type -> rota.v1.DeleteTenantRequest
+	84,  // 126: rota.v1.Keys.Set:input_type -> rota.v1.SetKeyRuleRequest
+	86,  // 127: rota.v1.Keys.Delete:input_type -> rota.v1.DeleteKeyRuleRequest
+	88,  // 128: rota.v1.Keys.List:input_type -> rota.v1.ListKeyRulesRequest
+	90,  // 129: rota.v1.Keys.Get:input_type -> rota.v1.GetKeyRequest
+	93,  // 130: rota.v1.Keys.Skip:input_type -> rota.v1.SkipKeyRequest
+	101, // 131: rota.v1.Cluster.Status:input_type -> rota.v1.StatusRequest
+	96,  // 132: rota.v1.Cluster.GetMode:input_type -> rota.v1.GetModeRequest
+	98,  // 133: rota.v1.Cluster.SetMode:input_type -> rota.v1.SetModeRequest
+	99,  // 134: rota.v1.Cluster.Set:input_type -> rota.v1.SetClusterRequest
+	109, // 135: rota.v1.Cluster.Peers:input_type -> rota.v1.PeersRequest
+	112, // 136: rota.v1.Cluster.TransferLeadership:input_type -> rota.v1.TransferLeadershipRequest
+	114, // 137: rota.v1.Cluster.RemovePeer:input_type -> rota.v1.RemovePeerRequest
+	116, // 138: rota.v1.Cluster.Leave:input_type -> rota.v1.LeaveRequest
+	118, // 139: rota.v1.Cluster.SaveSnapshot:input_type -> rota.v1.SaveSnapshotRequest
+	107, // 140: rota.v1.Cluster.StoreBackup:input_type -> rota.v1.StoreBackupRequest
+	120, // 141: rota.v1.Cluster.Verify:input_type -> rota.v1.VerifyRequest
+	12,  // 142: rota.v1.Jobs.Submit:output_type -> rota.v1.SubmitResponse
+	15,  // 143: rota.v1.Jobs.Get:output_type -> rota.v1.GetJobResponse
+	20,  // 144: rota.v1.Jobs.List:output_type -> rota.v1.ListJobsResponse
+	10,  // 145: rota.v1.Jobs.Wait:output_type -> rota.v1.Job
+	17,  // 146: rota.v1.Jobs.Log:output_type -> rota.v1.JobLogResponse
+	29,  // 147: rota.v1.Jobs.Cancel:output_type -> rota.v1.JobOutcomes
+	29,  // 148: rota.v1.Jobs.Retry:output_type -> rota.v1.JobOutcomes
+	30,  // 149: rota.v1.Jobs.Change:output_type -> rota.v1.JobOutcome
+	29,  // 150: rota.v1.Jobs.Delete:output_type -> rota.v1.JobOutcomes
+	30,  // 151: rota.v1.Jobs.ReportProof:output_type -> rota.v1.JobOutcome
+	43,  // 152: rota.v1.Workers.Work:output_type -> rota.v1.WorkResponse
+	53,  // 153: rota.v1.Workers.List:output_type -> rota.v1.ListWorkersResponse
+	55,  // 154: rota.v1.Workers.Get:output_type -> rota.v1.GetWorkerResponse
+	35,  // 155: rota.v1.Workers.Drain:output_type -> rota.v1.Worker
+	35,  // 156: rota.v1.Workers.Suspend:output_type -> rota.v1.Worker
+	35,  // 157: rota.v1.Workers.Resume:output_type -> rota.v1.Worker
+	35,  // 158: rota.v1.Workers.Retire:output_type -> rota.v1.Worker
+	75,  // 159: rota.v1.Workers.Delete:output_type -> rota.v1.DeleteWorkerResponse
+	61,  // 160: rota.v1.Workers.Gone:output_type -> rota.v1.WorkerGoneResponse
+	67,  // 161: rota.v1.Queues.List:output_type -> rota.v1.ListQueuesResponse
+	69,  // 162: rota.v1.Queues.Get:output_type -> rota.v1.GetQueueResponse
+	63,  // 163: rota.v1.Queues.Set:output_type -> rota.v1.Queue
+	71,  // 164: rota.v1.Queues.Delete:output_type -> rota.v1.DeleteQueueResponse
+	79,  // 165: rota.v1.Tenants.List:output_type -> rota.v1.ListTenantsResponse
+	81,  // 166: rota.v1.Tenants.Get:output_type -> rota.v1.GetTenantResponse
+	77,  // 167: rota.v1.Tenants.Set:output_type -> rota.v1.Tenant
+	73,  // 168: rota.v1.Tenants.Delete:output_type -> rota.v1.DeleteTenantResponse
+	85,  // 169: rota.v1.Keys.Set:output_type -> rota.v1.SetKeyRuleResponse
+	87,  // 170: rota.v1.Keys.Delete:output_type -> rota.v1.DeleteKeyRuleResponse
+	89,  // 171: rota.v1.Keys.List:output_type -> rota.v1.ListKeyRulesResponse
+	92,  // 172: rota.v1.Keys.Get:output_type -> rota.v1.GetKeyResponse
+	94,  // 173: rota.v1.Keys.Skip:output_type -> rota.v1.SkipKeyResponse
+	106, // 174: rota.v1.Cluster.Status:output_type -> rota.v1.StatusResponse
+	97,  // 175: rota.v1.Cluster.GetMode:output_type -> rota.v1.GetModeResponse
+	95,  // 176: rota.v1.Cluster.SetMode:output_type -> rota.v1.Mode
+	100, // 177: rota.v1.Cluster.Set:output_type -> rota.v1.ClusterSettings
+	111, // 178: rota.v1.Cluster.Peers:output_type -> rota.v1.PeersResponse
+	113, // 179: rota.v1.Cluster.TransferLeadership:output_type -> rota.v1.TransferLeadershipResponse
+	115, // 180: rota.v1.Cluster.RemovePeer:output_type -> rota.v1.RemovePeerResponse
+	117, // 181: rota.v1.Cluster.Leave:output_type -> rota.v1.LeaveResponse
+	119, // 182: rota.v1.Cluster.SaveSnapshot:output_type -> rota.v1.SnapshotChunk
+	108, // 183: rota.v1.Cluster.StoreBackup:output_type -> rota.v1.StoredBackup
+	121, // 184: rota.v1.Cluster.Verify:output_type -> rota.v1.VerifyResponse
+	142, // [142:185] is the sub-list for method output_type
+	99,  // [99:142] is the sub-list for method input_type
+	99,  // [99:99] is the sub-list for extension type_name
+	99,  // [99:99] is the sub-list for extension extendee
+	0,   // [0:99] is the sub-list for field type_name
 }
 
 func init() { file_rota_v1_rota_proto_init() }
@@ -8683,14 +10456,15 @@ func file_rota_v1_rota_proto_init() {
 		return
 	}
 	file_rota_v1_rota_proto_msgTypes[3].OneofWrappers = []any{}
-	file_rota_v1_rota_proto_msgTypes[19].OneofWrappers = []any{}
-	file_rota_v1_rota_proto_msgTypes[28].OneofWrappers = []any{
+	file_rota_v1_rota_proto_msgTypes[14].OneofWrappers = []any{}
+	file_rota_v1_rota_proto_msgTypes[25].OneofWrappers = []any{}
+	file_rota_v1_rota_proto_msgTypes[34].OneofWrappers = []any{
 		(*WorkRequest_Hello)(nil),
 		(*WorkRequest_Commands)(nil),
 		(*WorkRequest_Beat)(nil),
 		(*WorkRequest_Bye)(nil),
 	}
-	file_rota_v1_rota_proto_msgTypes[34].OneofWrappers = []any{
+	file_rota_v1_rota_proto_msgTypes[41].OneofWrappers = []any{
 		(*WorkResponse_Welcome)(nil),
 		(*WorkResponse_Notices)(nil),
 		(*WorkResponse_Answers)(nil),
@@ -8702,10 +10476,10 @@ func file_rota_v1_rota_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rota_v1_rota_proto_rawDesc), len(file_rota_v1_rota_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   108,
+			NumEnums:      2,
+			NumMessages:   128,
 			NumExtensions: 0,
-			NumServices:   5,
+			NumServices:   6,
 		},
 		GoTypes:           file_rota_v1_rota_proto_goTypes,
 		DependencyIndexes: file_rota_v1_rota_proto_depIdxs,

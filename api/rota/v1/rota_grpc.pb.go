@@ -31,6 +31,7 @@ const (
 	Jobs_Get_FullMethodName         = "/rota.v1.Jobs/Get"
 	Jobs_List_FullMethodName        = "/rota.v1.Jobs/List"
 	Jobs_Wait_FullMethodName        = "/rota.v1.Jobs/Wait"
+	Jobs_Log_FullMethodName         = "/rota.v1.Jobs/Log"
 	Jobs_Cancel_FullMethodName      = "/rota.v1.Jobs/Cancel"
 	Jobs_Retry_FullMethodName       = "/rota.v1.Jobs/Retry"
 	Jobs_Change_FullMethodName      = "/rota.v1.Jobs/Change"
@@ -48,6 +49,8 @@ type JobsClient interface {
 	List(ctx context.Context, in *ListJobsRequest, opts ...grpc.CallOption) (*ListJobsResponse, error)
 	// Wait streams each job once it is terminal, in the order they end.
 	Wait(ctx context.Context, in *WaitJobsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Job], error)
+	// Log reads what an attempt logged, from a place on; needs the right data.
+	Log(ctx context.Context, in *JobLogRequest, opts ...grpc.CallOption) (*JobLogResponse, error)
 	Cancel(ctx context.Context, in *CancelJobsRequest, opts ...grpc.CallOption) (*JobOutcomes, error)
 	Retry(ctx context.Context, in *RetryJobsRequest, opts ...grpc.CallOption) (*JobOutcomes, error)
 	// Changes a job that waits; CONFLICT where it is leased or ended.
@@ -116,6 +119,16 @@ func (c *jobsClient) Wait(ctx context.Context, in *WaitJobsRequest, opts ...grpc
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Jobs_WaitClient = grpc.ServerStreamingClient[Job]
 
+func (c *jobsClient) Log(ctx context.Context, in *JobLogRequest, opts ...grpc.CallOption) (*JobLogResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(JobLogResponse)
+	err := c.cc.Invoke(ctx, Jobs_Log_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *jobsClient) Cancel(ctx context.Context, in *CancelJobsRequest, opts ...grpc.CallOption) (*JobOutcomes, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(JobOutcomes)
@@ -176,6 +189,8 @@ type JobsServer interface {
 	List(context.Context, *ListJobsRequest) (*ListJobsResponse, error)
 	// Wait streams each job once it is terminal, in the order they end.
 	Wait(*WaitJobsRequest, grpc.ServerStreamingServer[Job]) error
+	// Log reads what an attempt logged, from a place on; needs the right data.
+	Log(context.Context, *JobLogRequest) (*JobLogResponse, error)
 	Cancel(context.Context, *CancelJobsRequest) (*JobOutcomes, error)
 	Retry(context.Context, *RetryJobsRequest) (*JobOutcomes, error)
 	// Changes a job that waits; CONFLICT where it is leased or ended.
@@ -206,6 +221,9 @@ func (UnimplementedJobsServer) List(context.Context, *ListJobsRequest) (*ListJob
 }
 func (UnimplementedJobsServer) Wait(*WaitJobsRequest, grpc.ServerStreamingServer[Job]) error {
 	return status.Error(codes.Unimplemented, "method Wait not implemented")
+}
+func (UnimplementedJobsServer) Log(context.Context, *JobLogRequest) (*JobLogResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Log not implemented")
 }
 func (UnimplementedJobsServer) Cancel(context.Context, *CancelJobsRequest) (*JobOutcomes, error) {
 	return nil, status.Error(codes.Unimplemented, "method Cancel not implemented")
@@ -307,6 +325,24 @@ func _Jobs_Wait_Handler(srv interface{}, stream grpc.ServerStream) error {
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Jobs_WaitServer = grpc.ServerStreamingServer[Job]
+
+func _Jobs_Log_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(JobLogRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(JobsServer).Log(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Jobs_Log_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(JobsServer).Log(ctx, req.(*JobLogRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
 
 func _Jobs_Cancel_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CancelJobsRequest)
@@ -416,6 +452,10 @@ var Jobs_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "List",
 			Handler:    _Jobs_List_Handler,
+		},
+		{
+			MethodName: "Log",
+			Handler:    _Jobs_Log_Handler,
 		},
 		{
 			MethodName: "Cancel",
@@ -1305,6 +1345,272 @@ var Tenants_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Delete",
 			Handler:    _Tenants_Delete_Handler,
+		},
+	},
+	Streams:  []grpc.StreamDesc{},
+	Metadata: "rota/v1/rota.proto",
+}
+
+const (
+	Keys_Set_FullMethodName    = "/rota.v1.Keys/Set"
+	Keys_Delete_FullMethodName = "/rota.v1.Keys/Delete"
+	Keys_List_FullMethodName   = "/rota.v1.Keys/List"
+	Keys_Get_FullMethodName    = "/rota.v1.Keys/Get"
+	Keys_Skip_FullMethodName   = "/rota.v1.Keys/Skip"
+)
+
+// KeysClient is the client API for Keys service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// Keys is about what the jobs of a key are held to (SPEC §19).
+type KeysClient interface {
+	// Set sets a rule, or replaces the one of its queue, name and value.
+	Set(ctx context.Context, in *SetKeyRuleRequest, opts ...grpc.CallOption) (*SetKeyRuleResponse, error)
+	// Delete forgets a rule.
+	Delete(ctx context.Context, in *DeleteKeyRuleRequest, opts ...grpc.CallOption) (*DeleteKeyRuleResponse, error)
+	List(ctx context.Context, in *ListKeyRulesRequest, opts ...grpc.CallOption) (*ListKeyRulesResponse, error)
+	// Get returns what a key of a tenant counts now, under each rule that is for it.
+	Get(ctx context.Context, in *GetKeyRequest, opts ...grpc.CallOption) (*GetKeyResponse, error)
+	// Skip lets a sequence go on behind the job that blocks it.
+	Skip(ctx context.Context, in *SkipKeyRequest, opts ...grpc.CallOption) (*SkipKeyResponse, error)
+}
+
+type keysClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewKeysClient(cc grpc.ClientConnInterface) KeysClient {
+	return &keysClient{cc}
+}
+
+func (c *keysClient) Set(ctx context.Context, in *SetKeyRuleRequest, opts ...grpc.CallOption) (*SetKeyRuleResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetKeyRuleResponse)
+	err := c.cc.Invoke(ctx, Keys_Set_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *keysClient) Delete(ctx context.Context, in *DeleteKeyRuleRequest, opts ...grpc.CallOption) (*DeleteKeyRuleResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteKeyRuleResponse)
+	err := c.cc.Invoke(ctx, Keys_Delete_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *keysClient) List(ctx context.Context, in *ListKeyRulesRequest, opts ...grpc.CallOption) (*ListKeyRulesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListKeyRulesResponse)
+	err := c.cc.Invoke(ctx, Keys_List_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *keysClient) Get(ctx context.Context, in *GetKeyRequest, opts ...grpc.CallOption) (*GetKeyResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetKeyResponse)
+	err := c.cc.Invoke(ctx, Keys_Get_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *keysClient) Skip(ctx context.Context, in *SkipKeyRequest, opts ...grpc.CallOption) (*SkipKeyResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SkipKeyResponse)
+	err := c.cc.Invoke(ctx, Keys_Skip_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// KeysServer is the server API for Keys service.
+// All implementations must embed UnimplementedKeysServer
+// for forward compatibility.
+//
+// Keys is about what the jobs of a key are held to (SPEC §19).
+type KeysServer interface {
+	// Set sets a rule, or replaces the one of its queue, name and value.
+	Set(context.Context, *SetKeyRuleRequest) (*SetKeyRuleResponse, error)
+	// Delete forgets a rule.
+	Delete(context.Context, *DeleteKeyRuleRequest) (*DeleteKeyRuleResponse, error)
+	List(context.Context, *ListKeyRulesRequest) (*ListKeyRulesResponse, error)
+	// Get returns what a key of a tenant counts now, under each rule that is for it.
+	Get(context.Context, *GetKeyRequest) (*GetKeyResponse, error)
+	// Skip lets a sequence go on behind the job that blocks it.
+	Skip(context.Context, *SkipKeyRequest) (*SkipKeyResponse, error)
+	mustEmbedUnimplementedKeysServer()
+}
+
+// UnimplementedKeysServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedKeysServer struct{}
+
+func (UnimplementedKeysServer) Set(context.Context, *SetKeyRuleRequest) (*SetKeyRuleResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Set not implemented")
+}
+func (UnimplementedKeysServer) Delete(context.Context, *DeleteKeyRuleRequest) (*DeleteKeyRuleResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Delete not implemented")
+}
+func (UnimplementedKeysServer) List(context.Context, *ListKeyRulesRequest) (*ListKeyRulesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method List not implemented")
+}
+func (UnimplementedKeysServer) Get(context.Context, *GetKeyRequest) (*GetKeyResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Get not implemented")
+}
+func (UnimplementedKeysServer) Skip(context.Context, *SkipKeyRequest) (*SkipKeyResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Skip not implemented")
+}
+func (UnimplementedKeysServer) mustEmbedUnimplementedKeysServer() {}
+func (UnimplementedKeysServer) testEmbeddedByValue()              {}
+
+// UnsafeKeysServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to KeysServer will
+// result in compilation errors.
+type UnsafeKeysServer interface {
+	mustEmbedUnimplementedKeysServer()
+}
+
+func RegisterKeysServer(s grpc.ServiceRegistrar, srv KeysServer) {
+	// If the following call panics, it indicates UnimplementedKeysServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&Keys_ServiceDesc, srv)
+}
+
+func _Keys_Set_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetKeyRuleRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(KeysServer).Set(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Keys_Set_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(KeysServer).Set(ctx, req.(*SetKeyRuleRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Keys_Delete_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteKeyRuleRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(KeysServer).Delete(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Keys_Delete_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(KeysServer).Delete(ctx, req.(*DeleteKeyRuleRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Keys_List_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListKeyRulesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(KeysServer).List(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Keys_List_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(KeysServer).List(ctx, req.(*ListKeyRulesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Keys_Get_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetKeyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(KeysServer).Get(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Keys_Get_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(KeysServer).Get(ctx, req.(*GetKeyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Keys_Skip_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SkipKeyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(KeysServer).Skip(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Keys_Skip_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(KeysServer).Skip(ctx, req.(*SkipKeyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+// Keys_ServiceDesc is the grpc.ServiceDesc for Keys service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var Keys_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "rota.v1.Keys",
+	HandlerType: (*KeysServer)(nil),
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "Set",
+			Handler:    _Keys_Set_Handler,
+		},
+		{
+			MethodName: "Delete",
+			Handler:    _Keys_Delete_Handler,
+		},
+		{
+			MethodName: "List",
+			Handler:    _Keys_List_Handler,
+		},
+		{
+			MethodName: "Get",
+			Handler:    _Keys_Get_Handler,
+		},
+		{
+			MethodName: "Skip",
+			Handler:    _Keys_Skip_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

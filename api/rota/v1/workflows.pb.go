@@ -168,7 +168,9 @@ type NodeSpec struct {
 	Id      string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Parents []string               `protobuf:"bytes,2,rep,name=parents,proto3" json:"parents,omitempty"`
 	// Without id and tenant.
-	Job           *JobSpec `protobuf:"bytes,3,opt,name=job,proto3" json:"job,omitempty"`
+	Job *JobSpec `protobuf:"bytes,3,opt,name=job,proto3" json:"job,omitempty"`
+	// Makes the node a gate, which is no job: of job only queue, priority and labels are its.
+	Gate          *Gate `protobuf:"bytes,4,opt,name=gate,proto3" json:"gate,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -224,6 +226,280 @@ func (x *NodeSpec) GetJob() *JobSpec {
 	return nil
 }
 
+func (x *NodeSpec) GetGate() *Gate {
+	if x != nil {
+		return x.Gate
+	}
+	return nil
+}
+
+type Gate struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How long it waits once its parents have completed; 0 is for ever.
+	TimeoutMs int64 `protobuf:"varint,1,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"`
+	// What becomes of it then: expire (the default) or complete.
+	OnTimeout     string `protobuf:"bytes,2,opt,name=on_timeout,json=onTimeout,proto3" json:"on_timeout,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Gate) Reset() {
+	*x = Gate{}
+	mi := &file_rota_v1_workflows_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Gate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Gate) ProtoMessage() {}
+
+func (x *Gate) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_workflows_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Gate.ProtoReflect.Descriptor instead.
+func (*Gate) Descriptor() ([]byte, []int) {
+	return file_rota_v1_workflows_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Gate) GetTimeoutMs() int64 {
+	if x != nil {
+		return x.TimeoutMs
+	}
+	return 0
+}
+
+func (x *Gate) GetOnTimeout() string {
+	if x != nil {
+		return x.OnTimeout
+	}
+	return ""
+}
+
+// Children are the nodes that a node adds to its workflow as it completes: all or none.
+type Children struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most 500. Parents are the completing node or nodes before in this list; none means the
+	// completing node. A queue that is not given is the workflow's.
+	Nodes []*NodeSpec `protobuf:"bytes,1,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	// Whatever waits for the completing node also waits for those of these that have no
+	// children, unless this is set.
+	Detached      bool `protobuf:"varint,2,opt,name=detached,proto3" json:"detached,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Children) Reset() {
+	*x = Children{}
+	mi := &file_rota_v1_workflows_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Children) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Children) ProtoMessage() {}
+
+func (x *Children) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_workflows_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Children.ProtoReflect.Descriptor instead.
+func (*Children) Descriptor() ([]byte, []int) {
+	return file_rota_v1_workflows_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Children) GetNodes() []*NodeSpec {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *Children) GetDetached() bool {
+	if x != nil {
+		return x.Detached
+	}
+	return false
+}
+
+type SignalWorkflowRequest struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Workflow string                 `protobuf:"bytes,1,opt,name=workflow,proto3" json:"workflow,omitempty"`
+	Node     string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	// The idempotency key.
+	Id string `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`
+	// The gate's output, at most 64 KiB; of a refusal it says why.
+	Payload []byte `protobuf:"bytes,4,opt,name=payload,proto3" json:"payload,omitempty"`
+	// Ends the gate DEAD instead.
+	Refuse        bool `protobuf:"varint,5,opt,name=refuse,proto3" json:"refuse,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SignalWorkflowRequest) Reset() {
+	*x = SignalWorkflowRequest{}
+	mi := &file_rota_v1_workflows_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SignalWorkflowRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SignalWorkflowRequest) ProtoMessage() {}
+
+func (x *SignalWorkflowRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_workflows_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SignalWorkflowRequest.ProtoReflect.Descriptor instead.
+func (*SignalWorkflowRequest) Descriptor() ([]byte, []int) {
+	return file_rota_v1_workflows_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *SignalWorkflowRequest) GetWorkflow() string {
+	if x != nil {
+		return x.Workflow
+	}
+	return ""
+}
+
+func (x *SignalWorkflowRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *SignalWorkflowRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *SignalWorkflowRequest) GetPayload() []byte {
+	if x != nil {
+		return x.Payload
+	}
+	return nil
+}
+
+func (x *SignalWorkflowRequest) GetRefuse() bool {
+	if x != nil {
+		return x.Refuse
+	}
+	return false
+}
+
+type WorkflowSignalled struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Workflow string                 `protobuf:"bytes,1,opt,name=workflow,proto3" json:"workflow,omitempty"`
+	Node     string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	Id       string                 `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`
+	// The same signal was taken before.
+	Existed       bool   `protobuf:"varint,4,opt,name=existed,proto3" json:"existed,omitempty"`
+	Index         uint64 `protobuf:"varint,5,opt,name=index,proto3" json:"index,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkflowSignalled) Reset() {
+	*x = WorkflowSignalled{}
+	mi := &file_rota_v1_workflows_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkflowSignalled) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkflowSignalled) ProtoMessage() {}
+
+func (x *WorkflowSignalled) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_workflows_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkflowSignalled.ProtoReflect.Descriptor instead.
+func (*WorkflowSignalled) Descriptor() ([]byte, []int) {
+	return file_rota_v1_workflows_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *WorkflowSignalled) GetWorkflow() string {
+	if x != nil {
+		return x.Workflow
+	}
+	return ""
+}
+
+func (x *WorkflowSignalled) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *WorkflowSignalled) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *WorkflowSignalled) GetExisted() bool {
+	if x != nil {
+		return x.Existed
+	}
+	return false
+}
+
+func (x *WorkflowSignalled) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
 type Edge struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	From          string                 `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`
@@ -234,7 +510,7 @@ type Edge struct {
 
 func (x *Edge) Reset() {
 	*x = Edge{}
-	mi := &file_rota_v1_workflows_proto_msgTypes[3]
+	mi := &file_rota_v1_workflows_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -246,7 +522,7 @@ func (x *Edge) String() string {
 func (*Edge) ProtoMessage() {}
 
 func (x *Edge) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_workflows_proto_msgTypes[3]
+	mi := &file_rota_v1_workflows_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -259,7 +535,7 @@ func (x *Edge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Edge.ProtoReflect.Descriptor instead.
 func (*Edge) Descriptor() ([]byte, []int) {
-	return file_rota_v1_workflows_proto_rawDescGZIP(), []int{3}
+	return file_rota_v1_workflows_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Edge) GetFrom() string {
@@ -290,7 +566,7 @@ type WorkflowSubmitted struct {
 
 func (x *WorkflowSubmitted) Reset() {
 	*x = WorkflowSubmitted{}
-	mi := &file_rota_v1_workflows_proto_msgTypes[4]
+	mi := &file_rota_v1_workflows_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -302,7 +578,7 @@ func (x *WorkflowSubmitted) String() string {
 func (*WorkflowSubmitted) ProtoMessage() {}
 
 func (x *WorkflowSubmitted) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_workflows_proto_msgTypes[4]
+	mi := &file_rota_v1_workflows_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -315,7 +591,7 @@ func (x *WorkflowSubmitted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowSubmitted.ProtoReflect.Descriptor instead.
 func (*WorkflowSubmitted) Descriptor() ([]byte, []int) {
-	return file_rota_v1_workflows_proto_rawDescGZIP(), []int{4}
+	return file_rota_v1_workflows_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *WorkflowSubmitted) GetId() string {
@@ -370,7 +646,7 @@ type GetWorkflowRequest struct {
 
 func (x *GetWorkflowRequest) Reset() {
 	*x = GetWorkflowRequest{}
-	mi := &file_rota_v1_workflows_proto_msgTypes[5]
+	mi := &file_rota_v1_workflows_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -382,7 +658,7 @@ func (x *GetWorkflowRequest) String() string {
 func (*GetWorkflowRequest) ProtoMessage() {}
 
 func (x *GetWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_workflows_proto_msgTypes[5]
+	mi := &file_rota_v1_workflows_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -395,7 +671,7 @@ func (x *GetWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*GetWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_workflows_proto_rawDescGZIP(), []int{5}
+	return file_rota_v1_workflows_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GetWorkflowRequest) GetId() string {
@@ -422,7 +698,7 @@ type GetWorkflowResponse struct {
 
 func (x *GetWorkflowResponse) Reset() {
 	*x = GetWorkflowResponse{}
-	mi := &file_rota_v1_workflows_proto_msgTypes[6]
+	mi := &file_rota_v1_workflows_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -434,7 +710,7 @@ func (x *GetWorkflowResponse) String() string {
 func (*GetWorkflowResponse) ProtoMessage() {}
 
 func (x *GetWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_workflows_proto_msgTypes[6]
+	mi := &file_rota_v1_workflows_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -447,7 +723,7 @@ func (x *GetWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*GetWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_workflows_proto_rawDescGZIP(), []int{6}
+	return file_rota_v1_workflows_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GetWorkflowResponse) GetWorkflow() *Workflow {
@@ -480,7 +756,7 @@ type ShowWorkflowResponse struct {
 
 func (x *ShowWorkflowResponse) Reset() {
 	*x = ShowWorkflowResponse{}
-	mi := &file_rota_v1_workflows_proto_msgTypes[7]
+	mi := &file_rota_v1_workflows_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -492,7 +768,7 @@ func (x *ShowWorkflowResponse) String() string {
 func (*ShowWorkflowResponse) ProtoMessage() {}
 
 func (x *ShowWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_workflows_proto_msgTypes[7]
+	mi := &file_rota_v1_workflows_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -505,7 +781,7 @@ func (x *ShowWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShowWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*ShowWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_workflows_proto_rawDescGZIP(), []int{7}
+	return file_rota_v1_workflows_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ShowWorkflowResponse) GetWorkflow() *Workflow {
@@ -565,7 +841,7 @@ type Workflow struct {
 
 func (x *Workflow) Reset() {
 	*x = Workflow{}
-	mi := &file_rota_v1_workflows_proto_msgTypes[8]
+	mi := &file_rota_v1_workflows_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -577,7 +853,7 @@ func (x *Workflow) String() string {
 func (*Workflow) ProtoMessage() {}
 
 func (x *Workflow) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_workflows_proto_msgTypes[8]
+	mi := &file_rota_v1_workflows_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -590,7 +866,7 @@ func (x *Workflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workflow.ProtoReflect.Descriptor instead.
 func (*Workflow) Descriptor() ([]byte, []int) {
-	return file_rota_v1_workflows_proto_rawDescGZIP(), []int{8}
+	return file_rota_v1_workflows_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Workflow) GetId() string {
@@ -734,24 +1010,26 @@ func (x *Workflow) GetRemainingMs() int64 {
 }
 
 type NodeCounts struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Blocked       int64                  `protobuf:"varint,1,opt,name=blocked,proto3" json:"blocked,omitempty"`
-	Delayed       int64                  `protobuf:"varint,2,opt,name=delayed,proto3" json:"delayed,omitempty"`
-	Queued        int64                  `protobuf:"varint,3,opt,name=queued,proto3" json:"queued,omitempty"`
-	Assigned      int64                  `protobuf:"varint,4,opt,name=assigned,proto3" json:"assigned,omitempty"`
-	Running       int64                  `protobuf:"varint,5,opt,name=running,proto3" json:"running,omitempty"`
-	Completed     int64                  `protobuf:"varint,6,opt,name=completed,proto3" json:"completed,omitempty"`
-	Dead          int64                  `protobuf:"varint,7,opt,name=dead,proto3" json:"dead,omitempty"`
-	Expired       int64                  `protobuf:"varint,8,opt,name=expired,proto3" json:"expired,omitempty"`
-	Cancelled     int64                  `protobuf:"varint,9,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
-	Skipped       int64                  `protobuf:"varint,10,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Blocked   int64                  `protobuf:"varint,1,opt,name=blocked,proto3" json:"blocked,omitempty"`
+	Delayed   int64                  `protobuf:"varint,2,opt,name=delayed,proto3" json:"delayed,omitempty"`
+	Queued    int64                  `protobuf:"varint,3,opt,name=queued,proto3" json:"queued,omitempty"`
+	Assigned  int64                  `protobuf:"varint,4,opt,name=assigned,proto3" json:"assigned,omitempty"`
+	Running   int64                  `protobuf:"varint,5,opt,name=running,proto3" json:"running,omitempty"`
+	Completed int64                  `protobuf:"varint,6,opt,name=completed,proto3" json:"completed,omitempty"`
+	Dead      int64                  `protobuf:"varint,7,opt,name=dead,proto3" json:"dead,omitempty"`
+	Expired   int64                  `protobuf:"varint,8,opt,name=expired,proto3" json:"expired,omitempty"`
+	Cancelled int64                  `protobuf:"varint,9,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
+	Skipped   int64                  `protobuf:"varint,10,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	// Gates that wait for their signal, which are not among blocked.
+	Waiting       int64 `protobuf:"varint,11,opt,name=waiting,proto3" json:"waiting,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *NodeCounts) Reset() {
 	*x = NodeCounts{}
-	mi := &file_rota_v1_workflows_proto_msgTypes[9]
+	mi := &file_rota_v1_workflows_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -763,7 +1041,7 @@ func (x *NodeCounts) String() string {
 func (*NodeCounts) ProtoMessage() {}
 
 func (x *NodeCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_workflows_proto_msgTypes[9]
+	mi := &file_rota_v1_workflows_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -776,7 +1054,7 @@ func (x *NodeCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeCounts.ProtoReflect.Descriptor instead.
 func (*NodeCounts) Descriptor() ([]byte, []int) {
-	return file_rota_v1_workflows_proto_rawDescGZIP(), []int{9}
+	return file_rota_v1_workflows_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *NodeCounts) GetBlocked() int64 {
@@ -849,6 +1127,13 @@ func (x *NodeCounts) GetSkipped() int64 {
 	return 0
 }
 
+func (x *NodeCounts) GetWaiting() int64 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
 type WorkflowNode struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -866,13 +1151,17 @@ type WorkflowNode struct {
 	DurationMs      int64    `protobuf:"varint,12,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
 	AssignedMs      int64    `protobuf:"varint,13,opt,name=assigned_ms,json=assignedMs,proto3" json:"assigned_ms,omitempty"`
 	FinishedMs      int64    `protobuf:"varint,14,opt,name=finished_ms,json=finishedMs,proto3" json:"finished_ms,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// One more than the number of the node whose completion added it; 0 of one that was submitted.
+	GrownBy uint32 `protobuf:"varint,15,opt,name=grown_by,json=grownBy,proto3" json:"grown_by,omitempty"`
+	// Whoever waits for the node that added it waits for this one, too.
+	Joins         bool `protobuf:"varint,16,opt,name=joins,proto3" json:"joins,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WorkflowNode) Reset() {
 	*x = WorkflowNode{}
-	mi := &file_rota_v1_workflows_proto_msgTypes[10]
+	mi := &file_rota_v1_workflows_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -884,7 +1173,7 @@ func (x *WorkflowNode) String() string {
 func (*WorkflowNode) ProtoMessage() {}
 
 func (x *WorkflowNode) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_workflows_proto_msgTypes[10]
+	mi := &file_rota_v1_workflows_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -897,7 +1186,7 @@ func (x *WorkflowNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowNode.ProtoReflect.Descriptor instead.
 func (*WorkflowNode) Descriptor() ([]byte, []int) {
-	return file_rota_v1_workflows_proto_rawDescGZIP(), []int{10}
+	return file_rota_v1_workflows_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *WorkflowNode) GetId() string {
@@ -998,6 +1287,20 @@ func (x *WorkflowNode) GetFinishedMs() int64 {
 	return 0
 }
 
+func (x *WorkflowNode) GetGrownBy() uint32 {
+	if x != nil {
+		return x.GrownBy
+	}
+	return 0
+}
+
+func (x *WorkflowNode) GetJoins() bool {
+	if x != nil {
+		return x.Joins
+	}
+	return false
+}
+
 type ListWorkflowsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	State         string                 `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"`
@@ -1012,7 +1315,7 @@ type ListWorkflowsRequest struct {
 
 func (x *ListWorkflowsRequest) Reset() {
 	*x = ListWorkflowsRequest{}
-	mi := &file_rota_v1_workflows_proto_msgTypes[11]
+	mi := &file_rota_v1_workflows_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1024,7 +1327,7 @@ func (x *ListWorkflowsRequest) String() string {
 func (*ListWorkflowsRequest) ProtoMessage() {}
 
 func (x *ListWorkflowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_workflows_proto_msgTypes[11]
+	mi := &file_rota_v1_workflows_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1037,7 +1340,7 @@ func (x *ListWorkflowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkflowsRequest.ProtoReflect.Descriptor instead.
 func (*ListWorkflowsRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_workflows_proto_rawDescGZIP(), []int{11}
+	return file_rota_v1_workflows_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListWorkflowsRequest) GetState() string {
@@ -1093,7 +1396,7 @@ type ListWorkflowsResponse struct {
 
 func (x *ListWorkflowsResponse) Reset() {
 	*x = ListWorkflowsResponse{}
-	mi := &file_rota_v1_workflows_proto_msgTypes[12]
+	mi := &file_rota_v1_workflows_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1105,7 +1408,7 @@ func (x *ListWorkflowsResponse) String() string {
 func (*ListWorkflowsResponse) ProtoMessage() {}
 
 func (x *ListWorkflowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_workflows_proto_msgTypes[12]
+	mi := &file_rota_v1_workflows_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1118,7 +1421,7 @@ func (x *ListWorkflowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkflowsResponse.ProtoReflect.Descriptor instead.
 func (*ListWorkflowsResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_workflows_proto_rawDescGZIP(), []int{12}
+	return file_rota_v1_workflows_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListWorkflowsResponse) GetWorkflows() []*Workflow {
@@ -1151,7 +1454,7 @@ type WaitWorkflowRequest struct {
 
 func (x *WaitWorkflowRequest) Reset() {
 	*x = WaitWorkflowRequest{}
-	mi := &file_rota_v1_workflows_proto_msgTypes[13]
+	mi := &file_rota_v1_workflows_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1163,7 +1466,7 @@ func (x *WaitWorkflowRequest) String() string {
 func (*WaitWorkflowRequest) ProtoMessage() {}
 
 func (x *WaitWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_workflows_proto_msgTypes[13]
+	mi := &file_rota_v1_workflows_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1176,7 +1479,7 @@ func (x *WaitWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*WaitWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_workflows_proto_rawDescGZIP(), []int{13}
+	return file_rota_v1_workflows_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WaitWorkflowRequest) GetId() string {
@@ -1195,7 +1498,7 @@ type CancelWorkflowRequest struct {
 
 func (x *CancelWorkflowRequest) Reset() {
 	*x = CancelWorkflowRequest{}
-	mi := &file_rota_v1_workflows_proto_msgTypes[14]
+	mi := &file_rota_v1_workflows_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1207,7 +1510,7 @@ func (x *CancelWorkflowRequest) String() string {
 func (*CancelWorkflowRequest) ProtoMessage() {}
 
 func (x *CancelWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_workflows_proto_msgTypes[14]
+	mi := &file_rota_v1_workflows_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1220,7 +1523,7 @@ func (x *CancelWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*CancelWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_workflows_proto_rawDescGZIP(), []int{14}
+	return file_rota_v1_workflows_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CancelWorkflowRequest) GetId() string {
@@ -1246,7 +1549,7 @@ type RetryWorkflowRequest struct {
 
 func (x *RetryWorkflowRequest) Reset() {
 	*x = RetryWorkflowRequest{}
-	mi := &file_rota_v1_workflows_proto_msgTypes[15]
+	mi := &file_rota_v1_workflows_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1258,7 +1561,7 @@ func (x *RetryWorkflowRequest) String() string {
 func (*RetryWorkflowRequest) ProtoMessage() {}
 
 func (x *RetryWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_workflows_proto_msgTypes[15]
+	mi := &file_rota_v1_workflows_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1271,7 +1574,7 @@ func (x *RetryWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*RetryWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_workflows_proto_rawDescGZIP(), []int{15}
+	return file_rota_v1_workflows_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RetryWorkflowRequest) GetId() string {
@@ -1305,7 +1608,7 @@ type ParentOutputsRequest struct {
 
 func (x *ParentOutputsRequest) Reset() {
 	*x = ParentOutputsRequest{}
-	mi := &file_rota_v1_workflows_proto_msgTypes[16]
+	mi := &file_rota_v1_workflows_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1317,7 +1620,7 @@ func (x *ParentOutputsRequest) String() string {
 func (*ParentOutputsRequest) ProtoMessage() {}
 
 func (x *ParentOutputsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_workflows_proto_msgTypes[16]
+	mi := &file_rota_v1_workflows_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1330,7 +1633,7 @@ func (x *ParentOutputsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ParentOutputsRequest.ProtoReflect.Descriptor instead.
 func (*ParentOutputsRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_workflows_proto_rawDescGZIP(), []int{16}
+	return file_rota_v1_workflows_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ParentOutputsRequest) GetJob() string {
@@ -1352,7 +1655,7 @@ type ParentOutput struct {
 
 func (x *ParentOutput) Reset() {
 	*x = ParentOutput{}
-	mi := &file_rota_v1_workflows_proto_msgTypes[17]
+	mi := &file_rota_v1_workflows_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1364,7 +1667,7 @@ func (x *ParentOutput) String() string {
 func (*ParentOutput) ProtoMessage() {}
 
 func (x *ParentOutput) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_workflows_proto_msgTypes[17]
+	mi := &file_rota_v1_workflows_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1377,7 +1680,7 @@ func (x *ParentOutput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ParentOutput.ProtoReflect.Descriptor instead.
 func (*ParentOutput) Descriptor() ([]byte, []int) {
-	return file_rota_v1_workflows_proto_rawDescGZIP(), []int{17}
+	return file_rota_v1_workflows_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ParentOutput) GetNode() string {
@@ -1426,11 +1729,32 @@ const file_rota_v1_workflows_proto_rawDesc = "" +
 	"\x06labels\x18\x05 \x03(\v2#.rota.v1.WorkflowHeader.LabelsEntryR\x06labels\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"X\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"{\n" +
 	"\bNodeSpec\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aparents\x18\x02 \x03(\tR\aparents\x12\"\n" +
-	"\x03job\x18\x03 \x01(\v2\x10.rota.v1.JobSpecR\x03job\"*\n" +
+	"\x03job\x18\x03 \x01(\v2\x10.rota.v1.JobSpecR\x03job\x12!\n" +
+	"\x04gate\x18\x04 \x01(\v2\r.rota.v1.GateR\x04gate\"D\n" +
+	"\x04Gate\x12\x1d\n" +
+	"\n" +
+	"timeout_ms\x18\x01 \x01(\x03R\ttimeoutMs\x12\x1d\n" +
+	"\n" +
+	"on_timeout\x18\x02 \x01(\tR\tonTimeout\"O\n" +
+	"\bChildren\x12'\n" +
+	"\x05nodes\x18\x01 \x03(\v2\x11.rota.v1.NodeSpecR\x05nodes\x12\x1a\n" +
+	"\bdetached\x18\x02 \x01(\bR\bdetached\"\x89\x01\n" +
+	"\x15SignalWorkflowRequest\x12\x1a\n" +
+	"\bworkflow\x18\x01 \x01(\tR\bworkflow\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x12\x0e\n" +
+	"\x02id\x18\x03 \x01(\tR\x02id\x12\x18\n" +
+	"\apayload\x18\x04 \x01(\fR\apayload\x12\x16\n" +
+	"\x06refuse\x18\x05 \x01(\bR\x06refuse\"\x83\x01\n" +
+	"\x11WorkflowSignalled\x12\x1a\n" +
+	"\bworkflow\x18\x01 \x01(\tR\bworkflow\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x12\x0e\n" +
+	"\x02id\x18\x03 \x01(\tR\x02id\x12\x18\n" +
+	"\aexisted\x18\x04 \x01(\bR\aexisted\x12\x14\n" +
+	"\x05index\x18\x05 \x01(\x04R\x05index\"*\n" +
 	"\x04Edge\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\tR\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\tR\x02to\"\x95\x01\n" +
@@ -1481,7 +1805,7 @@ const file_rota_v1_workflows_proto_rawDesc = "" +
 	"\fremaining_ms\x18\x14 \x01(\x03R\vremainingMs\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x92\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xac\x02\n" +
 	"\n" +
 	"NodeCounts\x12\x18\n" +
 	"\ablocked\x18\x01 \x01(\x03R\ablocked\x12\x18\n" +
@@ -1494,7 +1818,8 @@ const file_rota_v1_workflows_proto_rawDesc = "" +
 	"\aexpired\x18\b \x01(\x03R\aexpired\x12\x1c\n" +
 	"\tcancelled\x18\t \x01(\x03R\tcancelled\x12\x18\n" +
 	"\askipped\x18\n" +
-	" \x01(\x03R\askipped\"\xb5\x03\n" +
+	" \x01(\x03R\askipped\x12\x18\n" +
+	"\awaiting\x18\v \x01(\x03R\awaiting\"\xe6\x03\n" +
 	"\fWorkflowNode\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x14\n" +
@@ -1513,7 +1838,9 @@ const file_rota_v1_workflows_proto_rawDesc = "" +
 	"\vassigned_ms\x18\r \x01(\x03R\n" +
 	"assignedMs\x12\x1f\n" +
 	"\vfinished_ms\x18\x0e \x01(\x03R\n" +
-	"finishedMs\"\xab\x01\n" +
+	"finishedMs\x12\x19\n" +
+	"\bgrown_by\x18\x0f \x01(\rR\agrownBy\x12\x14\n" +
+	"\x05joins\x18\x10 \x01(\bR\x05joins\"\xab\x01\n" +
 	"\x14ListWorkflowsRequest\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\tR\x05state\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x16\n" +
@@ -1540,7 +1867,7 @@ const file_rota_v1_workflows_proto_rawDesc = "" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x16\n" +
 	"\x06output\x18\x03 \x01(\fR\x06output\x12#\n" +
-	"\routput_digest\x18\x04 \x01(\fR\foutputDigest2\x9c\x04\n" +
+	"\routput_digest\x18\x04 \x01(\fR\foutputDigest2\xe2\x04\n" +
 	"\tWorkflows\x12F\n" +
 	"\x06Submit\x12\x1e.rota.v1.SubmitWorkflowRequest\x1a\x1a.rota.v1.WorkflowSubmitted(\x01\x12@\n" +
 	"\x03Get\x12\x1b.rota.v1.GetWorkflowRequest\x1a\x1c.rota.v1.GetWorkflowResponse\x12D\n" +
@@ -1548,7 +1875,8 @@ const file_rota_v1_workflows_proto_rawDesc = "" +
 	"\x04List\x12\x1d.rota.v1.ListWorkflowsRequest\x1a\x1e.rota.v1.ListWorkflowsResponse\x127\n" +
 	"\x04Wait\x12\x1c.rota.v1.WaitWorkflowRequest\x1a\x11.rota.v1.Workflow\x12;\n" +
 	"\x06Cancel\x12\x1e.rota.v1.CancelWorkflowRequest\x1a\x11.rota.v1.Workflow\x129\n" +
-	"\x05Retry\x12\x1d.rota.v1.RetryWorkflowRequest\x1a\x11.rota.v1.Workflow\x12G\n" +
+	"\x05Retry\x12\x1d.rota.v1.RetryWorkflowRequest\x1a\x11.rota.v1.Workflow\x12D\n" +
+	"\x06Signal\x12\x1e.rota.v1.SignalWorkflowRequest\x1a\x1a.rota.v1.WorkflowSignalled\x12G\n" +
 	"\rParentOutputs\x12\x1d.rota.v1.ParentOutputsRequest\x1a\x15.rota.v1.ParentOutput0\x01B.Z,github.com/rotasched/rota/api/rota/v1;rotav1b\x06proto3"
 
 var (
@@ -1563,70 +1891,78 @@ func file_rota_v1_workflows_proto_rawDescGZIP() []byte {
 	return file_rota_v1_workflows_proto_rawDescData
 }
 
-var file_rota_v1_workflows_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_rota_v1_workflows_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_rota_v1_workflows_proto_goTypes = []any{
 	(*SubmitWorkflowRequest)(nil), // 0: rota.v1.SubmitWorkflowRequest
 	(*WorkflowHeader)(nil),        // 1: rota.v1.WorkflowHeader
 	(*NodeSpec)(nil),              // 2: rota.v1.NodeSpec
-	(*Edge)(nil),                  // 3: rota.v1.Edge
-	(*WorkflowSubmitted)(nil),     // 4: rota.v1.WorkflowSubmitted
-	(*GetWorkflowRequest)(nil),    // 5: rota.v1.GetWorkflowRequest
-	(*GetWorkflowResponse)(nil),   // 6: rota.v1.GetWorkflowResponse
-	(*ShowWorkflowResponse)(nil),  // 7: rota.v1.ShowWorkflowResponse
-	(*Workflow)(nil),              // 8: rota.v1.Workflow
-	(*NodeCounts)(nil),            // 9: rota.v1.NodeCounts
-	(*WorkflowNode)(nil),          // 10: rota.v1.WorkflowNode
-	(*ListWorkflowsRequest)(nil),  // 11: rota.v1.ListWorkflowsRequest
-	(*ListWorkflowsResponse)(nil), // 12: rota.v1.ListWorkflowsResponse
-	(*WaitWorkflowRequest)(nil),   // 13: rota.v1.WaitWorkflowRequest
-	(*CancelWorkflowRequest)(nil), // 14: rota.v1.CancelWorkflowRequest
-	(*RetryWorkflowRequest)(nil),  // 15: rota.v1.RetryWorkflowRequest
-	(*ParentOutputsRequest)(nil),  // 16: rota.v1.ParentOutputsRequest
-	(*ParentOutput)(nil),          // 17: rota.v1.ParentOutput
-	nil,                           // 18: rota.v1.WorkflowHeader.LabelsEntry
-	nil,                           // 19: rota.v1.Workflow.LabelsEntry
-	(*JobSpec)(nil),               // 20: rota.v1.JobSpec
-	(*Read)(nil),                  // 21: rota.v1.Read
-	(*ReadAt)(nil),                // 22: rota.v1.ReadAt
+	(*Gate)(nil),                  // 3: rota.v1.Gate
+	(*Children)(nil),              // 4: rota.v1.Children
+	(*SignalWorkflowRequest)(nil), // 5: rota.v1.SignalWorkflowRequest
+	(*WorkflowSignalled)(nil),     // 6: rota.v1.WorkflowSignalled
+	(*Edge)(nil),                  // 7: rota.v1.Edge
+	(*WorkflowSubmitted)(nil),     // 8: rota.v1.WorkflowSubmitted
+	(*GetWorkflowRequest)(nil),    // 9: rota.v1.GetWorkflowRequest
+	(*GetWorkflowResponse)(nil),   // 10: rota.v1.GetWorkflowResponse
+	(*ShowWorkflowResponse)(nil),  // 11: rota.v1.ShowWorkflowResponse
+	(*Workflow)(nil),              // 12: rota.v1.Workflow
+	(*NodeCounts)(nil),            // 13: rota.v1.NodeCounts
+	(*WorkflowNode)(nil),          // 14: rota.v1.WorkflowNode
+	(*ListWorkflowsRequest)(nil),  // 15: rota.v1.ListWorkflowsRequest
+	(*ListWorkflowsResponse)(nil), // 16: rota.v1.ListWorkflowsResponse
+	(*WaitWorkflowRequest)(nil),   // 17: rota.v1.WaitWorkflowRequest
+	(*CancelWorkflowRequest)(nil), // 18: rota.v1.CancelWorkflowRequest
+	(*RetryWorkflowRequest)(nil),  // 19: rota.v1.RetryWorkflowRequest
+	(*ParentOutputsRequest)(nil),  // 20: rota.v1.ParentOutputsRequest
+	(*ParentOutput)(nil),          // 21: rota.v1.ParentOutput
+	nil,                           // 22: rota.v1.WorkflowHeader.LabelsEntry
+	nil,                           // 23: rota.v1.Workflow.LabelsEntry
+	(*JobSpec)(nil),               // 24: rota.v1.JobSpec
+	(*Read)(nil),                  // 25: rota.v1.Read
+	(*ReadAt)(nil),                // 26: rota.v1.ReadAt
 }
 var file_rota_v1_workflows_proto_depIdxs = []int32{
 	1,  // 0: rota.v1.SubmitWorkflowRequest.workflow:type_name -> rota.v1.WorkflowHeader
 	2,  // 1: rota.v1.SubmitWorkflowRequest.nodes:type_name -> rota.v1.NodeSpec
-	3,  // 2: rota.v1.SubmitWorkflowRequest.edges:type_name -> rota.v1.Edge
-	18, // 3: rota.v1.WorkflowHeader.labels:type_name -> rota.v1.WorkflowHeader.LabelsEntry
-	20, // 4: rota.v1.NodeSpec.job:type_name -> rota.v1.JobSpec
-	21, // 5: rota.v1.GetWorkflowRequest.read:type_name -> rota.v1.Read
-	8,  // 6: rota.v1.GetWorkflowResponse.workflow:type_name -> rota.v1.Workflow
-	22, // 7: rota.v1.GetWorkflowResponse.at:type_name -> rota.v1.ReadAt
-	8,  // 8: rota.v1.ShowWorkflowResponse.workflow:type_name -> rota.v1.Workflow
-	22, // 9: rota.v1.ShowWorkflowResponse.at:type_name -> rota.v1.ReadAt
-	10, // 10: rota.v1.ShowWorkflowResponse.nodes:type_name -> rota.v1.WorkflowNode
-	19, // 11: rota.v1.Workflow.labels:type_name -> rota.v1.Workflow.LabelsEntry
-	9,  // 12: rota.v1.Workflow.counts:type_name -> rota.v1.NodeCounts
-	21, // 13: rota.v1.ListWorkflowsRequest.read:type_name -> rota.v1.Read
-	8,  // 14: rota.v1.ListWorkflowsResponse.workflows:type_name -> rota.v1.Workflow
-	22, // 15: rota.v1.ListWorkflowsResponse.at:type_name -> rota.v1.ReadAt
-	0,  // 16: rota.v1.Workflows.Submit:input_type -> rota.v1.SubmitWorkflowRequest
-	5,  // 17: rota.v1.Workflows.Get:input_type -> rota.v1.GetWorkflowRequest
-	5,  // 18: rota.v1.Workflows.Show:input_type -> rota.v1.GetWorkflowRequest
-	11, // 19: rota.v1.Workflows.List:input_type -> rota.v1.ListWorkflowsRequest
-	13, // 20: rota.v1.Workflows.Wait:input_type -> rota.v1.WaitWorkflowRequest
-	14, // 21: rota.v1.Workflows.Cancel:input_type -> rota.v1.CancelWorkflowRequest
-	15, // 22: rota.v1.Workflows.Retry:input_type -> rota.v1.RetryWorkflowRequest
-	16, // 23: rota.v1.Workflows.ParentOutputs:input_type -> rota.v1.ParentOutputsRequest
-	4,  // 24: rota.v1.Workflows.Submit:output_type -> rota.v1.WorkflowSubmitted
-	6,  // 25: rota.v1.Workflows.Get:output_type -> rota.v1.GetWorkflowResponse
-	7,  // 26: rota.v1.Workflows.Show:output_type -> rota.v1.ShowWorkflowResponse
-	12, // 27: rota.v1.Workflows.List:output_type -> rota.v1.ListWorkflowsResponse
-	8,  // 28: rota.v1.Workflows.Wait:output_type -> rota.v1.Workflow
-	8,  // 29: rota.v1.Workflows.Cancel:output_type -> rota.v1.Workflow
-	8,  // 30: rota.v1.Workflows.Retry:output_type -> rota.v1.Workflow
-	17, // 31: rota.v1.Workflows.ParentOutputs:output_type -> rota.v1.ParentOutput
-	24, // [24:32] is the sub-list for method output_type
-	16, // [16:24] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	7,  // 2: rota.v1.SubmitWorkflowRequest.edges:type_name -> rota.v1.Edge
+	22, // 3: rota.v1.WorkflowHeader.labels:type_name -> rota.v1.WorkflowHeader.LabelsEntry
+	24, // 4: rota.v1.NodeSpec.job:type_name -> rota.v1.JobSpec
+	3,  // 5: rota.v1.NodeSpec.gate:type_name -> rota.v1.Gate
+	2,  // 6: rota.v1.Children.nodes:type_name -> rota.v1.NodeSpec
+	25, // 7: rota.v1.GetWorkflowRequest.read:type_name -> rota.v1.Read
+	12, // 8: rota.v1.GetWorkflowResponse.workflow:type_name -> rota.v1.Workflow
+	26, // 9: rota.v1.GetWorkflowResponse.at:type_name -> rota.v1.ReadAt
+	12, // 10: rota.v1.ShowWorkflowResponse.workflow:type_name -> rota.v1.Workflow
+	26, // 11: rota.v1.ShowWorkflowResponse.at:type_name -> rota.v1.ReadAt
+	14, // 12: rota.v1.ShowWorkflowResponse.nodes:type_name -> rota.v1.WorkflowNode
+	23, // 13: rota.v1.Workflow.labels:type_name -> rota.v1.Workflow.LabelsEntry
+	13, // 14: rota.v1.Workflow.counts:type_name -> rota.v1.NodeCounts
+	25, // 15: rota.v1.ListWorkflowsRequest.read:type_name -> rota.v1.Read
+	12, // 16: rota.v1.ListWorkflowsResponse.workflows:type_name -> rota.v1.Workflow
+	26, // 17: rota.v1.ListWorkflowsResponse.at:type_name -> rota.v1.ReadAt
+	0,  // 18: rota.v1.Workflows.Submit:input_type -> rota.v1.SubmitWorkflowRequest
+	9,  // 19: rota.v1.Workflows.Get:input_type -> rota.v1.GetWorkflowRequest
+	9,  // 20: rota.v1.Workflows.Show:input_type -> rota.v1.GetWorkflowRequest
+	15, // 21: rota.v1.Workflows.List:input_type -> rota.v1.ListWorkflowsRequest
+	17, // 22: rota.v1.Workflows.Wait:input_type -> rota.v1.WaitWorkflowRequest
+	18, // 23: rota.v1.Workflows.Cancel:input_type -> rota.v1.CancelWorkflowRequest
+	19, // 24: rota.v1.Workflows.Retry:input_type -> rota.v1.RetryWorkflowRequest
+	5,  // 25: rota.v1.Workflows.Signal:input_type -> rota.v1.SignalWorkflowRequest
+	20, // 26: rota.v1.Workflows.ParentOutputs:input_type -> rota.v1.ParentOutputsRequest
+	8,  // 27: rota.v1.Workflows.Submit:output_type -> rota.v1.WorkflowSubmitted
+	10, // 28: rota.v1.Workflows.Get:output_type -> rota.v1.GetWorkflowResponse
+	11, // 29: rota.v1.Workflows.Show:output_type -> rota.v1.ShowWorkflowResponse
+	16, // 30: rota.v1.Workflows.List:output_type -> rota.v1.ListWorkflowsResponse
+	12, // 31: rota.v1.Workflows.Wait:output_type -> rota.v1.Workflow
+	12, // 32: rota.v1.Workflows.Cancel:output_type -> rota.v1.Workflow
+	12, // 33: rota.v1.Workflows.Retry:output_type -> rota.v1.Workflow
+	6,  // 34: rota.v1.Workflows.Signal:output_type -> rota.v1.WorkflowSignalled
+	21, // 35: rota.v1.Workflows.ParentOutputs:output_type -> rota.v1.ParentOutput
+	27, // [27:36] is the sub-list for method output_type
+	18, // [18:27] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_rota_v1_workflows_proto_init() }
@@ -1641,7 +1977,7 @@ func file_rota_v1_workflows_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rota_v1_workflows_proto_rawDesc), len(file_rota_v1_workflows_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   20,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

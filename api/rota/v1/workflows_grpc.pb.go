@@ -28,6 +28,7 @@ const (
 	Workflows_Wait_FullMethodName          = "/rota.v1.Workflows/Wait"
 	Workflows_Cancel_FullMethodName        = "/rota.v1.Workflows/Cancel"
 	Workflows_Retry_FullMethodName         = "/rota.v1.Workflows/Retry"
+	Workflows_Signal_FullMethodName        = "/rota.v1.Workflows/Signal"
 	Workflows_ParentOutputs_FullMethodName = "/rota.v1.Workflows/ParentOutputs"
 )
 
@@ -52,6 +53,8 @@ type WorkflowsClient interface {
 	Wait(ctx context.Context, in *WaitWorkflowRequest, opts ...grpc.CallOption) (*Workflow, error)
 	Cancel(ctx context.Context, in *CancelWorkflowRequest, opts ...grpc.CallOption) (*Workflow, error)
 	Retry(ctx context.Context, in *RetryWorkflowRequest, opts ...grpc.CallOption) (*Workflow, error)
+	// Signal says somebody's word to a gate, once: the same id again is the same signal.
+	Signal(ctx context.Context, in *SignalWorkflowRequest, opts ...grpc.CallOption) (*WorkflowSignalled, error)
 	// ParentOutputs streams what the parents of a node's job put out.
 	ParentOutputs(ctx context.Context, in *ParentOutputsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ParentOutput], error)
 }
@@ -146,6 +149,16 @@ func (c *workflowsClient) Retry(ctx context.Context, in *RetryWorkflowRequest, o
 	return out, nil
 }
 
+func (c *workflowsClient) Signal(ctx context.Context, in *SignalWorkflowRequest, opts ...grpc.CallOption) (*WorkflowSignalled, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(WorkflowSignalled)
+	err := c.cc.Invoke(ctx, Workflows_Signal_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *workflowsClient) ParentOutputs(ctx context.Context, in *ParentOutputsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ParentOutput], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &Workflows_ServiceDesc.Streams[2], Workflows_ParentOutputs_FullMethodName, cOpts...)
@@ -186,6 +199,8 @@ type WorkflowsServer interface {
 	Wait(context.Context, *WaitWorkflowRequest) (*Workflow, error)
 	Cancel(context.Context, *CancelWorkflowRequest) (*Workflow, error)
 	Retry(context.Context, *RetryWorkflowRequest) (*Workflow, error)
+	// Signal says somebody's word to a gate, once: the same id again is the same signal.
+	Signal(context.Context, *SignalWorkflowRequest) (*WorkflowSignalled, error)
 	// ParentOutputs streams what the parents of a node's job put out.
 	ParentOutputs(*ParentOutputsRequest, grpc.ServerStreamingServer[ParentOutput]) error
 	mustEmbedUnimplementedWorkflowsServer()
@@ -218,6 +233,9 @@ func (UnimplementedWorkflowsServer) Cancel(context.Context, *CancelWorkflowReque
 }
 func (UnimplementedWorkflowsServer) Retry(context.Context, *RetryWorkflowRequest) (*Workflow, error) {
 	return nil, status.Error(codes.Unimplemented, "method Retry not implemented")
+}
+func (UnimplementedWorkflowsServer) Signal(context.Context, *SignalWorkflowRequest) (*WorkflowSignalled, error) {
+	return nil, status.Error(codes.Unimplemented, "method Signal not implemented")
 }
 func (UnimplementedWorkflowsServer) ParentOutputs(*ParentOutputsRequest, grpc.ServerStreamingServer[ParentOutput]) error {
 	return status.Error(codes.Unimplemented, "method ParentOutputs not implemented")
@@ -351,6 +369,24 @@ func _Workflows_Retry_Handler(srv interface{}, ctx context.Context, dec func(int
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Workflows_Signal_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SignalWorkflowRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(WorkflowsServer).Signal(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Workflows_Signal_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(WorkflowsServer).Signal(ctx, req.(*SignalWorkflowRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Workflows_ParentOutputs_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(ParentOutputsRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -388,6 +424,10 @@ var Workflows_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Retry",
 			Handler:    _Workflows_Retry_Handler,
+		},
+		{
+			MethodName: "Signal",
+			Handler:    _Workflows_Signal_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -45,6 +45,7 @@ func TestMatch_refusesWhatOneSideLacks(t *testing.T) {
 		Existed, Throttle bool
 		Err               error
 		Index             rota.Index
+		Holder            rota.JobID
 	}
 	type more struct {
 		ID                rota.JobID
@@ -52,6 +53,7 @@ func TestMatch_refusesWhatOneSideLacks(t *testing.T) {
 		Existed, Throttle bool
 		Err               error
 		Index             rota.Index
+		Holder            rota.JobID
 		Shard             string
 	}
 	type less struct {
@@ -64,6 +66,7 @@ func TestMatch_refusesWhatOneSideLacks(t *testing.T) {
 		Existed, Throttle bool
 		Err               error
 		Index             string
+		Holder            rota.JobID
 	}
 	places := map[string]string{"refusal": "Err"}
 	for name, c := range map[string]struct {

@@ -20,6 +20,8 @@ func (w *writer) convert(pb string, fields []field) {
 		switch kind := f.typ.Kind().String(); {
 		case f.form == millis || f.form == date:
 			v = f.sent(v)
+		case f.form == part:
+			v = fmt.Sprintf("%sTo(%s)", lower(f.Message.GoIdent.GoName), v)
 		case in[f.form] != "":
 			v = fmt.Sprintf("%s(%s)", in[f.form], v)
 		case (f.form == text || f.form == number) && !plain(f.typ):
@@ -37,6 +39,8 @@ func (w *writer) convert(pb string, fields []field) {
 		switch {
 		case f.form == millis || f.form == date:
 			v = f.taken(v)
+		case f.form == part:
+			v = fmt.Sprintf("%sFrom(%s)", lower(f.Message.GoIdent.GoName), v)
 		case out[f.form] != "":
 			v = fmt.Sprintf("%s(%s)", out[f.form], v)
 		case (f.form == text || f.form == number) && !plain(f.typ):

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // form is how a field travels, and what it is in words.
@@ -32,17 +33,18 @@ const (
 	texts
 	pairs
 	limits
-	// enumText is a name on the wire; verb is a number of which not all are known.
+	// enumText is a name on the wire; enumNumber is a number of which not all are known.
 	enumText
-	verb
+	enumNumber
 	// leaseID is bytes of one length, token a text of one shape.
 	leaseID
 	token
 	// refusal and refusalError are a message of its own, an *Error or an error in words.
 	refusal
 	refusalError
-	// nested is another message of the table.
+	// nested is another message of the table; part is one that may be missing, nil in words.
 	nested
+	part
 )
 
 // field is a field of a message and its place in words.
@@ -133,7 +135,8 @@ var special = map[reflect.Type]struct {
 	reflect.TypeFor[rota.LeaseState]():    {enumText, protoreflect.StringKind},
 	reflect.TypeFor[rota.Reason]():        {enumText, protoreflect.StringKind},
 	reflect.TypeFor[rota.ReasoningRule](): {enumText, protoreflect.StringKind},
-	reflect.TypeFor[rota.LeaseVerb]():     {verb, protoreflect.EnumKind},
+	reflect.TypeFor[rota.LeaseVerb]():     {enumNumber, protoreflect.EnumKind},
+	reflect.TypeFor[peer.FailKind]():      {enumNumber, protoreflect.EnumKind},
 	reflect.TypeFor[rota.LeaseID]():       {leaseID, protoreflect.BytesKind},
 	reflect.TypeFor[rota.Token]():         {token, protoreflect.StringKind},
 	reflect.TypeFor[*rota.Error]():        {refusal, protoreflect.MessageKind},
@@ -172,6 +175,8 @@ func formOf(d protoreflect.FieldDescriptor, typ reflect.Type) form {
 		return number
 	case kind == protoreflect.MessageKind && typ.Kind() == reflect.Struct:
 		return nested
+	case kind == protoreflect.MessageKind && typ.Kind() == reflect.Pointer && typ.Elem().Kind() == reflect.Struct:
+		return part
 	}
 	return noForm
 }

@@ -34,7 +34,8 @@ func (w *writer) stored(messages map[string]*protogen.Message) error {
 
 // row writes the canonical encoding of a spec and its decoder.
 func (w *writer) row(fields []field) {
-	w.line("\nfunc encodeSpec(e *encoder, s *keptSpec) {")
+	w.line("\n// encodeParts writes a spec; the parts that are a job's own are passed beside it.")
+	w.line("func encodeParts(e *encoder, s *keptSpec, headers, payload []byte) {")
 	for _, f := range fields {
 		v := "s." + f.path
 		switch f.form {
@@ -44,19 +45,25 @@ func (w *writer) row(fields []field) {
 			w.line("e.int(%s)", cast(f, "int64", v))
 		case millis, date:
 			w.line("e.int(%s)", f.sent(v))
-		case flag:
-			w.line("e.bool(%s)", v)
+		case flag: // says whether headers follow, too: who has none pays no byte
+			w.line("e.flags(%s, len(headers) > 0)", v)
 		case blob:
-			w.line("e.bytes(%s)", v)
+			w.line("e.bytes(%s)", own(f, v))
 		case texts:
 			w.line("e.strs(%s)", v)
 		case pairs:
-			w.line("encodePairs(e, %s)", v)
+			if own(f, v) != v {
+				w.line("if len(headers) > 0 {\ne.bytes(headers)\n}")
+			} else {
+				w.line("encodePairs(e, %s)", v)
+			}
 		case limits:
 			w.line("encodeLimits(e, %s)", v)
+		case part:
+			w.line("encode%s(e, %s)", f.Message.GoIdent.GoName, v)
 		}
 	}
-	w.line("}\n\nfunc decodeSpec(d *decoder) *keptSpec {\nvar s rota.JobSpec")
+	w.line("}\n\nfunc decodeSpec(d *decoder) *keptSpec {\nvar s rota.JobSpec\nvar headed bool")
 	for _, f := range fields {
 		v := "s." + f.path
 		switch f.form {
@@ -67,18 +74,35 @@ func (w *writer) row(fields []field) {
 		case millis, date:
 			w.line("%s = %s", v, f.taken("d.int()"))
 		case flag:
-			w.line("%s = d.bool()", v)
+			w.line("%s, headed = d.flags()", v)
 		case blob:
 			w.line("%s = d.bytes()", v)
 		case texts:
 			w.line("%s = d.strs()", v)
 		case pairs:
-			w.line("%s = decodePairs(d)", v)
+			if own(f, v) != v {
+				w.line("if headed {\n%s = decodeHeaders(d)\n}", v)
+			} else {
+				w.line("%s = decodePairs(d)", v)
+			}
 		case limits:
 			w.line("%s = decodeLimits(d)", v)
+		case part:
+			w.line("%s = decode%s(d)", v, f.Message.GoIdent.GoName)
 		}
 	}
 	w.line("return d.specs.keep(&s)\n}")
+}
+
+// ownParts are what every job says for itself: its row has them beside what many share.
+var ownParts = []string{"ID", "Payload", "Headers"}
+
+// own returns the place of a field in a row: payload and headers are passed beside what is shared.
+func own(f field, v string) string {
+	if slices.Contains(ownParts[1:], f.path) {
+		return strings.ToLower(f.path)
+	}
+	return v
 }
 
 // cast converts words to one of Go's types, back the other way.
@@ -96,13 +120,15 @@ func back(f field, from, v string) string {
 	return fmt.Sprintf("%v(%s)", f.typ, v)
 }
 
-// alike writes the comparison of what many jobs share: all but id and payload.
+// alike writes the comparison of what many jobs share: all but their own parts.
 func (w *writer) alike(fields []field) {
 	w.line("\n// saysAlike compares all that a keptSpec leaves to what it shares.\nfunc saysAlike(a, b *rota.JobSpec) bool {")
 	var quick, lists, maps []string
 	for _, f := range fields {
 		switch {
-		case slices.Contains([]string{"ID", "Payload"}, f.path):
+		case slices.Contains(ownParts, f.path):
+		case f.form == part:
+			lists = append(lists, fmt.Sprintf("a.%[1]s.Equal(b.%[1]s)", f.path))
 		case f.form == date:
 			quick = append(quick, fmt.Sprintf("a.%[1]s.Equal(b.%[1]s)", f.path))
 		case f.typ.Comparable():

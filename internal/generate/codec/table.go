@@ -24,7 +24,8 @@ type message struct {
 // wireMessages are those that package words writes and reads without the generated
 // types between, by their order in the file.
 var wireMessages = []message{
-	{name: "JobSpec", words: reflect.TypeFor[rota.JobSpec]()},
+	{name: "JobSpec", words: reflect.TypeFor[rota.JobSpec](), places: retryPlaces},
+	{name: "Unique", words: reflect.TypeFor[rota.Unique]()},
 	{name: "Lease", words: reflect.TypeFor[rota.Lease](), places: map[string]string{
 		"epoch": "Decision.Epoch", "height": "Decision.Height", "score": "Decision.Score", "rank": "Decision.Rank",
 		"reasoning": "Decision.Reasoning.Rule", "reasoning_n": "Decision.Reasoning.N", "reasoning_of": "Decision.Reasoning.Of",
@@ -32,8 +33,9 @@ var wireMessages = []message{
 	}},
 	{name: "Assignment", words: reflect.TypeFor[rota.Assignment](), places: map[string]string{"lease_ms": "LeaseFor"}, must: "lease", called: "a lease"},
 	{name: "LeaseEnd", words: reflect.TypeFor[peer.LeaseEnd]()},
-	// The stream that carries a command stands for its worker and session (SPEC §6.4).
-	{name: "LeaseCommand", words: reflect.TypeFor[peer.LeaseCommand](), unsent: []string{"Worker", "Session"}},
+	// The stream that carries a command stands for its worker and session (SPEC §6.4); children
+	// are the growth.
+	{name: "LeaseCommand", words: reflect.TypeFor[peer.LeaseCommand](), unsent: []string{"Worker", "Session", "Growth"}},
 	{name: "LeaseAnswer", words: reflect.TypeFor[peer.LeaseAnswer](), places: map[string]string{"refusal": "Err"}},
 	{name: "Submitted", words: reflect.TypeFor[rota.Submitted](), places: map[string]string{"refusal": "Err"}},
 }
@@ -56,6 +58,7 @@ var entryMessages = []entryMessage{
 	{name: "JobSpec", texts: map[string]string{"id": "d.ids.text"}},
 	{name: "Label", texts: map[string]string{"value": "text"}},
 	{name: "Limit"},
+	{name: "Unique", texts: map[string]string{"key": "text"}},
 	{name: "LeaseOp", texts: map[string]string{"job": "d.brief.text", "text": "text"}, lent: []string{"lease", "output_digest"}},
 	{name: "Pair", texts: map[string]string{"job": "d.brief.text"}},
 }
@@ -65,4 +68,8 @@ var entryMessages = []entryMessage{
 var entryFields = []string{"Entry", "Commands", "Outcomes", "Op", "Submit", "Round"}
 
 // storedSpec is a job's spec as the log carries it. Minted travels beside it.
-var storedSpec = message{name: "JobSpec", words: reflect.TypeFor[rota.JobSpec](), unsent: []string{"Minted"}}
+var storedSpec = message{name: "JobSpec", words: reflect.TypeFor[rota.JobSpec](), places: retryPlaces, unsent: []string{"Minted"}}
+
+// retryPlaces say where a job's retry policy stands, whose fields are the message's own.
+var retryPlaces = map[string]string{"retry_attempts": "Retry.Attempts", "retry_base_ms": "Retry.Base", "retry_factor_permille": "Retry.FactorPermille",
+	"retry_cap_ms": "Retry.Cap", "retry_jitter_permille": "Retry.JitterPermille"}

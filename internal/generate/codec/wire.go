@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/compiler/protogen"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // enums name what package words knows each enumeration's texts by.
@@ -16,6 +17,12 @@ var enums = map[reflect.Type]string{
 	reflect.TypeFor[rota.LeaseState]():    "leaseStates",
 	reflect.TypeFor[rota.Reason]():        "reasons",
 	reflect.TypeFor[rota.ReasoningRule](): "rules",
+}
+
+// numbered name what package words takes each enumeration's numbers by.
+var numbered = map[reflect.Type]string{
+	reflect.TypeFor[rota.LeaseVerb](): "verbFromWire",
+	reflect.TypeFor[peer.FailKind]():  "failFromWire",
 }
 
 // wire writes the writers and readers of package words.
@@ -44,7 +51,7 @@ func (w *writer) wire(messages map[string]*protogen.Message) error {
 
 func (w *writer) appendMessage(m message, fields []field) {
 	w.line("\nfunc append%s(b []byte, m *%v) []byte {", m.name, m.words)
-	if slices.ContainsFunc(fields, func(f field) bool { return f.form == nested }) {
+	if slices.ContainsFunc(fields, func(f field) bool { return f.form == nested || f.form == part }) {
 		w.line("var at int")
 	}
 	for _, f := range fields {
@@ -54,7 +61,7 @@ func (w *writer) appendMessage(m message, fields []field) {
 			w.line("b = appendText(b, %d, %s)", n, v)
 		case blob:
 			w.line("b = appendBytes(b, %d, %s)", n, v)
-		case number, verb:
+		case number, enumNumber:
 			if f.Desc.HasOptionalKeyword() {
 				w.line("b = appendSet(b, %d, %s)", n, v)
 			} else {
@@ -82,6 +89,8 @@ func (w *writer) appendMessage(m message, fields []field) {
 			w.line("b = appendRefusal(b, %d, rota.ErrorOf(%s))", n, v)
 		case nested:
 			w.line("b, at = openMessage(b, %d)\nb = closeMessage(append%s(b, &%s), at)", n, f.Message.GoIdent.GoName, v)
+		case part:
+			w.line("if %s != nil {\nb, at = openMessage(b, %d)\nb = closeMessage(append%s(b, %[1]s), at)\n}", v, n, f.Message.GoIdent.GoName)
 		}
 	}
 	w.line("return b\n}")
@@ -90,7 +99,7 @@ func (w *writer) appendMessage(m message, fields []field) {
 // settled reports whether a field is words only when all of its message is read, as a
 // later one takes an earlier one's place, which may have been wrong.
 func settled(f field) bool {
-	return slices.Contains([]form{enumText, verb, leaseID, token, refusal, refusalError}, f.form) || f.form == nested && nestedSettled(f)
+	return slices.Contains([]form{enumText, enumNumber, leaseID, token, refusal, refusalError}, f.form) || f.form == nested && nestedSettled(f)
 }
 
 // nestedSettled reports whether the message in a field is itself settled at last.
@@ -111,7 +120,7 @@ func (w *writer) unsettled(m message, fields []field) {
 		switch f.form {
 		case enumText, token:
 			w.line("%s string", name)
-		case verb:
+		case enumNumber:
 			w.line("%s int32", name)
 		case leaseID:
 			w.line("%s []byte", name)
@@ -140,8 +149,8 @@ func (w *writer) settle(m message, fields []field) {
 		switch f.form {
 		case enumText:
 			w.line("if %s, err = %s.value(%s); err != nil {\nreturn err\n}", v, enums[f.typ], raw)
-		case verb:
-			w.line("if %s, err = verbFromWire(%s); err != nil {\nreturn err\n}", v, raw)
+		case enumNumber:
+			w.line("if %s, err = %s(%s); err != nil {\nreturn err\n}", v, numbered[f.typ], raw)
 		case leaseID:
 			w.line("if %s, err = LeaseIDFromWire(%s); err != nil {\nreturn err\n}", v, raw)
 		case token:
@@ -193,7 +202,7 @@ func readNumber(f field) string {
 		return fmt.Sprintf("m.%s = %s", f.path, f.taken("int64(f.value)"))
 	case flag:
 		return fmt.Sprintf("m.%s = f.value != 0", f.path)
-	case verb:
+	case enumNumber:
 		return fmt.Sprintf("u.%s = int32(f.value)", lower(f.GoName))
 	}
 	return ""
@@ -218,6 +227,8 @@ func readBytes(m message, f field) string {
 		return raw + " = f.bytes"
 	case refusal, refusalError:
 		return fmt.Sprintf("err = mergeRefusal(&%s, f.bytes)", raw)
+	case part:
+		return fmt.Sprintf("if %s == nil {\n%[1]s = new(%[2]v)\n}\nerr = read%[3]s(%[1]s, f.bytes)", v, f.typ.Elem(), f.Message.GoIdent.GoName)
 	case nested:
 		s := fmt.Sprintf("err = read%s(&%s, f.bytes)", f.Message.GoIdent.GoName, v)
 		if settled(f) {
@@ -244,6 +255,8 @@ func (w *writer) most(fields []field) {
 			w.line("for k, v := range %s {\nn += len(k) + len(v) + 16\n}", v)
 		case limits:
 			w.line("for k := range %s {\nn += len(k) + 24\n}", v)
+		case part:
+			w.line("n += %sMost(%s)", lower(f.Message.GoIdent.GoName), v)
 		}
 	}
 	w.line("return n\n}")

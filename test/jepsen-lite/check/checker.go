@@ -40,9 +40,13 @@ var checkers = []checker{
 	{"clock", "the cluster clock never decreases and keeps its rate while nothing is broken", checkClock},
 	{"events", "all nodes tell the same events, no follower misses or repeats one, and jobs lived as told", checkEvents},
 	{"workflows", "workflows run by their edges, each node completes once, all or nothing of them, and to their end", checkWorkflows},
+	{"keys", "no more jobs of a key run at once than its rule lets, and those of a sequence in the order of submission", checkKeys},
+	{"schedules", "each date of a schedule is decided once, whoever leads, and each run that is told of is there", checkSchedules},
 	{"history", "every node shows the same ended jobs", checkHistory},
 	{"audit", "every round is what the state at its height gives", checkAudit},
 	{"logs", "all nodes' logs hold the same bytes at every committed index", checkLogs},
+	{"death", "where a voter died for good the voters heal by themselves, and are never fewer than 3", checkDeath},
+	{"recovery", "a recovered disk goes on with every job that it held, greater tokens, and nobody of before", checkRecovery},
 	{"crash", "no node ends by itself, but for its own disk and with words; each ends that is told to", checkCrash},
 	{"disk", "a leader whose disk hangs is succeeded within 20 s", checkDisk},
 	{"liveness", "after healing: a leader and writes within 10 s, the queue empty within 60 s", checkLiveness},
@@ -167,6 +171,7 @@ func newView(h *History) *view {
 	}
 	v.settle()
 	v.readFlows()
+	v.readRuns()
 	v.readSuspensions()
 	for id, ops := range v.jobs {
 		v.ids = append(v.ids, id)

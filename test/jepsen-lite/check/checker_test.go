@@ -200,6 +200,7 @@ func (s *story) find(what, job string, n int) *Op {
 func TestReport(t *testing.T) {
 	t.Parallel()
 	s := goodStory()
+	outlived(s)
 	s.h.Final = s.h.Final[:1]
 	dir := t.TempDir()
 	if err := SaveHistory(dir+"/h.json.gz", s.h); err != nil {
@@ -217,7 +218,7 @@ func TestReport(t *testing.T) {
 	if err := renderReport(&page, h, verdict); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"<svg", "is not there at the end", "kill-one", "</html>"} {
+	for _, want := range []string{"<svg", "is not there at the end", "kill-one", "n1's was recovered", "</html>"} {
 		if !strings.Contains(page.String(), want) {
 			t.Errorf("the report lacks %q", want)
 		}

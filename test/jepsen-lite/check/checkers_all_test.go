@@ -35,10 +35,21 @@ var oneBite = map[string]func(s *story){
 	"clock":     func(s *story) { s.h.Samples[5].Clock -= 1_500 },
 	"events":    func(s *story) { s.follows(s.h.Events[1:]) },
 	"workflows": func(s *story) { s.asked("f", OpFlowSubmit, OK, 100) },
-	"history":   func(s *story) { s.h.Shown[1].Listed-- },
-	"audit":     func(s *story) { s.h.Audits[1].Report.Difference = &rota.AuditDifference{Index: 7} },
-	"logs":      func(s *story) { s.h.Logs[1].Differs = []string{"committed entry 7 is another than that of n1"} },
-	"crash":     func(s *story) { s.h.Crashes = []Crash{{Node: "n1", Exit: "exit status 2"}} },
+	"keys": func(s *story) {
+		s.h.Keyed = []KeyFacts{{Key: "solo:1", Most: 1, Jobs: []string{"c", "d"}}}
+		s.submitted("c", 900).worked("w1.1", "c", 5, 1_000, 1_500, DidComplete, OK).ended("c", "quick", "COMPLETED", "c/1.5", 5)
+		s.submitted("d", 910).worked("w2.1", "d", 6, 1_200, 1_400, DidComplete, OK).ended("d", "quick", "COMPLETED", "d/1.6", 6)
+	},
+	"schedules": func(s *story) {
+		s.h.Schedules = []ScheduleFacts{{Name: "tick", EveryMs: 1_000}}
+		s.dated("scheduleFired", 1_000, 0).dated("scheduleFired", 3_000, 0)
+	},
+	"history":  func(s *story) { s.h.Shown[1].Listed-- },
+	"audit":    func(s *story) { s.h.Audits[1].Report.Difference = &rota.AuditDifference{Index: 7} },
+	"logs":     func(s *story) { s.h.Logs[1].Differs = []string{"committed entry 7 is another than that of n1"} },
+	"crash":    func(s *story) { s.h.Crashes = []Crash{{Node: "n1", Exit: "exit status 2"}} },
+	"death":    afterwards(func(a *Aftermath, _ *Recovery) { a.Death.HealedMs = -1 }),
+	"recovery": afterwards(func(a *Aftermath, _ *Recovery) { a.forgotten("y") }),
 	"disk": func(s *story) {
 		s.h.Faults = []Fault{{Nemesis: "hung-fsync", Targets: []string{"n2"}, From: ms(30_000), To: ms(58_000)}}
 	},

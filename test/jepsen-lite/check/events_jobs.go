@@ -26,7 +26,7 @@ func eventsByJob(events []SeenEvent) map[string]*jobEvents {
 	jobs := make(map[string]*jobEvents)
 	for i := range events {
 		e := &events[i]
-		if e.Job == "" {
+		if e.Job == "" || e.Schedule != "" { // a schedule's own word of the run that it starts
 			continue
 		}
 		j := jobs[e.Job]
@@ -48,6 +48,9 @@ func eventsByJob(events []SeenEvent) map[string]*jobEvents {
 			j.ended[e.Lease] = e
 		case "jobDead", "jobExpired", "jobCancelled":
 			j.ends = append(j.ends, e)
+			if e.Kind == "jobCancelled" && e.Lease != "" && j.ended[e.Lease] == nil { // by its handler: that ends its lease, too
+				j.ended[e.Lease] = e
+			}
 		}
 	}
 	return jobs

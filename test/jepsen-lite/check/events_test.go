@@ -87,6 +87,7 @@ func TestEventsOfJobsBite(t *testing.T) {
 		{"completed_by_another_lease", "events", edit(func(e []SeenEvent) []SeenEvent { e[7].Lease = "x"; return e })},
 		{"another_worker", "events", func(s *story) { s.h.Final[0].Attempts[1].Worker = "w9" }},
 		{"another_reason", "events", func(s *story) { s.h.Final[0].Attempts[0].End = "LEASE_EXPIRED" }},
+		{"cancelled_for_another_reason", "events", byHandler("PROVIDER_FAIL")},
 		{"lease_without_end", "events", func(s *story) {
 			s.h.Final[1].Attempts[0].End = "LEASE_EXPIRED"
 			edit(func(e []SeenEvent) []SeenEvent { return slices.Delete(e, 8, 9) })(s)
@@ -98,10 +99,22 @@ func TestEventsOfJobsBite(t *testing.T) {
 	})
 	spares(t, []plant{
 		{"dropped_after_the_end", "events", with("assignmentDropped", "a", 0, "")},
+		{"cancelled_by_its_handler", "events", byHandler("CANCELLED_BY_HANDLER")},
 		{"unknown_and_unreported", "events", func(s *story) {
 			s.submitted("c", 900).find(OpSubmit, "c", 0).Outcome = Unknown
 		}},
 	})
+}
+
+// byHandler has a job cancelled by its own handler, which ends its lease with the same event, and
+// shown as one whose attempt ended so.
+func byHandler(shown string) func(s *story) {
+	return func(s *story) {
+		s.submitted("c", 900).worked("w1.1", "c", 5, 1_000, 1_100, DidLose, OK).ended("c", "quick", "CANCELLED", "", 5)
+		s.h.Final[len(s.h.Final)-1].Attempts[0].End = shown
+		s.happened("jobEnqueued", "c", 0, "").happened("jobAssigned", "c", 5, "").happened("jobCancelled", "c", 5, "CANCELLED_BY_HANDLER")
+		edit(func(e []SeenEvent) []SeenEvent { return e })(s)
+	}
 }
 
 // TestSuspensionExcuses only leases that the suspension ended, and only from then on.

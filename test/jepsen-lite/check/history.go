@@ -114,6 +114,8 @@ const (
 	DidFail     = "fail"
 	DidNoRetry  = "no_retry"
 	DidDecline  = "decline"
+	DidSnooze   = "snooze"
+	DidCancel   = "cancel"
 	DidLose     = "lose"
 )
 
@@ -328,7 +330,12 @@ type History struct {
 	// Flows were submitted, FinalFlows are those that are known at the end.
 	Flows      []FlowFacts `json:"flows,omitempty"`
 	FinalFlows []FinalFlow `json:"final_flows,omitempty"`
-	Notes      []string    `json:"notes"`
+	// Keyed are the keys that jobs were submitted with, Schedules those that were set.
+	Keyed     []KeyFacts      `json:"keyed,omitempty"`
+	Schedules []ScheduleFacts `json:"schedules,omitempty"`
+	// After is nil where nothing was wanted after the run.
+	After *Aftermath `json:"after,omitempty"`
+	Notes []string   `json:"notes"`
 }
 
 // Recorder collects a history from many goroutines.

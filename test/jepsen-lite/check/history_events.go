@@ -24,6 +24,10 @@ type SeenEvent struct {
 	Worker string `json:"w,omitempty"`
 	Reason string `json:"r,omitempty"`
 	Status string `json:"s,omitempty"`
+	// Schedule is the schedule that it is about, Date the date, or the last of Count dates.
+	Schedule string    `json:"sn,omitempty"`
+	Date     rota.Date `json:"d,omitempty"`
+	Count    uint64    `json:"n,omitempty"`
 	// Prior and Post begin the hashes of the state before and after the entry.
 	Prior string `json:"a,omitempty"`
 	Post  string `json:"z,omitempty"`
@@ -58,6 +62,10 @@ func EventSeen(e *rota.ServedEvent) SeenEvent {
 			s.Wrong = fmt.Sprintf("payload %q: %v", Short(e.Payload), err)
 		}
 		s.State = payload.State
+	}
+	switch e.Kind {
+	case rota.EventScheduleFired, rota.EventScheduleSkipped, rota.EventScheduleMissed:
+		s.dated(e.Payload)
 	}
 	text, err := json.Marshal(e)
 	if err != nil {

@@ -191,6 +191,8 @@ func reported(now life, c *call) []life {
 		after = life{phase: completed, last: c.token}
 	case DidNoRetry:
 		after = life{phase: dead, last: c.token}
+	case DidCancel:
+		after = life{phase: cancelled, last: c.token}
 	}
 	if open {
 		done = append(done, after)

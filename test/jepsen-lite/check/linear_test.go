@@ -41,6 +41,12 @@ func TestLinearBites(t *testing.T) {
 		{"leased_again_unasked", "linear", func(s *story) {
 			s.gone("c").worked("w2.1", "c", 6, 2_000, 2_100, DidComplete, OK)
 		}},
+		{"leased_again_after_its_handler_cancelled_it", "linear", func(s *story) {
+			s.submitted("c", 900).worked("w1.1", "c", 5, 1_000, 1_100, DidCancel, OK).worked("w2.1", "c", 6, 2_000, 2_100, DidComplete, OK)
+		}},
+		{"over_after_a_snooze", "linear", func(s *story) {
+			s.submitted("c", 900).worked("w1.1", "c", 5, 1_000, 1_100, DidSnooze, OK).read("c", "CANCELLED", 0, 1_150, 1_160)
+		}},
 		{"retried_though_completed", "linear", func(s *story) { s.retried("a", 600, OK, "").read("a", "QUEUED", 0, 700, 710) }},
 		{"retry_refused_though_dead", "linear", func(s *story) { s.gone("c").retried("c", 2_000, Refused, "CONFLICT") }},
 		{"retry_refused_as_unknown", "linear", func(s *story) { s.gone("c").retried("c", 2_000, Refused, "NOT_FOUND") }},
@@ -124,6 +130,13 @@ func TestLinearSpares(t *testing.T) {
 		{"declined", "linear", func(s *story) {
 			s.submitted("c", 900).worked("w1.1", "c", 5, 1_000, 1_100, DidDecline, OK).read("c", "QUEUED", 0, 1_150, 1_160)
 			s.worked("w1.1", "c", 6, 1_400, 1_500, DidComplete, OK)
+		}},
+		{"snoozed", "linear", func(s *story) {
+			s.submitted("c", 900).worked("w1.1", "c", 5, 1_000, 1_100, DidSnooze, OK).read("c", "DELAYED", 0, 1_150, 1_160)
+			s.worked("w1.1", "c", 6, 1_400, 1_500, DidComplete, OK)
+		}},
+		{"cancelled_by_its_handler", "linear", func(s *story) {
+			s.submitted("c", 900).worked("w1.1", "c", 5, 1_000, 1_100, DidCancel, OK).read("c", "CANCELLED", 0, 1_150, 1_160)
 		}},
 		{"node_revived", "linear", func(s *story) {
 			s.asked("f", OpFlowSubmit, OK, 100).worked("w1.1", string(rota.NodeJobID("f", "n0")), 5, 200, 300, DidNoRetry, OK)

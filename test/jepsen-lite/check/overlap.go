@@ -21,6 +21,23 @@ type belief struct {
 // first act to their last, or to their process's end, or to the moment from which
 // their worker may have been suspended (SPEC §3.11).
 func checkOverlap(v *view) (found []Anomaly) {
+	byJob := v.beliefs()
+	for _, id := range v.ids {
+		latest := belief{}
+		for i, b := range byJob[id] {
+			if i > 0 && b.from < latest.to && b.attempt != latest.attempt {
+				found = append(found, overlapping(id, latest, b))
+			}
+			if i == 0 || b.to > latest.to {
+				latest = b
+			}
+		}
+	}
+	return found
+}
+
+// beliefs are those in each job, by their beginnings.
+func (v *view) beliefs() map[string][]belief {
 	byJob := make(map[string][]belief)
 	count := 0
 	for _, a := range v.attempts {
@@ -38,20 +55,10 @@ func checkOverlap(v *view) (found []Anomaly) {
 		}
 	}
 	v.figures["attempts"] = count
-	for _, id := range v.ids {
-		all := byJob[id]
+	for _, all := range byJob {
 		slices.SortFunc(all, func(a, b belief) int { return cmp.Compare(a.from, b.from) })
-		latest := belief{}
-		for i, b := range all {
-			if i > 0 && b.from < latest.to && b.attempt != latest.attempt {
-				found = append(found, overlapping(id, latest, b))
-			}
-			if i == 0 || b.to > latest.to {
-				latest = b
-			}
-		}
 	}
-	return found
+	return byJob
 }
 
 func overlapping(id string, a, b belief) Anomaly {

@@ -52,6 +52,14 @@ broken {{.Broken}}×</span>{{else}}<span class="good">kept</span>{{end}}</td></t
 {{range .FaultRows}}<tr><td>{{at .From}}</td><td>{{at .To}}</td><td>{{.Nemesis}}</td><td>
 {{range .Targets}}{{.}} {{end}}</td><td>{{.Note}} {{.Error}}</td></tr>{{end}}</table>
 {{with .FaultsLeft}}<p class="small">And {{.}} more, in the history.</p>{{end}}
+{{with .History.After}}<h2>Lost for good</h2>{{with .Death}}<p>At {{at .At}} {{.Node}} died with its disk, and {{.Next}} joined. The voters healed after
+{{.HealedMs}} ms; of {{.Voters}} voters there were never fewer than {{.Fewest}}.</p>{{end}}
+{{with .Recovery}}<p>At {{at .At}} all voters were dead. The disks of {{range .Left}}{{.}} {{end}}could be read; {{.Heir}}'s was recovered, and served at
+{{at .Served}} as {{.Now.ClusterID}}, incarnation {{.Now.Incarnation}}. Members at the end: {{range .Members}}{{.}} {{end}}</p>
+<table><tr><th>disk</th><th>last term</th><th>last index</th><th>digest</th></tr>{{range .Disks}}<tr><td>{{.Node}}</td><td>{{.Term}}</td>
+<td>{{.Index}}</td><td>{{.Digest}}</td></tr>{{end}}</table>
+<table>{{range .Returned}}<tr><td>{{.Node}} came back{{if .Empty}}, its disk empty{{end}}</td><td>{{.Said}}</td></tr>{{end}}</table>{{end}}
+{{with .Error}}<p class="bad">It stopped at: {{.}}</p>{{end}}{{end}}
 {{if .History.Notes}}<h2>Notes</h2><pre>{{range .History.Notes}}{{.}}
 {{end}}</pre>{{end}}
 </body></html>

@@ -212,7 +212,7 @@ func (l *flowLife) judgeNodes(final *FinalFlow, cancelled, partly bool) (faults 
 		n := l.nodes[name]
 		all = all && n.end == "COMPLETED"
 		kept := partly && n.run < l.started && n.end != "COMPLETED"
-		failed = failed || kept || n.end == "DEAD" || n.end == "EXPIRED" || n.reason == "CANCELLED"
+		failed = failed || kept || n.end == "DEAD" || n.end == "EXPIRED" || n.reason == "CANCELLED" || n.reason == "CANCELLED_BY_HANDLER"
 		if n.end != final.Nodes[name] {
 			say("the events say that node %s is %q, it is shown as %q", name, n.end, final.Nodes[name])
 		}

@@ -20,6 +20,8 @@ import (
 // the build tag of a binary that heeds it (internal/server/testclock.go).
 const (
 	testClockKey = "ROTA_TEST_CLOCK"
+	// testDeadKey shortens a node's autopilot, with the same tag.
+	testDeadKey  = "ROTA_TEST_DEAD_AFTER"
 	TestClockTag = "testclock"
 )
 

@@ -5,11 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -65,6 +64,10 @@ type Cluster struct {
 	replacing *replacement
 	leaderID  string
 	closing   bool
+	// heir is the node whose disk was recovered: what the others join from then on.
+	heir *Server
+	// deadAfter shortens autopilot's patience; 0 leaves it.
+	deadAfter time.Duration
 	// testClock says that nodes' wall clocks can be moved.
 	testClock bool
 	// disks says that nodes' disks can fail.
@@ -151,76 +154,42 @@ const clusterName = "chaos"
 
 func (k *Cluster) command(s *Server) *exec.Cmd {
 	n := rig.Node{ID: s.ID, Dir: k.dataOf(s), Addrs: s.Addrs,
-		Flags: []string{"--cluster", clusterName, "--events-retained", strconv.Itoa(check.EventsRetained)}}
+		Flags: []string{"--cluster", clusterName, "--events-retained", strconv.Itoa(check.EventsRetained), "--pprof"}}
 	if k.lock == nil {
 		n.Flags = append(n.Flags, "--insecure")
 	} else {
 		n.Flags = append(n.Flags, k.lock.flags(s)...)
 	}
+	if s.disk != nil {
+		n.Flags = append(n.Flags, "--disk-low", "10", "--disk-critical", "5")
+	}
 	args := n.Args()
 	if s.rotten.suspected() {
 		args = append(args, "--scrub-every", scrubEvery)
 	}
-	founders := k.All()[:k.Founders]
-	for i, other := range founders {
-		if other == s {
-			if s.founder {
-				args = append(args, "--bootstrap-expect", strconv.Itoa(k.Founders))
-			}
-			founders = append(founders[:i:i], founders[i+1:]...)
-			break
-		}
+	k.Mu.Lock()
+	heir, deadAfter := k.heir, k.deadAfter
+	k.Mu.Unlock()
+	joins := k.All()[:k.Founders]
+	if heir != nil {
+		joins = []*Server{heir}
+	} else if s.founder && slices.Contains(joins, s) {
+		args = append(args, "--bootstrap-expect", strconv.Itoa(k.Founders))
 	}
-	for _, other := range founders {
-		args = append(args, "--join", other.Gossip)
+	for _, other := range joins {
+		if other != s {
+			args = append(args, "--join", other.Gossip)
+		}
 	}
 	cmd := s.place.command(k.Binary, args...)
 	if cmd.Env == nil {
 		cmd.Env = rig.Inherited()
 	}
 	cmd.Env = append(cmd.Env, testClockKey+"="+s.wall.path)
+	if deadAfter > 0 {
+		cmd.Env = append(cmd.Env, testDeadKey+"="+deadAfter.String())
+	}
 	return cmd
-}
-
-// crashed notes a node that ended by itself and, as an init system would, starts
-// it again.
-func (k *Cluster) crashed(s *Server, exit string) {
-	k.Mu.Lock()
-	closing := k.closing
-	k.Mu.Unlock()
-	if closing {
-		return
-	}
-	crash := check.Crash{At: k.rec.Now(), Node: s.ID, Exit: exit, Log: s.LastWords()}
-	k.rec.With(func(h *check.History) { h.Crashes = append(h.Crashes, crash) })
-	s.rotten.ended(crash.Log)
-	time.Sleep(time.Second)
-	if err := s.Start(); err != nil {
-		k.rec.Note("%s does not start again: %v", s.ID, err)
-	}
-}
-
-// stuck notes a node that does not end though it was told to, and what all its
-// goroutines wait for.
-func (k *Cluster) stuck(s *Server, patience time.Duration) {
-	at := k.rec.Now()
-	path := filepath.Join(k.Dir, s.ID+"-stuck.txt")
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
-	defer cancel()
-	text := "its goroutines could not be had"
-	answer, err := s.Look(ctx, "/debug/pprof/goroutine?debug=2")
-	if err == nil {
-		goroutines, rerr := io.ReadAll(io.LimitReader(answer.Body, 8<<20))
-		_ = answer.Body.Close()
-		if rerr == nil && os.WriteFile(path, goroutines, 0o600) == nil {
-			text = "its goroutines are in " + path
-		}
-	}
-	if err != nil && s.dump() {
-		text = "its goroutines are in its log"
-	}
-	stuck := check.Crash{At: at - int64(patience), Node: s.ID, Exit: patience.String(), Log: text + "; " + s.LastWords()}
-	k.rec.With(func(h *check.History) { h.Stuck = append(h.Stuck, stuck) })
 }
 
 // All returns the nodes of now.
@@ -260,10 +229,15 @@ func (k *Cluster) leader() *Server {
 	return k.find(id)
 }
 
-// Addresses returns where the founders' APIs are.
+// Addresses returns where the founders' APIs are, or, once a disk was recovered, those of the
+// recovered cluster.
 func (k *Cluster) Addresses() []string {
+	servers := k.All()[:k.Founders]
+	if k.Heir() != nil {
+		servers = k.Members()
+	}
 	var addrs []string
-	for _, s := range k.All()[:k.Founders] {
+	for _, s := range servers {
 		addrs = append(addrs, s.API)
 	}
 	return addrs
@@ -379,16 +353,19 @@ func (k *Cluster) Verify(ctx context.Context) (*rota.Verdict, error) {
 
 // End ends all nodes properly and notes those that do not go well.
 func (k *Cluster) End() {
-	k.Mu.Lock()
-	k.closing = true
-	k.Mu.Unlock()
+	k.close(true)
+	k.each(func(s *Server) {
+		s.LetGo()
+		s.Retire(check.GoodbyeMost)
+		s.hangUp()
+	})
+}
+
+// each does something with all nodes at once.
+func (k *Cluster) each(do func(s *Server)) {
 	var all sync.WaitGroup
 	for _, s := range k.All() {
-		all.Go(func() {
-			s.LetGo()
-			s.Retire(check.GoodbyeMost)
-			s.hangUp()
-		})
+		all.Go(func() { do(s) })
 	}
 	all.Wait()
 }

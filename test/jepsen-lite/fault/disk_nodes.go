@@ -2,7 +2,6 @@ package fault
 
 import (
 	"errors"
-	"fmt"
 	"net"
 	"path/filepath"
 	"slices"
@@ -62,10 +61,7 @@ func (k *Cluster) UnmountAll() {
 // successor makes a node with a new id in the place of one that is retired: on its
 // machine, at its addresses, so that users find it where they look.
 func (k *Cluster) successor(s *Server) (*Server, error) {
-	k.Mu.Lock()
-	k.Added++
-	id := fmt.Sprintf("n%d", k.Founders+k.Added)
-	k.Mu.Unlock()
+	id := k.newID()
 	ports, err := portsOf(s.API, s.Raft, s.Admin, s.Gossip)
 	if err != nil {
 		return nil, err

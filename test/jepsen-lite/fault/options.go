@@ -28,6 +28,8 @@ type Options struct {
 	Network string
 	// Locked has TLS, tokens and least rights; else everybody may do everything.
 	Locked bool
+	// Recover has a node, and then a majority of the disks, lost for good after the run.
+	Recover bool
 	// Only lists the nemeses to use; all if empty.
 	Only []string
 	// Recheck judges a saved history instead of running.
@@ -64,6 +66,7 @@ func ParseOptions(args []string, stderr io.Writer) (o Options, err error) {
 	flags.StringVar(&o.Via, "via", viaProcesses, "processes, or docker (containers of docker-compose.yml)")
 	flags.StringVar(&o.Network, "network", "auto", "auto, namespaces (partitions) or loopback (none)")
 	flags.BoolVar(&o.Locked, "locked", false, "TLS, and users with tokens that grant no more than they need")
+	flags.BoolVar(&o.Recover, "recover", false, "after the run a node dies for good; then a majority of the disks is lost, and one that is left recovered")
 	flags.StringVar(&only, "nemeses", "", "comma-separated names of the faults to use, all if empty: "+nemesisNames())
 	flags.StringVar(&o.Recheck, "recheck", "", "judge this saved history.json.gz again instead of running")
 	flags.StringVar(&output, "o", "text", "text or json")
@@ -91,6 +94,8 @@ func ParseOptions(args []string, stderr io.Writer) (o Options, err error) {
 		{!slices.Contains([]string{viaProcesses, ViaDocker}, o.Via), "--via is processes or docker"},
 		{o.Via == ViaDocker && o.Locked, "--locked is for --via processes"},
 		{o.Via == ViaDocker && o.Network != "auto", "--network is for --via processes"},
+		{o.Via == ViaDocker && o.Recover, "--recover is for --via processes"},
+		{o.Nodes < 3 && o.Recover, "--recover wants --nodes 3 or more"},
 	} {
 		if f.wrong {
 			faults = append(faults, f.text)
@@ -130,6 +135,9 @@ func (o *Options) Command() string {
 	if o.Locked {
 		s += " --locked"
 	}
+	if o.Recover {
+		s += " --recover"
+	}
 	if len(o.Only) > 0 {
 		s += " --nemeses " + strings.Join(o.Only, ",")
 	}
@@ -145,5 +153,5 @@ func (o *Options) Args() []string {
 	return []string{"--duration", o.Duration.String(), "--seed", fmt.Sprint(o.Seed), "--nodes", fmt.Sprint(o.Nodes),
 		"--workers", fmt.Sprint(o.Workers), "--rate", fmt.Sprint(o.Rate), "--rota", o.Rota, "--keep", o.Keep,
 		"--via", o.Via, "--network", o.Network, "--nemeses", strings.Join(o.Only, ","), "-o", format, "--prepared",
-		fmt.Sprintf("--locked=%t", o.Locked)}
+		fmt.Sprintf("--locked=%t", o.Locked), fmt.Sprintf("--recover=%t", o.Recover)}
 }

@@ -212,6 +212,30 @@ func (p *Process) Retire(patience time.Duration) bool {
 	return p.end(syscall.SIGTERM, patience)
 }
 
+// lose ends it for good, without a word.
+func (p *Process) lose() {
+	p.mu.Lock()
+	p.retired = true
+	p.mu.Unlock()
+	p.kill()
+}
+
+// revive starts one that was lost.
+func (p *Process) revive() error {
+	p.mu.Lock()
+	p.retired = false
+	p.mu.Unlock()
+	return p.Start()
+}
+
+// comeBack starts one that was lost. Whatever becomes of it is expected.
+func (p *Process) comeBack() error {
+	p.mu.Lock()
+	p.leaving = true
+	p.mu.Unlock()
+	return p.revive()
+}
+
 // pause stops it in mid-step, resume lets it go on once nobody else holds it.
 func (p *Process) pause() error {
 	p.mu.Lock()
@@ -274,12 +298,18 @@ func (p *Process) awake() bool {
 	return p.life != nil && p.pauses == 0
 }
 
+// allWords are its log of all its lives.
+func (p *Process) allWords() string {
+	text, _ := os.ReadFile(filepath.Clean(p.log))
+	return string(text)
+}
+
 // LastWords are the last lines of its log.
 func (p *Process) LastWords() string {
-	text, _ := os.ReadFile(filepath.Clean(p.log))
-	if i := strings.Index(string(text), "\npanic: "); i >= 0 {
-		return string(text[i:min(len(text), i+2000)])
+	text := p.allWords()
+	if i := strings.Index(text, "\npanic: "); i >= 0 {
+		return text[i:min(len(text), i+2000)]
 	}
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	lines := strings.Split(strings.TrimSpace(text), "\n")
 	return strings.Join(lines[max(0, len(lines)-4):], " | ")
 }

@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"math/rand/v2"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -148,8 +147,8 @@ func (k *Cluster) watchRot(ctx context.Context, s *Server) string {
 		if s.rotten.condemned() {
 			return "it refused"
 		}
-		passes, err := metric(ctx, s.Admin, "rota_scrub_passes_total")
-		damaged, derr := metric(ctx, s.Admin, "rota_scrub_damaged_total")
+		passes, err := s.metric(ctx, "rota_scrub_passes_total")
+		damaged, derr := s.metric(ctx, "rota_scrub_damaged_total")
 		if clean.saw(passes, damaged, errors.Join(err, derr)) {
 			s.rotten.acquit()
 			return fmt.Sprintf("it scrubbed %.0f times and found %.0f", passes, damaged)
@@ -180,14 +179,10 @@ func (s *scrubs) saw(passes, damaged float64, err error) bool {
 }
 
 // metric returns the sum of a figure's series.
-func metric(ctx context.Context, admin, name string) (sum float64, err error) {
+func (s *Server) metric(ctx context.Context, name string) (sum float64, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+admin+"/metrics", nil)
-	if err != nil {
-		return 0, err
-	}
-	answer, err := http.DefaultClient.Do(request)
+	answer, err := s.Look(ctx, "/metrics")
 	if err != nil {
 		return 0, err
 	}

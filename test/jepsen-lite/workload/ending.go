@@ -95,15 +95,8 @@ func (w *trial) readEnd(ctx context.Context, k *watching) {
 func (w *trial) latecomer(ctx context.Context) (*fault.Server, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.patience(lateMost))
 	defer cancel()
-	w.Cluster.Mu.Lock()
-	w.Cluster.Added++
-	id := fmt.Sprintf("n%d", w.Cluster.Founders+w.Cluster.Added)
-	w.Cluster.Mu.Unlock()
-	s, err := w.Cluster.Make(id)
+	s, err := w.Cluster.Fresh()
 	if err != nil {
-		return nil, err
-	}
-	if err := s.Start(); err != nil {
 		return nil, err
 	}
 	return s, w.Cluster.Serves(ctx, s)

@@ -73,12 +73,7 @@ func (h *hostile) haunt(ctx, drain context.Context) {
 // play does one trick with a lease that own holds. It says whether the streams
 // still answer.
 func (h *hostile) play(ctx context.Context, trick int, own, other *rawSession, a *rotav1.Assignment) bool {
-	output := fmt.Sprintf("%s/%s", a.GetSpec().GetId(), a.GetLease().GetToken())
-	completing := func() *rotav1.LeaseCommand {
-		sum := sha256.Sum256([]byte(output))
-		return &rotav1.LeaseCommand{Verb: rotav1.LeaseVerb_LEASE_VERB_COMPLETE, LeaseId: a.Lease.Id,
-			Job: a.Lease.Job, Output: []byte(output), OutputDigest: sum[:]}
-	}
+	completing := func() *rotav1.LeaseCommand { return completion(a) }
 	switch trick {
 	case 0, 1: // done, and done again, then otherwise
 		first := h.report(own, a, completing(), check.DidComplete)
@@ -120,6 +115,14 @@ func (h *hostile) play(ctx context.Context, trick int, own, other *rawSession, a
 		}
 		return h.report(own, a, completing(), check.DidComplete) != check.Unknown
 	}
+}
+
+// completion completes an assignment as its worker should.
+func completion(a *rotav1.Assignment) *rotav1.LeaseCommand {
+	output := fmt.Sprintf("%s/%s", a.GetSpec().GetId(), a.GetLease().GetToken())
+	sum := sha256.Sum256([]byte(output))
+	return &rotav1.LeaseCommand{Verb: rotav1.LeaseVerb_LEASE_VERB_COMPLETE, LeaseId: a.Lease.Id,
+		Job: a.Lease.Job, Output: []byte(output), OutputDigest: sum[:]}
 }
 
 // opAbout begins an operation on a lease.

@@ -135,9 +135,13 @@ func (w *trial) awaitNodes(ctx context.Context) error {
 
 // awaitDrained waits until no job is left that is not over, twice in a row.
 func (w *trial) awaitDrained(ctx context.Context, c *client.Client, left *int64) error {
+	paused := false
 	for empty := 0; empty < 2; {
 		status, err := c.Status(ctx)
-		if err == nil {
+		if err == nil && !paused {
+			err = w.pauseSchedules(ctx, c)
+			paused = err == nil
+		} else if err == nil {
 			j := status.Jobs
 			*left = j.Blocked + j.Delayed + j.Queued + j.Assigned + j.Running
 			if empty++; *left > 0 {

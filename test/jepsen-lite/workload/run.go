@@ -69,6 +69,12 @@ func (w *trial) Settle(ctx context.Context) error {
 	if err := w.Clients.admit(ctx); err != nil {
 		return err
 	}
+	if err := makeKeyRules(ctx, c); err != nil {
+		return err
+	}
+	if err := w.makeSchedules(ctx, c); err != nil {
+		return err
+	}
 	w.Clients.calm = w.Rec.Now() + int64(w.Options.Duration)
 	if err := w.Clients.begin(); err != nil {
 		return err
@@ -132,12 +138,18 @@ func (w *trial) Live(ctx context.Context) {
 	poller.Wait()
 }
 
-// History closes the book.
-func (w *trial) History() *check.History {
+// Rest stops all that runs and reads what the nodes' disks hold.
+func (w *trial) Rest() {
 	w.Clients.End()
-	w.Cluster.End()
+	w.Cluster.Stop()
 	w.audit()
 	w.readLogs()
+}
+
+// History closes the book.
+func (w *trial) History() *check.History {
+	w.Cluster.End()
+	w.auditHeir()
 	end := w.Rec.Now()
 	var h *check.History
 	w.Rec.With(func(kept *check.History) {

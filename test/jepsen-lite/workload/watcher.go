@@ -186,7 +186,7 @@ func servedEvent(w *rotav1.ServedEvent) (rota.ServedEvent, error) {
 		Job: rota.JobID(w.GetJob()), Queue: rota.QueueName(w.GetQueue()), Tenant: rota.TenantID(w.GetTenant()),
 		Worker: rota.WorkerID(w.GetWorker()), Session: rota.Session(w.GetSession()), Attempt: w.GetAttempt(),
 		Deadline: rota.Moment{Clock: rota.Clock(w.GetDeadlineClockMs()), Date: rota.Date(w.GetDeadlineMs())}, Epoch: w.GetPolicyDecisionId(), Check: w.GetCapabilityCheckResult(),
-		Payload: w.GetPayload(), Text: w.GetErrorData(),
+		Payload: w.GetPayload(), Text: w.GetErrorData(), Type: rota.JobType(w.GetType()),
 		Actor: rota.Principal(w.GetActor()), Via: w.GetVia(), Request: w.GetRequestId(),
 	}, PayloadHash: w.GetPayloadHash()}
 	copy(e.Lease[:], w.GetLeaseId())

@@ -133,6 +133,10 @@ func (p *workProcess) handle(ctx context.Context, job *client.Job) (client.Resul
 		did, err = check.DidFail, errors.New("planned: this time")
 	case chance < plan.NoRetry+plan.Fail+plan.Decline:
 		did, err = check.DidDecline, client.Decline(errors.New("planned: not me"))
+	case chance < plan.NoRetry+plan.Fail+plan.Decline+plan.Snooze:
+		did, err = check.DidSnooze, client.Snooze(time.Duration(1+chance)*time.Millisecond)
+	case chance < plan.NoRetry+plan.Fail+plan.Decline+plan.Snooze+plan.Cancel:
+		did, err = check.DidCancel, client.Cancel(errors.New("planned: nothing is left to do"))
 	}
 	end := p.now()
 	op.Func, op.Invoke, op.Return, op.Outcome, op.Did, op.Output = check.OpEnd, start, end, check.OK, did, output

@@ -33,6 +33,7 @@ var workloads = []workload{
 	{"hostile", beHostile, 1, "worker"},
 	{"operator", operate, 1, "operator"},
 	{"workflows", submitWorkflows, 2, "submitter"},
+	{"keys", submitKeyed, 2, "submitter"},
 }
 
 // rotated are those whose tokens are replaced and revoked; workers' are, too.
@@ -69,10 +70,12 @@ type queueSpec struct {
 type jobPlan struct {
 	// Ms is how long it works.
 	Ms int `json:"ms"`
-	// Fail, NoRetry and Decline are chances in permille.
+	// Fail and the others are chances in permille.
 	Fail    int `json:"fail,omitempty"`
 	NoRetry int `json:"no_retry,omitempty"`
 	Decline int `json:"decline,omitempty"`
+	Snooze  int `json:"snooze,omitempty"`
+	Cancel  int `json:"cancel,omitempty"`
 }
 
 func working(least, most int) func(*rand.Rand) jobPlan {
@@ -85,7 +88,7 @@ var queues = []queueSpec{
 	{"long", "standard", 6_000, 1_000, 10, working(3_000, 9_000)},
 	{"steady", "standard", 20_000, 1_000, 6, working(5_000, 18_000)},
 	{"flaky", "standard", 5_000, 4, 60, func(r *rand.Rand) jobPlan {
-		return jobPlan{Ms: r.IntN(100), Fail: 300, NoRetry: 50, Decline: 60}
+		return jobPlan{Ms: r.IntN(100), Fail: 300, NoRetry: 50, Decline: 60, Snooze: 100, Cancel: 20}
 	}},
 	{"prey", "standard", 5_000, 1_000, 30, func(r *rand.Rand) jobPlan { return jobPlan{} }},
 	{"market", "aicf-ai", 5_000, 1_000, 100, brief},

@@ -1,0 +1,79 @@
+package rest
+
+import "github.com/rotasched/rota"
+
+// Tokens is a list of tokens by id.
+type Tokens struct {
+	Tokens     []rota.AccessToken `json:"tokens"`
+	NextCursor string             `json:"next_cursor,omitempty"`
+}
+
+// TokenSetting makes a token known to the cluster, by the hash of what its holder shows. No node
+// ever sees the secret.
+type TokenSetting struct {
+	// Hash is SHA-256 of rota|token|ID|SECRET, in hex.
+	Hash rota.Hex `json:"hash"`
+	// Roles are what it may do, within Tenants and Queues, patterns of which none narrow
+	// nothing; WorkerPrefix begins the ids of workers that it may register.
+	Roles        []string `json:"roles"`
+	Tenants      []string `json:"tenants,omitempty"`
+	Queues       []string `json:"queues,omitempty"`
+	WorkerPrefix string   `json:"worker_prefix,omitempty"`
+	// ExpiresMs is when it ends by itself, in Unix milliseconds, ExpiresAt the same in RFC 3339:
+	// one of them.
+	ExpiresMs int64  `json:"expires_ms,omitempty"`
+	ExpiresAt string `json:"expires_at,omitempty"`
+}
+
+// Roles is a list of roles by name.
+type Roles struct {
+	Roles      []rota.Role `json:"roles"`
+	NextCursor string      `json:"next_cursor,omitempty"`
+}
+
+// RoleSetting is what a role grants, and how much each of its principals may own.
+type RoleSetting struct {
+	Grants []rota.Grant `json:"grants"`
+	rota.RoleLimits
+}
+
+// Issuers is a list of identity providers by URL.
+type Issuers struct {
+	Issuers    []rota.Issuer `json:"issuers"`
+	NextCursor string        `json:"next_cursor,omitempty"`
+}
+
+// IssuerSetting is an identity provider whose tokens are taken.
+type IssuerSetting struct {
+	// URL is what its tokens name as their issuer, exactly; Audience is what they must be for.
+	URL      string `json:"url"`
+	Audience string `json:"audience"`
+	// CA are the certificates, in PEM, that vouch for its web server; without it the system's do.
+	CA string `json:"ca,omitempty"`
+	// Maps say which role a token has: that of the first one that fits it.
+	Maps []rota.ClaimRole `json:"maps"`
+}
+
+// Blocks is a list of blocks by role and name.
+type Blocks struct {
+	Blocks     []rota.Block `json:"blocks"`
+	NextCursor string       `json:"next_cursor,omitempty"`
+}
+
+// Anonymous is what callers without a credential may do.
+type Anonymous struct {
+	// Roles are those that they have; an empty list lets them do nothing.
+	Roles []string `json:"roles"`
+}
+
+// Exchange asks for an access token for an identity token.
+type Exchange struct {
+	// JWT is the identity token, at most 16 KiB.
+	JWT string `json:"jwt"`
+	// ID is the access token's id, Hash SHA-256 of rota|token|ID|SECRET, in hex.
+	ID   string   `json:"id"`
+	Hash rota.Hex `json:"hash"`
+}
+
+// Done is the answer to a change that has nothing to show.
+type Done struct{}

@@ -1,0 +1,22 @@
+package rest
+
+import (
+	"encoding/json"
+
+	"github.com/rotasched/rota"
+)
+
+// Value is a setting's value as text. JSON has it as text, a number, or true or false.
+type Value string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (v *Value) UnmarshalJSON(text []byte) error {
+	switch text[0] {
+	case '{', '[', 'n':
+		return rota.Refusef(rota.KindInvalid, "set", "a value of set is %.40s: a text, a number, true or false is wanted", text)
+	case '"':
+		return json.Unmarshal(text, (*string)(v))
+	}
+	*v = Value(text)
+	return nil
+}

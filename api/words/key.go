@@ -1,0 +1,47 @@
+package words
+
+import (
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+)
+
+// KeyRuleToWire carries a rule of a key.
+func KeyRuleToWire(r *rota.KeyRule) *rotav1.KeyRule {
+	return &rotav1.KeyRule{Queue: string(r.Queue), Name: r.Name, Value: r.Value, Scope: r.Scope.String(), Concurrency: r.Concurrency,
+		Rate: r.Rate, PeriodMs: r.PeriodMs, Burst: r.Burst, Sequence: r.Sequence.String(), Group: r.Group}
+}
+
+// KeyRuleFromWire is the inverse of KeyRuleToWire.
+func KeyRuleFromWire(w *rotav1.KeyRule) (rota.KeyRule, error) {
+	r := rota.KeyRule{Queue: rota.QueueName(w.GetQueue()), Name: w.GetName(), Value: w.GetValue(), Concurrency: w.GetConcurrency(),
+		Rate: w.GetRate(), PeriodMs: w.GetPeriodMs(), Burst: w.GetBurst(), Group: w.GetGroup()}
+	var err error
+	if r.Scope, err = rota.ParseKeyScope(w.GetScope()); err != nil {
+		return r, err
+	}
+	r.Sequence, err = rota.ParseKeySequence(w.GetSequence())
+	return r, err
+}
+
+// KeyRulesFromWire converts a list of rules.
+func KeyRulesFromWire(w []*rotav1.KeyRule) ([]rota.KeyRule, error) {
+	return tryEach(w, KeyRuleFromWire)
+}
+
+// KeyStateToWire carries what a key counts.
+func KeyStateToWire(k *rota.KeyState) *rotav1.KeyState {
+	return &rotav1.KeyState{Queue: string(k.Queue), Tenant: string(k.Tenant), Key: k.Key, Jobs: k.Jobs, Open: k.Open, Full: k.Full,
+		NextMs: int64(k.Next.Date), NextClockMs: int64(k.Next.Clock), Head: string(k.Head), Blocker: string(k.Blocker)}
+}
+
+// KeyStateFromWire is the inverse of KeyStateToWire.
+func KeyStateFromWire(w *rotav1.KeyState) (rota.KeyState, error) {
+	return rota.KeyState{Queue: rota.QueueName(w.GetQueue()), Tenant: rota.TenantID(w.GetTenant()), Key: w.GetKey(), Jobs: w.GetJobs(),
+		Open: w.GetOpen(), Full: w.GetFull(), Next: moment(w.GetNextMs(), w.GetNextClockMs()), Head: rota.JobID(w.GetHead()),
+		Blocker: rota.JobID(w.GetBlocker())}, nil
+}
+
+// KeyStatesFromWire converts a list of states.
+func KeyStatesFromWire(w []*rotav1.KeyState) ([]rota.KeyState, error) {
+	return tryEach(w, KeyStateFromWire)
+}

@@ -1,0 +1,54 @@
+package words
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/api/rest"
+)
+
+// kindStatus is the one table of kinds and what HTTP has for them, beside kindCodes.
+var kindStatus = [...]struct {
+	status int
+	title  string
+}{
+	rota.KindNone:            {http.StatusInternalServerError, "fault of the node"},
+	rota.KindInvalid:         {http.StatusBadRequest, "the call is wrong in itself"},
+	rota.KindNotFound:        {http.StatusNotFound, "there is no such thing"},
+	rota.KindConflict:        {http.StatusConflict, "it clashes with what is there"},
+	rota.KindStale:           {http.StatusConflict, "it is not the caller's any more"},
+	rota.KindMode:            {http.StatusConflict, "the cluster's mode does not admit it"},
+	rota.KindExhausted:       {http.StatusTooManyRequests, "a limit is reached"},
+	rota.KindUnavailable:     {http.StatusServiceUnavailable, "no answer now"},
+	rota.KindTimeout:         {http.StatusGatewayTimeout, "the caller's time is over"},
+	rota.KindOutOfRange:      {http.StatusGone, "the past asked for is no longer kept"},
+	rota.KindDenied:          {http.StatusForbidden, "not permitted to this caller"},
+	rota.KindInternal:        {http.StatusInternalServerError, "fault of the node"},
+	rota.KindUnauthenticated: {http.StatusUnauthorized, "no credential that counts"},
+}
+
+// HTTPStatus returns the status code of HTTP for a kind.
+func HTTPStatus(kind rota.Kind) int {
+	if int(kind) < len(kindStatus) {
+		return kindStatus[kind].status
+	}
+	return http.StatusInternalServerError
+}
+
+// Problem returns an error as HTTP says it. As in a status of gRPC, an error of no kind is
+// one of ours.
+func Problem(err error) rest.Problem {
+	e := FromStatus(ToStatus(err))
+	status := HTTPStatus(e.Kind)
+	title := kindStatus[rota.KindInternal].title
+	if int(e.Kind) < len(kindStatus) {
+		title = kindStatus[e.Kind].title
+	}
+	p := rest.Problem{Type: rest.ProblemURN + e.Kind.String(), Title: title, Status: status, Detail: e.Text,
+		Kind: e.Kind.String(), Op: e.Op, Field: e.Subject}
+	if e.RetryAfter > 0 {
+		p.RetryAfterMs = (e.RetryAfter + time.Millisecond - 1).Milliseconds()
+	}
+	return p
+}

@@ -1,0 +1,163 @@
+package rota
+
+import (
+	"maps"
+	"strconv"
+	"strings"
+)
+
+// BatchID names a batch, for ever: like a job's it is the idempotency key of its opening.
+type BatchID string
+
+// BatchState is how a batch stands.
+type BatchState uint8
+
+// The states.
+const (
+	// BatchOpen: it takes jobs.
+	BatchOpen BatchState = iota
+	// BatchSealed: it takes no more, and waits for the end of those that it has.
+	BatchSealed
+	// BatchFinished: all have ended, and its callback was submitted.
+	BatchFinished
+)
+
+var batchStateNames = []string{"OPEN", "SEALED", "FINISHED"}
+
+// String names the state in capitals.
+func (s BatchState) String() string { return nameOf(batchStateNames, int(s)) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (s BatchState) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *BatchState) UnmarshalText(text []byte) error {
+	v, err := valueOf(batchStateNames, "state", text)
+	*s = BatchState(v)
+	return err
+}
+
+// BatchSpec is a batch as it is opened (SPEC §24.1).
+type BatchSpec struct {
+	ID BatchID `json:"id"`
+	// Size seals the batch once it has so many jobs; 0 leaves that to whoever seals it.
+	Size int64 `json:"size,omitempty"`
+	// Callback is the job that is submitted once all have ended, as CallbackID. It has no id of
+	// its own. The batch is of its tenant.
+	Callback JobSpec `json:"callback"`
+}
+
+// BatchCounts count the jobs of a batch.
+type BatchCounts struct {
+	// Total are those that it took, Live those of them that have not ended; the others ended so.
+	Total     int64 `json:"total"`
+	Live      int64 `json:"live"`
+	Completed int64 `json:"completed"`
+	Dead      int64 `json:"dead"`
+	Expired   int64 `json:"expired"`
+	Cancelled int64 `json:"cancelled"`
+}
+
+// Of returns the count of jobs that ended so; nil where it is no end.
+func (c *BatchCounts) Of(s JobState) *int64 {
+	switch s {
+	case JobCompleted:
+		return &c.Completed
+	case JobDead:
+		return &c.Dead
+	case JobExpired:
+		return &c.Expired
+	case JobCancelled:
+		return &c.Cancelled
+	default:
+		return nil
+	}
+}
+
+// batchLabels are the labels that a callback gets, with what each of them counts.
+var batchLabels = []struct {
+	name string
+	of   func(*BatchCounts) int64
+}{
+	{"rota.total", func(c *BatchCounts) int64 { return c.Total }},
+	{"rota.completed", func(c *BatchCounts) int64 { return c.Completed }},
+	{"rota.dead", func(c *BatchCounts) int64 { return c.Dead }},
+	{"rota.expired", func(c *BatchCounts) int64 { return c.Expired }},
+	{"rota.cancelled", func(c *BatchCounts) int64 { return c.Cancelled }},
+}
+
+// Labels returns a callback's labels: its own, and what became of the jobs.
+func (c *BatchCounts) Labels(own map[string]string) map[string]string {
+	labels := make(map[string]string, len(own)+len(batchLabels))
+	maps.Copy(labels, own)
+	for _, l := range batchLabels {
+		labels[l.name] = strconv.FormatInt(l.of(c), 10)
+	}
+	return labels
+}
+
+// callbackSuffix is behind a batch's id in that of its callback.
+const callbackSuffix = "@done"
+
+// CallbackID returns the id of the job that a batch submits in the end: ID@done.
+func CallbackID(id BatchID) JobID { return JobID(string(id) + callbackSuffix) }
+
+// SplitCallbackID returns the batch that a job is the callback of; ok is false for other jobs.
+func SplitCallbackID(id JobID) (batch BatchID, ok bool) {
+	before, ok := strings.CutSuffix(string(id), callbackSuffix)
+	return BatchID(before), ok
+}
+
+// Check refuses what is no id of a batch, naming the field.
+func (id BatchID) Check(field string) error {
+	if len(id) > MaxBatchID {
+		return Refusef(KindInvalid, field, "%s %.80q has %d bytes: 1 to %d are wanted", field, id, len(id), MaxBatchID)
+	}
+	return CheckID(field, id)
+}
+
+// CheckShape refuses a batch whose fields are out of range.
+func (s *BatchSpec) CheckShape(payloadMax int64) error {
+	if err := s.ID.Check("id"); err != nil {
+		return err
+	}
+	if s.Size < 0 || s.Size > MaxBatchSize {
+		return Refusef(KindInvalid, "size", "size is %d: 0 to %d is wanted", s.Size, int64(MaxBatchSize))
+	}
+	switch own := &s.Callback; {
+	case own.ID != "":
+		return Refusef(KindInvalid, "callback", "the callback of batch %s has the id %.80q: it gets %s, leave it out", s.ID, own.ID, CallbackID(s.ID))
+	case len(own.Labels) > MaxLabels-len(batchLabels):
+		return Refusef(KindInvalid, "labels", "the callback's labels are %d: at most %d are taken, as the batch adds %d", len(own.Labels),
+			MaxLabels-len(batchLabels), len(batchLabels))
+	}
+	for _, l := range batchLabels {
+		if _, has := s.Callback.Labels[l.name]; has {
+			return Refusef(KindInvalid, "labels", "the callback has a label %s: the batch sets it, leave it out", l.name)
+		}
+	}
+	return s.Callback.CheckTemplate(payloadMax)
+}
+
+// Batch is a batch as it stands.
+type Batch struct {
+	ID    BatchID    `json:"id"`
+	State BatchState `json:"state"`
+	// Tenant and Queue are those of the callback.
+	Tenant TenantID  `json:"tenant"`
+	Queue  QueueName `json:"queue"`
+	Type   JobType   `json:"type"`
+	Size   int64     `json:"size,omitempty"`
+	BatchCounts
+	Opened Moment `json:"opened"`
+	// Sealed and Finished are zero before.
+	Sealed   Moment `json:"sealed"`
+	Finished Moment `json:"finished"`
+	// SealsAt is when an open batch is sealed if no job comes.
+	SealsAt Date `json:"seals_at_ms,omitempty"`
+	// Why says why the callback could not be submitted yet.
+	Why string `json:"why,omitempty"`
+	// Callback is the id of the callback, once it was submitted.
+	Callback JobID     `json:"callback,omitempty"`
+	By       Principal `json:"by,omitempty"`
+}

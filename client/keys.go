@@ -1,0 +1,66 @@
+package client
+
+import (
+	"context"
+	"iter"
+
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/api/words"
+)
+
+// Keys sets and shows what the jobs of a key are held to (SPEC §19).
+type Keys struct{ c *Client }
+
+// Keys returns the calls of keys and their rules.
+func (c *Client) Keys() Keys { return Keys{c} }
+
+// SetRule sets what the jobs of a key are held to, in the place of the rule of its queue,
+// name and value. Jobs that are there already count; no lease is taken away.
+func (k Keys) SetRule(ctx context.Context, rule rota.KeyRule) error {
+	return k.c.call(ctx, "set key rule", answerMost, func(ctx context.Context, n *node) error {
+		_, err := n.keys.Set(ctx, &rotav1.SetKeyRuleRequest{Rule: words.KeyRuleToWire(&rule)})
+		return err
+	})
+}
+
+// DeleteRule forgets the rule of a queue ("" for all), a name and a value ("" for all); one
+// that is not there is no error.
+func (k Keys) DeleteRule(ctx context.Context, queue rota.QueueName, name, value string) error {
+	return k.c.call(ctx, "delete key rule", answerMost, func(ctx context.Context, n *node) error {
+		_, err := n.keys.Delete(ctx, &rotav1.DeleteKeyRuleRequest{Queue: string(queue), Name: name, Value: value})
+		return err
+	})
+}
+
+// Rules lists the rules of keys by queue, name and value.
+func (k Keys) Rules(ctx context.Context, opts ...ReadOption) iter.Seq2[rota.KeyRule, error] {
+	return list(ctx, k.c, "list key rules", 0, "", opts, func(ctx context.Context, n *node, p page) (got pageOf[rota.KeyRule], err error) {
+		answer, err := n.keys.List(ctx, &rotav1.ListKeyRulesRequest{Read: words.ReadToWire(p.read), Limit: int32(p.limit), Cursor: p.cursor})
+		if err != nil {
+			return got, err
+		}
+		got.items, err = words.KeyRulesFromWire(answer.GetRules())
+		got.next, got.at = answer.GetNextCursor(), answer.GetAt()
+		return got, err
+	})
+}
+
+// State reads what a key, name:value, of a tenant counts now, under each rule that is for it.
+func (k Keys) State(ctx context.Context, tenant rota.TenantID, key string, opts ...ReadOption) ([]rota.KeyState, error) {
+	ask := func(ctx context.Context, n *node, how *rotav1.Read) (*rotav1.GetKeyResponse, error) {
+		return n.keys.Get(ctx, &rotav1.GetKeyRequest{Tenant: string(tenant), Key: key, Read: how})
+	}
+	from := func(w *rotav1.GetKeyResponse) ([]rota.KeyState, error) { return words.KeyStatesFromWire(w.GetKeys()) }
+	return read(ctx, k.c, "show key", opts, from, ask)
+}
+
+// Skip lets a sequence go on behind the job that blocks it: the Queue, the Tenant, the Key
+// and the Blocker of a state. Said again it changes nothing.
+func (k Keys) Skip(ctx context.Context, blocked rota.KeyState) error {
+	return k.c.call(ctx, "skip key", answerMost, func(ctx context.Context, n *node) error {
+		_, err := n.keys.Skip(ctx, &rotav1.SkipKeyRequest{Queue: string(blocked.Queue), Tenant: string(blocked.Tenant), Key: blocked.Key,
+			Job: string(blocked.Blocker)})
+		return err
+	})
+}

@@ -1,0 +1,70 @@
+package client
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/rotasched/rota"
+)
+
+// Middleware wraps handlers: it returns one that does something before or after next, or
+// instead of it.
+type Middleware func(next Handler) Handler
+
+// Use wraps every handler that the worker is given. The first middleware is the outermost.
+func Use(middleware ...Middleware) WorkerOption {
+	return func(w *Worker) { w.middleware = append(w.middleware, middleware...) }
+}
+
+// wrapped returns a handler inside of the worker's middleware.
+func (w *Worker) wrapped(h Handler) Handler {
+	for i := len(w.middleware) - 1; i >= 0 && h != nil; i-- {
+		h = w.middleware[i](h)
+	}
+	return h
+}
+
+// Submitter is Client.Submit, or what stands around it.
+type Submitter func(ctx context.Context, jobs ...rota.JobSpec) ([]rota.Submitted, error)
+
+// WithSubmitter wraps the client's Submit: each function returns one that does something
+// before or after next. The first is the outermost. It must not keep the slice of jobs; it may
+// replace jobs in a copy.
+func WithSubmitter(wrap ...func(next Submitter) Submitter) Option {
+	return func(s *settings) { s.submitters = append(s.submitters, wrap...) }
+}
+
+// jobContext is a handler's context: it carries its job.
+type jobContext struct {
+	context.Context
+	job *Job
+}
+
+type jobKey struct{}
+
+// Value implements context.Context.
+func (c *jobContext) Value(key any) any {
+	if key == (jobKey{}) {
+		return c.job
+	}
+	return c.Context.Value(key)
+}
+
+// NewContext returns a context that carries a job, for tests of what handlers call: a worker's
+// handlers have one.
+func NewContext(ctx context.Context, job *Job) context.Context { return &jobContext{ctx, job} }
+
+// FromContext returns the job of the attempt that ctx, or what it descends from, was made for.
+func FromContext(ctx context.Context) (job *Job, ok bool) {
+	job, ok = ctx.Value(jobKey{}).(*Job)
+	return job, ok
+}
+
+// Log returns a logger of the attempt's log, as Job.Log has it, for a handler's context and
+// those that descend from it; slog.Default for any other.
+func Log(ctx context.Context) *slog.Logger {
+	if job, ok := FromContext(ctx); ok {
+		return slog.New(slog.NewTextHandler(job.Log(), nil))
+	}
+	return slog.Default()
+}

@@ -1,0 +1,109 @@
+package client
+
+import (
+	"context"
+	"iter"
+
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/api/words"
+)
+
+// Schedules are jobs that run on dates (SPEC §17).
+type Schedules struct{ c *Client }
+
+// Schedules returns what is done with schedules.
+func (c *Client) Schedules() Schedules { return Schedules{c} }
+
+// List lists all schedules in the order of their names.
+func (s Schedules) List(ctx context.Context, opts ...ReadOption) iter.Seq2[rota.Schedule, error] {
+	return list(ctx, s.c, "list schedules", 0, "", opts, func(ctx context.Context, n *node, p page) (got pageOf[rota.Schedule], err error) {
+		request := &rotav1.ListSchedulesRequest{Read: words.ReadToWire(p.read), Limit: int32(p.limit), Cursor: p.cursor}
+		answer, err := n.schedules.List(ctx, request)
+		if err != nil {
+			return got, err
+		}
+		got.items, err = words.SchedulesFromWire(answer.GetSchedules())
+		got.next, got.at = answer.GetNextCursor(), answer.GetAt()
+		return got, err
+	})
+}
+
+// Get reads one schedule.
+func (s Schedules) Get(ctx context.Context, name rota.ScheduleName, opts ...ReadOption) (rota.Schedule, error) {
+	ask := func(ctx context.Context, n *node, how *rotav1.Read) (*rotav1.GetScheduleResponse, error) {
+		return n.schedules.Get(ctx, &rotav1.GetScheduleRequest{Name: string(name), Read: how})
+	}
+	from := func(w *rotav1.GetScheduleResponse) (rota.Schedule, error) {
+		return words.ScheduleFromWire(w.GetSchedule())
+	}
+	return read(ctx, s.c, "show schedule", opts, from, ask)
+}
+
+// Set creates a schedule, or replaces what one says; the same again changes nothing.
+// [rota.NewScheduleSpec] has the defaults.
+func (s Schedules) Set(ctx context.Context, spec rota.ScheduleSpec) (rota.Schedule, error) {
+	ask := func(ctx context.Context, n *node) (*rotav1.Schedule, error) {
+		return n.schedules.Set(ctx, &rotav1.SetScheduleRequest{Spec: words.ScheduleSpecToWire(&spec)})
+	}
+	return one(ctx, s.c, "set schedule", words.ScheduleFromWire, ask)
+}
+
+// Pause has a schedule start nothing until it is resumed; the reason is shown.
+func (s Schedules) Pause(ctx context.Context, name rota.ScheduleName, reason string) (rota.Schedule, error) {
+	ask := func(ctx context.Context, n *node) (*rotav1.Schedule, error) {
+		return n.schedules.Pause(ctx, &rotav1.PauseScheduleRequest{Name: string(name), Reason: reason})
+	}
+	return one(ctx, s.c, "pause schedule", words.ScheduleFromWire, ask)
+}
+
+// Resume has a paused schedule go on: from now on, or, with catchUp, from where it stopped.
+func (s Schedules) Resume(ctx context.Context, name rota.ScheduleName, catchUp bool) (rota.Schedule, error) {
+	ask := func(ctx context.Context, n *node) (*rotav1.Schedule, error) {
+		return n.schedules.Resume(ctx, &rotav1.ResumeScheduleRequest{Name: string(name), CatchUp: catchUp})
+	}
+	return one(ctx, s.c, "resume schedule", words.ScheduleFromWire, ask)
+}
+
+// Trigger runs a schedule's job now, as NAME@+ID, whatever its dates are. The same id again
+// is the same run; an empty one is set before the first try.
+func (s Schedules) Trigger(ctx context.Context, name rota.ScheduleName, id string) (rota.JobOutcome, error) {
+	if id == "" {
+		id = string(NewJobID())
+	}
+	ask := func(ctx context.Context, n *node) (*rotav1.JobOutcome, error) {
+		return n.schedules.Trigger(ctx, &rotav1.TriggerScheduleRequest{Name: string(name), Id: id})
+	}
+	return one(ctx, s.c, "trigger schedule", words.JobOutcomeFromWire, ask)
+}
+
+// Backfill runs the dates of a schedule from one moment and up to another, which have passed,
+// and returns how many there are. What is known does not run again.
+func (s Schedules) Backfill(ctx context.Context, name rota.ScheduleName, from, until rota.Date, overlap rota.Overlap) (int64, error) {
+	ask := func(ctx context.Context, n *node) (*rotav1.BackfillScheduleResponse, error) {
+		return n.schedules.Backfill(ctx, &rotav1.BackfillScheduleRequest{Name: string(name), FromMs: int64(from), UntilMs: int64(until),
+			Overlap: overlap.String()})
+	}
+	count := func(w *rotav1.BackfillScheduleResponse) (int64, error) { return w.GetDates(), nil }
+	return one(ctx, s.c, "backfill schedule", count, ask)
+}
+
+// Delete forgets a schedule, and leaves its runs; one that is not there is no error.
+func (s Schedules) Delete(ctx context.Context, name rota.ScheduleName) error {
+	return s.c.call(ctx, "delete schedule", answerMost, func(ctx context.Context, n *node) error {
+		_, err := n.schedules.Delete(ctx, &rotav1.DeleteScheduleRequest{Name: string(name)})
+		return err
+	})
+}
+
+// Next returns the next dates of a schedule, at most so many, as the asked node reckons; 0 is
+// 10.
+func (s Schedules) Next(ctx context.Context, name rota.ScheduleName, most int, opts ...ReadOption) ([]rota.Date, error) {
+	ask := func(ctx context.Context, n *node, how *rotav1.Read) (*rotav1.NextDatesResponse, error) {
+		return n.schedules.Next(ctx, &rotav1.NextDatesRequest{Name: string(name), Limit: int32(most), Read: how})
+	}
+	from := func(w *rotav1.NextDatesResponse) ([]rota.Date, error) {
+		return words.DatesFromWire(w.GetDatesMs()), nil
+	}
+	return read(ctx, s.c, "next dates", opts, from, ask)
+}

@@ -1,0 +1,91 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/api/words"
+)
+
+// waitMost is how long one node is asked for the end of a workflow or a batch before the next
+// one is: one that is cut off from the others would never answer.
+const waitMost = 20 * time.Second
+
+// WaitWorkflow returns a workflow, without nodes, once it is over. It asks again, and
+// other nodes too, until ctx ends; the kind then is Timeout if a node was still
+// waiting with it, else Unavailable.
+func (c *Client) WaitWorkflow(ctx context.Context, id rota.WorkflowID) (rota.Workflow, error) {
+	w := endWait[rota.Workflow]{op: "wait workflow", what: "workflow " + string(id), id: string(id)}
+	w.ask = func(ctx context.Context, n *node) (rota.Workflow, error) {
+		wire, err := n.flows.Wait(ctx, &rotav1.WaitWorkflowRequest{Id: string(id)})
+		if err != nil {
+			return rota.Workflow{}, words.FromStatus(err)
+		}
+		return words.WorkflowFromWire(wire)
+	}
+	w.look = func(ctx context.Context) (rota.Workflow, bool, error) {
+		flow, err := c.Workflow(ctx, id)
+		return flow, flow.State.Terminal(), err
+	}
+	return awaitEnd(ctx, c, &w)
+}
+
+// endWait is a wait for the end of one thing.
+type endWait[T any] struct {
+	op, what, id string
+	// ask has one node wait for it, once; look reads it, and reports whether it has ended.
+	ask  func(context.Context, *node) (T, error)
+	look func(context.Context) (T, bool, error)
+}
+
+// awaitEnd asks one node after the other until one says that the end has come.
+func awaitEnd[T any](ctx context.Context, c *Client, w *endWait[T]) (none T, err error) {
+	var last *rota.Error
+	began := time.Now()
+	for at, try := c.at.Load(), 0; ; at++ {
+		n := c.nodes[int(at)%len(c.nodes)]
+		got, err := w.askOnce(ctx, n)
+		if err == nil {
+			return got, nil
+		}
+		if rota.KindOf(err) == rota.KindNotFound {
+			// A node's replica may lag behind: only a linearizable reading reports that
+			// there is none.
+			got, over, err := w.look(ctx)
+			if err != nil || over {
+				return got, err
+			}
+		}
+		e := words.FromStatus(err)
+		open := e.Kind == rota.KindTimeout && e.Cause == nil // the node's word, not ours
+		switch {
+		case c.life.Err() != nil:
+			return none, &rota.Error{Kind: rota.KindUnavailable, Op: w.op, Text: "the client is closed"}
+		case open, e.Kind == rota.KindNotFound:
+			try, last, began = 0, nil, time.Now()
+		case e.Kind != rota.KindUnavailable && e.Kind != rota.KindTimeout:
+			return none, during(w.op, e)
+		case !ended(ctx):
+			last = c.judge(ctx, n, err)
+			c.moveOn(n)
+			c.retrying(ctx, w.op, n, began, last)
+			try++
+		}
+		if pause(ctx, retryDelay(try, e.RetryAfter)) {
+			continue
+		}
+		if last != nil || errors.Is(ctx.Err(), context.Canceled) {
+			return none, c.gaveUp(ctx, w.op, last)
+		}
+		return none, &rota.Error{Kind: rota.KindTimeout, Op: w.op, Subject: w.id, Text: w.what + " did not end in time", Cause: endOf(ctx)}
+	}
+}
+
+func (w *endWait[T]) askOnce(ctx context.Context, n *node) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, waitMost)
+	defer cancel()
+	return w.ask(ctx, n)
+}

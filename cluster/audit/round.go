@@ -1,0 +1,47 @@
+package audit
+
+import (
+	"context"
+	"errors"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+// roundWithin is within how many entries after its height a round stands in the log: what is under
+// way when it is decided goes before it, and is bounded.
+const roundWithin = 4_096
+
+var errFound = errors.New("found")
+
+// Round returns the round of an epoch that the log has for a height, and the index of its entry;
+// NotFound where there is none up to an index.
+func Round(ctx context.Context, log Log, epoch uint64, height, to rota.Index) (found *fsmpb.Round, at rota.Index, err error) {
+	last := min(to, height+roundWithin)
+	err = walkLog(ctx, log, uint64(height)+1, uint64(last), func(l *raft.Log) error {
+		p, err := entry.Peek(rota.Index(l.Index), l.Data)
+		if err != nil {
+			return err
+		}
+		for _, r := range p.Rounds {
+			if p.Term != l.Term {
+				break // decided in a leadership that is over: it was dropped
+			}
+			if r.GetEpoch() == epoch && rota.Index(r.GetHeight()) == height {
+				found, at = r, rota.Index(l.Index)
+				return errFound
+			}
+		}
+		return nil
+	})
+	if found != nil {
+		return found, at, nil
+	}
+	if err == nil {
+		err = rota.Refusef(rota.KindNotFound, "epoch", "no round of epoch %d was decided at height %d: a decision of a job has both", epoch, height)
+	}
+	return nil, 0, err
+}

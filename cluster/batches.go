@@ -1,0 +1,97 @@
+package cluster
+
+import (
+	"context"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/entry"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/access"
+	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/peer"
+)
+
+func unknownBatch(id rota.BatchID) error {
+	return rota.Refusef(rota.KindNotFound, "batch", "batch %q is not known", id)
+}
+
+// Batch reads one batch.
+func (bv *batchVerbs) Batch(ctx context.Context, id rota.BatchID, opt peer.ReadOptions) (rota.Batch, rota.ReadAt, error) {
+	return readAs(ctx, &bv.n.replica, opt, func(s *fsm.View, rd *access.Reader) (rota.Batch, error) {
+		b, ok := fsm.BatchOf(s, id)
+		if !ok || !rd.Batch(&b) {
+			return rota.Batch{}, unknownBatch(id)
+		}
+		return b, nil
+	})
+}
+
+// Batches reads one page of the batches that the caller may read, behind an id.
+func (bv *batchVerbs) Batches(ctx context.Context, after rota.BatchID, limit int, opt peer.ReadOptions) (page peer.BatchPage, at rota.ReadAt, err error) {
+	if limit <= 0 || limit > limits.MaxPage {
+		limit = limits.MaxPage
+	}
+	return readAs(ctx, &bv.n.replica, opt, func(s *fsm.View, rd *access.Reader) (page peer.BatchPage, err error) {
+		fsm.EachBatch(s, after, func(b rota.Batch) bool {
+			switch {
+			case !rd.Batch(&b):
+			case len(page.Batches) == limit:
+				page.Next = page.Batches[limit-1].ID
+			default:
+				page.Batches = append(page.Batches, b)
+			}
+			return page.Next == ""
+		})
+		return page, nil
+	})
+}
+
+// changed reads a batch as an operation of the caller's left it.
+func (bv *batchVerbs) changed(ctx context.Context, id rota.BatchID, op *fsmpb.Op) (rota.Batch, error) {
+	_, index, err := bv.n.proposer.proposeOne(ctx, op)
+	if err != nil {
+		return rota.Batch{}, err
+	}
+	b, _, err := bv.Batch(access.Itself(ctx), id, peer.ReadOptions{MinIndex: index})
+	return b, err
+}
+
+// OpenBatch opens a batch; the same again is the same batch.
+func (bv *batchVerbs) OpenBatch(ctx context.Context, spec rota.BatchSpec) (rota.Batch, error) {
+	if err := spec.CheckShape(rota.MaxPayloadBytes); err != nil {
+		return rota.Batch{}, err
+	}
+	return bv.changed(ctx, spec.ID, entry.BatchOp(&spec))
+}
+
+// SealBatch has a batch take no more jobs.
+func (bv *batchVerbs) SealBatch(ctx context.Context, id rota.BatchID) (rota.Batch, error) {
+	if err := id.Check("id"); err != nil {
+		return rota.Batch{}, err
+	}
+	return bv.changed(ctx, id, entry.SealOp(id))
+}
+
+// AwaitBatch returns a batch once it has ended.
+func (bv *batchVerbs) AwaitBatch(ctx context.Context, id rota.BatchID) (rota.Batch, error) {
+	if _, err := bv.n.replica.fresh(ctx, peer.ReadOptions{}); err != nil {
+		return rota.Batch{}, err
+	}
+	notified, forget := bv.n.replica.hub.awaitEnd(string(rota.CallbackID(id)))
+	defer forget()
+	for {
+		b, _, err := bv.Batch(ctx, id, peer.ReadOptions{Stale: true}) // each time by the caller's rights as they are then
+		if err != nil || b.State == rota.BatchFinished {
+			return b, err
+		}
+		select {
+		case <-notified:
+		case <-ctx.Done():
+			return b, &rota.Error{Kind: rota.KindTimeout, Subject: "batch", Cause: ctx.Err(),
+				Text: "the waiting time is over and batch " + string(id) + " has not ended"}
+		case <-bv.n.stopped:
+			return b, errStopping()
+		}
+	}
+}

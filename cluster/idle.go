@@ -1,0 +1,60 @@
+package cluster
+
+import (
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/internal/cron"
+)
+
+// idleMost bounds what Idle returns.
+const idleMost = time.Hour
+
+// Idle returns how long it is until something is due, if nobody calls meanwhile: until then this node's
+// chores have nothing to do. It is 0 where something goes on, and on a node that does not lead.
+func (n *Node) Idle() time.Duration {
+	l := n.terms.leading()
+	if l == nil || l.workersPresent() {
+		return 0
+	}
+	var rest, going, timed, dated bool
+	var clock rota.Clock
+	var date rota.Date
+	var schedules []fsm.DueSchedule
+	n.replica.look(func(s *fsm.View) {
+		rest, going = s.AtRest(), fsm.Going(s)
+		clock, timed = fsm.NextClock(s)
+		date, dated = s.NextDate()
+		schedules = fsm.ActiveOf(s)
+	})
+	if going {
+		return 0
+	}
+	left := int64(idleMost / time.Millisecond)
+	if !rest && timed {
+		left = min(left, int64(clock-l.clockNow()))
+	}
+	wall := l.wallNow()
+	if dated {
+		left = min(left, int64(date)-wall)
+	}
+	for i := range schedules {
+		table, err := cron.Of(schedules[i].Times, schedules[i].Set)
+		if err != nil {
+			continue // the scheduler says so
+		}
+		if next, ok := table.Next(int64(schedules[i].Through)); ok {
+			left = min(left, next-wall)
+		}
+	}
+	return time.Duration(max(0, left)) * time.Millisecond
+}
+
+// clockNow is what an entry would be stamped with now.
+func (l *leadership) clockNow() rota.Clock {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	passed := rota.Clock((l.n.sinceBoot() - l.lastAt) / time.Millisecond)
+	return min(l.lastStamp+passed, l.c+l.n.stampLead())
+}

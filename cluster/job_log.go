@@ -1,0 +1,129 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/peer"
+)
+
+// JobLog reads what an attempt logged: of one that has ended from the archive, of an open one
+// from the node that its worker is connected to (SPEC §22.3).
+func (jv *jobVerbs) JobLog(ctx context.Context, of rota.LogOf, opt peer.ReadOptions) (l rota.AttemptLog, at rota.ReadAt, err error) {
+	if at, err = jv.n.replica.fresh(ctx, opt); err != nil {
+		return l, at, err
+	}
+	rd, err := jv.n.replica.reader(ctx)
+	if err != nil {
+		return l, at, err
+	}
+	job, ok, err := jv.n.archive.Job(ctx, of.Job)
+	if err != nil {
+		return l, at, err
+	}
+	if !ok || !rd.Has(rota.RightData, job.Tenant, job.Queue) {
+		return l, at, unknownJob(of.Job)
+	}
+	if l, err = attemptOf(&job, &of); err != nil {
+		return l, at, err
+	}
+	if l.Open {
+		l.Parts = jv.n.askLog(ctx, l.Lease, of.After).Parts
+		return l, at, nil
+	}
+	if l.Parts, ok, err = jv.keptLog(ctx, l.Lease, of.After); ok || err != nil {
+		return l, at, err
+	}
+	live := jv.n.askLog(ctx, l.Lease, of.After)
+	if !live.Known {
+		// The node that had it may have forgotten it in the meantime, as it was kept.
+		if at, err = jv.n.replica.fresh(ctx, opt); err != nil {
+			return l, at, err
+		}
+		if l.Parts, ok, err = jv.keptLog(ctx, l.Lease, of.After); ok || err != nil {
+			return l, at, err
+		}
+		return l, at, rota.Refusef(rota.KindNotFound, "lease", "nothing is kept of what attempt %d of job %s logged, if it did", l.Attempt, of.Job)
+	}
+	l.Parts = live.Parts
+	return l, at, nil
+}
+
+// keptLog reads the log of an attempt that has ended from the archive.
+func (jv *jobVerbs) keptLog(ctx context.Context, lease rota.LeaseID, after uint64) (parts []rota.LogPart, ok bool, err error) {
+	kept, ok, err := jv.n.archive.Job(ctx, peer.LogID(lease))
+	if err != nil || !ok {
+		return nil, false, err
+	}
+	log, err := unpackLog(kept.Output)
+	return log.Since(after), true, err
+}
+
+// attemptOf finds the attempt that is asked for.
+func attemptOf(job *rota.Job, of *rota.LogOf) (l rota.AttemptLog, err error) {
+	l.Job = of.Job
+	fits := func(number int32, lease rota.LeaseID) bool {
+		if !of.Lease.IsZero() {
+			return of.Lease == lease
+		}
+		return of.Attempt == nil || *of.Attempt == number
+	}
+	if o := job.Lease; o != nil && fits(o.Attempt, o.ID) {
+		l.Attempt, l.Lease, l.Worker, l.Open = o.Attempt, o.ID, o.Worker, true
+		return l, nil
+	}
+	for i := len(job.Attempts) - 1; i >= 0; i-- {
+		if a := &job.Attempts[i]; fits(a.Number, a.Lease) {
+			l.Attempt, l.Lease, l.Worker = a.Number, a.Lease, a.Worker
+			return l, nil
+		}
+	}
+	which := "of that lease"
+	if of.Attempt != nil {
+		which = fmt.Sprintf("%d", *of.Attempt)
+	}
+	if len(job.Attempts) == 0 && job.Lease == nil {
+		return l, rota.Refusef(rota.KindNotFound, "attempt", "job %s has had no attempt yet: rota job why %s says for what it waits", of.Job, of.Job)
+	}
+	return l, rota.Refusef(rota.KindNotFound, "attempt", "job %s has no attempt %s among the last %d, which are kept; the first is 0",
+		of.Job, which, limits.MaxAttemptsKept)
+}
+
+// askLog asks this node, then the others, for the log of an attempt that may be open. One that
+// does not answer has none: followers ask again.
+func (n *Node) askLog(ctx context.Context, lease rota.LeaseID, after uint64) (best peer.NodeLog) {
+	most := after
+	better := func(l peer.NodeLog) {
+		end := after
+		if len(l.Parts) > 0 {
+			end = l.Parts[len(l.Parts)-1].End()
+		}
+		if l.Known && (!best.Known || end > most) {
+			best, most = l, end
+		}
+	}
+	better(n.logs.here(lease, after))
+	others, _ := n.membership.otherServers()
+	for _, to := range others {
+		if to.API == "" {
+			continue
+		}
+		asking, cancel := context.WithTimeout(ctx, askLogMost)
+		if l, err := n.peers.Log(asking, to, lease, after); err == nil {
+			better(l)
+		}
+		cancel()
+	}
+	return best
+}
+
+// askLogMost is how long one node is asked.
+const askLogMost = 2 * time.Second
+
+// LogHere returns what this node has of the log of an attempt that may be open.
+func (n *Node) LogHere(lease rota.LeaseID, after uint64) peer.NodeLog {
+	return n.logs.here(lease, after)
+}

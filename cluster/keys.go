@@ -1,0 +1,51 @@
+package cluster
+
+import (
+	"context"
+	"slices"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/internal/access"
+	"github.com/rotasched/rota/internal/peer"
+)
+
+// SetKeyRule sets what the jobs of a key are held to.
+func (pv *policyVerbs) SetKeyRule(ctx context.Context, r rota.KeyRule) error {
+	if err := r.Check(); err != nil {
+		return err
+	}
+	return pv.delete(ctx, fsm.SetKeyRuleOp(&r))
+}
+
+// DeleteKeyRule forgets a rule; one that is not there is no error.
+func (pv *policyVerbs) DeleteKeyRule(ctx context.Context, queue rota.QueueName, name, value string) error {
+	return pv.delete(ctx, fsm.DeleteKeyRuleOp(queue, name, value))
+}
+
+// SkipKey lets a sequence go on behind the job that blocks it.
+func (pv *policyVerbs) SkipKey(ctx context.Context, queue rota.QueueName, tenant rota.TenantID, key string, job rota.JobID) error {
+	return pv.delete(ctx, fsm.SkipKeyOp(queue, tenant, key, job))
+}
+
+// KeyRules lists the rules of keys.
+func (pv *policyVerbs) KeyRules(ctx context.Context, opt peer.ReadOptions) ([]rota.KeyRule, rota.ReadAt, error) {
+	return readAs(ctx, &pv.n.replica, opt, func(s *fsm.View, rd *access.Reader) ([]rota.KeyRule, error) {
+		return slices.DeleteFunc(fsm.KeyRules(s), func(r rota.KeyRule) bool { return !rd.Reads(access.Everything, orAll(r.Queue)) }), nil
+	})
+}
+
+// Key reads what a key of a tenant counts, under each rule that is for it.
+func (pv *policyVerbs) Key(ctx context.Context, tenant rota.TenantID, key string, opt peer.ReadOptions) ([]rota.KeyState, rota.ReadAt, error) {
+	return readAs(ctx, &pv.n.replica, opt, func(s *fsm.View, rd *access.Reader) ([]rota.KeyState, error) {
+		return fsm.KeyStates(s, tenant, key, func(k *rota.KeyState) bool { return rd.Reads(orAll(k.Tenant), orAll(k.Queue)) }), nil
+	})
+}
+
+// orAll is an id, or all of them where it is empty.
+func orAll[S ~string](id S) S {
+	if id == "" {
+		return access.Everything
+	}
+	return id
+}

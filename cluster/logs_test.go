@@ -1,0 +1,158 @@
+package cluster
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/joblog"
+	"github.com/rotasched/rota/internal/peer"
+)
+
+// wantLog waits until every node shows the log of the newest attempt as wanted.
+func (b *bench) wantLog(job rota.JobID, open bool, want string) {
+	b.t.Helper()
+	for _, id := range b.ids() {
+		b.eventually(fmt.Sprintf("node %s shows %q of job %s", id, want, job), func() bool {
+			l, _, err := b.node(id).JobLog(within(b.t, ample), rota.LogOf{Job: job}, peer.ReadOptions{})
+			var text []byte
+			for _, p := range l.Parts {
+				text = append(text, p.Text...)
+			}
+			return err == nil && l.Open == open && string(text) == want
+		})
+	}
+}
+
+func logOf(lines string) []byte {
+	var w joblog.Writer
+	_, _ = w.Write([]byte(lines))
+	return w.Close()
+}
+
+// TestLogs_everyNode: what an attempt logs is followed from any node while it is open, and read
+// from any node once it has ended, brought by its worker or, where that ended it not, by its node.
+func TestLogs_everyNode(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 3)
+	n := b.loyal()
+	var at *Node
+	for _, id := range b.ids() {
+		if other := b.node(id); other != n {
+			at = other
+		}
+	}
+	h := newHand(t, at, "w1", 2)
+	submitAll(t, n, specs("j", 2))
+	leases := h.take(2)
+	first, second := leases[0], leases[1]
+	thief := newHand(t, n, "w2", 1)
+	h.s.Logged([]peer.Logged{{Lease: first.Lease.ID, Part: rota.LogPart{Text: []byte("a\nb\n")}},
+		{Lease: second.Lease.ID, Part: rota.LogPart{Text: []byte("half\n")}}, {Lease: rota.LeaseID{1}, Part: rota.LogPart{Text: []byte("lost\n")}}})
+	thief.s.Logged([]peer.Logged{{Lease: first.Lease.ID, Part: rota.LogPart{At: 4, Text: []byte("mine\n")}}})
+	b.wantLog(first.Lease.Job, true, "a\nb\n")
+	b.wantLog(second.Lease.Job, true, "half\n")
+	if at.logs.order.Len() != 2 || n.logs.order.Len() != 0 {
+		t.Fatalf("nodes keep %d and %d logs", at.logs.order.Len(), n.logs.order.Len())
+	}
+
+	answers, err := h.s.Do(within(t, ample), []peer.LeaseCommand{{Verb: rota.VerbComplete, Lease: first.Lease.ID, Job: first.Lease.Job,
+		Log: logOf("a\nb\nc\n")}})
+	if err != nil || answers[0].Err != nil {
+		t.Fatal(err, answers)
+	}
+	b.wantLog(first.Lease.Job, false, "a\nb\nc\n")
+	if _, err := n.Cancel(within(t, ample), []rota.JobID{second.Lease.Job}); err != nil {
+		t.Fatal(err)
+	}
+	b.wantLog(second.Lease.Job, false, "half\n")
+	b.eventually("the log of the lease that was cancelled is kept", func() bool { return at.LogHere(second.Lease.ID, 0).Known == false })
+	b.wantLog(second.Lease.Job, false, "half\n")
+	for _, id := range b.ids() { // what is flushed is read as what is staged
+		if err := b.node(id).archive.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.wantLog(first.Lease.Job, false, "a\nb\nc\n")
+	b.wantLog(second.Lease.Job, false, "half\n")
+	page, _, err := n.Jobs(within(t, ample), rota.JobFilter{}, peer.ReadOptions{})
+	if err != nil || len(page.Jobs) != 2 || page.NextCursor != "" {
+		t.Fatalf("jobs are %+v, %v", page.Jobs, err)
+	}
+
+	for of, subject := range map[*rota.LogOf]string{{Job: "nobody"}: "job", {Job: first.Lease.Job, Lease: rota.LeaseID{1}}: "attempt"} {
+		if _, _, err := n.JobLog(within(t, ample), *of, peer.ReadOptions{}); rota.KindOf(err) != rota.KindNotFound || rota.ErrorOf(err).Subject != subject {
+			t.Errorf("%+v: %v", of, err)
+		}
+	}
+	submitAll(t, n, specs("quiet", 1))
+	quiet := h.take(1)[0]
+	h.do(rota.VerbComplete, quiet)
+	if _, _, err := n.JobLog(within(t, ample), rota.LogOf{Job: quiet.Lease.Job}, peer.ReadOptions{}); rota.KindOf(err) != rota.KindNotFound ||
+		rota.ErrorOf(err).Subject != "lease" {
+		t.Errorf("of what logged nothing: %v", err)
+	}
+}
+
+// TestLiveLogs_bounded: the logs of open attempts take no more than they may; those that were
+// written to longest ago give way.
+func TestLiveLogs_bounded(t *testing.T) {
+	t.Parallel()
+	ll := newLiveLogs(1 << 20)
+	line := []byte(strings.Repeat("x", 999) + "\n")
+	for i := range 100 {
+		l := rota.Lease{ID: rota.LeaseID{byte(i)}, Job: "j", Worker: "w"}
+		for k := range 60 {
+			ll.take(&l, rota.LogPart{At: uint64(1000 * k), Text: line})
+		}
+		if ll.bytes > 1<<20 {
+			t.Fatalf("%d bytes are kept", ll.bytes)
+		}
+	}
+	if ll.here(rota.LeaseID{0}, 0).Known || !ll.here(rota.LeaseID{99}, 0).Known || ll.order.Len() != len(ll.of) || len(ll.of) < 5 {
+		t.Errorf("%d logs are kept", len(ll.of))
+	}
+	for id := range ll.of {
+		ll.drop(id)
+	}
+	if ll.bytes != 0 {
+		t.Errorf("%d bytes of nothing", ll.bytes)
+	}
+}
+
+// TestPackLog packs the longest log, which fits, and refuses what was not packed.
+// A log is proposed again until it is kept, or can never be.
+func TestLogs_settledByWhatLasts(t *testing.T) {
+	t.Parallel()
+	for kind, want := range map[rota.Kind]bool{rota.KindNotFound: true, rota.KindStale: true, rota.KindConflict: true, rota.KindInvalid: true,
+		rota.KindUnavailable: false, rota.KindTimeout: false, rota.KindExhausted: false, rota.KindMode: false} {
+		if got := settlesLog(rota.Refusef(kind, "", "refused")); got != want {
+			t.Errorf("a refusal of kind %s settles the log: %t", kind, got)
+		}
+	}
+	if !settlesLog(nil) {
+		t.Error("a log that was kept is not settled")
+	}
+}
+
+func TestPackLog(t *testing.T) {
+	t.Parallel()
+	var w joblog.Writer
+	for i := range 20_000 {
+		_, _ = fmt.Fprintf(&w, "line %d\n", i*i)
+	}
+	log := w.Close()
+	packed, err := packLog(log)
+	if err != nil || len(packed) > len(log) {
+		t.Fatalf("%d bytes are packed to %d, %v", len(log), len(packed), err)
+	}
+	back, err := unpackLog(packed)
+	if err != nil || !bytes.Equal(back.Append(nil), log) {
+		t.Errorf("%d bytes come back, %v", len(back.Append(nil)), err)
+	}
+	if _, err := unpackLog(packed[:len(packed)/2]); err == nil {
+		t.Error("half of it is read")
+	}
+}

@@ -1,0 +1,138 @@
+package cluster
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/peer"
+)
+
+// TestPast_isReplayedOnce: whoever goes on looking, forward in time, costs one replay; going back
+// costs another. And a decision is explained without any, but for those who were not chosen.
+func TestPast_isReplayedOnce(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 1)
+	n := b.leader()
+	if _, err := n.SetQueue(within(t, ample), rota.DefaultQueue, "", []rota.Setting{{Key: "oldest_every", Value: "0"}}); err != nil {
+		t.Fatal(err)
+	}
+	var indexes []rota.Index
+	for range 12 {
+		submitAll(t, n, specs("j"+string(rune('a'+len(indexes))), 5))
+		indexes = append(indexes, n.replica.head().Index)
+	}
+	past := n.explainer.past
+	why := func(id rota.JobID, q rota.WhyQuery) rota.Explanation {
+		t.Helper()
+		x, _, err := n.Why(within(t, ample), id, q, peer.ReadOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return x
+	}
+	for _, at := range indexes[1:11] {
+		if x := why("ja-00000", rota.WhyQuery{At: at}); x.Index != at || x.State != rota.JobQueued {
+			t.Fatalf("at %d: %+v", at, x)
+		}
+	}
+	if past.replays != 1 {
+		t.Errorf("ten steps forward cost %d replays", past.replays)
+	}
+	if _, _, err := n.Why(within(t, ample), "jl-00000", rota.WhyQuery{At: indexes[0]}, peer.ReadOptions{}); rota.KindOf(err) != rota.KindNotFound {
+		t.Errorf("a job before its submission: %v", err)
+	}
+	if past.replays != 2 {
+		t.Errorf("a step back made it %d replays, 2 are wanted", past.replays)
+	}
+	h := newHand(t, n, "w1", 60)
+	h.take(60)
+	if x := why("ja-00000", rota.WhyQuery{}); x.Decision == nil || x.Decision.Others != nil || x.Decision.Note != "" || past.replays != 2 {
+		t.Errorf("without the others: %+v, %d replays", x.Decision, past.replays)
+	}
+	if x := why("ja-00000", rota.WhyQuery{Others: true}); x.Decision == nil || past.replays != 2 { // it is later than what was looked at
+		t.Errorf("with the others: %+v, %d replays", x.Decision, past.replays)
+	}
+	past.turn <- struct{}{}
+	kept := past.kept
+	past.drop()
+	<-past.turn
+	if kept == nil {
+		t.Error("nothing was kept")
+	}
+}
+
+// TestPast_oneLooksAndOneWaits: more callers are refused at once, and say so though they asked for
+// the others of a decision.
+func TestPast_oneLooksAndOneWaits(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 1)
+	n := b.leader()
+	submitAll(t, n, specs("j", 1))
+	h := newHand(t, n, "w1", 1)
+	h.take(1)
+	at := n.replica.head().Index
+	n.explainer.past.turn <- struct{}{} // somebody looks
+	n.explainer.past.asking.Add(1)
+	ctx, cancel := context.WithCancel(within(t, ample))
+	waits := make(chan error, 1)
+	go func() {
+		_, _, err := n.Why(ctx, "j-00000", rota.WhyQuery{At: at}, peer.ReadOptions{})
+		waits <- err
+	}()
+	b.eventually("one waits", func() bool { return n.explainer.past.asking.Load() == pastAsking })
+	for _, q := range []rota.WhyQuery{{At: at}, {Others: true}} {
+		if _, _, err := n.Why(within(t, ample), "j-00000", q, peer.ReadOptions{}); rota.KindOf(err) != rota.KindExhausted {
+			t.Errorf("one more: %v", err)
+		}
+	}
+	if x, _, err := n.Why(within(t, ample), "j-00000", rota.WhyQuery{}, peer.ReadOptions{}); err != nil || x.Decision == nil {
+		t.Errorf("the present: %+v, %v", x, err)
+	}
+	cancel()
+	if err := <-waits; err == nil || rota.KindOf(err) == rota.KindExhausted {
+		t.Errorf("who gave up waiting: %v", err)
+	}
+	<-n.explainer.past.turn
+	n.explainer.past.asking.Add(-1)
+	if _, _, err := n.Why(within(t, ample), "j-00000", rota.WhyQuery{At: at}, peer.ReadOptions{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestPast_atAMoment: a moment is that of the newest entry of then or before.
+func TestPast_atAMoment(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 1)
+	n := b.leader()
+	submitAll(t, n, specs("a", 3))
+	between := n.replica.head()
+	b.eventually("a moment passes", func() bool { // entries of a moment later
+		submitAll(t, n, specs("later", 1))
+		return n.replica.head().Date > between.Date+1
+	})
+	submitAll(t, n, specs("b", 3))
+	why := func(id rota.JobID, at rota.Date) (rota.Explanation, error) {
+		x, _, err := n.Why(within(t, ample), id, rota.WhyQuery{AtDate: at}, peer.ReadOptions{})
+		return x, err
+	}
+	if x, err := why("a-00000", between.Date); err != nil || x.Index < between.Index || x.Date > between.Date+1_000 {
+		t.Errorf("%+v, %v: entry %d is of %s", x, err, between.Index, between.Date)
+	}
+	if x, err := why("b-00000", between.Date); rota.KindOf(err) != rota.KindNotFound {
+		t.Errorf("before its submission: %+v, %v", x, err)
+	}
+	if x, err := why("b-00000", n.replica.head().Date); err != nil || x.State != rota.JobQueued {
+		t.Errorf("now: %+v, %v", x, err)
+	}
+	if _, err := why("a-00000", 1); rota.KindOf(err) != rota.KindNotFound { // it has the whole log
+		t.Errorf("before the cluster: %v", err)
+	}
+	if _, err := why("a-00000", rota.DateOf(time.Now().Add(time.Hour))); rota.KindOf(err) != rota.KindOutOfRange {
+		t.Errorf("in an hour: %v", err)
+	}
+	if _, _, err := n.Why(within(t, ample), "a-00000", rota.WhyQuery{At: 3, AtDate: between.Date}, peer.ReadOptions{}); rota.KindOf(err) != rota.KindInvalid {
+		t.Errorf("an index and a moment: %v", err)
+	}
+}

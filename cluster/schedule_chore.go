@@ -1,0 +1,127 @@
+package cluster
+
+import (
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/cron"
+)
+
+// scheduleEvery is how often a leader looks for dates that are due.
+const scheduleEvery = time.Second
+
+// firesMost bounds the dates that one proposal has: far less than an entry.
+const firesMost = 20_000
+
+// scheduler is the leader's chore that fires what is due (SPEC §17.4).
+type scheduler struct {
+	n *Node
+	// known are the next dates of schedules, as far as they were reckoned.
+	known map[rota.ScheduleName]nextDate
+}
+
+// nextDate is the first date after a moment of one version of a schedule.
+type nextDate struct {
+	version uint64
+	through rota.Date
+	table   cron.Table
+	date    rota.Date
+	ok      bool
+}
+
+// scheduleLoop runs the chore.
+func (ch *chores) scheduleLoop(l *leadership) {
+	s := &scheduler{n: ch.n, known: make(map[rota.ScheduleName]nextDate)}
+	tick := ch.n.ticker(scheduleEvery)
+	defer tick.Stop()
+	defer ch.n.dates.lag.Store(0)
+	for {
+		select {
+		case <-tick.Tick():
+			if s.once(l) {
+				s.once(l) // the date has moved
+			}
+		case <-l.ctx.Done():
+			return
+		}
+	}
+}
+
+// once fires what is due by the state's date. Where only the walls say so, a sweep brings the date
+// on first, and it reports that.
+func (s *scheduler) once(l *leadership) (swept bool) {
+	var list []fsm.DueSchedule
+	var now rota.Date
+	s.n.replica.look(func(v *fsm.View) { list, now = fsm.ActiveOf(v), v.Head().Date })
+	var lag rota.Date
+	defer func() { s.n.dates.lag.Store(int64(lag)) }()
+	if len(list) == 0 {
+		clear(s.known)
+		return false
+	}
+	var ops []*fsmpb.Op
+	due, dates := false, 0
+	wall := rota.Date(l.wallNow())
+	for i := range list {
+		next := s.next(&list[i])
+		due = due || next.ok && next.date > now && next.date <= wall
+		if next.ok {
+			lag = max(lag, max(now, wall)-next.date)
+		}
+		if !next.ok || next.date > now {
+			continue
+		}
+		op := fireOf(&list[i], next.table, now)
+		ops, dates = append(ops, op), dates+len(op.GetFire().GetDatesMs())
+		if dates >= firesMost {
+			s.propose(l, ops)
+			ops, dates = nil, 0
+		}
+	}
+	s.propose(l, ops)
+	if due {
+		r := l.propose(l.ctx, []*fsmpb.Op{{Op: &fsmpb.Op_Sweep{Sweep: &fsmpb.Sweep{}}}}, true)
+		return r.err == nil
+	}
+	return false
+}
+
+// propose fires; what is refused is looked at again a second later.
+func (s *scheduler) propose(l *leadership, ops []*fsmpb.Op) {
+	if len(ops) == 0 {
+		return
+	}
+	if err := l.all(l.ctx, ops); err != nil && l.ctx.Err() == nil && s.n.lines.Allow("schedules") {
+		s.n.log.Warn("schedules could not be fired", "err", err)
+	}
+}
+
+// next reckons the next date of a schedule, once for as long as it stands.
+func (s *scheduler) next(at *fsm.DueSchedule) nextDate {
+	known, ok := s.known[at.Name]
+	if ok && known.version == at.Version && known.through == at.Through {
+		return known
+	}
+	table, err := cron.Of(at.Times, at.Set)
+	if err != nil {
+		if s.n.lines.Allow("schedule/" + string(at.Name)) {
+			s.n.log.Error("a schedule means nothing to this node, which fires nothing of it", "schedule", at.Name, "tzdata", cron.TZData, "err", err)
+		}
+		return nextDate{}
+	}
+	known = nextDate{version: at.Version, through: at.Through, table: table}
+	var date int64
+	date, known.ok = table.Next(int64(at.Through))
+	known.date = rota.Date(date)
+	s.known[at.Name] = known
+	return known
+}
+
+// fireOf is the operation that decides a schedule up to a date.
+func fireOf(at *fsm.DueSchedule, table cron.Table, until rota.Date) *fsmpb.Op {
+	dates, missed := cron.Between(table, int64(at.Through), int64(until), rota.MaxScheduleDates)
+	return &fsmpb.Op{Op: &fsmpb.Op_Fire{Fire: &fsmpb.Fire{Name: string(at.Name), Version: at.Version, FromMs: int64(at.Through), UntilMs: int64(until),
+		DatesMs: dates, Missed: uint64(missed), Tzdata: cron.TZData}}}
+}

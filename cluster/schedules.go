@@ -1,0 +1,169 @@
+package cluster
+
+import (
+	"context"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/entry"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/access"
+	"github.com/rotasched/rota/internal/cron"
+	"github.com/rotasched/rota/internal/peer"
+)
+
+func unknownSchedule(name rota.ScheduleName) error {
+	return rota.Refusef(rota.KindNotFound, "schedule", "schedule %q is not known", name)
+}
+
+// Schedules lists the schedules that the caller may read.
+func (sv *scheduleVerbs) Schedules(ctx context.Context, opt peer.ReadOptions) ([]rota.Schedule, rota.ReadAt, error) {
+	list, at, err := readAs(ctx, &sv.n.replica, opt, func(s *fsm.View, rd *access.Reader) ([]rota.Schedule, error) {
+		var some []rota.Schedule
+		for _, x := range fsm.SchedulesOf(s) {
+			if rd.Schedule(&x) {
+				some = append(some, x)
+			}
+		}
+		return some, nil
+	})
+	for i := range list {
+		tellNext(&list[i])
+	}
+	return list, at, err
+}
+
+// Schedule reads one schedule.
+func (sv *scheduleVerbs) Schedule(ctx context.Context, name rota.ScheduleName, opt peer.ReadOptions) (rota.Schedule, rota.ReadAt, error) {
+	s, at, err := readAs(ctx, &sv.n.replica, opt, func(s *fsm.View, rd *access.Reader) (rota.Schedule, error) {
+		x, ok := fsm.ScheduleOf(s, name)
+		if !ok || !rd.Schedule(&x) {
+			return x, unknownSchedule(name)
+		}
+		return x, nil
+	})
+	tellNext(&s)
+	return s, at, err
+}
+
+// tellNext adds the next date of a schedule that has one, as this node reckons.
+func tellNext(s *rota.Schedule) {
+	if s.State != rota.ScheduleActive {
+		return
+	}
+	if table, err := cron.Of(&s.ScheduleTimes, s.Set); err == nil {
+		if d, ok := table.Next(int64(s.Through)); ok {
+			s.Next = rota.Date(d)
+		}
+	}
+}
+
+// changed reads a schedule as an operation of the caller's left it.
+func (sv *scheduleVerbs) changed(ctx context.Context, name rota.ScheduleName, op *fsmpb.Op) (rota.Schedule, error) {
+	_, index, err := sv.n.proposer.proposeOne(ctx, op)
+	if err != nil {
+		return rota.Schedule{}, err
+	}
+	s, _, err := sv.Schedule(access.Itself(ctx), name, peer.ReadOptions{MinIndex: index})
+	if err != nil {
+		return s, err
+	}
+	rd, err := sv.n.replica.reader(ctx)
+	if err == nil {
+		rd.Schedule(&s) // who may change it may know how it is, and not what its users put into it
+	}
+	return s, err
+}
+
+// SetSchedule creates a schedule, or replaces what one says. What the time zones are asked for is
+// refused here, as the state machine has none.
+func (sv *scheduleVerbs) SetSchedule(ctx context.Context, spec rota.ScheduleSpec) (rota.Schedule, error) {
+	if err := spec.CheckShape(rota.MaxPayloadBytes); err != nil {
+		return rota.Schedule{}, err
+	}
+	if err := cron.Check(&spec.ScheduleTimes, rota.DateOf(sv.n.wall())); err != nil {
+		return rota.Schedule{}, err
+	}
+	return sv.changed(ctx, spec.Name, entry.ScheduleOp(&spec))
+}
+
+// PauseSchedule pauses a schedule, for a reason that is shown.
+func (sv *scheduleVerbs) PauseSchedule(ctx context.Context, name rota.ScheduleName, reason string) (rota.Schedule, error) {
+	if reason == "" {
+		reason = "somebody paused it"
+	}
+	return sv.changed(ctx, name, &fsmpb.Op{Op: &fsmpb.Op_PauseSchedule{PauseSchedule: &fsmpb.PauseSchedule{Name: string(name), Paused: true, Reason: reason}}})
+}
+
+// ResumeSchedule has a schedule go on from now on, or, with catchUp, from where it stopped.
+func (sv *scheduleVerbs) ResumeSchedule(ctx context.Context, name rota.ScheduleName, catchUp bool) (rota.Schedule, error) {
+	return sv.changed(ctx, name, &fsmpb.Op{Op: &fsmpb.Op_PauseSchedule{PauseSchedule: &fsmpb.PauseSchedule{Name: string(name), CatchUp: catchUp}}})
+}
+
+// TriggerSchedule runs a schedule's job now.
+func (sv *scheduleVerbs) TriggerSchedule(ctx context.Context, name rota.ScheduleName, id string) (rota.JobOutcome, error) {
+	o, index, err := sv.n.proposer.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_TriggerSchedule{TriggerSchedule: &fsmpb.TriggerSchedule{Name: string(name), Id: id}}})
+	if err != nil {
+		return rota.JobOutcome{}, err
+	}
+	return rota.JobOutcome{ID: rota.RunID(name, 0, id), State: rota.JobState(o.GetJobState()), Index: index}, nil
+}
+
+// BackfillSchedule takes the dates from one moment and up to another, which have passed.
+func (sv *scheduleVerbs) BackfillSchedule(ctx context.Context, name rota.ScheduleName, from, until rota.Date, overlap rota.Overlap) (int, rota.Schedule, error) {
+	s, _, err := readAs(ctx, &sv.n.replica, peer.ReadOptions{}, func(s *fsm.View, rd *access.Reader) (rota.Schedule, error) {
+		x, ok := fsm.ScheduleOf(s, name)
+		if !ok || !rd.Has(rota.RightSubmit, x.Job.Tenant, x.Job.Queue) && !rd.Schedule(&x) {
+			return x, unknownSchedule(name)
+		}
+		return x, nil
+	})
+	if err != nil {
+		return 0, rota.Schedule{}, err
+	}
+	table, err := cron.Of(&s.ScheduleTimes, s.Set)
+	if err != nil {
+		return 0, s, err
+	}
+	if until < from || until-from > maxBackfill {
+		return 0, s, rota.Refusef(rota.KindInvalid, "until", "until is %s: a date from %s on, and within ten years of it, is wanted", until, from)
+	}
+	dates, before := cron.Between(table, int64(from)-1, int64(until), rota.MaxScheduleDates)
+	if before > 0 {
+		return 0, s, rota.Refusef(rota.KindInvalid, "from", "%d dates lie from %s to %s: at most %d are taken at a time", before+int64(len(dates)), from, until,
+			rota.MaxScheduleDates)
+	}
+	s, err = sv.changed(ctx, name, &fsmpb.Op{Op: &fsmpb.Op_BackfillSchedule{BackfillSchedule: &fsmpb.BackfillSchedule{Name: string(name), Version: s.Version,
+		DatesMs: dates, Overlap: uint32(overlap)}}})
+	return len(dates), s, err
+}
+
+// maxBackfill bounds how long a time is filled at once.
+const maxBackfill rota.Date = 3660 * 24 * 3600 * 1000
+
+// DeleteSchedule forgets a schedule; one that is not there is no error.
+func (sv *scheduleVerbs) DeleteSchedule(ctx context.Context, name rota.ScheduleName) error {
+	_, _, err := sv.n.proposer.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_DeleteSchedule{DeleteSchedule: &fsmpb.DeleteSchedule{Name: string(name)}}})
+	return err
+}
+
+// NextDates reckons the next dates of a schedule, so many at most, and says by which time zones.
+func (sv *scheduleVerbs) NextDates(ctx context.Context, name rota.ScheduleName, most int, opt peer.ReadOptions) ([]rota.Date, string, rota.ReadAt, error) {
+	s, at, err := sv.Schedule(ctx, name, opt)
+	if err != nil {
+		return nil, "", at, err
+	}
+	table, err := cron.Of(&s.ScheduleTimes, s.Set)
+	if err != nil {
+		return nil, "", at, err
+	}
+	var dates []rota.Date
+	for d := int64(s.Through); len(dates) < most; {
+		next, ok := table.Next(d)
+		if !ok {
+			break
+		}
+		dates, d = append(dates, rota.Date(next)), next
+	}
+	return dates, cron.TZData, at, nil
+}

@@ -1,0 +1,149 @@
+package cluster
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/internal/peer"
+)
+
+// statsRing is a node's memory of its own last figures, one a step, the newest last: a fixed
+// size, whatever happens.
+type statsRing struct {
+	step time.Duration
+	ring []peer.Sample
+	next int
+	full bool
+}
+
+func newStatsRing(step time.Duration, n int) statsRing {
+	return statsRing{step: step, ring: make([]peer.Sample, n)}
+}
+
+func (r *statsRing) put(s peer.Sample) {
+	r.ring[r.next] = s
+	if r.next++; r.next == len(r.ring) {
+		r.next, r.full = 0, true
+	}
+}
+
+// all returns the samples, oldest first.
+func (r *statsRing) all() []peer.Sample {
+	var list []peer.Sample
+	if r.full {
+		list = append(list, r.ring[r.next:]...)
+	}
+	return append(list, r.ring[:r.next]...)
+}
+
+const (
+	// The fine ring shows a quarter of an hour, the coarse one a day: 2,340 samples of 14
+	// numbers, 260 KiB.
+	fineStep, fineKept     = time.Second, 900
+	coarseStep, coarseKept = time.Minute, 1_440
+)
+
+// stats samples this node, each second.
+type stats struct {
+	n *Node
+	// kinds counts the events that this node applied, by kind; fresh those that are the first
+	// of their job.
+	kinds [256]atomic.Int64
+	fresh atomic.Int64
+
+	mu           sync.Mutex
+	fine, coarse statsRing
+	// before are the counts of the last sample, minute the sums of those since the last coarse one.
+	before, minute peer.Sample
+	seconds        int
+}
+
+func newStats() *stats {
+	return &stats{fine: newStatsRing(fineStep, fineKept), coarse: newStatsRing(coarseStep, coarseKept)}
+}
+
+// count notes the events of an entry.
+func (st *stats) count(events []rota.Event) {
+	for i := range events {
+		e := &events[i]
+		st.kinds[e.Kind].Add(1)
+		if (e.Kind == rota.EventJobEnqueued || e.Kind == rota.EventJobDelayed) && e.Parent.IsZero() {
+			st.fresh.Add(1)
+		}
+	}
+}
+
+// run samples until the node ends.
+func (st *stats) run() {
+	tick := st.n.ticker(fineStep)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.Tick():
+			st.sample()
+		case <-st.n.life.Done():
+			return
+		}
+	}
+}
+
+// counts returns what has been counted since the start.
+func (st *stats) counts() peer.Sample {
+	of := func(kinds ...rota.EventKind) (n int64) {
+		for _, k := range kinds {
+			n += st.kinds[k].Load()
+		}
+		return n
+	}
+	return peer.Sample{Submitted: st.fresh.Load(), Started: of(rota.EventJobAssigned), Completed: of(rota.EventJobCompleted), Dead: of(rota.EventJobDead),
+		Expired: of(rota.EventJobExpired), Cancelled: of(rota.EventJobCancelled), Retried: of(rota.EventJobRetryScheduled),
+		LeasesLost: of(rota.EventLeaseExpired, rota.EventLeaseRevoked)}
+}
+
+// sample takes one sample; a state that stalls has the gauges of the one before.
+func (st *stats) sample() {
+	now := st.counts()
+	s := now.Less(&st.before)
+	s.Date = rota.DateOf(st.n.wall())
+	s.Gauges = st.gauges()
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.before = now
+	st.fine.put(s)
+	st.minute.Add(&s)
+	if st.seconds++; st.seconds == int(coarseStep/fineStep) {
+		st.minute.Date, st.minute.Gauges = s.Date, s.Gauges
+		st.coarse.put(st.minute)
+		st.minute, st.seconds = peer.Sample{}, 0
+	}
+}
+
+// gauges reads what stands now.
+func (st *stats) gauges() (g peer.Gauges) {
+	st.n.replica.peek(func(s *fsm.View) {
+		c := s.Counts()
+		g.Pending, g.Running, g.Workers, g.StateBytes = c.Blocked+c.Delayed+c.Queued, c.Assigned+c.Running, s.WorkerCount(), s.StateBytes()
+		g.Index = s.Head().Index
+	})
+	if l := st.n.terms.leading(); l != nil {
+		g.Commit = l.commits.median(st.n.sinceBoot())
+	}
+	return g
+}
+
+// Stats returns this node's own figures of the last quarter of an hour, or coarse of the last
+// day. It asks nobody else.
+func (n *Node) Stats(_ context.Context, coarse bool) (peer.Stats, error) {
+	st := n.stats
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	r := &st.fine
+	if coarse {
+		r = &st.coarse
+	}
+	return peer.Stats{Step: r.step, Samples: r.all()}, nil
+}

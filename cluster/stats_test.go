@@ -1,0 +1,46 @@
+package cluster
+
+import (
+	"testing"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/peer"
+)
+
+// TestStats: each second has what happened in it and what stood at its end, a minute the sums,
+// and the rings never grow.
+func TestStats(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 1)
+	n := b.leader()
+	submitAll(t, n, specs("j", 5))
+	h := newHand(t, n, "w1", 8)
+	leases := h.take(5)
+	h.do(rota.VerbAck, leases...)
+	h.do(rota.VerbComplete, leases[:3]...)
+	n.stats.sample()
+	of := func(coarse bool) (sum peer.Sample, last peer.Sample, kept int) {
+		s, err := n.Stats(within(t, ample), coarse)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range s.Samples {
+			sum.Add(&s.Samples[i])
+			last = s.Samples[i]
+		}
+		return sum, last, len(s.Samples)
+	}
+	sum, last, _ := of(false)
+	if sum.Submitted != 5 || sum.Started != 5 || sum.Completed != 3 || last.Running != 2 || last.Pending != 0 || last.Workers != 1 || last.Index == 0 || last.Date == 0 {
+		t.Errorf("in all %+v, at last %+v", sum, last)
+	}
+	for range 2 * fineKept {
+		n.stats.sample()
+	}
+	if _, _, kept := of(false); kept != fineKept {
+		t.Errorf("%d seconds are kept", kept)
+	}
+	if sum, _, kept := of(true); sum.Submitted != 5 || sum.Completed != 3 || kept < 2*fineKept/60 || kept > 2*fineKept/60+1 {
+		t.Errorf("%d minutes with %+v in all", kept, sum)
+	}
+}

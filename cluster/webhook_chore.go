@@ -1,0 +1,210 @@
+package cluster
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/entry"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/access"
+	"github.com/rotasched/rota/internal/filter"
+	"github.com/rotasched/rota/internal/limits"
+)
+
+const (
+	// hooksEvery is how often a leader looks for events that webhooks select.
+	hooksEvery = 250 * time.Millisecond
+	// hookStride is how many events a leader looks at that a hook does not select before the cursor
+	// follows: an entry each would be the more the less a hook selects.
+	hookStride = 10_000
+	// hookTurns bounds the batches of events that one hook takes before the others have their turn.
+	hookTurns = 20
+	// hookWaits is how long a hook is left alone whose delivery had no place.
+	hookWaits = 5 * time.Second
+)
+
+// hooker is the leader's chore that makes deliveries of events (SPEC §13.14).
+type hooker struct {
+	n     *Node
+	known map[rota.WebhookName]*hookScan
+}
+
+// hookScan is how far a leader has looked for one version of a hook at one cursor.
+type hookScan struct {
+	version uint64
+	cursor  rota.EventID
+	// place is where it reads on, begun where the cursor is.
+	place, begun uint64
+	// last is the last event that it looked at, gap the oldest where others are no longer retained.
+	last, gap rota.EventID
+	filter    filter.Filter
+	reader    *access.Reader
+	kinds     [256]bool
+	all       bool
+	// waits is until when it is left alone.
+	waits time.Time
+}
+
+// hookLoop runs the chore.
+func (ch *chores) hookLoop(l *leadership) {
+	h := &hooker{n: ch.n, known: make(map[rota.WebhookName]*hookScan)}
+	tick := ch.n.ticker(hooksEvery)
+	defer tick.Stop()
+	defer ch.n.hookLag.events.Store(0)
+	for {
+		select {
+		case <-tick.Tick():
+		case <-l.ctx.Done():
+			return
+		}
+		h.once(l)
+	}
+}
+
+// once takes each active hook on.
+func (h *hooker) once(l *leadership) {
+	var list []rota.Webhook
+	h.n.replica.look(func(v *fsm.View) { list = fsm.WebhooksOf(v) })
+	if len(list) == 0 {
+		clear(h.known)
+		return
+	}
+	behind := uint64(0)
+	for i := range list {
+		w := &list[i]
+		if w.State != rota.WebhookActive {
+			delete(h.known, w.Name)
+			continue
+		}
+		left, err := h.follow(l, w)
+		if l.ctx.Err() != nil {
+			return
+		}
+		behind = max(behind, left)
+		if err != nil {
+			delete(h.known, w.Name)
+			if h.n.lines.Allow("webhooks/" + string(w.Name)) {
+				h.n.log.Warn("a webhook does not go on yet", "webhook", string(w.Name), "err", err)
+			}
+		}
+	}
+	h.n.hookLag.events.Store(behind)
+}
+
+// scan returns how far was looked for a hook, from its cursor where that is somewhere else.
+func (h *hooker) scan(l *leadership, w *rota.Webhook) (*hookScan, error) {
+	if s := h.known[w.Name]; s != nil && s.version == w.Version && s.cursor == w.Cursor {
+		return s, nil
+	}
+	s := &hookScan{version: w.Version, cursor: w.Cursor, last: w.Cursor, reader: access.ReaderOf(w.Sees), all: len(w.Kinds) == 0}
+	for _, k := range w.Kinds {
+		s.kinds[k] = true
+	}
+	var err error
+	if s.filter, err = filter.Events(w.Filter); err != nil {
+		return nil, err
+	}
+	s.place, err = h.n.events.After(l.ctx, w.Cursor)
+	if rota.KindOf(err) == rota.KindOutOfRange {
+		s.place = h.n.events.Oldest()
+		events, failed := h.n.events.From(s.place)
+		if failed != nil || len(events) == 0 {
+			return nil, err
+		}
+		s.gap, err = events[0].ID, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.begun = s.place
+	if old := h.known[w.Name]; old != nil {
+		s.waits = old.waits
+	}
+	h.known[w.Name] = s
+	return s, nil
+}
+
+// follow reads on for one hook and proposes what it selects. It returns how many events are left.
+func (h *hooker) follow(l *leadership, w *rota.Webhook) (uint64, error) {
+	s, err := h.scan(l, w)
+	if err != nil || time.Now().Before(s.waits) {
+		return 0, err
+	}
+	room := min(limits.MaxDeliveries, int(limits.MaxPendingDeliveries-w.Pending))
+	if room <= 0 {
+		return h.n.events.Behind(s.place), nil // its receiver is behind: the cursor waits
+	}
+	var deliveries []*fsmpb.HookDelivery
+	bytes, full := 0, false
+	for range hookTurns {
+		events, err := h.n.events.From(s.place)
+		if err != nil {
+			return 0, err
+		}
+		for i := range events {
+			e := &events[i]
+			if d := s.deliver(e); d != nil {
+				if len(deliveries) == room || bytes+len(d.Payload) > limits.DeliveryBytes && len(deliveries) > 0 {
+					full = true
+					break
+				}
+				deliveries, bytes = append(deliveries, d), bytes+len(d.Payload)
+			}
+			s.place, s.last = s.place+1, e.ID
+		}
+		if full || len(events) == 0 {
+			break
+		}
+	}
+	left := h.n.events.Behind(s.place)
+	if s.last == s.cursor || len(deliveries) == 0 && s.gap.IsZero() && s.place-s.begun < hookStride {
+		return left, nil
+	}
+	return left, h.propose(l, w, s, deliveries)
+}
+
+// propose has the machine decide what was read.
+func (h *hooker) propose(l *leadership, w *rota.Webhook, s *hookScan, deliveries []*fsmpb.HookDelivery) error {
+	op := &fsmpb.AdvanceHook{Name: string(w.Name), Version: s.version, From: entry.EventOp(s.cursor), To: entry.EventOp(s.last), Deliveries: deliveries}
+	if !s.gap.IsZero() {
+		op.Gap = entry.EventOp(s.gap)
+	}
+	r := l.propose(l.ctx, []*fsmpb.Op{{Op: &fsmpb.Op_AdvanceHook{AdvanceHook: op}}}, false)
+	if r.err != nil {
+		return r.err
+	}
+	if err := entry.OutcomeError(r.outcomes[0]).OrNil(); err != nil {
+		return err
+	}
+	var now rota.Webhook
+	h.n.replica.look(func(v *fsm.View) { now, _ = fsm.WebhookOf(v, w.Name) })
+	if now.Cursor == s.last && now.Version == s.version {
+		s.cursor, s.begun, s.gap = s.last, s.place, rota.EventID{}
+		return nil
+	}
+	s.waits = time.Now().Add(hookWaits) // a delivery had no place, as the row says
+	return nil
+}
+
+// deliver returns the delivery of an event; nil where the hook does not select it. Events about
+// deliveries make none.
+func (s *hookScan) deliver(e *rota.ServedEvent) *fsmpb.HookDelivery {
+	if _, _, own := rota.SplitDeliveryID(e.Job); own || e.Queue == rota.WebhookQueue || !s.all && !s.kinds[e.Kind] || !s.filter.Event(&e.Event) {
+		return nil
+	}
+	seen := s.reader.Events([]rota.ServedEvent{*e})
+	if len(seen) == 0 {
+		return nil
+	}
+	body, err := json.Marshal(struct {
+		Type      string      `json:"type"`
+		Timestamp string      `json:"timestamp"`
+		Data      *rota.Event `json:"data"`
+	}{e.Kind.String(), e.Date.String(), &seen[0].Event})
+	if err != nil {
+		return nil // what an event is made of always has a form
+	}
+	return &fsmpb.HookDelivery{Event: entry.EventOp(e.ID), Kind: uint32(e.Kind), Payload: body}
+}

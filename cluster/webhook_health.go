@@ -1,0 +1,56 @@
+package cluster
+
+import (
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+)
+
+// hookLag says by how many events webhooks are behind, at the leader.
+type hookLag struct {
+	n      *Node
+	events atomic.Uint64
+}
+
+// Problems names none: a webhook that waits says so in its row.
+func (hl *hookLag) Problems() []string { return nil }
+
+// Collectors are the metrics of webhooks.
+func (hl *hookLag) Collectors() []prometheus.Collector {
+	return []prometheus.Collector{
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rota_webhook_behind_events",
+			Help: "How many events the webhook that is furthest behind has not looked at, at the leader; else 0."},
+			func() float64 { return float64(hl.events.Load()) }),
+		&hookGauges{hl.n, prometheus.NewDesc("rota_webhooks", "Webhooks that are set, by state.", []string{"state"}, nil),
+			prometheus.NewDesc("rota_webhook_deliveries_pending", "Deliveries of webhooks that have not ended.", nil, nil)}}
+}
+
+// hookGauges report the webhooks of this node's replica, read at each scrape.
+type hookGauges struct {
+	n              *Node
+	hooks, pending *prometheus.Desc
+}
+
+// Describe implements prometheus.Collector.
+func (g *hookGauges) Describe(to chan<- *prometheus.Desc) { to <- g.hooks; to <- g.pending }
+
+// Collect implements prometheus.Collector.
+func (g *hookGauges) Collect(to chan<- prometheus.Metric) {
+	var list []rota.Webhook
+	if !g.n.replica.peek(func(s *fsm.View) { list = fsm.WebhooksOf(s) }) {
+		return
+	}
+	var by [rota.WebhookDisabled + 1]int
+	pending := int64(0)
+	for i := range list {
+		by[list[i].State]++
+		pending += list[i].Pending
+	}
+	for s := rota.WebhookActive; s <= rota.WebhookDisabled; s++ {
+		to <- prometheus.MustNewConstMetric(g.hooks, prometheus.GaugeValue, float64(by[s]), s.String())
+	}
+	to <- prometheus.MustNewConstMetric(g.pending, prometheus.GaugeValue, float64(pending))
+}

@@ -1,0 +1,86 @@
+package cluster
+
+import (
+	"context"
+	"net/url"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/entry"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/access"
+	"github.com/rotasched/rota/internal/filter"
+	"github.com/rotasched/rota/internal/peer"
+)
+
+func unknownWebhook(name rota.WebhookName) error {
+	return rota.Refusef(rota.KindNotFound, "webhook", "webhook %q is not known", name)
+}
+
+// Webhooks lists the webhooks that the caller may read.
+func (wv *webhookVerbs) Webhooks(ctx context.Context, opt peer.ReadOptions) ([]rota.Webhook, rota.ReadAt, error) {
+	return readAs(ctx, &wv.n.replica, opt, func(s *fsm.View, rd *access.Reader) (some []rota.Webhook, err error) {
+		for _, w := range fsm.WebhooksOf(s) {
+			if rd.Webhook(&w) {
+				some = append(some, w)
+			}
+		}
+		return some, nil
+	})
+}
+
+// Webhook reads one webhook.
+func (wv *webhookVerbs) Webhook(ctx context.Context, name rota.WebhookName, opt peer.ReadOptions) (rota.Webhook, rota.ReadAt, error) {
+	return readAs(ctx, &wv.n.replica, opt, func(s *fsm.View, rd *access.Reader) (rota.Webhook, error) {
+		w, ok := fsm.WebhookOf(s, name)
+		if !ok || !rd.Webhook(&w) {
+			return rota.Webhook{}, unknownWebhook(name)
+		}
+		return w, nil
+	})
+}
+
+// changed reads a webhook as an operation of the caller's left it.
+func (wv *webhookVerbs) changed(ctx context.Context, name rota.WebhookName, op *fsmpb.Op) (rota.Webhook, error) {
+	_, index, err := wv.n.proposer.proposeOne(ctx, op)
+	if err != nil {
+		return rota.Webhook{}, err
+	}
+	w, _, err := wv.Webhook(access.Itself(ctx), name, peer.ReadOptions{MinIndex: index})
+	return w, err
+}
+
+// SetWebhook creates a webhook, or replaces what one says.
+func (wv *webhookVerbs) SetWebhook(ctx context.Context, spec rota.WebhookSpec) (rota.Webhook, error) {
+	if err := spec.CheckShape(); err != nil {
+		return rota.Webhook{}, err
+	}
+	if _, err := filter.Events(spec.Filter); err != nil {
+		return rota.Webhook{}, err
+	}
+	if u, err := url.Parse(spec.URL); err != nil || u.Hostname() == "" {
+		return rota.Webhook{}, rota.Refusef(rota.KindInvalid, "url", "url %.80q is none that can be posted to: one such as https://example.com/rota is wanted", spec.URL)
+	}
+	return wv.changed(ctx, spec.Name, entry.WebhookOp(&spec))
+}
+
+// PauseWebhook disables a webhook, for a reason that is shown.
+func (wv *webhookVerbs) PauseWebhook(ctx context.Context, name rota.WebhookName, reason string) (rota.Webhook, error) {
+	return wv.changed(ctx, name, &fsmpb.Op{Op: &fsmpb.Op_PauseWebhook{PauseWebhook: &fsmpb.PauseWebhook{Name: string(name), Paused: true, Reason: reason}}})
+}
+
+// ResumeWebhook has a webhook go on from its cursor.
+func (wv *webhookVerbs) ResumeWebhook(ctx context.Context, name rota.WebhookName) (rota.Webhook, error) {
+	return wv.changed(ctx, name, &fsmpb.Op{Op: &fsmpb.Op_PauseWebhook{PauseWebhook: &fsmpb.PauseWebhook{Name: string(name)}}})
+}
+
+// SkipWebhook passes over the events that wait for a webhook's cursor.
+func (wv *webhookVerbs) SkipWebhook(ctx context.Context, name rota.WebhookName) (rota.Webhook, error) {
+	return wv.changed(ctx, name, &fsmpb.Op{Op: &fsmpb.Op_SkipWebhook{SkipWebhook: &fsmpb.SkipWebhook{Name: string(name)}}})
+}
+
+// DeleteWebhook forgets a webhook; one that is not there is no error.
+func (wv *webhookVerbs) DeleteWebhook(ctx context.Context, name rota.WebhookName) error {
+	_, _, err := wv.n.proposer.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_DeleteWebhook{DeleteWebhook: &fsmpb.DeleteWebhook{Name: string(name)}}})
+	return err
+}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+)
+
+func (a jobCommands) logs() *cobra.Command {
+	attempt := int32(-1)
+	follow := false
+	cmd := a.reads(&cobra.Command{
+		Use:   "logs ID [--attempt N] [-f]",
+		Short: "Show what an attempt of a job logged: its first lines and its last ones",
+		Long: `Show what an attempt of a job logged, which with worker run --exec is its stderr: its first
+16 KiB of lines and its last 48, and how much was cut between them. Of an attempt that runs
+it is what its worker has sent so far, a few seconds behind; -f goes on until the attempt has
+ended. It needs the right data.`,
+		Example: `  rota job logs nightly-7
+  rota job logs nightly-7 --attempt 0
+  rota job logs nightly-7 -f`,
+		Args: cobra.ExactArgs(1),
+	})
+	cmd.Flags().Int32Var(&attempt, "attempt", attempt, "the attempt's `number`, 0 for the first, which job show lists as try 1; -1 is the newest")
+	within(cmd.Flags(), -1, math.MaxInt32, "attempt")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what it logs until it has ended")
+	show := func(ctx context.Context, c *client.Client, args []string) error {
+		ids, err := jobIDs(args)
+		if err != nil {
+			return err
+		}
+		of := rota.LogOf{Job: ids[0]}
+		if attempt >= 0 {
+			of.Attempt = &attempt
+		}
+		if follow {
+			return a.followLog(ctx, c, of)
+		}
+		l, err := client.JobLog(ctx, c, of, a.fresh()...)
+		if err != nil {
+			return err
+		}
+		a.seen()
+		return a.printLog(&l, 0)
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if follow {
+			return a.does(a.waiting(show))(cmd, args)
+		}
+		return a.does(a.calling(show))(cmd, args)
+	}
+	return cmd
+}
+
+// followLog prints what an attempt logs until it has ended.
+func (a jobCommands) followLog(ctx context.Context, c *client.Client, of rota.LogOf) error {
+	end := uint64(0)
+	for l, err := range client.FollowLog(ctx, c, of, a.fresh()...) {
+		if errors.Is(err, context.Canceled) && end > 0 {
+			return nil // a signal: what there is was printed
+		}
+		if err != nil {
+			return err
+		}
+		if err := a.printLog(&l, end); err != nil {
+			return err
+		}
+		if n := len(l.Parts); n > 0 {
+			end = l.Parts[n-1].End()
+		}
+	}
+	return nil
+}
+
+// printLog prints lines behind a place, and how much was cut between them.
+func (a jobCommands) printLog(l *rota.AttemptLog, from uint64) error {
+	if l.Parts == nil {
+		l.Parts = []rota.LogPart{}
+	}
+	return a.printOne(l, []string{string(l.Job)}, func(bool) string { return logText(l, from) })
+}
+
+func logText(l *rota.AttemptLog, from uint64) string {
+	var b strings.Builder
+	for i := range l.Parts {
+		p := &l.Parts[i]
+		if p.At > from {
+			fmt.Fprintf(&b, "[%d bytes were cut, lines up to here: %d]\n", p.At-from, p.CutLines)
+		}
+		for line := range strings.Lines(string(p.Text)) {
+			cells := strings.Split(strings.TrimSuffix(line, "\n"), "\t") // tabs stay
+			for i, c := range cells {
+				cells[i] = clean(c)
+			}
+			b.WriteString(strings.Join(cells, "\t") + "\n")
+		}
+		from = p.End()
+	}
+	return b.String()
+}

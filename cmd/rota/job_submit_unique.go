@@ -1,0 +1,58 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/rotasched/rota"
+)
+
+// registerUnique declares what a job is unique by.
+func (f *submitFlags) registerUnique(flags *pflag.FlagSet) {
+	u := &f.unique
+	flags.StringVar(&u.Key, "unique-key", "", "`text` that one job at a time stands for, in its tenant")
+	flags.StringSliceVar(&u.By, "unique-by", nil, "what of the job makes that key instead: `parts` of queue, type and args, the payload")
+	durationVar(flags, &u.Period, "unique-period", 0, "the key holds within a period so long, such as 1h, in which the job is to run")
+	flags.StringSliceVar(&u.Scope, "unique-scope", nil, "`phases` in which a job holds its key: pending, running, completed (default: the first two)")
+	durationVar(flags, &u.Keep, "unique-keep", 0, "how long a completed job holds its key, at most 30d")
+	flags.StringVar(&u.OnConflict, "unique-on-conflict", "", "what becomes of a job whose key another holds: refuse, existing, replace or extend (`way`; default: refuse)")
+	durationVar(flags, &u.ExtendMax, "unique-extend-max", 0, "how long after its submission extend delays a job at most (default: 1h)")
+	within(flags, 0, rota.MaxDuration, "unique-period", "unique-extend-max")
+	within(flags, 0, rota.MaxUniqueKeep, "unique-keep")
+}
+
+// uniqueness returns what the job is unique by; nil where no flag says anything of it.
+func (f *submitFlags) uniqueness() *rota.Unique {
+	u := f.unique
+	for i, phase := range u.Scope {
+		u.Scope[i] = strings.ToUpper(phase)
+	}
+	if u.Equal(&rota.Unique{}) {
+		return nil
+	}
+	return &u
+}
+
+// uniqueText shows what a job is unique by, and who holds its key where another job does.
+func uniqueText(j *rota.Job) string {
+	u := j.Unique
+	if u == nil {
+		return ""
+	}
+	text := "by key " + u.Key
+	if len(u.By) > 0 {
+		text = "by " + strings.Join(u.By, ", ")
+	}
+	if u.Period > 0 {
+		text += " in each " + span(u.Period.Milliseconds())
+	}
+	switch j.UniqueHolder {
+	case "":
+	case j.ID:
+		text += ", which it holds"
+	default:
+		text += ", which job " + string(j.UniqueHolder) + " holds"
+	}
+	return text
+}

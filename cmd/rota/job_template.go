@@ -1,0 +1,61 @@
+package main
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/rotasched/rota"
+)
+
+// templateFlags describe a job that is not submitted now: a schedule's run, or a batch's callback.
+type templateFlags struct {
+	job, queue, typ, tenant, payload string
+	priority                         int32
+	ttl, most                        time.Duration
+}
+
+func (f *templateFlags) register(flags *pflag.FlagSet) {
+	flags.StringVar(&f.job, "job", "", "the `job` in JSON, as a line of `job submit --file`, or @FILE; instead of the flags below")
+	flags.StringVar(&f.queue, "queue", string(rota.DefaultQueue), "`queue` that the job waits in")
+	flags.StringVar(&f.typ, "type", "", "handler `type` asked for")
+	flags.StringVar(&f.tenant, "tenant", string(rota.DefaultTenant), "`tenant` that the job is of")
+	flags.Int32Var(&f.priority, "priority", rota.DefaultPriority, "0 (critical) to 10 (background)")
+	flags.StringVar(&f.payload, "payload", "", "payload: the `text` itself, @FILE, or - for stdin")
+	durationVar(flags, &f.ttl, "ttl", 0, "expire the job so long after it was submitted")
+	durationVar(flags, &f.most, "max-runtime", 0, "end an attempt that runs so long, 3s or more")
+	within(flags, 0, rota.MaxPriority, "priority")
+	within(flags, 0, rota.MaxDuration, "ttl")
+	withinOrZero(flags, time.Duration(rota.MaxRuntimeLeast)*time.Millisecond, rota.MaxDuration, "max-runtime")
+}
+
+// read makes the job that the flags describe.
+func (f *templateFlags) read(a *app, flags *pflag.FlagSet) (rota.JobSpec, error) {
+	if f.job == "" {
+		if f.typ == "" {
+			return rota.JobSpec{}, usagef("--type is missing: the handler that shall run the job")
+		}
+		payload, err := readPayload(f.payload, a.stdin)
+		if err != nil {
+			return rota.JobSpec{}, err
+		}
+		job := rota.NewJobSpec(rota.JobType(f.typ), payload)
+		job.Queue, job.Tenant, job.Priority, job.TTL, job.MaxRuntime = rota.QueueName(f.queue), rota.TenantID(f.tenant), f.priority, f.ttl, f.most
+		return job, nil
+	}
+	for _, name := range []string{"queue", "type", "tenant", "priority", "payload", "ttl", "max-runtime"} {
+		if flags.Changed(name) {
+			return rota.JobSpec{}, usagef("--job takes no --%s: the job says it itself", name)
+		}
+	}
+	text, err := readPayload(f.job, a.stdin)
+	if err != nil {
+		return rota.JobSpec{}, err
+	}
+	job := rota.JobSpec{Priority: rota.DefaultPriority, Queue: rota.DefaultQueue, Tenant: rota.DefaultTenant}
+	if err := json.Unmarshal(text, &job); err != nil {
+		return job, usagef("--job is no job in JSON: %w", err)
+	}
+	return job, nil
+}

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+)
+
+// keyCommands are the commands of keys and their rules.
+type keyCommands struct{ *app }
+
+func (a keyCommands) command() *cobra.Command {
+	return a.group(&cobra.Command{Use: "key", Short: "See and change what the jobs of a key are held to"},
+		a.list(), a.show(), a.set(), a.skip(), a.deletes())
+}
+
+func (a keyCommands) list() *cobra.Command {
+	return a.listCommand(&cobra.Command{
+		Use:   "list",
+		Short: "List the rules of keys",
+		Args:  cobra.NoArgs,
+		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			rules, err := client.Collect(c.Keys().Rules(ctx, a.fresh()...))
+			if err != nil {
+				return err
+			}
+			a.seen()
+			return printAll(a.app, "rules", rules, ruleText, []column[rota.KeyRule]{
+				{"KEY", false, 0, func(r rota.KeyRule) any { return ruleText(r) }},
+				{"QUEUE", false, 0, func(r rota.KeyRule) any { return orAllText(string(r.Queue)) }},
+				{"SCOPE", false, 0, func(r rota.KeyRule) any { return r.Scope }},
+				{"CONCURRENCY", false, 0, func(r rota.KeyRule) any { return orNone(r.Concurrency) }},
+				{"RATE", false, 0, func(r rota.KeyRule) any { return keyRateText(r) }},
+				{"SEQUENCE", false, 0, func(r rota.KeyRule) any { return r.Sequence }},
+				{"GROUP", false, 0, func(r rota.KeyRule) any { return r.Group }},
+			})
+		})),
+	})
+}
+
+// ruleText names a rule: its name, and its value where it is for one.
+func ruleText(r rota.KeyRule) string {
+	if r.Value == "" {
+		return r.Name
+	}
+	return r.Name + ":" + r.Value
+}
+
+func orAllText(id string) string {
+	if id == "" {
+		return "all"
+	}
+	return id
+}
+
+func keyRateText(r rota.KeyRule) any {
+	if r.Rate == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("%d in %s, %d at once", r.Rate, span(r.PeriodMs), max(1, r.Burst))
+}
+
+func (a keyCommands) show() *cobra.Command {
+	var tenant string
+	cmd := a.listCommand(&cobra.Command{
+		Use:     "show NAME:VALUE [--tenant T]",
+		Short:   "Show what a key counts now, under each rule that is for it",
+		Long:    "Show what a key counts now, under each rule that is for it; a key without live jobs counts nothing.",
+		Example: "  rota key show account:7",
+		Args:    cobra.ExactArgs(1),
+		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+			states, err := c.Keys().State(ctx, rota.TenantID(tenant), args[0], a.fresh()...)
+			if err != nil {
+				return err
+			}
+			a.seen()
+			return printAll(a.app, "keys", states, func(k rota.KeyState) string { return k.Key }, []column[rota.KeyState]{
+				{"KEY", false, 0, func(k rota.KeyState) any { return k.Key }},
+				{"QUEUE", false, 0, func(k rota.KeyState) any { return orAllText(string(k.Queue)) }},
+				{"TENANT", false, 0, func(k rota.KeyState) any { return orAllText(string(k.Tenant)) }},
+				{"JOBS", false, 0, func(k rota.KeyState) any { return k.Jobs }},
+				{"OPEN", false, 0, func(k rota.KeyState) any { return k.Open }},
+				{"FULL", false, 0, func(k rota.KeyState) any { return k.Full }},
+				{"NEXT", true, 0, func(k rota.KeyState) any { return k.Next.Date }},
+				{"HEAD", false, 0, func(k rota.KeyState) any { return k.Head }},
+				{"BLOCKED BY", false, 0, func(k rota.KeyState) any { return k.Blocker }},
+			})
+		})),
+	})
+	cmd.Flags().StringVar(&tenant, "tenant", string(rota.DefaultTenant), "`tenant` whose key it is")
+	return cmd
+}
+
+func (a keyCommands) set() *cobra.Command {
+	var r rota.KeyRule
+	var queue, scope, sequence string
+	var per time.Duration
+	cmd := &cobra.Command{
+		Use:   "set NAME[:VALUE] [--queue Q] [--concurrency N] [--rate N --per D [--burst N]] [--sequence block|skip] [--group] [--scope cluster]",
+		Short: "Set what the jobs of a key are held to",
+		Long: "Set what the jobs of a key are held to, in the place of what was set for the same queue, name and value. A rule with a value is\n" +
+			"for that value alone. Jobs that are there count at once; no lease is taken away.\n\n" +
+			"With --sequence the jobs of a key run one after the other in the order of their submission. One that ends DEAD or EXPIRED is passed\n" +
+			"(skip), or the others wait until it completes after all, is cancelled or deleted, or `rota key skip` passes it (block).",
+		Example: "  rota key set account --concurrency 3\n  rota key set host --rate 10 --per 1s\n  rota key set order --sequence block",
+		Args:    cobra.ExactArgs(1),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&queue, "queue", "", "`queue` whose jobs it is for (default: those of all queues together)")
+	flags.StringVar(&scope, "scope", "tenant", "whose keys count as one: `tenant` for each tenant's own, or cluster")
+	flags.Int64Var(&r.Concurrency, "concurrency", 0, "leases with a key that may be open at once, `N`; 0 is no limit")
+	flags.Int64Var(&r.Rate, "rate", 0, "jobs of a key that may be assigned in --per, `N`; 0 is no limit")
+	durationVar(flags, &per, "per", 0, "the period of --rate")
+	flags.Int64Var(&r.Burst, "burst", 0, "how many of --rate at once, `N` (default 1)")
+	flags.StringVar(&sequence, "sequence", "none", "run the jobs of a key one after the other: `block` or skip")
+	flags.BoolVar(&r.Group, "group", false, "have the keys of a --queue take turns, where it is neither adaptive nor has fair_share on")
+	within(flags, 0, rota.MaxKeyConcurrency, "concurrency")
+	within(flags, 0, rota.MaxKeyRate, "rate")
+	within(flags, 0, time.Duration(rota.MaxKeyPeriod)*time.Millisecond, "per")
+	within(flags, 0, int64(rota.MaxKeyRate*rota.MaxKeyBurst/1000), "burst")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		r.Name, r.Value, _ = strings.Cut(args[0], ":")
+		r.Queue, r.PeriodMs = rota.QueueName(queue), per.Milliseconds()
+		var err error
+		if r.Scope, err = rota.ParseKeyScope(scope); err != nil {
+			return err
+		}
+		if r.Sequence, err = rota.ParseKeySequence(sequence); err != nil {
+			return err
+		}
+		if err := r.Check(); err != nil {
+			return err
+		}
+		return a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			if err := c.Keys().SetRule(ctx, r); err != nil {
+				return err
+			}
+			return a.print(r)
+		}))(cmd, args)
+	}
+	return cmd
+}
+
+func (a keyCommands) print(r rota.KeyRule) error {
+	return a.printOne(r, []string{ruleText(r)}, func(bool) string {
+		return renderFacts([]fact{{"key", ruleText(r)}, {"queue", orAllText(string(r.Queue))}, {"scope", r.Scope},
+			{"concurrency", orNone(r.Concurrency)}, {"rate", keyRateText(r)}, {"sequence", r.Sequence}, {"group", r.Group}})
+	})
+}
+
+func (a keyCommands) skip() *cobra.Command {
+	var queue, tenant, scope, job string
+	cmd := &cobra.Command{
+		Use:     "skip NAME:VALUE --job ID [--queue Q] [--tenant T | --scope cluster]",
+		Short:   "Let the sequence of a key go on behind the job that blocks it",
+		Long:    "Let the sequence of a key go on behind the job that blocks it, which `rota key show` names, with the queue, the tenant and the scope of its rule.",
+		Example: "  rota key skip order:1007 --job o-1007-3",
+		Args:    cobra.ExactArgs(1),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&job, "job", "", "`job` that blocks it")
+	flags.StringVar(&queue, "queue", "", "`queue` that the rule is of (default: the rule of all queues)")
+	flags.StringVar(&tenant, "tenant", string(rota.DefaultTenant), "`tenant` whose key it is")
+	flags.StringVar(&scope, "scope", "tenant", "the rule's scope: `tenant` or cluster")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		blocked := rota.KeyState{Queue: rota.QueueName(queue), Tenant: rota.TenantID(tenant), Key: args[0], Blocker: rota.JobID(job)}
+		of, err := rota.ParseKeyScope(scope)
+		if err != nil {
+			return err
+		}
+		if of == rota.KeyOfCluster {
+			blocked.Tenant = ""
+		}
+		return a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			if err := c.Keys().Skip(ctx, blocked); err != nil {
+				return err
+			}
+			return a.printOne(map[string]any{"key": args[0], "passed": job}, []string{job}, func(bool) string {
+				return renderFacts([]fact{{"key", args[0]}, {"passed", job}})
+			})
+		}))(cmd, args)
+	}
+	return cmd
+}
+
+func (a keyCommands) deletes() *cobra.Command {
+	var queue string
+	cmd := a.app.deletes("delete NAME[:VALUE] [--queue Q]", "Forget what the jobs of a key are held to", "key delete account",
+		func(ctx context.Context, c *client.Client, key string) error {
+			name, value, _ := strings.Cut(key, ":")
+			return c.Keys().DeleteRule(ctx, rota.QueueName(queue), name, value)
+		})
+	cmd.Flags().StringVar(&queue, "queue", "", "`queue` that the rule is of (default: the rule of all queues)")
+	return cmd
+}

@@ -1,0 +1,243 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+)
+
+// planCommands are the commands of plans.
+type planCommands struct{ *app }
+
+func (a planCommands) command() *cobra.Command {
+	return a.group(&cobra.Command{Use: "plan", Short: "Cancel, retry, delete, move or reprioritise all jobs that a filter selects"},
+		a.start(), a.list(), a.show(), a.wait(), a.cancel())
+}
+
+func (a planCommands) start() *cobra.Command {
+	var spec rota.PlanSpec
+	var id, to string
+	var priority int32
+	var dry, wait bool
+	cmd := &cobra.Command{
+		Use:   "start VERB --filter TERMS [--dry-run]",
+		Short: "Start one verb for all jobs that a filter selects: cancel, retry, delete, move or reprioritise",
+		Long: `Start one verb for all jobs that a filter selects, and print the plan. The cluster goes
+through the jobs that are there now, each once, whichever node leads; jobs of later have no
+part in it. move wants --to, reprioritise --priority. With --dry-run nothing changes: it
+prints how many jobs they would be, and the first 20.`,
+		Example: `  rota plan start retry --filter 'state=DEAD error=5f0c9a1be2d47713' --dry-run
+  rota plan start retry --filter 'state=DEAD error=5f0c9a1be2d47713' --wait
+  rota plan start move --filter 'queue=mail label.team=film' --to film`,
+		Args:      cobra.ExactArgs(1),
+		ValidArgs: planVerbNames(),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&spec.Filter, "filter", "", "`terms` that the jobs fit, as of job list; id=* is all jobs")
+	flags.StringVar(&to, "to", "", "the `queue` that jobs move to")
+	flags.Int32Var(&priority, "priority", 0, "what jobs get that are reprioritised: 0 (critical) to 10 (background)")
+	flags.Int64Var(&spec.Max, "max", 0, "end it after so many `jobs`; 0 is no bound")
+	flags.StringVar(&id, "id", "", "the plan's `id`; the same again is the same plan (default: a new one)")
+	flags.BoolVar(&dry, "dry-run", false, "change nothing, say what it would go through")
+	flags.BoolVar(&wait, "wait", false, "wait until it is through; exit 6 if it was cancelled")
+	within(flags, 0, rota.MaxPriority, "priority")
+	within(flags, 0, math.MaxInt64, "max")
+	if err := cmd.RegisterFlagCompletionFunc("to", a.asks(listQueues)); err != nil {
+		panic(err) // there is no such flag
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := spec.Verb.UnmarshalText([]byte(args[0])); err != nil {
+			return err
+		}
+		spec.ID, spec.To = rota.PlanID(id), rota.QueueName(to)
+		if cmd.Flags().Changed("priority") {
+			spec.Priority = &priority
+		}
+		if dry && wait {
+			return usagef("--dry-run starts nothing that --wait could wait for")
+		}
+		run := func(ctx context.Context, c *client.Client, _ []string) error {
+			plans := client.PlansOf(c)
+			if dry {
+				would, err := plans.Preview(ctx, spec)
+				if err != nil {
+					return err
+				}
+				return a.printPreview(would)
+			}
+			p, err := plans.Start(ctx, spec)
+			if err == nil && wait {
+				return a.await(ctx, c, p.ID)
+			}
+			if err != nil {
+				return asSubmitted(err)
+			}
+			return a.print(p)
+		}
+		if wait {
+			return a.does(a.waiting(run))(cmd, args)
+		}
+		return a.does(a.calling(run))(cmd, args)
+	}
+	return cmd
+}
+
+func planVerbNames() (names []string) {
+	for v := rota.PlanCancel; v <= rota.PlanReprioritise; v++ {
+		names = append(names, v.String())
+	}
+	return names
+}
+
+func (a planCommands) printPreview(would rota.PlanPreview) error {
+	names := make([]string, len(would.Jobs))
+	for i, id := range would.Jobs {
+		names[i] = string(id)
+	}
+	return a.printOne(would, names, func(bool) string {
+		facts := []fact{{"jobs", would.Count}, {"complete", would.Complete}}
+		for i, id := range would.Jobs {
+			name := ""
+			if i == 0 {
+				name = "first"
+			}
+			facts = append(facts, fact{name, id})
+		}
+		return renderFacts(facts)
+	})
+}
+
+func (a planCommands) list() *cobra.Command {
+	return a.listCommand(&cobra.Command{
+		Use:   "list",
+		Short: "List the plans that run, and the last that are over",
+		Args:  cobra.NoArgs,
+		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			plans, err := client.Collect(client.PlansOf(c).List(ctx, a.fresh()...))
+			if err != nil {
+				return err
+			}
+			a.seen()
+			return printAll(a.app, "plans", plans, func(p rota.Plan) string { return string(p.ID) }, planColumns())
+		})),
+	})
+}
+
+func planColumns() []column[rota.Plan] {
+	return []column[rota.Plan]{
+		{"ID", false, 0, func(p rota.Plan) any { return p.ID }},
+		{"VERB", false, 0, func(p rota.Plan) any { return p.Verb }},
+		{"FILTER", false, 40, func(p rota.Plan) any { return p.Filter }},
+		{"STATE", false, 0, func(p rota.Plan) any { return p.State }},
+		{"DONE", false, 0, func(p rota.Plan) any { return p.Done }},
+		{"REFUSED", false, 0, func(p rota.Plan) any { return p.Refused }},
+		{"PASSED", false, 0, func(p rota.Plan) any { return p.Passed }},
+		{"STARTED", true, 0, func(p rota.Plan) any { return p.Started.Date }},
+		{"BY", true, 0, func(p rota.Plan) any { return p.By }},
+	}
+}
+
+// planNamed checks the id that a command is given.
+func planNamed(args []string) (rota.PlanID, error) {
+	id := rota.PlanID(args[0])
+	return id, rota.CheckID("plan", id)
+}
+
+func (a planCommands) show() *cobra.Command {
+	return a.reads(&cobra.Command{
+		Use:     "show PLAN",
+		Short:   "Show a plan, how far it has come, and the first refusals",
+		Example: "  rota plan show mend-mails",
+		Args:    cobra.ExactArgs(1),
+		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+			id, err := planNamed(args)
+			if err != nil {
+				return err
+			}
+			p, err := client.PlansOf(c).Get(ctx, id, a.fresh()...)
+			if err != nil {
+				return err
+			}
+			a.seen()
+			return a.print(p)
+		})),
+	})
+}
+
+func (a planCommands) wait() *cobra.Command {
+	return &cobra.Command{
+		Use:     "wait PLAN",
+		Short:   "Wait until a plan is through; exit 6 if it was cancelled, 5 after --timeout",
+		Example: "  rota plan wait mend-mails --timeout 10m",
+		Args:    cobra.ExactArgs(1),
+		RunE: a.does(a.waiting(func(ctx context.Context, c *client.Client, args []string) error {
+			id, err := planNamed(args)
+			if err != nil {
+				return err
+			}
+			return a.await(ctx, c, id)
+		})),
+	}
+}
+
+// await prints a plan once it runs no more.
+func (a planCommands) await(ctx context.Context, c *client.Client, id rota.PlanID) error {
+	p, err := client.PlansOf(c).Wait(ctx, id)
+	if err != nil {
+		return err
+	}
+	if err := a.print(p); err != nil || p.State == rota.PlanDone {
+		return err
+	}
+	return &codedError{exitOtherwise, fmt.Errorf("plan %s was cancelled: %s", p.ID, p.Why)}
+}
+
+func (a planCommands) cancel() *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use:     "cancel PLAN",
+		Short:   "End a plan where it stands; what it has done stays",
+		Example: "  rota plan cancel mend-mails --reason 'the wrong filter'",
+		Args:    cobra.ExactArgs(1),
+		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+			id, err := planNamed(args)
+			if err != nil {
+				return err
+			}
+			p, err := client.PlansOf(c).Cancel(ctx, id, reason)
+			if err != nil {
+				return err
+			}
+			return a.print(p)
+		})),
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "`why`, as it is shown")
+	return cmd
+}
+
+// print shows a plan.
+func (a planCommands) print(p rota.Plan) error {
+	return a.printOne(p, []string{string(p.ID)}, func(bool) string {
+		facts := []fact{{"plan", p.ID}, {"verb", p.Verb}, {"filter", p.Filter}}
+		if p.To != "" {
+			facts = append(facts, fact{"to", p.To})
+		}
+		if p.Priority != nil {
+			facts = append(facts, fact{"priority", *p.Priority})
+		}
+		if p.Max > 0 {
+			facts = append(facts, fact{"max", p.Max})
+		}
+		facts = append(facts, fact{"state", p.State}, fact{"why", p.Why}, fact{"done", p.Done}, fact{"refused", p.Refused}, fact{"passed", p.Passed},
+			fact{"started", p.Started.Date}, fact{"by", p.By})
+		for _, r := range p.Refusals {
+			facts = append(facts, fact{string(r.Job), r.Text})
+		}
+		return renderFacts(facts)
+	})
+}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/relay"
+)
+
+// relayCommands are the commands that carry between a cluster and what lies outside of it.
+type relayCommands struct{ *app }
+
+func (a relayCommands) command() *cobra.Command {
+	return a.group(&cobra.Command{Use: "relay", Short: "Carry events to webhooks, and jobs from a database"}, a.webhooks(), a.postgres())
+}
+
+func (a relayCommands) webhooks() *cobra.Command {
+	r := &relay.Webhooks{}
+	var key, id string
+	cmd := &cobra.Command{
+		Use:   "webhooks --key-file F [flags]",
+		Short: "Post the deliveries of webhooks to their receivers",
+		Long: `Post the deliveries of webhooks, as a worker of the queue rota-webhooks. Each is signed as Standard
+Webhooks says, with secrets made of the key file: run all relays of a cluster with the same one.
+Redirects are not followed. A try may take 15 s; a delivery is given up after three days, or at once
+where the receiver answers 410, and then its webhook is disabled.`,
+		Example: `  openssl rand -hex 32 > relay.key && chmod 600 relay.key
+  rota relay webhooks --key-file relay.key`,
+		Args: cobra.NoArgs,
+	}
+	cmd.Flags().StringVar(&key, "key-file", "", "the `file` that secrets are made of: 32 bytes or more that nobody else reads")
+	cmd.Flags().StringVar(&id, "id", "", "the worker's `id` (default: a new one)")
+	cmd.Flags().Int32Var(&r.Slots, "slots", 16, "how `many` deliveries are posted at a time")
+	within(cmd.Flags(), 1, 1_000, "slots")
+	cmd.Flags().BoolVar(&r.AllowPrivate, "allow-private", false, "post to loopback, link-local and private addresses too")
+	cmd.Flags().BoolVar(&r.AllowHTTP, "allow-http", false, "post to http:// URLs too")
+	_ = cmd.MarkFlagRequired("key-file")
+	cmd.RunE = a.does(a.waiting(func(ctx context.Context, c *client.Client, _ []string) (err error) {
+		if r.Key, err = relay.ReadKey(key); err != nil {
+			return err
+		}
+		r.Client, r.ID = c, rota.WorkerID(id)
+		return r.Run(ctx, client.WithDrainTimeout(20*time.Second))
+	}))
+	return cmd
+}

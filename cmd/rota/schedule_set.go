@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+)
+
+// scheduleFlags are the flags of `schedule set` as given.
+type scheduleFlags struct {
+	spec    rota.ScheduleSpec
+	dates   []string
+	overlap string
+	job     templateFlags
+}
+
+func (a scheduleCommands) set() *cobra.Command {
+	f := &scheduleFlags{spec: rota.NewScheduleSpec("", rota.JobSpec{})}
+	cmd := &cobra.Command{
+		Use:   "set S (--cron EXPR [--tz ZONE] | --every D | --date D …) (--type T [--queue Q] [--payload P] | --job JSON) [flags]",
+		Short: "Create a schedule, or replace what one says",
+		Long: `Create a schedule, or replace what one says. What is not given has its default again; what
+lives and waits stays, and its dates go on where they were unless the times change.
+
+--cron takes five fields as in crontab(5), or six with seconds first, and @hourly, @daily,
+@weekly, @monthly, @yearly. An hour that a zone leaves out runs at the first instant after
+the gap, one that it repeats runs once; hours that begin with * go by elapsed time.`,
+		Example: `  rota schedule set nightly --cron "30 2 * * *" --tz Europe/Berlin --type report
+  rota schedule set poll --every 5m --overlap skip --type poll --payload '{"feed":1}'`,
+		Args: cobra.ExactArgs(1),
+	}
+	f.register(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		spec, err := f.read(a.app, args, cmd.Flags())
+		if err != nil {
+			return err
+		}
+		return a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			s, err := c.Schedules().Set(ctx, spec)
+			if err != nil {
+				return err
+			}
+			return a.print(s)
+		}))(cmd, args)
+	}
+	return cmd
+}
+
+func (f *scheduleFlags) register(flags *pflag.FlagSet) {
+	s := &f.spec
+	flags.StringVar(&s.Cron, "cron", "", "cron `expression`")
+	flags.StringVar(&s.TZ, "tz", "", "time `zone` of --cron, such as Europe/Berlin (default: UTC)")
+	durationVar(flags, &s.Every, "every", 0, "run once in so long, 1s or more")
+	flags.StringArrayVar(&f.dates, "date", nil, "run on this `date`; may be repeated, in order")
+	flags.Var((*dateValue)(&s.Start), "start", "run on no date before this `date`")
+	flags.Var((*dateValue)(&s.End), "end", "run on no date from this `date` on")
+	flags.Int64Var(&s.Limit, "limit", 0, "end after so `many` runs; 0 is no limit")
+	durationVar(flags, &s.Jitter, "jitter", 0, "start each run up to so much later")
+	flags.StringVar(&f.overlap, "overlap", "skip", "`what` becomes of a date while a run lives: skip, queue_one, queue_all, cancel, allow")
+	durationVar(flags, &s.CatchUp, "catch-up", s.CatchUp, "how late a date may be taken, 10s or more")
+	flags.Int64Var(&s.CatchUpMax, "catch-up-max", s.CatchUpMax, "how `many` late dates are taken, the newest, 0 to 100")
+	flags.BoolVar(&s.PauseOnFailure, "pause-on-failure", false, "pause when a run ends DEAD or EXPIRED")
+	f.job.register(flags)
+	within(flags, 0, rota.MaxCatchUp, "catch-up-max")
+	within(flags, 0, int64(rota.MaxUnits), "limit")
+	within(flags, 0, rota.MaxDuration, "jitter")
+	within(flags, rota.LeastCatchUp, rota.MaxDuration, "catch-up")
+	withinOrZero(flags, rota.LeastEvery, rota.MaxDuration, "every")
+}
+
+// read makes the schedule that the flags describe.
+func (f *scheduleFlags) read(a *app, args []string, flags *pflag.FlagSet) (rota.ScheduleSpec, error) {
+	s := f.spec
+	s.Name = rota.ScheduleName(args[0])
+	if err := s.Overlap.UnmarshalText([]byte(f.overlap)); err != nil {
+		return s, err
+	}
+	for _, text := range f.dates {
+		var d rota.Date
+		if err := (*dateValue)(&d).Set(text); err != nil {
+			return s, usagef("--date %q is not a date: %w", text, err)
+		}
+		s.Dates = append(s.Dates, d)
+	}
+	var err error
+	if s.Job, err = f.job.read(a, flags); err != nil {
+		return s, err
+	}
+	err = s.CheckShape(rota.MaxPayloadBytes)
+	return s, err
+}

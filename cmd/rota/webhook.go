@@ -1,0 +1,194 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/relay"
+)
+
+// webhookCommands are the commands of webhooks.
+type webhookCommands struct{ *app }
+
+func (a webhookCommands) command() *cobra.Command {
+	return a.group(&cobra.Command{Use: "webhook", Short: "Post events to others"},
+		a.set(), a.list(), a.show(), a.pause(),
+		a.change("resume W", "Have a disabled webhook go on from its cursor", "webhook resume billing", client.Webhooks.Resume),
+		a.change("skip W", "Pass over the events that wait for a webhook", "webhook skip billing", client.Webhooks.Skip),
+		a.deletes("delete W", "Forget a webhook; what it has not delivered is given up", "webhook delete billing",
+			func(ctx context.Context, c *client.Client, name string) error {
+				return client.WebhooksOf(c).Delete(ctx, rota.WebhookName(name))
+			}),
+		a.secret())
+}
+
+func (a webhookCommands) set() *cobra.Command {
+	var spec rota.WebhookSpec
+	var kinds string
+	cmd := &cobra.Command{
+		Use:   "set W --url URL [--kinds K,K] [--filter F] [--generation N]",
+		Short: "Create a webhook, or replace what one says",
+		Long: `Create a webhook: each event that it selects from now on becomes a job in the queue rota-webhooks,
+which ` + "`rota relay webhooks`" + ` posts to the URL. It selects events that you may read, as your rights are now:
+read is needed besides control.`,
+		Example: `  rota webhook set billing --url https://example.com/rota --kinds jobCompleted,jobDead --filter 'queue=billing'
+  rota webhook set billing --url https://example.com/rota --generation 2`,
+		Args: cobra.ExactArgs(1),
+	}
+	cmd.Flags().StringVar(&spec.URL, "url", "", "`where` events are posted to")
+	cmd.Flags().StringVar(&kinds, "kinds", "", "the `kinds` of events, such as jobDead (default: all)")
+	cmd.Flags().StringVar(&spec.Filter, "filter", "", "`terms` that events pass: queue, tenant, id, schedule, workflow")
+	cmd.Flags().Uint64Var(&spec.Generation, "generation", 0, "`number` of the secret: one more than before rotates it (default: as it is)")
+	within(cmd.Flags(), 0, unbounded, "generation")
+	_ = cmd.MarkFlagRequired("url")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		spec.Name, spec.Kinds = rota.WebhookName(args[0]), nil
+		for _, name := range strings.FieldsFunc(kinds, func(r rune) bool { return r == ',' || r == ' ' }) {
+			var k rota.EventKind
+			if err := k.UnmarshalText([]byte(name)); err != nil {
+				return err
+			}
+			spec.Kinds = append(spec.Kinds, k)
+		}
+		if err := spec.CheckShape(); err != nil {
+			return err
+		}
+		return a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			w, err := client.WebhooksOf(c).Set(ctx, spec)
+			if err != nil {
+				return err
+			}
+			return a.print(w)
+		}))(cmd, args)
+	}
+	return cmd
+}
+
+// change makes a command that changes a webhook by its name alone, and prints it.
+func (a webhookCommands) change(use, short, example string, do func(client.Webhooks, context.Context, rota.WebhookName) (rota.Webhook, error)) *cobra.Command {
+	return &cobra.Command{Use: use, Short: short, Example: "  rota " + example, Args: cobra.ExactArgs(1),
+		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+			name := rota.WebhookName(args[0])
+			if err := name.Check("webhook"); err != nil {
+				return err
+			}
+			w, err := do(client.WebhooksOf(c), ctx, name)
+			if err != nil {
+				return err
+			}
+			return a.print(w)
+		}))}
+}
+
+func (a webhookCommands) pause() *cobra.Command {
+	var reason string
+	cmd := a.change("pause W", "Disable a webhook until it is resumed", "webhook pause billing --reason 'the receiver moves'",
+		func(w client.Webhooks, ctx context.Context, name rota.WebhookName) (rota.Webhook, error) {
+			return w.Pause(ctx, name, reason)
+		})
+	cmd.Flags().StringVar(&reason, "reason", "", "`why`, as it is shown")
+	return cmd
+}
+
+func (a webhookCommands) list() *cobra.Command {
+	return a.listCommand(&cobra.Command{
+		Use:   "list",
+		Short: "List the webhooks",
+		Args:  cobra.NoArgs,
+		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			hooks, err := client.Collect(client.WebhooksOf(c).List(ctx, a.fresh()...))
+			if err != nil {
+				return err
+			}
+			a.seen()
+			return printAll(a.app, "webhooks", hooks, func(w rota.Webhook) string { return string(w.Name) }, []column[rota.Webhook]{
+				{"NAME", false, 0, func(w rota.Webhook) any { return w.Name }},
+				{"STATE", false, 0, func(w rota.Webhook) any { return w.State }},
+				{"URL", false, 0, func(w rota.Webhook) any { return w.URL }},
+				{"PENDING", false, 0, func(w rota.Webhook) any { return w.Pending }},
+				{"DELIVERED", false, 0, func(w rota.Webhook) any { return w.Delivered }},
+				{"FAILED", false, 0, func(w rota.Webhook) any { return w.Failed }},
+				{"GAPS", true, 0, func(w rota.Webhook) any { return w.Gaps }},
+				{"WHY", true, 0, func(w rota.Webhook) any { return w.Why }},
+			})
+		})),
+	})
+}
+
+func (a webhookCommands) show() *cobra.Command {
+	cmd := a.change("show W", "Show a webhook, and how its deliveries fare", "webhook show billing",
+		func(w client.Webhooks, ctx context.Context, name rota.WebhookName) (rota.Webhook, error) {
+			got, err := w.Get(ctx, name, a.fresh()...)
+			if err == nil {
+				a.seen()
+			}
+			return got, err
+		})
+	return a.reads(cmd)
+}
+
+func (a webhookCommands) secret() *cobra.Command {
+	var key string
+	cmd := &cobra.Command{
+		Use:     "secret W --key-file F",
+		Short:   "Print the secrets by which receivers check deliveries, the newest first",
+		Example: "  rota webhook secret billing --key-file relay.key",
+		Args:    cobra.ExactArgs(1),
+		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
+			k, err := relay.ReadKey(key)
+			if err != nil {
+				return err
+			}
+			name := rota.WebhookName(args[0])
+			if err := name.Check("webhook"); err != nil {
+				return err
+			}
+			w, err := client.WebhooksOf(c).Get(ctx, name)
+			if err != nil {
+				return err
+			}
+			for _, s := range k.Secrets(&w, time.Now()) {
+				if _, err := fmt.Fprintln(a.stdout, s.Text()); err != nil {
+					return err
+				}
+			}
+			return nil
+		})),
+	}
+	cmd.Flags().StringVar(&key, "key-file", "", "the relay's key `file`")
+	_ = cmd.MarkFlagRequired("key-file")
+	return cmd
+}
+
+// print shows a webhook.
+func (a webhookCommands) print(w rota.Webhook) error {
+	return a.printOne(w, []string{string(w.Name)}, func(bool) string {
+		facts := []fact{{"webhook", w.Name}, {"state", w.State}, {"url", w.URL}}
+		if w.Why != "" {
+			facts = append(facts, fact{"why", w.Why})
+		}
+		kinds := "all"
+		if len(w.Kinds) > 0 {
+			kinds = strings.Trim(fmt.Sprint(w.Kinds), "[]")
+		}
+		facts = append(facts, fact{"kinds", kinds})
+		if w.Filter != "" {
+			facts = append(facts, fact{"filter", w.Filter})
+		}
+		for _, g := range w.Sees {
+			facts = append(facts, fact{"sees", g.String()})
+		}
+		facts = append(facts, fact{"generation", w.Generation}, fact{"cursor", w.Cursor}, fact{"pending", w.Pending}, fact{"delivered", w.Delivered},
+			fact{"failed", w.Failed})
+		if w.Gap != nil {
+			facts = append(facts, fact{"gaps", fmt.Sprintf("%d, the last between %s and %s", w.Gaps, w.Gap.After, w.Gap.Before)})
+		}
+		return renderFacts(append(facts, fact{"set", w.Set}, fact{"by", w.By}))
+	})
+}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/rotasched/rota/client"
+)
+
+// leftFile is a file that a command is named by a variable of its environment, to leave
+// something for its worker.
+type leftFile struct{ variable, path string }
+
+func newLeftFile(variable string) (leftFile, error) {
+	f, err := os.CreateTemp("", "rota-left-")
+	if err != nil {
+		return leftFile{}, fmt.Errorf("make the file $%s for the command: %w", variable, err)
+	}
+	return leftFile{variable, f.Name()}, f.Close()
+}
+
+func (l leftFile) remove() { _ = os.Remove(l.path) }
+
+// read returns at most so many bytes of what was left, nothing where the command removed the
+// file. The command may have put anything in its place: what is no file is not waited for.
+func (l leftFile) read(most int64) ([]byte, error) {
+	f, err := os.OpenFile(l.path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("$%s cannot be read: %w", l.variable, err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is no file any more", l.path)
+	}
+	var text []byte
+	if err == nil {
+		text, err = io.ReadAll(io.LimitReader(f, most))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("$%s cannot be read: %w", l.variable, err)
+	}
+	return text, nil
+}
+
+// askFile is where a command says what becomes of its job as it fails.
+type askFile struct{ leftFile }
+
+// askFileMost bounds what is read of it: more is no line that asks for anything.
+const askFileMost = 256
+
+// of returns how a command failed with what it asks for; one that did not fail, or declined,
+// asks for nothing.
+func (a askFile) of(failed error) error {
+	if failed == nil || errors.Is(failed, errDeclined) {
+		return failed
+	}
+	text, err := a.read(askFileMost)
+	if err != nil {
+		return fmt.Errorf("%w; %w", failed, err)
+	}
+	return asking(strings.TrimSpace(string(text)), failed)
+}
+
+// asking makes of a failure what a line asks for; "" asks for nothing.
+func asking(line string, failed error) error {
+	verb, rest, timed := strings.Cut(line, " ")
+	wait, err := time.ParseDuration(strings.TrimSpace(rest))
+	timed = timed && err == nil && wait > 0
+	switch {
+	case line == "":
+		return failed
+	case line == "no-retry":
+		return client.NoRetry(failed)
+	case line == "cancel":
+		return client.Cancel(failed)
+	case verb == "retry-after" && timed:
+		return client.RetryAfter(wait, failed)
+	case verb == "snooze" && timed:
+		return fmt.Errorf("%w: %w", failed, client.Snooze(wait))
+	}
+	return fmt.Errorf("%w; $ROTA_OUTCOME has %.60q: retry-after 5m, snooze 30s, no-retry or cancel is wanted", failed, line)
+}

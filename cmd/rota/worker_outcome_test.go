@@ -1,0 +1,70 @@
+package main
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+)
+
+// What a command writes to $ROTA_OUTCOME becomes of its job, where it fails.
+func TestWorker_outcomes(t *testing.T) {
+	t.Parallel()
+	cluster := running(t, "dev", "--nodes", "1", "--data", t.TempDir())
+	if !cluster.Scan() || !strings.HasPrefix(cluster.Text(), "ready addr=") {
+		t.Fatalf("the cluster says %q", cluster.Text())
+	}
+	addr := strings.TrimPrefix(cluster.Text(), "ready addr=")
+	c, err := client.Dial(strings.Split(addr, ","))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.SetQueue(t.Context(), "q", "", []rota.Setting{{Key: "attempt_max", Value: "2"}, {Key: "backoff_base_ms", Value: "0"}}); err != nil {
+		t.Fatal(err)
+	}
+	running(t, "worker", "run", "--addr", addr, "--queues", "q", "--slots", "4", "--guard=false", "--exec",
+		`cat >"$ROTA_OUTCOME"; echo said >&2; exit $((ROTA_ATTEMPT + 1))`)
+	for id, want := range map[rota.JobID]struct {
+		says  string
+		state rota.JobState
+		end   rota.Reason
+		text  string
+		tries int
+	}{
+		"nothing":  {"", rota.JobDead, rota.ReasonProviderFail, "command: exit status 2: said", 2},
+		"for-good": {"no-retry\n", rota.JobDead, rota.ReasonProviderFail, "command: exit status 1: said", 1},
+		"enough":   {"cancel", rota.JobCancelled, rota.ReasonCancelledByHandler, "command: exit status 1: said", 1},
+		"later":    {"retry-after 1ms", rota.JobDead, rota.ReasonProviderFail, "command: exit status 2: said", 2},
+		"unknown":  {"later, perhaps", rota.JobDead, rota.ReasonProviderFail, "is wanted", 2},
+	} {
+		spec := rota.NewJobSpec("work", []byte(want.says))
+		spec.ID, spec.Queue = id, "q"
+		if _, err := c.Submit(t.Context(), spec); err != nil {
+			t.Fatal(err)
+		}
+		for j, err := range c.Wait(t.Context(), id) {
+			if err != nil || j.State != want.state || j.Reason != want.end || !strings.Contains(j.Error, want.text) || len(j.Attempts) != want.tries {
+				t.Errorf("%s: %v: %s %s %q after %d attempts", id, err, j.State, j.Reason, j.Error, len(j.Attempts))
+			}
+		}
+	}
+}
+
+// Each line asks for one thing; what asks for nothing leaves the failure as it is.
+func TestAsking(t *testing.T) {
+	t.Parallel()
+	failed := errors.New("exit status 9")
+	for line, want := range map[string]string{
+		"": "exit status 9", "no-retry": "exit status 9", "cancel": "exit status 9", "retry-after 5m": "exit status 9",
+		"snooze 30s": "exit status 9: put off",
+		"snooze":     `exit status 9; $ROTA_OUTCOME has "snooze": `, "snooze -1s": `has "snooze -1s"`, "retry-after soon": `has "retry-after soon"`,
+		"no-retry 5m": `has "no-retry 5m"`, "maybe": `has "maybe"`, strings.Repeat("x", 300): `has "xxx`,
+	} {
+		if err := asking(line, failed); !errors.Is(err, failed) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.20q: %v", line, err)
+		}
+	}
+}

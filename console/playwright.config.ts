@@ -1,0 +1,16 @@
+import { defineConfig } from '@playwright/test';
+
+// Debian's Chromium, not one that is downloaded; both versions are pinned together.
+export default defineConfig({
+  testDir: 'test/e2e',
+  workers: 1,
+  timeout: 90_000,
+  expect: { timeout: 20_000 },
+  reporter: 'list',
+  use: {
+    launchOptions: {
+      executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
+      args: process.getuid?.() === 0 ? ['--no-sandbox'] : [], // Chromium has no sandbox for root
+    },
+  },
+});

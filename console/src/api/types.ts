@@ -1,0 +1,37 @@
+import type { components } from './schema';
+
+type Schemas = components['schemas'];
+
+export type Job = Schemas['Job'];
+export type JobPage = Schemas['JobPage'];
+export type Attempt = Schemas['Attempt'];
+export type AttemptLog = Schemas['AttemptLog'];
+export type Explanation = Schemas['Explanation'];
+export type Why = Schemas['Why'];
+export type Queue = Schemas['Queue'];
+export type Worker = Schemas['Worker'];
+export type ClusterStatus = Schemas['ClusterStatus'];
+export type NodeStatus = Schemas['NodeStatus'];
+export type Stats = Schemas['Stats'];
+export type Identity = Schemas['Identity'];
+
+/** A queue as the topic overview shows it: without its policy. */
+export interface OverviewQueue {
+  name: string;
+  paused?: boolean;
+  pending: number;
+  queued: number;
+  running: number;
+  completed_total: number;
+  dead_total: number;
+  workers: number;
+  oldest_wait_ms: number;
+  backpressure?: string;
+}
+
+/** The state of the topic overview; cluster and last are for who may see the status. */
+export interface Overview {
+  cluster?: ClusterStatus;
+  queues: OverviewQueue[];
+  last?: Stats;
+}

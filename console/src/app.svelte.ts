@@ -1,0 +1,119 @@
+import { Client } from './api/client';
+import { Live, type Status, type Topic } from './api/live';
+import { Nodes } from './api/nodes';
+import { asProblem, type Problem } from './api/problem';
+import type { Identity, Overview } from './api/types';
+
+/** How long the chip says that the page moved. */
+const movedFor = 10_000;
+
+/** What the chip says. */
+export interface Chip {
+  kind: 'connecting' | 'live' | 'moved' | 'reconnecting' | 'leaderless' | 'refused';
+  text: string;
+}
+
+/** What a chip says of a stream; pure, and so tested. */
+export function chipOf(s: Status, leaderless: number, now: number): Chip {
+  if (s.refused) return { kind: 'refused', text: `not live: ${s.refused.message}` };
+  if (!s.node) return { kind: 'connecting', text: 'connecting' };
+  if (!s.open) return { kind: 'reconnecting', text: `reconnecting, data ${seconds(now - s.heard)} old` };
+  if (leaderless > 0) return { kind: 'leaderless', text: `no leader for ${seconds(now - leaderless)}, showing ${s.node}'s state` };
+  if (s.moved > 0 && now - s.moved < movedFor) return { kind: 'moved', text: `moved to ${s.node}` };
+  return { kind: 'live', text: `live · ${s.node}` };
+}
+
+function seconds(ms: number): string {
+  return `${Math.max(0, Math.round(ms / 1000))} s`;
+}
+
+/**
+ * Everything that the pages share: the client, the stream, who is signed in, and the clock that
+ * relative times go by.
+ */
+class App {
+  readonly nodes = new Nodes(window.location.origin);
+  readonly client = new Client(this.nodes);
+  readonly live = new Live(this.client, (topic) => this.changed(topic));
+
+  /** The present, once a second. */
+  now = $state(Date.now());
+  status = $state.raw<Status>(this.live.status);
+  topics = $state.raw<Record<string, Topic>>({});
+  identity = $state.raw<Identity>();
+  /** Set while it is unknown who calls, or that nobody does. */
+  phase = $state<'starting' | 'signed-out' | 'ready'>('starting');
+  problem = $state.raw<Problem>();
+  /** Since when the cluster has no leader, as this node sees it; 0 where it has one. */
+  private leaderless = $state(0);
+
+  readonly chip = $derived(chipOf(this.status, this.leaderless, this.now));
+  readonly overview = $derived(this.topics.overview?.state as Overview | undefined);
+  /** Why nothing can be changed now; empty where it can. */
+  readonly locked = $derived(
+    this.leaderless > 0 ? 'the cluster has no leader at the moment: what is changed waits for one' : '',
+  );
+  private stopOverview?: () => void;
+
+  constructor() {
+    setInterval(() => (this.now = Date.now()), 1000);
+    document.addEventListener('visibilitychange', () => this.live.visible(document.visibilityState === 'visible'));
+  }
+
+  /** Finds out who calls, and shows the console or the sign-in. */
+  async start(): Promise<void> {
+    try {
+      const { value } = await this.client.get('/v1/whoami');
+      this.identity = value;
+      if (!value.grants?.length) {
+        this.phase = 'signed-out';
+        return;
+      }
+      this.phase = 'ready';
+      this.problem = undefined;
+      this.stopOverview ??= this.live.watch('overview');
+      this.live.start();
+    } catch (reason) {
+      this.problem = asProblem(reason);
+      this.phase = 'signed-out';
+    }
+  }
+
+  /** Signs in by a token, which is in memory until the page is left. */
+  async signIn(token: string): Promise<void> {
+    this.client.token = token.trim();
+    await this.start();
+    if (this.phase !== 'ready') this.client.token = '';
+  }
+
+  signOut(): void {
+    this.client.token = '';
+    this.live.stop();
+    this.topics = {};
+    this.identity = undefined;
+    this.problem = undefined;
+    this.phase = 'signed-out';
+  }
+
+  /** Whether the caller has a right over something; a button that would be refused is not shown. */
+  may(right: string): boolean {
+    return (this.identity?.grants ?? []).some((g) => g.right === right);
+  }
+
+  private changed(topic: string): void {
+    if (!topic) {
+      this.status = this.live.status;
+      return;
+    }
+    const found = this.live.topics.get(topic);
+    this.topics = found ? { ...this.topics, [topic]: found } : this.topics;
+    const cluster = topic === 'overview' ? (found?.state as Overview | undefined)?.cluster : undefined;
+    if (cluster) {
+      if (cluster.leader) this.leaderless = 0;
+      else this.leaderless ||= Date.now();
+      this.nodes.learn((cluster.nodes ?? []).flatMap((n) => (n.api ? [n.api] : [])));
+    }
+  }
+}
+
+export const app = new App();

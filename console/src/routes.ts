@@ -1,0 +1,41 @@
+import type { Component } from 'svelte';
+
+type Load = () => Promise<{ default: Component }>;
+
+/** A page: its name in the navigation, the first part of its path, and the key behind g. */
+export interface Route {
+  name: string;
+  path: string;
+  key: string;
+  /** The right that the page needs to show anything. */
+  right: string;
+  load: Load;
+  /** The page of one thing, whose id is the second part of the path. */
+  one?: Load;
+}
+
+/** The one table of pages. A page is a folder beneath pages/; console/README.md says how to add one. */
+export const routes: Route[] = [
+  { name: 'Overview', path: '', key: 'o', right: 'read', load: () => import('./pages/overview/Overview.svelte') },
+  {
+    name: 'Jobs',
+    path: 'jobs',
+    key: 'j',
+    right: 'read',
+    load: () => import('./pages/jobs/Jobs.svelte'),
+    one: () => import('./pages/job/Job.svelte'),
+  },
+];
+
+/** Returns the page of a path's first part; undefined where there is none. */
+export function routeOf(parts: string[]): Route | undefined {
+  return routes.find((r) => r.path === (parts[0] ?? ''));
+}
+
+/** Loads every page while nothing else happens, so that they are there when the node is gone. */
+export function prefetch(): void {
+  const idle = window.requestIdleCallback ?? ((f: () => void) => setTimeout(f, 1000));
+  idle(() => {
+    for (const load of routes.flatMap((r) => (r.one ? [r.load, r.one] : [r.load]))) void load().catch(() => {});
+  });
+}

@@ -1,0 +1,109 @@
+import AxeBuilder from '@axe-core/playwright';
+import { expect, test, type Page } from '@playwright/test';
+
+import { Cluster } from './cluster';
+
+const hostile = '<img src=x onerror=alert(1)>';
+let cluster: Cluster;
+
+test.beforeAll(async () => {
+  cluster = await Cluster.start();
+  await cluster.call('PUT', '/v1/jobs/hostile', { queue: 'default', type: 'shout', payload: hostile, labels: { note: hostile } });
+  await cluster.call('PUT', '/v1/jobs/waits', { queue: 'default', type: 'shout', requires: ['cuda'], payload: { a: [1, 2] } });
+});
+test.afterAll(() => cluster.stop());
+
+/** Collects what a page must not have: errors, refusals of its policy, dialogs. */
+function faultsOf(page: Page): string[] {
+  const faults: string[] = [];
+  page.on('console', (m) => {
+    if (m.type() === 'error' && !m.text().includes('net::ERR_')) faults.push(m.text()); // a killed node's connection is one
+  });
+  page.on('pageerror', (e) => faults.push(String(e)));
+  page.on('dialog', (d) => {
+    faults.push(`dialog: ${d.message()}`);
+    void d.dismiss();
+  });
+  return faults;
+}
+
+const chip = (page: Page) => page.locator('.chip');
+
+for (const path of ['/ui/', '/ui/jobs', '/ui/jobs/waits', '/ui/jobs/hostile', '/ui/nowhere']) {
+  test(`${path} loads, live, without an error or a refusal of its policy`, async ({ page }) => {
+    const faults = faultsOf(page);
+    await page.goto((await cluster.leader()).api + path);
+    await expect(chip(page)).toHaveText(/live · n\d/);
+    await expect(page.getByRole('heading', { level: 1 })).toBeVisible();
+    expect(faults).toEqual([]);
+  });
+
+  for (const theme of ['light', 'dark'] as const) {
+    test(`${path} is accessible, ${theme}`, async ({ page }) => {
+      await page.emulateMedia({ colorScheme: theme });
+      await page.goto((await cluster.leader()).api + path);
+      await expect(chip(page)).toHaveText(/live/);
+      await expect(page.locator('.skeleton')).toHaveCount(0);
+      const { violations } = await new AxeBuilder({ page }).withTags(['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']).analyze();
+      expect(violations.map((v) => `${v.id}: ${v.nodes.map((n) => n.html).join(' ')}`)).toEqual([]);
+    });
+  }
+}
+
+test('a stuck job: its reason and its remedy in two clicks', async ({ page }) => {
+  await page.goto((await cluster.leader()).api + '/ui/');
+  await page.getByRole('link', { name: 'Jobs' }).click();
+  await page.getByRole('link', { name: 'waits' }).click();
+  await expect(page.getByText('NO_WORKER_REGISTERED')).toBeVisible();
+  await expect(page.getByText('rota worker run --queues default')).toBeVisible();
+});
+
+test('what somebody sent stays text', async ({ page }) => {
+  const faults = faultsOf(page);
+  await page.goto((await cluster.leader()).api + '/ui/jobs/hostile');
+  await expect(page.getByLabel('Payload').getByText(hostile)).toBeVisible();
+  await expect(page.getByLabel('Facts').getByText(hostile)).toBeVisible();
+  expect(await page.locator('img').count()).toBe(0);
+  expect(faults).toEqual([]);
+});
+
+test('keys alone: go to jobs, open one, cancel it', async ({ page }) => {
+  await cluster.call('PUT', '/v1/jobs/zz-keys', { queue: 'default', type: 'shout' });
+  await page.goto((await cluster.leader()).api + '/ui/');
+  await expect(chip(page)).toHaveText(/live/);
+  await page.keyboard.press('Control+k');
+  await page.keyboard.type('zz-keys');
+  await page.keyboard.press('Enter');
+  await expect(page.getByRole('heading', { level: 1 })).toHaveText('zz-keys');
+  await page.getByRole('button', { name: 'Cancel job…' }).focus();
+  await page.keyboard.press('Enter');
+  await page.getByRole('button', { name: 'Cancel job', exact: true }).focus();
+  await page.keyboard.press('Enter');
+  await expect(page.getByText('CANCELLED').first()).toBeVisible();
+});
+
+// The last one, as it costs a node.
+test('the leader, whose page it is, is killed: it moves, and nothing on it is lost', async ({ page }) => {
+  const faults = faultsOf(page);
+  const leader = await cluster.leader();
+  await page.goto(`${leader.api}/ui/jobs?q=state%3DQUEUED`);
+  await expect(chip(page)).toContainText(`live · ${leader.id}`);
+  await expect(page.getByRole('link', { name: 'waits' })).toBeVisible();
+  // All pages are loaded once the browser idles: they must outlive the node.
+  await page.waitForFunction(() => ['Overview', 'Job'].every((name) => performance.getEntriesByType('resource').some((r) => r.name.includes(`/${name}-`))));
+  await page.getByLabel('Terms').fill('state=QUEUED half-written');
+  const killed = Date.now();
+  await cluster.kill(leader);
+  await expect(chip(page)).toHaveText(/moved to n\d/, { timeout: 10_000 });
+  console.log(`moved ${Date.now() - killed} ms after the kill`);
+  expect(await page.getByLabel('Terms').inputValue()).toBe('state=QUEUED half-written');
+  await expect(page.getByRole('link', { name: 'waits' })).toBeVisible();
+  await expect(chip(page)).toHaveText(/live · n\d/, { timeout: 30_000 });
+  // Another page, from what was loaded before; and what has changed since is there.
+  await cluster.call('PUT', '/v1/jobs/after', { queue: 'default', type: 'shout' });
+  await page.getByRole('link', { name: 'Overview' }).click();
+  await expect(page.getByLabel('Nodes').getByText('UNREACHABLE')).toBeVisible({ timeout: 30_000 });
+  await page.getByRole('link', { name: 'Jobs' }).click();
+  await expect(page.getByRole('link', { name: 'after' })).toBeVisible();
+  expect(faults).toEqual([]);
+});

@@ -1,0 +1,46 @@
+import { readFileSync } from 'node:fs';
+
+import { describe, expect, test } from 'vitest';
+
+import { marks } from '../../src/ui/states';
+
+const css = readFileSync(new URL('../../src/style/tokens.css', import.meta.url), 'utf8');
+
+/** The custom properties of a theme. */
+function theme(name: string): Map<string, string> {
+  const block = css.split(`data-theme='${name}'`)[1]?.split('}')[0] ?? '';
+  return new Map([...block.matchAll(/--([\w-]+):\s*(#[0-9a-f]{6});/g)].map((m) => [m[1]!, m[2]!]));
+}
+
+/** WCAG's relative luminance. */
+function luminance(hex: string): number {
+  const [r, g, b] = [1, 3, 5].map((i) => {
+    const c = parseInt(hex.slice(i, i + 2), 16) / 255;
+    return c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+  }) as [number, number, number];
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+}
+
+function contrast(a: string, b: string): number {
+  const [hi, lo] = [luminance(a), luminance(b)].sort((x, y) => y - x) as [number, number];
+  return (hi + 0.05) / (lo + 0.05);
+}
+
+test('contrast is that of WCAG', () => {
+  expect(contrast('#000000', '#ffffff')).toBeCloseTo(21);
+  expect(contrast('#777777', '#ffffff')).toBeCloseTo(4.48, 2);
+});
+
+describe.each(['light', 'dark'])('%s', (name) => {
+  const tokens = theme(name);
+  const surfaces = [0, 1, 2].map((i) => tokens.get(`surface-${i}`)!);
+
+  test.each([...Object.keys(marks).map((s) => s.toLowerCase()), 'text', 'text-soft'])('%s can be read on every surface', (token) => {
+    const colour = tokens.get(token)!;
+    for (const surface of surfaces) expect(contrast(colour, surface), `${colour} on ${surface}`).toBeGreaterThanOrEqual(4.5);
+  });
+
+  test.each(['focus', 'line-strong'])('%s is seen on every surface', (token) => {
+    for (const surface of surfaces) expect(contrast(tokens.get(token)!, surface)).toBeGreaterThanOrEqual(3);
+  });
+});

@@ -1,0 +1,141 @@
+package fsm
+
+import (
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
+)
+
+// A node that completes may add nodes to its workflow (SPEC §23.2). They are numbered last,
+// and their edges to it are met from the start. Whoever waits for it also waits for what
+// joins of them, which have larger numbers: a vertex is through once it has COMPLETED and all
+// that joins of what it grew is through, and so on.
+
+// sprouts are the vertices that one grew: their numbers begin with first. open counts those
+// that join and are not through, lost those that join and are lost.
+type sprouts struct {
+	first, n, open uint32
+	lost           int
+}
+
+// note files a vertex that is appended with the one that grew it.
+func (f *flow) note(v *vertexRow) {
+	by, grown := v.grownBy()
+	if !grown {
+		return
+	}
+	s := f.sprouts[by]
+	if s == nil {
+		s = &sprouts{first: v.number}
+		if f.sprouts == nil {
+			f.sprouts = make(map[uint32]*sprouts)
+		}
+		f.sprouts[by] = s
+	}
+	s.n++
+	if v.joins() {
+		s.open++
+	}
+}
+
+// grown are the vertices that one grew.
+func (f *flow) grown(number uint32) []*vertexRow {
+	s := f.sprouts[number]
+	if s == nil {
+		return nil
+	}
+	return f.rows[s.first : s.first+s.n]
+}
+
+// through reports whether a vertex has COMPLETED, and what joins of what it grew is through.
+func (f *flow) through(number uint32) bool {
+	s := f.sprouts[number]
+	return f.rows[number].state == rota.NodeState(rota.JobCompleted) && (s == nil || s.open == 0)
+}
+
+// ripple does for each vertex that is through as a vertex is: what waits for them is handed to
+// wait.
+func (f *flow) ripple(number uint32, wait func(child uint32)) {
+	for f.through(number) {
+		for _, c := range f.children[number] {
+			wait(c)
+		}
+		v := f.rows[number]
+		if !v.joins() {
+			return
+		}
+		number, _ = v.grownBy()
+		f.sprouts[number].open--
+	}
+}
+
+// spoil does for each vertex that is lost with a vertex, or that is not any more where by is
+// -1: what waits for them is handed to wait.
+func (f *flow) spoil(number uint32, by int, wait func(child uint32)) {
+	for {
+		for _, c := range f.children[number] {
+			wait(c)
+		}
+		v := f.rows[number]
+		if !v.joins() {
+			return
+		}
+		number, _ = v.grownBy()
+		s := f.sprouts[number]
+		before := s.lost
+		if s.lost += by; before > 0 && s.lost > 0 {
+			return
+		}
+	}
+}
+
+// sources are the vertices that one waits for, or did: its parents with what joins of what
+// they grew, by their numbers.
+func (f *flow) sources(v *vertexRow) []uint32 {
+	if len(f.sprouts) == 0 {
+		return v.parents
+	}
+	var list []uint32
+	seen := make(map[uint32]bool, len(v.parents))
+	add := func(n uint32) {
+		if !seen[n] {
+			seen[n] = true
+			list = append(list, n)
+		}
+	}
+	for _, p := range v.parents {
+		add(p)
+		if !v.awaits(p) {
+			continue
+		}
+		for at := len(list) - 1; at < len(list); at++ {
+			for _, s := range f.grown(list[at]) {
+				if s.joins() {
+					add(s.number)
+				}
+			}
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// newQueues are those of a completion's children in which the workflow has no nodes.
+func (fs *flows) newQueues(l *leaseRow, op *fsmpb.LeaseOp) (list []string) {
+	var g fsmpb.Growth
+	f, _ := fs.vertex(l.Job)
+	if n := len(op.GetChildren()); f == nil || n == 0 || n > limits.MaxChildrenBytes || proto.Unmarshal(op.GetChildren(), &g) != nil {
+		return nil
+	}
+	for _, n := range g.GetNodes() {
+		queue := rota.QueueName(n.GetSpec().GetQueue())
+		if _, has := f.queueAt[queue]; !has && queue != "" && queue != fs.workflows.get(f.id).queue {
+			list = append(list, string(queue))
+		}
+	}
+	return list
+}

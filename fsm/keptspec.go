@@ -1,0 +1,209 @@
+package fsm
+
+import (
+	"math/bits"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/zeebo/xxh3"
+)
+
+// keptSpec is a job's spec as rows hold it: what every job says for itself, and all
+// else, which most jobs leave out or say as others do, behind a pointer that many share. A
+// whole rota.JobSpec was more than the payload of most jobs. It never changes, nor does
+// what it shares.
+type keptSpec struct {
+	ID rota.JobID
+	// own is the payload; behind the headers, in their canonical form, where the job has some.
+	own []byte
+	*sharedSpec
+}
+
+// sharedSpec has the fields of a spec that many jobs share; id, payload and headers are empty in it.
+type sharedSpec struct {
+	rota.JobSpec
+	// headed says that own begins with headers.
+	headed bool
+	// restBytes counts the bytes of their canonical form.
+	restBytes int64
+}
+
+// says reports whether a spec says the same beside its own parts.
+func (r *sharedSpec) says(s *rota.JobSpec) bool {
+	return r.headed == (len(s.Headers) > 0) && saysAlike(s, &r.JobSpec)
+}
+
+// split returns the job's own parts: the headers in canonical form, none for most, and the payload.
+func (s *keptSpec) split() (headers, payload []byte) {
+	if !s.headed {
+		return nil, s.own
+	}
+	d := decoder{b: s.own}
+	headers = d.raw(d.uint())
+	if len(d.b) == 0 {
+		return headers, nil
+	}
+	return headers, d.b
+}
+
+// Payload is the job's; the field that it hides is empty.
+func (s *keptSpec) Payload() rota.Blob {
+	_, payload := s.split()
+	return payload
+}
+
+// Headers are the job's; the field that it hides is empty.
+func (s *keptSpec) Headers() map[string]string {
+	headers, _ := s.split()
+	if len(headers) == 0 {
+		return nil
+	}
+	return decodePairs(&decoder{b: headers})
+}
+
+// encodeSpec writes all of a spec.
+func encodeSpec(e *encoder, s *keptSpec) {
+	headers, payload := s.split()
+	encodeParts(e, s, headers, payload)
+}
+
+// hashSpec is the hash of a spec's content, which headers are no part of (SPEC §13.16); it stands for
+// the spec in its job's row. e is the caller's, to write over.
+func hashSpec(e *encoder, s *keptSpec) rota.Digest {
+	_, payload := s.split()
+	e.b = e.b[:0]
+	encodeParts(e, s, nil, payload)
+	return hashBytes(e.b)
+}
+
+// canonicalHeaders are headers sorted by name; nil for none.
+func canonicalHeaders(headers map[string]string) []byte {
+	if len(headers) == 0 {
+		return nil
+	}
+	var e encoder
+	encodePairs(&e, headers)
+	return e.b
+}
+
+// decodeHeaders reads what canonicalHeaders wrote: at least one, in order.
+func decodeHeaders(d *decoder) map[string]string {
+	b := d.raw(d.uint())
+	inner := decoder{b: b}
+	headers := decodePairs(&inner)
+	if inner.done() != nil || len(headers) == 0 || string(canonicalHeaders(headers)) != string(b) {
+		d.fail()
+		return nil
+	}
+	return headers
+}
+
+// specs keeps specs. What they say beside id and payload stands in shared, where a later
+// one may find that it says the same; one that does not takes its place. It shows nowhere but
+// in the memory that rows take.
+type specs struct {
+	shared [specsShared]*sharedSpec
+	// last is what was found last: most say the same as the one before.
+	last *sharedSpec
+	// room is for the submission at hand, enc for hashing one that is read.
+	room rota.JobSpec
+	enc  encoder
+}
+
+func (k *specs) encoder() *encoder {
+	if k == nil {
+		return &encoder{}
+	}
+	return &k.enc
+}
+
+// specsShared is how many different ones can be found again: jobs of so many tenants and
+// types come in any order.
+const specsShared = 1 << 10
+
+// read is specWords into room that the next one takes again.
+func (k *specs) read(p *fsmpb.JobSpec) *rota.JobSpec {
+	entry.ReadSpec(&k.room, p)
+	return &k.room
+}
+
+// keep gives a spec the form that rows hold. Slices and maps are shared with s.
+func (k *specs) keep(s *rota.JobSpec) *keptSpec {
+	kept := &keptSpec{ID: s.ID, own: s.Payload}
+	if headers := canonicalHeaders(s.Headers); headers != nil {
+		e := encoder{b: make([]byte, 0, int(textBytes(len(headers)))+len(s.Payload))}
+		e.bytes(headers)
+		kept.own = append(e.b, s.Payload...)
+	}
+	if k == nil {
+		kept.sharedSpec = restOf(&encoder{}, s)
+		return kept
+	}
+	if k.last == nil || !k.last.says(s) {
+		at := &k.shared[place(s)]
+		if *at == nil || !(*at).says(s) {
+			*at = restOf(&k.enc, s)
+		}
+		k.last = *at
+	}
+	kept.sharedSpec = k.last
+	return kept
+}
+
+// content is the hash of all that a submitter says of a job (SPEC §16.5).
+func (k *specs) content(s *rota.JobSpec) rota.Digest {
+	return hashSpec(k.encoder(), &keptSpec{ID: s.ID, own: s.Payload, sharedSpec: &sharedSpec{JobSpec: *s}})
+}
+
+// size counts the bytes of a spec's canonical form.
+func (k *specs) size(s *rota.JobSpec) int64 {
+	k.enc.b = k.enc.b[:0]
+	encodeParts(&k.enc, &keptSpec{ID: s.ID, sharedSpec: &sharedSpec{JobSpec: *s}}, canonicalHeaders(s.Headers), nil)
+	return int64(len(k.enc.b)) - textBytes(0) + textBytes(len(s.Payload))
+}
+
+// ContentOf returns the hash by which a submission is known again, as Ended has it.
+func ContentOf(p *fsmpb.JobSpec) rota.Digest {
+	var k specs
+	return k.content(entry.SpecWords(p))
+}
+
+func restOf(e *encoder, s *rota.JobSpec) *sharedSpec {
+	rest := &sharedSpec{JobSpec: *s, headed: len(s.Headers) > 0}
+	rest.ID, rest.Payload, rest.JobSpec.Headers, rest.Minted = "", nil, nil, false
+	e.b = e.b[:0]
+	encodeParts(e, &keptSpec{sharedSpec: rest}, nil, nil)
+	rest.restBytes = int64(len(e.b)) - 2*textBytes(0)
+	return rest
+}
+
+// place is where a spec looks for one that says the same.
+func place(s *rota.JobSpec) uint64 {
+	h := xxh3.HashString(string(s.Tenant))
+	for _, v := range [...]uint64{xxh3.HashString(string(s.Type)), xxh3.HashString(string(s.Queue)), uint64(s.Priority),
+		uint64(s.Fee), uint64(s.CPUMilli), uint64(s.MemoryBytes), uint64(s.IOBytesPerS), uint64(s.Units)} {
+		h = (h ^ v) * 0x9e3779b97f4a7c15
+	}
+	return h >> 54 % specsShared
+}
+
+// words is the inverse of keep.
+func (s *keptSpec) words() rota.JobSpec {
+	w := s.JobSpec
+	w.ID, w.Payload, w.Headers = s.ID, s.Payload(), s.Headers()
+	return w
+}
+
+// bytes counts those of a spec's canonical form, without encoding it anew.
+func (s *keptSpec) bytes() int64 {
+	headers, payload := s.split()
+	n := s.restBytes + textBytes(len(s.ID)) + textBytes(len(payload))
+	if len(headers) > 0 {
+		n += textBytes(len(headers))
+	}
+	return n
+}
+
+// textBytes counts those of a text of n bytes, with its length before it.
+func textBytes(n int) int64 { return int64(n + (bits.Len64(uint64(n)|1)+6)/7) }

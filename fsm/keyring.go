@@ -1,0 +1,416 @@
+package fsm
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/sched"
+	"github.com/tidwall/btree"
+)
+
+// keyring holds jobs to the rules of their keys (SPEC §19). Jobs without keys, and keys
+// without rules, cost it nothing but a look.
+type keyring struct {
+	m      *Machine
+	rules  table[string, keyRuleRow, *keyRuleRow]
+	counts table[string, keyCountRow, *keyCountRow]
+
+	// What follows is derived. byName finds the rules, names what there is of a name.
+	byName map[keyRuleID]*keyRuleRow
+	names  map[string]*keyName
+	// groups are the rules by which keys of a queue take turns; restoring says that jobs are filed
+	// where they stood, and no key waits again.
+	groups    map[rota.QueueName]*keyRuleRow
+	restoring bool
+	// line holds the jobs of sequences in the order of their places.
+	line *btree.BTreeG[keyPlace]
+	// blocks are the counts that an ended job blocks.
+	blocks map[rota.JobID][]string
+	lanes  *sched.Keys
+}
+
+type keyRuleID struct {
+	queue       rota.QueueName
+	name, value string
+}
+
+func idOfRule(r *rota.KeyRule) keyRuleID { return keyRuleID{r.Queue, r.Name, r.Value} }
+
+// keyName is what a look at a job's key finds without a look at each rule.
+type keyName struct {
+	// rules have the name, valued of them are for one value.
+	rules, valued int
+	// whole are those for every value, by their queues.
+	whole map[rota.QueueName]*keyRuleRow
+}
+
+// keyHold is a key of a job that a rule is for.
+type keyHold struct {
+	count  string
+	tenant rota.TenantID
+	key    string
+	rule   *keyRuleRow
+}
+
+func (kr *keyring) reset() {
+	kr.byName, kr.names = map[keyRuleID]*keyRuleRow{}, map[string]*keyName{}
+	kr.groups, kr.restoring = map[rota.QueueName]*keyRuleRow{}, false
+	kr.line = btree.NewBTreeGOptions(keyPlaceLess, btree.Options{NoLocks: true})
+	kr.blocks = map[rota.JobID][]string{}
+	kr.lanes = sched.NewKeys(kr)
+}
+
+// of appends what a job's keys are held to: under each the rule of its queue, then that of all.
+func (kr *keyring) of(s *rota.JobSpec, to []keyHold) []keyHold {
+	if len(s.Keys) == 0 || len(kr.names) == 0 {
+		return to
+	}
+	for _, key := range s.Keys {
+		name, value, _ := strings.Cut(key, ":")
+		if kr.names[name] == nil {
+			continue
+		}
+		for _, queue := range [...]rota.QueueName{s.Queue, ""} {
+			r := kr.rule(queue, name, value)
+			if r == nil {
+				continue
+			}
+			tenant := s.Tenant
+			if r.Scope == rota.KeyOfCluster {
+				tenant = ""
+			}
+			to = append(to, keyHold{kr.countKey(queue, tenant, key), tenant, key, r})
+		}
+	}
+	return to
+}
+
+// countKey is keyCountKey, without a text of its own where the key is counted.
+func (kr *keyring) countKey(queue rota.QueueName, tenant rota.TenantID, text string) string {
+	var room [3 * rota.MaxIDBytes]byte
+	key := append(append(append(append(append(room[:0], queue...), '/'), tenant...), '/'), text...)
+	if c := kr.counts.known[string(key)]; c != nil {
+		return c.key
+	}
+	return string(key)
+}
+
+// keyHoldsMost is the room for what a job may be held to.
+const keyHoldsMost = 2 * rota.MaxKeys
+
+// rule is the one for a value, or that of its name.
+func (kr *keyring) rule(queue rota.QueueName, name, value string) *keyRuleRow {
+	n := kr.names[name]
+	if n == nil {
+		return nil
+	}
+	if n.valued > 0 {
+		if r := kr.byName[keyRuleID{queue, name, value}]; r != nil {
+			return r
+		}
+	}
+	return n.whole[queue]
+}
+
+// ruleOf is the rule of a count, nil where there is none any more.
+func (kr *keyring) ruleOf(c *keyCountRow) *keyRuleRow {
+	name, value, _ := strings.Cut(c.text, ":")
+	return kr.rule(c.queue, name, value)
+}
+
+// admit refuses a job whose keys would be too many beside those that are counted.
+func (kr *keyring) admit(s *rota.JobSpec) error {
+	var room [keyHoldsMost]keyHold
+	fresh := 0
+	for _, h := range kr.of(s, room[:0]) {
+		if kr.counts.get(h.count) == nil {
+			fresh++
+		}
+	}
+	if fresh > 0 && kr.counts.len()+fresh > limits.MaxKeyCounts {
+		return exhausted("keys", "%d keys are counted: at most %d are, and job %s brings %d more", kr.counts.len(), limits.MaxKeyCounts,
+			s.ID, fresh)
+	}
+	return nil
+}
+
+// enter counts a job that becomes live, before it is filed.
+func (kr *keyring) enter(j *jobRow) {
+	var room [keyHoldsMost]keyHold
+	for _, h := range kr.of(&j.spec.JobSpec, room[:0]) {
+		kr.stand(kr.counted(&h), &h, j)
+	}
+}
+
+// counted is the row of a count, editable.
+func (kr *keyring) counted(h *keyHold) *keyCountRow {
+	c := kr.counts.edit(h.count)
+	if c == nil {
+		c = kr.counts.fresh()
+		c.key, c.queue, c.tenant, c.text = h.count, h.rule.Queue, h.tenant, h.key
+		kr.counts.insert(h.count, c)
+	}
+	return c
+}
+
+// stand counts a job in, at its place where there is a sequence.
+func (kr *keyring) stand(c *keyCountRow, h *keyHold, j *jobRow) {
+	c.jobs++
+	if h.rule.Sequence == rota.SequenceNone {
+		return
+	}
+	before := kr.turnOf(c)
+	kr.line.Set(keyPlace{c.key, c.placeOf(j), j.spec.ID})
+	kr.turned(c, before)
+}
+
+// leave counts a job that is live no more, and lets the next in its sequences have their turn.
+func (kr *keyring) leave(j *jobRow, state rota.JobState) {
+	var room [keyHoldsMost]keyHold
+	for _, h := range kr.of(&j.spec.JobSpec, room[:0]) {
+		c := kr.counts.edit(h.count)
+		c.jobs--
+		if h.rule.Sequence != rota.SequenceNone {
+			kr.pass(c, h.rule, j, state)
+		}
+		kr.settle(c, h.rule)
+	}
+}
+
+// opened counts an open lease of a job more or less.
+func (kr *keyring) opened(j *jobRow, by int64) {
+	var room [keyHoldsMost]keyHold
+	for _, h := range kr.of(&j.spec.JobSpec, room[:0]) {
+		c := kr.counts.edit(h.count)
+		c.open += by
+		if by > 0 && h.rule.Rate > 0 {
+			c.tat = h.rule.bucket().take(c.tat, kr.m.head.clock)
+		}
+		kr.settle(c, h.rule)
+	}
+	if by > 0 && kr.groups[j.spec.Queue] != nil {
+		kr.hadTurn(j)
+	}
+}
+
+// bucket is the one of the rule's rate.
+func (r *keyRuleRow) bucket() bucket { return bucket{r.PeriodMs * nsPerMs / r.Rate, max(1, r.Burst)} }
+
+// left is how many more jobs of a count may be assigned now.
+func (kr *keyring) left(c *keyCountRow, r *keyRuleRow) int64 {
+	left := int64(math.MaxInt64)
+	if r.Concurrency > 0 {
+		left = r.Concurrency - c.open
+	}
+	if r.Sequence != rota.SequenceNone {
+		left = min(left, 1-c.open)
+	}
+	if r.Rate > 0 {
+		left = min(left, r.bucket().tokens(c.tat, kr.m.head.clock))
+	}
+	return max(0, left)
+}
+
+// settle puts a count right after its jobs, leases, tokens or rule changed; c is editable, and
+// r its rule, nil where there is none any more.
+func (kr *keyring) settle(c *keyCountRow, r *keyRuleRow) {
+	if r == nil || r.Rate == 0 || ahead(c.tat, kr.m.head.clock) == 0 {
+		c.tat = 0
+	}
+	if r == nil || c.jobs == 0 && c.tat == 0 && c.blocker == "" {
+		kr.drop(c)
+		return
+	}
+	if full := kr.left(c, r) == 0; full != c.full {
+		c.full = full
+		kr.lanes.SetFull(c.key, full)
+	}
+	due := kr.due(c, r)
+	kr.m.timers.key.set(c.key, int64(c.due), int64(due))
+	c.due = due
+}
+
+func (kr *keyring) drop(c *keyCountRow) {
+	kr.unblock(c)
+	kr.m.timers.key.set(c.key, int64(c.due), 0)
+	kr.counts.drop(c.key)
+}
+
+// due is when a count must be looked at: when a token is back that its jobs wait for, or all
+// are.
+func (kr *keyring) due(c *keyCountRow, r *keyRuleRow) rota.Clock {
+	switch {
+	case c.tat == 0:
+		return 0
+	case c.full && !r.taken(c):
+		return r.bucket().nextToken(c.tat, kr.m.head.clock)
+	}
+	return moment(c.tat, kr.m.head.clock)
+}
+
+// taken reports whether as many leases of a count are open as may be.
+func (r *keyRuleRow) taken(c *keyCountRow) bool {
+	return r.Concurrency > 0 && c.open >= r.Concurrency || r.Sequence != rota.SequenceNone && c.open > 0
+}
+
+// fire looks again at a count whose tokens are back.
+func (kr *keyring) fire(key string) {
+	c := kr.counts.edit(key)
+	kr.settle(c, kr.ruleOf(c))
+}
+
+// Counts implements sched.Keyring.
+func (kr *keyring) Counts(it *sched.Item, to []string) (counts []string, ok bool) {
+	var room [keyHoldsMost]keyHold
+	for _, h := range kr.of(it.JobSpec, room[:0]) {
+		if h.rule.Sequence != rota.SequenceNone && kr.turnOf(kr.counts.get(h.count)) != it.ID {
+			return nil, false
+		}
+		to = append(to, h.count)
+	}
+	return to, true
+}
+
+// Full implements sched.Keyring.
+func (kr *keyring) Full(count string) bool { return kr.counts.get(count).full }
+
+// Key is what the rules leave a count.
+func (c caps) Key(count string) int64 {
+	r := c.m.keyring.counts.get(count)
+	if r.full {
+		return 0
+	}
+	return c.m.keyring.left(r, c.m.keyring.ruleOf(r))
+}
+
+// holds reports whether a QUEUED job waits for one of its keys.
+func (kr *keyring) holds(j *jobRow) bool {
+	var room [keyHoldsMost]keyHold
+	for _, h := range kr.of(&j.spec.JobSpec, room[:0]) {
+		if c := kr.counts.get(h.count); c.full || h.rule.Sequence != rota.SequenceNone && kr.turnOf(c) != j.spec.ID {
+			return true
+		}
+	}
+	return false
+}
+
+// obstacles calls note with each reason for which one of a job's keys holds it back, until it
+// returns false.
+func (kr *keyring) obstacles(j *jobRow, note func(reason, detail string) bool) {
+	var room [keyHoldsMost]keyHold
+	for _, h := range kr.of(&j.spec.JobSpec, room[:0]) {
+		c := kr.counts.get(h.count)
+		if h.rule.Sequence != rota.SequenceNone {
+			if reason, detail := kr.outOfTurn(c, j); reason != "" && !note(reason, detail) {
+				return
+			}
+		}
+		if !c.full {
+			continue
+		}
+		reason, detail := "KEY_AT_LIMIT", fmt.Sprintf("key %s has %d leases open, concurrency is %d", c.text, c.open, h.rule.Concurrency)
+		switch {
+		case h.rule.Concurrency > 0 && c.open >= h.rule.Concurrency:
+		case h.rule.Sequence != rota.SequenceNone && c.open > 0:
+			detail = fmt.Sprintf("key %s runs one job at a time, and one has a lease", c.text)
+		default:
+			reason, detail = "KEY_RATE", fmt.Sprintf("key %s may have %d jobs assigned in %d ms, the next one at %s", c.text, h.rule.Rate,
+				h.rule.PeriodMs, kr.m.head.now().At(h.rule.bucket().nextToken(c.tat, kr.m.head.clock)).Date)
+		}
+		if !note(reason, detail) {
+			return
+		}
+	}
+}
+
+func (kr *keyring) put(id keyRuleID, to *rota.KeyRule) {
+	key := keyRuleKey(id.queue, id.name, id.value)
+	r := &keyRuleRow{key: key}
+	if old := kr.byName[id]; old != nil {
+		if to != nil && to.Group {
+			r.turn, r.last = old.turn, old.last
+		}
+		kr.rules.drop(key)
+		kr.unlist(id)
+	}
+	if to == nil {
+		return
+	}
+	r.KeyRule = *to
+	kr.rules.insert(key, r)
+	kr.list(r)
+}
+
+func (kr *keyring) list(r *keyRuleRow) {
+	n := kr.names[r.Name]
+	if n == nil {
+		n = &keyName{whole: map[rota.QueueName]*keyRuleRow{}}
+		kr.names[r.Name] = n
+	}
+	n.rules++
+	if r.Value != "" {
+		n.valued++
+	}
+	kr.know(r)
+}
+
+// know lets looks find a rule that is listed, or its copy.
+func (kr *keyring) know(r *keyRuleRow) {
+	kr.byName[idOfRule(&r.KeyRule)] = r
+	if r.Value == "" {
+		kr.names[r.Name].whole[r.Queue] = r
+	}
+	if r.Group {
+		kr.groups[r.Queue] = r
+	}
+}
+
+func (kr *keyring) unlist(id keyRuleID) {
+	if g := kr.groups[id.queue]; g != nil && idOfRule(&g.KeyRule) == id {
+		delete(kr.groups, id.queue)
+	}
+	delete(kr.byName, id)
+	n := kr.names[id.name]
+	if id.value != "" {
+		n.valued--
+	} else {
+		delete(n.whole, id.queue)
+	}
+	if n.rules--; n.rules == 0 {
+		delete(kr.names, id.name)
+	}
+}
+
+// pending are the lanes of a job's queue.
+func (kr *keyring) pending(j *jobRow) *sched.Pending {
+	return kr.m.placement.registry.queues[j.spec.Queue].pending
+}
+
+// forgetQueue drops the rules of a queue without live jobs, and what they counted.
+func (kr *keyring) forgetQueue(name rota.QueueName) {
+	for _, key := range keysUnder(&kr.counts, string(name)+"/") {
+		kr.drop(kr.counts.edit(key))
+	}
+	for _, key := range keysUnder(&kr.rules, string(name)+"/") {
+		r := kr.rules.get(key)
+		kr.unlist(idOfRule(&r.KeyRule))
+		kr.rules.drop(key)
+	}
+}
+
+// forgetTenant drops what was counted of a tenant without live jobs.
+func (kr *keyring) forgetTenant(id rota.TenantID) {
+	var keys []string
+	kr.counts.scan(func(key string, c *keyCountRow) bool {
+		if c.tenant == id {
+			keys = append(keys, key)
+		}
+		return true
+	})
+	for _, key := range keys {
+		kr.drop(kr.counts.edit(key))
+	}
+}

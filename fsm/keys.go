@@ -1,0 +1,242 @@
+package fsm
+
+import (
+	"strings"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
+)
+
+// SetKeyRuleOp turns a rule into its persisted form.
+func SetKeyRuleOp(r *rota.KeyRule) *fsmpb.Op {
+	return &fsmpb.Op{Op: &fsmpb.Op_SetKeyRule{SetKeyRule: &fsmpb.SetKeyRule{Queue: string(r.Queue), Name: r.Name, Value: r.Value,
+		Cluster: r.Scope == rota.KeyOfCluster, Concurrency: r.Concurrency, Rate: r.Rate, PeriodMs: r.PeriodMs, Burst: r.Burst,
+		Sequence: uint32(r.Sequence), Group: r.Group}}}
+}
+
+// DeleteKeyRuleOp forgets a rule.
+func DeleteKeyRuleOp(queue rota.QueueName, name, value string) *fsmpb.Op {
+	return &fsmpb.Op{Op: &fsmpb.Op_DeleteKeyRule{DeleteKeyRule: &fsmpb.DeleteKeyRule{Queue: string(queue), Name: name, Value: value}}}
+}
+
+// SkipKeyOp lets a sequence go on behind a job.
+func SkipKeyOp(queue rota.QueueName, tenant rota.TenantID, key string, job rota.JobID) *fsmpb.Op {
+	return &fsmpb.Op{Op: &fsmpb.Op_SkipKey{SkipKey: &fsmpb.SkipKey{Queue: string(queue), Tenant: string(tenant), Key: key, Job: string(job)}}}
+}
+
+// keyRuleWords is the inverse of SetKeyRuleOp.
+func keyRuleWords(op *fsmpb.SetKeyRule) rota.KeyRule {
+	r := rota.KeyRule{Queue: rota.QueueName(op.GetQueue()), Name: op.GetName(), Value: op.GetValue(), Concurrency: op.GetConcurrency(),
+		Rate: op.GetRate(), PeriodMs: op.GetPeriodMs(), Burst: op.GetBurst(), Sequence: rota.KeySequence(min(op.GetSequence(), 255)), Group: op.GetGroup()}
+	if op.GetCluster() {
+		r.Scope = rota.KeyOfCluster
+	}
+	return r
+}
+
+// setKeyRule sets what the jobs of a key are held to from now on, those that are there
+// already among them; it takes no lease away (SPEC §19.2). The same again changes nothing.
+func (kr *keyring) setKeyRule(op *fsmpb.SetKeyRule) *fsmpb.Outcome {
+	r := keyRuleWords(op)
+	if err := r.Check(); err != nil {
+		return entry.Refused(err)
+	}
+	switch old := kr.byName[idOfRule(&r)]; {
+	case r.Queue != "" && kr.m.queues.get(r.Queue) == nil:
+		return entry.Refused(noQueue(r.Queue))
+	case old != nil && old.KeyRule == r:
+		return &fsmpb.Outcome{Existed: true}
+	case old == nil && kr.rules.len() >= limits.MaxKeyRules:
+		return entry.Refused(exhausted("rule", "%d rules of keys exist: no more are taken", limits.MaxKeyRules))
+	}
+	if err := kr.mayGroup(&r); err != nil {
+		return entry.Refused(err)
+	}
+	if err := kr.m.admission.admitBytes(nil, "", 1); err != nil {
+		return entry.Refused(err)
+	}
+	if err := kr.replace(idOfRule(&r), &r); err != nil {
+		return entry.Refused(err)
+	}
+	return &fsmpb.Outcome{}
+}
+
+// deleteKeyRule lets the jobs of a key go.
+func (kr *keyring) deleteKeyRule(op *fsmpb.DeleteKeyRule) *fsmpb.Outcome {
+	id := keyRuleID{rota.QueueName(op.GetQueue()), op.GetName(), op.GetValue()}
+	if kr.byName[id] == nil {
+		return &fsmpb.Outcome{Existed: true} // deleted already, or never set
+	}
+	if err := kr.replace(id, nil); err != nil {
+		return entry.Refused(err)
+	}
+	return &fsmpb.Outcome{}
+}
+
+// skipKey lets a sequence go on behind a job that blocks it. It names that job, by which a
+// repetition is known.
+func (kr *keyring) skipKey(op *fsmpb.SkipKey) *fsmpb.Outcome {
+	c := kr.counts.edit(keyCountKey(rota.QueueName(op.GetQueue()), rota.TenantID(op.GetTenant()), op.GetKey()))
+	id := rota.JobID(op.GetJob())
+	switch {
+	case c == nil:
+		return entry.Refused(rota.Refusef(rota.KindNotFound, "key", "key %.200q is not counted for tenant %.80q in queue %.80q: name its queue "+
+			"and tenant as its rule has them (rota key list)", op.GetKey(), op.GetTenant(), op.GetQueue()))
+	case c.blocker == "":
+		return &fsmpb.Outcome{Existed: true}
+	case c.blocker != id:
+		return entry.Refused(rota.Refusef(rota.KindConflict, "job", "key %s is blocked by job %s, not by %.80q: look at it again", c.text,
+			c.blocker, id))
+	}
+	kr.skip(c, "SKIPPED")
+	return &fsmpb.Outcome{}
+}
+
+// replace puts a rule in the place of another, or takes it away where to is nil. Where that
+// changes what its jobs are counted in, it counts them anew: a walk over all live jobs, which
+// only an operator's change costs.
+func (kr *keyring) replace(id keyRuleID, to *rota.KeyRule) error {
+	from := kr.byName[id]
+	var jobs []*jobRow
+	if from == nil || to == nil || from.Scope != to.Scope || (from.Sequence == 0) != (to.Sequence == 0) {
+		jobs = kr.jobsOf(id)
+		if err := kr.mayCount(id, to, jobs); err != nil {
+			return err
+		}
+	}
+	filed := kr.withdraw(id, jobs)
+	kr.put(id, to)
+	for _, j := range jobs {
+		kr.recount(id, j)
+	}
+	var rows []*keyCountRow
+	kr.counts.scan(func(_ string, c *keyCountRow) bool {
+		if id.covers(c.queue, c.text) {
+			rows = append(rows, c)
+		}
+		return true
+	})
+	for _, c := range rows {
+		kr.review(kr.counts.change(c.key, c))
+	}
+	for _, j := range filed {
+		kr.pending(j).Add(j.item)
+	}
+	if grouped := to != nil && to.Group; grouped != (from != nil && from.Group) {
+		kr.m.placement.refile(kr.m.queues.get(id.queue), kr.m.placement.registry.queues[id.queue])
+	}
+	event := rota.Event{Kind: rota.EventKeyRuleChanged, Queue: id.queue, Text: "deleted"}
+	if to != nil {
+		event.Text, event.Payload = "set", payload(to)
+	} else {
+		event.Payload = payload(rota.KeyRule{Queue: id.queue, Name: id.name, Value: id.value})
+	}
+	kr.m.journal.emit(event)
+	return nil
+}
+
+// covers reports whether a key of a queue's count may be the rule's.
+func (id keyRuleID) covers(queue rota.QueueName, key string) bool {
+	name, value, _ := strings.Cut(key, ":")
+	return queue == id.queue && name == id.name && (id.value == "" || value == id.value)
+}
+
+// jobsOf lists the live jobs that a rule may be for.
+func (kr *keyring) jobsOf(id keyRuleID) (jobs []*jobRow) {
+	kr.m.jobs.scan(func(_ rota.JobID, j *jobRow) bool {
+		if len(j.spec.Keys) > 0 && (id.queue == "" || j.spec.Queue == id.queue) {
+			for _, key := range j.spec.Keys {
+				if id.covers(id.queue, key) {
+					jobs = append(jobs, j)
+				}
+			}
+		}
+		return true
+	})
+	return jobs
+}
+
+// mayCount refuses a rule whose keys would be too many beside those that are counted.
+func (kr *keyring) mayCount(id keyRuleID, to *rota.KeyRule, jobs []*jobRow) error {
+	if to == nil {
+		return nil
+	}
+	fresh := map[string]struct{}{}
+	for _, j := range jobs {
+		for _, key := range j.spec.Keys {
+			tenant := j.spec.Tenant
+			if to.Scope == rota.KeyOfCluster {
+				tenant = ""
+			}
+			count := keyCountKey(id.queue, tenant, key)
+			if id.covers(id.queue, key) && kr.counts.get(count) == nil {
+				fresh[count] = struct{}{}
+			}
+		}
+	}
+	if n := kr.counts.len() + len(fresh); n > limits.MaxKeyCounts {
+		return exhausted("keys", "with this rule %d keys are counted: at most %d are", n, limits.MaxKeyCounts)
+	}
+	return nil
+}
+
+// withdraw takes jobs out of the counts that a rule covers, and those that are QUEUED out of
+// their lanes, which it returns.
+func (kr *keyring) withdraw(id keyRuleID, jobs []*jobRow) (filed []*jobRow) {
+	var room [keyHoldsMost]keyHold
+	for _, j := range jobs {
+		if j.item != nil {
+			kr.pending(j).Remove(j.item)
+			filed = append(filed, j)
+		}
+		for _, h := range kr.of(&j.spec.JobSpec, room[:0]) {
+			if !id.covers(h.rule.Queue, h.key) {
+				continue
+			}
+			c := kr.counts.edit(h.count)
+			c.jobs--
+			if !j.lease.IsZero() {
+				c.open--
+			}
+			kr.line.Delete(keyPlace{c.key, c.placeOf(j), j.spec.ID})
+		}
+	}
+	return filed
+}
+
+// recount is the inverse of withdraw under the rules of now, but for the lanes.
+func (kr *keyring) recount(id keyRuleID, j *jobRow) {
+	var room [keyHoldsMost]keyHold
+	for _, h := range kr.of(&j.spec.JobSpec, room[:0]) {
+		if !id.covers(h.rule.Queue, h.key) {
+			continue
+		}
+		c := kr.counted(&h)
+		c.jobs++
+		if !j.lease.IsZero() {
+			c.open++
+		}
+		if h.rule.Sequence != rota.SequenceNone {
+			kr.line.Set(keyPlace{c.key, c.placeOf(j), j.spec.ID})
+		}
+	}
+}
+
+// review settles a count after its rule changed; c is editable.
+func (kr *keyring) review(c *keyCountRow) {
+	r := kr.ruleOf(c)
+	if r == nil || (r.Scope == rota.KeyOfCluster) != (c.tenant == "") {
+		kr.drop(c)
+		return
+	}
+	if kr.groups[c.queue] == nil {
+		c.turn = 0
+	}
+	if c.blocker != "" && r.Sequence != rota.SequenceBlock {
+		kr.skip(c, "RULE_CHANGED")
+		return
+	}
+	kr.settle(c, r)
+}

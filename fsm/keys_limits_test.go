@@ -1,0 +1,118 @@
+package fsm
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
+)
+
+// hostileKey sets, deletes or skips with fields of which any may be wrong.
+func hostileKey(b *bench, d *dice) *fsmpb.Op {
+	switch d.roll(4) {
+	case 0:
+		return &fsmpb.Op{Op: &fsmpb.Op_SkipKey{SkipKey: &fsmpb.SkipKey{Queue: d.of("", d.queue()), Tenant: d.of("", d.id("t")), Key: d.of("a:1", "b:1", d.text()),
+			Job: d.id("j")}}}
+	case 1:
+		return &fsmpb.Op{Op: &fsmpb.Op_SetKeyRule{SetKeyRule: &fsmpb.SetKeyRule{Queue: d.of("", d.queue()), Name: d.of("a", "b", d.text()), Value: d.of("", "1", d.text()),
+			Cluster: d.roll(2) == 0, Concurrency: d.number(), Rate: d.number(), PeriodMs: d.number(), Burst: d.number(), Sequence: uint32(d.number())}}}
+	}
+	return mixKeys(b, d)
+}
+
+// TestKeyRules_most: beyond 10,000 rules none is taken, and one of those that are there can
+// still be changed, and deleted for another.
+func TestKeyRules_most(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.every = limits.MaxKeyRules
+	rule := func(i int) *rota.KeyRule { return &rota.KeyRule{Name: fmt.Sprint("n", i), Concurrency: 1} }
+	var ops []*fsmpb.Op
+	for i := range limits.MaxKeyRules {
+		if ops = append(ops, SetKeyRuleOp(rule(i))); len(ops) == 1_000 {
+			b.entry(ops...)
+			ops = nil
+		}
+	}
+	if n := b.keyring.rules.len(); n != limits.MaxKeyRules {
+		t.Fatalf("%d rules are set", n)
+	}
+	o := b.refuses(rota.KindExhausted, "rule", SetKeyRuleOp(rule(limits.MaxKeyRules)))
+	if !strings.Contains(o.GetText(), "10000 rules of keys exist") {
+		t.Error(o.GetText())
+	}
+	changed := rule(7)
+	changed.Concurrency = 2
+	b.ok(SetKeyRuleOp(changed))
+	b.ok(DeleteKeyRuleOp("", "n7", ""))
+	b.ok(SetKeyRuleOp(rule(limits.MaxKeyRules)))
+}
+
+// TestKeys_most fills the table of counts: a job that brings one more is refused, and so are its
+// retry and a rule that would count one more; one with keys that are counted is taken. The rows
+// are put in by hand, as a million submissions would take minutes.
+func TestKeys_most(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.rule(rota.KeyRule{Name: "k", Concurrency: 1})
+	b.submit("other", keys("l:1"))
+	b.submit("over", keys("k:over"))
+	b.ok(cancelOp("over"))
+	b.submit("first", keys("k:first"))
+	crowd(b, func(m *Machine, i int) {
+		key := keyCountKey("", "default", fmt.Sprint("k:", i))
+		m.keyring.counts.insert(key, &keyCountRow{key: key, tenant: "default", text: fmt.Sprint("k:", i), jobs: 1})
+	}, limits.MaxKeyCounts-1)
+	kr := &b.Machine.keyring
+	last := jobSpec("j", keys("k:next", "m:1")) // without a rule m is not counted
+	if err := kr.admit(last); kr.counts.len() != limits.MaxKeyCounts || rota.KindOf(err) != rota.KindExhausted ||
+		!strings.Contains(err.Error(), "1000000 keys are counted: at most 1000000 are, and job j brings 1 more") {
+		t.Fatalf("%d keys: %v", kr.counts.len(), err)
+	}
+	b.refuse(b.Machine.submit(submitOp(last).GetSubmit()), rota.KindExhausted, "keys")
+	b.refuse(b.Machine.retry(retryOpWith("over", b).GetRetry()), rota.KindExhausted, "keys")
+	b.refuse(kr.setKeyRule(SetKeyRuleOp(&rota.KeyRule{Name: "l", Concurrency: 1}).GetSetKeyRule()), rota.KindExhausted, "keys")
+	known := jobSpec("j", keys("k:first"))
+	if err := kr.admit(known); err != nil {
+		t.Errorf("a job with a key that is counted: %v", err)
+	}
+}
+
+// TestUnique_most does the same for the keys that jobs are unique by.
+func TestUnique_most(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	crowd(b, func(m *Machine, i int) {
+		key := fmt.Sprint(i)
+		m.uniques.rows.insert(key, &uniqueRow{key: key, job: "other", tenant: "default"})
+	}, limits.MaxUniqueKeys)
+	next := jobSpec("j", func(s *rota.JobSpec) { s.Unique = &rota.Unique{Key: "next"} })
+	o := b.refuse(b.Machine.submit(submitOp(next).GetSubmit()), rota.KindExhausted, "unique")
+	if !strings.Contains(o.GetText(), "jobs hold 1000000 unique keys") {
+		t.Error(o.GetText())
+	}
+	plain := jobSpec("j")
+	if o := b.Machine.submit(submitOp(plain).GetSubmit()); o.GetKind() != 0 {
+		t.Errorf("a job without a key: %v", o)
+	}
+}
+
+// crowd puts n rows into a machine as an entry would that is never settled.
+func crowd(b *bench, put func(m *Machine, i int), n int) {
+	b.Machine.ledger.gen++
+	for i := range n {
+		put(b.Machine, i)
+	}
+}
+
+// refuse wants an outcome to be a refusal of a kind and a subject.
+func (b *bench) refuse(o *fsmpb.Outcome, kind rota.Kind, subject string) *fsmpb.Outcome {
+	b.t.Helper()
+	if rota.Kind(o.GetKind()) != kind || o.GetSubject() != subject {
+		b.t.Fatalf("%v: %s of %q is wanted", o, kind, subject)
+	}
+	return o
+}

@@ -1,0 +1,206 @@
+package fsm
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/peer"
+)
+
+func keys(list ...string) func(*rota.JobSpec) {
+	return func(s *rota.JobSpec) { s.Keys = list }
+}
+
+// rule sets a rule of all queues.
+func (b *bench) rule(r rota.KeyRule) {
+	b.t.Helper()
+	b.ok(SetKeyRuleOp(&r))
+}
+
+// blockedKey leaves a sequence blocked by a job that died as its head.
+func (b *bench) blockedKey(key, job string) {
+	b.t.Helper()
+	name, _, _ := strings.Cut(key, ":")
+	b.rule(rota.KeyRule{Name: name, Sequence: rota.SequenceBlock})
+	l := b.leased(job, "w", keys(key))
+	b.ok(verb(rota.VerbFail, l, func(c *peer.LeaseCommand) { c.Fail = peer.FailNoRetry }))
+	b.state(job, rota.JobDead)
+}
+
+// TestKeyRules_refused: what is out of range is refused by field, and nothing changes.
+func TestKeyRules_refused(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.rule(rota.KeyRule{Name: "k", Concurrency: 1})
+	before := b.keyring.rules.len()
+	for field, r := range map[string]rota.KeyRule{
+		"name": {Concurrency: 1}, "rule": {Name: "x"}, "concurrency": {Name: "x", Concurrency: -1}, "rate": {Name: "x", PeriodMs: 1000},
+		"period_ms": {Name: "x", Rate: 1}, "burst": {Name: "x", Rate: 1, PeriodMs: 1000, Burst: 1_000_000},
+		"sequence": {Name: "x", Sequence: 3}, "value": {Name: "x", Value: "a b", Concurrency: 1},
+	} {
+		b.refuses(rota.KindInvalid, field, SetKeyRuleOp(&r))
+	}
+	b.refuses(rota.KindNotFound, "queue", SetKeyRuleOp(&rota.KeyRule{Queue: "none", Name: "x", Concurrency: 1}))
+	b.refuses(rota.KindNotFound, "key", SkipKeyOp("", "t", "k:1", "j"))
+	for _, list := range [][]string{{"a:1", "b:1", "c:1", "d:1", "e:1"}, {"nocolon"}, {"a:1", "a:2"}, {":1"}, {"a:"}, {"a:b c"}} {
+		b.refuses(rota.KindInvalid, "keys", submitOp(jobSpec("j", keys(list...))))
+	}
+	if b.keyring.rules.len() != before || b.keyring.counts.len() != 0 || b.jobs.len() != 0 {
+		t.Fatal("what was refused left something behind")
+	}
+	b.sound()
+}
+
+// TestKeys_fullHoldsNobodyUp: the jobs of a full key stand first by rank, and those of others
+// run all the same; those of the key follow one by one.
+func TestKeys_fullHoldsNobodyUp(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.rule(rota.KeyRule{Name: "account", Concurrency: 1})
+	b.worker("w", 100)
+	for i := range 5 {
+		b.submit(fmt.Sprint("a", i), keys("account:7"), func(s *rota.JobSpec) { s.Priority = 0 })
+	}
+	b.submit("b", keys("account:8"))
+	b.submit("c", keys("other:7"))
+	leases := b.match()
+	if len(leases) != 3 || leases["b"].Job == "" || leases["c"].Job == "" {
+		t.Fatalf("%v have leases", leases)
+	}
+	if x, ok := b.View.Why("a4", 10); !ok || len(x.Reasons) == 0 || x.Reasons[0].Reason != "KEY_AT_LIMIT" {
+		t.Errorf("why: %+v", x)
+	}
+	for range 4 {
+		for id, l := range leases {
+			if id != "b" && id != "c" {
+				b.ok(verb(rota.VerbComplete, l))
+			}
+		}
+		if leases = b.match(); len(leases) != 1 {
+			t.Fatalf("%d jobs of the key got leases at once", len(leases))
+		}
+	}
+	b.sound()
+}
+
+// TestKeys_ruleSetLate counts the jobs and leases that are there before their rule.
+func TestKeys_ruleSetLate(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.worker("w", 2)
+	for i := range 6 {
+		b.submit(fmt.Sprint("a", i), keys("k:1"))
+	}
+	if n := len(b.match()); n != 2 {
+		t.Fatalf("%d leases", n)
+	}
+	b.worker("w2", 10)
+	b.rule(rota.KeyRule{Name: "k", Concurrency: 3})
+	if n := len(b.match()); n != 1 {
+		t.Fatalf("%d more leases, and 2 of 3 are open", n)
+	}
+	b.rule(rota.KeyRule{Name: "k", Value: "1", Concurrency: 5})
+	if n := len(b.match()); n != 2 {
+		t.Fatalf("%d more leases under the rule of the value", n)
+	}
+	b.ok(DeleteKeyRuleOp("", "k", "1"))
+	if n := len(b.match()); n != 0 {
+		t.Fatalf("%d more leases, and more than 3 are open", n)
+	}
+	b.ok(DeleteKeyRuleOp("", "k", ""))
+	if n := len(b.match()); n != 1 {
+		t.Fatalf("%d more leases without a rule", n)
+	}
+	if b.keyring.counts.len() != 0 {
+		t.Error("keys are counted without a rule")
+	}
+	b.sound()
+}
+
+// TestKeys_blocker: a dead head blocks, its retry keeps its place, and completing, deleting
+// or skipping it lets the others go.
+func TestKeys_blocker(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(b *bench){
+		"completed": func(b *bench) {
+			b.ok(retryOp("j"))
+			b.ok(verb(rota.VerbComplete, b.match()["j"]))
+		},
+		"cancelled": func(b *bench) { b.ok(retryOp("j")); b.ok(cancelOp("j")) },
+		"deleted":   func(b *bench) { b.ok(b.deleteOf("j")) },
+		"skipped":   func(b *bench) { b.ok(SkipKeyOp("", "default", "k:1", "j")) },
+		"retried and skipped": func(b *bench) {
+			b.ok(retryOp("j"))
+			b.ok(SkipKeyOp("", "default", "k:1", "j"))
+		},
+		"rule":    func(b *bench) { b.rule(rota.KeyRule{Name: "k", Sequence: rota.SequenceSkip}) },
+		"no rule": func(b *bench) { b.ok(DeleteKeyRuleOp("", "k", "")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.blockedKey("k:1", "j")
+			b.submit("next", keys("k:1"))
+			b.submit("other", keys("k:2"))
+			if leases := b.match(); len(leases) != 1 || leases["other"].Job == "" {
+				t.Fatalf("%v run behind the blocker", leases)
+			}
+			b.ok(verb(rota.VerbComplete, b.lease("other")))
+			b.refuses(rota.KindConflict, "job", SkipKeyOp("", "default", "k:1", "next"))
+			end(b)
+			if leases := b.match(); leases["next"].Job == "" {
+				t.Fatalf("%v run after the blocker", leases)
+			}
+			b.sound()
+		})
+	}
+}
+
+// TestKeys_rate gives a key its burst, then one in every share of the period.
+func TestKeys_rate(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.rule(rota.KeyRule{Name: "k", Rate: 2, PeriodMs: 1000, Burst: 3})
+	b.worker("w", 100)
+	for i := range 10 {
+		b.submit(fmt.Sprint("a", i), keys("k:1"))
+	}
+	if n := len(b.match()); n != 3 {
+		t.Fatalf("%d at once, the burst is 3", n)
+	}
+	for range 4 {
+		b.pass(499)
+		if n := len(b.match()); n != 0 {
+			t.Fatalf("%d before the next token", n)
+		}
+		b.pass(1)
+		if n := len(b.match()); n != 1 {
+			t.Fatalf("%d of a token", n)
+		}
+	}
+	b.sound()
+}
+
+// TestKeys_moved counts a job that moves in the queue that it comes to.
+func TestKeys_moved(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.ok(queueOp("q"))
+	b.rule(rota.KeyRule{Queue: "q", Name: "k", Concurrency: 1})
+	b.rule(rota.KeyRule{Queue: "default", Name: "k", Sequence: rota.SequenceBlock})
+	for i := range 3 {
+		b.submit(fmt.Sprint("a", i), keys("k:1"), func(s *rota.JobSpec) { s.Queue = "q" })
+	}
+	b.submit("d", keys("k:1"))
+	b.ok(drainOp("q", "default"))
+	b.worker("w", 10)
+	if leases := b.match(); len(leases) != 1 || leases["a0"].Job == "" {
+		t.Fatalf("%v run, a0 is the oldest", leases)
+	}
+	b.sound()
+	if b.keyring.rules.len() != 1 {
+		t.Error("the rule of a deleted queue is left")
+	}
+}

@@ -1,0 +1,165 @@
+package fsm
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/peer"
+)
+
+// logged is whose a log is.
+type logged struct {
+	lease   rota.LeaseID
+	worker  rota.WorkerID
+	attempt int32
+	queue   rota.QueueName
+	tenant  rota.TenantID
+	typ     rota.JobType
+}
+
+func loggedBy(l *leaseRow) logged {
+	return logged{l.ID, l.Worker, l.Attempt, l.queue, l.tenant, l.typ}
+}
+
+// unloggedOf lists those of attempts. What a verb of the worker ended brought its log, or had none.
+func unloggedOf(attempts []rota.Attempt) (list []unlogged) {
+	for i := range attempts {
+		a := &attempts[i]
+		switch a.End {
+		case rota.ReasonProviderFail, rota.ReasonDeclined, rota.ReasonSnoozed, rota.ReasonProofInvalid, rota.ReasonDone:
+			continue
+		}
+		if !a.Log {
+			list = append(list, unlogged{lease: a.Lease, worker: a.Worker, attempt: a.Number})
+		}
+	}
+	return list
+}
+
+// hasLog reports whether the log of a lease was kept that ended with the job or before it, as far as
+// the tombstone knows.
+func (r *tombRow) hasLog(lease rota.LeaseID) bool {
+	return r.logged && r.lease == lease || slices.ContainsFunc(r.earlier, func(a unlogged) bool { return a.logged && a.lease == lease })
+}
+
+// keepLog stages a log for the archives, under a number of its own. It is no part of the
+// digest, as no staged record is; that it was kept is.
+func (ed *ended) keepLog(of logged, packed []byte) {
+	h := &ed.m.head
+	h.tombSeq++
+	h.logs++
+	id := peer.LogID(of.lease)
+	t := tombRow{id: id, queue: of.queue, typ: of.typ, tenant: of.tenant, state: rota.JobCompleted, reason: rota.ReasonDone,
+		attempt: of.attempt, lease: of.lease, worker: of.worker, finished: h.now(), due: h.date(), seq: h.tombSeq}
+	spec := ed.m.specs.keep(&rota.JobSpec{ID: id, Queue: of.queue, Type: of.typ, Tenant: of.tenant})
+	ed.staged.add(&record{seq: t.seq, ended: t.keep(&encoder{}, nil), spec: spec, output: packed})
+	ed.staged.loose.Set(looseRecord{id, t.seq})
+}
+
+// broughtTo returns the log that the verb that is being applied brings to a lease. What else
+// ends by it, such as the leases of a worker that is jailed for it, gets none.
+func (lg *leasing) broughtTo(l *leaseRow) []byte {
+	if lg.bringing == nil || !bytes.Equal(lg.bringing.GetLease(), l.ID[:]) {
+		return nil
+	}
+	return lg.bringing.GetLog()
+}
+
+// checkLog refuses a log that a verb cannot bring.
+func checkLog(op *fsmpb.LeaseOp) error {
+	if len(op.GetLog()) == 0 {
+		return nil
+	}
+	switch verb := rota.LeaseVerb(op.GetVerb()); verb {
+	case rota.VerbComplete, rota.VerbFail, rota.VerbDecline:
+		return checkPacked(op.GetLog())
+	default:
+		return rota.Refusef(rota.KindInvalid, "log", "lease verb %d brings no log: the verb that ends the lease does", verb)
+	}
+}
+
+func checkPacked(log []byte) error {
+	if len(log) > limits.MaxLogPacked {
+		return rota.Refusef(rota.KindInvalid, "log", "the log has %d bytes: at most %d are taken", len(log), limits.MaxLogPacked)
+	}
+	return nil
+}
+
+// KeepLogOp keeps a log for an attempt whose worker did not end its lease itself.
+func KeepLogOp(job rota.JobID, lease rota.LeaseID, worker rota.WorkerID, packed []byte) *fsmpb.Op {
+	return &fsmpb.Op{Op: &fsmpb.Op_KeepLog{KeepLog: &fsmpb.KeepLog{Job: string(job), Lease: lease[:], Worker: string(worker), Log: packed}}}
+}
+
+// keepLog keeps what a node has of the log of an attempt that is known and over: once, and
+// never in the place of what its worker brought. The node proposes it.
+func (lg *leasing) keepLog(op *fsmpb.KeepLog) *fsmpb.Outcome {
+	switch err := checkPacked(op.GetLog()); {
+	case err != nil:
+		return entry.Refused(err)
+	case len(op.GetLog()) == 0:
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "log", "the log is empty"))
+	case lg.leases.get(string(op.GetLease())) != nil:
+		return entry.Refused(rota.Refusef(rota.KindConflict, "lease", "the lease is open: the verb that ends it brings the log"))
+	}
+	id, worker := rota.JobID(op.GetJob()), rota.WorkerID(op.GetWorker())
+	if t := lg.m.ended.tombs.get(id); t != nil {
+		if a := t.attemptBy(op.GetLease(), worker); a != nil {
+			return lg.m.ended.keepEnded(t, *a, op.GetLog())
+		}
+	}
+	if j := lg.m.jobs.get(id); j != nil {
+		if at := slices.IndexFunc(j.attempts, func(a rota.Attempt) bool {
+			return bytes.Equal(a.Lease[:], op.GetLease()) && a.Worker == worker
+		}); at >= 0 {
+			return lg.keepLogOf(j, at, op.GetLog())
+		}
+	}
+	return entry.Refused(rota.Refusef(rota.KindNotFound, "lease", "job %q has no such attempt among the last %d", id, limits.MaxAttemptsKept))
+}
+
+// attemptBy returns the attempt of a lease as far as logs go, nil where the tombstone knows none that
+// may bring one.
+func (r *tombRow) attemptBy(lease []byte, worker rota.WorkerID) *unlogged {
+	last := unlogged{r.lease, r.worker, r.attempt, r.logged}
+	for _, a := range append(r.earlier, last) {
+		if bytes.Equal(a.lease[:], lease) && a.worker == worker {
+			return &a
+		}
+	}
+	return nil
+}
+
+// keepEnded keeps the log of an attempt of a job that has ended.
+func (ed *ended) keepEnded(t *tombRow, of unlogged, packed []byte) *fsmpb.Outcome {
+	o := &fsmpb.Outcome{Existed: of.logged, JobState: uint32(t.state)}
+	if o.Existed {
+		return o
+	}
+	ed.tombs.change(t.id, func(t *tombRow) {
+		t.logged = t.logged || t.lease == of.lease
+		for i := range t.earlier {
+			t.earlier[i].logged = t.earlier[i].logged || t.earlier[i].lease == of.lease
+		}
+	})
+	ed.m.flows.noteLog(t.id, of.lease)
+	ed.keepLog(logged{of.lease, of.worker, of.attempt, t.queue, t.tenant, t.typ}, packed)
+	return o
+}
+
+func (lg *leasing) keepLogOf(j *jobRow, at int, packed []byte) *fsmpb.Outcome {
+	o := &fsmpb.Outcome{Existed: j.attempts[at].Log, JobState: uint32(j.state)}
+	if o.Existed {
+		return o
+	}
+	j = lg.m.jobs.edit(j.spec.ID)
+	lg.m.own(j)
+	j.attempts = slices.Clone(j.attempts)
+	a := &j.attempts[at]
+	a.Log = true
+	lg.m.ended.keepLog(logged{a.Lease, a.Worker, a.Number, j.spec.Queue, j.spec.Tenant, j.spec.Type}, packed)
+	return o
+}

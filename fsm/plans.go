@@ -1,0 +1,258 @@
+package fsm
+
+import (
+	"slices"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/access"
+	"github.com/rotasched/rota/internal/filter"
+	"github.com/rotasched/rota/internal/limits"
+)
+
+// plans owns the table of plans: one verb for all jobs that a filter selects (SPEC §21.7).
+type plans struct {
+	m    *Machine
+	rows table[rota.PlanID, planRow, *planRow]
+}
+
+// planRow is one plan. Every job up to cursor is dealt with, none after.
+type planRow struct {
+	rowMeta
+	// spec never changes; filter is what its line says, derived.
+	spec   *rota.PlanSpec
+	filter *filter.Filter
+	// caller started it: by its rights each job is judged.
+	caller access.Caller
+	// order counts the plans as they were started.
+	order          uint64
+	started, ended rota.Moment
+	// jobs and ends are the highest numbers of submissions and of ends at its start: what came
+	// later is no part of it.
+	jobs, ends            uint64
+	state                 rota.PlanState
+	why                   string
+	cursor                rota.JobID
+	done, refused, passed int64
+	refusals              []rota.PlanRefusal
+}
+
+// ReadPlan reads the filter of a plan, and refuses a plan that is for nothing: one without a term,
+// and one whose verb is for none of the states that it selects.
+func ReadPlan(p *rota.PlanSpec) (filter.Filter, error) {
+	if err := p.CheckShape(); err != nil {
+		return filter.Filter{}, err
+	}
+	f, err := filter.Parse(p.Filter)
+	switch {
+	case err != nil:
+		return f, err
+	case f.Empty():
+		return f, rota.Refusef(rota.KindInvalid, "filter", "a plan needs a filter: id=* stands for all jobs")
+	case !f.May(p.Verb.States()...):
+		return f, rota.Refusef(rota.KindInvalid, "filter", "the filter selects no job that %s is for: those are %v", p.Verb, p.Verb.States())
+	}
+	return f, nil
+}
+
+// TreeKey is the id.
+func (r *planRow) TreeKey() rota.PlanID { return r.spec.ID }
+
+func (r *planRow) canonical(e *encoder) {
+	s := r.spec
+	e.str(string(s.ID))
+	e.uint(uint64(s.Verb))
+	e.str(s.Filter)
+	e.str(string(s.To))
+	if e.bool(s.Priority != nil); s.Priority != nil {
+		e.uint(uint64(*s.Priority))
+	}
+	e.int(s.Max)
+	e.str(string(r.caller.Actor))
+	e.str(r.caller.Via)
+	e.str(r.caller.Request)
+	e.uint(r.order)
+	e.moment(r.started)
+	e.moment(r.ended)
+	e.uint(r.jobs)
+	e.uint(r.ends)
+	e.uint(uint64(r.state))
+	e.str(r.why)
+	e.str(string(r.cursor))
+	e.int(r.done)
+	e.int(r.refused)
+	e.int(r.passed)
+	e.uint(uint64(len(r.refusals)))
+	for _, f := range r.refusals {
+		e.str(string(f.Job))
+		e.str(f.Text)
+	}
+}
+
+func decodePlan(d *decoder) *planRow {
+	s := &rota.PlanSpec{ID: rota.PlanID(d.str()), Verb: rota.PlanVerb(d.enum(uint64(rota.PlanReprioritise)))}
+	s.Filter, s.To = d.str(), rota.QueueName(d.str())
+	if d.bool() {
+		p := int32(d.enum(rota.MaxPriority))
+		s.Priority = &p
+	}
+	s.Max = d.int()
+	r := &planRow{spec: s, caller: access.Caller{Actor: rota.Principal(d.str()), Via: d.str(), Request: d.str()}}
+	r.order, r.started, r.ended, r.jobs, r.ends = d.uint(), d.moment(), d.moment(), d.uint(), d.uint()
+	r.state, r.why, r.cursor = rota.PlanState(d.enum(uint64(rota.PlanCancelled))), d.str(), rota.JobID(d.str())
+	r.done, r.refused, r.passed = d.int(), d.int(), d.int()
+	for range d.count(limits.MaxPlanRefusals) {
+		r.refusals = append(r.refusals, rota.PlanRefusal{Job: rota.JobID(d.str()), Text: d.str()})
+	}
+	f, err := filter.Parse(s.Filter)
+	if err != nil {
+		d.fail()
+	}
+	r.filter = &f
+	return r
+}
+
+// detach makes a copy's list its own.
+func (r *planRow) detach() { r.refusals = slices.Clone(r.refusals) }
+
+// planEvent is the payload of events about a plan.
+type planEvent struct {
+	Plan    rota.PlanID `json:"plan"`
+	Verb    string      `json:"verb"`
+	Filter  string      `json:"filter"`
+	State   string      `json:"state"`
+	Done    int64       `json:"done"`
+	Refused int64       `json:"refused"`
+	Passed  int64       `json:"passed"`
+}
+
+func (pn *plans) emit(r *planRow, kind rota.EventKind) {
+	pn.m.journal.announce(&rota.Event{Kind: kind, Text: r.why, Payload: payload(planEvent{r.spec.ID, r.spec.Verb.String(), r.spec.Filter,
+		r.state.String(), r.done, r.refused, r.passed})})
+}
+
+// finish ends a plan; r is editable.
+func (pn *plans) finish(r *planRow, state rota.PlanState, why string) {
+	r.state, r.why, r.ended = state, tail(why, limits.MaxReasonBytes), pn.m.head.now()
+	pn.emit(r, rota.EventPlanFinished)
+}
+
+// cancelAll ends every plan of a state that becomes another cluster's.
+func (pn *plans) cancelAll(why string) {
+	var running []rota.PlanID
+	pn.rows.scan(func(id rota.PlanID, r *planRow) bool {
+		if r.state == rota.PlanRunning {
+			running = append(running, id)
+		}
+		return true
+	})
+	for _, id := range running {
+		pn.finish(pn.rows.edit(id), rota.PlanCancelled, why)
+	}
+}
+
+// count returns how many plans run, the oldest that is over, and the highest order.
+func (pn *plans) count() (running int, oldest *planRow, order uint64) {
+	pn.rows.scan(func(_ rota.PlanID, r *planRow) bool {
+		order = max(order, r.order)
+		if r.state == rota.PlanRunning {
+			running++
+		} else if oldest == nil || r.order < oldest.order {
+			oldest = r
+		}
+		return true
+	})
+	return running, oldest, order
+}
+
+// fits reports whether a job is one that the plan is for, as far as rows say: what it failed of
+// is not asked for, as who started the plan may not read it.
+func (r *planRow) fits(j *rota.Job, early bool) bool {
+	f := r.filter.Without("error")
+	return f.Early(j) && (early || f.Late(j, r.started.Clock))
+}
+
+// PlanOf returns a plan as it stands.
+func PlanOf(vw *View, id rota.PlanID) (rota.Plan, bool) {
+	r := vw.m.plans.rows.get(id)
+	if r == nil {
+		return rota.Plan{}, false
+	}
+	return r.words(), true
+}
+
+func (r *planRow) words() rota.Plan {
+	return rota.Plan{PlanSpec: *r.spec, State: r.state, Why: r.why, Started: r.started, Ended: r.ended, Cursor: r.cursor, Done: r.done,
+		Refused: r.refused, Passed: r.passed, Refusals: slices.Clone(r.refusals), By: r.caller.Actor}
+}
+
+// PlansOf lists the plans in the order of their ids.
+func PlansOf(vw *View) []rota.Plan {
+	list := make([]rota.Plan, 0, vw.m.plans.rows.len())
+	vw.m.plans.rows.scan(func(_ rota.PlanID, r *planRow) bool {
+		list = append(list, r.words())
+		return true
+	})
+	return list
+}
+
+// PlanWork is what a leader must know of a running plan.
+type PlanWork struct {
+	Spec   rota.PlanSpec
+	Caller access.Caller
+	// Cursor is the job that the next step begins after, Done how many are done.
+	Cursor rota.JobID
+	Done   int64
+	// Started is what ages count at; Jobs and Ends as in the row.
+	Started    rota.Clock
+	Jobs, Ends uint64
+}
+
+// RunningPlans lists the running plans for a leader, in the order of their ids.
+func RunningPlans(vw *View) (list []PlanWork) {
+	vw.m.plans.rows.scan(func(_ rota.PlanID, r *planRow) bool {
+		if r.state == rota.PlanRunning {
+			list = append(list, PlanWork{*r.spec, r.caller, r.cursor, r.done, r.started.Clock, r.jobs, r.ends})
+		}
+		return true
+	})
+	return list
+}
+
+// PreviewOf is what a plan would be that somebody starts now.
+func PreviewOf(vw *View, spec rota.PlanSpec) PlanWork {
+	return PlanWork{Spec: spec, Started: vw.m.head.clock, Jobs: vw.m.head.jobSeq, Ends: vw.m.head.tombSeq}
+}
+
+// of reports whether a number and a state are those of a job that the plan is for.
+func (w *PlanWork) of(number uint64, s rota.JobState) bool {
+	upTo := w.Jobs
+	if w.Spec.Verb.Ended() {
+		upTo = w.Ends
+	}
+	return number <= upTo && slices.Contains(w.Spec.Verb.States(), s)
+}
+
+// plans checks the plans.
+func (c *checker) plans() {
+	m := c.m
+	running, orders := 0, make(map[uint64]bool)
+	m.plans.rows.scan(func(id rota.PlanID, r *planRow) bool {
+		if r.state == rota.PlanRunning {
+			running++
+		}
+		if orders[r.order] || r.spec.CheckShape() != nil || r.filter.Empty() || id != r.spec.ID || r.jobs > m.head.jobSeq || r.ends > m.head.tombSeq ||
+			(r.state == rota.PlanRunning) != (r.ended == rota.Moment{}) {
+			c.fault("I4: plan %s, the %dth, is %s up to job %d and end %d, of %d and %d", id, r.order, r.state, r.jobs, r.ends, m.head.jobSeq,
+				m.head.tombSeq)
+		}
+		if min(r.done, r.refused, r.passed) < 0 || r.spec.Max > 0 && r.done > r.spec.Max || int64(len(r.refusals)) != min(r.refused, limits.MaxPlanRefusals) {
+			c.fault("I4: plan %s of %d at most has done %d, was refused %d and shows %d of them, went by %d", id, r.spec.Max, r.done, r.refused,
+				len(r.refusals), r.passed)
+		}
+		orders[r.order] = true
+		return true
+	})
+	if running > limits.MaxPlansRunning || len(orders) > limits.MaxPlans {
+		c.fault("I4: %d plans run, of %d", running, len(orders))
+	}
+}

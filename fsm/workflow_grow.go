@@ -1,0 +1,171 @@
+package fsm
+
+import (
+	"strconv"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/peer"
+)
+
+// growing looks at the children that a completion brings, and takes their classes; nil where it
+// brings none. It changes nothing else, and refuses all or nothing: the lease is open then.
+func (fs *flows) growing(l *leaseRow, op *fsmpb.LeaseOp) (*chunk, error) {
+	encoded := op.GetChildren()
+	if len(encoded) == 0 {
+		return nil, nil
+	}
+	j := fs.m.jobs.get(l.Job)
+	if j.workflow == "" {
+		return nil, rota.Refusef(rota.KindInvalid, "children", "job %s is no node of a workflow: only such a one can have children", l.Job)
+	}
+	if n := len(encoded); n > limits.MaxChildrenBytes {
+		return nil, rota.Refusef(rota.KindInvalid, "children", "children take %d bytes: at most %d are taken; let payloads name large data "+
+			"instead of holding it", n, limits.MaxChildrenBytes)
+	}
+	var g fsmpb.Growth
+	if err := proto.Unmarshal(encoded, &g); err != nil {
+		return nil, rota.Refusef(rota.KindInvalid, "children", "children cannot be read: an encoded Growth is wanted, as the client library makes it")
+	}
+	n := len(g.GetNodes())
+	if n == 0 || n > rota.MaxChildren {
+		return nil, rota.Refusef(rota.KindInvalid, "children", "children are %d: 1 to %d are wanted", n, rota.MaxChildren)
+	}
+	r, f := fs.workflows.get(j.workflow), fs.flowIndex.byID[j.workflow]
+	c := &chunk{m: fs.m, r: r, f: f, names: make(map[string]bool, n), grower: f.rows[j.vertex], content: hashBytes(encoded)}
+	switch {
+	case r.ending != rota.WorkflowNone:
+		return c, nil // it takes the completion, and no more nodes
+	case r.redo:
+		return nil, exhausted("children", "workflow %s is being retried: complete again in a moment", r.id)
+	}
+	for i, node := range g.GetNodes() {
+		if err := c.take(node); err != nil {
+			fs.dropKinds(f, c.kinds)
+			return nil, peer.OfChild(i, node.GetSpec().GetId(), err)
+		}
+	}
+	if err := c.admitGrowth(); err != nil {
+		fs.dropKinds(f, c.kinds)
+		return nil, err
+	}
+	c.mark(g.GetDetached())
+	return c, nil
+}
+
+// mark notes of the children who grew them, and which of them join: those without children.
+func (c *chunk) mark(detached bool) {
+	inner := make(map[uint32]bool, len(c.rows))
+	for _, v := range c.rows {
+		for _, p := range v.parents {
+			inner[p] = true
+		}
+	}
+	for _, v := range c.rows {
+		v.growth = &growth{by: c.grower.number + 1, joins: !detached && !inner[v.number]}
+	}
+}
+
+// need is what the children add to what all workflows take.
+func (c *chunk) need() flowSize {
+	return flowSize{vertices: int64(len(c.rows)), bytes: c.bytes + edgeBytes*int64(c.edges)}
+}
+
+// admitGrowth holds the children against the bounds of a workflow and of all, and the budgets
+// of queues and tenant: their number was not announced.
+func (c *chunk) admitGrowth() error {
+	r := c.r
+	for _, bound := range []struct {
+		what            string
+		has, more, most int64
+	}{
+		{"nodes", int64(r.nodes), int64(len(c.rows)), rota.MaxWorkflowNodes},
+		{"edges", int64(r.edges), int64(c.edges), rota.MaxWorkflowEdges},
+		{"bytes", r.bytes, c.bytes, rota.MaxWorkflowBytes},
+	} {
+		if bound.has+bound.more > bound.most {
+			return rota.Refusef(rota.KindInvalid, "children", "workflow %s has %d %s, the children bring %d more: at most %d are taken", r.id,
+				bound.has, bound.what, bound.more, bound.most)
+		}
+	}
+	if err := c.admitBytes(); err != nil {
+		return err
+	}
+	return c.m.flows.admitSize(c.need())
+}
+
+// drop gives back what was taken for children that do not come after all; nil has none.
+func (c *chunk) drop() {
+	if c != nil {
+		c.m.flows.dropKinds(c.f, c.kinds)
+	}
+}
+
+// grow adds the children to the workflow as their node completes, before anything hears of it: so
+// nothing that waits for it misses them.
+func (c *chunk) grow() {
+	if c == nil {
+		return
+	}
+	fs, f := &c.m.flows, c.f
+	fs.makeRoom(c.need())
+	v := fs.editVertex(f, c.grower.number)
+	its := growth{content: c.content}
+	if v.growth != nil {
+		its.by, its.joins = v.growth.by, v.growth.joins
+	}
+	v.growth = &its
+	if len(c.rows) == 0 {
+		return
+	}
+	r := fs.workflows.edit(c.r.id)
+	s := &fs.flowIndex
+	s.all.add(r, -1)
+	s.kept.add(r, -1)
+	for _, v := range c.rows {
+		fs.vertices.insert(v.key, v)
+		f.append(v)
+		c.m.queues.edit(v.spec.Queue).blocked++
+	}
+	f.kinds = append(f.kinds, c.kinds...)
+	n := uint32(len(c.rows))
+	r.nodes, r.added, r.blocked = r.nodes+n, r.added+n, r.blocked+n
+	r.edges, r.linked = r.edges+c.edges, r.linked+c.edges
+	r.bytes += c.bytes
+	s.all.add(r, 1)
+	s.kept.add(r, 1)
+	for _, v := range c.rows {
+		fs.addWork(f, r, v.number)
+	}
+	fs.emitFlow(r, rota.Event{Kind: rota.EventWorkflowGrown, Job: v.spec.ID, Node: vertexName(v), Payload: c.grownPayload()})
+}
+
+// grownPayload is the payload of workflowGrown.
+func (c *chunk) grownPayload() string {
+	b := strconv.AppendInt(append(c.m.journal.scratch[:0], `{"children":`...), int64(len(c.rows)), 10)
+	last := c.rows[len(c.rows)-1] // it has no children: it joins unless none does
+	b = append(b, `,"detached":`...)
+	b = strconv.AppendBool(b, !last.joins())
+	c.m.journal.scratch = append(b, '}')
+	return string(c.m.journal.scratch)
+}
+
+// grewSo reports whether a node added as it completed what an operation brings. Of a workflow
+// that is forgotten nobody knows.
+func (fs *flows) grewSo(op *fsmpb.LeaseOp) bool {
+	_, v := fs.vertex(rota.JobID(op.GetJob()))
+	if v == nil {
+		return true
+	}
+	var brings, brought rota.Digest
+	if b := op.GetChildren(); len(b) > 0 {
+		brings = hashBytes(b)
+	}
+	if v.growth != nil {
+		brought = v.growth.content
+	}
+	return brings == brought
+}

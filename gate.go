@@ -1,0 +1,118 @@
+package rota
+
+import (
+	"cmp"
+	"time"
+)
+
+// GateType is the job type of gates: no worker ever runs one.
+const GateType JobType = "gate"
+
+// Gate makes a node of a workflow a gate (SPEC §23.1): it has no job, and once its parents
+// have completed it waits for somebody's signal, or for its time.
+type Gate struct {
+	// Timeout is how long it waits once its parents have completed, at most MaxGateTimeout; 0
+	// is for ever.
+	Timeout time.Duration `json:"timeout_ms,omitempty"`
+	// OnTimeout is what becomes of it then.
+	OnTimeout GateTimeout `json:"on_timeout,omitempty"`
+}
+
+// GateTimeout is what becomes of a gate that nobody signalled in time.
+type GateTimeout uint8
+
+// What becomes of such a gate: it is EXPIRED, or COMPLETED with an empty output.
+const (
+	GateExpires GateTimeout = iota
+	GateCompletes
+)
+
+var gateTimeoutNames = []string{"expire", "complete"}
+
+// String names what becomes of the gate as SPEC §23.1 does.
+func (t GateTimeout) String() string { return nameOf(gateTimeoutNames, int(t)) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (t GateTimeout) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (t *GateTimeout) UnmarshalText(text []byte) error {
+	v, err := valueOf(gateTimeoutNames, "what a gate does on its timeout", text)
+	*t = GateTimeout(v)
+	return err
+}
+
+// CheckGate refuses a gate that is out of bounds, and whatever its template says beside its
+// id, queue, tenant, priority and labels: a gate is no job.
+func (s *JobSpec) CheckGate(g *Gate) error {
+	if s.Type != GateType {
+		return Refusef(KindInvalid, "type", "type is %q: a gate is no job, leave it out", shorten(string(s.Type)))
+	}
+	if g.Timeout < 0 || g.Timeout > MaxGateTimeout {
+		return Refusef(KindInvalid, "gate.timeout_ms", "timeout_ms is %d: 0 (for ever) to %d (a year) is wanted", g.Timeout.Milliseconds(),
+			MaxGateTimeout.Milliseconds())
+	}
+	if g.OnTimeout > GateCompletes {
+		return Refusef(KindInvalid, "gate.on_timeout", "on_timeout is %d: expire or complete is wanted", g.OnTimeout)
+	}
+	bare := &JobSpec{ID: s.ID, Queue: s.Queue, Type: s.Type, Tenant: s.Tenant, Priority: s.Priority, Labels: s.Labels, Minted: s.Minted}
+	if how := s.Difference(bare); how != "" || len(s.Headers) > 0 {
+		how = cmp.Or(how, "it has headers")
+		return Refusef(KindInvalid, "gate", "a gate is no job and has an id, parents, a queue, a priority and labels only: %s", how)
+	}
+	return nil
+}
+
+// CheckTemplate is that of the node's job, or of a gate, which may leave its type out.
+func (n *NodeSpec) CheckTemplate(payloadMax int64) error {
+	s := n.JobSpec
+	if n.Gate != nil && s.Type == "" {
+		s.Type = GateType
+	}
+	if err := s.CheckTemplate(payloadMax); err != nil || n.Gate == nil {
+		return err
+	}
+	return s.CheckGate(n.Gate)
+}
+
+// Signal is somebody's word to a gate.
+type Signal struct {
+	// Workflow and Node name the gate.
+	Workflow WorkflowID `json:"workflow"`
+	Node     string     `json:"node"`
+	// ID is the idempotency key; the client library sets one where it is empty.
+	ID string `json:"id"`
+	// Payload is the gate's output, at most MaxSignalBytes; of a refusal it says why.
+	Payload Blob `json:"payload,omitempty"`
+	// Refuse ends the gate DEAD instead.
+	Refuse bool `json:"refuse,omitempty"`
+}
+
+// CheckShape refuses what can be refused by looking at the signal alone.
+func (s *Signal) CheckShape() error {
+	if err := CheckID("workflow", s.Workflow); err != nil {
+		return err
+	}
+	if err := CheckNodeID("node", s.Node); err != nil {
+		return err
+	}
+	if err := CheckID("id", s.ID); err != nil {
+		return err
+	}
+	if n := len(s.Payload); n > MaxSignalBytes {
+		return Refusef(KindInvalid, "payload", "payload has %d bytes: at most %d are taken; let it name large data instead of holding it", n,
+			MaxSignalBytes)
+	}
+	return nil
+}
+
+// Signalled is the outcome of a signal.
+type Signalled struct {
+	Workflow WorkflowID `json:"workflow"`
+	Node     string     `json:"node"`
+	ID       string     `json:"id"`
+	// Existed reports that the same signal was taken before.
+	Existed bool `json:"existed,omitempty"`
+	// Index of the entry that took it.
+	Index Index `json:"index"`
+}

@@ -1,0 +1,69 @@
+package rota
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Growth is what a node of a workflow adds to it as it completes (SPEC §23.2): all of it or
+// nothing.
+type Growth struct {
+	// Children are at most MaxChildren nodes. Their parents are the completing node or children
+	// before; one that names none is a child of the completing node. A queue that is left
+	// empty is the workflow's.
+	Children []NodeSpec `json:"children"`
+	// Detached lets nothing wait for the children. Otherwise whatever waits for the completing
+	// node also waits for those children that have none themselves.
+	Detached bool `json:"detached,omitempty"`
+}
+
+// CheckShape refuses what can be refused by looking at the children alone; node is the one
+// that completes.
+func (g *Growth) CheckShape(node string) error {
+	if n := len(g.Children); n == 0 || n > MaxChildren {
+		return Refusef(KindInvalid, "children", "children are %d: 1 to %d are wanted", n, MaxChildren)
+	}
+	before := map[string]bool{node: true}
+	for i := range g.Children {
+		n := &g.Children[i]
+		if err := n.checkChild(before); err != nil {
+			return ofChild(i, n.ID, err)
+		}
+		before[n.ID] = true
+	}
+	return nil
+}
+
+// checkChild is CheckTemplate for a node whose parents are among some, and whose queue and
+// tenant are its workflow's.
+func (n *NodeSpec) checkChild(before map[string]bool) error {
+	if err := CheckNodeID("id", n.ID); err != nil {
+		return err
+	}
+	if before[n.ID] {
+		return Refusef(KindInvalid, "id", "the id stands before: each node needs its own")
+	}
+	for i, id := range n.Parents {
+		if !before[id] {
+			return Refusef(KindInvalid, fmt.Sprintf("parents[%d]", i), "%q is neither the node that completes nor a child before", shorten(id))
+		}
+	}
+	if n.Tenant != "" {
+		return Refusef(KindInvalid, "tenant", "tenant %.80q is given: a node is of its workflow's tenant", n.Tenant)
+	}
+	whole := *n
+	if whole.Queue == "" {
+		whole.Queue = DefaultQueue
+	}
+	whole.Tenant = DefaultTenant
+	return whole.CheckTemplate(MaxPayloadBytes)
+}
+
+// ofChild makes a refusal one of a completion's child.
+func ofChild(place int, id string, err error) error {
+	var e *Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	return Refusef(e.Kind, fmt.Sprintf("children[%d].%s", place, e.Subject), "child %q: %s", shorten(id), e.Text)
+}

@@ -1,0 +1,32 @@
+package peer
+
+import (
+	"time"
+
+	"github.com/rotasched/rota"
+)
+
+// Lanes are the largest lanes of a queue.
+type Lanes struct {
+	Queue rota.QueueName
+	// Lanes and Throttled count all of them; 0 where not all may be read.
+	Lanes, Throttled int64
+	Largest          []Lane
+}
+
+// Lane is a lane: jobs of one tenant, class, domain, and kind of priority that wait.
+type Lane struct {
+	Tenant rota.TenantID
+	Type   rota.JobType
+	Domain string
+	Keys   []string
+	// Jobs counts those that wait, OldestWait is how long the oldest of them does.
+	Jobs       int64
+	OldestWait time.Duration
+	// Head is its first job, with that job's priority.
+	Head     rota.JobID
+	Priority int32
+	// Throttled says that rounds do not draw from it; Reasons are why nothing of it is placed.
+	Throttled bool
+	Reasons   []rota.Why
+}

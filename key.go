@@ -1,0 +1,210 @@
+package rota
+
+import (
+	"fmt"
+	"strings"
+)
+
+// KeyRule is what jobs that name a key are held to (SPEC §19). A rule of a queue holds for
+// its jobs, one without a queue for those of all queues together; both apply where both are.
+type KeyRule struct {
+	Queue QueueName `json:"queue,omitempty"`
+	Name  string    `json:"name"`
+	// Value is the one value that the rule is for, in the place of the rule of the name
+	// alone; "" for all others.
+	Value string `json:"value,omitempty"`
+	// Scope says whose keys count as one.
+	Scope KeyScope `json:"scope"`
+	// Concurrency is how many leases with a key may be open at once; 0 bounds none.
+	Concurrency int64 `json:"concurrency,omitempty"`
+	// Rate is how many jobs of a key may be assigned in a period, at most Burst of them at
+	// once; 0 bounds none. Burst is 1 where it is not given.
+	Rate     int64 `json:"rate,omitempty"`
+	PeriodMs int64 `json:"period_ms,omitempty"`
+	Burst    int64 `json:"burst,omitempty"`
+	// Sequence runs the jobs of a key one after the other in the order of their submission.
+	Sequence KeySequence `json:"sequence"`
+	// Group has the keys of a queue take turns: of those that wait the one that had the fewest.
+	Group bool `json:"group,omitempty"`
+}
+
+// KeyScope says whose keys of one text are one key.
+type KeyScope uint8
+
+const (
+	// KeyOfTenant counts the keys of each tenant by themselves.
+	KeyOfTenant KeyScope = iota
+	// KeyOfCluster counts those of all tenants together.
+	KeyOfCluster
+)
+
+var keyScopes = [...]string{"tenant", "cluster"}
+
+func (s KeyScope) String() string {
+	if int(s) < len(keyScopes) {
+		return keyScopes[s]
+	}
+	return "unknown"
+}
+
+// ParseKeyScope is the inverse of String; "" is KeyOfTenant.
+func ParseKeyScope(text string) (KeyScope, error) {
+	for i, name := range keyScopes {
+		if text == name || text == "" {
+			return KeyScope(i), nil
+		}
+	}
+	return 0, Refusef(KindInvalid, "scope", "scope is %.80q: tenant or cluster is wanted", text)
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s KeyScope) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *KeyScope) UnmarshalText(text []byte) (err error) {
+	*s, err = ParseKeyScope(string(text))
+	return err
+}
+
+// KeySequence says what becomes of a sequence whose head ends otherwise than well.
+type KeySequence uint8
+
+const (
+	// SequenceNone is no sequence: jobs of a key run beside each other.
+	SequenceNone KeySequence = iota
+	// SequenceBlock stops behind a head that is DEAD or EXPIRED.
+	SequenceBlock
+	// SequenceSkip goes on with the next.
+	SequenceSkip
+)
+
+var keySequences = [...]string{"none", "block", "skip"}
+
+func (s KeySequence) String() string {
+	if int(s) < len(keySequences) {
+		return keySequences[s]
+	}
+	return "unknown"
+}
+
+// ParseKeySequence is the inverse of String; "" is SequenceNone.
+func ParseKeySequence(text string) (KeySequence, error) {
+	for i, name := range keySequences {
+		if text == name || text == "" {
+			return KeySequence(i), nil
+		}
+	}
+	return 0, Refusef(KindInvalid, "sequence", "sequence is %.80q: none, block or skip is wanted", text)
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s KeySequence) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *KeySequence) UnmarshalText(text []byte) (err error) {
+	*s, err = ParseKeySequence(string(text))
+	return err
+}
+
+// KeyState is what a key that a rule holds for counts now.
+type KeyState struct {
+	// Queue and Tenant are those that it counts in, "" for all of them.
+	Queue  QueueName `json:"queue,omitempty"`
+	Tenant TenantID  `json:"tenant,omitempty"`
+	Key    string    `json:"key"`
+	// Jobs are live, Open of them have a lease.
+	Jobs int64 `json:"jobs"`
+	Open int64 `json:"open"`
+	// Full reports that none of its jobs is assigned now; Next is when one may be, where a
+	// date is known.
+	Full bool   `json:"full"`
+	Next Moment `json:"next"`
+	// Head is the job whose turn it is in a sequence; Blocker the one that holds it up.
+	Head    JobID `json:"head,omitempty"`
+	Blocker JobID `json:"blocker,omitempty"`
+}
+
+// checkKeys refuses the keys of a job.
+func checkKeys(keys []string) error {
+	if len(keys) > MaxKeys {
+		return Refusef(KindInvalid, "keys", "keys are %d: at most %d are taken", len(keys), MaxKeys)
+	}
+	for i, key := range keys {
+		name, ok := keyName(key)
+		if !ok {
+			return badKey(fmt.Sprintf("keys[%d]", i), key)
+		}
+		for _, other := range keys[:i] {
+			if before, _, _ := strings.Cut(other, ":"); before == name {
+				return Refusef(KindInvalid, "keys", "keys[%d] is %q, and so is the name of an earlier one: a name stands once", i, name)
+			}
+		}
+	}
+	return nil
+}
+
+// keyName returns the name of a key, false of what is not name:value.
+func keyName(key string) (name string, ok bool) {
+	name, value, ok := strings.Cut(key, ":")
+	return name, ok && name != "" && value != "" && validLabel(key)
+}
+
+// badKey says why a key is none.
+func badKey(field, key string) error {
+	if !validLabel(key) {
+		return Refusef(KindInvalid, "keys", "%s is not name:value of 3 to %d bytes of printable ASCII", field, MaxKeyBytes)
+	}
+	return Refusef(KindInvalid, "keys", "%s is %q: name:value is wanted", field, key)
+}
+
+// Check refuses a rule whose fields are out of range.
+func (r *KeyRule) Check() error {
+	if r.Queue != "" {
+		if err := CheckID("queue", r.Queue); err != nil {
+			return err
+		}
+	}
+	if !validLabel(r.Name) || strings.Contains(r.Name, ":") {
+		return Refusef(KindInvalid, "name", "name %.80q is not 1 to %d bytes of printable ASCII without a colon", r.Name, MaxKeyBytes)
+	}
+	if r.Value != "" && !validLabel(r.Name+":"+r.Value) {
+		return Refusef(KindInvalid, "value", "value %.80q is not printable ASCII of at most %d bytes with its name", r.Value, MaxKeyBytes)
+	}
+	if r.Scope > KeyOfCluster {
+		return Refusef(KindInvalid, "scope", "scope is %d: tenant or cluster is wanted", r.Scope)
+	}
+	if r.Sequence > SequenceSkip {
+		return Refusef(KindInvalid, "sequence", "sequence is %d: none, block or skip is wanted", r.Sequence)
+	}
+	if r.Concurrency < 0 || r.Concurrency > MaxKeyConcurrency {
+		return Refusef(KindInvalid, "concurrency", "concurrency is %d: 0 for no bound, or 1 to %d is wanted", r.Concurrency, MaxKeyConcurrency)
+	}
+	if r.Group && (r.Queue == "" || r.Value != "") {
+		return Refusef(KindInvalid, "group", "group is for the keys of a name in a queue: give the queue, and no value")
+	}
+	if err := r.checkRate(); err != nil {
+		return err
+	}
+	if r.Value == "" && r.Concurrency == 0 && r.Rate == 0 && r.Sequence == SequenceNone && !r.Group {
+		return Refusef(KindInvalid, "rule", "the rule of key %s says nothing: concurrency, rate, sequence or group is wanted", r.Name)
+	}
+	return nil
+}
+
+func (r *KeyRule) checkRate() error {
+	if r.Rate < 0 || r.Rate > MaxKeyRate || r.Rate == 0 && (r.PeriodMs != 0 || r.Burst != 0) {
+		return Refusef(KindInvalid, "rate", "rate is %d with period_ms %d and burst %d: 1 to %d is wanted, or none of the three", r.Rate,
+			r.PeriodMs, r.Burst, MaxKeyRate)
+	}
+	if r.Rate == 0 {
+		return nil
+	}
+	if r.PeriodMs < 1 || r.PeriodMs > int64(MaxKeyPeriod) {
+		return Refusef(KindInvalid, "period_ms", "period_ms is %d: 1 to %d, a day, is wanted", r.PeriodMs, MaxKeyPeriod)
+	}
+	every := r.PeriodMs * 1_000_000 / r.Rate
+	if most := int64(MaxKeyBurst) * 1_000_000 / every; r.Burst < 0 || r.Burst > most {
+		return Refusef(KindInvalid, "burst", "burst is %d: 1 to %d is wanted, as many as come back in ten days", r.Burst, most)
+	}
+	return nil
+}

@@ -1,0 +1,164 @@
+package rota
+
+// PlanID names a plan.
+type PlanID string
+
+// PlanVerb is what a plan does with each of its jobs (SPEC §21.7).
+type PlanVerb uint8
+
+// The verbs.
+const (
+	PlanNone PlanVerb = iota
+	// PlanCancel cancels jobs that have not ended.
+	PlanCancel
+	// PlanRetry runs jobs again that ended otherwise than COMPLETED.
+	PlanRetry
+	// PlanDelete forgets ended jobs.
+	PlanDelete
+	// PlanMove takes pending jobs to another queue.
+	PlanMove
+	// PlanReprioritise gives pending jobs another priority.
+	PlanReprioritise
+)
+
+var planVerbNames = []string{"none", "cancel", "retry", "delete", "move", "reprioritise"}
+
+// String names the verb.
+func (v PlanVerb) String() string { return nameOf(planVerbNames, int(v)) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (v PlanVerb) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (v *PlanVerb) UnmarshalText(text []byte) error {
+	n, err := valueOf(planVerbNames, "verb", text)
+	*v = PlanVerb(n)
+	return err
+}
+
+// States lists the states of the jobs that the verb is for.
+func (v PlanVerb) States() []JobState {
+	switch v {
+	case PlanCancel:
+		return []JobState{JobDelayed, JobQueued, JobAssigned, JobRunning}
+	case PlanRetry:
+		return []JobState{JobDead, JobExpired, JobCancelled}
+	case PlanDelete:
+		return []JobState{JobCompleted, JobDead, JobExpired, JobCancelled}
+	case PlanMove, PlanReprioritise:
+		return []JobState{JobDelayed, JobQueued}
+	default:
+		return nil
+	}
+}
+
+// Ended reports whether the verb is for jobs that have ended.
+func (v PlanVerb) Ended() bool { return v == PlanRetry || v == PlanDelete }
+
+// PlanState is how a plan stands.
+type PlanState uint8
+
+// The states.
+const (
+	// PlanRunning: the leader goes through the jobs.
+	PlanRunning PlanState = iota
+	// PlanDone: it went through all of them, or reached its max.
+	PlanDone
+	// PlanCancelled: somebody ended it, or its starter's rights did.
+	PlanCancelled
+)
+
+var planStateNames = []string{"RUNNING", "DONE", "CANCELLED"}
+
+// String names the state in capitals.
+func (s PlanState) String() string { return nameOf(planStateNames, int(s)) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (s PlanState) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *PlanState) UnmarshalText(text []byte) error {
+	v, err := valueOf(planStateNames, "state", text)
+	*s = PlanState(v)
+	return err
+}
+
+// PlanSpec is a plan as it is started: one verb for all jobs that a filter selects.
+type PlanSpec struct {
+	ID   PlanID   `json:"id"`
+	Verb PlanVerb `json:"verb"`
+	// Filter is a line of terms, as JobFilter.Where; it must have one.
+	Filter string `json:"filter"`
+	// To is the queue that jobs move to.
+	To QueueName `json:"to,omitempty"`
+	// Priority is what jobs get that are reprioritised.
+	Priority *int32 `json:"priority,omitempty"`
+	// Max ends the plan once so many jobs are done; 0 is no bound.
+	Max int64 `json:"max,omitempty"`
+}
+
+// CheckShape refuses a plan whose fields are out of range. Its filter is read elsewhere.
+func (p *PlanSpec) CheckShape() error {
+	if err := CheckID("plan", p.ID); err != nil {
+		return err
+	}
+	if p.Verb == PlanNone || p.Verb > PlanReprioritise {
+		return Refusef(KindInvalid, "verb", "a plan's verb is missing: cancel, retry, delete, move or reprioritise is wanted")
+	}
+	switch to := p.To != ""; {
+	case p.Verb == PlanMove && !to:
+		return Refusef(KindInvalid, "to", "to is missing: a move needs the queue that the jobs go to")
+	case p.Verb == PlanMove:
+		if err := CheckID("to", p.To); err != nil {
+			return err
+		}
+	case to:
+		return Refusef(KindInvalid, "to", "%s has no use for queue %.80q: only jobs that move go to one", p.Verb, p.To)
+	}
+	switch {
+	case p.Verb != PlanReprioritise && p.Priority != nil:
+		return Refusef(KindInvalid, "priority", "%s has no use for a priority: only reprioritise has", p.Verb)
+	case p.Verb == PlanReprioritise && p.Priority == nil:
+		return Refusef(KindInvalid, "priority", "a priority is missing: 0 to %d is wanted", MaxPriority)
+	case p.Priority != nil && (*p.Priority < 0 || *p.Priority > MaxPriority):
+		return Refusef(KindInvalid, "priority", "priority is %d: 0 to %d is wanted", *p.Priority, MaxPriority)
+	case p.Max < 0:
+		return Refusef(KindInvalid, "max", "max is %d: a number of jobs is wanted, or 0 for all", p.Max)
+	}
+	return nil
+}
+
+// Plan is a plan as it stands.
+type Plan struct {
+	PlanSpec
+	State PlanState `json:"state"`
+	// Why says why it was cancelled.
+	Why     string `json:"why,omitempty"`
+	Started Moment `json:"started"`
+	Ended   Moment `json:"ended,omitzero"`
+	// Cursor is the last job that it went by, in the order of ids.
+	Cursor JobID `json:"cursor,omitempty"`
+	// Done counts the jobs that the verb was done with, Refused those that it was refused for,
+	// and Passed those that had become others before their turn.
+	Done    int64 `json:"done"`
+	Refused int64 `json:"refused"`
+	Passed  int64 `json:"passed"`
+	// Refusals are the first of those that were refused.
+	Refusals []PlanRefusal `json:"refusals,omitempty"`
+	By       Principal     `json:"by,omitempty"`
+}
+
+// PlanRefusal is why a plan's verb was refused for a job.
+type PlanRefusal struct {
+	Job  JobID  `json:"job"`
+	Text string `json:"text"`
+}
+
+// PlanPreview is what a plan would go through if it were started now.
+type PlanPreview struct {
+	Count int64 `json:"count"`
+	// Jobs are the first of them.
+	Jobs []JobID `json:"jobs"`
+	// Complete reports that all jobs were looked at.
+	Complete bool `json:"complete"`
+}

@@ -1,0 +1,134 @@
+package sched
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"testing"
+
+	"github.com/rotasched/rota"
+)
+
+// fewAtATime holds each key to so many leases; those in full may have none more.
+type fewAtATime struct {
+	most int64
+	full map[string]bool
+}
+
+func (fewAtATime) Tenant(rota.TenantID) int64                 { return math.MaxInt64 }
+func (fewAtATime) Window(rota.QueueName, rota.TenantID) int64 { return math.MaxInt64 }
+func (fewAtATime) Domain(rota.QueueName, string) int64        { return math.MaxInt64 }
+
+func (r fewAtATime) Counts(it *Item, to []string) ([]string, bool) {
+	return append(to, it.Keys...), true
+}
+func (r fewAtATime) Party(it *Item) string         { return it.Keys[0] }
+func (r fewAtATime) Turn(*Item, int64, bool) int64 { return 0 }
+func (r fewAtATime) Full(count string) bool        { return r.full[count] }
+func (r fewAtATime) Key(count string) int64 {
+	if r.full[count] {
+		return 0
+	}
+	return r.most
+}
+
+func keyedItem(n int, keys ...string) *Item {
+	return &Item{ID: rota.JobID(fmt.Sprint("j", n)), Key: int64(n), JobSpec: &rota.JobSpec{Queue: "q", Type: "t", Tenant: "t", Keys: keys}}
+}
+
+// TestKeys_countWithinARound: what a round gives counts at once, and a full key's jobs hold
+// nobody up.
+func TestKeys_countWithinARound(t *testing.T) {
+	t.Parallel()
+	s := NewSupply()
+	s.Put(WorkerEntry{Active: true, Spec: &rota.WorkerSpec{ID: "w", Queues: []rota.QueueName{"q"}, Slots: 100}})
+	class := s.Intern(RequirementsOf(&rota.JobSpec{Queue: "q", Type: "t"}))
+	ring := fewAtATime{most: 2, full: map[string]bool{"a:full": true}}
+	p, keys := NewPending(false), NewKeys(ring)
+	p.SetKeys(keys)
+	for i, key := range []string{"a:full", "a:1", "a:1", "a:1", "a:full", "a:2", "a:1", "a:2", "a:2"} {
+		it := keyedItem(i, key)
+		it.Class = class
+		p.Add(it)
+	}
+	policy := rota.StandardPolicy()
+	got := map[string]int{}
+	for _, pair := range NewDraft(s, ring).Round(p, RoundInput{Queue: "q", Policy: &policy, Limit: 256}) {
+		got[pair.Item.Keys[0]]++
+	}
+	if len(got) != 2 || got["a:1"] != 2 || got["a:2"] != 2 {
+		t.Fatalf("%v were assigned", got)
+	}
+	if err := p.Check(); err != nil {
+		t.Fatal(err)
+	}
+	delete(ring.full, "a:full")
+	keys.SetFull("a:full", false)
+	if err := p.Check(); err != nil || p.ThrottledLanes() != 0 {
+		t.Fatal(p.ThrottledLanes(), err)
+	}
+	p.Forget()
+	if len(keys.rows) != 0 {
+		t.Errorf("%d counts have lanes of a queue that is gone", len(keys.rows))
+	}
+}
+
+// TestKeys_comeBackInNoOrder: parties whose lanes come back at once have the same turns whichever
+// was filed first, as a restored machine files them in another order.
+func TestKeys_comeBackInNoOrder(t *testing.T) {
+	t.Parallel()
+	turns := func(parties ...string) map[string]int64 {
+		ring := newWorldRing()
+		ring.turn, ring.last, ring.restoring = map[string]int64{"p:a": 4, "p:b": 5}, 4, true
+		s, keys, p := NewSupply(), NewKeys(ring), NewGrouped()
+		p.SetKeys(keys)
+		for i, party := range parties {
+			it := keyedItem(i, "c:1", party)
+			it.Class = s.Intern(RequirementsOf(it.JobSpec))
+			p.Add(it)
+		}
+		ring.restoring = false
+		for _, full := range []bool{true, false} {
+			ring.full["c:1"] = full
+			keys.SetFull("c:1", full)
+		}
+		return ring.turn
+	}
+	if got, other := turns("p:a", "p:b"), turns("p:b", "p:a"); !maps.Equal(got, other) || got["p:a"] != 4 {
+		t.Errorf("turns are %v, filed in another order %v: they are to stay as they were", got, other)
+	}
+}
+
+// BenchmarkRound_blockedKeys is one round of 256 jobs beside so many keys that are full.
+func BenchmarkRound_blockedKeys(b *testing.B) {
+	for _, n := range []int{0, 1_000, 1_000_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			s := NewSupply()
+			for i := range 64 {
+				s.Put(WorkerEntry{Active: true, Spec: &rota.WorkerSpec{ID: rota.WorkerID(fmt.Sprint("w", i)), Queues: []rota.QueueName{"q"}, Slots: 8}})
+			}
+			class := s.Intern(RequirementsOf(&rota.JobSpec{Queue: "q", Type: "t"}))
+			ring := fewAtATime{most: math.MaxInt64, full: map[string]bool{}}
+			p := NewPending(false)
+			p.SetKeys(NewKeys(ring))
+			for i := range n {
+				it := keyedItem(i, fmt.Sprint("k:", i))
+				ring.full[it.Keys[0]] = true
+				it.Class = class
+				p.Add(it)
+			}
+			for i := range 1000 {
+				it := keyedItem(n+i, fmt.Sprint("free:", i))
+				it.Class = class
+				p.Add(it)
+			}
+			policy := rota.StandardPolicy()
+			b.ReportAllocs()
+			for b.Loop() {
+				if pairs := NewDraft(s, ring).Round(p, RoundInput{Queue: "q", Policy: &policy, Limit: 256}); len(pairs) != 256 {
+					b.Fatal(len(pairs))
+				}
+			}
+		})
+	}
+}

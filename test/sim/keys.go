@@ -1,0 +1,178 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/entry"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/millis"
+	"github.com/rotasched/rota/internal/peer"
+)
+
+// keyer submits jobs with keys (SPEC §19) and sets the rules that they are held to, cancels,
+// retries and deletes some, and skips what blocks a sequence. What it does is drawn apart from
+// the world's chance.
+type keyer struct {
+	actor
+	w      *World
+	chance *rand.Rand
+	n      int
+}
+
+// keyRules are set from the beginning; those of "c" and "v" change and go.
+var keyRules = []rota.KeyRule{
+	{Name: "c", Concurrency: 2},
+	{Name: "c", Value: "1", Concurrency: 1},
+	{Name: "g", Scope: rota.KeyOfCluster, Concurrency: 1},
+	{Name: "r", Rate: 3, PeriodMs: 5_000, Burst: 2},
+	{Name: "s", Sequence: rota.SequenceBlock},
+	{Name: "p", Queue: rota.DefaultQueue, Sequence: rota.SequenceSkip, Concurrency: 3},
+	{Name: "v", Sequence: rota.SequenceBlock, Scope: rota.KeyOfCluster},
+}
+
+func newKeyer(w *World) *keyer {
+	k := &keyer{w: w, chance: rand.New(rand.NewPCG(w.Seed, 0x1911))}
+	k.name = "keyer"
+	if w.Keys {
+		w.on(&k.actor, 2_000, k.next)
+		for i := range keyRules {
+			k.ask(fsm.SetKeyRuleOp(&keyRules[i]))
+		}
+		if w.Turns {
+			k.ask(turnsOp())
+		}
+	}
+	return k
+}
+
+// next does one thing. As the world heals it only skips what blocks, so that all comes to its
+// end.
+func (k *keyer) next() {
+	w := k.w
+	if w.now >= max(w.Heal, 20_000) {
+		w.on(&k.actor, 3_000, k.next)
+		k.pass(1)
+		return
+	}
+	w.on(&k.actor, Time(k.chance.IntN(1_200)), k.next)
+	if w.Turns && k.chance.IntN(5) == 0 {
+		k.turnJobs()
+		return
+	}
+	switch c := k.chance.IntN(16); {
+	case c < 9:
+		k.submit()
+	case c == 9:
+		k.ask(&fsmpb.Op{Op: &fsmpb.Op_Cancel{Cancel: &fsmpb.Cancel{Job: string(k.job())}}})
+	case c < 12:
+		k.again()
+	case c == 12:
+		id := k.job()
+		if seq, _, ok := k.machine().Tombstone(id); ok && k.chance.IntN(3) == 0 {
+			k.ask(fsm.DeleteJobOp(id, seq))
+		}
+	case c < 15:
+		k.pass(3)
+	default:
+		k.change()
+	}
+}
+
+// machine is a node's, which may lag.
+func (k *keyer) machine() *fsm.Machine { return k.w.nodes[k.chance.IntN(len(k.w.nodes))].machine }
+
+// job draws one that was submitted.
+func (k *keyer) job() rota.JobID { return rota.JobID(fmt.Sprint("k", k.chance.IntN(max(k.n, 1)))) }
+
+func (k *keyer) submit() {
+	w := k.w
+	s := rota.NewJobSpec("work", []byte(fmt.Sprint(k.n)))
+	s.ID, s.Tenant = rota.JobID(fmt.Sprint("k", k.n)), rota.TenantID(fmt.Sprint("t", k.chance.IntN(2)))
+	s.Priority = int32(k.chance.IntN(11))
+	s.Retry = rota.RetryPolicy{Attempts: 2, Base: millis.Duration(500)}
+	for len(s.Keys) == 0 {
+		for _, name := range []string{"c", "g", "r", "s", "p", "v"} {
+			if k.chance.IntN(4) == 0 && len(s.Keys) < rota.MaxKeys {
+				s.Keys = append(s.Keys, fmt.Sprint(name, ":", k.chance.IntN(3)))
+			}
+		}
+	}
+	if k.chance.IntN(3) == 0 { // a head that waits holds those behind it back
+		s.Delay = millis.Duration(int64(k.chance.IntN(4_000)))
+	}
+	if k.chance.IntN(8) == 0 {
+		s.TTL = millis.Duration(int64(5_000 + k.chance.IntN(20_000)))
+	}
+	k.n++
+	w.audit.keyed.specs[s.ID] = &s
+	w.audit.expires[s.ID] = w.audit.clock + rota.Clock(s.TTL.Milliseconds())
+	k.ask(&fsmpb.Op{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: entry.SpecOp(&s)}}})
+}
+
+// again retries a job that did not complete.
+func (k *keyer) again() {
+	m, id := k.machine(), k.job()
+	j, ok := m.Job(id)
+	if !ok || !j.State.Terminal() || j.State == rota.JobCompleted {
+		return
+	}
+	k.w.audit.expires[id] = 0 // it has its time to live again, from a moment that is not known here
+	k.ask(&fsmpb.Op{Op: &fsmpb.Op_Retry{Retry: &fsmpb.Retry{Job: string(id), Life: j.Life, Spec: entry.SpecOp(k.w.audit.keyed.specs[id])}}})
+}
+
+// pass skips what blocks a sequence, one in n that it finds.
+func (k *keyer) pass(n int) {
+	m := k.machine()
+	for _, name := range []string{"s", "v"} {
+		for value := range 3 {
+			for tenant := range 2 {
+				key := fmt.Sprint(name, ":", value)
+				for _, s := range fsm.KeyStates(&m.View, rota.TenantID(fmt.Sprint("t", tenant)), key, func(*rota.KeyState) bool { return true }) {
+					if s.Blocker != "" && k.chance.IntN(n) == 0 {
+						k.ask(fsm.SkipKeyOp(s.Queue, s.Tenant, key, s.Blocker))
+					}
+				}
+			}
+		}
+	}
+}
+
+// change sets another bound, or takes a rule away and sets it again.
+func (k *keyer) change() {
+	r := rota.KeyRule{Name: "c", Concurrency: 1 + int64(k.chance.IntN(3))}
+	if k.chance.IntN(3) == 0 {
+		r.Value = "1"
+	}
+	if k.chance.IntN(3) == 0 {
+		r = keyRules[len(keyRules)-1]
+	}
+	if k.chance.IntN(2) == 0 {
+		k.ask(fsm.DeleteKeyRuleOp(r.Queue, r.Name, r.Value))
+	}
+	k.ask(fsm.SetKeyRuleOp(&r))
+}
+
+// handles draws what becomes of a job with keys: some die at once, so that they block.
+func (k *keyer) handles(t *task) {
+	if k.chance.IntN(6) == 0 {
+		t.report, t.fail, t.wait = rota.VerbFail, peer.FailNoRetry, 0
+	}
+}
+
+// ask repeats an operation until it is answered.
+func (k *keyer) ask(op *fsmpb.Op) {
+	w, answered := k.w, false
+	var try func()
+	try = func() {
+		if answered {
+			return
+		}
+		n := w.nodes[k.chance.IntN(len(w.nodes))]
+		w.forward(n, &k.actor, !n.down, op, func(*fsmpb.Outcome) { answered = true })
+		w.on(&k.actor, 500, try)
+	}
+	try()
+}

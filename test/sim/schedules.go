@@ -1,0 +1,234 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/entry"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/cron"
+	"github.com/rotasched/rota/internal/millis"
+)
+
+// scheduler sets schedules (SPEC §17), one for each way of overlap, sets some anew, pauses,
+// resumes, triggers, fills and deletes them, and cancels runs. What it does is drawn apart from
+// the world's chance.
+type scheduler struct {
+	actor
+	w      *World
+	chance *rand.Rand
+	n      int
+	// open are the calls without an answer as the world has healed, stuck what was due then.
+	open  int
+	done  bool
+	stuck map[rota.ScheduleName]rota.Date
+}
+
+// scheduleNames has a schedule for each way of overlap.
+var scheduleNames = []rota.ScheduleName{"skips", "queues-one", "queues", "cancels", "allows"}
+
+func newScheduler(w *World) *scheduler {
+	s := &scheduler{w: w, chance: rand.New(rand.NewPCG(w.Seed, 0x1739))}
+	s.name = "scheduler"
+	if w.Schedules {
+		for i := range scheduleNames {
+			s.set(i)
+		}
+		w.on(&s.actor, 5_000, s.next)
+	}
+	return s
+}
+
+// next does one thing. As the world has healed it wants all to be fired that is due, and then
+// pauses what there is, so that all comes to its end.
+func (s *scheduler) next() {
+	w := s.w
+	if w.now >= max(w.Heal, 20_000) {
+		w.on(&s.actor, 12_000, s.look)
+		return
+	}
+	w.on(&s.actor, Time(s.chance.IntN(4_000)), s.next)
+	i := s.chance.IntN(len(scheduleNames))
+	name := string(scheduleNames[i])
+	switch s.chance.IntN(12) {
+	case 0, 1:
+		s.set(i)
+	case 2:
+		s.ask(pauseOp(name, true, false))
+	case 3, 4, 5:
+		s.ask(pauseOp(name, false, s.chance.IntN(2) == 0))
+	case 6:
+		s.ask(&fsmpb.Op{Op: &fsmpb.Op_TriggerSchedule{TriggerSchedule: &fsmpb.TriggerSchedule{Name: name, Id: fmt.Sprint("t", s.n)}}})
+	case 7:
+		s.fill(scheduleNames[i])
+	case 8:
+		if s.chance.IntN(3) == 0 {
+			s.ask(&fsmpb.Op{Op: &fsmpb.Op_DeleteSchedule{DeleteSchedule: &fsmpb.DeleteSchedule{Name: name}}})
+		}
+	default:
+		if x, ok := fsm.ScheduleOf(&s.machine().View, scheduleNames[i]); ok && len(x.Live) > 0 {
+			s.ask(&fsmpb.Op{Op: &fsmpb.Op_Cancel{Cancel: &fsmpb.Cancel{Job: string(x.Live[s.chance.IntN(len(x.Live))])}}})
+		}
+	}
+	s.n++
+}
+
+// machine is a node's, which may lag.
+func (s *scheduler) machine() *fsm.Machine { return s.w.nodes[s.chance.IntN(len(s.w.nodes))].machine }
+
+// set creates a schedule, or sets it anew: every few seconds, by a cron expression or a period.
+func (s *scheduler) set(i int) {
+	job := rota.NewJobSpec("work", []byte("dated"))
+	job.Tenant = rota.TenantID(fmt.Sprint("t", s.chance.IntN(3)))
+	job.Retry = rota.RetryPolicy{Attempts: 2, Base: millis.Duration(500)}
+	spec := rota.NewScheduleSpec(scheduleNames[i], job)
+	spec.Overlap = rota.Overlap(i)
+	every := []int{5, 10, 15, 30}[s.chance.IntN(4)]
+	if s.chance.IntN(2) == 0 {
+		spec.Cron = fmt.Sprintf("*/%d * * * * *", every)
+	} else {
+		spec.Every, spec.Start = time.Duration(every)*time.Second, 30_000 // its dates are multiples, as the others'
+	}
+	spec.CatchUp = time.Duration(10+s.chance.IntN(120)) * time.Second
+	spec.CatchUpMax = int64(s.chance.IntN(4))
+	if s.chance.IntN(3) == 0 {
+		spec.Jitter = 3 * time.Second
+	}
+	if s.chance.IntN(4) == 0 {
+		spec.Limit = int64(1 + s.chance.IntN(9))
+	}
+	spec.PauseOnFailure = s.chance.IntN(4) == 0
+	s.ask(entry.ScheduleOp(&spec))
+}
+
+// fill has dates of the last minutes run that have not.
+func (s *scheduler) fill(name rota.ScheduleName) {
+	m := s.machine()
+	due, ok := fsm.DueOf(&m.View, name)
+	if !ok {
+		return
+	}
+	table, err := cron.Of(due.Times, due.Set)
+	if err != nil {
+		s.w.audit.failf("schedule %s means nothing: %v", name, err)
+		return
+	}
+	until := int64(m.Head().Date) - int64(s.chance.IntN(60_000))
+	dates, _ := cron.Between(table, until-int64(s.chance.IntN(60_000)), until, rota.MaxScheduleDates)
+	s.ask(&fsmpb.Op{Op: &fsmpb.Op_BackfillSchedule{BackfillSchedule: &fsmpb.BackfillSchedule{Name: string(name), Version: due.Version,
+		DatesMs: dates, Overlap: uint32([]rota.Overlap{rota.OverlapQueueAll, rota.OverlapQueueAll, rota.OverlapSkip}[s.chance.IntN(3)])}}})
+}
+
+// look wants no date to be due for long, looking twice, and has the schedules pause.
+func (s *scheduler) look() {
+	l := s.w.leader
+	if l == nil || !l.ready { // one is elected still
+		s.w.on(&s.actor, 1_000, s.look)
+		return
+	}
+	due := map[rota.ScheduleName]rota.Date{}
+	for _, x := range fsm.ActiveOf(&l.node.machine.View) {
+		every := s.w.audit.calendars[x.Name].fires
+		if next := x.Through/every*every + every; next <= l.node.machine.Head().Date {
+			due[x.Name] = next
+			if s.stuck[x.Name] == next {
+				s.w.audit.failf("schedule %s: date %s is due, and nobody fires it", x.Name, next)
+			}
+		}
+	}
+	if s.stuck == nil {
+		s.stuck = due
+		s.w.on(&s.actor, 3_000, s.look)
+		return
+	}
+	for _, name := range scheduleNames {
+		s.open++
+		s.asked(pauseOp(string(name), true, false), func() { s.open-- })
+	}
+	s.done = true
+}
+
+// quiet reports whether no more runs come.
+func (s *scheduler) quiet() bool { return !s.w.Schedules || s.done && s.open == 0 }
+
+func pauseOp(name string, paused, catchUp bool) *fsmpb.Op {
+	return &fsmpb.Op{Op: &fsmpb.Op_PauseSchedule{PauseSchedule: &fsmpb.PauseSchedule{Name: name, Paused: paused, CatchUp: catchUp}}}
+}
+
+func (s *scheduler) ask(op *fsmpb.Op) { s.asked(op, func() {}) }
+
+// asked repeats an operation until it is answered.
+func (s *scheduler) asked(op *fsmpb.Op, then func()) {
+	w, answered := s.w, false
+	var try func()
+	try = func() {
+		if answered {
+			return
+		}
+		n := w.nodes[s.chance.IntN(len(w.nodes))]
+		w.forward(n, &s.actor, !n.down, op, func(*fsmpb.Outcome) {
+			if !answered {
+				answered = true
+				then()
+			}
+		})
+		w.on(&s.actor, 500, try)
+	}
+	try()
+}
+
+// fireDates decides what is due, as a leader's chore does (SPEC §17.4): also before what it
+// proposed last has applied, and at times twice, so that some of it is stale.
+func (l *leadership) fireDates(m *fsm.Machine) {
+	s := l.w.scheduler
+	if !l.w.Schedules || s.chance.IntN(4) == 0 {
+		return
+	}
+	now := m.Head().Date
+	for _, due := range fsm.ActiveOf(&m.View) {
+		table, err := cron.Of(due.Times, due.Set)
+		if err != nil {
+			l.w.audit.failf("schedule %s means nothing: %v", due.Name, err)
+			return
+		}
+		if next, ok := table.Next(int64(due.Through)); !ok || rota.Date(next) > now {
+			continue
+		}
+		dates, missed := cron.Between(table, int64(due.Through), int64(now), rota.MaxScheduleDates)
+		op := &fsmpb.Op{Op: &fsmpb.Op_Fire{Fire: &fsmpb.Fire{Name: string(due.Name), Version: due.Version, FromMs: int64(due.Through),
+			UntilMs: int64(now), DatesMs: dates, Missed: uint64(missed), Tzdata: cron.TZData}}}
+		for range 1 + s.chance.IntN(6)/5 {
+			l.propose(op, nil)
+		}
+	}
+}
+
+// everyOf is how many milliseconds lie between the dates of a schedule of this world.
+func everyOf(op *fsmpb.SetSchedule) rota.Date {
+	var seconds rota.Date
+	if op.GetEveryMs() > 0 {
+		return rota.Date(op.GetEveryMs())
+	}
+	if _, err := fmt.Sscanf(op.GetCron(), "*/%d", &seconds); err != nil {
+		panic("this world draws no schedule by " + op.GetCron())
+	}
+	return seconds * 1_000
+}
+
+// multiples lists the multiples of a time after one moment and up to another.
+func multiples(every, from, until rota.Date) (dates []rota.Date) {
+	for d := from/every*every + every; d <= until; d += every {
+		dates = append(dates, d)
+	}
+	return dates
+}
+
+// sameDates reports whether an operation names the newest of some dates, and counts the others.
+func sameDates(op *fsmpb.Fire, dates []rota.Date) bool {
+	before := max(0, len(dates)-rota.MaxScheduleDates)
+	return int(op.GetMissed()) == before && slices.EqualFunc(op.GetDatesMs(), dates[before:], func(a int64, b rota.Date) bool { return a == int64(b) })
+}

@@ -1,0 +1,319 @@
+package sim
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+// calendar is the ledger of one schedule: which of its dates were to be decided, by the operations
+// that were taken, and what became of each, by the events (SPEC §17).
+type calendar struct {
+	name rota.ScheduleName
+	// set: it is there, the life-th one of its name.
+	set  bool
+	life int
+	// fires is how far its dates lie apart by the operations up to here, told by the events; sets
+	// are the ones between.
+	fires, told rota.Date
+	sets        []rota.Date
+	cron        string
+	// through are the moments up to which all may be decided, of which the row has one; open the
+	// dates after the last Fire's beginning, which are decided up to there.
+	through, open []rota.Date
+	// asked counts by operations how often each date was to be decided, got by events how often it was.
+	asked, got map[rota.Date]int
+	// touched are the dates of this entry.
+	touched map[rota.Date]bool
+	live    map[rota.JobID]bool
+	// limited: it ends with so many runs.
+	limited               bool
+	runs, skipped, missed uint64
+}
+
+// dated is what the auditor knows of schedules.
+type dated struct {
+	calendars map[rota.ScheduleName]*calendar
+	// runsOf are the runs that events tell of, each with the life of its schedule; begun the
+	// jobs of this entry that have the id of a run.
+	runsOf map[rota.JobID]int
+	begun  []rota.JobID
+}
+
+func newDated() dated {
+	d := dated{calendars: map[rota.ScheduleName]*calendar{}, runsOf: map[rota.JobID]int{}}
+	for _, name := range scheduleNames {
+		c := &calendar{name: name, asked: map[rota.Date]int{}, touched: map[rota.Date]bool{}}
+		c.clear()
+		d.calendars[name] = c
+	}
+	return d
+}
+
+// clear begins another life, as far as events tell of it.
+func (c *calendar) clear() {
+	c.got, c.live = map[rota.Date]int{}, map[rota.JobID]bool{}
+	c.runs, c.skipped, c.missed = 0, 0, 0
+	c.life++
+}
+
+// datedOps follows what operations of an entry say of schedules, before its events.
+func (a *auditor) datedOps(n *node, e *fsmpb.Entry, r *fsm.Applied) {
+	if !a.w.Schedules {
+		return
+	}
+	now := n.machine.Head().Date
+	for i, op := range e.GetOps() {
+		if o := r.Outcomes[i]; OutcomeOK(o) && !o.GetExisted() {
+			a.datedOp(op, now, r.Stamped)
+		}
+	}
+}
+
+func (a *auditor) datedOp(op *fsmpb.Op, now rota.Date, stamped bool) {
+	switch {
+	case op.GetSetSchedule() != nil:
+		a.calendars[rota.ScheduleName(op.GetSetSchedule().GetName())].setBy(op.GetSetSchedule(), now)
+	case op.GetPauseSchedule() != nil && !op.GetPauseSchedule().GetPaused() && !op.GetPauseSchedule().GetCatchUp():
+		a.calendars[rota.ScheduleName(op.GetPauseSchedule().GetName())].jump(now)
+	case op.GetDeleteSchedule() != nil:
+		c := a.calendars[rota.ScheduleName(op.GetDeleteSchedule().GetName())]
+		c.set, c.asked, c.through, c.open, c.cron, c.limited = false, map[rota.Date]int{}, nil, nil, "", false
+	case op.GetBackfillSchedule() != nil:
+		c := a.calendars[rota.ScheduleName(op.GetBackfillSchedule().GetName())]
+		for _, d := range op.GetBackfillSchedule().GetDatesMs() {
+			c.ask(rota.Date(d))
+		}
+	case op.GetFire() != nil:
+		a.fired(a.calendars[rota.ScheduleName(op.GetFire().GetName())], op.GetFire(), stamped)
+	}
+}
+
+// setBy has the times of a schedule change, or not; one that was over begins anew all the same.
+func (c *calendar) setBy(op *fsmpb.SetSchedule, now rota.Date) {
+	times := everyOf(op)
+	same := c.set && c.fires == times && (c.cron != "") == (op.GetCron() != "")
+	switch {
+	case !same:
+		c.jump(now)
+	case c.limited:
+		c.through = append(c.through, now)
+	}
+	c.set, c.fires, c.cron, c.limited = true, times, op.GetCron(), op.GetLimit() > 0
+	c.sets = append(c.sets, times)
+}
+
+// jump leaves what is not decided undecided.
+func (c *calendar) jump(now rota.Date) {
+	for _, d := range c.open { // those that could not start, if any, are not known before the events
+		c.asked[d] = -1
+	}
+	c.through, c.open = []rota.Date{now}, nil
+}
+
+func (c *calendar) ask(d rota.Date) {
+	if c.asked[d] >= 0 {
+		c.asked[d]++
+	}
+	c.touched[d] = true
+}
+
+// fired holds a Fire that was taken against the one before: it goes on where that ended, and has
+// each date.
+func (a *auditor) fired(c *calendar, op *fsmpb.Fire, stamped bool) {
+	from, until := rota.Date(op.GetFromMs()), rota.Date(op.GetUntilMs())
+	dates := multiples(c.fires, from, until)
+	switch {
+	case !stamped:
+		a.failf("schedule %s was fired by a leader of a term that is over", c.name)
+	case !slices.Contains(c.through, from):
+		a.failf("schedule %s was fired from %s, it is decided through %v", c.name, from, c.through)
+	case !sameDates(op, dates):
+		a.failf("schedule %s was fired on other dates than there are from %s to %s", c.name, from, until)
+	}
+	c.settle(from)
+	c.open, c.through = dates, []rota.Date{until}
+	for _, d := range dates {
+		c.through = append(c.through, d-1)
+	}
+}
+
+// settle takes it that all is decided through a moment, and nothing after.
+func (c *calendar) settle(through rota.Date) {
+	for _, d := range c.open {
+		if d <= through {
+			c.ask(d)
+		}
+	}
+	c.open, c.through = nil, []rota.Date{through}
+}
+
+// datedEvent follows what events tell of schedules.
+func (a *auditor) datedEvent(e *rota.Event) {
+	_, callback := rota.SplitCallbackID(e.Job) // a batch's, of no schedule
+	if name, run := rota.SplitRunID(e.Job); run && !callback && a.w.Schedules {
+		switch e.Kind {
+		case rota.EventJobEnqueued, rota.EventJobDelayed:
+			a.begun = append(a.begun, e.Job)
+		case rota.EventJobCompleted, rota.EventJobDead, rota.EventJobExpired, rota.EventJobCancelled:
+			delete(a.calendars[name].live, e.Job)
+		}
+	}
+	switch e.Kind {
+	case rota.EventScheduleChanged, rota.EventScheduleFired, rota.EventScheduleSkipped, rota.EventScheduleMissed:
+	default:
+		return
+	}
+	var p struct {
+		Schedule rota.ScheduleName `json:"schedule"`
+		What     string            `json:"what"`
+		Date     rota.Date         `json:"date_ms"`
+		Count    uint64            `json:"count"`
+		Until    string            `json:"until_at"`
+	}
+	if err := json.Unmarshal([]byte(e.Payload), &p); err != nil {
+		a.failf("%s says %q: %v", e.Kind, e.Payload, err)
+		return
+	}
+	c := a.calendars[p.Schedule]
+	switch e.Kind {
+	case rota.EventScheduleChanged:
+		switch p.What {
+		case "SET":
+			c.told, c.sets = c.sets[0], c.sets[1:]
+		case "DELETED":
+			c.clear()
+		}
+	case rota.EventScheduleFired:
+		a.runBegun(c, e.Job, p.Date)
+	case rota.EventScheduleSkipped:
+		a.DatesSkipped++
+		c.skipped++
+		c.take(p.Date)
+	case rota.EventScheduleMissed:
+		a.DatesMissed += int(p.Count)
+		c.missed += p.Count
+		last, err := rota.ParseDate(p.Until)
+		if err != nil {
+			a.failf("%s says %q: %v", e.Kind, e.Payload, err)
+		}
+		for d := last / c.told * c.told; p.Count > 0; d, p.Count = d-c.told, p.Count-1 {
+			c.take(d)
+		}
+	}
+}
+
+func (c *calendar) take(d rota.Date) {
+	c.got[d]++
+	c.touched[d] = true
+}
+
+// runBegun holds a run against those before: its date has none yet, and none lives beside it,
+// but where that is allowed or it was triggered.
+func (a *auditor) runBegun(c *calendar, id rota.JobID, date rota.Date) {
+	if _, twice := a.runsOf[id]; twice || id != rota.RunID(c.name, date, "") && date != 0 {
+		a.failf("schedule %s ran date %s as %s, which ran before or is another's", c.name, date, id)
+	}
+	if len(c.live) > 0 && date != 0 && c.name != "allows" {
+		a.failf("schedule %s ran date %s while %v live", c.name, date, slices.Sorted(maps.Keys(c.live)))
+	}
+	a.runsOf[id], c.live[id] = c.life, true
+	c.runs++
+	if date != 0 {
+		a.Dated++
+		c.take(date)
+	}
+}
+
+// datedSettled holds what the dates of an entry became against what the row says.
+func (a *auditor) datedSettled(n *node) {
+	for _, id := range a.begun {
+		if _, told := a.runsOf[id]; !told {
+			a.failf("job %s began, and no schedule says that it fired", id)
+		}
+	}
+	a.begun = nil
+	if !a.w.Schedules {
+		return
+	}
+	for _, name := range scheduleNames {
+		c := a.calendars[name]
+		x, ok := fsm.ScheduleOf(&n.machine.View, name)
+		if ok != c.set {
+			a.failf("schedule %s is there: %v, it was set: %v", name, ok, c.set)
+		}
+		if !ok || len(c.touched) == 0 && len(c.through) == 1 && c.through[0] == x.Through {
+			continue
+		}
+		if !slices.Contains(c.through, x.Through) {
+			a.failf("schedule %s is decided through %s, it was fired through one of %v", name, x.Through, c.through)
+		}
+		if x.State == rota.ScheduleDone && c.limited { // what came after its last run is nobody's
+			for len(c.open) > 0 && c.got[c.open[len(c.open)-1]] == 0 && !slices.Contains(x.Waiting, rota.RunID(name, c.open[len(c.open)-1], "")) {
+				c.open = c.open[:len(c.open)-1]
+			}
+		}
+		c.settle(x.Through)
+		a.balance(c, &x, slices.Sorted(maps.Keys(c.touched)))
+		clear(c.touched)
+	}
+}
+
+// balance wants each of some dates to have become one run, skip or miss, or to wait, for each time
+// that it was to be decided.
+func (a *auditor) balance(c *calendar, x *rota.Schedule, dates []rota.Date) {
+	for _, d := range dates {
+		waits := 0
+		for _, id := range x.Waiting {
+			if id == rota.RunID(c.name, d, "") {
+				waits++
+			}
+		}
+		if asked := c.asked[d]; asked >= 0 && c.got[d]+waits != asked {
+			a.failf("schedule %s: date %s was to be decided %d times: it became a run, was skipped or missed %d times, and waits %d times", c.name, d,
+				asked, c.got[d], waits)
+		}
+	}
+	if x.Runs != c.runs || x.Skipped != c.skipped || x.Missed != c.missed {
+		a.failf("schedule %s counts %d runs, %d skipped and %d missed, events tell of %d, %d and %d", c.name, x.Runs, x.Skipped, x.Missed, c.runs,
+			c.skipped, c.missed)
+	}
+}
+
+// datesFinal holds all dates and all runs at the end.
+func (a *auditor) datesFinal(n *node) {
+	if !a.w.Schedules {
+		return
+	}
+	for _, name := range scheduleNames {
+		c := a.calendars[name]
+		if x, ok := fsm.ScheduleOf(&n.machine.View, name); ok {
+			a.balance(c, &x, slices.Sorted(maps.Keys(c.asked)))
+			a.balance(c, &x, slices.Sorted(maps.Keys(c.got)))
+			if len(x.Live) > 0 {
+				a.failf("schedule %s has runs that live at the end: %v", name, x.Live)
+			}
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(a.runsOf)) {
+		if s := n.machine.JobState(id); !s.Terminal() {
+			a.failf("run %s is %s at the end", id, s)
+		}
+	}
+}
+
+// beside reports whether two jobs are runs of one schedule whose dates never run beside each
+// other.
+func (a *auditor) beside(one, other rota.JobID) bool {
+	name, run := rota.SplitRunID(one)
+	if !run || one == other || name == "allows" || strings.Contains(string(one)+string(other), "@+") {
+		return false
+	}
+	of, _ := rota.SplitRunID(other)
+	return of == name && a.runsOf[one] == a.runsOf[other]
+}

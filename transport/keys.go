@@ -1,0 +1,98 @@
+package transport
+
+import (
+	"context"
+	"strings"
+
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/api/words"
+)
+
+// keysService answers the service Keys.
+type keysService struct {
+	rotav1.UnimplementedKeysServer
+	core Core
+}
+
+// Set sets a rule, or replaces one.
+func (s *keysService) Set(ctx context.Context, req *rotav1.SetKeyRuleRequest) (*rotav1.SetKeyRuleResponse, error) {
+	r, err := words.KeyRuleFromWire(req.GetRule())
+	if err == nil {
+		err = r.Check()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &rotav1.SetKeyRuleResponse{}, s.core.SetKeyRule(ctx, r)
+}
+
+// Delete forgets a rule.
+func (s *keysService) Delete(ctx context.Context, req *rotav1.DeleteKeyRuleRequest) (*rotav1.DeleteKeyRuleResponse, error) {
+	r := rota.KeyRule{Queue: rota.QueueName(req.GetQueue()), Name: req.GetName(), Value: req.GetValue()}
+	if err := checkKeyRule(r); err != nil {
+		return nil, err
+	}
+	return &rotav1.DeleteKeyRuleResponse{}, s.core.DeleteKeyRule(ctx, r.Queue, r.Name, r.Value)
+}
+
+// checkKeyRule refuses a queue, a name and a value that no rule could have.
+func checkKeyRule(r rota.KeyRule) error {
+	r.Concurrency = 1
+	return r.Check()
+}
+
+// checkKey refuses what no job could have as a key.
+func checkKey(queue rota.QueueName, key string) error {
+	name, value, ok := strings.Cut(key, ":")
+	if !ok || value == "" {
+		return rota.Refusef(rota.KindInvalid, "key", "key %.80q is not name:value", key)
+	}
+	return checkKeyRule(rota.KeyRule{Queue: queue, Name: name, Value: value})
+}
+
+// List reads the rules by queue, name and value.
+func (s *keysService) List(ctx context.Context, req *rotav1.ListKeyRulesRequest) (*rotav1.ListKeyRulesResponse, error) {
+	cursor := func(r *rota.KeyRule) string { return string(r.Queue) + "/" + r.Name + ":" + r.Value }
+	rows, at, next, err := wholeList(ctx, req, s.core.KeyRules, cursor, words.KeyRuleToWire)
+	if err != nil {
+		return nil, err
+	}
+	return &rotav1.ListKeyRulesResponse{Rules: rows, At: at, NextCursor: next}, nil
+}
+
+// Get reads what a key of a tenant counts.
+func (s *keysService) Get(ctx context.Context, req *rotav1.GetKeyRequest) (*rotav1.GetKeyResponse, error) {
+	if err := rota.CheckID("tenant", req.GetTenant()); err != nil {
+		return nil, err
+	}
+	if err := checkKey("", req.GetKey()); err != nil {
+		return nil, err
+	}
+	states, at, err := s.core.Key(ctx, rota.TenantID(req.GetTenant()), req.GetKey(), words.ReadFromWire(req.GetRead()))
+	if err != nil {
+		return nil, err
+	}
+	answer := &rotav1.GetKeyResponse{At: words.ReadAtToWire(at)}
+	for i := range states {
+		answer.Keys = append(answer.Keys, words.KeyStateToWire(&states[i]))
+	}
+	return answer, nil
+}
+
+// Skip lets a sequence go on behind the job that blocks it.
+func (s *keysService) Skip(ctx context.Context, req *rotav1.SkipKeyRequest) (*rotav1.SkipKeyResponse, error) {
+	queue, tenant := rota.QueueName(req.GetQueue()), rota.TenantID(req.GetTenant())
+	if tenant != "" {
+		if err := rota.CheckID("tenant", tenant); err != nil {
+			return nil, err
+		}
+	}
+	if err := checkKey(queue, req.GetKey()); err != nil {
+		return nil, err
+	}
+	if err := rota.CheckID("job", req.GetJob()); err != nil {
+		return nil, err
+	}
+	return &rotav1.SkipKeyResponse{}, s.core.SkipKey(ctx, queue, tenant, req.GetKey(), rota.JobID(req.GetJob()))
+}

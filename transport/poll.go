@@ -1,0 +1,220 @@
+package transport
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/api/rest"
+	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/peer"
+)
+
+// pollSettles is how long a poll takes at most to settle what it did, once it has waited.
+const pollSettles = 10 * time.Second
+
+// poll is one call of acquire: it beats, offers, waits, withdraws, and acknowledges.
+type poll struct {
+	server  *Server
+	session WorkerSession
+	ask     *rest.Acquire
+	holding held
+	// number tells this poll from others of its worker.
+	number  uint64
+	offered bool
+}
+
+func newPoll(server *Server, session WorkerSession, ask *rest.Acquire, holding held) *poll {
+	return &poll{server: server, session: session, ask: ask, holding: holding, number: rand.Uint64() | 1}
+}
+
+func (p *poll) run(ctx context.Context) (rest.Acquired, error) {
+	beating := startBeat(ctx, p.session)
+	st, err := p.begin(ctx)
+	if err != nil {
+		return rest.Acquired{}, err
+	}
+	if p.offered && len(p.news(st.Leases)) == 0 {
+		st, err = p.wait(ctx)
+	}
+	// What was begun is settled for a caller that has gone away too.
+	settling, cancel := context.WithTimeout(context.WithoutCancel(ctx), pollSettles)
+	defer cancel()
+	if err != nil || ctx.Err() != nil {
+		p.abandon(settling)
+		return rest.Acquired{}, orEnd(ctx, err)
+	}
+	if st.Offered > 0 && st.Poll == p.number {
+		if err := p.session.Offer(settling, p.number, 0, 0); err != nil {
+			return rest.Acquired{}, err
+		}
+	}
+	if st, err = p.acknowledge(settling); err != nil {
+		return rest.Acquired{}, err
+	}
+	clock, err := beating()
+	if err != nil {
+		return rest.Acquired{}, err
+	}
+	return p.answer(&st, clock), nil
+}
+
+// begin offers slots, unless leases are there that the caller does not know of: an answer was
+// lost, and those are all that it gets.
+func (p *poll) begin(ctx context.Context) (peer.Standing, error) {
+	st, err := p.session.Standing(ctx, here)
+	if err == nil && (p.ask.WaitMs == 0 || len(p.news(st.Leases)) > 0) {
+		st, err = p.session.Standing(ctx, fresh)
+	}
+	if err != nil || p.ask.WaitMs == 0 || len(p.news(st.Leases)) > 0 {
+		return st, err
+	}
+	p.offered = true // it may have been taken though this fails
+	if err := p.session.Offer(ctx, p.number, p.ask.Max, p.wanted()); err != nil {
+		settling, cancel := context.WithTimeout(context.WithoutCancel(ctx), pollSettles)
+		defer cancel()
+		p.abandon(settling)
+		return st, err
+	}
+	return p.standing(ctx)
+}
+
+func (p *poll) wanted() time.Duration { return time.Duration(p.ask.WaitMs) * time.Millisecond }
+
+// wait waits for a lease, for as long as was asked, or until the node or the caller goes.
+func (p *poll) wait(ctx context.Context) (peer.Standing, error) {
+	waiting, cancel := context.WithTimeout(ctx, p.wanted())
+	defer cancel()
+	stop := context.AfterFunc(p.server.draining, cancel)
+	defer stop()
+	for {
+		st, err := p.standing(ctx)
+		if err != nil || len(p.news(st.Leases)) > 0 || waiting.Err() != nil {
+			return st, err
+		}
+		if _, err := p.session.Notices(waiting); err != nil && waiting.Err() == nil {
+			if _, taken := p.standing(ctx); taken != nil {
+				return st, taken
+			}
+			return st, err
+		}
+	}
+}
+
+// standing is how the worker stands, and refuses where another poll has taken this one's place.
+func (p *poll) standing(ctx context.Context) (peer.Standing, error) {
+	st, err := p.session.Standing(ctx, here)
+	if err == nil && st.Poll != p.number {
+		err = rota.Refusef(rota.KindConflict, "poll", "another poll of worker %s has taken the place of this one: poll one after another, or give "+
+			"each process its own worker id", p.ask.Worker.ID)
+	}
+	return st, err
+}
+
+// news are the leases that the caller does not know of and could work at.
+func (p *poll) news(leases []rota.Assignment) (all []*rota.Lease) {
+	for i := range leases {
+		if l := &leases[i].Lease; !p.holding.has(l.ID) && l.Revoked == rota.ReasonNone {
+			all = append(all, l)
+		}
+	}
+	return all
+}
+
+// unacked are those of the news that nobody has acknowledged.
+func (p *poll) unacked(leases []rota.Assignment, verb rota.LeaseVerb) (commands []peer.LeaseCommand) {
+	for _, l := range p.news(leases) {
+		if l.Acked.IsZero() && len(commands) < limits.MaxBatchJobs {
+			commands = append(commands, peer.LeaseCommand{Verb: verb, Lease: l.ID, Job: l.Job})
+		}
+	}
+	return commands
+}
+
+// acknowledge takes what the worker got, whatever came while it withdrew too.
+func (p *poll) acknowledge(ctx context.Context) (peer.Standing, error) {
+	refused, applied := make(map[rota.LeaseID]bool), here.MinIndex
+	for {
+		st, err := p.session.Standing(ctx, peer.ReadOptions{MinIndex: applied})
+		if err != nil {
+			return st, err
+		}
+		var left []peer.LeaseCommand
+		for _, c := range p.unacked(st.Leases, rota.VerbAck) {
+			if !refused[c.Lease] {
+				left = append(left, c)
+			}
+		}
+		if len(left) == 0 {
+			return st, nil
+		}
+		answers, err := p.session.Do(ctx, left)
+		if err != nil {
+			return st, err
+		}
+		if err := checkLengths("commands", len(left), len(answers)); err != nil {
+			return st, err
+		}
+		for i, a := range answers {
+			applied = max(applied, a.Index)
+			refused[left[i].Lease] = refused[left[i].Lease] || a.Err != nil
+		}
+	}
+}
+
+// abandon takes back what a poll offered whose caller gets no answer, and gives back what was
+// made for it meanwhile, unless another poll has taken its place. It is best effort: an offer
+// ends by itself, and a lease that nobody acknowledges too.
+func (p *poll) abandon(ctx context.Context) {
+	if !p.offered {
+		return
+	}
+	if err := p.session.Offer(ctx, p.number, 0, 0); err != nil {
+		p.server.log.Debug("what a poll offered could not be withdrawn", "worker", string(p.ask.Worker.ID), "error", err)
+		return
+	}
+	st, err := p.standing(ctx)
+	if err != nil {
+		return
+	}
+	back := p.unacked(st.Leases, rota.VerbDecline)
+	for i := range back {
+		back[i].Text = "whoever asked for it went away before it had an answer"
+	}
+	if len(back) > 0 {
+		_, err = p.session.Do(ctx, back)
+	}
+	if err != nil {
+		p.server.log.Debug("leases that nobody heard of could not be given back", "worker", string(p.ask.Worker.ID), "error", err)
+	}
+}
+
+// orEnd is a refusal, or that the call's time is over.
+func orEnd(ctx context.Context, err error) error {
+	if err != nil {
+		return err
+	}
+	return context.Cause(ctx)
+}
+
+// answer is what the caller gets, with as many leases as fit a message, and at least one.
+func (p *poll) answer(st *peer.Standing, clock rota.Clock) rest.Acquired {
+	got := rest.Acquired{Status: st.Status, Leases: []rest.GivenLease{}, Revoked: []rest.RevokedLease{}, Ended: p.holding.without(st.Leases)}
+	room := limits.MaxMessageBytes
+	for i := range st.Leases {
+		a := &st.Leases[i]
+		switch {
+		case a.Lease.Revoked != rota.ReasonNone:
+			got.Revoked = append(got.Revoked, revokedOf(&a.Lease))
+		case p.holding.has(a.Lease.ID) || a.Lease.Acked.IsZero():
+		case len(got.Leases) > 0 && room < len(a.Spec.Payload):
+			got.More = true
+		default:
+			room -= len(a.Spec.Payload)
+			got.Leases = append(got.Leases, rest.GivenLease{Lease: a.Lease.ID, Token: a.Lease.Token, ValidMs: validMs(&a.Lease, clock),
+				Attempt: a.Lease.Attempt, MaxRuntimeMs: a.MaxRuntime.Milliseconds(), Job: a.Spec})
+		}
+	}
+	return got
+}

@@ -1,0 +1,237 @@
+package transport
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/api/rest"
+	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/peer"
+)
+
+// pollingService answers workers that have no stream (SPEC §13.17): what a stream does over
+// hours, in calls of which each may be made at another node.
+type pollingService struct {
+	server *Server
+	core   Core
+}
+
+// here reads what this node has applied, fresh after all that was answered before.
+var here, fresh = peer.ReadOptions{MinIndex: 1}, peer.ReadOptions{}
+
+// Acquire implements web.Polling.
+func (s *pollingService) Acquire(ctx context.Context, secret string, ask *rest.Acquire) (rest.Acquired, error) {
+	if err := checkProof(secret); err != nil {
+		return rest.Acquired{}, err
+	}
+	if err := checkAcquire(ask); err != nil {
+		return rest.Acquired{}, err
+	}
+	holding, err := leasesOf(ask.Holding)
+	if err != nil {
+		return rest.Acquired{}, err
+	}
+	session, err := s.core.OpenWorker(ctx, ask.Worker, []byte(secret), ask.Takeover, nil, peer.WorkerLink{Polls: true})
+	if err != nil {
+		return rest.Acquired{}, err
+	}
+	defer session.Close()
+	return newPoll(s.server, session, ask, holding).run(ctx)
+}
+
+// checkAcquire refuses what no poll asks for.
+func checkAcquire(ask *rest.Acquire) error {
+	if err := ask.Worker.CheckShape(); err != nil {
+		return err
+	}
+	most := limits.MaxPoll.Milliseconds()
+	switch room := ask.Worker.Slots + ask.Worker.Prefetch; {
+	case ask.Max < 1:
+		return rota.Refusef(rota.KindInvalid, "max", "max is %d: 1 to %d is wanted; beat, or wait_ms 0, takes no lease", ask.Max, limits.MaxAcquire)
+	case ask.Max > limits.MaxAcquire:
+		return rota.Refusef(rota.KindInvalid, "max", "max is %d: at most %d leases come in one answer, ask again for more", ask.Max, limits.MaxAcquire)
+	case ask.Max > room:
+		return rota.Refusef(rota.KindInvalid, "max", "max is %d, and worker.slots is %d: raise slots, or ask for no more", ask.Max, ask.Worker.Slots)
+	case ask.WaitMs < 0 || ask.WaitMs > most:
+		return rota.Refusef(rota.KindInvalid, "wait_ms", "wait_ms is %d: 0 to %d is wanted, as a poll is one beat; ask again after it", ask.WaitMs, most)
+	}
+	return nil
+}
+
+// Beat implements web.Polling: it is one beat, and renews those leases in holding that are due.
+func (s *pollingService) Beat(ctx context.Context, id rota.WorkerID, secret string, beat *rest.WorkerBeat) (rest.WorkerBeaten, error) {
+	holding, err := leasesOf(beat.Holding)
+	if err != nil {
+		return rest.WorkerBeaten{}, err
+	}
+	session, err := s.attach(ctx, id, secret)
+	if err != nil {
+		return rest.WorkerBeaten{}, err
+	}
+	beating := startBeat(ctx, session)
+	st, err := session.Standing(ctx, fresh)
+	if err != nil {
+		return rest.WorkerBeaten{}, err
+	}
+	clock, err := beating()
+	if err != nil {
+		return rest.WorkerBeaten{}, err
+	}
+	if err := renewHeld(ctx, session, st.Leases, holding, clock); err != nil {
+		return rest.WorkerBeaten{}, err
+	}
+	done := rest.WorkerBeaten{Status: st.Status, Leases: []rest.HeldLease{}, Revoked: []rest.RevokedLease{}, Ended: holding.without(st.Leases)}
+	for i := range st.Leases {
+		l := &st.Leases[i].Lease
+		switch {
+		case l.Revoked != rota.ReasonNone:
+			done.Revoked = append(done.Revoked, revokedOf(l))
+		case holding.has(l.ID):
+			done.Leases = append(done.Leases, rest.HeldLease{Lease: l.ID, ValidMs: validMs(l, clock), Renewals: l.Renewals})
+		}
+	}
+	return done, nil
+}
+
+// dueBefore is how long before its worker is late a lease is renewed: a beat's time, and one second.
+const dueBefore rota.Clock = 6_000
+
+// renewHeld renews those leases that are held and due, and notes it in them. One that cannot be
+// renewed any more goes on to its deadline.
+func renewHeld(ctx context.Context, session WorkerSession, leases []rota.Assignment, holding held, clock rota.Clock) error {
+	var commands []peer.LeaseCommand
+	var due []*rota.Lease
+	for i := range leases {
+		l := &leases[i].Lease
+		if holding.has(l.ID) && l.Revoked == rota.ReasonNone && (clock+dueBefore >= l.RenewBy.Clock || l.Acked.IsZero()) {
+			due = append(due, l)
+			commands = append(commands, peer.LeaseCommand{Verb: rota.VerbRenew, Lease: l.ID, Job: l.Job, Ordinal: l.Renewals + 1})
+		}
+	}
+	if len(commands) == 0 {
+		return nil
+	}
+	answers, err := session.Do(ctx, commands)
+	if err != nil {
+		return err
+	}
+	if err := checkLengths("commands", len(commands), len(answers)); err != nil {
+		return err
+	}
+	for i, a := range answers {
+		if a.Err == nil {
+			due[i].Deadline.Clock, due[i].Renewals = a.Deadline, a.Renewals
+		} else if a.Err.Kind != rota.KindConflict { // over, or not this caller's: it is not for it to go on
+			due[i].Deadline.Clock = clock
+		}
+	}
+	return nil
+}
+
+// Unregister implements web.Polling.
+func (s *pollingService) Unregister(ctx context.Context, id rota.WorkerID, secret string) error {
+	session, err := s.attach(ctx, id, secret)
+	if err != nil {
+		return err
+	}
+	return session.Bye(ctx)
+}
+
+func (s *pollingService) attach(ctx context.Context, id rota.WorkerID, secret string) (WorkerSession, error) {
+	if err := rota.CheckID("id", id); err != nil {
+		return nil, err
+	}
+	if err := checkProof(secret); err != nil {
+		return nil, err
+	}
+	return s.core.AttachWorker(ctx, id, []byte(secret))
+}
+
+// checkProof refuses a header that holds no worker's secret.
+func checkProof(secret string) error {
+	if n := len(secret); n < secretLeast || n > secretMost {
+		return rota.Refusef(rota.KindInvalid, "rota-worker-secret", "the header Rota-Worker-Secret has %d bytes: %d to %d are wanted, such as those of "+
+			"openssl rand -hex 16", n, secretLeast, secretMost)
+	}
+	return nil
+}
+
+// held are the leases that a caller says it holds, in its order.
+type held struct {
+	order []rota.LeaseID
+	known map[rota.LeaseID]bool
+}
+
+func (h held) has(id rota.LeaseID) bool { return h.known[id] }
+
+// without returns those that are not among some that are open.
+func (h held) without(open []rota.Assignment) []string {
+	there := make(map[rota.LeaseID]bool, len(open))
+	for i := range open {
+		there[open[i].Lease.ID] = true
+	}
+	ended := []string{}
+	for _, id := range h.order {
+		if !there[id] {
+			ended = append(ended, id.String())
+		}
+	}
+	return ended
+}
+
+// leasesOf reads what a caller holds.
+func leasesOf(texts []string) (h held, err error) {
+	if n := len(texts); n > limits.MaxBatchJobs {
+		return h, rota.Refusef(rota.KindInvalid, "holding", "holding has %d leases: at most %d are taken", n, limits.MaxBatchJobs)
+	}
+	h.known = make(map[rota.LeaseID]bool, len(texts))
+	for i, text := range texts {
+		id, err := leaseOf(fmt.Sprintf("holding[%d]", i), text)
+		if err != nil {
+			return h, err
+		}
+		if !h.known[id] {
+			h.order = append(h.order, id)
+		}
+		h.known[id] = true
+	}
+	return h, nil
+}
+
+func leaseOf(field, text string) (id rota.LeaseID, err error) {
+	if err := id.UnmarshalText([]byte(text)); err != nil || id.IsZero() {
+		return id, rota.Refusef(rota.KindInvalid, field, "%s is %.80q: the 64 hex digits of a lease are wanted, as acquire returns them", field, text)
+	}
+	return id, nil
+}
+
+func revokedOf(l *rota.Lease) rest.RevokedLease {
+	return rest.RevokedLease{Lease: l.ID, Token: l.Token, Job: l.Job, Reason: l.Revoked}
+}
+
+// validMs is how long a lease may be worked at, from the sending of the beat that was answered
+// with a clock (SPEC §3.9): never beyond the time in which no beat may be answered.
+func validMs(l *rota.Lease, clock rota.Clock) int64 {
+	left := int64(l.Deadline.Clock-clock) - limits.ViewMargin.Milliseconds()
+	return max(0, min(left, limits.BeatLost.Milliseconds()))
+}
+
+// startBeat starts a beat, whose answer the function it returns waits for.
+func startBeat(ctx context.Context, session WorkerSession) func() (rota.Clock, error) {
+	type answer struct {
+		clock rota.Clock
+		err   error
+	}
+	done := make(chan answer, 1)
+	ctx, cancel := context.WithTimeout(ctx, beatTimeout)
+	go func() {
+		defer cancel()
+		clock, err := session.Beat(ctx)
+		done <- answer{clock, err}
+	}()
+	return func() (rota.Clock, error) {
+		a := <-done
+		return a.clock, a.err
+	}
+}

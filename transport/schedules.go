@@ -1,0 +1,142 @@
+package transport
+
+import (
+	"context"
+
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/api/words"
+)
+
+// schedulesService answers the service Schedules (SPEC §17).
+type schedulesService struct {
+	rotav1.UnimplementedSchedulesServer
+	core Core
+}
+
+// nextMost bounds the dates of one answer, nextUsual is how many it has where none are asked for.
+const (
+	nextMost  = 1_000
+	nextUsual = 10
+)
+
+// named checks the name that a call is about.
+func named(name string) (rota.ScheduleName, error) {
+	return rota.ScheduleName(name), rota.ScheduleName(name).Check("name")
+}
+
+// List reads the schedules by name, whole or in pages.
+func (s *schedulesService) List(ctx context.Context, req *rotav1.ListSchedulesRequest) (*rotav1.ListSchedulesResponse, error) {
+	rows, at, next, err := wholeList(ctx, req, s.core.Schedules, func(x *rota.Schedule) string { return string(x.Name) }, words.ScheduleToWire)
+	if err != nil {
+		return nil, err
+	}
+	return &rotav1.ListSchedulesResponse{Schedules: rows, At: at, NextCursor: next}, nil
+}
+
+// Get reads one schedule.
+func (s *schedulesService) Get(ctx context.Context, req *rotav1.GetScheduleRequest) (*rotav1.GetScheduleResponse, error) {
+	name, err := named(req.GetName())
+	if err != nil {
+		return nil, err
+	}
+	x, at, err := s.core.Schedule(ctx, name, words.ReadFromWire(req.GetRead()))
+	if err != nil {
+		return nil, err
+	}
+	return &rotav1.GetScheduleResponse{Schedule: words.ScheduleToWire(&x), At: words.ReadAtToWire(at)}, nil
+}
+
+// Set creates a schedule, or replaces what one says.
+func (s *schedulesService) Set(ctx context.Context, req *rotav1.SetScheduleRequest) (*rotav1.Schedule, error) {
+	spec, err := words.ScheduleSpecFromWire(req.GetSpec())
+	if err != nil {
+		return nil, err
+	}
+	if spec.Job.Queue == "" {
+		spec.Job.Queue = rota.DefaultQueue
+	}
+	if spec.Job.Tenant == "" {
+		spec.Job.Tenant = rota.DefaultTenant
+	}
+	if err := spec.CheckShape(rota.MaxPayloadBytes); err != nil {
+		return nil, err
+	}
+	return reply(words.ScheduleToWire)(s.core.SetSchedule(ctx, spec))
+}
+
+// Pause pauses a schedule.
+func (s *schedulesService) Pause(ctx context.Context, req *rotav1.PauseScheduleRequest) (*rotav1.Schedule, error) {
+	name, err := named(req.GetName())
+	if err != nil {
+		return nil, err
+	}
+	return reply(words.ScheduleToWire)(s.core.PauseSchedule(ctx, name, req.GetReason()))
+}
+
+// Resume has a schedule go on.
+func (s *schedulesService) Resume(ctx context.Context, req *rotav1.ResumeScheduleRequest) (*rotav1.Schedule, error) {
+	name, err := named(req.GetName())
+	if err != nil {
+		return nil, err
+	}
+	return reply(words.ScheduleToWire)(s.core.ResumeSchedule(ctx, name, req.GetCatchUp()))
+}
+
+// Trigger runs a schedule's job now.
+func (s *schedulesService) Trigger(ctx context.Context, req *rotav1.TriggerScheduleRequest) (*rotav1.JobOutcome, error) {
+	name, err := named(req.GetName())
+	if err == nil {
+		err = rota.CheckID("id", req.GetId())
+	}
+	if err != nil {
+		return nil, err
+	}
+	return reply(words.JobOutcomeToWire)(s.core.TriggerSchedule(ctx, name, req.GetId()))
+}
+
+// Backfill takes dates that have passed.
+func (s *schedulesService) Backfill(ctx context.Context, req *rotav1.BackfillScheduleRequest) (*rotav1.BackfillScheduleResponse, error) {
+	name, err := named(req.GetName())
+	if err != nil {
+		return nil, err
+	}
+	overlap, err := words.OverlapFromWire(req.GetOverlap(), rota.OverlapQueueAll)
+	if err != nil {
+		return nil, err
+	}
+	n, x, err := s.core.BackfillSchedule(ctx, name, rota.Date(req.GetFromMs()), rota.Date(req.GetUntilMs()), overlap)
+	if err != nil {
+		return nil, err
+	}
+	return &rotav1.BackfillScheduleResponse{Dates: int64(n), Schedule: words.ScheduleToWire(&x)}, nil
+}
+
+// Delete forgets a schedule.
+func (s *schedulesService) Delete(ctx context.Context, req *rotav1.DeleteScheduleRequest) (*rotav1.DeleteScheduleResponse, error) {
+	name, err := named(req.GetName())
+	if err != nil {
+		return nil, err
+	}
+	return &rotav1.DeleteScheduleResponse{}, s.core.DeleteSchedule(ctx, name)
+}
+
+// Next returns the next dates of a schedule.
+func (s *schedulesService) Next(ctx context.Context, req *rotav1.NextDatesRequest) (*rotav1.NextDatesResponse, error) {
+	name, err := named(req.GetName())
+	if err != nil {
+		return nil, err
+	}
+	most := int(req.GetLimit())
+	switch {
+	case most == 0:
+		most = nextUsual
+	case most < 0 || most > nextMost:
+		return nil, rota.Refusef(rota.KindInvalid, "limit", "limit is %d: 1 to %d is wanted", most, nextMost)
+	}
+	dates, tzdata, at, err := s.core.NextDates(ctx, name, most, words.ReadFromWire(req.GetRead()))
+	if err != nil {
+		return nil, err
+	}
+	return &rotav1.NextDatesResponse{DatesMs: words.DatesToWire(dates), Tzdata: tzdata, At: words.ReadAtToWire(at)}, nil
+}

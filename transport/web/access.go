@@ -1,0 +1,205 @@
+package web
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/api/rest"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/api/words"
+)
+
+// accessCalls answers the calls of tokens, roles, identity providers and blocks.
+type accessCalls struct{ *Site }
+
+func (s *Site) access() {
+	c := accessCalls{s}
+	const tokens, roles, issuers, blocks = "/v1/tokens", "/v1/roles", "/v1/issuers", "/v1/blocks"
+	add(s, route{method: http.MethodGet, path: tokens, call: rotav1.Auth_ListTokens_FullMethodName, id: "listTokens", says: "List the tokens"}, c.listTokens)
+	add(s, route{method: http.MethodPut, path: tokens + "/{id}", call: rotav1.Auth_CreateToken_FullMethodName, id: "createToken",
+		says: "Make a token known by the hash of its secret, which its caller made and no node sees"}, c.createToken)
+	add(s, route{method: http.MethodDelete, path: tokens + "/{id}", call: rotav1.Auth_RevokeToken_FullMethodName, id: "revokeToken",
+		says: "End a token for good"}, c.revokeToken)
+	add(s, route{method: http.MethodGet, path: roles, call: rotav1.Auth_ListRoles_FullMethodName, id: "listRoles", says: "List the roles, those built in among them"}, c.listRoles)
+	add(s, route{method: http.MethodPut, path: roles + "/{id}", call: rotav1.Auth_SetRole_FullMethodName, id: "setRole",
+		says: "Create a role, or replace what one grants"}, c.setRole)
+	add(s, route{method: http.MethodDelete, path: roles + "/{id}", call: rotav1.Auth_DeleteRole_FullMethodName, id: "deleteRole",
+		says: "Forget a role: who has it loses what it grants"}, c.deleteRole)
+	add(s, route{method: http.MethodGet, path: issuers, call: rotav1.Auth_ListIssuers_FullMethodName, id: "listIssuers", says: "List the identity providers"}, c.listIssuers)
+	add(s, route{method: http.MethodPut, path: issuers, call: rotav1.Auth_SetIssuer_FullMethodName, id: "setIssuer",
+		says: "Take the tokens of the identity provider of a URL, or change which"}, c.setIssuer)
+	add(s, route{method: http.MethodDelete, path: issuers, call: rotav1.Auth_DeleteIssuer_FullMethodName, id: "deleteIssuer",
+		says: "Take no more tokens of an identity provider"}, c.deleteIssuer)
+	add(s, route{method: http.MethodGet, path: blocks, call: rotav1.Auth_ListBlocks_FullMethodName, id: "listBlocks",
+		says: "List the certificates that are refused"}, c.listBlocks)
+	add(s, route{method: http.MethodPut, path: blocks + "/{role}/{id}", call: rotav1.Auth_SetBlock_FullMethodName, id: "setBlock",
+		says: "Refuse the certificates of a role and a name"}, c.block(true))
+	add(s, route{method: http.MethodDelete, path: blocks + "/{role}/{id}", call: rotav1.Auth_SetBlock_FullMethodName, id: "deleteBlock",
+		says: "Take the certificates of a role and a name again"}, c.block(false))
+	add(s, route{method: http.MethodPut, path: "/v1/anonymous", call: rotav1.Auth_SetAnonymous_FullMethodName, id: "setAnonymous",
+		says: "Say which roles callers without a credential have"}, c.setAnonymous)
+	add(s, route{method: http.MethodPost, path: "/v1/exchange", call: rotav1.Auth_Exchange_FullMethodName, id: "exchange",
+		says: "Make an access token for an identity token of a provider; needs no credential"}, c.exchange)
+}
+
+func (s accessCalls) listTokens(ctx context.Context, in *List) (*Answer[rest.Tokens], error) {
+	read, err := in.wire()
+	if err != nil {
+		return nil, err
+	}
+	got, err := s.options.Calls.Auth.ListTokens(ctx, &rotav1.ListTokensRequest{Read: read, Limit: in.Limit, Cursor: in.Cursor})
+	if err != nil {
+		return nil, err
+	}
+	rows, err := listed(got.GetTokens(), words.AccessTokenFromWire)
+	return answer(rest.Tokens{Tokens: rows, NextCursor: got.GetNextCursor()}, got.GetAt()), err
+}
+
+func tokenAnswer(w *rotav1.AccessToken, err error) (*Answer[rota.AccessToken], error) {
+	if err != nil {
+		return nil, err
+	}
+	t, err := words.AccessTokenFromWire(w)
+	return answer(t, nil), err
+}
+
+func (s accessCalls) createToken(ctx context.Context, in *Setting[rest.TokenSetting]) (*Answer[rota.AccessToken], error) {
+	body, err := in.Body.read()
+	if err != nil {
+		return nil, err
+	}
+	expires, err := oneDate("expires", body.ExpiresMs, body.ExpiresAt)
+	if err != nil {
+		return nil, err
+	}
+	return tokenAnswer(s.options.Calls.Auth.CreateToken(ctx, &rotav1.CreateTokenRequest{Id: in.ID, Hash: body.Hash, Roles: body.Roles,
+		Tenants: body.Tenants, Queues: body.Queues, WorkerPrefix: body.WorkerPrefix, ExpiresMs: expires}))
+}
+
+func (s accessCalls) revokeToken(ctx context.Context, in *Named) (*Answer[rest.Deleted], error) {
+	_, err := s.options.Calls.Auth.RevokeToken(ctx, &rotav1.RevokeTokenRequest{Id: in.ID})
+	return answer(rest.Deleted{}, nil), err
+}
+
+func (s accessCalls) listRoles(ctx context.Context, in *List) (*Answer[rest.Roles], error) {
+	read, err := in.wire()
+	if err != nil {
+		return nil, err
+	}
+	got, err := s.options.Calls.Auth.ListRoles(ctx, &rotav1.ListRolesRequest{Read: read, Limit: in.Limit, Cursor: in.Cursor})
+	if err != nil {
+		return nil, err
+	}
+	rows, err := listed(got.GetRoles(), words.RoleFromWire)
+	return answer(rest.Roles{Roles: rows, NextCursor: got.GetNextCursor()}, got.GetAt()), err
+}
+
+func (s accessCalls) setRole(ctx context.Context, in *Setting[rest.RoleSetting]) (*Answer[rota.Role], error) {
+	body, err := in.Body.read()
+	if err != nil {
+		return nil, err
+	}
+	got, err := s.options.Calls.Auth.SetRole(ctx, words.NewRoleToWire(&rota.Role{Name: in.ID, Grants: body.Grants, RoleLimits: body.RoleLimits}))
+	if err != nil {
+		return nil, err
+	}
+	role, err := words.RoleFromWire(got)
+	return answer(role, nil), err
+}
+
+func (s accessCalls) deleteRole(ctx context.Context, in *Named) (*Answer[rest.Deleted], error) {
+	_, err := s.options.Calls.Auth.DeleteRole(ctx, &rotav1.DeleteRoleRequest{Name: in.ID})
+	return answer(rest.Deleted{}, nil), err
+}
+
+func (s accessCalls) listIssuers(ctx context.Context, in *List) (*Answer[rest.Issuers], error) {
+	read, err := in.wire()
+	if err != nil {
+		return nil, err
+	}
+	got, err := s.options.Calls.Auth.ListIssuers(ctx, &rotav1.ListIssuersRequest{Read: read, Limit: in.Limit, Cursor: in.Cursor})
+	if err != nil {
+		return nil, err
+	}
+	rows, err := listed(got.GetIssuers(), words.IssuerFromWire)
+	return answer(rest.Issuers{Issuers: rows, NextCursor: got.GetNextCursor()}, got.GetAt()), err
+}
+
+// IssuerChange is a call that sets an identity provider.
+type IssuerChange struct{ Body In[rest.IssuerSetting] }
+
+func (s accessCalls) setIssuer(ctx context.Context, in *IssuerChange) (*Answer[rota.Issuer], error) {
+	body, err := in.Body.read()
+	if err != nil {
+		return nil, err
+	}
+	got, err := s.options.Calls.Auth.SetIssuer(ctx, &rotav1.SetIssuerRequest{Url: body.URL, Audience: body.Audience, Ca: body.CA, Maps: words.MapsToWire(body.Maps)})
+	if err != nil {
+		return nil, err
+	}
+	issuer, err := words.IssuerFromWire(got)
+	return answer(issuer, nil), err
+}
+
+// IssuerOf says which identity provider is meant.
+type IssuerOf struct {
+	URL string `query:"url" required:"true" maxLength:"2048" doc:"The provider's URL."`
+}
+
+func (s accessCalls) deleteIssuer(ctx context.Context, in *IssuerOf) (*Answer[rest.Deleted], error) {
+	_, err := s.options.Calls.Auth.DeleteIssuer(ctx, &rotav1.DeleteIssuerRequest{Url: in.URL})
+	return answer(rest.Deleted{}, nil), err
+}
+
+func (s accessCalls) listBlocks(ctx context.Context, in *List) (*Answer[rest.Blocks], error) {
+	read, err := in.wire()
+	if err != nil {
+		return nil, err
+	}
+	got, err := s.options.Calls.Auth.ListBlocks(ctx, &rotav1.ListBlocksRequest{Read: read, Limit: in.Limit, Cursor: in.Cursor})
+	if err != nil {
+		return nil, err
+	}
+	rows, err := listed(got.GetBlocks(), words.BlockFromWire)
+	return answer(rest.Blocks{Blocks: rows, NextCursor: got.GetNextCursor()}, got.GetAt()), err
+}
+
+// BlockOf says whose certificates are meant.
+type BlockOf struct {
+	Role string `path:"role" maxLength:"512"`
+	Named
+}
+
+func (s accessCalls) block(blocked bool) func(context.Context, *BlockOf) (*Answer[rest.Done], error) {
+	return func(ctx context.Context, in *BlockOf) (*Answer[rest.Done], error) {
+		_, err := s.options.Calls.Auth.SetBlock(ctx, &rotav1.SetBlockRequest{Role: in.Role, Name: in.ID, Blocked: blocked})
+		return answer(rest.Done{}, nil), err
+	}
+}
+
+// AnonymousChange is a call that says what callers without a credential may do.
+type AnonymousChange struct{ Body In[rest.Anonymous] }
+
+func (s accessCalls) setAnonymous(ctx context.Context, in *AnonymousChange) (*Answer[rest.Anonymous], error) {
+	body, err := in.Body.read()
+	if err != nil {
+		return nil, err
+	}
+	if body.Roles == nil {
+		return nil, rota.Refusef(rota.KindInvalid, "roles", "roles are missing: a list is wanted, [] for none")
+	}
+	_, err = s.options.Calls.Auth.SetAnonymous(ctx, &rotav1.SetAnonymousRequest{Roles: body.Roles})
+	return answer(body, nil), err
+}
+
+// ExchangeCall is a call that exchanges an identity token.
+type ExchangeCall struct{ Body In[rest.Exchange] }
+
+func (s accessCalls) exchange(ctx context.Context, in *ExchangeCall) (*Answer[rota.AccessToken], error) {
+	body, err := in.Body.read()
+	if err != nil {
+		return nil, err
+	}
+	return tokenAnswer(s.options.Calls.Auth.Exchange(ctx, &rotav1.ExchangeRequest{Jwt: body.JWT, Id: body.ID, Hash: body.Hash}))
+}

@@ -1,0 +1,66 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/api/rest"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/api/words"
+)
+
+// backupTime is what a backup gets to be sent; each piece of it has its own time as well.
+const backupTime = time.Hour
+
+// maintenance registers what operators do to the cluster.
+func (s *Site) maintenance() {
+	inPieces(s, route{method: http.MethodGet, path: "/v1/cluster/snapshot", call: rotav1.Cluster_SaveSnapshot_FullMethodName, id: "saveSnapshot",
+		lasts: backupTime, says: "Download a backup of the asked node's state, as rota operator snapshot save writes it; whole where the answer ends properly"},
+		"application/octet-stream", func(huma.Registry) *huma.Schema { return &huma.Schema{Type: huma.TypeString, Format: "binary"} }, s.snapshot)
+	add(s, route{method: http.MethodPost, path: "/v1/cluster/backup", call: rotav1.Cluster_StoreBackup_FullMethodName, id: "storeBackup",
+		says: "Have the leader, which is to be asked, store a backup where its --backup-to says"}, func(ctx context.Context, _ *None) (*Answer[rota.StoredBackup], error) {
+		got, err := s.options.Calls.Cluster.StoreBackup(ctx, &rotav1.StoreBackupRequest{})
+		if err != nil {
+			return nil, err
+		}
+		return answer(*words.StoredBackupFromWire(got), nil), nil
+	})
+	add(s, route{method: http.MethodPost, path: "/v1/cluster/transfer", call: rotav1.Cluster_TransferLeadership_FullMethodName, id: "transferLeadership",
+		optional: true, says: "Hand the leadership to a node, or to the one that the leader chooses"}, s.transfer)
+	add(s, route{method: http.MethodDelete, path: "/v1/cluster/peers/{id}", call: rotav1.Cluster_RemovePeer_FullMethodName, id: "removePeer",
+		says: "Take a node out of the Raft configuration"}, func(ctx context.Context, in *Named) (*Answer[rest.Deleted], error) {
+		_, err := s.options.Calls.Cluster.RemovePeer(ctx, &rotav1.RemovePeerRequest{Id: in.ID})
+		return answer(rest.Deleted{}, nil), err
+	})
+	add(s, route{method: http.MethodPost, path: "/v1/cluster/leave", call: rotav1.Cluster_Leave_FullMethodName, id: "leaveCluster",
+		says: "Have the asked node hand over, leave the configuration and stop"}, func(ctx context.Context, _ *None) (*Answer[rest.Done], error) {
+		_, err := s.options.Calls.Cluster.Leave(ctx, &rotav1.LeaveRequest{})
+		return answer(rest.Done{}, nil), err
+	})
+}
+
+func (s *Site) snapshot(ctx context.Context, _ *None) (*Pieces, error) {
+	return sent("application/octet-stream", func(w *sender) error {
+		w.w.Header().Set("Content-Disposition", "attachment")
+		return s.options.Calls.SaveSnapshot(ctx, func(m *rotav1.SnapshotChunk) error {
+			_, err := w.Write(m.GetData())
+			return err
+		})
+	}, nil), nil
+}
+
+// HandoverCall is a call that hands the leadership over.
+type HandoverCall struct{ Body In[rest.Handover] }
+
+func (s *Site) transfer(ctx context.Context, in *HandoverCall) (*Answer[rest.Led], error) {
+	body, err := in.Body.read()
+	if err != nil {
+		return nil, err
+	}
+	got, err := s.options.Calls.Cluster.TransferLeadership(ctx, &rotav1.TransferLeadershipRequest{To: body.To})
+	return answer(rest.Led{Leader: rota.NodeID(got.GetLeader())}, nil), err
+}

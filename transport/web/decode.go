@@ -1,0 +1,103 @@
+package web
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/rotasched/rota"
+)
+
+// In is a body that comes: kept as it came until the call reads it.
+type In[T any] struct{ raw []byte }
+
+// Schema implements huma.SchemaProvider.
+func (*In[T]) Schema(r huma.Registry) *huma.Schema { return schemaOf[T](r) }
+
+func (b *In[T]) keep(raw []byte) { b.raw = bytes.Clone(raw) }
+
+// read reads the body; none is a T that says nothing.
+func (b *In[T]) read() (v T, err error) {
+	if len(b.raw) == 0 {
+		return v, nil
+	}
+	err = decode(b.raw, &v, "")
+	return v, err
+}
+
+// take is how the library reads a body.
+func take(raw []byte, into any) error {
+	if b, ok := into.(interface{ keep([]byte) }); ok {
+		b.keep(raw)
+		return nil
+	}
+	return json.Unmarshal(raw, into)
+}
+
+// decode reads JSON and refuses what it does not know, naming the field beneath a place.
+func decode(raw []byte, into any, place string) error {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	err := d.Decode(into)
+	if err == nil {
+		if _, more := d.Token(); more != io.EOF {
+			return rota.Refusef(rota.KindInvalid, at(place, "body"), "there is more behind the JSON of %s: one object is wanted", at(place, "body"))
+		}
+		return nil
+	}
+	if e, ok := errors.AsType[*rota.Error](err); ok {
+		own := *e
+		own.Subject = within(place, e.Subject)
+		return &own
+	}
+	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		field := within(place, e.Field)
+		return rota.Refusef(rota.KindInvalid, field, "%s is a %s: %s is wanted", field, e.Value, wanted(e))
+	}
+	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
+		field := within(place, head(strings.Trim(name, `"`)))
+		return rota.Refusef(rota.KindInvalid, field, "field %q is unknown: GET /openapi.json has those that are taken", field)
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return rota.Refusef(rota.KindInvalid, at(place, "body"), "the JSON of the body ends too early")
+	}
+	return rota.Refusef(rota.KindInvalid, at(place, "body"), "the body is not JSON: %s", head(err.Error()))
+}
+
+// within names a field beneath a place.
+func within(place, field string) string {
+	switch {
+	case place == "":
+		return at(field, "body")
+	case field == "":
+		return place
+	}
+	return place + "." + field
+}
+
+func at(place, otherwise string) string {
+	if place == "" {
+		return otherwise
+	}
+	return place
+}
+
+// wanted says in JSON's words what a field takes.
+func wanted(e *json.UnmarshalTypeError) string {
+	switch name := e.Type.Kind().String(); {
+	case strings.HasPrefix(name, "int"), strings.HasPrefix(name, "uint"):
+		return "a whole number within " + name
+	case name == "bool":
+		return "true or false"
+	case name == "slice", name == "array":
+		return "a list"
+	case name == "map", name == "struct":
+		return "an object"
+	default:
+		return "a " + name
+	}
+}

@@ -1,0 +1,235 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/api/rest"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/api/words"
+)
+
+const (
+	// eventsPath is where events are.
+	eventsPath = "/v1/events"
+	eventsCall = http.MethodGet + " " + eventsPath
+	// eventsBeat is how often a silent stream of events gives a sign: proxies end those that
+	// give none for a minute.
+	eventsBeat = 15 * time.Second
+
+	mediaBlocks = "text/event-stream"
+	mediaLines  = "application/x-ndjson"
+	// retryMs is what a reader waits before it connects again.
+	retryMs = "retry: 1000\n\n"
+)
+
+// follower is who events are sent to: the form in which they are.
+type follower interface {
+	// begin says that the place to begin at was found.
+	begin() error
+	send(*Batch) error
+	// end says how it ended; draining that the node goes.
+	end(err error, draining bool)
+}
+
+// events streams events, as server-sent events, lines of JSON or a WebSocket.
+func (s *Site) events(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet { // the mux lets HEAD in too, whose answer would never end
+		s.unknown(w, r)
+		return
+	}
+	visit, err := s.options.Door.Stay(r, eventsCall)
+	if err != nil {
+		Refuse(w, err, 0)
+		return
+	}
+	defer visit.Leave()
+	form, err := formOf(r)
+	if err != nil {
+		Refuse(w, err, 0)
+		return
+	}
+	filter, err := tailOf(r, form != nil && form.follows)
+	if err != nil {
+		Refuse(w, visit.Settle(err), 0)
+		return
+	}
+	ctx, cancel := context.WithCancelCause(visit.Context())
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	defer cancel(nil)
+	var to follower
+	if form != nil {
+		to = &written{form, newStream(w), func(out *stream) { beside.Go(func() { out.beat(ctx, eventsBeat, form.sign) }) }}
+	} else if to, err = s.accept(w, r, &beside, ctx, cancel); err != nil {
+		return // it has answered
+	}
+	defer func() {
+		if reason := recover(); reason != nil {
+			to.end(visit.Panicked(reason), false)
+		}
+	}()
+	err = s.follow(ctx, cancel, filter, to)
+	to.end(visit.Settle(err), visit.Draining())
+}
+
+// follow sends what a filter selects: the one way of following, whatever the form.
+func (s *Site) follow(ctx context.Context, cancel context.CancelCauseFunc, filter rota.EventFilter, to follower) error {
+	late := &rota.Error{Kind: rota.KindUnavailable, Subject: "events", RetryAfter: time.Second,
+		Text: "the node did not find where to begin in " + beginTime.String() + ": ask another node"}
+	limit := time.AfterFunc(beginTime, func() { cancel(late) })
+	defer limit.Stop()
+	begun := false
+	err := s.options.Calls.Events(ctx, filter, func(b *Batch) error {
+		if !begun {
+			begun = true
+			limit.Stop()
+			if err := to.begin(); err != nil {
+				return err
+			}
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		return to.send(b)
+	})
+	if err == nil && !begun { // there was nothing at all
+		err = to.begin()
+	}
+	if err != nil && context.Cause(ctx) == late {
+		return late
+	}
+	return err
+}
+
+// form is how events are written.
+type form struct {
+	mediaType string
+	// first comes before all else, sign is what says that the stream lives.
+	first string
+	sign  []byte
+	// follows says that a reader who does not say follows.
+	follows bool
+	pieces  func(*Batch) ([][]byte, error)
+	// last says how it ended: with a problem, and by which name.
+	last func(name string, problem []byte) []byte
+}
+
+var (
+	asBlocks = &form{mediaType: mediaBlocks, first: retryMs, sign: []byte(":\n\n"), follows: true, pieces: (*Batch).Blocks,
+		last: func(name string, problem []byte) []byte { return appendBlock(nil, "", name, problem) }}
+	asLines = &form{mediaType: mediaLines, sign: []byte("\n"), pieces: (*Batch).Lines,
+		last: func(name string, problem []byte) []byte { return []byte(`{"` + name + `":` + string(problem) + "}\n") }}
+)
+
+// written is who gets events in a form.
+type written struct {
+	*form
+	out *stream
+	// live has the stream give signs of life.
+	live func(*stream)
+}
+
+func (f *written) begin() error {
+	if err := f.out.begin(f.mediaType, f.first); err != nil {
+		return err
+	}
+	f.live(f.out)
+	return nil
+}
+
+func (f *written) send(batch *Batch) error {
+	pieces, err := f.pieces(batch)
+	for _, piece := range pieces {
+		if err := f.out.write(piece); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+func (f *written) end(err error, draining bool) {
+	switch {
+	case err == nil:
+		f.out.end(nil)
+	case !f.out.begun:
+		Refuse(f.out.w, err, 0)
+	case draining:
+		f.out.end(f.last(rest.StreamGoing, problemText(err)))
+	default:
+		f.out.end(f.last(rest.StreamEnded, problemText(err)))
+	}
+}
+
+// formOf says in which form a request wants events: nil is a WebSocket, lines where it does not say.
+func formOf(r *http.Request) (*form, error) {
+	if strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+		return nil, nil
+	}
+	if r.ContentLength != 0 {
+		return nil, rota.Refusef(rota.KindInvalid, "body", "the call takes no body: send none")
+	}
+	wanted := strings.Join(r.Header.Values("Accept"), ",")
+	if wanted == "" {
+		return asLines, nil
+	}
+	for one := range strings.SplitSeq(wanted, ",") {
+		kind, _, _ := strings.Cut(one, ";")
+		switch strings.ToLower(strings.TrimSpace(kind)) {
+		case mediaBlocks:
+			return asBlocks, nil
+		case mediaLines, "application/ndjson", "application/jsonl", "application/*", "*/*":
+			return asLines, nil
+		}
+	}
+	return nil, coded{rota.Refusef(rota.KindInvalid, "accept", "the header Accept is %q: %s, %s or a WebSocket is to be had", head(wanted), mediaBlocks, mediaLines),
+		http.StatusNotAcceptable}
+}
+
+// tailOf reads a filter from a request; unknown names are refused, as a misspelled one would
+// select too much. Last-Event-ID, which readers send of themselves, goes before from.
+func tailOf(r *http.Request, follow bool) (rota.EventFilter, error) {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return rota.EventFilter{}, rota.Refusef(rota.KindInvalid, "query", "the parameters cannot be read: %s", head(err.Error()))
+	}
+	req := &rotav1.TailRequest{Kinds: query["kind"], Follow: follow}
+	fields := map[string]*string{"from": &req.From, "job": &req.Job, "queue": &req.Queue, "type": &req.Type, "tenant": &req.Tenant,
+		"worker": &req.Worker, "workflow": &req.Workflow}
+	for name, values := range query {
+		switch field := fields[name]; {
+		case name == "kind":
+		case len(values) > 1:
+			return rota.EventFilter{}, rota.Refusef(rota.KindInvalid, head(name), "%q is given %d times: once is wanted", head(name), len(values))
+		case field != nil:
+			*field = values[0]
+		case name == "follow":
+			if req.Follow, err = yes(name, values[0]); err != nil {
+				return rota.EventFilter{}, err
+			}
+		default:
+			return rota.EventFilter{}, rota.Refusef(rota.KindInvalid, head(name), "%q is unknown: from, follow, kind, job, queue, type, tenant, worker and "+
+				"workflow are taken", head(name))
+		}
+	}
+	if last := r.Header.Get("Last-Event-ID"); last != "" {
+		req.From = last
+	}
+	return words.TailFromWire(req)
+}
+
+// yes reads a parameter that is 1 or 0.
+func yes(name, value string) (bool, error) {
+	switch value {
+	case "1", "true":
+		return true, nil
+	case "0", "false":
+		return false, nil
+	}
+	return false, rota.Refusef(rota.KindInvalid, name, "%s is %q: 1 or 0 is wanted", name, head(value))
+}

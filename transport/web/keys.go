@@ -1,0 +1,146 @@
+package web
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/api/rest"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/api/words"
+)
+
+// keyCalls answers the calls of keys and their rules.
+type keyCalls struct{ *Site }
+
+func (s *Site) keys() {
+	c := keyCalls{s}
+	const all, one = "/v1/key-rules", "/v1/key-rules/{id}"
+	add(s, route{method: http.MethodGet, path: all, call: rotav1.Keys_List_FullMethodName, id: "listKeyRules",
+		says: "List what the jobs of keys are held to, by queue, name and value"}, c.listKeyRules)
+	add(s, route{method: http.MethodGet, path: one, call: rotav1.Keys_List_FullMethodName, id: "getKeyRule",
+		says: "Read what the jobs of a key are held to"}, c.getKeyRule)
+	add(s, route{method: http.MethodPut, path: one, call: rotav1.Keys_Set_FullMethodName, id: "setKeyRule",
+		says: "Set what the jobs of a key are held to, in the place of the rule of its queue, name and value"}, c.setKeyRule)
+	add(s, route{method: http.MethodDelete, path: one, call: rotav1.Keys_Delete_FullMethodName, id: "deleteKeyRule",
+		says: "Forget the rule of a queue, a name and a value"}, c.deleteKeyRule)
+	add(s, route{method: http.MethodGet, path: "/v1/keys", call: rotav1.Keys_Get_FullMethodName, id: "getKey",
+		says: "What a key of a tenant counts now, under each rule that is for it"}, c.getKey)
+	add(s, route{method: http.MethodPost, path: "/v1/keys/skip", call: rotav1.Keys_Skip_FullMethodName, id: "skipKey",
+		says: "Let a sequence go on behind the job that blocks it"}, c.skipKey)
+}
+
+func (s keyCalls) listKeyRules(ctx context.Context, in *List) (*Answer[rest.KeyRules], error) {
+	read, err := in.wire()
+	if err != nil {
+		return nil, err
+	}
+	got, err := s.options.Calls.Keys.List(ctx, &rotav1.ListKeyRulesRequest{Read: read, Limit: in.Limit, Cursor: in.Cursor})
+	if err != nil {
+		return nil, err
+	}
+	rows, err := listed(got.GetRules(), words.KeyRuleFromWire)
+	return answer(rest.KeyRules{Rules: rows, NextCursor: got.GetNextCursor()}, got.GetAt()), err
+}
+
+// KeyOf says which rule of a name is meant.
+type KeyOf struct {
+	Queue string `query:"queue" maxLength:"255" doc:"The queue that the rule is for; without it all together."`
+	Value string `query:"value" maxLength:"255" doc:"The one value that the rule is for; without it all that have no rule of their own."`
+}
+
+// OneKeyRule are the parameters of a read of a rule.
+type OneKeyRule struct {
+	One
+	KeyOf
+}
+
+// getKeyRule looks for a rule in the list, whose rows are small.
+func (s keyCalls) getKeyRule(ctx context.Context, in *OneKeyRule) (*Answer[rota.KeyRule], error) {
+	read, err := in.wire()
+	if err != nil {
+		return nil, err
+	}
+	const page = 1000
+	for cursor := ""; ; {
+		got, err := s.options.Calls.Keys.List(ctx, &rotav1.ListKeyRulesRequest{Read: read, Limit: page, Cursor: cursor})
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range got.GetRules() {
+			if r.GetName() == in.ID && r.GetQueue() == in.Queue && r.GetValue() == in.Value {
+				rule, err := words.KeyRuleFromWire(r)
+				return answer(rule, got.GetAt()), err
+			}
+		}
+		if cursor = got.GetNextCursor(); cursor == "" {
+			return nil, rota.Refusef(rota.KindNotFound, "key-rule", "there is no rule of key %q with queue %q and value %q: GET /v1/key-rules lists them",
+				head(in.ID), head(in.Queue), head(in.Value))
+		}
+	}
+}
+
+// KeyRuleSetting is a call that sets a rule.
+type KeyRuleSetting struct {
+	Named
+	KeyOf
+	Body In[rota.KeyRule]
+}
+
+func (s keyCalls) setKeyRule(ctx context.Context, in *KeyRuleSetting) (*Answer[rota.KeyRule], error) {
+	rule, err := in.Body.read()
+	if err != nil {
+		return nil, err
+	}
+	for _, of := range [][2]string{{rule.Name, in.ID}, {string(rule.Queue), in.Queue}, {rule.Value, in.Value}} {
+		if err := sameID(of[0], of[1]); err != nil {
+			return nil, err
+		}
+	}
+	rule.Name, rule.Queue, rule.Value = in.ID, rota.QueueName(in.Queue), in.Value
+	_, err = s.options.Calls.Keys.Set(ctx, &rotav1.SetKeyRuleRequest{Rule: words.KeyRuleToWire(&rule)})
+	return answer(rule, nil), err
+}
+
+// KeyRuleDeletion is a call that forgets a rule.
+type KeyRuleDeletion struct {
+	Named
+	KeyOf
+}
+
+func (s keyCalls) deleteKeyRule(ctx context.Context, in *KeyRuleDeletion) (*Answer[rest.Deleted], error) {
+	_, err := s.options.Calls.Keys.Delete(ctx, &rotav1.DeleteKeyRuleRequest{Queue: in.Queue, Name: in.ID, Value: in.Value})
+	return answer(rest.Deleted{}, nil), err
+}
+
+// KeyQuery says which key is meant.
+type KeyQuery struct {
+	Key    string `query:"key" required:"true" maxLength:"512" doc:"The key, as name:value."`
+	Tenant string `query:"tenant" default:"default" maxLength:"255" doc:"Whose key it is."`
+	Reading
+}
+
+func (s keyCalls) getKey(ctx context.Context, in *KeyQuery) (*Answer[rest.Keys], error) {
+	read, err := in.wire()
+	if err != nil {
+		return nil, err
+	}
+	got, err := s.options.Calls.Keys.Get(ctx, &rotav1.GetKeyRequest{Tenant: in.Tenant, Key: in.Key, Read: read})
+	if err != nil {
+		return nil, err
+	}
+	rows, err := listed(got.GetKeys(), words.KeyStateFromWire)
+	return answer(rest.Keys{Keys: rows}, got.GetAt()), err
+}
+
+// KeySkipping is a call that lets a sequence go on.
+type KeySkipping struct{ Body In[rest.KeySkip] }
+
+func (s keyCalls) skipKey(ctx context.Context, in *KeySkipping) (*Answer[rest.Done], error) {
+	body, err := in.Body.read()
+	if err != nil {
+		return nil, err
+	}
+	_, err = s.options.Calls.Keys.Skip(ctx, &rotav1.SkipKeyRequest{Queue: body.Queue, Tenant: body.Tenant, Key: body.Key, Job: body.Job})
+	return answer(rest.Done{}, nil), err
+}

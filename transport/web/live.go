@@ -1,0 +1,353 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rotasched/rota"
+)
+
+const (
+	livePath = "/v1/live"
+	liveCall = http.MethodGet + " " + livePath
+	// liveEvery is the least between two messages of a topic, and between two signs of life.
+	liveEvery = time.Second
+	// liveShare bounds what making a state may cost: the next one is made so many times later
+	// than the one before took, so a topic takes at most a hundredth of a core.
+	liveShare = 100
+	// liveRead bounds the making of one state.
+	liveRead = 5 * time.Second
+	// liveAgain is when a state is made again that came to nothing.
+	liveAgain = 10 * time.Millisecond
+	// topicsMost bounds the topics of a viewer, feedsMost those that a node makes.
+	topicsMost = 16
+	feedsMost  = 1_000
+)
+
+// topic is what a viewer looks at: a kind of thing, and which one.
+type topic struct{ kind, id string }
+
+func (t topic) String() string {
+	if t.id == "" {
+		return t.kind
+	}
+	return t.kind + "/" + t.id
+}
+
+// topicsOf reads the topics of a request.
+func topicsOf(r *http.Request) ([]topic, error) {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, rota.Refusef(rota.KindInvalid, "query", "the parameters cannot be read: %s", head(err.Error()))
+	}
+	for name := range query {
+		if name != "topic" {
+			return nil, rota.Refusef(rota.KindInvalid, head(name), "%q is unknown: topic is taken, more than once", head(name))
+		}
+	}
+	var topics []topic
+	for _, text := range query["topic"] {
+		kind, id, named := strings.Cut(text, "/")
+		switch t := (topic{kind, id}); {
+		case (kind == "overview" || kind == "workers") && !named, (kind == "queue" || kind == "workflow") && rota.ValidID(id),
+			kind == "job" && rota.CheckJobRef("topic", rota.JobID(id)) == nil:
+			if !slices.Contains(topics, t) {
+				topics = append(topics, t)
+			}
+		default:
+			return nil, rota.Refusef(rota.KindInvalid, "topic", "topic %q is none: overview, queue/Q, workers, workflow/W or job/J is wanted", head(text))
+		}
+	}
+	if n := len(topics); n < 1 || n > topicsMost {
+		return nil, rota.Refusef(rota.KindInvalid, "topic", "topics are %d: 1 to %d are wanted", n, topicsMost)
+	}
+	return topics, nil
+}
+
+// Live makes the states that viewers look at, each in the rights of the caller of a context.
+type Live interface {
+	// State returns what a topic shows, and the index of the state that it is of. Parts are
+	// what is sent by itself when it changes: the nodes of a workflow, by name.
+	State(ctx context.Context, kind, id string) (state any, parts map[string]any, at rota.Index, err error)
+}
+
+// shown is a state as it is sent: in full, and what changed since the one before.
+type shown struct {
+	version uint64
+	full    []byte
+	// delta is nil where only the full one shows it.
+	delta []byte
+}
+
+// feed is a topic as viewers with the same rights see it.
+type feed struct {
+	topic   topic
+	class   string
+	viewers map[*viewer]struct{}
+	// next is when it is made again.
+	next  time.Time
+	now   shown
+	state []byte
+	parts map[string][]byte
+}
+
+// viewer is one stream.
+type viewer struct {
+	visit  Visit
+	topics []topic
+	class  string
+	feeds  []*feed
+	seen   []uint64
+	wake   chan struct{}
+}
+
+// feedKey finds a feed.
+type feedKey struct {
+	class string
+	topic topic
+}
+
+// stage makes what viewers look at: each topic once for all who have the same rights, while
+// somebody looks, and not at all otherwise.
+type stage struct {
+	live Live
+	// table identifies the rights of now.
+	table func() any
+
+	mu    sync.Mutex
+	feeds map[feedKey]*feed
+	// kick wakes the loop for a new feed; nil while there is no loop.
+	kick chan struct{}
+}
+
+// join has a viewer see its topics by the rights that it has now.
+func (g *stage) join(v *viewer) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.leave(v)
+	v.class = v.visit.Class()
+	v.feeds, v.seen = nil, make([]uint64, len(v.topics))
+	for _, t := range v.topics {
+		key := feedKey{v.class, t}
+		f := g.feeds[key]
+		if f == nil {
+			if len(g.feeds) >= feedsMost {
+				g.leave(v)
+				e := rota.Refusef(rota.KindExhausted, "topic", "viewers of this node look at %d topics, which is the most: ask another node", feedsMost)
+				e.RetryAfter = liveEvery
+				return e
+			}
+			f = &feed{topic: t, class: v.class, viewers: make(map[*viewer]struct{})}
+			if g.feeds == nil {
+				g.feeds = make(map[feedKey]*feed)
+			}
+			g.feeds[key] = f
+		}
+		f.viewers[v] = struct{}{}
+		v.feeds = append(v.feeds, f)
+	}
+	if g.kick == nil {
+		g.kick = make(chan struct{}, 1)
+		go g.run(g.kick)
+	}
+	notify(g.kick)
+	notify(v.wake) // what is there already is shown at once
+	return nil
+}
+
+func notify(wake chan struct{}) {
+	select {
+	case wake <- struct{}{}:
+	default:
+	}
+}
+
+// leave takes a viewer away; mu is held. A feed that nobody sees is forgotten.
+func (g *stage) leave(v *viewer) {
+	for _, f := range v.feeds {
+		if delete(f.viewers, v); len(f.viewers) == 0 {
+			delete(g.feeds, feedKey{f.class, f.topic})
+		}
+	}
+	if v.feeds = nil; len(g.feeds) == 0 && g.kick != nil {
+		notify(g.kick)
+	}
+}
+
+// run makes states until nobody looks.
+func (g *stage) run(kick chan struct{}) {
+	for {
+		due, wait := g.due(kick)
+		if due == nil && wait == 0 {
+			return
+		}
+		for _, f := range due {
+			g.make(f)
+		}
+		if due != nil {
+			continue
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-kick:
+		}
+		timer.Stop()
+	}
+}
+
+// due returns the feeds that are to be made now, or how long none is; neither where nobody looks,
+// and the loop ends.
+func (g *stage) due(kick chan struct{}) (due []*feed, wait time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.feeds) == 0 {
+		if g.kick == kick {
+			g.kick = nil
+		}
+		return nil, 0
+	}
+	now := time.Now()
+	wait = liveEvery
+	for _, f := range g.feeds {
+		if left := f.next.Sub(now); left <= 0 {
+			due = append(due, f)
+		} else {
+			wait = min(wait, left)
+		}
+	}
+	return due, wait
+}
+
+// make makes a feed's state, in the name of one of its viewers. Where rights change meanwhile it
+// is nobody's, and made again.
+func (g *stage) make(f *feed) {
+	began := time.Now()
+	g.mu.Lock()
+	var for1 *viewer
+	for v := range f.viewers {
+		for1 = v
+		break
+	}
+	f.next = began.Add(liveEvery)
+	g.mu.Unlock()
+	if for1 == nil {
+		return
+	}
+	table := g.table()
+	if for1.visit.Class() != f.class {
+		notify(for1.wake) // it joins others
+		return
+	}
+	ctx, cancel := context.WithTimeout(for1.visit.Context(), liveRead)
+	defer cancel()
+	state, parts, at, err := g.live.State(ctx, f.topic.kind, f.topic.id)
+	if for1.visit.Context().Err() != nil || g.table() != table {
+		g.mu.Lock()
+		f.next = time.Now().Add(liveAgain) // the handler of one who went takes it away meanwhile
+		g.mu.Unlock()
+		return
+	}
+	next := f.render(state, parts, at, err)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	f.next = time.Now().Add(max(liveEvery-time.Since(began), liveShare*time.Since(began)))
+	if next == nil {
+		return
+	}
+	next.version = f.now.version + 1
+	f.now = *next
+	for v := range f.viewers {
+		notify(v.wake)
+	}
+}
+
+// serveLive streams states.
+func (s *Site) serveLive(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet {
+		s.unknown(w, r)
+		return
+	}
+	visit, err := s.options.Door.Stay(r, liveCall)
+	if err != nil {
+		Refuse(w, err, 0)
+		return
+	}
+	defer visit.Leave()
+	topics, err := topicsOf(r)
+	if err == nil && r.ContentLength != 0 {
+		err = rota.Refusef(rota.KindInvalid, "body", "the call takes no body: send none")
+	}
+	v := &viewer{visit: visit, topics: topics, wake: make(chan struct{}, 1)}
+	if err == nil {
+		err = s.stage.join(v)
+	}
+	if err != nil {
+		Refuse(w, visit.Settle(err), 0)
+		return
+	}
+	defer func() {
+		s.stage.mu.Lock()
+		defer s.stage.mu.Unlock()
+		s.stage.leave(v)
+	}()
+	out := newStream(w)
+	to := &written{asBlocks, out, nil}
+	if err = out.begin(mediaBlocks, retryMs); err == nil {
+		err = s.stage.show(v, out)
+	}
+	to.end(visit.Settle(err), visit.Draining())
+}
+
+// show writes what a viewer has not seen, and a sign of life where that is nothing.
+func (g *stage) show(v *viewer, out *stream) error {
+	tick := time.NewTicker(liveEvery)
+	defer tick.Stop()
+	ctx := v.visit.Context()
+	for {
+		var blocks [][]byte
+		select {
+		case <-v.wake:
+		case <-tick.C:
+			if time.Since(out.wrote) >= liveEvery/2 {
+				blocks = append(blocks, []byte(":\n\n"))
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if v.visit.Class() != v.class {
+			if err := g.join(v); err != nil {
+				return err
+			}
+			continue
+		}
+		for _, block := range append(blocks, g.unseen(v)...) {
+			if err := out.write(block); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// unseen returns what a viewer has not seen, which it has then.
+func (g *stage) unseen(v *viewer) (blocks [][]byte) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i, f := range v.feeds {
+		switch now := &f.now; {
+		case v.seen[i] == now.version:
+			continue
+		case v.seen[i] != 0 && v.seen[i]+1 == now.version && now.delta != nil:
+			blocks = append(blocks, now.delta)
+		default:
+			blocks = append(blocks, now.full)
+		}
+		v.seen[i] = f.now.version
+	}
+	return blocks
+}

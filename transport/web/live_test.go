@@ -1,0 +1,53 @@
+package web
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/rotasched/rota"
+)
+
+// TestFeed_sendsWhatChanged: of a workflow the nodes that changed are sent, of which those who
+// missed a message get all; what is as it was is not sent.
+func TestFeed_sendsWhatChanged(t *testing.T) {
+	t.Parallel()
+	f := &feed{topic: topic{"workflow", "w"}}
+	send := func(state string, nodes map[string]any) *shown {
+		next := f.render(map[string]string{"state": state}, nodes, 7, nil)
+		if next != nil {
+			next.version = f.now.version + 1
+			f.now = *next
+		}
+		return next
+	}
+	first := send("RUNNING", map[string]any{"a": 1, "b": 1})
+	if first == nil || first.delta != nil || !strings.Contains(string(first.full), `"full":true`) || !strings.Contains(string(first.full), `"nodes":{"a":1,"b":1}`) {
+		t.Fatalf("%+v", first)
+	}
+	if again := send("RUNNING", map[string]any{"b": 1, "a": 1}); again != nil {
+		t.Fatalf("nothing changed: %s", again.full)
+	}
+	next := send("RUNNING", map[string]any{"a": 2, "b": 1})
+	if next == nil || !strings.Contains(string(next.delta), `"nodes":{"a":2}`) || strings.Contains(string(next.delta), `"b"`) || !strings.Contains(string(next.full), `"b":1`) {
+		t.Fatalf("%+v", next)
+	}
+	if next = send("RUNNING", map[string]any{"a": 2}); !strings.Contains(string(next.delta), `"gone":["b"]`) {
+		t.Fatalf("%s", next.delta)
+	}
+	g := &stage{}
+	v := &viewer{feeds: []*feed{f}, seen: []uint64{1}}
+	if got := g.unseen(v); len(got) != 1 || string(got[0]) != string(f.now.full) {
+		t.Errorf("one who missed a message gets %q", got)
+	}
+	if got := g.unseen(v); got != nil {
+		t.Errorf("one who has seen all gets %q", got)
+	}
+	v.seen[0] = f.now.version - 1
+	if got := g.unseen(v); len(got) != 1 || string(got[0]) != string(f.now.delta) {
+		t.Errorf("one who keeps up gets %q", got)
+	}
+	gone := f.render(nil, nil, 0, rota.Refusef(rota.KindNotFound, "workflow", "workflow w is not known"))
+	if gone == nil || gone.delta != nil || !strings.Contains(string(gone.full), `"problem":{`) || strings.Contains(string(gone.full), `"state"`) {
+		t.Errorf("%+v", gone)
+	}
+}

@@ -1,0 +1,61 @@
+package web
+
+import (
+	"net/http"
+
+	"github.com/klauspost/compress/gzhttp"
+
+	"github.com/rotasched/rota"
+)
+
+// Describe returns the description of the API for OpenAPI 3.1, and for 3.0.
+func (s *Site) Describe() (now, old []byte, err error) {
+	if now, err = s.api.OpenAPI().MarshalJSON(); err == nil {
+		old, err = s.api.OpenAPI().Downgrade()
+	}
+	if err != nil {
+		return nil, nil, &rota.Error{Kind: rota.KindInternal, Op: "describe", Text: "the description of HTTP", Cause: err}
+	}
+	return now, old, nil
+}
+
+// These are the paths of the two descriptions, which anybody may read.
+const (
+	descriptionPath    = "/openapi.json"
+	oldDescriptionPath = "/openapi-3.0.json"
+)
+
+// own registers what is no call.
+func (s *Site) own() error {
+	now, old, err := s.Describe()
+	if err != nil {
+		return err
+	}
+	for path, text := range map[string][]byte{descriptionPath: now, oldDescriptionPath: old} {
+		s.mux.HandleFunc(http.MethodGet+" "+path, func(w http.ResponseWriter, r *http.Request) {
+			visit, err := s.options.Door.Enter(w, r, http.MethodGet+" "+path, callTime)
+			if err != nil {
+				Refuse(w, err, 0)
+				return
+			}
+			defer visit.Leave()
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write(text)
+		})
+		s.calls[http.MethodGet+" "+path] = ""
+	}
+	return nil
+}
+
+// compressFrom is the size from which responses are compressed.
+const compressFrom = 1 << 10
+
+// compress has responses compressed for who takes that.
+func (s *Site) compress() error {
+	wrap, err := gzhttp.NewWrapper(gzhttp.MinSize(compressFrom))
+	if err != nil {
+		return &rota.Error{Kind: rota.KindInternal, Op: "compress", Text: "the compression of HTTP", Cause: err}
+	}
+	s.compressed = wrap(s.mux)
+	return nil
+}

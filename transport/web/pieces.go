@@ -1,0 +1,193 @@
+package web
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/api/words"
+)
+
+const (
+	// linesType is the media type of a body of lines, each of which is JSON.
+	linesType = "application/x-ndjson"
+	// stepMost is how long a stream may stand still: no line comes, or what is sent is not taken.
+	stepMost = 20 * time.Second
+)
+
+// Pieces is an answer that is sent as it comes.
+type Pieces struct {
+	Body func(huma.Context)
+}
+
+// sent makes an answer of what sends pieces of a media type. What refuses before the first of
+// them is a problem; what fails later ends the connection, so that nobody takes a part for the
+// whole, unless last turns it into a last piece.
+func sent(kind string, do func(w *sender) error, last func(w *sender, err error)) *Pieces {
+	return &Pieces{func(ctx huma.Context) {
+		_, w := humago.Unwrap(ctx)
+		visit, _ := ctx.Context().Value(visitKey{}).(Visit)
+		s := &sender{w: w, control: http.NewResponseController(w), visit: visit, kind: kind}
+		err := do(s)
+		if visit != nil {
+			err = visit.Settle(err)
+		}
+		switch {
+		case err == nil:
+			s.begin()
+		case !s.begun:
+			Refuse(w, err, 0)
+		case last != nil:
+			last(s, err)
+		default:
+			panic(http.ErrAbortHandler)
+		}
+	}}
+}
+
+// sender sends an answer in pieces.
+type sender struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	visit   Visit
+	kind    string
+	begun   bool
+}
+
+func (s *sender) begin() {
+	if !s.begun {
+		s.begun = true
+		s.w.Header().Set("Content-Type", s.kind)
+		s.w.WriteHeader(http.StatusOK)
+	}
+}
+
+// Write sends a piece at once, where its caller may still have it.
+func (s *sender) Write(p []byte) (int, error) {
+	if s.visit != nil {
+		if err := s.visit.Settle(nil); err != nil {
+			return 0, err
+		}
+	}
+	_ = s.control.SetWriteDeadline(time.Now().Add(stepMost)) // what has no deadlines needs none
+	s.begin()
+	n, err := s.w.Write(p)
+	if err == nil {
+		err = s.control.Flush()
+	}
+	return n, err
+}
+
+// line sends a value as a line.
+func (s *sender) line(v any) error {
+	var b bytes.Buffer
+	if err := write(&b, v); err != nil {
+		return err
+	}
+	_, err := s.Write(b.Bytes())
+	return err
+}
+
+// errAnswered is what reads a body further that has its answer; nobody sees it.
+var errAnswered = rota.Refusef(rota.KindInternal, "body", "the request has been answered")
+
+// lines reads a body line by line, of which one at a time is kept.
+type lines struct {
+	from    *bufio.Reader
+	control *http.ResponseController
+	visit   Visit
+	// number is that of the line that was read last, from 1.
+	number int
+	// past are bytes of lines that are kept no longer, and counted still.
+	past int
+	// reading is held while a line is read. over says that the request is answered: whoever
+	// reads on beside it touches nothing of it.
+	reading sync.Mutex
+	over    atomic.Bool
+}
+
+// end has nobody read from now on, and waits for who does.
+func (l *lines) end() {
+	l.over.Store(true)
+	if !l.reading.TryLock() {
+		_ = l.control.SetReadDeadline(time.Unix(1, 0)) // nothing comes any more
+		l.reading.Lock()
+	}
+	l.reading.Unlock()
+}
+
+// free has the bytes of lines before counted no longer.
+func (l *lines) free() {
+	if l.visit != nil && l.past > 0 {
+		_ = l.visit.Count(-l.past)
+		l.past = 0
+	}
+}
+
+func newLines(ctx huma.Context) *lines {
+	r, w := humago.Unwrap(ctx)
+	visit, _ := ctx.Context().Value(visitKey{}).(Visit)
+	return &lines{from: bufio.NewReaderSize(r.Body, 64<<10), control: http.NewResponseController(w), visit: visit}
+}
+
+// next returns the next line that is not empty, io.EOF behind the last one.
+func (l *lines) next() ([]byte, error) {
+	l.reading.Lock()
+	defer l.reading.Unlock()
+	for {
+		if l.over.Load() {
+			return nil, errAnswered
+		}
+		if l.from.Buffered() == 0 { // what has arrived takes no time
+			_ = l.control.SetReadDeadline(time.Now().Add(stepMost))
+			if l.over.Load() { // end may have set another one before
+				return nil, errAnswered
+			}
+			l.free()
+		}
+		line, err := l.read()
+		if text := bytes.TrimSpace(line); len(text) > 0 {
+			return text, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (l *lines) read() (line []byte, err error) {
+	l.number++
+	for {
+		part, err := l.from.ReadSlice('\n')
+		line = append(line, part...)
+		if len(line) > maxBody {
+			return nil, rota.Refusef(rota.KindInvalid, "body", "line %d has more than %d bytes: at most so many are taken", l.number, maxBody)
+		}
+		if errors.Is(err, bufio.ErrBufferFull) {
+			continue
+		}
+		l.past += len(line)
+		if _, ours := errors.AsType[*rota.Error](err); err != nil && err != io.EOF && !ours {
+			err = rota.Refusef(rota.KindTimeout, "body", "the body ended before it was whole, or stood still for %s", stepMost)
+		}
+		return line, err
+	}
+}
+
+// ended is a line that says why a stream ended early.
+func ended(err error) json.RawMessage {
+	text, _ := json.Marshal(struct { // texts and numbers only
+		Error any `json:"error"`
+	}{words.Problem(err)})
+	return text
+}

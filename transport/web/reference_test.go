@@ -1,0 +1,146 @@
+package web
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+var update = flag.Bool("update", false, "write the descriptions of HTTP anew")
+
+const references = "../../docs/reference"
+
+func described(t *testing.T) *Site {
+	t.Helper()
+	s, err := New(Options{Node: "n1", Version: "v"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// same compares a file with what it should be, or writes it.
+func same(t *testing.T, name string, want []byte) {
+	t.Helper()
+	path := filepath.Join(references, name)
+	if *update {
+		if err := os.WriteFile(path, want, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("docs/reference/%s is stale (%v): go test ./transport/web -run TestReference -update", name, err)
+	}
+}
+
+// TestReference_openapi compares the committed description with the one that nodes serve.
+func TestReference_openapi(t *testing.T) {
+	t.Parallel()
+	now, old, err := described(t).Describe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var indented bytes.Buffer
+	if err := json.Indent(&indented, now, "", " "); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "openapi.json", append(indented.Bytes(), '\n'))
+	if !bytes.Contains(old, []byte(`"openapi":"3.0.3"`)) {
+		t.Errorf("the description for older tools begins %.100s", old)
+	}
+}
+
+// TestReference_http compares the page of the calls with what they are.
+func TestReference_http(t *testing.T) {
+	t.Parallel()
+	api := described(t).api.OpenAPI()
+	var b bytes.Buffer
+	b.WriteString("# HTTP\n\n<!-- written by go test ./transport/web -run TestReference -update -->\n\n" +
+		"The calls of `/v1`, with what they take and answer. [The guide](../guides/http.md) says what they have in common. The same in\n" +
+		"[OpenAPI 3.1](openapi.json), which a node serves at `/openapi.json`, and for older tools in 3.0 at `/openapi-3.0.json`.\n\n" +
+		"## Calls\n\n")
+	for _, path := range slices.Sorted(maps.Keys(api.Paths)) {
+		item := api.Paths[path]
+		for _, c := range []struct {
+			method string
+			op     *huma.Operation
+		}{{http.MethodGet, item.Get}, {http.MethodPost, item.Post}, {http.MethodPut, item.Put}, {http.MethodDelete, item.Delete}} {
+			if c.op != nil {
+				writeCall(&b, c.method, path, c.op)
+			}
+		}
+	}
+	b.WriteString("## Bodies\n\n")
+	schemas := api.Components.Schemas.Map()
+	for _, name := range slices.Sorted(maps.Keys(schemas)) {
+		s := schemas[name]
+		fmt.Fprintf(&b, "### %s\n\n%s\n\n|field|type||\n|---|---|---|\n", name, s.Description)
+		for _, field := range slices.Sorted(maps.Keys(s.Properties)) {
+			p := s.Properties[field]
+			fmt.Fprintf(&b, "|`%s`|%s|%s|\n", field, typeOf(p), cell(p.Description))
+		}
+		b.WriteString("\n")
+	}
+	same(t, "http.md", append(bytes.TrimRight(b.Bytes(), "\n"), '\n'))
+}
+
+func writeCall(b *bytes.Buffer, method, path string, op *huma.Operation) {
+	fmt.Fprintf(b, "### %s %s\n\n%s.", method, path, op.Summary)
+	if op.RequestBody != nil {
+		fmt.Fprintf(b, " Takes %s.", typeOf(op.RequestBody.Content[mediaType].Schema))
+	}
+	if c := op.Responses["200"].Content[mediaType]; c != nil {
+		fmt.Fprintf(b, " Answers %s.", typeOf(c.Schema))
+	}
+	b.WriteString("\n\n")
+	first := true
+	for _, p := range op.Parameters {
+		if p.In == "path" {
+			continue
+		}
+		if first {
+			b.WriteString("|parameter|type||\n|---|---|---|\n")
+			first = false
+		}
+		in := ""
+		if p.In == "header" {
+			in = " (header)"
+		}
+		fmt.Fprintf(b, "|`%s`%s|%s|%s|\n", p.Name, in, typeOf(p.Schema), cell(p.Description))
+	}
+	if !first {
+		b.WriteString("\n")
+	}
+}
+
+func cell(text string) string { return strings.ReplaceAll(text, "|", "\\|") }
+
+func typeOf(s *huma.Schema) string {
+	switch {
+	case s.Ref != "":
+		name := strings.TrimPrefix(s.Ref, schemaPrefix)
+		return "[" + name + "](#" + strings.ToLower(name) + ")"
+	case s.Items != nil:
+		return "list of " + typeOf(s.Items)
+	case s.Type == huma.TypeObject:
+		if of, ok := s.AdditionalProperties.(*huma.Schema); ok {
+			return "object of " + typeOf(of)
+		}
+		return "object"
+	case len(s.Enum) > 0:
+		return strings.Trim(fmt.Sprint(s.Enum), "[]")
+	case s.Type == "":
+		return "any"
+	}
+	return s.Type
+}

@@ -1,0 +1,204 @@
+package web
+
+import (
+	"compress/gzip"
+	"io"
+	"maps"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
+)
+
+const (
+	// callTime is what a call gets.
+	callTime = 30 * time.Second
+	// maxWait is how long a call may wait for what is to come, beside that.
+	maxWait = 60 * time.Second
+	// maxBody bounds a body as it comes and decompressed: as much as a message of gRPC.
+	maxBody = limits.MaxMessageBytes
+)
+
+// visitKey is the key of a context's value that is the call's Visit.
+type visitKey struct{}
+
+// enter is what every call passes.
+func (s *Site) enter(ctx huma.Context, next func(huma.Context)) {
+	r, w := humago.Unwrap(ctx)
+	op := ctx.Operation()
+	most := callTime
+	if more, ok := op.Metadata[lasts].(time.Duration); ok {
+		most += more
+	}
+	visit, err := s.options.Door.Enter(w, r, op.Method+" "+op.Path, most)
+	if err != nil {
+		Refuse(w, err, 0)
+		return
+	}
+	defer visit.Leave()
+	defer func() {
+		reason := recover()
+		if reason == http.ErrAbortHandler { // part of the answer has gone: it ends in the middle
+			panic(reason)
+		}
+		if reason != nil {
+			Refuse(w, visit.Panicked(reason), 0)
+		}
+	}()
+	if err := checkParameters(op, r.URL.RawQuery); err != nil {
+		Refuse(w, err, 0)
+		return
+	}
+	if err := takeBody(op, r, visit); err != nil {
+		Refuse(w, err, 0)
+		return
+	}
+	next(huma.WithValue(huma.WithContext(ctx, visit.Context()), visitKey{}, visit))
+}
+
+// lasts marks a call that gets more time.
+const lasts = "lasts"
+
+// checkParameters refuses parameters that a call does not have: a misspelled one would select
+// too much.
+func checkParameters(op *huma.Operation, raw string) error {
+	if raw == "" {
+		return nil
+	}
+	query, err := url.ParseQuery(raw)
+	if err != nil {
+		return rota.Refusef(rota.KindInvalid, "query", "the parameters cannot be read: %s", head(err.Error()))
+	}
+	var taken []string
+	for _, p := range op.Parameters {
+		if p.In == "query" {
+			taken = append(taken, p.Name)
+		}
+	}
+	for name, values := range query {
+		switch {
+		case !slices.Contains(taken, name) && len(taken) == 0:
+			return rota.Refusef(rota.KindInvalid, head(name), "%q is unknown: the call has no parameters", head(name))
+		case !slices.Contains(taken, name):
+			return rota.Refusef(rota.KindInvalid, head(name), "%q is unknown: %s are taken", head(name), strings.Join(taken, ", "))
+		case len(values) == 1 && values[0] == "":
+			return rota.Refusef(rota.KindInvalid, name, "%s is empty: leave it out, or say what is wanted", name)
+		case len(values) > 1:
+			return rota.Refusef(rota.KindInvalid, name, "%s is given %d times: once is wanted", name, len(values))
+		}
+	}
+	return nil
+}
+
+// takeBody bounds a body before it is read, or refuses it by its header.
+func takeBody(op *huma.Operation, r *http.Request, visit Visit) error {
+	if r.ContentLength == 0 {
+		if op.RequestBody != nil && op.RequestBody.Required {
+			return rota.Refusef(rota.KindInvalid, "body", "the body is missing: one is required, of %s", bodyTypes(op))
+		}
+		return nil
+	}
+	if op.RequestBody == nil {
+		return rota.Refusef(rota.KindInvalid, "body", "the call takes no body: send none")
+	}
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || op.RequestBody.Content[kind] == nil {
+		return coded{rota.Refusef(rota.KindInvalid, "content-type", "the header Content-Type is %q: %s is wanted", head(r.Header.Get("Content-Type")),
+			bodyTypes(op)), http.StatusUnsupportedMediaType}
+	}
+	most := maxBody
+	if kind == linesType {
+		most = maxLines
+	}
+	if r.ContentLength > int64(most) {
+		return tooLarge(most)
+	}
+	var from io.Reader = &bounded{from: r.Body, most: most}
+	switch encoding := strings.ToLower(r.Header.Get("Content-Encoding")); encoding {
+	case "", "identity":
+	case "gzip":
+		from = &bounded{from: &unzipped{from: from}, most: most}
+	default:
+		return coded{rota.Refusef(rota.KindInvalid, "content-encoding", "the header Content-Encoding is %q: gzip or none is wanted", head(encoding)),
+			http.StatusUnsupportedMediaType}
+	}
+	r.Body = &counted{from, r.Body, visit}
+	return nil
+}
+
+// bodyTypes names the media types that a call takes.
+func bodyTypes(op *huma.Operation) string {
+	return strings.Join(slices.Sorted(maps.Keys(op.RequestBody.Content)), " or ")
+}
+
+func tooLarge(most int) error {
+	return coded{rota.Refusef(rota.KindInvalid, "body", "the body has more than %d bytes: send smaller batches", most), http.StatusRequestEntityTooLarge}
+}
+
+// bounded refuses what is longer than it may be.
+type bounded struct {
+	from       io.Reader
+	most, read int
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	if left := b.most - b.read; len(p) > left+1 {
+		p = p[:left+1]
+	}
+	n, err := b.from.Read(p)
+	if b.read += n; b.read > b.most {
+		return 0, tooLarge(b.most)
+	}
+	return n, err
+}
+
+// unzipped decompresses, from the first read on.
+type unzipped struct {
+	from io.Reader
+	gzip *gzip.Reader
+}
+
+func (u *unzipped) Read(p []byte) (n int, err error) {
+	if u.gzip == nil {
+		if u.gzip, err = gzip.NewReader(u.from); err != nil {
+			return 0, u.refuse(err)
+		}
+	}
+	if n, err = u.gzip.Read(p); err != nil && err != io.EOF {
+		return n, u.refuse(err)
+	}
+	return n, err
+}
+
+func (u *unzipped) refuse(err error) error {
+	if rota.KindOf(err) == rota.KindInvalid {
+		return err
+	}
+	return rota.Refusef(rota.KindInvalid, "body", "the body is not of gzip, as the header Content-Encoding says: %v", err)
+}
+
+// counted is a body whose bytes are counted for the node.
+type counted struct {
+	io.Reader
+	body  io.Closer
+	visit Visit
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	if full := c.visit.Count(n); full != nil {
+		return 0, full
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (c *counted) Close() error { return c.body.Close() }

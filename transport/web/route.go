@@ -1,0 +1,163 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+)
+
+// Reading says how fresh a read must be.
+type Reading struct {
+	Consistency string `query:"consistency" enum:"linearizable,stale" doc:"linearizable, the default, sees every write that was answered before; stale is what the node asked has, at once."`
+	MinIndex    uint64 `query:"min_index" doc:"Waits until the node asked has applied so much, and asks no leader: the Rota-Index of an answer before."`
+}
+
+func (r *Reading) wire() (*rotav1.Read, error) {
+	if r.MinIndex != 0 && r.Consistency != "" {
+		return nil, rota.Refusef(rota.KindInvalid, "min_index", "min_index and consistency are both given: give one of them")
+	}
+	if r.Consistency == "" && r.MinIndex == 0 {
+		return nil, nil
+	}
+	return &rotav1.Read{Stale: r.Consistency == "stale", MinIndex: r.MinIndex}, nil
+}
+
+// Paging says which part of a list is asked for.
+type Paging struct {
+	Limit  int32  `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"At most so many."`
+	Cursor string `query:"cursor" maxLength:"1024" doc:"Continues after a page: its next_cursor."`
+}
+
+// List are the parameters of a list.
+type List struct {
+	Reading
+	Paging
+}
+
+// One are the parameters of a read of one thing.
+type One struct {
+	ID string `path:"id" maxLength:"512"`
+	Reading
+}
+
+// Named is a call about one thing.
+type Named struct {
+	ID string `path:"id" maxLength:"512"`
+}
+
+// Setting is a call that sets one thing.
+type Setting[T any] struct {
+	Named
+	Body In[T]
+}
+
+// None are no parameters.
+type None struct{}
+
+// Answer is what a call returns.
+type Answer[T any] struct {
+	Status int
+	Index  string `header:"Rota-Index" doc:"The index of the state that was read."`
+	Age    string `header:"Rota-Age-Ms" doc:"How long ago the node last applied anything; negative if never."`
+	Body   Out[T]
+}
+
+// answer returns a body with what a read saw; nil where nothing was read.
+func answer[T any](v T, at *rotav1.ReadAt) *Answer[T] {
+	a := &Answer[T]{Status: http.StatusOK, Body: Out[T]{v}}
+	if at != nil {
+		a.Index, a.Age = strconv.FormatUint(at.GetIndex(), 10), strconv.FormatInt(at.GetAgeMs(), 10)
+	}
+	return a
+}
+
+// route is how a call is registered: its method and pattern, the method of gRPC that it is,
+// its sentence, and what it returns beside 200.
+type route struct {
+	method, path, call string
+	id, says           string
+	statuses           []int
+	// optional says that the body may be left out, waits that the call waits for what is to come.
+	optional, waits bool
+	// lasts is what it gets beside the time of a call, takes what it takes where that is no In.
+	lasts time.Duration
+	takes func(huma.Registry) map[string]*huma.MediaType
+}
+
+// add registers a call.
+func add[I, O any](s *Site, rt route, do func(context.Context, *I) (*O, error)) {
+	op := huma.Operation{Method: rt.method, Path: rt.path, OperationID: rt.id, Summary: rt.says, SkipValidateBody: true,
+		MaxBodyBytes: maxBody + 2, BodyReadTimeout: 0, Tags: []string{tag(rt.path)}, Responses: map[string]*huma.Response{
+			"default": {Description: "How the call is refused.", Content: map[string]*huma.MediaType{
+				"application/problem+json": {Schema: (*problem)(nil).Schema(s.api.OpenAPI().Components.Schemas)}}},
+		}}
+	if rt.waits {
+		rt.lasts = maxWait
+	}
+	if rt.lasts > 0 {
+		op.Metadata = map[string]any{lasts: rt.lasts}
+	}
+	name := rt.method + " " + rt.path
+	s.calls[name] = rt.call
+	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
+		out, err := do(ctx, in)
+		if visit, ok := ctx.Value(visitKey{}).(Visit); ok {
+			err = visit.Settle(err)
+		}
+		if err != nil {
+			return nil, problemOf(err)
+		}
+		return out, nil
+	})
+	item := s.api.OpenAPI().Paths[rt.path]
+	made := map[string]*huma.Operation{http.MethodGet: item.Get, http.MethodPost: item.Post, http.MethodPut: item.Put, http.MethodDelete: item.Delete}[rt.method]
+	if rt.takes != nil { // told here, so that the library leaves the body to the call
+		made.RequestBody = &huma.RequestBody{Required: true, Content: rt.takes(s.api.OpenAPI().Components.Schemas)}
+	}
+	if rt.optional && made.RequestBody != nil {
+		made.RequestBody.Required = false
+	}
+	for _, code := range rt.statuses {
+		made.Responses[strconv.Itoa(code)] = &huma.Response{Description: http.StatusText(code), Content: made.Responses["200"].Content}
+	}
+}
+
+// inPieces registers a call whose answer is sent in pieces of a media type.
+func inPieces[I any](s *Site, rt route, kind string, schema func(huma.Registry) *huma.Schema, do func(context.Context, *I) (*Pieces, error)) {
+	s.plain[rt.method+" "+rt.path] = true
+	add(s, rt, do)
+	item := s.api.OpenAPI().Paths[rt.path]
+	made := map[string]*huma.Operation{http.MethodGet: item.Get, http.MethodPost: item.Post}[rt.method]
+	made.Responses["200"].Content = map[string]*huma.MediaType{kind: {Schema: schema(s.api.OpenAPI().Components.Schemas)}}
+}
+
+// tag is the first word of a path behind /v1/.
+func tag(path string) string {
+	const base = "/v1/"
+	rest := path[len(base):]
+	for i, c := range rest {
+		if c == '/' || c == ':' {
+			return rest[:i]
+		}
+	}
+	return rest
+}
+
+// listed answers for a list.
+func listed[W, T any](rows []W, convert func(W) (T, error)) ([]T, error) {
+	all := make([]T, 0, len(rows))
+	for _, row := range rows {
+		v, err := convert(row)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, v)
+	}
+	return all, nil
+}

@@ -1,0 +1,113 @@
+package web
+
+import (
+	"encoding/json"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/api/rest"
+)
+
+// fill sets everything within a value, so far down.
+func fill(v reflect.Value, depth int) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if depth > 0 && !v.Type().Implements(reflect.TypeFor[error]()) {
+			v.Set(reflect.New(v.Type().Elem()))
+			fill(v.Elem(), depth-1)
+		}
+	case reflect.Struct:
+		if v.Type() == reflect.TypeFor[time.Time]() {
+			v.Set(reflect.ValueOf(time.UnixMilli(1_900_000_000_000)))
+			return
+		}
+		for i := range v.NumField() {
+			if v.Field(i).CanSet() {
+				fill(v.Field(i), depth)
+			}
+		}
+	case reflect.Slice:
+		if depth > 0 {
+			v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+			fill(v.Index(0), depth-1)
+		}
+	case reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		fill(key, depth-1)
+		fill(value, depth-1)
+		v.SetMapIndex(key, value)
+	case reflect.String:
+		v.SetString("1")
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Float64:
+		v.SetFloat(1.5)
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		v.SetInt(1)
+		if v.Type() == reflect.TypeFor[time.Duration]() {
+			v.SetInt(int64(time.Second))
+		}
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		v.SetUint(1)
+	}
+}
+
+// TestSchemas holds the description of each body to its JSON, of a value with everything set and
+// of one with nothing: no field is described that is not there, none is there that is not described.
+func TestSchemas(t *testing.T) {
+	t.Parallel()
+	for _, v := range []any{
+		rota.Job{}, rota.JobSpec{}, rota.JobPage{}, rota.Explanation{}, rota.AttemptLog{}, rota.Queue{}, rota.Tenant{}, rota.Worker{},
+		rota.ClusterStatus{}, rota.ClusterSettings{}, rota.Identity{}, rota.Submitted{}, rest.JobsSubmitted{}, rest.JobOutcome{}, rest.Queues{},
+		rest.Tenants{}, rest.Workers{}, rest.Problem{}, rest.Settings{}, rest.JobChange{}, rest.JobRetry{}, rest.JobSubmission{}, rest.Deleted{}, rota.Batch{},
+		rest.Batches{}, rest.BatchOpening{}, rota.ModeStatus{}, rest.ModeChange{}, rest.Peers{}, rota.Verdict{},
+		rota.Schedule{}, rota.ScheduleSpec{}, rest.Schedules{}, rest.Dates{}, rest.SchedulePause{}, rest.ScheduleResumption{}, rest.ScheduleRun{},
+		rest.TokenSetting{}, rest.Backfill{}, rest.Backfilled{}, rest.Tokens{}, rest.Roles{}, rest.RoleSetting{}, rest.Issuers{}, rest.IssuerSetting{},
+		rest.Blocks{}, rest.Anonymous{}, rest.Exchange{}, rest.Done{}, rest.PolicyKeys{}, rest.JobIDs{}, rest.JobRetries{}, rest.JobsChanged{},
+		rest.JobEnded{}, rest.ProofReport{}, rest.Plans{}, rest.KeyRules{}, rest.Keys{}, rest.KeySkip{}, rest.WorkflowRetry{}, rest.Signal{},
+		rota.Plan{}, rota.PlanPreview{}, rota.KeyRule{}, rota.Workflow{}, rota.WorkflowSpec{}, rota.WorkflowPage{}, rota.WorkflowSubmitted{},
+		rota.Signalled{}, rest.Handover{}, rest.Led{}, rota.StoredBackup{}, rota.AccessToken{}, rota.Role{}, rota.Issuer{},
+	} {
+		full := reflect.New(reflect.TypeOf(v)).Elem()
+		fill(full, 4)
+		registry := huma.NewMapRegistry(schemaPrefix, huma.DefaultSchemaNamer)
+		s := schemaFor(registry, full.Type())
+		for _, value := range []any{full.Interface(), v} {
+			text, err := json.Marshal(value)
+			if err != nil {
+				t.Fatalf("%T: %v", v, err)
+			}
+			var back any
+			if err := json.Unmarshal(text, &back); err != nil {
+				t.Fatal(err)
+			}
+			var result huma.ValidateResult
+			huma.Validate(registry, s, huma.NewPathBuffer(nil, 0), huma.ModeReadFromServer, back, &result)
+			for _, err := range result.Errors {
+				t.Errorf("%T: %v in %s", v, err, text)
+			}
+		}
+		text, _ := json.Marshal(full.Interface())
+		var fields map[string]json.RawMessage
+		if err := json.Unmarshal(text, &fields); err != nil {
+			t.Fatal(err)
+		}
+		described := registry.Map()[full.Type().Name()].Properties
+		for name := range described {
+			if _, ok := fields[name]; !ok && !slices.Contains([]string{"node_id", "run_id"}, name) {
+				t.Errorf("%T: %s is described, and not in %s", v, name, text)
+			}
+		}
+		for name := range fields {
+			if described[name] == nil {
+				t.Errorf("%T: %s is not described", v, name)
+			}
+		}
+	}
+}

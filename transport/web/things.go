@@ -1,0 +1,275 @@
+package web
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"slices"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/api/rest"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/api/words"
+)
+
+// settingsOf returns what a body sets, in the order of the keys.
+func settingsOf(in *rest.Settings) []*rotav1.Setting {
+	set := make([]*rotav1.Setting, 0, len(in.Set))
+	for _, key := range slices.Sorted(maps.Keys(in.Set)) {
+		set = append(set, &rotav1.Setting{Key: key, Value: string(in.Set[key])})
+	}
+	return set
+}
+
+// noPreset refuses a preset for what is no queue.
+func noPreset(in *rest.Settings) error {
+	if in.Preset != "" {
+		return rota.Refusef(rota.KindInvalid, "preset", "preset is %.40q: only queues have presets, leave it out", in.Preset)
+	}
+	return nil
+}
+
+func (s *Site) queues() {
+	const all, one = "/v1/queues", "/v1/queues/{id}"
+	add(s, route{method: http.MethodGet, path: all, call: rotav1.Queues_List_FullMethodName, id: "listQueues", says: "List the queues"}, s.listQueues)
+	add(s, route{method: http.MethodGet, path: one, call: rotav1.Queues_Get_FullMethodName, id: "getQueue",
+		says: "Read a queue's counters and its whole policy"}, s.getQueue)
+	add(s, route{method: http.MethodPut, path: one, call: rotav1.Queues_Set_FullMethodName, id: "setQueue",
+		says: "Create a queue or change its policy"}, s.setQueue)
+	add(s, route{method: http.MethodDelete, path: one, call: rotav1.Queues_Delete_FullMethodName, id: "deleteQueue",
+		says: "Forget a queue that nothing names"}, s.deleteQueue)
+	for verb, value := range map[string]string{"pause": "true", "resume": "false"} {
+		add(s, route{method: http.MethodPost, path: one + "/" + verb, call: rotav1.Queues_Set_FullMethodName, id: verb + "Queue",
+			says: map[string]string{"pause": "Start no more jobs of a queue; what runs goes on", "resume": "Start jobs of a paused queue again"}[verb]},
+			func(ctx context.Context, in *Named) (*Answer[rota.Queue], error) {
+				// Set creates what is not there; a pause shall not.
+				if _, err := s.options.Calls.Queues.Get(ctx, &rotav1.GetQueueRequest{Name: in.ID}); err != nil {
+					return nil, err
+				}
+				return queueAnswer(s.options.Calls.Queues.Set(ctx, &rotav1.SetQueueRequest{Name: in.ID, Set: []*rotav1.Setting{{Key: "paused", Value: value}}}))
+			})
+	}
+}
+
+func (s *Site) listQueues(ctx context.Context, in *List) (*Answer[rest.Queues], error) {
+	read, err := in.wire()
+	if err != nil {
+		return nil, err
+	}
+	got, err := s.options.Calls.Queues.List(ctx, &rotav1.ListQueuesRequest{Read: read, Limit: in.Limit, Cursor: in.Cursor})
+	if err != nil {
+		return nil, err
+	}
+	rows, err := listed(got.GetQueues(), words.QueueFromWire)
+	return answer(rest.Queues{Queues: rows, NextCursor: got.GetNextCursor()}, got.GetAt()), err
+}
+
+func (s *Site) getQueue(ctx context.Context, in *One) (*Answer[rota.Queue], error) {
+	read, err := in.wire()
+	if err != nil {
+		return nil, err
+	}
+	got, err := s.options.Calls.Queues.Get(ctx, &rotav1.GetQueueRequest{Name: in.ID, Read: read})
+	if err != nil {
+		return nil, err
+	}
+	q, err := words.QueueFromWire(got.GetQueue())
+	return answer(q, got.GetAt()), err
+}
+
+func queueAnswer(w *rotav1.Queue, err error) (*Answer[rota.Queue], error) {
+	if err != nil {
+		return nil, err
+	}
+	q, err := words.QueueFromWire(w)
+	return answer(q, nil), err
+}
+
+func (s *Site) setQueue(ctx context.Context, in *Setting[rest.Settings]) (*Answer[rota.Queue], error) {
+	body, err := in.Body.read()
+	if err != nil {
+		return nil, err
+	}
+	return queueAnswer(s.options.Calls.Queues.Set(ctx, &rotav1.SetQueueRequest{Name: in.ID, Preset: body.Preset, Set: settingsOf(&body)}))
+}
+
+// QueueDeletion are the parameters of the deletion of a queue.
+type QueueDeletion struct {
+	Named
+	DrainTo string `query:"drain_to" maxLength:"255" doc:"Moves the pending jobs to this queue first; repeat the call until left is 0."`
+}
+
+func (s *Site) deleteQueue(ctx context.Context, in *QueueDeletion) (*Answer[rest.Deleted], error) {
+	got, err := s.options.Calls.Queues.Delete(ctx, &rotav1.DeleteQueueRequest{Name: in.ID, DrainTo: in.DrainTo})
+	return answer(rest.Deleted{Left: got.GetLeft()}, nil), err
+}
+
+func (s *Site) tenants() {
+	const all, one = "/v1/tenants", "/v1/tenants/{id}"
+	add(s, route{method: http.MethodGet, path: all, call: rotav1.Tenants_List_FullMethodName, id: "listTenants", says: "List the tenants"}, s.listTenants)
+	add(s, route{method: http.MethodGet, path: one, call: rotav1.Tenants_Get_FullMethodName, id: "getTenant",
+		says: "Read a tenant: its limits and what it has open"}, s.getTenant)
+	add(s, route{method: http.MethodPut, path: one, call: rotav1.Tenants_Set_FullMethodName, id: "setTenant",
+		says: "Change a tenant's limits"}, s.setTenant)
+	add(s, route{method: http.MethodDelete, path: one, call: rotav1.Tenants_Delete_FullMethodName, id: "deleteTenant",
+		says: "Forget what was set of a tenant that nothing names"}, s.deleteTenant)
+}
+
+func (s *Site) listTenants(ctx context.Context, in *List) (*Answer[rest.Tenants], error) {
+	read, err := in.wire()
+	if err != nil {
+		return nil, err
+	}
+	got, err := s.options.Calls.Tenants.List(ctx, &rotav1.ListTenantsRequest{Read: read, Limit: in.Limit, Cursor: in.Cursor})
+	if err != nil {
+		return nil, err
+	}
+	rows, err := listed(got.GetTenants(), words.TenantFromWire)
+	return answer(rest.Tenants{Tenants: rows, NextCursor: got.GetNextCursor()}, got.GetAt()), err
+}
+
+func (s *Site) getTenant(ctx context.Context, in *One) (*Answer[rota.Tenant], error) {
+	read, err := in.wire()
+	if err != nil {
+		return nil, err
+	}
+	got, err := s.options.Calls.Tenants.Get(ctx, &rotav1.GetTenantRequest{Id: in.ID, Read: read})
+	if err != nil {
+		return nil, err
+	}
+	t, err := words.TenantFromWire(got.GetTenant())
+	return answer(t, got.GetAt()), err
+}
+
+func (s *Site) setTenant(ctx context.Context, in *Setting[rest.Settings]) (*Answer[rota.Tenant], error) {
+	body, err := in.Body.read()
+	if err != nil {
+		return nil, err
+	}
+	if err := noPreset(&body); err != nil {
+		return nil, err
+	}
+	got, err := s.options.Calls.Tenants.Set(ctx, &rotav1.SetTenantRequest{Id: in.ID, Set: settingsOf(&body)})
+	if err != nil {
+		return nil, err
+	}
+	t, err := words.TenantFromWire(got)
+	return answer(t, nil), err
+}
+
+func (s *Site) deleteTenant(ctx context.Context, in *Named) (*Answer[rest.Deleted], error) {
+	_, err := s.options.Calls.Tenants.Delete(ctx, &rotav1.DeleteTenantRequest{Id: in.ID})
+	return answer(rest.Deleted{}, nil), err
+}
+
+func (s *Site) workers() {
+	const all, one = "/v1/workers", "/v1/workers/{id}"
+	add(s, route{method: http.MethodGet, path: all, call: rotav1.Workers_List_FullMethodName, id: "listWorkers", says: "List the workers"}, s.listWorkers)
+	add(s, route{method: http.MethodGet, path: one, call: rotav1.Workers_Get_FullMethodName, id: "getWorker",
+		says: "Read a worker with its open leases"}, s.getWorker)
+	add(s, route{method: http.MethodDelete, path: one, call: rotav1.Workers_Delete_FullMethodName, id: "deleteWorker",
+		says: "Forget a worker that is gone"}, s.deleteWorker)
+	calls := s.options.Calls.Workers
+	for _, v := range []struct {
+		verb, call, says string
+		do               func(context.Context, string) (*rotav1.Worker, error)
+	}{
+		{"drain", rotav1.Workers_Drain_FullMethodName, "Have a worker finish what it has and take no more", func(ctx context.Context, id string) (*rotav1.Worker, error) {
+			return calls.Drain(ctx, &rotav1.DrainWorkerRequest{Id: id})
+		}},
+		{"suspend", rotav1.Workers_Suspend_FullMethodName, "Give a worker no more jobs until it is resumed", func(ctx context.Context, id string) (*rotav1.Worker, error) {
+			return calls.Suspend(ctx, &rotav1.SuspendWorkerRequest{Id: id})
+		}},
+		{"resume", rotav1.Workers_Resume_FullMethodName, "Give a worker jobs again", func(ctx context.Context, id string) (*rotav1.Worker, error) {
+			return calls.Resume(ctx, &rotav1.ResumeWorkerRequest{Id: id})
+		}},
+		{"retire", rotav1.Workers_Retire_FullMethodName, "Revoke a worker's leases and end it", func(ctx context.Context, id string) (*rotav1.Worker, error) {
+			return calls.Retire(ctx, &rotav1.RetireWorkerRequest{Id: id})
+		}},
+	} {
+		add(s, route{method: http.MethodPost, path: one + "/" + v.verb, call: v.call, id: v.verb + "Worker", says: v.says},
+			func(ctx context.Context, in *Named) (*Answer[rota.Worker], error) {
+				got, err := v.do(ctx, in.ID)
+				if err != nil {
+					return nil, err
+				}
+				w, err := words.WorkerFromWire(got)
+				return answer(w, nil), err
+			})
+	}
+}
+
+func (s *Site) listWorkers(ctx context.Context, in *List) (*Answer[rest.Workers], error) {
+	read, err := in.wire()
+	if err != nil {
+		return nil, err
+	}
+	got, err := s.options.Calls.Workers.List(ctx, &rotav1.ListWorkersRequest{Read: read, Limit: in.Limit, Cursor: in.Cursor})
+	if err != nil {
+		return nil, err
+	}
+	rows, err := listed(got.GetWorkers(), words.WorkerFromWire)
+	return answer(rest.Workers{Workers: rows, NextCursor: got.GetNextCursor()}, got.GetAt()), err
+}
+
+func (s *Site) getWorker(ctx context.Context, in *One) (*Answer[rota.Worker], error) {
+	read, err := in.wire()
+	if err != nil {
+		return nil, err
+	}
+	got, err := s.options.Calls.Workers.Get(ctx, &rotav1.GetWorkerRequest{Id: in.ID, Read: read})
+	if err != nil {
+		return nil, err
+	}
+	w, err := words.WorkerFromWire(got.GetWorker())
+	return answer(w, got.GetAt()), err
+}
+
+func (s *Site) deleteWorker(ctx context.Context, in *Named) (*Answer[rest.Deleted], error) {
+	_, err := s.options.Calls.Workers.Delete(ctx, &rotav1.DeleteWorkerRequest{Id: in.ID})
+	return answer(rest.Deleted{}, nil), err
+}
+
+func (s *Site) cluster() {
+	add(s, route{method: http.MethodGet, path: "/v1/cluster", call: rotav1.Cluster_Status_FullMethodName, id: "getCluster",
+		says: "The cluster as the node asked sees it, with a leader or without"},
+		func(ctx context.Context, _ *None) (*Answer[rota.ClusterStatus], error) {
+			got, err := s.options.Calls.Cluster.Status(ctx, &rotav1.StatusRequest{})
+			if err != nil {
+				return nil, err
+			}
+			status, err := words.ClusterStatusFromWire(got)
+			return answer(status, nil), err
+		})
+	add(s, route{method: http.MethodPut, path: "/v1/cluster", call: rotav1.Cluster_Set_FullMethodName, id: "setCluster",
+		says: "Change the cluster's own settings"}, s.setCluster)
+	add(s, route{method: http.MethodGet, path: "/v1/whoami", call: rotav1.Auth_WhoAmI_FullMethodName, id: "whoAmI",
+		says: "Who the caller is, and what it may do"},
+		func(ctx context.Context, _ *None) (*Answer[rota.Identity], error) {
+			got, err := s.options.Calls.Auth.WhoAmI(ctx, &rotav1.WhoAmIRequest{})
+			if err != nil {
+				return nil, err
+			}
+			who, err := words.IdentityFromWire(got)
+			return answer(who, nil), err
+		})
+}
+
+// ClusterSetting is a call that sets the cluster's own settings.
+type ClusterSetting struct{ Body In[rest.Settings] }
+
+func (s *Site) setCluster(ctx context.Context, in *ClusterSetting) (*Answer[rota.ClusterSettings], error) {
+	body, err := in.Body.read()
+	if err != nil {
+		return nil, err
+	}
+	if err := noPreset(&body); err != nil {
+		return nil, err
+	}
+	got, err := s.options.Calls.Cluster.Set(ctx, &rotav1.SetClusterRequest{Set: settingsOf(&body)})
+	if err != nil {
+		return nil, err
+	}
+	c, err := words.ClusterSettingsFromWire(got)
+	return answer(c, nil), err
+}

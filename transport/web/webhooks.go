@@ -1,0 +1,95 @@
+package web
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/api/rest"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/api/words"
+)
+
+// webhookCalls answers the calls of webhooks.
+type webhookCalls struct{ *Site }
+
+func (s *Site) webhooks() {
+	c := webhookCalls{s}
+	const all, one = "/v1/webhooks", "/v1/webhooks/{id}"
+	add(s, route{method: http.MethodGet, path: all, call: rotav1.Webhooks_List_FullMethodName, id: "listWebhooks", says: "List the webhooks"}, c.list)
+	add(s, route{method: http.MethodGet, path: one, call: rotav1.Webhooks_Get_FullMethodName, id: "getWebhook",
+		says: "Read a webhook: its cursor, its deliveries, and why it waits"}, c.get)
+	add(s, route{method: http.MethodPut, path: one, call: rotav1.Webhooks_Set_FullMethodName, id: "setWebhook",
+		says: "Create a webhook, or replace what one says; one generation more rotates its secret"}, c.set)
+	add(s, route{method: http.MethodDelete, path: one, call: rotav1.Webhooks_Delete_FullMethodName, id: "deleteWebhook",
+		says: "Forget a webhook"}, c.delete)
+	add(s, route{method: http.MethodPost, path: one + "/pause", call: rotav1.Webhooks_Pause_FullMethodName, id: "pauseWebhook", optional: true,
+		says: "Deliver nothing more to a webhook; its cursor waits"}, c.pause)
+	add(s, route{method: http.MethodPost, path: one + "/resume", call: rotav1.Webhooks_Resume_FullMethodName, id: "resumeWebhook",
+		says: "Have a webhook go on from its cursor"}, func(ctx context.Context, in *Named) (*Answer[rota.Webhook], error) {
+		return webhookAnswer(s.options.Calls.Webhooks.Resume(ctx, &rotav1.ResumeWebhookRequest{Name: in.ID}))
+	})
+	add(s, route{method: http.MethodPost, path: one + "/skip", call: rotav1.Webhooks_Skip_FullMethodName, id: "skipWebhook",
+		says: "Pass over the events that wait for a webhook"}, func(ctx context.Context, in *Named) (*Answer[rota.Webhook], error) {
+		return webhookAnswer(s.options.Calls.Webhooks.Skip(ctx, &rotav1.SkipWebhookRequest{Name: in.ID}))
+	})
+}
+
+func webhookAnswer(w *rotav1.Webhook, err error) (*Answer[rota.Webhook], error) {
+	if err != nil {
+		return nil, err
+	}
+	hook, err := words.WebhookFromWire(w)
+	return answer(hook, nil), err
+}
+
+func (s webhookCalls) list(ctx context.Context, in *List) (*Answer[rest.Webhooks], error) {
+	read, err := in.wire()
+	if err != nil {
+		return nil, err
+	}
+	got, err := s.options.Calls.Webhooks.List(ctx, &rotav1.ListWebhooksRequest{Read: read, Limit: in.Limit, Cursor: in.Cursor})
+	if err != nil {
+		return nil, err
+	}
+	rows, err := listed(got.GetWebhooks(), words.WebhookFromWire)
+	return answer(rest.Webhooks{Webhooks: rows, NextCursor: got.GetNextCursor()}, got.GetAt()), err
+}
+
+func (s webhookCalls) get(ctx context.Context, in *One) (*Answer[rota.Webhook], error) {
+	read, err := in.wire()
+	if err != nil {
+		return nil, err
+	}
+	got, err := s.options.Calls.Webhooks.Get(ctx, &rotav1.GetWebhookRequest{Name: in.ID, Read: read})
+	if err != nil {
+		return nil, err
+	}
+	hook, err := words.WebhookFromWire(got.GetWebhook())
+	return answer(hook, got.GetAt()), err
+}
+
+func (s webhookCalls) set(ctx context.Context, in *Setting[rota.WebhookSpec]) (*Answer[rota.Webhook], error) {
+	spec, err := in.Body.read()
+	if err != nil {
+		return nil, err
+	}
+	if err := sameID(string(spec.Name), in.ID); err != nil {
+		return nil, err
+	}
+	spec.Name = rota.WebhookName(in.ID)
+	return webhookAnswer(s.options.Calls.Webhooks.Set(ctx, &rotav1.SetWebhookRequest{Spec: words.WebhookSpecToWire(&spec)}))
+}
+
+func (s webhookCalls) delete(ctx context.Context, in *Named) (*Answer[rest.Deleted], error) {
+	_, err := s.options.Calls.Webhooks.Delete(ctx, &rotav1.DeleteWebhookRequest{Name: in.ID})
+	return answer(rest.Deleted{}, nil), err
+}
+
+func (s webhookCalls) pause(ctx context.Context, in *Setting[rest.WebhookPause]) (*Answer[rota.Webhook], error) {
+	body, err := in.Body.read()
+	if err != nil {
+		return nil, err
+	}
+	return webhookAnswer(s.options.Calls.Webhooks.Pause(ctx, &rotav1.PauseWebhookRequest{Name: in.ID, Reason: body.Reason}))
+}

@@ -1,0 +1,170 @@
+package rota
+
+import (
+	"slices"
+	"time"
+	"unicode/utf8"
+)
+
+// Unique asks that one job at a time stands for a key (SPEC §18). A submission whose key is
+// held by another job is refused, or merged into that job, as OnConflict says.
+type Unique struct {
+	// Key is the submitter's own, at most MaxLabelBytes of UTF-8. It excludes By.
+	Key string `json:"key,omitempty"`
+	// By makes the key of the job's own UniqueByQueue, UniqueByType and UniqueByArgs.
+	By []string `json:"by,omitempty"`
+	// Period, where it is not 0, cuts time into buckets, counted from 1970; the key
+	// holds within the bucket in which the job is to run.
+	Period time.Duration `json:"period_ms,omitempty"`
+	// Scope lists the phases in which a job holds its key: UniquePending, UniqueRunning and
+	// UniqueCompleted. Empty is the first two.
+	Scope []string `json:"scope,omitempty"`
+	// Keep is how long a completed job holds its key, at most MaxUniqueKeep; only with
+	// UniqueCompleted.
+	Keep time.Duration `json:"keep_ms,omitempty"`
+	// OnConflict is UniqueRefuse, UniqueExisting, UniqueReplace or UniqueExtend. Empty is
+	// the first.
+	OnConflict string `json:"on_conflict,omitempty"`
+	// ExtendMax is how long after its submission UniqueExtend delays the holder at most; 0
+	// is UniqueExtendMax.
+	ExtendMax time.Duration `json:"extend_max_ms,omitempty"`
+}
+
+// What Unique.By may list.
+const (
+	UniqueByQueue = "queue"
+	UniqueByType  = "type"
+	// UniqueByArgs is the SHA-256 of the payload.
+	UniqueByArgs = "args"
+)
+
+// What Unique.Scope may list.
+const (
+	// UniquePending is until the job is leased, and again while it waits for another attempt.
+	UniquePending   = "PENDING"
+	UniqueRunning   = "RUNNING"
+	UniqueCompleted = "COMPLETED"
+)
+
+// What becomes of a submission whose key another job holds: Unique.OnConflict.
+const (
+	// UniqueRefuse refuses it with CONFLICT.
+	UniqueRefuse = "refuse"
+	// UniqueExisting answers with the holder.
+	UniqueExisting = "existing"
+	// UniqueReplace gives a holder that waits the new payload.
+	UniqueReplace = "replace"
+	// UniqueExtend is UniqueReplace, and a holder that was delayed and never leased waits for
+	// its delay anew.
+	UniqueExtend = "extend"
+)
+
+// The parts of Unique in the order of their bits: those of By are hashed, those of Scope
+// compared with where a job stands.
+var (
+	uniqueParts     = []string{UniqueByQueue, UniqueByType, UniqueByArgs}
+	uniqueScopes    = []string{UniquePending, UniqueRunning, UniqueCompleted}
+	uniqueConflicts = []string{UniqueRefuse, UniqueExisting, UniqueReplace, UniqueExtend}
+)
+
+// PartsMask has a bit for each part that By lists: 1 is the queue, 2 the type, 4 the payload.
+func (u *Unique) PartsMask() uint64 { return maskOf(u.By, uniqueParts) }
+
+// Holds reports whether a job in a state holds its key.
+func (u *Unique) Holds(s JobState) bool {
+	phase := ""
+	switch {
+	case s.Leased():
+		phase = UniqueRunning
+	case s == JobCompleted:
+		phase = UniqueCompleted
+	case s == JobBlocked || s == JobDelayed || s == JobQueued:
+		phase = UniquePending
+	default:
+		return false
+	}
+	if len(u.Scope) == 0 {
+		return phase != UniqueCompleted
+	}
+	return slices.Contains(u.Scope, phase)
+}
+
+// Merges reports whether a submission that meets a holder is merged into it.
+func (u *Unique) Merges() bool { return u.OnConflict != "" && u.OnConflict != UniqueRefuse }
+
+// Extension returns how long after its submission a holder can be delayed.
+func (u *Unique) Extension() time.Duration {
+	if u.ExtendMax == 0 {
+		return UniqueExtendMax
+	}
+	return u.ExtendMax
+}
+
+// Equal reports whether two say the same; none equals none.
+func (u *Unique) Equal(v *Unique) bool {
+	if u == nil || v == nil {
+		return u == v
+	}
+	return u.Key == v.Key && u.Period == v.Period && u.Keep == v.Keep && u.OnConflict == v.OnConflict && u.ExtendMax == v.ExtendMax &&
+		slices.Equal(u.By, v.By) && slices.Equal(u.Scope, v.Scope)
+}
+
+func maskOf(list, words []string) (mask uint64) {
+	for _, w := range list {
+		if i := slices.Index(words, w); i >= 0 {
+			mask |= 1 << i
+		}
+	}
+	return mask
+}
+
+// check refuses what a job cannot be unique by.
+func (u *Unique) check() error {
+	if u == nil {
+		return nil
+	}
+	switch {
+	case u.Key == "" && len(u.By) == 0:
+		return Refusef(KindInvalid, "unique", "unique has neither key nor by: give a key, or what of the job makes it")
+	case u.Key != "" && len(u.By) > 0:
+		return Refusef(KindInvalid, "unique", "unique has a key and by: one of the two is wanted")
+	case len(u.Key) > MaxLabelBytes || !utf8.ValidString(u.Key):
+		return Refusef(KindInvalid, "unique", "unique.key has %d bytes: at most %d of UTF-8 are taken", len(u.Key), MaxLabelBytes)
+	}
+	for _, l := range []struct {
+		field       string
+		list, words []string
+	}{{"by", u.By, uniqueParts}, {"scope", u.Scope, uniqueScopes}} {
+		for i, w := range l.list {
+			if !slices.Contains(l.words, w) || slices.Contains(l.list[:i], w) {
+				return Refusef(KindInvalid, "unique", "unique.%s has %.20q at %d: each of %q is taken, once", l.field, w, i, l.words)
+			}
+		}
+	}
+	if u.OnConflict != "" && !slices.Contains(uniqueConflicts, u.OnConflict) {
+		return Refusef(KindInvalid, "unique", "unique.on_conflict is %.20q: one of %q is wanted", u.OnConflict, uniqueConflicts)
+	}
+	return u.checkTimes()
+}
+
+func (u *Unique) checkTimes() error {
+	for _, n := range []struct {
+		field string
+		value time.Duration
+		most  int64
+	}{{"period_ms", u.Period, maxMs}, {"keep_ms", u.Keep, MaxUniqueKeep.Milliseconds()}, {"extend_max_ms", u.ExtendMax, maxMs}} {
+		if ms := n.value.Milliseconds(); ms < 0 || ms > n.most {
+			return Refusef(KindInvalid, "unique", "unique.%s is %d: 0 to %d is wanted", n.field, ms, n.most)
+		}
+	}
+	switch completed := slices.Contains(u.Scope, UniqueCompleted); {
+	case completed && u.Keep.Milliseconds() == 0:
+		return Refusef(KindInvalid, "unique", "unique.keep_ms is 0, and scope has COMPLETED: say how long a completed job holds its key")
+	case !completed && u.Keep != 0:
+		return Refusef(KindInvalid, "unique", "unique.keep_ms is %d, and scope has no COMPLETED: only a completed job is kept", u.Keep.Milliseconds())
+	case u.ExtendMax != 0 && u.OnConflict != UniqueExtend:
+		return Refusef(KindInvalid, "unique", "unique.extend_max_ms is %d, and on_conflict is %q: only %q delays", u.ExtendMax.Milliseconds(),
+			u.OnConflict, UniqueExtend)
+	}
+	return nil
+}

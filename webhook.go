@@ -1,0 +1,181 @@
+package rota
+
+import (
+	"slices"
+	"strings"
+)
+
+// WebhookName names a webhook.
+type WebhookName string
+
+// Deliveries of webhooks are jobs of this type, in this queue, of this tenant: of no user's, so that
+// none reads what another one's hook was sent (SPEC §13.14).
+const (
+	WebhookQueue  QueueName = "rota-webhooks"
+	WebhookTenant TenantID  = "rota-webhooks"
+	WebhookType   JobType   = "rota.webhook"
+)
+
+// WebhookState is how a webhook stands.
+type WebhookState uint8
+
+// The states.
+const (
+	// WebhookActive: the events that it selects become deliveries.
+	WebhookActive WebhookState = iota
+	// WebhookDisabled: its cursor waits, and what it was to deliver too, until somebody resumes it.
+	WebhookDisabled
+)
+
+var webhookStateNames = []string{"ACTIVE", "DISABLED"}
+
+// String names the state in capitals.
+func (s WebhookState) String() string { return nameOf(webhookStateNames, int(s)) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (s WebhookState) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *WebhookState) UnmarshalText(text []byte) error {
+	v, err := valueOf(webhookStateNames, "state", text)
+	*s = WebhookState(v)
+	return err
+}
+
+// WebhookSpec is a webhook as it is set (SPEC §13.14).
+type WebhookSpec struct {
+	Name WebhookName `json:"name"`
+	// URL is where its events are posted to: http or https, without credentials.
+	URL string `json:"url"`
+	// Kinds are the events that it selects; none is all of them.
+	Kinds []EventKind `json:"kinds,omitempty"`
+	// Filter narrows them: a line of the terms queue, tenant, id, schedule and workflow.
+	Filter string `json:"filter,omitempty"`
+	// Generation is that of its secret: one more than before rotates it, 0 leaves it as it is.
+	Generation uint64 `json:"generation,omitempty"`
+}
+
+// Webhook is a webhook as it stands.
+type Webhook struct {
+	WebhookSpec
+	State WebhookState `json:"state"`
+	// Why says why it is disabled, or why its cursor waits.
+	Why string `json:"why,omitempty"`
+	// Version grows by one with each change of what it says or of its state.
+	Version uint64 `json:"version"`
+	// Began is the event of its creation, Cursor the last event that is decided: each event between
+	// them that it selects became a delivery.
+	Began  EventID `json:"began"`
+	Cursor EventID `json:"cursor"`
+	// Pending are the deliveries that have not ended, Delivered and Failed those that have:
+	// COMPLETED, or DEAD and EXPIRED.
+	Pending   int64 `json:"pending"`
+	Delivered int64 `json:"delivered"`
+	Failed    int64 `json:"failed"`
+	// Gaps counts the stretches of events that were no longer retained as its cursor came to them,
+	// and Gap is the last of them.
+	Gaps uint64      `json:"gaps,omitempty"`
+	Gap  *WebhookGap `json:"gap,omitempty"`
+	// Sees are the rights by which events are selected: those over events of whoever set it, as
+	// they were then.
+	Sees []Grant `json:"sees"`
+	// Rotated is when its secret was changed last: for a day the one before signs too.
+	Rotated Date `json:"rotated_ms,omitempty"`
+	// Set is when it was set last, By who did.
+	Set Date      `json:"set_ms"`
+	By  Principal `json:"by,omitempty"`
+}
+
+// WebhookGap are events that a webhook never saw: those between two, as far as they were any.
+type WebhookGap struct {
+	After  EventID `json:"after"`
+	Before EventID `json:"before"`
+}
+
+// Check refuses what is no name of a webhook, naming the field.
+func (n WebhookName) Check(field string) error {
+	if len(n) > MaxWebhookName {
+		return Refusef(KindInvalid, field, "%s %.80q has %d bytes: 1 to %d are wanted", field, n, len(n), MaxWebhookName)
+	}
+	return CheckID(field, n)
+}
+
+// CheckShape refuses a webhook whose fields are out of range. Its filter is checked by whoever reads it.
+func (s *WebhookSpec) CheckShape() error {
+	if err := s.Name.Check("name"); err != nil {
+		return err
+	}
+	if err := checkWebhookURL(s.URL); err != nil {
+		return err
+	}
+	if n := len(s.Kinds); n > len(eventKindNames)-1 {
+		return Refusef(KindInvalid, "kinds", "kinds are %d: at most %d are taken, of which none is named twice", n, len(eventKindNames)-1)
+	}
+	for i, k := range s.Kinds {
+		if k == EventNone || int(k) >= len(eventKindNames) {
+			return Refusef(KindInvalid, "kinds", "event kind %d is unknown: 1 to %d are", k, len(eventKindNames)-1)
+		}
+		if slices.Contains(s.Kinds[:i], k) {
+			return Refusef(KindInvalid, "kinds", "event kind %s is named twice", k)
+		}
+	}
+	if n := len(s.Filter); n > MaxWebhookFilter {
+		return Refusef(KindInvalid, "filter", "filter has %d bytes: at most %d are taken", n, MaxWebhookFilter)
+	}
+	return nil
+}
+
+// checkWebhookURL refuses what no delivery may be posted to by looking at it alone. Nodes of different
+// releases must agree, so it is not what net/url takes; whoever sets a hook parses it besides.
+func checkWebhookURL(url string) error {
+	bad := func(format string, args ...any) error { return Refusef(KindInvalid, "url", "url "+format, args...) }
+	if url == "" {
+		return bad("is missing: where the events are posted to, such as https://example.com/rota")
+	}
+	if len(url) > MaxWebhookURL {
+		return bad("has %d bytes: at most %d are taken", len(url), MaxWebhookURL)
+	}
+	rest, ok := strings.CutPrefix(url, "https://")
+	if !ok {
+		if rest, ok = strings.CutPrefix(url, "http://"); !ok {
+			return bad("%.80q is neither https:// nor http://", url)
+		}
+	}
+	for i := range len(url) {
+		if c := url[i]; c <= ' ' || c > '~' || strings.IndexByte("\"<>\\^`{|}#", c) >= 0 {
+			return bad("%.80q has the character %q: encode it, and leave out a fragment", url, c)
+		}
+	}
+	host := rest
+	if end := strings.IndexAny(rest, "/?"); end >= 0 {
+		host = rest[:end]
+	}
+	if at := strings.IndexByte(host, '@'); at >= 0 {
+		return bad("has credentials before the host: leave them out, receivers know a delivery by its signature")
+	}
+	if host == "" || host[0] == ':' {
+		return bad("%.80q has no host", url)
+	}
+	for i := range len(host) {
+		if c := host[i]; (c < '0' || c > '9') && (c|0x20 < 'a' || c|0x20 > 'z') && strings.IndexByte("-.:[]", c) < 0 {
+			return bad("%.80q has a host with the character %q", url, c)
+		}
+	}
+	return nil
+}
+
+// DeliveryID returns the id of the job that delivers an event to a webhook: HOOK@EVENT.
+func DeliveryID(hook WebhookName, event EventID) JobID {
+	return JobID(string(hook) + "@" + event.String())
+}
+
+// SplitDeliveryID returns the webhook and the event that a job is the delivery of; ok is false for
+// other jobs.
+func SplitDeliveryID(id JobID) (hook WebhookName, event EventID, ok bool) {
+	name, text, found := strings.Cut(string(id), "@")
+	if !found {
+		return "", EventID{}, false
+	}
+	event, err := ParseEventID(text)
+	return WebhookName(name), event, err == nil && !event.IsZero()
+}

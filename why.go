@@ -1,0 +1,27 @@
+package rota
+
+import (
+	"strconv"
+	"time"
+)
+
+// WhyQuery says on which state a job is explained: the present one, that at an index, or that
+// at a moment.
+type WhyQuery struct {
+	At     Index
+	AtDate Date
+	// Others asks who else was looked at when the job was placed, which costs a replay of the past.
+	Others bool
+}
+
+// ParsePast reads an index of the past, or a moment in RFC 3339.
+func ParsePast(text string) (WhyQuery, error) {
+	if index, err := strconv.ParseUint(text, 10, 64); err == nil {
+		return WhyQuery{At: Index(index)}, nil
+	}
+	at, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil || at.UnixMilli() <= 0 {
+		return WhyQuery{}, Refusef(KindInvalid, "at", "at is %.40q: an index, such as 48112, or a moment, such as 2026-11-25T15:04:05Z, is wanted", text)
+	}
+	return WhyQuery{AtDate: DateOf(at)}, nil
+}
