@@ -1,0 +1,371 @@
+"""The client: submitting, reading and changing jobs through any node of a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import grpc
+
+from . import _trace, _v1
+from ._calls import Caller, answers, retry_delay, same_count, unary
+from ._nodes import TLS, Node, TokenSource, nodes_of
+from ._read import Page, ReadOptions, pages, read_of
+from ._rpc import from_refusal
+from ._submit import BATCH_JOBS, Restraint, Submission
+from ._values import Span, to_ms, to_seconds
+from ._waits import Waits
+from .errors import Invalid, NotFound, RotaError, Timeout, Unavailable
+from .queues import Batches, Keys, Plans, Queues, Workers
+from .records import TERMINAL, AttemptLog, Event, JobCount, JobInfo, JobOutcome, Submitted, Why
+from .schedules import Schedules
+from .spec import JobSpec
+from .workflows import Workflows
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
+
+DEFAULT_ADDRESS = "127.0.0.1:6470"
+# A log that is followed is asked for so often: workers send what is new every 2 s.
+_FOLLOW_EVERY = 1.0
+_READS_AT_ONCE = 32
+
+
+class Client:
+    """Talks to a cluster through any of its nodes. `connect` makes it.
+
+    Its coroutines run on whichever event loop calls them. All calls go on at another node
+    when one fails, with the same ids, so that nothing is done twice.
+
+    Attributes:
+        queues, keys, schedules, batches, workflows, plans, workers: what is done with those.
+
+    """
+
+    def __init__(
+        self,
+        addrs: str | Sequence[str],
+        *,
+        token: TokenSource | None = None,
+        tls: TLS | None = None,
+        timeout: Span | None = 30.0,
+    ) -> None:
+        patience = None if timeout is None else to_seconds(timeout)
+        self._caller = Caller(nodes_of(addrs, tls, token), patience)
+        self._held = Restraint()
+        self._waits: Waits | None = None
+        self._waits_loop: asyncio.AbstractEventLoop | None = None
+        self.queues = Queues(self._caller)
+        self.keys = Keys(self._caller)
+        self.schedules = Schedules(self._caller)
+        self.batches = Batches(self._caller)
+        self.workflows = Workflows(self._caller)
+        self.plans = Plans(self._caller)
+        self.workers = Workers(self._caller)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End all connections and calls. Workers should have run out before."""
+        if self._waits is not None and self._waits_loop is asyncio.get_running_loop():
+            self._waits.close()
+        self._caller.close()
+
+    async def submit(self, *jobs: JobSpec) -> list[Submitted]:
+        """Submit jobs and return the outcome of each at its place.
+
+        Missing ids are made up before the first try; with the same ids an unknown outcome is
+        submitted again, to other nodes too. `Refused` says which jobs were refused; the others
+        were taken.
+        """
+        with _trace.submission([j.type for j in jobs]):
+            return await Submission(self._held, jobs).run(self._caller)
+
+    async def job(self, job: str, **read: Unpack[ReadOptions]) -> JobInfo:
+        """Read one job; `NotFound` where nothing is known of the id."""
+        request = _v1.GetJobRequest(id=job, read=read_of(read))
+        return JobInfo._of((await self._caller.ask("show job", _v1.JOBS_GET, request)).job)
+
+    def jobs(
+        self,
+        where: str = "",
+        *,
+        queue: str = "",
+        state: str = "",
+        type: str = "",  # noqa: A002 # what it is called everywhere
+        tenant: str = "",
+        limit: int | None = None,
+        **read: Unpack[ReadOptions],
+    ) -> AsyncIterator[JobInfo]:
+        """List the jobs that a filter selects, the newest first.
+
+        ``where`` has further terms, such as ``label.team=film age>1h``.
+        """
+
+        async def ask(how: _v1.Read, most: int, cursor: str) -> Page[_v1.Job]:
+            request = _v1.ListJobsRequest(
+                queue=queue, state=state, tenant=tenant, type=type, limit=most, cursor=cursor,
+                read=how, where=where,
+            )  # fmt: skip
+            got = await self._caller.ask("list jobs", _v1.JOBS_LIST, request)
+            return got.jobs, got.next_cursor, got.at
+
+        return pages(read, limit, ask, JobInfo._of)
+
+    async def count_jobs(
+        self,
+        where: str = "",
+        *,
+        queue: str = "",
+        state: str = "",
+        group_by: str = "",
+        **read: Unpack[ReadOptions],
+    ) -> JobCount:
+        """Count the jobs that a filter selects, by group where ``group_by`` is fingerprint."""
+        request = _v1.ListJobsRequest(
+            queue=queue, state=state, where=where, count=True, group_by=group_by,
+            read=read_of(read),
+        )  # fmt: skip
+        got = await self._caller.ask("count jobs", _v1.JOBS_LIST, request)
+        return JobCount._of(got.counted)
+
+    async def wait(self, job: str, timeout: Span | None = None) -> JobInfo:
+        """Return a job once it has ended, however."""
+        loop = asyncio.get_running_loop()
+        if self._waits is None or self._waits_loop is not loop:
+            self._waits, self._waits_loop = Waits(self._caller, self.job), loop
+        try:
+            return await asyncio.wait_for(
+                self._waits.wait(job), None if timeout is None else to_seconds(timeout)
+            )
+        except RotaError:
+            raise
+        except (asyncio.TimeoutError, TimeoutError):
+            raise Timeout(f"job {job} did not end in time", op="wait", subject=job) from None
+
+    async def cancel(self, *jobs: str) -> list[JobOutcome]:
+        """Cancel jobs and return the outcome of each at its place."""
+
+        async def ask(node: Node, part: Sequence[str], t: float | None) -> _v1.JobOutcomes:
+            return await unary(node, _v1.JOBS_CANCEL, _v1.CancelJobsRequest(ids=part), t)
+
+        return await self._change("cancel", jobs, ask)
+
+    async def delete(self, *jobs: str) -> list[JobOutcome]:
+        """Forget jobs that have ended; their ids are free."""
+
+        async def ask(node: Node, part: Sequence[str], t: float | None) -> _v1.JobOutcomes:
+            return await unary(node, _v1.JOBS_DELETE, _v1.DeleteJobsRequest(ids=part), t)
+
+        return await self._change("delete", jobs, ask)
+
+    async def retry(self, *jobs: str) -> list[JobOutcome]:
+        """Revive jobs that are DEAD, EXPIRED or CANCELLED.
+
+        The life that a retry follows is read first and sent with every try: one whose answer
+        was lost revives nothing twice.
+        """
+        gate = asyncio.Semaphore(_READS_AT_ONCE)
+
+        async def life(job: str) -> int:
+            async with gate:
+                request = _v1.GetJobRequest(id=job, brief=True)
+                try:
+                    got = (await self._caller.ask("retry", _v1.JOBS_GET, request)).job
+                except (NotFound, Invalid):
+                    return -1  # the retry's outcome says so
+                return got.life if got.state in TERMINAL else max(0, got.life - 1)
+
+        lives = dict(zip(jobs, await asyncio.gather(*map(life, jobs)), strict=True))
+
+        async def ask(node: Node, part: Sequence[str], t: float | None) -> _v1.JobOutcomes:
+            request = _v1.RetryJobsRequest(ids=part, lives=[lives[j] for j in part])
+            return await unary(node, _v1.JOBS_RETRY, request, t)
+
+        return await self._change("retry", jobs, ask)
+
+    async def change(
+        self,
+        job: str,
+        *,
+        priority: int | None = None,
+        fee: int | None = None,
+        labels: Mapping[str, str] | None = None,
+        ttl: Span | None = None,
+        payload: bytes | None = None,
+    ) -> JobOutcome:
+        """Change a job that waits; what is None stays, an empty label is taken away."""
+        got = (
+            await self._caller.ask(
+                "change job", _v1.JOBS_GET, _v1.GetJobRequest(id=job, brief=True)
+            )
+        ).job
+        request = _v1.ChangeJobRequest(
+            id=job, priority=priority, fee=fee, labels=labels or {},
+            ttl_ms=None if ttl is None else to_ms(ttl), payload=payload, life=got.life,
+            changes=got.changes,
+        )  # fmt: skip
+        w = await self._caller.ask("change job", _v1.JOBS_CHANGE, request)
+        if w.HasField("refusal"):
+            raise from_refusal(w.refusal)
+        return JobOutcome._of(w)
+
+    async def why(self, job: str, **read: Unpack[ReadOptions]) -> Why:
+        """Read why a job does not run, and what would have it run."""
+        request = _v1.WhyRequest(id=job, read=read_of(read))
+        return Why._of((await self._caller.ask("why", _v1.EXPLAIN_WHY, request)).explanation)
+
+    async def log(
+        self, job: str, attempt: int | None = None, **read: Unpack[ReadOptions]
+    ) -> AttemptLog:
+        """Read what an attempt logged, the newest where none is named."""
+        request = _v1.JobLogRequest(id=job, attempt=attempt, read=read_of(read))
+        got = await self._caller.ask("read log", _v1.JOBS_LOG, request)
+        return AttemptLog._of(job, got)
+
+    async def follow_log(self, job: str, attempt: int | None = None) -> AsyncIterator[AttemptLog]:
+        """Yield what an attempt logs until it has ended, each time what is new."""
+        request = _v1.JobLogRequest(id=job, attempt=attempt)
+        while True:
+            got = await self._caller.ask("read log", _v1.JOBS_LOG, request)
+            if got.parts or not got.open:
+                yield AttemptLog._of(job, got)
+            if not got.open:
+                return
+            request = _v1.JobLogRequest(id=job, lease_id=got.lease_id, after=request.after)
+            if got.parts:
+                request.after = got.parts[-1].at + len(got.parts[-1].text)
+            await asyncio.sleep(_FOLLOW_EVERY)
+
+    async def events(
+        self,
+        *,
+        after: str = "",
+        follow: bool = True,
+        kinds: Sequence[str] = (),
+        job: str = "",
+        queue: str = "",
+        type: str = "",  # noqa: A002 # what it is called everywhere
+        tenant: str = "",
+        worker: str = "",
+        workflow: str = "",
+    ) -> AsyncIterator[Event]:
+        """Yield events in the order in which they happened, the same from every node.
+
+        ``after`` is the id of the last event seen, ``oldest`` (as empty is) or ``latest``. When
+        its node dies it goes on at another one from the last event, without a gap and without a
+        repeat.
+        """
+        tries = 0
+        while True:
+            node = self._caller.present()
+            err: RotaError | grpc.RpcError = Unavailable("the stream ended")
+            try:
+                request = _v1.TailRequest(
+                    follow=follow, kinds=kinds, job=job, queue=queue, type=type, tenant=tenant,
+                    worker=worker, workflow=workflow,
+                )  # fmt: skip
+                setattr(request, "from", after)
+                async for batch in answers(node, _v1.EVENTS_TAIL, request):
+                    tries = 0
+                    for w in batch.events:
+                        after = w.event_id
+                        yield Event._of(w)
+                    after = batch.scanned or after
+                if not follow:
+                    return
+            except (grpc.RpcError, RotaError) as failed:
+                err = failed
+            e = self._caller.judge(node, err, False)
+            if self._caller.closed or not isinstance(e, (Unavailable, Timeout)):
+                e.op = e.op or "tail events"
+                raise e
+            self._caller.move_on(node)
+            await asyncio.sleep(retry_delay(tries, e.retry_after))
+            tries += 1
+
+    async def _change(
+        self,
+        op: str,
+        jobs: Sequence[str],
+        ask: _Change,
+    ) -> list[JobOutcome]:
+        """Send ids in parts; what has no outcome is sent again."""
+        outcomes = [JobOutcome(j) for j in jobs]
+        left, tries, deadline = list(range(len(jobs))), 0, self._caller.deadline()
+        while left:
+            again, last = [], None
+            for at in range(0, len(left), BATCH_JOBS):
+                part = left[at : at + BATCH_JOBS]
+                ids = [jobs[i] for i in part]
+                got = await self._caller.call(op, partial(_part, ask, ids), deadline=deadline)
+                same_count(op, len(got.jobs), len(part))
+                for i, w in zip(part, got.jobs, strict=True):
+                    outcomes[i] = JobOutcome._of(w)
+                    if isinstance(outcomes[i].error, Unavailable):
+                        again.append(i)
+                        last = outcomes[i].error
+            left = again
+            if last is not None:
+                delay = retry_delay(tries, last.retry_after)
+                if deadline is not None and time.monotonic() + delay >= deadline:
+                    raise self._caller.gave_up(op, last)
+                await asyncio.sleep(delay)
+                tries += 1
+        return outcomes
+
+
+_Change = Callable[[Node, Sequence[str], float | None], Awaitable[_v1.JobOutcomes]]
+
+
+async def _part(
+    ask: _Change, ids: Sequence[str], node: Node, timeout: float | None
+) -> _v1.JobOutcomes:
+    return await ask(node, ids, timeout)
+
+
+def connect(
+    addrs: str | Sequence[str],
+    *,
+    token: TokenSource | None = None,
+    tls: TLS | None = None,
+    timeout: Span | None = 30.0,
+) -> Client:
+    """Return a client of the nodes at these addresses, host:port with commas between them.
+
+    It connects when it is used: a cluster that cannot be reached shows in the first call. The
+    address unix:PATH is a node's own socket.
+
+    Args:
+        addrs: the nodes; name all of them, so that others answer when one dies.
+        token: an access token, or a function that is asked for it at each call. It is sent over
+            TLS, or in clear text to addresses of loopback only.
+        tls: encrypts the connections.
+        timeout: after which time a call is given up, None for never. Waits and streams have
+            times of their own.
+
+    """
+    return Client(addrs, token=token, tls=tls, timeout=timeout)
+
+
+def connect_env(*, timeout: Span | None = 30.0, environ: Mapping[str, str] = os.environ) -> Client:
+    """Return a client set up by the environment, as the rota command is.
+
+    ROTA_ADDR has the nodes, 127.0.0.1:6470 where it is not set; ROTA_TLS_CA, ROTA_TLS_CERT and
+    ROTA_TLS_KEY name files in PEM; ROTA_TOKEN has an access token.
+    """
+    ca, cert, key = (environ.get(f"ROTA_TLS_{n}") or None for n in ("CA", "CERT", "KEY"))
+    return Client(
+        environ.get("ROTA_ADDR") or DEFAULT_ADDRESS,
+        token=environ.get("ROTA_TOKEN") or None,
+        tls=TLS(ca, cert, key) if ca or cert or key else None,
+        timeout=timeout,
+    )

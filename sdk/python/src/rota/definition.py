@@ -1,0 +1,227 @@
+"""A job type with the types of what its handler takes and returns, written once."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+from ._values import Span, to_seconds
+from .codec import Codec, codec_of
+from .errors import Denied, Invalid, JobFailed, OutOfRange, Timeout
+from .records import JobInfo, Submitted
+from .spec import JobOptions, JobSpec, merged
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .client import Client
+    from .job import Job
+    from .workflows import Node
+
+In = TypeVar("In")
+Out = TypeVar("Out")
+
+
+@dataclass(frozen=True)
+class Result(Generic[Out]):
+    """What a handler may return in the place of its value, to say more.
+
+    Attributes:
+        value: the output.
+        meta: shown with the job, at most 32 pairs of at most 128 bytes each.
+        children: nodes that a workflow's node adds to it as it completes.
+        detached: what waits for this node does not wait for those children.
+
+    """
+
+    value: Out
+    meta: dict[str, str] = field(default_factory=dict)
+    children: Sequence[Node] = ()
+    detached: bool = False
+
+
+class Definition(Generic[In, Out]):
+    """A job type with the types of its payload and its output.
+
+    It is made by `define`, as a rule once in a module that both sides import: the one that
+    submits and the one that works.
+    """
+
+    def __init__(
+        self, type_: str, input_: Codec[In], output: Codec[Out], options: JobOptions
+    ) -> None:
+        self.type = type_
+        self.input = input_
+        self.output = output
+        self._spec = merged(JobSpec(type_), options)
+        self.run: Callable[[Job, In], Any] | None = None
+
+    @property
+    def queue(self) -> str:
+        """The queue of its jobs."""
+        return self._spec.queue or "default"
+
+    @overload
+    def handler(
+        self, run: Callable[[Job, In], Awaitable[Out | Result[Out]]]
+    ) -> Callable[[Job, In], Awaitable[Out | Result[Out]]]: ...
+
+    @overload
+    def handler(
+        self, run: Callable[[Job, In], Out | Result[Out]]
+    ) -> Callable[[Job, In], Out | Result[Out]]: ...
+
+    def handler(self, run: Callable[[Job, In], Any]) -> Callable[[Job, In], Any]:
+        """Have workers do jobs of this type with a function of the job and its value.
+
+        A coroutine function runs on the event loop of `Worker.run`, any other function in a
+        thread. Returning completes the job; `RetryAfter`, `Snooze`, `NoRetry`, `Cancel` and
+        `Decline` do as they say, any other exception fails the attempt.
+        """
+        if self.run is not None:
+            raise Invalid(f"type {self.type} has a handler already", subject="handler")
+        self.run = run
+        return run
+
+    def job(self, value: In, **options: Unpack[JobOptions]) -> JobSpec:
+        """Return a job, to be submitted beside others by `Client.submit`, or by a schedule."""
+        try:
+            payload = self.input.encode(value)
+        except (TypeError, ValueError) as e:
+            raise Invalid(
+                f"a job of type {self.type} cannot be made of the {type(value).__name__}: {e}",
+                subject="payload",
+            ) from e
+        return replace(merged(self._spec, options), payload=payload)
+
+    async def submit(self, client: Client, value: In, **options: Unpack[JobOptions]) -> Handle[Out]:
+        """Submit one job and return its handle; `Refused` where the cluster refused it.
+
+        With an id of yours it is safe to submit again: the same id is the same job.
+        """
+        outcome = (await client.submit(self.job(value, **options)))[0]
+        return Handle(client, self.output, outcome.holder or outcome.id, outcome)
+
+    def of(self, client: Client, job: str) -> Handle[Out]:
+        """Return the handle of a job that was submitted before. It asks nobody."""
+        return Handle(client, self.output, job, Submitted(job))
+
+
+class Handle(Generic[Out]):
+    """A job that was submitted.
+
+    Attributes:
+        id: the job's id: of the one that holds the key where it was merged into another.
+        submitted: the outcome of the submission.
+
+    """
+
+    def __init__(self, client: Client, output: Codec[Out], job: str, submitted: Submitted) -> None:
+        self._client = client
+        self._output = output
+        self.id = job
+        self.submitted = submitted
+
+    async def result(self, timeout: Span | None = None) -> Out:
+        """Wait until the job has ended and return its output.
+
+        Raises `JobFailed` where it ended otherwise than COMPLETED, `Timeout` where the time was
+        over first, `OutOfRange` where the output is no longer kept.
+        """
+        waiting = self._client.wait(self.id)
+        try:
+            job = await asyncio.wait_for(waiting, None if timeout is None else to_seconds(timeout))
+        except Timeout:
+            raise
+        except (asyncio.TimeoutError, TimeoutError):
+            raise Timeout(
+                f"job {self.id} did not end in time", op="wait", subject=self.id
+            ) from None
+        return output_of(job, self._output)
+
+    async def job(self, **read: Any) -> JobInfo:
+        """Read the job."""
+        return await self._client.job(self.id, **read)
+
+    async def cancel(self) -> None:
+        """Cancel the job; `Conflict` where it has ended."""
+        outcome = (await self._client.cancel(self.id))[0]
+        if outcome.error is not None:
+            raise outcome.error
+
+
+_NOTHING = hashlib.sha256(b"").digest()
+
+
+def output_of(job: JobInfo, codec: Codec[Out]) -> Out:
+    """Return what a job that has ended put out."""
+    if job.state != "COMPLETED":
+        raise JobFailed(job)
+    if not job.output:
+        if job.record_dropped:
+            raise OutOfRange(
+                f"job {job.id} is COMPLETED, and its output is no longer kept: archive_retention "
+                "of its queue says for how long",
+                subject="output",
+            )
+        if job.output_digest != _NOTHING:
+            raise Denied(
+                f"job {job.id} is COMPLETED, and its output is not shown: that takes the right "
+                "data",
+                subject="output",
+            )
+    try:
+        return codec.decode(job.output)
+    except (TypeError, ValueError) as e:
+        raise Invalid(f"the output of job {job.id} does not fit: {e}", subject="output") from e
+
+
+@overload
+def define(type_: str, /, **options: Unpack[JobOptions]) -> Definition[Any, Any]: ...
+
+
+@overload
+def define(
+    type_: str, input_: None, output: None = None, /, **options: Unpack[JobOptions]
+) -> Definition[None, None]: ...
+
+
+@overload
+def define(
+    type_: str, input_: None, output: type[Out], /, **options: Unpack[JobOptions]
+) -> Definition[None, Out]: ...
+
+
+@overload
+def define(
+    type_: str, input_: type[In], output: None = None, /, **options: Unpack[JobOptions]
+) -> Definition[In, None]: ...
+
+
+@overload
+def define(
+    type_: str, input_: type[In], output: type[Out], /, **options: Unpack[JobOptions]
+) -> Definition[In, Out]: ...
+
+
+@overload
+def define(
+    type_: str, input_: object, output: object = None, /, **options: Unpack[JobOptions]
+) -> Definition[Any, Any]: ...
+
+
+def define(
+    type_: str, input_: Any = Any, output: Any = Any, /, **options: Unpack[JobOptions]
+) -> Definition[Any, Any]:
+    """Return the definition of a job type.
+
+    The types of what its handler takes and returns are dataclasses, models of pydantic,
+    TypedDicts or plain types of JSON; bytes are taken as they are. Options hold for every job of
+    the definition::
+
+        resize = rota.define("resize", Photo, Thumb, queue="images", max_runtime=120)
+    """
+    return Definition(type_, codec_of(input_), codec_of(output), options)

@@ -1,0 +1,80 @@
+"""What a handler raises to say what becomes of its job.
+
+Any other exception fails the attempt, which is made again as the retry policy says.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from . import _v1
+from ._values import Span, to_ms
+
+# No job waits longer.
+_WAIT_MOST_MS = 30 * 24 * 3600 * 1000
+
+
+class Outcome(Exception):
+    """The base of what a handler raises to say what becomes of its job."""
+
+    _fail = 0
+    _after_ms = 0
+
+
+def _wait(after: Span) -> int:
+    return max(1, min(to_ms(after), _WAIT_MOST_MS))
+
+
+class RetryAfter(Outcome):
+    """Fail the attempt, which counts, and make the next one after so long: 1 ms to 30 days.
+
+    It is for a service that answers when to come again.
+    """
+
+    _fail = _v1.FAIL_KIND_RETRY_AFTER
+
+    def __init__(self, after: Span, text: str = "to be tried again later") -> None:
+        super().__init__(text)
+        self.after = timedelta(milliseconds=_wait(after))
+        self._after_ms = _wait(after)
+
+
+class Snooze(Outcome):
+    """Put the attempt off for so long, uncounted: 1 ms to 30 days, 1,000 times an attempt.
+
+    It is for a handler that finds that something has to come first.
+    """
+
+    _fail = _v1.FAIL_KIND_SNOOZE
+
+    def __init__(self, after: Span, text: str = "put off") -> None:
+        super().__init__(text)
+        self.after = timedelta(milliseconds=_wait(after))
+        self._after_ms = _wait(after)
+
+
+class NoRetry(Outcome):
+    """Fail the attempt and make the job DEAD: trying again would not help."""
+
+    _fail = _v1.FAIL_KIND_NO_RETRY
+
+    def __init__(self, text: str = "failed for good") -> None:
+        super().__init__(text)
+
+
+class Cancel(Outcome):
+    """Make the job CANCELLED: there is nothing left to do."""
+
+    _fail = _v1.FAIL_KIND_CANCEL
+
+    def __init__(self, text: str = "cancelled by its handler") -> None:
+        super().__init__(text)
+
+
+class Decline(Outcome):
+    """Give the lease back: the job is queued again, uncounted, up to 20 times an attempt."""
+
+    _fail = -1
+
+    def __init__(self, text: str = "declined") -> None:
+        super().__init__(text)

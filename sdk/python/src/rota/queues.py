@@ -1,0 +1,305 @@
+"""Queues, keys and their rules, batches, plans and workers, as operators see them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from . import _nodes, _v1
+from ._calls import Caller, unary
+from ._ends import await_end
+from ._read import Page, ReadOptions, pages, read_of, settings
+from ._values import Span, from_unix_ms, new_id, to_ms, to_seconds
+from .errors import Timeout
+from .records import QueueInfo, WorkerInfo
+from .spec import JobSpec, to_wire
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+
+class Queues:
+    """What is done with queues: `Client.queues`."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    async def set(
+        self, name: str, preset: str = "", policy: Mapping[str, Any] | None = None
+    ) -> QueueInfo:
+        """Create or change a queue: from a preset where one is named, then key by key.
+
+        Durations in a policy are written as on the command line, such as "30s".
+        """
+        request = _v1.SetQueueRequest(name=name, preset=preset, set=settings(policy or {}))
+        return QueueInfo._of(await self._caller.ask("set queue", _v1.QUEUES_SET, request))
+
+    async def get(self, name: str, **read: Unpack[ReadOptions]) -> QueueInfo:
+        """Read one queue with its policy and counts."""
+        request = _v1.GetQueueRequest(name=name, read=read_of(read))
+        got = await self._caller.ask("show queue", _v1.QUEUES_GET, request)
+        return QueueInfo._of(got.queue)
+
+    def list(self, **read: Unpack[ReadOptions]) -> AsyncIterator[QueueInfo]:
+        """List all queues in the order of their names."""
+
+        async def ask(how: _v1.Read, most: int, cursor: str) -> Page[_v1.Queue]:
+            request = _v1.ListQueuesRequest(read=how, limit=most, cursor=cursor)
+            got = await self._caller.ask("list queues", _v1.QUEUES_LIST, request)
+            return got.queues, got.next_cursor, got.at
+
+        return pages(read, None, ask, QueueInfo._of)
+
+    async def delete(self, name: str) -> None:
+        """Forget a queue that no live job and no workflow names."""
+        request = _v1.DeleteQueueRequest(name=name)
+        await self._caller.ask("delete queue", _v1.QUEUES_DELETE, request)
+
+
+@dataclass(frozen=True)
+class KeyRule:
+    """What the jobs of a key are held to.
+
+    Attributes:
+        name: of the key, such as ``album``; ``value`` where it is for one value alone.
+        queue: whose jobs it is for; empty for those of all queues together.
+        scope: ``tenant`` or ``cluster``: whose keys count as one.
+        concurrency: open leases at most; 0 bounds none.
+        rate: assignments in a period, at most ``burst`` of them at once.
+        sequence: ``block`` or ``skip`` has them run one at a time, in order.
+        group: the keys of a queue take turns.
+
+    """
+
+    name: str
+    queue: str = ""
+    value: str = ""
+    scope: str = ""
+    concurrency: int = 0
+    rate: int = 0
+    period: Span | None = None
+    burst: int = 0
+    sequence: str = ""
+    group: bool = False
+
+
+class Keys:
+    """What is done with keys and their rules: `Client.keys`."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    async def set_rule(self, rule: KeyRule) -> None:
+        """Set what the jobs of a key are held to."""
+        w = _v1.KeyRule(
+            queue=rule.queue, name=rule.name, value=rule.value, scope=rule.scope,
+            concurrency=rule.concurrency, rate=rule.rate, period_ms=to_ms(rule.period),
+            burst=rule.burst, sequence=rule.sequence, group=rule.group,
+        )  # fmt: skip
+        request = _v1.SetKeyRuleRequest(rule=w)
+        await self._caller.ask("set key rule", _v1.KEYS_SET, request)
+
+    async def delete_rule(self, name: str, *, queue: str = "", value: str = "") -> None:
+        """Forget a rule; one that is not there is no error."""
+        request = _v1.DeleteKeyRuleRequest(queue=queue, name=name, value=value)
+        await self._caller.ask("delete key rule", _v1.KEYS_DELETE, request)
+
+    def rules(self, **read: Unpack[ReadOptions]) -> AsyncIterator[KeyRule]:
+        """List the rules of keys by queue, name and value."""
+
+        async def ask(how: _v1.Read, most: int, cursor: str) -> Page[_v1.KeyRule]:
+            request = _v1.ListKeyRulesRequest(read=how, limit=most, cursor=cursor)
+            got = await self._caller.ask("list key rules", _v1.KEYS_LIST, request)
+            return got.rules, got.next_cursor, got.at
+
+        return pages(
+            read, None, ask,
+            lambda w: KeyRule(
+                w.name, w.queue, w.value, w.scope, w.concurrency, w.rate, w.period_ms / 1000,
+                w.burst, w.sequence, w.group,
+            ),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch of jobs: OPEN, SEALED or FINISHED, with the ends of its jobs."""
+
+    id: str
+    state: str
+    size: int
+    total: int
+    live: int
+    completed: int
+    dead: int
+    expired: int
+    cancelled: int
+    callback: str
+    why: str
+    finished: datetime | None
+
+    @classmethod
+    def _of(cls, w: _v1.Batch) -> Batch:
+        return cls(
+            w.id, w.state, w.size, w.total, w.live, w.completed, w.dead, w.expired, w.cancelled,
+            w.callback, w.why, from_unix_ms(w.finished_ms),
+        )  # fmt: skip
+
+
+class Batches:
+    """What is done with batches: `Client.batches`."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    async def open(
+        self,
+        callback: JobSpec,
+        *,
+        id: str = "",  # noqa: A002 # as everywhere
+        size: int = 0,
+    ) -> Batch:
+        """Open a batch; once it is sealed and all its jobs have ended, ``callback`` is submitted.
+
+        Jobs name it by their option ``batch``. A ``size`` seals it once it has so many.
+        """
+        request = _v1.OpenBatchRequest(id=id or new_id(), size=size, callback=to_wire(callback))
+        return Batch._of(await self._caller.ask("open batch", _v1.BATCHES_OPEN, request))
+
+    async def seal(self, batch: str) -> Batch:
+        """Have a batch take no more jobs."""
+        request = _v1.SealBatchRequest(id=batch)
+        return Batch._of(await self._caller.ask("seal batch", _v1.BATCHES_SEAL, request))
+
+    async def get(self, batch: str, **read: Unpack[ReadOptions]) -> Batch:
+        """Read one batch."""
+        request = _v1.GetBatchRequest(id=batch, read=read_of(read))
+        return Batch._of((await self._caller.ask("show batch", _v1.BATCHES_GET, request)).batch)
+
+    async def wait(self, batch: str, timeout: Span | None = None) -> Batch:
+        """Return a batch once all its jobs have ended and its callback was submitted."""
+        request = _v1.WaitBatchRequest(id=batch)
+
+        async def look() -> Batch | None:
+            got = await self.get(batch)
+            return got if got.state == "FINISHED" else None
+
+        async def ask(node: _nodes.Node, seconds: float) -> Batch:
+            return Batch._of(await unary(node, _v1.BATCHES_WAIT, request, seconds))
+
+        return await await_end(self._caller, "wait batch", f"batch {batch}", ask, look, timeout)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One verb for all jobs that a filter selects: RUNNING, DONE or CANCELLED."""
+
+    id: str
+    state: str
+    why: str
+    done: int
+    refused: int
+    passed: int
+    refusals: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def _of(cls, w: _v1.Plan) -> Plan:
+        refusals = tuple((r.job, r.text) for r in w.refusals)
+        return cls(w.spec.id, w.state, w.why, w.done, w.refused, w.passed, refusals)
+
+
+class Plans:
+    """What is done with plans: `Client.plans`."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    async def start(
+        self,
+        verb: str,
+        filter: str,  # noqa: A002 # what it is called everywhere
+        *,
+        id: str = "",  # noqa: A002 # as everywhere
+        to: str = "",
+        priority: int | None = None,
+        most: int = 0,
+    ) -> Plan:
+        """Start a plan: ``cancel``, ``retry``, ``delete``, ``move`` or ``reprioritise``."""
+        request = _v1.PlanSpec(
+            id=id or new_id(), verb=verb, filter=filter, to=to, priority=priority, max=most
+        )
+        return Plan._of(await self._caller.ask("start plan", _v1.PLANS_START, request))
+
+    async def preview(self, verb: str, filter: str) -> tuple[int, Sequence[str]]:  # noqa: A002
+        """Return how many jobs a plan would go through, and the first of them."""
+        request = _v1.PlanSpec(id=new_id(), verb=verb, filter=filter)
+        got = await self._caller.ask("preview plan", _v1.PLANS_PREVIEW, request)
+        return got.count, list(got.jobs)
+
+    async def get(self, plan: str, **read: Unpack[ReadOptions]) -> Plan:
+        """Read one plan."""
+        request = _v1.GetPlanRequest(id=plan, read=read_of(read))
+        return Plan._of((await self._caller.ask("show plan", _v1.PLANS_GET, request)).plan)
+
+    async def wait(self, plan: str, timeout: Span | None = None) -> Plan:
+        """Return a plan once it runs no more."""
+        deadline = None if timeout is None else time.monotonic() + to_seconds(timeout)
+        while (got := await self.get(plan)).state == "RUNNING":
+            if deadline is not None and time.monotonic() >= deadline:
+                raise Timeout(f"plan {plan} runs still", op="wait plan", subject="plan")
+            await asyncio.sleep(0.25)
+        return got
+
+    async def cancel(self, plan: str, reason: str) -> Plan:
+        """End a plan where it stands; what it has done stays."""
+        request = _v1.CancelPlanRequest(id=plan, reason=reason)
+        return Plan._of(await self._caller.ask("cancel plan", _v1.PLANS_CANCEL, request))
+
+
+class Workers:
+    """What is done with workers, from anywhere: `Client.workers`."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    async def get(self, worker: str, **read: Unpack[ReadOptions]) -> WorkerInfo:
+        """Read one worker."""
+        request = _v1.GetWorkerRequest(id=worker, read=read_of(read))
+        got = await self._caller.ask("show worker", _v1.WORKERS_GET, request)
+        return WorkerInfo._of(got.worker)
+
+    def list(self, **read: Unpack[ReadOptions]) -> AsyncIterator[WorkerInfo]:
+        """List all workers in the order of their ids."""
+
+        async def ask(how: _v1.Read, most: int, cursor: str) -> Page[_v1.Worker]:
+            request = _v1.ListWorkersRequest(read=how, limit=most, cursor=cursor)
+            got = await self._caller.ask("list workers", _v1.WORKERS_LIST, request)
+            return got.workers, got.next_cursor, got.at
+
+        return pages(read, None, ask, WorkerInfo._of)
+
+    async def drain(self, worker: str) -> WorkerInfo:
+        """Let a worker keep its leases and get no new one."""
+        request = _v1.DrainWorkerRequest(id=worker)
+        return WorkerInfo._of(await self._caller.ask("drain worker", _v1.WORKERS_DRAIN, request))
+
+    async def suspend(self, worker: str) -> WorkerInfo:
+        """Cancel a worker's leases, whose jobs are queued again, and give it none."""
+        request = _v1.SuspendWorkerRequest(id=worker)
+        return WorkerInfo._of(
+            await self._caller.ask("suspend worker", _v1.WORKERS_SUSPEND, request)
+        )
+
+    async def resume(self, worker: str) -> WorkerInfo:
+        """Make a worker that drains or is suspended ACTIVE again."""
+        request = _v1.ResumeWorkerRequest(id=worker)
+        return WorkerInfo._of(await self._caller.ask("resume worker", _v1.WORKERS_RESUME, request))
+
+    async def retire(self, worker: str) -> WorkerInfo:
+        """End a worker for good; its leases are cancelled."""
+        request = _v1.RetireWorkerRequest(id=worker)
+        return WorkerInfo._of(await self._caller.ask("retire worker", _v1.WORKERS_RETIRE, request))

@@ -1,0 +1,238 @@
+"""What is submitted: a job, what it is unique by, and how it is tried again."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from . import _v1
+from ._values import Span, from_ms, from_unix_ms, to_ms, to_unix_ms
+from .errors import Invalid
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+
+@dataclass(frozen=True)
+class Unique:
+    """What a job is unique by, and what becomes of a submission that meets another one.
+
+    Attributes:
+        by: what of the job makes the key: ``queue``, ``type``, ``args`` (the payload).
+        key: a key of your own, in the place of ``by``.
+        period: cuts time into buckets, counted from 1970, within which the key holds.
+        scope: the phases in which a job holds its key: ``PENDING``, ``RUNNING``, ``COMPLETED``;
+            none is the first two.
+        keep: how long a completed job holds its key, with ``COMPLETED`` in the scope.
+        on_conflict: ``refuse``, ``existing``, ``replace`` or ``extend``.
+        extend_max: how long after its submission ``extend`` delays the holder at most.
+
+    """
+
+    by: Sequence[str] = ()
+    key: str = ""
+    period: Span | None = None
+    scope: Sequence[str] = ()
+    keep: Span | None = None
+    on_conflict: str = ""
+    extend_max: Span | None = None
+
+    def _wire(self) -> _v1.Unique:
+        return _v1.Unique(
+            key=self.key, by=self.by, period_ms=to_ms(self.period), scope=self.scope,
+            keep_ms=to_ms(self.keep), on_conflict=self.on_conflict,
+            extend_max_ms=to_ms(self.extend_max),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Retry:
+    """How a job is tried again where it has a way of its own; what is 0 is the queue's.
+
+    Attributes:
+        attempts: how many attempts it has, 1 to 1,000.
+        base: the pause after the first failure.
+        factor: what each further pause is multiplied by, 1 to 1,000.
+        cap: the longest pause.
+        jitter: how much of a pause is drawn at random, to 1; -1 for nothing.
+
+    """
+
+    attempts: int = 0
+    base: Span | None = None
+    factor: float = 0.0
+    cap: Span | None = None
+    jitter: float = 0.0
+
+
+class JobOptions(TypedDict, total=False):
+    """What may be said of a job beside its type and its value."""
+
+    id: str
+    queue: str
+    tenant: str
+    priority: int
+    delay: Span
+    at: datetime
+    ttl: Span
+    max_runtime: Span
+    retry: Retry | int
+    keys: Mapping[str, str] | Sequence[str]
+    unique: Unique
+    requires: Sequence[str]
+    labels: Mapping[str, str]
+    batch: str
+    expected: Span
+    data_keys: Sequence[str]
+    cpu_milli: int
+    memory_bytes: int
+    io_bytes_per_s: int
+    limits: Mapping[str, int]
+    worker: str
+    zone: str
+    domain: str
+    regions_allow: Sequence[str]
+    regions_deny: Sequence[str]
+    fee: int
+    size_bytes: int
+    units: int
+    expected_digest: bytes
+    retry_on_invalid_proof: bool
+    headers: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class JobSpec:
+    """A job to be submitted. `rota.define` makes typed ones.
+
+    Attributes:
+        type: which handler does it.
+        payload: what the handler gets, at most 256 KiB.
+        id: by which submitting it again is no second job; one is made up where there is none.
+        at: holds it back until a date; ``delay`` for so long.
+        ttl: expires it so long after its submission unless it has begun.
+        max_runtime: bounds an attempt, at least 3 s.
+        keys: what it shares with others, name and value: rules hold jobs of a key to so many at
+            once, to a rate, or to their order.
+
+    """
+
+    type: str
+    payload: bytes = b""
+    id: str = ""
+    queue: str = ""
+    tenant: str = ""
+    priority: int | None = None
+    delay: Span | None = None
+    at: datetime | None = None
+    ttl: Span | None = None
+    max_runtime: Span | None = None
+    retry: Retry | int | None = None
+    keys: Mapping[str, str] | Sequence[str] = ()
+    unique: Unique | None = None
+    requires: Sequence[str] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    batch: str = ""
+    expected: Span | None = None
+    data_keys: Sequence[str] = ()
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+    io_bytes_per_s: int = 0
+    limits: Mapping[str, int] = field(default_factory=dict)
+    worker: str = ""
+    zone: str = ""
+    domain: str = ""
+    regions_allow: Sequence[str] = ()
+    regions_deny: Sequence[str] = ()
+    fee: int = 0
+    size_bytes: int = 0
+    units: int = 0
+    expected_digest: bytes = b""
+    retry_on_invalid_proof: bool = False
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def with_options(self, **options: Unpack[JobOptions]) -> JobSpec:
+        """Return the job with other options; labels and headers are added to its own."""
+        return merged(self, options)
+
+
+# What a job has more of with each that adds to it.
+_ADDED = ("labels", "headers")
+
+
+def merged(spec: JobSpec, options: JobOptions) -> JobSpec:
+    """Return a spec with options over its own."""
+    changes: dict[str, Any] = dict(options)
+    for name in _ADDED:
+        if name in changes:
+            changes[name] = {**getattr(spec, name), **changes[name]}
+    for name in changes:
+        if name not in JobOptions.__annotations__:
+            near = difflib.get_close_matches(name, JobOptions.__annotations__, 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise Invalid(f"a job has no option {name}{hint}", subject=name)
+    return replace(spec, **changes)
+
+
+def _keys(keys: Mapping[str, str] | Sequence[str]) -> Iterable[str]:
+    if isinstance(keys, str):
+        raise Invalid(
+            f'keys is {keys!r}: a mapping of names to values is wanted, such as {{"album": "7"}}',
+            subject="keys",
+        )
+    return [f"{k}:{v}" for k, v in keys.items()] if isinstance(keys, Mapping) else keys
+
+
+def to_wire(s: JobSpec) -> _v1.JobSpec:
+    """Return a job as the protocol has it; a value that does not fit is refused."""
+    retry = Retry(attempts=s.retry) if isinstance(s.retry, int) else s.retry or Retry()
+    try:
+        return _v1.JobSpec(
+            id=s.id, queue=s.queue, type=s.type, tenant=s.tenant, priority=s.priority,
+            fee=s.fee, size_bytes=s.size_bytes, payload=s.payload, delay_ms=to_ms(s.delay),
+            not_before_ms=to_unix_ms(s.at, "at"), ttl_ms=to_ms(s.ttl),
+            max_runtime_ms=to_ms(s.max_runtime), cpu_milli=s.cpu_milli,
+            memory_bytes=s.memory_bytes, io_bytes_per_s=s.io_bytes_per_s,
+            requires=s.requires, regions_allow=s.regions_allow, regions_deny=s.regions_deny,
+            zone=s.zone, domain=s.domain, worker=s.worker, expected_digest=s.expected_digest,
+            units=s.units, labels=s.labels, limits=s.limits, expected_ms=to_ms(s.expected),
+            retry_on_invalid_proof=s.retry_on_invalid_proof, data_keys=s.data_keys,
+            keys=_keys(s.keys), batch=s.batch, retry_attempts=retry.attempts,
+            retry_base_ms=to_ms(retry.base), retry_factor_permille=round(retry.factor * 1000),
+            retry_cap_ms=to_ms(retry.cap),
+            retry_jitter_permille=-1 if retry.jitter < 0 else round(retry.jitter * 1000),
+            unique=s.unique._wire() if s.unique is not None else None,
+            headers=s.headers,
+        )  # fmt: skip
+    except (TypeError, ValueError) as e:
+        raise Invalid(f"job {s.id or s.type!r} is refused: {e}", subject="spec") from e
+
+
+def from_wire(w: _v1.JobSpec) -> JobSpec:
+    """Return a job as it is shown."""
+    u = w.unique
+    retry = Retry(
+        w.retry_attempts, from_ms(w.retry_base_ms), w.retry_factor_permille / 1000,
+        from_ms(w.retry_cap_ms),
+        -1 if w.retry_jitter_permille < 0 else w.retry_jitter_permille / 1000,
+    )  # fmt: skip
+    return JobSpec(
+        type=w.type, payload=w.payload, id=w.id, queue=w.queue, tenant=w.tenant,
+        priority=w.priority if w.HasField("priority") else None, delay=from_ms(w.delay_ms),
+        at=from_unix_ms(w.not_before_ms), ttl=from_ms(w.ttl_ms),
+        max_runtime=from_ms(w.max_runtime_ms), retry=None if retry == Retry() else retry,
+        keys=tuple(w.keys), requires=tuple(w.requires), labels=dict(w.labels), batch=w.batch,
+        unique=Unique(
+            tuple(u.by), u.key, from_ms(u.period_ms), tuple(u.scope), from_ms(u.keep_ms),
+            u.on_conflict, from_ms(u.extend_max_ms),
+        ) if w.HasField("unique") else None,
+        expected=from_ms(w.expected_ms), data_keys=tuple(w.data_keys), cpu_milli=w.cpu_milli,
+        memory_bytes=w.memory_bytes, io_bytes_per_s=w.io_bytes_per_s, limits=dict(w.limits),
+        worker=w.worker, zone=w.zone, domain=w.domain, regions_allow=tuple(w.regions_allow),
+        regions_deny=tuple(w.regions_deny), fee=w.fee, size_bytes=w.size_bytes, units=w.units,
+        expected_digest=w.expected_digest, retry_on_invalid_proof=w.retry_on_invalid_proof,
+        headers=dict(w.headers),
+    )  # fmt: skip

@@ -1,0 +1,257 @@
+"""What a worker believes, without a cluster."""
+
+import pytest
+
+from rota import _leases, _table, _v1
+from rota._table import Table
+
+
+class Host:
+    slots = 1
+    capacity = 2
+
+    def __init__(self):
+        self.started = []
+        self.cancelled = []
+        self.events = []
+
+    def runs(self, job_type):
+        return job_type == "t"
+
+    def start(self, lease):
+        lease.cancel = lambda: self.cancelled.append(lease.job_id)
+        self.started.append(lease)
+
+    def changed(self):
+        pass
+
+    def observe(self, event):
+        self.events.append(event)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    class Clock:
+        moment = 1000.0
+
+    for module in (_leases, _table):
+        monkeypatch.setattr(module, "now", lambda: Clock.moment)
+    return Clock
+
+
+def assignment(job="j", kind="t", start=50_000, **more):
+    lease = _v1.Lease(
+        id=job.encode() * 4, job=job, token="1.1", started_clock_ms=start,
+        ack_by_clock_ms=start + 5_000, deadline_clock_ms=start + 20_000,
+    )  # fmt: skip
+    spec = _v1.JobSpec(id=job, type=kind)
+    return _v1.Assignment(
+        lease=lease, spec=spec, renew_every_ms=12_000, lease_ms=20_000, renewals_max=-1, **more
+    )
+
+
+def beat(table, clock, cluster_ms):
+    table.beat(table.beat_sent(clock.moment), cluster_ms)
+
+
+def sent(table, clock):
+    clock.moment += 0.01
+    request, _ = table.out.next(clock.moment)
+    return [] if request is None else list(request.commands.commands)
+
+
+def answer(table, sequence, *answers):
+    table.answered(_v1.LeaseAnswers(sequence=sequence, answers=answers))
+
+
+def test_no_handler_before_a_beat_was_answered(clock):
+    table = Table(host := Host(), True)
+    table.notice(_v1.Notices(assigned=[assignment()]))
+    assert not host.started
+    beat(table, clock, 50_000)
+    assert [x.job_id for x in host.started] == ["j"]
+
+
+def test_a_lease_that_is_not_acknowledged_ends_at_ack_by(clock):
+    table = Table(host := Host(), True)
+    beat(table, clock, 50_000)
+    table.notice(_v1.Notices(assigned=[assignment()]))
+    clock.moment += 3.9
+    table.tick()
+    assert not host.cancelled
+    clock.moment += 0.2  # ack_by, less the second that a view keeps
+    table.tick()
+    assert host.cancelled == ["j"]
+    assert host.started[0].lost is not None
+    beat(table, clock, 50_100)  # the clock stood still: what ended stays ended
+    assert host.started[0].lost is not None
+    assert [c.verb for c in sent(table, clock)] == []  # not given back while its handler runs
+    table.returned(host.started[0], False, {"verb": _v1.LEASE_VERB_COMPLETE})
+    assert [c.verb for c in sent(table, clock)] == [_v1.LEASE_VERB_DECLINE]
+
+
+def test_renewals_come_in_time(clock):
+    table = Table(host := Host(), True)
+    beat(table, clock, 50_000)
+    table.notice(_v1.Notices(assigned=[assignment()]))
+    assert [c.verb for c in sent(table, clock)] == [_v1.LEASE_VERB_ACK]
+    answer(table, 1, _v1.LeaseAnswer(deadline_clock_ms=70_000))
+    clock.moment += 11.1  # renew_by is 12 s after the start
+    beat(table, clock, 61_000)
+    table.tick()
+    assert [c.verb for c in sent(table, clock)] == [_v1.LEASE_VERB_RENEW]
+    answer(table, 2, _v1.LeaseAnswer(deadline_clock_ms=80_000, renewals=1))
+    clock.moment += 10
+    beat(table, clock, 71_000)
+    table.tick()
+    assert not host.cancelled
+
+
+def test_silence_ends_what_runs(clock):
+    table = Table(host := Host(), True)
+    beat(table, clock, 50_000)
+    a = assignment()
+    a.lease.deadline_clock_ms = 500_000
+    a.lease.acked_clock_ms = 1
+    table.notice(_v1.Notices(assigned=[a]))
+    clock.moment += 29.9
+    table.tick()
+    assert not host.cancelled
+    clock.moment += 0.2
+    table.tick()
+    assert host.cancelled == ["j"]
+    assert "no beat was answered" in str(host.started[0].lost)
+
+
+def test_a_grace_ends_it_sooner(clock):
+    table = Table(host := Host(), True)
+    beat(table, clock, 50_000)
+    a = assignment(grace_ms=10_000)
+    a.lease.acked_clock_ms = 1
+    table.notice(_v1.Notices(assigned=[a]))
+    clock.moment += 6.9
+    table.heard(table.beat_sent(clock.moment))  # heard, though not answered
+    clock.moment += 6.9
+    table.tick()
+    assert not host.cancelled
+    clock.moment += 0.2
+    table.tick()
+    assert host.cancelled == ["j"]
+
+
+def test_max_runtime_is_reported_as_such(clock):
+    table = Table(host := Host(), True)
+    beat(table, clock, 50_000)
+    a = assignment(max_runtime_ms=5_000)
+    a.lease.deadline_clock_ms = 55_000
+    a.lease.acked_clock_ms = 1
+    table.notice(_v1.Notices(assigned=[a]))
+    clock.moment += 4.1
+    table.tick()
+    assert host.started[0].lost.reason == "TIMED_OUT"
+    table.returned(host.started[0], True, {"verb": _v1.LEASE_VERB_FAIL, "text": "why"})
+    (c,) = sent(table, clock)
+    assert (c.verb, c.fail, c.text) == (_v1.LEASE_VERB_FAIL, _v1.FAIL_KIND_TIMED_OUT, "why")
+
+
+def test_what_had_no_answer_is_sent_again_in_its_order(clock):
+    table = Table(host := Host(), True)
+    host.slots = host.capacity = 4
+    beat(table, clock, 50_000)
+    table.notice(_v1.Notices(assigned=[assignment(j) for j in "abc"]))
+    for x in list(host.started):
+        table.returned(x, False, {"verb": _v1.LEASE_VERB_COMPLETE, "output": x.job_id.encode()})
+    assert [c.output for c in sent(table, clock)] == [b"a", b"b", b"c"]
+    table.broken()
+    assert [c.output for c in sent(table, clock)] == [b"a", b"b", b"c"]
+    kinds = [
+        _v1.LeaseAnswer(),
+        _v1.LeaseAnswer(refusal=_v1.Refusal(kind="UNAVAILABLE", text="election")),
+        _v1.LeaseAnswer(refusal=_v1.Refusal(kind="STALE", text="not yours")),
+    ]
+    answer(table, 2, *kinds)
+    clock.moment += 5
+    assert [c.output for c in sent(table, clock)] == [b"b"]
+    assert [(e.job, e.error is None) for e in host.events if e.kind == "reported"] == [
+        ("a", True),
+        ("c", False),
+    ]
+
+
+def test_a_refused_completion_is_a_failure(clock):
+    table = Table(host := Host(), True)
+    beat(table, clock, 50_000)
+    table.notice(_v1.Notices(assigned=[assignment()]))
+    table.returned(host.started[0], False, {"verb": _v1.LEASE_VERB_COMPLETE, "output": b"big"})
+    sent(table, clock)
+    answer(table, 1, _v1.LeaseAnswer(refusal=_v1.Refusal(kind="INVALID", text="too big")))
+    (c,) = sent(table, clock)
+    assert c.verb == _v1.LEASE_VERB_FAIL
+    assert "too big" in c.text
+
+
+def test_what_it_cannot_do_is_given_back(clock):
+    table = Table(host := Host(), True)
+    beat(table, clock, 50_000)
+    many = [assignment("x", kind="other"), *(assignment(j) for j in "abcd")]
+    table.notice(_v1.Notices(assigned=many))
+    assert [x.job_id for x in host.started] == ["a"]
+    declined = [c.job for c in sent(table, clock) if c.verb == _v1.LEASE_VERB_DECLINE]
+    assert declined == ["x", "c", "d"]
+
+
+def test_another_session_voids_all(clock):
+    table = Table(host := Host(), True)
+    table.welcome(1)
+    beat(table, clock, 50_000)
+    table.notice(_v1.Notices(assigned=[assignment()]))
+    table.welcome(1)
+    assert not host.cancelled
+    table.welcome(2)
+    assert host.cancelled == ["j"]
+    table.returned(host.started[0], False, {"verb": _v1.LEASE_VERB_COMPLETE})
+    assert sent(table, clock) == []
+
+
+def test_progress_is_sent_once_a_second(clock):
+    table = Table(host := Host(), True)
+    beat(table, clock, 50_000)
+    a = assignment()
+    a.lease.acked_clock_ms = 1
+    table.notice(_v1.Notices(assigned=[a]))
+    for percent in (10, 20, 300):
+        table.progress(host.started[0], percent, "é" * 300)
+    (c,) = sent(table, clock)
+    assert c.progress == 10
+    assert len(c.text.encode()) <= 256
+    answer(table, 1, _v1.LeaseAnswer())
+    table.tick()
+    assert sent(table, clock) == []
+    clock.moment += 1
+    table.tick()
+    assert [c.progress for c in sent(table, clock)] == [100]
+
+
+def test_a_lost_answer_starts_no_handler_twice(clock):
+    table = Table(host := Host(), True)
+    beat(table, clock, 50_000)
+    table.notice(_v1.Notices(assigned=[assignment()]))
+    table.returned(host.started[0], False, {"verb": _v1.LEASE_VERB_COMPLETE})
+    sent(table, clock)
+    answer(table, 1, _v1.LeaseAnswer())
+    table.notice(_v1.Notices(assigned=[assignment()]))  # a replica that lags behind
+    assert len(host.started) == 1
+    assert not table.leases
+
+
+def test_a_blocked_loop_gives_its_leases_back(clock):
+    table = Table(host := Host(), True)
+    beat(table, clock, 50_000)
+    table.notice(_v1.Notices(assigned=[assignment("a"), assignment("b")]))
+    assert table.give_back(frozenset({"t"}), "blocked") == 2
+    verbs = {c.job: c.verb for c in sent(table, clock)}
+    assert verbs == {"a": _v1.LEASE_VERB_DECLINE, "b": _v1.LEASE_VERB_DECLINE}
+    answer(table, 1, _v1.LeaseAnswer(), _v1.LeaseAnswer())
+    table.returned(host.started[0], False, {"verb": _v1.LEASE_VERB_COMPLETE})
+    assert sent(table, clock) == []  # too late: it is not reported
+    assert table.running == 0

@@ -1,0 +1,200 @@
+import copy
+import pickle
+from datetime import datetime, timedelta, timezone
+
+import grpc
+import pytest
+
+import rota
+from rota import _v1
+from rota._joblog import HEAD_MOST, LINE_MOST, TAIL_MOST, JobLog
+from rota._rpc import from_rpc
+from rota._submit import Restraint
+from rota._values import from_unix_ms, new_id, to_ms
+from rota.errors import KINDS, of_kind
+from rota.spec import from_wire, to_wire
+
+
+class FakeCall(grpc.RpcError, grpc.Call):
+    def __init__(self, code, details="", trailer=()):
+        self._is = code, details, trailer
+
+    def code(self):
+        return self._is[0]
+
+    def details(self):
+        return self._is[1]
+
+    def trailing_metadata(self):
+        return self._is[2]
+
+    initial_metadata = is_active = time_remaining = cancel = add_callback = lambda *_: None
+
+
+FakeCall.__abstractmethods__ = frozenset()
+
+
+def status(kind, text, after_ms=0, **meta):
+    w = _v1.RpcStatus(code=8, message=text)
+    info = _v1.ErrorInfo(reason=kind, domain="rota", metadata=meta)
+    w.details.add(
+        type_url="type.googleapis.com/google.rpc.ErrorInfo", value=info.SerializeToString()
+    )
+    if after_ms:
+        delay = _v1.DurationMessage(seconds=after_ms // 1000, nanos=after_ms % 1000 * 10**6)
+        retry = _v1.RetryInfo(retry_delay=delay)
+        w.details.add(
+            type_url="type.googleapis.com/google.rpc.RetryInfo", value=retry.SerializeToString()
+        )
+    return (("grpc-status-details-bin", w.SerializeToString()),)
+
+
+def test_every_kind_has_a_class():
+    assert len(KINDS) == 12
+    for kind, cls in KINDS.items():
+        e = of_kind(kind, "no", op="submit", subject="queue", retry_after=1.5)
+        assert type(e) is cls
+        assert e.kind == kind
+        assert str(e) == "submit: no"
+        again = pickle.loads(pickle.dumps(e))
+        assert (type(again), again.text, again.retry_after) == (cls, "no", 1.5)
+        assert copy.copy(e).subject == "queue"
+    assert issubclass(rota.Timeout, TimeoutError)
+    assert issubclass(rota.HeldBack, rota.Exhausted)
+
+
+def test_details_decide():
+    code = grpc.StatusCode.RESOURCE_EXHAUSTED
+    e = from_rpc(FakeCall(code, "full", status("EXHAUSTED", "full", 1500, subject="queue", op="x")))
+    assert (type(e), e.subject, e.op, e.retry_after) == (rota.Exhausted, "queue", "x", 1.5)
+    e = from_rpc(FakeCall(grpc.StatusCode.INTERNAL, "mode", status("MODE", "mode")))
+    assert isinstance(e, rota.Mode)
+
+
+def test_codes_without_details():
+    for code, cls in [
+        (grpc.StatusCode.UNAVAILABLE, rota.Unavailable),
+        (grpc.StatusCode.CANCELLED, rota.Unavailable),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, rota.Timeout),
+        (grpc.StatusCode.UNIMPLEMENTED, rota.Invalid),
+        (grpc.StatusCode.DATA_LOSS, rota.Internal),
+    ]:
+        assert type(from_rpc(FakeCall(code, "no"))) is cls
+    big = FakeCall(grpc.StatusCode.RESOURCE_EXHAUSTED, "Sent message larger than max (5 vs. 4)")
+    assert isinstance(from_rpc(big), rota.Invalid)
+
+
+def test_restraint_holds_new_jobs_back():
+    held = Restraint()
+    full = _v1.JobSpec(queue="q", type="t")
+    held.note(full, rota.Exhausted("full", subject="queue", retry_after=5))
+    e = held.refuses(full)
+    assert isinstance(e, rota.HeldBack)
+    assert 4 < e.retry_after <= 6.25
+    assert held.refuses(_v1.JobSpec(queue="other")) is None
+    assert held.refuses(_v1.JobSpec(queue="q", priority=0)) is None  # has room longer
+    held.note(
+        _v1.JobSpec(tenant="a"), rota.Exhausted("rate", subject="rate_limit_rps", retry_after=3)
+    )
+    assert held.refuses(_v1.JobSpec(tenant="a")) is not None
+    assert held.refuses(_v1.JobSpec(tenant="b")) is None
+
+
+def test_log_keeps_the_first_and_the_last_lines():
+    log = JobLog()
+    log.write("first\n")
+    assert [(p.at, p.text) for p in log.since(0)] == [(0, b"first\n")]
+    assert log.since(6) == []
+    for i in range(20_000):
+        log.write(f"line {i}")
+    parts = log.since(0)
+    assert parts[0].text.startswith(b"first\nline 0\n")
+    assert parts[1].text.endswith(b"line 19999\n")
+    assert parts[1].cut_lines > 0
+    w = _v1.AttemptLog.FromString(log.encoded())
+    assert len(w.head) <= HEAD_MOST
+    assert len(w.tail) <= TAIL_MOST
+    total = 6 + sum(len(f"line {i}\n") for i in range(20_000))
+    assert len(w.head) + len(w.tail) + w.cut_bytes == total
+    assert parts[1].end == total
+    log.write("x" * 10_000)
+    last = log.since(total)[0].text
+    assert len(last) <= LINE_MOST
+    assert last.endswith(b" [5968 bytes of this line were cut]\n")
+
+
+def test_durations_and_moments():
+    assert [to_ms(s) for s in (None, 0, 0.0001, 1.5, timedelta(minutes=1))] == [
+        0,
+        0,
+        1,
+        1500,
+        60000,
+    ]
+    assert from_unix_ms(1) == datetime(1970, 1, 1, 0, 0, 0, 1000, tzinfo=timezone.utc)
+    assert from_unix_ms(2**62).year == 9999
+    ids = [new_id() for _ in range(100)]
+    assert len(set(ids)) == 100
+    assert {len(i) for i in ids} == {26}
+
+
+def test_specs_come_back_as_they_went():
+    spec = rota.JobSpec(
+        type="t", payload=b"x", id="a", queue="q", tenant="u", priority=0,
+        delay=timedelta(seconds=1), at=datetime(2027, 1, 1, tzinfo=timezone.utc),
+        ttl=timedelta(hours=1), keys=("album:7",),
+        retry=rota.Retry(attempts=3, base=timedelta(seconds=2), factor=1.5, jitter=-1),
+        unique=rota.Unique(by=("args",), period=timedelta(hours=1)), labels={"a": "b"},
+        requires=("gpu",), limits={"vram": 4}, batch="b", max_runtime=timedelta(seconds=9),
+    )  # fmt: skip
+    assert from_wire(to_wire(spec)) == spec
+    assert to_wire(rota.JobSpec("t", keys={"album": "7"})).keys == ["album:7"]
+    assert to_wire(rota.JobSpec("t", retry=4)).retry_attempts == 4
+    more = spec.with_options(labels={"c": "d"}, priority=3)
+    assert more.labels == {"a": "b", "c": "d"}
+    assert more.priority == 3
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (lambda: to_wire(rota.JobSpec("t", at=datetime(2027, 1, 1))), "no time zone"),
+        (lambda: to_wire(rota.JobSpec("t", keys="album:7")), "a mapping"),
+        (lambda: to_wire(rota.JobSpec("t", fee=2**70)), "refused"),
+        (lambda: to_wire(rota.JobSpec("t", payload="text")), "refused"),
+        (
+            lambda: rota.define("t", int, int, prioritee=1),
+            "did you mean priority",
+        ),
+        (lambda: rota.define("t", int, int).job(float("nan")), "cannot be made"),
+        (lambda: rota.connect(""), "no address"),
+        (lambda: rota.connect("nohost"), "host:port"),
+        (lambda: rota.connect("a:99999"), "host:port"),
+        (lambda: rota.connect("::1:80"), "host:port"),
+        (lambda: rota.connect("db.example:6470", token="rota_a_b"), "clear text"),
+        (lambda: rota.connect("127.0.0.1:1", token="secret"), "rota_ID_SECRET"),
+        (lambda: rota.connect("127.0.0.1:1", token="rota_a\nb"), "rota_ID_SECRET"),
+        (lambda: rota.connect("127.0.0.1:1", tls=rota.TLS(ca="/nowhere")), "cannot be used"),
+        (lambda: rota.connect("127.0.0.1:1", tls=rota.TLS(cert=b"x")), "belong together"),
+        (lambda: rota.connect_env(environ={"ROTA_ADDR": "x"}), "host:port"),
+        (lambda: rota.connect_env(environ={"ROTA_TLS_CA": "/nowhere"}), "cannot be used"),
+        (lambda: rota.Worker(rota.connect("127.0.0.1:1"), []), "a definition at least"),
+        (lambda: rota.Worker(rota.connect("127.0.0.1:1"), [rota.define("t")]), "no handler"),
+    ],
+)
+def test_what_is_wrong_is_refused(wrong, says):
+    with pytest.raises(rota.Invalid, match=says):
+        wrong()
+
+
+async def test_nobody_answers():
+    async with rota.connect("127.0.0.1:1,127.0.0.1:2", timeout=0.5) as c:
+        with pytest.raises(rota.Unavailable, match=r"no node of 127.0.0.1:1, 127.0.0.1:2 answered"):
+            await c.job("x")
+    with pytest.raises(rota.Unavailable, match="closed"):
+        await c.job("x")
+
+
+def test_tokens_compare_by_age():
+    assert rota.Token.parse("2.1") > rota.Token.parse("1.10") > rota.Token.parse("1.9")
+    assert str(rota.Token(3, 4)) == "3.4"
