@@ -1,0 +1,203 @@
+import type { Caller } from "./caller.js";
+import { RotaError } from "./errors.js";
+import {
+  Cluster as ClusterService,
+  Keys as KeysService,
+  Queues as QueuesService,
+  Tenants as TenantsService,
+  Workers as WorkersService,
+  type KeyRule as WireKeyRule,
+  type KeyState as WireKeyState,
+  type Mode as WireMode,
+  type Queue as WireQueue,
+  type StatusResponse,
+  type Tenant as WireTenant,
+  type Worker as WireWorker,
+} from "./gen/rota/v1/rota_pb.js";
+import { Auth, type Identity as WireIdentity } from "./gen/rota/v1/auth_pb.js";
+import type { CallOptions, ReadOptions } from "./options.js";
+import { one, read, rows, type ListOptions } from "./reads.js";
+import { Budget } from "./caller.js";
+import { plain, safe, type Init, type Plain } from "./wire.js";
+
+export type Queue = Plain<WireQueue>;
+export type Tenant = Plain<WireTenant>;
+export type WorkerRow = Plain<WireWorker>;
+export type KeyRule = Plain<WireKeyRule>;
+export type KeyState = Plain<WireKeyState>;
+export type ClusterStatus = Plain<StatusResponse>;
+export type Mode = Plain<WireMode>;
+export type Identity = Plain<WireIdentity>;
+
+/** Settings by their keys, such as `{ attempt_max: 5, paused: true }`. */
+export type Settings = Readonly<Record<string, string | number | boolean>>;
+
+function settings(set: Settings | undefined): { key: string; value: string }[] {
+  return Object.entries(set ?? {}).map(([key, value]) => ({ key, value: String(value) }));
+}
+
+/** drainPause is how long `drain` waits for leases to end before it asks again, in ms. */
+const drainPause = 500;
+
+/** The calls of queues: `client.queues`. */
+export class Queues {
+  constructor(private readonly caller: Caller) {}
+
+  /** Lists all queues in the order of their names. */
+  list(opts?: ListOptions): AsyncGenerator<Queue, void, undefined> {
+    return rows<WireQueue>(this.caller, "list queues", QueuesService.method.list, "queues", opts);
+  }
+
+  /** Reads one queue with its policy and counters. */
+  async get(name: string, opts?: ReadOptions): Promise<Queue> {
+    return plain((await read(this.caller, "show queue", QueuesService.method.get, { name }, opts)).queue!);
+  }
+
+  /** Creates or changes a queue: from a preset where one is named, else from its present policy, then key by key. */
+  async set(name: string, set: Settings, opts: CallOptions & { preset?: string } = {}): Promise<Queue> {
+    const { preset = "", ...rest } = opts;
+    return plain(await one(this.caller, "set queue", QueuesService.method.set, { name, preset, set: settings(set) }, rest));
+  }
+
+  /** Forgets a queue that no live job and no workflow names; one that is not there is no error. */
+  async delete(name: string, opts?: CallOptions): Promise<void> {
+    await one(this.caller, "delete queue", QueuesService.method.delete, { name }, opts);
+  }
+
+  /** Deletes a queue whose pending jobs move to another one first; waits for its open leases. `onLeft` gets the live jobs that are left. */
+  async drain(name: string, to: string, opts: CallOptions & { onLeft?: (left: number) => void } = {}): Promise<void> {
+    const budget = new Budget({ signal: opts.signal, timeoutMs: opts.timeoutMs }, 0);
+    for (let before = Infinity; ; ) {
+      const answer = await one(this.caller, "drain queue", QueuesService.method.delete, { name, drainTo: to }, budget);
+      const left = safe(answer.left, "left");
+      opts.onLeft?.(left);
+      if (left === 0) return;
+      if (left >= before && !(await this.caller.pause(drainPause, budget))) {
+        throw new RotaError("TIMEOUT", `queue ${name} has ${left} live jobs that do not move`, { op: "drain queue", field: "queue" });
+      }
+      before = left;
+    }
+  }
+}
+
+/** The calls of tenants: `client.tenants`. */
+export class Tenants {
+  constructor(private readonly caller: Caller) {}
+
+  /** Lists the tenants that somebody set or that have leases open. */
+  list(opts?: ListOptions): AsyncGenerator<Tenant, void, undefined> {
+    return rows<WireTenant>(this.caller, "list tenants", TenantsService.method.list, "tenants", opts);
+  }
+
+  /** Reads any tenant; one that nobody set has the default limits. */
+  async get(id: string, opts?: ReadOptions): Promise<Tenant> {
+    return plain((await read(this.caller, "show tenant", TenantsService.method.get, { id }, opts)).tenant!);
+  }
+
+  /** Creates or changes a tenant: tier, weight, max_concurrent, rate_limit_rps, penalty_ms. */
+  async set(id: string, set: Settings, opts?: CallOptions): Promise<Tenant> {
+    return plain(await one(this.caller, "set tenant", TenantsService.method.set, { id, set: settings(set) }, opts));
+  }
+
+  /** Forgets what was set of a tenant that no live job, workflow or token names. */
+  async delete(id: string, opts?: CallOptions): Promise<void> {
+    await one(this.caller, "delete tenant", TenantsService.method.delete, { id }, opts);
+  }
+}
+
+/** The calls about workers, wherever they run: `client.workers`. */
+export class Workers {
+  constructor(private readonly caller: Caller) {}
+
+  /** Lists all workers in the order of their ids. */
+  list(opts?: ListOptions): AsyncGenerator<WorkerRow, void, undefined> {
+    return rows<WireWorker>(this.caller, "list workers", WorkersService.method.list, "workers", opts);
+  }
+
+  /** Reads one worker with its open leases. */
+  async get(id: string, opts?: ReadOptions): Promise<WorkerRow> {
+    return plain((await read(this.caller, "show worker", WorkersService.method.get, { id }, opts)).worker!);
+  }
+
+  /** Lets a worker keep its leases and get no new one. */
+  async drain(id: string, opts?: CallOptions): Promise<WorkerRow> {
+    return plain(await one(this.caller, "drain worker", WorkersService.method.drain, { id }, opts));
+  }
+
+  /** Cancels a worker's leases, whose jobs are queued again, and gives it none until it is resumed. */
+  async suspend(id: string, opts?: CallOptions): Promise<WorkerRow> {
+    return plain(await one(this.caller, "suspend worker", WorkersService.method.suspend, { id }, opts));
+  }
+
+  /** Makes a DRAINING, SUSPENDED or JAILED worker ACTIVE again. */
+  async resume(id: string, opts?: CallOptions): Promise<WorkerRow> {
+    return plain(await one(this.caller, "resume worker", WorkersService.method.resume, { id }, opts));
+  }
+
+  /** Ends a worker for good; its leases are cancelled. */
+  async retire(id: string, opts?: CallOptions): Promise<WorkerRow> {
+    return plain(await one(this.caller, "retire worker", WorkersService.method.retire, { id }, opts));
+  }
+
+  /** Forgets a worker that is RETIRED, or UNREACHABLE, and has no lease. */
+  async delete(id: string, opts?: CallOptions): Promise<void> {
+    await one(this.caller, "delete worker", WorkersService.method.delete, { id }, opts);
+  }
+}
+
+/** What the jobs of a key are held to: `client.keys`. */
+export class Keys {
+  constructor(private readonly caller: Caller) {}
+
+  /** Sets a rule, in the place of the one of its queue, name and value. Jobs that are there already count. */
+  async setRule(rule: Init<WireKeyRule>, opts?: CallOptions): Promise<void> {
+    await one(this.caller, "set key rule", KeysService.method.set, { rule }, opts);
+  }
+
+  /** Forgets the rule of a queue, a name and a value; one that is not there is no error. */
+  async deleteRule(rule: { queue?: string; name: string; value?: string }, opts?: CallOptions): Promise<void> {
+    await one(this.caller, "delete key rule", KeysService.method.delete, rule, opts);
+  }
+
+  /** Lists the rules by queue, name and value. */
+  rules(opts?: ListOptions): AsyncGenerator<KeyRule, void, undefined> {
+    return rows<WireKeyRule>(this.caller, "list key rules", KeysService.method.list, "rules", opts);
+  }
+
+  /** Reads what a key, `name:value`, of a tenant counts now, under each rule that is for it. */
+  async state(key: string, opts: ReadOptions & { tenant?: string } = {}): Promise<KeyState[]> {
+    const { tenant = "", ...rest } = opts;
+    return (await read(this.caller, "show key", KeysService.method.get, { tenant, key }, rest)).keys.map(plain);
+  }
+
+  /** Lets a sequence go on behind the job that blocks it. Said again it changes nothing. */
+  async skip(blocked: KeyState, opts?: CallOptions): Promise<void> {
+    const { queue, tenant, key, blocker } = blocked;
+    await one(this.caller, "skip key", KeysService.method.skip, { queue, tenant, key, job: blocker }, opts);
+  }
+}
+
+/** The cluster itself: `client.cluster`. */
+export class Cluster {
+  constructor(private readonly caller: Caller) {}
+
+  /** Reads the cluster as one node sees it. */
+  async status(opts?: CallOptions): Promise<ClusterStatus> {
+    return plain(await one(this.caller, "cluster status", ClusterService.method.status, {}, opts));
+  }
+
+  /** Reads what the cluster admits, and why. */
+  async mode(opts?: ReadOptions): Promise<Mode> {
+    return plain((await read(this.caller, "get mode", ClusterService.method.getMode, {}, opts)).mode!);
+  }
+
+  /** Changes what the cluster admits: NORMAL, DEGRADED, READ_ONLY or DRAINING, for a reason. */
+  async setMode(mode: string, reason: string, opts?: CallOptions): Promise<Mode> {
+    return plain(await one(this.caller, "set mode", ClusterService.method.setMode, { mode, reason }, opts));
+  }
+
+  /** Reads who the client is to the cluster, and what it may do. */
+  async whoAmI(opts?: CallOptions): Promise<Identity> {
+    return plain(await one(this.caller, "who am I", Auth.method.whoAmI, {}, opts));
+  }
+}

@@ -1,0 +1,236 @@
+import { readFileSync } from "node:fs";
+
+import { Cluster, Keys, Queues, Tenants, Workers } from "./admin.js";
+import { Caller } from "./caller.js";
+import { RotaError } from "./errors.js";
+import { tail, type Event, type EventFilter } from "./events.js";
+import { Explain, type Explanation as WireExplanation } from "./gen/rota/v1/explain_pb.js";
+import {
+  cancelJobs,
+  changeJob,
+  countJobs,
+  deleteJobs,
+  followLog,
+  getJob,
+  listJobs,
+  readLog,
+  retryJobs,
+  type AttemptLog,
+  type JobChange,
+  type JobCount,
+  type JobFilter,
+  type JobOutcome,
+  type JobRow,
+  type LogOf,
+} from "./jobs.js";
+import { silent, type Logger } from "./log.js";
+import { addressesOf, checkHidden, checkToken, Node, type NodeSettings } from "./nodes.js";
+import type { CallOptions, ConnectOptions, ReadOptions, TLSOptions } from "./options.js";
+import { Batches, Plans, Schedules } from "./plans.js";
+import { read, type ListOptions } from "./reads.js";
+import { Submitter, type JobInit, type Submitted } from "./submit.js";
+import { waitJobs } from "./wait.js";
+import { Waiter } from "./waiter.js";
+import { plain, type Plain } from "./wire.js";
+import { Workflows } from "./workflows.js";
+
+export type { JobRow } from "./jobs.js";
+/** Why a job does not run, or how it came to its worker. */
+export type Explanation = Plain<WireExplanation>;
+
+/** timeoutUsual is how long a call may take if neither it nor the client says so, in ms. */
+const timeoutUsual = 30_000;
+
+/**
+ * A client of a cluster, through any of its nodes. Made by {@link connect} or {@link connectEnv}.
+ *
+ * A call goes to one node. When that one does not answer, or knows no leader, the call goes to the
+ * next, until its time ends. Every call that changes something is idempotent by the ids it carries,
+ * so one whose outcome is unknown is repeated with the same ids.
+ */
+export class Client {
+  readonly queues: Queues;
+  readonly tenants: Tenants;
+  readonly workers: Workers;
+  readonly keys: Keys;
+  readonly schedules: Schedules;
+  readonly workflows: Workflows;
+  readonly batches: Batches;
+  readonly plans: Plans;
+  readonly cluster: Cluster;
+
+  readonly #caller: Caller;
+  readonly #submitter: Submitter;
+  readonly #waiter: Waiter;
+  /** @internal What workers connect with. */
+  readonly settings: NodeSettings;
+  /** @internal */
+  readonly logger: Logger;
+  /** @internal The newest token that is one. */
+  readonly token: () => string | undefined;
+
+  /** @internal */
+  constructor(addresses: string | readonly string[], options: ConnectOptions = {}) {
+    const tls: TLSOptions | undefined = options.tls === true ? {} : options.tls || undefined;
+    const all = addressesOf(addresses);
+    this.logger = options.logger ?? silent;
+    this.settings = { addresses: all, tls };
+    this.token = tokenOf(options.token);
+    if (this.token() !== undefined) checkHidden(all, tls);
+    const nodes = all.map((a) => new Node(a, tls, this.token));
+    this.#caller = new Caller(nodes, options.timeoutMs ?? timeoutUsual, this.logger, options.onRetry);
+    this.#waiter = new Waiter(this.#caller);
+    this.#submitter = new Submitter(this.#caller);
+    this.queues = new Queues(this.#caller);
+    this.tenants = new Tenants(this.#caller);
+    this.workers = new Workers(this.#caller);
+    this.keys = new Keys(this.#caller);
+    this.schedules = new Schedules(this.#caller);
+    this.workflows = new Workflows(this.#caller);
+    this.batches = new Batches(this.#caller);
+    this.plans = new Plans(this.#caller);
+    this.cluster = new Cluster(this.#caller);
+  }
+
+  /**
+   * Submits jobs, any number of them, and returns the outcome of each at its place. Missing ids are
+   * set before the first try. Rejects with a {@link RefusedError} where some are refused (the others
+   * were taken), with an {@link UnknownOutcomeError} where some have no outcome; both have `outcomes`.
+   *
+   * A refusal by a full queue, or by a tenant's rate, names a delay. Until it has passed the client
+   * refuses such jobs itself, but for those whose ids may be known already.
+   */
+  async submit(jobs: Iterable<JobInit | Promise<JobInit>>, opts?: CallOptions): Promise<Submitted[]> {
+    return this.#submitter.submit(await Promise.all([...jobs].map((job) => Promise.resolve(job))), opts);
+  }
+
+  /** Reads one job. */
+  job(id: string, opts?: ReadOptions): Promise<JobRow> {
+    return getJob(this.#caller, id, opts);
+  }
+
+  /** Lists the jobs that a filter selects, the newest first, those that live before those that have ended. */
+  jobs(filter: JobFilter & ListOptions = {}): AsyncGenerator<JobRow, void, undefined> {
+    return listJobs(this.#caller, filter);
+  }
+
+  /** Counts the jobs that a filter selects, by group with `groupBy: "fingerprint"`. Where it is not `complete`, its `nextCursor` goes on. */
+  countJobs(filter: JobFilter & ReadOptions & { groupBy?: string; cursor?: string } = {}): Promise<JobCount> {
+    return countJobs(this.#caller, filter);
+  }
+
+  /** Yields each job once when it has ended, in the order in which they end as far as 1,000 jobs go. */
+  wait(ids: readonly string[], opts?: CallOptions): AsyncGenerator<JobRow, void, undefined> {
+    return waitJobs(this.#caller, ids, opts);
+  }
+
+  /** @internal Returns a job once it has ended; many share a stream. */
+  ended(id: string, opts?: CallOptions): Promise<JobRow> {
+    return this.#waiter.wait(id, opts);
+  }
+
+  /** Cancels jobs and returns the outcome of each at its place. */
+  cancel(ids: readonly string[], opts?: CallOptions): Promise<JobOutcome[]> {
+    return cancelJobs(this.#caller, ids, opts);
+  }
+
+  /** Revives jobs that are DEAD, EXPIRED or CANCELLED. A retry whose answer was lost succeeds, and is made once. */
+  retry(ids: readonly string[], opts?: CallOptions): Promise<JobOutcome[]> {
+    return retryJobs(this.#caller, ids, opts);
+  }
+
+  /** Forgets jobs that have ended: nobody shows them again, and their ids are free. */
+  delete(ids: readonly string[], opts?: CallOptions): Promise<JobOutcome[]> {
+    return deleteJobs(this.#caller, ids, opts);
+  }
+
+  /** Changes a job that waits; one that is leased or has ended is refused as CONFLICT. */
+  change(id: string, change: JobChange, opts?: CallOptions): Promise<JobOutcome> {
+    return changeJob(this.#caller, id, change, opts);
+  }
+
+  /** Reads what an attempt logged: of one that is open, what its worker has sent so far. */
+  log(id: string, opts?: LogOf & ReadOptions): Promise<AttemptLog> {
+    return readLog(this.#caller, id, opts);
+  }
+
+  /** Yields what an attempt logs until it has ended: each time what is new. */
+  followLog(id: string, opts?: LogOf & ReadOptions): AsyncGenerator<AttemptLog, void, undefined> {
+    return followLog(this.#caller, id, opts);
+  }
+
+  /**
+   * Says why a job does not run, or how it came to its worker: now, or at a moment of the past, by its
+   * index or its date. `others` adds who else was looked at, which costs a replay of the past.
+   */
+  async why(id: string, opts: ReadOptions & { at?: number | Date; others?: boolean } = {}): Promise<Explanation> {
+    const { at = 0, others = false, ...rest } = opts;
+    const moment = typeof at === "number" ? { at: BigInt(at) } : { atDateMs: BigInt(at.getTime()) };
+    return plain((await read(this.#caller, "why", Explain.method.why, { id, others, ...moment }, rest)).explanation!);
+  }
+
+  /** Yields events in the order in which they happened, the same from every node, without gap or repeat. */
+  events(filter: EventFilter = {}): AsyncGenerator<Event, void, undefined> {
+    return tail(this.#caller, filter);
+  }
+
+  /** Ends all connections and calls. Workers should have run out before. */
+  close(): void {
+    this.#caller.close();
+  }
+
+  [Symbol.dispose](): void {
+    this.close();
+  }
+}
+
+function tokenOf(token: string | (() => string) | undefined): () => string | undefined {
+  if (token === undefined || token === "") return () => undefined;
+  if (typeof token === "string") {
+    checkToken(token);
+    return () => token;
+  }
+  let last = checkToken(token());
+  return () => {
+    try {
+      last = checkToken(token());
+    } catch {
+      // The one before stands in: a file may be half written.
+    }
+    return last;
+  };
+}
+
+/**
+ * Returns a client of the nodes at these addresses, each `host:port`, as a list or separated by
+ * commas. It connects lazily: an unreachable cluster shows in the first call. `unix:PATH` is a
+ * node's own socket.
+ *
+ * ```ts
+ * const client = connect("a:6470,b:6470,c:6470", { token: process.env.ROTA_TOKEN });
+ * ```
+ */
+export function connect(addresses: string | readonly string[], options?: ConnectOptions): Client {
+  return new Client(addresses, options);
+}
+
+/**
+ * Returns a client set up by the environment, as the rota command is: of the nodes in `ROTA_ADDR`,
+ * or 127.0.0.1:6470. `ROTA_TLS_CA`, `ROTA_TLS_CERT` and `ROTA_TLS_KEY` name files (PEM), which are
+ * read once; `ROTA_TOKEN` has an access token. An option overrides the environment.
+ */
+export function connectEnv(options: ConnectOptions = {}): Client {
+  const env = process.env;
+  const file = (name: string): Buffer | undefined => {
+    const path = env[name];
+    if (!path) return undefined;
+    try {
+      return readFileSync(path);
+    } catch (err) {
+      throw new RotaError("INVALID", `${name} cannot be used`, { field: name, cause: err });
+    }
+  };
+  const tls = { ca: file("ROTA_TLS_CA"), cert: file("ROTA_TLS_CERT"), key: file("ROTA_TLS_KEY") };
+  const encrypted = tls.ca !== undefined || tls.cert !== undefined || tls.key !== undefined;
+  return connect(env["ROTA_ADDR"] || "127.0.0.1:6470", { token: env["ROTA_TOKEN"], tls: encrypted && tls, ...options });
+}

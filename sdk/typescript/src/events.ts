@@ -1,0 +1,90 @@
+import { create } from "@bufbuild/protobuf";
+
+import { Budget, retryDelay, type Caller } from "./caller.js";
+import { RotaError } from "./errors.js";
+import { Events, TailRequestSchema, type ServedEvent } from "./gen/rota/v1/events_pb.js";
+import type { CallOptions } from "./options.js";
+import { plain, type Plain } from "./wire.js";
+
+/** One thing that happened in the cluster, the same from every node. */
+export type Event = Plain<ServedEvent>;
+
+/** Which events, and from where on. */
+export interface EventFilter extends CallOptions {
+  /** The id of the last event seen; without it the oldest retained is the first, with `latest` the next one to come. */
+  after?: string | undefined;
+  /** Goes on without end, until the signal ends it; else up to what is acknowledged now. */
+  follow?: boolean | undefined;
+  /** Kinds by name, such as `jobCompleted`; none selects all. */
+  kinds?: readonly string[] | undefined;
+  /** Those of one job, queue, type, tenant, worker or workflow. */
+  job?: string | undefined;
+  queue?: string | undefined;
+  type?: string | undefined;
+  tenant?: string | undefined;
+  worker?: string | undefined;
+  workflow?: string | undefined;
+}
+
+/**
+ * Yields events in the order in which they happened. When its node dies it goes on at another
+ * from the last event, without a gap and without a repeat.
+ */
+export async function* tail(caller: Caller, filter: EventFilter): AsyncGenerator<Event, void, undefined> {
+  const op = "tail events";
+  const budget = new Budget(filter, 0);
+  let after = filter.after ?? "";
+  let last: RotaError | undefined;
+  for (let attempt = 0; ; attempt++) {
+    caller.checkOpen(op);
+    const node = caller.present();
+    let failed: unknown;
+    try {
+      const request = create(TailRequestSchema, {
+        from: after,
+        follow: filter.follow ?? false,
+        kinds: [...(filter.kinds ?? [])],
+        job: filter.job ?? "",
+        queue: filter.queue ?? "",
+        type: filter.type ?? "",
+        tenant: filter.tenant ?? "",
+        worker: filter.worker ?? "",
+        workflow: filter.workflow ?? "",
+      });
+      for await (const batch of node.stream(Events.method.tail, request, budget.scope(0, 1))) {
+        attempt = 0;
+        last = undefined;
+        for (const e of batch.events) {
+          if (!later(e.eventId, after)) continue; // a node sends nothing twice, and were it to, nobody would see it
+          after = e.eventId;
+          yield plain(e);
+        }
+        if (batch.scanned !== "" && later(batch.scanned, after)) after = batch.scanned;
+      }
+      if (!filter.follow) return;
+      failed = new RotaError("UNAVAILABLE", "the stream ended");
+    } catch (err) {
+      failed = err;
+    }
+    budget.signal?.throwIfAborted();
+    caller.checkOpen(op);
+    const e = caller.judge(node, failed, budget);
+    if (budget.over()) throw last ? caller.gaveUp(op, last) : new RotaError("TIMEOUT", "the time given for it is over", { op });
+    if (e.kind !== "UNAVAILABLE" && e.kind !== "TIMEOUT") throw e.during(op);
+    last = e;
+    caller.moveOn(node);
+    caller.retrying(op, node, e);
+    if (!(await caller.pause(retryDelay(attempt, e.retryAfterMs), budget))) throw caller.gaveUp(op, last);
+  }
+}
+
+/** Whether an event id, incarnation.index.seq, is later than another one. */
+function later(id: string, than: string): boolean {
+  if (!than.includes(".")) return true; // oldest or latest, of which the node knows the place
+  const [a, b] = [id.split("."), than.split(".")];
+  for (let i = 0; i < 3; i++) {
+    const [x, y] = [BigInt(a[i] ?? 0), BigInt(b[i] ?? 0)];
+    if (x !== y) return x > y;
+  }
+  return false;
+}

@@ -1,0 +1,42 @@
+import type { Metadata } from "@grpc/grpc-js";
+
+import { answerMost, type Caller } from "./caller.js";
+import type { Node } from "./nodes.js";
+
+/** leadShunned is how long a leader that failed a submission is not gone to on another node's word. */
+const leadShunned = 15_000;
+/** leadMost is how long the leader may take where another node named it. */
+const leadMost = 3_000;
+
+/**
+ * Where submissions go: to the leader, once a node that had to forward one named it and it is
+ * among the client's addresses, so that a job is not carried twice. Nothing rests on this: each
+ * node forwards what comes to it.
+ */
+export class Lead {
+  #node: Node | undefined;
+  readonly #shunned = new Map<Node, number>();
+
+  constructor(private readonly caller: Caller) {}
+
+  /** The leader, or else the present node, and how long it may take. */
+  at(): [Node, number] {
+    return this.#node ? [this.#node, leadMost] : [this.caller.present(), answerMost];
+  }
+
+  /** Takes the leader that a node which forwarded a submission names. */
+  note(trailer: Metadata): void {
+    const named = trailer.get("rota-leader");
+    const node = named.length === 1 ? this.caller.nodes.find((n) => n.address === named[0]) : undefined;
+    if (node === undefined || performance.now() - (this.#shunned.get(node) ?? -Infinity) < leadShunned) return;
+    this.#shunned.delete(node);
+    this.#node = node;
+  }
+
+  /** Notes that a node failed. */
+  lost(failed: Node): void {
+    if (this.#node !== failed) return;
+    this.#node = undefined;
+    this.#shunned.set(failed, performance.now());
+  }
+}

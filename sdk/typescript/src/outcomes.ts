@@ -1,0 +1,83 @@
+import type { Init } from "./wire.js";
+import type { NodeSpec } from "./gen/rota/v1/workflows_pb.js";
+
+/** Thrown by a handler: what becomes of the job instead of a failure as any other. */
+export abstract class Ask extends Error {}
+
+/**
+ * Fails the attempt, which counts, and has the next one wait for so long instead of the queue's
+ * backoff: 1 ms to 30 days. It is for a service that answers when to come again.
+ */
+export class RetryAfter extends Ask {
+  override readonly name = "RetryAfter";
+  constructor(
+    readonly ms: number,
+    why: unknown = "to be tried again later",
+  ) {
+    super(textOf(why), { cause: why });
+  }
+}
+
+/**
+ * Puts the attempt off for so long, 1 ms to 30 days: the job is DELAYED, and the same attempt is
+ * made again. It counts for nothing, 1,000 times an attempt. It is for a handler that finds that
+ * something has to come first.
+ */
+export class Snooze extends Ask {
+  override readonly name = "Snooze";
+  constructor(
+    readonly ms: number,
+    why: unknown = "put off",
+  ) {
+    super(textOf(why), { cause: why });
+  }
+}
+
+/** Fails the attempt and makes the job DEAD: trying again would not help. */
+export class NoRetry extends Ask {
+  override readonly name = "NoRetry";
+  constructor(why: unknown = "failed for good") {
+    super(textOf(why), { cause: why });
+  }
+}
+
+/** Makes the job CANCELLED: there is nothing left to do. */
+export class Cancel extends Ask {
+  override readonly name = "Cancel";
+  constructor(why: unknown = "cancelled by its handler") {
+    super(textOf(why), { cause: why });
+  }
+}
+
+/** Returns the lease: the job is queued again after a moment, uncounted, up to 20 times an attempt. */
+export class Decline extends Ask {
+  override readonly name = "Decline";
+  constructor(why: unknown = "declined") {
+    super(textOf(why), { cause: why });
+  }
+}
+
+/** What an error says, with what caused it. */
+export function textOf(err: unknown): string {
+  if (!(err instanceof Error)) return typeof err === "string" ? err : String(err);
+  const own = err.name && err.name !== "Error" ? `${err.name}: ${err.message}` : err.message || err.name;
+  return err.cause === undefined || err instanceof Ask ? own : `${own}: ${textOf(err.cause)}`;
+}
+
+/** A node that a node of a workflow adds to it. */
+export type ChildSpec = Init<NodeSpec>;
+
+/** What a handler may return in place of its output, where the attempt leaves more behind than that. */
+export class Result<Out = unknown> {
+  constructor(
+    readonly output: Out,
+    readonly extra: {
+      /** Shown with the job beside its output: at most 32 pairs, each of at most 128 bytes. */
+      meta?: Readonly<Record<string, string>> | undefined;
+      /** Nodes that the job's node adds to its workflow, at most 500: all of them join, or the attempt fails. */
+      children?: readonly ChildSpec[] | undefined;
+      /** Lets nothing wait for the children. */
+      detached?: boolean | undefined;
+    } = {},
+  ) {}
+}

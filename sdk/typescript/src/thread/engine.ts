@@ -1,0 +1,283 @@
+import { create, fromBinary } from "@bufbuild/protobuf";
+
+import { retryDelay } from "../caller.js";
+import { fromStatus, RotaError, UnreportedError, type Kind } from "../errors.js";
+import { DrainWorkerRequestSchema, HelloSchema, WorkerSpecSchema, Workers, type WorkerSpec } from "../gen/rota/v1/rota_pb.js";
+import { Node } from "../nodes.js";
+import type { ThreadData, ToMain, ToThread } from "./messages.js";
+import { Stream } from "./stream.js";
+import { LeaseTable } from "./table.js";
+
+/** stopGrace is how long a worker waits for handlers whose signals aborted; byeMost how long the farewell may take; both in ms. */
+const stopGrace = 10_000;
+const byeMost = 5_000;
+/** silenceEnds is after which time without a sign of life the cluster ends a worker's leases, in ms. */
+const silenceEnds = 40_000;
+/** pingEvery is how often the main thread is asked for a sign of life, in ms. */
+const pingEvery = 1_000;
+
+/** A worker's life, but for its handlers: it holds the stream, the leases and the view of time. */
+export class Engine {
+  readonly #table: LeaseTable;
+  readonly #nodes: Node[];
+  readonly #spec: WorkerSpec;
+  #token: string | undefined;
+  #takeover: boolean;
+  #connection = 0n;
+  #stream: Stream | undefined;
+  #ended = false;
+  /** Wakes whatever waits: each is called once. */
+  readonly #wakes = new Set<() => void>();
+  #draining = false;
+  #hard = false;
+  #quiet = false;
+  #superseded = false;
+  /** The connecting is over: with what, and whether by the farewell. */
+  #gone: { error: RotaError | undefined } | undefined;
+  #unanswered = 0;
+  #pinged = false;
+  readonly #pings: NodeJS.Timeout;
+
+  constructor(
+    private readonly data: ThreadData,
+    private readonly post: (m: ToMain) => void,
+  ) {
+    this.#spec = fromBinary(WorkerSpecSchema, data.worker);
+    this.#token = data.token;
+    this.#takeover = data.takeover;
+    this.#nodes = data.nodes.addresses.map((a) => new Node(a, data.nodes.tls, () => this.#token));
+    this.#table = new LeaseTable({
+      slots: this.#spec.slots,
+      prefetch: this.#spec.prefetch,
+      types: this.#spec.types.length > 0 ? new Set(this.#spec.types) : undefined,
+      post,
+      kick: () => this.#stream?.kick(),
+    });
+    this.#table.onQuiet = () => {
+      this.#quiet = true;
+      this.#wake();
+    };
+    this.#table.onSuperseded = () => {
+      this.#superseded = true;
+      this.#wake();
+    };
+    this.#pings = setInterval(() => this.#ping(), pingEvery);
+  }
+
+  /** Takes what the main thread says. */
+  take(m: ToThread): void {
+    switch (m.is) {
+      case "outcomes":
+        this.#table.returned(m.outcomes);
+        this.#wake();
+        break;
+      case "progress":
+        this.#table.progress(m.lease, m.percent, m.note);
+        break;
+      case "log":
+        this.#table.log(m.lease, m.text);
+        break;
+      case "pong":
+        this.#pinged = false;
+        this.#unanswered = 0;
+        if (this.#table.absent) this.#wake();
+        break;
+      case "drain":
+        this.#draining = true;
+        this.#wake();
+        break;
+      case "stop":
+        this.#draining = this.#hard = true;
+        this.#wake();
+        break;
+      case "token":
+        this.#token = m.token;
+    }
+  }
+
+  /** Works until the worker is told to stop, or the cluster ends it. */
+  async run(): Promise<void> {
+    let error: RotaError | undefined;
+    try {
+      error = await this.#live();
+    } catch (err) {
+      error = fromStatus(err);
+    }
+    this.#ended = true;
+    this.#wake();
+    clearInterval(this.#pings);
+    this.#table.close();
+    this.#stream?.fail("the worker has ended");
+    for (const n of this.#nodes) n.close();
+    const unreported = error instanceof UnreportedError ? { unreported: [...error.jobs] } : {};
+    this.post({ is: "end", error: error && { kind: error.kind, text: error.text, op: error.op, field: error.field, ...unreported } });
+  }
+
+  async #live(): Promise<RotaError | undefined> {
+    void this.#connect().then((error) => {
+      this.#gone = { error };
+      this.#wake();
+    });
+    await this.#until(() => this.#draining || this.#gone !== undefined || this.#superseded);
+    if (this.#gone) return this.#over(this.#gone.error);
+    if (this.#superseded) return this.#yield();
+    return this.#finish();
+  }
+
+  /** Ends the worker whose session the cluster ended or refused. */
+  async #over(cause: RotaError | undefined): Promise<RotaError | undefined> {
+    this.#table.abandon("the worker's session is over");
+    if (this.#table.handlers > 0) await this.#until(() => this.#table.handlers === 0, stopGrace);
+    const n = this.#table.handlers;
+    return n > 0 && cause ? new RotaError(cause.kind, `${cause.text} (and ${n} handlers did not return)`, { ...cause }) : cause;
+  }
+
+  /** Drains: gives back what never started, lets handlers finish, and says goodbye. */
+  async #finish(): Promise<RotaError | undefined> {
+    this.#table.drain();
+    if (this.#table.handlers > 0) {
+      this.#log("info", `draining: ${this.#table.handlers} handlers run, for ${this.data.drainMs} ms at most`);
+      // So that the cluster sends no lease that would be given back at once, which would cost its job a decline.
+      void this.#sayDrain();
+    }
+    await this.#until(() => this.#quiet || this.#gone !== undefined || this.#hard, this.data.drainMs);
+    if (this.#gone) return this.#over(this.#gone.error);
+    if (!this.#quiet) {
+      this.#table.stop();
+      await this.#until(() => this.#quiet || this.#gone !== undefined, stopGrace);
+    }
+    const unreported = this.#table.unreported();
+    if (!this.#quiet && this.#table.handlers > 0) {
+      return new RotaError("TIMEOUT", `${this.#table.handlers} handlers did not return in time: their leases run out by silence`, { field: "worker" });
+    }
+    if (unreported.length > 0) return new UnreportedError(unreported);
+    this.#table.farewell = true;
+    this.#stream?.kick();
+    this.#wake();
+    await this.#until(() => this.#gone !== undefined, byeMost);
+    if (!this.#gone) this.#log("info", "left without a farewell: no node answered");
+    return undefined;
+  }
+
+  /** Ends a worker whose id was taken over: its node listens until all handlers have returned and are confirmed. */
+  async #yield(): Promise<RotaError | undefined> {
+    const over = new RotaError("STALE", `another process has taken the id of worker ${this.#spec.id} over`, { field: "session" });
+    await this.#until(() => this.#quiet || this.#gone !== undefined, silenceEnds);
+    if (this.#quiet) return over;
+    return this.#over(this.#gone?.error ?? over);
+  }
+
+  async #sayDrain(): Promise<void> {
+    const node = this.#stream?.node ?? this.#nodes[0]!;
+    try {
+      await node.unary(Workers.method.drain, create(DrainWorkerRequestSchema, { id: this.#spec.id }), { deadline: Date.now() + byeMost });
+    } catch (err) {
+      this.#log("debug", `the cluster did not take the drain: ${fromStatus(err).message}`);
+    }
+  }
+
+  /** Keeps one stream to one node, and goes to another when it breaks. Returns after the farewell, or with why no other try would help. */
+  async #connect(): Promise<RotaError | undefined> {
+    let at = Math.floor(Math.random() * this.#nodes.length); // workers spread over the nodes
+    for (let attempt = 0; !this.#ended; attempt++) {
+      const node = this.#nodes[at % this.#nodes.length]!;
+      const s = new Stream(this.#table, node, this.#hello(), (s) => {
+        // Once taken over, the id is ours; if another takes it over later, it is theirs.
+        this.#takeover = false;
+        this.post({ is: "connected", address: node.address, node: s.name, session: String(s.session) });
+      });
+      this.#stream = s;
+      let failed: unknown;
+      try {
+        await s.serve();
+      } catch (err) {
+        failed = err;
+      }
+      this.#stream = undefined;
+      this.#table.broken();
+      if (this.#ended) return undefined;
+      if (failed === undefined) {
+        if (!this.#table.absent) return undefined;
+        // It gave everything back and said goodbye, as the main thread did not answer.
+        await this.#until(() => !this.#pinged || this.#draining);
+        if (this.#draining) return undefined;
+        this.#log("warn", "the process answers again: the worker goes on with a new session");
+        this.#table.comeBack();
+        attempt = -1;
+        continue;
+      }
+      const e = fromStatus(failed);
+      if (e.kind === "STALE" && e.field === "connection" && !s.welcomed) this.#connection += 1n << BigInt(Math.min(20 + 4 * attempt, 60));
+      else if (fatal(e.kind, s.welcomed)) return e.during("work");
+      if (s.welcomed) this.post({ is: "disconnected", address: node.address, text: e.text });
+      this.#log("info", `connection to ${node.address} lost, going on elsewhere: ${e.text}`);
+      if (s.healthy) attempt = 0;
+      at++;
+      // The first other node is asked at once; after that, patience grows.
+      if (attempt > 0 || this.#nodes.length === 1) await this.#until(() => this.#ended, retryDelay(attempt, Math.min(e.retryAfterMs, 1_000)));
+    }
+    return undefined;
+  }
+
+  #hello() {
+    // Numbers begin with the time of day, so that a process that goes on with the id and secret of one before it goes on numbering.
+    const clock = BigInt(Date.now()) * 1000n;
+    this.#connection = this.#connection + 1n > clock ? this.#connection + 1n : clock;
+    return create(HelloSchema, {
+      worker: this.#spec,
+      secret: this.data.secret,
+      takeover: this.#takeover,
+      oldSecret: this.#takeover ? (this.data.oldSecret ?? new Uint8Array()) : new Uint8Array(),
+      connection: this.#connection,
+      grace: true,
+    });
+  }
+
+  /** Asks the main thread for a sign of life. Only time in which this thread ran counts, so a process that was paused is not blamed. */
+  #ping(): void {
+    if (this.#pinged) {
+      this.#unanswered += pingEvery;
+      if (this.#unanswered >= this.data.blockedMs && !this.#table.absent && !this.#draining) {
+        const text = `the worker's process has not answered for ${Math.round(this.#unanswered / 1000)} s`;
+        this.#log("error", `${text}: its leases are given back`);
+        this.#table.leave(text);
+        this.#table.farewell = true;
+        this.#stream?.kick();
+      }
+      return;
+    }
+    this.#pinged = true;
+    this.#unanswered = 0;
+    this.post({ is: "ping" });
+  }
+
+  #log(level: "debug" | "info" | "warn" | "error", text: string): void {
+    this.post({ is: "log", level, text });
+  }
+
+  #wake(): void {
+    for (const wake of [...this.#wakes]) wake();
+  }
+
+  /** Waits until something is so, or for a time. */
+  #until(is: () => boolean, ms?: number): Promise<void> {
+    return new Promise((resolve) => {
+      let timer: NodeJS.Timeout | undefined;
+      const wake = (force: boolean): void => {
+        if (!force && !is()) return;
+        this.#wakes.delete(look);
+        clearTimeout(timer);
+        resolve();
+      };
+      const look = (): void => wake(false);
+      this.#wakes.add(look);
+      if (ms !== undefined) timer = setTimeout(() => wake(true), ms);
+      look();
+    });
+  }
+}
+
+/** Whether connecting elsewhere would not help: the cluster refused the worker, or its session is over. */
+function fatal(k: Kind, welcomed: boolean): boolean {
+  return k === "STALE" || k === "DENIED" || (!welcomed && (k === "INVALID" || k === "CONFLICT"));
+}

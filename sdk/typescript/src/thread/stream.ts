@@ -1,0 +1,191 @@
+import { create, fromBinary } from "@bufbuild/protobuf";
+import type { ClientDuplexStream } from "@grpc/grpc-js";
+
+import { RotaError } from "../errors.js";
+import { Workers, WorkRequestSchema, WorkResponseSchema, type Hello, type WorkRequest, type WorkResponse } from "../gen/rota/v1/rota_pb.js";
+import { pathOf, type Node } from "../nodes.js";
+import { now as localNow } from "./clock.js";
+import { beatEvery } from "./lease.js";
+import { encoded } from "./outbox.js";
+import type { LeaseTable } from "./table.js";
+
+/** welcomeMost is how long a node may take to welcome the worker, in ms. */
+const welcomeMost = 5_000;
+/** beatSilence is how long a beat may go unanswered before another node is tried: the node may be cut off while the stream stands. */
+const beatSilence = 3 * beatEvery;
+/** hearSilence is how long one may go unheard while a lease has a grace. */
+const hearSilence = 2_500;
+
+/** One connection of a worker to a node. */
+export class Stream {
+  /** The node took the worker; healthy: it answered a beat, too. */
+  welcomed = false;
+  healthy = false;
+  /** What the Welcome said. */
+  name = "";
+  session = 0n;
+
+  #call: ClientDuplexStream<WorkRequest, WorkResponse> | undefined;
+  #cause: RotaError | undefined;
+  #closed = false;
+  #byeSaid = false;
+  #timer: NodeJS.Timeout | undefined;
+  #kicked = false;
+  readonly #beats = new Map<number, number>();
+  #sequence = 0;
+  #heardSequence = 0;
+  #nextBeat = 0;
+
+  constructor(
+    private readonly table: LeaseTable,
+    readonly node: Node,
+    private readonly hello: Hello,
+    private readonly onWelcome: (s: Stream) => void,
+  ) {}
+
+  /** Works until the stream breaks, which rejects, or ends after the farewell. */
+  serve(): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const shown = this.node.token();
+      const call: ClientDuplexStream<WorkRequest, WorkResponse> = this.node.channel.makeBidiStreamRequest(
+        pathOf(Workers.method.work),
+        encoded,
+        (b: Buffer) => fromBinary(WorkResponseSchema, b),
+        this.node.metadata(),
+      );
+      this.#call = call;
+      const late = setTimeout(() => this.fail("the node answers no beat"), welcomeMost);
+      const finish = (err: unknown): void => {
+        if (this.#closed) return;
+        this.#closed = true;
+        clearTimeout(late);
+        clearTimeout(this.#timer);
+        call.cancel();
+        // What ended the stream from this side says more than its status.
+        if (err === undefined) resolve();
+        else reject(this.#cause ?? (err instanceof Error ? err : new Error("the stream ended")));
+      };
+      call.on("data", (m: WorkResponse) => {
+        if (this.#closed) return;
+        if (!this.welcomed) {
+          clearTimeout(late);
+          if (m.message.case !== "welcome") return finish(new RotaError("INTERNAL", "the node's first message is no welcome"));
+          this.welcomed = true;
+          this.name = m.message.value.node;
+          this.session = m.message.value.session;
+          this.table.welcome(this.session);
+          this.onWelcome(this);
+          this.#nextBeat = localNow();
+          this.#pump(shown);
+          return;
+        }
+        this.#take(m);
+      });
+      call.on("error", (err) => finish(err));
+      call.on("end", () => {
+        if (this.#byeSaid) return finish(undefined);
+        // An error that ends the stream comes right behind its end.
+        setImmediate(() => finish(new RotaError("UNAVAILABLE", this.welcomed ? "the node ended the stream" : "the node ended the stream instead of a welcome")));
+      });
+      call.write(create(WorkRequestSchema, { message: { case: "hello", value: this.hello } }));
+      this.#shown = shown;
+    });
+  }
+
+  #shown: string | undefined;
+
+  /** Leaves the stream for another one. */
+  fail(text: string): void {
+    this.#cause ??= new RotaError("UNAVAILABLE", text);
+    this.#call?.cancel();
+  }
+
+  /** Has what is to be sent sent, once what happens now has happened: handlers that end together share a message. */
+  kick(): void {
+    if (this.#kicked || !this.welcomed || this.#closed) return;
+    this.#kicked = true;
+    setImmediate(() => {
+      this.#kicked = false;
+      this.#pump(this.#shown);
+    });
+  }
+
+  #take(m: WorkResponse): void {
+    switch (m.message.case) {
+      case "notices":
+        this.table.notice(m.message.value);
+        break;
+      case "answers":
+        this.table.answered(Number(m.message.value.sequence), m.message.value.refusal, m.message.value.answers);
+        break;
+      case "heard": {
+        const sequence = Number(m.message.value.sequence);
+        const sent = this.#beats.get(sequence);
+        if (sent === undefined) break;
+        this.#heardSequence = Math.max(this.#heardSequence, sequence);
+        this.table.beatHeard(sent);
+        break;
+      }
+      case "beat": {
+        const sequence = Number(m.message.value.sequence);
+        const sent = this.#beats.get(sequence);
+        if (sent === undefined) break;
+        for (const s of this.#beats.keys()) if (s <= sequence) this.#beats.delete(s); // older ones add nothing
+        this.healthy = true;
+        this.table.beatAnswered(sent, Number(m.message.value.clockMs));
+        break;
+      }
+      default: // one that this version does not know says nothing to it
+    }
+  }
+
+  /** Sends what is due: beats first, then commands, then the farewell. */
+  #pump(shown: string | undefined): void {
+    if (this.#closed || this.#byeSaid || !this.#call) return;
+    const now = localNow();
+    if (now >= this.#nextBeat) {
+      if (this.table.superseded) {
+        this.#nextBeat = Infinity; // nobody answers a session that is over
+      } else {
+        // A worker keeps its session and leases under the new token, and may lose them with the old one.
+        if (this.node.token() !== shown) return this.fail("the access token was replaced");
+        for (const sent of this.#beats.values()) if (now - sent >= beatSilence) return this.fail("the node answers no beat");
+        this.#nextBeat = now + beatEvery;
+        this.#beats.set(++this.#sequence, now); // the time before sending it
+        this.#write({ message: { case: "beat", value: { sequence: BigInt(this.#sequence), logs: this.table.logs() } } });
+      }
+    }
+    const unheard = this.#unheard();
+    if (now >= unheard) return this.fail("the node answers no beat");
+    let at: number;
+    for (;;) {
+      const next = this.table.out.next(now);
+      if (typeof next === "number") {
+        at = next;
+        break;
+      }
+      this.#call.write(next);
+    }
+    if (this.table.farewell && this.table.out.empty) {
+      this.#byeSaid = true;
+      this.#write({ message: { case: "bye", value: {} } });
+      this.#call.end();
+      return;
+    }
+    clearTimeout(this.#timer);
+    at = Math.min(at, this.#nextBeat, unheard);
+    if (at !== Infinity) this.#timer = setTimeout(() => this.#pump(shown), Math.max(1, at - localNow()));
+  }
+
+  #write(init: Parameters<typeof create<typeof WorkRequestSchema>>[1]): void {
+    this.#call!.write(create(WorkRequestSchema, init));
+  }
+
+  /** The local moment at which the node's silence has it left for another, for the sake of leases with a grace. */
+  #unheard(): number {
+    if (!this.table.graced) return Infinity;
+    let at = Infinity;
+    for (const [s, sent] of this.#beats) if (s > this.#heardSequence) at = Math.min(at, sent + hearSilence);
+    return at;
+  }
+}

@@ -1,0 +1,150 @@
+import { create, ScalarType, type DescField, type DescMessage, type MessageShape } from "@bufbuild/protobuf";
+
+import { invalid, RotaError } from "./errors.js";
+
+/**
+ * A message of the protocol as plain data: integers are numbers, bytes are `Uint8Array`s. The
+ * fields and what is said about them come from the protocol itself.
+ */
+export type Plain<T> = T extends bigint
+  ? number
+  : T extends Uint8Array
+    ? Uint8Array
+    : T extends (infer U)[]
+      ? Plain<U>[]
+      : T extends object
+        ? { [K in keyof T as K extends "$typeName" | "$unknown" ? never : K]: Plain<T[K]> }
+        : T;
+
+/** What a message can be made of: any of its fields. Bytes may be given as text, which is UTF-8 then. */
+export type Init<T> = T extends bigint
+  ? number
+  : T extends Uint8Array
+    ? Uint8Array | string
+    : T extends (infer U)[]
+      ? readonly Init<U>[]
+      : T extends object
+        ? { [K in keyof T as K extends "$typeName" | "$unknown" ? never : K]?: Init<T[K]> | undefined }
+        : T;
+
+/** Makes plain data of a message. An integer beyond 2⁵³ is an error: as a number it would be another one. */
+export function plain<T extends object>(message: T): Plain<T> {
+  return plainObject(message as Record<string, unknown>, "") as Plain<T>;
+}
+
+function plainObject(from: Record<string, unknown>, path: string): Record<string, unknown> {
+  const to: Record<string, unknown> = {};
+  for (const key in from) {
+    if (key === "$typeName" || key === "$unknown") continue;
+    const value = from[key];
+    to[key] = typeof value === "object" || typeof value === "bigint" ? plainValue(value, path ? `${path}.${key}` : key) : value;
+  }
+  return to;
+}
+
+function plainValue(value: unknown, path: string): unknown {
+  if (typeof value === "bigint") return safe(value, path);
+  if (typeof value !== "object" || value === null || value instanceof Uint8Array) return value;
+  if (Array.isArray(value)) return value.map((item) => plainValue(item, path));
+  return plainObject(value as Record<string, unknown>, path);
+}
+
+/** The number that a 64-bit integer is. */
+export function safe(value: bigint, path: string): number {
+  const n = Number(value);
+  if (Number.isSafeInteger(n)) return n;
+  throw new RotaError("OUT_OF_RANGE", `${path} is ${value}, beyond what a number holds exactly (2⁵³)`, { field: path });
+}
+
+/** Makes a message of plain data; a field that there is not, or a value that it cannot have, is INVALID. */
+export function message<D extends DescMessage>(desc: D, init: object, path = ""): MessageShape<D> {
+  const made = create(desc) as Record<string, unknown>;
+  const known = fieldsOf(desc);
+  for (const [key, value] of Object.entries(init)) {
+    if (value === undefined) continue;
+    const at = path ? `${path}.${key}` : key;
+    const field = known.get(key);
+    if (field === undefined) throw invalid(at, `${at} is no field of ${desc.name}: it has ${[...known.keys()].join(", ")}`);
+    made[key] = valueOf(field, value, at);
+  }
+  return made as MessageShape<D>;
+}
+
+const known = new WeakMap<DescMessage, Map<string, DescField>>();
+
+function fieldsOf(desc: DescMessage): Map<string, DescField> {
+  let fields = known.get(desc);
+  if (fields === undefined) {
+    fields = new Map(desc.fields.map((f) => [f.localName, f]));
+    known.set(desc, fields);
+  }
+  return fields;
+}
+
+function valueOf(field: DescField, value: unknown, at: string): unknown {
+  switch (field.fieldKind) {
+    case "scalar":
+      return scalarOf(field.scalar, value, at);
+    case "enum":
+      return value;
+    case "message":
+      return message(field.message, objectOf(value, at), at);
+    case "list": {
+      if (!Array.isArray(value)) throw invalid(at, `${at} is ${shown(value)}: a list is wanted`);
+      return value.map((item: unknown, i) => {
+        const place = `${at}[${i}]`;
+        if (field.listKind === "message") return message(field.message, objectOf(item, place), place);
+        return field.listKind === "scalar" ? scalarOf(field.scalar, item, place) : item;
+      });
+    }
+    case "map": {
+      const to: Record<string, unknown> = {};
+      for (const [key, item] of Object.entries(objectOf(value, at))) {
+        to[key] = field.mapKind === "scalar" ? scalarOf(field.scalar, item, `${at}.${key}`) : item;
+      }
+      return to;
+    }
+  }
+}
+
+function objectOf(value: unknown, at: string): object {
+  if (typeof value === "object" && value !== null && !Array.isArray(value)) return value;
+  throw invalid(at, `${at} is ${shown(value)}: an object is wanted`);
+}
+
+function scalarOf(type: ScalarType, value: unknown, at: string): unknown {
+  switch (type) {
+    case ScalarType.STRING:
+      if (typeof value === "string") return value;
+      throw invalid(at, `${at} is ${shown(value)}: text is wanted`);
+    case ScalarType.BOOL:
+      if (typeof value === "boolean") return value;
+      throw invalid(at, `${at} is ${shown(value)}: true or false is wanted`);
+    case ScalarType.BYTES:
+      if (value instanceof Uint8Array) return value;
+      if (typeof value === "string") return Buffer.from(value, "utf8");
+      throw invalid(at, `${at} is ${shown(value)}: a Uint8Array or text is wanted`);
+    case ScalarType.DOUBLE:
+    case ScalarType.FLOAT:
+      if (typeof value === "number") return value;
+      throw invalid(at, `${at} is ${shown(value)}: a number is wanted`);
+    case ScalarType.INT64:
+    case ScalarType.UINT64:
+      return BigInt(integer(value, at, type === ScalarType.UINT64 ? 0 : Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER));
+    case ScalarType.UINT32:
+      return integer(value, at, 0, 2 ** 32 - 1);
+    default:
+      return integer(value, at, -(2 ** 31), 2 ** 31 - 1);
+  }
+}
+
+function integer(value: unknown, at: string, least: number, most: number): number {
+  if (typeof value === "number" && Number.isInteger(value) && value >= least && value <= most) return value;
+  throw invalid(at, `${at} is ${shown(value)}: a whole number from ${least} to ${most} is wanted`);
+}
+
+function shown(value: unknown): string {
+  if (typeof value === "string") return JSON.stringify(value.slice(0, 80));
+  if (typeof value === "object" && value !== null) return Array.isArray(value) ? "a list" : "an object";
+  return String(value);
+}

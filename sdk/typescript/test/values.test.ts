@@ -1,0 +1,57 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { bytes, isRotaError, json } from "@rotasched/client";
+
+// What users cannot reach by the package's name.
+const { LineLog } = await import(new URL("../../dist/thread/linelog.js", import.meta.url).href);
+const { View } = await import(new URL("../../dist/thread/lease.js", import.meta.url).href);
+
+test("JSON keeps Unicode, and refuses integers that it would change", () => {
+  const value = { text: 'naïve “quotes” \\ "1234567890123456789" 🎉', n: Number.MAX_SAFE_INTEGER, f: 1e300, list: [null, true] };
+  assert.deepEqual(json.decode(json.encode(value)), value);
+  const refused = (text: string): void => assert.throws(() => json.decode(Buffer.from(text)), (e) => isRotaError(e, "OUT_OF_RANGE"));
+  refused('{"n": 9007199254740993}');
+  refused("-9007199254740993");
+  refused('["x", 12345678901234567890]');
+  assert.deepEqual(json.decode(Buffer.from('"9007199254740993"')), "9007199254740993");
+  assert.deepEqual(json.decode(Buffer.from("0.1234567890123456789")), 0.12345678901234568);
+  assert.throws(() => json.encode(10n), TypeError);
+  assert.throws(() => json.decode(Buffer.from([0xff])));
+  assert.deepEqual([...bytes.encode(Uint8Array.of(0, 255))], [0, 255]);
+});
+
+test("a log keeps its first and its last lines", () => {
+  const log = new LineLog();
+  let all = "";
+  for (let i = 0; all.length < 1 << 20; i++) {
+    const line = `line ${i} ${"x".repeat(i % 90)}\n`;
+    all += line;
+    log.write(line);
+  }
+  const [head, tail] = log.since(0) as { at: number; cutLines: number; text: Buffer }[];
+  assert.ok(head && tail);
+  assert.ok(head.text.length <= 16 << 10 && head.text.length > (16 << 10) - 200);
+  assert.ok(tail.text.length <= 48 << 10 && tail.text.length > (48 << 10) - 200);
+  assert.ok(all.startsWith(head.text.toString()) && all.endsWith(tail.text.toString()));
+  const between = all.slice(head.text.length, all.length - tail.text.length);
+  assert.equal(tail.at, head.text.length + between.length);
+  assert.equal(tail.cutLines, between.split("\n").length - 1);
+  const long = new LineLog();
+  for (let i = 0; i < 100; i++) long.write("y".repeat(1000));
+  long.write("\nshort");
+  assert.match(long.since(0)[0].text.toString(), / \[95968 bytes of this line were cut\]\n$/);
+  assert.equal(long.since(0)[0].text.length, 4096 - 64 + " [95968 bytes of this line were cut]\n".length);
+});
+
+test("a view of time is never later than the cluster's", () => {
+  const view = new View();
+  view.answered(1_000, 50_000);
+  assert.equal(view.of(60_000), 1_000 + 10_000 - 1_000);
+  assert.equal(view.lost(), 31_000);
+  view.answered(900, 90_000); // an older beat, answered later
+  assert.equal(view.of(60_000), 10_000);
+  view.hear(5_000);
+  assert.equal(view.heard, 5_000);
+  assert.equal(view.lost(), 31_000);
+});
