@@ -53,8 +53,8 @@ func TestReadme_go(t *testing.T) {
 	dir := t.TempDir()
 	source := writeFile(t, filepath.Join(dir, "resize.go"), blocks[0])
 	binary := filepath.Join(dir, "resize")
-	build := exec.Command("go", "build", "-o", binary, source)
-	build.Dir = "../.."
+	build := exec.Command("go", "build", "-trimpath", "-o", binary, source)
+	build.Dir, build.Env = "../..", append(os.Environ(), "CGO_ENABLED=0")
 	if said, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, said)
 	}

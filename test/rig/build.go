@@ -18,7 +18,7 @@ func Build(dir string, flags ...string) (string, error) { return BuildPackage(di
 // BuildPackage builds any program of this module, static, and returns its path in dir.
 func BuildPackage(dir, pkg string, flags ...string) (string, error) {
 	binary := filepath.Join(dir, path.Base(pkg))
-	cmd := exec.Command("go", append(append([]string{"build", "-o", binary}, flags...), pkg)...)
+	cmd := exec.Command("go", append(append([]string{"build", "-trimpath", "-o", binary}, flags...), pkg)...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build %s: %w\n%s", pkg, err, said)
