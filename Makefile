@@ -11,8 +11,13 @@ GO      ?= go
 export CGO_ENABLED := 0
 export GOFLAGS     := -trimpath $(GOFLAGS)
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-# Packages whose code starts goroutines: what the race detector runs over.
-RACE    ?= ./cluster/... ./transport/... ./client/... ./cmd/... ./snapshot/... ./internal/loadgen ./test/rig
+# Packages whose code starts goroutines, in thirds: what the race detector runs over, or the third TURN=0,
+# 1 or 2 of them.
+RACE0   := ./cluster/...
+RACE1   := ./transport/... ./cmd/...
+RACE2   := ./client/... ./snapshot/... ./internal/loadgen ./test/rig
+TURN    ?=
+RACE    ?= $(if $(TURN),$(RACE$(TURN)),$(RACE0) $(RACE1) $(RACE2))
 # What `make test` leaves out, as a pattern: .ci/run names what it runs by itself.
 LEAVE   ?= ^$$
 # How long each fuzz target runs.
@@ -69,7 +74,7 @@ build: ## bin/rota, one static binary
 
 test: ## vet, and the tests of every package (of long ones a core)
 	$(GO) vet ./...
-	@packages=$$($(GO) list ./... | grep -vE '$(LEAVE)'); set -x; $(GO) test -timeout 8m $$packages
+	@packages=$$($(GO) list ./... | grep -vE '$(LEAVE)'); set -x; $(GO) test -vet=off -parallel 4 -timeout 8m $$packages
 
 golden-builds: ## the golden log on every processor that this machine can be: digests equal to the bit
 	@if [ "$$($(GO) env GOHOSTARCH)" != amd64 ]; then echo "golden v1: not run, this is no amd64"; exit 0; fi; \

@@ -194,10 +194,10 @@ func TestArchive_aDiskThatCannotBeReadIsNoLackOfAJob(t *testing.T) {
 	if err := n.beside.DB.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := n.Job(within(t, ample), jobs[0].ID, peer.ReadOptions{}); rota.KindOf(err) != rota.KindUnavailable {
+	if _, _, err := n.Job(within(t, 5*time.Second), jobs[0].ID, peer.ReadOptions{}); rota.KindOf(err) != rota.KindUnavailable {
 		t.Errorf("the job is said to be unknown: %v", err)
 	}
-	if _, err := n.Submit(within(t, ample), jobs); rota.KindOf(err) != rota.KindUnavailable {
+	if _, err := n.Submit(within(t, 5*time.Second), jobs); rota.KindOf(err) != rota.KindUnavailable {
 		t.Errorf("the job is admitted a second time: %v", err)
 	}
 }

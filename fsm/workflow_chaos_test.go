@@ -18,7 +18,7 @@ import (
 // The machine is checked, restored and compared throughout; at last all must end.
 func TestWorkflowChaos(t *testing.T) {
 	t.Parallel()
-	seeds := uint64(60)
+	seeds := uint64(24)
 	if testing.Short() {
 		seeds = 10
 	}

@@ -121,13 +121,20 @@ func (s *Supply) Check() error {
 	if actives != s.actives {
 		return fmt.Errorf("supply counts %d active workers, there are %d", s.actives, actives)
 	}
-	live := 0
+	live, serving := 0, make(map[rota.QueueName][]int32)
+	for _, slot := range s.order {
+		for i, q := range s.specs[slot].Queues {
+			if !slices.Contains(s.specs[slot].Queues[:i], q) {
+				serving[q] = append(serving[q], slot)
+			}
+		}
+	}
 	for c := range s.classes {
 		if s.classes[c].users == 0 {
 			continue
 		}
 		live++
-		if err := s.checkClass(ClassID(c)); err != nil {
+		if err := s.checkClass(ClassID(c), serving[s.classes[c].requirements.Queue]); err != nil {
 			return err
 		}
 	}
@@ -145,7 +152,8 @@ func (s *Supply) Check() error {
 	return s.checkKeyed()
 }
 
-func (s *Supply) checkClass(c ClassID) error {
+// checkClass recounts a class from the workers that serve its queue, as their specs say.
+func (s *Supply) checkClass(c ClassID, all []int32) error {
 	k := &s.classes[c]
 	r := &k.requirements
 	queue := s.queues[r.Queue]
@@ -155,15 +163,17 @@ func (s *Supply) checkClass(c ClassID) error {
 	}
 	var serving, able, fits bitset
 	capacity, used := int64(0), 0
-	for _, slot := range s.order {
+	for _, slot := range all {
 		spec, l := s.specs[slot], &s.lasting[slot]
-		serves := slices.Contains(spec.Queues, r.Queue)
-		serving.put(int(slot), serves && l.active)
-		able.put(int(slot), serves && l.passes(&queue.rules))
+		serving.put(int(slot), l.active)
+		able.put(int(slot), l.passes(&queue.rules))
 		fits.put(int(slot), s.misfit(k, slot, "") == Fit)
-		if serves && l.active {
+		if l.active {
 			capacity += queue.share(spec)
 		}
+	}
+	for _, slot := range s.order {
+		spec := s.specs[slot]
 		if at, found := findUnits(s.units[slot], r.Queue); found && queue.rules.UnitsMax > 0 {
 			n := s.units[slot][at].Used
 			if n != 0 {

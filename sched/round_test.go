@@ -14,7 +14,7 @@ import (
 )
 
 // seeds is how many lives each property lives beside rapid's.
-const seeds = 3000
+const seeds = 1500
 
 // naive sets up the second implementation over copies of the facts.
 func (w *world) naive(in RoundInput) *naive {

@@ -182,7 +182,7 @@ func TestNext_naive(t *testing.T) {
 		{"Pacific/Apia", "2011-12-30T10:00:00Z"}, {"Africa/Cairo", "2026-04-23T22:00:00Z"}, {"Africa/Casablanca", "2026-02-15T02:00:00Z"},
 		{"America/Havana", "2026-11-01T05:00:00Z"}, {"Europe/Berlin", "2028-12-31T12:00:00Z"}, {"Europe/Berlin", "2029-01-01T00:00:00Z"}, {"Asia/Kathmandu", "2026-05-05T05:00:00Z"}, {"Asia/Pyongyang", "2018-05-04T15:00:00Z"},
 	}
-	for seed := range 80 {
+	for seed := range 24 {
 		r := rand.New(rand.NewPCG(uint64(seed), 17))
 		c := changes[r.IntN(len(changes))]
 		var words []string
@@ -278,13 +278,13 @@ func TestBetween(t *testing.T) {
 		r := rand.New(rand.NewPCG(uint64(seed), 18))
 		expr := []string{"*/5 * * * *", "0 3 * * *", "30 2 * * sun", "@every 7m", "0 0 1 * *", "*/10 * * * * *"}[r.IntN(6)]
 		from := ms(t, "2026-03-01T00:00:00Z") + r.Int64N(40*day)
-		until := from + r.Int64N(40*day)
+		until := from + r.Int64N(12*day)
 		table, err := Parse(expr, "Europe/Berlin", from, from)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if r.IntN(2) == 0 {
-			table = clamped{table, from + r.Int64N(10*day), until - r.Int64N(5*day)}
+			table = clamped{table, from + r.Int64N(3*day), until - r.Int64N(2*day)}
 		}
 		var all []int64
 		for at := from; ; {
