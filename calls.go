@@ -157,6 +157,14 @@ type TenantLimits struct {
 	BytesMax int64 `json:"bytes_max"`
 }
 
+// The bounds of a tenant's limits.
+const (
+	maxTenantWeight    = 1_000_000
+	maxTenantLeases    = 100_000_000
+	maxTenantRPS       = 10_000_000
+	maxTenantPenaltyMs = 3_600_000
+)
+
 // DefaultTenantLimits are those of a tenant that nobody set.
 func DefaultTenantLimits() TenantLimits {
 	return TenantLimits{Weight: 1, RateLimitRPS: -1}
@@ -171,10 +179,10 @@ func (l TenantLimits) Check() error {
 		field           string
 		value, min, max int64
 	}{
-		{"weight", l.Weight, 1, 1_000_000},
-		{"max_concurrent", l.MaxConcurrent, 0, 100_000_000},
-		{"rate_limit_rps", l.RateLimitRPS, -1, 10_000_000},
-		{"penalty_ms", l.PenaltyMs, 0, 3_600_000},
+		{"weight", l.Weight, 1, maxTenantWeight},
+		{"max_concurrent", l.MaxConcurrent, 0, maxTenantLeases},
+		{"rate_limit_rps", l.RateLimitRPS, -1, maxTenantRPS},
+		{"penalty_ms", l.PenaltyMs, 0, maxTenantPenaltyMs},
 		{"bytes_max", l.BytesMax, 0, MaxStateBytes},
 	} {
 		if n.value < n.min || n.value > n.max {

@@ -16,16 +16,17 @@ type PolicyDoc struct {
 	// not taken.
 	Meaning string
 	Zero    string
-	// Values are what the key takes, with their unit; of a ratio under the Alias.
-	Values string
+	// Values are what the key takes, with their unit; of a ratio under the Alias. Under Key
+	// a ratio is a whole number of Unit, which KeyValues says; it is "" of the others.
+	Values, KeyValues string
 	// Unit is that of the number under Key: ms, bytes, permille, ppm, thousandths or count; of
 	// the others switch, and choice of one of Choices. Least and Most bound the number.
 	Unit        string
 	Least, Most int64
 	Choices     []string
 	// Defaults are the presets' values as Set takes them under that name, in the order
-	// of Presets.
-	Defaults []string
+	// of Presets, KeyDefaults those that it takes under Key. What has no presets has one.
+	Defaults, KeyDefaults []string
 	// Source asks for it: a section of the specification, or one of the designs that
 	// it unites.
 	Source string
@@ -37,10 +38,11 @@ func PolicyDocs() []PolicyDoc {
 	for i := range policyKeys {
 		k := &policyKeys[i]
 		docs[i] = PolicyDoc{Key: k.name, Alias: k.alias, Meaning: k.meaning, Zero: k.zero, Values: k.values(), Source: k.source,
-			Unit: unitNames[k.unit], Least: k.min, Most: k.max, Choices: k.choices()}
+			KeyValues: k.keyValues(), Unit: unitNames[k.unit], Least: k.min, Most: k.max, Choices: k.choices()}
 		for _, preset := range Presets {
 			p, _ := PresetPolicy(preset) // every one of Presets is known
 			docs[i].Defaults = append(docs[i].Defaults, k.plain(&p))
+			docs[i].KeyDefaults = append(docs[i].KeyDefaults, k.plainByKey(&p))
 		}
 	}
 	return docs
@@ -85,6 +87,26 @@ func (k *policyKey) values() string {
 	default:
 		return fmt.Sprintf("%d to %d", k.min, k.max)
 	}
+}
+
+// keyValues returns the range of a ratio under its key, "" of what is no ratio.
+func (k *policyKey) keyValues() string {
+	switch k.unit {
+	case unitPermille:
+		return fmt.Sprintf("thousandths, %d to %d", k.min, k.max)
+	case unitPPM:
+		return fmt.Sprintf("millionths, %d to %d", k.min, k.max)
+	default:
+		return ""
+	}
+}
+
+// plainByKey is plain as Set takes it under the key.
+func (k *policyKey) plainByKey(p *QueuePolicy) string {
+	if k.scale() != 0 {
+		return k.format(p)
+	}
+	return k.plain(p)
 }
 
 // plain is a value as people write it.

@@ -1,8 +1,10 @@
 package rota
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -230,13 +232,55 @@ func TestPolicyRoundTrips(t *testing.T) {
 	}
 }
 
+// TestSettingDocs takes what is told of the keys of tenants and of the cluster at its word: each
+// key that Set takes is told, its default is what nobody set, and Set takes its range and no more.
+func TestSettingDocs(t *testing.T) {
+	t.Parallel()
+	tenant, cluster := DefaultTenantLimits(), DefaultClusterSettings()
+	for _, of := range []struct {
+		docs []PolicyDoc
+		keys []string
+		set  func(Setting) error
+		same func() bool
+	}{
+		{tenant.Docs(), TenantKeys(), tenant.Set, func() bool { return tenant == DefaultTenantLimits() }},
+		{cluster.Docs(), ClusterKeys(), cluster.Set, func() bool { return cluster == DefaultClusterSettings() }},
+	} {
+		var keys []string
+		for _, d := range of.docs {
+			keys = append(keys, d.Key)
+			if err := of.set(Setting{d.Key, d.Defaults[0]}); err != nil || !of.same() {
+				t.Errorf("%s=%s is told to be the default: %v", d.Key, d.Defaults[0], err)
+			}
+			for _, choice := range d.Choices {
+				if err := of.set(Setting{d.Key, choice}); err != nil {
+					t.Errorf("%s=%s is told and refused: %v", d.Key, choice, err)
+				}
+			}
+			if d.Choices == nil && d.Unit != "switch" {
+				for value, taken := range map[int64]bool{d.Least - 1: false, d.Least: true, d.Most: true, d.Most + 1: false} {
+					if err := of.set(Setting{d.Key, strconv.FormatInt(value, 10)}); (err == nil) != taken {
+						t.Errorf("%s=%d with a range of %d to %d: %v", d.Key, value, d.Least, d.Most, err)
+					}
+				}
+			}
+			if err := of.set(Setting{cmp.Or(d.Alias, d.Key), d.Defaults[0]}); err != nil || !of.same() {
+				t.Errorf("%s is told to be %s too, and %s no default: %v", d.Key, d.Alias, d.Defaults[0], err)
+			}
+		}
+		if !slices.Equal(keys, of.keys) {
+			t.Errorf("told are %v, taken %v", keys, of.keys)
+		}
+	}
+}
+
 // TestPolicyDocs gives every default back as it is told.
 func TestPolicyDocs(t *testing.T) {
 	t.Parallel()
 	for i, preset := range Presets {
 		want, _ := PresetPolicy(preset)
-		p := StandardPolicy()
-		p.Preset = preset
+		p, byKey := StandardPolicy(), StandardPolicy()
+		p.Preset, byKey.Preset = preset, preset
 		for _, d := range PolicyDocs() {
 			name := d.Key
 			if d.Alias != "" {
@@ -245,9 +289,12 @@ func TestPolicyDocs(t *testing.T) {
 			if err := p.Set(Setting{name, d.Defaults[i]}); err != nil {
 				t.Errorf("%s: %s=%s is told and refused: %v", preset, name, d.Defaults[i], err)
 			}
+			if err := byKey.Set(Setting{d.Key, d.KeyDefaults[i]}); err != nil {
+				t.Errorf("%s: %s=%s is told and refused: %v", preset, d.Key, d.KeyDefaults[i], err)
+			}
 		}
-		if p != want {
-			t.Errorf("%s: what is told gives %+v, not %+v", preset, p, want)
+		if p != want || byKey != want {
+			t.Errorf("%s: what is told gives %+v, by its keys %+v, not %+v", preset, p, byKey, want)
 		}
 	}
 }

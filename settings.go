@@ -1,6 +1,7 @@
 package rota
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 )
@@ -38,6 +39,31 @@ var clusterKeys = []string{"state_bytes_max", "voters_wanted", "autopilot"}
 
 // ClusterKeys lists the keys that ClusterSettings.Set takes.
 func ClusterKeys() []string { return append([]string(nil), clusterKeys...) }
+
+// Docs returns the documentation of the cluster's keys, in the order of ClusterKeys; the settings are
+// any.
+func (*ClusterSettings) Docs() []PolicyDoc {
+	return []PolicyDoc{
+		byteDoc("state_bytes_max", LeastStateBytes, MaxStateBytes, DefaultStateBytesMax,
+			"How many bytes the jobs, workflows, workers, queues and tenants of the whole cluster may hold; work beyond them is refused."),
+		countDoc("voters_wanted", LeastVotersWanted, MaxVoters, LeastVotersWanted,
+			"How many healthy voters the cluster shall have: a dead one is removed once there are so many others."),
+		{Key: "autopilot", Meaning: "Whether the leader removes dead voters.", Values: "on, off", Unit: unitNames[unitBool], Most: 1,
+			Defaults: []string{"on"}, KeyDefaults: []string{"on"}},
+	}
+}
+
+func countDoc(key string, least, most, usual int64, meaning string) PolicyDoc {
+	text := []string{strconv.FormatInt(usual, 10)}
+	return PolicyDoc{Key: key, Meaning: meaning, Values: fmt.Sprintf("%d to %d", least, most), Unit: unitNames[unitCount], Least: least, Most: most,
+		Defaults: text, KeyDefaults: text}
+}
+
+func byteDoc(key string, least, most, usual int64, meaning string) PolicyDoc {
+	d := countDoc(key, least, most, usual, meaning)
+	d.Values, d.Unit = "bytes, "+d.Values+", or such as 512MiB", unitNames[unitBytes]
+	return d
+}
 
 // DefaultClusterSettings are those of a cluster that nobody set.
 func DefaultClusterSettings() ClusterSettings {

@@ -13,6 +13,29 @@ var tenantKeys = []string{"tier", "weight", "max_concurrent", "rate_limit_rps", 
 // TenantKeys lists the keys that TenantLimits.Set takes.
 func TenantKeys() []string { return append([]string(nil), tenantKeys...) }
 
+// Docs returns the documentation of a tenant's keys, in the order of TenantKeys; the limits are those
+// of any tenant.
+func (TenantLimits) Docs() []PolicyDoc {
+	usual := DefaultTenantLimits()
+	docs := []PolicyDoc{
+		{Key: "tier", Meaning: "The service tier, a term of ranking=market.", Values: strings.Join(serviceTierNames, ", "),
+			Unit: unitNames[unitRanking], Most: int64(TierPremium), Choices: ServiceTierNames()},
+		countDoc("weight", 1, maxTenantWeight, usual.Weight, "The tenant's share where fair_share=on."),
+		countDoc("max_concurrent", 0, maxTenantLeases, usual.MaxConcurrent, "The most leases that it may have open over all queues; its other jobs wait."),
+		countDoc("rate_limit_rps", -1, maxTenantRPS, usual.RateLimitRPS,
+			"How many submissions a second it may make over all queues; -1 leaves that to each queue's rate_limit_rps."),
+		{Key: "penalty_ms", Alias: "penalty", Meaning: "How long its jobs wait at least once it has reached max_concurrent.",
+			Values: "a duration, 0 to " + durationText(maxTenantPenaltyMs), Unit: unitNames[unitMs], Most: maxTenantPenaltyMs},
+		byteDoc("bytes_max", 0, MaxStateBytes, usual.BytesMax, "How many bytes its jobs and workflows may hold; more are refused."),
+	}
+	zeros := map[string]string{"max_concurrent": "no limit", "rate_limit_rps": "no limit", "penalty_ms": "they wait for a lease that ends only",
+		"bytes_max": "no limit"}
+	for i, s := range usual.Settings() {
+		docs[i].Zero, docs[i].Defaults, docs[i].KeyDefaults = zeros[s.Key], []string{s.Value}, []string{s.Value}
+	}
+	return docs
+}
+
 // Set changes one key: tier=PREMIUM, weight=3, max_concurrent=8,
 // rate_limit_rps=50 (−1 leaves it to each queue), penalty_ms=1000 or penalty=1s,
 // bytes_max=67108864 or 64MiB.

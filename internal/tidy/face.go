@@ -16,7 +16,7 @@ var outside = []string{
 	// What they look at ids and settings with, before a call and in completions.
 	"CheckID", "CheckJobRef", "CheckMeta", "CheckNodeID", "CheckNodeIDBytes", "ValidID", "ParseDuration",
 	"ClusterModeNames", "EventKindNames", "JobStateNames", "ServiceTierNames",
-	"ClusterKeys", "PolicyDoc", "PolicyDocs", "PolicyKeys", "Presets", "TenantKeys",
+	"ClusterKeys", "PolicyDocs", "PolicyKeys", "Presets", "TenantKeys",
 	// What the command line prints as JSON.
 	"AuditDifference", "AuditReport", "JobPage", "SnapshotInfo", "WorkflowPage",
 	// Values of a field that is text or a number.

@@ -13,17 +13,30 @@ import (
 // node of a version: who may ask who it is may ask for it.
 func (s *Site) policyKeys() {
 	add(s, route{method: http.MethodGet, path: "/v1/settings", call: rotav1.Auth_WhoAmI_FullMethodName, id: "listSettings",
-		says: "Every key of a queue's policy: what it does, its range, and its value in each preset"},
+		says: "Every key of a queue's policy, of a tenant and of the cluster: what it does, its range, its default, and its value in each preset"},
 		func(context.Context, *None) (*Answer[rest.PolicyKeys], error) {
-			all := rest.PolicyKeys{Presets: rota.Presets}
-			for _, d := range rota.PolicyDocs() {
-				key := rest.PolicyKey{Key: d.Key, Alias: d.Alias, Sentence: d.Meaning, Zero: d.Zero, Values: d.Values, Unit: d.Unit,
-					Least: d.Least, Most: d.Most, Choices: d.Choices, Presets: make(map[string]string, len(rota.Presets))}
-				for i, preset := range rota.Presets {
-					key.Presets[preset] = d.Defaults[i]
-				}
-				all.Queue = append(all.Queue, key)
-			}
-			return answer(all, nil), nil
+			var tenant rota.TenantLimits
+			var cluster rota.ClusterSettings
+			return answer(rest.PolicyKeys{Presets: rota.Presets, Queue: keysOf(rota.PolicyDocs()), Tenant: keysOf(tenant.Docs()),
+				Cluster: keysOf(cluster.Docs())}, nil), nil
 		})
+}
+
+// keysOf documents keys by their names with a unit, which JSON shows too.
+func keysOf(docs []rota.PolicyDoc) (keys []rest.PolicyKey) {
+	for _, d := range docs {
+		key := rest.PolicyKey{Key: d.Key, Alias: d.Alias, Sentence: d.Meaning, Zero: d.Zero, Values: d.Values, Unit: d.Unit,
+			Least: d.Least, Most: d.Most, Choices: d.Choices, Default: d.KeyDefaults[0]}
+		if d.KeyValues != "" {
+			key.Values, key.AliasValues = d.KeyValues, d.Values
+		}
+		if len(d.KeyDefaults) == len(rota.Presets) {
+			key.Presets = make(map[string]string, len(rota.Presets))
+			for i, preset := range rota.Presets {
+				key.Presets[preset] = d.KeyDefaults[i]
+			}
+		}
+		keys = append(keys, key)
+	}
+	return keys
 }
