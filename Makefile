@@ -30,6 +30,8 @@ SEED := $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 endif
 # How many fresh lives `make sim` lives through.
 SEEDS   ?= 2000
+# How much of each test over real processes `make e2e` runs: full, or whole.
+E2E     ?= full
 # How much virtual time `make virtual` lives through.
 VIRTUAL ?= 10h
 # How long `make chaos` and `make chaos-docker` break things, and with which seed.
@@ -103,9 +105,9 @@ virtual: ## real clusters in virtual time: VIRTUAL=10h of faults (SEED=n repeats
 	@echo "virtual: $(VIRTUAL) from seed $(SEED); repeat with: make virtual SEED=$(SEED) VIRTUAL=$(VIRTUAL)"; \
 	ROTA_VIRTUAL=$(VIRTUAL) ROTA_VIRTUAL_SEED=$(SEED) $(GO) test -count=1 -timeout 30m -v ./test/virtual/ | grep -v '^=== '
 
-e2e: ## every test over real processes, the long ones too (make test runs a core of them)
+e2e: ## every test over real processes, the long ones too (make test runs a core of them; E2E=whole: in full amounts)
 	@command -v initdb >/dev/null || echo "e2e: TestOutbox is LEFT OUT: there is no PostgreSQL; make outbox-test installs it"
-	ROTA_E2E=full $(GO) test -count=1 -timeout 10m -parallel 3 ./test/e2e/
+	ROTA_E2E=$(E2E) $(GO) test -count=1 -vet=off -timeout $(if $(filter whole,$(E2E)),60m,12m) -parallel 3 ./test/e2e/
 
 hostile: build ## play those who may not against real processes; then with the doors open, which must be noticed
 	$(GO) run ./test/hostile -rota bin/rota

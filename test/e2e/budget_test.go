@@ -24,7 +24,7 @@ func TestStateBytesMax(t *testing.T) {
 	check(t, err)
 	t.Cleanup(func() { _ = cl.Close() })
 	taken := map[int32]int{}
-	for i := range 4000 {
+	for i := range 1000 {
 		spec := rota.NewJobSpec("work", bytes.Repeat([]byte{byte(i)}, rota.MaxPayloadBytes))
 		for _, spec.Priority = range []int32{rota.DefaultPriority, 0} {
 			spec.ID = rota.JobID(fmt.Sprint("j", i, "-", spec.Priority))

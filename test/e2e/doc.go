@@ -3,7 +3,8 @@
 // started again, and the command line as scripts see it.
 //
 //	go test ./test/e2e                       the core selection
-//	ROTA_E2E=full go test -timeout 20m ./test/e2e   everything
+//	ROTA_E2E=full go test -timeout 20m ./test/e2e   every test
+//	ROTA_E2E=whole go test -timeout 60m ./test/e2e  in the amounts that they are meant for
 //
 // The binary is built once per run into a temporary directory, or taken from
 // ROTA_E2E_BINARY. Each test is a promise by name and starts what it needs:

@@ -49,7 +49,11 @@ func build(dir string) (string, error) {
 }
 
 // full reports whether the long tests run too.
-func full() bool { return os.Getenv("ROTA_E2E") == "full" }
+func full() bool { return os.Getenv("ROTA_E2E") == "full" || whole() }
+
+// whole reports whether they run in the amounts that they are meant for, in an hour, and not in what fits
+// into the half hour of .ci/run.
+func whole() bool { return os.Getenv("ROTA_E2E") == "whole" }
 
 // long marks a test that is no part of the core selection.
 func long(t *testing.T) {

@@ -255,7 +255,7 @@ func pulse(ctx context.Context, cl *client.Client) error {
 func TestThreeTenantsOneFloods(t *testing.T) {
 	t.Parallel()
 	jobs := 200
-	if full() {
+	if whole() {
 		jobs = 600
 	}
 	log := readTrace(t, jobs)

@@ -52,7 +52,9 @@ func largeFlow() string {
 
 // The largest workflow is taken, ends when it is cancelled, and runs to its end.
 func TestWorkflowLargest(t *testing.T) {
-	long(t)
+	if !whole() {
+		t.Skip("for an hour: ROTA_E2E=whole runs it")
+	}
 	t.Parallel()
 	c := newCluster(t, 3)
 	c.rota(t, "queue", "set", "large", "--preset", "dag").want(t, 0)
