@@ -2,6 +2,7 @@ import { Client } from './api/client';
 import { Live, type Status, type Topic } from './api/live';
 import { Nodes } from './api/nodes';
 import { asProblem, type Problem } from './api/problem';
+import { allows, allowsSome, type Over } from './api/rights';
 import type { Identity, Overview } from './api/types';
 
 /** How long the chip says that the page moved. */
@@ -95,9 +96,12 @@ class App {
     this.phase = 'signed-out';
   }
 
-  /** Whether the caller has a right over something; a button that would be refused is not shown. */
-  may(right: string): boolean {
-    return (this.identity?.grants ?? []).some((g) => g.right === right);
+  /**
+   * Whether the caller has a right over anything, or over what is named, {} being everything; a
+   * button that would be refused is not shown.
+   */
+  may(right: string, over?: Over): boolean {
+    return over ? allows(this.identity, right, over) : allowsSome(this.identity, right);
   }
 
   private changed(topic: string): void {

@@ -25,6 +25,14 @@ export const routes: Route[] = [
     load: () => import('./pages/jobs/Jobs.svelte'),
     one: () => import('./pages/job/Job.svelte'),
   },
+  {
+    name: 'Queues',
+    path: 'queues',
+    key: 'q',
+    right: 'read',
+    load: () => import('./pages/queues/Queues.svelte'),
+    one: () => import('./pages/queue/Queue.svelte'),
+  },
 ];
 
 /** Returns the page of a path's first part; undefined where there is none. */

@@ -27,9 +27,19 @@ function faultsOf(page: Page): string[] {
   return faults;
 }
 
+/** Has axe look the page over. */
+async function accessible(page: Page): Promise<void> {
+  const { violations } = await new AxeBuilder({ page }).withTags(['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']).analyze();
+  expect(violations.map((v) => `${v.id}: ${v.nodes.map((n) => n.html).join(' ')}`)).toEqual([]);
+}
+
 const chip = (page: Page) => page.locator('.chip');
 
-for (const path of ['/ui/', '/ui/jobs', '/ui/jobs/waits', '/ui/jobs/hostile', '/ui/nowhere']) {
+const paths = [
+  ...['/ui/', '/ui/jobs', '/ui/jobs/waits', '/ui/jobs/hostile', '/ui/nowhere'],
+  ...['/ui/queues', '/ui/queues/default', '/ui/queues/nothere'],
+];
+for (const path of paths) {
   test(`${path} loads, live, without an error or a refusal of its policy`, async ({ page }) => {
     const faults = faultsOf(page);
     await page.goto((await cluster.leader()).api + path);
@@ -44,8 +54,7 @@ for (const path of ['/ui/', '/ui/jobs', '/ui/jobs/waits', '/ui/jobs/hostile', '/
       await page.goto((await cluster.leader()).api + path);
       await expect(chip(page)).toHaveText(/live/);
       await expect(page.locator('.skeleton')).toHaveCount(0);
-      const { violations } = await new AxeBuilder({ page }).withTags(['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']).analyze();
-      expect(violations.map((v) => `${v.id}: ${v.nodes.map((n) => n.html).join(' ')}`)).toEqual([]);
+      await accessible(page);
     });
   }
 }
@@ -80,6 +89,36 @@ test('keys alone: go to jobs, open one, cancel it', async ({ page }) => {
   await page.getByRole('button', { name: 'Cancel job', exact: true }).focus();
   await page.keyboard.press('Enter');
   await expect(page.getByText('CANCELLED').first()).toBeVisible();
+});
+
+test('a queue is paused, one of its settings is changed, and it is drained into another', async ({ page }) => {
+  await cluster.call('PUT', '/v1/queues/film', { set: {} });
+  await cluster.call('PUT', '/v1/jobs/film-1', { queue: 'film', type: 'cut' });
+  await page.goto((await cluster.leader()).api + '/ui/queues');
+  await page.getByRole('link', { name: 'film' }).click();
+  await page.getByRole('button', { name: 'Pause queue…' }).click();
+  await page.getByRole('button', { name: 'Pause queue', exact: true }).click();
+  await expect(page.getByRole('button', { name: 'Resume queue…' })).toBeVisible();
+  await page.getByRole('button', { name: 'Edit' }).click();
+  await page.getByLabel('attempt_max').fill('9');
+  // Somebody else changes the same meanwhile: the second one learns of it, and overwrites nothing.
+  await cluster.call('PUT', '/v1/queues/film', { set: { attempt_max: 7 } });
+  await page.getByRole('button', { name: 'Change 1 setting…' }).click();
+  await page.getByRole('button', { name: 'Change 1 setting', exact: true }).click();
+  await expect(page.getByText('attempt_max is 7, no longer 6')).toBeVisible();
+  await page.keyboard.press('Escape');
+  await page.getByRole('button', { name: 'Leave them' }).click();
+  await page.getByRole('button', { name: 'Edit' }).click();
+  await page.getByLabel('attempt_max').fill('9');
+  await page.getByRole('button', { name: 'Change 1 setting…' }).click();
+  await page.getByRole('button', { name: 'Change 1 setting', exact: true }).click();
+  await expect.poll(async () => ((await cluster.call('GET', '/v1/queues/film')) as { policy: { attempt_max: number } }).policy.attempt_max).toBe(9);
+  await page.getByRole('button', { name: 'Drain and delete…' }).click();
+  await page.getByLabel('move what waits to').fill('default');
+  await page.getByLabel(/^Type film/).fill('film');
+  await page.getByRole('button', { name: 'Drain and delete', exact: true }).click();
+  await expect(page.getByRole('heading', { level: 1 })).toHaveText('Queues');
+  await expect.poll(async () => ((await cluster.call('GET', '/v1/jobs/film-1')) as { queue: string }).queue).toBe('default');
 });
 
 // The last one, as it costs a node.

@@ -1,0 +1,19 @@
+/** So many seconds are kept: 15 minutes. */
+const most = 900;
+
+/** What was seen of something, a column for each figure. */
+export interface History {
+  times: number[];
+  columns: number[][];
+}
+
+/** Returns a history with the figures of a moment behind it; a moment that was there already changes nothing. */
+export function grown(h: History, at: number, figures: readonly number[]): History {
+  if (at - (h.times.at(-1) ?? 0) < 500) return h;
+  return {
+    times: [...h.times, at].slice(-most),
+    columns: figures.map((n, i) => [...(h.columns[i] ?? []), n].slice(-most)),
+  };
+}
+
+export const nothing: History = { times: [], columns: [] };

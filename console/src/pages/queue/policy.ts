@@ -1,0 +1,63 @@
+import type { components } from '../../api/schema';
+
+export type PolicyKey = components['schemas']['PolicyKey'];
+
+/** The name under which a key is set by a person: that of the unit that people use. */
+export function nameOf(key: PolicyKey): string {
+  return key.alias || key.key;
+}
+
+const scales: Record<string, number> = { permille: 1_000, ppm: 1_000_000 };
+const units = [
+  ['h', 3_600_000],
+  ['m', 60_000],
+  ['s', 1_000],
+] as const;
+
+/** Returns a key's value in a queue as a person writes it, and as it is set under its name. */
+export function shown(key: PolicyKey, value: unknown): string {
+  if (key.unit === 'switch') return value === true || value === 'true' ? 'on' : 'off';
+  if (typeof value !== 'number') return String(value ?? '');
+  if (key.unit === 'ms') {
+    const [unit, size] = units.find(([, n]) => value !== 0 && value % n === 0) ?? ['ms', 1];
+    return value === 0 ? '0' : `${value / size}${unit}`;
+  }
+  const scale = scales[key.unit];
+  return scale ? String(value / scale) : String(value);
+}
+
+const sizes: Record<string, number> = { h: 3_600_000, m: 60_000, s: 1_000, ms: 1, d: 86_400_000 };
+
+/** Returns what is set under a key's name as a number where it is one, to compare by. */
+function worth(key: PolicyKey, text: string): string {
+  if (key.unit !== 'ms') return text.trim() !== '' && !Number.isNaN(Number(text)) ? String(Number(text)) : text.trim();
+  const parts = [...text.matchAll(/([\d.]+)(ms|d|h|m|s)/g)];
+  if (parts.length === 0 || parts.map((p) => p[0]).join('') !== text.trim()) return String(Number(text));
+  return String(parts.reduce((sum, p) => sum + Number(p[1]) * (sizes[p[2]!] ?? 0), 0));
+}
+
+/** Whether two ways to write a key's value say the same. */
+export function same(key: PolicyKey, a: string, b: string): boolean {
+  return a === b || worth(key, a) === worth(key, b);
+}
+
+/** What a key would be changed to, and from what. */
+export interface Change {
+  key: PolicyKey;
+  from: string;
+  to: string;
+}
+
+/** Returns what differs between a policy and what was written in its place. */
+export function changesOf(keys: PolicyKey[], policy: Record<string, unknown>, written: Record<string, string>): Change[] {
+  return keys.flatMap((key) => {
+    const to = written[key.key];
+    const from = shown(key, policy[key.key]);
+    return to === undefined || same(key, from, to) ? [] : [{ key, from, to: to.trim() }];
+  });
+}
+
+/** Returns the keys that somebody else has changed between two readings, of those that are to be changed. */
+export function overtaken(changes: Change[], now: Record<string, unknown>): Change[] {
+  return changes.filter((c) => !same(c.key, c.from, shown(c.key, now[c.key.key])));
+}

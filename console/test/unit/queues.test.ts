@@ -1,0 +1,69 @@
+import { expect, test } from 'vitest';
+
+import { grown, nothing } from '../../src/pages/queue/history';
+import { changesOf, nameOf, overtaken, same, shown, type PolicyKey } from '../../src/pages/queue/policy';
+import { Growth, rate } from '../../src/pages/queues/growth';
+import { quoted } from '../../src/ui/shell';
+
+const key = (unit: string, more: Partial<PolicyKey> = {}): PolicyKey => ({ key: 'k', sentence: '', values: '', unit, least: 0, most: 0, presets: {}, ...more }) as PolicyKey;
+
+test('a rate is what came in the last ten seconds, of what is there still', () => {
+  const g = new Growth();
+  for (let s = 0; s <= 20; s++) g.take(1_000 * s, [['a', [10 * s, s]], ['b', [5, 0]]]);
+  expect([g.of('a', 0), g.of('a', 1), g.of('b', 0)]).toEqual([10, 1, 0]);
+  for (let s = 21; s <= 40; s++) g.take(1_000 * s, [['a', [200, 20]]]);
+  expect(g.of('a', 0)).toBe(0);
+  expect(g.of('b', 0)).toBeUndefined();
+});
+
+test('a rate begins anew at a node that is behind, and is none at first', () => {
+  const g = new Growth();
+  g.take(0, [['a', [100]]]);
+  expect(g.of('a', 0)).toBeUndefined();
+  g.take(1_000, [['a', [200]]]);
+  g.take(2_000, [['a', [150]]]);
+  expect(g.of('a', 0)).toBeUndefined();
+  g.take(4_000, [['a', [170]]]);
+  expect(g.of('a', 0)).toBe(10);
+  expect([rate(undefined), rate(0), rate(0.44), rate(12.4), rate(1234)]).toEqual(['–', '0', '0.4', '12', '1,234']);
+});
+
+test('settings are shown as they are set', () => {
+  expect([0, 250, 1_500, 60_000, 90_000, 86_400_000].map((n) => shown(key('ms'), n))).toEqual(['0', '250ms', '1500ms', '1m', '90s', '24h']);
+  expect([shown(key('permille'), 600), shown(key('ppm'), 550_000), shown(key('thousandths'), 0.5)]).toEqual(['0.6', '0.55', '0.5']);
+  expect([shown(key('switch'), true), shown(key('switch'), false), shown(key('choice'), 'aging'), shown(key('bytes'), 262144)]).toEqual(['on', 'off', 'aging', '262144']);
+  expect([nameOf(key('ms')), nameOf(key('ms', { alias: 't_lease' }))]).toEqual(['k', 't_lease']);
+});
+
+test('what says the same is no change', () => {
+  expect(same(key('ms'), '1h30m', '90m')).toBe(true);
+  expect(same(key('ms'), '60s', '1m')).toBe(true);
+  expect(same(key('ms'), '1m', '1ms')).toBe(false);
+  expect(same(key('ms'), '0', '0s')).toBe(true);
+  expect(same(key('permille'), '0.60', '0.6')).toBe(true);
+  expect(same(key('choice'), 'aging', 'fifo')).toBe(false);
+  expect(same(key('count'), '', '0')).toBe(false);
+});
+
+test('changes are what was written otherwise, and one who was overtaken learns of it', () => {
+  const keys = [key('ms', { key: 'lease_ms', alias: 't_lease' }), key('count', { key: 'attempt_max' }), key('switch', { key: 'paused' })];
+  const policy = { lease_ms: 60_000, attempt_max: 6, paused: false };
+  const changes = changesOf(keys, policy, { lease_ms: ' 2m ', attempt_max: '6', paused: 'on' });
+  expect(changes.map((c) => [c.key.key, c.from, c.to])).toEqual([
+    ['lease_ms', '1m', '2m'],
+    ['paused', 'off', 'on'],
+  ]);
+  expect(overtaken(changes, { ...policy, attempt_max: 9 })).toEqual([]);
+  expect(overtaken(changes, { ...policy, lease_ms: 30_000 }).map((c) => c.key.key)).toEqual(['lease_ms']);
+});
+
+test('what was seen is kept for a while, a moment once', () => {
+  let h = nothing;
+  for (let s = 1; s <= 1_000; s++) h = grown(h, 1_000 * s, [s, 2 * s]);
+  expect([h.times.length, h.times[0], h.columns[1]?.at(-1)]).toEqual([900, 101_000, 2_000]);
+  expect(grown(h, 1_000_100, [1, 2])).toBe(h);
+});
+
+test('a shell takes a name for one word', () => {
+  expect([quoted('images'), quoted("it's; rm -rf"), quoted('')]).toEqual(['images', "'it'\\''s; rm -rf'", "''"]);
+});

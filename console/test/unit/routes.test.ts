@@ -1,0 +1,9 @@
+import { expect, test } from 'vitest';
+
+import { routeOf, routes } from '../../src/routes';
+
+test('each page has a path and a key of its own', () => {
+  expect(new Set(routes.map((r) => r.path)).size).toBe(routes.length);
+  expect(new Set(routes.map((r) => r.key)).size).toBe(routes.length);
+  for (const r of routes) expect(routeOf([r.path, 'x'])).toBe(r);
+});
