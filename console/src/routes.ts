@@ -33,6 +33,14 @@ export const routes: Route[] = [
     load: () => import('./pages/queues/Queues.svelte'),
     one: () => import('./pages/queue/Queue.svelte'),
   },
+  {
+    name: 'Workers',
+    path: 'workers',
+    key: 'r',
+    right: 'status',
+    load: () => import('./pages/workers/Workers.svelte'),
+    one: () => import('./pages/worker/Worker.svelte'),
+  },
 ];
 
 /** Returns the page of a path's first part; undefined where there is none. */

@@ -37,7 +37,7 @@ const chip = (page: Page) => page.locator('.chip');
 
 const paths = [
   ...['/ui/', '/ui/jobs', '/ui/jobs/waits', '/ui/jobs/hostile', '/ui/nowhere'],
-  ...['/ui/queues', '/ui/queues/default', '/ui/queues/nothere'],
+  ...['/ui/queues', '/ui/queues/default', '/ui/queues/nothere', '/ui/workers'],
 ];
 for (const path of paths) {
   test(`${path} loads, live, without an error or a refusal of its policy`, async ({ page }) => {

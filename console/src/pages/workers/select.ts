@@ -1,0 +1,20 @@
+import type { Worker } from '../../api/types';
+
+/** The statuses of workers, in the order in which they trouble somebody. */
+export const statuses = ['UNREACHABLE', 'JAILED', 'SUSPENDED', 'DRAINING', 'ACTIVE', 'RETIRED'] as const;
+
+/** Whether a worker is one whose jobs are in danger, or that gets none though nobody said so. */
+export function ails(w: Worker): boolean {
+  return w.status === 'UNREACHABLE' || w.status === 'JAILED' || Boolean(w.disconnected_since_ms);
+}
+
+/** Returns the workers that fit a text and a status, those that ail first. */
+export function select(all: Worker[], text: string, status: string): Worker[] {
+  const word = text.toLowerCase();
+  const has = (w: Worker): boolean =>
+    [w.id, w.region, w.zone, ...(w.queues ?? []), ...(w.capabilities ?? []), ...(w.types ?? [])].some((s) => s?.toLowerCase().includes(word));
+  const rank = (w: Worker): number => (w.disconnected_since_ms && w.status === 'ACTIVE' ? 0 : statuses.indexOf(w.status as (typeof statuses)[number]));
+  return all
+    .filter((w) => (!status || w.status === status) && (!word || has(w)))
+    .sort((a, b) => rank(a) - rank(b) || b.open_leases - a.open_leases || (a.id < b.id ? -1 : 1));
+}

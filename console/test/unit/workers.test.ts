@@ -1,0 +1,27 @@
+import { expect, test } from 'vitest';
+
+import type { Worker } from '../../src/api/types';
+import { ails, select } from '../../src/pages/workers/select';
+
+const worker = (id: string, status: string, more: Partial<Worker> = {}): Worker =>
+  ({ id, status, queues: ['q'], slots: 4, prefetch: 0, open_leases: 0, ...more }) as Worker;
+
+test('those that ail come first, then those with the most leases', () => {
+  const all = [
+    worker('a', 'ACTIVE', { open_leases: 1 }),
+    worker('b', 'ACTIVE', { open_leases: 3 }),
+    worker('c', 'UNREACHABLE'),
+    worker('d', 'ACTIVE', { disconnected_since_ms: 5 }),
+    worker('e', 'DRAINING'),
+  ];
+  expect(select(all, '', '').map((w) => w.id)).toEqual(['c', 'd', 'e', 'b', 'a']);
+  expect(all.filter(ails).map((w) => w.id)).toEqual(['c', 'd']);
+});
+
+test('workers are sought by what they are and what they serve', () => {
+  const all = [worker('gpu-7', 'ACTIVE', { capabilities: ['CUDA'] }), worker('x', 'ACTIVE', { zone: 'b2' }), worker('y', 'RETIRED', { queues: ['mail'] })];
+  expect(select(all, 'cuda', '').map((w) => w.id)).toEqual(['gpu-7']);
+  expect(select(all, 'b2', '').map((w) => w.id)).toEqual(['x']);
+  expect(select(all, 'mail', 'ACTIVE')).toEqual([]);
+  expect(select(all, 'mail', 'RETIRED').map((w) => w.id)).toEqual(['y']);
+});
