@@ -41,6 +41,13 @@ export const routes: Route[] = [
     load: () => import('./pages/workers/Workers.svelte'),
     one: () => import('./pages/worker/Worker.svelte'),
   },
+  {
+    name: 'Cluster',
+    path: 'cluster',
+    key: 'c',
+    right: 'status',
+    load: () => import('./pages/cluster/Cluster.svelte'),
+  },
 ];
 
 /** Returns the page of a path's first part; undefined where there is none. */

@@ -38,6 +38,7 @@ const chip = (page: Page) => page.locator('.chip');
 const paths = [
   ...['/ui/', '/ui/jobs', '/ui/jobs/waits', '/ui/jobs/hostile', '/ui/nowhere'],
   ...['/ui/queues', '/ui/queues/default', '/ui/queues/nothere', '/ui/workers'],
+  ...['/ui/cluster'],
 ];
 for (const path of paths) {
   test(`${path} loads, live, without an error or a refusal of its policy`, async ({ page }) => {
@@ -119,6 +120,13 @@ test('a queue is paused, one of its settings is changed, and it is drained into 
   await page.getByRole('button', { name: 'Drain and delete', exact: true }).click();
   await expect(page.getByRole('heading', { level: 1 })).toHaveText('Queues');
   await expect.poll(async () => ((await cluster.call('GET', '/v1/jobs/film-1')) as { queue: string }).queue).toBe('default');
+});
+
+test('all nodes have the same, as a verification finds', async ({ page }) => {
+  await page.goto((await cluster.leader()).api + '/ui/cluster');
+  await page.getByRole('button', { name: 'Verify…' }).click();
+  await page.getByRole('button', { name: 'Verify', exact: true }).click();
+  await expect(page.getByText('All nodes have the same.')).toBeVisible({ timeout: 60_000 });
 });
 
 // The last one, as it costs a node.

@@ -1,0 +1,13 @@
+import { Client } from '../../api/client';
+import { Nodes } from '../../api/nodes';
+import { app } from '../../app.svelte';
+
+/**
+ * Returns a client of one node alone: what is meant for that node is never repeated at another.
+ */
+export function at(api: string): Client {
+  const scheme = new URL(app.nodes.current).protocol;
+  const one = new Client(new Nodes(new URL(`${scheme}//${api}`).origin));
+  one.token = app.client.token;
+  return one;
+}

@@ -1,0 +1,33 @@
+import { expect, test } from 'vitest';
+
+import type { NodeStatus } from '../../src/api/types';
+import { Digests, verdictOf } from '../../src/pages/cluster/digests';
+
+const node = (id: string, applied_index: number, digest: string): NodeStatus => ({ id, applied_index, digest, problems: [] }) as unknown as NodeStatus;
+const judge = (...moments: NodeStatus[][]) => {
+  const d = new Digests();
+  for (const nodes of moments) d.take(nodes);
+  return verdictOf(d.compared(), moments.at(-1)!.length);
+};
+
+test('nodes at one index with one digest are equal', () => {
+  expect(judge([node('n1', 1_200, 'a'), node('n2', 1_200, 'a'), node('n3', 1_200, 'a')])).toEqual({ equal: true, text: 'equal on n1, n2, n3 up to index 1,200' });
+});
+
+test('a node that differs at one index is named, and is no longer once it was seen equal later', () => {
+  const wrong = [node('n1', 7, 'a'), node('n2', 7, 'a'), node('n3', 7, 'b')];
+  expect(judge(wrong)).toMatchObject({ equal: false, text: expect.stringContaining('n3') });
+  expect(judge(wrong, [node('n1', 9, 'c'), node('n2', 9, 'c'), node('n3', 9, 'c')])).toMatchObject({ equal: true });
+});
+
+test('nodes are compared at what each had at an index, though not at one moment', () => {
+  const behind = [node('n1', 8, 'b'), node('n2', 7, 'a')];
+  expect(judge(behind)).toMatchObject({ equal: undefined });
+  expect(judge(behind, [node('n1', 9, 'c'), node('n2', 8, 'b')])).toMatchObject({ equal: true });
+  expect(judge(behind, [node('n1', 9, 'c'), node('n2', 8, 'x')])).toMatchObject({ equal: false });
+});
+
+test('a node that does not say is not judged, and one alone is no proof', () => {
+  expect(judge([node('n1', 7, 'a'), node('n2', 7, 'a'), node('n3', 0, '')])).toMatchObject({ equal: true, text: expect.stringContaining('1 of 3 nodes did not say') });
+  expect(judge([node('n1', 7, 'a')])).toMatchObject({ equal: undefined });
+});
