@@ -42,6 +42,13 @@ export const routes: Route[] = [
     one: () => import('./pages/worker/Worker.svelte'),
   },
   {
+    name: 'Events',
+    path: 'events',
+    key: 'e',
+    right: 'read',
+    load: () => import('./pages/events/Events.svelte'),
+  },
+  {
     name: 'Cluster',
     path: 'cluster',
     key: 'c',

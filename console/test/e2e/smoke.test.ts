@@ -38,7 +38,7 @@ const chip = (page: Page) => page.locator('.chip');
 const paths = [
   ...['/ui/', '/ui/jobs', '/ui/jobs/waits', '/ui/jobs/hostile', '/ui/nowhere'],
   ...['/ui/queues', '/ui/queues/default', '/ui/queues/nothere', '/ui/workers'],
-  ...['/ui/cluster'],
+  ...['/ui/events?from=oldest', '/ui/cluster'],
 ];
 for (const path of paths) {
   test(`${path} loads, live, without an error or a refusal of its policy`, async ({ page }) => {
@@ -139,6 +139,10 @@ test('the leader, whose page it is, is killed: it moves, and nothing on it is lo
   // All pages are loaded once the browser idles: they must outlive the node.
   await page.waitForFunction(() => ['Overview', 'Job'].every((name) => performance.getEntriesByType('resource').some((r) => r.name.includes(`/${name}-`))));
   await page.getByLabel('Terms').fill('state=QUEUED half-written');
+  const tail = await page.context().newPage();
+  await tail.goto(`${leader.api}/ui/events?q=queue%3Ddefault&from=oldest`);
+  await expect(tail.getByRole('grid', { name: 'Events' }).getByText('hostile')).toBeVisible();
+  await page.bringToFront();
   const killed = Date.now();
   await cluster.kill(leader);
   await expect(chip(page)).toHaveText(/moved to n\d/, { timeout: 10_000 });
@@ -152,5 +156,9 @@ test('the leader, whose page it is, is killed: it moves, and nothing on it is lo
   await expect(page.getByLabel('Nodes').getByText('UNREACHABLE')).toBeVisible({ timeout: 30_000 });
   await page.getByRole('link', { name: 'Jobs' }).click();
   await expect(page.getByRole('link', { name: 'after' })).toBeVisible();
+  // The tail went on where it was: it says where it moved, and has what came since once.
+  await expect(tail.getByText(new RegExp(`${leader.id} → n\\d, no gap after \\d+`))).toHaveCount(1, { timeout: 30_000 });
+  await expect(tail.getByRole('grid', { name: 'Events' }).getByText('after', { exact: true })).toHaveCount(1);
+  await expect(tail.getByRole('grid', { name: 'Events' }).getByText('waits', { exact: true })).toHaveCount(1);
   expect(faults).toEqual([]);
 });

@@ -1,0 +1,31 @@
+/** The kinds of events, as event.go has them, by what they are about. */
+export const groups: Record<string, string[]> = {
+  jobs: ['jobEnqueued', 'jobDelayed', 'jobPromoted', 'jobAssigned', 'jobRunning', 'jobProgress', 'jobChanged', 'jobMerged', 'jobDeleted'],
+  ends: ['jobCompleted', 'jobDead', 'jobExpired', 'jobCancelled', 'jobRetryScheduled'],
+  leases: ['leaseAcked', 'leaseRenewed', 'leaseExpired', 'leaseCancelled', 'leaseDeclined', 'leaseRevoked', 'assignmentDropped'],
+  workers: ['workerHeld', 'providerRegistered', 'providerStatusChanged', 'providerSlashed', 'workerDisconnected', 'workerDeleted'],
+  workflows: ['workflowStarted', 'workflowGrown', 'workflowFinished', 'workflowCancelled', 'gateWaiting', 'gateSignalled', 'batchOpened', 'batchSealed', 'batchWaits', 'batchFinished'],
+  'queues, keys': ['queueChanged', 'queueDeleted', 'domainIsolated', 'domainRecovered', 'tenantChanged', 'tenantDeleted', 'keyRuleChanged', 'keyBlocked', 'keyPassed'],
+  schedules: ['scheduleChanged', 'scheduleFired', 'scheduleSkipped', 'scheduleMissed', 'planStarted', 'planFinished', 'webhookChanged'],
+  cluster: ['modeChanged', 'drained', 'leadershipBegan', 'nodeChanged', 'rulesChanged', 'stateDiffers', 'clusterChanged', 'backupStored', 'entryRefused'],
+  access: ['authChanged', 'authReset'],
+};
+
+const states: Record<string, string> = {
+  jobEnqueued: 'QUEUED',
+  jobDelayed: 'DELAYED',
+  jobRetryScheduled: 'DELAYED',
+  jobAssigned: 'ASSIGNED',
+  jobRunning: 'RUNNING',
+  leaseAcked: 'RUNNING',
+  jobCompleted: 'COMPLETED',
+  jobDead: 'DEAD',
+  jobExpired: 'EXPIRED',
+  jobCancelled: 'CANCELLED',
+  gateWaiting: 'WAITING',
+};
+
+/** The state that an event brings its job to; undefined where it brings it to none. */
+export function stateOf(kind: string): string | undefined {
+  return states[kind];
+}

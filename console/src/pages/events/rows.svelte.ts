@@ -1,0 +1,51 @@
+import { isNotice, Tail, type Entry, type TailStatus, type Wanted } from '../../api/tail';
+import { app } from '../../app.svelte';
+
+/** So many are kept on a page; older ones go. */
+export const most = 10_000;
+
+/** Events as a page shows them: the newest first, and no more than it can hold. */
+export class Rows {
+  entries = $state.raw<Entry[]>([]);
+  status = $state.raw<TailStatus>({ open: false, node: '', last: '' });
+  paused = $state(false);
+  /** How many are no longer here. */
+  gone = $state(0);
+  private readonly tail = new Tail(app.client, (entries) => this.take(entries));
+  private wanted: Wanted = {};
+
+  begin(wanted: Wanted, from: string): void {
+    this.wanted = wanted;
+    this.entries = [];
+    this.gone = 0;
+    this.paused = false;
+    this.tail.begin(wanted, from);
+  }
+
+  /** Shows nothing more; what happens meanwhile comes when it goes on. */
+  pause(): void {
+    this.tail.stop();
+    this.paused = true;
+  }
+
+  resume(): void {
+    this.paused = false;
+    this.tail.resume(this.wanted);
+  }
+
+  stop(): void {
+    this.tail.stop();
+  }
+
+  private take(entries: Entry[]): void {
+    this.status = this.tail.status;
+    if (entries.length === 0) return;
+    const all = [...entries.toReversed(), ...this.entries];
+    this.gone += Math.max(0, all.length - most);
+    this.entries = all.slice(0, most);
+  }
+}
+
+export function keyOf(entry: Entry): string {
+  return isNotice(entry) ? entry.id : entry.event_id;
+}
