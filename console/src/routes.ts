@@ -42,6 +42,14 @@ export const routes: Route[] = [
     one: () => import('./pages/worker/Worker.svelte'),
   },
   {
+    name: 'Decisions',
+    path: 'decisions',
+    key: 'i',
+    right: 'read',
+    load: () => import('./pages/decisions/Decisions.svelte'),
+    one: () => import('./pages/decision/Decision.svelte'),
+  },
+  {
     name: 'Events',
     path: 'events',
     key: 'e',

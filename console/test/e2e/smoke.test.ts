@@ -38,7 +38,7 @@ const chip = (page: Page) => page.locator('.chip');
 const paths = [
   ...['/ui/', '/ui/jobs', '/ui/jobs/waits', '/ui/jobs/hostile', '/ui/nowhere'],
   ...['/ui/queues', '/ui/queues/default', '/ui/queues/nothere', '/ui/workers'],
-  ...['/ui/events?from=oldest', '/ui/cluster'],
+  ...['/ui/decisions', '/ui/events?from=oldest', '/ui/cluster'],
 ];
 for (const path of paths) {
   test(`${path} loads, live, without an error or a refusal of its policy`, async ({ page }) => {
@@ -92,6 +92,23 @@ test('keys alone: go to jobs, open one, cancel it', async ({ page }) => {
   await expect(page.getByText('CANCELLED').first()).toBeVisible();
 });
 
+/** Has a worker of plain HTTP take one job; it holds the lease until the returned function is called. */
+async function take(worker: string, queue: string): Promise<{ job: string; stop: () => void }> {
+  const { api } = await cluster.leader();
+  const call = (what: string, body: unknown): Promise<Response> =>
+    fetch(`${api}/v1/workers/${worker}/${what}`, {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json', 'Rota-Worker-Secret': 'a secret that is long enough' },
+      body: JSON.stringify(body),
+    });
+  const got = (await (await call('acquire', { worker: { queues: [queue], slots: 1 }, max: 1, wait_ms: 8_000 })).json()) as {
+    leases: { lease: string; job: { id: string } }[];
+  };
+  const lease = got.leases[0]!;
+  const beats = setInterval(() => void call('beat', { holding: [lease.lease] }).catch(() => {}), 2_000).unref();
+  return { job: lease.job.id, stop: () => clearInterval(beats) };
+}
+
 test('a queue is paused, one of its settings is changed, and it is drained into another', async ({ page }) => {
   await cluster.call('PUT', '/v1/queues/film', { set: {} });
   await cluster.call('PUT', '/v1/jobs/film-1', { queue: 'film', type: 'cut' });
@@ -120,6 +137,29 @@ test('a queue is paused, one of its settings is changed, and it is drained into 
   await page.getByRole('button', { name: 'Drain and delete', exact: true }).click();
   await expect(page.getByRole('heading', { level: 1 })).toHaveText('Queues');
   await expect.poll(async () => ((await cluster.call('GET', '/v1/jobs/film-1')) as { queue: string }).queue).toBe('default');
+});
+
+test('a decision is proved again on the page, from the job and from its worker', async ({ page }) => {
+  await cluster.call('PUT', '/v1/queues/proved', { set: {} });
+  await cluster.call('PUT', '/v1/jobs/proved-1', { queue: 'proved', type: 'cut' });
+  const held = await take('prover', 'proved');
+  expect(held.job).toBe('proved-1');
+  const { api } = await cluster.leader();
+  await page.goto(`${api}/ui/decisions`);
+  await page.getByRole('grid', { name: 'Rounds' }).getByRole('link').first().click();
+  await expect(page.getByText('Proved.')).toBeVisible({ timeout: 60_000 });
+  await expect(page.getByLabel('Candidates').getByRole('link', { name: 'proved-1' })).toBeVisible();
+  await accessible(page);
+  await page.getByLabel('Candidates').getByRole('link', { name: 'prover' }).click();
+  await expect(page.getByLabel('Leases').getByRole('link', { name: 'proved-1' })).toBeVisible();
+  await accessible(page);
+  await page.getByRole('button', { name: 'Drain worker…' }).click();
+  await page.getByRole('button', { name: 'Drain worker', exact: true }).click();
+  await expect(page.getByText('DRAINING').first()).toBeVisible();
+  held.stop();
+  await page.goto(`${api}/ui/jobs/proved-1`);
+  await page.getByRole('link', { name: /^round/ }).click();
+  await expect(page.getByText('Proved.')).toBeVisible({ timeout: 60_000 });
 });
 
 test('all nodes have the same, as a verification finds', async ({ page }) => {
