@@ -42,6 +42,14 @@ export const routes: Route[] = [
     one: () => import('./pages/worker/Worker.svelte'),
   },
   {
+    name: 'Tenants & keys',
+    path: 'tenants',
+    key: 't',
+    right: 'read',
+    load: () => import('./pages/tenants/Tenants.svelte'),
+    one: () => import('./pages/tenant/Tenant.svelte'),
+  },
+  {
     name: 'Decisions',
     path: 'decisions',
     key: 'i',

@@ -10,6 +10,8 @@ test.beforeAll(async () => {
   cluster = await Cluster.start();
   await cluster.call('PUT', '/v1/jobs/hostile', { queue: 'default', type: 'shout', payload: hostile, labels: { note: hostile } });
   await cluster.call('PUT', '/v1/jobs/waits', { queue: 'default', type: 'shout', requires: ['cuda'], payload: { a: [1, 2] } });
+  await cluster.call('PUT', '/v1/tenants/acme', { set: { weight: '3', max_concurrent: '5' } });
+  await cluster.call('PUT', '/v1/key-rules/host?value=%3Cimg%3E', { concurrency: 2 });
 });
 test.afterAll(() => cluster.stop());
 
@@ -37,7 +39,7 @@ const chip = (page: Page) => page.locator('.chip');
 
 const paths = [
   ...['/ui/', '/ui/jobs', '/ui/jobs/waits', '/ui/jobs/hostile', '/ui/nowhere'],
-  ...['/ui/queues', '/ui/queues/default', '/ui/queues/nothere', '/ui/workers'],
+  ...['/ui/queues', '/ui/queues/default', '/ui/queues/nothere', '/ui/workers', '/ui/tenants?key=host:%3Cimg%3E', '/ui/tenants/acme'],
   ...['/ui/decisions', '/ui/events?from=oldest', '/ui/cluster'],
 ];
 for (const path of paths) {
