@@ -71,6 +71,13 @@ export const routes: Route[] = [
     right: 'status',
     load: () => import('./pages/cluster/Cluster.svelte'),
   },
+  {
+    name: 'Access',
+    path: 'access',
+    key: 'a',
+    right: 'read',
+    load: () => import('./pages/access/Access.svelte'),
+  },
 ];
 
 /** Returns the page of a path's first part; undefined where there is none. */

@@ -40,7 +40,7 @@ const chip = (page: Page) => page.locator('.chip');
 const paths = [
   ...['/ui/', '/ui/jobs', '/ui/jobs/waits', '/ui/jobs/hostile', '/ui/nowhere'],
   ...['/ui/queues', '/ui/queues/default', '/ui/queues/nothere', '/ui/workers', '/ui/tenants?key=host:%3Cimg%3E', '/ui/tenants/acme'],
-  ...['/ui/decisions', '/ui/events?from=oldest', '/ui/cluster'],
+  ...['/ui/decisions', '/ui/events?from=oldest', '/ui/cluster', '/ui/access'],
 ];
 for (const path of paths) {
   test(`${path} loads, live, without an error or a refusal of its policy`, async ({ page }) => {
@@ -169,6 +169,20 @@ test('all nodes have the same, as a verification finds', async ({ page }) => {
   await page.getByRole('button', { name: 'Verify…' }).click();
   await page.getByRole('button', { name: 'Verify', exact: true }).click();
   await expect(page.getByText('All nodes have the same.')).toBeVisible({ timeout: 60_000 });
+});
+
+test('a token is made in the browser, counts, and is revoked', async ({ page }) => {
+  const { api } = await cluster.leader();
+  await page.goto(`${api}/ui/access`);
+  await page.getByRole('button', { name: 'Make a token…' }).click();
+  await page.getByLabel('reader', { exact: true }).check();
+  await page.getByRole('button', { name: 'Make a token', exact: true }).click();
+  const secret = await page.getByText(/^rota_[a-z2-7]{12}_[a-z2-7]{52}$/).innerText();
+  const whoami = async (): Promise<number> => (await fetch(`${api}/v1/whoami`, { headers: { Authorization: `Bearer ${secret}` } })).status;
+  expect(await whoami()).toBe(200);
+  await page.getByRole('button', { name: 'Revoke…' }).first().click();
+  await page.getByRole('button', { name: 'Revoke', exact: true }).click();
+  await expect.poll(whoami).toBe(401);
 });
 
 // The last one, as it costs a node.

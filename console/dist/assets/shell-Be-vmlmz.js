@@ -1,0 +1,1 @@
+function e(e){return/^[\w.:@/+-]+$/.test(e)?e:`'${e.replaceAll(`'`,`'\\''`)}'`}export{e as t};

@@ -1,0 +1,39 @@
+const letters = 'abcdefghijklmnopqrstuvwxyz234567';
+/** Of 320 bits 60 name a token, 260 are its secret (SECURITY 1.8). */
+const idLetters = 12;
+export const randomBytes = 40;
+
+/** A token with its secret: only its maker has it, the cluster knows the hash. */
+export interface Credential {
+  id: string;
+  /** What its holder shows. */
+  secret: string;
+  /** What the cluster keeps. */
+  hash: string;
+}
+
+/** Whether the browser can make tokens on this page: only a page that came by TLS, or from this machine, may hash. */
+export function canMake(): boolean {
+  return typeof globalThis.crypto?.subtle?.digest === 'function';
+}
+
+/** Makes a token of random bytes. */
+export async function credentialOf(random: Uint8Array): Promise<Credential> {
+  let text = '';
+  let bits = 0;
+  let n = 0;
+  for (const byte of random) {
+    bits = (bits << 8) | byte;
+    for (n += 8; n >= 5; n -= 5) text += letters[(bits >> (n - 5)) & 31];
+    bits &= (1 << n) - 1;
+  }
+  const id = text.slice(0, idLetters);
+  const secret = text.slice(idLetters);
+  const digest = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(`rota|token|${id}|${secret}`));
+  const hash = [...new Uint8Array(digest)].map((b) => b.toString(16).padStart(2, '0')).join('');
+  return { id, secret: `rota_${id}_${secret}`, hash };
+}
+
+export function newCredential(): Promise<Credential> {
+  return credentialOf(crypto.getRandomValues(new Uint8Array(randomBytes)));
+}
