@@ -91,7 +91,7 @@ func (h *hub) publish(m *fsm.Machine, a *fsm.Applied) {
 			h.over(string(e.Job))
 		}
 	}
-	if match {
+	if match && m.Waiting() {
 		h.matchSoon()
 	}
 }

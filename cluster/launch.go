@@ -17,15 +17,20 @@ type launched struct {
 	started   time.Time
 }
 
-// launch stamps an entry and hands it to raft.
+// launch stamps an entry, adds the round that is decided with it, and hands it to raft.
 func (l *leadership) launch(batch []*proposal, ops int) {
-	head, encoded := &fsmpb.Entry{Term: l.term}, make([][]byte, len(batch))
+	head := &fsmpb.Entry{Term: l.term}
+	f := &launched{started: time.Now()}
+	l.n.measures.entryOps.Observe(float64(ops))
+	f.seq = l.stamp(head)
+	if p := l.withRound(batch, ops, rota.Clock(head.GetNowMs())); p != nil {
+		batch = append(batch, p)
+	}
+	f.proposals = batch
+	encoded := make([][]byte, len(batch))
 	for i, p := range batch {
 		encoded[i] = p.encoded
 	}
-	f := &launched{proposals: batch, started: time.Now()}
-	l.n.measures.entryOps.Observe(float64(ops))
-	f.seq = l.stamp(head)
 	data, err := entry.SealCommands(head, encoded, l.n.replica.rulesInForce())
 	if err != nil {
 		for _, p := range batch {

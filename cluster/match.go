@@ -66,11 +66,7 @@ func (ch *chores) matchOnce(l *leadership, last []*fsmpb.Round) (rounds []*fsmpb
 		return nil, false
 	}
 	ch.n.measures.rounds.Inc()
-	ops := make([]*fsmpb.Op, len(rounds))
-	for i, r := range rounds {
-		ops[i] = &fsmpb.Op{Op: &fsmpb.Op_Round{Round: r}}
-	}
-	r := l.propose(l.ctx, ops, true)
+	r := l.propose(l.ctx, roundOps(rounds), true)
 	if r.err != nil && !errors.Is(r.err, errNotLeader) {
 		ch.n.log.Debug("round not applied", "err", r.err)
 	}

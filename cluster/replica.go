@@ -77,6 +77,20 @@ func (rp *replica) freezing(f func(*fsm.Machine)) error {
 	return nil
 }
 
+// tryAlone is freezing for what can do without: it reports false, without a call of f, where anybody has
+// the state, or it is rebuilt.
+func (rp *replica) tryAlone(f func(*fsm.Machine)) bool {
+	if !rp.mu.TryLock() {
+		return false
+	}
+	defer rp.mu.Unlock()
+	if rp.refuseRebuilding() != nil {
+		return false
+	}
+	f(rp.machine)
+	return true
+}
+
 // peek is look for what must be answered while applying stalls as well, such as a node's
 // health; it reports false, without a call of f, where it stalls.
 func (rp *replica) peek(f func(*fsm.View)) bool {

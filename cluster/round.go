@@ -29,18 +29,20 @@ func (ex *explainer) Round(ctx context.Context, epoch uint64, height rota.Index)
 	if height >= seen.Index {
 		return r, seen, rota.Refusef(rota.KindOutOfRange, "height", "height %d has no entry after it yet: this node has applied %d", height, seen.Index)
 	}
-	logged, index, err := audit.Round(ctx, ex.n.stores.Log, epoch, height, seen.Index)
+	logged, err := audit.Round(ctx, ex.n.stores.Log, epoch, height, seen.Index)
 	if err != nil {
 		return r, seen, err
 	}
 	var computed *fsmpb.Round
 	var sight sched.Sight
 	var seed sched.Hash
-	if err := ex.past.at(ctx, height, func(m *fsm.Machine) { computed, sight, seed = fsm.ReenactRound(&m.View, epoch, limits.DecideMost) }); err != nil {
+	if err := ex.past.at(ctx, height, func(m *fsm.Machine) {
+		computed, sight, seed = m.ReenactRound(epoch, logged.With, limits.DecideMost)
+	}); err != nil {
 		return r, seen, err
 	}
-	r = compared(logged, computed)
-	r.Epoch, r.Height, r.Index, r.Seed, r.Room = epoch, height, index, slices.Clone(seed[:]), sight.Room
+	r = compared(logged.Round, computed)
+	r.Epoch, r.Height, r.Index, r.Seed, r.Room = epoch, height, logged.Index, slices.Clone(seed[:]), sight.Room
 	for _, c := range sight.Candidates {
 		r.Candidates = append(r.Candidates, peer.Candidate{Job: c.Job, Score: rota.Score(c.Score), Rank: c.Rank})
 	}

@@ -45,6 +45,11 @@ func (t *roundTurn) rest() {
 	notify(t.over)
 }
 
+// resting reports whether no round is on its way, and a decision is quick: an entry may be decided with.
+func (t *roundTurn) resting() bool {
+	return t.phase.Load() == noRound && t.took.Load() <= int64(withPatience)
+}
+
 // await waits for the round that is being decided, or due to be, a moment at most.
 func (t *roundTurn) await(due *atomic.Bool, end <-chan struct{}) {
 	if t.took.Load() > int64(roundPatience) {

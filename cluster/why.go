@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/audit"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
@@ -120,7 +121,10 @@ func whyIn(m *fsm.Machine, id rota.JobID, at rota.Index, rd *access.Reader) (rot
 // looked at; where that past is gone it says so.
 func (ex *explainer) addOthers(ctx context.Context, id rota.JobID, d *rota.PlacedDecision) error {
 	ok := false
-	err := ex.past.at(ctx, d.Height, func(m *fsm.Machine) { d.Others, ok = m.Reenact(id, limits.DecideMost) })
+	logged, err := audit.Round(ctx, ex.n.stores.Log, d.Epoch, d.Height, rota.Index(ex.n.replica.applied.Load()))
+	if err == nil {
+		err = ex.past.at(ctx, d.Height, func(m *fsm.Machine) { d.Others, ok = m.Reenact(id, logged.With, limits.DecideMost) })
+	}
 	switch kind := rota.KindOf(err); {
 	case err != nil && (kind == rota.KindExhausted || kind == rota.KindTimeout || kind == rota.KindUnavailable):
 		return err // it is to be had later

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
 // insert makes the row of an admitted job; the caller starts it.
@@ -117,4 +118,19 @@ func leaving(q *queueRow) *rota.Error {
 
 func noQueue(name rota.QueueName) error {
 	return rota.Refusef(rota.KindNotFound, "queue", "queue %q does not exist: create it with `rota queue set %s`", name, name)
+}
+
+// again answers a submission whose id is known: the same content is the same submission
+// once more, another one is refused (SPEC §16.5); nil where the id is free.
+func (m *Machine) again(spec *rota.JobSpec) *fsmpb.Outcome {
+	var state rota.JobState
+	var content rota.Digest
+	if j := m.jobs.get(spec.ID); j != nil {
+		state, content = j.state, j.firstContent()
+	} else if t := m.ended.tombs.get(spec.ID); t != nil {
+		state, content = t.state, t.content
+	} else {
+		return m.uniques.repeated(spec)
+	}
+	return againOutcome(spec.ID, state, m.specs.content(spec) == content)
 }

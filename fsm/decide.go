@@ -1,8 +1,12 @@
 package fsm
 
 import (
+	"slices"
+
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/sched"
 )
 
@@ -12,6 +16,10 @@ type decision struct {
 	draft  *sched.Draft
 	rounds []*fsmpb.Round
 	epoch  uint64
+	// now is the clock of the state, or the stamp of the entry that is decided with; with counts its
+	// operations.
+	now  rota.Clock
+	with uint32
 	// placed counts the pairs, of most.
 	placed, most int
 	holds        []sched.Hold
@@ -53,11 +61,8 @@ func (vw *View) decide(most int, watched rota.JobID, sight *roundSight) ([]*fsmp
 	if vw.m.head.mode == rota.ModeReadOnly {
 		return nil, nil
 	}
-	d := &decision{m: vw.m, draft: sched.NewDraft(vw.m.placement.registry.supply, caps{vw.m}), epoch: vw.m.head.epoch, most: most, sight: sight, holds: vw.m.placement.held(),
-		before: make(map[rota.QueueName]uint64)}
-	if watched != "" {
-		d.draft.Watch(watched)
-	}
+	d := newDecision(vw.m, most, watched, sight)
+	d.holds = vw.m.placement.held()
 	busy := vw.m.placement.registry.busy.Len()
 	d.lots, d.names = make([]sched.Lot, 0, busy), make([]rota.QueueName, 0, busy)
 	vw.m.placement.registry.busy.Scan(func(t turn) bool {
@@ -83,20 +88,30 @@ func (vw *View) decide(most int, watched rota.JobID, sight *roundSight) ([]*fsmp
 	return d.rounds, d.draft
 }
 
+// newDecision begins the next entry of rounds on the present state.
+func newDecision(m *Machine, most int, watched rota.JobID, sight *roundSight) *decision {
+	d := &decision{m: m, draft: sched.NewDraft(m.placement.registry.supply, caps{m}), epoch: m.head.epoch, now: m.head.clock,
+		most: most, sight: sight, before: make(map[rota.QueueName]uint64)}
+	if watched != "" {
+		d.draft.Watch(watched)
+	}
+	return d
+}
+
 // keptRoom places the jobs that hold a worker, and takes the turns of the oldest.
 func (d *decision) keptRoom() {
 	for _, h := range d.holds {
 		if d.m.flows.doomed(d.m.jobs.get(h.Item.ID)) {
 			continue
 		}
-		if pair, ok := d.draft.PlaceHeld(h, d.m.head.clock); ok {
+		if pair, ok := d.draft.PlaceHeld(h, d.now); ok {
 			if row := d.m.placement.holds.get(h.Item.ID); row.preempted {
 				pair.Reasoning = rota.Reasoning{Rule: rota.ReasoningByPreemption, N: row.revoked}
 			}
 			d.early(pair)
 		}
 	}
-	for _, pair := range d.draft.Turns(d.lots, d.m.head.clock, d.most-d.placed) {
+	for _, pair := range d.draft.Turns(d.lots, d.now, d.most-d.placed) {
 		if !d.doomed(pair) {
 			d.early(pair)
 		}
@@ -127,7 +142,7 @@ func (d *decision) withhold() {
 // doomed says of a pair that its job is not to be leased any more, as its workflow is
 // ending: the draw passes over so many of them and no more.
 func (d *decision) doomed(p sched.Pair) bool {
-	return d.m.flows.workflows.len() > 0 && d.m.flows.doomed(d.m.jobs.get(p.Item.ID))
+	return d.with == 0 && d.m.flows.workflows.len() > 0 && d.m.flows.doomed(d.m.jobs.get(p.Item.ID))
 }
 
 // early adds a pair that goes before all rounds, in an operation before theirs:
@@ -151,7 +166,7 @@ func (d *decision) round(queue rota.QueueName) *fsmpb.Round {
 	}
 	r := &d.slab[0]
 	d.slab = d.slab[1:]
-	r.Epoch, r.Height, r.Queue = d.epoch, uint64(d.m.head.index), string(queue)
+	r.Epoch, r.Height, r.Queue, r.With = d.epoch, uint64(d.m.head.index), string(queue), d.with
 	d.rounds = append(d.rounds, r)
 	return r
 }
@@ -169,7 +184,7 @@ func (d *decision) queue(lot *sched.Lot) {
 	m, q := d.m, d.m.queues.get(lot.Queue)
 	pairs := d.draft.Round(lot.Pending, sched.RoundInput{
 		Queue: lot.Queue, Stats: lot.Stats,
-		Seed: sched.MatchSeed(m.head.cluster, d.epoch, m.head.index, m.head.beacon), Now: m.head.clock,
+		Seed: sched.MatchSeed(m.head.cluster, d.epoch, m.head.index, m.head.beacon), Now: d.now,
 		Policy: &q.policy, Cursor: q.placed + d.before[lot.Queue], Limit: min(int(q.policy.BatchSize), d.most-d.placed),
 		Interleave: q.interleaves(d.before[lot.Queue])})
 	for i := range pairs {
@@ -182,7 +197,7 @@ func (d *decision) queue(lot *sched.Lot) {
 
 // changeHolds adds what changes among the holds to the last round.
 func (d *decision) changeHolds() bool {
-	changes := d.draft.Keep(d.lots, d.holds, d.m.head.clock)
+	changes := d.draft.Keep(d.lots, d.holds, d.now)
 	if len(changes) == 0 {
 		return false
 	}
@@ -229,15 +244,193 @@ func (vw *View) QueueBusy(name rota.QueueName) bool {
 	return i != nil && i.turn.name != ""
 }
 
-// ReenactRound decides once more on this very state, and returns the round of an epoch, nil where
-// none of it is decided, with what it looked at. A job that was placed before its queue's draw is in no sight.
-func ReenactRound(vw *View, epoch uint64, most int) (round *fsmpb.Round, sight sched.Sight, seed sched.Hash) {
+// ReenactRound decides once more on this very state, with what an entry brings where there is any, and
+// returns the round of an epoch, nil where none of it is decided, with what it looked at. A job that was
+// placed before its queue's draw is in no sight. Nobody may read the state meanwhile.
+func (m *Machine) ReenactRound(epoch uint64, a *Arrivals, most int) (round *fsmpb.Round, sight sched.Sight, seed sched.Hash) {
 	looked := roundSight{epoch: epoch}
-	rounds, _ := vw.decide(most, "", &looked)
+	rounds, _ := m.decideWith(a, most, "", &looked)
 	for _, r := range rounds {
 		if r.GetEpoch() == epoch {
 			round = r
 		}
 	}
-	return round, looked.Sight, sched.MatchSeed(vw.m.head.cluster, epoch, vw.m.head.index, vw.m.head.beacon)
+	return round, looked.Sight, sched.MatchSeed(m.head.cluster, epoch, m.head.index, m.head.beacon)
+}
+
+// Arrivals are the operations of an entry that a round of that very entry is decided with (SPEC §2.3).
+type Arrivals struct {
+	// Ops stand before the round; Now is the entry's stamp.
+	Ops []*fsmpb.Op
+	Now rota.Clock
+}
+
+// DecideWith decides rounds for the jobs that an entry submits, to stand behind their submissions in that
+// entry (SPEC §2.3): on this state, with those jobs QUEUED by the entry's stamp. It decides nothing where
+// anybody else might have a claim to the workers, or anything in the entry might make the decision another
+// one: then the rounds after the entry decide. A function of the state, the operations, the stamp and the
+// height alone. What it files for the call it takes out again: nobody may read the state meanwhile.
+func (m *Machine) DecideWith(a *Arrivals, most int) []*fsmpb.Round {
+	rounds, _ := m.decideWith(a, most, "", nil)
+	return rounds
+}
+
+// decideWith is DecideWith, or decide where a is nil.
+func (m *Machine) decideWith(a *Arrivals, most int, watched rota.JobID, sight *roundSight) ([]*fsmpb.Round, *sched.Draft) {
+	if a == nil {
+		return m.decide(most, watched, sight)
+	}
+	s := arriving{m: m, now: max(a.Now, m.head.clock), count: int64(len(a.Ops)), ids: make(map[rota.JobID]bool)}
+	defer s.leave()
+	if !s.alone() || slices.ContainsFunc(a.Ops, func(op *fsmpb.Op) bool { return !s.take(op) }) || len(s.lots) == 0 {
+		return nil, nil
+	}
+	d := newDecision(m, most, watched, sight)
+	d.now, d.with = s.now, uint32(len(a.Ops))
+	slices.SortFunc(s.turns, func(x, y turn) int {
+		return sched.CompareTurn(x.count, x.weight, x.name, y.count, y.weight, y.name)
+	})
+	for _, t := range s.turns {
+		if lot := s.lots[t.name]; d.placed < most && m.placement.registry.supply.HasRoom(t.name) {
+			d.queue(lot)
+		}
+	}
+	if d.placed == 0 {
+		return nil, d.draft
+	}
+	return d.rounds, d.draft
+}
+
+// arriving are the jobs of an entry's submissions, filed apart from those of the state.
+type arriving struct {
+	m   *Machine
+	now rota.Clock
+	// count is how many operations the entry has, admitted how many jobs it brings.
+	count    int64
+	admitted uint64
+	ids      map[rota.JobID]bool
+	// lots have the jobs by queue, turns their queues as they become busy; classes are counted for the call.
+	lots    map[rota.QueueName]*sched.Lot
+	turns   []turn
+	classes []sched.ClassID
+}
+
+// alone reports whether nobody else has a claim to a worker that is free.
+func (s *arriving) alone() bool {
+	m := s.m
+	return m.head.cluster != "" && m.head.mode == rota.ModeNormal && m.placement.registry.busy.Len() == 0 && m.placement.holds.len() == 0
+}
+
+// take takes an operation in its turn; false says that nothing is decided with it.
+func (s *arriving) take(op *fsmpb.Op) bool {
+	switch o := op.GetOp().(type) {
+	case *fsmpb.Op_Barrier, *fsmpb.Op_KeepLog:
+		return true
+	case *fsmpb.Op_Lease: // it may free room, which the rounds after the entry give
+		v := rota.LeaseVerb(o.Lease.GetVerb())
+		return v == rota.VerbAck || v == rota.VerbRenew || v == rota.VerbComplete || v == rota.VerbProgress
+	case *fsmpb.Op_Submit:
+		return s.m.access.judge(op) == nil && s.submit(o.Submit.GetSpec())
+	default:
+		return false
+	}
+}
+
+// submit files the job of a submission, if it is QUEUED by that and may be placed; false says that it is
+// not sure what becomes of it.
+func (s *arriving) submit(p *fsmpb.JobSpec) bool {
+	m := s.m
+	if len(p.GetLabels()) > rota.MaxLabels {
+		return false
+	}
+	spec := entry.SpecWords(p)
+	if s.ids[spec.ID] || m.again(spec) != nil {
+		return true // it is answered by what is known of its id
+	}
+	q := m.queues.get(spec.Queue)
+	if spec.Unique != nil || spec.Batch != "" || len(spec.Keys) > 0 || rota.DateOf(spec.NotBefore) > 0 || m.takes(spec, q) != nil || m.admit(spec, q) != nil || !s.room(spec, q) {
+		return false
+	}
+	s.ids[spec.ID] = true
+	s.admitted++
+	if spec.Delay.Milliseconds() > 0 {
+		return true // it is DELAYED
+	}
+	if q.policy.Ranking == rota.RankAdaptive || m.keyring.groups[q.name] != nil {
+		return false
+	}
+	if d := m.admission.domainOf(q.name, spec.Domain); q.policy.Paused || m.admission.throttled(q, spec.Tenant) || d != nil && d.throttled {
+		return true // it waits
+	}
+	s.file(spec, q)
+	return true
+}
+
+// room reports whether a queue would admit as many jobs as the entry has operations: what comes before in
+// it must not decide whether a job is admitted.
+func (s *arriving) room(spec *rota.JobSpec, q *queueRow) bool {
+	lm, p := &s.m.admission, &q.policy
+	pending := q.pending() + s.count
+	if pending > p.QueueCap || int64(s.m.placement.registry.supply.Classes(q.name))+s.count > limits.MaxClassesPerQueue {
+		return false
+	}
+	if least := p.RejectThresholdPermille; least > 0 {
+		ready, room := lm.backlog(q)
+		if pending*1000 >= p.QueueCap*least || room > 0 && (ready+s.count)*1000 >= room*least {
+			return false
+		}
+	}
+	queue, rate := lm.rateOf(spec.Tenant, q)
+	if rate == 0 {
+		return true
+	}
+	r := lm.limiters.get(limiterKey(queue, spec.Tenant))
+	if r == nil {
+		return rate >= s.count && int64(lm.limiters.len())+s.count <= limits.MaxRateLimiters
+	}
+	return bucketOf(rate, rate).tokens(r.tat, s.m.head.clock) >= s.count
+}
+
+// file files a job as if it had been submitted and queued.
+func (s *arriving) file(spec *rota.JobSpec, q *queueRow) {
+	pl := &s.m.placement
+	lot := s.lots[q.name]
+	if lot == nil {
+		lot = &sched.Lot{Pending: sched.NewPending(q.policy.FairShare), Policy: &q.policy, Queue: q.name, Stats: s.m.typeStats.statsOf(q)}
+		if s.lots == nil {
+			s.lots = make(map[rota.QueueName]*sched.Lot)
+		}
+		s.lots[q.name] = lot
+		s.join(q)
+	}
+	class := pl.registry.supply.Intern(sched.RequirementsOf(spec))
+	s.classes = append(s.classes, class)
+	j := jobRow{jobLife: noLife, spec: s.m.specs.keep(spec), class: class, seq: s.m.head.jobSeq + s.admitted, enqueued: s.now, queuedAt: s.now}
+	item := pl.itemOf(&j, &q.policy)
+	if q.policy.FairShare {
+		lot.Pending.SetShare(spec.Tenant, pl.registry.queues[q.name].open[spec.Tenant], s.m.admission.limitsOf(spec.Tenant).Weight)
+	}
+	lot.Pending.Add(&item)
+}
+
+// join takes a queue into the order of queues, as joinTurns does.
+func (s *arriving) join(q *queueRow) {
+	t := turn{q.turn, uint64(q.policy.Weight), q.name}
+	if len(s.turns) > 0 {
+		least := s.turns[0]
+		for _, o := range s.turns[1:] {
+			if turnLess(o, least) {
+				least = o
+			}
+		}
+		t.count = max(t.count, rescale(least.count, t.weight, least.weight))
+	}
+	s.turns = append(s.turns, t)
+}
+
+// leave takes out what was counted for the call.
+func (s *arriving) leave() {
+	for _, c := range s.classes {
+		s.m.placement.registry.supply.Release(c)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -100,6 +101,21 @@ func goldenFlows(c *bench) {
 	c.match()
 	c.ends(rota.VerbFail, grows, "c")
 	c.pass(2_000)
+}
+
+// goldenWith has a job get its worker by a round of its own entry.
+func goldenWith(c *bench) {
+	d := emptyBench(c.t)
+	d.lead()
+	d.worker("with", 2)
+	ops := []*fsmpb.Op{submitOp(jobSpec("with"))}
+	rounds := d.DecideWith(arrivalsOf(d, ops), 1000)
+	if len(rounds) != 1 {
+		c.t.Fatalf("%v is decided with %v", rounds, ops)
+	}
+	// On this state, where jobs wait, none is decided: what another one's says is checked, and dropped.
+	rounds[0].Epoch, rounds[0].Height = c.head.epoch+1, uint64(c.head.index)
+	c.entry(slices.Concat(ops, opsOf(rounds))...)
 }
 
 // goldenDeletions ends jobs, and deletes them so that ranges of numbers begin, meet and go.
@@ -271,6 +287,7 @@ func writeGolden(t *testing.T) {
 	c.entry(backupOp(c.at, "c-1.snap"))
 	c.entry(backupOp(c.at-2, "c-2.snap"), backupOp(c.at, "c-3.snap"), backupOp(0, "c-4.snap"))
 	c.entry(differsOp("n2", 7, 5), differsOp("n2", 9, 5), differsOp("n3", 9, 5), switchOp(entry.FirstRules), switchOp(0))
+	goldenWith(c)
 	note()
 	var out []byte
 	var lines strings.Builder

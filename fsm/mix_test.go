@@ -78,7 +78,11 @@ func runMix(b *bench, d *dice) {
 			if d.roll(10) == 0 {
 				ops = append(ops, mixFlow(d)...)
 			}
-			a = b.entry(ops...)
+			if d.roll(2) == 0 {
+				a, _ = withEntry(b, ops, false)
+			} else {
+				a = b.entry(ops...)
+			}
 		}
 		for _, ev := range a.Events {
 			if x, ok := b.View.Assignment(ev.Lease); ok && ev.Kind == rota.EventJobAssigned {

@@ -41,21 +41,6 @@ func (m *Machine) submit(op *fsmpb.Submit) *fsmpb.Outcome {
 	return m.became(j.state, m.admission.slowDown(q, spec.Tenant))
 }
 
-// again answers a submission whose id is known: the same content is the same submission
-// once more, another one is refused (SPEC §16.5); nil where the id is free.
-func (m *Machine) again(spec *rota.JobSpec) *fsmpb.Outcome {
-	var state rota.JobState
-	var content rota.Digest
-	if j := m.jobs.get(spec.ID); j != nil {
-		state, content = j.state, j.firstContent()
-	} else if t := m.ended.tombs.get(spec.ID); t != nil {
-		state, content = t.state, t.content
-	} else {
-		return m.uniques.repeated(spec)
-	}
-	return againOutcome(spec.ID, state, m.specs.content(spec) == content)
-}
-
 // became answers that a job is in a state now. Outcomes never change once given, so all
 // that say the same are one.
 func (m *Machine) became(state rota.JobState, throttle bool) *fsmpb.Outcome {

@@ -440,11 +440,11 @@ func (vw *View) remedy(j *jobRow, w rota.Why) string {
 	return remedies[w.Reason]
 }
 
-// Reenact decides once more on this very state and tells, of a job that the rounds
-// placed, who else was looked at and why it was not chosen. ok is false where the
-// job got its worker otherwise: by a hold, or by the turn of the oldest.
-func (vw *View) Reenact(id rota.JobID, most int) (others []rota.OtherWorker, ok bool) {
-	_, draft := vw.decide(most, id, nil)
+// Reenact decides once more on this very state, with what an entry brings where there is any, and tells,
+// of a job that the rounds placed, who else was looked at and why it was not chosen. ok is false where the
+// job got its worker otherwise: by a hold, or by the turn of the oldest. Nobody may read the state meanwhile.
+func (m *Machine) Reenact(id rota.JobID, a *Arrivals, most int) (others []rota.OtherWorker, ok bool) {
+	_, draft := m.decideWith(a, most, id, nil)
 	if draft == nil {
 		return nil, false
 	}

@@ -130,7 +130,7 @@ func TestWhyWorkers(t *testing.T) {
 	b.ok(statusOp("gone", rota.WorkerRetired, 0))
 	b.submit("first")
 	b.sound()
-	others, ok := b.View.Reenact("first", 10)
+	others, ok := b.Reenact("first", nil, 10)
 	if !ok || slices.ContainsFunc(others, func(o rota.OtherWorker) bool { return o.Worker == "gone" }) || len(others) != 4 {
 		t.Errorf("not chosen: %v", others)
 	}
@@ -279,7 +279,7 @@ func TestReenact(t *testing.T) {
 	b.worker("x", 2)
 	b.worker("y", 2)
 	b.submit("j", func(s *rota.JobSpec) { s.RegionsDeny = []string{"eu"} })
-	others, ok := b.View.Reenact("j", 1_024)
+	others, ok := b.Reenact("j", nil, 1_024)
 	lease := b.match()["j"]
 	if !ok || len(others) != 3 {
 		t.Fatalf("%v, %v", others, ok)
@@ -290,7 +290,7 @@ func TestReenact(t *testing.T) {
 			t.Errorf("%s: %q, %q wanted; %s was chosen", o.Worker, o.Reason, want, lease.Worker)
 		}
 	}
-	if _, ok := b.View.Reenact("nobody", 1_024); ok {
+	if _, ok := b.Reenact("nobody", nil, 1_024); ok {
 		t.Error("a job that nobody knows was placed")
 	}
 }

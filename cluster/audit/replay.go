@@ -30,6 +30,10 @@ type auditor struct {
 	// is decided on this state there, until the log has passed on.
 	heights map[rota.Index]bool
 	decided map[rota.Index][]*fsmpb.Round
+	// withAt are the entries whose rounds were decided with their submissions, by the height of the state;
+	// with is what is decided so on that state, until the log has passed on.
+	withAt map[rota.Index]uint64
+	with   map[rota.Index][]*fsmpb.Round
 	// known are digests that snapshots on the way say the state has.
 	known map[rota.Index]rota.Digest
 }
@@ -39,22 +43,29 @@ type auditor struct {
 // before m's are not counted: nothing here can prove them.
 func stretch(ctx context.Context, m *fsm.Machine, log Log, to uint64, known map[rota.Index]rota.Digest,
 ) (rota.AuditReport, error) {
-	a := &auditor{m: m, heights: make(map[rota.Index]bool), decided: make(map[rota.Index][]*fsmpb.Round), known: known}
+	a := &auditor{m: m, heights: make(map[rota.Index]bool), decided: make(map[rota.Index][]*fsmpb.Round),
+		withAt: make(map[rota.Index]uint64), with: make(map[rota.Index][]*fsmpb.Round), known: known}
 	from := uint64(m.Head().Index) + 1
 	a.report = rota.AuditReport{From: rota.Index(from), To: rota.Index(to)}
 	if err := walkLog(ctx, log, from, to, func(l *raft.Log) error {
 		p, err := entry.Peek(rota.Index(l.Index), l.Data)
 		if err == nil {
 			for _, r := range p.Rounds {
-				a.heights[rota.Index(r.GetHeight())] = true
+				if height := rota.Index(r.GetHeight()); r.GetWith() == 0 {
+					a.heights[height] = true
+				} else if p.Term == l.Term { // else it is dropped
+					a.withAt[height] = l.Index
+				}
 			}
 		}
 		return err
 	}); err != nil {
 		return a.report, err
 	}
-	a.decide()
-	err := walkLog(ctx, log, from, to, a.entry)
+	if err := a.decide(log); err != nil {
+		return a.report, err
+	}
+	err := walkLog(ctx, log, from, to, func(l *raft.Log) error { return a.entry(log, l) })
 	if errors.Is(err, errDiffers) {
 		err = nil
 	}
@@ -85,16 +96,28 @@ func walkLog(ctx context.Context, log Log, from, to uint64, visit func(*raft.Log
 	return nil
 }
 
-// decide computes what a leader on this very state would decide, where the log
-// says that one did.
-func (a *auditor) decide() {
-	if index := a.m.Head().Index; a.heights[index] {
+// decide computes what a leader on this very state would decide, where the log says that one did: with
+// the submissions of a later entry where that says so.
+func (a *auditor) decide(log Log) error {
+	index := a.m.Head().Index
+	if a.heights[index] {
 		a.decided[index] = a.m.Decide(limits.DecideMost)
 	}
+	at, ok := a.withAt[index]
+	if !ok {
+		return nil
+	}
+	return walkLog(context.Background(), log, at, at, func(l *raft.Log) error {
+		p, err := entry.Peek(rota.Index(l.Index), l.Data)
+		if err == nil {
+			a.with[index] = a.m.DecideWith(&fsm.Arrivals{Ops: p.Ops, Now: p.Now}, limits.DecideMost)
+		}
+		return err
+	})
 }
 
 // entry applies an entry, compares its rounds, and decides where it must.
-func (a *auditor) entry(l *raft.Log) error {
+func (a *auditor) entry(log Log, l *raft.Log) error {
 	p, err := entry.Peek(rota.Index(l.Index), l.Data)
 	if err != nil {
 		return err
@@ -124,8 +147,7 @@ func (a *auditor) entry(l *raft.Log) error {
 			Proved: "digest " + applied.Digest.String()}
 		return errDiffers
 	}
-	a.decide()
-	return nil
+	return a.decide(log)
 }
 
 // compare proves one logged round, or reports how it differs.
@@ -140,8 +162,17 @@ func (a *auditor) compare(index uint64, logged *fsmpb.Round) error {
 			delete(a.decided, h)
 		}
 	}
+	for h := range a.with {
+		if h < height {
+			delete(a.with, h)
+		}
+	}
 	var proved *fsmpb.Round
-	for _, r := range a.decided[height] {
+	rounds := a.decided[height]
+	if logged.GetWith() > 0 {
+		rounds = a.with[height]
+	}
+	for _, r := range rounds {
 		if r.GetEpoch() == logged.GetEpoch() {
 			proved = r
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
@@ -17,9 +18,16 @@ const roundWithin = 4_096
 
 var errFound = errors.New("found")
 
-// Round returns the round of an epoch that the log has for a height, and the index of its entry;
-// NotFound where there is none up to an index.
-func Round(ctx context.Context, log Log, epoch uint64, height, to rota.Index) (found *fsmpb.Round, at rota.Index, err error) {
+// Logged is a round as the log has it.
+type Logged struct {
+	*fsmpb.Round
+	// Index is that of its entry; With is what it was decided with, nil for the state alone.
+	Index rota.Index
+	With  *fsm.Arrivals
+}
+
+// Round returns the round of an epoch that the log has for a height; NotFound where there is none up to an index.
+func Round(ctx context.Context, log Log, epoch uint64, height, to rota.Index) (found Logged, err error) {
 	last := min(to, height+roundWithin)
 	err = walkLog(ctx, log, uint64(height)+1, uint64(last), func(l *raft.Log) error {
 		p, err := entry.Peek(rota.Index(l.Index), l.Data)
@@ -31,17 +39,20 @@ func Round(ctx context.Context, log Log, epoch uint64, height, to rota.Index) (f
 				break // decided in a leadership that is over: it was dropped
 			}
 			if r.GetEpoch() == epoch && rota.Index(r.GetHeight()) == height {
-				found, at = r, rota.Index(l.Index)
+				found = Logged{Round: r, Index: rota.Index(l.Index)}
+				if r.GetWith() > 0 {
+					found.With = &fsm.Arrivals{Ops: p.Ops, Now: p.Now}
+				}
 				return errFound
 			}
 		}
 		return nil
 	})
-	if found != nil {
-		return found, at, nil
+	if found.Round != nil {
+		return found, nil
 	}
 	if err == nil {
 		err = rota.Refusef(rota.KindNotFound, "epoch", "no round of epoch %d was decided at height %d: a decision of a job has both", epoch, height)
 	}
-	return nil, 0, err
+	return found, err
 }

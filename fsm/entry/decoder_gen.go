@@ -93,6 +93,7 @@ const (
 	roundPairs         = 4
 	roundHolds         = 5
 	roundPreempts      = 6
+	roundWith          = 7
 )
 
 func (d *Decoder) jobSpec(m *fsmpb.JobSpec, b []byte) bool {

@@ -11,6 +11,9 @@ type Peeked struct {
 	Term       uint64
 	Operations int
 	Rounds     []*fsmpb.Round
+	// Ops are the operations that rounds of it were decided with, nil where none was, and Now is its stamp.
+	Ops []*fsmpb.Op
+	Now rota.Clock
 	// Fires are what it decides of schedules, each with its place among the operations.
 	Fires []PeekedFire
 }
@@ -28,9 +31,12 @@ func Peek(index rota.Index, data []byte) (Peeked, error) {
 	if err != nil {
 		return Peeked{}, err
 	}
-	p := Peeked{Term: entry.GetTerm(), Operations: len(entry.GetOps())}
+	p := Peeked{Term: entry.GetTerm(), Operations: len(entry.GetOps()), Now: rota.Clock(entry.GetNowMs())}
 	for i, op := range entry.GetOps() {
 		if r := op.GetRound(); r != nil {
+			if p.Ops == nil && r.GetWith() > 0 {
+				p.Ops = entry.GetOps()[:i]
+			}
 			p.Rounds = append(p.Rounds, r)
 		}
 		if f := op.GetFire(); f != nil {

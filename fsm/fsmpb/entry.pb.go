@@ -3499,7 +3499,10 @@ type Round struct {
 	// What changes among the holds, after the pairs (SPEC §7.8).
 	Holds []*Hold `protobuf:"bytes,5,rep,name=holds,proto3" json:"holds,omitempty"`
 	// Leases that give way to critical jobs, after the pairs (SPEC §7.9).
-	Preempts      []*Preempt `protobuf:"bytes,6,rep,name=preempts,proto3" json:"preempts,omitempty"`
+	Preempts []*Preempt `protobuf:"bytes,6,rep,name=preempts,proto3" json:"preempts,omitempty"`
+	// How many operations before it in its entry it was decided with, on the state at height; 0 for a
+	// round that was decided on that state alone (SPEC §2.3).
+	With          uint32 `protobuf:"varint,7,opt,name=with,proto3" json:"with,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3574,6 +3577,13 @@ func (x *Round) GetPreempts() []*Preempt {
 		return x.Preempts
 	}
 	return nil
+}
+
+func (x *Round) GetWith() uint32 {
+	if x != nil {
+		return x.With
+	}
+	return 0
 }
 
 // Preempt revokes leases of a worker and keeps the room for a job.
@@ -7991,14 +8001,15 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x1c\n" +
 	"\treachable\x18\x03 \x01(\bR\treachable\x12 \n" +
 	"\flast_sign_ms\x18\x04 \x01(\x03R\n" +
-	"lastSignMs\"\xc6\x01\n" +
+	"lastSignMs\"\xda\x01\n" +
 	"\x05Round\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x16\n" +
 	"\x06height\x18\x02 \x01(\x04R\x06height\x12\x14\n" +
 	"\x05queue\x18\x03 \x01(\tR\x05queue\x12$\n" +
 	"\x05pairs\x18\x04 \x03(\v2\x0e.rota.fsm.PairR\x05pairs\x12$\n" +
 	"\x05holds\x18\x05 \x03(\v2\x0e.rota.fsm.HoldR\x05holds\x12-\n" +
-	"\bpreempts\x18\x06 \x03(\v2\x11.rota.fsm.PreemptR\bpreempts\"K\n" +
+	"\bpreempts\x18\x06 \x03(\v2\x11.rota.fsm.PreemptR\bpreempts\x12\x12\n" +
+	"\x04with\x18\a \x01(\rR\x04with\"K\n" +
 	"\aPreempt\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x16\n" +
 	"\x06worker\x18\x02 \x01(\tR\x06worker\x12\x16\n" +

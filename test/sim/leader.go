@@ -154,6 +154,12 @@ func (l *leadership) launch() {
 	for _, p := range f.proposals {
 		entry.Ops = append(entry.Ops, p.op)
 	}
+	if m := l.node.machine; !w.Apart && len(l.flying) == 0 && !l.matching { // as SPEC §2.3 has it: in the entry itself
+		for _, r := range m.DecideWith(&fsm.Arrivals{Ops: entry.GetOps(), Now: rota.Clock(entry.GetNowMs())}, 64) {
+			entry.Ops = append(entry.Ops, &fsmpb.Op{Op: &fsmpb.Op_Round{Round: r}})
+			w.audit.With++
+		}
+	}
 	f.data, f.number = seal(w, entry), l.stamped
 	l.flying = append(l.flying, f)
 	if l.dead && w.Ghosts && w.ghostly.IntN(3) == 0 { // it has not noticed: this comes terms later

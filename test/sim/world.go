@@ -61,6 +61,8 @@ type Options struct {
 	// Tokens: some callers show tokens, which are revoked while they are in use, and workers may
 	// work for some tenants only, other ones all the time.
 	Tokens bool
+	// Apart: no round is in the entry of its submissions.
+	Apart bool
 	// Owners: principals of a role with small limits make and delete queues, tenants and tokens.
 	Owners bool
 	// Calm: no message is lost, doubled or late by chance.
