@@ -8,6 +8,7 @@ export default defineConfig({
   expect: { timeout: 20_000 },
   reporter: 'list',
   use: {
+    timezoneId: 'UTC',
     launchOptions: {
       executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
       args: process.getuid?.() === 0 ? ['--no-sandbox'] : [], // Chromium has no sandbox for root

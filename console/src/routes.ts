@@ -26,6 +26,14 @@ export const routes: Route[] = [
     one: () => import('./pages/job/Job.svelte'),
   },
   {
+    name: 'Workflows',
+    path: 'workflows',
+    key: 'w',
+    right: 'read',
+    load: () => import('./pages/workflows/Workflows.svelte'),
+    one: () => import('./pages/workflow/Workflow.svelte'),
+  },
+  {
     name: 'Queues',
     path: 'queues',
     key: 'q',

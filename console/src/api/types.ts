@@ -14,6 +14,11 @@ export type ClusterStatus = Schemas['ClusterStatus'];
 export type NodeStatus = Schemas['NodeStatus'];
 export type Stats = Schemas['Stats'];
 export type Identity = Schemas['Identity'];
+export type Workflow = Schemas['Workflow'];
+export type WorkflowNode = Schemas['WorkflowNode'];
+export type NodeCounts = Schemas['NodeCounts'];
+export type Schedule = Schemas['Schedule'];
+export type Plan = Schemas['Plan'];
 
 /** A queue as the topic overview shows it: without its policy. */
 export interface OverviewQueue {

@@ -4,6 +4,8 @@ import { expect, test, type Page } from '@playwright/test';
 import { Cluster } from './cluster';
 
 const hostile = '<img src=x onerror=alert(1)>';
+/** A node's id has no blanks; the slash is one for what reads markup. */
+const hostileNode = '<img/src=x/onerror=alert(1)>';
 let cluster: Cluster;
 
 test.beforeAll(async () => {
@@ -12,6 +14,7 @@ test.beforeAll(async () => {
   await cluster.call('PUT', '/v1/jobs/waits', { queue: 'default', type: 'shout', requires: ['cuda'], payload: { a: [1, 2] } });
   await cluster.call('PUT', '/v1/tenants/acme', { set: { weight: '3', max_concurrent: '5' } });
   await cluster.call('PUT', '/v1/key-rules/host?value=%3Cimg%3E', { concurrency: 2 });
+  await cluster.call('PUT', '/v1/workflows/graph', { labels: { note: hostile }, nodes: [{ id: 'a', type: 'shout' }, { id: hostileNode, type: 'shout', parents: ['a'] }, { id: 'approve', gate: {} }] });
 });
 test.afterAll(() => cluster.stop());
 
@@ -19,7 +22,8 @@ test.afterAll(() => cluster.stop());
 function faultsOf(page: Page): string[] {
   const faults: string[] = [];
   page.on('console', (m) => {
-    if (m.type() === 'error' && !m.text().includes('net::ERR_')) faults.push(m.text()); // a killed node's connection is one
+    // The browser says of a killed node, and of what is not there, that it could not be loaded.
+    if (m.type() === 'error' && !/net::ERR_|status of 404/.test(m.text())) faults.push(m.text());
   });
   page.on('pageerror', (e) => faults.push(String(e)));
   page.on('dialog', (d) => {
@@ -46,6 +50,7 @@ const paths = [
   ...['/ui/', '/ui/jobs', '/ui/jobs/waits', '/ui/jobs/hostile', '/ui/nowhere'],
   ...['/ui/queues', '/ui/queues/default', '/ui/queues/nothere', '/ui/workers', '/ui/tenants?key=host:%3Cimg%3E', '/ui/tenants/acme'],
   ...['/ui/decisions', '/ui/events?from=oldest', '/ui/cluster', '/ui/access'],
+  ...['/ui/workflows', '/ui/workflows/graph', '/ui/workflows/nothere'],
 ];
 for (const path of paths) {
   test(`${path} loads, live, accessible, without an error or a refusal of its policy`, async ({ page }) => {
@@ -180,6 +185,23 @@ test('a token is made in the browser, counts, and is revoked', async ({ page }) 
   await page.getByRole('button', { name: 'Revoke…' }).first().click();
   await page.getByRole('button', { name: 'Revoke', exact: true }).click();
   await expect.poll(whoami).toBe(401);
+test('a workflow: its graph, a node and its job, a gate, and its end', async ({ page }) => {
+  const faults = faultsOf(page);
+  await page.goto((await cluster.leader()).api + '/ui/workflows');
+  await page.getByRole('link', { name: 'graph', exact: true }).click();
+  const graph = page.getByRole('region', { name: 'Graph of graph' });
+  await expect(graph.getByRole('link')).toHaveCount(3);
+  expect(await page.locator('img').count()).toBe(0);
+  await graph.getByRole('link', { name: hostileNode }).click();
+  await expect(page.getByRole('heading', { level: 1 })).toHaveText(`graph/${hostileNode}`);
+  await page.goBack();
+  await page.getByRole('button', { name: 'Let pass…' }).click();
+  await page.getByRole('button', { name: 'Let pass', exact: true }).click();
+  await expect(page.getByLabel('Gates')).toHaveCount(0);
+  await page.getByRole('button', { name: 'Cancel workflow…' }).click();
+  await page.getByRole('button', { name: 'Cancel workflow', exact: true }).click();
+  await expect(page.getByRole('button', { name: 'Retry workflow…' })).toBeVisible();
+  expect(faults).toEqual([]);
 });
 
 // The last one, as it costs a node.

@@ -1,0 +1,24 @@
+import type { NodeCounts } from '../../api/types';
+import { jobStates } from '../../ui/states';
+
+/** The states that a workflow is shown in, and the state of a job whose colour and mark each has. */
+export const flowStates = { RUNNING: 'RUNNING', COMPLETED: 'COMPLETED', FAILED: 'DEAD', CANCELLED: 'CANCELLED' } as const;
+
+/** Returns the state of a job that looks as a workflow's state does. */
+export function lookOf(state: string): string {
+  return flowStates[state as keyof typeof flowStates] ?? 'BLOCKED';
+}
+
+/** Whether a workflow has ended. */
+export function over(state: string): boolean {
+  return state === 'COMPLETED' || state === 'FAILED' || state === 'CANCELLED';
+}
+
+/** The states of nodes, what is done first. */
+export const nodeStates = [...jobStates.slice(5), 'SKIPPED', 'RUNNING', 'ASSIGNED', 'QUEUED', 'DELAYED', 'WAITING', 'BLOCKED'] as const;
+
+/** Returns the parts of a bar of a workflow's nodes. */
+export function partsOf(counts: NodeCounts | undefined): { state: string; n: number }[] {
+  const all = (counts ?? {}) as Record<string, number | undefined>;
+  return nodeStates.map((state) => ({ state, n: all[state.toLowerCase()] ?? 0 })).filter((p) => p.n > 0);
+}
