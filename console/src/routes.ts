@@ -58,6 +58,14 @@ export const routes: Route[] = [
     one: () => import('./pages/tenant/Tenant.svelte'),
   },
   {
+    name: 'Schedules',
+    path: 'schedules',
+    key: 's',
+    right: 'read',
+    load: () => import('./pages/schedules/Schedules.svelte'),
+    one: () => import('./pages/schedule/Schedule.svelte'),
+  },
+  {
     name: 'Decisions',
     path: 'decisions',
     key: 'i',

@@ -15,6 +15,7 @@ test.beforeAll(async () => {
   await cluster.call('PUT', '/v1/tenants/acme', { set: { weight: '3', max_concurrent: '5' } });
   await cluster.call('PUT', '/v1/key-rules/host?value=%3Cimg%3E', { concurrency: 2 });
   await cluster.call('PUT', '/v1/workflows/graph', { labels: { note: hostile }, nodes: [{ id: 'a', type: 'shout' }, { id: hostileNode, type: 'shout', parents: ['a'] }, { id: 'approve', gate: {} }] });
+  await cluster.call('PUT', '/v1/schedules/nightly', { cron: '30 2 * * *', tz: 'Europe/Berlin', job: { type: 'shout', payload: hostile, labels: { note: hostile } } });
 });
 test.afterAll(() => cluster.stop());
 
@@ -51,6 +52,7 @@ const paths = [
   ...['/ui/queues', '/ui/queues/default', '/ui/queues/nothere', '/ui/workers', '/ui/tenants?key=host:%3Cimg%3E', '/ui/tenants/acme'],
   ...['/ui/decisions', '/ui/events?from=oldest', '/ui/cluster', '/ui/access'],
   ...['/ui/workflows', '/ui/workflows/graph', '/ui/workflows/nothere'],
+  ...['/ui/schedules', '/ui/schedules/nightly', '/ui/schedules/nothere'],
 ];
 for (const path of paths) {
   test(`${path} loads, live, accessible, without an error or a refusal of its policy`, async ({ page }) => {
@@ -202,6 +204,36 @@ test('a workflow: its graph, a node and its job, a gate, and its end', async ({ 
   await page.getByRole('button', { name: 'Cancel workflow', exact: true }).click();
   await expect(page.getByRole('button', { name: 'Retry workflow…' })).toBeVisible();
   expect(faults).toEqual([]);
+});
+
+test('a schedule: paused with a reason, resumed, and run by hand', async ({ page }) => {
+  const faults = faultsOf(page);
+  await page.goto((await cluster.leader()).api + '/ui/schedules');
+  await page.getByRole('link', { name: 'nightly' }).click();
+  await expect(page.getByLabel('Next dates').getByText('02:30:00').first()).toBeVisible();
+  await page.getByRole('button', { name: 'Pause…' }).click();
+  await page.getByLabel('why, as it is shown').fill(hostile);
+  await page.getByRole('button', { name: 'Pause', exact: true }).click();
+  await expect(page.getByText('PAUSED').first()).toBeVisible();
+  await expect(page.locator('p.problem').getByText(hostile)).toBeVisible();
+  await page.getByRole('button', { name: 'Resume…' }).click();
+  await page.getByRole('button', { name: 'Resume', exact: true }).click();
+  await expect(page.getByText('ACTIVE').first()).toBeVisible();
+  await page.getByRole('button', { name: 'Trigger…' }).click();
+  await page.getByRole('button', { name: 'Trigger', exact: true }).click();
+  await expect(page.getByRole('heading', { level: 1 })).toHaveText(/^nightly@\+/);
+  expect(await page.locator('img').count()).toBe(0);
+  expect(faults).toEqual([]);
+});
+
+test('a schedule is filled from one moment to another', async ({ page }) => {
+  await page.goto((await cluster.leader()).api + '/ui/schedules/nightly');
+  await page.getByRole('button', { name: 'Backfill…' }).click();
+  await page.getByLabel('from', { exact: true }).fill('2024-01-01T00:00:00');
+  await page.getByLabel('until').fill('2024-01-03T00:00:00');
+  await page.getByRole('button', { name: 'Backfill', exact: true }).click();
+  // Those that wait for others are no jobs yet: they are named all the same.
+  for (const day of [1, 2]) await expect(page.getByLabel('Runs').getByText(`nightly@2024-01-0${day}T01:30:00Z`).first()).toBeVisible();
 });
 
 // The last one, as it costs a node.

@@ -1,0 +1,103 @@
+import type { Schedule } from '../../api/types';
+import { duration, exact, things } from '../../ui/format';
+
+/** What a schedule's own fields say of its dates, in a line. */
+export function when(s: Schedule): string {
+  if (s.cron) return `${s.cron}${s.tz ? ` in ${s.tz}` : ''}`;
+  if (s.every_ms) return `every ${duration(s.every_ms)}`;
+  return things(s.dates_ms?.length ?? 0, 'date');
+}
+
+/** The state of a job that looks as a schedule's state does. */
+export function lookOf(state: string): string {
+  return state === 'ACTIVE' ? 'RUNNING' : state === 'DONE' ? 'COMPLETED' : state === 'PAUSED' ? 'WAITING' : 'BLOCKED';
+}
+
+/** The state of a job that looks as what became of a date. */
+export function fateOf(what: string): string {
+  const looks: Record<string, string> = { RUN: 'COMPLETED', QUEUED: 'QUEUED', SKIPPED: 'SKIPPED', REPLACED: 'CANCELLED', FULL: 'DEAD', KNOWN: 'SKIPPED', MISSED: 'EXPIRED' };
+  return looks[what] ?? 'BLOCKED';
+}
+
+/** What a schedule does with a date while a run of it lives. */
+export const overlaps: Record<string, string> = {
+  skip: 'a date is skipped while a run lives or waits',
+  queue_one: 'a date waits for the run that lives, one at a time',
+  queue_all: 'each date waits for the runs before it',
+  cancel: 'the run that lives is cancelled for a newer date',
+  allow: 'runs live beside each other',
+};
+
+/** Says in a sentence what became of a date, and why. */
+export function whyOf(what: string, s: Schedule): string {
+  switch (what) {
+    case 'RUN':
+      return 'It became a run.';
+    case 'QUEUED':
+      return 'It waits until the runs before it have ended.';
+    case 'SKIPPED':
+      return s.overlap === 'queue_one'
+        ? 'It was skipped: another date waited already, and overlap is queue_one.'
+        : `It was skipped: a run before it lived or waited still, and overlap was skip.`;
+    case 'REPLACED':
+      return 'It waited, and gave its place to a newer date, as overlap is cancel.';
+    case 'FULL':
+      return 'It was skipped: as many runs live or wait as a schedule may have, 1,000, or all schedules together.';
+    case 'KNOWN':
+      return 'It did not run again: the job of its run was known already.';
+    case 'MISSED':
+      return `It was missed: nobody could take it within ${duration(s.catch_up_ms)} (catch_up), or it was not among the newest ${things(s.catch_up_max, 'late one')} (catch_up_max).`;
+    default:
+      return '';
+  }
+}
+
+/** The id of the job that is the run of a date. */
+export function runOf(name: string, date: number): string {
+  return `${name}@${exact(date, true).replace('.000Z', 'Z')}`;
+}
+
+/** A moment in a zone, with the day of the week; as in UTC where the browser does not know the zone. */
+export function inZone(ms: number, zone: string | undefined): string {
+  const at = new Date(ms);
+  const options = { weekday: 'short', year: 'numeric', month: '2-digit', day: '2-digit', hour: '2-digit', minute: '2-digit', second: '2-digit', hourCycle: 'h23', timeZoneName: 'shortOffset' } as const;
+  const parts = (timeZone: string | undefined) => Object.fromEntries(new Intl.DateTimeFormat('en-GB', { ...options, timeZone }).formatToParts(at).map((p) => [p.type, p.value]));
+  let p: Record<string, string>;
+  try {
+    p = parts(zone);
+  } catch {
+    p = parts('UTC');
+  }
+  return `${p.weekday} ${p.year}-${p.month}-${p.day} ${p.hour}:${p.minute}:${p.second} ${p.timeZoneName}`;
+}
+
+/** A day of a calendar, and how many dates it has. */
+export interface Day {
+  /** As 2031-01-29. */
+  day: string;
+  n: number;
+}
+
+/** Returns the weeks from the one of now on, each from Monday to Sunday, with the dates of each day in a zone. */
+export function calendar(dates: number[], now: number, zone: string | undefined, weeks: number): Day[][] {
+  const dayOf = (ms: number): string => inZone(ms, zone).slice(4, 14);
+  const counts = new Map<string, number>();
+  for (const d of dates) counts.set(dayOf(d), (counts.get(dayOf(d)) ?? 0) + 1);
+  const first = new Date(`${dayOf(now)}T00:00:00Z`);
+  first.setUTCDate(first.getUTCDate() - ((first.getUTCDay() + 6) % 7));
+  return Array.from({ length: weeks }, (_, week) =>
+    Array.from({ length: 7 }, (_, i) => {
+      const at = new Date(first);
+      at.setUTCDate(first.getUTCDate() + 7 * week + i);
+      const day = at.toISOString().slice(0, 10);
+      return { day, n: counts.get(day) ?? 0 };
+    }),
+  );
+}
+
+/** How many dates lie in a span that has passed, where the schedule itself says so: not of a cron expression, which the cluster reckons. */
+export function datesIn(s: Schedule, from: number, until: number): number | undefined {
+  if (s.dates_ms?.length) return s.dates_ms.filter((d) => d >= from && d <= until).length;
+  if (s.every_ms) return Math.max(0, Math.floor((until - from) / s.every_ms));
+  return undefined;
+}
