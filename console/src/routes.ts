@@ -66,6 +66,14 @@ export const routes: Route[] = [
     one: () => import('./pages/schedule/Schedule.svelte'),
   },
   {
+    name: 'Dead letters',
+    path: 'dead',
+    key: 'd',
+    right: 'read',
+    load: () => import('./pages/dead/Dead.svelte'),
+    one: () => import('./pages/dead/Group.svelte'),
+  },
+  {
     name: 'Decisions',
     path: 'decisions',
     key: 'i',

@@ -19,6 +19,24 @@ test.beforeAll(async () => {
 });
 test.afterAll(() => cluster.stop());
 
+/** Has a worker of plain HTTP take the one job of a queue, and fail it for good. */
+async function bury(queue: string, job: string, error: string): Promise<void> {
+  await cluster.call('PUT', `/v1/queues/${queue}`, { set: {} });
+  await cluster.call('PUT', `/v1/jobs/${job}`, { queue, type: 'mail' });
+  const { api } = await cluster.leader();
+  const say = async (call: string, body: unknown) => {
+    const answer = await fetch(`${api}/v1/workers/undertaker/${call}`, {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json', 'Rota-Worker-Secret': 'secret of the undertaker' },
+      body: JSON.stringify(body),
+    });
+    return (await answer.json()) as { leases: { lease: string; token: string }[] };
+  };
+  const { leases } = await say('acquire', { worker: { queues: [queue], slots: 1 }, max: 1, wait_ms: 8_000 });
+  await say(`leases/${leases[0]?.lease}/fail`, { job, token: leases[0]?.token, error, no_retry: true });
+  await expect.poll(async () => ((await cluster.call('GET', `/v1/jobs/${job}`)) as { state: string }).state).toBe('DEAD');
+}
+
 /** Collects what a page must not have: errors, refusals of its policy, dialogs. */
 function faultsOf(page: Page): string[] {
   const faults: string[] = [];
@@ -53,6 +71,7 @@ const paths = [
   ...['/ui/decisions', '/ui/events?from=oldest', '/ui/cluster', '/ui/access'],
   ...['/ui/workflows', '/ui/workflows/graph', '/ui/workflows/nothere'],
   ...['/ui/schedules', '/ui/schedules/nightly', '/ui/schedules/nothere'],
+  ...['/ui/dead'],
 ];
 for (const path of paths) {
   test(`${path} loads, live, accessible, without an error or a refusal of its policy`, async ({ page }) => {
@@ -234,6 +253,26 @@ test('a schedule is filled from one moment to another', async ({ page }) => {
   await page.getByRole('button', { name: 'Backfill', exact: true }).click();
   // Those that wait for others are no jobs yet: they are named all the same.
   for (const day of [1, 2]) await expect(page.getByLabel('Runs').getByText(`nightly@2024-01-0${day}T01:30:00Z`).first()).toBeVisible();
+});
+
+test('dead letters: those that failed alike are one group, and are run again by a plan', async ({ page }) => {
+  const faults = faultsOf(page);
+  await bury('graves', 'letter-1', `451 try again, request 4711: ${hostile}`);
+  await bury('graves', 'letter-2', `451 try again, request 4712: ${hostile}`);
+  await page.goto((await cluster.leader()).api + '/ui/dead?q=queue%3Dgraves');
+  const group = page.getByRole('grid', { name: 'Groups of dead jobs' }).getByRole('link');
+  await expect(group).toHaveText(`451 try again, request 4712: ${hostile}`);
+  await group.click();
+  await expect(page.getByRole('grid', { name: 'Jobs that failed alike' }).getByRole('link')).toHaveText(['letter-2', 'letter-1']);
+  await expect(page.locator('.skeleton')).toHaveCount(0);
+  await accessible(page);
+  await page.getByRole('button', { name: 'Retry them…' }).click();
+  await expect(page.getByRole('dialog').getByText('2 jobs')).toBeVisible();
+  await page.getByRole('button', { name: 'Start the plan' }).click();
+  await expect(page.getByText('No dead job has this fingerprint any more')).toBeVisible();
+  expect(((await cluster.call('GET', '/v1/jobs/letter-1')) as { life: number }).life).toBe(1);
+  expect(await page.locator('img').count()).toBe(0);
+  expect(faults).toEqual([]);
 });
 
 // The last one, as it costs a node.

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 
-import { alike } from '../../src/pages/overview/alike';
+import { deadTerms, group, histogram } from '../../src/pages/dead/groups';
 import { append } from '../../src/pages/overview/stats';
 import { completed, quote, split, valueOf, withTerm } from '../../src/pages/jobs/terms';
 import { snap, spansOf, stopsOf } from '../../src/pages/job/life';
@@ -39,11 +39,23 @@ test('figures in words', () => {
 });
 
 test('dead jobs that failed alike are one group', () => {
-  const job = (fingerprint: string, type: string) => ({ fingerprint, type, reason: 'PROVIDER_FAIL', error: 'x' }) as never;
-  expect(alike([job('a', 't'), job('b', 't'), job('b', 't')]).map((g) => [g.terms, g.count])).toEqual([
-    ['state=DEAD error=b', 2],
-    ['state=DEAD error=a', 1],
+  const job = (fingerprint: string | undefined, type: string, died: number) => ({ fingerprint, type, reason: 'PROVIDER_FAIL', error: `x${died}`, queue: `q${died % 2}`, finished_ms: died }) as never;
+  const groups = group([job('a', 't', 9), job('b', 't', 8), job('b', 't', 5), job(undefined, 'a b', 7)], 'queue=q1');
+  expect(groups.map((g) => [g.terms, g.count, g.first, g.last, g.error])).toEqual([
+    ['state=DEAD error=b queue=q1', 2, 5, 8, 'x8'],
+    ['state=DEAD error=a queue=q1', 1, 9, 9, 'x9'],
+    ['state=DEAD type="a b" queue=q1', 1, 7, 7, 'x7'],
   ]);
+  expect([...groups[0]!.queues]).toEqual([['q0', 1], ['q1', 1]]);
+  expect(deadTerms('')).toBe('state=DEAD');
+});
+
+test('each moment lies in one span of a histogram', () => {
+  const { times, counts } = histogram([0, 10, 50, 99, 100], 4, 100);
+  expect(counts.reduce((a, b) => a + b, 0)).toBe(5);
+  expect(times).toEqual([0, 26, 52, 78]);
+  expect(counts).toEqual([2, 1, 0, 2]);
+  expect(histogram([], 3, 5).counts).toEqual([0, 0, 0]);
 });
 
 test('figures of later seconds come behind, once, and those of another node never', () => {
