@@ -206,6 +206,8 @@ test('a token is made in the browser, counts, and is revoked', async ({ page }) 
   await page.getByRole('button', { name: 'Revoke…' }).first().click();
   await page.getByRole('button', { name: 'Revoke', exact: true }).click();
   await expect.poll(whoami).toBe(401);
+});
+
 test('a workflow: its graph, a node and its job, a gate, and its end', async ({ page }) => {
   const faults = faultsOf(page);
   await page.goto((await cluster.leader()).api + '/ui/workflows');
