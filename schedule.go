@@ -217,6 +217,9 @@ type Schedule struct {
 	Why string `json:"why,omitempty"`
 	// Version grows by one with each change.
 	Version uint64 `json:"version"`
+	// ETag tells this version from any of a schedule of the same name before; a call with
+	// client.IfMatch, or the header If-Match, changes it only.
+	ETag string `json:"etag,omitempty"`
 	// Set is when it was set, Through the date up to which each moment is decided.
 	Set     Date `json:"set_ms"`
 	Through Date `json:"through_ms"`

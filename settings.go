@@ -32,6 +32,27 @@ type ClusterSettings struct {
 	VotersWanted int64 `json:"voters_wanted"`
 	// Autopilot reports whether the leader removes dead voters.
 	Autopilot bool `json:"autopilot"`
+	// ETag is the version of what can be set of it; a call with client.IfMatch, or the header
+	// If-Match, changes that version only.
+	ETag string `json:"etag,omitempty"`
+	// Changes is what a dry run would change; empty in any other answer.
+	Changes []SettingChange `json:"changes,omitempty"`
+}
+
+// Settings returns every key with its value as Set takes it.
+func (c *ClusterSettings) Settings() []Setting {
+	return []Setting{{"state_bytes_max", strconv.FormatInt(c.StateBytesMax, 10)}, {"voters_wanted", strconv.FormatInt(c.VotersWanted, 10)},
+		{"autopilot", strconv.FormatBool(c.Autopilot)}}
+}
+
+// Differences lists the keys of which other settings differ.
+func (c *ClusterSettings) Differences(to *ClusterSettings) []SettingChange {
+	return settingChanges(c.Settings(), to.Settings())
+}
+
+// Same reports whether both say the same.
+func (c *ClusterSettings) Same(o *ClusterSettings) bool {
+	return c.StateBytesMax == o.StateBytesMax && c.VotersWanted == o.VotersWanted && c.Autopilot == o.Autopilot
 }
 
 // clusterKeys are the keys of the cluster's settings, in the order in which they are shown.

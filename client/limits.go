@@ -90,10 +90,55 @@ func (c *Client) Tenant(ctx context.Context, id rota.TenantID, opts ...ReadOptio
 	return read(ctx, c, "show tenant", opts, from, ask)
 }
 
+// SetOption is how a call sets something: [DryRun], or a [Condition].
+type SetOption interface{ apply(*settingHow) }
+
+type settingHow struct {
+	dryRun  bool
+	ifMatch string
+}
+
+func setting(opts []SetOption) (how settingHow) {
+	for _, o := range opts {
+		o.apply(&how)
+	}
+	return how
+}
+
+type dryRun struct{}
+
+func (dryRun) apply(how *settingHow) { how.dryRun = true }
+
+// DryRun changes nothing: the answer is what the call would return, with its Changes. Whatever
+// would refuse the call refuses this one. It is for the settings of queues, tenants and the cluster.
+func DryRun() SetOption { return dryRun{} }
+
+// Condition is what must hold for a call to change anything: [IfMatch].
+type Condition struct{ etag string }
+
+func (c Condition) apply(how *settingHow) { how.ifMatch = c.etag }
+
+// IfMatch changes, or deletes, the version with this ETag only: of a [rota.Queue], [rota.Tenant],
+// [rota.KeyRule], [rota.Schedule] or [rota.ClusterSettings] that was read. Where somebody has
+// changed it since, the call is refused as a conflict (rota.KindConflict, of "version") that names
+// the version there is; the state machine compares, so of two who read the same version one wins,
+// whatever nodes they ask and whoever leads. "*" is whatever is there, and "" sets no condition. What is as the call wants it already is no conflict, so that a call that was
+// tried again succeeds.
+func IfMatch(etag string) Condition { return Condition{etag} }
+
+// etagOf returns the last condition's.
+func etagOf(conditions []Condition) (etag string) {
+	for _, c := range conditions {
+		etag = c.etag
+	}
+	return etag
+}
+
 // SetTenant creates or changes a tenant, key by key (rota.TenantKeys).
-func (c *Client) SetTenant(ctx context.Context, id rota.TenantID, set []rota.Setting) (rota.Tenant, error) {
+func (c *Client) SetTenant(ctx context.Context, id rota.TenantID, set []rota.Setting, opts ...SetOption) (rota.Tenant, error) {
+	how := setting(opts)
 	ask := func(ctx context.Context, n *node) (*rotav1.Tenant, error) {
-		return n.tenants.Set(ctx, &rotav1.SetTenantRequest{Id: string(id), Set: words.SettingsToWire(set)})
+		return n.tenants.Set(ctx, &rotav1.SetTenantRequest{Id: string(id), Set: words.SettingsToWire(set), DryRun: how.dryRun, IfMatch: how.ifMatch})
 	}
 	return one(ctx, c, "set tenant", words.TenantFromWire, ask)
 }
@@ -108,9 +153,10 @@ func (c *Client) Mode(ctx context.Context, opts ...ReadOption) (rota.ModeStatus,
 }
 
 // SetCluster changes the cluster's own settings, key by key (rota.ClusterKeys).
-func (c *Client) SetCluster(ctx context.Context, set []rota.Setting) (rota.ClusterSettings, error) {
+func (c *Client) SetCluster(ctx context.Context, set []rota.Setting, opts ...SetOption) (rota.ClusterSettings, error) {
+	how := setting(opts)
 	ask := func(ctx context.Context, n *node) (*rotav1.ClusterSettings, error) {
-		return n.cluster.Set(ctx, &rotav1.SetClusterRequest{Set: words.SettingsToWire(set)})
+		return n.cluster.Set(ctx, &rotav1.SetClusterRequest{Set: words.SettingsToWire(set), DryRun: how.dryRun, IfMatch: how.ifMatch})
 	}
 	return one(ctx, c, "set cluster", words.ClusterSettingsFromWire, ask)
 }
@@ -125,9 +171,9 @@ func (c *Client) SetMode(ctx context.Context, mode rota.ClusterMode, reason stri
 
 // DeleteQueue forgets a queue that no live job and no workflow names; one that is not there is
 // no error. What ended in it cannot be retried until the queue is set again (SPEC §21.4).
-func (c *Client) DeleteQueue(ctx context.Context, name rota.QueueName) error {
+func (c *Client) DeleteQueue(ctx context.Context, name rota.QueueName, only ...Condition) error {
 	return c.call(ctx, "delete queue", answerMost, func(ctx context.Context, n *node) error {
-		_, err := n.queues.Delete(ctx, &rotav1.DeleteQueueRequest{Name: string(name)})
+		_, err := n.queues.Delete(ctx, &rotav1.DeleteQueueRequest{Name: string(name), IfMatch: etagOf(only)})
 		return err
 	})
 }
@@ -165,9 +211,9 @@ func (c *Client) DrainQueue(ctx context.Context, name, to rota.QueueName, left f
 const drainPause = 500 * time.Millisecond
 
 // DeleteTenant forgets what was set of a tenant that no live job, workflow or token names.
-func (c *Client) DeleteTenant(ctx context.Context, id rota.TenantID) error {
+func (c *Client) DeleteTenant(ctx context.Context, id rota.TenantID, only ...Condition) error {
 	return c.call(ctx, "delete tenant", answerMost, func(ctx context.Context, n *node) error {
-		_, err := n.tenants.Delete(ctx, &rotav1.DeleteTenantRequest{Id: string(id)})
+		_, err := n.tenants.Delete(ctx, &rotav1.DeleteTenantRequest{Id: string(id), IfMatch: etagOf(only)})
 		return err
 	})
 }

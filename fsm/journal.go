@@ -11,6 +11,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
+	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/sched"
 )
@@ -27,6 +28,27 @@ type journal struct {
 	payloads entry.Texts
 	// caller is whose operation is being applied, nobody while the leader acts by itself.
 	caller access.Caller
+	// ifMatch is the version that the operation is wanted of, "" for any.
+	ifMatch string
+}
+
+// matches refuses an operation that is wanted of another version than there is, which is "" of
+// what is not there. A verb asks once it knows that it would change something: a repetition of
+// what was done already is no conflict.
+func (jn *journal) matches(what, have string) error { return access.Matches(jn.ifMatch, what, have) }
+
+// conditional refuses a condition that is none, or of an operation that has no such condition.
+func conditional(op *fsmpb.Op) error {
+	if op.GetIfMatch() == "" {
+		return nil
+	}
+	switch op.GetOp().(type) {
+	case *fsmpb.Op_SetQueue, *fsmpb.Op_DeleteQueue, *fsmpb.Op_SetTenant, *fsmpb.Op_DeleteTenant, *fsmpb.Op_SetCluster, *fsmpb.Op_SetKeyRule,
+		*fsmpb.Op_DeleteKeyRule, *fsmpb.Op_SetSchedule, *fsmpb.Op_PauseSchedule, *fsmpb.Op_DeleteSchedule:
+		return access.CheckVersion(op.GetIfMatch())
+	default:
+		return rota.Refusef(rota.KindInvalid, "if_match", "the operation takes no if_match: leave it out")
+	}
 }
 
 // payload is an event's own data in JSON; what it is made of always has a form.

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"crypto/sha256"
+	"encoding/hex"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/access"
@@ -35,6 +36,27 @@ func (r *tenantRow) canonical(e *encoder) {
 	e.int(r.open)
 	e.int(int64(r.throttledAt))
 	e.str(string(r.by))
+}
+
+// etag is the version of a tenant's limits.
+func (r *tenantRow) etag() string { return tenantETag(r.known, r.limits) }
+
+func tenantETag(known bool, l rota.TenantLimits) string {
+	return etagOf(func(e *encoder) {
+		e.bool(known)
+		e.uint(uint64(l.Tier))
+		for _, v := range []int64{l.Weight, l.MaxConcurrent, l.RateLimitRPS, l.PenaltyMs, l.BytesMax} {
+			e.int(v)
+		}
+	})
+}
+
+// etagOf is the version of something that can be set: a hash of what it says.
+func etagOf(canonical func(*encoder)) string {
+	var e encoder
+	canonical(&e)
+	sum := sha256.Sum256(e.b)
+	return hex.EncodeToString(sum[:8])
 }
 
 func decodeTenant(d *decoder) *tenantRow {

@@ -1,6 +1,8 @@
 package fsm
 
 import (
+	"fmt"
+
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/millis"
@@ -68,6 +70,10 @@ func (r *scheduleRow) canonical(e *encoder) {
 		e.uint(uint64(d.What))
 	}
 }
+
+// etag is the version, with when it was set, as that of another schedule of the name was at another
+// time. It is no hash of what it says: who may not see a payload shall not guess at it.
+func (r *scheduleRow) etag() string { return fmt.Sprintf("%d-%d", r.version, int64(r.set)) }
 
 func decodeSchedule(d *decoder) *scheduleRow {
 	s := &rota.ScheduleSpec{Name: rota.ScheduleName(d.str())}

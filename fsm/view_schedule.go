@@ -19,7 +19,7 @@ func ScheduleOf(vw *View, name rota.ScheduleName) (rota.Schedule, bool) {
 }
 
 func (r *scheduleRow) words() rota.Schedule {
-	return rota.Schedule{ScheduleSpec: *r.spec, State: r.state(), Why: r.why, Version: r.version, Set: r.set, Through: r.through,
+	return rota.Schedule{ScheduleSpec: *r.spec, State: r.state(), Why: r.why, Version: r.version, ETag: r.etag(), Set: r.set, Through: r.through,
 		Live: slices.Clone(r.live), Waiting: slices.Clone(r.waiting), Runs: r.runs, Skipped: r.skipped, Missed: r.missed, Failed: r.failed,
 		Decisions: slices.Clone(r.decisions), By: r.by}
 }

@@ -77,6 +77,11 @@ type Core interface {
 	DeleteTenant(ctx context.Context, id rota.TenantID) error
 	DeleteWorker(ctx context.Context, id rota.WorkerID) error
 	SetQueue(ctx context.Context, name rota.QueueName, preset string, set []rota.Setting) (rota.Queue, error)
+	// PreviewQueue, PreviewTenant and PreviewCluster return what setting would return, and what it
+	// would change; they change nothing.
+	PreviewQueue(ctx context.Context, name rota.QueueName, preset string, set []rota.Setting) (rota.Queue, error)
+	PreviewTenant(ctx context.Context, id rota.TenantID, set []rota.Setting) (rota.Tenant, error)
+	PreviewCluster(ctx context.Context, set []rota.Setting) (rota.ClusterSettings, error)
 
 	// SubmitWorkflow admits a workflow, all of it or nothing; the same id again is
 	// answered with the workflow that is known (SPEC §11.1).
@@ -142,7 +147,7 @@ type Core interface {
 
 	// SetKeyRule, DeleteKeyRule and SkipKey are about what the jobs of keys are held to, Key about
 	// what one of a tenant counts now (SPEC §19).
-	SetKeyRule(ctx context.Context, r rota.KeyRule) error
+	SetKeyRule(ctx context.Context, r rota.KeyRule) (rota.KeyRule, error)
 	DeleteKeyRule(ctx context.Context, queue rota.QueueName, name, value string) error
 	SkipKey(ctx context.Context, queue rota.QueueName, tenant rota.TenantID, key string, job rota.JobID) error
 	KeyRules(ctx context.Context, opt peer.ReadOptions) ([]rota.KeyRule, rota.ReadAt, error)

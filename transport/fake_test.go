@@ -287,6 +287,13 @@ func (c *fakeCore) SetQueue(_ context.Context,
 	return q, c.err
 }
 
+func (c *fakeCore) PreviewQueue(ctx context.Context, name rota.QueueName, preset string, set []rota.Setting) (rota.Queue, error) {
+	q, err := c.SetQueue(ctx, name, preset, set)
+	usual := rota.StandardPolicy()
+	q.Changes = usual.Differences(&q.Policy)
+	return q, err
+}
+
 func (c *fakeCore) Status(context.Context) (rota.ClusterStatus, error) {
 	return rota.ClusterStatus{ClusterID: "c1", Leader: "n2", Term: 3, Nodes: []rota.NodeStatus{{ID: "n2"}}},
 		c.err

@@ -85,6 +85,7 @@ const (
 	opActor            = 61
 	opVia              = 62
 	opRequest          = 63
+	opIfMatch          = 67
 	submitSpec         = 1
 	submitMinted       = 2
 	roundEpoch         = 1

@@ -268,9 +268,12 @@ type Op struct {
 	Op isOp_Op `protobuf_oneof:"op"`
 	// Who asked for it, as rota.Principal; empty where the leader of the entry acts by
 	// itself. Via is the node and the door, request the id of the call. The edge sets them.
-	Actor         string `protobuf:"bytes,61,opt,name=actor,proto3" json:"actor,omitempty"`
-	Via           string `protobuf:"bytes,62,opt,name=via,proto3" json:"via,omitempty"`
-	Request       string `protobuf:"bytes,63,opt,name=request,proto3" json:"request,omitempty"`
+	Actor   string `protobuf:"bytes,61,opt,name=actor,proto3" json:"actor,omitempty"`
+	Via     string `protobuf:"bytes,62,opt,name=via,proto3" json:"via,omitempty"`
+	Request string `protobuf:"bytes,63,opt,name=request,proto3" json:"request,omitempty"`
+	// The version that its object must have, for it to do anything; empty for any. * is any that
+	// is there.
+	IfMatch       string `protobuf:"bytes,67,opt,name=if_match,json=ifMatch,proto3" json:"if_match,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -923,6 +926,13 @@ func (x *Op) GetVia() string {
 func (x *Op) GetRequest() string {
 	if x != nil {
 		return x.Request
+	}
+	return ""
+}
+
+func (x *Op) GetIfMatch() string {
+	if x != nil {
+		return x.IfMatch
 	}
 	return ""
 }
@@ -7698,7 +7708,7 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x03ops\x18\x01 \x03(\v2\f.rota.fsm.OpR\x03ops\"O\n" +
 	"\bOutcomes\x12-\n" +
 	"\boutcomes\x18\x01 \x03(\v2\x11.rota.fsm.OutcomeR\boutcomes\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\x04R\x05index\"\xa0\x1d\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\"\xbb\x1d\n" +
 	"\x02Op\x124\n" +
 	"\n" +
 	"begin_term\x18\x01 \x01(\v2\x13.rota.fsm.BeginTermH\x00R\tbeginTerm\x12*\n" +
@@ -7786,7 +7796,8 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x05offer\x18_ \x01(\v2\x0f.rota.fsm.OfferH\x00R\x05offer\x12\x14\n" +
 	"\x05actor\x18= \x01(\tR\x05actor\x12\x10\n" +
 	"\x03via\x18> \x01(\tR\x03via\x12\x18\n" +
-	"\arequest\x18? \x01(\tR\arequestB\x04\n" +
+	"\arequest\x18? \x01(\tR\arequest\x12\x19\n" +
+	"\bif_match\x18C \x01(\tR\aifMatchB\x04\n" +
 	"\x02op\"\x81\x02\n" +
 	"\n" +
 	"SetKeyRule\x12\x14\n" +

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -75,6 +76,45 @@ func answer[T any](v T, at *rotav1.ReadAt) *Answer[T] {
 		a.Index, a.Age = strconv.FormatUint(at.GetIndex(), 10), strconv.FormatInt(at.GetAgeMs(), 10)
 	}
 	return a
+}
+
+// Versioned is what a call returns of something that can be changed in this version only.
+type Versioned[T any] struct {
+	Status int
+	Index  string `header:"Rota-Index" doc:"The index of the state that was read."`
+	Age    string `header:"Rota-Age-Ms" doc:"How long ago the node last applied anything; negative if never."`
+	ETag   string `header:"ETag" doc:"The version of what can be set of it, for If-Match: the body's etag, in quotes."`
+	Body   Out[T]
+}
+
+// versioned is answer with a version.
+func versioned[T any](v T, etag string, at *rotav1.ReadAt) *Versioned[T] {
+	a := answer(v, at)
+	out := &Versioned[T]{Status: a.Status, Index: a.Index, Age: a.Age, Body: a.Body}
+	if etag != "" {
+		out.ETag = `"` + etag + `"`
+	}
+	return out
+}
+
+// Matching is a call that changes one version only.
+type Matching struct {
+	IfMatch string `header:"If-Match" doc:"The ETag of an answer before, in quotes: changes that version, and is refused with 412 where there is another one. * is any that is there."`
+}
+
+// version reads the header: one entity tag, or *.
+func (m *Matching) version() (string, error) {
+	text := strings.TrimSpace(m.IfMatch)
+	const whatever = "*"
+	if text == "" || text == whatever {
+		return text, nil
+	}
+	tag := strings.TrimSuffix(strings.TrimPrefix(text, `"`), `"`)
+	if tag == "" || tag == whatever || strings.ContainsAny(tag, `",/ `) {
+		return "", rota.Refusef(rota.KindInvalid, "if-match", "the header If-Match is %q: one ETag of an answer before is wanted, in quotes, or *; no list, "+
+			"and no weak one", head(m.IfMatch))
+	}
+	return tag, nil
 }
 
 // route is how a call is registered: its method and pattern, the method of gRPC that it is,

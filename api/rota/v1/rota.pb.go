@@ -5433,7 +5433,11 @@ type Queue struct {
 	// Ended jobs that wait in memory for the archive of the node that answers.
 	Staged int64 `protobuf:"varint,27,opt,name=staged,proto3" json:"staged,omitempty"`
 	// What bytes_max bounds (SPEC §4.14).
-	Bytes         int64 `protobuf:"varint,28,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Bytes int64 `protobuf:"varint,28,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// What a dry run would change; empty in any other answer.
+	Changes []*SettingChange `protobuf:"bytes,29,rep,name=changes,proto3" json:"changes,omitempty"`
+	// The version of what can be set of it.
+	Etag          string `protobuf:"bytes,30,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5664,6 +5668,82 @@ func (x *Queue) GetBytes() int64 {
 	return 0
 }
 
+func (x *Queue) GetChanges() []*SettingChange {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+func (x *Queue) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
+// SettingChange is a key whose value another one would take. From is empty of what is not
+// there yet, to of what would be gone.
+type SettingChange struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	From          string                 `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
+	To            string                 `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SettingChange) Reset() {
+	*x = SettingChange{}
+	mi := &file_rota_v1_rota_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SettingChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SettingChange) ProtoMessage() {}
+
+func (x *SettingChange) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SettingChange.ProtoReflect.Descriptor instead.
+func (*SettingChange) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *SettingChange) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *SettingChange) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *SettingChange) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
 // Domain is a failure domain of a queue (SPEC §4.8).
 type Domain struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -5680,7 +5760,7 @@ type Domain struct {
 
 func (x *Domain) Reset() {
 	*x = Domain{}
-	mi := &file_rota_v1_rota_proto_msgTypes[62]
+	mi := &file_rota_v1_rota_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5692,7 +5772,7 @@ func (x *Domain) String() string {
 func (*Domain) ProtoMessage() {}
 
 func (x *Domain) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[62]
+	mi := &file_rota_v1_rota_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5705,7 +5785,7 @@ func (x *Domain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Domain.ProtoReflect.Descriptor instead.
 func (*Domain) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{62}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Domain) GetQueue() string {
@@ -5772,7 +5852,7 @@ type TypeStats struct {
 
 func (x *TypeStats) Reset() {
 	*x = TypeStats{}
-	mi := &file_rota_v1_rota_proto_msgTypes[63]
+	mi := &file_rota_v1_rota_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5784,7 +5864,7 @@ func (x *TypeStats) String() string {
 func (*TypeStats) ProtoMessage() {}
 
 func (x *TypeStats) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[63]
+	mi := &file_rota_v1_rota_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5797,7 +5877,7 @@ func (x *TypeStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TypeStats.ProtoReflect.Descriptor instead.
 func (*TypeStats) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{63}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *TypeStats) GetType() string {
@@ -5855,7 +5935,7 @@ type ListQueuesRequest struct {
 
 func (x *ListQueuesRequest) Reset() {
 	*x = ListQueuesRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[64]
+	mi := &file_rota_v1_rota_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5867,7 +5947,7 @@ func (x *ListQueuesRequest) String() string {
 func (*ListQueuesRequest) ProtoMessage() {}
 
 func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[64]
+	mi := &file_rota_v1_rota_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5880,7 +5960,7 @@ func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesRequest.ProtoReflect.Descriptor instead.
 func (*ListQueuesRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{64}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ListQueuesRequest) GetRead() *Read {
@@ -5916,7 +5996,7 @@ type ListQueuesResponse struct {
 
 func (x *ListQueuesResponse) Reset() {
 	*x = ListQueuesResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[65]
+	mi := &file_rota_v1_rota_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5928,7 +6008,7 @@ func (x *ListQueuesResponse) String() string {
 func (*ListQueuesResponse) ProtoMessage() {}
 
 func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[65]
+	mi := &file_rota_v1_rota_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5941,7 +6021,7 @@ func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesResponse.ProtoReflect.Descriptor instead.
 func (*ListQueuesResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{65}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ListQueuesResponse) GetQueues() []*Queue {
@@ -5975,7 +6055,7 @@ type GetQueueRequest struct {
 
 func (x *GetQueueRequest) Reset() {
 	*x = GetQueueRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[66]
+	mi := &file_rota_v1_rota_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5987,7 +6067,7 @@ func (x *GetQueueRequest) String() string {
 func (*GetQueueRequest) ProtoMessage() {}
 
 func (x *GetQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[66]
+	mi := &file_rota_v1_rota_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6000,7 +6080,7 @@ func (x *GetQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueRequest.ProtoReflect.Descriptor instead.
 func (*GetQueueRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{66}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *GetQueueRequest) GetName() string {
@@ -6027,7 +6107,7 @@ type GetQueueResponse struct {
 
 func (x *GetQueueResponse) Reset() {
 	*x = GetQueueResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[67]
+	mi := &file_rota_v1_rota_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6039,7 +6119,7 @@ func (x *GetQueueResponse) String() string {
 func (*GetQueueResponse) ProtoMessage() {}
 
 func (x *GetQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[67]
+	mi := &file_rota_v1_rota_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6052,7 +6132,7 @@ func (x *GetQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueResponse.ProtoReflect.Descriptor instead.
 func (*GetQueueResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{67}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *GetQueueResponse) GetQueue() *Queue {
@@ -6073,14 +6153,16 @@ type DeleteQueueRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// The queue that its pending jobs move to first, some with each call.
-	DrainTo       string `protobuf:"bytes,2,opt,name=drain_to,json=drainTo,proto3" json:"drain_to,omitempty"`
+	DrainTo string `protobuf:"bytes,2,opt,name=drain_to,json=drainTo,proto3" json:"drain_to,omitempty"`
+	// Changes it only where this is its etag; * is whatever is there. Empty sets no condition.
+	IfMatch       string `protobuf:"bytes,3,opt,name=if_match,json=ifMatch,proto3" json:"if_match,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DeleteQueueRequest) Reset() {
 	*x = DeleteQueueRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[68]
+	mi := &file_rota_v1_rota_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6092,7 +6174,7 @@ func (x *DeleteQueueRequest) String() string {
 func (*DeleteQueueRequest) ProtoMessage() {}
 
 func (x *DeleteQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[68]
+	mi := &file_rota_v1_rota_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6105,7 +6187,7 @@ func (x *DeleteQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQueueRequest.ProtoReflect.Descriptor instead.
 func (*DeleteQueueRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{68}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *DeleteQueueRequest) GetName() string {
@@ -6122,6 +6204,13 @@ func (x *DeleteQueueRequest) GetDrainTo() string {
 	return ""
 }
 
+func (x *DeleteQueueRequest) GetIfMatch() string {
+	if x != nil {
+		return x.IfMatch
+	}
+	return ""
+}
+
 type DeleteQueueResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Live jobs that it has still; at 0 it is deleted.
@@ -6132,7 +6221,7 @@ type DeleteQueueResponse struct {
 
 func (x *DeleteQueueResponse) Reset() {
 	*x = DeleteQueueResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[69]
+	mi := &file_rota_v1_rota_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6144,7 +6233,7 @@ func (x *DeleteQueueResponse) String() string {
 func (*DeleteQueueResponse) ProtoMessage() {}
 
 func (x *DeleteQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[69]
+	mi := &file_rota_v1_rota_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6157,7 +6246,7 @@ func (x *DeleteQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQueueResponse.ProtoReflect.Descriptor instead.
 func (*DeleteQueueResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{69}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *DeleteQueueResponse) GetLeft() uint64 {
@@ -6168,15 +6257,17 @@ func (x *DeleteQueueResponse) GetLeft() uint64 {
 }
 
 type DeleteTenantRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Changes it only where this is its etag; * is whatever is there. Empty sets no condition.
+	IfMatch       string `protobuf:"bytes,2,opt,name=if_match,json=ifMatch,proto3" json:"if_match,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DeleteTenantRequest) Reset() {
 	*x = DeleteTenantRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[70]
+	mi := &file_rota_v1_rota_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6188,7 +6279,7 @@ func (x *DeleteTenantRequest) String() string {
 func (*DeleteTenantRequest) ProtoMessage() {}
 
 func (x *DeleteTenantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[70]
+	mi := &file_rota_v1_rota_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6201,12 +6292,19 @@ func (x *DeleteTenantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTenantRequest.ProtoReflect.Descriptor instead.
 func (*DeleteTenantRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{70}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *DeleteTenantRequest) GetId() string {
 	if x != nil {
 		return x.Id
+	}
+	return ""
+}
+
+func (x *DeleteTenantRequest) GetIfMatch() string {
+	if x != nil {
+		return x.IfMatch
 	}
 	return ""
 }
@@ -6219,7 +6317,7 @@ type DeleteTenantResponse struct {
 
 func (x *DeleteTenantResponse) Reset() {
 	*x = DeleteTenantResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[71]
+	mi := &file_rota_v1_rota_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6231,7 +6329,7 @@ func (x *DeleteTenantResponse) String() string {
 func (*DeleteTenantResponse) ProtoMessage() {}
 
 func (x *DeleteTenantResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[71]
+	mi := &file_rota_v1_rota_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6244,7 +6342,7 @@ func (x *DeleteTenantResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTenantResponse.ProtoReflect.Descriptor instead.
 func (*DeleteTenantResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{71}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{72}
 }
 
 type DeleteWorkerRequest struct {
@@ -6256,7 +6354,7 @@ type DeleteWorkerRequest struct {
 
 func (x *DeleteWorkerRequest) Reset() {
 	*x = DeleteWorkerRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[72]
+	mi := &file_rota_v1_rota_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6268,7 +6366,7 @@ func (x *DeleteWorkerRequest) String() string {
 func (*DeleteWorkerRequest) ProtoMessage() {}
 
 func (x *DeleteWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[72]
+	mi := &file_rota_v1_rota_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6281,7 +6379,7 @@ func (x *DeleteWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteWorkerRequest.ProtoReflect.Descriptor instead.
 func (*DeleteWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{72}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *DeleteWorkerRequest) GetId() string {
@@ -6299,7 +6397,7 @@ type DeleteWorkerResponse struct {
 
 func (x *DeleteWorkerResponse) Reset() {
 	*x = DeleteWorkerResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[73]
+	mi := &file_rota_v1_rota_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6311,7 +6409,7 @@ func (x *DeleteWorkerResponse) String() string {
 func (*DeleteWorkerResponse) ProtoMessage() {}
 
 func (x *DeleteWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[73]
+	mi := &file_rota_v1_rota_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6324,22 +6422,26 @@ func (x *DeleteWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteWorkerResponse.ProtoReflect.Descriptor instead.
 func (*DeleteWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{73}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{74}
 }
 
 type SetQueueRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Starts from this preset; empty keeps the present policy, standard for a new queue.
-	Preset        string     `protobuf:"bytes,2,opt,name=preset,proto3" json:"preset,omitempty"`
-	Set           []*Setting `protobuf:"bytes,3,rep,name=set,proto3" json:"set,omitempty"`
+	Preset string     `protobuf:"bytes,2,opt,name=preset,proto3" json:"preset,omitempty"`
+	Set    []*Setting `protobuf:"bytes,3,rep,name=set,proto3" json:"set,omitempty"`
+	// Changes nothing, and answers with the queue as it would be, and its changes.
+	DryRun bool `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// Changes it only where this is its etag; * is whatever is there. Empty sets no condition.
+	IfMatch       string `protobuf:"bytes,5,opt,name=if_match,json=ifMatch,proto3" json:"if_match,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SetQueueRequest) Reset() {
 	*x = SetQueueRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[74]
+	mi := &file_rota_v1_rota_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6351,7 +6453,7 @@ func (x *SetQueueRequest) String() string {
 func (*SetQueueRequest) ProtoMessage() {}
 
 func (x *SetQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[74]
+	mi := &file_rota_v1_rota_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6364,7 +6466,7 @@ func (x *SetQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueRequest.ProtoReflect.Descriptor instead.
 func (*SetQueueRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{74}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *SetQueueRequest) GetName() string {
@@ -6388,6 +6490,20 @@ func (x *SetQueueRequest) GetSet() []*Setting {
 	return nil
 }
 
+func (x *SetQueueRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *SetQueueRequest) GetIfMatch() string {
+	if x != nil {
+		return x.IfMatch
+	}
+	return ""
+}
+
 type Tenant struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -6400,15 +6516,19 @@ type Tenant struct {
 	Throttled     bool                   `protobuf:"varint,8,opt,name=throttled,proto3" json:"throttled,omitempty"`
 	Known         bool                   `protobuf:"varint,9,opt,name=known,proto3" json:"known,omitempty"`
 	// What bytes_max bounds (SPEC §4.14), and it.
-	Bytes         int64 `protobuf:"varint,10,opt,name=bytes,proto3" json:"bytes,omitempty"`
-	BytesMax      int64 `protobuf:"varint,11,opt,name=bytes_max,json=bytesMax,proto3" json:"bytes_max,omitempty"`
+	Bytes    int64 `protobuf:"varint,10,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	BytesMax int64 `protobuf:"varint,11,opt,name=bytes_max,json=bytesMax,proto3" json:"bytes_max,omitempty"`
+	// What a dry run would change; empty in any other answer.
+	Changes []*SettingChange `protobuf:"bytes,12,rep,name=changes,proto3" json:"changes,omitempty"`
+	// The version of what can be set of it.
+	Etag          string `protobuf:"bytes,13,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Tenant) Reset() {
 	*x = Tenant{}
-	mi := &file_rota_v1_rota_proto_msgTypes[75]
+	mi := &file_rota_v1_rota_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6420,7 +6540,7 @@ func (x *Tenant) String() string {
 func (*Tenant) ProtoMessage() {}
 
 func (x *Tenant) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[75]
+	mi := &file_rota_v1_rota_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6433,7 +6553,7 @@ func (x *Tenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tenant.ProtoReflect.Descriptor instead.
 func (*Tenant) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{75}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Tenant) GetId() string {
@@ -6513,6 +6633,20 @@ func (x *Tenant) GetBytesMax() int64 {
 	return 0
 }
 
+func (x *Tenant) GetChanges() []*SettingChange {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+func (x *Tenant) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
 type ListTenantsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Read  *Read                  `protobuf:"bytes,1,opt,name=read,proto3" json:"read,omitempty"`
@@ -6526,7 +6660,7 @@ type ListTenantsRequest struct {
 
 func (x *ListTenantsRequest) Reset() {
 	*x = ListTenantsRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[76]
+	mi := &file_rota_v1_rota_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6538,7 +6672,7 @@ func (x *ListTenantsRequest) String() string {
 func (*ListTenantsRequest) ProtoMessage() {}
 
 func (x *ListTenantsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[76]
+	mi := &file_rota_v1_rota_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6551,7 +6685,7 @@ func (x *ListTenantsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTenantsRequest.ProtoReflect.Descriptor instead.
 func (*ListTenantsRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{76}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ListTenantsRequest) GetRead() *Read {
@@ -6587,7 +6721,7 @@ type ListTenantsResponse struct {
 
 func (x *ListTenantsResponse) Reset() {
 	*x = ListTenantsResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[77]
+	mi := &file_rota_v1_rota_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6599,7 +6733,7 @@ func (x *ListTenantsResponse) String() string {
 func (*ListTenantsResponse) ProtoMessage() {}
 
 func (x *ListTenantsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[77]
+	mi := &file_rota_v1_rota_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6612,7 +6746,7 @@ func (x *ListTenantsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTenantsResponse.ProtoReflect.Descriptor instead.
 func (*ListTenantsResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{77}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *ListTenantsResponse) GetTenants() []*Tenant {
@@ -6646,7 +6780,7 @@ type GetTenantRequest struct {
 
 func (x *GetTenantRequest) Reset() {
 	*x = GetTenantRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[78]
+	mi := &file_rota_v1_rota_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6658,7 +6792,7 @@ func (x *GetTenantRequest) String() string {
 func (*GetTenantRequest) ProtoMessage() {}
 
 func (x *GetTenantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[78]
+	mi := &file_rota_v1_rota_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6671,7 +6805,7 @@ func (x *GetTenantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTenantRequest.ProtoReflect.Descriptor instead.
 func (*GetTenantRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{78}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *GetTenantRequest) GetId() string {
@@ -6698,7 +6832,7 @@ type GetTenantResponse struct {
 
 func (x *GetTenantResponse) Reset() {
 	*x = GetTenantResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[79]
+	mi := &file_rota_v1_rota_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6710,7 +6844,7 @@ func (x *GetTenantResponse) String() string {
 func (*GetTenantResponse) ProtoMessage() {}
 
 func (x *GetTenantResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[79]
+	mi := &file_rota_v1_rota_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6723,7 +6857,7 @@ func (x *GetTenantResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTenantResponse.ProtoReflect.Descriptor instead.
 func (*GetTenantResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{79}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *GetTenantResponse) GetTenant() *Tenant {
@@ -6743,15 +6877,19 @@ func (x *GetTenantResponse) GetAt() *ReadAt {
 type SetTenantRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// tier, weight, max_concurrent, rate_limit_rps, penalty_ms.
-	Set           []*Setting `protobuf:"bytes,2,rep,name=set,proto3" json:"set,omitempty"`
+	// tier, weight, max_concurrent, rate_limit_rps, penalty_ms, bytes_max.
+	Set []*Setting `protobuf:"bytes,2,rep,name=set,proto3" json:"set,omitempty"`
+	// Changes nothing, and answers with the tenant as it would be, and its changes.
+	DryRun bool `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// Changes it only where this is its etag; * is whatever is there. Empty sets no condition.
+	IfMatch       string `protobuf:"bytes,4,opt,name=if_match,json=ifMatch,proto3" json:"if_match,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SetTenantRequest) Reset() {
 	*x = SetTenantRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[80]
+	mi := &file_rota_v1_rota_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6763,7 +6901,7 @@ func (x *SetTenantRequest) String() string {
 func (*SetTenantRequest) ProtoMessage() {}
 
 func (x *SetTenantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[80]
+	mi := &file_rota_v1_rota_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6776,7 +6914,7 @@ func (x *SetTenantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTenantRequest.ProtoReflect.Descriptor instead.
 func (*SetTenantRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{80}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *SetTenantRequest) GetId() string {
@@ -6791,6 +6929,20 @@ func (x *SetTenantRequest) GetSet() []*Setting {
 		return x.Set
 	}
 	return nil
+}
+
+func (x *SetTenantRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *SetTenantRequest) GetIfMatch() string {
+	if x != nil {
+		return x.IfMatch
+	}
+	return ""
 }
 
 // KeyRule is what the jobs of a key are held to.
@@ -6812,14 +6964,16 @@ type KeyRule struct {
 	// none, block or skip.
 	Sequence string `protobuf:"bytes,9,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	// The keys of a queue take turns.
-	Group         bool `protobuf:"varint,10,opt,name=group,proto3" json:"group,omitempty"`
+	Group bool `protobuf:"varint,10,opt,name=group,proto3" json:"group,omitempty"`
+	// Its version; in a rule that is set it is a condition, as if_match.
+	Etag          string `protobuf:"bytes,11,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *KeyRule) Reset() {
 	*x = KeyRule{}
-	mi := &file_rota_v1_rota_proto_msgTypes[81]
+	mi := &file_rota_v1_rota_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6831,7 +6985,7 @@ func (x *KeyRule) String() string {
 func (*KeyRule) ProtoMessage() {}
 
 func (x *KeyRule) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[81]
+	mi := &file_rota_v1_rota_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6844,7 +6998,7 @@ func (x *KeyRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyRule.ProtoReflect.Descriptor instead.
 func (*KeyRule) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{81}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *KeyRule) GetQueue() string {
@@ -6917,16 +7071,25 @@ func (x *KeyRule) GetGroup() bool {
 	return false
 }
 
+func (x *KeyRule) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
 type SetKeyRuleRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Rule          *KeyRule               `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Rule  *KeyRule               `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
+	// Changes it only where this is its etag; * is whatever is there. Empty sets no condition.
+	IfMatch       string `protobuf:"bytes,2,opt,name=if_match,json=ifMatch,proto3" json:"if_match,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SetKeyRuleRequest) Reset() {
 	*x = SetKeyRuleRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[82]
+	mi := &file_rota_v1_rota_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6938,7 +7101,7 @@ func (x *SetKeyRuleRequest) String() string {
 func (*SetKeyRuleRequest) ProtoMessage() {}
 
 func (x *SetKeyRuleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[82]
+	mi := &file_rota_v1_rota_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6951,7 +7114,7 @@ func (x *SetKeyRuleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetKeyRuleRequest.ProtoReflect.Descriptor instead.
 func (*SetKeyRuleRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{82}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *SetKeyRuleRequest) GetRule() *KeyRule {
@@ -6961,15 +7124,23 @@ func (x *SetKeyRuleRequest) GetRule() *KeyRule {
 	return nil
 }
 
+func (x *SetKeyRuleRequest) GetIfMatch() string {
+	if x != nil {
+		return x.IfMatch
+	}
+	return ""
+}
+
 type SetKeyRuleResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rule          *KeyRule               `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SetKeyRuleResponse) Reset() {
 	*x = SetKeyRuleResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[83]
+	mi := &file_rota_v1_rota_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6981,7 +7152,7 @@ func (x *SetKeyRuleResponse) String() string {
 func (*SetKeyRuleResponse) ProtoMessage() {}
 
 func (x *SetKeyRuleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[83]
+	mi := &file_rota_v1_rota_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6994,21 +7165,30 @@ func (x *SetKeyRuleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetKeyRuleResponse.ProtoReflect.Descriptor instead.
 func (*SetKeyRuleResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{83}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{84}
+}
+
+func (x *SetKeyRuleResponse) GetRule() *KeyRule {
+	if x != nil {
+		return x.Rule
+	}
+	return nil
 }
 
 type DeleteKeyRuleRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Queue         string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Value         string                 `protobuf:"bytes,3,opt,name=value,proto3" json:"value,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Queue string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	Name  string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Value string                 `protobuf:"bytes,3,opt,name=value,proto3" json:"value,omitempty"`
+	// Changes it only where this is its etag; * is whatever is there. Empty sets no condition.
+	IfMatch       string `protobuf:"bytes,4,opt,name=if_match,json=ifMatch,proto3" json:"if_match,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DeleteKeyRuleRequest) Reset() {
 	*x = DeleteKeyRuleRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[84]
+	mi := &file_rota_v1_rota_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7020,7 +7200,7 @@ func (x *DeleteKeyRuleRequest) String() string {
 func (*DeleteKeyRuleRequest) ProtoMessage() {}
 
 func (x *DeleteKeyRuleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[84]
+	mi := &file_rota_v1_rota_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7033,7 +7213,7 @@ func (x *DeleteKeyRuleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteKeyRuleRequest.ProtoReflect.Descriptor instead.
 func (*DeleteKeyRuleRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{84}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *DeleteKeyRuleRequest) GetQueue() string {
@@ -7057,6 +7237,13 @@ func (x *DeleteKeyRuleRequest) GetValue() string {
 	return ""
 }
 
+func (x *DeleteKeyRuleRequest) GetIfMatch() string {
+	if x != nil {
+		return x.IfMatch
+	}
+	return ""
+}
+
 type DeleteKeyRuleResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -7065,7 +7252,7 @@ type DeleteKeyRuleResponse struct {
 
 func (x *DeleteKeyRuleResponse) Reset() {
 	*x = DeleteKeyRuleResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[85]
+	mi := &file_rota_v1_rota_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7077,7 +7264,7 @@ func (x *DeleteKeyRuleResponse) String() string {
 func (*DeleteKeyRuleResponse) ProtoMessage() {}
 
 func (x *DeleteKeyRuleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[85]
+	mi := &file_rota_v1_rota_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7090,7 +7277,7 @@ func (x *DeleteKeyRuleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteKeyRuleResponse.ProtoReflect.Descriptor instead.
 func (*DeleteKeyRuleResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{85}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{86}
 }
 
 type ListKeyRulesRequest struct {
@@ -7106,7 +7293,7 @@ type ListKeyRulesRequest struct {
 
 func (x *ListKeyRulesRequest) Reset() {
 	*x = ListKeyRulesRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[86]
+	mi := &file_rota_v1_rota_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7118,7 +7305,7 @@ func (x *ListKeyRulesRequest) String() string {
 func (*ListKeyRulesRequest) ProtoMessage() {}
 
 func (x *ListKeyRulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[86]
+	mi := &file_rota_v1_rota_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7131,7 +7318,7 @@ func (x *ListKeyRulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeyRulesRequest.ProtoReflect.Descriptor instead.
 func (*ListKeyRulesRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{86}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ListKeyRulesRequest) GetRead() *Read {
@@ -7167,7 +7354,7 @@ type ListKeyRulesResponse struct {
 
 func (x *ListKeyRulesResponse) Reset() {
 	*x = ListKeyRulesResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[87]
+	mi := &file_rota_v1_rota_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7179,7 +7366,7 @@ func (x *ListKeyRulesResponse) String() string {
 func (*ListKeyRulesResponse) ProtoMessage() {}
 
 func (x *ListKeyRulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[87]
+	mi := &file_rota_v1_rota_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7192,7 +7379,7 @@ func (x *ListKeyRulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeyRulesResponse.ProtoReflect.Descriptor instead.
 func (*ListKeyRulesResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{87}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ListKeyRulesResponse) GetRules() []*KeyRule {
@@ -7228,7 +7415,7 @@ type GetKeyRequest struct {
 
 func (x *GetKeyRequest) Reset() {
 	*x = GetKeyRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[88]
+	mi := &file_rota_v1_rota_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7240,7 +7427,7 @@ func (x *GetKeyRequest) String() string {
 func (*GetKeyRequest) ProtoMessage() {}
 
 func (x *GetKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[88]
+	mi := &file_rota_v1_rota_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7253,7 +7440,7 @@ func (x *GetKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetKeyRequest.ProtoReflect.Descriptor instead.
 func (*GetKeyRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{88}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *GetKeyRequest) GetTenant() string {
@@ -7299,7 +7486,7 @@ type KeyState struct {
 
 func (x *KeyState) Reset() {
 	*x = KeyState{}
-	mi := &file_rota_v1_rota_proto_msgTypes[89]
+	mi := &file_rota_v1_rota_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7311,7 +7498,7 @@ func (x *KeyState) String() string {
 func (*KeyState) ProtoMessage() {}
 
 func (x *KeyState) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[89]
+	mi := &file_rota_v1_rota_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7324,7 +7511,7 @@ func (x *KeyState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyState.ProtoReflect.Descriptor instead.
 func (*KeyState) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{89}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *KeyState) GetQueue() string {
@@ -7408,7 +7595,7 @@ type GetKeyResponse struct {
 
 func (x *GetKeyResponse) Reset() {
 	*x = GetKeyResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[90]
+	mi := &file_rota_v1_rota_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7420,7 +7607,7 @@ func (x *GetKeyResponse) String() string {
 func (*GetKeyResponse) ProtoMessage() {}
 
 func (x *GetKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[90]
+	mi := &file_rota_v1_rota_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7433,7 +7620,7 @@ func (x *GetKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetKeyResponse.ProtoReflect.Descriptor instead.
 func (*GetKeyResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{90}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *GetKeyResponse) GetKeys() []*KeyState {
@@ -7464,7 +7651,7 @@ type SkipKeyRequest struct {
 
 func (x *SkipKeyRequest) Reset() {
 	*x = SkipKeyRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[91]
+	mi := &file_rota_v1_rota_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7476,7 +7663,7 @@ func (x *SkipKeyRequest) String() string {
 func (*SkipKeyRequest) ProtoMessage() {}
 
 func (x *SkipKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[91]
+	mi := &file_rota_v1_rota_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7489,7 +7676,7 @@ func (x *SkipKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkipKeyRequest.ProtoReflect.Descriptor instead.
 func (*SkipKeyRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{91}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *SkipKeyRequest) GetQueue() string {
@@ -7528,7 +7715,7 @@ type SkipKeyResponse struct {
 
 func (x *SkipKeyResponse) Reset() {
 	*x = SkipKeyResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[92]
+	mi := &file_rota_v1_rota_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7540,7 +7727,7 @@ func (x *SkipKeyResponse) String() string {
 func (*SkipKeyResponse) ProtoMessage() {}
 
 func (x *SkipKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[92]
+	mi := &file_rota_v1_rota_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7553,7 +7740,7 @@ func (x *SkipKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkipKeyResponse.ProtoReflect.Descriptor instead.
 func (*SkipKeyResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{92}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{93}
 }
 
 type Mode struct {
@@ -7573,7 +7760,7 @@ type Mode struct {
 
 func (x *Mode) Reset() {
 	*x = Mode{}
-	mi := &file_rota_v1_rota_proto_msgTypes[93]
+	mi := &file_rota_v1_rota_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7585,7 +7772,7 @@ func (x *Mode) String() string {
 func (*Mode) ProtoMessage() {}
 
 func (x *Mode) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[93]
+	mi := &file_rota_v1_rota_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7598,7 +7785,7 @@ func (x *Mode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mode.ProtoReflect.Descriptor instead.
 func (*Mode) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{93}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *Mode) GetMode() string {
@@ -7666,7 +7853,7 @@ type GetModeRequest struct {
 
 func (x *GetModeRequest) Reset() {
 	*x = GetModeRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[94]
+	mi := &file_rota_v1_rota_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7678,7 +7865,7 @@ func (x *GetModeRequest) String() string {
 func (*GetModeRequest) ProtoMessage() {}
 
 func (x *GetModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[94]
+	mi := &file_rota_v1_rota_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7691,7 +7878,7 @@ func (x *GetModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetModeRequest.ProtoReflect.Descriptor instead.
 func (*GetModeRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{94}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *GetModeRequest) GetRead() *Read {
@@ -7711,7 +7898,7 @@ type GetModeResponse struct {
 
 func (x *GetModeResponse) Reset() {
 	*x = GetModeResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[95]
+	mi := &file_rota_v1_rota_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7723,7 +7910,7 @@ func (x *GetModeResponse) String() string {
 func (*GetModeResponse) ProtoMessage() {}
 
 func (x *GetModeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[95]
+	mi := &file_rota_v1_rota_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7736,7 +7923,7 @@ func (x *GetModeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetModeResponse.ProtoReflect.Descriptor instead.
 func (*GetModeResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{95}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *GetModeResponse) GetMode() *Mode {
@@ -7763,7 +7950,7 @@ type SetModeRequest struct {
 
 func (x *SetModeRequest) Reset() {
 	*x = SetModeRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[96]
+	mi := &file_rota_v1_rota_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7775,7 +7962,7 @@ func (x *SetModeRequest) String() string {
 func (*SetModeRequest) ProtoMessage() {}
 
 func (x *SetModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[96]
+	mi := &file_rota_v1_rota_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7788,7 +7975,7 @@ func (x *SetModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetModeRequest.ProtoReflect.Descriptor instead.
 func (*SetModeRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{96}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *SetModeRequest) GetMode() string {
@@ -7806,15 +7993,19 @@ func (x *SetModeRequest) GetReason() string {
 }
 
 type SetClusterRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Set           []*Setting             `protobuf:"bytes,1,rep,name=set,proto3" json:"set,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Set   []*Setting             `protobuf:"bytes,1,rep,name=set,proto3" json:"set,omitempty"`
+	// Changes nothing, and answers with the settings as they would be, and their changes.
+	DryRun bool `protobuf:"varint,2,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// Changes it only where this is its etag; * is whatever is there. Empty sets no condition.
+	IfMatch       string `protobuf:"bytes,3,opt,name=if_match,json=ifMatch,proto3" json:"if_match,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SetClusterRequest) Reset() {
 	*x = SetClusterRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[97]
+	mi := &file_rota_v1_rota_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7826,7 +8017,7 @@ func (x *SetClusterRequest) String() string {
 func (*SetClusterRequest) ProtoMessage() {}
 
 func (x *SetClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[97]
+	mi := &file_rota_v1_rota_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7839,7 +8030,7 @@ func (x *SetClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetClusterRequest.ProtoReflect.Descriptor instead.
 func (*SetClusterRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{97}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *SetClusterRequest) GetSet() []*Setting {
@@ -7849,20 +8040,38 @@ func (x *SetClusterRequest) GetSet() []*Setting {
 	return nil
 }
 
+func (x *SetClusterRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *SetClusterRequest) GetIfMatch() string {
+	if x != nil {
+		return x.IfMatch
+	}
+	return ""
+}
+
 type ClusterSettings struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	StateBytesMax int64                  `protobuf:"varint,1,opt,name=state_bytes_max,json=stateBytesMax,proto3" json:"state_bytes_max,omitempty"`
 	// How many healthy voters the cluster shall have, and whether the leader removes dead ones
 	// (SPEC §13.10).
-	VotersWanted  int64 `protobuf:"varint,2,opt,name=voters_wanted,json=votersWanted,proto3" json:"voters_wanted,omitempty"`
-	Autopilot     bool  `protobuf:"varint,3,opt,name=autopilot,proto3" json:"autopilot,omitempty"`
+	VotersWanted int64 `protobuf:"varint,2,opt,name=voters_wanted,json=votersWanted,proto3" json:"voters_wanted,omitempty"`
+	Autopilot    bool  `protobuf:"varint,3,opt,name=autopilot,proto3" json:"autopilot,omitempty"`
+	// What a dry run would change; empty in any other answer.
+	Changes []*SettingChange `protobuf:"bytes,4,rep,name=changes,proto3" json:"changes,omitempty"`
+	// Their version.
+	Etag          string `protobuf:"bytes,5,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ClusterSettings) Reset() {
 	*x = ClusterSettings{}
-	mi := &file_rota_v1_rota_proto_msgTypes[98]
+	mi := &file_rota_v1_rota_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7874,7 +8083,7 @@ func (x *ClusterSettings) String() string {
 func (*ClusterSettings) ProtoMessage() {}
 
 func (x *ClusterSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[98]
+	mi := &file_rota_v1_rota_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7887,7 +8096,7 @@ func (x *ClusterSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterSettings.ProtoReflect.Descriptor instead.
 func (*ClusterSettings) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{98}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ClusterSettings) GetStateBytesMax() int64 {
@@ -7911,6 +8120,20 @@ func (x *ClusterSettings) GetAutopilot() bool {
 	return false
 }
 
+func (x *ClusterSettings) GetChanges() []*SettingChange {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+func (x *ClusterSettings) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
 type StatusRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -7919,7 +8142,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[99]
+	mi := &file_rota_v1_rota_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7931,7 +8154,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[99]
+	mi := &file_rota_v1_rota_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7944,7 +8167,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{99}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{100}
 }
 
 type JobCounts struct {
@@ -7964,7 +8187,7 @@ type JobCounts struct {
 
 func (x *JobCounts) Reset() {
 	*x = JobCounts{}
-	mi := &file_rota_v1_rota_proto_msgTypes[100]
+	mi := &file_rota_v1_rota_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7976,7 +8199,7 @@ func (x *JobCounts) String() string {
 func (*JobCounts) ProtoMessage() {}
 
 func (x *JobCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[100]
+	mi := &file_rota_v1_rota_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7989,7 +8212,7 @@ func (x *JobCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCounts.ProtoReflect.Descriptor instead.
 func (*JobCounts) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{100}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *JobCounts) GetBlocked() int64 {
@@ -8078,7 +8301,7 @@ type NodeStatus struct {
 
 func (x *NodeStatus) Reset() {
 	*x = NodeStatus{}
-	mi := &file_rota_v1_rota_proto_msgTypes[101]
+	mi := &file_rota_v1_rota_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8090,7 +8313,7 @@ func (x *NodeStatus) String() string {
 func (*NodeStatus) ProtoMessage() {}
 
 func (x *NodeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[101]
+	mi := &file_rota_v1_rota_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8103,7 +8326,7 @@ func (x *NodeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatus.ProtoReflect.Descriptor instead.
 func (*NodeStatus) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{101}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *NodeStatus) GetId() string {
@@ -8208,7 +8431,7 @@ type NodeHealth struct {
 
 func (x *NodeHealth) Reset() {
 	*x = NodeHealth{}
-	mi := &file_rota_v1_rota_proto_msgTypes[102]
+	mi := &file_rota_v1_rota_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8220,7 +8443,7 @@ func (x *NodeHealth) String() string {
 func (*NodeHealth) ProtoMessage() {}
 
 func (x *NodeHealth) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[102]
+	mi := &file_rota_v1_rota_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8233,7 +8456,7 @@ func (x *NodeHealth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeHealth.ProtoReflect.Descriptor instead.
 func (*NodeHealth) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{102}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *NodeHealth) GetHealthySinceMs() int64 {
@@ -8263,7 +8486,7 @@ type Autopilot struct {
 
 func (x *Autopilot) Reset() {
 	*x = Autopilot{}
-	mi := &file_rota_v1_rota_proto_msgTypes[103]
+	mi := &file_rota_v1_rota_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8275,7 +8498,7 @@ func (x *Autopilot) String() string {
 func (*Autopilot) ProtoMessage() {}
 
 func (x *Autopilot) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[103]
+	mi := &file_rota_v1_rota_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8288,7 +8511,7 @@ func (x *Autopilot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Autopilot.ProtoReflect.Descriptor instead.
 func (*Autopilot) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{103}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *Autopilot) GetOn() bool {
@@ -8340,14 +8563,16 @@ type StatusResponse struct {
 	StateBytesMax int64      `protobuf:"varint,15,opt,name=state_bytes_max,json=stateBytesMax,proto3" json:"state_bytes_max,omitempty"`
 	Autopilot     *Autopilot `protobuf:"bytes,16,opt,name=autopilot,proto3" json:"autopilot,omitempty"`
 	// The last backup that a leader stored, unset for none.
-	Backup        *StoredBackup `protobuf:"bytes,17,opt,name=backup,proto3" json:"backup,omitempty"`
+	Backup *StoredBackup `protobuf:"bytes,17,opt,name=backup,proto3" json:"backup,omitempty"`
+	// The version of the cluster's own settings.
+	Etag          string `protobuf:"bytes,18,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[104]
+	mi := &file_rota_v1_rota_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8359,7 +8584,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[104]
+	mi := &file_rota_v1_rota_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8372,7 +8597,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{104}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *StatusResponse) GetClusterId() string {
@@ -8494,6 +8719,13 @@ func (x *StatusResponse) GetBackup() *StoredBackup {
 	return nil
 }
 
+func (x *StatusResponse) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
 type StoreBackupRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -8502,7 +8734,7 @@ type StoreBackupRequest struct {
 
 func (x *StoreBackupRequest) Reset() {
 	*x = StoreBackupRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[105]
+	mi := &file_rota_v1_rota_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8514,7 +8746,7 @@ func (x *StoreBackupRequest) String() string {
 func (*StoreBackupRequest) ProtoMessage() {}
 
 func (x *StoreBackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[105]
+	mi := &file_rota_v1_rota_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8527,7 +8759,7 @@ func (x *StoreBackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreBackupRequest.ProtoReflect.Descriptor instead.
 func (*StoreBackupRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{105}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{106}
 }
 
 // StoredBackup is a backup as the state records it: the index of the state in it, when the
@@ -8545,7 +8777,7 @@ type StoredBackup struct {
 
 func (x *StoredBackup) Reset() {
 	*x = StoredBackup{}
-	mi := &file_rota_v1_rota_proto_msgTypes[106]
+	mi := &file_rota_v1_rota_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8557,7 +8789,7 @@ func (x *StoredBackup) String() string {
 func (*StoredBackup) ProtoMessage() {}
 
 func (x *StoredBackup) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[106]
+	mi := &file_rota_v1_rota_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8570,7 +8802,7 @@ func (x *StoredBackup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoredBackup.ProtoReflect.Descriptor instead.
 func (*StoredBackup) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{106}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *StoredBackup) GetIndex() uint64 {
@@ -8616,7 +8848,7 @@ type PeersRequest struct {
 
 func (x *PeersRequest) Reset() {
 	*x = PeersRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[107]
+	mi := &file_rota_v1_rota_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8628,7 +8860,7 @@ func (x *PeersRequest) String() string {
 func (*PeersRequest) ProtoMessage() {}
 
 func (x *PeersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[107]
+	mi := &file_rota_v1_rota_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8641,7 +8873,7 @@ func (x *PeersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeersRequest.ProtoReflect.Descriptor instead.
 func (*PeersRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{107}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{108}
 }
 
 type Peer struct {
@@ -8657,7 +8889,7 @@ type Peer struct {
 
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_rota_v1_rota_proto_msgTypes[108]
+	mi := &file_rota_v1_rota_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8669,7 +8901,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[108]
+	mi := &file_rota_v1_rota_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8682,7 +8914,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{108}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *Peer) GetId() string {
@@ -8729,7 +8961,7 @@ type PeersResponse struct {
 
 func (x *PeersResponse) Reset() {
 	*x = PeersResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[109]
+	mi := &file_rota_v1_rota_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8741,7 +8973,7 @@ func (x *PeersResponse) String() string {
 func (*PeersResponse) ProtoMessage() {}
 
 func (x *PeersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[109]
+	mi := &file_rota_v1_rota_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8754,7 +8986,7 @@ func (x *PeersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeersResponse.ProtoReflect.Descriptor instead.
 func (*PeersResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{109}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *PeersResponse) GetPeers() []*Peer {
@@ -8774,7 +9006,7 @@ type TransferLeadershipRequest struct {
 
 func (x *TransferLeadershipRequest) Reset() {
 	*x = TransferLeadershipRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[110]
+	mi := &file_rota_v1_rota_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8786,7 +9018,7 @@ func (x *TransferLeadershipRequest) String() string {
 func (*TransferLeadershipRequest) ProtoMessage() {}
 
 func (x *TransferLeadershipRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[110]
+	mi := &file_rota_v1_rota_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8799,7 +9031,7 @@ func (x *TransferLeadershipRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeadershipRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeadershipRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{110}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *TransferLeadershipRequest) GetTo() string {
@@ -8818,7 +9050,7 @@ type TransferLeadershipResponse struct {
 
 func (x *TransferLeadershipResponse) Reset() {
 	*x = TransferLeadershipResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[111]
+	mi := &file_rota_v1_rota_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8830,7 +9062,7 @@ func (x *TransferLeadershipResponse) String() string {
 func (*TransferLeadershipResponse) ProtoMessage() {}
 
 func (x *TransferLeadershipResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[111]
+	mi := &file_rota_v1_rota_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8843,7 +9075,7 @@ func (x *TransferLeadershipResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeadershipResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeadershipResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{111}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *TransferLeadershipResponse) GetLeader() string {
@@ -8862,7 +9094,7 @@ type RemovePeerRequest struct {
 
 func (x *RemovePeerRequest) Reset() {
 	*x = RemovePeerRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[112]
+	mi := &file_rota_v1_rota_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8874,7 +9106,7 @@ func (x *RemovePeerRequest) String() string {
 func (*RemovePeerRequest) ProtoMessage() {}
 
 func (x *RemovePeerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[112]
+	mi := &file_rota_v1_rota_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8887,7 +9119,7 @@ func (x *RemovePeerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePeerRequest.ProtoReflect.Descriptor instead.
 func (*RemovePeerRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{112}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *RemovePeerRequest) GetId() string {
@@ -8905,7 +9137,7 @@ type RemovePeerResponse struct {
 
 func (x *RemovePeerResponse) Reset() {
 	*x = RemovePeerResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[113]
+	mi := &file_rota_v1_rota_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8917,7 +9149,7 @@ func (x *RemovePeerResponse) String() string {
 func (*RemovePeerResponse) ProtoMessage() {}
 
 func (x *RemovePeerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[113]
+	mi := &file_rota_v1_rota_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8930,7 +9162,7 @@ func (x *RemovePeerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePeerResponse.ProtoReflect.Descriptor instead.
 func (*RemovePeerResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{113}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{114}
 }
 
 type LeaveRequest struct {
@@ -8941,7 +9173,7 @@ type LeaveRequest struct {
 
 func (x *LeaveRequest) Reset() {
 	*x = LeaveRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[114]
+	mi := &file_rota_v1_rota_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8953,7 +9185,7 @@ func (x *LeaveRequest) String() string {
 func (*LeaveRequest) ProtoMessage() {}
 
 func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[114]
+	mi := &file_rota_v1_rota_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8966,7 +9198,7 @@ func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveRequest.ProtoReflect.Descriptor instead.
 func (*LeaveRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{114}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{115}
 }
 
 type LeaveResponse struct {
@@ -8977,7 +9209,7 @@ type LeaveResponse struct {
 
 func (x *LeaveResponse) Reset() {
 	*x = LeaveResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[115]
+	mi := &file_rota_v1_rota_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8989,7 +9221,7 @@ func (x *LeaveResponse) String() string {
 func (*LeaveResponse) ProtoMessage() {}
 
 func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[115]
+	mi := &file_rota_v1_rota_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9002,7 +9234,7 @@ func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveResponse.ProtoReflect.Descriptor instead.
 func (*LeaveResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{115}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{116}
 }
 
 type SaveSnapshotRequest struct {
@@ -9014,7 +9246,7 @@ type SaveSnapshotRequest struct {
 
 func (x *SaveSnapshotRequest) Reset() {
 	*x = SaveSnapshotRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[116]
+	mi := &file_rota_v1_rota_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9026,7 +9258,7 @@ func (x *SaveSnapshotRequest) String() string {
 func (*SaveSnapshotRequest) ProtoMessage() {}
 
 func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[116]
+	mi := &file_rota_v1_rota_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9039,7 +9271,7 @@ func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SaveSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{116}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *SaveSnapshotRequest) GetRead() *Read {
@@ -9058,7 +9290,7 @@ type SnapshotChunk struct {
 
 func (x *SnapshotChunk) Reset() {
 	*x = SnapshotChunk{}
-	mi := &file_rota_v1_rota_proto_msgTypes[117]
+	mi := &file_rota_v1_rota_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9070,7 +9302,7 @@ func (x *SnapshotChunk) String() string {
 func (*SnapshotChunk) ProtoMessage() {}
 
 func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[117]
+	mi := &file_rota_v1_rota_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9083,7 +9315,7 @@ func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotChunk.ProtoReflect.Descriptor instead.
 func (*SnapshotChunk) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{117}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *SnapshotChunk) GetData() []byte {
@@ -9101,7 +9333,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[118]
+	mi := &file_rota_v1_rota_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9113,7 +9345,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[118]
+	mi := &file_rota_v1_rota_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9126,7 +9358,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{118}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{119}
 }
 
 type VerifyResponse struct {
@@ -9140,7 +9372,7 @@ type VerifyResponse struct {
 
 func (x *VerifyResponse) Reset() {
 	*x = VerifyResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[119]
+	mi := &file_rota_v1_rota_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9152,7 +9384,7 @@ func (x *VerifyResponse) String() string {
 func (*VerifyResponse) ProtoMessage() {}
 
 func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[119]
+	mi := &file_rota_v1_rota_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9165,7 +9397,7 @@ func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyResponse.ProtoReflect.Descriptor instead.
 func (*VerifyResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{119}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *VerifyResponse) GetIndex() uint64 {
@@ -9202,7 +9434,7 @@ type NodeVerdict struct {
 
 func (x *NodeVerdict) Reset() {
 	*x = NodeVerdict{}
-	mi := &file_rota_v1_rota_proto_msgTypes[120]
+	mi := &file_rota_v1_rota_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9214,7 +9446,7 @@ func (x *NodeVerdict) String() string {
 func (*NodeVerdict) ProtoMessage() {}
 
 func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[120]
+	mi := &file_rota_v1_rota_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9227,7 +9459,7 @@ func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeVerdict.ProtoReflect.Descriptor instead.
 func (*NodeVerdict) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{120}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *NodeVerdict) GetId() string {
@@ -9757,7 +9989,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x12WorkerGoneResponse\"1\n" +
 	"\aSetting\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value\"\xaa\a\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\"\xf0\a\n" +
 	"\x05Queue\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06preset\x18\x02 \x01(\tR\x06preset\x12(\n" +
@@ -9788,7 +10020,13 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\fbackpressure\x18\x19 \x01(\tR\fbackpressure\x124\n" +
 	"\x16backlog_usage_permille\x18\x1a \x01(\x03R\x14backlogUsagePermille\x12\x16\n" +
 	"\x06staged\x18\x1b \x01(\x03R\x06staged\x12\x14\n" +
-	"\x05bytes\x18\x1c \x01(\x03R\x05bytes\"\xc7\x01\n" +
+	"\x05bytes\x18\x1c \x01(\x03R\x05bytes\x120\n" +
+	"\achanges\x18\x1d \x03(\v2\x16.rota.v1.SettingChangeR\achanges\x12\x12\n" +
+	"\x04etag\x18\x1e \x01(\tR\x04etag\"E\n" +
+	"\rSettingChange\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\tR\x04from\x12\x0e\n" +
+	"\x02to\x18\x03 \x01(\tR\x02to\"\xc7\x01\n" +
 	"\x06Domain\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1a\n" +
@@ -9819,22 +10057,26 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x04read\x18\x02 \x01(\v2\r.rota.v1.ReadR\x04read\"Y\n" +
 	"\x10GetQueueResponse\x12$\n" +
 	"\x05queue\x18\x01 \x01(\v2\x0e.rota.v1.QueueR\x05queue\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\"C\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\"^\n" +
 	"\x12DeleteQueueRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
-	"\bdrain_to\x18\x02 \x01(\tR\adrainTo\")\n" +
+	"\bdrain_to\x18\x02 \x01(\tR\adrainTo\x12\x19\n" +
+	"\bif_match\x18\x03 \x01(\tR\aifMatch\")\n" +
 	"\x13DeleteQueueResponse\x12\x12\n" +
-	"\x04left\x18\x01 \x01(\x04R\x04left\"%\n" +
+	"\x04left\x18\x01 \x01(\x04R\x04left\"@\n" +
 	"\x13DeleteTenantRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"\x16\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x19\n" +
+	"\bif_match\x18\x02 \x01(\tR\aifMatch\"\x16\n" +
 	"\x14DeleteTenantResponse\"%\n" +
 	"\x13DeleteWorkerRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"\x16\n" +
-	"\x14DeleteWorkerResponse\"a\n" +
+	"\x14DeleteWorkerResponse\"\x95\x01\n" +
 	"\x0fSetQueueRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06preset\x18\x02 \x01(\tR\x06preset\x12\"\n" +
-	"\x03set\x18\x03 \x03(\v2\x10.rota.v1.SettingR\x03set\"\xb8\x02\n" +
+	"\x03set\x18\x03 \x03(\v2\x10.rota.v1.SettingR\x03set\x12\x17\n" +
+	"\adry_run\x18\x04 \x01(\bR\x06dryRun\x12\x19\n" +
+	"\bif_match\x18\x05 \x01(\tR\aifMatch\"\xfe\x02\n" +
 	"\x06Tenant\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04tier\x18\x02 \x01(\tR\x04tier\x12\x16\n" +
@@ -9849,7 +10091,9 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x05known\x18\t \x01(\bR\x05known\x12\x14\n" +
 	"\x05bytes\x18\n" +
 	" \x01(\x03R\x05bytes\x12\x1b\n" +
-	"\tbytes_max\x18\v \x01(\x03R\bbytesMax\"e\n" +
+	"\tbytes_max\x18\v \x01(\x03R\bbytesMax\x120\n" +
+	"\achanges\x18\f \x03(\v2\x16.rota.v1.SettingChangeR\achanges\x12\x12\n" +
+	"\x04etag\x18\r \x01(\tR\x04etag\"e\n" +
 	"\x12ListTenantsRequest\x12!\n" +
 	"\x04read\x18\x01 \x01(\v2\r.rota.v1.ReadR\x04read\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\x05R\x05limit\x12\x16\n" +
@@ -9864,10 +10108,12 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x04read\x18\x02 \x01(\v2\r.rota.v1.ReadR\x04read\"]\n" +
 	"\x11GetTenantResponse\x12'\n" +
 	"\x06tenant\x18\x01 \x01(\v2\x0f.rota.v1.TenantR\x06tenant\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\"F\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\"z\n" +
 	"\x10SetTenantRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\"\n" +
-	"\x03set\x18\x02 \x03(\v2\x10.rota.v1.SettingR\x03set\"\xfa\x01\n" +
+	"\x03set\x18\x02 \x03(\v2\x10.rota.v1.SettingR\x03set\x12\x17\n" +
+	"\adry_run\x18\x03 \x01(\bR\x06dryRun\x12\x19\n" +
+	"\bif_match\x18\x04 \x01(\tR\aifMatch\"\x8e\x02\n" +
 	"\aKeyRule\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -9879,14 +10125,18 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x05burst\x18\b \x01(\x03R\x05burst\x12\x1a\n" +
 	"\bsequence\x18\t \x01(\tR\bsequence\x12\x14\n" +
 	"\x05group\x18\n" +
-	" \x01(\bR\x05group\"9\n" +
+	" \x01(\bR\x05group\x12\x12\n" +
+	"\x04etag\x18\v \x01(\tR\x04etag\"T\n" +
 	"\x11SetKeyRuleRequest\x12$\n" +
-	"\x04rule\x18\x01 \x01(\v2\x10.rota.v1.KeyRuleR\x04rule\"\x14\n" +
-	"\x12SetKeyRuleResponse\"V\n" +
+	"\x04rule\x18\x01 \x01(\v2\x10.rota.v1.KeyRuleR\x04rule\x12\x19\n" +
+	"\bif_match\x18\x02 \x01(\tR\aifMatch\":\n" +
+	"\x12SetKeyRuleResponse\x12$\n" +
+	"\x04rule\x18\x01 \x01(\v2\x10.rota.v1.KeyRuleR\x04rule\"q\n" +
 	"\x14DeleteKeyRuleRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
-	"\x05value\x18\x03 \x01(\tR\x05value\"\x17\n" +
+	"\x05value\x18\x03 \x01(\tR\x05value\x12\x19\n" +
+	"\bif_match\x18\x04 \x01(\tR\aifMatch\"\x17\n" +
 	"\x15DeleteKeyRuleResponse\"f\n" +
 	"\x13ListKeyRulesRequest\x12!\n" +
 	"\x04read\x18\x01 \x01(\v2\r.rota.v1.ReadR\x04read\x12\x14\n" +
@@ -9938,13 +10188,17 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\"<\n" +
 	"\x0eSetModeRequest\x12\x12\n" +
 	"\x04mode\x18\x01 \x01(\tR\x04mode\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"7\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"k\n" +
 	"\x11SetClusterRequest\x12\"\n" +
-	"\x03set\x18\x01 \x03(\v2\x10.rota.v1.SettingR\x03set\"|\n" +
+	"\x03set\x18\x01 \x03(\v2\x10.rota.v1.SettingR\x03set\x12\x17\n" +
+	"\adry_run\x18\x02 \x01(\bR\x06dryRun\x12\x19\n" +
+	"\bif_match\x18\x03 \x01(\tR\aifMatch\"\xc2\x01\n" +
 	"\x0fClusterSettings\x12&\n" +
 	"\x0fstate_bytes_max\x18\x01 \x01(\x03R\rstateBytesMax\x12#\n" +
 	"\rvoters_wanted\x18\x02 \x01(\x03R\fvotersWanted\x12\x1c\n" +
-	"\tautopilot\x18\x03 \x01(\bR\tautopilot\"\x0f\n" +
+	"\tautopilot\x18\x03 \x01(\bR\tautopilot\x120\n" +
+	"\achanges\x18\x04 \x03(\v2\x16.rota.v1.SettingChangeR\achanges\x12\x12\n" +
+	"\x04etag\x18\x05 \x01(\tR\x04etag\"\x0f\n" +
 	"\rStatusRequest\"\xf7\x01\n" +
 	"\tJobCounts\x12\x18\n" +
 	"\ablocked\x18\x01 \x01(\x03R\ablocked\x12\x18\n" +
@@ -9980,7 +10234,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x02on\x18\x01 \x01(\bR\x02on\x12#\n" +
 	"\rvoters_wanted\x18\x02 \x01(\x03R\fvotersWanted\x12%\n" +
 	"\x0ehealthy_voters\x18\x03 \x01(\x03R\rhealthyVoters\x12\x12\n" +
-	"\x04text\x18\x04 \x01(\tR\x04text\"\xbf\x04\n" +
+	"\x04text\x18\x04 \x01(\tR\x04text\"\xd3\x04\n" +
 	"\x0eStatusResponse\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12\x16\n" +
@@ -10002,7 +10256,8 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"stateBytes\x12&\n" +
 	"\x0fstate_bytes_max\x18\x0f \x01(\x03R\rstateBytesMax\x120\n" +
 	"\tautopilot\x18\x10 \x01(\v2\x12.rota.v1.AutopilotR\tautopilot\x12-\n" +
-	"\x06backup\x18\x11 \x01(\v2\x15.rota.v1.StoredBackupR\x06backup\"\x14\n" +
+	"\x06backup\x18\x11 \x01(\v2\x15.rota.v1.StoredBackupR\x06backup\x12\x12\n" +
+	"\x04etag\x18\x12 \x01(\tR\x04etag\"\x14\n" +
 	"\x12StoreBackupRequest\"\x7f\n" +
 	"\fStoredBackup\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x17\n" +
@@ -10124,7 +10379,7 @@ func file_rota_v1_rota_proto_rawDescGZIP() []byte {
 }
 
 var file_rota_v1_rota_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_rota_v1_rota_proto_msgTypes = make([]protoimpl.MessageInfo, 128)
+var file_rota_v1_rota_proto_msgTypes = make([]protoimpl.MessageInfo, 129)
 var file_rota_v1_rota_proto_goTypes = []any{
 	(FailKind)(0),                      // 0: rota.v1.FailKind
 	(LeaseVerb)(0),                     // 1: rota.v1.LeaseVerb
@@ -10190,83 +10445,84 @@ var file_rota_v1_rota_proto_goTypes = []any{
 	(*WorkerGoneResponse)(nil),         // 61: rota.v1.WorkerGoneResponse
 	(*Setting)(nil),                    // 62: rota.v1.Setting
 	(*Queue)(nil),                      // 63: rota.v1.Queue
-	(*Domain)(nil),                     // 64: rota.v1.Domain
-	(*TypeStats)(nil),                  // 65: rota.v1.TypeStats
-	(*ListQueuesRequest)(nil),          // 66: rota.v1.ListQueuesRequest
-	(*ListQueuesResponse)(nil),         // 67: rota.v1.ListQueuesResponse
-	(*GetQueueRequest)(nil),            // 68: rota.v1.GetQueueRequest
-	(*GetQueueResponse)(nil),           // 69: rota.v1.GetQueueResponse
-	(*DeleteQueueRequest)(nil),         // 70: rota.v1.DeleteQueueRequest
-	(*DeleteQueueResponse)(nil),        // 71: rota.v1.DeleteQueueResponse
-	(*DeleteTenantRequest)(nil),        // 72: rota.v1.DeleteTenantRequest
-	(*DeleteTenantResponse)(nil),       // 73: rota.v1.DeleteTenantResponse
-	(*DeleteWorkerRequest)(nil),        // 74: rota.v1.DeleteWorkerRequest
-	(*DeleteWorkerResponse)(nil),       // 75: rota.v1.DeleteWorkerResponse
-	(*SetQueueRequest)(nil),            // 76: rota.v1.SetQueueRequest
-	(*Tenant)(nil),                     // 77: rota.v1.Tenant
-	(*ListTenantsRequest)(nil),         // 78: rota.v1.ListTenantsRequest
-	(*ListTenantsResponse)(nil),        // 79: rota.v1.ListTenantsResponse
-	(*GetTenantRequest)(nil),           // 80: rota.v1.GetTenantRequest
-	(*GetTenantResponse)(nil),          // 81: rota.v1.GetTenantResponse
-	(*SetTenantRequest)(nil),           // 82: rota.v1.SetTenantRequest
-	(*KeyRule)(nil),                    // 83: rota.v1.KeyRule
-	(*SetKeyRuleRequest)(nil),          // 84: rota.v1.SetKeyRuleRequest
-	(*SetKeyRuleResponse)(nil),         // 85: rota.v1.SetKeyRuleResponse
-	(*DeleteKeyRuleRequest)(nil),       // 86: rota.v1.DeleteKeyRuleRequest
-	(*DeleteKeyRuleResponse)(nil),      // 87: rota.v1.DeleteKeyRuleResponse
-	(*ListKeyRulesRequest)(nil),        // 88: rota.v1.ListKeyRulesRequest
-	(*ListKeyRulesResponse)(nil),       // 89: rota.v1.ListKeyRulesResponse
-	(*GetKeyRequest)(nil),              // 90: rota.v1.GetKeyRequest
-	(*KeyState)(nil),                   // 91: rota.v1.KeyState
-	(*GetKeyResponse)(nil),             // 92: rota.v1.GetKeyResponse
-	(*SkipKeyRequest)(nil),             // 93: rota.v1.SkipKeyRequest
-	(*SkipKeyResponse)(nil),            // 94: rota.v1.SkipKeyResponse
-	(*Mode)(nil),                       // 95: rota.v1.Mode
-	(*GetModeRequest)(nil),             // 96: rota.v1.GetModeRequest
-	(*GetModeResponse)(nil),            // 97: rota.v1.GetModeResponse
-	(*SetModeRequest)(nil),             // 98: rota.v1.SetModeRequest
-	(*SetClusterRequest)(nil),          // 99: rota.v1.SetClusterRequest
-	(*ClusterSettings)(nil),            // 100: rota.v1.ClusterSettings
-	(*StatusRequest)(nil),              // 101: rota.v1.StatusRequest
-	(*JobCounts)(nil),                  // 102: rota.v1.JobCounts
-	(*NodeStatus)(nil),                 // 103: rota.v1.NodeStatus
-	(*NodeHealth)(nil),                 // 104: rota.v1.NodeHealth
-	(*Autopilot)(nil),                  // 105: rota.v1.Autopilot
-	(*StatusResponse)(nil),             // 106: rota.v1.StatusResponse
-	(*StoreBackupRequest)(nil),         // 107: rota.v1.StoreBackupRequest
-	(*StoredBackup)(nil),               // 108: rota.v1.StoredBackup
-	(*PeersRequest)(nil),               // 109: rota.v1.PeersRequest
-	(*Peer)(nil),                       // 110: rota.v1.Peer
-	(*PeersResponse)(nil),              // 111: rota.v1.PeersResponse
-	(*TransferLeadershipRequest)(nil),  // 112: rota.v1.TransferLeadershipRequest
-	(*TransferLeadershipResponse)(nil), // 113: rota.v1.TransferLeadershipResponse
-	(*RemovePeerRequest)(nil),          // 114: rota.v1.RemovePeerRequest
-	(*RemovePeerResponse)(nil),         // 115: rota.v1.RemovePeerResponse
-	(*LeaveRequest)(nil),               // 116: rota.v1.LeaveRequest
-	(*LeaveResponse)(nil),              // 117: rota.v1.LeaveResponse
-	(*SaveSnapshotRequest)(nil),        // 118: rota.v1.SaveSnapshotRequest
-	(*SnapshotChunk)(nil),              // 119: rota.v1.SnapshotChunk
-	(*VerifyRequest)(nil),              // 120: rota.v1.VerifyRequest
-	(*VerifyResponse)(nil),             // 121: rota.v1.VerifyResponse
-	(*NodeVerdict)(nil),                // 122: rota.v1.NodeVerdict
-	nil,                                // 123: rota.v1.JobSpec.LabelsEntry
-	nil,                                // 124: rota.v1.JobSpec.LimitsEntry
-	nil,                                // 125: rota.v1.JobSpec.HeadersEntry
-	nil,                                // 126: rota.v1.Job.MetaEntry
-	nil,                                // 127: rota.v1.ChangeJobRequest.LabelsEntry
-	nil,                                // 128: rota.v1.WorkerSpec.LimitsEntry
-	nil,                                // 129: rota.v1.LeaseCommand.MetaEntry
+	(*SettingChange)(nil),              // 64: rota.v1.SettingChange
+	(*Domain)(nil),                     // 65: rota.v1.Domain
+	(*TypeStats)(nil),                  // 66: rota.v1.TypeStats
+	(*ListQueuesRequest)(nil),          // 67: rota.v1.ListQueuesRequest
+	(*ListQueuesResponse)(nil),         // 68: rota.v1.ListQueuesResponse
+	(*GetQueueRequest)(nil),            // 69: rota.v1.GetQueueRequest
+	(*GetQueueResponse)(nil),           // 70: rota.v1.GetQueueResponse
+	(*DeleteQueueRequest)(nil),         // 71: rota.v1.DeleteQueueRequest
+	(*DeleteQueueResponse)(nil),        // 72: rota.v1.DeleteQueueResponse
+	(*DeleteTenantRequest)(nil),        // 73: rota.v1.DeleteTenantRequest
+	(*DeleteTenantResponse)(nil),       // 74: rota.v1.DeleteTenantResponse
+	(*DeleteWorkerRequest)(nil),        // 75: rota.v1.DeleteWorkerRequest
+	(*DeleteWorkerResponse)(nil),       // 76: rota.v1.DeleteWorkerResponse
+	(*SetQueueRequest)(nil),            // 77: rota.v1.SetQueueRequest
+	(*Tenant)(nil),                     // 78: rota.v1.Tenant
+	(*ListTenantsRequest)(nil),         // 79: rota.v1.ListTenantsRequest
+	(*ListTenantsResponse)(nil),        // 80: rota.v1.ListTenantsResponse
+	(*GetTenantRequest)(nil),           // 81: rota.v1.GetTenantRequest
+	(*GetTenantResponse)(nil),          // 82: rota.v1.GetTenantResponse
+	(*SetTenantRequest)(nil),           // 83: rota.v1.SetTenantRequest
+	(*KeyRule)(nil),                    // 84: rota.v1.KeyRule
+	(*SetKeyRuleRequest)(nil),          // 85: rota.v1.SetKeyRuleRequest
+	(*SetKeyRuleResponse)(nil),         // 86: rota.v1.SetKeyRuleResponse
+	(*DeleteKeyRuleRequest)(nil),       // 87: rota.v1.DeleteKeyRuleRequest
+	(*DeleteKeyRuleResponse)(nil),      // 88: rota.v1.DeleteKeyRuleResponse
+	(*ListKeyRulesRequest)(nil),        // 89: rota.v1.ListKeyRulesRequest
+	(*ListKeyRulesResponse)(nil),       // 90: rota.v1.ListKeyRulesResponse
+	(*GetKeyRequest)(nil),              // 91: rota.v1.GetKeyRequest
+	(*KeyState)(nil),                   // 92: rota.v1.KeyState
+	(*GetKeyResponse)(nil),             // 93: rota.v1.GetKeyResponse
+	(*SkipKeyRequest)(nil),             // 94: rota.v1.SkipKeyRequest
+	(*SkipKeyResponse)(nil),            // 95: rota.v1.SkipKeyResponse
+	(*Mode)(nil),                       // 96: rota.v1.Mode
+	(*GetModeRequest)(nil),             // 97: rota.v1.GetModeRequest
+	(*GetModeResponse)(nil),            // 98: rota.v1.GetModeResponse
+	(*SetModeRequest)(nil),             // 99: rota.v1.SetModeRequest
+	(*SetClusterRequest)(nil),          // 100: rota.v1.SetClusterRequest
+	(*ClusterSettings)(nil),            // 101: rota.v1.ClusterSettings
+	(*StatusRequest)(nil),              // 102: rota.v1.StatusRequest
+	(*JobCounts)(nil),                  // 103: rota.v1.JobCounts
+	(*NodeStatus)(nil),                 // 104: rota.v1.NodeStatus
+	(*NodeHealth)(nil),                 // 105: rota.v1.NodeHealth
+	(*Autopilot)(nil),                  // 106: rota.v1.Autopilot
+	(*StatusResponse)(nil),             // 107: rota.v1.StatusResponse
+	(*StoreBackupRequest)(nil),         // 108: rota.v1.StoreBackupRequest
+	(*StoredBackup)(nil),               // 109: rota.v1.StoredBackup
+	(*PeersRequest)(nil),               // 110: rota.v1.PeersRequest
+	(*Peer)(nil),                       // 111: rota.v1.Peer
+	(*PeersResponse)(nil),              // 112: rota.v1.PeersResponse
+	(*TransferLeadershipRequest)(nil),  // 113: rota.v1.TransferLeadershipRequest
+	(*TransferLeadershipResponse)(nil), // 114: rota.v1.TransferLeadershipResponse
+	(*RemovePeerRequest)(nil),          // 115: rota.v1.RemovePeerRequest
+	(*RemovePeerResponse)(nil),         // 116: rota.v1.RemovePeerResponse
+	(*LeaveRequest)(nil),               // 117: rota.v1.LeaveRequest
+	(*LeaveResponse)(nil),              // 118: rota.v1.LeaveResponse
+	(*SaveSnapshotRequest)(nil),        // 119: rota.v1.SaveSnapshotRequest
+	(*SnapshotChunk)(nil),              // 120: rota.v1.SnapshotChunk
+	(*VerifyRequest)(nil),              // 121: rota.v1.VerifyRequest
+	(*VerifyResponse)(nil),             // 122: rota.v1.VerifyResponse
+	(*NodeVerdict)(nil),                // 123: rota.v1.NodeVerdict
+	nil,                                // 124: rota.v1.JobSpec.LabelsEntry
+	nil,                                // 125: rota.v1.JobSpec.LimitsEntry
+	nil,                                // 126: rota.v1.JobSpec.HeadersEntry
+	nil,                                // 127: rota.v1.Job.MetaEntry
+	nil,                                // 128: rota.v1.ChangeJobRequest.LabelsEntry
+	nil,                                // 129: rota.v1.WorkerSpec.LimitsEntry
+	nil,                                // 130: rota.v1.LeaseCommand.MetaEntry
 }
 var file_rota_v1_rota_proto_depIdxs = []int32{
-	123, // 0: rota.v1.JobSpec.labels:type_name -> rota.v1.JobSpec.LabelsEntry
-	124, // 1: rota.v1.JobSpec.limits:type_name -> rota.v1.JobSpec.LimitsEntry
-	125, // 2: rota.v1.JobSpec.headers:type_name -> rota.v1.JobSpec.HeadersEntry
+	124, // 0: rota.v1.JobSpec.labels:type_name -> rota.v1.JobSpec.LabelsEntry
+	125, // 1: rota.v1.JobSpec.limits:type_name -> rota.v1.JobSpec.LimitsEntry
+	126, // 2: rota.v1.JobSpec.headers:type_name -> rota.v1.JobSpec.HeadersEntry
 	6,   // 3: rota.v1.JobSpec.unique:type_name -> rota.v1.Unique
 	7,   // 4: rota.v1.Attempt.decision:type_name -> rota.v1.Decision
 	5,   // 5: rota.v1.Job.spec:type_name -> rota.v1.JobSpec
 	9,   // 6: rota.v1.Job.lease:type_name -> rota.v1.Lease
 	8,   // 7: rota.v1.Job.attempts:type_name -> rota.v1.Attempt
-	126, // 8: rota.v1.Job.meta:type_name -> rota.v1.Job.MetaEntry
+	127, // 8: rota.v1.Job.meta:type_name -> rota.v1.Job.MetaEntry
 	5,   // 9: rota.v1.SubmitRequest.jobs:type_name -> rota.v1.JobSpec
 	13,  // 10: rota.v1.SubmitResponse.jobs:type_name -> rota.v1.Submitted
 	4,   // 11: rota.v1.Submitted.refusal:type_name -> rota.v1.Refusal
@@ -10281,10 +10537,10 @@ var file_rota_v1_rota_proto_depIdxs = []int32{
 	3,   // 20: rota.v1.ListJobsResponse.at:type_name -> rota.v1.ReadAt
 	21,  // 21: rota.v1.ListJobsResponse.counted:type_name -> rota.v1.JobCount
 	22,  // 22: rota.v1.JobCount.groups:type_name -> rota.v1.JobGroup
-	127, // 23: rota.v1.ChangeJobRequest.labels:type_name -> rota.v1.ChangeJobRequest.LabelsEntry
+	128, // 23: rota.v1.ChangeJobRequest.labels:type_name -> rota.v1.ChangeJobRequest.LabelsEntry
 	30,  // 24: rota.v1.JobOutcomes.jobs:type_name -> rota.v1.JobOutcome
 	4,   // 25: rota.v1.JobOutcome.refusal:type_name -> rota.v1.Refusal
-	128, // 26: rota.v1.WorkerSpec.limits:type_name -> rota.v1.WorkerSpec.LimitsEntry
+	129, // 26: rota.v1.WorkerSpec.limits:type_name -> rota.v1.WorkerSpec.LimitsEntry
 	31,  // 27: rota.v1.Worker.spec:type_name -> rota.v1.WorkerSpec
 	9,   // 28: rota.v1.Worker.leases:type_name -> rota.v1.Lease
 	33,  // 29: rota.v1.Worker.cooling:type_name -> rota.v1.TypeUntil
@@ -10299,7 +10555,7 @@ var file_rota_v1_rota_proto_depIdxs = []int32{
 	39,  // 38: rota.v1.LeaseCommands.commands:type_name -> rota.v1.LeaseCommand
 	1,   // 39: rota.v1.LeaseCommand.verb:type_name -> rota.v1.LeaseVerb
 	0,   // 40: rota.v1.LeaseCommand.fail:type_name -> rota.v1.FailKind
-	129, // 41: rota.v1.LeaseCommand.meta:type_name -> rota.v1.LeaseCommand.MetaEntry
+	130, // 41: rota.v1.LeaseCommand.meta:type_name -> rota.v1.LeaseCommand.MetaEntry
 	18,  // 42: rota.v1.Beat.logs:type_name -> rota.v1.LogPart
 	44,  // 43: rota.v1.WorkResponse.welcome:type_name -> rota.v1.Welcome
 	45,  // 44: rota.v1.WorkResponse.notices:type_name -> rota.v1.Notices
@@ -10321,133 +10577,137 @@ var file_rota_v1_rota_proto_depIdxs = []int32{
 	35,  // 60: rota.v1.GetWorkerResponse.worker:type_name -> rota.v1.Worker
 	3,   // 61: rota.v1.GetWorkerResponse.at:type_name -> rota.v1.ReadAt
 	62,  // 62: rota.v1.Queue.policy:type_name -> rota.v1.Setting
-	64,  // 63: rota.v1.Queue.domains:type_name -> rota.v1.Domain
-	65,  // 64: rota.v1.Queue.types:type_name -> rota.v1.TypeStats
-	2,   // 65: rota.v1.ListQueuesRequest.read:type_name -> rota.v1.Read
-	63,  // 66: rota.v1.ListQueuesResponse.queues:type_name -> rota.v1.Queue
-	3,   // 67: rota.v1.ListQueuesResponse.at:type_name -> rota.v1.ReadAt
-	2,   // 68: rota.v1.GetQueueRequest.read:type_name -> rota.v1.Read
-	63,  // 69: rota.v1.GetQueueResponse.queue:type_name -> rota.v1.Queue
-	3,   // 70: rota.v1.GetQueueResponse.at:type_name -> rota.v1.ReadAt
-	62,  // 71: rota.v1.SetQueueRequest.set:type_name -> rota.v1.Setting
-	2,   // 72: rota.v1.ListTenantsRequest.read:type_name -> rota.v1.Read
-	77,  // 73: rota.v1.ListTenantsResponse.tenants:type_name -> rota.v1.Tenant
-	3,   // 74: rota.v1.ListTenantsResponse.at:type_name -> rota.v1.ReadAt
-	2,   // 75: rota.v1.GetTenantRequest.read:type_name -> rota.v1.Read
-	77,  // 76: rota.v1.GetTenantResponse.tenant:type_name -> rota.v1.Tenant
-	3,   // 77: rota.v1.GetTenantResponse.at:type_name -> rota.v1.ReadAt
-	62,  // 78: rota.v1.SetTenantRequest.set:type_name -> rota.v1.Setting
-	83,  // 79: rota.v1.SetKeyRuleRequest.rule:type_name -> rota.v1.KeyRule
-	2,   // 80: rota.v1.ListKeyRulesRequest.read:type_name -> rota.v1.Read
-	83,  // 81: rota.v1.ListKeyRulesResponse.rules:type_name -> rota.v1.KeyRule
-	3,   // 82: rota.v1.ListKeyRulesResponse.at:type_name -> rota.v1.ReadAt
-	2,   // 83: rota.v1.GetKeyRequest.read:type_name -> rota.v1.Read
-	91,  // 84: rota.v1.GetKeyResponse.keys:type_name -> rota.v1.KeyState
-	3,   // 85: rota.v1.GetKeyResponse.at:type_name -> rota.v1.ReadAt
-	2,   // 86: rota.v1.GetModeRequest.read:type_name -> rota.v1.Read
-	95,  // 87: rota.v1.GetModeResponse.mode:type_name -> rota.v1.Mode
-	3,   // 88: rota.v1.GetModeResponse.at:type_name -> rota.v1.ReadAt
-	62,  // 89: rota.v1.SetClusterRequest.set:type_name -> rota.v1.Setting
-	104, // 90: rota.v1.NodeStatus.health:type_name -> rota.v1.NodeHealth
-	102, // 91: rota.v1.StatusResponse.jobs:type_name -> rota.v1.JobCounts
-	103, // 92: rota.v1.StatusResponse.nodes:type_name -> rota.v1.NodeStatus
-	105, // 93: rota.v1.StatusResponse.autopilot:type_name -> rota.v1.Autopilot
-	108, // 94: rota.v1.StatusResponse.backup:type_name -> rota.v1.StoredBackup
-	104, // 95: rota.v1.Peer.health:type_name -> rota.v1.NodeHealth
-	110, // 96: rota.v1.PeersResponse.peers:type_name -> rota.v1.Peer
-	2,   // 97: rota.v1.SaveSnapshotRequest.read:type_name -> rota.v1.Read
-	122, // 98: rota.v1.VerifyResponse.nodes:type_name -> rota.v1.NodeVerdict
-	11,  // 99: rota.v1.Jobs.Submit:input_type -> rota.v1.SubmitRequest
-	14,  // 100: rota.v1.Jobs.Get:input_type -> rota.v1.GetJobRequest
-	19,  // 101: rota.v1.Jobs.List:input_type -> rota.v1.ListJobsRequest
-	23,  // 102: rota.v1.Jobs.Wait:input_type -> rota.v1.WaitJobsRequest
-	16,  // 103: rota.v1.Jobs.Log:input_type -> rota.v1.JobLogRequest
-	24,  // 104: rota.v1.Jobs.Cancel:input_type -> rota.v1.CancelJobsRequest
-	25,  // 105: rota.v1.Jobs.Retry:input_type -> rota.v1.RetryJobsRequest
-	27,  // 106: rota.v1.Jobs.Change:input_type -> rota.v1.ChangeJobRequest
-	26,  // 107: rota.v1.Jobs.Delete:input_type -> rota.v1.DeleteJobsRequest
-	28,  // 108: rota.v1.Jobs.ReportProof:input_type -> rota.v1.ReportProofRequest
-	36,  // 109: rota.v1.Workers.Work:input_type -> rota.v1.WorkRequest
-	52,  // 110: rota.v1.Workers.List:input_type -> rota.v1.ListWorkersRequest
-	54,  // 111: rota.v1.Workers.Get:input_type -> rota.v1.GetWorkerRequest
-	56,  // 112: rota.v1.Workers.Drain:input_type -> rota.v1.DrainWorkerRequest
-	57,  // 113: rota.v1.Workers.Suspend:input_type -> rota.v1.SuspendWorkerRequest
-	58,  // 114: rota.v1.Workers.Resume:input_type -> rota.v1.ResumeWorkerRequest
-	59,  // 115: rota.v1.Workers.Retire:input_type -> rota.v1.RetireWorkerRequest
-	74,  // 116: rota.v1.Workers.Delete:input_type -> rota.v1.DeleteWorkerRequest
-	60,  // 117: rota.v1.Workers.Gone:input_type -> rota.v1.WorkerGoneRequest
-	66,  // 118: rota.v1.Queues.List:input_type -> rota.v1.ListQueuesRequest
-	68,  // 119: rota.v1.Queues.Get:input_type -> rota.v1.GetQueueRequest
-	76,  // 120: rota.v1.Queues.Set:input_type -> rota.v1.SetQueueRequest
-	70,  // 121: rota.v1.Queues.Delete:input_type -> rota.v1.DeleteQueueRequest
-	78,  // 122: rota.v1.Tenants.List:input_type -> rota.v1.ListTenantsRequest
-	80,  // 123: rota.v1.Tenants.Get:input_type -> rota.v1.GetTenantRequest
-	82,  // 124: rota.v1.Tenants.Set:input_type -> rota.v1.SetTenantRequest
-	72,  // 125: rota.v1.Tenants.Delete:input_type -> rota.v1.DeleteTenantRequest
-	84,  // 126: rota.v1.Keys.Set:input_type -> rota.v1.SetKeyRuleRequest
-	86,  // 127: rota.v1.Keys.Delete:input_type -> rota.v1.DeleteKeyRuleRequest
-	88,  // 128: rota.v1.Keys.List:input_type -> rota.v1.ListKeyRulesRequest
-	90,  // 129: rota.v1.Keys.Get:input_type -> rota.v1.GetKeyRequest
-	93,  // 130: rota.v1.Keys.Skip:input_type -> rota.v1.SkipKeyRequest
-	101, // 131: rota.v1.Cluster.Status:input_type -> rota.v1.StatusRequest
-	96,  // 132: rota.v1.Cluster.GetMode:input_type -> rota.v1.GetModeRequest
-	98,  // 133: rota.v1.Cluster.SetMode:input_type -> rota.v1.SetModeRequest
-	99,  // 134: rota.v1.Cluster.Set:input_type -> rota.v1.SetClusterRequest
-	109, // 135: rota.v1.Cluster.Peers:input_type -> rota.v1.PeersRequest
-	112, // 136: rota.v1.Cluster.TransferLeadership:input_type -> rota.v1.TransferLeadershipRequest
-	114, // 137: rota.v1.Cluster.RemovePeer:input_type -> rota.v1.RemovePeerRequest
-	116, // 138: rota.v1.Cluster.Leave:input_type -> rota.v1.LeaveRequest
-	118, // 139: rota.v1.Cluster.SaveSnapshot:input_type -> rota.v1.SaveSnapshotRequest
-	107, // 140: rota.v1.Cluster.StoreBackup:input_type -> rota.v1.StoreBackupRequest
-	120, // 141: rota.v1.Cluster.Verify:input_type -> rota.v1.VerifyRequest
-	12,  // 142: rota.v1.Jobs.Submit:output_type -> rota.v1.SubmitResponse
-	15,  // 143: rota.v1.Jobs.Get:output_type -> rota.v1.GetJobResponse
-	20,  // 144: rota.v1.Jobs.List:output_type -> rota.v1.ListJobsResponse
-	10,  // 145: rota.v1.Jobs.Wait:output_type -> rota.v1.Job
-	17,  // 146: rota.v1.Jobs.Log:output_type -> rota.v1.JobLogResponse
-	29,  // 147: rota.v1.Jobs.Cancel:output_type -> rota.v1.JobOutcomes
-	29,  // 148: rota.v1.Jobs.Retry:output_type -> rota.v1.JobOutcomes
-	30,  // 149: rota.v1.Jobs.Change:output_type -> rota.v1.JobOutcome
-	29,  // 150: rota.v1.Jobs.Delete:output_type -> rota.v1.JobOutcomes
-	30,  // 151: rota.v1.Jobs.ReportProof:output_type -> rota.v1.JobOutcome
-	43,  // 152: rota.v1.Workers.Work:output_type -> rota.v1.WorkResponse
-	53,  // 153: rota.v1.Workers.List:output_type -> rota.v1.ListWorkersResponse
-	55,  // 154: rota.v1.Workers.Get:output_type -> rota.v1.GetWorkerResponse
-	35,  // 155: rota.v1.Workers.Drain:output_type -> rota.v1.Worker
-	35,  // 156: rota.v1.Workers.Suspend:output_type -> rota.v1.Worker
-	35,  // 157: rota.v1.Workers.Resume:output_type -> rota.v1.Worker
-	35,  // 158: rota.v1.Workers.Retire:output_type -> rota.v1.Worker
-	75,  // 159: rota.v1.Workers.Delete:output_type -> rota.v1.DeleteWorkerResponse
-	61,  // 160: rota.v1.Workers.Gone:output_type -> rota.v1.WorkerGoneResponse
-	67,  // 161: rota.v1.Queues.List:output_type -> rota.v1.ListQueuesResponse
-	69,  // 162: rota.v1.Queues.Get:output_type -> rota.v1.GetQueueResponse
-	63,  // 163: rota.v1.Queues.Set:output_type -> rota.v1.Queue
-	71,  // 164: rota.v1.Queues.Delete:output_type -> rota.v1.DeleteQueueResponse
-	79,  // 165: rota.v1.Tenants.List:output_type -> rota.v1.ListTenantsResponse
-	81,  // 166: rota.v1.Tenants.Get:output_type -> rota.v1.GetTenantResponse
-	77,  // 167: rota.v1.Tenants.Set:output_type -> rota.v1.Tenant
-	73,  // 168: rota.v1.Tenants.Delete:output_type -> rota.v1.DeleteTenantResponse
-	85,  // 169: rota.v1.Keys.Set:output_type -> rota.v1.SetKeyRuleResponse
-	87,  // 170: rota.v1.Keys.Delete:output_type -> rota.v1.DeleteKeyRuleResponse
-	89,  // 171: rota.v1.Keys.List:output_type -> rota.v1.ListKeyRulesResponse
-	92,  // 172: rota.v1.Keys.Get:output_type -> rota.v1.GetKeyResponse
-	94,  // 173: rota.v1.Keys.Skip:output_type -> rota.v1.SkipKeyResponse
-	106, // 174: rota.v1.Cluster.Status:output_type -> rota.v1.StatusResponse
-	97,  // 175: rota.v1.Cluster.GetMode:output_type -> rota.v1.GetModeResponse
-	95,  // 176: rota.v1.Cluster.SetMode:output_type -> rota.v1.Mode
-	100, // 177: rota.v1.Cluster.Set:output_type -> rota.v1.ClusterSettings
-	111, // 178: rota.v1.Cluster.Peers:output_type -> rota.v1.PeersResponse
-	113, // 179: rota.v1.Cluster.TransferLeadership:output_type -> rota.v1.TransferLeadershipResponse
-	115, // 180: rota.v1.Cluster.RemovePeer:output_type -> rota.v1.RemovePeerResponse
-	117, // 181: rota.v1.Cluster.Leave:output_type -> rota.v1.LeaveResponse
-	119, // 182: rota.v1.Cluster.SaveSnapshot:output_type -> rota.v1.SnapshotChunk
-	108, // 183: rota.v1.Cluster.StoreBackup:output_type -> rota.v1.StoredBackup
-	121, // 184: rota.v1.Cluster.Verify:output_type -> rota.v1.VerifyResponse
-	142, // [142:185] is the sub-list for method output_type
-	99,  // [99:142] is the sub-list for method input_type
-	99,  // [99:99] is the sub-list for extension type_name
-	99,  // [99:99] is the sub-list for extension extendee
-	0,   // [0:99] is the sub-list for field type_name
+	65,  // 63: rota.v1.Queue.domains:type_name -> rota.v1.Domain
+	66,  // 64: rota.v1.Queue.types:type_name -> rota.v1.TypeStats
+	64,  // 65: rota.v1.Queue.changes:type_name -> rota.v1.SettingChange
+	2,   // 66: rota.v1.ListQueuesRequest.read:type_name -> rota.v1.Read
+	63,  // 67: rota.v1.ListQueuesResponse.queues:type_name -> rota.v1.Queue
+	3,   // 68: rota.v1.ListQueuesResponse.at:type_name -> rota.v1.ReadAt
+	2,   // 69: rota.v1.GetQueueRequest.read:type_name -> rota.v1.Read
+	63,  // 70: rota.v1.GetQueueResponse.queue:type_name -> rota.v1.Queue
+	3,   // 71: rota.v1.GetQueueResponse.at:type_name -> rota.v1.ReadAt
+	62,  // 72: rota.v1.SetQueueRequest.set:type_name -> rota.v1.Setting
+	64,  // 73: rota.v1.Tenant.changes:type_name -> rota.v1.SettingChange
+	2,   // 74: rota.v1.ListTenantsRequest.read:type_name -> rota.v1.Read
+	78,  // 75: rota.v1.ListTenantsResponse.tenants:type_name -> rota.v1.Tenant
+	3,   // 76: rota.v1.ListTenantsResponse.at:type_name -> rota.v1.ReadAt
+	2,   // 77: rota.v1.GetTenantRequest.read:type_name -> rota.v1.Read
+	78,  // 78: rota.v1.GetTenantResponse.tenant:type_name -> rota.v1.Tenant
+	3,   // 79: rota.v1.GetTenantResponse.at:type_name -> rota.v1.ReadAt
+	62,  // 80: rota.v1.SetTenantRequest.set:type_name -> rota.v1.Setting
+	84,  // 81: rota.v1.SetKeyRuleRequest.rule:type_name -> rota.v1.KeyRule
+	84,  // 82: rota.v1.SetKeyRuleResponse.rule:type_name -> rota.v1.KeyRule
+	2,   // 83: rota.v1.ListKeyRulesRequest.read:type_name -> rota.v1.Read
+	84,  // 84: rota.v1.ListKeyRulesResponse.rules:type_name -> rota.v1.KeyRule
+	3,   // 85: rota.v1.ListKeyRulesResponse.at:type_name -> rota.v1.ReadAt
+	2,   // 86: rota.v1.GetKeyRequest.read:type_name -> rota.v1.Read
+	92,  // 87: rota.v1.GetKeyResponse.keys:type_name -> rota.v1.KeyState
+	3,   // 88: rota.v1.GetKeyResponse.at:type_name -> rota.v1.ReadAt
+	2,   // 89: rota.v1.GetModeRequest.read:type_name -> rota.v1.Read
+	96,  // 90: rota.v1.GetModeResponse.mode:type_name -> rota.v1.Mode
+	3,   // 91: rota.v1.GetModeResponse.at:type_name -> rota.v1.ReadAt
+	62,  // 92: rota.v1.SetClusterRequest.set:type_name -> rota.v1.Setting
+	64,  // 93: rota.v1.ClusterSettings.changes:type_name -> rota.v1.SettingChange
+	105, // 94: rota.v1.NodeStatus.health:type_name -> rota.v1.NodeHealth
+	103, // 95: rota.v1.StatusResponse.jobs:type_name -> rota.v1.JobCounts
+	104, // 96: rota.v1.StatusResponse.nodes:type_name -> rota.v1.NodeStatus
+	106, // 97: rota.v1.StatusResponse.autopilot:type_name -> rota.v1.Autopilot
+	109, // 98: rota.v1.StatusResponse.backup:type_name -> rota.v1.StoredBackup
+	105, // 99: rota.v1.Peer.health:type_name -> rota.v1.NodeHealth
+	111, // 100: rota.v1.PeersResponse.peers:type_name -> rota.v1.Peer
+	2,   // 101: rota.v1.SaveSnapshotRequest.read:type_name -> rota.v1.Read
+	123, // 102: rota.v1.VerifyResponse.nodes:type_name -> rota.v1.NodeVerdict
+	11,  // 103: rota.v1.Jobs.Submit:input_type -> rota.v1.SubmitRequest
+	14,  // 104: rota.v1.Jobs.Get:input_type -> rota.v1.GetJobRequest
+	19,  // 105: rota.v1.Jobs.List:input_type -> rota.v1.ListJobsRequest
+	23,  // 106: rota.v1.Jobs.Wait:input_type -> rota.v1.WaitJobsRequest
+	16,  // 107: rota.v1.Jobs.Log:input_type -> rota.v1.JobLogRequest
+	24,  // 108: rota.v1.Jobs.Cancel:input_type -> rota.v1.CancelJobsRequest
+	25,  // 109: rota.v1.Jobs.Retry:input_type -> rota.v1.RetryJobsRequest
+	27,  // 110: rota.v1.Jobs.Change:input_type -> rota.v1.ChangeJobRequest
+	26,  // 111: rota.v1.Jobs.Delete:input_type -> rota.v1.DeleteJobsRequest
+	28,  // 112: rota.v1.Jobs.ReportProof:input_type -> rota.v1.ReportProofRequest
+	36,  // 113: rota.v1.Workers.Work:input_type -> rota.v1.WorkRequest
+	52,  // 114: rota.v1.Workers.List:input_type -> rota.v1.ListWorkersRequest
+	54,  // 115: rota.v1.Workers.Get:input_type -> rota.v1.GetWorkerRequest
+	56,  // 116: rota.v1.Workers.Drain:input_type -> rota.v1.DrainWorkerRequest
+	57,  // 117: rota.v1.Workers.Suspend:input_type -> rota.v1.SuspendWorkerRequest
+	58,  // 118: rota.v1.Workers.Resume:input_type -> rota.v1.ResumeWorkerRequest
+	59,  // 119: rota.v1.Workers.Retire:input_type -> rota.v1.RetireWorkerRequest
+	75,  // 120: rota.v1.Workers.Delete:input_type -> rota.v1.DeleteWorkerRequest
+	60,  // 121: rota.v1.Workers.Gone:input_type -> rota.v1.WorkerGoneRequest
+	67,  // 122: rota.v1.Queues.List:input_type -> rota.v1.ListQueuesRequest
+	69,  // 123: rota.v1.Queues.Get:input_type -> rota.v1.GetQueueRequest
+	77,  // 124: rota.v1.Queues.Set:input_type -> rota.v1.SetQueueRequest
+	71,  // 125: rota.v1.Queues.Delete:input_type -> rota.v1.DeleteQueueRequest
+	79,  // 126: rota.v1.Tenants.List:input_type -> rota.v1.ListTenantsRequest
+	81,  // 127: rota.v1.Tenants.Get:input_type -> rota.v1.GetTenantRequest
+	83,  // 128: rota.v1.Tenants.Set:input_type -> rota.v1.SetTenantRequest
+	73,  // 129: rota.v1.Tenants.Delete:input_type -> rota.v1.DeleteTenantRequest
+	85,  // 130: rota.v1.Keys.Set:input_type -> rota.v1.SetKeyRuleRequest
+	87,  // 131: rota.v1.Keys.Delete:input_type -> rota.v1.DeleteKeyRuleRequest
+	89,  // 132: rota.v1.Keys.List:input_type -> rota.v1.ListKeyRulesRequest
+	91,  // 133: rota.v1.Keys.Get:input_type -> rota.v1.GetKeyRequest
+	94,  // 134: rota.v1.Keys.Skip:input_type -> rota.v1.SkipKeyRequest
+	102, // 135: rota.v1.Cluster.Status:input_type -> rota.v1.StatusRequest
+	97,  // 136: rota.v1.Cluster.GetMode:input_type -> rota.v1.GetModeRequest
+	99,  // 137: rota.v1.Cluster.SetMode:input_type -> rota.v1.SetModeRequest
+	100, // 138: rota.v1.Cluster.Set:input_type -> rota.v1.SetClusterRequest
+	110, // 139: rota.v1.Cluster.Peers:input_type -> rota.v1.PeersRequest
+	113, // 140: rota.v1.Cluster.TransferLeadership:input_type -> rota.v1.TransferLeadershipRequest
+	115, // 141: rota.v1.Cluster.RemovePeer:input_type -> rota.v1.RemovePeerRequest
+	117, // 142: rota.v1.Cluster.Leave:input_type -> rota.v1.LeaveRequest
+	119, // 143: rota.v1.Cluster.SaveSnapshot:input_type -> rota.v1.SaveSnapshotRequest
+	108, // 144: rota.v1.Cluster.StoreBackup:input_type -> rota.v1.StoreBackupRequest
+	121, // 145: rota.v1.Cluster.Verify:input_type -> rota.v1.VerifyRequest
+	12,  // 146: rota.v1.Jobs.Submit:output_type -> rota.v1.SubmitResponse
+	15,  // 147: rota.v1.Jobs.Get:output_type -> rota.v1.GetJobResponse
+	20,  // 148: rota.v1.Jobs.List:output_type -> rota.v1.ListJobsResponse
+	10,  // 149: rota.v1.Jobs.Wait:output_type -> rota.v1.Job
+	17,  // 150: rota.v1.Jobs.Log:output_type -> rota.v1.JobLogResponse
+	29,  // 151: rota.v1.Jobs.Cancel:output_type -> rota.v1.JobOutcomes
+	29,  // 152: rota.v1.Jobs.Retry:output_type -> rota.v1.JobOutcomes
+	30,  // 153: rota.v1.Jobs.Change:output_type -> rota.v1.JobOutcome
+	29,  // 154: rota.v1.Jobs.Delete:output_type -> rota.v1.JobOutcomes
+	30,  // 155: rota.v1.Jobs.ReportProof:output_type -> rota.v1.JobOutcome
+	43,  // 156: rota.v1.Workers.Work:output_type -> rota.v1.WorkResponse
+	53,  // 157: rota.v1.Workers.List:output_type -> rota.v1.ListWorkersResponse
+	55,  // 158: rota.v1.Workers.Get:output_type -> rota.v1.GetWorkerResponse
+	35,  // 159: rota.v1.Workers.Drain:output_type -> rota.v1.Worker
+	35,  // 160: rota.v1.Workers.Suspend:output_type -> rota.v1.Worker
+	35,  // 161: rota.v1.Workers.Resume:output_type -> rota.v1.Worker
+	35,  // 162: rota.v1.Workers.Retire:output_type -> rota.v1.Worker
+	76,  // 163: rota.v1.Workers.Delete:output_type -> rota.v1.DeleteWorkerResponse
+	61,  // 164: rota.v1.Workers.Gone:output_type -> rota.v1.WorkerGoneResponse
+	68,  // 165: rota.v1.Queues.List:output_type -> rota.v1.ListQueuesResponse
+	70,  // 166: rota.v1.Queues.Get:output_type -> rota.v1.GetQueueResponse
+	63,  // 167: rota.v1.Queues.Set:output_type -> rota.v1.Queue
+	72,  // 168: rota.v1.Queues.Delete:output_type -> rota.v1.DeleteQueueResponse
+	80,  // 169: rota.v1.Tenants.List:output_type -> rota.v1.ListTenantsResponse
+	82,  // 170: rota.v1.Tenants.Get:output_type -> rota.v1.GetTenantResponse
+	78,  // 171: rota.v1.Tenants.Set:output_type -> rota.v1.Tenant
+	74,  // 172: rota.v1.Tenants.Delete:output_type -> rota.v1.DeleteTenantResponse
+	86,  // 173: rota.v1.Keys.Set:output_type -> rota.v1.SetKeyRuleResponse
+	88,  // 174: rota.v1.Keys.Delete:output_type -> rota.v1.DeleteKeyRuleResponse
+	90,  // 175: rota.v1.Keys.List:output_type -> rota.v1.ListKeyRulesResponse
+	93,  // 176: rota.v1.Keys.Get:output_type -> rota.v1.GetKeyResponse
+	95,  // 177: rota.v1.Keys.Skip:output_type -> rota.v1.SkipKeyResponse
+	107, // 178: rota.v1.Cluster.Status:output_type -> rota.v1.StatusResponse
+	98,  // 179: rota.v1.Cluster.GetMode:output_type -> rota.v1.GetModeResponse
+	96,  // 180: rota.v1.Cluster.SetMode:output_type -> rota.v1.Mode
+	101, // 181: rota.v1.Cluster.Set:output_type -> rota.v1.ClusterSettings
+	112, // 182: rota.v1.Cluster.Peers:output_type -> rota.v1.PeersResponse
+	114, // 183: rota.v1.Cluster.TransferLeadership:output_type -> rota.v1.TransferLeadershipResponse
+	116, // 184: rota.v1.Cluster.RemovePeer:output_type -> rota.v1.RemovePeerResponse
+	118, // 185: rota.v1.Cluster.Leave:output_type -> rota.v1.LeaveResponse
+	120, // 186: rota.v1.Cluster.SaveSnapshot:output_type -> rota.v1.SnapshotChunk
+	109, // 187: rota.v1.Cluster.StoreBackup:output_type -> rota.v1.StoredBackup
+	122, // 188: rota.v1.Cluster.Verify:output_type -> rota.v1.VerifyResponse
+	146, // [146:189] is the sub-list for method output_type
+	103, // [103:146] is the sub-list for method input_type
+	103, // [103:103] is the sub-list for extension type_name
+	103, // [103:103] is the sub-list for extension extendee
+	0,   // [0:103] is the sub-list for field type_name
 }
 
 func init() { file_rota_v1_rota_proto_init() }
@@ -10477,7 +10737,7 @@ func file_rota_v1_rota_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rota_v1_rota_proto_rawDesc), len(file_rota_v1_rota_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   128,
+			NumMessages:   129,
 			NumExtensions: 0,
 			NumServices:   6,
 		},

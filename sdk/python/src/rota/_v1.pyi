@@ -1257,6 +1257,9 @@ class Queue(Message):
     backlog_usage_permille: int
     staged: int
     bytes: int
+    @property
+    def changes(self) -> MutableSequence[SettingChange]: ...
+    etag: str
     def __init__(
         self,
         *,
@@ -1288,6 +1291,18 @@ class Queue(Message):
         backlog_usage_permille: int | None = ...,
         staged: int | None = ...,
         bytes: int | None = ...,
+        changes: Iterable[SettingChange] | None = ...,
+        etag: str | None = ...,
+    ) -> None: ...
+
+class SettingChange(Message):
+    key: str
+    to: str
+    def __init__(
+        self,
+        *,
+        key: str | None = ...,
+        to: str | None = ...,
     ) -> None: ...
 
 class Domain(Message):
@@ -1381,11 +1396,13 @@ class GetQueueResponse(Message):
 class DeleteQueueRequest(Message):
     name: str
     drain_to: str
+    if_match: str
     def __init__(
         self,
         *,
         name: str | None = ...,
         drain_to: str | None = ...,
+        if_match: str | None = ...,
     ) -> None: ...
 
 class DeleteQueueResponse(Message):
@@ -1398,10 +1415,12 @@ class DeleteQueueResponse(Message):
 
 class DeleteTenantRequest(Message):
     id: str
+    if_match: str
     def __init__(
         self,
         *,
         id: str | None = ...,
+        if_match: str | None = ...,
     ) -> None: ...
 
 class DeleteTenantResponse(Message):
@@ -1423,12 +1442,16 @@ class SetQueueRequest(Message):
     preset: str
     @property
     def set(self) -> MutableSequence[Setting]: ...
+    dry_run: bool
+    if_match: str
     def __init__(
         self,
         *,
         name: str | None = ...,
         preset: str | None = ...,
         set: Iterable[Setting] | None = ...,
+        dry_run: bool | None = ...,
+        if_match: str | None = ...,
     ) -> None: ...
 
 class Tenant(Message):
@@ -1443,6 +1466,9 @@ class Tenant(Message):
     known: bool
     bytes: int
     bytes_max: int
+    @property
+    def changes(self) -> MutableSequence[SettingChange]: ...
+    etag: str
     def __init__(
         self,
         *,
@@ -1457,6 +1483,8 @@ class Tenant(Message):
         known: bool | None = ...,
         bytes: int | None = ...,
         bytes_max: int | None = ...,
+        changes: Iterable[SettingChange] | None = ...,
+        etag: str | None = ...,
     ) -> None: ...
 
 class ListTenantsRequest(Message):
@@ -1513,11 +1541,15 @@ class SetTenantRequest(Message):
     id: str
     @property
     def set(self) -> MutableSequence[Setting]: ...
+    dry_run: bool
+    if_match: str
     def __init__(
         self,
         *,
         id: str | None = ...,
         set: Iterable[Setting] | None = ...,
+        dry_run: bool | None = ...,
+        if_match: str | None = ...,
     ) -> None: ...
 
 class KeyRule(Message):
@@ -1531,6 +1563,7 @@ class KeyRule(Message):
     burst: int
     sequence: str
     group: bool
+    etag: str
     def __init__(
         self,
         *,
@@ -1544,9 +1577,21 @@ class KeyRule(Message):
         burst: int | None = ...,
         sequence: str | None = ...,
         group: bool | None = ...,
+        etag: str | None = ...,
     ) -> None: ...
 
 class SetKeyRuleRequest(Message):
+    @property
+    def rule(self) -> KeyRule: ...
+    if_match: str
+    def __init__(
+        self,
+        *,
+        rule: KeyRule | None = ...,
+        if_match: str | None = ...,
+    ) -> None: ...
+
+class SetKeyRuleResponse(Message):
     @property
     def rule(self) -> KeyRule: ...
     def __init__(
@@ -1555,19 +1600,18 @@ class SetKeyRuleRequest(Message):
         rule: KeyRule | None = ...,
     ) -> None: ...
 
-class SetKeyRuleResponse(Message):
-    def __init__(self) -> None: ...
-
 class DeleteKeyRuleRequest(Message):
     queue: str
     name: str
     value: str
+    if_match: str
     def __init__(
         self,
         *,
         queue: str | None = ...,
         name: str | None = ...,
         value: str | None = ...,
+        if_match: str | None = ...,
     ) -> None: ...
 
 class DeleteKeyRuleResponse(Message):
@@ -1724,22 +1768,31 @@ class SetModeRequest(Message):
 class SetClusterRequest(Message):
     @property
     def set(self) -> MutableSequence[Setting]: ...
+    dry_run: bool
+    if_match: str
     def __init__(
         self,
         *,
         set: Iterable[Setting] | None = ...,
+        dry_run: bool | None = ...,
+        if_match: str | None = ...,
     ) -> None: ...
 
 class ClusterSettings(Message):
     state_bytes_max: int
     voters_wanted: int
     autopilot: bool
+    @property
+    def changes(self) -> MutableSequence[SettingChange]: ...
+    etag: str
     def __init__(
         self,
         *,
         state_bytes_max: int | None = ...,
         voters_wanted: int | None = ...,
         autopilot: bool | None = ...,
+        changes: Iterable[SettingChange] | None = ...,
+        etag: str | None = ...,
     ) -> None: ...
 
 class StatusRequest(Message):
@@ -1849,6 +1902,7 @@ class StatusResponse(Message):
     def autopilot(self) -> Autopilot: ...
     @property
     def backup(self) -> StoredBackup: ...
+    etag: str
     def __init__(
         self,
         *,
@@ -1869,6 +1923,7 @@ class StatusResponse(Message):
         state_bytes_max: int | None = ...,
         autopilot: Autopilot | None = ...,
         backup: StoredBackup | None = ...,
+        etag: str | None = ...,
     ) -> None: ...
 
 class StoreBackupRequest(Message):
@@ -2930,6 +2985,7 @@ class Schedule(Message):
     @property
     def decisions(self) -> MutableSequence[ScheduleDecision]: ...
     by: str
+    etag: str
     def __init__(
         self,
         *,
@@ -2948,6 +3004,7 @@ class Schedule(Message):
         failed: int | None = ...,
         decisions: Iterable[ScheduleDecision] | None = ...,
         by: str | None = ...,
+        etag: str | None = ...,
     ) -> None: ...
 
 class ScheduleDecision(Message):
@@ -3013,30 +3070,36 @@ class GetScheduleResponse(Message):
 class SetScheduleRequest(Message):
     @property
     def spec(self) -> ScheduleSpec: ...
+    if_match: str
     def __init__(
         self,
         *,
         spec: ScheduleSpec | None = ...,
+        if_match: str | None = ...,
     ) -> None: ...
 
 class PauseScheduleRequest(Message):
     name: str
     reason: str
+    if_match: str
     def __init__(
         self,
         *,
         name: str | None = ...,
         reason: str | None = ...,
+        if_match: str | None = ...,
     ) -> None: ...
 
 class ResumeScheduleRequest(Message):
     name: str
     catch_up: bool
+    if_match: str
     def __init__(
         self,
         *,
         name: str | None = ...,
         catch_up: bool | None = ...,
+        if_match: str | None = ...,
     ) -> None: ...
 
 class TriggerScheduleRequest(Message):
@@ -3076,10 +3139,12 @@ class BackfillScheduleResponse(Message):
 
 class DeleteScheduleRequest(Message):
     name: str
+    if_match: str
     def __init__(
         self,
         *,
         name: str | None = ...,
+        if_match: str | None = ...,
     ) -> None: ...
 
 class DeleteScheduleResponse(Message):
