@@ -20,7 +20,8 @@ type script struct {
 
 func newScript(t *testing.T, change ...func(*Options)) *script {
 	t.Helper()
-	o := Options{Seed: 1, Nodes: 3, Workers: 2, LeaseMs: 60_000, Quiet: true}
+	// Apart, so that a job is there before its lease, and what happens between the two can be told.
+	o := Options{Seed: 1, Nodes: 3, Workers: 2, LeaseMs: 60_000, Quiet: true, Apart: true}
 	for _, f := range change {
 		f(&o)
 	}
