@@ -19,8 +19,7 @@ const (
 )
 
 // withRound decides rounds for the jobs that an entry submits, to go behind them in that entry (SPEC §2.3):
-// such a job is given to its worker two commits after it came in, one sooner than by the round after it.
-// Nil where another entry is under way, whose outcome nobody knows yet, or a round is due or under way,
+// such a job has its worker after one commit, and not after two. Nil where another entry is under way, whose outcome nobody knows yet, or a round is due or under way,
 // or the state cannot be had at once, or the machine decides nothing.
 func (l *leadership) withRound(batch []*proposal, ops int, now rota.Clock) *proposal {
 	if ops > withOps || len(l.slots) > 1 || !submits(batch) || !l.turn.resting() || l.n.replica.hub.due.Load() {

@@ -268,8 +268,8 @@ type Arrivals struct {
 // DecideWith decides rounds for the jobs that an entry submits, to stand behind their submissions in that
 // entry (SPEC §2.3): on this state, with those jobs QUEUED by the entry's stamp. It decides nothing where
 // anybody else might have a claim to the workers, or anything in the entry might make the decision another
-// one: then the rounds after the entry decide. A function of the state, the operations, the stamp and the
-// height alone. What it files for the call it takes out again: nobody may read the state meanwhile.
+// one: then the rounds after the entry decide. A function of the state, the operations and the stamp alone.
+// What it files for the call it takes out again: nobody may read the state meanwhile.
 func (m *Machine) DecideWith(a *Arrivals, most int) []*fsmpb.Round {
 	rounds, _ := m.decideWith(a, most, "", nil)
 	return rounds
@@ -282,7 +282,7 @@ func (m *Machine) decideWith(a *Arrivals, most int, watched rota.JobID, sight *r
 	}
 	s := arriving{m: m, now: max(a.Now, m.head.clock), count: int64(len(a.Ops)), ids: make(map[rota.JobID]bool)}
 	defer s.leave()
-	if !s.alone() || slices.ContainsFunc(a.Ops, func(op *fsmpb.Op) bool { return !s.take(op) }) || len(s.lots) == 0 {
+	if !s.alone() || !s.takeAll(a.Ops) || len(s.lots) == 0 {
 		return nil, nil
 	}
 	d := newDecision(m, most, watched, sight)
@@ -315,13 +315,23 @@ type arriving struct {
 	classes []sched.ClassID
 }
 
-// alone reports whether nobody else has a claim to a worker that is free.
+// alone reports whether nobody else has a claim to a worker that is free: nobody waits, so that none is held.
 func (s *arriving) alone() bool {
 	m := s.m
-	return m.head.cluster != "" && m.head.mode == rota.ModeNormal && m.placement.registry.busy.Len() == 0 && m.placement.holds.len() == 0
+	return m.head.cluster != "" && m.head.mode == rota.ModeNormal && m.placement.registry.busy.Len() == 0
 }
 
-// take takes an operation in its turn; false says that nothing is decided with it.
+// takeAll takes the operations in their order, until one of which take says false.
+func (s *arriving) takeAll(ops []*fsmpb.Op) bool {
+	for _, op := range ops {
+		if !s.take(op) {
+			return false
+		}
+	}
+	return true
+}
+
+// take takes an operation; false says that nothing is decided with it.
 func (s *arriving) take(op *fsmpb.Op) bool {
 	switch o := op.GetOp().(type) {
 	case *fsmpb.Op_Barrier, *fsmpb.Op_KeepLog:

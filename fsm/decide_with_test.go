@@ -164,6 +164,20 @@ func TestDecideWith(t *testing.T) {
 			b.sound()
 		})
 	}
+	t.Run("who comes first", func(t *testing.T) {
+		t.Parallel()
+		for _, c := range []struct{ share, want string }{{"off", "b"}, {"on", "a"}} {
+			b := newBench(t)
+			b.ok(queueOp("default", "ranking", "fifo", "fair_share", c.share))
+			b.leased("holds", "w1", func(s *rota.JobSpec) { s.Tenant = "holder" })
+			b.ok(statusOp("w1", rota.WorkerDraining, 0))
+			b.worker("w2", 1)
+			a := arrivalsOf(b, []*fsmpb.Op{submitOp(jobSpec("b", func(s *rota.JobSpec) { s.Tenant = "holder" })), submitOp(jobSpec("a"))})
+			if placed := jobsOf(b.DecideWith(a, 1000)); !slices.Equal(placed, []string{c.want}) {
+				t.Errorf("fair share %s: %q has the one place, %q is wanted", c.share, placed, c.want)
+			}
+		}
+	})
 	t.Run("the round says with what", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)

@@ -128,7 +128,7 @@ func (k *specs) read(p *fsmpb.JobSpec) *rota.JobSpec {
 	return &k.room
 }
 
-// keep gives a spec the form that rows hold. Slices and maps are shared with s.
+// keep returns a spec in the form that rows hold. Slices and maps are shared with s.
 func (k *specs) keep(s *rota.JobSpec) *keptSpec {
 	kept := &keptSpec{ID: s.ID, own: s.Payload}
 	if headers := canonicalHeaders(s.Headers); headers != nil {

@@ -158,7 +158,7 @@ func TestKeys_blocker(t *testing.T) {
 	}
 }
 
-// TestKeys_rate gives a key its burst, then one in every share of the period.
+// TestKeys_rate: a key has its burst, then one job in every share of the period.
 func TestKeys_rate(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -138,7 +138,7 @@ func (m *Machine) enqueue(j *jobRow) {
 	m.journal.emitFor(j, &rota.Event{Kind: rota.EventJobEnqueued, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Attempt: j.attempt})
 }
 
-// respec gives a pending job another spec of the same class, and files it anew where it
+// respec sets another spec of the same class for a pending job, and files it anew where it
 // stands in a lane. One whose priority is of another tier goes to the back of that tier, as
 // if it were submitted there. Its end by ttl_abs changes with timeToLive alone; j is editable.
 func (m *Machine) respec(j *jobRow, q *queueRow, spec *rota.JobSpec, timeToLive bool) {

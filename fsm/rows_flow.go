@@ -171,9 +171,9 @@ type vertexRow struct {
 	finished   rota.Moment
 	finishedAt rota.Index
 	// past are the attempts of a node that did not COMPLETE, for a retry of the workflow to
-	// bring along (SPEC §16.6); nil for most. It never changes, but gives way to another.
+	// bring along (SPEC §16.6); nil for most. It is replaced, never changed.
 	past *nodePast
-	// gate is what makes it a gate; nil for most. It never changes, but gives way to another.
+	// gate is what makes it a gate; nil for most. It is replaced, never changed.
 	gate *gate
 	// growth is nil for most: see there.
 	growth *growth

@@ -5,7 +5,7 @@ import (
 	"github.com/rotasched/rota/internal/millis"
 )
 
-// gate is what makes a vertex a gate. It never changes, but gives way to another.
+// gate is what makes a vertex a gate. It is replaced, never changed.
 type gate struct {
 	terms rota.Gate
 	// since is when its parents had completed and it began to wait; due the date of its
@@ -100,7 +100,7 @@ func signalContent(e *encoder, payload []byte, refuse bool) rota.Digest {
 }
 
 // growth is what a vertex has to do with children that were added as a node completed. It
-// never changes, but gives way to another.
+// is replaced, never changed.
 type growth struct {
 	// by is one more than the number of the vertex whose completion added this one, 0 of one
 	// that was submitted; joins says that whoever waits for that one waits for this one too.

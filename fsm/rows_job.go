@@ -10,7 +10,7 @@ import (
 // apart in its jobLife.
 type jobRow struct {
 	rowMeta
-	// spec gives way to another by a change alone; specHash stands for it in the row's canonical bytes.
+	// spec is replaced by a change of the job alone; specHash stands for it in the row's canonical bytes.
 	spec     *keptSpec
 	specHash rota.Digest
 	// jobLife is noLife until own gave it one: fields of it are read as the row's own,

@@ -36,6 +36,7 @@ type auditor struct {
 	with   map[rota.Index][]*fsmpb.Round
 	// known are digests that snapshots on the way say the state has.
 	known map[rota.Index]rota.Digest
+	log   Log
 }
 
 // stretch replays the entries from the one after m's state up to `to`, and
@@ -44,7 +45,7 @@ type auditor struct {
 func stretch(ctx context.Context, m *fsm.Machine, log Log, to uint64, known map[rota.Index]rota.Digest,
 ) (rota.AuditReport, error) {
 	a := &auditor{m: m, heights: make(map[rota.Index]bool), decided: make(map[rota.Index][]*fsmpb.Round),
-		withAt: make(map[rota.Index]uint64), with: make(map[rota.Index][]*fsmpb.Round), known: known}
+		withAt: make(map[rota.Index]uint64), with: make(map[rota.Index][]*fsmpb.Round), known: known, log: log}
 	from := uint64(m.Head().Index) + 1
 	a.report = rota.AuditReport{From: rota.Index(from), To: rota.Index(to)}
 	if err := walkLog(ctx, log, from, to, func(l *raft.Log) error {
@@ -62,10 +63,10 @@ func stretch(ctx context.Context, m *fsm.Machine, log Log, to uint64, known map[
 	}); err != nil {
 		return a.report, err
 	}
-	if err := a.decide(log); err != nil {
+	if err := a.decide(ctx); err != nil {
 		return a.report, err
 	}
-	err := walkLog(ctx, log, from, to, func(l *raft.Log) error { return a.entry(log, l) })
+	err := walkLog(ctx, log, from, to, func(l *raft.Log) error { return a.entry(ctx, l) })
 	if errors.Is(err, errDiffers) {
 		err = nil
 	}
@@ -98,7 +99,7 @@ func walkLog(ctx context.Context, log Log, from, to uint64, visit func(*raft.Log
 
 // decide computes what a leader on this very state would decide, where the log says that one did: with
 // the submissions of a later entry where that says so.
-func (a *auditor) decide(log Log) error {
+func (a *auditor) decide(ctx context.Context) error {
 	index := a.m.Head().Index
 	if a.heights[index] {
 		a.decided[index] = a.m.Decide(limits.DecideMost)
@@ -107,7 +108,7 @@ func (a *auditor) decide(log Log) error {
 	if !ok {
 		return nil
 	}
-	return walkLog(context.Background(), log, at, at, func(l *raft.Log) error {
+	return walkLog(ctx, a.log, at, at, func(l *raft.Log) error {
 		p, err := entry.Peek(rota.Index(l.Index), l.Data)
 		if err == nil {
 			a.with[index] = a.m.DecideWith(&fsm.Arrivals{Ops: p.Ops, Now: p.Now}, limits.DecideMost)
@@ -117,7 +118,7 @@ func (a *auditor) decide(log Log) error {
 }
 
 // entry applies an entry, compares its rounds, and decides where it must.
-func (a *auditor) entry(log Log, l *raft.Log) error {
+func (a *auditor) entry(ctx context.Context, l *raft.Log) error {
 	p, err := entry.Peek(rota.Index(l.Index), l.Data)
 	if err != nil {
 		return err
@@ -147,7 +148,7 @@ func (a *auditor) entry(log Log, l *raft.Log) error {
 			Proved: "digest " + applied.Digest.String()}
 		return errDiffers
 	}
-	return a.decide(log)
+	return a.decide(ctx)
 }
 
 // compare proves one logged round, or reports how it differs.

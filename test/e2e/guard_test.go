@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -128,6 +129,10 @@ func guardKilled(t *testing.T, c *nodes) {
 
 // SIGHUP ends a worker that does not expect it; its guard cleans up.
 func guardHangup(t *testing.T, c *nodes) {
+	// Under nohup SIGHUP is ignored, by all that is started from here too: what is caught is not.
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
 	execQueue(t, c, "hangup")
 	dir := t.TempDir()
 	w := c.worker(t, "--queues", "hangup", "--id", "hangup", "--exec", stubborn(dir))
