@@ -128,10 +128,27 @@ func TestSuspensionExcuses(t *testing.T) {
 			s.happened("leaseCancelled", "c", 5, reason).h.Events[len(s.h.Events)-1].Worker = "w1-id"
 		}
 	}
-	spares(t, []plant{{"open_when_suspended", "overlap", suspended(3_900, "WORKER_SUSPENDED")}})
+	late := func(at ...int64) func(s *story) {
+		return func(s *story) {
+			s.submitted("c", 900).worked("w2.1", "c", 6, 4_000, 4_500, DidComplete, OK)
+			s.worked("w1.1", "c", 5, 4_100, 9_000, DidLose, OK).ended("c", "quick", "COMPLETED", "c/1.6", 5, 6)
+			for _, at := range at {
+				s.op(Op{Process: "operator", Func: OpSuspend, Text: "w1-id", Invoke: ms(at), Return: ms(at + 20), Outcome: OK})
+			}
+			s.happened("leaseCancelled", "c", 5, "WORKER_SUSPENDED").h.Events[len(s.h.Events)-1].Worker = "w1-id"
+		}
+	}
+	spares(t, []plant{
+		{"open_when_suspended", "overlap", suspended(3_900, "WORKER_SUSPENDED")},
+		{"heard_of_it_late", "overlap", late(3_900)}, {"heard_of_it_late", "token", late(3_900)},
+		{"heard_of_it_late_and_suspended_again", "overlap", late(3_900, 20_000)},
+		{"heard_of_it_late_and_suspended_again", "token", late(3_900, 20_000)},
+	})
 	bites(t, []plant{
 		{"lost_otherwise", "overlap", suspended(3_900, "LEASE_EXPIRED")},
 		{"suspended_too_late", "overlap", suspended(4_200, "WORKER_SUSPENDED")},
+		{"late_and_suspended_later_still", "overlap", late(4_050)},
+		{"late_and_suspended_later_still", "token", late(4_050)},
 		{"refused", "overlap", func(s *story) {
 			suspended(3_900, "WORKER_SUSPENDED")(s)
 			for i := range s.h.Ops {

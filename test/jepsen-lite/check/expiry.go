@@ -30,7 +30,8 @@ func checkExpiry(v *view) (found []Anomaly) {
 		lost++
 		lease := v.Queues[v.queue[a.job]].LeaseMs * 1e6
 		at := a.lost.Invoke
-		if lease == 0 || v.trustedUntil(a.lease, 0) != never || v.struck(a, span{at - lease - settling, at}) ||
+		_, suspended := v.suspended[leaseKeptOf(a.lease)]
+		if lease == 0 || suspended || v.struck(a, span{at - lease - settling, at}) ||
 			overlap(span{at - lease, at}, disturbances) > max(0, lease*4/10-slackLost) {
 			excused++
 			continue

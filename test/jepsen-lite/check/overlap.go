@@ -49,7 +49,7 @@ func (v *view) beliefs() map[string][]belief {
 		if a.end != nil {
 			until = a.end.Return
 		}
-		until = min(until, max(a.start.Invoke, v.trustedUntil(a.lease, a.start.Invoke)))
+		until = min(until, max(a.start.Invoke, v.trustedUntil(a.job, a.lease, a.start.Token)))
 		for _, s := range without(span{a.start.Invoke, until}, v.paused(a.hand)) {
 			byJob[a.job] = append(byJob[a.job], belief{s, a})
 		}

@@ -4,10 +4,9 @@ import (
 	"cmp"
 	"slices"
 	"strings"
-)
 
-// pendingMost is how long a suspension whose outcome is unknown may still come.
-const pendingMost = int64(15e9)
+	"github.com/rotasched/rota"
+)
 
 // suspended readies what SPEC §3.11 excuses: leases that were open when their worker
 // was suspended, or lost its token. Which those are, the events say; that somebody did
@@ -54,19 +53,25 @@ func (v *view) revocationsOf(hand string) (ops []*Op) {
 	return ops
 }
 
-// trustedUntil is when a lease's worker began not to be trusted with it: the moment
-// from which the suspension that ended the lease may have taken effect; never for
-// all other leases. since is when the worker began on it.
-func (v *view) trustedUntil(lease string, since int64) int64 {
-	worker, excused := v.suspended[leaseKeptOf(lease)]
-	ops := v.suspensions[worker]
-	if !excused || len(ops) == 0 {
+// trustedUntil is when a lease's worker began not to be trusted with it: as the suspension that ended the
+// lease was asked for, which was before anybody began on the job's next one; never for all other leases.
+// Of several suspensions before that it is the last: who began on the next lease began after all of them.
+func (v *view) trustedUntil(job, lease string, token rota.Token) int64 {
+	worker, suspended := v.suspended[leaseKeptOf(lease)]
+	if !suspended {
 		return never
 	}
-	for _, op := range ops {
-		if until := min(op.Return, op.Invoke+pendingMost); until >= since {
-			return op.Invoke
+	next := never
+	for _, op := range v.jobs[job] {
+		if op.Func == OpStart && token.Compare(op.Token) < 0 {
+			next = min(next, op.Invoke)
 		}
 	}
-	return since // it was given out before, and came late
+	until := never
+	for _, op := range v.suspensions[worker] {
+		if op.Invoke <= next {
+			until = op.Invoke
+		}
+	}
+	return until
 }

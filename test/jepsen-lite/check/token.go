@@ -51,7 +51,7 @@ func tokensInOrder(v *view, id string) (found []Anomaly) {
 		if op.Func != OpStart {
 			continue
 		}
-		late := within(op.Invoke, v.paused(handOf(op.Process))) || v.trustedUntil(op.Lease, op.Invoke) <= op.Invoke
+		late := within(op.Invoke, v.paused(handOf(op.Process))) || v.trustedUntil(id, op.Lease, op.Token) <= op.Invoke
 		if last != nil && op.Token.Compare(last.Token) < 0 && !late {
 			found = append(found, Anomaly{IDs: []string{id, op.Lease, last.Lease}, At: op.Invoke, Text: fmt.Sprintf(
 				"%s began on job %s with token %s at %s, after %s had with %s", op.Process, id, op.Token,
