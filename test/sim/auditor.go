@@ -152,9 +152,11 @@ type auditLease struct {
 	// abandonedAt and the rest: of a lease whose worker died.
 	abandonedAt Time
 	bound       Time
-	outage      Time
-	short       Time
-	clock       rota.Clock
+	// takenOver is how long after that another process took the id over, 0 for never.
+	takenOver Time
+	outage    Time
+	short     Time
+	clock     rota.Clock
 }
 
 func newAuditor(w *World) *auditor {
@@ -283,6 +285,10 @@ func (a *auditor) entry(n *node, r *fsm.Applied) {
 		case rota.EventLeaseRevoked:
 			if e.Reason == rota.ReasonPreempted {
 				a.Preempted++
+			}
+			if l := a.leases[e.Lease]; l != nil && l.abandonedAt != 0 && e.Reason == rota.ReasonTakenOver {
+				l.takenOver = a.w.now - l.abandonedAt
+				a.remains(l)
 			}
 		case rota.EventJobDead, rota.EventJobExpired, rota.EventJobCancelled:
 			if j.terminal {
@@ -432,9 +438,10 @@ func (a *auditor) abandoned(k *worker) {
 	}
 }
 
-// remains bounds the rest of an abandoned lease, from its worker's death on.
+// remains bounds the rest of an abandoned lease, from its worker's death on. Its silence counts anew from a takeover:
+// the process before might have been heard until then.
 func (a *auditor) remains(l *auditLease) {
-	l.bound = min(max(Time(l.deadline-l.clock), 0), 40_000)
+	l.bound = min(max(Time(l.deadline-l.clock), 0), l.takenOver+40_000)
 }
 
 // holds and believed look for a second worker that believes in the same job.
