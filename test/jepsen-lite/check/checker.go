@@ -42,6 +42,11 @@ var checkers = []checker{
 	{"workflows", "workflows run by their edges, each node completes once, all or nothing of them, and to their end", checkWorkflows},
 	{"keys", "no more jobs of a key run at once than its rule lets, and those of a sequence in the order of submission", checkKeys},
 	{"schedules", "each date of a schedule is decided once, whoever leads, and each run that is told of is there", checkSchedules},
+	{"batches", "a batch's callback is submitted once, after all its jobs, and counts them as they ended", checkBatches},
+	{"plans", "a plan goes on whoever leads, each job has its turn once, and its counts are what happened", checkPlans},
+	{"gates", "a gate is opened once, by the signal that counts, or in time; who signals is told so", checkGates},
+	{"uniques", "of a unique key one job lives at most, and every submission is answered by it", checkUniques},
+	{"job_logs", "what a handler logged is read whole from every node once its outcome was acknowledged", checkJobLogs},
 	{"history", "every node shows the same ended jobs", checkHistory},
 	{"audit", "every round is what the state at its height gives", checkAudit},
 	{"logs", "all nodes' logs hold the same bytes at every committed index", checkLogs},
@@ -129,6 +134,9 @@ type view struct {
 	suspended   map[string]string
 	// flows are the operations on each workflow, in the order kept.
 	flows map[string][]*Op
+	// gates are the nodes that are gates, planned the jobs that plans are for, both by job.
+	gates   map[string]*NodeFacts
+	planned map[string]bool
 	// figures are those of checkers, took how long each needed in milliseconds;
 	// drawings go with the report.
 	figures  map[string]any
@@ -172,6 +180,8 @@ func newView(h *History) *view {
 	v.settle()
 	v.readFlows()
 	v.readRuns()
+	v.readCallbacks()
+	v.readPlans()
 	v.readSuspensions()
 	for id, ops := range v.jobs {
 		v.ids = append(v.ids, id)

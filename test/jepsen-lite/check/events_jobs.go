@@ -26,7 +26,7 @@ func eventsByJob(events []SeenEvent) map[string]*jobEvents {
 	jobs := make(map[string]*jobEvents)
 	for i := range events {
 		e := &events[i]
-		if e.Job == "" || e.Schedule != "" { // a schedule's own word of the run that it starts
+		if e.Job == "" || e.Schedule != "" || e.isOfBatch() { // their own word of the job that they start
 			continue
 		}
 		j := jobs[e.Job]
@@ -103,6 +103,12 @@ func eventsOfJob(v *view, id string, j *jobEvents) (faults []string) {
 		return []string{fmt.Sprintf("there are %d, though it was never submitted, or refused", len(j.all))}
 	case j.all[0].Kind != "jobEnqueued" && j.all[0].Kind != "jobDelayed":
 		say("the first is %s", j.all[0].Kind)
+	}
+	if v.planned[id] { // by plans it ends and lives again, of which checkPlans judges
+		j.ends = j.ends[max(0, len(j.ends)-1):]
+		if len(j.ends) > 0 && j.last != j.ends[0] {
+			j.ends = nil
+		}
 	}
 	if len(j.ends) > 1 {
 		say("it ended twice, by %s (%s) and by %s (%s)", j.ends[0].ID, j.ends[0].Kind, j.ends[1].ID, j.ends[1].Kind)

@@ -90,6 +90,8 @@ const (
 	OpRepeat     = "repeat"
 	OpConnect    = "connect"
 	OpDisconnect = "disconnect"
+	// OpMerge is a submission that was answered by the job that holds its unique key: Output.
+	OpMerge = "merge"
 )
 
 // What is asked of workflows; Flow names it, and Did the node of a retry.
@@ -97,6 +99,8 @@ const (
 	OpFlowSubmit = "workflow_submit"
 	OpFlowCancel = "workflow_cancel"
 	OpFlowRetry  = "workflow_retry"
+	// OpSignal signals the gate Did; Output is the signal's id.
+	OpSignal = "signal"
 )
 
 // What an operator does; Text names what it is done to.
@@ -150,6 +154,8 @@ type Op struct {
 	Shown string `json:"b,omitempty"`
 	// TTLMs is the time to live that a submission gave.
 	TTLMs int64 `json:"ttl,omitempty"`
+	// Logged is how many lines the handler logged (end).
+	Logged int `json:"lg,omitempty"`
 }
 
 // Fault is one strike of a nemesis.
@@ -258,6 +264,14 @@ type FlowFacts struct {
 type NodeFacts struct {
 	ID      string   `json:"id"`
 	Parents []string `json:"parents,omitempty"`
+	// Gate says that it has no job; with TimeoutMs it waits no longer, and completes then if
+	// OnTimeout is complete.
+	Gate      bool   `json:"gate,omitempty"`
+	TimeoutMs int64  `json:"timeout_ms,omitempty"`
+	OnTimeout string `json:"on_timeout,omitempty"`
+	// Grows are the nodes that it adds as it completes; Detached says that nothing waits for them.
+	Grows    []NodeFacts `json:"grows,omitempty"`
+	Detached bool        `json:"detached,omitempty"`
 }
 
 // FinalFlow is a workflow as the first node shows it at the end; NodeShows tells
@@ -333,6 +347,12 @@ type History struct {
 	// Keyed are the keys that jobs were submitted with, Schedules those that were set.
 	Keyed     []KeyFacts      `json:"keyed,omitempty"`
 	Schedules []ScheduleFacts `json:"schedules,omitempty"`
+	// Batches, Uniques and Plans are what their users did; JobLogs are what was read of attempts'
+	// logs at the end.
+	Batches []BatchFacts  `json:"batches,omitempty"`
+	Uniques []UniqueFacts `json:"uniques,omitempty"`
+	Plans   []PlanFacts   `json:"plans,omitempty"`
+	JobLogs []LogRead     `json:"job_logs,omitempty"`
 	// After is nil where nothing was wanted after the run.
 	After *Aftermath `json:"after,omitempty"`
 	Notes []string   `json:"notes"`

@@ -28,6 +28,10 @@ type SeenEvent struct {
 	Schedule string    `json:"sn,omitempty"`
 	Date     rota.Date `json:"d,omitempty"`
 	Count    uint64    `json:"n,omitempty"`
+	// Of is what else it names: a batch, a plan, a signal, the submission that was merged, the queue
+	// that a job moved to. Refused is how many jobs refused a plan.
+	Of      string `json:"of,omitempty"`
+	Refused int64  `json:"rf,omitempty"`
 	// Prior and Post begin the hashes of the state before and after the entry.
 	Prior string `json:"a,omitempty"`
 	Post  string `json:"z,omitempty"`
@@ -66,6 +70,8 @@ func EventSeen(e *rota.ServedEvent) SeenEvent {
 	switch e.Kind {
 	case rota.EventScheduleFired, rota.EventScheduleSkipped, rota.EventScheduleMissed:
 		s.dated(e.Payload)
+	default:
+		s.readPayload(e)
 	}
 	text, err := json.Marshal(e)
 	if err != nil {

@@ -53,7 +53,7 @@ func checkLost(v *view) (found []Anomaly) {
 
 // notAttempted says why a completed job's outcome is nobody's.
 func notAttempted(v *view, j *FinalJob) string {
-	if j.State != "COMPLETED" {
+	if j.State != "COMPLETED" || v.gates[j.ID] != nil {
 		return ""
 	}
 	for _, op := range v.jobs[j.ID] {

@@ -10,7 +10,7 @@ import (
 // readFlows files what was asked of workflows. A job of a node was never submitted by
 // itself: for the checkers of jobs it may have been, at any time since its workflow was.
 func (v *view) readFlows() {
-	v.flows = make(map[string][]*Op)
+	v.flows, v.gates = make(map[string][]*Op), make(map[string]*NodeFacts)
 	for i := range v.Ops {
 		if op := &v.Ops[i]; op.Flow != "" {
 			v.flows[op.Flow] = append(v.flows[op.Flow], op)
@@ -21,11 +21,21 @@ func (v *view) readFlows() {
 		if !asked(v.flows[f.ID], OpFlowSubmit) {
 			continue
 		}
-		for _, n := range f.Nodes {
-			job := string(rota.NodeJobID(rota.WorkflowID(f.ID), n.ID))
-			v.jobs[job] = append(v.jobs[job], &Op{Process: "workflow", Func: OpSubmit, Job: job, Invoke: v.flows[f.ID][0].Invoke,
-				Return: never, Outcome: Unknown})
+		v.readNodes(f.ID, f.Nodes)
+	}
+}
+
+// readNodes has nodes, and those that they grow, count as jobs.
+func (v *view) readNodes(flow string, nodes []NodeFacts) {
+	for i := range nodes {
+		n := &nodes[i]
+		job := string(rota.NodeJobID(rota.WorkflowID(flow), n.ID))
+		v.jobs[job] = append(v.jobs[job], &Op{Process: "workflow", Func: OpSubmit, Job: job, Invoke: v.flows[flow][0].Invoke,
+			Return: never, Outcome: Unknown})
+		if n.Gate {
+			v.gates[job] = n
 		}
+		v.readNodes(flow, n.Grows)
 	}
 }
 
@@ -41,12 +51,16 @@ type flowLife struct {
 	running bool
 	state   string
 	nodes   map[string]*nodeLife
-	faults  []string
+	// order are the nodes that it has, in the order in which it got them.
+	order  []string
+	faults []string
 }
 
 // nodeLife is what they tell of a node: how it ended last, in which run, and how
 // often it completed.
 type nodeLife struct {
+	*NodeFacts
+	grown     bool
 	parents   []string
 	end       string
 	reason    string
@@ -61,8 +75,8 @@ func checkWorkflows(v *view) (found []Anomaly) {
 	for i := range v.Flows {
 		f := &v.Flows[i]
 		l := &flowLife{facts: f, nodes: make(map[string]*nodeLife, len(f.Nodes))}
-		for _, n := range f.Nodes {
-			l.nodes[n.ID] = &nodeLife{parents: n.Parents}
+		for k := range f.Nodes {
+			l.adds(&f.Nodes[k], f.Nodes[k].Parents)
 		}
 		lives[f.ID] = l
 	}
@@ -102,6 +116,42 @@ func checkWorkflows(v *view) (found []Anomaly) {
 		v.figures["workflows"], v.figures["workflow_runs"], v.figures["workflows_ended"] = len(v.Flows), runs, ended
 	}
 	return found
+}
+
+// adds adds a node.
+func (l *flowLife) adds(n *NodeFacts, parents []string) {
+	l.nodes[n.ID] = &nodeLife{NodeFacts: n, parents: slices.Clone(parents)}
+	l.order = append(l.order, n.ID)
+}
+
+// grows adds what a node brings as it completes: whatever waits for it also waits for those of the
+// new ones that have no children, unless they are detached (SPEC §23.2).
+func (l *flowLife) grows(e *SeenEvent, n *nodeLife) {
+	if n.grown || len(n.Grows) == 0 || int(e.Count) != len(n.Grows) {
+		l.say("event %s says that node %s grows %d nodes, it brings %d (done before: %t)", e.ID, n.ID, e.Count, len(n.Grows), n.grown)
+		return
+	}
+	n.grown = true
+	parent := make(map[string]bool)
+	for i := range n.Grows {
+		for _, p := range n.Grows[i].Parents {
+			parent[p] = true
+		}
+	}
+	waits := slices.Clone(l.order)
+	for i := range n.Grows {
+		g := &n.Grows[i]
+		parents := g.Parents
+		if len(parents) == 0 {
+			parents = []string{n.ID}
+		}
+		l.adds(g, parents)
+		for _, id := range waits {
+			if w := l.nodes[id]; !n.Detached && !parent[g.ID] && slices.Contains(w.parents, n.ID) {
+				w.parents = append(w.parents, g.ID)
+			}
+		}
+	}
 }
 
 func (l *flowLife) say(format string, args ...any) {
@@ -149,6 +199,8 @@ func (l *flowLife) told(e *SeenEvent) {
 	}
 	n.run = l.started
 	switch e.Kind {
+	case "workflowGrown":
+		l.grows(e, n)
 	case "jobCompleted":
 		n.end, n.completed = "COMPLETED", n.completed+1
 	case "jobDead":
@@ -207,9 +259,11 @@ func (l *flowLife) judge(ops []*Op, final *FinalFlow) (faults []string) {
 func (l *flowLife) judgeNodes(final *FinalFlow, cancelled, partly bool) (faults []string) {
 	say := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	all, failed := true, false
-	for i := range l.facts.Nodes {
-		name := l.facts.Nodes[i].ID
+	for _, name := range l.order {
 		n := l.nodes[name]
+		if n.end == "COMPLETED" && len(n.Grows) > 0 && !n.grown && final.State == "COMPLETED" {
+			say("node %s completed, and its %d children are not there", name, len(n.Grows))
+		}
 		all = all && n.end == "COMPLETED"
 		kept := partly && n.run < l.started && n.end != "COMPLETED"
 		failed = failed || kept || n.end == "DEAD" || n.end == "EXPIRED" || n.reason == "CANCELLED" || n.reason == "CANCELLED_BY_HANDLER"
@@ -227,8 +281,8 @@ func (l *flowLife) judgeNodes(final *FinalFlow, cancelled, partly bool) (faults 
 		}
 	}
 	switch {
-	case len(final.Nodes) != len(l.facts.Nodes):
-		say("%d nodes are shown, %d were submitted", len(final.Nodes), len(l.facts.Nodes))
+	case len(final.Nodes) != len(l.order):
+		say("%d nodes are shown, %d were submitted or grown", len(final.Nodes), len(l.order))
 	case all != (final.State == "COMPLETED"):
 		say("it is %s, all its nodes COMPLETED: %v", final.State, all)
 	case final.State == "FAILED" && !failed:

@@ -19,18 +19,23 @@ func cancelSome(ctx, _ context.Context, w *trial, r *rand.Rand) {
 			return
 		}
 		for _, id := range w.book.drawSlow(r, 1) {
-			s := w.Someone(r)
-			op := check.Op{Process: name, Func: check.OpCancel, Job: id, Node: s.ID, Shown: w.badge.ID(), Invoke: w.Rec.Now()}
-			try, cancel := context.WithTimeout(ctx, 3*time.Second)
-			outcomes, err := s.As(w.badge).Cancel(try, rota.JobID(id))
-			cancel()
-			if err == nil && outcomes[0].Err != nil {
-				err = outcomes[0].Err
-			}
-			if len(outcomes) == 1 {
-				op.State, op.Index = outcomes[0].State.String(), uint64(outcomes[0].Index)
-			}
-			w.Rec.Add(w.done(op, err))
+			cancelOne(ctx, w, r, name, id)
 		}
 	}
+}
+
+// cancelOne asks a node once to cancel a job.
+func cancelOne(ctx context.Context, w *trial, r *rand.Rand, name, id string) {
+	s := w.Someone(r)
+	op := check.Op{Process: name, Func: check.OpCancel, Job: id, Node: s.ID, Shown: w.badge.ID(), Invoke: w.Rec.Now()}
+	try, cancel := context.WithTimeout(ctx, 3*time.Second)
+	outcomes, err := s.As(w.badge).Cancel(try, rota.JobID(id))
+	cancel()
+	if err == nil && outcomes[0].Err != nil {
+		err = outcomes[0].Err
+	}
+	if len(outcomes) == 1 {
+		op.State, op.Index = outcomes[0].State.String(), uint64(outcomes[0].Index)
+	}
+	w.Rec.Add(w.done(op, err))
 }

@@ -88,6 +88,7 @@ func (w *trial) readEnd(ctx context.Context, k *watching) {
 	w.Rec.Note("events were read")
 	shown := w.compareShown(ctx, nodes)
 	w.Rec.Note("histories were read")
+	w.readJobLogs(ctx, nodes)
 	w.Rec.With(func(h *check.History) { h.Events, h.Streams, h.Shown = longest, streams, shown })
 }
 

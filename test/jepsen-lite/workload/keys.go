@@ -2,7 +2,6 @@ package workload
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -70,7 +69,7 @@ func submitKeyed(ctx, drain context.Context, w *trial, r *rand.Rand) {
 
 // newKeyed draws a job whose handler fails at times, so that a line has heads that come again.
 func newKeyed(id string, r *rand.Rand) rota.JobSpec {
-	payload, _ := json.Marshal(jobPlan{Ms: 20 + r.IntN(130), Fail: 80, NoRetry: 20, Decline: 20, Snooze: 40}) // a struct of numbers always can be
+	payload := jobPlan{Ms: 20 + r.IntN(130), Fail: 80, NoRetry: 20, Decline: 20, Snooze: 40}.payload()
 	spec := rota.NewJobSpec(rota.JobType(fmt.Sprint("keyed-", r.IntN(16))), payload)
 	spec.ID, spec.Queue, spec.Tenant, spec.Priority = rota.JobID(id), "quick", "t-free", int32(r.IntN(11))
 	return spec

@@ -71,7 +71,7 @@ func (w *trial) liveness(ctx context.Context) (alive bool) {
 	}
 	w.weigh(ctx)
 	final, err := w.listAll(ctx, c)
-	if err != nil {
+	if err = errors.Join(err, w.readBatches(ctx, c)); err != nil {
 		w.Rec.Note("listing all jobs at the end: %v", err)
 	}
 	l.Listed = err == nil

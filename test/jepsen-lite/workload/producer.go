@@ -82,6 +82,9 @@ func submitAll(ctx context.Context, w *trial, r *rand.Rand, name string, batch [
 			}
 			op := w.done(check.Op{Process: name, Func: check.OpSubmit, Job: string(batch[i].ID), Node: s.ID, Shown: shown, Invoke: invoke,
 				State: o.State.String(), Existed: o.Existed, Index: uint64(o.Index)}, why)
+			if op.Output = string(o.Holder); o.Holder != "" && op.Outcome == check.OK {
+				op.Func = check.OpMerge
+			}
 			switch ops[i] = op; op.Outcome {
 			case check.Unknown:
 				left = append(left, batch[i])
@@ -106,7 +109,7 @@ func submitAll(ctx context.Context, w *trial, r *rand.Rand, name string, batch [
 
 // readOwn reads what was just written at another node, at least as new.
 func readOwn(ctx context.Context, w *trial, r *rand.Rand, name string, o rota.Submitted) {
-	if o.Err != nil || o.Index == 0 {
+	if o.Err != nil || o.Index == 0 || o.Holder != "" {
 		return
 	}
 	s := w.Someone(r)

@@ -2,7 +2,6 @@ package workload
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -22,7 +21,7 @@ func (w *trial) makeSchedules(ctx context.Context, c *client.Client) error {
 		overlap rota.Overlap
 		ms      int
 	}{{"tick", rota.OverlapAllow, 20}, {"tock", rota.OverlapSkip, 1_300}} {
-		payload, _ := json.Marshal(jobPlan{Ms: s.ms, Fail: 50}) // a struct of numbers always can be
+		payload := jobPlan{Ms: s.ms, Fail: 50}.payload()
 		job := rota.NewJobSpec(rota.JobType("dated-"+s.name), payload)
 		job.Queue, job.Tenant = "quick", "t-free"
 		spec := rota.NewScheduleSpec(s.name, job)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"os"
@@ -113,11 +114,13 @@ func (p *workProcess) chance() int {
 func (p *workProcess) handle(ctx context.Context, job *client.Job) (client.Result, error) {
 	start := p.now()
 	op := check.Op{Job: string(job.ID()), Token: job.Token(), Lease: job.Lease().String(), Attempt: job.Attempt()}
-	begun := op
-	begun.Func, begun.Invoke, begun.Return, begun.Outcome = check.OpStart, start, start, check.OK
-	p.emit(begun)
 	var plan jobPlan
 	_ = json.Unmarshal(job.Payload(), &plan) // another's job: no work
+	begun := op
+	begun.Func, begun.Invoke, begun.Return, begun.Outcome, begun.Output = check.OpStart, start, start, check.OK, plan.Mark
+	p.emit(begun)
+	logged := check.LogText(op.Lease, plan.Log)
+	_, _ = io.WriteString(job.Log(), logged[:len(logged)/2])
 	did, output := check.DidComplete, fmt.Sprintf("%s/%s", job.ID(), job.Token())
 	var err error
 	switch chance := p.chance(); {
@@ -138,13 +141,17 @@ func (p *workProcess) handle(ctx context.Context, job *client.Job) (client.Resul
 	case chance < plan.NoRetry+plan.Fail+plan.Decline+plan.Snooze+plan.Cancel:
 		did, err = check.DidCancel, client.Cancel(errors.New("planned: nothing is left to do"))
 	}
+	if plan.Log > 0 && did != check.DidLose {
+		_, _ = io.WriteString(job.Log(), logged[len(logged)/2:])
+		op.Logged = plan.Log
+	}
 	end := p.now()
 	op.Func, op.Invoke, op.Return, op.Outcome, op.Did, op.Output = check.OpEnd, start, end, check.OK, did, output
 	p.mu.Lock()
 	p.did[job.Lease()] = ending{did, output, end, p.Shown()}
 	p.mu.Unlock()
 	p.emit(op)
-	return client.Result{Output: []byte(output)}, err
+	return client.Result{Output: []byte(output), Children: plan.Grow}, err
 }
 
 func (p *workProcess) observer() client.Observer {

@@ -2,7 +2,6 @@ package workload
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -64,7 +63,7 @@ func newWorkflow(id string, r *rand.Rand) (spec rota.WorkflowSpec, fails bool) {
 		if r.IntN(20) == 0 {
 			plan.NoRetry, fails = 600, true
 		}
-		payload, _ := json.Marshal(plan) // a struct of numbers always can be
+		payload := plan.payload()
 		node := rota.NewNodeSpec(fmt.Sprint("n", n), rota.JobType(fmt.Sprint("flow-", r.IntN(16))), payload)
 		node.Priority = int32(r.IntN(11))
 		for p := range n {

@@ -34,6 +34,10 @@ var workloads = []workload{
 	{"operator", operate, 1, "operator"},
 	{"workflows", submitWorkflows, 2, "submitter"},
 	{"keys", submitKeyed, 2, "submitter"},
+	{"batches", openBatches, 1, "submitter"},
+	{"uniques", submitUnique, 2, "submitter"},
+	{"plans", startPlans, 1, "submitter"},
+	{"gates", signalGates, 1, "submitter"},
 }
 
 // rotated are those whose tokens are replaced and revoked; workers' are, too.
@@ -76,6 +80,20 @@ type jobPlan struct {
 	Decline int `json:"decline,omitempty"`
 	Snooze  int `json:"snooze,omitempty"`
 	Cancel  int `json:"cancel,omitempty"`
+	// Log is how many lines it logs, Mark whose payload this is (submitUnique), Grow what a
+	// workflow's node adds as it completes.
+	Log  int          `json:"log,omitempty"`
+	Mark string       `json:"mark,omitempty"`
+	Grow *rota.Growth `json:"grow,omitempty"`
+}
+
+// payload is the plan as a job has it.
+func (p jobPlan) payload() []byte {
+	text, err := json.Marshal(p)
+	if err != nil {
+		panic(err) // numbers, texts and nodes always can be written
+	}
+	return text
 }
 
 func working(least, most int) func(*rand.Rand) jobPlan {
@@ -88,12 +106,24 @@ var queues = []queueSpec{
 	{"long", "standard", 6_000, 1_000, 10, working(3_000, 9_000)},
 	{"steady", "standard", 20_000, 1_000, 6, working(5_000, 18_000)},
 	{"flaky", "standard", 5_000, 4, 60, func(r *rand.Rand) jobPlan {
-		return jobPlan{Ms: r.IntN(100), Fail: 300, NoRetry: 50, Decline: 60, Snooze: 100, Cancel: 20}
+		return jobPlan{Ms: r.IntN(100), Fail: 300, NoRetry: 50, Decline: 60, Snooze: 100, Cancel: 20, Log: logs(r)}
 	}},
 	{"prey", "standard", 5_000, 1_000, 30, func(r *rand.Rand) jobPlan { return jobPlan{} }},
 	{"market", "aicf-ai", 5_000, 1_000, 100, brief},
 	{"adaptive", "dfps", 5_000, 1_000, 100, brief},
 	{"flux", "fluxforge", 4_000, 1_000, 19, working(50, 1_000)},
+}
+
+// logs draws how many lines a handler logs: none, a few, or more than are kept.
+func logs(r *rand.Rand) int {
+	switch n := r.IntN(100); {
+	case n < 60:
+		return 0
+	case n < 98:
+		return 1 + r.IntN(30)
+	default:
+		return 1_200
+	}
 }
 
 func brief(r *rand.Rand) jobPlan { return jobPlan{Ms: max(0, r.IntN(60)-40)} }
@@ -142,8 +172,7 @@ func newJob(id string, r *rand.Rand) rota.JobSpec {
 			break
 		}
 	}
-	payload, _ := json.Marshal(q.plan(r)) // a struct of numbers always can be
-	spec := rota.NewJobSpec(rota.JobType(fmt.Sprintf("%s-%d", q.name, r.IntN(16))), payload)
+	spec := rota.NewJobSpec(rota.JobType(fmt.Sprintf("%s-%d", q.name, r.IntN(16))), q.plan(r).payload())
 	spec.ID, spec.Queue, spec.Priority = rota.JobID(id), q.name, int32(r.IntN(11))
 	spec.Tenant = tenants[r.IntN(len(tenants))].name
 	spec.Fee, spec.SizeBytes = r.Int64N(4_000_000), r.Int64N(4<<20)
