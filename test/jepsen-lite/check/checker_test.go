@@ -118,7 +118,7 @@ func (s *story) happened(kind, job string, t uint64, reason string) *story {
 	e := SeenEvent{ID: rota.EventID{Incarnation: 1, Index: rota.Index(10 + len(s.h.Events))}, Kind: kind, Job: job,
 		Reason: reason, Clock: 1_000_000, Sum: uint64(len(s.h.Events))}
 	if t > 0 {
-		e.Lease = job + "-lease-" + token(t).String()
+		e.Lease = leaseKeptOf(job + "-lease-" + token(t).String())
 	}
 	s.h.Events = append(s.h.Events, e)
 	return s

@@ -44,6 +44,11 @@ var oneBite = map[string]func(s *story){
 		s.h.Schedules = []ScheduleFacts{{Name: "tick", EveryMs: 1_000}}
 		s.dated("scheduleFired", 1_000, 0).dated("scheduleFired", 3_000, 0)
 	},
+	"batches":  after(batchStory, func(s *story) { s.tells("batchFinished", "b-1@done", "b-1") }),
+	"plans":    after(planStory, func(s *story) { s.h.Plans[0].Shown.Done = 3 }),
+	"gates":    after(gateStory, func(s *story) { s.signalled("s2", OK, false) }),
+	"uniques":  after(uniqueStory, func(s *story) { s.find(OpMerge, "y", 0).Output = "z" }),
+	"job_logs": after(logStory, func(s *story) { s.h.JobLogs[0].Parts = nil }),
 	"history":  func(s *story) { s.h.Shown[1].Listed-- },
 	"audit":    func(s *story) { s.h.Audits[1].Report.Difference = &rota.AuditDifference{Index: 7} },
 	"logs":     func(s *story) { s.h.Logs[1].Differs = []string{"committed entry 7 is another than that of n1"} },

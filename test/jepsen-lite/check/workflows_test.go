@@ -10,8 +10,8 @@ import (
 // flowStory adds a workflow w of nodes a → b, a → c to the story: it failed at b under
 // continue with c done, was run again from b, and completed.
 func flowStory(s *story) {
-	s.h.Flows = append(s.h.Flows, FlowFacts{"w", "continue", []NodeFacts{{"a", nil}, {"b", []string{"a"}}, {"c", []string{"a"}},
-		{"d", []string{"b"}}}})
+	s.h.Flows = append(s.h.Flows, FlowFacts{"w", "continue", []NodeFacts{{ID: "a"}, {ID: "b", Parents: []string{"a"}}, {ID: "c", Parents: []string{"a"}},
+		{ID: "d", Parents: []string{"b"}}}})
 	s.flowOp(OpFlowSubmit, Unknown).flowOp(OpFlowSubmit, OK).flowOp(OpFlowRetry, OK)
 	s.flow("workflowStarted", "", "").flow("jobEnqueued", "a", "").flow("jobCompleted", "a", "DONE")
 	s.flow("jobEnqueued", "b", "").flow("jobEnqueued", "c", "").flow("jobDead", "b", "PROVIDER_FAIL")
@@ -99,7 +99,7 @@ func TestWorkflowsBite(t *testing.T) {
 		{"a_node_of_nobody", "workflows", with(func(s *story) { s.flow("jobCompleted", "z", "DONE") })},
 		{"a_workflow_of_nobody", "workflows", with(func(s *story) { s.h.Flows = nil })},
 		{"failed_without_failure", "workflows", func(s *story) {
-			s.h.Flows = append(s.h.Flows, FlowFacts{"w", "continue", []NodeFacts{{"a", nil}}})
+			s.h.Flows = append(s.h.Flows, FlowFacts{"w", "continue", []NodeFacts{{ID: "a"}}})
 			s.flowOp(OpFlowSubmit, OK).flow("workflowStarted", "", "").flow("jobCancelled", "a", "PARENT_FAILED")
 			s.flow("workflowFinished", "", "FAILED")
 			s.h.FinalFlows = append(s.h.FinalFlows, FinalFlow{"w", "FAILED", 1, map[string]string{"a": "SKIPPED"}})
@@ -110,7 +110,7 @@ func TestWorkflowsBite(t *testing.T) {
 		{"retried", "events", flowStory},
 		{"retried", "linear", flowStory},
 		{"unknown_and_gone", "workflows", func(s *story) {
-			s.h.Flows = append(s.h.Flows, FlowFacts{"w", "continue", []NodeFacts{{"a", nil}}})
+			s.h.Flows = append(s.h.Flows, FlowFacts{"w", "continue", []NodeFacts{{ID: "a"}}})
 			s.flowOp(OpFlowSubmit, Unknown)
 		}},
 	})
