@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/rotasched/rota"
 )
@@ -79,13 +80,13 @@ func idAt(events []SeenEvent, i int) rota.EventID {
 
 // eventsInOrder wants ids that grow, a clock that does not fall, each entry to begin
 // with the state that the one before left, parents that are earlier events about the
-// same job, and nothing that contradicts itself.
+// same job or workflow, and nothing that contradicts itself.
 func eventsInOrder(events []SeenEvent) (found []Anomaly) {
 	say := func(e *SeenEvent, format string, args ...any) {
 		text := fmt.Sprintf("event %s (%s): ", e.ID, e.Kind) + fmt.Sprintf(format, args...)
 		found = append(found, Anomaly{IDs: []string{e.Job}, Text: text})
 	}
-	jobOf := make(map[rota.EventID]string, len(events))
+	about := make(map[rota.EventID]string, len(events))
 	for i := range events {
 		e := &events[i]
 		if i > 0 {
@@ -110,13 +111,23 @@ func eventsInOrder(events []SeenEvent) (found []Anomaly) {
 		if e.Wrong != "" {
 			say(e, "%s", e.Wrong)
 		}
-		if job, known := jobOf[e.Parent]; !e.Parent.IsZero() && (!known && i > 0 && e.Parent.Compare(events[0].ID) >= 0 ||
-			known && job != e.Job) {
-			say(e, "its parent %s is no earlier event about job %s", e.Parent, e.Job)
+		subject := e.subject()
+		if of, known := about[e.Parent]; !e.Parent.IsZero() && (!known && i > 0 && e.Parent.Compare(events[0].ID) >= 0 ||
+			known && of != subject) {
+			say(e, "its parent %s is no earlier event about %s", e.Parent, subject)
 		}
-		jobOf[e.ID] = e.Job
+		about[e.ID] = subject
 	}
 	return found
+}
+
+// subject is what an event is about: its workflow, where it is the workflow's own word, also of a
+// node, else its job.
+func (e *SeenEvent) subject() string {
+	if e.Flow != "" && (strings.HasPrefix(e.Kind, "workflow") || strings.HasPrefix(e.Kind, "gate")) {
+		return "workflow " + e.Flow
+	}
+	return "job " + e.Job
 }
 
 // hashesBroken holds the state's hashes of two neighbours against each other: one

@@ -229,7 +229,14 @@ func TestGatesBite(t *testing.T) {
 		})},
 		{"a_child_is_not_shown", "workflows", with(func(s *story) { delete(s.h.FinalFlows[0].Nodes, "c") })},
 	})
-	spares(t, []plant{{"all_is_well", "gates", gateStory}, {"all_is_well", "workflows", gateStory}, {"all_is_well", "lost", gateStory},
+	follows := func(kind, node string) func(s *story) {
+		return with(func(s *story) {
+			s.h.Events[s.flowEvent("gateWaiting", "g")].Parent = s.h.Events[s.flowEvent(kind, node)].ID
+		})
+	}
+	bites(t, []plant{{"a_gate's_parent_is_a_job's", "events", follows("jobCompleted", "a")}})
+	spares(t, []plant{{"its_workflow's_event_before", "events", follows("workflowStarted", "")}, {"another_node's", "events", follows("workflowGrown", "a")},
+		{"all_is_well", "gates", gateStory}, {"all_is_well", "workflows", gateStory}, {"all_is_well", "lost", gateStory},
 		{"in_time", "gates", timedOut(5_000)}})
 }
 
