@@ -48,6 +48,17 @@ func unpackLog(packed []byte) (joblog.Log, error) {
 	return joblog.Decode(log)
 }
 
+// WarmLogs makes what packs logs, which the process makes once and keeps: it holds channels, and one
+// that was made in a bubble of testing/synctest is nobody else's.
+func WarmLogs() error {
+	packed, err := packLog((&joblog.Log{Head: []byte("one\n")}).Append(nil))
+	if err != nil {
+		return err
+	}
+	_, err = unpackLog(packed)
+	return err
+}
+
 // liveLogs are the logs of attempts that are open, of the workers that are connected to this
 // node, or were (SPEC §22.3). Beyond a bound those that were written to longest
 // ago give way.

@@ -3,6 +3,7 @@ package rotatest_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -57,6 +58,27 @@ func TestRun(t *testing.T) {
 		}
 	}, rotatest.Nodes(3))
 	t.Logf("took %s", time.Since(began))
+}
+
+// TestRun_logs: handlers log in several clusters of one process, each in a bubble of its own.
+func TestRun_logs(t *testing.T) {
+	for range 2 {
+		rotatest.Run(t, func(c *rotatest.Cluster) {
+			if err := signUp(c.Context(), c.Client(), "ann"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := rotatest.Work(c, welcome, func(_ context.Context, job *client.Job, m mail) (string, error) {
+				fmt.Fprintln(job.Log(), "sending to", m.To)
+				return "", nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			l, err := client.JobLog(c.Context(), c.Client(), rota.LogOf{Job: "welcome-ann"})
+			if err != nil || len(l.Parts) != 1 || string(l.Parts[0].Text) != "sending to ann\n" {
+				t.Errorf("%+v, %v", l, err)
+			}
+		})
+	}
 }
 
 // TestRun_three: three nodes are founded and run a job; how long that takes is logged.

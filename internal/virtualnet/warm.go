@@ -10,14 +10,18 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/rotasched/rota/cluster"
 	"github.com/rotasched/rota/snapshot/archive"
 )
 
-// Warm makes, outside of every bubble, the compressors that package snapshot makes once and keeps: they
+// Warm makes, outside of every bubble, the compressors that packages snapshot and cluster make once and keep: they
 // hold channels, and one that was made in a bubble is nobody else's.
 var Warm = sync.OnceValue(warm)
 
 func warm() error {
+	if err := cluster.WarmLogs(); err != nil {
+		return err
+	}
 	if _, err := archive.DecodeEvents(archive.EncodeEvents([]archive.EventEntry{{Index: 1, Count: 1}})); err != nil {
 		return err
 	}
