@@ -131,7 +131,7 @@ var rooms = []room{
 	{path: "test/sim", may: []string{".", "internal/access", "internal/peer", "internal/limits", "sched", "fsm", "fsm/entry", "fsm/fsmpb", "snapshot",
 		"internal/millis", "internal/cron"}, never: []string{raftLibrary, raftStore, gossip, grpcLibrary}},
 	{path: "test/virtual", may: []string{".", "internal/millis", "internal/peer", "internal/limits", "internal/virtualnet", "fsm", "snapshot",
-		"cluster", "client"},
+		"cluster", "client", "test/jepsen-lite/check"},
 		never: []string{raftLibrary, raftStore, gossip, grpcLibrary, commandLine, settings}},
 	{path: "test/e2e", may: []string{".", "client", "api/rota/v1", "api/words", "test/rig"}, tests: []string{"internal/millis", "test/bucket", "test/idp",
 		"internal/peer", "internal/limits", "internal/unreleased"},
