@@ -10,6 +10,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/peer"
+	"github.com/rotasched/rota/test/jepsen-lite/check"
 )
 
 // audit judges the whole life at its end: every job that users were told of, on every
@@ -46,6 +47,7 @@ func (l *life) audit() {
 		l.events(ctx, i)
 	}
 	l.sameEvents()
+	l.judgePieces(ctx)
 }
 
 // events reads all events of one node: each job ends exactly once, but for the runs
@@ -65,6 +67,9 @@ func (l *life) events(ctx context.Context, at int) {
 		fmt.Fprintln(hash, e.ID, e.Kind, e.Job, e.Lease, e.Clock, e.Post)
 		sums = append(sums, hash.Sum64())
 		l.steadyEvent(&e.Event)
+		if at == 0 && !l.ledger.isPlain(e.Run) {
+			l.ledger.kept.With(func(h *check.History) { h.Events = append(h.Events, check.EventSeen(&e)) })
+		}
 		switch e.Kind {
 		case rota.EventJobEnqueued:
 			if _, known := began[e.Job]; !known {
@@ -141,6 +146,8 @@ type figures struct {
 	orphanMost                 time.Duration
 	started, lost, completed   int
 	submitted, unknown, starts int
+	// pieces are what users did of what pieces.go judges.
+	pieces int
 }
 
 func (f *figures) rates(when string, rate float64) {
@@ -184,6 +191,7 @@ func (f *figures) add(g figures) {
 	f.started, f.lost, f.completed = f.started+g.started, f.lost+g.lost, f.completed+g.completed
 	f.refusedIDs += g.refusedIDs
 	f.flows, f.claims, f.installs = f.flows+g.flows, f.claims+g.claims, f.installs+g.installs
+	f.pieces += g.pieces
 	f.submitted, f.unknown, f.starts = f.submitted+g.submitted, f.unknown+g.unknown, f.starts+g.starts
 }
 
@@ -219,12 +227,12 @@ func (f *figures) String() string {
 		kinds = append(kinds, fmt.Sprintf("%s %d", kind, n))
 	}
 	sort.Strings(kinds)
-	return fmt.Sprintf("virtual: %.2f virtual hours, %d faults (%s), %d operations: %d jobs and %d workflows submitted (%d unknown answers repeated), "+
+	return fmt.Sprintf("virtual: %.2f virtual hours, %d faults (%s), %d operations: %d jobs and %d workflows submitted (%d unknown answers repeated), %d keys, unique keys, batches, plans and gated workflows, "+
 		"%d handlers began, %d leases lost, %d completions taken, %d claims to leases of others, "+
 		"%d node starts, %d ids that came back refused, %d snapshots installed, %d events, settled %d times "+
 		"(leader within %s, drained within %s, clock rate %.3f to %.3f, with leader changes %.3f at least), "+
 		"%d leases of dead workers ended within %s and three times the outage, %d verdicts, %d violations",
-		f.virtual.Hours(), f.allFaults(), strings.Join(kinds, ", "), f.operations(), f.submitted, f.flows, f.unknown, f.started, f.lost, f.completed,
+		f.virtual.Hours(), f.allFaults(), strings.Join(kinds, ", "), f.operations(), f.submitted, f.flows, f.unknown, f.pieces, f.started, f.lost, f.completed,
 		f.claims, f.starts, f.refusedIDs, f.installs, f.events, f.settled, f.leaderAfter.Round(time.Millisecond), f.drainedAfter.Round(time.Millisecond), f.calmLeast, f.calmMost,
 		f.flapLeast, f.orphaned, f.orphanMost.Round(time.Millisecond), f.verified, f.violations)
 }

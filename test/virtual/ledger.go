@@ -7,6 +7,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/test/jepsen-lite/check"
 )
 
 // jobRecord is what the users and the workers know of one job.
@@ -44,13 +45,17 @@ type ledger struct {
 	tokens  map[rota.JobID]rota.Token
 	dead    map[*workerRun]bool
 	counts  ledgerCounts
+	// kept is what chaos histories are judged by, too (pieces.go); logged are attempts whose log
+	// is kept.
+	kept   *check.Recorder
+	logged []check.LoggedLease
 }
 
 type ledgerCounts struct{ started, lost, completed, submitted, unknown int }
 
 func newLedger() *ledger {
 	return &ledger{flows: make(map[rota.WorkflowID]*flowRecord), jobs: make(map[rota.JobID]*jobRecord), holders: make(map[rota.JobID][]belief),
-		tokens: make(map[rota.JobID]rota.Token), dead: make(map[*workerRun]bool)}
+		tokens: make(map[rota.JobID]rota.Token), dead: make(map[*workerRun]bool), kept: check.NewRecorder(check.Monotonic(), 0)}
 }
 
 // record returns a job's record; the caller holds the lock.
@@ -86,16 +91,18 @@ func (l *ledger) started(r *workerRun, e client.HandlerEvent) {
 		l.violate("tokens grow", "job %s: token %s began after %s", e.Job, e.Token, l.tokens[e.Job])
 	}
 	l.tokens[e.Job] = e.Token
-	if rec := l.jobs[e.Job]; rec == nil {
+	if l.jobs[e.Job] == nil && !isRun(e.Job) {
 		l.violate("only what was submitted runs", "job %s", e.Job)
 	} else {
-		l.begins(e.Job, rec)
+		l.begins(e.Job, l.record(e.Job))
 	}
 	l.holders[e.Job] = append(l.holders[e.Job], belief{r, e.Lease, e.Job, time.Now()})
 }
 
 // release ends a belief; the caller holds the lock.
 func (l *ledger) release(r *workerRun, job rota.JobID, lease rota.LeaseID) {
+	now := l.kept.Now()
+	l.kept.Add(check.Op{Process: string(r.id), Func: check.OpEnd, Job: string(job), Lease: lease.String(), Invoke: now, Return: now})
 	left := slices.DeleteFunc(l.holders[job], func(b belief) bool { return b.run == r && b.lease == lease })
 	if len(left) == 0 {
 		delete(l.holders, job)
@@ -130,6 +137,9 @@ func (l *ledger) reported(r *workerRun, e client.HandlerEvent) {
 	}
 	l.counts.completed++
 	rec.taken[e.Lease] = true
+	if n := logLines(e.Lease); n > 0 {
+		l.logged = append(l.logged, check.LoggedLease{Job: string(e.Job), Lease: e.Lease.String(), Lines: n})
+	}
 }
 
 // died ends all beliefs of a process, and gives the leases that it leaves behind.

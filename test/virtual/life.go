@@ -276,6 +276,7 @@ func (l *life) live() {
 			l.violate("founding", "queue %s cannot be set: %v", name, err)
 		}
 	}
+	l.makeRules(ctx, admin)
 	cancel()
 	_ = admin.Close()
 	for _, w := range l.workers {

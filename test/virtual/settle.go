@@ -41,6 +41,10 @@ func (l *life) settle() {
 		l.violate("a healed cluster takes commands within 10 s", "drained workers cannot be resumed")
 		return
 	}
+	if !l.within(healed, leaderWithin, func(ctx context.Context) error { return l.pauseSchedules(ctx, admin) }) {
+		l.violate("a healed cluster takes commands within 10 s", "schedules cannot be paused")
+		return
+	}
 	if !l.within(healed, drainedWithin, l.drained) {
 		l.violate("a healed cluster works everything off within 60 s", "%s", l.undone())
 		return
@@ -61,6 +65,7 @@ func (l *life) settle() {
 	}
 	l.verify(admin)
 	if time.Since(l.began) < l.length {
+		l.resumeSchedules(admin)
 		l.calm.Store(false)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
 	"github.com/rotasched/rota/internal/millis"
+	"github.com/rotasched/rota/test/jepsen-lite/check"
 )
 
 // user submits jobs, repeats elsewhere what it had no answer to, cancels and retries.
@@ -51,6 +52,8 @@ func (u *user) run() {
 			u.retry(u.take())
 		case k < 4:
 			u.submitFlow()
+		case k < 10:
+			u.piece()
 		default:
 			u.submit()
 		}
@@ -83,16 +86,29 @@ func (u *user) submit() {
 		specs = append(specs, s)
 		u.life.ledger.change(s.ID, func(r *jobRecord) { r.ttl = s.TTL })
 	}
+	u.open = append(u.open, u.offer(specs)...)
+}
+
+// offer submits jobs until each has a definite answer, and returns those that were taken.
+func (u *user) offer(specs []rota.JobSpec) (taken []rota.JobID) {
+	kept := u.life.ledger.kept
 	for try := 0; len(specs) > 0 && u.life.ctx.Err() == nil; try++ {
+		invoke := kept.Now()
 		outcomes, _ := callElsewhere(u, func(ctx context.Context, c *client.Client) ([]rota.Submitted, error) {
 			return client.EachOutcome(c.Submit(ctx, specs...))
 		})
 		var again []rota.JobSpec
 		for i, o := range outcomes {
+			op := check.Op{Process: string(u.host), Func: check.OpSubmit, Job: string(specs[i].ID), Invoke: invoke, Existed: o.Existed, Output: string(o.Holder)}
+			if o.Holder != "" && o.Err == nil {
+				op.Func = check.OpMerge
+			}
+			kept.Add(op.Done(kept, o.Err))
 			switch {
+			case op.Func == check.OpMerge: // it is no job of its own
 			case o.Err == nil:
 				u.life.ledger.change(specs[i].ID, func(r *jobRecord) { r.accepted = true })
-				u.open = append(u.open, specs[i].ID)
+				taken = append(taken, specs[i].ID)
 			case unknown(o.Err):
 				again = append(again, specs[i])
 			case try == 0: // later, an earlier try may still be taken
@@ -102,6 +118,7 @@ func (u *user) submit() {
 		u.life.ledger.count(func(c *ledgerCounts) { c.submitted += len(specs) - len(again); c.unknown += len(again) })
 		specs = again
 	}
+	return taken
 }
 
 // unknown reports whether nobody knows what came of a call.

@@ -2,8 +2,10 @@ package virtual
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"strconv"
 	"strings"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/test/jepsen-lite/check"
 )
 
 // worker is a host that runs workers of the client library, one process after the
@@ -163,22 +166,29 @@ type task struct {
 	// fails is how many attempts fail; forGood makes the first one final.
 	fails   int32
 	forGood bool
+	// mark is whose payload it is, "" for anybody's; grows is what a workflow's node adds.
+	mark  string
+	grows *rota.Growth
 }
 
 func (t task) payload() []byte {
-	return fmt.Appendf(nil, "%d %d %t", t.takes.Milliseconds(), t.fails, t.forGood)
+	grows, err := json.Marshal(t.grows)
+	if err != nil {
+		panic(err) // nodes always can be written
+	}
+	return fmt.Appendf(nil, "%d %d %t %s %s", t.takes.Milliseconds(), t.fails, t.forGood, t.mark, grows)
 }
 
 func parseTask(payload []byte) (t task, err error) {
-	parts := strings.Fields(string(payload))
-	if len(parts) != 3 {
-		return t, fmt.Errorf("payload %q has not three words", payload)
+	parts := strings.SplitN(string(payload), " ", 5)
+	if len(parts) != 5 {
+		return t, fmt.Errorf("payload %q has not five words", payload)
 	}
 	ms, err1 := strconv.ParseInt(parts[0], 10, 64)
 	fails, err2 := strconv.ParseInt(parts[1], 10, 32)
 	forGood, err3 := strconv.ParseBool(parts[2])
-	t = task{time.Duration(ms) * time.Millisecond, int32(fails), forGood}
-	return t, errors.Join(err1, err2, err3)
+	t = task{takes: time.Duration(ms) * time.Millisecond, fails: int32(fails), forGood: forGood, mark: parts[3]}
+	return t, errors.Join(err1, err2, err3, json.Unmarshal([]byte(parts[4]), &t.grows))
 }
 
 // drawTask draws a job: most are short, some take several leases.
@@ -204,9 +214,11 @@ func (r *workerRun) handle(ctx context.Context, job *client.Job) (client.Result,
 		r.worker.life.violate("payloads arrive whole", "job %s: %v", job.ID(), err)
 		return client.Result{}, client.NoRetry(err)
 	}
+	r.worker.life.ledger.holds(r, job, t.mark)
 	if _, _, ok := job.Workflow(); ok {
 		r.hear(ctx, job)
 	}
+	_, _ = io.WriteString(job.Log(), check.LogText(job.Lease().String(), logLines(job.Lease())))
 	timer := time.NewTimer(t.takes)
 	defer timer.Stop()
 	select {
@@ -220,7 +232,7 @@ func (r *workerRun) handle(ctx context.Context, job *client.Job) (client.Result,
 	case job.Attempt() < t.fails:
 		return client.Result{}, errors.New("as asked")
 	}
-	return client.Result{Output: []byte(job.Lease().String())}, nil
+	return client.Result{Output: []byte(job.Lease().String()), Children: t.grows}, nil
 }
 
 // hear reads what the job's parents put out; without an answer in time it goes on.

@@ -81,7 +81,7 @@ func (p *planner) plan(ctx context.Context, verb rota.PlanVerb, most int64) {
 	case rota.PlanMove:
 		spec.To = []rota.QueueName{"prey", "market", "flux"}[p.r.IntN(3)]
 	case rota.PlanReprioritise:
-		priority := int32(p.r.IntN(11))
+		priority := int32(p.r.IntN(rota.DefaultPriority)) // where a job has it already, it has no turn
 		spec.Priority = &priority
 	case rota.PlanRetry:
 		spec.Filter += " state=CANCELLED,DEAD"
