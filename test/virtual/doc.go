@@ -5,8 +5,8 @@
 // clocks and the speed of disks are its own.
 //
 // A life is one cluster from its founding to its end: users submit, cancel and
-// retry jobs and small workflows, workers work, hostile ones speak for others, and
-// faults come from a seed. Between stretches of faults all is healed, and what SPEC
+// retry jobs and small workflows, and use keys, unique keys, batches, plans and gates,
+// schedules are due, workers work, hostile ones speak for others, and faults come from a seed. Between stretches of faults all is healed, and what SPEC
 // §3.11 and §2 promise is measured. One worker, the steady one, is spared all faults:
 // no lease of its may end, whatever becomes of the nodes.
 //
