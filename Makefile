@@ -66,7 +66,7 @@ there = if ! ls $(1)/*.go >/dev/null 2>&1; then echo "$(2): not run, $(1) is not
 # What x86-64-v3 is by the names of /proc/cpuinfo.
 V3 := avx avx2 bmi1 bmi2 f16c fma abm movbe
 
-.PHONY: help build docs test golden-builds race fuzz sim virtual e2e hostile chaos chaos-docker crash bite outbox-test bench bench-against bench-nats bench-profile bench-scale bench-alone bench-overload bench-soak bench-pieces bench-compare demo image generate tidy lint cover fmt clean ci conformance sdk-test sdk-test-python sdk-test-typescript console console-test
+.PHONY: help build docs test golden-builds race fuzz sim virtual e2e hostile chaos chaos-docker crash bite outbox-test bench bench-against bench-nats bench-profile bench-scale bench-alone bench-overload bench-soak bench-pieces bench-compare demo image generate tidy lint cover fmt clean ci conformance sdk-test sdk-test-python sdk-test-typescript console console-test console-budgets
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -192,8 +192,11 @@ console: ## the web console's files anew, console/dist, which are committed (nee
 	console/install.sh
 	cd console && npm run --silent build
 
-console-test: build ## the console: rebuilt and compared, its tests, and a browser's where there is one
-	@console/test.sh
+console-test: build ## the console: rebuilt and compared, its tests, and a browser's where there is one (LONG=1: in full amounts; PICTURES=dir)
+	@LONG=$(LONG) PICTURES=$(abspath $(PICTURES)) console/test.sh
+
+console-budgets: build ## measure what the console's design allows, and write it into docs/internals/console.md (HEAP_MINUTES=60)
+	@HEAP_MINUTES=$(or $(HEAP_MINUTES),2) console/test.sh budgets
 
 demo: build ## build, then show a cluster losing its leader
 	bin/rota demo

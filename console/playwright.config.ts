@@ -2,12 +2,13 @@ import { defineConfig } from '@playwright/test';
 
 // Debian's Chromium, not one that is downloaded; both versions are pinned together.
 export default defineConfig({
-  testDir: 'test/e2e',
+  testDir: process.env.BUDGETS ? 'test/budgets' : 'test/e2e',
   workers: 1,
   timeout: 90_000,
   expect: { timeout: 20_000 },
   reporter: 'list',
   use: {
+    actionTimeout: 20_000,
     timezoneId: 'UTC',
     launchOptions: {
       executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',

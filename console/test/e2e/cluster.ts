@@ -1,14 +1,17 @@
-import { spawn, type ChildProcess } from 'node:child_process';
+import { execFile, spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 
 /** A node of a cluster: a process of its own. */
-interface Node {
+export interface Node {
   id: string;
   api: string;
+  admin: string;
+  flags: string[];
   process: ChildProcess;
 }
 
@@ -27,11 +30,20 @@ async function freePorts(n: number): Promise<number[]> {
   return ports;
 }
 
+const run = (flags: string[]): ChildProcess => spawn(binary, ['server', ...flags], { stdio: 'inherit' });
+const lives = (n: Node): boolean => n.process.exitCode === null && n.process.signalCode === null;
+
+/** What a node refused for good: asking again would not help. */
+class Refused extends Error {}
+
 /** Three real nodes on loopback. It ends the processes that it started, and no others. */
 export class Cluster {
+  /** Shown by the calls of tests, where callers without one may not do everything. */
+  token = '';
+
   private constructor(
     readonly nodes: Node[],
-    private readonly dir: string,
+    readonly dir: string,
   ) {}
 
   static async start(): Promise<Cluster> {
@@ -39,12 +51,11 @@ export class Cluster {
     const ports = await freePorts(12);
     const at = (i: number): string => `127.0.0.1:${ports[i]}`;
     const nodes = [0, 1, 2].map((k) => {
+      const id = `n${k + 1}`;
       const joins = [0, 1, 2].filter((o) => o !== k).flatMap((o) => ['--join', at(4 * o + 2)]);
-      const flags = ['--api', at(4 * k), '--raft', at(4 * k + 1), '--gossip', at(4 * k + 2), '--admin', at(4 * k + 3), ...joins];
-      const node = spawn(binary, ['server', '--node', `n${k + 1}`, '--data', join(dir, `n${k + 1}`), '--bootstrap-expect', '3', '--log-level', 'error', '--disk-low', '0', '--disk-critical', '0', ...flags], {
-        stdio: 'inherit',
-      });
-      return { id: `n${k + 1}`, api: `http://${at(4 * k)}`, process: node };
+      const addresses = ['--api', at(4 * k), '--raft', at(4 * k + 1), '--gossip', at(4 * k + 2), '--admin', at(4 * k + 3), ...joins];
+      const flags = ['--node', id, '--data', join(dir, id), '--bootstrap-expect', '3', '--log-level', 'error', '--disk-low', '0', '--disk-critical', '0', ...addresses];
+      return { id, api: `http://${at(4 * k)}`, admin: `http://${at(4 * k + 3)}`, flags, process: run(flags) };
     });
     const cluster = new Cluster(nodes, dir);
     for (const node of nodes) await cluster.until(async () => (await (await fetch(`${node.api}/v1/cluster`)).json()).leader);
@@ -52,39 +63,70 @@ export class Cluster {
     return cluster;
   }
 
-  private alive(): Node[] {
-    return this.nodes.filter((n) => n.process.exitCode === null && n.process.signalCode === null);
+  alive(): Node[] {
+    return this.nodes.filter(lives);
   }
 
-  private async until<T>(ask: () => Promise<T>): Promise<NonNullable<T>> {
+  async until<T>(ask: () => Promise<T>, what = 'the cluster did not get there'): Promise<NonNullable<T>> {
     for (const since = Date.now(); ; ) {
-      const got = await ask().catch(() => undefined);
+      const got = await ask().catch((reason: unknown) => {
+        if (reason instanceof Refused) throw reason;
+        return undefined;
+      });
       if (got) return got;
-      if (Date.now() - since > 60_000) throw new Error('the cluster did not get there in 60 s');
+      if (Date.now() - since > 60_000) throw new Error(`${what} in 60 s`);
       await new Promise((done) => setTimeout(done, 50)); // the API is asked again
     }
   }
 
-  async call(method: string, path: string, body?: unknown): Promise<unknown> {
-    const headers = body === undefined ? undefined : { 'Content-Type': 'application/json' };
+  /** Calls the API at a node that lives, again where one does not answer. */
+  async call<T = unknown>(method: string, path: string, body?: unknown, more: Record<string, string> = {}): Promise<T> {
+    const headers = {
+      ...(body === undefined ? {} : { 'Content-Type': 'application/json' }),
+      ...(this.token ? { Authorization: `Bearer ${this.token}` } : {}),
+      ...more,
+    };
     return this.until(async () => {
-      const answer = await fetch(this.alive()[0]!.api + path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) });
-      if (answer.status < 500 && !answer.ok) throw new Error(`${method} ${path}: ${await answer.text()}`);
-      return answer.ok && answer.json();
-    });
+      const [node] = this.alive();
+      if (!node) throw new Refused(`${method} ${path}: no node lives`);
+      const answer = await fetch(node.api + path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) });
+      if (answer.ok) return (await answer.json()) as T;
+      const text = await answer.text();
+      if (answer.status < 500 && answer.status !== 429) throw new Refused(`${method} ${path}: ${answer.status} ${text}`);
+      return undefined;
+    }, `${method} ${path} was not answered`);
+  }
+
+  /** Runs the binary as a person would, and returns what it printed. */
+  async cli(...args: string[]): Promise<string> {
+    const addresses = this.alive().map((n) => n.api.slice('http://'.length));
+    const env = { ...process.env, ROTA_ADDR: addresses.join(','), ...(this.token ? { ROTA_TOKEN: this.token } : {}) };
+    const { stdout } = await promisify(execFile)(binary, args, { env, maxBuffer: 1 << 28 });
+    return stdout;
+  }
+
+  /** Makes the first token, after which callers without one may do nothing. */
+  async lock(): Promise<void> {
+    this.token = (await this.cli('auth', 'init', '--data', join(this.dir, 'n1'))).trim();
   }
 
   async leader(): Promise<Node> {
     return this.until(async () => {
-      const { leader } = (await (await fetch(`${this.alive()[0]!.api}/v1/cluster`)).json()) as { leader: string };
+      const { leader } = await this.call<{ leader: string }>('GET', '/v1/cluster');
       return this.alive().find((n) => n.id === leader);
-    });
+    }, 'nobody leads');
   }
 
   async kill(node: Node): Promise<void> {
     const ended = once(node.process, 'exit');
     node.process.kill('SIGKILL');
     await ended;
+  }
+
+  /** Starts a node that was killed, and waits until it has caught up. */
+  async revive(node: Node): Promise<void> {
+    node.process = run(node.flags);
+    await this.until(async () => (await fetch(`${node.admin}/readyz`)).ok, `${node.id} was not ready`);
   }
 
   async stop(): Promise<void> {

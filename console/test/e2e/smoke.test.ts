@@ -1,11 +1,9 @@
-import AxeBuilder from '@axe-core/playwright';
-import { expect, test, type Page } from '@playwright/test';
+import { expect, test } from '@playwright/test';
 
 import { Cluster } from './cluster';
+import { accessible, chip, faultsOf, hostile, hostileNode, shown } from './look';
+import { Worker } from './worker';
 
-const hostile = '<img src=x onerror=alert(1)>';
-/** A node's id has no blanks; the slash is one for what reads markup. */
-const hostileNode = '<img/src=x/onerror=alert(1)>';
 let cluster: Cluster;
 
 test.beforeAll(async () => {
@@ -19,51 +17,15 @@ test.beforeAll(async () => {
 });
 test.afterAll(() => cluster.stop());
 
-/** Has a worker of plain HTTP take the one job of a queue, and fail it for good. */
+/** Submits a job to a queue of its own, and has a worker fail it for good. */
 async function bury(queue: string, job: string, error: string): Promise<void> {
   await cluster.call('PUT', `/v1/queues/${queue}`, { set: {} });
   await cluster.call('PUT', `/v1/jobs/${job}`, { queue, type: 'mail' });
-  const { api } = await cluster.leader();
-  const say = async (call: string, body: unknown) => {
-    const answer = await fetch(`${api}/v1/workers/undertaker/${call}`, {
-      method: 'POST',
-      headers: { 'Content-Type': 'application/json', 'Rota-Worker-Secret': 'secret of the undertaker' },
-      body: JSON.stringify(body),
-    });
-    return (await answer.json()) as { leases: { lease: string; token: string }[] };
-  };
-  const { leases } = await say('acquire', { worker: { queues: [queue], slots: 1 }, max: 1, wait_ms: 8_000 });
-  await say(`leases/${leases[0]?.lease}/fail`, { job, token: leases[0]?.token, error, no_retry: true });
-  await expect.poll(async () => ((await cluster.call('GET', `/v1/jobs/${job}`)) as { state: string }).state).toBe('DEAD');
+  const worker = new Worker(cluster, 'undertaker', { queues: [queue], slots: 1 });
+  await worker.bury(error);
+  worker.stop();
+  await expect.poll(async () => (await cluster.call<{ state: string }>('GET', `/v1/jobs/${job}`)).state).toBe('DEAD');
 }
-
-/** Collects what a page must not have: errors, refusals of its policy, dialogs. */
-function faultsOf(page: Page): string[] {
-  const faults: string[] = [];
-  page.on('console', (m) => {
-    // The browser says of a killed node, and of what is not there, that it could not be loaded.
-    if (m.type() === 'error' && !/net::ERR_|status of 404/.test(m.text())) faults.push(m.text());
-  });
-  page.on('pageerror', (e) => faults.push(String(e)));
-  page.on('dialog', (d) => {
-    faults.push(`dialog: ${d.message()}`);
-    void d.dismiss();
-  });
-  return faults;
-}
-
-/** Has axe look the page over; in the other theme colours alone are another. */
-async function accessible(page: Page): Promise<void> {
-  for (const theme of ['light', 'dark'] as const) {
-    await page.emulateMedia({ colorScheme: theme });
-    const axe = new AxeBuilder({ page });
-    const look = theme === 'light' ? axe.withTags(['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']) : axe.withRules(['color-contrast']);
-    const { violations } = await look.analyze();
-    expect(violations.map((v) => `${theme}: ${v.id}: ${v.nodes.map((n) => n.html).join(' ')}`)).toEqual([]);
-  }
-}
-
-const chip = (page: Page) => page.locator('.chip');
 
 const paths = [
   ...['/ui/', '/ui/jobs', '/ui/jobs/waits', '/ui/jobs/hostile', '/ui/nowhere'],
@@ -77,9 +39,7 @@ for (const path of paths) {
   test(`${path} loads, live, accessible, without an error or a refusal of its policy`, async ({ page }) => {
     const faults = faultsOf(page);
     await page.goto((await cluster.leader()).api + path);
-    await expect(chip(page)).toHaveText(/live · n\d/);
-    await expect(page.getByRole('heading', { level: 1 })).toBeVisible();
-    await expect(page.locator('.skeleton')).toHaveCount(0);
+    await shown(page);
     await accessible(page);
     expect(faults).toEqual([]);
   });
@@ -117,23 +77,6 @@ test('keys alone: go to jobs, open one, cancel it', async ({ page }) => {
   await expect(page.getByText('CANCELLED').first()).toBeVisible();
 });
 
-/** Has a worker of plain HTTP take one job; it holds the lease until the returned function is called. */
-async function take(worker: string, queue: string): Promise<{ job: string; stop: () => void }> {
-  const { api } = await cluster.leader();
-  const call = (what: string, body: unknown): Promise<Response> =>
-    fetch(`${api}/v1/workers/${worker}/${what}`, {
-      method: 'POST',
-      headers: { 'Content-Type': 'application/json', 'Rota-Worker-Secret': 'a secret that is long enough' },
-      body: JSON.stringify(body),
-    });
-  const got = (await (await call('acquire', { worker: { queues: [queue], slots: 1 }, max: 1, wait_ms: 8_000 })).json()) as {
-    leases: { lease: string; job: { id: string } }[];
-  };
-  const lease = got.leases[0]!;
-  const beats = setInterval(() => void call('beat', { holding: [lease.lease] }).catch(() => {}), 2_000).unref();
-  return { job: lease.job.id, stop: () => clearInterval(beats) };
-}
-
 test('a queue is paused, one of its settings is changed, and it is drained into another', async ({ page }) => {
   await cluster.call('PUT', '/v1/queues/film', { set: {} });
   await cluster.call('PUT', '/v1/jobs/film-1', { queue: 'film', type: 'cut' });
@@ -155,20 +98,20 @@ test('a queue is paused, one of its settings is changed, and it is drained into 
   await page.getByLabel('attempt_max').fill('9');
   await page.getByRole('button', { name: 'Change 1 setting…' }).click();
   await page.getByRole('button', { name: 'Change 1 setting', exact: true }).click();
-  await expect.poll(async () => ((await cluster.call('GET', '/v1/queues/film')) as { policy: { attempt_max: number } }).policy.attempt_max).toBe(9);
+  await expect.poll(async () => (await cluster.call<{ policy: { attempt_max: number } }>('GET', '/v1/queues/film')).policy.attempt_max).toBe(9);
   await page.getByRole('button', { name: 'Drain and delete…' }).click();
   await page.getByLabel('move what waits to').fill('default');
   await page.getByLabel(/^Type film/).fill('film');
   await page.getByRole('button', { name: 'Drain and delete', exact: true }).click();
   await expect(page.getByRole('heading', { level: 1 })).toHaveText('Queues');
-  await expect.poll(async () => ((await cluster.call('GET', '/v1/jobs/film-1')) as { queue: string }).queue).toBe('default');
+  await expect.poll(async () => (await cluster.call<{ queue: string }>('GET', '/v1/jobs/film-1')).queue).toBe('default');
 });
 
 test('a decision is proved again on the page, from the job and from its worker', async ({ page }) => {
   await cluster.call('PUT', '/v1/queues/proved', { set: {} });
   await cluster.call('PUT', '/v1/jobs/proved-1', { queue: 'proved', type: 'cut' });
-  const held = await take('prover', 'proved');
-  expect(held.job).toBe('proved-1');
+  const prover = new Worker(cluster, 'prover', { queues: ['proved'], slots: 1 });
+  expect((await prover.take())[0]?.job.id).toBe('proved-1');
   const { api } = await cluster.leader();
   await page.goto(`${api}/ui/decisions`);
   await page.getByRole('grid', { name: 'Rounds' }).getByRole('link').first().click();
@@ -181,7 +124,7 @@ test('a decision is proved again on the page, from the job and from its worker',
   await page.getByRole('button', { name: 'Drain worker…' }).click();
   await page.getByRole('button', { name: 'Drain worker', exact: true }).click();
   await expect(page.getByText('DRAINING').first()).toBeVisible();
-  held.stop();
+  prover.stop();
   await page.goto(`${api}/ui/jobs/proved-1`);
   await page.getByRole('link', { name: /^round/ }).click();
   await expect(page.getByText('Proved.')).toBeVisible({ timeout: 60_000 });
@@ -272,41 +215,7 @@ test('dead letters: those that failed alike are one group, and are run again by 
   await expect(page.getByRole('dialog').getByText('2 jobs')).toBeVisible();
   await page.getByRole('button', { name: 'Start the plan' }).click();
   await expect(page.getByText('No dead job has this fingerprint any more')).toBeVisible();
-  expect(((await cluster.call('GET', '/v1/jobs/letter-1')) as { life: number }).life).toBe(1);
+  expect((await cluster.call<{ life: number }>('GET', '/v1/jobs/letter-1')).life).toBe(1);
   expect(await page.locator('img').count()).toBe(0);
-  expect(faults).toEqual([]);
-});
-
-// The last one, as it costs a node.
-test('the leader, whose page it is, is killed: it moves, and nothing on it is lost', async ({ page }) => {
-  const faults = faultsOf(page);
-  const leader = await cluster.leader();
-  await page.goto(`${leader.api}/ui/jobs?q=state%3DQUEUED`);
-  await expect(chip(page)).toContainText(`live · ${leader.id}`);
-  await expect(page.getByRole('link', { name: 'waits' })).toBeVisible();
-  // All pages are loaded once the browser idles: they must outlive the node.
-  await page.waitForFunction(() => ['Overview', 'Job'].every((name) => performance.getEntriesByType('resource').some((r) => r.name.includes(`/${name}-`))));
-  await page.getByLabel('Terms').fill('state=QUEUED half-written');
-  const tail = await page.context().newPage();
-  await tail.goto(`${leader.api}/ui/events?q=queue%3Ddefault&from=oldest`);
-  await expect(tail.getByRole('grid', { name: 'Events' }).getByText('hostile')).toBeVisible();
-  await page.bringToFront();
-  const killed = Date.now();
-  await cluster.kill(leader);
-  await expect(chip(page)).toHaveText(/moved to n\d/, { timeout: 10_000 });
-  console.log(`moved ${Date.now() - killed} ms after the kill`);
-  expect(await page.getByLabel('Terms').inputValue()).toBe('state=QUEUED half-written');
-  await expect(page.getByRole('link', { name: 'waits' })).toBeVisible();
-  await expect(chip(page)).toHaveText(/live · n\d/, { timeout: 30_000 });
-  // Another page, from what was loaded before; and what has changed since is there.
-  await cluster.call('PUT', '/v1/jobs/after', { queue: 'default', type: 'shout' });
-  await page.getByRole('link', { name: 'Overview' }).click();
-  await expect(page.getByLabel('Nodes').getByText('UNREACHABLE')).toBeVisible({ timeout: 30_000 });
-  await page.getByRole('link', { name: 'Jobs' }).click();
-  await expect(page.getByRole('link', { name: 'after' })).toBeVisible();
-  // The tail went on where it was: it says where it moved, and has what came since once.
-  await expect(tail.getByText(new RegExp(`${leader.id} → n\\d, no gap after \\d+`))).toHaveCount(1, { timeout: 30_000 });
-  await expect(tail.getByRole('grid', { name: 'Events' }).getByText('after', { exact: true })).toHaveCount(1);
-  await expect(tail.getByRole('grid', { name: 'Events' }).getByText('waits', { exact: true })).toHaveCount(1);
   expect(faults).toEqual([]);
 });

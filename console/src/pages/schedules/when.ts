@@ -1,6 +1,11 @@
 import type { Schedule } from '../../api/types';
 import { duration, exact, things } from '../../ui/format';
 
+/** Where a schedule's runs go, as rights see it. */
+export function placeOf(s: Schedule): { tenant: string; queue: string } {
+  return { tenant: s.job.tenant || 'default', queue: s.job.queue || 'default' };
+}
+
 /** What a schedule's own fields say of its dates, in a line. */
 export function when(s: Schedule): string {
   if (s.cron) return `${s.cron}${s.tz ? ` in ${s.tz}` : ''}`;

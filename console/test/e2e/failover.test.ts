@@ -1,0 +1,119 @@
+import { expect, test, type Browser, type Page } from '@playwright/test';
+
+import { Cluster, type Node } from './cluster';
+import { chip, faultsOf, long, prefetched } from './look';
+import { Worker } from './worker';
+
+const kills = long ? 20 : 3;
+const size = long ? 10_000 : 1_000;
+let cluster: Cluster;
+
+test.beforeAll(async () => {
+  cluster = await Cluster.start();
+  await cluster.call('PUT', '/v1/queues/flow', { set: {} });
+  await cluster.call('PUT', '/v1/jobs/waits', { queue: 'default', type: 'shout', requires: ['cuda'] });
+  const nodes = Array.from({ length: size }, (_, i) => ({ id: `n${i}`, type: 'shout', parents: i < 10 ? [] : [`n${i - 10}`, `n${Math.floor(i / 10)}`] }));
+  await cluster.call('PUT', '/v1/workflows/big', { nodes, queue: 'flow' });
+});
+test.afterAll(() => cluster.stop());
+
+/** A window of its own, as each has connections of its own; it knows whether it was loaded again. */
+async function open(browser: Browser, address: string): Promise<{ page: Page; faults: string[] }> {
+  const page = await (await browser.newContext()).newPage();
+  const faults = faultsOf(page);
+  await page.goto(address);
+  await expect(chip(page)).toHaveText(/live · n\d/);
+  await prefetched(page);
+  await page.evaluate(() => Object.assign(window, { loadedOnce: true }));
+  return { page, faults };
+}
+
+/** Reads the ids of all events that a page has, oldest first: of the rows only those in sight are in the document. */
+async function idsOf(page: Page): Promise<string[]> {
+  return page.getByRole('grid', { name: 'Events' }).evaluate(async (grid) => {
+    const ids = new Map<number, string>();
+    for (let top = 0; ; top += 200) {
+      grid.scrollTop = top;
+      await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+      for (const row of grid.querySelectorAll('[role=rowgroup] [role=row]')) {
+        const id = row.lastElementChild?.textContent?.trim() ?? '';
+        if (id) ids.set(Number(row.getAttribute('aria-rowindex')), id); // a notice has none
+      }
+      if (top > grid.scrollHeight) break;
+    }
+    grid.scrollTop = 0;
+    return [...ids].sort(([a], [b]) => b - a).map(([, id]) => id);
+  });
+}
+
+test(`the leader is killed ${kills} times, the pages' own node among them: nothing on them is lost, and they go on`, async ({ browser }) => {
+  test.setTimeout(kills * 60_000 + 120_000);
+  const home = await cluster.leader();
+  const windows = {
+    overview: await open(browser, `${home.api}/ui/`),
+    job: await open(browser, `${home.api}/ui/jobs/waits`),
+    flow: await open(browser, `${home.api}/ui/workflows/big`),
+    tail: await open(browser, `${home.api}/ui/events?from=oldest`),
+  };
+  const { overview, job, flow, tail } = windows;
+  const all = Object.values(windows);
+
+  // Everything is half-written.
+  await overview.page.keyboard.press('Control+k');
+  await overview.page.getByRole('combobox').fill('half-written');
+  await job.page.getByRole('button', { name: 'Change priority…' }).click();
+  await job.page.getByRole('spinbutton', { name: 'priority' }).fill('7');
+  await flow.page.getByRole('searchbox').fill('n1');
+  await tail.page.getByRole('searchbox', { name: 'Terms' }).fill('kind=half-written');
+  await expect(flow.page.getByRole('region', { name: 'Graph of big' }).locator('.card').first()).toBeVisible();
+  const begun = await tail.page.getByRole('grid', { name: 'Events' }).getAttribute('aria-rowcount');
+  expect(Number(begun)).toBeGreaterThan(1);
+
+  const worker = new Worker(cluster, 'weaver', { queues: ['flow'], slots: 1 });
+  const took: number[] = [];
+  let killed: Node = home;
+  for (let k = 1; k <= kills; k++) {
+    killed = k === 1 ? home : await cluster.leader();
+    const since = Date.now();
+    await cluster.kill(killed);
+    const elsewhere = new RegExp(`(live ·|moved to) n[^${killed.id.slice(1)}]`);
+    for (const { page } of all) await expect(chip(page)).toHaveText(elsewhere, { timeout: 30_000 });
+    took.push(Date.now() - since);
+
+    // Each shows what has happened since.
+    await expect(overview.page.getByRole('row', { name: killed.id }).getByText('UNREACHABLE')).toBeVisible({ timeout: 30_000 });
+    const { life = 0, changes = 0 } = await cluster.call<{ life?: number; changes?: number }>('GET', '/v1/jobs/waits');
+    await cluster.call('POST', '/v1/jobs/waits/change', { priority: k % 5, life, changes });
+    await expect(job.page.getByLabel('Facts').locator('dt:text-is("priority") + dd')).toHaveText(String(k % 5), { timeout: 30_000 });
+    const [lease] = await worker.take();
+    await worker.report(lease!, 'complete');
+    await expect(flow.page.getByRole('group', { name: 'State' }).getByRole('button', { name: `COMPLETED ${k}` })).toBeVisible({ timeout: 30_000 });
+    await expect(tail.page.getByRole('grid', { name: 'Events' }).getByText('jobChanged')).toHaveCount(k, { timeout: 30_000 });
+
+    // Nothing was loaded anew, nothing that was written is gone.
+    for (const { page } of all) expect(await page.evaluate(() => 'loadedOnce' in window)).toBe(true);
+    expect(await overview.page.getByRole('combobox').inputValue()).toBe('half-written');
+    expect(await job.page.getByRole('spinbutton', { name: 'priority' }).inputValue()).toBe('7');
+    expect(await flow.page.getByRole('searchbox').inputValue()).toBe('n1');
+    expect(await tail.page.getByRole('searchbox', { name: 'Terms' }).inputValue()).toBe('kind=half-written');
+    if (k < kills) await cluster.revive(killed);
+  }
+  worker.stop();
+  console.log(`live again ${took.join(', ')} ms after each kill`);
+
+  // Other pages, from what was loaded before, while the node that all came from may be gone.
+  await overview.page.keyboard.press('Escape'); // empties the field
+  await overview.page.keyboard.press('Escape');
+  await overview.page.getByRole('link', { name: 'Jobs' }).click();
+  await expect(overview.page.getByRole('link', { name: 'waits' })).toBeVisible();
+
+  // The tail is that of the command line: no event is missing, none is there twice.
+  await expect(tail.page.getByText(/n\d → n\d, no gap after \d+/).first()).toBeVisible();
+  const wanted = (await cluster.cli('events', 'tail', '-o', 'jsonl'))
+    .trim()
+    .split('\n')
+    .map((line) => (JSON.parse(line) as { event_id: string }).event_id);
+  await expect.poll(async () => (await idsOf(tail.page)).at(-1), { timeout: 30_000 }).toBe(wanted.at(-1));
+  expect(await idsOf(tail.page)).toEqual(wanted);
+  for (const { faults } of all) expect(faults).toEqual([]);
+});

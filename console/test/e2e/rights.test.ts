@@ -1,0 +1,118 @@
+import { expect, test, type Page } from '@playwright/test';
+
+import { Cluster } from './cluster';
+import { chip, faultsOf, shown, visit } from './look';
+import { pages, plant } from './scene';
+
+let cluster: Cluster;
+let paths: string[];
+
+test.beforeAll(async () => {
+  cluster = await Cluster.start();
+  paths = await plant(cluster, { id: 'acme', text: 'acme wrote this', bare: 'acme-wrote', tenant: 'acme' });
+  await plant(cluster, { id: 'zeta', text: 'zeta wrote this', bare: 'zeta-wrote', tenant: 'zeta' });
+  await cluster.lock();
+  await cluster.cli('auth', 'role', 'set', 'acme-clerk', '--grant', 'read', '--grant', 'status', '--grant', 'control queue=acme-queue', '--grant', 'submit queue=acme-queue', '--grant', 'queue queue=acme-queue', '--grant', 'workers queue=acme-queue');
+});
+test.afterAll(() => cluster.stop());
+
+const token = async (...flags: string[]): Promise<string> => (await cluster.cli('auth', 'token', 'create', '--expires', '1d', ...flags)).trim();
+
+/** Signs in, and returns what the API refused and what it answered from then on. */
+async function signIn(page: Page, secret: string): Promise<{ refused: string[]; bodies: () => Promise<string[]> }> {
+  await page.goto((await cluster.leader()).api + '/ui/');
+  await page.getByLabel('Access token').fill(secret);
+  const refused: string[] = [];
+  const asked: { address: string; body: Promise<string> }[] = [];
+  page.on('response', (r) => {
+    if (!r.url().includes('/v1/') || r.request().method() === 'OPTIONS') return;
+    const address = `${r.request().method()} ${new URL(r.url()).pathname}${new URL(r.url()).search}`;
+    if (r.status() === 401 || r.status() === 403) refused.push(address);
+    if (!/\/v1\/(live|events)/.test(r.url())) asked.push({ address, body: r.text().catch(() => '') });
+  });
+  await page.getByRole('button', { name: 'Sign in' }).click();
+  await shown(page);
+  return { refused, bodies: async () => Promise.all(asked.map(async ({ address, body }) => `${address}\n${await body}`)) };
+}
+
+/** The buttons that change something: they say first what will happen, and end in an ellipsis. */
+const actions = (page: Page) => page.locator('main').getByRole('button', { name: /…$/ }).allInnerTexts();
+
+test('nobody sees anything before signing in', async ({ page }) => {
+  await page.goto((await cluster.leader()).api + '/ui/jobs');
+  await expect(page.getByLabel('Access token')).toBeVisible();
+  await expect(page.getByRole('navigation')).toHaveCount(0);
+  await page.getByLabel('Access token').fill('rota_aaaaaaaaaaaa_bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb');
+  await page.getByRole('button', { name: 'Sign in' }).click();
+  await expect(page.getByRole('alert')).toBeVisible();
+  await expect(page.getByRole('navigation')).toHaveCount(0);
+});
+
+test('who may only read sees no button that changes anything, and nothing is asked that is refused', async ({ page }) => {
+  test.setTimeout(180_000);
+  const faults = faultsOf(page);
+  const { refused } = await signIn(page, await token('--role', 'reader'));
+  for (const path of paths) {
+    await visit(page, path);
+    await shown(page);
+    expect(await actions(page), path).toEqual([]);
+    await expect(page.getByRole('row').getByRole('checkbox'), path).toHaveCount(0);
+    await expect(page.locator('main').getByRole('button', { name: /^(Edit|Let pass|Refuse)$/ }), path).toHaveCount(0);
+  }
+  expect(refused).toEqual([]);
+  expect(faults).toEqual([]);
+});
+
+test('who may change one queue sees the buttons of its things, and of no other', async ({ page }) => {
+  test.setTimeout(180_000);
+  const { refused } = await signIn(page, await token('--role', 'acme-clerk'));
+  const shownOn: Record<string, string[]> = {};
+  for (const path of ['jobs/acme-waits', 'jobs/zeta-waits', 'jobs/acme-dead', 'jobs/zeta-dead', 'queues/acme-queue', 'queues/zeta-queue', 'workers/acme-worker', 'workers/zeta-worker', 'workflows/zeta-flow', 'schedules/acme-nightly', 'schedules/zeta-nightly']) {
+    await visit(page, `/ui/${path}`);
+    await shown(page);
+    const names = await actions(page);
+    if (names.length) shownOn[path] = names;
+  }
+  expect(shownOn).toEqual({
+    'jobs/acme-waits': ['Change priority…', 'Cancel job…'],
+    'jobs/acme-dead': ['Retry job…'],
+    'queues/acme-queue': ['Pause queue…', 'Drain and delete…'],
+    'workers/acme-worker': expect.arrayContaining(['Retire worker…']),
+    'schedules/acme-nightly': ['Trigger…', 'Backfill…', 'Resume…', 'Delete…'],
+  });
+  expect(refused).toEqual([]);
+});
+
+test("a tenant's role sees no other tenant anywhere, events included", async ({ page }) => {
+  test.setTimeout(180_000);
+  const faults = faultsOf(page);
+  const secret = await token('--role', 'reader', '--tenant', 'acme');
+  const { refused, bodies } = await signIn(page, secret);
+  const found: string[] = [];
+  for (const path of paths) {
+    if (!pages.includes(path) && /queues|workers|decisions/.test(path)) continue; // these are of no tenant
+    await visit(page, path);
+    await expect(chip(page)).toHaveText(/live/);
+    await expect(page.locator('.skeleton'), path).toHaveCount(0);
+    const text = await page.evaluate(() => document.body.innerText + [...document.querySelectorAll('[title]')].map((e) => (e as HTMLElement).title).join('\n'));
+    // A queue's name is no tenant's secret; whose jobs are in it is.
+    for (const line of text.split('\n')) if (line.replaceAll(/zeta-(queue|flows)/g, '').includes('zeta')) found.push(`${path}: ${line}`);
+  }
+  for (const body of await bodies()) if (body.replaceAll(/zeta-(queue|flows)/g, '').includes('zeta')) found.push(body.slice(0, 400));
+  expect(found).toEqual([]);
+
+  // What is asked for by name is not there.
+  for (const path of ['jobs/zeta-done', 'workflows/zeta-flow', 'schedules/zeta-nightly', 'tenants/zeta']) {
+    await visit(page, `/ui/${path}`);
+    await expect(page.getByRole('alert').first(), path).toBeVisible();
+    await expect(page.getByText('zeta wrote this'), path).toHaveCount(0);
+  }
+  // The streams, whole.
+  const { api } = await cluster.leader();
+  const headers = { Authorization: `Bearer ${secret}`, Accept: 'application/x-ndjson' };
+  const events = await (await fetch(`${api}/v1/events?from=oldest`, { headers })).text();
+  expect(events).toContain('acme-done');
+  expect(events).not.toContain('zeta');
+  expect(refused).toEqual([]);
+  expect(faults).toEqual([]);
+});

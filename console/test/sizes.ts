@@ -1,0 +1,28 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { gzipSync } from 'node:zlib';
+
+const dist = new URL('../dist/', import.meta.url);
+const packed = (names: string[]): number => names.reduce((sum, name) => sum + gzipSync(readFileSync(new URL(name, dist)), { level: 9 }).length, 0);
+const assets = (end: string): string[] => readdirSync(new URL('assets/', dist)).filter((f) => f.endsWith(end));
+
+/** What a script loads before it runs, itself included. */
+function closure(name: string, found = new Set<string>()): Set<string> {
+  if (found.has(name)) return found;
+  found.add(name);
+  const text = readFileSync(new URL(`assets/${name}`, dist), 'utf8');
+  for (const m of text.matchAll(/(?:from|import)\s*["']\.\/([\w-]+\.js)["']/g)) closure(m[1]!, found);
+  return found;
+}
+
+/** The compressed bytes of the page, and of the overview with what it needs; and how many scripts those are. */
+export function firstLoad(): { bytes: number; scripts: number } {
+  const entry = readFileSync(new URL('index.html', dist), 'utf8').match(/assets\/([\w-]+\.js)/)![1]!;
+  const overview = assets('.js').find((f) => f.startsWith('Overview-'))!;
+  const scripts = closure(overview, closure(entry));
+  return { bytes: packed(['index.html', ...[...scripts, ...assets('.css')].map((f) => `assets/${f}`)]), scripts: scripts.size };
+}
+
+/** The compressed bytes of all that there is. */
+export function everything(): number {
+  return packed(['index.html', ...assets('').map((f) => `assets/${f}`)]);
+}
