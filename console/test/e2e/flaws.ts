@@ -36,6 +36,9 @@ export function flawsOf(page: Page): Promise<string[]> {
       const wide = all.filter((e) => e.getBoundingClientRect().right > root.clientWidth + 1 && !scrolls(e));
       flaws.push(`the page is ${root.scrollWidth} px wide, of ${root.clientWidth}: ${wide.slice(0, 3).map(name).join('; ')}`);
     }
+    for (const e of root.clientWidth >= 1280 ? all.filter((e) => e.matches('[role=grid]')) : []) {
+      if (e.scrollWidth > e.clientWidth + 1) flaws.push(`columns that do not fit: ${e.getAttribute('aria-label')}, ${e.scrollWidth} px of ${e.clientWidth}`);
+    }
     for (const e of all) {
       const style = getComputedStyle(e);
       const hasText = [...e.childNodes].some((n) => n.nodeType === Node.TEXT_NODE && n.textContent?.trim());

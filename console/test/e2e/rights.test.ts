@@ -51,14 +51,16 @@ test('nobody sees anything before signing in', async ({ page }) => {
 test('who may only read sees no button that changes anything, and nothing is asked that is refused', async ({ page }) => {
   test.setTimeout(180_000);
   const faults = faultsOf(page);
+  const found: Record<string, string[]> = {};
   const { refused } = await signIn(page, await token('--role', 'reader'));
   for (const path of paths) {
     await visit(page, path);
     await shown(page);
-    expect(await actions(page), path).toEqual([]);
-    await expect(page.getByRole('row').getByRole('checkbox'), path).toHaveCount(0);
-    await expect(page.locator('main').getByRole('button', { name: /^(Edit|Let pass|Refuse)$/ }), path).toHaveCount(0);
+    const names = [...(await actions(page)), ...(await page.locator('main').getByRole('button', { name: /^(Edit|Let pass|Refuse)$/ }).allInnerTexts())];
+    if (await page.getByRole('row').getByRole('checkbox').count()) names.push('rows to select');
+    if (names.length) found[path] = names;
   }
+  expect(found).toEqual({});
   expect(refused).toEqual([]);
   expect(faults).toEqual([]);
 });

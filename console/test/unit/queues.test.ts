@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 
 import { grown, nothing } from '../../src/pages/queue/history';
-import { changesOf, nameOf, overtaken, same, shown, type PolicyKey } from '../../src/pages/queue/policy';
+import { changesOf, nameOf, overtaken, presetOf, same, shown, type PolicyKey } from '../../src/pages/queue/policy';
 import { Growth, rate } from '../../src/pages/queues/growth';
 import { quoted } from '../../src/ui/shell';
 
@@ -43,6 +43,14 @@ test('what says the same is no change', () => {
   expect(same(key('permille'), '0.60', '0.6')).toBe(true);
   expect(same(key('choice'), 'aging', 'fifo')).toBe(false);
   expect(same(key('count'), '', '0')).toBe(false);
+});
+
+test('what a preset has is written as the value beside it is', () => {
+  const alpha = key('permille', { presets: { standard: '600' } });
+  expect(presetOf(alpha, 'standard')).toBe(shown(alpha, 600));
+  expect(presetOf(key('ppm', { presets: { market: '550000' } }), 'market')).toBe('0.55');
+  expect(presetOf(key('ms', { presets: { standard: '1m' } }), 'another')).toBe('1m');
+  expect(presetOf(key('permille'), 'standard')).toBe('');
 });
 
 test('changes are what was written otherwise, and one who was overtaken learns of it', () => {

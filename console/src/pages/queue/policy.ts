@@ -26,6 +26,12 @@ export function shown(key: PolicyKey, value: unknown): string {
   return scale ? String(value / scale) : String(value);
 }
 
+/** Returns what a preset has of a key, as a person writes it: the API has parts of a thousand or a million there. */
+export function presetOf(key: PolicyKey, preset: string): string {
+  const text = key.presets?.[preset] ?? key.presets?.standard ?? '';
+  return scales[key.unit] && text !== '' ? shown(key, Number(text)) : text;
+}
+
 const sizes: Record<string, number> = { h: 3_600_000, m: 60_000, s: 1_000, ms: 1, d: 86_400_000 };
 
 /** Returns what is set under a key's name as a number where it is one, to compare by. */
