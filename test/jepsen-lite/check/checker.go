@@ -46,6 +46,7 @@ var checkers = []checker{
 	{"plans", "a plan goes on whoever leads, each job has its turn once, and its counts are what happened", checkPlans},
 	{"gates", "a gate is opened once, by the signal that counts, or in time; who signals is told so", checkGates},
 	{"uniques", "of a unique key one job lives at most, and every submission is answered by it", checkUniques},
+	{"outcomes", "a failure counts, or does not, as its handler asked, and the next attempt waits for as long", checkOutcomes},
 	{"job_logs", "what a handler logged is read whole from every node once its outcome was acknowledged", checkJobLogs},
 	{"history", "every node shows the same ended jobs", checkHistory},
 	{"audit", "every round is what the state at its height gives", checkAudit},

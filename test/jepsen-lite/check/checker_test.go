@@ -91,6 +91,7 @@ func goodStory() *story {
 	s.submitted("a", 100).worked("w1.1", "a", 1, 200, 300, DidFail, OK).read("a", "QUEUED", 0, 310, 320)
 	s.worked("w2.1", "a", 4, 400, 500, DidComplete, OK).read("a", "COMPLETED", 4, 510, 520)
 	s.ended("a", "quick", "COMPLETED", "a/1.4", 1, 4)
+	s.h.Final[0].Attempts[1].Number = 1
 	s.submitted("b", 100).worked("w1.1", "b", 2, 200, 900, DidLose, OK)
 	s.op(Op{Process: "canceller-1", Func: OpCancel, Job: "b", Invoke: ms(600), Return: ms(610), Outcome: OK,
 		State: "CANCELLED"})

@@ -48,6 +48,7 @@ var oneBite = map[string]func(s *story){
 	"plans":    after(planStory, func(s *story) { s.h.Plans[0].Shown.Done = 3 }),
 	"gates":    after(gateStory, func(s *story) { s.signalled("s2", OK, false) }),
 	"uniques":  after(uniqueStory, func(s *story) { s.find(OpMerge, "y", 0).Output = "z" }),
+	"outcomes": after(outcomeStory, func(s *story) { s.find(OpEnd, "x", 0).WaitMs = 901 }),
 	"job_logs": after(logStory, func(s *story) { s.h.JobLogs[0].Parts = nil }),
 	"history":  func(s *story) { s.h.Shown[1].Listed-- },
 	"audit":    func(s *story) { s.h.Audits[1].Report.Difference = &rota.AuditDifference{Index: 7} },

@@ -119,6 +119,7 @@ const (
 	DidNoRetry  = "no_retry"
 	DidDecline  = "decline"
 	DidSnooze   = "snooze"
+	DidLater    = "retry_after"
 	DidCancel   = "cancel"
 	DidLose     = "lose"
 )
@@ -154,6 +155,10 @@ type Op struct {
 	Shown string `json:"b,omitempty"`
 	// TTLMs is the time to live that a submission gave.
 	TTLMs int64 `json:"ttl,omitempty"`
+	// Limit is how many attempts a submission gave its job, 0 for as many as its queue does; WaitMs is
+	// for how long a handler put its job off (end).
+	Limit  int64 `json:"lim,omitempty"`
+	WaitMs int64 `json:"wait,omitempty"`
 	// Logged is how many lines the handler logged (end).
 	Logged int `json:"lg,omitempty"`
 }

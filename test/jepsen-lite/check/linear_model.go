@@ -196,7 +196,7 @@ func reported(now life, c *call) []life {
 	}
 	if open {
 		done = append(done, after)
-		if c.Did == DidFail && c.of.mortal {
+		if (c.Did == DidFail || c.Did == DidLater) && c.of.mortal {
 			done = append(done, life{phase: dead, last: c.token})
 		}
 	}

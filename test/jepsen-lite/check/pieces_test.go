@@ -323,3 +323,43 @@ func TestJobLogsBite(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// outcomeStory has a job put off, made again later, which counts, and completed: it has two attempts.
+func outcomeStory(s *story) {
+	s.submitted("x", 900).happened("jobEnqueued", "x", 0, "")
+	s.find(OpSubmit, "x", 0).Limit = 2
+	for i, did := range []string{DidSnooze, DidLater} {
+		t, at := uint64(51+i), int64(1_000+1_000*i)
+		s.worked("w1.1", "x", t, at, at+100, did, OK).happened("jobAssigned", "x", t, "").happened("leaseCancelled", "x", t, "PROVIDER_FAIL")
+		s.find(OpEnd, "x", i).WaitMs = 900
+		s.h.Events[len(s.h.Events)-1].Clock += 1_000 * int64(i)
+	}
+	s.happened("jobAssigned", "x", 53, "").happened("jobCompleted", "x", 53, "DONE").worked("w1.1", "x", 53, 3_000, 3_100, DidComplete, OK)
+	for i := range s.h.Events {
+		if e := &s.h.Events[i]; e.Job == "x" && e.Kind == "jobAssigned" {
+			e.Clock += map[string]int64{"x-lease-1.51": 0, "x-lease-1.52": 900, "x-lease-1.53": 1_900}[e.Lease]
+		}
+	}
+	s.ended("x", "flaky", "COMPLETED", "x/1.53", 51, 52, 53)
+	attempts := s.h.Final[len(s.h.Final)-1].Attempts
+	attempts[2].Number = 1
+	s.again()
+}
+
+func TestOutcomesBite(t *testing.T) {
+	t.Parallel()
+	number := func(i int, n int32) func(s *story) {
+		return after(outcomeStory, func(s *story) { s.h.Final[len(s.h.Final)-1].Attempts[i].Number = n })
+	}
+	bites(t, []plant{
+		{"a_snooze_counts", "outcomes", after(number(1, 1), func(s *story) { s.h.Final[len(s.h.Final)-1].Attempts[2].Number = 2 })},
+		{"a_failure_does_not", "outcomes", number(2, 0)},
+		{"too_soon", "outcomes", after(outcomeStory, func(s *story) { s.find(OpEnd, "x", 1).WaitMs = 901 })},
+		{"beyond_its_limit", "outcomes", after(outcomeStory, func(s *story) { s.find(OpSubmit, "x", 0).Limit = 1 })},
+		{"dead_before_its_limit", "outcomes", after(outcomeStory, func(s *story) {
+			f := &s.h.Final[len(s.h.Final)-1]
+			f.State, f.Attempts = "DEAD", f.Attempts[:2]
+		})},
+	})
+	spares(t, []plant{{"all_is_well", "outcomes", outcomeStory}, {"all_is_well", "linear", outcomeStory}})
+}

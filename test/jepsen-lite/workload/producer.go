@@ -81,7 +81,7 @@ func submitAll(ctx context.Context, w *trial, r *rand.Rand, name string, batch [
 				why = err
 			}
 			op := w.done(check.Op{Process: name, Func: check.OpSubmit, Job: string(batch[i].ID), Node: s.ID, Shown: shown, Invoke: invoke,
-				State: o.State.String(), Existed: o.Existed, Index: uint64(o.Index)}, why)
+				Limit: batch[i].Retry.Attempts, State: o.State.String(), Existed: o.Existed, Index: uint64(o.Index)}, why)
 			if op.Output = string(o.Holder); o.Holder != "" && op.Outcome == check.OK {
 				op.Func = check.OpMerge
 			}

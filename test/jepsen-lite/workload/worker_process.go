@@ -137,9 +137,13 @@ func (p *workProcess) handle(ctx context.Context, job *client.Job) (client.Resul
 	case chance < plan.NoRetry+plan.Fail+plan.Decline:
 		did, err = check.DidDecline, client.Decline(errors.New("planned: not me"))
 	case chance < plan.NoRetry+plan.Fail+plan.Decline+plan.Snooze:
-		did, err = check.DidSnooze, client.Snooze(time.Duration(1+chance)*time.Millisecond)
+		did, op.WaitMs = check.DidSnooze, int64(1+chance)
+		err = client.Snooze(time.Duration(op.WaitMs) * time.Millisecond)
 	case chance < plan.NoRetry+plan.Fail+plan.Decline+plan.Snooze+plan.Cancel:
 		did, err = check.DidCancel, client.Cancel(errors.New("planned: nothing is left to do"))
+	case chance < plan.NoRetry+plan.Fail+plan.Decline+plan.Snooze+plan.Cancel+plan.Later:
+		did, op.WaitMs = check.DidLater, int64(1+chance)
+		err = client.RetryAfter(time.Duration(op.WaitMs)*time.Millisecond, errors.New("planned: later"))
 	}
 	if plan.Log > 0 && did != check.DidLose {
 		_, _ = io.WriteString(job.Log(), logged[len(logged)/2:])

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"time"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/test/jepsen-lite/check"
@@ -80,6 +81,7 @@ type jobPlan struct {
 	Decline int `json:"decline,omitempty"`
 	Snooze  int `json:"snooze,omitempty"`
 	Cancel  int `json:"cancel,omitempty"`
+	Later   int `json:"later,omitempty"`
 	// Log is how many lines it logs, Mark whose payload this is (submitUnique), Grow what a
 	// workflow's node adds as it completes.
 	Log  int          `json:"log,omitempty"`
@@ -106,7 +108,7 @@ var queues = []queueSpec{
 	{"long", "standard", 6_000, 1_000, 10, working(3_000, 9_000)},
 	{"steady", "standard", 20_000, 1_000, 6, working(5_000, 18_000)},
 	{"flaky", "standard", 5_000, 4, 60, func(r *rand.Rand) jobPlan {
-		return jobPlan{Ms: r.IntN(100), Fail: 300, NoRetry: 50, Decline: 60, Snooze: 100, Cancel: 20, Log: logs(r)}
+		return jobPlan{Ms: r.IntN(100), Fail: 300, NoRetry: 50, Decline: 60, Snooze: 100, Cancel: 20, Later: 80, Log: logs(r)}
 	}},
 	{"prey", "standard", 5_000, 1_000, 30, func(r *rand.Rand) jobPlan { return jobPlan{} }},
 	{"market", "aicf-ai", 5_000, 1_000, 100, brief},
@@ -175,6 +177,9 @@ func newJob(id string, r *rand.Rand) rota.JobSpec {
 	spec := rota.NewJobSpec(rota.JobType(fmt.Sprintf("%s-%d", q.name, r.IntN(16))), q.plan(r).payload())
 	spec.ID, spec.Queue, spec.Priority = rota.JobID(id), q.name, int32(r.IntN(11))
 	spec.Tenant = tenants[r.IntN(len(tenants))].name
+	if spec.Queue == "flaky" && r.IntN(3) == 0 {
+		spec.Retry = rota.RetryPolicy{Attempts: 1 + r.Int64N(3), Base: 100 * time.Millisecond}
+	}
 	spec.Fee, spec.SizeBytes = r.Int64N(4_000_000), r.Int64N(4<<20)
 	return spec
 }
