@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -45,9 +46,20 @@ func (t *roundTurn) rest() {
 	notify(t.over)
 }
 
-// resting reports whether no round is on its way, and a decision is quick: an entry may be decided with.
-func (t *roundTurn) resting() bool {
-	return t.phase.Load() == noRound && t.took.Load() <= int64(withPatience)
+// allows reports whether an entry may be decided with: a decision is quick, and no round is on its way but
+// one that is in the entry.
+func (t *roundTurn) allows(batch []*proposal) bool {
+	if t.took.Load() > int64(withPatience) {
+		return false
+	}
+	switch t.phase.Load() {
+	case noRound:
+		return true
+	case roundInFlight:
+		return slices.ContainsFunc(batch, (*proposal).rounds)
+	default:
+		return false
+	}
 }
 
 // await waits for the round that is being decided, or due to be, a moment at most.

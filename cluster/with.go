@@ -19,10 +19,11 @@ const (
 )
 
 // withRound decides rounds for the jobs that an entry submits, to go behind them in that entry (SPEC §2.3):
-// such a job has its worker after one commit, and not after two. Nil where another entry is under way, whose outcome nobody knows yet, or a round is due or under way,
-// or the state cannot be had at once, or the machine decides nothing.
+// such a job has its worker after one commit, and not after two. Nil where another entry is under way, whose
+// outcome nobody knows yet, or a round is due or under way that is not in this very entry, or the state
+// cannot be had at once, or the machine decides nothing.
 func (l *leadership) withRound(batch []*proposal, ops int, now rota.Clock) *proposal {
-	if ops > withOps || len(l.slots) > 1 || !submits(batch) || !l.turn.resting() || l.n.replica.hub.due.Load() {
+	if ops > withOps || len(l.slots) > 1 || !submits(batch) || !l.turn.allows(batch) || l.n.replica.hub.due.Load() {
 		return nil
 	}
 	if level, _ := l.n.disk.inForce(); level == diskCritical {

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/rotasched/rota"
@@ -23,8 +24,9 @@ type decision struct {
 	// placed counts the pairs, of most.
 	placed, most int
 	holds        []sched.Hold
-	// before counts by queue what was placed before its round.
-	before map[rota.QueueName]uint64
+	// before counts by queue what was placed before its round; since is sinceInterleave where rounds before it
+	// say otherwise.
+	before, since map[rota.QueueName]uint64
 	// lots are the queues that have work and are not paused, in their turn; names
 	// are theirs.
 	lots  []sched.Lot
@@ -62,13 +64,22 @@ func (vw *View) decide(most int, watched rota.JobID, sight *roundSight) ([]*fsmp
 		return nil, nil
 	}
 	d := newDecision(vw.m, most, watched, sight)
-	d.holds = vw.m.placement.held()
-	busy := vw.m.placement.registry.busy.Len()
+	if !d.all() {
+		return nil, d.draft
+	}
+	return d.rounds, d.draft
+}
+
+// all decides for whoever waits; false says that nothing is to be told.
+func (d *decision) all() bool {
+	pl := &d.m.placement
+	d.holds = pl.held()
+	busy := pl.registry.busy.Len()
 	d.lots, d.names = make([]sched.Lot, 0, busy), make([]rota.QueueName, 0, busy)
-	vw.m.placement.registry.busy.Scan(func(t turn) bool {
-		if q := vw.m.queues.get(t.name); !q.policy.Paused {
-			d.lots = append(d.lots, sched.Lot{Pending: vw.m.placement.registry.queues[t.name].pending, Policy: &q.policy, Queue: t.name,
-				Stats: vw.m.typeStats.statsOf(q)})
+	pl.registry.busy.Scan(func(t turn) bool {
+		if q := d.m.queues.get(t.name); !q.policy.Paused {
+			d.lots = append(d.lots, sched.Lot{Pending: pl.registry.queues[t.name].pending, Policy: &q.policy, Queue: t.name,
+				Stats: d.m.typeStats.statsOf(q)})
 			d.names = append(d.names, t.name)
 		}
 		return true
@@ -76,16 +87,13 @@ func (vw *View) decide(most int, watched rota.JobID, sight *roundSight) ([]*fsmp
 	d.withhold()
 	d.keptRoom()
 	for i, name := range d.names {
-		if d.placed < most && vw.m.placement.registry.supply.HasRoom(name) {
+		if d.placed < d.most && pl.registry.supply.HasRoom(name) {
 			d.queue(&d.lots[i])
 		}
 	}
 	preempted := d.preempts()
 	changed := d.changeHolds()
-	if d.placed == 0 && !preempted && !changed {
-		return nil, d.draft
-	}
-	return d.rounds, d.draft
+	return d.placed > 0 || preempted || changed
 }
 
 // newDecision begins the next entry of rounds on the present state.
@@ -186,7 +194,7 @@ func (d *decision) queue(lot *sched.Lot) {
 		Queue: lot.Queue, Stats: lot.Stats,
 		Seed: sched.MatchSeed(m.head.cluster, d.epoch, m.head.index, m.head.beacon), Now: d.now,
 		Policy: &q.policy, Cursor: q.placed + d.before[lot.Queue], Limit: min(int(q.policy.BatchSize), d.most-d.placed),
-		Interleave: q.interleaves(d.before[lot.Queue])})
+		Interleave: q.interleaves(d.sinceInterleave(q))})
 	for i := range pairs {
 		if !d.doomed(pairs[i]) {
 			r.Pairs = append(r.Pairs, pairOp(&pairs[i]))
@@ -211,11 +219,20 @@ func (d *decision) changeHolds() bool {
 	return true
 }
 
-// interleaves reports whether the next round, after so many assignments before it in the
-// entry, begins with the oldest job (SPEC §5.1).
-func (r *queueRow) interleaves(before uint64) bool {
+// sinceInterleave counts a queue's assignments since its last interleaved one, those before in the entry
+// among them.
+func (d *decision) sinceInterleave(q *queueRow) uint64 {
+	if since, ok := d.since[q.name]; ok {
+		return since
+	}
+	return q.sinceInterleave + d.before[q.name]
+}
+
+// interleaves reports whether the next round, so many assignments after the last interleaved one, begins
+// with the oldest job (SPEC §5.1).
+func (r *queueRow) interleaves(since uint64) bool {
 	k := r.policy.StarvationInterleave
-	return k > 0 && r.sinceInterleave+before >= uint64(k-1)
+	return k > 0 && since >= uint64(k-1)
 }
 
 func pairOp(p *sched.Pair) *fsmpb.Pair {
@@ -282,23 +299,56 @@ func (m *Machine) decideWith(a *Arrivals, most int, watched rota.JobID, sight *r
 	}
 	s := arriving{m: m, now: max(a.Now, m.head.clock), count: int64(len(a.Ops)), ids: make(map[rota.JobID]bool)}
 	defer s.leave()
-	if !s.alone() || !s.takeAll(a.Ops) || len(s.lots) == 0 {
+	if m.head.cluster == "" || m.head.mode != rota.ModeNormal || !s.takeAll(a.Ops) || len(s.lots) == 0 {
 		return nil, nil
 	}
 	d := newDecision(m, most, watched, sight)
+	if !d.serves(s.before) {
+		return nil, nil
+	}
+	d.draft.Served()
+	waited := len(d.rounds)
 	d.now, d.with = s.now, uint32(len(a.Ops))
+	d.since = s.since
+	maps.Copy(d.before, s.placed)
 	slices.SortFunc(s.turns, func(x, y turn) int {
 		return sched.CompareTurn(x.count, x.weight, x.name, y.count, y.weight, y.name)
 	})
+	placed := d.placed
 	for _, t := range s.turns {
-		if lot := s.lots[t.name]; d.placed < most && m.placement.registry.supply.HasRoom(t.name) {
-			d.queue(lot)
+		if d.placed < most && m.placement.registry.supply.HasRoom(t.name) {
+			d.queue(s.lots[t.name])
 		}
 	}
-	if d.placed == 0 {
+	if d.placed == placed {
 		return nil, d.draft
 	}
-	return d.rounds, d.draft
+	return d.rounds[waited:], d.draft
+}
+
+// serves decides for whoever waits, and reports whether nobody else than the jobs of the entry will have a
+// claim to a free worker then: nobody waits, or these rounds, which the entry has, are what is decided, and
+// give a worker to every job that does. Rounds in which a job holds a worker, has the turn of the oldest or
+// preempts others are not among such.
+func (d *decision) serves(rounds []*fsmpb.Round) bool {
+	waiting := 0
+	d.m.placement.registry.busy.Scan(func(t turn) bool {
+		waiting += d.m.placement.registry.queues[t.name].pending.Len()
+		return waiting <= d.most
+	})
+	if len(rounds) == 0 {
+		return waiting == 0
+	}
+	return waiting <= d.most && d.all() && d.placed == waiting && len(d.before) == 0 && slices.EqualFunc(d.rounds, rounds, sameRound)
+}
+
+// sameRound reports whether two rounds place the same jobs at the same workers, and do nothing else.
+func sameRound(a, b *fsmpb.Round) bool {
+	return a.GetEpoch() == b.GetEpoch() && a.GetHeight() == b.GetHeight() && a.GetQueue() == b.GetQueue() && b.GetWith() == 0 &&
+		len(a.GetPreempts())+len(b.GetPreempts())+len(a.GetHolds())+len(b.GetHolds()) == 0 &&
+		slices.EqualFunc(a.GetPairs(), b.GetPairs(), func(x, y *fsmpb.Pair) bool {
+			return x.GetJob() == y.GetJob() && x.GetWorker() == y.GetWorker()
+		})
 }
 
 // arriving are the jobs of an entry's submissions, filed apart from those of the state.
@@ -313,16 +363,26 @@ type arriving struct {
 	lots    map[rota.QueueName]*sched.Lot
 	turns   []turn
 	classes []sched.ClassID
+	// before are the rounds that the entry has already, for those who waited; placed counts their pairs by
+	// queue, since those after the last interleaved one, leased those of a tenant.
+	before        []*fsmpb.Round
+	placed, since map[rota.QueueName]uint64
+	leased        map[tenantIn]int64
 }
 
-// alone reports whether nobody else has a claim to a worker that is free: nobody waits, so that none is held.
-func (s *arriving) alone() bool {
-	m := s.m
-	return m.head.cluster != "" && m.head.mode == rota.ModeNormal && m.placement.registry.busy.Len() == 0
+// tenantIn is a tenant in a queue.
+type tenantIn struct {
+	queue  rota.QueueName
+	tenant rota.TenantID
 }
 
 // takeAll takes the operations in their order, until one of which take says false.
 func (s *arriving) takeAll(ops []*fsmpb.Op) bool {
+	for _, op := range ops { // their room is taken, wherever they stand
+		if r := op.GetRound(); r != nil && !s.round(r) {
+			return false
+		}
+	}
 	for _, op := range ops {
 		if !s.take(op) {
 			return false
@@ -331,10 +391,38 @@ func (s *arriving) takeAll(ops []*fsmpb.Op) bool {
 	return true
 }
 
+// round counts a round that the entry has already; false says that there is none of its jobs.
+func (s *arriving) round(r *fsmpb.Round) bool {
+	if s.placed == nil {
+		s.placed, s.since, s.leased = make(map[rota.QueueName]uint64), make(map[rota.QueueName]uint64), make(map[tenantIn]int64)
+	}
+	name := rota.QueueName(r.GetQueue())
+	q := s.m.queues.get(name)
+	if q == nil {
+		return false
+	}
+	if _, ok := s.since[name]; !ok {
+		s.since[name] = q.sinceInterleave
+	}
+	for _, p := range r.GetPairs() {
+		j := s.m.jobs.get(rota.JobID(p.GetJob()))
+		if j == nil || j.spec.Queue != name {
+			return false
+		}
+		s.placed[name]++
+		s.leased[tenantIn{name, j.spec.Tenant}]++
+		if s.since[name]++; p.GetInterleaved() {
+			s.since[name] = 0
+		}
+	}
+	s.before = append(s.before, r)
+	return true
+}
+
 // take takes an operation; false says that nothing is decided with it.
 func (s *arriving) take(op *fsmpb.Op) bool {
 	switch o := op.GetOp().(type) {
-	case *fsmpb.Op_Barrier, *fsmpb.Op_KeepLog:
+	case *fsmpb.Op_Barrier, *fsmpb.Op_KeepLog, *fsmpb.Op_Round:
 		return true
 	case *fsmpb.Op_Lease: // it may free room, which the rounds after the entry give
 		v := rota.LeaseVerb(o.Lease.GetVerb())
@@ -418,14 +506,14 @@ func (s *arriving) file(spec *rota.JobSpec, q *queueRow) {
 	j := jobRow{jobLife: noLife, spec: s.m.specs.keep(spec), class: class, seq: s.m.head.jobSeq + s.admitted, enqueued: s.now, queuedAt: s.now}
 	item := pl.itemOf(&j, &q.policy)
 	if q.policy.FairShare {
-		lot.Pending.SetShare(spec.Tenant, pl.registry.queues[q.name].open[spec.Tenant], s.m.admission.limitsOf(spec.Tenant).Weight)
+		lot.Pending.SetShare(spec.Tenant, pl.registry.queues[q.name].open[spec.Tenant]+s.leased[tenantIn{q.name, spec.Tenant}], s.m.admission.limitsOf(spec.Tenant).Weight)
 	}
 	lot.Pending.Add(&item)
 }
 
 // join takes a queue into the order of queues, as joinTurns does.
 func (s *arriving) join(q *queueRow) {
-	t := turn{q.turn, uint64(q.policy.Weight), q.name}
+	t := turn{q.turn + s.placed[q.name], uint64(q.policy.Weight), q.name}
 	if len(s.turns) > 0 {
 		least := s.turns[0]
 		for _, o := range s.turns[1:] {

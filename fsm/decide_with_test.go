@@ -48,7 +48,7 @@ func withEntry(b *bench, ops []*fsmpb.Op, exact bool) (Applied, int) {
 	if rounds == nil {
 		return b.entry(ops...), 0
 	}
-	alone := !slices.ContainsFunc(ops, func(op *fsmpb.Op) bool { return op.GetSubmit() == nil })
+	alone := !slices.ContainsFunc(ops, func(op *fsmpb.Op) bool { return op.GetSubmit() == nil && op.GetRound() == nil })
 	placed := jobsOf(rounds)
 	if alone {
 		naiveWith(b, ops, placed, exact)
@@ -178,6 +178,64 @@ func TestDecideWith(t *testing.T) {
 			}
 		}
 	})
+	t.Run("beside the rounds of those who waited", func(t *testing.T) {
+		t.Parallel()
+		for _, c := range []struct {
+			name   string
+			change func(b *bench, ops []*fsmpb.Op) []*fsmpb.Op
+			want   int
+		}{
+			{"before it", func(_ *bench, ops []*fsmpb.Op) []*fsmpb.Op { return append(ops, queued(1)...) }, 1},
+			{"behind it", func(_ *bench, ops []*fsmpb.Op) []*fsmpb.Op { return append(queued(1), ops...) }, 1},
+			{"more than they leave room for", func(_ *bench, ops []*fsmpb.Op) []*fsmpb.Op { return append(queued(7), ops...) }, 2},
+			{"without them", func(*bench, []*fsmpb.Op) []*fsmpb.Op { return queued(1) }, 0},
+			{"decided before", func(b *bench, ops []*fsmpb.Op) []*fsmpb.Op {
+				b.entry()
+				return append(ops, queued(1)...)
+			}, 0},
+			{"others than are decided", func(_ *bench, ops []*fsmpb.Op) []*fsmpb.Op {
+				ops[0].GetRound().Pairs = ops[0].GetRound().Pairs[:1]
+				return append(ops, queued(1)...)
+			}, 0},
+			{"with a job of another entry", func(_ *bench, ops []*fsmpb.Op) []*fsmpb.Op {
+				ops[0].GetRound().Pairs[0].Job = "nobody"
+				return append(ops, queued(1)...)
+			}, 0},
+			{"which leave one waiting", func(b *bench, _ []*fsmpb.Op) []*fsmpb.Op {
+				b.entry(queued(4)[2:]...) // j2 and j3
+				b.submit("waits", func(s *rota.JobSpec) { s.Requires = []string{"gpu"} })
+				return append(opsOf(b.View.Decide(1000)), queued(1)...)
+			}, 0},
+		} {
+			b := newBench(t)
+			b.worker("w1", 4)
+			b.entry(submitOp(jobSpec("first")), submitOp(jobSpec("second")))
+			ops := c.change(b, opsOf(b.View.Decide(1000)))
+			rounds := b.DecideWith(arrivalsOf(b, ops), 1000)
+			if placed := jobsOf(rounds); len(placed) != c.want {
+				t.Errorf("%s: %q are placed, %d are wanted", c.name, placed, c.want)
+			}
+			if c.want == 0 {
+				continue
+			}
+			withEntry(b, ops, true)
+			b.sound()
+			if leases := openLeases(b); len(leases) != 2+c.want {
+				t.Errorf("%s: %d leases, %d are wanted: %v", c.name, len(leases), 2+c.want, leases)
+			}
+		}
+	})
+	t.Run("whose share is counted", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.ok(queueOp("default", "ranking", "fifo", "fair_share", "on"))
+		b.worker("w1", 2)
+		b.submit("waits", func(s *rota.JobSpec) { s.Tenant = "holder" })
+		ops := append(opsOf(b.View.Decide(1000)), submitOp(jobSpec("b", func(s *rota.JobSpec) { s.Tenant = "holder" })), submitOp(jobSpec("a")))
+		if placed := jobsOf(b.DecideWith(arrivalsOf(b, ops), 1000)); !slices.Equal(placed, []string{"a"}) {
+			t.Errorf("beside a round for the holder %q has the one place that is left", placed)
+		}
+	})
 	t.Run("the round says with what", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
@@ -196,7 +254,7 @@ func TestDecideWith(t *testing.T) {
 // TestDecideWith_model: lives of many submissions, under policies and limits by chance.
 func TestDecideWith_model(t *testing.T) {
 	t.Parallel()
-	placed, entries := 0, 0
+	placed, entries, beside := 0, 0, 0
 	for seed := range uint64(60) {
 		d := rand.New(rand.NewPCG(seed, 19))
 		b := newBench(reported{t, fmt.Sprintf("seed %d: ", seed)})
@@ -235,6 +293,14 @@ func TestDecideWith_model(t *testing.T) {
 					}
 				})))
 			}
+			if rounds := opsOf(b.View.Decide(1000)); d.IntN(2) == 0 { // as they stand in the log: in their order, among submissions
+				at := 0 // a queue that comes behind those that wait has another turn than one that comes when they are served
+				if cpu == 0 {
+					at = d.IntN(len(ops) + 1)
+				}
+				ops = slices.Concat(ops[:at], rounds, ops[at:])
+				beside += min(len(rounds), 1)
+			}
 			_, n := withEntry(b, ops, cpu > 0)
 			placed, entries = placed+n, entries+1
 			if d.IntN(3) == 0 {
@@ -251,7 +317,7 @@ func TestDecideWith_model(t *testing.T) {
 	if placed < entries/10 {
 		t.Errorf("%d jobs were placed by %d entries: what is looked at here hardly happens", placed, entries)
 	}
-	t.Logf("%d jobs were placed by their own entries, of %d", placed, entries)
+	t.Logf("%d jobs were placed by their own entries, of %d, of which %d had rounds for others", placed, entries, beside)
 }
 
 // openLeases are all leases of a bench's workers.

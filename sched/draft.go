@@ -64,6 +64,10 @@ func (d *Draft) HasRoom(q rota.QueueName) bool {
 	return queue != nil && queue.workers.meets(d.slotLoads.free)
 }
 
+// Served says that each Pending of the rounds so far has been served: what is drawn from here on are other
+// jobs, in a Pending of their own, for which the room that is taken counts and nothing else.
+func (d *Draft) Served() { clear(d.takenOf) }
+
 // RoundInput is what a round depends on beside Supply and Pending.
 type RoundInput struct {
 	Queue  rota.QueueName
