@@ -119,7 +119,16 @@ type fakeStream struct {
 	hears atomic.Bool
 	// clock, once set, answers beats as they come.
 	clock func() rota.Clock
+	// every is how often answers say that an idle worker is to beat; seen are all beats that came.
+	every time.Duration
+	seen  []seenBeat
 	mu    sync.Mutex
+}
+
+// seenBeat is a beat, when it came, and in how long it says that the next one comes.
+type seenBeat struct {
+	at   time.Time
+	next time.Duration
 }
 
 func (n workersOf) Work(stream grpc.BidiStreamingServer[rotav1.WorkRequest, rotav1.WorkResponse]) error {
@@ -140,11 +149,14 @@ func (n workersOf) Work(stream grpc.BidiStreamingServer[rotav1.WorkRequest, rota
 			}
 			switch {
 			case m.GetBeat() != nil:
+				s.mu.Lock()
+				s.seen = append(s.seen, seenBeat{time.Now(), time.Duration(m.GetBeat().GetNextMs()) * time.Millisecond})
+				s.mu.Unlock()
 				if s.hears.Load() {
 					_ = s.put(&rotav1.WorkResponse{Message: &rotav1.WorkResponse_Heard{Heard: &rotav1.Heard{Sequence: m.GetBeat().Sequence}}})
 				}
 				if clock := s.ticks(); clock != nil {
-					_ = s.put(beatAnswer(m.GetBeat().Sequence, clock()))
+					_ = s.put(s.beatAnswer(m.GetBeat().Sequence, clock()))
 				} else {
 					s.beats <- m.GetBeat().Sequence
 				}
@@ -191,7 +203,7 @@ func (s *fakeStream) answerBeats(clock func() rota.Clock) {
 	for {
 		select {
 		case sequence := <-s.beats:
-			s.send(beatAnswer(sequence, clock()))
+			s.send(s.beatAnswer(sequence, clock()))
 		default:
 			synctest.Wait()
 			return
@@ -199,9 +211,11 @@ func (s *fakeStream) answerBeats(clock func() rota.Clock) {
 	}
 }
 
-func beatAnswer(sequence uint64, clock rota.Clock) *rotav1.WorkResponse {
+func (s *fakeStream) beatAnswer(sequence uint64, clock rota.Clock) *rotav1.WorkResponse {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return &rotav1.WorkResponse{Message: &rotav1.WorkResponse_Beat{
-		Beat: &rotav1.BeatAnswer{Sequence: sequence, ClockMs: int64(clock)}}}
+		Beat: &rotav1.BeatAnswer{Sequence: sequence, ClockMs: int64(clock), EveryMs: s.every.Milliseconds()}}}
 }
 
 // ticking is a cluster clock that stands at 100 s now and keeps real time.
@@ -240,7 +254,7 @@ func (s *fakeStream) nextBeat() uint64 {
 }
 
 func (s *fakeStream) beat(sequence uint64, clock rota.Clock) {
-	s.send(beatAnswer(sequence, clock))
+	s.send(s.beatAnswer(sequence, clock))
 	synctest.Wait()
 }
 

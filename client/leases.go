@@ -51,6 +51,8 @@ type leaseTable struct {
 	// before sending them.
 	beats        map[uint64]time.Duration
 	beatSequence uint64
+	// idleEvery is how often the cluster asks for beats while no lease is held.
+	idleEvery time.Duration
 	// heardSequence is that of the newest beat that the node has heard.
 	heardSequence uint64
 

@@ -126,7 +126,7 @@ func (s *stream) take(response *words.FromNode) {
 		s.table.heard(response.Other.GetHeard().GetSequence())
 	case response.Other.GetBeat() != nil:
 		m := response.Other.GetBeat()
-		if s.table.beat(m.GetSequence(), rota.Clock(m.GetClockMs())) {
+		if s.table.beat(m) {
 			s.healthy = true
 		}
 	}
@@ -136,10 +136,11 @@ func (s *stream) take(response *words.FromNode) {
 // commands as they are, then the farewell.
 func (s *stream) send(ctx context.Context, cancel context.CancelCauseFunc) {
 	b := s.table
-	nextBeat := b.worker.now()
+	beaten, said := b.worker.now(), time.Duration(0)
 	for {
 		now := b.worker.now()
-		if now >= nextBeat && closed(b.superseded) {
+		nextBeat := beaten + min(said, b.beatEvery()) // never later than the latest beat said
+		if closed(b.superseded) {
 			nextBeat = farFuture // nobody answers a session that is over
 		}
 		if now >= nextBeat {
@@ -147,13 +148,14 @@ func (s *stream) send(ctx context.Context, cancel context.CancelCauseFunc) {
 				cancel(errOtherToken)
 				return
 			}
-			nextBeat = now + limits.BeatEvery
-			sequence, silent := b.beatSent(now)
+			sequence, next, silent := b.beatSent(now)
 			if silent {
 				cancel(errNoBeat)
 				return
 			}
-			if !s.put(&rotav1.WorkRequest{Message: &rotav1.WorkRequest_Beat{Beat: &rotav1.Beat{Sequence: sequence, Logs: b.logs()}}}) {
+			beaten, said, nextBeat = now, next, now+next
+			if !s.put(&rotav1.WorkRequest{Message: &rotav1.WorkRequest_Beat{Beat: &rotav1.Beat{Sequence: sequence, Logs: b.logs(),
+				NextMs: next.Milliseconds()}}}) {
 				return
 			}
 		}
@@ -176,7 +178,7 @@ func (s *stream) send(ctx context.Context, cancel context.CancelCauseFunc) {
 		if at == 0 || at > nextBeat {
 			at = nextBeat
 		}
-		at = min(at, unheard)
+		at = min(at, unheard, now+limits.BeatEvery) // by then a beat without an answer calls for another
 		timer := time.NewTimer(max(0, at-b.worker.now()))
 		select {
 		case <-b.sendWake:
@@ -211,18 +213,39 @@ func (t *leaseTable) toSend() (request any, bye bool, at time.Duration) {
 }
 
 // beatSent notes a beat that is about to be sent, by the local time before
-// sending it (SPEC §3.9), and reports whether the node has been silent too long.
-func (t *leaseTable) beatSent(now time.Duration) (sequence uint64, silent bool) {
+// sending it (SPEC §3.9). It returns after how long the next one will be, and reports whether the
+// node has been silent too long.
+func (t *leaseTable) beatSent(now time.Duration) (sequence uint64, next time.Duration, silent bool) {
 	t.mu.Lock()
 	defer t.unlock()
 	for _, sent := range t.beats {
 		if now-sent >= beatSilence {
-			return 0, true
+			return 0, 0, true
 		}
 	}
+	next = t.every()
 	t.beatSequence++
 	t.beats[t.beatSequence] = now
-	return t.beatSequence, false
+	return t.beatSequence, next, false
+}
+
+// beatEvery is how long after the latest beat the next one is sent: a lease, or a beat without an
+// answer, calls for one sooner.
+func (t *leaseTable) beatEvery() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.beats) > 0 {
+		return limits.BeatEvery
+	}
+	return t.every()
+}
+
+// every is how often the worker beats: as the cluster asks for while it holds no lease (SPEC §3.9).
+func (t *leaseTable) every() time.Duration {
+	if len(t.leases) > 0 {
+		return limits.BeatEvery
+	}
+	return max(limits.BeatEvery, min(t.idleEvery, limits.BeatIdleMost))
 }
 
 // logs returns what handlers logged since the beat before, as far as one beat brings it.
@@ -247,9 +270,11 @@ func (t *leaseTable) logs() (logs []*rotav1.LogPart) {
 }
 
 // beat takes the answer to a beat of this connection.
-func (t *leaseTable) beat(sequence uint64, clock rota.Clock) bool {
+func (t *leaseTable) beat(answer *rotav1.BeatAnswer) bool {
+	sequence, clock := answer.GetSequence(), rota.Clock(answer.GetClockMs())
 	t.mu.Lock()
 	sent, ok := t.beats[sequence]
+	t.idleEvery = time.Duration(answer.GetEveryMs()) * time.Millisecond
 	for s := range t.beats {
 		if s <= sequence && ok { // older ones add nothing: their answers may be left out
 			delete(t.beats, s)

@@ -1,7 +1,11 @@
 package client
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rotasched/rota"
@@ -117,4 +121,46 @@ func TestView_takesTheBeatThatWasSentLast(t *testing.T) {
 	if at := newer.of(1 << 62); at < 0 {
 		t.Errorf("a deadline far away is viewed at %v", at)
 	}
+}
+
+// An idle worker beats as seldom as it is asked to, and not more seldom than it said before; a lease, and a
+// beat without an answer, have it beat sooner (SPEC §3.9).
+func TestIdleBeats(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, stop := setup(t, 1)
+		defer stop()
+		b := &begun{fakeCluster: f, h: newScript()}
+		b.runningWorker = f.worker(rota.WorkerSpec{}, b.h.handle)
+		b.s, b.node = f.stream()
+		b.s.every, b.s.clock = 10*time.Second, ticking()
+		b.sent = time.Now()
+		b.s.welcome(1)
+		synctest.Wait()
+		b.at(25 * time.Second)
+		a := leaseOf("late")
+		a.Lease.AckBy, a.Lease.Deadline, a.RenewEvery = rota.Moment{Clock: 200_000}, rota.Moment{Clock: 300_000}, 0
+		r := b.run(a)
+		alive(t, r)
+		b.at(30 * time.Second)
+		r.done <- nil
+		b.s.answer(b.s.expect(rota.VerbComplete), peer.LeaseAnswer{})
+		b.at(50 * time.Second)
+		b.s.mu.Lock()
+		b.s.clock = nil // it answers nothing more
+		b.s.mu.Unlock()
+		b.at(54 * time.Second)
+		var got []string
+		b.s.mu.Lock()
+		for _, beat := range b.s.seen {
+			got = append(got, fmt.Sprintf("%v, the next in %v", beat.at.Sub(b.sent), beat.next))
+		}
+		b.s.mu.Unlock()
+		want := []string{"0s, the next in 2s", "2s, the next in 10s", "12s, the next in 10s", "22s, the next in 10s", "25s, the next in 2s",
+			"27s, the next in 2s", "29s, the next in 2s", "31s, the next in 10s", "41s, the next in 10s", "51s, the next in 10s", "53s, the next in 10s"}
+		if !slices.Equal(got, want) {
+			t.Errorf("it beat at\n%s\nwanted are\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+		b.s.answerBeats(ticking())
+		b.stopped(t, b.s)
+	})
 }

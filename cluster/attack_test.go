@@ -319,6 +319,71 @@ func TestBeats(t *testing.T) {
 	})
 }
 
+// A worker is silent 8 s after its next beat was to come: after 10 s, or later where it said so, but 18 s at most; in a
+// leadership that has not heard it, as if it had said what this cluster may have told it (SPEC §3.10).
+func TestSilence_ofTheIdle(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		workers int
+		want    time.Duration
+	}{{0, 2 * time.Second}, {400, 2 * time.Second}, {401, 2005 * time.Millisecond}, {1000, 5 * time.Second}, {2000, 10 * time.Second}, {1_000_000, 10 * time.Second}} {
+		if got := idleBeat(c.workers); got != c.want {
+			t.Errorf("%d workers beat every %v, %v is wanted", c.workers, got, c.want)
+		}
+	}
+	b := startBench(t, 3)
+	b.loyal()
+	n := b.leader()
+	for _, id := range []rota.WorkerID{"w2", "w10", "w1000"} {
+		newHand(t, n, id, 1)
+	}
+	beat := func(id rota.WorkerID, next time.Duration) peer.Beaten {
+		var session rota.Session
+		n.replica.look(func(s *fsm.View) { session, _ = s.Session(id) })
+		a, err := n.Beats(within(t, ample), []peer.Beat{{Worker: id, Session: session, Next: next}})
+		if err != nil || len(a.Refused) > 0 {
+			t.Fatalf("%+v, %v", a, err)
+		}
+		return a.Beaten
+	}
+	if got := beat("w2", 0); got.Every != 2*time.Second {
+		t.Errorf("three workers are asked to beat every %v", got.Every)
+	}
+	beat("w10", 10*time.Second)
+	sign := beat("w1000", 1000*time.Second).Clock
+	l := n.terms.leading()
+	silentAt := func(at rota.Clock) (silent []string) {
+		for _, id := range []rota.WorkerID{"w2", "w10", "w1000"} {
+			l.mu.Lock()
+			h := l.heard[id]
+			l.mu.Unlock()
+			if at > h.silentFrom() {
+				silent = append(silent, string(id))
+			}
+		}
+		return silent
+	}
+	for _, c := range []struct {
+		after rota.Clock
+		want  []string
+	}{{9_000, nil}, {11_000, []string{"w2"}}, {17_000, []string{"w2"}}, {19_000, []string{"w2", "w10", "w1000"}}} {
+		if got := silentAt(sign + c.after); !slices.Equal(got, c.want) {
+			t.Errorf("%d ms after their beats %q are silent, %q is wanted", c.after, got, c.want)
+		}
+	}
+	b.pass(11_500)
+	b.eventually("the first is found silent", func() bool { return statusOf(n, "w2") == rota.WorkerUnreachable })
+	for _, id := range []rota.WorkerID{"w10", "w1000"} {
+		if s := statusOf(n, id); s != rota.WorkerActive && clockOf(n) < sign+17_500 {
+			t.Errorf("%s is %s %d ms after its beat", id, s, clockOf(n)-sign)
+		}
+	}
+	b.pass(7_500)
+	b.eventually("all are found silent", func() bool {
+		return statusOf(n, "w10") == rota.WorkerUnreachable && statusOf(n, "w1000") == rota.WorkerUnreachable
+	})
+}
+
 func TestSweep_aDateThatIsDueWakesAClusterAtRest(t *testing.T) {
 	t.Parallel()
 	b := startBench(t, 3)

@@ -22,7 +22,7 @@ type beatBox struct {
 func newBeatBox(n *Node) *beatBox { return &beatBox{n: n} }
 
 // beat reports one worker's life and waits for the clock.
-func (b *beatBox) beat(ctx context.Context, beat peer.Beat) (rota.Clock, error) {
+func (b *beatBox) beat(ctx context.Context, beat peer.Beat) (peer.Beaten, error) {
 	w := waitingBeat{beat, make(chan beatResult, 1)}
 	b.mu.Lock()
 	b.waiting = append(b.waiting, w)
@@ -33,11 +33,11 @@ func (b *beatBox) beat(ctx context.Context, beat peer.Beat) (rota.Clock, error) 
 	}
 	select {
 	case r := <-w.done:
-		return r.clock, r.err
+		return r.Beaten, r.err
 	case <-ctx.Done():
-		return 0, ctxError(ctx, "waiting for the cluster clock")
+		return peer.Beaten{}, ctxError(ctx, "waiting for the cluster clock")
 	case <-b.n.stopped:
-		return 0, errStopping()
+		return peer.Beaten{}, errStopping()
 	}
 }
 
@@ -58,7 +58,7 @@ func (b *beatBox) flush() {
 		refused[i] = true
 	}
 	for i, w := range waiting {
-		r := beatResult{answer.Clock, err}
+		r := beatResult{answer.Beaten, err}
 		if refused[int32(i)] {
 			r.err = rota.Refusef(rota.KindStale, "session", "session %d of worker %s is over", w.beat.Session, w.beat.Worker)
 		}
@@ -86,8 +86,8 @@ type waitingBeat struct {
 }
 
 type beatResult struct {
-	clock rota.Clock
-	err   error
+	peer.Beaten
+	err error
 }
 
 // beatGather is how long beats are gathered before they go out together.

@@ -48,7 +48,7 @@ func (ch *chores) Beats(ctx context.Context, beats []peer.Beat) (peer.BeatAnswer
 		if !ok {
 			return peer.BeatAnswer{}, notLeader()
 		}
-		return peer.BeatAnswer{Clock: clock, Refused: refused}, nil
+		return peer.BeatAnswer{Beaten: peer.Beaten{Clock: clock, Every: l.idleBeat()}, Refused: refused}, nil
 	case <-l.ctx.Done():
 		return peer.BeatAnswer{}, notLeader()
 	case <-ctx.Done():
@@ -75,7 +75,7 @@ func (ch *chores) hear(l *leadership, beats []peer.Beat) (refused []int32, silen
 				refused = append(refused, int32(i))
 				continue
 			}
-			l.heard[b.Worker] = beatHeard{b.Session, clock}
+			l.heard[b.Worker] = beatHeard{b.Session, clock, min(b.Next, limits.BeatIdleMost)}
 			l.present = true
 			if l.silencing[b.Worker] {
 				silenced = l.silenced
@@ -93,7 +93,19 @@ func reachOp(w rota.WorkerID, s rota.Session, reachable bool, sign rota.Clock) *
 		LastSignMs: int64(sign)}}}
 }
 
-// silenceLoop proposes UNREACHABLE for workers silent for 10 s of clock, counted
+// idleBeat is how often workers without a lease are to beat (SPEC §3.9).
+func (l *leadership) idleBeat() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return idleBeat(l.workers)
+}
+
+// idleBeat is that of so many workers.
+func idleBeat(workers int) time.Duration {
+	return max(limits.BeatEvery, min(time.Duration(workers)*time.Second/limits.BeatsIdle, limits.BeatIdleMost))
+}
+
+// silenceLoop proposes UNREACHABLE for workers whose next beat is 8 s of clock late, counted
 // from their last beat that reached a leader, or from BeginTerm if later.
 func (ch *chores) silenceLoop(l *leadership) {
 	tick := ch.n.ticker(500 * time.Millisecond)
@@ -137,6 +149,7 @@ func (l *leadership) findSilent(s *fsm.View) (ops []*fsmpb.Op, first rota.Worker
 	clock := s.Head().Clock
 	live := make(map[rota.WorkerID]bool)
 	l.present = false
+	workers := 0
 	silencing := make(map[rota.WorkerID]bool)
 	s.LiveWorkers(func(id rota.WorkerID, session rota.Session, status rota.WorkerStatus, since rota.Clock) {
 		live[id] = true
@@ -144,16 +157,19 @@ func (l *leadership) findSilent(s *fsm.View) (ops []*fsmpb.Op, first rota.Worker
 			return
 		}
 		l.present = true
-		sign := max(l.began, since)
-		if h, ok := l.heard[id]; ok && h.session == session {
-			sign = max(sign, h.clock)
+		workers++
+		last, ok := l.heard[id]
+		if !ok || last.session != session {
+			last = beatHeard{next: idleBeat(l.workers)} // which another leader may have told it
 		}
-		if clock-sign > limits.SilenceUnreachable && len(ops) < limits.MaxFiringsPerSweep {
-			ops = append(ops, reachOp(id, session, false, sign))
+		last.clock = max(last.clock, l.began, since)
+		if clock > last.silentFrom() && len(ops) < limits.MaxFiringsPerSweep {
+			ops = append(ops, reachOp(id, session, false, last.clock))
 			silencing[id] = true
 			first = cmp.Or(first, id)
 		}
 	})
+	l.workers = workers
 	for id := range l.heard {
 		if !live[id] {
 			delete(l.heard, id)

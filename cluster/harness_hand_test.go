@@ -69,9 +69,9 @@ func (h *hand) take(n int) []rota.Assignment {
 func (h *hand) beat() rota.Clock {
 	h.t.Helper()
 	for all := within(h.t, ample); ; {
-		clock, err := h.s.Beat(within(h.t, 5*time.Second))
+		beaten, err := h.s.Beat(within(h.t, 5*time.Second), 0)
 		if err == nil {
-			return clock
+			return beaten.Clock
 		}
 		if all.Err() != nil {
 			h.t.Fatalf("worker %s got no answer to its beats: %v", h.id, err)

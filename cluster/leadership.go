@@ -10,6 +10,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // leadership is one term of this node as leader, from its own applied BeginTerm
@@ -49,8 +50,9 @@ type leadership struct {
 	// walls were read at wallsAt; wallsSent is when an entry last carried some.
 	walls              []int64
 	wallsAt, wallsSent time.Duration
-	// heard is the clock of each worker's last beat in this leadership.
-	heard map[rota.WorkerID]beatHeard
+	// heard is each worker's last beat in this leadership, workers how many are neither RETIRED nor UNREACHABLE.
+	heard   map[rota.WorkerID]beatHeard
+	workers int
 	// silencing are workers whose UNREACHABLE is on its way through the log;
 	// silenced is closed when it has arrived. Nil while there is none.
 	silencing map[rota.WorkerID]bool
@@ -65,6 +67,13 @@ type leadership struct {
 type beatHeard struct {
 	session rota.Session
 	clock   rota.Clock
+	// next is how long after it the next one is to come.
+	next time.Duration
+}
+
+// silentFrom is the clock from which the worker is silent, if no other beat comes.
+func (h beatHeard) silentFrom() rota.Clock {
+	return h.clock + rota.Clock(max(h.next, limits.BeatEvery).Milliseconds()) + limits.SilenceBeyond
 }
 
 func newLeadership(n *Node, term uint64, clock rota.Clock) *leadership {

@@ -71,11 +71,11 @@ func TestNode(t *testing.T) {
 		h := newHand(t, b.follower(), "w4", 1)
 		last := rota.Clock(0)
 		for range 3 {
-			clock, err := h.s.Beat(within(t, ample))
-			if err != nil || clock < last {
-				t.Fatalf("clock %d after %d, %v", clock, last, err)
+			beaten, err := h.s.Beat(within(t, ample), 0)
+			if err != nil || beaten.Clock < last {
+				t.Fatalf("clock %d after %d, %v", beaten.Clock, last, err)
 			}
-			last = clock
+			last = beaten.Clock
 		}
 	})
 	t.Run("holds equal digests and no violation on all nodes", func(t *testing.T) {

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
@@ -176,13 +177,13 @@ func (s *WorkerSession) Do(ctx context.Context, commands []peer.LeaseCommand) ([
 	return answers, nil
 }
 
-// Beat reports life to the leader and returns the clock (SPEC §3.9).
-func (s *WorkerSession) Beat(ctx context.Context) (rota.Clock, error) {
-	clock, err := s.n.chores.beats.beat(ctx, peer.Beat{Worker: s.worker, Session: s.session})
+// Beat reports life to the leader, and in how long the next beat comes (SPEC §3.9).
+func (s *WorkerSession) Beat(ctx context.Context, next time.Duration) (peer.Beaten, error) {
+	beaten, err := s.n.chores.beats.beat(ctx, peer.Beat{Worker: s.worker, Session: s.session, Next: next})
 	if rota.KindOf(err) == rota.KindStale && s.confirms() {
-		return 0, rota.Refusef(rota.KindUnavailable, "session", "session %d of worker %s is over, but its leases are not", s.session, s.worker)
+		return peer.Beaten{}, rota.Refusef(rota.KindUnavailable, "session", "session %d of worker %s is over, but its leases are not", s.session, s.worker)
 	}
-	return clock, err
+	return beaten, err
 }
 
 // Bye retires the worker.

@@ -232,9 +232,9 @@ type WorkerSession interface {
 	// Do proposes a batch of verbs; answers stand at their places. Worker and
 	// Session of the commands are filled in by the session.
 	Do(ctx context.Context, commands []peer.LeaseCommand) ([]peer.LeaseAnswer, error)
-	// Beat reports life and gives the cluster clock after the first entry that
-	// the leader stamped after the beat reached it (SPEC §3.9).
-	Beat(ctx context.Context) (rota.Clock, error)
+	// Beat reports life, and in how long the next beat comes, 0 for 2 s. It gives the cluster clock after the
+	// first entry that the leader stamped after the beat reached it (SPEC §3.9).
+	Beat(ctx context.Context, next time.Duration) (peer.Beaten, error)
 	// Standing tells how the session stands. Kind Stale: it is over.
 	Standing(ctx context.Context, opt peer.ReadOptions) (peer.Standing, error)
 	// Offer says that a worker that polls takes so many more leases while a poll waits, or

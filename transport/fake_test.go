@@ -382,7 +382,7 @@ func (n *fakeNode) Forwarded(ctx context.Context, commands []byte) ([]byte, erro
 }
 
 func (n *fakeNode) Beats(_ context.Context, beats []peer.Beat) (peer.BeatAnswer, error) {
-	return peer.BeatAnswer{Clock: 77, Refused: []int32{int32(len(beats)) - 1}}, n.err
+	return peer.BeatAnswer{Beaten: peer.Beaten{Clock: 77, Every: 3 * time.Second}, Refused: []int32{int32(len(beats)) - 1}}, n.err
 }
 
 func (n *fakeNode) Barrier(context.Context) (rota.Index, error) { return 42, n.err }
@@ -477,11 +477,12 @@ func (s *fakeSession) Do(ctx context.Context, commands []peer.LeaseCommand) ([]p
 	return out, nil
 }
 
-func (s *fakeSession) Beat(ctx context.Context) (rota.Clock, error) {
+func (s *fakeSession) Beat(ctx context.Context, _ time.Duration) (b peer.Beaten, err error) {
+	b.Clock = 1234
 	if s.beat != nil {
-		return s.beat(ctx)
+		b.Clock, err = s.beat(ctx)
 	}
-	return 1234, nil
+	return b, err
 }
 
 func (s *fakeSession) Logged([]peer.Logged) {}

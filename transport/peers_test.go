@@ -84,7 +84,7 @@ func TestPeers_reachTheOtherNode(t *testing.T) {
 		for name, want := range map[string]any{
 			"forward": []byte("ok:abc"),
 			"log":     peer.NodeLog{Known: true, Parts: []rota.LogPart{{At: 7, Text: []byte("x\n")}}},
-			"beat":    peer.BeatAnswer{Clock: 77, Refused: []int32{0}},
+			"beat":    peer.BeatAnswer{Beaten: peer.Beaten{Clock: 77, Every: 3 * time.Second}, Refused: []int32{0}},
 			"barrier": rota.Index(42),
 			"inspect": peer.Inspection{Status: rota.NodeStatus{Problems: []string{}}, ClusterID: "c1", WallMs: 5,
 				Digests: []*rota.Digest{nil, {Lo: 9}}},

@@ -227,8 +227,8 @@ func startBeat(ctx context.Context, session WorkerSession) func() (rota.Clock, e
 	ctx, cancel := context.WithTimeout(ctx, beatTimeout)
 	go func() {
 		defer cancel()
-		clock, err := session.Beat(ctx)
-		done <- answer{clock, err}
+		beaten, err := session.Beat(ctx, 0) // a poll is one beat
+		done <- answer{beaten.Clock, err}
 	}()
 	return func() (rota.Clock, error) {
 		a := <-done

@@ -53,7 +53,7 @@ type workStream struct {
 	slots   chan struct{} // batches in flight
 	batches sync.WaitGroup
 	loops   sync.WaitGroup
-	beats   chan uint64 // the newest waiting one
+	beats   chan *rotav1.Beat // the newest waiting one
 	outbox
 }
 
@@ -67,7 +67,7 @@ func (s *workersService) Work(stream grpc.BidiStreamingServer[rotav1.WorkRequest
 	rotav1.WorkResponse]) error {
 	w := &workStream{
 		server: s.server, stream: stream, log: s.server.log,
-		in: make(chan *received), slots: make(chan struct{}, batchesInFlight), beats: make(chan uint64, 1),
+		in: make(chan *received), slots: make(chan struct{}, batchesInFlight), beats: make(chan *rotav1.Beat, 1),
 		outbox: newOutbox(),
 	}
 	w.ctx, w.fail = context.WithCancelCause(stream.Context())
@@ -240,7 +240,7 @@ func (w *workStream) take(message *words.FromWorker) error {
 		case <-w.beats: // an older one still waits: the newer is worth more
 		default:
 		}
-		w.beats <- m.Beat.GetSequence()
+		w.beats <- m.Beat
 		// At once, while this stream stands: no more is said of it once it has ended.
 		w.push(&rotav1.WorkResponse{Message: &rotav1.WorkResponse_Heard{Heard: &rotav1.Heard{Sequence: m.Beat.GetSequence()}}})
 		return nil
@@ -383,9 +383,9 @@ func checkChildren(c *peer.LeaseCommand) (err error) {
 func (w *workStream) beat() {
 	for {
 		select {
-		case sequence := <-w.beats:
+		case beat := <-w.beats:
 			ctx, cancel := context.WithTimeout(w.ctx, beatTimeout)
-			clock, err := w.session.Beat(ctx)
+			beaten, err := w.session.Beat(ctx, time.Duration(beat.GetNextMs())*time.Millisecond)
 			cancel()
 			switch {
 			case rota.KindOf(err) == rota.KindStale:
@@ -395,7 +395,7 @@ func (w *workStream) beat() {
 				w.log.Debug("beat not answered", "error", err)
 			default:
 				w.push(&rotav1.WorkResponse{Message: &rotav1.WorkResponse_Beat{
-					Beat: &rotav1.BeatAnswer{Sequence: sequence, ClockMs: int64(clock)}}})
+					Beat: &rotav1.BeatAnswer{Sequence: beat.GetSequence(), ClockMs: int64(beaten.Clock), EveryMs: beaten.Every.Milliseconds()}}})
 			}
 		case <-w.ctx.Done():
 			return

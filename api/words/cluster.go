@@ -1,6 +1,8 @@
 package words
 
 import (
+	"time"
+
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/internal/millis"
@@ -183,22 +185,23 @@ func VerdictFromWire(w *rotav1.VerifyResponse) (rota.Verdict, error) {
 
 // BeatToWire carries a worker's sign of life between nodes.
 func BeatToWire(b *peer.Beat) *rotav1.WorkerBeat {
-	return &rotav1.WorkerBeat{Worker: string(b.Worker), Session: uint64(b.Session), Broken: b.Broken}
+	return &rotav1.WorkerBeat{Worker: string(b.Worker), Session: uint64(b.Session), Broken: b.Broken, NextMs: b.Next.Milliseconds()}
 }
 
 // BeatFromWire is the inverse of BeatToWire.
 func BeatFromWire(w *rotav1.WorkerBeat) peer.Beat {
-	return peer.Beat{Worker: rota.WorkerID(w.GetWorker()), Session: rota.Session(w.GetSession()), Broken: w.GetBroken()}
+	return peer.Beat{Worker: rota.WorkerID(w.GetWorker()), Session: rota.Session(w.GetSession()), Broken: w.GetBroken(), Next: time.Duration(w.GetNextMs()) * time.Millisecond}
 }
 
 // BeatAnswerToWire carries the leader's answer to a node's beats.
 func BeatAnswerToWire(a *peer.BeatAnswer) *rotav1.NodeBeatResponse {
-	return &rotav1.NodeBeatResponse{ClockMs: int64(a.Clock), Refused: a.Refused}
+	return &rotav1.NodeBeatResponse{ClockMs: int64(a.Clock), EveryMs: a.Every.Milliseconds(), Refused: a.Refused}
 }
 
 // BeatAnswerFromWire is the inverse of BeatAnswerToWire.
 func BeatAnswerFromWire(w *rotav1.NodeBeatResponse) peer.BeatAnswer {
-	return peer.BeatAnswer{Clock: rota.Clock(w.GetClockMs()), Refused: w.GetRefused()}
+	return peer.BeatAnswer{Beaten: peer.Beaten{Clock: rota.Clock(w.GetClockMs()),
+		Every: time.Duration(w.GetEveryMs()) * time.Millisecond}, Refused: w.GetRefused()}
 }
 
 // InspectionToWire carries a node's word on itself.

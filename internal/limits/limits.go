@@ -253,8 +253,9 @@ const (
 	// GraceMargin is how much sooner than its lease_grace_on_disconnect a worker ends what
 	// runs: 2 s for its processes to die, 1 s for the view (SPEC §16.7).
 	GraceMargin = 3 * time.Second
-	// SilenceUnreachable is when the leader proposes UNREACHABLE (SPEC §3.10).
-	SilenceUnreachable rota.Clock = 10_000
+	// SilenceBeyond is how much later than its next beat was to come the leader takes a worker for
+	// UNREACHABLE (SPEC §3.10): three beats in a row that are lost are no accident any more.
+	SilenceBeyond rota.Clock = 8_000
 	// WorkerForgotten is when a RETIRED or UNREACHABLE worker without leases
 	// leaves the state, in clock.
 	WorkerForgotten rota.Clock = 24 * 3_600_000
@@ -301,8 +302,14 @@ const DecideMost = 1_024
 const (
 	// SweepEvery is the leader's tick while anything can fire (SPEC §3.6).
 	SweepEvery = 250 * time.Millisecond
-	// BeatEvery is how often a worker beats (SPEC §3.9).
+	// BeatEvery is how often a worker beats that holds a lease (SPEC §3.9).
 	BeatEvery = 2 * time.Second
+	// BeatIdleMost is how long one without a lease may wait between two beats: there is still time for one more
+	// before BeatLost.
+	BeatIdleMost = 10 * time.Second
+	// BeatsIdle is how many workers without a lease beat a second, once BeatEvery would have more of them do so:
+	// each costs the servers some 190 µs.
+	BeatsIdle = 200
 	// MaxPoll is how long a poll waits at most: it is one beat, and silence begins at 10 s.
 	MaxPoll = 8 * time.Second
 	// ViewMargin is taken off a worker's view of any deadline (SPEC §3.9).

@@ -13,12 +13,22 @@ type Beat struct {
 	// Broken is no sign of life but of its end: the number of the connection whose stream
 	// ended at the node, 0 for a sign of life (SPEC §16.7).
 	Broken uint64
+	// Next is how long after this beat the next one comes; 0 is limits.BeatEvery (SPEC §3.9).
+	Next time.Duration
+}
+
+// Beaten answers one beat.
+type Beaten struct {
+	// Clock is that after the first entry stamped after the beat reached the leader.
+	Clock rota.Clock
+	// Every is how often the worker is to beat while it holds no lease; 0 is limits.BeatEvery.
+	Every time.Duration
 }
 
 // BeatAnswer reports the clock after the first entry stamped after the beats
 // reached the leader. Refused lists, by position, sessions no longer live.
 type BeatAnswer struct {
-	Clock   rota.Clock
+	Beaten
 	Refused []int32
 }
 

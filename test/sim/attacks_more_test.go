@@ -164,7 +164,7 @@ func TestH26_a_leader_that_was_suspended_with_its_machine(t *testing.T) {
 	before, at := s.clock(), s.now
 	answered := 0
 	for _, w := range s.workers {
-		old.beat(w.id, w.session, func(rota.Clock, bool) { answered++ })
+		old.beat(w.id, w.session, beatEvery, func(rota.Clock, bool) { answered++ })
 	}
 	old.propose(&fsmpb.Op{Op: &fsmpb.Op_Sweep{Sweep: &fsmpb.Sweep{}}}, func(*fsmpb.Outcome) { answered++ })
 	for _, f := range old.flying { // and what it proposed comes late

@@ -281,7 +281,7 @@ func TestH19_a_deposed_leader_answers_no_beat(t *testing.T) {
 		s.run(20_000)
 		old.over = false // it has not noticed, and its replica is 20 s behind
 		got := false
-		old.beat(k.id, k.session, func(rota.Clock, bool) { got = true })
+		old.beat(k.id, k.session, beatEvery, func(rota.Clock, bool) { got = true })
 		s.run(30_000)
 		return got
 	}

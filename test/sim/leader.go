@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
@@ -17,7 +18,6 @@ const (
 	sweepEvery  = 250
 	inFlight    = 4
 	backupTicks = 40
-	unreachable = Time(limits.SilenceUnreachable)
 )
 
 // leadership is one term of a node as leader (SPEC §3.3–3.10).
@@ -42,6 +42,7 @@ type leadership struct {
 	ticks     int
 	beats     []beatWait
 	heard     map[rota.WorkerID]rota.Clock
+	next      map[rota.WorkerID]Time // after how long the next beat is to come
 	asked     map[rota.WorkerID]bool
 }
 
@@ -63,7 +64,7 @@ type beatWait struct {
 }
 
 func newLeadership(w *World, n *node, term uint64) *leadership {
-	return &leadership{w: w, node: n, term: term, heard: map[rota.WorkerID]rota.Clock{}, asked: map[rota.WorkerID]bool{}}
+	return &leadership{w: w, node: n, term: term, heard: map[rota.WorkerID]rota.Clock{}, next: map[rota.WorkerID]Time{}, asked: map[rota.WorkerID]bool{}}
 }
 
 // begin proposes BeginTerm; nothing else happens before it has applied here.
@@ -154,10 +155,14 @@ func (l *leadership) launch() {
 	for _, p := range f.proposals {
 		entry.Ops = append(entry.Ops, p.op)
 	}
-	if m := l.node.machine; !w.Apart && len(l.flying) == 0 && !l.matching { // as SPEC §2.3 has it: in the entry itself
+	rounds := slices.ContainsFunc(entry.Ops, func(op *fsmpb.Op) bool { return op.GetRound() != nil })
+	if m := l.node.machine; !w.Apart && len(l.flying) == 0 && l.matching == rounds { // as SPEC §2.3 has it: in the entry itself
 		for _, r := range m.DecideWith(&fsm.Arrivals{Ops: entry.GetOps(), Now: rota.Clock(entry.GetNowMs())}, 64) {
 			entry.Ops = append(entry.Ops, &fsmpb.Op{Op: &fsmpb.Op_Round{Round: r}})
 			w.audit.With++
+			if rounds {
+				w.audit.Beside++
+			}
 		}
 	}
 	f.data, f.number = seal(w, entry), l.stamped
@@ -207,16 +212,21 @@ func (l *leadership) tick() {
 	}
 	w, m := l.w, l.node.machine
 	l.silence(m)
+	company := false // the rounds wait for what shares their entry
 	if !l.matching && m.Waiting() {
 		if rounds := m.Decide(64); len(rounds) > 0 {
 			l.matching = true
+			company = len(l.flying) == 0 && len(l.waiting) == 0 && w.chance.IntN(3) == 0
 			for i, r := range rounds {
 				last := i == len(rounds)-1
-				l.propose(&fsmpb.Op{Op: &fsmpb.Op_Round{Round: r}}, func(*fsmpb.Outcome) { l.matching = l.matching && !last })
+				l.waiting = append(l.waiting, &proposal{&fsmpb.Op{Op: &fsmpb.Op_Round{Round: r}}, func(*fsmpb.Outcome) { l.matching = l.matching && !last }})
+			}
+			if !company {
+				l.launch()
 			}
 		}
 	}
-	if !l.sweeping { // after all that waits already
+	if !l.sweeping && !company { // after all that waits already
 		l.sweeping = true
 		l.propose(&fsmpb.Op{Op: &fsmpb.Op_Sweep{Sweep: &fsmpb.Sweep{}}}, func(*fsmpb.Outcome) { l.sweeping = false })
 	}
@@ -236,12 +246,16 @@ func (l *leadership) storedBackup(at rota.Index) {
 		Bytes: uint64(at)}}}, nil)
 }
 
-// silence proposes UNREACHABLE 10 s of cluster clock after the last sign.
+// silence proposes UNREACHABLE 8 s of cluster clock after the next sign was to come.
 func (l *leadership) silence(m *fsm.Machine) {
 	for _, k := range m.Workers() {
 		sign := max(l.heard[k.ID], l.began)
+		next, known := l.next[k.ID]
+		if !known { // another leader may have told it
+			next = max(beatEvery, l.w.IdleBeat)
+		}
 		if (k.Status != rota.WorkerActive && k.Status != rota.WorkerDraining) || l.asked[k.ID] ||
-			m.Head().Clock < max(sign, k.StatusSince.Clock)+rota.Clock(unreachable) {
+			m.Head().Clock < max(sign, k.StatusSince.Clock)+rota.Clock(next)+limits.SilenceBeyond {
 			continue
 		}
 		id := k.ID
@@ -254,7 +268,7 @@ func (l *leadership) silence(m *fsm.Machine) {
 // beat takes a worker's sign of life. The answer waits for the first entry that
 // is stamped from now on and has applied; that of an UNREACHABLE worker for the
 // entry that clears it (SPEC §3.9, §3.10).
-func (l *leadership) beat(id rota.WorkerID, session rota.Session, reply func(rota.Clock, bool)) {
+func (l *leadership) beat(id rota.WorkerID, session rota.Session, next Time, reply func(rota.Clock, bool)) {
 	if l.over || !l.ready {
 		return
 	}
@@ -263,7 +277,7 @@ func (l *leadership) beat(id rota.WorkerID, session rota.Session, reply func(rot
 		reply(0, false)
 		return
 	}
-	l.heard[id] = max(l.heard[id], l.node.machine.Head().Clock)
+	l.heard[id], l.next[id] = max(l.heard[id], l.node.machine.Head().Clock), next
 	if status == rota.WorkerUnreachable || l.asked[id] {
 		l.propose(&fsmpb.Op{Op: &fsmpb.Op_Reach{Reach: &fsmpb.Reach{Worker: string(id), Session: uint64(session),
 			Reachable: true}}}, func(o *fsmpb.Outcome) {

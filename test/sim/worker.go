@@ -34,6 +34,10 @@ type worker struct {
 	viewed    bool
 	viewSent  Time
 	viewClock rota.Clock
+	// beaten is when the latest beat was sent, said in how long it said that the next one comes, beatHeard whether
+	// it has its answer.
+	beaten, said Time
+	beatHeard    bool
 	// connection numbers conn; heard is when the last beat was sent that a node heard,
 	// asked when the oldest was that none has since.
 	connection   uint64
@@ -138,74 +142,6 @@ func (k *worker) connect() {
 	})
 }
 
-// beats sends a beat every 2 s for as long as the connection stands.
-func (k *worker) beats(n *node, session rota.Session) {
-	if k.conn != n || k.session != session {
-		return
-	}
-	w, sent, connection := k.w, k.local(k.w.now), k.connection
-	life := k.life
-	if k.asked <= k.heard {
-		k.asked = sent
-	}
-	reply := func(clock rota.Clock, live bool) {
-		w.send(k.reaches(n), &k.actor, func() {
-			if k.life == life {
-				k.beatAnswered(n, session, sent, clock, live)
-			}
-		})
-	}
-	if w.Grace {
-		w.send(k.hears(n), &n.actor, func() {
-			if n.stands(k, connection) || w.HearEnded {
-				w.send(k.hears(n), &k.actor, func() {
-					if k.life == life {
-						k.heardBeat(sent, connection)
-					}
-				})
-			}
-		})
-	}
-	w.send(k.reaches(n), &n.actor, func() {
-		l := w.knownLeader(n)
-		if l == nil {
-			return
-		}
-		w.send(true, &l.node.actor, func() {
-			l.beat(k.id, session, func(c rota.Clock, live bool) {
-				w.send(w.linked(n, l.node), &n.actor, func() { reply(c, live) })
-			})
-		})
-	})
-	w.on(&k.actor, beatEvery, func() { k.beats(n, session) })
-}
-
-func (k *worker) beatAnswered(n *node, session rota.Session, sent Time, clock rota.Clock, live bool) {
-	if k.session != session {
-		return
-	}
-	if !live {
-		if k.conn == n {
-			k.secret++ // another process is it now, or an operator said so
-			k.forgetAll()
-			k.connect()
-		}
-		return
-	}
-	k.endOld() // by the old view: what ended stays ended (H23)
-	if !k.viewed || sent > k.viewSent {
-		k.viewed, k.viewSent, k.viewClock = true, sent, clock
-		if k.w.ViewFromReceipt {
-			k.viewSent = k.local(k.w.now)
-		}
-	}
-	k.w.audit.believed(k)
-	// The node tells what its replica holds open: nothing stays lost.
-	for _, a := range n.machine.Assignments(k.id, session) {
-		k.w.send(k.reaches(n), &k.actor, func() { k.assigned(a) })
-	}
-}
-
 // end is the local moment from which the lease is believed in no more.
 func (k *worker) end(t *task) Time {
 	if !k.viewed {
@@ -259,6 +195,12 @@ func (k *worker) assigned(a rota.Assignment) {
 	}
 	if t := k.tasks[a.Lease.ID]; t != nil {
 		return
+	}
+	if len(k.tasks) == 0 && k.beatHeard && k.conn != nil && k.local(k.w.now) >= k.beaten+beatEvery { // the view is old
+		k.beat(k.conn, k.session)
+		if k.w.IdleBeat > 0 && a.Lease.Revoked == rota.ReasonNone {
+			return // the answer tells of it again
+		}
 	}
 	t := &task{given: a, deadline: a.Lease.Deadline.Clock, renewals: a.Lease.Renewals, acked: !a.Lease.Acked.IsZero()}
 	k.tasks[a.Lease.ID] = t

@@ -38,6 +38,8 @@ type Options struct {
 	Guards bool
 	// Grace: workers number their connections and keep SPEC §16.7.
 	Grace bool
+	// IdleBeat is how often workers without a lease beat, 0 as all others (SPEC §3.9).
+	IdleBeat Time
 	// Deletes: some jobs are forgotten once they have ended.
 	Deletes bool
 	// Uniques: some jobs are unique by a key.

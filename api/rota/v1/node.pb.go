@@ -256,7 +256,9 @@ type WorkerBeat struct {
 	Worker  string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
 	Session uint64                 `protobuf:"varint,2,opt,name=session,proto3" json:"session,omitempty"`
 	// No sign of life but of its end: the number of the connection whose stream ended.
-	Broken        uint64 `protobuf:"varint,3,opt,name=broken,proto3" json:"broken,omitempty"`
+	Broken uint64 `protobuf:"varint,3,opt,name=broken,proto3" json:"broken,omitempty"`
+	// How long after this one the worker's next beat comes; 0 is 2 s.
+	NextMs        int64 `protobuf:"varint,4,opt,name=next_ms,json=nextMs,proto3" json:"next_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -312,11 +314,20 @@ func (x *WorkerBeat) GetBroken() uint64 {
 	return 0
 }
 
+func (x *WorkerBeat) GetNextMs() int64 {
+	if x != nil {
+		return x.NextMs
+	}
+	return 0
+}
+
 type NodeBeatResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	ClockMs int64                  `protobuf:"varint,1,opt,name=clock_ms,json=clockMs,proto3" json:"clock_ms,omitempty"`
 	// Sessions that are no longer live, by position in the request.
-	Refused       []int32 `protobuf:"varint,2,rep,packed,name=refused,proto3" json:"refused,omitempty"`
+	Refused []int32 `protobuf:"varint,2,rep,packed,name=refused,proto3" json:"refused,omitempty"`
+	// How often workers without a lease are to beat; 0 is 2 s.
+	EveryMs       int64 `protobuf:"varint,3,opt,name=every_ms,json=everyMs,proto3" json:"every_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -363,6 +374,13 @@ func (x *NodeBeatResponse) GetRefused() []int32 {
 		return x.Refused
 	}
 	return nil
+}
+
+func (x *NodeBeatResponse) GetEveryMs() int64 {
+	if x != nil {
+		return x.EveryMs
+	}
+	return 0
 }
 
 type BarrierRequest struct {
@@ -1957,15 +1975,17 @@ const file_rota_v1_node_proto_rawDesc = "" +
 	"\boutcomes\x18\x01 \x01(\fR\boutcomes\"e\n" +
 	"\x0fNodeBeatRequest\x12'\n" +
 	"\x06caller\x18\x01 \x01(\v2\x0f.rota.v1.CallerR\x06caller\x12)\n" +
-	"\x05beats\x18\x02 \x03(\v2\x13.rota.v1.WorkerBeatR\x05beats\"V\n" +
+	"\x05beats\x18\x02 \x03(\v2\x13.rota.v1.WorkerBeatR\x05beats\"o\n" +
 	"\n" +
 	"WorkerBeat\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x16\n" +
-	"\x06broken\x18\x03 \x01(\x04R\x06broken\"G\n" +
+	"\x06broken\x18\x03 \x01(\x04R\x06broken\x12\x17\n" +
+	"\anext_ms\x18\x04 \x01(\x03R\x06nextMs\"b\n" +
 	"\x10NodeBeatResponse\x12\x19\n" +
 	"\bclock_ms\x18\x01 \x01(\x03R\aclockMs\x12\x18\n" +
-	"\arefused\x18\x02 \x03(\x05R\arefused\"9\n" +
+	"\arefused\x18\x02 \x03(\x05R\arefused\x12\x19\n" +
+	"\bevery_ms\x18\x03 \x01(\x03R\aeveryMs\"9\n" +
 	"\x0eBarrierRequest\x12'\n" +
 	"\x06caller\x18\x01 \x01(\v2\x0f.rota.v1.CallerR\x06caller\"'\n" +
 	"\x0fBarrierResponse\x12\x14\n" +

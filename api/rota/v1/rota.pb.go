@@ -4112,7 +4112,9 @@ type Beat struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Sequence uint64                 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	// What handlers logged since the beat before, at most 256 KiB; all of it on a new connection.
-	Logs          []*LogPart `protobuf:"bytes,2,rep,name=logs,proto3" json:"logs,omitempty"`
+	Logs []*LogPart `protobuf:"bytes,2,rep,name=logs,proto3" json:"logs,omitempty"`
+	// How long after this one the next beat comes; 0 is 2 s, 10 s the most.
+	NextMs        int64 `protobuf:"varint,3,opt,name=next_ms,json=nextMs,proto3" json:"next_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4159,6 +4161,13 @@ func (x *Beat) GetLogs() []*LogPart {
 		return x.Logs
 	}
 	return nil
+}
+
+func (x *Beat) GetNextMs() int64 {
+	if x != nil {
+		return x.NextMs
+	}
+	return 0
 }
 
 type Bye struct {
@@ -4795,9 +4804,11 @@ func (x *Heard) GetSequence() uint64 {
 }
 
 type BeatAnswer struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Sequence      uint64                 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	ClockMs       int64                  `protobuf:"varint,2,opt,name=clock_ms,json=clockMs,proto3" json:"clock_ms,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Sequence uint64                 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	ClockMs  int64                  `protobuf:"varint,2,opt,name=clock_ms,json=clockMs,proto3" json:"clock_ms,omitempty"`
+	// How often to beat while no lease is held; 0 is 2 s.
+	EveryMs       int64 `protobuf:"varint,3,opt,name=every_ms,json=everyMs,proto3" json:"every_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4842,6 +4853,13 @@ func (x *BeatAnswer) GetSequence() uint64 {
 func (x *BeatAnswer) GetClockMs() int64 {
 	if x != nil {
 		return x.ClockMs
+	}
+	return 0
+}
+
+func (x *BeatAnswer) GetEveryMs() int64 {
+	if x != nil {
+		return x.EveryMs
 	}
 	return 0
 }
@@ -9676,10 +9694,11 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x04head\x18\x01 \x01(\fR\x04head\x12\x12\n" +
 	"\x04tail\x18\x02 \x01(\fR\x04tail\x12\x1b\n" +
 	"\tcut_lines\x18\x03 \x01(\x04R\bcutLines\x12\x1b\n" +
-	"\tcut_bytes\x18\x04 \x01(\x04R\bcutBytes\"H\n" +
+	"\tcut_bytes\x18\x04 \x01(\x04R\bcutBytes\"a\n" +
 	"\x04Beat\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12$\n" +
-	"\x04logs\x18\x02 \x03(\v2\x10.rota.v1.LogPartR\x04logs\"\x05\n" +
+	"\x04logs\x18\x02 \x03(\v2\x10.rota.v1.LogPartR\x04logs\x12\x17\n" +
+	"\anext_ms\x18\x03 \x01(\x03R\x06nextMs\"\x05\n" +
 	"\x03Bye\"\xfb\x01\n" +
 	"\fWorkResponse\x12,\n" +
 	"\awelcome\x18\x01 \x01(\v2\x10.rota.v1.WelcomeH\x00R\awelcome\x12,\n" +
@@ -9722,11 +9741,12 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\tjob_state\x18\x04 \x01(\tR\bjobState\x12\x14\n" +
 	"\x05index\x18\x05 \x01(\x04R\x05index\"#\n" +
 	"\x05Heard\x12\x1a\n" +
-	"\bsequence\x18\x01 \x01(\x04R\bsequence\"C\n" +
+	"\bsequence\x18\x01 \x01(\x04R\bsequence\"^\n" +
 	"\n" +
 	"BeatAnswer\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12\x19\n" +
-	"\bclock_ms\x18\x02 \x01(\x03R\aclockMs\"e\n" +
+	"\bclock_ms\x18\x02 \x01(\x03R\aclockMs\x12\x19\n" +
+	"\bevery_ms\x18\x03 \x01(\x03R\aeveryMs\"e\n" +
 	"\x12ListWorkersRequest\x12!\n" +
 	"\x04read\x18\x01 \x01(\v2\r.rota.v1.ReadR\x04read\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\x05R\x05limit\x12\x16\n" +

@@ -974,11 +974,13 @@ class Beat(Message):
     sequence: int
     @property
     def logs(self) -> MutableSequence[LogPart]: ...
+    next_ms: int
     def __init__(
         self,
         *,
         sequence: int | None = ...,
         logs: Iterable[LogPart] | None = ...,
+        next_ms: int | None = ...,
     ) -> None: ...
 
 class Bye(Message):
@@ -1110,11 +1112,13 @@ class Heard(Message):
 class BeatAnswer(Message):
     sequence: int
     clock_ms: int
+    every_ms: int
     def __init__(
         self,
         *,
         sequence: int | None = ...,
         clock_ms: int | None = ...,
+        every_ms: int | None = ...,
     ) -> None: ...
 
 class ListWorkersRequest(Message):

@@ -1,0 +1,90 @@
+package sim
+
+import "github.com/rotasched/rota"
+
+// beats sends a beat every 2 s for as long as the connection stands; where the world says so, fewer while
+// no lease is held and the latest is answered.
+func (k *worker) beats(n *node, session rota.Session) {
+	if k.conn != n || k.session != session {
+		return
+	}
+	if !k.beatHeard || k.local(k.w.now) >= k.beaten+min(k.said, k.beatEvery()) {
+		k.beat(n, session)
+	}
+	k.w.on(&k.actor, beatEvery, func() { k.beats(n, session) })
+}
+
+// beatEvery is how often it beats now.
+func (k *worker) beatEvery() Time {
+	if len(k.tasks) > 0 {
+		return beatEvery
+	}
+	return max(beatEvery, k.w.IdleBeat)
+}
+
+// beat sends one beat.
+func (k *worker) beat(n *node, session rota.Session) {
+	w, sent, connection := k.w, k.local(k.w.now), k.connection
+	next := k.beatEvery()
+	k.beaten, k.said, k.beatHeard = sent, next, false
+	life := k.life
+	if k.asked <= k.heard {
+		k.asked = sent
+	}
+	reply := func(clock rota.Clock, live bool) {
+		w.send(k.reaches(n), &k.actor, func() {
+			if k.life == life {
+				k.beatAnswered(n, session, sent, clock, live)
+			}
+		})
+	}
+	if w.Grace {
+		w.send(k.hears(n), &n.actor, func() {
+			if n.stands(k, connection) || w.HearEnded {
+				w.send(k.hears(n), &k.actor, func() {
+					if k.life == life {
+						k.heardBeat(sent, connection)
+					}
+				})
+			}
+		})
+	}
+	w.send(k.reaches(n), &n.actor, func() {
+		l := w.knownLeader(n)
+		if l == nil {
+			return
+		}
+		w.send(true, &l.node.actor, func() {
+			l.beat(k.id, session, next, func(c rota.Clock, live bool) {
+				w.send(w.linked(n, l.node), &n.actor, func() { reply(c, live) })
+			})
+		})
+	})
+}
+
+func (k *worker) beatAnswered(n *node, session rota.Session, sent Time, clock rota.Clock, live bool) {
+	if k.session != session {
+		return
+	}
+	if !live {
+		if k.conn == n {
+			k.secret++ // another process is it now, or an operator said so
+			k.forgetAll()
+			k.connect()
+		}
+		return
+	}
+	k.endOld() // by the old view: what ended stays ended (H23)
+	k.beatHeard = k.beatHeard || sent == k.beaten
+	if !k.viewed || sent > k.viewSent {
+		k.viewed, k.viewSent, k.viewClock = true, sent, clock
+		if k.w.ViewFromReceipt {
+			k.viewSent = k.local(k.w.now)
+		}
+	}
+	k.w.audit.believed(k)
+	// The node tells what its replica holds open: nothing stays lost.
+	for _, a := range n.machine.Assignments(k.id, session) {
+		k.w.send(k.reaches(n), &k.actor, func() { k.assigned(a) })
+	}
+}
