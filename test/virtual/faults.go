@@ -313,7 +313,7 @@ func stallNode(l *life) func() {
 func (l *life) hang(s *server) (thaw func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.hung != nil {
+	if s.hung != nil || s.run == nil { // a process that is about to end has looked at its disk
 		return func() {}
 	}
 	l.doom(s, true) // a disk that hangs for 15 s ends the node, and it stays unfit after 5

@@ -238,6 +238,13 @@ func (s *server) stop() {
 	defer cancel()
 	_, _ = p.node.TransferLeadership(ctx, "") // refused where it does not lead, or nobody else can
 	_ = p.node.API.Drain(ctx)
+	s.mu.Lock()
+	hung := s.hung != nil
+	s.mu.Unlock()
+	if hung { // it cannot close its files: that the process ends does, and loses the write that hangs
+		p.perish()
+		return
+	}
 	p.close(ctx)
 }
 
@@ -269,6 +276,12 @@ func (s *server) crash(silent bool) {
 	}
 	defer close(p.gone)
 	s.life.net.Crash(s.host, silent)
+	p.perish()
+}
+
+// perish ends the process with its disk as it is at this moment.
+func (p *process) perish() {
+	s := p.server
 	s.life.rest() // writes that nothing holds up are done, and nothing came of them
 	image := s.data() + ".image"
 	if err := keepImage(s.data(), image); err != nil {
