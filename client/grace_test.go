@@ -114,11 +114,8 @@ func TestGrace_countsFromSending(t *testing.T) {
 // A cluster that has seen a larger number, of a process whose clock was ahead, is no end.
 func TestGrace_numbersGoOnAboveWhatWasSeen(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f, stop := setup(t, 1)
+		b, stop := unwelcomed(t)
 		defer stop()
-		b := &begun{fakeCluster: f, h: newScript()}
-		b.runningWorker = f.worker(rota.WorkerSpec{}, b.h.handle)
-		b.s, b.node = f.stream()
 		seen := b.s.hello.Connection + 1<<30
 		for b.s.hello.Connection <= seen {
 			b.s.end <- words.ToStatus(rota.Refusef(rota.KindStale, "connection", "connection %d is over", b.s.hello.Connection))

@@ -127,11 +127,8 @@ func TestView_takesTheBeatThatWasSentLast(t *testing.T) {
 // beat without an answer, have it beat sooner (SPEC §3.9).
 func TestIdleBeats(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f, stop := setup(t, 1)
+		b, stop := unwelcomed(t)
 		defer stop()
-		b := &begun{fakeCluster: f, h: newScript()}
-		b.runningWorker = f.worker(rota.WorkerSpec{}, b.h.handle)
-		b.s, b.node = f.stream()
 		b.s.every, b.s.clock = 10*time.Second, ticking()
 		b.sent = time.Now()
 		b.s.welcome(1)

@@ -112,16 +112,22 @@ func TestWorker_foldsTheAckIntoACompletion(t *testing.T) {
 	})
 }
 
+// unwelcomed is a worker whose first stream has not been welcomed yet.
+func unwelcomed(t *testing.T) (b *begun, stop func()) {
+	f, stop := setup(t, 1)
+	b = &begun{fakeCluster: f, h: newScript()}
+	b.runningWorker = f.worker(rota.WorkerSpec{}, b.h.handle)
+	b.s, b.node = f.stream()
+	return b, stop
+}
+
 // H28: the answer to a beat arrives very late. The view counts
 // from sending it; counted from the receipt, the handler would live on for 5 s
 // in which the lease may be another's.
 func TestView_countsFromSendingTheBeat(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f, stop := setup(t, 1)
+		b, stop := unwelcomed(t)
 		defer stop()
-		b := &begun{fakeCluster: f, h: newScript()}
-		b.runningWorker = f.worker(rota.WorkerSpec{}, b.h.handle)
-		b.s, b.node = f.stream()
 		b.s.welcome(1)
 		synctest.Wait()
 		b.sent = time.Now()

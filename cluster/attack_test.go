@@ -319,8 +319,8 @@ func TestBeats(t *testing.T) {
 	})
 }
 
-// A worker is silent 8 s after its next beat was to come: after 10 s, or later where it said so, but 18 s at most; in a
-// leadership that has not heard it, as if it had said what this cluster may have told it (SPEC §3.10).
+// A worker is silent 8 s after its next beat was due: after 10 s, or later where it announced a longer interval, but 18 s
+// at most. A leadership that has not heard it yet assumes the longest interval for a cluster of this size (SPEC §3.10).
 func TestSilence_ofTheIdle(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -329,6 +329,18 @@ func TestSilence_ofTheIdle(t *testing.T) {
 	}{{0, 2 * time.Second}, {400, 2 * time.Second}, {401, 2005 * time.Millisecond}, {1000, 5 * time.Second}, {2000, 10 * time.Second}, {1_000_000, 10 * time.Second}} {
 		if got := idleBeat(c.workers); got != c.want {
 			t.Errorf("%d workers beat every %v, %v is wanted", c.workers, got, c.want)
+		}
+	}
+	unheard := newLeadership((&Node{}).own(), 3, 10_000)
+	unheard.workers = 2_000
+	unheard.heard["another's"] = beatHeard{session: 6, clock: 30_000}
+	for _, c := range []struct {
+		id    rota.WorkerID
+		since rota.Clock
+		want  rota.Clock
+	}{{"unheard", 0, 28_000}, {"unheard", 12_000, 30_000}, {"another's", 0, 28_000}} {
+		if got := unheard.lastBeat(c.id, 7, c.since).silentFrom(); got != c.want {
+			t.Errorf("%s, in its status since %d, is silent from %d, %d is wanted", c.id, c.since, got, c.want)
 		}
 	}
 	b := startBench(t, 3)

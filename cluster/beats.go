@@ -158,11 +158,7 @@ func (l *leadership) findSilent(s *fsm.View) (ops []*fsmpb.Op, first rota.Worker
 		}
 		l.present = true
 		workers++
-		last, ok := l.heard[id]
-		if !ok || last.session != session {
-			last = beatHeard{next: idleBeat(l.workers)} // which another leader may have told it
-		}
-		last.clock = max(last.clock, l.began, since)
+		last := l.lastBeat(id, session, since)
 		if clock > last.silentFrom() && len(ops) < limits.MaxFiringsPerSweep {
 			ops = append(ops, reachOp(id, session, false, last.clock))
 			silencing[id] = true
@@ -179,6 +175,17 @@ func (l *leadership) findSilent(s *fsm.View) (ops []*fsmpb.Op, first rota.Worker
 		l.silencing, l.silenced = silencing, make(chan struct{})
 	}
 	return ops, first
+}
+
+// lastBeat is a session's last beat in this leadership, no older than the leadership and the worker's present
+// status. For a session that has not been heard yet it assumes the interval that the leader before may have asked for.
+func (l *leadership) lastBeat(id rota.WorkerID, session rota.Session, since rota.Clock) beatHeard {
+	last, ok := l.heard[id]
+	if !ok || last.session != session {
+		last = beatHeard{session: session, next: idleBeat(l.workers)}
+	}
+	last.clock = max(last.clock, l.began, since)
+	return last
 }
 
 const (

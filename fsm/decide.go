@@ -70,7 +70,7 @@ func (vw *View) decide(most int, watched rota.JobID, sight *roundSight) ([]*fsmp
 	return d.rounds, d.draft
 }
 
-// all decides for whoever waits; false says that nothing is to be told.
+// all decides for every job that waits. It reports whether there is anything to propose.
 func (d *decision) all() bool {
 	pl := &d.m.placement
 	d.holds = pl.held()
@@ -326,10 +326,9 @@ func (m *Machine) decideWith(a *Arrivals, most int, watched rota.JobID, sight *r
 	return d.rounds[waited:], d.draft
 }
 
-// serves decides for whoever waits, and reports whether nobody else than the jobs of the entry will have a
-// claim to a free worker then: nobody waits, or these rounds, which the entry has, are what is decided, and
-// give a worker to every job that does. Rounds in which a job holds a worker, has the turn of the oldest or
-// preempts others are not among such.
+// serves reports whether the jobs of the entry are the only ones with a claim to a free worker: no job waits,
+// or the rounds that the entry already contains are the ones that this state decides, and place every waiting
+// job. It is false where one of them keeps a hold, takes the turn of the oldest or preempts a lease.
 func (d *decision) serves(rounds []*fsmpb.Round) bool {
 	waiting := 0
 	d.m.placement.registry.busy.Scan(func(t turn) bool {

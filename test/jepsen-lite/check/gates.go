@@ -23,8 +23,8 @@ func (g *gateLife) say(format string, args ...any) {
 	g.faults = append(g.faults, fmt.Sprintf(format, args...))
 }
 
-// checkGates wants each gate to be opened once, by the signal of which its users were told that it
-// counts, or by the date, and not before (SPEC §23.1). Workflows with gates are not run again.
+// checkGates checks that each gate is opened once: by the signal that was acknowledged as the first, or at its
+// deadline, and not before (SPEC §23.1). Workflows with gates are not run again.
 func checkGates(v *view) (found []Anomaly) {
 	if len(v.gates) == 0 || len(v.Events) >= EventsRetained {
 		return nil // the workflows' checker says that events are no longer there
@@ -95,7 +95,7 @@ func (g *gateLife) ended(e *SeenEvent) {
 	}
 }
 
-// judge compares what happened with what those who signalled were told, and with what is shown.
+// judge compares the events with the answers to the signals and with the final state.
 func (g *gateLife) judge(v *view) {
 	if len(g.signals) > 1 || g.ends > 1 {
 		g.say("signals %v were taken, and it ended %d times", g.signals, g.ends)

@@ -21,8 +21,8 @@ func LogText(lease string, lines int) string {
 	return b.String()
 }
 
-// LogRead is what one node told of an attempt's log once that had ended: parts, each by its place,
-// its length and a sum.
+// LogRead is an attempt's log as one node returned it after the attempt had ended: of each part the offset, the
+// length and a checksum.
 type LogRead struct {
 	Node  string       `json:"node"`
 	Job   string       `json:"job"`
