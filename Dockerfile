@@ -10,4 +10,10 @@ COPY ca-certificates.crt /etc/ssl/certs/
 # A volume on /data starts as this directory does: the account's own.
 COPY --chown=65532:65532 data/ /data/
 USER 65532:65532
+# Leadership is handed over and streams are drained.
+STOPSIGNAL SIGTERM
+# The node's own socket asks for no certificate or token, whatever the node listens on: for
+# `server --data /data`. Other commands turn it off (--no-healthcheck).
+HEALTHCHECK --interval=10s --timeout=6s --start-period=60s --retries=3 \
+  CMD ["/rota", "cluster", "status", "--addr=unix:/data/rota.sock", "--timeout=5s"]
 ENTRYPOINT ["/rota"]

@@ -40,6 +40,11 @@ CHAOS   ?= 60s
 CRASH   ?= 1
 # How often `make bench` and its kin make each measurement.
 REPEAT  ?= 5
+# The queues that `make bench-peers` measures beside rota.
+PEERS   ?= nats,river,asynq,beanstalkd
+PEERJOBS = cd test/bench/peerjobs && $(GO) build -o ../../../bin/peerjobs . && $(GO) build -o ../../../bin/nats-server github.com/nats-io/nats-server/v2
+# PostgreSQL from Debian's packages, where there is none: its programs are linked to where they are found.
+POSTGRES = command -v initdb >/dev/null || { apt-get install -y postgresql && for f in initdb postgres psql; do ln -sf /usr/lib/postgresql/*/bin/$$f /usr/local/bin/$$f; done; }
 # How large `make bench-scale` lets things get: jobs that wait, workers.
 PENDING ?= 1000,10000,100000,1000000,2000000
 # Jobs that wait at one server in `make bench-alone`: the last need 8 GiB.
@@ -66,7 +71,7 @@ there = if ! ls $(1)/*.go >/dev/null 2>&1; then echo "$(2): not run, $(1) is not
 # What x86-64-v3 is by the names of /proc/cpuinfo.
 V3 := avx avx2 bmi1 bmi2 f16c fma abm movbe
 
-.PHONY: help build docs test golden-builds race fuzz sim virtual e2e hostile chaos chaos-docker crash bite outbox-test bench bench-against bench-nats bench-profile bench-scale bench-alone bench-overload bench-soak bench-pieces bench-compare demo image generate tidy lint cover fmt clean ci conformance sdk-test sdk-test-python sdk-test-typescript console console-test console-budgets
+.PHONY: help build docs test golden-builds race fuzz sim virtual e2e hostile chaos chaos-docker crash bite outbox-test bench bench-against bench-nats bench-peers bench-locked bench-profile bench-scale bench-alone bench-overload bench-soak bench-pieces bench-compare demo packages packages-test helm-test image generate tidy lint cover fmt clean ci conformance openapi-test bench-http sdk-test sdk-test-python sdk-test-typescript console console-test console-budgets console-pictures
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -130,7 +135,7 @@ bite: ## plant bugs, and see that each is caught (ROTATE=3 SEED=n: only so many,
 	$(GO) run ./test/bite $(if $(ROTATE),--rotate $(ROTATE) --seed $(SEED))
 
 outbox-test: ## the outbox against a PostgreSQL of its own, installed from Debian's packages where it is missing
-	@command -v initdb >/dev/null || { apt-get install -y postgresql && for f in initdb postgres psql; do ln -sf /usr/lib/postgresql/*/bin/$$f /usr/local/bin/$$f; done; }
+	@$(POSTGRES)
 	ROTA_OUTBOX=1 $(GO) test -count=1 -v -run '^TestOutbox$$' ./test/e2e
 
 bench: build ## measure a cluster of three on this machine and write the table of docs/internals/performance.md (REPEAT=n)
@@ -146,8 +151,22 @@ bench-against: build ## the same of BASE=revision (the first that ran) and this 
 	@$(call older,$(or $(BASE),$(SPINE)),)
 
 bench-nats: build ## the same load on NATS JetStream, synced always, and on this tree, in turns, with ratios
-	cd test/bench/natsjobs && $(GO) build -o ../../../bin/natsjobs . && $(GO) build -o ../../../bin/nats-server github.com/nats-io/nats-server/v2
-	@$(GO) run ./test/bench -rota bin/rota -repeat $(REPEAT) -nats bin/nats-server -natsjobs bin/natsjobs -write docs/internals/performance.md
+	$(PEERJOBS)
+	@PATH="$(CURDIR)/bin:$$PATH" $(GO) run ./test/bench -rota bin/rota -repeat $(REPEAT) -nats -peerjobs bin/peerjobs -write docs/internals/performance.md
+
+bench-peers: build ## the same load on the queues of PEERS and on this tree, in turns (installs PostgreSQL, Redis and beanstalkd from Debian's packages where they are missing)
+	$(PEERJOBS)
+	@$(POSTGRES)
+	@command -v redis-server >/dev/null || apt-get install -y redis-server
+	@command -v beanstalkd >/dev/null || apt-get install -y beanstalkd
+	@PATH="$(CURDIR)/bin:$$PATH" $(GO) run ./test/bench -rota bin/rota -repeat $(REPEAT) -most 30m -jobs 10000 -rates 200 -peers $(PEERS) -peerjobs bin/peerjobs -write docs/internals/performance.md
+
+bench-locked: build ## the same load with the doors open and locked, in turns: what tokens and rights cost, with ratios
+	@$(GO) run ./test/bench -rota bin/rota -repeat $(REPEAT) -locked -write docs/internals/performance.md
+
+bench-http: build ## submissions over HTTP beside gRPC, then FOLLOWERS=1000 of events by both (REPEAT=n)
+	@$(GO) run ./test/bench -rota bin/rota -repeat $(REPEAT) -http
+	@$(GO) run ./test/bench -rota bin/rota -followers $(or $(FOLLOWERS),1000)
 
 bench-profile: build ## where the servers' CPU goes, of BASE=revision (the first that ran) and of this tree
 	@$(call older,$(or $(BASE),$(SPINE)),-profile)
@@ -180,6 +199,9 @@ bench-compare: ## benchmarks of BASE=revision against this tree, by benchstat
 conformance: build ## the same scenarios in Go, Python and TypeScript, with the leader killed and without (ROUNDS=n)
 	.ci/conformance $(or $(ROUNDS),1)
 
+openapi-test: build ## a cluster held to its OpenAPI description by schemathesis (SEED=n, MOST=45 seconds)
+	.ci/openapi $(SEED) $(or $(MOST),45)
+
 sdk-test: sdk-test-python sdk-test-typescript ## the client libraries of other languages, where those are installed
 
 sdk-test-python: build
@@ -198,10 +220,24 @@ console-test: build ## the console: rebuilt and compared, its tests, and a brows
 console-budgets: build ## measure what the console's design allows, and write it into docs/internals/console.md (HEAP_MINUTES=60)
 	@HEAP_MINUTES=$(or $(HEAP_MINUTES),2) console/test.sh budgets
 
+console-pictures: build ## make the pictures of README.md and docs/guides/console.md anew, into docs/pictures
+	@PICTURES_DOCS=$(abspath docs/pictures) console/test.sh pictures
+
 demo: build ## build, then show a cluster losing its leader
 	bin/rota demo
 
 CA_ROOTS ?= /etc/ssl/certs/ca-certificates.crt
+
+# The version that packages carry: that of the last line of RELEASES.
+PACKAGED ?= $(shell awk '!/^\#/ && NF { v = $$1 } END { sub(/^v/, "", v); print v ? v : "0.0.0-dev" }' RELEASES)
+packages: ## deb, rpm, apk and tarballs for amd64 and arm64 in dist/packages, with checksums and bills of materials (PACKAGED=version)
+	cd deploy/packages && $(GO) run . -source ../.. -out ../../dist/packages -version $(PACKAGED) -date "$$(git log -1 --format=%ct)"
+
+packages-test: ## packages built twice and compared; the deb installed, run, upgraded and purged where there is dpkg
+	cd deploy/packages && $(GO) vet ./... && $(GO) test -count=1 -timeout 10m ./...
+
+helm-test: ## the chart and manifests for Kubernetes: lint, golden files, types, and three nodes with the settings that it renders
+	cd deploy/helm && $(GO) vet ./... && $(GO) test -count=1 -timeout 5m ./...
 
 image: ## the image rota:dev, from a static binary (needs Docker)
 	mkdir -p dist/image/data
@@ -222,7 +258,9 @@ tidy: ## the rules of the house alone (part of make test)
 
 lint: ## the linters of .golangci.yml, and whether go.mod and go.sum hold what they should and no more
 	$(GO) mod tidy -diff
-	cd test/bench/natsjobs && $(GO) mod tidy -diff
+	cd test/bench/peerjobs && $(GO) mod tidy -diff
+	cd deploy/packages && $(GO) mod tidy -diff
+	cd deploy/helm && $(GO) mod tidy -diff
 	$(GO) run $(LINT) run ./...
 
 cover: ## coverage by package, of all statements by all tests of PKG=./... (PKG=./fsm/...: by those alone)

@@ -51,6 +51,9 @@ type JobOutcome struct {
 type Queue struct {
 	Name   QueueName   `json:"name"`
 	Policy QueuePolicy `json:"policy"`
+	// ETag is the version of its settings. Pass it to client.IfMatch, or in the header If-Match, to
+	// change that version only.
+	ETag string `json:"etag,omitempty"`
 	// Pending = Blocked + Delayed + Queued, what queue_cap bounds.
 	Pending  int64 `json:"pending"`
 	Blocked  int64 `json:"blocked"`
@@ -93,6 +96,36 @@ type Queue struct {
 	Domains []Domain `json:"domains,omitempty"`
 	// Types with statistics; filled by `queue show` of an adaptive queue only.
 	Types []TypeStats `json:"types,omitempty"`
+	// Changes lists what the call would change; only in the answer to a dry run.
+	Changes []SettingChange `json:"changes,omitempty"`
+}
+
+// SettingChange is a setting that would change. From is "" if the key is not set yet, To if it would
+// be removed.
+type SettingChange struct {
+	Key  string `json:"key"`
+	From string `json:"from"`
+	To   string `json:"to"`
+}
+
+// settingChanges lists the keys whose values differ between two lists of the same settings.
+func settingChanges(from, to []Setting) (changes []SettingChange) {
+	for i := range from {
+		if from[i].Value != to[i].Value {
+			changes = append(changes, SettingChange{from[i].Key, from[i].Value, to[i].Value})
+		}
+	}
+	return changes
+}
+
+// Differences lists the keys whose values differ in another policy, in canonical order.
+func (p *QueuePolicy) Differences(to *QueuePolicy) []SettingChange {
+	return settingChanges(p.Settings(), to.Settings())
+}
+
+// Differences lists the keys whose values differ in other limits.
+func (l TenantLimits) Differences(to TenantLimits) []SettingChange {
+	return settingChanges(l.Settings(), to.Settings())
 }
 
 // What a queue's backpressure is: none, a hint to slow down, a refusal (SPEC §4.6).
@@ -131,6 +164,9 @@ type TypeStats struct {
 type Tenant struct {
 	ID TenantID `json:"id"`
 	TenantLimits
+	// ETag is the version of its settings. Pass it to client.IfMatch, or in the header If-Match, to
+	// change that version only.
+	ETag string `json:"etag,omitempty"`
 	// Open leases over all queues.
 	Open int64 `json:"open_leases"`
 	// Throttled reports that its lanes wait: it reached max_concurrent.
@@ -139,6 +175,8 @@ type Tenant struct {
 	Known bool `json:"known"`
 	// Bytes is what bytes_max bounds (SPEC §4.14).
 	Bytes int64 `json:"bytes"`
+	// Changes lists what the call would change; only in the answer to a dry run.
+	Changes []SettingChange `json:"changes,omitempty"`
 }
 
 // TenantLimits are what an operator sets of a tenant.
@@ -357,6 +395,8 @@ type ClusterStatus struct {
 	Autopilot Autopilot `json:"autopilot"`
 	// Backup is the last one that a leader stored, nil for none.
 	Backup *StoredBackup `json:"backup,omitempty"`
+	// ETag is the version of the cluster's own settings.
+	ETag string `json:"etag,omitempty"`
 }
 
 // StoredBackup is a backup that a leader stored, as the state records it.

@@ -26,6 +26,8 @@ type KeyRule struct {
 	Sequence KeySequence `json:"sequence"`
 	// Group has the keys of a queue take turns: of those that wait the one that had the fewest.
 	Group bool `json:"group,omitempty"`
+	// ETag is the version of the rule. Setting a rule with an ETag replaces that version only.
+	ETag string `json:"etag,omitempty"`
 }
 
 // KeyScope says whose keys of one text are one key.

@@ -2,8 +2,8 @@ package rota
 
 import "strings"
 
-// Principal is who called: token:ID, cert:ROLE/NAME, local, anonymous, or node:ID for what a
-// leader does by itself. The empty principal stands in the log for the leader of the entry.
+// Principal is who called: token:ID, cert:ROLE/NAME, session:ID/PARENT for a browser session of
+// one of these, local, anonymous, or node:ID for what a leader does by itself. The empty principal stands in the log for the leader of the entry.
 type Principal string
 
 // Principals without a name of their own.
@@ -15,10 +15,11 @@ const (
 )
 
 const (
-	tokenPrefix = "token:"
-	certPrefix  = "cert:"
-	nodePrefix  = "node:"
-	oidcPrefix  = "oidc:"
+	tokenPrefix   = "token:"
+	certPrefix    = "cert:"
+	nodePrefix    = "node:"
+	oidcPrefix    = "oidc:"
+	sessionPrefix = "session:"
 )
 
 // TokenPrincipal names the holder of a token.
@@ -49,3 +50,27 @@ func (p Principal) Cert() (role, name string, ok bool) {
 
 // Node reports whether the principal is a node.
 func (p Principal) Node() bool { return strings.HasPrefix(string(p), nodePrefix) }
+
+// SessionPrincipal names a browser session, and the principal that asked for it.
+func SessionPrincipal(id string, parent Principal) Principal {
+	return Principal(sessionPrefix + id + "/" + string(parent))
+}
+
+// Session returns the id of a session and the principal that asked for it; ok is false for what is
+// no session.
+func (p Principal) Session() (id string, parent Principal, ok bool) {
+	rest, ok := strings.CutPrefix(string(p), sessionPrefix)
+	if !ok {
+		return "", "", false
+	}
+	id, of, ok := strings.Cut(rest, "/")
+	return id, Principal(of), ok
+}
+
+// Owner returns whose what the principal makes is: a session's is its parent's.
+func (p Principal) Owner() Principal {
+	if _, parent, ok := p.Session(); ok {
+		return parent
+	}
+	return p
+}

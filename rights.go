@@ -117,6 +117,9 @@ type Role struct {
 	// By is who set it last, At when.
 	By Principal `json:"by,omitempty"`
 	At Moment    `json:"set,omitzero"`
+	// ETag is the version of its grants and limits; "" of a role that is built in. Pass it to client.IfMatch, or in the header If-Match, to change that
+	// version only.
+	ETag string `json:"etag,omitempty"`
 }
 
 // AccessToken is a token as the cluster knows it.
@@ -131,6 +134,9 @@ type AccessToken struct {
 	// Expires is when it ends by itself. Its row stays until then.
 	Expires Date      `json:"expires_ms"`
 	By      Principal `json:"by,omitempty"`
+	// Parent is the principal whose browser session the token is, which has that one's rights at
+	// each call and ends with it; empty for any other token.
+	Parent  Principal `json:"parent,omitempty"`
 	Created Moment    `json:"created"`
 	// Revoked is when it was revoked, the zero moment where it was not.
 	Revoked Moment `json:"revoked,omitzero"`
@@ -157,6 +163,9 @@ type Issuer struct {
 	// By is who set it last, At when.
 	By Principal `json:"by,omitempty"`
 	At Moment    `json:"set,omitzero"`
+	// ETag is the version of what is set of it. Pass it to client.IfMatch, or in the header If-Match, to change that
+	// version only.
+	ETag string `json:"etag,omitempty"`
 }
 
 // ClaimRole gives a role to tokens that have a claim: one whose value, or one of them, is Value,

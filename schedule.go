@@ -217,6 +217,9 @@ type Schedule struct {
 	Why string `json:"why,omitempty"`
 	// Version grows by one with each change.
 	Version uint64 `json:"version"`
+	// ETag identifies this version; no earlier schedule of the same name had the same one. Pass it
+	// to client.IfMatch, or in the header If-Match, to change that version only.
+	ETag string `json:"etag,omitempty"`
 	// Set is when it was set, Through the date up to which each moment is decided.
 	Set     Date `json:"set_ms"`
 	Through Date `json:"through_ms"`

@@ -32,6 +32,27 @@ type ClusterSettings struct {
 	VotersWanted int64 `json:"voters_wanted"`
 	// Autopilot reports whether the leader removes dead voters.
 	Autopilot bool `json:"autopilot"`
+	// ETag is the version of its settings. Pass it to client.IfMatch, or in the header If-Match, to
+	// change that version only.
+	ETag string `json:"etag,omitempty"`
+	// Changes lists what the call would change; only in the answer to a dry run.
+	Changes []SettingChange `json:"changes,omitempty"`
+}
+
+// Settings returns every key with its value, in the form that Set takes.
+func (c *ClusterSettings) Settings() []Setting {
+	return []Setting{{"state_bytes_max", strconv.FormatInt(c.StateBytesMax, 10)}, {"voters_wanted", strconv.FormatInt(c.VotersWanted, 10)},
+		{"autopilot", strconv.FormatBool(c.Autopilot)}}
+}
+
+// Differences lists the keys whose values differ in other settings.
+func (c *ClusterSettings) Differences(to *ClusterSettings) []SettingChange {
+	return settingChanges(c.Settings(), to.Settings())
+}
+
+// Same reports whether all settings are equal.
+func (c *ClusterSettings) Same(o *ClusterSettings) bool {
+	return c.StateBytesMax == o.StateBytesMax && c.VotersWanted == o.VotersWanted && c.Autopilot == o.Autopilot
 }
 
 // clusterKeys are the keys of the cluster's settings, in the order in which they are shown.

@@ -63,6 +63,9 @@ type Webhook struct {
 	Why string `json:"why,omitempty"`
 	// Version grows by one with each change of what it says or of its state.
 	Version uint64 `json:"version"`
+	// ETag identifies this version; no earlier webhook of the same name had the same one. Pass it to
+	// client.IfMatch, or in the header If-Match, to change that version only.
+	ETag string `json:"etag,omitempty"`
 	// Began is the event of its creation, Cursor the last event that is decided: each event between
 	// them that it selects became a delivery.
 	Began  EventID `json:"began"`

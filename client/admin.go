@@ -60,9 +60,10 @@ func (c *Client) Queue(ctx context.Context, name rota.QueueName, opts ...ReadOpt
 // SetQueue creates or changes a queue: from a preset where one is named, else
 // from its present policy (standard for a new queue), then key by key.
 func (c *Client) SetQueue(ctx context.Context, name rota.QueueName, preset string,
-	set []rota.Setting) (rota.Queue, error) {
+	set []rota.Setting, opts ...SetOption) (rota.Queue, error) {
+	how := setting(opts)
 	ask := func(ctx context.Context, n *node) (*rotav1.Queue, error) {
-		request := &rotav1.SetQueueRequest{Name: string(name), Preset: preset, Set: words.SettingsToWire(set)}
+		request := &rotav1.SetQueueRequest{Name: string(name), Preset: preset, Set: words.SettingsToWire(set), DryRun: how.dryRun, IfMatch: how.ifMatch}
 		return n.queues.Set(ctx, request)
 	}
 	return one(ctx, c, "set queue", words.QueueFromWire, ask)

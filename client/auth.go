@@ -185,9 +185,11 @@ func (a Auth) RevokeToken(ctx context.Context, id string) error {
 
 // SetRole creates a role with the Name, the Grants and the RoleLimits of role, or replaces those
 // of one. Those built in never change.
-func (a Auth) SetRole(ctx context.Context, role rota.Role) (rota.Role, error) {
+func (a Auth) SetRole(ctx context.Context, role rota.Role, only ...Condition) (rota.Role, error) {
+	request := words.NewRoleToWire(&role)
+	request.IfMatch = etagOf(only)
 	ask := func(ctx context.Context, n *node) (*rotav1.Role, error) {
-		return n.auth.SetRole(ctx, words.NewRoleToWire(&role))
+		return n.auth.SetRole(ctx, request)
 	}
 	return one(ctx, a.c, "set role", words.RoleFromWire, ask)
 }
@@ -206,9 +208,9 @@ func (a Auth) Roles(ctx context.Context, opts ...ReadOption) iter.Seq2[rota.Role
 }
 
 // DeleteRole forgets a role: who has it loses what it grants.
-func (a Auth) DeleteRole(ctx context.Context, name string) error {
+func (a Auth) DeleteRole(ctx context.Context, name string, only ...Condition) error {
 	return a.c.call(ctx, "delete role", answerMost, func(ctx context.Context, n *node) error {
-		_, err := n.auth.DeleteRole(ctx, &rotav1.DeleteRoleRequest{Name: name})
+		_, err := n.auth.DeleteRole(ctx, &rotav1.DeleteRoleRequest{Name: name, IfMatch: etagOf(only)})
 		return err
 	})
 }
@@ -244,9 +246,9 @@ func (a Auth) SetAnonymous(ctx context.Context, roles []string) error {
 
 // SetIssuer takes the identity tokens of an identity provider, or changes which: its URL, Audience,
 // CA and Maps.
-func (a Auth) SetIssuer(ctx context.Context, i rota.Issuer) (rota.Issuer, error) {
+func (a Auth) SetIssuer(ctx context.Context, i rota.Issuer, only ...Condition) (rota.Issuer, error) {
 	ask := func(ctx context.Context, n *node) (*rotav1.Issuer, error) {
-		return n.auth.SetIssuer(ctx, &rotav1.SetIssuerRequest{Url: i.URL, Audience: i.Audience, Ca: i.CA, Maps: words.MapsToWire(i.Maps)})
+		return n.auth.SetIssuer(ctx, &rotav1.SetIssuerRequest{Url: i.URL, Audience: i.Audience, Ca: i.CA, Maps: words.MapsToWire(i.Maps), IfMatch: etagOf(only)})
 	}
 	return one(ctx, a.c, "set issuer", words.IssuerFromWire, ask)
 }
@@ -266,9 +268,9 @@ func (a Auth) Issuers(ctx context.Context, opts ...ReadOption) iter.Seq2[rota.Is
 
 // DeleteIssuer takes no tokens of an identity provider any more, by its URL. Access tokens that
 // were made for them go on until they expire, or are revoked.
-func (a Auth) DeleteIssuer(ctx context.Context, url string) error {
+func (a Auth) DeleteIssuer(ctx context.Context, url string, only ...Condition) error {
 	return a.c.call(ctx, "delete issuer", answerMost, func(ctx context.Context, n *node) error {
-		_, err := n.auth.DeleteIssuer(ctx, &rotav1.DeleteIssuerRequest{Url: url})
+		_, err := n.auth.DeleteIssuer(ctx, &rotav1.DeleteIssuerRequest{Url: url, IfMatch: etagOf(only)})
 		return err
 	})
 }
@@ -292,4 +294,27 @@ func (a Auth) Exchange(ctx context.Context, jwt string) (t rota.AccessToken, sec
 		return t, "", err
 	}
 	return t, credential.Secret(), nil
+}
+
+// OpenSession makes a browser session of the client's own principal: a credential with its rights at
+// each moment, which ends when it does, after 12 hours at the latest. A link is a session that has no
+// rights until somebody opens it in the console, once, within a minute. OpenSession returns the
+// secret, this once, and the origin of the console for browsers, empty if the node that answers has no
+// --ui-origin.
+func (a Auth) OpenSession(ctx context.Context, asLink bool) (t rota.AccessToken, secret, origin string, err error) {
+	t, secret, err = a.make(ctx, "open session", func(ctx context.Context, n *node, c access.Credential) (*rotav1.AccessToken, error) {
+		hash := c.Hash()
+		made, err := n.auth.OpenSession(ctx, &rotav1.OpenSessionRequest{Id: c.ID, Hash: hash[:], Link: asLink})
+		origin = made.GetUiOrigin()
+		return made.GetSession(), err
+	})
+	return t, secret, origin, err
+}
+
+// EndSession signs a session out that the client opened, or itself.
+func (a Auth) EndSession(ctx context.Context, id string) error {
+	return a.c.call(ctx, "end session", answerMost, func(ctx context.Context, n *node) error {
+		_, err := n.auth.EndSession(ctx, &rotav1.EndSessionRequest{Id: id})
+		return err
+	})
 }

@@ -88,6 +88,9 @@ type settings struct {
 	retries  func(FailedTry)
 	patience time.Duration
 	token    func() (string, error)
+	// unary and streams stand around calls on the wire, the first outermost.
+	unary   []grpc.UnaryClientInterceptor
+	streams []grpc.StreamClientInterceptor
 	// submitters stand around Submit, the first outermost.
 	submitters []func(next Submitter) Submitter
 }
@@ -195,6 +198,7 @@ func newNode(address string, s *settings) (*node, error) {
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(receiveMost), grpc.ForceCodecV2(words.Codec())),
 		grpc.WithStaticStreamWindowSize(words.StreamWindow), grpc.WithStaticConnWindowSize(words.ConnWindow),
 		grpc.WithDisableServiceConfig(),
+		grpc.WithChainUnaryInterceptor(s.unary...), grpc.WithChainStreamInterceptor(s.streams...),
 	}
 	shows, err := bearerOf(address, s)
 	if err != nil {

@@ -16,19 +16,20 @@ type Keys struct{ c *Client }
 func (c *Client) Keys() Keys { return Keys{c} }
 
 // SetRule sets what the jobs of a key are held to, in the place of the rule of its queue,
-// name and value. Jobs that are there already count; no lease is taken away.
-func (k Keys) SetRule(ctx context.Context, rule rota.KeyRule) error {
+// name and value. Jobs that are there already count; no lease is taken away. A rule with an ETag,
+// as Rules lists it, replaces that version only.
+func (k Keys) SetRule(ctx context.Context, rule rota.KeyRule, only ...Condition) error {
 	return k.c.call(ctx, "set key rule", answerMost, func(ctx context.Context, n *node) error {
-		_, err := n.keys.Set(ctx, &rotav1.SetKeyRuleRequest{Rule: words.KeyRuleToWire(&rule)})
+		_, err := n.keys.Set(ctx, &rotav1.SetKeyRuleRequest{Rule: words.KeyRuleToWire(&rule), IfMatch: etagOf(only)})
 		return err
 	})
 }
 
 // DeleteRule forgets the rule of a queue ("" for all), a name and a value ("" for all); one
 // that is not there is no error.
-func (k Keys) DeleteRule(ctx context.Context, queue rota.QueueName, name, value string) error {
+func (k Keys) DeleteRule(ctx context.Context, queue rota.QueueName, name, value string, only ...Condition) error {
 	return k.c.call(ctx, "delete key rule", answerMost, func(ctx context.Context, n *node) error {
-		_, err := n.keys.Delete(ctx, &rotav1.DeleteKeyRuleRequest{Queue: string(queue), Name: name, Value: value})
+		_, err := n.keys.Delete(ctx, &rotav1.DeleteKeyRuleRequest{Queue: string(queue), Name: name, Value: value, IfMatch: etagOf(only)})
 		return err
 	})
 }

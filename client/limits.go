@@ -90,10 +90,57 @@ func (c *Client) Tenant(ctx context.Context, id rota.TenantID, opts ...ReadOptio
 	return read(ctx, c, "show tenant", opts, from, ask)
 }
 
+// SetOption is an option of calls that set something: [DryRun] or a [Condition].
+type SetOption interface{ apply(*settingHow) }
+
+type settingHow struct {
+	dryRun  bool
+	ifMatch string
+}
+
+func setting(opts []SetOption) (how settingHow) {
+	for _, o := range opts {
+		o.apply(&how)
+	}
+	return how
+}
+
+type dryRun struct{}
+
+func (dryRun) apply(how *settingHow) { how.dryRun = true }
+
+// DryRun stores nothing: the call returns what it would lead to, with its Changes, or the error that
+// it would get. Queues, tenants and the cluster's settings take it.
+func DryRun() SetOption { return dryRun{} }
+
+// Condition must hold for a call to change anything: see [IfMatch].
+type Condition struct{ etag string }
+
+func (c Condition) apply(how *settingHow) { how.ifMatch = c.etag }
+
+// IfMatch makes a call change, or delete, only the version with this ETag of a [rota.Queue],
+// [rota.Tenant], [rota.KeyRule], [rota.Schedule], [rota.Webhook], [rota.Role], [rota.Issuer] or
+// [rota.ClusterSettings]. If the object has been
+// changed since it was read, the call is refused with [rota.ErrConflict], subject "version", and the
+// current version in the text. The state machine compares, so of two callers who read the same
+// version one succeeds, whichever nodes they ask. "*" matches any version that exists, and ""
+// sets no condition. An object that already is as the call wants it is no conflict, so a call that is
+// repeated succeeds.
+func IfMatch(etag string) Condition { return Condition{etag} }
+
+// etagOf returns the etag of the last condition.
+func etagOf(conditions []Condition) (etag string) {
+	for _, c := range conditions {
+		etag = c.etag
+	}
+	return etag
+}
+
 // SetTenant creates or changes a tenant, key by key (rota.TenantKeys).
-func (c *Client) SetTenant(ctx context.Context, id rota.TenantID, set []rota.Setting) (rota.Tenant, error) {
+func (c *Client) SetTenant(ctx context.Context, id rota.TenantID, set []rota.Setting, opts ...SetOption) (rota.Tenant, error) {
+	how := setting(opts)
 	ask := func(ctx context.Context, n *node) (*rotav1.Tenant, error) {
-		return n.tenants.Set(ctx, &rotav1.SetTenantRequest{Id: string(id), Set: words.SettingsToWire(set)})
+		return n.tenants.Set(ctx, &rotav1.SetTenantRequest{Id: string(id), Set: words.SettingsToWire(set), DryRun: how.dryRun, IfMatch: how.ifMatch})
 	}
 	return one(ctx, c, "set tenant", words.TenantFromWire, ask)
 }
@@ -108,9 +155,10 @@ func (c *Client) Mode(ctx context.Context, opts ...ReadOption) (rota.ModeStatus,
 }
 
 // SetCluster changes the cluster's own settings, key by key (rota.ClusterKeys).
-func (c *Client) SetCluster(ctx context.Context, set []rota.Setting) (rota.ClusterSettings, error) {
+func (c *Client) SetCluster(ctx context.Context, set []rota.Setting, opts ...SetOption) (rota.ClusterSettings, error) {
+	how := setting(opts)
 	ask := func(ctx context.Context, n *node) (*rotav1.ClusterSettings, error) {
-		return n.cluster.Set(ctx, &rotav1.SetClusterRequest{Set: words.SettingsToWire(set)})
+		return n.cluster.Set(ctx, &rotav1.SetClusterRequest{Set: words.SettingsToWire(set), DryRun: how.dryRun, IfMatch: how.ifMatch})
 	}
 	return one(ctx, c, "set cluster", words.ClusterSettingsFromWire, ask)
 }
@@ -125,9 +173,9 @@ func (c *Client) SetMode(ctx context.Context, mode rota.ClusterMode, reason stri
 
 // DeleteQueue forgets a queue that no live job and no workflow names; one that is not there is
 // no error. What ended in it cannot be retried until the queue is set again (SPEC §21.4).
-func (c *Client) DeleteQueue(ctx context.Context, name rota.QueueName) error {
+func (c *Client) DeleteQueue(ctx context.Context, name rota.QueueName, only ...Condition) error {
 	return c.call(ctx, "delete queue", answerMost, func(ctx context.Context, n *node) error {
-		_, err := n.queues.Delete(ctx, &rotav1.DeleteQueueRequest{Name: string(name)})
+		_, err := n.queues.Delete(ctx, &rotav1.DeleteQueueRequest{Name: string(name), IfMatch: etagOf(only)})
 		return err
 	})
 }
@@ -165,9 +213,9 @@ func (c *Client) DrainQueue(ctx context.Context, name, to rota.QueueName, left f
 const drainPause = 500 * time.Millisecond
 
 // DeleteTenant forgets what was set of a tenant that no live job, workflow or token names.
-func (c *Client) DeleteTenant(ctx context.Context, id rota.TenantID) error {
+func (c *Client) DeleteTenant(ctx context.Context, id rota.TenantID, only ...Condition) error {
 	return c.call(ctx, "delete tenant", answerMost, func(ctx context.Context, n *node) error {
-		_, err := n.tenants.Delete(ctx, &rotav1.DeleteTenantRequest{Id: string(id)})
+		_, err := n.tenants.Delete(ctx, &rotav1.DeleteTenantRequest{Id: string(id), IfMatch: etagOf(only)})
 		return err
 	})
 }

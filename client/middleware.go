@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 
+	"google.golang.org/grpc"
+
 	"github.com/rotasched/rota"
 )
 
@@ -32,6 +34,20 @@ type Submitter func(ctx context.Context, jobs ...rota.JobSpec) ([]rota.Submitted
 // replace jobs in a copy.
 func WithSubmitter(wrap ...func(next Submitter) Submitter) Option {
 	return func(s *settings) { s.submitters = append(s.submitters, wrap...) }
+}
+
+// WithInterceptors puts gRPC interceptors around each call on the wire, tries of a call each on its
+// own: for metrics (client/promrota) and tracing. Either may be nil. Those of the first use of the
+// option are the outermost.
+func WithInterceptors(unary grpc.UnaryClientInterceptor, stream grpc.StreamClientInterceptor) Option {
+	return func(s *settings) {
+		if unary != nil {
+			s.unary = append(s.unary, unary)
+		}
+		if stream != nil {
+			s.streams = append(s.streams, stream)
+		}
+	}
 }
 
 // jobContext is a handler's context: it carries its job.

@@ -42,25 +42,25 @@ func (s Schedules) Get(ctx context.Context, name rota.ScheduleName, opts ...Read
 
 // Set creates a schedule, or replaces what one says; the same again changes nothing.
 // [rota.NewScheduleSpec] has the defaults.
-func (s Schedules) Set(ctx context.Context, spec rota.ScheduleSpec) (rota.Schedule, error) {
+func (s Schedules) Set(ctx context.Context, spec rota.ScheduleSpec, only ...Condition) (rota.Schedule, error) {
 	ask := func(ctx context.Context, n *node) (*rotav1.Schedule, error) {
-		return n.schedules.Set(ctx, &rotav1.SetScheduleRequest{Spec: words.ScheduleSpecToWire(&spec)})
+		return n.schedules.Set(ctx, &rotav1.SetScheduleRequest{Spec: words.ScheduleSpecToWire(&spec), IfMatch: etagOf(only)})
 	}
 	return one(ctx, s.c, "set schedule", words.ScheduleFromWire, ask)
 }
 
 // Pause has a schedule start nothing until it is resumed; the reason is shown.
-func (s Schedules) Pause(ctx context.Context, name rota.ScheduleName, reason string) (rota.Schedule, error) {
+func (s Schedules) Pause(ctx context.Context, name rota.ScheduleName, reason string, only ...Condition) (rota.Schedule, error) {
 	ask := func(ctx context.Context, n *node) (*rotav1.Schedule, error) {
-		return n.schedules.Pause(ctx, &rotav1.PauseScheduleRequest{Name: string(name), Reason: reason})
+		return n.schedules.Pause(ctx, &rotav1.PauseScheduleRequest{Name: string(name), Reason: reason, IfMatch: etagOf(only)})
 	}
 	return one(ctx, s.c, "pause schedule", words.ScheduleFromWire, ask)
 }
 
 // Resume has a paused schedule go on: from now on, or, with catchUp, from where it stopped.
-func (s Schedules) Resume(ctx context.Context, name rota.ScheduleName, catchUp bool) (rota.Schedule, error) {
+func (s Schedules) Resume(ctx context.Context, name rota.ScheduleName, catchUp bool, only ...Condition) (rota.Schedule, error) {
 	ask := func(ctx context.Context, n *node) (*rotav1.Schedule, error) {
-		return n.schedules.Resume(ctx, &rotav1.ResumeScheduleRequest{Name: string(name), CatchUp: catchUp})
+		return n.schedules.Resume(ctx, &rotav1.ResumeScheduleRequest{Name: string(name), CatchUp: catchUp, IfMatch: etagOf(only)})
 	}
 	return one(ctx, s.c, "resume schedule", words.ScheduleFromWire, ask)
 }
@@ -89,9 +89,9 @@ func (s Schedules) Backfill(ctx context.Context, name rota.ScheduleName, from, u
 }
 
 // Delete forgets a schedule, and leaves its runs; one that is not there is no error.
-func (s Schedules) Delete(ctx context.Context, name rota.ScheduleName) error {
+func (s Schedules) Delete(ctx context.Context, name rota.ScheduleName, only ...Condition) error {
 	return s.c.call(ctx, "delete schedule", answerMost, func(ctx context.Context, n *node) error {
-		_, err := n.schedules.Delete(ctx, &rotav1.DeleteScheduleRequest{Name: string(name)})
+		_, err := n.schedules.Delete(ctx, &rotav1.DeleteScheduleRequest{Name: string(name), IfMatch: etagOf(only)})
 		return err
 	})
 }

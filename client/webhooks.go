@@ -26,18 +26,18 @@ func webhook[Q any](ctx context.Context, c *Client, what string, request *Q,
 
 // Set creates a webhook, or replaces what one says; the same again changes nothing. The events that it
 // selects from now on become jobs, which `rota relay webhooks` posts.
-func (w Webhooks) Set(ctx context.Context, spec rota.WebhookSpec) (rota.Webhook, error) {
-	return webhook(ctx, w.c, "set webhook", &rotav1.SetWebhookRequest{Spec: words.WebhookSpecToWire(&spec)}, rotav1.WebhooksClient.Set)
+func (w Webhooks) Set(ctx context.Context, spec rota.WebhookSpec, only ...Condition) (rota.Webhook, error) {
+	return webhook(ctx, w.c, "set webhook", &rotav1.SetWebhookRequest{Spec: words.WebhookSpecToWire(&spec), IfMatch: etagOf(only)}, rotav1.WebhooksClient.Set)
 }
 
 // Pause disables a webhook, for a reason that is shown.
-func (w Webhooks) Pause(ctx context.Context, name rota.WebhookName, reason string) (rota.Webhook, error) {
-	return webhook(ctx, w.c, "pause webhook", &rotav1.PauseWebhookRequest{Name: string(name), Reason: reason}, rotav1.WebhooksClient.Pause)
+func (w Webhooks) Pause(ctx context.Context, name rota.WebhookName, reason string, only ...Condition) (rota.Webhook, error) {
+	return webhook(ctx, w.c, "pause webhook", &rotav1.PauseWebhookRequest{Name: string(name), Reason: reason, IfMatch: etagOf(only)}, rotav1.WebhooksClient.Pause)
 }
 
 // Resume has a webhook go on from its cursor.
-func (w Webhooks) Resume(ctx context.Context, name rota.WebhookName) (rota.Webhook, error) {
-	return webhook(ctx, w.c, "resume webhook", &rotav1.ResumeWebhookRequest{Name: string(name)}, rotav1.WebhooksClient.Resume)
+func (w Webhooks) Resume(ctx context.Context, name rota.WebhookName, only ...Condition) (rota.Webhook, error) {
+	return webhook(ctx, w.c, "resume webhook", &rotav1.ResumeWebhookRequest{Name: string(name), IfMatch: etagOf(only)}, rotav1.WebhooksClient.Resume)
 }
 
 // Skip passes over the events that wait for a webhook's cursor.
@@ -46,9 +46,9 @@ func (w Webhooks) Skip(ctx context.Context, name rota.WebhookName) (rota.Webhook
 }
 
 // Delete forgets a webhook; one that is not there is no error.
-func (w Webhooks) Delete(ctx context.Context, name rota.WebhookName) error {
+func (w Webhooks) Delete(ctx context.Context, name rota.WebhookName, only ...Condition) error {
 	ask := func(ctx context.Context, n *node) (*rotav1.DeleteWebhookResponse, error) {
-		return n.webhooks.Delete(ctx, &rotav1.DeleteWebhookRequest{Name: string(name)})
+		return n.webhooks.Delete(ctx, &rotav1.DeleteWebhookRequest{Name: string(name), IfMatch: etagOf(only)})
 	}
 	_, err := one(ctx, w.c, "delete webhook", func(*rotav1.DeleteWebhookResponse) (struct{}, error) { return struct{}{}, nil }, ask)
 	return err

@@ -73,7 +73,8 @@ func (cv *clusterVerbs) Status(context.Context) (rota.ClusterStatus, error) {
 		if last, _, ok := fsm.LastBackup(s); ok {
 			c.Backup = &last
 		}
-		c.StateBytes, c.StateBytesMax = s.StateBytes(), s.ClusterSettings().StateBytesMax
+		settings := s.ClusterSettings()
+		c.StateBytes, c.StateBytesMax, c.ETag = s.StateBytes(), settings.StateBytesMax, settings.ETag
 	})
 	_, leader := cv.n.raft.LeaderWithID()
 	c.Leader, c.Term, c.Nodes = rota.NodeID(leader), cv.n.raft.CurrentTerm(), []rota.NodeStatus{cv.ownStatus()}

@@ -158,3 +158,18 @@ func (av *authVerbs) Exchange(ctx context.Context, s access.SignIn) (rota.Access
 	})
 	return made, err
 }
+
+// OpenSession makes a browser session of the caller.
+func (av *authVerbs) OpenSession(ctx context.Context, id string, hash [32]byte, link bool, until rota.Date) (rota.AccessToken, error) {
+	return av.makeToken(ctx, id, &fsmpb.Op{Op: &fsmpb.Op_OpenSession{OpenSession: &fsmpb.OpenSession{Id: id, Hash: hash[:], Link: link, UntilMs: int64(until)}}})
+}
+
+// ClaimSession replaces the secret of a link's session with that of its user.
+func (av *authVerbs) ClaimSession(ctx context.Context, id string, hash [32]byte) (rota.AccessToken, error) {
+	return av.makeToken(ctx, id, &fsmpb.Op{Op: &fsmpb.Op_ClaimSession{ClaimSession: &fsmpb.ClaimSession{Id: id, Hash: hash[:]}}})
+}
+
+// EndSession ends a browser session; one that ended before is no error while it is known.
+func (av *authVerbs) EndSession(ctx context.Context, id string) error {
+	return av.propose(ctx, &fsmpb.Op{Op: &fsmpb.Op_EndSession{EndSession: &fsmpb.EndSession{Id: id}}})
+}

@@ -176,8 +176,11 @@ func (c *Config) check() error {
 	return nil
 }
 
-// faults are all settings that cannot be, each with what is wanted.
-func (c *Config) faults() (faults []error) {
+// faults are all names, addresses and settings that cannot be, each with what is wanted.
+func (c *Config) faults() []error { return append(c.nameFaults(), c.settingFaults()...) }
+
+// nameFaults are those of what tells a node from others.
+func (c *Config) nameFaults() (faults []error) {
 	for _, e := range []error{rota.CheckID("node", c.Node), rota.CheckID("cluster", c.Cluster)} {
 		if e != nil {
 			faults = append(faults, e)
@@ -191,6 +194,11 @@ func (c *Config) faults() (faults []error) {
 	if c.Data == "" {
 		faults = append(faults, errors.New("--data is empty: a directory is wanted"))
 	}
+	return faults
+}
+
+// settingFaults are those of all else.
+func (c *Config) settingFaults() (faults []error) {
 	for i, k := range c.attestationKeys() {
 		if len(k) != ed25519.PublicKeySize {
 			faults = append(faults, fmt.Errorf("attestation key %d has %d bytes: %d are wanted", i, len(k), ed25519.PublicKeySize))

@@ -21,9 +21,8 @@ func (mb *membership) join(ctx context.Context) error {
 	if !mb.n.data.Fresh() {
 		return mb.introduceOnce(ctx, 2*time.Second)
 	}
-	if mb.n.cfg.BootstrapExpect == 0 && len(mb.n.cfg.Join) == 0 {
-		return rota.Refusef(rota.KindInvalid, "join", "data directory %s is empty and neither --bootstrap-expect nor --join is "+
-			"given: a fresh node founds a cluster or joins one", mb.n.cfg.Data)
+	if mb.n.cfg.foundsNothing() {
+		return foundsNothing(mb.n.cfg.Data)
 	}
 	said := time.Time{}
 	for {
@@ -50,6 +49,15 @@ func (mb *membership) join(ctx context.Context) error {
 			return &rota.Error{Kind: rota.KindUnavailable, Text: "the start was called off while waiting for other nodes", Cause: ctx.Err()}
 		}
 	}
+}
+
+// foundsNothing reports that a fresh node would have nobody to be with.
+func (c *Config) foundsNothing() bool { return c.BootstrapExpect == 0 && len(c.Join) == 0 }
+
+// foundsNothing refuses such a node.
+func foundsNothing(data string) error {
+	return rota.Refusef(rota.KindInvalid, "join", "data directory %s is empty and neither --bootstrap-expect nor --join is "+
+		"given: a fresh node founds a cluster or joins one", data)
 }
 
 func (mb *membership) aliveMembers() []gossip.Member {

@@ -11,11 +11,24 @@ import (
 )
 
 // SetKeyRule sets what the jobs of a key are held to.
-func (pv *policyVerbs) SetKeyRule(ctx context.Context, r rota.KeyRule) error {
+func (pv *policyVerbs) SetKeyRule(ctx context.Context, r rota.KeyRule) (rota.KeyRule, error) {
 	if err := r.Check(); err != nil {
-		return err
+		return r, err
 	}
-	return pv.delete(ctx, fsm.SetKeyRuleOp(&r))
+	_, index, err := pv.n.proposer.proposeOne(ctx, fsm.SetKeyRuleOp(&r))
+	if err != nil {
+		return r, err
+	}
+	r.ETag = "" // the rule may be another one by now
+	_, _, err = read(access.Itself(ctx), &pv.n.replica, peer.ReadOptions{MinIndex: index}, func(s *fsm.View) (struct{}, error) {
+		for _, now := range fsm.KeyRules(s) {
+			if now.Queue == r.Queue && now.Name == r.Name && now.Value == r.Value {
+				r = now
+			}
+		}
+		return struct{}{}, nil
+	})
+	return r, err
 }
 
 // DeleteKeyRule forgets a rule; one that is not there is no error.

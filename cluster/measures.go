@@ -65,11 +65,10 @@ func newMeasures() *measures {
 	}
 	return &measures{
 		rejected: newRejected(),
-		dates: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rota_schedule_dates_total",
-			Help: "Dates of schedules by what became of them, as this node applied it: run (those that were triggered among them), skipped, missed."}, []string{"fate"}),
-		commit: h("raft_commit_seconds", "From proposing an entry to having applied it, on the leader.", seconds),
-		apply:  h("apply_seconds", "Applying one entry.", seconds),
-		decide: h("decision_seconds", "Deciding one entry of rounds.", seconds),
+		dates:    newDates(),
+		commit:   h("raft_commit_seconds", "From proposing an entry to having applied it, on the leader.", seconds),
+		apply:    h("apply_seconds", "Applying one entry.", seconds),
+		decide:   h("decision_seconds", "Deciding one entry of rounds.", seconds),
 		held: h("snapshot_hold_seconds", "Freezing the state for a snapshot, a backup or a node that fetches it, while nothing is applied.",
 			seconds),
 		written: h("snapshot_write_seconds", "Writing one snapshot or backup, while entries are applied.",
@@ -167,6 +166,15 @@ func rejectedReason(e *rota.Error) string {
 	default:
 		return ""
 	}
+}
+
+func newDates() *prometheus.CounterVec {
+	v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rota_schedule_dates_total",
+		Help: "Dates of schedules by what became of them, as this node applied it: run (those that were triggered among them), skipped, missed."}, []string{"fate"})
+	for _, fate := range []string{"run", "skipped", "missed"} {
+		v.WithLabelValues(fate)
+	}
+	return v
 }
 
 func newRejected() *prometheus.CounterVec {

@@ -29,18 +29,21 @@ func (n *Node) Collectors() []prometheus.Collector {
 		gauge("raft_apply_lag_entries", "Committed entries that this node has not applied.", func() float64 {
 			return float64(n.raft.CommitIndex()) - float64(n.raft.AppliedIndex())
 		}),
+		gauge("raft_commit_index", "The last log entry that this node knows to be committed.", func() float64 {
+			return float64(n.raft.CommitIndex())
+		}),
 		gauge("raft_last_contact_seconds", "Since the leader was last heard; 0 on the leader.", func() float64 {
 			if n.terms.leading() != nil || n.raft.LastContact().IsZero() {
 				return 0
 			}
 			return time.Since(n.raft.LastContact()).Seconds()
 		}),
-		gauge("cluster_clock_ms", "The cluster clock as this node applied it.", func() float64 {
+		gauge("cluster_clock_seconds", "The cluster clock as this node applied it; it began at the Unix time of the founding.", func() float64 {
 			clock := rota.Clock(0)
 			if !n.replica.peek(func(s *fsm.View) { clock = s.Head().Clock }) {
 				return math.NaN()
 			}
-			return float64(clock)
+			return float64(clock) / 1000
 		}),
 		gauge("wall_skew_seconds", "This node's wall clock beyond the median of the voters.", func() float64 {
 			n.watch.mu.Lock()

@@ -20,7 +20,7 @@ func unknownPlan(id rota.PlanID) error {
 // everything.
 func shown(ctx context.Context, rd *access.Reader, p *rota.Plan) bool {
 	c, _ := ctx.Value(access.CallerKey{}).(access.Caller)
-	return c.Actor == p.By || rd.Reads(access.Everything, access.Everything)
+	return c.Actor.Owner() == p.By || rd.Reads(access.Everything, access.Everything)
 }
 
 // Plans lists the plans that the caller may see.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/millis"
@@ -37,17 +38,11 @@ func (pv *policyVerbs) Tenant(ctx context.Context, id rota.TenantID, opt peer.Re
 // SetTenant creates or changes a tenant, key by key. What the state machine would
 // refuse is refused here first, before the log.
 func (pv *policyVerbs) SetTenant(ctx context.Context, id rota.TenantID, set []rota.Setting) (rota.Tenant, error) {
-	if err := rota.CheckID("tenant", id); err != nil {
+	op, err := setTenantOp(id, set)
+	if err != nil {
 		return rota.Tenant{}, err
 	}
-	op, limits := &fsmpb.SetTenant{Id: string(id)}, rota.DefaultTenantLimits()
-	for _, s := range set {
-		if err := limits.Set(s); err != nil {
-			return rota.Tenant{}, err
-		}
-		op.Set = append(op.Set, &fsmpb.Label{Key: s.Key, Value: s.Value})
-	}
-	_, index, err := pv.n.proposer.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_SetTenant{SetTenant: op}})
+	_, index, err := pv.n.proposer.proposeOne(ctx, &fsmpb.Op{Op: op})
 	if err != nil {
 		return rota.Tenant{}, err
 	}
@@ -55,23 +50,80 @@ func (pv *policyVerbs) SetTenant(ctx context.Context, id rota.TenantID, set []ro
 	return t, err
 }
 
+// PreviewTenant returns what SetTenant would return, and what it would change; it stores nothing.
+func (pv *policyVerbs) PreviewTenant(ctx context.Context, id rota.TenantID, set []rota.Setting) (rota.Tenant, error) {
+	op, err := setTenantOp(id, set)
+	if err != nil {
+		return rota.Tenant{}, err
+	}
+	return preview(ctx, &pv.n.replica, &fsmpb.Op{Op: op}, fsm.PreviewTenant)
+}
+
+func setTenantOp(id rota.TenantID, set []rota.Setting) (*fsmpb.Op_SetTenant, error) {
+	if err := rota.CheckID("tenant", id); err != nil {
+		return nil, err
+	}
+	limits := rota.DefaultTenantLimits()
+	for _, s := range set {
+		if err := limits.Set(s); err != nil {
+			return nil, err
+		}
+	}
+	return &fsmpb.Op_SetTenant{SetTenant: &fsmpb.SetTenant{Id: string(id), Set: labels(set)}}, nil
+}
+
+func labels(set []rota.Setting) (list []*fsmpb.Label) {
+	for _, s := range set {
+		list = append(list, &fsmpb.Label{Key: s.Key, Value: s.Value})
+	}
+	return list
+}
+
+// preview judges an operation as the state machine would now, and returns what it would lead to.
+func preview[T any](ctx context.Context, r *replica, op *fsmpb.Op, would func(*fsm.View, *fsmpb.Op) (T, error)) (T, error) {
+	ops := askedBy(ctx, []*fsmpb.Op{op})
+	v, _, err := read(ctx, r, peer.ReadOptions{}, func(s *fsm.View) (v T, _ error) {
+		if denied := s.Denied(ops); denied != nil {
+			return v, entry.OutcomeError(denied[0])
+		}
+		return would(s, op)
+	})
+	return v, err
+}
+
 // SetCluster changes the cluster's own settings, key by key. What the state machine would
 // refuse is refused here first, before the log.
 func (pv *policyVerbs) SetCluster(ctx context.Context, set []rota.Setting) (rota.ClusterSettings, error) {
-	op, settings := &fsmpb.SetCluster{}, rota.DefaultClusterSettings()
-	for _, s := range set {
-		if err := settings.Set(s); err != nil {
-			return rota.ClusterSettings{}, err
-		}
-		op.Set = append(op.Set, &fsmpb.Label{Key: s.Key, Value: s.Value})
-	}
-	_, index, err := pv.n.proposer.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_SetCluster{SetCluster: op}})
+	op, err := setClusterOp(set)
 	if err != nil {
 		return rota.ClusterSettings{}, err
 	}
-	settings, _, err = read(ctx, &pv.n.replica, peer.ReadOptions{MinIndex: index},
+	_, index, err := pv.n.proposer.proposeOne(ctx, &fsmpb.Op{Op: op})
+	if err != nil {
+		return rota.ClusterSettings{}, err
+	}
+	settings, _, err := read(ctx, &pv.n.replica, peer.ReadOptions{MinIndex: index},
 		func(s *fsm.View) (rota.ClusterSettings, error) { return s.ClusterSettings(), nil })
 	return settings, err
+}
+
+// PreviewCluster returns what SetCluster would return, and what it would change; it stores nothing.
+func (pv *policyVerbs) PreviewCluster(ctx context.Context, set []rota.Setting) (rota.ClusterSettings, error) {
+	op, err := setClusterOp(set)
+	if err != nil {
+		return rota.ClusterSettings{}, err
+	}
+	return preview(ctx, &pv.n.replica, &fsmpb.Op{Op: op}, fsm.PreviewCluster)
+}
+
+func setClusterOp(set []rota.Setting) (*fsmpb.Op_SetCluster, error) {
+	settings := rota.DefaultClusterSettings()
+	for _, s := range set {
+		if err := settings.Set(s); err != nil {
+			return nil, err
+		}
+	}
+	return &fsmpb.Op_SetCluster{SetCluster: &fsmpb.SetCluster{Set: labels(set)}}, nil
 }
 
 // Mode reads what the cluster admits, and why (SPEC §4.3).
@@ -126,14 +178,14 @@ func (pv *policyVerbs) Queue(ctx context.Context, name rota.QueueName, opt peer.
 	})
 }
 
-// Lanes reads the largest lanes of a queue, of tenants that the caller may read.
-func (pv *policyVerbs) Lanes(ctx context.Context, name rota.QueueName, most int, opt peer.ReadOptions) (peer.Lanes, rota.ReadAt, error) {
+// Lanes reads the first lanes of a queue, of tenants that the caller may read.
+func (pv *policyVerbs) Lanes(ctx context.Context, query peer.LanesQuery, opt peer.ReadOptions) (peer.Lanes, rota.ReadAt, error) {
 	return readAs(ctx, &pv.n.replica, opt, func(s *fsm.View, rd *access.Reader) (peer.Lanes, error) {
-		if q, ok := s.Queue(name); ok && rd.Queue(&q) {
-			lanes, _ := fsm.LanesOf(s, name, most, rd)
+		if q, ok := s.Queue(query.Queue); ok && rd.Queue(&q) {
+			lanes, _ := fsm.LanesOf(s, query, rd)
 			return lanes, nil
 		}
-		return peer.Lanes{}, rota.Refusef(rota.KindNotFound, "queue", "queue %q does not exist", name)
+		return peer.Lanes{}, rota.Refusef(rota.KindNotFound, "queue", "queue %q does not exist", query.Queue)
 	})
 }
 
@@ -143,17 +195,27 @@ func (pv *policyVerbs) SetQueue(ctx context.Context, name rota.QueueName, preset
 	if err := checkSettings(name, preset, set); err != nil {
 		return rota.Queue{}, err
 	}
-	op := &fsmpb.SetQueue{Name: string(name), Preset: preset}
-	for _, s := range set {
-		op.Set = append(op.Set, &fsmpb.Label{Key: s.Key, Value: s.Value})
-	}
+	op := &fsmpb.SetQueue{Name: string(name), Preset: preset, Set: labels(set)}
 	_, index, err := pv.n.proposer.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_SetQueue{SetQueue: op}})
 	if err != nil {
 		return rota.Queue{}, err
 	}
 	q, _, err := pv.Queue(access.Itself(ctx), name, peer.ReadOptions{MinIndex: index})
 	if rd, refused := pv.n.replica.reader(ctx); refused != nil || !rd.Queue(&q) {
-		return rota.Queue{Name: q.Name, Policy: q.Policy}, err
+		return rota.Queue{Name: q.Name, Policy: q.Policy, ETag: q.ETag}, err
+	}
+	return q, err
+}
+
+// PreviewQueue returns what SetQueue would return, and what it would change; it stores nothing.
+func (pv *policyVerbs) PreviewQueue(ctx context.Context, name rota.QueueName, preset string, set []rota.Setting) (rota.Queue, error) {
+	if err := checkSettings(name, preset, set); err != nil {
+		return rota.Queue{}, err
+	}
+	op := &fsmpb.SetQueue{Name: string(name), Preset: preset, Set: labels(set)}
+	q, err := preview(ctx, &pv.n.replica, &fsmpb.Op{Op: &fsmpb.Op_SetQueue{SetQueue: op}}, fsm.PreviewQueue)
+	if rd, refused := pv.n.replica.reader(ctx); err == nil && (refused != nil || !rd.Queue(&q)) {
+		return rota.Queue{Name: q.Name, Policy: q.Policy, ETag: q.ETag, Changes: q.Changes}, nil
 	}
 	return q, err
 }

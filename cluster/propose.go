@@ -40,6 +40,11 @@ func askedBy(ctx context.Context, ops []*fsmpb.Op) []*fsmpb.Op {
 			op.Actor, op.Via, op.Request = string(c.Actor), c.Via, c.Request
 		}
 	}
+	if version, ok := ctx.Value(access.VersionKey{}).(string); ok {
+		for _, op := range ops {
+			op.IfMatch = version
+		}
+	}
 	return ops
 }
 

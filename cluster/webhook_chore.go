@@ -184,7 +184,8 @@ func (h *hooker) propose(l *leadership, w *rota.Webhook, s *hookScan, deliveries
 		s.cursor, s.begun, s.gap = s.last, s.place, rota.EventID{}
 		return nil
 	}
-	s.waits = time.Now().Add(hookWaits) // a delivery had no place, as the row says
+	// A delivery had no place, as the row says: what was read is read again from the cursor.
+	s.place, s.last, s.waits = s.begun, s.cursor, time.Now().Add(hookWaits)
 	return nil
 }
 

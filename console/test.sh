@@ -2,6 +2,7 @@
 # Rebuilds the console and compares it, byte by byte, with what is committed; then types, unit
 # tests, and where there is a Chromium the tests end to end against real nodes.
 #
+# test.sh pictures makes those of README.md anew, into PICTURES_DOCS;
 # test.sh budgets measures the budgets instead, and asserts none of them: the machine may be busy.
 #
 # Needs Node 20.19 or later with npm (NODE names a node); the tests end to end need the binary
@@ -27,6 +28,12 @@ if [ "${1:-}" = budgets ]; then
   export CHROMIUM=$chromium CHROMIUM_VERSION BUDGETS=1 BUDGETS_WRITE=${BUDGETS_WRITE-../docs/internals/console.md} ROTA_BIN
   CHROMIUM_VERSION=$("$chromium" --version | head -1 | xargs) ROTA_BIN=$(realpath "${ROTA_BIN:-../bin/rota}")
   exec npx --no-install playwright test
+fi
+
+if [ "${1:-}" = pictures ]; then
+  export CHROMIUM=${CHROMIUM:-$(command -v chromium || command -v chromium-browser)} ROTA_BIN
+  ROTA_BIN=$(realpath "${ROTA_BIN:-../bin/rota}")
+  exec npx --no-install playwright test pictures
 fi
 
 step "the committed files are what the sources make"

@@ -25,6 +25,9 @@ type authority struct {
 	known map[rota.Principal]known
 	// held counts the rows that principals own; derived.
 	held map[holding]int64
+	// sessions are the ids of each principal's browser sessions, in the order in which they were
+	// opened, those that have ended among them until they are forgotten; derived.
+	sessions map[rota.Principal][]string
 	// version counts the changes that this copy of the state saw; derived, never compared
 	// between nodes.
 	version uint64
@@ -135,6 +138,9 @@ func (a *Access) Prove(c access.Credential, date rota.Date) (rota.Principal, err
 	if !c.Proves(hash) || !ok || !r.live(max(date, a.date)) {
 		return "", noCredential()
 	}
+	if r.Parent != "" {
+		return rota.SessionPrincipal(c.ID, r.Parent), nil
+	}
 	return rota.TokenPrincipal(c.ID), nil
 }
 
@@ -155,10 +161,13 @@ func everywhere(r rota.Right) rota.Grant {
 func (a *Access) resolve(p rota.Principal, date rota.Date) (r *access.Rights, until rota.Date, refusal *rota.Error) {
 	if id, ok := p.Token(); ok {
 		t, ok := a.tokens.Get(tokenID(id))
-		if !ok || !t.live(date) {
+		if !ok || !t.live(date) || t.Parent != "" {
 			return nil, 0, noCredential()
 		}
 		return a.granted(t.Roles, t.Tenants, t.Queues), t.Expires, nil
+	}
+	if id, parent, ok := p.Session(); ok {
+		return a.ofSession(id, parent, date)
 	}
 	if role, name, ok := p.Cert(); ok {
 		if _, blocked := a.blocks.Get(blockKeyOf(role, name)); blocked {
@@ -174,6 +183,26 @@ func (a *Access) resolve(p rota.Principal, date rota.Date) (r *access.Rights, un
 	default:
 		return nil, 0, noCredential()
 	}
+}
+
+// ofSession works out what a browser session may do: what its parent may at that moment, and
+// nothing before its link was claimed.
+func (a *Access) ofSession(id string, parent rota.Principal, date rota.Date) (*access.Rights, rota.Date, *rota.Error) {
+	t, ok := a.tokens.Get(tokenID(id))
+	if !ok || !t.live(date) || t.Parent != parent || !access.MayHaveSessions(parent) {
+		return nil, 0, noCredential()
+	}
+	rights, until, refusal := a.resolve(parent, date)
+	if refusal != nil {
+		return nil, 0, refusal
+	}
+	if t.link {
+		rights = a.granted(nil, nil, nil)
+	}
+	if until == 0 || t.Expires < until {
+		until = t.Expires
+	}
+	return rights, until, nil
 }
 
 // granted returns what roles grant within a narrowing; a role that is not there grants nothing.
@@ -254,10 +283,42 @@ func (a *Access) Issuer(url string) (i rota.Issuer, ok bool) {
 // Anonymous returns the roles of callers without a credential.
 func (a *Access) Anonymous() []string { return a.anonymous }
 
+// authChanged is the payload of the event of a change of rights: what changed, and into what.
+type authChanged struct {
+	What  string       `json:"what"`
+	Name  string       `json:"name,omitempty"`
+	Gone  bool         `json:"gone,omitempty"`
+	Roles []string     `json:"roles,omitempty"`
+	Gives []rota.Grant `json:"grants,omitempty"`
+	rota.RoleLimits
+	Until rota.Date `json:"expires_ms,omitempty"`
+	// By is who signed in by an issuer; Maps is what an issuer maps to roles.
+	By   rota.Principal   `json:"by,omitempty"`
+	Maps []rota.ClaimRole `json:"maps,omitempty"`
+}
+
+// tell emits an event of a change of rights.
+func (ac *authority) tell(kind rota.EventKind, c authChanged) {
+	ac.changed()
+	ac.m.journal.emit(rota.Event{Kind: kind, Payload: payload(c)})
+}
+
+// unfounded refuses rights before a cluster's first entry.
+func (ac *authority) unfounded() *rota.Error {
+	if ac.m.head.cluster == "" {
+		return rota.Refusef(rota.KindUnavailable, "cluster", "the cluster has no leader yet: try again")
+	}
+	return nil
+}
+
 // derive rebuilds what is no row.
 func (ac *authority) derive() {
+	ac.sessions = nil
 	ac.tokens.scan(func(id tokenID, r *tokenRow) bool {
 		ac.m.timers.token.set(string(id), 0, int64(r.Expires))
+		if r.Parent != "" {
+			ac.keepSession(r.Parent, string(id))
+		}
 		return true
 	})
 	ac.spent.scan(func(hash string, r *spentRow) bool {
@@ -319,7 +380,12 @@ func (ac *authority) disownedAt(w *workerRow) int64 {
 func (ac *authority) fireToken(id string) {
 	r := ac.tokens.get(tokenID(id))
 	ac.m.timers.token.set(id, int64(r.Expires), 0)
-	ac.hold(r.By, access.OwnsToken, -1)
+	if r.Parent != "" {
+		ac.forgetSession(r.Parent, id)
+	} else {
+		ac.hold(r.By, access.OwnsToken, -1)
+		ac.endSessions(rota.TokenPrincipal(id))
+	}
 	ac.tokens.drop(tokenID(id))
 	ac.m.fleet.disown(only(rota.TokenPrincipal(id)))
 	ac.changed()
@@ -332,10 +398,15 @@ func (c *checker) access() {
 		if err := access.CheckRole(&r.Role); err != nil {
 			c.fault("role %s is unsound: %v", name, err)
 		}
+		if r.ETag != etagOf(r.settings) {
+			c.fault("I4: role %s has etag %s, and its settings another one", name, r.ETag)
+		}
 		return true
 	})
 	ac.tokens.scan(func(id tokenID, r *tokenRow) bool {
-		if err := access.CheckToken(&r.AccessToken); err != nil {
+		if r.Parent != "" {
+			c.session(r)
+		} else if err := access.CheckToken(&r.AccessToken); err != nil {
 			c.fault("token %s is unsound: %v", id, err)
 		}
 		if r.Created.Clock > m.head.clock || r.Revoked.Clock > m.head.clock {
@@ -352,6 +423,9 @@ func (c *checker) access() {
 	ac.issuers.scan(func(url string, r *issuerRow) bool {
 		if err := access.CheckIssuer(&r.Issuer); err != nil || r.At.Clock > m.head.clock {
 			c.fault("issuer %s, set at %d, is unsound: %v", url, r.At.Clock, err)
+		}
+		if r.ETag != etagOf(r.settings) {
+			c.fault("I4: issuer %s has etag %s, and its settings another one", url, r.ETag)
 		}
 		return true
 	})
@@ -437,6 +511,13 @@ func (j *judgement) auth(op *fsmpb.Op) *rota.Error {
 		return j.within("token", t.ID, here.granted(t.Roles, t.Tenants, t.Queues))
 	case *fsmpb.Op_RevokeToken:
 		if t := j.ac.tokens.get(tokenID(op.RevokeToken.GetId())); t != nil {
+			if t.Parent != "" {
+				rights, _, refusal := here.resolve(t.Parent, 0)
+				if refusal != nil {
+					return nil // it has ended with its parent
+				}
+				return j.within("session", t.ID, rights)
+			}
 			return j.within("token", t.ID, here.granted(t.Roles, t.Tenants, t.Queues))
 		}
 		return nil

@@ -285,7 +285,7 @@ func operationOf(f protoreflect.FieldDescriptor) *fsmpb.Op {
 var (
 	leadersOwn = []string{"begin_term", "reach", "round", "sweep", "set_node", "switch_rules", "node_differs", "want_voters", "disconnect", "drop_deleted",
 		"backup_stored", "fire", "plan_step", "keep_log", "advance_hook"}
-	harmless = []string{"barrier", "exchange"}
+	harmless = []string{"barrier", "exchange", "open_session"}
 )
 
 // rightOf is what each operation needs, as docs/security.md says.
@@ -393,7 +393,7 @@ func TestRights_eachOperation(t *testing.T) {
 			want = append(want, right.String())
 		case slices.Contains(harmless, what):
 			want = access.RightNames()
-		case slices.Contains(leadersOwn, what), what == "init_auth":
+		case slices.Contains(leadersOwn, what), what == "init_auth", what == "claim_session", what == "end_session":
 			if o := b.judged(by(rota.CertPrincipal(access.RoleRoot, "n"), name(operationOf(f)))); o == nil {
 				t.Errorf("%s: root passes, and only the leader or the node's account should", what)
 			}

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -10,34 +11,6 @@ import (
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
 )
-
-// authChanged is the payload of that event: what changed, and into what.
-type authChanged struct {
-	What  string       `json:"what"`
-	Name  string       `json:"name,omitempty"`
-	Gone  bool         `json:"gone,omitempty"`
-	Roles []string     `json:"roles,omitempty"`
-	Gives []rota.Grant `json:"grants,omitempty"`
-	rota.RoleLimits
-	Until rota.Date `json:"expires_ms,omitempty"`
-	// By is who signed in by an issuer; Maps is what an issuer maps to roles.
-	By   rota.Principal   `json:"by,omitempty"`
-	Maps []rota.ClaimRole `json:"maps,omitempty"`
-}
-
-// tell emits an event of a change of rights.
-func (ac *authority) tell(kind rota.EventKind, c authChanged) {
-	ac.changed()
-	ac.m.journal.emit(rota.Event{Kind: kind, Payload: payload(c)})
-}
-
-// unfounded refuses rights before a cluster's first entry.
-func (ac *authority) unfounded() *rota.Error {
-	if ac.m.head.cluster == "" {
-		return rota.Refusef(rota.KindUnavailable, "cluster", "the cluster has no leader yet: try again")
-	}
-	return nil
-}
 
 // setRole creates a role, or replaces the grants and the limits of one.
 func (ac *authority) setRole(op *fsmpb.SetRole) *fsmpb.Outcome {
@@ -52,6 +25,9 @@ func (ac *authority) setRole(op *fsmpb.SetRole) *fsmpb.Outcome {
 	if old != nil && slices.Equal(old.Grants, role.Grants) && old.RoleLimits == role.RoleLimits {
 		return &fsmpb.Outcome{Existed: true}
 	}
+	if err := ac.m.journal.matches(roleText(old, role.Name)); err != nil {
+		return entry.Refused(err)
+	}
 	if old == nil {
 		if ac.roles.len() >= limits.MaxRoles {
 			return entry.Refused(exhausted("role", "%d roles are set, no more are taken: delete one with `rota auth role delete ROLE`", limits.MaxRoles))
@@ -59,7 +35,8 @@ func (ac *authority) setRole(op *fsmpb.SetRole) *fsmpb.Outcome {
 		ac.roles.insert(roleName(role.Name), &roleRow{Role: rota.Role{Name: role.Name}})
 	}
 	r := ac.roles.edit(roleName(role.Name))
-	r.Grants, r.RoleLimits, r.By, r.At = role.Grants, role.RoleLimits, ac.m.journal.caller.Actor, ac.m.head.now()
+	r.Grants, r.RoleLimits, r.By, r.At = role.Grants, role.RoleLimits, ac.m.journal.owner(), ac.m.head.now()
+	r.ETag = etagOf(r.settings)
 	ac.tell(rota.EventAuthChanged, authChanged{What: "role", Name: role.Name, Gives: role.Grants, RoleLimits: role.RoleLimits})
 	ac.m.fleet.regrant(anybody)
 	return &fsmpb.Outcome{Existed: old != nil}
@@ -70,13 +47,33 @@ func (ac *authority) deleteRole(op *fsmpb.DeleteRole) *fsmpb.Outcome {
 	if _, ok := access.BuiltInRole(op.GetName()); ok {
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "role", "role %s is built in: it never goes", op.GetName()))
 	}
-	if ac.roles.get(roleName(op.GetName())) == nil {
+	r := ac.roles.get(roleName(op.GetName()))
+	if r == nil {
 		return entry.Refused(rota.Refusef(rota.KindNotFound, "role", "role %q is not set: `rota auth role list` shows those that are", op.GetName()))
+	}
+	if err := ac.m.journal.matches(roleText(r, op.GetName())); err != nil {
+		return entry.Refused(err)
 	}
 	ac.roles.drop(roleName(op.GetName()))
 	ac.tell(rota.EventAuthChanged, authChanged{What: "role", Name: op.GetName(), Gone: true})
 	ac.m.fleet.regrant(anybody)
 	return &fsmpb.Outcome{}
+}
+
+// roleText returns the name of a role for refusals, and its version, "" for nil.
+func roleText(r *roleRow, name string) (what, etag string) {
+	if r != nil {
+		etag = r.ETag
+	}
+	return fmt.Sprintf("role %q", name), etag
+}
+
+// issuerText is roleText for an identity provider.
+func issuerText(r *issuerRow, url string) (what, etag string) {
+	if r != nil {
+		etag = r.ETag
+	}
+	return fmt.Sprintf("issuer %.80q", url), etag
 }
 
 // createToken makes a token known. The same again is the same token, unless it was revoked.
@@ -88,7 +85,7 @@ func (ac *authority) createToken(op *fsmpb.CreateToken) *fsmpb.Outcome {
 	if err != nil {
 		return entry.Refused(err)
 	}
-	t.By = ac.m.journal.caller.Actor
+	t.By = ac.m.journal.owner()
 	if old := ac.tokens.get(tokenID(t.ID)); old != nil {
 		return ac.createAgain(old, &t, hash)
 	}
@@ -151,9 +148,14 @@ func (ac *authority) revokeToken(op *fsmpb.RevokeToken) *fsmpb.Outcome {
 	if !r.Revoked.IsZero() {
 		return &fsmpb.Outcome{Existed: true}
 	}
+	if r.Parent != "" {
+		ac.endOne(r.ID)
+		return &fsmpb.Outcome{}
+	}
 	ac.tokens.edit(tokenID(r.ID)).Revoked = ac.m.head.now()
 	ac.m.fleet.disown(only(rota.TokenPrincipal(r.ID)))
 	ac.m.hooks.disableAll("the token of whoever set it was revoked", only(rota.TokenPrincipal(r.ID)))
+	ac.endSessions(rota.TokenPrincipal(r.ID))
 	ac.tell(rota.EventAuthChanged, authChanged{What: "token", Name: op.GetId(), Gone: true})
 	return &fsmpb.Outcome{}
 }
@@ -189,10 +191,11 @@ func (ac *authority) setBlock(op *fsmpb.SetBlock) *fsmpb.Outcome {
 		return entry.Refused(exhausted("block", "%d certificates are blocked: no more are taken; replace the authority that issued them", limits.MaxBlocks))
 	default:
 		ac.blocks.insert(key, &blockRow{key: key, Block: rota.Block{Role: op.GetRole(), Name: op.GetName(),
-			By: ac.m.journal.caller.Actor, At: ac.m.head.now()}})
+			By: ac.m.journal.owner(), At: ac.m.head.now()}})
 	}
 	ac.m.fleet.disown(only(rota.CertPrincipal(op.GetRole(), op.GetName())))
 	if op.GetBlocked() {
+		ac.endSessions(rota.CertPrincipal(op.GetRole(), op.GetName()))
 		ac.m.hooks.disableAll("the certificate of whoever set it was blocked", only(rota.CertPrincipal(op.GetRole(), op.GetName())))
 	}
 	ac.tell(rota.EventAuthChanged, authChanged{What: "block", Name: string(key), Gone: !op.GetBlocked()})
@@ -229,7 +232,7 @@ func (ac *authority) initAuth(op *fsmpb.InitAuth) *fsmpb.Outcome {
 	if err != nil {
 		return entry.Refused(err)
 	}
-	t.By = ac.m.journal.caller.Actor
+	t.By = ac.m.journal.owner()
 	if old := ac.tokens.get(tokenID(t.ID)); old != nil {
 		return ac.createAgain(old, &t, hash)
 	}
@@ -272,22 +275,31 @@ func (ac *authority) setIssuer(op *fsmpb.SetIssuer) *fsmpb.Outcome {
 	if old != nil && old.Audience == i.Audience && old.CA == i.CA && slices.Equal(old.Maps, i.Maps) {
 		return &fsmpb.Outcome{Existed: true}
 	}
+	if err := ac.m.journal.matches(issuerText(old, i.URL)); err != nil {
+		return entry.Refused(err)
+	}
 	if old == nil {
 		if ac.issuers.len() >= limits.MaxIssuers {
 			return entry.Refused(exhausted("issuer", "%d issuers are set, no more are taken: delete one with `rota auth issuer delete URL`", limits.MaxIssuers))
 		}
 		ac.issuers.insert(i.URL, &issuerRow{Issuer: rota.Issuer{URL: i.URL}})
 	}
-	i.By, i.At = ac.m.journal.caller.Actor, ac.m.head.now()
-	ac.issuers.edit(i.URL).Issuer = i
+	i.By, i.At = ac.m.journal.owner(), ac.m.head.now()
+	r := ac.issuers.edit(i.URL)
+	r.Issuer = i
+	r.ETag = etagOf(r.settings)
 	ac.tell(rota.EventAuthChanged, authChanged{What: "issuer", Name: i.URL, Maps: i.Maps})
 	return &fsmpb.Outcome{Existed: old != nil}
 }
 
 // deleteIssuer takes no tokens of an identity provider any more.
 func (ac *authority) deleteIssuer(op *fsmpb.DeleteIssuer) *fsmpb.Outcome {
-	if ac.issuers.get(op.GetUrl()) == nil {
+	r := ac.issuers.get(op.GetUrl())
+	if r == nil {
 		return entry.Refused(rota.Refusef(rota.KindNotFound, "issuer", "issuer %.80q is not set: `rota auth issuer list` shows those that are", op.GetUrl()))
+	}
+	if err := ac.m.journal.matches(issuerText(r, op.GetUrl())); err != nil {
+		return entry.Refused(err)
 	}
 	ac.issuers.drop(op.GetUrl())
 	ac.tell(rota.EventAuthChanged, authChanged{What: "issuer", Name: op.GetUrl(), Gone: true})

@@ -48,7 +48,7 @@ func (b *batches) open(op *fsmpb.OpenBatch) *fsmpb.Outcome {
 		return entry.Refused(b.another(old, spec))
 	}
 	r := &batchRow{id: spec.ID, content: content, tenant: spec.Callback.Tenant, queue: spec.Callback.Queue, typ: spec.Callback.Type, size: spec.Size,
-		by: b.m.journal.caller.Actor, callback: b.m.specs.keep(&spec.Callback), opened: b.m.head.now(), touched: b.m.head.date()}
+		by: b.m.journal.owner(), callback: b.m.specs.keep(&spec.Callback), opened: b.m.head.now(), touched: b.m.head.date()}
 	if err := b.room(r, q); err != nil {
 		return entry.Refused(err)
 	}

@@ -83,6 +83,12 @@ var deeds = map[string][]func(*bench) *fsmpb.Op{
 		b.ok(issuerOp(idp, mapTo("sub", "ann", access.RoleReader)))
 		return b.exchangeOp(1, "e")
 	}},
+	"open_session": {func(*bench) *fsmpb.Op { return sessionOp("s") }},
+	"claim_session": {func(b *bench) *fsmpb.Op {
+		b.ok(by(root, sessionOp("s", asLink)))
+		return claimOp("s", "x")
+	}},
+	"end_session":  {func(b *bench) *fsmpb.Op { b.ok(by(root, sessionOp("s"))); return endSessionOp("s") }},
 	"set_key_rule": {func(*bench) *fsmpb.Op { return SetKeyRuleOp(&rota.KeyRule{Name: "k", Concurrency: 1}) }},
 	"delete_key_rule": {func(b *bench) *fsmpb.Op {
 		b.ok(SetKeyRuleOp(&rota.KeyRule{Name: "k", Concurrency: 1}))
@@ -155,6 +161,9 @@ func TestEventsHaveTheirCaller(t *testing.T) {
 				actor := root
 				if what == "init_auth" {
 					actor = rota.Local
+				}
+				if what == "claim_session" {
+					actor = sessionOf("s", "r")
 				}
 				op := by(actor, deed(b))
 				if got := op.ProtoReflect().WhichOneof(fields.Get(i).ContainingOneof()).Name(); string(got) != what {

@@ -206,6 +206,9 @@ func (r *workerRow) stakeNow() int64 {
 	return r.stakeLeft()
 }
 
+// knows reports whether a hash is that of the worker's secret.
+func (r *workerRow) knows(hash []byte) bool { return string(hash) == string(r.secretHash[:]) }
+
 // attested reports whether the worker's attestation holds, as of the last sweep.
 func (r *workerRow) attested() bool { return r.attestedUntil != 0 && !r.lapsed }
 
@@ -301,7 +304,7 @@ func (c *checker) bars(w *workerRow) {
 func (fl *fleet) own(w *workerRow, spec *rota.WorkerSpec) {
 	fl.m.timers.disowned.set(string(w.spec.ID), fl.m.access.disownedAt(w), 0)
 	fl.m.access.hold(w.by, access.OwnsWorker, -1)
-	w.by = fl.m.journal.caller.Actor
+	w.by = fl.m.journal.owner()
 	fl.m.access.hold(w.by, access.OwnsWorker, 1)
 	w.grants = fl.m.access.work(w.by, spec.Queues)
 }

@@ -48,6 +48,13 @@ func (fs *flows) endVertex(j *jobRow, state rota.JobState, why rota.Reason) {
 	fs.finishFlow(f, r)
 }
 
+// unheard reports whether a node that a retry released waits for the end of a lease that was
+// cancelled: its worker may not have heard.
+func (fs *flows) unheard(j *jobRow) bool {
+	f := fs.flowIndex.byID[j.workflow]
+	return f != nil && j.attempt == 0 && j.declines == 0 && f.rows[j.vertex].freeAt == j.due
+}
+
 // keepPast keeps the attempts of a node that a retry may run again. Of all such nodes so
 // many are kept and no more: there may be two million nodes.
 func (fs *flows) keepPast(v *vertexRow, j *jobRow, state rota.JobState) {

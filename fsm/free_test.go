@@ -20,6 +20,7 @@ func TestRetryWaitsForTheOldWorker(t *testing.T) {
 		if j := b.state("j", rota.JobDelayed); j.Due.Clock != l.AckBy.Clock {
 			t.Fatalf("free at %d, its lease ends at %d", j.Due.Clock, l.AckBy.Clock)
 		}
+		b.whyNames("j", "NOT_YET_DUE", "the worker of its cancelled lease may not have heard of it; due at ")
 		b.ok(retryOp("j")) // the same again
 		b.pass(l.AckBy.Clock - b.View.Head().Clock)
 		b.state("j", rota.JobQueued)
@@ -82,6 +83,7 @@ func TestRetryWaitsForTheOldWorker(t *testing.T) {
 		if j := b.state("wf/n0", rota.JobDelayed); j.Due.Clock != l.AckBy.Clock {
 			t.Fatalf("free at %d, its lease ends at %d", j.Due.Clock, l.AckBy.Clock)
 		}
+		b.whyNames("wf/n0", "NOT_YET_DUE", "the worker of its cancelled lease may not have heard of it; due at ")
 		b.pass(l.AckBy.Clock - b.View.Head().Clock)
 		b.state("wf/n0", rota.JobQueued)
 	})

@@ -418,7 +418,15 @@ func hostileChange(d *dice) *fsmpb.Op {
 // hostileRight changes rights, or what is no right.
 func hostileRight(b *bench, d *dice) *fsmpb.Op {
 	role := d.of("role", "root", "other", d.text())
-	switch d.roll(10) {
+	switch d.roll(13) {
+	case 10:
+		return by(pickOf(d, actorNamed("a"), actorNamed("b"), rota.CertPrincipal("role", "n")), sessionOp(d.of("s", "t", d.text()), func(o *fsmpb.OpenSession) {
+			o.Link, o.UntilMs = d.roll(2) == 0, pickOf[int64](d, 0, 0, startClock+40_000, d.number())
+		}))
+	case 11:
+		return by(sessionOf(d.of("s", "t"), d.of("a", "b")), claimOp(d.of("s", "t"), d.of("x", "y")))
+	case 12:
+		return by(pickOf(d, actorNamed("a"), sessionOf("s", "a")), endSessionOp(d.of("s", "t", "a", d.text())))
 	case 8:
 		if d.roll(3) == 0 {
 			return noIssuerOp(d.of(idp, d.text()))

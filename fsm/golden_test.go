@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -209,10 +210,27 @@ func goldenRights(c *bench) {
 	c.entry(blockOp(access.RoleWorker, "eve", true), eve(statusOp("owned", rota.WorkerDraining, c.fleet.workers.get("owned").session)))
 	c.entry(issuerOp(idp, mapTo("sub", "ann", access.RoleReader)), issuerOp(idp+"/gone", mapTo("repo", "acme/*", "acme")), c.exchangeOp(1, "e"),
 		c.exchangeOp(1, "f"), c.exchangeOp(2, "g", func(x *fsmpb.Exchange) { x.Value = "bob" }), noIssuerOp(idp+"/gone"))
+	c.entry(by(actorNamed("a"), sessionOp("s")), by(actorNamed("a"), sessionOp("t", asLink)), by(sessionOf("t", "a"), claimOp("t", "x")),
+		by(sessionOf("s", "a"), submitOp(mine)), by(sessionOf("s", "a"), endSessionOp("s")))
 	c.entry(revokeOp("a"), by(actorNamed("a"), submitOp(mine)), blockOp("acme", "bob", false), by(rota.Local, initOp(tokenWish("c", access.RoleRoot))),
 		by(rota.Local, initOp(tokenWish("d", access.RoleRoot), func(op *fsmpb.InitAuth) { op.Reset_ = true })))
 	c.pass(6_000)
 	c.entry(&fsmpb.Op{Op: &fsmpb.Op_DeleteRole{DeleteRole: &fsmpb.DeleteRole{Name: "acme"}}})
+}
+
+// goldenEdits changes and deletes versions of what can be set, the present ones and others.
+func goldenEdits(c *bench) {
+	all := c.versions()
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		of := all[name]
+		c.entry(inVersion(access.AnyVersion, of.set("2")), of.set("3"))
+		first := of.etag()
+		c.entry(inVersion(first, of.set("4")), inVersion(first, of.set("5")), inVersion(access.AnyVersion, of.set("6")), inVersion("A b", of.set("7")))
+		if of.remove != nil {
+			c.entry(inVersion(first, of.remove()), inVersion(of.etag(), of.remove()))
+		}
+	}
+	c.entry(inVersion("1", submitOp(jobSpec("conditional"))))
 }
 
 // writeGolden writes a log in which every verb occurs, sound and hostile.
@@ -288,6 +306,7 @@ func writeGolden(t *testing.T) {
 	c.entry(backupOp(c.at-2, "c-2.snap"), backupOp(c.at, "c-3.snap"), backupOp(0, "c-4.snap"))
 	c.entry(differsOp("n2", 7, 5), differsOp("n2", 9, 5), differsOp("n3", 9, 5), switchOp(entry.FirstRules), switchOp(0))
 	goldenWith(c)
+	goldenEdits(c)
 	note()
 	var out []byte
 	var lines strings.Builder

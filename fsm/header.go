@@ -77,6 +77,17 @@ func (h *header) date() rota.Date { return rota.Date(int64(h.clock) + h.offset) 
 // now is the present by both times; now().At tells when another moment of the clock is.
 func (h *header) now() rota.Moment { return rota.Moment{Clock: h.clock, Date: h.date()} }
 
+// settingsETag is the version of the cluster's own settings.
+func (h *header) settingsETag() string { return clusterETag(&h.settings) }
+
+func clusterETag(c *rota.ClusterSettings) string {
+	return etagOf(func(e *encoder) {
+		e.int(c.StateBytesMax)
+		e.int(c.VotersWanted)
+		e.bool(c.Autopilot)
+	})
+}
+
 func (h *header) canonical(e *encoder) {
 	e.str(string(h.cluster))
 	e.uint(h.incarnation)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
+	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/sched"
 )
@@ -27,6 +28,29 @@ type journal struct {
 	payloads entry.Texts
 	// caller is whose operation is being applied, nobody while the leader acts by itself.
 	caller access.Caller
+	// ifMatch is the version that the operation's object must have, "" for any.
+	ifMatch string
+}
+
+// matches refuses an operation whose object has another version than it asks for; have is "" if the
+// object does not exist. Verbs call it only once they know that they would change something, so
+// that a repetition of a change is no conflict.
+func (jn *journal) matches(what, have string) error { return access.Matches(jn.ifMatch, what, have) }
+
+// conditional refuses a malformed condition, and any condition on an operation that compares nothing.
+func conditional(op *fsmpb.Op) error {
+	if op.GetIfMatch() == "" {
+		return nil
+	}
+	switch op.GetOp().(type) {
+	case *fsmpb.Op_SetQueue, *fsmpb.Op_DeleteQueue, *fsmpb.Op_SetTenant, *fsmpb.Op_DeleteTenant, *fsmpb.Op_SetCluster, *fsmpb.Op_SetKeyRule,
+		*fsmpb.Op_DeleteKeyRule, *fsmpb.Op_SetSchedule, *fsmpb.Op_PauseSchedule, *fsmpb.Op_DeleteSchedule,
+		*fsmpb.Op_SetWebhook, *fsmpb.Op_PauseWebhook, *fsmpb.Op_DeleteWebhook,
+		*fsmpb.Op_SetRole, *fsmpb.Op_DeleteRole, *fsmpb.Op_SetIssuer, *fsmpb.Op_DeleteIssuer:
+		return access.CheckVersion(op.GetIfMatch())
+	default:
+		return rota.Refusef(rota.KindInvalid, "if_match", "the operation takes no if_match: leave it out")
+	}
 }
 
 // payload is an event's own data in JSON; what it is made of always has a form.
@@ -161,4 +185,14 @@ func (m *Machine) settleHeader() {
 	m.ledger.sub(m.head.hash)
 	m.head.hash = hashRow(&m.ledger.enc, tagHeader, &m.head)
 	m.ledger.add(m.head.hash)
+}
+
+// owner is whose what the operation at hand makes is: its actor, or the parent of a session.
+func (jn *journal) owner() rota.Principal { return jn.caller.Actor.Owner() }
+
+// owned is the caller of the operation at hand as what is made keeps it.
+func (jn *journal) owned() access.Caller {
+	c := jn.caller
+	c.Actor = jn.owner()
+	return c
 }

@@ -35,7 +35,7 @@ func (ac *authority) judgeBy(op *fsmpb.Op, rightsOf func(rota.Principal) (*acces
 	case rights.All() && r.beyond == nil:
 		return nil
 	}
-	j := judgement{ac: ac, actor: caller.Actor, rights: rights, right: r.right}
+	j := judgement{ac: ac, actor: caller.Actor.Owner(), session: caller.Actor, rights: rights, right: r.right}
 	return j.by(&r, op)
 }
 
@@ -118,7 +118,7 @@ var rules = map[reflect.Type]rule{
 		s := op.GetSignalWorkflow()
 		j.node(rota.WorkflowID(s.GetWorkflow()), s.GetNode())
 	}, nil},
-	reflect.TypeFor[*fsmpb.Op_Register]():         {rota.RightWork, (*judgement).register, (*judgement).registers},
+	reflect.TypeFor[*fsmpb.Op_Register]():         {rota.RightWork, (*judgement).register, (*judgement).registersItself},
 	reflect.TypeFor[*fsmpb.Op_SetStatus]():        {rota.RightWorkers, func(j *judgement, op *fsmpb.Op) { j.worker(op.GetSetStatus().GetWorker()) }, nil},
 	reflect.TypeFor[*fsmpb.Op_Gone]():             ownWork(func(op *fsmpb.Op) string { return op.GetGone().GetWorker() }),
 	reflect.TypeFor[*fsmpb.Op_Offer]():            ownWork(func(op *fsmpb.Op) string { return op.GetOffer().GetWorker() }),
@@ -155,6 +155,9 @@ var rules = map[reflect.Type]rule{
 	reflect.TypeFor[*fsmpb.Op_SkipWebhook]():      {rota.RightControl, func(j *judgement, op *fsmpb.Op) { j.webhook(op.GetSkipWebhook().GetName()) }, nil},
 	reflect.TypeFor[*fsmpb.Op_DeleteWebhook]():    {rota.RightControl, func(j *judgement, op *fsmpb.Op) { j.webhook(op.GetDeleteWebhook().GetName()) }, nil},
 	reflect.TypeFor[*fsmpb.Op_Exchange]():         {}, // the issuer's maps give what it makes
+	reflect.TypeFor[*fsmpb.Op_OpenSession]():      {rota.RightNone, nil, (*judgement).openSession},
+	reflect.TypeFor[*fsmpb.Op_ClaimSession]():     {rota.RightNone, nil, (*judgement).claimSession},
+	reflect.TypeFor[*fsmpb.Op_EndSession]():       {rota.RightNone, nil, (*judgement).endSession},
 	reflect.TypeFor[*fsmpb.Op_SetKeyRule]():       {rota.RightQueue, (*judgement).setKeyRule, nil},
 	reflect.TypeFor[*fsmpb.Op_DeleteKeyRule]():    {rota.RightQueue, (*judgement).deleteKeyRule, nil},
 	reflect.TypeFor[*fsmpb.Op_SkipKey]():          {rota.RightQueue, (*judgement).skipKey, nil},
@@ -200,9 +203,10 @@ func Forwardable(op *fsmpb.Op) bool {
 
 // judgement is of one operation of one actor.
 type judgement struct {
-	ac     *authority
-	actor  rota.Principal
-	rights *access.Rights
+	ac *authority
+	// actor is the caller, or the parent of a session that called; session is the caller itself.
+	actor, session rota.Principal
+	rights         *access.Rights
 	// right is the one that the operation needs.
 	right rota.Right
 	// refusal is the first that was found.
@@ -559,9 +563,6 @@ func (j *judgement) registers(op *fsmpb.Op) *rota.Error {
 	}
 	return nil
 }
-
-// knows reports whether a hash is that of the worker's secret.
-func (r *workerRow) knows(hash []byte) bool { return string(hash) == string(r.secretHash[:]) }
 
 // worker needs the right for each of a worker's queues.
 func (j *judgement) worker(id string) {

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/rotasched/rota"
@@ -51,6 +52,9 @@ func (kr *keyring) setKeyRule(op *fsmpb.SetKeyRule) *fsmpb.Outcome {
 	case old == nil && kr.rules.len() >= limits.MaxKeyRules:
 		return entry.Refused(exhausted("rule", "%d rules of keys exist: no more are taken", limits.MaxKeyRules))
 	}
+	if err := kr.m.journal.matches(kr.ruleText(idOfRule(&r))); err != nil {
+		return entry.Refused(err)
+	}
 	if err := kr.mayGroup(&r); err != nil {
 		return entry.Refused(err)
 	}
@@ -63,11 +67,22 @@ func (kr *keyring) setKeyRule(op *fsmpb.SetKeyRule) *fsmpb.Outcome {
 	return &fsmpb.Outcome{}
 }
 
+// ruleText returns the name of a rule for refusals, and its version.
+func (kr *keyring) ruleText(id keyRuleID) (what, etag string) {
+	if r := kr.byName[id]; r != nil {
+		etag = r.etag()
+	}
+	return fmt.Sprintf("the rule of key %q with queue %q and value %q", id.name, id.queue, id.value), etag
+}
+
 // deleteKeyRule lets the jobs of a key go.
 func (kr *keyring) deleteKeyRule(op *fsmpb.DeleteKeyRule) *fsmpb.Outcome {
 	id := keyRuleID{rota.QueueName(op.GetQueue()), op.GetName(), op.GetValue()}
 	if kr.byName[id] == nil {
 		return &fsmpb.Outcome{Existed: true} // deleted already, or never set
+	}
+	if err := kr.m.journal.matches(kr.ruleText(id)); err != nil {
+		return entry.Refused(err)
 	}
 	if err := kr.replace(id, nil); err != nil {
 		return entry.Refused(err)

@@ -30,11 +30,11 @@ func TestLanes(t *testing.T) {
 	for i := range 30 {
 		b.submit(fmt.Sprintf("c%d", i), of("cole", rota.JobType(fmt.Sprintf("t%d", i))), func(s *rota.JobSpec) { s.Requires = []string{"gpu"} })
 	}
-	list, ok := LanesOf(&b.View, "default", 3, nil)
-	if !ok || list.Lanes != 32 || list.Throttled != 1 || len(list.Largest) != 3 {
+	list, ok := LanesOf(&b.View, peer.LanesQuery{Queue: "default", Most: 3}, nil)
+	if !ok || list.Lanes != 32 || list.Throttled != 1 || len(list.First) != 3 {
 		t.Fatalf("%v: %+v", ok, list)
 	}
-	acme, bolt, cole := list.Largest[0], list.Largest[1], list.Largest[2]
+	acme, bolt, cole := list.First[0], list.First[1], list.First[2]
 	if acme.Tenant != "acme" || acme.Jobs != 9 || !acme.Throttled || acme.Head != "a0" || acme.Reasons[0].Reason != "TENANT_AT_LIMIT" {
 		t.Errorf("the largest is %+v", acme)
 	}
@@ -44,7 +44,7 @@ func TestLanes(t *testing.T) {
 	if cole.Jobs != 1 || len(cole.Reasons) == 0 || cole.Reasons[0].Reason == "" {
 		t.Errorf("the third is %+v", cole)
 	}
-	all, _ := LanesOf(&b.View, "default", 100, nil)
+	all, _ := LanesOf(&b.View, peer.LanesQuery{Queue: "default", Most: 100}, nil)
 	type place struct {
 		tenant rota.TenantID
 		typ    rota.JobType
@@ -56,19 +56,23 @@ func TestLanes(t *testing.T) {
 		}
 		return true
 	})
-	for _, l := range all.Largest {
+	for _, l := range all.First {
 		if at := (place{l.Tenant, l.Type}); waiting[at] != l.Jobs {
 			t.Errorf("%v has %d jobs, %d wait", at, l.Jobs, waiting[at])
 		}
 	}
-	if len(all.Largest) != len(waiting) || !slices.IsSortedFunc(all.Largest, func(x, y peer.Lane) int { return cmp.Compare(y.Jobs, x.Jobs) }) {
-		t.Errorf("%d lanes of %d: %+v", len(all.Largest), len(waiting), all.Largest)
+	if len(all.First) != len(waiting) || !slices.IsSortedFunc(all.First, func(x, y peer.Lane) int { return cmp.Compare(y.Jobs, x.Jobs) }) {
+		t.Errorf("%d lanes of %d: %+v", len(all.First), len(waiting), all.First)
 	}
-	own, _ := LanesOf(&b.View, "default", 100, access.ReaderOf([]rota.Grant{{Right: rota.RightRead, Tenant: "bolt", Queue: access.Everything}}))
-	if len(own.Largest) != 1 || own.Largest[0].Tenant != "bolt" || own.Lanes != 0 {
+	aged, _ := LanesOf(&b.View, peer.LanesQuery{Queue: "default", Most: 2, Oldest: true}, nil)
+	if len(aged.First) != 2 || aged.First[0].Oldest != "a0" || aged.First[1].Oldest != "b0" || aged.First[0].OldestWait < aged.First[1].OldestWait {
+		t.Errorf("those that wait longest are %+v", aged.First)
+	}
+	own, _ := LanesOf(&b.View, peer.LanesQuery{Queue: "default", Most: 100}, access.ReaderOf([]rota.Grant{{Right: rota.RightRead, Tenant: "bolt", Queue: access.Everything}}))
+	if len(own.First) != 1 || own.First[0].Tenant != "bolt" || own.Lanes != 0 {
 		t.Errorf("a tenant's reader sees %+v", own)
 	}
-	if _, ok := LanesOf(&b.View, "none", 1, nil); ok {
+	if _, ok := LanesOf(&b.View, peer.LanesQuery{Queue: "none", Most: 1}, nil); ok {
 		t.Error("a queue that is none has lanes")
 	}
 }

@@ -63,7 +63,7 @@ func (m *Machine) Apply(index rota.Index, term uint64, data []byte) (Applied, er
 		for i, op := range e.GetOps() {
 			a.Outcomes[i] = m.applyFor(op, term)
 		}
-		m.journal.caller = access.Caller{}
+		m.journal.caller, m.journal.ifMatch = access.Caller{}, ""
 		m.flows.settleFlows()
 		m.schedules.settle()
 		m.batches.settle()
@@ -87,8 +87,12 @@ func (m *Machine) Apply(index rota.Index, term uint64, data []byte) (Applied, er
 // applyFor applies an operation for who asked for it, or refuses it where that lacks the right.
 func (m *Machine) applyFor(op *fsmpb.Op, term uint64) *fsmpb.Outcome {
 	m.journal.caller = access.Caller{Actor: rota.Principal(op.GetActor()), Via: op.GetVia(), Request: op.GetRequest()}
+	m.journal.ifMatch = op.GetIfMatch()
 	if refusal := m.access.judge(op); refusal != nil {
 		return entry.Refused(refusal)
+	}
+	if err := conditional(op); err != nil {
+		return entry.Refused(err)
 	}
 	return m.apply(op, term)
 }
@@ -215,6 +219,12 @@ func (m *Machine) applyAccess(op *fsmpb.Op) *fsmpb.Outcome {
 		return m.access.deleteIssuer(op.DeleteIssuer)
 	case *fsmpb.Op_Exchange:
 		return m.access.exchange(op.Exchange)
+	case *fsmpb.Op_OpenSession:
+		return m.access.openSession(op.OpenSession)
+	case *fsmpb.Op_ClaimSession:
+		return m.access.claimSession(op.ClaimSession)
+	case *fsmpb.Op_EndSession:
+		return m.access.endSession(op.EndSession)
 	case *fsmpb.Op_InitAuth:
 		return m.access.initAuth(op.InitAuth)
 	default:

@@ -9,6 +9,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/millis"
 	"github.com/rotasched/rota/internal/peer"
 )
@@ -74,6 +75,9 @@ func runMix(b *bench, d *dice) {
 			ops := make([]*fsmpb.Op, 0, 3)
 			for range 1 + d.roll(3) {
 				ops = append(ops, mixOp(b, d, seen))
+			}
+			for _, op := range ops {
+				mixVersion(b, d, op)
 			}
 			if d.roll(10) == 0 {
 				ops = append(ops, mixFlow(d)...)
@@ -234,6 +238,19 @@ func mixOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 		return clusterOp("state_bytes_max", d.of("1MiB", "1GiB"), "voters_wanted", d.of("3", "5"), "autopilot", d.of("on", "off"))
 	}
 	return sweepOp()
+}
+
+// mixVersion has a tenant be changed in its present version only, or in another one.
+func mixVersion(b *bench, d *dice, op *fsmpb.Op) {
+	if op.GetSetTenant() == nil {
+		return
+	}
+	switch d.roll(6) {
+	case 0:
+		op.IfMatch = b.Tenant(rota.TenantID(op.GetSetTenant().GetId())).ETag
+	case 1:
+		op.IfMatch = d.of(access.AnyVersion, "0", "?")
+	}
 }
 
 // mixRegister registers a worker, mostly for somebody who may work for some tenants only.

@@ -63,7 +63,12 @@ func (m *Machine) eachHeld(yield func(by rota.Principal, what access.Owned)) {
 	m.queues.scan(func(_ rota.QueueName, r *queueRow) bool { yield(r.by, access.OwnsQueue); return true })
 	m.admission.tenants.scan(func(_ rota.TenantID, r *tenantRow) bool { yield(r.by, access.OwnsTenant); return true })
 	m.fleet.workers.scan(func(_ rota.WorkerID, r *workerRow) bool { yield(r.by, access.OwnsWorker); return true })
-	m.access.tokens.scan(func(_ tokenID, r *tokenRow) bool { yield(r.By, access.OwnsToken); return true })
+	m.access.tokens.scan(func(_ tokenID, r *tokenRow) bool {
+		if r.Parent == "" {
+			yield(r.By, access.OwnsToken)
+		}
+		return true
+	})
 	m.schedules.rows.scan(func(_ rota.ScheduleName, r *scheduleRow) bool { yield(r.by, access.OwnsSchedule); return true })
 	m.hooks.rows.scan(func(_ rota.WebhookName, r *hookRow) bool { yield(r.by, access.OwnsWebhook); return true })
 	m.batches.rows.scan(func(_ rota.BatchID, r *batchRow) bool {

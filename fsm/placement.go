@@ -98,7 +98,7 @@ func (r *registry) reset() {
 }
 
 func (pl *placement) addQueue(name rota.QueueName, policy rota.QueuePolicy) {
-	q := &queueRow{name: name, policy: policy, by: pl.m.journal.caller.Actor}
+	q := &queueRow{name: name, policy: policy, by: pl.m.journal.owner()}
 	pl.m.access.hold(q.by, access.OwnsQueue, 1)
 	pl.m.queues.insert(name, q)
 	pl.m.admission.initLanes(q, pl.addIndex(q))

@@ -34,7 +34,7 @@ func (pn *plans) start(op *fsmpb.StartPlan) *fsmpb.Outcome {
 	}
 	if old := pn.rows.get(spec.ID); old != nil {
 		how := spec.Difference(old.spec)
-		if old.caller.Actor != m.journal.caller.Actor {
+		if old.caller.Actor != m.journal.owner() {
 			how = "by somebody else" // whose filter is nobody else's to see
 		}
 		if how != "" {
@@ -46,7 +46,7 @@ func (pn *plans) start(op *fsmpb.StartPlan) *fsmpb.Outcome {
 	if err := pn.target(spec); err != nil {
 		return entry.Refused(err)
 	}
-	if err := pn.mayRun(m.journal.caller.Actor); err != nil {
+	if err := pn.mayRun(m.journal.owner()); err != nil {
 		return entry.Refused(err)
 	}
 	running, oldest, order := pn.count()
@@ -56,7 +56,7 @@ func (pn *plans) start(op *fsmpb.StartPlan) *fsmpb.Outcome {
 	if pn.rows.len() >= limits.MaxPlans {
 		pn.rows.drop(oldest.spec.ID)
 	}
-	r := &planRow{spec: spec, filter: &f, caller: m.journal.caller, order: order + 1, started: m.head.now(), jobs: m.head.jobSeq, ends: m.head.tombSeq}
+	r := &planRow{spec: spec, filter: &f, caller: m.journal.owned(), order: order + 1, started: m.head.now(), jobs: m.head.jobSeq, ends: m.head.tombSeq}
 	pn.rows.insert(spec.ID, r)
 	pn.emit(r, rota.EventPlanStarted)
 	return &fsmpb.Outcome{}

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/rotasched/rota"
@@ -15,14 +16,54 @@ import (
 // anybody's place: enqueue times stay, the order is computed anew.
 func (pl *placement) setQueue(op *fsmpb.SetQueue) *fsmpb.Outcome {
 	name := rota.QueueName(op.GetName())
-	if err := rota.CheckID("queue", name); err != nil {
+	policy, expected, err := pl.wantQueue(op, pl.m.journal.owner())
+	if err != nil {
 		return entry.Refused(err)
 	}
+	q := pl.m.queues.get(name)
+	if q != nil && q.says(&policy, expected) {
+		return &fsmpb.Outcome{Existed: true}
+	}
+	if err := pl.m.journal.matches(queueText(q, name)); err != nil {
+		return entry.Refused(err)
+	}
+	if q == nil {
+		pl.addQueue(name, policy)
+		pl.m.queues.edit(name).expected = expected
+		return &fsmpb.Outcome{}
+	}
+	q = pl.m.queues.edit(name)
+	q.expected = expected
+	q.drainTo, q.drainFrom = "", "" // who sets it keeps it
+	pl.changeQueue(q, policy)
+	return &fsmpb.Outcome{Existed: true}
+}
+
+// queueText returns the name of a queue for refusals, and its version, "" for nil.
+func queueText(q *queueRow, name rota.QueueName) (what, etag string) {
+	what = fmt.Sprintf("queue %q", name)
+	if q != nil {
+		etag = q.etag()
+	}
+	return what, etag
+}
+
+// says reports whether a queue has this policy already, and is not being drained.
+func (r *queueRow) says(policy *rota.QueuePolicy, expected []expectedTime) bool {
+	return *policy == r.policy && slices.Equal(expected, r.expected) && r.drainTo == ""
+}
+
+// wantQueue returns the policy that an operation would give a queue, or its refusal; it changes nothing.
+func (pl *placement) wantQueue(op *fsmpb.SetQueue, by rota.Principal) (rota.QueuePolicy, []expectedTime, error) {
+	name := rota.QueueName(op.GetName())
+	policy := rota.StandardPolicy()
+	if err := rota.CheckID("queue", name); err != nil {
+		return policy, nil, err
+	}
 	if pl.m.head.cluster == "" {
-		return entry.Refused(rota.Refusef(rota.KindUnavailable, "cluster", "the cluster has no leader yet: try again"))
+		return policy, nil, rota.Refusef(rota.KindUnavailable, "cluster", "the cluster has no leader yet: try again")
 	}
 	q := pl.m.queues.get(name)
-	policy := rota.StandardPolicy()
 	var expected []expectedTime
 	if q != nil {
 		policy, expected = q.policy, q.expected
@@ -30,14 +71,14 @@ func (pl *placement) setQueue(op *fsmpb.SetQueue) *fsmpb.Outcome {
 	if op.GetPreset() != "" {
 		var err error
 		if policy, err = rota.PresetPolicy(op.GetPreset()); err != nil {
-			return entry.Refused(err)
+			return policy, nil, err
 		}
 	}
 	for _, s := range op.GetSet() {
 		if !ascii(s.GetKey()) || !ascii(s.GetValue()) {
 			// Letter case beyond ASCII is a matter of Unicode tables, which differ
 			// between binaries (SPEC §2.2).
-			return entry.Refused(rota.Refusef(rota.KindInvalid, "key", "key %q or its value is not ASCII", s.GetKey()))
+			return policy, nil, rota.Refusef(rota.KindInvalid, "key", "key %q or its value is not ASCII", s.GetKey())
 		}
 		one := rota.Setting{Key: s.GetKey(), Value: s.GetValue()}
 		typ, ms, is, err := one.Expected()
@@ -49,44 +90,93 @@ func (pl *placement) setQueue(op *fsmpb.SetQueue) *fsmpb.Outcome {
 			err = policy.Set(one)
 		}
 		if err != nil {
-			return entry.Refused(err)
+			return policy, nil, err
 		}
 	}
 	if len(expected) > limits.MaxExpectedTypes {
-		return entry.Refused(exhausted("expected", "expected times are set for %d types: at most %d are taken", len(expected),
-			limits.MaxExpectedTypes))
+		return policy, nil, exhausted("expected", "expected times are set for %d types: at most %d are taken", len(expected),
+			limits.MaxExpectedTypes)
 	}
 	if err := policy.Check(); err != nil {
-		return entry.Refused(err)
+		return policy, nil, err
 	}
 	if q == nil {
-		if pl.m.queues.len() >= limits.MaxQueues {
-			return entry.Refused(exhausted("queue", "%d queues exist: no more are taken", limits.MaxQueues))
-		}
-		if err := pl.m.admission.admitBytes(nil, "", 1); err != nil {
-			return entry.Refused(err)
-		}
-		if err := pl.m.access.mayHold(pl.m.journal.caller.Actor, access.OwnsQueue); err != nil {
-			return entry.Refused(err)
-		}
-		pl.addQueue(name, policy)
-		pl.m.queues.edit(name).expected = expected
-		return &fsmpb.Outcome{}
+		return policy, expected, pl.mayAddQueue(by)
 	}
 	if pl.m.keyring.groups[name] != nil {
-		if err := turnless(name, &policy); err != nil {
-			return entry.Refused(err)
+		err := turnless(name, &policy)
+		return policy, expected, err
+	}
+	return policy, expected, nil
+}
+
+// mayAddQueue refuses a new queue if a limit is reached.
+func (pl *placement) mayAddQueue(by rota.Principal) error {
+	if pl.m.queues.len() >= limits.MaxQueues {
+		return exhausted("queue", "%d queues exist: no more are taken", limits.MaxQueues)
+	}
+	if err := pl.m.admission.admitBytes(nil, "", 1); err != nil {
+		return err
+	}
+	return pl.m.access.mayHold(by, access.OwnsQueue)
+}
+
+// PreviewQueue returns a queue as an operation would set it, with the changes of its policy; its
+// counters are the current ones. The error is the refusal that the operation would get.
+func PreviewQueue(vw *View, op *fsmpb.Op) (rota.Queue, error) {
+	name := rota.QueueName(op.GetSetQueue().GetName())
+	policy, expected, err := vw.m.placement.wantQueue(op.GetSetQueue(), rota.Principal(op.GetActor()))
+	if err != nil {
+		return rota.Queue{}, err
+	}
+	was := vw.m.queues.get(name)
+	if was == nil || !was.says(&policy, expected) {
+		what, etag := queueText(was, name)
+		if err := access.Matches(op.GetIfMatch(), what, etag); err != nil {
+			return rota.Queue{}, err
 		}
 	}
-	if policy == q.policy && slices.Equal(expected, q.expected) && q.drainTo == "" {
-		return &fsmpb.Outcome{Existed: true}
+	made := queueRow{policy: policy, expected: expected}
+	if was == nil {
+		usual := rota.StandardPolicy()
+		changes := append([]rota.SettingChange{{Key: "preset", To: policy.Preset}}, usual.Differences(&policy)...)
+		return rota.Queue{Name: name, Policy: policy, ETag: made.etag(), Changes: append(changes, expectedChanges(nil, expected)...)}, nil
 	}
-	q = pl.m.queues.edit(name)
-	q.expected = expected
-	q.drainTo, q.drainFrom = "", "" // who sets it keeps it
-	pl.changeQueue(q, policy)
-	return &fsmpb.Outcome{Existed: true}
+	q := vw.queueWords(was)
+	q.Policy, q.ETag = policy, made.etag()
+	if was.policy.Preset != policy.Preset {
+		q.Changes = append(q.Changes, rota.SettingChange{Key: "preset", From: was.policy.Preset, To: policy.Preset})
+	}
+	q.Changes = append(append(q.Changes, was.policy.Differences(&policy)...), expectedChanges(was.expected, expected)...)
+	if was.drainTo != "" {
+		q.Changes = append(q.Changes, rota.SettingChange{Key: "drain_to", From: string(was.drainTo)})
+	}
+	return q, nil
 }
+
+// expectedChanges lists the types whose expected times differ; both lists are sorted by type.
+func expectedChanges(from, to []expectedTime) (changes []rota.SettingChange) {
+	for len(from)+len(to) > 0 {
+		var c rota.SettingChange
+		switch {
+		case len(to) == 0 || len(from) > 0 && from[0].typ < to[0].typ:
+			c = rota.SettingChange{Key: expectedKey(from[0]), From: fmt.Sprint(from[0].ms)}
+			from = from[1:]
+		case len(from) == 0 || to[0].typ < from[0].typ:
+			c = rota.SettingChange{Key: expectedKey(to[0]), To: fmt.Sprint(to[0].ms)}
+			to = to[1:]
+		default:
+			c = rota.SettingChange{Key: expectedKey(to[0]), From: fmt.Sprint(from[0].ms), To: fmt.Sprint(to[0].ms)}
+			from, to = from[1:], to[1:]
+		}
+		if c.From != c.To {
+			changes = append(changes, c)
+		}
+	}
+	return changes
+}
+
+func expectedKey(x expectedTime) string { return "expected." + string(x.typ) }
 
 func (pl *placement) changeQueue(q *queueRow, policy rota.QueuePolicy) {
 	reorder := rankedOtherwise(&q.policy, &policy)
@@ -167,6 +257,11 @@ func (pl *placement) deleteQueue(op *fsmpb.DeleteQueue) *fsmpb.Outcome {
 			"starts none of them", name, name))
 	case q == nil:
 		return &fsmpb.Outcome{Existed: true} // deleted already, or never made
+	}
+	if err := m.journal.matches(queueText(q, name)); err != nil {
+		return entry.Refused(err)
+	}
+	switch {
 	case op.GetDrainTo() != "":
 		return pl.drainQueue(q, rota.QueueName(op.GetDrainTo()))
 	case q.live() > 0:

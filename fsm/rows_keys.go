@@ -21,6 +21,18 @@ func keyRuleKey(queue rota.QueueName, name, value string) string {
 
 func (r *keyRuleRow) TreeKey() string { return r.key }
 
+// etag is the version of a rule.
+func (r *keyRuleRow) etag() string {
+	return etagOf(func(e *encoder) {
+		e.uint(uint64(r.Scope))
+		for _, v := range []int64{r.Concurrency, r.Rate, r.PeriodMs, r.Burst} {
+			e.int(v)
+		}
+		e.uint(uint64(r.Sequence))
+		e.bool(r.Group)
+	})
+}
+
 func (r *keyRuleRow) canonical(e *encoder) {
 	e.str(string(r.Queue))
 	e.str(r.Name)

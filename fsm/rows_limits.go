@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"crypto/sha256"
+	"encoding/hex"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/access"
@@ -35,6 +36,27 @@ func (r *tenantRow) canonical(e *encoder) {
 	e.int(r.open)
 	e.int(int64(r.throttledAt))
 	e.str(string(r.by))
+}
+
+// etag is the version of a tenant's limits.
+func (r *tenantRow) etag() string { return tenantETag(r.known, r.limits) }
+
+func tenantETag(known bool, l rota.TenantLimits) string {
+	return etagOf(func(e *encoder) {
+		e.bool(known)
+		e.uint(uint64(l.Tier))
+		for _, v := range []int64{l.Weight, l.MaxConcurrent, l.RateLimitRPS, l.PenaltyMs, l.BytesMax} {
+			e.int(v)
+		}
+	})
+}
+
+// etagOf is the version of an object that can be set: a hash of its settings.
+func etagOf(canonical func(*encoder)) string {
+	var e encoder
+	canonical(&e)
+	sum := sha256.Sum256(e.b)
+	return hex.EncodeToString(sum[:8])
 }
 
 func decodeTenant(d *decoder) *tenantRow {
@@ -181,7 +203,7 @@ type (
 	blockKey string
 )
 
-// roleRow is a role that somebody set.
+// roleRow is a role that somebody set. Its ETag is derived.
 type roleRow struct {
 	rowMeta
 	rota.Role
@@ -189,6 +211,13 @@ type roleRow struct {
 
 func (r *roleRow) canonical(e *encoder) {
 	e.str(r.Name)
+	r.settings(e)
+	e.str(string(r.By))
+	e.moment(r.At)
+}
+
+// settings writes what can be set of a role.
+func (r *roleRow) settings(e *encoder) {
 	e.uint(uint64(len(r.Grants)))
 	for _, g := range r.Grants {
 		e.uint(uint64(g.Right))
@@ -198,8 +227,6 @@ func (r *roleRow) canonical(e *encoder) {
 	for what := range access.OwnsEnd {
 		e.int(*what.Of(&r.RoleLimits))
 	}
-	e.str(string(r.By))
-	e.moment(r.At)
 }
 
 func decodeRole(d *decoder) *roleRow {
@@ -213,6 +240,7 @@ func decodeRole(d *decoder) *roleRow {
 	}
 	r.By = rota.Principal(d.str())
 	r.At = d.moment()
+	r.ETag = etagOf(r.settings)
 	return r
 }
 
@@ -222,6 +250,10 @@ type tokenRow struct {
 	rota.AccessToken
 	// hash is what the token is known by: access.Credential.Hash.
 	hash [32]byte
+	// link says of a session that its link has not been claimed; until is when the session ends at
+	// the latest, where what its parent shows ends by a date that the state does not know.
+	link  bool
+	until rota.Date
 }
 
 func (r *tokenRow) canonical(e *encoder) {
@@ -235,6 +267,9 @@ func (r *tokenRow) canonical(e *encoder) {
 	e.str(string(r.By))
 	e.moment(r.Created)
 	e.moment(r.Revoked)
+	e.str(string(r.Parent))
+	e.bool(r.link)
+	e.int(int64(r.until))
 }
 
 func decodeToken(d *decoder) *tokenRow {
@@ -245,6 +280,7 @@ func decodeToken(d *decoder) *tokenRow {
 	r.Expires = rota.Date(d.int())
 	r.By = rota.Principal(d.str())
 	r.Created, r.Revoked = d.moment(), d.moment()
+	r.Parent, r.link, r.until = rota.Principal(d.str()), d.bool(), rota.Date(d.int())
 	return r
 }
 
@@ -273,7 +309,7 @@ func decodeBlock(d *decoder) *blockRow {
 
 func blockKeyOf(role, name string) blockKey { return blockKey(role + "/" + name) }
 
-// issuerRow is an identity provider whose tokens are taken.
+// issuerRow is an identity provider whose tokens are taken. Its ETag is derived.
 type issuerRow struct {
 	rowMeta
 	rota.Issuer
@@ -281,6 +317,13 @@ type issuerRow struct {
 
 func (r *issuerRow) canonical(e *encoder) {
 	e.str(r.URL)
+	r.settings(e)
+	e.str(string(r.By))
+	e.moment(r.At)
+}
+
+// settings writes what can be set of an identity provider.
+func (r *issuerRow) settings(e *encoder) {
 	e.str(r.Audience)
 	e.str(r.CA)
 	e.uint(uint64(len(r.Maps)))
@@ -289,8 +332,6 @@ func (r *issuerRow) canonical(e *encoder) {
 		e.str(m.Value)
 		e.str(m.Role)
 	}
-	e.str(string(r.By))
-	e.moment(r.At)
 }
 
 func decodeIssuer(d *decoder) *issuerRow {
@@ -301,6 +342,7 @@ func decodeIssuer(d *decoder) *issuerRow {
 	}
 	r.By = rota.Principal(d.str())
 	r.At = d.moment()
+	r.ETag = etagOf(r.settings)
 	return r
 }
 

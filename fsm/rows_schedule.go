@@ -1,6 +1,8 @@
 package fsm
 
 import (
+	"fmt"
+
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/millis"
@@ -68,6 +70,10 @@ func (r *scheduleRow) canonical(e *encoder) {
 		e.uint(uint64(d.What))
 	}
 }
+
+// etag is the version and the date it was set, which differs from that of an earlier schedule of the
+// same name. It is no hash of the content, so nobody can test guesses of a payload that they may not read.
+func (r *scheduleRow) etag() string { return fmt.Sprintf("%d-%d", r.version, int64(r.set)) }
 
 func decodeSchedule(d *decoder) *scheduleRow {
 	s := &rota.ScheduleSpec{Name: rota.ScheduleName(d.str())}

@@ -272,15 +272,37 @@ type queueRow struct {
 	by rota.Principal
 }
 
-func (r *queueRow) canonical(e *encoder) {
-	e.str(string(r.name))
-	e.str(r.policy.Preset)
-	e.values = r.policy.AppendValues(e.values[:0])
+// encodePolicy writes a queue's policy.
+func encodePolicy(e *encoder, p *rota.QueuePolicy) {
+	e.str(p.Preset)
+	e.values = p.AppendValues(e.values[:0])
 	values := e.values
 	e.uint(uint64(len(values)))
 	for _, v := range values {
 		e.int(v)
 	}
+}
+
+func encodeExpected(e *encoder, list []expectedTime) {
+	e.uint(uint64(len(list)))
+	for _, x := range list {
+		e.str(string(x.typ))
+		e.int(x.ms)
+	}
+}
+
+// etag is the version of a queue's policy, with its expected times.
+func (r *queueRow) etag() string {
+	return etagOf(func(e *encoder) {
+		encodePolicy(e, &r.policy)
+		encodeExpected(e, r.expected)
+		e.str(string(r.drainTo))
+	})
+}
+
+func (r *queueRow) canonical(e *encoder) {
+	e.str(string(r.name))
+	encodePolicy(e, &r.policy)
 	for _, v := range []int64{r.blocked, r.delayed, r.queued, r.assigned, r.running} {
 		e.int(v)
 	}
@@ -288,11 +310,7 @@ func (r *queueRow) canonical(e *encoder) {
 		r.sinceInterleave} {
 		e.uint(v)
 	}
-	e.uint(uint64(len(r.expected)))
-	for _, x := range r.expected {
-		e.str(string(x.typ))
-		e.int(x.ms)
-	}
+	encodeExpected(e, r.expected)
 	e.str(string(r.drainTo))
 	e.str(string(r.drainFrom))
 	e.str(string(r.by))

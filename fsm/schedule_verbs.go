@@ -36,11 +36,14 @@ func (sc *schedules) set(op *fsmpb.SetSchedule) *fsmpb.Outcome {
 	if err != nil {
 		return entry.Refused(err)
 	}
-	r := &scheduleRow{spec: spec, kept: sc.m.specs.keep(&spec.Job), by: sc.m.journal.caller.Actor, version: 1, set: sc.m.head.date()}
+	r := &scheduleRow{spec: spec, kept: sc.m.specs.keep(&spec.Job), by: sc.m.journal.owner(), version: 1, set: sc.m.head.date()}
 	r.through, r.size = r.set, r.specSize()
 	old := sc.rows.get(spec.Name)
 	if old != nil && sameSchedule(old, r) {
 		return &fsmpb.Outcome{Existed: true}
+	}
+	if err := sc.m.journal.matches(scheduleText(old, spec.Name)); err != nil {
+		return entry.Refused(err)
 	}
 	if err := sc.admit(old, r); err != nil {
 		return entry.Refused(err)
@@ -57,6 +60,14 @@ func (sc *schedules) set(op *fsmpb.SetSchedule) *fsmpb.Outcome {
 	sc.rows.insert(spec.Name, r)
 	sc.emit(r, rota.EventScheduleChanged, "", scheduleEvent{What: "SET"})
 	return &fsmpb.Outcome{}
+}
+
+// scheduleText returns the name of a schedule for refusals, and its version, "" for nil.
+func scheduleText(r *scheduleRow, name rota.ScheduleName) (what, etag string) {
+	if r != nil {
+		etag = r.etag()
+	}
+	return fmt.Sprintf("schedule %q", name), etag
 }
 
 // follow takes over what stays of a schedule as it is set anew. Only where its times change, or it
@@ -153,6 +164,9 @@ func (sc *schedules) setPaused(op *fsmpb.PauseSchedule) *fsmpb.Outcome {
 	if r.paused == op.GetPaused() {
 		return &fsmpb.Outcome{Existed: true}
 	}
+	if err := sc.m.journal.matches(scheduleText(r, r.spec.Name)); err != nil {
+		return entry.Refused(err)
+	}
 	r = sc.rows.edit(r.spec.Name)
 	if op.GetPaused() {
 		sc.pause(r, tail(op.GetReason(), limits.MaxReasonBytes))
@@ -247,6 +261,9 @@ func (sc *schedules) remove(op *fsmpb.DeleteSchedule) *fsmpb.Outcome {
 	r := sc.rows.get(rota.ScheduleName(op.GetName()))
 	if r == nil {
 		return &fsmpb.Outcome{Existed: true}
+	}
+	if err := sc.m.journal.matches(scheduleText(r, r.spec.Name)); err != nil {
+		return entry.Refused(err)
 	}
 	r = sc.rows.edit(r.spec.Name)
 	sc.setRetry(r, 0)

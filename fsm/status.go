@@ -252,8 +252,8 @@ func (fl *fleet) register(op *fsmpb.Register) *fsmpb.Outcome {
 	}
 	hash := [32]byte(op.GetSecretHash())
 	old := fl.workers.get(spec.ID)
-	if old == nil || old.by != fl.m.journal.caller.Actor {
-		if err := fl.m.access.mayHold(fl.m.journal.caller.Actor, access.OwnsWorker); err != nil {
+	if old == nil || old.by != fl.m.journal.owner() {
+		if err := fl.m.access.mayHold(fl.m.journal.owner(), access.OwnsWorker); err != nil {
 			return entry.Refused(err)
 		}
 	}

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/rotasched/rota"
@@ -13,48 +14,69 @@ import (
 // setTenant creates or changes a tenant's limits.
 func (lm *admission) setTenant(op *fsmpb.SetTenant) *fsmpb.Outcome {
 	id := rota.TenantID(op.GetId())
-	if err := rota.CheckID("tenant", id); err != nil {
+	wanted, err := lm.wantTenant(op, lm.m.journal.owner())
+	if err != nil {
 		return entry.Refused(err)
 	}
-	if lm.m.head.cluster == "" {
-		return entry.Refused(rota.Refusef(rota.KindUnavailable, "cluster", "the cluster has no leader yet: try again"))
-	}
-	wanted := lm.limitsOf(id)
-	for _, s := range op.GetSet() {
-		if !ascii(s.GetKey()) || !ascii(s.GetValue()) { // as in setQueue
-			return entry.Refused(rota.Refusef(rota.KindInvalid, "key", "key %q or its value is not ASCII", s.GetKey()))
-		}
-		if err := wanted.Set(rota.Setting{Key: s.GetKey(), Value: s.GetValue()}); err != nil {
-			return entry.Refused(err)
-		}
-	}
 	t := lm.tenants.get(id)
-	if t == nil {
-		if err := lm.admitBytes(nil, "", 1); err != nil {
-			return entry.Refused(err)
-		}
-	}
-	switch {
-	case t == nil && lm.tenants.len() >= limits.MaxTenants:
-		return entry.Refused(exhausted("tenant", "%d tenants are known: no more are taken", limits.MaxTenants))
-	case t != nil && t.known && t.limits == wanted:
+	existed := t != nil && t.known
+	if existed && t.limits == wanted {
 		return &fsmpb.Outcome{Existed: true}
-	case t == nil || !t.known:
-		if err := lm.m.access.mayHold(lm.m.journal.caller.Actor, access.OwnsTenant); err != nil {
-			return entry.Refused(err)
-		}
+	}
+	if err := lm.m.journal.matches(tenantText(t, id)); err != nil {
+		return entry.Refused(err)
 	}
 	if t == nil {
 		lm.tenants.insert(id, &tenantRow{id: id, limits: rota.DefaultTenantLimits()})
 	}
-	existed := t != nil && t.known
 	if !existed {
-		by := lm.m.journal.caller.Actor
+		by := lm.m.journal.owner()
 		lm.tenants.edit(id).by = by
 		lm.m.access.hold(by, access.OwnsTenant, 1)
 	}
 	lm.changeTenant(lm.tenants.edit(id), wanted)
 	return &fsmpb.Outcome{Existed: existed}
+}
+
+// tenantText returns the name of a tenant for refusals, and its version; nil has that of the defaults.
+func tenantText(t *tenantRow, id rota.TenantID) (what, etag string) {
+	if t == nil {
+		t = &tenantRow{limits: rota.DefaultTenantLimits()}
+	}
+	return fmt.Sprintf("tenant %q", id), t.etag()
+}
+
+// wantTenant returns the limits that an operation would give a tenant, or its refusal; it changes nothing.
+func (lm *admission) wantTenant(op *fsmpb.SetTenant, by rota.Principal) (rota.TenantLimits, error) {
+	id := rota.TenantID(op.GetId())
+	wanted := lm.limitsOf(id)
+	if err := rota.CheckID("tenant", id); err != nil {
+		return wanted, err
+	}
+	if lm.m.head.cluster == "" {
+		return wanted, rota.Refusef(rota.KindUnavailable, "cluster", "the cluster has no leader yet: try again")
+	}
+	for _, s := range op.GetSet() {
+		if !ascii(s.GetKey()) || !ascii(s.GetValue()) { // as in wantQueue
+			return wanted, rota.Refusef(rota.KindInvalid, "key", "key %q or its value is not ASCII", s.GetKey())
+		}
+		if err := wanted.Set(rota.Setting{Key: s.GetKey(), Value: s.GetValue()}); err != nil {
+			return wanted, err
+		}
+	}
+	t := lm.tenants.get(id)
+	if t == nil {
+		if err := lm.admitBytes(nil, "", 1); err != nil {
+			return wanted, err
+		}
+		if lm.tenants.len() >= limits.MaxTenants {
+			return wanted, exhausted("tenant", "%d tenants are known: no more are taken", limits.MaxTenants)
+		}
+	}
+	if t == nil || !t.known {
+		return wanted, lm.m.access.mayHold(by, access.OwnsTenant)
+	}
+	return wanted, nil
 }
 
 // changeTenant gives a tenant other limits; t is editable.
@@ -278,24 +300,35 @@ func (lm *admission) crowded(q *queueRow, tenant rota.TenantID) bool {
 
 // setCluster changes the cluster's own settings.
 func (lm *admission) setCluster(op *fsmpb.SetCluster) *fsmpb.Outcome {
-	h := &lm.m.head
-	if h.cluster == "" {
-		return entry.Refused(rota.Refusef(rota.KindUnavailable, "cluster", "the cluster has no leader yet: try again"))
-	}
-	settings := h.settings
-	for _, s := range op.GetSet() {
-		if !ascii(s.GetKey()) || !ascii(s.GetValue()) { // as in setQueue
-			return entry.Refused(rota.Refusef(rota.KindInvalid, "key", "key %q or its value is not ASCII", s.GetKey()))
-		}
-		if err := settings.Set(rota.Setting{Key: s.GetKey(), Value: s.GetValue()}); err != nil {
-			return entry.Refused(err)
-		}
-	}
-	if settings == h.settings {
+	settings, err := lm.wantCluster(op)
+	switch {
+	case err != nil:
+		return entry.Refused(err)
+	case settings.Same(&lm.m.head.settings):
 		return &fsmpb.Outcome{Existed: true}
+	}
+	if err := lm.m.journal.matches("the cluster's settings", lm.m.head.settingsETag()); err != nil {
+		return entry.Refused(err)
 	}
 	lm.changeCluster(settings, "")
 	return &fsmpb.Outcome{}
+}
+
+// wantCluster returns the settings that an operation would lead to, or its refusal; it changes nothing.
+func (lm *admission) wantCluster(op *fsmpb.SetCluster) (rota.ClusterSettings, error) {
+	settings := lm.m.head.settings
+	if lm.m.head.cluster == "" {
+		return settings, rota.Refusef(rota.KindUnavailable, "cluster", "the cluster has no leader yet: try again")
+	}
+	for _, s := range op.GetSet() {
+		if !ascii(s.GetKey()) || !ascii(s.GetValue()) { // as in wantQueue
+			return settings, rota.Refusef(rota.KindInvalid, "key", "key %q or its value is not ASCII", s.GetKey())
+		}
+		if err := settings.Set(rota.Setting{Key: s.GetKey(), Value: s.GetValue()}); err != nil {
+			return settings, err
+		}
+	}
+	return settings, nil
 }
 
 // changeCluster puts other settings into force; actor is empty where that is the caller.
@@ -317,7 +350,9 @@ func (c *checker) settings() {
 
 // ClusterSettings returns the cluster's settings, and what counts against them.
 func (vw *View) ClusterSettings() rota.ClusterSettings {
-	return vw.m.head.settings
+	s := vw.m.head.settings
+	s.ETag = vw.m.head.settingsETag()
+	return s
 }
 
 // StateBytes counts the bytes that state_bytes_max bounds.
@@ -333,6 +368,11 @@ func (lm *admission) deleteTenant(op *fsmpb.DeleteTenant) *fsmpb.Outcome {
 	switch {
 	case t == nil:
 		return &fsmpb.Outcome{Existed: true}
+	}
+	if err := lm.m.journal.matches(tenantText(t, id)); err != nil {
+		return entry.Refused(err)
+	}
+	switch {
 	case t.open > 0 || lm.m.ledger.named(t):
 		return entry.Refused(rota.Refusef(rota.KindConflict, "tenant", "a live job, a workflow or a unique key is of tenant %q: let it end, cancel the job or delete it first", id))
 	case lm.m.access.namesTenant(id):

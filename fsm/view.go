@@ -158,7 +158,7 @@ func (vw *View) Queues() []rota.Queue {
 
 func (vw *View) queueWords(r *queueRow) rota.Queue {
 	i := vw.m.placement.registry.queues[r.name]
-	q := rota.Queue{Name: r.name, Policy: r.policy, Pending: r.pending(), Blocked: r.blocked, Delayed: r.delayed,
+	q := rota.Queue{Name: r.name, Policy: r.policy, ETag: r.etag(), Pending: r.pending(), Blocked: r.blocked, Delayed: r.delayed,
 		Queued: r.queued, Assigned: r.assigned, Running: r.running, SubmittedTotal: r.submitted, AssignedTotal: r.placed,
 		CompletedTotal: r.completed, DeadTotal: r.dead, ExpiredTotal: r.expired, CancelledTotal: r.cancelled,
 		Staged: vw.m.ended.staged.queues[r.name], Lanes: int64(i.pending.Lanes()), Workers: int64(vw.m.placement.registry.supply.Workers(r.name))}
@@ -267,7 +267,9 @@ func (vw *View) assignment(l *leaseRow) (rota.Assignment, bool) {
 func KeyRules(vw *View) []rota.KeyRule {
 	list := make([]rota.KeyRule, 0, vw.m.keyring.rules.len())
 	vw.m.keyring.rules.scan(func(_ string, r *keyRuleRow) bool {
-		list = append(list, r.KeyRule)
+		rule := r.KeyRule
+		rule.ETag = r.etag()
+		list = append(list, rule)
 		return true
 	})
 	return list

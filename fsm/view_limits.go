@@ -1,9 +1,11 @@
 package fsm
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/peer"
@@ -21,7 +23,8 @@ func (vw *View) Tenant(id rota.TenantID) rota.Tenant {
 	if r := vw.m.admission.tenants.get(id); r != nil {
 		return vw.tenantWords(r)
 	}
-	return rota.Tenant{ID: id, TenantLimits: rota.DefaultTenantLimits(), Bytes: vw.m.ledger.tally.tenants[id]}
+	_, etag := tenantText(nil, id)
+	return rota.Tenant{ID: id, TenantLimits: rota.DefaultTenantLimits(), Bytes: vw.m.ledger.tally.tenants[id], ETag: etag}
 }
 
 // Tenants lists by id those that somebody set or that have leases open.
@@ -35,7 +38,7 @@ func (vw *View) Tenants() []rota.Tenant {
 }
 
 func (vw *View) tenantWords(r *tenantRow) rota.Tenant {
-	return rota.Tenant{ID: r.id, TenantLimits: r.limits, Open: r.open, Throttled: r.throttledAt > 0, Known: r.known,
+	return rota.Tenant{ID: r.id, TenantLimits: r.limits, Open: r.open, Throttled: r.throttledAt > 0, Known: r.known, ETag: r.etag(),
 		Bytes: vw.m.ledger.tally.tenants[r.id]}
 }
 
@@ -201,19 +204,24 @@ func (vw *View) WorkflowTotals() (t WorkflowTotals) {
 	return t
 }
 
-// LanesOf returns the largest lanes of a queue, at most most, of tenants that rd may read. Each has
-// the reasons for which nothing of it is placed; none where it waits for its turn alone.
-func LanesOf(vw *View, name rota.QueueName, most int, rd *access.Reader) (list peer.Lanes, ok bool) {
+// LanesOf returns the largest lanes of a queue, or those with the oldest jobs, of tenants that rd may read.
+// Each has the reasons for which nothing of it is placed; none where it waits for its turn alone.
+func LanesOf(vw *View, query peer.LanesQuery, rd *access.Reader) (list peer.Lanes, ok bool) {
+	name := query.Queue
 	i := vw.m.placement.registry.queues[name]
 	if i == nil {
 		return list, false
 	}
-	list = peer.Lanes{Queue: name, Largest: []peer.Lane{}}
+	list = peer.Lanes{Queue: name, First: []peer.Lane{}}
 	if rd.Reads(access.Everything, name) {
 		list.Lanes, list.Throttled = int64(i.pending.Lanes()), int64(i.pending.ThrottledLanes())
 	}
 	may := make(map[rota.TenantID]bool)
-	for _, l := range i.pending.Largest(most, func(t rota.TenantID) bool {
+	first := i.pending.Largest
+	if query.Oldest {
+		first = i.pending.LongestWait
+	}
+	for _, l := range first(query.Most, func(t rota.TenantID) bool {
 		seen, known := may[t]
 		if !known {
 			seen = rd.Reads(t, name)
@@ -227,8 +235,38 @@ func LanesOf(vw *View, name rota.QueueName, most int, rd *access.Reader) (list p
 			x.Reasons = nil // some worker has room: it waits for its turn
 		}
 		s := j.spec
-		list.Largest = append(list.Largest, peer.Lane{Tenant: s.Tenant, Type: s.Type, Domain: s.Domain, Keys: s.Keys, Jobs: int64(l.Jobs),
-			OldestWait: time.Duration(vw.m.head.clock-l.Oldest) * time.Millisecond, Head: s.ID, Priority: s.Priority, Throttled: l.Throttled, Reasons: x.Reasons})
+		list.First = append(list.First, peer.Lane{Tenant: s.Tenant, Type: s.Type, Domain: s.Domain, Keys: s.Keys, Jobs: int64(l.Jobs),
+			OldestWait: time.Duration(vw.m.head.clock-l.Oldest) * time.Millisecond, Oldest: l.Aged.ID, Head: s.ID, Priority: s.Priority, Throttled: l.Throttled, Reasons: x.Reasons})
 	}
 	return list, true
+}
+
+// PreviewTenant is PreviewQueue for a tenant.
+func PreviewTenant(vw *View, op *fsmpb.Op) (rota.Tenant, error) {
+	wanted, err := vw.m.admission.wantTenant(op.GetSetTenant(), rota.Principal(op.GetActor()))
+	if err != nil {
+		return rota.Tenant{}, err
+	}
+	t := vw.Tenant(rota.TenantID(op.GetSetTenant().GetId()))
+	if t.Changes = t.TenantLimits.Differences(wanted); !t.Known {
+		t.Changes = append([]rota.SettingChange{{Key: "known", From: "false", To: "true"}}, t.Changes...)
+	}
+	if len(t.Changes) > 0 {
+		err = access.Matches(op.GetIfMatch(), fmt.Sprintf("tenant %q", t.ID), t.ETag)
+	}
+	t.TenantLimits, t.Known, t.ETag = wanted, true, tenantETag(true, wanted)
+	return t, err
+}
+
+// PreviewCluster is PreviewQueue for the cluster's settings.
+func PreviewCluster(vw *View, op *fsmpb.Op) (rota.ClusterSettings, error) {
+	wanted, err := vw.m.admission.wantCluster(op.GetSetCluster())
+	if err != nil {
+		return wanted, err
+	}
+	if wanted.Changes = vw.m.head.settings.Differences(&wanted); len(wanted.Changes) > 0 {
+		err = access.Matches(op.GetIfMatch(), "the cluster's settings", vw.m.head.settingsETag())
+	}
+	wanted.ETag = clusterETag(&wanted)
+	return wanted, err
 }

@@ -19,7 +19,7 @@ func ScheduleOf(vw *View, name rota.ScheduleName) (rota.Schedule, bool) {
 }
 
 func (r *scheduleRow) words() rota.Schedule {
-	return rota.Schedule{ScheduleSpec: *r.spec, State: r.state(), Why: r.why, Version: r.version, Set: r.set, Through: r.through,
+	return rota.Schedule{ScheduleSpec: *r.spec, State: r.state(), Why: r.why, Version: r.version, ETag: r.etag(), Set: r.set, Through: r.through,
 		Live: slices.Clone(r.live), Waiting: slices.Clone(r.waiting), Runs: r.runs, Skipped: r.skipped, Missed: r.missed, Failed: r.failed,
 		Decisions: slices.Clone(r.decisions), By: r.by}
 }
@@ -161,7 +161,7 @@ func WebhookOf(vw *View, name rota.WebhookName) (rota.Webhook, bool) {
 }
 
 func (r *hookRow) words() rota.Webhook {
-	w := rota.Webhook{WebhookSpec: r.spec, Why: r.why, Version: r.version, Began: r.began, Cursor: r.cursor, Pending: r.pending,
+	w := rota.Webhook{WebhookSpec: r.spec, Why: r.why, Version: r.version, ETag: r.etag(), Began: r.began, Cursor: r.cursor, Pending: r.pending,
 		Delivered: r.delivered, Failed: r.failed, Gaps: r.gaps, Sees: slices.Clone(r.sees), Rotated: r.rotated, Set: r.set, By: r.by}
 	w.Kinds = slices.Clone(w.Kinds)
 	if r.disabled {

@@ -40,7 +40,7 @@ func (h *hooks) set(op *fsmpb.SetWebhook) *fsmpb.Outcome {
 		return entry.Refused(err)
 	}
 	slices.Sort(spec.Kinds)
-	sees, err := h.seenBy(h.m.journal.caller.Actor)
+	sees, err := h.seenBy(h.m.journal.owner())
 	if err != nil {
 		return entry.Refused(err)
 	}
@@ -51,7 +51,10 @@ func (h *hooks) set(op *fsmpb.SetWebhook) *fsmpb.Outcome {
 	if old != nil && same(old, spec, sees) {
 		return &fsmpb.Outcome{Existed: true}
 	}
-	by, now := h.m.journal.caller.Actor, h.m.head.date()
+	if err := h.m.journal.matches(hookText(old, spec.Name)); err != nil {
+		return entry.Refused(err)
+	}
+	by, now := h.m.journal.owner(), h.m.head.date()
 	if old == nil {
 		h.m.access.hold(by, access.OwnsWebhook, 1)
 		if h.m.queues.get(rota.WebhookQueue) == nil {
@@ -116,7 +119,7 @@ func (h *hooks) admit(old *hookRow, spec *rota.WebhookSpec) error {
 			return rota.Refusef(rota.KindConflict, "generation", "the secret of webhook %s was rotated at %s, and the one before signs still: rotate it again "+
 				"a day after", spec.Name, old.rotated)
 		}
-		if by := h.m.journal.caller.Actor; by != old.by {
+		if by := h.m.journal.owner(); by != old.by {
 			return h.m.access.mayHold(by, access.OwnsWebhook)
 		}
 		return nil
@@ -124,7 +127,7 @@ func (h *hooks) admit(old *hookRow, spec *rota.WebhookSpec) error {
 	if h.rows.len() >= limits.MaxWebhooks {
 		return exhausted("webhook", "%d webhooks are set: no more are taken, delete one with `rota webhook delete`", limits.MaxWebhooks)
 	}
-	if err := h.m.access.mayHold(h.m.journal.caller.Actor, access.OwnsWebhook); err != nil {
+	if err := h.m.access.mayHold(h.m.journal.owner(), access.OwnsWebhook); err != nil {
 		return err
 	}
 	q := h.m.queues.get(rota.WebhookQueue)
@@ -164,6 +167,9 @@ func (h *hooks) setPaused(op *fsmpb.PauseWebhook) *fsmpb.Outcome {
 	if err != nil {
 		return entry.Refused(err)
 	}
+	if err := h.m.journal.matches(hookText(r, r.spec.Name)); err != nil {
+		return entry.Refused(err)
+	}
 	r = h.rows.edit(r.spec.Name)
 	if op.GetPaused() {
 		why := op.GetReason()
@@ -199,6 +205,9 @@ func (h *hooks) remove(op *fsmpb.DeleteWebhook) *fsmpb.Outcome {
 	r := h.rows.get(rota.WebhookName(op.GetName()))
 	if r == nil {
 		return &fsmpb.Outcome{Existed: true}
+	}
+	if err := h.m.journal.matches(hookText(r, r.spec.Name)); err != nil {
+		return entry.Refused(err)
 	}
 	h.m.access.hold(r.by, access.OwnsWebhook, -1)
 	h.emit(r, hookEvent{What: "DELETED"})

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"fmt"
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
@@ -28,6 +29,18 @@ func (h *hooks) emit(r *hookRow, p hookEvent) rota.EventID {
 	p.Webhook = r.spec.Name
 	return h.m.journal.announce(&rota.Event{Kind: rota.EventWebhookChanged, Payload: payload(p)})
 }
+
+// hookText returns the name of a webhook for refusals, and its version, "" for nil.
+func hookText(r *hookRow, name rota.WebhookName) (what, etag string) {
+	if r != nil {
+		etag = r.etag()
+	}
+	return fmt.Sprintf("webhook %q", name), etag
+}
+
+// etag is the version and the date it was set, which differs from that of an earlier webhook of the
+// same name.
+func (r *hookRow) etag() string { return fmt.Sprintf("%d-%d", r.version, int64(r.set)) }
 
 func unknownHook(name rota.WebhookName) *rota.Error {
 	return rota.Refusef(rota.KindNotFound, "webhook", "webhook %.80q is not known", name)

@@ -118,7 +118,7 @@ func (vw *View) whyDelayed(x *rota.Explanation, j *jobRow) {
 	switch {
 	case j.dueDate != 0:
 		w.Detail = fmt.Sprintf("not before %s, in %d ms", j.dueDate, j.dueDate-vw.m.head.date())
-	case j.revived():
+	case j.revived() || vw.m.flows.unheard(j):
 		w.Detail = "the worker of its cancelled lease may not have heard of it; " + w.Detail
 	case j.lastReason == rota.ReasonSnoozed:
 		w.Reason = "SNOOZED"

@@ -48,14 +48,14 @@ func (fs *flows) openWorkflow(op *fsmpb.OpenWorkflow) *fsmpb.Outcome {
 	if err := fs.admitSize(need); err != nil {
 		return entry.Refused(err)
 	}
-	if err := fs.m.access.mayHold(fs.m.journal.caller.Actor, access.OwnsWorkflow); err != nil {
+	if err := fs.m.access.mayHold(fs.m.journal.owner(), access.OwnsWorkflow); err != nil {
 		return entry.Refused(err)
 	}
 	fs.makeRoom(need)
 	fs.m.head.flowSeq++
 	r := &workflowRow{id: id, seq: fs.m.head.flowSeq, queue: spec.Queue, tenant: spec.Tenant,
 		policy: rota.FailurePolicy(op.GetOnFailure()), labels: spec.Labels, content: content, state: rota.WorkflowOpen,
-		nodes: op.GetNodes(), edges: op.GetEdges(), touched: fs.m.head.clock, by: fs.m.journal.caller.Actor}
+		nodes: op.GetNodes(), edges: op.GetEdges(), touched: fs.m.head.clock, by: fs.m.journal.owner()}
 	fs.m.access.hold(r.by, access.OwnsWorkflow, 1)
 	fs.workflows.insert(id, r)
 	fs.flowIndex.byID[id] = newFlow(r)

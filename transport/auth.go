@@ -21,6 +21,8 @@ type authService struct {
 	// identities verifies what is exchanged, exchanges counts who tries.
 	identities oidc.Verifier
 	exchanges  *turnstile
+	// uiOrigin is where browsers find the console, empty where that is each node itself.
+	uiOrigin string
 }
 
 // WhoAmI says who the door took the caller for, and what that may do.
@@ -33,6 +35,9 @@ func (s *authService) WhoAmI(ctx context.Context, _ *rotav1.WhoAmIRequest) (*rot
 	if id, ok := p.caller.Actor.Token(); ok {
 		t, _ := p.table.Token(id)
 		who.By = t.By
+	}
+	if _, parent, ok := p.caller.Actor.Session(); ok {
+		who.By = parent
 	}
 	return words.IdentityToWire(&who), nil
 }
@@ -81,6 +86,10 @@ func (s *authService) RevokeToken(ctx context.Context, req *rotav1.RevokeTokenRe
 
 // SetRole creates a role, or replaces the grants and the limits of one.
 func (s *authService) SetRole(ctx context.Context, req *rotav1.SetRoleRequest) (*rotav1.Role, error) {
+	ctx, err := ifMatch(ctx, req.GetIfMatch())
+	if err != nil {
+		return nil, err
+	}
 	if n := len(req.GetGrants()); n > limits.MaxGrants {
 		return nil, rota.Refusef(rota.KindInvalid, "grants", "grants are %d: 1 to %d are wanted", n, limits.MaxGrants)
 	}
@@ -105,6 +114,10 @@ func (s *authService) ListRoles(ctx context.Context, req *rotav1.ListRolesReques
 
 // DeleteRole forgets a role.
 func (s *authService) DeleteRole(ctx context.Context, req *rotav1.DeleteRoleRequest) (*rotav1.DeleteRoleResponse, error) {
+	ctx, err := ifMatch(ctx, req.GetIfMatch())
+	if err != nil {
+		return nil, err
+	}
 	if err := rota.CheckID("role", req.GetName()); err != nil {
 		return nil, err
 	}
@@ -143,6 +156,10 @@ func (s *authService) SetAnonymous(ctx context.Context, req *rotav1.SetAnonymous
 
 // SetIssuer takes the tokens of an identity provider, or changes which.
 func (s *authService) SetIssuer(ctx context.Context, req *rotav1.SetIssuerRequest) (*rotav1.Issuer, error) {
+	ctx, err := ifMatch(ctx, req.GetIfMatch())
+	if err != nil {
+		return nil, err
+	}
 	if n := len(req.GetMaps()); n > limits.MaxIssuerMaps {
 		return nil, rota.Refusef(rota.KindInvalid, "maps", "maps to roles are %d: 1 to %d are wanted", n, limits.MaxIssuerMaps)
 	}
@@ -167,6 +184,10 @@ func (s *authService) ListIssuers(ctx context.Context, req *rotav1.ListIssuersRe
 
 // DeleteIssuer takes no tokens of an identity provider any more.
 func (s *authService) DeleteIssuer(ctx context.Context, req *rotav1.DeleteIssuerRequest) (*rotav1.DeleteIssuerResponse, error) {
+	ctx, err := ifMatch(ctx, req.GetIfMatch())
+	if err != nil {
+		return nil, err
+	}
 	if err := access.CheckIssuerURL(req.GetUrl()); err != nil {
 		return nil, err
 	}
@@ -199,4 +220,79 @@ func (s *authService) Exchange(ctx context.Context, req *rotav1.ExchangeRequest)
 	}
 	found.Token, found.Hash = req.GetId(), [32]byte(req.GetHash())
 	return reply(words.AccessTokenToWire)(s.core.Exchange(ctx, found))
+}
+
+// OpenSession makes a browser session of the caller, which ends with the certificate that the
+// caller shows.
+func (s *authService) OpenSession(ctx context.Context, req *rotav1.OpenSessionRequest) (*rotav1.OpenSessionResponse, error) {
+	if err := shows(ctx); err != nil {
+		return nil, err
+	}
+	hash, err := sessionOf(req.GetId(), req.GetHash())
+	if err != nil {
+		return nil, err
+	}
+	made, err := s.core.OpenSession(ctx, req.GetId(), hash, req.GetLink(), certificateEnd(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return &rotav1.OpenSessionResponse{Session: words.AccessTokenToWire(&made), UiOrigin: s.uiOrigin}, nil
+}
+
+// shows refuses callers without a credential, before what they say is looked at: a session is of a
+// credential that can end.
+func shows(ctx context.Context) error {
+	p, err := passOf(ctx)
+	if err != nil {
+		return err
+	}
+	if p.caller.Actor == rota.Anonymous {
+		return rota.Refusef(rota.KindUnauthenticated, "credential", "the call shows no credential: browser sessions are for who shows a token or a client's certificate")
+	}
+	return nil
+}
+
+// certificateEnd is when the certificate ends that the caller of a call shows; 0 without one.
+func certificateEnd(ctx context.Context) rota.Date {
+	shown, ok := ctx.Value(shownKey{}).(edgeInfo)
+	if from, found := link.FromContext(ctx); !ok && found {
+		shown, _ = from.AuthInfo.(edgeInfo)
+	}
+	if shown.client == "" || len(shown.State.PeerCertificates) == 0 {
+		return 0
+	}
+	return rota.DateOf(shown.State.PeerCertificates[0].NotAfter)
+}
+
+func sessionOf(id string, b []byte) (hash [32]byte, err error) {
+	if err := access.CheckTokenID(id); err != nil {
+		return hash, err
+	}
+	if len(b) != len(hash) {
+		return hash, rota.Refusef(rota.KindInvalid, "hash", "the hash of the session has %d bytes: %d are wanted", len(b), len(hash))
+	}
+	return [32]byte(b), nil
+}
+
+// ClaimSession replaces the secret of a link's session with that of its user.
+func (s *authService) ClaimSession(ctx context.Context, req *rotav1.ClaimSessionRequest) (*rotav1.AccessToken, error) {
+	if err := shows(ctx); err != nil {
+		return nil, err
+	}
+	hash, err := sessionOf(req.GetId(), req.GetHash())
+	if err != nil {
+		return nil, err
+	}
+	return reply(words.AccessTokenToWire)(s.core.ClaimSession(ctx, req.GetId(), hash))
+}
+
+// EndSession signs a session out.
+func (s *authService) EndSession(ctx context.Context, req *rotav1.EndSessionRequest) (*rotav1.EndSessionResponse, error) {
+	if err := shows(ctx); err != nil {
+		return nil, err
+	}
+	if err := access.CheckTokenID(req.GetId()); err != nil {
+		return nil, err
+	}
+	return &rotav1.EndSessionResponse{}, s.core.EndSession(ctx, req.GetId())
 }

@@ -53,6 +53,10 @@ func (s *clusterService) SetMode(ctx context.Context, req *rotav1.SetModeRequest
 
 // Set changes the cluster's own settings.
 func (s *clusterService) Set(ctx context.Context, req *rotav1.SetClusterRequest) (*rotav1.ClusterSettings, error) {
+	ctx, err := ifMatch(ctx, req.GetIfMatch())
+	if err != nil {
+		return nil, err
+	}
 	if n := len(req.GetSet()); n > maxSettings {
 		return nil, rota.Refusef(rota.KindInvalid, "set", "set are %d: at most %d are taken", n, maxSettings)
 	}
@@ -62,11 +66,10 @@ func (s *clusterService) Set(ctx context.Context, req *rotav1.SetClusterRequest)
 			return nil, err
 		}
 	}
-	changed, err := s.core.SetCluster(ctx, set)
-	if err != nil {
-		return nil, err
+	if req.GetDryRun() {
+		return reply(words.ClusterSettingsToWire)(s.core.PreviewCluster(ctx, set))
 	}
-	return words.ClusterSettingsToWire(&changed), nil
+	return reply(words.ClusterSettingsToWire)(s.core.SetCluster(ctx, set))
 }
 
 // checkReason refuses an operator's or a verifier's reason that is none or too long.

@@ -29,6 +29,9 @@ func (s *Server) serveConsole(ui Console, w http.ResponseWriter, r *http.Request
 // nodeOrigins returns the origins of the cluster's nodes: all show what they are asked with alike,
 // in clear text or under TLS.
 func (s *Server) nodeOrigins() []string {
+	if s.options.Hosts.UI != "" {
+		return nil // browsers reach the nodes by that one only
+	}
 	scheme, usual := "http://", ":80"
 	if s.options.TLS != nil {
 		scheme, usual = "https://", ":443"

@@ -70,13 +70,18 @@ type Core interface {
 	Queues(ctx context.Context, opt peer.ReadOptions) ([]rota.Queue, rota.ReadAt, error)
 	Queue(ctx context.Context, name rota.QueueName, opt peer.ReadOptions) (rota.Queue, rota.ReadAt, error)
 	// Lanes reads the largest lanes of a queue, at most most.
-	Lanes(ctx context.Context, name rota.QueueName, most int, opt peer.ReadOptions) (peer.Lanes, rota.ReadAt, error)
+	Lanes(ctx context.Context, query peer.LanesQuery, opt peer.ReadOptions) (peer.Lanes, rota.ReadAt, error)
 	// DeleteQueue, DeleteTenant and DeleteWorker forget what nothing names; one that is not
 	// there is no error (SPEC §21.4).
 	DeleteQueue(ctx context.Context, name, drainTo rota.QueueName) (left uint64, err error)
 	DeleteTenant(ctx context.Context, id rota.TenantID) error
 	DeleteWorker(ctx context.Context, id rota.WorkerID) error
 	SetQueue(ctx context.Context, name rota.QueueName, preset string, set []rota.Setting) (rota.Queue, error)
+	// PreviewQueue, PreviewTenant and PreviewCluster return what setting would return, and what it
+	// would change; they store nothing.
+	PreviewQueue(ctx context.Context, name rota.QueueName, preset string, set []rota.Setting) (rota.Queue, error)
+	PreviewTenant(ctx context.Context, id rota.TenantID, set []rota.Setting) (rota.Tenant, error)
+	PreviewCluster(ctx context.Context, set []rota.Setting) (rota.ClusterSettings, error)
 
 	// SubmitWorkflow admits a workflow, all of it or nothing; the same id again is
 	// answered with the workflow that is known (SPEC §11.1).
@@ -142,7 +147,7 @@ type Core interface {
 
 	// SetKeyRule, DeleteKeyRule and SkipKey are about what the jobs of keys are held to, Key about
 	// what one of a tenant counts now (SPEC §19).
-	SetKeyRule(ctx context.Context, r rota.KeyRule) error
+	SetKeyRule(ctx context.Context, r rota.KeyRule) (rota.KeyRule, error)
 	DeleteKeyRule(ctx context.Context, queue rota.QueueName, name, value string) error
 	SkipKey(ctx context.Context, queue rota.QueueName, tenant rota.TenantID, key string, job rota.JobID) error
 	KeyRules(ctx context.Context, opt peer.ReadOptions) ([]rota.KeyRule, rota.ReadAt, error)
@@ -171,6 +176,12 @@ type Core interface {
 	Issuers(ctx context.Context, opt peer.ReadOptions) ([]rota.Issuer, rota.ReadAt, error)
 	DeleteIssuer(ctx context.Context, url string) error
 	Exchange(ctx context.Context, s access.SignIn) (rota.AccessToken, error)
+
+	// OpenSession makes a browser session of the caller, which ends at until at the latest, 0 for no
+	// such date; ClaimSession gives that of a link its secret, EndSession ends one.
+	OpenSession(ctx context.Context, id string, hash [32]byte, link bool, until rota.Date) (rota.AccessToken, error)
+	ClaimSession(ctx context.Context, id string, hash [32]byte) (rota.AccessToken, error)
+	EndSession(ctx context.Context, id string) error
 
 	// SetCluster changes the cluster's own settings.
 	SetCluster(ctx context.Context, set []rota.Setting) (rota.ClusterSettings, error)

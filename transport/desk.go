@@ -31,10 +31,11 @@ type liveStream struct {
 	end  context.CancelCauseFunc
 }
 
-// rights returns what a principal may do by a table. Those of a token end by the date, too,
+// rights returns what a principal may do by a table. Those of a token or a session end by the date, too,
 // and are worked out each time.
 func (d *desk) rights(table access.Table, p rota.Principal, date rota.Date) (*access.Rights, error) {
-	if _, ok := p.Token(); ok {
+	_, token := p.Token()
+	if _, _, session := p.Session(); token || session {
 		return table.Rights(p, date)
 	}
 	d.mu.Lock()

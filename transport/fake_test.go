@@ -124,6 +124,10 @@ func (l *lines) String() string {
 // fakeCore answers what its functions say, and with their arguments' echo
 // where none is set. A test sets what it looks at before the first call.
 type fakeCore struct {
+	// ended are the sessions that were signed out.
+	ended []string
+	// tables stands in for table.
+	tables   access.Table
 	submit   func(context.Context, []rota.JobSpec) ([]rota.Submitted, error)
 	job      func(context.Context, rota.JobID, peer.ReadOptions) (rota.Job, rota.ReadAt, error)
 	jobs     func(context.Context, rota.JobFilter, peer.ReadOptions) (rota.JobPage, rota.ReadAt, error)
@@ -175,6 +179,10 @@ func (c *fakeCore) Jobs(ctx context.Context,
 	f rota.JobFilter, opt peer.ReadOptions) (rota.JobPage, rota.ReadAt, error) {
 	if c.jobs != nil {
 		return c.jobs(ctx, f, opt)
+	}
+	if f.Count || f.GroupBy != "" {
+		groups := []rota.JobGroup{{Fingerprint: rota.Hex{7}, Count: 3, Job: "j1", Type: "t", Error: "disk full"}}
+		return rota.JobPage{Counted: &rota.JobCount{Count: 3, Groups: groups[:len(f.GroupBy)/len("fingerprint")], Complete: true}}, rota.ReadAt{Index: 9}, c.err
 	}
 	return rota.JobPage{Jobs: []rota.Job{{JobSpec: rota.JobSpec{ID: "j1", Queue: f.Queue}, State: f.State}},
 			NextCursor: "n"},
@@ -287,6 +295,13 @@ func (c *fakeCore) SetQueue(_ context.Context,
 	return q, c.err
 }
 
+func (c *fakeCore) PreviewQueue(ctx context.Context, name rota.QueueName, preset string, set []rota.Setting) (rota.Queue, error) {
+	q, err := c.SetQueue(ctx, name, preset, set)
+	usual := rota.StandardPolicy()
+	q.Changes = usual.Differences(&q.Policy)
+	return q, err
+}
+
 func (c *fakeCore) Status(context.Context) (rota.ClusterStatus, error) {
 	return rota.ClusterStatus{ClusterID: "c1", Leader: "n2", Term: 3, Nodes: []rota.NodeStatus{{ID: "n2"}}},
 		c.err
@@ -302,9 +317,12 @@ func (c *fakeCore) Round(_ context.Context, epoch uint64, height rota.Index) (pe
 		Candidates: []peer.Candidate{{Job: "i"}, {Job: "j", Score: 5, Rank: 1}}, Workers: []rota.WorkerID{"w"}, Room: 1}, rota.ReadAt{Index: 9}, c.err
 }
 
-func (c *fakeCore) Lanes(_ context.Context, name rota.QueueName, most int, opt peer.ReadOptions) (peer.Lanes, rota.ReadAt, error) {
-	return peer.Lanes{Queue: name, Lanes: int64(most), Largest: []peer.Lane{{Tenant: "acme", Type: "t", Jobs: 3, OldestWait: time.Second, Head: "j",
-		Reasons: []rota.Why{{Reason: "TENANT_AT_LIMIT"}}}}}, fakeAt(opt), c.err
+func (c *fakeCore) Lanes(_ context.Context, query peer.LanesQuery, opt peer.ReadOptions) (peer.Lanes, rota.ReadAt, error) {
+	one := peer.Lane{Tenant: "acme", Type: "t", Jobs: 3, OldestWait: time.Second, Oldest: "o", Head: "j", Reasons: []rota.Why{{Reason: "TENANT_AT_LIMIT"}}}
+	if query.Oldest {
+		one.OldestWait = time.Minute
+	}
+	return peer.Lanes{Queue: query.Queue, Lanes: int64(query.Most), First: []peer.Lane{one}}, fakeAt(opt), c.err
 }
 
 func (c *fakeCore) Peers(context.Context) ([]rota.RaftPeer, error) {

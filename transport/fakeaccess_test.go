@@ -28,6 +28,9 @@ func (everything) Token(string) (rota.AccessToken, bool) { return rota.AccessTok
 func (everything) Issuer(string) (rota.Issuer, bool) { return rota.Issuer{}, false }
 
 func (c *fakeCore) Access() access.Table {
+	if c.tables != nil {
+		return c.tables
+	}
 	if t := c.table.Load(); t != nil {
 		if until := c.until.Load(); until != 0 {
 			return endingTable{t, rota.Date(until)}

@@ -68,7 +68,22 @@ func (c *fakeCore) SetTenant(_ context.Context, id rota.TenantID, set []rota.Set
 	return t, c.err
 }
 
-func (c *fakeCore) SetKeyRule(context.Context, rota.KeyRule) error { return c.err }
+func (c *fakeCore) PreviewTenant(ctx context.Context, id rota.TenantID, set []rota.Setting) (rota.Tenant, error) {
+	t, err := c.SetTenant(ctx, id, set)
+	t.Changes = rota.DefaultTenantLimits().Differences(t.TenantLimits)
+	return t, err
+}
+
+func (c *fakeCore) PreviewCluster(ctx context.Context, set []rota.Setting) (rota.ClusterSettings, error) {
+	settings, err := c.SetCluster(ctx, set)
+	usual := rota.DefaultClusterSettings()
+	settings.Changes = usual.Differences(&settings)
+	return settings, err
+}
+
+func (c *fakeCore) SetKeyRule(_ context.Context, r rota.KeyRule) (rota.KeyRule, error) {
+	return r, c.err
+}
 
 func (c *fakeCore) DeleteKeyRule(context.Context, rota.QueueName, string, string) error { return c.err }
 
@@ -140,6 +155,19 @@ func (c *fakeCore) DeleteIssuer(context.Context, string) error { return c.err }
 
 func (c *fakeCore) Exchange(_ context.Context, s access.SignIn) (rota.AccessToken, error) {
 	return rota.AccessToken{ID: s.Token, Roles: []string{s.Role}, Expires: s.Until, By: rota.OIDCPrincipal(s.Issuer, s.Subject)}, c.err
+}
+
+func (c *fakeCore) OpenSession(_ context.Context, id string, _ [32]byte, _ bool, until rota.Date) (rota.AccessToken, error) {
+	return rota.AccessToken{ID: id, Expires: until, Parent: rota.TokenPrincipal("abcdefghijkl")}, c.err
+}
+
+func (c *fakeCore) ClaimSession(_ context.Context, id string, _ [32]byte) (rota.AccessToken, error) {
+	return rota.AccessToken{ID: id, Parent: rota.TokenPrincipal("abcdefghijkl")}, c.err
+}
+
+func (c *fakeCore) EndSession(_ context.Context, id string) error {
+	c.ended = append(c.ended, id)
+	return c.err
 }
 
 func (c *fakeCore) RevokeToken(context.Context, string) error            { return c.err }

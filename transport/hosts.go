@@ -20,6 +20,9 @@ type Hosts struct {
 	// Origins are those of pages that may ask beside the node's own, such as
 	// https://console.example.
 	Origins []string
+	// UI is the one origin under which browsers find the console of all nodes, such as that of a load
+	// balancer; empty where it is each node's own.
+	UI string
 	// Nodes returns the origins of the cluster's nodes, whose console may ask every node; nil where
 	// there are none.
 	Nodes func() []string
@@ -52,6 +55,11 @@ func (h *Hosts) own(r *http.Request, host string) bool {
 	if slices.ContainsFunc(h.Names, func(name string) bool { return strings.EqualFold(hostOf(name), host) }) {
 		return true
 	}
+	if h.UI != "" {
+		if at, err := url.Parse(h.UI); err == nil && strings.EqualFold(at.Hostname(), host) {
+			return true
+		}
+	}
 	if h.Certificate == nil {
 		return false
 	}
@@ -65,7 +73,7 @@ func (h *Hosts) ofOurs(r *http.Request, origins []string) bool {
 	if len(origins) != 1 {
 		return false
 	}
-	if slices.Contains(h.Origins, origins[0]) {
+	if slices.Contains(h.Origins, origins[0]) || h.UI != "" && h.UI == origins[0] {
 		return true
 	}
 	at, err := url.Parse(origins[0])

@@ -24,11 +24,27 @@ func (s *keysService) Set(ctx context.Context, req *rotav1.SetKeyRuleRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	return &rotav1.SetKeyRuleResponse{}, s.core.SetKeyRule(ctx, r)
+	version := req.GetIfMatch()
+	switch {
+	case version == "":
+		version = r.ETag // a rule that is sent back as it was read changes that version
+	case r.ETag != "" && r.ETag != version:
+		return nil, rota.Refusef(rota.KindInvalid, "if_match", "if_match is %.80q, and the rule's etag %.80q: send one of them", version, r.ETag)
+	}
+	if ctx, err = ifMatch(ctx, version); err != nil {
+		return nil, err
+	}
+	r.ETag = ""
+	r, err = s.core.SetKeyRule(ctx, r)
+	return &rotav1.SetKeyRuleResponse{Rule: words.KeyRuleToWire(&r)}, err
 }
 
 // Delete forgets a rule.
 func (s *keysService) Delete(ctx context.Context, req *rotav1.DeleteKeyRuleRequest) (*rotav1.DeleteKeyRuleResponse, error) {
+	ctx, err := ifMatch(ctx, req.GetIfMatch())
+	if err != nil {
+		return nil, err
+	}
 	r := rota.KeyRule{Queue: rota.QueueName(req.GetQueue()), Name: req.GetName(), Value: req.GetValue()}
 	if err := checkKeyRule(r); err != nil {
 		return nil, err

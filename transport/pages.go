@@ -10,6 +10,7 @@ import (
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
+	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/peer"
 )
@@ -34,6 +35,14 @@ func reply[T, M any](toWire func(*T) *M) func(T, error) (*M, error) {
 		}
 		return toWire(&v), nil
 	}
+}
+
+// ifMatch returns the context of a call that changes one version only; "" is any.
+func ifMatch(ctx context.Context, version string) (context.Context, error) {
+	if version == "" {
+		return ctx, nil
+	}
+	return context.WithValue(ctx, access.VersionKey{}, version), access.CheckVersion(version)
 }
 
 // listRequest asks for a list, whole or in pages.

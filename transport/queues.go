@@ -42,6 +42,10 @@ func (s *queuesService) Get(ctx context.Context, req *rotav1.GetQueueRequest) (*
 // Set creates or changes a queue. A setting that no queue could take is
 // refused here, whatever the queue's policy is.
 func (s *queuesService) Set(ctx context.Context, req *rotav1.SetQueueRequest) (*rotav1.Queue, error) {
+	ctx, err := ifMatch(ctx, req.GetIfMatch())
+	if err != nil {
+		return nil, err
+	}
 	if err := rota.CheckID("name", req.GetName()); err != nil {
 		return nil, err
 	}
@@ -59,11 +63,18 @@ func (s *queuesService) Set(ctx context.Context, req *rotav1.SetQueueRequest) (*
 			return nil, err
 		}
 	}
+	if req.GetDryRun() {
+		return reply(words.QueueToWire)(s.core.PreviewQueue(ctx, rota.QueueName(req.GetName()), req.GetPreset(), set))
+	}
 	return reply(words.QueueToWire)(s.core.SetQueue(ctx, rota.QueueName(req.GetName()), req.GetPreset(), set))
 }
 
 // Delete forgets a queue that nothing names, or takes a step of draining it to another one.
 func (s *queuesService) Delete(ctx context.Context, req *rotav1.DeleteQueueRequest) (*rotav1.DeleteQueueResponse, error) {
+	ctx, err := ifMatch(ctx, req.GetIfMatch())
+	if err != nil {
+		return nil, err
+	}
 	if err := rota.CheckID("name", req.GetName()); err != nil {
 		return nil, err
 	}

@@ -49,6 +49,10 @@ func (s *schedulesService) Get(ctx context.Context, req *rotav1.GetScheduleReque
 
 // Set creates a schedule, or replaces what one says.
 func (s *schedulesService) Set(ctx context.Context, req *rotav1.SetScheduleRequest) (*rotav1.Schedule, error) {
+	ctx, err := ifMatch(ctx, req.GetIfMatch())
+	if err != nil {
+		return nil, err
+	}
 	spec, err := words.ScheduleSpecFromWire(req.GetSpec())
 	if err != nil {
 		return nil, err
@@ -67,6 +71,10 @@ func (s *schedulesService) Set(ctx context.Context, req *rotav1.SetScheduleReque
 
 // Pause pauses a schedule.
 func (s *schedulesService) Pause(ctx context.Context, req *rotav1.PauseScheduleRequest) (*rotav1.Schedule, error) {
+	ctx, err := ifMatch(ctx, req.GetIfMatch())
+	if err != nil {
+		return nil, err
+	}
 	name, err := named(req.GetName())
 	if err != nil {
 		return nil, err
@@ -76,6 +84,10 @@ func (s *schedulesService) Pause(ctx context.Context, req *rotav1.PauseScheduleR
 
 // Resume has a schedule go on.
 func (s *schedulesService) Resume(ctx context.Context, req *rotav1.ResumeScheduleRequest) (*rotav1.Schedule, error) {
+	ctx, err := ifMatch(ctx, req.GetIfMatch())
+	if err != nil {
+		return nil, err
+	}
 	name, err := named(req.GetName())
 	if err != nil {
 		return nil, err
@@ -114,6 +126,10 @@ func (s *schedulesService) Backfill(ctx context.Context, req *rotav1.BackfillSch
 
 // Delete forgets a schedule.
 func (s *schedulesService) Delete(ctx context.Context, req *rotav1.DeleteScheduleRequest) (*rotav1.DeleteScheduleResponse, error) {
+	ctx, err := ifMatch(ctx, req.GetIfMatch())
+	if err != nil {
+		return nil, err
+	}
 	name, err := named(req.GetName())
 	if err != nil {
 		return nil, err

@@ -75,6 +75,8 @@ type Options struct {
 	Open bool
 	// Denied is told of each call that is refused for who made it, and does not wait.
 	Denied func(rota.Kind, logs.Denial)
+	// Metrics counts and times gRPC calls; nil leaves that out.
+	Metrics *CallMetrics
 	// Logger takes what is not an answer to anybody; nil is slog.Default.
 	Logger *slog.Logger
 	// MaxConnections caps open connections; 0 means 10,000.
@@ -172,7 +174,7 @@ func (s *Server) register(core Core) (err error) {
 		Cluster: &clusterService{core: core, backups: allowance{most: 1}}, Explain: &explainService{core: core}, Batches: &batchesService{server: s, core: core},
 		Schedules: &schedulesService{core: core}, Keys: &keysService{core: core}, Plans: &plansService{core: core},
 		Workflows: &workflowsService{server: s, core: core}, Webhooks: &webhooksService{core: core}, Polling: &pollingService{server: s, core: core},
-		Auth: &authService{core: core, exchanges: newTurnstile(exchangesMost)}}
+		Auth: &authService{core: core, exchanges: newTurnstile(exchangesMost), uiOrigin: s.options.Hosts.UI}}
 	s.grpc.RegisterService(jobsDesc(), jobs)
 	rotav1.RegisterWorkersServer(s.grpc, calls.Workers)
 	rotav1.RegisterQueuesServer(s.grpc, calls.Queues)
@@ -204,12 +206,10 @@ func (s *Server) settings() []grpc.ServerOption {
 			MinTime: keepaliveLeast, PermitWithoutStream: true,
 		}),
 		grpc.InTapHandle(s.tap),
-		grpc.UnaryInterceptor(s.unary),
-		grpc.StreamInterceptor(s.streaming),
 		grpc.ForceServerCodecV2(words.Codec()),
 		grpc.StaticStreamWindowSize(words.StreamWindow), grpc.StaticConnWindowSize(words.ConnWindow),
 	}
-	return append(settings, grpc.Creds(newSorter(s, s.web)))
+	return append(append(settings, s.interceptors()...), grpc.Creds(newSorter(s, s.web)))
 }
 
 // untrusted tells, once a minute, of a connection whose certificate no longer counts.

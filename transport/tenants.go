@@ -39,6 +39,10 @@ func (s *tenantsService) Get(ctx context.Context, req *rotav1.GetTenantRequest) 
 // Set creates or changes a tenant. A setting that no tenant could take is refused
 // here, whatever the tenant's limits are.
 func (s *tenantsService) Set(ctx context.Context, req *rotav1.SetTenantRequest) (*rotav1.Tenant, error) {
+	ctx, err := ifMatch(ctx, req.GetIfMatch())
+	if err != nil {
+		return nil, err
+	}
 	if err := rota.CheckID("id", req.GetId()); err != nil {
 		return nil, err
 	}
@@ -51,11 +55,18 @@ func (s *tenantsService) Set(ctx context.Context, req *rotav1.SetTenantRequest) 
 			return nil, err
 		}
 	}
+	if req.GetDryRun() {
+		return reply(words.TenantToWire)(s.core.PreviewTenant(ctx, rota.TenantID(req.GetId()), set))
+	}
 	return reply(words.TenantToWire)(s.core.SetTenant(ctx, rota.TenantID(req.GetId()), set))
 }
 
 // Delete forgets what was set of a tenant that nothing names.
 func (s *tenantsService) Delete(ctx context.Context, req *rotav1.DeleteTenantRequest) (*rotav1.DeleteTenantResponse, error) {
+	ctx, err := ifMatch(ctx, req.GetIfMatch())
+	if err != nil {
+		return nil, err
+	}
 	if err := rota.CheckID("id", req.GetId()); err != nil {
 		return nil, err
 	}

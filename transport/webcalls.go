@@ -54,7 +54,11 @@ func (s *Server) serveWeb(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if ui := s.options.Console; ui != nil && (r.URL.Path == consolePath || strings.HasPrefix(r.URL.Path, consolePath+"/")) {
-		s.serveConsole(ui, w, r)
+		if r.URL.Path == sessionPath {
+			s.serveSession(w, r)
+		} else {
+			s.serveConsole(ui, w, r)
+		}
 		return
 	}
 	s.site.ServeHTTP(w, r)

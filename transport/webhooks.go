@@ -43,6 +43,10 @@ func (s *webhooksService) Get(ctx context.Context, req *rotav1.GetWebhookRequest
 
 // Set creates a webhook, or replaces what one says.
 func (s *webhooksService) Set(ctx context.Context, req *rotav1.SetWebhookRequest) (*rotav1.Webhook, error) {
+	ctx, err := ifMatch(ctx, req.GetIfMatch())
+	if err != nil {
+		return nil, err
+	}
 	spec, err := words.WebhookSpecFromWire(req.GetSpec())
 	if err != nil {
 		return nil, err
@@ -55,6 +59,10 @@ func (s *webhooksService) Set(ctx context.Context, req *rotav1.SetWebhookRequest
 
 // Pause disables a webhook.
 func (s *webhooksService) Pause(ctx context.Context, req *rotav1.PauseWebhookRequest) (*rotav1.Webhook, error) {
+	ctx, err := ifMatch(ctx, req.GetIfMatch())
+	if err != nil {
+		return nil, err
+	}
 	name, err := hookNamed(req.GetName())
 	if err != nil {
 		return nil, err
@@ -64,6 +72,10 @@ func (s *webhooksService) Pause(ctx context.Context, req *rotav1.PauseWebhookReq
 
 // Resume has a webhook go on from its cursor.
 func (s *webhooksService) Resume(ctx context.Context, req *rotav1.ResumeWebhookRequest) (*rotav1.Webhook, error) {
+	ctx, err := ifMatch(ctx, req.GetIfMatch())
+	if err != nil {
+		return nil, err
+	}
 	name, err := hookNamed(req.GetName())
 	if err != nil {
 		return nil, err
@@ -82,6 +94,10 @@ func (s *webhooksService) Skip(ctx context.Context, req *rotav1.SkipWebhookReque
 
 // Delete forgets a webhook.
 func (s *webhooksService) Delete(ctx context.Context, req *rotav1.DeleteWebhookRequest) (*rotav1.DeleteWebhookResponse, error) {
+	ctx, err := ifMatch(ctx, req.GetIfMatch())
+	if err != nil {
+		return nil, err
+	}
 	name, err := hookNamed(req.GetName())
 	if err != nil {
 		return nil, err

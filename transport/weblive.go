@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -20,12 +21,16 @@ const (
 	liveWorkers = 1_000
 	// liveNodes is up to how many nodes a workflow is shown with them.
 	liveNodes = 20_000
+	// liveWaits bounds the queues of which an overview shows what waits longest, and why.
+	liveWaits = 5
 )
 
 // overview is what stands in the whole cluster. What the viewer may not see is left out.
 type overview struct {
 	Cluster *rota.ClusterStatus `json:"cluster,omitempty"`
 	Queues  []overviewQueue     `json:"queues"`
+	// Waits are the jobs that wait longest, of each of the queues where jobs do the first.
+	Waits []overviewWait `json:"waits"`
 	// Last is what this node counted in the last second.
 	Last *rest.Stats `json:"last,omitempty"`
 }
@@ -42,6 +47,12 @@ type overviewQueue struct {
 	Workers      int64          `json:"workers"`
 	OldestWaitMs int64          `json:"oldest_wait_ms"`
 	Backpressure string         `json:"backpressure,omitempty"`
+}
+
+// overviewWait is what waits longest in a queue: the lane of that job, with why nothing of it is placed.
+type overviewWait struct {
+	Queue rota.QueueName `json:"queue"`
+	rest.Lane
 }
 
 // State implements web.Live.
@@ -97,6 +108,9 @@ func (l webLive) overview(ctx context.Context, stale peer.ReadOptions) (any, rot
 		o.Queues = append(o.Queues, overviewQueue{Name: q.Name, Paused: q.Policy.Paused, Pending: q.Pending, Queued: q.Queued, Running: q.Assigned + q.Running,
 			Completed: q.CompletedTotal, Dead: q.DeadTotal, Workers: q.Workers, OldestWaitMs: q.OldestWait.Milliseconds(), Backpressure: q.Backpressure})
 	}
+	if o.Waits, err = l.waits(ctx, o.Queues, stale); err != nil {
+		return nil, seen, err
+	}
 	if !l.may(ctx, rota.RightStatus) {
 		return o, seen, nil
 	}
@@ -113,6 +127,30 @@ func (l webLive) overview(ctx context.Context, stale peer.ReadOptions) (any, rot
 	last := l.server.columns(figures)
 	o.Last = &last
 	return o, seen, nil
+}
+
+// waits returns what waits longest, of the queues with the longest waits the first.
+func (l webLive) waits(ctx context.Context, queues []overviewQueue, stale peer.ReadOptions) ([]overviewWait, error) {
+	longest := slices.Clone(queues)
+	slices.SortStableFunc(longest, func(a, b overviewQueue) int { return cmp.Compare(b.OldestWaitMs, a.OldestWaitMs) })
+	all := []overviewWait{}
+	for i := range longest[:min(len(longest), liveWaits)] {
+		if longest[i].Queued == 0 {
+			continue
+		}
+		lanes, _, err := l.server.options.Core.Lanes(ctx, peer.LanesQuery{Queue: longest[i].Name, Most: 1, Oldest: true}, stale)
+		if rota.KindOf(err) == rota.KindNotFound {
+			continue // deleted meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+		for j := range lanes.First {
+			all = append(all, overviewWait{Queue: longest[i].Name, Lane: laneOf(&lanes.First[j])})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b overviewWait) int { return cmp.Compare(b.OldestWaitMs, a.OldestWaitMs) })
+	return all, nil
 }
 
 // workflow shows a workflow, and its nodes as parts: a large one without them.

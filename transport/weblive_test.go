@@ -162,6 +162,28 @@ func TestLive_workersAreForWhoSeesThem(t *testing.T) {
 	})
 }
 
+// TestLive_waits: an overview shows what waits longest in the queues where jobs wait, the longest wait first.
+func TestLive_waits(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := setup(t)
+		b.core.queues = []rota.Queue{{Name: "idle"}, {Name: "q", OldestWait: time.Second}, {Name: "r", OldestWait: time.Hour}}
+		b.core.queues[1].Queued, b.core.queues[2].Queued = 1, 1
+		web := webOf(t, b)
+		answer, body := web.open("GET", "/v1/live?topic=overview")
+		text := block(t, body)
+		for !strings.Contains(text, `"topic"`) {
+			text = block(t, body)
+		}
+		const wait = `,"tenant":"acme","type":"t","jobs":3,"oldest_wait_ms":60000,"oldest":"o","head":"j","priority":0,"reasons":[{"reason":"TENANT_AT_LIMIT"`
+		first, second := strings.Index(text, `{"queue":"r"`+wait), strings.Index(text, `{"queue":"q"`+wait)
+		if strings.Contains(text, `{"queue":"idle"`) || first < 0 || second < first {
+			t.Errorf("waits in %s", text)
+		}
+		_ = answer.Body.Close()
+		web.client.CloseIdleConnections()
+	})
+}
+
 func TestLive_refuses(t *testing.T) {
 	t.Parallel()
 	web := webOf(t, setup(t))

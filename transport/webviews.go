@@ -11,21 +11,24 @@ import (
 )
 
 // webLanes is the core's Lanes for HTTP.
-func (s *Server) webLanes(ctx context.Context, queue string, most int, read *rotav1.Read) (list rest.Lanes, at *rotav1.ReadAt, err error) {
+func (s *Server) webLanes(ctx context.Context, queue string, most int, oldest bool, read *rotav1.Read) (list rest.Lanes, at *rotav1.ReadAt, err error) {
 	if err := rota.CheckID("queue", queue); err != nil {
 		return list, nil, err
 	}
-	found, seen, err := s.options.Core.Lanes(ctx, rota.QueueName(queue), most, words.ReadFromWire(read))
+	found, seen, err := s.options.Core.Lanes(ctx, peer.LanesQuery{Queue: rota.QueueName(queue), Most: most, Oldest: oldest}, words.ReadFromWire(read))
 	if err != nil {
 		return list, nil, err
 	}
-	list = rest.Lanes{Queue: found.Queue, LanesTotal: found.Lanes, ThrottledTotal: found.Throttled, Lanes: make([]rest.Lane, len(found.Largest))}
-	for i := range found.Largest {
-		l := &found.Largest[i]
-		list.Lanes[i] = rest.Lane{Tenant: l.Tenant, Type: l.Type, Domain: l.Domain, Keys: l.Keys, Jobs: l.Jobs, OldestWaitMs: l.OldestWait.Milliseconds(),
-			Head: l.Head, Priority: l.Priority, Throttled: l.Throttled, Reasons: append([]rota.Why{}, l.Reasons...)}
+	list = rest.Lanes{Queue: found.Queue, LanesTotal: found.Lanes, ThrottledTotal: found.Throttled, Lanes: make([]rest.Lane, len(found.First))}
+	for i := range found.First {
+		list.Lanes[i] = laneOf(&found.First[i])
 	}
 	return list, words.ReadAtToWire(seen), nil
+}
+
+func laneOf(l *peer.Lane) rest.Lane {
+	return rest.Lane{Tenant: l.Tenant, Type: l.Type, Domain: l.Domain, Keys: l.Keys, Jobs: l.Jobs, OldestWaitMs: l.OldestWait.Milliseconds(),
+		Oldest: l.Oldest, Head: l.Head, Priority: l.Priority, Throttled: l.Throttled, Reasons: append([]rota.Why{}, l.Reasons...)}
 }
 
 // webViews is the core's Views for HTTP.

@@ -75,5 +75,20 @@ type Exchange struct {
 	Hash rota.Hex `json:"hash"`
 }
 
+// Session asks for a browser session of the caller.
+type Session struct {
+	// ID is the session's, Hash SHA-256 of rota|token|ID|SECRET, in hex.
+	ID   string   `json:"id"`
+	Hash rota.Hex `json:"hash"`
+	// Link says that the session is for who opens a link within a minute, and claims it.
+	Link bool `json:"link,omitempty"`
+}
+
+// SessionClaim opens the link to a session.
+type SessionClaim struct {
+	// Hash is SHA-256 of rota|token|ID|SECRET with the session's new secret, in hex.
+	Hash rota.Hex `json:"hash"`
+}
+
 // Done is the answer to a change that has nothing to show.
 type Done struct{}

@@ -2,14 +2,14 @@ package rest
 
 import "github.com/rotasched/rota"
 
-// Lanes are the largest lanes of a queue: jobs that wait and that rounds look at as one.
+// Lanes are the first lanes of a queue in an order: jobs that wait and that rounds look at as one.
 type Lanes struct {
 	Queue rota.QueueName `json:"queue"`
 	// LanesTotal and ThrottledTotal count all lanes, and those that rounds do not draw from; they
 	// are left out for who may not read all of the queue.
 	LanesTotal     int64 `json:"lanes_total,omitempty"`
 	ThrottledTotal int64 `json:"throttled_total,omitempty"`
-	// Lanes are by their jobs, most first.
+	// Lanes are in the order that was asked for: the largest first, or those whose oldest jobs have waited longest.
 	Lanes []Lane `json:"lanes"`
 }
 
@@ -22,6 +22,8 @@ type Lane struct {
 	Jobs   int64         `json:"jobs"`
 	// OldestWaitMs is for how long the oldest of its jobs has waited.
 	OldestWaitMs int64 `json:"oldest_wait_ms"`
+	// Oldest is that job.
+	Oldest rota.JobID `json:"oldest"`
 	// Head is the job that comes first in the lane, Priority is that job's.
 	Head     rota.JobID `json:"head"`
 	Priority int32      `json:"priority"`

@@ -70,14 +70,14 @@ func NewTokenFromWire(w *rotav1.CreateTokenRequest) (t rota.AccessToken, hash [3
 func AccessTokenToWire(t *rota.AccessToken) *rotav1.AccessToken {
 	return &rotav1.AccessToken{Id: t.ID, Roles: t.Roles, Tenants: t.Tenants, Queues: t.Queues, WorkerPrefix: t.WorkerPrefix,
 		ExpiresMs: int64(t.Expires), By: string(t.By), CreatedMs: int64(t.Created.Date), CreatedClockMs: int64(t.Created.Clock),
-		RevokedMs: int64(t.Revoked.Date), RevokedClockMs: int64(t.Revoked.Clock)}
+		RevokedMs: int64(t.Revoked.Date), RevokedClockMs: int64(t.Revoked.Clock), Parent: string(t.Parent)}
 }
 
 // AccessTokenFromWire is the inverse of AccessTokenToWire.
 func AccessTokenFromWire(w *rotav1.AccessToken) (rota.AccessToken, error) {
 	return rota.AccessToken{ID: w.GetId(), Roles: w.GetRoles(), Tenants: w.GetTenants(), Queues: w.GetQueues(), WorkerPrefix: w.GetWorkerPrefix(),
 		Expires: rota.Date(w.GetExpiresMs()), By: rota.Principal(w.GetBy()), Created: moment(w.GetCreatedMs(), w.GetCreatedClockMs()),
-		Revoked: moment(w.GetRevokedMs(), w.GetRevokedClockMs())}, nil
+		Revoked: moment(w.GetRevokedMs(), w.GetRevokedClockMs()), Parent: rota.Principal(w.GetParent())}, nil
 }
 
 // AccessTokensFromWire converts a list of tokens.
@@ -109,14 +109,14 @@ func NewRoleFromWire(w *rotav1.SetRoleRequest) (rota.Role, error) {
 // RoleToWire carries a role.
 func RoleToWire(r *rota.Role) *rotav1.Role {
 	return &rotav1.Role{Name: r.Name, Grants: GrantsToWire(r.Grants), BuiltIn: r.BuiltIn, By: string(r.By), AtMs: int64(r.At.Date),
-		AtClockMs: int64(r.At.Clock), Limits: roleLimitsToWire(&r.RoleLimits)}
+		AtClockMs: int64(r.At.Clock), Limits: roleLimitsToWire(&r.RoleLimits), Etag: r.ETag}
 }
 
 // RoleFromWire is the inverse of RoleToWire.
 func RoleFromWire(w *rotav1.Role) (rota.Role, error) {
 	grants, err := GrantsFromWire(w.GetGrants())
 	return rota.Role{Name: w.GetName(), Grants: grants, BuiltIn: w.GetBuiltIn(), By: rota.Principal(w.GetBy()),
-		At: moment(w.GetAtMs(), w.GetAtClockMs()), RoleLimits: roleLimitsFromWire(w.GetLimits())}, err
+		At: moment(w.GetAtMs(), w.GetAtClockMs()), RoleLimits: roleLimitsFromWire(w.GetLimits()), ETag: w.GetEtag()}, err
 }
 
 // RolesFromWire converts a list of roles.
@@ -155,13 +155,13 @@ func MapsFromWire(w []*rotav1.ClaimRole) (maps []rota.ClaimRole) {
 // IssuerToWire carries an identity provider.
 func IssuerToWire(i *rota.Issuer) *rotav1.Issuer {
 	return &rotav1.Issuer{Url: i.URL, Audience: i.Audience, Ca: i.CA, Maps: MapsToWire(i.Maps), By: string(i.By), AtMs: int64(i.At.Date),
-		AtClockMs: int64(i.At.Clock)}
+		AtClockMs: int64(i.At.Clock), Etag: i.ETag}
 }
 
 // IssuerFromWire is the inverse of IssuerToWire.
 func IssuerFromWire(w *rotav1.Issuer) (rota.Issuer, error) {
 	return rota.Issuer{URL: w.GetUrl(), Audience: w.GetAudience(), CA: w.GetCa(), Maps: MapsFromWire(w.GetMaps()), By: rota.Principal(w.GetBy()),
-		At: moment(w.GetAtMs(), w.GetAtClockMs())}, nil
+		At: moment(w.GetAtMs(), w.GetAtClockMs()), ETag: w.GetEtag()}, nil
 }
 
 // IssuersFromWire converts a list of identity providers.

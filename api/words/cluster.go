@@ -77,6 +77,7 @@ func ClusterStatusToWire(s *rota.ClusterStatus) *rotav1.StatusResponse {
 		RulesVersion: s.RulesVersion, StateBytes: s.StateBytes, StateBytesMax: s.StateBytesMax,
 		Autopilot: autopilotToWire(&s.Autopilot),
 		Backup:    StoredBackupToWire(s.Backup),
+		Etag:      s.ETag,
 	}
 }
 
@@ -90,6 +91,7 @@ func ClusterStatusFromWire(w *rotav1.StatusResponse) (rota.ClusterStatus, error)
 		RulesVersion: w.GetRulesVersion(), StateBytes: w.GetStateBytes(), StateBytesMax: w.GetStateBytesMax(),
 		Autopilot: autopilotFromWire(w.GetAutopilot()),
 		Backup:    StoredBackupFromWire(w.GetBackup()),
+		ETag:      w.GetEtag(),
 		Jobs: rota.JobCounts{
 			Blocked: j.GetBlocked(), Delayed: j.GetDelayed(), Queued: j.GetQueued(), Assigned: j.GetAssigned(),
 			Running: j.GetRunning(), Completed: j.GetCompleted(), Dead: j.GetDead(), Expired: j.GetExpired(),

@@ -8,13 +8,13 @@ import (
 // KeyRuleToWire carries a rule of a key.
 func KeyRuleToWire(r *rota.KeyRule) *rotav1.KeyRule {
 	return &rotav1.KeyRule{Queue: string(r.Queue), Name: r.Name, Value: r.Value, Scope: r.Scope.String(), Concurrency: r.Concurrency,
-		Rate: r.Rate, PeriodMs: r.PeriodMs, Burst: r.Burst, Sequence: r.Sequence.String(), Group: r.Group}
+		Rate: r.Rate, PeriodMs: r.PeriodMs, Burst: r.Burst, Sequence: r.Sequence.String(), Group: r.Group, Etag: r.ETag}
 }
 
 // KeyRuleFromWire is the inverse of KeyRuleToWire.
 func KeyRuleFromWire(w *rotav1.KeyRule) (rota.KeyRule, error) {
 	r := rota.KeyRule{Queue: rota.QueueName(w.GetQueue()), Name: w.GetName(), Value: w.GetValue(), Concurrency: w.GetConcurrency(),
-		Rate: w.GetRate(), PeriodMs: w.GetPeriodMs(), Burst: w.GetBurst(), Group: w.GetGroup()}
+		Rate: w.GetRate(), PeriodMs: w.GetPeriodMs(), Burst: w.GetBurst(), Group: w.GetGroup(), ETag: w.GetEtag()}
 	var err error
 	if r.Scope, err = rota.ParseKeyScope(w.GetScope()); err != nil {
 		return r, err

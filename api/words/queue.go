@@ -21,6 +21,18 @@ func SettingsFromWire(w []*rotav1.Setting) []rota.Setting {
 	})
 }
 
+func changesToWire(changes []rota.SettingChange) []*rotav1.SettingChange {
+	return each(changes, func(c *rota.SettingChange) *rotav1.SettingChange {
+		return &rotav1.SettingChange{Key: c.Key, From: c.From, To: c.To}
+	})
+}
+
+func changesFromWire(w []*rotav1.SettingChange) []rota.SettingChange {
+	return each(w, func(c **rotav1.SettingChange) rota.SettingChange {
+		return rota.SettingChange{Key: (*c).GetKey(), From: (*c).GetFrom(), To: (*c).GetTo()}
+	})
+}
+
 // QueueToWire carries a queue with its whole policy.
 func QueueToWire(q *rota.Queue) *rotav1.Queue {
 	return &rotav1.Queue{
@@ -32,6 +44,7 @@ func QueueToWire(q *rota.Queue) *rotav1.Queue {
 		UsagePermille: q.UsagePermille, LeaseUsagePermille: q.LeaseUsagePermille, BacklogUsagePermille: q.BacklogUsagePermille, Bytes: q.Bytes,
 		ThrottledLanes: q.Throttled,
 		Backpressure:   q.Backpressure, Tiers: q.Tiers, Domains: each(q.Domains, domainToWire), Types: each(q.Types, typeStatsToWire),
+		Changes: changesToWire(q.Changes), Etag: q.ETag,
 	}
 }
 
@@ -48,6 +61,7 @@ func QueueFromWire(w *rotav1.Queue) (rota.Queue, error) {
 		LeaseUsagePermille: w.GetLeaseUsagePermille(), BacklogUsagePermille: w.GetBacklogUsagePermille(), Bytes: w.GetBytes(),
 		Throttled:    w.GetThrottledLanes(),
 		Backpressure: w.GetBackpressure(), Tiers: w.GetTiers(), Domains: each(w.GetDomains(), domainFromWire), Types: each(w.GetTypes(), typeStatsFromWire),
+		Changes: changesFromWire(w.GetChanges()), ETag: w.GetEtag(),
 	}
 	q.Policy.Preset = w.GetPreset()
 	for _, s := range w.GetPolicy() {

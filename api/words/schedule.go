@@ -60,7 +60,7 @@ func DatesFromWire(ms []int64) (dates []rota.Date) {
 
 // ScheduleToWire carries a schedule as it stands.
 func ScheduleToWire(s *rota.Schedule) *rotav1.Schedule {
-	w := &rotav1.Schedule{Spec: ScheduleSpecToWire(&s.ScheduleSpec), State: s.State.String(), Why: clean(s.Why), Version: s.Version, SetMs: int64(s.Set),
+	w := &rotav1.Schedule{Spec: ScheduleSpecToWire(&s.ScheduleSpec), State: s.State.String(), Why: clean(s.Why), Version: s.Version, Etag: s.ETag, SetMs: int64(s.Set),
 		ThroughMs: int64(s.Through), NextMs: int64(s.Next), Runs: s.Runs, Skipped: s.Skipped, Missed: s.Missed, Failed: s.Failed, By: string(s.By)}
 	for _, id := range s.Live {
 		w.Live = append(w.Live, string(id))
@@ -81,7 +81,7 @@ func ScheduleFromWire(w *rotav1.Schedule) (rota.Schedule, error) {
 		return rota.Schedule{}, err
 	}
 	state, err := scheduleStates.value(w.GetState())
-	s := rota.Schedule{ScheduleSpec: spec, State: state, Why: w.GetWhy(), Version: w.GetVersion(), Set: rota.Date(w.GetSetMs()),
+	s := rota.Schedule{ScheduleSpec: spec, State: state, Why: w.GetWhy(), Version: w.GetVersion(), ETag: w.GetEtag(), Set: rota.Date(w.GetSetMs()),
 		Through: rota.Date(w.GetThroughMs()), Next: rota.Date(w.GetNextMs()), Runs: w.GetRuns(), Skipped: w.GetSkipped(), Missed: w.GetMissed(),
 		Failed: w.GetFailed(), By: rota.Principal(w.GetBy())}
 	for _, id := range w.GetLive() {

@@ -10,7 +10,7 @@ func TenantToWire(t *rota.Tenant) *rotav1.Tenant {
 	return &rotav1.Tenant{
 		Id: string(t.ID), Tier: serviceTiers.text(t.Tier), Weight: t.Weight, MaxConcurrent: t.MaxConcurrent,
 		RateLimitRps: t.RateLimitRPS, PenaltyMs: t.PenaltyMs, OpenLeases: t.Open, Throttled: t.Throttled, Known: t.Known,
-		Bytes: t.Bytes, BytesMax: t.BytesMax,
+		Bytes: t.Bytes, BytesMax: t.BytesMax, Changes: changesToWire(t.Changes), Etag: t.ETag,
 	}
 }
 
@@ -23,6 +23,7 @@ func TenantFromWire(w *rotav1.Tenant) (rota.Tenant, error) {
 			PenaltyMs: w.GetPenaltyMs(), BytesMax: w.GetBytesMax(),
 		},
 		Open: w.GetOpenLeases(), Throttled: w.GetThrottled(), Known: w.GetKnown(), Bytes: w.GetBytes(),
+		Changes: changesFromWire(w.GetChanges()), ETag: w.GetEtag(),
 	}, err
 }
 
@@ -31,12 +32,14 @@ func TenantsFromWire(w []*rotav1.Tenant) ([]rota.Tenant, error) { return tryEach
 
 // ClusterSettingsToWire carries the cluster's own settings.
 func ClusterSettingsToWire(c *rota.ClusterSettings) *rotav1.ClusterSettings {
-	return &rotav1.ClusterSettings{StateBytesMax: c.StateBytesMax, VotersWanted: c.VotersWanted, Autopilot: c.Autopilot}
+	return &rotav1.ClusterSettings{StateBytesMax: c.StateBytesMax, VotersWanted: c.VotersWanted, Autopilot: c.Autopilot,
+		Changes: changesToWire(c.Changes), Etag: c.ETag}
 }
 
 // ClusterSettingsFromWire is the inverse of ClusterSettingsToWire.
 func ClusterSettingsFromWire(w *rotav1.ClusterSettings) (rota.ClusterSettings, error) {
-	return rota.ClusterSettings{StateBytesMax: w.GetStateBytesMax(), VotersWanted: w.GetVotersWanted(), Autopilot: w.GetAutopilot()}, nil
+	return rota.ClusterSettings{StateBytesMax: w.GetStateBytesMax(), VotersWanted: w.GetVotersWanted(), Autopilot: w.GetAutopilot(),
+		Changes: changesFromWire(w.GetChanges()), ETag: w.GetEtag()}, nil
 }
 
 // ModeToWire carries the cluster's mode and why.

@@ -34,7 +34,7 @@ func WebhookSpecFromWire(w *rotav1.WebhookSpec) (rota.WebhookSpec, error) {
 func WebhookToWire(h *rota.Webhook) *rotav1.Webhook {
 	w := &rotav1.Webhook{Spec: WebhookSpecToWire(&h.WebhookSpec), State: h.State.String(), Why: clean(h.Why), Version: h.Version, Began: h.Began.String(),
 		Cursor: h.Cursor.String(), Pending: h.Pending, Delivered: h.Delivered, Failed: h.Failed, Gaps: h.Gaps, Sees: GrantsToWire(h.Sees),
-		RotatedMs: int64(h.Rotated), SetMs: int64(h.Set), By: string(h.By)}
+		Etag: h.ETag, RotatedMs: int64(h.Rotated), SetMs: int64(h.Set), By: string(h.By)}
 	if h.Gap != nil {
 		w.GapAfter, w.GapBefore = h.Gap.After.String(), h.Gap.Before.String()
 	}
@@ -43,7 +43,7 @@ func WebhookToWire(h *rota.Webhook) *rotav1.Webhook {
 
 // WebhookFromWire is the inverse of WebhookToWire.
 func WebhookFromWire(w *rotav1.Webhook) (h rota.Webhook, err error) {
-	h = rota.Webhook{Why: w.GetWhy(), Version: w.GetVersion(), Pending: w.GetPending(), Delivered: w.GetDelivered(), Failed: w.GetFailed(),
+	h = rota.Webhook{Why: w.GetWhy(), Version: w.GetVersion(), ETag: w.GetEtag(), Pending: w.GetPending(), Delivered: w.GetDelivered(), Failed: w.GetFailed(),
 		Gaps: w.GetGaps(), Rotated: rota.Date(w.GetRotatedMs()), Set: rota.Date(w.GetSetMs()), By: rota.Principal(w.GetBy())}
 	if h.WebhookSpec, err = WebhookSpecFromWire(w.GetSpec()); err != nil {
 		return h, err

@@ -192,7 +192,7 @@ func TestWords_losesNothing(t *testing.T) {
 	}, RoleFromWire)
 	roundTrip(t, func(r *rota.Role) *rotav1.SetRoleRequest {
 		known(r.Grants)
-		r.BuiltIn, r.By, r.At = false, "", rota.Moment{}
+		r.BuiltIn, r.By, r.At, r.ETag = false, "", rota.Moment{}, ""
 		return NewRoleToWire(r)
 	}, NewRoleFromWire)
 	roundTrip(t, AccessTokenToWire, AccessTokenFromWire)

@@ -50,6 +50,12 @@ func readKeys(path string, log *slog.Logger) (*keys, error) {
 	return k, err
 }
 
+// CheckKeys refuses a key file that a node would not start with.
+func CheckKeys(path string) error {
+	_, err := readKeys(path, nil)
+	return err
+}
+
 // look reads the file again, and has its keys count.
 func (k *keys) look() error {
 	text, err := secret.ReadFile(k.path, keyFileMax)

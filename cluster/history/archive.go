@@ -256,7 +256,9 @@ func (a *Archive) Collectors() []prometheus.Collector {
 			return float64(s.Lacking)
 		}),
 		gauge("lost", "Ended jobs whose record no node's archive has.", func(s Status) float64 { return float64(s.Lost) }),
-		gauge("dropped", "Records that left memory unwritten since the start, as the archive did not keep up.",
-			func(s Status) float64 { return float64(s.Dropped) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "rota_archive_dropped_total",
+			Help: "Records that left memory unwritten, as the archive did not keep up."}, func() float64 {
+			return float64(a.ArchiveStatus().Dropped)
+		}),
 	}
 }

@@ -1,7 +1,9 @@
 package history
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 
 	"go.etcd.io/bbolt"
@@ -64,13 +66,37 @@ func OpenFile(o FileOptions) (f *File, err error) {
 	if f.Jobs, err = archive.OpenJobs(db); err != nil {
 		return f, err
 	}
-	err = f.refuseOther(&o)
-	return f, err
+	cluster, _ := f.Jobs.Cluster()
+	return f, o.refuseOther(cluster)
+}
+
+// LookAt returns what OpenFile would refuse, but for damage within a page, and writes nothing.
+func LookAt(o FileOptions) (err error) {
+	defer boltfile.FaultsPanic()()
+	defer func() {
+		if what := recover(); what != nil {
+			err = damaged(o.Path, fmt.Sprintf("bbolt cannot read it (%v)", what))
+		}
+	}()
+	switch info, err := os.Stat(o.Path); {
+	case errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0:
+		return nil
+	case err != nil:
+		return err
+	}
+	if err := boltfile.Check(o.Path, damaged); err != nil {
+		return err
+	}
+	cluster, err := archive.Peek(o.Path)
+	if err != nil {
+		return err
+	}
+	return o.refuseOther(cluster)
 }
 
 // refuseOther refuses the history of another cluster.
-func (f *File) refuseOther(o *FileOptions) error {
-	switch cluster, _ := f.Jobs.Cluster(); {
+func (o *FileOptions) refuseOther(cluster rota.ClusterID) error {
+	switch {
 	case cluster == "" || cluster == o.Cluster:
 	case o.Cluster != "":
 		return rota.Refusef(rota.KindConflict, "archive", "%s holds the history of cluster %s, but this node belongs to cluster %s: move "+

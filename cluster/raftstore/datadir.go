@@ -157,15 +157,20 @@ func lockDir(path string, id rota.NodeID) (*os.File, error) {
 	}
 	if !free {
 		holder, _ := readSmallFile(file.Name(), 256)
-		return nil, errors.Join(rota.Refusef(rota.KindConflict, "data", "data directory %s is in use by %s: two "+
-			"processes on one directory would destroy it. Stop that process, or give this node a --data "+
-			"of its own", path, holderWords(holder)), file.Close())
+		return nil, errors.Join(inUse(path, holderWords(holder)), file.Close())
 	}
 	// The note is a courtesy: a full disk must not keep the node from saying so later.
 	if err := file.Truncate(0); err == nil {
 		_, _ = fmt.Fprintf(file, "process %d, node %s\n", os.Getpid(), id)
 	}
 	return file, nil
+}
+
+// inUse refuses a directory that another process has open.
+func inUse(path, holder string) *rota.Error {
+	return rota.Refusef(rota.KindConflict, "data", "data directory %s is in use by %s: two "+
+		"processes on one directory would destroy it. Stop that process, or give this node a --data "+
+		"of its own", path, holder)
 }
 
 func holderWords(note []byte) string {
@@ -186,62 +191,76 @@ func (d *DataDir) load(id rota.NodeID, clusterName string, adopt bool) error {
 	if err != nil {
 		return err
 	}
-	d.fresh = !hasState
-	now := nodeRecord{Format: nodeFormat, Draft: unreleased.Draft, Node: id, ClusterName: clusterName}
-	if now.DirInode, now.DirBorn, err = birthOf(d.path); err != nil {
-		return err
+	now, faults := d.judge(id, clusterName, adopt, hasState)
+	if len(faults) > 0 {
+		return faults[0]
 	}
-	if now.LockInode, now.LockBorn, err = birthOf(filepath.Join(d.path, lockName)); err != nil {
-		return err
-	}
-	kept, err := d.read()
-	switch {
-	case errors.Is(err, fs.ErrNotExist) && hasState:
-		return damaged(filepath.Join(d.path, nodeFile), "it is missing beside raft state")
-	case errors.Is(err, fs.ErrNotExist):
+	if now.Identity == "" {
 		now.Identity = newIdentity()
-	case err != nil:
-		return err
-	default:
-		if err := d.check(kept, now, adopt); err != nil {
-			return err
-		}
-		now.ClusterID, now.Identity, now.Starts = kept.ClusterID, kept.Identity, kept.Starts
-		now.Adoptions, now.Founders, now.Rebuild = kept.Adoptions, kept.Founders, kept.Rebuild
-		if !sameBirth(kept, now) {
-			now.Adoptions++
-		}
 	}
 	now.Starts++
 	return d.store(now)
 }
 
-// check refuses a directory that is not this node's, or not the original.
-func (d *DataDir) check(kept, now nodeRecord, adopt bool) error {
+// judge reads node.json and returns the record that a start would keep, but for the start
+// itself, and all that does not fit. It writes nothing.
+func (d *DataDir) judge(id rota.NodeID, clusterName string, adopt, hasState bool) (now nodeRecord, faults []error) {
+	d.fresh = !hasState
+	now = nodeRecord{Format: nodeFormat, Draft: unreleased.Draft, Node: id, ClusterName: clusterName}
+	var err error
+	if now.DirInode, now.DirBorn, err = birthOf(d.path); err != nil {
+		return now, []error{err}
+	}
+	// Without a lock a start makes another one than that of node.json.
+	if now.LockInode, now.LockBorn, err = birthOf(filepath.Join(d.path, lockName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return now, []error{err}
+	}
+	kept, err := d.read()
 	switch {
-	case kept.Recovery != nil:
-		return rota.Refusef(rota.KindConflict, "data", "the recovery of data directory %s was interrupted: run "+
-			"rota operator recover --data %s --yes-lose-quorum again", d.path, d.path)
-	case kept.Node != now.Node:
-		return rota.Refusef(rota.KindConflict, "node", "data directory %s belongs to node %s, but this node was "+
+	case errors.Is(err, fs.ErrNotExist) && hasState:
+		return now, []error{damaged(filepath.Join(d.path, nodeFile), "it is missing beside raft state")}
+	case errors.Is(err, fs.ErrNotExist):
+		return now, nil
+	case err != nil:
+		return now, []error{err}
+	}
+	now.ClusterID, now.Identity, now.Starts = kept.ClusterID, kept.Identity, kept.Starts
+	now.Adoptions, now.Founders, now.Rebuild = kept.Adoptions, kept.Founders, kept.Rebuild
+	if !sameBirth(kept, now) {
+		now.Adoptions++
+	}
+	return now, d.misfits(kept, now, adopt)
+}
+
+// misfits says why a directory is not this node's, or not the original.
+func (d *DataDir) misfits(kept, now nodeRecord, adopt bool) (faults []error) {
+	if kept.Recovery != nil {
+		return []error{rota.Refusef(rota.KindConflict, "data", "the recovery of data directory %s was interrupted: run "+
+			"rota operator recover --data %s --yes-lose-quorum again", d.path, d.path)}
+	}
+	if kept.Node != now.Node {
+		faults = append(faults, rota.Refusef(rota.KindConflict, "node", "data directory %s belongs to node %s, but this node was "+
 			"started as %s: a node that votes under two ids, or on another's votes, can lose data. Start it "+
 			"with --node %s, or give %s an empty --data of its own",
-			d.path, kept.Node, now.Node, kept.Node, now.Node)
-	case kept.ClusterName != now.ClusterName:
-		return rota.Refusef(rota.KindConflict, "cluster", "data directory %s belongs to cluster %q, but this node was "+
+			d.path, kept.Node, now.Node, kept.Node, now.Node))
+	}
+	if kept.ClusterName != now.ClusterName {
+		faults = append(faults, rota.Refusef(rota.KindConflict, "cluster", "data directory %s belongs to cluster %q, but this node was "+
 			"started for cluster %q. Start it with --cluster %s, or give it an empty --data and a new node id",
-			d.path, kept.ClusterName, now.ClusterName, kept.ClusterName)
-	case !sameBirth(kept, now) && !adopt:
-		return rota.Refusef(rota.KindConflict, "data", "data directory %s was copied or moved from elsewhere, or "+
+			d.path, kept.ClusterName, now.ClusterName, kept.ClusterName))
+	}
+	if !sameBirth(kept, now) && !adopt {
+		faults = append(faults, rota.Refusef(rota.KindConflict, "data", "data directory %s was copied or moved from elsewhere, or "+
 			"restored in place (it, or its file LOCK, is not the one that node %s made): a copy may have "+
 			"forgotten votes and acknowledged entries. Start the original, or remove this copy and join as "+
 			"a new node with a new id; if the original is gone for good and this is its only and newest copy, "+
-			"start once with --adopt-data", d.path, kept.Node)
-	case d.fresh && kept.ClusterID != "":
-		return damaged(filepath.Join(d.path, raftFile),
-			fmt.Sprintf("it is missing or empty, though this node belongs to cluster id %s", kept.ClusterID))
+			"start once with --adopt-data", d.path, kept.Node))
 	}
-	return nil
+	if d.fresh && kept.ClusterID != "" {
+		faults = append(faults, damaged(filepath.Join(d.path, raftFile),
+			fmt.Sprintf("it is missing or empty, though this node belongs to cluster id %s", kept.ClusterID)))
+	}
+	return faults
 }
 
 // hasRaftState reports whether raft ever wrote here. What cannot be read counts as

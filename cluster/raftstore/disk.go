@@ -61,9 +61,12 @@ func syncDir(path string) error {
 
 // lockFile takes an exclusive lock that the kernel drops with the process, and
 // reports whether it was free.
-func lockFile(file *os.File) (free bool, err error) {
+func lockFile(file *os.File) (free bool, err error) { return flock(file, unix.LOCK_EX) }
+
+// flock takes a lock of a kind, exclusive or shared.
+func flock(file *os.File, kind int) (free bool, err error) {
 	for {
-		err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		err = unix.Flock(int(file.Fd()), kind|unix.LOCK_NB)
 		if !errors.Is(err, unix.EINTR) {
 			break
 		}

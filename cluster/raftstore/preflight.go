@@ -66,8 +66,32 @@ func Preflight(dir string, logger *slog.Logger) (*Report, error) {
 		logger = slog.New(slog.DiscardHandler)
 	}
 	began := time.Now()
+	found, err := survey(dir)
+	if err != nil {
+		return nil, err
+	}
+	report := found.report
+	if err := reap(dir, found.unfinished, report); err != nil {
+		return nil, err
+	}
+	if err := setAside(dir, found.snapshots, report, logger); err != nil {
+		return nil, err
+	}
+	report.Took = time.Since(began)
+	return report, nil
+}
+
+// surveyed is what survey found.
+type surveyed struct {
+	report     *Report
+	snapshots  []*snapshotFound
+	unfinished []string
+}
+
+// survey is what of Preflight only reads.
+func survey(dir string) (*surveyed, error) {
 	report := &Report{}
-	snapshots, err := surveySnapshots(dir, report)
+	snapshots, unfinished, err := surveySnapshots(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -87,11 +111,7 @@ func Preflight(dir string, logger *slog.Logger) (*Report, error) {
 	if err := coverState(dir, log, snapshots, report); err != nil {
 		return nil, err
 	}
-	if err := setAside(dir, snapshots, report, logger); err != nil {
-		return nil, err
-	}
-	report.Took = time.Since(began)
-	return report, nil
+	return &surveyed{report, snapshots, unfinished}, nil
 }
 
 // coverState checks that log and newest whole snapshot leave no gap and that

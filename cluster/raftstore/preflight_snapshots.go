@@ -37,34 +37,29 @@ type snapshotFound struct {
 	damage string
 }
 
-// surveySnapshots lists the snapshots, newest first, reads them until one is
-// whole, and removes what never became a snapshot: hashicorp/raft leaves those
-// behind after a failure and never looks at them again.
-func surveySnapshots(dir string, report *Report) ([]*snapshotFound, error) {
+// surveySnapshots lists the snapshots, newest first, and reads them until one is
+// whole. unfinished names what never became a snapshot.
+func surveySnapshots(dir string) (all []*snapshotFound, unfinished []string, err error) {
 	base := filepath.Join(dir, snapshotsDir)
 	names, err := os.ReadDir(base)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil, nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("list snapshots: %w", err)
+		return nil, nil, fmt.Errorf("list snapshots: %w", err)
 	}
-	var all []*snapshotFound
 	for _, name := range names {
 		path := filepath.Join(base, name.Name())
 		switch {
 		case !name.IsDir():
 			continue
 		case strings.HasSuffix(name.Name(), snapshotTemp):
-			if err := os.RemoveAll(path); err != nil {
-				return nil, fmt.Errorf("remove unfinished snapshot: %w", err)
-			}
-			report.Reaped = append(report.Reaped, name.Name())
+			unfinished = append(unfinished, name.Name())
 			continue
 		}
 		found, ok := snapshotAt(path)
 		if !ok {
-			return nil, damaged(path, "its name is not that of a snapshot (term-index-time), so what it held is "+
+			return nil, nil, damaged(path, "its name is not that of a snapshot (term-index-time), so what it held is "+
 				"unknown (if it is a directory of your own, put it elsewhere and start again)")
 		}
 		all = append(all, found)
@@ -83,7 +78,19 @@ func surveySnapshots(dir string, report *Report) ([]*snapshotFound, error) {
 		found.damage = found.examine(!whole)
 		whole = whole || found.damage == ""
 	}
-	return all, nil
+	return all, unfinished, nil
+}
+
+// reap removes what never became a snapshot: hashicorp/raft leaves those behind
+// after a failure and never looks at them again.
+func reap(dir string, unfinished []string, report *Report) error {
+	for _, name := range unfinished {
+		if err := os.RemoveAll(filepath.Join(dir, snapshotsDir, name)); err != nil {
+			return fmt.Errorf("remove unfinished snapshot: %w", err)
+		}
+		report.Reaped = append(report.Reaped, name)
+	}
+	return nil
 }
 
 // snapshotAt reads the name of a snapshot's directory, and reports whether it is one.

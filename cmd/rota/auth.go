@@ -86,12 +86,12 @@ func (a authCommands) command() *cobra.Command {
 			client.Auth.Reset),
 		a.whoami(), a.login(),
 		a.group(&cobra.Command{Use: "issuer", Short: "Set and list identity providers whose tokens sign in"}, a.setIssuer(), a.listIssuers(),
-			a.one("delete URL", "Take no tokens of an identity provider any more", "auth issuer delete https://idp.example", "is deleted",
+			a.oneVersion("delete URL", "Take no tokens of an identity provider any more", "auth issuer delete https://idp.example", "is deleted",
 				client.Auth.DeleteIssuer)),
 		a.group(&cobra.Command{Use: "token", Short: "Make, list and revoke access tokens"}, a.createToken(), a.listTokens(),
 			a.one("revoke ID", "End a token for good", "auth token revoke k3vq5xw2hn7a", "is revoked", client.Auth.RevokeToken)),
 		a.group(&cobra.Command{Use: "role", Short: "Set and list roles"}, a.setRole(), a.listRoles(),
-			a.one("delete ROLE", "Forget a role; who has it loses what it grants", "auth role delete billing", "is deleted", client.Auth.DeleteRole)),
+			a.oneVersion("delete ROLE", "Forget a role; who has it loses what it grants", "auth role delete billing", "is deleted", client.Auth.DeleteRole)),
 		a.one("block ROLE/NAME", "Refuse the client certificates of a role and a name", "auth block operator/ann", "is blocked", blocking(true)),
 		a.one("unblock ROLE/NAME", "Take blocked client certificates again", "auth unblock operator/ann", "is taken again", blocking(false)),
 		a.listBlocks(), a.anonymous())
@@ -148,6 +148,14 @@ func (a authCommands) one(use, short, example, done string, do func(client.Auth,
 			return a.printOne(map[string]any{"id": args[0]}, args, func(bool) string { return args[0] + " " + done + "\n" })
 		})),
 	}
+}
+
+// oneVersion is one with the flag --if-match.
+func (a authCommands) oneVersion(use, short, example, done string, do func(client.Auth, context.Context, string, ...client.Condition) error) *cobra.Command {
+	var how setFlags
+	cmd := a.one(use, short, example, done, func(auth client.Auth, ctx context.Context, id string) error { return do(auth, ctx, id, how.only()) })
+	how.registerMatch(cmd.Flags())
+	return cmd
 }
 
 func blocking(blocked bool) func(client.Auth, context.Context, string) error {
@@ -230,7 +238,7 @@ func (a authCommands) listTokens() *cobra.Command {
 			a.seen()
 			return printAll(a.app, "tokens", tokens, func(t rota.AccessToken) string { return t.ID }, []column[rota.AccessToken]{
 				{"ID", false, 0, func(t rota.AccessToken) any { return t.ID }},
-				{"ROLES", false, 0, func(t rota.AccessToken) any { return strings.Join(t.Roles, ",") }},
+				{"ROLES", false, 0, func(t rota.AccessToken) any { return rolesOf(&t) }},
 				{"TENANTS", false, 0, func(t rota.AccessToken) any { return strings.Join(t.Tenants, ",") }},
 				{"QUEUES", false, 0, func(t rota.AccessToken) any { return strings.Join(t.Queues, ",") }},
 				{"EXPIRES", false, 0, func(t rota.AccessToken) any { return t.Expires }},
@@ -240,6 +248,14 @@ func (a authCommands) listTokens() *cobra.Command {
 			})
 		})),
 	})
+}
+
+// rolesOf is what a token may do in one word, or whose browser session it is.
+func rolesOf(t *rota.AccessToken) string {
+	if t.Parent != "" {
+		return "session of " + string(t.Parent)
+	}
+	return strings.Join(t.Roles, ",")
 }
 
 func (a authCommands) setRole() *cobra.Command {
@@ -255,6 +271,8 @@ func (a authCommands) setRole() *cobra.Command {
 			"  rota auth role set fleet --grant work --max-workers 20000",
 		Args: cobra.ExactArgs(1),
 	}
+	var how setFlags
+	how.registerMatch(cmd.Flags())
 	cmd.Flags().StringArrayVar(&texts, "grant", nil, "`right` and what it is for; may be repeated")
 	for what := range access.OwnsEnd {
 		flag := strings.ReplaceAll(what.Field(), "_", "-")
@@ -271,7 +289,7 @@ func (a authCommands) setRole() *cobra.Command {
 			}
 		}
 		return a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
-			r, err := c.Auth().SetRole(ctx, role)
+			r, err := c.Auth().SetRole(ctx, role, how.only())
 			if err != nil {
 				return err
 			}
@@ -334,6 +352,7 @@ func (a authCommands) listRoles() *cobra.Command {
 				{"GRANTS", false, 0, func(r rota.Role) any { return grantsText(r.Grants) }},
 				{"LIMITS", false, 0, func(r rota.Role) any { return roleLimitsText(r.RoleLimits) }},
 				{"BY", true, 0, func(r rota.Role) any { return r.By }},
+				{"ETAG", true, 0, func(r rota.Role) any { return r.ETag }},
 			})
 		})),
 	})

@@ -136,6 +136,8 @@ func (a authCommands) setIssuer() *cobra.Command {
 		Example: "  rota auth issuer set https://token.actions.githubusercontent.com --audience rota --map 'sub=repo:acme/site:ref:refs/heads/main:submitter'",
 		Args:    cobra.ExactArgs(1),
 	}
+	var how setFlags
+	how.registerMatch(cmd.Flags())
 	cmd.Flags().StringVar(&i.Audience, "audience", "", "`audience` that the tokens must be for")
 	cmd.Flags().StringArrayVar(&maps, "map", nil, "`claim=value:role` that gives a role; may be repeated")
 	cmd.Flags().StringVar(&ca, "ca-file", "", "`file` with the certificates, in PEM, that vouch for the issuer's address; without it the nodes' own do")
@@ -159,7 +161,7 @@ func (a authCommands) setIssuer() *cobra.Command {
 			i.CA = string(pem)
 		}
 		return a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
-			set, err := c.Auth().SetIssuer(ctx, i)
+			set, err := c.Auth().SetIssuer(ctx, i, how.only())
 			if err != nil {
 				return err
 			}
@@ -205,6 +207,7 @@ func (a authCommands) listIssuers() *cobra.Command {
 				{"AUDIENCE", false, 0, func(i rota.Issuer) any { return i.Audience }},
 				{"MAPS", false, 0, func(i rota.Issuer) any { return mapsText(i.Maps) }},
 				{"BY", true, 0, func(i rota.Issuer) any { return i.By }},
+				{"ETAG", true, 0, func(i rota.Issuer) any { return i.ETag }},
 			})
 		})),
 	})

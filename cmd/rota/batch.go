@@ -98,11 +98,15 @@ func (a batchCommands) list() *cobra.Command {
 				{"DEAD", false, 0, func(b rota.Batch) any { return b.Dead }},
 				{"EXPIRED", true, 0, func(b rota.Batch) any { return b.Expired }},
 				{"CANCELLED", true, 0, func(b rota.Batch) any { return b.Cancelled }},
+				{"CALLBACK", false, 0, callbackText},
 				{"OPENED", false, 0, func(b rota.Batch) any { return b.Opened.Date }},
 			})
 		})),
 	})
 }
+
+// callbackText is what is submitted in the end: a type, and the queue that it goes to.
+func callbackText(b rota.Batch) any { return fmt.Sprintf("%s in %s", b.Type, b.Queue) }
 
 func (a batchCommands) show() *cobra.Command {
 	return a.reads(&cobra.Command{
@@ -153,7 +157,7 @@ func (a batchCommands) wait() *cobra.Command {
 // print shows a batch.
 func (a batchCommands) print(b rota.Batch) error {
 	return a.printOne(b, []string{string(b.ID)}, func(bool) string {
-		facts := []fact{{"batch", b.ID}, {"state", b.State}, {"tenant", b.Tenant}, {"total", b.Total}}
+		facts := []fact{{"batch", b.ID}, {"state", b.State}, {"tenant", b.Tenant}, {"callback queue", b.Queue}, {"callback type", b.Type}, {"total", b.Total}}
 		if b.Size != 0 {
 			facts = append(facts, fact{"size", b.Size})
 		}

@@ -52,7 +52,7 @@ var (
 // commandCalls has every command that is no group.
 var commandCalls = map[string]calls{
 	"server": ofItself, "dev": ofItself, "demo": ofItself, "version": {none: "none"},
-	"tls ca": ofFiles, "tls issue": ofFiles,
+	"simulate": ofFiles, "operator size": {none: "none"}, "tls ca": ofFiles, "tls issue": ofFiles,
 	"operator audit": ofFiles, "operator backup drill": ofFiles, "operator backup list": ofFiles, "operator snapshot inspect": ofFiles,
 	"operator snapshot restore": ofFiles,
 	"operator recover":          {none: "none: it looks for other members with the node's own certificate"},
@@ -63,6 +63,7 @@ var commandCalls = map[string]calls{
 	"auth role set": always("Auth/SetRole"), "auth role list": always("Auth/ListRoles"), "auth role delete": always("Auth/DeleteRole"),
 	"auth block": always("Auth/SetBlock"), "auth unblock": always("Auth/SetBlock"), "auth blocks": always("Auth/ListBlocks"),
 	"auth issuer set": always("Auth/SetIssuer"), "auth issuer list": always("Auth/ListIssuers"), "auth issuer delete": always("Auth/DeleteIssuer"),
+	"console":        always("Auth/WhoAmI", "Auth/OpenSession"),
 	"auth login":     always("Auth/Exchange"),
 	"auth anonymous": always("Auth/SetAnonymous", "Auth/WhoAmI", "Auth/ListTokens"),
 
@@ -109,6 +110,7 @@ var commandCalls = map[string]calls{
 	"mode get":    always("Cluster/GetMode"), "mode set": always("Cluster/SetMode"),
 	"cluster status": always("Cluster/Status"), "cluster set": always("Cluster/Set"),
 	"operator backup now":               always("Cluster/Status", "Cluster/StoreBackup"),
+	"operator debug":                    always("Cluster/Status").to("show Raft's configuration", "Cluster/Peers").to("show queues", "Queues/List").to("show the last events", "Events/Tail"),
 	"operator verify":                   always("Cluster/Verify"),
 	"operator snapshot save":            always("Cluster/SaveSnapshot"),
 	"operator raft leave":               always("Cluster/Leave"),

@@ -49,8 +49,9 @@ func (a *app) clusterStatusCommand() *cobra.Command {
 }
 
 func (a *app) clusterSetCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "set KEY=VALUE…",
+	var how setFlags
+	cmd := &cobra.Command{
+		Use:   "set KEY=VALUE… [--dry-run] [--if-match ETAG]",
 		Short: "Change the cluster's own settings",
 		Long: `Change the cluster's own settings; what is not named stays as it is.
 
@@ -68,15 +69,20 @@ autopilot        on or off: whether the leader removes dead voters.`,
 			if err != nil {
 				return err
 			}
-			s, err := c.SetCluster(ctx, set)
+			s, err := c.SetCluster(ctx, set, how.options()...)
 			if err != nil {
 				return err
+			}
+			if how.dry {
+				return how.would(a, s, "", s.Changes)
 			}
 			return a.printOne(s, nil, func(bool) string {
 				return renderFacts([]fact{{"state bytes max", s.StateBytesMax}, {"voters wanted", s.VotersWanted}, {"autopilot", s.Autopilot}})
 			})
 		})),
 	}
+	how.register(cmd.Flags())
+	return cmd
 }
 
 // clusterSettings checks keys and values before the cluster is asked.

@@ -146,7 +146,7 @@ func errorLine(err error, addrs []string) string {
 	if errors.As(err, &bad) {
 		text = strings.Replace(text, bad.Error(), badValue(bad), 1)
 	}
-	text = strings.Join(strings.Fields(text), " ")
+	text = oneLine(text)
 	switch exitCode(err) {
 	case exitRefused:
 		if rota.KindOf(err) != rota.KindConflict { // time mends that one not

@@ -38,7 +38,7 @@ func TestUnit_exposure(t *testing.T) {
 func TestImage_bare(t *testing.T) {
 	t.Parallel()
 	for file, lines := range map[string][]string{
-		"Dockerfile":         {"FROM scratch", "USER 65532:65532", "COPY ca-certificates.crt /etc/ssl/certs/"},
+		"Dockerfile":         {"FROM scratch", "USER 65532:65532", "COPY ca-certificates.crt /etc/ssl/certs/", "STOPSIGNAL SIGTERM", "HEALTHCHECK "},
 		"docker-compose.yml": {"read_only: true", "cap_drop: [ALL]", `security_opt: ["no-new-privileges:true"]`},
 	} {
 		text, err := os.ReadFile(filepath.Join("..", "..", file))

@@ -39,6 +39,7 @@ func (a keyCommands) list() *cobra.Command {
 				{"RATE", false, 0, func(r rota.KeyRule) any { return keyRateText(r) }},
 				{"SEQUENCE", false, 0, func(r rota.KeyRule) any { return r.Sequence }},
 				{"GROUP", false, 0, func(r rota.KeyRule) any { return r.Group }},
+				{"ETAG", true, 0, func(r rota.KeyRule) any { return r.ETag }},
 			})
 		})),
 	})
@@ -111,7 +112,9 @@ func (a keyCommands) set() *cobra.Command {
 		Example: "  rota key set account --concurrency 3\n  rota key set host --rate 10 --per 1s\n  rota key set order --sequence block",
 		Args:    cobra.ExactArgs(1),
 	}
+	var how setFlags
 	flags := cmd.Flags()
+	how.registerMatch(flags)
 	flags.StringVar(&queue, "queue", "", "`queue` whose jobs it is for (default: those of all queues together)")
 	flags.StringVar(&scope, "scope", "tenant", "whose keys count as one: `tenant` for each tenant's own, or cluster")
 	flags.Int64Var(&r.Concurrency, "concurrency", 0, "leases with a key that may be open at once, `N`; 0 is no limit")
@@ -138,7 +141,7 @@ func (a keyCommands) set() *cobra.Command {
 			return err
 		}
 		return a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
-			if err := c.Keys().SetRule(ctx, r); err != nil {
+			if err := c.Keys().SetRule(ctx, r, how.only()); err != nil {
 				return err
 			}
 			return a.print(r)
@@ -191,10 +194,10 @@ func (a keyCommands) skip() *cobra.Command {
 
 func (a keyCommands) deletes() *cobra.Command {
 	var queue string
-	cmd := a.app.deletes("delete NAME[:VALUE] [--queue Q]", "Forget what the jobs of a key are held to", "key delete account",
-		func(ctx context.Context, c *client.Client, key string) error {
+	cmd := a.deletesVersion("delete NAME[:VALUE] [--queue Q]", "Forget what the jobs of a key are held to", "key delete account",
+		func(ctx context.Context, c *client.Client, key string, only client.Condition) error {
 			name, value, _ := strings.Cut(key, ":")
-			return c.Keys().DeleteRule(ctx, rota.QueueName(queue), name, value)
+			return c.Keys().DeleteRule(ctx, rota.QueueName(queue), name, value, only)
 		})
 	cmd.Flags().StringVar(&queue, "queue", "", "`queue` that the rule is of (default: the rule of all queues)")
 	return cmd

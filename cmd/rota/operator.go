@@ -24,7 +24,7 @@ func (a operatorCommands) command() *cobra.Command {
 	backups := a.group(&cobra.Command{Use: "backup", Short: "Make, see and prove the backups that a leader stores"},
 		a.backupNow(), a.backupList(), a.backupDrill())
 	return a.group(&cobra.Command{Use: "operator", Short: "Look after the cluster itself"},
-		raft, snapshots, backups, a.verify(), a.audit(), a.recover())
+		raft, snapshots, backups, a.verify(), a.audit(), a.recover(), a.debug(), a.size())
 }
 
 func (a operatorCommands) raftList() *cobra.Command {

@@ -116,6 +116,16 @@ func TestShownToPeople(t *testing.T) {
 			t.Errorf("help nope: exit %d, %s", code, talk)
 		}
 	})
+	t.Run("command_elsewhere", func(t *testing.T) {
+		t.Parallel()
+		for line, meant := range map[string]string{"why j": "rota job why?", "workflow why w/n": "rota job why?", "drain w": "rota worker drain?",
+			"worker --queues q": "rota worker run --queues?", "wrker": `"worker"`, "schedule lst": `"list"`, "job --nope": "unknown flag: --nope"} {
+			code, _, talk := rotaLine(strings.Fields(line)...)
+			if code != exitUsage || !strings.Contains(talk, meant) {
+				t.Errorf("%s: exit %d, %s", line, code, talk)
+			}
+		}
+	})
 	t.Run("attempt_of_unknown_start", func(t *testing.T) {
 		t.Parallel()
 		text := renderList(attemptColumns(&rota.Job{}), []rota.Attempt{{Worker: "w1", End: rota.ReasonProofInvalid}}, false)

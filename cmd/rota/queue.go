@@ -27,10 +27,10 @@ func (a queueCommands) command() *cobra.Command {
 
 func (a queueCommands) delete() *cobra.Command {
 	var to string
-	cmd := a.deletes("delete Q", "Forget a queue that no live job and no workflow names",
+	cmd := a.deletesVersion("delete Q", "Forget a queue that no live job and no workflow names",
 		"queue delete images\n  rota queue delete images --drain-to pictures",
-		func(ctx context.Context, c *client.Client, id string) error {
-			return c.DeleteQueue(ctx, rota.QueueName(id))
+		func(ctx context.Context, c *client.Client, id string, only client.Condition) error {
+			return c.DeleteQueue(ctx, rota.QueueName(id), only)
 		})
 	drain := a.waiting(a.deleting(func(ctx context.Context, c *client.Client, id string) error {
 		return c.DrainQueue(ctx, rota.QueueName(id), rota.QueueName(to), func(left uint64) { a.talk("%d live jobs are left", left) })
@@ -39,6 +39,9 @@ func (a queueCommands) delete() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if to == "" {
 			return work(cmd, args)
+		}
+		if cmd.Flags().Changed("if-match") {
+			return usagef("--drain-to takes several steps, each of which changes the queue: leave out --if-match")
 		}
 		return a.does(drain)(cmd, args)
 	}
@@ -112,8 +115,9 @@ func (a queueCommands) show() *cobra.Command {
 func (a queueCommands) set() *cobra.Command {
 	var preset string
 	var pairs []string
+	var how setFlags
 	cmd := &cobra.Command{
-		Use:   "set Q [--preset P] [--set key=value]…",
+		Use:   "set Q [--preset P] [--set key=value]… [--dry-run] [--if-match ETAG]",
 		Short: "Create a queue or change its policy",
 		Long: "Create a queue or change its policy. A preset starts from its values; each --set changes one key.\n\n" +
 			"Presets: " + strings.Join(rota.Presets, ", ") + ".\n\nKeys, each with its default in standard and in the presets that " +
@@ -124,15 +128,19 @@ func (a queueCommands) set() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			q, err := c.SetQueue(ctx, rota.QueueName(args[0]), preset, set)
+			q, err := c.SetQueue(ctx, rota.QueueName(args[0]), preset, set, how.options()...)
 			if err != nil {
 				return err
+			}
+			if how.dry {
+				return how.would(a.app, q, string(q.Name), q.Changes)
 			}
 			return a.print(q)
 		})),
 	}
 	cmd.Flags().StringVar(&preset, "preset", "", "start from this `preset`: "+strings.Join(rota.Presets, ", "))
 	cmd.Flags().StringArrayVar(&pairs, "set", nil, "`key=value`, or expected.TYPE=TIME for the adaptive ranking; may be repeated")
+	how.register(cmd.Flags())
 	return cmd
 }
 
@@ -194,7 +202,7 @@ func (a queueCommands) print(q rota.Queue) error {
 			{"lanes", q.Lanes}, {"throttled lanes", q.Throttled}, {"workers", q.Workers}, {"oldest wait", span(millis.Of(q.OldestWait))},
 			{"usage", percent(q.UsagePermille)}, {"backlog usage", percent(q.BacklogUsagePermille)}, {"lease usage", percent(q.LeaseUsagePermille)}, {"bytes", q.Bytes},
 			{"backpressure", q.Backpressure},
-			{"queued by tier", tiersText(q.Tiers)},
+			{"queued by tier", tiersText(q.Tiers)}, {"etag", q.ETag},
 		})
 		var facts []fact
 		standard := rota.StandardPolicy()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
@@ -93,6 +94,50 @@ func (a *app) shortcut(name, group string, list *cobra.Command) *cobra.Command {
 	return list
 }
 
+// setFlags are the flags of commands that set something.
+type setFlags struct {
+	dry  bool
+	etag string
+}
+
+func (f *setFlags) register(flags *pflag.FlagSet) {
+	flags.BoolVar(&f.dry, "dry-run", false, "store nothing, show what would change")
+	f.registerMatch(flags)
+}
+
+// registerMatch is register for commands without a dry run.
+func (f *setFlags) registerMatch(flags *pflag.FlagSet) {
+	flags.StringVar(&f.etag, "if-match", "", "change only the version with this `etag` (shown by -o json): refused if it has changed since")
+}
+
+func (f *setFlags) options() []client.SetOption {
+	opts := []client.SetOption{f.only()}
+	if f.dry {
+		opts = append(opts, client.DryRun())
+	}
+	return opts
+}
+
+func (f *setFlags) only() client.Condition { return client.IfMatch(f.etag) }
+
+// would prints the changes that a dry run returned.
+func (f *setFlags) would(a *app, value any, name string, changes []rota.SettingChange) error {
+	var names []string
+	if name != "" {
+		names = []string{name}
+	}
+	return a.printOne(value, names, func(wide bool) string {
+		if len(changes) == 0 {
+			return "nothing would change\n"
+		}
+		return renderList([]column[rota.SettingChange]{
+			{"KEY", false, 0, func(c rota.SettingChange) any { return c.Key }},
+			{"IS", false, 0, func(c rota.SettingChange) any { return c.From }},
+			{"WOULD BE", false, 0, func(c rota.SettingChange) any { return c.To }},
+		}, changes, wide)
+	})
+}
+
 // deletes makes a command that forgets one thing; one that is not there is no error.
 func (a *app) deletes(use, short, example string, do func(context.Context, *client.Client, string) error) *cobra.Command {
 	return &cobra.Command{
@@ -100,6 +145,14 @@ func (a *app) deletes(use, short, example string, do func(context.Context, *clie
 		Example: "  rota " + example,
 		RunE:    a.does(a.calling(a.deleting(do))),
 	}
+}
+
+// deletesVersion is deletes with the flag --if-match.
+func (a *app) deletesVersion(use, short, example string, do func(context.Context, *client.Client, string, client.Condition) error) *cobra.Command {
+	var how setFlags
+	cmd := a.deletes(use, short, example, func(ctx context.Context, c *client.Client, id string) error { return do(ctx, c, id, how.only()) })
+	how.registerMatch(cmd.Flags())
+	return cmd
 }
 
 // deleting returns what forgets one thing, and says so.

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -17,8 +15,6 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/api/words"
-	"github.com/rotasched/rota/cluster"
-	"github.com/rotasched/rota/internal/server"
 )
 
 // The pages of docs/reference that are made of the binary itself are written anew by
@@ -135,36 +131,6 @@ func TestReference_errors(t *testing.T) {
 
 // description is how a metric describes itself.
 var description = regexp.MustCompile(`^Desc\{fqName: "([^"]+)", help: "(.*?)"(?:, unit: "[^"]*")?, constLabels: \{(.*)\}, variableLabels: \{(.*)\}\}$`)
-
-// TestReference_metrics holds docs/reference/metrics.md to what a node registers.
-func TestReference_metrics(t *testing.T) {
-	t.Parallel()
-	var opened server.Node
-	d := &server.Cluster{Log: slog.New(slog.DiscardHandler), Quieten: func() {}, Open: func(ctx context.Context, c cluster.Config, p cluster.Peers) (server.Node, error) {
-		n, err := server.Open(ctx, c, p)
-		opened = n
-		return n, err
-	}}
-	dir := t.TempDir()
-	ports, err := devCommands{&app{stderr: &lockedWriter{w: &strings.Builder{}}}}.ports(dir, &devFlags{nodes: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var lines []string
-	ctx, cancel := context.WithCancel(context.Background())
-	err = d.Run(ctx, dir, ports, func([]string) error {
-		lines = described(append(server.Collectors(opened), server.Build{}.Info("n1"), server.DeniedCalls()))
-		cancel()
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	holdPage(t, "metrics.md", "# Metrics\n\nWhat `GET /metrics` on the admin port has of rota's own, made of the binary by\n"+
-		"`go test ./cmd/rota -run TestReference -update`. Go's runtime and the process have theirs beside (`go_…`, `process_…`).\n"+
-		"Which of them are worth an alarm: [monitor](../operations/monitor.md).\n\n| metric | labels | what it says |\n|---|---|---|\n"+
-		strings.Join(lines, "\n")+"\n")
-}
 
 // described returns a line of the table for each metric of the collectors, by name.
 func described(collectors []prometheus.Collector) (lines []string) {

@@ -43,6 +43,9 @@ type app struct {
 	tls      tlsFiles
 	// tokenFile names the file of the access token to show.
 	tokenFile string
+	// unsettled are faults of the environment and the config file that `server --check` says
+	// with all others.
+	unsettled startFaults
 	// unknown has no token shown: the caller has none yet, or one that has ended.
 	unknown bool
 }
@@ -94,8 +97,8 @@ ended by SIGINT and SIGTERM.`,
 	jobs, workflows, workers, queues, tenants := jobCommands{a}, workflowCommands{a}, workerCommands{a}, queueCommands{a}, tenantCommands{a}
 	a.group(root, a.serverCommand(), devCommands{a}.command(), jobs.command(), workflows.command(),
 		workers.command(), queues.command(), tenants.command(), keyCommands{a}.command(), scheduleCommands{a}.command(), batchCommands{a}.command(), planCommands{a}.command(), webhookCommands{a}.command(), relayCommands{a}.command(), modeCommands{a}.command(),
-		authCommands{a}.command(),
-		a.eventsCommand(), a.clusterCommand(), operatorCommands{a}.command(), benchCommands{a}.command(), a.demoCommand(),
+		authCommands{a}.command(), a.console(),
+		a.eventsCommand(), a.clusterCommand(), operatorCommands{a}.command(), benchCommands{a}.command(), simulateCommand(a), a.demoCommand(),
 		certifier{a}.command(), a.versionCommand(),
 		a.shortcut("jobs", "job", jobs.list()), a.shortcut("workflows", "workflow", workflows.list()),
 		a.shortcut("workers", "worker", workers.list()), a.shortcut("queues", "queue", queues.list()),
@@ -119,11 +122,32 @@ func (a *app) group(parent *cobra.Command, children ...*cobra.Command) *cobra.Co
 	parent.Args = cobra.ArbitraryArgs
 	parent.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
+			if paths := namesakes(cmd.Root(), args[0]); len(paths) > 0 {
+				return usagef("%s: command %q is unknown: did you mean %s?", cmd.CommandPath(), args[0], strings.Join(paths, " or "))
+			}
 			return unknown("command", cmd.CommandPath()+": command", args[0], names)
 		}
 		return usagef("%s needs a command: %s", cmd.CommandPath(), strings.Join(names, ", "))
 	}
 	return parent
+}
+
+// namesakesMost is how many commands of one name make a guess: beyond it is a word that most
+// groups have, such as list.
+const namesakesMost = 3
+
+// namesakes returns the commands of that very name, wherever they are: none where there are many.
+func namesakes(under *cobra.Command, name string) (paths []string) {
+	for _, c := range under.Commands() {
+		if c.Name() == name && c.IsAvailableCommand() {
+			paths = append(paths, c.CommandPath())
+		}
+		paths = append(paths, namesakes(c, name)...)
+	}
+	if len(paths) > namesakesMost {
+		return nil
+	}
+	return paths
 }
 
 // refuseUnknownHelp has help of an unknown command be wrong usage, as the command is.
@@ -154,11 +178,17 @@ func refuseUnknownHelp(root *cobra.Command) {
 	}
 }
 
-// flagError adds the flag that is meant to one that is not there.
+// flagError adds the flag that is meant to one that is not there: that of a command of the
+// group, or one of a name like it.
 func flagError(cmd *cobra.Command, err error) error {
 	var missing *pflag.NotExistError
 	if !errors.As(err, &missing) {
 		return err
+	}
+	for _, c := range cmd.Commands() {
+		if c.LocalFlags().Lookup(missing.GetSpecifiedName()) != nil && c.IsAvailableCommand() {
+			return usagef("%w: did you mean %s --%s?", err, c.CommandPath(), missing.GetSpecifiedName())
+		}
 	}
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })

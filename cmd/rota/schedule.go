@@ -16,9 +16,9 @@ type scheduleCommands struct{ *app }
 func (a scheduleCommands) command() *cobra.Command {
 	return a.group(&cobra.Command{Use: "schedule", Short: "Run jobs on dates: by cron expressions, periods, or given dates"},
 		a.set(), a.list(), a.show(), a.next(), a.pause(), a.resume(), a.trigger(), a.backfill(),
-		a.deletes("delete S", "Forget a schedule; its runs stay", "schedule delete nightly",
-			func(ctx context.Context, c *client.Client, name string) error {
-				return c.Schedules().Delete(ctx, rota.ScheduleName(name))
+		a.deletesVersion("delete S", "Forget a schedule; its runs stay", "schedule delete nightly",
+			func(ctx context.Context, c *client.Client, name string, only client.Condition) error {
+				return c.Schedules().Delete(ctx, rota.ScheduleName(name), only)
 			}))
 }
 
@@ -236,7 +236,7 @@ func (a scheduleCommands) print(s rota.Schedule) error {
 		}
 		facts = append(facts, fact{"overlap", s.Overlap}, fact{"queue", s.Job.Queue}, fact{"type", s.Job.Type}, fact{"tenant", s.Job.Tenant},
 			fact{"live", idsText(s.Live)}, fact{"waiting", idsText(s.Waiting)}, fact{"runs", s.Runs}, fact{"skipped", s.Skipped}, fact{"missed", s.Missed},
-			fact{"failed", s.Failed}, fact{"version", s.Version})
+			fact{"failed", s.Failed}, fact{"version", s.Version}, fact{"etag", s.ETag})
 		for _, d := range s.Decisions {
 			facts = append(facts, fact{d.Date.String(), d.What})
 		}

@@ -34,13 +34,15 @@ the gap, one that it repeats runs once; hours that begin with * go by elapsed ti
 		Args: cobra.ExactArgs(1),
 	}
 	f.register(cmd.Flags())
+	var how setFlags
+	how.registerMatch(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		spec, err := f.read(a.app, args, cmd.Flags())
 		if err != nil {
 			return err
 		}
 		return a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
-			s, err := c.Schedules().Set(ctx, spec)
+			s, err := c.Schedules().Set(ctx, spec, how.only())
 			if err != nil {
 				return err
 			}

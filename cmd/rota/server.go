@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
+	"net/url"
 	"strings"
 	"time"
 
@@ -43,12 +43,14 @@ type serverFlags struct {
 	insecure                 bool
 	ui                       bool
 	adoptData, dumpable      bool
+	check                    bool
 	profiles                 bool
 	attestationKeys          []string
 	attesting                liveAttestationKeys
 	log                      logFlags
 	tuning                   tuning
 	apiHosts, corsOrigins    []string
+	uiOrigin                 string
 }
 
 func (a *app) serverCommand() *cobra.Command {
@@ -63,13 +65,18 @@ Everything listens on loopback if not told otherwise. Another address needs --tl
 --tls-key, --node-ca and --gossip-key-file, or --insecure spelt out. The certificate is this
 node's by its one URI, spiffe://CLUSTER/node/ID (see: rota tls). Beyond loopback clients show
 certificates of --client-ca, which name their roles. The admin port answers
-/healthz, /readyz (503 until a leader is known and the node has caught up) and /metrics.`,
+/healthz, /readyz (503 until a leader is known and the node has caught up) and /metrics.
+
+--check starts nothing. It looks at the settings, the files that they name, the addresses and
+the data directory, in which it changes nothing, says all that is wrong, a line each, and exits
+as a start would: 2 where a flag is wrong, 1 for all else, 0 where all is well. A directory that
+this node's process has open is only looked at from outside.`,
 		Args: cobra.NoArgs,
 		RunE: a.does(func(ctx context.Context, _ []string) error {
-			if err := a.serve(ctx, f); err != nil {
-				return asFailure(err)
+			if f.check {
+				return a.checkServer(f)
 			}
-			return nil
+			return asFailure(paged(a.serve(ctx, f)))
 		}),
 	}
 	flags := cmd.Flags()
@@ -96,11 +103,14 @@ certificates of --client-ca, which name their roles. The admin port answers
 	flags.BoolVar(&f.ui, "ui", true, "serve the web console at the API's port under /ui")
 	flags.BoolVar(&f.adoptData, "adopt-data", false, "once, take a data directory that was moved or copied here: "+
 		"only where the original is gone for good and this is its only and newest copy")
+	flags.BoolVar(&f.check, "check", false, "start nothing: say all that is wrong with the settings, the files and the data directory, and exit")
 	flags.BoolVar(&f.dumpable, "dumpable", false, "let a crash write a core, and debuggers of this account look in: both show keys and what users put into jobs")
 	flags.StringSliceVar(&f.attestationKeys, "attestation-key", nil,
 		"`file` with Ed25519 public keys, PEM or one a line in hex, whose word on workers counts; may be repeated")
 	flags.StringSliceVar(&f.apiHosts, "api-host", nil, "`name` that HTTP requests may ask for, such as that of a proxy; the node's "+
 		"addresses and its certificate's names need no mention; may be repeated")
+	flags.StringVar(&f.uiOrigin, "ui-origin", "", "`origin` under which browsers find the console of all nodes, such as https://rota.example of a "+
+		"load balancer; only that is used")
 	flags.StringSliceVar(&f.corsOrigins, "cors-origin", nil, "`origin` of web pages that may ask this node, such as "+
 		"https://console.example; may be repeated")
 	f.tuning.register(flags)
@@ -111,6 +121,9 @@ certificates of --client-ca, which name their roles. The admin port answers
 // asFailure makes a refusal to start exit code 1, whatever its kind: the
 // binary was called rightly, the node cannot be. A wrong flag stays usage.
 func asFailure(err error) error {
+	if err == nil {
+		return nil
+	}
 	var coded *codedError
 	if errors.As(err, &coded) {
 		return err
@@ -123,10 +136,8 @@ func (a *app) serve(ctx context.Context, f *serverFlags) error {
 	if err != nil {
 		return err
 	}
-	if !f.dumpable {
-		if err := errors.Join(secret.Hide(), secret.NoCore()); err != nil {
-			return err
-		}
+	if err := f.hide(); err != nil {
+		return err
 	}
 	plan, live, err := f.plan(a.tls)
 	if err != nil {
@@ -145,14 +156,30 @@ func (a *app) serve(ctx context.Context, f *serverFlags) error {
 	return server.Run(ctx, plan, log)
 }
 
-// plan checks the flags, all faults together. live is what the certificates of the plan
-// come from; nil for clear text.
+// hide keeps the memory of this process, which will hold keys, from others.
+func (f *serverFlags) hide() error {
+	if f.dumpable {
+		return nil
+	}
+	return errors.Join(secret.Hide(), secret.NoCore())
+}
+
+// plan checks the flags and the files that they name, all faults together. live is what the
+// certificates of the plan come from; nil for clear text.
 func (f *serverFlags) plan(files tlsFiles) (p *server.Plan, live *liveTLS, err error) {
-	var faults []string
-	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
+	p, live, faults := f.plans(files)
+	return p, live, faults.err()
+}
+
+// plans is plan with each fault by itself.
+func (f *serverFlags) plans(files tlsFiles) (p *server.Plan, live *liveTLS, faults startFaults) {
+	fault := func(format string, args ...any) { faults = append(faults, usagef(format, args...)) }
 	if f.node == "" {
 		fault("--node is missing: an id for this node")
 	} else if err := rota.CheckID("--node", f.node); err != nil {
+		fault("%v", err)
+	}
+	if err := rota.CheckID("--cluster", f.cluster); err != nil {
 		fault("%v", err)
 	}
 	if f.data == "" {
@@ -164,7 +191,11 @@ func (f *serverFlags) plan(files tlsFiles) (p *server.Plan, live *liveTLS, err e
 	}}
 	p.Node.Open = f.insecure || server.Loopback(f.api)
 	f.tuning.apply(p)
-	p.Hosts.Names, p.Hosts.Origins = f.apiHosts, f.corsOrigins
+	if at, err := url.Parse(f.uiOrigin); f.uiOrigin != "" && (err != nil || at.Host == "" || at.Scheme != "https" && at.Scheme != "http" ||
+		f.uiOrigin != at.Scheme+"://"+strings.ToLower(at.Host)) {
+		fault("--ui-origin is %q: an origin is wanted, such as https://rota.example", f.uiOrigin)
+	}
+	p.Hosts.Names, p.Hosts.Origins, p.Hosts.UI = f.apiHosts, f.corsOrigins, f.uiOrigin
 	for _, addr := range []struct {
 		flag, value string
 		into        *string
@@ -188,17 +219,14 @@ func (f *serverFlags) plan(files tlsFiles) (p *server.Plan, live *liveTLS, err e
 	if _, err := f.attesting.look(); err != nil {
 		fault("%v", err)
 	}
-	if len(faults) > 0 {
-		return nil, nil, usagef("%s", strings.Join(faults, "; "))
-	}
 	files.ca = cmp.Or(f.nodeCA, files.ca)
 	open := f.exposed(files)
 	if p.Node.Exposed = len(open) > 0; p.Node.Exposed && !f.insecure {
-		return nil, nil, failf("%s is no loopback address: give --tls-cert, --tls-key, --node-ca and --gossip-key-file, "+
-			"or spell out --insecure", strings.Join(open, ", "))
+		faults = append(faults, failf("%s is no loopback address: give --tls-cert, --tls-key, --node-ca and --gossip-key-file, "+
+			"or spell out --insecure", strings.Join(open, ", ")))
 	}
-	live, err = f.secure(p, files)
-	return p, live, err
+	live, wrong := f.secure(p, files)
+	return p, live, append(faults, wrong...)
 }
 
 // exposed lists addresses beyond loopback that nothing protects, or where --insecure asks for
@@ -220,26 +248,30 @@ func (f *serverFlags) exposed(files tlsFiles) []string {
 }
 
 // secure sets the certificates of a plan, and returns what they come from.
-func (f *serverFlags) secure(p *server.Plan, files tlsFiles) (*liveTLS, error) {
+func (f *serverFlags) secure(p *server.Plan, files tlsFiles) (*liveTLS, startFaults) {
 	if files == (tlsFiles{}) {
 		if f.clientCA != "" {
-			return nil, failf("--client-ca needs --tls-cert, --tls-key and --node-ca: clients show certificates under TLS only")
+			return nil, startFaults{failf("--client-ca needs --tls-cert, --tls-key and --node-ca: clients show certificates under TLS only")}
 		}
 		return nil, nil
 	}
 	if !files.complete() {
-		return nil, failf("--tls-cert, --tls-key and --node-ca go together: a node shows a certificate and judges others'")
+		return nil, startFaults{failf("--tls-cert, --tls-key and --node-ca go together: a node shows a certificate and judges others'")}
+	}
+	if faults := files.faults(f.clientCA); len(faults) > 0 || rota.CheckID("--node", f.node) != nil {
+		return nil, faults
 	}
 	member := &memberTLS{domain: cmp.Or(f.trustDomain, f.cluster), node: p.Node.Node, clientCA: f.clientCA}
 	if _, err := identity.NodeURI(member.domain, member.node); err != nil {
-		return nil, usagef("%w", err)
+		return nil, startFaults{usagef("%w", err)}
 	}
 	live, err := files.live(member)
 	if err != nil {
-		return nil, err
+		return nil, startFaults{err}
 	}
 	mutual := live.mutual()
 	p.Hosts.Certificate = live.leaf
+	p.CertificateEnds = func() time.Time { return live.leaf().NotAfter }
 	p.TLS, p.Node.ServerTLS, p.Node.ClientTLS, p.Node.NodeOf = live.serving(), mutual, mutual, live.nodeOf
 	p.ClientOf = live.clientOf
 	return live, nil

@@ -38,19 +38,23 @@ func (a *app) settle(cmd *cobra.Command) error {
 	if cmd.Name() == cobra.ShellCompRequestCmd || cmd.Name() == cobra.ShellCompNoDescRequestCmd {
 		return nil
 	}
-	s, err := a.readSettings(cmd)
-	if err != nil {
-		return err
+	s, faults := a.readSettings(cmd)
+	if s != nil {
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if f.Changed || f.Name == "config" || f.Name == "help" {
+				return
+			}
+			if err := s.fill(f, cmd.Flags()); err != nil {
+				faults = append(faults, err)
+			}
+		})
 	}
-	var firstErr error
-	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if firstErr != nil || f.Changed || f.Name == "config" || f.Name == "help" {
-			return
-		}
-		firstErr = s.fill(f, cmd.Flags())
-	})
-	if firstErr != nil {
-		return firstErr
+	switch check := cmd.Flags().Lookup("check"); {
+	case len(faults) == 0:
+	case check != nil && check.Value.String() == "true":
+		a.unsettled = faults
+	default:
+		return faults.err()
 	}
 	a.outputSet = cmd.Flags().Changed("output")
 	a.timeoutSet = cmd.Flags().Changed("timeout")
@@ -60,7 +64,9 @@ func (a *app) settle(cmd *cobra.Command) error {
 	return nil
 }
 
-func (a *app) readSettings(cmd *cobra.Command) (*settings, error) {
+// readSettings reads the environment and the config file; nil is returned where neither can be
+// gone by.
+func (a *app) readSettings(cmd *cobra.Command) (*settings, startFaults) {
 	s := &settings{env: koanf.New("."), file: koanf.New(".")}
 	twins := make(map[string]string)
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { twins[envName(f.Name)] = f.Name })
@@ -75,7 +81,7 @@ func (a *app) readSettings(cmd *cobra.Command) (*settings, error) {
 		},
 	})
 	if err := s.env.Load(provider, nil); err != nil {
-		return nil, usagef("read environment: %w", err)
+		return nil, startFaults{usagef("read environment: %w", err)}
 	}
 	s.path = a.config
 	if s.path == "" {
@@ -85,10 +91,12 @@ func (a *app) readSettings(cmd *cobra.Command) (*settings, error) {
 		return s, nil
 	}
 	if err := s.file.Load(file.Provider(s.path), yaml.Parser()); err != nil {
-		return nil, usagef("read config file %s: %w", s.path, err)
+		return s, startFaults{usagef("read config file %s: %w", s.path, err)}
 	}
-	err := s.refuseUnknown(cmd.Root())
-	return s, err
+	if err := s.refuseUnknown(cmd.Root()); err != nil {
+		return s, startFaults{err}
+	}
+	return s, nil
 }
 
 // refuseUnknown refuses keys that no command has. A key of another command is

@@ -115,7 +115,7 @@ func TestFlags(t *testing.T) {
 		"operator raft remove-peer": "", "operator raft leave": "", "operator snapshot save": "",
 		"operator snapshot inspect": "", "operator snapshot restore": "data node", "operator verify": "",
 		"bench jobs": "jobs rate producers batch workers slots payload queue", "bench trace": "speedup jobs workers",
-		"auth whoami": "token-file", "auth token create": "role tenant queue worker-prefix expires", "auth token list": "", "auth token revoke": "",
+		"auth whoami": "token-file", "console": "open", "auth token create": "role tenant queue worker-prefix expires", "auth token list": "", "auth token revoke": "",
 		"auth role set": "grant", "auth role list": "", "auth role delete": "", "auth block": "", "auth unblock": "", "auth blocks": "",
 		"auth anonymous": "", "auth login": "jwt-file out", "auth issuer set": "audience map ca-file", "auth issuer list": "", "auth issuer delete": "",
 		"key list": "", "key show": "tenant", "key set": "queue scope concurrency rate per burst sequence", "key skip": "job queue tenant scope", "key delete": "queue",

@@ -17,9 +17,9 @@ type tenantCommands struct{ *app }
 func (a tenantCommands) command() *cobra.Command {
 	return a.group(&cobra.Command{Use: "tenant", Short: "See and change tenants and their limits"},
 		a.list(), a.show(), a.set(),
-		a.deletes("delete T", "Forget what was set of a tenant that no live job, workflow or token names", "tenant delete acme",
-			func(ctx context.Context, c *client.Client, id string) error {
-				return c.DeleteTenant(ctx, rota.TenantID(id))
+		a.deletesVersion("delete T", "Forget what was set of a tenant that no live job, workflow or token names", "tenant delete acme",
+			func(ctx context.Context, c *client.Client, id string, only client.Condition) error {
+				return c.DeleteTenant(ctx, rota.TenantID(id), only)
 			}))
 }
 
@@ -100,8 +100,9 @@ var tenantFlags = []struct{ flag, key, usage string }{
 }
 
 func (a tenantCommands) set() *cobra.Command {
+	var how setFlags
 	cmd := &cobra.Command{
-		Use:   "set T [--tier TIER] [--weight N] [--max-concurrent N] [--rate-limit-rps N] [--bytes-max N] [--penalty D]",
+		Use:   "set T [--tier TIER] [--weight N] [--max-concurrent N] [--rate-limit-rps N] [--bytes-max N] [--penalty D] [--dry-run] [--if-match ETAG]",
 		Short: "Create a tenant or change its limits",
 		Long: "Create a tenant or change its limits; what is not named stays as it is.\n\n" +
 			"At --max-concurrent the tenant's jobs wait, and other tenants' run in their place.",
@@ -111,6 +112,7 @@ func (a tenantCommands) set() *cobra.Command {
 	for _, f := range tenantFlags {
 		cmd.Flags().String(f.flag, "", f.usage)
 	}
+	how.register(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		id := rota.TenantID(args[0])
 		if err := rota.CheckID("tenant", id); err != nil {
@@ -121,9 +123,12 @@ func (a tenantCommands) set() *cobra.Command {
 			return err
 		}
 		return a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
-			t, err := c.SetTenant(ctx, id, set)
+			t, err := c.SetTenant(ctx, id, set, how.options()...)
 			if err != nil {
 				return err
+			}
+			if how.dry {
+				return how.would(a.app, t, string(t.ID), t.Changes)
 			}
 			return a.print(t)
 		}))(cmd, args)
@@ -160,7 +165,7 @@ func (a tenantCommands) print(t rota.Tenant) error {
 		return renderFacts([]fact{
 			{"tenant", t.ID}, {"tier", t.Tier}, {"weight", t.Weight}, {"max concurrent", orNone(t.MaxConcurrent)},
 			{"rate limit rps", rateText(t.RateLimitRPS)}, {"penalty", span(t.PenaltyMs)}, {"bytes", t.Bytes}, {"bytes max", t.BytesMax}, {"open leases", t.Open},
-			{"throttled", t.Throttled}, {"set", t.Known},
+			{"throttled", t.Throttled}, {"set", t.Known}, {"etag", t.ETag},
 		})
 	})
 }

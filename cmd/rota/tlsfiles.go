@@ -72,3 +72,17 @@ func readPool(path string) (*x509.CertPool, error) {
 	}
 	return pool, nil
 }
+
+// faults returns what is wrong with each file of a server by itself, and with that of its
+// clients' authorities.
+func (f tlsFiles) faults(clientCA string) (faults startFaults) {
+	if _, err := f.certificate(); err != nil {
+		faults = append(faults, err)
+	}
+	for _, path := range []string{f.ca, clientCA} {
+		if _, err := readPool(path); err != nil {
+			faults = append(faults, err)
+		}
+	}
+	return faults
+}

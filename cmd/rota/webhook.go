@@ -19,11 +19,14 @@ type webhookCommands struct{ *app }
 func (a webhookCommands) command() *cobra.Command {
 	return a.group(&cobra.Command{Use: "webhook", Short: "Post events to others"},
 		a.set(), a.list(), a.show(), a.pause(),
-		a.change("resume W", "Have a disabled webhook go on from its cursor", "webhook resume billing", client.Webhooks.Resume),
+		a.change("resume W", "Have a disabled webhook go on from its cursor", "webhook resume billing",
+			func(w client.Webhooks, ctx context.Context, name rota.WebhookName) (rota.Webhook, error) {
+				return w.Resume(ctx, name)
+			}),
 		a.change("skip W", "Pass over the events that wait for a webhook", "webhook skip billing", client.Webhooks.Skip),
-		a.deletes("delete W", "Forget a webhook; what it has not delivered is given up", "webhook delete billing",
-			func(ctx context.Context, c *client.Client, name string) error {
-				return client.WebhooksOf(c).Delete(ctx, rota.WebhookName(name))
+		a.deletesVersion("delete W", "Forget a webhook; what it has not delivered is given up", "webhook delete billing",
+			func(ctx context.Context, c *client.Client, name string, only client.Condition) error {
+				return client.WebhooksOf(c).Delete(ctx, rota.WebhookName(name), only)
 			}),
 		a.secret())
 }
@@ -47,6 +50,8 @@ read is needed besides control.`,
 	cmd.Flags().Uint64Var(&spec.Generation, "generation", 0, "`number` of the secret: one more than before rotates it (default: as it is)")
 	within(cmd.Flags(), 0, unbounded, "generation")
 	_ = cmd.MarkFlagRequired("url")
+	var how setFlags
+	how.registerMatch(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		spec.Name, spec.Kinds = rota.WebhookName(args[0]), nil
 		for _, name := range strings.FieldsFunc(kinds, func(r rune) bool { return r == ',' || r == ' ' }) {
@@ -60,7 +65,7 @@ read is needed besides control.`,
 			return err
 		}
 		return a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
-			w, err := client.WebhooksOf(c).Set(ctx, spec)
+			w, err := client.WebhooksOf(c).Set(ctx, spec, how.only())
 			if err != nil {
 				return err
 			}
@@ -189,6 +194,6 @@ func (a webhookCommands) print(w rota.Webhook) error {
 		if w.Gap != nil {
 			facts = append(facts, fact{"gaps", fmt.Sprintf("%d, the last between %s and %s", w.Gaps, w.Gap.After, w.Gap.Before)})
 		}
-		return renderFacts(append(facts, fact{"set", w.Set}, fact{"by", w.By}))
+		return renderFacts(append(facts, fact{"etag", w.ETag}, fact{"set", w.Set}, fact{"by", w.By}))
 	})
 }

@@ -1,9 +1,11 @@
 import { Client } from './api/client';
 import { Live, type Status, type Topic } from './api/live';
 import { Nodes } from './api/nodes';
-import { asProblem, type Problem } from './api/problem';
+import * as session from './api/session';
+import { asProblem, Problem } from './api/problem';
 import { allows, allowsSome, type Over } from './api/rights';
 import type { Identity, Overview } from './api/types';
+import { router } from './router.svelte';
 
 /** How long the chip says that the page moved. */
 const movedFor = 10_000;
@@ -28,6 +30,13 @@ function seconds(ms: number): string {
   return `${Math.max(0, Math.round(ms / 1000))} s`;
 }
 
+/** What is said of a link that did not sign in. */
+function ofLink(reason: unknown): Problem {
+  const problem = asProblem(reason);
+  if (problem.kind !== 'UNAUTHENTICATED') return problem;
+  return new Problem({ kind: 'NOT_FOUND', detail: 'The link does not count: each does once, for a minute. Ask for another one with rota console.' });
+}
+
 /**
  * Everything that the pages share: the client, the stream, who is signed in, and the clock that
  * relative times go by.
@@ -45,6 +54,8 @@ class App {
   /** Set while it is unknown who calls, or that nobody does. */
   phase = $state<'starting' | 'signed-out' | 'ready'>('starting');
   problem = $state.raw<Problem>();
+  /** A link that signs in, and waits for its user's word. */
+  offer = $state.raw<session.Offer>();
   /** Since when the cluster has no leader, as this node sees it; 0 where it has one. */
   private leaderless = $state(0);
 
@@ -61,18 +72,71 @@ class App {
     document.addEventListener('visibilitychange', () => this.live.visible(document.visibilityState === 'visible'));
   }
 
+  /** Begins with the link that the page was opened by, or else with what a cookie keeps. */
+  async begin(): Promise<void> {
+    window.addEventListener('hashchange', () => void this.offered());
+    const kept = await session.ask('POST');
+    if (kept.alone) this.nodes.stay();
+    this.client.token = kept.token ?? '';
+    if (!(await this.offered())) await this.start();
+  }
+
+  /**
+   * Shows what the link in the address would sign in as. Nobody is signed in by it alone: somebody
+   * else may have sent it, to have what its reader does done in another's name.
+   */
+  private async offered(): Promise<boolean> {
+    const code = session.takeCode();
+    if (!code) return false;
+    try {
+      const offer = await session.look(this.client, code);
+      this.leave();
+      this.offer = offer;
+    } catch (reason) {
+      if (this.phase !== 'ready') await this.start();
+      if (this.phase !== 'ready') this.problem = ofLink(reason);
+    }
+    return true;
+  }
+
+  /** Signs in by the link, whose session takes the place of the one that the page had. */
+  async accept(): Promise<void> {
+    const offer = this.offer;
+    this.offer = undefined;
+    if (!offer) return;
+    const before = this.client.token;
+    try {
+      await session.claim(this.client, offer);
+    } catch (reason) {
+      this.problem = ofLink(reason);
+      return;
+    }
+    if (before) void session.end(this.client.as(before), false);
+    await this.start();
+  }
+
+  /** Goes on without the link. */
+  async decline(): Promise<void> {
+    this.offer = undefined;
+    await this.start();
+  }
+
   /** Finds out who calls, and shows the console or the sign-in. */
   async start(): Promise<void> {
     try {
       const { value } = await this.client.get('/v1/whoami');
+      if (value.grants?.length) {
+        this.stopOverview ??= this.live.watch('overview');
+        // The overview wants nothing else live: its figures are on their way while it is made. Other pages add to the stream first.
+        if (router.path === '/') this.live.start();
+      }
       this.identity = value;
       if (!value.grants?.length) {
         this.phase = 'signed-out';
         return;
       }
-      this.phase = 'ready';
       this.problem = undefined;
-      this.stopOverview ??= this.live.watch('overview');
+      this.phase = 'ready';
       this.live.start();
     } catch (reason) {
       this.problem = asProblem(reason);
@@ -80,15 +144,23 @@ class App {
     }
   }
 
-  /** Signs in by a token, which is in memory until the page is left. */
+  /** Signs in by a token, in whose place the page keeps a session. */
   async signIn(token: string): Promise<void> {
     this.client.token = token.trim();
+    await session.open(this.client);
     await this.start();
     if (this.phase !== 'ready') this.client.token = '';
   }
 
+  /** Ends the session at the cluster, and shows the sign-in at once. */
   signOut(): void {
+    void session.end(this.client.as(this.client.token), true);
     this.client.token = '';
+    this.leave();
+  }
+
+  /** Takes from the screen what somebody may see. */
+  private leave(): void {
     this.live.stop();
     this.topics = {};
     this.identity = undefined;

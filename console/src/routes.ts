@@ -1,5 +1,8 @@
 import type { Component } from 'svelte';
 
+import Overview from './pages/overview/Overview.svelte';
+import { idle, plots } from './ui/later';
+
 type Load = () => Promise<{ default: Component }>;
 
 /** A page: its name in the navigation, the first part of its path, and the key behind g. */
@@ -14,9 +17,9 @@ export interface Route {
   one?: Load;
 }
 
-/** The one table of pages. A page is a folder beneath pages/; console/README.md says how to add one. */
+/** The one table of pages. The first one comes with the console itself: most people begin there, and it is one round less. A page is a folder beneath pages/; console/README.md says how to add one. */
 export const routes: Route[] = [
-  { name: 'Overview', path: '', key: 'o', right: 'read', load: () => import('./pages/overview/Overview.svelte') },
+  { name: 'Overview', path: '', key: 'o', right: 'read', load: () => Promise.resolve({ default: Overview }) },
   {
     name: 'Jobs',
     path: 'jobs',
@@ -111,8 +114,8 @@ export function routeOf(parts: string[]): Route | undefined {
 
 /** Loads every page while nothing else happens, so that they are there when the node is gone. */
 export function prefetch(): void {
-  const idle = window.requestIdleCallback ?? ((f: () => void) => setTimeout(f, 1000));
   idle(() => {
     for (const load of routes.flatMap((r) => (r.one ? [r.load, r.one] : [r.load]))) void load().catch(() => {});
+    void plots().catch(() => {});
   });
 }

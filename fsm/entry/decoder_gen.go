@@ -82,9 +82,13 @@ const (
 	opDeleteWebhook    = 93
 	opAdvanceHook      = 94
 	opOffer            = 95
+	opOpenSession      = 96
+	opClaimSession     = 97
+	opEndSession       = 98
 	opActor            = 61
 	opVia              = 62
 	opRequest          = 63
+	opIfMatch          = 67
 	submitSpec         = 1
 	submitMinted       = 2
 	roundEpoch         = 1

@@ -265,12 +265,18 @@ type Op struct {
 	//	*Op_DeleteWebhook
 	//	*Op_AdvanceHook
 	//	*Op_Offer
+	//	*Op_OpenSession
+	//	*Op_ClaimSession
+	//	*Op_EndSession
 	Op isOp_Op `protobuf_oneof:"op"`
 	// Who asked for it, as rota.Principal; empty where the leader of the entry acts by
 	// itself. Via is the node and the door, request the id of the call. The edge sets them.
-	Actor         string `protobuf:"bytes,61,opt,name=actor,proto3" json:"actor,omitempty"`
-	Via           string `protobuf:"bytes,62,opt,name=via,proto3" json:"via,omitempty"`
-	Request       string `protobuf:"bytes,63,opt,name=request,proto3" json:"request,omitempty"`
+	Actor   string `protobuf:"bytes,61,opt,name=actor,proto3" json:"actor,omitempty"`
+	Via     string `protobuf:"bytes,62,opt,name=via,proto3" json:"via,omitempty"`
+	Request string `protobuf:"bytes,63,opt,name=request,proto3" json:"request,omitempty"`
+	// The version that its object must have for the operation to apply; * matches any version that
+	// exists, empty sets no condition.
+	IfMatch       string `protobuf:"bytes,67,opt,name=if_match,json=ifMatch,proto3" json:"if_match,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -906,6 +912,33 @@ func (x *Op) GetOffer() *Offer {
 	return nil
 }
 
+func (x *Op) GetOpenSession() *OpenSession {
+	if x != nil {
+		if x, ok := x.Op.(*Op_OpenSession); ok {
+			return x.OpenSession
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetClaimSession() *ClaimSession {
+	if x != nil {
+		if x, ok := x.Op.(*Op_ClaimSession); ok {
+			return x.ClaimSession
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetEndSession() *EndSession {
+	if x != nil {
+		if x, ok := x.Op.(*Op_EndSession); ok {
+			return x.EndSession
+		}
+	}
+	return nil
+}
+
 func (x *Op) GetActor() string {
 	if x != nil {
 		return x.Actor
@@ -923,6 +956,13 @@ func (x *Op) GetVia() string {
 func (x *Op) GetRequest() string {
 	if x != nil {
 		return x.Request
+	}
+	return ""
+}
+
+func (x *Op) GetIfMatch() string {
+	if x != nil {
+		return x.IfMatch
 	}
 	return ""
 }
@@ -1195,6 +1235,18 @@ type Op_Offer struct {
 	Offer *Offer `protobuf:"bytes,95,opt,name=offer,proto3,oneof"`
 }
 
+type Op_OpenSession struct {
+	OpenSession *OpenSession `protobuf:"bytes,96,opt,name=open_session,json=openSession,proto3,oneof"`
+}
+
+type Op_ClaimSession struct {
+	ClaimSession *ClaimSession `protobuf:"bytes,97,opt,name=claim_session,json=claimSession,proto3,oneof"`
+}
+
+type Op_EndSession struct {
+	EndSession *EndSession `protobuf:"bytes,98,opt,name=end_session,json=endSession,proto3,oneof"`
+}
+
 func (*Op_BeginTerm) isOp_Op() {}
 
 func (*Op_Submit) isOp_Op() {}
@@ -1326,6 +1378,12 @@ func (*Op_DeleteWebhook) isOp_Op() {}
 func (*Op_AdvanceHook) isOp_Op() {}
 
 func (*Op_Offer) isOp_Op() {}
+
+func (*Op_OpenSession) isOp_Op() {}
+
+func (*Op_ClaimSession) isOp_Op() {}
+
+func (*Op_EndSession) isOp_Op() {}
 
 // SetKeyRule sets what jobs with a key are held to, or replaces it.
 type SetKeyRule struct {
@@ -1946,6 +2004,175 @@ func (x *RevokeToken) GetId() string {
 	return ""
 }
 
+// OpenSession makes a browser session of the caller, by the hash of what its holder shows. A link
+// has no rights until it is claimed, once. The session ends at until at the latest, 0 for no date of
+// its own.
+type OpenSession struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Hash          []byte                 `protobuf:"bytes,2,opt,name=hash,proto3" json:"hash,omitempty"`
+	Link          bool                   `protobuf:"varint,3,opt,name=link,proto3" json:"link,omitempty"`
+	UntilMs       int64                  `protobuf:"varint,4,opt,name=until_ms,json=untilMs,proto3" json:"until_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OpenSession) Reset() {
+	*x = OpenSession{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OpenSession) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OpenSession) ProtoMessage() {}
+
+func (x *OpenSession) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OpenSession.ProtoReflect.Descriptor instead.
+func (*OpenSession) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *OpenSession) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *OpenSession) GetHash() []byte {
+	if x != nil {
+		return x.Hash
+	}
+	return nil
+}
+
+func (x *OpenSession) GetLink() bool {
+	if x != nil {
+		return x.Link
+	}
+	return false
+}
+
+func (x *OpenSession) GetUntilMs() int64 {
+	if x != nil {
+		return x.UntilMs
+	}
+	return 0
+}
+
+// ClaimSession replaces the secret of a link's session with that of its user; the link's secret is void.
+type ClaimSession struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Hash          []byte                 `protobuf:"bytes,2,opt,name=hash,proto3" json:"hash,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClaimSession) Reset() {
+	*x = ClaimSession{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClaimSession) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClaimSession) ProtoMessage() {}
+
+func (x *ClaimSession) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClaimSession.ProtoReflect.Descriptor instead.
+func (*ClaimSession) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ClaimSession) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ClaimSession) GetHash() []byte {
+	if x != nil {
+		return x.Hash
+	}
+	return nil
+}
+
+// EndSession ends a browser session, for itself or for its parent.
+type EndSession struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndSession) Reset() {
+	*x = EndSession{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndSession) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndSession) ProtoMessage() {}
+
+func (x *EndSession) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndSession.ProtoReflect.Descriptor instead.
+func (*EndSession) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *EndSession) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
 // SetBlock refuses the certificates of a role and a name, or takes them again.
 type SetBlock struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1958,7 +2185,7 @@ type SetBlock struct {
 
 func (x *SetBlock) Reset() {
 	*x = SetBlock{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[12]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1970,7 +2197,7 @@ func (x *SetBlock) String() string {
 func (*SetBlock) ProtoMessage() {}
 
 func (x *SetBlock) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[12]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1983,7 +2210,7 @@ func (x *SetBlock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetBlock.ProtoReflect.Descriptor instead.
 func (*SetBlock) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{12}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SetBlock) GetRole() string {
@@ -2017,7 +2244,7 @@ type SetAnonymous struct {
 
 func (x *SetAnonymous) Reset() {
 	*x = SetAnonymous{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[13]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2029,7 +2256,7 @@ func (x *SetAnonymous) String() string {
 func (*SetAnonymous) ProtoMessage() {}
 
 func (x *SetAnonymous) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[13]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2042,7 +2269,7 @@ func (x *SetAnonymous) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetAnonymous.ProtoReflect.Descriptor instead.
 func (*SetAnonymous) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{13}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SetAnonymous) GetRoles() []string {
@@ -2064,7 +2291,7 @@ type InitAuth struct {
 
 func (x *InitAuth) Reset() {
 	*x = InitAuth{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[14]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2076,7 +2303,7 @@ func (x *InitAuth) String() string {
 func (*InitAuth) ProtoMessage() {}
 
 func (x *InitAuth) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[14]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2089,7 +2316,7 @@ func (x *InitAuth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InitAuth.ProtoReflect.Descriptor instead.
 func (*InitAuth) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{14}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *InitAuth) GetToken() *CreateToken {
@@ -2125,7 +2352,7 @@ type BeginTerm struct {
 
 func (x *BeginTerm) Reset() {
 	*x = BeginTerm{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[15]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2137,7 +2364,7 @@ func (x *BeginTerm) String() string {
 func (*BeginTerm) ProtoMessage() {}
 
 func (x *BeginTerm) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[15]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2150,7 +2377,7 @@ func (x *BeginTerm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeginTerm.ProtoReflect.Descriptor instead.
 func (*BeginTerm) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{15}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *BeginTerm) GetTerm() uint64 {
@@ -2256,7 +2483,7 @@ type JobSpec struct {
 
 func (x *JobSpec) Reset() {
 	*x = JobSpec{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[16]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2268,7 +2495,7 @@ func (x *JobSpec) String() string {
 func (*JobSpec) ProtoMessage() {}
 
 func (x *JobSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[16]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2281,7 +2508,7 @@ func (x *JobSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobSpec.ProtoReflect.Descriptor instead.
 func (*JobSpec) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{16}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *JobSpec) GetId() string {
@@ -2565,7 +2792,7 @@ type Unique struct {
 
 func (x *Unique) Reset() {
 	*x = Unique{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[17]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2577,7 +2804,7 @@ func (x *Unique) String() string {
 func (*Unique) ProtoMessage() {}
 
 func (x *Unique) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[17]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2590,7 +2817,7 @@ func (x *Unique) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unique.ProtoReflect.Descriptor instead.
 func (*Unique) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{17}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Unique) GetKey() string {
@@ -2652,7 +2879,7 @@ type Limit struct {
 
 func (x *Limit) Reset() {
 	*x = Limit{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[18]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2664,7 +2891,7 @@ func (x *Limit) String() string {
 func (*Limit) ProtoMessage() {}
 
 func (x *Limit) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[18]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2677,7 +2904,7 @@ func (x *Limit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limit.ProtoReflect.Descriptor instead.
 func (*Limit) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{18}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Limit) GetName() string {
@@ -2704,7 +2931,7 @@ type Label struct {
 
 func (x *Label) Reset() {
 	*x = Label{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[19]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2716,7 +2943,7 @@ func (x *Label) String() string {
 func (*Label) ProtoMessage() {}
 
 func (x *Label) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[19]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2729,7 +2956,7 @@ func (x *Label) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Label.ProtoReflect.Descriptor instead.
 func (*Label) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{19}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Label) GetKey() string {
@@ -2758,7 +2985,7 @@ type Submit struct {
 
 func (x *Submit) Reset() {
 	*x = Submit{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[20]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2770,7 +2997,7 @@ func (x *Submit) String() string {
 func (*Submit) ProtoMessage() {}
 
 func (x *Submit) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[20]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2783,7 +3010,7 @@ func (x *Submit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Submit.ProtoReflect.Descriptor instead.
 func (*Submit) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{20}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Submit) GetSpec() *JobSpec {
@@ -2823,7 +3050,7 @@ type WorkerSpec struct {
 
 func (x *WorkerSpec) Reset() {
 	*x = WorkerSpec{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[21]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2835,7 +3062,7 @@ func (x *WorkerSpec) String() string {
 func (*WorkerSpec) ProtoMessage() {}
 
 func (x *WorkerSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[21]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2848,7 +3075,7 @@ func (x *WorkerSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerSpec.ProtoReflect.Descriptor instead.
 func (*WorkerSpec) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{21}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *WorkerSpec) GetId() string {
@@ -2970,7 +3197,7 @@ type Register struct {
 
 func (x *Register) Reset() {
 	*x = Register{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[22]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2982,7 +3209,7 @@ func (x *Register) String() string {
 func (*Register) ProtoMessage() {}
 
 func (x *Register) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[22]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2995,7 +3222,7 @@ func (x *Register) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Register.ProtoReflect.Descriptor instead.
 func (*Register) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{22}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Register) GetSpec() *WorkerSpec {
@@ -3084,7 +3311,7 @@ type Offer struct {
 
 func (x *Offer) Reset() {
 	*x = Offer{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[23]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3096,7 +3323,7 @@ func (x *Offer) String() string {
 func (*Offer) ProtoMessage() {}
 
 func (x *Offer) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[23]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3109,7 +3336,7 @@ func (x *Offer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Offer.ProtoReflect.Descriptor instead.
 func (*Offer) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{23}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Offer) GetWorker() string {
@@ -3162,7 +3389,7 @@ type Attestation struct {
 
 func (x *Attestation) Reset() {
 	*x = Attestation{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[24]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3174,7 +3401,7 @@ func (x *Attestation) String() string {
 func (*Attestation) ProtoMessage() {}
 
 func (x *Attestation) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[24]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3187,7 +3414,7 @@ func (x *Attestation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attestation.ProtoReflect.Descriptor instead.
 func (*Attestation) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{24}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Attestation) GetCluster() string {
@@ -3245,7 +3472,7 @@ type SetStatus struct {
 
 func (x *SetStatus) Reset() {
 	*x = SetStatus{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[25]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3257,7 +3484,7 @@ func (x *SetStatus) String() string {
 func (*SetStatus) ProtoMessage() {}
 
 func (x *SetStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[25]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3270,7 +3497,7 @@ func (x *SetStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetStatus.ProtoReflect.Descriptor instead.
 func (*SetStatus) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{25}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SetStatus) GetWorker() string {
@@ -3308,7 +3535,7 @@ type Gone struct {
 
 func (x *Gone) Reset() {
 	*x = Gone{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[26]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3320,7 +3547,7 @@ func (x *Gone) String() string {
 func (*Gone) ProtoMessage() {}
 
 func (x *Gone) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[26]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3333,7 +3560,7 @@ func (x *Gone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gone.ProtoReflect.Descriptor instead.
 func (*Gone) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{26}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Gone) GetWorker() string {
@@ -3370,7 +3597,7 @@ type Disconnect struct {
 
 func (x *Disconnect) Reset() {
 	*x = Disconnect{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[27]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3382,7 +3609,7 @@ func (x *Disconnect) String() string {
 func (*Disconnect) ProtoMessage() {}
 
 func (x *Disconnect) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[27]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3395,7 +3622,7 @@ func (x *Disconnect) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Disconnect.ProtoReflect.Descriptor instead.
 func (*Disconnect) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{27}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Disconnect) GetWorker() string {
@@ -3433,7 +3660,7 @@ type Reach struct {
 
 func (x *Reach) Reset() {
 	*x = Reach{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[28]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3445,7 +3672,7 @@ func (x *Reach) String() string {
 func (*Reach) ProtoMessage() {}
 
 func (x *Reach) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[28]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3458,7 +3685,7 @@ func (x *Reach) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reach.ProtoReflect.Descriptor instead.
 func (*Reach) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{28}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Reach) GetWorker() string {
@@ -3509,7 +3736,7 @@ type Round struct {
 
 func (x *Round) Reset() {
 	*x = Round{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[29]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3521,7 +3748,7 @@ func (x *Round) String() string {
 func (*Round) ProtoMessage() {}
 
 func (x *Round) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[29]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3534,7 +3761,7 @@ func (x *Round) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Round.ProtoReflect.Descriptor instead.
 func (*Round) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{29}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Round) GetEpoch() uint64 {
@@ -3598,7 +3825,7 @@ type Preempt struct {
 
 func (x *Preempt) Reset() {
 	*x = Preempt{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[30]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3610,7 +3837,7 @@ func (x *Preempt) String() string {
 func (*Preempt) ProtoMessage() {}
 
 func (x *Preempt) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[30]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3623,7 +3850,7 @@ func (x *Preempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Preempt.ProtoReflect.Descriptor instead.
 func (*Preempt) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{30}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Preempt) GetJob() string {
@@ -3661,7 +3888,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[31]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3673,7 +3900,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[31]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3686,7 +3913,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{31}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Hold) GetJob() string {
@@ -3727,7 +3954,7 @@ type Pair struct {
 
 func (x *Pair) Reset() {
 	*x = Pair{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[32]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3739,7 +3966,7 @@ func (x *Pair) String() string {
 func (*Pair) ProtoMessage() {}
 
 func (x *Pair) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[32]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3752,7 +3979,7 @@ func (x *Pair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pair.ProtoReflect.Descriptor instead.
 func (*Pair) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{32}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Pair) GetJob() string {
@@ -3839,7 +4066,7 @@ type LeaseOp struct {
 
 func (x *LeaseOp) Reset() {
 	*x = LeaseOp{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[33]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3851,7 +4078,7 @@ func (x *LeaseOp) String() string {
 func (*LeaseOp) ProtoMessage() {}
 
 func (x *LeaseOp) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[33]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3864,7 +4091,7 @@ func (x *LeaseOp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseOp.ProtoReflect.Descriptor instead.
 func (*LeaseOp) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{33}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *LeaseOp) GetVerb() uint32 {
@@ -3986,7 +4213,7 @@ type KeepLog struct {
 
 func (x *KeepLog) Reset() {
 	*x = KeepLog{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[34]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3998,7 +4225,7 @@ func (x *KeepLog) String() string {
 func (*KeepLog) ProtoMessage() {}
 
 func (x *KeepLog) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[34]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4011,7 +4238,7 @@ func (x *KeepLog) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepLog.ProtoReflect.Descriptor instead.
 func (*KeepLog) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{34}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *KeepLog) GetJob() string {
@@ -4051,7 +4278,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[35]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4063,7 +4290,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[35]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4076,7 +4303,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{35}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Cancel) GetJob() string {
@@ -4102,7 +4329,7 @@ type Retry struct {
 
 func (x *Retry) Reset() {
 	*x = Retry{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[36]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4114,7 +4341,7 @@ func (x *Retry) String() string {
 func (*Retry) ProtoMessage() {}
 
 func (x *Retry) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[36]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4127,7 +4354,7 @@ func (x *Retry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Retry.ProtoReflect.Descriptor instead.
 func (*Retry) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{36}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Retry) GetJob() string {
@@ -4169,7 +4396,7 @@ type Past struct {
 
 func (x *Past) Reset() {
 	*x = Past{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[37]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4181,7 +4408,7 @@ func (x *Past) String() string {
 func (*Past) ProtoMessage() {}
 
 func (x *Past) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[37]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4194,7 +4421,7 @@ func (x *Past) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Past.ProtoReflect.Descriptor instead.
 func (*Past) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{37}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Past) GetAttempts() []byte {
@@ -4224,7 +4451,7 @@ type ChangeJob struct {
 
 func (x *ChangeJob) Reset() {
 	*x = ChangeJob{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[38]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4236,7 +4463,7 @@ func (x *ChangeJob) String() string {
 func (*ChangeJob) ProtoMessage() {}
 
 func (x *ChangeJob) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[38]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4249,7 +4476,7 @@ func (x *ChangeJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeJob.ProtoReflect.Descriptor instead.
 func (*ChangeJob) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{38}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ChangeJob) GetJob() string {
@@ -4321,7 +4548,7 @@ type DeleteJob struct {
 
 func (x *DeleteJob) Reset() {
 	*x = DeleteJob{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[39]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4333,7 +4560,7 @@ func (x *DeleteJob) String() string {
 func (*DeleteJob) ProtoMessage() {}
 
 func (x *DeleteJob) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[39]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4346,7 +4573,7 @@ func (x *DeleteJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteJob.ProtoReflect.Descriptor instead.
 func (*DeleteJob) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{39}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *DeleteJob) GetJob() string {
@@ -4375,7 +4602,7 @@ type DeleteQueue struct {
 
 func (x *DeleteQueue) Reset() {
 	*x = DeleteQueue{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[40]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4387,7 +4614,7 @@ func (x *DeleteQueue) String() string {
 func (*DeleteQueue) ProtoMessage() {}
 
 func (x *DeleteQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[40]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4400,7 +4627,7 @@ func (x *DeleteQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQueue.ProtoReflect.Descriptor instead.
 func (*DeleteQueue) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{40}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *DeleteQueue) GetName() string {
@@ -4427,7 +4654,7 @@ type DeleteTenant struct {
 
 func (x *DeleteTenant) Reset() {
 	*x = DeleteTenant{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[41]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4439,7 +4666,7 @@ func (x *DeleteTenant) String() string {
 func (*DeleteTenant) ProtoMessage() {}
 
 func (x *DeleteTenant) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[41]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4452,7 +4679,7 @@ func (x *DeleteTenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTenant.ProtoReflect.Descriptor instead.
 func (*DeleteTenant) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{41}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *DeleteTenant) GetId() string {
@@ -4472,7 +4699,7 @@ type DeleteWorker struct {
 
 func (x *DeleteWorker) Reset() {
 	*x = DeleteWorker{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[42]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4484,7 +4711,7 @@ func (x *DeleteWorker) String() string {
 func (*DeleteWorker) ProtoMessage() {}
 
 func (x *DeleteWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[42]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4497,7 +4724,7 @@ func (x *DeleteWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteWorker.ProtoReflect.Descriptor instead.
 func (*DeleteWorker) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{42}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *DeleteWorker) GetId() string {
@@ -4520,7 +4747,7 @@ type SetIssuer struct {
 
 func (x *SetIssuer) Reset() {
 	*x = SetIssuer{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[43]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4532,7 +4759,7 @@ func (x *SetIssuer) String() string {
 func (*SetIssuer) ProtoMessage() {}
 
 func (x *SetIssuer) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[43]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4545,7 +4772,7 @@ func (x *SetIssuer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetIssuer.ProtoReflect.Descriptor instead.
 func (*SetIssuer) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{43}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SetIssuer) GetUrl() string {
@@ -4587,7 +4814,7 @@ type ClaimRole struct {
 
 func (x *ClaimRole) Reset() {
 	*x = ClaimRole{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[44]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4599,7 +4826,7 @@ func (x *ClaimRole) String() string {
 func (*ClaimRole) ProtoMessage() {}
 
 func (x *ClaimRole) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[44]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4612,7 +4839,7 @@ func (x *ClaimRole) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimRole.ProtoReflect.Descriptor instead.
 func (*ClaimRole) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{44}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ClaimRole) GetClaim() string {
@@ -4645,7 +4872,7 @@ type DeleteIssuer struct {
 
 func (x *DeleteIssuer) Reset() {
 	*x = DeleteIssuer{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[45]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4657,7 +4884,7 @@ func (x *DeleteIssuer) String() string {
 func (*DeleteIssuer) ProtoMessage() {}
 
 func (x *DeleteIssuer) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[45]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4670,7 +4897,7 @@ func (x *DeleteIssuer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteIssuer.ProtoReflect.Descriptor instead.
 func (*DeleteIssuer) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{45}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *DeleteIssuer) GetUrl() string {
@@ -4702,7 +4929,7 @@ type Exchange struct {
 
 func (x *Exchange) Reset() {
 	*x = Exchange{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[46]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4714,7 +4941,7 @@ func (x *Exchange) String() string {
 func (*Exchange) ProtoMessage() {}
 
 func (x *Exchange) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[46]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4727,7 +4954,7 @@ func (x *Exchange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exchange.ProtoReflect.Descriptor instead.
 func (*Exchange) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{46}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Exchange) GetIssuer() string {
@@ -4810,7 +5037,7 @@ type DropDeleted struct {
 
 func (x *DropDeleted) Reset() {
 	*x = DropDeleted{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[47]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4822,7 +5049,7 @@ func (x *DropDeleted) String() string {
 func (*DropDeleted) ProtoMessage() {}
 
 func (x *DropDeleted) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[47]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4835,7 +5062,7 @@ func (x *DropDeleted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropDeleted.ProtoReflect.Descriptor instead.
 func (*DropDeleted) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{47}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *DropDeleted) GetThrough() uint64 {
@@ -4860,7 +5087,7 @@ type SetMode struct {
 
 func (x *SetMode) Reset() {
 	*x = SetMode{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[48]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4872,7 +5099,7 @@ func (x *SetMode) String() string {
 func (*SetMode) ProtoMessage() {}
 
 func (x *SetMode) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[48]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4885,7 +5112,7 @@ func (x *SetMode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetMode.ProtoReflect.Descriptor instead.
 func (*SetMode) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{48}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *SetMode) GetMode() uint32 {
@@ -4926,7 +5153,7 @@ type SetCluster struct {
 
 func (x *SetCluster) Reset() {
 	*x = SetCluster{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[49]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4938,7 +5165,7 @@ func (x *SetCluster) String() string {
 func (*SetCluster) ProtoMessage() {}
 
 func (x *SetCluster) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[49]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4951,7 +5178,7 @@ func (x *SetCluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetCluster.ProtoReflect.Descriptor instead.
 func (*SetCluster) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{49}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *SetCluster) GetSet() []*Label {
@@ -4973,7 +5200,7 @@ type SetTenant struct {
 
 func (x *SetTenant) Reset() {
 	*x = SetTenant{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[50]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4985,7 +5212,7 @@ func (x *SetTenant) String() string {
 func (*SetTenant) ProtoMessage() {}
 
 func (x *SetTenant) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[50]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4998,7 +5225,7 @@ func (x *SetTenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTenant.ProtoReflect.Descriptor instead.
 func (*SetTenant) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{50}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *SetTenant) GetId() string {
@@ -5031,7 +5258,7 @@ type ReportProof struct {
 
 func (x *ReportProof) Reset() {
 	*x = ReportProof{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[51]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5043,7 +5270,7 @@ func (x *ReportProof) String() string {
 func (*ReportProof) ProtoMessage() {}
 
 func (x *ReportProof) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[51]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5056,7 +5283,7 @@ func (x *ReportProof) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportProof.ProtoReflect.Descriptor instead.
 func (*ReportProof) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{51}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ReportProof) GetJob() string {
@@ -5122,7 +5349,7 @@ type OpenWorkflow struct {
 
 func (x *OpenWorkflow) Reset() {
 	*x = OpenWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[52]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5134,7 +5361,7 @@ func (x *OpenWorkflow) String() string {
 func (*OpenWorkflow) ProtoMessage() {}
 
 func (x *OpenWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[52]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5147,7 +5374,7 @@ func (x *OpenWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenWorkflow.ProtoReflect.Descriptor instead.
 func (*OpenWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{52}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *OpenWorkflow) GetId() string {
@@ -5230,7 +5457,7 @@ type QueueShare struct {
 
 func (x *QueueShare) Reset() {
 	*x = QueueShare{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[53]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5242,7 +5469,7 @@ func (x *QueueShare) String() string {
 func (*QueueShare) ProtoMessage() {}
 
 func (x *QueueShare) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[53]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5255,7 +5482,7 @@ func (x *QueueShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueShare.ProtoReflect.Descriptor instead.
 func (*QueueShare) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{53}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *QueueShare) GetQueue() string {
@@ -5286,7 +5513,7 @@ type AddNodes struct {
 
 func (x *AddNodes) Reset() {
 	*x = AddNodes{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[54]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5298,7 +5525,7 @@ func (x *AddNodes) String() string {
 func (*AddNodes) ProtoMessage() {}
 
 func (x *AddNodes) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[54]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5311,7 +5538,7 @@ func (x *AddNodes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddNodes.ProtoReflect.Descriptor instead.
 func (*AddNodes) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{54}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *AddNodes) GetWorkflow() string {
@@ -5357,7 +5584,7 @@ type WorkflowNode struct {
 
 func (x *WorkflowNode) Reset() {
 	*x = WorkflowNode{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[55]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5369,7 +5596,7 @@ func (x *WorkflowNode) String() string {
 func (*WorkflowNode) ProtoMessage() {}
 
 func (x *WorkflowNode) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[55]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5382,7 +5609,7 @@ func (x *WorkflowNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowNode.ProtoReflect.Descriptor instead.
 func (*WorkflowNode) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{55}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *WorkflowNode) GetSpec() *JobSpec {
@@ -5420,7 +5647,7 @@ type Growth struct {
 
 func (x *Growth) Reset() {
 	*x = Growth{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[56]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5432,7 +5659,7 @@ func (x *Growth) String() string {
 func (*Growth) ProtoMessage() {}
 
 func (x *Growth) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[56]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5445,7 +5672,7 @@ func (x *Growth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Growth.ProtoReflect.Descriptor instead.
 func (*Growth) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{56}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Growth) GetNodes() []*WorkflowNode {
@@ -5473,7 +5700,7 @@ type Gate struct {
 
 func (x *Gate) Reset() {
 	*x = Gate{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[57]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5485,7 +5712,7 @@ func (x *Gate) String() string {
 func (*Gate) ProtoMessage() {}
 
 func (x *Gate) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[57]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5498,7 +5725,7 @@ func (x *Gate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gate.ProtoReflect.Descriptor instead.
 func (*Gate) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{57}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Gate) GetTimeoutMs() int64 {
@@ -5529,7 +5756,7 @@ type SignalWorkflow struct {
 
 func (x *SignalWorkflow) Reset() {
 	*x = SignalWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[58]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5541,7 +5768,7 @@ func (x *SignalWorkflow) String() string {
 func (*SignalWorkflow) ProtoMessage() {}
 
 func (x *SignalWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[58]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5554,7 +5781,7 @@ func (x *SignalWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalWorkflow.ProtoReflect.Descriptor instead.
 func (*SignalWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{58}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *SignalWorkflow) GetWorkflow() string {
@@ -5602,7 +5829,7 @@ type CommitWorkflow struct {
 
 func (x *CommitWorkflow) Reset() {
 	*x = CommitWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[59]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5614,7 +5841,7 @@ func (x *CommitWorkflow) String() string {
 func (*CommitWorkflow) ProtoMessage() {}
 
 func (x *CommitWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[59]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5627,7 +5854,7 @@ func (x *CommitWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitWorkflow.ProtoReflect.Descriptor instead.
 func (*CommitWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{59}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *CommitWorkflow) GetId() string {
@@ -5653,7 +5880,7 @@ type CancelWorkflow struct {
 
 func (x *CancelWorkflow) Reset() {
 	*x = CancelWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[60]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5665,7 +5892,7 @@ func (x *CancelWorkflow) String() string {
 func (*CancelWorkflow) ProtoMessage() {}
 
 func (x *CancelWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[60]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5678,7 +5905,7 @@ func (x *CancelWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelWorkflow.ProtoReflect.Descriptor instead.
 func (*CancelWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{60}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *CancelWorkflow) GetId() string {
@@ -5702,7 +5929,7 @@ type RetryWorkflow struct {
 
 func (x *RetryWorkflow) Reset() {
 	*x = RetryWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[61]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5714,7 +5941,7 @@ func (x *RetryWorkflow) String() string {
 func (*RetryWorkflow) ProtoMessage() {}
 
 func (x *RetryWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[61]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5727,7 +5954,7 @@ func (x *RetryWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryWorkflow.ProtoReflect.Descriptor instead.
 func (*RetryWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{61}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *RetryWorkflow) GetId() string {
@@ -5759,7 +5986,7 @@ type Sweep struct {
 
 func (x *Sweep) Reset() {
 	*x = Sweep{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[62]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5771,7 +5998,7 @@ func (x *Sweep) String() string {
 func (*Sweep) ProtoMessage() {}
 
 func (x *Sweep) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[62]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5784,7 +6011,7 @@ func (x *Sweep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sweep.ProtoReflect.Descriptor instead.
 func (*Sweep) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{62}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{65}
 }
 
 type SetQueue struct {
@@ -5798,7 +6025,7 @@ type SetQueue struct {
 
 func (x *SetQueue) Reset() {
 	*x = SetQueue{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[63]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5810,7 +6037,7 @@ func (x *SetQueue) String() string {
 func (*SetQueue) ProtoMessage() {}
 
 func (x *SetQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[63]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5823,7 +6050,7 @@ func (x *SetQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueue.ProtoReflect.Descriptor instead.
 func (*SetQueue) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{63}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *SetQueue) GetName() string {
@@ -5855,7 +6082,7 @@ type Barrier struct {
 
 func (x *Barrier) Reset() {
 	*x = Barrier{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[64]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5867,7 +6094,7 @@ func (x *Barrier) String() string {
 func (*Barrier) ProtoMessage() {}
 
 func (x *Barrier) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[64]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5880,7 +6107,7 @@ func (x *Barrier) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Barrier.ProtoReflect.Descriptor instead.
 func (*Barrier) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{64}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{67}
 }
 
 // SetNode records a node that joined or left: ids ever used are kept.
@@ -5904,7 +6131,7 @@ type SetNode struct {
 
 func (x *SetNode) Reset() {
 	*x = SetNode{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[65]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5916,7 +6143,7 @@ func (x *SetNode) String() string {
 func (*SetNode) ProtoMessage() {}
 
 func (x *SetNode) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[65]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5929,7 +6156,7 @@ func (x *SetNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNode.ProtoReflect.Descriptor instead.
 func (*SetNode) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{65}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *SetNode) GetId() string {
@@ -5999,7 +6226,7 @@ type WantVoters struct {
 
 func (x *WantVoters) Reset() {
 	*x = WantVoters{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[66]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6011,7 +6238,7 @@ func (x *WantVoters) String() string {
 func (*WantVoters) ProtoMessage() {}
 
 func (x *WantVoters) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[66]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6024,7 +6251,7 @@ func (x *WantVoters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WantVoters.ProtoReflect.Descriptor instead.
 func (*WantVoters) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{66}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *WantVoters) GetVoters() []string {
@@ -6045,7 +6272,7 @@ type SwitchRules struct {
 
 func (x *SwitchRules) Reset() {
 	*x = SwitchRules{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[67]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6057,7 +6284,7 @@ func (x *SwitchRules) String() string {
 func (*SwitchRules) ProtoMessage() {}
 
 func (x *SwitchRules) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[67]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6070,7 +6297,7 @@ func (x *SwitchRules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SwitchRules.ProtoReflect.Descriptor instead.
 func (*SwitchRules) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{67}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *SwitchRules) GetVersion() uint32 {
@@ -6094,7 +6321,7 @@ type BackupStored struct {
 
 func (x *BackupStored) Reset() {
 	*x = BackupStored{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[68]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6106,7 +6333,7 @@ func (x *BackupStored) String() string {
 func (*BackupStored) ProtoMessage() {}
 
 func (x *BackupStored) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[68]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6119,7 +6346,7 @@ func (x *BackupStored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupStored.ProtoReflect.Descriptor instead.
 func (*BackupStored) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{68}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *BackupStored) GetIndex() uint64 {
@@ -6176,7 +6403,7 @@ type SetSchedule struct {
 
 func (x *SetSchedule) Reset() {
 	*x = SetSchedule{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[69]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6188,7 +6415,7 @@ func (x *SetSchedule) String() string {
 func (*SetSchedule) ProtoMessage() {}
 
 func (x *SetSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[69]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6201,7 +6428,7 @@ func (x *SetSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSchedule.ProtoReflect.Descriptor instead.
 func (*SetSchedule) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{69}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *SetSchedule) GetName() string {
@@ -6316,7 +6543,7 @@ type PauseSchedule struct {
 
 func (x *PauseSchedule) Reset() {
 	*x = PauseSchedule{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[70]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6328,7 +6555,7 @@ func (x *PauseSchedule) String() string {
 func (*PauseSchedule) ProtoMessage() {}
 
 func (x *PauseSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[70]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6341,7 +6568,7 @@ func (x *PauseSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSchedule.ProtoReflect.Descriptor instead.
 func (*PauseSchedule) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{70}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *PauseSchedule) GetName() string {
@@ -6383,7 +6610,7 @@ type TriggerSchedule struct {
 
 func (x *TriggerSchedule) Reset() {
 	*x = TriggerSchedule{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[71]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6395,7 +6622,7 @@ func (x *TriggerSchedule) String() string {
 func (*TriggerSchedule) ProtoMessage() {}
 
 func (x *TriggerSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[71]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6408,7 +6635,7 @@ func (x *TriggerSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerSchedule.ProtoReflect.Descriptor instead.
 func (*TriggerSchedule) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{71}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *TriggerSchedule) GetName() string {
@@ -6440,7 +6667,7 @@ type BackfillSchedule struct {
 
 func (x *BackfillSchedule) Reset() {
 	*x = BackfillSchedule{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[72]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6452,7 +6679,7 @@ func (x *BackfillSchedule) String() string {
 func (*BackfillSchedule) ProtoMessage() {}
 
 func (x *BackfillSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[72]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6465,7 +6692,7 @@ func (x *BackfillSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillSchedule.ProtoReflect.Descriptor instead.
 func (*BackfillSchedule) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{72}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *BackfillSchedule) GetName() string {
@@ -6506,7 +6733,7 @@ type DeleteSchedule struct {
 
 func (x *DeleteSchedule) Reset() {
 	*x = DeleteSchedule{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[73]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6518,7 +6745,7 @@ func (x *DeleteSchedule) String() string {
 func (*DeleteSchedule) ProtoMessage() {}
 
 func (x *DeleteSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[73]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6531,7 +6758,7 @@ func (x *DeleteSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSchedule.ProtoReflect.Descriptor instead.
 func (*DeleteSchedule) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{73}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *DeleteSchedule) GetName() string {
@@ -6555,7 +6782,7 @@ type OpenBatch struct {
 
 func (x *OpenBatch) Reset() {
 	*x = OpenBatch{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[74]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6567,7 +6794,7 @@ func (x *OpenBatch) String() string {
 func (*OpenBatch) ProtoMessage() {}
 
 func (x *OpenBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[74]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6580,7 +6807,7 @@ func (x *OpenBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenBatch.ProtoReflect.Descriptor instead.
 func (*OpenBatch) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{74}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *OpenBatch) GetId() string {
@@ -6614,7 +6841,7 @@ type SealBatch struct {
 
 func (x *SealBatch) Reset() {
 	*x = SealBatch{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[75]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6626,7 +6853,7 @@ func (x *SealBatch) String() string {
 func (*SealBatch) ProtoMessage() {}
 
 func (x *SealBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[75]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6639,7 +6866,7 @@ func (x *SealBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SealBatch.ProtoReflect.Descriptor instead.
 func (*SealBatch) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{75}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *SealBatch) GetId() string {
@@ -6665,7 +6892,7 @@ type SetWebhook struct {
 
 func (x *SetWebhook) Reset() {
 	*x = SetWebhook{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[76]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6677,7 +6904,7 @@ func (x *SetWebhook) String() string {
 func (*SetWebhook) ProtoMessage() {}
 
 func (x *SetWebhook) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[76]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6690,7 +6917,7 @@ func (x *SetWebhook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetWebhook.ProtoReflect.Descriptor instead.
 func (*SetWebhook) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{76}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *SetWebhook) GetName() string {
@@ -6740,7 +6967,7 @@ type PauseWebhook struct {
 
 func (x *PauseWebhook) Reset() {
 	*x = PauseWebhook{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[77]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6752,7 +6979,7 @@ func (x *PauseWebhook) String() string {
 func (*PauseWebhook) ProtoMessage() {}
 
 func (x *PauseWebhook) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[77]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6765,7 +6992,7 @@ func (x *PauseWebhook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseWebhook.ProtoReflect.Descriptor instead.
 func (*PauseWebhook) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{77}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *PauseWebhook) GetName() string {
@@ -6799,7 +7026,7 @@ type SkipWebhook struct {
 
 func (x *SkipWebhook) Reset() {
 	*x = SkipWebhook{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[78]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6811,7 +7038,7 @@ func (x *SkipWebhook) String() string {
 func (*SkipWebhook) ProtoMessage() {}
 
 func (x *SkipWebhook) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[78]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6824,7 +7051,7 @@ func (x *SkipWebhook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkipWebhook.ProtoReflect.Descriptor instead.
 func (*SkipWebhook) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{78}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *SkipWebhook) GetName() string {
@@ -6844,7 +7071,7 @@ type DeleteWebhook struct {
 
 func (x *DeleteWebhook) Reset() {
 	*x = DeleteWebhook{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[79]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6856,7 +7083,7 @@ func (x *DeleteWebhook) String() string {
 func (*DeleteWebhook) ProtoMessage() {}
 
 func (x *DeleteWebhook) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[79]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6869,7 +7096,7 @@ func (x *DeleteWebhook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteWebhook.ProtoReflect.Descriptor instead.
 func (*DeleteWebhook) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{79}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *DeleteWebhook) GetName() string {
@@ -6891,7 +7118,7 @@ type EventId struct {
 
 func (x *EventId) Reset() {
 	*x = EventId{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[80]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6903,7 +7130,7 @@ func (x *EventId) String() string {
 func (*EventId) ProtoMessage() {}
 
 func (x *EventId) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[80]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6916,7 +7143,7 @@ func (x *EventId) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventId.ProtoReflect.Descriptor instead.
 func (*EventId) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{80}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *EventId) GetIncarnation() uint64 {
@@ -6957,7 +7184,7 @@ type AdvanceHook struct {
 
 func (x *AdvanceHook) Reset() {
 	*x = AdvanceHook{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[81]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6969,7 +7196,7 @@ func (x *AdvanceHook) String() string {
 func (*AdvanceHook) ProtoMessage() {}
 
 func (x *AdvanceHook) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[81]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6982,7 +7209,7 @@ func (x *AdvanceHook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdvanceHook.ProtoReflect.Descriptor instead.
 func (*AdvanceHook) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{81}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *AdvanceHook) GetName() string {
@@ -7040,7 +7267,7 @@ type HookDelivery struct {
 
 func (x *HookDelivery) Reset() {
 	*x = HookDelivery{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[82]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7052,7 +7279,7 @@ func (x *HookDelivery) String() string {
 func (*HookDelivery) ProtoMessage() {}
 
 func (x *HookDelivery) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[82]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7065,7 +7292,7 @@ func (x *HookDelivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HookDelivery.ProtoReflect.Descriptor instead.
 func (*HookDelivery) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{82}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *HookDelivery) GetEvent() *EventId {
@@ -7107,7 +7334,7 @@ type Fire struct {
 
 func (x *Fire) Reset() {
 	*x = Fire{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[83]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7119,7 +7346,7 @@ func (x *Fire) String() string {
 func (*Fire) ProtoMessage() {}
 
 func (x *Fire) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[83]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7132,7 +7359,7 @@ func (x *Fire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fire.ProtoReflect.Descriptor instead.
 func (*Fire) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{83}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *Fire) GetName() string {
@@ -7202,7 +7429,7 @@ type StartPlan struct {
 
 func (x *StartPlan) Reset() {
 	*x = StartPlan{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[84]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7214,7 +7441,7 @@ func (x *StartPlan) String() string {
 func (*StartPlan) ProtoMessage() {}
 
 func (x *StartPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[84]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7227,7 +7454,7 @@ func (x *StartPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartPlan.ProtoReflect.Descriptor instead.
 func (*StartPlan) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{84}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *StartPlan) GetId() string {
@@ -7283,7 +7510,7 @@ type CancelPlan struct {
 
 func (x *CancelPlan) Reset() {
 	*x = CancelPlan{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[85]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7295,7 +7522,7 @@ func (x *CancelPlan) String() string {
 func (*CancelPlan) ProtoMessage() {}
 
 func (x *CancelPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[85]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7308,7 +7535,7 @@ func (x *CancelPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelPlan.ProtoReflect.Descriptor instead.
 func (*CancelPlan) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{85}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *CancelPlan) GetId() string {
@@ -7342,7 +7569,7 @@ type PlanStep struct {
 
 func (x *PlanStep) Reset() {
 	*x = PlanStep{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[86]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7354,7 +7581,7 @@ func (x *PlanStep) String() string {
 func (*PlanStep) ProtoMessage() {}
 
 func (x *PlanStep) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[86]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7367,7 +7594,7 @@ func (x *PlanStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanStep.ProtoReflect.Descriptor instead.
 func (*PlanStep) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{86}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *PlanStep) GetPlan() string {
@@ -7418,7 +7645,7 @@ type PlanItem struct {
 
 func (x *PlanItem) Reset() {
 	*x = PlanItem{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[87]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7430,7 +7657,7 @@ func (x *PlanItem) String() string {
 func (*PlanItem) ProtoMessage() {}
 
 func (x *PlanItem) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[87]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7443,7 +7670,7 @@ func (x *PlanItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanItem.ProtoReflect.Descriptor instead.
 func (*PlanItem) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{87}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *PlanItem) GetJob() string {
@@ -7482,7 +7709,7 @@ type NodeDiffers struct {
 
 func (x *NodeDiffers) Reset() {
 	*x = NodeDiffers{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[88]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7494,7 +7721,7 @@ func (x *NodeDiffers) String() string {
 func (*NodeDiffers) ProtoMessage() {}
 
 func (x *NodeDiffers) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[88]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7507,7 +7734,7 @@ func (x *NodeDiffers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeDiffers.ProtoReflect.Descriptor instead.
 func (*NodeDiffers) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{88}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *NodeDiffers) GetNode() string {
@@ -7561,7 +7788,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[89]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7573,7 +7800,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[89]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7586,7 +7813,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{89}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *Outcome) GetKind() uint32 {
@@ -7708,7 +7935,7 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x03ops\x18\x01 \x03(\v2\f.rota.fsm.OpR\x03ops\"O\n" +
 	"\bOutcomes\x12-\n" +
 	"\boutcomes\x18\x01 \x03(\v2\x11.rota.fsm.OutcomeR\boutcomes\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\x04R\x05index\"\xa0\x1d\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\"\xef\x1e\n" +
 	"\x02Op\x124\n" +
 	"\n" +
 	"begin_term\x18\x01 \x01(\v2\x13.rota.fsm.BeginTermH\x00R\tbeginTerm\x12*\n" +
@@ -7793,10 +8020,15 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\fskip_webhook\x18\\ \x01(\v2\x15.rota.fsm.SkipWebhookH\x00R\vskipWebhook\x12@\n" +
 	"\x0edelete_webhook\x18] \x01(\v2\x17.rota.fsm.DeleteWebhookH\x00R\rdeleteWebhook\x12:\n" +
 	"\fadvance_hook\x18^ \x01(\v2\x15.rota.fsm.AdvanceHookH\x00R\vadvanceHook\x12'\n" +
-	"\x05offer\x18_ \x01(\v2\x0f.rota.fsm.OfferH\x00R\x05offer\x12\x14\n" +
+	"\x05offer\x18_ \x01(\v2\x0f.rota.fsm.OfferH\x00R\x05offer\x12:\n" +
+	"\fopen_session\x18` \x01(\v2\x15.rota.fsm.OpenSessionH\x00R\vopenSession\x12=\n" +
+	"\rclaim_session\x18a \x01(\v2\x16.rota.fsm.ClaimSessionH\x00R\fclaimSession\x127\n" +
+	"\vend_session\x18b \x01(\v2\x14.rota.fsm.EndSessionH\x00R\n" +
+	"endSession\x12\x14\n" +
 	"\x05actor\x18= \x01(\tR\x05actor\x12\x10\n" +
 	"\x03via\x18> \x01(\tR\x03via\x12\x18\n" +
-	"\arequest\x18? \x01(\tR\arequestB\x04\n" +
+	"\arequest\x18? \x01(\tR\arequest\x12\x19\n" +
+	"\bif_match\x18C \x01(\tR\aifMatchB\x04\n" +
 	"\x02op\"\x81\x02\n" +
 	"\n" +
 	"SetKeyRule\x12\x14\n" +
@@ -7854,6 +8086,17 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\n" +
 	"expires_ms\x18\a \x01(\x03R\texpiresMs\"\x1d\n" +
 	"\vRevokeToken\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"`\n" +
+	"\vOpenSession\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04hash\x18\x02 \x01(\fR\x04hash\x12\x12\n" +
+	"\x04link\x18\x03 \x01(\bR\x04link\x12\x19\n" +
+	"\buntil_ms\x18\x04 \x01(\x03R\auntilMs\"2\n" +
+	"\fClaimSession\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04hash\x18\x02 \x01(\fR\x04hash\"\x1c\n" +
+	"\n" +
+	"EndSession\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"L\n" +
 	"\bSetBlock\x12\x12\n" +
 	"\x04role\x18\x01 \x01(\tR\x04role\x12\x12\n" +
@@ -8336,7 +8579,7 @@ func file_fsm_fsmpb_entry_proto_rawDescGZIP() []byte {
 	return file_fsm_fsmpb_entry_proto_rawDescData
 }
 
-var file_fsm_fsmpb_entry_proto_msgTypes = make([]protoimpl.MessageInfo, 90)
+var file_fsm_fsmpb_entry_proto_msgTypes = make([]protoimpl.MessageInfo, 93)
 var file_fsm_fsmpb_entry_proto_goTypes = []any{
 	(*Entry)(nil),            // 0: rota.fsm.Entry
 	(*Commands)(nil),         // 1: rota.fsm.Commands
@@ -8350,198 +8593,204 @@ var file_fsm_fsmpb_entry_proto_goTypes = []any{
 	(*DeleteRole)(nil),       // 9: rota.fsm.DeleteRole
 	(*CreateToken)(nil),      // 10: rota.fsm.CreateToken
 	(*RevokeToken)(nil),      // 11: rota.fsm.RevokeToken
-	(*SetBlock)(nil),         // 12: rota.fsm.SetBlock
-	(*SetAnonymous)(nil),     // 13: rota.fsm.SetAnonymous
-	(*InitAuth)(nil),         // 14: rota.fsm.InitAuth
-	(*BeginTerm)(nil),        // 15: rota.fsm.BeginTerm
-	(*JobSpec)(nil),          // 16: rota.fsm.JobSpec
-	(*Unique)(nil),           // 17: rota.fsm.Unique
-	(*Limit)(nil),            // 18: rota.fsm.Limit
-	(*Label)(nil),            // 19: rota.fsm.Label
-	(*Submit)(nil),           // 20: rota.fsm.Submit
-	(*WorkerSpec)(nil),       // 21: rota.fsm.WorkerSpec
-	(*Register)(nil),         // 22: rota.fsm.Register
-	(*Offer)(nil),            // 23: rota.fsm.Offer
-	(*Attestation)(nil),      // 24: rota.fsm.Attestation
-	(*SetStatus)(nil),        // 25: rota.fsm.SetStatus
-	(*Gone)(nil),             // 26: rota.fsm.Gone
-	(*Disconnect)(nil),       // 27: rota.fsm.Disconnect
-	(*Reach)(nil),            // 28: rota.fsm.Reach
-	(*Round)(nil),            // 29: rota.fsm.Round
-	(*Preempt)(nil),          // 30: rota.fsm.Preempt
-	(*Hold)(nil),             // 31: rota.fsm.Hold
-	(*Pair)(nil),             // 32: rota.fsm.Pair
-	(*LeaseOp)(nil),          // 33: rota.fsm.LeaseOp
-	(*KeepLog)(nil),          // 34: rota.fsm.KeepLog
-	(*Cancel)(nil),           // 35: rota.fsm.Cancel
-	(*Retry)(nil),            // 36: rota.fsm.Retry
-	(*Past)(nil),             // 37: rota.fsm.Past
-	(*ChangeJob)(nil),        // 38: rota.fsm.ChangeJob
-	(*DeleteJob)(nil),        // 39: rota.fsm.DeleteJob
-	(*DeleteQueue)(nil),      // 40: rota.fsm.DeleteQueue
-	(*DeleteTenant)(nil),     // 41: rota.fsm.DeleteTenant
-	(*DeleteWorker)(nil),     // 42: rota.fsm.DeleteWorker
-	(*SetIssuer)(nil),        // 43: rota.fsm.SetIssuer
-	(*ClaimRole)(nil),        // 44: rota.fsm.ClaimRole
-	(*DeleteIssuer)(nil),     // 45: rota.fsm.DeleteIssuer
-	(*Exchange)(nil),         // 46: rota.fsm.Exchange
-	(*DropDeleted)(nil),      // 47: rota.fsm.DropDeleted
-	(*SetMode)(nil),          // 48: rota.fsm.SetMode
-	(*SetCluster)(nil),       // 49: rota.fsm.SetCluster
-	(*SetTenant)(nil),        // 50: rota.fsm.SetTenant
-	(*ReportProof)(nil),      // 51: rota.fsm.ReportProof
-	(*OpenWorkflow)(nil),     // 52: rota.fsm.OpenWorkflow
-	(*QueueShare)(nil),       // 53: rota.fsm.QueueShare
-	(*AddNodes)(nil),         // 54: rota.fsm.AddNodes
-	(*WorkflowNode)(nil),     // 55: rota.fsm.WorkflowNode
-	(*Growth)(nil),           // 56: rota.fsm.Growth
-	(*Gate)(nil),             // 57: rota.fsm.Gate
-	(*SignalWorkflow)(nil),   // 58: rota.fsm.SignalWorkflow
-	(*CommitWorkflow)(nil),   // 59: rota.fsm.CommitWorkflow
-	(*CancelWorkflow)(nil),   // 60: rota.fsm.CancelWorkflow
-	(*RetryWorkflow)(nil),    // 61: rota.fsm.RetryWorkflow
-	(*Sweep)(nil),            // 62: rota.fsm.Sweep
-	(*SetQueue)(nil),         // 63: rota.fsm.SetQueue
-	(*Barrier)(nil),          // 64: rota.fsm.Barrier
-	(*SetNode)(nil),          // 65: rota.fsm.SetNode
-	(*WantVoters)(nil),       // 66: rota.fsm.WantVoters
-	(*SwitchRules)(nil),      // 67: rota.fsm.SwitchRules
-	(*BackupStored)(nil),     // 68: rota.fsm.BackupStored
-	(*SetSchedule)(nil),      // 69: rota.fsm.SetSchedule
-	(*PauseSchedule)(nil),    // 70: rota.fsm.PauseSchedule
-	(*TriggerSchedule)(nil),  // 71: rota.fsm.TriggerSchedule
-	(*BackfillSchedule)(nil), // 72: rota.fsm.BackfillSchedule
-	(*DeleteSchedule)(nil),   // 73: rota.fsm.DeleteSchedule
-	(*OpenBatch)(nil),        // 74: rota.fsm.OpenBatch
-	(*SealBatch)(nil),        // 75: rota.fsm.SealBatch
-	(*SetWebhook)(nil),       // 76: rota.fsm.SetWebhook
-	(*PauseWebhook)(nil),     // 77: rota.fsm.PauseWebhook
-	(*SkipWebhook)(nil),      // 78: rota.fsm.SkipWebhook
-	(*DeleteWebhook)(nil),    // 79: rota.fsm.DeleteWebhook
-	(*EventId)(nil),          // 80: rota.fsm.EventId
-	(*AdvanceHook)(nil),      // 81: rota.fsm.AdvanceHook
-	(*HookDelivery)(nil),     // 82: rota.fsm.HookDelivery
-	(*Fire)(nil),             // 83: rota.fsm.Fire
-	(*StartPlan)(nil),        // 84: rota.fsm.StartPlan
-	(*CancelPlan)(nil),       // 85: rota.fsm.CancelPlan
-	(*PlanStep)(nil),         // 86: rota.fsm.PlanStep
-	(*PlanItem)(nil),         // 87: rota.fsm.PlanItem
-	(*NodeDiffers)(nil),      // 88: rota.fsm.NodeDiffers
-	(*Outcome)(nil),          // 89: rota.fsm.Outcome
+	(*OpenSession)(nil),      // 12: rota.fsm.OpenSession
+	(*ClaimSession)(nil),     // 13: rota.fsm.ClaimSession
+	(*EndSession)(nil),       // 14: rota.fsm.EndSession
+	(*SetBlock)(nil),         // 15: rota.fsm.SetBlock
+	(*SetAnonymous)(nil),     // 16: rota.fsm.SetAnonymous
+	(*InitAuth)(nil),         // 17: rota.fsm.InitAuth
+	(*BeginTerm)(nil),        // 18: rota.fsm.BeginTerm
+	(*JobSpec)(nil),          // 19: rota.fsm.JobSpec
+	(*Unique)(nil),           // 20: rota.fsm.Unique
+	(*Limit)(nil),            // 21: rota.fsm.Limit
+	(*Label)(nil),            // 22: rota.fsm.Label
+	(*Submit)(nil),           // 23: rota.fsm.Submit
+	(*WorkerSpec)(nil),       // 24: rota.fsm.WorkerSpec
+	(*Register)(nil),         // 25: rota.fsm.Register
+	(*Offer)(nil),            // 26: rota.fsm.Offer
+	(*Attestation)(nil),      // 27: rota.fsm.Attestation
+	(*SetStatus)(nil),        // 28: rota.fsm.SetStatus
+	(*Gone)(nil),             // 29: rota.fsm.Gone
+	(*Disconnect)(nil),       // 30: rota.fsm.Disconnect
+	(*Reach)(nil),            // 31: rota.fsm.Reach
+	(*Round)(nil),            // 32: rota.fsm.Round
+	(*Preempt)(nil),          // 33: rota.fsm.Preempt
+	(*Hold)(nil),             // 34: rota.fsm.Hold
+	(*Pair)(nil),             // 35: rota.fsm.Pair
+	(*LeaseOp)(nil),          // 36: rota.fsm.LeaseOp
+	(*KeepLog)(nil),          // 37: rota.fsm.KeepLog
+	(*Cancel)(nil),           // 38: rota.fsm.Cancel
+	(*Retry)(nil),            // 39: rota.fsm.Retry
+	(*Past)(nil),             // 40: rota.fsm.Past
+	(*ChangeJob)(nil),        // 41: rota.fsm.ChangeJob
+	(*DeleteJob)(nil),        // 42: rota.fsm.DeleteJob
+	(*DeleteQueue)(nil),      // 43: rota.fsm.DeleteQueue
+	(*DeleteTenant)(nil),     // 44: rota.fsm.DeleteTenant
+	(*DeleteWorker)(nil),     // 45: rota.fsm.DeleteWorker
+	(*SetIssuer)(nil),        // 46: rota.fsm.SetIssuer
+	(*ClaimRole)(nil),        // 47: rota.fsm.ClaimRole
+	(*DeleteIssuer)(nil),     // 48: rota.fsm.DeleteIssuer
+	(*Exchange)(nil),         // 49: rota.fsm.Exchange
+	(*DropDeleted)(nil),      // 50: rota.fsm.DropDeleted
+	(*SetMode)(nil),          // 51: rota.fsm.SetMode
+	(*SetCluster)(nil),       // 52: rota.fsm.SetCluster
+	(*SetTenant)(nil),        // 53: rota.fsm.SetTenant
+	(*ReportProof)(nil),      // 54: rota.fsm.ReportProof
+	(*OpenWorkflow)(nil),     // 55: rota.fsm.OpenWorkflow
+	(*QueueShare)(nil),       // 56: rota.fsm.QueueShare
+	(*AddNodes)(nil),         // 57: rota.fsm.AddNodes
+	(*WorkflowNode)(nil),     // 58: rota.fsm.WorkflowNode
+	(*Growth)(nil),           // 59: rota.fsm.Growth
+	(*Gate)(nil),             // 60: rota.fsm.Gate
+	(*SignalWorkflow)(nil),   // 61: rota.fsm.SignalWorkflow
+	(*CommitWorkflow)(nil),   // 62: rota.fsm.CommitWorkflow
+	(*CancelWorkflow)(nil),   // 63: rota.fsm.CancelWorkflow
+	(*RetryWorkflow)(nil),    // 64: rota.fsm.RetryWorkflow
+	(*Sweep)(nil),            // 65: rota.fsm.Sweep
+	(*SetQueue)(nil),         // 66: rota.fsm.SetQueue
+	(*Barrier)(nil),          // 67: rota.fsm.Barrier
+	(*SetNode)(nil),          // 68: rota.fsm.SetNode
+	(*WantVoters)(nil),       // 69: rota.fsm.WantVoters
+	(*SwitchRules)(nil),      // 70: rota.fsm.SwitchRules
+	(*BackupStored)(nil),     // 71: rota.fsm.BackupStored
+	(*SetSchedule)(nil),      // 72: rota.fsm.SetSchedule
+	(*PauseSchedule)(nil),    // 73: rota.fsm.PauseSchedule
+	(*TriggerSchedule)(nil),  // 74: rota.fsm.TriggerSchedule
+	(*BackfillSchedule)(nil), // 75: rota.fsm.BackfillSchedule
+	(*DeleteSchedule)(nil),   // 76: rota.fsm.DeleteSchedule
+	(*OpenBatch)(nil),        // 77: rota.fsm.OpenBatch
+	(*SealBatch)(nil),        // 78: rota.fsm.SealBatch
+	(*SetWebhook)(nil),       // 79: rota.fsm.SetWebhook
+	(*PauseWebhook)(nil),     // 80: rota.fsm.PauseWebhook
+	(*SkipWebhook)(nil),      // 81: rota.fsm.SkipWebhook
+	(*DeleteWebhook)(nil),    // 82: rota.fsm.DeleteWebhook
+	(*EventId)(nil),          // 83: rota.fsm.EventId
+	(*AdvanceHook)(nil),      // 84: rota.fsm.AdvanceHook
+	(*HookDelivery)(nil),     // 85: rota.fsm.HookDelivery
+	(*Fire)(nil),             // 86: rota.fsm.Fire
+	(*StartPlan)(nil),        // 87: rota.fsm.StartPlan
+	(*CancelPlan)(nil),       // 88: rota.fsm.CancelPlan
+	(*PlanStep)(nil),         // 89: rota.fsm.PlanStep
+	(*PlanItem)(nil),         // 90: rota.fsm.PlanItem
+	(*NodeDiffers)(nil),      // 91: rota.fsm.NodeDiffers
+	(*Outcome)(nil),          // 92: rota.fsm.Outcome
 }
 var file_fsm_fsmpb_entry_proto_depIdxs = []int32{
 	3,   // 0: rota.fsm.Entry.ops:type_name -> rota.fsm.Op
 	3,   // 1: rota.fsm.Commands.ops:type_name -> rota.fsm.Op
-	89,  // 2: rota.fsm.Outcomes.outcomes:type_name -> rota.fsm.Outcome
-	15,  // 3: rota.fsm.Op.begin_term:type_name -> rota.fsm.BeginTerm
-	20,  // 4: rota.fsm.Op.submit:type_name -> rota.fsm.Submit
-	22,  // 5: rota.fsm.Op.register:type_name -> rota.fsm.Register
-	25,  // 6: rota.fsm.Op.set_status:type_name -> rota.fsm.SetStatus
-	28,  // 7: rota.fsm.Op.reach:type_name -> rota.fsm.Reach
-	29,  // 8: rota.fsm.Op.round:type_name -> rota.fsm.Round
-	33,  // 9: rota.fsm.Op.lease:type_name -> rota.fsm.LeaseOp
-	35,  // 10: rota.fsm.Op.cancel:type_name -> rota.fsm.Cancel
-	36,  // 11: rota.fsm.Op.retry:type_name -> rota.fsm.Retry
-	62,  // 12: rota.fsm.Op.sweep:type_name -> rota.fsm.Sweep
-	63,  // 13: rota.fsm.Op.set_queue:type_name -> rota.fsm.SetQueue
-	64,  // 14: rota.fsm.Op.barrier:type_name -> rota.fsm.Barrier
-	65,  // 15: rota.fsm.Op.set_node:type_name -> rota.fsm.SetNode
-	48,  // 16: rota.fsm.Op.set_mode:type_name -> rota.fsm.SetMode
-	50,  // 17: rota.fsm.Op.set_tenant:type_name -> rota.fsm.SetTenant
-	51,  // 18: rota.fsm.Op.report_proof:type_name -> rota.fsm.ReportProof
-	52,  // 19: rota.fsm.Op.open_workflow:type_name -> rota.fsm.OpenWorkflow
-	54,  // 20: rota.fsm.Op.add_nodes:type_name -> rota.fsm.AddNodes
-	59,  // 21: rota.fsm.Op.commit_workflow:type_name -> rota.fsm.CommitWorkflow
-	60,  // 22: rota.fsm.Op.cancel_workflow:type_name -> rota.fsm.CancelWorkflow
-	61,  // 23: rota.fsm.Op.retry_workflow:type_name -> rota.fsm.RetryWorkflow
-	67,  // 24: rota.fsm.Op.switch_rules:type_name -> rota.fsm.SwitchRules
-	88,  // 25: rota.fsm.Op.node_differs:type_name -> rota.fsm.NodeDiffers
-	26,  // 26: rota.fsm.Op.gone:type_name -> rota.fsm.Gone
-	38,  // 27: rota.fsm.Op.change_job:type_name -> rota.fsm.ChangeJob
-	27,  // 28: rota.fsm.Op.disconnect:type_name -> rota.fsm.Disconnect
-	39,  // 29: rota.fsm.Op.delete_job:type_name -> rota.fsm.DeleteJob
-	47,  // 30: rota.fsm.Op.drop_deleted:type_name -> rota.fsm.DropDeleted
+	92,  // 2: rota.fsm.Outcomes.outcomes:type_name -> rota.fsm.Outcome
+	18,  // 3: rota.fsm.Op.begin_term:type_name -> rota.fsm.BeginTerm
+	23,  // 4: rota.fsm.Op.submit:type_name -> rota.fsm.Submit
+	25,  // 5: rota.fsm.Op.register:type_name -> rota.fsm.Register
+	28,  // 6: rota.fsm.Op.set_status:type_name -> rota.fsm.SetStatus
+	31,  // 7: rota.fsm.Op.reach:type_name -> rota.fsm.Reach
+	32,  // 8: rota.fsm.Op.round:type_name -> rota.fsm.Round
+	36,  // 9: rota.fsm.Op.lease:type_name -> rota.fsm.LeaseOp
+	38,  // 10: rota.fsm.Op.cancel:type_name -> rota.fsm.Cancel
+	39,  // 11: rota.fsm.Op.retry:type_name -> rota.fsm.Retry
+	65,  // 12: rota.fsm.Op.sweep:type_name -> rota.fsm.Sweep
+	66,  // 13: rota.fsm.Op.set_queue:type_name -> rota.fsm.SetQueue
+	67,  // 14: rota.fsm.Op.barrier:type_name -> rota.fsm.Barrier
+	68,  // 15: rota.fsm.Op.set_node:type_name -> rota.fsm.SetNode
+	51,  // 16: rota.fsm.Op.set_mode:type_name -> rota.fsm.SetMode
+	53,  // 17: rota.fsm.Op.set_tenant:type_name -> rota.fsm.SetTenant
+	54,  // 18: rota.fsm.Op.report_proof:type_name -> rota.fsm.ReportProof
+	55,  // 19: rota.fsm.Op.open_workflow:type_name -> rota.fsm.OpenWorkflow
+	57,  // 20: rota.fsm.Op.add_nodes:type_name -> rota.fsm.AddNodes
+	62,  // 21: rota.fsm.Op.commit_workflow:type_name -> rota.fsm.CommitWorkflow
+	63,  // 22: rota.fsm.Op.cancel_workflow:type_name -> rota.fsm.CancelWorkflow
+	64,  // 23: rota.fsm.Op.retry_workflow:type_name -> rota.fsm.RetryWorkflow
+	70,  // 24: rota.fsm.Op.switch_rules:type_name -> rota.fsm.SwitchRules
+	91,  // 25: rota.fsm.Op.node_differs:type_name -> rota.fsm.NodeDiffers
+	29,  // 26: rota.fsm.Op.gone:type_name -> rota.fsm.Gone
+	41,  // 27: rota.fsm.Op.change_job:type_name -> rota.fsm.ChangeJob
+	30,  // 28: rota.fsm.Op.disconnect:type_name -> rota.fsm.Disconnect
+	42,  // 29: rota.fsm.Op.delete_job:type_name -> rota.fsm.DeleteJob
+	50,  // 30: rota.fsm.Op.drop_deleted:type_name -> rota.fsm.DropDeleted
 	8,   // 31: rota.fsm.Op.set_role:type_name -> rota.fsm.SetRole
 	9,   // 32: rota.fsm.Op.delete_role:type_name -> rota.fsm.DeleteRole
 	10,  // 33: rota.fsm.Op.create_token:type_name -> rota.fsm.CreateToken
 	11,  // 34: rota.fsm.Op.revoke_token:type_name -> rota.fsm.RevokeToken
-	12,  // 35: rota.fsm.Op.set_block:type_name -> rota.fsm.SetBlock
-	13,  // 36: rota.fsm.Op.set_anonymous:type_name -> rota.fsm.SetAnonymous
-	14,  // 37: rota.fsm.Op.init_auth:type_name -> rota.fsm.InitAuth
-	49,  // 38: rota.fsm.Op.set_cluster:type_name -> rota.fsm.SetCluster
-	40,  // 39: rota.fsm.Op.delete_queue:type_name -> rota.fsm.DeleteQueue
-	41,  // 40: rota.fsm.Op.delete_tenant:type_name -> rota.fsm.DeleteTenant
-	42,  // 41: rota.fsm.Op.delete_worker:type_name -> rota.fsm.DeleteWorker
-	66,  // 42: rota.fsm.Op.want_voters:type_name -> rota.fsm.WantVoters
-	43,  // 43: rota.fsm.Op.set_issuer:type_name -> rota.fsm.SetIssuer
-	45,  // 44: rota.fsm.Op.delete_issuer:type_name -> rota.fsm.DeleteIssuer
-	46,  // 45: rota.fsm.Op.exchange:type_name -> rota.fsm.Exchange
-	68,  // 46: rota.fsm.Op.backup_stored:type_name -> rota.fsm.BackupStored
-	58,  // 47: rota.fsm.Op.signal_workflow:type_name -> rota.fsm.SignalWorkflow
+	15,  // 35: rota.fsm.Op.set_block:type_name -> rota.fsm.SetBlock
+	16,  // 36: rota.fsm.Op.set_anonymous:type_name -> rota.fsm.SetAnonymous
+	17,  // 37: rota.fsm.Op.init_auth:type_name -> rota.fsm.InitAuth
+	52,  // 38: rota.fsm.Op.set_cluster:type_name -> rota.fsm.SetCluster
+	43,  // 39: rota.fsm.Op.delete_queue:type_name -> rota.fsm.DeleteQueue
+	44,  // 40: rota.fsm.Op.delete_tenant:type_name -> rota.fsm.DeleteTenant
+	45,  // 41: rota.fsm.Op.delete_worker:type_name -> rota.fsm.DeleteWorker
+	69,  // 42: rota.fsm.Op.want_voters:type_name -> rota.fsm.WantVoters
+	46,  // 43: rota.fsm.Op.set_issuer:type_name -> rota.fsm.SetIssuer
+	48,  // 44: rota.fsm.Op.delete_issuer:type_name -> rota.fsm.DeleteIssuer
+	49,  // 45: rota.fsm.Op.exchange:type_name -> rota.fsm.Exchange
+	71,  // 46: rota.fsm.Op.backup_stored:type_name -> rota.fsm.BackupStored
+	61,  // 47: rota.fsm.Op.signal_workflow:type_name -> rota.fsm.SignalWorkflow
 	4,   // 48: rota.fsm.Op.set_key_rule:type_name -> rota.fsm.SetKeyRule
 	5,   // 49: rota.fsm.Op.delete_key_rule:type_name -> rota.fsm.DeleteKeyRule
 	6,   // 50: rota.fsm.Op.skip_key:type_name -> rota.fsm.SkipKey
-	69,  // 51: rota.fsm.Op.set_schedule:type_name -> rota.fsm.SetSchedule
-	70,  // 52: rota.fsm.Op.pause_schedule:type_name -> rota.fsm.PauseSchedule
-	71,  // 53: rota.fsm.Op.trigger_schedule:type_name -> rota.fsm.TriggerSchedule
-	72,  // 54: rota.fsm.Op.backfill_schedule:type_name -> rota.fsm.BackfillSchedule
-	73,  // 55: rota.fsm.Op.delete_schedule:type_name -> rota.fsm.DeleteSchedule
-	83,  // 56: rota.fsm.Op.fire:type_name -> rota.fsm.Fire
-	74,  // 57: rota.fsm.Op.open_batch:type_name -> rota.fsm.OpenBatch
-	75,  // 58: rota.fsm.Op.seal_batch:type_name -> rota.fsm.SealBatch
-	84,  // 59: rota.fsm.Op.start_plan:type_name -> rota.fsm.StartPlan
-	85,  // 60: rota.fsm.Op.cancel_plan:type_name -> rota.fsm.CancelPlan
-	86,  // 61: rota.fsm.Op.plan_step:type_name -> rota.fsm.PlanStep
-	34,  // 62: rota.fsm.Op.keep_log:type_name -> rota.fsm.KeepLog
-	76,  // 63: rota.fsm.Op.set_webhook:type_name -> rota.fsm.SetWebhook
-	77,  // 64: rota.fsm.Op.pause_webhook:type_name -> rota.fsm.PauseWebhook
-	78,  // 65: rota.fsm.Op.skip_webhook:type_name -> rota.fsm.SkipWebhook
-	79,  // 66: rota.fsm.Op.delete_webhook:type_name -> rota.fsm.DeleteWebhook
-	81,  // 67: rota.fsm.Op.advance_hook:type_name -> rota.fsm.AdvanceHook
-	23,  // 68: rota.fsm.Op.offer:type_name -> rota.fsm.Offer
-	7,   // 69: rota.fsm.SetRole.grants:type_name -> rota.fsm.Grant
-	10,  // 70: rota.fsm.InitAuth.token:type_name -> rota.fsm.CreateToken
-	19,  // 71: rota.fsm.JobSpec.labels:type_name -> rota.fsm.Label
-	18,  // 72: rota.fsm.JobSpec.limits:type_name -> rota.fsm.Limit
-	17,  // 73: rota.fsm.JobSpec.unique:type_name -> rota.fsm.Unique
-	19,  // 74: rota.fsm.JobSpec.headers:type_name -> rota.fsm.Label
-	16,  // 75: rota.fsm.Submit.spec:type_name -> rota.fsm.JobSpec
-	18,  // 76: rota.fsm.WorkerSpec.limits:type_name -> rota.fsm.Limit
-	21,  // 77: rota.fsm.Register.spec:type_name -> rota.fsm.WorkerSpec
-	24,  // 78: rota.fsm.Register.attestation:type_name -> rota.fsm.Attestation
-	32,  // 79: rota.fsm.Round.pairs:type_name -> rota.fsm.Pair
-	31,  // 80: rota.fsm.Round.holds:type_name -> rota.fsm.Hold
-	30,  // 81: rota.fsm.Round.preempts:type_name -> rota.fsm.Preempt
-	19,  // 82: rota.fsm.LeaseOp.meta:type_name -> rota.fsm.Label
-	16,  // 83: rota.fsm.Retry.spec:type_name -> rota.fsm.JobSpec
-	37,  // 84: rota.fsm.Retry.past:type_name -> rota.fsm.Past
-	19,  // 85: rota.fsm.ChangeJob.labels:type_name -> rota.fsm.Label
-	44,  // 86: rota.fsm.SetIssuer.maps:type_name -> rota.fsm.ClaimRole
-	19,  // 87: rota.fsm.SetCluster.set:type_name -> rota.fsm.Label
-	19,  // 88: rota.fsm.SetTenant.set:type_name -> rota.fsm.Label
-	16,  // 89: rota.fsm.ReportProof.spec:type_name -> rota.fsm.JobSpec
-	37,  // 90: rota.fsm.ReportProof.past:type_name -> rota.fsm.Past
-	19,  // 91: rota.fsm.OpenWorkflow.labels:type_name -> rota.fsm.Label
-	53,  // 92: rota.fsm.OpenWorkflow.shares:type_name -> rota.fsm.QueueShare
-	55,  // 93: rota.fsm.AddNodes.nodes:type_name -> rota.fsm.WorkflowNode
-	16,  // 94: rota.fsm.WorkflowNode.spec:type_name -> rota.fsm.JobSpec
-	57,  // 95: rota.fsm.WorkflowNode.gate:type_name -> rota.fsm.Gate
-	55,  // 96: rota.fsm.Growth.nodes:type_name -> rota.fsm.WorkflowNode
-	19,  // 97: rota.fsm.SetQueue.set:type_name -> rota.fsm.Label
-	16,  // 98: rota.fsm.SetSchedule.job:type_name -> rota.fsm.JobSpec
-	16,  // 99: rota.fsm.OpenBatch.callback:type_name -> rota.fsm.JobSpec
-	80,  // 100: rota.fsm.AdvanceHook.from:type_name -> rota.fsm.EventId
-	80,  // 101: rota.fsm.AdvanceHook.to:type_name -> rota.fsm.EventId
-	80,  // 102: rota.fsm.AdvanceHook.gap:type_name -> rota.fsm.EventId
-	82,  // 103: rota.fsm.AdvanceHook.deliveries:type_name -> rota.fsm.HookDelivery
-	80,  // 104: rota.fsm.HookDelivery.event:type_name -> rota.fsm.EventId
-	87,  // 105: rota.fsm.PlanStep.items:type_name -> rota.fsm.PlanItem
-	36,  // 106: rota.fsm.PlanItem.retry:type_name -> rota.fsm.Retry
-	107, // [107:107] is the sub-list for method output_type
-	107, // [107:107] is the sub-list for method input_type
-	107, // [107:107] is the sub-list for extension type_name
-	107, // [107:107] is the sub-list for extension extendee
-	0,   // [0:107] is the sub-list for field type_name
+	72,  // 51: rota.fsm.Op.set_schedule:type_name -> rota.fsm.SetSchedule
+	73,  // 52: rota.fsm.Op.pause_schedule:type_name -> rota.fsm.PauseSchedule
+	74,  // 53: rota.fsm.Op.trigger_schedule:type_name -> rota.fsm.TriggerSchedule
+	75,  // 54: rota.fsm.Op.backfill_schedule:type_name -> rota.fsm.BackfillSchedule
+	76,  // 55: rota.fsm.Op.delete_schedule:type_name -> rota.fsm.DeleteSchedule
+	86,  // 56: rota.fsm.Op.fire:type_name -> rota.fsm.Fire
+	77,  // 57: rota.fsm.Op.open_batch:type_name -> rota.fsm.OpenBatch
+	78,  // 58: rota.fsm.Op.seal_batch:type_name -> rota.fsm.SealBatch
+	87,  // 59: rota.fsm.Op.start_plan:type_name -> rota.fsm.StartPlan
+	88,  // 60: rota.fsm.Op.cancel_plan:type_name -> rota.fsm.CancelPlan
+	89,  // 61: rota.fsm.Op.plan_step:type_name -> rota.fsm.PlanStep
+	37,  // 62: rota.fsm.Op.keep_log:type_name -> rota.fsm.KeepLog
+	79,  // 63: rota.fsm.Op.set_webhook:type_name -> rota.fsm.SetWebhook
+	80,  // 64: rota.fsm.Op.pause_webhook:type_name -> rota.fsm.PauseWebhook
+	81,  // 65: rota.fsm.Op.skip_webhook:type_name -> rota.fsm.SkipWebhook
+	82,  // 66: rota.fsm.Op.delete_webhook:type_name -> rota.fsm.DeleteWebhook
+	84,  // 67: rota.fsm.Op.advance_hook:type_name -> rota.fsm.AdvanceHook
+	26,  // 68: rota.fsm.Op.offer:type_name -> rota.fsm.Offer
+	12,  // 69: rota.fsm.Op.open_session:type_name -> rota.fsm.OpenSession
+	13,  // 70: rota.fsm.Op.claim_session:type_name -> rota.fsm.ClaimSession
+	14,  // 71: rota.fsm.Op.end_session:type_name -> rota.fsm.EndSession
+	7,   // 72: rota.fsm.SetRole.grants:type_name -> rota.fsm.Grant
+	10,  // 73: rota.fsm.InitAuth.token:type_name -> rota.fsm.CreateToken
+	22,  // 74: rota.fsm.JobSpec.labels:type_name -> rota.fsm.Label
+	21,  // 75: rota.fsm.JobSpec.limits:type_name -> rota.fsm.Limit
+	20,  // 76: rota.fsm.JobSpec.unique:type_name -> rota.fsm.Unique
+	22,  // 77: rota.fsm.JobSpec.headers:type_name -> rota.fsm.Label
+	19,  // 78: rota.fsm.Submit.spec:type_name -> rota.fsm.JobSpec
+	21,  // 79: rota.fsm.WorkerSpec.limits:type_name -> rota.fsm.Limit
+	24,  // 80: rota.fsm.Register.spec:type_name -> rota.fsm.WorkerSpec
+	27,  // 81: rota.fsm.Register.attestation:type_name -> rota.fsm.Attestation
+	35,  // 82: rota.fsm.Round.pairs:type_name -> rota.fsm.Pair
+	34,  // 83: rota.fsm.Round.holds:type_name -> rota.fsm.Hold
+	33,  // 84: rota.fsm.Round.preempts:type_name -> rota.fsm.Preempt
+	22,  // 85: rota.fsm.LeaseOp.meta:type_name -> rota.fsm.Label
+	19,  // 86: rota.fsm.Retry.spec:type_name -> rota.fsm.JobSpec
+	40,  // 87: rota.fsm.Retry.past:type_name -> rota.fsm.Past
+	22,  // 88: rota.fsm.ChangeJob.labels:type_name -> rota.fsm.Label
+	47,  // 89: rota.fsm.SetIssuer.maps:type_name -> rota.fsm.ClaimRole
+	22,  // 90: rota.fsm.SetCluster.set:type_name -> rota.fsm.Label
+	22,  // 91: rota.fsm.SetTenant.set:type_name -> rota.fsm.Label
+	19,  // 92: rota.fsm.ReportProof.spec:type_name -> rota.fsm.JobSpec
+	40,  // 93: rota.fsm.ReportProof.past:type_name -> rota.fsm.Past
+	22,  // 94: rota.fsm.OpenWorkflow.labels:type_name -> rota.fsm.Label
+	56,  // 95: rota.fsm.OpenWorkflow.shares:type_name -> rota.fsm.QueueShare
+	58,  // 96: rota.fsm.AddNodes.nodes:type_name -> rota.fsm.WorkflowNode
+	19,  // 97: rota.fsm.WorkflowNode.spec:type_name -> rota.fsm.JobSpec
+	60,  // 98: rota.fsm.WorkflowNode.gate:type_name -> rota.fsm.Gate
+	58,  // 99: rota.fsm.Growth.nodes:type_name -> rota.fsm.WorkflowNode
+	22,  // 100: rota.fsm.SetQueue.set:type_name -> rota.fsm.Label
+	19,  // 101: rota.fsm.SetSchedule.job:type_name -> rota.fsm.JobSpec
+	19,  // 102: rota.fsm.OpenBatch.callback:type_name -> rota.fsm.JobSpec
+	83,  // 103: rota.fsm.AdvanceHook.from:type_name -> rota.fsm.EventId
+	83,  // 104: rota.fsm.AdvanceHook.to:type_name -> rota.fsm.EventId
+	83,  // 105: rota.fsm.AdvanceHook.gap:type_name -> rota.fsm.EventId
+	85,  // 106: rota.fsm.AdvanceHook.deliveries:type_name -> rota.fsm.HookDelivery
+	83,  // 107: rota.fsm.HookDelivery.event:type_name -> rota.fsm.EventId
+	90,  // 108: rota.fsm.PlanStep.items:type_name -> rota.fsm.PlanItem
+	39,  // 109: rota.fsm.PlanItem.retry:type_name -> rota.fsm.Retry
+	110, // [110:110] is the sub-list for method output_type
+	110, // [110:110] is the sub-list for method input_type
+	110, // [110:110] is the sub-list for extension type_name
+	110, // [110:110] is the sub-list for extension extendee
+	0,   // [0:110] is the sub-list for field type_name
 }
 
 func init() { file_fsm_fsmpb_entry_proto_init() }
@@ -8616,16 +8865,19 @@ func file_fsm_fsmpb_entry_proto_init() {
 		(*Op_DeleteWebhook)(nil),
 		(*Op_AdvanceHook)(nil),
 		(*Op_Offer)(nil),
+		(*Op_OpenSession)(nil),
+		(*Op_ClaimSession)(nil),
+		(*Op_EndSession)(nil),
 	}
-	file_fsm_fsmpb_entry_proto_msgTypes[38].OneofWrappers = []any{}
-	file_fsm_fsmpb_entry_proto_msgTypes[84].OneofWrappers = []any{}
+	file_fsm_fsmpb_entry_proto_msgTypes[41].OneofWrappers = []any{}
+	file_fsm_fsmpb_entry_proto_msgTypes[87].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fsm_fsmpb_entry_proto_rawDesc), len(file_fsm_fsmpb_entry_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   90,
+			NumMessages:   93,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

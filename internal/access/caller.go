@@ -19,8 +19,24 @@ func CheckPrincipal(p rota.Principal) error {
 		}
 		return rota.CheckID("name", name)
 	}
-	return rota.Refusef(rota.KindInvalid, "actor", "%q is no caller: token:ID, cert:ROLE/NAME, %s or %s is wanted", cutText(string(p)),
+	if id, parent, ok := p.Session(); ok {
+		if err := CheckTokenID(id); err != nil {
+			return err
+		}
+		if MayHaveSessions(parent) {
+			return CheckPrincipal(parent)
+		}
+	}
+	return rota.Refusef(rota.KindInvalid, "actor", "%q is no caller: token:ID, cert:ROLE/NAME, a session of either, %s or %s is wanted", cutText(string(p)),
 		rota.Local, rota.Anonymous)
+}
+
+// MayHaveSessions reports whether a principal may ask for browser sessions: the holder of a token or
+// of a certificate. A session may not, nor who shows no credential that could end.
+func MayHaveSessions(p rota.Principal) bool {
+	_, token := p.Token()
+	_, _, cert := p.Cert()
+	return token || cert
 }
 
 // Caller is who asked for an operation, and how.

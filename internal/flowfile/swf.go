@@ -25,6 +25,7 @@ type SWFJob struct {
 	Submit, Run          int64 // seconds
 	Allocated, Requested int64 // processors
 	User, Queue          int64
+	Estimate             int64 // seconds that its user asked for
 }
 
 // Processors returns what the job took, else what it asked for, else one.
@@ -39,6 +40,8 @@ func (j *SWFJob) Processors() int64 {
 type SWFLog struct {
 	MaxProcs, MaxNodes int64
 	Jobs               []SWFJob
+	// More is the number of the first line with a job beyond those that were asked for, 0 where there is none.
+	More int
 }
 
 // Machine returns the processors of the machine that wrote the log: MaxProcs,
@@ -60,17 +63,24 @@ func (l *SWFLog) Largest() int64 {
 // with ';', every other line that is not blank is a job. A line that is neither is
 // refused by its number.
 func ReadSWF(r io.Reader, most int) (*SWFLog, error) {
-	in := bufio.NewReader(r)
-	var text io.Reader = in
-	if magic, err := in.Peek(2); err == nil && magic[0] == 0x1f && magic[1] == 0x8b {
-		z, err := gzip.NewReader(in)
-		if err != nil {
-			return nil, err
-		}
-		defer z.Close()
-		text = z
+	text, err := unpacked(r)
+	if err != nil {
+		return nil, err
 	}
 	return readSWF(text, most)
+}
+
+// unpacked reads what a file has, gzip'd or not.
+func unpacked(r io.Reader) (*bufio.Reader, error) {
+	in := bufio.NewReader(r)
+	if magic, err := in.Peek(2); err != nil || magic[0] != 0x1f || magic[1] != 0x8b {
+		return in, nil
+	}
+	z, err := gzip.NewReader(in)
+	if err != nil {
+		return nil, unpacking(0, err)
+	}
+	return bufio.NewReader(z), nil
 }
 
 // readSWF reads a log that is plain text.
@@ -90,25 +100,42 @@ func readSWF(r io.Reader, most int) (*SWFLog, error) {
 			continue
 		}
 		if most > 0 && len(log.Jobs) == most {
+			log.More = number
 			return log, nil
 		}
 		job, err := parseSWFJob(line)
+		if cut := lines.Err(); err != nil && cut != nil { // nothing comes after what is left of the line
+			return nil, unpacking(number-1, cut)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", number, err)
 		}
 		if n := len(log.Jobs); n > 0 && job.Submit < log.Jobs[n-1].Submit {
-			return nil, fmt.Errorf("line %d: job %d was submitted before the one above it: ascending times are wanted",
+			return nil, fmt.Errorf("line %d: job %d was submitted before the one above it: ascending times are wanted (sort the log by field 2)",
 				number, job.Number)
 		}
 		log.Jobs = append(log.Jobs, job)
 	}
 	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("line %d: %w", number+1, err)
+		return nil, unpacking(number, err)
 	}
 	if len(log.Jobs) == 0 {
-		return nil, errors.New("no jobs: a Standard Workload Format log is wanted")
+		return nil, fmt.Errorf("no jobs in %d lines: a Standard Workload Format log, plain or gzip'd, is wanted", number)
 	}
 	return log, nil
+}
+
+// unpacking says what is wrong with a file that could be read to a line.
+func unpacking(line int, err error) error {
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
+		return fmt.Errorf("the gzip file is cut off after line %d: copy it anew, or unpack what is whole of it with zcat", line)
+	case errors.Is(err, gzip.ErrChecksum), errors.Is(err, gzip.ErrHeader):
+		return fmt.Errorf("the gzip file is damaged (%w) after line %d: copy it anew", err, line)
+	case errors.Is(err, bufio.ErrTooLong):
+		return fmt.Errorf("line %d: longer than %d bytes: that is no job log", line+1, swfLineMax)
+	}
+	return fmt.Errorf("line %d: %w", line+1, err)
 }
 
 // header takes the machine's size from a header line. Text may follow the
@@ -138,10 +165,10 @@ func parseSWFJob(line string) (SWFJob, error) {
 	var j SWFJob
 	words := strings.Fields(line)
 	if len(words) != swfFields {
-		return j, fmt.Errorf("%d fields, %d are wanted", len(words), swfFields)
+		return j, fmt.Errorf("%d fields, %d are wanted: is the line cut, or from another format?", len(words), swfFields)
 	}
 	into := [swfFields]*int64{0: &j.Number, 1: &j.Submit, 3: &j.Run, 4: &j.Allocated, 7: &j.Requested,
-		11: &j.User, 14: &j.Queue}
+		8: &j.Estimate, 11: &j.User, 14: &j.Queue}
 	for i, word := range words {
 		if into[i] == nil {
 			if _, err := strconv.ParseFloat(word, 64); err != nil {
@@ -150,6 +177,9 @@ func parseSWFJob(line string) (SWFJob, error) {
 			continue
 		}
 		n, err := strconv.ParseInt(word, 10, 64)
+		if x, inexact := strconv.ParseFloat(word, 64); err != nil && i == 8 && inexact == nil && x > -1e9 && x < 1e9 {
+			n, err = int64(x), nil
+		}
 		if err != nil {
 			return j, fmt.Errorf("field %d is %q: a whole number is wanted", i+1, word)
 		}
@@ -159,6 +189,9 @@ func parseSWFJob(line string) (SWFJob, error) {
 		return j, fmt.Errorf("field 2 (submit time) is %d: 0 or more is wanted", j.Submit)
 	}
 	const mostSeconds, mostProcessors = 10 * 365 * 86_400, 1_000_000
+	if j.Submit > 10*mostSeconds {
+		return j, fmt.Errorf("field 2 (submit time) is %d s: at most %d is taken", j.Submit, 10*mostSeconds)
+	}
 	if j.Run > mostSeconds {
 		return j, fmt.Errorf("field 4 (run time) is %d s: at most %d is taken", j.Run, mostSeconds)
 	}

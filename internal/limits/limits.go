@@ -76,6 +76,14 @@ const (
 	// MaxTokenLife bounds how long a token may live unless it is replaced: a year, leap days
 	// included.
 	MaxTokenLife = 366 * 24 * time.Hour
+	// MaxSessionLife bounds a browser session's life, SessionLink that of a link to one that nobody
+	// has opened. Of a principal's sessions MaxSessions count, and MaxSessionRows are known, with
+	// those that have ended, which are known for SessionEnded: a repeated opening revives none.
+	MaxSessionLife = 12 * time.Hour
+	SessionLink    = time.Minute
+	MaxSessions    = 16
+	MaxSessionRows = 64
+	SessionEnded   = 10 * time.Minute
 	// MaxViaBytes bounds how an operation says by which node and door it came.
 	MaxViaBytes = rota.MaxIDBytes + 16
 	// MaxIssuers bounds identity providers, MaxIssuerMaps what each maps to roles, MaxIssuerText

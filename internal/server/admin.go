@@ -110,6 +110,13 @@ func Collectors(n Node) []prometheus.Collector {
 	return append([]prometheus.Collector{newStateCollector(n)}, n.Collectors()...)
 }
 
+// CertificateExpiry returns the metric of when the node's certificate expires.
+func CertificateExpiry(ends func() time.Time) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "rota_certificate_expiry_timestamp_seconds",
+		Help: "When the certificate that this node shows expires, Unix time; no series without TLS."},
+		func() float64 { return float64(ends().Unix()) })
+}
+
 // Info returns the metric that names the binary of a node.
 func (b Build) Info(node rota.NodeID) prometheus.Collector {
 	g := prometheus.NewGauge(prometheus.GaugeOpts{

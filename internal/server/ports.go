@@ -72,16 +72,18 @@ func (h *portHolder) free(udp bool) (addr string, err error) {
 // tryListeners opens each address and closes it again: a node that waits for others, or
 // reads a large state first, would tell of a taken port late. All faults are reported
 // together. Another process may still take one before the node does, which then says so.
-func tryListeners(all ...listener) error {
+func tryListeners(all ...listener) error { return errors.Join(tryAll(all...)...) }
+
+// tryAll returns each fault of tryListeners by itself.
+func tryAll(all ...listener) (faults []error) {
 	var h portHolder
 	defer h.release()
-	var faults []error
 	for _, l := range all {
 		if _, err := h.hold(l.addr, l.udp); err != nil {
 			faults = append(faults, listenError(l.name, l.addr, err))
 		}
 	}
-	return errors.Join(faults...)
+	return faults
 }
 
 // TryListen reports why an address that a flag names cannot be listened on.

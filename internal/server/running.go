@@ -69,8 +69,12 @@ func (r *running) open(ctx context.Context, open Opener, lis net.Listener) error
 	if r.denied, err = openDenied(r.plan.Node.Data, r.log); err != nil {
 		return err
 	}
+	calls := transport.NewCallMetrics()
 	if r.admin != nil {
-		r.admin.measure(append(Collectors(n), r.denied.calls)...)
+		r.admin.measure(append(Collectors(n), r.denied.calls, calls)...)
+		if ends := r.plan.CertificateEnds; ends != nil {
+			r.admin.measure(CertificateExpiry(ends))
+		}
 	}
 	var ui transport.Console
 	if !r.plan.NoConsole {
@@ -78,7 +82,7 @@ func (r *running) open(ctx context.Context, open Opener, lis net.Listener) error
 	}
 	r.server, err = transport.NewServer(transport.Options{
 		Self: r.plan.Node.Node, Version: r.plan.Build.Version, Core: n, Node: n, TLS: r.plan.TLS, NodeOf: r.plan.Node.NodeOf, ClientOf: r.plan.ClientOf, Open: r.plan.Node.Open,
-		Denied: r.denied.add, Logger: r.log, MaxConnections: r.connections, InflightBytes: r.plan.InflightBytes, Hosts: *r.plan.hosts(), Console: ui, Wall: world().Wall,
+		Denied: r.denied.add, Metrics: calls, Logger: r.log, MaxConnections: r.connections, InflightBytes: r.plan.InflightBytes, Hosts: *r.plan.hosts(), Console: ui, Wall: world().Wall,
 	})
 	if err != nil {
 		return err

@@ -69,7 +69,7 @@ func checkCard(t *tree) []string {
 // patterns are put together from pieces so that this file does not hold them.
 var talk = regexp.MustCompile(`(?i)` + strings.Join([]string{
 	`(^|[^a-z0-9_.-])/wo` + `rk/`, `/bash_jo` + `bs`, `(^|[^a-z0-9_.-])/ho` + `me/[a-z]`, `(^|[^a-z0-9_.-])/Us` + `ers/[a-z]`,
-	`proxy\.gol` + `ang\.org`, `sum\.gol` + `ang\.org`, `gopro` + `xy`, `artif` + `actory`,
+	`proxy\.gol` + `ang\.org`, `sum\.gol` + `ang\.org`, `gopro` + `xy\s*=`, `artif` + `actory`,
 	`\bcla` + `ude\b`, `anthr` + `opic`, `chatg` + `pt`, `language mo` + `del`, `system pro` + `mpt`,
 	`co-authored` + `-by`, `sub-?ag` + `ent\b`, `\bthe lead (w` + `ill|must|should)\b`, `founder-eng` + `ineer`,
 }, "|"))

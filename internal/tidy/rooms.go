@@ -51,6 +51,7 @@ const (
 	objectStore   = "github.com/minio/minio-go"
 	encryption    = "filippo.io/age"
 	httpLibrary   = "github.com/danielgtaylor/huma/v2"
+	callMetrics   = "github.com/grpc-ecosystem/go-grpc-middleware/providers/prometheus"
 	tracingAPI    = "go.opentelemetry.io/otel"
 	httpGzip      = "github.com/klauspost/compress/gzhttp"
 	webSocket     = "github.com/coder/websocket"
@@ -100,6 +101,7 @@ var rooms = []room{
 	{path: "client", may: []string{".", "internal/access", "internal/joblog", "internal/peer", "internal/limits", "api/rota/v1", "api/words"}, tests: []string{"test/rig", "test/idp"},
 		never: []string{raftLibrary, raftStore, gossip, boltLibrary, commandLine, settings}},
 	{path: "client/otelrota", may: []string{".", "client"}, only: []string{tracingAPI}},
+	{path: "client/promrota", may: []string{"client"}, tests: []string{"client/rotatest"}, only: []string{metricsClient, callMetrics}},
 	{path: "client/rotatest", may: []string{".", "client", "cluster", "cluster/audit", "internal/virtualnet"}, only: []string{}},
 	{path: "console", only: []string{}},
 	{path: "cmd/rota", may: []string{"*"}},
@@ -118,6 +120,7 @@ var rooms = []room{
 		never: []string{raftLibrary, raftStore, gossip, commandLine, settings}},
 	{path: "internal/relay", may: []string{".", "internal/limits", "internal/secret", "client"}, tests: []string{"test/rig"}, only: []string{postgresDriver}},
 	{path: "internal/loadgen", may: []string{".", "internal/limits", "client", "internal/flowfile", "internal/millis"}, only: []string{errorGroup}},
+	{path: "internal/foresight", may: []string{".", "internal/limits", "internal/flowfile", "internal/millis", "fsm", "fsm/entry", "fsm/fsmpb"}, only: []string{}},
 	{path: "internal/access", may: []string{".", "internal/limits"}, only: []string{}},
 	{path: "internal/limits", may: []string{"."}, only: []string{}},
 	{path: "internal/peer", may: []string{"."}, only: []string{}},
@@ -131,7 +134,7 @@ var rooms = []room{
 	{path: "test/sim", may: []string{".", "internal/access", "internal/peer", "internal/limits", "sched", "fsm", "fsm/entry", "fsm/fsmpb", "snapshot",
 		"internal/millis", "internal/cron"}, never: []string{raftLibrary, raftStore, gossip, grpcLibrary}},
 	{path: "test/virtual", may: []string{".", "internal/millis", "internal/peer", "internal/limits", "internal/virtualnet", "fsm", "snapshot",
-		"cluster", "client", "test/jepsen-lite/check"},
+		"cluster", "client", "test/jepsen-lite/check"}, tests: []string{"internal/flowfile", "internal/foresight"},
 		never: []string{raftLibrary, raftStore, gossip, grpcLibrary, commandLine, settings}},
 	{path: "test/e2e", may: []string{".", "client", "api/rota/v1", "api/words", "test/rig"}, tests: []string{"internal/millis", "test/bucket", "test/idp",
 		"internal/peer", "internal/limits", "internal/unreleased"},
@@ -143,7 +146,10 @@ var rooms = []room{
 	{path: "test/idp", only: []string{}},
 	{path: "test/rig", may: []string{".", "client"}, only: []string{}},
 	{path: "test/bench", may: []string{".", "client", "api/rota/v1", "test/rig"}, never: []string{raftLibrary, raftStore, gossip}},
-	{path: "test/bench/natsjobs", only: []string{natsClient}},
+	{path: "deploy/packages", only: []string{"github.com/goreleaser/nfpm/v2", "github.com/CycloneDX/cyclonedx-go"}},
+	{path: "deploy/helm", only: []string{"helm.sh/helm/v3", "k8s.io/api", "sigs.k8s.io/kustomize/api", "sigs.k8s.io/kustomize/kyaml", "sigs.k8s.io/yaml"}},
+	{path: "test/bench/peerjobs", only: []string{natsClient, "github.com/riverqueue/river", "github.com/jackc/pgx/v5", "github.com/hibiken/asynq",
+		"github.com/beanstalkd/go-beanstalk", errorGroup}},
 	{path: "test/crash", may: []string{".", "client", "test/rig"}, never: []string{raftLibrary, raftStore, gossip, grpcLibrary}},
 	{path: "test/hostile", may: []string{".", "client", "api/rota/v1", "internal/unreleased", "test/rig"}, never: []string{raftLibrary, raftStore, gossip}},
 	{path: "test/jepsen-lite/check", may: []string{"."}, never: []string{raftLibrary, raftStore, gossip, grpcLibrary}},

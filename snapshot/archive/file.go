@@ -32,15 +32,20 @@ const lockWait = time.Second
 func Open(path string) (*bbolt.DB, error) {
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: lockWait, FreelistType: bbolt.FreelistMapType,
 		NoFreelistSync: true, InitialMmapSize: mappedBytes})
-	if errors.Is(err, bolterrors.ErrTimeout) {
-		return nil, &rota.Error{Kind: rota.KindConflict, Op: opOpen, Subject: path,
-			Text: path + " is in use by another process: stop it, or give this node a --data of its own", Cause: err}
-	}
 	if err != nil {
-		return nil, carried(opOpen, err, "the archive %s cannot be opened: move it away, and it is fetched again "+
-			"from the other nodes", path)
+		return nil, openRefusal(path, err)
 	}
 	return db, nil
+}
+
+// openRefusal words why a file cannot be opened.
+func openRefusal(path string, err error) error {
+	if errors.Is(err, bolterrors.ErrTimeout) {
+		return &rota.Error{Kind: rota.KindConflict, Op: opOpen, Subject: path,
+			Text: path + " is in use by another process: stop it, or give this node a --data of its own", Cause: err}
+	}
+	return carried(opOpen, err, "the archive %s cannot be opened: move it away, and it is fetched again "+
+		"from the other nodes", path)
 }
 
 const (

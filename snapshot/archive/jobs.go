@@ -83,9 +83,8 @@ func OpenJobs(db *bbolt.DB) (*Jobs, error) {
 			}
 		}
 		b := tx.Bucket(metaBucket)
-		if format := b.Get(metaFormat); format != nil && !bytes.Equal(format, []byte{jobsFormat}) {
-			return rota.Refusef(rota.KindConflict, "archive", "%s has format %x, this binary knows %d: start the binary that wrote it",
-				db.Path(), format, jobsFormat)
+		if err := refuseFormat(db.Path(), b); err != nil {
+			return err
 		}
 		if k, _ := b.Cursor().First(); k == nil { // all else is new too
 			if k, _ = tx.Bucket(recordsBucket).Cursor().First(); k != nil {
@@ -101,11 +100,49 @@ func OpenJobs(db *bbolt.DB) (*Jobs, error) {
 		return a.meta.save(b)
 	})
 	if err != nil {
-		return nil, carried(opOpen, err, "the archive %s is not usable: move it away, and it is fetched again from the "+
-			"other nodes", db.Path())
+		return nil, carried(opOpen, err, notUsable, db.Path())
 	}
 	return a, nil
 }
+
+// refuseFormat refuses a format that this binary does not know.
+func refuseFormat(path string, b *bbolt.Bucket) error {
+	if format := b.Get(metaFormat); format != nil && !bytes.Equal(format, []byte{jobsFormat}) {
+		return rota.Refusef(rota.KindConflict, "archive", "%s has format %x, this binary knows %d: start the binary that wrote it",
+			path, format, jobsFormat)
+	}
+	return nil
+}
+
+// Peek returns the cluster that a file is bound to, empty for none, and refuses what OpenJobs
+// would. It writes nothing.
+func Peek(path string) (cluster rota.ClusterID, err error) {
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: lockWait, ReadOnly: true})
+	if err != nil {
+		return "", openRefusal(path, err)
+	}
+	defer db.Close()
+	err = db.View(func(tx *bbolt.Tx) error {
+		b := tx.Bucket(metaBucket)
+		if b == nil {
+			return nil
+		}
+		var s bookkeeping
+		err := refuseFormat(path, b)
+		if err == nil {
+			err = s.load(b)
+		}
+		cluster = rota.ClusterID(bytes.Clone([]byte(s.cluster)))
+		return err
+	})
+	if err != nil {
+		return "", carried(opOpen, err, notUsable, path)
+	}
+	return cluster, nil
+}
+
+// notUsable is said of an archive that is refused.
+const notUsable = "the archive %s is not usable: move it away, and it is fetched again from the other nodes"
 
 func (s *bookkeeping) load(b *bbolt.Bucket) error {
 	if k, _ := b.Cursor().First(); k != nil && !bytes.Equal(b.Get(metaSum), metaSumOf(b)) {

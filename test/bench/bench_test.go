@@ -43,15 +43,15 @@ func TestAgainstTable(t *testing.T) {
 }
 
 // The name of a process, which stands before the numbers, may look like some.
-func TestTicksOf(t *testing.T) {
+func TestTimesOf(t *testing.T) {
 	t.Parallel()
-	stat := "17 (a) b (1 2) S 1 17 17 0 -1 4194560 900 0 3 0 250 31 0 0 20 0 9 0 88 1 2"
-	if got, err := ticksOf(stat); err != nil || got != 281 {
-		t.Errorf("%v ticks, %v; 281 are wanted", got, err)
+	stat := "17 (a) b (1 2) S 16 17 17 0 -1 4194560 900 0 3 0 250 31 5 2 20 0 9 0 88 1 2"
+	if got, err := timesOf(stat); err != nil || got != (times{parent: 16, ticks: 288}) {
+		t.Errorf("%+v, %v; 288 ticks of a child of 16 are wanted", got, err)
 	}
 	for _, bad := range []string{"", "17 (a) S 1 2 3", "17 (a) S 1 17 17 0 -1 4194560 900 0 3 0 x 31 0"} {
-		if got, err := ticksOf(bad); err == nil {
-			t.Errorf("%q gives %v ticks and no error", bad, got)
+		if got, err := timesOf(bad); err == nil {
+			t.Errorf("%q gives %+v and no error", bad, got)
 		}
 	}
 }

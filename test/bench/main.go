@@ -24,8 +24,9 @@ type plan struct {
 	rates         []int
 	seconds       int
 	against       string
-	// nats and natsLoad are the binaries of NATS' server and of its load.
-	nats, natsLoad string
+	// peers are other queues to measure, peerJobs is the binary that loads them.
+	peers    []peer
+	peerJobs string
 
 	scale    scalePlan
 	overload overloadPlan
@@ -34,12 +35,15 @@ type plan struct {
 	schedules schedulesPlan
 	// followers are none unless they are to be measured.
 	followers int
+	// http is whether submissions over HTTP are to be measured.
+	http bool
 }
 
 func main() {
 	p := plan{begin: time.Now()}
 	rates, pending, workers := "500,2000", "1000,10000,100000,1000000", "1,10,100,1000,10000"
-	var scale, alone, overload, profile bool
+	var scale, alone, overload, profile, locked, nats bool
+	var peerNames string
 	flag.StringVar(&p.rota, "rota", "bin/rota", "the binary to measure")
 	flag.StringVar(&p.dir, "dir", "", "where the servers' data goes while they run (default: the system's place for such)")
 	flag.StringVar(&p.write, "write", "", "file whose part between the two markers is replaced")
@@ -50,8 +54,9 @@ func main() {
 	flag.IntVar(&p.seconds, "seconds", 10, "how long an open loop takes")
 	flag.IntVar(&p.payload, "payload", 256, "bytes of payload in each job")
 	flag.StringVar(&p.against, "against", "", "another binary, measured in turns with this one: the ratio is told")
-	flag.StringVar(&p.nats, "nats", "", "a nats-server binary, measured in turns with rota: the ratio is told")
-	flag.StringVar(&p.natsLoad, "natsjobs", "", "the binary of test/bench/natsjobs, which loads it")
+	flag.BoolVar(&nats, "nats", false, "measure NATS JetStream in turns with rota: the ratio is told")
+	flag.StringVar(&peerNames, "peers", "", "other queues to measure in turns with rota, separated by commas: nats, river, asynq, beanstalkd")
+	flag.StringVar(&p.peerJobs, "peerjobs", "", "the binary of test/bench/peerjobs, which loads them")
 	flag.BoolVar(&profile, "profile", false, "tell where the servers' CPU goes instead, also of -against")
 	flag.BoolVar(&scale, "scale", false, "measure beside many pending jobs, workers, queues and tenants instead, and restarts")
 	flag.BoolVar(&alone, "alone", false, "measure one server beside many pending jobs instead, its memory and its start")
@@ -68,7 +73,9 @@ func main() {
 	flag.IntVar(&p.soak.warm, "warm", 0, "jobs before a soak, or before the peak of -overload: 1000000 fill what is remembered of ended ones")
 	flag.IntVar(&p.schedules.n, "schedules", 0, "have so many schedules fire each minute instead, and compare with plain jobs")
 	flag.IntVar(&p.schedules.minutes, "minutes", 3, "how many minutes each part of -schedules takes")
+	flag.BoolVar(&locked, "locked", false, "measure with the doors open and locked in turns instead: what tokens and rights cost")
 	flag.IntVar(&p.followers, "followers", 0, "have so many follow events instead, by gRPC and over HTTP, and tell what they cost")
+	flag.BoolVar(&p.http, "http", false, "compare submissions over HTTP with those by gRPC instead")
 	flag.Parse()
 	var err error
 	for _, list := range []struct {
@@ -79,6 +86,9 @@ func main() {
 		*list.to, e = numbers(list.text)
 		err = errors.Join(err, e)
 	}
+	if err == nil && peerNames != "" {
+		p.peers, err = find(peerNames)
+	}
 	if err == nil {
 		err = p.check()
 	}
@@ -87,6 +97,8 @@ func main() {
 		switch {
 		case scale:
 			err = p.measureScale(ctx)
+		case p.http:
+			err = p.measureHTTP(ctx)
 		case p.followers > 0:
 			err = p.measureFollowers(ctx)
 		case alone:
@@ -97,9 +109,13 @@ func main() {
 			err = p.measureSoak(ctx)
 		case p.schedules.n > 0:
 			err = p.measureSchedules(ctx)
+		case locked:
+			err = p.measureLocked(ctx)
 		case profile:
 			err = p.measureProfiles(ctx)
-		case p.nats != "":
+		case len(p.peers) > 0:
+			err = p.measurePeers(ctx)
+		case nats:
 			err = p.measureNATS(ctx)
 		case p.against != "":
 			err = p.measureAgainst(ctx)

@@ -58,7 +58,7 @@ func (p *plan) measure(ctx context.Context, rota string, s *servers, args []stri
 	if err != nil {
 		return r, err
 	}
-	if err := run(ctx, measureMost, &r, rota, s.withAddr("bench", args)...); err != nil {
+	if err := runWith(ctx, s.shows, measureMost, &r, rota, s.withAddr("bench", args)...); err != nil {
 		return r, err
 	}
 	after, err := s.sum(ctx, metricCPU)
@@ -79,9 +79,15 @@ func (s *servers) withAddr(command string, args []string) []string {
 
 // run runs a command within a time and reads its JSON, if into is not nil.
 func run(ctx context.Context, most time.Duration, into any, name string, args ...string) error {
+	return runWith(ctx, nil, most, into, name, args...)
+}
+
+// runWith is run with more in the environment.
+func runWith(ctx context.Context, env []string, most time.Duration, into any, name string, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = append(cmd.Environ(), env...)
 	var talk strings.Builder
 	cmd.Stderr = &talk
 	out, err := cmd.Output()

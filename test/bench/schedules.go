@@ -162,11 +162,11 @@ func submitAll(ctx context.Context, c *client.Client, job rota.JobSpec, n int) e
 func (s *servers) cpu() (sum float64, err error) {
 	for _, n := range s.Nodes {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", n.Life().PID()))
-		ticks, bad := ticksOf(string(stat))
+		t, bad := timesOf(string(stat))
 		if err = errors.Join(err, bad); err != nil {
 			return 0, err
 		}
-		sum += ticks / ticksPerSecond
+		sum += t.ticks / ticksPerSecond
 	}
 	return sum, nil
 }

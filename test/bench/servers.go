@@ -28,6 +28,8 @@ type servers struct {
 	dir string
 	// line is what their command lines begin with.
 	line []string
+	// shows is what a load has in its environment: the token that locked servers want.
+	shows []string
 }
 
 // startServers starts a cluster of so many nodes in dir and waits until every one serves.

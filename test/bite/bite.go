@@ -23,11 +23,11 @@ type verdict struct {
 }
 
 // bite plants a bug and runs its checkers.
-func (p plant) bite(ctx context.Context, most time.Duration) verdict {
+func (p plant) bite(ctx context.Context, seed uint64, most time.Duration) verdict {
 	started := time.Now()
 	var v verdict
 	for _, c := range p.checks {
-		output, err := c.test(ctx, "plant_"+p.name, most)
+		output, err := c.test(ctx, "plant_"+p.name, seed, most)
 		v.words, v.missed = c.judge(output, err)
 		if v.missed != "" {
 			v.missed, v.output = c.name()+" "+v.missed, output
@@ -51,12 +51,15 @@ func (v verdict) line(p plant) string {
 
 func (c check) name() string { return c.pkg + " " + strings.Trim(c.run, "^$") }
 
-// test runs the checker with a build tag. The tests' own cache is passed by.
-func (c check) test(ctx context.Context, tag string, most time.Duration) (output string, err error) {
+// test runs the checker with a build tag. The tests' own cache is passed by, and rapid
+// leaves no file behind that the next sound run would repeat.
+func (c check) test(ctx context.Context, tag string, seed uint64, most time.Duration) (output string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	args := append([]string{"test", "-count=1", "-vet=off", "-tags", tag, "-run", c.run, "-timeout", most.String(), module + c.pkg},
-		c.args...)
+	args := []string{"test", "-count=1", "-vet=off", "-tags", tag, "-run", c.run, "-timeout", most.String(), module + c.pkg}
+	if c.drawn {
+		args = append(args, "-rapid.nofailfile", fmt.Sprintf("-rapid.seed=%d", seed))
+	}
 	var b bytes.Buffer
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &b, &b, 5*time.Second

@@ -5,7 +5,7 @@
 //
 //	go run ./test/bite                       all twenty-two
 //	go run ./test/bite --only crc_off,no_fsync
-//	go run ./test/bite --rotate 3 --seed 7   three, in turn by the seed
+//	go run ./test/bite --rotate 3 --seed 7   three, in turn by the seed, from which rapid draws
 //
 // It prints a line a plant and ends with "caught N of M"; less than all is exit
 // status 1.

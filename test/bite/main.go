@@ -14,7 +14,7 @@ import (
 func main() {
 	only := flag.String("only", "", "names of plants, separated by commas")
 	turn := flag.Int("rotate", 0, "plant so many, in turn by --seed; 0 for all")
-	seed := flag.Uint64("seed", 0, "whose turn it is")
+	seed := flag.Uint64("seed", 0, "whose turn it is, and what rapid draws from (0: another each time)")
 	most := flag.Duration("timeout", 3*time.Minute, "most time for one checker, its build included")
 	flag.Parse()
 	chosen, err := choose(*only, *turn, *seed)
@@ -26,7 +26,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	caught := 0
 	for _, p := range chosen {
-		v := p.bite(ctx, *most)
+		v := p.bite(ctx, *seed, *most)
 		fmt.Println(v.line(p))
 		if v.missed == "" {
 			caught++

@@ -145,6 +145,9 @@ func TestCanaries(t *testing.T) {
 	planted["a token"] = []byte(text[strings.LastIndex(text, "_")+1:])
 	token := []string{"--tls-ca", ca.file, "--token-file", file("token", []byte(text))}
 	stranger := []string{"--tls-ca", ca.file, "--token-file", unknown}
+
+	// A browser's session: the code of its link, and the secret that takes the code's place.
+	said = append(said, c.signIn(t, ca, token, planted))
 	c.rota(t, append(token, "auth", "whoami")...).want(t, 0)
 
 	// Work, failures and refusals.

@@ -13,7 +13,7 @@ import (
 
 func cliQueue(t *testing.T, c *nodes) {
 	shown := object(t, c.rota(t, "queue", "set", "q1", "--preset", "aicf-quantum", "--set", "queue_cap=99", "-o", "json"))
-	fields(t, "the queue", shown, "name", "policy", "pending", "blocked", "delayed", "queued", "assigned", "running", "submitted_total",
+	fields(t, "the queue", shown, "name", "policy", "etag", "pending", "blocked", "delayed", "queued", "assigned", "running", "submitted_total",
 		"assigned_total", "completed_total", "dead_total", "expired_total", "cancelled_total", "staged", "lanes", "workers", "oldest_wait_ms",
 		"usage_permille", "lease_usage_permille", "backlog_usage_permille", "backpressure", "bytes", "throttled_lanes", "tiers", "domains?", "types?")
 	q := decode[rota.Queue](t, c.rota(t, "queue", "show", "q1", "-o", "json"))
@@ -72,7 +72,7 @@ func cliWorker(t *testing.T, c *nodes) {
 func cliStatus(t *testing.T, c *nodes) {
 	for _, n := range c.all {
 		s := object(t, command(t, nil, "", "cluster", "status", "--addr", n.API, "-o", "json"))
-		fields(t, "the status", s, "cluster_id", "leader", "term", "applied_index", "clock_ms", "date_ms", "date_at", "mode", "mode_reason?",
+		fields(t, "the status", s, "cluster_id", "etag", "leader", "term", "applied_index", "clock_ms", "date_ms", "date_at", "mode", "mode_reason?",
 			"drained?", "jobs", "workers", "nodes", "rules_version", "state_bytes", "state_bytes_max",
 			"autopilot", "backup?")
 		if c.byID(s["leader"].(string)) == nil || s["mode"] != "NORMAL" {

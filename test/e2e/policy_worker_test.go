@@ -25,21 +25,26 @@ type puppet struct {
 	taken chan *client.Job
 	leave func() // ends the worker; handlers that still wait give their jobs back
 
-	mu       sync.Mutex
-	words    map[rota.JobID]chan error
-	reported map[rota.JobID]chan error
+	mu sync.Mutex
+	// turns are the jobs' last ones; reported are all, by lease: the next one of a job may begin before
+	// it is told that the one before it was reported.
+	turns    map[rota.JobID]turn
+	reported map[rota.LeaseID]chan error
 }
+
+// turn is one lease of a job: what its handler is to return, and what the cluster said to that.
+type turn struct{ word, reported chan error }
 
 // puppet registers a worker of a queue and waits until it is connected.
 func (c *nodes) puppet(t testing.TB, id string, queue rota.QueueName, slots int32, change ...any) *puppet {
 	t.Helper()
-	p := &puppet{t: t, id: rota.WorkerID(id), taken: make(chan *client.Job, 1000), words: make(map[rota.JobID]chan error),
-		reported: make(map[rota.JobID]chan error)}
+	p := &puppet{t: t, id: rota.WorkerID(id), taken: make(chan *client.Job, 1000), turns: make(map[rota.JobID]turn),
+		reported: make(map[rota.LeaseID]chan error)}
 	spec := rota.WorkerSpec{ID: p.id, Queues: []rota.QueueName{queue}, Slots: slots}
 	connected := make(chan struct{}, 16)
 	opts := []client.WorkerOption{client.WithDrainTimeout(50 * time.Millisecond), client.WithObserver(client.Observer{
 		Connected: func(client.ConnectionEvent) { connected <- struct{}{} },
-		Reported:  func(e client.HandlerEvent) { p.told(e.Job, e.Err) },
+		Reported:  func(e client.HandlerEvent) { p.told(e.Lease, e.Err) },
 	})}
 	for _, one := range change {
 		switch f := one.(type) {
@@ -69,23 +74,23 @@ func (c *nodes) puppet(t testing.TB, id string, queue rota.QueueName, slots int3
 
 // perform is the handler: it hands the job over and does as it is told.
 func (p *puppet) perform(ctx context.Context, job *client.Job, _ struct{}) (struct{}, error) {
-	word := make(chan error, 1)
+	own := turn{make(chan error, 1), make(chan error, 1)}
 	p.mu.Lock()
-	p.words[job.ID()], p.reported[job.ID()] = word, make(chan error, 1)
+	p.turns[job.ID()], p.reported[job.Lease()] = own, own.reported
 	p.mu.Unlock()
 	p.taken <- job
 	select {
-	case err := <-word:
+	case err := <-own.word:
 		return struct{}{}, err
 	case <-ctx.Done():
 		return struct{}{}, context.Cause(ctx)
 	}
 }
 
-func (p *puppet) told(job rota.JobID, err error) {
+func (p *puppet) told(lease rota.LeaseID, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if to := p.reported[job]; to != nil {
+	if to := p.reported[lease]; to != nil {
 		select {
 		case to <- err:
 		default:
@@ -125,14 +130,14 @@ func (p *puppet) ends(id rota.JobID, outcome error) {
 func (p *puppet) answered(id rota.JobID, outcome error) error {
 	p.t.Helper()
 	p.mu.Lock()
-	word, reported := p.words[id], p.reported[id]
+	own, known := p.turns[id]
 	p.mu.Unlock()
-	if word == nil {
+	if !known {
 		p.t.Fatalf("worker %s has no job %s", p.id, id)
 	}
-	word <- outcome
+	own.word <- outcome
 	select {
-	case err := <-reported:
+	case err := <-own.reported:
 		return err
 	case <-time.After(30 * time.Second):
 		p.t.Fatalf("the end of job %s at worker %s is not taken", id, p.id)

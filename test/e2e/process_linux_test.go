@@ -5,8 +5,24 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
+
+// residentMiB is what a node's process has in memory.
+func (n *node) residentMiB() (mib int64, known bool) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", n.PID()))
+	if err != nil {
+		return 0, false
+	}
+	for line := range strings.Lines(string(text)) {
+		if kib, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			n, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(kib), " kB"), 10, 64)
+			return n >> 10, err == nil
+		}
+	}
+	return 0, false
+}
 
 // connected is nil once the process has a socket.
 func (p *process) connected() error {

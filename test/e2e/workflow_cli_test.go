@@ -252,7 +252,7 @@ nodes:
 }
 
 func flowCancel(t *testing.T, c *nodes) {
-	flowQueue(t, c, "cancel")
+	flowQueue(t, c, "cancel", "--set", "lease_ms=5000") // for so long the retry waits: its worker might not have heard
 	dir := t.TempDir()
 	c.worker(t, "--queues", "cancel", "--slots", "2", "--exec", `case "$ROTA_NODE_ID" in long) [ -e `+dir+`/short ] || { echo $$ >`+dir+
 		`/long; for i in $(seq 120); do sleep 0.5; done; };; esac`)

@@ -48,6 +48,7 @@ func actors() []actor {
 		{"stranger", "data, a crash, memory", append(strangerCalls(), strangerBytes()...)},
 		{"web page in an operator's browser", "the operator's reach", pageProbes()},
 		{"holder of a credential that does not count", "any right", append(tokenProbes(), certificateProbes()...)},
+		{"finder of a browser session's link or cookie", "a session that is not its own", sessionProbes()},
 		{"client", "another tenant's objects, events, counts", clientProbes()},
 		{"client that may make tokens", "more rights than its own", clerkProbes()},
 		{"worker", "another's lease", workerProbes()},

@@ -28,8 +28,8 @@ type auditor struct {
 	// sessions are the live ones, as their registrations were told; flows is the
 	// model of the workflows.
 	sessions map[rota.WorkerID]rota.Session
-	// revoked are the tokens that no event may name any more.
-	revoked map[string]bool
+	// revoked are the tokens and sessions that no event may name any more, and since when.
+	revoked map[string]rota.Date
 	// roles are what the pools of workers may do.
 	roles map[string][]rota.Grant
 	signIns
@@ -44,6 +44,9 @@ type auditor struct {
 	deleted     map[uint64]bool
 	completions map[rota.LeaseID]bool
 	places      places
+	// edits are by kind of object, in the order of editables.
+	edits  []edits
+	hooked hooked
 	// keys are what jobs are unique by, holders the jobs that are alive by key.
 	keys    map[rota.JobID]string
 	holders map[string]rota.JobID
@@ -98,6 +101,10 @@ type figures struct {
 	Removed, Moved int
 	// Owned are what owners were given, Bounded what their limits refused them.
 	Owned, Bounded int
+	// Edited are the changes to versions of objects, EditedLate those refused because the version was another one.
+	Edited, EditedLate int
+	// Delivered are the deliveries of a webhook, HooksSkipped how often it passed over some.
+	Delivered, HooksSkipped int
 	// Gone are the guards that ended what their workers held.
 	Gone int
 	// Of workflows: runs begun and how they ended, retries among them, nodes skipped,
@@ -110,7 +117,7 @@ func (f *figures) add(o figures) {
 		to   *int
 		from int
 	}{{&f.Keyed, o.Keyed}, {&f.KeysBlocked, o.KeysBlocked}, {&f.KeysSkipped, o.KeysSkipped}, {&f.Turned, o.Turned}, {&f.Offered, o.Offered}, {&f.Granted, o.Granted}, {&f.Expired, o.Expired}, {&f.TimedOut, o.TimedOut}, {&f.Completed, o.Completed}, {&f.Leaderships, o.Leaderships},
-		{&f.Promoted, o.Promoted}, {&f.Preempted, o.Preempted}, {&f.Merged, o.Merged}, {&f.Ghosts, o.Ghosts}, {&f.Stale, o.Stale}, {&f.Gone, o.Gone}, {&f.Deleted, o.Deleted}, {&f.Removed, o.Removed}, {&f.Planned, o.Planned}, {&f.PlannedRetries, o.PlannedRetries}, {&f.PlannedDeletions, o.PlannedDeletions}, {&f.PlannedMoves, o.PlannedMoves}, {&f.LogsKept, o.LogsKept}, {&f.LogsLate, o.LogsLate}, {&f.Batched, o.Batched}, {&f.Dated, o.Dated}, {&f.DatesSkipped, o.DatesSkipped}, {&f.DatesMissed, o.DatesMissed}, {&f.Moved, o.Moved}, {&f.Disconnected, o.Disconnected}, {&f.Tokened, o.Tokened}, {&f.SignedIn, o.SignedIn}, {&f.With, o.With}, {&f.Beside, o.Beside}, {&f.Owned, o.Owned}, {&f.Bounded, o.Bounded}, {&f.FlowsRun, o.FlowsRun},
+		{&f.Promoted, o.Promoted}, {&f.Preempted, o.Preempted}, {&f.Merged, o.Merged}, {&f.Ghosts, o.Ghosts}, {&f.Stale, o.Stale}, {&f.Gone, o.Gone}, {&f.Deleted, o.Deleted}, {&f.Removed, o.Removed}, {&f.Planned, o.Planned}, {&f.PlannedRetries, o.PlannedRetries}, {&f.PlannedDeletions, o.PlannedDeletions}, {&f.PlannedMoves, o.PlannedMoves}, {&f.LogsKept, o.LogsKept}, {&f.LogsLate, o.LogsLate}, {&f.Batched, o.Batched}, {&f.Dated, o.Dated}, {&f.DatesSkipped, o.DatesSkipped}, {&f.DatesMissed, o.DatesMissed}, {&f.Moved, o.Moved}, {&f.Disconnected, o.Disconnected}, {&f.Tokened, o.Tokened}, {&f.SignedIn, o.SignedIn}, {&f.With, o.With}, {&f.Beside, o.Beside}, {&f.Owned, o.Owned}, {&f.Bounded, o.Bounded}, {&f.Edited, o.Edited}, {&f.EditedLate, o.EditedLate}, {&f.Delivered, o.Delivered}, {&f.HooksSkipped, o.HooksSkipped}, {&f.FlowsRun, o.FlowsRun},
 		{&f.FlowsCompleted, o.FlowsCompleted}, {&f.FlowsFailed, o.FlowsFailed}, {&f.FlowsCancelled, o.FlowsCancelled},
 		{&f.FlowsRetried, o.FlowsRetried}, {&f.Skipped, o.Skipped}, {&f.Lapsed, o.Lapsed}, {&f.Grown, o.Grown}} {
 		*x.to += x.from
@@ -120,9 +127,9 @@ func (f *figures) add(o figures) {
 // String tells them all.
 func (f figures) String() string {
 	return fmt.Sprintf("%d leaderships, %d leases, %d of them by polls, %d rounds in the entries of their submissions (%d beside others' rounds), %d expired, %d timed out, %d preempted, %d jobs completed, %d promotions, "+
-		"%d merged, %d commands of ghosts, %d entries of deposed leaders, %d guards heard, %d jobs deleted, %d queues, tenants and workers deleted, %d jobs moved, %d connections taken for broken, %d events of tokens' holders, %d tokens of who signed in, %d things owned, %d refused by limits; %d runs of workflows (%d retries): %d COMPLETED, %d FAILED, "+
+		"%d merged, %d commands of ghosts, %d entries of deposed leaders, %d guards heard, %d jobs deleted, %d queues, tenants and workers deleted, %d jobs moved, %d connections taken for broken, %d events of tokens' holders, %d tokens of who signed in, %d things owned, %d refused by limits, %d edits (%d of another version), %d deliveries of a webhook (%d times some were skipped); %d runs of workflows (%d retries): %d COMPLETED, %d FAILED, "+
 		"%d CANCELLED, %d nodes skipped, %d added by others, %d never committed; %d assignments under rules of keys, %d of keys in turn, %d sequences blocked, %d skipped, %d jobs of plans (%d retries, %d deletions, %d moves), %d logs brought late (%d after the job's end), %d batches; %d dates of schedules became runs, %d were skipped, %d missed", f.Leaderships, f.Granted, f.Offered, f.With, f.Beside, f.Expired, f.TimedOut, f.Preempted, f.Completed, f.Promoted,
-		f.Merged, f.Ghosts, f.Stale, f.Gone, f.Deleted, f.Removed, f.Moved, f.Disconnected, f.Tokened, f.SignedIn, f.Owned, f.Bounded, f.FlowsRun, f.FlowsRetried, f.FlowsCompleted, f.FlowsFailed, f.FlowsCancelled, f.Skipped, f.Grown, f.Lapsed, f.Keyed, f.Turned, f.KeysBlocked, f.KeysSkipped, f.Planned, f.PlannedRetries, f.PlannedDeletions, f.PlannedMoves, f.LogsKept, f.LogsLate, f.Batched, f.Dated, f.DatesSkipped, f.DatesMissed)
+		f.Merged, f.Ghosts, f.Stale, f.Gone, f.Deleted, f.Removed, f.Moved, f.Disconnected, f.Tokened, f.SignedIn, f.Owned, f.Bounded, f.Edited, f.EditedLate, f.Delivered, f.HooksSkipped, f.FlowsRun, f.FlowsRetried, f.FlowsCompleted, f.FlowsFailed, f.FlowsCancelled, f.Skipped, f.Grown, f.Lapsed, f.Keyed, f.Turned, f.KeysBlocked, f.KeysSkipped, f.Planned, f.PlannedRetries, f.PlannedDeletions, f.PlannedMoves, f.LogsKept, f.LogsLate, f.Batched, f.Dated, f.DatesSkipped, f.DatesMissed)
 }
 
 type auditJob struct {
@@ -163,7 +170,9 @@ func newAuditor(w *World) *auditor {
 	return &auditor{w: w, keys: map[rota.JobID]string{}, holders: map[string]rota.JobID{}, accepted: map[rota.JobID]bool{}, expires: map[rota.JobID]rota.Clock{},
 		jobs: map[rota.JobID]*auditJob{}, leases: map[rota.LeaseID]*auditLease{},
 		sessions: map[rota.WorkerID]rota.Session{}, flows: map[rota.WorkflowID]*auditFlow{},
-		deleted: map[uint64]bool{}, completions: map[rota.LeaseID]bool{}, revoked: map[string]bool{}, roles: map[string][]rota.Grant{}, places: newPlaces(),
+		deleted: map[uint64]bool{}, completions: map[rota.LeaseID]bool{}, revoked: map[string]rota.Date{}, roles: map[string][]rota.Grant{}, places: newPlaces(),
+		edits:   newEdits(),
+		hooked:  hooked{due: map[rota.EventID]bool{}},
 		keyed:   newKeyed(),
 		offers:  offers{},
 		polled:  map[rota.WorkerID]rota.Session{},
@@ -247,6 +256,7 @@ func (a *auditor) entry(n *node, r *fsm.Applied) {
 		a.livesAgain(e, j)
 		a.retriedByPlan(e, j)
 		a.rights(e)
+		a.hookEvent(e)
 		a.placed(e)
 		a.unique(e)
 		a.keysOf(e, r.Clock)
@@ -313,6 +323,7 @@ func (a *auditor) entry(n *node, r *fsm.Applied) {
 	a.deletions(e, r)
 	a.logsOf(n, e, r)
 	a.drained(e, r)
+	a.edited(e, r)
 	a.estates(e, r)
 	a.keysSettled(r)
 	a.plansSettled()
@@ -504,6 +515,7 @@ func (a *auditor) final() error {
 	}
 	for _, n := range a.w.nodes {
 		a.kept(n)
+		a.keptEdits(n)
 	}
 	if a.w.Deletes {
 		for _, n := range a.w.nodes {
@@ -513,6 +525,7 @@ func (a *auditor) final() error {
 	a.keysFinal()
 	a.datesFinal(a.w.nodes[0])
 	a.batchesFinal()
+	a.hooksFinal()
 	a.flowsFinal()
 	return a.fault
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/access"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // clerk hands out tokens, uses them, and revokes them while they are in use: after a
@@ -54,8 +55,22 @@ func (c *clerk) create() {
 		c.ask(rota.Local, &fsmpb.Op{Op: &fsmpb.Op_CreateToken{CreateToken: token}})
 	}
 	actor := rota.TokenPrincipal(string(id))
-	for range 20 {
+	session := "s" + string(id[1:])
+	browser := rota.SessionPrincipal(session, actor)
+	w.on(&c.actor, 300, func() {
+		c.ask(actor, &fsmpb.Op{Op: &fsmpb.Op_OpenSession{OpenSession: &fsmpb.OpenSession{Id: session, Hash: make([]byte, 32)}}})
+	})
+	if c.chance.IntN(3) == 0 { // it signs out before its token is revoked
+		w.on(&c.actor, 1_200, func() {
+			c.ask(browser, &fsmpb.Op{Op: &fsmpb.Op_EndSession{EndSession: &fsmpb.EndSession{Id: session}}})
+		})
+	}
+	for i := range 20 {
 		w.on(&c.actor, Time(c.chance.IntN(4_000)), func() {
+			actor := actor
+			if i%2 == 0 {
+				actor = browser
+			}
 			c.ask(actor, &fsmpb.Op{Op: &fsmpb.Op_SetTenant{SetTenant: &fsmpb.SetTenant{Id: fmt.Sprint("clerk", c.chance.IntN(3)),
 				Set: []*fsmpb.Label{{Key: "weight", Value: fmt.Sprint(1 + c.chance.IntN(100))}}}}})
 		})
@@ -110,8 +125,13 @@ func (c *clerk) ask(by rota.Principal, op *fsmpb.Op) {
 func (a *auditor) rights(e *rota.Event) {
 	if id, ok := e.Actor.Token(); ok {
 		a.Tokened++
-		if a.revoked[id] {
+		if a.revoked[id] != 0 {
 			a.failf("event %s (%s) is of token %s, which was revoked before", e.ID, e.Kind, id)
+		}
+	}
+	if id, parent, ok := e.Actor.Session(); ok {
+		if of, _ := parent.Token(); a.revoked[id] != 0 || a.revoked[of] != 0 {
+			a.failf("event %s (%s) is of session %s of %s, which ended before", e.ID, e.Kind, id, parent)
 		}
 	}
 	if e.Kind == rota.EventJobAssigned && a.w.Tokens {
@@ -137,8 +157,14 @@ func (a *auditor) rights(e *rota.Event) {
 		a.roles[change.Name] = change.Gives
 	case change.What == "issuer":
 		a.maps = change.Maps
-	case change.What == "token" && change.Gone:
-		a.revoked[change.Name] = true
+	case (change.What == "token" || change.What == "session") && change.Gone:
+		a.revoked[change.Name] = e.Date
+	case change.What == "session" && a.revoked[change.Name] != 0:
+		// Its parent may open it anew once it is forgotten, which is soon where the wall leaps.
+		if ended := a.revoked[change.Name]; e.Date < ended+rota.Date(limits.SessionEnded.Milliseconds()) {
+			a.failf("event %s: session %s ended on %s and is open again on %s", e.ID, change.Name, ended, e.Date)
+		}
+		delete(a.revoked, change.Name)
 	case change.What == "token" && change.By != "":
 		a.signedIn(e, change.Name, change.Roles)
 	}

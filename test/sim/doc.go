@@ -22,7 +22,8 @@
 // their keys (keys.go), against a model of its own (keys_audit.go), some of which take turns (turns.go).
 // One in eight has schedules (schedules.go), with a ledger of what became of each date (schedules_audit.go);
 // one in nine has workers that take leases only while they ask (polls.go);
-// one in eleven has batches, with a ledger of what they took and how it ended (batches.go).
+// one in eleven has batches, with a ledger of what they took and how it ended (batches.go);
+// one in thirteen has editors who change versions of settings that they have read (editors.go).
 // A life that fails is told with the smallest one like it.
 //
 // It never reads a real clock, draws chance but from its seed, starts a

@@ -156,7 +156,8 @@ func (c *calendar) settle(through rota.Date) {
 // datedEvent follows what events tell of schedules.
 func (a *auditor) datedEvent(e *rota.Event) {
 	_, callback := rota.SplitCallbackID(e.Job) // a batch's, of no schedule
-	if name, run := rota.SplitRunID(e.Job); run && !callback && a.w.Schedules {
+	_, _, delivery := rota.SplitDeliveryID(e.Job)
+	if name, run := rota.SplitRunID(e.Job); run && !callback && !delivery && a.w.Schedules {
 		switch e.Kind {
 		case rota.EventJobEnqueued, rota.EventJobDelayed:
 			a.begun = append(a.begun, e.Job)

@@ -58,6 +58,10 @@ type Options struct {
 	Polls bool
 	// Batches: some jobs are of batches, which end with callbacks.
 	Batches bool
+	// Edits: what can be set is changed by several who have read the same version of it.
+	Edits bool
+	// Hooks: a webhook follows the events, decided by several leaders.
+	Hooks bool
 	// Removals: queues, tenants and workers are forgotten, some queues drained first.
 	Removals bool
 	// Tokens: some callers show tokens, which are revoked while they are in use, and workers may
@@ -151,6 +155,7 @@ type World struct {
 	keyer     *keyer
 	scheduler *scheduler
 	batcher   *batcher
+	hooker    *hooker
 	logs      *logKeeper
 	audit     *auditor
 	// entries are what was sealed, by the first byte of the sealed data.
@@ -219,6 +224,8 @@ func NewWorld(o Options) *World {
 	newClerk(w)
 	newJanitor(w)
 	newOwner(w)
+	newEditor(w)
+	w.hooker = newHooker(w)
 	return w
 }
 

@@ -41,6 +41,12 @@ func (s *Site) access() {
 		says: "Say which roles callers without a credential have"}, c.setAnonymous)
 	add(s, route{method: http.MethodPost, path: "/v1/exchange", call: rotav1.Auth_Exchange_FullMethodName, id: "exchange",
 		says: "Make an access token for an identity token of a provider; needs no credential"}, c.exchange)
+	add(s, route{method: http.MethodPost, path: "/v1/sessions", call: rotav1.Auth_OpenSession_FullMethodName, id: "openSession",
+		says: "Open a browser session, which has its caller's rights and ends with its caller's credential"}, c.openSession)
+	add(s, route{method: http.MethodPost, path: "/v1/sessions/{id}/claim", call: rotav1.Auth_ClaimSession_FullMethodName, id: "claimSession",
+		says: "Open the link to a session, once, by showing the link's secret"}, c.claimSession)
+	add(s, route{method: http.MethodDelete, path: "/v1/sessions/{id}", call: rotav1.Auth_EndSession_FullMethodName, id: "endSession",
+		says: "Sign out: end a session, as itself or as who opened it"}, c.endSession)
 }
 
 func (s accessCalls) listTokens(ctx context.Context, in *List) (*Answer[rest.Tokens], error) {
@@ -95,21 +101,31 @@ func (s accessCalls) listRoles(ctx context.Context, in *List) (*Answer[rest.Role
 	return answer(rest.Roles{Roles: rows, NextCursor: got.GetNextCursor()}, got.GetAt()), err
 }
 
-func (s accessCalls) setRole(ctx context.Context, in *Setting[rest.RoleSetting]) (*Answer[rota.Role], error) {
+func (s accessCalls) setRole(ctx context.Context, in *VersionSetting[rest.RoleSetting]) (*Versioned[rota.Role], error) {
+	version, err := in.version()
+	if err != nil {
+		return nil, err
+	}
 	body, err := in.Body.read()
 	if err != nil {
 		return nil, err
 	}
-	got, err := s.options.Calls.Auth.SetRole(ctx, words.NewRoleToWire(&rota.Role{Name: in.ID, Grants: body.Grants, RoleLimits: body.RoleLimits}))
+	request := words.NewRoleToWire(&rota.Role{Name: in.ID, Grants: body.Grants, RoleLimits: body.RoleLimits})
+	request.IfMatch = version
+	got, err := s.options.Calls.Auth.SetRole(ctx, request)
 	if err != nil {
 		return nil, err
 	}
 	role, err := words.RoleFromWire(got)
-	return answer(role, nil), err
+	return versioned(role, role.ETag, nil), err
 }
 
-func (s accessCalls) deleteRole(ctx context.Context, in *Named) (*Answer[rest.Deleted], error) {
-	_, err := s.options.Calls.Auth.DeleteRole(ctx, &rotav1.DeleteRoleRequest{Name: in.ID})
+func (s accessCalls) deleteRole(ctx context.Context, in *NamedVersion) (*Answer[rest.Deleted], error) {
+	version, err := in.version()
+	if err != nil {
+		return nil, err
+	}
+	_, err = s.options.Calls.Auth.DeleteRole(ctx, &rotav1.DeleteRoleRequest{Name: in.ID, IfMatch: version})
 	return answer(rest.Deleted{}, nil), err
 }
 
@@ -127,28 +143,40 @@ func (s accessCalls) listIssuers(ctx context.Context, in *List) (*Answer[rest.Is
 }
 
 // IssuerChange is a call that sets an identity provider.
-type IssuerChange struct{ Body In[rest.IssuerSetting] }
+type IssuerChange struct {
+	Matching
+	Body In[rest.IssuerSetting]
+}
 
-func (s accessCalls) setIssuer(ctx context.Context, in *IssuerChange) (*Answer[rota.Issuer], error) {
+func (s accessCalls) setIssuer(ctx context.Context, in *IssuerChange) (*Versioned[rota.Issuer], error) {
+	version, err := in.version()
+	if err != nil {
+		return nil, err
+	}
 	body, err := in.Body.read()
 	if err != nil {
 		return nil, err
 	}
-	got, err := s.options.Calls.Auth.SetIssuer(ctx, &rotav1.SetIssuerRequest{Url: body.URL, Audience: body.Audience, Ca: body.CA, Maps: words.MapsToWire(body.Maps)})
+	got, err := s.options.Calls.Auth.SetIssuer(ctx, &rotav1.SetIssuerRequest{Url: body.URL, Audience: body.Audience, Ca: body.CA, Maps: words.MapsToWire(body.Maps), IfMatch: version})
 	if err != nil {
 		return nil, err
 	}
 	issuer, err := words.IssuerFromWire(got)
-	return answer(issuer, nil), err
+	return versioned(issuer, issuer.ETag, nil), err
 }
 
 // IssuerOf says which identity provider is meant.
 type IssuerOf struct {
+	Matching
 	URL string `query:"url" required:"true" maxLength:"2048" doc:"The provider's URL."`
 }
 
 func (s accessCalls) deleteIssuer(ctx context.Context, in *IssuerOf) (*Answer[rest.Deleted], error) {
-	_, err := s.options.Calls.Auth.DeleteIssuer(ctx, &rotav1.DeleteIssuerRequest{Url: in.URL})
+	version, err := in.version()
+	if err != nil {
+		return nil, err
+	}
+	_, err = s.options.Calls.Auth.DeleteIssuer(ctx, &rotav1.DeleteIssuerRequest{Url: in.URL, IfMatch: version})
 	return answer(rest.Deleted{}, nil), err
 }
 
@@ -202,4 +230,29 @@ func (s accessCalls) exchange(ctx context.Context, in *ExchangeCall) (*Answer[ro
 		return nil, err
 	}
 	return tokenAnswer(s.options.Calls.Auth.Exchange(ctx, &rotav1.ExchangeRequest{Jwt: body.JWT, Id: body.ID, Hash: body.Hash}))
+}
+
+// SessionCall is a call that opens a session.
+type SessionCall struct{ Body In[rest.Session] }
+
+func (s accessCalls) openSession(ctx context.Context, in *SessionCall) (*Answer[rota.AccessToken], error) {
+	body, err := in.Body.read()
+	if err != nil {
+		return nil, err
+	}
+	made, err := s.options.Calls.Auth.OpenSession(ctx, &rotav1.OpenSessionRequest{Id: body.ID, Hash: body.Hash, Link: body.Link})
+	return tokenAnswer(made.GetSession(), err)
+}
+
+func (s accessCalls) claimSession(ctx context.Context, in *Setting[rest.SessionClaim]) (*Answer[rota.AccessToken], error) {
+	body, err := in.Body.read()
+	if err != nil {
+		return nil, err
+	}
+	return tokenAnswer(s.options.Calls.Auth.ClaimSession(ctx, &rotav1.ClaimSessionRequest{Id: in.ID, Hash: body.Hash}))
+}
+
+func (s accessCalls) endSession(ctx context.Context, in *Named) (*Answer[rest.Done], error) {
+	_, err := s.options.Calls.Auth.EndSession(ctx, &rotav1.EndSessionRequest{Id: in.ID})
+	return answer(rest.Done{}, nil), err
 }

@@ -5,8 +5,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/api/rest"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
@@ -20,7 +18,7 @@ const backupTime = time.Hour
 func (s *Site) maintenance() {
 	inPieces(s, route{method: http.MethodGet, path: "/v1/cluster/snapshot", call: rotav1.Cluster_SaveSnapshot_FullMethodName, id: "saveSnapshot",
 		lasts: backupTime, says: "Download a backup of the asked node's state, as rota operator snapshot save writes it; whole where the answer ends properly"},
-		"application/octet-stream", func(huma.Registry) *huma.Schema { return &huma.Schema{Type: huma.TypeString, Format: "binary"} }, s.snapshot)
+		rawType, binary, s.snapshot)
 	add(s, route{method: http.MethodPost, path: "/v1/cluster/backup", call: rotav1.Cluster_StoreBackup_FullMethodName, id: "storeBackup",
 		says: "Have the leader, which is to be asked, store a backup where its --backup-to says"}, func(ctx context.Context, _ *None) (*Answer[rota.StoredBackup], error) {
 		got, err := s.options.Calls.Cluster.StoreBackup(ctx, &rotav1.StoreBackupRequest{})
@@ -44,7 +42,7 @@ func (s *Site) maintenance() {
 }
 
 func (s *Site) snapshot(ctx context.Context, _ *None) (*Pieces, error) {
-	return sent("application/octet-stream", func(w *sender) error {
+	return sent(rawType, func(w *sender) error {
 		w.w.Header().Set("Content-Disposition", "attachment")
 		return s.options.Calls.SaveSnapshot(ctx, func(m *rotav1.SnapshotChunk) error {
 			_, err := w.Write(m.GetData())

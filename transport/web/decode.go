@@ -38,8 +38,12 @@ func take(raw []byte, into any) error {
 	return json.Unmarshal(raw, into)
 }
 
-// decode reads JSON and refuses what it does not know, naming the field beneath a place.
+// decode reads JSON and refuses what it does not know, naming the field beneath a place. null, which encoding/json takes
+// for anything that says nothing, is refused: it is what a client sends whose own value is missing.
 func decode(raw []byte, into any, place string) error {
+	if string(bytes.TrimSpace(raw)) == "null" {
+		return rota.Refusef(rota.KindInvalid, at(place, "body"), "%s is null: an object is wanted", at(place, "the body"))
+	}
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()
 	err := d.Decode(into)

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/api/rest"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
@@ -33,9 +35,9 @@ func (s *Site) jobs() {
 	add(s, route{method: http.MethodGet, path: job + "/logs", call: rotav1.Jobs_Log_FullMethodName, id: "getJobLog",
 		says: "What an attempt of a job logged"}, s.jobLog)
 	add(s, route{method: http.MethodGet, path: job + "/payload", call: rotav1.Jobs_Get_FullMethodName, id: "getJobPayload",
-		says: "The payload as it is"}, s.payload)
+		bytes: true, says: "The payload as it is"}, s.payload)
 	add(s, route{method: http.MethodGet, path: job + "/output", call: rotav1.Jobs_Get_FullMethodName, id: "getJobOutput",
-		says: "The output as it is"}, s.output)
+		bytes: true, says: "The output as it is"}, s.output)
 	add(s, route{method: http.MethodPost, path: job + "/cancel", call: rotav1.Jobs_Cancel_FullMethodName, id: "cancelJob",
 		says: "Cancel a job"}, s.cancelJob)
 	add(s, route{method: http.MethodPost, path: job + "/retry", call: rotav1.Jobs_Retry_FullMethodName, id: "retryJob", optional: true,
@@ -47,8 +49,10 @@ func (s *Site) jobs() {
 // JobsQuery are the parameters of a list of jobs.
 type JobsQuery struct {
 	List
-	Q    string `query:"q" maxLength:"4096" doc:"Terms that a job must fit, such as queue=images type=mail label.team=film age>1h; those of rota job list --filter."`
-	View string `query:"view" enum:"brief,full" default:"brief" doc:"brief leaves out payload, headers, output and attempts."`
+	Q       string `query:"q" maxLength:"4096" doc:"Terms that a job must fit, such as queue=images type=mail label.team=film age>1h; those of rota job list --filter."`
+	View    string `query:"view" enum:"brief,full" default:"brief" doc:"brief leaves out payload, headers, output and attempts."`
+	Count   bool   `query:"count" doc:"1 answers how many there are in place of the jobs. A page looks at 100,000: counted.next_cursor goes on where complete is false."`
+	GroupBy string `query:"group_by" enum:"fingerprint" doc:"Counts jobs that failed alike together, with one of each: in counted.groups."`
 }
 
 func (s *Site) listJobs(ctx context.Context, in *JobsQuery) (*Answer[rota.JobPage], error) {
@@ -56,7 +60,7 @@ func (s *Site) listJobs(ctx context.Context, in *JobsQuery) (*Answer[rota.JobPag
 	if err != nil {
 		return nil, err
 	}
-	got, err := s.options.Calls.Jobs.List(ctx, &rotav1.ListJobsRequest{Where: in.Q, Limit: in.Limit, Cursor: in.Cursor, Read: read})
+	got, err := s.options.Calls.Jobs.List(ctx, &rotav1.ListJobsRequest{Where: in.Q, Limit: in.Limit, Cursor: in.Cursor, Read: read, Count: in.Count, GroupBy: in.GroupBy})
 	if err != nil {
 		return nil, err
 	}
@@ -338,6 +342,12 @@ func (s *Site) jobLog(ctx context.Context, in *LogQuery) (*Answer[rota.AttemptLo
 	return answer(log, got.GetAt()), nil
 }
 
+// rawType is the media type of bytes as they are.
+const rawType = "application/octet-stream"
+
+// binary describes them.
+func binary(huma.Registry) *huma.Schema { return &huma.Schema{Type: huma.TypeString, Format: "binary"} }
+
 // Raw is an answer of bytes as they are.
 type Raw struct {
 	Type  string `header:"Content-Type"`
@@ -353,7 +363,7 @@ func raw(b []byte, at *rotav1.ReadAt) *Raw {
 	if b == nil {
 		b = []byte{}
 	}
-	return &Raw{Type: "application/octet-stream", Index: a.Index, Age: a.Age, Shown: "attachment", Body: b}
+	return &Raw{Type: rawType, Index: a.Index, Age: a.Age, Shown: "attachment", Body: b}
 }
 
 func (s *Site) payload(ctx context.Context, in *One) (*Raw, error) {

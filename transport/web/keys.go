@@ -56,7 +56,7 @@ type OneKeyRule struct {
 }
 
 // getKeyRule looks for a rule in the list, whose rows are small.
-func (s keyCalls) getKeyRule(ctx context.Context, in *OneKeyRule) (*Answer[rota.KeyRule], error) {
+func (s keyCalls) getKeyRule(ctx context.Context, in *OneKeyRule) (*Versioned[rota.KeyRule], error) {
 	read, err := in.wire()
 	if err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func (s keyCalls) getKeyRule(ctx context.Context, in *OneKeyRule) (*Answer[rota.
 		for _, r := range got.GetRules() {
 			if r.GetName() == in.ID && r.GetQueue() == in.Queue && r.GetValue() == in.Value {
 				rule, err := words.KeyRuleFromWire(r)
-				return answer(rule, got.GetAt()), err
+				return versioned(rule, rule.ETag, got.GetAt()), err
 			}
 		}
 		if cursor = got.GetNextCursor(); cursor == "" {
@@ -82,12 +82,12 @@ func (s keyCalls) getKeyRule(ctx context.Context, in *OneKeyRule) (*Answer[rota.
 
 // KeyRuleSetting is a call that sets a rule.
 type KeyRuleSetting struct {
-	Named
+	NamedVersion
 	KeyOf
 	Body In[rota.KeyRule]
 }
 
-func (s keyCalls) setKeyRule(ctx context.Context, in *KeyRuleSetting) (*Answer[rota.KeyRule], error) {
+func (s keyCalls) setKeyRule(ctx context.Context, in *KeyRuleSetting) (*Versioned[rota.KeyRule], error) {
 	rule, err := in.Body.read()
 	if err != nil {
 		return nil, err
@@ -98,18 +98,30 @@ func (s keyCalls) setKeyRule(ctx context.Context, in *KeyRuleSetting) (*Answer[r
 		}
 	}
 	rule.Name, rule.Queue, rule.Value = in.ID, rota.QueueName(in.Queue), in.Value
-	_, err = s.options.Calls.Keys.Set(ctx, &rotav1.SetKeyRuleRequest{Rule: words.KeyRuleToWire(&rule)})
-	return answer(rule, nil), err
+	version, err := in.version()
+	if err != nil {
+		return nil, err
+	}
+	got, err := s.options.Calls.Keys.Set(ctx, &rotav1.SetKeyRuleRequest{Rule: words.KeyRuleToWire(&rule), IfMatch: version})
+	if err != nil {
+		return nil, err
+	}
+	rule, err = words.KeyRuleFromWire(got.GetRule())
+	return versioned(rule, rule.ETag, nil), err
 }
 
 // KeyRuleDeletion is a call that forgets a rule.
 type KeyRuleDeletion struct {
-	Named
+	NamedVersion
 	KeyOf
 }
 
 func (s keyCalls) deleteKeyRule(ctx context.Context, in *KeyRuleDeletion) (*Answer[rest.Deleted], error) {
-	_, err := s.options.Calls.Keys.Delete(ctx, &rotav1.DeleteKeyRuleRequest{Queue: in.Queue, Name: in.ID, Value: in.Value})
+	version, err := in.version()
+	if err != nil {
+		return nil, err
+	}
+	_, err = s.options.Calls.Keys.Delete(ctx, &rotav1.DeleteKeyRuleRequest{Queue: in.Queue, Name: in.ID, Value: in.Value, IfMatch: version})
 	return answer(rest.Deleted{}, nil), err
 }
 

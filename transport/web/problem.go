@@ -63,6 +63,9 @@ func problemOf(err error) *problem {
 	if c, ok := errors.AsType[coded](err); ok {
 		p.Status = c.status
 	}
+	if p.Kind == rota.KindConflict.String() && p.Field == "version" { // If-Match does not hold
+		p.Status = http.StatusPreconditionFailed
+	}
 	return p
 }
 

@@ -102,6 +102,9 @@ func writeCall(b *bytes.Buffer, method, path string, op *huma.Operation) {
 	if c := op.Responses["200"].Content[mediaType]; c != nil {
 		fmt.Fprintf(b, " Answers %s.", typeOf(c.Schema))
 	}
+	if op.Responses["200"].Content[rawType] != nil {
+		fmt.Fprintf(b, " Answers bytes, as `%s`.", rawType)
+	}
 	b.WriteString("\n\n")
 	first := true
 	for _, p := range op.Parameters {
@@ -127,6 +130,8 @@ func cell(text string) string { return strings.ReplaceAll(text, "|", "\\|") }
 
 func typeOf(s *huma.Schema) string {
 	switch {
+	case isOrNull(s):
+		return typeOf(s.AnyOf[0])
 	case s.Ref != "":
 		name := strings.TrimPrefix(s.Ref, schemaPrefix)
 		return "[" + name + "](#" + strings.ToLower(name) + ")"
@@ -138,7 +143,7 @@ func typeOf(s *huma.Schema) string {
 		}
 		return "object"
 	case len(s.Enum) > 0:
-		return strings.Trim(fmt.Sprint(s.Enum), "[]")
+		return strings.Trim(fmt.Sprint(slices.DeleteFunc(slices.Clone(s.Enum), func(v any) bool { return v == nil })), "[]")
 	case s.Type == "":
 		return "any"
 	}

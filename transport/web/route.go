@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -77,6 +78,45 @@ func answer[T any](v T, at *rotav1.ReadAt) *Answer[T] {
 	return a
 }
 
+// Versioned is the answer of a call about an object with an etag.
+type Versioned[T any] struct {
+	Status int
+	Index  string `header:"Rota-Index" doc:"The index of the state that was read."`
+	Age    string `header:"Rota-Age-Ms" doc:"How long ago the node last applied anything; negative if never."`
+	ETag   string `header:"ETag" doc:"The version of its settings, for If-Match: the etag of the body, in quotes."`
+	Body   Out[T]
+}
+
+// versioned is answer with an etag.
+func versioned[T any](v T, etag string, at *rotav1.ReadAt) *Versioned[T] {
+	a := answer(v, at)
+	out := &Versioned[T]{Status: a.Status, Index: a.Index, Age: a.Age, Body: a.Body}
+	if etag != "" {
+		out.ETag = `"` + etag + `"`
+	}
+	return out
+}
+
+// Matching is a call that may be restricted to one version.
+type Matching struct {
+	IfMatch string `header:"If-Match" doc:"The ETag of an earlier answer, in quotes: the call changes that version only, and is refused with 412 if it has changed since. * matches any version that exists."`
+}
+
+// version reads the header: one entity tag, or *.
+func (m *Matching) version() (string, error) {
+	text := strings.TrimSpace(m.IfMatch)
+	const whatever = "*"
+	if text == "" || text == whatever {
+		return text, nil
+	}
+	tag := strings.TrimSuffix(strings.TrimPrefix(text, `"`), `"`)
+	if tag == "" || tag == whatever || strings.ContainsAny(tag, `",/ `) {
+		return "", rota.Refusef(rota.KindInvalid, "if-match", "the header If-Match is %q: send one ETag of an earlier answer, in quotes, or *; no list, "+
+			"and no weak one", head(m.IfMatch))
+	}
+	return tag, nil
+}
+
 // route is how a call is registered: its method and pattern, the method of gRPC that it is,
 // its sentence, and what it returns beside 200.
 type route struct {
@@ -85,6 +125,8 @@ type route struct {
 	statuses           []int
 	// optional says that the body may be left out, waits that the call waits for what is to come.
 	optional, waits bool
+	// bytes says that it returns bytes as they are, of rawType.
+	bytes bool
 	// lasts is what it gets beside the time of a call, takes what it takes where that is no In.
 	lasts time.Duration
 	takes func(huma.Registry) map[string]*huma.MediaType
@@ -117,6 +159,9 @@ func add[I, O any](s *Site, rt route, do func(context.Context, *I) (*O, error)) 
 	})
 	item := s.api.OpenAPI().Paths[rt.path]
 	made := map[string]*huma.Operation{http.MethodGet: item.Get, http.MethodPost: item.Post, http.MethodPut: item.Put, http.MethodDelete: item.Delete}[rt.method]
+	if rt.bytes {
+		made.Responses["200"].Content = map[string]*huma.MediaType{rawType: {Schema: binary(nil)}}
+	}
 	if rt.takes != nil { // told here, so that the library leaves the body to the call
 		made.RequestBody = &huma.RequestBody{Required: true, Content: rt.takes(s.api.OpenAPI().Components.Schemas)}
 	}

@@ -31,6 +31,12 @@ func (s *Site) schedules() {
 		says: "Run the dates of a schedule that have passed between two moments"}, s.backfillSchedule)
 }
 
+// VersionSetting is a call that sets one thing in one version.
+type VersionSetting[T any] struct {
+	Setting[T]
+	Matching
+}
+
 func (s *Site) listSchedules(ctx context.Context, in *List) (*Answer[rest.Schedules], error) {
 	read, err := in.wire()
 	if err != nil {
@@ -44,7 +50,7 @@ func (s *Site) listSchedules(ctx context.Context, in *List) (*Answer[rest.Schedu
 	return answer(rest.Schedules{Schedules: rows, NextCursor: got.GetNextCursor()}, got.GetAt()), err
 }
 
-func (s *Site) getSchedule(ctx context.Context, in *One) (*Answer[rota.Schedule], error) {
+func (s *Site) getSchedule(ctx context.Context, in *One) (*Versioned[rota.Schedule], error) {
 	read, err := in.wire()
 	if err != nil {
 		return nil, err
@@ -54,10 +60,14 @@ func (s *Site) getSchedule(ctx context.Context, in *One) (*Answer[rota.Schedule]
 		return nil, err
 	}
 	v, err := words.ScheduleFromWire(got.GetSchedule())
-	return answer(v, got.GetAt()), err
+	return versioned(v, v.ETag, got.GetAt()), err
 }
 
-func (s *Site) setSchedule(ctx context.Context, in *Setting[rota.ScheduleSpec]) (*Answer[rota.Schedule], error) {
+func (s *Site) setSchedule(ctx context.Context, in *VersionSetting[rota.ScheduleSpec]) (*Versioned[rota.Schedule], error) {
+	version, err := in.version()
+	if err != nil {
+		return nil, err
+	}
 	spec := rota.NewScheduleSpec("", rota.NewJobSpec("", nil))
 	if err := decode(in.Body.raw, &spec, ""); err != nil {
 		return nil, err
@@ -66,19 +76,23 @@ func (s *Site) setSchedule(ctx context.Context, in *Setting[rota.ScheduleSpec]) 
 		return nil, rota.Refusef(rota.KindInvalid, "name", "name is %.80q and the address is of %.80q: leave name out, or make them the same", string(spec.Name), in.ID)
 	}
 	spec.Name = rota.ScheduleName(in.ID)
-	return scheduleAnswer(s.options.Calls.Schedules.Set(ctx, &rotav1.SetScheduleRequest{Spec: words.ScheduleSpecToWire(&spec)}))
+	return scheduleAnswer(s.options.Calls.Schedules.Set(ctx, &rotav1.SetScheduleRequest{Spec: words.ScheduleSpecToWire(&spec), IfMatch: version}))
 }
 
-func scheduleAnswer(w *rotav1.Schedule, err error) (*Answer[rota.Schedule], error) {
+func scheduleAnswer(w *rotav1.Schedule, err error) (*Versioned[rota.Schedule], error) {
 	if err != nil {
 		return nil, err
 	}
 	v, err := words.ScheduleFromWire(w)
-	return answer(v, nil), err
+	return versioned(v, v.ETag, nil), err
 }
 
-func (s *Site) deleteSchedule(ctx context.Context, in *Named) (*Answer[rest.Deleted], error) {
-	_, err := s.options.Calls.Schedules.Delete(ctx, &rotav1.DeleteScheduleRequest{Name: in.ID})
+func (s *Site) deleteSchedule(ctx context.Context, in *NamedVersion) (*Answer[rest.Deleted], error) {
+	version, err := in.version()
+	if err != nil {
+		return nil, err
+	}
+	_, err = s.options.Calls.Schedules.Delete(ctx, &rotav1.DeleteScheduleRequest{Name: in.ID, IfMatch: version})
 	return answer(rest.Deleted{}, nil), err
 }
 
@@ -104,20 +118,28 @@ func (s *Site) nextDates(ctx context.Context, in *NextQuery) (*Answer[rest.Dates
 	return answer(rest.Dates{Dates: dates}, got.GetAt()), nil
 }
 
-func (s *Site) pauseSchedule(ctx context.Context, in *Setting[rest.SchedulePause]) (*Answer[rota.Schedule], error) {
+func (s *Site) pauseSchedule(ctx context.Context, in *VersionSetting[rest.SchedulePause]) (*Versioned[rota.Schedule], error) {
 	body, err := in.Body.read()
 	if err != nil {
 		return nil, err
 	}
-	return scheduleAnswer(s.options.Calls.Schedules.Pause(ctx, &rotav1.PauseScheduleRequest{Name: in.ID, Reason: body.Reason}))
+	version, err := in.version()
+	if err != nil {
+		return nil, err
+	}
+	return scheduleAnswer(s.options.Calls.Schedules.Pause(ctx, &rotav1.PauseScheduleRequest{Name: in.ID, Reason: body.Reason, IfMatch: version}))
 }
 
-func (s *Site) resumeSchedule(ctx context.Context, in *Setting[rest.ScheduleResumption]) (*Answer[rota.Schedule], error) {
+func (s *Site) resumeSchedule(ctx context.Context, in *VersionSetting[rest.ScheduleResumption]) (*Versioned[rota.Schedule], error) {
 	body, err := in.Body.read()
 	if err != nil {
 		return nil, err
 	}
-	return scheduleAnswer(s.options.Calls.Schedules.Resume(ctx, &rotav1.ResumeScheduleRequest{Name: in.ID, CatchUp: body.CatchUp}))
+	version, err := in.version()
+	if err != nil {
+		return nil, err
+	}
+	return scheduleAnswer(s.options.Calls.Schedules.Resume(ctx, &rotav1.ResumeScheduleRequest{Name: in.ID, CatchUp: body.CatchUp, IfMatch: version}))
 }
 
 func (s *Site) triggerSchedule(ctx context.Context, in *Setting[rest.ScheduleRun]) (*Answer[rest.JobOutcome], error) {

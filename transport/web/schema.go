@@ -65,6 +65,7 @@ var (
 		reflect.TypeFor[rest.SchedulePause](): true,
 		reflect.TypeFor[rest.TokenSetting]():  true, reflect.TypeFor[rest.Backfill](): true, reflect.TypeFor[rest.RoleSetting](): true,
 		reflect.TypeFor[rest.IssuerSetting](): true, reflect.TypeFor[rest.Anonymous](): true, reflect.TypeFor[rest.Exchange](): true,
+		reflect.TypeFor[rest.Session](): true, reflect.TypeFor[rest.SessionClaim](): true,
 		reflect.TypeFor[rest.JobIDs](): true, reflect.TypeFor[rest.JobRetries](): true, reflect.TypeFor[rest.ProofReport](): true,
 		reflect.TypeFor[rota.PlanSpec](): true, reflect.TypeFor[rota.KeyRule](): true, reflect.TypeFor[rest.KeySkip](): true,
 		reflect.TypeFor[rota.WorkflowSpec](): true, reflect.TypeFor[rota.NodeSpec](): true, reflect.TypeFor[rota.Gate](): true,
@@ -197,6 +198,20 @@ func nullable(s *huma.Schema) {
 	}
 }
 
+// orNull lets a field that comes be null, which is the same as if it were left out: encoding/json has it so, and many
+// languages write null for what is not set.
+func orNull(s *huma.Schema) *huma.Schema {
+	null := []any{nil}
+	switch {
+	case s.Ref != "":
+		return &huma.Schema{AnyOf: []*huma.Schema{s, {Enum: null}}}
+	case len(s.Enum) > 0:
+		s.Enum = append(s.Enum, nil)
+	}
+	nullable(s)
+	return s
+}
+
 func (d *describer) date(name, says string) {
 	d.put(name+"_ms", says, &huma.Schema{Type: huma.TypeInteger, Format: "int64"}, false)
 	d.put(name+"_at", "The same as "+name+"_ms, in RFC 3339.", &huma.Schema{Type: huma.TypeString, Format: "date-time"}, false)
@@ -208,6 +223,9 @@ func (d *describer) put(name, says string, s *huma.Schema, always bool) {
 	}
 	if s.Ref == "" && s.Description == "" {
 		s.Description = says
+	}
+	if !d.goesOut {
+		s = orNull(s)
 	}
 	d.schema.Properties[name] = s
 	if always && d.goesOut {
@@ -227,6 +245,14 @@ func sentence(t reflect.Type, field string) string {
 	return rest.Sentence(name)
 }
 
+// readsBack reports whether a text is read as the value whose it is: that of no value, such as
+// unknown, is not.
+func readsBack(v reflect.Value, text []byte) bool {
+	again := reflect.New(v.Type())
+	reads, ok := again.Interface().(encoding.TextUnmarshaler)
+	return !ok || reads.UnmarshalText(text) == nil && again.Elem().Uint() == v.Uint()
+}
+
 // names returns the values of a type that counts them, nil for another one.
 func names(t reflect.Type) (all []any) {
 	if t.Kind() != reflect.Uint8 {
@@ -236,7 +262,7 @@ func names(t reflect.Type) (all []any) {
 		v := reflect.New(t).Elem()
 		v.SetUint(uint64(i))
 		text, err := v.Interface().(encoding.TextMarshaler).MarshalText()
-		if err != nil || strings.HasSuffix(string(text), "_"+strconv.Itoa(i)) {
+		if err != nil || strings.HasSuffix(string(text), "_"+strconv.Itoa(i)) || !readsBack(v, text) {
 			break
 		}
 		if len(text) > 0 {

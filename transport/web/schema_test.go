@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"reflect"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -69,7 +70,7 @@ func TestSchemas(t *testing.T) {
 		rest.Batches{}, rest.BatchOpening{}, rota.ModeStatus{}, rest.ModeChange{}, rest.Peers{}, rota.Verdict{},
 		rota.Schedule{}, rota.ScheduleSpec{}, rest.Schedules{}, rest.Dates{}, rest.SchedulePause{}, rest.ScheduleResumption{}, rest.ScheduleRun{},
 		rest.TokenSetting{}, rest.Backfill{}, rest.Backfilled{}, rest.Tokens{}, rest.Roles{}, rest.RoleSetting{}, rest.Issuers{}, rest.IssuerSetting{},
-		rest.Blocks{}, rest.Anonymous{}, rest.Exchange{}, rest.Done{}, rest.PolicyKeys{}, rest.JobIDs{}, rest.JobRetries{}, rest.JobsChanged{},
+		rest.Blocks{}, rest.Anonymous{}, rest.Exchange{}, rest.Session{}, rest.SessionClaim{}, rest.Done{}, rest.PolicyKeys{}, rest.JobIDs{}, rest.JobRetries{}, rest.JobsChanged{},
 		rest.JobEnded{}, rest.ProofReport{}, rest.Plans{}, rest.KeyRules{}, rest.Keys{}, rest.KeySkip{}, rest.WorkflowRetry{}, rest.Signal{},
 		rota.Plan{}, rota.PlanPreview{}, rota.KeyRule{}, rota.Workflow{}, rota.WorkflowSpec{}, rota.WorkflowPage{}, rota.WorkflowSubmitted{},
 		rota.Signalled{}, rest.Handover{}, rest.Led{}, rota.StoredBackup{}, rota.AccessToken{}, rota.Role{}, rota.Issuer{},
@@ -109,5 +110,66 @@ func TestSchemas(t *testing.T) {
 				t.Errorf("%T: %s is not described", v, name)
 			}
 		}
+	}
+}
+
+// TestSchemas_null: what comes may have null for a field that it does not set, and the description says so.
+func TestSchemas_null(t *testing.T) {
+	t.Parallel()
+	registry := huma.NewMapRegistry(schemaPrefix, huma.DefaultSchemaNamer)
+	for of := range taken {
+		schemaFor(registry, of)
+		for name, s := range registry.Map()[of.Name()].Properties {
+			var result huma.ValidateResult
+			huma.Validate(registry, s, huma.NewPathBuffer(nil, 0), huma.ModeWriteToServer, nil, &result)
+			described := len(result.Errors) == 0
+			got := reflect.New(of)
+			err := decode([]byte(`{"`+name+`":null}`), got.Interface(), "")
+			says, _ := json.Marshal(got.Elem().Interface())
+			nothing, _ := json.Marshal(reflect.Zero(of).Interface())
+			if !described || err != nil || string(says) != string(nothing) {
+				t.Errorf("%s.%s is null: described is %v, read as %s, %v", of.Name(), name, described, says, err)
+			}
+		}
+	}
+}
+
+// TestSchemas_names: a type with names has each once, and none that stands for no value.
+func TestSchemas_names(t *testing.T) {
+	t.Parallel()
+	text, _, err := described(t).Describe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all any
+	if err := json.Unmarshal(text, &all); err != nil {
+		t.Fatal(err)
+	}
+	lists := 0
+	var walk func(at string, v any)
+	walk = func(at string, v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			for name, inner := range v {
+				walk(at+"/"+name, inner)
+			}
+			names, _ := v["enum"].([]any)
+			seen := make(map[any]bool)
+			for _, name := range names {
+				if seen[name] || name == "unknown" {
+					t.Errorf("%s has %v more than once, or as no value", at, name)
+				}
+				seen[name] = true
+			}
+			lists += min(len(names), 1)
+		case []any:
+			for i, inner := range v {
+				walk(at+"/"+strconv.Itoa(i), inner)
+			}
+		}
+	}
+	walk("", all)
+	if lists < 10 {
+		t.Errorf("%d types with names", lists)
 	}
 }

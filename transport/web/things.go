@@ -35,18 +35,23 @@ func (s *Site) queues() {
 	add(s, route{method: http.MethodGet, path: one, call: rotav1.Queues_Get_FullMethodName, id: "getQueue",
 		says: "Read a queue's counters and its whole policy"}, s.getQueue)
 	add(s, route{method: http.MethodPut, path: one, call: rotav1.Queues_Set_FullMethodName, id: "setQueue",
-		says: "Create a queue or change its policy"}, s.setQueue)
+		says: "Create a queue or change its policy; dry_run=1 only reports the changes"}, s.setQueue)
 	add(s, route{method: http.MethodDelete, path: one, call: rotav1.Queues_Delete_FullMethodName, id: "deleteQueue",
 		says: "Forget a queue that nothing names"}, s.deleteQueue)
 	for verb, value := range map[string]string{"pause": "true", "resume": "false"} {
 		add(s, route{method: http.MethodPost, path: one + "/" + verb, call: rotav1.Queues_Set_FullMethodName, id: verb + "Queue",
 			says: map[string]string{"pause": "Start no more jobs of a queue; what runs goes on", "resume": "Start jobs of a paused queue again"}[verb]},
-			func(ctx context.Context, in *Named) (*Answer[rota.Queue], error) {
+			func(ctx context.Context, in *NamedVersion) (*Versioned[rota.Queue], error) {
+				version, err := in.version()
+				if err != nil {
+					return nil, err
+				}
 				// Set creates what is not there; a pause shall not.
 				if _, err := s.options.Calls.Queues.Get(ctx, &rotav1.GetQueueRequest{Name: in.ID}); err != nil {
 					return nil, err
 				}
-				return queueAnswer(s.options.Calls.Queues.Set(ctx, &rotav1.SetQueueRequest{Name: in.ID, Set: []*rotav1.Setting{{Key: "paused", Value: value}}}))
+				return queueAnswer(s.options.Calls.Queues.Set(ctx, &rotav1.SetQueueRequest{Name: in.ID, IfMatch: version,
+					Set: []*rotav1.Setting{{Key: "paused", Value: value}}}))
 			})
 	}
 }
@@ -64,7 +69,7 @@ func (s *Site) listQueues(ctx context.Context, in *List) (*Answer[rest.Queues], 
 	return answer(rest.Queues{Queues: rows, NextCursor: got.GetNextCursor()}, got.GetAt()), err
 }
 
-func (s *Site) getQueue(ctx context.Context, in *One) (*Answer[rota.Queue], error) {
+func (s *Site) getQueue(ctx context.Context, in *One) (*Versioned[rota.Queue], error) {
 	read, err := in.wire()
 	if err != nil {
 		return nil, err
@@ -74,33 +79,54 @@ func (s *Site) getQueue(ctx context.Context, in *One) (*Answer[rota.Queue], erro
 		return nil, err
 	}
 	q, err := words.QueueFromWire(got.GetQueue())
-	return answer(q, got.GetAt()), err
+	return versioned(q, q.ETag, got.GetAt()), err
 }
 
-func queueAnswer(w *rotav1.Queue, err error) (*Answer[rota.Queue], error) {
+func queueAnswer(w *rotav1.Queue, err error) (*Versioned[rota.Queue], error) {
 	if err != nil {
 		return nil, err
 	}
 	q, err := words.QueueFromWire(w)
-	return answer(q, nil), err
+	return versioned(q, q.ETag, nil), err
 }
 
-func (s *Site) setQueue(ctx context.Context, in *Setting[rest.Settings]) (*Answer[rota.Queue], error) {
+// Trial is a call that sets one thing, or a dry run of it.
+type Trial struct {
+	Setting[rest.Settings]
+	Dry
+	Matching
+}
+
+// NamedVersion is a call about one thing that may be restricted to one version.
+type NamedVersion struct {
+	Named
+	Matching
+}
+
+func (s *Site) setQueue(ctx context.Context, in *Trial) (*Versioned[rota.Queue], error) {
 	body, err := in.Body.read()
 	if err != nil {
 		return nil, err
 	}
-	return queueAnswer(s.options.Calls.Queues.Set(ctx, &rotav1.SetQueueRequest{Name: in.ID, Preset: body.Preset, Set: settingsOf(&body)}))
+	version, err := in.version()
+	if err != nil {
+		return nil, err
+	}
+	return queueAnswer(s.options.Calls.Queues.Set(ctx, &rotav1.SetQueueRequest{Name: in.ID, Preset: body.Preset, Set: settingsOf(&body), DryRun: in.DryRun, IfMatch: version}))
 }
 
 // QueueDeletion are the parameters of the deletion of a queue.
 type QueueDeletion struct {
-	Named
+	NamedVersion
 	DrainTo string `query:"drain_to" maxLength:"255" doc:"Moves the pending jobs to this queue first; repeat the call until left is 0."`
 }
 
 func (s *Site) deleteQueue(ctx context.Context, in *QueueDeletion) (*Answer[rest.Deleted], error) {
-	got, err := s.options.Calls.Queues.Delete(ctx, &rotav1.DeleteQueueRequest{Name: in.ID, DrainTo: in.DrainTo})
+	version, err := in.version()
+	if err != nil {
+		return nil, err
+	}
+	got, err := s.options.Calls.Queues.Delete(ctx, &rotav1.DeleteQueueRequest{Name: in.ID, DrainTo: in.DrainTo, IfMatch: version})
 	return answer(rest.Deleted{Left: got.GetLeft()}, nil), err
 }
 
@@ -110,7 +136,7 @@ func (s *Site) tenants() {
 	add(s, route{method: http.MethodGet, path: one, call: rotav1.Tenants_Get_FullMethodName, id: "getTenant",
 		says: "Read a tenant: its limits and what it has open"}, s.getTenant)
 	add(s, route{method: http.MethodPut, path: one, call: rotav1.Tenants_Set_FullMethodName, id: "setTenant",
-		says: "Change a tenant's limits"}, s.setTenant)
+		says: "Change a tenant's limits; dry_run=1 only reports the changes"}, s.setTenant)
 	add(s, route{method: http.MethodDelete, path: one, call: rotav1.Tenants_Delete_FullMethodName, id: "deleteTenant",
 		says: "Forget what was set of a tenant that nothing names"}, s.deleteTenant)
 }
@@ -128,7 +154,7 @@ func (s *Site) listTenants(ctx context.Context, in *List) (*Answer[rest.Tenants]
 	return answer(rest.Tenants{Tenants: rows, NextCursor: got.GetNextCursor()}, got.GetAt()), err
 }
 
-func (s *Site) getTenant(ctx context.Context, in *One) (*Answer[rota.Tenant], error) {
+func (s *Site) getTenant(ctx context.Context, in *One) (*Versioned[rota.Tenant], error) {
 	read, err := in.wire()
 	if err != nil {
 		return nil, err
@@ -138,27 +164,35 @@ func (s *Site) getTenant(ctx context.Context, in *One) (*Answer[rota.Tenant], er
 		return nil, err
 	}
 	t, err := words.TenantFromWire(got.GetTenant())
-	return answer(t, got.GetAt()), err
+	return versioned(t, t.ETag, got.GetAt()), err
 }
 
-func (s *Site) setTenant(ctx context.Context, in *Setting[rest.Settings]) (*Answer[rota.Tenant], error) {
+func (s *Site) setTenant(ctx context.Context, in *Trial) (*Versioned[rota.Tenant], error) {
 	body, err := in.Body.read()
+	if err != nil {
+		return nil, err
+	}
+	version, err := in.version()
 	if err != nil {
 		return nil, err
 	}
 	if err := noPreset(&body); err != nil {
 		return nil, err
 	}
-	got, err := s.options.Calls.Tenants.Set(ctx, &rotav1.SetTenantRequest{Id: in.ID, Set: settingsOf(&body)})
+	got, err := s.options.Calls.Tenants.Set(ctx, &rotav1.SetTenantRequest{Id: in.ID, Set: settingsOf(&body), DryRun: in.DryRun, IfMatch: version})
 	if err != nil {
 		return nil, err
 	}
 	t, err := words.TenantFromWire(got)
-	return answer(t, nil), err
+	return versioned(t, t.ETag, nil), err
 }
 
-func (s *Site) deleteTenant(ctx context.Context, in *Named) (*Answer[rest.Deleted], error) {
-	_, err := s.options.Calls.Tenants.Delete(ctx, &rotav1.DeleteTenantRequest{Id: in.ID})
+func (s *Site) deleteTenant(ctx context.Context, in *NamedVersion) (*Answer[rest.Deleted], error) {
+	version, err := in.version()
+	if err != nil {
+		return nil, err
+	}
+	_, err = s.options.Calls.Tenants.Delete(ctx, &rotav1.DeleteTenantRequest{Id: in.ID, IfMatch: version})
 	return answer(rest.Deleted{}, nil), err
 }
 
@@ -233,16 +267,16 @@ func (s *Site) deleteWorker(ctx context.Context, in *Named) (*Answer[rest.Delete
 func (s *Site) cluster() {
 	add(s, route{method: http.MethodGet, path: "/v1/cluster", call: rotav1.Cluster_Status_FullMethodName, id: "getCluster",
 		says: "The cluster as the node asked sees it, with a leader or without"},
-		func(ctx context.Context, _ *None) (*Answer[rota.ClusterStatus], error) {
+		func(ctx context.Context, _ *None) (*Versioned[rota.ClusterStatus], error) {
 			got, err := s.options.Calls.Cluster.Status(ctx, &rotav1.StatusRequest{})
 			if err != nil {
 				return nil, err
 			}
 			status, err := words.ClusterStatusFromWire(got)
-			return answer(status, nil), err
+			return versioned(status, status.ETag, nil), err
 		})
 	add(s, route{method: http.MethodPut, path: "/v1/cluster", call: rotav1.Cluster_Set_FullMethodName, id: "setCluster",
-		says: "Change the cluster's own settings"}, s.setCluster)
+		says: "Change the cluster's own settings; dry_run=1 only reports the changes"}, s.setCluster)
 	add(s, route{method: http.MethodGet, path: "/v1/whoami", call: rotav1.Auth_WhoAmI_FullMethodName, id: "whoAmI",
 		says: "Who the caller is, and what it may do"},
 		func(ctx context.Context, _ *None) (*Answer[rota.Identity], error) {
@@ -256,20 +290,28 @@ func (s *Site) cluster() {
 }
 
 // ClusterSetting is a call that sets the cluster's own settings.
-type ClusterSetting struct{ Body In[rest.Settings] }
+type ClusterSetting struct {
+	Dry
+	Matching
+	Body In[rest.Settings]
+}
 
-func (s *Site) setCluster(ctx context.Context, in *ClusterSetting) (*Answer[rota.ClusterSettings], error) {
+func (s *Site) setCluster(ctx context.Context, in *ClusterSetting) (*Versioned[rota.ClusterSettings], error) {
 	body, err := in.Body.read()
+	if err != nil {
+		return nil, err
+	}
+	version, err := in.version()
 	if err != nil {
 		return nil, err
 	}
 	if err := noPreset(&body); err != nil {
 		return nil, err
 	}
-	got, err := s.options.Calls.Cluster.Set(ctx, &rotav1.SetClusterRequest{Set: settingsOf(&body)})
+	got, err := s.options.Calls.Cluster.Set(ctx, &rotav1.SetClusterRequest{Set: settingsOf(&body), DryRun: in.DryRun, IfMatch: version})
 	if err != nil {
 		return nil, err
 	}
 	c, err := words.ClusterSettingsFromWire(got)
-	return answer(c, nil), err
+	return versioned(c, c.ETag, nil), err
 }

@@ -10,7 +10,8 @@ import (
 // LanesQuery are the parameters of a list of lanes.
 type LanesQuery struct {
 	One
-	Limit int32 `query:"limit" minimum:"1" maximum:"100" default:"100" doc:"At most so many."`
+	Order string `query:"order" enum:"largest,oldest" default:"largest" doc:"largest has the lanes with the most jobs first, oldest those whose oldest jobs have waited longest."`
+	Limit int32  `query:"limit" minimum:"1" maximum:"100" default:"100" doc:"At most so many."`
 }
 
 // RoundQuery says which round is meant.
@@ -22,13 +23,13 @@ type RoundQuery struct {
 // views registers what looks into a queue and between nodes; gRPC has none of it.
 func (s *Site) views() {
 	add(s, route{method: http.MethodGet, path: "/v1/queues/{id}/lanes", id: "listLanes",
-		says: "The largest lanes of a queue, with why nothing of each is placed"},
+		says: "The largest lanes of a queue, or those that wait longest, with why nothing of each is placed"},
 		func(ctx context.Context, in *LanesQuery) (*Answer[rest.Lanes], error) {
 			read, err := in.wire()
 			if err != nil {
 				return nil, err
 			}
-			lanes, at, err := s.options.Calls.Lanes(ctx, in.ID, int(in.Limit), read)
+			lanes, at, err := s.options.Calls.Lanes(ctx, in.ID, int(in.Limit), in.Order == "oldest", read)
 			if err != nil {
 				return nil, err
 			}

@@ -37,8 +37,8 @@ type Calls struct {
 	Plans     rotav1.PlansServer
 	Workflows rotav1.WorkflowsServer
 	Webhooks  rotav1.WebhooksServer
-	// Lanes are the largest lanes of a queue, Views what each node finds of each other one.
-	Lanes func(ctx context.Context, queue string, most int, read *rotav1.Read) (rest.Lanes, *rotav1.ReadAt, error)
+	// Lanes are the first lanes of a queue in an order, Views what each node finds of each other one.
+	Lanes func(ctx context.Context, queue string, most int, oldest bool, read *rotav1.Read) (rest.Lanes, *rotav1.ReadAt, error)
 	Views func(ctx context.Context) (rest.Views, error)
 	// Round is a round as it is computed again.
 	Round func(ctx context.Context, epoch, height uint64) (rest.Round, *rotav1.ReadAt, error)

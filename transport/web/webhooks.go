@@ -26,21 +26,25 @@ func (s *Site) webhooks() {
 	add(s, route{method: http.MethodPost, path: one + "/pause", call: rotav1.Webhooks_Pause_FullMethodName, id: "pauseWebhook", optional: true,
 		says: "Deliver nothing more to a webhook; its cursor waits"}, c.pause)
 	add(s, route{method: http.MethodPost, path: one + "/resume", call: rotav1.Webhooks_Resume_FullMethodName, id: "resumeWebhook",
-		says: "Have a webhook go on from its cursor"}, func(ctx context.Context, in *Named) (*Answer[rota.Webhook], error) {
-		return webhookAnswer(s.options.Calls.Webhooks.Resume(ctx, &rotav1.ResumeWebhookRequest{Name: in.ID}))
+		says: "Have a webhook go on from its cursor"}, func(ctx context.Context, in *NamedVersion) (*Versioned[rota.Webhook], error) {
+		version, err := in.version()
+		if err != nil {
+			return nil, err
+		}
+		return webhookAnswer(s.options.Calls.Webhooks.Resume(ctx, &rotav1.ResumeWebhookRequest{Name: in.ID, IfMatch: version}))
 	})
 	add(s, route{method: http.MethodPost, path: one + "/skip", call: rotav1.Webhooks_Skip_FullMethodName, id: "skipWebhook",
-		says: "Pass over the events that wait for a webhook"}, func(ctx context.Context, in *Named) (*Answer[rota.Webhook], error) {
+		says: "Pass over the events that wait for a webhook"}, func(ctx context.Context, in *Named) (*Versioned[rota.Webhook], error) {
 		return webhookAnswer(s.options.Calls.Webhooks.Skip(ctx, &rotav1.SkipWebhookRequest{Name: in.ID}))
 	})
 }
 
-func webhookAnswer(w *rotav1.Webhook, err error) (*Answer[rota.Webhook], error) {
+func webhookAnswer(w *rotav1.Webhook, err error) (*Versioned[rota.Webhook], error) {
 	if err != nil {
 		return nil, err
 	}
 	hook, err := words.WebhookFromWire(w)
-	return answer(hook, nil), err
+	return versioned(hook, hook.ETag, nil), err
 }
 
 func (s webhookCalls) list(ctx context.Context, in *List) (*Answer[rest.Webhooks], error) {
@@ -56,7 +60,7 @@ func (s webhookCalls) list(ctx context.Context, in *List) (*Answer[rest.Webhooks
 	return answer(rest.Webhooks{Webhooks: rows, NextCursor: got.GetNextCursor()}, got.GetAt()), err
 }
 
-func (s webhookCalls) get(ctx context.Context, in *One) (*Answer[rota.Webhook], error) {
+func (s webhookCalls) get(ctx context.Context, in *One) (*Versioned[rota.Webhook], error) {
 	read, err := in.wire()
 	if err != nil {
 		return nil, err
@@ -66,10 +70,14 @@ func (s webhookCalls) get(ctx context.Context, in *One) (*Answer[rota.Webhook], 
 		return nil, err
 	}
 	hook, err := words.WebhookFromWire(got.GetWebhook())
-	return answer(hook, got.GetAt()), err
+	return versioned(hook, hook.ETag, got.GetAt()), err
 }
 
-func (s webhookCalls) set(ctx context.Context, in *Setting[rota.WebhookSpec]) (*Answer[rota.Webhook], error) {
+func (s webhookCalls) set(ctx context.Context, in *VersionSetting[rota.WebhookSpec]) (*Versioned[rota.Webhook], error) {
+	version, err := in.version()
+	if err != nil {
+		return nil, err
+	}
 	spec, err := in.Body.read()
 	if err != nil {
 		return nil, err
@@ -78,18 +86,26 @@ func (s webhookCalls) set(ctx context.Context, in *Setting[rota.WebhookSpec]) (*
 		return nil, err
 	}
 	spec.Name = rota.WebhookName(in.ID)
-	return webhookAnswer(s.options.Calls.Webhooks.Set(ctx, &rotav1.SetWebhookRequest{Spec: words.WebhookSpecToWire(&spec)}))
+	return webhookAnswer(s.options.Calls.Webhooks.Set(ctx, &rotav1.SetWebhookRequest{Spec: words.WebhookSpecToWire(&spec), IfMatch: version}))
 }
 
-func (s webhookCalls) delete(ctx context.Context, in *Named) (*Answer[rest.Deleted], error) {
-	_, err := s.options.Calls.Webhooks.Delete(ctx, &rotav1.DeleteWebhookRequest{Name: in.ID})
+func (s webhookCalls) delete(ctx context.Context, in *NamedVersion) (*Answer[rest.Deleted], error) {
+	version, err := in.version()
+	if err != nil {
+		return nil, err
+	}
+	_, err = s.options.Calls.Webhooks.Delete(ctx, &rotav1.DeleteWebhookRequest{Name: in.ID, IfMatch: version})
 	return answer(rest.Deleted{}, nil), err
 }
 
-func (s webhookCalls) pause(ctx context.Context, in *Setting[rest.WebhookPause]) (*Answer[rota.Webhook], error) {
+func (s webhookCalls) pause(ctx context.Context, in *VersionSetting[rest.WebhookPause]) (*Versioned[rota.Webhook], error) {
+	version, err := in.version()
+	if err != nil {
+		return nil, err
+	}
 	body, err := in.Body.read()
 	if err != nil {
 		return nil, err
 	}
-	return webhookAnswer(s.options.Calls.Webhooks.Pause(ctx, &rotav1.PauseWebhookRequest{Name: in.ID, Reason: body.Reason}))
+	return webhookAnswer(s.options.Calls.Webhooks.Pause(ctx, &rotav1.PauseWebhookRequest{Name: in.ID, Reason: body.Reason, IfMatch: version}))
 }

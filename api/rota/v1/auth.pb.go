@@ -374,8 +374,10 @@ type AccessToken struct {
 	// Both 0 where it was not revoked.
 	RevokedMs      int64 `protobuf:"varint,10,opt,name=revoked_ms,json=revokedMs,proto3" json:"revoked_ms,omitempty"`
 	RevokedClockMs int64 `protobuf:"varint,11,opt,name=revoked_clock_ms,json=revokedClockMs,proto3" json:"revoked_clock_ms,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Whose browser session it is, empty for any other token.
+	Parent        string `protobuf:"bytes,12,opt,name=parent,proto3" json:"parent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AccessToken) Reset() {
@@ -483,6 +485,13 @@ func (x *AccessToken) GetRevokedClockMs() int64 {
 		return x.RevokedClockMs
 	}
 	return 0
+}
+
+func (x *AccessToken) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
 }
 
 type ListTokensRequest struct {
@@ -788,14 +797,16 @@ func (x *RoleLimits) GetMaxWebhooks() int64 {
 }
 
 type Role struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Grants        []*Grant               `protobuf:"bytes,2,rep,name=grants,proto3" json:"grants,omitempty"`
-	BuiltIn       bool                   `protobuf:"varint,3,opt,name=built_in,json=builtIn,proto3" json:"built_in,omitempty"`
-	By            string                 `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
-	AtMs          int64                  `protobuf:"varint,5,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
-	AtClockMs     int64                  `protobuf:"varint,6,opt,name=at_clock_ms,json=atClockMs,proto3" json:"at_clock_ms,omitempty"`
-	Limits        *RoleLimits            `protobuf:"bytes,7,opt,name=limits,proto3" json:"limits,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Name      string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Grants    []*Grant               `protobuf:"bytes,2,rep,name=grants,proto3" json:"grants,omitempty"`
+	BuiltIn   bool                   `protobuf:"varint,3,opt,name=built_in,json=builtIn,proto3" json:"built_in,omitempty"`
+	By        string                 `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
+	AtMs      int64                  `protobuf:"varint,5,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	AtClockMs int64                  `protobuf:"varint,6,opt,name=at_clock_ms,json=atClockMs,proto3" json:"at_clock_ms,omitempty"`
+	Limits    *RoleLimits            `protobuf:"bytes,7,opt,name=limits,proto3" json:"limits,omitempty"`
+	// Its version; empty of one that is built in.
+	Etag          string `protobuf:"bytes,8,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -879,11 +890,20 @@ func (x *Role) GetLimits() *RoleLimits {
 	return nil
 }
 
+func (x *Role) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
 type SetRoleRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Grants        []*Grant               `protobuf:"bytes,2,rep,name=grants,proto3" json:"grants,omitempty"`
-	Limits        *RoleLimits            `protobuf:"bytes,3,opt,name=limits,proto3" json:"limits,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Name   string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Grants []*Grant               `protobuf:"bytes,2,rep,name=grants,proto3" json:"grants,omitempty"`
+	Limits *RoleLimits            `protobuf:"bytes,3,opt,name=limits,proto3" json:"limits,omitempty"`
+	// Apply only if this is the current etag; * matches any version that exists. Empty: no condition.
+	IfMatch       string `protobuf:"bytes,4,opt,name=if_match,json=ifMatch,proto3" json:"if_match,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -937,6 +957,13 @@ func (x *SetRoleRequest) GetLimits() *RoleLimits {
 		return x.Limits
 	}
 	return nil
+}
+
+func (x *SetRoleRequest) GetIfMatch() string {
+	if x != nil {
+		return x.IfMatch
+	}
+	return ""
 }
 
 type ListRolesRequest struct {
@@ -1060,8 +1087,10 @@ func (x *ListRolesResponse) GetNextCursor() string {
 }
 
 type DeleteRoleRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Apply only if this is the current etag; * matches any version that exists. Empty: no condition.
+	IfMatch       string `protobuf:"bytes,2,opt,name=if_match,json=ifMatch,proto3" json:"if_match,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1099,6 +1128,13 @@ func (*DeleteRoleRequest) Descriptor() ([]byte, []int) {
 func (x *DeleteRoleRequest) GetName() string {
 	if x != nil {
 		return x.Name
+	}
+	return ""
+}
+
+func (x *DeleteRoleRequest) GetIfMatch() string {
+	if x != nil {
+		return x.IfMatch
 	}
 	return ""
 }
@@ -1577,11 +1613,13 @@ type Issuer struct {
 	Url      string                 `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
 	Audience string                 `protobuf:"bytes,2,opt,name=audience,proto3" json:"audience,omitempty"`
 	// Certificates in PEM.
-	Ca            string       `protobuf:"bytes,3,opt,name=ca,proto3" json:"ca,omitempty"`
-	Maps          []*ClaimRole `protobuf:"bytes,4,rep,name=maps,proto3" json:"maps,omitempty"`
-	By            string       `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
-	AtMs          int64        `protobuf:"varint,6,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
-	AtClockMs     int64        `protobuf:"varint,7,opt,name=at_clock_ms,json=atClockMs,proto3" json:"at_clock_ms,omitempty"`
+	Ca        string       `protobuf:"bytes,3,opt,name=ca,proto3" json:"ca,omitempty"`
+	Maps      []*ClaimRole `protobuf:"bytes,4,rep,name=maps,proto3" json:"maps,omitempty"`
+	By        string       `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
+	AtMs      int64        `protobuf:"varint,6,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	AtClockMs int64        `protobuf:"varint,7,opt,name=at_clock_ms,json=atClockMs,proto3" json:"at_clock_ms,omitempty"`
+	// Its version.
+	Etag          string `protobuf:"bytes,8,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1665,12 +1703,21 @@ func (x *Issuer) GetAtClockMs() int64 {
 	return 0
 }
 
+func (x *Issuer) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
 type SetIssuerRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Url           string                 `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
-	Audience      string                 `protobuf:"bytes,2,opt,name=audience,proto3" json:"audience,omitempty"`
-	Ca            string                 `protobuf:"bytes,3,opt,name=ca,proto3" json:"ca,omitempty"`
-	Maps          []*ClaimRole           `protobuf:"bytes,4,rep,name=maps,proto3" json:"maps,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Url      string                 `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
+	Audience string                 `protobuf:"bytes,2,opt,name=audience,proto3" json:"audience,omitempty"`
+	Ca       string                 `protobuf:"bytes,3,opt,name=ca,proto3" json:"ca,omitempty"`
+	Maps     []*ClaimRole           `protobuf:"bytes,4,rep,name=maps,proto3" json:"maps,omitempty"`
+	// Apply only if this is the current etag; * matches any version that exists. Empty: no condition.
+	IfMatch       string `protobuf:"bytes,5,opt,name=if_match,json=ifMatch,proto3" json:"if_match,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1731,6 +1778,13 @@ func (x *SetIssuerRequest) GetMaps() []*ClaimRole {
 		return x.Maps
 	}
 	return nil
+}
+
+func (x *SetIssuerRequest) GetIfMatch() string {
+	if x != nil {
+		return x.IfMatch
+	}
+	return ""
 }
 
 type ListIssuersRequest struct {
@@ -1854,8 +1908,10 @@ func (x *ListIssuersResponse) GetNextCursor() string {
 }
 
 type DeleteIssuerRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Url           string                 `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Url   string                 `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
+	// Apply only if this is the current etag; * matches any version that exists. Empty: no condition.
+	IfMatch       string `protobuf:"bytes,2,opt,name=if_match,json=ifMatch,proto3" json:"if_match,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1893,6 +1949,13 @@ func (*DeleteIssuerRequest) Descriptor() ([]byte, []int) {
 func (x *DeleteIssuerRequest) GetUrl() string {
 	if x != nil {
 		return x.Url
+	}
+	return ""
+}
+
+func (x *DeleteIssuerRequest) GetIfMatch() string {
+	if x != nil {
+		return x.IfMatch
 	}
 	return ""
 }
@@ -1995,6 +2058,253 @@ func (x *ExchangeRequest) GetHash() []byte {
 	return nil
 }
 
+type OpenSessionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// SHA-256 of rota|token|ID|SECRET.
+	Hash []byte `protobuf:"bytes,2,opt,name=hash,proto3" json:"hash,omitempty"`
+	// Whether it is a link that somebody opens within a minute.
+	Link          bool `protobuf:"varint,3,opt,name=link,proto3" json:"link,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OpenSessionRequest) Reset() {
+	*x = OpenSessionRequest{}
+	mi := &file_rota_v1_auth_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OpenSessionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OpenSessionRequest) ProtoMessage() {}
+
+func (x *OpenSessionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_auth_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OpenSessionRequest.ProtoReflect.Descriptor instead.
+func (*OpenSessionRequest) Descriptor() ([]byte, []int) {
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *OpenSessionRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *OpenSessionRequest) GetHash() []byte {
+	if x != nil {
+		return x.Hash
+	}
+	return nil
+}
+
+func (x *OpenSessionRequest) GetLink() bool {
+	if x != nil {
+		return x.Link
+	}
+	return false
+}
+
+type OpenSessionResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Session *AccessToken           `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	// The origin of the console for browsers, as set by --ui-origin on the node that answers; empty if unset.
+	UiOrigin      string `protobuf:"bytes,2,opt,name=ui_origin,json=uiOrigin,proto3" json:"ui_origin,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OpenSessionResponse) Reset() {
+	*x = OpenSessionResponse{}
+	mi := &file_rota_v1_auth_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OpenSessionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OpenSessionResponse) ProtoMessage() {}
+
+func (x *OpenSessionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_auth_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OpenSessionResponse.ProtoReflect.Descriptor instead.
+func (*OpenSessionResponse) Descriptor() ([]byte, []int) {
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *OpenSessionResponse) GetSession() *AccessToken {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+func (x *OpenSessionResponse) GetUiOrigin() string {
+	if x != nil {
+		return x.UiOrigin
+	}
+	return ""
+}
+
+type ClaimSessionRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Hash          []byte                 `protobuf:"bytes,2,opt,name=hash,proto3" json:"hash,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClaimSessionRequest) Reset() {
+	*x = ClaimSessionRequest{}
+	mi := &file_rota_v1_auth_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClaimSessionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClaimSessionRequest) ProtoMessage() {}
+
+func (x *ClaimSessionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_auth_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClaimSessionRequest.ProtoReflect.Descriptor instead.
+func (*ClaimSessionRequest) Descriptor() ([]byte, []int) {
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *ClaimSessionRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ClaimSessionRequest) GetHash() []byte {
+	if x != nil {
+		return x.Hash
+	}
+	return nil
+}
+
+type EndSessionRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndSessionRequest) Reset() {
+	*x = EndSessionRequest{}
+	mi := &file_rota_v1_auth_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndSessionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndSessionRequest) ProtoMessage() {}
+
+func (x *EndSessionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_auth_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndSessionRequest.ProtoReflect.Descriptor instead.
+func (*EndSessionRequest) Descriptor() ([]byte, []int) {
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *EndSessionRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+type EndSessionResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndSessionResponse) Reset() {
+	*x = EndSessionResponse{}
+	mi := &file_rota_v1_auth_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndSessionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndSessionResponse) ProtoMessage() {}
+
+func (x *EndSessionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_auth_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndSessionResponse.ProtoReflect.Descriptor instead.
+func (*EndSessionResponse) Descriptor() ([]byte, []int) {
+	return file_rota_v1_auth_proto_rawDescGZIP(), []int{36}
+}
+
 var File_rota_v1_auth_proto protoreflect.FileDescriptor
 
 const file_rota_v1_auth_proto_rawDesc = "" +
@@ -2025,7 +2335,7 @@ const file_rota_v1_auth_proto_rawDesc = "" +
 	"\x06queues\x18\x05 \x03(\tR\x06queues\x12#\n" +
 	"\rworker_prefix\x18\x06 \x01(\tR\fworkerPrefix\x12\x1d\n" +
 	"\n" +
-	"expires_ms\x18\a \x01(\x03R\texpiresMs\"\xcb\x02\n" +
+	"expires_ms\x18\a \x01(\x03R\texpiresMs\"\xe3\x02\n" +
 	"\vAccessToken\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05roles\x18\x02 \x03(\tR\x05roles\x12\x18\n" +
@@ -2041,7 +2351,8 @@ const file_rota_v1_auth_proto_rawDesc = "" +
 	"\n" +
 	"revoked_ms\x18\n" +
 	" \x01(\x03R\trevokedMs\x12(\n" +
-	"\x10revoked_clock_ms\x18\v \x01(\x03R\x0erevokedClockMs\"d\n" +
+	"\x10revoked_clock_ms\x18\v \x01(\x03R\x0erevokedClockMs\x12\x16\n" +
+	"\x06parent\x18\f \x01(\tR\x06parent\"d\n" +
 	"\x11ListTokensRequest\x12!\n" +
 	"\x04read\x18\x01 \x01(\v2\r.rota.v1.ReadR\x04read\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\x05R\x05limit\x12\x16\n" +
@@ -2068,7 +2379,7 @@ const file_rota_v1_auth_proto_rawDesc = "" +
 	"\rmax_schedules\x18\x06 \x01(\x03R\fmaxSchedules\x12\x1f\n" +
 	"\vmax_batches\x18\a \x01(\x03R\n" +
 	"maxBatches\x12!\n" +
-	"\fmax_webhooks\x18\b \x01(\x03R\vmaxWebhooks\"\xcf\x01\n" +
+	"\fmax_webhooks\x18\b \x01(\x03R\vmaxWebhooks\"\xe3\x01\n" +
 	"\x04Role\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12&\n" +
 	"\x06grants\x18\x02 \x03(\v2\x0e.rota.v1.GrantR\x06grants\x12\x19\n" +
@@ -2076,11 +2387,13 @@ const file_rota_v1_auth_proto_rawDesc = "" +
 	"\x02by\x18\x04 \x01(\tR\x02by\x12\x13\n" +
 	"\x05at_ms\x18\x05 \x01(\x03R\x04atMs\x12\x1e\n" +
 	"\vat_clock_ms\x18\x06 \x01(\x03R\tatClockMs\x12+\n" +
-	"\x06limits\x18\a \x01(\v2\x13.rota.v1.RoleLimitsR\x06limits\"y\n" +
+	"\x06limits\x18\a \x01(\v2\x13.rota.v1.RoleLimitsR\x06limits\x12\x12\n" +
+	"\x04etag\x18\b \x01(\tR\x04etag\"\x94\x01\n" +
 	"\x0eSetRoleRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12&\n" +
 	"\x06grants\x18\x02 \x03(\v2\x0e.rota.v1.GrantR\x06grants\x12+\n" +
-	"\x06limits\x18\x03 \x01(\v2\x13.rota.v1.RoleLimitsR\x06limits\"c\n" +
+	"\x06limits\x18\x03 \x01(\v2\x13.rota.v1.RoleLimitsR\x06limits\x12\x19\n" +
+	"\bif_match\x18\x04 \x01(\tR\aifMatch\"c\n" +
 	"\x10ListRolesRequest\x12!\n" +
 	"\x04read\x18\x01 \x01(\v2\r.rota.v1.ReadR\x04read\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\x05R\x05limit\x12\x16\n" +
@@ -2089,9 +2402,10 @@ const file_rota_v1_auth_proto_rawDesc = "" +
 	"\x05roles\x18\x01 \x03(\v2\r.rota.v1.RoleR\x05roles\x12\x1f\n" +
 	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\x12\x1f\n" +
 	"\vnext_cursor\x18\x03 \x01(\tR\n" +
-	"nextCursor\"'\n" +
+	"nextCursor\"B\n" +
 	"\x11DeleteRoleRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"\x14\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
+	"\bif_match\x18\x02 \x01(\tR\aifMatch\"\x14\n" +
 	"\x12DeleteRoleResponse\"t\n" +
 	"\x05Block\x12\x12\n" +
 	"\x04role\x18\x01 \x01(\tR\x04role\x12\x12\n" +
@@ -2119,7 +2433,7 @@ const file_rota_v1_auth_proto_rawDesc = "" +
 	"\tClaimRole\x12\x14\n" +
 	"\x05claim\x18\x01 \x01(\tR\x05claim\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\x12\x12\n" +
-	"\x04role\x18\x03 \x01(\tR\x04role\"\xb3\x01\n" +
+	"\x04role\x18\x03 \x01(\tR\x04role\"\xc7\x01\n" +
 	"\x06Issuer\x12\x10\n" +
 	"\x03url\x18\x01 \x01(\tR\x03url\x12\x1a\n" +
 	"\baudience\x18\x02 \x01(\tR\baudience\x12\x0e\n" +
@@ -2127,12 +2441,14 @@ const file_rota_v1_auth_proto_rawDesc = "" +
 	"\x04maps\x18\x04 \x03(\v2\x12.rota.v1.ClaimRoleR\x04maps\x12\x0e\n" +
 	"\x02by\x18\x05 \x01(\tR\x02by\x12\x13\n" +
 	"\x05at_ms\x18\x06 \x01(\x03R\x04atMs\x12\x1e\n" +
-	"\vat_clock_ms\x18\a \x01(\x03R\tatClockMs\"x\n" +
+	"\vat_clock_ms\x18\a \x01(\x03R\tatClockMs\x12\x12\n" +
+	"\x04etag\x18\b \x01(\tR\x04etag\"\x93\x01\n" +
 	"\x10SetIssuerRequest\x12\x10\n" +
 	"\x03url\x18\x01 \x01(\tR\x03url\x12\x1a\n" +
 	"\baudience\x18\x02 \x01(\tR\baudience\x12\x0e\n" +
 	"\x02ca\x18\x03 \x01(\tR\x02ca\x12&\n" +
-	"\x04maps\x18\x04 \x03(\v2\x12.rota.v1.ClaimRoleR\x04maps\"e\n" +
+	"\x04maps\x18\x04 \x03(\v2\x12.rota.v1.ClaimRoleR\x04maps\x12\x19\n" +
+	"\bif_match\x18\x05 \x01(\tR\aifMatch\"e\n" +
 	"\x12ListIssuersRequest\x12!\n" +
 	"\x04read\x18\x01 \x01(\v2\r.rota.v1.ReadR\x04read\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\x05R\x05limit\x12\x16\n" +
@@ -2141,14 +2457,28 @@ const file_rota_v1_auth_proto_rawDesc = "" +
 	"\aissuers\x18\x01 \x03(\v2\x0f.rota.v1.IssuerR\aissuers\x12\x1f\n" +
 	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\x12\x1f\n" +
 	"\vnext_cursor\x18\x03 \x01(\tR\n" +
-	"nextCursor\"'\n" +
+	"nextCursor\"B\n" +
 	"\x13DeleteIssuerRequest\x12\x10\n" +
-	"\x03url\x18\x01 \x01(\tR\x03url\"\x16\n" +
+	"\x03url\x18\x01 \x01(\tR\x03url\x12\x19\n" +
+	"\bif_match\x18\x02 \x01(\tR\aifMatch\"\x16\n" +
 	"\x14DeleteIssuerResponse\"G\n" +
 	"\x0fExchangeRequest\x12\x10\n" +
 	"\x03jwt\x18\x01 \x01(\tR\x03jwt\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
-	"\x04hash\x18\x03 \x01(\fR\x04hash2\xe1\a\n" +
+	"\x04hash\x18\x03 \x01(\fR\x04hash\"L\n" +
+	"\x12OpenSessionRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04hash\x18\x02 \x01(\fR\x04hash\x12\x12\n" +
+	"\x04link\x18\x03 \x01(\bR\x04link\"b\n" +
+	"\x13OpenSessionResponse\x12.\n" +
+	"\asession\x18\x01 \x01(\v2\x14.rota.v1.AccessTokenR\asession\x12\x1b\n" +
+	"\tui_origin\x18\x02 \x01(\tR\buiOrigin\"9\n" +
+	"\x13ClaimSessionRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04hash\x18\x02 \x01(\fR\x04hash\"#\n" +
+	"\x11EndSessionRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\x14\n" +
+	"\x12EndSessionResponse2\xb6\t\n" +
 	"\x04Auth\x123\n" +
 	"\x06WhoAmI\x12\x16.rota.v1.WhoAmIRequest\x1a\x11.rota.v1.Identity\x122\n" +
 	"\x04Init\x12\x14.rota.v1.InitRequest\x1a\x14.rota.v1.AccessToken\x12@\n" +
@@ -2167,7 +2497,11 @@ const file_rota_v1_auth_proto_rawDesc = "" +
 	"\tSetIssuer\x12\x19.rota.v1.SetIssuerRequest\x1a\x0f.rota.v1.Issuer\x12H\n" +
 	"\vListIssuers\x12\x1b.rota.v1.ListIssuersRequest\x1a\x1c.rota.v1.ListIssuersResponse\x12K\n" +
 	"\fDeleteIssuer\x12\x1c.rota.v1.DeleteIssuerRequest\x1a\x1d.rota.v1.DeleteIssuerResponse\x12:\n" +
-	"\bExchange\x12\x18.rota.v1.ExchangeRequest\x1a\x14.rota.v1.AccessTokenB.Z,github.com/rotasched/rota/api/rota/v1;rotav1b\x06proto3"
+	"\bExchange\x12\x18.rota.v1.ExchangeRequest\x1a\x14.rota.v1.AccessToken\x12H\n" +
+	"\vOpenSession\x12\x1b.rota.v1.OpenSessionRequest\x1a\x1c.rota.v1.OpenSessionResponse\x12B\n" +
+	"\fClaimSession\x12\x1c.rota.v1.ClaimSessionRequest\x1a\x14.rota.v1.AccessToken\x12E\n" +
+	"\n" +
+	"EndSession\x12\x1a.rota.v1.EndSessionRequest\x1a\x1b.rota.v1.EndSessionResponseB.Z,github.com/rotasched/rota/api/rota/v1;rotav1b\x06proto3"
 
 var (
 	file_rota_v1_auth_proto_rawDescOnce sync.Once
@@ -2181,7 +2515,7 @@ func file_rota_v1_auth_proto_rawDescGZIP() []byte {
 	return file_rota_v1_auth_proto_rawDescData
 }
 
-var file_rota_v1_auth_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_rota_v1_auth_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_rota_v1_auth_proto_goTypes = []any{
 	(*Grant)(nil),                // 0: rota.v1.Grant
 	(*WhoAmIRequest)(nil),        // 1: rota.v1.WhoAmIRequest
@@ -2215,64 +2549,76 @@ var file_rota_v1_auth_proto_goTypes = []any{
 	(*DeleteIssuerRequest)(nil),  // 29: rota.v1.DeleteIssuerRequest
 	(*DeleteIssuerResponse)(nil), // 30: rota.v1.DeleteIssuerResponse
 	(*ExchangeRequest)(nil),      // 31: rota.v1.ExchangeRequest
-	(*Read)(nil),                 // 32: rota.v1.Read
-	(*ReadAt)(nil),               // 33: rota.v1.ReadAt
+	(*OpenSessionRequest)(nil),   // 32: rota.v1.OpenSessionRequest
+	(*OpenSessionResponse)(nil),  // 33: rota.v1.OpenSessionResponse
+	(*ClaimSessionRequest)(nil),  // 34: rota.v1.ClaimSessionRequest
+	(*EndSessionRequest)(nil),    // 35: rota.v1.EndSessionRequest
+	(*EndSessionResponse)(nil),   // 36: rota.v1.EndSessionResponse
+	(*Read)(nil),                 // 37: rota.v1.Read
+	(*ReadAt)(nil),               // 38: rota.v1.ReadAt
 }
 var file_rota_v1_auth_proto_depIdxs = []int32{
 	0,  // 0: rota.v1.Identity.grants:type_name -> rota.v1.Grant
-	32, // 1: rota.v1.ListTokensRequest.read:type_name -> rota.v1.Read
+	37, // 1: rota.v1.ListTokensRequest.read:type_name -> rota.v1.Read
 	5,  // 2: rota.v1.ListTokensResponse.tokens:type_name -> rota.v1.AccessToken
-	33, // 3: rota.v1.ListTokensResponse.at:type_name -> rota.v1.ReadAt
+	38, // 3: rota.v1.ListTokensResponse.at:type_name -> rota.v1.ReadAt
 	0,  // 4: rota.v1.Role.grants:type_name -> rota.v1.Grant
 	10, // 5: rota.v1.Role.limits:type_name -> rota.v1.RoleLimits
 	0,  // 6: rota.v1.SetRoleRequest.grants:type_name -> rota.v1.Grant
 	10, // 7: rota.v1.SetRoleRequest.limits:type_name -> rota.v1.RoleLimits
-	32, // 8: rota.v1.ListRolesRequest.read:type_name -> rota.v1.Read
+	37, // 8: rota.v1.ListRolesRequest.read:type_name -> rota.v1.Read
 	11, // 9: rota.v1.ListRolesResponse.roles:type_name -> rota.v1.Role
-	33, // 10: rota.v1.ListRolesResponse.at:type_name -> rota.v1.ReadAt
-	32, // 11: rota.v1.ListBlocksRequest.read:type_name -> rota.v1.Read
+	38, // 10: rota.v1.ListRolesResponse.at:type_name -> rota.v1.ReadAt
+	37, // 11: rota.v1.ListBlocksRequest.read:type_name -> rota.v1.Read
 	17, // 12: rota.v1.ListBlocksResponse.blocks:type_name -> rota.v1.Block
-	33, // 13: rota.v1.ListBlocksResponse.at:type_name -> rota.v1.ReadAt
+	38, // 13: rota.v1.ListBlocksResponse.at:type_name -> rota.v1.ReadAt
 	24, // 14: rota.v1.Issuer.maps:type_name -> rota.v1.ClaimRole
 	24, // 15: rota.v1.SetIssuerRequest.maps:type_name -> rota.v1.ClaimRole
-	32, // 16: rota.v1.ListIssuersRequest.read:type_name -> rota.v1.Read
+	37, // 16: rota.v1.ListIssuersRequest.read:type_name -> rota.v1.Read
 	25, // 17: rota.v1.ListIssuersResponse.issuers:type_name -> rota.v1.Issuer
-	33, // 18: rota.v1.ListIssuersResponse.at:type_name -> rota.v1.ReadAt
-	1,  // 19: rota.v1.Auth.WhoAmI:input_type -> rota.v1.WhoAmIRequest
-	3,  // 20: rota.v1.Auth.Init:input_type -> rota.v1.InitRequest
-	4,  // 21: rota.v1.Auth.CreateToken:input_type -> rota.v1.CreateTokenRequest
-	6,  // 22: rota.v1.Auth.ListTokens:input_type -> rota.v1.ListTokensRequest
-	8,  // 23: rota.v1.Auth.RevokeToken:input_type -> rota.v1.RevokeTokenRequest
-	12, // 24: rota.v1.Auth.SetRole:input_type -> rota.v1.SetRoleRequest
-	13, // 25: rota.v1.Auth.ListRoles:input_type -> rota.v1.ListRolesRequest
-	15, // 26: rota.v1.Auth.DeleteRole:input_type -> rota.v1.DeleteRoleRequest
-	18, // 27: rota.v1.Auth.SetBlock:input_type -> rota.v1.SetBlockRequest
-	20, // 28: rota.v1.Auth.ListBlocks:input_type -> rota.v1.ListBlocksRequest
-	22, // 29: rota.v1.Auth.SetAnonymous:input_type -> rota.v1.SetAnonymousRequest
-	26, // 30: rota.v1.Auth.SetIssuer:input_type -> rota.v1.SetIssuerRequest
-	27, // 31: rota.v1.Auth.ListIssuers:input_type -> rota.v1.ListIssuersRequest
-	29, // 32: rota.v1.Auth.DeleteIssuer:input_type -> rota.v1.DeleteIssuerRequest
-	31, // 33: rota.v1.Auth.Exchange:input_type -> rota.v1.ExchangeRequest
-	2,  // 34: rota.v1.Auth.WhoAmI:output_type -> rota.v1.Identity
-	5,  // 35: rota.v1.Auth.Init:output_type -> rota.v1.AccessToken
-	5,  // 36: rota.v1.Auth.CreateToken:output_type -> rota.v1.AccessToken
-	7,  // 37: rota.v1.Auth.ListTokens:output_type -> rota.v1.ListTokensResponse
-	9,  // 38: rota.v1.Auth.RevokeToken:output_type -> rota.v1.RevokeTokenResponse
-	11, // 39: rota.v1.Auth.SetRole:output_type -> rota.v1.Role
-	14, // 40: rota.v1.Auth.ListRoles:output_type -> rota.v1.ListRolesResponse
-	16, // 41: rota.v1.Auth.DeleteRole:output_type -> rota.v1.DeleteRoleResponse
-	19, // 42: rota.v1.Auth.SetBlock:output_type -> rota.v1.SetBlockResponse
-	21, // 43: rota.v1.Auth.ListBlocks:output_type -> rota.v1.ListBlocksResponse
-	23, // 44: rota.v1.Auth.SetAnonymous:output_type -> rota.v1.SetAnonymousResponse
-	25, // 45: rota.v1.Auth.SetIssuer:output_type -> rota.v1.Issuer
-	28, // 46: rota.v1.Auth.ListIssuers:output_type -> rota.v1.ListIssuersResponse
-	30, // 47: rota.v1.Auth.DeleteIssuer:output_type -> rota.v1.DeleteIssuerResponse
-	5,  // 48: rota.v1.Auth.Exchange:output_type -> rota.v1.AccessToken
-	34, // [34:49] is the sub-list for method output_type
-	19, // [19:34] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	38, // 18: rota.v1.ListIssuersResponse.at:type_name -> rota.v1.ReadAt
+	5,  // 19: rota.v1.OpenSessionResponse.session:type_name -> rota.v1.AccessToken
+	1,  // 20: rota.v1.Auth.WhoAmI:input_type -> rota.v1.WhoAmIRequest
+	3,  // 21: rota.v1.Auth.Init:input_type -> rota.v1.InitRequest
+	4,  // 22: rota.v1.Auth.CreateToken:input_type -> rota.v1.CreateTokenRequest
+	6,  // 23: rota.v1.Auth.ListTokens:input_type -> rota.v1.ListTokensRequest
+	8,  // 24: rota.v1.Auth.RevokeToken:input_type -> rota.v1.RevokeTokenRequest
+	12, // 25: rota.v1.Auth.SetRole:input_type -> rota.v1.SetRoleRequest
+	13, // 26: rota.v1.Auth.ListRoles:input_type -> rota.v1.ListRolesRequest
+	15, // 27: rota.v1.Auth.DeleteRole:input_type -> rota.v1.DeleteRoleRequest
+	18, // 28: rota.v1.Auth.SetBlock:input_type -> rota.v1.SetBlockRequest
+	20, // 29: rota.v1.Auth.ListBlocks:input_type -> rota.v1.ListBlocksRequest
+	22, // 30: rota.v1.Auth.SetAnonymous:input_type -> rota.v1.SetAnonymousRequest
+	26, // 31: rota.v1.Auth.SetIssuer:input_type -> rota.v1.SetIssuerRequest
+	27, // 32: rota.v1.Auth.ListIssuers:input_type -> rota.v1.ListIssuersRequest
+	29, // 33: rota.v1.Auth.DeleteIssuer:input_type -> rota.v1.DeleteIssuerRequest
+	31, // 34: rota.v1.Auth.Exchange:input_type -> rota.v1.ExchangeRequest
+	32, // 35: rota.v1.Auth.OpenSession:input_type -> rota.v1.OpenSessionRequest
+	34, // 36: rota.v1.Auth.ClaimSession:input_type -> rota.v1.ClaimSessionRequest
+	35, // 37: rota.v1.Auth.EndSession:input_type -> rota.v1.EndSessionRequest
+	2,  // 38: rota.v1.Auth.WhoAmI:output_type -> rota.v1.Identity
+	5,  // 39: rota.v1.Auth.Init:output_type -> rota.v1.AccessToken
+	5,  // 40: rota.v1.Auth.CreateToken:output_type -> rota.v1.AccessToken
+	7,  // 41: rota.v1.Auth.ListTokens:output_type -> rota.v1.ListTokensResponse
+	9,  // 42: rota.v1.Auth.RevokeToken:output_type -> rota.v1.RevokeTokenResponse
+	11, // 43: rota.v1.Auth.SetRole:output_type -> rota.v1.Role
+	14, // 44: rota.v1.Auth.ListRoles:output_type -> rota.v1.ListRolesResponse
+	16, // 45: rota.v1.Auth.DeleteRole:output_type -> rota.v1.DeleteRoleResponse
+	19, // 46: rota.v1.Auth.SetBlock:output_type -> rota.v1.SetBlockResponse
+	21, // 47: rota.v1.Auth.ListBlocks:output_type -> rota.v1.ListBlocksResponse
+	23, // 48: rota.v1.Auth.SetAnonymous:output_type -> rota.v1.SetAnonymousResponse
+	25, // 49: rota.v1.Auth.SetIssuer:output_type -> rota.v1.Issuer
+	28, // 50: rota.v1.Auth.ListIssuers:output_type -> rota.v1.ListIssuersResponse
+	30, // 51: rota.v1.Auth.DeleteIssuer:output_type -> rota.v1.DeleteIssuerResponse
+	5,  // 52: rota.v1.Auth.Exchange:output_type -> rota.v1.AccessToken
+	33, // 53: rota.v1.Auth.OpenSession:output_type -> rota.v1.OpenSessionResponse
+	5,  // 54: rota.v1.Auth.ClaimSession:output_type -> rota.v1.AccessToken
+	36, // 55: rota.v1.Auth.EndSession:output_type -> rota.v1.EndSessionResponse
+	38, // [38:56] is the sub-list for method output_type
+	20, // [20:38] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_rota_v1_auth_proto_init() }
@@ -2287,7 +2633,7 @@ func file_rota_v1_auth_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rota_v1_auth_proto_rawDesc), len(file_rota_v1_auth_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   32,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -36,6 +36,9 @@ const (
 	Auth_ListIssuers_FullMethodName  = "/rota.v1.Auth/ListIssuers"
 	Auth_DeleteIssuer_FullMethodName = "/rota.v1.Auth/DeleteIssuer"
 	Auth_Exchange_FullMethodName     = "/rota.v1.Auth/Exchange"
+	Auth_OpenSession_FullMethodName  = "/rota.v1.Auth/OpenSession"
+	Auth_ClaimSession_FullMethodName = "/rota.v1.Auth/ClaimSession"
+	Auth_EndSession_FullMethodName   = "/rota.v1.Auth/EndSession"
 )
 
 // AuthClient is the client API for Auth service.
@@ -70,6 +73,15 @@ type AuthClient interface {
 	// Exchange makes an access token for an identity token of an issuer that is set. It needs no
 	// credential.
 	Exchange(ctx context.Context, in *ExchangeRequest, opts ...grpc.CallOption) (*AccessToken, error)
+	// OpenSession makes a browser session of the caller: a credential that may do what the caller may
+	// at each moment, and ends with the caller's own, after 12 hours at the latest. The same again is
+	// the same session. A session opens no other.
+	OpenSession(ctx context.Context, in *OpenSessionRequest, opts ...grpc.CallOption) (*OpenSessionResponse, error)
+	// ClaimSession opens the link to a session, once. The caller shows the link's secret and sends the
+	// hash of a new one; from then on the session has its rights and answers to the new secret alone.
+	ClaimSession(ctx context.Context, in *ClaimSessionRequest, opts ...grpc.CallOption) (*AccessToken, error)
+	// EndSession signs out: a session itself, or one that the caller opened.
+	EndSession(ctx context.Context, in *EndSessionRequest, opts ...grpc.CallOption) (*EndSessionResponse, error)
 }
 
 type authClient struct {
@@ -230,6 +242,36 @@ func (c *authClient) Exchange(ctx context.Context, in *ExchangeRequest, opts ...
 	return out, nil
 }
 
+func (c *authClient) OpenSession(ctx context.Context, in *OpenSessionRequest, opts ...grpc.CallOption) (*OpenSessionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(OpenSessionResponse)
+	err := c.cc.Invoke(ctx, Auth_OpenSession_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *authClient) ClaimSession(ctx context.Context, in *ClaimSessionRequest, opts ...grpc.CallOption) (*AccessToken, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AccessToken)
+	err := c.cc.Invoke(ctx, Auth_ClaimSession_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *authClient) EndSession(ctx context.Context, in *EndSessionRequest, opts ...grpc.CallOption) (*EndSessionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(EndSessionResponse)
+	err := c.cc.Invoke(ctx, Auth_EndSession_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AuthServer is the server API for Auth service.
 // All implementations must embed UnimplementedAuthServer
 // for forward compatibility.
@@ -262,6 +304,15 @@ type AuthServer interface {
 	// Exchange makes an access token for an identity token of an issuer that is set. It needs no
 	// credential.
 	Exchange(context.Context, *ExchangeRequest) (*AccessToken, error)
+	// OpenSession makes a browser session of the caller: a credential that may do what the caller may
+	// at each moment, and ends with the caller's own, after 12 hours at the latest. The same again is
+	// the same session. A session opens no other.
+	OpenSession(context.Context, *OpenSessionRequest) (*OpenSessionResponse, error)
+	// ClaimSession opens the link to a session, once. The caller shows the link's secret and sends the
+	// hash of a new one; from then on the session has its rights and answers to the new secret alone.
+	ClaimSession(context.Context, *ClaimSessionRequest) (*AccessToken, error)
+	// EndSession signs out: a session itself, or one that the caller opened.
+	EndSession(context.Context, *EndSessionRequest) (*EndSessionResponse, error)
 	mustEmbedUnimplementedAuthServer()
 }
 
@@ -316,6 +367,15 @@ func (UnimplementedAuthServer) DeleteIssuer(context.Context, *DeleteIssuerReques
 }
 func (UnimplementedAuthServer) Exchange(context.Context, *ExchangeRequest) (*AccessToken, error) {
 	return nil, status.Error(codes.Unimplemented, "method Exchange not implemented")
+}
+func (UnimplementedAuthServer) OpenSession(context.Context, *OpenSessionRequest) (*OpenSessionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method OpenSession not implemented")
+}
+func (UnimplementedAuthServer) ClaimSession(context.Context, *ClaimSessionRequest) (*AccessToken, error) {
+	return nil, status.Error(codes.Unimplemented, "method ClaimSession not implemented")
+}
+func (UnimplementedAuthServer) EndSession(context.Context, *EndSessionRequest) (*EndSessionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method EndSession not implemented")
 }
 func (UnimplementedAuthServer) mustEmbedUnimplementedAuthServer() {}
 func (UnimplementedAuthServer) testEmbeddedByValue()              {}
@@ -608,6 +668,60 @@ func _Auth_Exchange_Handler(srv interface{}, ctx context.Context, dec func(inter
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Auth_OpenSession_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(OpenSessionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AuthServer).OpenSession(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Auth_OpenSession_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AuthServer).OpenSession(ctx, req.(*OpenSessionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Auth_ClaimSession_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ClaimSessionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AuthServer).ClaimSession(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Auth_ClaimSession_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AuthServer).ClaimSession(ctx, req.(*ClaimSessionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Auth_EndSession_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EndSessionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AuthServer).EndSession(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Auth_EndSession_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AuthServer).EndSession(ctx, req.(*EndSessionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Auth_ServiceDesc is the grpc.ServiceDesc for Auth service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -674,6 +788,18 @@ var Auth_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Exchange",
 			Handler:    _Auth_Exchange_Handler,
+		},
+		{
+			MethodName: "OpenSession",
+			Handler:    _Auth_OpenSession_Handler,
+		},
+		{
+			MethodName: "ClaimSession",
+			Handler:    _Auth_ClaimSession_Handler,
+		},
+		{
+			MethodName: "EndSession",
+			Handler:    _Auth_EndSession_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

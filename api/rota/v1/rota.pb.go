@@ -5451,7 +5451,11 @@ type Queue struct {
 	// Ended jobs that wait in memory for the archive of the node that answers.
 	Staged int64 `protobuf:"varint,27,opt,name=staged,proto3" json:"staged,omitempty"`
 	// What bytes_max bounds (SPEC §4.14).
-	Bytes         int64 `protobuf:"varint,28,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Bytes int64 `protobuf:"varint,28,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// What the call would change; only in the answer to a dry run.
+	Changes []*SettingChange `protobuf:"bytes,29,rep,name=changes,proto3" json:"changes,omitempty"`
+	// The version of its settings.
+	Etag          string `protobuf:"bytes,30,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5682,6 +5686,82 @@ func (x *Queue) GetBytes() int64 {
 	return 0
 }
 
+func (x *Queue) GetChanges() []*SettingChange {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+func (x *Queue) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
+// SettingChange is a setting that would change. From is empty if the key is not set yet, to if it
+// would be removed.
+type SettingChange struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	From          string                 `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
+	To            string                 `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SettingChange) Reset() {
+	*x = SettingChange{}
+	mi := &file_rota_v1_rota_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SettingChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SettingChange) ProtoMessage() {}
+
+func (x *SettingChange) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SettingChange.ProtoReflect.Descriptor instead.
+func (*SettingChange) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *SettingChange) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *SettingChange) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *SettingChange) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
 // Domain is a failure domain of a queue (SPEC §4.8).
 type Domain struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -5698,7 +5778,7 @@ type Domain struct {
 
 func (x *Domain) Reset() {
 	*x = Domain{}
-	mi := &file_rota_v1_rota_proto_msgTypes[62]
+	mi := &file_rota_v1_rota_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5710,7 +5790,7 @@ func (x *Domain) String() string {
 func (*Domain) ProtoMessage() {}
 
 func (x *Domain) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[62]
+	mi := &file_rota_v1_rota_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5723,7 +5803,7 @@ func (x *Domain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Domain.ProtoReflect.Descriptor instead.
 func (*Domain) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{62}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Domain) GetQueue() string {
@@ -5790,7 +5870,7 @@ type TypeStats struct {
 
 func (x *TypeStats) Reset() {
 	*x = TypeStats{}
-	mi := &file_rota_v1_rota_proto_msgTypes[63]
+	mi := &file_rota_v1_rota_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5802,7 +5882,7 @@ func (x *TypeStats) String() string {
 func (*TypeStats) ProtoMessage() {}
 
 func (x *TypeStats) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[63]
+	mi := &file_rota_v1_rota_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5815,7 +5895,7 @@ func (x *TypeStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TypeStats.ProtoReflect.Descriptor instead.
 func (*TypeStats) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{63}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *TypeStats) GetType() string {
@@ -5873,7 +5953,7 @@ type ListQueuesRequest struct {
 
 func (x *ListQueuesRequest) Reset() {
 	*x = ListQueuesRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[64]
+	mi := &file_rota_v1_rota_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5885,7 +5965,7 @@ func (x *ListQueuesRequest) String() string {
 func (*ListQueuesRequest) ProtoMessage() {}
 
 func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[64]
+	mi := &file_rota_v1_rota_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5898,7 +5978,7 @@ func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesRequest.ProtoReflect.Descriptor instead.
 func (*ListQueuesRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{64}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ListQueuesRequest) GetRead() *Read {
@@ -5934,7 +6014,7 @@ type ListQueuesResponse struct {
 
 func (x *ListQueuesResponse) Reset() {
 	*x = ListQueuesResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[65]
+	mi := &file_rota_v1_rota_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5946,7 +6026,7 @@ func (x *ListQueuesResponse) String() string {
 func (*ListQueuesResponse) ProtoMessage() {}
 
 func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[65]
+	mi := &file_rota_v1_rota_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5959,7 +6039,7 @@ func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesResponse.ProtoReflect.Descriptor instead.
 func (*ListQueuesResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{65}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ListQueuesResponse) GetQueues() []*Queue {
@@ -5993,7 +6073,7 @@ type GetQueueRequest struct {
 
 func (x *GetQueueRequest) Reset() {
 	*x = GetQueueRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[66]
+	mi := &file_rota_v1_rota_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6005,7 +6085,7 @@ func (x *GetQueueRequest) String() string {
 func (*GetQueueRequest) ProtoMessage() {}
 
 func (x *GetQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[66]
+	mi := &file_rota_v1_rota_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6018,7 +6098,7 @@ func (x *GetQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueRequest.ProtoReflect.Descriptor instead.
 func (*GetQueueRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{66}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *GetQueueRequest) GetName() string {
@@ -6045,7 +6125,7 @@ type GetQueueResponse struct {
 
 func (x *GetQueueResponse) Reset() {
 	*x = GetQueueResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[67]
+	mi := &file_rota_v1_rota_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6057,7 +6137,7 @@ func (x *GetQueueResponse) String() string {
 func (*GetQueueResponse) ProtoMessage() {}
 
 func (x *GetQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[67]
+	mi := &file_rota_v1_rota_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6070,7 +6150,7 @@ func (x *GetQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueResponse.ProtoReflect.Descriptor instead.
 func (*GetQueueResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{67}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *GetQueueResponse) GetQueue() *Queue {
@@ -6091,14 +6171,16 @@ type DeleteQueueRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// The queue that its pending jobs move to first, some with each call.
-	DrainTo       string `protobuf:"bytes,2,opt,name=drain_to,json=drainTo,proto3" json:"drain_to,omitempty"`
+	DrainTo string `protobuf:"bytes,2,opt,name=drain_to,json=drainTo,proto3" json:"drain_to,omitempty"`
+	// Apply only if this is the current etag; * matches any version that exists. Empty: no condition.
+	IfMatch       string `protobuf:"bytes,3,opt,name=if_match,json=ifMatch,proto3" json:"if_match,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DeleteQueueRequest) Reset() {
 	*x = DeleteQueueRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[68]
+	mi := &file_rota_v1_rota_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6110,7 +6192,7 @@ func (x *DeleteQueueRequest) String() string {
 func (*DeleteQueueRequest) ProtoMessage() {}
 
 func (x *DeleteQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[68]
+	mi := &file_rota_v1_rota_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6123,7 +6205,7 @@ func (x *DeleteQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQueueRequest.ProtoReflect.Descriptor instead.
 func (*DeleteQueueRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{68}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *DeleteQueueRequest) GetName() string {
@@ -6140,6 +6222,13 @@ func (x *DeleteQueueRequest) GetDrainTo() string {
 	return ""
 }
 
+func (x *DeleteQueueRequest) GetIfMatch() string {
+	if x != nil {
+		return x.IfMatch
+	}
+	return ""
+}
+
 type DeleteQueueResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Live jobs that it has still; at 0 it is deleted.
@@ -6150,7 +6239,7 @@ type DeleteQueueResponse struct {
 
 func (x *DeleteQueueResponse) Reset() {
 	*x = DeleteQueueResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[69]
+	mi := &file_rota_v1_rota_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6162,7 +6251,7 @@ func (x *DeleteQueueResponse) String() string {
 func (*DeleteQueueResponse) ProtoMessage() {}
 
 func (x *DeleteQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[69]
+	mi := &file_rota_v1_rota_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6175,7 +6264,7 @@ func (x *DeleteQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQueueResponse.ProtoReflect.Descriptor instead.
 func (*DeleteQueueResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{69}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *DeleteQueueResponse) GetLeft() uint64 {
@@ -6186,15 +6275,17 @@ func (x *DeleteQueueResponse) GetLeft() uint64 {
 }
 
 type DeleteTenantRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Apply only if this is the current etag; * matches any version that exists. Empty: no condition.
+	IfMatch       string `protobuf:"bytes,2,opt,name=if_match,json=ifMatch,proto3" json:"if_match,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DeleteTenantRequest) Reset() {
 	*x = DeleteTenantRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[70]
+	mi := &file_rota_v1_rota_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6206,7 +6297,7 @@ func (x *DeleteTenantRequest) String() string {
 func (*DeleteTenantRequest) ProtoMessage() {}
 
 func (x *DeleteTenantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[70]
+	mi := &file_rota_v1_rota_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6219,12 +6310,19 @@ func (x *DeleteTenantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTenantRequest.ProtoReflect.Descriptor instead.
 func (*DeleteTenantRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{70}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *DeleteTenantRequest) GetId() string {
 	if x != nil {
 		return x.Id
+	}
+	return ""
+}
+
+func (x *DeleteTenantRequest) GetIfMatch() string {
+	if x != nil {
+		return x.IfMatch
 	}
 	return ""
 }
@@ -6237,7 +6335,7 @@ type DeleteTenantResponse struct {
 
 func (x *DeleteTenantResponse) Reset() {
 	*x = DeleteTenantResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[71]
+	mi := &file_rota_v1_rota_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6249,7 +6347,7 @@ func (x *DeleteTenantResponse) String() string {
 func (*DeleteTenantResponse) ProtoMessage() {}
 
 func (x *DeleteTenantResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[71]
+	mi := &file_rota_v1_rota_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6262,7 +6360,7 @@ func (x *DeleteTenantResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTenantResponse.ProtoReflect.Descriptor instead.
 func (*DeleteTenantResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{71}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{72}
 }
 
 type DeleteWorkerRequest struct {
@@ -6274,7 +6372,7 @@ type DeleteWorkerRequest struct {
 
 func (x *DeleteWorkerRequest) Reset() {
 	*x = DeleteWorkerRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[72]
+	mi := &file_rota_v1_rota_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6286,7 +6384,7 @@ func (x *DeleteWorkerRequest) String() string {
 func (*DeleteWorkerRequest) ProtoMessage() {}
 
 func (x *DeleteWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[72]
+	mi := &file_rota_v1_rota_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6299,7 +6397,7 @@ func (x *DeleteWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteWorkerRequest.ProtoReflect.Descriptor instead.
 func (*DeleteWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{72}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *DeleteWorkerRequest) GetId() string {
@@ -6317,7 +6415,7 @@ type DeleteWorkerResponse struct {
 
 func (x *DeleteWorkerResponse) Reset() {
 	*x = DeleteWorkerResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[73]
+	mi := &file_rota_v1_rota_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6329,7 +6427,7 @@ func (x *DeleteWorkerResponse) String() string {
 func (*DeleteWorkerResponse) ProtoMessage() {}
 
 func (x *DeleteWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[73]
+	mi := &file_rota_v1_rota_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6342,22 +6440,26 @@ func (x *DeleteWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteWorkerResponse.ProtoReflect.Descriptor instead.
 func (*DeleteWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{73}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{74}
 }
 
 type SetQueueRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Starts from this preset; empty keeps the present policy, standard for a new queue.
-	Preset        string     `protobuf:"bytes,2,opt,name=preset,proto3" json:"preset,omitempty"`
-	Set           []*Setting `protobuf:"bytes,3,rep,name=set,proto3" json:"set,omitempty"`
+	Preset string     `protobuf:"bytes,2,opt,name=preset,proto3" json:"preset,omitempty"`
+	Set    []*Setting `protobuf:"bytes,3,rep,name=set,proto3" json:"set,omitempty"`
+	// Store nothing; answer with the queue as it would be, and the changes.
+	DryRun bool `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// Apply only if this is the current etag; * matches any version that exists. Empty: no condition.
+	IfMatch       string `protobuf:"bytes,5,opt,name=if_match,json=ifMatch,proto3" json:"if_match,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SetQueueRequest) Reset() {
 	*x = SetQueueRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[74]
+	mi := &file_rota_v1_rota_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6369,7 +6471,7 @@ func (x *SetQueueRequest) String() string {
 func (*SetQueueRequest) ProtoMessage() {}
 
 func (x *SetQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[74]
+	mi := &file_rota_v1_rota_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6382,7 +6484,7 @@ func (x *SetQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueRequest.ProtoReflect.Descriptor instead.
 func (*SetQueueRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{74}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *SetQueueRequest) GetName() string {
@@ -6406,6 +6508,20 @@ func (x *SetQueueRequest) GetSet() []*Setting {
 	return nil
 }
 
+func (x *SetQueueRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *SetQueueRequest) GetIfMatch() string {
+	if x != nil {
+		return x.IfMatch
+	}
+	return ""
+}
+
 type Tenant struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -6418,15 +6534,19 @@ type Tenant struct {
 	Throttled     bool                   `protobuf:"varint,8,opt,name=throttled,proto3" json:"throttled,omitempty"`
 	Known         bool                   `protobuf:"varint,9,opt,name=known,proto3" json:"known,omitempty"`
 	// What bytes_max bounds (SPEC §4.14), and it.
-	Bytes         int64 `protobuf:"varint,10,opt,name=bytes,proto3" json:"bytes,omitempty"`
-	BytesMax      int64 `protobuf:"varint,11,opt,name=bytes_max,json=bytesMax,proto3" json:"bytes_max,omitempty"`
+	Bytes    int64 `protobuf:"varint,10,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	BytesMax int64 `protobuf:"varint,11,opt,name=bytes_max,json=bytesMax,proto3" json:"bytes_max,omitempty"`
+	// What the call would change; only in the answer to a dry run.
+	Changes []*SettingChange `protobuf:"bytes,12,rep,name=changes,proto3" json:"changes,omitempty"`
+	// The version of its settings.
+	Etag          string `protobuf:"bytes,13,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Tenant) Reset() {
 	*x = Tenant{}
-	mi := &file_rota_v1_rota_proto_msgTypes[75]
+	mi := &file_rota_v1_rota_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6438,7 +6558,7 @@ func (x *Tenant) String() string {
 func (*Tenant) ProtoMessage() {}
 
 func (x *Tenant) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[75]
+	mi := &file_rota_v1_rota_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6451,7 +6571,7 @@ func (x *Tenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tenant.ProtoReflect.Descriptor instead.
 func (*Tenant) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{75}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Tenant) GetId() string {
@@ -6531,6 +6651,20 @@ func (x *Tenant) GetBytesMax() int64 {
 	return 0
 }
 
+func (x *Tenant) GetChanges() []*SettingChange {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+func (x *Tenant) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
 type ListTenantsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Read  *Read                  `protobuf:"bytes,1,opt,name=read,proto3" json:"read,omitempty"`
@@ -6544,7 +6678,7 @@ type ListTenantsRequest struct {
 
 func (x *ListTenantsRequest) Reset() {
 	*x = ListTenantsRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[76]
+	mi := &file_rota_v1_rota_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6556,7 +6690,7 @@ func (x *ListTenantsRequest) String() string {
 func (*ListTenantsRequest) ProtoMessage() {}
 
 func (x *ListTenantsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[76]
+	mi := &file_rota_v1_rota_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6569,7 +6703,7 @@ func (x *ListTenantsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTenantsRequest.ProtoReflect.Descriptor instead.
 func (*ListTenantsRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{76}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ListTenantsRequest) GetRead() *Read {
@@ -6605,7 +6739,7 @@ type ListTenantsResponse struct {
 
 func (x *ListTenantsResponse) Reset() {
 	*x = ListTenantsResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[77]
+	mi := &file_rota_v1_rota_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6617,7 +6751,7 @@ func (x *ListTenantsResponse) String() string {
 func (*ListTenantsResponse) ProtoMessage() {}
 
 func (x *ListTenantsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[77]
+	mi := &file_rota_v1_rota_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6630,7 +6764,7 @@ func (x *ListTenantsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTenantsResponse.ProtoReflect.Descriptor instead.
 func (*ListTenantsResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{77}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *ListTenantsResponse) GetTenants() []*Tenant {
@@ -6664,7 +6798,7 @@ type GetTenantRequest struct {
 
 func (x *GetTenantRequest) Reset() {
 	*x = GetTenantRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[78]
+	mi := &file_rota_v1_rota_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6676,7 +6810,7 @@ func (x *GetTenantRequest) String() string {
 func (*GetTenantRequest) ProtoMessage() {}
 
 func (x *GetTenantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[78]
+	mi := &file_rota_v1_rota_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6689,7 +6823,7 @@ func (x *GetTenantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTenantRequest.ProtoReflect.Descriptor instead.
 func (*GetTenantRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{78}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *GetTenantRequest) GetId() string {
@@ -6716,7 +6850,7 @@ type GetTenantResponse struct {
 
 func (x *GetTenantResponse) Reset() {
 	*x = GetTenantResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[79]
+	mi := &file_rota_v1_rota_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6728,7 +6862,7 @@ func (x *GetTenantResponse) String() string {
 func (*GetTenantResponse) ProtoMessage() {}
 
 func (x *GetTenantResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[79]
+	mi := &file_rota_v1_rota_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6741,7 +6875,7 @@ func (x *GetTenantResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTenantResponse.ProtoReflect.Descriptor instead.
 func (*GetTenantResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{79}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *GetTenantResponse) GetTenant() *Tenant {
@@ -6761,15 +6895,19 @@ func (x *GetTenantResponse) GetAt() *ReadAt {
 type SetTenantRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// tier, weight, max_concurrent, rate_limit_rps, penalty_ms.
-	Set           []*Setting `protobuf:"bytes,2,rep,name=set,proto3" json:"set,omitempty"`
+	// tier, weight, max_concurrent, rate_limit_rps, penalty_ms, bytes_max.
+	Set []*Setting `protobuf:"bytes,2,rep,name=set,proto3" json:"set,omitempty"`
+	// Store nothing; answer with the tenant as it would be, and the changes.
+	DryRun bool `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// Apply only if this is the current etag; * matches any version that exists. Empty: no condition.
+	IfMatch       string `protobuf:"bytes,4,opt,name=if_match,json=ifMatch,proto3" json:"if_match,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SetTenantRequest) Reset() {
 	*x = SetTenantRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[80]
+	mi := &file_rota_v1_rota_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6781,7 +6919,7 @@ func (x *SetTenantRequest) String() string {
 func (*SetTenantRequest) ProtoMessage() {}
 
 func (x *SetTenantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[80]
+	mi := &file_rota_v1_rota_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6794,7 +6932,7 @@ func (x *SetTenantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTenantRequest.ProtoReflect.Descriptor instead.
 func (*SetTenantRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{80}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *SetTenantRequest) GetId() string {
@@ -6809,6 +6947,20 @@ func (x *SetTenantRequest) GetSet() []*Setting {
 		return x.Set
 	}
 	return nil
+}
+
+func (x *SetTenantRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *SetTenantRequest) GetIfMatch() string {
+	if x != nil {
+		return x.IfMatch
+	}
+	return ""
 }
 
 // KeyRule is what the jobs of a key are held to.
@@ -6830,14 +6982,16 @@ type KeyRule struct {
 	// none, block or skip.
 	Sequence string `protobuf:"bytes,9,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	// The keys of a queue take turns.
-	Group         bool `protobuf:"varint,10,opt,name=group,proto3" json:"group,omitempty"`
+	Group bool `protobuf:"varint,10,opt,name=group,proto3" json:"group,omitempty"`
+	// Its version. In a rule to set it is a condition, like if_match.
+	Etag          string `protobuf:"bytes,11,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *KeyRule) Reset() {
 	*x = KeyRule{}
-	mi := &file_rota_v1_rota_proto_msgTypes[81]
+	mi := &file_rota_v1_rota_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6849,7 +7003,7 @@ func (x *KeyRule) String() string {
 func (*KeyRule) ProtoMessage() {}
 
 func (x *KeyRule) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[81]
+	mi := &file_rota_v1_rota_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6862,7 +7016,7 @@ func (x *KeyRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyRule.ProtoReflect.Descriptor instead.
 func (*KeyRule) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{81}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *KeyRule) GetQueue() string {
@@ -6935,16 +7089,25 @@ func (x *KeyRule) GetGroup() bool {
 	return false
 }
 
+func (x *KeyRule) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
 type SetKeyRuleRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Rule          *KeyRule               `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Rule  *KeyRule               `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
+	// Apply only if this is the current etag; * matches any version that exists. Empty: no condition.
+	IfMatch       string `protobuf:"bytes,2,opt,name=if_match,json=ifMatch,proto3" json:"if_match,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SetKeyRuleRequest) Reset() {
 	*x = SetKeyRuleRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[82]
+	mi := &file_rota_v1_rota_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6956,7 +7119,7 @@ func (x *SetKeyRuleRequest) String() string {
 func (*SetKeyRuleRequest) ProtoMessage() {}
 
 func (x *SetKeyRuleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[82]
+	mi := &file_rota_v1_rota_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6969,7 +7132,7 @@ func (x *SetKeyRuleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetKeyRuleRequest.ProtoReflect.Descriptor instead.
 func (*SetKeyRuleRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{82}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *SetKeyRuleRequest) GetRule() *KeyRule {
@@ -6979,15 +7142,23 @@ func (x *SetKeyRuleRequest) GetRule() *KeyRule {
 	return nil
 }
 
+func (x *SetKeyRuleRequest) GetIfMatch() string {
+	if x != nil {
+		return x.IfMatch
+	}
+	return ""
+}
+
 type SetKeyRuleResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rule          *KeyRule               `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SetKeyRuleResponse) Reset() {
 	*x = SetKeyRuleResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[83]
+	mi := &file_rota_v1_rota_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6999,7 +7170,7 @@ func (x *SetKeyRuleResponse) String() string {
 func (*SetKeyRuleResponse) ProtoMessage() {}
 
 func (x *SetKeyRuleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[83]
+	mi := &file_rota_v1_rota_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7012,21 +7183,30 @@ func (x *SetKeyRuleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetKeyRuleResponse.ProtoReflect.Descriptor instead.
 func (*SetKeyRuleResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{83}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{84}
+}
+
+func (x *SetKeyRuleResponse) GetRule() *KeyRule {
+	if x != nil {
+		return x.Rule
+	}
+	return nil
 }
 
 type DeleteKeyRuleRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Queue         string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Value         string                 `protobuf:"bytes,3,opt,name=value,proto3" json:"value,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Queue string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	Name  string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Value string                 `protobuf:"bytes,3,opt,name=value,proto3" json:"value,omitempty"`
+	// Apply only if this is the current etag; * matches any version that exists. Empty: no condition.
+	IfMatch       string `protobuf:"bytes,4,opt,name=if_match,json=ifMatch,proto3" json:"if_match,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DeleteKeyRuleRequest) Reset() {
 	*x = DeleteKeyRuleRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[84]
+	mi := &file_rota_v1_rota_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7038,7 +7218,7 @@ func (x *DeleteKeyRuleRequest) String() string {
 func (*DeleteKeyRuleRequest) ProtoMessage() {}
 
 func (x *DeleteKeyRuleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[84]
+	mi := &file_rota_v1_rota_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7051,7 +7231,7 @@ func (x *DeleteKeyRuleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteKeyRuleRequest.ProtoReflect.Descriptor instead.
 func (*DeleteKeyRuleRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{84}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *DeleteKeyRuleRequest) GetQueue() string {
@@ -7075,6 +7255,13 @@ func (x *DeleteKeyRuleRequest) GetValue() string {
 	return ""
 }
 
+func (x *DeleteKeyRuleRequest) GetIfMatch() string {
+	if x != nil {
+		return x.IfMatch
+	}
+	return ""
+}
+
 type DeleteKeyRuleResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -7083,7 +7270,7 @@ type DeleteKeyRuleResponse struct {
 
 func (x *DeleteKeyRuleResponse) Reset() {
 	*x = DeleteKeyRuleResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[85]
+	mi := &file_rota_v1_rota_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7095,7 +7282,7 @@ func (x *DeleteKeyRuleResponse) String() string {
 func (*DeleteKeyRuleResponse) ProtoMessage() {}
 
 func (x *DeleteKeyRuleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[85]
+	mi := &file_rota_v1_rota_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7108,7 +7295,7 @@ func (x *DeleteKeyRuleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteKeyRuleResponse.ProtoReflect.Descriptor instead.
 func (*DeleteKeyRuleResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{85}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{86}
 }
 
 type ListKeyRulesRequest struct {
@@ -7124,7 +7311,7 @@ type ListKeyRulesRequest struct {
 
 func (x *ListKeyRulesRequest) Reset() {
 	*x = ListKeyRulesRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[86]
+	mi := &file_rota_v1_rota_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7136,7 +7323,7 @@ func (x *ListKeyRulesRequest) String() string {
 func (*ListKeyRulesRequest) ProtoMessage() {}
 
 func (x *ListKeyRulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[86]
+	mi := &file_rota_v1_rota_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7149,7 +7336,7 @@ func (x *ListKeyRulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeyRulesRequest.ProtoReflect.Descriptor instead.
 func (*ListKeyRulesRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{86}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ListKeyRulesRequest) GetRead() *Read {
@@ -7185,7 +7372,7 @@ type ListKeyRulesResponse struct {
 
 func (x *ListKeyRulesResponse) Reset() {
 	*x = ListKeyRulesResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[87]
+	mi := &file_rota_v1_rota_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7197,7 +7384,7 @@ func (x *ListKeyRulesResponse) String() string {
 func (*ListKeyRulesResponse) ProtoMessage() {}
 
 func (x *ListKeyRulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[87]
+	mi := &file_rota_v1_rota_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7210,7 +7397,7 @@ func (x *ListKeyRulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeyRulesResponse.ProtoReflect.Descriptor instead.
 func (*ListKeyRulesResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{87}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ListKeyRulesResponse) GetRules() []*KeyRule {
@@ -7246,7 +7433,7 @@ type GetKeyRequest struct {
 
 func (x *GetKeyRequest) Reset() {
 	*x = GetKeyRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[88]
+	mi := &file_rota_v1_rota_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7258,7 +7445,7 @@ func (x *GetKeyRequest) String() string {
 func (*GetKeyRequest) ProtoMessage() {}
 
 func (x *GetKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[88]
+	mi := &file_rota_v1_rota_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7271,7 +7458,7 @@ func (x *GetKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetKeyRequest.ProtoReflect.Descriptor instead.
 func (*GetKeyRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{88}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *GetKeyRequest) GetTenant() string {
@@ -7317,7 +7504,7 @@ type KeyState struct {
 
 func (x *KeyState) Reset() {
 	*x = KeyState{}
-	mi := &file_rota_v1_rota_proto_msgTypes[89]
+	mi := &file_rota_v1_rota_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7329,7 +7516,7 @@ func (x *KeyState) String() string {
 func (*KeyState) ProtoMessage() {}
 
 func (x *KeyState) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[89]
+	mi := &file_rota_v1_rota_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7342,7 +7529,7 @@ func (x *KeyState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyState.ProtoReflect.Descriptor instead.
 func (*KeyState) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{89}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *KeyState) GetQueue() string {
@@ -7426,7 +7613,7 @@ type GetKeyResponse struct {
 
 func (x *GetKeyResponse) Reset() {
 	*x = GetKeyResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[90]
+	mi := &file_rota_v1_rota_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7438,7 +7625,7 @@ func (x *GetKeyResponse) String() string {
 func (*GetKeyResponse) ProtoMessage() {}
 
 func (x *GetKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[90]
+	mi := &file_rota_v1_rota_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7451,7 +7638,7 @@ func (x *GetKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetKeyResponse.ProtoReflect.Descriptor instead.
 func (*GetKeyResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{90}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *GetKeyResponse) GetKeys() []*KeyState {
@@ -7482,7 +7669,7 @@ type SkipKeyRequest struct {
 
 func (x *SkipKeyRequest) Reset() {
 	*x = SkipKeyRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[91]
+	mi := &file_rota_v1_rota_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7494,7 +7681,7 @@ func (x *SkipKeyRequest) String() string {
 func (*SkipKeyRequest) ProtoMessage() {}
 
 func (x *SkipKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[91]
+	mi := &file_rota_v1_rota_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7507,7 +7694,7 @@ func (x *SkipKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkipKeyRequest.ProtoReflect.Descriptor instead.
 func (*SkipKeyRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{91}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *SkipKeyRequest) GetQueue() string {
@@ -7546,7 +7733,7 @@ type SkipKeyResponse struct {
 
 func (x *SkipKeyResponse) Reset() {
 	*x = SkipKeyResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[92]
+	mi := &file_rota_v1_rota_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7558,7 +7745,7 @@ func (x *SkipKeyResponse) String() string {
 func (*SkipKeyResponse) ProtoMessage() {}
 
 func (x *SkipKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[92]
+	mi := &file_rota_v1_rota_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7571,7 +7758,7 @@ func (x *SkipKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkipKeyResponse.ProtoReflect.Descriptor instead.
 func (*SkipKeyResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{92}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{93}
 }
 
 type Mode struct {
@@ -7591,7 +7778,7 @@ type Mode struct {
 
 func (x *Mode) Reset() {
 	*x = Mode{}
-	mi := &file_rota_v1_rota_proto_msgTypes[93]
+	mi := &file_rota_v1_rota_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7603,7 +7790,7 @@ func (x *Mode) String() string {
 func (*Mode) ProtoMessage() {}
 
 func (x *Mode) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[93]
+	mi := &file_rota_v1_rota_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7616,7 +7803,7 @@ func (x *Mode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mode.ProtoReflect.Descriptor instead.
 func (*Mode) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{93}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *Mode) GetMode() string {
@@ -7684,7 +7871,7 @@ type GetModeRequest struct {
 
 func (x *GetModeRequest) Reset() {
 	*x = GetModeRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[94]
+	mi := &file_rota_v1_rota_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7696,7 +7883,7 @@ func (x *GetModeRequest) String() string {
 func (*GetModeRequest) ProtoMessage() {}
 
 func (x *GetModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[94]
+	mi := &file_rota_v1_rota_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7709,7 +7896,7 @@ func (x *GetModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetModeRequest.ProtoReflect.Descriptor instead.
 func (*GetModeRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{94}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *GetModeRequest) GetRead() *Read {
@@ -7729,7 +7916,7 @@ type GetModeResponse struct {
 
 func (x *GetModeResponse) Reset() {
 	*x = GetModeResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[95]
+	mi := &file_rota_v1_rota_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7741,7 +7928,7 @@ func (x *GetModeResponse) String() string {
 func (*GetModeResponse) ProtoMessage() {}
 
 func (x *GetModeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[95]
+	mi := &file_rota_v1_rota_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7754,7 +7941,7 @@ func (x *GetModeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetModeResponse.ProtoReflect.Descriptor instead.
 func (*GetModeResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{95}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *GetModeResponse) GetMode() *Mode {
@@ -7781,7 +7968,7 @@ type SetModeRequest struct {
 
 func (x *SetModeRequest) Reset() {
 	*x = SetModeRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[96]
+	mi := &file_rota_v1_rota_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7793,7 +7980,7 @@ func (x *SetModeRequest) String() string {
 func (*SetModeRequest) ProtoMessage() {}
 
 func (x *SetModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[96]
+	mi := &file_rota_v1_rota_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7806,7 +7993,7 @@ func (x *SetModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetModeRequest.ProtoReflect.Descriptor instead.
 func (*SetModeRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{96}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *SetModeRequest) GetMode() string {
@@ -7824,15 +8011,19 @@ func (x *SetModeRequest) GetReason() string {
 }
 
 type SetClusterRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Set           []*Setting             `protobuf:"bytes,1,rep,name=set,proto3" json:"set,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Set   []*Setting             `protobuf:"bytes,1,rep,name=set,proto3" json:"set,omitempty"`
+	// Store nothing; answer with the settings as they would be, and the changes.
+	DryRun bool `protobuf:"varint,2,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// Apply only if this is the current etag; * matches any version that exists. Empty: no condition.
+	IfMatch       string `protobuf:"bytes,3,opt,name=if_match,json=ifMatch,proto3" json:"if_match,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SetClusterRequest) Reset() {
 	*x = SetClusterRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[97]
+	mi := &file_rota_v1_rota_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7844,7 +8035,7 @@ func (x *SetClusterRequest) String() string {
 func (*SetClusterRequest) ProtoMessage() {}
 
 func (x *SetClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[97]
+	mi := &file_rota_v1_rota_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7857,7 +8048,7 @@ func (x *SetClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetClusterRequest.ProtoReflect.Descriptor instead.
 func (*SetClusterRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{97}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *SetClusterRequest) GetSet() []*Setting {
@@ -7867,20 +8058,38 @@ func (x *SetClusterRequest) GetSet() []*Setting {
 	return nil
 }
 
+func (x *SetClusterRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *SetClusterRequest) GetIfMatch() string {
+	if x != nil {
+		return x.IfMatch
+	}
+	return ""
+}
+
 type ClusterSettings struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	StateBytesMax int64                  `protobuf:"varint,1,opt,name=state_bytes_max,json=stateBytesMax,proto3" json:"state_bytes_max,omitempty"`
 	// How many healthy voters the cluster shall have, and whether the leader removes dead ones
 	// (SPEC §13.10).
-	VotersWanted  int64 `protobuf:"varint,2,opt,name=voters_wanted,json=votersWanted,proto3" json:"voters_wanted,omitempty"`
-	Autopilot     bool  `protobuf:"varint,3,opt,name=autopilot,proto3" json:"autopilot,omitempty"`
+	VotersWanted int64 `protobuf:"varint,2,opt,name=voters_wanted,json=votersWanted,proto3" json:"voters_wanted,omitempty"`
+	Autopilot    bool  `protobuf:"varint,3,opt,name=autopilot,proto3" json:"autopilot,omitempty"`
+	// What the call would change; only in the answer to a dry run.
+	Changes []*SettingChange `protobuf:"bytes,4,rep,name=changes,proto3" json:"changes,omitempty"`
+	// Their version.
+	Etag          string `protobuf:"bytes,5,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ClusterSettings) Reset() {
 	*x = ClusterSettings{}
-	mi := &file_rota_v1_rota_proto_msgTypes[98]
+	mi := &file_rota_v1_rota_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7892,7 +8101,7 @@ func (x *ClusterSettings) String() string {
 func (*ClusterSettings) ProtoMessage() {}
 
 func (x *ClusterSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[98]
+	mi := &file_rota_v1_rota_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7905,7 +8114,7 @@ func (x *ClusterSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterSettings.ProtoReflect.Descriptor instead.
 func (*ClusterSettings) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{98}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ClusterSettings) GetStateBytesMax() int64 {
@@ -7929,6 +8138,20 @@ func (x *ClusterSettings) GetAutopilot() bool {
 	return false
 }
 
+func (x *ClusterSettings) GetChanges() []*SettingChange {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+func (x *ClusterSettings) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
 type StatusRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -7937,7 +8160,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[99]
+	mi := &file_rota_v1_rota_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7949,7 +8172,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[99]
+	mi := &file_rota_v1_rota_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7962,7 +8185,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{99}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{100}
 }
 
 type JobCounts struct {
@@ -7982,7 +8205,7 @@ type JobCounts struct {
 
 func (x *JobCounts) Reset() {
 	*x = JobCounts{}
-	mi := &file_rota_v1_rota_proto_msgTypes[100]
+	mi := &file_rota_v1_rota_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7994,7 +8217,7 @@ func (x *JobCounts) String() string {
 func (*JobCounts) ProtoMessage() {}
 
 func (x *JobCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[100]
+	mi := &file_rota_v1_rota_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8007,7 +8230,7 @@ func (x *JobCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCounts.ProtoReflect.Descriptor instead.
 func (*JobCounts) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{100}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *JobCounts) GetBlocked() int64 {
@@ -8096,7 +8319,7 @@ type NodeStatus struct {
 
 func (x *NodeStatus) Reset() {
 	*x = NodeStatus{}
-	mi := &file_rota_v1_rota_proto_msgTypes[101]
+	mi := &file_rota_v1_rota_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8108,7 +8331,7 @@ func (x *NodeStatus) String() string {
 func (*NodeStatus) ProtoMessage() {}
 
 func (x *NodeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[101]
+	mi := &file_rota_v1_rota_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8121,7 +8344,7 @@ func (x *NodeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatus.ProtoReflect.Descriptor instead.
 func (*NodeStatus) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{101}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *NodeStatus) GetId() string {
@@ -8226,7 +8449,7 @@ type NodeHealth struct {
 
 func (x *NodeHealth) Reset() {
 	*x = NodeHealth{}
-	mi := &file_rota_v1_rota_proto_msgTypes[102]
+	mi := &file_rota_v1_rota_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8238,7 +8461,7 @@ func (x *NodeHealth) String() string {
 func (*NodeHealth) ProtoMessage() {}
 
 func (x *NodeHealth) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[102]
+	mi := &file_rota_v1_rota_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8251,7 +8474,7 @@ func (x *NodeHealth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeHealth.ProtoReflect.Descriptor instead.
 func (*NodeHealth) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{102}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *NodeHealth) GetHealthySinceMs() int64 {
@@ -8281,7 +8504,7 @@ type Autopilot struct {
 
 func (x *Autopilot) Reset() {
 	*x = Autopilot{}
-	mi := &file_rota_v1_rota_proto_msgTypes[103]
+	mi := &file_rota_v1_rota_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8293,7 +8516,7 @@ func (x *Autopilot) String() string {
 func (*Autopilot) ProtoMessage() {}
 
 func (x *Autopilot) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[103]
+	mi := &file_rota_v1_rota_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8306,7 +8529,7 @@ func (x *Autopilot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Autopilot.ProtoReflect.Descriptor instead.
 func (*Autopilot) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{103}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *Autopilot) GetOn() bool {
@@ -8358,14 +8581,16 @@ type StatusResponse struct {
 	StateBytesMax int64      `protobuf:"varint,15,opt,name=state_bytes_max,json=stateBytesMax,proto3" json:"state_bytes_max,omitempty"`
 	Autopilot     *Autopilot `protobuf:"bytes,16,opt,name=autopilot,proto3" json:"autopilot,omitempty"`
 	// The last backup that a leader stored, unset for none.
-	Backup        *StoredBackup `protobuf:"bytes,17,opt,name=backup,proto3" json:"backup,omitempty"`
+	Backup *StoredBackup `protobuf:"bytes,17,opt,name=backup,proto3" json:"backup,omitempty"`
+	// The version of the cluster's own settings.
+	Etag          string `protobuf:"bytes,18,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[104]
+	mi := &file_rota_v1_rota_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8377,7 +8602,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[104]
+	mi := &file_rota_v1_rota_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8390,7 +8615,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{104}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *StatusResponse) GetClusterId() string {
@@ -8512,6 +8737,13 @@ func (x *StatusResponse) GetBackup() *StoredBackup {
 	return nil
 }
 
+func (x *StatusResponse) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
 type StoreBackupRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -8520,7 +8752,7 @@ type StoreBackupRequest struct {
 
 func (x *StoreBackupRequest) Reset() {
 	*x = StoreBackupRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[105]
+	mi := &file_rota_v1_rota_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8532,7 +8764,7 @@ func (x *StoreBackupRequest) String() string {
 func (*StoreBackupRequest) ProtoMessage() {}
 
 func (x *StoreBackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[105]
+	mi := &file_rota_v1_rota_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8545,7 +8777,7 @@ func (x *StoreBackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreBackupRequest.ProtoReflect.Descriptor instead.
 func (*StoreBackupRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{105}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{106}
 }
 
 // StoredBackup is a backup as the state records it: the index of the state in it, when the
@@ -8563,7 +8795,7 @@ type StoredBackup struct {
 
 func (x *StoredBackup) Reset() {
 	*x = StoredBackup{}
-	mi := &file_rota_v1_rota_proto_msgTypes[106]
+	mi := &file_rota_v1_rota_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8575,7 +8807,7 @@ func (x *StoredBackup) String() string {
 func (*StoredBackup) ProtoMessage() {}
 
 func (x *StoredBackup) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[106]
+	mi := &file_rota_v1_rota_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8588,7 +8820,7 @@ func (x *StoredBackup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoredBackup.ProtoReflect.Descriptor instead.
 func (*StoredBackup) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{106}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *StoredBackup) GetIndex() uint64 {
@@ -8634,7 +8866,7 @@ type PeersRequest struct {
 
 func (x *PeersRequest) Reset() {
 	*x = PeersRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[107]
+	mi := &file_rota_v1_rota_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8646,7 +8878,7 @@ func (x *PeersRequest) String() string {
 func (*PeersRequest) ProtoMessage() {}
 
 func (x *PeersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[107]
+	mi := &file_rota_v1_rota_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8659,7 +8891,7 @@ func (x *PeersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeersRequest.ProtoReflect.Descriptor instead.
 func (*PeersRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{107}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{108}
 }
 
 type Peer struct {
@@ -8675,7 +8907,7 @@ type Peer struct {
 
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_rota_v1_rota_proto_msgTypes[108]
+	mi := &file_rota_v1_rota_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8687,7 +8919,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[108]
+	mi := &file_rota_v1_rota_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8700,7 +8932,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{108}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *Peer) GetId() string {
@@ -8747,7 +8979,7 @@ type PeersResponse struct {
 
 func (x *PeersResponse) Reset() {
 	*x = PeersResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[109]
+	mi := &file_rota_v1_rota_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8759,7 +8991,7 @@ func (x *PeersResponse) String() string {
 func (*PeersResponse) ProtoMessage() {}
 
 func (x *PeersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[109]
+	mi := &file_rota_v1_rota_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8772,7 +9004,7 @@ func (x *PeersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeersResponse.ProtoReflect.Descriptor instead.
 func (*PeersResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{109}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *PeersResponse) GetPeers() []*Peer {
@@ -8792,7 +9024,7 @@ type TransferLeadershipRequest struct {
 
 func (x *TransferLeadershipRequest) Reset() {
 	*x = TransferLeadershipRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[110]
+	mi := &file_rota_v1_rota_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8804,7 +9036,7 @@ func (x *TransferLeadershipRequest) String() string {
 func (*TransferLeadershipRequest) ProtoMessage() {}
 
 func (x *TransferLeadershipRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[110]
+	mi := &file_rota_v1_rota_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8817,7 +9049,7 @@ func (x *TransferLeadershipRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeadershipRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeadershipRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{110}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *TransferLeadershipRequest) GetTo() string {
@@ -8836,7 +9068,7 @@ type TransferLeadershipResponse struct {
 
 func (x *TransferLeadershipResponse) Reset() {
 	*x = TransferLeadershipResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[111]
+	mi := &file_rota_v1_rota_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8848,7 +9080,7 @@ func (x *TransferLeadershipResponse) String() string {
 func (*TransferLeadershipResponse) ProtoMessage() {}
 
 func (x *TransferLeadershipResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[111]
+	mi := &file_rota_v1_rota_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8861,7 +9093,7 @@ func (x *TransferLeadershipResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeadershipResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeadershipResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{111}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *TransferLeadershipResponse) GetLeader() string {
@@ -8880,7 +9112,7 @@ type RemovePeerRequest struct {
 
 func (x *RemovePeerRequest) Reset() {
 	*x = RemovePeerRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[112]
+	mi := &file_rota_v1_rota_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8892,7 +9124,7 @@ func (x *RemovePeerRequest) String() string {
 func (*RemovePeerRequest) ProtoMessage() {}
 
 func (x *RemovePeerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[112]
+	mi := &file_rota_v1_rota_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8905,7 +9137,7 @@ func (x *RemovePeerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePeerRequest.ProtoReflect.Descriptor instead.
 func (*RemovePeerRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{112}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *RemovePeerRequest) GetId() string {
@@ -8923,7 +9155,7 @@ type RemovePeerResponse struct {
 
 func (x *RemovePeerResponse) Reset() {
 	*x = RemovePeerResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[113]
+	mi := &file_rota_v1_rota_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8935,7 +9167,7 @@ func (x *RemovePeerResponse) String() string {
 func (*RemovePeerResponse) ProtoMessage() {}
 
 func (x *RemovePeerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[113]
+	mi := &file_rota_v1_rota_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8948,7 +9180,7 @@ func (x *RemovePeerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePeerResponse.ProtoReflect.Descriptor instead.
 func (*RemovePeerResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{113}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{114}
 }
 
 type LeaveRequest struct {
@@ -8959,7 +9191,7 @@ type LeaveRequest struct {
 
 func (x *LeaveRequest) Reset() {
 	*x = LeaveRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[114]
+	mi := &file_rota_v1_rota_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8971,7 +9203,7 @@ func (x *LeaveRequest) String() string {
 func (*LeaveRequest) ProtoMessage() {}
 
 func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[114]
+	mi := &file_rota_v1_rota_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8984,7 +9216,7 @@ func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveRequest.ProtoReflect.Descriptor instead.
 func (*LeaveRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{114}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{115}
 }
 
 type LeaveResponse struct {
@@ -8995,7 +9227,7 @@ type LeaveResponse struct {
 
 func (x *LeaveResponse) Reset() {
 	*x = LeaveResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[115]
+	mi := &file_rota_v1_rota_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9007,7 +9239,7 @@ func (x *LeaveResponse) String() string {
 func (*LeaveResponse) ProtoMessage() {}
 
 func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[115]
+	mi := &file_rota_v1_rota_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9020,7 +9252,7 @@ func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveResponse.ProtoReflect.Descriptor instead.
 func (*LeaveResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{115}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{116}
 }
 
 type SaveSnapshotRequest struct {
@@ -9032,7 +9264,7 @@ type SaveSnapshotRequest struct {
 
 func (x *SaveSnapshotRequest) Reset() {
 	*x = SaveSnapshotRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[116]
+	mi := &file_rota_v1_rota_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9044,7 +9276,7 @@ func (x *SaveSnapshotRequest) String() string {
 func (*SaveSnapshotRequest) ProtoMessage() {}
 
 func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[116]
+	mi := &file_rota_v1_rota_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9057,7 +9289,7 @@ func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SaveSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{116}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *SaveSnapshotRequest) GetRead() *Read {
@@ -9076,7 +9308,7 @@ type SnapshotChunk struct {
 
 func (x *SnapshotChunk) Reset() {
 	*x = SnapshotChunk{}
-	mi := &file_rota_v1_rota_proto_msgTypes[117]
+	mi := &file_rota_v1_rota_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9088,7 +9320,7 @@ func (x *SnapshotChunk) String() string {
 func (*SnapshotChunk) ProtoMessage() {}
 
 func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[117]
+	mi := &file_rota_v1_rota_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9101,7 +9333,7 @@ func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotChunk.ProtoReflect.Descriptor instead.
 func (*SnapshotChunk) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{117}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *SnapshotChunk) GetData() []byte {
@@ -9119,7 +9351,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[118]
+	mi := &file_rota_v1_rota_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9131,7 +9363,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[118]
+	mi := &file_rota_v1_rota_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9144,7 +9376,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{118}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{119}
 }
 
 type VerifyResponse struct {
@@ -9158,7 +9390,7 @@ type VerifyResponse struct {
 
 func (x *VerifyResponse) Reset() {
 	*x = VerifyResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[119]
+	mi := &file_rota_v1_rota_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9170,7 +9402,7 @@ func (x *VerifyResponse) String() string {
 func (*VerifyResponse) ProtoMessage() {}
 
 func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[119]
+	mi := &file_rota_v1_rota_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9183,7 +9415,7 @@ func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyResponse.ProtoReflect.Descriptor instead.
 func (*VerifyResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{119}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *VerifyResponse) GetIndex() uint64 {
@@ -9220,7 +9452,7 @@ type NodeVerdict struct {
 
 func (x *NodeVerdict) Reset() {
 	*x = NodeVerdict{}
-	mi := &file_rota_v1_rota_proto_msgTypes[120]
+	mi := &file_rota_v1_rota_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9232,7 +9464,7 @@ func (x *NodeVerdict) String() string {
 func (*NodeVerdict) ProtoMessage() {}
 
 func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[120]
+	mi := &file_rota_v1_rota_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9245,7 +9477,7 @@ func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeVerdict.ProtoReflect.Descriptor instead.
 func (*NodeVerdict) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{120}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *NodeVerdict) GetId() string {
@@ -9777,7 +10009,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x12WorkerGoneResponse\"1\n" +
 	"\aSetting\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value\"\xaa\a\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\"\xf0\a\n" +
 	"\x05Queue\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06preset\x18\x02 \x01(\tR\x06preset\x12(\n" +
@@ -9808,7 +10040,13 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\fbackpressure\x18\x19 \x01(\tR\fbackpressure\x124\n" +
 	"\x16backlog_usage_permille\x18\x1a \x01(\x03R\x14backlogUsagePermille\x12\x16\n" +
 	"\x06staged\x18\x1b \x01(\x03R\x06staged\x12\x14\n" +
-	"\x05bytes\x18\x1c \x01(\x03R\x05bytes\"\xc7\x01\n" +
+	"\x05bytes\x18\x1c \x01(\x03R\x05bytes\x120\n" +
+	"\achanges\x18\x1d \x03(\v2\x16.rota.v1.SettingChangeR\achanges\x12\x12\n" +
+	"\x04etag\x18\x1e \x01(\tR\x04etag\"E\n" +
+	"\rSettingChange\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\tR\x04from\x12\x0e\n" +
+	"\x02to\x18\x03 \x01(\tR\x02to\"\xc7\x01\n" +
 	"\x06Domain\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1a\n" +
@@ -9839,22 +10077,26 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x04read\x18\x02 \x01(\v2\r.rota.v1.ReadR\x04read\"Y\n" +
 	"\x10GetQueueResponse\x12$\n" +
 	"\x05queue\x18\x01 \x01(\v2\x0e.rota.v1.QueueR\x05queue\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\"C\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\"^\n" +
 	"\x12DeleteQueueRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
-	"\bdrain_to\x18\x02 \x01(\tR\adrainTo\")\n" +
+	"\bdrain_to\x18\x02 \x01(\tR\adrainTo\x12\x19\n" +
+	"\bif_match\x18\x03 \x01(\tR\aifMatch\")\n" +
 	"\x13DeleteQueueResponse\x12\x12\n" +
-	"\x04left\x18\x01 \x01(\x04R\x04left\"%\n" +
+	"\x04left\x18\x01 \x01(\x04R\x04left\"@\n" +
 	"\x13DeleteTenantRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"\x16\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x19\n" +
+	"\bif_match\x18\x02 \x01(\tR\aifMatch\"\x16\n" +
 	"\x14DeleteTenantResponse\"%\n" +
 	"\x13DeleteWorkerRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"\x16\n" +
-	"\x14DeleteWorkerResponse\"a\n" +
+	"\x14DeleteWorkerResponse\"\x95\x01\n" +
 	"\x0fSetQueueRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06preset\x18\x02 \x01(\tR\x06preset\x12\"\n" +
-	"\x03set\x18\x03 \x03(\v2\x10.rota.v1.SettingR\x03set\"\xb8\x02\n" +
+	"\x03set\x18\x03 \x03(\v2\x10.rota.v1.SettingR\x03set\x12\x17\n" +
+	"\adry_run\x18\x04 \x01(\bR\x06dryRun\x12\x19\n" +
+	"\bif_match\x18\x05 \x01(\tR\aifMatch\"\xfe\x02\n" +
 	"\x06Tenant\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04tier\x18\x02 \x01(\tR\x04tier\x12\x16\n" +
@@ -9869,7 +10111,9 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x05known\x18\t \x01(\bR\x05known\x12\x14\n" +
 	"\x05bytes\x18\n" +
 	" \x01(\x03R\x05bytes\x12\x1b\n" +
-	"\tbytes_max\x18\v \x01(\x03R\bbytesMax\"e\n" +
+	"\tbytes_max\x18\v \x01(\x03R\bbytesMax\x120\n" +
+	"\achanges\x18\f \x03(\v2\x16.rota.v1.SettingChangeR\achanges\x12\x12\n" +
+	"\x04etag\x18\r \x01(\tR\x04etag\"e\n" +
 	"\x12ListTenantsRequest\x12!\n" +
 	"\x04read\x18\x01 \x01(\v2\r.rota.v1.ReadR\x04read\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\x05R\x05limit\x12\x16\n" +
@@ -9884,10 +10128,12 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x04read\x18\x02 \x01(\v2\r.rota.v1.ReadR\x04read\"]\n" +
 	"\x11GetTenantResponse\x12'\n" +
 	"\x06tenant\x18\x01 \x01(\v2\x0f.rota.v1.TenantR\x06tenant\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\"F\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\"z\n" +
 	"\x10SetTenantRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\"\n" +
-	"\x03set\x18\x02 \x03(\v2\x10.rota.v1.SettingR\x03set\"\xfa\x01\n" +
+	"\x03set\x18\x02 \x03(\v2\x10.rota.v1.SettingR\x03set\x12\x17\n" +
+	"\adry_run\x18\x03 \x01(\bR\x06dryRun\x12\x19\n" +
+	"\bif_match\x18\x04 \x01(\tR\aifMatch\"\x8e\x02\n" +
 	"\aKeyRule\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -9899,14 +10145,18 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x05burst\x18\b \x01(\x03R\x05burst\x12\x1a\n" +
 	"\bsequence\x18\t \x01(\tR\bsequence\x12\x14\n" +
 	"\x05group\x18\n" +
-	" \x01(\bR\x05group\"9\n" +
+	" \x01(\bR\x05group\x12\x12\n" +
+	"\x04etag\x18\v \x01(\tR\x04etag\"T\n" +
 	"\x11SetKeyRuleRequest\x12$\n" +
-	"\x04rule\x18\x01 \x01(\v2\x10.rota.v1.KeyRuleR\x04rule\"\x14\n" +
-	"\x12SetKeyRuleResponse\"V\n" +
+	"\x04rule\x18\x01 \x01(\v2\x10.rota.v1.KeyRuleR\x04rule\x12\x19\n" +
+	"\bif_match\x18\x02 \x01(\tR\aifMatch\":\n" +
+	"\x12SetKeyRuleResponse\x12$\n" +
+	"\x04rule\x18\x01 \x01(\v2\x10.rota.v1.KeyRuleR\x04rule\"q\n" +
 	"\x14DeleteKeyRuleRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
-	"\x05value\x18\x03 \x01(\tR\x05value\"\x17\n" +
+	"\x05value\x18\x03 \x01(\tR\x05value\x12\x19\n" +
+	"\bif_match\x18\x04 \x01(\tR\aifMatch\"\x17\n" +
 	"\x15DeleteKeyRuleResponse\"f\n" +
 	"\x13ListKeyRulesRequest\x12!\n" +
 	"\x04read\x18\x01 \x01(\v2\r.rota.v1.ReadR\x04read\x12\x14\n" +
@@ -9958,13 +10208,17 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\"<\n" +
 	"\x0eSetModeRequest\x12\x12\n" +
 	"\x04mode\x18\x01 \x01(\tR\x04mode\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"7\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"k\n" +
 	"\x11SetClusterRequest\x12\"\n" +
-	"\x03set\x18\x01 \x03(\v2\x10.rota.v1.SettingR\x03set\"|\n" +
+	"\x03set\x18\x01 \x03(\v2\x10.rota.v1.SettingR\x03set\x12\x17\n" +
+	"\adry_run\x18\x02 \x01(\bR\x06dryRun\x12\x19\n" +
+	"\bif_match\x18\x03 \x01(\tR\aifMatch\"\xc2\x01\n" +
 	"\x0fClusterSettings\x12&\n" +
 	"\x0fstate_bytes_max\x18\x01 \x01(\x03R\rstateBytesMax\x12#\n" +
 	"\rvoters_wanted\x18\x02 \x01(\x03R\fvotersWanted\x12\x1c\n" +
-	"\tautopilot\x18\x03 \x01(\bR\tautopilot\"\x0f\n" +
+	"\tautopilot\x18\x03 \x01(\bR\tautopilot\x120\n" +
+	"\achanges\x18\x04 \x03(\v2\x16.rota.v1.SettingChangeR\achanges\x12\x12\n" +
+	"\x04etag\x18\x05 \x01(\tR\x04etag\"\x0f\n" +
 	"\rStatusRequest\"\xf7\x01\n" +
 	"\tJobCounts\x12\x18\n" +
 	"\ablocked\x18\x01 \x01(\x03R\ablocked\x12\x18\n" +
@@ -10000,7 +10254,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x02on\x18\x01 \x01(\bR\x02on\x12#\n" +
 	"\rvoters_wanted\x18\x02 \x01(\x03R\fvotersWanted\x12%\n" +
 	"\x0ehealthy_voters\x18\x03 \x01(\x03R\rhealthyVoters\x12\x12\n" +
-	"\x04text\x18\x04 \x01(\tR\x04text\"\xbf\x04\n" +
+	"\x04text\x18\x04 \x01(\tR\x04text\"\xd3\x04\n" +
 	"\x0eStatusResponse\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12\x16\n" +
@@ -10022,7 +10276,8 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"stateBytes\x12&\n" +
 	"\x0fstate_bytes_max\x18\x0f \x01(\x03R\rstateBytesMax\x120\n" +
 	"\tautopilot\x18\x10 \x01(\v2\x12.rota.v1.AutopilotR\tautopilot\x12-\n" +
-	"\x06backup\x18\x11 \x01(\v2\x15.rota.v1.StoredBackupR\x06backup\"\x14\n" +
+	"\x06backup\x18\x11 \x01(\v2\x15.rota.v1.StoredBackupR\x06backup\x12\x12\n" +
+	"\x04etag\x18\x12 \x01(\tR\x04etag\"\x14\n" +
 	"\x12StoreBackupRequest\"\x7f\n" +
 	"\fStoredBackup\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x17\n" +
@@ -10144,7 +10399,7 @@ func file_rota_v1_rota_proto_rawDescGZIP() []byte {
 }
 
 var file_rota_v1_rota_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_rota_v1_rota_proto_msgTypes = make([]protoimpl.MessageInfo, 128)
+var file_rota_v1_rota_proto_msgTypes = make([]protoimpl.MessageInfo, 129)
 var file_rota_v1_rota_proto_goTypes = []any{
 	(FailKind)(0),                      // 0: rota.v1.FailKind
 	(LeaseVerb)(0),                     // 1: rota.v1.LeaseVerb
@@ -10210,83 +10465,84 @@ var file_rota_v1_rota_proto_goTypes = []any{
 	(*WorkerGoneResponse)(nil),         // 61: rota.v1.WorkerGoneResponse
 	(*Setting)(nil),                    // 62: rota.v1.Setting
 	(*Queue)(nil),                      // 63: rota.v1.Queue
-	(*Domain)(nil),                     // 64: rota.v1.Domain
-	(*TypeStats)(nil),                  // 65: rota.v1.TypeStats
-	(*ListQueuesRequest)(nil),          // 66: rota.v1.ListQueuesRequest
-	(*ListQueuesResponse)(nil),         // 67: rota.v1.ListQueuesResponse
-	(*GetQueueRequest)(nil),            // 68: rota.v1.GetQueueRequest
-	(*GetQueueResponse)(nil),           // 69: rota.v1.GetQueueResponse
-	(*DeleteQueueRequest)(nil),         // 70: rota.v1.DeleteQueueRequest
-	(*DeleteQueueResponse)(nil),        // 71: rota.v1.DeleteQueueResponse
-	(*DeleteTenantRequest)(nil),        // 72: rota.v1.DeleteTenantRequest
-	(*DeleteTenantResponse)(nil),       // 73: rota.v1.DeleteTenantResponse
-	(*DeleteWorkerRequest)(nil),        // 74: rota.v1.DeleteWorkerRequest
-	(*DeleteWorkerResponse)(nil),       // 75: rota.v1.DeleteWorkerResponse
-	(*SetQueueRequest)(nil),            // 76: rota.v1.SetQueueRequest
-	(*Tenant)(nil),                     // 77: rota.v1.Tenant
-	(*ListTenantsRequest)(nil),         // 78: rota.v1.ListTenantsRequest
-	(*ListTenantsResponse)(nil),        // 79: rota.v1.ListTenantsResponse
-	(*GetTenantRequest)(nil),           // 80: rota.v1.GetTenantRequest
-	(*GetTenantResponse)(nil),          // 81: rota.v1.GetTenantResponse
-	(*SetTenantRequest)(nil),           // 82: rota.v1.SetTenantRequest
-	(*KeyRule)(nil),                    // 83: rota.v1.KeyRule
-	(*SetKeyRuleRequest)(nil),          // 84: rota.v1.SetKeyRuleRequest
-	(*SetKeyRuleResponse)(nil),         // 85: rota.v1.SetKeyRuleResponse
-	(*DeleteKeyRuleRequest)(nil),       // 86: rota.v1.DeleteKeyRuleRequest
-	(*DeleteKeyRuleResponse)(nil),      // 87: rota.v1.DeleteKeyRuleResponse
-	(*ListKeyRulesRequest)(nil),        // 88: rota.v1.ListKeyRulesRequest
-	(*ListKeyRulesResponse)(nil),       // 89: rota.v1.ListKeyRulesResponse
-	(*GetKeyRequest)(nil),              // 90: rota.v1.GetKeyRequest
-	(*KeyState)(nil),                   // 91: rota.v1.KeyState
-	(*GetKeyResponse)(nil),             // 92: rota.v1.GetKeyResponse
-	(*SkipKeyRequest)(nil),             // 93: rota.v1.SkipKeyRequest
-	(*SkipKeyResponse)(nil),            // 94: rota.v1.SkipKeyResponse
-	(*Mode)(nil),                       // 95: rota.v1.Mode
-	(*GetModeRequest)(nil),             // 96: rota.v1.GetModeRequest
-	(*GetModeResponse)(nil),            // 97: rota.v1.GetModeResponse
-	(*SetModeRequest)(nil),             // 98: rota.v1.SetModeRequest
-	(*SetClusterRequest)(nil),          // 99: rota.v1.SetClusterRequest
-	(*ClusterSettings)(nil),            // 100: rota.v1.ClusterSettings
-	(*StatusRequest)(nil),              // 101: rota.v1.StatusRequest
-	(*JobCounts)(nil),                  // 102: rota.v1.JobCounts
-	(*NodeStatus)(nil),                 // 103: rota.v1.NodeStatus
-	(*NodeHealth)(nil),                 // 104: rota.v1.NodeHealth
-	(*Autopilot)(nil),                  // 105: rota.v1.Autopilot
-	(*StatusResponse)(nil),             // 106: rota.v1.StatusResponse
-	(*StoreBackupRequest)(nil),         // 107: rota.v1.StoreBackupRequest
-	(*StoredBackup)(nil),               // 108: rota.v1.StoredBackup
-	(*PeersRequest)(nil),               // 109: rota.v1.PeersRequest
-	(*Peer)(nil),                       // 110: rota.v1.Peer
-	(*PeersResponse)(nil),              // 111: rota.v1.PeersResponse
-	(*TransferLeadershipRequest)(nil),  // 112: rota.v1.TransferLeadershipRequest
-	(*TransferLeadershipResponse)(nil), // 113: rota.v1.TransferLeadershipResponse
-	(*RemovePeerRequest)(nil),          // 114: rota.v1.RemovePeerRequest
-	(*RemovePeerResponse)(nil),         // 115: rota.v1.RemovePeerResponse
-	(*LeaveRequest)(nil),               // 116: rota.v1.LeaveRequest
-	(*LeaveResponse)(nil),              // 117: rota.v1.LeaveResponse
-	(*SaveSnapshotRequest)(nil),        // 118: rota.v1.SaveSnapshotRequest
-	(*SnapshotChunk)(nil),              // 119: rota.v1.SnapshotChunk
-	(*VerifyRequest)(nil),              // 120: rota.v1.VerifyRequest
-	(*VerifyResponse)(nil),             // 121: rota.v1.VerifyResponse
-	(*NodeVerdict)(nil),                // 122: rota.v1.NodeVerdict
-	nil,                                // 123: rota.v1.JobSpec.LabelsEntry
-	nil,                                // 124: rota.v1.JobSpec.LimitsEntry
-	nil,                                // 125: rota.v1.JobSpec.HeadersEntry
-	nil,                                // 126: rota.v1.Job.MetaEntry
-	nil,                                // 127: rota.v1.ChangeJobRequest.LabelsEntry
-	nil,                                // 128: rota.v1.WorkerSpec.LimitsEntry
-	nil,                                // 129: rota.v1.LeaseCommand.MetaEntry
+	(*SettingChange)(nil),              // 64: rota.v1.SettingChange
+	(*Domain)(nil),                     // 65: rota.v1.Domain
+	(*TypeStats)(nil),                  // 66: rota.v1.TypeStats
+	(*ListQueuesRequest)(nil),          // 67: rota.v1.ListQueuesRequest
+	(*ListQueuesResponse)(nil),         // 68: rota.v1.ListQueuesResponse
+	(*GetQueueRequest)(nil),            // 69: rota.v1.GetQueueRequest
+	(*GetQueueResponse)(nil),           // 70: rota.v1.GetQueueResponse
+	(*DeleteQueueRequest)(nil),         // 71: rota.v1.DeleteQueueRequest
+	(*DeleteQueueResponse)(nil),        // 72: rota.v1.DeleteQueueResponse
+	(*DeleteTenantRequest)(nil),        // 73: rota.v1.DeleteTenantRequest
+	(*DeleteTenantResponse)(nil),       // 74: rota.v1.DeleteTenantResponse
+	(*DeleteWorkerRequest)(nil),        // 75: rota.v1.DeleteWorkerRequest
+	(*DeleteWorkerResponse)(nil),       // 76: rota.v1.DeleteWorkerResponse
+	(*SetQueueRequest)(nil),            // 77: rota.v1.SetQueueRequest
+	(*Tenant)(nil),                     // 78: rota.v1.Tenant
+	(*ListTenantsRequest)(nil),         // 79: rota.v1.ListTenantsRequest
+	(*ListTenantsResponse)(nil),        // 80: rota.v1.ListTenantsResponse
+	(*GetTenantRequest)(nil),           // 81: rota.v1.GetTenantRequest
+	(*GetTenantResponse)(nil),          // 82: rota.v1.GetTenantResponse
+	(*SetTenantRequest)(nil),           // 83: rota.v1.SetTenantRequest
+	(*KeyRule)(nil),                    // 84: rota.v1.KeyRule
+	(*SetKeyRuleRequest)(nil),          // 85: rota.v1.SetKeyRuleRequest
+	(*SetKeyRuleResponse)(nil),         // 86: rota.v1.SetKeyRuleResponse
+	(*DeleteKeyRuleRequest)(nil),       // 87: rota.v1.DeleteKeyRuleRequest
+	(*DeleteKeyRuleResponse)(nil),      // 88: rota.v1.DeleteKeyRuleResponse
+	(*ListKeyRulesRequest)(nil),        // 89: rota.v1.ListKeyRulesRequest
+	(*ListKeyRulesResponse)(nil),       // 90: rota.v1.ListKeyRulesResponse
+	(*GetKeyRequest)(nil),              // 91: rota.v1.GetKeyRequest
+	(*KeyState)(nil),                   // 92: rota.v1.KeyState
+	(*GetKeyResponse)(nil),             // 93: rota.v1.GetKeyResponse
+	(*SkipKeyRequest)(nil),             // 94: rota.v1.SkipKeyRequest
+	(*SkipKeyResponse)(nil),            // 95: rota.v1.SkipKeyResponse
+	(*Mode)(nil),                       // 96: rota.v1.Mode
+	(*GetModeRequest)(nil),             // 97: rota.v1.GetModeRequest
+	(*GetModeResponse)(nil),            // 98: rota.v1.GetModeResponse
+	(*SetModeRequest)(nil),             // 99: rota.v1.SetModeRequest
+	(*SetClusterRequest)(nil),          // 100: rota.v1.SetClusterRequest
+	(*ClusterSettings)(nil),            // 101: rota.v1.ClusterSettings
+	(*StatusRequest)(nil),              // 102: rota.v1.StatusRequest
+	(*JobCounts)(nil),                  // 103: rota.v1.JobCounts
+	(*NodeStatus)(nil),                 // 104: rota.v1.NodeStatus
+	(*NodeHealth)(nil),                 // 105: rota.v1.NodeHealth
+	(*Autopilot)(nil),                  // 106: rota.v1.Autopilot
+	(*StatusResponse)(nil),             // 107: rota.v1.StatusResponse
+	(*StoreBackupRequest)(nil),         // 108: rota.v1.StoreBackupRequest
+	(*StoredBackup)(nil),               // 109: rota.v1.StoredBackup
+	(*PeersRequest)(nil),               // 110: rota.v1.PeersRequest
+	(*Peer)(nil),                       // 111: rota.v1.Peer
+	(*PeersResponse)(nil),              // 112: rota.v1.PeersResponse
+	(*TransferLeadershipRequest)(nil),  // 113: rota.v1.TransferLeadershipRequest
+	(*TransferLeadershipResponse)(nil), // 114: rota.v1.TransferLeadershipResponse
+	(*RemovePeerRequest)(nil),          // 115: rota.v1.RemovePeerRequest
+	(*RemovePeerResponse)(nil),         // 116: rota.v1.RemovePeerResponse
+	(*LeaveRequest)(nil),               // 117: rota.v1.LeaveRequest
+	(*LeaveResponse)(nil),              // 118: rota.v1.LeaveResponse
+	(*SaveSnapshotRequest)(nil),        // 119: rota.v1.SaveSnapshotRequest
+	(*SnapshotChunk)(nil),              // 120: rota.v1.SnapshotChunk
+	(*VerifyRequest)(nil),              // 121: rota.v1.VerifyRequest
+	(*VerifyResponse)(nil),             // 122: rota.v1.VerifyResponse
+	(*NodeVerdict)(nil),                // 123: rota.v1.NodeVerdict
+	nil,                                // 124: rota.v1.JobSpec.LabelsEntry
+	nil,                                // 125: rota.v1.JobSpec.LimitsEntry
+	nil,                                // 126: rota.v1.JobSpec.HeadersEntry
+	nil,                                // 127: rota.v1.Job.MetaEntry
+	nil,                                // 128: rota.v1.ChangeJobRequest.LabelsEntry
+	nil,                                // 129: rota.v1.WorkerSpec.LimitsEntry
+	nil,                                // 130: rota.v1.LeaseCommand.MetaEntry
 }
 var file_rota_v1_rota_proto_depIdxs = []int32{
-	123, // 0: rota.v1.JobSpec.labels:type_name -> rota.v1.JobSpec.LabelsEntry
-	124, // 1: rota.v1.JobSpec.limits:type_name -> rota.v1.JobSpec.LimitsEntry
-	125, // 2: rota.v1.JobSpec.headers:type_name -> rota.v1.JobSpec.HeadersEntry
+	124, // 0: rota.v1.JobSpec.labels:type_name -> rota.v1.JobSpec.LabelsEntry
+	125, // 1: rota.v1.JobSpec.limits:type_name -> rota.v1.JobSpec.LimitsEntry
+	126, // 2: rota.v1.JobSpec.headers:type_name -> rota.v1.JobSpec.HeadersEntry
 	6,   // 3: rota.v1.JobSpec.unique:type_name -> rota.v1.Unique
 	7,   // 4: rota.v1.Attempt.decision:type_name -> rota.v1.Decision
 	5,   // 5: rota.v1.Job.spec:type_name -> rota.v1.JobSpec
 	9,   // 6: rota.v1.Job.lease:type_name -> rota.v1.Lease
 	8,   // 7: rota.v1.Job.attempts:type_name -> rota.v1.Attempt
-	126, // 8: rota.v1.Job.meta:type_name -> rota.v1.Job.MetaEntry
+	127, // 8: rota.v1.Job.meta:type_name -> rota.v1.Job.MetaEntry
 	5,   // 9: rota.v1.SubmitRequest.jobs:type_name -> rota.v1.JobSpec
 	13,  // 10: rota.v1.SubmitResponse.jobs:type_name -> rota.v1.Submitted
 	4,   // 11: rota.v1.Submitted.refusal:type_name -> rota.v1.Refusal
@@ -10301,10 +10557,10 @@ var file_rota_v1_rota_proto_depIdxs = []int32{
 	3,   // 20: rota.v1.ListJobsResponse.at:type_name -> rota.v1.ReadAt
 	21,  // 21: rota.v1.ListJobsResponse.counted:type_name -> rota.v1.JobCount
 	22,  // 22: rota.v1.JobCount.groups:type_name -> rota.v1.JobGroup
-	127, // 23: rota.v1.ChangeJobRequest.labels:type_name -> rota.v1.ChangeJobRequest.LabelsEntry
+	128, // 23: rota.v1.ChangeJobRequest.labels:type_name -> rota.v1.ChangeJobRequest.LabelsEntry
 	30,  // 24: rota.v1.JobOutcomes.jobs:type_name -> rota.v1.JobOutcome
 	4,   // 25: rota.v1.JobOutcome.refusal:type_name -> rota.v1.Refusal
-	128, // 26: rota.v1.WorkerSpec.limits:type_name -> rota.v1.WorkerSpec.LimitsEntry
+	129, // 26: rota.v1.WorkerSpec.limits:type_name -> rota.v1.WorkerSpec.LimitsEntry
 	31,  // 27: rota.v1.Worker.spec:type_name -> rota.v1.WorkerSpec
 	9,   // 28: rota.v1.Worker.leases:type_name -> rota.v1.Lease
 	33,  // 29: rota.v1.Worker.cooling:type_name -> rota.v1.TypeUntil
@@ -10319,7 +10575,7 @@ var file_rota_v1_rota_proto_depIdxs = []int32{
 	39,  // 38: rota.v1.LeaseCommands.commands:type_name -> rota.v1.LeaseCommand
 	1,   // 39: rota.v1.LeaseCommand.verb:type_name -> rota.v1.LeaseVerb
 	0,   // 40: rota.v1.LeaseCommand.fail:type_name -> rota.v1.FailKind
-	129, // 41: rota.v1.LeaseCommand.meta:type_name -> rota.v1.LeaseCommand.MetaEntry
+	130, // 41: rota.v1.LeaseCommand.meta:type_name -> rota.v1.LeaseCommand.MetaEntry
 	18,  // 42: rota.v1.Beat.logs:type_name -> rota.v1.LogPart
 	44,  // 43: rota.v1.WorkResponse.welcome:type_name -> rota.v1.Welcome
 	45,  // 44: rota.v1.WorkResponse.notices:type_name -> rota.v1.Notices
@@ -10341,133 +10597,137 @@ var file_rota_v1_rota_proto_depIdxs = []int32{
 	35,  // 60: rota.v1.GetWorkerResponse.worker:type_name -> rota.v1.Worker
 	3,   // 61: rota.v1.GetWorkerResponse.at:type_name -> rota.v1.ReadAt
 	62,  // 62: rota.v1.Queue.policy:type_name -> rota.v1.Setting
-	64,  // 63: rota.v1.Queue.domains:type_name -> rota.v1.Domain
-	65,  // 64: rota.v1.Queue.types:type_name -> rota.v1.TypeStats
-	2,   // 65: rota.v1.ListQueuesRequest.read:type_name -> rota.v1.Read
-	63,  // 66: rota.v1.ListQueuesResponse.queues:type_name -> rota.v1.Queue
-	3,   // 67: rota.v1.ListQueuesResponse.at:type_name -> rota.v1.ReadAt
-	2,   // 68: rota.v1.GetQueueRequest.read:type_name -> rota.v1.Read
-	63,  // 69: rota.v1.GetQueueResponse.queue:type_name -> rota.v1.Queue
-	3,   // 70: rota.v1.GetQueueResponse.at:type_name -> rota.v1.ReadAt
-	62,  // 71: rota.v1.SetQueueRequest.set:type_name -> rota.v1.Setting
-	2,   // 72: rota.v1.ListTenantsRequest.read:type_name -> rota.v1.Read
-	77,  // 73: rota.v1.ListTenantsResponse.tenants:type_name -> rota.v1.Tenant
-	3,   // 74: rota.v1.ListTenantsResponse.at:type_name -> rota.v1.ReadAt
-	2,   // 75: rota.v1.GetTenantRequest.read:type_name -> rota.v1.Read
-	77,  // 76: rota.v1.GetTenantResponse.tenant:type_name -> rota.v1.Tenant
-	3,   // 77: rota.v1.GetTenantResponse.at:type_name -> rota.v1.ReadAt
-	62,  // 78: rota.v1.SetTenantRequest.set:type_name -> rota.v1.Setting
-	83,  // 79: rota.v1.SetKeyRuleRequest.rule:type_name -> rota.v1.KeyRule
-	2,   // 80: rota.v1.ListKeyRulesRequest.read:type_name -> rota.v1.Read
-	83,  // 81: rota.v1.ListKeyRulesResponse.rules:type_name -> rota.v1.KeyRule
-	3,   // 82: rota.v1.ListKeyRulesResponse.at:type_name -> rota.v1.ReadAt
-	2,   // 83: rota.v1.GetKeyRequest.read:type_name -> rota.v1.Read
-	91,  // 84: rota.v1.GetKeyResponse.keys:type_name -> rota.v1.KeyState
-	3,   // 85: rota.v1.GetKeyResponse.at:type_name -> rota.v1.ReadAt
-	2,   // 86: rota.v1.GetModeRequest.read:type_name -> rota.v1.Read
-	95,  // 87: rota.v1.GetModeResponse.mode:type_name -> rota.v1.Mode
-	3,   // 88: rota.v1.GetModeResponse.at:type_name -> rota.v1.ReadAt
-	62,  // 89: rota.v1.SetClusterRequest.set:type_name -> rota.v1.Setting
-	104, // 90: rota.v1.NodeStatus.health:type_name -> rota.v1.NodeHealth
-	102, // 91: rota.v1.StatusResponse.jobs:type_name -> rota.v1.JobCounts
-	103, // 92: rota.v1.StatusResponse.nodes:type_name -> rota.v1.NodeStatus
-	105, // 93: rota.v1.StatusResponse.autopilot:type_name -> rota.v1.Autopilot
-	108, // 94: rota.v1.StatusResponse.backup:type_name -> rota.v1.StoredBackup
-	104, // 95: rota.v1.Peer.health:type_name -> rota.v1.NodeHealth
-	110, // 96: rota.v1.PeersResponse.peers:type_name -> rota.v1.Peer
-	2,   // 97: rota.v1.SaveSnapshotRequest.read:type_name -> rota.v1.Read
-	122, // 98: rota.v1.VerifyResponse.nodes:type_name -> rota.v1.NodeVerdict
-	11,  // 99: rota.v1.Jobs.Submit:input_type -> rota.v1.SubmitRequest
-	14,  // 100: rota.v1.Jobs.Get:input_type -> rota.v1.GetJobRequest
-	19,  // 101: rota.v1.Jobs.List:input_type -> rota.v1.ListJobsRequest
-	23,  // 102: rota.v1.Jobs.Wait:input_type -> rota.v1.WaitJobsRequest
-	16,  // 103: rota.v1.Jobs.Log:input_type -> rota.v1.JobLogRequest
-	24,  // 104: rota.v1.Jobs.Cancel:input_type -> rota.v1.CancelJobsRequest
-	25,  // 105: rota.v1.Jobs.Retry:input_type -> rota.v1.RetryJobsRequest
-	27,  // 106: rota.v1.Jobs.Change:input_type -> rota.v1.ChangeJobRequest
-	26,  // 107: rota.v1.Jobs.Delete:input_type -> rota.v1.DeleteJobsRequest
-	28,  // 108: rota.v1.Jobs.ReportProof:input_type -> rota.v1.ReportProofRequest
-	36,  // 109: rota.v1.Workers.Work:input_type -> rota.v1.WorkRequest
-	52,  // 110: rota.v1.Workers.List:input_type -> rota.v1.ListWorkersRequest
-	54,  // 111: rota.v1.Workers.Get:input_type -> rota.v1.GetWorkerRequest
-	56,  // 112: rota.v1.Workers.Drain:input_type -> rota.v1.DrainWorkerRequest
-	57,  // 113: rota.v1.Workers.Suspend:input_type -> rota.v1.SuspendWorkerRequest
-	58,  // 114: rota.v1.Workers.Resume:input_type -> rota.v1.ResumeWorkerRequest
-	59,  // 115: rota.v1.Workers.Retire:input_type -> rota.v1.RetireWorkerRequest
-	74,  // 116: rota.v1.Workers.Delete:input_type -> rota.v1.DeleteWorkerRequest
-	60,  // 117: rota.v1.Workers.Gone:input_type -> rota.v1.WorkerGoneRequest
-	66,  // 118: rota.v1.Queues.List:input_type -> rota.v1.ListQueuesRequest
-	68,  // 119: rota.v1.Queues.Get:input_type -> rota.v1.GetQueueRequest
-	76,  // 120: rota.v1.Queues.Set:input_type -> rota.v1.SetQueueRequest
-	70,  // 121: rota.v1.Queues.Delete:input_type -> rota.v1.DeleteQueueRequest
-	78,  // 122: rota.v1.Tenants.List:input_type -> rota.v1.ListTenantsRequest
-	80,  // 123: rota.v1.Tenants.Get:input_type -> rota.v1.GetTenantRequest
-	82,  // 124: rota.v1.Tenants.Set:input_type -> rota.v1.SetTenantRequest
-	72,  // 125: rota.v1.Tenants.Delete:input_type -> rota.v1.DeleteTenantRequest
-	84,  // 126: rota.v1.Keys.Set:input_type -> rota.v1.SetKeyRuleRequest
-	86,  // 127: rota.v1.Keys.Delete:input_type -> rota.v1.DeleteKeyRuleRequest
-	88,  // 128: rota.v1.Keys.List:input_type -> rota.v1.ListKeyRulesRequest
-	90,  // 129: rota.v1.Keys.Get:input_type -> rota.v1.GetKeyRequest
-	93,  // 130: rota.v1.Keys.Skip:input_type -> rota.v1.SkipKeyRequest
-	101, // 131: rota.v1.Cluster.Status:input_type -> rota.v1.StatusRequest
-	96,  // 132: rota.v1.Cluster.GetMode:input_type -> rota.v1.GetModeRequest
-	98,  // 133: rota.v1.Cluster.SetMode:input_type -> rota.v1.SetModeRequest
-	99,  // 134: rota.v1.Cluster.Set:input_type -> rota.v1.SetClusterRequest
-	109, // 135: rota.v1.Cluster.Peers:input_type -> rota.v1.PeersRequest
-	112, // 136: rota.v1.Cluster.TransferLeadership:input_type -> rota.v1.TransferLeadershipRequest
-	114, // 137: rota.v1.Cluster.RemovePeer:input_type -> rota.v1.RemovePeerRequest
-	116, // 138: rota.v1.Cluster.Leave:input_type -> rota.v1.LeaveRequest
-	118, // 139: rota.v1.Cluster.SaveSnapshot:input_type -> rota.v1.SaveSnapshotRequest
-	107, // 140: rota.v1.Cluster.StoreBackup:input_type -> rota.v1.StoreBackupRequest
-	120, // 141: rota.v1.Cluster.Verify:input_type -> rota.v1.VerifyRequest
-	12,  // 142: rota.v1.Jobs.Submit:output_type -> rota.v1.SubmitResponse
-	15,  // 143: rota.v1.Jobs.Get:output_type -> rota.v1.GetJobResponse
-	20,  // 144: rota.v1.Jobs.List:output_type -> rota.v1.ListJobsResponse
-	10,  // 145: rota.v1.Jobs.Wait:output_type -> rota.v1.Job
-	17,  // 146: rota.v1.Jobs.Log:output_type -> rota.v1.JobLogResponse
-	29,  // 147: rota.v1.Jobs.Cancel:output_type -> rota.v1.JobOutcomes
-	29,  // 148: rota.v1.Jobs.Retry:output_type -> rota.v1.JobOutcomes
-	30,  // 149: rota.v1.Jobs.Change:output_type -> rota.v1.JobOutcome
-	29,  // 150: rota.v1.Jobs.Delete:output_type -> rota.v1.JobOutcomes
-	30,  // 151: rota.v1.Jobs.ReportProof:output_type -> rota.v1.JobOutcome
-	43,  // 152: rota.v1.Workers.Work:output_type -> rota.v1.WorkResponse
-	53,  // 153: rota.v1.Workers.List:output_type -> rota.v1.ListWorkersResponse
-	55,  // 154: rota.v1.Workers.Get:output_type -> rota.v1.GetWorkerResponse
-	35,  // 155: rota.v1.Workers.Drain:output_type -> rota.v1.Worker
-	35,  // 156: rota.v1.Workers.Suspend:output_type -> rota.v1.Worker
-	35,  // 157: rota.v1.Workers.Resume:output_type -> rota.v1.Worker
-	35,  // 158: rota.v1.Workers.Retire:output_type -> rota.v1.Worker
-	75,  // 159: rota.v1.Workers.Delete:output_type -> rota.v1.DeleteWorkerResponse
-	61,  // 160: rota.v1.Workers.Gone:output_type -> rota.v1.WorkerGoneResponse
-	67,  // 161: rota.v1.Queues.List:output_type -> rota.v1.ListQueuesResponse
-	69,  // 162: rota.v1.Queues.Get:output_type -> rota.v1.GetQueueResponse
-	63,  // 163: rota.v1.Queues.Set:output_type -> rota.v1.Queue
-	71,  // 164: rota.v1.Queues.Delete:output_type -> rota.v1.DeleteQueueResponse
-	79,  // 165: rota.v1.Tenants.List:output_type -> rota.v1.ListTenantsResponse
-	81,  // 166: rota.v1.Tenants.Get:output_type -> rota.v1.GetTenantResponse
-	77,  // 167: rota.v1.Tenants.Set:output_type -> rota.v1.Tenant
-	73,  // 168: rota.v1.Tenants.Delete:output_type -> rota.v1.DeleteTenantResponse
-	85,  // 169: rota.v1.Keys.Set:output_type -> rota.v1.SetKeyRuleResponse
-	87,  // 170: rota.v1.Keys.Delete:output_type -> rota.v1.DeleteKeyRuleResponse
-	89,  // 171: rota.v1.Keys.List:output_type -> rota.v1.ListKeyRulesResponse
-	92,  // 172: rota.v1.Keys.Get:output_type -> rota.v1.GetKeyResponse
-	94,  // 173: rota.v1.Keys.Skip:output_type -> rota.v1.SkipKeyResponse
-	106, // 174: rota.v1.Cluster.Status:output_type -> rota.v1.StatusResponse
-	97,  // 175: rota.v1.Cluster.GetMode:output_type -> rota.v1.GetModeResponse
-	95,  // 176: rota.v1.Cluster.SetMode:output_type -> rota.v1.Mode
-	100, // 177: rota.v1.Cluster.Set:output_type -> rota.v1.ClusterSettings
-	111, // 178: rota.v1.Cluster.Peers:output_type -> rota.v1.PeersResponse
-	113, // 179: rota.v1.Cluster.TransferLeadership:output_type -> rota.v1.TransferLeadershipResponse
-	115, // 180: rota.v1.Cluster.RemovePeer:output_type -> rota.v1.RemovePeerResponse
-	117, // 181: rota.v1.Cluster.Leave:output_type -> rota.v1.LeaveResponse
-	119, // 182: rota.v1.Cluster.SaveSnapshot:output_type -> rota.v1.SnapshotChunk
-	108, // 183: rota.v1.Cluster.StoreBackup:output_type -> rota.v1.StoredBackup
-	121, // 184: rota.v1.Cluster.Verify:output_type -> rota.v1.VerifyResponse
-	142, // [142:185] is the sub-list for method output_type
-	99,  // [99:142] is the sub-list for method input_type
-	99,  // [99:99] is the sub-list for extension type_name
-	99,  // [99:99] is the sub-list for extension extendee
-	0,   // [0:99] is the sub-list for field type_name
+	65,  // 63: rota.v1.Queue.domains:type_name -> rota.v1.Domain
+	66,  // 64: rota.v1.Queue.types:type_name -> rota.v1.TypeStats
+	64,  // 65: rota.v1.Queue.changes:type_name -> rota.v1.SettingChange
+	2,   // 66: rota.v1.ListQueuesRequest.read:type_name -> rota.v1.Read
+	63,  // 67: rota.v1.ListQueuesResponse.queues:type_name -> rota.v1.Queue
+	3,   // 68: rota.v1.ListQueuesResponse.at:type_name -> rota.v1.ReadAt
+	2,   // 69: rota.v1.GetQueueRequest.read:type_name -> rota.v1.Read
+	63,  // 70: rota.v1.GetQueueResponse.queue:type_name -> rota.v1.Queue
+	3,   // 71: rota.v1.GetQueueResponse.at:type_name -> rota.v1.ReadAt
+	62,  // 72: rota.v1.SetQueueRequest.set:type_name -> rota.v1.Setting
+	64,  // 73: rota.v1.Tenant.changes:type_name -> rota.v1.SettingChange
+	2,   // 74: rota.v1.ListTenantsRequest.read:type_name -> rota.v1.Read
+	78,  // 75: rota.v1.ListTenantsResponse.tenants:type_name -> rota.v1.Tenant
+	3,   // 76: rota.v1.ListTenantsResponse.at:type_name -> rota.v1.ReadAt
+	2,   // 77: rota.v1.GetTenantRequest.read:type_name -> rota.v1.Read
+	78,  // 78: rota.v1.GetTenantResponse.tenant:type_name -> rota.v1.Tenant
+	3,   // 79: rota.v1.GetTenantResponse.at:type_name -> rota.v1.ReadAt
+	62,  // 80: rota.v1.SetTenantRequest.set:type_name -> rota.v1.Setting
+	84,  // 81: rota.v1.SetKeyRuleRequest.rule:type_name -> rota.v1.KeyRule
+	84,  // 82: rota.v1.SetKeyRuleResponse.rule:type_name -> rota.v1.KeyRule
+	2,   // 83: rota.v1.ListKeyRulesRequest.read:type_name -> rota.v1.Read
+	84,  // 84: rota.v1.ListKeyRulesResponse.rules:type_name -> rota.v1.KeyRule
+	3,   // 85: rota.v1.ListKeyRulesResponse.at:type_name -> rota.v1.ReadAt
+	2,   // 86: rota.v1.GetKeyRequest.read:type_name -> rota.v1.Read
+	92,  // 87: rota.v1.GetKeyResponse.keys:type_name -> rota.v1.KeyState
+	3,   // 88: rota.v1.GetKeyResponse.at:type_name -> rota.v1.ReadAt
+	2,   // 89: rota.v1.GetModeRequest.read:type_name -> rota.v1.Read
+	96,  // 90: rota.v1.GetModeResponse.mode:type_name -> rota.v1.Mode
+	3,   // 91: rota.v1.GetModeResponse.at:type_name -> rota.v1.ReadAt
+	62,  // 92: rota.v1.SetClusterRequest.set:type_name -> rota.v1.Setting
+	64,  // 93: rota.v1.ClusterSettings.changes:type_name -> rota.v1.SettingChange
+	105, // 94: rota.v1.NodeStatus.health:type_name -> rota.v1.NodeHealth
+	103, // 95: rota.v1.StatusResponse.jobs:type_name -> rota.v1.JobCounts
+	104, // 96: rota.v1.StatusResponse.nodes:type_name -> rota.v1.NodeStatus
+	106, // 97: rota.v1.StatusResponse.autopilot:type_name -> rota.v1.Autopilot
+	109, // 98: rota.v1.StatusResponse.backup:type_name -> rota.v1.StoredBackup
+	105, // 99: rota.v1.Peer.health:type_name -> rota.v1.NodeHealth
+	111, // 100: rota.v1.PeersResponse.peers:type_name -> rota.v1.Peer
+	2,   // 101: rota.v1.SaveSnapshotRequest.read:type_name -> rota.v1.Read
+	123, // 102: rota.v1.VerifyResponse.nodes:type_name -> rota.v1.NodeVerdict
+	11,  // 103: rota.v1.Jobs.Submit:input_type -> rota.v1.SubmitRequest
+	14,  // 104: rota.v1.Jobs.Get:input_type -> rota.v1.GetJobRequest
+	19,  // 105: rota.v1.Jobs.List:input_type -> rota.v1.ListJobsRequest
+	23,  // 106: rota.v1.Jobs.Wait:input_type -> rota.v1.WaitJobsRequest
+	16,  // 107: rota.v1.Jobs.Log:input_type -> rota.v1.JobLogRequest
+	24,  // 108: rota.v1.Jobs.Cancel:input_type -> rota.v1.CancelJobsRequest
+	25,  // 109: rota.v1.Jobs.Retry:input_type -> rota.v1.RetryJobsRequest
+	27,  // 110: rota.v1.Jobs.Change:input_type -> rota.v1.ChangeJobRequest
+	26,  // 111: rota.v1.Jobs.Delete:input_type -> rota.v1.DeleteJobsRequest
+	28,  // 112: rota.v1.Jobs.ReportProof:input_type -> rota.v1.ReportProofRequest
+	36,  // 113: rota.v1.Workers.Work:input_type -> rota.v1.WorkRequest
+	52,  // 114: rota.v1.Workers.List:input_type -> rota.v1.ListWorkersRequest
+	54,  // 115: rota.v1.Workers.Get:input_type -> rota.v1.GetWorkerRequest
+	56,  // 116: rota.v1.Workers.Drain:input_type -> rota.v1.DrainWorkerRequest
+	57,  // 117: rota.v1.Workers.Suspend:input_type -> rota.v1.SuspendWorkerRequest
+	58,  // 118: rota.v1.Workers.Resume:input_type -> rota.v1.ResumeWorkerRequest
+	59,  // 119: rota.v1.Workers.Retire:input_type -> rota.v1.RetireWorkerRequest
+	75,  // 120: rota.v1.Workers.Delete:input_type -> rota.v1.DeleteWorkerRequest
+	60,  // 121: rota.v1.Workers.Gone:input_type -> rota.v1.WorkerGoneRequest
+	67,  // 122: rota.v1.Queues.List:input_type -> rota.v1.ListQueuesRequest
+	69,  // 123: rota.v1.Queues.Get:input_type -> rota.v1.GetQueueRequest
+	77,  // 124: rota.v1.Queues.Set:input_type -> rota.v1.SetQueueRequest
+	71,  // 125: rota.v1.Queues.Delete:input_type -> rota.v1.DeleteQueueRequest
+	79,  // 126: rota.v1.Tenants.List:input_type -> rota.v1.ListTenantsRequest
+	81,  // 127: rota.v1.Tenants.Get:input_type -> rota.v1.GetTenantRequest
+	83,  // 128: rota.v1.Tenants.Set:input_type -> rota.v1.SetTenantRequest
+	73,  // 129: rota.v1.Tenants.Delete:input_type -> rota.v1.DeleteTenantRequest
+	85,  // 130: rota.v1.Keys.Set:input_type -> rota.v1.SetKeyRuleRequest
+	87,  // 131: rota.v1.Keys.Delete:input_type -> rota.v1.DeleteKeyRuleRequest
+	89,  // 132: rota.v1.Keys.List:input_type -> rota.v1.ListKeyRulesRequest
+	91,  // 133: rota.v1.Keys.Get:input_type -> rota.v1.GetKeyRequest
+	94,  // 134: rota.v1.Keys.Skip:input_type -> rota.v1.SkipKeyRequest
+	102, // 135: rota.v1.Cluster.Status:input_type -> rota.v1.StatusRequest
+	97,  // 136: rota.v1.Cluster.GetMode:input_type -> rota.v1.GetModeRequest
+	99,  // 137: rota.v1.Cluster.SetMode:input_type -> rota.v1.SetModeRequest
+	100, // 138: rota.v1.Cluster.Set:input_type -> rota.v1.SetClusterRequest
+	110, // 139: rota.v1.Cluster.Peers:input_type -> rota.v1.PeersRequest
+	113, // 140: rota.v1.Cluster.TransferLeadership:input_type -> rota.v1.TransferLeadershipRequest
+	115, // 141: rota.v1.Cluster.RemovePeer:input_type -> rota.v1.RemovePeerRequest
+	117, // 142: rota.v1.Cluster.Leave:input_type -> rota.v1.LeaveRequest
+	119, // 143: rota.v1.Cluster.SaveSnapshot:input_type -> rota.v1.SaveSnapshotRequest
+	108, // 144: rota.v1.Cluster.StoreBackup:input_type -> rota.v1.StoreBackupRequest
+	121, // 145: rota.v1.Cluster.Verify:input_type -> rota.v1.VerifyRequest
+	12,  // 146: rota.v1.Jobs.Submit:output_type -> rota.v1.SubmitResponse
+	15,  // 147: rota.v1.Jobs.Get:output_type -> rota.v1.GetJobResponse
+	20,  // 148: rota.v1.Jobs.List:output_type -> rota.v1.ListJobsResponse
+	10,  // 149: rota.v1.Jobs.Wait:output_type -> rota.v1.Job
+	17,  // 150: rota.v1.Jobs.Log:output_type -> rota.v1.JobLogResponse
+	29,  // 151: rota.v1.Jobs.Cancel:output_type -> rota.v1.JobOutcomes
+	29,  // 152: rota.v1.Jobs.Retry:output_type -> rota.v1.JobOutcomes
+	30,  // 153: rota.v1.Jobs.Change:output_type -> rota.v1.JobOutcome
+	29,  // 154: rota.v1.Jobs.Delete:output_type -> rota.v1.JobOutcomes
+	30,  // 155: rota.v1.Jobs.ReportProof:output_type -> rota.v1.JobOutcome
+	43,  // 156: rota.v1.Workers.Work:output_type -> rota.v1.WorkResponse
+	53,  // 157: rota.v1.Workers.List:output_type -> rota.v1.ListWorkersResponse
+	55,  // 158: rota.v1.Workers.Get:output_type -> rota.v1.GetWorkerResponse
+	35,  // 159: rota.v1.Workers.Drain:output_type -> rota.v1.Worker
+	35,  // 160: rota.v1.Workers.Suspend:output_type -> rota.v1.Worker
+	35,  // 161: rota.v1.Workers.Resume:output_type -> rota.v1.Worker
+	35,  // 162: rota.v1.Workers.Retire:output_type -> rota.v1.Worker
+	76,  // 163: rota.v1.Workers.Delete:output_type -> rota.v1.DeleteWorkerResponse
+	61,  // 164: rota.v1.Workers.Gone:output_type -> rota.v1.WorkerGoneResponse
+	68,  // 165: rota.v1.Queues.List:output_type -> rota.v1.ListQueuesResponse
+	70,  // 166: rota.v1.Queues.Get:output_type -> rota.v1.GetQueueResponse
+	63,  // 167: rota.v1.Queues.Set:output_type -> rota.v1.Queue
+	72,  // 168: rota.v1.Queues.Delete:output_type -> rota.v1.DeleteQueueResponse
+	80,  // 169: rota.v1.Tenants.List:output_type -> rota.v1.ListTenantsResponse
+	82,  // 170: rota.v1.Tenants.Get:output_type -> rota.v1.GetTenantResponse
+	78,  // 171: rota.v1.Tenants.Set:output_type -> rota.v1.Tenant
+	74,  // 172: rota.v1.Tenants.Delete:output_type -> rota.v1.DeleteTenantResponse
+	86,  // 173: rota.v1.Keys.Set:output_type -> rota.v1.SetKeyRuleResponse
+	88,  // 174: rota.v1.Keys.Delete:output_type -> rota.v1.DeleteKeyRuleResponse
+	90,  // 175: rota.v1.Keys.List:output_type -> rota.v1.ListKeyRulesResponse
+	93,  // 176: rota.v1.Keys.Get:output_type -> rota.v1.GetKeyResponse
+	95,  // 177: rota.v1.Keys.Skip:output_type -> rota.v1.SkipKeyResponse
+	107, // 178: rota.v1.Cluster.Status:output_type -> rota.v1.StatusResponse
+	98,  // 179: rota.v1.Cluster.GetMode:output_type -> rota.v1.GetModeResponse
+	96,  // 180: rota.v1.Cluster.SetMode:output_type -> rota.v1.Mode
+	101, // 181: rota.v1.Cluster.Set:output_type -> rota.v1.ClusterSettings
+	112, // 182: rota.v1.Cluster.Peers:output_type -> rota.v1.PeersResponse
+	114, // 183: rota.v1.Cluster.TransferLeadership:output_type -> rota.v1.TransferLeadershipResponse
+	116, // 184: rota.v1.Cluster.RemovePeer:output_type -> rota.v1.RemovePeerResponse
+	118, // 185: rota.v1.Cluster.Leave:output_type -> rota.v1.LeaveResponse
+	120, // 186: rota.v1.Cluster.SaveSnapshot:output_type -> rota.v1.SnapshotChunk
+	109, // 187: rota.v1.Cluster.StoreBackup:output_type -> rota.v1.StoredBackup
+	122, // 188: rota.v1.Cluster.Verify:output_type -> rota.v1.VerifyResponse
+	146, // [146:189] is the sub-list for method output_type
+	103, // [103:146] is the sub-list for method input_type
+	103, // [103:103] is the sub-list for extension type_name
+	103, // [103:103] is the sub-list for extension extendee
+	0,   // [0:103] is the sub-list for field type_name
 }
 
 func init() { file_rota_v1_rota_proto_init() }
@@ -10497,7 +10757,7 @@ func file_rota_v1_rota_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rota_v1_rota_proto_rawDesc), len(file_rota_v1_rota_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   128,
+			NumMessages:   129,
 			NumExtensions: 0,
 			NumServices:   6,
 		},

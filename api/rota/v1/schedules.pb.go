@@ -188,16 +188,18 @@ type Schedule struct {
 	Version uint64 `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"`
 	SetMs   int64  `protobuf:"varint,5,opt,name=set_ms,json=setMs,proto3" json:"set_ms,omitempty"`
 	// Each moment up to it is decided.
-	ThroughMs     int64               `protobuf:"varint,6,opt,name=through_ms,json=throughMs,proto3" json:"through_ms,omitempty"`
-	NextMs        int64               `protobuf:"varint,7,opt,name=next_ms,json=nextMs,proto3" json:"next_ms,omitempty"`
-	Live          []string            `protobuf:"bytes,8,rep,name=live,proto3" json:"live,omitempty"`
-	Waiting       []string            `protobuf:"bytes,9,rep,name=waiting,proto3" json:"waiting,omitempty"`
-	Runs          uint64              `protobuf:"varint,10,opt,name=runs,proto3" json:"runs,omitempty"`
-	Skipped       uint64              `protobuf:"varint,11,opt,name=skipped,proto3" json:"skipped,omitempty"`
-	Missed        uint64              `protobuf:"varint,12,opt,name=missed,proto3" json:"missed,omitempty"`
-	Failed        uint64              `protobuf:"varint,13,opt,name=failed,proto3" json:"failed,omitempty"`
-	Decisions     []*ScheduleDecision `protobuf:"bytes,14,rep,name=decisions,proto3" json:"decisions,omitempty"`
-	By            string              `protobuf:"bytes,15,opt,name=by,proto3" json:"by,omitempty"`
+	ThroughMs int64               `protobuf:"varint,6,opt,name=through_ms,json=throughMs,proto3" json:"through_ms,omitempty"`
+	NextMs    int64               `protobuf:"varint,7,opt,name=next_ms,json=nextMs,proto3" json:"next_ms,omitempty"`
+	Live      []string            `protobuf:"bytes,8,rep,name=live,proto3" json:"live,omitempty"`
+	Waiting   []string            `protobuf:"bytes,9,rep,name=waiting,proto3" json:"waiting,omitempty"`
+	Runs      uint64              `protobuf:"varint,10,opt,name=runs,proto3" json:"runs,omitempty"`
+	Skipped   uint64              `protobuf:"varint,11,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	Missed    uint64              `protobuf:"varint,12,opt,name=missed,proto3" json:"missed,omitempty"`
+	Failed    uint64              `protobuf:"varint,13,opt,name=failed,proto3" json:"failed,omitempty"`
+	Decisions []*ScheduleDecision `protobuf:"bytes,14,rep,name=decisions,proto3" json:"decisions,omitempty"`
+	By        string              `protobuf:"bytes,15,opt,name=by,proto3" json:"by,omitempty"`
+	// Its version; no earlier schedule of the same name had the same one.
+	Etag          string `protobuf:"bytes,16,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -333,6 +335,13 @@ func (x *Schedule) GetDecisions() []*ScheduleDecision {
 func (x *Schedule) GetBy() string {
 	if x != nil {
 		return x.By
+	}
+	return ""
+}
+
+func (x *Schedule) GetEtag() string {
+	if x != nil {
+		return x.Etag
 	}
 	return ""
 }
@@ -618,8 +627,10 @@ func (x *GetScheduleResponse) GetAt() *ReadAt {
 }
 
 type SetScheduleRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Spec          *ScheduleSpec          `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Spec  *ScheduleSpec          `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
+	// Apply only if this is the current etag; * matches any version that exists. Empty: no condition.
+	IfMatch       string `protobuf:"bytes,2,opt,name=if_match,json=ifMatch,proto3" json:"if_match,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -661,10 +672,19 @@ func (x *SetScheduleRequest) GetSpec() *ScheduleSpec {
 	return nil
 }
 
+func (x *SetScheduleRequest) GetIfMatch() string {
+	if x != nil {
+		return x.IfMatch
+	}
+	return ""
+}
+
 type PauseScheduleRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Name   string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Reason string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Apply only if this is the current etag; * matches any version that exists. Empty: no condition.
+	IfMatch       string `protobuf:"bytes,3,opt,name=if_match,json=ifMatch,proto3" json:"if_match,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -713,11 +733,20 @@ func (x *PauseScheduleRequest) GetReason() string {
 	return ""
 }
 
+func (x *PauseScheduleRequest) GetIfMatch() string {
+	if x != nil {
+		return x.IfMatch
+	}
+	return ""
+}
+
 type ResumeScheduleRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Take what was due meanwhile, as far as its catching up allows.
-	CatchUp       bool `protobuf:"varint,2,opt,name=catch_up,json=catchUp,proto3" json:"catch_up,omitempty"`
+	CatchUp bool `protobuf:"varint,2,opt,name=catch_up,json=catchUp,proto3" json:"catch_up,omitempty"`
+	// Apply only if this is the current etag; * matches any version that exists. Empty: no condition.
+	IfMatch       string `protobuf:"bytes,3,opt,name=if_match,json=ifMatch,proto3" json:"if_match,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -764,6 +793,13 @@ func (x *ResumeScheduleRequest) GetCatchUp() bool {
 		return x.CatchUp
 	}
 	return false
+}
+
+func (x *ResumeScheduleRequest) GetIfMatch() string {
+	if x != nil {
+		return x.IfMatch
+	}
+	return ""
 }
 
 type TriggerScheduleRequest struct {
@@ -942,8 +978,10 @@ func (x *BackfillScheduleResponse) GetSchedule() *Schedule {
 }
 
 type DeleteScheduleRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Apply only if this is the current etag; * matches any version that exists. Empty: no condition.
+	IfMatch       string `protobuf:"bytes,2,opt,name=if_match,json=ifMatch,proto3" json:"if_match,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -981,6 +1019,13 @@ func (*DeleteScheduleRequest) Descriptor() ([]byte, []int) {
 func (x *DeleteScheduleRequest) GetName() string {
 	if x != nil {
 		return x.Name
+	}
+	return ""
+}
+
+func (x *DeleteScheduleRequest) GetIfMatch() string {
+	if x != nil {
+		return x.IfMatch
 	}
 	return ""
 }
@@ -1166,7 +1211,7 @@ const file_rota_v1_schedules_proto_rawDesc = "" +
 	"\x10pause_on_failure\x18\r \x01(\bR\x0epauseOnFailure\x12\"\n" +
 	"\x03job\x18\x0e \x01(\v2\x10.rota.v1.JobSpecR\x03jobB\x0e\n" +
 	"\f_catch_up_msB\x0f\n" +
-	"\r_catch_up_max\"\x9b\x03\n" +
+	"\r_catch_up_max\"\xaf\x03\n" +
 	"\bSchedule\x12)\n" +
 	"\x04spec\x18\x01 \x01(\v2\x15.rota.v1.ScheduleSpecR\x04spec\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x10\n" +
@@ -1184,7 +1229,8 @@ const file_rota_v1_schedules_proto_rawDesc = "" +
 	"\x06missed\x18\f \x01(\x04R\x06missed\x12\x16\n" +
 	"\x06failed\x18\r \x01(\x04R\x06failed\x127\n" +
 	"\tdecisions\x18\x0e \x03(\v2\x19.rota.v1.ScheduleDecisionR\tdecisions\x12\x0e\n" +
-	"\x02by\x18\x0f \x01(\tR\x02by\"?\n" +
+	"\x02by\x18\x0f \x01(\tR\x02by\x12\x12\n" +
+	"\x04etag\x18\x10 \x01(\tR\x04etag\"?\n" +
 	"\x10ScheduleDecision\x12\x17\n" +
 	"\adate_ms\x18\x01 \x01(\x03R\x06dateMs\x12\x12\n" +
 	"\x04what\x18\x02 \x01(\tR\x04what\"g\n" +
@@ -1202,15 +1248,18 @@ const file_rota_v1_schedules_proto_rawDesc = "" +
 	"\x04read\x18\x02 \x01(\v2\r.rota.v1.ReadR\x04read\"e\n" +
 	"\x13GetScheduleResponse\x12-\n" +
 	"\bschedule\x18\x01 \x01(\v2\x11.rota.v1.ScheduleR\bschedule\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\"?\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\"Z\n" +
 	"\x12SetScheduleRequest\x12)\n" +
-	"\x04spec\x18\x01 \x01(\v2\x15.rota.v1.ScheduleSpecR\x04spec\"B\n" +
+	"\x04spec\x18\x01 \x01(\v2\x15.rota.v1.ScheduleSpecR\x04spec\x12\x19\n" +
+	"\bif_match\x18\x02 \x01(\tR\aifMatch\"]\n" +
 	"\x14PauseScheduleRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"F\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x19\n" +
+	"\bif_match\x18\x03 \x01(\tR\aifMatch\"a\n" +
 	"\x15ResumeScheduleRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
-	"\bcatch_up\x18\x02 \x01(\bR\acatchUp\"<\n" +
+	"\bcatch_up\x18\x02 \x01(\bR\acatchUp\x12\x19\n" +
+	"\bif_match\x18\x03 \x01(\tR\aifMatch\"<\n" +
 	"\x16TriggerScheduleRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\"{\n" +
@@ -1221,9 +1270,10 @@ const file_rota_v1_schedules_proto_rawDesc = "" +
 	"\aoverlap\x18\x04 \x01(\tR\aoverlap\"_\n" +
 	"\x18BackfillScheduleResponse\x12\x14\n" +
 	"\x05dates\x18\x01 \x01(\x03R\x05dates\x12-\n" +
-	"\bschedule\x18\x02 \x01(\v2\x11.rota.v1.ScheduleR\bschedule\"+\n" +
+	"\bschedule\x18\x02 \x01(\v2\x11.rota.v1.ScheduleR\bschedule\"F\n" +
 	"\x15DeleteScheduleRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"\x18\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
+	"\bif_match\x18\x02 \x01(\tR\aifMatch\"\x18\n" +
 	"\x16DeleteScheduleResponse\"_\n" +
 	"\x10NextDatesRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +

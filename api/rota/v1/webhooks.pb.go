@@ -120,10 +120,12 @@ type Webhook struct {
 	GapAfter  string `protobuf:"bytes,11,opt,name=gap_after,json=gapAfter,proto3" json:"gap_after,omitempty"`
 	GapBefore string `protobuf:"bytes,12,opt,name=gap_before,json=gapBefore,proto3" json:"gap_before,omitempty"`
 	// The rights by which it selects events.
-	Sees          []*Grant `protobuf:"bytes,13,rep,name=sees,proto3" json:"sees,omitempty"`
-	RotatedMs     int64    `protobuf:"varint,14,opt,name=rotated_ms,json=rotatedMs,proto3" json:"rotated_ms,omitempty"`
-	SetMs         int64    `protobuf:"varint,15,opt,name=set_ms,json=setMs,proto3" json:"set_ms,omitempty"`
-	By            string   `protobuf:"bytes,16,opt,name=by,proto3" json:"by,omitempty"`
+	Sees      []*Grant `protobuf:"bytes,13,rep,name=sees,proto3" json:"sees,omitempty"`
+	RotatedMs int64    `protobuf:"varint,14,opt,name=rotated_ms,json=rotatedMs,proto3" json:"rotated_ms,omitempty"`
+	SetMs     int64    `protobuf:"varint,15,opt,name=set_ms,json=setMs,proto3" json:"set_ms,omitempty"`
+	By        string   `protobuf:"bytes,16,opt,name=by,proto3" json:"by,omitempty"`
+	// Its version; no earlier webhook of the same name had the same one.
+	Etag          string `protobuf:"bytes,17,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -266,6 +268,13 @@ func (x *Webhook) GetSetMs() int64 {
 func (x *Webhook) GetBy() string {
 	if x != nil {
 		return x.By
+	}
+	return ""
+}
+
+func (x *Webhook) GetEtag() string {
+	if x != nil {
+		return x.Etag
 	}
 	return ""
 }
@@ -498,8 +507,10 @@ func (x *GetWebhookResponse) GetAt() *ReadAt {
 }
 
 type SetWebhookRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Spec          *WebhookSpec           `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Spec  *WebhookSpec           `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
+	// Apply only if this is the current etag; * matches any version that exists. Empty: no condition.
+	IfMatch       string `protobuf:"bytes,2,opt,name=if_match,json=ifMatch,proto3" json:"if_match,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -541,10 +552,19 @@ func (x *SetWebhookRequest) GetSpec() *WebhookSpec {
 	return nil
 }
 
+func (x *SetWebhookRequest) GetIfMatch() string {
+	if x != nil {
+		return x.IfMatch
+	}
+	return ""
+}
+
 type PauseWebhookRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Name   string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Reason string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Apply only if this is the current etag; * matches any version that exists. Empty: no condition.
+	IfMatch       string `protobuf:"bytes,3,opt,name=if_match,json=ifMatch,proto3" json:"if_match,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -593,9 +613,18 @@ func (x *PauseWebhookRequest) GetReason() string {
 	return ""
 }
 
+func (x *PauseWebhookRequest) GetIfMatch() string {
+	if x != nil {
+		return x.IfMatch
+	}
+	return ""
+}
+
 type ResumeWebhookRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Apply only if this is the current etag; * matches any version that exists. Empty: no condition.
+	IfMatch       string `protobuf:"bytes,2,opt,name=if_match,json=ifMatch,proto3" json:"if_match,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -633,6 +662,13 @@ func (*ResumeWebhookRequest) Descriptor() ([]byte, []int) {
 func (x *ResumeWebhookRequest) GetName() string {
 	if x != nil {
 		return x.Name
+	}
+	return ""
+}
+
+func (x *ResumeWebhookRequest) GetIfMatch() string {
+	if x != nil {
+		return x.IfMatch
 	}
 	return ""
 }
@@ -682,8 +718,10 @@ func (x *SkipWebhookRequest) GetName() string {
 }
 
 type DeleteWebhookRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Apply only if this is the current etag; * matches any version that exists. Empty: no condition.
+	IfMatch       string `protobuf:"bytes,2,opt,name=if_match,json=ifMatch,proto3" json:"if_match,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -721,6 +759,13 @@ func (*DeleteWebhookRequest) Descriptor() ([]byte, []int) {
 func (x *DeleteWebhookRequest) GetName() string {
 	if x != nil {
 		return x.Name
+	}
+	return ""
+}
+
+func (x *DeleteWebhookRequest) GetIfMatch() string {
+	if x != nil {
+		return x.IfMatch
 	}
 	return ""
 }
@@ -773,7 +818,7 @@ const file_rota_v1_webhooks_proto_rawDesc = "" +
 	"\x06filter\x18\x04 \x01(\tR\x06filter\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x05 \x01(\x04R\n" +
-	"generation\"\xad\x03\n" +
+	"generation\"\xc1\x03\n" +
 	"\aWebhook\x12(\n" +
 	"\x04spec\x18\x01 \x01(\v2\x14.rota.v1.WebhookSpecR\x04spec\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x10\n" +
@@ -793,7 +838,8 @@ const file_rota_v1_webhooks_proto_rawDesc = "" +
 	"\n" +
 	"rotated_ms\x18\x0e \x01(\x03R\trotatedMs\x12\x15\n" +
 	"\x06set_ms\x18\x0f \x01(\x03R\x05setMs\x12\x0e\n" +
-	"\x02by\x18\x10 \x01(\tR\x02by\"f\n" +
+	"\x02by\x18\x10 \x01(\tR\x02by\x12\x12\n" +
+	"\x04etag\x18\x11 \x01(\tR\x04etag\"f\n" +
 	"\x13ListWebhooksRequest\x12!\n" +
 	"\x04read\x18\x01 \x01(\v2\r.rota.v1.ReadR\x04read\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\x05R\x05limit\x12\x16\n" +
@@ -808,18 +854,22 @@ const file_rota_v1_webhooks_proto_rawDesc = "" +
 	"\x04read\x18\x02 \x01(\v2\r.rota.v1.ReadR\x04read\"a\n" +
 	"\x12GetWebhookResponse\x12*\n" +
 	"\awebhook\x18\x01 \x01(\v2\x10.rota.v1.WebhookR\awebhook\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\"=\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\"X\n" +
 	"\x11SetWebhookRequest\x12(\n" +
-	"\x04spec\x18\x01 \x01(\v2\x14.rota.v1.WebhookSpecR\x04spec\"A\n" +
+	"\x04spec\x18\x01 \x01(\v2\x14.rota.v1.WebhookSpecR\x04spec\x12\x19\n" +
+	"\bif_match\x18\x02 \x01(\tR\aifMatch\"\\\n" +
 	"\x13PauseWebhookRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"*\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x19\n" +
+	"\bif_match\x18\x03 \x01(\tR\aifMatch\"E\n" +
 	"\x14ResumeWebhookRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"(\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
+	"\bif_match\x18\x02 \x01(\tR\aifMatch\"(\n" +
 	"\x12SkipWebhookRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"*\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"E\n" +
 	"\x14DeleteWebhookRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"\x17\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
+	"\bif_match\x18\x02 \x01(\tR\aifMatch\"\x17\n" +
 	"\x15DeleteWebhookResponse2\xb8\x03\n" +
 	"\bWebhooks\x12C\n" +
 	"\x04List\x12\x1c.rota.v1.ListWebhooksRequest\x1a\x1d.rota.v1.ListWebhooksResponse\x12>\n" +

@@ -67,6 +67,13 @@ export class Client {
     return this.call('delete', path, options);
   }
 
+  /** A client that shows another token. */
+  as(token: string): Client {
+    const other = new Client(this.nodes, this.request);
+    other.token = token;
+    return other;
+  }
+
   /** The headers that say who calls. */
   credentials(): Record<string, string> {
     return this.token ? { Authorization: `Bearer ${this.token}` } : {};

@@ -9,6 +9,7 @@ const waitMost = 2_000;
 export class Nodes {
   private origins: string[];
   private at = 0;
+  private alone = false;
   /** How many times in a row a node did not answer. */
   private failures = 0;
   /** Called with the new current origin after each move. */
@@ -29,8 +30,14 @@ export class Nodes {
     return this.origins;
   }
 
+  /** Has only the origin that the page came from asked: all nodes are behind it. */
+  stay(): void {
+    this.alone = true;
+  }
+
   /** Learns the nodes' addresses, host:port each; the origin that the page came from stays first. */
   learn(apis: readonly string[]): void {
+    if (this.alone) return;
     const home = this.origins[0] ?? '';
     const scheme = new URL(home).protocol;
     const now = this.current;

@@ -9,6 +9,7 @@ export type AttemptLog = Schemas['AttemptLog'];
 export type Explanation = Schemas['Explanation'];
 export type Why = Schemas['Why'];
 export type Queue = Schemas['Queue'];
+export type SettingChange = Schemas['SettingChange'];
 export type Worker = Schemas['Worker'];
 export type ClusterStatus = Schemas['ClusterStatus'];
 export type NodeStatus = Schemas['NodeStatus'];

@@ -1,10 +1,10 @@
 /** Words for figures. All take what the API has: milliseconds, bytes, counts. */
 
-const group = new Intl.NumberFormat('en', { useGrouping: true });
-
-/** 12345 as 12,345. */
+/** 12345 as 12,345, with at most three decimals. Intl would do it, and read its tables for a quarter of the time that a page takes to begin. */
 export function count(n: number | undefined): string {
-  return group.format(n ?? 0);
+  const [whole = '0', part] = String(Math.round((n ?? 0) * 1000) / 1000).split('.');
+  const grouped = whole.includes('e') ? whole : whole.replace(/\B(?=(\d{3})+$)/g, ',');
+  return part ? `${grouped}.${part}` : grouped;
 }
 
 /** One thing or many: 1 job, 2 jobs. */

@@ -1,6 +1,6 @@
 import { execFile, spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -103,6 +103,13 @@ export class Cluster {
     const env = { ...process.env, ROTA_ADDR: addresses.join(','), ...(this.token ? { ROTA_TOKEN: this.token } : {}) };
     const { stdout } = await promisify(execFile)(binary, args, { env, maxBuffer: 1 << 28 });
     return stdout;
+  }
+
+  /** A file with a token, as commands read it; the token beside it is of the environment. */
+  file(token: string): string {
+    const name = join(this.dir, `token-${token.split('_')[1]}`);
+    writeFileSync(name, token, { mode: 0o600 });
+    return name;
   }
 
   /** Makes the first token, after which callers without one may do nothing. */

@@ -35,7 +35,7 @@ export async function shown(page: Page): Promise<void> {
 
 /** Waits until every page is loaded, as they are once the browser idles: they must outlive the node. */
 export async function prefetched(page: Page): Promise<void> {
-  await page.waitForFunction(() => ['Overview', 'Job', 'Group', 'Access'].every((name) => performance.getEntriesByType('resource').some((r) => r.name.includes(`/${name}-`))));
+  await page.waitForFunction(() => ['Jobs', 'Job', 'Group', 'Access', 'uPlot'].every((name) => performance.getEntriesByType('resource').some((r) => new RegExp(`/${name}[-.]`).test(r.name))));
 }
 
 /** Goes to another page of the console without loading it anew: a token is in its memory only. */

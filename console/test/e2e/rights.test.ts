@@ -48,6 +48,40 @@ test('nobody sees anything before signing in', async ({ page }) => {
   await expect(page.getByRole('navigation')).toHaveCount(0);
 });
 
+test('a link signs in when its user says so, once, and signing out ends its session', async ({ browser }) => {
+  const secret = await token('--role', 'reader');
+  const link = (await cluster.cli('console', '--token-file', cluster.file(secret))).trim();
+  const opened = async (): Promise<Page> => {
+    const page = await (await browser.newContext()).newPage();
+    await page.goto(link);
+    return page;
+  };
+  const page = await opened();
+  const yes = page.getByRole('button', { name: 'Sign in by the link' });
+  await expect(page.getByText(`token:${secret.split('_')[1]}`)).toBeVisible();
+  await expect(page.getByRole('navigation')).toHaveCount(0);
+  expect(page.url()).not.toContain('rota_');
+
+  const refused = await opened(); // somebody else's link: no is an answer, and costs the link nothing
+  await refused.getByRole('button', { name: 'Do not use it' }).click();
+  await expect(refused.getByLabel('Access token')).toBeVisible();
+
+  await yes.click();
+  await shown(page);
+  const late = await opened();
+  await expect(late.getByRole('alert')).toContainText('The link does not count');
+  await expect(late.getByRole('navigation')).toHaveCount(0);
+
+  const sessions = async (): Promise<{ parent?: string; revoked_ms?: number }[]> =>
+    (await cluster.call<{ tokens: { parent?: string; revoked_ms?: number }[] }>('GET', '/v1/tokens')).tokens.filter((t) => t.parent?.includes(secret.split('_')[1]!));
+  expect((await sessions()).map((s) => !!s.revoked_ms)).toEqual([false]);
+  await page.keyboard.press('Control+k');
+  await page.keyboard.type('Sign out');
+  await page.keyboard.press('Enter');
+  await expect(page.getByLabel('Access token')).toBeVisible();
+  await expect.poll(async () => (await sessions()).map((s) => !!s.revoked_ms)).toEqual([true]);
+});
+
 test('who may only read sees no button that changes anything, and nothing is asked that is refused', async ({ page }) => {
   test.setTimeout(180_000);
   const faults = faultsOf(page);

@@ -71,17 +71,25 @@ test('a queue is paused, one of its settings is changed, and it is drained into 
   await expect(page.getByRole('button', { name: 'Resume queue…' })).toBeVisible();
   await page.getByRole('button', { name: 'Edit' }).click();
   await page.getByLabel('attempt_max').fill('9');
-  // Somebody else changes the same meanwhile: the second one learns of it, and overwrites nothing.
+  await page.getByRole('button', { name: 'Change 1 setting…' }).click();
+  const rows = (table: string) => page.getByRole('table', { name: table }).locator('tbody tr');
+  await expect(rows('What would change')).toHaveText([/attempt_max\s*6\s*9/]);
+  await accessible(page);
+  // Somebody else changes the same before it is saved, another one before it is tried again: each time both versions are shown.
+  const change = page.getByRole('button', { name: 'Change 1 setting', exact: true });
   await cluster.call('PUT', '/v1/queues/film', { set: { attempt_max: 7 } });
-  await page.getByRole('button', { name: 'Change 1 setting…' }).click();
-  await page.getByRole('button', { name: 'Change 1 setting', exact: true }).click();
-  await expect(page.getByText('attempt_max is 7, no longer 6')).toBeVisible();
+  await change.click();
+  await expect(page.getByRole('alert')).toContainText('it was changed since you read it');
+  await expect(rows('Both versions')).toHaveText([/attempt_max\s*6\s*7\s*9/]);
+  await expect(change).toBeDisabled();
+  await accessible(page);
   await page.keyboard.press('Escape');
-  await page.getByRole('button', { name: 'Leave them' }).click();
-  await page.getByRole('button', { name: 'Edit' }).click();
-  await page.getByLabel('attempt_max').fill('9');
+  await cluster.call('PUT', '/v1/queues/film', { set: { weight: 2 } });
   await page.getByRole('button', { name: 'Change 1 setting…' }).click();
-  await page.getByRole('button', { name: 'Change 1 setting', exact: true }).click();
+  await expect(rows('Both versions')).toHaveText([/attempt_max\s*6\s*7\s*9/, /weight\s*1\s*2/]);
+  await page.getByRole('button', { name: 'Keep mine on top of it' }).click();
+  await expect(rows('What would change')).toHaveText([/attempt_max\s*7\s*9/]);
+  await change.click();
   await expect.poll(async () => (await cluster.call<{ policy: { attempt_max: number } }>('GET', '/v1/queues/film')).policy.attempt_max).toBe(9);
   await page.getByRole('button', { name: 'Drain and delete…' }).click();
   await page.getByLabel('move what waits to').fill('default');
@@ -202,4 +210,27 @@ test('dead letters: those that failed alike are one group, and are run again by 
   expect((await cluster.call<{ life: number }>('GET', '/v1/jobs/letter-1')).life).toBe(1);
   expect(await page.locator('img').count()).toBe(0);
   expect(faults).toEqual([]);
+});
+
+test('rows of a long list stay where they are read, and the focus goes to no other row', async ({ page }) => {
+  await cluster.call('PUT', '/v1/queues/rows', { set: {} });
+  await cluster.call('POST', '/v1/jobs', { jobs: Array.from({ length: 150 }, (_, i) => ({ id: `row-${String(i).padStart(3, '0')}`, queue: 'rows', type: 'row' })) });
+  await page.goto(`${(await cluster.leader()).api}/ui/jobs?q=${encodeURIComponent('queue=rows')}`);
+  await shown(page);
+  const grid = page.getByRole('grid', { name: 'Jobs' });
+  await expect(grid).toHaveAttribute('aria-rowcount', '151');
+  await grid.evaluate((e) => (e.scrollTop = 60 * 28));
+  const link = page.getByRole('link', { name: 'row-085', exact: true });
+  await link.focus();
+  const before = (await link.boundingBox())!.y;
+
+  await cluster.call('POST', '/v1/jobs', { jobs: [1, 2, 3].map((i) => ({ id: `row-new-${i}`, queue: 'rows', type: 'row' })) });
+  await expect(grid).toHaveAttribute('aria-rowcount', '154');
+  await expect(link).toBeFocused();
+  expect((await link.boundingBox())!.y).toBe(before);
+
+  await grid.evaluate((e) => (e.scrollTop = 0));
+  await expect(page.getByRole('link', { name: 'row-new-3', exact: true })).toBeVisible();
+  await expect(link).toHaveCount(0);
+  await expect(grid).toBeFocused();
 });

@@ -4,7 +4,7 @@ import { everything, firstLoad } from '../sizes';
 
 const kilobytes = 1024;
 
-test('the first load has at most 100 KiB: the page, and the overview with what it needs', () => {
+test('the first load has at most 100 KiB: the page with the overview, and what draws its charts', () => {
   const { bytes, scripts } = firstLoad();
   expect(scripts).toBeGreaterThan(1);
   expect(bytes).toBeLessThanOrEqual(100 * kilobytes);

@@ -2,6 +2,7 @@ import { expect, test } from 'vitest';
 
 import type { NodeStatus } from '../../src/api/types';
 import { Digests, verdictOf } from '../../src/pages/cluster/digests';
+import { votersOf } from '../../src/pages/cluster/voters';
 
 const node = (id: string, applied_index: number, digest: string): NodeStatus => ({ id, applied_index, digest, problems: [] }) as unknown as NodeStatus;
 const judge = (...moments: NodeStatus[][]) => {
@@ -30,4 +31,13 @@ test('nodes are compared at what each had at an index, though not at one moment'
 test('a node that does not say is not judged, and one alone is no proof', () => {
   expect(judge([node('n1', 7, 'a'), node('n2', 7, 'a'), node('n3', 0, '')])).toMatchObject({ equal: true, text: expect.stringContaining('1 of 3 nodes did not say') });
   expect(judge([node('n1', 7, 'a')])).toMatchObject({ equal: undefined });
+});
+
+test('voters that answer are counted, whether they have for a minute or not', () => {
+  const nodes = ['LEADER', 'FOLLOWER', 'FOLLOWER'].map((state, i) => ({ ...node(`n${i}`, 7, 'a'), state, voter: true }));
+  const of = (healthy_voters: number, more: object = {}) => votersOf({ leader: 'n0', nodes, autopilot: { on: true, healthy_voters, voters_wanted: 3 }, ...more } as unknown as Parameters<typeof votersOf>[0]);
+  expect(of(3)).toBe('3 of 3 answer, autopilot on');
+  expect(of(0)).toBe('3 of 3 answer, none for a minute yet, autopilot on');
+  expect(of(2, { nodes: nodes.map((n, i) => (i === 2 ? { ...n, state: 'UNREACHABLE' } : n)) })).toBe('2 of 3 answer, 3 are wanted, autopilot on');
+  expect(of(0, { leader: '' })).toBe('3 of 3 answer, autopilot on');
 });

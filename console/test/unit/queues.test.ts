@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 
 import { grown, nothing } from '../../src/pages/queue/history';
-import { changesOf, nameOf, overtaken, presetOf, same, shown, type PolicyKey } from '../../src/pages/queue/policy';
+import { changesOf, nameOf, presetOf, same, shown, tried, versionsOf, type PolicyKey } from '../../src/pages/queue/policy';
 import { Growth, rate } from '../../src/pages/queues/growth';
 import { quoted } from '../../src/ui/shell';
 
@@ -53,7 +53,7 @@ test('what a preset has is written as the value beside it is', () => {
   expect(presetOf(key('permille'), 'standard')).toBe('');
 });
 
-test('changes are what was written otherwise, and one who was overtaken learns of it', () => {
+test('changes are what was written otherwise, and one who was overtaken sees both versions', () => {
   const keys = [key('ms', { key: 'lease_ms', alias: 't_lease' }), key('count', { key: 'attempt_max' }), key('switch', { key: 'paused' })];
   const policy = { lease_ms: 60_000, attempt_max: 6, paused: false };
   const changes = changesOf(keys, policy, { lease_ms: ' 2m ', attempt_max: '6', paused: 'on' });
@@ -61,8 +61,20 @@ test('changes are what was written otherwise, and one who was overtaken learns o
     ['lease_ms', '1m', '2m'],
     ['paused', 'off', 'on'],
   ]);
-  expect(overtaken(changes, { ...policy, attempt_max: 9 })).toEqual([]);
-  expect(overtaken(changes, { ...policy, lease_ms: 30_000 }).map((c) => c.key.key)).toEqual(['lease_ms']);
+  const rows = (now: Record<string, unknown>): string[][] => versionsOf(keys, policy, now, changes).map((v) => [v.key.key, v.was, v.now, v.mine]);
+  const mine = [
+    ['lease_ms', '1m', '1m', '2m'],
+    ['paused', 'off', 'off', 'on'],
+  ];
+  expect(rows(policy)).toEqual(mine);
+  expect(rows({ ...policy, attempt_max: 9 })).toEqual([mine[0], ['attempt_max', '6', '9', ''], mine[1]]);
+  expect(rows({ ...policy, lease_ms: 30_000 })).toEqual([['lease_ms', '1m', '30s', '2m'], mine[1]]);
+  const said = tried(keys, [
+    { key: 'lease_ms', from: '60000', to: '120000' },
+    { key: 'paused', from: 'false', to: 'true' },
+    { key: 'expected.cut', from: '', to: '1000' },
+  ]);
+  expect(said.map((c) => [c.name, c.from, c.to])).toEqual([['t_lease', '1m', '2m'], ['paused', 'off', 'on'], ['expected.cut', '', '1000']]);
 });
 
 test('what was seen is kept for a while, a moment once', () => {

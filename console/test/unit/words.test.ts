@@ -34,6 +34,8 @@ test('figures in words', () => {
   expect([relative(1_000, 1_500), relative(1_000, 5_000), relative(200_000, 20_000)]).toEqual(['just now', '4 s ago', 'in 3 min']);
   expect([bytes(0), bytes(1536), bytes(1 << 30)]).toEqual(['0 B', '1.5 KiB', '1.0 GiB']);
   expect([count(1234567), things(1, 'job'), things(2, 'job')]).toEqual(['1,234,567', '1 job', '2 jobs']);
+    const english = new Intl.NumberFormat('en');
+    for (const n of [0, 7, 999, 1000, 12345, 1e6, 987654321012, Number.MAX_SAFE_INTEGER, -1234, 0.5, 1234.5678, 2.0004]) expect(count(n)).toBe(english.format(n));
   expect(exact(1_700_000_000_123, true)).toBe('2023-11-14T22:13:20.123Z');
   expect(new Date(exact(1_700_000_000_123, false)).getTime()).toBe(1_700_000_000_123);
 });

@@ -1,6 +1,7 @@
 """Against a real cluster."""
 
 import asyncio
+import dataclasses
 import logging
 import threading
 import time
@@ -439,6 +440,31 @@ async def test_many_pages(rota_cluster, queue):
         assert all(o.error is None for o in out)
 
 
+async def test_one_version_is_changed(rota_cluster, queue):
+    async with rota_cluster.connect() as c:
+        read = await c.queues.set(queue, policy={"weight": 2})
+        trial = await c.queues.set(queue, policy={"weight": 3}, dry_run=True)
+        assert trial.changes == (rota.SettingChange("weight", "2", "3"),)
+        assert (await c.queues.get(queue)).etag == read.etag
+        now = await c.queues.set(queue, policy={"weight": 3}, if_match=read.etag)
+        assert (now.etag, now.changes) == (trial.etag, ())
+        with pytest.raises(rota.Conflict) as e:
+            await c.queues.set(queue, policy={"weight": 4}, if_match=read.etag)
+        assert e.value.subject == "version"
+        assert now.etag in e.value.text
+        await c.keys.set_rule(rota.KeyRule("v", queue=queue, concurrency=1))
+        (rule,) = [r async for r in c.keys.rules() if r.queue == queue]
+        await c.keys.set_rule(dataclasses.replace(rule, concurrency=2))
+        with pytest.raises(rota.Conflict):
+            await c.keys.set_rule(dataclasses.replace(rule, concurrency=3))
+        with pytest.raises(rota.Conflict):
+            await c.keys.delete_rule("v", queue=queue, if_match=rule.etag)
+        await c.keys.delete_rule("v", queue=queue)
+        with pytest.raises(rota.Conflict):
+            await c.queues.delete(queue, if_match=read.etag)
+        await c.queues.delete(queue, if_match=now.etag)
+
+
 async def test_unique_and_keys(rota_cluster, queue):
     d = resizer(queue)
     async with rota_cluster.connect() as c:
@@ -507,7 +533,10 @@ async def test_schedules_batches_and_plans(rota_cluster, queue):
         run = await c.schedules.trigger(name, "one")
         assert run.id == f"{name}@+one"
         assert len(await c.schedules.next(name, 3)) == 3
-        assert (await c.schedules.pause(name, "holiday")).state == "PAUSED"
+        paused = await c.schedules.pause(name, "holiday", if_match=s.etag)
+        assert paused.state == "PAUSED"
+        with pytest.raises(rota.Conflict):
+            await c.schedules.delete(name, if_match=s.etag)
         await c.schedules.delete(name)
         with pytest.raises(rota.NotFound):
             await c.schedules.get(name)

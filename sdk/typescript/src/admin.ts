@@ -6,6 +6,7 @@ import {
   Queues as QueuesService,
   Tenants as TenantsService,
   Workers as WorkersService,
+  type ClusterSettings as WireClusterSettings,
   type KeyRule as WireKeyRule,
   type KeyState as WireKeyState,
   type Mode as WireMode,
@@ -15,7 +16,7 @@ import {
   type Worker as WireWorker,
 } from "./gen/rota/v1/rota_pb.js";
 import { Auth, type Identity as WireIdentity } from "./gen/rota/v1/auth_pb.js";
-import type { CallOptions, ReadOptions } from "./options.js";
+import type { CallOptions, ChangeOptions, ReadOptions, SetOptions } from "./options.js";
 import { one, read, rows, type ListOptions } from "./reads.js";
 import { Budget } from "./caller.js";
 import { plain, safe, type Init, type Plain } from "./wire.js";
@@ -25,6 +26,7 @@ export type Tenant = Plain<WireTenant>;
 export type WorkerRow = Plain<WireWorker>;
 export type KeyRule = Plain<WireKeyRule>;
 export type KeyState = Plain<WireKeyState>;
+export type ClusterSettings = Plain<WireClusterSettings>;
 export type ClusterStatus = Plain<StatusResponse>;
 export type Mode = Plain<WireMode>;
 export type Identity = Plain<WireIdentity>;
@@ -54,14 +56,15 @@ export class Queues {
   }
 
   /** Creates or changes a queue: from a preset where one is named, else from its present policy, then key by key. */
-  async set(name: string, set: Settings, opts: CallOptions & { preset?: string } = {}): Promise<Queue> {
-    const { preset = "", ...rest } = opts;
-    return plain(await one(this.caller, "set queue", QueuesService.method.set, { name, preset, set: settings(set) }, rest));
+  async set(name: string, set: Settings, opts: SetOptions & { preset?: string } = {}): Promise<Queue> {
+    const { preset = "", dryRun = false, ifMatch = "", ...rest } = opts;
+    return plain(await one(this.caller, "set queue", QueuesService.method.set, { name, preset, set: settings(set), dryRun, ifMatch }, rest));
   }
 
   /** Forgets a queue that no live job and no workflow names; one that is not there is no error. */
-  async delete(name: string, opts?: CallOptions): Promise<void> {
-    await one(this.caller, "delete queue", QueuesService.method.delete, { name }, opts);
+  async delete(name: string, opts: ChangeOptions = {}): Promise<void> {
+    const { ifMatch = "", ...rest } = opts;
+    await one(this.caller, "delete queue", QueuesService.method.delete, { name, ifMatch }, rest);
   }
 
   /** Deletes a queue whose pending jobs move to another one first; waits for its open leases. `onLeft` gets the live jobs that are left. */
@@ -94,14 +97,16 @@ export class Tenants {
     return plain((await read(this.caller, "show tenant", TenantsService.method.get, { id }, opts)).tenant!);
   }
 
-  /** Creates or changes a tenant: tier, weight, max_concurrent, rate_limit_rps, penalty_ms. */
-  async set(id: string, set: Settings, opts?: CallOptions): Promise<Tenant> {
-    return plain(await one(this.caller, "set tenant", TenantsService.method.set, { id, set: settings(set) }, opts));
+  /** Creates or changes a tenant: tier, weight, max_concurrent, rate_limit_rps, penalty_ms, bytes_max. */
+  async set(id: string, set: Settings, opts: SetOptions = {}): Promise<Tenant> {
+    const { dryRun = false, ifMatch = "", ...rest } = opts;
+    return plain(await one(this.caller, "set tenant", TenantsService.method.set, { id, set: settings(set), dryRun, ifMatch }, rest));
   }
 
   /** Forgets what was set of a tenant that no live job, workflow or token names. */
-  async delete(id: string, opts?: CallOptions): Promise<void> {
-    await one(this.caller, "delete tenant", TenantsService.method.delete, { id }, opts);
+  async delete(id: string, opts: ChangeOptions = {}): Promise<void> {
+    const { ifMatch = "", ...rest } = opts;
+    await one(this.caller, "delete tenant", TenantsService.method.delete, { id, ifMatch }, rest);
   }
 }
 
@@ -149,14 +154,20 @@ export class Workers {
 export class Keys {
   constructor(private readonly caller: Caller) {}
 
-  /** Sets a rule, in the place of the one of its queue, name and value. Jobs that are there already count. */
-  async setRule(rule: Init<WireKeyRule>, opts?: CallOptions): Promise<void> {
-    await one(this.caller, "set key rule", KeysService.method.set, { rule }, opts);
+  /**
+   * Sets a rule, in the place of the one of its queue, name and value, and returns it. Jobs that are there
+   * already count. A rule with an `etag`, as `rules` lists it, replaces that version only.
+   */
+  async setRule(rule: Init<WireKeyRule>, opts: ChangeOptions = {}): Promise<KeyRule> {
+    const { ifMatch = "", ...rest } = opts;
+    return plain((await one(this.caller, "set key rule", KeysService.method.set, { rule, ifMatch }, rest)).rule!);
   }
 
   /** Forgets the rule of a queue, a name and a value; one that is not there is no error. */
-  async deleteRule(rule: { queue?: string; name: string; value?: string }, opts?: CallOptions): Promise<void> {
-    await one(this.caller, "delete key rule", KeysService.method.delete, rule, opts);
+  async deleteRule(rule: { queue?: string; name: string; value?: string }, opts: ChangeOptions = {}): Promise<void> {
+    const { queue = "", name, value = "" } = rule;
+    const { ifMatch = "", ...rest } = opts;
+    await one(this.caller, "delete key rule", KeysService.method.delete, { queue, name, value, ifMatch }, rest);
   }
 
   /** Lists the rules by queue, name and value. */
@@ -184,6 +195,12 @@ export class Cluster {
   /** Reads the cluster as one node sees it. */
   async status(opts?: CallOptions): Promise<ClusterStatus> {
     return plain(await one(this.caller, "cluster status", ClusterService.method.status, {}, opts));
+  }
+
+  /** Changes the cluster's own settings: state_bytes_max, voters_wanted, autopilot. Their etag is that of `status`. */
+  async set(set: Settings, opts: SetOptions = {}): Promise<ClusterSettings> {
+    const { dryRun = false, ifMatch = "", ...rest } = opts;
+    return plain(await one(this.caller, "set cluster", ClusterService.method.set, { set: settings(set), dryRun, ifMatch }, rest));
   }
 
   /** Reads what the cluster admits, and why. */

@@ -16,14 +16,14 @@ export { Cancel, Decline, NoRetry, Result, RetryAfter, Snooze, type ChildSpec } 
 export { Worker, type Middleware, type WorkerEvents, type WorkerOptions } from "./worker.js";
 export { DrainTimeoutError, isRotaError, LeaseLostError, RotaError, UnreportedError, type Kind } from "./errors.js";
 export { RefusedError, UnknownOutcomeError, type JobInit, type Submitted } from "./submit.js";
-export type { CallOptions, ConnectOptions, FailedTry, ReadOptions, TLSOptions } from "./options.js";
+export type { CallOptions, ChangeOptions, ConnectOptions, FailedTry, ReadOptions, SetOptions, TLSOptions } from "./options.js";
 export { collect, type ListOptions } from "./reads.js";
 export { newId } from "./ids.js";
 export type { Logger } from "./log.js";
 export type { StandardSchema } from "./standard.js";
 export type { AttemptLog, JobChange, JobCount, JobFilter, JobOutcome, JobRow, LogOf } from "./jobs.js";
 export type { Event, EventFilter } from "./events.js";
-export type { ClusterStatus, Identity, KeyRule, KeyState, Mode, Queue, Settings, Tenant, WorkerRow } from "./admin.js";
+export type { ClusterSettings, ClusterStatus, Identity, KeyRule, KeyState, Mode, Queue, Settings, Tenant, WorkerRow } from "./admin.js";
 export type { Batch, Plan, PlanPreview, Schedule } from "./plans.js";
 export type { ParentOutput, Workflow, WorkflowGraph, WorkflowInit, WorkflowSubmitted } from "./workflows.js";
 export type { Init, Plain } from "./wire.js";

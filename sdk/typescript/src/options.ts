@@ -48,6 +48,21 @@ export interface CallOptions {
   timeoutMs?: number | undefined;
 }
 
+/** What calls that change or delete something with an etag take. */
+export interface ChangeOptions extends CallOptions {
+  /**
+   * The etag of what was read: changes that version only. The call is refused as CONFLICT, with the
+   * field `version`, if somebody has changed it since. `*` matches any version that exists.
+   */
+  ifMatch?: string | undefined;
+}
+
+/** What calls take that can be tried first. */
+export interface SetOptions extends ChangeOptions {
+  /** Stores nothing: the answer is what the call would lead to, with its `changes`. */
+  dryRun?: boolean | undefined;
+}
+
 /** What every read takes. Without any of it a read is linearizable: it sees all that was done before it was made. */
 export interface ReadOptions extends CallOptions {
   /** Reads the state of whichever node answers at once; it may lag behind. */

@@ -7,7 +7,7 @@ import { Plans as PlanService, type Plan as WirePlan, type PlanPreview as WirePr
 import { Schedules as ScheduleService, type Schedule as WireSchedule, type ScheduleSpec } from "./gen/rota/v1/schedules_pb.js";
 import { newId } from "./ids.js";
 import { dateMs } from "./joboptions.js";
-import type { CallOptions, ReadOptions } from "./options.js";
+import type { CallOptions, ChangeOptions, ReadOptions } from "./options.js";
 import { one, read, rows, type ListOptions } from "./reads.js";
 import { refusalOf, type JobInit } from "./submit.js";
 import { waitEnd } from "./wait.js";
@@ -112,8 +112,9 @@ export class Schedules {
   constructor(private readonly caller: Caller) {}
 
   /** Creates a schedule, or replaces what one says; the same again changes nothing. */
-  async set(spec: Init<ScheduleSpec>, opts?: CallOptions): Promise<Schedule> {
-    return plain(await one(this.caller, "set schedule", ScheduleService.method.set, { spec }, opts));
+  async set(spec: Init<ScheduleSpec>, opts: ChangeOptions = {}): Promise<Schedule> {
+    const { ifMatch = "", ...rest } = opts;
+    return plain(await one(this.caller, "set schedule", ScheduleService.method.set, { spec, ifMatch }, rest));
   }
 
   /** Reads one schedule. */
@@ -127,14 +128,15 @@ export class Schedules {
   }
 
   /** Has a schedule start nothing until it is resumed; the reason is shown. */
-  async pause(name: string, reason: string, opts?: CallOptions): Promise<Schedule> {
-    return plain(await one(this.caller, "pause schedule", ScheduleService.method.pause, { name, reason }, opts));
+  async pause(name: string, reason: string, opts: ChangeOptions = {}): Promise<Schedule> {
+    const { ifMatch = "", ...rest } = opts;
+    return plain(await one(this.caller, "pause schedule", ScheduleService.method.pause, { name, reason, ifMatch }, rest));
   }
 
   /** Has a paused schedule go on: from now on, or, with `catchUp`, from where it stopped. */
-  async resume(name: string, opts: CallOptions & { catchUp?: boolean } = {}): Promise<Schedule> {
-    const { catchUp = false, ...rest } = opts;
-    return plain(await one(this.caller, "resume schedule", ScheduleService.method.resume, { name, catchUp }, rest));
+  async resume(name: string, opts: ChangeOptions & { catchUp?: boolean } = {}): Promise<Schedule> {
+    const { catchUp = false, ifMatch = "", ...rest } = opts;
+    return plain(await one(this.caller, "resume schedule", ScheduleService.method.resume, { name, catchUp, ifMatch }, rest));
   }
 
   /** Runs a schedule's job now, whatever its dates are, and returns the job's id. The same id again is the same run. */
@@ -153,8 +155,9 @@ export class Schedules {
   }
 
   /** Forgets a schedule, and leaves its runs; one that is not there is no error. */
-  async delete(name: string, opts?: CallOptions): Promise<void> {
-    await one(this.caller, "delete schedule", ScheduleService.method.delete, { name }, opts);
+  async delete(name: string, opts: ChangeOptions = {}): Promise<void> {
+    const { ifMatch = "", ...rest } = opts;
+    await one(this.caller, "delete schedule", ScheduleService.method.delete, { name, ifMatch }, rest);
   }
 
   /** The next dates of a schedule. */

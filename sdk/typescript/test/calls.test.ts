@@ -155,6 +155,32 @@ test("a job that does not end in time is a TIMEOUT, an abort rejects with the si
   await assert.rejects(mail.submit(c, { to: "x" }, { signal: AbortSignal.abort(reason) }), (e) => e === reason);
 });
 
+test("one version is changed, and a dry run stores nothing", async () => {
+  const overtaken = (e: unknown): boolean => isRotaError(e, "CONFLICT") && e.field === "version";
+  const read = await c.queues.set("versions", { weight: 2 });
+  const trial = await c.queues.set("versions", { weight: 3 }, { dryRun: true });
+  assert.deepEqual(trial.changes, [{ key: "weight", from: "2", to: "3" }]);
+  assert.equal((await c.queues.get("versions")).etag, read.etag);
+  const now = await c.queues.set("versions", { weight: 3 }, { ifMatch: read.etag });
+  assert.equal(now.etag, trial.etag);
+  await assert.rejects(c.queues.set("versions", { weight: 4 }, { ifMatch: read.etag }), overtaken);
+  await assert.rejects(c.queues.delete("versions", { ifMatch: read.etag }), overtaken);
+  await c.queues.delete("versions", { ifMatch: now.etag });
+  const rule = await c.keys.setRule({ name: "version", concurrency: 1 });
+  const next = await c.keys.setRule({ ...rule, concurrency: 2 });
+  await assert.rejects(c.keys.setRule({ ...rule, concurrency: 3 }), overtaken);
+  await c.keys.deleteRule({ name: "version" }, { ifMatch: next.etag });
+  const { etag } = await c.cluster.status();
+  assert.equal((await c.cluster.set({ autopilot: false }, { dryRun: true, ifMatch: etag })).changes[0]?.to, "false");
+  await assert.rejects(c.cluster.set({ autopilot: false }, { ifMatch: "0" }), overtaken);
+  const none = await c.tenants.get("versions");
+  await c.tenants.set("versions", { weight: 2 }, { ifMatch: none.etag });
+  await assert.rejects(c.tenants.set("versions", { weight: 3 }, { ifMatch: none.etag }), overtaken);
+  const s = await c.schedules.set({ name: "versions", cron: "0 3 * * *", job: await mail.job({ to: "x" }) });
+  await c.schedules.pause("versions", "holiday", { ifMatch: s.etag });
+  await assert.rejects(c.schedules.delete("versions", { ifMatch: s.etag }), overtaken);
+});
+
 test("settings, schedules, batches, plans, workflows and events", async () => {
   await assert.rejects(c.queues.set("bad", { no_such_key: 1 }), (e) => isRotaError(e, "INVALID"));
   const queue = await c.queues.set("set", { attempt_max: 7 });

@@ -42,6 +42,7 @@ var checkers = []checker{
 	{"workflows", "workflows run by their edges, each node completes once, all or nothing of them, and to their end", checkWorkflows},
 	{"keys", "no more jobs of a key run at once than its rule lets, and those of a sequence in the order of submission", checkKeys},
 	{"schedules", "each date of a schedule is decided once, whoever leads, and each run that is told of is there", checkSchedules},
+	{"webhooks", "each event that a webhook selects is delivered once, in the order of the events, whoever leads", checkWebhooks},
 	{"batches", "a batch's callback is submitted once, after all its jobs, and counts them as they ended", checkBatches},
 	{"plans", "a plan goes on whoever leads, each job has its turn once, and its counts are what happened", checkPlans},
 	{"gates", "a gate is opened once, by the signal that counts, or in time; who signals is told so", checkGates},
@@ -193,6 +194,7 @@ func newView(h *History) *view {
 	v.settle()
 	v.readFlows()
 	v.readRuns()
+	v.readDeliveries()
 	v.readCallbacks()
 	v.readPlans()
 	v.readSuspensions()

@@ -44,6 +44,7 @@ var oneBite = map[string]func(s *story){
 		s.h.Schedules = []ScheduleFacts{{Name: "tick", EveryMs: 1_000}}
 		s.dated("scheduleFired", 1_000, 0).dated("scheduleFired", 3_000, 0)
 	},
+	"webhooks": after(hookStory, func(s *story) { s.delivers(1) }),
 	"batches":  after(batchStory, func(s *story) { s.tells("batchFinished", "b-1@done", "b-1") }),
 	"plans":    after(planStory, func(s *story) { s.h.Plans[0].Shown.Done = 3 }),
 	"gates":    after(gateStory, func(s *story) { s.signalled("s2", OK, false) }),

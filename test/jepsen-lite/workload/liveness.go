@@ -70,6 +70,9 @@ func (w *trial) liveness(ctx context.Context) (alive bool) {
 		fault.Rest(ctx, left)
 	}
 	w.weigh(ctx)
+	if err := w.readWebhook(ctx, c); err != nil {
+		w.Rec.Note("%v", err)
+	}
 	final, err := w.listAll(ctx, c)
 	if err = errors.Join(err, w.readBatches(ctx, c)); err != nil {
 		w.Rec.Note("listing all jobs at the end: %v", err)

@@ -114,6 +114,7 @@ var queues = []queueSpec{
 	{"market", "aicf-ai", 5_000, 1_000, 100, brief},
 	{"adaptive", "dfps", 5_000, 1_000, 100, brief},
 	{"flux", "fluxforge", 4_000, 1_000, 19, working(50, 1_000)},
+	{rota.WebhookQueue, "standard", 5_000, 1_000, 0, nil}, // the cluster makes its jobs
 }
 
 // logs draws how many lines a handler logs: none, a few, or more than are kept.

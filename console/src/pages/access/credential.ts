@@ -17,8 +17,8 @@ export function canMake(): boolean {
   return typeof globalThis.crypto?.subtle?.digest === 'function';
 }
 
-/** Makes a token of random bytes. */
-export async function credentialOf(random: Uint8Array): Promise<Credential> {
+/** Makes a token of random bytes; of an id that is given they make the secret alone. */
+export async function credentialOf(random: Uint8Array, of = ''): Promise<Credential> {
   let text = '';
   let bits = 0;
   let n = 0;
@@ -27,13 +27,13 @@ export async function credentialOf(random: Uint8Array): Promise<Credential> {
     for (n += 8; n >= 5; n -= 5) text += letters[(bits >> (n - 5)) & 31];
     bits &= (1 << n) - 1;
   }
-  const id = text.slice(0, idLetters);
+  const id = of || text.slice(0, idLetters);
   const secret = text.slice(idLetters);
   const digest = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(`rota|token|${id}|${secret}`));
   const hash = [...new Uint8Array(digest)].map((b) => b.toString(16).padStart(2, '0')).join('');
   return { id, secret: `rota_${id}_${secret}`, hash };
 }
 
-export function newCredential(): Promise<Credential> {
-  return credentialOf(crypto.getRandomValues(new Uint8Array(randomBytes)));
+export function newCredential(of = ''): Promise<Credential> {
+  return credentialOf(crypto.getRandomValues(new Uint8Array(randomBytes)), of);
 }

@@ -1,4 +1,5 @@
 import type { NodeStatus } from '../../api/types';
+import { count } from '../../ui/format';
 
 /** So many indexes are remembered. */
 const most = 500;
@@ -65,5 +66,5 @@ export function verdictOf(all: Compared[], nodes: number): { equal: boolean | un
   if (good.length < all.length) return { equal: undefined, text: 'the nodes were not seen at one index yet' };
   const least = Math.min(...good.map((c) => c.equalAt));
   const silent = nodes - all.length;
-  return { equal: true, text: `equal on ${good.map((c) => c.node).join(', ')} up to index ${least.toLocaleString('en')}${silent > 0 ? `; ${silent} of ${nodes} nodes did not say` : ''}` };
+  return { equal: true, text: `equal on ${good.map((c) => c.node).join(', ')} up to index ${count(least)}${silent > 0 ? `; ${silent} of ${nodes} nodes did not say` : ''}` };
 }

@@ -1,4 +1,5 @@
 import type { components } from '../../api/schema';
+import type { SettingChange } from '../../api/types';
 
 export type PolicyKey = components['schemas']['PolicyKey'];
 
@@ -63,7 +64,30 @@ export function changesOf(keys: PolicyKey[], policy: Record<string, unknown>, wr
   });
 }
 
-/** Returns the keys that somebody else has changed between two readings, of those that are to be changed. */
-export function overtaken(changes: Change[], now: Record<string, unknown>): Change[] {
-  return changes.filter((c) => !same(c.key, c.from, shown(c.key, now[c.key.key])));
+/** A key that two people have changed at a time, or one of them. */
+export interface Versions {
+  key: PolicyKey;
+  /** As it was read, as it is now, and as it was written. */
+  was: string;
+  now: string;
+  mine: string;
+}
+
+/** Returns the keys that somebody else has changed between two readings, and those that are to be changed. */
+export function versionsOf(keys: PolicyKey[], was: Record<string, unknown>, now: Record<string, unknown>, changes: Change[]): Versions[] {
+  return keys.flatMap((key) => {
+    const read = shown(key, was[key.key]);
+    const other = shown(key, now[key.key]);
+    const mine = changes.find((c) => c.key === key)?.to;
+    return mine === undefined && same(key, read, other) ? [] : [{ key, was: read, now: other, mine: mine ?? '' }];
+  });
+}
+
+/** Returns what a dry run says that would change, as a person writes it. */
+export function tried(keys: PolicyKey[], changes: SettingChange[]): { name: string; from: string; to: string }[] {
+  return changes.map((c) => {
+    const key = keys.find((k) => k.key === c.key);
+    const written = (text: string): string => (key && text !== '' ? shown(key, key.unit === 'switch' || Number.isNaN(Number(text)) ? text : Number(text)) : text);
+    return { name: key ? nameOf(key) : c.key, from: written(c.from), to: written(c.to) };
+  });
 }

@@ -1,3 +1,5 @@
+import { count } from '../../ui/format';
+
 /** How long back a rate looks, in milliseconds. */
 const window = 10_000;
 
@@ -42,5 +44,5 @@ export class Growth {
 /** A rate in words: 0, 0.4, 12. */
 export function rate(perSecond: number | undefined): string {
   if (perSecond === undefined) return '–';
-  return perSecond > 0 && perSecond < 10 ? perSecond.toFixed(1) : new Intl.NumberFormat('en').format(Math.round(perSecond));
+  return perSecond > 0 && perSecond < 10 ? perSecond.toFixed(1) : count(Math.round(perSecond));
 }

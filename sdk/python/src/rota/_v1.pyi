@@ -1261,6 +1261,9 @@ class Queue(Message):
     backlog_usage_permille: int
     staged: int
     bytes: int
+    @property
+    def changes(self) -> MutableSequence[SettingChange]: ...
+    etag: str
     def __init__(
         self,
         *,
@@ -1292,6 +1295,18 @@ class Queue(Message):
         backlog_usage_permille: int | None = ...,
         staged: int | None = ...,
         bytes: int | None = ...,
+        changes: Iterable[SettingChange] | None = ...,
+        etag: str | None = ...,
+    ) -> None: ...
+
+class SettingChange(Message):
+    key: str
+    to: str
+    def __init__(
+        self,
+        *,
+        key: str | None = ...,
+        to: str | None = ...,
     ) -> None: ...
 
 class Domain(Message):
@@ -1385,11 +1400,13 @@ class GetQueueResponse(Message):
 class DeleteQueueRequest(Message):
     name: str
     drain_to: str
+    if_match: str
     def __init__(
         self,
         *,
         name: str | None = ...,
         drain_to: str | None = ...,
+        if_match: str | None = ...,
     ) -> None: ...
 
 class DeleteQueueResponse(Message):
@@ -1402,10 +1419,12 @@ class DeleteQueueResponse(Message):
 
 class DeleteTenantRequest(Message):
     id: str
+    if_match: str
     def __init__(
         self,
         *,
         id: str | None = ...,
+        if_match: str | None = ...,
     ) -> None: ...
 
 class DeleteTenantResponse(Message):
@@ -1427,12 +1446,16 @@ class SetQueueRequest(Message):
     preset: str
     @property
     def set(self) -> MutableSequence[Setting]: ...
+    dry_run: bool
+    if_match: str
     def __init__(
         self,
         *,
         name: str | None = ...,
         preset: str | None = ...,
         set: Iterable[Setting] | None = ...,
+        dry_run: bool | None = ...,
+        if_match: str | None = ...,
     ) -> None: ...
 
 class Tenant(Message):
@@ -1447,6 +1470,9 @@ class Tenant(Message):
     known: bool
     bytes: int
     bytes_max: int
+    @property
+    def changes(self) -> MutableSequence[SettingChange]: ...
+    etag: str
     def __init__(
         self,
         *,
@@ -1461,6 +1487,8 @@ class Tenant(Message):
         known: bool | None = ...,
         bytes: int | None = ...,
         bytes_max: int | None = ...,
+        changes: Iterable[SettingChange] | None = ...,
+        etag: str | None = ...,
     ) -> None: ...
 
 class ListTenantsRequest(Message):
@@ -1517,11 +1545,15 @@ class SetTenantRequest(Message):
     id: str
     @property
     def set(self) -> MutableSequence[Setting]: ...
+    dry_run: bool
+    if_match: str
     def __init__(
         self,
         *,
         id: str | None = ...,
         set: Iterable[Setting] | None = ...,
+        dry_run: bool | None = ...,
+        if_match: str | None = ...,
     ) -> None: ...
 
 class KeyRule(Message):
@@ -1535,6 +1567,7 @@ class KeyRule(Message):
     burst: int
     sequence: str
     group: bool
+    etag: str
     def __init__(
         self,
         *,
@@ -1548,9 +1581,21 @@ class KeyRule(Message):
         burst: int | None = ...,
         sequence: str | None = ...,
         group: bool | None = ...,
+        etag: str | None = ...,
     ) -> None: ...
 
 class SetKeyRuleRequest(Message):
+    @property
+    def rule(self) -> KeyRule: ...
+    if_match: str
+    def __init__(
+        self,
+        *,
+        rule: KeyRule | None = ...,
+        if_match: str | None = ...,
+    ) -> None: ...
+
+class SetKeyRuleResponse(Message):
     @property
     def rule(self) -> KeyRule: ...
     def __init__(
@@ -1559,19 +1604,18 @@ class SetKeyRuleRequest(Message):
         rule: KeyRule | None = ...,
     ) -> None: ...
 
-class SetKeyRuleResponse(Message):
-    def __init__(self) -> None: ...
-
 class DeleteKeyRuleRequest(Message):
     queue: str
     name: str
     value: str
+    if_match: str
     def __init__(
         self,
         *,
         queue: str | None = ...,
         name: str | None = ...,
         value: str | None = ...,
+        if_match: str | None = ...,
     ) -> None: ...
 
 class DeleteKeyRuleResponse(Message):
@@ -1728,22 +1772,31 @@ class SetModeRequest(Message):
 class SetClusterRequest(Message):
     @property
     def set(self) -> MutableSequence[Setting]: ...
+    dry_run: bool
+    if_match: str
     def __init__(
         self,
         *,
         set: Iterable[Setting] | None = ...,
+        dry_run: bool | None = ...,
+        if_match: str | None = ...,
     ) -> None: ...
 
 class ClusterSettings(Message):
     state_bytes_max: int
     voters_wanted: int
     autopilot: bool
+    @property
+    def changes(self) -> MutableSequence[SettingChange]: ...
+    etag: str
     def __init__(
         self,
         *,
         state_bytes_max: int | None = ...,
         voters_wanted: int | None = ...,
         autopilot: bool | None = ...,
+        changes: Iterable[SettingChange] | None = ...,
+        etag: str | None = ...,
     ) -> None: ...
 
 class StatusRequest(Message):
@@ -1853,6 +1906,7 @@ class StatusResponse(Message):
     def autopilot(self) -> Autopilot: ...
     @property
     def backup(self) -> StoredBackup: ...
+    etag: str
     def __init__(
         self,
         *,
@@ -1873,6 +1927,7 @@ class StatusResponse(Message):
         state_bytes_max: int | None = ...,
         autopilot: Autopilot | None = ...,
         backup: StoredBackup | None = ...,
+        etag: str | None = ...,
     ) -> None: ...
 
 class StoreBackupRequest(Message):
@@ -2092,6 +2147,7 @@ class AccessToken(Message):
     created_clock_ms: int
     revoked_ms: int
     revoked_clock_ms: int
+    parent: str
     def __init__(
         self,
         *,
@@ -2106,6 +2162,7 @@ class AccessToken(Message):
         created_clock_ms: int | None = ...,
         revoked_ms: int | None = ...,
         revoked_clock_ms: int | None = ...,
+        parent: str | None = ...,
     ) -> None: ...
 
 class ListTokensRequest(Message):
@@ -2178,6 +2235,7 @@ class Role(Message):
     at_clock_ms: int
     @property
     def limits(self) -> RoleLimits: ...
+    etag: str
     def __init__(
         self,
         *,
@@ -2188,6 +2246,7 @@ class Role(Message):
         at_ms: int | None = ...,
         at_clock_ms: int | None = ...,
         limits: RoleLimits | None = ...,
+        etag: str | None = ...,
     ) -> None: ...
 
 class SetRoleRequest(Message):
@@ -2196,12 +2255,14 @@ class SetRoleRequest(Message):
     def grants(self) -> MutableSequence[Grant]: ...
     @property
     def limits(self) -> RoleLimits: ...
+    if_match: str
     def __init__(
         self,
         *,
         name: str | None = ...,
         grants: Iterable[Grant] | None = ...,
         limits: RoleLimits | None = ...,
+        if_match: str | None = ...,
     ) -> None: ...
 
 class ListRolesRequest(Message):
@@ -2233,10 +2294,12 @@ class ListRolesResponse(Message):
 
 class DeleteRoleRequest(Message):
     name: str
+    if_match: str
     def __init__(
         self,
         *,
         name: str | None = ...,
+        if_match: str | None = ...,
     ) -> None: ...
 
 class DeleteRoleResponse(Message):
@@ -2333,6 +2396,7 @@ class Issuer(Message):
     by: str
     at_ms: int
     at_clock_ms: int
+    etag: str
     def __init__(
         self,
         *,
@@ -2343,6 +2407,7 @@ class Issuer(Message):
         by: str | None = ...,
         at_ms: int | None = ...,
         at_clock_ms: int | None = ...,
+        etag: str | None = ...,
     ) -> None: ...
 
 class SetIssuerRequest(Message):
@@ -2351,6 +2416,7 @@ class SetIssuerRequest(Message):
     ca: str
     @property
     def maps(self) -> MutableSequence[ClaimRole]: ...
+    if_match: str
     def __init__(
         self,
         *,
@@ -2358,6 +2424,7 @@ class SetIssuerRequest(Message):
         audience: str | None = ...,
         ca: str | None = ...,
         maps: Iterable[ClaimRole] | None = ...,
+        if_match: str | None = ...,
     ) -> None: ...
 
 class ListIssuersRequest(Message):
@@ -2389,10 +2456,12 @@ class ListIssuersResponse(Message):
 
 class DeleteIssuerRequest(Message):
     url: str
+    if_match: str
     def __init__(
         self,
         *,
         url: str | None = ...,
+        if_match: str | None = ...,
     ) -> None: ...
 
 class DeleteIssuerResponse(Message):
@@ -2409,6 +2478,50 @@ class ExchangeRequest(Message):
         id: str | None = ...,
         hash: _bytes | None = ...,
     ) -> None: ...
+
+class OpenSessionRequest(Message):
+    id: str
+    hash: _bytes
+    link: bool
+    def __init__(
+        self,
+        *,
+        id: str | None = ...,
+        hash: _bytes | None = ...,
+        link: bool | None = ...,
+    ) -> None: ...
+
+class OpenSessionResponse(Message):
+    @property
+    def session(self) -> AccessToken: ...
+    ui_origin: str
+    def __init__(
+        self,
+        *,
+        session: AccessToken | None = ...,
+        ui_origin: str | None = ...,
+    ) -> None: ...
+
+class ClaimSessionRequest(Message):
+    id: str
+    hash: _bytes
+    def __init__(
+        self,
+        *,
+        id: str | None = ...,
+        hash: _bytes | None = ...,
+    ) -> None: ...
+
+class EndSessionRequest(Message):
+    id: str
+    def __init__(
+        self,
+        *,
+        id: str | None = ...,
+    ) -> None: ...
+
+class EndSessionResponse(Message):
+    def __init__(self) -> None: ...
 
 class OpenBatchRequest(Message):
     id: str
@@ -2934,6 +3047,7 @@ class Schedule(Message):
     @property
     def decisions(self) -> MutableSequence[ScheduleDecision]: ...
     by: str
+    etag: str
     def __init__(
         self,
         *,
@@ -2952,6 +3066,7 @@ class Schedule(Message):
         failed: int | None = ...,
         decisions: Iterable[ScheduleDecision] | None = ...,
         by: str | None = ...,
+        etag: str | None = ...,
     ) -> None: ...
 
 class ScheduleDecision(Message):
@@ -3017,30 +3132,36 @@ class GetScheduleResponse(Message):
 class SetScheduleRequest(Message):
     @property
     def spec(self) -> ScheduleSpec: ...
+    if_match: str
     def __init__(
         self,
         *,
         spec: ScheduleSpec | None = ...,
+        if_match: str | None = ...,
     ) -> None: ...
 
 class PauseScheduleRequest(Message):
     name: str
     reason: str
+    if_match: str
     def __init__(
         self,
         *,
         name: str | None = ...,
         reason: str | None = ...,
+        if_match: str | None = ...,
     ) -> None: ...
 
 class ResumeScheduleRequest(Message):
     name: str
     catch_up: bool
+    if_match: str
     def __init__(
         self,
         *,
         name: str | None = ...,
         catch_up: bool | None = ...,
+        if_match: str | None = ...,
     ) -> None: ...
 
 class TriggerScheduleRequest(Message):
@@ -3080,10 +3201,12 @@ class BackfillScheduleResponse(Message):
 
 class DeleteScheduleRequest(Message):
     name: str
+    if_match: str
     def __init__(
         self,
         *,
         name: str | None = ...,
+        if_match: str | None = ...,
     ) -> None: ...
 
 class DeleteScheduleResponse(Message):
@@ -3152,6 +3275,7 @@ class Webhook(Message):
     rotated_ms: int
     set_ms: int
     by: str
+    etag: str
     def __init__(
         self,
         *,
@@ -3171,6 +3295,7 @@ class Webhook(Message):
         rotated_ms: int | None = ...,
         set_ms: int | None = ...,
         by: str | None = ...,
+        etag: str | None = ...,
     ) -> None: ...
 
 class ListWebhooksRequest(Message):
@@ -3226,28 +3351,34 @@ class GetWebhookResponse(Message):
 class SetWebhookRequest(Message):
     @property
     def spec(self) -> WebhookSpec: ...
+    if_match: str
     def __init__(
         self,
         *,
         spec: WebhookSpec | None = ...,
+        if_match: str | None = ...,
     ) -> None: ...
 
 class PauseWebhookRequest(Message):
     name: str
     reason: str
+    if_match: str
     def __init__(
         self,
         *,
         name: str | None = ...,
         reason: str | None = ...,
+        if_match: str | None = ...,
     ) -> None: ...
 
 class ResumeWebhookRequest(Message):
     name: str
+    if_match: str
     def __init__(
         self,
         *,
         name: str | None = ...,
+        if_match: str | None = ...,
     ) -> None: ...
 
 class SkipWebhookRequest(Message):
@@ -3260,10 +3391,12 @@ class SkipWebhookRequest(Message):
 
 class DeleteWebhookRequest(Message):
     name: str
+    if_match: str
     def __init__(
         self,
         *,
         name: str | None = ...,
+        if_match: str | None = ...,
     ) -> None: ...
 
 class DeleteWebhookResponse(Message):
@@ -3705,6 +3838,9 @@ AUTH_SET_ISSUER: Method[SetIssuerRequest, Issuer]
 AUTH_LIST_ISSUERS: Method[ListIssuersRequest, ListIssuersResponse]
 AUTH_DELETE_ISSUER: Method[DeleteIssuerRequest, DeleteIssuerResponse]
 AUTH_EXCHANGE: Method[ExchangeRequest, AccessToken]
+AUTH_OPEN_SESSION: Method[OpenSessionRequest, OpenSessionResponse]
+AUTH_CLAIM_SESSION: Method[ClaimSessionRequest, AccessToken]
+AUTH_END_SESSION: Method[EndSessionRequest, EndSessionResponse]
 BATCHES_OPEN: Method[OpenBatchRequest, Batch]
 BATCHES_SEAL: Method[SealBatchRequest, Batch]
 BATCHES_GET: Method[GetBatchRequest, GetBatchResponse]

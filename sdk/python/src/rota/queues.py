@@ -29,13 +29,24 @@ class Queues:
         self._caller = caller
 
     async def set(
-        self, name: str, preset: str = "", policy: Mapping[str, Any] | None = None
+        self,
+        name: str,
+        preset: str = "",
+        policy: Mapping[str, Any] | None = None,
+        *,
+        dry_run: bool = False,
+        if_match: str = "",
     ) -> QueueInfo:
         """Create or change a queue: from a preset where one is named, then key by key.
 
-        Durations in a policy are written as on the command line, such as "30s".
+        Durations in a policy are written as on the command line, such as "30s". With ``if_match``,
+        the etag of a queue that was read, only that version is changed: `Conflict`, of ``version``,
+        says that somebody has changed it since. A ``dry_run`` stores nothing and returns the queue
+        as it would be, with ``changes``.
         """
-        request = _v1.SetQueueRequest(name=name, preset=preset, set=settings(policy or {}))
+        request = _v1.SetQueueRequest(
+            name=name, preset=preset, set=settings(policy or {}), dry_run=dry_run, if_match=if_match
+        )
         return QueueInfo._of(await self._caller.ask("set queue", _v1.QUEUES_SET, request))
 
     async def get(self, name: str, **read: Unpack[ReadOptions]) -> QueueInfo:
@@ -54,9 +65,9 @@ class Queues:
 
         return pages(read, None, ask, QueueInfo._of)
 
-    async def delete(self, name: str) -> None:
+    async def delete(self, name: str, *, if_match: str = "") -> None:
         """Forget a queue that no live job and no workflow names."""
-        request = _v1.DeleteQueueRequest(name=name)
+        request = _v1.DeleteQueueRequest(name=name, if_match=if_match)
         await self._caller.ask("delete queue", _v1.QUEUES_DELETE, request)
 
 
@@ -72,6 +83,7 @@ class KeyRule:
         rate: assignments in a period, at most ``burst`` of them at once.
         sequence: ``block`` or ``skip`` has them run one at a time, in order.
         group: the keys of a queue take turns.
+        etag: the version of a rule that was read; a rule with one replaces that version only.
 
     """
 
@@ -85,6 +97,7 @@ class KeyRule:
     burst: int = 0
     sequence: str = ""
     group: bool = False
+    etag: str = ""
 
 
 class Keys:
@@ -98,14 +111,16 @@ class Keys:
         w = _v1.KeyRule(
             queue=rule.queue, name=rule.name, value=rule.value, scope=rule.scope,
             concurrency=rule.concurrency, rate=rule.rate, period_ms=to_ms(rule.period),
-            burst=rule.burst, sequence=rule.sequence, group=rule.group,
+            burst=rule.burst, sequence=rule.sequence, group=rule.group, etag=rule.etag,
         )  # fmt: skip
         request = _v1.SetKeyRuleRequest(rule=w)
         await self._caller.ask("set key rule", _v1.KEYS_SET, request)
 
-    async def delete_rule(self, name: str, *, queue: str = "", value: str = "") -> None:
+    async def delete_rule(
+        self, name: str, *, queue: str = "", value: str = "", if_match: str = ""
+    ) -> None:
         """Forget a rule; one that is not there is no error."""
-        request = _v1.DeleteKeyRuleRequest(queue=queue, name=name, value=value)
+        request = _v1.DeleteKeyRuleRequest(queue=queue, name=name, value=value, if_match=if_match)
         await self._caller.ask("delete key rule", _v1.KEYS_DELETE, request)
 
     def rules(self, **read: Unpack[ReadOptions]) -> AsyncIterator[KeyRule]:
@@ -120,7 +135,7 @@ class Keys:
             read, None, ask,
             lambda w: KeyRule(
                 w.name, w.queue, w.value, w.scope, w.concurrency, w.rate, w.period_ms / 1000,
-                w.burst, w.sequence, w.group,
+                w.burst, w.sequence, w.group, w.etag,
             ),
         )  # fmt: skip
 

@@ -303,6 +303,22 @@ class WorkerInfo:
 
 
 @dataclass(frozen=True)
+class SettingChange:
+    """A setting that would change.
+
+    Attributes:
+        key: of the setting.
+        before: its value now; empty if it is not set yet.
+        after: its value then; empty if it would be removed.
+
+    """
+
+    key: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True)
 class QueueInfo:
     """A queue with its whole policy and its counts."""
 
@@ -318,12 +334,17 @@ class QueueInfo:
     workers: int
     backpressure: str
     oldest_wait: timedelta | None
+    #: The version of its settings, for ``if_match``.
+    etag: str
+    #: What the call would change; only in the answer to a dry run.
+    changes: tuple[SettingChange, ...]
 
     @classmethod
     def _of(cls, w: _v1.Queue) -> QueueInfo:
         return cls(
             w.name, w.preset, {s.key: s.value for s in w.policy}, w.pending, w.blocked, w.delayed,
             w.queued, w.assigned, w.running, w.workers, w.backpressure, from_ms(w.oldest_wait_ms),
+            w.etag, tuple(SettingChange(c.key, getattr(c, "from"), c.to) for c in w.changes),
         )  # fmt: skip
 
 

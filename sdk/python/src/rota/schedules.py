@@ -35,12 +35,15 @@ class Schedule:
     skipped: int
     missed: int
     failed: int
+    #: Its version, for ``if_match``.
+    etag: str
 
     @classmethod
     def _of(cls, w: _v1.Schedule) -> Schedule:
         return cls(
             w.spec.name, w.state, w.why, w.spec.cron, w.spec.tz, from_unix_ms(w.next_ms),
             tuple(w.live), tuple(w.waiting), w.runs, w.skipped, w.missed, w.failed,
+            w.etag,
         )  # fmt: skip
 
 
@@ -67,12 +70,14 @@ class Schedules:
         catch_up: Span | None = None,
         catch_up_max: int | None = None,
         pause_on_failure: bool = False,
+        if_match: str = "",
     ) -> Schedule:
         """Create a schedule, or replace what one says; the same again changes nothing.
 
         One of ``cron``, ``every`` and ``dates`` says when it is due; ``tz`` is the zone of
         ``cron``, such as Europe/Berlin. ``overlap`` is ``skip``, ``queue_one``, ``queue_all``,
-        ``cancel`` or ``allow``.
+        ``cancel`` or ``allow``. With ``if_match``, the etag of a schedule that was read, only that
+        version is replaced: `Conflict`, of ``version``, says that somebody has changed it since.
         """
         spec = _v1.ScheduleSpec(
             name=name, cron=cron, every_ms=to_ms(every),
@@ -82,7 +87,7 @@ class Schedules:
             catch_up_ms=None if catch_up is None else to_ms(catch_up),
             catch_up_max=catch_up_max, pause_on_failure=pause_on_failure, job=to_wire(job),
         )  # fmt: skip
-        request = _v1.SetScheduleRequest(spec=spec)
+        request = _v1.SetScheduleRequest(spec=spec, if_match=if_match)
         return Schedule._of(await self._caller.ask("set schedule", _v1.SCHEDULES_SET, request))
 
     async def get(self, name: str, **read: Unpack[ReadOptions]) -> Schedule:
@@ -101,14 +106,14 @@ class Schedules:
 
         return pages(read, None, ask, Schedule._of)
 
-    async def pause(self, name: str, reason: str) -> Schedule:
+    async def pause(self, name: str, reason: str, *, if_match: str = "") -> Schedule:
         """Have a schedule start nothing until it is resumed; the reason is shown."""
-        request = _v1.PauseScheduleRequest(name=name, reason=reason)
+        request = _v1.PauseScheduleRequest(name=name, reason=reason, if_match=if_match)
         return Schedule._of(await self._caller.ask("pause schedule", _v1.SCHEDULES_PAUSE, request))
 
-    async def resume(self, name: str, *, catch_up: bool = False) -> Schedule:
+    async def resume(self, name: str, *, catch_up: bool = False, if_match: str = "") -> Schedule:
         """Have a paused schedule go on: from now on, or from where it stopped."""
-        request = _v1.ResumeScheduleRequest(name=name, catch_up=catch_up)
+        request = _v1.ResumeScheduleRequest(name=name, catch_up=catch_up, if_match=if_match)
         return Schedule._of(
             await self._caller.ask("resume schedule", _v1.SCHEDULES_RESUME, request)
         )
@@ -121,9 +126,9 @@ class Schedules:
             raise from_refusal(w.refusal)
         return JobOutcome._of(w)
 
-    async def delete(self, name: str) -> None:
+    async def delete(self, name: str, *, if_match: str = "") -> None:
         """Forget a schedule, and leave its runs; one that is not there is no error."""
-        request = _v1.DeleteScheduleRequest(name=name)
+        request = _v1.DeleteScheduleRequest(name=name, if_match=if_match)
         await self._caller.ask("delete schedule", _v1.SCHEDULES_DELETE, request)
 
     async def next(

@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file rota/v1/webhooks.proto.
  */
 export const file_rota_v1_webhooks: GenFile = /*@__PURE__*/
-  fileDesc("ChZyb3RhL3YxL3dlYmhvb2tzLnByb3RvEgdyb3RhLnYxIlsKC1dlYmhvb2tTcGVjEgwKBG5hbWUYASABKAkSCwoDdXJsGAIgASgJEg0KBWtpbmRzGAMgAygJEg4KBmZpbHRlchgEIAEoCRISCgpnZW5lcmF0aW9uGAUgASgEIrACCgdXZWJob29rEiIKBHNwZWMYASABKAsyFC5yb3RhLnYxLldlYmhvb2tTcGVjEg0KBXN0YXRlGAIgASgJEgsKA3doeRgDIAEoCRIPCgd2ZXJzaW9uGAQgASgEEg0KBWJlZ2FuGAUgASgJEg4KBmN1cnNvchgGIAEoCRIPCgdwZW5kaW5nGAcgASgDEhEKCWRlbGl2ZXJlZBgIIAEoAxIOCgZmYWlsZWQYCSABKAMSDAoEZ2FwcxgKIAEoBBIRCglnYXBfYWZ0ZXIYCyABKAkSEgoKZ2FwX2JlZm9yZRgMIAEoCRIcCgRzZWVzGA0gAygLMg4ucm90YS52MS5HcmFudBISCgpyb3RhdGVkX21zGA4gASgDEg4KBnNldF9tcxgPIAEoAxIKCgJieRgQIAEoCSJRChNMaXN0V2ViaG9va3NSZXF1ZXN0EhsKBHJlYWQYASABKAsyDS5yb3RhLnYxLlJlYWQSDQoFbGltaXQYAiABKAUSDgoGY3Vyc29yGAMgASgJImwKFExpc3RXZWJob29rc1Jlc3BvbnNlEiIKCHdlYmhvb2tzGAEgAygLMhAucm90YS52MS5XZWJob29rEhsKAmF0GAIgASgLMg8ucm90YS52MS5SZWFkQXQSEwoLbmV4dF9jdXJzb3IYAyABKAkiPgoRR2V0V2ViaG9va1JlcXVlc3QSDAoEbmFtZRgBIAEoCRIbCgRyZWFkGAIgASgLMg0ucm90YS52MS5SZWFkIlQKEkdldFdlYmhvb2tSZXNwb25zZRIhCgd3ZWJob29rGAEgASgLMhAucm90YS52MS5XZWJob29rEhsKAmF0GAIgASgLMg8ucm90YS52MS5SZWFkQXQiNwoRU2V0V2ViaG9va1JlcXVlc3QSIgoEc3BlYxgBIAEoCzIULnJvdGEudjEuV2ViaG9va1NwZWMiMwoTUGF1c2VXZWJob29rUmVxdWVzdBIMCgRuYW1lGAEgASgJEg4KBnJlYXNvbhgCIAEoCSIkChRSZXN1bWVXZWJob29rUmVxdWVzdBIMCgRuYW1lGAEgASgJIiIKElNraXBXZWJob29rUmVxdWVzdBIMCgRuYW1lGAEgASgJIiQKFERlbGV0ZVdlYmhvb2tSZXF1ZXN0EgwKBG5hbWUYASABKAkiFwoVRGVsZXRlV2ViaG9va1Jlc3BvbnNlMrgDCghXZWJob29rcxJDCgRMaXN0Ehwucm90YS52MS5MaXN0V2ViaG9va3NSZXF1ZXN0Gh0ucm90YS52MS5MaXN0V2ViaG9va3NSZXNwb25zZRI+CgNHZXQSGi5yb3RhLnYxLkdldFdlYmhvb2tSZXF1ZXN0Ghsucm90YS52MS5HZXRXZWJob29rUmVzcG9uc2USMwoDU2V0Ehoucm90YS52MS5TZXRXZWJob29rUmVxdWVzdBoQLnJvdGEudjEuV2ViaG9vaxI3CgVQYXVzZRIcLnJvdGEudjEuUGF1c2VXZWJob29rUmVxdWVzdBoQLnJvdGEudjEuV2ViaG9vaxI5CgZSZXN1bWUSHS5yb3RhLnYxLlJlc3VtZVdlYmhvb2tSZXF1ZXN0GhAucm90YS52MS5XZWJob29rEjUKBFNraXASGy5yb3RhLnYxLlNraXBXZWJob29rUmVxdWVzdBoQLnJvdGEudjEuV2ViaG9vaxJHCgZEZWxldGUSHS5yb3RhLnYxLkRlbGV0ZVdlYmhvb2tSZXF1ZXN0Gh4ucm90YS52MS5EZWxldGVXZWJob29rUmVzcG9uc2VCLlosZ2l0aHViLmNvbS9yb3Rhc2NoZWQvcm90YS9hcGkvcm90YS92MTtyb3RhdjFiBnByb3RvMw", [file_rota_v1_auth, file_rota_v1_rota]);
+  fileDesc("ChZyb3RhL3YxL3dlYmhvb2tzLnByb3RvEgdyb3RhLnYxIlsKC1dlYmhvb2tTcGVjEgwKBG5hbWUYASABKAkSCwoDdXJsGAIgASgJEg0KBWtpbmRzGAMgAygJEg4KBmZpbHRlchgEIAEoCRISCgpnZW5lcmF0aW9uGAUgASgEIr4CCgdXZWJob29rEiIKBHNwZWMYASABKAsyFC5yb3RhLnYxLldlYmhvb2tTcGVjEg0KBXN0YXRlGAIgASgJEgsKA3doeRgDIAEoCRIPCgd2ZXJzaW9uGAQgASgEEg0KBWJlZ2FuGAUgASgJEg4KBmN1cnNvchgGIAEoCRIPCgdwZW5kaW5nGAcgASgDEhEKCWRlbGl2ZXJlZBgIIAEoAxIOCgZmYWlsZWQYCSABKAMSDAoEZ2FwcxgKIAEoBBIRCglnYXBfYWZ0ZXIYCyABKAkSEgoKZ2FwX2JlZm9yZRgMIAEoCRIcCgRzZWVzGA0gAygLMg4ucm90YS52MS5HcmFudBISCgpyb3RhdGVkX21zGA4gASgDEg4KBnNldF9tcxgPIAEoAxIKCgJieRgQIAEoCRIMCgRldGFnGBEgASgJIlEKE0xpc3RXZWJob29rc1JlcXVlc3QSGwoEcmVhZBgBIAEoCzINLnJvdGEudjEuUmVhZBINCgVsaW1pdBgCIAEoBRIOCgZjdXJzb3IYAyABKAkibAoUTGlzdFdlYmhvb2tzUmVzcG9uc2USIgoId2ViaG9va3MYASADKAsyEC5yb3RhLnYxLldlYmhvb2sSGwoCYXQYAiABKAsyDy5yb3RhLnYxLlJlYWRBdBITCgtuZXh0X2N1cnNvchgDIAEoCSI+ChFHZXRXZWJob29rUmVxdWVzdBIMCgRuYW1lGAEgASgJEhsKBHJlYWQYAiABKAsyDS5yb3RhLnYxLlJlYWQiVAoSR2V0V2ViaG9va1Jlc3BvbnNlEiEKB3dlYmhvb2sYASABKAsyEC5yb3RhLnYxLldlYmhvb2sSGwoCYXQYAiABKAsyDy5yb3RhLnYxLlJlYWRBdCJJChFTZXRXZWJob29rUmVxdWVzdBIiCgRzcGVjGAEgASgLMhQucm90YS52MS5XZWJob29rU3BlYxIQCghpZl9tYXRjaBgCIAEoCSJFChNQYXVzZVdlYmhvb2tSZXF1ZXN0EgwKBG5hbWUYASABKAkSDgoGcmVhc29uGAIgASgJEhAKCGlmX21hdGNoGAMgASgJIjYKFFJlc3VtZVdlYmhvb2tSZXF1ZXN0EgwKBG5hbWUYASABKAkSEAoIaWZfbWF0Y2gYAiABKAkiIgoSU2tpcFdlYmhvb2tSZXF1ZXN0EgwKBG5hbWUYASABKAkiNgoURGVsZXRlV2ViaG9va1JlcXVlc3QSDAoEbmFtZRgBIAEoCRIQCghpZl9tYXRjaBgCIAEoCSIXChVEZWxldGVXZWJob29rUmVzcG9uc2UyuAMKCFdlYmhvb2tzEkMKBExpc3QSHC5yb3RhLnYxLkxpc3RXZWJob29rc1JlcXVlc3QaHS5yb3RhLnYxLkxpc3RXZWJob29rc1Jlc3BvbnNlEj4KA0dldBIaLnJvdGEudjEuR2V0V2ViaG9va1JlcXVlc3QaGy5yb3RhLnYxLkdldFdlYmhvb2tSZXNwb25zZRIzCgNTZXQSGi5yb3RhLnYxLlNldFdlYmhvb2tSZXF1ZXN0GhAucm90YS52MS5XZWJob29rEjcKBVBhdXNlEhwucm90YS52MS5QYXVzZVdlYmhvb2tSZXF1ZXN0GhAucm90YS52MS5XZWJob29rEjkKBlJlc3VtZRIdLnJvdGEudjEuUmVzdW1lV2ViaG9va1JlcXVlc3QaEC5yb3RhLnYxLldlYmhvb2sSNQoEU2tpcBIbLnJvdGEudjEuU2tpcFdlYmhvb2tSZXF1ZXN0GhAucm90YS52MS5XZWJob29rEkcKBkRlbGV0ZRIdLnJvdGEudjEuRGVsZXRlV2ViaG9va1JlcXVlc3QaHi5yb3RhLnYxLkRlbGV0ZVdlYmhvb2tSZXNwb25zZUIuWixnaXRodWIuY29tL3JvdGFzY2hlZC9yb3RhL2FwaS9yb3RhL3YxO3JvdGF2MWIGcHJvdG8z", [file_rota_v1_auth, file_rota_v1_rota]);
 
 /**
  * @generated from message rota.v1.WebhookSpec
@@ -152,6 +152,13 @@ export type Webhook = Message<"rota.v1.Webhook"> & {
    * @generated from field: string by = 16;
    */
   by: string;
+
+  /**
+   * Its version; no earlier webhook of the same name had the same one.
+   *
+   * @generated from field: string etag = 17;
+   */
+  etag: string;
 };
 
 /**
@@ -273,6 +280,13 @@ export type SetWebhookRequest = Message<"rota.v1.SetWebhookRequest"> & {
    * @generated from field: rota.v1.WebhookSpec spec = 1;
    */
   spec?: WebhookSpec | undefined;
+
+  /**
+   * Apply only if this is the current etag; * matches any version that exists. Empty: no condition.
+   *
+   * @generated from field: string if_match = 2;
+   */
+  ifMatch: string;
 };
 
 /**
@@ -295,6 +309,13 @@ export type PauseWebhookRequest = Message<"rota.v1.PauseWebhookRequest"> & {
    * @generated from field: string reason = 2;
    */
   reason: string;
+
+  /**
+   * Apply only if this is the current etag; * matches any version that exists. Empty: no condition.
+   *
+   * @generated from field: string if_match = 3;
+   */
+  ifMatch: string;
 };
 
 /**
@@ -312,6 +333,13 @@ export type ResumeWebhookRequest = Message<"rota.v1.ResumeWebhookRequest"> & {
    * @generated from field: string name = 1;
    */
   name: string;
+
+  /**
+   * Apply only if this is the current etag; * matches any version that exists. Empty: no condition.
+   *
+   * @generated from field: string if_match = 2;
+   */
+  ifMatch: string;
 };
 
 /**
@@ -346,6 +374,13 @@ export type DeleteWebhookRequest = Message<"rota.v1.DeleteWebhookRequest"> & {
    * @generated from field: string name = 1;
    */
   name: string;
+
+  /**
+   * Apply only if this is the current etag; * matches any version that exists. Empty: no condition.
+   *
+   * @generated from field: string if_match = 2;
+   */
+  ifMatch: string;
 };
 
 /**

@@ -1,0 +1,94 @@
+package cluster
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/gossip"
+	"github.com/rotasched/rota/cluster/history"
+	"github.com/rotasched/rota/cluster/raftstore"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/snapshot"
+	"github.com/rotasched/rota/snapshot/archive"
+)
+
+// diskLeast is the room without which a node cannot even note its start.
+const diskLeast = 1 << 20
+
+// Check returns all that would keep a node from starting with cfg, or from taking work once it
+// has, as far as this machine alone can tell: what other nodes would refuse is not asked, and
+// ids and addresses are the caller's to check. It starts nothing and changes nothing in the data directory, whose log and snapshots it reads
+// whole unless a process has it open.
+func Check(cfg Config) (look raftstore.Look, faults []error) {
+	faults = cfg.settingFaults()
+	cfg.defaults()
+	if cfg.GossipKeyFile != "" {
+		if err := gossip.CheckKeys(cfg.GossipKeyFile); err != nil {
+			faults = append(faults, err)
+		}
+	}
+	if cfg.Data == "" || rota.CheckID("node", cfg.Node) != nil {
+		return look, faults
+	}
+	look, wrong := raftstore.LookAt(cfg.Data, cfg.Node, cfg.Cluster, cfg.AdoptData)
+	faults = append(faults, wrong...)
+	if err := cfg.checkRoom(); err != nil {
+		faults = append(faults, err)
+	}
+	if look.Holder != "" || look.Unusable {
+		return look, faults
+	}
+	if (look.Fresh || look.Absent) && len(wrong) == 0 && cfg.foundsNothing() {
+		faults = append(faults, foundsNothing(cfg.Data))
+	}
+	if look.Absent {
+		return look, faults
+	}
+	if err := history.LookAt(history.FileOptions{Path: filepath.Join(cfg.Data, archive.FileName), Cluster: look.ClusterID, Fresh: look.Fresh}); err != nil {
+		faults = append(faults, err)
+	}
+	if err := cfg.checkState(look.State); err != nil {
+		faults = append(faults, err)
+	}
+	return look, faults
+}
+
+// checkState refuses the newest snapshot's state where this binary cannot read it.
+func (c *Config) checkState(path string) error {
+	if path == "" {
+		return nil
+	}
+	info, err := snapshot.InspectFile(path)
+	if err == nil {
+		_, err = fsm.NewLoaderKnowing(info, c.knows)
+	}
+	if err != nil {
+		return fmt.Errorf("the newest snapshot, %s, is refused: %w", path, err)
+	}
+	return nil
+}
+
+// checkRoom refuses a disk that is full, or so full that the node would take no work.
+func (c *Config) checkRoom() error {
+	path := c.Data
+	for _, err := os.Stat(path); err != nil && path != filepath.Dir(path); _, err = os.Stat(path) {
+		path = filepath.Dir(path) // where the directory will be made
+	}
+	free, total, err := c.freeSpace(path)
+	if err != nil {
+		return nil // unknown is not full: what is wrong with the directory is said already
+	}
+	low, critical := mustBeFree(total, percent(c.DiskLow), diskLowMost), mustBeFree(total, percent(c.DiskCritical), diskCriticalMost)
+	level := levelOf(diskRoomy, free, low, critical)
+	if level == diskRoomy && free >= diskLeast {
+		return nil
+	}
+	effect := "The node does not start. Free space there, or enlarge the disk"
+	if free >= diskLeast {
+		effect = diskEffect(level)
+	}
+	return rota.Refusef(rota.KindExhausted, "data", "data directory %s has %d of %d MiB free (--disk-low %d, --disk-critical %d). %s",
+		c.Data, free>>20, total>>20, c.DiskLow, c.DiskCritical, effect)
+}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"os/exec"
+	"runtime"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+)
+
+// consoleAccess is what `rota console` prints.
+type consoleAccess struct {
+	Link    string    `json:"link"`
+	Session string    `json:"session,omitempty"`
+	Expires rota.Date `json:"expires_ms,omitempty"`
+}
+
+// console prints a link that signs a browser in, or opens it.
+func (a *app) console() *cobra.Command {
+	var open bool
+	cmd := a.impatient(&cobra.Command{
+		Use:   "console [--open]",
+		Short: "Print a link that signs a browser in to the web console",
+		Long: "Print a link that signs a browser in to the web console, as the caller. It counts once, for a minute; the page asks before it uses it.\n\n" +
+			"The browser gets a session, which may do what the caller may and ends with the caller's token or certificate, after 12 hours at the latest. " +
+			"Callers without a credential need no session: the link is the console's address.",
+		Example: "  rota console\n  rota console --open --token-file reader.token",
+		Args:    cobra.NoArgs,
+		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			link, err := a.consoleLink(ctx, c)
+			if err != nil {
+				return err
+			}
+			if open {
+				err := browse(link.Link)
+				if err == nil {
+					return nil
+				}
+				a.talk("no browser was opened: %v", err)
+			}
+			return a.printOne(link, []string{link.Link}, func(bool) string { return link.Link + "\n" })
+		})),
+	})
+	cmd.Flags().BoolVar(&open, "open", false,
+		"open the link in a browser of this machine instead, whose accounts may then see it among the processes' arguments, and try to be faster")
+	return cmd
+}
+
+// consoleLink is where the console is, with a session for who may have one.
+func (a *app) consoleLink(ctx context.Context, c *client.Client) (consoleAccess, error) {
+	who, err := c.Auth().WhoAmI(ctx)
+	if err != nil {
+		return consoleAccess{}, err
+	}
+	at := "http://" + a.addrs[0]
+	if a.tls != (tlsFiles{}) {
+		at = "https://" + a.addrs[0]
+	}
+	if who.Principal == rota.Anonymous {
+		return consoleAccess{Link: at + "/ui/"}, nil
+	}
+	t, secret, origin, err := c.Auth().OpenSession(ctx, true)
+	if err != nil {
+		return consoleAccess{}, err
+	}
+	if origin != "" {
+		at = origin
+	}
+	return consoleAccess{Link: strings.TrimSuffix(at, "/") + "/ui/#code=" + secret, Session: t.ID, Expires: t.Expires}, nil
+}
+
+// browse has the system open a link.
+func browse(link string) error {
+	opener := "xdg-open"
+	if runtime.GOOS == "darwin" {
+		opener = "open"
+	}
+	return exec.Command(opener, link).Start()
+}

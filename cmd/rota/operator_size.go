@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
+)
+
+// What a job takes, as measured: docs/operations/sizing.md has each figure with its command.
+const (
+	// sizePending is what a pending job takes of memory beside its payload, sizeEnded one that ended
+	// and is remembered, and sizeWorker a connected worker with its stream.
+	sizePending, sizeEnded, sizeWorker = 350, 237, 72 << 10
+	// sizeBase is a server under full load that holds next to nothing, without garbage.
+	sizeBase = 140 << 20
+	// sizeArchive and sizeLog are what a job that went through takes on disk beside its payload:
+	// itself with its five events, and its operations in the log.
+	sizeArchive, sizeLog = 915, 506
+	// sizeOps is how many operations a job is at least: submitted, assigned, acknowledged, completed.
+	sizeOps = 4
+	// sizeWire is what a job moves between clients, workers and three nodes beside its payload, which goes to
+	// the leader, to two followers and to a worker.
+	sizeWire, sizeWays = 1456, 4
+	// sizeSpare is what is added to memory: the measured points lie up to so much above.
+	sizeSpare = 45
+	// sizeRateMost is far beyond what one leader decides, and keeps products within 64 bits.
+	sizeRateMost = 100_000
+)
+
+// sizeSteps are rates up to which so many cores of a node were enough: all three nodes, submitters and workers
+// shared two cores at the last but one.
+var sizeSteps = []struct{ rate, cores int64 }{{200, 1}, {4_000, 2}, {7_500, 4}}
+
+// load is what a cluster is to carry.
+type load struct {
+	Rate      int64         `json:"jobs_per_s"`
+	Pending   int64         `json:"pending"`
+	Workers   int64         `json:"workers"`
+	Payload   int64         `json:"payload_bytes"`
+	Retention time.Duration `json:"-"`
+	// ArchiveMax and Audit are the servers' --archive-max-bytes and --audit-retention.
+	ArchiveMax int64 `json:"archive_max_bytes"`
+	Audit      int64 `json:"audit_retention"`
+}
+
+// nodeSize is what one node of three is to have for it.
+type nodeSize struct {
+	load
+	// Cores is 0 where the rate is beyond what was measured.
+	Cores  int64 `json:"cores"`
+	Memory int64 `json:"memory_bytes"`
+	// State is what of the memory counts against the cluster's state_bytes_max.
+	State int64 `json:"state_bytes"`
+	Disk  int64 `json:"disk_bytes"`
+	// Kept is how long jobs that ended stay in the archive: less than the retention where its bytes run out before.
+	Kept time.Duration `json:"-"`
+	// Network is what all nodes, clients and workers move together.
+	Network int64 `json:"network_bytes_per_s"`
+	// RetentionMs and KeptMs are Retention and Kept.
+	RetentionMs int64    `json:"archive_retention_ms"`
+	KeptMs      int64    `json:"archive_kept_ms"`
+	Notes       []string `json:"notes"`
+}
+
+// size computes what a node wants.
+func (l load) size() nodeSize {
+	s := nodeSize{load: l, Notes: []string{}, Network: l.Rate * (sizeWire + sizeWays*l.Payload)}
+	for i := len(sizeSteps) - 1; i >= 0 && l.Rate <= sizeSteps[i].rate; i-- {
+		s.Cores = sizeSteps[i].cores
+	}
+	s.State = l.Pending * (sizePending + l.Payload)
+	ended := min(limits.TombstoneCap, l.Rate*int64(l.Retention.Seconds()))
+	live := s.State + ended*sizeEnded
+	s.Memory = (sizeBase + live + garbage(live) + l.Workers*sizeWorker) * (100 + sizeSpare) / 100
+
+	archive, kept := l.Rate*int64(l.Retention.Seconds())*(sizeArchive+l.Payload), l.Retention
+	if archive > l.ArchiveMax {
+		archive, kept = l.ArchiveMax, time.Duration(l.ArchiveMax/(sizeArchive+l.Payload)*int64(time.Second)/max(l.Rate, 1))
+	}
+	s.Kept, s.KeptMs, s.RetentionMs = kept, kept.Milliseconds(), l.Retention.Milliseconds()
+	s.Disk = archive + l.Audit/sizeOps*(sizeLog+l.Payload) + 2*s.State
+	s.Disk += s.Disk / 5 // the share under which no new jobs are admitted, twice
+	s.note()
+	return s
+}
+
+// garbage is what the collector lets stand beside what lives (internal/server/memory.go).
+func garbage(live int64) int64 {
+	return max(min(max(live+live/2, 256<<20), 1<<30), live/10)
+}
+
+func (s *nodeSize) note() {
+	if s.Cores == 0 {
+		s.Notes = append(s.Notes, fmt.Sprintf("%d jobs/s is more than was measured: one leader decides for all queues. Measure it with rota bench jobs, or run a second cluster",
+			s.Rate))
+	}
+	if s.State > rota.DefaultStateBytesMax {
+		s.Notes = append(s.Notes, fmt.Sprintf("pending jobs take more than the default of state_bytes_max: rota cluster set state_bytes_max=%d", s.State+s.State/4))
+	}
+	if s.Kept < s.Retention {
+		s.Notes = append(s.Notes, fmt.Sprintf("the archive is full after %s: --archive-max-bytes %d keeps jobs for all of %s",
+			s.Kept.Round(time.Minute), s.Rate*int64(s.Retention.Seconds())*(sizeArchive+s.Payload), s.Retention))
+	}
+	if s.Pending > 0 && s.Rate > 0 && s.Pending/s.Rate > 24*60*60 {
+		s.Notes = append(s.Notes, "so many pending jobs are more than a day's work at this rate")
+	}
+}
+
+func (a operatorCommands) size() *cobra.Command {
+	l := &load{}
+	cmd := &cobra.Command{
+		Use:   "size [--rate R] [--pending N] [--workers N] [--payload BYTES]",
+		Short: "Compute what a node of three needs for a load, from what was measured",
+		Long: `Compute cores, memory, disk and network of a node for a load. The figures behind it are measurements on
+one kind of machine, with jobs that fail nowhere and use no schedules, keys, workflows or logs: a first guess for an order, which
+rota bench jobs on the machines themselves then proves or not. It asks no cluster.`,
+		Example: "  rota operator size --rate 500 --pending 1000000 --workers 200 --payload 1024",
+		Args:    cobra.NoArgs,
+		RunE: a.does(func(context.Context, []string) error {
+			s := l.size()
+			return a.printOne(s, []string{"size"}, func(bool) string { return s.text() })
+		}),
+	}
+	flags := cmd.Flags()
+	flags.Int64Var(&l.Rate, "rate", 100, "jobs a second, in the busiest hour")
+	flags.Int64Var(&l.Pending, "pending", 100_000, "jobs that wait, at most")
+	flags.Int64Var(&l.Workers, "workers", 100, "workers that are connected")
+	flags.Int64Var(&l.Payload, "payload", 256, "`bytes` of payload a job")
+	durationVar(flags, &l.Retention, "archive-retention", 7*24*time.Hour, "how long ended jobs are to be kept")
+	flags.Int64Var(&l.ArchiveMax, "archive-max-bytes", 8<<30, "`bytes` of ended jobs kept on disk at most, as the servers have it")
+	flags.Int64Var(&l.Audit, "audit-retention", 1_000_000, "`operations` that can be audited, as the servers have it")
+	within(flags, 0, sizeRateMost, "rate")
+	within(flags, 0, 1_000_000_000, "pending", "audit-retention")
+	within(flags, 0, 1_000_000, "workers")
+	within(flags, 0, rota.MaxPayloadBytes, "payload")
+	within(flags, 0, 366*24*time.Hour, "archive-retention")
+	within(flags, 0, 1<<50, "archive-max-bytes")
+	return cmd
+}
+
+func (s nodeSize) text() string {
+	cores := fmt.Sprint(s.Cores)
+	if s.Cores == 0 {
+		cores = "not known"
+	}
+	text := renderFacts([]fact{
+		{"cores", cores}, {"memory", gibibytes(s.Memory)}, {"of it the state", gibibytes(s.State)}, {"disk", gibibytes(s.Disk)},
+		{"archive keeps", s.Kept.Round(time.Minute)}, {"network", fmt.Sprintf("%.1f MiB/s, all nodes, clients and workers together", float64(s.Network)/(1<<20))},
+	})
+	if len(s.Notes) > 0 {
+		text += "\n" + strings.Join(s.Notes, "\n") + "\n"
+	}
+	return text
+}
+
+func gibibytes(n int64) string { return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30)) }

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rotasched/rota"
+)
+
+// TestSize_measured holds the computed memory against servers that were measured under full load
+// (docs/internals/performance.md): never less than they took, nor twice as much.
+func TestSize_measured(t *testing.T) {
+	t.Parallel()
+	const brief, long = time.Minute, time.Hour // what ended by then is remembered: 120,000 jobs, and as many as can be
+	for _, m := range []struct {
+		pending, workers int64
+		retention        time.Duration
+		mebibytes        int64
+	}{{1_000, 4, brief, 394}, {10_000, 4, brief, 439}, {100_000, 4, long, 800}, {1_000_000, 4, long, 2367}, {2_000_000, 4, long, 3593},
+		{10_000_000, 4, long, 8358}, {1_000, 1_000, brief, 544}, {1_000, 10_000, brief, 1144}} {
+		s := load{Rate: 2000, Pending: m.pending, Workers: m.workers, Payload: 256, Retention: m.retention}.size()
+		if got := s.Memory >> 20; got < m.mebibytes || got > 2*m.mebibytes {
+			t.Errorf("%d pending, %d workers: %d MiB are computed, %d were measured", m.pending, m.workers, got, m.mebibytes)
+		}
+	}
+}
+
+func TestSize_notes(t *testing.T) {
+	t.Parallel()
+	plain := load{Rate: 100, Pending: 1000, Workers: 10, Payload: 256, Retention: time.Hour, ArchiveMax: 1 << 40, Audit: 1_000_000}
+	if s := plain.size(); s.Cores != 1 || len(s.Notes) != 0 || s.Kept != time.Hour {
+		t.Errorf("%+v", s)
+	}
+	for says, change := range map[string]func(*load){
+		"is more than was measured":        func(l *load) { l.Rate = 20_000 },
+		"state_bytes_max=":                 func(l *load) { l.Pending = 3_000_000 },
+		"the archive is full after 10h11m": func(l *load) { l.Rate, l.Retention, l.ArchiveMax = 200, 7*24*time.Hour, 8<<30 },
+		"more than a day's work":           func(l *load) { l.Rate, l.Pending = 1, 100_000 },
+	} {
+		l := plain
+		change(&l)
+		if s := l.size(); len(s.Notes) != 1 || !strings.Contains(s.Notes[0], says) {
+			t.Errorf("%q is wanted of %+v: %q", says, l, s.Notes)
+		}
+	}
+	most := load{Rate: sizeRateMost, Pending: 1_000_000_000, Workers: 1_000_000, Payload: rota.MaxPayloadBytes, Retention: 366 * 24 * time.Hour,
+		ArchiveMax: 1 << 50, Audit: 1_000_000_000}.size()
+	if most.Memory <= 0 || most.Disk <= 0 || most.Network <= 0 || most.Kept <= 0 {
+		t.Errorf("the greatest load overflows: %+v", most)
+	}
+	if none := (load{}).size(); none.Memory < sizeBase || none.Cores != 1 {
+		t.Errorf("%+v", none)
+	}
+}
+
+func TestSize_command(t *testing.T) {
+	t.Parallel()
+	code, out, talk := rotaLine("operator", "size", "--rate", "500", "--pending", "2000000")
+	if code != exitDone || !strings.Contains(out, "cores            2\n") || !strings.Contains(out, "state_bytes_max") {
+		t.Errorf("exit %d\n%s%s", code, out, talk)
+	}
+	if code, _, talk := rotaLine("operator", "size", "--rate", "-1"); code != exitUsage || !strings.Contains(talk, "--rate") {
+		t.Errorf("exit %d: %s", code, talk)
+	}
+}

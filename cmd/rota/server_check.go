@@ -1,0 +1,100 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/rotasched/rota/internal/server"
+)
+
+// startFaults are all faults that keep a node from starting.
+type startFaults []error
+
+// Error implements error.
+func (s startFaults) Error() string {
+	texts := make([]string, len(s))
+	for i, err := range s {
+		texts[i] = err.Error()
+	}
+	return strings.Join(texts, "; ")
+}
+
+// Unwrap returns the faults.
+func (s startFaults) Unwrap() []error { return s }
+
+// err returns nil for none, and else an error with the exit code of the worst: a flag that is
+// wrong comes before what else is.
+func (s startFaults) err() error {
+	if len(s) == 0 {
+		return nil
+	}
+	usage := slices.ContainsFunc(s, func(err error) bool {
+		var coded *codedError
+		return errors.As(err, &coded) && coded.code == exitUsage
+	})
+	if usage {
+		return &codedError{exitUsage, s}
+	}
+	return &codedError{exitFailed, s}
+}
+
+// checkServer says all that would keep the node from starting, a line each, or that nothing would.
+func (a *app) checkServer(f *serverFlags) error {
+	faults := a.unsettled
+	if _, err := f.log.logger(a.stderr); err != nil {
+		faults = append(faults, err)
+	}
+	if err := f.hide(); err != nil {
+		faults = append(faults, err)
+	}
+	plan, live, wrong := f.plans(a.tls)
+	faults = append(faults, wrong...)
+	checked, more := server.Check(plan)
+	for _, err := range more {
+		faults = append(faults, asFailure(err))
+	}
+	if err := faults.err(); err != nil {
+		for _, fault := range faults {
+			fmt.Fprintln(a.stderr, errorLine(paged(fault), nil))
+		}
+		return &silentExit{exitCode(err)}
+	}
+	value := serverChecked{Node: f.node, Cluster: f.cluster, Data: f.data, Holder: checked.Holder, Last: checked.Last, Snapshot: checked.Snapshot}
+	if live != nil {
+		value.CertificateEnds = live.leaf().NotAfter.UnixMilli()
+	}
+	return a.printOne(value, []string{f.node}, func(bool) string {
+		return fmt.Sprintf("node %s of cluster %s can start: %s\n", f.node, f.cluster, dataWords(f.data, checked))
+	})
+}
+
+// serverChecked is what --check says of a node that can start.
+type serverChecked struct {
+	Node    string `json:"node"`
+	Cluster string `json:"cluster"`
+	Data    string `json:"data"`
+	// Holder names the process that has the data directory open, if one has.
+	Holder string `json:"holder,omitempty"`
+	// Last and Snapshot are the last entries of the log and of the newest snapshot.
+	Last            uint64 `json:"last_index"`
+	Snapshot        uint64 `json:"snapshot_index"`
+	CertificateEnds int64  `json:"certificate_ends_ms,omitempty"`
+}
+
+// dataWords says what a data directory holds.
+func dataWords(path string, c server.Checked) string {
+	switch {
+	case c.Holder != "":
+		return fmt.Sprintf("it runs now (%s), so its log, its snapshots and the addresses were not looked at", c.Holder)
+	case c.Absent:
+		return path + " will be made"
+	case c.Last == 0 && c.Snapshot == 0:
+		return path + " holds no state yet"
+	}
+	return fmt.Sprintf("%s is whole up to entry %d, with a snapshot at %d", path, max(c.Last, c.Snapshot), c.Snapshot)
+}
+
+// oneLine returns a text without line ends and wide gaps.
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rotasched/rota"
+)
+
+// TestStartPages pairs the refusals to start with the pages that there are, and names each of
+// several refusals' own.
+func TestStartPages(t *testing.T) {
+	t.Parallel()
+	pages := []string{startSettings}
+	for _, p := range startPages {
+		pages = append(pages, p.page)
+	}
+	files, err := filepath.Glob(filepath.Join("..", "..", "docs", "runbooks", "Start*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	readme, err := os.ReadFile(filepath.Join("..", "..", "docs", "runbooks", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		name := strings.TrimSuffix(filepath.Base(f), ".md")
+		if !slices.Contains(pages, name) {
+			t.Errorf("no refusal names %s", f)
+		}
+		if !strings.Contains(string(readme), "["+name+"]("+name+".md)") {
+			t.Errorf("docs/runbooks/README.md lacks %s", name)
+		}
+	}
+	if len(files) != len(pages) {
+		t.Errorf("%d pages for %d kinds of refusals", len(files), len(pages))
+	}
+	err = paged(startFaults{usagef("a flag"), rota.Refusef(rota.KindConflict, "data", "x is damaged: y")}.err())
+	const one, other = "a flag (runbook: " + runbooks + "StartSettings.md)", "x is damaged: y (runbook: " + runbooks + "StartDamagedData.md)"
+	if err.Error() != one+"; "+other || exitCode(err) != exitUsage {
+		t.Errorf("exit %d, %v", exitCode(err), err)
+	}
+	if err := failf("something else"); paged(err).Error() != err.Error() || paged(nil) != nil {
+		t.Error("a page is named for what has none")
+	}
+}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/flowfile"
+	"github.com/rotasched/rota/internal/foresight"
+)
+
+// fewJobs is up to how many jobs the simulator's heap is small enough to be collected less often.
+const fewJobs = 200_000
+
+// load reads the jobs and what they run on, and says what was dropped.
+func (s *simulation) load(a *app, plan *foresight.Plan, path string) error {
+	read := s.readTrace
+	if ext := filepath.Ext(path); ext == ".yaml" || ext == ".yml" {
+		read = s.readLoad
+	}
+	jobs, procs, dropped, err := read(path)
+	if err != nil {
+		return err
+	}
+	if plan.Workers, err = s.machine(path, cmp.Or(s.procs, procs)); err != nil {
+		return err
+	}
+	fitting, large := foresight.Fitting(jobs, plan.Workers)
+	for _, d := range slices.Concat(dropped, large) {
+		a.talk("%d jobs dropped: %s", d.Jobs, d.Rule)
+	}
+	if len(fitting) < fewJobs {
+		debug.SetGCPercent(400)
+	}
+	plan.Jobs = fitting
+	switch {
+	case len(fitting) > 0:
+		return nil
+	case len(jobs) > 0:
+		return failf("simulate: no worker can run any of the %d jobs: give larger ones by --procs or --workers", len(jobs))
+	default:
+		return failf("simulate: --clean %s leaves none of the jobs: try another", s.clean)
+	}
+}
+
+// machine is what the jobs run on.
+func (s *simulation) machine(path string, procs int64) ([]rota.WorkerSpec, error) {
+	if s.workers != "" {
+		text, err := os.ReadFile(s.workers)
+		if err != nil {
+			return nil, usagef("read --workers: %w", err)
+		}
+		workers, err := flowfile.ParseWorkers(text)
+		if err != nil {
+			return nil, failf("read workers %s: %w", s.workers, err)
+		}
+		return workers, nil
+	}
+	switch {
+	case procs > maxSimulatedProcs:
+		return nil, failf("read trace %s: its header has %d processors: at most %d are simulated; give others by --procs", path, procs, maxSimulatedProcs)
+	case procs == 0:
+		return nil, usagef("%s does not say what its jobs run on: give --procs or --workers", path)
+	}
+	return foresight.Machine(procs), nil
+}
+
+// readTrace reads a job log of either format, and its machine's processors, 0 where it names none.
+func (s *simulation) readTrace(path string) (jobs []foresight.Job, procs int64, dropped []foresight.Dropped, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, 0, nil, usagef("read trace: %w", err)
+	}
+	defer file.Close()
+	trace, err := flowfile.ReadTrace(file, cmp.Or(s.jobs, maxSimulatedJobs))
+	if err == nil && s.jobs == 0 && trace.More > 0 {
+		err = fmt.Errorf("line %d: more than %d jobs: take the first N by --jobs N, or split the log", trace.More, maxSimulatedJobs)
+	}
+	if err == nil && trace.SWF == nil {
+		jobs, err = foresight.FromTimed(trace.Timed)
+	}
+	if err != nil {
+		return nil, 0, nil, failf("read trace %s: %w", path, err)
+	}
+	if trace.SWF == nil {
+		return jobs, 0, nil, nil
+	}
+	jobs, dropped = foresight.Clean(trace.SWF, foresight.Cleaning(s.clean))
+	return jobs, trace.SWF.Machine(), dropped, nil
+}
+
+// readLoad draws the jobs of a load.
+func (s *simulation) readLoad(path string) (jobs []foresight.Job, procs int64, dropped []foresight.Dropped, err error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, 0, nil, usagef("read load: %w", err)
+	}
+	load, err := flowfile.ParseLoad(text)
+	if err == nil {
+		jobs, err = foresight.Draw(load, maxSimulatedJobs)
+	}
+	if err == nil && len(jobs) == 0 {
+		err = errors.New("it has no jobs: raise per_hour or for")
+	}
+	if err != nil {
+		return nil, 0, nil, failf("read load %s: %w", path, err)
+	}
+	if s.jobs > 0 {
+		jobs = jobs[:min(s.jobs, len(jobs))]
+	}
+	return jobs, load.Processors, nil, nil
+}
+
+// page begins the page of --report, and returns what writes it.
+func (s *simulation) page(plan *foresight.Plan, path string) (write func(results []foresight.Result, partial bool) error, err error) {
+	if s.report == "" {
+		return func([]foresight.Result, bool) error { return nil }, nil
+	}
+	file, err := os.OpenFile(s.report, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o644)
+	if errors.Is(err, fs.ErrExist) {
+		return nil, usagef("--report: %s is there already: remove it, or name another", s.report)
+	}
+	if err != nil {
+		return nil, usagef("--report: %w", err)
+	}
+	report := foresight.NewReport(filepath.Base(path))
+	plan.Lived = report.Lived
+	return func(results []foresight.Result, partial bool) error {
+		var notes []string
+		if partial {
+			notes = append(notes, fmt.Sprintf("Partial: %d of %d policies were finished.", len(results), len(plan.Policies)))
+		}
+		if n := len(plan.Starts); n > 1 {
+			notes = append(notes, fmt.Sprintf("Figures are means over %d windows; pictures show the last one.", n))
+		}
+		err := report.Write(file, results, notes)
+		if closed := file.Close(); err == nil {
+			err = closed
+		}
+		if err != nil {
+			return failf("write --report: %w", err)
+		}
+		return nil
+	}, nil
+}

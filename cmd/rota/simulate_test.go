@@ -1,0 +1,195 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/rotasched/rota/internal/foresight"
+)
+
+// simulate runs rota simulate on a log of these lines.
+func simulate(t *testing.T, log string, args ...string) (out, said string, code int) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "log.swf")
+	if err := os.WriteFile(path, []byte(log), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var o, e bytes.Buffer
+	code = run(append([]string{"simulate", path}, args...), nil, strings.NewReader(""), &o, &e)
+	return o.String(), e.String(), code
+}
+
+// swfLines is a log of jobs that are submit, run, processors, user.
+func swfLines(jobs ...[4]int) string {
+	var b strings.Builder
+	b.WriteString("; MaxProcs: 10\n")
+	for i, j := range jobs {
+		for f := range 18 {
+			n := map[int]int{0: i + 1, 1: j[0], 3: j[1], 4: j[2], 7: j[2], 8: j[1], 11: j[3]}[f]
+			if f != 0 && f != 1 && f != 3 && f != 4 && f != 7 && f != 8 && f != 11 {
+				n = -1
+			}
+			b.WriteString(strconv.Itoa(n) + " ")
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+// TestSimulate holds the figures of a log against what is computed by hand: the second job waits for 99 s, the third, of
+// the other user, for 147.
+func TestSimulate(t *testing.T) {
+	t.Parallel()
+	log := swfLines([4]int{0, 100, 10, 1}, [4]int{1, 50, 10, 1}, [4]int{3, 50, 5, 2}, [4]int{4, 0, 1, 2}, [4]int{5, 9, 11, 2})
+	out, said, code := simulate(t, log, "--policy", "p:ranking=fifo", "-o", "json")
+	var got struct{ Policies []foresight.Result }
+	if err := json.Unmarshal([]byte(out), &got); err != nil || code != exitDone || len(got.Policies) != 1 {
+		t.Fatalf("%v, exit code %d: %s%s", err, code, out, said)
+	}
+	r := got.Policies[0]
+	if r.Jobs != 3 || r.WaitMeanS != 82 || r.WaitMaxS != 147 || r.WaitMedianS != 99 || r.MakespanS != 200 ||
+		r.Utilisation != (1000.0+500+250)/2000 || r.BoundedSlowdown != (1+149.0/50+197.0/50)/3 {
+		t.Errorf("%+v", r)
+	}
+	if len(r.Tenants) != 2 || r.Tenants[0].Name != "u1" || r.Tenants[0].WaitMeanS != 49.5 || r.Tenants[1].Name != "u2" || r.Tenants[1].WaitMeanS != 147 ||
+		r.Tenants[1].CPUHours != 250.0/3600 {
+		t.Errorf("tenants: %+v", r.Tenants)
+	}
+	if !strings.Contains(said, "1 jobs dropped: no run time") || !strings.Contains(said, "1 jobs dropped: more than the 10 processors") {
+		t.Errorf("said %q", said)
+	}
+	out, _, code = simulate(t, log, "--policy", "p:ranking=fifo", "--by", "tenant")
+	if code != exitDone || !strings.Contains(out, "u2") {
+		t.Errorf("by tenant, exit code %d: %s", code, out)
+	}
+}
+
+func TestSimulate_refuses(t *testing.T) {
+	t.Parallel()
+	one := swfLines([4]int{0, 100, 10, 1})
+	for _, test := range []struct {
+		name, log string
+		args      []string
+		want      string
+		code      int
+	}{
+		{"nothing", "", nil, "no jobs in 0 lines", exitFailed},
+		{"a cut line", one + "2 5 -1 9", nil, "line 3: 4 fields, 18 are wanted: is the line cut", exitFailed},
+		{"backward times", one + one[strings.Index(one, "\n")+1:] + strings.Replace(one[strings.Index(one, "\n")+1:], "1 0", "3 -4", 1), nil, "line 4: field 2 (submit time) is -4", exitFailed},
+		{"jobs that are too large", one, []string{"--procs", "9"}, "no worker can run any of the 1 jobs: give larger ones by --procs or --workers", exitFailed},
+		{"no run times", swfLines([4]int{0, 0, 1, 1}), nil, "--clean swf leaves none of the jobs", exitFailed},
+		{"a machine of no size", strings.Replace(one, "10", "10000000000", 1), nil, "its header has 10000000000 processors", exitFailed},
+		{"a window beyond the log", one, []string{"--starts", "1:1"}, "a window of 1 jobs from job 1 on is refused: there are 1 jobs", exitUsage},
+		{"a cleaning", one, []string{"--clean", "all"}, "swf, rls or predictsim is wanted", exitUsage},
+		{"two policies of one name", one, []string{"--policy", "a:", "--policy", "a:hold_after=1s"}, "two are named a", exitUsage},
+		{"a key that cannot be", one, []string{"--policy", "a:t_lease=1s"}, "every simulated queue has lease_ms=", exitUsage},
+		{"no key", one, []string{"--policy", "a:rankin=fifo"}, `did you mean "ranking"`, exitUsage},
+	} {
+		if out, said, code := simulate(t, test.log, test.args...); out != "" || code != test.code || !strings.Contains(said, test.want) {
+			t.Errorf("%s: exit code %d, want %d; said %q, want %q; %s", test.name, code, test.code, said, test.want, out)
+		}
+	}
+}
+
+// TestSimulate_interrupted prints what was finished, and exits as a shell tells of a signal.
+func TestSimulate_interrupted(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "log.swf")
+	if err := os.WriteFile(path, []byte(swfLines([4]int{0, 100, 10, 1})), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(signalError{syscall.SIGINT})
+	var out, said bytes.Buffer
+	a := &app{stdin: strings.NewReader(""), stdout: &out, stderr: &said}
+	root := a.rootCommand()
+	root.SetArgs([]string{"simulate", path, "-o", "json"})
+	err := root.ExecuteContext(ctx)
+	var silent *silentExit
+	if !errors.As(err, &silent) || silent.code != 130 || !strings.Contains(out.String(), `"partial": true`) ||
+		!strings.Contains(said.String(), "interrupted: 0 of 2 policies were finished") {
+		t.Errorf("%v: %s%s", err, out.String(), said.String())
+	}
+}
+
+// TestSimulate_inputs runs each kind of load: two jobs that need all of a machine of 2 processors, or run side by side on two workers.
+func TestSimulate_inputs(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	lines := file("jobs.jsonl", `{"submit_ms":0,"run_ms":60000,"cpu_milli":2000}`+"\n"+`{"submit_ms":500,"run_ms":1000,"cpu_milli":2000}`+"\n")
+	load := file("load.yaml", "for: 1h\nprocessors: 1\nstreams:\n- {per_hour: 60, run: 1s}\n")
+	workers := file("workers.json", `{"workers": [{"id": "w", "count": 2, "cpu_milli": 2000}]}`)
+	for _, test := range []struct {
+		args  []string
+		code  int
+		want  string
+		waits float64
+	}{
+		{[]string{lines, "--procs", "2"}, exitDone, "", 59.5 / 2},
+		{[]string{lines, "--workers", workers}, exitDone, "", 0},
+		{[]string{lines, "--procs", "2", "--jobs", "1"}, exitDone, "", 0},
+		{[]string{lines}, exitUsage, "does not say what its jobs run on: give --procs or --workers", 0},
+		{[]string{lines, "--procs", "2", "--workers", workers}, exitUsage, "procs workers", 0},
+		{[]string{lines, "--procs", "1"}, exitFailed, "no worker can run any of the 2 jobs", 0},
+		{[]string{lines, "--workers", lines}, exitFailed, "read workers", 0},
+		{[]string{load, "--jobs", "1"}, exitDone, "", 0},
+		{[]string{workers, "--procs", "2"}, exitFailed, "line 1: no submit_ms", 0},
+	} {
+		var out, said bytes.Buffer
+		code := run(append([]string{"simulate", "-o", "json", "--policy", "p:"}, test.args...), nil, strings.NewReader(""), &out, &said)
+		if code != test.code || !strings.Contains(said.String(), test.want) {
+			t.Errorf("%v: exit code %d, want %d; said %q, want %q", test.args, code, test.code, said.String(), test.want)
+			continue
+		}
+		var got struct{ Policies []foresight.Result }
+		if code != exitDone {
+			continue
+		}
+		if err := json.Unmarshal(out.Bytes(), &got); err != nil || got.Policies[0].WaitMeanS != test.waits {
+			t.Errorf("%v: %v: jobs wait for %g s, want %g", test.args, err, got.Policies[0].WaitMeanS, test.waits)
+		}
+	}
+}
+
+// TestSimulate_report writes a page, never over a file, and none where nothing could be simulated.
+func TestSimulate_report(t *testing.T) {
+	t.Parallel()
+	log, page := swfLines([4]int{0, 100, 10, 1}, [4]int{1, 50, 10, 1}), filepath.Join(t.TempDir(), "out.html")
+	if _, said, code := simulate(t, log, "--report", page, "--starts", "5:1"); code != exitUsage {
+		t.Fatalf("a window beyond the log: exit code %d, %s", code, said)
+	}
+	if _, err := os.Stat(page); !errors.Is(err, os.ErrNotExist) {
+		t.Fatalf("a page of nothing: %v", err)
+	}
+	if _, said, code := simulate(t, log, "--report", page, "--starts", "0,1:1", "--policy", "p:"); code != exitDone {
+		t.Fatalf("exit code %d: %s", code, said)
+	}
+	text, err := os.ReadFile(page)
+	if err != nil || !strings.Contains(string(text), "<h1>log.swf</h1>") || !strings.Contains(string(text), "means over 2 windows") || !strings.HasSuffix(string(text), "</html>\n") {
+		t.Errorf("%v: %.400s", err, text)
+	}
+	if _, said, code := simulate(t, log, "--report", page); code != exitUsage || !strings.Contains(said, "is there already") {
+		t.Errorf("over a page: exit code %d, %s", code, said)
+	}
+	if again, err := os.ReadFile(page); err != nil || !bytes.Equal(text, again) {
+		t.Errorf("the page was changed: %v", err)
+	}
+	if _, said, code := simulate(t, log, "--report", filepath.Join(page, "x")); code != exitUsage {
+		t.Errorf("a path that cannot be: exit code %d, %s", code, said)
+	}
+}

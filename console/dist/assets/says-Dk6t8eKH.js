@@ -1,1 +1,0 @@
-function e(e){return e.paused?`paused`:e.backpressure&&e.backpressure!==`NONE`?`backpressure: ${e.backpressure}`:e.pending>0&&e.workers===0?`nobody serves it`:``}export{e as t};

@@ -1,1 +1,0 @@
-function e(e,t){let n=e.date_ms?.at(-1)??0,r=(t.date_ms??[]).findIndex(e=>e>n);if(r<0||t.node!==e.node||t.step_ms!==e.step_ms)return e;let i={...e};for(let[n,a]of Object.entries(t))Array.isArray(a)&&(i[n]=[...e[n]??[],...a.slice(r)].slice(-900));return i}export{e as t};

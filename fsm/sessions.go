@@ -1,0 +1,226 @@
+package fsm
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/access"
+	"github.com/rotasched/rota/internal/limits"
+)
+
+// A browser session is a token that has a parent instead of roles. What it may do is worked out at
+// each call from what its parent may (Access.ofSession), and what it makes is its parent's
+// (journal.owner), so that nothing but its events is left of it when it has ended.
+
+// openSession makes a session of the caller. The same again is the same session, unless it has ended.
+func (ac *authority) openSession(op *fsmpb.OpenSession) *fsmpb.Outcome {
+	if err := ac.unfounded(); err != nil {
+		return entry.Refused(err)
+	}
+	hash, err := sessionHash(op.GetId(), op.GetHash())
+	if err != nil {
+		return entry.Refused(err)
+	}
+	parent := ac.m.journal.caller.Actor
+	if old := ac.tokens.get(tokenID(op.GetId())); old != nil {
+		if old.Parent != parent || old.hash != hash || old.link != op.GetLink() || !old.Revoked.IsZero() {
+			return entry.Refused(rota.Refusef(rota.KindConflict, "session", "session %s is known as another one, or has ended: open one with an id of its own", op.GetId()))
+		}
+		return &fsmpb.Outcome{Existed: true}
+	}
+	now := ac.m.head.date()
+	until := rota.Date(op.GetUntilMs())
+	if until < 0 || until > 0 && until <= now {
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "until", "the session would end at %s, and it is %s", until, now))
+	}
+	if ac.tokens.len() >= limits.MaxTokens {
+		return entry.Refused(exhausted("session", "%d tokens and sessions are known, no more are taken until some expire", limits.MaxTokens))
+	}
+	if len(ac.sessions[parent]) >= limits.MaxSessionRows {
+		return entry.Refused(exhausted("session", "%s has opened %d sessions of late, no more are taken for %s", parent, limits.MaxSessionRows, limits.SessionEnded))
+	}
+	ac.makeRoom(parent)
+	t := rota.AccessToken{ID: op.GetId(), By: parent, Parent: parent, Created: ac.m.head.now(), Expires: ac.sessionEnd(parent, until, limits.MaxSessionLife)}
+	if op.GetLink() {
+		t.Expires = ac.sessionEnd(parent, until, limits.SessionLink)
+	}
+	ac.tokens.insert(tokenID(t.ID), &tokenRow{AccessToken: t, hash: hash, link: op.GetLink(), until: until})
+	ac.m.timers.token.set(t.ID, 0, int64(t.Expires))
+	ac.keepSession(parent, t.ID)
+	ac.m.fleet.disown(only(rota.TokenPrincipal(t.ID))) // workers of a token of that id that was forgotten
+	ac.tell(rota.EventAuthChanged, authChanged{What: "session", Name: t.ID, Until: t.Expires, By: parent})
+	return &fsmpb.Outcome{}
+}
+
+func sessionHash(id string, b []byte) (hash [32]byte, err error) {
+	if len(b) != len(hash) {
+		return hash, rota.Refusef(rota.KindInvalid, "hash", "the hash of the session has %d bytes: %d are wanted", len(b), len(hash))
+	}
+	return [32]byte(b), access.CheckTokenID(id)
+}
+
+// sessionEnd is when a session ends that may live so long from now: not after its parent.
+func (ac *authority) sessionEnd(parent rota.Principal, until rota.Date, life time.Duration) rota.Date {
+	end := ac.m.head.date() + rota.Date(life/time.Millisecond)
+	if until > 0 {
+		end = min(end, until)
+	}
+	if id, ok := parent.Token(); ok {
+		end = min(end, ac.tokens.get(tokenID(id)).Expires)
+	}
+	return end
+}
+
+// makeRoom ends the oldest session of a principal that has as many as it may.
+func (ac *authority) makeRoom(parent rota.Principal) {
+	var live []string
+	for _, id := range ac.sessions[parent] {
+		if ac.tokens.get(tokenID(id)).Revoked.IsZero() {
+			live = append(live, id)
+		}
+	}
+	if len(live) >= limits.MaxSessions {
+		ac.endOne(live[0])
+	}
+}
+
+// claimSession replaces the secret of a link's session with that of its user, and gives the session its rights.
+func (ac *authority) claimSession(op *fsmpb.ClaimSession) *fsmpb.Outcome {
+	hash, err := sessionHash(op.GetId(), op.GetHash())
+	if err != nil {
+		return entry.Refused(err)
+	}
+	r := ac.tokens.get(tokenID(op.GetId()))
+	switch {
+	case r == nil || r.Parent == "" || !r.live(ac.m.head.date()):
+		return entry.Refused(noCredential())
+	case !r.link && r.hash == hash:
+		return &fsmpb.Outcome{Existed: true}
+	case !r.link:
+		return entry.Refused(rota.Refusef(rota.KindUnauthenticated, "link", "the link was opened before, each counts once: ask for another one with `rota console`"))
+	}
+	old := r.Expires
+	r = ac.tokens.edit(tokenID(op.GetId()))
+	r.hash, r.link, r.Expires = hash, false, ac.sessionEnd(r.Parent, r.until, limits.MaxSessionLife)
+	ac.m.timers.token.set(r.ID, int64(old), int64(r.Expires))
+	ac.tell(rota.EventAuthChanged, authChanged{What: "session", Name: r.ID, Until: r.Expires, By: r.Parent})
+	return &fsmpb.Outcome{}
+}
+
+// endSession signs a session out. Ending it again changes nothing.
+func (ac *authority) endSession(op *fsmpb.EndSession) *fsmpb.Outcome {
+	r := ac.tokens.get(tokenID(op.GetId()))
+	if r == nil || r.Parent == "" {
+		return entry.Refused(rota.Refusef(rota.KindNotFound, "session", "session %.80q is not known: it never was, or has ended", op.GetId()))
+	}
+	if !r.Revoked.IsZero() {
+		return &fsmpb.Outcome{Existed: true}
+	}
+	ac.endOne(r.ID)
+	return &fsmpb.Outcome{}
+}
+
+// endOne ends a session that has not. Its row stays for a while, so that no repeated opening
+// revives it.
+func (ac *authority) endOne(id string) {
+	r := ac.tokens.edit(tokenID(id))
+	old := r.Expires
+	r.Revoked, r.Expires = ac.m.head.now(), min(old, ac.m.head.date()+rota.Date(limits.SessionEnded/time.Millisecond))
+	ac.m.timers.token.set(id, int64(old), int64(r.Expires))
+	ac.tell(rota.EventAuthChanged, authChanged{What: "session", Name: id, Gone: true, By: r.Parent})
+}
+
+// endSessions ends those of a principal whose credential counts no more.
+func (ac *authority) endSessions(parent rota.Principal) {
+	for _, id := range slices.Clone(ac.sessions[parent]) {
+		if ac.tokens.get(tokenID(id)).Revoked.IsZero() {
+			ac.endOne(id)
+		}
+	}
+}
+
+// keepSession counts a session of a principal, in the order of their opening.
+func (ac *authority) keepSession(parent rota.Principal, id string) {
+	if ac.sessions == nil {
+		ac.sessions = make(map[rota.Principal][]string)
+	}
+	at, _ := slices.BinarySearchFunc(ac.sessions[parent], id, ac.sessionOrder)
+	ac.sessions[parent] = slices.Insert(ac.sessions[parent], at, id)
+}
+
+// sessionOrder orders sessions by when they were opened.
+func (ac *authority) sessionOrder(a, b string) int {
+	x, y := ac.tokens.get(tokenID(a)), ac.tokens.get(tokenID(b))
+	return cmp.Or(cmp.Compare(x.Created.Clock, y.Created.Clock), cmp.Compare(a, b))
+}
+
+// forgetSession is the inverse of keepSession, while the session is known.
+func (ac *authority) forgetSession(parent rota.Principal, id string) {
+	rest := slices.DeleteFunc(ac.sessions[parent], func(s string) bool { return s == id })
+	if ac.sessions[parent] = rest; len(rest) == 0 {
+		delete(ac.sessions, parent)
+	}
+}
+
+// openSession refuses a caller that may have none: who asks for one must show what can end.
+func (j *judgement) openSession(*fsmpb.Op) *rota.Error {
+	if access.MayHaveSessions(j.session) {
+		return nil
+	}
+	return rota.Refusef(rota.KindDenied, "session", "%s opens no browser sessions: only a token or a client's certificate does", j.session)
+}
+
+// claimSession lets a link be opened by who holds it.
+func (j *judgement) claimSession(op *fsmpb.Op) *rota.Error {
+	if id, _, ok := j.session.Session(); ok && id == op.GetClaimSession().GetId() {
+		return nil
+	}
+	return rota.Refusef(rota.KindDenied, "session", "only who holds the link to a session opens it")
+}
+
+// endSession lets a session be ended by itself and by its parent. Others revoke it.
+func (j *judgement) endSession(op *fsmpb.Op) *rota.Error {
+	id := op.GetEndSession().GetId()
+	if self, _, ok := j.session.Session(); ok && self == id {
+		return nil
+	}
+	if r := j.ac.tokens.get(tokenID(id)); r != nil && r.Parent != "" && r.Parent == j.session {
+		return nil
+	}
+	return rota.Refusef(rota.KindNotFound, "session", "session %.80q is not known: it never was, or has ended", id)
+}
+
+// registersItself is registers, for everybody but browser sessions: a worker would outlive one.
+func (j *judgement) registersItself(op *fsmpb.Op) *rota.Error {
+	if _, _, ok := j.session.Session(); ok {
+		return rota.Refusef(rota.KindDenied, "session", "a browser session registers no workers: register them with the credential that it was opened with")
+	}
+	return j.registers(op)
+}
+
+// session checks the row of one, and that it is counted.
+func (c *checker) session(r *tokenRow) {
+	if err := access.CheckTokenID(r.ID); err != nil {
+		c.fault("session %s is unsound: %v", r.ID, err)
+	}
+	ids := c.m.access.sessions[r.Parent]
+	if !access.MayHaveSessions(r.Parent) || len(r.Roles)+len(r.Tenants)+len(r.Queues) > 0 || r.WorkerPrefix != "" {
+		c.fault("session %s of %s has rights of its own", r.ID, r.Parent)
+	}
+	if id, ok := r.Parent.Token(); ok && r.Revoked.IsZero() {
+		p := c.m.access.tokens.get(tokenID(id))
+		if p == nil || !p.Revoked.IsZero() || p.Parent != "" || p.Expires < r.Expires {
+			c.fault("session %s outlives its parent %s", r.ID, r.Parent)
+		}
+	}
+	if role, name, ok := r.Parent.Cert(); ok && r.Revoked.IsZero() && c.m.access.blocks.get(blockKeyOf(role, name)) != nil {
+		c.fault("session %s outlives its parent %s", r.ID, r.Parent)
+	}
+	if !slices.Contains(ids, r.ID) || len(ids) > limits.MaxSessionRows {
+		c.fault("I4: session %s is not among the %d of %s", r.ID, len(ids), r.Parent)
+	}
+}

@@ -1,0 +1,360 @@
+package foresight
+
+import (
+	"container/heap"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/entry"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
+)
+
+const (
+	simQueue = "batch"
+	simType  = "batch"
+	simNode  = "sim"
+	// epoch is where the virtual clock starts, in ms.
+	epoch = 1_700_000_000_000
+	// sweepEach is after how many ends a sweep forgets what is over.
+	sweepEach = 512
+	// ackTimeout is the queue's, in ms: a run that is as long acknowledges its lease, a shorter one by its completion.
+	ackTimeout = 3_600_000
+)
+
+// running is a job that runs: the events of the driver's clock.
+type running struct {
+	end, due   int64 // clock: when it ends, and when its estimate is over
+	order, job int
+	worker     int32
+	lease      rota.LeaseID
+}
+
+type ends []running
+
+func (e ends) Len() int { return len(e) }
+func (e ends) Less(i, j int) bool {
+	return e[i].end < e[j].end || e[i].end == e[j].end && e[i].order < e[j].order
+}
+func (e ends) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
+func (e *ends) Push(x any)   { *e = append(*e, x.(running)) }
+func (e *ends) Pop() any {
+	last := len(*e) - 1
+	x := (*e)[last]
+	*e = (*e)[:last]
+	return x
+}
+
+// driver is the course of one life.
+type driver struct {
+	*Life
+	m        *fsm.Machine
+	index    rota.Index
+	now      int64 // the cluster clock, in ms
+	zero     int64 // the moment of the load that is the clock's epoch
+	sessions []uint64
+	places   map[rota.WorkerID]int32
+	busy     ends
+	next     int // the next job to be submitted
+	started  int
+	ended    int // since the latest sweep that forgets
+	over     int // of those jobs that ended or expired
+	fates    []Fate
+	// owed is what workers say in the next entry of the same moment: acknowledgements, and that what was revoked
+	// has stopped.
+	owed  []*fsmpb.Op
+	ticks ticks
+}
+
+// Simulate runs a life, and returns what became of each job. What ends as estimated at a moment is gone for any
+// decision then; submissions come next, then the other ends in the order of their starts, each with a decision, and
+// the leader's ticks last.
+func Simulate(ctx context.Context, l *Life) (fates []Fate, err error) {
+	if len(l.Jobs) == 0 {
+		return nil, nil
+	}
+	d := &driver{Life: l, m: fsm.New(), now: epoch, zero: l.Jobs[0].Submit, fates: make([]Fate, len(l.Jobs)),
+		places: make(map[rota.WorkerID]int32)}
+	if err := d.ticks.set(l.Settings); err != nil {
+		return nil, err
+	}
+	for i := range d.fates {
+		d.fates[i].Start, d.fates[i].End = -1, -1
+	}
+	if err := d.begin(); err != nil {
+		return nil, err
+	}
+	for {
+		if err := ctx.Err(); err != nil {
+			return d.fates, err
+		}
+		at := d.event()
+		sweep, match := d.tick()
+		switch {
+		case min(sweep, match) < at:
+			err = d.strike(sweep, match)
+		case at < never:
+			err = d.moment(at)
+		default:
+			return d.fates, d.unended()
+		}
+		if err != nil {
+			return d.fates, err
+		}
+	}
+}
+
+// event is when the next job comes or ends, never where none does.
+func (d *driver) event() int64 {
+	at := int64(never)
+	if d.next < len(d.Jobs) {
+		at = d.clock(d.Jobs[d.next].Submit)
+	}
+	if len(d.busy) > 0 {
+		at = min(at, d.busy[0].end)
+	}
+	return at
+}
+
+// clock is a moment of the load on the cluster clock, moment the other way round.
+func (d *driver) clock(ms int64) int64 { return epoch + ms - d.zero }
+
+func (d *driver) load(clock int64) int64 { return clock - epoch + d.zero }
+
+// unended names a job that neither ended nor expired.
+func (d *driver) unended() error {
+	for i := range d.fates {
+		if d.fates[i].End < 0 {
+			return fmt.Errorf("job %d of the load never started", i+1)
+		}
+	}
+	return nil
+}
+
+// moment does all that happens at a moment but the ticks.
+func (d *driver) moment(at int64) error {
+	ending := d.endings(at)
+	var gone []*fsmpb.Op
+	for i := range ending {
+		if ending[i].due == at {
+			gone = append(gone, d.completion(&ending[i]))
+		}
+	}
+	if len(gone) > 0 {
+		if err := d.apply(at, gone); err != nil {
+			return err
+		}
+	}
+	for ; d.next < len(d.Jobs) && d.clock(d.Jobs[d.next].Submit) == at; d.next++ {
+		if err := d.submit(at, d.next); err != nil {
+			return err
+		}
+	}
+	for i := range ending {
+		if ending[i].due != at {
+			if err := d.apply(at, []*fsmpb.Op{d.completion(&ending[i])}); err != nil {
+				return err
+			}
+		}
+		if err := d.match(at); err != nil {
+			return err
+		}
+	}
+	return d.settle(at)
+}
+
+// endings takes the runs that end at a moment, in the order of their starts.
+func (d *driver) endings(at int64) (ending []running) {
+	for len(d.busy) > 0 && d.busy[0].end == at {
+		ending = append(ending, heap.Pop(&d.busy).(running))
+	}
+	slices.SortFunc(ending, func(a, b running) int { return a.order - b.order })
+	return ending
+}
+
+// settle says what workers still owe, and decides on what that changed.
+func (d *driver) settle(at int64) error {
+	for len(d.owed) > 0 {
+		if err := d.apply(at, nil); err != nil {
+			return err
+		}
+		if err := d.match(at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// begin founds the cluster, sets the queue, and registers the workers.
+func (d *driver) begin() error {
+	random := sha256.Sum256([]byte("foresight"))
+	ops := []*fsmpb.Op{{Op: &fsmpb.Op_BeginTerm{BeginTerm: &fsmpb.BeginTerm{Term: 1, Node: simNode, Random: random[:], ClusterId: "sim",
+		StartMs: epoch, LeapMs: int64(limits.VirtualLeapMax)}}}}
+	if err := d.apply(epoch, ops); err != nil {
+		return err
+	}
+	set := &fsmpb.SetQueue{Name: simQueue}
+	for _, s := range d.Settings {
+		set.Set = append(set.Set, &fsmpb.Label{Key: s.Key, Value: s.Value})
+	}
+	if err := d.apply(epoch, []*fsmpb.Op{{Op: &fsmpb.Op_SetQueue{SetQueue: set}}}); err != nil {
+		return err
+	}
+	for i := range d.Workers {
+		spec := d.Workers[i]
+		spec.Queues = []rota.QueueName{simQueue}
+		secret := sha256.Sum256([]byte(spec.ID))
+		outcomes, err := d.entry(epoch, []*fsmpb.Op{{Op: &fsmpb.Op_Register{Register: &fsmpb.Register{SecretHash: secret[:], Spec: entry.WorkerOp(&spec)}}}})
+		if err != nil {
+			return err
+		}
+		d.places[spec.ID] = int32(i)
+		d.sessions = append(d.sessions, outcomes[0].GetSession())
+	}
+	return nil
+}
+
+// apply applies an entry, none of whose operations may be refused.
+func (d *driver) apply(at int64, ops []*fsmpb.Op) error {
+	_, err := d.entry(at, ops)
+	return err
+}
+
+// entry applies an entry at a moment. In a gap of the load the clock goes on by the largest steps that it takes.
+func (d *driver) entry(at int64, ops []*fsmpb.Op) ([]*fsmpb.Outcome, error) {
+	for d.now+int64(limits.VirtualLeapMax) < at {
+		d.now += int64(limits.VirtualLeapMax)
+		if _, err := d.log([]*fsmpb.Op{{Op: &fsmpb.Op_Barrier{Barrier: &fsmpb.Barrier{}}}}); err != nil {
+			return nil, err
+		}
+	}
+	d.now = at
+	if len(d.owed) > 0 {
+		ops = append(ops, d.owed...)
+		d.owed = nil
+	}
+	return d.log(ops)
+}
+
+// log appends an entry and applies it.
+func (d *driver) log(ops []*fsmpb.Op) ([]*fsmpb.Outcome, error) {
+	data, err := entry.Seal(&fsmpb.Entry{Term: 1, NowMs: d.now, Ops: ops}, entry.FirstRules)
+	if err != nil {
+		return nil, err
+	}
+	d.index++
+	a, err := d.m.Apply(d.index, 1, data)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range a.Outcomes {
+		if err := entry.OutcomeError(o); err != nil {
+			return nil, err
+		}
+	}
+	for i := range a.Events {
+		d.heed(&a.Events[i])
+	}
+	d.ticks.more = a.Sweep.More
+	d.m.Recycle(a.Events)
+	return a.Outcomes, nil
+}
+
+// heed does what an event asks of workers and of the leader.
+func (d *driver) heed(e *rota.Event) {
+	d.ticks.heed(e, d.now)
+	switch e.Kind {
+	case rota.EventJobAssigned:
+		d.start(e)
+	case rota.EventLeaseRevoked: // its worker ends it at once, and says so
+		if r, ok := d.stop(e.Lease); ok {
+			d.owed = append(d.owed, d.verb(rota.VerbDecline, &r))
+			d.fates[r.job].Preempted++
+		}
+	case rota.EventLeaseExpired, rota.EventLeaseCancelled:
+		d.stop(e.Lease)
+	case rota.EventJobExpired, rota.EventJobDead, rota.EventJobCancelled:
+		d.fates[placeOf(e.Job)].Expired = true
+		d.end(placeOf(e.Job), d.now)
+	}
+}
+
+// end notes that a job is over.
+func (d *driver) end(i int, clock int64) {
+	d.fates[i].End = d.load(clock)
+	d.over++
+	if d.ended++; d.ended == sweepEach {
+		d.ended, d.ticks.forget = 0, true
+		if d.Progress != nil {
+			d.Progress(d.over)
+		}
+	}
+}
+
+// start notes that a job runs from now on.
+func (d *driver) start(e *rota.Event) {
+	i := placeOf(e.Job)
+	r := running{end: d.now + d.Jobs[i].Run, due: d.due(i, d.now), order: d.started, job: i, worker: d.places[e.Worker], lease: e.Lease}
+	heap.Push(&d.busy, r)
+	d.started++
+	d.ticks.idle = 0
+	d.fates[i].Start, d.fates[i].Worker = d.load(d.now), r.worker
+	if d.Jobs[i].Run >= ackTimeout || d.thorough {
+		d.owed = append(d.owed, d.verb(rota.VerbAck, &r))
+	}
+}
+
+// stop ends a run before its time.
+func (d *driver) stop(lease rota.LeaseID) (r running, ok bool) {
+	i := slices.IndexFunc(d.busy, func(r running) bool { return r.lease == lease })
+	if i < 0 {
+		return r, false
+	}
+	r = heap.Remove(&d.busy, i).(running)
+	d.fates[r.job].Start = -1
+	return r, true
+}
+
+func (d *driver) verb(verb rota.LeaseVerb, r *running) *fsmpb.Op {
+	return &fsmpb.Op{Op: &fsmpb.Op_Lease{Lease: &fsmpb.LeaseOp{Verb: uint32(verb), Lease: r.lease[:], Job: string(jobID(r.job)),
+		Worker: string(d.Workers[r.worker].ID), Session: d.sessions[r.worker]}}}
+}
+
+// completion ends a run as its worker does.
+func (d *driver) completion(r *running) *fsmpb.Op {
+	d.end(r.job, r.end)
+	return d.verb(rota.VerbComplete, r)
+}
+
+func jobID(i int) rota.JobID { return rota.JobID("j" + strconv.Itoa(i)) }
+
+// placeOf is the place of the job that jobID names.
+func placeOf(id rota.JobID) int {
+	i, _ := strconv.Atoi(string(id[1:]))
+	return i
+}
+
+// submit submits a job, with the rounds that the leader decides for the very entry, and decides.
+func (d *driver) submit(at int64, i int) error {
+	ops := []*fsmpb.Op{{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: entry.SpecOp(d.spec(i))}}}}
+	if err := d.apply(at, d.with(at, ops)); err != nil {
+		return err
+	}
+	return d.match(at)
+}
+
+// with adds the rounds that an entry is decided with: where others wait there are none.
+func (d *driver) with(at int64, ops []*fsmpb.Op) []*fsmpb.Op {
+	if d.m.Waiting() || len(d.owed) > 0 {
+		return ops
+	}
+	for _, r := range d.m.DecideWith(&fsm.Arrivals{Ops: ops, Now: rota.Clock(at)}, limits.DecideMost) {
+		ops = append(ops, &fsmpb.Op{Op: &fsmpb.Op_Round{Round: r}})
+	}
+	return ops
+}

@@ -1,0 +1,82 @@
+package foresight
+
+import (
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/millis"
+)
+
+// Job is a job of a load that is simulated; its times are in milliseconds.
+type Job struct {
+	Submit, Run, Estimate int64
+	CPUMilli              int64
+	Tenant                rota.TenantID
+	// Spec has what else the job asks for; nil is a job of processors alone.
+	Spec *rota.JobSpec
+}
+
+// Fate is what became of a job; times are in milliseconds of the load.
+type Fate struct {
+	// Start is when the run began that came to its end, -1 where none did.
+	Start, End int64
+	// Worker is the place of its worker among the life's.
+	Worker int32
+	// Expired says that its time to live was over before it had ended.
+	Expired bool
+	// Preempted is how often it had to give way.
+	Preempted int32
+}
+
+// Life is a load, what it runs on, and under which settings of its queue.
+type Life struct {
+	// Jobs are in the order of their submission.
+	Jobs     []Job
+	Workers  []rota.WorkerSpec
+	Settings []rota.Setting
+	// Exact has the policy know the true run times.
+	Exact bool
+	// Progress, where not nil, is told now and then how many jobs have ended.
+	Progress func(ended int)
+
+	// thorough does at every tick what can only change at some, for tests.
+	thorough bool
+}
+
+// Machine is one worker with so many processors.
+func Machine(procs int64) []rota.WorkerSpec {
+	return []rota.WorkerSpec{{ID: "machine", Slots: int32(min(procs, rota.MaxSlots)), CPUMilli: procs * 1000}}
+}
+
+// spec is a job as it is submitted.
+func (l *Life) spec(i int) *rota.JobSpec {
+	j := &l.Jobs[i]
+	spec := rota.NewJobSpec(simType, nil)
+	if j.Spec != nil {
+		spec = *j.Spec
+	}
+	spec.ID, spec.Queue, spec.Tenant, spec.CPUMilli = jobID(i), simQueue, j.Tenant, j.CPUMilli
+	if spec.Tenant == "" {
+		spec.Tenant = rota.DefaultTenant
+	}
+	expected := j.Estimate
+	if l.Exact {
+		expected = j.Run
+	}
+	spec.Expected = millis.Duration(expected)
+	return &spec
+}
+
+// due is when the estimate of a job that starts at a moment is over.
+func (l *Life) due(i int, start int64) int64 {
+	if l.Exact {
+		return start + l.Jobs[i].Run
+	}
+	return start + l.Jobs[i].Estimate
+}
+
+// longest is the longest duration that a job may declare, in ms.
+const longest = int64(rota.MaxDuration / time.Millisecond)
+
+// seconds are milliseconds.
+func seconds(s int64) int64 { return s * int64(time.Second/time.Millisecond) }

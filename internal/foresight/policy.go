@@ -1,0 +1,97 @@
+package foresight
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/rotasched/rota"
+)
+
+// Policy is a queue's settings under a name.
+type Policy struct {
+	Name     string
+	Settings []rota.Setting
+}
+
+// bare are the settings that a policy begins with: no fair share, turn of the oldest, hold,
+// preemption or aging.
+var bare = []rota.Setting{
+	{Key: "fair_share", Value: "off"}, {Key: "oldest_every", Value: "0"}, {Key: "hold_after_ms", Value: fmt.Sprint(longest)},
+	{Key: "preempt", Value: "off"}, {Key: "estimate", Value: "user"}, {Key: "ranking", Value: "fifo"},
+}
+
+// lasting are the settings that every simulated queue has: leases outlast any run, nothing is refused,
+// and what has ended is soon forgotten. No policy may have others.
+var lasting = []rota.Setting{
+	{Key: "lease_ms", Value: fmt.Sprint(longest)}, {Key: "ack_timeout_ms", Value: fmt.Sprint(ackTimeout)},
+	{Key: "queue_cap", Value: "100000000"}, {Key: "reject_threshold_permille", Value: "0"}, {Key: "max_queue_size", Value: "0"},
+	{Key: "rate_limit_rps", Value: "0"}, {Key: "max_runtime_ms", Value: "0"},
+	{Key: "audit_window_ms", Value: "0"}, {Key: "gc_horizon_ms", Value: fmt.Sprint(rota.GCHorizonLeast)}, {Key: "paused", Value: "off"},
+}
+
+// unbounded are the settings that a preset loses unless the policy names them: no time to live.
+var unbounded = []rota.Setting{{Key: "ttl_abs_ms", Value: "0"}, {Key: "ttl_rel_max_ms", Value: "0"}}
+
+// ParsePolicy reads NAME:key=value,… where preset=NAME begins with a preset instead of the bare settings. A
+// policy that no queue can have is refused.
+func ParsePolicy(text string) (Policy, error) {
+	name, rest, ok := strings.Cut(text, ":")
+	if !ok || name == "" {
+		return Policy{}, rota.Refusef(rota.KindInvalid, "policy", "policy %q is refused: NAME:key=value,… is wanted", text)
+	}
+	p := Policy{Name: name}
+	preset, own, err := p.parse(rest)
+	if err != nil {
+		return p, err
+	}
+	queue := rota.StandardPolicy()
+	begin := bare
+	if preset != "" {
+		if queue, err = rota.PresetPolicy(preset); err != nil {
+			return p, err
+		}
+		begin = queue.Settings()
+	}
+	p.Settings = slices.Concat(begin, lasting, unbounded)
+	for _, s := range p.Settings {
+		if err := queue.Set(s); err != nil {
+			return p, fmt.Errorf("policy %s: %w", name, err)
+		}
+	}
+	fixed := queue
+	for _, s := range own {
+		if err := queue.Set(s); err != nil {
+			return p, fmt.Errorf("policy %s: %w", name, err)
+		}
+		for _, d := range fixed.Differences(&queue) {
+			if slices.ContainsFunc(lasting, func(l rota.Setting) bool { return l.Key == d.Key }) {
+				return p, rota.Refusef(rota.KindInvalid, s.Key, "policy %s: %s=%s is refused: every simulated queue has %s=%s", name, s.Key, s.Value, d.Key, d.From)
+			}
+		}
+	}
+	p.Settings = append(p.Settings, own...)
+	if err := queue.Check(); err != nil {
+		return p, fmt.Errorf("policy %s: %w", name, err)
+	}
+	return p, nil
+}
+
+// parse reads key=value,….
+func (p *Policy) parse(text string) (preset string, own []rota.Setting, err error) {
+	for part := range strings.SplitSeq(text, ",") {
+		if part == "" {
+			continue
+		}
+		key, value, ok := strings.Cut(part, "=")
+		switch {
+		case !ok:
+			return "", nil, rota.Refusef(rota.KindInvalid, "policy", "policy %s: %q is refused: key=value is wanted", p.Name, part)
+		case key == "preset":
+			preset = value
+		default:
+			own = append(own, rota.Setting{Key: key, Value: value})
+		}
+	}
+	return preset, own, nil
+}

@@ -1,0 +1,82 @@
+package foresight
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/rotasched/rota"
+)
+
+// Plan is what is simulated.
+type Plan struct {
+	// Jobs are in the order of their submission; Workers could take each of them.
+	Jobs     []Job
+	Workers  []rota.WorkerSpec
+	Policies []Policy
+	// Starts and Length cut windows out of the jobs, each begun on idle workers; none is all of them.
+	Starts []int
+	Length int
+	// Exact takes the true run times for estimates.
+	Exact bool
+	// Progress, where not nil, is told now and then how many of Lives are over.
+	Progress func(over int)
+	// Lived, where not nil, is handed each policy's last window.
+	Lived func(p *Policy, l *Life, fates []Fate)
+}
+
+// Run simulates each policy. What was finished before an error is returned with it.
+func Run(ctx context.Context, plan *Plan) ([]Result, error) {
+	windows, err := plan.windows()
+	if err != nil {
+		return nil, err
+	}
+	results := make([]Result, 0, len(plan.Policies))
+	before := 0
+	for i := range plan.Policies {
+		p := &plan.Policies[i]
+		t := &tally{result: Result{Name: p.Name}, tenants: make(map[rota.TenantID]*tallied)}
+		for n, w := range windows {
+			l := &Life{Jobs: w, Workers: plan.Workers, Settings: p.Settings, Exact: plan.Exact}
+			if plan.Progress != nil {
+				l.Progress = func(over int) { plan.Progress(before + over) }
+			}
+			fates, err := Simulate(ctx, l)
+			if err != nil {
+				return results, fmt.Errorf("policy %s: %w", p.Name, err)
+			}
+			before += len(w)
+			t.window(l, fates)
+			if plan.Lived != nil && n == len(windows)-1 {
+				plan.Lived(p, l, fates)
+			}
+		}
+		results = append(results, t.over(len(windows)))
+	}
+	return results, nil
+}
+
+// Lives is how many jobs are simulated, each of them once for each policy and window.
+func (p *Plan) Lives() int {
+	if len(p.Starts) == 0 {
+		return len(p.Jobs) * len(p.Policies)
+	}
+	return p.Length * len(p.Starts) * len(p.Policies)
+}
+
+// windows returns the jobs of each life.
+func (p *Plan) windows() ([][]Job, error) {
+	if len(p.Jobs) == 0 {
+		return nil, rota.Refusef(rota.KindInvalid, "trace", "no job is left to simulate")
+	}
+	if len(p.Starts) == 0 {
+		return [][]Job{p.Jobs}, nil
+	}
+	windows := make([][]Job, 0, len(p.Starts))
+	for _, s := range p.Starts {
+		if s < 0 || p.Length < 1 || s > len(p.Jobs)-p.Length {
+			return nil, rota.Refusef(rota.KindInvalid, "starts", "a window of %d jobs from job %d on is refused: there are %d jobs", p.Length, s, len(p.Jobs))
+		}
+		windows = append(windows, p.Jobs[s:s+p.Length])
+	}
+	return windows, nil
+}

@@ -1,0 +1,250 @@
+package foresight
+
+import (
+	"container/heap"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
+)
+
+// ticks are the leader's clocks. A sweep comes every limits.SweepEvery; rounds are decided when supply or demand
+// changed, and dispatch_interval after the latest decision while anything waits. Those ticks are left out at which
+// nothing can fire, and at which the decision cannot be another than the one before: between two events only
+// a hold that falls due or is over changes it (SPEC §7.8).
+type ticks struct {
+	// asked says that supply or demand changed; matched is when rounds were decided last, on a state whose
+	// clock was seen.
+	asked         bool
+	matched, seen int64
+	// swept is the latest sweep; more says that it left something due; forget asks for the next one.
+	swept        int64
+	more, forget bool
+	// holdAfter and holdMax are the queue's.
+	holdAfter, holdMax int64
+	// waits are the jobs that may be granted a hold, in the order in which they have waited long enough; moves
+	// is when holds are over.
+	waits []waiting
+	moves moments
+	// idle counts the ticks since a job started.
+	idle int
+}
+
+// sweepEvery is limits.SweepEvery in ms.
+const sweepEvery = int64(limits.SweepEvery / time.Millisecond)
+
+type waiting struct {
+	due int64
+	job int
+}
+
+type moments []int64
+
+func (m moments) Len() int           { return len(m) }
+func (m moments) Less(i, j int) bool { return m[i] < m[j] }
+func (m moments) Swap(i, j int)      { m[i], m[j] = m[j], m[i] }
+func (m *moments) Push(x any)        { *m = append(*m, x.(int64)) }
+func (m *moments) Pop() any {
+	last := len(*m) - 1
+	x := (*m)[last]
+	*m = (*m)[:last]
+	return x
+}
+
+// idleMost is after how many ticks without a start, when nothing runs and no job is to come, a life is
+// given up.
+const idleMost = 100_000
+
+var errStuck = errors.New("jobs wait, workers are idle, and no decision brings them together")
+
+// set takes what the ticks need of the queue's settings.
+func (t *ticks) set(settings []rota.Setting) error {
+	p := rota.StandardPolicy()
+	for _, s := range settings {
+		if err := p.Set(s); err != nil {
+			return err
+		}
+	}
+	t.holdAfter, t.holdMax = p.HoldAfterMs, p.HoldMaxMs
+	return nil
+}
+
+// heed notes what an event means for the ticks.
+func (t *ticks) heed(e *rota.Event, now int64) {
+	switch e.Kind {
+	case rota.EventJobEnqueued:
+		t.asked = true
+		t.wait(e.Job, now)
+	case rota.EventLeaseExpired, rota.EventLeaseCancelled, rota.EventLeaseDeclined, rota.EventJobCompleted, rota.EventJobDead, rota.EventJobExpired,
+		rota.EventJobCancelled, rota.EventJobChanged, rota.EventDomainRecovered:
+		t.asked = true
+	case rota.EventWorkerHeld:
+		if e.Text == "ENDED HOLD_MAX" {
+			t.wait(e.Job, now)
+		}
+		heap.Push(&t.moves, now+t.holdMax)
+		if t.holdMax < int64(rota.SilenceEnds) { // one by preemption
+			heap.Push(&t.moves, now+int64(rota.SilenceEnds))
+		}
+	}
+}
+
+// wait notes that a job waits from now on.
+func (t *ticks) wait(job rota.JobID, now int64) {
+	if t.holdAfter < longest {
+		t.waits = append(t.waits, waiting{now + t.holdAfter, placeOf(job)})
+	}
+}
+
+// never is after all moments.
+const never = math.MaxInt64
+
+// tick is when the leader's next ticks come that can do anything.
+func (d *driver) tick() (sweep, match int64) {
+	if d.over == len(d.Jobs) {
+		return never, never
+	}
+	t := &d.ticks
+	sweep, match = d.sweepDue(), never
+	if due := d.matchDue(); due < never {
+		if due = up(due, epoch, sweepEvery); due > d.now { // a decision knows the clock of the latest entry
+			sweep = min(sweep, due)
+		}
+		match = up(max(due, t.matched+1), t.matched, d.m.DispatchMs())
+	}
+	if sweep < never {
+		sweep = up(max(sweep, t.swept+1), epoch, sweepEvery)
+	}
+	return sweep, match
+}
+
+// sweepDue is when a sweep has something to do.
+func (d *driver) sweepDue() int64 {
+	if d.thorough || d.ticks.forget {
+		return d.now
+	}
+	if due, ok := fsm.NextClock(&d.m.View); ok {
+		return int64(due)
+	}
+	return never
+}
+
+// matchDue is when the decision may be another than the latest one.
+func (d *driver) matchDue() int64 {
+	t := &d.ticks
+	switch {
+	case !d.m.Waiting():
+		return never
+	case d.thorough:
+		return d.now
+	}
+	for len(t.waits) > 0 && (t.waits[0].due <= t.seen || d.fates[t.waits[0].job].Start >= 0) {
+		t.waits = t.waits[1:]
+	}
+	for len(t.moves) > 0 && t.moves[0] <= t.seen {
+		heap.Pop(&t.moves)
+	}
+	due := int64(never)
+	if len(t.waits) > 0 {
+		due = t.waits[0].due
+	}
+	if len(t.moves) > 0 {
+		due = min(due, t.moves[0])
+	}
+	return due
+}
+
+// up is the first multiple of a step from an origin on that is not before a moment.
+func up(at, origin, step int64) int64 {
+	return origin + (at-origin+step-1)/step*step
+}
+
+// strike does what the leader does at a tick: a sweep, where one is due, then rounds.
+func (d *driver) strike(sweep, match int64) error {
+	t, at := &d.ticks, min(sweep, match)
+	if t.idle++; t.idle > idleMost && d.next == len(d.Jobs) && len(d.busy) == 0 {
+		return errStuck
+	}
+	if sweep == at {
+		if err := d.sweep(at); err != nil {
+			return err
+		}
+	}
+	t.asked = t.asked || match == at
+	if err := d.match(at); err != nil {
+		return err
+	}
+	return d.settle(at)
+}
+
+// sweep fires what is due. What has ended is let go: nothing here is archived.
+func (d *driver) sweep(at int64) error {
+	d.ticks.swept, d.ticks.forget = at, false
+	for {
+		staged := d.m.Staged(sweepEach, 1<<20)
+		if len(staged) == 0 {
+			break
+		}
+		seqs := make([]uint64, len(staged))
+		for i := range staged {
+			seqs[i] = staged[i].Seq
+		}
+		d.m.Archived(seqs)
+	}
+	for {
+		if err := d.apply(at, []*fsmpb.Op{{Op: &fsmpb.Op_Sweep{Sweep: &fsmpb.Sweep{}}}}); err != nil {
+			return err
+		}
+		if !d.ticks.more {
+			return nil
+		}
+	}
+}
+
+// match decides, where it is asked for, entry by entry until nothing is left to decide, as the leader does.
+func (d *driver) match(at int64) error {
+	if !d.ticks.asked || !d.m.Waiting() {
+		return nil
+	}
+	var last []*fsmpb.Round
+	for d.m.Waiting() {
+		d.ticks.asked, d.ticks.matched, d.ticks.seen = false, at, d.now
+		rounds := d.m.Decide(limits.DecideMost)
+		if len(rounds) == 0 || samePair(last, rounds) {
+			break
+		}
+		ops := make([]*fsmpb.Op, len(rounds))
+		for i, r := range rounds {
+			ops[i] = &fsmpb.Op{Op: &fsmpb.Op_Round{Round: r}}
+		}
+		if err := d.apply(at, ops); err != nil {
+			return err
+		}
+		last = rounds
+	}
+	return nil
+}
+
+// samePair reports whether two entries of rounds begin with the same pair or preemption: what the state drops is not proposed again at once.
+func samePair(a, b []*fsmpb.Round) bool {
+	x, y := firstPair(a), firstPair(b)
+	return x != "" && x == y
+}
+
+func firstPair(rounds []*fsmpb.Round) string {
+	for _, r := range rounds {
+		if len(r.GetPairs()) > 0 {
+			return r.GetPairs()[0].GetJob() + " " + r.GetPairs()[0].GetWorker()
+		}
+	}
+	for _, r := range rounds {
+		if len(r.GetPreempts()) > 0 {
+			return r.GetPreempts()[0].GetJob() + " " + r.GetPreempts()[0].GetWorker()
+		}
+	}
+	return ""
+}

@@ -1,0 +1,59 @@
+package check
+
+import (
+	"testing"
+
+	"github.com/rotasched/rota"
+)
+
+// runs has the schedule's run of a second complete, as event n.
+func (s *story) runs(n int64) *story {
+	id := string(rota.RunID("tick", rota.Date(1_700_000_040_000+n*1_000), ""))
+	s.happened("jobCompleted", id, 0, "")
+	e := &s.h.Events[len(s.h.Events)-1]
+	e.ID, e.Clock = rota.EventID{Incarnation: 1, Index: rota.Index(1_000_000 + 10*n)}, e.Clock+n*1_000
+	return s
+}
+
+// delivers makes the delivery of event n.
+func (s *story) delivers(n int64) *story {
+	id := string(rota.DeliveryID("hook", rota.EventID{Incarnation: 1, Index: rota.Index(1_000_000 + 10*n)}))
+	s.happened("jobEnqueued", id, 0, "")
+	return s.ended(id, "quick", "COMPLETED", "")
+}
+
+// fails has an attempt of the delivery of event n fail, and the delivery be queued again.
+func (s *story) fails(n int64) *story {
+	id := string(rota.DeliveryID("hook", rota.EventID{Incarnation: 1, Index: rota.Index(1_000_000 + 10*n)}))
+	s.happened("jobRetryScheduled", id, 0, "")
+	s.happened("jobEnqueued", id, 0, "")
+	return s
+}
+
+// hookStory has three runs, each delivered.
+func hookStory(s *story) {
+	s.h.Webhooks = []WebhookFacts{{Name: "hook", Schedule: "tick", Kinds: []string{"jobCompleted"}, Known: true, State: "ACTIVE",
+		Cursor: rota.EventID{Incarnation: 1, Index: 1_000_025}}}
+	s.runs(1).delivers(1).runs(2).runs(3).delivers(2)
+}
+
+func TestWebhooksBite(t *testing.T) {
+	t.Parallel()
+	bites(t, []plant{
+		{"twice", "webhooks", after(hookStory, func(s *story) { s.delivers(1) })},
+		{"twice_behind_a_retry", "webhooks", after(hookStory, func(s *story) { s.fails(1).delivers(1) })},
+		{"never", "webhooks", after(hookStory, func(s *story) { s.h.Webhooks[0].Cursor.Index = 1_000_030 })},
+		{"late", "webhooks", after(hookStory, func(s *story) { s.runs(20) })},
+		{"of_nothing", "webhooks", after(hookStory, func(s *story) { s.delivers(7) })},
+		{"out_of_order", "webhooks", after(hookStory, func(s *story) { s.runs(4).delivers(4).delivers(3) })},
+		{"disabled", "webhooks", after(hookStory, func(s *story) { s.h.Webhooks[0].State = "DISABLED" })},
+		{"a_gap", "webhooks", after(hookStory, func(s *story) { s.h.Webhooks[0].Gaps = 1 })},
+		{"not_worked", "webhooks", after(hookStory, func(s *story) { s.h.Final[len(s.h.Final)-1].State = "QUEUED" })},
+		{"gone", "webhooks", after(hookStory, func(s *story) { s.h.Final = s.h.Final[:len(s.h.Final)-1] })},
+	})
+	spares(t, []plant{
+		{"all_is_well", "webhooks", hookStory},
+		{"the_last_is_under_way", "webhooks", after(hookStory, func(s *story) { s.runs(5) })},
+		{"another_attempt", "webhooks", after(hookStory, func(s *story) { s.fails(1) })},
+	})
+}
