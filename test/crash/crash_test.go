@@ -90,21 +90,51 @@ func (c *cluster) diesRebuilding() {
 }
 
 // leaderDiesRemoving has the leader die when the log has removed a node and raft has
-// not: the next leader ends what it began.
+// not: the next leader ends what it began. A removal may be refused while somebody is not yet
+// back, and another leader may do it: it is asked for until the armed one is dead, of one
+// more node where the last is gone.
 func (c *cluster) leaderDiesRemoving() {
 	c.t.Helper()
-	c.flows++
-	extra := c.welcomes("extra-" + strconv.Itoa(c.flows))
 	leader := c.leader()
+	dead := leader.exited()
 	leader.arm(removal)
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	_ = c.all.RemovePeer(ctx, rota.NodeID(extra.ID)) // another leader may call it unknown by then
+	c.load.producers.Go(func() { c.keeps(leader, leads, dead) })
+	var extra *node
+	var answers []error
+	for asked := time.Now(); !ended(dead) && time.Since(asked) < 30*time.Second; {
+		if extra == nil {
+			c.flows++
+			extra = c.welcomes("extra-" + strconv.Itoa(c.flows))
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		err := c.all.RemovePeer(ctx, rota.NodeID(extra.ID))
+		cancel()
+		answers = append(answers, err)
+		select {
+		case <-dead:
+		case <-time.After(time.Second):
+			if err == nil || rota.KindOf(err) == rota.KindNotFound { // another led
+				extra.Kill()
+				extra = nil
+			}
+		}
+	}
+	c.t.Logf("asked to remove a node, the cluster answered %v", answers)
 	leader.diesAt(removal)
 	c.comesBack(leader)
 	c.becomesMember(extra, false)
 	extra.Kill()
 	c.t.Logf("%-24s %-9s %s died", removal.name, leads, leader.ID)
+}
+
+// ended reports whether a channel is closed.
+func ended(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // diesLeaving has a node die when it has left and does not know yet: it does not come
@@ -114,10 +144,17 @@ func (c *cluster) diesLeaving() {
 	c.flows++
 	extra := c.welcomes("extra-" + strconv.Itoa(c.flows))
 	extra.arm(leave)
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	// Where all goes well its connection ends; another answer is why it never dies there.
-	c.t.Logf("leaving, %s answers: %v", extra.ID, dial(c.t, extra).Leave(ctx))
+	user, dead := dial(c.t, extra), extra.exited()
+	for asked := time.Now(); !ended(dead) && time.Since(asked) < 30*time.Second; {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		// Where all goes well its connection ends; another answer is why it does not die yet.
+		c.t.Logf("leaving, %s answers: %v", extra.ID, user.Leave(ctx))
+		cancel()
+		select {
+		case <-dead:
+		case <-time.After(time.Second):
+		}
+	}
 	extra.diesAt(leave)
 	c.becomesMember(extra, false)
 	extra.start()

@@ -104,7 +104,7 @@ func (n *node) said() string { return n.Life().Stderr.String() }
 func (n *node) exited() <-chan struct{} { return n.Life().Ended() }
 
 func tail(text string) string {
-	const most = 6000
+	const most = 2000
 	return text[max(0, len(text)-most):]
 }
 
