@@ -68,6 +68,13 @@ export function shapeOf(nodes: FlowNode[]): Shape {
   return { ids: nodes.map((n) => n.id), from, to, depth, layers };
 }
 
+/** Returns the nodes' numbers in the order of a list: by layer, and by name as people count. */
+export function listed(shape: Shape): number[] {
+  const names = new Intl.Collator('en', { numeric: true });
+  const { ids, depth } = shape;
+  return ids.map((_, i) => i).sort((a, b) => depth[a]! - depth[b]! || names.compare(ids[a]!, ids[b]!));
+}
+
 /** Returns what finds the nodes with which a node, and all that joins it, is over. */
 function endsOf(nodes: FlowNode[], at: Map<string, number>): (i: number) => number[] {
   const joined = new Map<number, number[]>();

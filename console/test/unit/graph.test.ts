@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 
 import { fold, mostCards } from '../../src/graph/fold';
 import { layout, measures, pathOf } from '../../src/graph/layout';
-import { shapeOf, type FlowNode } from '../../src/graph/shape';
+import { listed, shapeOf, type FlowNode } from '../../src/graph/shape';
 
 const node = (id: string, parents: string[] = [], more: Partial<FlowNode> = {}): FlowNode => ({
   id,
@@ -37,6 +37,11 @@ test('a node lies behind all that it waits for', () => {
   const shape = shapeOf([node('a'), node('b', ['a']), node('c', ['a']), node('d', ['b', 'c']), node('e', ['a', 'd']), node('lost', ['nobody'])]);
   expect([...shape.depth]).toEqual([0, 1, 1, 2, 3, 0]);
   expect(shape.layers).toBe(4);
+});
+
+test('a list has nodes by layer, and n10 behind n9', () => {
+  const nodes = [node('n1', ['root']), node('n10', ['root']), node('n9', ['root']), node('a', ['n9']), node('root')];
+  expect(listed(shapeOf(nodes)).map((i) => nodes[i]!.id)).toEqual(['root', 'n1', 'n9', 'n10', 'a']);
 });
 
 test('what waits for a node waits for the last of what it grew', () => {

@@ -13,12 +13,8 @@ import (
 	"github.com/rotasched/rota/test/jepsen-lite/fault"
 )
 
-// batchMost bounds the jobs of a batch of the run; sealTries is how often sealing is asked for that
-// a mode refuses.
-const (
-	batchMost = 8
-	sealTries = 40
-)
+// batchMost bounds the jobs of a batch of the run.
+const batchMost = 8
 
 // openBatches opens batches, submits their jobs, some of which fail for good or are cancelled, and
 // seals those that no size does.
@@ -70,17 +66,11 @@ func (w *trial) oneBatch(ctx context.Context, r *rand.Rand, name string, n int) 
 		return
 	}
 	op.Func = "batch_seal"
-	for range sealTries {
-		outcome := w.insist(ctx, r, op, func(ctx context.Context, c *client.Client, _ *check.Op) error {
-			_, err := client.BatchesOf(c).Seal(ctx, spec.ID)
-			return err
-		})
-		if outcome == check.OK {
-			note(func(f *check.BatchFacts) { f.Sealed = true })
-		}
-		if outcome == check.OK || !fault.Rest(ctx, 250*time.Millisecond) {
-			return
-		}
+	if w.insistOnRoom(ctx, r, op, func(ctx context.Context, c *client.Client, _ *check.Op) error {
+		_, err := client.BatchesOf(c).Seal(ctx, spec.ID)
+		return err
+	}) == check.OK {
+		note(func(f *check.BatchFacts) { f.Sealed = true })
 	}
 }
 

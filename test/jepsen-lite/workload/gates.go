@@ -58,7 +58,7 @@ func (w *trial) signal(ctx context.Context, r *rand.Rand, name string, flow rota
 	s.Payload = rota.Blob(s.ID)
 	op := check.Op{Process: name, Func: check.OpSignal, Flow: string(flow), Did: node, Output: s.ID}
 	for range 2 {
-		if w.insist(ctx, r, op, func(ctx context.Context, c *client.Client, op *check.Op) error {
+		if w.insistOnRoom(ctx, r, op, func(ctx context.Context, c *client.Client, op *check.Op) error {
 			answer, err := c.SignalWorkflow(ctx, s)
 			op.Existed, op.Index = answer.Existed, uint64(answer.Index)
 			return err

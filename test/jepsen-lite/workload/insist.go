@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
 	"github.com/rotasched/rota/test/jepsen-lite/check"
 	"github.com/rotasched/rota/test/jepsen-lite/fault"
@@ -27,4 +28,19 @@ func (w *trial) insist(ctx context.Context, r *rand.Rand, op check.Op, ask func(
 		}
 	}
 	return check.Unknown
+}
+
+// insistOnRoom insists, and asks again while a mode or a full disk refuses: both go by.
+func (w *trial) insistOnRoom(ctx context.Context, r *rand.Rand, op check.Op, ask func(context.Context, *client.Client, *check.Op) error) check.Outcome {
+	for {
+		var last error
+		outcome := w.insist(ctx, r, op, func(ctx context.Context, c *client.Client, now *check.Op) error {
+			last = ask(ctx, c, now)
+			return last
+		})
+		passing := rota.KindOf(last) == rota.KindExhausted || rota.KindOf(last) == rota.KindMode
+		if outcome != check.Refused || !passing || !fault.Rest(ctx, 250*time.Millisecond) {
+			return outcome
+		}
+	}
 }
