@@ -3,7 +3,9 @@ package check
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
+	"strings"
 )
 
 const (
@@ -64,7 +66,7 @@ func (v *view) checkLead() (found []Anomaly) {
 		if s.At-samples[calm].At < wallsStale {
 			continue
 		}
-		if least := middle(v.walls(s.At, false)); ahead+(s.At-s.Asked)/1e6 < least-dateSlow {
+		if least, _ := v.middle(s.At); ahead+(s.At-s.Asked)/1e6 < least-dateSlow {
 			say(s, "the date is %d ms ahead of the host's: the wall clocks make it %d at least", ahead, least)
 		}
 		seen, unseen := v.skewReported(s)
@@ -92,10 +94,10 @@ func dated(all []Sample) (samples []*Sample) {
 // skewReported counts the nodes that must say that their wall clock is off and do, and
 // lists those that do not.
 func (v *view) skewReported(s *Sample) (told int, unreported []string) {
-	low, high := v.walls(s.At, false), v.walls(s.At, true)
-	lowest, highest := middle(low), middle(high)
-	for i, node := range v.founders() {
-		if !slices.Contains(s.Told, node) || low[i]-highest < skewSeen && lowest-high[i] < skewSeen {
+	lowest, highest := v.middle(s.At)
+	for _, node := range v.members(s.At) {
+		low, high := v.wall(node, s.At, false), v.wall(node, s.At, true)
+		if !slices.Contains(s.Told, node) || low-highest < skewSeen && lowest-high < skewSeen {
 			continue
 		}
 		if slices.Contains(s.Skewed, node) {
@@ -117,10 +119,12 @@ func (v *view) medianMost(from, to int64) (most int64) {
 		}
 	}
 	for i, t := range at {
-		walls := v.walls(t, true)
-		slices.Sort(walls)
-		majority := len(walls)/2 + 1
-		median := walls[len(walls)-majority+(majority-1)/2]
+		median := int64(math.MinInt64)
+		for _, walls := range v.walls(t, true) {
+			slices.Sort(walls)
+			majority := len(walls)/2 + 1
+			median = max(median, walls[len(walls)-majority+(majority-1)/2])
+		}
 		if most = max(most, median); i == 0 {
 			most = median
 		}
@@ -128,39 +132,64 @@ func (v *view) medianMost(from, to int64) (most int64) {
 	return most
 }
 
-// middle is the median as nodes take it: the lower one of an even count.
-func middle(walls []int64) int64 {
-	sorted := slices.Sorted(slices.Values(walls))
-	return sorted[(len(sorted)-1)/2]
+// middle is the median of the wall clocks, as nodes take it the lower one of an even count, at least
+// and at most.
+func (v *view) middle(at int64) (least, most int64) {
+	of := func(high bool) (medians []int64) {
+		for _, walls := range v.walls(at, high) {
+			slices.Sort(walls)
+			medians = append(medians, walls[(len(walls)-1)/2])
+		}
+		return medians
+	}
+	return slices.Min(of(false)), slices.Max(of(true))
 }
 
-// walls are how far the founders' wall clocks, as the leader knows them, are ahead of
-// the host's: at most, or at least. Where a node joins and leaves, a wall clock that
-// is right is added.
-func (v *view) walls(at int64, most bool) []int64 {
-	names := v.founders()
-	walls := make([]int64, len(names), len(names)+1)
-	for _, w := range v.Walls {
-		i := slices.Index(names, w.Node)
-		if i < 0 {
-			continue
+// walls are how far the members' wall clocks, as the leader knows them, are ahead of the host's, at
+// most or at least: those of who is a member now, and of who was one a little before.
+func (v *view) walls(at int64, most bool) (sets [][]int64) {
+	for _, names := range [][]string{v.members(at), v.members(at - wallsStale)} {
+		walls := make([]int64, 0, len(names))
+		for _, name := range names {
+			walls = append(walls, v.wall(name, at, most))
 		}
+		sets = append(sets, walls)
+	}
+	return sets
+}
+
+// wall is how far one node's wall clock is ahead, as the leader knows it, at most or at least.
+func (v *view) wall(node string, at int64, most bool) (ahead int64) {
+	for _, w := range v.Walls {
 		firm := !w.Swings && at >= w.Begin+wallsStale && at <= w.End
 		blurred := at >= w.Begin && at <= w.End+wallsStale && (w.Ahead > 0) == most
-		if firm || blurred {
-			walls[i] += w.Ahead
+		if w.Node == node && (firm || blurred) {
+			ahead += w.Ahead
 		}
 	}
-	if slices.ContainsFunc(v.Faults, func(f Fault) bool { return f.Nemesis == "membership" }) {
-		walls = append(walls, 0)
-	}
-	return walls
+	return ahead
 }
 
-// founders are the names of the nodes that a run begins with.
-func (v *view) founders() (names []string) {
+// members are the nodes that a run begins with and those that came later, without those that are gone
+// for good by then.
+func (v *view) members(at int64) (names []string) {
 	for i := range v.Nodes {
 		names = append(names, fmt.Sprintf("n%d", i+1))
 	}
-	return names
+	for _, c := range v.Changes {
+		if isNode(c.Who) && c.At <= at && !slices.Contains(names, c.Who) {
+			names = append(names, c.Who)
+		}
+	}
+	remain := slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		lives := v.lives[name]
+		return len(lives) > 0 && lives[len(lives)-1].State == IsDown && lives[len(lives)-1].At <= at
+	})
+	if len(remain) == 0 { // a run that ends with the death of all
+		return names
+	}
+	return remain
 }
+
+// isNode reports whether the name is that of a node, n1, and not of a worker, w1.
+func isNode(name string) bool { return strings.HasPrefix(name, "n") }

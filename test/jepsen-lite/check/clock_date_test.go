@@ -61,6 +61,11 @@ func TestDateBites(t *testing.T) {
 				s.h.Samples[i].Skewed = []string{"n2"}
 			}
 		}},
+		{"follows_only_who_came", "clock", func(s *story) {
+			s.h.Changes = append(s.h.Changes, Change{ms(5_000), "n3", IsDown}, Change{ms(6_000), "n4", IsUp})
+			jumped(s, 60_000, 35_000, 48_000, "n4")
+			dates(s, func(at int64) int64 { return 60_000 * (at / 36_000) })
+		}},
 		{"works_off_no_lead", "clock", func(s *story) {
 			toSixty(s)
 			jumped(s, 60_000, 31_000, 34_000, "n1", "n2", "n3")
@@ -94,6 +99,14 @@ func TestDateBites(t *testing.T) {
 			})
 			for i := range s.h.Samples {
 				s.h.Samples[i].Skewed = []string{"n3"}
+			}
+		}},
+		{"one_that_came_and_another_jump", "clock", func(s *story) {
+			s.h.Changes = append(s.h.Changes, Change{ms(5_000), "n3", IsDown}, Change{ms(6_000), "n4", IsUp})
+			jumped(s, 60_000, 35_000, 48_000, "n2", "n4")
+			dates(s, func(at int64) int64 { return 60_000 * min(1, at/36_000) })
+			for i := range s.h.Samples {
+				s.h.Samples[i].Skewed = []string{"n1"}
 			}
 		}},
 		{"all_swing", "clock", func(s *story) {
