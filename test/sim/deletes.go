@@ -184,7 +184,8 @@ func (a *auditor) lives(n *node, e *rota.Event, j *auditJob) {
 	if (e.Kind == rota.EventJobEnqueued || e.Kind == rota.EventJobDelayed) && a.mayFade(e.Job) {
 		*j = auditJob{token: j.token} // its repeat came late, out of a deposed leader's hands
 	}
-	if !j.deleted || e.Kind == rota.EventJobDeleted {
+	if !j.deleted || e.Kind == rota.EventJobDeleted ||
+		e.Kind == rota.EventAssignmentDropped { // of a round that was decided before
 		return
 	}
 	if e.Kind != rota.EventJobEnqueued && e.Kind != rota.EventJobDelayed {
