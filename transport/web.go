@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/transport/web"
 )
 
@@ -15,6 +16,10 @@ const (
 	webHeader   = 5 * time.Second
 	webBody     = 10 * time.Second
 	webBodyRate = 64 << 10
+	// webHeaders is what net/http reads of a header. What has more is answered by it alone, in plain
+	// text, before any handler: so it is above maxHeaderBytes, from which on we refuse ourselves.
+	// net/http takes 4 KiB more than it is told.
+	webHeaders = 2*maxHeaderBytes - 4<<10
 	// webIdle ends an HTTP connection that asks for nothing more.
 	webIdle = 30 * time.Second
 	// connGrace ends a connection on which no call was admitted; one of health is none.
@@ -27,6 +32,10 @@ const (
 func NewWebServer(handler http.Handler, hosts *Hosts, errors *log.Logger) *http.Server {
 	return &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if err := checkHeaders(r); err != nil {
+				web.Refuse(w, err, http.StatusRequestHeaderFieldsTooLarge)
+				return
+			}
 			if code, err := hosts.refuse(r); err != nil {
 				w.Header().Set("Connection", "close")
 				web.Refuse(w, err, code)
@@ -38,8 +47,23 @@ func NewWebServer(handler http.Handler, hosts *Hosts, errors *log.Logger) *http.
 			}
 			handler.ServeHTTP(w, r)
 		}),
-		ReadHeaderTimeout: webHeader, IdleTimeout: webIdle, MaxHeaderBytes: maxHeaderBytes, ErrorLog: errors, ConnContext: withSeat,
+		ReadHeaderTimeout: webHeader, IdleTimeout: webIdle, MaxHeaderBytes: webHeaders, ErrorLog: errors, ConnContext: withSeat,
 	}
+}
+
+// checkHeaders bounds the headers of a request: their names and values, as they are written a line each.
+func checkHeaders(r *http.Request) error {
+	const written = len(": \r\n")
+	size := len("Host") + len(r.Host) + written
+	for name, values := range r.Header {
+		for _, value := range values {
+			size += len(name) + len(value) + written
+		}
+	}
+	if size > maxHeaderBytes {
+		return rota.Refusef(rota.KindInvalid, "headers", "the headers have %d bytes: at most %d are taken", size, maxHeaderBytes)
+	}
+	return nil
 }
 
 // Seated has each request's connection keep its place while the request is under way.

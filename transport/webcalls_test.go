@@ -150,6 +150,7 @@ func TestHTTP_refuses(t *testing.T) {
 		"two MiB":                      {"POST", "/v1/jobs", `{"jobs":"` + strings.Repeat("x", 2<<20) + `"}`, nil, 413, "INVALID", "body", "smaller"},
 		"a gzip bomb":                  {"POST", "/v1/jobs", bomb(t, strings.Repeat("0", 1<<20), 64), []string{"Content-Encoding", "gzip"}, 413, "INVALID", "body", "smaller"},
 		"a long address":               {"GET", "/v1/jobs?q=" + strings.Repeat("x", 9<<10), "", nil, 414, "INVALID", "url", "8192"},
+		"long headers":                 {"GET", "/v1/jobs", "", []string{"Baggage", strings.Repeat("b", 16<<10)}, 431, "INVALID", "headers", "at most 16384"},
 		"another site's page":          {"POST", "/v1/jobs", spec, []string{"Sec-Fetch-Site", "cross-site"}, 403, "DENIED", "origin", "--cors-origin"},
 		"another origin":               {"GET", "/v1/jobs", "", []string{"Origin", "http://evil.example"}, 403, "DENIED", "origin", "--cors-origin"},
 		"no such call":                 {"GET", "/v1/job", "", nil, 404, "NOT_FOUND", "path", "openapi"},

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/api/rest"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
 )
@@ -61,6 +62,19 @@ func TestTLS_onePort(t *testing.T) {
 			if answer.StatusCode != http.StatusOK || answer.ProtoMajor != c.major {
 				t.Errorf("%v, %s: HTTP/%d, %s %s", c.offers, path, answer.ProtoMajor, answer.Status, text)
 			}
+		}
+		r, err := http.NewRequestWithContext(bounded(t), http.MethodGet, "https://n1.rota/v1/whoami", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Baggage", strings.Repeat("b", 24<<10))
+		answer, err := transport.RoundTrip(r)
+		if err != nil {
+			t.Fatalf("%v, long headers: %v", c.offers, err)
+		}
+		_ = answer.Body.Close()
+		if kind := answer.Header.Get("Content-Type"); answer.StatusCode != http.StatusRequestHeaderFieldsTooLarge || kind != rest.ProblemType {
+			t.Errorf("%v, long headers: %s of %s", c.offers, answer.Status, kind)
 		}
 	}
 	for _, offers := range [][]string{{"h2"}, {"h2", "http/1.1"}} {
