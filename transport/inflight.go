@@ -29,14 +29,19 @@ const (
 // alone would take a message's worth for each of a thousand streams of each connection. It
 // follows the frames of HTTP/2 (RFC 9113) on each connection and changes none.
 type inflight struct {
-	most   int64
-	held   atomic.Int64
-	log    *slog.Logger
-	warned logs.Limiter
+	most int64
+	held atomic.Int64
+	// leaving is what was held by requests of HTTP that were cut off and have not returned: it
+	// counts for nobody any more, but the memory is still taken.
+	leaving atomic.Int64
+	log     *slog.Logger
+	warned  logs.Limiter
 
 	mu       sync.Mutex
 	conns    map[*inflightConn]struct{}
 	accounts map[rota.Principal]*account
+	// freed is closed when some of leaving is free; nil while nobody waits for that.
+	freed chan struct{}
 }
 
 func newInflight(most int64, log *slog.Logger) *inflight {
@@ -159,6 +164,10 @@ type inflightConn struct {
 	streams map[uint32]*inflightStream
 	timer   *time.Timer
 	ended   bool
+	// lingers says that what is held when it ends is taken still, until inflight.left is called;
+	// behind is how much that is.
+	lingers bool
+	behind  int64
 }
 
 // NetConn returns the connection beneath.
@@ -330,6 +339,10 @@ func (c *inflightConn) Close() error {
 	c.mu.Lock()
 	if !c.ended {
 		c.ended = true
+		if c.lingers {
+			c.behind = c.held.Load()
+			c.all.leaving.Add(c.behind)
+		}
 		for id, s := range c.streams {
 			c.forget(id, s)
 		}

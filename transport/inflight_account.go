@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"context"
 	"sync/atomic"
 
 	"github.com/rotasched/rota"
@@ -20,6 +21,41 @@ func (f *inflight) relieveOf(a *account) {
 		if !f.endWorst(a, "the messages in flight of its principal are more than half of --inflight-bytes, and most of what is unfinished is its own") {
 			return
 		}
+	}
+}
+
+// awaitRoom waits while requests that were cut off have not given back the memory that there is no room for beside them.
+// They do so at once, so that it takes no more than a turn of each. It reports false where ctx ends before.
+func (f *inflight) awaitRoom(ctx context.Context) bool {
+	for {
+		f.mu.Lock()
+		if f.freed == nil {
+			f.freed = make(chan struct{})
+		}
+		freed := f.freed
+		f.mu.Unlock()
+		if leaving := f.leaving.Load(); leaving == 0 || f.held.Load()+leaving <= f.most {
+			return true
+		}
+		select {
+		case <-freed:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// left frees what a request that was cut off held.
+func (f *inflight) left(n int64) {
+	if n == 0 {
+		return
+	}
+	f.leaving.Add(-n)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.freed != nil {
+		close(f.freed)
+		f.freed = nil
 	}
 }
 

@@ -1,10 +1,13 @@
 package transport
 
 import (
+	"context"
 	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -173,6 +176,58 @@ func TestInflight_perPrincipal(t *testing.T) {
 	if len(f.accounts) != 0 || f.held.Load() != 0 {
 		t.Errorf("%d accounts are left, %d bytes held", len(f.accounts), f.held.Load())
 	}
+}
+
+// TestInflight_cutOffLingers: what a request of HTTP holds that was cut off is taken until it has returned, and others
+// wait for that; nobody else is cut off for it.
+func TestInflight_cutOffLingers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &Server{inflight: newInflight(1000, slog.New(slog.DiscardHandler))}
+		begin := func(ctx context.Context) *webFlight {
+			ctx, cancel := context.WithCancel(ctx)
+			t.Cleanup(cancel)
+			r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/v1/jobs", nil)
+			return s.followWeb(r, &pass{}, cancel, http.NewResponseController(httptest.NewRecorder()))
+		}
+		greedy, other, next := begin(t.Context()), begin(t.Context()), begin(t.Context())
+		ended, cancel := context.WithCancel(t.Context())
+		gone := begin(ended)
+		for f, n := range map[*webFlight]int{greedy: 450, other: 300} {
+			if err := f.count(t.Context(), n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		granted, refused := make(chan error, 1), make(chan error, 1)
+		go func() { granted <- next.count(t.Context(), 350) }()
+		synctest.Wait()
+		go func() { refused <- gone.count(ended, 100) }()
+		synctest.Wait()
+		if err := greedy.count(t.Context(), 0); rota.KindOf(err) != rota.KindExhausted || len(granted) != 0 || s.inflight.leaving.Load() != 450 {
+			t.Errorf("the greedy one: %v; granted %d, %d bytes are leaving", err, len(granted), s.inflight.leaving.Load())
+		}
+		if err := other.count(t.Context(), 0); err != nil {
+			t.Errorf("another one: %v", err)
+		}
+		cancel()
+		if err := <-refused; rota.KindOf(err) != rota.KindExhausted {
+			t.Errorf("one that gives up: %v", err)
+		}
+		gone.leave()
+		greedy.leave()
+		if err := <-granted; err != nil {
+			t.Error(err)
+		}
+		other.leave()
+		next.arrived()
+		if c := next.conn; c.held.Load() != 350 || c.unfinished.Load() != 0 || s.inflight.held.Load() != 350 || s.inflight.leaving.Load() != 0 {
+			t.Errorf("%d are held, %d of them unfinished, %d of all, %d leaving", c.held.Load(), c.unfinished.Load(), s.inflight.held.Load(), s.inflight.leaving.Load())
+		}
+		next.leave()
+		if s.inflight.held.Load() != 0 || s.inflight.leaving.Load() != 0 {
+			t.Errorf("%d are held and %d leaving in the end", s.inflight.held.Load(), s.inflight.leaving.Load())
+		}
+	})
 }
 
 // TestInflight_late: a message that does not arrive whole in its time ends its connection.

@@ -136,10 +136,17 @@ func (v *visit) Context() context.Context { return v.ctx }
 
 // Count implements web.Visit.
 func (v *visit) Count(n int) error {
-	if v.body == nil || n == 0 {
+	if v.body == nil {
 		return nil
 	}
-	return v.body.count(n)
+	return v.body.count(v.ctx, n)
+}
+
+// Arrived implements web.Visit.
+func (v *visit) Arrived() {
+	if v.body != nil {
+		v.body.arrived()
+	}
 }
 
 // Settle implements web.Visit: it is what unary does at the end of a call.
@@ -191,18 +198,37 @@ func (s *Server) followWeb(r *http.Request, p *pass, cancel context.CancelFunc, 
 	f := &webFlight{request: &requestConn{from: textAddr(r.RemoteAddr), cancel: cancel, http: w}, stream: &inflightStream{}}
 	f.conn = s.inflight.follow(f.request)
 	f.conn.streams[1] = f.stream
+	f.conn.lingers = true
 	f.conn.belongs(p.caller.Actor)
 	return f
 }
 
-func (f *webFlight) count(n int) error {
+// count counts memory that the body is going to take, and waits until there is room for it; below 0 is what is free
+// again.
+func (f *webFlight) count(ctx context.Context, n int) error {
 	f.conn.mu.Lock()
 	if !f.conn.ended {
 		f.conn.count(&f.stream.part, int64(n), true)
 	}
 	f.conn.mu.Unlock()
-	f.conn.relieve()
+	if n > 0 {
+		f.conn.relieve()
+		if !f.conn.all.awaitRoom(ctx) {
+			return noRoom()
+		}
+	}
 	return f.refusal()
+}
+
+// arrived says that the body is whole.
+func (f *webFlight) arrived() {
+	f.conn.mu.Lock()
+	defer f.conn.mu.Unlock()
+	if !f.conn.ended {
+		whole := f.stream.part
+		f.conn.count(&f.stream.part, -whole, true)
+		f.conn.count(&f.stream.whole, whole, false)
+	}
 }
 
 // refusal returns why the request was cut off, nil where it was not.
@@ -210,14 +236,23 @@ func (f *webFlight) refusal() error {
 	if !f.request.cut.Load() {
 		return nil
 	}
+	return noRoom()
+}
+
+func noRoom() error {
 	e := rota.Refusef(rota.KindExhausted, "body", "the messages in flight on this node are more than --inflight-bytes: try again, or ask another node")
 	e.RetryAfter = comeBack
 	return e
 }
 
+// leave ends the request, whose memory is free.
 func (f *webFlight) leave() {
 	f.request.left.Store(true)
 	_ = f.conn.Close()
+	f.conn.mu.Lock()
+	behind := f.conn.behind
+	f.conn.mu.Unlock()
+	f.conn.all.left(behind)
 }
 
 // requestConn is a request as a connection that can be ended.
@@ -232,11 +267,12 @@ type requestConn struct {
 // RemoteAddr implements net.Conn.
 func (c *requestConn) RemoteAddr() net.Addr { return c.from }
 
-// Close implements net.Conn: whoever reads the body gets no more of it.
+// Close implements net.Conn: whoever reads the body gets no more of it, and the answer has a moment.
 func (c *requestConn) Close() error {
 	if !c.left.Load() {
 		c.cut.Store(true)
 		_ = c.http.SetReadDeadline(time.Now())
+		_ = c.http.SetWriteDeadline(time.Now().Add(lastWrite))
 		c.cancel()
 	}
 	return nil

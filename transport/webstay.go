@@ -68,6 +68,9 @@ func (v *stay) Context() context.Context { return v.ctx }
 // Count implements web.Visit: there is no body.
 func (v *stay) Count(int) error { return nil }
 
+// Arrived implements web.Visit.
+func (v *stay) Arrived() {}
+
 // Settle implements web.Visit.
 func (v *stay) Settle(err error) error {
 	if v.Draining() {

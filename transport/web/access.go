@@ -71,7 +71,7 @@ func tokenAnswer(w *rotav1.AccessToken, err error) (*Answer[rota.AccessToken], e
 }
 
 func (s accessCalls) createToken(ctx context.Context, in *Setting[rest.TokenSetting]) (*Answer[rota.AccessToken], error) {
-	body, err := in.Body.read()
+	body, err := in.Given.read()
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func (s accessCalls) setRole(ctx context.Context, in *VersionSetting[rest.RoleSe
 	if err != nil {
 		return nil, err
 	}
-	body, err := in.Body.read()
+	body, err := in.Given.read()
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +145,7 @@ func (s accessCalls) listIssuers(ctx context.Context, in *List) (*Answer[rest.Is
 // IssuerChange is a call that sets an identity provider.
 type IssuerChange struct {
 	Matching
-	Body In[rest.IssuerSetting]
+	Given In[rest.IssuerSetting]
 }
 
 func (s accessCalls) setIssuer(ctx context.Context, in *IssuerChange) (*Versioned[rota.Issuer], error) {
@@ -153,7 +153,7 @@ func (s accessCalls) setIssuer(ctx context.Context, in *IssuerChange) (*Versione
 	if err != nil {
 		return nil, err
 	}
-	body, err := in.Body.read()
+	body, err := in.Given.read()
 	if err != nil {
 		return nil, err
 	}
@@ -207,10 +207,10 @@ func (s accessCalls) block(blocked bool) func(context.Context, *BlockOf) (*Answe
 }
 
 // AnonymousChange is a call that says what callers without a credential may do.
-type AnonymousChange struct{ Body In[rest.Anonymous] }
+type AnonymousChange struct{ Given In[rest.Anonymous] }
 
 func (s accessCalls) setAnonymous(ctx context.Context, in *AnonymousChange) (*Answer[rest.Anonymous], error) {
-	body, err := in.Body.read()
+	body, err := in.Given.read()
 	if err != nil {
 		return nil, err
 	}
@@ -222,10 +222,10 @@ func (s accessCalls) setAnonymous(ctx context.Context, in *AnonymousChange) (*An
 }
 
 // ExchangeCall is a call that exchanges an identity token.
-type ExchangeCall struct{ Body In[rest.Exchange] }
+type ExchangeCall struct{ Given In[rest.Exchange] }
 
 func (s accessCalls) exchange(ctx context.Context, in *ExchangeCall) (*Answer[rota.AccessToken], error) {
-	body, err := in.Body.read()
+	body, err := in.Given.read()
 	if err != nil {
 		return nil, err
 	}
@@ -233,10 +233,10 @@ func (s accessCalls) exchange(ctx context.Context, in *ExchangeCall) (*Answer[ro
 }
 
 // SessionCall is a call that opens a session.
-type SessionCall struct{ Body In[rest.Session] }
+type SessionCall struct{ Given In[rest.Session] }
 
 func (s accessCalls) openSession(ctx context.Context, in *SessionCall) (*Answer[rota.AccessToken], error) {
-	body, err := in.Body.read()
+	body, err := in.Given.read()
 	if err != nil {
 		return nil, err
 	}
@@ -245,7 +245,7 @@ func (s accessCalls) openSession(ctx context.Context, in *SessionCall) (*Answer[
 }
 
 func (s accessCalls) claimSession(ctx context.Context, in *Setting[rest.SessionClaim]) (*Answer[rota.AccessToken], error) {
-	body, err := in.Body.read()
+	body, err := in.Given.read()
 	if err != nil {
 		return nil, err
 	}

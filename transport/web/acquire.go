@@ -38,7 +38,7 @@ type Proof struct {
 type PollCall[T any] struct {
 	Named
 	Proof
-	Body In[T]
+	Given In[T]
 }
 
 // LeaseCall is a call on a lease.
@@ -46,7 +46,7 @@ type LeaseCall[T any] struct {
 	ID    string `path:"id" maxLength:"512"`
 	Lease string `path:"lease" maxLength:"512"`
 	Proof
-	Body In[T]
+	Given In[T]
 }
 
 func (c *LeaseCall[T]) of() LeaseOf {
@@ -71,7 +71,7 @@ func (s *Site) polling() {
 	add(s, work("/acquire", "acquireLeases", "Register a worker that has no stream, wait for leases, and take them", true), s.acquire)
 	add(s, work("/beat", "beatWorker", "Say that a worker is alive, and renew the leases that it holds", false),
 		func(ctx context.Context, in *PollCall[rest.WorkerBeat]) (*Answer[rest.WorkerBeaten], error) {
-			body, err := in.Body.read()
+			body, err := in.Given.read()
 			if err != nil {
 				return nil, err
 			}
@@ -94,7 +94,7 @@ func (s *Site) polling() {
 
 func (s *Site) acquire(ctx context.Context, in *PollCall[rest.Acquire]) (*Answer[rest.Acquired], error) {
 	body := rest.Acquire{Max: 1, WaitMs: waitUsual, Worker: rota.WorkerSpec{Slots: 1}}
-	if err := decode(in.Body.raw, &body, ""); err != nil {
+	if err := decode(in.Given.raw, &body, ""); err != nil {
 		return nil, err
 	}
 	if id := body.Worker.ID; id != "" && string(id) != in.ID {
@@ -108,7 +108,7 @@ func (s *Site) acquire(ctx context.Context, in *PollCall[rest.Acquire]) (*Answer
 // onALease is a call on a lease whose body is read as it is.
 func onALease[T any](s *Site, do func(Polling, context.Context, LeaseOf, *T) (rest.JobOutcome, error)) func(context.Context, *LeaseCall[T]) (*Answer[rest.JobOutcome], error) {
 	return func(ctx context.Context, in *LeaseCall[T]) (*Answer[rest.JobOutcome], error) {
-		body, err := in.Body.read()
+		body, err := in.Given.read()
 		if err != nil {
 			return nil, err
 		}
@@ -123,7 +123,7 @@ func (s *Site) completeLease(ctx context.Context, in *LeaseCall[rest.LeaseComple
 		rest.LeaseCompletion
 		Children []json.RawMessage `json:"children"`
 	}
-	if err := decode(in.Body.raw, &given, ""); err != nil {
+	if err := decode(in.Given.raw, &given, ""); err != nil {
 		return nil, err
 	}
 	if n := len(given.Children); n > rota.MaxChildren {

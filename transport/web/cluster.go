@@ -52,10 +52,10 @@ func (s *Site) snapshot(ctx context.Context, _ *None) (*Pieces, error) {
 }
 
 // HandoverCall is a call that hands the leadership over.
-type HandoverCall struct{ Body In[rest.Handover] }
+type HandoverCall struct{ Given In[rest.Handover] }
 
 func (s *Site) transfer(ctx context.Context, in *HandoverCall) (*Answer[rest.Led], error) {
-	body, err := in.Body.read()
+	body, err := in.Given.read()
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"reflect"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -12,13 +13,40 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// In is a body that comes: kept as it came until the call reads it.
+// In is a body that comes, in a field of what a call takes: as it came, until the call has returned. The library of
+// HTTP has no hand in it.
 type In[T any] struct{ raw []byte }
 
-// Schema implements huma.SchemaProvider.
-func (*In[T]) Schema(r huma.Registry) *huma.Schema { return schemaOf[T](r) }
+// taker is an In of any type.
+type taker interface {
+	describe(huma.Registry) *huma.Schema
+}
 
-func (b *In[T]) keep(raw []byte) { b.raw = bytes.Clone(raw) }
+func (In[T]) describe(r huma.Registry) *huma.Schema { return schemaOf[T](r) }
+
+// Resolve implements huma.Resolver.
+func (b *In[T]) Resolve(ctx huma.Context) []error {
+	came, _ := ctx.Context().Value(bodyKey{}).(*body)
+	if came == nil {
+		return nil
+	}
+	raw, err := came.whole()
+	if err != nil {
+		return []error{err}
+	}
+	b.raw = raw
+	return nil
+}
+
+// describeBody returns the schema of the body that a call takes, nil where it takes none.
+func describeBody[I any](r huma.Registry) *huma.Schema {
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[I]()) {
+		if in, ok := reflect.Zero(f.Type).Interface().(taker); ok {
+			return in.describe(r)
+		}
+	}
+	return nil
+}
 
 // read reads the body; none is a T that says nothing.
 func (b *In[T]) read() (v T, err error) {
@@ -27,15 +55,6 @@ func (b *In[T]) read() (v T, err error) {
 	}
 	err = decode(b.raw, &v, "")
 	return v, err
-}
-
-// take is how the library reads a body.
-func take(raw []byte, into any) error {
-	if b, ok := into.(interface{ keep([]byte) }); ok {
-		b.keep(raw)
-		return nil
-	}
-	return json.Unmarshal(raw, into)
 }
 
 // decode reads JSON and refuses what it does not know, naming the field beneath a place. null, which encoding/json takes

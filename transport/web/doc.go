@@ -4,7 +4,7 @@
 //
 // What a request is held to, in this order: its host and origin (transport/hosts.go), its
 // address and its caller's rights (the Door), the names of its parameters, the type and the size of
-// its body (request.go), the body's fields (decode.go); then what the call itself refuses.
+// its body (request.go), what it takes as it comes (body.go), its fields (decode.go); then what the call itself refuses.
 // However it is refused, it is a problem of RFC 9457 that names the field.
 //
 // It never knows a node, never reads a cookie, and never decides what a call does or who may make it.

@@ -84,15 +84,15 @@ func (s *Site) listJobs(ctx context.Context, in *JobsQuery) (*Answer[rota.JobPag
 
 // Submission are the parameters of a batch.
 type Submission struct {
-	Key  string `header:"Idempotency-Key" maxLength:"255" doc:"Makes ids for the jobs without one, the same for the same tenant, key and place: a repetition is known."`
-	Body In[rest.JobSubmission]
+	Key   string `header:"Idempotency-Key" maxLength:"255" doc:"Makes ids for the jobs without one, the same for the same tenant, key and place: a repetition is known."`
+	Given In[rest.JobSubmission]
 }
 
 func (s *Site) submitJobs(ctx context.Context, in *Submission) (*Answer[rest.JobsSubmitted], error) {
 	var given struct {
 		Jobs []json.RawMessage `json:"jobs"`
 	}
-	if err := decode(in.Body.raw, &given, ""); err != nil {
+	if err := decode(in.Given.raw, &given, ""); err != nil {
 		return nil, err
 	}
 	if n := len(given.Jobs); n < 1 || n > limits.MaxBatchJobs {
@@ -197,7 +197,7 @@ func (s *Site) job(ctx context.Context, in *One, brief bool) (rota.Job, *rotav1.
 
 func (s *Site) submitJob(ctx context.Context, in *Setting[rota.JobSpec]) (*Answer[rota.Submitted], error) {
 	var spec rota.JobSpec
-	if err := decodeSpec(in.Body.raw, &spec, ""); err != nil {
+	if err := decodeSpec(in.Given.raw, &spec, ""); err != nil {
 		return nil, err
 	}
 	if spec.ID != "" && string(spec.ID) != in.ID {
@@ -227,7 +227,7 @@ func (s *Site) cancelJob(ctx context.Context, in *Named) (*Answer[rest.JobOutcom
 }
 
 func (s *Site) retryJob(ctx context.Context, in *Setting[rest.JobRetry]) (*Answer[rest.JobOutcome], error) {
-	body, err := in.Body.read()
+	body, err := in.Given.read()
 	if err != nil {
 		return nil, err
 	}
@@ -239,7 +239,7 @@ func (s *Site) retryJob(ctx context.Context, in *Setting[rest.JobRetry]) (*Answe
 }
 
 func (s *Site) changeJob(ctx context.Context, in *Setting[rest.JobChange]) (*Answer[rest.JobOutcome], error) {
-	body, err := in.Body.read()
+	body, err := in.Given.read()
 	if err != nil {
 		return nil, err
 	}

@@ -84,11 +84,11 @@ func (s keyCalls) getKeyRule(ctx context.Context, in *OneKeyRule) (*Versioned[ro
 type KeyRuleSetting struct {
 	NamedVersion
 	KeyOf
-	Body In[rota.KeyRule]
+	Given In[rota.KeyRule]
 }
 
 func (s keyCalls) setKeyRule(ctx context.Context, in *KeyRuleSetting) (*Versioned[rota.KeyRule], error) {
-	rule, err := in.Body.read()
+	rule, err := in.Given.read()
 	if err != nil {
 		return nil, err
 	}
@@ -146,10 +146,10 @@ func (s keyCalls) getKey(ctx context.Context, in *KeyQuery) (*Answer[rest.Keys],
 }
 
 // KeySkipping is a call that lets a sequence go on.
-type KeySkipping struct{ Body In[rest.KeySkip] }
+type KeySkipping struct{ Given In[rest.KeySkip] }
 
 func (s keyCalls) skipKey(ctx context.Context, in *KeySkipping) (*Answer[rest.Done], error) {
-	body, err := in.Body.read()
+	body, err := in.Given.read()
 	if err != nil {
 		return nil, err
 	}

@@ -32,7 +32,7 @@ func (s *Site) manyJobs() {
 }
 
 // JobsCall is a call about many jobs.
-type JobsCall struct{ Body In[rest.JobIDs] }
+type JobsCall struct{ Given In[rest.JobIDs] }
 
 // texts returns the ids of a call; one that is empty, or null, is refused with the whole call.
 func texts(ids []rota.JobID) ([]string, error) {
@@ -67,7 +67,7 @@ func changed(done *rotav1.JobOutcomes, err error) (*Answer[rest.JobsChanged], er
 }
 
 func (s manyCalls) cancelJobs(ctx context.Context, in *JobsCall) (*Answer[rest.JobsChanged], error) {
-	body, err := in.Body.read()
+	body, err := in.Given.read()
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func (s manyCalls) cancelJobs(ctx context.Context, in *JobsCall) (*Answer[rest.J
 }
 
 func (s manyCalls) deleteJobs(ctx context.Context, in *JobsCall) (*Answer[rest.JobsChanged], error) {
-	body, err := in.Body.read()
+	body, err := in.Given.read()
 	if err != nil {
 		return nil, err
 	}
@@ -91,10 +91,10 @@ func (s manyCalls) deleteJobs(ctx context.Context, in *JobsCall) (*Answer[rest.J
 }
 
 // RetriesCall is a call that runs many jobs again.
-type RetriesCall struct{ Body In[rest.JobRetries] }
+type RetriesCall struct{ Given In[rest.JobRetries] }
 
 func (s manyCalls) retryJobs(ctx context.Context, in *RetriesCall) (*Answer[rest.JobsChanged], error) {
-	body, err := in.Body.read()
+	body, err := in.Given.read()
 	if err != nil {
 		return nil, err
 	}
@@ -107,12 +107,12 @@ func (s manyCalls) retryJobs(ctx context.Context, in *RetriesCall) (*Answer[rest
 
 // JobsWait is a call that waits for many jobs.
 type JobsWait struct {
-	Wait string `query:"wait" maxLength:"32" default:"60s" doc:"Waits so long, at most 60s; then the last line has an error of kind TIMEOUT: ask again for those that are left."`
-	Body In[rest.JobIDs]
+	Wait  string `query:"wait" maxLength:"32" default:"60s" doc:"Waits so long, at most 60s; then the last line has an error of kind TIMEOUT: ask again for those that are left."`
+	Given In[rest.JobIDs]
 }
 
 func (s manyCalls) waitJobs(ctx context.Context, in *JobsWait) (*Pieces, error) {
-	body, err := in.Body.read()
+	body, err := in.Given.read()
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +152,7 @@ func waitOf(text string) (time.Duration, error) {
 }
 
 func (s manyCalls) reportProof(ctx context.Context, in *Setting[rest.ProofReport]) (*Answer[rest.JobOutcome], error) {
-	body, err := in.Body.read()
+	body, err := in.Given.read()
 	if err != nil {
 		return nil, err
 	}

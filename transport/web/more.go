@@ -51,7 +51,7 @@ func (s *Site) getBatch(ctx context.Context, in *One) (*Answer[rota.Batch], erro
 
 func (s *Site) openBatch(ctx context.Context, in *Setting[rest.BatchOpening]) (*Answer[rota.Batch], error) {
 	body := rest.BatchOpening{Callback: rota.NewJobSpec("", nil)}
-	if err := decode(in.Body.raw, &body, ""); err != nil {
+	if err := decode(in.Given.raw, &body, ""); err != nil {
 		return nil, err
 	}
 	return batchAnswer(s.options.Calls.Batches.Open(ctx, words.BatchSpecToWire(&rota.BatchSpec{ID: rota.BatchID(in.ID), Size: body.Size, Callback: body.Callback})))
@@ -108,10 +108,10 @@ func (s *Site) getMode(ctx context.Context, in *Reading) (*Answer[rota.ModeStatu
 }
 
 // ModeSetting is a call that sets the mode.
-type ModeSetting struct{ Body In[rest.ModeChange] }
+type ModeSetting struct{ Given In[rest.ModeChange] }
 
 func (s *Site) setMode(ctx context.Context, in *ModeSetting) (*Answer[rota.ModeStatus], error) {
-	body, err := in.Body.read()
+	body, err := in.Given.read()
 	if err != nil {
 		return nil, err
 	}

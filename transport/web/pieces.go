@@ -1,7 +1,6 @@
 package web
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -103,17 +102,20 @@ var errAnswered = rota.Refusef(rota.KindInternal, "body", "the request has been 
 
 // lines reads a body line by line, of which one at a time is kept.
 type lines struct {
-	from    *bufio.Reader
+	from    *body
 	control *http.ResponseController
-	visit   Visit
 	// number is that of the line that was read last, from 1.
 	number int
-	// past are bytes of lines that are kept no longer, and counted still.
-	past int
-	// reading is held while a line is read. over says that the request is answered: whoever
-	// reads on beside it touches nothing of it.
+	// reading is held while a line is read and used. over says that the request is answered:
+	// whoever reads on beside it touches nothing of it.
 	reading sync.Mutex
 	over    atomic.Bool
+}
+
+func newLines(ctx huma.Context) *lines {
+	_, w := humago.Unwrap(ctx)
+	from, _ := ctx.Context().Value(bodyKey{}).(*body)
+	return &lines{from: from, control: http.NewResponseController(w)}
 }
 
 // end has nobody read from now on, and waits for who does.
@@ -126,61 +128,37 @@ func (l *lines) end() {
 	l.reading.Unlock()
 }
 
-// free has the bytes of lines before counted no longer.
-func (l *lines) free() {
-	if l.visit != nil && l.past > 0 {
-		_ = l.visit.Count(-l.past)
-		l.past = 0
-	}
-}
-
-func newLines(ctx huma.Context) *lines {
-	r, w := humago.Unwrap(ctx)
-	visit, _ := ctx.Context().Value(visitKey{}).(Visit)
-	return &lines{from: bufio.NewReaderSize(r.Body, 64<<10), control: http.NewResponseController(w), visit: visit}
-}
-
-// next returns the next line that is not empty, io.EOF behind the last one.
-func (l *lines) next() ([]byte, error) {
+// next has the next line used that is not empty; it returns io.EOF behind the last one.
+func (l *lines) next(use func(text []byte) error) error {
 	l.reading.Lock()
 	defer l.reading.Unlock()
 	for {
 		if l.over.Load() {
-			return nil, errAnswered
+			return errAnswered
 		}
-		if l.from.Buffered() == 0 { // what has arrived takes no time
+		if l.from.used() { // what has arrived takes no time
 			_ = l.control.SetReadDeadline(time.Now().Add(stepMost))
 			if l.over.Load() { // end may have set another one before
-				return nil, errAnswered
+				return errAnswered
 			}
-			l.free()
 		}
-		line, err := l.read()
+		l.number++
+		line, err := l.from.line()
+		if len(line) > maxBody {
+			return rota.Refusef(rota.KindInvalid, "body", "line %d has more than %d bytes: at most so many are taken", l.number, maxBody)
+		}
+		if _, ours := errors.AsType[*rota.Error](err); err != nil && err != io.EOF && !ours {
+			return rota.Refusef(rota.KindTimeout, "body", "the body ended before it was whole, or stood still for %s", stepMost)
+		}
+		if err != nil && err != io.EOF {
+			return err
+		}
 		if text := bytes.TrimSpace(line); len(text) > 0 {
-			return text, nil
+			return use(text)
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
-	}
-}
-
-func (l *lines) read() (line []byte, err error) {
-	l.number++
-	for {
-		part, err := l.from.ReadSlice('\n')
-		line = append(line, part...)
-		if len(line) > maxBody {
-			return nil, rota.Refusef(rota.KindInvalid, "body", "line %d has more than %d bytes: at most so many are taken", l.number, maxBody)
-		}
-		if errors.Is(err, bufio.ErrBufferFull) {
-			continue
-		}
-		l.past += len(line)
-		if _, ours := errors.AsType[*rota.Error](err); err != nil && err != io.EOF && !ours {
-			err = rota.Refusef(rota.KindTimeout, "body", "the body ended before it was whole, or stood still for %s", stepMost)
-		}
-		return line, err
 	}
 }
 

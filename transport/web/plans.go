@@ -63,7 +63,7 @@ type Dry struct {
 type PlanStart struct {
 	Named
 	Dry
-	Body In[rota.PlanSpec]
+	Given In[rota.PlanSpec]
 }
 
 // PlanAnswer is a plan, or what one would go through.
@@ -79,7 +79,7 @@ func (planBody) Schema(r huma.Registry) *huma.Schema {
 func (b planBody) inner() any { return b.value }
 
 func (s planCalls) startPlan(ctx context.Context, in *PlanStart) (*PlanAnswer, error) {
-	body, err := in.Body.read()
+	body, err := in.Given.read()
 	if err != nil {
 		return nil, err
 	}

@@ -84,8 +84,8 @@ func Refuse(w http.ResponseWriter, err error, status int) {
 	_, _ = w.Write(append(text, '\n'))
 }
 
-// reckon makes the error of what the library itself refuses: a parameter that is not of its
-// type, a body that could not be read.
+// reckon makes the error of what the library itself refuses, such as a parameter that is not of
+// its type, and of what a Resolve returns.
 func reckon(status int, msg string, errs ...error) huma.StatusError {
 	field := "body"
 	for _, err := range errs {

@@ -1,8 +1,6 @@
 package web
 
 import (
-	"compress/gzip"
-	"io"
 	"maps"
 	"mime"
 	"net/http"
@@ -57,11 +55,14 @@ func (s *Site) enter(ctx huma.Context, next func(huma.Context)) {
 		Refuse(w, err, 0)
 		return
 	}
-	if err := takeBody(op, r, visit); err != nil {
+	body, err := takeBody(op, r, visit)
+	if err != nil {
 		Refuse(w, err, 0)
 		return
 	}
-	next(huma.WithValue(huma.WithContext(ctx, visit.Context()), visitKey{}, visit))
+	defer body.free()
+	ctx = huma.WithValue(huma.WithContext(ctx, visit.Context()), visitKey{}, visit)
+	next(huma.WithValue(ctx, bodyKey{}, body))
 }
 
 // lasts marks a call that gets more time.
@@ -98,20 +99,20 @@ func checkParameters(op *huma.Operation, raw string) error {
 	return nil
 }
 
-// takeBody bounds a body before it is read, or refuses it by its header.
-func takeBody(op *huma.Operation, r *http.Request, visit Visit) error {
+// takeBody returns the body that a call reads, nil where there is none, or refuses it by its header.
+func takeBody(op *huma.Operation, r *http.Request, visit Visit) (*body, error) {
 	if r.ContentLength == 0 {
 		if op.RequestBody != nil && op.RequestBody.Required {
-			return rota.Refusef(rota.KindInvalid, "body", "the body is missing: one is required, of %s", bodyTypes(op))
+			return nil, rota.Refusef(rota.KindInvalid, "body", "the body is missing: one is required, of %s", bodyTypes(op))
 		}
-		return nil
+		return nil, nil
 	}
 	if op.RequestBody == nil {
-		return rota.Refusef(rota.KindInvalid, "body", "the call takes no body: send none")
+		return nil, rota.Refusef(rota.KindInvalid, "body", "the call takes no body: send none")
 	}
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || op.RequestBody.Content[kind] == nil {
-		return coded{rota.Refusef(rota.KindInvalid, "content-type", "the header Content-Type is %q: %s is wanted", head(r.Header.Get("Content-Type")),
+		return nil, coded{rota.Refusef(rota.KindInvalid, "content-type", "the header Content-Type is %q: %s is wanted", head(r.Header.Get("Content-Type")),
 			bodyTypes(op)), http.StatusUnsupportedMediaType}
 	}
 	most := maxBody
@@ -119,19 +120,15 @@ func takeBody(op *huma.Operation, r *http.Request, visit Visit) error {
 		most = maxLines
 	}
 	if r.ContentLength > int64(most) {
-		return tooLarge(most)
+		return nil, tooLarge(most)
 	}
-	var from io.Reader = &bounded{from: r.Body, most: most}
 	switch encoding := strings.ToLower(r.Header.Get("Content-Encoding")); encoding {
-	case "", "identity":
-	case "gzip":
-		from = &bounded{from: &unzipped{from: from}, most: most}
+	case "", "identity", "gzip":
+		return newBody(r.Body, visit, most, encoding == "gzip")
 	default:
-		return coded{rota.Refusef(rota.KindInvalid, "content-encoding", "the header Content-Encoding is %q: gzip or none is wanted", head(encoding)),
+		return nil, coded{rota.Refusef(rota.KindInvalid, "content-encoding", "the header Content-Encoding is %q: gzip or none is wanted", head(encoding)),
 			http.StatusUnsupportedMediaType}
 	}
-	r.Body = &counted{from, r.Body, visit}
-	return nil
 }
 
 // bodyTypes names the media types that a call takes.
@@ -142,63 +139,3 @@ func bodyTypes(op *huma.Operation) string {
 func tooLarge(most int) error {
 	return coded{rota.Refusef(rota.KindInvalid, "body", "the body has more than %d bytes: send smaller batches", most), http.StatusRequestEntityTooLarge}
 }
-
-// bounded refuses what is longer than it may be.
-type bounded struct {
-	from       io.Reader
-	most, read int
-}
-
-func (b *bounded) Read(p []byte) (int, error) {
-	if left := b.most - b.read; len(p) > left+1 {
-		p = p[:left+1]
-	}
-	n, err := b.from.Read(p)
-	if b.read += n; b.read > b.most {
-		return 0, tooLarge(b.most)
-	}
-	return n, err
-}
-
-// unzipped decompresses, from the first read on.
-type unzipped struct {
-	from io.Reader
-	gzip *gzip.Reader
-}
-
-func (u *unzipped) Read(p []byte) (n int, err error) {
-	if u.gzip == nil {
-		if u.gzip, err = gzip.NewReader(u.from); err != nil {
-			return 0, u.refuse(err)
-		}
-	}
-	if n, err = u.gzip.Read(p); err != nil && err != io.EOF {
-		return n, u.refuse(err)
-	}
-	return n, err
-}
-
-func (u *unzipped) refuse(err error) error {
-	if rota.KindOf(err) == rota.KindInvalid {
-		return err
-	}
-	return rota.Refusef(rota.KindInvalid, "body", "the body is not of gzip, as the header Content-Encoding says: %v", err)
-}
-
-// counted is a body whose bytes are counted for the node.
-type counted struct {
-	io.Reader
-	body  io.Closer
-	visit Visit
-}
-
-func (c *counted) Read(p []byte) (int, error) {
-	n, err := c.Reader.Read(p)
-	if full := c.visit.Count(n); full != nil {
-		return 0, full
-	}
-	return n, err
-}
-
-// Close implements io.Closer.
-func (c *counted) Close() error { return c.body.Close() }

@@ -55,7 +55,7 @@ type Named struct {
 // Setting is a call that sets one thing.
 type Setting[T any] struct {
 	Named
-	Body In[T]
+	Given In[T]
 }
 
 // None are no parameters.
@@ -135,7 +135,7 @@ type route struct {
 // add registers a call.
 func add[I, O any](s *Site, rt route, do func(context.Context, *I) (*O, error)) {
 	op := huma.Operation{Method: rt.method, Path: rt.path, OperationID: rt.id, Summary: rt.says, SkipValidateBody: true,
-		MaxBodyBytes: maxBody + 2, BodyReadTimeout: 0, Tags: []string{tag(rt.path)}, Responses: map[string]*huma.Response{
+		Tags: []string{tag(rt.path)}, Responses: map[string]*huma.Response{
 			"default": {Description: "How the call is refused.", Content: map[string]*huma.MediaType{
 				"application/problem+json": {Schema: (*problem)(nil).Schema(s.api.OpenAPI().Components.Schemas)}}},
 		}}
@@ -162,11 +162,11 @@ func add[I, O any](s *Site, rt route, do func(context.Context, *I) (*O, error)) 
 	if rt.bytes {
 		made.Responses["200"].Content = map[string]*huma.MediaType{rawType: {Schema: binary(nil)}}
 	}
-	if rt.takes != nil { // told here, so that the library leaves the body to the call
-		made.RequestBody = &huma.RequestBody{Required: true, Content: rt.takes(s.api.OpenAPI().Components.Schemas)}
+	if schema := describeBody[I](s.api.OpenAPI().Components.Schemas); schema != nil { // told here, so that the library leaves the body to the call
+		made.RequestBody = &huma.RequestBody{Required: !rt.optional, Content: map[string]*huma.MediaType{mediaType: {Schema: schema}}}
 	}
-	if rt.optional && made.RequestBody != nil {
-		made.RequestBody.Required = false
+	if rt.takes != nil {
+		made.RequestBody = &huma.RequestBody{Required: true, Content: rt.takes(s.api.OpenAPI().Components.Schemas)}
 	}
 	for _, code := range rt.statuses {
 		made.Responses[strconv.Itoa(code)] = &huma.Response{Description: http.StatusText(code), Content: made.Responses["200"].Content}

@@ -69,7 +69,7 @@ func (s *Site) setSchedule(ctx context.Context, in *VersionSetting[rota.Schedule
 		return nil, err
 	}
 	spec := rota.NewScheduleSpec("", rota.NewJobSpec("", nil))
-	if err := decode(in.Body.raw, &spec, ""); err != nil {
+	if err := decode(in.Given.raw, &spec, ""); err != nil {
 		return nil, err
 	}
 	if spec.Name != "" && string(spec.Name) != in.ID {
@@ -119,7 +119,7 @@ func (s *Site) nextDates(ctx context.Context, in *NextQuery) (*Answer[rest.Dates
 }
 
 func (s *Site) pauseSchedule(ctx context.Context, in *VersionSetting[rest.SchedulePause]) (*Versioned[rota.Schedule], error) {
-	body, err := in.Body.read()
+	body, err := in.Given.read()
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +131,7 @@ func (s *Site) pauseSchedule(ctx context.Context, in *VersionSetting[rest.Schedu
 }
 
 func (s *Site) resumeSchedule(ctx context.Context, in *VersionSetting[rest.ScheduleResumption]) (*Versioned[rota.Schedule], error) {
-	body, err := in.Body.read()
+	body, err := in.Given.read()
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +143,7 @@ func (s *Site) resumeSchedule(ctx context.Context, in *VersionSetting[rest.Sched
 }
 
 func (s *Site) triggerSchedule(ctx context.Context, in *Setting[rest.ScheduleRun]) (*Answer[rest.JobOutcome], error) {
-	body, err := in.Body.read()
+	body, err := in.Given.read()
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +155,7 @@ func (s *Site) triggerSchedule(ctx context.Context, in *Setting[rest.ScheduleRun
 }
 
 func (s *Site) backfillSchedule(ctx context.Context, in *Setting[rest.Backfill]) (*Answer[rest.Backfilled], error) {
-	body, err := in.Body.read()
+	body, err := in.Given.read()
 	if err != nil {
 		return nil, err
 	}

@@ -104,7 +104,7 @@ type NamedVersion struct {
 }
 
 func (s *Site) setQueue(ctx context.Context, in *Trial) (*Versioned[rota.Queue], error) {
-	body, err := in.Body.read()
+	body, err := in.Given.read()
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +168,7 @@ func (s *Site) getTenant(ctx context.Context, in *One) (*Versioned[rota.Tenant],
 }
 
 func (s *Site) setTenant(ctx context.Context, in *Trial) (*Versioned[rota.Tenant], error) {
-	body, err := in.Body.read()
+	body, err := in.Given.read()
 	if err != nil {
 		return nil, err
 	}
@@ -293,11 +293,11 @@ func (s *Site) cluster() {
 type ClusterSetting struct {
 	Dry
 	Matching
-	Body In[rest.Settings]
+	Given In[rest.Settings]
 }
 
 func (s *Site) setCluster(ctx context.Context, in *ClusterSetting) (*Versioned[rota.ClusterSettings], error) {
-	body, err := in.Body.read()
+	body, err := in.Given.read()
 	if err != nil {
 		return nil, err
 	}

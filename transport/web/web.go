@@ -68,9 +68,12 @@ type Door interface {
 type Visit interface {
 	// Context is the call's, with its caller and its deadline.
 	Context() context.Context
-	// Count counts bytes of a body that is read, and refuses those that are too many for the node;
-	// below 0 are those that are kept no longer.
+	// Count counts memory that a body is going to take, waits until the node has room for it, and
+	// refuses what is too much, and all once it was; below 0 is what is free again. What is counted at the end is
+	// free by then.
 	Count(n int) error
+	// Arrived says that the body is whole.
+	Arrived()
 	// Settle judges how the call ended once more, by the rights of now.
 	Settle(err error) error
 	// Class names what the caller may read now: callers of one class read the same.
@@ -169,7 +172,7 @@ func settings() huma.Config {
 				"token": {Type: "http", Scheme: "bearer", Description: "A token, as rota auth token create prints it."},
 			}},
 			Security: []map[string][]string{{"token": {}}, {}}},
-		Formats:       map[string]huma.Format{mediaType: {Marshal: write, Unmarshal: take}, "json": {Marshal: write, Unmarshal: take}},
+		Formats:       map[string]huma.Format{mediaType: {Marshal: write}, "json": {Marshal: write}},
 		DefaultFormat: mediaType,
 	}
 }

@@ -78,7 +78,7 @@ func (s webhookCalls) set(ctx context.Context, in *VersionSetting[rota.WebhookSp
 	if err != nil {
 		return nil, err
 	}
-	spec, err := in.Body.read()
+	spec, err := in.Given.read()
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func (s webhookCalls) pause(ctx context.Context, in *VersionSetting[rest.Webhook
 	if err != nil {
 		return nil, err
 	}
-	body, err := in.Body.read()
+	body, err := in.Given.read()
 	if err != nil {
 		return nil, err
 	}

@@ -204,7 +204,7 @@ func (s workflowCalls) submitWorkflow(ctx context.Context, up *Upload) (*Answer[
 
 // fromJSON reads a whole workflow, and makes the messages of it.
 func (u *Upload) fromJSON() ([]*rotav1.SubmitWorkflowRequest, error) {
-	text, err := io.ReadAll(u.body.from)
+	text, err := u.body.from.whole()
 	if err != nil {
 		return nil, err
 	}
@@ -257,28 +257,30 @@ func edgeMessage(raw []byte, place string) (*rotav1.SubmitWorkflowRequest, error
 
 // fromLines reads the next line: the first is the head, an edge has from and to, and all
 // others are nodes.
-func (u *Upload) fromLines() (*rotav1.SubmitWorkflowRequest, error) {
+func (u *Upload) fromLines() (m *rotav1.SubmitWorkflowRequest, err error) {
 	first := u.body.number == 0
-	text, err := u.body.next()
-	if err != nil {
-		return nil, err
-	}
-	place := "line " + strconv.Itoa(u.body.number)
-	if first {
-		var h workflowHead
-		if err := decode(text, &h, place); err != nil {
-			return nil, err
+	err = u.body.next(func(text []byte) (err error) {
+		place := "line " + strconv.Itoa(u.body.number)
+		if first {
+			var h workflowHead
+			if err := decode(text, &h, place); err != nil {
+				return err
+			}
+			m, err = h.message(u.ID)
+			return err
 		}
-		return h.message(u.ID)
-	}
-	var ends struct {
-		From json.RawMessage `json:"from"`
-		To   json.RawMessage `json:"to"`
-	}
-	if err := json.Unmarshal(text, &ends); err == nil && (ends.From != nil || ends.To != nil) {
-		return edgeMessage(text, place)
-	}
-	return nodeMessage(text, place)
+		var ends struct {
+			From json.RawMessage `json:"from"`
+			To   json.RawMessage `json:"to"`
+		}
+		if err := json.Unmarshal(text, &ends); err == nil && (ends.From != nil || ends.To != nil) {
+			m, err = edgeMessage(text, place)
+			return err
+		}
+		m, err = nodeMessage(text, place)
+		return err
+	})
+	return m, err
 }
 
 func workflowAnswer(w *rotav1.Workflow, err error) (*Answer[rota.Workflow], error) {
@@ -290,7 +292,7 @@ func workflowAnswer(w *rotav1.Workflow, err error) (*Answer[rota.Workflow], erro
 }
 
 func (s workflowCalls) retryWorkflow(ctx context.Context, in *Setting[rest.WorkflowRetry]) (*Answer[rota.Workflow], error) {
-	body, err := in.Body.read()
+	body, err := in.Given.read()
 	if err != nil {
 		return nil, err
 	}
@@ -317,11 +319,11 @@ func (s workflowCalls) getNode(ctx context.Context, in *NodeQuery) (*Answer[rota
 type SignalCall struct {
 	Named
 	NodeOf
-	Body In[rest.Signal]
+	Given In[rest.Signal]
 }
 
 func (s workflowCalls) signalNode(ctx context.Context, in *SignalCall) (*Answer[rota.Signalled], error) {
-	body, err := in.Body.read()
+	body, err := in.Given.read()
 	if err != nil {
 		return nil, err
 	}
