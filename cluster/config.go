@@ -53,6 +53,8 @@ type Config struct {
 	NodeOf               func(tls.ConnectionState) (rota.NodeID, error)
 	// Version of the binary, as other nodes are shown it.
 	Version string
+	// CertificateEnds returns when the certificate that is shown now ends; nil where there is none.
+	CertificateEnds func() time.Time
 	// Timing of Raft; zero takes DefaultTiming.
 	Timing Timing
 	// SnapshotEntries and SnapshotEvery take the place of what Timing says of

@@ -197,6 +197,13 @@ func (dg *diskGate) yieldFull(s *diskVerdict) {
 	}()
 }
 
+// space returns what of the disk was free when it was looked at last, and how large it is.
+func (dg *diskGate) space() (free, total int64) {
+	dg.mu.Lock()
+	defer dg.mu.Unlock()
+	return int64(min(dg.free, math.MaxInt64)), int64(min(dg.total, math.MaxInt64))
+}
+
 // Problems says what is wrong with this node's disk.
 func (dg *diskGate) Problems() []string {
 	dg.mu.Lock()

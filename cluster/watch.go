@@ -334,6 +334,13 @@ func (w *watcher) remembered(id rota.NodeID) (string, bool) {
 	return api, ok
 }
 
+// skew returns how far this node's wall clock is ahead of the voters' median.
+func (w *watcher) skew() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return time.Duration(w.skewMs) * time.Millisecond
+}
+
 // problems lists what is wrong with this node's clock, and with its disk as raft found it.
 func (w *watcher) problems() (problems []string) {
 	w.mu.Lock()

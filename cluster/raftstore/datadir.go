@@ -17,8 +17,8 @@ const (
 	nodeFile    = "node.json"
 	lockName    = "LOCK"
 	nodeFileMax = 64 << 10
-	// nodeFormat is the version of node.json.
-	nodeFormat = 1
+	// NodeFormat is the version of node.json.
+	NodeFormat = 1
 )
 
 // DataDir is a node's data directory, locked for this process. Raft remembers
@@ -206,7 +206,7 @@ func (d *DataDir) load(id rota.NodeID, clusterName string, adopt bool) error {
 // itself, and all that does not fit. It writes nothing.
 func (d *DataDir) judge(id rota.NodeID, clusterName string, adopt, hasState bool) (now nodeRecord, faults []error) {
 	d.fresh = !hasState
-	now = nodeRecord{Format: nodeFormat, Draft: unreleased.Draft, Node: id, ClusterName: clusterName}
+	now = nodeRecord{Format: NodeFormat, Draft: unreleased.Draft, Node: id, ClusterName: clusterName}
 	var err error
 	if now.DirInode, now.DirBorn, err = birthOf(d.path); err != nil {
 		return now, []error{err}

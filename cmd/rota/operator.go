@@ -23,8 +23,9 @@ func (a operatorCommands) command() *cobra.Command {
 		a.snapshotSave(), a.snapshotInspect(), a.snapshotRestore())
 	backups := a.group(&cobra.Command{Use: "backup", Short: "Make, see and prove the backups that a leader stores"},
 		a.backupNow(), a.backupList(), a.backupDrill())
+	upgrades := a.group(&cobra.Command{Use: "upgrade", Short: "Upgrade node by node"}, a.upgradeCheck())
 	return a.group(&cobra.Command{Use: "operator", Short: "Look after the cluster itself"},
-		raft, snapshots, backups, a.verify(), a.audit(), a.recover(), a.debug(), a.size())
+		raft, snapshots, backups, upgrades, a.verify(), a.audit(), a.recover(), a.debug(), a.size())
 }
 
 func (a operatorCommands) raftList() *cobra.Command {

@@ -271,7 +271,7 @@ func (f *serverFlags) secure(p *server.Plan, files tlsFiles) (*liveTLS, startFau
 	}
 	mutual := live.mutual()
 	p.Hosts.Certificate = live.leaf
-	p.CertificateEnds = func() time.Time { return live.leaf().NotAfter }
+	p.Node.CertificateEnds = func() time.Time { return live.leaf().NotAfter }
 	p.TLS, p.Node.ServerTLS, p.Node.ClientTLS, p.Node.NodeOf = live.serving(), mutual, mutual, live.nodeOf
 	p.ClientOf = live.clientOf
 	return live, nil

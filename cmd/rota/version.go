@@ -7,7 +7,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rotasched/rota/cluster/raftstore"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/internal/server"
+	"github.com/rotasched/rota/internal/unreleased"
+	"github.com/rotasched/rota/internal/upgrade"
+	"github.com/rotasched/rota/snapshot"
+	"github.com/rotasched/rota/snapshot/archive"
 )
 
 // version is set by the build: -ldflags "-X main.version=…".
@@ -20,10 +26,13 @@ type versionInfo struct {
 	Dirty    bool   `json:"dirty"`
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
+	// Formats are those that it reads and writes.
+	Formats upgrade.Formats `json:"formats"`
 }
 
 func thisVersion() versionInfo {
-	v := versionInfo{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	v := versionInfo{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Formats: upgrade.Formats{
+		Draft: unreleased.Draft, Rules: entry.RulesVersion, Node: raftstore.NodeFormat, Snapshot: snapshot.Format, History: archive.Format}}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return v
@@ -52,8 +61,8 @@ func (a *app) versionCommand() *cobra.Command {
 		RunE: a.does(func(context.Context, []string) error {
 			v := thisVersion()
 			return a.printOne(v, []string{v.Version}, func(bool) string {
-				return renderFacts([]fact{{"rota", v.Version}, {"revision", v.Revision}, {"go", v.Go}, {"platform",
-					v.Platform}})
+				return renderFacts([]fact{{"rota", v.Version}, {"revision", v.Revision}, {"go", v.Go}, {"platform", v.Platform},
+					{"rules version", v.Formats.Rules}, {"draft", v.Formats.Draft}})
 			})
 		}),
 	}

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -44,8 +43,6 @@ type Plan struct {
 	Profiles bool
 	// TLS is shown to clients; nil is clear text.
 	TLS *tls.Config
-	// CertificateEnds returns when the certificate that is shown now expires; nil where there is none.
-	CertificateEnds func() time.Time
 	// ClientOf returns role and name in a client's certificate.
 	ClientOf func(tls.ConnectionState) (role, name string, err error)
 	// Build names the binary.

@@ -72,7 +72,7 @@ func (r *running) open(ctx context.Context, open Opener, lis net.Listener) error
 	calls := transport.NewCallMetrics()
 	if r.admin != nil {
 		r.admin.measure(append(Collectors(n), r.denied.calls, calls)...)
-		if ends := r.plan.CertificateEnds; ends != nil {
+		if ends := r.plan.Node.CertificateEnds; ends != nil {
 			r.admin.measure(CertificateExpiry(ends))
 		}
 	}

@@ -129,6 +129,7 @@ var rooms = []room{
 	{path: "internal/nearest", only: []string{}},
 	{path: "internal/unreleased", may: []string{"."}, only: []string{}},
 	{path: "internal/tidy", tests: []string{".", "api/rota/v1", "fsm/fsmpb", "internal/generate"}, only: []string{}},
+	{path: "internal/upgrade", may: []string{"."}, only: []string{}},
 	{path: "internal/generate", may: []string{".", "internal/peer"},
 		only: []string{protoLibrary, "github.com/bufbuild/protocompile", "google.golang.org/genproto/googleapis/rpc"}},
 	{path: "test/sim", may: []string{".", "internal/access", "internal/peer", "internal/limits", "sched", "fsm", "fsm/entry", "fsm/fsmpb", "snapshot",

@@ -183,7 +183,7 @@ func TestJobs_blocks(t *testing.T) {
 // TestJobs_otherFormat refuses a file of another format, whatever else is in it.
 func TestJobs_otherFormat(t *testing.T) {
 	t.Parallel()
-	for _, format := range [][]byte{{}, {jobsFormat - 1}, {jobsFormat + 1}, {jobsFormat, 0}} {
+	for _, format := range [][]byte{{}, {Format - 1}, {Format + 1}, {Format, 0}} {
 		a := newJobs(t)
 		put(t, a, jobsEnded(t, 3))
 		if err := a.db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(metaBucket).Put(metaFormat, format) }); err != nil {

@@ -32,8 +32,8 @@ var (
 	metaSum         = []byte("sum")
 )
 
-// jobsFormat is the version of the buckets' layouts.
-const jobsFormat = 2
+// Format is the version of the layouts of the buckets of ended jobs and events.
+const Format = 2
 
 // Jobs is a node's store of terminal jobs (SPEC §10.5), by their dense
 // numbers. It knows which numbers it holds, so that it can fetch what it lacks
@@ -107,9 +107,9 @@ func OpenJobs(db *bbolt.DB) (*Jobs, error) {
 
 // refuseFormat refuses a format that this binary does not know.
 func refuseFormat(path string, b *bbolt.Bucket) error {
-	if format := b.Get(metaFormat); format != nil && !bytes.Equal(format, []byte{jobsFormat}) {
+	if format := b.Get(metaFormat); format != nil && !bytes.Equal(format, []byte{Format}) {
 		return rota.Refusef(rota.KindConflict, "archive", "%s has format %x, this binary knows %d: start the binary that wrote it",
-			path, format, jobsFormat)
+			path, format, Format)
 	}
 	return nil
 }
@@ -168,7 +168,7 @@ var errBookkeeping = rota.Refusef(rota.KindInternal, "archive", "its list of hel
 func (s *bookkeeping) save(b *bbolt.Bucket) error {
 	size := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, s.records), s.bytes)
 	for _, kv := range []struct{ key, value []byte }{
-		{metaFormat, []byte{jobsFormat}}, {metaCluster, []byte(s.cluster)}, {metaIncarnation, seqKey(s.incarnation)},
+		{metaFormat, []byte{Format}}, {metaCluster, []byte(s.cluster)}, {metaIncarnation, seqKey(s.incarnation)},
 		{metaHeld, s.held.append(nil)}, {metaAbsent, s.absent.append(nil)}, {metaFloor, seqKey(s.floor)},
 		{metaLost, seqKey(s.lost)}, {metaSize, size},
 	} {

@@ -1842,6 +1842,11 @@ class NodeStatus(Message):
     non_voter: bool
     @property
     def health(self) -> NodeHealth: ...
+    draft: int
+    disk_free_bytes: int
+    disk_bytes: int
+    wall_skew_ms: int
+    certificate_ends_ms: int
     def __init__(
         self,
         *,
@@ -1858,6 +1863,11 @@ class NodeStatus(Message):
         rules_version: int | None = ...,
         non_voter: bool | None = ...,
         health: NodeHealth | None = ...,
+        draft: int | None = ...,
+        disk_free_bytes: int | None = ...,
+        disk_bytes: int | None = ...,
+        wall_skew_ms: int | None = ...,
+        certificate_ends_ms: int | None = ...,
     ) -> None: ...
 
 class NodeHealth(Message):

@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file rota/v1/auth.proto.
  */
 export const file_rota_v1_auth: GenFile = /*@__PURE__*/
-  fileDesc("ChJyb3RhL3YxL2F1dGgucHJvdG8SB3JvdGEudjEiNQoFR3JhbnQSDQoFcmlnaHQYASABKAkSDgoGdGVuYW50GAIgASgJEg0KBXF1ZXVlGAMgASgJIg8KDVdob0FtSVJlcXVlc3QiagoISWRlbnRpdHkSEQoJcHJpbmNpcGFsGAEgASgJEh4KBmdyYW50cxgCIAMoCzIOLnJvdGEudjEuR3JhbnQSDwoHdGVuYW50cxgDIAMoCRIOCgZxdWV1ZXMYBCADKAkSCgoCYnkYBSABKAkiSgoLSW5pdFJlcXVlc3QSCgoCaWQYASABKAkSDAoEaGFzaBgCIAEoDBISCgpleHBpcmVzX21zGAMgASgDEg0KBXJlc2V0GAQgASgIIokBChJDcmVhdGVUb2tlblJlcXVlc3QSCgoCaWQYASABKAkSDAoEaGFzaBgCIAEoDBINCgVyb2xlcxgDIAMoCRIPCgd0ZW5hbnRzGAQgAygJEg4KBnF1ZXVlcxgFIAMoCRIVCg13b3JrZXJfcHJlZml4GAYgASgJEhIKCmV4cGlyZXNfbXMYByABKAMi3AEKC0FjY2Vzc1Rva2VuEgoKAmlkGAEgASgJEg0KBXJvbGVzGAIgAygJEg8KB3RlbmFudHMYAyADKAkSDgoGcXVldWVzGAQgAygJEhUKDXdvcmtlcl9wcmVmaXgYBSABKAkSEgoKZXhwaXJlc19tcxgGIAEoAxIKCgJieRgHIAEoCRISCgpjcmVhdGVkX21zGAggASgDEhgKEGNyZWF0ZWRfY2xvY2tfbXMYCSABKAMSEgoKcmV2b2tlZF9tcxgKIAEoAxIYChByZXZva2VkX2Nsb2NrX21zGAsgASgDIk8KEUxpc3RUb2tlbnNSZXF1ZXN0EhsKBHJlYWQYASABKAsyDS5yb3RhLnYxLlJlYWQSDQoFbGltaXQYAiABKAUSDgoGY3Vyc29yGAMgASgJImwKEkxpc3RUb2tlbnNSZXNwb25zZRIkCgZ0b2tlbnMYASADKAsyFC5yb3RhLnYxLkFjY2Vzc1Rva2VuEhsKAmF0GAIgASgLMg8ucm90YS52MS5SZWFkQXQSEwoLbmV4dF9jdXJzb3IYAyABKAkiIAoSUmV2b2tlVG9rZW5SZXF1ZXN0EgoKAmlkGAEgASgJIhUKE1Jldm9rZVRva2VuUmVzcG9uc2UitwEKClJvbGVMaW1pdHMSEgoKbWF4X3F1ZXVlcxgBIAEoAxITCgttYXhfdGVuYW50cxgCIAEoAxITCgttYXhfd29ya2VycxgDIAEoAxIVCg1tYXhfd29ya2Zsb3dzGAQgASgDEhIKCm1heF90b2tlbnMYBSABKAMSFQoNbWF4X3NjaGVkdWxlcxgGIAEoAxITCgttYXhfYmF0Y2hlcxgHIAEoAxIUCgxtYXhfd2ViaG9va3MYCCABKAMiqQEKBFJvbGUSDAoEbmFtZRgBIAEoCRIeCgZncmFudHMYAiADKAsyDi5yb3RhLnYxLkdyYW50EhAKCGJ1aWx0X2luGAMgASgIEgoKAmJ5GAQgASgJEg0KBWF0X21zGAUgASgDEhMKC2F0X2Nsb2NrX21zGAYgASgDEiMKBmxpbWl0cxgHIAEoCzITLnJvdGEudjEuUm9sZUxpbWl0cxIMCgRldGFnGAggASgJInUKDlNldFJvbGVSZXF1ZXN0EgwKBG5hbWUYASABKAkSHgoGZ3JhbnRzGAIgAygLMg4ucm90YS52MS5HcmFudBIjCgZsaW1pdHMYAyABKAsyEy5yb3RhLnYxLlJvbGVMaW1pdHMSEAoIaWZfbWF0Y2gYBCABKAkiTgoQTGlzdFJvbGVzUmVxdWVzdBIbCgRyZWFkGAEgASgLMg0ucm90YS52MS5SZWFkEg0KBWxpbWl0GAIgASgFEg4KBmN1cnNvchgDIAEoCSJjChFMaXN0Um9sZXNSZXNwb25zZRIcCgVyb2xlcxgBIAMoCzINLnJvdGEudjEuUm9sZRIbCgJhdBgCIAEoCzIPLnJvdGEudjEuUmVhZEF0EhMKC25leHRfY3Vyc29yGAMgASgJIjMKEURlbGV0ZVJvbGVSZXF1ZXN0EgwKBG5hbWUYASABKAkSEAoIaWZfbWF0Y2gYAiABKAkiFAoSRGVsZXRlUm9sZVJlc3BvbnNlIlMKBUJsb2NrEgwKBHJvbGUYASABKAkSDAoEbmFtZRgCIAEoCRIKCgJieRgDIAEoCRINCgVhdF9tcxgEIAEoAxITCgthdF9jbG9ja19tcxgFIAEoAyI+Cg9TZXRCbG9ja1JlcXVlc3QSDAoEcm9sZRgBIAEoCRIMCgRuYW1lGAIgASgJEg8KB2Jsb2NrZWQYAyABKAgiEgoQU2V0QmxvY2tSZXNwb25zZSJPChFMaXN0QmxvY2tzUmVxdWVzdBIbCgRyZWFkGAEgASgLMg0ucm90YS52MS5SZWFkEg0KBWxpbWl0GAIgASgFEg4KBmN1cnNvchgDIAEoCSJmChJMaXN0QmxvY2tzUmVzcG9uc2USHgoGYmxvY2tzGAEgAygLMg4ucm90YS52MS5CbG9jaxIbCgJhdBgCIAEoCzIPLnJvdGEudjEuUmVhZEF0EhMKC25leHRfY3Vyc29yGAMgASgJIiQKE1NldEFub255bW91c1JlcXVlc3QSDQoFcm9sZXMYASADKAkiFgoUU2V0QW5vbnltb3VzUmVzcG9uc2UiNwoJQ2xhaW1Sb2xlEg0KBWNsYWltGAEgASgJEg0KBXZhbHVlGAIgASgJEgwKBHJvbGUYAyABKAkikwEKBklzc3VlchILCgN1cmwYASABKAkSEAoIYXVkaWVuY2UYAiABKAkSCgoCY2EYAyABKAkSIAoEbWFwcxgEIAMoCzISLnJvdGEudjEuQ2xhaW1Sb2xlEgoKAmJ5GAUgASgJEg0KBWF0X21zGAYgASgDEhMKC2F0X2Nsb2NrX21zGAcgASgDEgwKBGV0YWcYCCABKAkicQoQU2V0SXNzdWVyUmVxdWVzdBILCgN1cmwYASABKAkSEAoIYXVkaWVuY2UYAiABKAkSCgoCY2EYAyABKAkSIAoEbWFwcxgEIAMoCzISLnJvdGEudjEuQ2xhaW1Sb2xlEhAKCGlmX21hdGNoGAUgASgJIlAKEkxpc3RJc3N1ZXJzUmVxdWVzdBIbCgRyZWFkGAEgASgLMg0ucm90YS52MS5SZWFkEg0KBWxpbWl0GAIgASgFEg4KBmN1cnNvchgDIAEoCSJpChNMaXN0SXNzdWVyc1Jlc3BvbnNlEiAKB2lzc3VlcnMYASADKAsyDy5yb3RhLnYxLklzc3VlchIbCgJhdBgCIAEoCzIPLnJvdGEudjEuUmVhZEF0EhMKC25leHRfY3Vyc29yGAMgASgJIjQKE0RlbGV0ZUlzc3VlclJlcXVlc3QSCwoDdXJsGAEgASgJEhAKCGlmX21hdGNoGAIgASgJIhYKFERlbGV0ZUlzc3VlclJlc3BvbnNlIjgKD0V4Y2hhbmdlUmVxdWVzdBILCgNqd3QYASABKAkSCgoCaWQYAiABKAkSDAoEaGFzaBgDIAEoDDLhBwoEQXV0aBIzCgZXaG9BbUkSFi5yb3RhLnYxLldob0FtSVJlcXVlc3QaES5yb3RhLnYxLklkZW50aXR5EjIKBEluaXQSFC5yb3RhLnYxLkluaXRSZXF1ZXN0GhQucm90YS52MS5BY2Nlc3NUb2tlbhJACgtDcmVhdGVUb2tlbhIbLnJvdGEudjEuQ3JlYXRlVG9rZW5SZXF1ZXN0GhQucm90YS52MS5BY2Nlc3NUb2tlbhJFCgpMaXN0VG9rZW5zEhoucm90YS52MS5MaXN0VG9rZW5zUmVxdWVzdBobLnJvdGEudjEuTGlzdFRva2Vuc1Jlc3BvbnNlEkgKC1Jldm9rZVRva2VuEhsucm90YS52MS5SZXZva2VUb2tlblJlcXVlc3QaHC5yb3RhLnYxLlJldm9rZVRva2VuUmVzcG9uc2USMQoHU2V0Um9sZRIXLnJvdGEudjEuU2V0Um9sZVJlcXVlc3QaDS5yb3RhLnYxLlJvbGUSQgoJTGlzdFJvbGVzEhkucm90YS52MS5MaXN0Um9sZXNSZXF1ZXN0Ghoucm90YS52MS5MaXN0Um9sZXNSZXNwb25zZRJFCgpEZWxldGVSb2xlEhoucm90YS52MS5EZWxldGVSb2xlUmVxdWVzdBobLnJvdGEudjEuRGVsZXRlUm9sZVJlc3BvbnNlEj8KCFNldEJsb2NrEhgucm90YS52MS5TZXRCbG9ja1JlcXVlc3QaGS5yb3RhLnYxLlNldEJsb2NrUmVzcG9uc2USRQoKTGlzdEJsb2NrcxIaLnJvdGEudjEuTGlzdEJsb2Nrc1JlcXVlc3QaGy5yb3RhLnYxLkxpc3RCbG9ja3NSZXNwb25zZRJLCgxTZXRBbm9ueW1vdXMSHC5yb3RhLnYxLlNldEFub255bW91c1JlcXVlc3QaHS5yb3RhLnYxLlNldEFub255bW91c1Jlc3BvbnNlEjcKCVNldElzc3VlchIZLnJvdGEudjEuU2V0SXNzdWVyUmVxdWVzdBoPLnJvdGEudjEuSXNzdWVyEkgKC0xpc3RJc3N1ZXJzEhsucm90YS52MS5MaXN0SXNzdWVyc1JlcXVlc3QaHC5yb3RhLnYxLkxpc3RJc3N1ZXJzUmVzcG9uc2USSwoMRGVsZXRlSXNzdWVyEhwucm90YS52MS5EZWxldGVJc3N1ZXJSZXF1ZXN0Gh0ucm90YS52MS5EZWxldGVJc3N1ZXJSZXNwb25zZRI6CghFeGNoYW5nZRIYLnJvdGEudjEuRXhjaGFuZ2VSZXF1ZXN0GhQucm90YS52MS5BY2Nlc3NUb2tlbkIuWixnaXRodWIuY29tL3JvdGFzY2hlZC9yb3RhL2FwaS9yb3RhL3YxO3JvdGF2MWIGcHJvdG8z", [file_rota_v1_rota]);
+  fileDesc("ChJyb3RhL3YxL2F1dGgucHJvdG8SB3JvdGEudjEiNQoFR3JhbnQSDQoFcmlnaHQYASABKAkSDgoGdGVuYW50GAIgASgJEg0KBXF1ZXVlGAMgASgJIg8KDVdob0FtSVJlcXVlc3QiagoISWRlbnRpdHkSEQoJcHJpbmNpcGFsGAEgASgJEh4KBmdyYW50cxgCIAMoCzIOLnJvdGEudjEuR3JhbnQSDwoHdGVuYW50cxgDIAMoCRIOCgZxdWV1ZXMYBCADKAkSCgoCYnkYBSABKAkiSgoLSW5pdFJlcXVlc3QSCgoCaWQYASABKAkSDAoEaGFzaBgCIAEoDBISCgpleHBpcmVzX21zGAMgASgDEg0KBXJlc2V0GAQgASgIIokBChJDcmVhdGVUb2tlblJlcXVlc3QSCgoCaWQYASABKAkSDAoEaGFzaBgCIAEoDBINCgVyb2xlcxgDIAMoCRIPCgd0ZW5hbnRzGAQgAygJEg4KBnF1ZXVlcxgFIAMoCRIVCg13b3JrZXJfcHJlZml4GAYgASgJEhIKCmV4cGlyZXNfbXMYByABKAMi7AEKC0FjY2Vzc1Rva2VuEgoKAmlkGAEgASgJEg0KBXJvbGVzGAIgAygJEg8KB3RlbmFudHMYAyADKAkSDgoGcXVldWVzGAQgAygJEhUKDXdvcmtlcl9wcmVmaXgYBSABKAkSEgoKZXhwaXJlc19tcxgGIAEoAxIKCgJieRgHIAEoCRISCgpjcmVhdGVkX21zGAggASgDEhgKEGNyZWF0ZWRfY2xvY2tfbXMYCSABKAMSEgoKcmV2b2tlZF9tcxgKIAEoAxIYChByZXZva2VkX2Nsb2NrX21zGAsgASgDEg4KBnBhcmVudBgMIAEoCSJPChFMaXN0VG9rZW5zUmVxdWVzdBIbCgRyZWFkGAEgASgLMg0ucm90YS52MS5SZWFkEg0KBWxpbWl0GAIgASgFEg4KBmN1cnNvchgDIAEoCSJsChJMaXN0VG9rZW5zUmVzcG9uc2USJAoGdG9rZW5zGAEgAygLMhQucm90YS52MS5BY2Nlc3NUb2tlbhIbCgJhdBgCIAEoCzIPLnJvdGEudjEuUmVhZEF0EhMKC25leHRfY3Vyc29yGAMgASgJIiAKElJldm9rZVRva2VuUmVxdWVzdBIKCgJpZBgBIAEoCSIVChNSZXZva2VUb2tlblJlc3BvbnNlIrcBCgpSb2xlTGltaXRzEhIKCm1heF9xdWV1ZXMYASABKAMSEwoLbWF4X3RlbmFudHMYAiABKAMSEwoLbWF4X3dvcmtlcnMYAyABKAMSFQoNbWF4X3dvcmtmbG93cxgEIAEoAxISCgptYXhfdG9rZW5zGAUgASgDEhUKDW1heF9zY2hlZHVsZXMYBiABKAMSEwoLbWF4X2JhdGNoZXMYByABKAMSFAoMbWF4X3dlYmhvb2tzGAggASgDIqkBCgRSb2xlEgwKBG5hbWUYASABKAkSHgoGZ3JhbnRzGAIgAygLMg4ucm90YS52MS5HcmFudBIQCghidWlsdF9pbhgDIAEoCBIKCgJieRgEIAEoCRINCgVhdF9tcxgFIAEoAxITCgthdF9jbG9ja19tcxgGIAEoAxIjCgZsaW1pdHMYByABKAsyEy5yb3RhLnYxLlJvbGVMaW1pdHMSDAoEZXRhZxgIIAEoCSJ1Cg5TZXRSb2xlUmVxdWVzdBIMCgRuYW1lGAEgASgJEh4KBmdyYW50cxgCIAMoCzIOLnJvdGEudjEuR3JhbnQSIwoGbGltaXRzGAMgASgLMhMucm90YS52MS5Sb2xlTGltaXRzEhAKCGlmX21hdGNoGAQgASgJIk4KEExpc3RSb2xlc1JlcXVlc3QSGwoEcmVhZBgBIAEoCzINLnJvdGEudjEuUmVhZBINCgVsaW1pdBgCIAEoBRIOCgZjdXJzb3IYAyABKAkiYwoRTGlzdFJvbGVzUmVzcG9uc2USHAoFcm9sZXMYASADKAsyDS5yb3RhLnYxLlJvbGUSGwoCYXQYAiABKAsyDy5yb3RhLnYxLlJlYWRBdBITCgtuZXh0X2N1cnNvchgDIAEoCSIzChFEZWxldGVSb2xlUmVxdWVzdBIMCgRuYW1lGAEgASgJEhAKCGlmX21hdGNoGAIgASgJIhQKEkRlbGV0ZVJvbGVSZXNwb25zZSJTCgVCbG9jaxIMCgRyb2xlGAEgASgJEgwKBG5hbWUYAiABKAkSCgoCYnkYAyABKAkSDQoFYXRfbXMYBCABKAMSEwoLYXRfY2xvY2tfbXMYBSABKAMiPgoPU2V0QmxvY2tSZXF1ZXN0EgwKBHJvbGUYASABKAkSDAoEbmFtZRgCIAEoCRIPCgdibG9ja2VkGAMgASgIIhIKEFNldEJsb2NrUmVzcG9uc2UiTwoRTGlzdEJsb2Nrc1JlcXVlc3QSGwoEcmVhZBgBIAEoCzINLnJvdGEudjEuUmVhZBINCgVsaW1pdBgCIAEoBRIOCgZjdXJzb3IYAyABKAkiZgoSTGlzdEJsb2Nrc1Jlc3BvbnNlEh4KBmJsb2NrcxgBIAMoCzIOLnJvdGEudjEuQmxvY2sSGwoCYXQYAiABKAsyDy5yb3RhLnYxLlJlYWRBdBITCgtuZXh0X2N1cnNvchgDIAEoCSIkChNTZXRBbm9ueW1vdXNSZXF1ZXN0Eg0KBXJvbGVzGAEgAygJIhYKFFNldEFub255bW91c1Jlc3BvbnNlIjcKCUNsYWltUm9sZRINCgVjbGFpbRgBIAEoCRINCgV2YWx1ZRgCIAEoCRIMCgRyb2xlGAMgASgJIpMBCgZJc3N1ZXISCwoDdXJsGAEgASgJEhAKCGF1ZGllbmNlGAIgASgJEgoKAmNhGAMgASgJEiAKBG1hcHMYBCADKAsyEi5yb3RhLnYxLkNsYWltUm9sZRIKCgJieRgFIAEoCRINCgVhdF9tcxgGIAEoAxITCgthdF9jbG9ja19tcxgHIAEoAxIMCgRldGFnGAggASgJInEKEFNldElzc3VlclJlcXVlc3QSCwoDdXJsGAEgASgJEhAKCGF1ZGllbmNlGAIgASgJEgoKAmNhGAMgASgJEiAKBG1hcHMYBCADKAsyEi5yb3RhLnYxLkNsYWltUm9sZRIQCghpZl9tYXRjaBgFIAEoCSJQChJMaXN0SXNzdWVyc1JlcXVlc3QSGwoEcmVhZBgBIAEoCzINLnJvdGEudjEuUmVhZBINCgVsaW1pdBgCIAEoBRIOCgZjdXJzb3IYAyABKAkiaQoTTGlzdElzc3VlcnNSZXNwb25zZRIgCgdpc3N1ZXJzGAEgAygLMg8ucm90YS52MS5Jc3N1ZXISGwoCYXQYAiABKAsyDy5yb3RhLnYxLlJlYWRBdBITCgtuZXh0X2N1cnNvchgDIAEoCSI0ChNEZWxldGVJc3N1ZXJSZXF1ZXN0EgsKA3VybBgBIAEoCRIQCghpZl9tYXRjaBgCIAEoCSIWChREZWxldGVJc3N1ZXJSZXNwb25zZSI4Cg9FeGNoYW5nZVJlcXVlc3QSCwoDand0GAEgASgJEgoKAmlkGAIgASgJEgwKBGhhc2gYAyABKAwiPAoST3BlblNlc3Npb25SZXF1ZXN0EgoKAmlkGAEgASgJEgwKBGhhc2gYAiABKAwSDAoEbGluaxgDIAEoCCJPChNPcGVuU2Vzc2lvblJlc3BvbnNlEiUKB3Nlc3Npb24YASABKAsyFC5yb3RhLnYxLkFjY2Vzc1Rva2VuEhEKCXVpX29yaWdpbhgCIAEoCSIvChNDbGFpbVNlc3Npb25SZXF1ZXN0EgoKAmlkGAEgASgJEgwKBGhhc2gYAiABKAwiHwoRRW5kU2Vzc2lvblJlcXVlc3QSCgoCaWQYASABKAkiFAoSRW5kU2Vzc2lvblJlc3BvbnNlMrYJCgRBdXRoEjMKBldob0FtSRIWLnJvdGEudjEuV2hvQW1JUmVxdWVzdBoRLnJvdGEudjEuSWRlbnRpdHkSMgoESW5pdBIULnJvdGEudjEuSW5pdFJlcXVlc3QaFC5yb3RhLnYxLkFjY2Vzc1Rva2VuEkAKC0NyZWF0ZVRva2VuEhsucm90YS52MS5DcmVhdGVUb2tlblJlcXVlc3QaFC5yb3RhLnYxLkFjY2Vzc1Rva2VuEkUKCkxpc3RUb2tlbnMSGi5yb3RhLnYxLkxpc3RUb2tlbnNSZXF1ZXN0Ghsucm90YS52MS5MaXN0VG9rZW5zUmVzcG9uc2USSAoLUmV2b2tlVG9rZW4SGy5yb3RhLnYxLlJldm9rZVRva2VuUmVxdWVzdBocLnJvdGEudjEuUmV2b2tlVG9rZW5SZXNwb25zZRIxCgdTZXRSb2xlEhcucm90YS52MS5TZXRSb2xlUmVxdWVzdBoNLnJvdGEudjEuUm9sZRJCCglMaXN0Um9sZXMSGS5yb3RhLnYxLkxpc3RSb2xlc1JlcXVlc3QaGi5yb3RhLnYxLkxpc3RSb2xlc1Jlc3BvbnNlEkUKCkRlbGV0ZVJvbGUSGi5yb3RhLnYxLkRlbGV0ZVJvbGVSZXF1ZXN0Ghsucm90YS52MS5EZWxldGVSb2xlUmVzcG9uc2USPwoIU2V0QmxvY2sSGC5yb3RhLnYxLlNldEJsb2NrUmVxdWVzdBoZLnJvdGEudjEuU2V0QmxvY2tSZXNwb25zZRJFCgpMaXN0QmxvY2tzEhoucm90YS52MS5MaXN0QmxvY2tzUmVxdWVzdBobLnJvdGEudjEuTGlzdEJsb2Nrc1Jlc3BvbnNlEksKDFNldEFub255bW91cxIcLnJvdGEudjEuU2V0QW5vbnltb3VzUmVxdWVzdBodLnJvdGEudjEuU2V0QW5vbnltb3VzUmVzcG9uc2USNwoJU2V0SXNzdWVyEhkucm90YS52MS5TZXRJc3N1ZXJSZXF1ZXN0Gg8ucm90YS52MS5Jc3N1ZXISSAoLTGlzdElzc3VlcnMSGy5yb3RhLnYxLkxpc3RJc3N1ZXJzUmVxdWVzdBocLnJvdGEudjEuTGlzdElzc3VlcnNSZXNwb25zZRJLCgxEZWxldGVJc3N1ZXISHC5yb3RhLnYxLkRlbGV0ZUlzc3VlclJlcXVlc3QaHS5yb3RhLnYxLkRlbGV0ZUlzc3VlclJlc3BvbnNlEjoKCEV4Y2hhbmdlEhgucm90YS52MS5FeGNoYW5nZVJlcXVlc3QaFC5yb3RhLnYxLkFjY2Vzc1Rva2VuEkgKC09wZW5TZXNzaW9uEhsucm90YS52MS5PcGVuU2Vzc2lvblJlcXVlc3QaHC5yb3RhLnYxLk9wZW5TZXNzaW9uUmVzcG9uc2USQgoMQ2xhaW1TZXNzaW9uEhwucm90YS52MS5DbGFpbVNlc3Npb25SZXF1ZXN0GhQucm90YS52MS5BY2Nlc3NUb2tlbhJFCgpFbmRTZXNzaW9uEhoucm90YS52MS5FbmRTZXNzaW9uUmVxdWVzdBobLnJvdGEudjEuRW5kU2Vzc2lvblJlc3BvbnNlQi5aLGdpdGh1Yi5jb20vcm90YXNjaGVkL3JvdGEvYXBpL3JvdGEvdjE7cm90YXYxYgZwcm90bzM", [file_rota_v1_rota]);
 
 /**
  * Grant is one right over the tenants and queues that match two patterns.
@@ -242,6 +242,13 @@ export type AccessToken = Message<"rota.v1.AccessToken"> & {
    * @generated from field: int64 revoked_clock_ms = 11;
    */
   revokedClockMs: bigint;
+
+  /**
+   * Whose browser session it is, empty for any other token.
+   *
+   * @generated from field: string parent = 12;
+   */
+  parent: string;
 };
 
 /**
@@ -977,6 +984,113 @@ export const ExchangeRequestSchema: GenMessage<ExchangeRequest> = /*@__PURE__*/
   messageDesc(file_rota_v1_auth, 31);
 
 /**
+ * @generated from message rota.v1.OpenSessionRequest
+ */
+export type OpenSessionRequest = Message<"rota.v1.OpenSessionRequest"> & {
+  /**
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * SHA-256 of rota|token|ID|SECRET.
+   *
+   * @generated from field: bytes hash = 2;
+   */
+  hash: Uint8Array;
+
+  /**
+   * Whether it is a link that somebody opens within a minute.
+   *
+   * @generated from field: bool link = 3;
+   */
+  link: boolean;
+};
+
+/**
+ * Describes the message rota.v1.OpenSessionRequest.
+ * Use `create(OpenSessionRequestSchema)` to create a new message.
+ */
+export const OpenSessionRequestSchema: GenMessage<OpenSessionRequest> = /*@__PURE__*/
+  messageDesc(file_rota_v1_auth, 32);
+
+/**
+ * @generated from message rota.v1.OpenSessionResponse
+ */
+export type OpenSessionResponse = Message<"rota.v1.OpenSessionResponse"> & {
+  /**
+   * @generated from field: rota.v1.AccessToken session = 1;
+   */
+  session?: AccessToken | undefined;
+
+  /**
+   * The origin of the console for browsers, as set by --ui-origin on the node that answers; empty if unset.
+   *
+   * @generated from field: string ui_origin = 2;
+   */
+  uiOrigin: string;
+};
+
+/**
+ * Describes the message rota.v1.OpenSessionResponse.
+ * Use `create(OpenSessionResponseSchema)` to create a new message.
+ */
+export const OpenSessionResponseSchema: GenMessage<OpenSessionResponse> = /*@__PURE__*/
+  messageDesc(file_rota_v1_auth, 33);
+
+/**
+ * @generated from message rota.v1.ClaimSessionRequest
+ */
+export type ClaimSessionRequest = Message<"rota.v1.ClaimSessionRequest"> & {
+  /**
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * @generated from field: bytes hash = 2;
+   */
+  hash: Uint8Array;
+};
+
+/**
+ * Describes the message rota.v1.ClaimSessionRequest.
+ * Use `create(ClaimSessionRequestSchema)` to create a new message.
+ */
+export const ClaimSessionRequestSchema: GenMessage<ClaimSessionRequest> = /*@__PURE__*/
+  messageDesc(file_rota_v1_auth, 34);
+
+/**
+ * @generated from message rota.v1.EndSessionRequest
+ */
+export type EndSessionRequest = Message<"rota.v1.EndSessionRequest"> & {
+  /**
+   * @generated from field: string id = 1;
+   */
+  id: string;
+};
+
+/**
+ * Describes the message rota.v1.EndSessionRequest.
+ * Use `create(EndSessionRequestSchema)` to create a new message.
+ */
+export const EndSessionRequestSchema: GenMessage<EndSessionRequest> = /*@__PURE__*/
+  messageDesc(file_rota_v1_auth, 35);
+
+/**
+ * @generated from message rota.v1.EndSessionResponse
+ */
+export type EndSessionResponse = Message<"rota.v1.EndSessionResponse"> & {
+};
+
+/**
+ * Describes the message rota.v1.EndSessionResponse.
+ * Use `create(EndSessionResponseSchema)` to create a new message.
+ */
+export const EndSessionResponseSchema: GenMessage<EndSessionResponse> = /*@__PURE__*/
+  messageDesc(file_rota_v1_auth, 36);
+
+/**
  * @generated from service rota.v1.Auth
  */
 export const Auth: GenService<{
@@ -1121,6 +1235,39 @@ export const Auth: GenService<{
     methodKind: "unary";
     input: typeof ExchangeRequestSchema;
     output: typeof AccessTokenSchema;
+  },
+  /**
+   * OpenSession makes a browser session of the caller: a credential that may do what the caller may
+   * at each moment, and ends with the caller's own, after 12 hours at the latest. The same again is
+   * the same session. A session opens no other.
+   *
+   * @generated from rpc rota.v1.Auth.OpenSession
+   */
+  openSession: {
+    methodKind: "unary";
+    input: typeof OpenSessionRequestSchema;
+    output: typeof OpenSessionResponseSchema;
+  },
+  /**
+   * ClaimSession opens the link to a session, once. The caller shows the link's secret and sends the
+   * hash of a new one; from then on the session has its rights and answers to the new secret alone.
+   *
+   * @generated from rpc rota.v1.Auth.ClaimSession
+   */
+  claimSession: {
+    methodKind: "unary";
+    input: typeof ClaimSessionRequestSchema;
+    output: typeof AccessTokenSchema;
+  },
+  /**
+   * EndSession signs out: a session itself, or one that the caller opened.
+   *
+   * @generated from rpc rota.v1.Auth.EndSession
+   */
+  endSession: {
+    methodKind: "unary";
+    input: typeof EndSessionRequestSchema;
+    output: typeof EndSessionResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_rota_v1_auth, 0);

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/upgrade"
+)
+
+const (
+	// binaryCall bounds how long a binary has to say its version, binaryMost how much it may say.
+	binaryCall = 10 * time.Second
+	binaryMost = 64 << 10
+)
+
+func (a operatorCommands) upgradeCheck() *cobra.Command {
+	var to string
+	cmd := &cobra.Command{
+		Use:   "check [--to PATH]",
+		Short: "Say what stands in the way of an upgrade node by node; exit 1 where something does",
+		Long: `Ask every node and say what stands in the way of an upgrade node by node, each with what to do:
+nodes that do not answer or are not well, voters that cannot be spared, a change of members,
+states that differ, clocks, certificates, disks, the last backup, the mode, and versions of
+binaries and rules. The nodes are listed in the order in which they are upgraded.
+
+--to names the new rota binary. It is run once, as "PATH version", to learn which version it is and
+which formats and rules it knows: those in force must be among them, and it must not be further
+from a node's version than is supported, which is two minor versions.
+
+Nothing is changed. The exit status is 0 where nothing stands in the way, warnings or not, 1 where
+something does, and 7 where no node answers.`,
+		Example: "  rota operator upgrade check\n  rota operator upgrade check --to ./rota-new -o json",
+		Args:    cobra.NoArgs,
+		RunE: a.does(func(ctx context.Context, _ []string) error {
+			facts, err := a.upgradeFacts(ctx, to)
+			if err != nil {
+				return err
+			}
+			report := facts.Judge()
+			var blocked []string
+			for _, f := range report.Findings {
+				if f.Result == upgrade.Blocked && !slices.Contains(blocked, f.Check) {
+					blocked = append(blocked, f.Check)
+				}
+			}
+			value := struct {
+				upgrade.Report
+				RulesInForce uint32          `json:"rules_in_force"`
+				To           *upgrade.Binary `json:"to,omitempty"`
+			}{report, facts.Status.RulesVersion, facts.To}
+			if err := a.printOne(value, blocked, func(bool) string { return upgradeTable(report) }); err != nil || report.Ready {
+				return err
+			}
+			return failf("an upgrade node by node would not go well: %s", strings.Join(blocked, ", "))
+		}),
+	}
+	cmd.Flags().StringVar(&to, "to", "", "`path` of the new rota binary")
+	return cmd
+}
+
+// upgradeFacts asks all nodes, each of them itself, too, and the new binary.
+func (a operatorCommands) upgradeFacts(ctx context.Context, to string) (f upgrade.Facts, err error) {
+	own := thisVersion()
+	f = upgrade.Facts{Now: time.Now(), Own: upgrade.Binary{Version: own.Version, Formats: &own.Formats}, Answers: make(map[rota.NodeID]upgrade.Answer)}
+	if to != "" {
+		if f.To, err = askBinary(ctx, to); err != nil {
+			return f, err
+		}
+	}
+	err = a.atNode(ctx, a.addrs, func(ctx context.Context, c *client.Client) (err error) {
+		if f.Status, err = c.Status(ctx); err == nil {
+			f.Peers, err = c.Peers(ctx)
+		}
+		return err
+	})
+	if err != nil {
+		return f, err
+	}
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	for _, n := range f.Status.Nodes {
+		if n.API == "" {
+			continue
+		}
+		all.Go(func() {
+			var answer upgrade.Answer
+			answer.Err = a.atNode(ctx, []string{n.API}, func(ctx context.Context, c *client.Client) (err error) {
+				answer.Status, err = c.Status(ctx)
+				return err
+			})
+			mu.Lock()
+			defer mu.Unlock()
+			f.Answers[n.ID] = answer
+		})
+	}
+	all.Wait()
+	return f, ctx.Err()
+}
+
+// askBinary has a rota binary say what it is.
+func askBinary(ctx context.Context, path string) (*upgrade.Binary, error) {
+	ctx, cancel := context.WithTimeout(ctx, binaryCall)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, "version", "-o", "json")
+	if !strings.ContainsRune(path, '/') {
+		cmd = exec.CommandContext(ctx, "./"+path, "version", "-o", "json") // the file here, not one of PATH
+	}
+	cmd.Env = []string{} // what ROTA_… says is for the cluster, not for it
+	cmd.WaitDelay = time.Second
+	var said, complaint bounded
+	cmd.Stdout, cmd.Stderr = &said, &complaint
+	err := cmd.Run()
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		err = fmt.Errorf("it took more than %s", binaryCall)
+	}
+	var b upgrade.Binary
+	if err == nil {
+		err = json.Unmarshal(said.Bytes(), &b)
+	}
+	if err == nil && b.Version == "" {
+		err = errors.New("it names none")
+	}
+	if err != nil {
+		return nil, failf("ask --to %s for its version: %w %s: the path of a rota binary for this machine is wanted", path, err,
+			clean(oneLine(complaint.String())))
+	}
+	return &b, nil
+}
+
+// bounded keeps the beginning of what is written to it.
+type bounded struct{ bytes.Buffer }
+
+// Write implements io.Writer.
+func (b *bounded) Write(p []byte) (int, error) {
+	b.Buffer.Write(p[:min(len(p), binaryMost-min(b.Len(), binaryMost))])
+	return len(p), nil
+}
+
+func upgradeTable(r upgrade.Report) string {
+	text := renderList([]column[upgrade.Finding]{
+		{"CHECK", false, 0, func(f upgrade.Finding) any { return f.Check }},
+		{"RESULT", false, 0, func(f upgrade.Finding) any { return string(f.Result) }},
+		{"NODE", false, 0, func(f upgrade.Finding) any { return f.Node }},
+		{"FINDING", false, 0, func(f upgrade.Finding) any { return f.Text }},
+	}, r.Findings, false)
+	var next strings.Builder
+	for _, f := range r.Findings {
+		if f.Next != "" && f.Result != upgrade.OK {
+			fmt.Fprintf(&next, "%s: %s\n", strings.TrimSpace(f.Check+" "+string(f.Node)), f.Next)
+		}
+	}
+	if next.Len() > 0 {
+		text += "\nwhat to do\n" + next.String()
+	}
+	at := 0
+	return text + "\n" + renderList([]column[upgrade.Node]{
+		{"ORDER", false, 0, func(n upgrade.Node) any {
+			if n.Done {
+				return "done"
+			}
+			at++
+			return at
+		}},
+		{"NODE", false, 0, func(n upgrade.Node) any { return n.ID }},
+		{"ROLE", false, 0, func(n upgrade.Node) any {
+			switch {
+			case n.Leader:
+				return "leader"
+			case n.Voter:
+				return "voter"
+			}
+			return "no vote"
+		}},
+		{"VERSION", false, 0, func(n upgrade.Node) any { return n.Version }},
+		{"RULES", false, 0, func(n upgrade.Node) any { return ofSome(int64(n.Rules), int64(n.Rules)) }},
+	}, r.Nodes, false)
+}
