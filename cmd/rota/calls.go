@@ -111,6 +111,7 @@ var commandCalls = map[string]calls{
 	"cluster status": always("Cluster/Status"), "cluster set": always("Cluster/Set"),
 	"operator backup now":               always("Cluster/Status", "Cluster/StoreBackup"),
 	"operator debug":                    always("Cluster/Status").to("show Raft's configuration", "Cluster/Peers").to("show queues", "Queues/List").to("show the last events", "Events/Tail"),
+	"operator upgrade check":            always("Cluster/Status", "Cluster/Peers"),
 	"operator verify":                   always("Cluster/Verify"),
 	"operator snapshot save":            always("Cluster/SaveSnapshot"),
 	"operator raft leave":               always("Cluster/Leave"),

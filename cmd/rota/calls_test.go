@@ -250,6 +250,7 @@ var scene = []step{
 	{"operator raft remove-peer", "n9", exitNotFound},
 	{"operator raft leave", "", exitFailed},
 	{"operator verify", "", 0},
+	{"operator upgrade check", "", exitFailed}, // one node alone
 	{"operator debug", "--out {data}/debug.tar.gz --interval 1s", 0},
 	{"operator snapshot save", "{data}/snap", 0},
 	{"operator backup now", "", exitUsage}, // no place is set

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +17,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/audit"
 	"github.com/rotasched/rota/cluster/raftstore"
 )
 
@@ -152,4 +155,17 @@ func listed(dir string) (all []listedFile, err error) {
 	})
 	slices.SortFunc(all, func(a, b listedFile) int { return strings.Compare(a.Name, b.Name) })
 	return all, err
+}
+
+// debugAudit adds what a replay of the log in a data directory finds. The log itself is not added: its
+// entries hold payloads, which its checksums and digests cover.
+func (b *bundle) debugAudit(ctx context.Context, path string) error {
+	ctx, cancel := context.WithTimeout(ctx, debugAudit)
+	defer cancel()
+	report, err := audit.Data(ctx, path, slog.New(slog.DiscardHandler))
+	if err != nil {
+		b.miss("audit.json", fmt.Sprintf("%v; of a node that runs: rota operator snapshot save F and rota operator audit --backup F", outOfTime(ctx, err)))
+		return nil
+	}
+	return b.addJSON("audit.json", report)
 }

@@ -26,6 +26,8 @@ const (
 	// them, for so long at most.
 	debugEvents = 5_000
 	debugRead   = time.Minute
+	// debugAudit bounds the replay of --audit.
+	debugAudit = 15 * time.Minute
 )
 
 // debugFlags are the flags of `operator debug`.
@@ -34,7 +36,7 @@ type debugFlags struct {
 	admins, logs            []string
 	interval                time.Duration
 	most                    int64
-	payloads                bool
+	payloads, audit         bool
 }
 
 func (a operatorCommands) debug() *cobra.Command {
@@ -46,7 +48,8 @@ func (a operatorCommands) debug() *cobra.Command {
 configuration as each node sees them, metrics twice, readiness, profiles (heap, goroutines,
 CPU; of nodes started with --pprof), the last events, and, of the machine that it runs on, the
 ends of the logs that --log names, the settings of --server-config and what the data directory
-of --data holds, which is only read.
+of --data holds, which is only read. --audit replays the log there, of a node that is stopped,
+and adds what rota operator audit says.
 
 What could not be had, and why, stands in the file MANIFEST; the exit status is 0 once the archive
 is written, and 7 where no node answered and no file was named. Secrets are left out always.
@@ -57,6 +60,9 @@ Admin ports are asked at --admin; without it at each node's API host, port 6472.
 		Example: "  rota operator debug --admin 127.0.0.1:6472 --log rota.log --server-config /etc/rota/server.yaml --data /var/lib/rota",
 		Args:    cobra.NoArgs,
 		RunE: a.does(func(ctx context.Context, _ []string) error {
+			if f.audit && f.data == "" {
+				return usagef("--audit wants --data: the directory of a node that is stopped")
+			}
 			return a.collect(ctx, f)
 		}),
 	}
@@ -70,6 +76,7 @@ Admin ports are asked at --admin; without it at each node's API host, port 6472.
 	within(flags, time.Second, time.Minute, "interval")
 	flags.Int64Var(&f.most, "max-bytes", debugBytes, "the most `bytes` of the archive, before compression; what does not fit is named in MANIFEST")
 	within(flags, debugLeast, int64(4<<30), "max-bytes")
+	flags.BoolVar(&f.audit, "audit", false, "recompute every round in the log of --data, whose node is stopped, as rota operator audit does; it may take minutes")
 	flags.BoolVar(&f.payloads, "payloads", false, "have what users put into jobs in it, too")
 	return cmd
 }
@@ -96,6 +103,9 @@ func (a operatorCommands) collect(ctx context.Context, f *debugFlags) error {
 		silent, err := a.fill(ctx, b, f)
 		if err == nil && len(f.logs) == 0 && f.serverConfig == "" && f.data == "" {
 			err = silent
+		}
+		if err == nil && f.audit {
+			err = b.debugAudit(ctx, f.data)
 		}
 		if err != nil {
 			return err

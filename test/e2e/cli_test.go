@@ -139,7 +139,7 @@ func cliStreams(t *testing.T, c *nodes) {
 	for shell, mark := range map[string]string{"bash": "complete", "zsh": "compdef", "fish": "complete"} {
 		contains(t, shell+" completion", c.rota(t, "completion", shell).want(t, 0).stdout, mark, "rota")
 	}
-	fields(t, "version", object(t, c.rota(t, "version", "-o", "json")), "version", "revision", "dirty", "go", "platform")
+	fields(t, "version", object(t, c.rota(t, "version", "-o", "json")), "version", "revision", "dirty", "go", "platform", "formats")
 }
 
 func cliUsage(t *testing.T, c *nodes) {

@@ -139,6 +139,18 @@ func TestOperatorDebug(t *testing.T) {
 	if bytes > 1<<20 || !strings.Contains(small["logs/1-rota.log"], "the last line") || !strings.Contains(small["MANIFEST"], `"cut"`) {
 		t.Errorf("%d bytes, missing %v", bytes, cut)
 	}
+	_, running := collect("running.tar.gz", "--audit")
+	contains(t, "why there is no audit of a node that runs", running["audit.json"], "snapshot save")
+	down.start(t)
+	down.awaitReady(t)
+	c.all[0].stop(t, 15*time.Second)
+	audited, _ := collect("stopped.tar.gz", "--audit")
+	contains(t, "the audit", audited["audit.json"], `"proved"`, `"first_difference": null`)
+	for what, text := range users {
+		if strings.Contains(audited["audit.json"], text) {
+			t.Errorf("the audit has %s", what)
+		}
+	}
 	refused := c.rota(t, append(args, "--out", filepath.Join(dir, "small.tar.gz"))...).want(t, 1)
 	contains(t, "the refusal", refused.stderr, "is there already")
 }
