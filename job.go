@@ -158,9 +158,9 @@ type JobSpec struct {
 	// Limits are what the work needs of a worker, by name, such as depth or width:
 	// the worker must offer at least as much of each (SPEC §6.1).
 	Limits map[string]int64 `json:"limits,omitempty"`
-	// Expected declares how long jobs of this type should take, for the adaptive
-	// ranking of a queue whose estimate is `user` (SPEC §5.3); the type's newest declaration
-	// counts, 0 declares nothing.
+	// Expected declares how long the job should take, which counts in a queue whose estimate is
+	// `user`: it orders and backfills jobs (SPEC §26.1); under the adaptive ranking the type's newest
+	// declaration counts (SPEC §5.3). 0 declares nothing.
 	Expected time.Duration `json:"expected_ms,omitempty"`
 	// RetryOnInvalidProof asks for another run when a verifier rejects the proof
 	// after the job is COMPLETED (SPEC §9.5).

@@ -115,6 +115,12 @@ type QueuePolicy struct {
 	Tiers          int64
 	TierBasesMilli [MaxTiers]int64
 	TierQuotas     [MaxTiers]int64
+
+	// Batch scheduling (SPEC §26).
+	ShortestAging int64
+	Backfill      Backfill
+	BackfillOrder BackfillOrder
+	BackfillDepth int64
 }
 
 // Setting is one key=value of `queue set`.
@@ -195,12 +201,8 @@ func (k *policyKey) parse(text string, ratio bool) (int64, error) {
 	var v int64
 	var err error
 	switch {
-	case k.unit == unitRanking:
-		return k.parseName(text, rankingNames)
-	case k.unit == unitStrategy:
-		return k.parseName(text, strategyNames)
-	case k.unit == unitEstimate:
-		return k.parseName(text, estimateNames)
+	case k.unit == unitChoice:
+		return k.parseName(text)
 	case k.unit == unitDecimal:
 		var ok bool
 		if v, ok = parseMilli(text); !ok {
@@ -253,13 +255,13 @@ func (k *policyKey) parse(text string, ratio bool) (int64, error) {
 	return v, nil
 }
 
-func (k *policyKey) parseName(text string, names []string) (int64, error) {
-	for i, n := range names {
+func (k *policyKey) parseName(text string) (int64, error) {
+	for i, n := range k.names {
 		if strings.EqualFold(n, text) {
 			return int64(i), nil
 		}
 	}
-	return 0, unknown(k.name, k.name, text, names)
+	return 0, unknown(k.name, k.name, text, k.names)
 }
 
 // Values returns every key's value in the canonical order.
@@ -311,6 +313,9 @@ func (p *QueuePolicy) Check() error {
 	if err := p.checkScoring(); err != nil {
 		return err
 	}
+	if err := p.checkBackfill(); err != nil {
+		return err
+	}
 	if p.GCHorizonMs < p.AuditWindowMs { // a report needs the tombstone
 		return Refusef(KindInvalid, "gc_horizon_ms", "gc_horizon_ms=%d is refused: at least audit_window_ms (%d) is wanted",
 			p.GCHorizonMs, p.AuditWindowMs)
@@ -335,12 +340,8 @@ func (p *QueuePolicy) Settings() []Setting {
 func (k *policyKey) format(p *QueuePolicy) string {
 	v := k.get(p)
 	switch k.unit {
-	case unitRanking:
-		return Ranking(v).String()
-	case unitStrategy:
-		return Strategy(v).String()
-	case unitEstimate:
-		return EstimateBy(v).String()
+	case unitChoice:
+		return nameOf(k.names, int(v))
 	case unitDecimal:
 		return formatMilli(v)
 	case unitBool:

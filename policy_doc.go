@@ -48,38 +48,28 @@ func PolicyDocs() []PolicyDoc {
 	return docs
 }
 
-var unitNames = [...]string{unitCount: "count", unitMs: "ms", unitBool: "switch", unitRanking: "choice", unitStrategy: "choice",
-	unitPermille: "permille", unitPPM: "ppm", unitBytes: "bytes", unitDecimal: "thousandths", unitEstimate: "choice"}
+var unitNames = [...]string{unitCount: "count", unitMs: "ms", unitBool: "switch", unitChoice: "choice",
+	unitPermille: "permille", unitPPM: "ppm", unitBytes: "bytes", unitDecimal: "thousandths"}
 
 // choices returns the words that a key takes, nil for one of numbers.
 func (k *policyKey) choices() []string {
-	switch k.unit {
-	case unitRanking:
-		return choices(rankingNames)
-	case unitStrategy:
-		return choices(strategyNames)
-	case unitEstimate:
-		return choices(estimateNames)
-	default:
-		return nil
+	if k.unit == unitChoice {
+		return choices(k.names)
 	}
+	return nil
 }
 
 // values returns the range of a key in its unit.
 func (k *policyKey) values() string {
 	switch k.unit {
-	case unitRanking:
-		return strings.Join(rankingNames, ", ")
-	case unitStrategy:
-		return strings.Join(strategyNames, ", ")
+	case unitChoice:
+		return strings.Join(k.names, ", ")
 	case unitBool:
 		return "on, off"
 	case unitMs:
 		return "a duration, " + durationText(k.min) + " to " + durationText(k.max)
 	case unitPermille, unitPPM:
 		return fmt.Sprintf("a ratio, %s to %s", ratioText(k.min, k.scale()), ratioText(k.max, k.scale()))
-	case unitEstimate:
-		return strings.Join(estimateNames, ", ")
 	case unitDecimal:
 		return formatMilli(k.min) + " to " + formatMilli(k.max)
 	case unitBytes:

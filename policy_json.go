@@ -13,7 +13,7 @@ func (p QueuePolicy) MarshalJSON() ([]byte, error) {
 	for i := range policyKeys {
 		k := &policyKeys[i]
 		v := k.format(&p)
-		if k.unit == unitRanking || k.unit == unitStrategy || k.unit == unitEstimate {
+		if k.unit == unitChoice {
 			v = strconv.Quote(v)
 		}
 		out = append(out, `,"`+k.name+`":`+v...)

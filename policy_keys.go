@@ -17,6 +17,8 @@ type policyKey struct {
 	// source asks for it, meaning says in a sentence what it does, zero what 0 means
 	// where that is not just a number.
 	source, meaning, zero string
+	// names are what a choice is one of.
+	names []string
 }
 
 type policyUnit uint8
@@ -25,13 +27,11 @@ const (
 	unitCount policyUnit = iota
 	unitMs
 	unitBool
-	unitRanking
-	unitStrategy
+	unitChoice
 	unitPermille
 	unitPPM
 	unitBytes
 	unitDecimal // thousandths, written as a decimal number
-	unitEstimate
 )
 
 func key(name, alias string, unit policyUnit, lo, hi int64, f func(*QueuePolicy) *int64, source, meaning string) policyKey {
@@ -56,6 +56,12 @@ func boolKey(name, alias string, f func(*QueuePolicy) *bool, source, meaning str
 	return policyKey{name: name, alias: alias, unit: unitBool, max: 1, get: get, set: set, source: source, meaning: meaning}
 }
 
+// choiceKey is a key of an enumeration, by the names of its values.
+func choiceKey[T ~uint8](name string, names []string, f func(*QueuePolicy) *T, source, meaning string) policyKey {
+	return policyKey{name: name, unit: unitChoice, max: int64(len(names) - 1), names: names, source: source, meaning: meaning,
+		get: func(p *QueuePolicy) int64 { return int64(*f(p)) }, set: func(p *QueuePolicy, v int64) { *f(p) = T(v) }}
+}
+
 // healthKey is a key of what an outcome does to a worker's health.
 func healthKey(name string, f func(*QueuePolicy) *int64, does string) policyKey {
 	return key(name, "", unitCount, 0, 1000, f,
@@ -68,14 +74,10 @@ const maxMs = int64(MaxDuration / time.Millisecond)
 // the state's digest and in stored formats: append only. docs/reference/policy.md is made of it:
 // go test ./internal/tidy -run TestPolicyPage -update.
 var policyKeys = append([]policyKey{
-	{name: "ranking", unit: unitRanking, max: int64(len(rankingNames) - 1),
-		get:    func(p *QueuePolicy) int64 { return int64(p.Ranking) },
-		set:    func(p *QueuePolicy, v int64) { p.Ranking = Ranking(v) },
-		source: "SPEC §5", meaning: "In which order waiting jobs are drawn."},
-	{name: "strategy", unit: unitStrategy, max: int64(len(strategyNames) - 1),
-		get:    func(p *QueuePolicy) int64 { return int64(p.Strategy) },
-		set:    func(p *QueuePolicy, v int64) { p.Strategy = Strategy(v) },
-		source: "SPEC §7.6, DAG", meaning: "Which of the workers with room gets a job."},
+	choiceKey("ranking", rankingNames, func(p *QueuePolicy) *Ranking { return &p.Ranking },
+		"SPEC §5", "In which order waiting jobs are drawn."),
+	choiceKey("strategy", strategyNames, func(p *QueuePolicy) *Strategy { return &p.Strategy },
+		"SPEC §7.6, DAG", "Which of the workers with room gets a job."),
 	key("lease_ms", "t_lease", unitMs, 100, maxMs, func(p *QueuePolicy) *int64 { return &p.LeaseMs },
 		"AICF §5", "How long a lease lasts; a worker renews it while it works."),
 	key("ack_timeout_ms", "ack_timeout", unitMs, 100, 3_600_000, func(p *QueuePolicy) *int64 { return &p.AckTimeoutMs },
@@ -230,4 +232,4 @@ var policyKeys = append([]policyKey{
 		"SPEC §4.14", "How many bytes the queue's jobs and workflows may hold, as `queue show` counts them.").off("no limit"),
 	key("gc_horizon_ms", "gc_horizon", unitMs, GCHorizonLeast, maxMs, func(p *QueuePolicy) *int64 { return &p.GCHorizonMs },
 		"AICF §7", "How long a job or a workflow is remembered from its end, as this was then. At least audit_window_ms."),
-}, scoringKeys...)
+}, append(scoringKeys, backfillKeys...)...)

@@ -15,8 +15,8 @@ type EstimateBy uint8
 const (
 	// EstimateByType takes what the queue's owner set for the type.
 	EstimateByType EstimateBy = iota
-	// EstimateByUser takes what the newest submission declared (expected_ms), the owner's
-	// where none did.
+	// EstimateByUser takes what a submission declares (expected_ms), the owner's where it declares
+	// nothing; under the adaptive ranking it takes the type's newest declaration.
 	EstimateByUser
 )
 
@@ -47,10 +47,8 @@ func (p *QueuePolicy) setTiers(n int64) {
 
 // scoringKeys are the keys of the adaptive score.
 var scoringKeys = []policyKey{
-	{name: "estimate", unit: unitEstimate, max: int64(len(estimateNames) - 1),
-		get:    func(p *QueuePolicy) int64 { return int64(p.Estimate) },
-		set:    func(p *QueuePolicy, v int64) { p.Estimate = EstimateBy(v) },
-		source: "DFPS-S", meaning: "ranking=adaptive: whose word counts on how long jobs of a type should take."},
+	choiceKey("estimate", estimateNames, func(p *QueuePolicy) *EstimateBy { return &p.Estimate },
+		"DFPS-S, SPEC §26.1", "Whose word counts on how long jobs should take."),
 	key("epsilon", "", unitDecimal, 1, 1_000_000, func(p *QueuePolicy) *int64 { return &p.EpsilonMilli },
 		"DFPS-S", "ranking=adaptive: how many outcomes of either kind a type is given beforehand."),
 	key("n_min", "", unitCount, 1, 1_000_000, func(p *QueuePolicy) *int64 { return &p.NMin },

@@ -88,7 +88,7 @@ func TestPolicyKeepsEveryKey(t *testing.T) {
 		p.setTiers(MaxTiers - 1)
 		for i := range policyKeys {
 			k := &policyKeys[i]
-			if v := k.get(&p); v < k.max && k.unit != unitRanking && k.unit != unitStrategy && k.unit != unitPPM {
+			if v := k.get(&p); v < k.max && k.unit != unitChoice && k.unit != unitPPM {
 				k.set(&p, v+1)
 			}
 			switch k.name {

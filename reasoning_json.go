@@ -14,7 +14,7 @@ var figures = [...]struct{ rule, reason, n, of string }{
 	ReasoningByRoundRobin: {rule: "RoundRobin", n: "cursor"}, ReasoningBySeededRandom: {rule: "SeededRandom"},
 	ReasoningByResourceFit:   {rule: "ResourceFit", n: "available_cpu", of: "required_cpu"},
 	ReasoningBySeededShuffle: {rule: "SeededShuffle", n: "position", of: "of"}, ReasoningByTurnOfTheOldest: {rule: "TurnOfTheOldest"},
-	ReasoningByPreemption: {rule: "Preemption", n: "revoked"},
+	ReasoningByPreemption: {rule: "Preemption", n: "revoked"}, ReasoningBackfilled: {rule: "Backfilled", n: "until_ms"},
 }
 
 // AppendJSON writes the reasoning for a worker as the JSON object that attempts, leases,

@@ -187,9 +187,10 @@ const (
 	RankMarket
 	RankAdaptive
 	RankFIFO
+	RankShortest
 )
 
-var rankingNames = []string{"aging", "market", "adaptive", "fifo"}
+var rankingNames = []string{"aging", "market", "adaptive", "fifo", "shortest"}
 
 // String names the ranking as SPEC §5 does.
 func (r Ranking) String() string { return nameOf(rankingNames, int(r)) }
@@ -287,7 +288,8 @@ func (r Reason) Counted() bool {
 // Reasoning is the rule by which a worker was chosen (SPEC §7.7). N and Of are
 // the two numbers of the rule: LeastLoaded{N: queue depth}, DataLocality{N: data
 // keys held}, RoundRobin{N: cursor}, ResourceFit{N: available cpu, Of: required
-// cpu} in millicores, SeededShuffle{N: position, Of: how many}.
+// cpu} in millicores, SeededShuffle{N: position, Of: how many},
+// Backfilled{N: until when room is kept for the job that it overtook, a date}.
 type Reasoning struct {
 	Rule ReasoningRule
 	N    int64
@@ -313,11 +315,12 @@ const (
 	ReasoningBySeededShuffle
 	ReasoningByTurnOfTheOldest
 	ReasoningByPreemption
+	ReasoningBackfilled
 )
 
 var reasoningNames = []string{"NONE", "OnlyWorkerAvailable", "LeastLoaded", "Affinity{DataLocality}",
 	"Affinity{PreviouslyExecuted}", "Affinity{SameZone}", "RoundRobin", "SeededRandom", "ResourceFit",
-	"SeededShuffle", "TurnOfTheOldest", "Preemption"}
+	"SeededShuffle", "TurnOfTheOldest", "Preemption", "Backfilled"}
 
 // String names the rule as SPEC §7.7 does.
 func (r ReasoningRule) String() string { return nameOf(reasoningNames, int(r)) }

@@ -19,7 +19,7 @@ func (TenantLimits) Docs() []PolicyDoc {
 	usual := DefaultTenantLimits()
 	docs := []PolicyDoc{
 		{Key: "tier", Meaning: "The service tier, a term of ranking=market.", Values: strings.Join(serviceTierNames, ", "),
-			Unit: unitNames[unitRanking], Most: int64(TierPremium), Choices: ServiceTierNames()},
+			Unit: unitNames[unitChoice], Most: int64(TierPremium), Choices: ServiceTierNames()},
 		countDoc("weight", 1, maxTenantWeight, usual.Weight, "The tenant's share where fair_share=on."),
 		countDoc("max_concurrent", 0, maxTenantLeases, usual.MaxConcurrent, "The most leases that it may have open over all queues; its other jobs wait."),
 		countDoc("rate_limit_rps", -1, maxTenantRPS, usual.RateLimitRPS,

@@ -36,7 +36,7 @@ func TestAllocs(t *testing.T) {
 			m.jobs.edit(leased)
 			m.ledger.settle()
 		}},
-		{"an item of a lane", func() { *row.item = m.placement.itemOf(row, &q.policy) }},
+		{"an item of a lane", func() { *row.item = m.placement.itemOf(row, q) }},
 		{"out of a lane and into it", func() {
 			m.placement.unfile(row, q)
 			m.placement.file(row, q)

@@ -143,6 +143,7 @@ func (pl *placement) assign(j *jobRow, worker rota.WorkerID, seed sched.Hash, wh
 	pl.registry.supply.Take(worker, l.takes())
 	pl.registry.supply.Received(worker, w.sinceTurn)
 	pl.countEndless(l, p, 1)
+	pl.registry.supply.Began(worker, pl.runOf(l))
 	pl.m.fleet.takeUnits(w, l, max(j.spec.Units, 1))
 	pl.m.admission.openTenant(l)
 	pl.m.admission.countWindow(l)

@@ -104,7 +104,7 @@ func (c *checker) filed(j *jobRow) {
 	if j.item == nil || q == nil {
 		return
 	}
-	is, of := *j.item, c.m.placement.itemOf(j, &q.policy)
+	is, of := *j.item, c.m.placement.itemOf(j, q)
 	same := (is.TierPlace == nil) == (of.TierPlace == nil) && (is.TierPlace == nil || *is.TierPlace == *of.TierPlace)
 	is.TierPlace, of.TierPlace = nil, nil
 	if !same || is != of {

@@ -79,13 +79,15 @@ func (d *decision) all() bool {
 	pl.registry.busy.Scan(func(t turn) bool {
 		if q := d.m.queues.get(t.name); !q.policy.Paused {
 			d.lots = append(d.lots, sched.Lot{Pending: pl.registry.queues[t.name].pending, Policy: &q.policy, Queue: t.name,
-				Stats: d.m.typeStats.statsOf(q)})
+				Stats: d.m.typeStats.statsOf(q), Expects: q.expectsOf()})
 			d.names = append(d.names, t.name)
 		}
 		return true
 	})
+	d.draft.Foresee(d.lots...)
 	d.withhold()
 	d.keptRoom()
+	d.draft.ReserveFirst(d.lots, d.now)
 	for i, name := range d.names {
 		if d.placed < d.most && pl.registry.supply.HasRoom(name) {
 			d.queue(&d.lots[i])
@@ -93,6 +95,7 @@ func (d *decision) all() bool {
 	}
 	preempted := d.preempts()
 	changed := d.changeHolds()
+	d.tellReservations()
 	return d.placed > 0 || preempted || changed
 }
 
@@ -191,11 +194,14 @@ func (d *decision) queue(lot *sched.Lot) {
 	}
 	m, q := d.m, d.m.queues.get(lot.Queue)
 	pairs := d.draft.Round(lot.Pending, sched.RoundInput{
-		Queue: lot.Queue, Stats: lot.Stats,
+		Queue: lot.Queue, Stats: lot.Stats, Expects: lot.Expects,
 		Seed: sched.MatchSeed(m.head.cluster, d.epoch, m.head.index, m.head.beacon), Now: d.now,
 		Policy: &q.policy, Cursor: q.placed + d.before[lot.Queue], Limit: min(int(q.policy.BatchSize), d.most-d.placed),
 		Interleave: q.interleaves(d.sinceInterleave(q))})
 	for i := range pairs {
+		if why := &pairs[i].Reasoning; why.Rule == rota.ReasoningBackfilled {
+			why.N = int64(m.head.now().At(rota.Clock(why.N)).Date)
+		}
 		if !d.doomed(pairs[i]) {
 			r.Pairs = append(r.Pairs, pairOp(&pairs[i]))
 			d.placed++
@@ -315,6 +321,12 @@ func (m *Machine) decideWith(a *Arrivals, most int, watched rota.JobID, sight *r
 		return sched.CompareTurn(x.count, x.weight, x.name, y.count, y.weight, y.name)
 	})
 	placed := d.placed
+	lots := make([]sched.Lot, 0, len(s.turns))
+	for _, t := range s.turns {
+		lots = append(lots, *s.lots[t.name])
+	}
+	d.draft.Foresee(lots...)
+	d.draft.ReserveFirst(lots, d.now)
 	for _, t := range s.turns {
 		if d.placed < most && m.placement.registry.supply.HasRoom(t.name) {
 			d.queue(s.lots[t.name])
@@ -323,6 +335,7 @@ func (m *Machine) decideWith(a *Arrivals, most int, watched rota.JobID, sight *r
 	if d.placed == placed {
 		return nil, d.draft
 	}
+	d.tellReservations()
 	return d.rounds[waited:], d.draft
 }
 
@@ -493,7 +506,7 @@ func (s *arriving) file(spec *rota.JobSpec, q *queueRow) {
 	pl := &s.m.placement
 	lot := s.lots[q.name]
 	if lot == nil {
-		lot = &sched.Lot{Pending: sched.NewPending(q.policy.FairShare), Policy: &q.policy, Queue: q.name, Stats: s.m.typeStats.statsOf(q)}
+		lot = &sched.Lot{Pending: sched.NewPending(q.policy.FairShare), Policy: &q.policy, Queue: q.name, Stats: s.m.typeStats.statsOf(q), Expects: q.expectsOf()}
 		if s.lots == nil {
 			s.lots = make(map[rota.QueueName]*sched.Lot)
 		}
@@ -503,7 +516,7 @@ func (s *arriving) file(spec *rota.JobSpec, q *queueRow) {
 	class := pl.registry.supply.Intern(sched.RequirementsOf(spec))
 	s.classes = append(s.classes, class)
 	j := jobRow{jobLife: noLife, spec: s.m.specs.keep(spec), class: class, seq: s.m.head.jobSeq + s.admitted, enqueued: s.now, queuedAt: s.now}
-	item := pl.itemOf(&j, &q.policy)
+	item := pl.itemOf(&j, q)
 	if q.policy.FairShare {
 		lot.Pending.SetShare(spec.Tenant, pl.registry.queues[q.name].open[spec.Tenant]+s.leased[tenantIn{q.name, spec.Tenant}], s.m.admission.limitsOf(spec.Tenant).Weight)
 	}

@@ -268,6 +268,7 @@ func TestDecideWith_model(t *testing.T) {
 		for _, q := range mixQueues {
 			b.ok(queueOp(q, "strategy", strategies[d.IntN(len(strategies))],
 				"fair_share", fmt.Sprint(d.IntN(2) == 0), "ranking", []string{"fifo", "aging", "market"}[d.IntN(3)], "weight", fmt.Sprint(1+d.IntN(3)),
+				"backfill", []string{"free", "none", "easy"}[max(0, d.IntN(5)-2)], "estimate", "user",
 				"batch_size", fmt.Sprint(1+d.IntN(9)), "starvation_interleave", fmt.Sprint(d.IntN(4)), "oldest_every", "0", "hold_after", "0"))
 		}
 		for i := range 3 {
@@ -287,6 +288,7 @@ func TestDecideWith_model(t *testing.T) {
 				jobs++
 				ops = append(ops, submitOp(jobSpec(fmt.Sprint("j", jobs), func(s *rota.JobSpec) {
 					s.Queue, s.Tenant = rota.QueueName(mixQueues[d.IntN(3)]), rota.TenantID(fmt.Sprint("t", d.IntN(4)))
+					s.Expected = time.Duration(d.IntN(3)) * time.Second
 					s.Priority, s.CPUMilli, s.Fee = int32(d.IntN(11)), cpu*int64(d.IntN(3))*500, int64(d.IntN(3))
 					if d.IntN(9) == 0 {
 						s.Delay = time.Second

@@ -383,6 +383,7 @@ func (m *Machine) derive() error {
 		m.placement.noteGoing(r)
 		m.placement.share(r.queue, r.tenant, 1)
 		m.placement.countEndless(r, &m.queues.get(r.queue).policy, 1)
+		m.placement.registry.supply.Began(r.Worker, m.placement.runOf(r))
 		return true
 	})
 	if err != nil {
@@ -421,7 +422,7 @@ func (m *Machine) deriveJob(j *jobRow) error {
 		return nil
 	}
 	i := m.placement.registry.queues[q.name]
-	item := m.placement.itemOf(j, &q.policy)
+	item := m.placement.itemOf(j, q)
 	j.item = &item
 	m.admission.syncLanes(i, q, j.spec.Tenant)
 	i.pending.Add(j.item)

@@ -180,6 +180,26 @@ func goldenHeaders(c *bench) {
 	c.entry(cancelOp("headed"), retryOp("headed"))
 }
 
+// goldenBackfill has jobs wait for their turn by their estimates, overtake the first, and be estimated anew.
+func goldenBackfill(c *bench) {
+	c.ok(queueOp("batch", "ranking", "shortest", "backfill", "easy", "estimate", "user", "fair_share", "off"))
+	c.worker("batch", 8, cpuWorker(4000), func(w *rota.WorkerSpec) { w.Queues = []rota.QueueName{"batch"} })
+	batch := func(milli int64, expected time.Duration) func(*rota.JobSpec) {
+		return func(s *rota.JobSpec) { s.Queue, s.CPUMilli, s.Expected = "batch", milli, expected }
+	}
+	c.submit("batch1", batch(3000, time.Minute))
+	c.match()
+	for i, expected := range []time.Duration{time.Second, time.Hour, time.Minute, 2 * time.Second} {
+		c.submit(fmt.Sprint("batch", 2+i), batch(int64(4000>>min(2*i, 2)), expected))
+	}
+	for range 2 {
+		for _, l := range inOrder(c.match()) {
+			c.entry(verb(rota.VerbComplete, l))
+		}
+		c.ok(queueOp("batch", "estimate", "type", "expected.work", "3s", "shortest_aging", "2"))
+	}
+}
+
 // goldenSchedules has schedules be set, fired, paused, filled and deleted.
 func goldenSchedules(c *bench) {
 	c.entry(scheduleOp("gs1", func(s *rota.ScheduleSpec) { s.Overlap, s.PauseOnFailure = rota.OverlapQueueAll, true }),
@@ -265,6 +285,7 @@ func writeGolden(t *testing.T) {
 	goldenBatches(c)
 	goldenSchedules(c)
 	goldenHeaders(c)
+	goldenBackfill(c)
 	goldenHooks(c)
 	note()
 	data := make([]byte, 6000)

@@ -72,7 +72,7 @@ func (pl *placement) waitAnew(j *jobRow) {
 	j.queuedAt = pl.m.head.clock
 	pending := pl.registry.queues[j.spec.Queue].pending
 	pending.Remove(j.item)
-	item := pl.itemOf(j, &pl.m.queues.get(j.spec.Queue).policy)
+	item := pl.itemOf(j, pl.m.queues.get(j.spec.Queue))
 	j.item = &item
 	pending.Add(j.item)
 }
@@ -124,7 +124,7 @@ func (pl *placement) held() []sched.Hold {
 
 func (pl *placement) lot(queue rota.QueueName) sched.Lot {
 	q := pl.m.queues.get(queue)
-	return sched.Lot{Pending: pl.registry.queues[queue].pending, Policy: &q.policy, Queue: queue, Stats: pl.m.typeStats.statsOf(q)}
+	return sched.Lot{Pending: pl.registry.queues[queue].pending, Policy: &q.policy, Queue: queue, Stats: pl.m.typeStats.statsOf(q), Expects: q.expectsOf()}
 }
 
 // endless reports whether nothing bounds how long a lease may run (SPEC §8.2).
@@ -145,6 +145,55 @@ func (pl *placement) recountEndless(q *queueRow, policy *rota.QueuePolicy) {
 		}
 		return true
 	})
+}
+
+// runOf is an open lease as the future of its worker has it: it should end when its job's estimate
+// is over, and does when its attempt times out.
+func (pl *placement) runOf(l *leaseRow) sched.Run {
+	end := l.Started.Clock + rota.Clock(pl.m.queues.get(l.queue).estimate(&pl.m.jobs.get(l.Job).spec.JobSpec))
+	if l.endsBy > 0 {
+		end = min(end, l.endsBy)
+	}
+	return sched.Run{End: end, Load: l.takes()}
+}
+
+// runsOf are those of a worker, in their order.
+func (pl *placement) runsOf(w *workerRow) (runs []sched.Run) {
+	for _, key := range w.openLeases() {
+		runs = append(runs, pl.runOf(pl.m.leasing.leases.get(key)))
+	}
+	sched.SortRuns(runs)
+	return runs
+}
+
+// reestimate changes what estimates of a queue's jobs depend on, and counts those anew that depend on them.
+func (pl *placement) reestimate(q *queueRow, change func()) {
+	var open []*leaseRow
+	pl.m.leasing.leases.scan(func(_ string, l *leaseRow) bool {
+		if l.queue == q.name {
+			open = append(open, l)
+		}
+		return true
+	})
+	for _, l := range open {
+		pl.registry.supply.Ended(l.Worker, pl.runOf(l))
+	}
+	change()
+	for _, l := range open {
+		pl.registry.supply.Began(l.Worker, pl.runOf(l))
+	}
+}
+
+// tellReservations adds to the last round what room is kept for first jobs (SPEC §26.3).
+func (d *decision) tellReservations() {
+	if len(d.rounds) == 0 {
+		return
+	}
+	last := d.rounds[len(d.rounds)-1]
+	for _, r := range d.draft.Reservations() {
+		last.Reserved = append(last.Reserved, &fsmpb.Reserved{Job: string(r.Item.ID), Worker: string(r.Worker),
+			UntilMs: int64(d.m.head.now().At(r.Until).Date)})
+	}
 }
 
 // holds checks that every hold is of a QUEUED job and a worker that could take
@@ -179,7 +228,7 @@ func (c *checker) holds() {
 	})
 	m.fleet.workers.scan(func(id rota.WorkerID, w *workerRow) bool {
 		got := m.placement.registry.supply.State(id)
-		want := sched.WorkerState{WorkerEntry: workerEntry(w), Endless: unbound[id], Held: m.placement.registry.heldFor[id] != ""}
+		want := sched.WorkerState{WorkerEntry: workerEntry(w), Endless: unbound[id], Held: m.placement.registry.heldFor[id] != "", Runs: m.placement.runsOf(w)}
 		if !got.Equal(&want) {
 			c.fault("I4: supply has worker %s at %s, its rows say %s", id, fmt.Sprint(got), fmt.Sprint(want))
 		}

@@ -36,6 +36,7 @@ func (lg *leasing) closeLease(l *leaseRow, j *jobRow, why rota.Reason, text stri
 	delete(w.leases, key)
 	lg.m.fleet.timeWorker(w)
 	lg.m.placement.registry.supply.Give(l.Worker, l.takes())
+	lg.m.placement.registry.supply.Ended(l.Worker, lg.m.placement.runOf(l))
 	lg.m.placement.share(l.queue, l.tenant, -1)
 	lg.m.placement.countEndless(l, &lg.m.queues.get(l.queue).policy, -1)
 	lg.m.admission.closeTenant(l)

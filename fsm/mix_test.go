@@ -124,9 +124,10 @@ func idle(b *bench) {
 	if b.head.mode == rota.ModeReadOnly {
 		return
 	}
+	_, draft := b.View.decide(1000, "", nil)
 	b.jobs.scan(func(id rota.JobID, j *jobRow) bool {
-		if j.state != rota.JobQueued {
-			return true
+		if j.state != rota.JobQueued || b.queues.get(j.spec.Queue).policy.Backfill != rota.BackfillFree || len(draft.Reservations()) > 0 {
+			return true // it may have to leave the room to another
 		}
 		q := b.queues.get(j.spec.Queue)
 		b.fleet.workers.scan(func(w rota.WorkerID, _ *workerRow) bool {
@@ -141,8 +142,12 @@ func idle(b *bench) {
 
 // mixQueue sets some of a queue's keys, each to something that bites.
 func mixQueue(d *dice, q string) *fsmpb.Op {
+	ranking, backfill := d.of("aging", "market", "adaptive", "fifo", "shortest"), d.of("free", "none", "easy", "easy")
+	if ranking == "adaptive" {
+		backfill = "free"
+	}
 	op := queueOp(q,
-		"ranking", d.of("aging", "market", "adaptive", "fifo"),
+		"ranking", ranking,
 		"strategy", d.of("shuffle", "least_loaded", "round_robin", "random", "affinity"),
 		"fair_share", d.of("on", "off"), "preempt", d.of("on", "on", "off"), "weight", d.of("1", "3", "1000000"),
 		"oldest_every", d.of("0", "1", "2", "20"), "starvation_interleave", d.of("0", "1", "3"),
@@ -159,7 +164,9 @@ func mixQueue(d *dice, q string) *fsmpb.Op {
 		"aging_threshold", d.of("1s", "5s", "60s"), "stats_window", d.of("2", "5", "1000"),
 		"preempt_max", d.of("0", "1", "3"), "attempt_max", d.of("1", "6", "30"), "backoff_base", d.of("0", "1s"),
 		"ttl_abs", d.of("0", "0", "90s"), "audit_window", d.of("0", "1h"), "gc_horizon", d.of("1h", "2h", "7d"), "paused", d.of("off", "off", "off", "on"),
-		"bytes_max", d.of("0", "0", "0", "9000"))
+		"bytes_max", d.of("0", "0", "0", "9000"),
+		"backfill", backfill, "backfill_order", d.of("rank", "shortest"), "backfill_depth", d.of("1", "3", "1000"),
+		"estimate", d.of("type", "user"), "expected.a", d.of("0", "3s", "1h"), "shortest_aging", d.of("0", "1", "10"))
 	set := op.GetSetQueue()
 	from := d.roll(len(set.Set))
 	set.Set = slices.Concat(set.Set[from:], set.Set[:from])[:1+d.roll(len(set.Set))]
@@ -343,6 +350,7 @@ func mixJob(d *dice, s *rota.JobSpec) {
 	s.Queue, s.Tenant = rota.QueueName(d.of(mixQueues...)), rota.TenantID(fmt.Sprint("t", d.roll(4)))
 	s.Priority, s.Type = pickOf[int32](d, 0, 3, 5, 6, 9, 9, 10, 10), rota.JobType(d.of("a", "b"))
 	s.Domain, s.CPUMilli = d.of("", "z1", "z2"), pickOf[int64](d, 0, 0, 1000, 3000)
+	s.Expected, s.MaxRuntime = millis.Duration(pickOf[int64](d, 0, 2_000, 3_600_000)), millis.Duration(pickOf[int64](d, 0, 0, 8_000))
 	s.Units, s.Fee = pickOf[int64](d, 0, 1, 3), pickOf[int64](d, 0, 1<<60, 5)
 	s.Delay, s.TTL = millis.Duration(pickOf[int64](d, 0, 0, 500)), millis.Duration(pickOf[int64](d, 0, 0, 20_000))
 	if d.roll(4) == 0 {

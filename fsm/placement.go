@@ -174,7 +174,7 @@ func (pl *placement) file(j *jobRow, q *queueRow) {
 	} else {
 		j.item = &sched.Item{}
 	}
-	*j.item = pl.itemOf(j, &q.policy)
+	*j.item = pl.itemOf(j, q)
 	pl.m.admission.syncLanes(i, q, j.spec.Tenant)
 	i.pending.Add(j.item)
 	i.countTier(j, &q.policy, 1)
@@ -185,16 +185,20 @@ func (pl *placement) file(j *jobRow, q *queueRow) {
 }
 
 // itemOf is a job as rounds see it: a pure function of its row, its tenant's tier
-// and the policy.
-func (pl *placement) itemOf(j *jobRow, p *rota.QueuePolicy) sched.Item {
-	size := effectiveSize(j.spec)
+// and its queue.
+func (pl *placement) itemOf(j *jobRow, q *queueRow) sched.Item {
+	p, size := &q.policy, effectiveSize(j.spec)
+	estimate := int64(0)
+	if p.Ranking == rota.RankShortest {
+		estimate = q.estimate(&j.spec.JobSpec)
+	}
 	item := sched.Item{ID: j.spec.ID, JobSpec: &j.spec.JobSpec, Class: j.class,
-		Key:      sched.RankKey(p, j.spec.Priority, j.spec.Fee, size, pl.m.admission.limitsOf(j.spec.Tenant).Tier, j.enqueued),
+		Key:      sched.RankKey(p, j.spec.Priority, j.spec.Fee, size, pl.m.admission.limitsOf(j.spec.Tenant).Tier, j.enqueued, estimate),
 		Enqueued: j.enqueued, Queued: j.queuedAt, Attempt: j.attempt, Data: j.data}
 	switch p.Ranking {
 	case rota.RankAdaptive:
 		item.TierPlace = &sched.TierPlace{Tier: j.tier, TierAt: j.tierAt, TierSeq: j.tierSeq, Size: size}
-	case rota.RankFIFO:
+	case rota.RankFIFO, rota.RankShortest:
 		item.Number = j.seq
 	}
 	return item

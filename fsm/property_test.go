@@ -30,7 +30,7 @@ func TestModel(t *testing.T) {
 			"renewals_max", "3", "ttl_rel_max_ms", "120000", "audit_window", "0",
 			"gc_horizon", rapid.SampledFrom([]string{"1m", "90s", "7d"}).Draw(rt, "gc_horizon"),
 			"oldest_every", rapid.SampledFrom([]string{"0", "1", "3"}).Draw(rt, "oldest_every"),
-			"ranking", rapid.SampledFrom([]string{"aging", "adaptive", "fifo"}).Draw(rt, "ranking"),
+			"ranking", rapid.SampledFrom([]string{"aging", "adaptive", "fifo", "shortest"}).Draw(rt, "ranking"),
 			"tiers", rapid.SampledFrom([]string{"2", "5", "8"}).Draw(rt, "tiers"),
 			"estimate", rapid.SampledFrom([]string{"type", "user"}).Draw(rt, "estimate"),
 			"min_health", rapid.SampledFrom([]string{"0", "300", "900"}).Draw(rt, "min_health"),

@@ -169,7 +169,7 @@ func (m *Machine) respec(j *jobRow, q *queueRow, spec *rota.JobSpec, timeToLive 
 	if pending == nil {
 		return
 	}
-	item := m.placement.itemOf(j, &q.policy) // the old one may be a round's
+	item := m.placement.itemOf(j, q) // the old one may be a round's
 	j.item = &item
 	m.admission.syncLanes(i, q, j.spec.Tenant)
 	pending.Add(j.item)

@@ -33,9 +33,8 @@ func (pl *placement) setQueue(op *fsmpb.SetQueue) *fsmpb.Outcome {
 		return &fsmpb.Outcome{}
 	}
 	q = pl.m.queues.edit(name)
-	q.expected = expected
 	q.drainTo, q.drainFrom = "", "" // who sets it keeps it
-	pl.changeQueue(q, policy)
+	pl.changeQueue(q, policy, expected)
 	return &fsmpb.Outcome{Existed: true}
 }
 
@@ -178,8 +177,9 @@ func expectedChanges(from, to []expectedTime) (changes []rota.SettingChange) {
 
 func expectedKey(x expectedTime) string { return "expected." + string(x.typ) }
 
-func (pl *placement) changeQueue(q *queueRow, policy rota.QueuePolicy) {
-	reorder := rankedOtherwise(&q.policy, &policy)
+func (pl *placement) changeQueue(q *queueRow, policy rota.QueuePolicy, expected []expectedTime) {
+	estimates := policy.Estimate != q.policy.Estimate || policy.MaxRuntimeMs != q.policy.MaxRuntimeMs || !slices.Equal(expected, q.expected)
+	reorder := rankedOtherwise(&q.policy, &policy) || estimates && policy.Ranking == rota.RankShortest
 	tiered := policy.Ranking == rota.RankAdaptive && q.policy.Ranking != rota.RankAdaptive
 	before := sched.RulesOf(&q.policy)
 	oldWeight := uint64(q.policy.Weight)
@@ -187,9 +187,17 @@ func (pl *placement) changeQueue(q *queueRow, policy rota.QueuePolicy) {
 		pl.recountEndless(q, &policy)
 	}
 	old := q.policy
-	q.policy = policy
-	if policy.Paused {
+	set := func() { q.policy, q.expected = policy, expected }
+	if estimates {
+		pl.reestimate(q, set)
+	} else {
+		set()
+	}
+	switch {
+	case policy.Paused:
 		pl.endHolds(q.name, "QUEUE_PAUSED")
+	case policy.Backfill != rota.BackfillFree && old.Backfill == rota.BackfillFree:
+		pl.endHolds(q.name, "BACKFILL") // reservations stand for them
 	}
 	if weight := uint64(policy.Weight); weight != oldWeight {
 		pl.setTurn(q, rescale(q.turn, weight, oldWeight)) // the queue keeps its place among the others
@@ -213,7 +221,7 @@ func (pl *placement) changeQueue(q *queueRow, policy rota.QueuePolicy) {
 func rankedOtherwise(a, b *rota.QueuePolicy) bool {
 	return a.Ranking != b.Ranking || a.FairShare != b.FairShare || a.AgingFactorMs != b.AgingFactorMs ||
 		a.WFee != b.WFee || a.WAge != b.WAge || a.WSize != b.WSize || a.WTier != b.WTier || a.FeeHalf != b.FeeHalf ||
-		a.SizeHalf != b.SizeHalf || a.AgeHorizonMs != b.AgeHorizonMs || a.Tiers != b.Tiers
+		a.SizeHalf != b.SizeHalf || a.AgeHorizonMs != b.AgeHorizonMs || a.Tiers != b.Tiers || a.ShortestAging != b.ShortestAging
 }
 
 // refile builds a queue's lanes anew; it walks all live jobs, which only an
@@ -228,7 +236,7 @@ func (pl *placement) refile(q *queueRow, i *queueIndex) {
 	pl.m.jobs.scan(func(_ rota.JobID, j *jobRow) bool {
 		if j.state == rota.JobQueued && j.spec.Queue == q.name {
 			// The item is derived: the row's canonical bytes do not change.
-			item := pl.itemOf(j, &q.policy)
+			item := pl.itemOf(j, q)
 			j.item = &item
 			pl.m.admission.syncLanes(i, q, j.spec.Tenant)
 			i.pending.Add(j.item)

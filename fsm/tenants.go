@@ -116,7 +116,7 @@ func (lm *admission) rerank(tenant rota.TenantID) {
 		}
 		pending := lm.m.placement.registry.queues[q.name].pending
 		pending.Remove(j.item)
-		item := lm.m.placement.itemOf(j, &q.policy) // derived: the row's canonical bytes do not change
+		item := lm.m.placement.itemOf(j, q) // derived: the row's canonical bytes do not change
 		j.item = &item
 		pending.Add(j.item)
 		return true

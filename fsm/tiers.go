@@ -149,7 +149,7 @@ func (pl *placement) firePromote(queue string) {
 	i.pending.Remove(item)
 	j.tier--
 	pl.toBack(j)
-	risen := pl.itemOf(j, &q.policy)
+	risen := pl.itemOf(j, q)
 	j.item = &risen
 	i.pending.Add(j.item)
 	pl.timePromotion(q, i)

@@ -18,6 +18,19 @@ func (r *queueRow) expects(typ rota.JobType) int64 {
 	return 0
 }
 
+// expectsOf is expects, nil where nothing is set.
+func (r *queueRow) expectsOf() func(rota.JobType) int64 {
+	if len(r.expected) == 0 {
+		return nil
+	}
+	return r.expects
+}
+
+// estimate is how long an attempt of a job of the queue should take (SPEC §26.1).
+func (r *queueRow) estimate(spec *rota.JobSpec) int64 {
+	return sched.RunEstimate(&r.policy, spec, r.expects(spec.Type))
+}
+
 // withExpected is the list with one more setting in it: 0 takes a type out.
 func withExpected(list []expectedTime, typ rota.JobType, ms int64) []expectedTime {
 	at, found := slices.BinarySearchFunc(list, typ, compareExpected)

@@ -146,11 +146,15 @@ func (vw *View) whyQueued(x *rota.Explanation, j *jobRow, most int, rd *access.R
 	x.Before = vw.m.placement.registry.queues[j.spec.Queue].pending.Before(j.item)
 	x.Rank = x.Before
 	blocked, fit := whyNot(vw, x, j, rd)
-	vw.whyHold(x, j, blocked, fit, names)
-	if blocked || fit == 0 {
+	backfills := vw.m.queues.get(j.spec.Queue).policy.Backfill != rota.BackfillFree
+	if !backfills || vw.m.placement.holds.get(j.spec.ID) != nil {
+		vw.whyHold(x, j, blocked, fit, names)
+	}
+	if blocked || fit == 0 && !backfills {
 		return
 	}
-	for _, r := range vw.Decide(most) {
+	rounds, draft := vw.decide(most, "", nil)
+	for _, r := range rounds {
 		for _, p := range r.GetPairs() {
 			if p.GetJob() == string(j.spec.ID) {
 				text := "the next round applies"
@@ -161,6 +165,9 @@ func (vw *View) whyQueued(x *rota.Explanation, j *jobRow, most int, rd *access.R
 				return
 			}
 		}
+	}
+	if draft != nil && (whyFirst(vw, x, j, draft.Reservations(), names) || fit > 0 && whyBehind(vw, x, j, draft, rd)) || fit == 0 {
+		return
 	}
 	x.Reasons = append(x.Reasons, rota.Why{Reason: "BEHIND_HIGHER_RANK", Detail: fmt.Sprintf(
 		"%d workers have room for it now, and what stands before it takes that room", fit)})
@@ -267,6 +274,70 @@ func (vw *View) whyHold(x *rota.Explanation, j *jobRow, blocked bool, fit int64,
 		text = "a worker that is kept for it has room: one is from the next round on, unless older jobs come first"
 	}
 	x.WouldRun = append(x.WouldRun, text)
+}
+
+// whyFirst says of a job for which room is kept where and from when on there should be some (SPEC §26.3).
+func whyFirst(vw *View, x *rota.Explanation, j *jobRow, kept []sched.Reservation, names bool) bool {
+	for _, r := range kept {
+		if r.Item != j.item {
+			continue
+		}
+		worker := "a worker"
+		if names {
+			worker = fmt.Sprintf("worker %s", r.Worker)
+		}
+		x.WouldRun = append(x.WouldRun, fmt.Sprintf("%s has room, which is kept for this job: from %s on, in %d ms, by the estimates of what "+
+			"runs there", worker, vw.m.head.now().At(r.Until).Date, r.Until-vw.m.head.clock))
+		return true
+	}
+	return false
+}
+
+// whyBehind tells why a job that some workers have room for may not overtake the first of a queue.
+func whyBehind(vw *View, x *rota.Explanation, j *jobRow, draft *sched.Draft, rd *access.Reader) bool {
+	q := vw.m.queues.get(j.spec.Queue)
+	p := &q.policy
+	bars := draft.Bars(vw.m.placement.lot(q.name), j.item, vw.m.head.clock)
+	others := slices.ContainsFunc(bars, func(r sched.Reservation) bool { return r.Queue != q.name })
+	switch {
+	case len(bars) > 0 && (others || p.Backfill != rota.BackfillNone):
+		x.Reasons = append(x.Reasons, whyBarredBy(vw, j, q, bars, rd))
+	case p.Backfill == rota.BackfillNone:
+		x.Reasons = append(x.Reasons, rota.Why{Reason: "BEHIND_HIGHER_RANK", Detail: fmt.Sprintf(
+			"backfill=none: nothing of queue %s starts before the first that it has no room for", q.name)})
+	case draft.Deep(q.name):
+		x.Reasons = append(x.Reasons, rota.Why{Reason: "BEHIND_HIGHER_RANK", Detail: fmt.Sprintf(
+			"more than %d jobs before it could overtake the first one, and backfilling looks at no more of them (backfill_depth)", p.BackfillDepth)})
+	default:
+		return false
+	}
+	return true
+}
+
+// whyBarredBy names the workers that have room for a job and keep it for others.
+func whyBarredBy(vw *View, j *jobRow, q *queueRow, bars []sched.Reservation, rd *access.Reader) rota.Why {
+	now := vw.m.head.now()
+	w := rota.Why{Reason: sched.HeldForAnotherJob.String(), Workers: int64(len(bars))}
+	if !rd.Has(rota.RightStatus, access.Everything, access.Everything) {
+		return w
+	}
+	var texts []string
+	for i, r := range bars {
+		if i < limits.MaxOthers {
+			w.WorkerIDs = append(w.WorkerIDs, r.Worker)
+		}
+		if i >= holdsShown {
+			continue
+		}
+		first := "another job"
+		if tenant, queue, _ := vw.PlaceOfJob(r.Item.ID); rd.Reads(tenant, queue) {
+			first = fmt.Sprintf("job %s", r.Item.ID)
+		}
+		texts = append(texts, fmt.Sprintf("worker %s is kept for %s from %s on", r.Worker, first, now.At(r.Until).Date))
+	}
+	end := now.At(now.Clock + rota.Clock(q.estimate(&j.spec.JobSpec)))
+	w.Detail = fmt.Sprintf("%s: this one should run until %s (its estimate), and takes more than is left beside", strings.Join(texts, ", "), end.Date)
+	return w
 }
 
 // barsShown bounds the workers that an explanation names with a type's bar.

@@ -22,6 +22,12 @@ type Draft struct {
 	// kept counts the holds whose jobs were not placed first of all, but for those by
 	// preemption, which are outside the bound.
 	kept int
+	// foresees says that some queue of the entry backfills: then started are its leases by worker, reserved
+	// the room that is kept, and deep the queues that had more candidates than they looked at.
+	foresees bool
+	started  map[int32][]Run
+	reserved []Reservation
+	deep     []rota.QueueName
 	// roomless are classes, by scope, that WantsRoom found no room for.
 	roomless map[ScopedClass]bool
 	// drawn are the rounds' pairs.
@@ -83,6 +89,8 @@ type RoundInput struct {
 	Interleave bool
 	// Stats tells what is known of a type; only an adaptive queue's round asks.
 	Stats func(rota.JobType) Stats
+	// Expects is Lot's.
+	Expects func(rota.JobType) int64
 }
 
 // Pair is one assignment of a round.
@@ -107,7 +115,11 @@ func (d *Draft) Round(p *Pending, in RoundInput) []Pair {
 		wants[i] = want{k.class, k.items - d.takenOf[k.class]}
 	}
 	r := newRooms(d.supply, &d.slotLoads, wants)
+	lot := Lot{Pending: p, Policy: in.Policy, Queue: in.Queue, Stats: in.Stats, Expects: in.Expects}
 	if r.count == 0 || in.Limit <= 0 {
+		if r.count == 0 {
+			d.ReserveFirst([]Lot{lot}, in.Now)
+		}
 		return nil
 	}
 	strategy := in.Policy.Strategy
@@ -120,19 +132,29 @@ func (d *Draft) Round(p *Pending, in RoundInput) []Pair {
 	if d.sight != nil {
 		d.sight.begin(m)
 	}
-	lot := Lot{Pending: p, Policy: in.Policy, Queue: in.Queue, Stats: in.Stats}
-	if in.Interleave {
+	backfills := in.Policy.Backfill != rota.BackfillFree
+	if in.Interleave && !backfills {
 		if oldest := d.oldestServed(lot, true, m.has, m.barred); oldest.item != nil {
-			m.interleave(lot, oldest.item)
-			d.assigned(p, oldest.item)
+			if m.interleave(lot, oldest.item) {
+				d.assigned(p, oldest.item)
+			}
 		}
 	}
 	if p.tiered {
 		m.source = newTierSource(p, r, in, d)
 	} else {
+		r.wide = backfills
 		m.source = newPendingSource(p, r, in, d, nil)
+		r.wide = false
 	}
-	m.run()
+	switch {
+	case backfills:
+		m.inOrder(p, &lot)
+	case m.bars():
+		m.oneByOne(nil, false)
+	default:
+		m.run()
+	}
 	d.drawn = append(d.drawn, m.pairs)
 	return m.pairs
 }

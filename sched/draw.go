@@ -115,6 +115,7 @@ func newPendingSource(p *Pending, r *rooms, in RoundInput, d *Draft, only *group
 		}
 	}
 	switch {
+	case r.wide:
 	case open <= d.gatherMost:
 		s.gather(r, only)
 		return s

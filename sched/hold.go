@@ -15,6 +15,9 @@ type Lot struct {
 	// Stats is RoundInput's, for the scores that an adaptive queue's jobs are shown
 	// with; without it no type has any.
 	Stats func(rota.JobType) Stats
+	// Expects tells how long jobs of a type should take, in ms, 0 where nothing is set; nil where nothing is
+	// for any.
+	Expects func(rota.JobType) int64
 }
 
 // Hold is a worker that is kept free for one QUEUED job (SPEC §7.8).
@@ -93,6 +96,9 @@ func (d *Draft) place(lot Lot, it *Item, slot int32, rule rota.ReasoningRule, no
 	d.spend(lot.Queue, lot.Pending.laneOf(it))
 	k := &d.supply.classes[it.Class]
 	d.slotLoads.lease(slot, k.queue, k.need)
+	if d.foresees {
+		d.began(slot, k.need, now+lot.estimate(it))
+	}
 	d.slotLoads.received[slot]++
 	if rule == rota.ReasoningByTurnOfTheOldest {
 		d.slotLoads.received[slot] = AfterTurn(d.slotLoads.received[slot]-1, lot.Policy.OldestEvery, d.slotLoads.most[slot])
@@ -146,7 +152,7 @@ func (d *Draft) Keep(lots []Lot, holds []Hold, now rota.Clock) (changes []HoldCh
 		}
 		changes = append(changes, change)
 	}
-	if kept >= d.supply.HoldsMost() {
+	if kept += len(d.reserved); kept >= d.supply.HoldsMost() {
 		return changes
 	}
 	return append(changes, d.grant(lots, now, d.supply.HoldsMost()-kept)...)
@@ -172,6 +178,9 @@ func (w *waiting) skips(d *Draft, l *lane) bool {
 func (d *Draft) grant(lots []Lot, now rota.Clock, most int) (changes []HoldChange) {
 	queue := heap[*waiting]{less: func(a, b *waiting) bool { return ageLess(a.entry, b.entry) }}
 	for _, lot := range lots {
+		if lot.Policy.Backfill != rota.BackfillFree {
+			continue // its reservation stands for holds
+		}
 		limit := now - rota.Clock(lot.Policy.HoldAfterMs)
 		classes := lot.Pending.ageIndex[forRounds].cursor()
 		for k, ok := classes.next(); ok && k.oldest.age <= limit; k, ok = classes.next() {

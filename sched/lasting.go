@@ -91,6 +91,7 @@ type WorkerState struct {
 	WorkerEntry
 	Endless int32
 	Held    bool
+	Runs    []Run
 }
 
 // State returns what is known of a worker; zero if there is none.
@@ -109,7 +110,7 @@ func (s *Supply) State(id rota.WorkerID) (w WorkerState) {
 	if w.Polls {
 		w.Free = s.offers[slot] - w.Open
 	}
-	w.Endless, w.Held = s.endless[slot], s.held.has(int(slot))
+	w.Endless, w.Held, w.Runs = s.endless[slot], s.held.has(int(slot)), slices.Clone(s.runs[slot])
 	return w
 }
 
@@ -119,5 +120,6 @@ func (w *WorkerState) Equal(o *WorkerState) bool {
 	return w.Spec == o.Spec && w.Active == o.Active && w.Retired == o.Retired && w.Open == o.Open && w.CPUTaken == o.CPUTaken &&
 		w.MemoryTaken == o.MemoryTaken && w.IOTaken == o.IOTaken && w.Received == o.Received && w.Stake == o.Stake && w.Health == o.Health &&
 		w.Attested == o.Attested && w.Disconnected == o.Disconnected && w.Polls == o.Polls && w.Free == o.Free && w.Endless == o.Endless && w.Held == o.Held &&
-		slices.Equal(w.Barred, o.Barred) && sameUnits(w.Units, o.Units) && slices.Equal(w.Executed, o.Executed) && w.Grants.Equal(o.Grants)
+		slices.Equal(w.Barred, o.Barred) && sameUnits(w.Units, o.Units) && slices.Equal(w.Executed, o.Executed) && w.Grants.Equal(o.Grants) &&
+		slices.Equal(w.Runs, o.Runs)
 }

@@ -23,6 +23,8 @@ type matcher struct {
 	// group holds the candidates of the present group that have no worker yet.
 	group []member
 	union bitset
+	// allowed is room for what permitted returns.
+	allowed bitset
 }
 
 // member is a candidate in the present group.
@@ -43,16 +45,13 @@ func (m *matcher) begin() {
 }
 
 // interleave gives a job that some worker has room for its worker before the
-// draw (SPEC §5.1).
-func (m *matcher) interleave(lot Lot, it *Item) {
-	m.drawn(it.Class)
-	l := lot.Pending.laneOf(it)
-	c := candidate{item: it, lane: l, key: it.Key, score: scoreOf(lot, it, m.in.Now)}
-	m.group = append(m.group, member{c, m.rank, m.of(it.Class), m.maskOf(l)})
-	m.draft.sight.drew(&c, m.rank)
-	m.rank++
-	m.match()
-	m.pairs[0].Interleaved = true
+// draw (SPEC §5.1), unless a reservation keeps that from it.
+func (m *matcher) interleave(lot Lot, it *Item) (placed bool) {
+	c := candidate{item: it, lane: lot.Pending.laneOf(it), key: it.Key, score: scoreOf(lot, it, m.in.Now)}
+	if placed = m.consider(c); placed {
+		m.pairs[0].Interleaved = true
+	}
+	return placed
 }
 
 // run draws group after group until the limit is reached or nothing that could
@@ -209,6 +208,10 @@ func (m *matcher) assign(i, pos int, why rota.Reasoning) {
 		m.loads.more(pos, m.now.open[slot])
 	}
 	m.occupy(pos, c.class)
+	if m.draft.foresees {
+		lot := Lot{Policy: m.in.Policy, Expects: m.in.Expects}
+		m.draft.began(slot, c.class.need, m.in.Now+lot.estimate(c.item))
+	}
 	if m.draft.spend(m.in.Queue, c.lane) {
 		for i := range m.group {
 			if g := &m.group[i]; g.class != nil && m.draft.shut(m.in.Queue, g.lane) {

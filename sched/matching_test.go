@@ -111,7 +111,7 @@ func vectorRound(t *testing.T, s *Supply, v *roundVector, in RoundInput) []Pair 
 			ID: j.ID, Enqueued: j.Enqueued, Class: class, Attempt: j.Attempt,
 			JobSpec: &rota.JobSpec{Tenant: "t", CPUMilli: j.Cost.CPU, MemoryBytes: j.Cost.Mem, Priority: j.Priority,
 				Type: j.Type},
-			Key:       RankKey(in.Policy, j.Priority, j.Fee, j.Size, tierOf(t, j.Tier), j.Enqueued),
+			Key:       RankKey(in.Policy, j.Priority, j.Fee, j.Size, tierOf(t, j.Tier), j.Enqueued, 0),
 			TierPlace: &TierPlace{Tier: int32(TierOf(j.Priority, 5)), TierSeq: uint64(i), Size: j.Size},
 		}
 		pending.Add(it)

@@ -52,7 +52,7 @@ func (q *quarter) add(n int, tenant rota.TenantID, domain string, job rota.JobSp
 		at := cmp.Or(q.moment, q.now)
 		it := &Item{ID: rota.JobID(fmt.Sprintf("%s-%06d", tenant, q.now)), Enqueued: at, Queued: at,
 			Class: class, JobSpec: &job, TierPlace: &TierPlace{Tier: int32(TierOf(job.Priority, 5)), TierAt: q.now}}
-		it.Key = RankKey(&q.policy, it.Priority, 0, 0, rota.TierFree, it.Enqueued)
+		it.Key = RankKey(&q.policy, it.Priority, 0, 0, rota.TierFree, it.Enqueued, 0)
 		q.items[it.ID] = it
 		q.pending.Add(it)
 	}

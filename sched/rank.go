@@ -4,21 +4,28 @@ import (
 	"cmp"
 	"math/bits"
 	"strings"
+	"time"
 
 	"github.com/rotasched/rota"
 )
 
 // RankKey is a job's key in its queue: the smaller comes first, ties by Enqueued,
-// under `fifo` then by the submission number, then by id. None of the integer rankings ever changes the order of two queued
-// jobs, so the key is computed once (SPEC §5.1, §5.2, §5.4). The market's key is
+// under `fifo` and `shortest` then by the submission number, then by id. None of the integer rankings ever changes the order of two queued
+// jobs, so the key is computed once (SPEC §5.1, §5.2, §5.4, §26.2). The market's key is
 // negated. `adaptive` has no lasting key; it gets that of `fifo`.
+// estimate is what RunEstimate returns; `shortest` alone asks for it.
 func RankKey(p *rota.QueuePolicy, priority int32, fee, sizeBytes int64, tier rota.ServiceTier,
-	enqueued rota.Clock) int64 {
+	enqueued rota.Clock, estimate int64) int64 {
 	switch p.Ranking {
 	case rota.RankMarket:
 		return marketAge(p, enqueued) - marketWorth(p, fee, sizeBytes, tier)
 	case rota.RankAging:
 		return int64(enqueued) + int64(priority)*p.AgingFactorMs
+	case rota.RankShortest:
+		if p.ShortestAging == 0 {
+			return estimate
+		}
+		return int64(enqueued) + estimate*p.ShortestAging
 	default:
 		return int64(enqueued)
 	}
@@ -26,16 +33,45 @@ func RankKey(p *rota.QueuePolicy, priority int32, fee, sizeBytes int64, tier rot
 
 // ScoreAt is the number shown for a key: the market's score(now) in parts per
 // billion, the aging ranking's effective priority in thousandths, the
-// milliseconds waited under fifo.
+// milliseconds waited under fifo, under shortest those of the estimate that waiting has not used up.
 func ScoreAt(p *rota.QueuePolicy, key int64, now rota.Clock) int64 {
 	switch p.Ranking {
 	case rota.RankMarket:
 		return marketAge(p, now) - key
 	case rota.RankAging:
 		return floorDiv((key-int64(now))*1000, max(p.AgingFactorMs, 1))
+	case rota.RankShortest:
+		if p.ShortestAging == 0 {
+			return key
+		}
+		return floorDiv(key-int64(now), p.ShortestAging)
 	default:
 		return int64(now) - key
 	}
+}
+
+// longestRun is the estimate of a job of which nothing is known, in ms.
+const longestRun = int64(rota.MaxDuration / time.Millisecond)
+
+// RunEstimate is how long an attempt of a job should take, in ms, 1 at least: what its submitter says
+// where the queue goes by that, else what is set for its type, but no more than its max_runtime;
+// that alone where nothing is said (SPEC §26.1).
+func RunEstimate(p *rota.QueuePolicy, spec *rota.JobSpec, ofType int64) int64 {
+	most := p.MaxRuntimeMs
+	if own := spec.MaxRuntime.Milliseconds(); own > 0 {
+		most = own
+	}
+	if most == 0 {
+		most = longestRun
+	}
+	estimate := ofType
+	if said := spec.Expected.Milliseconds(); said > 0 && p.Estimate == rota.EstimateByUser {
+		estimate = said
+	}
+	if estimate <= 0 {
+		return most
+	}
+	return min(estimate, most)
 }
 
 // marketWorth is S of SPEC §5.1, in parts per billion.

@@ -259,7 +259,7 @@ func (w *world) checkWorkers(t *dice) {
 		if x.active && slices.Contains(x.spec.Queues, "q") {
 			capacity += int64(x.spec.Slots) + min(int64(x.spec.Prefetch), w.policy.PrefetchMax)
 		}
-		got, want := w.supply.State(x.spec.ID), WorkerState{x.entry(), x.endless, x.held}
+		got, want := w.supply.State(x.spec.ID), WorkerState{WorkerEntry: x.entry(), Endless: x.endless, Held: x.held}
 		if !got.Equal(&want) {
 			t.Fatalf("worker %s stands at %v, want %v", x.spec.ID, got, want)
 		}

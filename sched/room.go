@@ -30,8 +30,11 @@ type rooms struct {
 	// drawable counts the candidates not yet drawn of classes that have room.
 	drawable int
 	words    int
-	arena    []uint64
-	masks    masks
+	// wide has it tell classes that some worker could ever take from others, rather than those that have
+	// room now.
+	wide  bool
+	arena []uint64
+	masks masks
 }
 
 // classRoom is one class in a round.
@@ -170,6 +173,9 @@ func (r *rooms) place(shuffled bool, seed Hash) {
 
 // has reports whether any worker has room for the class.
 func (r *rooms) has(class ClassID) bool {
+	if r.wide {
+		return r.hopeful(class)
+	}
 	c := r.of(class)
 	if c == nil || !c.open {
 		return false
@@ -266,3 +272,16 @@ func (n *need) within(left need) bool {
 }
 
 func (r *rooms) worker(pos int) rota.WorkerID { return r.supply.specs[r.slots[pos]].ID }
+
+// hopeful reports whether some worker could ever have room for a class, by the end of leases alone.
+func (r *rooms) hopeful(class ClassID) bool {
+	k := &r.supply.classes[class]
+	for i, w := range k.fits {
+		for ; w != 0; w &= w - 1 {
+			if r.now.keepable(int32(i<<6+bits.TrailingZeros64(w)), k) {
+				return true
+			}
+		}
+	}
+	return false
+}

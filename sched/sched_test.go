@@ -80,7 +80,7 @@ func TestStats(t *testing.T) {
 func TestScoreAt(t *testing.T) {
 	t.Parallel()
 	p := rota.StandardPolicy()
-	key := RankKey(&p, 5, 0, 0, rota.TierFree, 1_000)
+	key := RankKey(&p, 5, 0, 0, rota.TierFree, 1_000, 0)
 	for _, c := range []struct {
 		now  rota.Clock
 		want int64
@@ -90,7 +90,7 @@ func TestScoreAt(t *testing.T) {
 		}
 	}
 	p.Ranking = rota.RankFIFO
-	if got := ScoreAt(&p, RankKey(&p, 5, 0, 0, rota.TierFree, 1_000), 1_500); got != 500 {
+	if got := ScoreAt(&p, RankKey(&p, 5, 0, 0, rota.TierFree, 1_000, 0), 1_500); got != 500 {
 		t.Errorf("fifo: %d, want 500", got)
 	}
 }

@@ -73,6 +73,9 @@ func (r *rooms) barred(l *lane) bool { return r.barredNear(l, nil) }
 
 // barredNear is barred where the same tenant was asked for last, maybe.
 func (r *rooms) barredNear(l *lane, last *lastScope) bool {
+	if r.wide {
+		return r.supply.eligible(Ask{Class: l.key.class, Tenant: l.key.tenant}).first() < 0
+	}
 	mask := r.maskNear(l, last)
 	return mask != nil && !r.of(l.key.class).at.meets(mask)
 }

@@ -25,8 +25,10 @@ type Supply struct {
 	// its open leases whose runtime has no bound.
 	units   [][]rota.UnitsUsed
 	endless []int32
-	grants  []*Grants
-	holes   []int32
+	// runs are a worker's open leases, those that should end first first.
+	runs   [][]Run
+	grants []*Grants
+	holes  []int32
 	// actives counts the active workers.
 	actives int
 	// order holds the slot numbers by id.
@@ -237,7 +239,7 @@ func (s *Supply) Remove(id rota.WorkerID) {
 	s.zones.set(slot, nil)
 	s.specs[slot], s.lasting[slot] = nil, lasting{}
 	s.open[slot], s.most[slot], s.prefetch[slot], s.endless[slot] = 0, 0, 0, 0
-	s.offers[slot] = 0
+	s.offers[slot], s.runs[slot] = 0, nil
 	s.loadFree[slot], s.received[slot] = Load{}, 0
 	s.hold(slot, false)
 	s.holes = append(s.holes, slot)
@@ -378,7 +380,7 @@ func (s *Supply) newSlot(id rota.WorkerID) int32 {
 		s.specs, s.lasting = append(s.specs, nil), append(s.lasting, lasting{})
 		s.open, s.most, s.prefetch = append(s.open, 0), append(s.most, 0), append(s.prefetch, 0)
 		s.offers, s.loadFree = append(s.offers, 0), append(s.loadFree, Load{})
-		s.endless, s.received = append(s.endless, 0), append(s.received, 0)
+		s.endless, s.received, s.runs = append(s.endless, 0), append(s.received, 0), append(s.runs, nil)
 		s.units, s.grants = append(s.units, nil), append(s.grants, nil)
 	}
 	at, _ := s.find(id)

@@ -52,7 +52,11 @@ func (d *Draft) Turns(lots []Lot, now rota.Clock, most int) (pairs []Pair) {
 				pairs = append(pairs, d.place(l.lot, it, slot, rota.ReasoningByTurnOfTheOldest, now))
 				continue
 			}
-			if d.kept+len(d.granted) >= d.supply.HoldsMost() {
+			if l.lot.Policy.Backfill != rota.BackfillFree {
+				d.reserveTurn(&l.lot, it, slot, now)
+				break
+			}
+			if d.kept+len(d.granted)+len(d.reserved) >= d.supply.HoldsMost() {
 				break
 			}
 			d.holders[it] = true

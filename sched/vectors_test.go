@@ -143,7 +143,7 @@ func testMarket(t *testing.T, text []byte) {
 	p := rota.StandardPolicy()
 	p.Ranking = rota.RankMarket
 	for i, v := range vectors[vector](t, text) {
-		key := RankKey(&p, 5, v.Fee, v.Size, tierOf(t, v.Tier), v.Enqueued)
+		key := RankKey(&p, 5, v.Fee, v.Size, tierOf(t, v.Tier), v.Enqueued, 0)
 		if -key != v.Key || ScoreAt(&p, key, v.Now) != v.Score {
 			t.Errorf("%d: key %d score %d, want %d %d", i, -key, ScoreAt(&p, key, v.Now), v.Key, v.Score)
 		}
@@ -158,7 +158,7 @@ func testAging(t *testing.T, text []byte) {
 	}
 	p := rota.StandardPolicy()
 	for i, v := range vectors[vector](t, text) {
-		if key := RankKey(&p, v.Priority, 0, 0, rota.TierFree, v.Enqueued); key != v.Key {
+		if key := RankKey(&p, v.Priority, 0, 0, rota.TierFree, v.Enqueued, 0); key != v.Key {
 			t.Errorf("%d: key %d, want %d", i, key, v.Key)
 		}
 	}

@@ -242,7 +242,7 @@ func (w *world) add(t *dice) {
 		it.Tenant = someTenants[int(class)%len(someTenants)]
 	}
 	it.Queued = it.Enqueued + rota.Clock(t.between(0, 3)/3)
-	it.Key = RankKey(&w.policy, it.Priority, int64(it.Priority), 1, rota.TierFree, it.Enqueued)
+	it.Key = RankKey(&w.policy, it.Priority, int64(it.Priority), 1, rota.TierFree, it.Enqueued, 0)
 	w.items = append(w.items, it)
 	w.pending.Add(it)
 }

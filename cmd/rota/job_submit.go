@@ -112,7 +112,7 @@ func (f *submitFlags) register(cmd *cobra.Command) {
 	flags.Int64Var(&f.simulateMs, "simulate-ms", 0, "how long the built-in handler waits")
 	flags.StringArrayVar(&f.limits, "limit", nil,
 		"`name=N` that the worker must offer at least, such as depth=20; may be repeated")
-	flags.Int64Var(&f.expectedMs, "expected-ms", 0, "how long jobs of this type should take, where the queue's estimate is user")
+	flags.Int64Var(&f.expectedMs, "expected-ms", 0, "how long the job should take, where the queue's estimate is user")
 	flags.BoolVar(&f.retryOnInvalidProof, "retry-on-invalid-proof", false,
 		"run again if a verifier rejects the proof after completion")
 	flags.StringArrayVar(&f.keys, "key", nil, "`name:value` that the job shares with others, which rules hold it to; may be repeated")

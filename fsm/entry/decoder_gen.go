@@ -98,6 +98,7 @@ const (
 	roundHolds         = 5
 	roundPreempts      = 6
 	roundWith          = 7
+	roundReserved      = 8
 )
 
 func (d *Decoder) jobSpec(m *fsmpb.JobSpec, b []byte) bool {

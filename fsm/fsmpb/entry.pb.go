@@ -3729,7 +3729,10 @@ type Round struct {
 	Preempts []*Preempt `protobuf:"bytes,6,rep,name=preempts,proto3" json:"preempts,omitempty"`
 	// How many operations before it in its entry it was decided with, on the state at height; 0 for a
 	// round that was decided on that state alone (SPEC §2.3).
-	With          uint32 `protobuf:"varint,7,opt,name=with,proto3" json:"with,omitempty"`
+	With uint32 `protobuf:"varint,7,opt,name=with,proto3" json:"with,omitempty"`
+	// The room that was kept for first jobs as the rounds of the entry were decided, in the last of them
+	// (SPEC §26.3). It changes nothing.
+	Reserved      []*Reserved `protobuf:"bytes,8,rep,name=reserved,proto3" json:"reserved,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3813,6 +3816,74 @@ func (x *Round) GetWith() uint32 {
 	return 0
 }
 
+func (x *Round) GetReserved() []*Reserved {
+	if x != nil {
+		return x.Reserved
+	}
+	return nil
+}
+
+// Reserved is room that is kept for a job at a worker, from a date on by which there should be some.
+type Reserved struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	Worker        string                 `protobuf:"bytes,2,opt,name=worker,proto3" json:"worker,omitempty"`
+	UntilMs       int64                  `protobuf:"varint,3,opt,name=until_ms,json=untilMs,proto3" json:"until_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Reserved) Reset() {
+	*x = Reserved{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Reserved) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Reserved) ProtoMessage() {}
+
+func (x *Reserved) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Reserved.ProtoReflect.Descriptor instead.
+func (*Reserved) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *Reserved) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *Reserved) GetWorker() string {
+	if x != nil {
+		return x.Worker
+	}
+	return ""
+}
+
+func (x *Reserved) GetUntilMs() int64 {
+	if x != nil {
+		return x.UntilMs
+	}
+	return 0
+}
+
 // Preempt revokes leases of a worker and keeps the room for a job.
 type Preempt struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3825,7 +3896,7 @@ type Preempt struct {
 
 func (x *Preempt) Reset() {
 	*x = Preempt{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[33]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3837,7 +3908,7 @@ func (x *Preempt) String() string {
 func (*Preempt) ProtoMessage() {}
 
 func (x *Preempt) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[33]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3850,7 +3921,7 @@ func (x *Preempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Preempt.ProtoReflect.Descriptor instead.
 func (*Preempt) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{33}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Preempt) GetJob() string {
@@ -3888,7 +3959,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[34]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3900,7 +3971,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[34]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3913,7 +3984,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{34}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Hold) GetJob() string {
@@ -3954,7 +4025,7 @@ type Pair struct {
 
 func (x *Pair) Reset() {
 	*x = Pair{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[35]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3966,7 +4037,7 @@ func (x *Pair) String() string {
 func (*Pair) ProtoMessage() {}
 
 func (x *Pair) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[35]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3979,7 +4050,7 @@ func (x *Pair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pair.ProtoReflect.Descriptor instead.
 func (*Pair) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{35}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Pair) GetJob() string {
@@ -4066,7 +4137,7 @@ type LeaseOp struct {
 
 func (x *LeaseOp) Reset() {
 	*x = LeaseOp{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[36]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4078,7 +4149,7 @@ func (x *LeaseOp) String() string {
 func (*LeaseOp) ProtoMessage() {}
 
 func (x *LeaseOp) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[36]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4091,7 +4162,7 @@ func (x *LeaseOp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseOp.ProtoReflect.Descriptor instead.
 func (*LeaseOp) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{36}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *LeaseOp) GetVerb() uint32 {
@@ -4213,7 +4284,7 @@ type KeepLog struct {
 
 func (x *KeepLog) Reset() {
 	*x = KeepLog{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[37]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4225,7 +4296,7 @@ func (x *KeepLog) String() string {
 func (*KeepLog) ProtoMessage() {}
 
 func (x *KeepLog) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[37]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4238,7 +4309,7 @@ func (x *KeepLog) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepLog.ProtoReflect.Descriptor instead.
 func (*KeepLog) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{37}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *KeepLog) GetJob() string {
@@ -4278,7 +4349,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[38]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4290,7 +4361,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[38]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4303,7 +4374,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{38}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Cancel) GetJob() string {
@@ -4329,7 +4400,7 @@ type Retry struct {
 
 func (x *Retry) Reset() {
 	*x = Retry{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[39]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4341,7 +4412,7 @@ func (x *Retry) String() string {
 func (*Retry) ProtoMessage() {}
 
 func (x *Retry) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[39]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4354,7 +4425,7 @@ func (x *Retry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Retry.ProtoReflect.Descriptor instead.
 func (*Retry) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{39}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Retry) GetJob() string {
@@ -4396,7 +4467,7 @@ type Past struct {
 
 func (x *Past) Reset() {
 	*x = Past{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[40]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4408,7 +4479,7 @@ func (x *Past) String() string {
 func (*Past) ProtoMessage() {}
 
 func (x *Past) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[40]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4421,7 +4492,7 @@ func (x *Past) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Past.ProtoReflect.Descriptor instead.
 func (*Past) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{40}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Past) GetAttempts() []byte {
@@ -4451,7 +4522,7 @@ type ChangeJob struct {
 
 func (x *ChangeJob) Reset() {
 	*x = ChangeJob{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[41]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4463,7 +4534,7 @@ func (x *ChangeJob) String() string {
 func (*ChangeJob) ProtoMessage() {}
 
 func (x *ChangeJob) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[41]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4476,7 +4547,7 @@ func (x *ChangeJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeJob.ProtoReflect.Descriptor instead.
 func (*ChangeJob) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{41}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ChangeJob) GetJob() string {
@@ -4548,7 +4619,7 @@ type DeleteJob struct {
 
 func (x *DeleteJob) Reset() {
 	*x = DeleteJob{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[42]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4560,7 +4631,7 @@ func (x *DeleteJob) String() string {
 func (*DeleteJob) ProtoMessage() {}
 
 func (x *DeleteJob) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[42]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4573,7 +4644,7 @@ func (x *DeleteJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteJob.ProtoReflect.Descriptor instead.
 func (*DeleteJob) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{42}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *DeleteJob) GetJob() string {
@@ -4602,7 +4673,7 @@ type DeleteQueue struct {
 
 func (x *DeleteQueue) Reset() {
 	*x = DeleteQueue{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[43]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4614,7 +4685,7 @@ func (x *DeleteQueue) String() string {
 func (*DeleteQueue) ProtoMessage() {}
 
 func (x *DeleteQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[43]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4627,7 +4698,7 @@ func (x *DeleteQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQueue.ProtoReflect.Descriptor instead.
 func (*DeleteQueue) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{43}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *DeleteQueue) GetName() string {
@@ -4654,7 +4725,7 @@ type DeleteTenant struct {
 
 func (x *DeleteTenant) Reset() {
 	*x = DeleteTenant{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[44]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4666,7 +4737,7 @@ func (x *DeleteTenant) String() string {
 func (*DeleteTenant) ProtoMessage() {}
 
 func (x *DeleteTenant) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[44]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4679,7 +4750,7 @@ func (x *DeleteTenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTenant.ProtoReflect.Descriptor instead.
 func (*DeleteTenant) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{44}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *DeleteTenant) GetId() string {
@@ -4699,7 +4770,7 @@ type DeleteWorker struct {
 
 func (x *DeleteWorker) Reset() {
 	*x = DeleteWorker{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[45]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4711,7 +4782,7 @@ func (x *DeleteWorker) String() string {
 func (*DeleteWorker) ProtoMessage() {}
 
 func (x *DeleteWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[45]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4724,7 +4795,7 @@ func (x *DeleteWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteWorker.ProtoReflect.Descriptor instead.
 func (*DeleteWorker) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{45}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *DeleteWorker) GetId() string {
@@ -4747,7 +4818,7 @@ type SetIssuer struct {
 
 func (x *SetIssuer) Reset() {
 	*x = SetIssuer{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[46]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4759,7 +4830,7 @@ func (x *SetIssuer) String() string {
 func (*SetIssuer) ProtoMessage() {}
 
 func (x *SetIssuer) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[46]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4772,7 +4843,7 @@ func (x *SetIssuer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetIssuer.ProtoReflect.Descriptor instead.
 func (*SetIssuer) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{46}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SetIssuer) GetUrl() string {
@@ -4814,7 +4885,7 @@ type ClaimRole struct {
 
 func (x *ClaimRole) Reset() {
 	*x = ClaimRole{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[47]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4826,7 +4897,7 @@ func (x *ClaimRole) String() string {
 func (*ClaimRole) ProtoMessage() {}
 
 func (x *ClaimRole) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[47]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4839,7 +4910,7 @@ func (x *ClaimRole) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimRole.ProtoReflect.Descriptor instead.
 func (*ClaimRole) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{47}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ClaimRole) GetClaim() string {
@@ -4872,7 +4943,7 @@ type DeleteIssuer struct {
 
 func (x *DeleteIssuer) Reset() {
 	*x = DeleteIssuer{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[48]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4884,7 +4955,7 @@ func (x *DeleteIssuer) String() string {
 func (*DeleteIssuer) ProtoMessage() {}
 
 func (x *DeleteIssuer) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[48]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4897,7 +4968,7 @@ func (x *DeleteIssuer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteIssuer.ProtoReflect.Descriptor instead.
 func (*DeleteIssuer) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{48}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *DeleteIssuer) GetUrl() string {
@@ -4929,7 +5000,7 @@ type Exchange struct {
 
 func (x *Exchange) Reset() {
 	*x = Exchange{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[49]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4941,7 +5012,7 @@ func (x *Exchange) String() string {
 func (*Exchange) ProtoMessage() {}
 
 func (x *Exchange) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[49]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4954,7 +5025,7 @@ func (x *Exchange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exchange.ProtoReflect.Descriptor instead.
 func (*Exchange) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{49}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Exchange) GetIssuer() string {
@@ -5037,7 +5108,7 @@ type DropDeleted struct {
 
 func (x *DropDeleted) Reset() {
 	*x = DropDeleted{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[50]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5049,7 +5120,7 @@ func (x *DropDeleted) String() string {
 func (*DropDeleted) ProtoMessage() {}
 
 func (x *DropDeleted) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[50]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5062,7 +5133,7 @@ func (x *DropDeleted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropDeleted.ProtoReflect.Descriptor instead.
 func (*DropDeleted) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{50}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *DropDeleted) GetThrough() uint64 {
@@ -5087,7 +5158,7 @@ type SetMode struct {
 
 func (x *SetMode) Reset() {
 	*x = SetMode{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[51]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5099,7 +5170,7 @@ func (x *SetMode) String() string {
 func (*SetMode) ProtoMessage() {}
 
 func (x *SetMode) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[51]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5112,7 +5183,7 @@ func (x *SetMode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetMode.ProtoReflect.Descriptor instead.
 func (*SetMode) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{51}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *SetMode) GetMode() uint32 {
@@ -5153,7 +5224,7 @@ type SetCluster struct {
 
 func (x *SetCluster) Reset() {
 	*x = SetCluster{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[52]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5165,7 +5236,7 @@ func (x *SetCluster) String() string {
 func (*SetCluster) ProtoMessage() {}
 
 func (x *SetCluster) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[52]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5178,7 +5249,7 @@ func (x *SetCluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetCluster.ProtoReflect.Descriptor instead.
 func (*SetCluster) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{52}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *SetCluster) GetSet() []*Label {
@@ -5200,7 +5271,7 @@ type SetTenant struct {
 
 func (x *SetTenant) Reset() {
 	*x = SetTenant{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[53]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5212,7 +5283,7 @@ func (x *SetTenant) String() string {
 func (*SetTenant) ProtoMessage() {}
 
 func (x *SetTenant) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[53]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5225,7 +5296,7 @@ func (x *SetTenant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTenant.ProtoReflect.Descriptor instead.
 func (*SetTenant) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{53}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *SetTenant) GetId() string {
@@ -5258,7 +5329,7 @@ type ReportProof struct {
 
 func (x *ReportProof) Reset() {
 	*x = ReportProof{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[54]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5270,7 +5341,7 @@ func (x *ReportProof) String() string {
 func (*ReportProof) ProtoMessage() {}
 
 func (x *ReportProof) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[54]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5283,7 +5354,7 @@ func (x *ReportProof) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportProof.ProtoReflect.Descriptor instead.
 func (*ReportProof) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{54}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ReportProof) GetJob() string {
@@ -5349,7 +5420,7 @@ type OpenWorkflow struct {
 
 func (x *OpenWorkflow) Reset() {
 	*x = OpenWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[55]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5361,7 +5432,7 @@ func (x *OpenWorkflow) String() string {
 func (*OpenWorkflow) ProtoMessage() {}
 
 func (x *OpenWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[55]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5374,7 +5445,7 @@ func (x *OpenWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenWorkflow.ProtoReflect.Descriptor instead.
 func (*OpenWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{55}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *OpenWorkflow) GetId() string {
@@ -5457,7 +5528,7 @@ type QueueShare struct {
 
 func (x *QueueShare) Reset() {
 	*x = QueueShare{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[56]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5469,7 +5540,7 @@ func (x *QueueShare) String() string {
 func (*QueueShare) ProtoMessage() {}
 
 func (x *QueueShare) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[56]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5482,7 +5553,7 @@ func (x *QueueShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueShare.ProtoReflect.Descriptor instead.
 func (*QueueShare) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{56}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *QueueShare) GetQueue() string {
@@ -5513,7 +5584,7 @@ type AddNodes struct {
 
 func (x *AddNodes) Reset() {
 	*x = AddNodes{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[57]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5525,7 +5596,7 @@ func (x *AddNodes) String() string {
 func (*AddNodes) ProtoMessage() {}
 
 func (x *AddNodes) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[57]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5538,7 +5609,7 @@ func (x *AddNodes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddNodes.ProtoReflect.Descriptor instead.
 func (*AddNodes) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{57}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *AddNodes) GetWorkflow() string {
@@ -5584,7 +5655,7 @@ type WorkflowNode struct {
 
 func (x *WorkflowNode) Reset() {
 	*x = WorkflowNode{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[58]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5596,7 +5667,7 @@ func (x *WorkflowNode) String() string {
 func (*WorkflowNode) ProtoMessage() {}
 
 func (x *WorkflowNode) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[58]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5609,7 +5680,7 @@ func (x *WorkflowNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowNode.ProtoReflect.Descriptor instead.
 func (*WorkflowNode) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{58}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *WorkflowNode) GetSpec() *JobSpec {
@@ -5647,7 +5718,7 @@ type Growth struct {
 
 func (x *Growth) Reset() {
 	*x = Growth{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[59]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5659,7 +5730,7 @@ func (x *Growth) String() string {
 func (*Growth) ProtoMessage() {}
 
 func (x *Growth) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[59]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5672,7 +5743,7 @@ func (x *Growth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Growth.ProtoReflect.Descriptor instead.
 func (*Growth) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{59}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Growth) GetNodes() []*WorkflowNode {
@@ -5700,7 +5771,7 @@ type Gate struct {
 
 func (x *Gate) Reset() {
 	*x = Gate{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[60]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5712,7 +5783,7 @@ func (x *Gate) String() string {
 func (*Gate) ProtoMessage() {}
 
 func (x *Gate) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[60]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5725,7 +5796,7 @@ func (x *Gate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gate.ProtoReflect.Descriptor instead.
 func (*Gate) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{60}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Gate) GetTimeoutMs() int64 {
@@ -5756,7 +5827,7 @@ type SignalWorkflow struct {
 
 func (x *SignalWorkflow) Reset() {
 	*x = SignalWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[61]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5768,7 +5839,7 @@ func (x *SignalWorkflow) String() string {
 func (*SignalWorkflow) ProtoMessage() {}
 
 func (x *SignalWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[61]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5781,7 +5852,7 @@ func (x *SignalWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalWorkflow.ProtoReflect.Descriptor instead.
 func (*SignalWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{61}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *SignalWorkflow) GetWorkflow() string {
@@ -5829,7 +5900,7 @@ type CommitWorkflow struct {
 
 func (x *CommitWorkflow) Reset() {
 	*x = CommitWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[62]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5841,7 +5912,7 @@ func (x *CommitWorkflow) String() string {
 func (*CommitWorkflow) ProtoMessage() {}
 
 func (x *CommitWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[62]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5854,7 +5925,7 @@ func (x *CommitWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitWorkflow.ProtoReflect.Descriptor instead.
 func (*CommitWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{62}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *CommitWorkflow) GetId() string {
@@ -5880,7 +5951,7 @@ type CancelWorkflow struct {
 
 func (x *CancelWorkflow) Reset() {
 	*x = CancelWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[63]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5892,7 +5963,7 @@ func (x *CancelWorkflow) String() string {
 func (*CancelWorkflow) ProtoMessage() {}
 
 func (x *CancelWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[63]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5905,7 +5976,7 @@ func (x *CancelWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelWorkflow.ProtoReflect.Descriptor instead.
 func (*CancelWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{63}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *CancelWorkflow) GetId() string {
@@ -5929,7 +6000,7 @@ type RetryWorkflow struct {
 
 func (x *RetryWorkflow) Reset() {
 	*x = RetryWorkflow{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[64]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5941,7 +6012,7 @@ func (x *RetryWorkflow) String() string {
 func (*RetryWorkflow) ProtoMessage() {}
 
 func (x *RetryWorkflow) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[64]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5954,7 +6025,7 @@ func (x *RetryWorkflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryWorkflow.ProtoReflect.Descriptor instead.
 func (*RetryWorkflow) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{64}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *RetryWorkflow) GetId() string {
@@ -5986,7 +6057,7 @@ type Sweep struct {
 
 func (x *Sweep) Reset() {
 	*x = Sweep{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[65]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5998,7 +6069,7 @@ func (x *Sweep) String() string {
 func (*Sweep) ProtoMessage() {}
 
 func (x *Sweep) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[65]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6011,7 +6082,7 @@ func (x *Sweep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sweep.ProtoReflect.Descriptor instead.
 func (*Sweep) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{65}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{66}
 }
 
 type SetQueue struct {
@@ -6025,7 +6096,7 @@ type SetQueue struct {
 
 func (x *SetQueue) Reset() {
 	*x = SetQueue{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[66]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6037,7 +6108,7 @@ func (x *SetQueue) String() string {
 func (*SetQueue) ProtoMessage() {}
 
 func (x *SetQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[66]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6050,7 +6121,7 @@ func (x *SetQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueue.ProtoReflect.Descriptor instead.
 func (*SetQueue) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{66}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *SetQueue) GetName() string {
@@ -6082,7 +6153,7 @@ type Barrier struct {
 
 func (x *Barrier) Reset() {
 	*x = Barrier{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[67]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6094,7 +6165,7 @@ func (x *Barrier) String() string {
 func (*Barrier) ProtoMessage() {}
 
 func (x *Barrier) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[67]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6107,7 +6178,7 @@ func (x *Barrier) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Barrier.ProtoReflect.Descriptor instead.
 func (*Barrier) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{67}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{68}
 }
 
 // SetNode records a node that joined or left: ids ever used are kept.
@@ -6131,7 +6202,7 @@ type SetNode struct {
 
 func (x *SetNode) Reset() {
 	*x = SetNode{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[68]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6143,7 +6214,7 @@ func (x *SetNode) String() string {
 func (*SetNode) ProtoMessage() {}
 
 func (x *SetNode) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[68]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6156,7 +6227,7 @@ func (x *SetNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNode.ProtoReflect.Descriptor instead.
 func (*SetNode) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{68}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *SetNode) GetId() string {
@@ -6226,7 +6297,7 @@ type WantVoters struct {
 
 func (x *WantVoters) Reset() {
 	*x = WantVoters{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[69]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6238,7 +6309,7 @@ func (x *WantVoters) String() string {
 func (*WantVoters) ProtoMessage() {}
 
 func (x *WantVoters) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[69]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6251,7 +6322,7 @@ func (x *WantVoters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WantVoters.ProtoReflect.Descriptor instead.
 func (*WantVoters) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{69}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *WantVoters) GetVoters() []string {
@@ -6272,7 +6343,7 @@ type SwitchRules struct {
 
 func (x *SwitchRules) Reset() {
 	*x = SwitchRules{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[70]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6284,7 +6355,7 @@ func (x *SwitchRules) String() string {
 func (*SwitchRules) ProtoMessage() {}
 
 func (x *SwitchRules) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[70]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6297,7 +6368,7 @@ func (x *SwitchRules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SwitchRules.ProtoReflect.Descriptor instead.
 func (*SwitchRules) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{70}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *SwitchRules) GetVersion() uint32 {
@@ -6321,7 +6392,7 @@ type BackupStored struct {
 
 func (x *BackupStored) Reset() {
 	*x = BackupStored{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[71]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6333,7 +6404,7 @@ func (x *BackupStored) String() string {
 func (*BackupStored) ProtoMessage() {}
 
 func (x *BackupStored) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[71]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6346,7 +6417,7 @@ func (x *BackupStored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupStored.ProtoReflect.Descriptor instead.
 func (*BackupStored) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{71}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *BackupStored) GetIndex() uint64 {
@@ -6403,7 +6474,7 @@ type SetSchedule struct {
 
 func (x *SetSchedule) Reset() {
 	*x = SetSchedule{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[72]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6415,7 +6486,7 @@ func (x *SetSchedule) String() string {
 func (*SetSchedule) ProtoMessage() {}
 
 func (x *SetSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[72]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6428,7 +6499,7 @@ func (x *SetSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSchedule.ProtoReflect.Descriptor instead.
 func (*SetSchedule) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{72}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *SetSchedule) GetName() string {
@@ -6543,7 +6614,7 @@ type PauseSchedule struct {
 
 func (x *PauseSchedule) Reset() {
 	*x = PauseSchedule{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[73]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6555,7 +6626,7 @@ func (x *PauseSchedule) String() string {
 func (*PauseSchedule) ProtoMessage() {}
 
 func (x *PauseSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[73]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6568,7 +6639,7 @@ func (x *PauseSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSchedule.ProtoReflect.Descriptor instead.
 func (*PauseSchedule) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{73}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *PauseSchedule) GetName() string {
@@ -6610,7 +6681,7 @@ type TriggerSchedule struct {
 
 func (x *TriggerSchedule) Reset() {
 	*x = TriggerSchedule{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[74]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6622,7 +6693,7 @@ func (x *TriggerSchedule) String() string {
 func (*TriggerSchedule) ProtoMessage() {}
 
 func (x *TriggerSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[74]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6635,7 +6706,7 @@ func (x *TriggerSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerSchedule.ProtoReflect.Descriptor instead.
 func (*TriggerSchedule) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{74}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *TriggerSchedule) GetName() string {
@@ -6667,7 +6738,7 @@ type BackfillSchedule struct {
 
 func (x *BackfillSchedule) Reset() {
 	*x = BackfillSchedule{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[75]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6679,7 +6750,7 @@ func (x *BackfillSchedule) String() string {
 func (*BackfillSchedule) ProtoMessage() {}
 
 func (x *BackfillSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[75]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6692,7 +6763,7 @@ func (x *BackfillSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillSchedule.ProtoReflect.Descriptor instead.
 func (*BackfillSchedule) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{75}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *BackfillSchedule) GetName() string {
@@ -6733,7 +6804,7 @@ type DeleteSchedule struct {
 
 func (x *DeleteSchedule) Reset() {
 	*x = DeleteSchedule{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[76]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6745,7 +6816,7 @@ func (x *DeleteSchedule) String() string {
 func (*DeleteSchedule) ProtoMessage() {}
 
 func (x *DeleteSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[76]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6758,7 +6829,7 @@ func (x *DeleteSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSchedule.ProtoReflect.Descriptor instead.
 func (*DeleteSchedule) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{76}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *DeleteSchedule) GetName() string {
@@ -6782,7 +6853,7 @@ type OpenBatch struct {
 
 func (x *OpenBatch) Reset() {
 	*x = OpenBatch{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[77]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6794,7 +6865,7 @@ func (x *OpenBatch) String() string {
 func (*OpenBatch) ProtoMessage() {}
 
 func (x *OpenBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[77]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6807,7 +6878,7 @@ func (x *OpenBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenBatch.ProtoReflect.Descriptor instead.
 func (*OpenBatch) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{77}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *OpenBatch) GetId() string {
@@ -6841,7 +6912,7 @@ type SealBatch struct {
 
 func (x *SealBatch) Reset() {
 	*x = SealBatch{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[78]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6853,7 +6924,7 @@ func (x *SealBatch) String() string {
 func (*SealBatch) ProtoMessage() {}
 
 func (x *SealBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[78]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6866,7 +6937,7 @@ func (x *SealBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SealBatch.ProtoReflect.Descriptor instead.
 func (*SealBatch) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{78}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *SealBatch) GetId() string {
@@ -6892,7 +6963,7 @@ type SetWebhook struct {
 
 func (x *SetWebhook) Reset() {
 	*x = SetWebhook{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[79]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6904,7 +6975,7 @@ func (x *SetWebhook) String() string {
 func (*SetWebhook) ProtoMessage() {}
 
 func (x *SetWebhook) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[79]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6917,7 +6988,7 @@ func (x *SetWebhook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetWebhook.ProtoReflect.Descriptor instead.
 func (*SetWebhook) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{79}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *SetWebhook) GetName() string {
@@ -6967,7 +7038,7 @@ type PauseWebhook struct {
 
 func (x *PauseWebhook) Reset() {
 	*x = PauseWebhook{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[80]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6979,7 +7050,7 @@ func (x *PauseWebhook) String() string {
 func (*PauseWebhook) ProtoMessage() {}
 
 func (x *PauseWebhook) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[80]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6992,7 +7063,7 @@ func (x *PauseWebhook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseWebhook.ProtoReflect.Descriptor instead.
 func (*PauseWebhook) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{80}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *PauseWebhook) GetName() string {
@@ -7026,7 +7097,7 @@ type SkipWebhook struct {
 
 func (x *SkipWebhook) Reset() {
 	*x = SkipWebhook{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[81]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7038,7 +7109,7 @@ func (x *SkipWebhook) String() string {
 func (*SkipWebhook) ProtoMessage() {}
 
 func (x *SkipWebhook) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[81]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7051,7 +7122,7 @@ func (x *SkipWebhook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkipWebhook.ProtoReflect.Descriptor instead.
 func (*SkipWebhook) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{81}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *SkipWebhook) GetName() string {
@@ -7071,7 +7142,7 @@ type DeleteWebhook struct {
 
 func (x *DeleteWebhook) Reset() {
 	*x = DeleteWebhook{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[82]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7083,7 +7154,7 @@ func (x *DeleteWebhook) String() string {
 func (*DeleteWebhook) ProtoMessage() {}
 
 func (x *DeleteWebhook) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[82]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7096,7 +7167,7 @@ func (x *DeleteWebhook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteWebhook.ProtoReflect.Descriptor instead.
 func (*DeleteWebhook) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{82}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *DeleteWebhook) GetName() string {
@@ -7118,7 +7189,7 @@ type EventId struct {
 
 func (x *EventId) Reset() {
 	*x = EventId{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[83]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7130,7 +7201,7 @@ func (x *EventId) String() string {
 func (*EventId) ProtoMessage() {}
 
 func (x *EventId) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[83]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7143,7 +7214,7 @@ func (x *EventId) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventId.ProtoReflect.Descriptor instead.
 func (*EventId) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{83}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *EventId) GetIncarnation() uint64 {
@@ -7184,7 +7255,7 @@ type AdvanceHook struct {
 
 func (x *AdvanceHook) Reset() {
 	*x = AdvanceHook{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[84]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7196,7 +7267,7 @@ func (x *AdvanceHook) String() string {
 func (*AdvanceHook) ProtoMessage() {}
 
 func (x *AdvanceHook) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[84]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7209,7 +7280,7 @@ func (x *AdvanceHook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdvanceHook.ProtoReflect.Descriptor instead.
 func (*AdvanceHook) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{84}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *AdvanceHook) GetName() string {
@@ -7267,7 +7338,7 @@ type HookDelivery struct {
 
 func (x *HookDelivery) Reset() {
 	*x = HookDelivery{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[85]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7279,7 +7350,7 @@ func (x *HookDelivery) String() string {
 func (*HookDelivery) ProtoMessage() {}
 
 func (x *HookDelivery) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[85]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7292,7 +7363,7 @@ func (x *HookDelivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HookDelivery.ProtoReflect.Descriptor instead.
 func (*HookDelivery) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{85}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *HookDelivery) GetEvent() *EventId {
@@ -7334,7 +7405,7 @@ type Fire struct {
 
 func (x *Fire) Reset() {
 	*x = Fire{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[86]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7346,7 +7417,7 @@ func (x *Fire) String() string {
 func (*Fire) ProtoMessage() {}
 
 func (x *Fire) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[86]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7359,7 +7430,7 @@ func (x *Fire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fire.ProtoReflect.Descriptor instead.
 func (*Fire) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{86}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *Fire) GetName() string {
@@ -7429,7 +7500,7 @@ type StartPlan struct {
 
 func (x *StartPlan) Reset() {
 	*x = StartPlan{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[87]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7441,7 +7512,7 @@ func (x *StartPlan) String() string {
 func (*StartPlan) ProtoMessage() {}
 
 func (x *StartPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[87]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7454,7 +7525,7 @@ func (x *StartPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartPlan.ProtoReflect.Descriptor instead.
 func (*StartPlan) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{87}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *StartPlan) GetId() string {
@@ -7510,7 +7581,7 @@ type CancelPlan struct {
 
 func (x *CancelPlan) Reset() {
 	*x = CancelPlan{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[88]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7522,7 +7593,7 @@ func (x *CancelPlan) String() string {
 func (*CancelPlan) ProtoMessage() {}
 
 func (x *CancelPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[88]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7535,7 +7606,7 @@ func (x *CancelPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelPlan.ProtoReflect.Descriptor instead.
 func (*CancelPlan) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{88}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *CancelPlan) GetId() string {
@@ -7569,7 +7640,7 @@ type PlanStep struct {
 
 func (x *PlanStep) Reset() {
 	*x = PlanStep{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[89]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7581,7 +7652,7 @@ func (x *PlanStep) String() string {
 func (*PlanStep) ProtoMessage() {}
 
 func (x *PlanStep) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[89]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7594,7 +7665,7 @@ func (x *PlanStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanStep.ProtoReflect.Descriptor instead.
 func (*PlanStep) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{89}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *PlanStep) GetPlan() string {
@@ -7645,7 +7716,7 @@ type PlanItem struct {
 
 func (x *PlanItem) Reset() {
 	*x = PlanItem{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[90]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7657,7 +7728,7 @@ func (x *PlanItem) String() string {
 func (*PlanItem) ProtoMessage() {}
 
 func (x *PlanItem) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[90]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7670,7 +7741,7 @@ func (x *PlanItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanItem.ProtoReflect.Descriptor instead.
 func (*PlanItem) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{90}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *PlanItem) GetJob() string {
@@ -7709,7 +7780,7 @@ type NodeDiffers struct {
 
 func (x *NodeDiffers) Reset() {
 	*x = NodeDiffers{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[91]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7721,7 +7792,7 @@ func (x *NodeDiffers) String() string {
 func (*NodeDiffers) ProtoMessage() {}
 
 func (x *NodeDiffers) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[91]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7734,7 +7805,7 @@ func (x *NodeDiffers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeDiffers.ProtoReflect.Descriptor instead.
 func (*NodeDiffers) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{91}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *NodeDiffers) GetNode() string {
@@ -7788,7 +7859,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[92]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7800,7 +7871,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[92]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7813,7 +7884,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{92}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *Outcome) GetKind() uint32 {
@@ -8244,7 +8315,7 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\asession\x18\x02 \x01(\x04R\asession\x12\x1c\n" +
 	"\treachable\x18\x03 \x01(\bR\treachable\x12 \n" +
 	"\flast_sign_ms\x18\x04 \x01(\x03R\n" +
-	"lastSignMs\"\xda\x01\n" +
+	"lastSignMs\"\x8a\x02\n" +
 	"\x05Round\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x16\n" +
 	"\x06height\x18\x02 \x01(\x04R\x06height\x12\x14\n" +
@@ -8252,7 +8323,12 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x05pairs\x18\x04 \x03(\v2\x0e.rota.fsm.PairR\x05pairs\x12$\n" +
 	"\x05holds\x18\x05 \x03(\v2\x0e.rota.fsm.HoldR\x05holds\x12-\n" +
 	"\bpreempts\x18\x06 \x03(\v2\x11.rota.fsm.PreemptR\bpreempts\x12\x12\n" +
-	"\x04with\x18\a \x01(\rR\x04with\"K\n" +
+	"\x04with\x18\a \x01(\rR\x04with\x12.\n" +
+	"\breserved\x18\b \x03(\v2\x12.rota.fsm.ReservedR\breserved\"O\n" +
+	"\bReserved\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x16\n" +
+	"\x06worker\x18\x02 \x01(\tR\x06worker\x12\x19\n" +
+	"\buntil_ms\x18\x03 \x01(\x03R\auntilMs\"K\n" +
 	"\aPreempt\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x16\n" +
 	"\x06worker\x18\x02 \x01(\tR\x06worker\x12\x16\n" +
@@ -8579,7 +8655,7 @@ func file_fsm_fsmpb_entry_proto_rawDescGZIP() []byte {
 	return file_fsm_fsmpb_entry_proto_rawDescData
 }
 
-var file_fsm_fsmpb_entry_proto_msgTypes = make([]protoimpl.MessageInfo, 93)
+var file_fsm_fsmpb_entry_proto_msgTypes = make([]protoimpl.MessageInfo, 94)
 var file_fsm_fsmpb_entry_proto_goTypes = []any{
 	(*Entry)(nil),            // 0: rota.fsm.Entry
 	(*Commands)(nil),         // 1: rota.fsm.Commands
@@ -8614,99 +8690,100 @@ var file_fsm_fsmpb_entry_proto_goTypes = []any{
 	(*Disconnect)(nil),       // 30: rota.fsm.Disconnect
 	(*Reach)(nil),            // 31: rota.fsm.Reach
 	(*Round)(nil),            // 32: rota.fsm.Round
-	(*Preempt)(nil),          // 33: rota.fsm.Preempt
-	(*Hold)(nil),             // 34: rota.fsm.Hold
-	(*Pair)(nil),             // 35: rota.fsm.Pair
-	(*LeaseOp)(nil),          // 36: rota.fsm.LeaseOp
-	(*KeepLog)(nil),          // 37: rota.fsm.KeepLog
-	(*Cancel)(nil),           // 38: rota.fsm.Cancel
-	(*Retry)(nil),            // 39: rota.fsm.Retry
-	(*Past)(nil),             // 40: rota.fsm.Past
-	(*ChangeJob)(nil),        // 41: rota.fsm.ChangeJob
-	(*DeleteJob)(nil),        // 42: rota.fsm.DeleteJob
-	(*DeleteQueue)(nil),      // 43: rota.fsm.DeleteQueue
-	(*DeleteTenant)(nil),     // 44: rota.fsm.DeleteTenant
-	(*DeleteWorker)(nil),     // 45: rota.fsm.DeleteWorker
-	(*SetIssuer)(nil),        // 46: rota.fsm.SetIssuer
-	(*ClaimRole)(nil),        // 47: rota.fsm.ClaimRole
-	(*DeleteIssuer)(nil),     // 48: rota.fsm.DeleteIssuer
-	(*Exchange)(nil),         // 49: rota.fsm.Exchange
-	(*DropDeleted)(nil),      // 50: rota.fsm.DropDeleted
-	(*SetMode)(nil),          // 51: rota.fsm.SetMode
-	(*SetCluster)(nil),       // 52: rota.fsm.SetCluster
-	(*SetTenant)(nil),        // 53: rota.fsm.SetTenant
-	(*ReportProof)(nil),      // 54: rota.fsm.ReportProof
-	(*OpenWorkflow)(nil),     // 55: rota.fsm.OpenWorkflow
-	(*QueueShare)(nil),       // 56: rota.fsm.QueueShare
-	(*AddNodes)(nil),         // 57: rota.fsm.AddNodes
-	(*WorkflowNode)(nil),     // 58: rota.fsm.WorkflowNode
-	(*Growth)(nil),           // 59: rota.fsm.Growth
-	(*Gate)(nil),             // 60: rota.fsm.Gate
-	(*SignalWorkflow)(nil),   // 61: rota.fsm.SignalWorkflow
-	(*CommitWorkflow)(nil),   // 62: rota.fsm.CommitWorkflow
-	(*CancelWorkflow)(nil),   // 63: rota.fsm.CancelWorkflow
-	(*RetryWorkflow)(nil),    // 64: rota.fsm.RetryWorkflow
-	(*Sweep)(nil),            // 65: rota.fsm.Sweep
-	(*SetQueue)(nil),         // 66: rota.fsm.SetQueue
-	(*Barrier)(nil),          // 67: rota.fsm.Barrier
-	(*SetNode)(nil),          // 68: rota.fsm.SetNode
-	(*WantVoters)(nil),       // 69: rota.fsm.WantVoters
-	(*SwitchRules)(nil),      // 70: rota.fsm.SwitchRules
-	(*BackupStored)(nil),     // 71: rota.fsm.BackupStored
-	(*SetSchedule)(nil),      // 72: rota.fsm.SetSchedule
-	(*PauseSchedule)(nil),    // 73: rota.fsm.PauseSchedule
-	(*TriggerSchedule)(nil),  // 74: rota.fsm.TriggerSchedule
-	(*BackfillSchedule)(nil), // 75: rota.fsm.BackfillSchedule
-	(*DeleteSchedule)(nil),   // 76: rota.fsm.DeleteSchedule
-	(*OpenBatch)(nil),        // 77: rota.fsm.OpenBatch
-	(*SealBatch)(nil),        // 78: rota.fsm.SealBatch
-	(*SetWebhook)(nil),       // 79: rota.fsm.SetWebhook
-	(*PauseWebhook)(nil),     // 80: rota.fsm.PauseWebhook
-	(*SkipWebhook)(nil),      // 81: rota.fsm.SkipWebhook
-	(*DeleteWebhook)(nil),    // 82: rota.fsm.DeleteWebhook
-	(*EventId)(nil),          // 83: rota.fsm.EventId
-	(*AdvanceHook)(nil),      // 84: rota.fsm.AdvanceHook
-	(*HookDelivery)(nil),     // 85: rota.fsm.HookDelivery
-	(*Fire)(nil),             // 86: rota.fsm.Fire
-	(*StartPlan)(nil),        // 87: rota.fsm.StartPlan
-	(*CancelPlan)(nil),       // 88: rota.fsm.CancelPlan
-	(*PlanStep)(nil),         // 89: rota.fsm.PlanStep
-	(*PlanItem)(nil),         // 90: rota.fsm.PlanItem
-	(*NodeDiffers)(nil),      // 91: rota.fsm.NodeDiffers
-	(*Outcome)(nil),          // 92: rota.fsm.Outcome
+	(*Reserved)(nil),         // 33: rota.fsm.Reserved
+	(*Preempt)(nil),          // 34: rota.fsm.Preempt
+	(*Hold)(nil),             // 35: rota.fsm.Hold
+	(*Pair)(nil),             // 36: rota.fsm.Pair
+	(*LeaseOp)(nil),          // 37: rota.fsm.LeaseOp
+	(*KeepLog)(nil),          // 38: rota.fsm.KeepLog
+	(*Cancel)(nil),           // 39: rota.fsm.Cancel
+	(*Retry)(nil),            // 40: rota.fsm.Retry
+	(*Past)(nil),             // 41: rota.fsm.Past
+	(*ChangeJob)(nil),        // 42: rota.fsm.ChangeJob
+	(*DeleteJob)(nil),        // 43: rota.fsm.DeleteJob
+	(*DeleteQueue)(nil),      // 44: rota.fsm.DeleteQueue
+	(*DeleteTenant)(nil),     // 45: rota.fsm.DeleteTenant
+	(*DeleteWorker)(nil),     // 46: rota.fsm.DeleteWorker
+	(*SetIssuer)(nil),        // 47: rota.fsm.SetIssuer
+	(*ClaimRole)(nil),        // 48: rota.fsm.ClaimRole
+	(*DeleteIssuer)(nil),     // 49: rota.fsm.DeleteIssuer
+	(*Exchange)(nil),         // 50: rota.fsm.Exchange
+	(*DropDeleted)(nil),      // 51: rota.fsm.DropDeleted
+	(*SetMode)(nil),          // 52: rota.fsm.SetMode
+	(*SetCluster)(nil),       // 53: rota.fsm.SetCluster
+	(*SetTenant)(nil),        // 54: rota.fsm.SetTenant
+	(*ReportProof)(nil),      // 55: rota.fsm.ReportProof
+	(*OpenWorkflow)(nil),     // 56: rota.fsm.OpenWorkflow
+	(*QueueShare)(nil),       // 57: rota.fsm.QueueShare
+	(*AddNodes)(nil),         // 58: rota.fsm.AddNodes
+	(*WorkflowNode)(nil),     // 59: rota.fsm.WorkflowNode
+	(*Growth)(nil),           // 60: rota.fsm.Growth
+	(*Gate)(nil),             // 61: rota.fsm.Gate
+	(*SignalWorkflow)(nil),   // 62: rota.fsm.SignalWorkflow
+	(*CommitWorkflow)(nil),   // 63: rota.fsm.CommitWorkflow
+	(*CancelWorkflow)(nil),   // 64: rota.fsm.CancelWorkflow
+	(*RetryWorkflow)(nil),    // 65: rota.fsm.RetryWorkflow
+	(*Sweep)(nil),            // 66: rota.fsm.Sweep
+	(*SetQueue)(nil),         // 67: rota.fsm.SetQueue
+	(*Barrier)(nil),          // 68: rota.fsm.Barrier
+	(*SetNode)(nil),          // 69: rota.fsm.SetNode
+	(*WantVoters)(nil),       // 70: rota.fsm.WantVoters
+	(*SwitchRules)(nil),      // 71: rota.fsm.SwitchRules
+	(*BackupStored)(nil),     // 72: rota.fsm.BackupStored
+	(*SetSchedule)(nil),      // 73: rota.fsm.SetSchedule
+	(*PauseSchedule)(nil),    // 74: rota.fsm.PauseSchedule
+	(*TriggerSchedule)(nil),  // 75: rota.fsm.TriggerSchedule
+	(*BackfillSchedule)(nil), // 76: rota.fsm.BackfillSchedule
+	(*DeleteSchedule)(nil),   // 77: rota.fsm.DeleteSchedule
+	(*OpenBatch)(nil),        // 78: rota.fsm.OpenBatch
+	(*SealBatch)(nil),        // 79: rota.fsm.SealBatch
+	(*SetWebhook)(nil),       // 80: rota.fsm.SetWebhook
+	(*PauseWebhook)(nil),     // 81: rota.fsm.PauseWebhook
+	(*SkipWebhook)(nil),      // 82: rota.fsm.SkipWebhook
+	(*DeleteWebhook)(nil),    // 83: rota.fsm.DeleteWebhook
+	(*EventId)(nil),          // 84: rota.fsm.EventId
+	(*AdvanceHook)(nil),      // 85: rota.fsm.AdvanceHook
+	(*HookDelivery)(nil),     // 86: rota.fsm.HookDelivery
+	(*Fire)(nil),             // 87: rota.fsm.Fire
+	(*StartPlan)(nil),        // 88: rota.fsm.StartPlan
+	(*CancelPlan)(nil),       // 89: rota.fsm.CancelPlan
+	(*PlanStep)(nil),         // 90: rota.fsm.PlanStep
+	(*PlanItem)(nil),         // 91: rota.fsm.PlanItem
+	(*NodeDiffers)(nil),      // 92: rota.fsm.NodeDiffers
+	(*Outcome)(nil),          // 93: rota.fsm.Outcome
 }
 var file_fsm_fsmpb_entry_proto_depIdxs = []int32{
 	3,   // 0: rota.fsm.Entry.ops:type_name -> rota.fsm.Op
 	3,   // 1: rota.fsm.Commands.ops:type_name -> rota.fsm.Op
-	92,  // 2: rota.fsm.Outcomes.outcomes:type_name -> rota.fsm.Outcome
+	93,  // 2: rota.fsm.Outcomes.outcomes:type_name -> rota.fsm.Outcome
 	18,  // 3: rota.fsm.Op.begin_term:type_name -> rota.fsm.BeginTerm
 	23,  // 4: rota.fsm.Op.submit:type_name -> rota.fsm.Submit
 	25,  // 5: rota.fsm.Op.register:type_name -> rota.fsm.Register
 	28,  // 6: rota.fsm.Op.set_status:type_name -> rota.fsm.SetStatus
 	31,  // 7: rota.fsm.Op.reach:type_name -> rota.fsm.Reach
 	32,  // 8: rota.fsm.Op.round:type_name -> rota.fsm.Round
-	36,  // 9: rota.fsm.Op.lease:type_name -> rota.fsm.LeaseOp
-	38,  // 10: rota.fsm.Op.cancel:type_name -> rota.fsm.Cancel
-	39,  // 11: rota.fsm.Op.retry:type_name -> rota.fsm.Retry
-	65,  // 12: rota.fsm.Op.sweep:type_name -> rota.fsm.Sweep
-	66,  // 13: rota.fsm.Op.set_queue:type_name -> rota.fsm.SetQueue
-	67,  // 14: rota.fsm.Op.barrier:type_name -> rota.fsm.Barrier
-	68,  // 15: rota.fsm.Op.set_node:type_name -> rota.fsm.SetNode
-	51,  // 16: rota.fsm.Op.set_mode:type_name -> rota.fsm.SetMode
-	53,  // 17: rota.fsm.Op.set_tenant:type_name -> rota.fsm.SetTenant
-	54,  // 18: rota.fsm.Op.report_proof:type_name -> rota.fsm.ReportProof
-	55,  // 19: rota.fsm.Op.open_workflow:type_name -> rota.fsm.OpenWorkflow
-	57,  // 20: rota.fsm.Op.add_nodes:type_name -> rota.fsm.AddNodes
-	62,  // 21: rota.fsm.Op.commit_workflow:type_name -> rota.fsm.CommitWorkflow
-	63,  // 22: rota.fsm.Op.cancel_workflow:type_name -> rota.fsm.CancelWorkflow
-	64,  // 23: rota.fsm.Op.retry_workflow:type_name -> rota.fsm.RetryWorkflow
-	70,  // 24: rota.fsm.Op.switch_rules:type_name -> rota.fsm.SwitchRules
-	91,  // 25: rota.fsm.Op.node_differs:type_name -> rota.fsm.NodeDiffers
+	37,  // 9: rota.fsm.Op.lease:type_name -> rota.fsm.LeaseOp
+	39,  // 10: rota.fsm.Op.cancel:type_name -> rota.fsm.Cancel
+	40,  // 11: rota.fsm.Op.retry:type_name -> rota.fsm.Retry
+	66,  // 12: rota.fsm.Op.sweep:type_name -> rota.fsm.Sweep
+	67,  // 13: rota.fsm.Op.set_queue:type_name -> rota.fsm.SetQueue
+	68,  // 14: rota.fsm.Op.barrier:type_name -> rota.fsm.Barrier
+	69,  // 15: rota.fsm.Op.set_node:type_name -> rota.fsm.SetNode
+	52,  // 16: rota.fsm.Op.set_mode:type_name -> rota.fsm.SetMode
+	54,  // 17: rota.fsm.Op.set_tenant:type_name -> rota.fsm.SetTenant
+	55,  // 18: rota.fsm.Op.report_proof:type_name -> rota.fsm.ReportProof
+	56,  // 19: rota.fsm.Op.open_workflow:type_name -> rota.fsm.OpenWorkflow
+	58,  // 20: rota.fsm.Op.add_nodes:type_name -> rota.fsm.AddNodes
+	63,  // 21: rota.fsm.Op.commit_workflow:type_name -> rota.fsm.CommitWorkflow
+	64,  // 22: rota.fsm.Op.cancel_workflow:type_name -> rota.fsm.CancelWorkflow
+	65,  // 23: rota.fsm.Op.retry_workflow:type_name -> rota.fsm.RetryWorkflow
+	71,  // 24: rota.fsm.Op.switch_rules:type_name -> rota.fsm.SwitchRules
+	92,  // 25: rota.fsm.Op.node_differs:type_name -> rota.fsm.NodeDiffers
 	29,  // 26: rota.fsm.Op.gone:type_name -> rota.fsm.Gone
-	41,  // 27: rota.fsm.Op.change_job:type_name -> rota.fsm.ChangeJob
+	42,  // 27: rota.fsm.Op.change_job:type_name -> rota.fsm.ChangeJob
 	30,  // 28: rota.fsm.Op.disconnect:type_name -> rota.fsm.Disconnect
-	42,  // 29: rota.fsm.Op.delete_job:type_name -> rota.fsm.DeleteJob
-	50,  // 30: rota.fsm.Op.drop_deleted:type_name -> rota.fsm.DropDeleted
+	43,  // 29: rota.fsm.Op.delete_job:type_name -> rota.fsm.DeleteJob
+	51,  // 30: rota.fsm.Op.drop_deleted:type_name -> rota.fsm.DropDeleted
 	8,   // 31: rota.fsm.Op.set_role:type_name -> rota.fsm.SetRole
 	9,   // 32: rota.fsm.Op.delete_role:type_name -> rota.fsm.DeleteRole
 	10,  // 33: rota.fsm.Op.create_token:type_name -> rota.fsm.CreateToken
@@ -8714,36 +8791,36 @@ var file_fsm_fsmpb_entry_proto_depIdxs = []int32{
 	15,  // 35: rota.fsm.Op.set_block:type_name -> rota.fsm.SetBlock
 	16,  // 36: rota.fsm.Op.set_anonymous:type_name -> rota.fsm.SetAnonymous
 	17,  // 37: rota.fsm.Op.init_auth:type_name -> rota.fsm.InitAuth
-	52,  // 38: rota.fsm.Op.set_cluster:type_name -> rota.fsm.SetCluster
-	43,  // 39: rota.fsm.Op.delete_queue:type_name -> rota.fsm.DeleteQueue
-	44,  // 40: rota.fsm.Op.delete_tenant:type_name -> rota.fsm.DeleteTenant
-	45,  // 41: rota.fsm.Op.delete_worker:type_name -> rota.fsm.DeleteWorker
-	69,  // 42: rota.fsm.Op.want_voters:type_name -> rota.fsm.WantVoters
-	46,  // 43: rota.fsm.Op.set_issuer:type_name -> rota.fsm.SetIssuer
-	48,  // 44: rota.fsm.Op.delete_issuer:type_name -> rota.fsm.DeleteIssuer
-	49,  // 45: rota.fsm.Op.exchange:type_name -> rota.fsm.Exchange
-	71,  // 46: rota.fsm.Op.backup_stored:type_name -> rota.fsm.BackupStored
-	61,  // 47: rota.fsm.Op.signal_workflow:type_name -> rota.fsm.SignalWorkflow
+	53,  // 38: rota.fsm.Op.set_cluster:type_name -> rota.fsm.SetCluster
+	44,  // 39: rota.fsm.Op.delete_queue:type_name -> rota.fsm.DeleteQueue
+	45,  // 40: rota.fsm.Op.delete_tenant:type_name -> rota.fsm.DeleteTenant
+	46,  // 41: rota.fsm.Op.delete_worker:type_name -> rota.fsm.DeleteWorker
+	70,  // 42: rota.fsm.Op.want_voters:type_name -> rota.fsm.WantVoters
+	47,  // 43: rota.fsm.Op.set_issuer:type_name -> rota.fsm.SetIssuer
+	49,  // 44: rota.fsm.Op.delete_issuer:type_name -> rota.fsm.DeleteIssuer
+	50,  // 45: rota.fsm.Op.exchange:type_name -> rota.fsm.Exchange
+	72,  // 46: rota.fsm.Op.backup_stored:type_name -> rota.fsm.BackupStored
+	62,  // 47: rota.fsm.Op.signal_workflow:type_name -> rota.fsm.SignalWorkflow
 	4,   // 48: rota.fsm.Op.set_key_rule:type_name -> rota.fsm.SetKeyRule
 	5,   // 49: rota.fsm.Op.delete_key_rule:type_name -> rota.fsm.DeleteKeyRule
 	6,   // 50: rota.fsm.Op.skip_key:type_name -> rota.fsm.SkipKey
-	72,  // 51: rota.fsm.Op.set_schedule:type_name -> rota.fsm.SetSchedule
-	73,  // 52: rota.fsm.Op.pause_schedule:type_name -> rota.fsm.PauseSchedule
-	74,  // 53: rota.fsm.Op.trigger_schedule:type_name -> rota.fsm.TriggerSchedule
-	75,  // 54: rota.fsm.Op.backfill_schedule:type_name -> rota.fsm.BackfillSchedule
-	76,  // 55: rota.fsm.Op.delete_schedule:type_name -> rota.fsm.DeleteSchedule
-	86,  // 56: rota.fsm.Op.fire:type_name -> rota.fsm.Fire
-	77,  // 57: rota.fsm.Op.open_batch:type_name -> rota.fsm.OpenBatch
-	78,  // 58: rota.fsm.Op.seal_batch:type_name -> rota.fsm.SealBatch
-	87,  // 59: rota.fsm.Op.start_plan:type_name -> rota.fsm.StartPlan
-	88,  // 60: rota.fsm.Op.cancel_plan:type_name -> rota.fsm.CancelPlan
-	89,  // 61: rota.fsm.Op.plan_step:type_name -> rota.fsm.PlanStep
-	37,  // 62: rota.fsm.Op.keep_log:type_name -> rota.fsm.KeepLog
-	79,  // 63: rota.fsm.Op.set_webhook:type_name -> rota.fsm.SetWebhook
-	80,  // 64: rota.fsm.Op.pause_webhook:type_name -> rota.fsm.PauseWebhook
-	81,  // 65: rota.fsm.Op.skip_webhook:type_name -> rota.fsm.SkipWebhook
-	82,  // 66: rota.fsm.Op.delete_webhook:type_name -> rota.fsm.DeleteWebhook
-	84,  // 67: rota.fsm.Op.advance_hook:type_name -> rota.fsm.AdvanceHook
+	73,  // 51: rota.fsm.Op.set_schedule:type_name -> rota.fsm.SetSchedule
+	74,  // 52: rota.fsm.Op.pause_schedule:type_name -> rota.fsm.PauseSchedule
+	75,  // 53: rota.fsm.Op.trigger_schedule:type_name -> rota.fsm.TriggerSchedule
+	76,  // 54: rota.fsm.Op.backfill_schedule:type_name -> rota.fsm.BackfillSchedule
+	77,  // 55: rota.fsm.Op.delete_schedule:type_name -> rota.fsm.DeleteSchedule
+	87,  // 56: rota.fsm.Op.fire:type_name -> rota.fsm.Fire
+	78,  // 57: rota.fsm.Op.open_batch:type_name -> rota.fsm.OpenBatch
+	79,  // 58: rota.fsm.Op.seal_batch:type_name -> rota.fsm.SealBatch
+	88,  // 59: rota.fsm.Op.start_plan:type_name -> rota.fsm.StartPlan
+	89,  // 60: rota.fsm.Op.cancel_plan:type_name -> rota.fsm.CancelPlan
+	90,  // 61: rota.fsm.Op.plan_step:type_name -> rota.fsm.PlanStep
+	38,  // 62: rota.fsm.Op.keep_log:type_name -> rota.fsm.KeepLog
+	80,  // 63: rota.fsm.Op.set_webhook:type_name -> rota.fsm.SetWebhook
+	81,  // 64: rota.fsm.Op.pause_webhook:type_name -> rota.fsm.PauseWebhook
+	82,  // 65: rota.fsm.Op.skip_webhook:type_name -> rota.fsm.SkipWebhook
+	83,  // 66: rota.fsm.Op.delete_webhook:type_name -> rota.fsm.DeleteWebhook
+	85,  // 67: rota.fsm.Op.advance_hook:type_name -> rota.fsm.AdvanceHook
 	26,  // 68: rota.fsm.Op.offer:type_name -> rota.fsm.Offer
 	12,  // 69: rota.fsm.Op.open_session:type_name -> rota.fsm.OpenSession
 	13,  // 70: rota.fsm.Op.claim_session:type_name -> rota.fsm.ClaimSession
@@ -8758,39 +8835,40 @@ var file_fsm_fsmpb_entry_proto_depIdxs = []int32{
 	21,  // 79: rota.fsm.WorkerSpec.limits:type_name -> rota.fsm.Limit
 	24,  // 80: rota.fsm.Register.spec:type_name -> rota.fsm.WorkerSpec
 	27,  // 81: rota.fsm.Register.attestation:type_name -> rota.fsm.Attestation
-	35,  // 82: rota.fsm.Round.pairs:type_name -> rota.fsm.Pair
-	34,  // 83: rota.fsm.Round.holds:type_name -> rota.fsm.Hold
-	33,  // 84: rota.fsm.Round.preempts:type_name -> rota.fsm.Preempt
-	22,  // 85: rota.fsm.LeaseOp.meta:type_name -> rota.fsm.Label
-	19,  // 86: rota.fsm.Retry.spec:type_name -> rota.fsm.JobSpec
-	40,  // 87: rota.fsm.Retry.past:type_name -> rota.fsm.Past
-	22,  // 88: rota.fsm.ChangeJob.labels:type_name -> rota.fsm.Label
-	47,  // 89: rota.fsm.SetIssuer.maps:type_name -> rota.fsm.ClaimRole
-	22,  // 90: rota.fsm.SetCluster.set:type_name -> rota.fsm.Label
-	22,  // 91: rota.fsm.SetTenant.set:type_name -> rota.fsm.Label
-	19,  // 92: rota.fsm.ReportProof.spec:type_name -> rota.fsm.JobSpec
-	40,  // 93: rota.fsm.ReportProof.past:type_name -> rota.fsm.Past
-	22,  // 94: rota.fsm.OpenWorkflow.labels:type_name -> rota.fsm.Label
-	56,  // 95: rota.fsm.OpenWorkflow.shares:type_name -> rota.fsm.QueueShare
-	58,  // 96: rota.fsm.AddNodes.nodes:type_name -> rota.fsm.WorkflowNode
-	19,  // 97: rota.fsm.WorkflowNode.spec:type_name -> rota.fsm.JobSpec
-	60,  // 98: rota.fsm.WorkflowNode.gate:type_name -> rota.fsm.Gate
-	58,  // 99: rota.fsm.Growth.nodes:type_name -> rota.fsm.WorkflowNode
-	22,  // 100: rota.fsm.SetQueue.set:type_name -> rota.fsm.Label
-	19,  // 101: rota.fsm.SetSchedule.job:type_name -> rota.fsm.JobSpec
-	19,  // 102: rota.fsm.OpenBatch.callback:type_name -> rota.fsm.JobSpec
-	83,  // 103: rota.fsm.AdvanceHook.from:type_name -> rota.fsm.EventId
-	83,  // 104: rota.fsm.AdvanceHook.to:type_name -> rota.fsm.EventId
-	83,  // 105: rota.fsm.AdvanceHook.gap:type_name -> rota.fsm.EventId
-	85,  // 106: rota.fsm.AdvanceHook.deliveries:type_name -> rota.fsm.HookDelivery
-	83,  // 107: rota.fsm.HookDelivery.event:type_name -> rota.fsm.EventId
-	90,  // 108: rota.fsm.PlanStep.items:type_name -> rota.fsm.PlanItem
-	39,  // 109: rota.fsm.PlanItem.retry:type_name -> rota.fsm.Retry
-	110, // [110:110] is the sub-list for method output_type
-	110, // [110:110] is the sub-list for method input_type
-	110, // [110:110] is the sub-list for extension type_name
-	110, // [110:110] is the sub-list for extension extendee
-	0,   // [0:110] is the sub-list for field type_name
+	36,  // 82: rota.fsm.Round.pairs:type_name -> rota.fsm.Pair
+	35,  // 83: rota.fsm.Round.holds:type_name -> rota.fsm.Hold
+	34,  // 84: rota.fsm.Round.preempts:type_name -> rota.fsm.Preempt
+	33,  // 85: rota.fsm.Round.reserved:type_name -> rota.fsm.Reserved
+	22,  // 86: rota.fsm.LeaseOp.meta:type_name -> rota.fsm.Label
+	19,  // 87: rota.fsm.Retry.spec:type_name -> rota.fsm.JobSpec
+	41,  // 88: rota.fsm.Retry.past:type_name -> rota.fsm.Past
+	22,  // 89: rota.fsm.ChangeJob.labels:type_name -> rota.fsm.Label
+	48,  // 90: rota.fsm.SetIssuer.maps:type_name -> rota.fsm.ClaimRole
+	22,  // 91: rota.fsm.SetCluster.set:type_name -> rota.fsm.Label
+	22,  // 92: rota.fsm.SetTenant.set:type_name -> rota.fsm.Label
+	19,  // 93: rota.fsm.ReportProof.spec:type_name -> rota.fsm.JobSpec
+	41,  // 94: rota.fsm.ReportProof.past:type_name -> rota.fsm.Past
+	22,  // 95: rota.fsm.OpenWorkflow.labels:type_name -> rota.fsm.Label
+	57,  // 96: rota.fsm.OpenWorkflow.shares:type_name -> rota.fsm.QueueShare
+	59,  // 97: rota.fsm.AddNodes.nodes:type_name -> rota.fsm.WorkflowNode
+	19,  // 98: rota.fsm.WorkflowNode.spec:type_name -> rota.fsm.JobSpec
+	61,  // 99: rota.fsm.WorkflowNode.gate:type_name -> rota.fsm.Gate
+	59,  // 100: rota.fsm.Growth.nodes:type_name -> rota.fsm.WorkflowNode
+	22,  // 101: rota.fsm.SetQueue.set:type_name -> rota.fsm.Label
+	19,  // 102: rota.fsm.SetSchedule.job:type_name -> rota.fsm.JobSpec
+	19,  // 103: rota.fsm.OpenBatch.callback:type_name -> rota.fsm.JobSpec
+	84,  // 104: rota.fsm.AdvanceHook.from:type_name -> rota.fsm.EventId
+	84,  // 105: rota.fsm.AdvanceHook.to:type_name -> rota.fsm.EventId
+	84,  // 106: rota.fsm.AdvanceHook.gap:type_name -> rota.fsm.EventId
+	86,  // 107: rota.fsm.AdvanceHook.deliveries:type_name -> rota.fsm.HookDelivery
+	84,  // 108: rota.fsm.HookDelivery.event:type_name -> rota.fsm.EventId
+	91,  // 109: rota.fsm.PlanStep.items:type_name -> rota.fsm.PlanItem
+	40,  // 110: rota.fsm.PlanItem.retry:type_name -> rota.fsm.Retry
+	111, // [111:111] is the sub-list for method output_type
+	111, // [111:111] is the sub-list for method input_type
+	111, // [111:111] is the sub-list for extension type_name
+	111, // [111:111] is the sub-list for extension extendee
+	0,   // [0:111] is the sub-list for field type_name
 }
 
 func init() { file_fsm_fsmpb_entry_proto_init() }
@@ -8869,15 +8947,15 @@ func file_fsm_fsmpb_entry_proto_init() {
 		(*Op_ClaimSession)(nil),
 		(*Op_EndSession)(nil),
 	}
-	file_fsm_fsmpb_entry_proto_msgTypes[41].OneofWrappers = []any{}
-	file_fsm_fsmpb_entry_proto_msgTypes[87].OneofWrappers = []any{}
+	file_fsm_fsmpb_entry_proto_msgTypes[42].OneofWrappers = []any{}
+	file_fsm_fsmpb_entry_proto_msgTypes[88].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fsm_fsmpb_entry_proto_rawDesc), len(file_fsm_fsmpb_entry_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   93,
+			NumMessages:   94,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

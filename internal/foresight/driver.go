@@ -301,6 +301,7 @@ func (d *driver) start(e *rota.Event) {
 	i := placeOf(e.Job)
 	r := running{end: d.now + d.Jobs[i].Run, due: d.due(i, d.now), order: d.started, job: i, worker: d.places[e.Worker], lease: e.Lease}
 	heap.Push(&d.busy, r)
+	d.ticks.outlive(&r)
 	d.started++
 	d.ticks.idle = 0
 	d.fates[i].Start, d.fates[i].Worker = d.load(d.now), r.worker

@@ -195,7 +195,7 @@ func randomJobs(r *rand.Rand) []Job {
 	for i := range jobs {
 		now += 1 + r.Int64N(20_000)*r.Int64N(2)
 		run := 1 + r.Int64N(40_000)
-		jobs[i] = Job{Submit: now, Run: run, Estimate: run * (1 + r.Int64N(3)), CPUMilli: 1000 * (1 + r.Int64N(8)),
+		jobs[i] = Job{Submit: now, Run: run, Estimate: max(1, run*(1+r.Int64N(5))/2), CPUMilli: 1000 * (1 + r.Int64N(8)),
 			Tenant: rota.TenantID(fmt.Sprint("t", r.IntN(3)))}
 		if r.IntN(3) == 0 {
 			spec := rota.NewJobSpec("other", nil)
@@ -212,7 +212,9 @@ func randomJobs(r *rand.Rand) []Job {
 func TestSimulate_ticks(t *testing.T) {
 	policies := []string{"p:ranking=fifo,hold_after=7s,hold_max=9s", "p:preset=standard", "p:preset=fluxforge", "p:preset=standard,hold_after=3s,ttl_abs=70s",
 		"p:ranking=aging,fair_share=on,hold_after=2s,dispatch_interval=330ms,oldest_every=3", "p:preset=fluxforge,hold_after=5s,hold_max=20s,preempt=on",
-		"p:preset=standard,ranking=adaptive,aging_threshold=6s,hold_after=11s"}
+		"p:preset=standard,ranking=adaptive,aging_threshold=6s,hold_after=11s",
+		"p:ranking=fifo,backfill=easy,ttl_abs=90s", "p:ranking=shortest,shortest_aging=3,backfill=easy,backfill_order=shortest,fair_share=on,oldest_every=4",
+		"p:ranking=shortest,backfill=none"}
 	var preempted, expired int
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 7))

@@ -18,7 +18,7 @@ type Policy struct {
 // preemption or aging.
 var bare = []rota.Setting{
 	{Key: "fair_share", Value: "off"}, {Key: "oldest_every", Value: "0"}, {Key: "hold_after_ms", Value: fmt.Sprint(longest)},
-	{Key: "preempt", Value: "off"}, {Key: "estimate", Value: "user"}, {Key: "ranking", Value: "fifo"},
+	{Key: "preempt", Value: "off"}, {Key: "estimate", Value: "user"}, {Key: "ranking", Value: "fifo"}, {Key: "shortest_aging", Value: "0"},
 }
 
 // lasting are the settings that every simulated queue has: leases outlast any run, nothing is refused,

@@ -15,7 +15,7 @@ import (
 // ticks are the leader's clocks. A sweep comes every limits.SweepEvery; rounds are decided when supply or demand
 // changed, and dispatch_interval after the latest decision while anything waits. Those ticks are left out at which
 // nothing can fire, and at which the decision cannot be another than the one before: between two events only
-// a hold that falls due or is over changes it (SPEC §7.8).
+// a hold that falls due or is over changes it (SPEC §7.8), and an estimate that a job outlives (SPEC §26.3).
 type ticks struct {
 	// asked says that supply or demand changed; matched is when rounds were decided last, on a state whose
 	// clock was seen.
@@ -24,8 +24,9 @@ type ticks struct {
 	// swept is the latest sweep; more says that it left something due; forget asks for the next one.
 	swept        int64
 	more, forget bool
-	// holdAfter and holdMax are the queue's.
+	// holdAfter and holdMax are the queue's; backfills says that it keeps room for its first job.
 	holdAfter, holdMax int64
+	backfills          bool
 	// waits are the jobs that may be granted a hold, in the order in which they have waited long enough; moves
 	// is when holds are over.
 	waits []waiting
@@ -69,7 +70,7 @@ func (t *ticks) set(settings []rota.Setting) error {
 			return err
 		}
 	}
-	t.holdAfter, t.holdMax = p.HoldAfterMs, p.HoldMaxMs
+	t.holdAfter, t.holdMax, t.backfills = p.HoldAfterMs, p.HoldMaxMs, p.Backfill != rota.BackfillFree
 	return nil
 }
 
@@ -95,8 +96,15 @@ func (t *ticks) heed(e *rota.Event, now int64) {
 
 // wait notes that a job waits from now on.
 func (t *ticks) wait(job rota.JobID, now int64) {
-	if t.holdAfter < longest {
+	if t.holdAfter < longest && !t.backfills {
 		t.waits = append(t.waits, waiting{now + t.holdAfter, placeOf(job)})
+	}
+}
+
+// outlive notes when a job will have outlived its estimate.
+func (t *ticks) outlive(r *running) {
+	if t.backfills && r.due < r.end {
+		heap.Push(&t.moves, r.due)
 	}
 }
 

@@ -62,6 +62,7 @@ var policies = [][]rota.Setting{
 	{{Key: "preempt", Value: "on"}},
 	{{Key: "ranking", Value: "adaptive"}, {Key: "preempt", Value: "on"}, {Key: "hold_max", Value: "3s"}},
 	{{Key: "max_runtime", Value: "9s"}, {Key: "t_lease", Value: "6s"}}, // reached by renewals
+	{{Key: "ranking", Value: "shortest"}, {Key: "backfill", Value: "easy"}, {Key: "expected.work", Value: "3s"}},
 }
 
 func mixed(seed uint64) Options {

@@ -40,7 +40,8 @@ func TestForesight(t *testing.T) {
 	}
 	workers := []rota.WorkerSpec{{ID: "big", Slots: 8, CPUMilli: 8000}, {ID: "small", Slots: 4, CPUMilli: 4000}}
 	waits := make(map[string]float64)
-	for _, text := range []string{"bare:ranking=fifo,strategy=round_robin", "standard:preset=standard,hold_after=2m,strategy=round_robin"} {
+	for _, text := range []string{"bare:ranking=fifo,strategy=round_robin", "standard:preset=standard,hold_after=2m,strategy=round_robin",
+		"easy:ranking=fifo,backfill=easy,strategy=round_robin"} {
 		p, err := foresight.ParsePolicy(text)
 		if err != nil {
 			t.Fatal(err)
@@ -99,6 +100,7 @@ func liveThrough(t *testing.T, jobs []foresight.Job, workers []rota.WorkerSpec, 
 			time.Sleep(time.Until(at))
 			spec := *jobs[i].Spec
 			spec.ID, spec.Queue, spec.Tenant, spec.CPUMilli = rota.JobID(fmt.Sprint("j", i)), queueName, jobs[i].Tenant, jobs[i].CPUMilli
+			spec.Expected = time.Duration(jobs[i].Estimate) * time.Millisecond
 			spec.Payload = task{takes: time.Duration(jobs[i].Run) * time.Millisecond}.payload()
 			mu.Lock()
 			due[spec.ID] = at

@@ -1,0 +1,89 @@
+package foresight
+
+import (
+	"context"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/rotasched/rota"
+)
+
+// batchPolicies are those that the literature has figures of.
+var batchPolicies = map[string]string{
+	"FCFS":      "p:ranking=fifo,backfill=none",
+	"FCFS EASY": "p:ranking=fifo,backfill=easy,backfill_depth=100000",
+	"SJF":       "p:ranking=shortest,backfill=none",
+	"SJF EASY":  "p:ranking=shortest,backfill=easy,backfill_depth=100000",
+	"EASY-SJBF": "p:ranking=fifo,backfill=easy,backfill_order=shortest,backfill_depth=100000",
+}
+
+// figure is the mean bounded slowdown of a policy.
+type figure struct {
+	policy string
+	exact  bool
+	want   float64
+	within float64 // relative
+}
+
+func checkFigures(t *testing.T, plan Plan, figures []figure) {
+	t.Helper()
+	for _, f := range figures {
+		plan.Policies, plan.Exact = []Policy{policy(t, batchPolicies[f.policy])}, f.exact
+		got, err := Run(context.Background(), &plan)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := got[0].BoundedSlowdown; math.Abs(s/f.want-1) > f.within {
+			t.Errorf("%s, exact %v: mean bounded slowdown %.10f, want %.10f", f.policy, f.exact, s, f.want)
+		}
+	}
+}
+
+// TestRun_backfill holds windows of two logs against an independent computation of the policies, to the last digit.
+func TestRun_backfill(t *testing.T) {
+	lublin, _ := Clean(openLog(t, "testdata/lublin_256_1981.swf.gz"), CleanRLS)
+	checkFigures(t, Plan{Jobs: lublin, Workers: Machine(256)}, []figure{
+		{"FCFS", false, 6862.263618932564, 1e-12}, {"FCFS EASY", false, 130.6598208451383, 1e-12},
+		{"SJF", false, 55.855946698980375, 1e-12}, {"SJF EASY", false, 35.969470357243864, 1e-12}, {"EASY-SJBF", false, 72.6489665411443, 1e-12}})
+	ctc, _ := Clean(openLog(t, "testdata/ctc_sp2_20000.swf.gz"), CleanPredictsim)
+	checkFigures(t, Plan{Jobs: ctc, Workers: Machine(338)}, []figure{
+		{"FCFS EASY", false, 48.09192853450071, 1e-12}, {"FCFS EASY", true, 20.62019797567652, 1e-12},
+		{"EASY-SJBF", false, 38.81135801851302, 1e-12}, {"EASY-SJBF", true, 11.900292351085625, 1e-12}, {"SJF EASY", false, 20.8244024493376, 1e-12}})
+}
+
+// TestRun_published holds whole logs against published figures. The logs are not in the repository.
+func TestRun_published(t *testing.T) {
+	folder := os.Getenv("ROTA_TRACES")
+	if folder == "" {
+		folder = filepath.Join("..", "..", "..", "shared", "data", "traces")
+	}
+	if _, err := os.Stat(folder); err != nil {
+		t.Skipf("no logs at %s: ROTA_TRACES names where they are", folder)
+	}
+	if testing.Short() {
+		t.Skip("whole logs take a minute")
+	}
+	lublin, _ := Clean(openLog(t, filepath.Join(folder, "lublin_256.swf.gz")), CleanRLS)
+	checkFigures(t, Plan{Jobs: lublin, Workers: Machine(256), Starts: []int{1981, 2756, 4299, 8850, 3316, 2714, 5228, 7762, 4022, 7085}, Length: 1024}, []figure{
+		{"FCFS", false, 7273.77, 1e-6}, {"FCFS EASY", false, 271.40, 2e-5}, {"SJF", false, 47.16, 1e-4}, {"SJF EASY", false, 42.0838493722, 1e-9}})
+	ctc, _ := Clean(openLog(t, filepath.Join(folder, "CTC-SP2-1996-3.1-cln.swf.gz")), CleanPredictsim)
+	checkFigures(t, Plan{Jobs: ctc, Workers: Machine(338)}, []figure{{"FCFS EASY", false, 49.5712902190, 1e-10}, {"FCFS EASY", true, 37.1654014852, 1e-10},
+		{"EASY-SJBF", false, 30.0410695214, 1e-10}, {"EASY-SJBF", true, 17.5716874376, 1e-10}})
+}
+
+// TestSimulate_backfill has room be kept at the worker that should have some first, and a job outlive its estimate.
+func TestSimulate_backfill(t *testing.T) {
+	// The first two fill both workers until 100, as it is estimated, and until 50: the third has room kept at b, and starts there
+	// at 50, until 150. The fourth has room kept at a from 100 on. The first runs until 130: then the fourth and the fifth start.
+	starts := startsOf(t, &Life{Jobs: []Job{job(0, 130, 100, 4), job(1, 49, 49, 4), job(2, 100, 100, 4), job(3, 40, 40, 2), job(4, 100, 100, 2)},
+		Workers:  []rota.WorkerSpec{{ID: "a", Slots: 4, CPUMilli: 4000}, {ID: "b", Slots: 4, CPUMilli: 4000}},
+		Settings: policy(t, "p:ranking=fifo,backfill=easy,strategy=round_robin").Settings})
+	want := []float64{0, 1, 50, 130, 130}
+	for i := range want {
+		if starts[i] != want[i] {
+			t.Fatalf("starts %v, want %v", starts, want)
+		}
+	}
+}

@@ -1,0 +1,57 @@
+package rota
+
+// Backfill is what may overtake the first job of a queue that finds no room (SPEC §26.3).
+type Backfill uint8
+
+// The ways of backfilling.
+const (
+	// BackfillFree lets whatever fits start; holds (SPEC §7.8) bound it.
+	BackfillFree Backfill = iota
+	// BackfillNone lets nothing of the queue start before its first job does.
+	BackfillNone
+	// BackfillEasy keeps room for the first job at the moment from which there will be some, and
+	// lets others start that do not delay it.
+	BackfillEasy
+)
+
+var backfillNames = []string{"free", "none", "easy"}
+
+// String names it as the policy key does.
+func (b Backfill) String() string { return nameOf(backfillNames, int(b)) }
+
+// BackfillOrder is the order of those that may overtake.
+type BackfillOrder uint8
+
+// The orders of backfilling.
+const (
+	// BackfillByRank looks at them in the order of the queue's ranking.
+	BackfillByRank BackfillOrder = iota
+	// BackfillShortest looks at those with the least estimate first.
+	BackfillShortest
+)
+
+var backfillOrderNames = []string{"rank", "shortest"}
+
+// String names it as the policy key does.
+func (o BackfillOrder) String() string { return nameOf(backfillOrderNames, int(o)) }
+
+// backfillKeys are the keys of batch scheduling.
+var backfillKeys = []policyKey{
+	key("shortest_aging", "", unitCount, 0, 1_000_000, func(p *QueuePolicy) *int64 { return &p.ShortestAging },
+		"SPEC §26.2", "ranking=shortest: after how many times its estimate a job comes before any that is submitted then.").off("estimates alone order"),
+	choiceKey("backfill", backfillNames, func(p *QueuePolicy) *Backfill { return &p.Backfill },
+		"SPEC §26.3", "What may overtake the first job that finds no room: whatever fits, nothing, or what does not delay it. Not with ranking=adaptive."),
+	choiceKey("backfill_order", backfillOrderNames, func(p *QueuePolicy) *BackfillOrder { return &p.BackfillOrder },
+		"SPEC §26.3", "backfill=easy: in which order those are looked at that may overtake."),
+	key("backfill_depth", "", unitCount, 1, 1_000_000, func(p *QueuePolicy) *int64 { return &p.BackfillDepth },
+		"SPEC §26.3", "How many jobs a round looks at that have room but may have to leave it to one that room is kept for."),
+}
+
+// checkBackfill refuses an order of jobs that does not last together with backfilling.
+func (p *QueuePolicy) checkBackfill() error {
+	if p.Backfill != BackfillFree && p.Ranking == RankAdaptive {
+		return Refusef(KindInvalid, "backfill", "backfill=%s is refused with ranking=%s, whose order changes from round to round: "+
+			"another ranking, or backfill=free, is wanted", p.Backfill, p.Ranking)
+	}
+	return nil
+}

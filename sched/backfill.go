@@ -1,0 +1,171 @@
+package sched
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/rotasched/rota"
+)
+
+// inOrder makes the pairs of a queue that backfills: its jobs go in the order of the ranking until one finds
+// no room; what comes behind it may only use what its reservation leaves.
+func (m *matcher) inOrder(p *Pending, lot *Lot) {
+	d := m.draft
+	var first *Item
+	for first == nil {
+		if len(m.pairs) == m.in.Limit {
+			return
+		}
+		m.wide = true
+		c, ok := m.source.peek(m.rooms)
+		m.wide = false
+		if !ok {
+			return
+		}
+		m.source.take()
+		switch {
+		case m.consider(c):
+			d.assigned(p, c.item)
+		case !d.holders[c.item]:
+			first = c.item
+		}
+	}
+	if d.reservationOf(lot.Queue) == nil {
+		d.reserve(lot, first, m.in.Now)
+	}
+	r := d.reservationOf(lot.Queue)
+	if r == nil || lot.Policy.Backfill == rota.BackfillNone { // where nothing can be kept for it nothing passes it
+		return
+	}
+	until := r.Until
+	m.source = newPendingSource(p, m.rooms, m.in, d, nil)
+	before := len(m.pairs)
+	if lot.Policy.BackfillOrder == rota.BackfillShortest {
+		m.shortest(lot, first)
+	} else {
+		m.oneByOne(first, true)
+	}
+	for i := range m.pairs[before:] {
+		m.pairs[before+i].Reasoning = rota.Reasoning{Rule: rota.ReasoningBackfilled, N: int64(until)}
+	}
+}
+
+// oneByOne draws one candidate after the other, but for the first job of a queue that backfills; it looks at
+// no more than backfill_depth, or, in a queue that does not backfill, at so many that a reservation bars.
+func (m *matcher) oneByOne(first *Item, all bool) {
+	looks := m.in.Policy.BackfillDepth
+	for len(m.pairs) < m.in.Limit && m.count > 0 && m.drawable > 0 {
+		c, ok := m.peek()
+		if !ok {
+			if !m.source.more(m.rooms) {
+				return
+			}
+			continue
+		}
+		if looks == 0 {
+			m.draft.deep = append(m.draft.deep, m.in.Queue)
+			return
+		}
+		m.source.take()
+		if c.item == first {
+			continue
+		}
+		if !m.consider(c) || all {
+			looks--
+		}
+	}
+}
+
+// shortest draws as many candidates as backfill_depth says, and goes through them by their estimates.
+func (m *matcher) shortest(lot *Lot, first *Item) {
+	type drawn struct {
+		candidate
+		estimate rota.Clock
+	}
+	var list []drawn
+	for m.drawable > 0 {
+		c, ok := m.peek()
+		if !ok {
+			break
+		}
+		if int64(len(list)) == m.in.Policy.BackfillDepth {
+			m.draft.deep = append(m.draft.deep, m.in.Queue)
+			break
+		}
+		m.source.take()
+		if c.item != first {
+			list = append(list, drawn{c, lot.estimate(c.item)})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b drawn) int { return cmp.Compare(a.estimate, b.estimate) })
+	for i := range list {
+		if len(m.pairs) == m.in.Limit || m.count == 0 {
+			return
+		}
+		if !m.draft.shut(m.in.Queue, list[i].lane) {
+			m.consider(list[i].candidate)
+		}
+	}
+}
+
+// consider gives a candidate that was drawn a worker, a group of its own, if one has room that no
+// reservation keeps from it.
+func (m *matcher) consider(c candidate) (placed bool) {
+	m.draft.sight.drew(&c, m.rank)
+	rank := m.rank
+	m.rank++
+	if !m.has(c.item.Class) {
+		return false
+	}
+	k, before := m.of(c.item.Class), len(m.pairs)
+	m.drawn(c.item.Class)
+	m.group = append(m.group[:0], member{c, rank, k, m.permitted(&c, k)})
+	m.match()
+	m.group = m.group[:0]
+	if placed = len(m.pairs) > before; placed {
+		m.draft.unreserve(c.item)
+	}
+	return placed
+}
+
+// permitted returns the positions at which a candidate may be: those that may work for its tenant, but for
+// those that a reservation keeps from it; nil for all.
+func (m *matcher) permitted(c *candidate, k *classRoom) bitset {
+	mask := m.maskOf(c.lane)
+	if len(m.draft.reserved) == 0 {
+		return mask
+	}
+	lot := Lot{Policy: m.in.Policy, Expects: m.in.Expects}
+	end := m.in.Now + lot.estimate(c.item)
+	cut := false
+	for i := range m.draft.reserved {
+		r := &m.draft.reserved[i]
+		pos, stands := m.position(r.slot)
+		if !stands || !k.at.has(pos) || r.Item == c.item || r.passes(m.now, m.queue, k.need, end) {
+			continue
+		}
+		if !cut {
+			if m.allowed == nil {
+				m.allowed = m.newSet()
+			}
+			if cut = true; mask != nil {
+				copy(m.allowed, mask)
+			} else {
+				copy(m.allowed, k.at)
+			}
+			mask = m.allowed
+		}
+		mask.clear(pos)
+	}
+	return mask
+}
+
+// bars reports whether a reservation is at any worker of the round.
+func (m *matcher) bars() bool {
+	for i := range m.draft.reserved {
+		if _, stands := m.position(m.draft.reserved[i].slot); stands {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,286 @@
+package sched
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/rotasched/rota"
+)
+
+// Run is an open lease as far as the future is concerned: when it should end, and what its
+// worker has back then beside a slot.
+type Run struct {
+	End rota.Clock
+	Load
+}
+
+func compareRuns(a, b Run) int { return cmp.Or(cmp.Compare(a.End, b.End), a.Load.compare(b.Load)) }
+
+// SortRuns puts runs in their order.
+func SortRuns(list []Run) { slices.SortFunc(list, compareRuns) }
+
+func insertRun(list []Run, r Run) []Run {
+	at, _ := slices.BinarySearchFunc(list, r, compareRuns)
+	return slices.Insert(list, at, r)
+}
+
+// Began tells when a lease that was opened should end, Ended takes that back. An unknown worker
+// is left alone.
+func (s *Supply) Began(id rota.WorkerID, r Run) {
+	if slot, known := s.slot(id); known {
+		s.runs[slot] = insertRun(s.runs[slot], r)
+	}
+}
+
+// Ended takes back what Began told.
+func (s *Supply) Ended(id rota.WorkerID, r Run) {
+	if slot, known := s.slot(id); known {
+		if at, found := slices.BinarySearchFunc(s.runs[slot], r, compareRuns); found {
+			s.runs[slot] = slices.Delete(s.runs[slot], at, at+1)
+		}
+	}
+}
+
+// estimate is how long a job of the queue should run.
+func (l *Lot) estimate(it *Item) rota.Clock {
+	ofType := int64(0)
+	if l.Expects != nil {
+		ofType = l.Expects(it.Type)
+	}
+	return rota.Clock(RunEstimate(l.Policy, it.JobSpec, ofType))
+}
+
+// Reservation is room that is kept for the first job of a queue that finds none now (SPEC §26.3).
+type Reservation struct {
+	Item   *Item
+	Queue  rota.QueueName
+	Worker rota.WorkerID
+	// Until is from when on there should be room for the job there.
+	Until rota.Clock
+
+	slot  int32
+	queue *queueSupply
+	need  need
+	// open leases and free load are what the worker should have at that moment, the job itself
+	// not counted.
+	open int32
+	free Load
+	// due is when the last of the leases should end, or should have ended, that make the room; 0 where there
+	// is some now.
+	due rota.Clock
+}
+
+// passes reports whether a lease that takes so much, and should end at a moment, leaves the
+// reservation as it is: it is over by then, or takes what is left beside the job.
+func (r *Reservation) passes(t *slotLoads, q *queueSupply, n need, end rota.Clock) bool {
+	if q == r.queue && q.rules.UnitsMax > 0 && t.unitsLeft(r.slot, q)-n.units < r.need.units {
+		return false // no end of a lease gives units back
+	}
+	return end <= r.Until || int64(r.open)+2 <= t.mostOf(r.slot, &r.queue.rules) && r.need.Within(r.free.Minus(n.Load))
+}
+
+// Foresee says which queues the entry is decided for. Where none of them backfills, nobody asks
+// when leases end.
+func (d *Draft) Foresee(lots ...Lot) {
+	for i := range lots {
+		d.foresees = d.foresees || lots[i].Policy.Backfill != rota.BackfillFree
+	}
+}
+
+// Foresees reports whether any queue of the entry backfills.
+func (d *Draft) Foresees() bool { return d.foresees }
+
+// Reservations returns those that the entry was decided with, in the order in which they were made.
+func (d *Draft) Reservations() []Reservation { return d.reserved }
+
+// Deep reports whether a queue's round looked at as many jobs as backfill_depth allows, so that
+// more may have had room.
+func (d *Draft) Deep(q rota.QueueName) bool { return slices.Contains(d.deep, q) }
+
+// began counts a lease of the entry in the future of its worker.
+func (d *Draft) began(slot int32, n need, end rota.Clock) {
+	if !d.foresees {
+		return
+	}
+	if d.started == nil {
+		d.started = map[int32][]Run{}
+	}
+	d.started[slot] = insertRun(d.started[slot], Run{end, n.Load})
+	for i := range d.reserved {
+		if r := &d.reserved[i]; r.slot == slot && end > r.Until {
+			r.open++
+			r.free = r.free.Minus(n.Load)
+		}
+	}
+}
+
+// reservationOf returns a queue's reservation, nil if it has none.
+func (d *Draft) reservationOf(q rota.QueueName) *Reservation {
+	for i := range d.reserved {
+		if d.reserved[i].Queue == q {
+			return &d.reserved[i]
+		}
+	}
+	return nil
+}
+
+// unreserve ends the reservation of a job that was placed.
+func (d *Draft) unreserve(it *Item) {
+	d.reserved = slices.DeleteFunc(d.reserved, func(r Reservation) bool { return r.Item == it })
+}
+
+// reservedAt returns the reservation at a worker, nil if there is none.
+func (d *Draft) reservedAt(slot int32) *Reservation {
+	for i := range d.reserved {
+		if d.reserved[i].slot == slot {
+			return &d.reserved[i]
+		}
+	}
+	return nil
+}
+
+// ReserveFirst reserves room, before all queues' rounds of the entry, for the first job of each
+// queue that backfills, the oldest of these jobs first: where there is none for it now, and where there is for
+// one that has waited, which no other queue's turn may take.
+func (d *Draft) ReserveFirst(lots []Lot, now rota.Clock) {
+	if !d.foresees {
+		return
+	}
+	type first struct {
+		item *Item
+		lot  Lot
+	}
+	var firsts []first
+	for _, lot := range lots {
+		if lot.Policy.Backfill == rota.BackfillFree || lot.Pending.tiered || d.reservationOf(lot.Queue) != nil {
+			continue
+		}
+		if it := d.firstOf(lot, now); it != nil && (it.Queued < now || !d.placeable(lot, it, now)) {
+			firsts = append(firsts, first{it, lot})
+		}
+	}
+	slices.SortFunc(firsts, func(a, b first) int {
+		if ageLess(entryOf(a.item), entryOf(b.item)) {
+			return -1
+		}
+		return 1
+	})
+	for i := range firsts {
+		d.reserve(&firsts[i].lot, firsts[i].item, now)
+	}
+}
+
+// firstOf returns the job that a queue's ranking puts first, of those that some worker could ever
+// take and that hold none; nil if there is none.
+func (d *Draft) firstOf(lot Lot, now rota.Clock) *Item {
+	r := &rooms{supply: d.supply, now: &d.slotLoads, wide: true}
+	s := newPendingSource(lot.Pending, r, RoundInput{Queue: lot.Queue, Policy: lot.Policy, Now: now}, d, nil)
+	for c, ok := s.peek(r); ok; c, ok = s.peek(r) {
+		if !d.holders[c.item] {
+			return c.item
+		}
+		s.take()
+	}
+	return nil
+}
+
+// placeable reports whether a worker has room for a job now that no reservation keeps from it.
+func (d *Draft) placeable(lot Lot, it *Item, now rota.Clock) bool {
+	k, end := &d.supply.classes[it.Class], now+lot.estimate(it)
+	able := d.supply.eligible(it.ask())
+	for _, slot := range d.supply.order {
+		if !able.has(int(slot)) || !d.slotLoads.free.has(int(slot)) || d.slotLoads.roomFor(slot, k.queue, k.need) != Fit {
+			continue
+		}
+		if r := d.reservedAt(slot); r == nil || r.passes(&d.slotLoads, k.queue, k.need, end) {
+			return true
+		}
+	}
+	return false
+}
+
+// reserve keeps room for a queue's first job where there should be some soonest, of workers that are overdue where
+// there should have been, so that it stays there; of equals at the worker of the least id; at none that is held or reserved already, nor at more workers than may be held.
+func (d *Draft) reserve(lot *Lot, it *Item, now rota.Clock) {
+	best := Reservation{slot: -1}
+	able := d.supply.eligible(it.ask())
+	for _, slot := range d.supply.order {
+		if able.has(int(slot)) {
+			if r, ok := d.future(it, slot, now); ok && (best.slot < 0 || r.due < best.due) {
+				best = r
+			}
+		}
+	}
+	if best.slot >= 0 {
+		d.reserveAt(lot, it, best)
+	}
+}
+
+// reserveTurn reserves a worker whose turn is due (SPEC §7.10) for the job that it goes to.
+func (d *Draft) reserveTurn(lot *Lot, it *Item, slot int32, now rota.Clock) {
+	if d.reservationOf(lot.Queue) != nil {
+		return
+	}
+	if r, ok := d.future(it, slot, now); ok {
+		d.reserveAt(lot, it, r)
+	}
+}
+
+// reserveAt makes a reservation, unless there are as many as there may be.
+func (d *Draft) reserveAt(lot *Lot, it *Item, r Reservation) {
+	if d.kept+len(d.granted)+len(d.reserved) >= d.supply.HoldsMost() {
+		return
+	}
+	r.Item, r.Queue, r.Worker = it, lot.Queue, d.supply.specs[r.slot].ID
+	d.reserved = append(d.reserved, r)
+}
+
+// future finds when a worker should have room for a job, as its leases end by their estimates: one that
+// is overdue at any moment. ok is false of a worker that can have none, or is kept for another job.
+func (d *Draft) future(it *Item, slot int32, now rota.Clock) (r Reservation, ok bool) {
+	k, t := &d.supply.classes[it.Class], &d.slotLoads
+	if t.held.has(int(slot)) || d.reservedAt(slot) != nil || !t.keepable(slot, k) {
+		return r, false
+	}
+	r = Reservation{slot: slot, queue: k.queue, need: k.need, open: t.open[slot], free: t.loadFree[slot], Until: now}
+	most := t.mostOf(slot, &k.queue.rules)
+	fits := func() bool { return int64(r.open) < most && k.need.Within(r.free) }
+	if fits() {
+		return r, true
+	}
+	running, started := d.supply.runs[slot], d.started[slot]
+	for len(running)+len(started) > 0 {
+		next := &running
+		if len(running) == 0 || len(started) > 0 && compareRuns(started[0], running[0]) < 0 {
+			next = &started
+		}
+		run := (*next)[0]
+		*next = (*next)[1:]
+		end := max(run.End, now)
+		if ok && end > r.Until {
+			break
+		}
+		r.open--
+		r.free = r.free.Plus(run.Load)
+		if !ok {
+			if ok = fits(); ok {
+				r.Until, r.due = end, run.End
+			}
+		}
+	}
+	return r, ok
+}
+
+// Bars returns the reservations that keep a job from workers that have room for it, in a state in which
+// nothing has been assigned since.
+func (d *Draft) Bars(lot Lot, it *Item, now rota.Clock) (bars []Reservation) {
+	k, end := &d.supply.classes[it.Class], now+lot.estimate(it)
+	for i := range d.reserved {
+		r := &d.reserved[i]
+		if r.Item != it && d.supply.could(it.ask(), r.slot) && d.supply.roomFor(r.slot, k.queue, k.need) == Fit &&
+			!r.passes(&d.slotLoads, k.queue, k.need, end) {
+			bars = append(bars, *r)
+		}
+	}
+	return bars
+}
