@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -241,7 +242,8 @@ func TestLinearUndecided(t *testing.T) {
 		}
 		v := newView(s.read("c", "DEAD", 0, 300, 310).h)
 		found := judgeLinear(v, linearLimits{job: 50 * time.Millisecond, all: time.Hour})
-		if len(found) > 0 || len(v.undecided) != 1 || !strings.Contains(v.undecided[0], "such as c") {
+		// On a busy machine 50 ms may be too little for the other job, too.
+		if len(found) > 0 || len(v.undecided) != 1 || !slices.Contains(strings.Fields(v.undecided[0]), "c") {
 			t.Errorf("found %v, undecided %v", found, v.undecided)
 		}
 	})
