@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/rotasched/rota"
@@ -44,7 +43,7 @@ func runPace(t *testing.T, jobs int, every time.Duration) *pace {
 	t.Helper()
 	o := options{seed: 1, nodes: 3, dir: memoryDir(t), log: slog.New(slog.DiscardHandler)}
 	measured := &pace{}
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		l := newLife(o)
 		l.net.Even = paceMessage
 		l.startAll()

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/rotasched/rota"
@@ -38,7 +37,7 @@ func play(t *testing.T, settings []rota.Setting, act func(s *scene)) {
 func playOf(t *testing.T, nodes int, settings []rota.Setting, act func(s *scene)) {
 	t.Helper()
 	o := options{seed: 1, nodes: nodes, dir: memoryDir(t), log: slog.New(slog.DiscardHandler)}
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		l := newLife(o)
 		l.net.Even = paceMessage
 		l.startAll()

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
@@ -82,7 +81,7 @@ func runLife(t *testing.T, o options) (f figures) {
 		o.log = slog.New(slog.NewTextHandler(file, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
 	var found []string
-	synctest.Test(t, func(*testing.T) {
+	inBubble(t, func(*testing.T) {
 		l := newLife(o)
 		l.live()
 		f, found = l.figures, l.violations

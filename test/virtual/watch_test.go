@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/rotasched/rota"
@@ -38,7 +37,7 @@ func TestClockRate(t *testing.T) {
 		"far more, leapt":       {1, 20_000, "the cluster clock does not run away"},
 		"more than commits add": {0, 12_000, "the cluster clock does not run away"},
 	} {
-		synctest.Test(t, func(t *testing.T) {
+		inBubble(t, func(t *testing.T) {
 			l := watched()
 			l.watch.rate(0, 1)
 			time.Sleep(10 * time.Second)
