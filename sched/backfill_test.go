@@ -69,7 +69,8 @@ func (y *yard) decide() (*Draft, []Pair) {
 	d := NewDraft(y.supply, nil)
 	d.Foresee(y.lot())
 	d.ReserveFirst([]Lot{y.lot()}, yardNow)
-	return d, d.Round(y.pending, RoundInput{Queue: "q", Policy: &y.policy, Limit: 256, Now: yardNow})
+	placed := d.Round(y.pending, RoundInput{Queue: "q", Policy: &y.policy, Limit: 256, Now: yardNow})
+	return d, placed
 }
 
 func idsOf(pairs []Pair) (ids []string) {
