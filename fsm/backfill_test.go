@@ -101,6 +101,54 @@ func TestBackfill_estimates(t *testing.T) {
 	}
 }
 
+// TestBackfill_timeout: what runs should end by the time that its attempt times out, though its estimate has been
+// raised since.
+func TestBackfill_timeout(t *testing.T) {
+	t.Parallel()
+	b := batchBench(t, "max_runtime", "3s")
+	b.submit("runs", expecting(3000, time.Minute))
+	b.match()
+	b.ok(queueOp("default", "max_runtime", "1h"))
+	b.submit("wide", expecting(4000, time.Second))
+	_, draft := b.View.decide(100, "", nil)
+	if kept := draft.Reservations(); len(kept) != 1 || kept[0].Until != b.head.clock+3000 {
+		t.Errorf("reserved is %+v, until %d is wanted", kept, b.head.clock+3000)
+	}
+	b.sound()
+}
+
+// TestBackfill_holds: a queue that begins to backfill gives its holds up, and makes none, however many may be.
+func TestBackfill_holds(t *testing.T) {
+	t.Parallel()
+	b := batchBench(t, "backfill", "free", "hold_after", "1s")
+	for i := range 23 { // an eighth of 24 workers may be held
+		b.worker(fmt.Sprint("v", i), 100, cpuWorker(4000))
+	}
+	for i := range 24 {
+		b.submit(fmt.Sprint("runs", i), expecting(3000, time.Hour))
+	}
+	b.match()
+	for i := range 4 {
+		b.submit(fmt.Sprint("wide", i), expecting(4000, time.Second))
+	}
+	b.pass(1000)
+	b.match()
+	if n := len(b.placement.held()); n != 3 {
+		t.Fatalf("%d workers are held, 3 are wanted", n)
+	}
+	b.ok(queueOp("default", "backfill", "easy"))
+	if n := len(b.placement.held()); n != 0 {
+		t.Errorf("%d holds are left", n)
+	}
+	b.pass(1000)
+	for _, r := range b.View.Decide(100) {
+		if len(r.GetHolds()) > 0 {
+			t.Errorf("it holds %v", r.GetHolds())
+		}
+	}
+	b.sound()
+}
+
 // busyFor keeps the worker's processors busy with jobs that run for 4 s each, one of which comes every second, and
 // says after how many ms a job was placed that comes then, 0 if it was not within most.
 func busyFor(b *bench, most rota.Clock, narrow, late func(*rota.JobSpec)) rota.Clock {

@@ -93,6 +93,13 @@ func TestScoreAt(t *testing.T) {
 	if got := ScoreAt(&p, RankKey(&p, 5, 0, 0, rota.TierFree, 1_000, 0), 1_500); got != 500 {
 		t.Errorf("fifo: %d, want 500", got)
 	}
+	p.Ranking = rota.RankShortest
+	for aging, want := range map[int64]int64{10: 6_950, 0: 7_000} { // of 7 s, after half a second
+		p.ShortestAging = aging
+		if got := ScoreAt(&p, RankKey(&p, 5, 0, 0, rota.TierFree, 1_000, 7_000), 1_500); got != want {
+			t.Errorf("shortest, aging %d: %d, want %d", aging, got, want)
+		}
+	}
 }
 
 func TestCompareTurn(t *testing.T) {
