@@ -25,8 +25,8 @@ streams:
 `
 
 // TestForesight holds the simulator against a cluster of three nodes and two workers: the same jobs wait as long on average, within 5 %, under
-// policies that differ by more than that. The preset standard is not among them: under holds and fair shares a decision that is taken a few
-// milliseconds later gives the rest of the load another course (66.0, 66.8 and 76.1 s in four lives, 66.8 s in the simulator).
+// policies that differ by more than that. Holds are left out: one that is granted a few milliseconds later gives the rest of the load another
+// course (with those of the preset 66.0 to 76.1 s in eight lives, 66.8 s in the simulator).
 func TestForesight(t *testing.T) {
 	load, err := flowfile.ParseLoad([]byte(foreseen))
 	if err != nil {
@@ -41,7 +41,8 @@ func TestForesight(t *testing.T) {
 	}
 	workers := []rota.WorkerSpec{{ID: "big", Slots: 8, CPUMilli: 8000}, {ID: "small", Slots: 4, CPUMilli: 4000}}
 	waits := make(map[string]float64)
-	for _, text := range []string{"bare:ranking=fifo,strategy=round_robin", "easy:ranking=fifo,backfill=easy,strategy=round_robin"} {
+	for _, text := range []string{"bare:ranking=fifo,strategy=round_robin", "standard:preset=standard,hold_after=0,strategy=round_robin",
+		"shortest:ranking=shortest,strategy=round_robin", "easy:ranking=fifo,backfill=easy,strategy=round_robin"} {
 		p, err := foresight.ParsePolicy(text)
 		if err != nil {
 			t.Fatal(err)
@@ -57,7 +58,7 @@ func TestForesight(t *testing.T) {
 			t.Errorf("%s: jobs wait for %.2f s on average, in the simulator %.2f s", p.Name, lived, results[0].WaitMeanS)
 		}
 	}
-	if a, b := waits["bare"], waits["easy"]; a < 5 || math.Abs(a/b-1) < 0.1 {
+	if a, b := waits["bare"], waits["standard"]; a < 5 || math.Abs(a/b-1) < 0.1 {
 		t.Errorf("jobs wait for %.2f s and for %.2f s: that shows too little", a, b)
 	}
 }
