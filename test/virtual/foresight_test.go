@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -25,8 +26,9 @@ streams:
 `
 
 // TestForesight holds the simulator against a cluster of three nodes and two workers: the same jobs wait as long on average, within 5 %, under
-// policies that differ by more than that. Holds are left out: one that is granted a few milliseconds later gives the rest of the load another
-// course (with those of the preset 66.0 to 76.1 s in eight lives, 66.8 s in the simulator).
+// policies that differ by more than that. Under shares and turns a decision that is taken a few milliseconds later may give the rest of the load
+// another course: of 13 lives of the preset 12 were within 1 % and one 4.7 % off, so that the middle of three counts. Holds are left
+// out: with them two of nine were 14 % off, and one 4.4 %.
 func TestForesight(t *testing.T) {
 	load, err := flowfile.ParseLoad([]byte(foreseen))
 	if err != nil {
@@ -41,9 +43,16 @@ func TestForesight(t *testing.T) {
 	}
 	workers := []rota.WorkerSpec{{ID: "big", Slots: 8, CPUMilli: 8000}, {ID: "small", Slots: 4, CPUMilli: 4000}}
 	waits := make(map[string]float64)
-	for _, text := range []string{"bare:ranking=fifo,strategy=round_robin", "standard:preset=standard,hold_after=0,strategy=round_robin",
-		"shortest:ranking=shortest,strategy=round_robin", "easy:ranking=fifo,backfill=easy,strategy=round_robin"} {
-		p, err := foresight.ParsePolicy(text)
+	for _, c := range []struct {
+		policy string
+		lives  int // of which the one in the middle counts
+	}{
+		{"bare:ranking=fifo,strategy=round_robin", 1},
+		{"standard:preset=standard,hold_after=0,strategy=round_robin", 3},
+		{"shortest:ranking=shortest,strategy=round_robin", 1},
+		{"easy:ranking=fifo,backfill=easy,strategy=round_robin", 1},
+	} {
+		p, err := foresight.ParsePolicy(c.policy)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,9 +60,14 @@ func TestForesight(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		lived := liveThrough(t, jobs, workers, p.Settings)
+		means := make([]float64, c.lives)
+		for i := range means {
+			means[i] = liveThrough(t, jobs, workers, p.Settings)
+		}
+		slices.Sort(means)
+		lived := means[c.lives/2]
 		waits[p.Name] = results[0].WaitMeanS
-		t.Logf("%s: %d jobs wait for %.2f s on average, in the simulator %.2f s", p.Name, len(jobs), lived, results[0].WaitMeanS)
+		t.Logf("%s: %d jobs wait for %.2f s on average, in the simulator %.2f s", p.Name, len(jobs), means, results[0].WaitMeanS)
 		if math.Abs(lived/results[0].WaitMeanS-1) > 0.05 {
 			t.Errorf("%s: jobs wait for %.2f s on average, in the simulator %.2f s", p.Name, lived, results[0].WaitMeanS)
 		}
