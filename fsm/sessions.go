@@ -88,7 +88,7 @@ func (ac *authority) makeRoom(parent rota.Principal) {
 	}
 }
 
-// claimSession replaces the secret of a link's session with that of its user, and gives the session its rights.
+// claimSession gives the session of a link its rights, and replaces its secret with the one that its user drew.
 func (ac *authority) claimSession(op *fsmpb.ClaimSession) *fsmpb.Outcome {
 	hash, err := sessionHash(op.GetId(), op.GetHash())
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// inOrder makes the pairs of a queue that backfills: its jobs go in the order of the ranking until one finds
-// no room; what comes behind it may only use what its reservation leaves.
+// inOrder decides the round of a queue that backfills. Jobs are placed in ranking order until one finds no
+// room; jobs after it may use only what its reservation leaves.
 func (m *matcher) inOrder(p *Pending, lot *Lot) {
 	d := m.draft
 	var first *Item
@@ -50,8 +50,8 @@ func (m *matcher) inOrder(p *Pending, lot *Lot) {
 	}
 }
 
-// oneByOne draws one candidate after the other, but for the first job of a queue that backfills; it looks at
-// no more than backfill_depth, or, in a queue that does not backfill, at so many that a reservation bars.
+// oneByOne draws and places candidates one at a time, and skips first. It stops after backfill_depth of them: if
+// all is set every candidate counts, otherwise only those that found no worker.
 func (m *matcher) oneByOne(first *Item, all bool) {
 	looks := m.in.Policy.BackfillDepth
 	for len(m.pairs) < m.in.Limit && m.count > 0 && m.drawable > 0 {
@@ -76,7 +76,7 @@ func (m *matcher) oneByOne(first *Item, all bool) {
 	}
 }
 
-// shortest draws as many candidates as backfill_depth says, and goes through them by their estimates.
+// shortest draws up to backfill_depth candidates and places them in the order of their estimates.
 func (m *matcher) shortest(lot *Lot, first *Item) {
 	type drawn struct {
 		candidate
@@ -108,8 +108,8 @@ func (m *matcher) shortest(lot *Lot, first *Item) {
 	}
 }
 
-// consider gives a candidate that was drawn a worker, a group of its own, if one has room that no
-// reservation keeps from it.
+// consider tries to place one drawn candidate, as a group of its own, on a worker that has room and is not
+// barred to it by a reservation.
 func (m *matcher) consider(c candidate) (placed bool) {
 	m.draft.sight.drew(&c, m.rank)
 	rank := m.rank
@@ -128,8 +128,8 @@ func (m *matcher) consider(c candidate) (placed bool) {
 	return placed
 }
 
-// permitted returns the positions at which a candidate may be: those that may work for its tenant, but for
-// those that a reservation keeps from it; nil for all.
+// permitted returns the positions of the workers that may work for the candidate's tenant and are not barred
+// to it by a reservation; nil means all of them.
 func (m *matcher) permitted(c *candidate, k *classRoom) bitset {
 	mask := m.maskOf(c.lane)
 	if len(m.draft.reserved) == 0 {
@@ -160,7 +160,7 @@ func (m *matcher) permitted(c *candidate, k *classRoom) bitset {
 	return mask
 }
 
-// bars reports whether a reservation is at any worker of the round.
+// bars reports whether any worker of the round has a reservation.
 func (m *matcher) bars() bool {
 	for i := range m.draft.reserved {
 		if _, stands := m.position(m.draft.reserved[i].slot); stands {

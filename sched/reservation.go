@@ -7,8 +7,7 @@ import (
 	"github.com/rotasched/rota"
 )
 
-// Run is an open lease as far as the future is concerned: when it should end, and what its
-// worker has back then beside a slot.
+// Run is when an open lease should end, and the load that its worker gets back then, besides a slot.
 type Run struct {
 	End rota.Clock
 	Load
@@ -24,15 +23,14 @@ func insertRun(list []Run, r Run) []Run {
 	return slices.Insert(list, at, r)
 }
 
-// Began tells when a lease that was opened should end, Ended takes that back. An unknown worker
-// is left alone.
+// Began records when a lease that was opened on a worker should end. An unknown worker is ignored.
 func (s *Supply) Began(id rota.WorkerID, r Run) {
 	if slot, known := s.slot(id); known {
 		s.runs[slot] = insertRun(s.runs[slot], r)
 	}
 }
 
-// Ended takes back what Began told.
+// Ended removes what Began recorded. An unknown worker is ignored.
 func (s *Supply) Ended(id rota.WorkerID, r Run) {
 	if slot, known := s.slot(id); known {
 		if at, found := slices.BinarySearchFunc(s.runs[slot], r, compareRuns); found {
@@ -79,8 +77,8 @@ func (r *Reservation) passes(t *slotLoads, q *queueSupply, n need, end rota.Cloc
 	return end <= r.Until || int64(r.open)+2 <= t.mostOf(r.slot, &r.queue.rules) && r.need.Within(r.free.Minus(n.Load))
 }
 
-// Foresee says which queues the entry is decided for. Where none of them backfills, nobody asks
-// when leases end.
+// Foresee registers the queues that the entry is decided for. If none of them backfills, the ends of leases
+// are not followed.
 func (d *Draft) Foresee(lots ...Lot) {
 	for i := range lots {
 		d.foresees = d.foresees || lots[i].Policy.Backfill != rota.BackfillFree
@@ -93,8 +91,7 @@ func (d *Draft) Foresees() bool { return d.foresees }
 // Reservations returns those that the entry was decided with, in the order in which they were made.
 func (d *Draft) Reservations() []Reservation { return d.reserved }
 
-// Deep reports whether a queue's round looked at as many jobs as backfill_depth allows, so that
-// more may have had room.
+// Deep reports whether a queue's round stopped at backfill_depth, so that jobs after it may have had room.
 func (d *Draft) Deep(q rota.QueueName) bool { return slices.Contains(d.deep, q) }
 
 // began counts a lease of the entry in the future of its worker.
@@ -139,9 +136,9 @@ func (d *Draft) reservedAt(slot int32) *Reservation {
 	return nil
 }
 
-// ReserveFirst reserves room, before all queues' rounds of the entry, for the first job of each
-// queue that backfills, the oldest of these jobs first: where there is none for it now, and where there is for
-// one that has waited, which no other queue's turn may take.
+// ReserveFirst reserves room for the first job of each queue that backfills, oldest job first, before any
+// queue's round of the entry. A job that has waited gets a reservation even if there is room for it now, so
+// that no other queue takes that room in its turn.
 func (d *Draft) ReserveFirst(lots []Lot, now rota.Clock) {
 	if !d.foresees {
 		return
@@ -170,8 +167,8 @@ func (d *Draft) ReserveFirst(lots []Lot, now rota.Clock) {
 	}
 }
 
-// firstOf returns the job that a queue's ranking puts first, of those that some worker could ever
-// take and that hold none; nil if there is none.
+// firstOf returns the first job in ranking order that some worker could ever take and that holds no worker;
+// nil if there is none.
 func (d *Draft) firstOf(lot Lot, now rota.Clock) *Item {
 	r := &rooms{supply: d.supply, now: &d.slotLoads, wide: true}
 	s := newPendingSource(lot.Pending, r, RoundInput{Queue: lot.Queue, Policy: lot.Policy, Now: now}, d, nil)
@@ -184,7 +181,7 @@ func (d *Draft) firstOf(lot Lot, now rota.Clock) *Item {
 	return nil
 }
 
-// placeable reports whether a worker has room for a job now that no reservation keeps from it.
+// placeable reports whether some worker that is not barred to the job by a reservation has room for it now.
 func (d *Draft) placeable(lot Lot, it *Item, now rota.Clock) bool {
 	k, end := &d.supply.classes[it.Class], now+lot.estimate(it)
 	able := d.supply.eligible(it.ask())
@@ -199,8 +196,9 @@ func (d *Draft) placeable(lot Lot, it *Item, now rota.Clock) bool {
 	return false
 }
 
-// reserve keeps room for a queue's first job where there should be some soonest, of workers that are overdue where
-// there should have been, so that it stays there; of equals at the worker of the least id; at none that is held or reserved already, nor at more workers than may be held.
+// reserve reserves room for a queue's first job at the worker that should have some soonest. Among workers whose
+// leases are overdue that is the one that should have had it first, so that a reservation does not wander; among
+// equals it is the one with the least id. Workers that are held or reserved are passed over.
 func (d *Draft) reserve(lot *Lot, it *Item, now rota.Clock) {
 	best := Reservation{slot: -1}
 	able := d.supply.eligible(it.ask())
@@ -235,8 +233,8 @@ func (d *Draft) reserveAt(lot *Lot, it *Item, r Reservation) {
 	d.reserved = append(d.reserved, r)
 }
 
-// future finds when a worker should have room for a job, as its leases end by their estimates: one that
-// is overdue at any moment. ok is false of a worker that can have none, or is kept for another job.
+// future computes when a worker should have room for a job if its leases end by their estimates; an overdue one
+// may end at any moment. ok is false if the worker can never have room, or is kept for another job.
 func (d *Draft) future(it *Item, slot int32, now rota.Clock) (r Reservation, ok bool) {
 	k, t := &d.supply.classes[it.Class], &d.slotLoads
 	if t.held.has(int(slot)) || d.reservedAt(slot) != nil || !t.keepable(slot, k) {
@@ -271,8 +269,8 @@ func (d *Draft) future(it *Item, slot int32, now rota.Clock) (r Reservation, ok 
 	return r, ok
 }
 
-// Bars returns the reservations that keep a job from workers that have room for it, in a state in which
-// nothing has been assigned since.
+// Bars returns the reservations that bar a job from workers that have room for it. Nothing may have been
+// assigned since the draft was made.
 func (d *Draft) Bars(lot Lot, it *Item, now rota.Clock) (bars []Reservation) {
 	k, end := &d.supply.classes[it.Class], now+lot.estimate(it)
 	for i := range d.reserved {

@@ -2,6 +2,6 @@
 // over fsm.Machine, the very code that decides in a cluster.
 //
 // Time is virtual, workers are virtual, and the driver's chores are the leader's in the leader's order.
-// It never reads a clock, starts no goroutine, and decides nothing itself: the same input gives the same
-// bytes.
+// The package never reads a clock, starts a goroutine, or decides anything itself: equal input gives equal
+// output, byte for byte.
 package foresight

@@ -36,7 +36,7 @@ type Life struct {
 	Settings []rota.Setting
 	// Exact has the policy know the true run times.
 	Exact bool
-	// Progress, where not nil, is told now and then how many jobs have ended.
+	// Progress, if not nil, is called from time to time with how many jobs have ended.
 	Progress func(ended int)
 
 	// thorough does at every tick what can only change at some, for tests.

@@ -18,9 +18,9 @@ type Plan struct {
 	Length int
 	// Exact takes the true run times for estimates.
 	Exact bool
-	// Progress, where not nil, is told now and then how many of Lives are over.
+	// Progress, if not nil, is called from time to time with how many of Lives are over.
 	Progress func(over int)
-	// Lived, where not nil, is handed each policy's last window.
+	// Lived, if not nil, is called with the last window of each policy.
 	Lived func(p *Policy, l *Life, fates []Fate)
 }
 

@@ -4,5 +4,5 @@
 //	report := upgrade.Facts{Status: status, Peers: peers, Answers: answers, Own: own}.Judge()
 //	if !report.Ready { … }
 //
-// The package never asks a node, reads a clock or changes anything.
+// The package never does I/O: it asks no node, reads no clock, and changes nothing.
 package upgrade
