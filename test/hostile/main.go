@@ -113,24 +113,32 @@ func run(ctx context.Context, binary string, plant bool, out io.Writer) (err err
 	return t.verdict(out, plant, time.Since(began))
 }
 
-// tally counts what held.
-type tally struct{ played, held, open int }
+// tally counts what held, and keeps what did not, for the last lines.
+type tally struct {
+	played, held int
+	open         []string
+}
+
+// miss notes what did not hold, and says it where it happened.
+func (t *tally) miss(out io.Writer, format string, args ...any) {
+	said := fmt.Sprintf(format, args...)
+	t.open = append(t.open, said)
+	fmt.Fprintln(out, said)
+}
 
 // play plays an actor's probes, and looks at the cluster behind them.
 func (t *tally) play(ctx context.Context, out io.Writer, s *scene, a actor) {
 	fmt.Fprintf(out, "\n%s: never %s\n", a.name, a.never)
 	before, err := s.look(ctx)
 	if err != nil {
-		t.open++
-		fmt.Fprintf(out, "  DID NOT HOLD  the cluster, before: %v\n", err)
+		t.miss(out, "  DID NOT HOLD  %s: the cluster, before: %v", a.name, err)
 		return
 	}
 	for _, p := range a.probes {
 		said, err := p.play(ctx, s)
 		t.played++
 		if err != nil {
-			t.open++
-			fmt.Fprintf(out, "  DID NOT HOLD  %s: %v\n", p.name, err)
+			t.miss(out, "  DID NOT HOLD  %s: %v", p.name, err)
 			continue
 		}
 		t.held++
@@ -138,8 +146,7 @@ func (t *tally) play(ctx context.Context, out io.Writer, s *scene, a actor) {
 	}
 	after, err := s.settle(ctx, before)
 	if err != nil {
-		t.open++
-		fmt.Fprintf(out, "  DID NOT HOLD  the cluster, behind them: %v\n", err)
+		t.miss(out, "  DID NOT HOLD  %s: the cluster, behind them: %v", a.name, err)
 		return
 	}
 	fmt.Fprintf(out, "  the cluster   %s\n", after.against(before))
@@ -153,8 +160,7 @@ func (t *tally) planted(ctx context.Context, out io.Writer, s *scene, a actor) {
 		}
 		t.played++
 		if said, err := p.play(ctx, s); err == nil {
-			t.open++
-			fmt.Fprintf(out, "NOTICED NOTHING  %s: %s: %s\n", a.name, p.name, short(said))
+			t.miss(out, "NOTICED NOTHING  %s: %s: %s", a.name, p.name, short(said))
 		} else {
 			t.held++
 			fmt.Fprintf(out, "noticed          %s: %s: %s\n", a.name, p.name, short(err.Error()))
@@ -167,10 +173,10 @@ func (t *tally) verdict(out io.Writer, plant bool, took time.Duration) error {
 	if plant {
 		word, least = "noticed the open doors", 1
 	}
-	fmt.Fprintf(out, "\n%d probes in %.1f s: %d %s, %d did not\n", t.played, took.Seconds(), t.held, word, t.open)
+	fmt.Fprintf(out, "\n%d probes in %.1f s: %d %s, %d did not\n", t.played, took.Seconds(), t.held, word, len(t.open))
 	switch {
-	case t.open > 0:
-		return fmt.Errorf("%d did not hold", t.open)
+	case len(t.open) > 0:
+		return fmt.Errorf("%d did not:\n%s", len(t.open), strings.Join(t.open, "\n"))
 	case t.played < least:
 		return fmt.Errorf("%d probes were played, at least %d are wanted", t.played, least)
 	}

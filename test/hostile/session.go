@@ -60,7 +60,7 @@ func sessionProbes() []probe {
 			return turnedAway(err, codes.PermissionDenied)
 		}},
 		{name: "a link's code, as a token", try: func(ctx context.Context, s *scene) (string, error) {
-			t, code, _, err := s.root.Auth().OpenSession(ctx, true)
+			t, code, err := s.openLink(ctx)
 			if err != nil {
 				return "", err
 			}
@@ -68,7 +68,7 @@ func sessionProbes() []probe {
 			return said, errors.Join(err, s.root.Auth().EndSession(ctx, t.ID))
 		}},
 		{name: "a link that was opened, opened again", try: func(ctx context.Context, s *scene) (string, error) {
-			t, code, _, err := s.root.Auth().OpenSession(ctx, true)
+			t, code, err := s.openLink(ctx)
 			if err == nil {
 				err = s.claim(ctx, 0, t.ID, code, sum(t.ID, draw()))
 			}
@@ -87,7 +87,7 @@ func sessionProbes() []probe {
 			return refused(s.clerk.Auth().EndSession(ctx, id), rota.KindNotFound)
 		}},
 		{name: "another's link, opened by one who knows its id alone", try: func(ctx context.Context, s *scene) (string, error) {
-			t, _, _, err := s.root.Auth().OpenSession(ctx, true)
+			t, _, err := s.openLink(ctx)
 			if err != nil {
 				return "", err
 			}
@@ -141,6 +141,20 @@ func (s *scene) openSession(ctx context.Context, bearer string) (id, secret stri
 	return id, "rota_" + id + "_" + own, err
 }
 
+// openLink makes a link, and waits until each node has applied it: it is a token that may do nothing yet.
+func (s *scene) openLink(ctx context.Context) (t rota.AccessToken, code string, err error) {
+	t, code, _, err = s.root.Auth().OpenSession(ctx, true)
+	for node := range s.nodes {
+		if err == nil {
+			err = rig.Until(ctx, func() error {
+				_, err := turnedAway(s.lists(ctx, node, code), codes.PermissionDenied)
+				return err
+			})
+		}
+	}
+	return t, code, err
+}
+
 // claim opens a link by its code, or by another credential.
 func (s *scene) claim(ctx context.Context, node int, id, bearer string, hash []byte) error {
 	return s.auth(ctx, node, bearer, func(ctx context.Context, c rotav1.AuthClient) error {
@@ -192,7 +206,7 @@ func soundSession(ctx context.Context, s *scene) (string, error) {
 // raced opens a link twice at once: one gets in.
 func raced(ctx context.Context, s *scene) (string, error) {
 	for range 10 {
-		t, code, _, err := s.root.Auth().OpenSession(ctx, true)
+		t, code, err := s.openLink(ctx)
 		if err != nil {
 			return "", err
 		}
