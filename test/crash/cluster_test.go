@@ -205,7 +205,7 @@ func (c *cluster) settle() {
 }
 
 // transfer has leadership go over until the node is dead, for which all vote: to the node
-// itself where it is to stand, else to a third one. Once is not enough: a follower that
+// itself where it is to stand, else, or where it leads, to a third one. Once is not enough: a follower that
 // hears of the new leader before it is asked for its vote never gives it.
 func transfer(c *cluster, n *node, r role) {
 	dead := n.exited()
@@ -231,7 +231,10 @@ func (c *cluster) handOver(n *node, r role) {
 		return // the next try finds a leader
 	}
 	to := n.ID
-	if r == follows {
+	switch {
+	case r == stands && to == string(s.Leader): // an election came before the order: it leads already, and stands for nothing
+		to = ""
+	case r == follows:
 		for _, other := range c.nodes {
 			if other != n && other.ID != string(s.Leader) {
 				to = other.ID
