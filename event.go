@@ -131,9 +131,10 @@ const (
 	EventBatchFinished
 	EventBatchWaits
 	EventWebhookChanged
+	EventSnapshotRead
 
 	// EventLast is the newest kind.
-	EventLast = EventWebhookChanged
+	EventLast = EventSnapshotRead
 )
 
 var eventKindNames = []string{"none", "jobEnqueued", "jobAssigned", "jobRunning", "jobPromoted", "jobProgress",
@@ -148,7 +149,7 @@ var eventKindNames = []string{"none", "jobEnqueued", "jobAssigned", "jobRunning"
 	"keyRuleChanged", "keyBlocked", "keyPassed", "scheduleChanged", "scheduleFired", "scheduleSkipped", "scheduleMissed",
 	"planStarted", "planFinished", "workflowGrown",
 	"batchOpened", "batchSealed", "batchFinished", "batchWaits",
-	"webhookChanged"}
+	"webhookChanged", "snapshotRead"}
 
 // String names the kind as SPEC §12.2 does.
 func (k EventKind) String() string { return nameOf(eventKindNames, int(k)) }

@@ -8,6 +8,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/audit"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/peer"
 	"github.com/rotasched/rota/snapshot"
@@ -23,8 +24,10 @@ const (
 
 // SaveSnapshot writes an online backup: this node's state, then its history. A
 // node whose history has gaps refuses: its backup would hold less than the
-// cluster knows. A stale one is what this node has.
+// cluster knows. A stale one is what this node has. The log says who gets it before
+// the first byte is written.
 func (cv *clusterVerbs) SaveSnapshot(ctx context.Context, how peer.ReadOptions, w io.Writer) error {
+	asked := ctx
 	if how.Stale { // what is left where nobody vouches for anything
 		ctx = access.Itself(ctx)
 	}
@@ -49,11 +52,36 @@ func (cv *clusterVerbs) SaveSnapshot(ctx context.Context, how peer.ReadOptions, 
 		return &rota.Error{Kind: rota.KindUnavailable, Subject: "cluster_id", RetryAfter: backupWait,
 			Text: "this node has no state yet: back up another node, or try again later"}
 	}
+	if err := cv.tellRead(asked, how.Stale, frozen.Info().Index); err != nil {
+		return err
+	}
 	start := time.Now()
 	if _, err = snapshot.Write(w, backup{frozen, cv.n.beside.Jobs, past, cv.n.stores.Log}); err == nil {
 		cv.n.measures.written.Observe(time.Since(start).Seconds())
 	}
 	return err
+}
+
+// tellRead has the log say that a caller gets this node's state of an index; what the node saves
+// for itself is told of once it is stored. Where no leader takes the entry, a stale backup, which
+// is for rescue, has a line in this node's own log instead.
+func (cv *clusterVerbs) tellRead(ctx context.Context, stale bool, index rota.Index) error {
+	caller, called := ctx.Value(access.CallerKey{}).(access.Caller)
+	if !called {
+		return nil
+	}
+	if _, leader := cv.n.raft.LeaderWithID(); leader != "" || !stale {
+		ctx, cancel := context.WithTimeout(ctx, barrierTimeout)
+		defer cancel()
+		_, _, err := cv.n.proposer.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_ReadSnapshot{ReadSnapshot: &fsmpb.ReadSnapshot{
+			Node: string(cv.n.cfg.Node), Index: uint64(index)}}})
+		if !stale || rota.KindOf(err) != rota.KindUnavailable {
+			return err
+		}
+	}
+	cv.n.log.Warn("a backup is read, and no leader is there to tell it to the cluster", "actor", string(caller.Actor), "via", caller.Via,
+		"request_id", caller.Request, "index", uint64(index))
+	return nil
 }
 
 // SaveState writes this node's state for one that rebuilds its own.

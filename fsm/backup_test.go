@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
 )
 
@@ -17,6 +20,42 @@ import (
 func backupOp(index rota.Index, name string) *fsmpb.Op {
 	sum := sha256.Sum256([]byte(name))
 	return &fsmpb.Op{Op: &fsmpb.Op_BackupStored{BackupStored: &fsmpb.BackupStored{Index: uint64(index), Name: name, Sha256: sum[:], Bytes: 9}}}
+}
+
+// readSnapshotOp is a read of a node's state.
+func readSnapshotOp(node rota.NodeID, index rota.Index) *fsmpb.Op {
+	return &fsmpb.Op{Op: &fsmpb.Op_ReadSnapshot{ReadSnapshot: &fsmpb.ReadSnapshot{Node: string(node), Index: uint64(index)}}}
+}
+
+// TestReadSnapshot: a read of a node's state is told with who reads which, changes no row, and
+// is refused to those without the right, without a name, and of what nobody has yet.
+func TestReadSnapshot(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.ok(tokenOp(tokenWish("b", access.RoleRoot)))
+	b.ok(tokenOp(tokenWish("o", access.RoleOperator)))
+	rows := b.Freeze().Rows()
+	for _, actor := range []rota.Principal{rota.Local, actorNamed("b")} {
+		read := b.at
+		a := b.entry(by(actor, readSnapshotOp("n2", read)))
+		if err := entry.OutcomeError(a.Outcomes[0]); err != nil {
+			t.Fatal(err)
+		}
+		want := fmt.Sprintf(`{"node":"n2","index":%d}`, read)
+		if len(a.Events) != 1 || a.Events[0].Kind != rota.EventSnapshotRead || a.Events[0].Actor != actor || a.Events[0].Payload != want {
+			t.Errorf("the events are %+v", a.Events)
+		}
+	}
+	if now := b.Freeze().Rows(); now != rows {
+		t.Errorf("%d rows became %d", rows, now)
+	}
+	b.refuses(rota.KindDenied, "backup", by(actorNamed("o"), readSnapshotOp("n2", b.at)))
+	b.refuses(rota.KindInvalid, "actor", readSnapshotOp("n2", b.at))
+	b.refuses(rota.KindInvalid, "node", by(rota.Local, readSnapshotOp("", b.at)))
+	b.refuses(rota.KindInvalid, "index", by(rota.Local, readSnapshotOp("n2", 0)))
+	b.refuses(rota.KindInvalid, "index", by(rota.Local, readSnapshotOp("n2", b.at+1)))
+	b.refuses(rota.KindInvalid, "index", by(rota.Local, readSnapshotOp("n2", math.MaxUint64)))
+	b.sound()
 }
 
 func TestBackupStored(t *testing.T) {

@@ -111,6 +111,7 @@ var deeds = map[string][]func(*bench) *fsmpb.Op{
 	"pause_webhook":   {func(b *bench) *fsmpb.Op { b.ok(hookOp("h")); return pauseHookOp("h", true) }},
 	"skip_webhook":    {func(b *bench) *fsmpb.Op { b.ok(hookOp("h")); return skipHookOp("h") }},
 	"delete_webhook":  {func(b *bench) *fsmpb.Op { b.ok(hookOp("h")); return unhookOp("h") }},
+	"read_snapshot":   {func(b *bench) *fsmpb.Op { return readSnapshotOp("n1", b.at) }},
 	"init_auth":       {func(*bench) *fsmpb.Op { return initOp(tokenWish("y", access.RoleRoot)) }},
 }
 

@@ -301,6 +301,10 @@ func hostileOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 			op.GetBackupStored().Bytes, op.GetBackupStored().Sha256 = uint64(d.number()), make([]byte, pickOf(d, 0, 31, 32, 33))
 			return op
 		}
+		if d.roll(8) == 0 {
+			op := readSnapshotOp(rota.NodeID(d.id("n")), rota.Index(pickOf(d, int64(b.at), d.number())))
+			return pickOf(d, op, by(rota.Local, op))
+		}
 		keys := rota.TenantKeys()
 		return tenantOp(d.id("t"), keys[d.roll(len(keys))], fmt.Sprint(d.number()), "max_concurrent", fmt.Sprint(d.roll(4)))
 	case 20:

@@ -325,6 +325,8 @@ func writeGolden(t *testing.T) {
 	c.entry(removalOp("n7", "did not answer", 0), clusterOp("autopilot", "off"), removalOp("n6", "", 2), clusterOp("voters_wanted", "5"))
 	c.entry(backupOp(c.at, "c-1.snap"))
 	c.entry(backupOp(c.at-2, "c-2.snap"), backupOp(c.at, "c-3.snap"), backupOp(0, "c-4.snap"))
+	c.entry(by(rota.Local, readSnapshotOp("n1", c.at)), by(rota.Anonymous, readSnapshotOp("n1", c.at)), by(rota.Local, readSnapshotOp("n1", c.at+9)),
+		readSnapshotOp("n1", c.at))
 	c.entry(differsOp("n2", 7, 5), differsOp("n2", 9, 5), differsOp("n3", 9, 5), switchOp(entry.FirstRules), switchOp(0))
 	goldenWith(c)
 	goldenEdits(c)

@@ -142,6 +142,29 @@ func progressed(percent int32) string {
 	return `{"progress":` + strconv.FormatInt(int64(percent), 10) + `}`
 }
 
+// snapshotRead is the payload of that event.
+type snapshotRead struct {
+	Node  rota.NodeID `json:"node"`
+	Index rota.Index  `json:"index"`
+}
+
+// readSnapshot tells that its caller is about to get a node's state. What the leader saves by
+// itself is storedBackup's.
+func (jn *journal) readSnapshot(op *fsmpb.ReadSnapshot) *fsmpb.Outcome {
+	index, node := rota.Index(op.GetIndex()), rota.NodeID(op.GetNode())
+	if err := rota.CheckID("node", node); err != nil {
+		return entry.Refused(err)
+	}
+	switch {
+	case jn.caller.Actor == "":
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "actor", "a read of a snapshot has no actor: it is a caller's"))
+	case index == 0 || index >= jn.m.at:
+		return entry.Refused(rota.Refusef(rota.KindInvalid, "index", "a snapshot of index %d is read, this is entry %d: an earlier one is wanted", index, jn.m.at))
+	}
+	jn.emit(rota.Event{Kind: rota.EventSnapshotRead, Payload: payload(snapshotRead{node, index})})
+	return &fsmpb.Outcome{}
+}
+
 // settleChain encodes the entry's events, counts them, and lengthens the chain by
 // them (SPEC §12.1); an entry without events leaves all as it is. The head of the
 // chain is part of the header, so nodes whose events differed would differ in

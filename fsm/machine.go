@@ -225,6 +225,8 @@ func (m *Machine) applyAccess(op *fsmpb.Op) *fsmpb.Outcome {
 		return m.access.claimSession(op.ClaimSession)
 	case *fsmpb.Op_EndSession:
 		return m.access.endSession(op.EndSession)
+	case *fsmpb.Op_ReadSnapshot:
+		return m.journal.readSnapshot(op.ReadSnapshot)
 	case *fsmpb.Op_InitAuth:
 		return m.access.initAuth(op.InitAuth)
 	default:

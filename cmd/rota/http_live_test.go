@@ -108,6 +108,9 @@ func TestHTTP_isWhatIsPrinted(t *testing.T) {
 		t.Fatal(err)
 	}
 	rotaTo("operator", "snapshot", "inspect", saved)
+	if told := rotaTo("events", "tail", "--kind", "snapshotRead", "-o", "jsonl"); !strings.Contains(told, `/http"`) || !strings.Contains(told, `"actor":"anonymous"`) {
+		t.Errorf("of who has read the state the events say %s", told)
+	}
 	for path, args := range map[string][]string{
 		"/v1/jobs/photo-1":           {"job", "show", "photo-1"},
 		"/v1/jobs?q=state=DELAYED":   {"job", "list", "--filter", "state=DELAYED"},

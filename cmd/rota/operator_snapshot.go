@@ -24,7 +24,10 @@ func (a operatorCommands) snapshotSave() *cobra.Command {
 
 With --stale it needs no leader: it is what the node with the data directory --data has, which may
 lack what was answered last. It goes by that node's socket alone: call it there, as the account that
-the node runs as, or as root. A node that is cut off does not know who has lost the right to backups.`,
+the node runs as, or as root. A node that is cut off does not know who has lost the right to backups.
+
+Before the first byte comes the cluster tells who gets it, by the event snapshotRead; where there is
+no leader the node's own log does.`,
 		Args: cobra.ExactArgs(1),
 	}
 	save := a.waiting(func(ctx context.Context, c *client.Client, args []string) error {

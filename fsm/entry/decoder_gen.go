@@ -85,6 +85,7 @@ const (
 	opOpenSession      = 96
 	opClaimSession     = 97
 	opEndSession       = 98
+	opReadSnapshot     = 99
 	opActor            = 61
 	opVia              = 62
 	opRequest          = 63

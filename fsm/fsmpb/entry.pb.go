@@ -268,6 +268,7 @@ type Op struct {
 	//	*Op_OpenSession
 	//	*Op_ClaimSession
 	//	*Op_EndSession
+	//	*Op_ReadSnapshot
 	Op isOp_Op `protobuf_oneof:"op"`
 	// Who asked for it, as rota.Principal; empty where the leader of the entry acts by
 	// itself. Via is the node and the door, request the id of the call. The edge sets them.
@@ -939,6 +940,15 @@ func (x *Op) GetEndSession() *EndSession {
 	return nil
 }
 
+func (x *Op) GetReadSnapshot() *ReadSnapshot {
+	if x != nil {
+		if x, ok := x.Op.(*Op_ReadSnapshot); ok {
+			return x.ReadSnapshot
+		}
+	}
+	return nil
+}
+
 func (x *Op) GetActor() string {
 	if x != nil {
 		return x.Actor
@@ -1247,6 +1257,10 @@ type Op_EndSession struct {
 	EndSession *EndSession `protobuf:"bytes,98,opt,name=end_session,json=endSession,proto3,oneof"`
 }
 
+type Op_ReadSnapshot struct {
+	ReadSnapshot *ReadSnapshot `protobuf:"bytes,99,opt,name=read_snapshot,json=readSnapshot,proto3,oneof"`
+}
+
 func (*Op_BeginTerm) isOp_Op() {}
 
 func (*Op_Submit) isOp_Op() {}
@@ -1384,6 +1398,8 @@ func (*Op_OpenSession) isOp_Op() {}
 func (*Op_ClaimSession) isOp_Op() {}
 
 func (*Op_EndSession) isOp_Op() {}
+
+func (*Op_ReadSnapshot) isOp_Op() {}
 
 // SetKeyRule sets what jobs with a key are held to, or replaces it.
 type SetKeyRule struct {
@@ -6448,6 +6464,59 @@ func (x *BackupStored) GetBytes() uint64 {
 	return 0
 }
 
+// ReadSnapshot says that its caller is about to get a node's state: as of which index.
+type ReadSnapshot struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Index         uint64                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadSnapshot) Reset() {
+	*x = ReadSnapshot{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[73]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadSnapshot) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadSnapshot) ProtoMessage() {}
+
+func (x *ReadSnapshot) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[73]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadSnapshot.ProtoReflect.Descriptor instead.
+func (*ReadSnapshot) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{73}
+}
+
+func (x *ReadSnapshot) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *ReadSnapshot) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
 // SetSchedule creates a schedule, or replaces what one says (SPEC §17.1).
 type SetSchedule struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -6474,7 +6543,7 @@ type SetSchedule struct {
 
 func (x *SetSchedule) Reset() {
 	*x = SetSchedule{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[73]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6486,7 +6555,7 @@ func (x *SetSchedule) String() string {
 func (*SetSchedule) ProtoMessage() {}
 
 func (x *SetSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[73]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6499,7 +6568,7 @@ func (x *SetSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSchedule.ProtoReflect.Descriptor instead.
 func (*SetSchedule) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{73}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *SetSchedule) GetName() string {
@@ -6614,7 +6683,7 @@ type PauseSchedule struct {
 
 func (x *PauseSchedule) Reset() {
 	*x = PauseSchedule{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[74]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6626,7 +6695,7 @@ func (x *PauseSchedule) String() string {
 func (*PauseSchedule) ProtoMessage() {}
 
 func (x *PauseSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[74]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6639,7 +6708,7 @@ func (x *PauseSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSchedule.ProtoReflect.Descriptor instead.
 func (*PauseSchedule) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{74}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *PauseSchedule) GetName() string {
@@ -6681,7 +6750,7 @@ type TriggerSchedule struct {
 
 func (x *TriggerSchedule) Reset() {
 	*x = TriggerSchedule{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[75]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6693,7 +6762,7 @@ func (x *TriggerSchedule) String() string {
 func (*TriggerSchedule) ProtoMessage() {}
 
 func (x *TriggerSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[75]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6706,7 +6775,7 @@ func (x *TriggerSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerSchedule.ProtoReflect.Descriptor instead.
 func (*TriggerSchedule) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{75}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *TriggerSchedule) GetName() string {
@@ -6738,7 +6807,7 @@ type BackfillSchedule struct {
 
 func (x *BackfillSchedule) Reset() {
 	*x = BackfillSchedule{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[76]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6750,7 +6819,7 @@ func (x *BackfillSchedule) String() string {
 func (*BackfillSchedule) ProtoMessage() {}
 
 func (x *BackfillSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[76]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6763,7 +6832,7 @@ func (x *BackfillSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillSchedule.ProtoReflect.Descriptor instead.
 func (*BackfillSchedule) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{76}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *BackfillSchedule) GetName() string {
@@ -6804,7 +6873,7 @@ type DeleteSchedule struct {
 
 func (x *DeleteSchedule) Reset() {
 	*x = DeleteSchedule{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[77]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6816,7 +6885,7 @@ func (x *DeleteSchedule) String() string {
 func (*DeleteSchedule) ProtoMessage() {}
 
 func (x *DeleteSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[77]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6829,7 +6898,7 @@ func (x *DeleteSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSchedule.ProtoReflect.Descriptor instead.
 func (*DeleteSchedule) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{77}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *DeleteSchedule) GetName() string {
@@ -6853,7 +6922,7 @@ type OpenBatch struct {
 
 func (x *OpenBatch) Reset() {
 	*x = OpenBatch{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[78]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6865,7 +6934,7 @@ func (x *OpenBatch) String() string {
 func (*OpenBatch) ProtoMessage() {}
 
 func (x *OpenBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[78]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6878,7 +6947,7 @@ func (x *OpenBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenBatch.ProtoReflect.Descriptor instead.
 func (*OpenBatch) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{78}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *OpenBatch) GetId() string {
@@ -6912,7 +6981,7 @@ type SealBatch struct {
 
 func (x *SealBatch) Reset() {
 	*x = SealBatch{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[79]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6924,7 +6993,7 @@ func (x *SealBatch) String() string {
 func (*SealBatch) ProtoMessage() {}
 
 func (x *SealBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[79]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6937,7 +7006,7 @@ func (x *SealBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SealBatch.ProtoReflect.Descriptor instead.
 func (*SealBatch) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{79}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *SealBatch) GetId() string {
@@ -6963,7 +7032,7 @@ type SetWebhook struct {
 
 func (x *SetWebhook) Reset() {
 	*x = SetWebhook{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[80]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6975,7 +7044,7 @@ func (x *SetWebhook) String() string {
 func (*SetWebhook) ProtoMessage() {}
 
 func (x *SetWebhook) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[80]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6988,7 +7057,7 @@ func (x *SetWebhook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetWebhook.ProtoReflect.Descriptor instead.
 func (*SetWebhook) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{80}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *SetWebhook) GetName() string {
@@ -7038,7 +7107,7 @@ type PauseWebhook struct {
 
 func (x *PauseWebhook) Reset() {
 	*x = PauseWebhook{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[81]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7050,7 +7119,7 @@ func (x *PauseWebhook) String() string {
 func (*PauseWebhook) ProtoMessage() {}
 
 func (x *PauseWebhook) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[81]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7063,7 +7132,7 @@ func (x *PauseWebhook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseWebhook.ProtoReflect.Descriptor instead.
 func (*PauseWebhook) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{81}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *PauseWebhook) GetName() string {
@@ -7097,7 +7166,7 @@ type SkipWebhook struct {
 
 func (x *SkipWebhook) Reset() {
 	*x = SkipWebhook{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[82]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7109,7 +7178,7 @@ func (x *SkipWebhook) String() string {
 func (*SkipWebhook) ProtoMessage() {}
 
 func (x *SkipWebhook) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[82]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7122,7 +7191,7 @@ func (x *SkipWebhook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkipWebhook.ProtoReflect.Descriptor instead.
 func (*SkipWebhook) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{82}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *SkipWebhook) GetName() string {
@@ -7142,7 +7211,7 @@ type DeleteWebhook struct {
 
 func (x *DeleteWebhook) Reset() {
 	*x = DeleteWebhook{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[83]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7154,7 +7223,7 @@ func (x *DeleteWebhook) String() string {
 func (*DeleteWebhook) ProtoMessage() {}
 
 func (x *DeleteWebhook) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[83]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7167,7 +7236,7 @@ func (x *DeleteWebhook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteWebhook.ProtoReflect.Descriptor instead.
 func (*DeleteWebhook) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{83}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *DeleteWebhook) GetName() string {
@@ -7189,7 +7258,7 @@ type EventId struct {
 
 func (x *EventId) Reset() {
 	*x = EventId{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[84]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7201,7 +7270,7 @@ func (x *EventId) String() string {
 func (*EventId) ProtoMessage() {}
 
 func (x *EventId) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[84]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7214,7 +7283,7 @@ func (x *EventId) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventId.ProtoReflect.Descriptor instead.
 func (*EventId) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{84}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *EventId) GetIncarnation() uint64 {
@@ -7255,7 +7324,7 @@ type AdvanceHook struct {
 
 func (x *AdvanceHook) Reset() {
 	*x = AdvanceHook{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[85]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7267,7 +7336,7 @@ func (x *AdvanceHook) String() string {
 func (*AdvanceHook) ProtoMessage() {}
 
 func (x *AdvanceHook) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[85]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7280,7 +7349,7 @@ func (x *AdvanceHook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdvanceHook.ProtoReflect.Descriptor instead.
 func (*AdvanceHook) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{85}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *AdvanceHook) GetName() string {
@@ -7338,7 +7407,7 @@ type HookDelivery struct {
 
 func (x *HookDelivery) Reset() {
 	*x = HookDelivery{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[86]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7350,7 +7419,7 @@ func (x *HookDelivery) String() string {
 func (*HookDelivery) ProtoMessage() {}
 
 func (x *HookDelivery) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[86]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7363,7 +7432,7 @@ func (x *HookDelivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HookDelivery.ProtoReflect.Descriptor instead.
 func (*HookDelivery) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{86}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *HookDelivery) GetEvent() *EventId {
@@ -7405,7 +7474,7 @@ type Fire struct {
 
 func (x *Fire) Reset() {
 	*x = Fire{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[87]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7417,7 +7486,7 @@ func (x *Fire) String() string {
 func (*Fire) ProtoMessage() {}
 
 func (x *Fire) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[87]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7430,7 +7499,7 @@ func (x *Fire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fire.ProtoReflect.Descriptor instead.
 func (*Fire) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{87}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *Fire) GetName() string {
@@ -7500,7 +7569,7 @@ type StartPlan struct {
 
 func (x *StartPlan) Reset() {
 	*x = StartPlan{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[88]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7512,7 +7581,7 @@ func (x *StartPlan) String() string {
 func (*StartPlan) ProtoMessage() {}
 
 func (x *StartPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[88]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7525,7 +7594,7 @@ func (x *StartPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartPlan.ProtoReflect.Descriptor instead.
 func (*StartPlan) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{88}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *StartPlan) GetId() string {
@@ -7581,7 +7650,7 @@ type CancelPlan struct {
 
 func (x *CancelPlan) Reset() {
 	*x = CancelPlan{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[89]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7593,7 +7662,7 @@ func (x *CancelPlan) String() string {
 func (*CancelPlan) ProtoMessage() {}
 
 func (x *CancelPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[89]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7606,7 +7675,7 @@ func (x *CancelPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelPlan.ProtoReflect.Descriptor instead.
 func (*CancelPlan) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{89}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *CancelPlan) GetId() string {
@@ -7640,7 +7709,7 @@ type PlanStep struct {
 
 func (x *PlanStep) Reset() {
 	*x = PlanStep{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[90]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7652,7 +7721,7 @@ func (x *PlanStep) String() string {
 func (*PlanStep) ProtoMessage() {}
 
 func (x *PlanStep) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[90]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7665,7 +7734,7 @@ func (x *PlanStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanStep.ProtoReflect.Descriptor instead.
 func (*PlanStep) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{90}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *PlanStep) GetPlan() string {
@@ -7716,7 +7785,7 @@ type PlanItem struct {
 
 func (x *PlanItem) Reset() {
 	*x = PlanItem{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[91]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7728,7 +7797,7 @@ func (x *PlanItem) String() string {
 func (*PlanItem) ProtoMessage() {}
 
 func (x *PlanItem) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[91]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7741,7 +7810,7 @@ func (x *PlanItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanItem.ProtoReflect.Descriptor instead.
 func (*PlanItem) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{91}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *PlanItem) GetJob() string {
@@ -7780,7 +7849,7 @@ type NodeDiffers struct {
 
 func (x *NodeDiffers) Reset() {
 	*x = NodeDiffers{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[92]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7792,7 +7861,7 @@ func (x *NodeDiffers) String() string {
 func (*NodeDiffers) ProtoMessage() {}
 
 func (x *NodeDiffers) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[92]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7805,7 +7874,7 @@ func (x *NodeDiffers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeDiffers.ProtoReflect.Descriptor instead.
 func (*NodeDiffers) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{92}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *NodeDiffers) GetNode() string {
@@ -7859,7 +7928,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[93]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7871,7 +7940,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[93]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7884,7 +7953,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{93}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *Outcome) GetKind() uint32 {
@@ -8006,7 +8075,7 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x03ops\x18\x01 \x03(\v2\f.rota.fsm.OpR\x03ops\"O\n" +
 	"\bOutcomes\x12-\n" +
 	"\boutcomes\x18\x01 \x03(\v2\x11.rota.fsm.OutcomeR\boutcomes\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\x04R\x05index\"\xef\x1e\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\"\xae\x1f\n" +
 	"\x02Op\x124\n" +
 	"\n" +
 	"begin_term\x18\x01 \x01(\v2\x13.rota.fsm.BeginTermH\x00R\tbeginTerm\x12*\n" +
@@ -8095,7 +8164,8 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\fopen_session\x18` \x01(\v2\x15.rota.fsm.OpenSessionH\x00R\vopenSession\x12=\n" +
 	"\rclaim_session\x18a \x01(\v2\x16.rota.fsm.ClaimSessionH\x00R\fclaimSession\x127\n" +
 	"\vend_session\x18b \x01(\v2\x14.rota.fsm.EndSessionH\x00R\n" +
-	"endSession\x12\x14\n" +
+	"endSession\x12=\n" +
+	"\rread_snapshot\x18c \x01(\v2\x16.rota.fsm.ReadSnapshotH\x00R\freadSnapshot\x12\x14\n" +
 	"\x05actor\x18= \x01(\tR\x05actor\x12\x10\n" +
 	"\x03via\x18> \x01(\tR\x03via\x12\x18\n" +
 	"\arequest\x18? \x01(\tR\arequest\x12\x19\n" +
@@ -8516,7 +8586,10 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
 	"\x06sha256\x18\x03 \x01(\fR\x06sha256\x12\x14\n" +
-	"\x05bytes\x18\x04 \x01(\x04R\x05bytes\"\x8b\x03\n" +
+	"\x05bytes\x18\x04 \x01(\x04R\x05bytes\"8\n" +
+	"\fReadSnapshot\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\"\x8b\x03\n" +
 	"\vSetSchedule\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04cron\x18\x02 \x01(\tR\x04cron\x12\x19\n" +
@@ -8655,7 +8728,7 @@ func file_fsm_fsmpb_entry_proto_rawDescGZIP() []byte {
 	return file_fsm_fsmpb_entry_proto_rawDescData
 }
 
-var file_fsm_fsmpb_entry_proto_msgTypes = make([]protoimpl.MessageInfo, 94)
+var file_fsm_fsmpb_entry_proto_msgTypes = make([]protoimpl.MessageInfo, 95)
 var file_fsm_fsmpb_entry_proto_goTypes = []any{
 	(*Entry)(nil),            // 0: rota.fsm.Entry
 	(*Commands)(nil),         // 1: rota.fsm.Commands
@@ -8730,32 +8803,33 @@ var file_fsm_fsmpb_entry_proto_goTypes = []any{
 	(*WantVoters)(nil),       // 70: rota.fsm.WantVoters
 	(*SwitchRules)(nil),      // 71: rota.fsm.SwitchRules
 	(*BackupStored)(nil),     // 72: rota.fsm.BackupStored
-	(*SetSchedule)(nil),      // 73: rota.fsm.SetSchedule
-	(*PauseSchedule)(nil),    // 74: rota.fsm.PauseSchedule
-	(*TriggerSchedule)(nil),  // 75: rota.fsm.TriggerSchedule
-	(*BackfillSchedule)(nil), // 76: rota.fsm.BackfillSchedule
-	(*DeleteSchedule)(nil),   // 77: rota.fsm.DeleteSchedule
-	(*OpenBatch)(nil),        // 78: rota.fsm.OpenBatch
-	(*SealBatch)(nil),        // 79: rota.fsm.SealBatch
-	(*SetWebhook)(nil),       // 80: rota.fsm.SetWebhook
-	(*PauseWebhook)(nil),     // 81: rota.fsm.PauseWebhook
-	(*SkipWebhook)(nil),      // 82: rota.fsm.SkipWebhook
-	(*DeleteWebhook)(nil),    // 83: rota.fsm.DeleteWebhook
-	(*EventId)(nil),          // 84: rota.fsm.EventId
-	(*AdvanceHook)(nil),      // 85: rota.fsm.AdvanceHook
-	(*HookDelivery)(nil),     // 86: rota.fsm.HookDelivery
-	(*Fire)(nil),             // 87: rota.fsm.Fire
-	(*StartPlan)(nil),        // 88: rota.fsm.StartPlan
-	(*CancelPlan)(nil),       // 89: rota.fsm.CancelPlan
-	(*PlanStep)(nil),         // 90: rota.fsm.PlanStep
-	(*PlanItem)(nil),         // 91: rota.fsm.PlanItem
-	(*NodeDiffers)(nil),      // 92: rota.fsm.NodeDiffers
-	(*Outcome)(nil),          // 93: rota.fsm.Outcome
+	(*ReadSnapshot)(nil),     // 73: rota.fsm.ReadSnapshot
+	(*SetSchedule)(nil),      // 74: rota.fsm.SetSchedule
+	(*PauseSchedule)(nil),    // 75: rota.fsm.PauseSchedule
+	(*TriggerSchedule)(nil),  // 76: rota.fsm.TriggerSchedule
+	(*BackfillSchedule)(nil), // 77: rota.fsm.BackfillSchedule
+	(*DeleteSchedule)(nil),   // 78: rota.fsm.DeleteSchedule
+	(*OpenBatch)(nil),        // 79: rota.fsm.OpenBatch
+	(*SealBatch)(nil),        // 80: rota.fsm.SealBatch
+	(*SetWebhook)(nil),       // 81: rota.fsm.SetWebhook
+	(*PauseWebhook)(nil),     // 82: rota.fsm.PauseWebhook
+	(*SkipWebhook)(nil),      // 83: rota.fsm.SkipWebhook
+	(*DeleteWebhook)(nil),    // 84: rota.fsm.DeleteWebhook
+	(*EventId)(nil),          // 85: rota.fsm.EventId
+	(*AdvanceHook)(nil),      // 86: rota.fsm.AdvanceHook
+	(*HookDelivery)(nil),     // 87: rota.fsm.HookDelivery
+	(*Fire)(nil),             // 88: rota.fsm.Fire
+	(*StartPlan)(nil),        // 89: rota.fsm.StartPlan
+	(*CancelPlan)(nil),       // 90: rota.fsm.CancelPlan
+	(*PlanStep)(nil),         // 91: rota.fsm.PlanStep
+	(*PlanItem)(nil),         // 92: rota.fsm.PlanItem
+	(*NodeDiffers)(nil),      // 93: rota.fsm.NodeDiffers
+	(*Outcome)(nil),          // 94: rota.fsm.Outcome
 }
 var file_fsm_fsmpb_entry_proto_depIdxs = []int32{
 	3,   // 0: rota.fsm.Entry.ops:type_name -> rota.fsm.Op
 	3,   // 1: rota.fsm.Commands.ops:type_name -> rota.fsm.Op
-	93,  // 2: rota.fsm.Outcomes.outcomes:type_name -> rota.fsm.Outcome
+	94,  // 2: rota.fsm.Outcomes.outcomes:type_name -> rota.fsm.Outcome
 	18,  // 3: rota.fsm.Op.begin_term:type_name -> rota.fsm.BeginTerm
 	23,  // 4: rota.fsm.Op.submit:type_name -> rota.fsm.Submit
 	25,  // 5: rota.fsm.Op.register:type_name -> rota.fsm.Register
@@ -8778,7 +8852,7 @@ var file_fsm_fsmpb_entry_proto_depIdxs = []int32{
 	64,  // 22: rota.fsm.Op.cancel_workflow:type_name -> rota.fsm.CancelWorkflow
 	65,  // 23: rota.fsm.Op.retry_workflow:type_name -> rota.fsm.RetryWorkflow
 	71,  // 24: rota.fsm.Op.switch_rules:type_name -> rota.fsm.SwitchRules
-	92,  // 25: rota.fsm.Op.node_differs:type_name -> rota.fsm.NodeDiffers
+	93,  // 25: rota.fsm.Op.node_differs:type_name -> rota.fsm.NodeDiffers
 	29,  // 26: rota.fsm.Op.gone:type_name -> rota.fsm.Gone
 	42,  // 27: rota.fsm.Op.change_job:type_name -> rota.fsm.ChangeJob
 	30,  // 28: rota.fsm.Op.disconnect:type_name -> rota.fsm.Disconnect
@@ -8804,71 +8878,72 @@ var file_fsm_fsmpb_entry_proto_depIdxs = []int32{
 	4,   // 48: rota.fsm.Op.set_key_rule:type_name -> rota.fsm.SetKeyRule
 	5,   // 49: rota.fsm.Op.delete_key_rule:type_name -> rota.fsm.DeleteKeyRule
 	6,   // 50: rota.fsm.Op.skip_key:type_name -> rota.fsm.SkipKey
-	73,  // 51: rota.fsm.Op.set_schedule:type_name -> rota.fsm.SetSchedule
-	74,  // 52: rota.fsm.Op.pause_schedule:type_name -> rota.fsm.PauseSchedule
-	75,  // 53: rota.fsm.Op.trigger_schedule:type_name -> rota.fsm.TriggerSchedule
-	76,  // 54: rota.fsm.Op.backfill_schedule:type_name -> rota.fsm.BackfillSchedule
-	77,  // 55: rota.fsm.Op.delete_schedule:type_name -> rota.fsm.DeleteSchedule
-	87,  // 56: rota.fsm.Op.fire:type_name -> rota.fsm.Fire
-	78,  // 57: rota.fsm.Op.open_batch:type_name -> rota.fsm.OpenBatch
-	79,  // 58: rota.fsm.Op.seal_batch:type_name -> rota.fsm.SealBatch
-	88,  // 59: rota.fsm.Op.start_plan:type_name -> rota.fsm.StartPlan
-	89,  // 60: rota.fsm.Op.cancel_plan:type_name -> rota.fsm.CancelPlan
-	90,  // 61: rota.fsm.Op.plan_step:type_name -> rota.fsm.PlanStep
+	74,  // 51: rota.fsm.Op.set_schedule:type_name -> rota.fsm.SetSchedule
+	75,  // 52: rota.fsm.Op.pause_schedule:type_name -> rota.fsm.PauseSchedule
+	76,  // 53: rota.fsm.Op.trigger_schedule:type_name -> rota.fsm.TriggerSchedule
+	77,  // 54: rota.fsm.Op.backfill_schedule:type_name -> rota.fsm.BackfillSchedule
+	78,  // 55: rota.fsm.Op.delete_schedule:type_name -> rota.fsm.DeleteSchedule
+	88,  // 56: rota.fsm.Op.fire:type_name -> rota.fsm.Fire
+	79,  // 57: rota.fsm.Op.open_batch:type_name -> rota.fsm.OpenBatch
+	80,  // 58: rota.fsm.Op.seal_batch:type_name -> rota.fsm.SealBatch
+	89,  // 59: rota.fsm.Op.start_plan:type_name -> rota.fsm.StartPlan
+	90,  // 60: rota.fsm.Op.cancel_plan:type_name -> rota.fsm.CancelPlan
+	91,  // 61: rota.fsm.Op.plan_step:type_name -> rota.fsm.PlanStep
 	38,  // 62: rota.fsm.Op.keep_log:type_name -> rota.fsm.KeepLog
-	80,  // 63: rota.fsm.Op.set_webhook:type_name -> rota.fsm.SetWebhook
-	81,  // 64: rota.fsm.Op.pause_webhook:type_name -> rota.fsm.PauseWebhook
-	82,  // 65: rota.fsm.Op.skip_webhook:type_name -> rota.fsm.SkipWebhook
-	83,  // 66: rota.fsm.Op.delete_webhook:type_name -> rota.fsm.DeleteWebhook
-	85,  // 67: rota.fsm.Op.advance_hook:type_name -> rota.fsm.AdvanceHook
+	81,  // 63: rota.fsm.Op.set_webhook:type_name -> rota.fsm.SetWebhook
+	82,  // 64: rota.fsm.Op.pause_webhook:type_name -> rota.fsm.PauseWebhook
+	83,  // 65: rota.fsm.Op.skip_webhook:type_name -> rota.fsm.SkipWebhook
+	84,  // 66: rota.fsm.Op.delete_webhook:type_name -> rota.fsm.DeleteWebhook
+	86,  // 67: rota.fsm.Op.advance_hook:type_name -> rota.fsm.AdvanceHook
 	26,  // 68: rota.fsm.Op.offer:type_name -> rota.fsm.Offer
 	12,  // 69: rota.fsm.Op.open_session:type_name -> rota.fsm.OpenSession
 	13,  // 70: rota.fsm.Op.claim_session:type_name -> rota.fsm.ClaimSession
 	14,  // 71: rota.fsm.Op.end_session:type_name -> rota.fsm.EndSession
-	7,   // 72: rota.fsm.SetRole.grants:type_name -> rota.fsm.Grant
-	10,  // 73: rota.fsm.InitAuth.token:type_name -> rota.fsm.CreateToken
-	22,  // 74: rota.fsm.JobSpec.labels:type_name -> rota.fsm.Label
-	21,  // 75: rota.fsm.JobSpec.limits:type_name -> rota.fsm.Limit
-	20,  // 76: rota.fsm.JobSpec.unique:type_name -> rota.fsm.Unique
-	22,  // 77: rota.fsm.JobSpec.headers:type_name -> rota.fsm.Label
-	19,  // 78: rota.fsm.Submit.spec:type_name -> rota.fsm.JobSpec
-	21,  // 79: rota.fsm.WorkerSpec.limits:type_name -> rota.fsm.Limit
-	24,  // 80: rota.fsm.Register.spec:type_name -> rota.fsm.WorkerSpec
-	27,  // 81: rota.fsm.Register.attestation:type_name -> rota.fsm.Attestation
-	36,  // 82: rota.fsm.Round.pairs:type_name -> rota.fsm.Pair
-	35,  // 83: rota.fsm.Round.holds:type_name -> rota.fsm.Hold
-	34,  // 84: rota.fsm.Round.preempts:type_name -> rota.fsm.Preempt
-	33,  // 85: rota.fsm.Round.reserved:type_name -> rota.fsm.Reserved
-	22,  // 86: rota.fsm.LeaseOp.meta:type_name -> rota.fsm.Label
-	19,  // 87: rota.fsm.Retry.spec:type_name -> rota.fsm.JobSpec
-	41,  // 88: rota.fsm.Retry.past:type_name -> rota.fsm.Past
-	22,  // 89: rota.fsm.ChangeJob.labels:type_name -> rota.fsm.Label
-	48,  // 90: rota.fsm.SetIssuer.maps:type_name -> rota.fsm.ClaimRole
-	22,  // 91: rota.fsm.SetCluster.set:type_name -> rota.fsm.Label
-	22,  // 92: rota.fsm.SetTenant.set:type_name -> rota.fsm.Label
-	19,  // 93: rota.fsm.ReportProof.spec:type_name -> rota.fsm.JobSpec
-	41,  // 94: rota.fsm.ReportProof.past:type_name -> rota.fsm.Past
-	22,  // 95: rota.fsm.OpenWorkflow.labels:type_name -> rota.fsm.Label
-	57,  // 96: rota.fsm.OpenWorkflow.shares:type_name -> rota.fsm.QueueShare
-	59,  // 97: rota.fsm.AddNodes.nodes:type_name -> rota.fsm.WorkflowNode
-	19,  // 98: rota.fsm.WorkflowNode.spec:type_name -> rota.fsm.JobSpec
-	61,  // 99: rota.fsm.WorkflowNode.gate:type_name -> rota.fsm.Gate
-	59,  // 100: rota.fsm.Growth.nodes:type_name -> rota.fsm.WorkflowNode
-	22,  // 101: rota.fsm.SetQueue.set:type_name -> rota.fsm.Label
-	19,  // 102: rota.fsm.SetSchedule.job:type_name -> rota.fsm.JobSpec
-	19,  // 103: rota.fsm.OpenBatch.callback:type_name -> rota.fsm.JobSpec
-	84,  // 104: rota.fsm.AdvanceHook.from:type_name -> rota.fsm.EventId
-	84,  // 105: rota.fsm.AdvanceHook.to:type_name -> rota.fsm.EventId
-	84,  // 106: rota.fsm.AdvanceHook.gap:type_name -> rota.fsm.EventId
-	86,  // 107: rota.fsm.AdvanceHook.deliveries:type_name -> rota.fsm.HookDelivery
-	84,  // 108: rota.fsm.HookDelivery.event:type_name -> rota.fsm.EventId
-	91,  // 109: rota.fsm.PlanStep.items:type_name -> rota.fsm.PlanItem
-	40,  // 110: rota.fsm.PlanItem.retry:type_name -> rota.fsm.Retry
-	111, // [111:111] is the sub-list for method output_type
-	111, // [111:111] is the sub-list for method input_type
-	111, // [111:111] is the sub-list for extension type_name
-	111, // [111:111] is the sub-list for extension extendee
-	0,   // [0:111] is the sub-list for field type_name
+	73,  // 72: rota.fsm.Op.read_snapshot:type_name -> rota.fsm.ReadSnapshot
+	7,   // 73: rota.fsm.SetRole.grants:type_name -> rota.fsm.Grant
+	10,  // 74: rota.fsm.InitAuth.token:type_name -> rota.fsm.CreateToken
+	22,  // 75: rota.fsm.JobSpec.labels:type_name -> rota.fsm.Label
+	21,  // 76: rota.fsm.JobSpec.limits:type_name -> rota.fsm.Limit
+	20,  // 77: rota.fsm.JobSpec.unique:type_name -> rota.fsm.Unique
+	22,  // 78: rota.fsm.JobSpec.headers:type_name -> rota.fsm.Label
+	19,  // 79: rota.fsm.Submit.spec:type_name -> rota.fsm.JobSpec
+	21,  // 80: rota.fsm.WorkerSpec.limits:type_name -> rota.fsm.Limit
+	24,  // 81: rota.fsm.Register.spec:type_name -> rota.fsm.WorkerSpec
+	27,  // 82: rota.fsm.Register.attestation:type_name -> rota.fsm.Attestation
+	36,  // 83: rota.fsm.Round.pairs:type_name -> rota.fsm.Pair
+	35,  // 84: rota.fsm.Round.holds:type_name -> rota.fsm.Hold
+	34,  // 85: rota.fsm.Round.preempts:type_name -> rota.fsm.Preempt
+	33,  // 86: rota.fsm.Round.reserved:type_name -> rota.fsm.Reserved
+	22,  // 87: rota.fsm.LeaseOp.meta:type_name -> rota.fsm.Label
+	19,  // 88: rota.fsm.Retry.spec:type_name -> rota.fsm.JobSpec
+	41,  // 89: rota.fsm.Retry.past:type_name -> rota.fsm.Past
+	22,  // 90: rota.fsm.ChangeJob.labels:type_name -> rota.fsm.Label
+	48,  // 91: rota.fsm.SetIssuer.maps:type_name -> rota.fsm.ClaimRole
+	22,  // 92: rota.fsm.SetCluster.set:type_name -> rota.fsm.Label
+	22,  // 93: rota.fsm.SetTenant.set:type_name -> rota.fsm.Label
+	19,  // 94: rota.fsm.ReportProof.spec:type_name -> rota.fsm.JobSpec
+	41,  // 95: rota.fsm.ReportProof.past:type_name -> rota.fsm.Past
+	22,  // 96: rota.fsm.OpenWorkflow.labels:type_name -> rota.fsm.Label
+	57,  // 97: rota.fsm.OpenWorkflow.shares:type_name -> rota.fsm.QueueShare
+	59,  // 98: rota.fsm.AddNodes.nodes:type_name -> rota.fsm.WorkflowNode
+	19,  // 99: rota.fsm.WorkflowNode.spec:type_name -> rota.fsm.JobSpec
+	61,  // 100: rota.fsm.WorkflowNode.gate:type_name -> rota.fsm.Gate
+	59,  // 101: rota.fsm.Growth.nodes:type_name -> rota.fsm.WorkflowNode
+	22,  // 102: rota.fsm.SetQueue.set:type_name -> rota.fsm.Label
+	19,  // 103: rota.fsm.SetSchedule.job:type_name -> rota.fsm.JobSpec
+	19,  // 104: rota.fsm.OpenBatch.callback:type_name -> rota.fsm.JobSpec
+	85,  // 105: rota.fsm.AdvanceHook.from:type_name -> rota.fsm.EventId
+	85,  // 106: rota.fsm.AdvanceHook.to:type_name -> rota.fsm.EventId
+	85,  // 107: rota.fsm.AdvanceHook.gap:type_name -> rota.fsm.EventId
+	87,  // 108: rota.fsm.AdvanceHook.deliveries:type_name -> rota.fsm.HookDelivery
+	85,  // 109: rota.fsm.HookDelivery.event:type_name -> rota.fsm.EventId
+	92,  // 110: rota.fsm.PlanStep.items:type_name -> rota.fsm.PlanItem
+	40,  // 111: rota.fsm.PlanItem.retry:type_name -> rota.fsm.Retry
+	112, // [112:112] is the sub-list for method output_type
+	112, // [112:112] is the sub-list for method input_type
+	112, // [112:112] is the sub-list for extension type_name
+	112, // [112:112] is the sub-list for extension extendee
+	0,   // [0:112] is the sub-list for field type_name
 }
 
 func init() { file_fsm_fsmpb_entry_proto_init() }
@@ -8946,16 +9021,17 @@ func file_fsm_fsmpb_entry_proto_init() {
 		(*Op_OpenSession)(nil),
 		(*Op_ClaimSession)(nil),
 		(*Op_EndSession)(nil),
+		(*Op_ReadSnapshot)(nil),
 	}
 	file_fsm_fsmpb_entry_proto_msgTypes[42].OneofWrappers = []any{}
-	file_fsm_fsmpb_entry_proto_msgTypes[88].OneofWrappers = []any{}
+	file_fsm_fsmpb_entry_proto_msgTypes[89].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fsm_fsmpb_entry_proto_rawDesc), len(file_fsm_fsmpb_entry_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   94,
+			NumMessages:   95,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -40,6 +40,8 @@ func TestBackupAndRestore(t *testing.T) {
 	if r := c.rota(t, "operator", "snapshot", "save", file); r.code == 0 {
 		t.Error("a backup overwrote another one")
 	}
+	contains(t, "who read the state", c.rota(t, "events", "tail", "--kind", "snapshotRead", "-o", "jsonl").stdout, `"actor":"anonymous"`, `/grpc"`,
+		fmt.Sprintf(`"index":%d`, saved.Index))
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm()&0o077 != 0 {
 		t.Errorf("the backup's file: %v, %v: others may read it", info.Mode(), err)
 	}
@@ -112,6 +114,7 @@ func TestBackup_staleWithoutQuorum(t *testing.T) {
 	r := command(t, nil, "", "operator", "snapshot", "save", file, "--stale", "--data", c.all[0].Dir, "-o", "json").want(t, 0)
 	info := decode[rota.SnapshotInfo](t, r)
 	contains(t, "what is said", r.stderr, fmt.Sprint("index ", info.Index), info.Date.String())
+	contains(t, "the node's log", c.all[0].Life().Stderr.String(), "no leader is there to tell it", "actor=local", fmt.Sprint("index=", info.Index))
 	n := newNode(t, "r1", "--bootstrap-expect", "1")
 	command(t, nil, "", "operator", "snapshot", "restore", file, "--data", n.Dir, "--node", n.ID, "--raft", n.Raft).want(t, 0)
 	n.start(t)

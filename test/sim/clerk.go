@@ -75,6 +75,11 @@ func (c *clerk) create() {
 				Set: []*fsmpb.Label{{Key: "weight", Value: fmt.Sprint(1 + c.chance.IntN(100))}}}}})
 		})
 	}
+	for _, reader := range []rota.Principal{actor, rota.Local} { // an operator has no right to backups
+		w.on(&c.actor, Time(c.chance.IntN(4_000)), func() {
+			c.ask(reader, &fsmpb.Op{Op: &fsmpb.Op_ReadSnapshot{ReadSnapshot: &fsmpb.ReadSnapshot{Node: "n1", Index: 1}}})
+		})
+	}
 	w.on(&c.actor, 2_000, func() {
 		c.ask(rota.Local, &fsmpb.Op{Op: &fsmpb.Op_RevokeToken{RevokeToken: &fsmpb.RevokeToken{Id: string(id)}}})
 	})
@@ -133,6 +138,9 @@ func (a *auditor) rights(e *rota.Event) {
 		if of, _ := parent.Token(); a.revoked[id] != 0 || a.revoked[of] != 0 {
 			a.failf("event %s (%s) is of session %s of %s, which ended before", e.ID, e.Kind, id, parent)
 		}
+	}
+	if e.Kind == rota.EventSnapshotRead && e.Actor != rota.Local {
+		a.failf("event %s: %q has read a state, without a right to it", e.ID, e.Actor)
 	}
 	if e.Kind == rota.EventJobAssigned && a.w.Tokens {
 		a.granted(e)

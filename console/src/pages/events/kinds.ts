@@ -8,7 +8,7 @@ export const groups: Record<string, string[]> = {
   'queues, keys': ['queueChanged', 'queueDeleted', 'domainIsolated', 'domainRecovered', 'tenantChanged', 'tenantDeleted', 'keyRuleChanged', 'keyBlocked', 'keyPassed'],
   schedules: ['scheduleChanged', 'scheduleFired', 'scheduleSkipped', 'scheduleMissed', 'planStarted', 'planFinished', 'webhookChanged'],
   cluster: ['modeChanged', 'drained', 'leadershipBegan', 'nodeChanged', 'rulesChanged', 'stateDiffers', 'clusterChanged', 'backupStored', 'entryRefused'],
-  access: ['authChanged', 'authReset'],
+  access: ['authChanged', 'authReset', 'snapshotRead'],
 };
 
 const states: Record<string, string> = {
