@@ -34,6 +34,9 @@ func (cv *clusterVerbs) ownStatus() rota.NodeStatus {
 	if cv.n.cfg.Exposed { // a word about how it was started: nothing in it is ill
 		s.Problems = append(s.Problems, ExposedText)
 	}
+	if text := cv.n.littleMemory(); text != "" {
+		s.Problems = append(s.Problems, text)
+	}
 	switch {
 	case cv.n.replica.dropped.Load():
 		s.State = stateRebuilding

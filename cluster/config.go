@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/rotasched/rota"
@@ -105,6 +106,8 @@ type Config struct {
 	patience patience
 	// freeSpace stands in for FreeSpace in the package's own tests.
 	freeSpace func(path string) (free, total uint64, err error)
+	// memory stands in for memoryLimit in the package's own tests.
+	memory func() uint64
 	// knows and needs stand in for entry.RulesVersion and entry.Needs in the package's own
 	// tests of upgrades.
 	knows uint32
@@ -294,6 +297,9 @@ func (c *Config) defaults() {
 	}
 	if c.freeSpace == nil {
 		c.freeSpace = raftstore.FreeSpace
+	}
+	if c.memory == nil {
+		c.memory = sync.OnceValue(func() uint64 { return memoryLimit("/") })
 	}
 	if c.knows == 0 {
 		c.knows = entry.RulesVersion

@@ -40,6 +40,9 @@ func Start(ctx context.Context, cfg Config, peers Peers) (*Node, error) {
 	if cfg.NonVoter && n.membership.votes() {
 		n.log.Warn(keepsVote)
 	}
+	if text := n.littleMemory(); text != "" {
+		n.log.Warn("the memory of this node is less than its state may need: " + text)
+	}
 	n.terms.begun, n.backups.save = n.chores.start, n.clusterVerbs.SaveSnapshot
 	n.run(n.terms.run)
 	n.run(n.watch.run)

@@ -1,0 +1,91 @@
+package cluster
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+)
+
+// memoryOfState is how much memory a node wants for what its state may hold: rows take more than
+// the bytes that state_bytes_max counts, and garbage lies beside them.
+const memoryOfState = 4
+
+// memoryLimit returns how many bytes this process may use: what the machine has, or what its
+// control groups allow where that is less. 0 is unknown, as on systems other than Linux. root
+// is where the file system begins.
+func memoryLimit(root string) (least uint64) {
+	take := func(bytes uint64) {
+		if bytes > 0 && (least == 0 || bytes < least) {
+			least = bytes
+		}
+	}
+	if text, err := os.ReadFile(filepath.Join(root, "proc/meminfo")); err == nil {
+		take(machineMemory(string(text)))
+	}
+	groups, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
+	if err != nil {
+		return least
+	}
+	for line := range strings.Lines(string(groups)) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3) // number, controllers, group
+		if len(parts) < 3 {
+			continue
+		}
+		mount, file := "sys/fs/cgroup", "memory.max"
+		if parts[1] == "memory" { // of version 1
+			mount, file = "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+		} else if parts[1] != "" {
+			continue
+		}
+		// In a container the group may be named as its host does: what is not there says nothing.
+		for group := path.Clean("/" + parts[2]); ; group = path.Dir(group) {
+			if text, err := os.ReadFile(filepath.Join(root, mount, group, file)); err == nil {
+				bytes, _ := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64) // or max
+				take(bytes)
+			}
+			if group == "/" {
+				break
+			}
+		}
+	}
+	return least
+}
+
+// machineMemory reads what /proc/meminfo says, and adds what kernels keep of it: a machine of
+// 4 GiB has a sixteenth less than that at most.
+func machineMemory(meminfo string) uint64 {
+	for line := range strings.Lines(meminfo) {
+		if rest, ok := strings.CutPrefix(line, "MemTotal:"); ok {
+			kib, err := strconv.ParseUint(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 50)
+			if err != nil {
+				return 0
+			}
+			return kib<<10 + kib<<10/15
+		}
+	}
+	return 0
+}
+
+// littleMemory says that this node has less memory than its state may need; "" where it has
+// enough, or where that is not known.
+func (n *Node) littleMemory() string {
+	most := int64(rota.DefaultStateBytesMax)
+	n.replica.peek(func(s *fsm.View) {
+		if set := s.ClusterSettings().StateBytesMax; set > 0 {
+			most = set
+		}
+	})
+	has := n.cfg.memory()
+	if has == 0 || has/memoryOfState >= uint64(most) {
+		return ""
+	}
+	const mib = 1 << 20
+	return fmt.Sprintf("it may use %d MiB of memory, and the state may grow to %d MiB (state_bytes_max), which wants %d times that: give it "+
+		"more, or set a lower state_bytes_max", has/mib, most/mib, memoryOfState)
+}
