@@ -228,6 +228,8 @@ type EventFilter struct {
 	Tenant   TenantID
 	Worker   WorkerID
 	Workflow WorkflowID
+	// Actor selects what this principal asked for, itself or by a browser session of its own.
+	Actor Principal
 	// Latest begins after the newest event, and takes no After.
 	Latest bool
 	// Follow waits for what comes.
@@ -236,12 +238,13 @@ type EventFilter struct {
 
 // All reports whether the filter lets every event through.
 func (f *EventFilter) All() bool {
-	return len(f.Kinds) == 0 && f.Job == "" && f.Queue == "" && f.Type == "" && f.Tenant == "" && f.Worker == "" && f.Workflow == ""
+	return len(f.Kinds) == 0 && f.Job == "" && f.Queue == "" && f.Type == "" && f.Tenant == "" && f.Worker == "" && f.Workflow == "" && f.Actor == ""
 }
 
 // Wants reports whether the filter lets an event through.
 func (f *EventFilter) Wants(e *Event) bool {
 	return (len(f.Kinds) == 0 || slices.Contains(f.Kinds, e.Kind)) && (f.Job == "" || f.Job == e.Job) &&
 		(f.Queue == "" || f.Queue == e.Queue) && (f.Type == "" || f.Type == e.Type) && (f.Tenant == "" || f.Tenant == e.Tenant) &&
-		(f.Worker == "" || f.Worker == e.Worker) && (f.Workflow == "" || string(f.Workflow) == e.Run)
+		(f.Worker == "" || f.Worker == e.Worker) && (f.Workflow == "" || string(f.Workflow) == e.Run) &&
+		(f.Actor == "" || f.Actor == e.Actor || f.Actor == e.Actor.Owner())
 }

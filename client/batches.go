@@ -47,7 +47,7 @@ func (b Batches) Get(ctx context.Context, id rota.BatchID, opts ...ReadOption) (
 // List lists all batches in the order of their ids.
 func (b Batches) List(ctx context.Context, opts ...ReadOption) iter.Seq2[rota.Batch, error] {
 	return list(ctx, b.c, "list batches", 0, "", opts, func(ctx context.Context, n *node, p page) (got pageOf[rota.Batch], err error) {
-		answer, err := n.batches.List(ctx, &rotav1.ListBatchesRequest{Read: words.ReadToWire(p.read), Limit: int32(p.limit), Cursor: p.cursor})
+		answer, err := n.batches.List(ctx, &rotav1.ListBatchesRequest{Read: words.ReadToWire(p.read), Limit: int32(p.limit), Cursor: p.cursor, By: p.by})
 		if err != nil {
 			return got, err
 		}

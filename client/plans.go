@@ -46,7 +46,7 @@ func (p Plans) Preview(ctx context.Context, spec rota.PlanSpec) (rota.PlanPrevie
 // List lists the plans that run and those that are kept, in the order of their ids.
 func (p Plans) List(ctx context.Context, opts ...ReadOption) iter.Seq2[rota.Plan, error] {
 	return list(ctx, p.c, "list plans", 0, "", opts, func(ctx context.Context, n *node, at page) (got pageOf[rota.Plan], err error) {
-		answer, err := n.plans.List(ctx, &rotav1.ListPlansRequest{Read: words.ReadToWire(at.read), Limit: int32(at.limit), Cursor: at.cursor})
+		answer, err := n.plans.List(ctx, &rotav1.ListPlansRequest{Read: words.ReadToWire(at.read), Limit: int32(at.limit), Cursor: at.cursor, By: at.by})
 		if err != nil {
 			return got, err
 		}

@@ -23,6 +23,7 @@ type reading struct {
 	how  peer.ReadOptions
 	seen *rota.ReadAt
 	next *string
+	by   rota.Principal
 }
 
 // Stale reads the state of whichever node answers at once; it may lag behind. It works for 30 s
@@ -40,6 +41,10 @@ func Seen(at *rota.ReadAt) ReadOption { return func(r *reading) { r.seen = at } 
 // Next sets cursor, when a listing has come to its end or its filter's Limit, to where the
 // next one goes on: its filter's Cursor. It is empty where nothing is left.
 func Next(cursor *string) ReadOption { return func(r *reading) { r.next = cursor } }
+
+// MadeBy narrows a listing of schedules, plans, batches or webhooks to what one principal made or
+// set last: what goes on after its credential was revoked. Other reads it does not narrow.
+func MadeBy(p rota.Principal) ReadOption { return func(r *reading) { r.by = p } }
 
 func readingOf(opts []ReadOption) *reading {
 	r := &reading{}
@@ -89,6 +94,7 @@ type page struct {
 	read   peer.ReadOptions
 	limit  int
 	cursor string
+	by     string
 }
 
 type pageOf[T any] struct {
@@ -103,7 +109,7 @@ func list[T any](ctx context.Context, c *Client, op string, limit int, cursor st
 	ask func(context.Context, *node, page) (pageOf[T], error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		r := readingOf(opts)
-		p := page{read: r.how, cursor: cursor}
+		p := page{read: r.how, cursor: cursor, by: string(r.by)}
 		for left, first := limit, true; ; first = false {
 			if p.limit = pageRows; limit > 0 {
 				p.limit = min(left, limits.MaxPage)

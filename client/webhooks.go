@@ -66,7 +66,7 @@ func (w Webhooks) Get(ctx context.Context, name rota.WebhookName, opts ...ReadOp
 // List lists the webhooks in the order of their names.
 func (w Webhooks) List(ctx context.Context, opts ...ReadOption) iter.Seq2[rota.Webhook, error] {
 	return list(ctx, w.c, "list webhooks", 0, "", opts, func(ctx context.Context, n *node, p page) (got pageOf[rota.Webhook], err error) {
-		answer, err := n.webhooks.List(ctx, &rotav1.ListWebhooksRequest{Read: words.ReadToWire(p.read), Limit: int32(p.limit), Cursor: p.cursor})
+		answer, err := n.webhooks.List(ctx, &rotav1.ListWebhooksRequest{Read: words.ReadToWire(p.read), Limit: int32(p.limit), Cursor: p.cursor, By: p.by})
 		if err != nil {
 			return got, err
 		}

@@ -27,15 +27,16 @@ func (bv *batchVerbs) Batch(ctx context.Context, id rota.BatchID, opt peer.ReadO
 	})
 }
 
-// Batches reads one page of the batches that the caller may read, behind an id.
-func (bv *batchVerbs) Batches(ctx context.Context, after rota.BatchID, limit int, opt peer.ReadOptions) (page peer.BatchPage, at rota.ReadAt, err error) {
+// Batches reads one page of the batches that the caller may read, behind an id: of those that a
+// principal opened, or of all.
+func (bv *batchVerbs) Batches(ctx context.Context, by rota.Principal, after rota.BatchID, limit int, opt peer.ReadOptions) (page peer.BatchPage, at rota.ReadAt, err error) {
 	if limit <= 0 || limit > limits.MaxPage {
 		limit = limits.MaxPage
 	}
 	return readAs(ctx, &bv.n.replica, opt, func(s *fsm.View, rd *access.Reader) (page peer.BatchPage, err error) {
 		fsm.EachBatch(s, after, func(b rota.Batch) bool {
 			switch {
-			case !rd.Batch(&b):
+			case by != "" && b.By != by, !rd.Batch(&b):
 			case len(page.Batches) == limit:
 				page.Next = page.Batches[limit-1].ID
 			default:

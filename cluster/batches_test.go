@@ -63,7 +63,7 @@ func TestBatches_pages(t *testing.T) {
 	}
 	seen, next := "", rota.BatchID("")
 	for {
-		page, _, err := n.Batches(ctx, next, 2, peer.ReadOptions{})
+		page, _, err := n.Batches(ctx, "", next, 2, peer.ReadOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,6 +77,15 @@ func TestBatches_pages(t *testing.T) {
 	}
 	if seen != "b0 b1 | b2 b3 | b4 | " {
 		t.Error(seen)
+	}
+	theirs := rota.BatchSpec{ID: "b5", Callback: callback}
+	if _, err := n.OpenBatch(called(ctx, rota.Anonymous), theirs); err != nil {
+		t.Fatal(err)
+	}
+	for by, want := range map[rota.Principal]int{"": 6, rota.Anonymous: 1, rota.Local: 0} {
+		if page, _, err := n.Batches(ctx, by, "", 0, peer.ReadOptions{}); err != nil || len(page.Batches) != want {
+			t.Errorf("by %q: %+v, %v", by, page, err)
+		}
 	}
 	ended := make(chan error, 1)
 	go func() {

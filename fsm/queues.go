@@ -283,7 +283,7 @@ func (pl *placement) deleteQueue(op *fsmpb.DeleteQueue) *fsmpb.Outcome {
 func (pl *placement) forgetQueue(q *queueRow) *fsmpb.Outcome {
 	m, name := pl.m, q.name
 	if s, named := m.schedules.naming(name); named {
-		return entry.Refused(ofSchedule(name, s))
+		return entry.Refused(pl.ofSchedule(name, s))
 	}
 	if m.batches.toCome.naming[name] > 0 {
 		return entry.Refused(ofBatches(name))
@@ -326,7 +326,7 @@ func (pl *placement) drainQueue(q *queueRow, into rota.QueueName) *fsmpb.Outcome
 		return entry.Refused(leaving(to))
 	}
 	if s, named := pl.m.schedules.naming(q.name); named {
-		return entry.Refused(ofSchedule(q.name, s))
+		return entry.Refused(pl.ofSchedule(q.name, s))
 	}
 	if pl.m.batches.toCome.naming[q.name] > 0 {
 		return entry.Refused(ofBatches(q.name))
@@ -416,10 +416,18 @@ func (pl *placement) moveJob(j *jobRow, into rota.QueueName) {
 		Payload: payload(map[string]rota.QueueName{"queue": into})})
 }
 
-// ofSchedule refuses to delete a queue that a schedule's runs go to.
-func ofSchedule(queue rota.QueueName, name rota.ScheduleName) *rota.Error {
-	return rota.Refusef(rota.KindConflict, "queue", "the runs of schedule %q go to queue %q: set it to another one, or delete it with "+
-		"`rota schedule delete`", name, queue)
+// ofSchedule refuses to delete a queue that a schedule's runs go to. It names the schedule to who
+// may read it.
+func (pl *placement) ofSchedule(queue rota.QueueName, name rota.ScheduleName) *rota.Error {
+	which := fmt.Sprintf("schedule %q go", name)
+	if actor := pl.m.journal.caller.Actor; actor != "" {
+		s := pl.m.schedules.rows.get(name).kept
+		if rights, refusal := pl.m.access.rightsOf(actor); refusal != nil || !rights.Allow(rota.RightRead, s.Tenant, s.Queue) {
+			which = "a schedule go"
+		}
+	}
+	return rota.Refusef(rota.KindConflict, "queue", "the runs of %s to queue %q: set it to another one, or delete it with "+
+		"`rota schedule delete`", which, queue)
 }
 
 // drains checks what is known of queues that are drained.

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/rotasched/rota"
@@ -92,6 +93,20 @@ func TestDeleteQueue(t *testing.T) {
 		b.submit("k", queue("q"))
 		if len(b.match()) != 1 {
 			t.Error("the worker gets nothing of the queue that was made again")
+		}
+	})
+	t.Run("a_schedule_is_named_to_who_may_read_it", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.ok(queueOp("q"))
+		b.ok(scheduleOp("secret", func(s *rota.ScheduleSpec) { s.Job.Queue, s.Job.Tenant = "q", "acme" }))
+		b.ok(roleOp("blind", everyRight(rota.RightQueue)...))
+		b.ok(roleOp("reads", everyRight(rota.RightQueue, rota.RightRead)...))
+		for role, told := range map[string]bool{"blind": false, "reads": true} {
+			o := b.refuses(rota.KindConflict, "queue", by(rota.CertPrincipal(role, "n"), deleteQueueOp("q")))
+			if strings.Contains(o.GetText(), "secret") != told {
+				t.Errorf("%s is told %s", role, o.GetText())
+			}
 		}
 	})
 	t.Run("a_workflow_keeps_its_queues", func(t *testing.T) {

@@ -63,7 +63,11 @@ func (s *batchesService) List(ctx context.Context, req *rotav1.ListBatchesReques
 	if err := checkLimit(req.GetLimit(), req.GetCursor()); err != nil {
 		return nil, err
 	}
-	page, at, err := s.core.Batches(ctx, rota.BatchID(req.GetCursor()), int(req.GetLimit()), words.ReadFromWire(req.GetRead()))
+	by, err := principalOf(req.GetBy())
+	if err != nil {
+		return nil, err
+	}
+	page, at, err := s.core.Batches(ctx, by, rota.BatchID(req.GetCursor()), int(req.GetLimit()), words.ReadFromWire(req.GetRead()))
 	if err != nil {
 		return nil, err
 	}

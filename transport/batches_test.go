@@ -33,7 +33,10 @@ func (c *fakeCore) Batch(_ context.Context, id rota.BatchID, opt peer.ReadOption
 	return fakeBatch(id), fakeAt(opt), c.err
 }
 
-func (c *fakeCore) Batches(_ context.Context, after rota.BatchID, limit int, opt peer.ReadOptions) (peer.BatchPage, rota.ReadAt, error) {
+func (c *fakeCore) Batches(_ context.Context, by rota.Principal, after rota.BatchID, limit int, opt peer.ReadOptions) (peer.BatchPage, rota.ReadAt, error) {
+	if by != "" && by != rota.Local {
+		return peer.BatchPage{}, fakeAt(opt), c.err
+	}
 	return peer.BatchPage{Batches: []rota.Batch{fakeBatch(after + "b")}, Next: rota.BatchID(strings.Repeat("n", limit))}, fakeAt(opt), c.err
 }
 

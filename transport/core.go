@@ -111,7 +111,7 @@ type Core interface {
 	OpenBatch(ctx context.Context, spec rota.BatchSpec) (rota.Batch, error)
 	SealBatch(ctx context.Context, id rota.BatchID) (rota.Batch, error)
 	Batch(ctx context.Context, id rota.BatchID, opt peer.ReadOptions) (rota.Batch, rota.ReadAt, error)
-	Batches(ctx context.Context, after rota.BatchID, limit int, opt peer.ReadOptions) (peer.BatchPage, rota.ReadAt, error)
+	Batches(ctx context.Context, by rota.Principal, after rota.BatchID, limit int, opt peer.ReadOptions) (peer.BatchPage, rota.ReadAt, error)
 	AwaitBatch(ctx context.Context, id rota.BatchID) (rota.Batch, error)
 	// SetWebhook creates a webhook, or replaces what one says (SPEC §13.14).
 	SetWebhook(ctx context.Context, spec rota.WebhookSpec) (rota.Webhook, error)

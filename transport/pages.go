@@ -67,6 +67,36 @@ func wholeList[T any, M proto.Message](ctx context.Context, req listRequest,
 	return rows, words.ReadAtToWire(seen), next, err
 }
 
+// principalOf reads the principal that a list is narrowed to; an empty one narrows nothing.
+func principalOf(text string) (rota.Principal, error) {
+	p := rota.Principal(text)
+	if p == "" {
+		return p, nil
+	}
+	if err := access.CheckPrincipal(p); err != nil {
+		e := *rota.ErrorOf(err)
+		e.Subject = "by"
+		return p, &e
+	}
+	return p, nil
+}
+
+// madeBy narrows a list that the core reads whole to what one principal made or set last.
+func madeBy[T any](by string, of func(*T) rota.Principal,
+	read func(context.Context, peer.ReadOptions) ([]T, rota.ReadAt, error)) func(context.Context, peer.ReadOptions) ([]T, rota.ReadAt, error) {
+	if by == "" {
+		return read
+	}
+	return func(ctx context.Context, opt peer.ReadOptions) ([]T, rota.ReadAt, error) {
+		who, err := principalOf(by)
+		if err != nil {
+			return nil, rota.ReadAt{}, err
+		}
+		all, at, err := read(ctx, opt)
+		return slices.DeleteFunc(all, func(x T) bool { return of(&x) != who }), at, err
+	}
+}
+
 // onePage answers for a list of which only the core can make a cursor: a page of too many
 // bytes is read again with a limit that fits.
 func onePage[P any, M proto.Message](limit *int, rows func(*P) []M, read func() (*P, error)) (*P, error) {

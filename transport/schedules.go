@@ -27,7 +27,8 @@ func named(name string) (rota.ScheduleName, error) {
 
 // List reads the schedules by name, whole or in pages.
 func (s *schedulesService) List(ctx context.Context, req *rotav1.ListSchedulesRequest) (*rotav1.ListSchedulesResponse, error) {
-	rows, at, next, err := wholeList(ctx, req, s.core.Schedules, func(x *rota.Schedule) string { return string(x.Name) }, words.ScheduleToWire)
+	made := madeBy(req.GetBy(), func(x *rota.Schedule) rota.Principal { return x.By }, s.core.Schedules)
+	rows, at, next, err := wholeList(ctx, req, made, func(x *rota.Schedule) string { return string(x.Name) }, words.ScheduleToWire)
 	if err != nil {
 		return nil, err
 	}

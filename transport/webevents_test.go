@@ -116,6 +116,7 @@ func TestEvents_asks(t *testing.T) {
 		"?from=1.2.0&worker=w":            {[]string{"Last-Event-ID", "1.4711.2"}, rota.EventFilter{After: at, Worker: "w"}},
 		"?queue=q&type=t&tenant=x":        {nil, rota.EventFilter{Queue: "q", Type: "t", Tenant: "x"}},
 		"?workflow=w&job=w%2Fn":           {nil, rota.EventFilter{Workflow: "w", Job: "w/n"}},
+		"?actor=token%3Aaaaaaaaaaaaa":     {nil, rota.EventFilter{Actor: rota.TokenPrincipal("aaaaaaaaaaaa")}},
 		"?kind=jobDead&kind=jobCompleted": {nil, rota.EventFilter{Kinds: []rota.EventKind{rota.EventJobDead, rota.EventJobCompleted}}},
 	} {
 		answer, body := web.open("GET", eventsPath+query, c.headers...)

@@ -21,7 +21,8 @@ func hookNamed(name string) (rota.WebhookName, error) {
 
 // List reads the webhooks by name, whole or in pages.
 func (s *webhooksService) List(ctx context.Context, req *rotav1.ListWebhooksRequest) (*rotav1.ListWebhooksResponse, error) {
-	rows, at, next, err := wholeList(ctx, req, s.core.Webhooks, func(x *rota.Webhook) string { return string(x.Name) }, words.WebhookToWire)
+	made := madeBy(req.GetBy(), func(x *rota.Webhook) rota.Principal { return x.By }, s.core.Webhooks)
+	rows, at, next, err := wholeList(ctx, req, made, func(x *rota.Webhook) string { return string(x.Name) }, words.WebhookToWire)
 	if err != nil {
 		return nil, err
 	}

@@ -83,6 +83,7 @@ var sentences = map[string]string{
 	"Event.Text":                      "Text is what went wrong, such as a handler's error.",
 	"Event.Type":                      "Type is that of the job, while its row is there.",
 	"EventFilter":                     "EventFilter selects events; zero fields select all.",
+	"EventFilter.Actor":               "Actor selects what this principal asked for, itself or by a browser session of its own.",
 	"EventFilter.After":               "After is the last event seen; the zero id begins at the oldest kept.",
 	"EventFilter.Follow":              "Follow waits for what comes.",
 	"EventFilter.Latest":              "Latest begins after the newest event, and takes no After.",

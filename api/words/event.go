@@ -5,6 +5,7 @@ import (
 
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/internal/access"
 )
 
 // eventKinds has no text for the kind that no event is of.
@@ -83,7 +84,7 @@ const (
 // TailToWire carries a filter; TailFromWire reads it back.
 func TailToWire(f *rota.EventFilter) *rotav1.TailRequest {
 	w := &rotav1.TailRequest{From: EventIDToWire(f.After), Follow: f.Follow, Job: string(f.Job), Queue: string(f.Queue), Type: string(f.Type),
-		Tenant: string(f.Tenant), Worker: string(f.Worker), Workflow: string(f.Workflow)}
+		Tenant: string(f.Tenant), Worker: string(f.Worker), Workflow: string(f.Workflow), Actor: string(f.Actor)}
 	if f.Latest {
 		w.From = fromLatest
 	}
@@ -96,7 +97,7 @@ func TailToWire(f *rota.EventFilter) *rotav1.TailRequest {
 // TailFromWire reads a filter; what is wrong with it is refused by name.
 func TailFromWire(w *rotav1.TailRequest) (rota.EventFilter, error) {
 	f := rota.EventFilter{Follow: w.GetFollow(), Job: rota.JobID(w.GetJob()), Queue: rota.QueueName(w.GetQueue()), Type: rota.JobType(w.GetType()),
-		Tenant: rota.TenantID(w.GetTenant()), Worker: rota.WorkerID(w.GetWorker()), Workflow: rota.WorkflowID(w.GetWorkflow())}
+		Tenant: rota.TenantID(w.GetTenant()), Worker: rota.WorkerID(w.GetWorker()), Workflow: rota.WorkflowID(w.GetWorkflow()), Actor: rota.Principal(w.GetActor())}
 	var err error
 	switch w.GetFrom() {
 	case fromOldest:
@@ -119,6 +120,11 @@ func TailFromWire(w *rotav1.TailRequest) (rota.EventFilter, error) {
 			if err := rota.CheckID(id.field, id.value); err != nil {
 				return f, err
 			}
+		}
+	}
+	if f.Actor != "" {
+		if err := access.CheckPrincipal(f.Actor); err != nil {
+			return f, err
 		}
 	}
 	if len(w.GetKinds()) > len(eventKinds.texts) {

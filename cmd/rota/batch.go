@@ -78,7 +78,7 @@ func (a batchCommands) seal() *cobra.Command {
 }
 
 func (a batchCommands) list() *cobra.Command {
-	return a.listCommand(&cobra.Command{
+	return a.listMade(&cobra.Command{
 		Use:   "list",
 		Short: "List the batches",
 		Args:  cobra.NoArgs,

@@ -15,6 +15,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/access"
 )
 
 func (a *app) eventsCommand() *cobra.Command {
@@ -24,15 +25,15 @@ func (a *app) eventsCommand() *cobra.Command {
 
 // tailFlags are the flags of `events tail`.
 type tailFlags struct {
-	from, job string
-	follow    bool
-	kinds     []string
+	from, job, actor string
+	follow           bool
+	kinds            []string
 }
 
 func (a *app) eventsTail() *cobra.Command {
 	f := &tailFlags{}
 	cmd := &cobra.Command{
-		Use:   "tail [--from ID] [--follow] [--kind K]… [--job I]",
+		Use:   "tail [--from ID] [--follow] [--kind K]… [--job I] [--actor P]",
 		Short: "Print events in the order in which they happened",
 		Long: `Print events in the order in which they happened: from the oldest retained, or after the
 event --from names, to now. With --follow it goes on as things happen, until a signal
@@ -67,6 +68,7 @@ event --from names, to now. With --follow it goes on as things happen, until a s
 	flags.BoolVar(&f.follow, "follow", false, "go on with what happens")
 	flags.StringSliceVar(&f.kinds, "kind", nil, "only events of this `kind`, such as jobCompleted; may be repeated")
 	flags.StringVar(&f.job, "job", "", "only events about the job of this `id`; a workflow's node is WORKFLOW/NODE")
+	flags.StringVar(&f.actor, "actor", "", "only what this `principal` asked for, such as token:ID, itself or by a browser session of its own")
 	return cmd
 }
 
@@ -87,7 +89,7 @@ func untilSilent(ctx context.Context, most time.Duration, call func(ctx context.
 
 // filter checks the flags before anybody is called.
 func (f *tailFlags) filter() (rota.EventFilter, error) {
-	filter := rota.EventFilter{Follow: f.follow, Job: rota.JobID(f.job)}
+	filter := rota.EventFilter{Follow: f.follow, Job: rota.JobID(f.job), Actor: rota.Principal(f.actor)}
 	var err error
 	if filter.After, err = rota.ParseEventID(f.from); err != nil {
 		return filter, usagef("--from: %v", err)
@@ -95,6 +97,11 @@ func (f *tailFlags) filter() (rota.EventFilter, error) {
 	if f.job != "" {
 		if err := rota.CheckJobRef("--job", filter.Job); err != nil {
 			return filter, usagef("%v", err)
+		}
+	}
+	if f.actor != "" {
+		if err := access.CheckPrincipal(filter.Actor); err != nil {
+			return filter, usagef("--actor: %v", err)
 		}
 	}
 	for _, name := range f.kinds {

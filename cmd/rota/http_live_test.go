@@ -73,6 +73,7 @@ func TestHTTP_isWhatIsPrinted(t *testing.T) {
 	call(200, "POST", "/v1/schedules/nightly/pause", `{"reason":"a test"}`)
 	call(200, "POST", "/v1/schedules/nightly/resume", "")
 	call(200, "GET", "/v1/jobs?q=schedule=nightly", "")
+	call(200, "PUT", "/v1/webhooks/hook", `{"url":"https://hooks.example.org/rota"}`)
 	flow := `{"queue":"images","nodes":[{"id":"a","type":"resize","delay_ms":3600000},{"id":"g","gate":{},"parents":["a"]}]}`
 	call(201, "PUT", "/v1/workflows/flow", flow)
 	call(200, "PUT", "/v1/workflows/flow", flow)
@@ -108,10 +109,24 @@ func TestHTTP_isWhatIsPrinted(t *testing.T) {
 		t.Fatal(err)
 	}
 	rotaTo("operator", "snapshot", "inspect", saved)
-	if told := rotaTo("events", "tail", "--kind", "snapshotRead", "-o", "jsonl"); !strings.Contains(told, `/http"`) || !strings.Contains(told, `"actor":"anonymous"`) {
+	if told := rotaTo("events", "tail", "--kind", "snapshotRead", "-o", "jsonl"); !strings.Contains(told, `/http"`) || !strings.Contains(told, `"actor":"anonymous"`) ||
+		told != rotaTo("events", "tail", "--kind", "snapshotRead", "--actor", "anonymous", "-o", "jsonl") {
 		t.Errorf("of who has read the state the events say %s", told)
 	}
+	for list, row := range map[string]string{"/v1/schedules": `"nightly"`, "/v1/batches": `"night"`, "/v1/plans": `"p"`, "/v1/webhooks": `"hook"`} {
+		if all, theirs := call(200, "GET", list+"?by=anonymous", ""), call(200, "GET", list+"?by=local", ""); !strings.Contains(all, row) || strings.Contains(theirs, row) {
+			t.Errorf("%s by who made it: %s; by another: %s", list, all, theirs)
+		}
+		if refused := call(400, "GET", list+"?by=nobody", ""); !strings.Contains(refused, `"field":"by"`) {
+			t.Errorf("%s by nobody says %s", list, refused)
+		}
+	}
+	call(400, "GET", "/v1/events?actor=nobody", "")
 	for path, args := range map[string][]string{
+		"/v1/schedules?by=local":     {"schedule", "list", "--by", "local"},
+		"/v1/batches?by=anonymous":   {"batch", "list", "--by", "anonymous"},
+		"/v1/plans?by=local":         {"plan", "list", "--by", "local"},
+		"/v1/webhooks?by=local":      {"webhook", "list", "--by", "local"},
 		"/v1/jobs/photo-1":           {"job", "show", "photo-1"},
 		"/v1/jobs?q=state=DELAYED":   {"job", "list", "--filter", "state=DELAYED"},
 		"/v1/jobs/later/why":         {"job", "why", "later"},

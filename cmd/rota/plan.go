@@ -113,7 +113,7 @@ func (a planCommands) printPreview(would rota.PlanPreview) error {
 }
 
 func (a planCommands) list() *cobra.Command {
-	return a.listCommand(&cobra.Command{
+	return a.listMade(&cobra.Command{
 		Use:   "list",
 		Short: "List the plans that run, and the last that are over",
 		Args:  cobra.NoArgs,

@@ -39,6 +39,9 @@ func (a *app) fresh() []client.ReadOption {
 	if a.stale {
 		opts = append(opts, client.Stale())
 	}
+	if a.by != "" {
+		opts = append(opts, client.MadeBy(rota.Principal(a.by)))
+	}
 	return opts
 }
 
@@ -85,6 +88,13 @@ func (a *app) knownQueue(ctx context.Context, c *client.Client, name string, fou
 func (a *app) listCommand(cmd *cobra.Command) *cobra.Command {
 	cmd.Aliases = []string{"ls"}
 	return a.reads(cmd)
+}
+
+// listMade is listCommand for what acts for who made it, also after that one's credential was
+// revoked: --by selects it.
+func (a *app) listMade(cmd *cobra.Command) *cobra.Command {
+	cmd.Flags().StringVar(&a.by, "by", "", "only what this `principal` made or set last, such as token:ID")
+	return a.listCommand(cmd)
 }
 
 // shortcut makes a list's command one of the first level: rota jobs is rota job list.

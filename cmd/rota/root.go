@@ -40,6 +40,7 @@ type app struct {
 	config   string
 	stale    bool
 	saw      rota.ReadAt
+	by       string // whose things a list shows; all where empty
 	tls      tlsFiles
 	// tokenFile names the file of the access token to show.
 	tokenFile string

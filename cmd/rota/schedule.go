@@ -23,7 +23,7 @@ func (a scheduleCommands) command() *cobra.Command {
 }
 
 func (a scheduleCommands) list() *cobra.Command {
-	return a.listCommand(&cobra.Command{
+	return a.listMade(&cobra.Command{
 		Use:   "list",
 		Short: "List the schedules",
 		Args:  cobra.NoArgs,

@@ -102,7 +102,7 @@ func (a webhookCommands) pause() *cobra.Command {
 }
 
 func (a webhookCommands) list() *cobra.Command {
-	return a.listCommand(&cobra.Command{
+	return a.listMade(&cobra.Command{
 		Use:   "list",
 		Short: "List the webhooks",
 		Args:  cobra.NoArgs,

@@ -200,7 +200,7 @@ func tailOf(r *http.Request, follow bool) (rota.EventFilter, error) {
 	}
 	req := &rotav1.TailRequest{Kinds: query["kind"], Follow: follow}
 	fields := map[string]*string{"from": &req.From, "job": &req.Job, "queue": &req.Queue, "type": &req.Type, "tenant": &req.Tenant,
-		"worker": &req.Worker, "workflow": &req.Workflow}
+		"worker": &req.Worker, "workflow": &req.Workflow, "actor": &req.Actor}
 	for name, values := range query {
 		switch field := fields[name]; {
 		case name == "kind":
@@ -213,8 +213,8 @@ func tailOf(r *http.Request, follow bool) (rota.EventFilter, error) {
 				return rota.EventFilter{}, err
 			}
 		default:
-			return rota.EventFilter{}, rota.Refusef(rota.KindInvalid, head(name), "%q is unknown: from, follow, kind, job, queue, type, tenant, worker and "+
-				"workflow are taken", head(name))
+			return rota.EventFilter{}, rota.Refusef(rota.KindInvalid, head(name), "%q is unknown: from, follow, kind, job, queue, type, tenant, worker, "+
+				"workflow and actor are taken", head(name))
 		}
 	}
 	if last := r.Header.Get("Last-Event-ID"); last != "" {

@@ -23,12 +23,12 @@ func (s *Site) batches() {
 	})
 }
 
-func (s *Site) listBatches(ctx context.Context, in *List) (*Answer[rest.Batches], error) {
+func (s *Site) listBatches(ctx context.Context, in *MadeList) (*Answer[rest.Batches], error) {
 	read, err := in.wire()
 	if err != nil {
 		return nil, err
 	}
-	got, err := s.options.Calls.Batches.List(ctx, &rotav1.ListBatchesRequest{Read: read, Limit: in.Limit, Cursor: in.Cursor})
+	got, err := s.options.Calls.Batches.List(ctx, &rotav1.ListBatchesRequest{Read: read, Limit: in.Limit, Cursor: in.Cursor, By: in.By})
 	if err != nil {
 		return nil, err
 	}

@@ -28,12 +28,12 @@ func (s *Site) plans() {
 		says: "End a plan where it stands; what it has done stays"}, c.cancelPlan)
 }
 
-func (s planCalls) listPlans(ctx context.Context, in *List) (*Answer[rest.Plans], error) {
+func (s planCalls) listPlans(ctx context.Context, in *MadeList) (*Answer[rest.Plans], error) {
 	read, err := in.wire()
 	if err != nil {
 		return nil, err
 	}
-	got, err := s.options.Calls.Plans.List(ctx, &rotav1.ListPlansRequest{Read: read, Limit: in.Limit, Cursor: in.Cursor})
+	got, err := s.options.Calls.Plans.List(ctx, &rotav1.ListPlansRequest{Read: read, Limit: in.Limit, Cursor: in.Cursor, By: in.By})
 	if err != nil {
 		return nil, err
 	}

@@ -41,6 +41,12 @@ type List struct {
 	Paging
 }
 
+// MadeList are the parameters of a list of what acts for who made it.
+type MadeList struct {
+	List
+	By string `query:"by" maxLength:"1024" doc:"Only what this principal made or set last, such as token:ID."`
+}
+
 // One are the parameters of a read of one thing.
 type One struct {
 	ID string `path:"id" maxLength:"512"`

@@ -37,12 +37,12 @@ type VersionSetting[T any] struct {
 	Matching
 }
 
-func (s *Site) listSchedules(ctx context.Context, in *List) (*Answer[rest.Schedules], error) {
+func (s *Site) listSchedules(ctx context.Context, in *MadeList) (*Answer[rest.Schedules], error) {
 	read, err := in.wire()
 	if err != nil {
 		return nil, err
 	}
-	got, err := s.options.Calls.Schedules.List(ctx, &rotav1.ListSchedulesRequest{Read: read, Limit: in.Limit, Cursor: in.Cursor})
+	got, err := s.options.Calls.Schedules.List(ctx, &rotav1.ListSchedulesRequest{Read: read, Limit: in.Limit, Cursor: in.Cursor, By: in.By})
 	if err != nil {
 		return nil, err
 	}

@@ -37,6 +37,7 @@ func (s *Site) streams() {
 			{"tenant", "Only those of this tenant.", false},
 			{"worker", "Only those that name this worker.", false},
 			{"workflow", "Only those of this workflow and its nodes' jobs.", false},
+			{"actor", "Only what this principal asked for, such as token:ID, itself or by a browser session of its own.", false},
 		}})
 	s.stream(streamed{path: livePath, id: "live", says: "What stands now, as server-sent events, at most one a second for each topic", types: []string{mediaBlocks},
 		serve: s.serveLive, query: []streamQuery{{"topic", "overview, queue/Q, workers, workflow/W or job/J; up to 16.", true}}})

@@ -47,12 +47,12 @@ func webhookAnswer(w *rotav1.Webhook, err error) (*Versioned[rota.Webhook], erro
 	return versioned(hook, hook.ETag, nil), err
 }
 
-func (s webhookCalls) list(ctx context.Context, in *List) (*Answer[rest.Webhooks], error) {
+func (s webhookCalls) list(ctx context.Context, in *MadeList) (*Answer[rest.Webhooks], error) {
 	read, err := in.wire()
 	if err != nil {
 		return nil, err
 	}
-	got, err := s.options.Calls.Webhooks.List(ctx, &rotav1.ListWebhooksRequest{Read: read, Limit: in.Limit, Cursor: in.Cursor})
+	got, err := s.options.Calls.Webhooks.List(ctx, &rotav1.ListWebhooksRequest{Read: read, Limit: in.Limit, Cursor: in.Cursor, By: in.By})
 	if err != nil {
 		return nil, err
 	}

@@ -457,7 +457,9 @@ type ListBatchesRequest struct {
 	// At most 1,000; 0 is as many.
 	Limit int32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
 	// The next_cursor of the page before.
-	Cursor        string `protobuf:"bytes,3,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	Cursor string `protobuf:"bytes,3,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// The principal that made or set them last; empty is anybody.
+	By            string `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -509,6 +511,13 @@ func (x *ListBatchesRequest) GetLimit() int32 {
 func (x *ListBatchesRequest) GetCursor() string {
 	if x != nil {
 		return x.Cursor
+	}
+	return ""
+}
+
+func (x *ListBatchesRequest) GetBy() string {
+	if x != nil {
+		return x.By
 	}
 	return ""
 }
@@ -659,11 +668,12 @@ const file_rota_v1_batches_proto_rawDesc = "" +
 	"\x04read\x18\x02 \x01(\v2\r.rota.v1.ReadR\x04read\"Y\n" +
 	"\x10GetBatchResponse\x12$\n" +
 	"\x05batch\x18\x01 \x01(\v2\x0e.rota.v1.BatchR\x05batch\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\"e\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\"u\n" +
 	"\x12ListBatchesRequest\x12!\n" +
 	"\x04read\x18\x01 \x01(\v2\r.rota.v1.ReadR\x04read\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\x05R\x05limit\x12\x16\n" +
-	"\x06cursor\x18\x03 \x01(\tR\x06cursor\"\x81\x01\n" +
+	"\x06cursor\x18\x03 \x01(\tR\x06cursor\x12\x0e\n" +
+	"\x02by\x18\x04 \x01(\tR\x02by\"\x81\x01\n" +
 	"\x13ListBatchesResponse\x12(\n" +
 	"\abatches\x18\x01 \x03(\v2\x0e.rota.v1.BatchR\abatches\x12\x1f\n" +
 	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\x12\x1f\n" +

@@ -32,11 +32,13 @@ type TailRequest struct {
 	Kinds []string `protobuf:"bytes,3,rep,name=kinds,proto3" json:"kinds,omitempty"`
 	Job   string   `protobuf:"bytes,4,opt,name=job,proto3" json:"job,omitempty"`
 	// Those that name them.
-	Queue         string `protobuf:"bytes,5,opt,name=queue,proto3" json:"queue,omitempty"`
-	Type          string `protobuf:"bytes,6,opt,name=type,proto3" json:"type,omitempty"`
-	Tenant        string `protobuf:"bytes,7,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	Worker        string `protobuf:"bytes,8,opt,name=worker,proto3" json:"worker,omitempty"`
-	Workflow      string `protobuf:"bytes,9,opt,name=workflow,proto3" json:"workflow,omitempty"`
+	Queue    string `protobuf:"bytes,5,opt,name=queue,proto3" json:"queue,omitempty"`
+	Type     string `protobuf:"bytes,6,opt,name=type,proto3" json:"type,omitempty"`
+	Tenant   string `protobuf:"bytes,7,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Worker   string `protobuf:"bytes,8,opt,name=worker,proto3" json:"worker,omitempty"`
+	Workflow string `protobuf:"bytes,9,opt,name=workflow,proto3" json:"workflow,omitempty"`
+	// What this principal asked for, itself or by a browser session of its own.
+	Actor         string `protobuf:"bytes,10,opt,name=actor,proto3" json:"actor,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -130,6 +132,13 @@ func (x *TailRequest) GetWorker() string {
 func (x *TailRequest) GetWorkflow() string {
 	if x != nil {
 		return x.Workflow
+	}
+	return ""
+}
+
+func (x *TailRequest) GetActor() string {
+	if x != nil {
+		return x.Actor
 	}
 	return ""
 }
@@ -472,7 +481,7 @@ var File_rota_v1_events_proto protoreflect.FileDescriptor
 
 const file_rota_v1_events_proto_rawDesc = "" +
 	"\n" +
-	"\x14rota/v1/events.proto\x12\arota.v1\"\xd7\x01\n" +
+	"\x14rota/v1/events.proto\x12\arota.v1\"\xed\x01\n" +
 	"\vTailRequest\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\tR\x04from\x12\x16\n" +
 	"\x06follow\x18\x02 \x01(\bR\x06follow\x12\x14\n" +
@@ -482,7 +491,9 @@ const file_rota_v1_events_proto_rawDesc = "" +
 	"\x04type\x18\x06 \x01(\tR\x04type\x12\x16\n" +
 	"\x06tenant\x18\a \x01(\tR\x06tenant\x12\x16\n" +
 	"\x06worker\x18\b \x01(\tR\x06worker\x12\x1a\n" +
-	"\bworkflow\x18\t \x01(\tR\bworkflow\"T\n" +
+	"\bworkflow\x18\t \x01(\tR\bworkflow\x12\x14\n" +
+	"\x05actor\x18\n" +
+	" \x01(\tR\x05actor\"T\n" +
 	"\n" +
 	"EventBatch\x12,\n" +
 	"\x06events\x18\x01 \x03(\v2\x14.rota.v1.ServedEventR\x06events\x12\x18\n" +

@@ -370,10 +370,12 @@ func (x *PlanPreview) GetComplete() bool {
 }
 
 type ListPlansRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Read          *Read                  `protobuf:"bytes,1,opt,name=read,proto3" json:"read,omitempty"`
-	Limit         int32                  `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
-	Cursor        string                 `protobuf:"bytes,3,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Read   *Read                  `protobuf:"bytes,1,opt,name=read,proto3" json:"read,omitempty"`
+	Limit  int32                  `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	Cursor string                 `protobuf:"bytes,3,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// The principal that made or set them last; empty is anybody.
+	By            string `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -425,6 +427,13 @@ func (x *ListPlansRequest) GetLimit() int32 {
 func (x *ListPlansRequest) GetCursor() string {
 	if x != nil {
 		return x.Cursor
+	}
+	return ""
+}
+
+func (x *ListPlansRequest) GetBy() string {
+	if x != nil {
+		return x.By
 	}
 	return ""
 }
@@ -680,11 +689,12 @@ const file_rota_v1_plans_proto_rawDesc = "" +
 	"\vPlanPreview\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\x03R\x05count\x12\x12\n" +
 	"\x04jobs\x18\x02 \x03(\tR\x04jobs\x12\x1a\n" +
-	"\bcomplete\x18\x03 \x01(\bR\bcomplete\"c\n" +
+	"\bcomplete\x18\x03 \x01(\bR\bcomplete\"s\n" +
 	"\x10ListPlansRequest\x12!\n" +
 	"\x04read\x18\x01 \x01(\v2\r.rota.v1.ReadR\x04read\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\x05R\x05limit\x12\x16\n" +
-	"\x06cursor\x18\x03 \x01(\tR\x06cursor\"z\n" +
+	"\x06cursor\x18\x03 \x01(\tR\x06cursor\x12\x0e\n" +
+	"\x02by\x18\x04 \x01(\tR\x02by\"z\n" +
 	"\x11ListPlansResponse\x12#\n" +
 	"\x05plans\x18\x01 \x03(\v2\r.rota.v1.PlanR\x05plans\x12\x1f\n" +
 	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\x12\x1f\n" +

@@ -405,7 +405,9 @@ type ListSchedulesRequest struct {
 	// 0 asks for all at once, refused where they are too many bytes for one answer.
 	Limit int32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
 	// The next_cursor of the page before.
-	Cursor        string `protobuf:"bytes,3,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	Cursor string `protobuf:"bytes,3,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// The principal that made or set them last; empty is anybody.
+	By            string `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -457,6 +459,13 @@ func (x *ListSchedulesRequest) GetLimit() int32 {
 func (x *ListSchedulesRequest) GetCursor() string {
 	if x != nil {
 		return x.Cursor
+	}
+	return ""
+}
+
+func (x *ListSchedulesRequest) GetBy() string {
+	if x != nil {
+		return x.By
 	}
 	return ""
 }
@@ -1233,11 +1242,12 @@ const file_rota_v1_schedules_proto_rawDesc = "" +
 	"\x04etag\x18\x10 \x01(\tR\x04etag\"?\n" +
 	"\x10ScheduleDecision\x12\x17\n" +
 	"\adate_ms\x18\x01 \x01(\x03R\x06dateMs\x12\x12\n" +
-	"\x04what\x18\x02 \x01(\tR\x04what\"g\n" +
+	"\x04what\x18\x02 \x01(\tR\x04what\"w\n" +
 	"\x14ListSchedulesRequest\x12!\n" +
 	"\x04read\x18\x01 \x01(\v2\r.rota.v1.ReadR\x04read\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\x05R\x05limit\x12\x16\n" +
-	"\x06cursor\x18\x03 \x01(\tR\x06cursor\"\x8a\x01\n" +
+	"\x06cursor\x18\x03 \x01(\tR\x06cursor\x12\x0e\n" +
+	"\x02by\x18\x04 \x01(\tR\x02by\"\x8a\x01\n" +
 	"\x15ListSchedulesResponse\x12/\n" +
 	"\tschedules\x18\x01 \x03(\v2\x11.rota.v1.ScheduleR\tschedules\x12\x1f\n" +
 	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\x12\x1f\n" +

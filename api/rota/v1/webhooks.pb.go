@@ -285,7 +285,9 @@ type ListWebhooksRequest struct {
 	// 0 asks for all at once, refused where they are too many bytes for one answer.
 	Limit int32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
 	// The next_cursor of the page before.
-	Cursor        string `protobuf:"bytes,3,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	Cursor string `protobuf:"bytes,3,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// The principal that made or set them last; empty is anybody.
+	By            string `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -337,6 +339,13 @@ func (x *ListWebhooksRequest) GetLimit() int32 {
 func (x *ListWebhooksRequest) GetCursor() string {
 	if x != nil {
 		return x.Cursor
+	}
+	return ""
+}
+
+func (x *ListWebhooksRequest) GetBy() string {
+	if x != nil {
+		return x.By
 	}
 	return ""
 }
@@ -839,11 +848,12 @@ const file_rota_v1_webhooks_proto_rawDesc = "" +
 	"rotated_ms\x18\x0e \x01(\x03R\trotatedMs\x12\x15\n" +
 	"\x06set_ms\x18\x0f \x01(\x03R\x05setMs\x12\x0e\n" +
 	"\x02by\x18\x10 \x01(\tR\x02by\x12\x12\n" +
-	"\x04etag\x18\x11 \x01(\tR\x04etag\"f\n" +
+	"\x04etag\x18\x11 \x01(\tR\x04etag\"v\n" +
 	"\x13ListWebhooksRequest\x12!\n" +
 	"\x04read\x18\x01 \x01(\v2\r.rota.v1.ReadR\x04read\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\x05R\x05limit\x12\x16\n" +
-	"\x06cursor\x18\x03 \x01(\tR\x06cursor\"\x86\x01\n" +
+	"\x06cursor\x18\x03 \x01(\tR\x06cursor\x12\x0e\n" +
+	"\x02by\x18\x04 \x01(\tR\x02by\"\x86\x01\n" +
 	"\x14ListWebhooksResponse\x12,\n" +
 	"\bwebhooks\x18\x01 \x03(\v2\x10.rota.v1.WebhookR\bwebhooks\x12\x1f\n" +
 	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\x12\x1f\n" +

@@ -55,6 +55,7 @@ export interface Wanted {
   tenant?: string;
   worker?: string;
   workflow?: string;
+  actor?: string;
 }
 
 export interface TailStatus {

@@ -16,14 +16,14 @@ test('the kinds are those of the nodes, each in one group', () => {
 });
 
 test('terms select events, and one that is none is named', () => {
-  const { wanted, fault } = wantedOf('kind=jobDead,jobExpired queue=images workflow="a b"');
-  expect([wanted, fault]).toEqual([{ kind: ['jobDead', 'jobExpired'], queue: 'images', workflow: 'a b' }, '']);
+  const { wanted, fault } = wantedOf('kind=jobDead,jobExpired queue=images workflow="a b" actor=token:t');
+  expect([wanted, fault]).toEqual([{ kind: ['jobDead', 'jobExpired'], queue: 'images', workflow: 'a b', actor: 'token:t' }, '']);
   expect(wantedOf(lineOf(wanted)).wanted).toEqual(wanted);
   expect(wantedOf('state=DEAD').fault).toContain('state=DEAD is no term');
   expect(wantedOf('images').fault).toContain('images is no term');
   expect(wantedOf('queue=').fault).toContain('queue= has no value');
   expect(wantedOf('')).toEqual({ wanted: {}, fault: '' });
-  expect(commandOf(wanted, '1.7.0')).toBe('rota events tail --follow --kind jobDead --kind jobExpired --from 1.7.0');
+  expect(commandOf(wanted, '1.7.0')).toBe('rota events tail --follow --kind jobDead --kind jobExpired --actor token:t --from 1.7.0');
 });
 
 const assigned = (job: string, epoch: number, height: number, worker: string, ms: number) => ({

@@ -24,6 +24,8 @@ export interface EventFilter extends CallOptions {
   tenant?: string | undefined;
   worker?: string | undefined;
   workflow?: string | undefined;
+  /** What one principal asked for, such as `token:ID`, itself or by a browser session of its own. */
+  actor?: string | undefined;
 }
 
 /**
@@ -50,6 +52,7 @@ export async function* tail(caller: Caller, filter: EventFilter): AsyncGenerator
         tenant: filter.tenant ?? "",
         worker: filter.worker ?? "",
         workflow: filter.workflow ?? "",
+        actor: filter.actor ?? "",
       });
       for await (const batch of node.stream(Events.method.tail, request, budget.scope(0, 1))) {
         attempt = 0;

@@ -3,7 +3,7 @@ import { quoted } from '../../ui/shell';
 import { quote, split } from '../jobs/terms';
 
 /** Names by which events are selected, and how they stand in the address. */
-const names = ['kind', 'job', 'queue', 'type', 'tenant', 'worker', 'workflow'] as const;
+const names = ['kind', 'job', 'queue', 'type', 'tenant', 'worker', 'workflow', 'actor'] as const;
 
 /** Reads a line of terms, such as kind=jobDead,jobExpired queue=images; says what it does not take. */
 export function wantedOf(line: string): { wanted: Wanted; fault: string } {
@@ -54,6 +54,6 @@ function flat(value: unknown, name: string): string[] {
 
 /** Returns the command that prints the same. */
 export function commandOf(wanted: Wanted, from: string): string {
-  const flags = [...(wanted.kind ?? []).map((k) => `--kind ${quoted(k)}`), wanted.job ? `--job ${quoted(wanted.job)}` : '', /^\d/.test(from) ? `--from ${from}` : ''];
+  const flags = [...(wanted.kind ?? []).map((k) => `--kind ${quoted(k)}`), wanted.job ? `--job ${quoted(wanted.job)}` : '', wanted.actor ? `--actor ${quoted(wanted.actor)}` : '', /^\d/.test(from) ? `--from ${from}` : ''];
   return ['rota events tail --follow', ...flags].filter(Boolean).join(' ');
 }

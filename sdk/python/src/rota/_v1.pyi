@@ -2632,12 +2632,14 @@ class ListBatchesRequest(Message):
     def read(self) -> Read: ...
     limit: int
     cursor: str
+    by: str
     def __init__(
         self,
         *,
         read: Read | None = ...,
         limit: int | None = ...,
         cursor: str | None = ...,
+        by: str | None = ...,
     ) -> None: ...
 
 class ListBatchesResponse(Message):
@@ -2672,6 +2674,7 @@ class TailRequest(Message):
     tenant: str
     worker: str
     workflow: str
+    actor: str
     def __init__(
         self,
         *,
@@ -2683,6 +2686,7 @@ class TailRequest(Message):
         tenant: str | None = ...,
         worker: str | None = ...,
         workflow: str | None = ...,
+        actor: str | None = ...,
     ) -> None: ...
 
 class EventBatch(Message):
@@ -2946,12 +2950,14 @@ class ListPlansRequest(Message):
     def read(self) -> Read: ...
     limit: int
     cursor: str
+    by: str
     def __init__(
         self,
         *,
         read: Read | None = ...,
         limit: int | None = ...,
         cursor: str | None = ...,
+        by: str | None = ...,
     ) -> None: ...
 
 class ListPlansResponse(Message):
@@ -3094,12 +3100,14 @@ class ListSchedulesRequest(Message):
     def read(self) -> Read: ...
     limit: int
     cursor: str
+    by: str
     def __init__(
         self,
         *,
         read: Read | None = ...,
         limit: int | None = ...,
         cursor: str | None = ...,
+        by: str | None = ...,
     ) -> None: ...
 
 class ListSchedulesResponse(Message):
@@ -3313,12 +3321,14 @@ class ListWebhooksRequest(Message):
     def read(self) -> Read: ...
     limit: int
     cursor: str
+    by: str
     def __init__(
         self,
         *,
         read: Read | None = ...,
         limit: int | None = ...,
         cursor: str | None = ...,
+        by: str | None = ...,
     ) -> None: ...
 
 class ListWebhooksResponse(Message):

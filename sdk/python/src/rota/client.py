@@ -257,6 +257,7 @@ class Client:
         tenant: str = "",
         worker: str = "",
         workflow: str = "",
+        actor: str = "",
     ) -> AsyncIterator[Event]:
         """Yield events in the order in which they happened, the same from every node.
 
@@ -271,7 +272,7 @@ class Client:
             try:
                 request = _v1.TailRequest(
                     follow=follow, kinds=kinds, job=job, queue=queue, type=type, tenant=tenant,
-                    worker=worker, workflow=workflow,
+                    worker=worker, workflow=workflow, actor=actor,
                 )  # fmt: skip
                 setattr(request, "from", after)
                 async for batch in answers(node, _v1.EVENTS_TAIL, request):
