@@ -164,8 +164,8 @@ bench-peers: build ## the same load on the queues of PEERS and on this tree, in 
 bench-locked: build ## the same load with the doors open and locked, in turns: what tokens and rights cost, with ratios
 	@$(GO) run ./test/bench -rota bin/rota -repeat $(REPEAT) -locked -write docs/internals/performance.md
 
-bench-http: build ## submissions over HTTP beside gRPC, then FOLLOWERS=1000 of events by both (REPEAT=n)
-	@$(GO) run ./test/bench -rota bin/rota -repeat $(REPEAT) -http
+bench-http: build ## submissions over HTTP beside gRPC, with BASE=revision of both, then FOLLOWERS=1000 of events (REPEAT=n)
+	@$(if $(BASE),$(call older,$(BASE),-http),$(GO) run ./test/bench -rota bin/rota -repeat $(REPEAT) -http -write docs/internals/performance.md)
 	@$(GO) run ./test/bench -rota bin/rota -followers $(or $(FOLLOWERS),1000)
 
 bench-profile: build ## where the servers' CPU goes, of BASE=revision (the first that ran) and of this tree

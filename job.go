@@ -7,6 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/rotasched/rota/internal/jsonparts"
 	"github.com/rotasched/rota/internal/millis"
 )
 
@@ -28,14 +29,26 @@ func (b Blob) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (b *Blob) UnmarshalJSON(text []byte) error {
+	if simple, ok := jsonparts.Text(text); ok {
+		*b = append(Blob{}, simple...)
+		return nil
+	}
 	var s string
-	if json.Unmarshal(text, &s) == nil {
+	if len(text) > 0 && (text[0] == '"' || text[0] == 'n') && json.Unmarshal(text, &s) == nil {
 		*b = Blob(s)
 		return nil
 	}
-	var o map[string]json.RawMessage
-	if json.Unmarshal(text, &o) == nil && len(o) == 1 && o["base64"] != nil {
-		if err := json.Unmarshal(o["base64"], (*[]byte)(b)); err != nil || *b == nil {
+	var inside []byte
+	others := false
+	jsonparts.Members(text, func(name, value []byte) {
+		if jsonparts.Name(name) == "base64" {
+			inside = value
+		} else {
+			others = true
+		}
+	})
+	if inside != nil && !others {
+		if err := json.Unmarshal(inside, (*[]byte)(b)); err != nil || *b == nil {
 			return Refusef(KindInvalid, "payload", `payload {"base64":…} is not of base64: to give this very object, give its text as a string`)
 		}
 		return nil

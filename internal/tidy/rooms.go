@@ -63,7 +63,7 @@ const (
 const raftStore = "github.com/hashicorp/raft-boltdb"
 
 var rooms = []room{
-	{path: ".", may: []string{"internal/millis", "internal/nearest"}, only: []string{}},
+	{path: ".", may: []string{"internal/jsonparts", "internal/millis", "internal/nearest"}, only: []string{}},
 	{path: "sched", may: []string{".", "internal/limits"}, only: []string{orderedTree}},
 	{path: "fsm", may: []string{".", "internal/access", "internal/filter", "internal/limits", "internal/peer", "sched", "fsm/entry", "fsm/fsmpb", "fsm/tree", "internal/millis"}, tests: []string{"internal/unreleased"}, only: []string{orderedTree, fastHash, protoLibrary}, never: []string{raftLibrary,
 		raftStore, gossip, grpcLibrary, boltLibrary, commandLine, settings}},
@@ -94,7 +94,7 @@ var rooms = []room{
 	{path: "api/words", may: []string{".", "internal/access", "internal/millis", "internal/peer", "internal/limits", "api/rest", "api/rota/v1"}, only: []string{protoLibrary,
 		grpcLibrary, errorDetails}},
 	{path: "transport/oidc", may: []string{".", "internal/access", "internal/limits"}, tests: []string{"test/idp"}, never: []string{grpcLibrary}},
-	{path: "transport/web", may: []string{".", "internal/limits", "api/rest", "api/rota/v1", "api/words"}, only: []string{httpLibrary, httpGzip, webSocket}},
+	{path: "transport/web", may: []string{".", "internal/jsonparts", "internal/limits", "api/rest", "api/rota/v1", "api/words"}, only: []string{httpLibrary, httpGzip, webSocket}},
 	{path: "transport", may: []string{".", "internal/access", "internal/unreleased", "internal/joblog", "internal/peer", "internal/limits", "internal/logs", "internal/millis", "api/rest", "api/rota/v1", "api/words",
 		"transport/oidc", "transport/web"}, tests: []string{"internal/identity", "test/idp", "api/rest"},
 		never: []string{raftLibrary, raftStore, gossip, boltLibrary, commandLine, settings}},
@@ -125,6 +125,7 @@ var rooms = []room{
 	{path: "internal/limits", may: []string{"."}, only: []string{}},
 	{path: "internal/peer", may: []string{"."}, only: []string{}},
 	{path: "internal/virtualnet", may: []string{".", "internal/peer", "internal/server", "snapshot/archive", "cluster", "cluster/gossip", "transport"}, only: []string{boltLibrary}},
+	{path: "internal/jsonparts", only: []string{}},
 	{path: "internal/millis", only: []string{}},
 	{path: "internal/nearest", only: []string{}},
 	{path: "internal/unreleased", may: []string{"."}, only: []string{}},

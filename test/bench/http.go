@@ -29,15 +29,57 @@ const (
 	httpInFlight = 4
 )
 
+// httpSide is one way to submit to a cluster.
+type httpSide struct {
+	name, how        string
+	servers          *servers
+	submit           func(context.Context, ...rota.JobSpec) error
+	singles, batches []float64
+}
+
 // measureHTTP compares submissions over HTTP with the same by gRPC, in turns, both at the leader: what a single one
-// costs the servers, and how many a second are taken in batches. Nobody works the jobs.
+// costs the servers, and how many a second are taken in batches; with another binary, both of each. Nobody works the jobs.
 func (p *plan) measureHTTP(ctx context.Context) error {
 	m, err := p.look(ctx)
 	if err != nil {
 		return err
 	}
-	singles, batches := map[string][]float64{}, map[string][]float64{}
-	err = p.cluster(ctx, p.rota, nil, func(s *servers) error {
+	binaries := [][2]string{{"", p.rota}}
+	if p.against != "" {
+		binaries = [][2]string{{"Before, ", p.against}, {"Now, ", p.rota}}
+	}
+	var sides []*httpSide
+	if err := p.httpSides(ctx, binaries, nil, func(all []*httpSide) error {
+		sides = all
+		return p.httpRounds(ctx, all)
+	}); err != nil {
+		return err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "Submissions at the leader, %d rounds in turns, %d bytes of payload; medians, least to most:\n\n"+
+		"| by | servers' CPU a single submission, µs | jobs/s, %d in a call, %d calls at once |\n|---|--:|--:|\n", p.repeat, p.payload, httpBatch, httpInFlight)
+	for _, s := range sides {
+		fmt.Fprintf(&b, "| %s%s | %s | %s |\n", s.name, s.how, between(s.singles), between(s.batches))
+	}
+	b.WriteString("\nAt most 100 µs more and 0.7 times as fast are wanted.")
+	for i := 0; i < len(sides); i += 2 {
+		gRPC, http := sides[i], sides[i+1]
+		ratios := make([]float64, len(http.batches))
+		for n := range ratios {
+			ratios[n] = http.batches[n] / gRPC.batches[n]
+		}
+		fmt.Fprintf(&b, " %sHTTP: a single submission costs %.0f µs more, batches go %.2f times as fast (in pairs %.2f to %.2f, median %.2f).", http.name,
+			middle(http.singles)-middle(gRPC.singles), middle(http.batches)/middle(gRPC.batches), slices.Min(ratios), slices.Max(ratios), middle(ratios))
+	}
+	return p.publish("bench-http", b.String()+"\n\n"+m.markdown())
+}
+
+// httpSides has a cluster of each binary, and both ways to submit to each.
+func (p *plan) httpSides(ctx context.Context, binaries [][2]string, sides []*httpSide, do func([]*httpSide) error) error {
+	if len(binaries) == 0 {
+		return do(sides)
+	}
+	return p.cluster(ctx, binaries[0][1], nil, func(s *servers) error {
 		c, err := s.Dial()
 		if err != nil {
 			return err
@@ -52,41 +94,33 @@ func (p *plan) measureHTTP(ctx context.Context) error {
 			return err
 		}
 		defer at.Close()
-		by := map[string]func(context.Context, ...rota.JobSpec) error{"gRPC": func(ctx context.Context, jobs ...rota.JobSpec) error {
+		name := binaries[0][0]
+		return p.httpSides(ctx, binaries[1:], append(sides, &httpSide{name: name, how: "gRPC", servers: s, submit: func(ctx context.Context, jobs ...rota.JobSpec) error {
 			_, err := at.Submit(ctx, jobs...)
 			return err
-		}, "HTTP": poster(leader)}
-		n := 0
-		for round := range p.repeat + 1 { // the first warms up
-			for _, how := range []string{"gRPC", "HTTP"} {
-				n++
-				us, _, err := s.submitted(ctx, fmt.Sprint("s", n), httpSingles, 1, httpCallers, p.payload, by[how])
-				if err != nil {
-					return fmt.Errorf("%s: %w", how, err)
-				}
-				_, rate, err := s.submitted(ctx, fmt.Sprint("b", n), httpBatches*httpBatch, httpBatch, httpInFlight, p.payload, by[how])
-				if err != nil {
-					return fmt.Errorf("%s in batches: %w", how, err)
-				}
-				if round > 0 {
-					singles[how], batches[how] = append(singles[how], us), append(batches[how], rate)
-				}
+		}}, &httpSide{name: name, how: "HTTP", servers: s, submit: poster(leader)}), do)
+	})
+}
+
+// httpRounds measures each side in turns; the first round warms up.
+func (p *plan) httpRounds(ctx context.Context, sides []*httpSide) error {
+	for round := range p.repeat + 1 {
+		for n, side := range sides {
+			name := fmt.Sprint(round, "-", n)
+			us, _, err := side.servers.submitted(ctx, "s"+name, httpSingles, 1, httpCallers, p.payload, side.submit)
+			if err != nil {
+				return fmt.Errorf("%s%s: %w", side.name, side.how, err)
+			}
+			_, rate, err := side.servers.submitted(ctx, "b"+name, httpBatches*httpBatch, httpBatch, httpInFlight, p.payload, side.submit)
+			if err != nil {
+				return fmt.Errorf("%s%s in batches: %w", side.name, side.how, err)
+			}
+			if round > 0 {
+				side.singles, side.batches = append(side.singles, us), append(side.batches, rate)
 			}
 		}
-		return nil
-	})
-	if err != nil {
-		return err
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "Submissions at the leader, %d rounds in turns, %d bytes of payload; medians, least to most:\n\n"+
-		"|by|servers' CPU a single submission, µs|jobs/s, %d in a call, %d calls at once|\n|---|--:|--:|\n", p.repeat, p.payload, httpBatch, httpInFlight)
-	for _, how := range []string{"gRPC", "HTTP"} {
-		fmt.Fprintf(&b, "|%s|%s|%s|\n", how, between(singles[how]), between(batches[how]))
-	}
-	fmt.Fprintf(&b, "\nA single submission by HTTP costs %.0f µs more (at most 100 are wanted); batches go %.2f times as fast as by gRPC (0.7 are wanted).\n",
-		middle(singles["HTTP"])-middle(singles["gRPC"]), middle(batches["HTTP"])/middle(batches["gRPC"]))
-	return p.publish("http", b.String()+"\n"+m.markdown())
+	return nil
 }
 
 // leaderOf returns the address of the leader.

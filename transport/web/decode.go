@@ -60,8 +60,8 @@ func (b *In[T]) read() (v T, err error) {
 // decode reads JSON and refuses what it does not know, naming the field beneath a place. null, which encoding/json takes
 // for anything that says nothing, is refused: it is what a client sends whose own value is missing.
 func decode(raw []byte, into any, place string) error {
-	if string(bytes.TrimSpace(raw)) == "null" {
-		return rota.Refusef(rota.KindInvalid, at(place, "body"), "%s is null: an object is wanted", at(place, "the body"))
+	if err := notNull(raw, place); err != nil {
+		return err
 	}
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()
@@ -72,6 +72,29 @@ func decode(raw []byte, into any, place string) error {
 		}
 		return nil
 	}
+	return misread(err, place)
+}
+
+// decodePart is decode for a part of JSON that was read already.
+func decodePart(raw json.RawMessage, into json.Unmarshaler, place string) error {
+	if err := notNull(raw, place); err != nil {
+		return err
+	}
+	if err := into.UnmarshalJSON(raw); err != nil {
+		return misread(err, place)
+	}
+	return nil
+}
+
+func notNull(raw []byte, place string) error {
+	if string(bytes.TrimSpace(raw)) == "null" {
+		return rota.Refusef(rota.KindInvalid, at(place, "body"), "%s is null: an object is wanted", at(place, "the body"))
+	}
+	return nil
+}
+
+// misread refuses what encoding/json did not take, naming the field beneath a place.
+func misread(err error, place string) error {
 	if e, ok := errors.AsType[*rota.Error](err); ok {
 		own := *e
 		own.Subject = within(place, e.Subject)

@@ -15,6 +15,7 @@ import (
 	"github.com/rotasched/rota/api/rest"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
+	"github.com/rotasched/rota/internal/jsonparts"
 	"github.com/rotasched/rota/internal/limits"
 )
 
@@ -89,19 +90,18 @@ type Submission struct {
 }
 
 func (s *Site) submitJobs(ctx context.Context, in *Submission) (*Answer[rest.JobsSubmitted], error) {
-	var given struct {
-		Jobs []json.RawMessage `json:"jobs"`
-	}
-	if err := decode(in.Given.raw, &given, ""); err != nil {
+	given, err := jobsOf(in.Given.raw)
+	if err != nil {
 		return nil, err
 	}
-	if n := len(given.Jobs); n < 1 || n > limits.MaxBatchJobs {
+	if n := len(given); n < 1 || n > limits.MaxBatchJobs {
 		return nil, rota.Refusef(rota.KindInvalid, "jobs", "jobs are %d: 1 to %d are wanted", n, limits.MaxBatchJobs)
 	}
-	specs := make([]rota.JobSpec, len(given.Jobs))
-	for i, raw := range given.Jobs {
+	specs := make([]rota.JobSpec, len(given))
+	for i, raw := range given {
 		place := "jobs[" + strconv.Itoa(i) + "]"
-		if err := decodeSpec(raw, &specs[i], place); err != nil {
+		specs[i] = rota.NewJobSpec("", nil)
+		if err := decodePart(raw, &specs[i], place); err != nil {
 			return nil, err
 		}
 		if specs[i].ID == "" {
@@ -127,10 +127,21 @@ func (s *Site) submitJobs(ctx context.Context, in *Submission) (*Answer[rest.Job
 	return answer(done, nil), nil
 }
 
-// decodeSpec reads a job; what is not given has its default.
-func decodeSpec(raw []byte, into *rota.JobSpec, place string) error {
-	*into = rota.NewJobSpec("", nil)
-	return decode(raw, into, place)
+// jobsOf returns the jobs of a batch, each as it is written. What is written as usual is found in one pass.
+func jobsOf(raw []byte) ([]json.RawMessage, error) {
+	var given struct {
+		Jobs []json.RawMessage `json:"jobs"`
+	}
+	members, list := 0, false
+	if json.Valid(raw) && jsonparts.Members(raw, func(name, value []byte) {
+		members++
+		list = string(name) == "jobs" && jsonparts.Elements(value, func(job []byte) { given.Jobs = append(given.Jobs, job) })
+	}) && members == 1 && list {
+		return given.Jobs, nil
+	}
+	given.Jobs = nil
+	err := decode(raw, &given, "")
+	return given.Jobs, err
 }
 
 var digits = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
@@ -196,8 +207,8 @@ func (s *Site) job(ctx context.Context, in *One, brief bool) (rota.Job, *rotav1.
 }
 
 func (s *Site) submitJob(ctx context.Context, in *Setting[rota.JobSpec]) (*Answer[rota.Submitted], error) {
-	var spec rota.JobSpec
-	if err := decodeSpec(in.Given.raw, &spec, ""); err != nil {
+	spec := rota.NewJobSpec("", nil) // what is not given has its default
+	if err := decode(in.Given.raw, &spec, ""); err != nil {
 		return nil, err
 	}
 	if spec.ID != "" && string(spec.ID) != in.ID {

@@ -1,0 +1,160 @@
+package rota
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rotasched/rota/internal/jsonparts"
+	"github.com/rotasched/rota/internal/millis"
+)
+
+// unmarshal reads into a pointer to a value of the layout's type. Fields that the
+// text does not have stay as they are. The text is valid, as encoding/json promises, and is
+// gone through once, where encoding/json would go through it once for each level.
+func (l *layout) unmarshal(text []byte, into any) error {
+	if string(text) == "null" {
+		return nil
+	}
+	var few [64][]byte // most types have fewer names
+	given := few[:]
+	if l.places > len(few) {
+		given = make([][]byte, l.places)
+	}
+	var unknown string
+	var some bool
+	if !jsonparts.Members(text, func(name, value []byte) {
+		slot, known := l.slots[string(name)]
+		if !known {
+			read := jsonparts.Name(name) // it may be written with escapes
+			if slot, known = l.slots[read]; !known {
+				if !some || read < unknown {
+					unknown, some = read, true
+				}
+				return
+			}
+		}
+		given[slot] = value
+	}) {
+		var object map[string]json.RawMessage
+		if err := json.Unmarshal(text, &object); err != nil {
+			return err
+		}
+		return errors.New("json: an object is wanted")
+	}
+	v := reflect.ValueOf(into).Elem()
+	for i := range l.fields {
+		if err := l.fields[i].read(given, v); err != nil {
+			if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Struct == "" {
+				wrong.Struct, wrong.Field = l.name, l.fields[i].name
+			}
+			return err
+		}
+	}
+	if l.strict && some {
+		return fmt.Errorf("json: unknown field %q", unknown)
+	}
+	return nil
+}
+
+// read takes what is the field's out of what was given, each at its name's place.
+func (f *layoutField) read(given [][]byte, of reflect.Value) error {
+	given = given[f.slot : f.slot+f.width()]
+	if !slices.ContainsFunc(given, func(text []byte) bool { return text != nil }) {
+		return nil
+	}
+	v := of.FieldByIndex(f.index)
+	switch f.kind {
+	case momentField:
+		m := v.Addr().Interface().(*Moment)
+		return errors.Join(readDate(given, f.name, &m.Date), readText(given[2], &m.Clock))
+	case dateField:
+		return readDate(given, f.name, v.Addr().Interface().(*Date))
+	case timeField:
+		into := v.Addr().Interface().(*time.Time)
+		d := DateOf(*into)
+		err := readDate(given, f.name, &d)
+		*into = d.Time()
+		return err
+	case durationField:
+		if strings.HasSuffix(f.name, "_us") {
+			us := time.Duration(v.Int()).Microseconds()
+			err := readText(given[0], &us)
+			v.SetInt(int64(millis.Micros(us)))
+			return err
+		}
+		ms := millis.Of(time.Duration(v.Int()))
+		err := readText(given[0], &ms)
+		v.SetInt(int64(millis.Duration(ms)))
+		return err
+	case rawField:
+		if text := given[0]; text[0] != '"' {
+			v.SetString(plainJSON(text))
+			return nil
+		}
+	}
+	return f.readPlain(given[0], v)
+}
+
+// readPlain reads what is of a simple kind and simply written, and leaves the rest, and how it is refused, to
+// encoding/json.
+func (f *layoutField) readPlain(text []byte, v reflect.Value) error {
+	switch f.plain {
+	case reflect.String:
+		if s, ok := jsonparts.Text(text); ok {
+			v.SetString(string(s))
+			return nil
+		}
+	case reflect.Int32, reflect.Int64:
+		if n, ok := jsonparts.Number(text); ok && !v.OverflowInt(n) {
+			v.SetInt(n)
+			return nil
+		}
+	}
+	return readText(text, v.Addr().Interface())
+}
+
+// readText reads JSON that is there.
+func readText(text []byte, into any) error {
+	if text == nil {
+		return nil
+	}
+	if own, ok := into.(json.Unmarshaler); ok {
+		return own.UnmarshalJSON(text)
+	}
+	return json.Unmarshal(text, into)
+}
+
+// readDate reads a date from either of its two names; where both are given they must
+// say the same.
+func readDate(given [][]byte, name string, into *Date) error {
+	var text string
+	if err := errors.Join(readText(given[0], into), readText(given[1], &text)); err != nil || text == "" {
+		return err
+	}
+	d, err := ParseDate(text)
+	switch {
+	case err != nil:
+		return Refusef(KindInvalid, name+"_at", "%s_at is %.40q: RFC 3339 is wanted, such as 2030-01-02T15:04:05Z", name, text)
+	case given[0] != nil && d != *into:
+		return Refusef(KindInvalid, name+"_at", "%s_at %s is not %s_ms %d, which is %s: give one of them", name, text, name, *into, *into)
+	}
+	*into = d
+	return nil
+}
+
+// plainJSON returns JSON as json.Marshal writes it: without blanks, and with what HTML
+// minds escaped. It returns "" for what is no JSON.
+func plainJSON(text []byte) string {
+	var compact, plain bytes.Buffer
+	if json.Compact(&compact, text) != nil {
+		return ""
+	}
+	json.HTMLEscape(&plain, compact.Bytes())
+	return plain.String()
+}
