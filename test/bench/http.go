@@ -31,10 +31,10 @@ const (
 
 // httpSide is one way to submit to a cluster.
 type httpSide struct {
-	name, how        string
-	servers          *servers
-	submit           func(context.Context, ...rota.JobSpec) error
-	singles, batches []float64
+	name, how                 string
+	servers                   *servers
+	submit                    func(context.Context, ...rota.JobSpec) error
+	singles, batches, inBatch []float64
 }
 
 // measureHTTP compares submissions over HTTP with the same by gRPC, in turns, both at the leader: what a single one
@@ -57,9 +57,10 @@ func (p *plan) measureHTTP(ctx context.Context) error {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "Submissions at the leader, %d rounds in turns, %d bytes of payload; medians, least to most:\n\n"+
-		"| by | servers' CPU a single submission, µs | jobs/s, %d in a call, %d calls at once |\n|---|--:|--:|\n", p.repeat, p.payload, httpBatch, httpInFlight)
+		"| by | servers' CPU a single submission, µs | jobs/s, %d in a call, %d calls at once | servers' CPU a job of these, µs |\n|---|--:|--:|--:|\n",
+		p.repeat, p.payload, httpBatch, httpInFlight)
 	for _, s := range sides {
-		fmt.Fprintf(&b, "| %s%s | %s | %s |\n", s.name, s.how, between(s.singles), between(s.batches))
+		fmt.Fprintf(&b, "| %s%s | %s | %s | %s |\n", s.name, s.how, between(s.singles), between(s.batches), between(s.inBatch))
 	}
 	b.WriteString("\nAt most 100 µs more and 0.7 times as fast are wanted.")
 	for i := 0; i < len(sides); i += 2 {
@@ -111,12 +112,12 @@ func (p *plan) httpRounds(ctx context.Context, sides []*httpSide) error {
 			if err != nil {
 				return fmt.Errorf("%s%s: %w", side.name, side.how, err)
 			}
-			_, rate, err := side.servers.submitted(ctx, "b"+name, httpBatches*httpBatch, httpBatch, httpInFlight, p.payload, side.submit)
+			batched, rate, err := side.servers.submitted(ctx, "b"+name, httpBatches*httpBatch, httpBatch, httpInFlight, p.payload, side.submit)
 			if err != nil {
 				return fmt.Errorf("%s%s in batches: %w", side.name, side.how, err)
 			}
 			if round > 0 {
-				side.singles, side.batches = append(side.singles, us), append(side.batches, rate)
+				side.singles, side.inBatch, side.batches = append(side.singles, us), append(side.inBatch, batched), append(side.batches, rate)
 			}
 		}
 	}
