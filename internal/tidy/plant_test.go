@@ -51,7 +51,7 @@ func TestRoomsPlants(t *testing.T) {
 		{"own_room", one("cluster/a.go", importing(module+"/cluster/disk")), nil},
 		{"up_the_stairs", one("fsm/a.go", importing(module+"/cluster")), []string{"fsm may not import"}},
 		{"the_second_wall", one("transport/a.go", importing(module+"/cluster")), []string{"transport may not import"}},
-		{"words_know_nobody", one("a.go", importing(module+"/sched")), []string{"may import internal/millis, internal/nearest only"}},
+		{"words_know_nobody", one("a.go", importing(module+"/sched")), []string{"may import internal/jsonparts, internal/millis, internal/nearest only"}},
 		{"raft_in_the_machine", one("fsm/a.go", importing("github.com/hashicorp/raft")), []string{"must never see"}},
 		{"raft_in_its_tests", one("fsm/a_test.go", importing("github.com/hashicorp/raft")), []string{"must never see"}},
 		{"a_deeper_raft", one("snapshot/a.go", importing("github.com/hashicorp/raft-boltdb/v2")), []string{"must never see"}},
