@@ -45,6 +45,8 @@ PEERS   ?= nats,river,asynq,beanstalkd
 PEERJOBS = cd test/bench/peerjobs && $(GO) build -o ../../../bin/peerjobs . && $(GO) build -o ../../../bin/nats-server github.com/nats-io/nats-server/v2
 # PostgreSQL from Debian's packages, where there is none: its programs are linked to where they are found.
 POSTGRES = command -v initdb >/dev/null || { apt-get install -y postgresql && for f in initdb postgres psql; do ln -sf /usr/lib/postgresql/*/bin/$$f /usr/local/bin/$$f; done; }
+# The round trips between regions, in milliseconds, that `make bench-regions` measures at.
+RTTS ?= 0,10,40,80
 # How large `make bench-scale` lets things get: jobs that wait, workers.
 PENDING ?= 1000,10000,100000,1000000,2000000
 # Jobs that wait at one server in `make bench-alone`: the last need 8 GiB.
@@ -71,7 +73,7 @@ there = if ! ls $(1)/*.go >/dev/null 2>&1; then echo "$(2): not run, $(1) is not
 # What x86-64-v3 is by the names of /proc/cpuinfo.
 V3 := avx avx2 bmi1 bmi2 f16c fma abm movbe
 
-.PHONY: help build docs test golden-builds race fuzz sim virtual e2e hostile chaos chaos-docker crash bite outbox-test bench bench-against bench-nats bench-peers bench-locked bench-profile bench-scale bench-alone bench-overload bench-soak bench-pieces bench-compare demo packages packages-test helm-test image generate tidy lint cover fmt clean ci conformance openapi-test bench-http sdk-test sdk-test-python sdk-test-typescript console console-test console-budgets console-pictures
+.PHONY: help build docs test golden-builds race fuzz sim virtual e2e hostile chaos chaos-docker crash bite outbox-test bench bench-against bench-nats bench-peers bench-locked bench-profile bench-scale bench-alone bench-regions bench-overload bench-soak bench-pieces bench-compare demo packages packages-test helm-test image generate tidy lint cover fmt clean ci conformance openapi-test bench-http sdk-test sdk-test-python sdk-test-typescript console console-test console-budgets console-pictures
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -177,6 +179,9 @@ bench-scale: build ## curves over pending jobs and workers, many queues and tena
 
 bench-alone: build ## one server beside ever more pending jobs: its memory and its start (ALONE=…)
 	@$(GO) run ./test/bench -rota bin/rota -alone -pending $(ALONE) -pictures docs/internals/performance -write docs/internals/performance.md
+
+bench-regions: build ## five nodes in two and three regions: latency, throughput and failover by the round trip between them (root; RTTS=ms,…)
+	@$(GO) run ./test/bench -rota bin/rota -regions -jobs 5000 -seconds 5 -rtts $(RTTS) -write docs/operations/regions.md
 
 bench-overload: build ## three times what three servers on one processor can do, and a verdict
 	@$(GO) run ./test/bench -rota bin/rota -overload -warm 300000 -memory 2048 -write docs/internals/performance.md

@@ -146,7 +146,7 @@ var rooms = []room{
 	{path: "test/bite", only: []string{}},
 	{path: "test/bucket", only: []string{}},
 	{path: "test/idp", only: []string{}},
-	{path: "test/rig", may: []string{".", "client"}, only: []string{}},
+	{path: "test/rig", may: []string{".", "client"}, only: []string{systemCalls}},
 	{path: "test/bench", may: []string{".", "client", "api/rota/v1", "test/rig"}, never: []string{raftLibrary, raftStore, gossip}},
 	{path: "deploy/packages", only: []string{"github.com/goreleaser/nfpm/v2", "github.com/CycloneDX/cyclonedx-go"}},
 	{path: "deploy/helm", only: []string{"helm.sh/helm/v3", "k8s.io/api", "sigs.k8s.io/kustomize/api", "sigs.k8s.io/kustomize/kyaml", "sigs.k8s.io/yaml"}},

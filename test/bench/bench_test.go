@@ -73,11 +73,11 @@ func TestRepeated(t *testing.T) {
 
 func TestNumbers(t *testing.T) {
 	t.Parallel()
-	if got, err := numbers("1, 20,300"); err != nil || !slices.Equal(got, []int{1, 20, 300}) {
+	if got, err := numbers("1, 20,300", 1); err != nil || !slices.Equal(got, []int{1, 20, 300}) {
 		t.Errorf("%v, %v", got, err)
 	}
 	for _, bad := range []string{"", "0", "1,,2", "1,-2", "x", "1 2", "1.5"} {
-		if got, err := numbers(bad); err == nil {
+		if got, err := numbers(bad, 1); err == nil {
 			t.Errorf("%q is taken as %v", bad, got)
 		}
 	}
@@ -155,6 +155,19 @@ func TestMeasureFault(t *testing.T) {
 		p := &plan{rota: fake}
 		if _, err := p.measure(t.Context(), fake, &servers{}, p.closed()); err == nil || !strings.Contains(err.Error(), one.want) {
 			t.Errorf("%s: %v", one.says, err)
+		}
+	}
+}
+
+// The table has a row for each layout and round trip.
+func TestRegionsTable(t *testing.T) {
+	t.Parallel()
+	p := &plan{jobs: 20, seconds: 2, payload: 7}
+	got := p.regionsTable([]regionFigures{{layout: "two", rtt: 40, near: result{SubmitP50Ms: 1, SubmitP99Ms: 2, E2EP50Ms: 3}, far: result{SubmitP50Ms: 4},
+		closed: result{JobsPerS: 5}, elections: 1, failovers: []float64{6, 7, 9}}})
+	for _, want := range []string{"| two | 40 ms | 1.0, 2.0 ms | 4.0 ms | 3.0 ms | 5 | 7 (6 to 9) ms |\n", "unasked meanwhile: 1.", "--rate 200"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
 		}
 	}
 }

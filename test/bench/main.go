@@ -35,14 +35,16 @@ type plan struct {
 	schedules schedulesPlan
 	// followers are none unless they are to be measured.
 	followers int
+	// regions has none unless they are to be measured.
+	regions regionsPlan
 	// http is whether submissions over HTTP are to be measured.
 	http bool
 }
 
 func main() {
 	p := plan{begin: time.Now()}
-	rates, pending, workers := "500,2000", "1000,10000,100000,1000000", "1,10,100,1000,10000"
-	var scale, alone, overload, profile, locked, nats bool
+	rates, pending, workers, rtts := "500,2000", "1000,10000,100000,1000000", "1,10,100,1000,10000", "0,10,40,80"
+	var scale, alone, overload, profile, locked, nats, regions bool
 	var peerNames string
 	flag.StringVar(&p.rota, "rota", "bin/rota", "the binary to measure")
 	flag.StringVar(&p.dir, "dir", "", "where the servers' data goes while they run (default: the system's place for such)")
@@ -75,15 +77,18 @@ func main() {
 	flag.IntVar(&p.schedules.minutes, "minutes", 3, "how many minutes each part of -schedules takes")
 	flag.BoolVar(&locked, "locked", false, "measure with the doors open and locked in turns instead: what tokens and rights cost")
 	flag.IntVar(&p.followers, "followers", 0, "have so many follow events instead, by gRPC and over HTTP, and tell what they cost")
+	flag.BoolVar(&regions, "regions", false, "measure five nodes in regions with delays between them instead; wants the super-user of Linux")
+	flag.StringVar(&rtts, "rtts", rtts, "milliseconds of round trips between regions")
 	flag.BoolVar(&p.http, "http", false, "compare submissions over HTTP with those by gRPC instead")
 	flag.Parse()
 	var err error
 	for _, list := range []struct {
-		text string
-		to   *[]int
-	}{{rates, &p.rates}, {pending, &p.scale.pending}, {workers, &p.scale.workers}} {
+		text  string
+		least int
+		to    *[]int
+	}{{rates, 1, &p.rates}, {pending, 1, &p.scale.pending}, {workers, 1, &p.scale.workers}, {rtts, 0, &p.regions.rtts}} {
 		var e error
-		*list.to, e = numbers(list.text)
+		*list.to, e = numbers(list.text, list.least)
 		err = errors.Join(err, e)
 	}
 	if err == nil && peerNames != "" {
@@ -97,6 +102,8 @@ func main() {
 		switch {
 		case scale:
 			err = p.measureScale(ctx)
+		case regions:
+			err = p.measureRegions(ctx)
 		case p.http:
 			err = p.measureHTTP(ctx)
 		case p.followers > 0:
@@ -138,12 +145,12 @@ func (p *plan) check() error {
 	return nil
 }
 
-// numbers reads a list of whole numbers of at least 1.
-func numbers(text string) (all []int, err error) {
+// numbers reads a list of whole numbers of at least least.
+func numbers(text string, least int) (all []int, err error) {
 	for _, one := range strings.Split(text, ",") {
 		var n int
-		if _, err := fmt.Sscanf(one+" ", "%d ", &n); err != nil || n < 1 || fmt.Sprint(n) != strings.TrimSpace(one) {
-			return nil, fmt.Errorf("%q is refused: whole numbers of at least 1, separated by commas, are wanted", text)
+		if _, err := fmt.Sscanf(one+" ", "%d ", &n); err != nil || n < least || fmt.Sprint(n) != strings.TrimSpace(one) {
+			return nil, fmt.Errorf("%q is refused: whole numbers of at least %d, separated by commas, are wanted", text, least)
 		}
 		all = append(all, n)
 	}

@@ -3,11 +3,14 @@ package e2e
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/rotasched/rota/test/rig"
 )
 
 // upgradeFindings runs `operator upgrade check`, and returns what it found by check, node and result.
@@ -92,4 +95,66 @@ func TestUpgradeCheck_few(t *testing.T) {
 	two, _ := upgradeFindings(t, newCluster(t, 2), 1)
 	wantFinding(t, two, "quorum blocked", "with one of 2 voters down no majority is left")
 	command(t, nil, "", "operator", "upgrade", "check", "--addr", freeAddress(t)).want(t, 7)
+}
+
+// TestUpgradeCheck_rolls goes with a cluster from one version to the next in the order that the check
+// lists, and asks it before each step: it never blocks, and says what is done.
+func TestUpgradeCheck_rolls(t *testing.T) {
+	t.Parallel()
+	long(t)
+	binary := func(version string) string {
+		path, err := rig.Build(t.TempDir(), "-ldflags", "-X main.version="+version)
+		check(t, err)
+		return path
+	}
+	older, newer := binary("0.3.1"), binary("0.5.0")
+	c := &nodes{t: t}
+	for i := range 3 {
+		n := newNode(t, fmt.Sprintf("n%d", i+1), "--bootstrap-expect", "3")
+		n.Line = []string{older}
+		c.all = append(c.all, n)
+	}
+	for _, n := range c.all {
+		n.Flags = append(n.Flags, c.joins(n)...)
+		n.start(t)
+	}
+	c.awaitReady()
+	c.leader(t)
+	tooNew := writeFile(t, filepath.Join(t.TempDir(), "rota"), "#!/bin/sh\n"+older+" version -o json | sed s/0.3.1/0.6.0/\n")
+	check(t, os.Chmod(tooNew, 0o700))
+	far, _ := upgradeFindings(t, c, 1, "--to", tooNew)
+	wantFinding(t, far, "versions n1 blocked", "0.3.1 to 0.6.0 is more than 2 minor versions")
+	for done := range 4 {
+		found, report := upgradeFindings(t, c, 0, "--to", newer)
+		if mixed := found["versions warning"]; strings.Contains(mixed, "0.3.1 on ") != (done > 0 && done < 3) {
+			t.Errorf("after %d nodes the versions are %v", done, found)
+		}
+		var next *node
+		for i, one := range list(t, report, "nodes") {
+			if one["done"] == true {
+				done--
+			} else if next == nil {
+				next = c.byID(one["id"].(string))
+				if one["leader"] == true && i != 2 {
+					t.Errorf("the leader %s comes before others", next.ID)
+				}
+			}
+		}
+		if done != 0 {
+			t.Fatalf("%d nodes more are called done: %v", -done, report["nodes"])
+		}
+		if next == nil {
+			break
+		}
+		next.stop(t, 15*time.Second)
+		next.Line = []string{newer}
+		next.start(t)
+		next.awaitReady(t)
+		eventually(t, 20*time.Second, "nothing stands in the way of the next", func() error {
+			if r := c.rota(t, "operator", "upgrade", "check", "--to", newer); r.code != 0 {
+				return errors.New(r.stdout)
+			}
+			return nil
+		})
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/rotasched/rota/test/jepsen-lite/check"
+	"github.com/rotasched/rota/test/rig"
 )
 
 const (
@@ -24,7 +25,7 @@ const (
 // openShaper makes the device that bad links lead through. Its MTU is that of the
 // links: the kernel cuts and sums every packet up before it comes here.
 func openShaper() (*shaper, error) {
-	device, err := openTun(tunName)
+	device, err := rig.OpenTun(tunName)
 	if err != nil {
 		return nil, err
 	}
