@@ -2,7 +2,9 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/gossip"
 	"github.com/rotasched/rota/cluster/rebuild"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/peer"
@@ -152,4 +155,50 @@ func (lw *leaderWatch) pause(ctx context.Context, most time.Duration) error {
 	case <-lw.n.stopped:
 		return errStopping()
 	}
+}
+
+// cutOff reports whether the node said that this one was removed.
+func (v peerView) cutOff() bool {
+	var refusal *rota.Error
+	return errors.As(v.err, &refusal) && refusal.Subject == subjectRemoved
+}
+
+// aloneAfter is how many seconds without a leader make a node ask why.
+const aloneAfter = 5
+
+// askWhenAlone asks the others whether this node is still one of them: one that
+// was removed hears no more from the leader, not even that. cutOff says that one of them
+// said so already.
+func (w *watcher) askWhenAlone(cutOff bool) {
+	_, leader := w.n.raft.LeaderWithID()
+	w.mu.Lock()
+	if leader != "" && !cutOff {
+		w.leaderless, w.refused = 0, nil
+	} else {
+		w.leaderless++
+	}
+	ask := cutOff || w.leaderless >= aloneAfter
+	w.mu.Unlock()
+	if !ask {
+		return
+	}
+	ctx, cancel := context.WithTimeout(w.n.life, peerTimeout)
+	defer cancel()
+	_, err := w.n.membership.introduceTo(ctx, slices.DeleteFunc(w.n.membership.aliveMembers(), func(m gossip.Member) bool { return m.ID == w.n.cfg.Node || !m.HasState }))
+	if err == nil {
+		return
+	}
+	w.mu.Lock()
+	w.refused = err
+	w.mu.Unlock()
+	if w.n.lines.Allow("alone") {
+		w.n.log.Error("the cluster goes on without this node", "err", err)
+	}
+}
+
+// stillMember returns what the others said against this node, nil for nothing.
+func (w *watcher) stillMember() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.refused
 }

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
-	"github.com/rotasched/rota/cluster/gossip"
 	"github.com/rotasched/rota/cluster/rebuild"
 	"github.com/rotasched/rota/internal/peer"
 )
@@ -145,52 +143,6 @@ func (w *watcher) once() {
 	w.compareWalls(servers, views)
 	w.n.rebuild.Compare(at, servers, answersOf(views), false)
 	w.askWhenAlone(slices.ContainsFunc(slices.Collect(maps.Values(views)), peerView.cutOff))
-}
-
-// cutOff reports whether the node said that this one was removed.
-func (v peerView) cutOff() bool {
-	var refusal *rota.Error
-	return errors.As(v.err, &refusal) && refusal.Subject == subjectRemoved
-}
-
-// aloneAfter is how many seconds without a leader make a node ask why.
-const aloneAfter = 5
-
-// askWhenAlone asks the others whether this node is still one of them: one that
-// was removed hears no more from the leader, not even that. cutOff says that one of them
-// said so already.
-func (w *watcher) askWhenAlone(cutOff bool) {
-	_, leader := w.n.raft.LeaderWithID()
-	w.mu.Lock()
-	if leader != "" && !cutOff {
-		w.leaderless, w.refused = 0, nil
-	} else {
-		w.leaderless++
-	}
-	ask := cutOff || w.leaderless >= aloneAfter
-	w.mu.Unlock()
-	if !ask {
-		return
-	}
-	ctx, cancel := context.WithTimeout(w.n.life, peerTimeout)
-	defer cancel()
-	_, err := w.n.membership.introduceTo(ctx, slices.DeleteFunc(w.n.membership.aliveMembers(), func(m gossip.Member) bool { return m.ID == w.n.cfg.Node || !m.HasState }))
-	if err == nil {
-		return
-	}
-	w.mu.Lock()
-	w.refused = err
-	w.mu.Unlock()
-	if w.n.lines.Allow("alone") {
-		w.n.log.Error("the cluster goes on without this node", "err", err)
-	}
-}
-
-// stillMember returns what the others said against this node, nil for nothing.
-func (w *watcher) stillMember() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.refused
 }
 
 // caughtUpLag is how close to the leader a node must stay to become a voter.

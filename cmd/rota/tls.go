@@ -43,7 +43,7 @@ func (a certifier) caCommand() *cobra.Command {
 		Example: "  rota tls ca --dir secrets",
 		Args:    cobra.NoArgs,
 	}
-	cmd.Flags().StringVar(&dir, "dir", dir, "`directory` to write to")
+	cmd.Flags().StringVar(&dir, "dir", dir, "`directory` to write to; it is made where there is none")
 	durationVar(cmd.Flags(), &life, "life", life, "how long it counts")
 	within(cmd.Flags(), time.Hour, rota.MaxDuration, "life")
 	cmd.RunE = a.does(func(context.Context, []string) error {
@@ -53,6 +53,9 @@ func (a certifier) caCommand() *cobra.Command {
 		}
 		cert, key, err := ca.PEM()
 		if err != nil {
+			return failf("make authority: %w", err)
+		}
+		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return failf("make authority: %w", err)
 		}
 		if err := a.writePair(filepath.Join(dir, "ca"), cert, key); err != nil {
@@ -117,7 +120,7 @@ new files in place of the old ones without a restart.`,
 func issueFrom(dir string, r identity.Request) (cert, key []byte, err error) {
 	caCert, err := readSmall(filepath.Join(dir, "ca.pem"), maxKeyFile)
 	if err != nil {
-		return nil, nil, failf("read authority: %w: make one with: rota tls ca", err)
+		return nil, nil, failf("read authority: %w: make one with: rota tls ca --dir %s", err, dir)
 	}
 	caKey, err := secret.ReadFile(filepath.Join(dir, "ca.key"), maxKeyFile)
 	if err != nil {

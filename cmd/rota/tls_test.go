@@ -13,7 +13,7 @@ import (
 // is never written over.
 func TestTLSCommands(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := filepath.Join(t.TempDir(), "secrets")
 	for _, c := range []struct {
 		args []string
 		want string
@@ -38,6 +38,9 @@ func TestTLSCommands(t *testing.T) {
 	files := tlsFiles{cert: filepath.Join(dir, "n1.pem"), key: filepath.Join(dir, "n1.key"), ca: filepath.Join(dir, "ca.pem")}
 	if _, _, err := testFlags(func(f *serverFlags) { f.node, f.cluster = "n1", "rota" }).plan(files); err != nil {
 		t.Error(err)
+	}
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the directory that was made: %v, %v", info, err)
 	}
 	for _, key := range []string{"ca.key", "n1.key", "operator-ann.key"} {
 		if info, err := os.Stat(filepath.Join(dir, key)); err != nil || info.Mode().Perm() != 0o600 {

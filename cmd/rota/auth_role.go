@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/access"
+)
+
+func (a authCommands) setRole() *cobra.Command {
+	var texts []string
+	var role rota.Role
+	cmd := &cobra.Command{
+		Use:   "set ROLE --grant GRANT [--max-workers N]",
+		Short: "Make a role or give it other grants and limits",
+		Long: "Make a role or give it other grants and limits; those that it had are replaced.\n\n" +
+			"A grant is a right and what it is for, as whoami shows it: \"submit tenant=acme* queue=render\". What is not named is all.\n" +
+			"A limit is how much each principal of the role may own; of a principal's roles the most generous counts.",
+		Example: "  rota auth role set acme --grant 'submit tenant=acme*' --grant 'read tenant=acme*'\n" +
+			"  rota auth role set fleet --grant work --max-workers 20000",
+		Args: cobra.ExactArgs(1),
+	}
+	var how setFlags
+	how.registerMatch(cmd.Flags())
+	cmd.Flags().StringArrayVar(&texts, "grant", nil, "`right` and what it is for; may be repeated")
+	for what := range access.OwnsEnd {
+		flag := strings.ReplaceAll(what.Field(), "_", "-")
+		cmd.Flags().Int64Var(what.Of(&role.RoleLimits), flag, 0, fmt.Sprintf("how many %s each principal owns at most; 0 is the usual `number`, %d",
+			strings.TrimPrefix(flag, "max-"), what.Usual()))
+		within(cmd.Flags(), 0, what.Limit(), flag)
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		role.Name, role.Grants = args[0], make([]rota.Grant, len(texts))
+		for i, text := range texts {
+			var err error
+			if role.Grants[i], err = parseGrant(text); err != nil {
+				return err
+			}
+		}
+		return a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			r, err := c.Auth().SetRole(ctx, role, how.only())
+			if err != nil {
+				return err
+			}
+			return a.printOne(r, []string{r.Name}, func(bool) string {
+				return renderFacts([]fact{{"role", r.Name}, {"grants", grantsText(r.Grants)}, {"limits", roleLimitsText(r.RoleLimits)}})
+			})
+		}))(cmd, args)
+	}
+	return cmd
+}
+
+// roleLimitsText writes the limits that a role sets as their flags do.
+func roleLimitsText(l rota.RoleLimits) string {
+	var set []string
+	for what := range access.OwnsEnd {
+		if n := *what.Of(&l); n != 0 {
+			set = append(set, fmt.Sprintf("%s=%d", what.Field(), n))
+		}
+	}
+	return strings.Join(set, ", ")
+}
+
+// parseGrant reads a grant as rota.Grant.String writes it.
+func parseGrant(text string) (g rota.Grant, err error) {
+	g.Tenant, g.Queue = "*", "*"
+	parts := strings.Fields(text)
+	if len(parts) == 0 {
+		return g, usagef("--grant is empty: a right is wanted, such as \"read tenant=acme*\"")
+	}
+	if err := g.Right.UnmarshalText([]byte(parts[0])); err != nil {
+		return g, err
+	}
+	for _, part := range parts[1:] {
+		switch key, value, _ := strings.Cut(part, "="); key {
+		case "tenant":
+			g.Tenant = value
+		case "queue":
+			g.Queue = value
+		default:
+			return g, usagef("--grant %q: %q is neither tenant=… nor queue=…", text, part)
+		}
+	}
+	return g, nil
+}
+
+func (a authCommands) listRoles() *cobra.Command {
+	return a.listCommand(&cobra.Command{
+		Use:   "list",
+		Short: "List the roles, those built in among them",
+		Args:  cobra.NoArgs,
+		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			roles, err := client.Collect(c.Auth().Roles(ctx, a.fresh()...))
+			if err != nil {
+				return err
+			}
+			a.seen()
+			return printAll(a.app, "roles", roles, func(r rota.Role) string { return r.Name }, []column[rota.Role]{
+				{"ROLE", false, 0, func(r rota.Role) any { return r.Name }},
+				{"BUILT IN", false, 0, func(r rota.Role) any { return r.BuiltIn }},
+				{"GRANTS", false, 0, func(r rota.Role) any { return grantsText(r.Grants) }},
+				{"LIMITS", false, 0, func(r rota.Role) any { return roleLimitsText(r.RoleLimits) }},
+				{"BY", true, 0, func(r rota.Role) any { return r.By }},
+				{"ETAG", true, 0, func(r rota.Role) any { return r.ETag }},
+			})
+		})),
+	})
+}
+
+func grantsText(grants []rota.Grant) string {
+	all := make([]string, len(grants))
+	for i, g := range grants {
+		all[i] = g.String()
+	}
+	return strings.Join(all, ", ")
+}
