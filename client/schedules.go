@@ -99,8 +99,14 @@ func (s Schedules) Delete(ctx context.Context, name rota.ScheduleName, only ...C
 // Next returns the next dates of a schedule, at most so many, as the asked node reckons; 0 is
 // 10.
 func (s Schedules) Next(ctx context.Context, name rota.ScheduleName, most int, opts ...ReadOption) ([]rota.Date, error) {
+	return s.DatesAfter(ctx, name, 0, most, opts...)
+}
+
+// DatesAfter returns the dates of a schedule after one, which may have passed, at most so many, as the asked node
+// reckons: those between two moments are what a backfill would run.
+func (s Schedules) DatesAfter(ctx context.Context, name rota.ScheduleName, after rota.Date, most int, opts ...ReadOption) ([]rota.Date, error) {
 	ask := func(ctx context.Context, n *node, how *rotav1.Read) (*rotav1.NextDatesResponse, error) {
-		return n.schedules.Next(ctx, &rotav1.NextDatesRequest{Name: string(name), Limit: int32(most), Read: how})
+		return n.schedules.Next(ctx, &rotav1.NextDatesRequest{Name: string(name), Limit: int32(most), Read: how, AfterMs: int64(after)})
 	}
 	from := func(w *rotav1.NextDatesResponse) ([]rota.Date, error) {
 		return words.DatesFromWire(w.GetDatesMs()), nil

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/rotasched/rota"
@@ -147,8 +148,9 @@ func (sv *scheduleVerbs) DeleteSchedule(ctx context.Context, name rota.ScheduleN
 	return err
 }
 
-// NextDates reckons the next dates of a schedule, so many at most, and says by which time zones.
-func (sv *scheduleVerbs) NextDates(ctx context.Context, name rota.ScheduleName, most int, opt peer.ReadOptions) ([]rota.Date, string, rota.ReadAt, error) {
+// NextDates reckons the dates of a schedule after one, so many at most, and says by which time zones. After 0 are
+// those that are not decided yet.
+func (sv *scheduleVerbs) NextDates(ctx context.Context, name rota.ScheduleName, after rota.Date, most int, opt peer.ReadOptions) ([]rota.Date, string, rota.ReadAt, error) {
 	s, at, err := sv.Schedule(ctx, name, opt)
 	if err != nil {
 		return nil, "", at, err
@@ -158,7 +160,7 @@ func (sv *scheduleVerbs) NextDates(ctx context.Context, name rota.ScheduleName, 
 		return nil, "", at, err
 	}
 	var dates []rota.Date
-	for d := int64(s.Through); len(dates) < most; {
+	for d := int64(cmp.Or(after, s.Through)); len(dates) < most; {
 		next, ok := table.Next(d)
 		if !ok {
 			break

@@ -108,9 +108,14 @@ func TestSchedules_byHand(t *testing.T) {
 	if err != nil || set.Next <= set.Through {
 		t.Fatal(set, err)
 	}
-	dates, _, _, err := n.NextDates(ctx, "s", 3, peer.ReadOptions{})
+	dates, _, _, err := n.NextDates(ctx, "s", 0, 3, peer.ReadOptions{})
 	if err != nil || len(dates) != 3 || dates[0] != set.Next {
 		t.Error(dates, err)
+	}
+	summer, _ := rota.ParseDate("2025-03-29T01:30:00Z") // the night after has an hour less
+	passed, _, _, err := n.NextDates(ctx, "s", summer-1, 2, peer.ReadOptions{})
+	if err != nil || len(passed) != 2 || passed[0] != summer || passed[1] != summer+(23*60+30)*60*1000 {
+		t.Error(passed, err)
 	}
 	if o, err := n.TriggerSchedule(ctx, "s", "x"); err != nil || o.ID != "s@+x" || o.State != rota.JobQueued {
 		t.Error(o, err)
@@ -132,7 +137,7 @@ func TestSchedules_byHand(t *testing.T) {
 	if err := n.DeleteSchedule(ctx, "s"); err != nil || n.DeleteSchedule(ctx, "s") != nil {
 		t.Error(err)
 	}
-	if _, _, _, err := n.NextDates(ctx, "s", 3, peer.ReadOptions{}); rota.KindOf(err) != rota.KindNotFound {
+	if _, _, _, err := n.NextDates(ctx, "s", 0, 3, peer.ReadOptions{}); rota.KindOf(err) != rota.KindNotFound {
 		t.Error(err)
 	}
 }

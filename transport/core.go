@@ -129,8 +129,8 @@ type Core interface {
 	// BackfillSchedule takes the dates of a time that has passed, and says how many it has.
 	BackfillSchedule(ctx context.Context, name rota.ScheduleName, from, until rota.Date, overlap rota.Overlap) (int, rota.Schedule, error)
 	DeleteSchedule(ctx context.Context, name rota.ScheduleName) error
-	// NextDates reckons the next dates, and says by which release of the time zones.
-	NextDates(ctx context.Context, name rota.ScheduleName, most int, opt peer.ReadOptions) ([]rota.Date, string, rota.ReadAt, error)
+	// NextDates reckons the dates after one, 0 for those that are not decided yet, and says by which release of the time zones.
+	NextDates(ctx context.Context, name rota.ScheduleName, after rota.Date, most int, opt peer.ReadOptions) ([]rota.Date, string, rota.ReadAt, error)
 
 	Plans(ctx context.Context, opt peer.ReadOptions) ([]rota.Plan, rota.ReadAt, error)
 	Plan(ctx context.Context, id rota.PlanID, opt peer.ReadOptions) (rota.Plan, rota.ReadAt, error)

@@ -150,8 +150,10 @@ func (s *schedulesService) Next(ctx context.Context, req *rotav1.NextDatesReques
 		most = nextUsual
 	case most < 0 || most > nextMost:
 		return nil, rota.Refusef(rota.KindInvalid, "limit", "limit is %d: 1 to %d is wanted", most, nextMost)
+	case req.GetAfterMs() < 0:
+		return nil, rota.Refusef(rota.KindInvalid, "after_ms", "after_ms is %d: a date is wanted, or 0", req.GetAfterMs())
 	}
-	dates, tzdata, at, err := s.core.NextDates(ctx, name, most, words.ReadFromWire(req.GetRead()))
+	dates, tzdata, at, err := s.core.NextDates(ctx, name, rota.Date(req.GetAfterMs()), most, words.ReadFromWire(req.GetRead()))
 	if err != nil {
 		return nil, err
 	}

@@ -56,8 +56,8 @@ func (c *fakeCore) BackfillSchedule(_ context.Context, name rota.ScheduleName, f
 
 func (c *fakeCore) DeleteSchedule(context.Context, rota.ScheduleName) error { return c.err }
 
-func (c *fakeCore) NextDates(_ context.Context, _ rota.ScheduleName, most int, opt peer.ReadOptions) ([]rota.Date, string, rota.ReadAt, error) {
-	return slices.Repeat([]rota.Date{7}, most), "2025c", fakeAt(opt), c.err
+func (c *fakeCore) NextDates(_ context.Context, _ rota.ScheduleName, after rota.Date, most int, opt peer.ReadOptions) ([]rota.Date, string, rota.ReadAt, error) {
+	return slices.Repeat([]rota.Date{after + 7}, most), "2025c", fakeAt(opt), c.err
 }
 
 // schedulesUnary is each call of the service Schedules with one answer, once well-formed and once
@@ -108,9 +108,9 @@ func schedulesUnary(b *bundle) map[string]unaryRow {
 			return schedules.Delete(ctx, &rotav1.DeleteScheduleRequest{Name: name})
 		}
 	}
-	next := func(limit int32) call {
+	next := func(limit int32, after int64) call {
 		return func(ctx context.Context) (proto.Message, error) {
-			return schedules.Next(ctx, &rotav1.NextDatesRequest{Name: "s", Limit: limit})
+			return schedules.Next(ctx, &rotav1.NextDatesRequest{Name: "s", Limit: limit, AfterMs: after})
 		}
 	}
 	return map[string]unaryRow{
@@ -127,7 +127,8 @@ func schedulesUnary(b *bundle) map[string]unaryRow {
 		"schedules trigger":  {trigger("x"), trigger("no id"), `"s@+x"`},
 		"schedules backfill": {backfill(""), backfill("both"), `overlap:"queue_all"`},
 		"schedules delete":   {drop("s"), drop(""), ``},
-		"schedules next":     {next(0), next(1_001), `tzdata:"2025c"`},
+		"schedules next":     {next(0, 0), next(1_001, 0), `tzdata:"2025c"`},
+		"schedules after":    {next(1, 5), next(1, -5), `dates_ms:12`},
 	}
 }
 

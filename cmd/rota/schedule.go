@@ -99,17 +99,18 @@ func (a scheduleCommands) show() *cobra.Command {
 
 func (a scheduleCommands) next() *cobra.Command {
 	most := 10
+	var after rota.Date
 	cmd := a.reads(&cobra.Command{
 		Use:     "next S",
-		Short:   "Show the next dates of a schedule, as the node that answers reckons",
-		Example: "  rota schedule next nightly --count 3",
+		Short:   "Show the next dates of a schedule, as the node that answers reckons, or those after a date that has passed",
+		Example: "  rota schedule next nightly --count 3\n  rota schedule next nightly --after 2031-01-01",
 		Args:    cobra.ExactArgs(1),
 		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
 			name, err := scheduleNamed(args)
 			if err != nil {
 				return err
 			}
-			dates, err := c.Schedules().Next(ctx, name, most, a.fresh()...)
+			dates, err := c.Schedules().DatesAfter(ctx, name, after, most, a.fresh()...)
 			if err != nil {
 				return err
 			}
@@ -118,6 +119,7 @@ func (a scheduleCommands) next() *cobra.Command {
 		})),
 	})
 	cmd.Flags().IntVar(&most, "count", most, "how `many` dates, 1 to 1000")
+	cmd.Flags().Var((*dateValue)(&after), "after", "those after this date; without it those that are not decided yet")
 	within(cmd.Flags(), 1, 1_000, "count")
 	return cmd
 }

@@ -100,6 +100,7 @@ func (s *Site) deleteSchedule(ctx context.Context, in *NamedVersion) (*Answer[re
 type NextQuery struct {
 	One
 	Limit int32 `query:"limit" minimum:"1" maximum:"1000" default:"10" doc:"So many dates."`
+	After int64 `query:"after_ms" minimum:"0" doc:"The dates after this one, which may have passed; without it those that are not decided yet."`
 }
 
 func (s *Site) nextDates(ctx context.Context, in *NextQuery) (*Answer[rest.Dates], error) {
@@ -107,7 +108,7 @@ func (s *Site) nextDates(ctx context.Context, in *NextQuery) (*Answer[rest.Dates
 	if err != nil {
 		return nil, err
 	}
-	got, err := s.options.Calls.Schedules.Next(ctx, &rotav1.NextDatesRequest{Name: in.ID, Limit: in.Limit, Read: read})
+	got, err := s.options.Calls.Schedules.Next(ctx, &rotav1.NextDatesRequest{Name: in.ID, Limit: in.Limit, Read: read, AfterMs: in.After})
 	if err != nil {
 		return nil, err
 	}

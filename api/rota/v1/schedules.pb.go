@@ -1079,8 +1079,10 @@ type NextDatesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// 1 to 1,000; 0 is 10.
-	Limit         int32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
-	Read          *Read `protobuf:"bytes,3,opt,name=read,proto3" json:"read,omitempty"`
+	Limit int32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	Read  *Read `protobuf:"bytes,3,opt,name=read,proto3" json:"read,omitempty"`
+	// The dates after this one, which may have passed; 0 is those that are not decided yet.
+	AfterMs       int64 `protobuf:"varint,4,opt,name=after_ms,json=afterMs,proto3" json:"after_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1134,6 +1136,13 @@ func (x *NextDatesRequest) GetRead() *Read {
 		return x.Read
 	}
 	return nil
+}
+
+func (x *NextDatesRequest) GetAfterMs() int64 {
+	if x != nil {
+		return x.AfterMs
+	}
+	return 0
 }
 
 type NextDatesResponse struct {
@@ -1284,11 +1293,12 @@ const file_rota_v1_schedules_proto_rawDesc = "" +
 	"\x15DeleteScheduleRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
 	"\bif_match\x18\x02 \x01(\tR\aifMatch\"\x18\n" +
-	"\x16DeleteScheduleResponse\"_\n" +
+	"\x16DeleteScheduleResponse\"z\n" +
 	"\x10NextDatesRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\x05R\x05limit\x12!\n" +
-	"\x04read\x18\x03 \x01(\v2\r.rota.v1.ReadR\x04read\"g\n" +
+	"\x04read\x18\x03 \x01(\v2\r.rota.v1.ReadR\x04read\x12\x19\n" +
+	"\bafter_ms\x18\x04 \x01(\x03R\aafterMs\"g\n" +
 	"\x11NextDatesResponse\x12\x19\n" +
 	"\bdates_ms\x18\x01 \x03(\x03R\adatesMs\x12\x16\n" +
 	"\x06tzdata\x18\x02 \x01(\tR\x06tzdata\x12\x1f\n" +

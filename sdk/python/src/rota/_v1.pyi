@@ -3235,12 +3235,14 @@ class NextDatesRequest(Message):
     limit: int
     @property
     def read(self) -> Read: ...
+    after_ms: int
     def __init__(
         self,
         *,
         name: str | None = ...,
         limit: int | None = ...,
         read: Read | None = ...,
+        after_ms: int | None = ...,
     ) -> None: ...
 
 class NextDatesResponse(Message):
