@@ -30,6 +30,11 @@ export class Nodes {
     return this.origins;
   }
 
+  /** Whether only the origin that the page came from is asked. */
+  get single(): boolean {
+    return this.alone;
+  }
+
   /** Has only the origin that the page came from asked: all nodes are behind it. */
   stay(): void {
     this.alone = true;

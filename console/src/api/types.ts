@@ -35,9 +35,14 @@ export interface OverviewQueue {
   backpressure?: string;
 }
 
+/** What waits longest in a queue: the lane of that job, with why nothing of it is placed. */
+export type OverviewWait = Schemas['Lane'] & { queue: string };
+
 /** The state of the topic overview; cluster and last are for who may see the status. */
 export interface Overview {
   cluster?: ClusterStatus;
   queues: OverviewQueue[];
+  /** Of the queues with the longest waits the first. */
+  waits?: OverviewWait[] | null;
   last?: Stats;
 }

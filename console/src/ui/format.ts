@@ -12,6 +12,11 @@ export function things(n: number, one: string, many = `${one}s`): string {
   return `${count(n)} ${n === 1 ? one : many}`;
 }
 
+/** How many things were counted, where the count may have stopped at a bound: 100,000+ jobs. */
+export function atLeast(n: number, complete: boolean, one: string, many = `${one}s`): string {
+  return complete ? things(n, one, many) : `${count(n)}+ ${many}`;
+}
+
 /** A length of time in at most two units: 350 ms, 4.2 s, 3 min 5 s, 2 h 10 min, 4 d 3 h. */
 export function duration(ms: number): string {
   if (ms < 0) return `−${duration(-ms)}`;

@@ -32,6 +32,10 @@ export function flawsOf(page: Page): Promise<string[]> {
       return false;
     };
 
+    if (scope.matches('dialog') && scope.scrollWidth > scope.clientWidth) {
+      const edge = scope.getBoundingClientRect().left + scope.clientLeft + scope.clientWidth;
+      flaws.push(`the dialog goes sideways: ${all.filter((e) => e.getBoundingClientRect().right > edge).slice(0, 3).map(name).join('; ')}`);
+    }
     if (root.scrollWidth > root.clientWidth) {
       const wide = all.filter((e) => e.getBoundingClientRect().right > root.clientWidth + 1 && !scrolls(e));
       flaws.push(`the page is ${root.scrollWidth} px wide, of ${root.clientWidth}: ${wide.slice(0, 3).map(name).join('; ')}`);

@@ -46,11 +46,11 @@ export async function visit(page: Page, path: string): Promise<void> {
   }, path);
 }
 
-/** Has axe look the page over; in the other theme colours alone are another. */
-export async function accessible(page: Page): Promise<void> {
-  for (const theme of ['light', 'dark'] as const) {
+/** Has axe look the page over, or a part of it; in the other theme colours alone are another. */
+export async function accessible(page: Page, part = ':root', themes: readonly ('light' | 'dark')[] = ['light', 'dark']): Promise<void> {
+  for (const theme of themes) {
     await page.emulateMedia({ colorScheme: theme });
-    const axe = new AxeBuilder({ page });
+    const axe = new AxeBuilder({ page }).include(part);
     const look = theme === 'light' ? axe.withTags(['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']) : axe.withRules(['color-contrast']);
     const { violations } = await look.analyze();
     expect(violations.map((v) => `${theme}: ${v.id}: ${v.nodes.map((n) => n.html).join(' ')}`)).toEqual([]);

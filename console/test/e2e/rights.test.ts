@@ -110,7 +110,7 @@ test('who may change one queue sees the buttons of its things, and of no other',
     if (names.length) shownOn[path] = names;
   }
   expect(shownOn).toEqual({
-    'jobs/acme-waits': ['Change priority…', 'Cancel job…'],
+    'jobs/acme-waits': ['Change priority…', 'Move job…', 'Cancel job…'],
     'jobs/acme-dead': ['Retry job…'],
     'queues/acme-queue': ['Pause queue…', 'Drain and delete…'],
     'workers/acme-worker': expect.arrayContaining(['Retire worker…']),

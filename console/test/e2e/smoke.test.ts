@@ -139,6 +139,8 @@ test('a token is made in the browser, counts, and is revoked', async ({ page }) 
   const whoami = async (): Promise<number> => (await fetch(`${api}/v1/whoami`, { headers: { Authorization: `Bearer ${secret}` } })).status;
   expect(await whoami()).toBe(200);
   await page.getByRole('button', { name: 'Revoke…' }).first().click();
+  await expect(page.getByRole('button', { name: 'Revoke', exact: true })).toBeDisabled(); // it cannot be undone
+  await page.getByLabel(/^Type .* to go on/).fill(secret.split('_')[1]!);
   await page.getByRole('button', { name: 'Revoke', exact: true }).click();
   await expect.poll(whoami).toBe(401);
 });
@@ -154,6 +156,7 @@ test('a workflow: its graph, a node and its job, a gate, and its end', async ({ 
   await expect(page.getByRole('heading', { level: 1 })).toHaveText(`graph/${hostileNode}`);
   await page.goBack();
   await page.getByRole('button', { name: 'Let pass…' }).click();
+  await page.getByLabel('Type pass to go on').fill('pass');
   await page.getByRole('button', { name: 'Let pass', exact: true }).click();
   await expect(page.getByLabel('Gates')).toHaveCount(0);
   await page.getByRole('button', { name: 'Cancel workflow…' }).click();
@@ -186,7 +189,13 @@ test('a schedule is filled from one moment to another', async ({ page }) => {
   await page.goto((await cluster.leader()).api + '/ui/schedules/nightly');
   await page.getByRole('button', { name: 'Backfill…' }).click();
   await page.getByLabel('from', { exact: true }).fill('2024-01-01T00:00:00');
+  await page.getByLabel('until').fill('2024-06-03T00:00:00');
+  // Its dates first; so many ask for a word.
+  await expect(page.getByRole('dialog').getByText('154 dates')).toBeVisible();
+  await expect(page.getByRole('button', { name: 'Backfill', exact: true })).toBeDisabled();
   await page.getByLabel('until').fill('2024-01-03T00:00:00');
+  await expect(page.getByRole('dialog').getByRole('listitem')).toHaveText(['Mon 2024-01-01 02:30:00 GMT+1', 'Tue 2024-01-02 02:30:00 GMT+1']);
+  await accessible(page);
   await page.getByRole('button', { name: 'Backfill', exact: true }).click();
   // Those that wait for others are no jobs yet: they are named all the same.
   for (const day of [1, 2]) await expect(page.getByLabel('Runs').getByText(`nightly@2024-01-0${day}T01:30:00Z`).first()).toBeVisible();

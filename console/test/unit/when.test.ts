@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 
-import { calendar, datesIn, fateOf, inZone, runOf, when, whyOf } from '../../src/pages/schedules/when';
+import { calendar, fateOf, inZone, runOf, when, whyOf } from '../../src/pages/schedules/when';
 import { classOf } from '../../src/ui/states';
 
 const schedule = (more: object) => ({ name: 's', overlap: 'skip', catch_up_ms: 3_600_000, catch_up_max: 1, job: {}, ...more }) as never;
@@ -38,10 +38,4 @@ test('a calendar begins with the Monday of now, and counts days in the zone', ()
   expect(weeks[0]![0]!.day).toBe('2026-11-23');
   expect(weeks.flat().filter((d) => d.n > 0)).toEqual([{ day: '2026-11-27', n: 2 }]);
   expect(weeks[1]![6]!.day).toBe('2026-12-06');
-});
-
-test('dates that have passed are counted where the schedule itself says them', () => {
-  expect(datesIn(schedule({ dates_ms: [10, 20, 30] }), 10, 29)).toBe(2);
-  expect(datesIn(schedule({ every_ms: 10 }), 0, 100)).toBe(10);
-  expect(datesIn(schedule({ cron: '* * * * *' }), 0, 100)).toBeUndefined();
 });

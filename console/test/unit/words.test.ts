@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest';
 
-import { deadTerms, group, histogram } from '../../src/pages/dead/groups';
+import { deadTerms, group, histogram, shares, withCounts } from '../../src/pages/dead/groups';
 import { append } from '../../src/pages/overview/stats';
 import { completed, quote, split, valueOf, withTerm } from '../../src/pages/jobs/terms';
 import { snap, spansOf, stopsOf } from '../../src/pages/job/life';
-import { bytes, count, duration, exact, relative, things } from '../../src/ui/format';
+import { atLeast, bytes, count, duration, exact, relative, things } from '../../src/ui/format';
 
 test('terms are told apart, set and taken away', () => {
   const line = 'state=DEAD error~"connection, reset \\" x" age>1h';
@@ -92,4 +92,32 @@ test('the slider stops where something happened, by the index that it was decide
   expect(stops.map((s) => s.at)).toEqual(['1970-01-01T00:00:01.000Z', '41', '1970-01-01T00:00:03.000Z', '77']);
   expect(snap(stops, 2_010, 50).at).toBe('41');
   expect(snap(stops, 4_000, 50)).toMatchObject({ ms: 4_000, at: '1970-01-01T00:00:04.000Z' });
+});
+
+test('a count that stopped at a bound says so', () => {
+  expect([atLeast(1, true, 'job'), atLeast(100_000, false, 'job'), atLeast(1, false, 'job')]).toEqual(['1 job', '100,000+ jobs', '1+ jobs']);
+});
+
+test('groups have the count of all, and those of which none was read are there too', () => {
+  const job = (fingerprint: string, died: number) => ({ fingerprint, type: 't', reason: 'PROVIDER_FAIL', error: 'x', queue: 'q', finished_ms: died }) as never;
+  const read = group([job('a', 9), job('b', 8)], 'queue=q');
+  const counted = [{ fingerprint: 'b', count: 700, type: 't', reason: 'PROVIDER_FAIL', job: 'j', error: 'x' }, { fingerprint: 'old', count: 3, type: 'u', reason: 'DECLINED', job: 'k', error: 'y' }] as never;
+  expect(withCounts(read, counted, 'queue=q').map((g) => [g.fingerprint, g.count, g.last, g.terms])).toEqual([
+    ['b', 700, 8, 'state=DEAD error=b queue=q'],
+    ['old', 3, 0, 'state=DEAD error=old queue=q'],
+    ['a', 1, 9, 'state=DEAD error=a queue=q'],
+  ]);
+  expect(withCounts(read, []).map((g) => g.count)).toEqual([1, 1]);
+});
+
+test('what jobs have in common stands first: the release that broke them', () => {
+  const job = (worker: string, release: string) => ({ type: 'send', queue: 'mail', labels: { release }, attempts: [{ worker: 'before' }, { worker }] }) as never;
+  const found = shares([job('w1', '4.2.0'), job('w2', '4.2.0'), job('w1', '4.1.9')]);
+  expect(found.filter((s) => s.what === 'label.release')).toEqual([
+    { what: 'label.release', value: '4.2.0', count: 2 },
+    { what: 'label.release', value: '4.1.9', count: 1 },
+  ]);
+  expect(found.filter((s) => s.what === 'worker').map((s) => [s.value, s.count])).toEqual([['w1', 2], ['w2', 1]]);
+  expect(shares(Array.from({ length: 30 }, (_, i) => job(`w${i}`, 'r'))).filter((s) => s.what === 'worker')).toHaveLength(5);
+  expect(shares([])).toEqual([]);
 });

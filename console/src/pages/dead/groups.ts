@@ -1,3 +1,4 @@
+import type { components } from '../../api/schema';
 import type { Job } from '../../api/types';
 import { quote } from '../jobs/terms';
 
@@ -41,7 +42,60 @@ export function group(jobs: Job[], more = ''): Group[] {
     g.last = Math.max(g.last, died);
     g.queues.set(job.queue ?? '', (g.queues.get(job.queue ?? '') ?? 0) + 1);
   }
-  return [...groups.values()].sort((a, b) => b.count - a.count || b.last - a.last);
+  return [...groups.values()].sort(largest);
+}
+
+const largest = (a: Group, b: Group): number => b.count - a.count || b.last - a.last;
+
+/** Returns groups with how many there are of each in all, and those of which none is among the jobs that were read. */
+export function withCounts(groups: Group[], counted: readonly components['schemas']['JobGroup'][], more = ''): Group[] {
+  const known = new Map(groups.map((g) => [g.fingerprint, g]));
+  const others = groups.filter((g) => !counted.some((c) => c.fingerprint === g.fingerprint));
+  const all = counted.flatMap((c) => {
+    if (!c.fingerprint) return [];
+    const g = known.get(c.fingerprint);
+    const fresh: Group = { count: 0, key: c.fingerprint, fingerprint: c.fingerprint, type: c.type, reason: c.reason ?? '', error: c.error ?? '', terms: deadTerms(more, `error=${c.fingerprint}`), first: 0, last: 0, queues: new Map<string, number>() };
+    return [{ ...(g ?? fresh), count: Math.max(c.count, g?.count ?? 0) }];
+  });
+  return [...all, ...others].sort(largest);
+}
+
+/** A value that several of some jobs have in common. */
+export interface Share {
+  /** What has the value: worker, queue, tenant, type, or a label. */
+  what: string;
+  value: string;
+  count: number;
+}
+
+/** So many values of one thing are returned; where there are more, it is no common one. */
+const mostValues = 5;
+
+/**
+ * Returns what jobs have in common, what most of them have first: a release, a worker, a customer. Of the workers it is
+ * the one at which the last attempt of each was.
+ */
+export function shares(jobs: readonly Job[]): Share[] {
+  const found = new Map<string, Map<string, number>>();
+  const add = (what: string, value: string | undefined): void => {
+    if (!value) return;
+    const values = found.get(what) ?? new Map<string, number>();
+    values.set(value, (values.get(value) ?? 0) + 1);
+    found.set(what, values);
+  };
+  for (const job of jobs) {
+    add('worker', job.attempts?.at(-1)?.worker);
+    add('type', job.type);
+    add('queue', job.queue);
+    add('tenant', job.tenant);
+    for (const [name, value] of Object.entries(job.labels ?? {})) add(`label.${name}`, value);
+  }
+  return [...found].flatMap(([what, values]) =>
+    [...values]
+      .map(([value, count]) => ({ what, value, count }))
+      .sort((a, b) => b.count - a.count)
+      .slice(0, mostValues),
+  );
 }
 
 /** Returns how many of some moments lie in each of so many equal spans, and where these begin. */

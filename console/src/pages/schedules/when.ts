@@ -99,10 +99,3 @@ export function calendar(dates: number[], now: number, zone: string | undefined,
     }),
   );
 }
-
-/** How many dates lie in a span that has passed, where the schedule itself says so: not of a cron expression, which the cluster reckons. */
-export function datesIn(s: Schedule, from: number, until: number): number | undefined {
-  if (s.dates_ms?.length) return s.dates_ms.filter((d) => d >= from && d <= until).length;
-  if (s.every_ms) return Math.max(0, Math.floor((until - from) / s.every_ms));
-  return undefined;
-}

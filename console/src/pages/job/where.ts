@@ -1,0 +1,70 @@
+import type { Job } from '../../api/types';
+import { to } from '../../router.svelte';
+
+/** A page on which a reason for not running can be looked into, or ended. */
+export interface Place {
+  name: string;
+  href: string;
+  /** The right that the page needs. */
+  right: string;
+}
+
+/** What is known of the job that waits. */
+export type Of = Pick<Job, 'id' | 'queue' | 'tenant' | 'keys' | 'worker'>;
+
+const place = (name: string, href: string, right = 'read'): Place => ({ name, href, right });
+const queue = (job: Of): Place => place(`queue ${job.queue}`, to('queues', job.queue ?? ''));
+/** A setting of the job's queue, which its page then shows. */
+const setting = (key: string) => (job: Of): Place => place(`${key} of queue ${job.queue}`, `${to('queues', job.queue ?? '')}?set=${key}`);
+const workers = (job: Of): Place => place(`workers of queue ${job.queue}`, `${to('workers')}?q=${encodeURIComponent(job.queue ?? '')}`, 'status');
+const tenant = (job: Of): Place => place(`limits of tenant ${job.tenant}`, to('tenants', job.tenant ?? ''));
+const workflow = (job: Of): Place | undefined => {
+  const found = /^([^/@]+)\/(.+)$/s.exec(job.id);
+  return found ? place(`workflow ${found[1]}`, `${to('workflows', found[1]!)}?focus=${encodeURIComponent(found[2]!)}`) : undefined;
+};
+const schedule = (job: Of): Place | undefined => {
+  const name = /^[^/@]+(?=@)/.exec(job.id)?.[0];
+  return name ? place(`schedule ${name}`, to('schedules', name)) : undefined;
+};
+const key = (job: Of, detail: string): Place | undefined => {
+  // The detail names the key; of two that begin alike the longer one is meant.
+  const named = (job.keys ?? []).filter((k) => detail.includes(`key ${k} `)).sort((a, b) => b.length - a.length)[0];
+  return named ? place(`key ${named}`, `${to('tenants')}?${new URLSearchParams({ key: named, tenant: job.tenant ?? '' })}`) : undefined;
+};
+
+/** Where each reason ends, by its name; those that end by themselves have no place. */
+const places: Record<string, (job: Of, detail: string) => Place | undefined> = {
+  MODE_HOLDS: () => place('mode of the cluster', to('cluster'), 'status'),
+  QUEUE_PAUSED: queue,
+  DOMAIN_ISOLATED: queue,
+  TENANT_AT_LIMIT: tenant,
+  TENANT_WINDOW_FULL: setting('tenant_window_max'),
+  TENANT_NOT_GRANTED: () => place('roles', to('access'), 'auth'),
+  KEY_AT_LIMIT: key,
+  KEY_RATE: key,
+  WAITING_IN_SEQUENCE: key,
+  SEQUENCE_BLOCKED: key,
+  HEALTH_TOO_LOW: setting('min_health'),
+  STAKE_TOO_LOW: setting('min_stake'),
+  UNITS_EXHAUSTED: setting('units_per_period'),
+  BEHIND_HIGHER_RANK: (job, detail) => (/backfill/.test(detail) ? setting('backfill')(job) : queue(job)),
+  NOT_THE_PINNED_WORKER: (job) => (job.worker ? place(`worker ${job.worker}`, to('workers', job.worker), 'status') : undefined),
+  NO_WORKER_REGISTERED: () => place('all workers', to('workers'), 'status'),
+  ...Object.fromEntries(
+    [
+      ...['NO_FREE_SLOT', 'NO_SLOT_OFFERED', 'CPU_FULL', 'MEMORY_FULL', 'IO_FULL', 'HELD_FOR_ANOTHER_JOB', 'NOT_ACTIVE', 'DISCONNECTED', 'COOLING_DOWN', 'TYPE_DENYLISTED'],
+      ...['ATTESTATION_MISSING', 'ATTESTATION_EXPIRED', 'REGION_DENIED', 'CAPABILITY_MISSING', 'LIMIT_EXCEEDED', 'TYPE_NOT_HANDLED'],
+    ].map((reason) => [reason, workers]),
+  ),
+  WAITING_FOR_PARENTS: workflow,
+  WAITING_FOR_SIGNAL: workflow,
+  WAITING_FOR_RUN: schedule,
+  SCHEDULE_PAUSED: schedule,
+  RUN_REFUSED: schedule,
+  BEHIND_EARLIER_DATES: schedule,
+};
+
+/** Returns where a reason for which a job does not run is looked into; undefined where it ends by itself. */
+export function placeOf(reason: string, detail: string, job: Of): Place | undefined {
+  return places[reason]?.(job, `${detail} `);
+}

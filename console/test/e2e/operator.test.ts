@@ -1,0 +1,202 @@
+import { expect, test } from '@playwright/test';
+
+import { Cluster } from './cluster';
+import { accessible, faultsOf, shown } from './look';
+import { Worker } from './worker';
+
+let cluster: Cluster;
+
+test.beforeAll(async () => {
+  cluster = await Cluster.start();
+});
+test.afterAll(() => cluster.stop());
+
+test('how many there are is counted, and not only what was read', async ({ page }) => {
+  await cluster.call('PUT', '/v1/queues/counted', { set: {} });
+  await cluster.call('POST', '/v1/jobs', { jobs: Array.from({ length: 450 }, (_, i) => ({ id: `counted-${i}`, queue: 'counted', type: 'shout' })) });
+  await page.goto(`${(await cluster.leader()).api}/ui/jobs?q=${encodeURIComponent('queue=counted')}`);
+  await shown(page);
+  await expect(page.getByText('450 jobs, the newest first')).toBeVisible();
+  await expect(page.getByRole('grid', { name: 'Jobs' })).toHaveAttribute('aria-rowcount', '451');
+});
+
+test('a release that fails: its group says how many, and what they have in common', async ({ page }) => {
+  const faults = faultsOf(page);
+  await cluster.call('PUT', '/v1/queues/mail', { set: {} });
+  const bury = async (worker: Worker, id: string, release: string, error: string): Promise<void> => {
+    await cluster.call('PUT', `/v1/jobs/${id}`, { queue: 'mail', type: 'send', labels: { release } });
+    await worker.bury(error);
+  };
+  const first = new Worker(cluster, 'mail-1', { queues: ['mail'], slots: 1 });
+  for (let i = 0; i < 3; i++) await bury(first, `m-${i}`, '4.2.0', `TLS 1.1 is refused, request ${i}`);
+  first.stop();
+  await cluster.call('POST', '/v1/workers/mail-1/drain');
+  const second = new Worker(cluster, 'mail-2', { queues: ['mail'], slots: 1 });
+  await bury(second, 'm-3', '4.2.0', 'TLS 1.1 is refused, request 3');
+  await bury(second, 'm-4', '4.1.9', 'no such mailbox');
+  second.stop();
+  await page.goto(`${(await cluster.leader()).api}/ui/dead?q=queue%3Dmail`);
+  await expect(page.getByText('2 groups of 5 dead jobs')).toBeVisible();
+  await page.getByRole('link', { name: 'TLS 1.1 is refused, request 3' }).click();
+  const rows = page.getByLabel('What they have in common').locator('tbody tr');
+  await expect(rows).toHaveText([/worker\s*mail-1\s*3 of 4/, /worker\s*mail-2\s*1 of 4/, /type\s*send\s*all 4/, /queue\s*mail\s*all 4/, /tenant\s*default\s*all 4/, /label\.release\s*4\.2\.0\s*all 4/]);
+  await accessible(page);
+  await rows.getByRole('link', { name: '4.2.0' }).click();
+  await expect(page.getByRole('grid', { name: 'Jobs' }).getByRole('link')).toHaveCount(4);
+  expect(faults).toEqual([]);
+});
+
+test('a wrong limit: a job that waits leads to the setting, which is changed by keys alone', async ({ page }) => {
+  await cluster.call('PUT', '/v1/queues/picky', { set: { min_health: '900' } });
+  const worker = new Worker(cluster, 'ill', { queues: ['picky'], slots: 1 });
+  await worker.take(1, 0);
+  await cluster.call('PUT', '/v1/jobs/held', { queue: 'picky', type: 'cut', keys: ['host:a'] });
+  await cluster.call('PUT', '/v1/key-rules/host', { concurrency: 1 });
+  await cluster.call('POST', '/v1/queues/picky/pause');
+  await page.goto(`${(await cluster.leader()).api}/ui/jobs/held`);
+  await shown(page);
+  const reason = page.getByLabel('Why', { exact: true }).getByRole('listitem').filter({ hasText: 'QUEUE_PAUSED' });
+  await reason.getByRole('link', { name: 'queue picky' }).click();
+  await expect(page.getByRole('heading', { level: 1 })).toHaveText('picky');
+
+  await page.goto(`${(await cluster.leader()).api}/ui/queues/picky?set=min_health`);
+  await shown(page);
+  const settings = page.getByLabel('Settings', { exact: true });
+  await expect(settings.getByRole('row')).toHaveCount(2); // its head, and the one that is asked for
+  await expect(settings.getByRole('cell', { name: 'min_health', exact: true })).toBeInViewport();
+  for (const width of [390, 1280]) {
+    await page.setViewportSize({ width, height: 700 });
+    await settings.getByRole('button', { name: 'Edit' }).focus();
+    await page.keyboard.press('Enter');
+    await settings.getByRole('searchbox').fill('');
+    const field = settings.getByLabel('min_health');
+    await field.focus();
+    await expect(field).toBeInViewport({ ratio: 1 });
+    await page.keyboard.press('Control+a');
+    await page.keyboard.type(width === 390 ? '500' : '0');
+    await page.keyboard.press('Enter');
+    await expect(page.getByRole('table', { name: 'What would change' })).toBeVisible();
+    await accessible(page);
+    await page.getByRole('button', { name: 'Change 1 setting', exact: true }).focus();
+    await page.keyboard.press('Enter');
+    await expect.poll(async () => (await cluster.call<{ policy: { min_health: number } }>('GET', '/v1/queues/picky')).policy.min_health).toBe(width === 390 ? 500 : 0);
+    await expect(settings.getByRole('button', { name: 'Edit' })).toBeVisible();
+  }
+  worker.stop();
+});
+
+test('one job that waits is moved to another queue', async ({ page }) => {
+  for (const queue of ['left', 'right']) await cluster.call('PUT', `/v1/queues/${queue}`, { set: {} });
+  for (const id of ['moves', 'moves-not']) await cluster.call('PUT', `/v1/jobs/${id}`, { queue: 'left', type: 'shout' });
+  await page.goto(`${(await cluster.leader()).api}/ui/jobs/moves`);
+  await page.getByRole('button', { name: 'Move job…' }).click();
+  await page.getByLabel('to queue').fill('right');
+  await expect(page.getByRole('dialog').getByText('1 job', { exact: true })).toBeVisible();
+  await page.getByRole('button', { name: 'Start the plan' }).click();
+  await expect(page.getByLabel('Facts').getByRole('link', { name: 'right', exact: true })).toBeVisible();
+  expect((await cluster.call<{ queue: string }>('GET', '/v1/jobs/moves-not')).queue).toBe('left');
+});
+
+test('what a page can do, and any thing by its id, is found by Ctrl-K', async ({ page }) => {
+  await cluster.call('PUT', '/v1/queues/keyed', { set: {} });
+  await page.goto(`${(await cluster.leader()).api}/ui/queues/keyed`);
+  await shown(page);
+  await page.keyboard.press('Control+k');
+  await page.keyboard.type('pause');
+  await page.keyboard.press('Enter');
+  await expect(page.getByRole('dialog', { name: 'Pause queue' })).toBeVisible();
+  await page.keyboard.press('Escape');
+  await page.keyboard.press('Control+k');
+  await page.keyboard.type('some-worker');
+  await page.getByRole('option', { name: 'worker some-worker' }).click();
+  await expect(page).toHaveURL(/\/ui\/workers\/some-worker$/);
+  await expect(page.getByText('It never registered, or was forgotten.')).toBeVisible();
+});
+
+test('a workflow: what has completed is hidden, one node with its kin is shown, times lie on one axis, and a retry says what runs again', async ({ page }) => {
+  const faults = faultsOf(page);
+  await cluster.call('PUT', '/v1/queues/flow', { set: { attempt_max: '1' } });
+  const nodes = [{ id: 'plan' }, { id: 'left', parents: ['plan'] }, { id: 'right', parents: ['plan'] }, { id: 'end', parents: ['left', 'right'] }].map((n) => ({ ...n, type: 'cut' }));
+  await cluster.call('PUT', '/v1/workflows/branches', { queue: 'flow', on_failure: 'continue', nodes });
+  const worker = new Worker(cluster, 'weaver', { queues: ['flow'], slots: 2 });
+  const [plan] = await worker.take();
+  await worker.report(plan!, 'complete');
+  for (let done = 0; done < 2; ) {
+    for (const lease of await worker.take(2)) {
+      if (lease.job.id.endsWith('left')) await worker.report(lease, 'fail', { error: 'no', no_retry: true });
+      else await worker.report(lease, 'complete');
+      done++;
+    }
+  }
+  worker.stop();
+  await page.goto(`${(await cluster.leader()).api}/ui/workflows/branches`);
+  await shown(page);
+  const cards = page.getByRole('region', { name: 'Graph of branches' }).locator('.card .name');
+  await expect(cards).toHaveCount(4);
+  await page.getByLabel('hide what has completed').check();
+  await expect(cards).toHaveText(['left', 'end']);
+  await page.getByLabel('hide what has completed').uncheck();
+  await page.getByRole('button', { name: 'Only the kin of right' }).click();
+  await expect(page.getByText('3 nodes of 4')).toBeVisible();
+  await expect(cards).toHaveText(['plan', 'right', 'end']);
+  await accessible(page);
+  await page.getByRole('button', { name: 'Show all' }).click();
+  await page.getByRole('button', { name: 'Timeline', exact: true }).click();
+  const times = page.getByRole('grid', { name: 'Times of nodes' });
+  await expect(times.getByRole('link').first()).toHaveText('plan');
+  await expect(times.locator('.span')).toHaveCount(3);
+  await accessible(page);
+
+  await page.getByRole('button', { name: 'Retry workflow…' }).click();
+  const dialog = page.getByRole('dialog');
+  await expect(dialog.getByRole('listitem')).toHaveText([/^left/, /^end/]);
+  await dialog.getByLabel('from node').fill('right');
+  await expect(dialog.getByRole('listitem')).toHaveText([/^left/, /^end/]);
+  await dialog.getByLabel('from node').fill('plan');
+  await dialog.getByRole('button', { name: 'Retry workflow', exact: true }).click();
+  await expect.poll(async () => (await cluster.call<{ state: string }>('GET', '/v1/workflows/branches')).state).toBe('RUNNING');
+
+  // The job of a node says what it waits for.
+  await page.goto(`${(await cluster.leader()).api}/ui/jobs/branches%2Fend`);
+  await expect(page.getByLabel('Facts').getByRole('link', { name: 'left' })).toBeVisible();
+  await page.getByLabel('Facts').getByRole('link', { name: 'branches', exact: true }).click();
+  await expect(page).toHaveURL(/focus=end/);
+  expect(faults).toEqual([]);
+});
+
+test('a node that the browser does not reach is named before it is needed', async ({ page }) => {
+  const { api } = await cluster.leader();
+  const other = cluster.nodes.find((n) => n.api !== api)!;
+  await page.route(`${other.api}/**`, (route) => route.abort());
+  await page.goto(`${api}/ui/cluster`);
+  await shown(page);
+  const row = page.getByLabel('Which node reaches which').getByRole('row', { name: 'this browser' });
+  await expect(row.getByText('reaches it')).toHaveCount(2, { timeout: 30_000 });
+  await expect(row.getByText(`${new URL(other.api).host} does not answer: the page cannot go on there.`)).toBeVisible({ timeout: 30_000 });
+  await accessible(page);
+});
+
+test('what changes each second is said aloud every 5 seconds at most', async ({ page }) => {
+  await cluster.call('PUT', '/v1/queues/busy', { set: {} });
+  await page.goto(`${(await cluster.leader()).api}/ui/decisions`);
+  await shown(page);
+  await page.evaluate(() => {
+    const said: [string, number][] = [];
+    Object.assign(window, { said });
+    new MutationObserver((all) => {
+      for (const m of all) {
+        const region = (m.target instanceof Element ? m.target : m.target.parentElement)?.closest('[role=status]');
+        if (region) said.push([region.textContent ?? '', Date.now()]);
+      }
+    }).observe(document.body, { subtree: true, childList: true, characterData: true });
+  });
+  const worker = new Worker(cluster, 'quick', { queues: ['busy'], slots: 1 });
+  for (let i = 0; i < 20; i++) {
+    await cluster.call('PUT', `/v1/jobs/busy-${i}`, { queue: 'busy', type: 'shout' });
+    for (const lease of await worker.take()) await worker.report(lease, 'complete');
+  }
+  worker.stop();
+  await expect(page.getByRole('grid', { name: 'Rounds' }).getByRole('row').nth(10)).toBeVisible();
+  const said = await page.evaluate(() => (window as unknown as { said: [string, number][] }).said);
+  expect(said.filter(([, at], i) => i > 0 && at - said[i - 1]![1] < 4_900)).toEqual([]);
+});
