@@ -52,7 +52,7 @@ var (
 // commandCalls has every command that is no group.
 var commandCalls = map[string]calls{
 	"server": ofItself, "dev": ofItself, "demo": ofItself, "version": {none: "none"},
-	"simulate": ofFiles, "operator size": {none: "none"}, "tls ca": ofFiles, "tls issue": ofFiles,
+	"simulate": ofFiles, "what-if": ofFiles, "operator size": {none: "none"}, "tls ca": ofFiles, "tls issue": ofFiles,
 	"operator audit": ofFiles, "operator backup drill": ofFiles, "operator backup list": ofFiles, "operator snapshot inspect": ofFiles,
 	"operator snapshot restore": ofFiles,
 	"operator recover":          {none: "none: it looks for other members with the node's own certificate"},

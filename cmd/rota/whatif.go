@@ -1,0 +1,262 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/audit"
+	"github.com/rotasched/rota/internal/depot"
+	"github.com/rotasched/rota/internal/foresight/whatif"
+)
+
+// whatIf is what the flags of `rota what-if` say.
+type whatIf struct {
+	from         string
+	since, until rota.Date
+	set, workers []string
+	without      string
+	backup       backupFlags
+}
+
+// whatIfCommand replays a log under another policy; it needs no cluster.
+func whatIfCommand(a *app) *cobra.Command {
+	w := whatIf{}
+	cmd := &cobra.Command{
+		Use:   "what-if --from DATA|BACKUP [--since T] [--until T] --set QUEUE.key=value… | --workers +4xSPEC | --without-tenant T",
+		Short: "Replay a recorded log under another policy, without a cluster",
+		Long: `Replay what a stopped node's data directory, or a backup, keeps of the log, and say what would have happened under
+another policy. What came from outside comes as it came: submissions, workers and their losses, cancels, settings. A job runs
+as long as it ran then; an attempt that the log has no end of runs for the median of its type. Decisions are made anew.
+
+First the unchanged policy is replayed and compared with the record, decision by decision. Then the changed one, up to
+the first decision that is another one, and from there on alone; and so, from the same moment on, the unchanged one
+once more, as control: how far it is off the record is the error of the method. Nothing is written.`,
+		Example: `  rota what-if --from /var/lib/rota --set batch.ranking=shortest
+  rota what-if --from nightly.rota --since 2026-11-24T08:00:00Z --workers +4xgpu-1 -o json`,
+		Args: cobra.NoArgs,
+	}
+	f := cmd.Flags()
+	f.StringVar(&w.from, "from", "", "data `directory` of a node that is stopped, or the file or s3://bucket/key of a backup")
+	f.Var((*dateValue)(&w.since), "since", "replay from this date on (default: all that is kept)")
+	f.Var((*dateValue)(&w.until), "until", "replay up to this date (default: to the end)")
+	f.StringArrayVar(&w.set, "set", nil, "a `QUEUE.key=value` as rota queue set takes it, or QUEUE.preset=NAME; may be repeated")
+	f.StringArrayVar(&w.workers, "workers", nil, "add workers: `+4xSPEC`, SPEC being the id of a worker to copy, or slots=4,cpu_milli=8000,queues=a:b,…; may be repeated")
+	f.StringVar(&w.without, "without-tenant", "", "leave out the work of this `tenant`")
+	w.backup.register(f)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		change, err := w.change()
+		if err != nil {
+			return err
+		}
+		return a.does(func(ctx context.Context, _ []string) error { return w.run(ctx, a, change) })(cmd, args)
+	}
+	return cmd
+}
+
+// change reads the flags.
+func (w *whatIf) change() (c whatif.Change, err error) {
+	switch {
+	case w.from == "":
+		return c, usagef("--from is missing: a stopped node's data directory, or a backup")
+	case len(w.set)+len(w.workers) == 0 && w.without == "":
+		return c, usagef("nothing is changed: give --set, --workers or --without-tenant")
+	case w.until != 0 && w.until <= w.since:
+		return c, usagef("--until %s is refused: it is not after --since %s", w.until, w.since)
+	}
+	for _, text := range w.set {
+		if err := c.ParseSet(text); err != nil {
+			return c, usagef("--set: %w", err)
+		}
+	}
+	for _, text := range w.workers {
+		if err := c.ParseWorkers(text); err != nil {
+			return c, usagef("--workers: %w", err)
+		}
+	}
+	if w.without != "" {
+		c.Without = rota.TenantID(w.without)
+		if err := rota.CheckID("tenant", c.Without); err != nil {
+			return c, usagef("--without-tenant: %w", err)
+		}
+	}
+	return c, nil
+}
+
+// open opens the log.
+func (w *whatIf) open(ctx context.Context) (log *audit.Recorded, done func(), err error) {
+	if at, err := os.Stat(w.from); err == nil && at.IsDir() && !depot.InBucket(w.from) {
+		log, err := audit.OpenData(w.from)
+		if err != nil {
+			return nil, nil, asFailure(err)
+		}
+		return log, func() { _ = log.Close() }, nil
+	}
+	open, done, err := w.backup.take(ctx, w.from)
+	if err != nil {
+		return nil, nil, err
+	}
+	if log, err = audit.OpenBackup(open); err != nil {
+		done()
+		return nil, nil, asFailure(err)
+	}
+	return log, done, nil
+}
+
+func (w *whatIf) run(ctx context.Context, a *app, change whatif.Change) error {
+	log, done, err := w.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	var over atomic.Int64
+	total := 4 * int64(log.Last()-log.Base().Head().Index)
+	shown := a.watch("entries", total, over.Load)
+	report, err := whatif.Run(ctx, &whatif.Plan{Log: log, Change: change, Since: w.since, Until: w.until,
+		Progress: func(done int64) { over.Store(done) }})
+	shown.stop()
+	partial := errors.Is(err, context.Canceled)
+	if err != nil && !partial {
+		return asFailure(fmt.Errorf("what-if: %w", err))
+	}
+	if err := a.printOne(report, []string{report.Control.Verdict()}, func(bool) string { return renderWhatIf(report) }); err != nil || !partial {
+		return err
+	}
+	a.talk("what-if: interrupted: %d of 3 histories were finished", len(report.Histories))
+	return outOfTime(ctx, ctx.Err())
+}
+
+// renderWhatIf shows a report to a person.
+func renderWhatIf(r *whatif.Report) string {
+	var b strings.Builder
+	facts := []fact{{"window", fmt.Sprintf("%s to %s (index %d to %d)", r.Since, r.Until, r.From, r.To)}, {"control", controlText(r)}}
+	if p := r.Parting; p != nil {
+		facts = append(facts, fact{"first difference", fmt.Sprintf("index %d, %s", p.Index, p.Date)},
+			fact{"  in the record", sideText(&p.Record)}, fact{"  what if", sideText(&p.WhatIf)})
+	} else if !r.Partial {
+		facts = append(facts, fact{"first difference", "none: every decision is as it was"})
+	}
+	for i := range r.Histories {
+		if h := &r.Histories[i]; i > 0 {
+			facts = append(facts, fact{h.Name, fmt.Sprintf("%d decisions, the first %d of them as recorded; %d attempts ran for the median of their type; %d operations were refused",
+				h.Decisions, h.Common, h.Filled, h.Refused)})
+		}
+	}
+	b.WriteString(renderFacts(facts))
+	if r.Partial {
+		b.WriteString("partial: interrupted\n")
+	}
+	b.WriteString("\n")
+	b.WriteString(renderList(historyColumns(), historyRows(r), false))
+	for _, moved := range []struct {
+		head string
+		list []whatif.Moved
+	}{{"WINS", r.Winners}, {"LOSES", r.Losers}} {
+		if len(moved.list) > 0 {
+			b.WriteString("\n" + renderList(movedColumns(moved.head), moved.list, false))
+		}
+	}
+	return b.String()
+}
+
+func controlText(r *whatif.Report) string {
+	c := &r.Control
+	switch d := c.Difference; {
+	case d != nil:
+		return fmt.Sprintf("%d of %d decisions as recorded before the first difference, at index %d: %s; replayed: %s", c.Equal, c.Decisions, d.Index, d.Record.What, d.WhatIf.What)
+	case c.Verdict() == whatif.Equal:
+		return fmt.Sprintf("all %d decisions as recorded", c.Decisions)
+	default:
+		return fmt.Sprintf("%d decisions as recorded so far", c.Equal)
+	}
+}
+
+func sideText(s *whatif.Side) string {
+	text := s.What
+	var why struct {
+		Reasoning struct{ Rule string }
+		Rank      int64
+	}
+	if json.Unmarshal(s.Reasoning, &why) == nil {
+		text += fmt.Sprintf(" (%s, rank %d)", why.Reasoning.Rule, why.Rank)
+	}
+	if s.Waits != "" {
+		text += "; " + s.Waits
+	}
+	return text
+}
+
+// historyRow is a group of jobs in one of the histories.
+type historyRow struct {
+	history, of string
+	whatif.Group
+	utilisation string
+}
+
+// historyRows puts the histories side by side: all jobs, then queue by queue, then tenant by tenant.
+func historyRows(r *whatif.Report) (rows []historyRow) {
+	for i := range r.Histories {
+		h := &r.Histories[i]
+		rows = append(rows, historyRow{h.Name, "all", h.Group, decimal(h.Utilisation, 4)})
+	}
+	for _, kind := range []struct {
+		name string
+		of   func(*whatif.History) []whatif.Group
+	}{{"queue", func(h *whatif.History) []whatif.Group { return h.Queues }}, {"tenant", func(h *whatif.History) []whatif.Group { return h.Tenants }}} {
+		for _, name := range groupsOf(r, kind.of) {
+			for i := range r.Histories {
+				for _, g := range kind.of(&r.Histories[i]) {
+					if g.Of == name {
+						rows = append(rows, historyRow{r.Histories[i].Name, kind.name + " " + name, g, ""})
+					}
+				}
+			}
+		}
+	}
+	return rows
+}
+
+// groupsOf are the names of groups that any history has.
+func groupsOf(r *whatif.Report, of func(*whatif.History) []whatif.Group) (names []string) {
+	for i := range r.Histories {
+		for _, g := range of(&r.Histories[i]) {
+			names = append(names, g.Of)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func historyColumns() []column[historyRow] {
+	return []column[historyRow]{
+		{"OF", false, 0, func(r historyRow) any { return r.of }},
+		{"HISTORY", false, 0, func(r historyRow) any { return r.history }},
+		{"JOBS", false, 0, func(r historyRow) any { return r.Jobs }},
+		{"STARTED", false, 0, func(r historyRow) any { return r.Started }},
+		{"WAIT MEAN S", false, 0, func(r historyRow) any { return decimal(r.WaitMeanS, 3) }},
+		{"WAIT P50 S", false, 0, func(r historyRow) any { return decimal(r.WaitP50S, 3) }},
+		{"WAIT P95 S", false, 0, func(r historyRow) any { return decimal(r.WaitP95S, 3) }},
+		{"WAIT MAX S", false, 0, func(r historyRow) any { return decimal(r.WaitMaxS, 3) }},
+		{"IN TIME", false, 0, func(r historyRow) any { return r.DeadlinesMet }},
+		{"EXPIRED", false, 0, func(r historyRow) any { return r.DeadlinesMissed }},
+		{"UTILISATION", false, 0, func(r historyRow) any { return r.utilisation }},
+	}
+}
+
+func movedColumns(head string) []column[whatif.Moved] {
+	return []column[whatif.Moved]{
+		{head, false, 0, func(m whatif.Moved) any { return m.Job }},
+		{"QUEUE", false, 0, func(m whatif.Moved) any { return m.Queue }},
+		{"TENANT", false, 0, func(m whatif.Moved) any { return m.Tenant }},
+		{"WAIT CONTROL S", false, 0, func(m whatif.Moved) any { return decimal(m.ControlS, 3) }},
+		{"WAIT WHAT-IF S", false, 0, func(m whatif.Moved) any { return decimal(m.WhatIfS, 3) }},
+	}
+}

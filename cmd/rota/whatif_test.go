@@ -1,0 +1,171 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/rotasched/rota/internal/foresight/whatif"
+)
+
+// recordedCluster has three nodes run jobs, backs them up, stops them, and returns their data directory and the backup.
+func recordedCluster(t *testing.T, args ...string) (data, backup string) {
+	t.Helper()
+	data = t.TempDir()
+	backup = filepath.Join(t.TempDir(), "backup.rota")
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	in, out := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		a := &app{stdin: strings.NewReader(""), stdout: out, stderr: &lockedWriter{w: io.Discard}}
+		root := a.rootCommand()
+		root.SetArgs([]string{"dev", "--nodes", "3", "--data", data})
+		err := root.ExecuteContext(ctx)
+		out.CloseWithError(io.EOF)
+		done <- err
+	}()
+	lines := bufio.NewScanner(in)
+	if !lines.Scan() || !strings.HasPrefix(lines.Text(), "ready addr=") {
+		t.Fatalf("the cluster says %q", lines.Text())
+	}
+	addr := strings.TrimPrefix(lines.Text(), "ready addr=")
+	for _, args := range [][]string{append([]string{"bench", "jobs"}, args...), {"operator", "snapshot", "save", backup}} {
+		var said bytes.Buffer
+		if code := run(append(args, "--addr", addr), nil, strings.NewReader(""), io.Discard, &said); code != exitDone {
+			t.Fatalf("%v: exit code %d: %s", args, code, said.String())
+		}
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	return data, backup
+}
+
+// askWhatIf runs rota what-if.
+func askWhatIf(args ...string) (out, said string, code int) {
+	var o, e bytes.Buffer
+	code = run(append([]string{"what-if"}, args...), nil, strings.NewReader(""), &o, &e)
+	return o.String(), e.String(), code
+}
+
+// TestWhatIf replays the log of three real nodes: the unchanged policy makes every one of its decisions again, to the bit, and with one worker more
+// jobs wait no longer.
+func TestWhatIf(t *testing.T) {
+	t.Parallel()
+	const jobs = 60
+	data, backup := recordedCluster(t, "--jobs", "60", "--rate", "40", "--hold", "60ms", "--workers", "2", "--slots", "1", "--batch", "1", "--tenants", "2")
+	var first whatif.Report
+	for _, from := range []string{filepath.Join(data, "n1"), filepath.Join(data, "n3"), backup} {
+		out, said, code := askWhatIf("--from", from, "--workers", "+8xslots=1,queues=bench", "-o", "json")
+		var r whatif.Report
+		if err := json.Unmarshal([]byte(out), &r); err != nil || code != exitDone {
+			t.Fatalf("%s: %v, exit code %d: %s", from, err, code, said)
+		}
+		if c := r.Control; c.Difference != nil || c.Decisions != jobs || c.Equal != jobs {
+			t.Errorf("%s: control %+v, %+v", from, c, c.Difference)
+		}
+		if r.Parting == nil || len(r.Histories) != 3 || r.Partial {
+			t.Fatalf("%s: %s", from, out)
+		}
+		record, control, changed := r.Histories[0], r.Histories[1], r.Histories[2]
+		t.Logf("waits of %.3f s, control %.3f s with %d decisions in common, changed %.3f s", record.WaitMeanS, control.WaitMeanS, control.Common, changed.WaitMeanS)
+		if record.Completed != jobs || control.Completed != jobs || changed.Completed != jobs || changed.Filled != 0 || len(changed.Tenants) != 2 {
+			t.Errorf("%s: recorded %+v, control %+v, changed %+v", from, record, control, changed)
+		}
+		if changed.WaitMeanS >= control.WaitMeanS/2 || control.WaitMeanS < record.WaitMeanS*0.7 || control.WaitMeanS > record.WaitMeanS*1.3 {
+			t.Errorf("%s: jobs waited for %g s, in the control for %g s, and with eight workers more for %g s", from, record.WaitMeanS, control.WaitMeanS, changed.WaitMeanS)
+		}
+		if first.To == 0 {
+			first = r
+		} else if first.Parting.Index != r.Parting.Index || first.Parting.WhatIf.Worker != r.Parting.WhatIf.Worker {
+			t.Errorf("%s: the histories part at %+v, elsewhere at %+v", from, r.Parting, first.Parting)
+		}
+	}
+	out, said, code := askWhatIf("--from", backup, "--without-tenant", "bench-1", "--until", first.Until.String())
+	for _, want := range []string{"all 60 decisions as recorded", "first difference", "tenant default", "LeastLoaded"} {
+		if code != exitDone || !strings.Contains(out, want) {
+			t.Errorf("exit code %d, no %q: %s%s", code, want, out, said)
+		}
+	}
+	if _, said, code := askWhatIf("--from", backup, "--set", "batch.ranking=fifo"); code != exitFailed || !strings.Contains(said, `no queue "batch"`) {
+		t.Errorf("a queue that is not there: exit code %d, %s", code, said)
+	}
+	if _, said, code := askWhatIf("--from", backup, "--set", "bench.ranking=fifo", "--since", "2100-01-01T00:00:00Z"); code == exitDone || !strings.Contains(said, "the log ends at") {
+		t.Errorf("a date behind the log: exit code %d, %s", code, said)
+	}
+	interrupted(t, backup)
+}
+
+// TestWhatIf_quiet: where jobs come one after the other, the control makes the decisions of three real nodes by entries of its own, too, from the
+// first on: the same jobs to the same workers in the same order. A leader that the machine interrupts may log in another order than its
+// timers say: of three clusters one has to be left in peace.
+func TestWhatIf_quiet(t *testing.T) {
+	t.Parallel()
+	for range 3 {
+		data, _ := recordedCluster(t, "--jobs", "20", "--rate", "10", "--hold", "20ms", "--workers", "3", "--slots", "2", "--batch", "1")
+		out, said, code := askWhatIf("--from", filepath.Join(data, "n2"), "--set", "bench.paused=on", "-o", "json")
+		var r whatif.Report
+		if err := json.Unmarshal([]byte(out), &r); err != nil || code != exitDone || len(r.Histories) != 3 {
+			t.Fatalf("%v, exit code %d: %s", err, code, said)
+		}
+		h := r.Histories[1]
+		if c := r.Control; c.Difference != nil || c.Equal != 20 || h.Completed != 20 || r.Histories[2].Started != 0 {
+			t.Fatalf("control %+v, %+v, changed %+v", c, h, r.Histories[2])
+		}
+		if h.Common == 20 {
+			return
+		}
+		t.Logf("%d decisions in common", h.Common)
+	}
+	t.Error("no control makes the decisions of its cluster by itself")
+}
+
+// interrupted has Ctrl-C end a run.
+func interrupted(t *testing.T, from string) {
+	t.Helper()
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(signalError{syscall.SIGINT})
+	var out, said bytes.Buffer
+	a := &app{stdin: strings.NewReader(""), stdout: &out, stderr: &said}
+	root := a.rootCommand()
+	root.SetArgs([]string{"what-if", "--from", from, "--set", "bench.ranking=fifo", "-o", "json"})
+	err := root.ExecuteContext(ctx)
+	var silent *silentExit
+	if !errors.As(err, &silent) || silent.code != 130 || !strings.Contains(out.String(), `"partial": true`) || !strings.Contains(said.String(), "interrupted: 0 of 3") {
+		t.Errorf("%v: %s%s", err, out.String(), said.String())
+	}
+}
+
+func TestWhatIf_refuses(t *testing.T) {
+	t.Parallel()
+	empty := t.TempDir()
+	for _, test := range []struct {
+		args []string
+		want string
+		code int
+	}{
+		{nil, "--from is missing", exitUsage},
+		{[]string{"--from", empty}, "nothing is changed", exitUsage},
+		{[]string{"--from", empty, "--set", "q.rankin=fifo"}, `did you mean "ranking"`, exitUsage},
+		{[]string{"--from", empty, "--set", "ranking=fifo"}, "QUEUE.key=value is wanted", exitUsage},
+		{[]string{"--from", empty, "--set", "q.ranking=best"}, `ranking "best" is unknown`, exitUsage},
+		{[]string{"--from", empty, "--workers", "4xw"}, "+4xSPEC is wanted", exitUsage},
+		{[]string{"--from", empty, "--without-tenant", "a b"}, "is not an id", exitUsage},
+		{[]string{"--from", empty, "--set", "q.ranking=fifo", "--since", "2026-01-02T00:00:00Z", "--until", "2026-01-01T00:00:00Z"}, "is not after --since", exitUsage},
+		{[]string{"--from", empty, "--set", "q.ranking=fifo"}, "holds no log", exitFailed},
+		{[]string{"--from", filepath.Join(empty, "gone"), "--set", "q.ranking=fifo"}, "there is no file", exitFailed},
+	} {
+		if out, said, code := askWhatIf(test.args...); out != "" || code != test.code || !strings.Contains(said, test.want) {
+			t.Errorf("%v: exit code %d, want %d; said %q, want %q; %s", test.args, code, test.code, said, test.want, out)
+		}
+	}
+}

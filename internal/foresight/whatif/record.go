@@ -1,0 +1,240 @@
+package whatif
+
+import (
+	"crypto/sha256"
+	"slices"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/entry"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+// run is an attempt that came to its own end in the record: when its worker took it up, -1 where it did not say so, and when it ended, in
+// ms after its lease.
+type run struct {
+	ack, end int64
+	after    int64
+	// acked and at are the entries of both.
+	acked, at rota.Index
+	verb      rota.LeaseVerb
+	fail      uint32
+	// op has what else its end brought, nil for nothing.
+	op *fsmpb.LeaseOp
+}
+
+// record is what a log says of the runs of its jobs.
+type record struct {
+	course
+	m     *fsm.Machine
+	taken map[rota.JobID]*taken
+	runs  [][]run
+	// busy are entries whose jobs could have been decided for in them, and were not: the leader had another entry under way.
+	busy map[rota.Index]bool
+	// cut is for how long a job ran at most where it came to no end of its own.
+	cut map[int32]int64
+	// specs are the workers that the log has.
+	specs map[rota.WorkerID]rota.WorkerSpec
+	// sessions are those that a worker's registrations got, 0 of one that was refused.
+	sessions map[rota.WorkerID][]uint64
+	// median is how long runs of a type took, usual those of all, ack how long it took until they were taken up.
+	median     map[int32]int64
+	usual, ack int64
+}
+
+// taken is an open lease of the record.
+type taken struct {
+	lease      rota.LeaseID
+	start, ack int64
+	acked      rota.Index
+	revoked    bool
+}
+
+func newRecord(js *jobs, m *fsm.Machine) (*record, error) {
+	r := &record{course: course{jobs: js}, m: m, taken: make(map[rota.JobID]*taken), cut: make(map[int32]int64), busy: make(map[rota.Index]bool),
+		specs:    make(map[rota.WorkerID]rota.WorkerSpec),
+		sessions: make(map[rota.WorkerID][]uint64)}
+	for _, w := range m.Workers() {
+		r.specs[w.ID] = w.WorkerSpec
+		for _, a := range m.Assignments(w.ID, w.Session) {
+			t := &taken{lease: a.Lease.ID, start: int64(a.Lease.Started.Clock), ack: -1}
+			if !a.Lease.Acked.IsZero() {
+				t.ack = int64(a.Lease.Acked.Clock) - t.start
+			}
+			r.taken[a.Lease.Job] = t
+		}
+	}
+	return r, r.begin(m)
+}
+
+// entry notes what an entry did.
+func (r *record) entry(e *fsmpb.Entry, a *fsm.Applied) error {
+	r.pass(a.Clock, len(r.taken))
+	for i, op := range e.GetOps() {
+		if register := op.GetRegister(); register != nil {
+			id := rota.WorkerID(register.GetSpec().GetId())
+			r.sessions[id] = append(r.sessions[id], a.Outcomes[i].GetSession())
+		}
+		if entry.OutcomeError(a.Outcomes[i]) != nil {
+			continue
+		}
+		switch o := op.GetOp().(type) {
+		case *fsmpb.Op_Lease:
+			if err := r.verb(o.Lease, a); err != nil {
+				return err
+			}
+		case *fsmpb.Op_Register:
+			spec := entry.WorkerWords(o.Register.GetSpec())
+			r.specs[spec.ID] = *spec
+		}
+	}
+	for i := range a.Events {
+		if err := r.course.heed(r.m, &a.Events[i]); err != nil {
+			return err
+		}
+		r.lease(&a.Events[i])
+	}
+	return nil
+}
+
+// before notes what of an entry is to be known before it is applied.
+func (r *record) before(i rota.Index, e *fsmpb.Entry) {
+	if r.m.Waiting() {
+		return
+	}
+	submits := false
+	for _, op := range e.GetOps() {
+		if op.GetRound() != nil {
+			return
+		}
+		submits = submits || op.GetSubmit() != nil
+	}
+	if submits {
+		r.busy[i] = true
+	}
+}
+
+// verb notes the end of a run.
+func (r *record) verb(op *fsmpb.LeaseOp, a *fsm.Applied) error {
+	t := r.taken[rota.JobID(op.GetJob())]
+	verb := rota.LeaseVerb(op.GetVerb())
+	if t == nil || t.revoked || string(t.lease[:]) != string(op.GetLease()) ||
+		verb != rota.VerbComplete && verb != rota.VerbFail && verb != rota.VerbDecline {
+		return nil
+	}
+	i, err := r.of(r.m, rota.JobID(op.GetJob()))
+	if err != nil {
+		return err
+	}
+	for int(i) >= len(r.runs) {
+		r.runs = append(r.runs, nil)
+	}
+	r.runs[i] = append(r.runs[i], run{ack: t.ack, acked: t.acked, end: int64(a.Clock) - t.start, at: a.Index, verb: verb, fail: op.GetFail(), after: op.GetAfterMs(),
+		op: brought(op)})
+	delete(r.taken, rota.JobID(op.GetJob()))
+	return nil
+}
+
+// brought keeps of a verb what decides: not outputs and logs themselves.
+func brought(op *fsmpb.LeaseOp) *fsmpb.LeaseOp {
+	digest := op.GetOutputDigest()
+	if len(op.GetOutput()) > 0 && len(digest) == 0 {
+		sum := sha256.Sum256(op.GetOutput())
+		digest = sum[:]
+	}
+	if len(digest) == 0 && len(op.GetChildren()) == 0 {
+		return nil
+	}
+	return &fsmpb.LeaseOp{OutputDigest: slices.Clone(digest), Children: slices.Clone(op.GetChildren())}
+}
+
+// lease follows the leases that are open.
+func (r *record) lease(e *rota.Event) {
+	switch t := r.taken[e.Job]; {
+	case e.Kind == rota.EventJobAssigned:
+		r.taken[e.Job] = &taken{lease: e.Lease, start: int64(e.Clock), ack: -1}
+	case t == nil:
+	case e.Kind == rota.EventLeaseAcked:
+		t.ack, t.acked = int64(e.Clock)-t.start, e.ID.Index
+	case e.Kind == rota.EventLeaseRevoked:
+		t.revoked = true
+	case closes(e.Kind):
+		r.cutShort(e.Job, t, int64(e.Clock))
+		delete(r.taken, e.Job)
+	}
+}
+
+// closes reports whether an event about a job means that no lease of it is open any more.
+func closes(kind rota.EventKind) bool {
+	switch kind {
+	case rota.EventLeaseExpired, rota.EventLeaseCancelled, rota.EventLeaseDeclined, rota.EventJobCompleted, rota.EventJobDead, rota.EventJobExpired,
+		rota.EventJobCancelled, rota.EventJobRetryScheduled, rota.EventJobDelayed, rota.EventJobEnqueued:
+		return true
+	}
+	return false
+}
+
+func (r *record) cutShort(id rota.JobID, t *taken, now int64) {
+	if i, ok := r.places[id]; ok {
+		r.cut[i] = max(r.cut[i], now-t.start)
+	}
+}
+
+// close works out what is usual.
+func (r *record) close() {
+	for id, t := range r.taken { // each its own job's: in any order
+		r.cutShort(id, t, int64(r.now))
+	}
+	byType := make(map[int32][]int64)
+	var all, acks []int64
+	for i, runs := range r.runs {
+		for k := range runs {
+			if runs[k].verb != rota.VerbComplete {
+				continue
+			}
+			ms := runs[k].end - max(runs[k].ack, 0)
+			byType[r.list[i].typ] = append(byType[r.list[i].typ], ms)
+			all = append(all, ms)
+			if runs[k].ack >= 0 {
+				acks = append(acks, runs[k].ack)
+			}
+		}
+	}
+	r.median = make(map[int32]int64, len(byType))
+	for typ, list := range byType {
+		r.median[typ] = median(list, 0)
+	}
+	r.usual, r.ack = median(all, 1_000), median(acks, 0)
+}
+
+// median is the middle of a list, or what stands for it where that is empty.
+func median(list []int64, none int64) int64 {
+	if len(list) == 0 {
+		return none
+	}
+	slices.Sort(list)
+	return list[(len(list)-1)/2]
+}
+
+// next is a job's run after so many that came to their own end, or what stands for it where the log has no more.
+func (r *record) next(i int32, used int) (x run, filled bool) {
+	if int(i) < len(r.runs) && used < len(r.runs[i]) {
+		return r.runs[i][used], false
+	}
+	ms, ok := r.median[r.list[i].typ]
+	if !ok {
+		ms = r.usual
+	}
+	return run{ack: r.ack, end: max(r.ack+ms, r.cut[i]), verb: rota.VerbComplete}, true
+}
+
+// used is how many runs of a job had come to their own end at an index.
+func (r *record) used(i int32, at rota.Index) (n int) {
+	if int(i) >= len(r.runs) {
+		return 0
+	}
+	for n < len(r.runs[i]) && r.runs[i][n].at <= at {
+		n++
+	}
+	return n
+}
