@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"context"
+	"sync"
+	"time"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
@@ -29,15 +31,10 @@ func tokenOp(t *rota.AccessToken, hash [32]byte) *fsmpb.CreateToken {
 
 // makeToken proposes a token and reads it.
 func (av *authVerbs) makeToken(ctx context.Context, id string, op *fsmpb.Op) (rota.AccessToken, error) {
-	_, index, err := av.n.proposer.proposeOne(ctx, op)
-	if err != nil {
-		return rota.AccessToken{}, err
-	}
-	made, _, err := readAccess(ctx, av, peer.ReadOptions{MinIndex: index}, func(a *fsm.Access) rota.AccessToken {
+	return change(ctx, av, op, func(a *fsm.Access) rota.AccessToken {
 		made, _ := a.Token(id)
 		return made
 	})
-	return made, err
 }
 
 // AccessTokens lists the tokens that have not expired, revoked ones among them.
@@ -63,15 +60,10 @@ func (av *authVerbs) SetRole(ctx context.Context, role rota.Role) (rota.Role, er
 	for _, g := range role.Grants {
 		op.Grants = append(op.Grants, &fsmpb.Grant{Right: uint32(g.Right), Tenant: g.Tenant, Queue: g.Queue})
 	}
-	_, index, err := av.n.proposer.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_SetRole{SetRole: op}})
-	if err != nil {
-		return rota.Role{}, err
-	}
-	set, _, err := readAccess(ctx, av, peer.ReadOptions{MinIndex: index}, func(a *fsm.Access) rota.Role {
+	return change(ctx, av, &fsmpb.Op{Op: &fsmpb.Op_SetRole{SetRole: op}}, func(a *fsm.Access) rota.Role {
 		set, _ := a.Role(role.Name)
 		return set
 	})
-	return set, err
 }
 
 // Roles lists the roles, those built in among them.
@@ -99,9 +91,60 @@ func (av *authVerbs) SetAnonymous(ctx context.Context, roles []string) error {
 	return av.propose(ctx, &fsmpb.Op{Op: &fsmpb.Op_SetAnonymous{SetAnonymous: &fsmpb.SetAnonymous{Roles: roles}}})
 }
 
+// propose is change for what has no answer.
 func (av *authVerbs) propose(ctx context.Context, op *fsmpb.Op) error {
-	_, _, err := av.n.proposer.proposeOne(ctx, op)
+	_, index, err := av.n.proposer.proposeOne(ctx, op)
+	if err == nil {
+		av.awaitMembers(ctx, index)
+	}
 	return err
+}
+
+// change proposes a change of who may do what, and returns what of reads of the table that has it,
+// once the change counts on every member that answers.
+func change[T any](ctx context.Context, av *authVerbs, op *fsmpb.Op, of func(*fsm.Access) T) (T, error) {
+	_, index, err := av.n.proposer.proposeOne(ctx, op)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	value, _, err := readAccess(ctx, av, peer.ReadOptions{MinIndex: index}, of) // first: waiting may take all of the caller's time
+	av.awaitMembers(ctx, index)
+	return value, err
+}
+
+// awaitMembers waits until this node and every other member that answers has applied an index, for
+// as long as the caller does and countsWithin at most. There is nothing that it could fail with:
+// what is in the log counts, only not everywhere at once (SECURITY §1.20).
+func (av *authVerbs) awaitMembers(ctx context.Context, index rota.Index) {
+	ctx, done := until(ctx, av.n.life)
+	defer done()
+	ctx, cancel := context.WithTimeout(ctx, av.n.cfg.countsWithin)
+	defer cancel()
+	var all sync.WaitGroup
+	for _, s := range av.n.membership.servers() {
+		if id := rota.NodeID(s.ID); id != av.n.cfg.Node {
+			all.Go(func() { av.awaitMember(ctx, id, index) })
+		}
+	}
+	_ = av.n.replica.waitApplied(ctx, index)
+	all.Wait()
+}
+
+// awaitMember asks a member until it has applied an index. One that does not answer is not asked
+// again, nor is one whose state is being rebuilt, which takes longer than anybody waits.
+func (av *authVerbs) awaitMember(ctx context.Context, id rota.NodeID, index rota.Index) {
+	for pause := countsLook; ; pause = min(2*pause, countsLookMost) {
+		v := av.n.watch.inspect(ctx, id, nil)
+		if v.err != nil || v.status.AppliedIndex >= index || v.status.State == stateRebuilding {
+			return
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // readAccess is read of the table that applying has published last. What was made and is gone
@@ -123,15 +166,10 @@ func (av *authVerbs) SetIssuer(ctx context.Context, i rota.Issuer) (rota.Issuer,
 	for _, m := range i.Maps {
 		op.Maps = append(op.Maps, &fsmpb.ClaimRole{Claim: m.Claim, Value: m.Value, Role: m.Role})
 	}
-	_, index, err := av.n.proposer.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_SetIssuer{SetIssuer: op}})
-	if err != nil {
-		return rota.Issuer{}, err
-	}
-	set, _, err := readAccess(ctx, av, peer.ReadOptions{MinIndex: index}, func(a *fsm.Access) rota.Issuer {
+	return change(ctx, av, &fsmpb.Op{Op: &fsmpb.Op_SetIssuer{SetIssuer: op}}, func(a *fsm.Access) rota.Issuer {
 		set, _ := a.Issuer(i.URL)
 		return set
 	})
-	return set, err
 }
 
 // Issuers lists the identity providers whose tokens are taken.
@@ -148,15 +186,7 @@ func (av *authVerbs) DeleteIssuer(ctx context.Context, url string) error {
 func (av *authVerbs) Exchange(ctx context.Context, s access.SignIn) (rota.AccessToken, error) {
 	op := &fsmpb.Exchange{Issuer: s.Issuer, Audience: s.Audience, Subject: s.Subject, Claim: s.Claim, Value: s.Value, Role: s.Role,
 		JwtHash: s.JWT[:], UntilMs: int64(s.Until), Id: s.Token, Hash: s.Hash[:]}
-	_, index, err := av.n.proposer.proposeOne(ctx, &fsmpb.Op{Op: &fsmpb.Op_Exchange{Exchange: op}})
-	if err != nil {
-		return rota.AccessToken{}, err
-	}
-	made, _, err := readAccess(ctx, av, peer.ReadOptions{MinIndex: index}, func(a *fsm.Access) rota.AccessToken {
-		made, _ := a.Token(s.Token)
-		return made
-	})
-	return made, err
+	return av.makeToken(ctx, s.Token, &fsmpb.Op{Op: &fsmpb.Op_Exchange{Exchange: op}})
 }
 
 // OpenSession makes a browser session of the caller.

@@ -102,6 +102,8 @@ type Config struct {
 	watchdogEvery time.Duration
 	// watchEvery stands in for the constant in the package's own tests.
 	watchEvery time.Duration
+	// countsWithin stands in for the constant in the package's own tests.
+	countsWithin time.Duration
 	// patience stands in for usualPatience in the package's own tests.
 	patience patience
 	// freeSpace stands in for FreeSpace in the package's own tests.
@@ -292,6 +294,9 @@ func (c *Config) defaults() {
 	if c.watchEvery == 0 {
 		c.watchEvery = watchEvery
 	}
+	if c.countsWithin == 0 {
+		c.countsWithin = countsWithin
+	}
 	if c.patience == (patience{}) {
 		c.patience = usualPatience.within(c.World.DeadAfter)
 	}
@@ -331,6 +336,12 @@ const (
 	inspectMost = 64
 	// peerTimeout bounds a question to another node that nobody waits for.
 	peerTimeout = 500 * time.Millisecond
+	// countsWithin bounds how long the answer to a change of rights waits for the other members to
+	// apply it, countsLook and countsLookMost the pauses between two questions to one whether it
+	// has: they apply within milliseconds, or are far behind.
+	countsWithin   = time.Second
+	countsLook     = 2 * time.Millisecond
+	countsLookMost = 50 * time.Millisecond
 	// raftTimeout bounds changes of membership and leadership.
 	raftTimeout = 10 * time.Second
 	// noticesKept bounds what waits for a worker's stream; beyond it the stream

@@ -100,6 +100,13 @@ func (p *directPeers) Log(_ context.Context, to peer.NodeAddress, lease rota.Lea
 }
 
 func (p *directPeers) Inspect(ctx context.Context, to peer.NodeAddress, at []rota.Index) (peer.Inspection, error) {
+	p.b.mu.Lock()
+	hung := p.b.hung[to.ID]
+	p.b.mu.Unlock()
+	if hung {
+		<-ctx.Done()
+		return peer.Inspection{}, ctx.Err()
+	}
 	n, err := p.to(to.ID)
 	if err != nil || p.kept(p.b.deaf) {
 		return peer.Inspection{}, errors.Join(err, errDeaf)

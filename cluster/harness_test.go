@@ -48,8 +48,8 @@ type bench struct {
 	// wires are each node's raft connections.
 	wires map[rota.NodeID]*wires
 	// deaf holds nodes whose questions to others nobody answers, starved those that
-	// nobody gives a state.
-	deaf, starved map[rota.NodeID]bool
+	// nobody gives a state; hung those that answer no question, nor refuse one.
+	deaf, starved, hung map[rota.NodeID]bool
 	// forwarded looks at each call that a leader took from another node; its error
 	// takes the answer's place.
 	forwarded func(from rota.NodeID, commands []byte) error
@@ -62,7 +62,7 @@ type bench struct {
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	b := &bench{t: t, nodes: make(map[rota.NodeID]*Node), addrs: make(map[rota.NodeID]Config),
-		cut: make(map[rota.NodeID]bool), isolated: make(map[rota.NodeID]bool), deaf: make(map[rota.NodeID]bool), starved: make(map[rota.NodeID]bool), fatals: make(map[rota.NodeID][]error),
+		cut: make(map[rota.NodeID]bool), isolated: make(map[rota.NodeID]bool), deaf: make(map[rota.NodeID]bool), starved: make(map[rota.NodeID]bool), hung: make(map[rota.NodeID]bool), fatals: make(map[rota.NodeID][]error),
 		wires: make(map[rota.NodeID]*wires)}
 	_ = t.TempDir() // first, so that the directories go after the nodes in them
 	t.Cleanup(func() {
