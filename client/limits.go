@@ -171,8 +171,8 @@ func (c *Client) SetMode(ctx context.Context, mode rota.ClusterMode, reason stri
 	return one(ctx, c, "set mode", words.ModeFromWire, ask)
 }
 
-// DeleteQueue forgets a queue that no live job and no workflow names; one that is not there is
-// no error. What ended in it cannot be retried until the queue is set again (SPEC §21.4).
+// DeleteQueue forgets a queue that no live job, workflow, schedule, batch or rule of keys names;
+// one that is not there is no error. What ended in it cannot be retried until the queue is set again (SPEC §21.4).
 func (c *Client) DeleteQueue(ctx context.Context, name rota.QueueName, only ...Condition) error {
 	return c.call(ctx, "delete queue", answerMost, func(ctx context.Context, n *node) error {
 		_, err := n.queues.Delete(ctx, &rotav1.DeleteQueueRequest{Name: string(name), IfMatch: etagOf(only)})

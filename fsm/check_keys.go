@@ -59,6 +59,9 @@ func (c *checker) keys() {
 		if kr.rule(r.Queue, r.Name, r.Value) != r || kr.byName[idOfRule(&r.KeyRule)] != r {
 			c.fault("I11: rule %s is not the one that its keys find", r.key)
 		}
+		if r.Queue != "" && c.m.queues.get(r.Queue) == nil {
+			c.fault("I11: rule %s is of a queue that is not there", r.key)
+		}
 		return true
 	})
 	if line.Len() != kr.line.Len() {

@@ -389,16 +389,12 @@ func (kr *keyring) pending(j *jobRow) *sched.Pending {
 	return kr.m.placement.registry.queues[j.spec.Queue].pending
 }
 
-// forgetQueue drops the rules of a queue without live jobs, and what they counted.
-func (kr *keyring) forgetQueue(name rota.QueueName) {
-	for _, key := range keysUnder(&kr.counts, string(name)+"/") {
-		kr.drop(kr.counts.edit(key))
+// naming returns a rule of a queue, nil where it has none.
+func (kr *keyring) naming(queue rota.QueueName) *keyRuleRow {
+	if keys := keysUnder(&kr.rules, string(queue)+"/"); len(keys) > 0 {
+		return kr.rules.get(keys[0])
 	}
-	for _, key := range keysUnder(&kr.rules, string(name)+"/") {
-		r := kr.rules.get(key)
-		kr.unlist(idOfRule(&r.KeyRule))
-		kr.rules.drop(key)
-	}
+	return nil
 }
 
 // forgetTenant drops what was counted of a tenant without live jobs.

@@ -44,9 +44,12 @@ func (kr *keyring) setKeyRule(op *fsmpb.SetKeyRule) *fsmpb.Outcome {
 	if err := r.Check(); err != nil {
 		return entry.Refused(err)
 	}
+	q := kr.m.queues.get(r.Queue)
 	switch old := kr.byName[idOfRule(&r)]; {
-	case r.Queue != "" && kr.m.queues.get(r.Queue) == nil:
+	case r.Queue != "" && q == nil:
 		return entry.Refused(noQueue(r.Queue))
+	case q != nil && q.drainTo != "":
+		return entry.Refused(leaving(q))
 	case old != nil && old.KeyRule == r:
 		return &fsmpb.Outcome{Existed: true}
 	case old == nil && kr.rules.len() >= limits.MaxKeyRules:

@@ -194,13 +194,16 @@ func TestKeys_moved(t *testing.T) {
 		b.submit(fmt.Sprint("a", i), keys("k:1"), func(s *rota.JobSpec) { s.Queue = "q" })
 	}
 	b.submit("d", keys("k:1"))
-	b.ok(drainOp("q", "default"))
+	b.ok(planOp("move", rota.PlanMove, "queue=q", toQueue("default")))
+	if got := counts(b.runPlan("move", 500)); got != "DONE 3 0 0" {
+		t.Fatal(got)
+	}
 	b.worker("w", 10)
 	if leases := b.match(); len(leases) != 1 || leases["a0"].Job == "" {
 		t.Fatalf("%v run, a0 is the oldest", leases)
 	}
 	b.sound()
-	if b.keyring.rules.len() != 1 {
-		t.Error("the rule of a deleted queue is left")
-	}
+	b.ok(DeleteKeyRuleOp("q", "k", ""))
+	b.ok(deleteQueueOp("q"))
+	b.sound()
 }

@@ -3,6 +3,7 @@ package fsm
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
@@ -273,29 +274,26 @@ func (pl *placement) deleteQueue(op *fsmpb.DeleteQueue) *fsmpb.Outcome {
 	case op.GetDrainTo() != "":
 		return pl.drainQueue(q, rota.QueueName(op.GetDrainTo()))
 	case q.live() > 0:
-		return entry.Refused(rota.Refusef(rota.KindConflict, "queue", "queue %q holds %d live jobs: let them end, cancel them, or move them with "+
-			"`rota queue delete %s --drain-to OTHER`", name, q.live(), name))
+		holds := "live jobs"
+		if pl.tells(access.Everything, name) {
+			holds = fmt.Sprintf("%d live jobs", q.live())
+		}
+		return entry.Refused(rota.Refusef(rota.KindConflict, "queue", "queue %q holds %s: let them end, cancel them, or move them with "+
+			"`rota queue delete %s --drain-to OTHER`", name, holds, name))
 	}
 	return pl.forgetQueue(q)
 }
 
-// forgetQueue forgets a queue without live jobs, unless a workflow names it.
+// forgetQueue forgets a queue without live jobs, unless something names it.
 func (pl *placement) forgetQueue(q *queueRow) *fsmpb.Outcome {
 	m, name := pl.m, q.name
-	if s, named := m.schedules.naming(name); named {
-		return entry.Refused(pl.ofSchedule(name, s))
-	}
-	if m.batches.toCome.naming[name] > 0 {
-		return entry.Refused(ofBatches(name))
-	}
-	if name == rota.WebhookQueue && m.hooks.rows.len() > 0 {
-		return entry.Refused(ofHooks(m.hooks.rows.len()))
+	if err := pl.stays(name); err != nil {
+		return entry.Refused(err)
 	}
 	if m.ledger.named(q) {
 		return entry.Refused(rota.Refusef(rota.KindConflict, "queue", "a workflow names queue %q: wait until it has ended and is forgotten", name))
 	}
 	m.admission.forgetQueue(name)
-	m.keyring.forgetQueue(name)
 	i := pl.registry.queues[name]
 	m.timers.promote.set(string(name), int64(i.promoteDue), 0)
 	delete(pl.registry.queues, name)
@@ -325,14 +323,8 @@ func (pl *placement) drainQueue(q *queueRow, into rota.QueueName) *fsmpb.Outcome
 	case to.drainTo != "":
 		return entry.Refused(leaving(to))
 	}
-	if s, named := pl.m.schedules.naming(q.name); named {
-		return entry.Refused(pl.ofSchedule(q.name, s))
-	}
-	if pl.m.batches.toCome.naming[q.name] > 0 {
-		return entry.Refused(ofBatches(q.name))
-	}
-	if q.name == rota.WebhookQueue && pl.m.hooks.rows.len() > 0 {
-		return entry.Refused(ofHooks(pl.m.hooks.rows.len()))
+	if err := pl.stays(q.name); err != nil {
+		return entry.Refused(err)
 	}
 	if q.live() == 0 {
 		return pl.forgetQueue(q)
@@ -416,18 +408,43 @@ func (pl *placement) moveJob(j *jobRow, into rota.QueueName) {
 		Payload: payload(map[string]rota.QueueName{"queue": into})})
 }
 
-// ofSchedule refuses to delete a queue that a schedule's runs go to. It names the schedule to who
-// may read it.
-func (pl *placement) ofSchedule(queue rota.QueueName, name rota.ScheduleName) *rota.Error {
-	which := fmt.Sprintf("schedule %q go", name)
-	if actor := pl.m.journal.caller.Actor; actor != "" {
-		s := pl.m.schedules.rows.get(name).kept
-		if rights, refusal := pl.m.access.rightsOf(actor); refusal != nil || !rights.Allow(rota.RightRead, s.Tenant, s.Queue) {
-			which = "a schedule go"
+// stays refuses to delete a queue that something set by hand names, and that no drain moves: the
+// runs of a schedule, callbacks of batches, webhooks, a rule of keys. It names a schedule or a rule
+// to who may read it.
+func (pl *placement) stays(name rota.QueueName) error {
+	m := pl.m
+	if s, named := m.schedules.naming(name); named {
+		which := "a schedule"
+		if kept := m.schedules.rows.get(s).kept; pl.tells(kept.Tenant, kept.Queue) {
+			which = fmt.Sprintf("schedule %q", s)
 		}
+		return rota.Refusef(rota.KindConflict, "queue", "the runs of %s go to queue %q: set it to another one, or delete it with "+
+			"`rota schedule delete`", which, name)
 	}
-	return rota.Refusef(rota.KindConflict, "queue", "the runs of %s to queue %q: set it to another one, or delete it with "+
-		"`rota schedule delete`", which, queue)
+	if m.batches.toCome.naming[name] > 0 {
+		return ofBatches(name)
+	}
+	if name == rota.WebhookQueue && m.hooks.rows.len() > 0 {
+		return ofHooks(m.hooks.rows.len())
+	}
+	if r := m.keyring.naming(name); r != nil {
+		which := "a rule of keys"
+		if pl.tells(access.Everything, name) {
+			which = fmt.Sprintf("the rule of key %q", strings.TrimSuffix(r.Name+":"+r.Value, ":"))
+		}
+		return rota.Refusef(rota.KindConflict, "queue", "%s is for queue %q: delete it with `rota key delete NAME --queue %s`", which, name, name)
+	}
+	return nil
+}
+
+// tells reports whether the caller of the operation at hand may read what is of a tenant and a queue.
+func (pl *placement) tells(tenant rota.TenantID, queue rota.QueueName) bool {
+	actor := pl.m.journal.caller.Actor
+	if actor == "" {
+		return true
+	}
+	rights, refusal := pl.m.access.rightsOf(actor)
+	return refusal == nil && rights.Allow(rota.RightRead, tenant, queue)
 }
 
 // drains checks what is known of queues that are drained.
@@ -435,6 +452,9 @@ func (c *checker) drains() {
 	c.m.queues.scan(func(name rota.QueueName, q *queueRow) bool {
 		if q.drainTo == name || name == rota.DefaultQueue && q.drainTo != "" || q.drainTo == "" && q.drainFrom != "" {
 			c.fault("queue %s is drained to %q, from job %q on", name, q.drainTo, q.drainFrom)
+		}
+		if q.drainTo != "" && c.m.keyring.naming(name) != nil {
+			c.fault("queue %s is drained to %q, and a rule of keys is for it", name, q.drainTo)
 		}
 		return true
 	})

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/limits"
 )
 
@@ -109,6 +110,60 @@ func TestDeleteQueue(t *testing.T) {
 			}
 		}
 	})
+	t.Run("a_rule_of_keys_keeps_its_queue", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.ok(queueOp("q"))
+		b.ok(queueOp("q2"))
+		b.ok(SetKeyRuleOp(&rota.KeyRule{Name: "account", Concurrency: 1})) // of all queues: it names none
+		b.ok(SetKeyRuleOp(&rota.KeyRule{Queue: "q", Name: "account", Value: "7", Concurrency: 1}))
+		b.submit("j", queue("q"), func(s *rota.JobSpec) { s.Keys = []string{"account:7"} })
+		b.refuses(rota.KindConflict, "queue", drainOp("q", "default")) // before anything moves
+		if q := b.queues.get("q"); q.drainTo != "" || q.live() != 1 {
+			t.Errorf("it is being drained to %q, with %d jobs left", q.drainTo, q.live())
+		}
+		b.ok(cancelOp("j"))
+		b.ok(roleOp("blind", everyRight(rota.RightQueue)...))
+		b.ok(roleOp("reads", everyRight(rota.RightQueue, rota.RightRead)...))
+		for role, told := range map[string]bool{"blind": false, "reads": true} {
+			o := b.refuses(rota.KindConflict, "queue", by(rota.CertPrincipal(role, "n"), deleteQueueOp("q")))
+			if strings.Contains(o.GetText(), "account:7") != told {
+				t.Errorf("%s is told %s", role, o.GetText())
+			}
+		}
+		b.ok(deleteQueueOp("q2"))
+		b.sound()
+		b.ok(DeleteKeyRuleOp("q", "account", "7"))
+		b.ok(deleteQueueOp("q"))
+		b.sound()
+	})
+	t.Run("a_queue_that_leaves_takes_no_rule_of_keys", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.ok(queueOp("q"))
+		b.worker("w", 1, func(w *rota.WorkerSpec) { w.Queues = []rota.QueueName{"q"} })
+		b.submit("j", queue("q"))
+		l := b.match()["j"]
+		if o := b.ok(drainOp("q", "default")); o.GetLeft() != 1 {
+			t.Fatal(o)
+		}
+		b.refuses(rota.KindConflict, "queue", SetKeyRuleOp(&rota.KeyRule{Queue: "q", Name: "account", Concurrency: 1}))
+		b.ok(verb(rota.VerbComplete, l))
+		b.ok(drainOp("q", "default"))
+		b.refuses(rota.KindNotFound, "queue", SetKeyRuleOp(&rota.KeyRule{Queue: "q", Name: "account", Concurrency: 1}))
+	})
+	t.Run("jobs_are_counted_to_who_may_read_them", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.ok(queueOp("q"))
+		b.submit("j", queue("q"))
+		b.ok(roleOp("blind", everyRight(rota.RightQueue)...))
+		for who, told := range map[rota.Principal]bool{rota.CertPrincipal("blind", "n"): false, rota.CertPrincipal(access.RoleRoot, "n"): true} {
+			if o := b.refuses(rota.KindConflict, "queue", by(who, deleteQueueOp("q"))); strings.Contains(o.GetText(), "1 live") != told {
+				t.Errorf("%s is told %s", who, o.GetText())
+			}
+		}
+	})
 	t.Run("a_workflow_keeps_its_queues", func(t *testing.T) {
 		t.Parallel()
 		b := newBench(t)
@@ -131,6 +186,9 @@ func TestDeleteTenant(t *testing.T) {
 	b.refuses(rota.KindConflict, "tenant", deleteTenantOp("ann"))
 	b.refuses(rota.KindInvalid, "tenant", deleteTenantOp(""))
 	b.ok(cancelOp("j"))
+	b.ok(scheduleOp("s", func(s *rota.ScheduleSpec) { s.Job.Tenant = "ann" }))
+	b.refuses(rota.KindConflict, "tenant", deleteTenantOp("ann"))
+	b.ok(unscheduleOp("s"))
 	if a := b.entry(deleteTenantOp("ann")); len(kinds(a.Events, rota.EventTenantDeleted)) != 1 {
 		t.Errorf("%v, events %+v", a.Outcomes, a.Events)
 	}

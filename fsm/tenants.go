@@ -358,7 +358,8 @@ func (vw *View) ClusterSettings() rota.ClusterSettings {
 // StateBytes counts the bytes that state_bytes_max bounds.
 func (vw *View) StateBytes() int64 { return vw.m.ledger.tally.all }
 
-// deleteTenant forgets what was set of a tenant: no job, lease, workflow or token names it.
+// deleteTenant forgets what was set of a tenant: no job, lease, workflow, schedule, batch or token
+// names it.
 func (lm *admission) deleteTenant(op *fsmpb.DeleteTenant) *fsmpb.Outcome {
 	id := rota.TenantID(op.GetId())
 	if err := rota.CheckID("tenant", id); err != nil {
@@ -374,7 +375,8 @@ func (lm *admission) deleteTenant(op *fsmpb.DeleteTenant) *fsmpb.Outcome {
 	}
 	switch {
 	case t.open > 0 || lm.m.ledger.named(t):
-		return entry.Refused(rota.Refusef(rota.KindConflict, "tenant", "a live job, a workflow or a unique key is of tenant %q: let it end, cancel the job or delete it first", id))
+		return entry.Refused(rota.Refusef(rota.KindConflict, "tenant", "a live job, a workflow, a schedule, a batch or a unique key is of tenant %q: let it end, "+
+			"cancel the job, or delete it first", id))
 	case lm.m.access.namesTenant(id):
 		return entry.Refused(rota.Refusef(rota.KindConflict, "tenant", "a token is for tenant %q: revoke it, or wait for its end", id))
 	}

@@ -27,7 +27,7 @@ func (a queueCommands) command() *cobra.Command {
 
 func (a queueCommands) delete() *cobra.Command {
 	var to string
-	cmd := a.deletesVersion("delete Q", "Forget a queue that no live job and no workflow names",
+	cmd := a.deletesVersion("delete Q", "Forget a queue that no job, workflow, schedule or rule names",
 		"queue delete images\n  rota queue delete images --drain-to pictures",
 		func(ctx context.Context, c *client.Client, id string, only client.Condition) error {
 			return c.DeleteQueue(ctx, rota.QueueName(id), only)
@@ -45,7 +45,7 @@ func (a queueCommands) delete() *cobra.Command {
 		}
 		return a.does(drain)(cmd, args)
 	}
-	cmd.Long = "Forget a queue that no live job and no workflow names.\n\nWith --drain-to its pending jobs move to another queue first. " +
+	cmd.Long = "Forget a queue that no job, workflow, schedule or rule names.\n\nWith --drain-to its pending jobs move to another queue first. " +
 		"From then on the queue takes no submission; the command waits for the jobs that run. Run again, it goes on where it was; " +
 		"`rota queue set Q` keeps the queue after all."
 	cmd.Flags().StringVar(&to, "drain-to", "", "move the pending jobs to this `queue` first")

@@ -9,7 +9,7 @@ import "github.com/rotasched/rota"
 // release on it stays as it is, and the rules version counts.
 //
 // Raised, it takes new golden files: go test ./fsm ./snapshot -run TestGolden -update.
-const Draft = 35
+const Draft = 36
 
 // CheckDraft refuses, with kind Conflict, what another draft wrote or runs. what is the
 // subject with its verb, such as "node n2 runs"; remedy is what to do.

@@ -15,8 +15,8 @@ import (
 // shortHorizon is the least gc_horizon that the janitor sets.
 const shortHorizon rota.Date = 60_000
 
-// janitor sets queues and tenants and forgets them again, drained or not, with jobs in them, and
-// forgets workers (SPEC §21.4, §21.5). What it does is drawn apart from the world's chance.
+// janitor sets queues, with rules of keys, and tenants and forgets them again, drained or not, with
+// jobs in them, and forgets workers (SPEC §21.4, §21.5). What it does is drawn apart from the world's chance.
 type janitor struct {
 	actor
 	w      *World
@@ -43,7 +43,7 @@ func (c *janitor) work() {
 		return
 	}
 	w.on(&c.actor, Time(c.chance.IntN(1_500)), c.work)
-	switch c.chance.IntN(10) {
+	switch c.chance.IntN(12) {
 	case 0, 1:
 		c.ask(&fsmpb.Op{Op: &fsmpb.Op_SetQueue{SetQueue: &fsmpb.SetQueue{Name: c.side(), Set: []*fsmpb.Label{
 			{Key: "audit_window", Value: "0"}, {Key: "gc_horizon", Value: []string{"1m", "90s", "7d"}[c.chance.IntN(3)]}}}}})
@@ -71,6 +71,10 @@ func (c *janitor) work() {
 		}
 		c.ask(&fsmpb.Op{Op: &fsmpb.Op_SetTenant{SetTenant: &fsmpb.SetTenant{Id: id,
 			Set: []*fsmpb.Label{{Key: "weight", Value: fmt.Sprint(1 + c.chance.IntN(9))}}}}})
+	case 9:
+		c.ask(fsm.SetKeyRuleOp(&rota.KeyRule{Queue: rota.QueueName(c.side()), Name: "j", Concurrency: int64(1 + c.chance.IntN(9))}))
+	case 10:
+		c.ask(fsm.DeleteKeyRuleOp(rota.QueueName(c.side()), "j", ""))
 	default:
 		id := w.workers[c.chance.IntN(len(w.workers))].id
 		c.ask(&fsmpb.Op{Op: &fsmpb.Op_DeleteWorker{DeleteWorker: &fsmpb.DeleteWorker{Id: string(id)}}})
@@ -93,7 +97,9 @@ type places struct {
 	queues map[rota.QueueName]bool
 	// draining take no submissions.
 	draining map[rota.QueueName]bool
-	live     map[rota.JobID]place
+	// ruled have a rule of keys.
+	ruled map[rota.QueueName]bool
+	live  map[rota.JobID]place
 }
 
 type place struct {
@@ -102,7 +108,7 @@ type place struct {
 }
 
 func newPlaces() places {
-	return places{queues: map[rota.QueueName]bool{}, draining: map[rota.QueueName]bool{}, live: map[rota.JobID]place{}}
+	return places{queues: map[rota.QueueName]bool{}, draining: map[rota.QueueName]bool{}, ruled: map[rota.QueueName]bool{}, live: map[rota.JobID]place{}}
 }
 
 // placed follows where jobs are, and wants what is forgotten to be named by none.
@@ -123,7 +129,12 @@ func (a *auditor) placed(e *rota.Event) {
 		p.live[e.Job] = place{e.Queue, e.Tenant}
 	case rota.EventJobCompleted, rota.EventJobDead, rota.EventJobExpired, rota.EventJobCancelled:
 		delete(p.live, e.Job)
+	case rota.EventKeyRuleChanged:
+		p.ruled[e.Queue] = e.Text == "set"
 	case rota.EventQueueDeleted:
+		if p.ruled[e.Queue] {
+			a.failf("queue %s was deleted, a rule of keys is for it", e.Queue)
+		}
 		a.Removed++
 		a.unnamed(e, func(at place) bool { return at.queue == e.Queue })
 		if !p.queues[e.Queue] || e.Queue == rota.DefaultQueue {

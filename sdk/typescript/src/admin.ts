@@ -61,7 +61,7 @@ export class Queues {
     return plain(await one(this.caller, "set queue", QueuesService.method.set, { name, preset, set: settings(set), dryRun, ifMatch }, rest));
   }
 
-  /** Forgets a queue that no live job and no workflow names; one that is not there is no error. */
+  /** Forgets a queue that no live job, workflow, schedule, batch or rule of keys names; one that is not there is no error. */
   async delete(name: string, opts: ChangeOptions = {}): Promise<void> {
     const { ifMatch = "", ...rest } = opts;
     await one(this.caller, "delete queue", QueuesService.method.delete, { name, ifMatch }, rest);

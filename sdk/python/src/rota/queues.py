@@ -66,7 +66,7 @@ class Queues:
         return pages(read, None, ask, QueueInfo._of)
 
     async def delete(self, name: str, *, if_match: str = "") -> None:
-        """Forget a queue that no live job and no workflow names."""
+        """Forget a queue that no live job, workflow, schedule, batch or rule of keys names."""
         request = _v1.DeleteQueueRequest(name=name, if_match=if_match)
         await self._caller.ask("delete queue", _v1.QUEUES_DELETE, request)
 
