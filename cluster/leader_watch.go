@@ -110,6 +110,10 @@ func (lw *leaderWatch) behind() error {
 			"read without --stale, or ask another node", lw.n.cfg.Node)}
 }
 
+// CaughtUp reports whether this node has applied, since its start, all that was acknowledged before,
+// and still hears of a leader: else it may not know a credential that counts.
+func (n *Node) CaughtUp() bool { return n.leader.behind() == nil && n.Vouched() == nil }
+
 // Vouched refuses, where nobody stands for what this node holds any more: it has heard of no
 // leader for so long that rights which it still grants may have been taken back (SECURITY §5.4).
 func (n *Node) Vouched() error {

@@ -208,7 +208,7 @@ func (rp *replica) Pulse() (head fsm.Head, leads bool) {
 	return head, leads
 }
 
-// Ready is nil when this node knows a leader and has caught up with its term.
+// Ready is nil when this node knows a leader and has caught up with it.
 func (rp *replica) Ready() error {
 	if rp.n.stopping() {
 		return errStopping()
@@ -234,7 +234,7 @@ func (rp *replica) Ready() error {
 		return rota.Refusef(rota.KindUnavailable, "node", "this node has applied term %d, the cluster is in term %d: it is catching up",
 			term, now)
 	}
-	return nil
+	return rp.n.leader.behind() // it may have been down within one term
 }
 
 // doorkeeper keeps the newest table of rights, which the edge reads without a lock.

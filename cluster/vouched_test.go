@@ -152,6 +152,9 @@ func TestVouched_restart(t *testing.T) {
 	if _, err := n.Status(holder); err != nil {
 		t.Errorf("its status: %v", err)
 	}
+	if n.CaughtUp() || n.Ready() == nil {
+		t.Error("cut off since its start, it says that it has caught up")
+	}
 	b.heal(down)
 	b.eventually("the node catches up", func() bool {
 		err := readStale(holder, n)
@@ -160,4 +163,7 @@ func TestVouched_restart(t *testing.T) {
 		}
 		return rota.KindOf(err) == rota.KindUnauthenticated
 	})
+	if !n.CaughtUp() {
+		t.Error("it has caught up, and does not say so")
+	}
 }

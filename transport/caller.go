@@ -85,13 +85,23 @@ func (s *Server) admit(need need, knock *knock, shown *edgeInfo, header metadata
 		p.node = shown.node
 		err = s.member(shown)
 	} else if p.caller.Actor, err = s.authenticate(shown, header); err == nil {
-		err = s.judge(p)
+		err = s.premature(s.judge(p))
 	}
 	if err != nil {
 		p.denied(err)
 		return nil, err
 	}
 	return p, nil
+}
+
+// premature returns what to say in the place of a refusal by the table of rights, while that may lack
+// what is new: a refusal is final for callers, and the same credential may count at another node.
+func (s *Server) premature(refusal error) error {
+	if kind := rota.KindOf(refusal); kind != rota.KindUnauthenticated && kind != rota.KindDenied || s.options.Core.CaughtUp() {
+		return refusal
+	}
+	return &rota.Error{Kind: rota.KindUnavailable, Subject: "credential", RetryAfter: comeBack, Text: "node " + string(s.options.Self) +
+		" has not caught up with the cluster, and cannot tell whether the credential counts: ask another node, or try again"}
 }
 
 // member refuses a call between nodes by none.
@@ -137,7 +147,8 @@ func (s *Server) authenticate(shown *edgeInfo, header metadata.MD) (rota.Princip
 	if table == nil {
 		return "", s.noTable()
 	}
-	return table.Prove(credential, s.today())
+	who, err := table.Prove(credential, s.today())
+	return who, s.premature(err)
 }
 
 func (s *Server) noTable() error {

@@ -159,6 +159,40 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
+// TestDoor_lags: a node that may lack what is new refuses for good only what no table could admit; with
+// what it knows it serves.
+func TestDoor_lags(t *testing.T) {
+	t.Parallel()
+	table, _, _ := holder(rota.RightStatus)
+	core := coreWith(table)
+	s := &Server{options: Options{Self: "n1", Core: core}}
+	known, unknown := tokenScheme+access.CredentialOf([40]byte{7}).Secret(), tokenScheme+access.CredentialOf([40]byte{8}).Secret()
+	status, mode := need{right: rota.RightStatus}, need{right: rota.RightOperate}
+	for name, c := range map[string]struct {
+		need      need
+		header    metadata.MD
+		now, then rota.Kind // as the node lags, and once it does not
+	}{
+		"a token that it knows":    {status, metadata.Pairs(tokenHeader, known), rota.KindNone, rota.KindNone},
+		"a token that it may lack": {status, metadata.Pairs(tokenHeader, unknown), rota.KindUnavailable, rota.KindUnauthenticated},
+		"a right that it may lack": {mode, metadata.Pairs(tokenHeader, known), rota.KindUnavailable, rota.KindDenied},
+		"no credential":            {mode, nil, rota.KindUnavailable, rota.KindUnauthenticated},
+		"what is no token":         {status, metadata.Pairs(tokenHeader, tokenScheme+"x"), rota.KindUnauthenticated, rota.KindUnauthenticated},
+		"two credentials":          {status, metadata.Pairs(tokenHeader, known, tokenHeader, known), rota.KindUnauthenticated, rota.KindUnauthenticated},
+	} {
+		for lags, want := range map[bool]rota.Kind{true: c.now, false: c.then} {
+			core.lags.Store(lags)
+			_, err := s.admit(c.need, nil, &edgeInfo{}, c.header, "grpc")
+			if rota.KindOf(err) != want {
+				t.Errorf("%s, lagging %t: %v; %s is wanted", name, lags, err, want)
+			}
+			if want == rota.KindUnavailable && !strings.Contains(err.Error(), "ask another node") {
+				t.Errorf("%s: the refusal says not what to do: %v", name, err)
+			}
+		}
+	}
+}
+
 // TestDoor: each call passes with exactly the right that the table says, over a real
 // connection, before its message is read.
 func TestDoor(t *testing.T) {

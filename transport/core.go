@@ -231,6 +231,10 @@ type Core interface {
 	// Vouched is nil while a leader stands, or stood until lately, for what this node holds; else
 	// why not, for streams to end with (SECURITY §5.4).
 	Vouched() error
+
+	// CaughtUp reports whether the node has applied, since its start, all that was acknowledged
+	// before, and a leader stands for what it holds: else it may lack credentials that count.
+	CaughtUp() bool
 }
 
 // WorkerSession is one connected worker, served from this node's replica.

@@ -153,6 +153,8 @@ type fakeCore struct {
 	until atomic.Int64
 	// unvouched is why nobody vouches for the node.
 	unvouched atomic.Pointer[rota.Error]
+	// lags says that the node has not caught up.
+	lags atomic.Bool
 }
 
 func (c *fakeCore) Submit(ctx context.Context, jobs []rota.JobSpec) ([]rota.Submitted, error) {
@@ -367,6 +369,8 @@ func (c *fakeCore) Vouched() error {
 	}
 	return nil
 }
+
+func (c *fakeCore) CaughtUp() bool { return !c.lags.Load() }
 
 // fakeNode is a NodeCore.
 type fakeNode struct {
