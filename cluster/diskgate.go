@@ -137,7 +137,7 @@ func (dg *diskGate) run() {
 			case diskRoomy:
 				dg.n.log.Warn("the disk has room again: " + text)
 			default:
-				dg.n.log.Error("the disk fills up: "+text+" "+diskEffect(level), "free", dg.free, "total", dg.total)
+				dg.n.log.Error("the disk fills up: "+text+" "+ownDiskEffect(level), "free", dg.free, "total", dg.total)
 			}
 		}
 		dg.yieldFull(dg.weighDisks())
@@ -164,6 +164,11 @@ func diskEffect(level diskLevel) string {
 		return "Only what ends work is taken, and nothing is started." + remedy
 	}
 	return "No new jobs are admitted." + remedy
+}
+
+// ownDiskEffect is diskEffect for one node's level, which may be its own affair alone (weighDisks).
+func ownDiskEffect(level diskLevel) string {
+	return "If it leads, or a majority of the disks is no better: " + diskEffect(level)
 }
 
 // diskVerdict is what inForce returns.
@@ -215,7 +220,7 @@ func (dg *diskGate) Problems() []string {
 	case level == diskRoomy:
 		return nil
 	}
-	return []string{dg.text(dg.n.cfg.Node) + " " + diskEffect(level)}
+	return []string{dg.text(dg.n.cfg.Node) + " " + ownDiskEffect(level)}
 }
 
 func (dg *diskGate) Collectors() []prometheus.Collector {

@@ -241,7 +241,7 @@ func boltOptions() *bbolt.Options {
 // diskFull words the one write error that an operator can mend.
 func diskFull(dir string, cause error) *rota.Error {
 	err := rota.Refusef(rota.KindExhausted, "data", "data directory %s is full: "+
-		"free space (ballast, if kept, may be deleted) and start again", dir)
+		"free space on its disk, but delete nothing in the directory, and start again", dir)
 	err.Cause = cause
 	return err
 }

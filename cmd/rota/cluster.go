@@ -41,7 +41,7 @@ func (a *app) clusterStatusCommand() *cobra.Command {
 				return err
 			}
 			if s.Leader == "" {
-				return rota.Refusef(rota.KindUnavailable, "leader", "the cluster has no leader")
+				return rota.Refusef(rota.KindUnavailable, "leader", "the cluster has no leader (runbook: "+runbooks+"RotaNoLeader.md)")
 			}
 			return nil
 		})),
@@ -127,7 +127,7 @@ func statusTable(s rota.ClusterStatus, wide bool) string {
 	text := renderFacts([]fact{
 		{"cluster", s.ClusterID}, {"leader", or(string(s.Leader), "none")}, {"term", s.Term},
 		{"applied index", uint64(s.AppliedIndex)}, {"date", s.Date}, {"mode", modeText(s)}, {"rules version", s.RulesVersion}, {"workers", s.Workers},
-		{"state bytes", fmt.Sprintf("%d of %d", s.StateBytes, s.StateBytesMax)}, {"voters", votersText(s.Autopilot)},
+		{"state bytes", fmt.Sprintf("%d of %d", s.StateBytes, s.StateBytesMax)}, {"voters", votersText(s.Leader, s.Autopilot)},
 		{"last backup", backupText(s.Backup)},
 		{"pending", j.Blocked + j.Delayed + j.Queued}, {"running", j.Assigned + j.Running},
 		{"completed", j.Completed}, {"dead", j.Dead}, {"expired", j.Expired}, {"cancelled", j.Cancelled},
@@ -145,12 +145,15 @@ func statusTable(s rota.ClusterStatus, wide bool) string {
 		{"HEALTHY", false, 0, func(n rota.NodeStatus) any { return n.Healthy }},
 		{"SINCE", true, 0, func(n rota.NodeStatus) any { return ifEver(n.HealthySince) }},
 		{"CONTACT", true, 0, func(n rota.NodeStatus) any { return ifEver(n.LastContact) }},
-	}, s.Nodes, wide) + problemsText(s.Nodes)
+	}, s.Nodes, wide) + problemsText(s)
 }
 
 // votersText says how many voters are healthy and wanted, and what is done about others.
-func votersText(a rota.Autopilot) string {
-	text := fmt.Sprintf("%d healthy, %d wanted", a.HealthyVoters, a.VotersWanted)
+func votersText(leader rota.NodeID, a rota.Autopilot) string {
+	text := fmt.Sprintf("%d healthy for a minute, %d wanted", a.HealthyVoters, a.VotersWanted)
+	if leader == "" {
+		text = fmt.Sprintf("%d wanted", a.VotersWanted) // a leader alone knows how they are
+	}
 	if !a.On {
 		text += ", autopilot is off"
 	}
@@ -176,13 +179,16 @@ func ifEver(d rota.Date) any {
 	return d
 }
 
-// problemsText returns what is wrong, each on a line of its own and whole: what to do
+// problemsText returns what is wrong, or will be soon, each on a line of its own and whole: what to do
 // stands at its end.
-func problemsText(nodes []rota.NodeStatus) string {
+func problemsText(s rota.ClusterStatus) string {
 	var text strings.Builder
-	for _, n := range nodes {
+	for _, n := range s.Nodes {
 		for _, p := range n.Problems {
 			fmt.Fprintf(&text, "%s: %s\n", n.ID, clean(p))
+		}
+		if ends := n.CertificateEnds; ends != 0 && s.Date != 0 && ends.Time().Sub(s.Date.Time()) < tlsWarnAhead {
+			fmt.Fprintf(&text, "%s: its certificate ends %s: have a new one issued, it is read without a restart (runbook: %sRotaCertificateEnds.md)\n", n.ID, ends, runbooks)
 		}
 	}
 	if text.Len() == 0 {

@@ -81,10 +81,17 @@ func (a *app) retried(r client.FailedTry) {
 	}
 	why := "no answer from " + r.Address + " yet: " + r.Err.Text
 	if _, dialed, ok := strings.Cut(r.Err.Text, "no connection: "); ok {
-		why = "cannot reach " + r.Address + ": " + dialed[strings.LastIndex(dialed, ": ")+1:]
-		why = strings.Join(strings.Fields(why), " ")
+		why = oneLine("cannot reach " + r.Address + ": " + lastCause(dialed))
 	}
 	a.talk("rota: %s; %s", why, until)
+}
+
+// lastCause is the end of a chain of errors: what went wrong beneath all else.
+func lastCause(text string) string {
+	if _, certificate, ok := strings.Cut(text, "x509: "); ok {
+		return certificate // with its times behind a colon
+	}
+	return text[strings.LastIndex(text, ": ")+1:]
 }
 
 // calling wraps a command that makes short calls: --timeout bounds them all.

@@ -158,6 +158,10 @@ func errorLine(err error, addrs []string) string {
 			text += "; rota dev starts a cluster there, --addr or ROTA_ADDR names another"
 			break
 		}
+		if hint := certificateHint(text); hint != "" {
+			text += "; " + hint
+			break
+		}
 		unnamed := slices.ContainsFunc(addrs, func(a string) bool { return !strings.Contains(text, a) })
 		if len(addrs) > 0 && !unnamed {
 			text += "; is a majority of the nodes up? (--addr or ROTA_ADDR names others)"
@@ -171,6 +175,21 @@ func errorLine(err error, addrs []string) string {
 		text += retryHint(err, "")
 	}
 	return "rota: " + text
+}
+
+// certificateHint says what to do where nodes answer and their certificates are refused; nothing where that
+// is not why.
+func certificateHint(text string) string {
+	switch {
+	case strings.Contains(text, "x509: certificate has expired or is not yet valid"):
+		return "a certificate has ended, or a clock is wrong (runbook: " + runbooks + "CertificatesEnded.md)"
+	case strings.Contains(text, "x509: certificate is valid for "):
+		return "the node's certificate has to name the host of its address: rota tls issue node ID --host HOST"
+	case strings.Contains(text, "x509: certificate signed by unknown authority"):
+		return "--tls-ca or ROTA_TLS_CA names the authority of the nodes' certificates"
+	default:
+		return ""
+	}
 }
 
 // badValue says what a flag wants, where the library tells how its parser failed.

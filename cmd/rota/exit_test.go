@@ -84,4 +84,14 @@ func TestErrorLine(t *testing.T) {
 	if !strings.Contains(line, "rota dev starts a cluster there") {
 		t.Errorf("without a cluster on this machine, no word of how to start one: %q", line)
 	}
+	for text, want := range map[string]string{
+		"tls: failed to verify certificate: x509: certificate has expired or is not yet valid: current time": "CertificatesEnded.md",
+		"x509: certificate is valid for 127.0.0.1, not 10.0.0.1":                                             "rota tls issue node ID --host HOST",
+		"x509: certificate signed by unknown authority":                                                      "ROTA_TLS_CA",
+	} {
+		line = errorLine(&rota.Error{Kind: rota.KindUnavailable, Text: text}, []string{"a:1", "b:2"})
+		if !strings.Contains(line, want) || strings.Contains(line, "majority") {
+			t.Errorf("%q is wanted in %q", want, line)
+		}
+	}
 }

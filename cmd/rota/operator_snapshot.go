@@ -157,8 +157,11 @@ The node is the only member of its cluster: start it with rota server, then let 
 			if err != nil {
 				return damaged(fmt.Errorf("restore %s: %w", args[0], err))
 			}
-			a.talk("start it with: rota server --node %s --data %s --raft %s --cluster %s --bootstrap-expect 1",
+			a.talk("start it with: rota server --node %s --data %s --raft %s --cluster %s --bootstrap-expect 1, and the other flags that nodes have here",
 				o.Node, o.Data, o.Raft, o.Cluster)
+			if !o.KeepTokens {
+				a.talk("access tokens are revoked: where the cluster had some, rota auth reset --data %s makes another once the node runs", o.Data)
+			}
 			return a.printSnapshot(args[0], info)
 		})(cmd, args)
 	}

@@ -58,6 +58,16 @@ func TestShownToPeople(t *testing.T) {
 		text := statusTable(rota.ClusterStatus{Nodes: []rota.NodeStatus{{ID: "n1", Problems: []string{long}}}}, true)
 		has(t, text, []string{"n1: " + long}, []string{strings.Repeat("0", 32)})
 	})
+	t.Run("certificates_that_end", func(t *testing.T) {
+		t.Parallel()
+		now := rota.DateOf(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+		node := func(id rota.NodeID, in time.Duration) rota.NodeStatus {
+			return rota.NodeStatus{ID: id, CertificateEnds: rota.DateOf(now.Time().Add(in))}
+		}
+		text := problemsText(rota.ClusterStatus{Date: now, Nodes: []rota.NodeStatus{node("n1", 13*24*time.Hour), node("n2", 15*24*time.Hour),
+			node("n3", -time.Hour), {ID: "n4"}}})
+		has(t, text, []string{"n1: its certificate ends 2026-01-14", "n3: its certificate ends", "RotaCertificateEnds.md"}, []string{"n2", "n4"})
+	})
 	t.Run("verdict_on_a_silent_node", func(t *testing.T) {
 		t.Parallel()
 		v := rota.Verdict{Nodes: []rota.NodeVerdict{{ID: "n1", Error: "no connection"}, {ID: "n2", Digest: rota.Digest{Hi: 1}},

@@ -26,6 +26,20 @@ func deaf(t *testing.T) string {
 	return fmt.Sprintf("127.0.0.1:%d", bound.(*syscall.SockaddrInet4).Port)
 }
 
+// TestLastCause: what is said of a connection that fails is why.
+func TestLastCause(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"dial tcp 127.0.0.1:1: connect: connection refused":                                               "connection refused",
+		"tls: failed: x509: certificate has expired or is not yet valid: current time 2026 is after 2025": "certificate has expired or is not yet valid: current time 2026 is after 2025",
+		"refused": "refused",
+	} {
+		if got := strings.TrimSpace(lastCause(text)); got != want {
+			t.Errorf("%q of %q, want %q", got, text, want)
+		}
+	}
+}
+
 // TestRefusedConnection: a command that cannot reach the cluster says so once, long
 // before it gives up, and till when it tries.
 func TestRefusedConnection(t *testing.T) {

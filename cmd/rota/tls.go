@@ -2,9 +2,12 @@ package main
 
 import (
 	"context"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -74,8 +77,9 @@ func (a certifier) issueCommand() *cobra.Command {
 		Use:   "issue node ID | client ROLE/NAME [--dir DIR] [--cluster C] [--host H]…",
 		Short: "Issue a certificate of the authority in DIR, for a node or a client",
 		Long: `Issue a certificate of the authority in DIR, for a node or a client, and write it there with
-its key. --host names what clients reach a node by; loopback always is among it. A node takes
-new files in place of the old ones without a restart.`,
+its key. --host names what clients reach a node by; loopback always is among it. Where DIR has a
+certificate of that node or client, the new one takes its place, for the same cluster and hosts
+unless others are named. A node takes new files in place of the old ones without a restart.`,
 		Example: `  rota tls issue node n1 --dir secrets --host n1.example.org
   rota tls issue client operator/ann --dir secrets`,
 		Args: cobra.ExactArgs(2),
@@ -89,10 +93,18 @@ new files in place of the old ones without a restart.`,
 	cmd.RunE = a.does(func(_ context.Context, args []string) error {
 		r := identity.Request{Hosts: hosts, Now: time.Now(), Life: life}
 		name := args[1]
+		before := issuedBefore(filepath.Join(dir, strings.Replace(name, "/", "-", 1)+".pem"))
+		if before.domain != "" && !flags.Changed("cluster") {
+			domain = before.domain
+		}
+		if len(before.hosts) > 0 && !flags.Changed("host") {
+			r.Hosts = before.hosts
+			a.talk("for %s, as the certificate before it: --host names others", strings.Join(before.hosts, ", "))
+		}
 		var err error
 		switch args[0] {
 		case "node":
-			r.Server, r.Hosts = true, append(r.Hosts, "localhost", "127.0.0.1", "::1")
+			r.Server, r.Hosts = true, append(r.Hosts, loopbackHosts...)
 			r.URI, err = identity.NodeURI(domain, rota.NodeID(name))
 		case "client":
 			role, who, ok := strings.Cut(name, "/")
@@ -114,6 +126,41 @@ new files in place of the old ones without a restart.`,
 		return a.writePair(filepath.Join(dir, name), cert, key)
 	})
 	return cmd
+}
+
+// loopbackHosts are in every node's certificate.
+var loopbackHosts = []string{"localhost", "127.0.0.1", "::1"}
+
+// issued is what a certificate was issued for: a cluster, and hosts beyond loopback.
+type issued struct {
+	domain string
+	hosts  []string
+}
+
+// issuedBefore returns what the certificate in a file was issued for; nothing where there is none that
+// can be read.
+func issuedBefore(path string) (of issued) {
+	text, err := readSmall(path, maxKeyFile)
+	if err != nil {
+		return of
+	}
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return of
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return of
+	}
+	if len(cert.URIs) == 1 {
+		of.domain = cert.URIs[0].Host
+	}
+	of.hosts = cert.DNSNames
+	for _, ip := range cert.IPAddresses {
+		of.hosts = append(of.hosts, ip.String())
+	}
+	of.hosts = slices.DeleteFunc(of.hosts, func(host string) bool { return slices.Contains(loopbackHosts, host) })
+	return of
 }
 
 // issueFrom issues a certificate of the authority in a directory.

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -47,4 +48,43 @@ func TestTLSCommands(t *testing.T) {
 			t.Errorf("%s: %v, %v", key, info, err)
 		}
 	}
+}
+
+// TestTLSIssue_renews: a certificate that takes another's place is for the same cluster and hosts, unless
+// others are named.
+func TestTLSIssue_renews(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	tls := func(args ...string) {
+		t.Helper()
+		var said bytes.Buffer
+		if code := run(append(append([]string{"tls"}, args...), "--dir", dir), nil, strings.NewReader(""), io.Discard, &said); code != 0 {
+			t.Fatalf("%v: exit code %d, %s", args, code, said.String())
+		}
+	}
+	want := func(name, domain string, hosts ...string) {
+		t.Helper()
+		if of := issuedBefore(filepath.Join(dir, name+".pem")); of.domain != domain || !slices.Equal(of.hosts, hosts) {
+			t.Errorf("%s is for %s and %v, want %s and %v", name, of.domain, of.hosts, domain, hosts)
+		}
+	}
+	tls("ca")
+	tls("issue", "node", "n1", "--cluster", "prod", "--host", "n1.example.org,10.0.0.1")
+	want("n1", "prod", "n1.example.org", "10.0.0.1")
+	tls("issue", "node", "n1")
+	want("n1", "prod", "n1.example.org", "10.0.0.1")
+	tls("issue", "node", "n1", "--host", "10.0.0.9")
+	want("n1", "prod", "10.0.0.9")
+	tls("issue", "node", "n1", "--cluster", "rota")
+	want("n1", "rota", "10.0.0.9")
+	tls("issue", "client", "operator/ann", "--cluster", "prod")
+	tls("issue", "client", "operator/ann")
+	want("operator-ann", "prod")
+	tls("issue", "node", "n2")
+	want("n2", defaultCluster)
+	if err := os.WriteFile(filepath.Join(dir, "n3.pem"), []byte("no certificate"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tls("issue", "node", "n3")
+	want("n3", defaultCluster)
 }

@@ -115,8 +115,9 @@ func (j *judge) configuration() {
 		}
 	}
 	auto := j.Status.Autopilot
-	if auto.Text != "" {
-		j.say(Blocked, "", "the leader is changing the voters: "+auto.Text, "wait until it is done, or rota cluster set autopilot=off")
+	silent := slices.ContainsFunc(j.Status.Nodes, func(n rota.NodeStatus) bool { return n.Voter && n.State == unreachable })
+	if auto.Text != "" && silent {
+		j.say(Blocked, "", "the leader says: "+auto.Text, "bring silent voters back, or replace them: docs/operations/replace-a-node.md")
 	}
 	if voters := int64(len(slices.DeleteFunc(slices.Clone(j.Status.Nodes), func(n rota.NodeStatus) bool { return !n.Voter }))); voters < auto.VotersWanted {
 		j.say(Warning, "", fmt.Sprintf("%d voters of %d that are wanted", voters, auto.VotersWanted), "add nodes, or lower voters_wanted: rota cluster set voters_wanted="+fmt.Sprint(voters))

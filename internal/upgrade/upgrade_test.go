@@ -111,10 +111,14 @@ func TestJudge(t *testing.T) {
 			s.Leader = "n3"
 			f.Answers["n3"] = Answer{Status: s}
 		}, "leader", Blocked, "n3", "follows n3, the others n1"},
-		"a node joins":                          {node(2, func(n *rota.NodeStatus) { n.Voter = false }), "configuration", Blocked, "n3", "on its way to a vote"},
-		"a node has come":                       {func(f *Facts) { f.Peers = append(f.Peers, rota.RaftPeer{ID: "n4"}) }, "configuration", Blocked, "n4", "just now"},
-		"the leader removes one":                {func(f *Facts) { f.Status.Autopilot.Text = "n9 goes in 2 minutes" }, "configuration", Blocked, "", "n9 goes"},
-		"a voter is missing":                    {func(f *Facts) { f.Status.Autopilot.VotersWanted = 5 }, "configuration", Warning, "", "3 voters of 5"},
+		"a node joins":    {node(2, func(n *rota.NodeStatus) { n.Voter = false }), "configuration", Blocked, "n3", "on its way to a vote"},
+		"a node has come": {func(f *Facts) { f.Peers = append(f.Peers, rota.RaftPeer{ID: "n4"}) }, "configuration", Blocked, "n4", "just now"},
+		"the leader may remove one": {func(f *Facts) {
+			f.Status.Nodes[1].State, f.Status.Autopilot.Text = unreachable, "n2 goes in 2 minutes"
+		}, "configuration", Blocked, "", "the leader says: n2 goes"},
+		"a voter is missing": {func(f *Facts) {
+			f.Status.Autopilot.VotersWanted, f.Status.Autopilot.Text = 5, "3 of 5 wanted voters are there"
+		}, "configuration", Warning, "", "3 voters of 5"},
 		"a node lags":                           {func(f *Facts) { f.Status.Nodes[0].AppliedIndex = 20_000 }, "log", Blocked, "n2", "19900 entries behind"},
 		"states differ":                         {node(2, func(n *rota.NodeStatus) { n.Digest = rota.Digest{Lo: 2} }), "digests", Blocked, "n3", "differs from that of n1 at index 100"},
 		"a clock is off":                        {node(1, func(n *rota.NodeStatus) { n.WallSkew = -2 * time.Second }), "clocks", Blocked, "n2", "-2s off"},
@@ -162,6 +166,9 @@ func TestJudge(t *testing.T) {
 			}
 			if other := slices.IndexFunc(r.Findings, func(found Finding) bool { return found.Check == one.check && found.Result == OK }); one.result != OK && other >= 0 {
 				t.Errorf("%+v stands beside it", r.Findings[other])
+			}
+			if one.result == Warning && !r.Ready {
+				t.Errorf("a warning stands in the way: %+v", r.Findings)
 			}
 		})
 	}
