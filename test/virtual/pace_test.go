@@ -38,14 +38,14 @@ func (p *pace) String() string {
 		at(p.submits, 500), at(p.submits, 990), at(p.starts, 500), at(p.starts, 990), at(p.ends, 500), at(p.ends, 990), float64(p.writes)/float64(len(p.ends)))
 }
 
-// runPace submits jobs one by one at even times, and gives how long each took.
-func runPace(t *testing.T, jobs int, every time.Duration) *pace {
+// runPace submits jobs one by one at even times, and gives how long each took; a message takes so long.
+func runPace(t *testing.T, jobs int, every, message time.Duration) *pace {
 	t.Helper()
 	o := options{seed: 1, nodes: 3, dir: memoryDir(t), log: slog.New(slog.DiscardHandler)}
 	measured := &pace{}
 	inBubble(t, func(t *testing.T) {
 		l := newLife(o)
-		l.net.Even = paceMessage
+		l.net.Even = message
 		l.startAll()
 		ctx, cancel := context.WithTimeout(l.ctx, 10*time.Minute)
 		defer cancel()
@@ -144,7 +144,7 @@ func TestPace(t *testing.T) {
 	// writes, and the way back.
 	const commit = paceWrite + 2*paceMessage
 	t.Run("a lone job starts within a commit and a half", func(t *testing.T) {
-		p := runPace(t, 30, 201*time.Millisecond)
+		p := runPace(t, 30, 201*time.Millisecond, paceMessage)
 		t.Log(p)
 		// Half of them: a sweep or a stamp that is under way makes a job wait for it first.
 		if half := p.starts[len(p.starts)/2]; 2*half > 3*commit {
@@ -152,12 +152,25 @@ func TestPace(t *testing.T) {
 		}
 	})
 	t.Run("500 jobs a second", func(t *testing.T) {
-		p := runPace(t, 1000, 2*time.Millisecond+13*time.Microsecond)
+		p := runPace(t, 1000, 2*time.Millisecond+13*time.Microsecond, paceMessage)
 		t.Log(p)
 		// A submission waits for the rest of the commit under way, and has its round in its own entry; a
 		// completion just misses one: some four.
 		if half, most := p.ends[len(p.ends)/2], p.ends[len(p.ends)*99/100]; half > 4*commit || most > 6*commit {
 			t.Errorf("end to end took %v in the middle and %v at the 99th percentile: a commit takes %v", half, most, commit)
+		}
+	})
+	t.Run("200 jobs a second between regions", func(t *testing.T) {
+		const message = 20 * time.Millisecond
+		p := runPace(t, 400, 5*time.Millisecond+13*time.Microsecond, message)
+		t.Log(p)
+		// The way to the leader and back, and the same of two commits.
+		const commit = paceWrite + 2*message
+		if half := p.submits[len(p.submits)/2]; half > 2*message+2*commit {
+			t.Errorf("submissions took %v in the middle: a commit takes %v", half, commit)
+		}
+		if half := p.ends[len(p.ends)/2]; half > 7*commit {
+			t.Errorf("end to end took %v in the middle: a commit takes %v", half, commit)
 		}
 	})
 }
