@@ -174,7 +174,7 @@ func (mb *membership) Introduce(in peer.Introduction) error {
 	case of.identity != in.Identity && in.Fresh:
 		return rota.Refusef(rota.KindConflict, "node", "node id %s is known to the cluster but this data directory is empty: what it "+
 			"promised is forgotten. Put its old directory back, or remove it (rota operator raft remove-peer %s) and start "+
-			"with a --node id that was never used", in.Node, in.Node)
+			"with a --node id that was never used and an empty --data, as this one bears the old id by now", in.Node, in.Node)
 	case of.identity != in.Identity:
 		return rota.Refusef(rota.KindConflict, "node", "node id %s belongs to another data directory of this cluster: start with "+
 			"the right --data, or with a --node id that was never used on an empty one", in.Node)
