@@ -356,3 +356,18 @@ func TestDisk_holdsSchedulesBack(t *testing.T) {
 	s := seen()
 	decidedOnce(t, &s)
 }
+
+// TestDiskProblems: a node's full disk is said together with when it holds others up, as one follower's
+// does not.
+func TestDiskProblems(t *testing.T) {
+	t.Parallel()
+	n := (&Node{}).own()
+	n.cfg.Node = "n1"
+	for level, want := range map[diskLevel]string{diskRoomy: "", diskLow: "No new jobs are admitted", diskCritical: "nothing is started"} {
+		n.disk.level = level
+		said := strings.Join(n.disk.Problems(), "\n")
+		if (want == "") != (said == "") || !strings.Contains(said, want) || want != "" && !strings.Contains(said, "If it leads, or a majority of the disks is no better: ") {
+			t.Errorf("level %v: %q, %q is wanted", level, said, want)
+		}
+	}
+}
