@@ -44,9 +44,32 @@ export class Cluster {
   private constructor(
     readonly nodes: Node[],
     readonly dir: string,
+    /** Where the authority and the certificates are, empty for nodes that speak in clear text. */
+    readonly secrets = '',
   ) {}
 
+  /** Starts nodes that speak TLS, with certificates of an authority of their own, and lets nobody in without a credential. */
+  static async locked(): Promise<Cluster> {
+    process.env.NODE_TLS_REJECT_UNAUTHORIZED = '0'; // the calls of tests; the command line checks certificates
+    const secrets = mkdtempSync(join(tmpdir(), 'rota-secrets-'));
+    const tls = (...args: string[]) => promisify(execFile)(binary, ['tls', ...args, '--dir', secrets]);
+    await tls('ca');
+    for (const id of ['n1', 'n2', 'n3']) await tls('issue', 'node', id, '--host', '127.0.0.1');
+    const cluster = await Cluster.of(secrets);
+    for (const node of cluster.nodes) await cluster.until(async () => (await fetch(`${node.admin}/readyz`)).ok, `${node.id} was not ready`);
+    await cluster.lock();
+    await cluster.call('PUT', '/v1/queues/default', { set: {} });
+    return cluster;
+  }
+
   static async start(): Promise<Cluster> {
+    const cluster = await Cluster.of('');
+    for (const node of cluster.nodes) await cluster.until(async () => (await (await fetch(`${node.api}/v1/cluster`)).json()).leader);
+    await cluster.call('PUT', '/v1/queues/default', { set: {} });
+    return cluster;
+  }
+
+  private static async of(secrets: string): Promise<Cluster> {
     const dir = mkdtempSync(join(tmpdir(), 'rota-console-'));
     const ports = await freePorts(12);
     const at = (i: number): string => `127.0.0.1:${ports[i]}`;
@@ -54,13 +77,11 @@ export class Cluster {
       const id = `n${k + 1}`;
       const joins = [0, 1, 2].filter((o) => o !== k).flatMap((o) => ['--join', at(4 * o + 2)]);
       const addresses = ['--api', at(4 * k), '--raft', at(4 * k + 1), '--gossip', at(4 * k + 2), '--admin', at(4 * k + 3), ...joins];
-      const flags = ['--node', id, '--data', join(dir, id), '--bootstrap-expect', '3', '--log-level', 'error', '--disk-low', '0', '--disk-critical', '0', ...addresses];
-      return { id, api: `http://${at(4 * k)}`, admin: `http://${at(4 * k + 3)}`, flags, process: run(flags) };
+      const tls = secrets ? ['--tls-ca', join(secrets, 'ca.pem'), '--tls-cert', join(secrets, `${id}.pem`), '--tls-key', join(secrets, `${id}.key`)] : [];
+      const flags = ['--node', id, '--data', join(dir, id), '--bootstrap-expect', '3', '--log-level', 'error', '--disk-low', '0', '--disk-critical', '0', ...addresses, ...tls];
+      return { id, api: `${secrets ? 'https' : 'http'}://${at(4 * k)}`, admin: `http://${at(4 * k + 3)}`, flags, process: run(flags) };
     });
-    const cluster = new Cluster(nodes, dir);
-    for (const node of nodes) await cluster.until(async () => (await (await fetch(`${node.api}/v1/cluster`)).json()).leader);
-    await cluster.call('PUT', '/v1/queues/default', { set: {} });
-    return cluster;
+    return new Cluster(nodes, dir, secrets);
   }
 
   alive(): Node[] {
@@ -99,8 +120,9 @@ export class Cluster {
 
   /** Runs the binary as a person would, and returns what it printed. */
   async cli(...args: string[]): Promise<string> {
-    const addresses = this.alive().map((n) => n.api.slice('http://'.length));
-    const env = { ...process.env, ROTA_ADDR: addresses.join(','), ...(this.token ? { ROTA_TOKEN: this.token } : {}) };
+    const addresses = this.alive().map((n) => new URL(n.api).host);
+    const tls = this.secrets ? { ROTA_TLS_CA: join(this.secrets, 'ca.pem') } : {};
+    const env = { ...process.env, ...tls, ROTA_ADDR: addresses.join(','), ...(this.token ? { ROTA_TOKEN: this.token } : {}) };
     const { stdout } = await promisify(execFile)(binary, args, { env, maxBuffer: 1 << 28 });
     return stdout;
   }
@@ -138,6 +160,6 @@ export class Cluster {
 
   async stop(): Promise<void> {
     await Promise.all(this.alive().map((n) => this.kill(n)));
-    rmSync(this.dir, { recursive: true, force: true });
+    for (const dir of [this.dir, this.secrets]) if (dir) rmSync(dir, { recursive: true, force: true });
   }
 }

@@ -1,7 +1,7 @@
 import { expect, test } from '@playwright/test';
 
 import { Cluster } from './cluster';
-import { accessible, faultsOf, shown } from './look';
+import { accessible, faultsOf, shown, visit } from './look';
 import { Worker } from './worker';
 
 let cluster: Cluster;
@@ -59,8 +59,10 @@ test('a wrong limit: a job that waits leads to the setting, which is changed by 
   await reason.getByRole('link', { name: 'queue picky' }).click();
   await expect(page.getByRole('heading', { level: 1 })).toHaveText('picky');
 
-  await page.goto(`${(await cluster.leader()).api}/ui/queues/picky?set=min_health`);
+  await page.goto(`${(await cluster.leader()).api}/ui/queues/picky?set=attempt_max`);
   await shown(page);
+  await expect(page.getByLabel('Settings', { exact: true }).getByRole('cell', { name: 'attempt_max', exact: true })).toBeVisible();
+  await visit(page, '/ui/queues/picky?set=min_health');
   const settings = page.getByLabel('Settings', { exact: true });
   await expect(settings.getByRole('row')).toHaveCount(2); // its head, and the one that is asked for
   await expect(settings.getByRole('cell', { name: 'min_health', exact: true })).toBeInViewport();
@@ -95,6 +97,15 @@ test('one job that waits is moved to another queue', async ({ page }) => {
   await page.getByRole('button', { name: 'Start the plan' }).click();
   await expect(page.getByLabel('Facts').getByRole('link', { name: 'right', exact: true })).toBeVisible();
   expect((await cluster.call<{ queue: string }>('GET', '/v1/jobs/moves-not')).queue).toBe('left');
+});
+
+test('a text that the browser does not let a page copy says so', async ({ page }) => {
+  const faults = faultsOf(page);
+  await page.addInitScript(() => Object.defineProperty(navigator, 'clipboard', { value: undefined }));
+  await page.goto(`${(await cluster.leader()).api}/ui/schedules`);
+  await page.getByRole('button', { name: 'Copy' }).first().click();
+  await expect(page.getByText('Not allowed: select it')).toBeVisible();
+  expect(faults).toEqual([]);
 });
 
 test('what a page can do, and any thing by its id, is found by Ctrl-K', async ({ page }) => {

@@ -27,8 +27,8 @@ const schedule = (job: Of): Place | undefined => {
   return name ? place(`schedule ${name}`, to('schedules', name)) : undefined;
 };
 const key = (job: Of, detail: string): Place | undefined => {
-  // The detail names the key; of two that begin alike the longer one is meant.
-  const named = (job.keys ?? []).filter((k) => detail.includes(`key ${k} `)).sort((a, b) => b.length - a.length)[0];
+  // The detail names the key, with a blank behind it: another one may begin alike.
+  const named = (job.keys ?? []).find((k) => detail.includes(`key ${k} `));
   return named ? place(`key ${named}`, `${to('tenants')}?${new URLSearchParams({ key: named, tenant: job.tenant ?? '' })}`) : undefined;
 };
 
