@@ -76,6 +76,7 @@ test('every dialog fits a narrow window, can be gone through and left by keys, a
       await expect(dialog, kind).toBeVisible();
       for (const width of [1280, 390]) {
         await page.setViewportSize({ width, height: 700 });
+        await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))); // charts follow a frame later
         flaws.push(...(await flawsOf(page)).map((flaw) => `${kind} at ${width} px: ${flaw}`));
       }
       const fields = await dialog.locator('form :is(input:not([type=radio]), select, textarea):visible').count();
