@@ -25,10 +25,10 @@ func memoryLimit(root string) (least uint64) {
 			least = bytes
 		}
 	}
-	if text, err := os.ReadFile(filepath.Join(root, "proc/meminfo")); err == nil {
+	if text, err := os.ReadFile(filepath.Join(root, "proc", "meminfo")); err == nil {
 		take(machineMemory(string(text)))
 	}
-	groups, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
+	groups, err := os.ReadFile(filepath.Join(root, "proc", "self", "cgroup"))
 	if err != nil {
 		return least
 	}

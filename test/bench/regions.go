@@ -172,17 +172,23 @@ func lead(ctx context.Context, c *client.Client, to *rig.Node) error {
 			if n.ID != status.Leader {
 				continue
 			}
-			at, err := client.Dial([]string{n.API}, client.WithInsecure())
-			if err != nil {
-				return err
-			}
-			defer at.Close()
-			if _, err := at.TransferLeadership(ctx, rota.NodeID(to.ID)); err != nil {
+			if err := handOver(ctx, n.API, rota.NodeID(to.ID)); err != nil {
 				return err
 			}
 		}
 		return fmt.Errorf("%s leads", status.Leader)
 	})
+}
+
+// handOver has the leader at an address hand over to a node.
+func handOver(ctx context.Context, leader string, to rota.NodeID) error {
+	at, err := client.Dial([]string{leader}, client.WithInsecure())
+	if err != nil {
+		return err
+	}
+	defer at.Close()
+	_, err = at.TransferLeadership(ctx, to)
+	return err
 }
 
 // failover kills a leader, and returns how long it is until a job is accepted that was submitted

@@ -134,7 +134,8 @@ func parseSpec(text string) (spec rota.WorkerSpec, err error) {
 			return spec, rota.Refusef(rota.KindInvalid, "workers", "%q is refused: %v", part, err)
 		}
 	}
-	return spec, spec.CheckShape()
+	err = spec.CheckShape()
+	return spec, err
 }
 
 // setQueue is the operation of a queue's settings.

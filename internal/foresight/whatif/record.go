@@ -64,7 +64,8 @@ func newRecord(js *jobs, m *fsm.Machine) (*record, error) {
 			r.taken[a.Lease.Job] = t
 		}
 	}
-	return r, r.begin(m)
+	err := r.begin(m)
+	return r, err
 }
 
 // entry notes what an entry did.

@@ -63,7 +63,8 @@ func open(ctx context.Context, log Log, since, until rota.Date, progress func(in
 		w.start = m.Freeze()
 		w.start.Archived()
 	}
-	return w, w.scan(m, until)
+	err := w.scan(m, until)
+	return w, err
 }
 
 // through takes a state one entry further, as it is in the log.
