@@ -72,7 +72,8 @@ type delivered struct {
 	wanted map[rota.EventID]int64
 	order  []rota.EventID
 	made   map[rota.EventID]bool
-	// again are the deliveries that wait for another attempt, which has them queued once more.
+	// again are the deliveries that are queued once more for another attempt: after a wait, or as a lease has ended that
+	// did not count, such as that of a worker that was suspended.
 	again  map[rota.EventID]bool
 	latest int64
 	faults []string
@@ -99,8 +100,11 @@ func deliveredOf(v *view, f *WebhookFacts) *delivered {
 			continue
 		}
 		switch e.Kind {
-		case rota.EventJobRetryScheduled.String():
+		case rota.EventJobRetryScheduled.String(), rota.EventLeaseCancelled.String(), rota.EventLeaseExpired.String(), rota.EventLeaseDeclined.String():
 			d.again[of] = true
+			continue
+		case rota.EventJobCompleted.String(), rota.EventJobCancelled.String(), rota.EventJobExpired.String(), rota.EventJobDead.String():
+			d.again[of] = false
 			continue
 		case rota.EventJobEnqueued.String():
 		default:

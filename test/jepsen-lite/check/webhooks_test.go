@@ -30,6 +30,14 @@ func (s *story) fails(n int64) *story {
 	return s
 }
 
+// loses has a lease of the delivery of event n end by an event, and the delivery be queued again at once.
+func (s *story) loses(n int64, by string) *story {
+	id := string(rota.DeliveryID("hook", rota.EventID{Incarnation: 1, Index: rota.Index(1_000_000 + 10*n)}))
+	s.happened(by, id, 0, "")
+	s.happened("jobEnqueued", id, 0, "")
+	return s
+}
+
 // hookStory has three runs, each delivered.
 func hookStory(s *story) {
 	s.h.Webhooks = []WebhookFacts{{Name: "hook", Schedule: "tick", Kinds: []string{"jobCompleted"}, Known: true, State: "ACTIVE",
@@ -42,6 +50,12 @@ func TestWebhooksBite(t *testing.T) {
 	bites(t, []plant{
 		{"twice", "webhooks", after(hookStory, func(s *story) { s.delivers(1) })},
 		{"twice_behind_a_retry", "webhooks", after(hookStory, func(s *story) { s.fails(1).delivers(1) })},
+		{"twice_behind_a_lost_lease", "webhooks", after(hookStory, func(s *story) { s.loses(1, "leaseCancelled").delivers(1) })},
+		{"twice_behind_a_cancellation", "webhooks", after(hookStory, func(s *story) {
+			id := string(rota.DeliveryID("hook", rota.EventID{Incarnation: 1, Index: 1_000_010}))
+			s.happened("leaseCancelled", id, 0, "")
+			s.loses(1, "jobCancelled")
+		})},
 		{"never", "webhooks", after(hookStory, func(s *story) { s.h.Webhooks[0].Cursor.Index = 1_000_030 })},
 		{"late", "webhooks", after(hookStory, func(s *story) { s.runs(20) })},
 		{"of_nothing", "webhooks", after(hookStory, func(s *story) { s.delivers(7) })},
@@ -55,5 +69,8 @@ func TestWebhooksBite(t *testing.T) {
 		{"all_is_well", "webhooks", hookStory},
 		{"the_last_is_under_way", "webhooks", after(hookStory, func(s *story) { s.runs(5) })},
 		{"another_attempt", "webhooks", after(hookStory, func(s *story) { s.fails(1) })},
+		{"a_worker_suspended", "webhooks", after(hookStory, func(s *story) { s.loses(1, "leaseCancelled") })},
+		{"a_lease_declined", "webhooks", after(hookStory, func(s *story) { s.loses(1, "leaseDeclined") })},
+		{"a_lease_expired", "webhooks", after(hookStory, func(s *story) { s.loses(1, "leaseExpired") })},
 	})
 }
