@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"time"
 
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
@@ -14,6 +15,11 @@ const (
 	// is not held up: the leader writes it while followers write the one before.
 	secondOps   = limits.MaxEntryOps / 2
 	secondBytes = limits.MaxEntryBytes / 2
+	// secondPatience is how long after the latest entry one goes out beside others, however
+	// small it is and however many they are: entries between near nodes have landed by then,
+	// those between regions are under way for many times as long. A hundred entries a second
+	// more cost little.
+	secondPatience = 10 * time.Millisecond
 )
 
 // proposal is a batch of one caller; its operations stay together in one entry.
@@ -70,16 +76,35 @@ func urgent(ops []*fsmpb.Op) bool {
 	}
 }
 
+// place takes a slot in flight: at once where at most one entry is under way, and else when
+// that is so, or the latest went out secondPatience ago.
+func (l *leadership) place(latest time.Time) {
+	for len(l.slots) > 1 {
+		p := time.NewTimer(secondPatience - time.Since(latest))
+		select {
+		case <-l.freed:
+			p.Stop()
+			continue
+		case <-p.C:
+		case <-l.ctx.Done():
+			p.Stop()
+		}
+		break
+	}
+	select {
+	case l.slots <- struct{}{}:
+	case <-l.ctx.Done():
+	}
+}
+
 // collect is the loop that fills entries. A slot in flight is waited for first:
 // what arrives meanwhile shares the next entry (group commit).
 func (l *leadership) collect() {
 	defer close(l.inFlight)
 	var carried *proposal
+	var latest time.Time
 	for {
-		select {
-		case l.slots <- struct{}{}:
-		case <-l.ctx.Done():
-		}
+		l.place(latest)
 		if l.ctx.Err() != nil {
 			l.refuse(carried)
 			return
@@ -95,13 +120,14 @@ func (l *leadership) collect() {
 		l.filling.Store(true)
 		var batch []*proposal
 		var ops int
-		batch, ops, carried = l.gather(first)
+		batch, ops, carried = l.gather(first, latest)
 		if l.ctx.Err() != nil { // what came in with the end is not put into the log any more
 			l.refuse(batch...)
 			l.refuse(carried)
 			return
 		}
 		l.launch(batch, ops)
+		latest = time.Now()
 		l.filling.Store(false)
 	}
 }
@@ -111,16 +137,17 @@ func (l *leadership) entrySoon() bool {
 	return l.filling.Load() || len(l.urgent) > 0 || len(l.normal) > 0
 }
 
-// gather fills an entry with what waits, up to its bounds; carried did not fit any more.
-// While another entry is under way it waits for company, and when that one has landed
-// for the round that it caused.
-func (l *leadership) gather(first *proposal) (batch []*proposal, ops int, carried *proposal) {
+// gather fills an entry with what waits, up to its bounds; carried did not fit any more. The
+// latest entry went out at latest.
+// While another entry is under way it waits a while for company, and when that one has
+// landed for the round that it caused.
+func (l *leadership) gather(first *proposal, latest time.Time) (batch []*proposal, ops int, carried *proposal) {
 	batch, ops = []*proposal{first}, len(first.ops)
 	awaited := false
 	for size := first.size; ; {
 		p := l.waiting()
 		if p == nil && len(l.slots) > 1 && ops < secondOps && size < secondBytes {
-			p = l.nextBeside()
+			p = l.nextBeside(secondPatience - time.Since(latest))
 		}
 		if p == nil && !awaited {
 			l.turn.await(&l.n.replica.hub.due, l.ctx.Done())
@@ -138,8 +165,13 @@ func (l *leadership) gather(first *proposal) (batch []*proposal, ops int, carrie
 }
 
 // nextBeside waits for one more proposal; nil when the entry that is under way has
-// landed, or the term is over.
-func (l *leadership) nextBeside() *proposal {
+// landed, patience is over, or the term is.
+func (l *leadership) nextBeside(patience time.Duration) *proposal {
+	if patience <= 0 {
+		return nil
+	}
+	over := time.NewTimer(patience)
+	defer over.Stop()
 	for {
 		select {
 		case p := <-l.urgent:
@@ -150,6 +182,8 @@ func (l *leadership) nextBeside() *proposal {
 			if len(l.slots) < 2 {
 				return nil
 			} // else it was notified of an earlier one
+		case <-over.C:
+			return nil
 		case <-l.ctx.Done():
 			return nil
 		}

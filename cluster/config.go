@@ -317,10 +317,11 @@ const (
 	// proposalQueue bounds proposals that wait for the log: beyond it callers
 	// are refused rather than kept.
 	proposalQueue = 8_192
-	// entriesInFlight bounds the pipeline: one entry is on its way while the next
-	// fills. With 4 each node's commits cost a job some 10 % more CPU (two pairs of runs
-	// on a busy machine).
-	entriesInFlight = 2
+	// entriesInFlight bounds the entries under way. Where nodes are near each other that is
+	// one, and another that fills: with 4 each node's commits cost a job some 10 % more CPU
+	// (two pairs of runs on a busy machine). More go where a commit takes longer than
+	// secondPatience.
+	entriesInFlight = 8
 	// roundPatience is how long an entry waits for the round that its forerunner caused.
 	// Deciding takes some tens of microseconds where workers are hundreds; a longer wait
 	// would cost an entry more than the round gains.

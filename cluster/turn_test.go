@@ -59,7 +59,7 @@ func TestRoundTurn(t *testing.T) {
 					go c.beside(l)
 				}
 				start := time.Now()
-				batch, _, carried := l.gather(ops(&fsmpb.Op{}))
+				batch, _, carried := l.gather(ops(&fsmpb.Op{}), time.Now())
 				if took := time.Since(start); took != c.wait || len(batch) != c.want || carried != nil {
 					t.Errorf("%d proposals after %v, want %d after %v", len(batch), took, c.want, c.wait)
 				}

@@ -21,12 +21,6 @@ const (
 	connectionsKept = 4
 	// callMost bounds one call of raft's to another node; a snapshot's takes longer.
 	callMost = 10 * time.Second
-	// rpcsInFlight of 1 turns raft's pipelined replication off. hashicorp/raft 1.7.3:
-	// once a follower answers no, or knows a later term, the pipeline's decoder ends,
-	// and its sender then waits for ever for a place: replication to that follower
-	// stops until another leader comes, and Shutdown never returns. Entries that come
-	// meanwhile share the next message, so little is lost.
-	rpcsInFlight = 1
 )
 
 // ErrMute answers raft where this node must not be heard.
@@ -77,7 +71,7 @@ func NewTransport(cfg TransportConfig) *Transport {
 	t.news.more = make(chan struct{}, 1)
 	t.NetworkTransport = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: cfg.Layer,
 		MaxPool: connectionsKept, Timeout: callMost, Logger: logs.ForRaft(cfg.Logger), ServerAddressProvider: addressBook{cfg.Address},
-		MaxRPCsInFlight: rpcsInFlight})
+		MaxRPCsInFlight: pipelineMost + 2}) // of which its channels hold two less
 	t.guard = newGuard(t.NetworkTransport.Consumer(), cfg.Room, t.refused)
 	return t
 }
@@ -158,18 +152,29 @@ func (t *Transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress,
 // AppendEntries is silent where leadership could not be handed over.
 func (t *Transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest,
 	resp *raft.AppendEntriesResponse) error {
-	if t.cfg.Muted() {
-		return ErrMute
-	}
-	if held := t.cfg.OnDisk(args.LeaderCommitIndex); held < args.LeaderCommitIndex {
-		lower := *args
-		lower.LeaderCommitIndex = held
-		args = &lower
+	args, err := t.sayable(args)
+	if err != nil {
+		return err
 	}
 	if err := t.append(id, meant(id, target), args, resp); err != nil {
 		return err
 	}
 	return checkTerm(args.Term, resp.Term)
+}
+
+// sayable returns what a follower may hear of an append: nothing where this node is muted,
+// and no commit beyond what is on its disk.
+func (t *Transport) sayable(args *raft.AppendEntriesRequest) (*raft.AppendEntriesRequest, error) {
+	if t.cfg.Muted() {
+		return nil, ErrMute
+	}
+	held := t.cfg.OnDisk(args.LeaderCommitIndex)
+	if held >= args.LeaderCommitIndex {
+		return args, nil
+	}
+	lower := *args
+	lower.LeaderCommitIndex = held
+	return &lower, nil
 }
 
 // TimeoutNow hands over.
