@@ -102,7 +102,11 @@ func misread(err error, place string) error {
 	}
 	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		field := within(place, e.Field)
-		return rota.Refusef(rota.KindInvalid, field, "%s is a %s: %s is wanted", field, e.Value, wanted(e))
+		article := "a"
+		if strings.HasPrefix(e.Value, "object") || strings.HasPrefix(e.Value, "array") {
+			article = "an"
+		}
+		return rota.Refusef(rota.KindInvalid, field, "%s is %s %s: %s is wanted", field, article, e.Value, wanted(e))
 	}
 	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
 		field := within(place, head(strings.Trim(name, `"`)))
