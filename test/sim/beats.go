@@ -70,6 +70,7 @@ func (k *worker) beatAnswered(n *node, session rota.Session, sent Time, clock ro
 		if k.conn == n {
 			k.secret++ // another process is it now, or an operator said so
 			k.forgetAll()
+			k.session = 0 // what is still under way to the old one gives it nothing
 			k.connect()
 		}
 		return
