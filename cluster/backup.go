@@ -62,9 +62,9 @@ func (cv *clusterVerbs) SaveSnapshot(ctx context.Context, how peer.ReadOptions, 
 	return err
 }
 
-// tellRead has the log say that a caller gets this node's state of an index; what the node saves
-// for itself is told of once it is stored. Where no leader takes the entry, a stale backup, which
-// is for rescue, has a line in this node's own log instead.
+// tellRead records in the log that a caller is about to get this node's state of an index. Snapshots
+// that the node takes for itself are recorded when they are stored. If no leader accepts the entry, a
+// stale backup, which is meant for rescue, is recorded in this node's own log instead.
 func (cv *clusterVerbs) tellRead(ctx context.Context, stale bool, index rota.Index) error {
 	caller, called := ctx.Value(access.CallerKey{}).(access.Caller)
 	if !called {

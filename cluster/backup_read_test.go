@@ -34,9 +34,9 @@ func snapshotReads(t *testing.T, n *Node) []rota.ServedEvent {
 	return tail(t, n, rota.EventFilter{Kinds: []rota.EventKind{rota.EventSnapshotRead}})
 }
 
-// TestSnapshotRead: who gets a node's state is told by the cluster before the first byte of it,
-// with the index of what they get; who has no right to it gets nothing. What a node saves for
-// itself is nobody's read, but a backup that somebody has the leader store is.
+// TestSnapshotRead: before the first byte of a node's state goes out, an event names the reader and
+// the index; a caller without the right gets nothing. A snapshot that the node takes for itself is no
+// read, but a backup that somebody asks the leader to store is one.
 func TestSnapshotRead(t *testing.T) {
 	t.Parallel()
 	b, to := newBench(t), t.TempDir()
@@ -94,8 +94,8 @@ func TestSnapshotRead(t *testing.T) {
 	}
 }
 
-// TestSnapshotRead_withoutALeader: what a node has can be saved where the cluster cannot be told;
-// its own log says who did, before the first byte. A backup that is the cluster's is none there.
+// TestSnapshotRead_withoutALeader: without a leader, a stale backup of what the node has still works,
+// and the node's own log names the reader before the first byte. A backup that must be current fails.
 func TestSnapshotRead_withoutALeader(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -47,8 +47,8 @@ type bench struct {
 	fatals   map[rota.NodeID][]error
 	// wires are each node's raft connections.
 	wires map[rota.NodeID]*wires
-	// deaf holds nodes whose questions to others nobody answers, starved those that
-	// nobody gives a state; hung those that answer no question, nor refuse one.
+	// deaf holds nodes whose questions nobody answers, starved those that are sent no
+	// state, hung those that leave questions unanswered without refusing them.
 	deaf, starved, hung map[rota.NodeID]bool
 	// forwarded looks at each call that a leader took from another node; its error
 	// takes the answer's place.

@@ -27,8 +27,9 @@ func readSnapshotOp(node rota.NodeID, index rota.Index) *fsmpb.Op {
 	return &fsmpb.Op{Op: &fsmpb.Op_ReadSnapshot{ReadSnapshot: &fsmpb.ReadSnapshot{Node: string(node), Index: uint64(index)}}}
 }
 
-// TestReadSnapshot: a read of a node's state is told with who reads which, changes no row, and
-// is refused to those without the right, without a name, and of what nobody has yet.
+// TestReadSnapshot: reading a node's state emits an event that names the reader, the node and the
+// index, and changes no row. It is refused without the right, without an actor, and for an index that
+// does not exist yet.
 func TestReadSnapshot(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
