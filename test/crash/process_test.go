@@ -2,6 +2,7 @@ package crash
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -108,12 +109,19 @@ func tail(text string) string {
 	return text[max(0, len(text)-most):]
 }
 
-// armed has the node die at a point. The order is taken when it is in force.
+// arm has the node die at a point. In a node that runs the order is in force when arm
+// returns: a user who came before might have the node pass the point for the only time.
 func (n *node) arm(p point) {
 	n.t.Helper()
 	half := n.order + ".half"
 	check(n.t, os.WriteFile(half, fmt.Appendf(nil, "%s:%d\n", p.name, p.passing), 0o600))
 	check(n.t, os.Rename(half, n.order))
+	eventually(n.t, 30*time.Second, n.ID+" takes its order", func() error {
+		if _, err := os.Stat(n.order); err == nil && n.Running() {
+			return errors.New("it is still there")
+		}
+		return nil
+	})
 }
 
 // diesAt waits for the death, and wants it to be that of the point.
