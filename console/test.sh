@@ -23,15 +23,23 @@ trap 'rm -rf "$work"' EXIT
 step "Node $("$node" --version), pinned packages"
 ./install.sh
 
+chromium=${CHROMIUM:-$(command -v chromium || command -v chromium-browser || true)}
+case "${1:-}" in budgets | pictures)
+  if [ -z "$chromium" ]; then
+    echo "console-test: $1 are made in a browser: install Chromium (Debian: apt-get install chromium), or name one in CHROMIUM" >&2
+    exit 1
+  fi
+  ;;
+esac
+
 if [ "${1:-}" = budgets ]; then
-  chromium=${CHROMIUM:-$(command -v chromium || command -v chromium-browser)}
   export CHROMIUM=$chromium CHROMIUM_VERSION BUDGETS=1 BUDGETS_WRITE=${BUDGETS_WRITE-../docs/internals/console.md} ROTA_BIN
   CHROMIUM_VERSION=$("$chromium" --version | head -1 | xargs) ROTA_BIN=$(realpath "${ROTA_BIN:-../bin/rota}")
   exec npx --no-install playwright test
 fi
 
 if [ "${1:-}" = pictures ]; then
-  export CHROMIUM=${CHROMIUM:-$(command -v chromium || command -v chromium-browser)} ROTA_BIN
+  export CHROMIUM=$chromium ROTA_BIN
   ROTA_BIN=$(realpath "${ROTA_BIN:-../bin/rota}")
   exec npx --no-install playwright test pictures
 fi
@@ -45,7 +53,6 @@ npm run --silent check
 step "unit tests"
 npx --no-install vitest run
 
-chromium=${CHROMIUM:-$(command -v chromium || command -v chromium-browser || true)}
 if [ -z "$chromium" ]; then
   echo "console-test: NOT RUN end to end: there is no chromium; CHROMIUM can name one"
   exit 0
