@@ -5,8 +5,8 @@ import { readEvents } from './sse';
 
 /** A node sends something each second; one that is silent for so long is left. */
 const silence = 5_000;
-/** A page that nobody sees for so long gives its connection up: a browser has few for an address. */
-const hiddenFor = 30_000;
+/** A page that nobody sees for so long gives its connections up: a browser has few for an address. */
+export const hiddenFor = 30_000;
 
 /** What a message of /v1/live says of a topic. */
 interface Message {

@@ -1,5 +1,6 @@
 import type { Client } from './client';
 import { readLines } from './lines';
+import { hiddenFor } from './live';
 import { sleep } from './nodes';
 import { asProblem, Problem, problemOf, type ProblemBody } from './problem';
 
@@ -82,6 +83,9 @@ export class Tail {
   private waiting: Entry[] = [];
   private timer?: ReturnType<typeof setTimeout>;
   private notices = 0;
+  /** What is followed, and from where, where it is. */
+  private followed?: { wanted: Wanted; from: string };
+  private hiddenTimer?: ReturnType<typeof setTimeout>;
 
   constructor(
     private readonly client: Client,
@@ -105,6 +109,19 @@ export class Tail {
   }
 
   stop(): void {
+    this.followed = undefined;
+    this.rest();
+  }
+
+  /** Says whether somebody sees the page: while nobody does it rests, and then goes on where it was. */
+  visible(seen: boolean): void {
+    clearTimeout(this.hiddenTimer);
+    if (!seen) this.hiddenTimer = setTimeout(() => this.rest(), hiddenFor);
+    else if (this.followed && this.running?.signal.aborted) this.go(this.followed.wanted, this.status.last ? '' : this.followed.from);
+  }
+
+  private rest(): void {
+    clearTimeout(this.hiddenTimer);
     this.running?.abort();
     this.show();
     this.update({ open: false });
@@ -113,6 +130,7 @@ export class Tail {
   private go(wanted: Wanted, from: string): void {
     const running = new AbortController();
     this.running = running;
+    this.followed = { wanted, from };
     this.update({ problem: undefined });
     void this.run(wanted, from, running.signal);
   }

@@ -1,4 +1,5 @@
 import { read, write } from '../theme';
+import { toggled } from './columns';
 
 /** What a person chose: kept by the browser, and no part of any address. */
 class Prefs {
@@ -6,6 +7,8 @@ class Prefs {
   utc = $state(read('rota.utc') === '1');
   /** Rows are 36 pixels high, not 28. */
   comfortable = $state(read('rota.comfortable') === '1');
+  /** The columns that differ from what a table shows by itself, by its name: those that were read. */
+  private columns = $state<Record<string, string>>({});
 
   setUTC(on: boolean): void {
     this.utc = on;
@@ -16,6 +19,20 @@ class Prefs {
     this.comfortable = on;
     write('rota.comfortable', on ? '1' : '');
     this.show();
+  }
+
+  columnsOf(table: string): string {
+    return this.columns[table] ?? read(`rota.columns.${table}`);
+  }
+
+  toggleColumn(table: string, id: string): void {
+    this.keepColumns(table, toggled(this.columnsOf(table), id));
+  }
+
+  /** Keeps what differs; nothing is the table's own choice again. */
+  keepColumns(table: string, kept: string): void {
+    this.columns[table] = kept;
+    write(`rota.columns.${table}`, kept);
   }
 
   show(): void {

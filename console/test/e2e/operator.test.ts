@@ -1,4 +1,4 @@
-import { expect, test } from '@playwright/test';
+import { expect, test, type Page } from '@playwright/test';
 
 import { Cluster } from './cluster';
 import { accessible, faultsOf, shown, visit } from './look';
@@ -187,20 +187,44 @@ test('a node that the browser does not reach is named before it is needed', asyn
   await accessible(page);
 });
 
-test('what changes each second is said aloud every 5 seconds at most', async ({ page }) => {
-  await cluster.call('PUT', '/v1/queues/busy', { set: {} });
-  await page.goto(`${(await cluster.leader()).api}/ui/decisions`);
-  await shown(page);
+/** What a screen reader was told, when, and by which part of the page. */
+type Said = [text: string, at: number, region: number];
+
+/** Notes what a screen reader is told from now on. */
+async function listen(page: Page): Promise<() => Promise<Said[]>> {
   await page.evaluate(() => {
-    const said: [string, number][] = [];
+    const said: Said[] = [];
+    const regions: Element[] = [];
     Object.assign(window, { said });
     new MutationObserver((all) => {
       for (const m of all) {
         const region = (m.target instanceof Element ? m.target : m.target.parentElement)?.closest('[role=status]');
-        if (region) said.push([region.textContent ?? '', Date.now()]);
+        if (!region) continue;
+        if (!regions.includes(region)) regions.push(region);
+        said.push([region.textContent ?? '', Date.now(), regions.indexOf(region)]);
       }
     }).observe(document.body, { subtree: true, childList: true, characterData: true });
   });
+  return () => page.evaluate(() => (window as unknown as { said: Said[] }).said);
+}
+
+/** Those that were said sooner than a listener is done with the one before. */
+function hasty(said: Said[]): Said[] {
+  return said.filter(([, at, region], i) => {
+    const before = said.slice(0, i).findLast((s) => s[2] === region);
+    return before && at - before[1] < 4_900;
+  });
+}
+
+test('what changes each second is said aloud every 5 seconds at most', async ({ page, context }) => {
+  await cluster.call('PUT', '/v1/queues/busy', { set: {} });
+  const { api } = await cluster.leader();
+  await page.goto(`${api}/ui/decisions`);
+  await shown(page);
+  const tail = await context.newPage();
+  await tail.goto(`${api}/ui/events?q=${encodeURIComponent('queue=busy')}&from=oldest`);
+  await shown(tail);
+  const heard = { rounds: await listen(page), events: await listen(tail) };
   const worker = new Worker(cluster, 'quick', { queues: ['busy'], slots: 1 });
   for (let i = 0; i < 20; i++) {
     await cluster.call('PUT', `/v1/jobs/busy-${i}`, { queue: 'busy', type: 'shout' });
@@ -208,6 +232,61 @@ test('what changes each second is said aloud every 5 seconds at most', async ({ 
   }
   worker.stop();
   await expect(page.getByRole('grid', { name: 'Rounds' }).getByRole('row').nth(10)).toBeVisible();
-  const said = await page.evaluate(() => (window as unknown as { said: [string, number][] }).said);
-  expect(said.filter(([, at], i) => i > 0 && at - said[i - 1]![1] < 4_900)).toEqual([]);
+  expect(hasty(await heard.rounds())).toEqual([]);
+  // The tail says what came last, and not each of the events.
+  await expect(tail.locator('main').getByRole('status')).toHaveText(/^live · n\d; \d+ events, the newest jobCompleted busy-19$/, { timeout: 30_000 });
+  expect(hasty(await heard.events())).toEqual([]);
+});
+
+test('why a job waits is said aloud, and not each moment that the slider passes', async ({ page }) => {
+  await cluster.call('PUT', '/v1/queues/silent', { set: {} });
+  await cluster.call('PUT', '/v1/jobs/quiet', { queue: 'silent', type: 'shout', requires: ['cuda'] });
+  await page.goto(`${(await cluster.leader()).api}/ui/jobs/quiet`);
+  await shown(page);
+  const why = page.getByLabel('Why', { exact: true });
+  await expect(why.getByRole('status')).toHaveText(/^now: QUEUED, NO_WORKER_REGISTERED/);
+  const heard = await listen(page);
+  const slider = why.getByRole('slider');
+  await slider.evaluate((e: HTMLInputElement) => {
+    for (let i = 0; i <= 20; i++) {
+      e.valueAsNumber = Number(e.min) + ((Number(e.max) - Number(e.min)) * i) / 40;
+      e.dispatchEvent(new Event('input', { bubbles: true }));
+    }
+    e.dispatchEvent(new Event('change', { bubbles: true }));
+  });
+  await expect(why.getByRole('status')).toHaveText(/^then: QUEUED, NO_WORKER_REGISTERED/, { timeout: 60_000 });
+  expect(hasty(await heard())).toEqual([]);
+});
+
+test('the columns of a table are chosen by keys alone, and the browser keeps them', async ({ page }) => {
+  const faults = faultsOf(page);
+  await cluster.call('PUT', '/v1/queues/columns', { set: {} });
+  await cluster.call('PUT', '/v1/jobs/chosen', { queue: 'columns', type: 'shout', labels: { 'release': '4.2.0' } });
+  await page.goto(`${(await cluster.leader()).api}/ui/jobs?q=${encodeURIComponent('queue=columns')}`);
+  await shown(page);
+  const heads = page.getByRole('grid', { name: 'Jobs' }).getByRole('columnheader');
+  const names = ['Selected', 'id', 'state', 'type', 'queue', 'tenant', 'priority', 'try', 'submitted', 'error, or where it runs'];
+  await expect(heads).toHaveText(names);
+  await page.keyboard.press('c');
+  const choices = page.getByRole('group', { name: 'Columns of Jobs' });
+  await expect(choices.getByLabel('state')).toBeFocused();
+  await page.keyboard.press('Space');
+  for (const name of ['due', 'label.release']) {
+    await choices.getByLabel(name).focus();
+    await page.keyboard.press('Space');
+  }
+  const chosen = [...names.filter((n) => n !== 'state'), 'due', 'label.release'];
+  await expect(heads).toHaveText(chosen);
+  await expect(page.getByRole('grid', { name: 'Jobs' }).getByRole('gridcell', { name: '4.2.0' })).toBeVisible();
+  await accessible(page);
+  await page.keyboard.press('Escape');
+  await expect(choices).toBeHidden();
+  await expect(page.locator('summary', { hasText: 'Columns' })).toBeFocused();
+  await page.reload();
+  await shown(page);
+  await expect(heads).toHaveText(chosen);
+  await page.keyboard.press('c');
+  await choices.getByRole('button', { name: 'As they were' }).click();
+  await expect(heads).toHaveText(names);
+  expect(faults).toEqual([]);
 });

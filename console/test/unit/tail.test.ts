@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest';
+import { afterEach, expect, test, vi } from 'vitest';
 
 import { Client } from '../../src/api/client';
 import { readLines } from '../../src/api/lines';
@@ -12,6 +12,8 @@ interface Call {
   send: (...lines: unknown[]) => void;
   end: () => void;
 }
+
+afterEach(() => void vi.useRealTimers());
 
 /** A tail of three nodes, each of whose streams the test writes. */
 function setup(refuse: (call: Call, n: number) => Response | undefined = () => undefined) {
@@ -89,6 +91,37 @@ test('a pause loses nothing: what happened meanwhile comes behind the last', asy
   expect(calls[1]!.after).toBe('1.1.0');
   expect(calls[1]!.url.hostname).toBe('n1');
   tail.stop();
+});
+
+test('a page that nobody sees for 30 seconds gives its stream up, and goes on where it was', async () => {
+  vi.useFakeTimers();
+  const { tail, calls, got } = setup();
+  const settle = (ms = 200): Promise<unknown> => vi.advanceTimersByTimeAsync(ms);
+  tail.begin({ queue: 'images' }, 'oldest');
+  await settle();
+  tail.visible(false);
+  await settle(31_000);
+  expect([tail.status.open, calls.length]).toEqual([false, 1]);
+  tail.visible(true); // nothing came before: it begins where it was to begin
+  await settle();
+  expect(calls[1]!.url.search).toBe('?follow=1&from=oldest&queue=images');
+  calls[1]!.send(event('1.1.0'));
+  await settle();
+  tail.visible(false);
+  await settle(29_000);
+  expect(tail.status.open).toBe(true);
+  await settle(2_000);
+  expect(tail.status.open).toBe(false);
+  tail.visible(true);
+  await settle();
+  expect([calls.length, calls[2]!.after, tail.status.open]).toEqual([3, '1.1.0', true]);
+  expect(shown(got)).toEqual(['1.1.0']);
+  // Who has paused it goes on when they say so, and not because somebody looks.
+  tail.stop();
+  tail.visible(false);
+  tail.visible(true);
+  await settle(31_000);
+  expect(calls).toHaveLength(3);
 });
 
 test('where events are no longer kept it names them, and goes on with the oldest', async () => {

@@ -13,12 +13,14 @@ export class Rows {
   gone = $state(0);
   private readonly tail = new Tail(app.client, (entries) => this.take(entries));
   private wanted: Wanted = {};
+  private readonly seen = (): void => this.tail.visible(document.visibilityState === 'visible');
 
   begin(wanted: Wanted, from: string): void {
     this.wanted = wanted;
     this.entries = [];
     this.gone = 0;
     this.paused = false;
+    document.addEventListener('visibilitychange', this.seen);
     this.tail.begin(wanted, from);
   }
 
@@ -34,6 +36,7 @@ export class Rows {
   }
 
   stop(): void {
+    document.removeEventListener('visibilitychange', this.seen);
     this.tail.stop();
   }
 
