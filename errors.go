@@ -33,7 +33,7 @@ const (
 	KindUnavailable
 	// Timeout: the caller's own waiting time is over.
 	KindTimeout
-	// OutOfRange: the past asked for is no longer kept.
+	// OutOfRange: what is asked for is no longer kept, or still to come.
 	KindOutOfRange
 	// Denied: not permitted to this caller.
 	KindDenied

@@ -151,6 +151,9 @@ func TestEvents_refuses(t *testing.T) {
 		if answer.StatusCode != want.code || answer.Header.Get("Content-Type") != "application/problem+json" || !strings.Contains(string(text), want.says) {
 			t.Errorf("%s: %s %s", id, answer.Status, text)
 		}
+		if title := "or still to come"; want.code == http.StatusGone && !strings.Contains(string(text), title) { // it is one title for both
+			t.Errorf("%s: %s lacks %q", id, text, title)
+		}
 	}
 }
 

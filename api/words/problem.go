@@ -22,7 +22,7 @@ var kindStatus = [...]struct {
 	rota.KindExhausted:       {http.StatusTooManyRequests, "a limit is reached"},
 	rota.KindUnavailable:     {http.StatusServiceUnavailable, "no answer now"},
 	rota.KindTimeout:         {http.StatusGatewayTimeout, "the caller's time is over"},
-	rota.KindOutOfRange:      {http.StatusGone, "the past asked for is no longer kept"},
+	rota.KindOutOfRange:      {http.StatusGone, "what is asked for is no longer kept, or still to come"},
 	rota.KindDenied:          {http.StatusForbidden, "not permitted to this caller"},
 	rota.KindInternal:        {http.StatusInternalServerError, "fault of the node"},
 	rota.KindUnauthenticated: {http.StatusUnauthorized, "no credential that counts"},

@@ -201,7 +201,7 @@ func (ev *Events) eventsFrom(ctx context.Context, filter *rota.EventFilter) (pla
 	}
 	if after.Index > state.index || after.Incarnation > state.incarnation {
 		return 0, 0, rota.Refusef(rota.KindOutOfRange, "event_id", "event %s is of the future: the newest entry is %d of "+
-			"incarnation %d", after, state.index, state.incarnation)
+			"incarnation %d; where it came from this cluster, that was restored since: begin without an event id", after, state.index, state.incarnation)
 	}
 	place, err = ev.placeAfter(ctx, after)
 	return place, state.total, err

@@ -124,7 +124,7 @@ func badCalls(t testing.TB) []badRequest {
 		{"a list that is an object", put("/v1/jobs/a", `{"type":"t","keys":{"a":"1"}}`), 400, "INVALID", "keys", "a list"},
 		{"a cursor of jobs", get("/v1/jobs?cursor=made%2Fup"), 400, "INVALID", "cursor", "next_cursor"},
 		{"a cursor of workflows", get("/v1/workflows?cursor=made%2Fup"), 400, "INVALID", "cursor", "made/up"},
-		{"Last-Event-ID of the future", get("/v1/events", "Accept", "text/event-stream", "Last-Event-ID", "1.999999999.0"), 410, "OUT_OF_RANGE", "event_id", "newest"},
+		{"Last-Event-ID of the future", get("/v1/events", "Accept", "text/event-stream", "Last-Event-ID", "1.999999999.0"), 410, "OUT_OF_RANGE", "event_id", "without an event id"},
 		{"Last-Event-ID that is none", get("/v1/events", "Accept", "text/event-stream", "Last-Event-ID", "new"), 400, "INVALID", "event_id", "incarnation.index.seq"},
 		{"host evil.example", get("/v1/jobs", "Host", "evil.example"), 421, "INVALID", "host", "--api-host"},
 		{"host evil.example, to write", request{"PUT", "/v1/jobs/a", job, []string{"Host", "evil.example"}}, 421, "INVALID", "host", "--api-host"},

@@ -12,7 +12,7 @@ import { status, type ServiceError } from "@grpc/grpc-js";
  * - `EXHAUSTED`: a cap, a rate or backpressure refused it; wait `retryAfterMs`.
  * - `UNAVAILABLE`: no leader, no quorum, or the outcome is unknown; retry with the same ids.
  * - `TIMEOUT`: the caller's own waiting time is over.
- * - `OUT_OF_RANGE`: the past asked for is no longer kept, or a number is beyond 2⁵³.
+ * - `OUT_OF_RANGE`: what is asked for is no longer kept, or still to come; or a number is beyond 2⁵³.
  * - `DENIED`: not permitted to this caller.
  * - `INTERNAL`: a fault of rota; the node's log has more.
  * - `UNAUTHENTICATED`: the caller showed no credential that counts; show another.

@@ -101,7 +101,7 @@ class Timeout(RotaError, TimeoutError):
 
 
 class OutOfRange(RotaError):
-    """The past that was asked for is no longer kept."""
+    """What was asked for is no longer kept, or still to come."""
 
     kind = "OUT_OF_RANGE"
 
