@@ -138,7 +138,7 @@ bite: ## plant bugs, and see that each is caught (ROTATE=3 SEED=n: only so many,
 
 outbox-test: ## the outbox against a PostgreSQL of its own, installed from Debian's packages where it is missing
 	@$(POSTGRES)
-	ROTA_OUTBOX=1 $(GO) test -count=1 -v -run '^TestOutbox$$' ./test/e2e
+	ROTA_OUTBOX=1 $(GO) test -count=1 -v -run '^TestOutbox' ./test/e2e
 
 bench: build ## measure a cluster of three on this machine and write the table of docs/internals/performance.md (REPEAT=n)
 	@$(GO) run ./test/bench -rota bin/rota -repeat $(REPEAT) -write docs/internals/performance.md

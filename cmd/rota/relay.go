@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -43,7 +44,7 @@ where the receiver answers 410, and then its webhook is disabled.`,
 		if r.Key, err = relay.ReadKey(key); err != nil {
 			return err
 		}
-		r.Client, r.ID = c, rota.WorkerID(id)
+		r.Client, r.ID, r.Log = c, rota.WorkerID(id), slog.New(slog.NewTextHandler(a.stderr, nil))
 		return r.Run(ctx, client.WithDrainTimeout(20*time.Second))
 	}))
 	return cmd

@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
@@ -49,13 +51,22 @@ const (
 	againLeast = 250 * time.Millisecond
 	againMost  = 10 * time.Second
 	errorMost  = 1_000
+	// lanesMost is how many lanes may wait while others are served, laneSaid how often it is said of one.
+	lanesMost = 1_000
+	laneSaid  = time.Minute
+	// lookShare bounds what looking for rows behind those that wait costs the database: so many times what it
+	// took passes before the next look.
+	lookShare = 10
 )
 
 // The rows are locked until the transaction ends, so that another relay takes others; one that died leaves
 // them to whoever comes next.
 const (
-	takeRows = `SELECT seq, job_id, CASE WHEN octet_length(spec::text) <= $1 THEN spec::text END FROM rota_outbox
-		WHERE error IS NULL ORDER BY seq LIMIT $2 FOR UPDATE SKIP LOCKED`
+	takeRows = `SELECT seq, job_id, CASE WHEN octet_length(spec::text) <= $1 THEN spec::text END, ` + laneOf + ` FROM rota_outbox
+		WHERE error IS NULL AND NOT (` + laneOf + ` = ANY($3)) ORDER BY seq LIMIT $2 FOR UPDATE SKIP LOCKED`
+	// laneOf is a row's lane: its job's queue and tenant. Where the cluster takes no more of one for now, its rows wait
+	// in their order, and hold up no others.
+	laneOf   = `(COALESCE(NULLIF(spec->>'queue', ''), 'default') || '/' || COALESCE(NULLIF(spec->>'tenant', ''), 'default'))`
 	dropRows = `DELETE FROM rota_outbox WHERE seq = ANY($1)`
 	failRow  = `UPDATE rota_outbox SET error = $2 WHERE seq = $1`
 )
@@ -114,16 +125,21 @@ func (o *Outbox) session(ctx context.Context) (worked bool, err error) {
 	if _, err := conn.Exec(ctx, "LISTEN rota_outbox"); err != nil {
 		return false, err
 	}
+	l := make(lanes)
 	for {
-		n, wait, err := o.once(ctx, conn)
+		began := time.Now()
+		n, wait, err := o.once(ctx, conn, l)
 		if err != nil {
-			return worked, err
+			return worked, toldMissing(err)
 		}
 		worked = true
 		switch {
 		case wait > 0:
 			pause(ctx, wait)
 		case n < outboxRows:
+			if took := time.Since(began); n == 0 && len(l) > 0 && took*lookShare > outboxPoll {
+				pause(ctx, min(took*lookShare, againMost))
+			}
 			waiting, cancel := context.WithTimeout(ctx, outboxPoll)
 			_, err = conn.WaitForNotification(waiting)
 			cancel()
@@ -137,15 +153,64 @@ func (o *Outbox) session(ctx context.Context) (worked bool, err error) {
 	}
 }
 
+// toldMissing says what to do where there is no table.
+func toldMissing(err error) error {
+	const undefinedTable = "42P01"
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == undefinedTable {
+		return fmt.Errorf("the database has no table rota_outbox: `rota relay postgres --print-migration` prints what makes it: %w", err)
+	}
+	return err
+}
+
 // outboxRow is a job to be submitted.
 type outboxRow struct {
 	seq  int64
 	id   string
 	text *string
+	lane string
+}
+
+// lanes are those that the cluster took no more of.
+type lanes map[string]*lane
+
+// lane waits until a moment; said is when that was logged last.
+type lane struct{ until, said time.Time }
+
+// waiting returns the names of those that wait still.
+func (l lanes) waiting(now time.Time) []string {
+	names := []string{}
+	for name, one := range l {
+		if now.Before(one.until) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// hold has a lane wait, and reports whether that is to be said; ok is false where too many wait already.
+func (l lanes) hold(name string, until, now time.Time) (say, ok bool) {
+	one := l[name]
+	if one == nil {
+		if len(l) >= lanesMost {
+			maps.DeleteFunc(l, func(_ string, old *lane) bool { return !now.Before(old.until) })
+		}
+		if len(l) >= lanesMost {
+			return false, false
+		}
+		one = &lane{}
+		l[name] = one
+	}
+	if one.until.Before(until) {
+		one.until = until
+	}
+	if say = now.Sub(one.said) >= laneSaid; say {
+		one.said = now
+	}
+	return say, true
 }
 
 // once takes some rows. It returns how many, and for how long the cluster wants to be left alone.
-func (o *Outbox) once(ctx context.Context, conn *pgx.Conn) (n int, wait time.Duration, err error) {
+func (o *Outbox) once(ctx context.Context, conn *pgx.Conn, l lanes) (n int, wait time.Duration, err error) {
 	tx, err := conn.Begin(ctx)
 	if err != nil {
 		return 0, 0, err
@@ -155,17 +220,17 @@ func (o *Outbox) once(ctx context.Context, conn *pgx.Conn) (n int, wait time.Dur
 		defer cancel()
 		_ = tx.Rollback(undo) // nothing after a commit
 	}()
-	rows, err := tx.Query(ctx, takeRows, specMost, outboxRows)
+	rows, err := tx.Query(ctx, takeRows, specMost, outboxRows, l.waiting(time.Now()))
 	if err != nil {
 		return 0, 0, err
 	}
 	taken, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (row outboxRow, err error) {
-		return row, r.Scan(&row.seq, &row.id, &row.text)
+		return row, r.Scan(&row.seq, &row.id, &row.text, &row.lane)
 	})
 	if err != nil || len(taken) == 0 {
 		return 0, 0, err
 	}
-	done, failed, wait, err := o.submit(ctx, taken)
+	done, failed, wait, err := o.submit(ctx, taken, l)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -181,18 +246,20 @@ func (o *Outbox) once(ctx context.Context, conn *pgx.Conn) (n int, wait time.Dur
 }
 
 // submit submits rows, and sorts them: those that the cluster has, those that it will never have as they
-// are, and the others, which stay. wait is how long it is to be left alone for their sake.
-func (o *Outbox) submit(ctx context.Context, rows []outboxRow) (done []int64, failed map[int64]string, wait time.Duration, err error) {
+// are, and the others, which stay: those of a lane that is full wait with it, and wait is how long the cluster is to be left
+// alone for the sake of the rest.
+func (o *Outbox) submit(ctx context.Context, rows []outboxRow, l lanes) (done []int64, failed map[int64]string, wait time.Duration, err error) {
 	failed = make(map[int64]string)
 	var jobs []rota.JobSpec
-	var of []int64
+	var of []outboxRow
 	for _, r := range rows {
 		spec, err := decodeRow(r)
 		if err != nil {
 			failed[r.seq] = errorText(err)
+			o.Log.Warn("a row of the outbox is refused", "job", r.id, "err", err)
 			continue
 		}
-		jobs, of = append(jobs, spec), append(of, r.seq)
+		jobs, of = append(jobs, spec), append(of, r)
 	}
 	if len(jobs) == 0 {
 		return done, failed, 0, nil
@@ -204,19 +271,30 @@ func (o *Outbox) submit(ctx context.Context, rows []outboxRow) (done []int64, fa
 		return nil, nil, 0, err
 	}
 	for i := range outcomes {
-		switch refused := outcomes[i].Err; {
+		after := againLeast
+		if refused := outcomes[i].Err; refused != nil {
+			after = max(againLeast, min(rota.ErrorOf(refused).RetryAfter, againMost))
+		}
+		switch refused, r := outcomes[i].Err, of[i]; {
 		case refused == nil && outcomes[i].State != rota.JobNone:
-			done = append(done, of[i])
-		case refused == nil:
-			wait = max(wait, againLeast)
-		case forGood(rota.KindOf(refused)):
-			failed[of[i]] = errorText(refused)
-			o.Log.Warn("a job of the outbox is refused", "job", string(jobs[i].ID), "err", refused)
+			done = append(done, r.seq)
+		case refused != nil && forGood(rota.KindOf(refused)):
+			failed[r.seq] = errorText(refused)
+			o.Log.Warn("a job of the outbox is refused", "job", r.id, "err", refused)
+		case rota.KindOf(refused) == rota.KindExhausted:
+			now := time.Now()
+			say, ok := l.hold(r.lane, now.Add(after), now)
+			if !ok {
+				wait = max(wait, after)
+			}
+			if say {
+				o.Log.Warn("rows of the outbox wait: the cluster takes no more of them for now", "queue/tenant", r.lane, "err", refused)
+			}
 		default:
-			wait = max(wait, againLeast, min(rota.ErrorOf(refused).RetryAfter, againMost))
+			wait = max(wait, after)
 		}
 	}
-	if err != nil && len(done) == 0 && len(failed) == 0 {
+	if err != nil && wait > 0 && len(done) == 0 && len(failed) == 0 {
 		return nil, nil, 0, err
 	}
 	return done, failed, wait, nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
@@ -28,6 +29,8 @@ const (
 	hooksKept = 1_000
 	// disabledWait is how long a delivery of a disabled hook waits.
 	disabledWait = 5 * time.Minute
+	// failureSaid is how often it is logged that a hook's deliveries fail.
+	failureSaid = time.Minute
 )
 
 // Webhooks posts the deliveries of webhooks.
@@ -39,10 +42,14 @@ type Webhooks struct {
 	// Slots is how many deliveries are posted at a time; ID is the worker's.
 	Slots int32
 	ID    rota.WorkerID
+	// Log is where the first failure of a hook in a minute goes; nil is nowhere.
+	Log *slog.Logger
 
 	http *http.Client
 	mu   sync.Mutex
 	kept map[rota.WebhookName]keptHook
+	// said is when a hook's failure was logged last.
+	said map[rota.WebhookName]time.Time
 }
 
 type keptHook struct {
@@ -53,7 +60,7 @@ type keptHook struct {
 
 // Run posts deliveries until ctx ends.
 func (r *Webhooks) Run(ctx context.Context, opts ...client.WorkerOption) error {
-	r.http, r.kept = newHTTP(r.AllowPrivate, postMost), make(map[rota.WebhookName]keptHook)
+	r.http, r.kept, r.said = newHTTP(r.AllowPrivate, postMost), make(map[rota.WebhookName]keptHook), make(map[rota.WebhookName]time.Time)
 	w, err := client.NewWorker(r.Client, rota.WorkerSpec{ID: r.ID, Queues: []rota.QueueName{rota.WebhookQueue}, Slots: r.Slots}, opts...)
 	if err != nil {
 		return err
@@ -98,7 +105,25 @@ func (r *Webhooks) deliver(ctx context.Context, job *client.Job) (client.Result,
 	case w.State == rota.WebhookDisabled:
 		return client.Result{}, fmt.Errorf("webhook %s is disabled: %s: %w", name, w.Why, client.Snooze(disabledWait))
 	}
-	return client.Result{}, r.post(ctx, &w, event.String(), job.Payload())
+	if err = r.post(ctx, &w, event.String(), job.Payload()); err != nil && r.toSay(name, time.Now()) {
+		r.Log.Warn("a delivery failed; of others of this webhook nothing is said for a minute", "webhook", string(name), "job", string(job.ID()),
+			"attempt", job.Attempt()+1, "err", err)
+	}
+	return client.Result{}, err
+}
+
+// toSay reports whether it is to be logged that a hook's delivery failed.
+func (r *Webhooks) toSay(name rota.WebhookName, now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.Log == nil || now.Sub(r.said[name]) < failureSaid {
+		return false
+	}
+	if len(r.said) >= hooksKept {
+		clear(r.said)
+	}
+	r.said[name] = now
+	return true
 }
 
 // post sends one message as Standard Webhooks says. Its error says what becomes of the job.

@@ -1,10 +1,12 @@
 package relay
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -199,5 +201,36 @@ func TestReadKey(t *testing.T) {
 	}
 	if k, err := ReadKey(write(strings.Repeat("k", 64)+"\n", 0o600)); err != nil || len(k) != 64 {
 		t.Errorf("a key of 64 bytes: %d bytes, error %v", len(k), err)
+	}
+}
+
+// TestDeliver_saysWhyItFails: the first failure of a hook in a minute is logged, with what the receiver answered.
+func TestDeliver_saysWhyItFails(t *testing.T) {
+	t.Parallel()
+	r, url, got := receive(t, http.StatusTeapot, nil)
+	var log bytes.Buffer
+	r.Log = slog.New(slog.NewTextHandler(&log, nil))
+	r.kept, r.said = make(map[rota.WebhookName]keptHook), make(map[rota.WebhookName]time.Time)
+	for _, name := range []rota.WebhookName{"h", "other"} {
+		w := hook(url)
+		w.Name = name
+		r.kept[name] = keptHook{*w, nil, time.Now().Add(time.Hour)}
+	}
+	fail := func(id rota.JobID) {
+		t.Helper()
+		if _, err := r.deliver(t.Context(), client.NewJob(rota.Assignment{Spec: rota.JobSpec{ID: id}}, nil)); err == nil {
+			t.Errorf("%s was delivered", id)
+		}
+		got()
+	}
+	fail("h@1.8.0")
+	fail("h@1.9.0")
+	fail("other@1.9.0")
+	if said := log.String(); strings.Count(said, "\n") != 2 || !strings.Contains(said, "webhook=h job=h@1.8.0 attempt=1") ||
+		!strings.Contains(said, "webhook=other") || !strings.Contains(said, "the receiver answered 418") {
+		t.Errorf("the log has:\n%s", said)
+	}
+	if !r.toSay("h", time.Now().Add(failureSaid)) {
+		t.Error("after a minute nothing is said")
 	}
 }

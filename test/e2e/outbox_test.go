@@ -178,3 +178,59 @@ func TestOutbox(t *testing.T) {
 	})
 	relay.stop(t, 30*time.Second)
 }
+
+// TestOutbox_fullQueue: rows that a full queue takes none of wait, more than a relay takes at once; those behind them for
+// another queue become jobs meanwhile. Once there is room all of them go.
+func TestOutbox_fullQueue(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	c := newCluster(t, 1)
+	const cap, rows = 5, 450 // a relay takes 200 at once
+	c.rota(t, "queue", "set", "full", "--set", fmt.Sprint("queue_cap=", cap)).want(t, 0)
+	must := func(sql string) string {
+		t.Helper()
+		out, err := db.query(sql)
+		check(t, err)
+		return out
+	}
+	must(c.rota(t, "relay", "postgres", "--print-migration").want(t, 0).stdout)
+	must(`INSERT INTO rota_outbox (job_id, spec) SELECT 'full-' || i, jsonb_build_object('type', 't', 'queue', 'full') FROM generate_series(1, ` +
+		strconv.Itoa(rows) + `) i;
+		INSERT INTO rota_outbox (job_id, spec) VALUES ('behind', '{"type":"t"}'), ('mistaken', '{"type":"t","queue":"none"}')`)
+	file := filepath.Join(t.TempDir(), "dsn")
+	check(t, os.WriteFile(file, []byte(db.dsn()), 0o600))
+	relay := launch(t, "relay", []string{c.env()}, "relay", "postgres", "--dsn-file", file)
+	defer relay.stop(t, 30*time.Second)
+	count := func(where string) (n int) {
+		n, err := strconv.Atoi(must(`SELECT count(*) FROM rota_outbox WHERE ` + where))
+		check(t, err)
+		return n
+	}
+	eventually(t, 60*time.Second, "the row behind the full queue's is a job", func() error {
+		if got := c.rota(t, "job", "show", "behind"); got.code != 0 {
+			return fmt.Errorf("exit code %d: %s", got.code, got.stderr)
+		}
+		return nil
+	})
+	eventually(t, 60*time.Second, "the row that is wrong says why", func() error {
+		if count(`job_id = 'mistaken' AND error LIKE 'NOT_FOUND%'`) != 1 {
+			return fmt.Errorf("it is %s", must(`SELECT job_id, error FROM rota_outbox WHERE job_id = 'mistaken'`))
+		}
+		return nil
+	})
+	if left, failed := count(`spec->>'queue' = 'full'`), count(`spec->>'queue' = 'full' AND error IS NOT NULL`); left < rows-2*cap || failed != 0 {
+		t.Errorf("of %d rows of a queue for %d jobs %d are left, %d with an error", rows, cap, left, failed)
+	}
+	c.rota(t, "queue", "set", "full", "--set", "queue_cap=10000").want(t, 0)
+	eventually(t, 120*time.Second, "all rows of the queue are jobs", func() error {
+		if left := count(`error IS NULL`); left != 0 {
+			return fmt.Errorf("%d are left", left)
+		}
+		return nil
+	})
+	jobs, err := client.Collect(c.dial(t).Jobs(t.Context(), rota.JobFilter{Queue: "full"}))
+	check(t, err)
+	if len(jobs) != rows {
+		t.Errorf("%d jobs were made of %d rows", len(jobs), rows)
+	}
+}
