@@ -23,31 +23,44 @@ export interface Picture {
   links: Link[];
   /** Links that are left out. */
   more: number;
-  /** Whether nodes stand together. */
-  folded: boolean;
+  /** Each node as a card, or as a dot, or nodes that stand together as bands. */
+  form: 'cards' | 'dots' | 'bands';
 }
 
-/** So many cards are shown; up to so many nodes stand by themselves in a picture that is folded. */
+/** So many nodes are cards; of more each is a dot, up to so many; those of still more stand together. */
 export const mostCards = 300;
-const mostAlone = 100;
+export const mostDots = 1_000;
+/** So many nodes stand by themselves in a picture of bands; the nodes of a larger band that is open are dots in it. */
+export const mostAlone = 100;
 /** So many links are drawn. */
 const mostLinks = 3_000;
 
-/** In a folded picture these stand by themselves: what failed, and what waits for a person. */
-const alone = new Set(['DEAD', 'EXPIRED', 'WAITING']);
+/** In a picture of bands these stand by themselves, those first that matter most: what failed, what waits for a person, what runs. */
+const ranks: Record<string, number> = { DEAD: 0, EXPIRED: 0, WAITING: 0, RUNNING: 2, ASSIGNED: 2 };
+const onPath = 1;
+
+/** Returns the nodes that would stand by themselves in a picture of bands, as things are. */
+export function notable(nodes: FlowNode[], critical: string[]): Set<string> {
+  const path = new Set(critical);
+  const found = new Set<string>();
+  for (const rank of [0, onPath, 2]) {
+    for (const n of nodes) if (found.size < mostAlone && (ranks[n.state] === rank || (rank === onPath && path.has(n.id)))) found.add(n.id);
+  }
+  return found;
+}
 
 /**
  * Puts the nodes of a large workflow together, by layer and type, or by layer alone, or by several
- * layers, whatever is the first to fit. What failed, gates that wait, the critical path, and the
- * nodes of the card that is open stand by themselves as long as there is room. Small workflows have
- * a card for each node. The order of cards is by layer and name, and so changes with no state.
+ * layers, whatever is the first to fit. Those that are named stand by themselves, and so do the nodes
+ * of the card that is open, where there is room. What is a card depends on no state, and neither does
+ * the order of cards and links: what runs and ends moves nothing.
  */
-export function fold(nodes: FlowNode[], shape: Shape, critical: string[], open = ''): Picture {
+export function fold(nodes: FlowNode[], shape: Shape, critical: string[], open = '', alone: ReadonlySet<string> = new Set()): Picture {
   const path = new Set(critical);
-  const whole = nodes.length <= mostCards;
+  const form = nodes.length <= mostCards ? 'cards' : nodes.length <= mostDots ? 'dots' : 'bands';
   let level = 0;
-  if (!whole) while (level < 2 && tooMany(nodes, shape, level)) level++;
-  const single = whole ? undefined : singles(nodes, path, (i) => open !== '' && keyOf(shape, nodes[i]!, i, level) === open);
+  if (form === 'bands') while (level < 2 && tooMany(nodes, shape, level)) level++;
+  const single = form === 'bands' ? singles(nodes, alone, open && ((i) => keyOf(shape, nodes[i]!, i, level) === open)) : undefined;
 
   const found = new Map<string, Card>();
   const cardOf: Card[] = [];
@@ -66,7 +79,7 @@ export function fold(nodes: FlowNode[], shape: Shape, critical: string[], open =
   }
   const order = new Intl.Collator('en', { numeric: true });
   const cards = [...found.values()].sort((a, b) => a.layer - b.layer || order.compare(a.key, b.key) || (a.key < b.key ? -1 : 1));
-  return { cards, ...linksOf(shape, critical, cards, cardOf), folded: !whole };
+  return { cards, ...linksOf(shape, critical, cards, cardOf), form };
 }
 
 function tooMany(nodes: FlowNode[], shape: Shape, level: number): boolean {
@@ -75,16 +88,16 @@ function tooMany(nodes: FlowNode[], shape: Shape, level: number): boolean {
   return false;
 }
 
-/** Returns the nodes that stand by themselves, those that matter most first. */
-function singles(nodes: FlowNode[], path: Set<string>, opened: (i: number) => boolean): Set<number> {
+/** Returns the nodes that stand by themselves: those that are named, and those of the open card where all of them have room. */
+function singles(nodes: FlowNode[], alone: ReadonlySet<string>, opened: ((i: number) => boolean) | ''): Set<number> {
   const all = new Set<number>();
-  for (const wanted of [(i: number) => opened(i), (i: number) => alone.has(nodes[i]!.state), (i: number) => path.has(nodes[i]!.id)]) {
-    for (let i = 0; i < nodes.length && all.size < mostAlone; i++) if (wanted(i)) all.add(i);
-  }
-  return all;
+  for (let i = 0; i < nodes.length && all.size < mostAlone; i++) if (alone.has(nodes[i]!.id)) all.add(i);
+  if (!opened) return all;
+  const more = nodes.flatMap((_, i) => (opened(i) && !all.has(i) ? [i] : []));
+  return all.size + more.length <= mostAlone ? new Set([...all, ...more]) : all;
 }
 
-/** Returns the links between cards, each once; those of the critical path come first. */
+/** Returns the links between cards, each once, in the order of the cards; those of the critical path are never left out. */
 function linksOf(shape: Shape, critical: string[], cards: Card[], cardOf: Card[]): { links: Link[]; more: number } {
   const place = new Map(cards.map((c, i) => [c, i]));
   const at = new Map(shape.ids.map((id, i) => [id, i]));
@@ -102,5 +115,6 @@ function linksOf(shape: Shape, critical: string[], cards: Card[], cardOf: Card[]
     found.set(key, link);
   }
   const all = [...found.values()].sort((x, y) => Number(y.critical) - Number(x.critical) || x.from - y.from || x.to - y.to);
-  return { links: all.slice(0, mostLinks), more: Math.max(0, all.length - mostLinks) };
+  const some = all.slice(0, mostLinks).sort((x, y) => x.from - y.from || x.to - y.to);
+  return { links: some, more: Math.max(0, all.length - mostLinks) };
 }

@@ -19,7 +19,18 @@ export interface Layout {
 }
 
 /** The measures of a picture, in pixels. */
-export const measures = { width: 176, between: 56, gap: 12, margin: 8 };
+export interface Measures {
+  /** How wide a box is, and how far a layer is from the next. */
+  width: number;
+  between: number;
+  /** Between two boxes of a layer. */
+  gap: number;
+  margin: number;
+}
+
+/** Those of cards, and of dots: as small as what is pointed at may be. */
+export const measures: Measures = { width: 176, between: 56, gap: 12, margin: 8 };
+export const dotted: Measures = { width: 24, between: 48, gap: 4, margin: 8 };
 
 /** Links over layers have places of their own to go by, up to so many. */
 const mostBends = 3_000;
@@ -38,15 +49,15 @@ interface Vertex {
  * Places boxes in layers: those that are linked near each other, none on another. Links lead from a
  * layer to a later one. The same boxes and links give the same places, whatever else there is.
  */
-export function layout(boxes: Box[], links: { from: number; to: number }[]): Layout {
+export function layout(boxes: Box[], links: { from: number; to: number }[], by: Measures = measures): Layout {
   if (boxes.length === 0) return { places: [], ways: [], width: 0, height: 0 };
   const vertices: Vertex[] = boxes.map((b) => ({ layer: b.layer, height: b.height, before: [], after: [], y: 0 }));
   const ways = links.map((l) => way(vertices, boxes, l));
   const rows = rowsOf(vertices);
   for (let i = 0; i < sweeps; i++) order(vertices, rows, i % 2 === 0);
-  stack(vertices, rows);
-  for (let i = 0; i < sweeps; i++) settle(vertices, rows, i % 2 === 0);
-  return drawn(vertices, boxes.length, links, ways);
+  stack(vertices, rows, by.gap);
+  for (let i = 0; i < sweeps; i++) settle(vertices, rows, by.gap, i % 2 === 0);
+  return drawn(vertices, boxes.length, links, ways, by);
 }
 
 /** Threads a link through the layers between its ends; links of one box share their way. */
@@ -93,16 +104,16 @@ function mean(of: number[], value: (i: number) => number): number | undefined {
 }
 
 /** How far the middles of two neighbours in a row are from each other, at least. */
-function apart(a: Vertex, b: Vertex): number {
-  return (a.height + b.height) / 2 + measures.gap;
+function apart(a: Vertex, b: Vertex, gap: number): number {
+  return (a.height + b.height) / 2 + gap;
 }
 
 /** Puts each row's vertices below each other, about the same middle. */
-function stack(vertices: Vertex[], rows: number[][]): void {
+function stack(vertices: Vertex[], rows: number[][], gap: number): void {
   for (const row of rows) {
     let y = 0;
     row.forEach((v, i) => {
-      if (i > 0) y += apart(vertices[row[i - 1]!]!, vertices[v]!);
+      if (i > 0) y += apart(vertices[row[i - 1]!]!, vertices[v]!, gap);
       vertices[v]!.y = y;
     });
     for (const v of row) vertices[v]!.y -= y / 2;
@@ -110,7 +121,7 @@ function stack(vertices: Vertex[], rows: number[][]): void {
 }
 
 /** Moves each row's vertices to the middle of their neighbours, as near as their order allows. */
-function settle(vertices: Vertex[], rows: number[][], onward: boolean): void {
+function settle(vertices: Vertex[], rows: number[][], gap: number, onward: boolean): void {
   for (const row of onward ? rows : [...rows].reverse()) {
     // What is less than its forerunner, each less its distance, goes together with it: the mean of
     // such a block is the nearest that it can come.
@@ -118,7 +129,7 @@ function settle(vertices: Vertex[], rows: number[][], onward: boolean): void {
     const offsets: number[] = [];
     let offset = 0;
     row.forEach((v, i) => {
-      if (i > 0) offset += apart(vertices[row[i - 1]!]!, vertices[v]!);
+      if (i > 0) offset += apart(vertices[row[i - 1]!]!, vertices[v]!, gap);
       offsets.push(offset);
       const { before, after, y } = vertices[v]!;
       const wanted = mean(onward ? before : after, (n) => vertices[n]!.y) ?? mean(onward ? after : before, (n) => vertices[n]!.y) ?? y;
@@ -135,8 +146,7 @@ function settle(vertices: Vertex[], rows: number[][], onward: boolean): void {
 }
 
 /** Turns middles into corners, with the picture's own corner at 0. */
-function drawn(vertices: Vertex[], boxes: number, links: { from: number; to: number }[], bends: number[][]): Layout {
-  const { width, between, margin } = measures;
+function drawn(vertices: Vertex[], boxes: number, links: { from: number; to: number }[], bends: number[][], { width, between, margin }: Measures): Layout {
   let top = Infinity;
   let bottom = -Infinity;
   let layers = 0;

@@ -258,6 +258,61 @@ test('why a job waits is said aloud, and not each moment that the slider passes'
   expect(hasty(await heard())).toEqual([]);
 });
 
+test('a workflow of several hundred nodes is dots, a larger one bands; a band that is open has its nodes as dots; slack is told', async ({ page }) => {
+  const faults = faultsOf(page);
+  const { api } = await cluster.leader();
+  const fan = (size: number) => [{ id: 'plan', type: 'plan', expected_ms: 1_000 }, ...Array.from({ length: size }, (_, i) => ({ id: `part-${i}`, type: 'cut', parents: ['plan'], expected_ms: i === 7 ? 5_000 : 2_000 }))];
+  await cluster.call('PUT', '/v1/workflows/dotted', { nodes: fan(320) });
+  await cluster.call('PUT', '/v1/workflows/banded', { nodes: fan(1_100) });
+  await page.goto(`${api}/ui/workflows/dotted`);
+  await shown(page);
+  const graph = page.getByRole('region', { name: /^Graph of/ });
+  await expect(graph.locator('.card.dot')).toHaveCount(321);
+  await expect(graph.locator('.dot.critical')).toHaveCount(2);
+  const places = await graph.locator('.dot').evaluateAll((all) => new Set(all.map((e) => `${(e as HTMLElement).offsetLeft} ${(e as HTMLElement).offsetTop}`)).size);
+  expect(places).toBe(321);
+  const nodes = page.getByRole('grid', { name: 'Nodes' });
+  const slack = (id: string) => nodes.getByRole('row').filter({ has: page.getByRole('link', { name: id, exact: true }) }).locator('[title^="so much longer"]');
+  await expect(slack('plan')).toHaveText('0 ms');
+  await expect(slack('part-7')).toHaveText('0 ms');
+  await expect(slack('part-8')).toHaveText('3.0 s');
+  await accessible(page, '.frame', ['light']); // colours are those of marks everywhere, and so many elements take a while
+
+  await visit(page, '/ui/workflows/banded');
+  await shown(page);
+  await expect(graph.locator('.dot')).toHaveCount(0);
+  await graph.getByRole('button', { name: /^1,099 × cut/ }).click();
+  await expect(graph.locator('.within .dot')).toHaveCount(600); // the list below has all of them
+  await expect(graph.getByRole('link', { name: 'part-3: QUEUED' }).or(graph.getByRole('link', { name: 'part-3: BLOCKED' }))).toBeVisible();
+  expect(faults).toEqual([]);
+});
+
+test('a round says who failed which rule, and events are gone through one by one', async ({ page }) => {
+  await cluster.call('PUT', '/v1/queues/ruled', { set: {} });
+  const other = new Worker(cluster, 'ruled-plain', { queues: ['ruled'], slots: 1 });
+  await other.take(1, 0);
+  const able = new Worker(cluster, 'ruled-cuda', { queues: ['ruled'], slots: 1, capabilities: ['cuda'] });
+  await cluster.call('PUT', '/v1/jobs/ruled-1', { queue: 'ruled', type: 'cut', requires: ['cuda'], headers: { traceparent: '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01' } });
+  await able.take();
+  await page.goto(`${(await cluster.leader()).api}/ui/jobs/ruled-1`);
+  await shown(page);
+  await expect(page.getByLabel('Facts').getByText('0af7651916cd43dd8448eb211c80319c', { exact: true })).toBeVisible();
+  await page.getByRole('link', { name: /^round/ }).click();
+  await page.getByRole('button', { name: 'Who failed which rule?' }).click({ timeout: 60_000 });
+  await expect(page.getByLabel('Candidates').getByRole('listitem').filter({ hasText: 'ruled-plain' })).toHaveText(/^ruled-plain: \w+/, { timeout: 60_000 });
+  await accessible(page);
+  other.stop();
+  able.stop();
+
+  await visit(page, `/ui/events?q=${encodeURIComponent('job=ruled-1')}&from=oldest`);
+  await page.getByRole('grid', { name: 'Events' }).getByRole('button', { name: 'jobEnqueued' }).click();
+  const dialog = page.getByRole('dialog');
+  await expect(dialog.getByRole('button', { name: 'Event before' })).toBeDisabled();
+  await dialog.getByRole('button', { name: 'Event after' }).click();
+  await expect(page.getByRole('dialog', { name: /^jobAssigned/ })).toBeVisible();
+  await expect(dialog.getByRole('link', { name: 'worker ruled-cuda' })).toBeVisible();
+});
+
 test('the columns of a table are chosen by keys alone, and the browser keeps them', async ({ page }) => {
   const faults = faultsOf(page);
   await cluster.call('PUT', '/v1/queues/columns', { set: {} });

@@ -1,7 +1,8 @@
 import { expect, test } from 'vitest';
 
-import { fold, mostCards } from '../../src/graph/fold';
+import { fold, mostAlone, mostCards, mostDots, notable } from '../../src/graph/fold';
 import { layout, measures, pathOf } from '../../src/graph/layout';
+import { slackOf } from '../../src/graph/slack';
 import { listed, shapeOf, type FlowNode } from '../../src/graph/shape';
 
 const node = (id: string, parents: string[] = [], more: Partial<FlowNode> = {}): FlowNode => ({
@@ -117,6 +118,7 @@ test('whatever a workflow has, its picture is bounded, and holds each node once'
   for (const nodes of [wide, deep, dense, random(20_000, 3)]) {
     const all = placed(nodes);
     expect(all.picture.cards.length).toBeLessThanOrEqual(mostCards);
+    expect(all.picture.form).toBe(nodes.length > mostDots ? 'bands' : 'cards');
     expect(all.picture.cards.reduce((sum, c) => sum + c.nodes.length, 0)).toBe(nodes.length);
     expect(all.ways.length).toBeLessThanOrEqual(3_000);
     expect(faultsOf(all)).toEqual([]);
@@ -124,15 +126,49 @@ test('whatever a workflow has, its picture is bounded, and holds each node once'
   expect(fold(dense, shapeOf(dense), []).more).toBe(150 * 150 - 3_000);
 });
 
-test('what failed, what waits for a person and what is open stands by itself in a folded picture', () => {
-  const nodes = Array.from({ length: 1_000 }, (_, i) => node(`n${i}`, i < 500 ? [] : [`n${i - 500}`], { state: 'COMPLETED' }));
+test('up to 300 nodes are cards, up to 1,000 dots, and more stand together', () => {
+  const forms = [1, mostCards, mostCards + 1, mostDots, mostDots + 1].map((n) => {
+    const nodes = random(n, 5);
+    const { picture, places } = placed(nodes);
+    return [picture.form, places.length === n];
+  });
+  expect(forms).toEqual([['cards', true], ['cards', true], ['dots', true], ['dots', true], ['bands', false]]);
+});
+
+const wide = (size: number): FlowNode[] => Array.from({ length: size }, (_, i) => node(`n${i}`, i < size / 2 ? [] : [`n${i - size / 2}`], { state: 'COMPLETED' }));
+
+test('what failed, waits for a person, is critical or runs stands by itself among bands, and so does what is open where it has room', () => {
+  const nodes = wide(1_200);
   nodes[3]!.state = 'DEAD';
   nodes[4]!.state = 'WAITING';
-  const keys = (open = '') => fold(nodes, shapeOf(nodes), ['n5', 'n505'], open).cards.map((c) => c.key);
-  expect(keys()).toEqual(['0 t', 'node n3', 'node n4', 'node n5', '1 t', 'node n505']);
-  expect(keys('1 t').filter((k) => k.startsWith('node '))).toHaveLength(100);
-  const path = fold(nodes, shapeOf(nodes), ['n5', 'n505']).links.filter((l) => l.critical);
+  nodes[6]!.state = 'RUNNING';
+  const keys = (open = '', of = nodes) => fold(of, shapeOf(of), ['n5', 'n605'], open, notable(of, ['n5', 'n605'])).cards.map((c) => c.key);
+  expect(keys()).toEqual(['0 t', 'node n3', 'node n4', 'node n5', 'node n6', '1 t', 'node n605']);
+  expect(keys('1 t')).toEqual(keys()); // 599 nodes have no room: they are dots within their band
+  const some = nodes.map((n, i) => (i >= 600 && i < 640 ? { ...n, type: 'few' } : n));
+  expect(keys('1 few', some).filter((k) => k.startsWith('node '))).toHaveLength(5 + 39);
+  expect(notable(nodes.map((n) => ({ ...n, state: 'RUNNING' })), []).size).toBe(mostAlone);
+  const path = fold(nodes, shapeOf(nodes), ['n5', 'n605'], '', notable(nodes, ['n5', 'n605'])).links.filter((l) => l.critical);
   expect(path).toHaveLength(1);
+});
+
+test('what runs and ends moves nothing: cards and links are the same, in the same order', () => {
+  const nodes = wide(1_200);
+  const alone = notable(nodes, ['n5', 'n605']);
+  const form = (of: FlowNode[], critical: string[]) => {
+    const { cards, links } = fold(of, shapeOf(nodes), critical, '', alone);
+    return [cards.map((c) => c.key), links.map((l) => [l.from, l.to])];
+  };
+  const later = nodes.map((n, i) => ({ ...n, state: i % 3 ? 'DEAD' : 'RUNNING' }));
+  expect(form(later, ['n7', 'n607'])).toEqual(form(nodes, ['n5', 'n605']));
+});
+
+test('slack is what a node may take longer, and none on the longest way', () => {
+  const nodes = [node('plan', [], { duration_ms: 10 }), node('long', ['plan'], { duration_ms: 100 }), node('short', ['plan'], { duration_ms: 30 }), node('end', ['long', 'short'], { duration_ms: 5 }), node('aside', [], { duration_ms: 15 })];
+  expect([...slackOf(shapeOf(nodes), (i) => nodes[i]!.duration_ms)]).toEqual([0, 0, 70, 0, 100]);
+  const all = random(400, 9).map((n, i) => ({ ...n, duration_ms: 1 + (i % 7) }));
+  const slack = slackOf(shapeOf(all), (i) => all[i]!.duration_ms);
+  expect(Math.min(...slack)).toBe(0);
 });
 
 test('ways become one path', () => {

@@ -1,6 +1,8 @@
+import { readFileSync } from 'node:fs';
+
 import { expect, test, vi } from 'vitest';
 
-import { placeOf } from '../../src/pages/job/where';
+import { placeOf, placeOfRemedy } from '../../src/pages/job/where';
 import { curlOf } from '../../src/ui/curl';
 
 // The router wants a browser.
@@ -38,4 +40,23 @@ test('a call is a line of curl that a shell takes as it is', () => {
     `curl -X PUT 'http://n:1/v1/x?q='\\''a'\\''' -H "Authorization: Bearer $ROTA_TOKEN" -H 'If-Match: "7"' -H 'Content-Type: application/json' -d '{"why":"it'\\''s $HOME"}'`,
   );
   expect(curlOf('http://n:1', { method: 'DELETE', path: '/v1/x' }, false)).toBe(`curl -X DELETE 'http://n:1/v1/x'`);
+});
+
+test('a sentence of what would help leads to the setting that it is about', () => {
+  const hrefs = (sentence: string, reasons: { reason: string; detail?: string }[] = []): string | undefined => placeOfRemedy(sentence, reasons, job)?.href;
+  expect(hrefs("one of its tenant's open leases ends and the penalty is over, or max_concurrent is raised")).toBe('/ui/tenants/acme');
+  expect(hrefs("a worker's health is back at min_health: it grows by 1 a second")).toBe('/ui/queues/film?set=min_health');
+  expect(hrefs('its parents complete (rota workflow show film)')).toBe('/ui/workflows/film?focus=cut%201');
+  expect(hrefs('a lease with that key ends (rota key show)', [{ reason: 'NO_FREE_SLOT' }, { reason: 'KEY_AT_LIMIT', detail: 'key host:ab has 2 leases open' }])).toBe('/ui/tenants?key=host%3Aab&tenant=acme');
+  expect(hrefs('its time comes')).toBeUndefined();
+});
+
+test('each sentence of the cluster leads somewhere, but for those that come true by themselves', () => {
+  const source = readFileSync(new URL('../../../fsm/why.go', import.meta.url), 'utf8');
+  const table = /^var remedies = map\[string\]string\{\n([\s\S]*?)^\}/m.exec(source)![1]!;
+  const all = [...table.matchAll(/^\t"(\w+)":\s+"((?:[^"\\]|\\.)+)",/gm)].map((m) => ({ reason: m[1]!, sentence: m[2]! }));
+  expect(all.length).toBeGreaterThan(25);
+  const detail = 'key host:a has one lease open';
+  const without = all.filter((a) => !placeOfRemedy(a.sentence, [{ reason: a.reason, detail }], job)).map((a) => a.reason);
+  expect(without).toEqual(['NOT_YET_DUE', 'BACKING_OFF']);
 });

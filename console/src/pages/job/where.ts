@@ -68,3 +68,28 @@ const places: Record<string, (job: Of, detail: string) => Place | undefined> = {
 export function placeOf(reason: string, detail: string, job: Of): Place | undefined {
   return places[reason]?.(job, `${detail} `);
 }
+
+/** Sentences of what would let a job run, as the cluster has them, and what each is about. */
+const remedies: [RegExp, (job: Of) => Place | undefined][] = [
+  [/the mode becomes/, () => place('mode of the cluster', to('cluster'), 'status')],
+  [/queue is resumed|failure domain|jobs before it are placed/, queue],
+  [/max_concurrent/, tenant],
+  [/tenant_window_max/, setting('tenant_window_max')],
+  [/min_health/, setting('min_health')],
+  [/more stake/, setting('min_stake')],
+  [/units' period/, setting('units_per_period')],
+  [/grants work for its tenant/, () => place('roles', to('access'), 'auth')],
+  [/parents complete|is signalled/, workflow],
+  [/to which it is pinned/, (job) => (job.worker ? place(`worker ${job.worker}`, to('workers', job.worker), 'status') : undefined)],
+  [/worker/, workers],
+];
+const ofKeys = /that key|key's next token|that job/;
+
+/** Returns where a sentence of what would let a job run leads; undefined where it comes true by itself. */
+export function placeOfRemedy(sentence: string, reasons: readonly { reason: string; detail?: string }[], job: Of): Place | undefined {
+  if (ofKeys.test(sentence)) {
+    const about = reasons.find((r) => places[r.reason] === key);
+    return about && placeOf(about.reason, about.detail ?? '', job);
+  }
+  return remedies.find(([words]) => words.test(sentence))?.[1](job);
+}
