@@ -21,7 +21,8 @@ const (
 	archiveBatchBytes = 32 << 20
 	// archivedAtOnce bounds the records that one hold of the apply lock lets go of.
 	archivedAtOnce = 1_000
-	// archiveLate is the age of the oldest staged record that is a problem.
+	// archiveLate is the age of the oldest staged record that is a problem, on a node that has run
+	// for as long: before that, what is old is what it has just replayed.
 	archiveLate = 30 * time.Second
 )
 
@@ -39,6 +40,8 @@ type Archive struct {
 	maxBytes  uint64
 	// notified asks for a flush before its time.
 	notified chan struct{}
+	// began is when the node came up, in time since boot.
+	began time.Duration
 	// flushing lets one flush run at a time.
 	flushing sync.Mutex
 	took     prometheus.Histogram
@@ -53,7 +56,7 @@ type Archive struct {
 // NewArchive returns the archive in a file, of jobs that ended within retention and of so
 // many bytes at most.
 func NewArchive(host Host, file *File, retention time.Duration, maxBytes uint64) *Archive {
-	return &Archive{host: host, file: file, retention: retention, maxBytes: maxBytes, notified: make(chan struct{}, 1),
+	return &Archive{host: host, file: file, retention: retention, maxBytes: maxBytes, notified: make(chan struct{}, 1), began: host.SinceBoot(),
 		took: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "rota_archive_flush_seconds",
 			Help: "Writing one batch of ended jobs to the archive.", Buckets: prometheus.ExponentialBuckets(0.000_05, 2, 18)})}
 }
@@ -220,7 +223,7 @@ func (a *Archive) Problems() (problems []string) {
 	if failing != nil {
 		problems = append(problems, "ended jobs are not written to the archive: "+failing.Error())
 	}
-	if s.LagMs > archiveLate.Milliseconds() && s.Staged > 0 {
+	if s.LagMs > archiveLate.Milliseconds() && s.Staged > 0 && a.host.SinceBoot()-a.began > archiveLate {
 		problems = append(problems, fmt.Sprintf("archive is %d s behind with %d ended jobs: the disk is too slow or failing",
 			s.LagMs/1000, s.Staged))
 	}

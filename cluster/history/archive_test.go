@@ -2,8 +2,10 @@ package history
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rotasched/rota"
 )
@@ -34,6 +36,30 @@ func TestArchive_whatCannotBeWrittenIsReported(t *testing.T) {
 	}
 	if _, known, err := n.EndState("held-2"); !known || err != nil {
 		t.Errorf("%v, %v", known, err)
+	}
+}
+
+// TestArchive_whatIsReplayedIsNotLate has a node that has just come up hold jobs that ended
+// long ago, as it has after the replay of its log: only one that has been up for long is behind.
+func TestArchive_whatIsReplayedIsNotLate(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "n1")
+	n := r.nodes["n1"]
+	r.submit("old", 3)
+	r.cancel("old", 3)
+	for i := range 2 * int(archiveLate/time.Second) { // an entry moves the clock by a second at most
+		r.later += time.Second / 2
+		r.submit(fmt.Sprint("new", i), 1)
+	}
+	if s := n.ArchiveStatus(); s.LagMs <= archiveLate.Milliseconds() {
+		t.Fatalf("%+v", s)
+	}
+	if p := n.Archive.Problems(); len(p) != 0 {
+		t.Errorf("a node that has just come up says %q", p)
+	}
+	n.up.Store(int64(archiveLate + time.Second))
+	if p := n.Archive.Problems(); len(p) != 1 || !strings.Contains(p[0], "archive is 30 s behind with 3 ended jobs") {
+		t.Errorf("a node that has been up for long says %q", p)
 	}
 }
 

@@ -29,6 +29,8 @@ type rig struct {
 	t     *testing.T
 	nodes map[string]*node
 	index rota.Index
+	// later is how much the clock has gone on beside the entries.
+	later time.Duration
 }
 
 // node is one of them.
@@ -39,6 +41,8 @@ type node struct {
 	mu   sync.RWMutex
 	m    *fsm.Machine
 	room atomic.Uint64
+	// up is how long the node has been up.
+	up atomic.Int64
 }
 
 func newRig(t *testing.T, names ...string) *rig {
@@ -66,7 +70,7 @@ func (r *rig) open(name string, names []string) *node {
 	n := &node{file: file, m: fsm.New()}
 	n.room.Store(math.MaxUint64)
 	host := Host{Log: slog.New(slog.DiscardHandler), Lines: &logs.Limiter{}, Life: life, Peers: peers{r}, Room: n.room.Load,
-		SinceBoot: func() time.Duration { return time.Second },
+		SinceBoot: func() time.Duration { return time.Second + time.Duration(n.up.Load()) },
 		State:     State{Look: n.look, View: n.view, Freezing: n.freezing, Peek: n.peek, Archived: n.archived, Fresh: n.fresh, Await: n.await},
 		Others: func() (others []peer.NodeAddress, member bool) {
 			for _, other := range names {
@@ -114,7 +118,7 @@ func (n *node) head() fsm.Head { return n.Archive.host.State.head() }
 func (r *rig) apply(ops ...*fsmpb.Op) {
 	r.t.Helper()
 	r.index++
-	data, err := entry.Seal(&fsmpb.Entry{Term: 1, NowMs: int64(r.index), Ops: ops}, entry.FirstRules)
+	data, err := entry.Seal(&fsmpb.Entry{Term: 1, NowMs: int64(r.index) + r.later.Milliseconds(), Ops: ops}, entry.FirstRules)
 	if err != nil {
 		r.t.Fatal(err)
 	}
