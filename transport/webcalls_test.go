@@ -6,10 +6,12 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/api/rest"
@@ -66,9 +68,11 @@ func (p *page) call(method, path, body string, headers ...string) (*http.Respons
 	if body != "" {
 		r.Header.Set("Content-Type", "application/json")
 	}
+	given := make(http.Header) // a name that comes twice is sent twice
 	for i := 0; i < len(headers); i += 2 {
-		r.Header.Set(headers[i], headers[i+1])
+		given.Add(headers[i], headers[i+1])
 	}
+	maps.Copy(r.Header, given)
 	answer, err := p.client.Do(r)
 	if err != nil {
 		p.t.Fatal(err)
@@ -158,6 +162,18 @@ func TestHTTP_refuses(t *testing.T) {
 		"a setting that is not":        {"PUT", "/v1/queues/q", `{"set":{"atempt_max":3}}`, nil, 400, "INVALID", "key", "attempt_max"},
 		"a setting of an object":       {"PUT", "/v1/queues/q", `{"set":{"attempt_max":{}}}`, nil, 400, "INVALID", "set", "number"},
 		"versions, two of them":        {"PUT", "/v1/queues/q", `{}`, []string{"If-Match", `"a", "b"`}, 400, "INVALID", "if-match", "one ETag"},
+		"two versions, a line each":    {"PUT", "/v1/queues/q", `{"set":{"weight":2}}`, []string{"If-Match", `"a"`, "If-Match", `"b"`}, 400, "INVALID", "if-match", "2 times"},
+		"a version that is empty":      {"PUT", "/v1/queues/q", `{"set":{"weight":2}}`, []string{"If-Match", ""}, 400, "INVALID", "if-match", "leave it out"},
+		"two keys of a repetition":     {"POST", "/v1/jobs", `{"jobs":[` + spec + `]}`, []string{"Idempotency-Key", "a", "Idempotency-Key", "b"}, 400, "INVALID", "idempotency-key", "once"},
+		"two lists of jobs":            {"POST", "/v1/jobs", `{"jobs":[{"id":"a","type":"t"}],"jobs":[{"id":"b","type":"t"}]}`, nil, 400, "INVALID", "jobs", "one list"},
+		"two types":                    {"PUT", "/v1/jobs/a", spec, []string{"Content-Type", "application/json", "Content-Type", "text/html"}, 400, "INVALID", "content-type", "once"},
+		"two secrets":                  {"POST", "/v1/workers/w/beat", `{"holding":[]}`, []string{"Rota-Worker-Secret", strings.Repeat("a", 16), "Rota-Worker-Secret", strings.Repeat("b", 16)}, 400, "INVALID", "rota-worker-secret", "once"},
+		"bytes in a text":              {"PUT", "/v1/jobs/a", `{"type":"t","payload":"` + "\xff\xfe" + `"}`, nil, 400, "INVALID", "body", "base64"},
+		"bytes in a text of many":      {"POST", "/v1/jobs", `{"jobs":[{"id":"a","type":"t","payload":"` + "\xff" + `"}]}`, nil, 400, "INVALID", "body", "UTF-8"},
+		"bytes in a line":              {"PUT", "/v1/workflows/w", "{}\n{\"id\":\"a\",\"type\":\"t\",\"payload\":\"\xff\"}\n", []string{"Content-Type", "application/x-ndjson"}, 400, "INVALID", "line 2", "UTF-8"},
+		"events of an empty queue":     {"GET", "/v1/events?queue=", "", nil, 400, "INVALID", "queue", "leave it out"},
+		"events of a kind and none":    {"GET", "/v1/events?kind=jobDead&kind=", "", nil, 400, "INVALID", "kind", "leave it out"},
+		"events after two":             {"GET", "/v1/events", "", []string{"Last-Event-ID", "1.1.0", "Last-Event-ID", "1.2.0"}, 400, "INVALID", "last-event-id", "once"},
 		"a weak version":               {"DELETE", "/v1/tenants/t", "", []string{"If-Match", `W/"a"`}, 400, "INVALID", "if-match", "weak"},
 		"a rule of two versions":       {"PUT", "/v1/key-rules/k", `{"concurrency":1,"etag":"b"}`, []string{"If-Match", `"a"`}, 400, "INVALID", "if_match", "one of them"},
 		"a tenant's preset":            {"PUT", "/v1/tenants/t", `{"preset":"standard"}`, nil, 400, "INVALID", "preset", "queues"},
@@ -217,6 +233,27 @@ func TestHTTP_refuses(t *testing.T) {
 	web.host = "evil.example"
 	if answer, text := web.call("GET", "/v1/jobs", ""); answer.StatusCode != http.StatusMisdirectedRequest || !strings.Contains(text, `"field":"host"`) {
 		t.Errorf("of another host: %s %s", answer.Status, text)
+	}
+}
+
+// TestHTTP_time: a read gets the time of a call, and more only where it is to wait: one for an index that never comes must
+// be answered.
+func TestHTTP_time(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var until time.Time
+	b.core.job = func(ctx context.Context, id rota.JobID, opt peer.ReadOptions) (rota.Job, rota.ReadAt, error) {
+		until, _ = ctx.Deadline()
+		return rota.Job{JobSpec: rota.JobSpec{ID: id}, State: rota.JobCompleted}, fakeAt(opt), nil
+	}
+	web := wiredOf(t, b)
+	const call, most = 30 * time.Second, 60 * time.Second // docs/guides/http.md, Limits
+	for query, wait := range map[string]time.Duration{"": 0, "?min_index=99": 0, "?wait=1s": most} {
+		begun := time.Now()
+		answer, text := web.call("GET", "/v1/jobs/a"+query, "")
+		if answer.StatusCode != http.StatusOK || until.Before(begun) || until.After(time.Now().Add(call+wait)) {
+			t.Errorf("%q: %s %s, it may take until %s after it was asked", query, answer.Status, text, until.Sub(begun))
+		}
 	}
 }
 

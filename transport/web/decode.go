@@ -2,11 +2,13 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io"
 	"reflect"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -60,7 +62,7 @@ func (b *In[T]) read() (v T, err error) {
 // decode reads JSON and refuses what it does not know, naming the field beneath a place. null, which encoding/json takes
 // for anything that says nothing, is refused: it is what a client sends whose own value is missing.
 func decode(raw []byte, into any, place string) error {
-	if err := notNull(raw, place); err != nil {
+	if err := cmp.Or(notNull(raw, place), isText(raw, place)); err != nil {
 		return err
 	}
 	d := json.NewDecoder(bytes.NewReader(raw))
@@ -84,6 +86,14 @@ func decodePart(raw json.RawMessage, into json.Unmarshaler, place string) error 
 		return misread(err, place)
 	}
 	return nil
+}
+
+// isText refuses what is not UTF-8, as JSON is: encoding/json makes something else of it, and a payload would not be what was sent.
+func isText(raw []byte, place string) error {
+	if utf8.Valid(raw) {
+		return nil
+	}
+	return rota.Refusef(rota.KindInvalid, at(place, "body"), "%s is not in UTF-8, as JSON is: give bytes as {\"base64\":\"…\"}", at(place, "the body"))
 }
 
 func notNull(raw []byte, place string) error {

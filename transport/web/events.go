@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -201,8 +202,13 @@ func tailOf(r *http.Request, follow bool) (rota.EventFilter, error) {
 	req := &rotav1.TailRequest{Kinds: query["kind"], Follow: follow}
 	fields := map[string]*string{"from": &req.From, "job": &req.Job, "queue": &req.Queue, "type": &req.Type, "tenant": &req.Tenant,
 		"worker": &req.Worker, "workflow": &req.Workflow, "actor": &req.Actor}
+	if err := checkHeaders(r.Header); err != nil {
+		return rota.EventFilter{}, err
+	}
 	for name, values := range query {
 		switch field := fields[name]; {
+		case slices.Contains(values, ""):
+			return rota.EventFilter{}, rota.Refusef(rota.KindInvalid, head(name), "%s is empty: leave it out, or say what is wanted", head(name))
 		case name == "kind":
 		case len(values) > 1:
 			return rota.EventFilter{}, rota.Refusef(rota.KindInvalid, head(name), "%q is given %d times: once is wanted", head(name), len(values))

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"maps"
 	"mime"
 	"net/http"
@@ -33,7 +34,7 @@ func (s *Site) enter(ctx huma.Context, next func(huma.Context)) {
 	r, w := humago.Unwrap(ctx)
 	op := ctx.Operation()
 	most := callTime
-	if more, ok := op.Metadata[lasts].(time.Duration); ok {
+	if more, ok := op.Metadata[lasts].(time.Duration); ok && (op.Metadata[waiting] == nil || r.URL.Query().Has("wait")) {
 		most += more
 	}
 	visit, err := s.options.Door.Enter(w, r, op.Method+" "+op.Path, most)
@@ -51,7 +52,7 @@ func (s *Site) enter(ctx huma.Context, next func(huma.Context)) {
 			Refuse(w, visit.Panicked(reason), 0)
 		}
 	}()
-	if err := checkParameters(op, r.URL.RawQuery); err != nil {
+	if err := cmp.Or(checkHeaders(r.Header), checkParameters(op, r.URL.RawQuery)); err != nil {
 		Refuse(w, err, 0)
 		return
 	}
@@ -65,8 +66,22 @@ func (s *Site) enter(ctx huma.Context, next func(huma.Context)) {
 	next(huma.WithValue(ctx, bodyKey{}, body))
 }
 
-// lasts marks a call that gets more time.
-const lasts = "lasts"
+// lasts marks a call that gets more time, waiting one that gets it only where it is to wait.
+const lasts, waiting = "lasts", "waiting"
+
+// checkHeaders refuses a header of a call that is given twice, of which one would be overlooked, and one that is empty where
+// the call would do more than was meant: an If-Match whose version is missing would match any.
+func checkHeaders(h http.Header) error {
+	for _, name := range []string{"If-Match", "Idempotency-Key", "Rota-Worker-Secret", "Content-Type", "Content-Encoding", "Last-Event-Id"} {
+		switch values := h[name]; {
+		case len(values) > 1:
+			return rota.Refusef(rota.KindInvalid, strings.ToLower(name), "the header %s is given %d times: once is wanted", name, len(values))
+		case len(values) == 1 && values[0] == "" && (name == "If-Match" || name == "Idempotency-Key"):
+			return rota.Refusef(rota.KindInvalid, strings.ToLower(name), "the header %s is empty: leave it out, or say what is wanted", name)
+		}
+	}
+	return nil
+}
 
 // checkParameters refuses parameters that a call does not have: a misspelled one would select
 // too much.

@@ -151,6 +151,9 @@ func add[I, O any](s *Site, rt route, do func(context.Context, *I) (*O, error)) 
 	if rt.lasts > 0 {
 		op.Metadata = map[string]any{lasts: rt.lasts}
 	}
+	if rt.waits {
+		op.Metadata[waiting] = true
+	}
 	name := rt.method + " " + rt.path
 	s.calls[name] = rt.call
 	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
