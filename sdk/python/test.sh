@@ -50,6 +50,8 @@ step ruff
 "$bin/ruff" format --check --cache-dir "$cache/ruff"
 step "mypy --strict"
 "$bin/mypy" --strict --cache-dir "$cache/mypy"
+"$bin/python" tests/readme.py >"$work/of_readme.py"
+MYPYPATH=src "$bin/mypy" --strict --cache-dir "$cache/mypy" "$work/of_readme.py"
 
 step "the wheel"
 "$bin/python" -m build --wheel --no-isolation --outdir "$work/wheel" . >"$work/build.log" || { cat "$work/build.log"; exit 1; }

@@ -54,8 +54,11 @@ cp examples/quickstart.ts "$work/empty/quickstart.ts"
   echo '{"name":"empty","version":"1.0.0","private":true,"type":"module"}' >package.json
   npm install --ignore-scripts --no-progress --prefer-offline "$work"/rotasched-client-*.tgz >"$work/npm.log" 2>&1 || { cat "$work/npm.log"; exit 1; }
 )
+# The README's files, each named in its first line.
+awk -v dir="$work/empty/" '/^```/ { file = ""; first = /^```ts$/; next } first && /^\/\/ [a-z]+\.ts/ { file = dir $2; sub(/:$/, "", file) } { first = 0 } file { print >file }' README.md
+ln -s "$PWD/node_modules/zod" "$work/empty/node_modules/zod"
 # What a user's compiler sees is the package as it is installed.
-npx --no-install tsc --strict --target es2022 --module nodenext --types node --typeRoots "$PWD/node_modules/@types" "$work/empty/quickstart.ts"
+npx --no-install tsc --strict --target es2022 --module nodenext --types node --typeRoots "$PWD/node_modules/@types" "$work"/empty/{quickstart,jobs,worker,submit}.ts
 port=$("$node" -e 'const s = require("net").createServer(); s.listen(0, "127.0.0.1", () => { console.log(s.address().port); s.close(); })')
 "$ROTA_BIN" dev --api "127.0.0.1:$port" >"$work/dev" 2>"$work/dev.log" &
 dev=$!

@@ -66,6 +66,24 @@ async def test_a_paused_node_is_left(three):
         assert len((await h.job()).attempts) == 1
 
 
+async def test_a_wait_leaves_a_node_that_hangs(three, monkeypatch):
+    monkeypatch.setattr("rota._waits._ASK_MOST", 1.0)
+    d = definition("hangs")
+    async with rota.connect(three.addr) as c:
+        h = await d.submit(c, 1, delay=3600)
+        addresses = three.addr.split(",")
+        i = addresses.index(c._caller.present().address)
+        waiting = asyncio.create_task(c.wait(h.id, timeout=40))
+        await until(lambda: c._waits is not None and c._waits._streams)
+        three.signal(i, signal.SIGSTOP)
+        try:
+            async with rota.connect(addresses[:i] + addresses[i + 1 :]) as others:
+                await others.cancel(h.id)
+            assert (await waiting).state == "CANCELLED"
+        finally:
+            three.signal(i, signal.SIGCONT)
+
+
 async def test_ten_thousand_jobs_while_a_node_dies(three):
     n = 10_000
     d = definition("many")

@@ -53,6 +53,9 @@ async def main(c: rota.Client, s: sync.Client) -> None:
     h = await resize.submit(c, Photo(1), id="a", keys={"album": "7"})
     assert_type(await h.result(timeout=1), Thumb)
     assert_type(sync.submit(s, resize, Photo(1)).result(), Thumb)
+    assert_type(await h.job(stale=True), rota.JobInfo)
+    assert_type(sync.submit(s, resize, Photo(1)).job(at_least=7), rota.JobInfo)
+    await h.job(fresh=True)  # type: ignore[call-arg]
     await resize.submit(c, 3)  # type: ignore[arg-type]
     async for job in c.jobs(stale=True):
         assert_type(job, rota.JobInfo)

@@ -16,6 +16,8 @@ from .records import JobInfo
 # One stream waits for no more jobs, and more streams than these are made one.
 _STREAM_JOBS = 1_000
 _STREAMS = 8
+# One node is asked for so long before the next one is: one that hangs says nothing either.
+_ASK_MOST = 20.0
 # Waiters that come within this share a stream.
 _GATHER = 0.002
 
@@ -103,7 +105,7 @@ class Waits:
             err: RotaError | grpc.RpcError = Unavailable("the stream ended before the jobs did")
             try:
                 request = _v1.WaitJobsRequest(ids=sorted(left))
-                async for w in answers(node, _v1.JOBS_WAIT, request):
+                async for w in answers(node, _v1.JOBS_WAIT, request, _ASK_MOST):
                     tries = 0
                     if w.spec.id in left:
                         left.discard(w.spec.id)

@@ -17,6 +17,7 @@ from .spec import JobOptions, JobSpec, merged
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from ._read import ReadOptions
     from .client import Client
     from .job import Job
     from .workflows import Node
@@ -142,7 +143,7 @@ class Handle(Generic[Out]):
             ) from None
         return output_of(job, self._output)
 
-    async def job(self, **read: Any) -> JobInfo:
+    async def job(self, **read: Unpack[ReadOptions]) -> JobInfo:
         """Read the job."""
         return await self._client.job(self.id, **read)
 

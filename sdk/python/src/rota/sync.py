@@ -170,9 +170,9 @@ class Handle(Generic[Out]):
         """Wait until the job has ended and return its output; see `rota.Handle.result`."""
         return self._client.call(self._aio.result(timeout))
 
-    def job(self) -> JobInfo:
+    def job(self, **read: Unpack[ReadOptions]) -> JobInfo:
         """Read the job."""
-        return self._client.call(self._aio.job())
+        return self._client.call(self._aio.job(**read))
 
     def cancel(self) -> None:
         """Cancel the job."""
