@@ -348,8 +348,6 @@ type NodeStatus struct {
 	RulesVersion uint32 `json:"rules_version"`
 	// NonVoter says that it was started with --non-voter: it never gets a vote.
 	NonVoter bool `json:"non_voter"`
-	// Draft is that of the formats which its binary writes, while rota is unreleased (SPEC §16.0).
-	Draft uint32 `json:"draft"`
 	// DiskFree and DiskTotal are of the disk under its data directory, 0 where it does not know.
 	DiskFree  int64 `json:"disk_free_bytes"`
 	DiskTotal int64 `json:"disk_bytes"`

@@ -137,7 +137,7 @@ func (a adapter) Restore(rc io.ReadCloser) error {
 	if a.n.replica.dropped.Load() {
 		return a.n.replica.passSnapshot(rc)
 	}
-	m, info, err := snapshot.Read(rc, func(info rota.SnapshotInfo) (snapshot.Sink[*fsm.Machine], error) {
+	m, info, err := snapshot.ReadState(rc, func(info rota.SnapshotInfo) (snapshot.Sink[*fsm.Machine], error) {
 		l, err := fsm.NewLoaderKnowing(info, a.n.cfg.knows)
 		planted.nonatomicRestore(a.n, l)
 		failpoint.Pass("restore-midway")

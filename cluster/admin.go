@@ -10,7 +10,6 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/internal/peer"
-	"github.com/rotasched/rota/internal/unreleased"
 	"github.com/rotasched/rota/snapshot/archive"
 )
 
@@ -26,7 +25,7 @@ func (cv *clusterVerbs) ownStatus() rota.NodeStatus {
 	problems := cv.n.problems()
 	s := rota.NodeStatus{ID: cv.n.cfg.Node, API: cv.n.cfg.API, Raft: cv.n.cfg.Raft, State: strings.ToUpper(cv.n.raft.State().String()),
 		Version: cv.n.cfg.Version, AppliedIndex: head.Index, Digest: head.Digest, Healthy: len(problems) == 0, Problems: problems,
-		RulesVersion: cv.n.cfg.knows, NonVoter: cv.n.cfg.NonVoter, Draft: unreleased.Draft, WallSkew: cv.n.watch.skew()}
+		RulesVersion: cv.n.cfg.knows, NonVoter: cv.n.cfg.NonVoter, WallSkew: cv.n.watch.skew()}
 	s.DiskFree, s.DiskTotal = cv.n.disk.space()
 	if ends := cv.n.cfg.CertificateEnds; ends != nil {
 		s.CertificateEnds = rota.Date(ends().UnixMilli())

@@ -47,9 +47,12 @@ func (pr *proposer) forward(ctx context.Context, b batch) (reply, error) {
 // definite refusal; nothing is ever forwarded twice.
 func (pr *proposer) Forwarded(ctx context.Context, commands []byte) ([]byte, error) {
 	reader := readers.Get().(*entry.CommandReader)
-	ops, encoded, ok := reader.Read(commands, limits.MaxEntryOps)
+	ops, encoded, known, ok := reader.Read(commands, limits.MaxEntryOps)
 	if !ok {
 		return nil, rota.Refusef(rota.KindInvalid, "commands", "forwarded commands cannot be decoded, or are none or too many")
+	}
+	if !known {
+		return nil, errNewer(0, pr.n.replica.rulesInForce())
 	}
 	for _, op := range ops {
 		if op.GetOp() == nil {

@@ -13,7 +13,6 @@ import (
 	"github.com/rotasched/rota/cluster/stream"
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/internal/peer"
-	"github.com/rotasched/rota/internal/unreleased"
 )
 
 // knownCluster is the cluster's id once it is known.
@@ -54,7 +53,7 @@ func (mb *membership) learnCluster() {
 
 // hello is what this node says before the first byte of raft.
 func (mb *membership) hello() stream.Hello {
-	return stream.Hello{ClusterName: mb.n.cfg.Cluster, ClusterID: mb.ClusterID(), Node: mb.n.cfg.Node, Draft: unreleased.Draft,
+	return stream.Hello{ClusterName: mb.n.cfg.Cluster, ClusterID: mb.ClusterID(), Node: mb.n.cfg.Node,
 		Identity: mb.n.data.Identity()}
 }
 

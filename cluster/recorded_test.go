@@ -13,7 +13,6 @@ import (
 	"github.com/rotasched/rota/cluster/gossip"
 	"github.com/rotasched/rota/cluster/raftstore"
 	"github.com/rotasched/rota/cluster/stream"
-	"github.com/rotasched/rota/internal/unreleased"
 )
 
 // TestRecorded: an id that the state does not record, or records with another data
@@ -111,7 +110,7 @@ func TestForgedFounders(t *testing.T) {
 			raft := freeAddr(t)
 			if listens {
 				layer, err := stream.NewLayer(raft, "", func() stream.Hello {
-					return stream.Hello{ClusterName: c.Cluster, Node: "n2", Identity: strings.Repeat("cd", 16), Draft: unreleased.Draft}
+					return stream.Hello{ClusterName: c.Cluster, Node: "n2", Identity: strings.Repeat("cd", 16)}
 				}, stream.Options{})
 				if err != nil {
 					t.Fatal(err)

@@ -305,8 +305,11 @@ func TestRules_forwardedOperationsOfNewerRules(t *testing.T) {
 	if f := new(fsmpb.Op).ProtoReflect().Descriptor().Fields().ByNumber(500); f != nil {
 		t.Fatalf("field 500 of Op is %s by now: take another one", f.Name())
 	}
-	_, err := l.Forwarded(context.Background(), []byte{0x0a, 0x03, 0xa2, 0x1f, 0x00})
-	if rota.KindOf(err) != rota.KindConflict || !strings.Contains(err.Error(), "newer rules than this binary knows") {
-		t.Errorf("an unknown operation was answered with %v", err)
+	// An operation 500; a Cancel with a field 500.
+	for _, commands := range [][]byte{{0x0a, 0x03, 0xa2, 0x1f, 0x00}, {0x0a, 0x05, 0x42, 0x03, 0xa2, 0x1f, 0x00}} {
+		_, err := l.Forwarded(context.Background(), commands)
+		if rota.KindOf(err) != rota.KindConflict || !strings.Contains(err.Error(), "newer rules than this binary knows") {
+			t.Errorf("% x was answered with %v", commands, err)
+		}
 	}
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/rotasched/rota"
-	"github.com/rotasched/rota/internal/unreleased"
 	"pgregory.net/rapid"
 )
 
@@ -136,15 +135,14 @@ func TestRefuse(t *testing.T) {
 		info.Format = 0
 		mustBeDamaged(t, appendPreamble(nil, info), 0, "none of format 0")
 	})
-	t.Run("another draft", func(t *testing.T) {
+	t.Run("a draft", func(t *testing.T) {
 		t.Parallel()
 		whole := pack(t, small(), 128)
 		sum := len(cut(t, whole)[0].bytes) - 4
-		binary.LittleEndian.PutUint16(whole[10:], unreleased.Draft+1)
+		binary.LittleEndian.PutUint16(whole[10:], 36)
 		mustBeDamaged(t, whole, 0, "checksum") // a flipped bit is no draft
 		binary.LittleEndian.PutUint32(whole[sum:], checksum(whole[:sum]))
-		want := fmt.Sprintf("the snapshot was written by draft %d of an unreleased rota, this binary is draft %d: "+
-			"run the binary that wrote it", unreleased.Draft+1, unreleased.Draft)
+		const want = "the snapshot was written by draft 36 of rota, from before its first release: run the binary that wrote it"
 		if err := mustRefuse(t, whole); rota.KindOf(err) != rota.KindConflict || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
 		}
@@ -154,11 +152,11 @@ func TestRefuse(t *testing.T) {
 		info := formatOne(small())
 		info.ClusterID = "no id / at all"
 		mustBeDamaged(t, appendPreamble(nil, info), 0, "none of format 1")
-		b := binary.LittleEndian.AppendUint32([]byte(magic), Format|unreleased.Draft<<16)
+		b := binary.LittleEndian.AppendUint32([]byte(magic), Format)
 		b = binary.LittleEndian.AppendUint32(b, maxHeaderBytes+1)
 		mustBeDamaged(t, b, 0, "the header declares 4097 bytes, at most 4096 are taken")
 		for _, size := range []int{0, 1, fixedHeaderBytes - 1, fixedHeaderBytes + 1, maxHeaderBytes} {
-			b := binary.LittleEndian.AppendUint32([]byte(magic), Format|unreleased.Draft<<16)
+			b := binary.LittleEndian.AppendUint32([]byte(magic), Format)
 			b = binary.LittleEndian.AppendUint32(b, uint32(size))
 			b = append(b, make([]byte, size)...)
 			mustBeDamaged(t, binary.LittleEndian.AppendUint32(b, checksum(b)), 0, "none of format 1")

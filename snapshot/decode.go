@@ -12,7 +12,6 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/rotasched/rota"
-	"github.com/rotasched/rota/internal/unreleased"
 )
 
 // growBytes is how much room is made for a declared length before the bytes
@@ -58,7 +57,7 @@ func (d *decoder) preamble() (rota.SnapshotInfo, error) {
 		return none, err
 	}
 	format := uint32(binary.LittleEndian.Uint16(d.packed[len(magic):]))
-	draft := uint32(binary.LittleEndian.Uint16(d.packed[len(magic)+2:]))
+	draft := binary.LittleEndian.Uint16(d.packed[len(magic)+2:])
 	size := binary.LittleEndian.Uint32(d.packed[len(magic)+4:])
 	if size > maxHeaderBytes {
 		return none, damaged(0, "the header declares %d bytes, at most %d are taken: the file is damaged",
@@ -72,11 +71,12 @@ func (d *decoder) preamble() (rota.SnapshotInfo, error) {
 		return none, damaged(0, "the header has checksum %08x, %08x was written: the file is damaged",
 			has, written)
 	}
-	if err := unreleased.CheckDraft("the snapshot was written by", draft, "run the binary that wrote it"); err != nil {
-		return none, err
-	}
 	if format > Format {
 		return none, newer(format)
+	}
+	if draft != 0 {
+		return none, rota.Refusef(rota.KindConflict, "format", "the snapshot was written by draft %d of rota, from before its first release: "+
+			"run the binary that wrote it", draft)
 	}
 	info, ok := parseHeader(body[prefixBytes:])
 	if !ok || format != Format {

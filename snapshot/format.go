@@ -7,7 +7,6 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/rotasched/rota"
-	"github.com/rotasched/rota/internal/unreleased"
 )
 
 // Source is a frozen state: header and records in their order.
@@ -41,7 +40,7 @@ const (
 	// magic opens the file: a byte beyond ASCII, then both line ends and the DOS
 	// end of file, so that a transfer in text mode shows at once (as in PNG).
 	magic = "\x89ROTA\r\n\x1a"
-	// prefixBytes are magic, format, draft and header length.
+	// prefixBytes are magic, format, two bytes of zero and header length.
 	prefixBytes = len(magic) + 2 + 2 + 4
 	// maxHeaderBytes bounds the header of every format, this one's and later ones'.
 	maxHeaderBytes = 4 << 10
@@ -69,7 +68,7 @@ func appendPreamble(b []byte, info rota.SnapshotInfo) []byte {
 	start := len(b)
 	b = append(b, magic...)
 	b = binary.LittleEndian.AppendUint16(b, uint16(info.Format))
-	b = binary.LittleEndian.AppendUint16(b, unreleased.Draft)
+	b = binary.LittleEndian.AppendUint16(b, 0)
 	b = binary.LittleEndian.AppendUint32(b, uint32(fixedHeaderBytes+len(info.ClusterID)))
 	b = appendHeader(b, info)
 	return binary.LittleEndian.AppendUint32(b, checksum(b[start:]))

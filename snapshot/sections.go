@@ -1,8 +1,14 @@
 package snapshot
 
+import (
+	"io"
+
+	"github.com/rotasched/rota"
+)
+
 // A backup goes on after the state with sections: records of kinds that no state
-// has. Raft's snapshots have none, and a reader that knows a section only by its
-// kind passes it over.
+// has. Raft's snapshots have none so far; whoever reads a state, or a section, passes over
+// those of kinds that it does not know, so that later versions may add some.
 const (
 	// FirstSection divides the kinds: those below are the state's. 128 and 129 are
 	// package archive's.
@@ -38,6 +44,14 @@ func (s sections[S]) Add(kind byte, record []byte) error {
 		return nil
 	}
 	return s.take(kind, record)
+}
+
+// ReadState is Read for a state alone: it passes over sections.
+func ReadState[S any](r io.Reader, newSink func(rota.SnapshotInfo) (Sink[S], error)) (S, rota.SnapshotInfo, error) {
+	return Read(r, func(info rota.SnapshotInfo) (Sink[S], error) {
+		s, err := newSink(info)
+		return Sections(s, nil), err
+	})
 }
 
 // Discard is a sink that passes a state's records over.

@@ -11,7 +11,6 @@ import (
 	"github.com/rotasched/rota/api/words"
 	"github.com/rotasched/rota/internal/logs"
 	"github.com/rotasched/rota/internal/peer"
-	"github.com/rotasched/rota/internal/unreleased"
 )
 
 // maxDigestsAsked bounds one question for digests.
@@ -41,9 +40,8 @@ func (s *nodeService) admit(ctx context.Context, caller *rotav1.Caller) error {
 	return err
 }
 
-// meet refuses strangers, and returns a node that may be no member yet. Name and draft always
-// have to match, the cluster id once both sides know theirs: a node that only joins has none
-// yet.
+// meet refuses strangers, and returns a node that may be no member yet. The name always has to
+// match, the cluster id once both sides know theirs: a node that only joins has none yet.
 func (s *nodeService) meet(ctx context.Context, caller *rotav1.Caller) (rota.NodeID, error) {
 	if err := rota.CheckID("caller.node", caller.GetNode()); err != nil {
 		return "", err
@@ -51,7 +49,7 @@ func (s *nodeService) meet(ctx context.Context, caller *rotav1.Caller) (rota.Nod
 	if err := s.certified(ctx, rota.NodeID(caller.GetNode())); err != nil {
 		return "", err
 	}
-	refused := unreleased.CheckNodeDraft(rota.NodeID(caller.GetNode()), caller.GetDraft())
+	var refused error
 	id := string(s.core.ClusterID())
 	switch {
 	case caller.GetClusterName() != s.core.Name():
@@ -60,7 +58,7 @@ func (s *nodeService) meet(ctx context.Context, caller *rotav1.Caller) (rota.Nod
 	case id != "" && caller.GetClusterId() != "" && caller.GetClusterId() != id:
 		refused = rota.Refusef(rota.KindDenied, "cluster_id", "node %s is of cluster %q, this one is of %q",
 			caller.GetNode(), cut(caller.GetClusterId()), id)
-	case refused == nil:
+	default:
 		return rota.NodeID(caller.GetNode()), nil
 	}
 	if s.warned.Allow(caller.GetNode()) {

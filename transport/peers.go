@@ -20,7 +20,6 @@ import (
 	"github.com/rotasched/rota/api/words"
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/peer"
-	"github.com/rotasched/rota/internal/unreleased"
 )
 
 const (
@@ -202,7 +201,7 @@ func (p *Peers) meet(ctx context.Context, to peer.NodeAddress,
 	}
 	me := &rotav1.Caller{
 		Node: string(p.options.Self), ClusterName: p.options.Name, ClusterId: string(p.options.ClusterID()),
-		Draft: unreleased.Draft, Identity: identity,
+		Identity: identity,
 	}
 	if err := do(ctx, peer.node, me); err != nil {
 		return peerError(to, err)

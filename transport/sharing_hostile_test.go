@@ -24,7 +24,6 @@ import (
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
 	"github.com/rotasched/rota/internal/peer"
-	"github.com/rotasched/rota/internal/unreleased"
 )
 
 func TestCrowd(t *testing.T) {
@@ -256,7 +255,7 @@ func FuzzMessages(f *testing.F) {
 			methods = append(methods, method{one.service, m})
 		}
 	}
-	me, _ := proto.Marshal(&rotav1.ForwardRequest{Caller: &rotav1.Caller{Node: "n2", ClusterName: "prod", Draft: unreleased.Draft}, Commands: []byte("x")})
+	me, _ := proto.Marshal(&rotav1.ForwardRequest{Caller: &rotav1.Caller{Node: "n2", ClusterName: "prod"}, Commands: []byte("x")})
 	submit, _ := proto.Marshal(&rotav1.SubmitRequest{Jobs: []*rotav1.JobSpec{{Id: "a", Type: "x", Queue: "default"}}})
 	for i := range methods {
 		f.Add(byte(i), me)

@@ -215,7 +215,6 @@ var sentences = map[string]string{
 	"NodeStatus.AppliedIndex":         "AppliedIndex and Digest are of one moment on that node.",
 	"NodeStatus.CertificateEnds":      "CertificateEnds is when the certificate that it shows ends, 0 for none.",
 	"NodeStatus.DiskFree":             "DiskFree and DiskTotal are of the disk under its data directory, 0 where it does not know.",
-	"NodeStatus.Draft":                "Draft is that of the formats which its binary writes, while rota is unreleased.",
 	"NodeStatus.NonVoter":             "NonVoter says that it was started with --non-voter: it never gets a vote.",
 	"NodeStatus.Problems":             "Problems are what is wrong, each with what to do.",
 	"NodeStatus.RulesVersion":         "RulesVersion is the newest version of the rules that its binary knows, 0 for one that does not answer.",

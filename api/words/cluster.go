@@ -48,7 +48,7 @@ func NodeStatusToWire(s *rota.NodeStatus) *rotav1.NodeStatus {
 		Id: string(s.ID), Api: s.API, Raft: s.Raft, State: s.State, Voter: s.Voter, Version: s.Version,
 		AppliedIndex: uint64(s.AppliedIndex), Digest: s.Digest.String(), Healthy: s.Healthy,
 		Problems: cleanAll(s.Problems), RulesVersion: s.RulesVersion, NonVoter: s.NonVoter, Health: nodeHealthToWire(s.NodeHealth),
-		Draft: s.Draft, DiskFreeBytes: s.DiskFree, DiskBytes: s.DiskTotal, WallSkewMs: s.WallSkew.Milliseconds(),
+		DiskFreeBytes: s.DiskFree, DiskBytes: s.DiskTotal, WallSkewMs: s.WallSkew.Milliseconds(),
 		CertificateEndsMs: int64(s.CertificateEnds),
 	}
 }
@@ -61,7 +61,7 @@ func NodeStatusFromWire(w *rotav1.NodeStatus) (rota.NodeStatus, error) {
 		Version: w.GetVersion(), AppliedIndex: rota.Index(w.GetAppliedIndex()), Digest: digest,
 		Healthy: w.GetHealthy(), Problems: notNil(w.GetProblems()), RulesVersion: w.GetRulesVersion(), NonVoter: w.GetNonVoter(),
 		NodeHealth: nodeHealthFromWire(w.GetHealth()),
-		Draft:      w.GetDraft(), DiskFree: w.GetDiskFreeBytes(), DiskTotal: w.GetDiskBytes(), WallSkew: millis.Duration(w.GetWallSkewMs()),
+		DiskFree:   w.GetDiskFreeBytes(), DiskTotal: w.GetDiskBytes(), WallSkew: millis.Duration(w.GetWallSkewMs()),
 		CertificateEnds: rota.Date(w.GetCertificateEndsMs()),
 	}, err
 }

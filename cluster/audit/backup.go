@@ -63,7 +63,7 @@ func (p *Past) state(yield func(kind byte, record []byte) error) error {
 		return err
 	}
 	defer f.Close()
-	_, _, err = snapshot.Read(f, func(info rota.SnapshotInfo) (snapshot.Sink[struct{}], error) {
+	_, _, err = snapshot.ReadState(f, func(info rota.SnapshotInfo) (snapshot.Sink[struct{}], error) {
 		return pastSink{yield}, yieldPast(info, yield)
 	})
 	return err

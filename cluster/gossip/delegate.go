@@ -128,7 +128,7 @@ func memberOf(node *memberlist.Node) (Member, error) {
 	if err := rota.CheckID("node id", node.Name); err != nil {
 		return Member{}, err
 	}
-	meta, err := decodeMeta(rota.NodeID(node.Name), node.Meta)
+	meta, err := decodeMeta(node.Meta)
 	if err != nil {
 		return Member{}, err
 	}

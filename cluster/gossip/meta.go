@@ -9,7 +9,6 @@ import (
 	"github.com/hashicorp/memberlist"
 
 	"github.com/rotasched/rota"
-	"github.com/rotasched/rota/internal/unreleased"
 )
 
 const (
@@ -25,9 +24,10 @@ const (
 	flagState = 1
 )
 
-// encodeMeta returns: version, draft (2 bytes, big endian), flags, expected nodes (2 bytes),
+// encodeMeta returns: version, two bytes of zero, flags, expected nodes (2 bytes, big endian),
 // identity (16 bytes), then five texts, each after a byte of its length: cluster
-// id, API, raft and admin address, version of the binary.
+// id, API, raft and admin address, version of the binary. What a later binary writes in place
+// of the zeros, as flags or behind the texts is passed over.
 func encodeMeta(m Meta) ([]byte, error) {
 	identity, err := hex.DecodeString(m.Identity)
 	if err != nil || len(identity) != identityBytes {
@@ -40,8 +40,7 @@ func encodeMeta(m Meta) ([]byte, error) {
 	if m.HasState {
 		flags |= flagState
 	}
-	out := binary.BigEndian.AppendUint16([]byte{metaVersion}, unreleased.Draft)
-	out = binary.BigEndian.AppendUint16(append(out, flags), uint16(m.BootstrapExpect))
+	out := binary.BigEndian.AppendUint16([]byte{metaVersion, 0, 0, flags}, uint16(m.BootstrapExpect))
 	out = append(out, identity...)
 	for _, text := range []string{string(m.ClusterID), m.API, m.Raft, m.Admin, m.Version} {
 		if len(text) > textMax {
@@ -52,8 +51,8 @@ func encodeMeta(m Meta) ([]byte, error) {
 	return out, nil
 }
 
-// decodeMeta reads what a stranger, which calls itself id, may have written.
-func decodeMeta(id rota.NodeID, data []byte) (Meta, error) {
+// decodeMeta reads what a stranger may have written.
+func decodeMeta(data []byte) (Meta, error) {
 	const front = 6
 	const fixed = front + identityBytes
 	var m Meta
@@ -67,12 +66,6 @@ func decodeMeta(id rota.NodeID, data []byte) (Meta, error) {
 	case len(data) < fixed:
 		return m, errors.New("gossip metadata is cut short")
 	}
-	if err := unreleased.CheckNodeDraft(id, uint32(binary.BigEndian.Uint16(data[1:]))); err != nil {
-		return m, err
-	}
-	if data[3]&^flagState != 0 {
-		return m, fmt.Errorf("gossip metadata has unknown flags %#x", data[3])
-	}
 	texts := [5]string{}
 	rest := data[fixed:]
 	for i := range texts {
@@ -84,9 +77,6 @@ func decodeMeta(id rota.NodeID, data []byte) (Meta, error) {
 		if !plainText(texts[i]) {
 			return m, fmt.Errorf("gossip metadata holds %q", texts[i])
 		}
-	}
-	if len(rest) != 0 {
-		return m, errors.New("gossip metadata is too long")
 	}
 	m = Meta{
 		ClusterID: rota.ClusterID(texts[0]), API: texts[1], Raft: texts[2], Admin: texts[3], Version: texts[4],

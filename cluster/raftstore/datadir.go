@@ -10,7 +10,6 @@ import (
 	"sync"
 
 	"github.com/rotasched/rota"
-	"github.com/rotasched/rota/internal/unreleased"
 )
 
 const (
@@ -206,7 +205,7 @@ func (d *DataDir) load(id rota.NodeID, clusterName string, adopt bool) error {
 // itself, and all that does not fit. It writes nothing.
 func (d *DataDir) judge(id rota.NodeID, clusterName string, adopt, hasState bool) (now nodeRecord, faults []error) {
 	d.fresh = !hasState
-	now = nodeRecord{Format: NodeFormat, Draft: unreleased.Draft, Node: id, ClusterName: clusterName}
+	now = nodeRecord{Format: NodeFormat, Node: id, ClusterName: clusterName}
 	var err error
 	if now.DirInode, now.DirBorn, err = birthOf(d.path); err != nil {
 		return now, []error{err}

@@ -1,9 +1,7 @@
 package raftstore
 
 import (
-	"bytes"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/rotasched/rota"
-	"github.com/rotasched/rota/internal/unreleased"
 )
 
 func openDir(t *testing.T, path string) *DataDir {
@@ -146,21 +143,11 @@ func TestDataDirRefuses(t *testing.T) {
 			_, err := OpenDataDir(path, "n1", "c1", true)
 			return err
 		}, []string{"format 9", "newer"}},
-		{"another draft", func(t *testing.T, path string) error {
-			name := filepath.Join(path, nodeFile)
-			data, _ := os.ReadFile(name)
-			was := recordSum(data)
-			data = bytes.Replace(data, fmt.Appendf(nil, `"draft": %d`, unreleased.Draft), fmt.Appendf(nil, `"draft": %d`, unreleased.Draft+1), 1)
-			os.WriteFile(name, bytes.Replace(data, []byte(was), []byte(recordSum(data)), 1), 0o600)
+		{"a draft from before the first release", func(t *testing.T, path string) error {
+			editNode(t, path, func(text string) string { return strings.Replace(text, `"node":`, `"draft": 36, "node":`, 1) })
 			_, err := OpenDataDir(path, "n1", "c1", true)
 			return err
-		}, []string{fmt.Sprintf("was written by draft %d of an unreleased rota, this binary is draft %d", unreleased.Draft+1, unreleased.Draft),
-			"start with an empty --data, or run the binary that wrote it"}},
-		{"a draft before they had numbers", func(t *testing.T, path string) error {
-			os.WriteFile(filepath.Join(path, nodeFile), []byte(`{"format":1,"sum":"`+recordSum([]byte(`{"format":1,"sum":""}`))+`"}`), 0o600)
-			_, err := OpenDataDir(path, "n1", "c1", true)
-			return err
-		}, []string{"was written by draft 0"}},
+		}, []string{"was written by draft 36 of rota, from before its first release", "start with an empty --data, or run the binary that wrote it"}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -176,6 +163,23 @@ func TestDataDirRefuses(t *testing.T) {
 			}
 		})
 	}
+	t.Run("a later binary of this format is no refusal", func(t *testing.T) {
+		t.Parallel()
+		path := usedDir(t, "k1")
+		editNode(t, path, func(text string) string {
+			return strings.Replace(text, `"cluster_name":`, `"later": {"sum": ["a", 1]}, "cluster_name":`, 1)
+		})
+		d, err := OpenDataDir(path, "n1", "c1", false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.ClusterID() != "k1" {
+			t.Errorf("the cluster is %q", d.ClusterID())
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
 	t.Run("an id that is none", func(t *testing.T) {
 		t.Parallel()
 		_, err := OpenDataDir(filepath.Join(t.TempDir(), "d"), "a b", "c1", false)
@@ -183,6 +187,24 @@ func TestDataDirRefuses(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
+}
+
+// editNode changes node.json as another binary would have written it, with the right checksum.
+func editNode(t *testing.T, dir string, edit func(text string) string) {
+	t.Helper()
+	name := filepath.Join(dir, nodeFile)
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	was := recordSum(data)
+	text := edit(string(data))
+	if text == string(data) {
+		t.Fatal("nothing was changed")
+	}
+	if err := os.WriteFile(name, []byte(strings.Replace(text, was, recordSum([]byte(text)), 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestDataDirAdopts(t *testing.T) {

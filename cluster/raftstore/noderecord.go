@@ -13,15 +13,12 @@ import (
 	"syscall"
 
 	"github.com/rotasched/rota"
-	"github.com/rotasched/rota/internal/unreleased"
 )
 
 // nodeRecord is node.json: who this data directory belongs to, and what tells
 // it from a copy of itself.
 type nodeRecord struct {
-	Format int `json:"format"`
-	// Draft is that of the binary that started last.
-	Draft       uint32         `json:"draft"`
+	Format      int            `json:"format"`
 	Node        rota.NodeID    `json:"node"`
 	ClusterName string         `json:"cluster_name"`
 	ClusterID   rota.ClusterID `json:"cluster_id"`
@@ -65,8 +62,8 @@ type RebuildRecord struct {
 	DoneMs int64 `json:"done_ms"`
 }
 
-// recordSum returns what the field sum of an encoded record should be. It needs no other
-// field: a bit that flips must not look like another draft.
+// recordSum returns what the field sum of an encoded record should be. It needs to
+// know no other field: a later binary may have added some.
 func recordSum(data []byte) string {
 	var compact bytes.Buffer
 	_ = json.Compact(&compact, data)
@@ -97,7 +94,8 @@ func (d *DataDir) read() (nodeRecord, error) {
 }
 
 // checkWriter refuses a record that is not whole, or that another binary wrote in its own
-// way. It reads the fields only that every binary writes.
+// way. It reads the fields only that every binary writes, and the number that drafts from before
+// the first release had.
 func (d *DataDir) checkWriter(data []byte) error {
 	path := filepath.Join(d.path, nodeFile)
 	var by struct {
@@ -115,8 +113,11 @@ func (d *DataDir) checkWriter(data []byte) error {
 	if by.Sum != recordSum(data) {
 		return damaged(path, "it does not match its checksum")
 	}
-	return unreleased.CheckDraft("data directory "+d.path+" was written by", by.Draft,
-		"start with an empty --data, or run the binary that wrote it")
+	if by.Draft != 0 {
+		return rota.Refusef(rota.KindConflict, "data", "data directory %s was written by draft %d of rota, from before its first release: "+
+			"start with an empty --data, or run the binary that wrote it", d.path, by.Draft)
+	}
+	return nil
 }
 
 // store writes a record durably; it is the directory's from then on.

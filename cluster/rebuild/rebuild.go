@@ -232,7 +232,7 @@ func (rb *Rebuilder) fetchStateFrom(to peer.NodeAddress) (*fsm.Machine, error) {
 		defer close(sent)
 		w.CloseWithError(rb.host.Peers.State(ctx, to, w))
 	}()
-	m, _, err := snapshot.Read(r, func(info rota.SnapshotInfo) (snapshot.Sink[*fsm.Machine], error) {
+	m, _, err := snapshot.ReadState(r, func(info rota.SnapshotInfo) (snapshot.Sink[*fsm.Machine], error) {
 		if err := rb.proven(info.Index, info.Digest); err != nil {
 			return nil, err
 		}

@@ -68,9 +68,8 @@ func loadState(open snapshot.Opener) (*fsm.Machine, error) {
 		return nil, err
 	}
 	defer f.Close()
-	m, _, err := snapshot.Read(f, func(info rota.SnapshotInfo) (snapshot.Sink[*fsm.Machine], error) {
-		l, err := fsm.NewLoader(info)
-		return snapshot.Sections(snapshot.Sink[*fsm.Machine](l), nil), err
+	m, _, err := snapshot.ReadState(f, func(info rota.SnapshotInfo) (snapshot.Sink[*fsm.Machine], error) {
+		return fsm.NewLoader(info)
 	})
 	return m, err
 }

@@ -9,7 +9,6 @@ import (
 	"io"
 
 	"github.com/rotasched/rota"
-	"github.com/rotasched/rota/internal/unreleased"
 )
 
 // The dialling side sends its hello; the other one answers with a verdict, and
@@ -39,11 +38,11 @@ const helloMax = 512
 // identityBytes is the length of a data directory's identity, which goes as hex digits.
 const identityBytes = 16
 
-// headBytes is what stands before the body of a hello: magic, draft and length.
+// headBytes is what stands before the body of a hello: magic, two bytes of zero and length.
 const headBytes = len(helloMagic) + 4
 
-// encodeHello returns magic, draft, length and fields: each a byte of length and text.
-// All drafts write it so, and are recognized by it.
+// encodeHello returns magic, two bytes of zero, length and fields: each a byte of length and
+// text. What a later binary writes in place of the zeros, or behind the fields, is passed over.
 func encodeHello(h Hello) []byte {
 	body := []byte{}
 	for _, field := range []string{h.ClusterName, string(h.ClusterID), string(h.Node), h.Identity} {
@@ -51,8 +50,7 @@ func encodeHello(h Hello) []byte {
 		body = append(append(body, byte(len(field))), field...)
 	}
 	out := append([]byte(nil), helloMagic[:]...)
-	out = binary.BigEndian.AppendUint16(out, uint16(h.Draft))
-	out = binary.BigEndian.AppendUint16(out, uint16(len(body)))
+	out = binary.BigEndian.AppendUint16(append(out, 0, 0), uint16(len(body)))
 	return append(out, body...)
 }
 
@@ -79,9 +77,7 @@ func readHello(r io.Reader) (Hello, error) {
 	if _, err := io.ReadFull(r, body); err != nil {
 		return Hello{}, fmt.Errorf("%w: read hello: %w", errMalformed, err)
 	}
-	h, err := decodeHello(body)
-	h.Draft = uint32(binary.BigEndian.Uint16(head[len(helloMagic):]))
-	return h, err
+	return decodeHello(body)
 }
 
 func decodeHello(body []byte) (Hello, error) {
@@ -97,8 +93,6 @@ func decodeHello(body []byte) (Hello, error) {
 	h = Hello{ClusterName: fields[0], ClusterID: rota.ClusterID(fields[1]),
 		Node: rota.NodeID(fields[2]), Identity: fields[3]}
 	switch {
-	case len(body) != 0:
-		return h, fmt.Errorf("%w: its hello is too long", errMalformed)
 	case !rota.ValidID(h.ClusterName), !rota.ValidID(h.Node), h.ClusterID != "" && !rota.ValidID(h.ClusterID):
 		return h, fmt.Errorf("%w: its hello holds what is no id", errMalformed)
 	case !validIdentity(h.Identity):
@@ -123,12 +117,10 @@ func checkHello(own, peer Hello, admit func(Hello) error) error {
 	case own.Node == peer.Node:
 		return fmt.Errorf("%w: it has this node's own id %s", errDenied, own.Node)
 	}
-	err := unreleased.CheckNodeDraft(peer.Node, peer.Draft)
-	if err == nil && admit != nil {
-		err = admit(peer)
-	}
-	if err != nil {
-		return fmt.Errorf("%w: %w", errDenied, err)
+	if admit != nil {
+		if err := admit(peer); err != nil {
+			return fmt.Errorf("%w: %w", errDenied, err)
+		}
 	}
 	return nil
 }

@@ -19,8 +19,6 @@ type Hello struct {
 	ClusterID rota.ClusterID
 	// Node is the id in the data directory.
 	Node rota.NodeID
-	// Draft is that of the node's binary; both sides must have the same (unreleased.Draft).
-	Draft uint32
 	// Identity is that of the data directory, 32 hex digits.
 	Identity string
 	// Dialled reports, to Admit, that this node called the peer.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -19,11 +18,10 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/identity"
-	"github.com/rotasched/rota/internal/unreleased"
 )
 
 func testHello(id rota.NodeID) Hello {
-	return Hello{ClusterName: "c1", ClusterID: "k1", Node: id, Draft: unreleased.Draft, Identity: strings.Repeat("0a", identityBytes)}
+	return Hello{ClusterName: "c1", ClusterID: "k1", Node: id, Identity: strings.Repeat("0a", identityBytes)}
 }
 
 func newTestLayer(t *testing.T, hello Hello, opts Options) *Layer {
@@ -147,9 +145,6 @@ func TestStreamLayerRefuses(t *testing.T) {
 			want: "another cluster", count: func(c Counts) uint64 { return c.Foreign }},
 		{name: "its own id", change: func(h *Hello) { h.Node = "b" },
 			want: "own id", count: func(c Counts) uint64 { return c.Denied }},
-		{name: "another draft", change: func(h *Hello) { h.Draft++ },
-			want: fmt.Sprintf("node a runs draft %d of an unreleased rota, this binary is draft %d: run the same binary on all nodes",
-				unreleased.Draft+1, unreleased.Draft), count: func(c Counts) uint64 { return c.Denied }},
 		{name: "who is not admitted", change: func(*Hello) {},
 			admit: func(peer Hello) error { return errors.New("node " + string(peer.Node) + " was removed") },
 			want:  "node a was removed", count: func(c Counts) uint64 { return c.Denied }},

@@ -107,7 +107,6 @@ func (b *bundle) debugData(path string) error {
 // nodeShown is what is shown of node.json: its identity, which other nodes know the directory by, is not.
 type nodeShown struct {
 	Format    int            `json:"format"`
-	Draft     uint32         `json:"draft"`
 	Node      rota.NodeID    `json:"node"`
 	Cluster   string         `json:"cluster_name"`
 	ClusterID rota.ClusterID `json:"cluster_id"`

@@ -10,7 +10,6 @@ import (
 	"github.com/rotasched/rota/cluster/raftstore"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/internal/server"
-	"github.com/rotasched/rota/internal/unreleased"
 	"github.com/rotasched/rota/internal/upgrade"
 	"github.com/rotasched/rota/snapshot"
 	"github.com/rotasched/rota/snapshot/archive"
@@ -32,7 +31,7 @@ type versionInfo struct {
 
 func thisVersion() versionInfo {
 	v := versionInfo{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Formats: upgrade.Formats{
-		Draft: unreleased.Draft, Rules: entry.RulesVersion, Node: raftstore.NodeFormat, Snapshot: snapshot.Format, History: archive.Format}}
+		Rules: entry.RulesVersion, Node: raftstore.NodeFormat, Snapshot: snapshot.Format, History: archive.Format}}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return v
@@ -62,7 +61,7 @@ func (a *app) versionCommand() *cobra.Command {
 			v := thisVersion()
 			return a.printOne(v, []string{v.Version}, func(bool) string {
 				return renderFacts([]fact{{"rota", v.Version}, {"revision", v.Revision}, {"go", v.Go}, {"platform", v.Platform},
-					{"rules version", v.Formats.Rules}, {"draft", v.Formats.Draft}})
+					{"rules version", v.Formats.Rules}})
 			})
 		}),
 	}

@@ -65,8 +65,9 @@ func SealCommands(head *fsmpb.Entry, commands [][]byte, rules uint32) ([]byte, e
 type CommandReader struct{ decoder Decoder }
 
 // Read decodes fsmpb.Commands of at most so many operations, which are valid until the
-// next; encoded is what SealCommands takes. ok says that it could, and that there are some.
-func (r *CommandReader) Read(data []byte, most int) (ops []*fsmpb.Op, encoded []byte, ok bool) {
+// next; encoded is what SealCommands takes. ok says that it could, and that there are some;
+// known that they hold nothing that this binary does not know.
+func (r *CommandReader) Read(data []byte, most int) (ops []*fsmpb.Op, encoded []byte, known, ok bool) {
 	count := 0
 	for rest := data; len(rest) > 0; count++ {
 		plain := rest[0] == commandsTag
@@ -75,7 +76,7 @@ func (r *CommandReader) Read(data []byte, most int) (ops []*fsmpb.Op, encoded []
 		}
 	}
 	if count == 0 || count > most {
-		return nil, nil, false
+		return nil, nil, false, false
 	}
 	d := &r.decoder
 	d.begin(count)
@@ -87,22 +88,22 @@ func (r *CommandReader) Read(data []byte, most int) (ops []*fsmpb.Op, encoded []
 		}
 		d.list = append(d.list, op)
 	}
-	return d.list, data, true
+	return d.list, data, true, true
 }
 
 // unusualCommands leaves it to package proto.
-func unusualCommands(data []byte, most int) (ops []*fsmpb.Op, encoded []byte, ok bool) {
+func unusualCommands(data []byte, most int) (ops []*fsmpb.Op, encoded []byte, known, ok bool) {
 	var all fsmpb.Commands
 	if proto.Unmarshal(data, &all) != nil || len(all.GetOps()) == 0 || len(all.GetOps()) > most {
-		return nil, nil, false
+		return nil, nil, false, false
 	}
 	for _, op := range all.GetOps() {
 		var err error
 		if encoded, err = AppendOp(encoded, op); err != nil {
-			return nil, nil, false
+			return nil, nil, false, false
 		}
 	}
-	return all.GetOps(), encoded, true
+	return all.GetOps(), encoded, !unknown(all.ProtoReflect()), true
 }
 
 // appendNumber leaves out what is zero, as proto3 does.

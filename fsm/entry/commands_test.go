@@ -122,11 +122,11 @@ func FuzzCommands(f *testing.F) {
 		const most = 20
 		var want fsmpb.Commands
 		good := proto.Unmarshal(data, &want) == nil && len(want.GetOps()) > 0 && len(want.GetOps()) <= most
-		ops, encoded, ok := r.Read(data, most)
-		if ok != good {
-			t.Fatalf("read: %v, by package proto: %v", ok, good)
+		ops, encoded, known, ok := r.Read(data, most)
+		if ok != good || ok && known == unknown(want.ProtoReflect()) {
+			t.Fatalf("read: %v, known: %v, by package proto: %v", ok, known, good)
 		}
-		if !ok {
+		if !ok || !known {
 			return
 		}
 		want.ProtoReflect().SetUnknown(nil)
@@ -189,7 +189,7 @@ func BenchmarkCommands(b *testing.B) {
 		b.ReportAllocs()
 		r := &CommandReader{}
 		for b.Loop() {
-			_, encoded, ok := r.Read(data, len(ops))
+			_, encoded, _, ok := r.Read(data, len(ops))
 			if _, err := SealCommands(&fsmpb.Entry{Term: 3}, [][]byte{encoded}, FirstRules); err != nil || !ok {
 				b.Fatal(ok, err)
 			}

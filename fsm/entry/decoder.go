@@ -61,7 +61,13 @@ func (d *Decoder) decode(body []byte) (*fsmpb.Entry, error) {
 		return &d.entry, nil
 	}
 	entry := &fsmpb.Entry{}
-	return entry, proto.Unmarshal(body, entry)
+	if err := proto.Unmarshal(body, entry); err != nil {
+		return nil, err
+	}
+	if unknown(entry.ProtoReflect()) {
+		return nil, errUnknown
+	}
+	return entry, nil
 }
 
 // usual reads an entry of the usual form, and says whether it was one.
@@ -175,10 +181,11 @@ func (d *Decoder) body(f field) (*fsmpb.Op, bool) {
 	return nil, false
 }
 
-// unusualOp leaves it to package proto.
+// unusualOp leaves it to package proto; ok is false also where it holds what this binary does
+// not know.
 func unusualOp(b []byte) (*fsmpb.Op, bool) {
 	op := &fsmpb.Op{}
-	return op, proto.Unmarshal(b, op) == nil
+	return op, proto.Unmarshal(b, op) == nil && !unknown(op.ProtoReflect())
 }
 
 func (d *Decoder) submit(r *submitRoom, b []byte) bool {

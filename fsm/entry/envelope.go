@@ -7,12 +7,11 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
-	"github.com/rotasched/rota/internal/unreleased"
 	"google.golang.org/protobuf/proto"
 )
 
-// The envelope of a log entry: magic, rules version, draft, CRC32C over both and the
-// body, then the body: an fsmpb.Entry.
+// The envelope of a log entry: magic, rules version, two bytes of zero, CRC32C over these and
+// the body, then the body: an fsmpb.Entry.
 const (
 	envelopeMagic = "RTL1"
 	envelopeBytes = 12
@@ -70,7 +69,6 @@ func newEnvelope(rules uint32, body int) ([]byte, error) {
 	buf := make([]byte, envelopeBytes, envelopeBytes+body)
 	copy(buf, envelopeMagic)
 	binary.BigEndian.PutUint16(buf[4:], uint16(rules))
-	binary.BigEndian.PutUint16(buf[6:], unreleased.Draft)
 	return buf, nil
 }
 
@@ -94,19 +92,19 @@ func Open(index rota.Index, data []byte, knows uint32, d *Decoder) (*fsmpb.Entry
 	if got, want := sum(data), binary.BigEndian.Uint32(data[8:]); got != want && !planted.crcOff() {
 		return nil, &HaltError{Index: index, Reason: fmt.Sprintf("checksum is %08x, %08x was written", got, want)}
 	}
-	if err := unreleased.CheckDraft("it was written by", uint32(binary.BigEndian.Uint16(data[6:])),
-		"start with an empty --data, or run the binary that wrote it"); err != nil {
-		return nil, &HaltError{Index: index, Cause: err}
-	}
 	if v := uint32(binary.BigEndian.Uint16(data[4:])); v > knows {
 		return nil, TooOld(index, v, knows)
 	}
+	if draft := binary.BigEndian.Uint16(data[6:]); draft != 0 {
+		return nil, &HaltError{Index: index, Cause: rota.Refusef(rota.KindConflict, "format", "it was written by draft %d of rota, from before "+
+			"its first release: start with an empty --data, or run the binary that wrote it", draft)}
+	}
 	entry, err := d.decode(data[envelopeBytes:])
+	if err == errUnknown {
+		return nil, &HaltError{Index: index, NewerRules: true, Reason: err.Error()}
+	}
 	if err != nil {
 		return nil, &HaltError{Index: index, Reason: "its body cannot be decoded: " + err.Error()}
-	}
-	if len(entry.ProtoReflect().GetUnknown()) != 0 {
-		return nil, &HaltError{Index: index, NewerRules: true, Reason: "it has fields that this binary does not know"}
 	}
 	return entry, nil
 }

@@ -3,12 +3,14 @@ package entry
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
-	"github.com/rotasched/rota/internal/unreleased"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -34,12 +36,17 @@ func TestEnvelope(t *testing.T) {
 		}
 	}
 	other := bytes.Clone(data)
-	binary.BigEndian.PutUint16(other[6:], unreleased.Draft+1)
+	binary.BigEndian.PutUint16(other[6:], 36)
 	_, err = Open(1, closeEnvelope(other), FirstRules, d)
-	want := fmt.Sprintf("entry 1: it was written by draft %d of an unreleased rota, this binary is draft %d: start with an empty --data, "+
-		"or run the binary that wrote it", unreleased.Draft+1, unreleased.Draft)
+	const want = "entry 1: it was written by draft 36 of rota, from before its first release: start with an empty --data, " +
+		"or run the binary that wrote it"
 	if rota.KindOf(err) != rota.KindConflict || err.Error() != want {
-		t.Fatalf("another draft's entry: %v, want %s", err, want)
+		t.Fatalf("a draft's entry: %v, want %s", err, want)
+	}
+	// What those two bytes mean to newer rules is not known here.
+	binary.BigEndian.PutUint16(other[4:], FirstRules+1)
+	if _, err = Open(1, closeEnvelope(other), FirstRules, d); err == nil || !strings.Contains(err.Error(), "needs rules version 2, this binary knows 1") {
+		t.Fatalf("an entry of newer rules: %v", err)
 	}
 	if e, err := Open(1, data, FirstRules, d); err != nil || e.GetTerm() != 1 {
 		t.Fatalf("after all that: %v, %v", e, err)
@@ -120,4 +127,61 @@ func jobSpec(id string, payload []byte) *rota.JobSpec {
 
 func submitOp(s *rota.JobSpec) *fsmpb.Op {
 	return &fsmpb.Op{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: SpecOp(s)}}}
+}
+
+// TestOpen_whatIsNotKnown: an entry of the rules in force with a field that this binary does not know, at
+// any depth, is not applied without it; and commands with such a field are known for what they are.
+func TestOpen_whatIsNotKnown(t *testing.T) {
+	t.Parallel()
+	strange := protowire.AppendVarint(protowire.AppendTag(nil, 900, protowire.VarintType), 7)
+	mark := func(m proto.Message) { m.ProtoReflect().SetUnknown(strange) }
+	for name, plant := range map[string]func() *fsmpb.Entry{
+		"an entry": func() *fsmpb.Entry { e := &fsmpb.Entry{Term: 1}; mark(e); return e },
+		"an operation": func() *fsmpb.Entry {
+			op := &fsmpb.Op{}
+			mark(op)
+			return &fsmpb.Entry{Ops: []*fsmpb.Op{submitOp(jobSpec("a", nil)), op}}
+		},
+		"a job's spec": func() *fsmpb.Entry {
+			op := submitOp(jobSpec("a", nil))
+			mark(op.GetSubmit().GetSpec())
+			return &fsmpb.Entry{Ops: []*fsmpb.Op{op}}
+		},
+		"a lease's verb": func() *fsmpb.Entry {
+			l := fullLease()
+			mark(l)
+			return &fsmpb.Entry{Ops: []*fsmpb.Op{{Op: &fsmpb.Op_Lease{Lease: l}}}}
+		},
+		"a pair of a round": func() *fsmpb.Entry {
+			pair := &fsmpb.Pair{Job: "j"}
+			mark(pair)
+			return &fsmpb.Entry{Ops: []*fsmpb.Op{{Op: &fsmpb.Op_Round{Round: &fsmpb.Round{Pairs: []*fsmpb.Pair{{Job: "i"}, pair}}}}}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := plant()
+			data, err := Seal(e, FirstRules)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range []*Decoder{nil, {}} {
+				_, err := Open(1, data, FirstRules, d)
+				var halt *HaltError
+				if !errors.As(err, &halt) || !halt.NewerRules || !strings.Contains(err.Error(), "does not know: this binary is too old for the cluster") {
+					t.Errorf("with a decoder %v: %v", d != nil, err)
+				}
+			}
+			if len(e.GetOps()) == 0 {
+				return
+			}
+			commands, err := proto.Marshal(&fsmpb.Commands{Ops: e.GetOps()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, _, known, ok := new(CommandReader).Read(commands, 10); known || !ok {
+				t.Errorf("commands: known %v, read %v", known, ok)
+			}
+		})
+	}
 }

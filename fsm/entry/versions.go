@@ -1,10 +1,12 @@
 package entry
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
 // Versions of the rules (SPEC §2.6). Every state says which version is in force.
@@ -29,6 +31,30 @@ func Needs(op *fsmpb.Op) uint32 {
 	default:
 		return FirstRules
 	}
+}
+
+// errUnknown is what an entry is refused for whose rules are known and whose content is not:
+// to pass it over would make this node's state differ.
+var errUnknown = errors.New("it holds an operation, or a field of one, that this binary does not know")
+
+// unknown reports whether a message holds, at any depth, a field that this binary does not know.
+func unknown(m protoreflect.Message) (found bool) {
+	if len(m.GetUnknown()) > 0 {
+		return true
+	}
+	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		switch {
+		case f.Message() == nil || f.IsMap(): // maps are of texts
+		case f.IsList():
+			for i, list := 0, v.List(); i < list.Len() && !found; i++ {
+				found = unknown(list.Get(i).Message())
+			}
+		default:
+			found = unknown(v.Message())
+		}
+		return !found
+	})
+	return found
 }
 
 // TooOld returns the error of a node that meets rules which it does not know.

@@ -32,11 +32,8 @@ type Binary struct {
 	Formats *Formats `json:"formats,omitempty"`
 }
 
-// Formats are those that a binary reads and writes. It reads older ones too, from the first
-// release on.
+// Formats are those that a binary reads and writes. It reads older ones too.
 type Formats struct {
-	// Draft is that of the formats while rota is unreleased (SPEC §16.0).
-	Draft uint32 `json:"draft"`
 	// Rules is the newest version of the rules that it knows.
 	Rules uint32 `json:"rules_version"`
 	// Node, Snapshot and History are the formats of node.json, of snapshots and backups, and of

@@ -16,14 +16,14 @@ var day = time.Date(2030, 5, 1, 3, 0, 0, 0, time.UTC)
 
 // well is a cluster of three that nothing is wrong with.
 func well() Facts {
-	own := Formats{Draft: 7, Rules: 2, Node: 1, Snapshot: 3, History: 2}
+	own := Formats{Rules: 2, Node: 1, Snapshot: 3, History: 2}
 	f := Facts{Now: day, Own: Binary{"0.3.0", &own}, Answers: make(map[rota.NodeID]Answer)}
 	f.Status = rota.ClusterStatus{ClusterID: "c1", Leader: "n1", Term: 4, Mode: rota.ModeNormal, RulesVersion: 2, StateBytes: 1 << 20,
 		Autopilot: rota.Autopilot{On: true, VotersWanted: 3}, Backup: &rota.StoredBackup{Name: "b", Date: rota.Date(day.Add(-time.Hour).UnixMilli())}}
 	for i := range 3 {
 		id := rota.NodeID(fmt.Sprintf("n%d", i+1))
 		f.Status.Nodes = append(f.Status.Nodes, rota.NodeStatus{ID: id, State: "FOLLOWER", Voter: true, Version: "0.3.0", AppliedIndex: 100,
-			Digest: rota.Digest{Lo: 1}, Healthy: true, RulesVersion: 2, Draft: 7, DiskFree: 1 << 30, DiskTotal: 2 << 30})
+			Digest: rota.Digest{Lo: 1}, Healthy: true, RulesVersion: 2, DiskFree: 1 << 30, DiskTotal: 2 << 30})
 		f.Peers = append(f.Peers, rota.RaftPeer{ID: id, Voter: true})
 	}
 	f.Status.Nodes[0].State = "LEADER"
@@ -40,7 +40,7 @@ func copied(s rota.ClusterStatus) rota.ClusterStatus {
 
 // to is a newer binary.
 func to(version string, change func(*Formats)) *Binary {
-	b := Binary{version, &Formats{Draft: 7, Rules: 2, Node: 1, Snapshot: 3, History: 2}}
+	b := Binary{version, &Formats{Rules: 2, Node: 1, Snapshot: 3, History: 2}}
 	if change != nil {
 		change(b.Formats)
 	}
@@ -142,7 +142,6 @@ func TestJudge(t *testing.T) {
 		"newer rules":                           {binary("0.3.1", func(f *Formats) { f.Rules = 3 }), "rules", OK, "", "there is a way back"},
 		"an upgrade has come halfway":           {node(1, func(n *rota.NodeStatus) { n.RulesVersion = 3 }), "rules", Warning, "n1", "knows rules version 2, others 3"},
 		"the switch is due":                     {func(f *Facts) { f.Status.RulesVersion = 1 }, "rules", Warning, "", "switches by itself"},
-		"another draft":                         {binary("0.3.1", func(f *Formats) { f.Draft = 8 }), "formats", Blocked, "n3", "neither reads what the other writes"},
 		"an older snapshot format":              {binary("0.3.1", func(f *Formats) { f.Snapshot = 2 }), "formats", Blocked, "", "snapshots and backups of format 3"},
 		"a binary that says nothing":            {func(f *Facts) { f.To = &Binary{Version: "0.0.1"} }, "formats", Blocked, "", "does not say"},
 		"formats are not known":                 {func(f *Facts) { f.To, f.Own.Version = to("0.3.1", nil), "0.9.0" }, "formats", Warning, "", "is not known"},

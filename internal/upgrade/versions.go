@@ -154,12 +154,6 @@ func (j *judge) formats() {
 		return
 	}
 	to := *j.To.Formats
-	for _, n := range j.answering() {
-		if n.Draft != to.Draft {
-			j.say(Blocked, n.ID, fmt.Sprintf("has draft %d of an unreleased rota, and %s is draft %d: neither reads what the other writes", n.Draft, j.To.Version, to.Draft),
-				"begin a new cluster with the new binary")
-		}
-	}
 	if j.Own.Formats != nil && !slices.ContainsFunc(j.answering(), func(n rota.NodeStatus) bool { return n.Version != j.Own.Version }) {
 		own := *j.Own.Formats
 		for _, one := range []struct {

@@ -18,7 +18,6 @@ import (
 
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
-	"github.com/rotasched/rota/internal/unreleased"
 )
 
 // TestNamesOfOthers has a client's certificate, and a node's that claims to be another, try
@@ -67,7 +66,7 @@ func callAs(t *testing.T, config *tls.Config, api, id string) {
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	me := &rotav1.Caller{Node: id, ClusterName: "rota", Draft: unreleased.Draft}
+	me := &rotav1.Caller{Node: id, ClusterName: "rota"}
 	to := rotav1.NewNodeClient(conn)
 	state := func() error {
 		stream, err := to.State(ctx, &rotav1.StateRequest{Caller: me})
@@ -108,7 +107,7 @@ func greetAs(t *testing.T, config *tls.Config, address, id string) {
 	for _, field := range []string{"rota", "", id, strings.Repeat("0a", 16)} {
 		body = append(append(body, byte(len(field))), field...)
 	}
-	hello := binary.BigEndian.AppendUint16([]byte("rotaraf\x01"), unreleased.Draft)
+	hello := []byte("rotaraf\x01\x00\x00")
 	hello = append(binary.BigEndian.AppendUint16(hello, uint16(len(body))), body...)
 	_, _ = conn.Write(hello)
 	verdict := make([]byte, 1)

@@ -61,8 +61,8 @@ func TestUpgradeCheck(t *testing.T) {
 		check(t, os.WriteFile(path, []byte("#!/bin/sh\n"+says+"\n"), 0o700))
 		return path
 	}
-	other, _ := upgradeFindings(t, c, 1, "--to", binary("other", `echo '{"version":"0.1.0","formats":{"draft":1,"rules_version":1,"node":1,"snapshot":1,"history":1}}'`))
-	wantFinding(t, other, "formats n1 blocked", "draft 1")
+	other, _ := upgradeFindings(t, c, 1, "--to", binary("other", `echo '{"version":"0.1.0","formats":{"rules_version":1,"node":1,"snapshot":0,"history":2}}'`))
+	wantFinding(t, other, "formats blocked", "snapshots and backups of format 1 are written")
 	old, _ := upgradeFindings(t, c, 1, "--to", binary("old", `echo '{"version":"0.1.0"}'`))
 	wantFinding(t, old, "formats blocked", "does not say which formats")
 	for _, bad := range []string{binary("bad", "echo no such command >&2; exit 2"), binary("mute", "true"), filepath.Join(t.TempDir(), "none")} {

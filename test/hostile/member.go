@@ -79,7 +79,7 @@ func nodeCallNamed(methods []string, id, cluster string, certificate func(*scene
 			return "", err
 		}
 		// Every request of nodes has its caller in the same place.
-		message := &rotav1.BarrierRequest{Caller: &rotav1.Caller{Node: id, ClusterName: cluster, Draft: draft, Identity: s.identities[id]}}
+		message := &rotav1.BarrierRequest{Caller: &rotav1.Caller{Node: id, ClusterName: cluster, Identity: s.identities[id]}}
 		for _, n := range s.nodes[:2] {
 			conn, err := s.conn(n, pair)
 			if err != nil {

@@ -19,11 +19,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
-	"github.com/rotasched/rota/internal/unreleased"
 )
-
-// draft is what nodes of this build say that they speak.
-const draft = unreleased.Draft
 
 // streaming is a call with streams both ways, which any call is on the wire.
 var streaming = &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}
@@ -145,7 +141,7 @@ func hello(id, cluster, identity string) []byte {
 	for _, field := range []string{"rota", cluster, id, identity} {
 		body = append(append(body, byte(len(field))), field...)
 	}
-	head := binary.BigEndian.AppendUint16([]byte("rotaraf\x01"), draft)
+	head := []byte("rotaraf\x01\x00\x00")
 	return append(binary.BigEndian.AppendUint16(head, uint16(len(body))), body...)
 }
 

@@ -30,8 +30,6 @@ type Caller struct {
 	Node        string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	ClusterId   string                 `protobuf:"bytes,2,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
 	ClusterName string                 `protobuf:"bytes,3,opt,name=cluster_name,json=clusterName,proto3" json:"cluster_name,omitempty"`
-	// The draft of its binary (unreleased.Draft).
-	Draft uint32 `protobuf:"varint,4,opt,name=draft,proto3" json:"draft,omitempty"`
 	// The identity of its data directory, 32 hex digits.
 	Identity      string `protobuf:"bytes,5,opt,name=identity,proto3" json:"identity,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -87,13 +85,6 @@ func (x *Caller) GetClusterName() string {
 		return x.ClusterName
 	}
 	return ""
-}
-
-func (x *Caller) GetDraft() uint32 {
-	if x != nil {
-		return x.Draft
-	}
-	return 0
 }
 
 func (x *Caller) GetIdentity() string {
@@ -1960,14 +1951,13 @@ var File_rota_v1_node_proto protoreflect.FileDescriptor
 
 const file_rota_v1_node_proto_rawDesc = "" +
 	"\n" +
-	"\x12rota/v1/node.proto\x12\arota.v1\x1a\x12rota/v1/rota.proto\"\x90\x01\n" +
+	"\x12rota/v1/node.proto\x12\arota.v1\x1a\x12rota/v1/rota.proto\"\x87\x01\n" +
 	"\x06Caller\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x02 \x01(\tR\tclusterId\x12!\n" +
-	"\fcluster_name\x18\x03 \x01(\tR\vclusterName\x12\x14\n" +
-	"\x05draft\x18\x04 \x01(\rR\x05draft\x12\x1a\n" +
-	"\bidentity\x18\x05 \x01(\tR\bidentity\"U\n" +
+	"\fcluster_name\x18\x03 \x01(\tR\vclusterName\x12\x1a\n" +
+	"\bidentity\x18\x05 \x01(\tR\bidentityJ\x04\b\x04\x10\x05R\x05draft\"U\n" +
 	"\x0eForwardRequest\x12'\n" +
 	"\x06caller\x18\x01 \x01(\v2\x0f.rota.v1.CallerR\x06caller\x12\x1a\n" +
 	"\bcommands\x18\x02 \x01(\fR\bcommands\"-\n" +

@@ -8313,8 +8313,6 @@ type NodeStatus struct {
 	// It was started with --non-voter.
 	NonVoter bool        `protobuf:"varint,12,opt,name=non_voter,json=nonVoter,proto3" json:"non_voter,omitempty"`
 	Health   *NodeHealth `protobuf:"bytes,13,opt,name=health,proto3" json:"health,omitempty"`
-	// The draft of the formats that its binary writes, while rota is unreleased (SPEC §16.0).
-	Draft uint32 `protobuf:"varint,14,opt,name=draft,proto3" json:"draft,omitempty"`
 	// Of the disk under its data directory.
 	DiskFreeBytes int64 `protobuf:"varint,15,opt,name=disk_free_bytes,json=diskFreeBytes,proto3" json:"disk_free_bytes,omitempty"`
 	DiskBytes     int64 `protobuf:"varint,16,opt,name=disk_bytes,json=diskBytes,proto3" json:"disk_bytes,omitempty"`
@@ -8445,13 +8443,6 @@ func (x *NodeStatus) GetHealth() *NodeHealth {
 		return x.Health
 	}
 	return nil
-}
-
-func (x *NodeStatus) GetDraft() uint32 {
-	if x != nil {
-		return x.Draft
-	}
-	return 0
 }
 
 func (x *NodeStatus) GetDiskFreeBytes() int64 {
@@ -10273,7 +10264,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\tcompleted\x18\x06 \x01(\x03R\tcompleted\x12\x12\n" +
 	"\x04dead\x18\a \x01(\x03R\x04dead\x12\x18\n" +
 	"\aexpired\x18\b \x01(\x03R\aexpired\x12\x1c\n" +
-	"\tcancelled\x18\t \x01(\x03R\tcancelled\"\x99\x04\n" +
+	"\tcancelled\x18\t \x01(\x03R\tcancelled\"\x90\x04\n" +
 	"\n" +
 	"NodeStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
@@ -10289,14 +10280,13 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	" \x03(\tR\bproblems\x12#\n" +
 	"\rrules_version\x18\v \x01(\rR\frulesVersion\x12\x1b\n" +
 	"\tnon_voter\x18\f \x01(\bR\bnonVoter\x12+\n" +
-	"\x06health\x18\r \x01(\v2\x13.rota.v1.NodeHealthR\x06health\x12\x14\n" +
-	"\x05draft\x18\x0e \x01(\rR\x05draft\x12&\n" +
+	"\x06health\x18\r \x01(\v2\x13.rota.v1.NodeHealthR\x06health\x12&\n" +
 	"\x0fdisk_free_bytes\x18\x0f \x01(\x03R\rdiskFreeBytes\x12\x1d\n" +
 	"\n" +
 	"disk_bytes\x18\x10 \x01(\x03R\tdiskBytes\x12 \n" +
 	"\fwall_skew_ms\x18\x11 \x01(\x03R\n" +
 	"wallSkewMs\x12.\n" +
-	"\x13certificate_ends_ms\x18\x12 \x01(\x03R\x11certificateEndsMs\"^\n" +
+	"\x13certificate_ends_ms\x18\x12 \x01(\x03R\x11certificateEndsMsJ\x04\b\x0e\x10\x0fR\x05draft\"^\n" +
 	"\n" +
 	"NodeHealth\x12(\n" +
 	"\x10healthy_since_ms\x18\x01 \x01(\x03R\x0ehealthySinceMs\x12&\n" +

@@ -1842,7 +1842,6 @@ class NodeStatus(Message):
     non_voter: bool
     @property
     def health(self) -> NodeHealth: ...
-    draft: int
     disk_free_bytes: int
     disk_bytes: int
     wall_skew_ms: int
@@ -1863,7 +1862,6 @@ class NodeStatus(Message):
         rules_version: int | None = ...,
         non_voter: bool | None = ...,
         health: NodeHealth | None = ...,
-        draft: int | None = ...,
         disk_free_bytes: int | None = ...,
         disk_bytes: int | None = ...,
         wall_skew_ms: int | None = ...,
