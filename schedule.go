@@ -203,9 +203,13 @@ func RunID(name ScheduleName, date Date, trigger string) JobID {
 	return JobID(string(name) + "@" + at)
 }
 
-// SplitRunID returns the schedule that a job is a run of; ok is false for other jobs.
+// SplitRunID returns the schedule that a job is a run of; ok is false for other jobs. The names of
+// workflows' nodes may have any character, this one's mark too.
 func SplitRunID(id JobID) (name ScheduleName, ok bool) {
 	before, _, ok := strings.Cut(string(id), "@")
+	if strings.Contains(before, "/") {
+		return "", false
+	}
 	return ScheduleName(before), ok
 }
 

@@ -176,7 +176,7 @@ func DeliveryID(hook WebhookName, event EventID) JobID {
 // other jobs.
 func SplitDeliveryID(id JobID) (hook WebhookName, event EventID, ok bool) {
 	name, text, found := strings.Cut(string(id), "@")
-	if !found {
+	if !found || strings.Contains(name, "/") { // a node's name may have any character
 		return "", EventID{}, false
 	}
 	event, err := ParseEventID(text)

@@ -61,11 +61,18 @@ func twoTenants(t *testing.T) (*Node, context.Context) {
 			t.Fatal(err)
 		}
 		w := rota.WorkflowSpec{ID: rota.WorkflowID(tenant + "-flow"), Tenant: tenant, Nodes: []rota.NodeSpec{
-			{ID: "first", JobSpec: rota.NewJobSpec("other", nil)}, {ID: "second", Parents: []string{"first"}, JobSpec: rota.NewJobSpec("other", nil)}}}
+			{ID: "first", JobSpec: rota.NewJobSpec("other", nil)}, {ID: "second", Parents: []string{"first"}, JobSpec: rota.NewJobSpec("other", nil)},
+			{ID: "like@run", Parents: []string{"first"}, JobSpec: rota.NewJobSpec("other", nil)}}}
 		w.Nodes[0].NotBefore = time.Now().Add(time.Hour)
 		if _, err := n.SubmitWorkflow(all, w); err != nil {
 			t.Fatal(err)
 		}
+	}
+	daily := rota.NewScheduleSpec("umbrella-daily", rota.NewJobSpec("other", nil))
+	daily.Every = 24 * time.Hour
+	daily.Job.Tenant = "umbrella"
+	if _, err := n.SetSchedule(all, daily); err != nil {
+		t.Fatal(err)
 	}
 	if _, err := n.SuspendWorker(all, "umbrella-worker"); err != nil {
 		t.Fatal(err)
@@ -94,6 +101,7 @@ func TestReads_twoTenants(t *testing.T) {
 		t.Helper()
 		if rota.KindOf(err) != rota.KindNotFound {
 			t.Errorf("%v, NOT_FOUND is wanted", err)
+			return
 		}
 		answers = append(answers, strings.ReplaceAll(err.Error(), `"umbrella`, "")) // what was asked for
 	}
@@ -111,11 +119,11 @@ func TestReads_twoTenants(t *testing.T) {
 			break
 		}
 	}
-	if len(ids) != 8 || !slices.Contains(ids, "acme-flow/second") {
+	if len(ids) != 9 || !slices.Contains(ids, "acme-flow/second") {
 		t.Errorf("%d jobs are listed: %v", len(ids), ids)
 	}
 	everything, _, err := n.Jobs(within(t, ample), rota.JobFilter{Limit: 100}, opt)
-	if err != nil || len(everything.Jobs) != 15 {
+	if err != nil || len(everything.Jobs) != 17 {
 		t.Errorf("%d jobs are there, %v", len(everything.Jobs), err)
 	}
 	for i := range everything.Jobs {
@@ -149,7 +157,24 @@ func TestReads_twoTenants(t *testing.T) {
 	}
 	_, err = n.AwaitWorkflow(acme, "umbrella-flow")
 	unknown(err)
-	unknown(n.ParentOutputs(acme, "umbrella-flow/second", func(rota.ParentOutput) error { return nil }))
+	for _, same := range []struct {
+		theirs, nobodys string
+		ask             func(id string) error
+	}{
+		{"umbrella-flow/second", "umbrella-none/second", func(id string) error {
+			return n.ParentOutputs(acme, rota.JobID(id), func(rota.ParentOutput) error { return nil })
+		}},
+		{"umbrella-daily", "umbrella-none", func(id string) error {
+			_, err := n.PauseSchedule(acme, rota.ScheduleName(id), "mine")
+			return err
+		}},
+	} {
+		err, none := same.ask(same.theirs), same.ask(same.nobodys)
+		unknown(err)
+		if err == nil || none == nil || strings.ReplaceAll(err.Error(), same.theirs, "ID") != strings.ReplaceAll(none.Error(), same.nobodys, "ID") {
+			t.Errorf("of what is another's it says %v, of nothing %v", err, none)
+		}
+	}
 	queues, at, err := n.Queues(acme, opt)
 	keep(queues, at, err)
 	queue, at, err := n.Queue(acme, "default", opt)
@@ -163,6 +188,15 @@ func TestReads_twoTenants(t *testing.T) {
 	keep(tenants, at, err)
 	_, _, err = n.Tenant(acme, "umbrella", opt)
 	unknown(err)
+	keeper := &fsmpb.SetRole{Name: "keeper", Grants: []*fsmpb.Grant{{Right: uint32(rota.RightWorkers), Tenant: "*", Queue: "default"}}}
+	if _, _, err := n.proposer.proposeOne(called(within(t, ample), rota.Local), &fsmpb.Op{Op: &fsmpb.Op_SetRole{SetRole: keeper}}); err != nil {
+		t.Fatal(err)
+	}
+	worker, err := n.ResumeWorker(called(within(t, ample), rota.CertPrincipal("keeper", "ann")), "umbrella-worker")
+	keep(len(worker.Leases)+int(worker.Open), rota.ReadAt{}, err)
+	if worker.Status != rota.WorkerActive || worker.Open != 0 || worker.Slots != 0 || worker.Leases != nil {
+		t.Errorf("who may stop a worker, and see none, is told %+v", worker)
+	}
 	events := 0
 	err = n.Events(acme, rota.EventFilter{}, func(b peer.EventBatch) error {
 		events += len(b.Events)

@@ -63,11 +63,19 @@ func (ex *explainer) whyNow(ctx context.Context, id rota.JobID, seen rota.Index,
 	var x rota.Explanation
 	var live bool
 	var head fsm.Head
+	hidden := false
 	if err := ex.n.replica.view(func(s *fsm.View) {
+		if tenant, queue, ok := s.PlaceOfJob(id); ok && !rd.Reads(tenant, queue) {
+			hidden = true
+			return
+		}
 		x, live = s.WhyFor(id, limits.DecideMost, rd)
 		head = s.Head()
 	}); err != nil {
 		return x, err
+	}
+	if hidden {
+		return x, unknownJob(id)
 	}
 	if live && x.State == rota.JobBlocked && x.Decision == nil {
 		if _, run := rota.SplitRunID(id); run { // it waits in its schedule: there is no job yet

@@ -42,7 +42,15 @@ func (wv *workerVerbs) setWorkerStatus(ctx context.Context, id rota.WorkerID, st
 		return rota.Worker{}, err
 	}
 	w, _, err := wv.Worker(ctx, id, peer.ReadOptions{MinIndex: index})
-	return w, err
+	if err != nil {
+		return rota.Worker{}, err
+	}
+	rd, err := wv.n.replica.reader(ctx)
+	if err != nil {
+		return rota.Worker{}, err
+	}
+	rd.Worker(&w)
+	return w, nil
 }
 
 // WorkerGone takes a guard's word that a worker's process has died and that nothing of

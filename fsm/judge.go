@@ -301,7 +301,7 @@ func (j *judgement) setSchedule(op *fsmpb.Op) {
 // schedule judges by where a schedule's runs go.
 func (j *judgement) schedule(name string) {
 	if r := j.ac.m.schedules.rows.get(rota.ScheduleName(name)); r != nil {
-		j.found("schedule", name, string(r.kept.Tenant), string(r.kept.Queue))
+		j.known("schedule", name, string(r.kept.Tenant), string(r.kept.Queue))
 	}
 }
 

@@ -180,10 +180,12 @@ func TestSchedule_rights(t *testing.T) {
 		b.ok(tokenOp(laterWish("t", "r")))
 		for _, op := range denied {
 			o := b.entry(by(caller, op)).Outcomes[0]
-			if err := entry.OutcomeError(o); err == nil || err.Kind != rota.KindDenied {
+			if err := entry.OutcomeError(o); err == nil || err.Kind != rota.KindNotFound { // who may not read it does not learn that it is there
 				t.Errorf("%s: %v is answered %v", right, op, o)
 			}
 		}
+		b.ok(roleOp("r", rota.Grant{Right: right, Tenant: "*", Queue: "mine"}, rota.Grant{Right: rota.RightRead, Tenant: "*", Queue: "*"}))
+		b.refuses(rota.KindDenied, right.String(), by(caller, map[rota.Right]*fsmpb.Op{rota.RightSubmit: triggerOp("theirs", "x"), rota.RightControl: pauseOp("theirs", true, false)}[right]))
 		if right == rota.RightControl {
 			b.ok(by(caller, pauseOp("mine", true, false)))
 			b.ok(by(caller, unscheduleOp("mine")))

@@ -117,12 +117,24 @@ func (un *uniques) look(id rota.JobID, tenant rota.TenantID) (state rota.JobStat
 	return state, un.m.callerReads(tenant, queue)
 }
 
+// placeOf returns the queue of a job that holds a key, or held it: who reads that may read what
+// becomes of the job. It is empty, which is all queues, of one that nothing remembers.
+func (un *uniques) placeOf(id rota.JobID) rota.QueueName {
+	if j := un.m.jobs.get(id); j != nil {
+		return j.spec.Queue
+	}
+	if t := un.m.ended.tombs.get(id); t != nil {
+		return t.queue
+	}
+	return ""
+}
+
 // merge makes a submission part of the job that holds its key (SPEC §18.2). A holder of the
 // same queue and type that waits takes the payload; any other only answers.
 func (un *uniques) merge(r *uniqueRow, spec *rota.JobSpec) *fsmpb.Outcome {
 	how := spec.Unique.OnConflict
 	un.remember(spec, r.job)
-	e := rota.Event{Kind: rota.EventJobMerged, Job: r.job, Queue: spec.Queue, Tenant: spec.Tenant,
+	e := rota.Event{Kind: rota.EventJobMerged, Job: r.job, Queue: un.placeOf(r.job), Tenant: spec.Tenant,
 		Payload: payload(struct {
 			Merged     rota.JobID `json:"merged"`
 			OnConflict string     `json:"on_conflict"`

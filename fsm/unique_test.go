@@ -386,6 +386,16 @@ func TestUnique_secrets(t *testing.T) {
 	if job := b.state("secret", rota.JobQueued); string(job.Payload) != "x" {
 		t.Fatalf("a clerk of another queue gave it %q", job.Payload)
 	}
+	// Nor do events name it, once it has ended, to who reads the queue of the submission.
+	kept := rota.Unique{Key: "t", Scope: []string{rota.UniquePending, rota.UniqueRunning, rota.UniqueCompleted}, Keep: time.Hour, OnConflict: rota.UniqueExisting}
+	b.ok(onlyOne("secret-too", kept, hidden))
+	b.worker("w", 1, func(w *rota.WorkerSpec) { w.Queues = []rota.QueueName{"hidden"}; w.Slots = 10 })
+	b.match()
+	b.completeAll("secret-too")
+	a := b.entry(clerk(onlyOne("z", kept)))
+	if len(a.Events) != 1 || a.Events[0].Job != "secret-too" || a.Events[0].Queue != "hidden" {
+		t.Fatalf("%+v", a.Events)
+	}
 }
 
 // TestUnique_bounds: rows and merged submissions are bounded, and tenants are not forgotten under

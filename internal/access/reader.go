@@ -89,6 +89,14 @@ func (r *Reader) Queue(q *rota.Queue) bool {
 	return false
 }
 
+// Worker takes out of a worker what it has and how it does, for those who may change it and may not see
+// that: whose jobs they are would be told.
+func (r *Reader) Worker(w *rota.Worker) {
+	if !r.Has(rota.RightStatus, Everything, Everything) {
+		*w = rota.Worker{WorkerSpec: rota.WorkerSpec{ID: w.ID, Queues: w.Queues}, Status: w.Status, StatusSince: w.StatusSince, Session: w.Session}
+	}
+}
+
 // Schedule reports whether a schedule may be read, and takes out of it what its users put into
 // its job where only its fate may be.
 func (r *Reader) Schedule(s *rota.Schedule) bool {

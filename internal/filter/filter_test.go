@@ -61,6 +61,16 @@ func TestFilter_schedules(t *testing.T) {
 			t.Errorf("%s is of the schedule: %v", id, !want)
 		}
 	}
+	for _, line := range []string{"schedule=nightly*", "webhook=nightly*"} { // nodes may have any name
+		f, err := Parse(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		j := aJob()
+		if j.ID = "nightly-7/mail@1.9.0"; f.Early(j) {
+			t.Errorf("%s selects a node of a workflow", line)
+		}
+	}
 }
 
 // What is no filter is refused at its place, and says what is wanted.
