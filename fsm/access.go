@@ -164,7 +164,7 @@ func (a *Access) resolve(p rota.Principal, date rota.Date) (r *access.Rights, un
 		if !ok || !t.live(date) || t.Parent != "" {
 			return nil, 0, noCredential()
 		}
-		return a.granted(t.Roles, t.Tenants, t.Queues), t.Expires, nil
+		return a.ofToken(&t.AccessToken), t.Expires, nil
 	}
 	if id, parent, ok := p.Session(); ok {
 		return a.ofSession(id, parent, date)
@@ -214,6 +214,12 @@ func (a *Access) granted(roles, tenants, queues []string) *access.Rights {
 		}
 	}
 	r := access.NewRights(set, tenants, queues)
+	return &r
+}
+
+// ofToken returns what a token's roles grant within its narrowing.
+func (a *Access) ofToken(t *rota.AccessToken) *access.Rights {
+	r := a.granted(t.Roles, t.Tenants, t.Queues).Registering(t.WorkerPrefix)
 	return &r
 }
 
@@ -508,7 +514,7 @@ func (j *judgement) auth(op *fsmpb.Op) *rota.Error {
 		if err != nil {
 			return rota.ErrorOf(err)
 		}
-		return j.within("token", t.ID, here.granted(t.Roles, t.Tenants, t.Queues))
+		return j.within("token", t.ID, here.ofToken(&t))
 	case *fsmpb.Op_RevokeToken:
 		if t := j.ac.tokens.get(tokenID(op.RevokeToken.GetId())); t != nil {
 			if t.Parent != "" {
@@ -518,7 +524,7 @@ func (j *judgement) auth(op *fsmpb.Op) *rota.Error {
 				}
 				return j.within("session", t.ID, rights)
 			}
-			return j.within("token", t.ID, here.granted(t.Roles, t.Tenants, t.Queues))
+			return j.within("token", t.ID, here.ofToken(&t.AccessToken))
 		}
 		return nil
 	case *fsmpb.Op_SetBlock:

@@ -205,6 +205,22 @@ func TestEscalations(t *testing.T) {
 	b.refuses(rota.KindDenied, "token", by(clerk, tokenOp(tokenWish("h", "deputy"))))
 	b.refuses(rota.KindDenied, "role", by(clerk, limitedOp("deputy", func(l *fsmpb.SetRole) { l.MaxTokens = 4 }, everyRight(rota.RightAuth)...)))
 
+	// One whose workers' ids begin with something lets nobody register others.
+	fleet := tokenWish("p", access.RoleWorker, "clerk")
+	fleet.WorkerPrefix = "gpu-"
+	b.ok(tokenOp(fleet))
+	for _, prefix := range []string{"", "gpu", "cpu-1"} {
+		wish := tokenWish("q", access.RoleWorker)
+		wish.WorkerPrefix = prefix
+		b.refuses(rota.KindDenied, "token", by(actorNamed("p"), tokenOp(wish)))
+	}
+	b.refuses(rota.KindDenied, "role", by(actorNamed("p"), roleOp("acmes", everyRight(rota.RightWork)...)))
+	b.refuses(rota.KindDenied, "role", by(actorNamed("p"), anonymousOp(access.RoleWorker)))
+	fleet = tokenWish("q", access.RoleWorker)
+	fleet.WorkerPrefix = "gpu-1"
+	b.ok(by(actorNamed("p"), tokenOp(fleet)))
+	b.ok(by(actorNamed("p"), tokenOp(tokenWish("s", "acmes"))))
+
 	// One whose narrowing is a tenant gives no more than that tenant's.
 	wish := tokenWish("f", access.RoleRoot)
 	wish.Tenants = []string{"acme"}

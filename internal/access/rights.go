@@ -148,6 +148,8 @@ type Rights struct {
 	grants []rota.Grant
 	// tenants and queues narrow all grants; none narrow nothing.
 	tenants, queues []string
+	// prefix begins the ids of workers that the holder may register; empty narrows nothing.
+	prefix string
 	// all says that everything is granted and nothing narrowed.
 	all bool
 	// most is how much the holder may own.
@@ -166,6 +168,12 @@ func NewRights(roles []rota.Role, tenants, queues []string) Rights {
 	for right := rota.RightNone + 1; right < rightsEnd && r.all; right++ {
 		r.all = slices.Contains(r.grants, rota.Grant{Right: right, Tenant: Everything, Queue: Everything})
 	}
+	return r
+}
+
+// Registering returns the rights of who registers only workers whose ids begin so.
+func (r Rights) Registering(prefix string) Rights {
+	r.prefix = prefix
 	return r
 }
 
@@ -271,6 +279,9 @@ func narrowed(patterns []string, pattern string) bool {
 // Within reports whether outer lets its holder do all that r does, and own as much. It judges grant by grant:
 // what two grants of outer hold only together is not within.
 func (r *Rights) Within(outer *Rights) bool {
+	if !strings.HasPrefix(r.prefix, outer.prefix) && r.Some(rota.RightWork) {
+		return false
+	}
 	if outer.all {
 		return true
 	}
