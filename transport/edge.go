@@ -91,12 +91,26 @@ func (s *Server) streaming(srv any, stream grpc.ServerStream, info *grpc.StreamS
 	err = handler(srv, &edgeStream{ServerStream: stream, ctx: ctx, method: info.FullMethod})
 	if lost := wasCutOff(ctx); lost != nil {
 		err = lost
+	} else if rota.KindOf(err) == rota.KindStale {
+		err = s.orLost(p, err)
 	}
 	if err != nil {
 		p.denied(err)
 		return s.toStatus(stream.Context(), info.FullMethod, err)
 	}
 	return nil
+}
+
+// orLost adds to the end of a worker's session that its credential counts no more, where that is so.
+func (s *Server) orLost(p *pass, err error) error {
+	again := *p // its call reads its own
+	lost := s.judge(&again)
+	if rota.KindOf(lost) != rota.KindUnauthenticated {
+		return err
+	}
+	e := *rota.ErrorOf(err)
+	e.Text = "the session is over, as " + rota.ErrorOf(lost).Text
+	return &e
 }
 
 // edgeStream is a stream with the effective deadline and the size limit.

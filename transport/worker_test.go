@@ -413,3 +413,20 @@ func TestNotices_byBytesInOrder(t *testing.T) {
 		t.Error("nothing becomes a message")
 	}
 }
+
+// TestWork_saysThatItsCredentialIsGone: applying ends the session with its credential, and the worker
+// hears of that first. It is told why, not that somebody else took its place.
+func TestWork_saysThatItsCredentialIsGone(t *testing.T) {
+	t.Parallel()
+	b, session := setup(t), newSession()
+	before, after := &rightsTable{}, &rightsTable{}
+	before.give(rota.Anonymous, rota.RightWork)
+	b.core.setTable(before)
+	stream := open(t, b, session)
+	b.core.setTable(after)
+	session.ended <- rota.Refusef(rota.KindStale, "session", "session 7 is over: it was retired or taken over")
+	if err := endOf(stream); kindOf(err) != rota.KindStale || !strings.Contains(err.Error(), "without a credential") {
+		t.Errorf("got %v", err)
+	}
+	<-session.closed
+}

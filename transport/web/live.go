@@ -24,9 +24,11 @@ const (
 	liveRead = 5 * time.Second
 	// liveAgain is when a state is made again that came to nothing.
 	liveAgain = 10 * time.Millisecond
-	// topicsMost bounds the topics of a viewer, feedsMost those that a node makes.
+	// topicsMost bounds the topics of a viewer, feedsMost those that a node makes, and feedsOfOne those of
+	// viewers with the same rights: a tenant's looks keep nobody else from theirs.
 	topicsMost = 16
 	feedsMost  = 1_000
+	feedsOfOne = feedsMost / 4
 )
 
 // topic is what a viewer looks at: a kind of thing, and which one.
@@ -121,6 +123,8 @@ type stage struct {
 
 	mu    sync.Mutex
 	feeds map[feedKey]*feed
+	// of counts them by the rights of those who look.
+	of map[string]int
 	// kick wakes the loop for a new feed; nil while there is no loop.
 	kick chan struct{}
 }
@@ -136,17 +140,16 @@ func (g *stage) join(v *viewer) error {
 		key := feedKey{v.class, t}
 		f := g.feeds[key]
 		if f == nil {
-			if len(g.feeds) >= feedsMost {
+			if err := g.room(v.class); err != nil {
 				g.leave(v)
-				e := rota.Refusef(rota.KindExhausted, "topic", "viewers of this node look at %d topics, which is the most: ask another node", feedsMost)
-				e.RetryAfter = liveEvery
-				return e
+				return err
 			}
 			f = &feed{topic: t, class: v.class, viewers: make(map[*viewer]struct{})}
 			if g.feeds == nil {
-				g.feeds = make(map[feedKey]*feed)
+				g.feeds, g.of = make(map[feedKey]*feed), make(map[string]int)
 			}
 			g.feeds[key] = f
+			g.of[v.class]++
 		}
 		f.viewers[v] = struct{}{}
 		v.feeds = append(v.feeds, f)
@@ -158,6 +161,19 @@ func (g *stage) join(v *viewer) error {
 	notify(g.kick)
 	notify(v.wake) // what is there already is shown at once
 	return nil
+}
+
+// room refuses one more feed for viewers with some rights where there are too many; mu is held.
+func (g *stage) room(class string) error {
+	most, who := feedsMost, "viewers of this node"
+	if g.of[class] >= feedsOfOne {
+		most, who = feedsOfOne, "viewers of this node with the same rights"
+	} else if len(g.feeds) < feedsMost {
+		return nil
+	}
+	e := rota.Refusef(rota.KindExhausted, "topic", "%s look at %d topics, which is the most: ask another node", who, most)
+	e.RetryAfter = liveEvery
+	return e
 }
 
 func notify(wake chan struct{}) {
@@ -172,6 +188,9 @@ func (g *stage) leave(v *viewer) {
 	for _, f := range v.feeds {
 		if delete(f.viewers, v); len(f.viewers) == 0 {
 			delete(g.feeds, feedKey{f.class, f.topic})
+			if g.of[f.class]--; g.of[f.class] == 0 {
+				delete(g.of, f.class)
+			}
 		}
 	}
 	if v.feeds = nil; len(g.feeds) == 0 && g.kick != nil {

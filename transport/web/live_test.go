@@ -1,6 +1,8 @@
 package web
 
 import (
+	"context"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -49,5 +51,59 @@ func TestFeed_sendsWhatChanged(t *testing.T) {
 	gone := f.render(nil, nil, 0, rota.Refusef(rota.KindNotFound, "workflow", "workflow w is not known"))
 	if gone == nil || gone.delta != nil || !strings.Contains(string(gone.full), `"problem":{`) || strings.Contains(string(gone.full), `"state"`) {
 		t.Errorf("%+v", gone)
+	}
+}
+
+// nothingToSee is a Live whose topics are all unknown, viewing a Visit of somebody with some rights.
+type nothingToSee struct{}
+
+func (nothingToSee) State(context.Context, string, string) (any, map[string]any, rota.Index, error) {
+	return nil, nil, 0, rota.Refusef(rota.KindNotFound, "job", "it is not known")
+}
+
+type viewing struct {
+	Visit
+	ctx   context.Context
+	class string
+}
+
+func (v viewing) Context() context.Context { return v.ctx }
+func (v viewing) Class() string            { return v.class }
+
+// TestStage_sharesTopics: viewers with the same rights, and one token makes any number of them, do not take
+// all the topics that a node makes.
+func TestStage_sharesTopics(t *testing.T) {
+	t.Parallel()
+	g := &stage{live: nothingToSee{}, table: func() any { return nil }}
+	look := func(class string, n int) (*viewer, error) {
+		v := &viewer{visit: viewing{ctx: t.Context(), class: class}, wake: make(chan struct{}, 1)}
+		for i := range topicsMost {
+			v.topics = append(v.topics, topic{"job", strconv.Itoa(n) + "." + strconv.Itoa(i)})
+		}
+		return v, g.join(v)
+	}
+	var all []*viewer
+	for n := range feedsMost {
+		v, err := look("greedy", n)
+		if err != nil {
+			if rota.KindOf(err) != rota.KindExhausted {
+				t.Fatal(err)
+			}
+			break
+		}
+		all = append(all, v)
+	}
+	other, err := look("another", 0)
+	if err != nil || len(all) != feedsOfOne/topicsMost {
+		t.Fatalf("%d viewers with the same rights look, another has %v", len(all), err)
+	}
+	g.mu.Lock()
+	for _, v := range append(all, other) {
+		g.leave(v)
+	}
+	left := len(g.of) + len(g.feeds)
+	g.mu.Unlock()
+	if left != 0 {
+		t.Errorf("%d are left", left)
 	}
 }
