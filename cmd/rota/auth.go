@@ -81,7 +81,8 @@ func (a authCommands) command() *cobra.Command {
 			client.Auth.Init),
 		a.first("reset", "Make another token that may do everything, where the first is lost",
 			"Make another token that may do everything, where the first is lost, and print it, this once.\n"+
-				"It goes by the node's socket as auth init does, any number of times, and leaves an event authReset.",
+				"It goes by the node's socket as auth init does, any number of times, and leaves an event authReset.\n"+
+				"The lost one goes on counting: find it with rota auth token list, and end it with rota auth token revoke.",
 			client.Auth.Reset),
 		a.whoami(), a.login(),
 		a.group(&cobra.Command{Use: "issuer", Short: "Set and list identity providers whose tokens sign in"}, a.setIssuer(), a.listIssuers(),
@@ -116,7 +117,11 @@ func (a authCommands) first(use, short, long string, do func(client.Auth, contex
 				return err
 			}
 			return a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
-				return a.printMade(do(c.Auth(), ctx, rota.DateOf(time.Now().Add(expires))))
+				made, secret, err := do(c.Auth(), ctx, rota.DateOf(time.Now().Add(expires)))
+				if err == nil && use == "reset" {
+					a.talk("tokens that were made before go on counting: with this one, rota auth token list shows them, and rota auth token revoke ID ends a lost one")
+				}
+				return a.printMade(made, secret, err)
 			})(ctx, args)
 		})(cmd, args)
 	}
