@@ -194,6 +194,14 @@ func TestRights_ofWorkflows(t *testing.T) {
 	b.ok(w.commit())
 	b.refuses(rota.KindDenied, "control", by(ann, w.cancel()))
 	b.refuses(rota.KindNotFound, "job", by(ann, cancelOp("theirs/n2")))
+	b.ok(roleOp("reads", rota.Grant{Right: rota.RightRead, Tenant: "*", Queue: "default"}))
+	reader, err := b.View.Reader(rota.CertPrincipal("reads", "bob"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if x, _ := b.View.WhyFor("theirs/n3", 1_000, reader); len(x.Reasons) != 1 || x.Reasons[0].Detail != "2 of its 2 parents have not completed: n1 (BLOCKED) and 1 more" {
+		t.Errorf("why of a node with a parent in another queue: %+v", x.Reasons)
+	}
 	b.ok(w.cancel())
 	b.pass(1_000)
 	b.refuses(rota.KindDenied, "control", by(ann, w.retry("", 1)))

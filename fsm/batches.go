@@ -139,6 +139,15 @@ func unknownBatch(id rota.BatchID) *rota.Error {
 	return rota.Refusef(rota.KindNotFound, "batch", "batch %.80q is not known: open it first", id)
 }
 
+// batch judges by where a batch's callback goes.
+func (j *judgement) batch(id string) {
+	if r := j.ac.m.batches.rows.get(rota.BatchID(id)); r != nil {
+		if !j.known("batch", id, string(r.tenant), string(r.queue)) && j.refusal.Kind == rota.KindNotFound {
+			j.refusal = unknownBatch(rota.BatchID(id))
+		}
+	}
+}
+
 // admit refuses a job that names a batch which is not there, is another tenant's, or takes no
 // more.
 func (b *batches) admit(spec *rota.JobSpec) error {

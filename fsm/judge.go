@@ -345,13 +345,6 @@ func (j *judgement) openBatch(op *fsmpb.Op) {
 	}
 }
 
-// batch judges by where a batch's callback goes.
-func (j *judgement) batch(id string) {
-	if r := j.ac.m.batches.rows.get(rota.BatchID(id)); r != nil {
-		j.known("batch", id, string(r.tenant), string(r.queue))
-	}
-}
-
 // placeOf returns the tenant and the queue that a submission goes to.
 func placeOf(tenant, queue string) (string, string) {
 	if tenant == "" {

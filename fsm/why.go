@@ -33,7 +33,7 @@ func (vw *View) WhyFor(id rota.JobID, most int, rd *access.Reader) (x rota.Expla
 			ok = whyRunWaits(vw, &x, rd)
 			return x, ok
 		}
-		vw.whyBlocked(&x, f, v)
+		vw.whyBlocked(&x, f, v, rd)
 		return x, true
 	}
 	x.State = j.state
@@ -59,8 +59,8 @@ func (vw *View) WhyFor(id rota.JobID, most int, rd *access.Reader) (x rota.Expla
 const parentsShown = 10
 
 // whyBlocked tells which parents a node waits for, or what becomes of it where it
-// waits for none any more.
-func (vw *View) whyBlocked(x *rota.Explanation, f *flow, v *vertexRow) {
+// waits for none any more. It names those that somebody may read.
+func (vw *View) whyBlocked(x *rota.Explanation, f *flow, v *vertexRow, rd *access.Reader) {
 	x.State = rota.JobBlocked
 	var names []string
 	left := 0
@@ -70,7 +70,7 @@ func (vw *View) whyBlocked(x *rota.Explanation, f *flow, v *vertexRow) {
 		if parent.state == rota.NodeState(rota.JobCompleted) {
 			continue
 		}
-		if left++; left <= parentsShown {
+		if left++; len(names) < parentsShown && rd.Reads(parent.spec.Tenant, parent.spec.Queue) {
 			state := parent.state
 			if state == vertexLive {
 				state = rota.NodeState(vw.JobState(parent.spec.ID))
@@ -78,10 +78,12 @@ func (vw *View) whyBlocked(x *rota.Explanation, f *flow, v *vertexRow) {
 			names = append(names, fmt.Sprintf("%s (%s)", vertexName(parent), state))
 		}
 	}
-	w := rota.Why{Reason: "WAITING_FOR_PARENTS", Detail: fmt.Sprintf("%d of its %d parents have not completed: %s", left,
-		len(sources), strings.Join(names, ", "))}
-	if left > parentsShown {
-		w.Detail += fmt.Sprintf(" and %d more", left-parentsShown)
+	w := rota.Why{Reason: "WAITING_FOR_PARENTS", Detail: fmt.Sprintf("%d of its %d parents have not completed", left, len(sources))}
+	if len(names) > 0 {
+		w.Detail += ": " + strings.Join(names, ", ")
+		if more := left - len(names); more > 0 {
+			w.Detail += fmt.Sprintf(" and %d more", more)
+		}
 	}
 	switch r := vw.m.flows.workflows.get(f.id); {
 	case v.waits():

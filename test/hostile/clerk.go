@@ -57,6 +57,11 @@ func clerkProbes() []probe {
 			_, _, err := a.Reset(ctx, soon())
 			return err
 		}),
+		by("lets workers register beyond the prefix of its own", func(s *scene) *client.Client { return s.fleet }, token(rota.AccessToken{Roles: []string{"worker"}})),
+		by("has callers without a credential register any worker", func(s *scene) *client.Client { return s.fleet },
+			func(ctx context.Context, a client.Auth, _ *scene) error {
+				return a.SetAnonymous(ctx, []string{"worker"})
+			}),
 		by("a submitter makes a token of its own role", func(s *scene) *client.Client { return s.acme },
 			token(rota.AccessToken{Roles: []string{"submitter"}, Tenants: []string{string(ours)}})),
 		by("a submitter lists the tokens", func(s *scene) *client.Client { return s.acme }, func(ctx context.Context, a client.Auth, _ *scene) error {

@@ -49,7 +49,7 @@ func actors() []actor {
 		{"web page in an operator's browser", "the operator's reach", pageProbes()},
 		{"holder of a credential that does not count", "any right", append(tokenProbes(), certificateProbes()...)},
 		{"finder of a browser session's link or cookie", "a session that is not its own", sessionProbes()},
-		{"client", "another tenant's objects, events, counts", clientProbes()},
+		{"client", "another tenant's objects, events, counts", append(clientProbes(), webProbes()...)},
 		{"client that may make tokens", "more rights than its own", clerkProbes()},
 		{"worker", "another's lease", workerProbes()},
 		{"unknown or removed node", "Raft, state, forwarding", unknown},

@@ -39,7 +39,8 @@ type scene struct {
 	nodes                       rig.Nodes
 	nodeCA, clientCA, foreignCA *authority
 	tokens                      map[string]string
-	root, acme, umbrella, clerk *client.Client
+	root, acme, umbrella        *client.Client
+	clerk, fleet                *client.Client
 	life                        context.CancelFunc
 	working                     sync.WaitGroup
 	acknowledged                []rota.JobID
@@ -152,7 +153,7 @@ func (s *scene) lock(ctx context.Context) error {
 	if err := s.root.Auth().RevokeToken(ctx, idOf(s.tokens["revoked"])); err != nil {
 		return err
 	}
-	for name, to := range map[string]**client.Client{"acme": &s.acme, "umbrella": &s.umbrella, "clerk": &s.clerk} {
+	for name, to := range map[string]**client.Client{"acme": &s.acme, "umbrella": &s.umbrella, "clerk": &s.clerk, "fleet": &s.fleet} {
 		if *to, err = s.dial(s.tokens[name]); err != nil {
 			return err
 		}
@@ -176,7 +177,8 @@ func (s *scene) wanted(soon rota.Date) map[string]rota.AccessToken {
 	short := of(ours, "submitter")
 	short.Expires = rota.DateOf(time.Now().Add(2 * time.Second))
 	all := map[string]rota.AccessToken{"acme": of(ours, "submitter"), "umbrella": of(theirs, "submitter"), "acme worker": bound(ours),
-		"umbrella worker": bound(theirs), "clerk": {Roles: []string{"clerk"}, Expires: soon}, "revoked": of(ours, "submitter"), "expired": short}
+		"umbrella worker": bound(theirs), "clerk": {Roles: []string{"clerk"}, Expires: soon},
+		"fleet": {Roles: []string{"clerk", "worker"}, WorkerPrefix: string(ours) + "-", Expires: soon}, "revoked": of(ours, "submitter"), "expired": short}
 	if s.plant {
 		all["acme"] = rota.AccessToken{Roles: []string{"root"}, Expires: soon}
 	}
@@ -207,9 +209,19 @@ func (s *scene) load(ctx context.Context) error {
 			}
 			s.acknowledged = append(s.acknowledged, spec.ID)
 		}
-		node := rota.NewNodeSpec("a", "idle", nil)
+		nodes := []rota.NodeSpec{rota.NewNodeSpec("a", "idle", nil), rota.NewNodeSpec("b@run", "idle", nil, "a")}
 		if _, err := by.SubmitWorkflow(ctx, rota.WorkflowSpec{ID: rota.WorkflowID(string(tenant) + "-flow"), Tenant: tenant,
-			Queue: rota.QueueName(tenant), Nodes: []rota.NodeSpec{node}}); err != nil {
+			Queue: rota.QueueName(tenant), Nodes: nodes}); err != nil {
+			return err
+		}
+		job := rota.NewJobSpec("idle", nil)
+		job.Tenant, job.Queue = tenant, rota.QueueName(tenant)
+		daily := rota.NewScheduleSpec(rota.ScheduleName(tenant)+"-daily", job)
+		daily.Every = 24 * time.Hour
+		if _, err := by.Schedules().Set(ctx, daily); err != nil {
+			return err
+		}
+		if _, err := client.BatchesOf(by).Open(ctx, rota.BatchSpec{ID: rota.BatchID(tenant) + "-batch", Callback: job}); err != nil {
 			return err
 		}
 	}
@@ -262,7 +274,7 @@ func (s *scene) end() {
 	}
 	s.working.Wait() // while there is somebody to tell
 	s.nodes.Kill()
-	for _, c := range []*client.Client{s.root, s.acme, s.umbrella, s.clerk} {
+	for _, c := range []*client.Client{s.root, s.acme, s.umbrella, s.clerk, s.fleet} {
 		if c != nil {
 			_ = c.Close()
 		}

@@ -154,7 +154,7 @@ func (s *scene) web(ctx context.Context, method, path string, change func(*http.
 	if answer.StatusCode == http.StatusSwitchingProtocols {
 		return answer.StatusCode, "a stream begins", answer.Header, nil // which may never end
 	}
-	text, err := io.ReadAll(io.LimitReader(answer.Body, 64<<10))
+	text, err := io.ReadAll(io.LimitReader(answer.Body, 4<<20))
 	return answer.StatusCode, string(text), answer.Header, err
 }
 

@@ -32,6 +32,10 @@ func clientProbes() []probe {
 			return err
 		}),
 		call("waits for a job", func(ctx context.Context, c *client.Client) error { return lastOf(c.Wait(ctx, "umbrella-done")) }),
+		call("asks why a node waits whose name looks like a run's", func(ctx context.Context, c *client.Client) error {
+			_, err := c.Why(ctx, "umbrella-flow/b@run")
+			return err
+		}),
 		call("asks why a job waits", func(ctx context.Context, c *client.Client) error { _, err := c.Why(ctx, "umbrella-idle"); return err }),
 		{name: "asks why a job waited, in the past", bites: true, try: func(ctx context.Context, s *scene) (string, error) {
 			_, err := s.acme.WhyAt(ctx, "umbrella-idle", rota.WhyQuery{At: s.loaded})
@@ -136,27 +140,55 @@ func sameRefusals(ctx context.Context, s *scene) (string, error) {
 		}
 		return err
 	}
-	calls := map[string]func(job, flow string) error{
-		"cancel":          func(job, _ string) error { return first(s.acme.Cancel(ctx, rota.JobID(job))) },
-		"retry":           func(job, _ string) error { return first(s.acme.Retry(ctx, rota.JobID(job))) },
-		"delete":          func(job, _ string) error { return first(s.acme.DeleteJobs(ctx, rota.JobID(job))) },
-		"cancel workflow": func(_, flow string) error { _, err := s.acme.CancelWorkflow(ctx, rota.WorkflowID(flow)); return err },
-		"retry workflow": func(_, flow string) error {
-			_, err := s.acme.RetryWorkflow(ctx, rota.WorkflowID(flow), "a")
-			return err
-		},
+	type call struct {
+		theirs string
+		do     func(id string) error
 	}
-	for name, call := range calls {
-		theirs, nobodys := call("umbrella-idle", "umbrella-flow"), call("umbrella-none", "umbrella-none")
-		if theirs == nil || nobodys == nil {
-			return "", fmt.Errorf("%s is not refused: %v, %v", name, theirs, nobodys)
-		}
-		plain := strings.NewReplacer("umbrella-idle", "ID", "umbrella-flow", "ID", "umbrella-none", "ID")
-		if a, b := plain.Replace(theirs.Error()), plain.Replace(nobodys.Error()); a != b || rota.KindOf(theirs) != rota.KindOf(nobodys) {
-			return "", fmt.Errorf("%s tells them apart: %q of the other's, %q of nobody's", name, a, b)
+	calls := map[string]call{
+		"cancel":          {"umbrella-idle", func(id string) error { return first(s.acme.Cancel(ctx, rota.JobID(id))) }},
+		"retry":           {"umbrella-idle", func(id string) error { return first(s.acme.Retry(ctx, rota.JobID(id))) }},
+		"delete":          {"umbrella-idle", func(id string) error { return first(s.acme.DeleteJobs(ctx, rota.JobID(id))) }},
+		"cancel workflow": {"umbrella-flow", func(id string) error { _, err := s.acme.CancelWorkflow(ctx, rota.WorkflowID(id)); return err }},
+		"retry workflow":  {"umbrella-flow", func(id string) error { _, err := s.acme.RetryWorkflow(ctx, rota.WorkflowID(id), "a"); return err }},
+		"pause schedule": {"umbrella-daily", func(id string) error {
+			_, err := s.acme.Schedules().Pause(ctx, rota.ScheduleName(id), "mine")
+			return err
+		}},
+		"run schedule": {"umbrella-daily", func(id string) error {
+			_, err := s.acme.Schedules().Trigger(ctx, rota.ScheduleName(id), "x")
+			return err
+		}},
+		"seal batch": {"umbrella-batch", func(id string) error { _, err := client.BatchesOf(s.acme).Seal(ctx, rota.BatchID(id)); return err }},
+		"join batch": {"umbrella-batch", func(id string) error {
+			spec := rota.NewJobSpec("idle", nil)
+			spec.ID, spec.Tenant, spec.Queue, spec.Batch = "acme-joins", ours, rota.QueueName(ours), rota.BatchID(id)
+			_, err := s.acme.Submit(ctx, spec)
+			return err
+		}},
+	}
+	for name, c := range calls {
+		if err := saysTheSame(c.theirs, c.do); err != nil {
+			return "", fmt.Errorf("%s %w", name, err)
 		}
 	}
 	return fmt.Sprintf("%d refusals say the same of both", len(calls)), nil
+}
+
+// saysTheSame asks for what is the other's and for what is nobody's, and fails where the refusals differ.
+func saysTheSame(theirs string, do func(id string) error) error {
+	workflow, node, _ := strings.Cut(theirs, "/")
+	nobodys := "umbrella-none"
+	if node != "" {
+		nobodys += "/" + node
+	}
+	is, isNot := do(theirs), do(nobodys)
+	if is == nil || isNot == nil {
+		return fmt.Errorf("is not refused: %v, %v", is, isNot)
+	}
+	if a, b := strings.ReplaceAll(is.Error(), workflow, "ID"), strings.ReplaceAll(isNot.Error(), "umbrella-none", "ID"); a != b || rota.KindOf(is) != rota.KindOf(isNot) {
+		return fmt.Errorf("tells them apart: %q of the other's, %q of nobody's", a, b)
+	}
+	return nil
 }
 
 // listsNothing turns a listing into a probe: none of what it lists may be the other's.

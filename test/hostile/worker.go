@@ -116,6 +116,14 @@ func workerProbes() []probe {
 		}),
 		probe{name: "says that another's process is gone", try: gone},
 		probe{name: "reads the outputs before another's job", try: parents},
+		probe{name: "asks by refusals which nodes of workflows there are", try: func(ctx context.Context, s *scene) (string, error) {
+			by, err := s.dial(s.tokens["acme worker"])
+			if err != nil {
+				return "", err
+			}
+			defer by.Close()
+			return "the refusals say the same", saysTheSame("umbrella-flow/b@run", func(id string) error { return lastOf(by.ParentOutputs(ctx, rota.JobID(id))) })
+		}},
 		probe{name: "retires another's worker", try: func(ctx context.Context, s *scene) (string, error) {
 			by, err := s.dial(s.tokens["acme worker"])
 			if err != nil {
