@@ -255,6 +255,7 @@ func (s *Server) Drain(ctx context.Context) error {
 		defer close(done)
 		s.grpc.GracefulStop()
 		s.tails.Wait()
+		s.lastWords()
 	}()
 	defer s.end()
 	select {
@@ -290,9 +291,14 @@ func (s *Server) awaitTails() {
 	case <-s.life.Done():
 		return
 	}
+	s.lastWords()
+}
+
+// lastWords waits until the end of what HTTP has answered is written, which it does after the call has left.
+func (s *Server) lastWords() {
 	ctx, cancel := context.WithTimeout(s.life, lastWrite)
 	defer cancel()
-	_ = s.http.Shutdown(ctx) // the end of what was answered is still to be written
+	_ = s.http.Shutdown(ctx)
 }
 
 // enter counts a stream of the web, unless the server ends; tails.Done ends it.

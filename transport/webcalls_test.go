@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"bufio"
 	"bytes"
 	"compress/gzip"
 	"context"
@@ -11,6 +12,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rotasched/rota"
@@ -255,6 +257,51 @@ func TestHTTP_time(t *testing.T) {
 			t.Errorf("%q: %s %s, it may take until %s after it was asked", query, answer.Status, text, until.Sub(begun))
 		}
 	}
+}
+
+// TestHTTP_drain: the answer to the last call that is under way as the node goes is whole: its end is written after the call
+// has left.
+func TestHTTP_drain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b := setup(t)
+		output := bytes.Repeat([]byte("o"), 1<<20) // as much as is under way on a connection of setup: the end waits for a reader
+		release := make(chan struct{})
+		b.core.job = func(_ context.Context, id rota.JobID, opt peer.ReadOptions) (rota.Job, rota.ReadAt, error) {
+			<-release
+			return rota.Job{JobSpec: rota.JobSpec{ID: id}, State: rota.JobCompleted, Output: output}, fakeAt(opt), nil
+		}
+		conn, err := b.lis.DialContext(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+		if _, err := io.WriteString(conn, "GET /v1/jobs/a/output HTTP/1.1\r\nHost: node\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		drained := make(chan error, 1)
+		go func() { drained <- b.server.Drain(bounded(t)) }()
+		synctest.Wait()
+		close(release)
+		const slow = 4 << 10 // bytes that are read one by one: at one of them the call has left, and its end has no room
+		var came bytes.Buffer
+		for range slow {
+			synctest.Wait()
+			if _, err := io.CopyN(&came, conn, 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		answer, err := http.ReadResponse(bufio.NewReader(io.MultiReader(&came, conn)), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, err := io.ReadAll(answer.Body); err != nil || !bytes.Equal(text, output) {
+			t.Errorf("%s with %d bytes, %v", answer.Status, len(text), err)
+		}
+		if err := <-drained; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestHTTP_jobs makes each call about jobs.

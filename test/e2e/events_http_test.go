@@ -104,10 +104,15 @@ func TestEventSourceAcrossKills(t *testing.T) {
 	following.Go(func() { few.follow(ctx, c, "?kind=leadershipBegan") })
 	l := startLoad(t, c, "load", 2, 2, 10*time.Millisecond)
 	l.flows(t, 50)
-	// The leader first, then the others: whichever node a stream began at, it is killed.
-	first := c.leader(t)
-	order := append([]*node{first}, slices.DeleteFunc(slices.Clone(c.all), func(n *node) bool { return n == first })...)
-	for _, n := range order {
+	// Three leaders, then who was none of them: whichever node a stream began at, it is killed.
+	const leaders = 3
+	killed := make(map[*node]bool)
+	for kills := 0; kills < leaders || len(killed) < len(c.all); kills++ {
+		n := c.leader(t)
+		if kills >= leaders {
+			n = c.all[slices.IndexFunc(c.all, func(n *node) bool { return !killed[n] })]
+		}
+		killed[n] = true
 		n.Kill()
 		l.flows(t, 50)
 		n.start(t)
