@@ -20,10 +20,18 @@ import (
 const (
 	// requestHeader is the metadata by which a caller names its call.
 	requestHeader = "rota-request-id"
-	// tokenHeader has the caller's token, behind tokenScheme.
+	// tokenHeader has the caller's token, behind tokenScheme in whatever case (RFC 9110 §11.1).
 	tokenHeader = "authorization"
 	tokenScheme = "Bearer "
 )
+
+// bearer returns what stands behind the scheme in a header of the name tokenHeader.
+func bearer(given string) (string, error) {
+	if n := len(tokenScheme); len(given) >= n && strings.EqualFold(given[:n], tokenScheme) {
+		return given[n:], nil
+	}
+	return "", rota.Refusef(rota.KindUnauthenticated, "credential", "the header authorization is not of the form Bearer rota_ID_SECRET")
+}
 
 var requestLetters = base32.StdEncoding.WithPadding(base32.NoPadding)
 
@@ -135,9 +143,9 @@ func (s *Server) authenticate(shown *edgeInfo, header metadata.MD) (rota.Princip
 	case len(given) == 0:
 		return rota.Anonymous, nil
 	}
-	text, ok := strings.CutPrefix(given[0], tokenScheme)
-	if !ok {
-		return "", rota.Refusef(rota.KindUnauthenticated, "credential", "the header authorization is not of the form Bearer rota_ID_SECRET")
+	text, err := bearer(given[0])
+	if err != nil {
+		return "", err
 	}
 	credential, err := access.ParseCredential(text)
 	if err != nil {

@@ -134,6 +134,7 @@ func TestCredentials(t *testing.T) {
 	}{
 		"nothing":                    {edgeInfo{}, nil, rota.Anonymous},
 		"a token":                    {edgeInfo{}, []string{token}, who},
+		"a scheme in lower case":     {edgeInfo{}, []string{strings.ToLower(tokenScheme) + strings.TrimPrefix(token, tokenScheme)}, who},
 		"a client's certificate":     {edgeInfo{client: "cert:reader/ann"}, nil, "cert:reader/ann"},
 		"a node's certificate":       {edgeInfo{node: "n2"}, nil, rota.Anonymous},
 		"a node's, and a token":      {edgeInfo{node: "n2"}, []string{token}, who},

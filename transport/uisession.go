@@ -123,11 +123,8 @@ func shownSession(r *http.Request) (text string, kept bool, err error) {
 	case len(given) > 1 || len(cookies) > 1:
 		return "", false, rota.Refusef(rota.KindUnauthenticated, "credential", "the call shows two credentials: one is wanted")
 	case len(given) == 1:
-		text, ok := strings.CutPrefix(given[0], tokenScheme)
-		if !ok {
-			return "", false, rota.Refusef(rota.KindUnauthenticated, "credential", "the header authorization is not of the form Bearer rota_ID_SECRET")
-		}
-		return text, false, nil
+		text, err := bearer(given[0])
+		return text, false, err
 	case len(cookies) == 1:
 		return cookies[0].Value, true, nil
 	}
