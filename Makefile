@@ -73,7 +73,7 @@ there = if ! ls $(1)/*.go >/dev/null 2>&1; then echo "$(2): not run, $(1) is not
 # What x86-64-v3 is by the names of /proc/cpuinfo.
 V3 := avx avx2 bmi1 bmi2 f16c fma abm movbe
 
-.PHONY: help build docs test golden-builds race fuzz sim virtual e2e hostile chaos chaos-docker crash bite outbox-test bench bench-against bench-nats bench-peers bench-locked bench-profile bench-scale bench-alone bench-regions bench-overload bench-soak bench-pieces bench-compare demo packages packages-test helm-test image generate tidy lint cover fmt clean ci conformance openapi-test bench-http sdk-test sdk-test-python sdk-test-typescript console console-test console-budgets console-pictures
+.PHONY: help build docs test golden-builds race fuzz sim virtual e2e hostile chaos chaos-docker crash bite outbox-test upgrade-test bench bench-against bench-nats bench-peers bench-locked bench-profile bench-scale bench-alone bench-regions bench-overload bench-soak bench-pieces bench-compare demo packages packages-test helm-test image generate tidy lint cover fmt clean ci conformance openapi-test bench-http sdk-test sdk-test-python sdk-test-typescript console console-test console-budgets console-pictures
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -135,6 +135,9 @@ crash: ## real processes that kill themselves at every failpoint, in each role (
 
 bite: ## plant bugs, and see that each is caught (ROTATE=3 SEED=n: only so many, in turn)
 	$(GO) run ./test/bite $(if $(ROTATE),--rotate $(ROTATE) --seed $(SEED))
+
+upgrade-test: ## roll a loaded cluster from the newest release to this code node by node, back and forward again, and switch its rules
+	ROTA_UPGRADE=1 $(GO) test -count=1 -timeout 20m -v ./test/upgrade | grep -v '^=== '
 
 outbox-test: ## the outbox against a PostgreSQL of its own, installed from Debian's packages where it is missing
 	@$(POSTGRES)

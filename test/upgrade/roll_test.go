@@ -1,0 +1,281 @@
+package upgrade
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/test/rig"
+)
+
+// cluster is three nodes whose binaries change.
+type cluster struct {
+	t     testing.TB
+	nodes rig.Nodes
+	// auditors are the binaries that replay the log of each node that is stopped.
+	auditors []string
+}
+
+func startCluster(t testing.TB, binary string, auditors ...string) *cluster {
+	t.Helper()
+	nodes, err := rig.NewNodes(3, t.TempDir(), binary)
+	check(t, err)
+	for _, n := range nodes {
+		n.Flags = append(n.Flags, "--snapshot-entries", "64", "--snapshot-every", "1s")
+	}
+	t.Cleanup(nodes.Kill)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	check(t, nodes.Start(ctx))
+	return &cluster{t, nodes, auditors}
+}
+
+// answer is what `operator upgrade check -o json` says.
+type answer struct {
+	Ready    bool
+	Findings []struct{ Check, Result, Node, Text string }
+	Nodes    []struct {
+		ID     string
+		Leader bool
+		Done   bool
+	}
+}
+
+func (c *cluster) ask(with, to string) (a answer, said string) {
+	c.t.Helper()
+	said, _ = command(c.t, with, "operator", "upgrade", "check", "--to", to, "-o", "json", "--addr", strings.Join(c.nodes.APIs(), ","))
+	if at := strings.Index(said, "{"); at >= 0 {
+		_ = json.NewDecoder(strings.NewReader(said[at:])).Decode(&a)
+	}
+	return a, said
+}
+
+// ready waits until the check of both binaries finds that nothing stands in the way.
+func (c *cluster) ready(to string) (a answer) {
+	c.t.Helper()
+	for _, with := range c.auditors {
+		if err := rig.Within(time.Minute, func() error {
+			var said string
+			if a, said = c.ask(with, to); !a.Ready {
+				return fmt.Errorf("%s", said)
+			}
+			return nil
+		}); err != nil {
+			c.t.Fatalf("the check by %s finds something in the way of %s: %v", filepath.Base(with), filepath.Base(to), err)
+		}
+	}
+	return a
+}
+
+// roll brings all nodes to a binary in the order that the check lists.
+func (c *cluster) roll(l *load, to string) {
+	c.t.Helper()
+	for range c.nodes {
+		order := c.ready(to).Nodes
+		var next *rig.Node
+		for i, one := range order {
+			if !one.Done && next == nil {
+				if next = c.nodes.ByID(one.ID); one.Leader && i != len(order)-1 {
+					c.t.Errorf("the leader %s comes before others: %v", one.ID, order)
+				}
+			}
+		}
+		if next == nil {
+			c.t.Fatalf("all are called done: %v", order)
+		}
+		begun := time.Now()
+		c.replace(l, next, to)
+		c.t.Logf("%s to %s: no submission was accepted for %s at most", next.ID, filepath.Base(to), l.Gap(begun).Round(time.Millisecond))
+	}
+	if a := c.ready(to); len(a.Nodes) != 3 || !a.Nodes[0].Done || !a.Nodes[1].Done || !a.Nodes[2].Done {
+		c.t.Errorf("not all are called done: %+v", a.Nodes)
+	}
+	c.equal()
+}
+
+// replace stops a node for a while, audits its log, and starts it with a binary, on what the other one wrote:
+// node.json, the newest snapshot, the log behind it and what the others have for it meanwhile.
+func (c *cluster) replace(l *load, n *rig.Node, to string) {
+	c.t.Helper()
+	check(c.t, n.Life().Stop(30*time.Second))
+	l.flows(200)
+	for _, binary := range c.auditors {
+		audit(c.t, binary, n.Dir)
+	}
+	n.Line = []string{to}
+	check(c.t, n.Start())
+	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
+	defer cancel()
+	check(c.t, n.AwaitReady(ctx))
+	l.flows(50)
+}
+
+// equal compares the states of all nodes by each binary, and has each read what the nodes write: their
+// state, and the log behind it.
+func (c *cluster) equal() {
+	c.t.Helper()
+	backup := filepath.Join(c.t.TempDir(), "backup.rota")
+	addrs := strings.Join(c.nodes.APIs(), ",")
+	if said, code := command(c.t, c.auditors[0], "operator", "snapshot", "save", backup, "--addr", addrs); code != 0 {
+		c.t.Errorf("operator snapshot save ends with %d: %s", code, said)
+	}
+	for _, binary := range c.auditors {
+		verify(c.t, binary, addrs)
+		if said, code := command(c.t, binary, "operator", "audit", "--backup", backup); code != 0 {
+			c.t.Errorf("operator audit of a backup by %s ends with %d: %s", filepath.Base(binary), code, said)
+		}
+	}
+}
+
+// inForce waits until a version of the rules is in force.
+func (c *cluster) inForce(version uint32) {
+	c.t.Helper()
+	cl, err := client.Dial(c.nodes.APIs(), client.WithInsecure())
+	check(c.t, err)
+	defer cl.Close()
+	if err := rig.Within(time.Minute, func() error {
+		s, err := cl.Status(c.t.Context())
+		if err == nil && s.RulesVersion != version {
+			err = fmt.Errorf("rules version %d is in force", s.RulesVersion)
+		}
+		return err
+	}); err != nil {
+		c.t.Fatalf("rules version %d: %v", version, err)
+	}
+}
+
+// stopped audits the logs of all nodes once they have ended.
+func (c *cluster) stopped() {
+	c.t.Helper()
+	check(c.t, c.nodes.Stop(30*time.Second))
+	for _, n := range c.nodes {
+		for _, binary := range c.auditors {
+			audit(c.t, binary, n.Dir)
+		}
+	}
+}
+
+// TestRoll goes with a loaded cluster from the newest release to the present code node by node, back, and
+// forward again.
+func TestRoll(t *testing.T) {
+	if os.Getenv("ROTA_UPGRADE") == "" {
+		t.Skip("a long test: make upgrade-test runs it")
+	}
+	_, old := previous(t)
+	now := named(t, "rota-present", "-ldflags", "-X main.version=0.2.0")
+	c := startCluster(t, old, old, now)
+	l := startLoad(t, c.nodes)
+	l.flows(100)
+	for _, to := range []string{now, old, now} {
+		c.roll(l, to)
+		c.inForce(1)
+	}
+	l.settle()
+	c.equal()
+	c.stopped()
+	for _, n := range c.nodes {
+		log, err := os.ReadFile(n.Log)
+		check(t, err)
+		if read := strings.Count(string(log), "snapshot restored"); read < 2 {
+			t.Errorf("%s has read %d snapshots of another binary, two at least are wanted", n.ID, read)
+		}
+	}
+}
+
+// TestRoll_newerRules: a binary that knows rules version 2, which is made for the test alone, switches once the last
+// voter knows them, and an old one is refused by name from then on.
+func TestRoll_newerRules(t *testing.T) {
+	if os.Getenv("ROTA_UPGRADE") == "" {
+		t.Skip("a long test: make upgrade-test runs it")
+	}
+	_, old := previous(t)
+	next := named(t, "rota-next", "-overlay", nextRules(t), "-ldflags", "-X main.version=0.2.0")
+	c := startCluster(t, old, next)
+	l := startLoad(t, c.nodes)
+	l.flows(100)
+	for _, n := range c.nodes[:2] {
+		c.ready(next)
+		c.replace(l, n, next)
+	}
+	// A leader that knows newer rules has asked all voters, and switched nothing.
+	if err := rig.Within(time.Minute, func() error {
+		n := c.nodes[0]
+		if log, err := os.ReadFile(n.Log); err != nil || waitsFor(string(log), "n3") {
+			return err
+		}
+		said, _ := command(t, next, "operator", "raft", "transfer-leadership", "--to", n.ID, "--addr", n.API)
+		return fmt.Errorf("its leader has not asked: %s", said)
+	}); err != nil {
+		t.Error(err)
+	}
+	l.flows(100)
+	c.inForce(1)
+	c.replace(l, c.nodes[2], next)
+	c.inForce(2)
+	l.settle()
+	verify(t, next, c.nodes[0].API)
+	for _, n := range c.nodes {
+		check(t, n.Life().Stop(30*time.Second))
+		n.Line, n.Log = []string{old}, ""
+		check(t, n.Start())
+		if !n.Life().Wait(30 * time.Second) {
+			t.Fatalf("%s runs with an old binary on newer rules", n.ID)
+		}
+		if said := n.Life().LastWords(20); n.Life().ExitCode() == 0 || !strings.Contains(said, "knows rules version 1, the cluster is at version 2: start a newer binary") {
+			t.Errorf("%s ends with %d: %s", n.ID, n.Life().ExitCode(), said)
+		}
+		n.Line = []string{next}
+		check(t, n.Start())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		check(t, n.AwaitReady(ctx))
+		cancel()
+	}
+}
+
+// waitsFor reports whether a leader said that newer rules wait for a node.
+func waitsFor(log, id string) bool {
+	for line := range strings.Lines(log) {
+		if strings.Contains(line, "newer rules wait for a node") && strings.Contains(line, "other_node="+id) {
+			return true
+		}
+	}
+	return false
+}
+
+// nextRules is an overlay of the sources for a binary that knows one more version of the rules.
+func nextRules(t testing.TB) string {
+	t.Helper()
+	path, err := filepath.Abs("../../fsm/entry/versions.go")
+	check(t, err)
+	text, err := os.ReadFile(path)
+	check(t, err)
+	const now = "\tRulesVersion = 1\n"
+	if !strings.Contains(string(text), now) {
+		t.Fatalf("%s has no line %q", path, now)
+	}
+	dir := t.TempDir()
+	edited := filepath.Join(dir, "versions.go")
+	check(t, os.WriteFile(edited, []byte(strings.Replace(string(text), now, "\tRulesVersion = 2\n", 1)), 0o600))
+	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {path: edited}})
+	check(t, err)
+	file := filepath.Join(dir, "overlay.json")
+	check(t, os.WriteFile(file, overlay, 0o600))
+	return file
+}
+
+// named builds the binary of this tree under a name.
+func named(t testing.TB, name string, flags ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	built, err := rig.Build(dir, flags...)
+	check(t, err)
+	path := filepath.Join(dir, name)
+	check(t, os.Rename(built, path))
+	return path
+}
