@@ -28,9 +28,9 @@ const (
 // goldenEvery entries the digest is written down.
 const goldenEvery = 25
 
-// TestGolden replays a log of rules version 1. A digest that differs means that
-// this binary gives old logs another meaning, which takes a new rules version, and never an update of the
-// file (SPEC §16.0). The file is a sequence of (length of the
+// TestGolden replays a log of rules version 1. A digest that differs means that this binary
+// understands old logs differently: raise the rules version, and leave the file as it is
+// (SPEC §16.0). The file is a sequence of (length of the
 // entry, 4 bytes; term of the log, 8 bytes; the sealed entry), big-endian.
 func TestGolden(t *testing.T) {
 	t.Parallel()

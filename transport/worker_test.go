@@ -414,8 +414,8 @@ func TestNotices_byBytesInOrder(t *testing.T) {
 	}
 }
 
-// TestWork_saysThatItsCredentialIsGone: applying ends the session with its credential, and the worker
-// hears of that first. It is told why, not that somebody else took its place.
+// TestWork_saysThatItsCredentialIsGone: a revoked credential ends its worker's session, and the session's end
+// reaches the stream first. The worker reads that its credential is gone, not that another took its id over.
 func TestWork_saysThatItsCredentialIsGone(t *testing.T) {
 	t.Parallel()
 	b, session := setup(t), newSession()

@@ -89,8 +89,8 @@ func (r *Reader) Queue(q *rota.Queue) bool {
 	return false
 }
 
-// Worker takes out of a worker what it has and how it does, for those who may change it and may not see
-// that: whose jobs they are would be told.
+// Worker leaves of a worker only its id, queues and status for callers who may change it and lack the right to
+// status: its leases name the jobs of others.
 func (r *Reader) Worker(w *rota.Worker) {
 	if !r.Has(rota.RightStatus, Everything, Everything) {
 		*w = rota.Worker{WorkerSpec: rota.WorkerSpec{ID: w.ID, Queues: w.Queues}, Status: w.Status, StatusSince: w.StatusSince, Session: w.Session}
