@@ -136,7 +136,7 @@ crash: ## real processes that kill themselves at every failpoint, in each role (
 bite: ## plant bugs, and see that each is caught (ROTATE=3 SEED=n: only so many, in turn)
 	$(GO) run ./test/bite $(if $(ROTATE),--rotate $(ROTATE) --seed $(SEED))
 
-upgrade-test: ## roll a loaded cluster from the newest release to this code node by node, back and forward again, and switch its rules
+upgrade-test: ## roll a loaded cluster from the newest release to this code node by node, back from the middle, and on to newer rules
 	ROTA_UPGRADE=1 $(GO) test -count=1 -timeout 20m -v ./test/upgrade | grep -v '^=== '
 
 outbox-test: ## the outbox against a PostgreSQL of its own, installed from Debian's packages where it is missing

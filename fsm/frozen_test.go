@@ -126,7 +126,7 @@ func TestFrozen(t *testing.T) {
 		t.Parallel()
 		f := busyBench(t).Freeze()
 		info := f.Info()
-		info.RulesVersion++
+		info.RulesVersion = entry.RulesVersion + 1
 		if _, err := NewLoader(info); err == nil {
 			t.Fatal("newer rules are taken")
 		}

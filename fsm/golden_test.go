@@ -20,50 +20,55 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
+// goldenV1 is the log of rules version 1, which are frozen, and goldenNew that of the newest, which is written
+// anew until a release freezes them. Each is two files: .bin and .txt.
 const (
-	goldenLog     = "../test/upgrade/testdata/v0.1.0/log.bin"
-	goldenDigests = "../test/upgrade/testdata/v0.1.0/log.txt"
+	goldenV1  = "../test/upgrade/testdata/v0.1.0/log"
+	goldenNew = "testdata/rules2"
 )
 
 // goldenEvery entries the digest is written down.
 const goldenEvery = 25
 
-// TestGolden replays a log of rules version 1. A digest that differs means that this binary
-// understands old logs differently: raise the rules version, and leave the file as it is
-// (SPEC §16.0). The file is a sequence of (length of the
+// TestGolden replays logs. A digest that differs means that this binary understands an old log differently: what
+// was changed belongs under a newer version of the rules (SPEC §16.0). A log is a sequence of (length of the
 // entry, 4 bytes; term of the log, 8 bytes; the sealed entry), big-endian.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	if *update {
-		if entry.RulesVersion == entry.FirstRules {
-			t.Fatal("rules version 1 is frozen: its log is never written anew, that of a newer version goes into a file of its own")
-		}
 		writeGolden(t)
 	}
-	data, err := os.ReadFile(goldenLog)
-	if err != nil {
-		t.Fatal(err)
-	}
-	digests, err := os.ReadFile(goldenDigests)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := emptyBench(t)
-	b.every = 10
-	var got strings.Builder
-	for index := 1; len(data) > 0; index++ {
-		n := int(binary.BigEndian.Uint32(data))
-		term := binary.BigEndian.Uint64(data[4:])
-		a := b.apply(data[12:12+n], term)
-		data = data[12+n:]
-		if index%goldenEvery == 0 || len(data) == 0 {
-			fmt.Fprintf(&got, "%d %s clock %d events %d\n", index, a.Digest, a.Clock, len(a.Events))
-		}
-	}
-	b.sound()
-	if got.String() != string(digests) {
-		t.Fatalf("the log means something else than %s says, and rules version 1 is frozen: what was changed belongs under a newer "+
-			"version (entry.Needs):\n%s\nwanted\n%s", goldenDigests, got.String(), digests)
+	for version, name := range map[uint32]string{1: goldenV1, entry.RulesVersion: goldenNew} {
+		t.Run(fmt.Sprint("rules ", version), func(t *testing.T) {
+			t.Parallel()
+			data, err := os.ReadFile(name + ".bin")
+			if err != nil {
+				t.Fatal(err)
+			}
+			digests, err := os.ReadFile(name + ".txt")
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := emptyBench(t)
+			b.every = 10
+			var got strings.Builder
+			for index := 1; len(data) > 0; index++ {
+				n := int(binary.BigEndian.Uint32(data))
+				term := binary.BigEndian.Uint64(data[4:])
+				a := b.apply(data[12:12+n], term)
+				data = data[12+n:]
+				if index%goldenEvery == 0 || len(data) == 0 {
+					fmt.Fprintf(&got, "%d %s clock %d events %d\n", index, a.Digest, a.Clock, len(a.Events))
+				}
+			}
+			b.sound()
+			if got.String() != string(digests) {
+				t.Errorf("the log means something else than %s.txt says:\n%s\nwanted\n%s", name, got.String(), digests)
+			}
+			if rules := b.View.Head().Rules; rules != version {
+				t.Errorf("rules version %d is in force at its end", rules)
+			}
+		})
 	}
 }
 
@@ -85,7 +90,7 @@ func goldenFlows(c *bench) {
 		}
 		switch i {
 		case 1:
-			c.ok(entry.CancelWorkflowOp("g4"))
+			c.entry(entry.CancelWorkflowOp("g4"))
 		case 3:
 			c.entry(entry.RetryWorkflowOp("g4", "n1", 1), entry.RetryWorkflowOp("g2", "", 1))
 		}
@@ -110,6 +115,7 @@ func goldenFlows(c *bench) {
 func goldenWith(c *bench) {
 	d := emptyBench(c.t)
 	d.lead()
+	d.ok(switchOp(entry.RulesVersion))
 	d.worker("with", 2)
 	ops := []*fsmpb.Op{submitOp(jobSpec("with"))}
 	rounds := d.DecideWith(arrivalsOf(d, ops), 1000)
@@ -266,6 +272,7 @@ func writeGolden(t *testing.T) {
 		}
 	}
 	b.lead()
+	b.ok(switchOp(entry.RulesVersion))
 	note()
 	c := busyBenchOn(b)
 	note()
@@ -329,7 +336,7 @@ func writeGolden(t *testing.T) {
 	c.entry(backupOp(c.at-2, "c-2.snap"), backupOp(c.at, "c-3.snap"), backupOp(0, "c-4.snap"))
 	c.entry(by(rota.Local, readSnapshotOp("n1", c.at)), by(rota.Anonymous, readSnapshotOp("n1", c.at)), by(rota.Local, readSnapshotOp("n1", c.at+9)),
 		readSnapshotOp("n1", c.at))
-	c.entry(differsOp("n2", 7, 5), differsOp("n2", 9, 5), differsOp("n3", 9, 5), switchOp(entry.FirstRules), switchOp(0))
+	c.entry(differsOp("n2", 7, 5), differsOp("n2", 9, 5), differsOp("n3", 9, 5), switchOp(entry.RulesVersion), switchOp(entry.FirstRules), switchOp(0))
 	goldenWith(c)
 	goldenEdits(c)
 	note()
@@ -348,7 +355,7 @@ func writeGolden(t *testing.T) {
 			fmt.Fprintf(&lines, "%d %s clock %d events %d\n", i+1, a.Digest, a.Clock, len(a.Events))
 		}
 	}
-	for name, content := range map[string][]byte{goldenLog: out, goldenDigests: []byte(lines.String())} {
+	for name, content := range map[string][]byte{goldenNew + ".bin": out, goldenNew + ".txt": []byte(lines.String())} {
 		if err := os.WriteFile(name, content, 0o644); err != nil {
 			t.Fatal(err)
 		}

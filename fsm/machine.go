@@ -94,6 +94,9 @@ func (m *Machine) applyFor(op *fsmpb.Op, term uint64) *fsmpb.Outcome {
 	if err := conditional(op); err != nil {
 		return entry.Refused(err)
 	}
+	if err := entry.RefuseNewer(op, m.head.rules); err != nil {
+		return entry.Refused(err)
+	}
 	return m.apply(op, term)
 }
 

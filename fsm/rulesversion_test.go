@@ -60,7 +60,7 @@ func TestSwitchRules(t *testing.T) {
 // each way there is: it stops by name, and nothing is touched.
 func TestSwitchRules_stopsOlderBinaries(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	b := knowingBench(t, 1)
 	sealed := func(term uint64, rules uint32, op *fsmpb.Op) []byte {
 		data, err := entry.Seal(&fsmpb.Entry{Term: term, NowMs: int64(b.now), Ops: []*fsmpb.Op{op}}, rules)
 		if err != nil {
@@ -92,7 +92,7 @@ func TestSwitchRules_stopsOlderBinaries(t *testing.T) {
 	newer := knowingBench(t, 2)
 	newer.ok(switchOp(2))
 	f := newer.Freeze()
-	_, err := NewLoader(f.Info())
+	_, err := NewLoaderKnowing(f.Info(), 1)
 	var refused *rota.Error
 	if !errors.As(err, &refused) || refused.Kind != rota.KindConflict || refused.Subject != SubjectRules ||
 		!strings.Contains(refused.Text, "rules have version 2, this binary knows 1: start a newer binary") {
@@ -103,7 +103,7 @@ func TestSwitchRules_stopsOlderBinaries(t *testing.T) {
 	}
 	info := f.Info()
 	info.RulesVersion = 1 // a description that belies the records
-	l, err := NewLoader(info)
+	l, err := NewLoaderKnowing(info, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package entry
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
@@ -16,21 +17,54 @@ import (
 // version asks m.head.rules, never what the binary knows.
 const (
 	// RulesVersion is the newest version that this binary knows.
-	RulesVersion = 1
+	RulesVersion = 2
 	// FirstRules are those that a cluster begins with.
 	FirstRules = 1
 	// RulesMost is what an envelope has room for.
 	RulesMost = 1<<16 - 1
 )
 
+// newer is a setting of a queue that came after FirstRules, and the version that it came with. Without a
+// value it is the key, whatever it is set to; the key "preset" stands for presets.
+type newer struct {
+	key, value string
+	version    uint32
+}
+
+var newerSettings = []newer{}
+
 // Needs returns the version of the rules that must be in force for an operation to be
 // proposed. An operation, or a field of one, that a released binary does not know
 // stands here with a newer version.
 func Needs(op *fsmpb.Op) uint32 {
-	switch op.GetOp().(type) {
+	switch o := op.GetOp().(type) {
+	case *fsmpb.Op_SetQueue:
+		return settingsNeed(o.SetQueue, newerSettings)
 	default:
 		return FirstRules
 	}
+}
+
+// settingsNeed returns the newest version that any of a queue's settings came with.
+func settingsNeed(op *fsmpb.SetQueue, table []newer) uint32 {
+	needs := uint32(FirstRules)
+	for _, n := range table {
+		is := func(key, value string) bool { return key == n.key && (n.value == "" || value == n.value) }
+		if op.GetPreset() != "" && is("preset", op.GetPreset()) ||
+			slices.ContainsFunc(op.GetSet(), func(l *fsmpb.Label) bool { return is(l.GetKey(), l.GetValue()) }) {
+			needs = max(needs, n.version)
+		}
+	}
+	return needs
+}
+
+// RefuseNewer refuses an operation that needs newer rules than are in force, as a binary of those rules, which does
+// not know it, does.
+func RefuseNewer(op *fsmpb.Op, rules uint32) *rota.Error {
+	if needs := Needs(op); needs > rules {
+		return rota.Refusef(rota.KindConflict, "rules_version", "it needs rules version %d, version %d is in force", needs, rules)
+	}
+	return nil
 }
 
 // errUnknown is what an entry is refused for whose rules are known and whose content is not:

@@ -194,7 +194,7 @@ func (d *driver) settle(at int64) error {
 func (d *driver) begin() error {
 	random := sha256.Sum256([]byte("foresight"))
 	ops := []*fsmpb.Op{{Op: &fsmpb.Op_BeginTerm{BeginTerm: &fsmpb.BeginTerm{Term: 1, Node: simNode, Random: random[:], ClusterId: "sim",
-		StartMs: epoch, LeapMs: int64(limits.VirtualLeapMax)}}}}
+		StartMs: epoch, LeapMs: int64(limits.VirtualLeapMax)}}}, {Op: &fsmpb.Op_SwitchRules{SwitchRules: &fsmpb.SwitchRules{Version: entry.RulesVersion}}}}
 	if err := d.apply(epoch, ops); err != nil {
 		return err
 	}
@@ -243,7 +243,7 @@ func (d *driver) entry(at int64, ops []*fsmpb.Op) ([]*fsmpb.Outcome, error) {
 
 // log appends an entry and applies it.
 func (d *driver) log(ops []*fsmpb.Op) ([]*fsmpb.Outcome, error) {
-	data, err := entry.Seal(&fsmpb.Entry{Term: 1, NowMs: d.now, Ops: ops}, entry.FirstRules)
+	data, err := entry.Seal(&fsmpb.Entry{Term: 1, NowMs: d.now, Ops: ops}, d.m.Head().Rules)
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,7 @@ import (
 func TestH20_an_entry_that_waited_for_terms_moves_no_clock(t *testing.T) {
 	t.Parallel()
 	s := newScript(t)
-	old := seal(s.World, &fsmpb.Entry{Term: s.term, NowMs: int64(s.clock() + 950)})
+	old := seal(s.World, s.nodes[0], &fsmpb.Entry{Term: s.term, NowMs: int64(s.clock() + 950)})
 	for range 3 {
 		s.Elect(s.nodes[1])
 		s.run(50)

@@ -153,7 +153,7 @@ func TestH05_a_sweep_of_a_deposed_leader_ends_nothing(t *testing.T) {
 	t.Parallel()
 	s := newScript(t)
 	l, _ := s.job("j")
-	stale := seal(s.World, &fsmpb.Entry{Term: s.term, NowMs: int64(s.clock() + 900), Ops: []*fsmpb.Op{{Op: &fsmpb.Op_Sweep{
+	stale := seal(s.World, s.nodes[0], &fsmpb.Entry{Term: s.term, NowMs: int64(s.clock() + 900), Ops: []*fsmpb.Op{{Op: &fsmpb.Op_Sweep{
 		Sweep: &fsmpb.Sweep{}}}}})
 	s.Elect(s.nodes[1])
 	s.run(100)
@@ -195,7 +195,7 @@ func TestH08_a_leap_poisons_no_clock(t *testing.T) {
 	s := newScript(t)
 	before := s.clock()
 	for _, now := range []int64{int64(before) + 5_000, 1 << 62, -1} {
-		s.append(logEntry{s.term, seal(s.World, &fsmpb.Entry{Term: s.term, NowMs: now})})
+		s.append(logEntry{s.term, seal(s.World, s.nodes[0], &fsmpb.Entry{Term: s.term, NowMs: now})})
 	}
 	s.run(250)
 	if s.clock() > before+700 {

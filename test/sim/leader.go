@@ -75,7 +75,7 @@ func (l *leadership) begin() {
 	seed := sha256.Sum256(random[:])
 	entry := &fsmpb.Entry{Term: l.term, NowMs: int64(w.chance.Uint64N(1 << 45)), Ops: []*fsmpb.Op{{Op: &fsmpb.Op_BeginTerm{
 		BeginTerm: &fsmpb.BeginTerm{Term: l.term, Node: l.node.name, Random: seed[:], ClusterId: "sim", StartMs: startClock}}}}}
-	data := seal(w, entry)
+	data := seal(w, l.node, entry)
 	w.on(&l.node.actor, w.latency(), func() {
 		if l.dead {
 			return
@@ -165,7 +165,7 @@ func (l *leadership) launch() {
 			}
 		}
 	}
-	f.data, f.number = seal(w, entry), l.stamped
+	f.data, f.number = seal(w, l.node, entry), l.stamped
 	l.flying = append(l.flying, f)
 	if l.dead && w.Ghosts && w.ghostly.IntN(3) == 0 { // it has not noticed: this comes terms later
 		w.orphans = append(w.orphans, logEntry{l.term, f.data})
@@ -232,6 +232,9 @@ func (l *leadership) tick() {
 	}
 	l.planStep(m)
 	l.fireDates(m)
+	if w.switchAt >= 0 && w.now >= w.switchAt && m.Head().Rules < entry.RulesVersion {
+		l.propose(&fsmpb.Op{Op: &fsmpb.Op_SwitchRules{SwitchRules: &fsmpb.SwitchRules{Version: entry.RulesVersion}}}, nil)
+	}
 	if l.ticks++; l.ticks%backupTicks == 0 {
 		l.storedBackup(m.Head().Index)
 	}

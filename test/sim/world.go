@@ -160,6 +160,8 @@ type World struct {
 	audit     *auditor
 	// entries are what was sealed, by the first byte of the sealed data.
 	entries map[*byte]*fsmpb.Entry
+	// switchAt is from when on a leader switches to the newest rules; if it is negative none does.
+	switchAt Time
 	// ghostly is the chance of ghosts, faults counts what Break did and tells it.
 	ghostly *rand.Rand
 	faults  []string
@@ -203,6 +205,7 @@ func NewWorld(o Options) *World {
 	w := &World{Options: o, chance: rand.New(rand.NewPCG(o.Seed, 0x5eed)), ghostly: rand.New(rand.NewPCG(o.Seed, 0x6057)),
 		entries: map[*byte]*fsmpb.Entry{}}
 	w.audit = newAuditor(w)
+	w.switchAt = switchTime(o)
 	for i := range o.Nodes {
 		n := &node{machine: fsm.New(), index: i, lag: 1, links: map[rota.WorkerID]*link{}}
 		n.name, n.ppm = fmt.Sprint("n", i), int64(w.chance.IntN(401)-200)
@@ -227,6 +230,19 @@ func NewWorld(o Options) *World {
 	newEditor(w)
 	w.hooker = newHooker(w)
 	return w
+}
+
+// switchTime draws when a leader switches to the newest rules: at once, in the midst of a life, or never.
+func switchTime(o Options) Time {
+	dice := rand.New(rand.NewPCG(o.Seed, 0x2a1e5))
+	switch n := dice.IntN(4); {
+	case o.Quiet || n < 2:
+		return 0
+	case n == 2:
+		return Time(dice.Int64N(int64(max(o.Heal, 1))))
+	default:
+		return -1
+	}
 }
 
 // on lets an actor do something after a while, unless it crashed meanwhile; a
@@ -445,8 +461,9 @@ func (w *World) depose() {
 	w.on(&l.node.actor, Time(w.chance.IntN(1500)), func() { l.over = true })
 }
 
-func seal(w *World, e *fsmpb.Entry) []byte {
-	data, err := entry.Seal(e, entry.FirstRules)
+// seal seals an entry with the rules that are in force at the node that leads.
+func seal(w *World, n *node, e *fsmpb.Entry) []byte {
+	data, err := entry.Seal(e, n.machine.Head().Rules)
 	if err != nil {
 		w.audit.failf("seal: %v", err)
 	}

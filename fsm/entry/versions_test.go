@@ -1,0 +1,34 @@
+package entry
+
+import (
+	"testing"
+
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+func TestSettingsNeed(t *testing.T) {
+	t.Parallel()
+	table := []newer{{"backfill", "all", 2}, {"depth", "", 3}, {"preset", "night", 4}}
+	set := func(preset string, pairs ...string) *fsmpb.SetQueue {
+		op := &fsmpb.SetQueue{Name: "q", Preset: preset}
+		for i := 0; i < len(pairs); i += 2 {
+			op.Set = append(op.Set, &fsmpb.Label{Key: pairs[i], Value: pairs[i+1]})
+		}
+		return op
+	}
+	for _, c := range []struct {
+		op   *fsmpb.SetQueue
+		want uint32
+	}{
+		{set(""), FirstRules},
+		{set("standard", "backfill", "easy", "ranking", "all"), FirstRules},
+		{set("", "ranking", "fifo", "backfill", "all"), 2},
+		{set("", "depth", "1", "backfill", "all"), 3},
+		{set("night"), 4},
+		{set("night", "depth", ""), 4},
+	} {
+		if got := settingsNeed(c.op, table); got != c.want {
+			t.Errorf("%v needs version %d, wanted %d", c.op, got, c.want)
+		}
+	}
+}
