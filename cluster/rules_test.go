@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,16 +19,18 @@ import (
 	"github.com/rotasched/rota/snapshot"
 )
 
-// needsTwo is the table of a binary of version 2, by which a tenant is changed by
-// newer rules.
-func needsTwo(op *fsmpb.Op) uint32 {
+// newest are the rules that the binary of these tests knows, later those of one after it.
+const newest, later = entry.RulesVersion, entry.RulesVersion + 1
+
+// needsLater is the table of a later binary, by which a tenant is changed by newer rules.
+func needsLater(op *fsmpb.Op) uint32 {
 	if op.GetSetTenant() != nil {
-		return 2
+		return later
 	}
 	return entry.FirstRules
 }
 
-// teach makes the binary that a node is started with next know rules version 2, or
+// teach makes the binary that a node is started with next know later rules, or
 // no more.
 func (b *bench) teach(id rota.NodeID, newer bool) {
 	b.mu.Lock()
@@ -35,14 +38,14 @@ func (b *bench) teach(id rota.NodeID, newer bool) {
 	c := b.addrs[id]
 	c.knows, c.needs = entry.FirstRules, nil
 	if newer {
-		c.knows, c.needs = 2, needsTwo
+		c.knows, c.needs = later, needsLater
 	}
 	b.addrs[id] = c
 }
 
 func heavier() []rota.Setting { return []rota.Setting{{Key: "weight", Value: "2"}} }
 
-// mixed starts three nodes whose binaries know rules 1, 1 and 2, the last leading.
+// mixed starts three nodes whose binaries know rules 1, 1 and later ones, the last leading.
 func mixed(t *testing.T) *bench {
 	t.Helper()
 	b := newBench(t)
@@ -126,7 +129,7 @@ func TestRules_switchOnOnceEveryVoterKnowsThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, n := range s.Nodes {
-		if want := map[rota.NodeID]uint32{"n1": 1, "n2": 1, "n3": 2}[n.ID]; n.RulesVersion != want {
+		if want := map[rota.NodeID]uint32{"n1": 1, "n2": 1, "n3": later}[n.ID]; n.RulesVersion != want {
 			t.Errorf("node %s says it knows version %d", n.ID, n.RulesVersion)
 		}
 	}
@@ -140,7 +143,7 @@ func TestRules_switchOnOnceEveryVoterKnowsThem(t *testing.T) {
 		b.leadBy("n3")
 		b.stays(1)
 	})
-	b.inForce(2)
+	b.inForce(later)
 	b.verifyEqual(b.leader())
 	submitAll(t, b.node("n1"), specs("switched", 50))
 	if _, err := b.node("n2").SetTenant(within(t, ample), "acme", heavier()); err != nil {
@@ -149,7 +152,7 @@ func TestRules_switchOnOnceEveryVoterKnowsThem(t *testing.T) {
 	for _, id := range b.ids() {
 		changed := 0
 		for _, e := range tail(t, b.node(id), rota.EventFilter{Kinds: []rota.EventKind{rota.EventRulesChanged}}) {
-			if e.Payload == `{"from":1,"to":2}` {
+			if e.Payload == fmt.Sprintf(`{"from":1,"to":%d}`, later) {
 				changed++
 			}
 		}
@@ -173,7 +176,7 @@ func (b *bench) replace(id rota.NodeID, newer bool, meanwhile ...func()) {
 	b.awaitReady(id)
 }
 
-// switched is a cluster whose rules have version 2.
+// switched is a cluster with later rules.
 func switched(t *testing.T) *bench {
 	t.Helper()
 	b := newBench(t)
@@ -182,7 +185,7 @@ func switched(t *testing.T) *bench {
 		b.teach(id, true)
 	}
 	b.startPlanned()
-	b.inForce(2)
+	b.inForce(later)
 	return b
 }
 
@@ -206,7 +209,7 @@ func TestRules_anOlderBinaryStops(t *testing.T) {
 	b.mu.Unlock()
 	refused := func(what string, err error) {
 		t.Helper()
-		if rota.KindOf(err) != rota.KindConflict || !strings.Contains(err.Error(), "knows rules version 1, the cluster is at version 2: start a newer binary") {
+		if rota.KindOf(err) != rota.KindConflict || !strings.Contains(err.Error(), fmt.Sprintf("knows rules version 1, the cluster is at version %d: start a newer binary", later)) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -230,7 +233,7 @@ func TestRules_anOlderBinaryStops(t *testing.T) {
 	}
 	b.eventually("the older binary stops", func() bool { return halted() != nil })
 	var halt *entry.HaltError
-	if err := halted(); !errors.As(err, &halt) || !halt.NewerRules || !strings.Contains(err.Error(), "needs rules version 2, this binary knows 1") {
+	if err := halted(); !errors.As(err, &halt) || !halt.NewerRules || !strings.Contains(err.Error(), fmt.Sprintf("needs rules version %d, this binary knows 1", later)) {
 		t.Errorf("it stopped with %v", err)
 	}
 	n.replica.mu.RLock()
@@ -272,12 +275,14 @@ func TestRules_anOlderBinaryRefusesASnapshot(t *testing.T) {
 	if err := os.WriteFile(file, backup.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	const why = "rules have version 2, this binary knows 1: start a newer binary"
+	why := func(knows int) string {
+		return fmt.Sprintf("rules have version %d, this binary knows %d: start a newer binary", later, knows)
+	}
 	_, err := recovery.RestoreBackup(recovery.RestoreOptions{Backup: snapshot.At(file), Data: t.TempDir(), Node: "n1", Cluster: "test", Raft: freeAddr(t)})
-	if rota.KindOf(err) != rota.KindConflict || !strings.Contains(err.Error(), why) {
+	if rota.KindOf(err) != rota.KindConflict || !strings.Contains(err.Error(), why(newest)) {
 		t.Errorf("a backup of newer rules: %v", err)
 	}
-	if info, err := snapshot.Inspect(bytes.NewReader(backup.Bytes())); err != nil || info.RulesVersion != 2 {
+	if info, err := snapshot.Inspect(bytes.NewReader(backup.Bytes())); err != nil || info.RulesVersion != later {
 		t.Errorf("the backup says %+v, %v", info, err)
 	}
 
@@ -291,7 +296,7 @@ func TestRules_anOlderBinaryRefusesASnapshot(t *testing.T) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if err := errors.Join(b.fatals[id]...); err == nil || !strings.Contains(err.Error(), why) {
+	if err := errors.Join(b.fatals[id]...); err == nil || !strings.Contains(err.Error(), why(1)) {
 		t.Errorf("it stopped with %v", err)
 	}
 }

@@ -151,7 +151,7 @@ var rooms = []room{
 	{path: "deploy/helm", only: []string{"helm.sh/helm/v3", "k8s.io/api", "sigs.k8s.io/kustomize/api", "sigs.k8s.io/kustomize/kyaml", "sigs.k8s.io/yaml"}},
 	{path: "test/bench/peerjobs", only: []string{natsClient, "github.com/riverqueue/river", "github.com/jackc/pgx/v5", "github.com/hibiken/asynq",
 		"github.com/beanstalkd/go-beanstalk", errorGroup}},
-	{path: "test/upgrade", may: []string{".", "client", "test/rig"}, tests: []string{"api/rota/v1", "fsm", "fsm/fsmpb", "snapshot"},
+	{path: "test/upgrade", may: []string{".", "client", "test/rig"}, tests: []string{"api/rota/v1", "fsm", "fsm/entry", "fsm/fsmpb", "snapshot"},
 		never: []string{raftLibrary, raftStore, gossip, grpcLibrary}},
 	{path: "test/crash", may: []string{".", "client", "test/rig"}, never: []string{raftLibrary, raftStore, gossip, grpcLibrary}},
 	{path: "test/hostile", may: []string{".", "client", "api/rota/v1", "test/rig"}, never: []string{raftLibrary, raftStore, gossip}},
