@@ -12,9 +12,11 @@ const (
 	// BackfillEasy keeps room for the first job at the moment from which there will be some, and
 	// lets others start that do not delay it.
 	BackfillEasy
+	// BackfillConservative keeps room for each job that waits, and lets others start that delay none before them.
+	BackfillConservative
 )
 
-var backfillNames = []string{"free", "none", "easy"}
+var backfillNames = []string{"free", "none", "easy", "conservative"}
 
 // String names it as the policy key does.
 func (b Backfill) String() string { return nameOf(backfillNames, int(b)) }
@@ -40,7 +42,7 @@ var backfillKeys = []policyKey{
 	key("shortest_aging", "", unitCount, 0, 1_000_000, func(p *QueuePolicy) *int64 { return &p.ShortestAging },
 		"SPEC §26.2", "ranking=shortest: after how many times its estimate a job comes before any that is submitted then.").off("estimates alone order"),
 	choiceKey("backfill", backfillNames, func(p *QueuePolicy) *Backfill { return &p.Backfill },
-		"SPEC §26.3", "What may overtake the first job that finds no room: whatever fits, nothing, or what does not delay it. Not with ranking=adaptive."),
+		"SPEC §26.3", "What may overtake the first job that finds no room: whatever fits, nothing, what does not delay it, or what delays none before it. Not with ranking=adaptive."),
 	choiceKey("backfill_order", backfillOrderNames, func(p *QueuePolicy) *BackfillOrder { return &p.BackfillOrder },
 		"SPEC §26.3", "backfill=easy: in which order those are looked at that may overtake."),
 	key("backfill_depth", "", unitCount, 1, 1_000_000, func(p *QueuePolicy) *int64 { return &p.BackfillDepth },

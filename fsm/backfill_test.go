@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 )
 
 func expecting(milli int64, d time.Duration) func(*rota.JobSpec) {
@@ -17,6 +18,7 @@ func expecting(milli int64, d time.Duration) func(*rota.JobSpec) {
 // batchBench has a worker of four processors and a queue that backfills.
 func batchBench(t *testing.T, settings ...string) *bench {
 	b := newBench(t)
+	b.ok(switchOp(entry.RulesVersion))
 	b.ok(queueOp("default", append([]string{"ranking", "fifo", "backfill", "easy", "estimate", "user", "fair_share", "off", "oldest_every", "0",
 		"lease_ms", "3600000", "ack_timeout", "3600000"}, settings...)...))
 	b.worker("w", 100, cpuWorker(4000))
@@ -63,6 +65,47 @@ func TestBackfill(t *testing.T) {
 	b.ok(queueOp("default", "backfill", "free"))
 	if leases := b.match(); len(leases) != 1 {
 		t.Errorf("%v start where anything may", leases)
+	}
+	b.sound()
+}
+
+// TestBackfill_conservative keeps room for each job that waits, and says for which, from when on, and which a job would delay.
+func TestBackfill_conservative(t *testing.T) {
+	t.Parallel()
+	b := batchBench(t, "backfill", "conservative")
+	b.submit("runs", expecting(3000, time.Minute))
+	b.match()
+	b.submit("wide", expecting(4000, time.Minute))
+	b.submit("second", expecting(1000, 90*time.Second)) // from 0 on it would delay the first
+	b.submit("third", expecting(3000, time.Minute))     // beside the second
+	b.submit("late", expecting(1000, 60*time.Second))   // could start now, until the first does
+	b.submit("last", expecting(1000, 3*time.Minute))
+	until := func(s int64) rota.Date { return b.head.now().At(b.head.clock + rota.Clock(s*1000)).Date }
+	for _, c := range []struct{ job, would, reasons, detail string }{
+		{"wide", fmt.Sprintf("kept for this job: from %s on, in 60000 ms", until(60)), "CPU_FULL:1", ""},
+		{"second", fmt.Sprintf("kept for this job: from %s on, in 120000 ms", until(120)), "HELD_FOR_ANOTHER_JOB:1", fmt.Sprintf("kept for job wide from %s on", until(60))},
+		{"third", fmt.Sprintf("kept for this job: from %s on, in 120000 ms", until(120)), "CPU_FULL:1", ""},
+		{"late", "the next round applies", "", ""},
+		{"last", fmt.Sprintf("kept for this job: from %s on, in 180000 ms", until(180)), "HELD_FOR_ANOTHER_JOB:1", fmt.Sprintf("kept for job wide from %s on", until(60))},
+	} {
+		x, reasons := b.whyOf(c.job)
+		if reasons != c.reasons || !strings.Contains(strings.Join(x.WouldRun, "\n"), c.would) || c.detail != "" && !strings.Contains(x.Reasons[0].Detail+x.Reasons[len(x.Reasons)-1].Detail, c.detail) {
+			t.Errorf("%s: %s: %+v", c.job, reasons, x)
+		}
+	}
+	rounds := b.View.Decide(100)
+	if kept := rounds[0].GetReserved(); len(kept) != 1 || kept[0].GetJob() != "wide" {
+		t.Errorf("the round says %v", kept)
+	}
+	date := until(60)
+	leases := b.match()
+	if len(leases) != 1 || leases["late"].Decision.Reasoning != (rota.Reasoning{Rule: rota.ReasoningBackfilled, N: int64(date)}) {
+		t.Errorf("%+v start", leases)
+	}
+	b.ok(verb(rota.VerbComplete, leases["late"]))
+	b.ok(queueOp("default", "backfill_depth", "2"))
+	if x, reasons := b.whyOf("last"); reasons != "BEHIND_HIGHER_RANK:0" || !strings.Contains(x.Reasons[0].Detail, "backfill_depth") {
+		t.Errorf("last: %s: %+v", reasons, x.Reasons)
 	}
 	b.sound()
 }
@@ -200,6 +243,7 @@ func TestBackfill_bound(t *testing.T) {
 		{"estimates that are too short", nil, expecting(1000, time.Second), expecting(4000, time.Hour), 2*lease + step},
 		{"no estimates", []string{"max_runtime", "5s"}, expecting(1000, 0), expecting(4000, 0), 5_000 + step},
 		{"nothing behind it starts", []string{"backfill", "none"}, expecting(1000, time.Second), expecting(4000, time.Hour), lease + step},
+		{"room is kept for all", []string{"backfill", "conservative"}, expecting(1000, time.Second), expecting(4000, time.Hour), 2*lease + step},
 		{"whatever fits", []string{"backfill", "free", "hold_after", "24h"}, expecting(1000, time.Second), expecting(4000, time.Hour), 0},
 		// Those precede that come within shortest_aging times its estimate, 5 × 8 s, one a second, and those of the end are four.
 		{"a long one ages", []string{"ranking", "shortest", "shortest_aging", "5"}, expecting(2000, time.Second), expecting(2000, 8*time.Second),

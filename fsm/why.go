@@ -168,7 +168,7 @@ func (vw *View) whyQueued(x *rota.Explanation, j *jobRow, most int, rd *access.R
 			}
 		}
 	}
-	if draft != nil && (whyFirst(vw, x, j, draft.Reservations(), names) || fit > 0 && whyBehind(vw, x, j, draft, rd)) || fit == 0 {
+	if draft != nil && (whyFirst(vw, x, j, draft.Reservations(), names) || whyPlanned(vw, x, j, draft, rd) || fit > 0 && whyBehind(vw, x, j, draft, rd)) || fit == 0 {
 		return
 	}
 	x.Reasons = append(x.Reasons, rota.Why{Reason: "BEHIND_HIGHER_RANK", Detail: fmt.Sprintf(
@@ -276,6 +276,29 @@ func (vw *View) whyHold(x *rota.Explanation, j *jobRow, blocked bool, fit int64,
 		text = "a worker that is kept for it has room: one is from the next round on, unless older jobs come first"
 	}
 	x.WouldRun = append(x.WouldRun, text)
+}
+
+// whyPlanned says of a job of a queue that backfills conservatively where room is kept for it, and which it would delay (SPEC §26.3).
+func whyPlanned(vw *View, x *rota.Explanation, j *jobRow, draft *sched.Draft, rd *access.Reader) bool {
+	q := vw.m.queues.get(j.spec.Queue)
+	if q.policy.Backfill != rota.BackfillConservative {
+		return false
+	}
+	f := draft.Foretell(vw.m.placement.lot(q.name), j.item, vw.m.head.clock)
+	if f.Deep {
+		x.Reasons = append(x.Reasons, rota.Why{Reason: "BEHIND_HIGHER_RANK", Detail: fmt.Sprintf(
+			"room is kept for %d jobs behind the first one, this one is beyond them, and nothing beyond them starts (backfill_depth)", q.policy.BackfillDepth)})
+		return true
+	}
+	if !f.Planned || len(f.Bars) == 0 && f.Kept.Until == vw.m.head.clock {
+		return false
+	}
+	names := rd.Has(rota.RightStatus, access.Everything, access.Everything)
+	whyFirst(vw, x, j, []sched.Reservation{f.Kept}, names)
+	if len(f.Bars) > 0 {
+		x.Reasons = append(x.Reasons, whyBarredBy(vw, j, q, f.Bars, rd))
+	}
+	return len(f.Bars) > 0
 }
 
 // whyFirst says of a job for which room is kept where and from when on there should be some (SPEC §26.3).

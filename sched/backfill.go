@@ -16,9 +16,7 @@ func (m *matcher) inOrder(p *Pending, lot *Lot) {
 		if len(m.pairs) == m.in.Limit {
 			return
 		}
-		m.wide = true
-		c, ok := m.source.peek(m.rooms)
-		m.wide = false
+		c, ok := m.peekWide()
 		if !ok {
 			return
 		}
@@ -38,11 +36,15 @@ func (m *matcher) inOrder(p *Pending, lot *Lot) {
 		return
 	}
 	until := r.Until
-	m.source = newPendingSource(p, m.rooms, m.in, d, nil)
 	before := len(m.pairs)
-	if lot.Policy.BackfillOrder == rota.BackfillShortest {
+	switch {
+	case lot.Policy.Backfill == rota.BackfillConservative:
+		m.conservative(lot, first)
+	case lot.Policy.BackfillOrder == rota.BackfillShortest:
+		m.source = newPendingSource(p, m.rooms, m.in, d, nil)
 		m.shortest(lot, first)
-	} else {
+	default:
+		m.source = newPendingSource(p, m.rooms, m.in, d, nil)
 		m.oneByOne(first, true)
 	}
 	for i := range m.pairs[before:] {
@@ -132,18 +134,13 @@ func (m *matcher) consider(c candidate) (placed bool) {
 // to it by a reservation; nil means all of them.
 func (m *matcher) permitted(c *candidate, k *classRoom) bitset {
 	mask := m.maskOf(c.lane)
-	if len(m.draft.reserved) == 0 {
+	if len(m.draft.reserved) == 0 && m.plan == nil {
 		return mask
 	}
 	lot := Lot{Policy: m.in.Policy, Expects: m.in.Expects}
 	end := m.in.Now + lot.estimate(c.item)
 	cut := false
-	for i := range m.draft.reserved {
-		r := &m.draft.reserved[i]
-		pos, stands := m.position(r.slot)
-		if !stands || !k.at.has(pos) || r.Item == c.item || r.passes(m.now, m.queue, k.need, end) {
-			continue
-		}
+	bar := func(pos int) {
 		if !cut {
 			if m.allowed == nil {
 				m.allowed = m.newSet()
@@ -156,6 +153,19 @@ func (m *matcher) permitted(c *candidate, k *classRoom) bitset {
 			mask = m.allowed
 		}
 		mask.clear(pos)
+	}
+	for i := range m.draft.reserved {
+		r := &m.draft.reserved[i]
+		if pos, stands := m.position(r.slot); stands && k.at.has(pos) && r.Item != c.item && !r.passes(m.now, m.queue, k.need, end) {
+			bar(pos)
+		}
+	}
+	if m.plan != nil {
+		for _, slot := range m.plan.at {
+			if pos, stands := m.position(slot); stands && k.at.has(pos) && !m.plan.starts(slot, &m.supply.classes[k.class], m.plan.long(c.item)) {
+				bar(pos)
+			}
+		}
 	}
 	return mask
 }

@@ -322,13 +322,22 @@ func TestBackfill_random(t *testing.T) {
 
 // BenchmarkBackfill decides 256 assignments behind a job for which room is kept, with 1,000 workers of 16 leases that run.
 func BenchmarkBackfill(b *testing.B) {
-	for _, order := range []rota.BackfillOrder{rota.BackfillByRank, rota.BackfillShortest} {
+	for _, way := range []struct {
+		name     string
+		policy   func(*rota.QueuePolicy)
+		distinct bool // estimates of those that run for too long
+	}{
+		{name: "rank", policy: func(*rota.QueuePolicy) {}},
+		{name: "shortest", policy: func(p *rota.QueuePolicy) { p.BackfillOrder = rota.BackfillShortest }},
+		{name: "conservative", policy: func(p *rota.QueuePolicy) { p.Backfill = rota.BackfillConservative }},
+		{name: "conservative distinct", policy: func(p *rota.QueuePolicy) { p.Backfill = rota.BackfillConservative }, distinct: true},
+	} {
 		for _, c := range []struct {
 			name    string
 			overrun int // of ten jobs, those that run for too long
 		}{{"all start", 0}, {"half start", 5}, {"one in ten starts", 9}} {
-			b.Run(fmt.Sprintf("%s %s", order, c.name), func(b *testing.B) {
-				y := newYard(func(p *rota.QueuePolicy) { p.BackfillOrder = order })
+			b.Run(fmt.Sprintf("%s %s", way.name, c.name), func(b *testing.B) {
+				y := newYard(way.policy)
 				for w := range 1000 {
 					var runs []Run
 					for i := range 16 {
@@ -342,11 +351,13 @@ func BenchmarkBackfill(b *testing.B) {
 				}
 				y.job(60_000, 500)
 				for i := range 1_000_000 {
-					estimate := int64(100)
+					estimate, cpu := int64(100), int64(100)
 					if i%10 < c.overrun {
-						estimate = 1_000_000
+						if estimate = 1_000_000; way.distinct {
+							estimate, cpu = estimate+int64(i*7919%100_000), 5000 // of which none starts
+						}
 					}
-					y.job(100, estimate)
+					y.job(cpu, estimate)
 				}
 				b.ReportAllocs()
 				for b.Loop() {

@@ -23,6 +23,8 @@ type matcher struct {
 	// group holds the candidates of the present group that have no worker yet.
 	group []member
 	union bitset
+	// plan is of a queue that backfills conservatively, once its first job has found no room.
+	plan *plan
 	// allowed is room for what permitted returns.
 	allowed bitset
 }

@@ -66,6 +66,8 @@ type Reservation struct {
 	// due is when the last of the leases should end, or should have ended, that make the room; 0 where there
 	// is some now.
 	due rota.Clock
+	// end is when the job should end.
+	end rota.Clock
 }
 
 // passes reports whether a lease that takes so much, and should end at a moment, leaves the
@@ -229,7 +231,7 @@ func (d *Draft) reserveAt(lot *Lot, it *Item, r Reservation) {
 	if d.kept+len(d.granted)+len(d.reserved) >= d.supply.HoldsMost() {
 		return
 	}
-	r.Item, r.Queue, r.Worker = it, lot.Queue, d.supply.specs[r.slot].ID
+	r.Item, r.Queue, r.Worker, r.end = it, lot.Queue, d.supply.specs[r.slot].ID, r.Until+max(1, lot.estimate(it))
 	d.reserved = append(d.reserved, r)
 }
 

@@ -31,7 +31,9 @@ type newer struct {
 	version    uint32
 }
 
-var newerSettings = []newer{}
+var newerSettings = []newer{
+	{key: "backfill", value: "conservative", version: 2},
+}
 
 // Needs returns the version of the rules that must be in force for an operation to be
 // proposed. An operation, or a field of one, that a released binary does not know

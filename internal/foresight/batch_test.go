@@ -12,11 +12,13 @@ import (
 
 // batchPolicies are those that the literature has figures of.
 var batchPolicies = map[string]string{
-	"FCFS":      "p:ranking=fifo,backfill=none",
-	"FCFS EASY": "p:ranking=fifo,backfill=easy,backfill_depth=100000",
-	"SJF":       "p:ranking=shortest,backfill=none",
-	"SJF EASY":  "p:ranking=shortest,backfill=easy,backfill_depth=100000",
-	"EASY-SJBF": "p:ranking=fifo,backfill=easy,backfill_order=shortest,backfill_depth=100000",
+	"FCFS":              "p:ranking=fifo,backfill=none",
+	"FCFS EASY":         "p:ranking=fifo,backfill=easy,backfill_depth=100000",
+	"SJF":               "p:ranking=shortest,backfill=none",
+	"SJF EASY":          "p:ranking=shortest,backfill=easy,backfill_depth=100000",
+	"FCFS conservative": "p:ranking=fifo,backfill=conservative,backfill_depth=100000",
+	"SJF conservative":  "p:ranking=shortest,backfill=conservative,backfill_depth=100000",
+	"EASY-SJBF":         "p:ranking=fifo,backfill=easy,backfill_order=shortest,backfill_depth=100000",
 }
 
 // figure is the mean bounded slowdown of a policy.
@@ -46,11 +48,13 @@ func TestRun_backfill(t *testing.T) {
 	lublin, _ := Clean(openLog(t, "testdata/lublin_256_1981.swf.gz"), CleanRLS)
 	checkFigures(t, Plan{Jobs: lublin, Workers: Machine(256)}, []figure{
 		{"FCFS", false, 6862.263618932564, 1e-12}, {"FCFS EASY", false, 130.6598208451383, 1e-12},
-		{"SJF", false, 55.855946698980375, 1e-12}, {"SJF EASY", false, 35.969470357243864, 1e-12}, {"EASY-SJBF", false, 72.6489665411443, 1e-12}})
+		{"SJF", false, 55.855946698980375, 1e-12}, {"SJF EASY", false, 35.969470357243864, 1e-12}, {"EASY-SJBF", false, 72.6489665411443, 1e-12},
+		{"FCFS conservative", false, 184.59882993928164, 1e-12}, {"SJF conservative", false, 45.415863844599144, 1e-12}})
 	ctc, _ := Clean(openLog(t, "testdata/ctc_sp2_20000.swf.gz"), CleanPredictsim)
 	checkFigures(t, Plan{Jobs: ctc, Workers: Machine(338)}, []figure{
 		{"FCFS EASY", false, 48.09192853450071, 1e-12}, {"FCFS EASY", true, 20.62019797567652, 1e-12},
-		{"EASY-SJBF", false, 38.81135801851302, 1e-12}, {"EASY-SJBF", true, 11.900292351085625, 1e-12}, {"SJF EASY", false, 20.8244024493376, 1e-12}})
+		{"EASY-SJBF", false, 38.81135801851302, 1e-12}, {"EASY-SJBF", true, 11.900292351085625, 1e-12}, {"SJF EASY", false, 20.8244024493376, 1e-12},
+		{"FCFS conservative", false, 62.052680482201694, 1e-12}, {"FCFS conservative", true, 23.19924709887418, 1e-12}})
 }
 
 // TestRun_published holds whole logs against published figures. The logs are not in the repository.

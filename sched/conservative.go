@@ -1,0 +1,310 @@
+package sched
+
+import (
+	"slices"
+
+	"github.com/rotasched/rota"
+)
+
+// stretch is what a worker should have from a moment on, until the next one begins.
+type stretch struct {
+	at   rota.Clock
+	open int32
+	free Load
+}
+
+// future is what a worker should have, one stretch after the other; the last has no end.
+type future []stretch
+
+// cut has a stretch begin at a moment, and returns its place.
+func (f *future) cut(at rota.Clock) int {
+	i, found := slices.BinarySearchFunc(*f, at, func(s stretch, at rota.Clock) int { return int(min(max(s.at-at, -1), 1)) })
+	if !found {
+		*f = slices.Insert(*f, i, stretch{at, (*f)[i-1].open, (*f)[i-1].free})
+	}
+	return i
+}
+
+// take has a lease run from one moment to another.
+func (f *future) take(from, to rota.Clock, l Load) {
+	i, end := f.cut(from), f.cut(to)
+	for ; i < end; i++ {
+		(*f)[i].open++
+		(*f)[i].free = (*f)[i].free.Minus(l)
+	}
+}
+
+// room finds the first moment from which on there is room for so long; lower is the first at which there is any. ok is
+// false if there never is.
+func (f future) room(l Load, most int64, long rota.Clock) (lower, at rota.Clock, ok bool) {
+	begin, any := -1, false
+	for i := range f {
+		if int64(f[i].open) >= most || !l.Within(f[i].free) {
+			begin = -1
+			continue
+		}
+		if begin < 0 {
+			begin = i
+		}
+		if !any {
+			lower, any = f[i].at, true
+		}
+		if i+1 == len(f) || f[i+1].at-f[begin].at >= long {
+			return lower, f[begin].at, true
+		}
+	}
+	return lower, 0, false
+}
+
+// lead is a worker that has no room for a class before a moment.
+type lead struct {
+	at   rota.Clock
+	rank int32 // its place in the order of ids
+	slot int32
+}
+
+func leadLess(a, b lead) bool { return a.at < b.at || a.at == b.at && a.rank < b.rank }
+
+// plan keeps room for one job of a queue after the other (SPEC §26.3, conservative).
+type plan struct {
+	draft   *Draft
+	lot     *Lot
+	now     rota.Clock
+	futures map[int32]*future
+	// leads are the workers of a class, those that may have room soonest first. Room only shrinks as the plan goes on.
+	leads map[Ask]*heap[lead]
+	// kept are its jobs but for the one of the queue's reservation, in their order; at are the workers that they are at, each
+	// once, and units what they take there.
+	kept  []Reservation
+	at    []int32
+	units map[int32]int64
+}
+
+func newPlan(d *Draft, lot *Lot, now rota.Clock) *plan {
+	return &plan{draft: d, lot: lot, now: now, futures: map[int32]*future{}, leads: map[Ask]*heap[lead]{}, units: map[int32]int64{}}
+}
+
+// future is a worker's, with all that was started in this entry and all room that is kept there.
+func (p *plan) future(slot int32) *future {
+	if f := p.futures[slot]; f != nil {
+		return f
+	}
+	d := p.draft
+	f := future{{p.now, d.slotLoads.open[slot], d.slotLoads.loadFree[slot]}}
+	running, started := d.supply.runs[slot], d.started[slot]
+	for len(running)+len(started) > 0 {
+		next := &running
+		if len(running) == 0 || len(started) > 0 && compareRuns(started[0], running[0]) < 0 {
+			next = &started
+		}
+		run := (*next)[0]
+		*next = (*next)[1:]
+		last := f[len(f)-1]
+		if end := max(run.End, p.now); end > last.at { // one that is overdue may end at any moment
+			last.at = end
+			f = append(f, last)
+		}
+		f[len(f)-1].open = last.open - 1
+		f[len(f)-1].free = last.free.Plus(run.Load)
+	}
+	if r := d.reservedAt(slot); r != nil {
+		f.take(r.Until, r.end, r.need.Load)
+	}
+	p.futures[slot] = &f
+	return &f
+}
+
+// lacksUnits reports whether a worker has not the units for a class beside what is kept of them; no end of a lease gives any
+// back.
+func (p *plan) lacksUnits(slot int32, k *class) bool {
+	if k.queue.rules.UnitsMax == 0 {
+		return false
+	}
+	kept := p.units[slot]
+	if r := p.draft.reservedAt(slot); r != nil && r.queue == k.queue {
+		kept += r.need.units
+	}
+	return p.draft.slotLoads.unitsLeft(slot, k.queue)-kept < k.need.units
+}
+
+// starts reports whether a job that starts now at a worker, which has room for it, delays nothing that is kept there.
+func (p *plan) starts(slot int32, k *class, long rota.Clock) bool {
+	_, at, ok := p.future(slot).room(k.need.Load, p.draft.slotLoads.mostOf(slot, &k.queue.rules), long)
+	return ok && at == p.now && !p.lacksUnits(slot, k)
+}
+
+// started counts a job that was given a worker.
+func (p *plan) started(it *Item, slot int32) {
+	if f := p.futures[slot]; f != nil {
+		f.take(p.now, p.now+p.long(it), p.draft.supply.classes[it.Class].need.Load)
+	}
+}
+
+// long is for how long room is kept for a job.
+func (p *plan) long(it *Item) rota.Clock { return max(1, p.lot.estimate(it)) }
+
+// keep keeps room for a job at the worker that should have some soonest, among equals at the one of the least id; nil where
+// none ever should.
+func (p *plan) keep(it *Item) *Reservation {
+	k, long := &p.draft.supply.classes[it.Class], p.long(it)
+	leads := p.leadsOf(it.ask(), k)
+	best, found := lead{}, false
+	var seen []lead
+	for len(leads.list) > 0 && (!found || leadLess(leads.list[0], best)) {
+		l := leads.list[0]
+		leads.pop()
+		if p.lacksUnits(l.slot, k) {
+			continue
+		}
+		lower, at, ok := p.future(l.slot).room(k.need.Load, p.draft.slotLoads.mostOf(l.slot, &k.queue.rules), long)
+		if !ok {
+			continue
+		}
+		if c := (lead{at, l.rank, l.slot}); !found || leadLess(c, best) {
+			best, found = c, true
+		}
+		l.at = lower
+		seen = append(seen, l)
+	}
+	for _, l := range seen {
+		leads.push(l)
+	}
+	if !found {
+		return nil
+	}
+	p.future(best.slot).take(best.at, best.at+long, k.need.Load)
+	if !slices.Contains(p.at, best.slot) {
+		p.at = append(p.at, best.slot)
+	}
+	p.units[best.slot] += k.need.units
+	p.kept = append(p.kept, Reservation{Item: it, Queue: p.lot.Queue, Worker: p.draft.supply.specs[best.slot].ID, Until: best.at,
+		slot: best.slot, queue: k.queue, need: k.need, end: best.at + long})
+	return &p.kept[len(p.kept)-1]
+}
+
+// leadsOf begins with what costs little: a worker without room now has none before its first lease should end.
+func (p *plan) leadsOf(a Ask, k *class) *heap[lead] {
+	if h := p.leads[a]; h != nil {
+		return h
+	}
+	d := p.draft
+	h := &heap[lead]{less: leadLess}
+	able := d.supply.eligible(a)
+	for i, slot := range d.supply.order {
+		if !able.has(int(slot)) || d.slotLoads.held.has(int(slot)) || !d.slotLoads.keepable(slot, k) {
+			continue
+		}
+		l := lead{p.now, int32(i), slot}
+		if d.slotLoads.roomFor(slot, k.queue, k.need) != Fit && len(d.supply.runs[slot]) > 0 && len(d.started[slot]) == 0 {
+			l.at = max(p.now, d.supply.runs[slot][0].End)
+		}
+		h.push(l)
+	}
+	p.leads[a] = h
+	return h
+}
+
+// conservative draws behind the first job, and starts what delays none of those before it, for each of which room is kept.
+func (m *matcher) conservative(lot *Lot, first *Item) {
+	d := m.draft
+	m.plan = newPlan(d, lot, m.in.Now)
+	if d.reservationOf(lot.Queue).Item != first {
+		m.plan.keep(first)
+	}
+	for looks := m.in.Policy.BackfillDepth; len(m.pairs) < m.in.Limit && m.count > 0 && m.drawable > 0; {
+		c, ok := m.peekWide()
+		if !ok {
+			return
+		}
+		if looks == 0 {
+			d.deep = append(d.deep, m.in.Queue)
+			return
+		}
+		m.source.take()
+		if r := d.reservationOf(lot.Queue); r != nil && r.Item == c.item {
+			continue
+		}
+		looks--
+		if m.consider(c) {
+			m.plan.started(c.item, d.supply.slotOf[m.pairs[len(m.pairs)-1].Worker])
+		} else if !d.holders[c.item] {
+			m.plan.keep(c.item)
+		}
+	}
+}
+
+// peekWide returns the next candidate that some worker could ever take.
+func (m *matcher) peekWide() (candidate, bool) {
+	m.wide = true
+	c, ok := m.source.peek(m.rooms)
+	m.wide = false
+	return c, ok
+}
+
+// Foretold is what a queue's plan says of a job.
+type Foretold struct {
+	// Kept is the room that is kept for it, if Planned.
+	Kept    Reservation
+	Planned bool
+	// Before counts the jobs for which room was kept before.
+	Before int64
+	// Bars are the first that it would delay, at each worker that had room for it before the entry.
+	Bars []Reservation
+	// Deep says that the plan ends before it, at backfill_depth.
+	Deep bool
+}
+
+// Foretell plans a queue that backfills conservatively until it comes to a job. The entry must be decided.
+func (d *Draft) Foretell(lot Lot, it *Item, now rota.Clock) (f Foretold) {
+	r := &rooms{supply: d.supply, now: &d.slotLoads, wide: true}
+	s := newPendingSource(lot.Pending, r, RoundInput{Queue: lot.Queue, Policy: lot.Policy, Now: now}, d, nil)
+	p := newPlan(d, &lot, now)
+	for looks := lot.Policy.BackfillDepth; ; {
+		c, ok := s.peek(r)
+		if !ok {
+			return f
+		}
+		s.take()
+		if own := d.reservationOf(lot.Queue); own != nil && own.Item == c.item || d.holders[c.item] {
+			continue
+		}
+		if looks--; looks < 0 {
+			f.Deep = true
+			return f
+		}
+		if c.item == it {
+			f.Before, f.Bars = int64(len(p.kept)), p.bars(it)
+		}
+		kept := p.keep(c.item)
+		if c.item == it {
+			if f.Planned = kept != nil; f.Planned {
+				f.Kept = *kept
+			}
+			return f
+		}
+	}
+}
+
+// bars are the first that a job would delay at each worker that had room for it before the entry.
+func (p *plan) bars(it *Item) (bars []Reservation) {
+	d, k := p.draft, &p.draft.supply.classes[it.Class]
+	end := p.now + p.long(it)
+	for _, slot := range d.supply.order {
+		if !d.supply.could(it.ask(), slot) || d.supply.roomFor(slot, k.queue, k.need) != Fit || p.starts(slot, k, end-p.now) {
+			continue
+		}
+		var first *Reservation
+		if r := d.reservedAt(slot); r != nil && r.Until < end {
+			first = r
+		}
+		for i := range p.kept {
+			if r := &p.kept[i]; r.slot == slot && r.Until < end && (first == nil || r.Until < first.Until) {
+				first = r
+			}
+		}
+		if first != nil {
+			bars = append(bars, *first)
+		}
+	}
+	return bars
+}
