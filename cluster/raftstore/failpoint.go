@@ -2,13 +2,10 @@
 
 package raftstore
 
-import (
-	"github.com/hashicorp/raft"
-	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
-)
+import "github.com/hashicorp/raft"
 
 // What of the points of internal/failpoint is the stores' own (failpoint_on.go).
 
 func failpointSnapshot(raft.SnapshotSink) {}
 
-func failpointLog(*raftboltdb.BoltStore) {}
+func failpointLog(*boltStore) {}

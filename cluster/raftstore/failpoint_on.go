@@ -3,12 +3,9 @@
 package raftstore
 
 import (
-	"reflect"
-	"unsafe"
+	_ "unsafe" // for go:linkname
 
 	"github.com/hashicorp/raft"
-	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
-	"go.etcd.io/bbolt"
 
 	"github.com/rotasched/rota/internal/failpoint"
 )
@@ -37,7 +34,6 @@ func failpointSnapshot(sink raft.SnapshotSink) {
 }
 
 // failpointLog dies when a transaction's pages are in raft.db and its head is not.
-func failpointLog(store *raftboltdb.BoltStore) {
-	conn := reflect.ValueOf(store).Elem().FieldByName("conn")
-	failpoint.BeforeCommit(*(**bbolt.DB)(unsafe.Pointer(conn.UnsafeAddr())), func() { failpoint.Pass("log-mid-commit") })
+func failpointLog(store *boltStore) {
+	failpoint.BeforeCommit(store.db, func() { failpoint.Pass("log-mid-commit") })
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
-	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
 
@@ -40,7 +39,7 @@ type Report struct {
 	Took time.Duration
 }
 
-// bucketsMadeBy is the last transaction before which raft-boltdb's buckets may
+// bucketsMadeBy is the last transaction before which the buckets may
 // be missing: a new file has transactions 0 and 1, the next one makes them.
 const bucketsMadeBy = 1
 
@@ -185,7 +184,7 @@ func surveyLog(path string) (found *logSummary, err error) {
 		return found, err
 	}
 	options := &bbolt.Options{ReadOnly: true, Timeout: raftFileLock}
-	store, err := raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: options})
+	store, err := openStore(path, options, false)
 	if err != nil {
 		return nil, openRefusal(path, err)
 	}
@@ -234,8 +233,8 @@ func surveyKeys(path string, found *logSummary) (made bool, err error) {
 	}
 	defer db.Close()
 	err = db.View(func(tx *bbolt.Tx) error {
-		logs := tx.Bucket([]byte("logs"))
-		if made = logs != nil && tx.Bucket([]byte("conf")) != nil; !made {
+		logs := tx.Bucket(bucketLogs)
+		if made = logs != nil && tx.Bucket(bucketConf) != nil; !made {
 			if tx.ID() > bucketsMadeBy {
 				return damaged(path, "the bucket of the log or of the votes is missing")
 			}
@@ -279,7 +278,7 @@ func holdsState(path string) (holds bool) {
 	}
 	defer db.Close()
 	_ = db.View(func(tx *bbolt.Tx) error {
-		holds = tx.ID() > bucketsMadeBy && (tx.Bucket([]byte("logs")) == nil || tx.Bucket([]byte("conf")) == nil)
+		holds = tx.ID() > bucketsMadeBy && (tx.Bucket(bucketLogs) == nil || tx.Bucket(bucketConf) == nil)
 		return tx.ForEach(func(_ []byte, bucket *bbolt.Bucket) error {
 			key, _ := bucket.Cursor().First()
 			holds = holds || key != nil
@@ -290,7 +289,7 @@ func holdsState(path string) (holds bool) {
 }
 
 // surveyValues reads term and vote.
-func surveyValues(store *raftboltdb.BoltStore, found *logSummary) error {
+func surveyValues(store *boltStore, found *logSummary) error {
 	probe := &stableStore{inner: store, writer: &writer{opts: Options{Fatal: func(error) {}}}}
 	vote, err := probe.Get(keyVote)
 	if err == nil {

@@ -10,7 +10,6 @@ import (
 	"sync"
 
 	"github.com/hashicorp/raft"
-	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 
 	"github.com/rotasched/rota/internal/failpoint"
 )
@@ -88,7 +87,7 @@ func (s *stableStore) Get(key []byte) ([]byte, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.voteTerm == 0 {
-			return nil, raftboltdb.ErrKeyNotFound
+			return nil, errKeyNotFound
 		}
 		return bytes.Clone(s.voteCand), nil
 	}
@@ -123,7 +122,7 @@ func (s *stableStore) GetUint64(key []byte) (uint64, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.voteTerm == 0 {
-			return 0, raftboltdb.ErrKeyNotFound
+			return 0, errKeyNotFound
 		}
 		return s.voteTerm, nil
 	}
@@ -180,5 +179,5 @@ func decodeVote(vote []byte) (term uint64, candidate []byte, err error) {
 
 // isNotFound goes by the text, as raft does: each store has an error of its own.
 func isNotFound(err error) bool {
-	return err != nil && err.Error() == raftboltdb.ErrKeyNotFound.Error()
+	return err != nil && err.Error() == errKeyNotFound.Error()
 }

@@ -4,7 +4,6 @@ import (
 	"path/filepath"
 
 	"github.com/hashicorp/raft"
-	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
 )
 
@@ -13,7 +12,7 @@ type StoppedLog struct {
 	// First and Last bound the newest entries without a gap, 0 for none.
 	First, Last uint64
 
-	bolt *raftboltdb.BoltStore // nil where there are none
+	bolt *boltStore // nil where there are none
 }
 
 // OpenStopped checks and opens the log in a data directory; it writes nothing.
@@ -24,8 +23,7 @@ func OpenStopped(data string) (*StoppedLog, error) {
 		return &StoppedLog{}, err
 	}
 	span := found.spans[len(found.spans)-1]
-	bolt, err := raftboltdb.New(raftboltdb.Options{Path: path,
-		BoltOptions: &bbolt.Options{ReadOnly: true, Timeout: raftFileLock}})
+	bolt, err := openStore(path, &bbolt.Options{ReadOnly: true, Timeout: raftFileLock}, false)
 	if err != nil {
 		return nil, openRefusal(path, err)
 	}

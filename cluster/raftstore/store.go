@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
-	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
 
@@ -74,7 +73,7 @@ type Stores struct {
 	// Stable holds the term and the vote.
 	Stable raft.StableStore
 
-	bolt   *raftboltdb.BoltStore
+	bolt   *boltStore
 	writer *writer
 	once   sync.Once
 	closed error
@@ -195,16 +194,12 @@ func cachedLog(inner raft.LogStore) (raft.LogStore, error) {
 // openBolt opens raft.db for writing. bbolt panics on some damage: that comes
 // back as a refusal.
 //
-// Opening commits, as raftboltdb makes its buckets: what is read from here on is on
+// Opening commits (makeBuckets): what is read from here on is on
 // the disk. Without that a last commit whose fsync failed, or whose process died before
 // it, would be read from the kernel's cache, be counted by a leader, and go with the power.
-func openBolt(path string, noSync bool) (store *raftboltdb.BoltStore, err error) {
+func openBolt(path string, noSync bool) (store *boltStore, err error) {
 	defer guardDamage(path, &err)
-	store, err = raftboltdb.New(raftboltdb.Options{
-		Path:        path,
-		NoSync:      noSync || planted.noFsync(),
-		BoltOptions: boltOptions(),
-	})
+	store, err = openStore(path, boltOptions(), noSync || planted.noFsync())
 	if err != nil {
 		return nil, openRefusal(path, err)
 	}
