@@ -73,7 +73,8 @@ func (n *Node) open() (err error) {
 	if err != nil {
 		return err
 	}
-	n.stores, err = raftstore.Open(n.cfg.Data, raftstore.Options{Fatal: n.fatal, Unfit: n.unfit, Logger: n.log,
+	n.apart = n.data.Apart()
+	n.stores, err = raftstore.Open(n.cfg.Data, raftstore.Options{Fatal: n.fatal, Unfit: n.unfit, Logger: n.log, Apart: n.apart,
 		KeepFrom: n.keepFrom, NoSync: n.cfg.World.NoSync, BeforeWrite: n.cfg.World.BeforeWrite})
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"sync/atomic"
 
 	"github.com/hashicorp/go-msgpack/v2/codec"
 	"github.com/hashicorp/raft"
@@ -29,6 +30,14 @@ func oldTimes() *codec.MsgpackHandle {
 // errKeyNotFound has the text that raft goes by.
 var errKeyNotFound = errors.New("not found")
 
+// spacers stand behind an entry that is larger than pageLeast, if apart is on: keys without values, of
+// its index and one more byte. bbolt never divides a leaf of four keys or fewer, so that it writes up to
+// four large entries again with each new one; a fifth key lets it leave them where they are.
+const (
+	spacers   = 4
+	pageLeast = 4096
+)
+
 // encodedKept is the greatest room for encoded entries that is kept for the next ones.
 const encodedKept = 4 << 20
 
@@ -36,6 +45,8 @@ const encodedKept = 4 << 20
 // these are, makes each entry's bytes anew, in a buffer that doubles until they fit.
 type boltStore struct {
 	db *bbolt.DB
+	// apart has large entries stand in pages of their own.
+	apart atomic.Bool
 
 	// What follows belongs to the writing transaction, of which there is one at a time.
 	encoded bytes.Buffer
@@ -129,13 +140,34 @@ func (s *boltStore) StoreLogs(entries []*raft.Log) error {
 			if err := logs.Put(logKey(entries[i].Index), s.encoded.Bytes()[begin:end:end]); err != nil {
 				return err
 			}
+			if end-begin > pageLeast && s.apart.Load() {
+				if err := setApart(logs, entries[i].Index); err != nil {
+					return err
+				}
+			}
 			begin = end
 		}
 		return nil
 	})
 }
 
-// DeleteRange deletes the entries from low to high, both included.
+// setApart puts spacers behind an entry that was just put, and takes away those of the entry before
+// but for the one that keeps it apart: they would fill a page that nothing else comes to.
+func setApart(logs *bbolt.Bucket, index uint64) error {
+	for i := byte(0); i < spacers; i++ {
+		if i > 0 {
+			if err := logs.Delete(spacerKey(index-1, i)); err != nil {
+				return err
+			}
+		}
+		if err := logs.Put(spacerKey(index, i), nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DeleteRange deletes the entries from low to high, both included, with their spacers.
 func (s *boltStore) DeleteRange(low, high uint64) error {
 	return s.db.Update(func(tx *bbolt.Tx) error {
 		c := tx.Bucket(bucketLogs).Cursor()
@@ -179,5 +211,7 @@ func (s *boltStore) GetUint64(key []byte) (uint64, error) {
 	}
 	return binary.BigEndian.Uint64(value), nil
 }
+
+func spacerKey(index uint64, i byte) []byte { return append(logKey(index), i) }
 
 func logKey(index uint64) []byte { return binary.BigEndian.AppendUint64(nil, index) }

@@ -3,6 +3,7 @@ package raftstore
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"reflect"
 	"testing"
@@ -11,6 +12,9 @@ import (
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
+	"pgregory.net/rapid"
+
+	"github.com/rotasched/rota/internal/boltfile"
 )
 
 // variousEntries have every field, in runs of one and of many, small and of several pages.
@@ -112,4 +116,107 @@ func contentOf(t *testing.T, path string) map[string]string {
 		t.Fatal(err)
 	}
 	return content
+}
+
+// TestBoltStore_apart: a large entry costs its own pages, whatever stands before it, and the
+// same store as without is read, cut and found sound.
+func TestBoltStore_apart(t *testing.T) {
+	const size, many = 40_000, 50
+	pages := func(apart bool) (path string, perEntry int64) {
+		path = filepath.Join(t.TempDir(), raftFile)
+		s, err := openBolt(path, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.apart.Store(apart)
+		before := s.db.Stats()
+		for i := range uint64(many) {
+			if err := s.StoreLog(sealEntry(&raft.Log{Index: i + 1, Term: 1, Data: bytes.Repeat([]byte{byte(i)}, size)})); err != nil {
+				t.Fatal(err)
+			}
+		}
+		after := s.db.Stats()
+		perEntry = (after.TxStats.GetPageAlloc() - before.TxStats.GetPageAlloc()) / many
+		if err := errors.Join(s.SetUint64([]byte("CurrentTerm"), 1), s.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return path, perEntry
+	}
+	if _, perEntry := pages(false); perEntry < 3*size {
+		t.Errorf("%d bytes of pages for an entry of %d: is there nothing to be had?", perEntry, size)
+	}
+	path, perEntry := pages(true)
+	if perEntry > size+4*pageLeast {
+		t.Errorf("%d bytes of pages for an entry of %d", perEntry, size)
+	}
+	found := &logSummary{}
+	if made, err := surveyKeys(path, found); !made || err != nil || !reflect.DeepEqual(found.spans, []logSpan{{1, many}}) {
+		t.Errorf("the walk found %v: %v", found.spans, err)
+	}
+	if err := boltfile.Check(path, damaged); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestBoltStore_apartIsTheSame holds a store whose entries stand apart, at times or always, to what
+// was stored, through cuts at both ends.
+func TestBoltStore_apartIsTheSame(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		path := filepath.Join(t.TempDir(), fmt.Sprint(rapid.Uint64().Draw(rt, "name"), raftFile))
+		s, err := openBolt(path, true)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		kept, first, last := make(map[uint64]int), uint64(1), uint64(0)
+		for range rapid.IntRange(1, 40).Draw(rt, "steps") {
+			switch rapid.IntRange(0, 5).Draw(rt, "step") {
+			case 0:
+				s.apart.Store(rapid.Bool().Draw(rt, "apart"))
+			case 1: // the old end
+				if first < last {
+					high := rapid.Uint64Range(first, last-1).Draw(rt, "high")
+					err = s.DeleteRange(first, high)
+					first = high + 1
+				}
+			case 2: // the new end
+				if first < last {
+					low := rapid.Uint64Range(first+1, last).Draw(rt, "low")
+					err = s.DeleteRange(low, last)
+					last = low - 1
+				}
+			default:
+				var run []*raft.Log
+				for range rapid.IntRange(1, 4).Draw(rt, "entries") {
+					last++
+					kept[last] = rapid.SampledFrom([]int{0, 100, 3_000, 4_000, 5_000, 30_000}).Draw(rt, "size")
+					run = append(run, &raft.Log{Index: last, Term: 1, Data: bytes.Repeat([]byte{byte(last)}, kept[last])})
+				}
+				err = s.StoreLogs(run)
+			}
+			if err != nil {
+				rt.Fatal(err)
+			}
+		}
+		low, err1 := s.FirstIndex()
+		high, err2 := s.LastIndex()
+		if err := errors.Join(err1, err2); err != nil || high != last || last > 0 && low != first {
+			rt.Fatalf("entries %d to %d are there, wanted %d to %d: %v", low, high, first, last, err)
+		}
+		for index := first; index <= last; index++ {
+			var got raft.Log
+			if err := s.GetLog(index, &got); err != nil || !bytes.Equal(got.Data, bytes.Repeat([]byte{byte(index)}, kept[index])) {
+				rt.Fatalf("entry %d: %v", index, err)
+			}
+		}
+		if err := s.Close(); err != nil {
+			rt.Fatal(err)
+		}
+		found := &logSummary{}
+		if _, err := surveyKeys(path, found); err != nil {
+			rt.Fatal(err)
+		}
+		if err := boltfile.Check(path, damaged); err != nil {
+			rt.Fatal(err)
+		}
+	})
 }

@@ -240,13 +240,17 @@ func surveyKeys(path string, found *logSummary) (made bool, err error) {
 			}
 			return nil
 		}
-		return logs.ForEach(func(key, _ []byte) error {
-			if len(key) != 8 {
+		return logs.ForEach(func(key, value []byte) error {
+			n := len(found.spans)
+			if spacer := len(key) == 9 && key[8] < spacers && len(value) == 0; !spacer && len(key) != 8 {
 				return damaged(path, fmt.Sprintf("the log has a key of %d bytes", len(key)))
 			}
 			index := binary.BigEndian.Uint64(key)
-			n := len(found.spans)
 			switch {
+			case len(key) == 9:
+				if n == 0 || index != found.spans[n-1].last {
+					return damaged(path, fmt.Sprintf("a spacer of entry %d stands elsewhere", index))
+				}
 			case index == 0 || n > 0 && index <= found.spans[n-1].last:
 				return damaged(path, fmt.Sprintf("index %d is out of order", index))
 			case n > 0 && index == found.spans[n-1].last+1:

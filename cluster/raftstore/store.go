@@ -60,6 +60,8 @@ type Options struct {
 	KeepFrom func() uint64
 	// BeforeWrite is called before each write, by the goroutine that makes it. May be nil.
 	BeforeWrite func()
+	// Apart has large entries stand in pages of their own (ADR 84), as Stores.Apart does later.
+	Apart bool
 	// NoSync skips fsync. For tests only: a crash then loses votes.
 	NoSync bool
 }
@@ -87,6 +89,7 @@ func Open(dir string, opts Options) (stores *Stores, err error) {
 	if err != nil {
 		return nil, err
 	}
+	bolt.apart.Store(opts.Apart)
 	failpointLog(bolt)
 	writer := newWriter(dir, opts)
 	stable, err := newStableStore(bolt, writer)
@@ -110,6 +113,10 @@ func (s *Stores) Failed() error { return cmp.Or(s.writer.failure(), s.writer.ahe
 // Leads sets how to ask raft whether it leads: from then on a leader's own commands are
 // written while its followers write them (aheadWriter).
 func (s *Stores) Leads(leads func() bool) { s.writer.ahead.leads.Store(&leads) }
+
+// Apart has large entries stand in pages of their own from now on: raft.db has keys then that v0.1.0
+// takes for damage, so the data directory must have said so (DataDir.SetApart).
+func (s *Stores) Apart() { s.bolt.apart.Store(true) }
 
 // Await waits until the log up to index is on this disk; an error says that it never
 // will be, and that this node ends.
