@@ -203,6 +203,18 @@ func simulationColumns() []column[foresight.Result] {
 		{"WAIT P95 S", false, 0, func(r foresight.Result) any { return decimal(r.WaitP95S, 0) }},
 		{"WAIT P99 S", true, 0, func(r foresight.Result) any { return decimal(r.WaitP99S, 0) }},
 		{"WAIT MAX S", false, 0, func(r foresight.Result) any { return decimal(r.WaitMaxS, 0) }},
+		{"BOUND S", false, 0, func(r foresight.Result) any {
+			if r.Unbounded != "" {
+				return "none"
+			}
+			return decimal(r.WaitBoundS, 0)
+		}},
+		{"OF BOUND", true, 0, func(r foresight.Result) any {
+			if r.Unbounded != "" {
+				return r.Unbounded
+			}
+			return decimal(100*r.WaitOfBound, 1) + " %"
+		}},
 		{"EXPIRED", true, 0, func(r foresight.Result) any { return r.Expired }},
 		{"PREEMPTED", true, 0, func(r foresight.Result) any { return r.Preempted }},
 		{"JAIN", true, 0, func(r foresight.Result) any { return decimal(r.Fairness, 3) }},

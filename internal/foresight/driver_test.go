@@ -116,7 +116,7 @@ func TestRun_windows(t *testing.T) {
 	}
 	const first = (1 + 1 + 24.0/20) / 3 // the mean slowdown of the first window, and of those who are not t
 	want := Result{Name: "p", Jobs: 6, Expired: 1, BoundedSlowdown: (first + 1) / 2, SlowdownP95: (1.2 + 1) / 2, WaitMeanS: 4.0 / 3 / 2, WaitP95S: 4.0 / 2, WaitP99S: 4.0 / 2,
-		WaitMaxS: 4, Utilisation: (160.0/300 + 240.0/300) / 2, MakespanS: 30, ThroughputPerDay: (3.0 + 2) / 2 / 30 * 86_400,
+		WaitMaxS: 4, Unbounded: "backfill=free: whatever fits may start before a job that does not", Utilisation: (160.0/300 + 240.0/300) / 2, MakespanS: 30, ThroughputPerDay: (3.0 + 2) / 2 / 30 * 86_400,
 		Fairness: (first + 1) * (first + 1) / 2 / (first*first + 1),
 		Tenants:  []Group{{"default", 3, first, 4.0 / 3, 4, 4, 240.0 / 3600}, {"t", 2, 1, 0, 0, 0, 160.0 / 3600}},
 		Sizes:    []Group{{"small", 5, (4 + 1.2) / 5, 4.0 / 5, 4, 4, 400.0 / 3600}}}

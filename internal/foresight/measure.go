@@ -13,17 +13,22 @@ const slowdownTau = 10_000
 // Result is how a policy did: with windows the means over them, of maxima the greatest, of counts the sums. Jobs that
 // expired count among Jobs and nowhere else.
 type Result struct {
-	Name             string  `json:"name"`
-	Jobs             int64   `json:"jobs"`
-	Expired          int64   `json:"expired,omitempty"`
-	Preempted        int64   `json:"preempted,omitempty"`
-	BoundedSlowdown  float64 `json:"bounded_slowdown_mean"`
-	SlowdownP95      float64 `json:"bounded_slowdown_p95"`
-	WaitMeanS        float64 `json:"wait_mean_s"`
-	WaitMedianS      float64 `json:"wait_median_s"`
-	WaitP95S         float64 `json:"wait_p95_s"`
-	WaitP99S         float64 `json:"wait_p99_s"`
-	WaitMaxS         float64 `json:"wait_max_s"`
+	Name            string  `json:"name"`
+	Jobs            int64   `json:"jobs"`
+	Expired         int64   `json:"expired,omitempty"`
+	Preempted       int64   `json:"preempted,omitempty"`
+	BoundedSlowdown float64 `json:"bounded_slowdown_mean"`
+	SlowdownP95     float64 `json:"bounded_slowdown_p95"`
+	WaitMeanS       float64 `json:"wait_mean_s"`
+	WaitMedianS     float64 `json:"wait_median_s"`
+	WaitP95S        float64 `json:"wait_p95_s"`
+	WaitP99S        float64 `json:"wait_p99_s"`
+	WaitMaxS        float64 `json:"wait_max_s"`
+	// WaitBoundS is how long the job that waited longest might have waited by SPEC §26.4, WaitOfBound the largest part of its own
+	// bound that any job waited; Unbounded says why there are none.
+	WaitBoundS       float64 `json:"wait_bound_s,omitempty"`
+	WaitOfBound      float64 `json:"wait_of_bound_max,omitempty"`
+	Unbounded        string  `json:"wait_bound_none,omitempty"`
 	Utilisation      float64 `json:"utilisation"`
 	MakespanS        float64 `json:"makespan_s"`
 	ThroughputPerDay float64 `json:"throughput_jobs_per_day"`
@@ -106,6 +111,9 @@ func (t *tally) window(l *Life, fates []Fate) {
 	waits, slowdowns := make([]int64, 0, len(fates)), make([]float64, 0, len(fates))
 	first, area := l.Jobs[0].Submit, 0.0
 	last := first
+	bounds, none := l.bounds(fates)
+	r.Unbounded = none
+	longest := int64(-1)
 	for i := range fates {
 		j, f := &l.Jobs[i], &fates[i]
 		r.Preempted += int64(f.Preempted)
@@ -116,6 +124,12 @@ func (t *tally) window(l *Life, fates []Fate) {
 		wait := f.Start - j.Submit
 		slowdown, cpu := slowdownOf(j, wait), float64(j.Run)*float64(j.CPUMilli)
 		waits, slowdowns = append(waits, wait), append(slowdowns, slowdown)
+		if bounds != nil {
+			r.WaitOfBound = max(r.WaitOfBound, float64(wait)/float64(bounds[i]))
+			if wait > longest {
+				longest, r.WaitBoundS = wait, inS(bounds[i])
+			}
+		}
 		r.WaitMeanS += float64(wait)
 		r.BoundedSlowdown += slowdown
 		area += cpu
@@ -192,7 +206,10 @@ func (r *Result) add(o *Result) {
 	r.Jobs += o.Jobs
 	r.Expired += o.Expired
 	r.Preempted += o.Preempted
-	r.WaitMaxS = max(r.WaitMaxS, o.WaitMaxS)
+	if r.Unbounded = o.Unbounded; o.WaitMaxS >= r.WaitMaxS {
+		r.WaitMaxS, r.WaitBoundS = o.WaitMaxS, o.WaitBoundS
+	}
+	r.WaitOfBound = max(r.WaitOfBound, o.WaitOfBound)
 	for _, f := range r.means(o) {
 		*f[0] += *f[1]
 	}

@@ -1,0 +1,105 @@
+package foresight
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestBounds_small has bounds that are computed by hand.
+func TestBounds_small(t *testing.T) {
+	// The first runs until 100. The second waits from 1 on, alone: it is the first, and the longest estimate is 100. One waits
+	// when the third comes, two when the fourth does.
+	jobs := []Job{job(0, 100, 100, 10), job(1, 10, 10, 10), job(2, 30, 30, 10), job(3, 5, 5, 10)}
+	for _, c := range []struct {
+		policy, want string
+		jobs         []Job
+	}{
+		{"p:ranking=fifo,backfill=easy", "[100 100 200 300]", jobs},
+		{"p:ranking=fifo,backfill=none", "[100 100 200 300]", jobs},
+		// The keys are 200, 21, 62, 13: the fourth precedes all that wait, and the third and the second before.
+		{"p:ranking=shortest,shortest_aging=2,backfill=easy", "[400 200 300 100]", jobs},
+		{"p:ranking=shortest,shortest_aging=2,backfill=easy,oldest_every=5", "[400 200 300 300]", jobs},
+		// One outlives its estimate: the longest one is 30 s, the longest run 100 s.
+		{"p:ranking=fifo,backfill=conservative", "[200 200 400 600]", []Job{job(0, 100, 10, 10), jobs[1], jobs[2], jobs[3]}},
+	} {
+		l := &Life{Jobs: c.jobs, Workers: Machine(10), Settings: policy(t, c.policy).Settings}
+		fates, err := Simulate(context.Background(), l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		of, none := l.bounds(fates)
+		for i := range of {
+			of[i] /= 1000
+		}
+		if got := fmt.Sprint(of); got != c.want || none != "" {
+			t.Errorf("%s: %s %s, want %s", c.policy, got, none, c.want)
+		}
+	}
+	for _, c := range [][2]string{{"p:ranking=fifo", "backfill=free"}, {"p:ranking=shortest,backfill=easy", "shortest_aging=0"}, {"p:ranking=aging,backfill=easy", "ranking=aging"},
+		{"p:ranking=fifo,backfill=none,fair_share=on", "fair_share=on"}, {"p:ranking=fifo,backfill=none,estimate=type", "estimate=type"},
+		{"p:ranking=fifo,backfill=none,preempt=on", "preempt=on"}} {
+		l := &Life{Jobs: jobs, Workers: Machine(10), Settings: policy(t, c[0]).Settings}
+		if of, none := l.bounds(nil); of != nil || !strings.HasPrefix(none, c[1]) {
+			t.Errorf("%s: %v, %q", c[0], of, none)
+		}
+	}
+}
+
+// TestBounds_hold has no job of random loads, whose estimates may be anything, and none of a log wait longer than its bound; and
+// the counts of those before it are as a naive count has them.
+func TestBounds_hold(t *testing.T) {
+	policies := []string{"ranking=fifo,backfill=easy", "ranking=fifo,backfill=conservative", "ranking=shortest,shortest_aging=3,backfill=easy",
+		"ranking=shortest,shortest_aging=3,backfill=conservative,oldest_every=3", "ranking=fifo,backfill=none", "ranking=shortest,shortest_aging=1,backfill=easy,backfill_order=shortest"}
+	nearest := make([]float64, len(policies))
+	for seed := range uint64(60) {
+		r := rand.New(rand.NewPCG(seed, 264))
+		at := seed % uint64(len(policies))
+		l := &Life{Jobs: randomJobs(r), Workers: Machine(12), Settings: policy(t, "p:"+policies[at]).Settings, Exact: r.IntN(2) == 0}
+		for i := range l.Jobs {
+			l.Jobs[i].Spec = nil
+		}
+		fates, err := Simulate(context.Background(), l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		of, none := l.bounds(fates)
+		if none != "" {
+			t.Fatal(none)
+		}
+		for i := range of {
+			wait := fates[i].Start - l.Jobs[i].Submit
+			if wait > of[i] {
+				t.Fatalf("seed %d, %s: job %d waited for %d ms, its bound is %d", seed, policies[at], i, wait, of[i])
+			}
+			nearest[at] = max(nearest[at], float64(wait)/float64(of[i]))
+		}
+		key := func(j *Job) int64 { return j.Submit + 2*j.Estimate }
+		for i, got := range l.before(fates, false, key) {
+			want := int64(0)
+			for k := range l.Jobs {
+				precedes := key(&l.Jobs[k]) < key(&l.Jobs[i]) || key(&l.Jobs[k]) == key(&l.Jobs[i]) && k < i
+				if precedes && (k > i || k < i && fates[k].Start > l.Jobs[i].Submit) {
+					want++
+				}
+			}
+			if got != want {
+				t.Fatalf("seed %d: %d go before job %d, want %d", seed, got, i, want)
+			}
+		}
+	}
+	if slices.Min(nearest) < 0.1 {
+		t.Errorf("the nearest to a bound were %.2f: the loads show too little", nearest)
+	}
+	log, _ := Clean(openLog(t, "testdata/ctc_sp2_20000.swf.gz"), CleanPredictsim)
+	got, err := Run(context.Background(), &Plan{Jobs: log, Workers: Machine(338), Policies: []Policy{policy(t, "p:ranking=shortest,shortest_aging=10,backfill=easy")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if g := &got[0]; g.WaitOfBound <= 0 || g.WaitOfBound > 1 || g.WaitBoundS < g.WaitMaxS {
+		t.Errorf("%.3f of a bound, at most %.0f s, bound %.0f s, %q", g.WaitOfBound, g.WaitMaxS, g.WaitBoundS, g.Unbounded)
+	}
+}
