@@ -16,6 +16,8 @@ type encoder struct {
 	b []byte
 	// values is room for a policy's.
 	values []int64
+	// said, where it is made, remembers the policy that was written last.
+	said *saidPolicy
 }
 
 // uint writes a varint, as binary.AppendUvarint does: most are of one byte, and room is

@@ -272,14 +272,28 @@ type queueRow struct {
 	by rota.Principal
 }
 
-// encodePolicy writes a queue's policy.
+// saidPolicy is a policy that was encoded, and its encoding.
+type saidPolicy struct {
+	policy rota.QueuePolicy
+	text   []byte
+}
+
+// encodePolicy writes a queue's policy. Its row changes with each of its jobs, the policy hardly ever.
 func encodePolicy(e *encoder, p *rota.QueuePolicy) {
+	if e.said != nil && e.said.text != nil && e.said.policy == *p {
+		e.b = append(e.b, e.said.text...)
+		return
+	}
+	from := len(e.b)
 	e.str(p.Preset)
 	e.values = p.AppendValues(e.values[:0])
 	values := e.values
 	e.uint(uint64(len(values)))
 	for _, v := range values {
 		e.int(v)
+	}
+	if e.said != nil {
+		e.said.policy, e.said.text = *p, append(e.said.text[:0], e.b[from:]...)
 	}
 }
 

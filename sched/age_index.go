@@ -177,7 +177,7 @@ func (d *Draft) walk(k walkKey) *ageWalk {
 	w := d.walks[k]
 	if w == nil {
 		w = newAgeWalk(k.ageIndex)
-		d.walks[k] = w
+		put(&d.walks, k, w)
 	}
 	return w
 }
@@ -239,10 +239,10 @@ func (d *Draft) gone(it *Item, holders bool) bool { return d.out(it) || !holders
 // assigned notes that a job got a worker outside the draw: the draw passes it
 // over, and its lease counts as open in its tenant's share.
 func (d *Draft) assigned(p *Pending, it *Item) {
-	d.taken[it] = true
+	put(&d.taken, it, true)
 	l := p.laneOf(it)
-	d.shares[l.cell.group]++
+	put(&d.shares, l.cell.group, d.shares[l.cell.group]+1)
 	if l.head.item != nil { // Else no round counts on it.
-		d.takenOf[it.Class]++
+		put(&d.takenOf, it.Class, d.takenOf[it.Class]+1)
 	}
 }

@@ -30,6 +30,11 @@ type allowance struct {
 	ofTenant map[*tenantRow]*tenantLeft
 	ofDomain map[*domainRow]*int64
 	ofKey    map[*keyRow]*int64
+	// lastTenant and lastDomain are those asked for last, with what is left to them.
+	lastTenant *tenantRow
+	tenantLeft *tenantLeft
+	lastDomain *domainRow
+	domainLeft *int64
 }
 
 // tenantLeft is what is left to a tenant in one queue.
@@ -39,38 +44,39 @@ type tenantLeft struct {
 }
 
 func newAllowance(caps Caps) allowance {
-	a := allowance{caps: caps}
-	if caps != nil {
-		a.tenants = map[rota.TenantID]*int64{}
-		a.ofTenant = map[*tenantRow]*tenantLeft{}
-		a.ofDomain = map[*domainRow]*int64{}
-		a.ofKey = map[*keyRow]*int64{}
-	}
-	return a
+	return allowance{caps: caps}
 }
 
 func (a *allowance) tenant(q rota.QueueName, l *lane) *tenantLeft {
+	if a.lastTenant == l.tenant {
+		return a.tenantLeft
+	}
 	left := a.ofTenant[l.tenant]
 	if left == nil {
 		all := a.tenants[l.key.tenant]
 		if all == nil {
 			all = new(int64)
 			*all = a.caps.Tenant(l.key.tenant)
-			a.tenants[l.key.tenant] = all
+			put(&a.tenants, l.key.tenant, all)
 		}
 		left = &tenantLeft{all, a.caps.Window(q, l.key.tenant)}
-		a.ofTenant[l.tenant] = left
+		put(&a.ofTenant, l.tenant, left)
 	}
+	a.lastTenant, a.tenantLeft = l.tenant, left
 	return left
 }
 
 func (a *allowance) domain(q rota.QueueName, l *lane) *int64 {
+	if a.lastDomain == l.domain {
+		return a.domainLeft
+	}
 	left := a.ofDomain[l.domain]
 	if left == nil {
 		left = new(int64)
 		*left = a.caps.Domain(q, l.key.domain)
-		a.ofDomain[l.domain] = left
+		put(&a.ofDomain, l.domain, left)
 	}
+	a.lastDomain, a.domainLeft = l.domain, left
 	return left
 }
 

@@ -49,9 +49,16 @@ type Draft struct {
 // NewDraft starts an entry in which nothing is assigned yet. Without caps only
 // room bounds it.
 func NewDraft(s *Supply, caps Caps) *Draft {
-	return &Draft{supply: s, allowance: newAllowance(caps), slotLoads: s.slotLoads.clone(), gatherMost: gatherCells, taken: map[*Item]bool{},
-		takenOf: map[ClassID]int{}, shares: map[*group]int64{}, walks: map[walkKey]*ageWalk{},
-		holders: map[*Item]bool{}, roomless: map[ScopedClass]bool{}}
+	return &Draft{supply: s, allowance: newAllowance(caps), slotLoads: s.slotLoads.clone(), gatherMost: gatherCells}
+}
+
+// put sets a key of a map that is made when it is first needed: most entries place a job or two, and need
+// hardly any of the maps.
+func put[K comparable, V any](m *map[K]V, k K, v V) {
+	if *m == nil {
+		*m = make(map[K]V)
+	}
+	(*m)[k] = v
 }
 
 // Withhold has all that is decided from here on pass over the jobs of which f is true:

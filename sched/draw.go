@@ -55,11 +55,17 @@ type pendingSource struct {
 	next   *group
 	// turns holds the others.
 	turns heap[*turn]
-	// streamSlab and turnSlab are made but not yet given out.
-	streamSlab []stream
-	turnSlab   []turn
-	seats      seats
+	// streamSlab and turnSlab are made but not yet given out; each is twice as large as the one before.
+	streamSlab  []stream
+	turnSlab    []turn
+	streamsMade int
+	turnsMade   int
+	seats       seats
 }
+
+// slabMost bounds a slab. The first is of one: most rounds draw a job or two, and what is made
+// is cleared.
+const slabMost = 64
 
 // turn is a group in the draw: its share so far and what is left of it.
 type turn struct {
@@ -157,7 +163,8 @@ func (s *pendingSource) gather(r *rooms, only *group) {
 // turn gives a group a new turn; they are made a slab at a time, like streams.
 func (s *pendingSource) turn(g *group) *turn {
 	if len(s.turnSlab) == 0 {
-		s.turnSlab = make([]turn, 64)
+		s.turnsMade = min(max(2*s.turnsMade, 1), slabMost)
+		s.turnSlab = make([]turn, s.turnsMade)
 	}
 	t := &s.turnSlab[0]
 	s.turnSlab = s.turnSlab[1:]
@@ -334,7 +341,8 @@ func (s *pendingSource) walkItems(t *turn, l *lane) {
 // stream returns a new stream; they are made a slab at a time.
 func (s *pendingSource) stream() *stream {
 	if len(s.streamSlab) == 0 {
-		s.streamSlab = make([]stream, 64)
+		s.streamsMade = min(max(2*s.streamsMade, 1), slabMost)
+		s.streamSlab = make([]stream, s.streamsMade)
 	}
 	st := &s.streamSlab[0]
 	s.streamSlab = s.streamSlab[1:]

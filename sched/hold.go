@@ -74,7 +74,7 @@ func (h *Hold) blocked() bool { return h.Lot.Pending.blocked(h.Item, h.Turn) }
 func (d *Draft) PlaceHeld(h Hold, now rota.Clock) (Pair, bool) {
 	slot, known := d.supply.slotOf[h.Worker]
 	k := &d.supply.classes[h.Item.Class]
-	d.holders[h.Item] = true
+	put(&d.holders, h.Item, true)
 	if !known || h.blocked() || d.shut(h.Lot.Queue, h.Lot.Pending.laneOf(h.Item)) || !d.supply.could(h.Item.ask(), slot) ||
 		d.slotLoads.roomFor(slot, k.queue, k.need) != Fit {
 		if !h.Preempted { // such a hold is outside the bound
@@ -115,7 +115,7 @@ func (d *Draft) place(lot Lot, it *Item, slot int32, rule rota.ReasoningRule, no
 func (d *Draft) Keep(lots []Lot, holds []Hold, now rota.Clock) (changes []HoldChange) {
 	for _, pairs := range d.drawn {
 		for i := range pairs {
-			d.taken[pairs[i].Item] = true
+			put(&d.taken, pairs[i].Item, true)
 		}
 	}
 	for _, c := range d.granted {
@@ -200,7 +200,7 @@ func (d *Draft) grant(lots []Lot, now rota.Clock, most int) (changes []HoldChang
 			w.vain[d.supply.Scope(w.lot.Queue, w.item.Tenant)] = true
 		} else {
 			d.slotLoads.hold(best, true)
-			d.holders[w.item] = true
+			put(&d.holders, w.item, true)
 			changes = append(changes, HoldChange{Item: w.item, Worker: d.supply.specs[best].ID})
 		}
 		if (best >= 0 || d.supply.narrowed(w.lot.Queue)) && d.await(w) {

@@ -221,7 +221,7 @@ func (a *allowance) key(row *keyRow) *int64 {
 		if !row.waits {
 			*left = a.caps.Key(row.name)
 		}
-		a.ofKey[row] = left
+		put(&a.ofKey, row, left)
 	}
 	return left
 }

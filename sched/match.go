@@ -22,6 +22,7 @@ type matcher struct {
 	rank int32
 	// group holds the candidates of the present group that have no worker yet.
 	group []member
+	few   [1]member // where group starts
 	union bitset
 	// plan is of a queue that backfills conservatively, once its first job has found no room.
 	plan *plan
@@ -41,8 +42,9 @@ type member struct {
 func (c *member) fits(pos int) bool { return c.class.at.has(pos) && (c.mask == nil || c.mask.has(pos)) }
 
 func (m *matcher) begin() {
-	m.pairs = make([]Pair, 0, min(m.in.Limit, m.drawable))
-	m.group = make([]member, 0, groupMax)
+	// Where many jobs wait, a round mostly places few: as many as end.
+	m.pairs = make([]Pair, 0, min(m.in.Limit, m.drawable, 4*m.count))
+	m.group = m.few[:0]
 	m.union = m.newSet()
 }
 

@@ -20,7 +20,7 @@ func (d *Draft) WantsRoom(lot Lot, it *Item) bool {
 	}
 	k := ScopedClass{it.Class, d.supply.Scope(lot.Queue, it.Tenant)}
 	if !d.roomless[k] && !d.AnyRoom(it.ask()) {
-		d.roomless[k] = true
+		put(&d.roomless, k, true)
 	}
 	return d.roomless[k]
 }
@@ -37,7 +37,7 @@ func (d *Draft) Reserve(lot Lot, it *Item, id rota.WorkerID) {
 	if slot, known := d.supply.slotOf[id]; known {
 		d.slotLoads.hold(slot, true)
 	}
-	d.holders[it] = true
+	put(&d.holders, it, true)
 	d.Promise(lot, it)
 }
 

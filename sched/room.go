@@ -34,6 +34,7 @@ type rooms struct {
 	// room now.
 	wide  bool
 	arena []uint64
+	sets  int // that the latest arena had room for
 	masks masks
 }
 
@@ -224,7 +225,8 @@ func (r *rooms) shut(c *classRoom) {
 // newSet returns an empty set of positions.
 func (r *rooms) newSet() bitset {
 	if len(r.arena) < r.words {
-		r.arena = make([]uint64, 64*max(r.words, 1))
+		r.sets = min(max(2*r.sets, 2), 64)
+		r.arena = make([]uint64, r.sets*max(r.words, 1))
 	}
 	set := r.arena[:r.words:r.words]
 	r.arena = r.arena[r.words:]

@@ -59,7 +59,7 @@ func (d *Draft) Turns(lots []Lot, now rota.Clock, most int) (pairs []Pair) {
 			if d.kept+len(d.granted)+len(d.reserved) >= d.supply.HoldsMost() {
 				break
 			}
-			d.holders[it] = true
+			put(&d.holders, it, true)
 			d.slotLoads.hold(slot, true)
 			d.granted = append(d.granted, HoldChange{Item: it, Worker: d.supply.specs[slot].ID, Turn: true})
 		}

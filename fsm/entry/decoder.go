@@ -229,7 +229,8 @@ func (d *Decoder) round(room *roundRoom, b []byte) bool {
 	n := 0
 	for rest := b; len(rest) > 0; {
 		f, ok := nextField(&rest)
-		if !ok || (f.kind == protowire.BytesType) != (f.number >= roundQueue) || f.number > roundPairs {
+		numeric := f.number < roundQueue || f.number == roundWith
+		if !ok || (f.kind == protowire.VarintType) != numeric || f.number > roundPairs && f.number != roundWith {
 			return false
 		}
 		if f.number == roundPairs {
@@ -252,6 +253,8 @@ func (d *Decoder) round(room *roundRoom, b []byte) bool {
 			r.Epoch = f.value
 		case roundHeight:
 			r.Height = f.value
+		case roundWith:
+			r.With = uint32(f.value)
 		case roundQueue:
 			r.Queue, ok = d.word(f)
 		case roundPairs:

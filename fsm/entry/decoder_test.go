@@ -32,7 +32,7 @@ func FuzzDecoder(f *testing.F) {
 		{Op: &fsmpb.Op_Lease{Lease: fullLease()}}, {}}, WallMs: nil})
 	add(&fsmpb.Entry{Ops: []*fsmpb.Op{submitOp(&rota.JobSpec{ID: "a", Labels: map[string]string{"a": "b"}, Limits: map[string]int64{"l": -1}}), {Op: &fsmpb.Op_Sweep{Sweep: &fsmpb.Sweep{}}}}})
 	pair := &fsmpb.Pair{Job: "j", Worker: "w", Score: -1, Rank: -2, Rule: 3, N: 4, Of: 5, Interleaved: true}
-	round := &fsmpb.Round{Epoch: 1, Height: 2, Queue: "q", Pairs: []*fsmpb.Pair{pair, {}, pair}}
+	round := &fsmpb.Round{Epoch: 1, Height: 2, Queue: "q", With: 3, Pairs: []*fsmpb.Pair{pair, {}, pair}}
 	add(&fsmpb.Entry{Ops: []*fsmpb.Op{{Op: &fsmpb.Op_Round{Round: round}}, {Op: &fsmpb.Op_Round{Round: round}},
 		{Op: &fsmpb.Op_Round{Round: &fsmpb.Round{Pairs: round.Pairs, Holds: []*fsmpb.Hold{{Job: "h"}}}}}}})
 	add(&fsmpb.Entry{Ops: []*fsmpb.Op{submitOp(jobSpec("b", []byte("x")))}, WallMs: []int64{1, 2}})
@@ -81,6 +81,7 @@ func TestDecoder(t *testing.T) {
 	for range 100 {
 		entry.Ops = append(entry.Ops, asked(submitOp(fullSpec()), "r"), asked(&fsmpb.Op{Op: &fsmpb.Op_Lease{Lease: fullLease()}}, "r"))
 	}
+	entry.Ops = append(entry.Ops, &fsmpb.Op{Op: &fsmpb.Op_Round{Round: &fsmpb.Round{Epoch: 1, Height: 2, Queue: "q", With: 200}}})
 	body, err := proto.Marshal(entry)
 	if err != nil {
 		t.Fatal(err)

@@ -1,7 +1,7 @@
 package foresight
 
 import (
-	"container/heap"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -31,23 +31,14 @@ const (
 type running struct {
 	end, due   int64 // clock: when it ends, and when its estimate is over
 	order, job int
+	id         rota.JobID
 	worker     int32
 	lease      rota.LeaseID
 }
 
-type ends []running
-
-func (e ends) Len() int { return len(e) }
-func (e ends) Less(i, j int) bool {
-	return e[i].end < e[j].end || e[i].end == e[j].end && e[i].order < e[j].order
-}
-func (e ends) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
-func (e *ends) Push(x any)   { *e = append(*e, x.(running)) }
-func (e *ends) Pop() any {
-	last := len(*e) - 1
-	x := (*e)[last]
-	*e = (*e)[:last]
-	return x
+// sooner is the order of ends.
+func (r *running) sooner(o *running) bool {
+	return r.end < o.end || r.end == o.end && r.order < o.order
 }
 
 // driver is the course of one life.
@@ -59,7 +50,7 @@ type driver struct {
 	zero     int64 // the moment of the load that is the clock's epoch
 	sessions []uint64
 	places   map[rota.WorkerID]int32
-	busy     ends
+	busy     heap[*running]
 	next     int // the next job to be submitted
 	started  int
 	ended    int // since the latest sweep that forgets
@@ -69,6 +60,17 @@ type driver struct {
 	// has stopped.
 	owed  []*fsmpb.Op
 	ticks ticks
+	// ending, ops and submission are room that is used again and again.
+	ending     []*running
+	ops        []*fsmpb.Op
+	submission submission
+}
+
+// submission is a job's, of processors alone.
+type submission struct {
+	op     fsmpb.Op
+	kind   fsmpb.Op_Submit
+	submit fsmpb.Submit
 }
 
 // Simulate runs a life, and returns what became of each job. What ends as estimated at a moment is gone for any
@@ -80,6 +82,7 @@ func Simulate(ctx context.Context, l *Life) (fates []Fate, err error) {
 	}
 	d := &driver{Life: l, m: fsm.New(), now: epoch, zero: l.Jobs[0].Submit, fates: make([]Fate, len(l.Jobs)),
 		places: make(map[rota.WorkerID]int32)}
+	d.busy.less, d.ticks.moves.less = (*running).sooner, func(a, b int64) bool { return a < b }
 	if err := d.ticks.set(l.Settings); err != nil {
 		return nil, err
 	}
@@ -115,8 +118,8 @@ func (d *driver) event() int64 {
 	if d.next < len(d.Jobs) {
 		at = d.clock(d.Jobs[d.next].Submit)
 	}
-	if len(d.busy) > 0 {
-		at = min(at, d.busy[0].end)
+	if len(d.busy.list) > 0 {
+		at = min(at, d.busy.list[0].end)
 	}
 	return at
 }
@@ -139,10 +142,10 @@ func (d *driver) unended() error {
 // moment does all that happens at a moment but the ticks.
 func (d *driver) moment(at int64) error {
 	ending := d.endings(at)
-	var gone []*fsmpb.Op
-	for i := range ending {
-		if ending[i].due == at {
-			gone = append(gone, d.completion(&ending[i]))
+	gone := d.ops[:0]
+	for _, r := range ending {
+		if r.due == at {
+			gone = append(gone, d.completion(r))
 		}
 	}
 	if len(gone) > 0 {
@@ -155,9 +158,9 @@ func (d *driver) moment(at int64) error {
 			return err
 		}
 	}
-	for i := range ending {
-		if ending[i].due != at {
-			if err := d.apply(at, []*fsmpb.Op{d.completion(&ending[i])}); err != nil {
+	for _, r := range ending {
+		if r.due != at {
+			if err := d.apply(at, append(d.ops[:0], d.completion(r))); err != nil {
 				return err
 			}
 		}
@@ -169,12 +172,13 @@ func (d *driver) moment(at int64) error {
 }
 
 // endings takes the runs that end at a moment, in the order of their starts.
-func (d *driver) endings(at int64) (ending []running) {
-	for len(d.busy) > 0 && d.busy[0].end == at {
-		ending = append(ending, heap.Pop(&d.busy).(running))
+func (d *driver) endings(at int64) []*running {
+	clear(d.ending)
+	d.ending = d.ending[:0]
+	for len(d.busy.list) > 0 && d.busy.list[0].end == at {
+		d.ending = append(d.ending, d.busy.take(0)) // of one moment, they come in that order
 	}
-	slices.SortFunc(ending, func(a, b running) int { return a.order - b.order })
-	return ending
+	return d.ending
 }
 
 // settle says what workers still owe, and decides on what that changed.
@@ -243,12 +247,8 @@ func (d *driver) entry(at int64, ops []*fsmpb.Op) ([]*fsmpb.Outcome, error) {
 
 // log appends an entry and applies it.
 func (d *driver) log(ops []*fsmpb.Op) ([]*fsmpb.Outcome, error) {
-	data, err := entry.Seal(&fsmpb.Entry{Term: 1, NowMs: d.now, Ops: ops}, d.m.Head().Rules)
-	if err != nil {
-		return nil, err
-	}
 	d.index++
-	a, err := d.m.Apply(d.index, 1, data)
+	a, err := d.applied(&fsmpb.Entry{Term: 1, NowMs: d.now, Ops: ops})
 	if err != nil {
 		return nil, err
 	}
@@ -262,7 +262,21 @@ func (d *driver) log(ops []*fsmpb.Op) ([]*fsmpb.Outcome, error) {
 	}
 	d.ticks.more = a.Sweep.More
 	d.m.Recycle(a.Events)
+	clear(ops)
+	d.ops = ops[:0]
 	return a.Outcomes, nil
+}
+
+// applied applies an entry. No log keeps it: only a thorough life goes by its bytes.
+func (d *driver) applied(e *fsmpb.Entry) (fsm.Applied, error) {
+	if !d.thorough {
+		return d.m.ApplyOpened(d.index, e.Term, e)
+	}
+	data, err := entry.Seal(e, d.m.Head().Rules)
+	if err != nil {
+		return fsm.Applied{}, err
+	}
+	return d.m.Apply(d.index, e.Term, data)
 }
 
 // heed does what an event asks of workers and of the leader.
@@ -273,7 +287,7 @@ func (d *driver) heed(e *rota.Event) {
 		d.start(e)
 	case rota.EventLeaseRevoked: // its worker ends it at once, and says so
 		if r, ok := d.stop(e.Lease); ok {
-			d.owed = append(d.owed, d.verb(rota.VerbDecline, &r))
+			d.owed = append(d.owed, d.verb(rota.VerbDecline, r))
 			d.fates[r.job].Preempted++
 		}
 	case rota.EventLeaseExpired, rota.EventLeaseCancelled:
@@ -299,31 +313,38 @@ func (d *driver) end(i int, clock int64) {
 // start notes that a job runs from now on.
 func (d *driver) start(e *rota.Event) {
 	i := placeOf(e.Job)
-	r := running{end: d.now + d.Jobs[i].Run, due: d.due(i, d.now), order: d.started, job: i, worker: d.places[e.Worker], lease: e.Lease}
-	heap.Push(&d.busy, r)
-	d.ticks.outlive(&r)
+	r := &running{end: d.now + d.Jobs[i].Run, due: d.due(i, d.now), order: d.started, job: i, id: e.Job, worker: d.places[e.Worker], lease: e.Lease}
+	d.busy.push(r)
+	d.ticks.outlive(r)
 	d.started++
 	d.ticks.idle = 0
 	d.fates[i].Start, d.fates[i].Worker = d.load(d.now), r.worker
 	if d.Jobs[i].Run >= ackTimeout || d.thorough {
-		d.owed = append(d.owed, d.verb(rota.VerbAck, &r))
+		d.owed = append(d.owed, d.verb(rota.VerbAck, r))
 	}
 }
 
 // stop ends a run before its time.
-func (d *driver) stop(lease rota.LeaseID) (r running, ok bool) {
-	i := slices.IndexFunc(d.busy, func(r running) bool { return r.lease == lease })
+func (d *driver) stop(lease rota.LeaseID) (r *running, ok bool) {
+	i := slices.IndexFunc(d.busy.list, func(r *running) bool { return r.lease == lease })
 	if i < 0 {
-		return r, false
+		return nil, false
 	}
-	r = heap.Remove(&d.busy, i).(running)
+	r = d.busy.take(i)
 	d.fates[r.job].Start = -1
 	return r, true
 }
 
 func (d *driver) verb(verb rota.LeaseVerb, r *running) *fsmpb.Op {
-	return &fsmpb.Op{Op: &fsmpb.Op_Lease{Lease: &fsmpb.LeaseOp{Verb: uint32(verb), Lease: r.lease[:], Job: string(jobID(r.job)),
-		Worker: string(d.Workers[r.worker].ID), Session: d.sessions[r.worker]}}}
+	room := new(struct {
+		op    fsmpb.Op
+		kind  fsmpb.Op_Lease
+		lease fsmpb.LeaseOp
+	})
+	room.lease.Verb, room.lease.Lease, room.lease.Job = uint32(verb), r.lease[:], string(r.id)
+	room.lease.Worker, room.lease.Session = string(d.Workers[r.worker].ID), d.sessions[r.worker]
+	room.kind.Lease, room.op.Op = &room.lease, &room.kind
+	return &room.op
 }
 
 // completion ends a run as its worker does.
@@ -342,11 +363,25 @@ func placeOf(id rota.JobID) int {
 
 // submit submits a job, with the rounds that the leader decides for the very entry, and decides.
 func (d *driver) submit(at int64, i int) error {
-	ops := []*fsmpb.Op{{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: entry.SpecOp(d.spec(i))}}}}
-	if err := d.apply(at, d.with(at, ops)); err != nil {
+	if err := d.apply(at, d.with(at, append(d.ops[:0], d.submits(i)))); err != nil {
 		return err
 	}
 	return d.match(at)
+}
+
+// submits is the operation that submits a job. The room of one of processors alone is used again.
+func (d *driver) submits(i int) *fsmpb.Op {
+	j, s := &d.Jobs[i], &d.submission
+	if j.Spec != nil {
+		return &fsmpb.Op{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: entry.SpecOp(d.spec(i))}}}
+	}
+	if s.submit.Spec == nil {
+		s.submit.Spec = entry.SpecOp(d.spec(i))
+		s.kind.Submit, s.op.Op = &s.submit, &s.kind
+	}
+	p := s.submit.Spec
+	p.Id, p.Tenant, p.CpuMilli, p.ExpectedMs = string(jobID(i)), string(cmp.Or(j.Tenant, rota.DefaultTenant)), j.CPUMilli, d.expected(i)
+	return &s.op
 }
 
 // with adds the rounds that an entry is decided with: where others wait there are none.
@@ -355,7 +390,16 @@ func (d *driver) with(at int64, ops []*fsmpb.Op) []*fsmpb.Op {
 		return ops
 	}
 	for _, r := range d.m.DecideWith(&fsm.Arrivals{Ops: ops, Now: rota.Clock(at)}, limits.DecideMost) {
-		ops = append(ops, &fsmpb.Op{Op: &fsmpb.Op_Round{Round: r}})
+		ops = append(ops, roundOp(r))
 	}
 	return ops
+}
+
+func roundOp(r *fsmpb.Round) *fsmpb.Op {
+	room := new(struct {
+		op   fsmpb.Op
+		kind fsmpb.Op_Round
+	})
+	room.kind.Round, room.op.Op = r, &room.kind
+	return &room.op
 }

@@ -59,20 +59,21 @@ func (l *Life) spec(i int) *rota.JobSpec {
 	if spec.Tenant == "" {
 		spec.Tenant = rota.DefaultTenant
 	}
-	expected := j.Estimate
-	if l.Exact {
-		expected = j.Run
-	}
-	spec.Expected = millis.Duration(expected)
+	spec.Expected = millis.Duration(l.expected(i))
 	return &spec
+}
+
+// expected is the run time of a job as the policy knows it.
+func (l *Life) expected(i int) int64 {
+	if l.Exact {
+		return l.Jobs[i].Run
+	}
+	return l.Jobs[i].Estimate
 }
 
 // due is when the estimate of a job that starts at a moment is over.
 func (l *Life) due(i int, start int64) int64 {
-	if l.Exact {
-		return start + l.Jobs[i].Run
-	}
-	return start + l.Jobs[i].Estimate
+	return start + l.expected(i)
 }
 
 // longest is the longest duration that a job may declare, in ms.

@@ -1,7 +1,6 @@
 package foresight
 
 import (
-	"container/heap"
 	"errors"
 	"math"
 	"time"
@@ -30,7 +29,7 @@ type ticks struct {
 	// waits are the jobs that may be granted a hold, in the order in which they have waited long enough; moves
 	// is when holds are over.
 	waits []waiting
-	moves moments
+	moves heap[int64]
 	// idle counts the ticks since a job started.
 	idle int
 }
@@ -41,19 +40,6 @@ const sweepEvery = int64(limits.SweepEvery / time.Millisecond)
 type waiting struct {
 	due int64
 	job int
-}
-
-type moments []int64
-
-func (m moments) Len() int           { return len(m) }
-func (m moments) Less(i, j int) bool { return m[i] < m[j] }
-func (m moments) Swap(i, j int)      { m[i], m[j] = m[j], m[i] }
-func (m *moments) Push(x any)        { *m = append(*m, x.(int64)) }
-func (m *moments) Pop() any {
-	last := len(*m) - 1
-	x := (*m)[last]
-	*m = (*m)[:last]
-	return x
 }
 
 // idleMost is after how many ticks without a start, when nothing runs and no job is to come, a life is
@@ -87,9 +73,9 @@ func (t *ticks) heed(e *rota.Event, now int64) {
 		if e.Text == "ENDED HOLD_MAX" {
 			t.wait(e.Job, now)
 		}
-		heap.Push(&t.moves, now+t.holdMax)
+		t.moves.push(now + t.holdMax)
 		if t.holdMax < int64(rota.SilenceEnds) { // one by preemption
-			heap.Push(&t.moves, now+int64(rota.SilenceEnds))
+			t.moves.push(now + int64(rota.SilenceEnds))
 		}
 	}
 }
@@ -104,7 +90,7 @@ func (t *ticks) wait(job rota.JobID, now int64) {
 // outlive notes when a job will have outlived its estimate.
 func (t *ticks) outlive(r *running) {
 	if t.backfills && r.due < r.end {
-		heap.Push(&t.moves, r.due)
+		t.moves.push(r.due)
 	}
 }
 
@@ -153,15 +139,15 @@ func (d *driver) matchDue() int64 {
 	for len(t.waits) > 0 && (t.waits[0].due <= t.seen || d.fates[t.waits[0].job].Start >= 0) {
 		t.waits = t.waits[1:]
 	}
-	for len(t.moves) > 0 && t.moves[0] <= t.seen {
-		heap.Pop(&t.moves)
+	for len(t.moves.list) > 0 && t.moves.list[0] <= t.seen {
+		t.moves.take(0)
 	}
 	due := int64(never)
 	if len(t.waits) > 0 {
 		due = t.waits[0].due
 	}
-	if len(t.moves) > 0 {
-		due = min(due, t.moves[0])
+	if len(t.moves.list) > 0 {
+		due = min(due, t.moves.list[0])
 	}
 	return due
 }
@@ -174,7 +160,7 @@ func up(at, origin, step int64) int64 {
 // strike does what the leader does at a tick: a sweep, where one is due, then rounds.
 func (d *driver) strike(sweep, match int64) error {
 	t, at := &d.ticks, min(sweep, match)
-	if t.idle++; t.idle > idleMost && d.next == len(d.Jobs) && len(d.busy) == 0 {
+	if t.idle++; t.idle > idleMost && d.next == len(d.Jobs) && len(d.busy.list) == 0 {
 		return errStuck
 	}
 	if sweep == at {
@@ -225,9 +211,9 @@ func (d *driver) match(at int64) error {
 		if len(rounds) == 0 || samePair(last, rounds) {
 			break
 		}
-		ops := make([]*fsmpb.Op, len(rounds))
-		for i, r := range rounds {
-			ops[i] = &fsmpb.Op{Op: &fsmpb.Op_Round{Round: r}}
+		ops := d.ops[:0]
+		for _, r := range rounds {
+			ops = append(ops, roundOp(r))
 		}
 		if err := d.apply(at, ops); err != nil {
 			return err
