@@ -43,12 +43,12 @@ func (m *Machine) Apply(index rota.Index, term uint64, data []byte) (Applied, er
 	if err != nil {
 		return Applied{}, err
 	}
-	return m.ApplyOpened(index, term, e)
+	return ApplyOpened(m, index, term, e)
 }
 
 // ApplyOpened applies an entry that was opened already, or that no log holds. What is in it must not change
 // afterwards but for the messages themselves.
-func (m *Machine) ApplyOpened(index rota.Index, term uint64, e *fsmpb.Entry) (Applied, error) {
+func ApplyOpened(m *Machine, index rota.Index, term uint64, e *fsmpb.Entry) (Applied, error) {
 	for _, op := range e.GetOps() {
 		if op.GetOp() == nil {
 			return Applied{}, &entry.HaltError{Index: index, NewerRules: true, Reason: "it holds an operation that this binary does not know"}

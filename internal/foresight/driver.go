@@ -270,7 +270,7 @@ func (d *driver) log(ops []*fsmpb.Op) ([]*fsmpb.Outcome, error) {
 // applied applies an entry. No log keeps it: only a thorough life goes by its bytes.
 func (d *driver) applied(e *fsmpb.Entry) (fsm.Applied, error) {
 	if !d.thorough {
-		return d.m.ApplyOpened(d.index, e.Term, e)
+		return fsm.ApplyOpened(d.m, d.index, e.Term, e)
 	}
 	data, err := entry.Seal(e, d.m.Head().Rules)
 	if err != nil {
