@@ -175,6 +175,8 @@ type Tenant struct {
 	Known bool `json:"known"`
 	// Bytes is what bytes_max bounds (SPEC §4.14).
 	Bytes int64 `json:"bytes"`
+	// RateLeft is how many jobs rate_limit_rps would let it submit now, 0 too where that bounds none.
+	RateLeft int64 `json:"rate_left,omitempty"`
 	// Changes lists what the call would change; only in the answer to a dry run.
 	Changes []SettingChange `json:"changes,omitempty"`
 }
@@ -355,7 +357,33 @@ type NodeStatus struct {
 	WallSkew time.Duration `json:"wall_skew_ms"`
 	// CertificateEnds is when the certificate that it shows ends, 0 for none.
 	CertificateEnds Date `json:"certificate_ends_ms"`
+	// Snapshot is its newest one, nil for none, and Archive what it keeps of ended jobs; both are nil of a
+	// node that does not say.
+	Snapshot *NodeSnapshot `json:"snapshot,omitempty"`
+	Archive  *NodeArchive  `json:"archive,omitempty"`
 	NodeHealth
+}
+
+// NodeSnapshot is the newest snapshot on a node.
+type NodeSnapshot struct {
+	Index Index `json:"index"`
+	// Date is when it was begun, by the node's wall clock.
+	Date  Date  `json:"date_ms"`
+	Bytes int64 `json:"bytes"`
+}
+
+// NodeArchive is what a node keeps of ended jobs.
+type NodeArchive struct {
+	// Records reach back to Oldest, when the job of the oldest one ended, 0 for none; Bytes are theirs.
+	Records int64 `json:"records"`
+	Oldest  Date  `json:"oldest_ms"`
+	Bytes   int64 `json:"bytes"`
+	// Lag is the age of the oldest of the Staged records, which wait in memory for the disk.
+	Lag    time.Duration `json:"lag_ms"`
+	Staged int64         `json:"staged"`
+	// Lacking records are still fetched from other nodes; Lost ones no node has.
+	Lacking int64 `json:"lacking"`
+	Lost    int64 `json:"lost"`
 }
 
 // NodeHealth is what the leader's own calls say of a node, by its wall clock; 0 where it says

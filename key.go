@@ -124,6 +124,76 @@ type KeyState struct {
 	// Head is the job whose turn it is in a sequence; Blocker the one that holds it up.
 	Head    JobID `json:"head,omitempty"`
 	Blocker JobID `json:"blocker,omitempty"`
+	// Concurrency, Rate and PeriodMs are its rule's, 0 where that bounds none; Tokens are how many
+	// of its jobs the rate would let be assigned now.
+	Concurrency int64 `json:"concurrency,omitempty"`
+	Rate        int64 `json:"rate,omitempty"`
+	PeriodMs    int64 `json:"period_ms,omitempty"`
+	Tokens      int64 `json:"tokens,omitempty"`
+}
+
+// KeyFilter selects keys that rules count. The zero value selects all.
+type KeyFilter struct {
+	// Queue and Tenant are those that a key counts in, Name is what stands before its colon; "" is any.
+	Queue  QueueName
+	Tenant TenantID
+	Name   string
+	Held   KeyHeld
+	// Limit is how many are wanted at most, 0 for all; Cursor continues where a listing ended.
+	Limit  int
+	Cursor string
+}
+
+// KeyHeld says what holds the jobs of a key up.
+type KeyHeld uint8
+
+const (
+	// KeyHeldAny selects keys whatever holds them up, and those that nothing does.
+	KeyHeldAny KeyHeld = iota
+	// KeyHeldFull selects those at a limit of their rule: none of their jobs is assigned now.
+	KeyHeldFull
+	// KeyHeldBlocked selects those whose sequence a job holds up that ended DEAD or EXPIRED.
+	KeyHeldBlocked
+)
+
+var keyHelds = [...]string{"any", "full", "blocked"}
+
+func (h KeyHeld) String() string {
+	if int(h) < len(keyHelds) {
+		return keyHelds[h]
+	}
+	return "unknown"
+}
+
+// ParseKeyHeld is the inverse of String; "" is KeyHeldAny.
+func ParseKeyHeld(text string) (KeyHeld, error) {
+	for i, name := range keyHelds {
+		if text == name || text == "" {
+			return KeyHeld(i), nil
+		}
+	}
+	return 0, Refusef(KindInvalid, "held", "held is %.80q: any, full or blocked is wanted", text)
+}
+
+// Check refuses what no key could match.
+func (f *KeyFilter) Check() error {
+	if f.Queue != "" {
+		if err := CheckID("queue", f.Queue); err != nil {
+			return err
+		}
+	}
+	if f.Tenant != "" {
+		if err := CheckID("tenant", f.Tenant); err != nil {
+			return err
+		}
+	}
+	if f.Name != "" && (!validLabel(f.Name) || strings.Contains(f.Name, ":")) {
+		return Refusef(KindInvalid, "name", "name %.80q is not 1 to %d bytes of printable ASCII without a colon", f.Name, MaxKeyBytes)
+	}
+	if f.Held > KeyHeldBlocked {
+		return Refusef(KindInvalid, "held", "held is %d: any, full or blocked is wanted", f.Held)
+	}
+	return nil
 }
 
 // checkKeys refuses the keys of a job.

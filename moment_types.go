@@ -24,6 +24,8 @@ var (
 	nodeStatusJSON     = layoutOf[NodeStatus]()
 	raftPeerJSON       = layoutOf[RaftPeer]()
 	nodeHealthJSON     = layoutOf[NodeHealth]()
+	nodeSnapshotJSON   = layoutOf[NodeSnapshot]()
+	nodeArchiveJSON    = layoutOf[NodeArchive]()
 	snapshotInfoJSON   = layoutOf[SnapshotInfo]()
 	workflowJSON       = layoutOf[Workflow]()
 	queueJSON          = layoutOf[Queue]()
@@ -247,6 +249,18 @@ func (i Issuer) MarshalJSON() ([]byte, error) { return issuerJSON.marshal(i) }
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (i *Issuer) UnmarshalJSON(text []byte) error { return issuerJSON.unmarshal(text, i) }
+
+// MarshalJSON implements json.Marshaler.
+func (s NodeSnapshot) MarshalJSON() ([]byte, error) { return nodeSnapshotJSON.marshal(s) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *NodeSnapshot) UnmarshalJSON(text []byte) error { return nodeSnapshotJSON.unmarshal(text, s) }
+
+// MarshalJSON implements json.Marshaler.
+func (a NodeArchive) MarshalJSON() ([]byte, error) { return nodeArchiveJSON.marshal(a) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (a *NodeArchive) UnmarshalJSON(text []byte) error { return nodeArchiveJSON.unmarshal(text, a) }
 
 // MarshalJSON implements json.Marshaler.
 func (b StoredBackup) MarshalJSON() ([]byte, error) { return storedBackupJSON.marshal(b) }

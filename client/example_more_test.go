@@ -194,6 +194,9 @@ func ExampleKeys_SetRule() {
 	}
 	states, err := c.Keys().State(ctx, rota.DefaultTenant, "account:7")
 	fmt.Println(len(states), states[0].Jobs, err)
+	for key, err := range c.Keys().List(ctx, rota.KeyFilter{Limit: 10}) {
+		fmt.Println(key.Key, key.Jobs, err)
+	}
 	rules, err := client.Collect(c.Keys().Rules(ctx))
 	fmt.Println(rules[0].Name, rules[0].Sequence, err)
 	fmt.Println(errors.Is(c.Keys().Skip(ctx, rota.KeyState{Key: "account:8", Blocker: "j"}), rota.ErrNotFound))
@@ -201,6 +204,7 @@ func ExampleKeys_SetRule() {
 	// Output:
 	// <nil>
 	// 1 2 <nil>
+	// account:7 2 <nil>
 	// account block <nil>
 	// true
 	// <nil>

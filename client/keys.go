@@ -56,6 +56,21 @@ func (k Keys) State(ctx context.Context, tenant rota.TenantID, key string, opts 
 	return read(ctx, k.c, "show key", opts, from, ask)
 }
 
+// List lists the keys that rules count, the most used first: those with the most leases open, of
+// equals those with the most live jobs. One whose use changes meanwhile may come twice, or not at all.
+func (k Keys) List(ctx context.Context, filter rota.KeyFilter, opts ...ReadOption) iter.Seq2[rota.KeyState, error] {
+	return list(ctx, k.c, "list keys", filter.Limit, filter.Cursor, opts, func(ctx context.Context, n *node, p page) (got pageOf[rota.KeyState], err error) {
+		answer, err := n.keys.States(ctx, &rotav1.ListKeyStatesRequest{Read: words.ReadToWire(p.read), Limit: int32(p.limit), Cursor: p.cursor,
+			Queue: string(filter.Queue), Tenant: string(filter.Tenant), Name: filter.Name, Held: filter.Held.String()})
+		if err != nil {
+			return got, err
+		}
+		got.items, err = words.KeyStatesFromWire(answer.GetKeys())
+		got.next, got.at = answer.GetNextCursor(), answer.GetAt()
+		return got, err
+	})
+}
+
 // Skip lets a sequence go on behind the job that blocks it: the Queue, the Tenant, the Key
 // and the Blocker of a state. Said again it changes nothing.
 func (k Keys) Skip(ctx context.Context, blocked rota.KeyState) error {

@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/internal/millis"
 	"github.com/rotasched/rota/internal/peer"
 	"github.com/rotasched/rota/snapshot/archive"
 )
@@ -30,6 +31,12 @@ func (cv *clusterVerbs) ownStatus() rota.NodeStatus {
 	if ends := cv.n.cfg.CertificateEnds; ends != nil {
 		s.CertificateEnds = rota.Date(ends().UnixMilli())
 	}
+	if kept := cv.n.snapshots.Newest(); kept.Index != 0 {
+		s.Snapshot = &rota.NodeSnapshot{Index: kept.Index, Date: kept.Date, Bytes: kept.Bytes}
+	}
+	a := cv.n.archive.ArchiveStatus()
+	s.Archive = &rota.NodeArchive{Records: int64(a.Records), Oldest: a.OldestDate, Bytes: int64(a.Bytes), Lag: millis.Duration(a.LagMs),
+		Staged: a.Staged, Lacking: int64(a.Lacking), Lost: int64(a.Lost)}
 	if cv.n.cfg.Exposed { // a word about how it was started: nothing in it is ill
 		s.Problems = append(s.Problems, ExposedText)
 	}

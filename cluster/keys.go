@@ -55,6 +55,23 @@ func (pv *policyVerbs) Key(ctx context.Context, tenant rota.TenantID, key string
 	})
 }
 
+// KeyStates reads a page of the keys that rules count, the most used first.
+func (pv *policyVerbs) KeyStates(ctx context.Context, f rota.KeyFilter, opt peer.ReadOptions) (page []rota.KeyState, next string, at rota.ReadAt, err error) {
+	if at, err = pv.n.replica.fresh(ctx, opt); err != nil {
+		return nil, "", at, err
+	}
+	var list *fsm.KeyList
+	if err := pv.n.replica.freezing(func(m *fsm.Machine) { list = fsm.Keys(m) }); err != nil {
+		return nil, "", at, err
+	}
+	rd, err := pv.n.replica.reader(ctx)
+	if err != nil {
+		return nil, "", at, err
+	}
+	page, next, err = list.Page(f, rd)
+	return page, next, at, err
+}
+
 // orAll is an id, or all of them where it is empty.
 func orAll[S ~string](id S) S {
 	if id == "" {

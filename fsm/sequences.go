@@ -40,12 +40,18 @@ func (kr *keyring) turnOf(c *keyCountRow) (turn rota.JobID) {
 		if planted.passesHead(kr.m, p) {
 			return true
 		}
-		if p.count == c.key && (c.blocker == "" || c.blocker == p.job || p.place < c.place) {
-			turn = p.job
-		}
+		turn = c.turnAt(p)
 		return false
 	})
 	return turn
+}
+
+// turnAt returns the job of a count's first place, where it is its turn.
+func (r *keyCountRow) turnAt(p keyPlace) rota.JobID {
+	if p.count == r.key && (r.blocker == "" || r.blocker == p.job || p.place < r.place) {
+		return p.job
+	}
+	return ""
 }
 
 // turned files the jobs anew whose turn came, or is over.

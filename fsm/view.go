@@ -299,9 +299,21 @@ func KeyStates(vw *View, tenant rota.TenantID, key string, shown func(*rota.KeyS
 }
 
 func (kr *keyring) words(c *keyCountRow, r *keyRuleRow) rota.KeyState {
-	k := rota.KeyState{Queue: c.queue, Tenant: c.tenant, Key: c.text, Jobs: c.jobs, Open: c.open, Full: c.full, Head: kr.turnOf(c), Blocker: c.blocker}
+	k := c.words(r, kr.m.head.now())
+	k.Head = kr.turnOf(c)
+	return k
+}
+
+// words tells a count under its rule, but for whose turn it is.
+func (c *keyCountRow) words(r *keyRuleRow, now rota.Moment) rota.KeyState {
+	k := rota.KeyState{Queue: c.queue, Tenant: c.tenant, Key: c.text, Jobs: c.jobs, Open: c.open, Full: c.full, Blocker: c.blocker,
+		Concurrency: r.Concurrency, Rate: r.Rate, PeriodMs: r.PeriodMs}
+	if r.Rate == 0 {
+		return k
+	}
+	k.Tokens = r.bucket().tokens(c.tat, now.Clock)
 	if c.full && !r.taken(c) {
-		k.Next = kr.m.head.now().At(r.bucket().nextToken(c.tat, kr.m.head.clock))
+		k.Next = now.At(r.bucket().nextToken(c.tat, now.Clock))
 	}
 	return k
 }

@@ -38,8 +38,15 @@ func (vw *View) Tenants() []rota.Tenant {
 }
 
 func (vw *View) tenantWords(r *tenantRow) rota.Tenant {
-	return rota.Tenant{ID: r.id, TenantLimits: r.limits, Open: r.open, Throttled: r.throttledAt > 0, Known: r.known, ETag: r.etag(),
+	t := rota.Tenant{ID: r.id, TenantLimits: r.limits, Open: r.open, Throttled: r.throttledAt > 0, Known: r.known, ETag: r.etag(),
 		Bytes: vw.m.ledger.tally.tenants[r.id]}
+	if rate := r.limits.RateLimitRPS; rate > 0 {
+		t.RateLeft = rate
+		if measured := vw.m.admission.limiters.get(limiterKey("", r.id)); measured != nil {
+			t.RateLeft = bucketOf(rate, rate).tokens(measured.tat, vw.m.head.clock)
+		}
+	}
+	return t
 }
 
 // QueueInFull returns a queue with its failure domains and, of an adaptive one, what

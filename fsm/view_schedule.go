@@ -1,12 +1,18 @@
 package fsm
 
 import (
+	"cmp"
+	"container/heap"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/tree"
 	"github.com/rotasched/rota/internal/access"
+	"github.com/rotasched/rota/internal/limits"
+	"github.com/tidwall/btree"
 )
 
 // ScheduleOf returns a schedule as it stands.
@@ -181,4 +187,149 @@ func WebhooksOf(vw *View) []rota.Webhook {
 		return true
 	})
 	return list
+}
+
+// KeyList is a frozen view of the keys that rules count; reading it holds nothing up.
+type KeyList struct {
+	now    rota.Moment
+	rules  *tree.Tree[string, *keyRuleRow]
+	counts *tree.Tree[string, *keyCountRow]
+	line   *btree.BTreeG[keyPlace]
+}
+
+// Keys freezes the keys of a machine for a list.
+func Keys(m *Machine) *KeyList {
+	kr := &m.keyring
+	return &KeyList{now: m.head.now(), rules: kr.rules.freeze(), counts: kr.counts.freeze(), line: kr.line.Copy()}
+}
+
+// Page returns the keys that a filter selects and rd may read: those with the most open leases
+// first, of equals those with the most live jobs, then by queue, tenant and key. It walks all that
+// are counted, and keeps no more than a page. One whose use changes between two pages may be on
+// both, or on none.
+func (l *KeyList) Page(f rota.KeyFilter, rd *access.Reader) (page []rota.KeyState, next string, err error) {
+	if err := f.Check(); err != nil {
+		return nil, "", err
+	}
+	limit := f.Limit
+	if limit <= 0 {
+		limit = 100
+	}
+	limit = min(limit, limits.MaxPage)
+	var after *keyCountRow
+	if f.Cursor != "" {
+		if after, err = keyCursor(f.Cursor); err != nil {
+			return nil, "", err
+		}
+	}
+	var first keyHeap
+	more := false
+	may := keyAccess{rd: rd}
+	l.counts.Scan(func(_ string, c *keyCountRow) bool {
+		if !c.selected(&f) || after != nil && !moreUsed(after, c) || len(first) == limit && !moreUsed(c, first[0]) && more || !may.read(c) {
+			return true
+		}
+		if heap.Push(&first, c); len(first) > limit {
+			heap.Pop(&first)
+			more = true
+		}
+		return true
+	})
+	page = make([]rota.KeyState, len(first))
+	for i := len(first) - 1; i >= 0; i-- {
+		c := heap.Pop(&first).(*keyCountRow)
+		if more && next == "" {
+			next = fmt.Sprintf("%d/%d/%s", c.open, c.jobs, c.key)
+		}
+		page[i] = l.words(c)
+	}
+	return page, next, nil
+}
+
+// words tells a key under its rule, which every count has.
+func (l *KeyList) words(c *keyCountRow) rota.KeyState {
+	name, value, _ := strings.Cut(c.text, ":")
+	r, ok := l.rules.Get(keyRuleKey(c.queue, name, value))
+	if !ok {
+		r, _ = l.rules.Get(keyRuleKey(c.queue, name, ""))
+	}
+	k := c.words(r, l.now)
+	l.line.Ascend(keyPlace{count: c.key}, func(p keyPlace) bool {
+		k.Head = c.turnAt(p)
+		return false
+	})
+	return k
+}
+
+// selected reports whether a filter asks for a key.
+func (r *keyCountRow) selected(f *rota.KeyFilter) bool {
+	switch {
+	case f.Queue != "" && r.queue != f.Queue, f.Tenant != "" && r.tenant != f.Tenant:
+		return false
+	case f.Held == rota.KeyHeldFull && !r.full, f.Held == rota.KeyHeldBlocked && r.blocker == "":
+		return false
+	case f.Name != "":
+		name, _, _ := strings.Cut(r.text, ":")
+		return name == f.Name
+	}
+	return true
+}
+
+// moreUsed reports whether a key stands before another in a list by use.
+func moreUsed(a, b *keyCountRow) bool {
+	return cmp.Or(cmp.Compare(b.open, a.open), cmp.Compare(b.jobs, a.jobs), cmp.Compare(a.key, b.key)) < 0
+}
+
+// keyCursor reads where a page begins: behind the row that it returns.
+func keyCursor(text string) (*keyCountRow, error) {
+	open, rest, _ := strings.Cut(text, "/")
+	jobs, key, whole := strings.Cut(rest, "/")
+	r := &keyCountRow{key: key}
+	var err, err2 error
+	r.open, err = strconv.ParseInt(open, 10, 64)
+	r.jobs, err2 = strconv.ParseInt(jobs, 10, 64)
+	if err != nil || err2 != nil || !whole || key == "" {
+		return nil, rota.Refusef(rota.KindInvalid, "cursor", "cursor %.80q is none of this list: the next_cursor of the page before is wanted", text)
+	}
+	return r, nil
+}
+
+// keyAccess asks once for the neighbours that count in the same queue and tenant whether they may be read.
+type keyAccess struct {
+	rd     *access.Reader
+	queue  rota.QueueName
+	tenant rota.TenantID
+	known  bool
+	may    bool
+}
+
+func (a *keyAccess) read(c *keyCountRow) bool {
+	if !a.known || a.queue != c.queue || a.tenant != c.tenant {
+		tenant, queue := c.tenant, c.queue
+		if tenant == "" {
+			tenant = access.Everything
+		}
+		if queue == "" {
+			queue = access.Everything
+		}
+		a.queue, a.tenant, a.known, a.may = c.queue, c.tenant, true, a.rd.Reads(tenant, queue)
+	}
+	return a.may
+}
+
+// keyHeap has the least used on top.
+type keyHeap []*keyCountRow
+
+func (h keyHeap) Len() int           { return len(h) }
+func (h keyHeap) Less(i, j int) bool { return moreUsed(h[j], h[i]) }
+func (h keyHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+
+// Push implements heap.Interface.
+func (h *keyHeap) Push(x any) { *h = append(*h, x.(*keyCountRow)) }
+
+// Pop implements heap.Interface.
+func (h *keyHeap) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return last
 }

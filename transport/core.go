@@ -152,6 +152,8 @@ type Core interface {
 	SkipKey(ctx context.Context, queue rota.QueueName, tenant rota.TenantID, key string, job rota.JobID) error
 	KeyRules(ctx context.Context, opt peer.ReadOptions) ([]rota.KeyRule, rota.ReadAt, error)
 	Key(ctx context.Context, tenant rota.TenantID, key string, opt peer.ReadOptions) ([]rota.KeyState, rota.ReadAt, error)
+	// KeyStates reads a page of the keys that are counted, the most used first, and where the next begins.
+	KeyStates(ctx context.Context, f rota.KeyFilter, opt peer.ReadOptions) ([]rota.KeyState, string, rota.ReadAt, error)
 
 	// CreateToken makes a token known by the hash of its secret: Conflict where its id is
 	// another's, or was revoked. AccessTokens lists the tokens, revoked ones among them.

@@ -99,6 +99,11 @@ func (c *fakeCore) Key(_ context.Context, tenant rota.TenantID, key string, opt 
 	return []rota.KeyState{{Tenant: tenant, Key: key, Jobs: 5, Full: true, Blocker: "j"}}, fakeAt(opt), c.err
 }
 
+func (c *fakeCore) KeyStates(_ context.Context, f rota.KeyFilter, opt peer.ReadOptions) ([]rota.KeyState, string, rota.ReadAt, error) {
+	return []rota.KeyState{{Tenant: "t", Queue: f.Queue, Key: f.Name + ":7", Jobs: int64(f.Limit), Open: 3, Concurrency: 3, Full: f.Held == rota.KeyHeldFull}},
+		"3/5/" + f.Cursor, fakeAt(opt), c.err
+}
+
 func (c *fakeCore) SetCluster(_ context.Context, set []rota.Setting) (rota.ClusterSettings, error) {
 	settings := rota.DefaultClusterSettings()
 	for _, s := range set {

@@ -96,6 +96,32 @@ func (s *keysService) Get(ctx context.Context, req *rotav1.GetKeyRequest) (*rota
 	return answer, nil
 }
 
+// States reads a page of the keys that are counted, the most used first.
+func (s *keysService) States(ctx context.Context, req *rotav1.ListKeyStatesRequest) (*rotav1.ListKeyStatesResponse, error) {
+	f, err := words.KeyFilterFromWire(req)
+	if err == nil {
+		err = checkLimit(req.GetLimit(), req.GetCursor())
+	}
+	if err != nil {
+		return nil, err
+	}
+	opt := words.ReadFromWire(req.GetRead())
+	return onePage(&f.Limit, (*rotav1.ListKeyStatesResponse).GetKeys, func() (*rotav1.ListKeyStatesResponse, error) {
+		states, next, at, err := s.core.KeyStates(ctx, f, opt)
+		if err != nil {
+			return nil, err
+		}
+		if !opt.Stale {
+			opt.MinIndex = at.Index // as in Jobs/List
+		}
+		answer := &rotav1.ListKeyStatesResponse{At: words.ReadAtToWire(at), NextCursor: next}
+		for i := range states {
+			answer.Keys = append(answer.Keys, words.KeyStateToWire(&states[i]))
+		}
+		return answer, nil
+	})
+}
+
 // Skip lets a sequence go on behind the job that blocks it.
 func (s *keysService) Skip(ctx context.Context, req *rotav1.SkipKeyRequest) (*rotav1.SkipKeyResponse, error) {
 	queue, tenant := rota.QueueName(req.GetQueue()), rota.TenantID(req.GetTenant())

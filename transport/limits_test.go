@@ -98,6 +98,21 @@ func limitsUnary(b *bundle) map[string]unaryRow {
 		}, func(ctx context.Context) (proto.Message, error) {
 			return b.keys.List(ctx, &rotav1.ListKeyRulesRequest{Limit: -1})
 		}, `sequence:"skip"`},
+		"keys states": {func(ctx context.Context) (proto.Message, error) {
+			return b.keys.States(ctx, &rotav1.ListKeyStatesRequest{Name: "account", Held: "full"})
+		}, func(ctx context.Context) (proto.Message, error) {
+			return b.keys.States(ctx, &rotav1.ListKeyStatesRequest{Held: "empty"})
+		}, `full:true`},
+		"keys states limit": {func(ctx context.Context) (proto.Message, error) {
+			return b.keys.States(ctx, &rotav1.ListKeyStatesRequest{Cursor: "c"})
+		}, func(ctx context.Context) (proto.Message, error) {
+			return b.keys.States(ctx, &rotav1.ListKeyStatesRequest{Limit: -1})
+		}, `next_cursor:"3/5/c"`},
+		"keys states name": {func(ctx context.Context) (proto.Message, error) {
+			return b.keys.States(ctx, &rotav1.ListKeyStatesRequest{Queue: "q"})
+		}, func(ctx context.Context) (proto.Message, error) {
+			return b.keys.States(ctx, &rotav1.ListKeyStatesRequest{Name: "a:b"})
+		}, `queue:"q"`},
 		"keys get":        {key("t", "account:7"), key("t", "account"), `blocker:"j"`},
 		"keys get tenant": {key("t", "account:7"), key("", "account:7"), `tenant:"t"`},
 		"keys skip":       {skip("account:7", "j"), skip("account", "j"), ""},

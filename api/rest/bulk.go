@@ -62,6 +62,12 @@ type Keys struct {
 	Keys []rota.KeyState `json:"keys"`
 }
 
+// KeyStates is a list of the keys that rules count, the most used first.
+type KeyStates struct {
+	Keys       []rota.KeyState `json:"keys"`
+	NextCursor string          `json:"next_cursor,omitempty"`
+}
+
 // KeySkip lets a sequence go on.
 type KeySkip struct {
 	// Queue, Tenant and Key are as the key's state has them, Job is its blocker.

@@ -49,8 +49,38 @@ func NodeStatusToWire(s *rota.NodeStatus) *rotav1.NodeStatus {
 		AppliedIndex: uint64(s.AppliedIndex), Digest: s.Digest.String(), Healthy: s.Healthy,
 		Problems: cleanAll(s.Problems), RulesVersion: s.RulesVersion, NonVoter: s.NonVoter, Health: nodeHealthToWire(s.NodeHealth),
 		DiskFreeBytes: s.DiskFree, DiskBytes: s.DiskTotal, WallSkewMs: s.WallSkew.Milliseconds(),
-		CertificateEndsMs: int64(s.CertificateEnds),
+		CertificateEndsMs: int64(s.CertificateEnds), Snapshot: nodeSnapshotToWire(s.Snapshot), Archive: nodeArchiveToWire(s.Archive),
 	}
+}
+
+func nodeSnapshotToWire(s *rota.NodeSnapshot) *rotav1.NodeSnapshot {
+	if s == nil {
+		return nil
+	}
+	return &rotav1.NodeSnapshot{Index: uint64(s.Index), DateMs: int64(s.Date), Bytes: s.Bytes}
+}
+
+func nodeSnapshotFromWire(w *rotav1.NodeSnapshot) *rota.NodeSnapshot {
+	if w == nil {
+		return nil
+	}
+	return &rota.NodeSnapshot{Index: rota.Index(w.GetIndex()), Date: rota.Date(w.GetDateMs()), Bytes: w.GetBytes()}
+}
+
+func nodeArchiveToWire(a *rota.NodeArchive) *rotav1.NodeArchive {
+	if a == nil {
+		return nil
+	}
+	return &rotav1.NodeArchive{Records: a.Records, OldestMs: int64(a.Oldest), Bytes: a.Bytes, LagMs: a.Lag.Milliseconds(), Staged: a.Staged,
+		Lacking: a.Lacking, Lost: a.Lost}
+}
+
+func nodeArchiveFromWire(w *rotav1.NodeArchive) *rota.NodeArchive {
+	if w == nil {
+		return nil
+	}
+	return &rota.NodeArchive{Records: w.GetRecords(), Oldest: rota.Date(w.GetOldestMs()), Bytes: w.GetBytes(), Lag: millis.Duration(w.GetLagMs()),
+		Staged: w.GetStaged(), Lacking: w.GetLacking(), Lost: w.GetLost()}
 }
 
 // NodeStatusFromWire is the inverse of NodeStatusToWire.
@@ -62,7 +92,8 @@ func NodeStatusFromWire(w *rotav1.NodeStatus) (rota.NodeStatus, error) {
 		Healthy: w.GetHealthy(), Problems: notNil(w.GetProblems()), RulesVersion: w.GetRulesVersion(), NonVoter: w.GetNonVoter(),
 		NodeHealth: nodeHealthFromWire(w.GetHealth()),
 		DiskFree:   w.GetDiskFreeBytes(), DiskTotal: w.GetDiskBytes(), WallSkew: millis.Duration(w.GetWallSkewMs()),
-		CertificateEnds: rota.Date(w.GetCertificateEndsMs()),
+		CertificateEnds: rota.Date(w.GetCertificateEndsMs()), Snapshot: nodeSnapshotFromWire(w.GetSnapshot()),
+		Archive: nodeArchiveFromWire(w.GetArchive()),
 	}, err
 }
 

@@ -31,14 +31,26 @@ func KeyRulesFromWire(w []*rotav1.KeyRule) ([]rota.KeyRule, error) {
 // KeyStateToWire carries what a key counts.
 func KeyStateToWire(k *rota.KeyState) *rotav1.KeyState {
 	return &rotav1.KeyState{Queue: string(k.Queue), Tenant: string(k.Tenant), Key: k.Key, Jobs: k.Jobs, Open: k.Open, Full: k.Full,
-		NextMs: int64(k.Next.Date), NextClockMs: int64(k.Next.Clock), Head: string(k.Head), Blocker: string(k.Blocker)}
+		NextMs: int64(k.Next.Date), NextClockMs: int64(k.Next.Clock), Head: string(k.Head), Blocker: string(k.Blocker),
+		Concurrency: k.Concurrency, Rate: k.Rate, PeriodMs: k.PeriodMs, Tokens: k.Tokens}
 }
 
 // KeyStateFromWire is the inverse of KeyStateToWire.
 func KeyStateFromWire(w *rotav1.KeyState) (rota.KeyState, error) {
 	return rota.KeyState{Queue: rota.QueueName(w.GetQueue()), Tenant: rota.TenantID(w.GetTenant()), Key: w.GetKey(), Jobs: w.GetJobs(),
 		Open: w.GetOpen(), Full: w.GetFull(), Next: moment(w.GetNextMs(), w.GetNextClockMs()), Head: rota.JobID(w.GetHead()),
-		Blocker: rota.JobID(w.GetBlocker())}, nil
+		Blocker: rota.JobID(w.GetBlocker()), Concurrency: w.GetConcurrency(), Rate: w.GetRate(), PeriodMs: w.GetPeriodMs(), Tokens: w.GetTokens()}, nil
+}
+
+// KeyFilterFromWire converts what keys are asked for.
+func KeyFilterFromWire(w *rotav1.ListKeyStatesRequest) (rota.KeyFilter, error) {
+	f := rota.KeyFilter{Queue: rota.QueueName(w.GetQueue()), Tenant: rota.TenantID(w.GetTenant()), Name: w.GetName(), Limit: int(w.GetLimit()),
+		Cursor: w.GetCursor()}
+	var err error
+	if f.Held, err = rota.ParseKeyHeld(w.GetHeld()); err == nil {
+		err = f.Check()
+	}
+	return f, err
 }
 
 // KeyStatesFromWire converts a list of states.

@@ -11,6 +11,7 @@ func TenantToWire(t *rota.Tenant) *rotav1.Tenant {
 		Id: string(t.ID), Tier: serviceTiers.text(t.Tier), Weight: t.Weight, MaxConcurrent: t.MaxConcurrent,
 		RateLimitRps: t.RateLimitRPS, PenaltyMs: t.PenaltyMs, OpenLeases: t.Open, Throttled: t.Throttled, Known: t.Known,
 		Bytes: t.Bytes, BytesMax: t.BytesMax, Changes: changesToWire(t.Changes), Etag: t.ETag,
+		RateLeft: t.RateLeft,
 	}
 }
 
@@ -23,7 +24,7 @@ func TenantFromWire(w *rotav1.Tenant) (rota.Tenant, error) {
 			PenaltyMs: w.GetPenaltyMs(), BytesMax: w.GetBytesMax(),
 		},
 		Open: w.GetOpenLeases(), Throttled: w.GetThrottled(), Known: w.GetKnown(), Bytes: w.GetBytes(),
-		Changes: changesFromWire(w.GetChanges()), ETag: w.GetEtag(),
+		Changes: changesFromWire(w.GetChanges()), ETag: w.GetEtag(), RateLeft: w.GetRateLeft(),
 	}, err
 }
 

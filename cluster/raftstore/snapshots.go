@@ -9,7 +9,9 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/hashicorp/raft"
 
@@ -29,8 +31,40 @@ const snapshotsKept = 3
 // Snapshots are raft's snapshots, with their meta data sealed.
 type Snapshots struct {
 	*raft.FileSnapshotStore
-	data string
-	room func() uint64
+	data   string
+	room   func() uint64
+	newest atomic.Pointer[Kept]
+}
+
+// Kept is a snapshot that is kept: the index that it is of, when it was begun by this node's wall
+// clock, and the bytes of its state.
+type Kept struct {
+	Index rota.Index
+	Date  rota.Date
+	Bytes int64
+}
+
+// Newest returns the newest snapshot, the zero value where there is none. It reads no disk.
+func (s *Snapshots) Newest() Kept {
+	if k := s.newest.Load(); k != nil {
+		return *k
+	}
+	return Kept{}
+}
+
+// look reads from the disk which snapshot is the newest.
+func (s *Snapshots) look() {
+	kept, err := s.List()
+	if err != nil {
+		return // as it was: what is wrong with the disk is said elsewhere
+	}
+	newest := Kept{}
+	if len(kept) > 0 {
+		newest = Kept{Index: rota.Index(kept[0].Index), Bytes: kept[0].Size}
+		date, _ := strconv.ParseInt(kept[0].ID[strings.LastIndexByte(kept[0].ID, '-')+1:], 10, 64) // term-index-milliseconds
+		newest.Date = rota.Date(date)
+	}
+	s.newest.Store(&newest)
 }
 
 // OpenSnapshots opens or makes the snapshots in a data directory. One that is written ends
@@ -40,7 +74,11 @@ func OpenSnapshots(data string, log *slog.Logger, room func() uint64) (*Snapshot
 	if room == nil {
 		room = func() uint64 { return math.MaxUint64 }
 	}
-	return &Snapshots{files, data, room}, err
+	s := &Snapshots{FileSnapshotStore: files, data: data, room: room}
+	if err == nil {
+		s.look()
+	}
+	return s, err
 }
 
 // Create implements raft.SnapshotStore.
@@ -50,7 +88,7 @@ func (s *Snapshots) Create(version raft.SnapshotVersion, index, term uint64, mem
 	if err != nil {
 		return nil, err
 	}
-	return &snapshotSink{sink, s.dir(sink.ID()), s.room, 0}, nil
+	return &snapshotSink{sink, s, s.dir(sink.ID()), 0}, nil
 }
 
 // dir is the directory of a snapshot.
@@ -102,6 +140,7 @@ func (s *Snapshots) SetAside(ids ...string) (moved []string, err error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
+	s.look()
 	return moved, syncAside(s.data)
 }
 
@@ -124,8 +163,8 @@ func syncAside(data string) error {
 
 type snapshotSink struct {
 	raft.SnapshotSink
+	of   *Snapshots
 	path string
-	room func() uint64
 	// unseen are bytes that were written since the room was looked at.
 	unseen int
 }
@@ -136,7 +175,7 @@ const snapshotLook = 1 << 20
 // Write implements raft.SnapshotSink.
 func (s *snapshotSink) Write(p []byte) (int, error) {
 	if s.unseen += len(p); s.unseen >= snapshotLook {
-		if s.room() == 0 {
+		if s.of.room() == 0 {
 			return 0, rota.Refusef(rota.KindExhausted, "disk", "the snapshot has no room, the rest of the disk is the log's: free space "+
 				"there, or enlarge the disk")
 		}
@@ -151,6 +190,7 @@ func (s *snapshotSink) Close() error {
 	if err := s.SnapshotSink.Close(); err != nil {
 		return err
 	}
+	s.of.look()
 	data, err := os.ReadFile(filepath.Join(s.path, snapshotMeta))
 	if err == nil {
 		err = replaceFile(filepath.Join(s.path, snapshotSeal), []byte(metaSum(data)+"\n"))

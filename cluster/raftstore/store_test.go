@@ -407,3 +407,48 @@ func TestSnapshots_leaveTheLogRoom(t *testing.T) {
 		t.Errorf("%v is left, %v", left, err)
 	}
 }
+
+// TestSnapshots_newest: the newest snapshot is known without a look at the disk: after each one, after a start, and after one was set aside.
+func TestSnapshots_newest(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	open := func() *Snapshots {
+		s, err := OpenSnapshots(dir, slog.New(slog.DiscardHandler), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	s := open()
+	if got := s.Newest(); got != (Kept{}) {
+		t.Fatalf("%+v of none", got)
+	}
+	begun, id := rota.Date(0), ""
+	for index := range uint64(5) {
+		sink, err := s.Create(1, index+7, 2, raft.Configuration{}, 1, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := sink.Write(make([]byte, 100+index)); err != nil {
+			t.Fatal(err)
+		}
+		if err := sink.Close(); err != nil {
+			t.Fatal(err)
+		}
+		id = sink.ID()
+		got := s.Newest()
+		if got.Index != rota.Index(index+7) || got.Bytes != int64(100+index) || got.Date < begun || got.Date == 0 {
+			t.Fatalf("%+v after snapshot %d", got, index)
+		}
+		begun = got.Date
+	}
+	if got := open().Newest(); got != s.Newest() {
+		t.Errorf("%+v after a start, and %+v before it", got, s.Newest())
+	}
+	if _, err := s.SetAside(id); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Newest(); got.Index != 10 {
+		t.Errorf("%+v once the newest was set aside", got)
+	}
+}

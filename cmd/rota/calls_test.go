@@ -165,6 +165,7 @@ var scene = []step{
 	{"key set", "k --sequence block", 0},
 	{"key list", "", 0},
 	{"key show", "k:1", 0},
+	{"key top", "--held full", 0},
 	{"key skip", "k:1 --job j", exitNotFound},
 	{"key delete", "k", 0},
 	{"job list", "--queue q", 0},

@@ -145,7 +145,37 @@ func statusTable(s rota.ClusterStatus, wide bool) string {
 		{"HEALTHY", false, 0, func(n rota.NodeStatus) any { return n.Healthy }},
 		{"SINCE", true, 0, func(n rota.NodeStatus) any { return ifEver(n.HealthySince) }},
 		{"CONTACT", true, 0, func(n rota.NodeStatus) any { return ifEver(n.LastContact) }},
+		{"SNAPSHOT", true, 0, func(n rota.NodeStatus) any { return snapshotText(n.Snapshot) }},
+		{"ARCHIVE", true, 0, func(n rota.NodeStatus) any { return archiveText(n.Archive) }},
 	}, s.Nodes, wide) + problemsText(s)
+}
+
+func snapshotText(s *rota.NodeSnapshot) any {
+	if s == nil {
+		return nil
+	}
+	return fmt.Sprintf("%d of %s, %d bytes", s.Index, s.Date, s.Bytes)
+}
+
+// archiveText says how many ended jobs an archive keeps, since when, and how late it is.
+func archiveText(a *rota.NodeArchive) any {
+	if a == nil {
+		return nil
+	}
+	text := fmt.Sprintf("%d jobs, %d bytes", a.Records, a.Bytes)
+	if a.Oldest != 0 {
+		text += fmt.Sprintf(", since %s", a.Oldest)
+	}
+	if a.Staged > 0 {
+		text += fmt.Sprintf(", %d wait, for %s", a.Staged, a.Lag)
+	}
+	if a.Lacking > 0 {
+		text += fmt.Sprintf(", %d are fetched", a.Lacking)
+	}
+	if a.Lost > 0 {
+		text += fmt.Sprintf(", %d are lost", a.Lost)
+	}
+	return text
 }
 
 // votersText says how many voters are healthy and wanted, and what is done about others.

@@ -17,7 +17,7 @@ type keyCommands struct{ *app }
 
 func (a keyCommands) command() *cobra.Command {
 	return a.group(&cobra.Command{Use: "key", Short: "See and change what the jobs of a key are held to"},
-		a.list(), a.show(), a.set(), a.skip(), a.deletes())
+		a.list(), a.top(), a.show(), a.set(), a.skip(), a.deletes())
 }
 
 func (a keyCommands) list() *cobra.Command {
@@ -81,20 +81,70 @@ func (a keyCommands) show() *cobra.Command {
 				return err
 			}
 			a.seen()
-			return printAll(a.app, "keys", states, func(k rota.KeyState) string { return k.Key }, []column[rota.KeyState]{
-				{"KEY", false, 0, func(k rota.KeyState) any { return k.Key }},
-				{"QUEUE", false, 0, func(k rota.KeyState) any { return orAllText(string(k.Queue)) }},
-				{"TENANT", false, 0, func(k rota.KeyState) any { return orAllText(string(k.Tenant)) }},
-				{"JOBS", false, 0, func(k rota.KeyState) any { return k.Jobs }},
-				{"OPEN", false, 0, func(k rota.KeyState) any { return k.Open }},
-				{"FULL", false, 0, func(k rota.KeyState) any { return k.Full }},
-				{"NEXT", true, 0, func(k rota.KeyState) any { return k.Next.Date }},
-				{"HEAD", false, 0, func(k rota.KeyState) any { return k.Head }},
-				{"BLOCKED BY", false, 0, func(k rota.KeyState) any { return k.Blocker }},
-			})
+			return a.states(states)
 		})),
 	})
 	cmd.Flags().StringVar(&tenant, "tenant", string(rota.DefaultTenant), "`tenant` whose key it is")
+	return cmd
+}
+
+func (a keyCommands) states(states []rota.KeyState) error {
+	return printAll(a.app, "keys", states, func(k rota.KeyState) string { return k.Key }, []column[rota.KeyState]{
+		{"KEY", false, 0, func(k rota.KeyState) any { return k.Key }},
+		{"QUEUE", false, 0, func(k rota.KeyState) any { return orAllText(string(k.Queue)) }},
+		{"TENANT", false, 0, func(k rota.KeyState) any { return orAllText(string(k.Tenant)) }},
+		{"JOBS", false, 0, func(k rota.KeyState) any { return k.Jobs }},
+		{"OPEN", false, 0, func(k rota.KeyState) any { return k.Open }},
+		{"FULL", false, 0, func(k rota.KeyState) any { return k.Full }},
+		{"NEXT", true, 0, func(k rota.KeyState) any { return k.Next.Date }},
+		{"HEAD", false, 0, func(k rota.KeyState) any { return k.Head }},
+		{"BLOCKED BY", false, 0, func(k rota.KeyState) any { return k.Blocker }},
+		{"AT MOST", true, 0, func(k rota.KeyState) any { return orNone(k.Concurrency) }},
+		{"TOKENS", true, 0, func(k rota.KeyState) any {
+			if k.Rate == 0 {
+				return "none"
+			}
+			return k.Tokens
+		}},
+	})
+}
+
+func (a keyCommands) top() *cobra.Command {
+	var f rota.KeyFilter
+	var queue, tenant, held string
+	cmd := a.listCommand(&cobra.Command{
+		Use:   "top [--held full|blocked] [--name N] [--queue Q] [--tenant T] [--limit N]",
+		Short: "List the keys that rules count, the most used first",
+		Long: "List the keys that rules count: those with the most leases open first, of equals those with the most live jobs. --held full are those at a\n" +
+			"limit of their rule, --held blocked those whose sequence a job holds up, which `rota key skip` passes.",
+		Example: "  rota key top --limit 20\n  rota key top --held blocked",
+		Args:    cobra.NoArgs,
+	})
+	flags := cmd.Flags()
+	flags.StringVar(&held, "held", "any", "only those that are `full`, or blocked")
+	flags.StringVar(&f.Name, "name", "", "only those with this `name` before the colon")
+	flags.StringVar(&queue, "queue", "", "only those that a rule of this `queue` counts")
+	flags.StringVar(&tenant, "tenant", "", "only this `tenant`'s")
+	flags.IntVar(&f.Limit, "limit", 100, "at most so many")
+	within(flags, 1, unbounded, "limit")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		f.Queue, f.Tenant = rota.QueueName(queue), rota.TenantID(tenant)
+		var err error
+		if f.Held, err = rota.ParseKeyHeld(held); err != nil {
+			return err
+		}
+		if err := f.Check(); err != nil {
+			return err
+		}
+		return a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
+			states, err := client.Collect(c.Keys().List(ctx, f, a.fresh()...))
+			if err != nil {
+				return err
+			}
+			a.seen()
+			return a.states(states)
+		}))(cmd, args)
+	}
 	return cmd
 }
 

@@ -118,7 +118,7 @@ func TestFlags(t *testing.T) {
 		"auth whoami": "token-file", "console": "open", "auth token create": "role tenant queue worker-prefix expires", "auth token list": "", "auth token revoke": "",
 		"auth role set": "grant", "auth role list": "", "auth role delete": "", "auth block": "", "auth unblock": "", "auth blocks": "",
 		"auth anonymous": "", "auth login": "jwt-file out", "auth issuer set": "audience map ca-file", "auth issuer list": "", "auth issuer delete": "",
-		"key list": "", "key show": "tenant", "key set": "queue scope concurrency rate per burst sequence", "key skip": "job queue tenant scope", "key delete": "queue",
+		"key list": "", "key show": "tenant", "key top": "held name queue tenant limit", "key set": "queue scope concurrency rate per burst sequence", "key skip": "job queue tenant scope", "key delete": "queue",
 		"batch open": "size job queue type tenant payload", "batch seal": "", "batch list": "", "batch show": "", "batch wait": "",
 		"schedule set":  "cron tz every date start end limit jitter overlap catch-up catch-up-max pause-on-failure job queue type payload",
 		"schedule list": "", "schedule show": "", "schedule next": "after count", "schedule pause": "reason", "schedule resume": "catch-up",

@@ -49,6 +49,7 @@ func tenantColumns() []column[rota.Tenant] {
 		{"RPS", false, 0, func(t rota.Tenant) any { return rateText(t.RateLimitRPS) }},
 		{"PENALTY", true, 0, func(t rota.Tenant) any { return span(t.PenaltyMs) }},
 		{"THROTTLED", false, 0, func(t rota.Tenant) any { return t.Throttled }},
+		{"RATE LEFT", true, 0, func(t rota.Tenant) any { return ofSome(t.RateLeft, max(0, t.RateLimitRPS)) }},
 		{"SET", true, 0, func(t rota.Tenant) any { return t.Known }},
 	}
 }

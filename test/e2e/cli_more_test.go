@@ -84,7 +84,7 @@ func cliStatus(t *testing.T, c *nodes) {
 		}
 		for _, one := range all {
 			fields(t, "the node", one, "id", "api", "raft", "state", "voter", "version", "applied_index", "digest", "healthy", "problems",
-				"rules_version", "non_voter", "disk_free_bytes", "disk_bytes", "wall_skew_ms?", "certificate_ends_ms?", "certificate_ends_at?", "healthy_since_ms?", "healthy_since_at?", "last_contact_ms?", "last_contact_at?")
+				"rules_version", "non_voter", "disk_free_bytes", "disk_bytes", "wall_skew_ms?", "certificate_ends_ms?", "certificate_ends_at?", "snapshot?", "archive", "healthy_since_ms?", "healthy_since_at?", "last_contact_ms?", "last_contact_at?")
 			list(t, one, "problems")
 			if one["voter"] != true || one["healthy"] != true || one["rules_version"] != s["rules_version"] || len(one["digest"].(string)) != 32 {
 				t.Errorf("the node is %v", one)

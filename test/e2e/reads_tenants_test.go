@@ -60,6 +60,10 @@ var ofTenants = map[protoreflect.FullName]func(tenant string) []proto.Message{
 	"rota.v1.Keys.Get": func(x string) []proto.Message {
 		return []proto.Message{&rotav1.GetKeyRequest{Tenant: x, Key: x + "-key:" + x}}
 	},
+	"rota.v1.Keys.States": func(x string) []proto.Message {
+		return []proto.Message{&rotav1.ListKeyStatesRequest{}, &rotav1.ListKeyStatesRequest{Tenant: x}, &rotav1.ListKeyStatesRequest{Queue: x + "-queue"},
+			&rotav1.ListKeyStatesRequest{Name: x + "-key"}}
+	},
 	"rota.v1.Schedules.List": func(string) []proto.Message { return []proto.Message{&rotav1.ListSchedulesRequest{}} },
 	"rota.v1.Schedules.Get": func(x string) []proto.Message {
 		return []proto.Message{&rotav1.GetScheduleRequest{Name: x + "-schedule"}}

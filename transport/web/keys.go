@@ -26,6 +26,8 @@ func (s *Site) keys() {
 		says: "Forget the rule of a queue, a name and a value"}, c.deleteKeyRule)
 	add(s, route{method: http.MethodGet, path: "/v1/keys", call: rotav1.Keys_Get_FullMethodName, id: "getKey",
 		says: "What a key of a tenant counts now, under each rule that is for it"}, c.getKey)
+	add(s, route{method: http.MethodGet, path: "/v1/key-states", call: rotav1.Keys_States_FullMethodName, id: "listKeyStates",
+		says: "List the keys that rules count, the most used first: most leases open, then most live jobs"}, c.listKeyStates)
 	add(s, route{method: http.MethodPost, path: "/v1/keys/skip", call: rotav1.Keys_Skip_FullMethodName, id: "skipKey",
 		says: "Let a sequence go on behind the job that blocks it"}, c.skipKey)
 }
@@ -143,6 +145,29 @@ func (s keyCalls) getKey(ctx context.Context, in *KeyQuery) (*Answer[rest.Keys],
 	}
 	rows, err := listed(got.GetKeys(), words.KeyStateFromWire)
 	return answer(rest.Keys{Keys: rows}, got.GetAt()), err
+}
+
+// KeyList says which keys are wanted.
+type KeyList struct {
+	List
+	Queue  string `query:"queue" maxLength:"255" doc:"Only those that a rule of this queue counts."`
+	Tenant string `query:"tenant" maxLength:"255" doc:"Only this tenant's."`
+	Name   string `query:"name" maxLength:"128" doc:"Only those with this name before the colon."`
+	Held   string `query:"held" enum:"any,full,blocked" default:"any" doc:"full has those of which no job is assigned now, for a limit of their rule; blocked those whose sequence a job holds up that ended DEAD or EXPIRED."`
+}
+
+func (s keyCalls) listKeyStates(ctx context.Context, in *KeyList) (*Answer[rest.KeyStates], error) {
+	read, err := in.wire()
+	if err != nil {
+		return nil, err
+	}
+	got, err := s.options.Calls.Keys.States(ctx, &rotav1.ListKeyStatesRequest{Read: read, Limit: in.Limit, Cursor: in.Cursor, Queue: in.Queue,
+		Tenant: in.Tenant, Name: in.Name, Held: in.Held})
+	if err != nil {
+		return nil, err
+	}
+	rows, err := listed(got.GetKeys(), words.KeyStateFromWire)
+	return answer(rest.KeyStates{Keys: rows, NextCursor: got.GetNextCursor()}, got.GetAt()), err
 }
 
 // KeySkipping is a call that lets a sequence go on.

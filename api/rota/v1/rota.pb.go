@@ -6539,7 +6539,9 @@ type Tenant struct {
 	// What the call would change; only in the answer to a dry run.
 	Changes []*SettingChange `protobuf:"bytes,12,rep,name=changes,proto3" json:"changes,omitempty"`
 	// The version of its settings.
-	Etag          string `protobuf:"bytes,13,opt,name=etag,proto3" json:"etag,omitempty"`
+	Etag string `protobuf:"bytes,13,opt,name=etag,proto3" json:"etag,omitempty"`
+	// How many jobs rate_limit_rps would let it submit now, 0 too where that bounds none.
+	RateLeft      int64 `protobuf:"varint,14,opt,name=rate_left,json=rateLeft,proto3" json:"rate_left,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6663,6 +6665,13 @@ func (x *Tenant) GetEtag() string {
 		return x.Etag
 	}
 	return ""
+}
+
+func (x *Tenant) GetRateLeft() int64 {
+	if x != nil {
+		return x.RateLeft
+	}
+	return 0
 }
 
 type ListTenantsRequest struct {
@@ -7496,8 +7505,13 @@ type KeyState struct {
 	NextMs      int64 `protobuf:"varint,7,opt,name=next_ms,json=nextMs,proto3" json:"next_ms,omitempty"`
 	NextClockMs int64 `protobuf:"varint,8,opt,name=next_clock_ms,json=nextClockMs,proto3" json:"next_clock_ms,omitempty"`
 	// The job whose turn it is in a sequence, and the one that holds it up.
-	Head          string `protobuf:"bytes,9,opt,name=head,proto3" json:"head,omitempty"`
-	Blocker       string `protobuf:"bytes,10,opt,name=blocker,proto3" json:"blocker,omitempty"`
+	Head    string `protobuf:"bytes,9,opt,name=head,proto3" json:"head,omitempty"`
+	Blocker string `protobuf:"bytes,10,opt,name=blocker,proto3" json:"blocker,omitempty"`
+	// Of its rule, 0 where that bounds none; and how many of its jobs the rate would let be assigned now.
+	Concurrency   int64 `protobuf:"varint,11,opt,name=concurrency,proto3" json:"concurrency,omitempty"`
+	Rate          int64 `protobuf:"varint,12,opt,name=rate,proto3" json:"rate,omitempty"`
+	PeriodMs      int64 `protobuf:"varint,13,opt,name=period_ms,json=periodMs,proto3" json:"period_ms,omitempty"`
+	Tokens        int64 `protobuf:"varint,14,opt,name=tokens,proto3" json:"tokens,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7602,6 +7616,192 @@ func (x *KeyState) GetBlocker() string {
 	return ""
 }
 
+func (x *KeyState) GetConcurrency() int64 {
+	if x != nil {
+		return x.Concurrency
+	}
+	return 0
+}
+
+func (x *KeyState) GetRate() int64 {
+	if x != nil {
+		return x.Rate
+	}
+	return 0
+}
+
+func (x *KeyState) GetPeriodMs() int64 {
+	if x != nil {
+		return x.PeriodMs
+	}
+	return 0
+}
+
+func (x *KeyState) GetTokens() int64 {
+	if x != nil {
+		return x.Tokens
+	}
+	return 0
+}
+
+type ListKeyStatesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Read  *Read                  `protobuf:"bytes,1,opt,name=read,proto3" json:"read,omitempty"`
+	// 0 is 100.
+	Limit int32 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	// The next_cursor of the page before.
+	Cursor string `protobuf:"bytes,3,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// Those that count in a queue, and in a tenant, and whose name before the colon is this one; empty is any.
+	Queue  string `protobuf:"bytes,4,opt,name=queue,proto3" json:"queue,omitempty"`
+	Tenant string `protobuf:"bytes,5,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Name   string `protobuf:"bytes,6,opt,name=name,proto3" json:"name,omitempty"`
+	// any, full or blocked; empty is any.
+	Held          string `protobuf:"bytes,7,opt,name=held,proto3" json:"held,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListKeyStatesRequest) Reset() {
+	*x = ListKeyStatesRequest{}
+	mi := &file_rota_v1_rota_proto_msgTypes[91]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListKeyStatesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListKeyStatesRequest) ProtoMessage() {}
+
+func (x *ListKeyStatesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[91]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListKeyStatesRequest.ProtoReflect.Descriptor instead.
+func (*ListKeyStatesRequest) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{91}
+}
+
+func (x *ListKeyStatesRequest) GetRead() *Read {
+	if x != nil {
+		return x.Read
+	}
+	return nil
+}
+
+func (x *ListKeyStatesRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ListKeyStatesRequest) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+func (x *ListKeyStatesRequest) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *ListKeyStatesRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *ListKeyStatesRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ListKeyStatesRequest) GetHeld() string {
+	if x != nil {
+		return x.Held
+	}
+	return ""
+}
+
+type ListKeyStatesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Those with the most leases open first, then by their live jobs.
+	Keys []*KeyState `protobuf:"bytes,1,rep,name=keys,proto3" json:"keys,omitempty"`
+	At   *ReadAt     `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	// Empty after the last page.
+	NextCursor    string `protobuf:"bytes,3,opt,name=next_cursor,json=nextCursor,proto3" json:"next_cursor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListKeyStatesResponse) Reset() {
+	*x = ListKeyStatesResponse{}
+	mi := &file_rota_v1_rota_proto_msgTypes[92]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListKeyStatesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListKeyStatesResponse) ProtoMessage() {}
+
+func (x *ListKeyStatesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[92]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListKeyStatesResponse.ProtoReflect.Descriptor instead.
+func (*ListKeyStatesResponse) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{92}
+}
+
+func (x *ListKeyStatesResponse) GetKeys() []*KeyState {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+func (x *ListKeyStatesResponse) GetAt() *ReadAt {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *ListKeyStatesResponse) GetNextCursor() string {
+	if x != nil {
+		return x.NextCursor
+	}
+	return ""
+}
+
 type GetKeyResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The first thousand, by queue.
@@ -7613,7 +7813,7 @@ type GetKeyResponse struct {
 
 func (x *GetKeyResponse) Reset() {
 	*x = GetKeyResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[91]
+	mi := &file_rota_v1_rota_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7625,7 +7825,7 @@ func (x *GetKeyResponse) String() string {
 func (*GetKeyResponse) ProtoMessage() {}
 
 func (x *GetKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[91]
+	mi := &file_rota_v1_rota_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7638,7 +7838,7 @@ func (x *GetKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetKeyResponse.ProtoReflect.Descriptor instead.
 func (*GetKeyResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{91}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *GetKeyResponse) GetKeys() []*KeyState {
@@ -7669,7 +7869,7 @@ type SkipKeyRequest struct {
 
 func (x *SkipKeyRequest) Reset() {
 	*x = SkipKeyRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[92]
+	mi := &file_rota_v1_rota_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7681,7 +7881,7 @@ func (x *SkipKeyRequest) String() string {
 func (*SkipKeyRequest) ProtoMessage() {}
 
 func (x *SkipKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[92]
+	mi := &file_rota_v1_rota_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7694,7 +7894,7 @@ func (x *SkipKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkipKeyRequest.ProtoReflect.Descriptor instead.
 func (*SkipKeyRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{92}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *SkipKeyRequest) GetQueue() string {
@@ -7733,7 +7933,7 @@ type SkipKeyResponse struct {
 
 func (x *SkipKeyResponse) Reset() {
 	*x = SkipKeyResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[93]
+	mi := &file_rota_v1_rota_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7745,7 +7945,7 @@ func (x *SkipKeyResponse) String() string {
 func (*SkipKeyResponse) ProtoMessage() {}
 
 func (x *SkipKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[93]
+	mi := &file_rota_v1_rota_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7758,7 +7958,7 @@ func (x *SkipKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkipKeyResponse.ProtoReflect.Descriptor instead.
 func (*SkipKeyResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{93}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{95}
 }
 
 type Mode struct {
@@ -7778,7 +7978,7 @@ type Mode struct {
 
 func (x *Mode) Reset() {
 	*x = Mode{}
-	mi := &file_rota_v1_rota_proto_msgTypes[94]
+	mi := &file_rota_v1_rota_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7790,7 +7990,7 @@ func (x *Mode) String() string {
 func (*Mode) ProtoMessage() {}
 
 func (x *Mode) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[94]
+	mi := &file_rota_v1_rota_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7803,7 +8003,7 @@ func (x *Mode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mode.ProtoReflect.Descriptor instead.
 func (*Mode) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{94}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *Mode) GetMode() string {
@@ -7871,7 +8071,7 @@ type GetModeRequest struct {
 
 func (x *GetModeRequest) Reset() {
 	*x = GetModeRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[95]
+	mi := &file_rota_v1_rota_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7883,7 +8083,7 @@ func (x *GetModeRequest) String() string {
 func (*GetModeRequest) ProtoMessage() {}
 
 func (x *GetModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[95]
+	mi := &file_rota_v1_rota_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7896,7 +8096,7 @@ func (x *GetModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetModeRequest.ProtoReflect.Descriptor instead.
 func (*GetModeRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{95}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *GetModeRequest) GetRead() *Read {
@@ -7916,7 +8116,7 @@ type GetModeResponse struct {
 
 func (x *GetModeResponse) Reset() {
 	*x = GetModeResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[96]
+	mi := &file_rota_v1_rota_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7928,7 +8128,7 @@ func (x *GetModeResponse) String() string {
 func (*GetModeResponse) ProtoMessage() {}
 
 func (x *GetModeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[96]
+	mi := &file_rota_v1_rota_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7941,7 +8141,7 @@ func (x *GetModeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetModeResponse.ProtoReflect.Descriptor instead.
 func (*GetModeResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{96}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *GetModeResponse) GetMode() *Mode {
@@ -7968,7 +8168,7 @@ type SetModeRequest struct {
 
 func (x *SetModeRequest) Reset() {
 	*x = SetModeRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[97]
+	mi := &file_rota_v1_rota_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7980,7 +8180,7 @@ func (x *SetModeRequest) String() string {
 func (*SetModeRequest) ProtoMessage() {}
 
 func (x *SetModeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[97]
+	mi := &file_rota_v1_rota_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7993,7 +8193,7 @@ func (x *SetModeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetModeRequest.ProtoReflect.Descriptor instead.
 func (*SetModeRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{97}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *SetModeRequest) GetMode() string {
@@ -8023,7 +8223,7 @@ type SetClusterRequest struct {
 
 func (x *SetClusterRequest) Reset() {
 	*x = SetClusterRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[98]
+	mi := &file_rota_v1_rota_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8035,7 +8235,7 @@ func (x *SetClusterRequest) String() string {
 func (*SetClusterRequest) ProtoMessage() {}
 
 func (x *SetClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[98]
+	mi := &file_rota_v1_rota_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8048,7 +8248,7 @@ func (x *SetClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetClusterRequest.ProtoReflect.Descriptor instead.
 func (*SetClusterRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{98}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *SetClusterRequest) GetSet() []*Setting {
@@ -8089,7 +8289,7 @@ type ClusterSettings struct {
 
 func (x *ClusterSettings) Reset() {
 	*x = ClusterSettings{}
-	mi := &file_rota_v1_rota_proto_msgTypes[99]
+	mi := &file_rota_v1_rota_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8101,7 +8301,7 @@ func (x *ClusterSettings) String() string {
 func (*ClusterSettings) ProtoMessage() {}
 
 func (x *ClusterSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[99]
+	mi := &file_rota_v1_rota_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8114,7 +8314,7 @@ func (x *ClusterSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterSettings.ProtoReflect.Descriptor instead.
 func (*ClusterSettings) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{99}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *ClusterSettings) GetStateBytesMax() int64 {
@@ -8160,7 +8360,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[100]
+	mi := &file_rota_v1_rota_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8172,7 +8372,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[100]
+	mi := &file_rota_v1_rota_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8185,7 +8385,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{100}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{102}
 }
 
 type JobCounts struct {
@@ -8205,7 +8405,7 @@ type JobCounts struct {
 
 func (x *JobCounts) Reset() {
 	*x = JobCounts{}
-	mi := &file_rota_v1_rota_proto_msgTypes[101]
+	mi := &file_rota_v1_rota_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8217,7 +8417,7 @@ func (x *JobCounts) String() string {
 func (*JobCounts) ProtoMessage() {}
 
 func (x *JobCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[101]
+	mi := &file_rota_v1_rota_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8230,7 +8430,7 @@ func (x *JobCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCounts.ProtoReflect.Descriptor instead.
 func (*JobCounts) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{101}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *JobCounts) GetBlocked() int64 {
@@ -8320,13 +8520,16 @@ type NodeStatus struct {
 	WallSkewMs int64 `protobuf:"varint,17,opt,name=wall_skew_ms,json=wallSkewMs,proto3" json:"wall_skew_ms,omitempty"`
 	// When the certificate that it shows ends, 0 for none.
 	CertificateEndsMs int64 `protobuf:"varint,18,opt,name=certificate_ends_ms,json=certificateEndsMs,proto3" json:"certificate_ends_ms,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// Unset for none, and of a node that does not say.
+	Snapshot      *NodeSnapshot `protobuf:"bytes,19,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
+	Archive       *NodeArchive  `protobuf:"bytes,20,opt,name=archive,proto3" json:"archive,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *NodeStatus) Reset() {
 	*x = NodeStatus{}
-	mi := &file_rota_v1_rota_proto_msgTypes[102]
+	mi := &file_rota_v1_rota_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8338,7 +8541,7 @@ func (x *NodeStatus) String() string {
 func (*NodeStatus) ProtoMessage() {}
 
 func (x *NodeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[102]
+	mi := &file_rota_v1_rota_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8351,7 +8554,7 @@ func (x *NodeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeStatus.ProtoReflect.Descriptor instead.
 func (*NodeStatus) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{102}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *NodeStatus) GetId() string {
@@ -8473,6 +8676,178 @@ func (x *NodeStatus) GetCertificateEndsMs() int64 {
 	return 0
 }
 
+func (x *NodeStatus) GetSnapshot() *NodeSnapshot {
+	if x != nil {
+		return x.Snapshot
+	}
+	return nil
+}
+
+func (x *NodeStatus) GetArchive() *NodeArchive {
+	if x != nil {
+		return x.Archive
+	}
+	return nil
+}
+
+// NodeSnapshot is the newest snapshot on a node.
+type NodeSnapshot struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Index uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	// When it was begun, by the node's wall clock.
+	DateMs        int64 `protobuf:"varint,2,opt,name=date_ms,json=dateMs,proto3" json:"date_ms,omitempty"`
+	Bytes         int64 `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeSnapshot) Reset() {
+	*x = NodeSnapshot{}
+	mi := &file_rota_v1_rota_proto_msgTypes[105]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeSnapshot) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeSnapshot) ProtoMessage() {}
+
+func (x *NodeSnapshot) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[105]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeSnapshot.ProtoReflect.Descriptor instead.
+func (*NodeSnapshot) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{105}
+}
+
+func (x *NodeSnapshot) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *NodeSnapshot) GetDateMs() int64 {
+	if x != nil {
+		return x.DateMs
+	}
+	return 0
+}
+
+func (x *NodeSnapshot) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+// NodeArchive is what a node keeps of ended jobs.
+type NodeArchive struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Records int64                  `protobuf:"varint,1,opt,name=records,proto3" json:"records,omitempty"`
+	// When the job of the oldest record ended, 0 for none.
+	OldestMs int64 `protobuf:"varint,2,opt,name=oldest_ms,json=oldestMs,proto3" json:"oldest_ms,omitempty"`
+	Bytes    int64 `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// The age of the oldest record that waits in memory for the disk, and how many do.
+	LagMs  int64 `protobuf:"varint,4,opt,name=lag_ms,json=lagMs,proto3" json:"lag_ms,omitempty"`
+	Staged int64 `protobuf:"varint,5,opt,name=staged,proto3" json:"staged,omitempty"`
+	// Still fetched from other nodes; and those that no node has.
+	Lacking       int64 `protobuf:"varint,6,opt,name=lacking,proto3" json:"lacking,omitempty"`
+	Lost          int64 `protobuf:"varint,7,opt,name=lost,proto3" json:"lost,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeArchive) Reset() {
+	*x = NodeArchive{}
+	mi := &file_rota_v1_rota_proto_msgTypes[106]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeArchive) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeArchive) ProtoMessage() {}
+
+func (x *NodeArchive) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[106]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeArchive.ProtoReflect.Descriptor instead.
+func (*NodeArchive) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{106}
+}
+
+func (x *NodeArchive) GetRecords() int64 {
+	if x != nil {
+		return x.Records
+	}
+	return 0
+}
+
+func (x *NodeArchive) GetOldestMs() int64 {
+	if x != nil {
+		return x.OldestMs
+	}
+	return 0
+}
+
+func (x *NodeArchive) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *NodeArchive) GetLagMs() int64 {
+	if x != nil {
+		return x.LagMs
+	}
+	return 0
+}
+
+func (x *NodeArchive) GetStaged() int64 {
+	if x != nil {
+		return x.Staged
+	}
+	return 0
+}
+
+func (x *NodeArchive) GetLacking() int64 {
+	if x != nil {
+		return x.Lacking
+	}
+	return 0
+}
+
+func (x *NodeArchive) GetLost() int64 {
+	if x != nil {
+		return x.Lost
+	}
+	return 0
+}
+
 // NodeHealth is what the leader's own calls say of a node; 0 where it says nothing.
 type NodeHealth struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -8484,7 +8859,7 @@ type NodeHealth struct {
 
 func (x *NodeHealth) Reset() {
 	*x = NodeHealth{}
-	mi := &file_rota_v1_rota_proto_msgTypes[103]
+	mi := &file_rota_v1_rota_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8496,7 +8871,7 @@ func (x *NodeHealth) String() string {
 func (*NodeHealth) ProtoMessage() {}
 
 func (x *NodeHealth) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[103]
+	mi := &file_rota_v1_rota_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8509,7 +8884,7 @@ func (x *NodeHealth) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeHealth.ProtoReflect.Descriptor instead.
 func (*NodeHealth) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{103}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *NodeHealth) GetHealthySinceMs() int64 {
@@ -8539,7 +8914,7 @@ type Autopilot struct {
 
 func (x *Autopilot) Reset() {
 	*x = Autopilot{}
-	mi := &file_rota_v1_rota_proto_msgTypes[104]
+	mi := &file_rota_v1_rota_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8551,7 +8926,7 @@ func (x *Autopilot) String() string {
 func (*Autopilot) ProtoMessage() {}
 
 func (x *Autopilot) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[104]
+	mi := &file_rota_v1_rota_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8564,7 +8939,7 @@ func (x *Autopilot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Autopilot.ProtoReflect.Descriptor instead.
 func (*Autopilot) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{104}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *Autopilot) GetOn() bool {
@@ -8625,7 +9000,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[105]
+	mi := &file_rota_v1_rota_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8637,7 +9012,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[105]
+	mi := &file_rota_v1_rota_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8650,7 +9025,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{105}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *StatusResponse) GetClusterId() string {
@@ -8787,7 +9162,7 @@ type StoreBackupRequest struct {
 
 func (x *StoreBackupRequest) Reset() {
 	*x = StoreBackupRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[106]
+	mi := &file_rota_v1_rota_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8799,7 +9174,7 @@ func (x *StoreBackupRequest) String() string {
 func (*StoreBackupRequest) ProtoMessage() {}
 
 func (x *StoreBackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[106]
+	mi := &file_rota_v1_rota_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8812,7 +9187,7 @@ func (x *StoreBackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreBackupRequest.ProtoReflect.Descriptor instead.
 func (*StoreBackupRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{106}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{110}
 }
 
 // StoredBackup is a backup as the state records it: the index of the state in it, when the
@@ -8830,7 +9205,7 @@ type StoredBackup struct {
 
 func (x *StoredBackup) Reset() {
 	*x = StoredBackup{}
-	mi := &file_rota_v1_rota_proto_msgTypes[107]
+	mi := &file_rota_v1_rota_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8842,7 +9217,7 @@ func (x *StoredBackup) String() string {
 func (*StoredBackup) ProtoMessage() {}
 
 func (x *StoredBackup) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[107]
+	mi := &file_rota_v1_rota_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8855,7 +9230,7 @@ func (x *StoredBackup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoredBackup.ProtoReflect.Descriptor instead.
 func (*StoredBackup) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{107}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *StoredBackup) GetIndex() uint64 {
@@ -8901,7 +9276,7 @@ type PeersRequest struct {
 
 func (x *PeersRequest) Reset() {
 	*x = PeersRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[108]
+	mi := &file_rota_v1_rota_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8913,7 +9288,7 @@ func (x *PeersRequest) String() string {
 func (*PeersRequest) ProtoMessage() {}
 
 func (x *PeersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[108]
+	mi := &file_rota_v1_rota_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8926,7 +9301,7 @@ func (x *PeersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeersRequest.ProtoReflect.Descriptor instead.
 func (*PeersRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{108}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{112}
 }
 
 type Peer struct {
@@ -8942,7 +9317,7 @@ type Peer struct {
 
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_rota_v1_rota_proto_msgTypes[109]
+	mi := &file_rota_v1_rota_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8954,7 +9329,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[109]
+	mi := &file_rota_v1_rota_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8967,7 +9342,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{109}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *Peer) GetId() string {
@@ -9014,7 +9389,7 @@ type PeersResponse struct {
 
 func (x *PeersResponse) Reset() {
 	*x = PeersResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[110]
+	mi := &file_rota_v1_rota_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9026,7 +9401,7 @@ func (x *PeersResponse) String() string {
 func (*PeersResponse) ProtoMessage() {}
 
 func (x *PeersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[110]
+	mi := &file_rota_v1_rota_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9039,7 +9414,7 @@ func (x *PeersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeersResponse.ProtoReflect.Descriptor instead.
 func (*PeersResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{110}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *PeersResponse) GetPeers() []*Peer {
@@ -9059,7 +9434,7 @@ type TransferLeadershipRequest struct {
 
 func (x *TransferLeadershipRequest) Reset() {
 	*x = TransferLeadershipRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[111]
+	mi := &file_rota_v1_rota_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9071,7 +9446,7 @@ func (x *TransferLeadershipRequest) String() string {
 func (*TransferLeadershipRequest) ProtoMessage() {}
 
 func (x *TransferLeadershipRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[111]
+	mi := &file_rota_v1_rota_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9084,7 +9459,7 @@ func (x *TransferLeadershipRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeadershipRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeadershipRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{111}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *TransferLeadershipRequest) GetTo() string {
@@ -9103,7 +9478,7 @@ type TransferLeadershipResponse struct {
 
 func (x *TransferLeadershipResponse) Reset() {
 	*x = TransferLeadershipResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[112]
+	mi := &file_rota_v1_rota_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9115,7 +9490,7 @@ func (x *TransferLeadershipResponse) String() string {
 func (*TransferLeadershipResponse) ProtoMessage() {}
 
 func (x *TransferLeadershipResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[112]
+	mi := &file_rota_v1_rota_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9128,7 +9503,7 @@ func (x *TransferLeadershipResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeadershipResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeadershipResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{112}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *TransferLeadershipResponse) GetLeader() string {
@@ -9147,7 +9522,7 @@ type RemovePeerRequest struct {
 
 func (x *RemovePeerRequest) Reset() {
 	*x = RemovePeerRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[113]
+	mi := &file_rota_v1_rota_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9159,7 +9534,7 @@ func (x *RemovePeerRequest) String() string {
 func (*RemovePeerRequest) ProtoMessage() {}
 
 func (x *RemovePeerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[113]
+	mi := &file_rota_v1_rota_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9172,7 +9547,7 @@ func (x *RemovePeerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePeerRequest.ProtoReflect.Descriptor instead.
 func (*RemovePeerRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{113}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *RemovePeerRequest) GetId() string {
@@ -9190,7 +9565,7 @@ type RemovePeerResponse struct {
 
 func (x *RemovePeerResponse) Reset() {
 	*x = RemovePeerResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[114]
+	mi := &file_rota_v1_rota_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9202,7 +9577,7 @@ func (x *RemovePeerResponse) String() string {
 func (*RemovePeerResponse) ProtoMessage() {}
 
 func (x *RemovePeerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[114]
+	mi := &file_rota_v1_rota_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9215,7 +9590,7 @@ func (x *RemovePeerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePeerResponse.ProtoReflect.Descriptor instead.
 func (*RemovePeerResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{114}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{118}
 }
 
 type LeaveRequest struct {
@@ -9226,7 +9601,7 @@ type LeaveRequest struct {
 
 func (x *LeaveRequest) Reset() {
 	*x = LeaveRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[115]
+	mi := &file_rota_v1_rota_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9238,7 +9613,7 @@ func (x *LeaveRequest) String() string {
 func (*LeaveRequest) ProtoMessage() {}
 
 func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[115]
+	mi := &file_rota_v1_rota_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9251,7 +9626,7 @@ func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveRequest.ProtoReflect.Descriptor instead.
 func (*LeaveRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{115}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{119}
 }
 
 type LeaveResponse struct {
@@ -9262,7 +9637,7 @@ type LeaveResponse struct {
 
 func (x *LeaveResponse) Reset() {
 	*x = LeaveResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[116]
+	mi := &file_rota_v1_rota_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9274,7 +9649,7 @@ func (x *LeaveResponse) String() string {
 func (*LeaveResponse) ProtoMessage() {}
 
 func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[116]
+	mi := &file_rota_v1_rota_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9287,7 +9662,7 @@ func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveResponse.ProtoReflect.Descriptor instead.
 func (*LeaveResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{116}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{120}
 }
 
 type SaveSnapshotRequest struct {
@@ -9299,7 +9674,7 @@ type SaveSnapshotRequest struct {
 
 func (x *SaveSnapshotRequest) Reset() {
 	*x = SaveSnapshotRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[117]
+	mi := &file_rota_v1_rota_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9311,7 +9686,7 @@ func (x *SaveSnapshotRequest) String() string {
 func (*SaveSnapshotRequest) ProtoMessage() {}
 
 func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[117]
+	mi := &file_rota_v1_rota_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9324,7 +9699,7 @@ func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SaveSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{117}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *SaveSnapshotRequest) GetRead() *Read {
@@ -9343,7 +9718,7 @@ type SnapshotChunk struct {
 
 func (x *SnapshotChunk) Reset() {
 	*x = SnapshotChunk{}
-	mi := &file_rota_v1_rota_proto_msgTypes[118]
+	mi := &file_rota_v1_rota_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9355,7 +9730,7 @@ func (x *SnapshotChunk) String() string {
 func (*SnapshotChunk) ProtoMessage() {}
 
 func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[118]
+	mi := &file_rota_v1_rota_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9368,7 +9743,7 @@ func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotChunk.ProtoReflect.Descriptor instead.
 func (*SnapshotChunk) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{118}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *SnapshotChunk) GetData() []byte {
@@ -9386,7 +9761,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[119]
+	mi := &file_rota_v1_rota_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9398,7 +9773,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[119]
+	mi := &file_rota_v1_rota_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9411,7 +9786,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{119}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{123}
 }
 
 type VerifyResponse struct {
@@ -9425,7 +9800,7 @@ type VerifyResponse struct {
 
 func (x *VerifyResponse) Reset() {
 	*x = VerifyResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[120]
+	mi := &file_rota_v1_rota_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9437,7 +9812,7 @@ func (x *VerifyResponse) String() string {
 func (*VerifyResponse) ProtoMessage() {}
 
 func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[120]
+	mi := &file_rota_v1_rota_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9450,7 +9825,7 @@ func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyResponse.ProtoReflect.Descriptor instead.
 func (*VerifyResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{120}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *VerifyResponse) GetIndex() uint64 {
@@ -9487,7 +9862,7 @@ type NodeVerdict struct {
 
 func (x *NodeVerdict) Reset() {
 	*x = NodeVerdict{}
-	mi := &file_rota_v1_rota_proto_msgTypes[121]
+	mi := &file_rota_v1_rota_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9499,7 +9874,7 @@ func (x *NodeVerdict) String() string {
 func (*NodeVerdict) ProtoMessage() {}
 
 func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[121]
+	mi := &file_rota_v1_rota_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9512,7 +9887,7 @@ func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeVerdict.ProtoReflect.Descriptor instead.
 func (*NodeVerdict) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{121}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *NodeVerdict) GetId() string {
@@ -10131,7 +10506,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x06preset\x18\x02 \x01(\tR\x06preset\x12\"\n" +
 	"\x03set\x18\x03 \x03(\v2\x10.rota.v1.SettingR\x03set\x12\x17\n" +
 	"\adry_run\x18\x04 \x01(\bR\x06dryRun\x12\x19\n" +
-	"\bif_match\x18\x05 \x01(\tR\aifMatch\"\xfe\x02\n" +
+	"\bif_match\x18\x05 \x01(\tR\aifMatch\"\x9b\x03\n" +
 	"\x06Tenant\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04tier\x18\x02 \x01(\tR\x04tier\x12\x16\n" +
@@ -10148,7 +10523,8 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	" \x01(\x03R\x05bytes\x12\x1b\n" +
 	"\tbytes_max\x18\v \x01(\x03R\bbytesMax\x120\n" +
 	"\achanges\x18\f \x03(\v2\x16.rota.v1.SettingChangeR\achanges\x12\x12\n" +
-	"\x04etag\x18\r \x01(\tR\x04etag\"e\n" +
+	"\x04etag\x18\r \x01(\tR\x04etag\x12\x1b\n" +
+	"\trate_left\x18\x0e \x01(\x03R\brateLeft\"e\n" +
 	"\x12ListTenantsRequest\x12!\n" +
 	"\x04read\x18\x01 \x01(\v2\r.rota.v1.ReadR\x04read\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\x05R\x05limit\x12\x16\n" +
@@ -10205,7 +10581,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\rGetKeyRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12!\n" +
-	"\x04read\x18\x03 \x01(\v2\r.rota.v1.ReadR\x04read\"\xf1\x01\n" +
+	"\x04read\x18\x03 \x01(\v2\r.rota.v1.ReadR\x04read\"\xdc\x02\n" +
 	"\bKeyState\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x10\n" +
@@ -10217,7 +10593,24 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\rnext_clock_ms\x18\b \x01(\x03R\vnextClockMs\x12\x12\n" +
 	"\x04head\x18\t \x01(\tR\x04head\x12\x18\n" +
 	"\ablocker\x18\n" +
-	" \x01(\tR\ablocker\"X\n" +
+	" \x01(\tR\ablocker\x12 \n" +
+	"\vconcurrency\x18\v \x01(\x03R\vconcurrency\x12\x12\n" +
+	"\x04rate\x18\f \x01(\x03R\x04rate\x12\x1b\n" +
+	"\tperiod_ms\x18\r \x01(\x03R\bperiodMs\x12\x16\n" +
+	"\x06tokens\x18\x0e \x01(\x03R\x06tokens\"\xbd\x01\n" +
+	"\x14ListKeyStatesRequest\x12!\n" +
+	"\x04read\x18\x01 \x01(\v2\r.rota.v1.ReadR\x04read\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\x05R\x05limit\x12\x16\n" +
+	"\x06cursor\x18\x03 \x01(\tR\x06cursor\x12\x14\n" +
+	"\x05queue\x18\x04 \x01(\tR\x05queue\x12\x16\n" +
+	"\x06tenant\x18\x05 \x01(\tR\x06tenant\x12\x12\n" +
+	"\x04name\x18\x06 \x01(\tR\x04name\x12\x12\n" +
+	"\x04held\x18\a \x01(\tR\x04held\"\x80\x01\n" +
+	"\x15ListKeyStatesResponse\x12%\n" +
+	"\x04keys\x18\x01 \x03(\v2\x11.rota.v1.KeyStateR\x04keys\x12\x1f\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\x12\x1f\n" +
+	"\vnext_cursor\x18\x03 \x01(\tR\n" +
+	"nextCursor\"X\n" +
 	"\x0eGetKeyResponse\x12%\n" +
 	"\x04keys\x18\x01 \x03(\v2\x11.rota.v1.KeyStateR\x04keys\x12\x1f\n" +
 	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\"b\n" +
@@ -10264,7 +10657,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\tcompleted\x18\x06 \x01(\x03R\tcompleted\x12\x12\n" +
 	"\x04dead\x18\a \x01(\x03R\x04dead\x12\x18\n" +
 	"\aexpired\x18\b \x01(\x03R\aexpired\x12\x1c\n" +
-	"\tcancelled\x18\t \x01(\x03R\tcancelled\"\x90\x04\n" +
+	"\tcancelled\x18\t \x01(\x03R\tcancelled\"\xf3\x04\n" +
 	"\n" +
 	"NodeStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
@@ -10286,7 +10679,21 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"disk_bytes\x18\x10 \x01(\x03R\tdiskBytes\x12 \n" +
 	"\fwall_skew_ms\x18\x11 \x01(\x03R\n" +
 	"wallSkewMs\x12.\n" +
-	"\x13certificate_ends_ms\x18\x12 \x01(\x03R\x11certificateEndsMsJ\x04\b\x0e\x10\x0fR\x05draft\"^\n" +
+	"\x13certificate_ends_ms\x18\x12 \x01(\x03R\x11certificateEndsMs\x121\n" +
+	"\bsnapshot\x18\x13 \x01(\v2\x15.rota.v1.NodeSnapshotR\bsnapshot\x12.\n" +
+	"\aarchive\x18\x14 \x01(\v2\x14.rota.v1.NodeArchiveR\aarchiveJ\x04\b\x0e\x10\x0fR\x05draft\"S\n" +
+	"\fNodeSnapshot\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x17\n" +
+	"\adate_ms\x18\x02 \x01(\x03R\x06dateMs\x12\x14\n" +
+	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\"\xb7\x01\n" +
+	"\vNodeArchive\x12\x18\n" +
+	"\arecords\x18\x01 \x01(\x03R\arecords\x12\x1b\n" +
+	"\toldest_ms\x18\x02 \x01(\x03R\boldestMs\x12\x14\n" +
+	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\x12\x15\n" +
+	"\x06lag_ms\x18\x04 \x01(\x03R\x05lagMs\x12\x16\n" +
+	"\x06staged\x18\x05 \x01(\x03R\x06staged\x12\x18\n" +
+	"\alacking\x18\x06 \x01(\x03R\alacking\x12\x12\n" +
+	"\x04lost\x18\a \x01(\x03R\x04lost\"^\n" +
 	"\n" +
 	"NodeHealth\x12(\n" +
 	"\x10healthy_since_ms\x18\x01 \x01(\x03R\x0ehealthySinceMs\x12&\n" +
@@ -10406,12 +10813,13 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x04List\x12\x1b.rota.v1.ListTenantsRequest\x1a\x1c.rota.v1.ListTenantsResponse\x12<\n" +
 	"\x03Get\x12\x19.rota.v1.GetTenantRequest\x1a\x1a.rota.v1.GetTenantResponse\x121\n" +
 	"\x03Set\x12\x19.rota.v1.SetTenantRequest\x1a\x0f.rota.v1.Tenant\x12E\n" +
-	"\x06Delete\x12\x1c.rota.v1.DeleteTenantRequest\x1a\x1d.rota.v1.DeleteTenantResponse2\xc7\x02\n" +
+	"\x06Delete\x12\x1c.rota.v1.DeleteTenantRequest\x1a\x1d.rota.v1.DeleteTenantResponse2\x90\x03\n" +
 	"\x04Keys\x12>\n" +
 	"\x03Set\x12\x1a.rota.v1.SetKeyRuleRequest\x1a\x1b.rota.v1.SetKeyRuleResponse\x12G\n" +
 	"\x06Delete\x12\x1d.rota.v1.DeleteKeyRuleRequest\x1a\x1e.rota.v1.DeleteKeyRuleResponse\x12C\n" +
 	"\x04List\x12\x1c.rota.v1.ListKeyRulesRequest\x1a\x1d.rota.v1.ListKeyRulesResponse\x126\n" +
-	"\x03Get\x12\x16.rota.v1.GetKeyRequest\x1a\x17.rota.v1.GetKeyResponse\x129\n" +
+	"\x03Get\x12\x16.rota.v1.GetKeyRequest\x1a\x17.rota.v1.GetKeyResponse\x12G\n" +
+	"\x06States\x12\x1d.rota.v1.ListKeyStatesRequest\x1a\x1e.rota.v1.ListKeyStatesResponse\x129\n" +
 	"\x04Skip\x12\x17.rota.v1.SkipKeyRequest\x1a\x18.rota.v1.SkipKeyResponse2\xce\x05\n" +
 	"\aCluster\x129\n" +
 	"\x06Status\x12\x16.rota.v1.StatusRequest\x1a\x17.rota.v1.StatusResponse\x12<\n" +
@@ -10440,7 +10848,7 @@ func file_rota_v1_rota_proto_rawDescGZIP() []byte {
 }
 
 var file_rota_v1_rota_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_rota_v1_rota_proto_msgTypes = make([]protoimpl.MessageInfo, 129)
+var file_rota_v1_rota_proto_msgTypes = make([]protoimpl.MessageInfo, 133)
 var file_rota_v1_rota_proto_goTypes = []any{
 	(FailKind)(0),                      // 0: rota.v1.FailKind
 	(LeaseVerb)(0),                     // 1: rota.v1.LeaseVerb
@@ -10535,55 +10943,59 @@ var file_rota_v1_rota_proto_goTypes = []any{
 	(*ListKeyRulesResponse)(nil),       // 90: rota.v1.ListKeyRulesResponse
 	(*GetKeyRequest)(nil),              // 91: rota.v1.GetKeyRequest
 	(*KeyState)(nil),                   // 92: rota.v1.KeyState
-	(*GetKeyResponse)(nil),             // 93: rota.v1.GetKeyResponse
-	(*SkipKeyRequest)(nil),             // 94: rota.v1.SkipKeyRequest
-	(*SkipKeyResponse)(nil),            // 95: rota.v1.SkipKeyResponse
-	(*Mode)(nil),                       // 96: rota.v1.Mode
-	(*GetModeRequest)(nil),             // 97: rota.v1.GetModeRequest
-	(*GetModeResponse)(nil),            // 98: rota.v1.GetModeResponse
-	(*SetModeRequest)(nil),             // 99: rota.v1.SetModeRequest
-	(*SetClusterRequest)(nil),          // 100: rota.v1.SetClusterRequest
-	(*ClusterSettings)(nil),            // 101: rota.v1.ClusterSettings
-	(*StatusRequest)(nil),              // 102: rota.v1.StatusRequest
-	(*JobCounts)(nil),                  // 103: rota.v1.JobCounts
-	(*NodeStatus)(nil),                 // 104: rota.v1.NodeStatus
-	(*NodeHealth)(nil),                 // 105: rota.v1.NodeHealth
-	(*Autopilot)(nil),                  // 106: rota.v1.Autopilot
-	(*StatusResponse)(nil),             // 107: rota.v1.StatusResponse
-	(*StoreBackupRequest)(nil),         // 108: rota.v1.StoreBackupRequest
-	(*StoredBackup)(nil),               // 109: rota.v1.StoredBackup
-	(*PeersRequest)(nil),               // 110: rota.v1.PeersRequest
-	(*Peer)(nil),                       // 111: rota.v1.Peer
-	(*PeersResponse)(nil),              // 112: rota.v1.PeersResponse
-	(*TransferLeadershipRequest)(nil),  // 113: rota.v1.TransferLeadershipRequest
-	(*TransferLeadershipResponse)(nil), // 114: rota.v1.TransferLeadershipResponse
-	(*RemovePeerRequest)(nil),          // 115: rota.v1.RemovePeerRequest
-	(*RemovePeerResponse)(nil),         // 116: rota.v1.RemovePeerResponse
-	(*LeaveRequest)(nil),               // 117: rota.v1.LeaveRequest
-	(*LeaveResponse)(nil),              // 118: rota.v1.LeaveResponse
-	(*SaveSnapshotRequest)(nil),        // 119: rota.v1.SaveSnapshotRequest
-	(*SnapshotChunk)(nil),              // 120: rota.v1.SnapshotChunk
-	(*VerifyRequest)(nil),              // 121: rota.v1.VerifyRequest
-	(*VerifyResponse)(nil),             // 122: rota.v1.VerifyResponse
-	(*NodeVerdict)(nil),                // 123: rota.v1.NodeVerdict
-	nil,                                // 124: rota.v1.JobSpec.LabelsEntry
-	nil,                                // 125: rota.v1.JobSpec.LimitsEntry
-	nil,                                // 126: rota.v1.JobSpec.HeadersEntry
-	nil,                                // 127: rota.v1.Job.MetaEntry
-	nil,                                // 128: rota.v1.ChangeJobRequest.LabelsEntry
-	nil,                                // 129: rota.v1.WorkerSpec.LimitsEntry
-	nil,                                // 130: rota.v1.LeaseCommand.MetaEntry
+	(*ListKeyStatesRequest)(nil),       // 93: rota.v1.ListKeyStatesRequest
+	(*ListKeyStatesResponse)(nil),      // 94: rota.v1.ListKeyStatesResponse
+	(*GetKeyResponse)(nil),             // 95: rota.v1.GetKeyResponse
+	(*SkipKeyRequest)(nil),             // 96: rota.v1.SkipKeyRequest
+	(*SkipKeyResponse)(nil),            // 97: rota.v1.SkipKeyResponse
+	(*Mode)(nil),                       // 98: rota.v1.Mode
+	(*GetModeRequest)(nil),             // 99: rota.v1.GetModeRequest
+	(*GetModeResponse)(nil),            // 100: rota.v1.GetModeResponse
+	(*SetModeRequest)(nil),             // 101: rota.v1.SetModeRequest
+	(*SetClusterRequest)(nil),          // 102: rota.v1.SetClusterRequest
+	(*ClusterSettings)(nil),            // 103: rota.v1.ClusterSettings
+	(*StatusRequest)(nil),              // 104: rota.v1.StatusRequest
+	(*JobCounts)(nil),                  // 105: rota.v1.JobCounts
+	(*NodeStatus)(nil),                 // 106: rota.v1.NodeStatus
+	(*NodeSnapshot)(nil),               // 107: rota.v1.NodeSnapshot
+	(*NodeArchive)(nil),                // 108: rota.v1.NodeArchive
+	(*NodeHealth)(nil),                 // 109: rota.v1.NodeHealth
+	(*Autopilot)(nil),                  // 110: rota.v1.Autopilot
+	(*StatusResponse)(nil),             // 111: rota.v1.StatusResponse
+	(*StoreBackupRequest)(nil),         // 112: rota.v1.StoreBackupRequest
+	(*StoredBackup)(nil),               // 113: rota.v1.StoredBackup
+	(*PeersRequest)(nil),               // 114: rota.v1.PeersRequest
+	(*Peer)(nil),                       // 115: rota.v1.Peer
+	(*PeersResponse)(nil),              // 116: rota.v1.PeersResponse
+	(*TransferLeadershipRequest)(nil),  // 117: rota.v1.TransferLeadershipRequest
+	(*TransferLeadershipResponse)(nil), // 118: rota.v1.TransferLeadershipResponse
+	(*RemovePeerRequest)(nil),          // 119: rota.v1.RemovePeerRequest
+	(*RemovePeerResponse)(nil),         // 120: rota.v1.RemovePeerResponse
+	(*LeaveRequest)(nil),               // 121: rota.v1.LeaveRequest
+	(*LeaveResponse)(nil),              // 122: rota.v1.LeaveResponse
+	(*SaveSnapshotRequest)(nil),        // 123: rota.v1.SaveSnapshotRequest
+	(*SnapshotChunk)(nil),              // 124: rota.v1.SnapshotChunk
+	(*VerifyRequest)(nil),              // 125: rota.v1.VerifyRequest
+	(*VerifyResponse)(nil),             // 126: rota.v1.VerifyResponse
+	(*NodeVerdict)(nil),                // 127: rota.v1.NodeVerdict
+	nil,                                // 128: rota.v1.JobSpec.LabelsEntry
+	nil,                                // 129: rota.v1.JobSpec.LimitsEntry
+	nil,                                // 130: rota.v1.JobSpec.HeadersEntry
+	nil,                                // 131: rota.v1.Job.MetaEntry
+	nil,                                // 132: rota.v1.ChangeJobRequest.LabelsEntry
+	nil,                                // 133: rota.v1.WorkerSpec.LimitsEntry
+	nil,                                // 134: rota.v1.LeaseCommand.MetaEntry
 }
 var file_rota_v1_rota_proto_depIdxs = []int32{
-	124, // 0: rota.v1.JobSpec.labels:type_name -> rota.v1.JobSpec.LabelsEntry
-	125, // 1: rota.v1.JobSpec.limits:type_name -> rota.v1.JobSpec.LimitsEntry
-	126, // 2: rota.v1.JobSpec.headers:type_name -> rota.v1.JobSpec.HeadersEntry
+	128, // 0: rota.v1.JobSpec.labels:type_name -> rota.v1.JobSpec.LabelsEntry
+	129, // 1: rota.v1.JobSpec.limits:type_name -> rota.v1.JobSpec.LimitsEntry
+	130, // 2: rota.v1.JobSpec.headers:type_name -> rota.v1.JobSpec.HeadersEntry
 	6,   // 3: rota.v1.JobSpec.unique:type_name -> rota.v1.Unique
 	7,   // 4: rota.v1.Attempt.decision:type_name -> rota.v1.Decision
 	5,   // 5: rota.v1.Job.spec:type_name -> rota.v1.JobSpec
 	9,   // 6: rota.v1.Job.lease:type_name -> rota.v1.Lease
 	8,   // 7: rota.v1.Job.attempts:type_name -> rota.v1.Attempt
-	127, // 8: rota.v1.Job.meta:type_name -> rota.v1.Job.MetaEntry
+	131, // 8: rota.v1.Job.meta:type_name -> rota.v1.Job.MetaEntry
 	5,   // 9: rota.v1.SubmitRequest.jobs:type_name -> rota.v1.JobSpec
 	13,  // 10: rota.v1.SubmitResponse.jobs:type_name -> rota.v1.Submitted
 	4,   // 11: rota.v1.Submitted.refusal:type_name -> rota.v1.Refusal
@@ -10598,10 +11010,10 @@ var file_rota_v1_rota_proto_depIdxs = []int32{
 	3,   // 20: rota.v1.ListJobsResponse.at:type_name -> rota.v1.ReadAt
 	21,  // 21: rota.v1.ListJobsResponse.counted:type_name -> rota.v1.JobCount
 	22,  // 22: rota.v1.JobCount.groups:type_name -> rota.v1.JobGroup
-	128, // 23: rota.v1.ChangeJobRequest.labels:type_name -> rota.v1.ChangeJobRequest.LabelsEntry
+	132, // 23: rota.v1.ChangeJobRequest.labels:type_name -> rota.v1.ChangeJobRequest.LabelsEntry
 	30,  // 24: rota.v1.JobOutcomes.jobs:type_name -> rota.v1.JobOutcome
 	4,   // 25: rota.v1.JobOutcome.refusal:type_name -> rota.v1.Refusal
-	129, // 26: rota.v1.WorkerSpec.limits:type_name -> rota.v1.WorkerSpec.LimitsEntry
+	133, // 26: rota.v1.WorkerSpec.limits:type_name -> rota.v1.WorkerSpec.LimitsEntry
 	31,  // 27: rota.v1.Worker.spec:type_name -> rota.v1.WorkerSpec
 	9,   // 28: rota.v1.Worker.leases:type_name -> rota.v1.Lease
 	33,  // 29: rota.v1.Worker.cooling:type_name -> rota.v1.TypeUntil
@@ -10616,7 +11028,7 @@ var file_rota_v1_rota_proto_depIdxs = []int32{
 	39,  // 38: rota.v1.LeaseCommands.commands:type_name -> rota.v1.LeaseCommand
 	1,   // 39: rota.v1.LeaseCommand.verb:type_name -> rota.v1.LeaseVerb
 	0,   // 40: rota.v1.LeaseCommand.fail:type_name -> rota.v1.FailKind
-	130, // 41: rota.v1.LeaseCommand.meta:type_name -> rota.v1.LeaseCommand.MetaEntry
+	134, // 41: rota.v1.LeaseCommand.meta:type_name -> rota.v1.LeaseCommand.MetaEntry
 	18,  // 42: rota.v1.Beat.logs:type_name -> rota.v1.LogPart
 	44,  // 43: rota.v1.WorkResponse.welcome:type_name -> rota.v1.Welcome
 	45,  // 44: rota.v1.WorkResponse.notices:type_name -> rota.v1.Notices
@@ -10662,113 +11074,120 @@ var file_rota_v1_rota_proto_depIdxs = []int32{
 	84,  // 84: rota.v1.ListKeyRulesResponse.rules:type_name -> rota.v1.KeyRule
 	3,   // 85: rota.v1.ListKeyRulesResponse.at:type_name -> rota.v1.ReadAt
 	2,   // 86: rota.v1.GetKeyRequest.read:type_name -> rota.v1.Read
-	92,  // 87: rota.v1.GetKeyResponse.keys:type_name -> rota.v1.KeyState
-	3,   // 88: rota.v1.GetKeyResponse.at:type_name -> rota.v1.ReadAt
-	2,   // 89: rota.v1.GetModeRequest.read:type_name -> rota.v1.Read
-	96,  // 90: rota.v1.GetModeResponse.mode:type_name -> rota.v1.Mode
-	3,   // 91: rota.v1.GetModeResponse.at:type_name -> rota.v1.ReadAt
-	62,  // 92: rota.v1.SetClusterRequest.set:type_name -> rota.v1.Setting
-	64,  // 93: rota.v1.ClusterSettings.changes:type_name -> rota.v1.SettingChange
-	105, // 94: rota.v1.NodeStatus.health:type_name -> rota.v1.NodeHealth
-	103, // 95: rota.v1.StatusResponse.jobs:type_name -> rota.v1.JobCounts
-	104, // 96: rota.v1.StatusResponse.nodes:type_name -> rota.v1.NodeStatus
-	106, // 97: rota.v1.StatusResponse.autopilot:type_name -> rota.v1.Autopilot
-	109, // 98: rota.v1.StatusResponse.backup:type_name -> rota.v1.StoredBackup
-	105, // 99: rota.v1.Peer.health:type_name -> rota.v1.NodeHealth
-	111, // 100: rota.v1.PeersResponse.peers:type_name -> rota.v1.Peer
-	2,   // 101: rota.v1.SaveSnapshotRequest.read:type_name -> rota.v1.Read
-	123, // 102: rota.v1.VerifyResponse.nodes:type_name -> rota.v1.NodeVerdict
-	11,  // 103: rota.v1.Jobs.Submit:input_type -> rota.v1.SubmitRequest
-	14,  // 104: rota.v1.Jobs.Get:input_type -> rota.v1.GetJobRequest
-	19,  // 105: rota.v1.Jobs.List:input_type -> rota.v1.ListJobsRequest
-	23,  // 106: rota.v1.Jobs.Wait:input_type -> rota.v1.WaitJobsRequest
-	16,  // 107: rota.v1.Jobs.Log:input_type -> rota.v1.JobLogRequest
-	24,  // 108: rota.v1.Jobs.Cancel:input_type -> rota.v1.CancelJobsRequest
-	25,  // 109: rota.v1.Jobs.Retry:input_type -> rota.v1.RetryJobsRequest
-	27,  // 110: rota.v1.Jobs.Change:input_type -> rota.v1.ChangeJobRequest
-	26,  // 111: rota.v1.Jobs.Delete:input_type -> rota.v1.DeleteJobsRequest
-	28,  // 112: rota.v1.Jobs.ReportProof:input_type -> rota.v1.ReportProofRequest
-	36,  // 113: rota.v1.Workers.Work:input_type -> rota.v1.WorkRequest
-	52,  // 114: rota.v1.Workers.List:input_type -> rota.v1.ListWorkersRequest
-	54,  // 115: rota.v1.Workers.Get:input_type -> rota.v1.GetWorkerRequest
-	56,  // 116: rota.v1.Workers.Drain:input_type -> rota.v1.DrainWorkerRequest
-	57,  // 117: rota.v1.Workers.Suspend:input_type -> rota.v1.SuspendWorkerRequest
-	58,  // 118: rota.v1.Workers.Resume:input_type -> rota.v1.ResumeWorkerRequest
-	59,  // 119: rota.v1.Workers.Retire:input_type -> rota.v1.RetireWorkerRequest
-	75,  // 120: rota.v1.Workers.Delete:input_type -> rota.v1.DeleteWorkerRequest
-	60,  // 121: rota.v1.Workers.Gone:input_type -> rota.v1.WorkerGoneRequest
-	67,  // 122: rota.v1.Queues.List:input_type -> rota.v1.ListQueuesRequest
-	69,  // 123: rota.v1.Queues.Get:input_type -> rota.v1.GetQueueRequest
-	77,  // 124: rota.v1.Queues.Set:input_type -> rota.v1.SetQueueRequest
-	71,  // 125: rota.v1.Queues.Delete:input_type -> rota.v1.DeleteQueueRequest
-	79,  // 126: rota.v1.Tenants.List:input_type -> rota.v1.ListTenantsRequest
-	81,  // 127: rota.v1.Tenants.Get:input_type -> rota.v1.GetTenantRequest
-	83,  // 128: rota.v1.Tenants.Set:input_type -> rota.v1.SetTenantRequest
-	73,  // 129: rota.v1.Tenants.Delete:input_type -> rota.v1.DeleteTenantRequest
-	85,  // 130: rota.v1.Keys.Set:input_type -> rota.v1.SetKeyRuleRequest
-	87,  // 131: rota.v1.Keys.Delete:input_type -> rota.v1.DeleteKeyRuleRequest
-	89,  // 132: rota.v1.Keys.List:input_type -> rota.v1.ListKeyRulesRequest
-	91,  // 133: rota.v1.Keys.Get:input_type -> rota.v1.GetKeyRequest
-	94,  // 134: rota.v1.Keys.Skip:input_type -> rota.v1.SkipKeyRequest
-	102, // 135: rota.v1.Cluster.Status:input_type -> rota.v1.StatusRequest
-	97,  // 136: rota.v1.Cluster.GetMode:input_type -> rota.v1.GetModeRequest
-	99,  // 137: rota.v1.Cluster.SetMode:input_type -> rota.v1.SetModeRequest
-	100, // 138: rota.v1.Cluster.Set:input_type -> rota.v1.SetClusterRequest
-	110, // 139: rota.v1.Cluster.Peers:input_type -> rota.v1.PeersRequest
-	113, // 140: rota.v1.Cluster.TransferLeadership:input_type -> rota.v1.TransferLeadershipRequest
-	115, // 141: rota.v1.Cluster.RemovePeer:input_type -> rota.v1.RemovePeerRequest
-	117, // 142: rota.v1.Cluster.Leave:input_type -> rota.v1.LeaveRequest
-	119, // 143: rota.v1.Cluster.SaveSnapshot:input_type -> rota.v1.SaveSnapshotRequest
-	108, // 144: rota.v1.Cluster.StoreBackup:input_type -> rota.v1.StoreBackupRequest
-	121, // 145: rota.v1.Cluster.Verify:input_type -> rota.v1.VerifyRequest
-	12,  // 146: rota.v1.Jobs.Submit:output_type -> rota.v1.SubmitResponse
-	15,  // 147: rota.v1.Jobs.Get:output_type -> rota.v1.GetJobResponse
-	20,  // 148: rota.v1.Jobs.List:output_type -> rota.v1.ListJobsResponse
-	10,  // 149: rota.v1.Jobs.Wait:output_type -> rota.v1.Job
-	17,  // 150: rota.v1.Jobs.Log:output_type -> rota.v1.JobLogResponse
-	29,  // 151: rota.v1.Jobs.Cancel:output_type -> rota.v1.JobOutcomes
-	29,  // 152: rota.v1.Jobs.Retry:output_type -> rota.v1.JobOutcomes
-	30,  // 153: rota.v1.Jobs.Change:output_type -> rota.v1.JobOutcome
-	29,  // 154: rota.v1.Jobs.Delete:output_type -> rota.v1.JobOutcomes
-	30,  // 155: rota.v1.Jobs.ReportProof:output_type -> rota.v1.JobOutcome
-	43,  // 156: rota.v1.Workers.Work:output_type -> rota.v1.WorkResponse
-	53,  // 157: rota.v1.Workers.List:output_type -> rota.v1.ListWorkersResponse
-	55,  // 158: rota.v1.Workers.Get:output_type -> rota.v1.GetWorkerResponse
-	35,  // 159: rota.v1.Workers.Drain:output_type -> rota.v1.Worker
-	35,  // 160: rota.v1.Workers.Suspend:output_type -> rota.v1.Worker
-	35,  // 161: rota.v1.Workers.Resume:output_type -> rota.v1.Worker
-	35,  // 162: rota.v1.Workers.Retire:output_type -> rota.v1.Worker
-	76,  // 163: rota.v1.Workers.Delete:output_type -> rota.v1.DeleteWorkerResponse
-	61,  // 164: rota.v1.Workers.Gone:output_type -> rota.v1.WorkerGoneResponse
-	68,  // 165: rota.v1.Queues.List:output_type -> rota.v1.ListQueuesResponse
-	70,  // 166: rota.v1.Queues.Get:output_type -> rota.v1.GetQueueResponse
-	63,  // 167: rota.v1.Queues.Set:output_type -> rota.v1.Queue
-	72,  // 168: rota.v1.Queues.Delete:output_type -> rota.v1.DeleteQueueResponse
-	80,  // 169: rota.v1.Tenants.List:output_type -> rota.v1.ListTenantsResponse
-	82,  // 170: rota.v1.Tenants.Get:output_type -> rota.v1.GetTenantResponse
-	78,  // 171: rota.v1.Tenants.Set:output_type -> rota.v1.Tenant
-	74,  // 172: rota.v1.Tenants.Delete:output_type -> rota.v1.DeleteTenantResponse
-	86,  // 173: rota.v1.Keys.Set:output_type -> rota.v1.SetKeyRuleResponse
-	88,  // 174: rota.v1.Keys.Delete:output_type -> rota.v1.DeleteKeyRuleResponse
-	90,  // 175: rota.v1.Keys.List:output_type -> rota.v1.ListKeyRulesResponse
-	93,  // 176: rota.v1.Keys.Get:output_type -> rota.v1.GetKeyResponse
-	95,  // 177: rota.v1.Keys.Skip:output_type -> rota.v1.SkipKeyResponse
-	107, // 178: rota.v1.Cluster.Status:output_type -> rota.v1.StatusResponse
-	98,  // 179: rota.v1.Cluster.GetMode:output_type -> rota.v1.GetModeResponse
-	96,  // 180: rota.v1.Cluster.SetMode:output_type -> rota.v1.Mode
-	101, // 181: rota.v1.Cluster.Set:output_type -> rota.v1.ClusterSettings
-	112, // 182: rota.v1.Cluster.Peers:output_type -> rota.v1.PeersResponse
-	114, // 183: rota.v1.Cluster.TransferLeadership:output_type -> rota.v1.TransferLeadershipResponse
-	116, // 184: rota.v1.Cluster.RemovePeer:output_type -> rota.v1.RemovePeerResponse
-	118, // 185: rota.v1.Cluster.Leave:output_type -> rota.v1.LeaveResponse
-	120, // 186: rota.v1.Cluster.SaveSnapshot:output_type -> rota.v1.SnapshotChunk
-	109, // 187: rota.v1.Cluster.StoreBackup:output_type -> rota.v1.StoredBackup
-	122, // 188: rota.v1.Cluster.Verify:output_type -> rota.v1.VerifyResponse
-	146, // [146:189] is the sub-list for method output_type
-	103, // [103:146] is the sub-list for method input_type
-	103, // [103:103] is the sub-list for extension type_name
-	103, // [103:103] is the sub-list for extension extendee
-	0,   // [0:103] is the sub-list for field type_name
+	2,   // 87: rota.v1.ListKeyStatesRequest.read:type_name -> rota.v1.Read
+	92,  // 88: rota.v1.ListKeyStatesResponse.keys:type_name -> rota.v1.KeyState
+	3,   // 89: rota.v1.ListKeyStatesResponse.at:type_name -> rota.v1.ReadAt
+	92,  // 90: rota.v1.GetKeyResponse.keys:type_name -> rota.v1.KeyState
+	3,   // 91: rota.v1.GetKeyResponse.at:type_name -> rota.v1.ReadAt
+	2,   // 92: rota.v1.GetModeRequest.read:type_name -> rota.v1.Read
+	98,  // 93: rota.v1.GetModeResponse.mode:type_name -> rota.v1.Mode
+	3,   // 94: rota.v1.GetModeResponse.at:type_name -> rota.v1.ReadAt
+	62,  // 95: rota.v1.SetClusterRequest.set:type_name -> rota.v1.Setting
+	64,  // 96: rota.v1.ClusterSettings.changes:type_name -> rota.v1.SettingChange
+	109, // 97: rota.v1.NodeStatus.health:type_name -> rota.v1.NodeHealth
+	107, // 98: rota.v1.NodeStatus.snapshot:type_name -> rota.v1.NodeSnapshot
+	108, // 99: rota.v1.NodeStatus.archive:type_name -> rota.v1.NodeArchive
+	105, // 100: rota.v1.StatusResponse.jobs:type_name -> rota.v1.JobCounts
+	106, // 101: rota.v1.StatusResponse.nodes:type_name -> rota.v1.NodeStatus
+	110, // 102: rota.v1.StatusResponse.autopilot:type_name -> rota.v1.Autopilot
+	113, // 103: rota.v1.StatusResponse.backup:type_name -> rota.v1.StoredBackup
+	109, // 104: rota.v1.Peer.health:type_name -> rota.v1.NodeHealth
+	115, // 105: rota.v1.PeersResponse.peers:type_name -> rota.v1.Peer
+	2,   // 106: rota.v1.SaveSnapshotRequest.read:type_name -> rota.v1.Read
+	127, // 107: rota.v1.VerifyResponse.nodes:type_name -> rota.v1.NodeVerdict
+	11,  // 108: rota.v1.Jobs.Submit:input_type -> rota.v1.SubmitRequest
+	14,  // 109: rota.v1.Jobs.Get:input_type -> rota.v1.GetJobRequest
+	19,  // 110: rota.v1.Jobs.List:input_type -> rota.v1.ListJobsRequest
+	23,  // 111: rota.v1.Jobs.Wait:input_type -> rota.v1.WaitJobsRequest
+	16,  // 112: rota.v1.Jobs.Log:input_type -> rota.v1.JobLogRequest
+	24,  // 113: rota.v1.Jobs.Cancel:input_type -> rota.v1.CancelJobsRequest
+	25,  // 114: rota.v1.Jobs.Retry:input_type -> rota.v1.RetryJobsRequest
+	27,  // 115: rota.v1.Jobs.Change:input_type -> rota.v1.ChangeJobRequest
+	26,  // 116: rota.v1.Jobs.Delete:input_type -> rota.v1.DeleteJobsRequest
+	28,  // 117: rota.v1.Jobs.ReportProof:input_type -> rota.v1.ReportProofRequest
+	36,  // 118: rota.v1.Workers.Work:input_type -> rota.v1.WorkRequest
+	52,  // 119: rota.v1.Workers.List:input_type -> rota.v1.ListWorkersRequest
+	54,  // 120: rota.v1.Workers.Get:input_type -> rota.v1.GetWorkerRequest
+	56,  // 121: rota.v1.Workers.Drain:input_type -> rota.v1.DrainWorkerRequest
+	57,  // 122: rota.v1.Workers.Suspend:input_type -> rota.v1.SuspendWorkerRequest
+	58,  // 123: rota.v1.Workers.Resume:input_type -> rota.v1.ResumeWorkerRequest
+	59,  // 124: rota.v1.Workers.Retire:input_type -> rota.v1.RetireWorkerRequest
+	75,  // 125: rota.v1.Workers.Delete:input_type -> rota.v1.DeleteWorkerRequest
+	60,  // 126: rota.v1.Workers.Gone:input_type -> rota.v1.WorkerGoneRequest
+	67,  // 127: rota.v1.Queues.List:input_type -> rota.v1.ListQueuesRequest
+	69,  // 128: rota.v1.Queues.Get:input_type -> rota.v1.GetQueueRequest
+	77,  // 129: rota.v1.Queues.Set:input_type -> rota.v1.SetQueueRequest
+	71,  // 130: rota.v1.Queues.Delete:input_type -> rota.v1.DeleteQueueRequest
+	79,  // 131: rota.v1.Tenants.List:input_type -> rota.v1.ListTenantsRequest
+	81,  // 132: rota.v1.Tenants.Get:input_type -> rota.v1.GetTenantRequest
+	83,  // 133: rota.v1.Tenants.Set:input_type -> rota.v1.SetTenantRequest
+	73,  // 134: rota.v1.Tenants.Delete:input_type -> rota.v1.DeleteTenantRequest
+	85,  // 135: rota.v1.Keys.Set:input_type -> rota.v1.SetKeyRuleRequest
+	87,  // 136: rota.v1.Keys.Delete:input_type -> rota.v1.DeleteKeyRuleRequest
+	89,  // 137: rota.v1.Keys.List:input_type -> rota.v1.ListKeyRulesRequest
+	91,  // 138: rota.v1.Keys.Get:input_type -> rota.v1.GetKeyRequest
+	93,  // 139: rota.v1.Keys.States:input_type -> rota.v1.ListKeyStatesRequest
+	96,  // 140: rota.v1.Keys.Skip:input_type -> rota.v1.SkipKeyRequest
+	104, // 141: rota.v1.Cluster.Status:input_type -> rota.v1.StatusRequest
+	99,  // 142: rota.v1.Cluster.GetMode:input_type -> rota.v1.GetModeRequest
+	101, // 143: rota.v1.Cluster.SetMode:input_type -> rota.v1.SetModeRequest
+	102, // 144: rota.v1.Cluster.Set:input_type -> rota.v1.SetClusterRequest
+	114, // 145: rota.v1.Cluster.Peers:input_type -> rota.v1.PeersRequest
+	117, // 146: rota.v1.Cluster.TransferLeadership:input_type -> rota.v1.TransferLeadershipRequest
+	119, // 147: rota.v1.Cluster.RemovePeer:input_type -> rota.v1.RemovePeerRequest
+	121, // 148: rota.v1.Cluster.Leave:input_type -> rota.v1.LeaveRequest
+	123, // 149: rota.v1.Cluster.SaveSnapshot:input_type -> rota.v1.SaveSnapshotRequest
+	112, // 150: rota.v1.Cluster.StoreBackup:input_type -> rota.v1.StoreBackupRequest
+	125, // 151: rota.v1.Cluster.Verify:input_type -> rota.v1.VerifyRequest
+	12,  // 152: rota.v1.Jobs.Submit:output_type -> rota.v1.SubmitResponse
+	15,  // 153: rota.v1.Jobs.Get:output_type -> rota.v1.GetJobResponse
+	20,  // 154: rota.v1.Jobs.List:output_type -> rota.v1.ListJobsResponse
+	10,  // 155: rota.v1.Jobs.Wait:output_type -> rota.v1.Job
+	17,  // 156: rota.v1.Jobs.Log:output_type -> rota.v1.JobLogResponse
+	29,  // 157: rota.v1.Jobs.Cancel:output_type -> rota.v1.JobOutcomes
+	29,  // 158: rota.v1.Jobs.Retry:output_type -> rota.v1.JobOutcomes
+	30,  // 159: rota.v1.Jobs.Change:output_type -> rota.v1.JobOutcome
+	29,  // 160: rota.v1.Jobs.Delete:output_type -> rota.v1.JobOutcomes
+	30,  // 161: rota.v1.Jobs.ReportProof:output_type -> rota.v1.JobOutcome
+	43,  // 162: rota.v1.Workers.Work:output_type -> rota.v1.WorkResponse
+	53,  // 163: rota.v1.Workers.List:output_type -> rota.v1.ListWorkersResponse
+	55,  // 164: rota.v1.Workers.Get:output_type -> rota.v1.GetWorkerResponse
+	35,  // 165: rota.v1.Workers.Drain:output_type -> rota.v1.Worker
+	35,  // 166: rota.v1.Workers.Suspend:output_type -> rota.v1.Worker
+	35,  // 167: rota.v1.Workers.Resume:output_type -> rota.v1.Worker
+	35,  // 168: rota.v1.Workers.Retire:output_type -> rota.v1.Worker
+	76,  // 169: rota.v1.Workers.Delete:output_type -> rota.v1.DeleteWorkerResponse
+	61,  // 170: rota.v1.Workers.Gone:output_type -> rota.v1.WorkerGoneResponse
+	68,  // 171: rota.v1.Queues.List:output_type -> rota.v1.ListQueuesResponse
+	70,  // 172: rota.v1.Queues.Get:output_type -> rota.v1.GetQueueResponse
+	63,  // 173: rota.v1.Queues.Set:output_type -> rota.v1.Queue
+	72,  // 174: rota.v1.Queues.Delete:output_type -> rota.v1.DeleteQueueResponse
+	80,  // 175: rota.v1.Tenants.List:output_type -> rota.v1.ListTenantsResponse
+	82,  // 176: rota.v1.Tenants.Get:output_type -> rota.v1.GetTenantResponse
+	78,  // 177: rota.v1.Tenants.Set:output_type -> rota.v1.Tenant
+	74,  // 178: rota.v1.Tenants.Delete:output_type -> rota.v1.DeleteTenantResponse
+	86,  // 179: rota.v1.Keys.Set:output_type -> rota.v1.SetKeyRuleResponse
+	88,  // 180: rota.v1.Keys.Delete:output_type -> rota.v1.DeleteKeyRuleResponse
+	90,  // 181: rota.v1.Keys.List:output_type -> rota.v1.ListKeyRulesResponse
+	95,  // 182: rota.v1.Keys.Get:output_type -> rota.v1.GetKeyResponse
+	94,  // 183: rota.v1.Keys.States:output_type -> rota.v1.ListKeyStatesResponse
+	97,  // 184: rota.v1.Keys.Skip:output_type -> rota.v1.SkipKeyResponse
+	111, // 185: rota.v1.Cluster.Status:output_type -> rota.v1.StatusResponse
+	100, // 186: rota.v1.Cluster.GetMode:output_type -> rota.v1.GetModeResponse
+	98,  // 187: rota.v1.Cluster.SetMode:output_type -> rota.v1.Mode
+	103, // 188: rota.v1.Cluster.Set:output_type -> rota.v1.ClusterSettings
+	116, // 189: rota.v1.Cluster.Peers:output_type -> rota.v1.PeersResponse
+	118, // 190: rota.v1.Cluster.TransferLeadership:output_type -> rota.v1.TransferLeadershipResponse
+	120, // 191: rota.v1.Cluster.RemovePeer:output_type -> rota.v1.RemovePeerResponse
+	122, // 192: rota.v1.Cluster.Leave:output_type -> rota.v1.LeaveResponse
+	124, // 193: rota.v1.Cluster.SaveSnapshot:output_type -> rota.v1.SnapshotChunk
+	113, // 194: rota.v1.Cluster.StoreBackup:output_type -> rota.v1.StoredBackup
+	126, // 195: rota.v1.Cluster.Verify:output_type -> rota.v1.VerifyResponse
+	152, // [152:196] is the sub-list for method output_type
+	108, // [108:152] is the sub-list for method input_type
+	108, // [108:108] is the sub-list for extension type_name
+	108, // [108:108] is the sub-list for extension extendee
+	0,   // [0:108] is the sub-list for field type_name
 }
 
 func init() { file_rota_v1_rota_proto_init() }
@@ -10798,7 +11217,7 @@ func file_rota_v1_rota_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rota_v1_rota_proto_rawDesc), len(file_rota_v1_rota_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   129,
+			NumMessages:   133,
 			NumExtensions: 0,
 			NumServices:   6,
 		},

@@ -1356,6 +1356,7 @@ const (
 	Keys_Delete_FullMethodName = "/rota.v1.Keys/Delete"
 	Keys_List_FullMethodName   = "/rota.v1.Keys/List"
 	Keys_Get_FullMethodName    = "/rota.v1.Keys/Get"
+	Keys_States_FullMethodName = "/rota.v1.Keys/States"
 	Keys_Skip_FullMethodName   = "/rota.v1.Keys/Skip"
 )
 
@@ -1372,6 +1373,8 @@ type KeysClient interface {
 	List(ctx context.Context, in *ListKeyRulesRequest, opts ...grpc.CallOption) (*ListKeyRulesResponse, error)
 	// Get returns what a key of a tenant counts now, under each rule that is for it.
 	Get(ctx context.Context, in *GetKeyRequest, opts ...grpc.CallOption) (*GetKeyResponse, error)
+	// The keys that rules count, the most used first.
+	States(ctx context.Context, in *ListKeyStatesRequest, opts ...grpc.CallOption) (*ListKeyStatesResponse, error)
 	// Skip lets a sequence go on behind the job that blocks it.
 	Skip(ctx context.Context, in *SkipKeyRequest, opts ...grpc.CallOption) (*SkipKeyResponse, error)
 }
@@ -1424,6 +1427,16 @@ func (c *keysClient) Get(ctx context.Context, in *GetKeyRequest, opts ...grpc.Ca
 	return out, nil
 }
 
+func (c *keysClient) States(ctx context.Context, in *ListKeyStatesRequest, opts ...grpc.CallOption) (*ListKeyStatesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListKeyStatesResponse)
+	err := c.cc.Invoke(ctx, Keys_States_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *keysClient) Skip(ctx context.Context, in *SkipKeyRequest, opts ...grpc.CallOption) (*SkipKeyResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(SkipKeyResponse)
@@ -1447,6 +1460,8 @@ type KeysServer interface {
 	List(context.Context, *ListKeyRulesRequest) (*ListKeyRulesResponse, error)
 	// Get returns what a key of a tenant counts now, under each rule that is for it.
 	Get(context.Context, *GetKeyRequest) (*GetKeyResponse, error)
+	// The keys that rules count, the most used first.
+	States(context.Context, *ListKeyStatesRequest) (*ListKeyStatesResponse, error)
 	// Skip lets a sequence go on behind the job that blocks it.
 	Skip(context.Context, *SkipKeyRequest) (*SkipKeyResponse, error)
 	mustEmbedUnimplementedKeysServer()
@@ -1470,6 +1485,9 @@ func (UnimplementedKeysServer) List(context.Context, *ListKeyRulesRequest) (*Lis
 }
 func (UnimplementedKeysServer) Get(context.Context, *GetKeyRequest) (*GetKeyResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Get not implemented")
+}
+func (UnimplementedKeysServer) States(context.Context, *ListKeyStatesRequest) (*ListKeyStatesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method States not implemented")
 }
 func (UnimplementedKeysServer) Skip(context.Context, *SkipKeyRequest) (*SkipKeyResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Skip not implemented")
@@ -1567,6 +1585,24 @@ func _Keys_Get_Handler(srv interface{}, ctx context.Context, dec func(interface{
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Keys_States_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListKeyStatesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(KeysServer).States(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Keys_States_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(KeysServer).States(ctx, req.(*ListKeyStatesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Keys_Skip_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(SkipKeyRequest)
 	if err := dec(in); err != nil {
@@ -1607,6 +1643,10 @@ var Keys_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Get",
 			Handler:    _Keys_Get_Handler,
+		},
+		{
+			MethodName: "States",
+			Handler:    _Keys_States_Handler,
 		},
 		{
 			MethodName: "Skip",

@@ -4,14 +4,26 @@ import { quoted } from '../../ui/shell';
 
 export type Tenant = components['schemas']['Tenant'];
 export type KeyRule = components['schemas']['KeyRule'];
+export type KeyState = components['schemas']['KeyState'];
+
+/** Names a count: a key, with the queue and the tenant that it is counted in. */
+export function keyOf(s: KeyState): string {
+  return `${s.queue ?? ''}/${s.tenant ?? ''}/${s.key}`;
+}
 
 /** What a tenant is at the limit of, in words; none where it is at none. */
 export function limitsOf(t: Tenant): string[] {
   const found: string[] = [];
   if (t.max_concurrent > 0 && t.open_leases >= t.max_concurrent) found.push('max_concurrent');
   else if (t.throttled) found.push('its penalty');
+  if (atRate(t)) found.push('rate_limit_rps');
   if (t.bytes_max > 0 && t.bytes >= 0.95 * t.bytes_max) found.push('bytes_max');
   return found;
+}
+
+/** Whether no more than a tenth of what a tenant may submit in a second is left. */
+export function atRate(t: Tenant): boolean {
+  return t.rate_limit_rps > 0 && (t.rate_left ?? 0) < Math.max(1, t.rate_limit_rps / 10);
 }
 
 /** A tenant's open leases by its weight: what fair shares are compared by. */

@@ -1473,6 +1473,7 @@ class Tenant(Message):
     @property
     def changes(self) -> MutableSequence[SettingChange]: ...
     etag: str
+    rate_left: int
     def __init__(
         self,
         *,
@@ -1489,6 +1490,7 @@ class Tenant(Message):
         bytes_max: int | None = ...,
         changes: Iterable[SettingChange] | None = ...,
         etag: str | None = ...,
+        rate_left: int | None = ...,
     ) -> None: ...
 
 class ListTenantsRequest(Message):
@@ -1672,6 +1674,10 @@ class KeyState(Message):
     next_clock_ms: int
     head: str
     blocker: str
+    concurrency: int
+    rate: int
+    period_ms: int
+    tokens: int
     def __init__(
         self,
         *,
@@ -1685,6 +1691,45 @@ class KeyState(Message):
         next_clock_ms: int | None = ...,
         head: str | None = ...,
         blocker: str | None = ...,
+        concurrency: int | None = ...,
+        rate: int | None = ...,
+        period_ms: int | None = ...,
+        tokens: int | None = ...,
+    ) -> None: ...
+
+class ListKeyStatesRequest(Message):
+    @property
+    def read(self) -> Read: ...
+    limit: int
+    cursor: str
+    queue: str
+    tenant: str
+    name: str
+    held: str
+    def __init__(
+        self,
+        *,
+        read: Read | None = ...,
+        limit: int | None = ...,
+        cursor: str | None = ...,
+        queue: str | None = ...,
+        tenant: str | None = ...,
+        name: str | None = ...,
+        held: str | None = ...,
+    ) -> None: ...
+
+class ListKeyStatesResponse(Message):
+    @property
+    def keys(self) -> MutableSequence[KeyState]: ...
+    @property
+    def at(self) -> ReadAt: ...
+    next_cursor: str
+    def __init__(
+        self,
+        *,
+        keys: Iterable[KeyState] | None = ...,
+        at: ReadAt | None = ...,
+        next_cursor: str | None = ...,
     ) -> None: ...
 
 class GetKeyResponse(Message):
@@ -1846,6 +1891,10 @@ class NodeStatus(Message):
     disk_bytes: int
     wall_skew_ms: int
     certificate_ends_ms: int
+    @property
+    def snapshot(self) -> NodeSnapshot: ...
+    @property
+    def archive(self) -> NodeArchive: ...
     def __init__(
         self,
         *,
@@ -1866,6 +1915,40 @@ class NodeStatus(Message):
         disk_bytes: int | None = ...,
         wall_skew_ms: int | None = ...,
         certificate_ends_ms: int | None = ...,
+        snapshot: NodeSnapshot | None = ...,
+        archive: NodeArchive | None = ...,
+    ) -> None: ...
+
+class NodeSnapshot(Message):
+    index: int
+    date_ms: int
+    bytes: int
+    def __init__(
+        self,
+        *,
+        index: int | None = ...,
+        date_ms: int | None = ...,
+        bytes: int | None = ...,
+    ) -> None: ...
+
+class NodeArchive(Message):
+    records: int
+    oldest_ms: int
+    bytes: int
+    lag_ms: int
+    staged: int
+    lacking: int
+    lost: int
+    def __init__(
+        self,
+        *,
+        records: int | None = ...,
+        oldest_ms: int | None = ...,
+        bytes: int | None = ...,
+        lag_ms: int | None = ...,
+        staged: int | None = ...,
+        lacking: int | None = ...,
+        lost: int | None = ...,
     ) -> None: ...
 
 class NodeHealth(Message):
@@ -3831,6 +3914,7 @@ KEYS_SET: Method[SetKeyRuleRequest, SetKeyRuleResponse]
 KEYS_DELETE: Method[DeleteKeyRuleRequest, DeleteKeyRuleResponse]
 KEYS_LIST: Method[ListKeyRulesRequest, ListKeyRulesResponse]
 KEYS_GET: Method[GetKeyRequest, GetKeyResponse]
+KEYS_STATES: Method[ListKeyStatesRequest, ListKeyStatesResponse]
 KEYS_SKIP: Method[SkipKeyRequest, SkipKeyResponse]
 CLUSTER_STATUS: Method[StatusRequest, StatusResponse]
 CLUSTER_GET_MODE: Method[GetModeRequest, GetModeResponse]
