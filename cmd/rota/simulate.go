@@ -39,7 +39,8 @@ func simulateCommand(a *app) *cobra.Command {
 		Short: "Simulate a job log under queue policies, without a cluster",
 		Long: `Simulate a load under one policy or several: the code that decides in a cluster decides here, in virtual
 time. TRACE is a job log in the Standard Workload Format; jobs one JSON object a line, as rota job submit --file takes
-them, with submit_ms and run_ms; either may be gzip'd; or, with the ending .yaml, a load to draw. They run on one worker
+them, with submit_ms and run_ms; either may be gzip'd; with the ending .json, a WfCommons instance, which runs as a
+workflow; or, with the ending .yaml, a load to draw. They run on one worker
 with the processors that the load names, on one with --procs, or on those of --workers.
 
 A policy is a name and settings of a queue (rota queue set --help). It begins bare: ranking=fifo, estimate=user, and no fair
@@ -155,8 +156,12 @@ func (s *simulation) print(a *app, results []foresight.Result, partial bool) err
 	if s.by != "policy" && (a.output == "table" || a.output == "wide") {
 		return s.printGroups(a, results)
 	}
+	columns := simulationColumns()
+	if len(results) > 0 && results[0].CriticalPathS > 0 {
+		columns = append(columns, column[foresight.Result]{"CRITICAL PATH S", false, 0, func(r foresight.Result) any { return decimal(r.CriticalPathS, 0) }})
+	}
 	l := listing[foresight.Result]{whole: simulated{results, partial}, items: results,
-		name: func(r foresight.Result) string { return r.Name }, columns: simulationColumns()}
+		name: func(r foresight.Result) string { return r.Name }, columns: columns}
 	return l.print(a)
 }
 

@@ -21,8 +21,15 @@ const fewJobs = 200_000
 // load reads the jobs and what they run on, and says what was dropped.
 func (s *simulation) load(a *app, plan *foresight.Plan, path string) error {
 	read := s.readTrace
-	if ext := filepath.Ext(path); ext == ".yaml" || ext == ".yml" {
+	switch filepath.Ext(path) {
+	case ".yaml", ".yml":
 		read = s.readLoad
+	case ".json":
+		if text, err := flowfile.Read(path, nil); err == nil && flowfile.FormatOf(text) == flowfile.FormatWfCommons {
+			read = func(path string) ([]foresight.Job, int64, []foresight.Dropped, error) {
+				return s.readFlow(plan, path, text)
+			}
+		}
 	}
 	jobs, procs, dropped, err := read(path)
 	if err != nil {
@@ -39,6 +46,9 @@ func (s *simulation) load(a *app, plan *foresight.Plan, path string) error {
 		debug.SetGCPercent(400)
 	}
 	plan.Jobs = fitting
+	if plan.Flow != nil && len(fitting) < len(jobs) {
+		return failf("simulate: no worker can run %d of the workflow's %d nodes: give larger ones by --procs or --workers", len(jobs)-len(fitting), len(jobs))
+	}
 	switch {
 	case len(fitting) > 0:
 		return nil
@@ -115,6 +125,27 @@ func (s *simulation) readLoad(path string) (jobs []foresight.Job, procs int64, d
 		jobs = jobs[:min(s.jobs, len(jobs))]
 	}
 	return jobs, load.Processors, nil, nil
+}
+
+// readFlow reads the nodes of a recorded workflow, with the cores that it recorded, and with the memory where workers
+// of one's own say what they have.
+func (s *simulation) readFlow(plan *foresight.Plan, path string, text []byte) (jobs []foresight.Job, procs int64, dropped []foresight.Dropped, err error) {
+	if s.jobs > 0 || s.starts != "" {
+		return nil, 0, nil, usagef("%s is a workflow, which is simulated whole: leave out --jobs and --starts", path)
+	}
+	spec, err := flowfile.Parse(text, path, flowfile.FormatWfCommons, flowfile.Options{Scale: 1, Resources: true})
+	if err == nil {
+		for i := range spec.Nodes {
+			if s.workers == "" {
+				spec.Nodes[i].MemoryBytes = 0
+			}
+		}
+		plan.Flow, jobs, err = foresight.FromWorkflow(&spec)
+	}
+	if err != nil {
+		return nil, 0, nil, failf("read workflow %s: %w", path, err)
+	}
+	return jobs, 0, nil, nil
 }
 
 // page begins the page of --report, and returns what writes it.

@@ -44,6 +44,34 @@ func swfLines(jobs ...[4]int) string {
 	return b.String()
 }
 
+// TestSimulate_workflow runs a recorded workflow of 10 tasks, at most 8 of them side by side: on 8 processors nobody waits, and it
+// takes as long as its longest chain; on one as long as all of its tasks.
+func TestSimulate_workflow(t *testing.T) {
+	t.Parallel()
+	const path = "../../internal/flowfile/testdata/helloworld-forkjoin-10-chameleon.json"
+	for _, test := range []struct {
+		procs            string
+		makespan, atMost float64
+	}{{"8", 307, 308}, {"1", 1028, 1029}} {
+		var o, e bytes.Buffer
+		code := run([]string{"simulate", path, "--procs", test.procs, "--policy", "p:ranking=fifo", "-o", "json"}, nil, strings.NewReader(""), &o, &e)
+		var got struct{ Policies []foresight.Result }
+		if err := json.Unmarshal(o.Bytes(), &got); err != nil || code != exitDone || len(got.Policies) != 1 {
+			t.Fatalf("%v, exit code %d: %s%s", err, code, &o, &e)
+		}
+		r := got.Policies[0]
+		if r.Jobs != 10 || r.MakespanS < test.makespan || r.MakespanS > test.atMost || r.CriticalPathS < 307 || r.CriticalPathS > 308 {
+			t.Errorf("on %s processors: %+v", test.procs, r)
+		}
+	}
+	for _, args := range [][]string{{"--procs", "8", "--jobs", "3"}, {"--procs", "8", "--starts", "1:2"}, nil} {
+		var o, e bytes.Buffer
+		if code := run(append([]string{"simulate", path}, args...), nil, strings.NewReader(""), &o, &e); code != exitUsage {
+			t.Errorf("%v: exit code %d: %s", args, code, &e)
+		}
+	}
+}
+
 // TestSimulate holds the figures of a log against what is computed by hand: the second job waits for 99 s, the third, of
 // the other user, for 147.
 func TestSimulate(t *testing.T) {

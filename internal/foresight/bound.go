@@ -11,6 +11,9 @@ import (
 // bounds computes for each job how long it may wait by SPEC §26.4, in ms; none says why there is no such bound. The simulator decides at
 // every event: δ is 0.
 func (l *Life) bounds(fates []Fate) (of []int64, none string) {
+	if l.Flow != nil {
+		return nil, "a workflow: its nodes come as others end"
+	}
 	q := rota.StandardPolicy()
 	for _, s := range l.Settings {
 		if err := q.Set(s); err != nil {

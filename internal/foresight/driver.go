@@ -82,12 +82,13 @@ func Simulate(ctx context.Context, l *Life) (fates []Fate, err error) {
 	}
 	d := &driver{Life: l, m: fsm.New(), now: epoch, zero: l.Jobs[0].Submit, fates: make([]Fate, len(l.Jobs)),
 		places: make(map[rota.WorkerID]int32)}
+	d.ticks.place = d.place
 	d.busy.less, d.ticks.moves.less = (*running).sooner, func(a, b int64) bool { return a < b }
 	if err := d.ticks.set(l.Settings); err != nil {
 		return nil, err
 	}
 	for i := range d.fates {
-		d.fates[i].Start, d.fates[i].End = -1, -1
+		d.fates[i].Start, d.fates[i].End, d.fates[i].Ready = -1, -1, l.Jobs[i].Submit
 	}
 	if err := d.begin(); err != nil {
 		return nil, err
@@ -150,6 +151,11 @@ func (d *driver) moment(at int64) error {
 	}
 	if len(gone) > 0 {
 		if err := d.apply(at, gone); err != nil {
+			return err
+		}
+	}
+	if d.Flow != nil && d.next == 0 {
+		if err := d.submitFlow(at); err != nil {
 			return err
 		}
 	}
@@ -226,6 +232,9 @@ func (d *driver) begin() error {
 // apply applies an entry, none of whose operations may be refused.
 func (d *driver) apply(at int64, ops []*fsmpb.Op) error {
 	_, err := d.entry(at, ops)
+	for err == nil && d.Flow != nil && d.ticks.more { // what ended releases more nodes than one entry may
+		_, err = d.entry(at, []*fsmpb.Op{{Op: &fsmpb.Op_Sweep{Sweep: &fsmpb.Sweep{}}}})
+	}
 	return err
 }
 
@@ -283,6 +292,10 @@ func (d *driver) applied(e *fsmpb.Entry) (fsm.Applied, error) {
 func (d *driver) heed(e *rota.Event) {
 	d.ticks.heed(e, d.now)
 	switch e.Kind {
+	case rota.EventJobEnqueued:
+		if d.Flow != nil {
+			d.fates[d.place(e.Job)].Ready = d.load(d.now)
+		}
 	case rota.EventJobAssigned:
 		d.start(e)
 	case rota.EventLeaseRevoked: // its worker ends it at once, and says so
@@ -293,8 +306,8 @@ func (d *driver) heed(e *rota.Event) {
 	case rota.EventLeaseExpired, rota.EventLeaseCancelled:
 		d.stop(e.Lease)
 	case rota.EventJobExpired, rota.EventJobDead, rota.EventJobCancelled:
-		d.fates[placeOf(e.Job)].Expired = true
-		d.end(placeOf(e.Job), d.now)
+		d.fates[d.place(e.Job)].Expired = true
+		d.end(d.place(e.Job), d.now)
 	}
 }
 
@@ -312,7 +325,7 @@ func (d *driver) end(i int, clock int64) {
 
 // start notes that a job runs from now on.
 func (d *driver) start(e *rota.Event) {
-	i := placeOf(e.Job)
+	i := d.place(e.Job)
 	r := &running{end: d.now + d.Jobs[i].Run, due: d.due(i, d.now), order: d.started, job: i, id: e.Job, worker: d.places[e.Worker], lease: e.Lease}
 	d.busy.push(r)
 	d.ticks.outlive(r)

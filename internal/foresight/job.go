@@ -20,6 +20,9 @@ type Job struct {
 type Fate struct {
 	// Start is when the run began that came to its end, -1 where none did.
 	Start, End int64
+	// Ready is from when on it waits: when it was submitted, of a workflow's node when the last of its
+	// parents had ended.
+	Ready int64
 	// Worker is the place of its worker among the life's.
 	Worker int32
 	// Expired says that its time to live was over before it had ended.
@@ -36,6 +39,8 @@ type Life struct {
 	Settings []rota.Setting
 	// Exact has the policy know the true run times.
 	Exact bool
+	// Flow, if not nil, is the workflow whose nodes the jobs are.
+	Flow *Flow
 	// Progress, if not nil, is called from time to time with how many jobs have ended.
 	Progress func(ended int)
 

@@ -26,11 +26,13 @@ type Result struct {
 	WaitMaxS        float64 `json:"wait_max_s"`
 	// WaitBoundS is how long the job that waited longest might have waited by SPEC §26.4, WaitOfBound the largest part of its own
 	// bound that any job waited; Unbounded says why there are none.
-	WaitBoundS       float64 `json:"wait_bound_s,omitempty"`
-	WaitOfBound      float64 `json:"wait_of_bound_max,omitempty"`
-	Unbounded        string  `json:"wait_bound_none,omitempty"`
-	Utilisation      float64 `json:"utilisation"`
-	MakespanS        float64 `json:"makespan_s"`
+	WaitBoundS  float64 `json:"wait_bound_s,omitempty"`
+	WaitOfBound float64 `json:"wait_of_bound_max,omitempty"`
+	Unbounded   string  `json:"wait_bound_none,omitempty"`
+	Utilisation float64 `json:"utilisation"`
+	MakespanS   float64 `json:"makespan_s"`
+	// CriticalPathS is the longest chain of a workflow's run times, which no makespan is below.
+	CriticalPathS    float64 `json:"critical_path_s,omitempty"`
 	ThroughputPerDay float64 `json:"throughput_jobs_per_day"`
 	// Fairness is Jain's index over the tenants' mean bounded slowdowns: 1 where all are equal, 1 ÷ tenants at worst.
 	Fairness float64 `json:"jain_index"`
@@ -121,7 +123,7 @@ func (t *tally) window(l *Life, fates []Fate) {
 			r.Expired++
 			continue
 		}
-		wait := f.Start - j.Submit
+		wait := f.Start - f.Ready
 		slowdown, cpu := slowdownOf(j, wait), float64(j.Run)*float64(j.CPUMilli)
 		waits, slowdowns = append(waits, wait), append(slowdowns, slowdown)
 		if bounds != nil {
@@ -144,6 +146,9 @@ func (t *tally) window(l *Life, fates []Fate) {
 		slices.Sort(slowdowns)
 		r.WaitMedianS, r.WaitP95S, r.WaitP99S = inS(rank(waits, 50)), inS(rank(waits, 95)), inS(rank(waits, 99))
 		r.SlowdownP95, r.WaitMaxS = rank(slowdowns, 95), inS(waits[len(waits)-1])
+	}
+	if l.Flow != nil {
+		t.result.CriticalPathS = inS(l.Flow.Critical)
 	}
 	if span := float64(last - first); span > 0 {
 		r.MakespanS = span / 1000

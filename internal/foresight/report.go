@@ -60,15 +60,15 @@ func (r *Report) Lived(p *Policy, l *Life, fates []Fate) {
 	at := func(ms int64) int { return int(min(int64(bins)-1, (ms-begin)*bins/(end-begin))) }
 	came, delta := make([]float64, bins), make([]float64, bins)
 	for i := range fates {
-		j, f := &l.Jobs[i], &fates[i]
+		f := &fates[i]
 		left := f.Start
 		if left < 0 {
 			left = f.End
 		} else {
-			came[at(j.Submit)]++
-			pic.waits[at(j.Submit)] += inHours(left - j.Submit)
+			came[at(f.Ready)]++
+			pic.waits[at(f.Ready)] += inHours(left - f.Ready)
 		}
-		delta[at(j.Submit)]++
+		delta[at(f.Ready)]++
 		delta[at(left)]--
 	}
 	queued := 0.0
@@ -103,7 +103,7 @@ func gantt(l *Life, fates []Fate, begin int64) (bars []bar, hours float64) {
 	for _, i := range order[:min(len(order), ganttMost)] {
 		j, f := &l.Jobs[i], &fates[i]
 		need := int(max(1, j.CPUMilli/unit))
-		label := fmt.Sprintf("job %d, tenant %s: %d processors for %.0f s, waited %.0f s", i+1, j.Tenant, j.CPUMilli/1000, inS(j.Run), inS(f.Start-j.Submit))
+		label := fmt.Sprintf("job %d, tenant %s: %d processors for %.0f s, waited %.0f s", i+1, j.Tenant, j.CPUMilli/1000, inS(j.Run), inS(f.Start-f.Ready))
 		end := total
 		if int(f.Worker)+1 < len(first) {
 			end = first[f.Worker+1]

@@ -16,6 +16,8 @@ type Plan struct {
 	// Starts and Length cut windows out of the jobs, each begun on idle workers; none is all of them.
 	Starts []int
 	Length int
+	// Flow, if not nil, is the workflow whose nodes the jobs are.
+	Flow *Flow
 	// Exact takes the true run times for estimates.
 	Exact bool
 	// Progress, if not nil, is called from time to time with how many of Lives are over.
@@ -36,7 +38,7 @@ func Run(ctx context.Context, plan *Plan) ([]Result, error) {
 		p := &plan.Policies[i]
 		t := &tally{result: Result{Name: p.Name}, tenants: make(map[rota.TenantID]*tallied)}
 		for n, w := range windows {
-			l := &Life{Jobs: w, Workers: plan.Workers, Settings: p.Settings, Exact: plan.Exact}
+			l := &Life{Jobs: w, Workers: plan.Workers, Settings: p.Settings, Exact: plan.Exact, Flow: plan.Flow}
 			if plan.Progress != nil {
 				l.Progress = func(over int) { plan.Progress(before + over) }
 			}

@@ -30,6 +30,8 @@ type ticks struct {
 	// is when holds are over.
 	waits []waiting
 	moves heap[int64]
+	// place is the place of a job.
+	place func(rota.JobID) int
 	// idle counts the ticks since a job started.
 	idle int
 }
@@ -83,7 +85,7 @@ func (t *ticks) heed(e *rota.Event, now int64) {
 // wait notes that a job waits from now on.
 func (t *ticks) wait(job rota.JobID, now int64) {
 	if t.holdAfter < longest && !t.backfills {
-		t.waits = append(t.waits, waiting{now + t.holdAfter, placeOf(job)})
+		t.waits = append(t.waits, waiting{now + t.holdAfter, t.place(job)})
 	}
 }
 
