@@ -241,8 +241,8 @@ func (c *Client) Close() error {
 // The client library makes ids, never the server (SPEC §2.7).
 func NewJobID() rota.JobID { return rota.JobID(ulid.Make().String()) }
 
-// addresses lists the nodes for messages to people.
-func (c *Client) addresses() string {
+// addressesOf lists the nodes for messages to people.
+func addressesOf(c *Client) string {
 	all := make([]string, len(c.nodes))
 	for i, n := range c.nodes {
 		all[i] = n.address

@@ -42,7 +42,7 @@ func TestDialEnv(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || got.addresses() != c.want {
+			if err != nil || addressesOf(got) != c.want {
 				t.Fatalf("%v, %v", got, err)
 			}
 			_ = got.Close()

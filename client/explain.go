@@ -26,3 +26,13 @@ func (c *Client) WhyAt(ctx context.Context, id rota.JobID, q rota.WhyQuery, opts
 	}
 	return read(ctx, c, "explain job", opts, from, ask)
 }
+
+// ETA forecasts when a job starts, by what the asked node's state should come to: with an interval in which at least 9 of 10 do. A node
+// forecasts for a few callers at a time (Exhausted); it needs no leader.
+func (c *Client) ETA(ctx context.Context, id rota.JobID, opts ...ReadOption) (rota.ETA, error) {
+	ask := func(ctx context.Context, n *node, how *rotav1.Read) (*rotav1.EtaResponse, error) {
+		return rotav1.NewExplainClient(n.conn).Eta(ctx, &rotav1.EtaRequest{Id: string(id), Read: how})
+	}
+	from := func(w *rotav1.EtaResponse) (rota.ETA, error) { return words.ETAFromWire(w.GetEta()) }
+	return read(ctx, c, "forecast job", opts, from, ask)
+}

@@ -118,7 +118,7 @@ func newNode(cfg Config, peers Peers) (*Node, error) {
 		}
 	}
 	n.workflowVerbs = workflowVerbs{uploads: make(chan struct{}, uploadsMost), repeats: make(chan struct{}, 1)}
-	n.explainer = explainer{past: newPastReader(n)}
+	n.explainer = explainer{past: newPastReader(n), ahead: newForecaster(n)}
 	n.stats = newStats()
 	n.stats.n = n
 	return n.own(), nil
@@ -345,8 +345,9 @@ type authVerbs struct{ n *Node }
 
 // explainer says why a job waits or was placed as it was, also in the past.
 type explainer struct {
-	n    *Node
-	past *pastReader
+	n     *Node
+	past  *pastReader
+	ahead *forecaster
 }
 
 // workerVerbs is what becomes of workers as they, a guard or an operator ask.

@@ -144,6 +144,59 @@ func (ex *explainer) addOthers(ctx context.Context, id rota.JobID, d *rota.Place
 	return nil
 }
 
+// etaFresh is how long a forecast waits for a leader to say that the state is the newest.
+const etaFresh = 2 * time.Second
+
+// ETA forecasts when a job starts, on the state that this node has: it needs no leader, and says how old the state is
+// where there is none.
+func (ex *explainer) ETA(ctx context.Context, id rota.JobID, opt peer.ReadOptions) (x rota.ETA, seen rota.ReadAt, err error) {
+	stale := ""
+	within, cancel := context.WithTimeout(ctx, etaFresh)
+	seen, err = ex.n.replica.fresh(within, opt)
+	cancel()
+	if kind := rota.KindOf(err); kind == rota.KindUnavailable || kind == rota.KindTimeout {
+		opt = peer.ReadOptions{Stale: true}
+		if seen, err = ex.n.replica.fresh(ctx, opt); err == nil {
+			stale = fmt.Sprintf("no leader answers: the state is that of %d ms ago", seen.Age.Milliseconds())
+		}
+	}
+	if err != nil {
+		return x, seen, err
+	}
+	rd, err := ex.n.replica.reader(ctx)
+	if err != nil {
+		return x, seen, err
+	}
+	why, err := ex.whyNow(ctx, id, seen.Index, rd)
+	if err != nil {
+		return x, seen, err
+	}
+	rd.Explanation(&why)
+	x = rota.ETA{Job: id, State: why.State, Index: why.Index, Clock: why.Clock, Date: why.Date}
+	if stale != "" {
+		x.Basis = append(x.Basis, stale)
+	}
+	if waits(why.State) {
+		err = ex.ahead.forecast(ctx, &x, &why, rd)
+		return x, seen, err
+	}
+	job, _, err := ex.n.archive.Job(ctx, id)
+	if err != nil {
+		return x, seen, err
+	}
+	switch {
+	case job.Lease != nil:
+		x.Started = job.Lease.Started.Date
+	case len(job.Attempts) > 0:
+		x.Started = job.Attempts[len(job.Attempts)-1].Started.Date
+	}
+	return x, seen, nil
+}
+
+func waits(s rota.JobState) bool {
+	return s == rota.JobQueued || s == rota.JobDelayed || s == rota.JobBlocked
+}
+
 // Events serves events as history does, of those that the caller may read: as the state says of
 // its rights when they are sent.
 func (n *Node) Events(ctx context.Context, filter rota.EventFilter, send func(peer.EventBatch) error) error {

@@ -31,6 +31,8 @@ type Core interface {
 	// Why explains a job, now or in the past: OutOfRange where that is no longer kept, or to
 	// come, Exhausted where others look at the past.
 	Why(ctx context.Context, id rota.JobID, q rota.WhyQuery, opt peer.ReadOptions) (rota.Explanation, rota.ReadAt, error)
+	// ETA forecasts when a job starts: Exhausted where others are forecast for.
+	ETA(ctx context.Context, id rota.JobID, opt peer.ReadOptions) (rota.ETA, rota.ReadAt, error)
 	// Round computes a round again on the state at its height, and compares it with the log's
 	// (SPEC §2.4): NotFound where the log has none, OutOfRange and Exhausted as Why.
 	Round(ctx context.Context, epoch uint64, height rota.Index) (peer.Round, rota.ReadAt, error)

@@ -25,3 +25,15 @@ func (s *explainService) Why(ctx context.Context, req *rotav1.WhyRequest) (*rota
 	}
 	return &rotav1.WhyResponse{Explanation: words.ExplanationToWire(&x), At: words.ReadAtToWire(at)}, nil
 }
+
+// Eta forecasts when a job starts.
+func (s *explainService) Eta(ctx context.Context, req *rotav1.EtaRequest) (*rotav1.EtaResponse, error) {
+	if err := rota.CheckJobRef("id", rota.JobID(req.GetId())); err != nil {
+		return nil, err
+	}
+	x, at, err := s.core.ETA(ctx, rota.JobID(req.GetId()), words.ReadFromWire(req.GetRead()))
+	if err != nil {
+		return nil, err
+	}
+	return &rotav1.EtaResponse{Eta: words.ETAToWire(&x), At: words.ReadAtToWire(at)}, nil
+}

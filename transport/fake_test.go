@@ -230,6 +230,18 @@ func (c *fakeCore) Why(_ context.Context, id rota.JobID, q rota.WhyQuery, opt pe
 		Decision: &rota.PlacedDecision{Worker: "w", Others: []rota.OtherWorker{{Worker: "v", Reason: "CPU_FULL"}}}}, fakeAt(opt), nil
 }
 
+func (c *fakeCore) ETA(_ context.Context, id rota.JobID, opt peer.ReadOptions) (rota.ETA, rota.ReadAt, error) {
+	switch id {
+	case "nobody":
+		return rota.ETA{}, fakeAt(opt), rota.Refusef(rota.KindNotFound, "job", "job %q is not known", id)
+	case "crowd":
+		return rota.ETA{}, fakeAt(opt), rota.Refusef(rota.KindExhausted, "eta", "others are forecast for")
+	}
+	return rota.ETA{Job: id, State: rota.JobQueued, Index: 9, Clock: 5, Date: 1_000, Expected: 3_000, Earliest: 2_000, Latest: 4_000,
+		HangsOn: []rota.HangsOn{{Tenant: "acme", Jobs: 3, Running: true, Worker: "w"}, {Jobs: 2}}, Basis: []string{"of 7 jobs"},
+		Reasons: []rota.Why{{Reason: "NO_FREE_SLOT", Workers: 2}}, WouldRun: []string{"a lease ends"}}, fakeAt(opt), nil
+}
+
 func (c *fakeCore) JobLog(_ context.Context, of rota.LogOf, opt peer.ReadOptions) (rota.AttemptLog, rota.ReadAt, error) {
 	if of.Job == "nobody" {
 		return rota.AttemptLog{}, fakeAt(opt), rota.Refusef(rota.KindNotFound, "job", "job %q is not known", of.Job)

@@ -177,6 +177,7 @@ var scene = []step{
 	{"jobs", "", 0},
 	{"job show", "j1", 0},
 	{"job why", "j1", 0},
+	{"job eta", "j1", 0},
 	{"job logs", "j1", exitNotFound},
 	{"job change", "j1 --priority 3", 0},
 	{"job cancel", "j1", 0},

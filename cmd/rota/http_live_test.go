@@ -130,6 +130,7 @@ func TestHTTP_isWhatIsPrinted(t *testing.T) {
 		"/v1/jobs/photo-1":           {"job", "show", "photo-1"},
 		"/v1/jobs?q=state=DELAYED":   {"job", "list", "--filter", "state=DELAYED"},
 		"/v1/jobs/later/why":         {"job", "why", "later"},
+		"/v1/jobs/later/eta":         {"job", "eta", "later"},
 		"/v1/queues/images":          {"queue", "show", "images"},
 		"/v1/queues":                 {"queue", "list"},
 		"/v1/tenants/acme":           {"tenant", "show", "acme"},

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -31,10 +32,29 @@ func (a jobCommands) show() *cobra.Command {
 				return err
 			}
 			a.seen()
-			return a.print(job)
+			return a.printOne(job, []string{string(job.ID)}, func(wide bool) string { return jobTable(job, wide) + a.startLine(ctx, c, &job) })
 		})),
 	})
 }
+
+// startLine says of a job that waits when it should start; nothing where that cannot be told at once.
+func (a jobCommands) startLine(ctx context.Context, c *client.Client, j *rota.Job) string {
+	switch j.State {
+	case rota.JobQueued, rota.JobDelayed, rota.JobBlocked:
+	default:
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	defer cancel()
+	x, err := c.ETA(ctx, j.ID, a.fresh()...)
+	if err != nil || x.Expected == 0 {
+		return ""
+	}
+	return fmt.Sprintf("it should start at %s, from %s to %s: rota job eta %s says what that hangs on\n", startText(&x), x.Earliest, x.Latest, j.ID)
+}
+
+// startPatience is how long job show waits for a forecast.
+const startPatience = 3 * time.Second
 
 func (a jobCommands) list() *cobra.Command {
 	var queue, state, tenant, typ, where, group, cursor string

@@ -379,7 +379,10 @@ func (d *driver) submit(at int64, i int) error {
 	if err := d.apply(at, d.with(at, append(d.ops[:0], d.submits(i)))); err != nil {
 		return err
 	}
-	return d.match(at)
+	if err := d.match(at); err != nil || d.Submitted == nil {
+		return err
+	}
+	return d.Submitted(d.m, i, d.fates)
 }
 
 // submits is the operation that submits a job. The room of one of processors alone is used again.

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/internal/millis"
 )
 
@@ -43,6 +44,8 @@ type Life struct {
 	Flow *Flow
 	// Progress, if not nil, is called from time to time with how many jobs have ended.
 	Progress func(ended int)
+	// Submitted, if not nil, is called when a job was submitted and all was decided by then, with what became of the jobs so far.
+	Submitted func(m *fsm.Machine, job int, fates []Fate) error
 
 	// thorough does at every tick what can only change at some, for tests.
 	thorough bool

@@ -85,6 +85,9 @@ var ofTenants = map[protoreflect.FullName]func(tenant string) []proto.Message{
 	"rota.v1.Explain.Why": func(x string) []proto.Message {
 		return []proto.Message{&rotav1.WhyRequest{Id: x + "-leased"}, &rotav1.WhyRequest{Id: x + "-ended"}, &rotav1.WhyRequest{Id: x + "-waits"}}
 	},
+	"rota.v1.Explain.Eta": func(x string) []proto.Message {
+		return []proto.Message{&rotav1.EtaRequest{Id: x + "-leased"}, &rotav1.EtaRequest{Id: x + "-ended"}, &rotav1.EtaRequest{Id: x + "-waits"}}
+	},
 	"rota.v1.Events.Tail": func(x string) []proto.Message {
 		return []proto.Message{&rotav1.TailRequest{}, &rotav1.TailRequest{Job: x + "-ended"}}
 	},

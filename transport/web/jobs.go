@@ -33,6 +33,8 @@ func (s *Site) jobs() {
 		says: "Forget a job that has ended"}, s.deleteJob)
 	add(s, route{method: http.MethodGet, path: job + "/why", call: rotav1.Explain_Why_FullMethodName, id: "explainJob",
 		says: "Why a job does not run, or how it came to its worker"}, s.why)
+	add(s, route{method: http.MethodGet, path: job + "/eta", call: rotav1.Explain_Eta_FullMethodName, id: "forecastJob",
+		says: "When a job should start, and what that hangs on"}, s.eta)
 	add(s, route{method: http.MethodGet, path: job + "/logs", call: rotav1.Jobs_Log_FullMethodName, id: "getJobLog",
 		says: "What an attempt of a job logged"}, s.jobLog)
 	add(s, route{method: http.MethodGet, path: job + "/payload", call: rotav1.Jobs_Get_FullMethodName, id: "getJobPayload",
@@ -326,6 +328,22 @@ func (s *Site) why(ctx context.Context, in *WhyQuery) (*Answer[rota.Explanation]
 		return nil, err
 	}
 	x, err := words.ExplanationFromWire(got.GetExplanation())
+	if err != nil {
+		return nil, err
+	}
+	return answer(x, got.GetAt()), nil
+}
+
+func (s *Site) eta(ctx context.Context, in *One) (*Answer[rota.ETA], error) {
+	read, err := in.Reading.wire()
+	if err != nil {
+		return nil, err
+	}
+	got, err := s.options.Calls.Explain.Eta(ctx, &rotav1.EtaRequest{Id: in.ID, Read: read})
+	if err != nil {
+		return nil, err
+	}
+	x, err := words.ETAFromWire(got.GetEta())
 	if err != nil {
 		return nil, err
 	}

@@ -23,6 +23,324 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type EtaRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// How fresh the state must be; where no leader answers it is as it is.
+	Read          *Read `protobuf:"bytes,2,opt,name=read,proto3" json:"read,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EtaRequest) Reset() {
+	*x = EtaRequest{}
+	mi := &file_rota_v1_explain_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EtaRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EtaRequest) ProtoMessage() {}
+
+func (x *EtaRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_explain_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EtaRequest.ProtoReflect.Descriptor instead.
+func (*EtaRequest) Descriptor() ([]byte, []int) {
+	return file_rota_v1_explain_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *EtaRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *EtaRequest) GetRead() *Read {
+	if x != nil {
+		return x.Read
+	}
+	return nil
+}
+
+type EtaResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Eta           *JobEta                `protobuf:"bytes,1,opt,name=eta,proto3" json:"eta,omitempty"`
+	At            *ReadAt                `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EtaResponse) Reset() {
+	*x = EtaResponse{}
+	mi := &file_rota_v1_explain_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EtaResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EtaResponse) ProtoMessage() {}
+
+func (x *EtaResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_explain_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EtaResponse.ProtoReflect.Descriptor instead.
+func (*EtaResponse) Descriptor() ([]byte, []int) {
+	return file_rota_v1_explain_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *EtaResponse) GetEta() *JobEta {
+	if x != nil {
+		return x.Eta
+	}
+	return nil
+}
+
+func (x *EtaResponse) GetAt() *ReadAt {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+type JobEta struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Job     string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	State   string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
+	Index   uint64                 `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`
+	ClockMs int64                  `protobuf:"varint,4,opt,name=clock_ms,json=clockMs,proto3" json:"clock_ms,omitempty"`
+	DateMs  int64                  `protobuf:"varint,5,opt,name=date_ms,json=dateMs,proto3" json:"date_ms,omitempty"`
+	// When the newest attempt began, 0 where none has.
+	StartedMs int64 `protobuf:"varint,6,opt,name=started_ms,json=startedMs,proto3" json:"started_ms,omitempty"`
+	// When it should start, and from when to when 9 of 10 do; 0 where no date can be told.
+	ExpectedStartMs int64         `protobuf:"varint,7,opt,name=expected_start_ms,json=expectedStartMs,proto3" json:"expected_start_ms,omitempty"`
+	EarliestStartMs int64         `protobuf:"varint,8,opt,name=earliest_start_ms,json=earliestStartMs,proto3" json:"earliest_start_ms,omitempty"`
+	LatestStartMs   int64         `protobuf:"varint,9,opt,name=latest_start_ms,json=latestStartMs,proto3" json:"latest_start_ms,omitempty"`
+	HangsOn         []*EtaHangsOn `protobuf:"bytes,10,rep,name=hangs_on,json=hangsOn,proto3" json:"hangs_on,omitempty"`
+	Basis           []string      `protobuf:"bytes,11,rep,name=basis,proto3" json:"basis,omitempty"`
+	// What stands in the way where there is no date.
+	Reasons       []*WhyReason `protobuf:"bytes,12,rep,name=reasons,proto3" json:"reasons,omitempty"`
+	WouldRunIf    []string     `protobuf:"bytes,13,rep,name=would_run_if,json=wouldRunIf,proto3" json:"would_run_if,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobEta) Reset() {
+	*x = JobEta{}
+	mi := &file_rota_v1_explain_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobEta) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobEta) ProtoMessage() {}
+
+func (x *JobEta) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_explain_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobEta.ProtoReflect.Descriptor instead.
+func (*JobEta) Descriptor() ([]byte, []int) {
+	return file_rota_v1_explain_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *JobEta) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *JobEta) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *JobEta) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *JobEta) GetClockMs() int64 {
+	if x != nil {
+		return x.ClockMs
+	}
+	return 0
+}
+
+func (x *JobEta) GetDateMs() int64 {
+	if x != nil {
+		return x.DateMs
+	}
+	return 0
+}
+
+func (x *JobEta) GetStartedMs() int64 {
+	if x != nil {
+		return x.StartedMs
+	}
+	return 0
+}
+
+func (x *JobEta) GetExpectedStartMs() int64 {
+	if x != nil {
+		return x.ExpectedStartMs
+	}
+	return 0
+}
+
+func (x *JobEta) GetEarliestStartMs() int64 {
+	if x != nil {
+		return x.EarliestStartMs
+	}
+	return 0
+}
+
+func (x *JobEta) GetLatestStartMs() int64 {
+	if x != nil {
+		return x.LatestStartMs
+	}
+	return 0
+}
+
+func (x *JobEta) GetHangsOn() []*EtaHangsOn {
+	if x != nil {
+		return x.HangsOn
+	}
+	return nil
+}
+
+func (x *JobEta) GetBasis() []string {
+	if x != nil {
+		return x.Basis
+	}
+	return nil
+}
+
+func (x *JobEta) GetReasons() []*WhyReason {
+	if x != nil {
+		return x.Reasons
+	}
+	return nil
+}
+
+func (x *JobEta) GetWouldRunIf() []string {
+	if x != nil {
+		return x.WouldRunIf
+	}
+	return nil
+}
+
+type EtaHangsOn struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty for tenants that the caller may not read.
+	Tenant string `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Jobs   int64  `protobuf:"varint,2,opt,name=jobs,proto3" json:"jobs,omitempty"`
+	// They run on the worker and end before; else they wait and start before.
+	Running       bool   `protobuf:"varint,3,opt,name=running,proto3" json:"running,omitempty"`
+	Worker        string `protobuf:"bytes,4,opt,name=worker,proto3" json:"worker,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EtaHangsOn) Reset() {
+	*x = EtaHangsOn{}
+	mi := &file_rota_v1_explain_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EtaHangsOn) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EtaHangsOn) ProtoMessage() {}
+
+func (x *EtaHangsOn) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_explain_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EtaHangsOn.ProtoReflect.Descriptor instead.
+func (*EtaHangsOn) Descriptor() ([]byte, []int) {
+	return file_rota_v1_explain_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *EtaHangsOn) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *EtaHangsOn) GetJobs() int64 {
+	if x != nil {
+		return x.Jobs
+	}
+	return 0
+}
+
+func (x *EtaHangsOn) GetRunning() bool {
+	if x != nil {
+		return x.Running
+	}
+	return false
+}
+
+func (x *EtaHangsOn) GetWorker() string {
+	if x != nil {
+		return x.Worker
+	}
+	return ""
+}
+
 type WhyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -40,7 +358,7 @@ type WhyRequest struct {
 
 func (x *WhyRequest) Reset() {
 	*x = WhyRequest{}
-	mi := &file_rota_v1_explain_proto_msgTypes[0]
+	mi := &file_rota_v1_explain_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -52,7 +370,7 @@ func (x *WhyRequest) String() string {
 func (*WhyRequest) ProtoMessage() {}
 
 func (x *WhyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_explain_proto_msgTypes[0]
+	mi := &file_rota_v1_explain_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -65,7 +383,7 @@ func (x *WhyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyRequest.ProtoReflect.Descriptor instead.
 func (*WhyRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_explain_proto_rawDescGZIP(), []int{0}
+	return file_rota_v1_explain_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *WhyRequest) GetId() string {
@@ -113,7 +431,7 @@ type WhyResponse struct {
 
 func (x *WhyResponse) Reset() {
 	*x = WhyResponse{}
-	mi := &file_rota_v1_explain_proto_msgTypes[1]
+	mi := &file_rota_v1_explain_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -125,7 +443,7 @@ func (x *WhyResponse) String() string {
 func (*WhyResponse) ProtoMessage() {}
 
 func (x *WhyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_explain_proto_msgTypes[1]
+	mi := &file_rota_v1_explain_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -138,7 +456,7 @@ func (x *WhyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyResponse.ProtoReflect.Descriptor instead.
 func (*WhyResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_explain_proto_rawDescGZIP(), []int{1}
+	return file_rota_v1_explain_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *WhyResponse) GetExplanation() *Explanation {
@@ -168,7 +486,7 @@ type WhyReason struct {
 
 func (x *WhyReason) Reset() {
 	*x = WhyReason{}
-	mi := &file_rota_v1_explain_proto_msgTypes[2]
+	mi := &file_rota_v1_explain_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -180,7 +498,7 @@ func (x *WhyReason) String() string {
 func (*WhyReason) ProtoMessage() {}
 
 func (x *WhyReason) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_explain_proto_msgTypes[2]
+	mi := &file_rota_v1_explain_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -193,7 +511,7 @@ func (x *WhyReason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyReason.ProtoReflect.Descriptor instead.
 func (*WhyReason) Descriptor() ([]byte, []int) {
-	return file_rota_v1_explain_proto_rawDescGZIP(), []int{2}
+	return file_rota_v1_explain_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *WhyReason) GetReason() string {
@@ -247,7 +565,7 @@ type Explanation struct {
 
 func (x *Explanation) Reset() {
 	*x = Explanation{}
-	mi := &file_rota_v1_explain_proto_msgTypes[3]
+	mi := &file_rota_v1_explain_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -259,7 +577,7 @@ func (x *Explanation) String() string {
 func (*Explanation) ProtoMessage() {}
 
 func (x *Explanation) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_explain_proto_msgTypes[3]
+	mi := &file_rota_v1_explain_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -272,7 +590,7 @@ func (x *Explanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Explanation.ProtoReflect.Descriptor instead.
 func (*Explanation) Descriptor() ([]byte, []int) {
-	return file_rota_v1_explain_proto_rawDescGZIP(), []int{3}
+	return file_rota_v1_explain_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Explanation) GetJob() string {
@@ -373,7 +691,7 @@ type PlacedDecision struct {
 
 func (x *PlacedDecision) Reset() {
 	*x = PlacedDecision{}
-	mi := &file_rota_v1_explain_proto_msgTypes[4]
+	mi := &file_rota_v1_explain_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -385,7 +703,7 @@ func (x *PlacedDecision) String() string {
 func (*PlacedDecision) ProtoMessage() {}
 
 func (x *PlacedDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_explain_proto_msgTypes[4]
+	mi := &file_rota_v1_explain_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -398,7 +716,7 @@ func (x *PlacedDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacedDecision.ProtoReflect.Descriptor instead.
 func (*PlacedDecision) Descriptor() ([]byte, []int) {
-	return file_rota_v1_explain_proto_rawDescGZIP(), []int{4}
+	return file_rota_v1_explain_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *PlacedDecision) GetDecision() *Decision {
@@ -446,7 +764,7 @@ type OtherWorker struct {
 
 func (x *OtherWorker) Reset() {
 	*x = OtherWorker{}
-	mi := &file_rota_v1_explain_proto_msgTypes[5]
+	mi := &file_rota_v1_explain_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -458,7 +776,7 @@ func (x *OtherWorker) String() string {
 func (*OtherWorker) ProtoMessage() {}
 
 func (x *OtherWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_explain_proto_msgTypes[5]
+	mi := &file_rota_v1_explain_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -471,7 +789,7 @@ func (x *OtherWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OtherWorker.ProtoReflect.Descriptor instead.
 func (*OtherWorker) Descriptor() ([]byte, []int) {
-	return file_rota_v1_explain_proto_rawDescGZIP(), []int{5}
+	return file_rota_v1_explain_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *OtherWorker) GetWorker() string {
@@ -492,7 +810,37 @@ var File_rota_v1_explain_proto protoreflect.FileDescriptor
 
 const file_rota_v1_explain_proto_rawDesc = "" +
 	"\n" +
-	"\x15rota/v1/explain.proto\x12\arota.v1\x1a\x12rota/v1/rota.proto\"\x85\x01\n" +
+	"\x15rota/v1/explain.proto\x12\arota.v1\x1a\x12rota/v1/rota.proto\"?\n" +
+	"\n" +
+	"EtaRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
+	"\x04read\x18\x02 \x01(\v2\r.rota.v1.ReadR\x04read\"Q\n" +
+	"\vEtaResponse\x12!\n" +
+	"\x03eta\x18\x01 \x01(\v2\x0f.rota.v1.JobEtaR\x03eta\x12\x1f\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.rota.v1.ReadAtR\x02at\"\xaf\x03\n" +
+	"\x06JobEta\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\x12\x14\n" +
+	"\x05index\x18\x03 \x01(\x04R\x05index\x12\x19\n" +
+	"\bclock_ms\x18\x04 \x01(\x03R\aclockMs\x12\x17\n" +
+	"\adate_ms\x18\x05 \x01(\x03R\x06dateMs\x12\x1d\n" +
+	"\n" +
+	"started_ms\x18\x06 \x01(\x03R\tstartedMs\x12*\n" +
+	"\x11expected_start_ms\x18\a \x01(\x03R\x0fexpectedStartMs\x12*\n" +
+	"\x11earliest_start_ms\x18\b \x01(\x03R\x0fearliestStartMs\x12&\n" +
+	"\x0flatest_start_ms\x18\t \x01(\x03R\rlatestStartMs\x12.\n" +
+	"\bhangs_on\x18\n" +
+	" \x03(\v2\x13.rota.v1.EtaHangsOnR\ahangsOn\x12\x14\n" +
+	"\x05basis\x18\v \x03(\tR\x05basis\x12,\n" +
+	"\areasons\x18\f \x03(\v2\x12.rota.v1.WhyReasonR\areasons\x12 \n" +
+	"\fwould_run_if\x18\r \x03(\tR\n" +
+	"wouldRunIf\"j\n" +
+	"\n" +
+	"EtaHangsOn\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
+	"\x04jobs\x18\x02 \x01(\x03R\x04jobs\x12\x18\n" +
+	"\arunning\x18\x03 \x01(\bR\arunning\x12\x16\n" +
+	"\x06worker\x18\x04 \x01(\tR\x06worker\"\x85\x01\n" +
 	"\n" +
 	"WhyRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x0e\n" +
@@ -533,9 +881,10 @@ const file_rota_v1_explain_proto_rawDesc = "" +
 	"\x04note\x18\x05 \x01(\tR\x04note\"=\n" +
 	"\vOtherWorker\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason2;\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason2m\n" +
 	"\aExplain\x120\n" +
-	"\x03Why\x12\x13.rota.v1.WhyRequest\x1a\x14.rota.v1.WhyResponseB.Z,github.com/rotasched/rota/api/rota/v1;rotav1b\x06proto3"
+	"\x03Why\x12\x13.rota.v1.WhyRequest\x1a\x14.rota.v1.WhyResponse\x120\n" +
+	"\x03Eta\x12\x13.rota.v1.EtaRequest\x1a\x14.rota.v1.EtaResponseB.Z,github.com/rotasched/rota/api/rota/v1;rotav1b\x06proto3"
 
 var (
 	file_rota_v1_explain_proto_rawDescOnce sync.Once
@@ -549,34 +898,45 @@ func file_rota_v1_explain_proto_rawDescGZIP() []byte {
 	return file_rota_v1_explain_proto_rawDescData
 }
 
-var file_rota_v1_explain_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_rota_v1_explain_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_rota_v1_explain_proto_goTypes = []any{
-	(*WhyRequest)(nil),     // 0: rota.v1.WhyRequest
-	(*WhyResponse)(nil),    // 1: rota.v1.WhyResponse
-	(*WhyReason)(nil),      // 2: rota.v1.WhyReason
-	(*Explanation)(nil),    // 3: rota.v1.Explanation
-	(*PlacedDecision)(nil), // 4: rota.v1.PlacedDecision
-	(*OtherWorker)(nil),    // 5: rota.v1.OtherWorker
-	(*Read)(nil),           // 6: rota.v1.Read
-	(*ReadAt)(nil),         // 7: rota.v1.ReadAt
-	(*Decision)(nil),       // 8: rota.v1.Decision
+	(*EtaRequest)(nil),     // 0: rota.v1.EtaRequest
+	(*EtaResponse)(nil),    // 1: rota.v1.EtaResponse
+	(*JobEta)(nil),         // 2: rota.v1.JobEta
+	(*EtaHangsOn)(nil),     // 3: rota.v1.EtaHangsOn
+	(*WhyRequest)(nil),     // 4: rota.v1.WhyRequest
+	(*WhyResponse)(nil),    // 5: rota.v1.WhyResponse
+	(*WhyReason)(nil),      // 6: rota.v1.WhyReason
+	(*Explanation)(nil),    // 7: rota.v1.Explanation
+	(*PlacedDecision)(nil), // 8: rota.v1.PlacedDecision
+	(*OtherWorker)(nil),    // 9: rota.v1.OtherWorker
+	(*Read)(nil),           // 10: rota.v1.Read
+	(*ReadAt)(nil),         // 11: rota.v1.ReadAt
+	(*Decision)(nil),       // 12: rota.v1.Decision
 }
 var file_rota_v1_explain_proto_depIdxs = []int32{
-	6, // 0: rota.v1.WhyRequest.read:type_name -> rota.v1.Read
-	3, // 1: rota.v1.WhyResponse.explanation:type_name -> rota.v1.Explanation
-	7, // 2: rota.v1.WhyResponse.at:type_name -> rota.v1.ReadAt
-	2, // 3: rota.v1.Explanation.reasons:type_name -> rota.v1.WhyReason
-	4, // 4: rota.v1.Explanation.decision:type_name -> rota.v1.PlacedDecision
-	4, // 5: rota.v1.Explanation.decisions:type_name -> rota.v1.PlacedDecision
-	8, // 6: rota.v1.PlacedDecision.decision:type_name -> rota.v1.Decision
-	5, // 7: rota.v1.PlacedDecision.others:type_name -> rota.v1.OtherWorker
-	0, // 8: rota.v1.Explain.Why:input_type -> rota.v1.WhyRequest
-	1, // 9: rota.v1.Explain.Why:output_type -> rota.v1.WhyResponse
-	9, // [9:10] is the sub-list for method output_type
-	8, // [8:9] is the sub-list for method input_type
-	8, // [8:8] is the sub-list for extension type_name
-	8, // [8:8] is the sub-list for extension extendee
-	0, // [0:8] is the sub-list for field type_name
+	10, // 0: rota.v1.EtaRequest.read:type_name -> rota.v1.Read
+	2,  // 1: rota.v1.EtaResponse.eta:type_name -> rota.v1.JobEta
+	11, // 2: rota.v1.EtaResponse.at:type_name -> rota.v1.ReadAt
+	3,  // 3: rota.v1.JobEta.hangs_on:type_name -> rota.v1.EtaHangsOn
+	6,  // 4: rota.v1.JobEta.reasons:type_name -> rota.v1.WhyReason
+	10, // 5: rota.v1.WhyRequest.read:type_name -> rota.v1.Read
+	7,  // 6: rota.v1.WhyResponse.explanation:type_name -> rota.v1.Explanation
+	11, // 7: rota.v1.WhyResponse.at:type_name -> rota.v1.ReadAt
+	6,  // 8: rota.v1.Explanation.reasons:type_name -> rota.v1.WhyReason
+	8,  // 9: rota.v1.Explanation.decision:type_name -> rota.v1.PlacedDecision
+	8,  // 10: rota.v1.Explanation.decisions:type_name -> rota.v1.PlacedDecision
+	12, // 11: rota.v1.PlacedDecision.decision:type_name -> rota.v1.Decision
+	9,  // 12: rota.v1.PlacedDecision.others:type_name -> rota.v1.OtherWorker
+	4,  // 13: rota.v1.Explain.Why:input_type -> rota.v1.WhyRequest
+	0,  // 14: rota.v1.Explain.Eta:input_type -> rota.v1.EtaRequest
+	5,  // 15: rota.v1.Explain.Why:output_type -> rota.v1.WhyResponse
+	1,  // 16: rota.v1.Explain.Eta:output_type -> rota.v1.EtaResponse
+	15, // [15:17] is the sub-list for method output_type
+	13, // [13:15] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_rota_v1_explain_proto_init() }
@@ -591,7 +951,7 @@ func file_rota_v1_explain_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rota_v1_explain_proto_rawDesc), len(file_rota_v1_explain_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   6,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -22,6 +22,7 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	Explain_Why_FullMethodName = "/rota.v1.Explain/Why"
+	Explain_Eta_FullMethodName = "/rota.v1.Explain/Eta"
 )
 
 // ExplainClient is the client API for Explain service.
@@ -31,6 +32,8 @@ type ExplainClient interface {
 	// Why tells of a pending job every reason, of a placed one the whole decision
 	// (SPEC §6.1, §7.7).
 	Why(ctx context.Context, in *WhyRequest, opts ...grpc.CallOption) (*WhyResponse, error)
+	// Eta forecasts when a job starts (SPEC §29).
+	Eta(ctx context.Context, in *EtaRequest, opts ...grpc.CallOption) (*EtaResponse, error)
 }
 
 type explainClient struct {
@@ -51,6 +54,16 @@ func (c *explainClient) Why(ctx context.Context, in *WhyRequest, opts ...grpc.Ca
 	return out, nil
 }
 
+func (c *explainClient) Eta(ctx context.Context, in *EtaRequest, opts ...grpc.CallOption) (*EtaResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(EtaResponse)
+	err := c.cc.Invoke(ctx, Explain_Eta_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ExplainServer is the server API for Explain service.
 // All implementations must embed UnimplementedExplainServer
 // for forward compatibility.
@@ -58,6 +71,8 @@ type ExplainServer interface {
 	// Why tells of a pending job every reason, of a placed one the whole decision
 	// (SPEC §6.1, §7.7).
 	Why(context.Context, *WhyRequest) (*WhyResponse, error)
+	// Eta forecasts when a job starts (SPEC §29).
+	Eta(context.Context, *EtaRequest) (*EtaResponse, error)
 	mustEmbedUnimplementedExplainServer()
 }
 
@@ -70,6 +85,9 @@ type UnimplementedExplainServer struct{}
 
 func (UnimplementedExplainServer) Why(context.Context, *WhyRequest) (*WhyResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Why not implemented")
+}
+func (UnimplementedExplainServer) Eta(context.Context, *EtaRequest) (*EtaResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Eta not implemented")
 }
 func (UnimplementedExplainServer) mustEmbedUnimplementedExplainServer() {}
 func (UnimplementedExplainServer) testEmbeddedByValue()                 {}
@@ -110,6 +128,24 @@ func _Explain_Why_Handler(srv interface{}, ctx context.Context, dec func(interfa
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Explain_Eta_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EtaRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExplainServer).Eta(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Explain_Eta_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExplainServer).Eta(ctx, req.(*EtaRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Explain_ServiceDesc is the grpc.ServiceDesc for Explain service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -120,6 +156,10 @@ var Explain_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Why",
 			Handler:    _Explain_Why_Handler,
+		},
+		{
+			MethodName: "Eta",
+			Handler:    _Explain_Eta_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

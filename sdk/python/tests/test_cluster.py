@@ -400,6 +400,8 @@ async def test_reads(rota_cluster, queue):
         assert (await c.count_jobs(queue=queue)).count == 1
         why = await c.why(o.id)
         assert why.reasons
+        eta = await c.eta(o.id)
+        assert eta.state == why.state and bool(eta.expected_start_ms) != bool(eta.reasons)
         out = await c.change(o.id, priority=2)
         assert out.error is None
         assert (await c.job(o.id)).spec.priority == 2

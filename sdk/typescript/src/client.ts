@@ -4,7 +4,7 @@ import { Cluster, Keys, Queues, Tenants, Workers } from "./admin.js";
 import { Caller } from "./caller.js";
 import { RotaError } from "./errors.js";
 import { tail, type Event, type EventFilter } from "./events.js";
-import { Explain, type Explanation as WireExplanation } from "./gen/rota/v1/explain_pb.js";
+import { Explain, type Explanation as WireExplanation, type JobEta as WireJobEta } from "./gen/rota/v1/explain_pb.js";
 import {
   cancelJobs,
   changeJob,
@@ -37,6 +37,8 @@ import { Workflows } from "./workflows.js";
 export type { JobRow } from "./jobs.js";
 /** Why a job does not run, or how it came to its worker. */
 export type Explanation = Plain<WireExplanation>;
+/** When a job should start, and what that hangs on. Dates are in ms since 1970, 0 where there is none. */
+export type JobEta = Plain<WireJobEta>;
 
 /** timeoutUsual is how long a call may take if neither it nor the client says so, in ms. */
 const timeoutUsual = 30_000;
@@ -167,6 +169,14 @@ export class Client {
     const { at = 0, others = false, ...rest } = opts;
     const moment = typeof at === "number" ? { at: BigInt(at) } : { atDateMs: BigInt(at.getTime()) };
     return plain((await read(this.#caller, "why", Explain.method.why, { id, others, ...moment }, rest)).explanation!);
+  }
+
+  /**
+   * Forecasts when a job starts, and says what that hangs on: at least 9 of 10 jobs start from `earliestStartMs`
+   * to `latestStartMs`. Where all are 0, `reasons` says what stands in the way.
+   */
+  async eta(id: string, opts: ReadOptions = {}): Promise<JobEta> {
+    return plain((await read(this.#caller, "eta", Explain.method.eta, { id }, opts)).eta!);
   }
 
   /** Yields events in the order in which they happened, the same from every node, without gap or repeat. */

@@ -502,22 +502,32 @@ _FILES = (
     "djEuRXZlbnRCYXRjaDABQi5aLGdpdGh1Yi5jb20vcm90YXNjaGVkL3JvdGEvYXBpL3JvdGEvdjE7cm90YXYxYgZwcm90bzM="
     "",
     # rota/v1/explain.proto
-    "ChVyb3RhL3YxL2V4cGxhaW4ucHJvdG8SB3JvdGEudjEaEnJvdGEvdjEvcm90YS5wcm90byKFAQoKV2h5UmVxdWVzdBIOCgJpZBgB"
-    "IAEoCVICaWQSDgoCYXQYAiABKARSAmF0EiEKBHJlYWQYAyABKAsyDS5yb3RhLnYxLlJlYWRSBHJlYWQSHAoKYXRfZGF0ZV9tcxgE"
-    "IAEoA1IIYXREYXRlTXMSFgoGb3RoZXJzGAUgASgIUgZvdGhlcnMiZgoLV2h5UmVzcG9uc2USNgoLZXhwbGFuYXRpb24YASABKAsy"
-    "FC5yb3RhLnYxLkV4cGxhbmF0aW9uUgtleHBsYW5hdGlvbhIfCgJhdBgCIAEoCzIPLnJvdGEudjEuUmVhZEF0UgJhdCJ0CglXaHlS"
-    "ZWFzb24SFgoGcmVhc29uGAEgASgJUgZyZWFzb24SGAoHd29ya2VycxgCIAEoA1IHd29ya2VycxIWCgZkZXRhaWwYAyABKAlSBmRl"
-    "dGFpbBIdCgp3b3JrZXJfaWRzGAQgAygJUgl3b3JrZXJJZHMijAMKC0V4cGxhbmF0aW9uEhAKA2pvYhgBIAEoCVIDam9iEhQKBXN0"
-    "YXRlGAIgASgJUgVzdGF0ZRIUCgVpbmRleBgDIAEoBFIFaW5kZXgSGQoIY2xvY2tfbXMYBCABKANSB2Nsb2NrTXMSLAoHcmVhc29u"
-    "cxgFIAMoCzISLnJvdGEudjEuV2h5UmVhc29uUgdyZWFzb25zEhIKBHJhbmsYBiABKANSBHJhbmsSFgoGYmVmb3JlGAcgASgDUgZi"
-    "ZWZvcmUSIAoMd291bGRfcnVuX2lmGAggAygJUgp3b3VsZFJ1bklmEjMKCGRlY2lzaW9uGAkgASgLMhcucm90YS52MS5QbGFjZWRE"
-    "ZWNpc2lvblIIZGVjaXNpb24SNQoJZGVjaXNpb25zGAogAygLMhcucm90YS52MS5QbGFjZWREZWNpc2lvblIJZGVjaXNpb25zEhcK"
-    "B2RhdGVfbXMYCyABKANSBmRhdGVNcxIjCg11bmlxdWVfaG9sZGVyGDwgASgJUgx1bmlxdWVIb2xkZXIiswEKDlBsYWNlZERlY2lz"
-    "aW9uEi0KCGRlY2lzaW9uGAEgASgLMhEucm90YS52MS5EZWNpc2lvblIIZGVjaXNpb24SFgoGd29ya2VyGAIgASgJUgZ3b3JrZXIS"
-    "GAoHYXR0ZW1wdBgDIAEoBVIHYXR0ZW1wdBIsCgZvdGhlcnMYBCADKAsyFC5yb3RhLnYxLk90aGVyV29ya2VyUgZvdGhlcnMSEgoE"
-    "bm90ZRgFIAEoCVIEbm90ZSI9CgtPdGhlcldvcmtlchIWCgZ3b3JrZXIYASABKAlSBndvcmtlchIWCgZyZWFzb24YAiABKAlSBnJl"
-    "YXNvbjI7CgdFeHBsYWluEjAKA1doeRITLnJvdGEudjEuV2h5UmVxdWVzdBoULnJvdGEudjEuV2h5UmVzcG9uc2VCLlosZ2l0aHVi"
-    "LmNvbS9yb3Rhc2NoZWQvcm90YS9hcGkvcm90YS92MTtyb3RhdjFiBnByb3RvMw=="
+    "ChVyb3RhL3YxL2V4cGxhaW4ucHJvdG8SB3JvdGEudjEaEnJvdGEvdjEvcm90YS5wcm90byI/CgpFdGFSZXF1ZXN0Eg4KAmlkGAEg"
+    "ASgJUgJpZBIhCgRyZWFkGAIgASgLMg0ucm90YS52MS5SZWFkUgRyZWFkIlEKC0V0YVJlc3BvbnNlEiEKA2V0YRgBIAEoCzIPLnJv"
+    "dGEudjEuSm9iRXRhUgNldGESHwoCYXQYAiABKAsyDy5yb3RhLnYxLlJlYWRBdFICYXQirwMKBkpvYkV0YRIQCgNqb2IYASABKAlS"
+    "A2pvYhIUCgVzdGF0ZRgCIAEoCVIFc3RhdGUSFAoFaW5kZXgYAyABKARSBWluZGV4EhkKCGNsb2NrX21zGAQgASgDUgdjbG9ja01z"
+    "EhcKB2RhdGVfbXMYBSABKANSBmRhdGVNcxIdCgpzdGFydGVkX21zGAYgASgDUglzdGFydGVkTXMSKgoRZXhwZWN0ZWRfc3RhcnRf"
+    "bXMYByABKANSD2V4cGVjdGVkU3RhcnRNcxIqChFlYXJsaWVzdF9zdGFydF9tcxgIIAEoA1IPZWFybGllc3RTdGFydE1zEiYKD2xh"
+    "dGVzdF9zdGFydF9tcxgJIAEoA1INbGF0ZXN0U3RhcnRNcxIuCghoYW5nc19vbhgKIAMoCzITLnJvdGEudjEuRXRhSGFuZ3NPblIH"
+    "aGFuZ3NPbhIUCgViYXNpcxgLIAMoCVIFYmFzaXMSLAoHcmVhc29ucxgMIAMoCzISLnJvdGEudjEuV2h5UmVhc29uUgdyZWFzb25z"
+    "EiAKDHdvdWxkX3J1bl9pZhgNIAMoCVIKd291bGRSdW5JZiJqCgpFdGFIYW5nc09uEhYKBnRlbmFudBgBIAEoCVIGdGVuYW50EhIK"
+    "BGpvYnMYAiABKANSBGpvYnMSGAoHcnVubmluZxgDIAEoCFIHcnVubmluZxIWCgZ3b3JrZXIYBCABKAlSBndvcmtlciKFAQoKV2h5"
+    "UmVxdWVzdBIOCgJpZBgBIAEoCVICaWQSDgoCYXQYAiABKARSAmF0EiEKBHJlYWQYAyABKAsyDS5yb3RhLnYxLlJlYWRSBHJlYWQS"
+    "HAoKYXRfZGF0ZV9tcxgEIAEoA1IIYXREYXRlTXMSFgoGb3RoZXJzGAUgASgIUgZvdGhlcnMiZgoLV2h5UmVzcG9uc2USNgoLZXhw"
+    "bGFuYXRpb24YASABKAsyFC5yb3RhLnYxLkV4cGxhbmF0aW9uUgtleHBsYW5hdGlvbhIfCgJhdBgCIAEoCzIPLnJvdGEudjEuUmVh"
+    "ZEF0UgJhdCJ0CglXaHlSZWFzb24SFgoGcmVhc29uGAEgASgJUgZyZWFzb24SGAoHd29ya2VycxgCIAEoA1IHd29ya2VycxIWCgZk"
+    "ZXRhaWwYAyABKAlSBmRldGFpbBIdCgp3b3JrZXJfaWRzGAQgAygJUgl3b3JrZXJJZHMijAMKC0V4cGxhbmF0aW9uEhAKA2pvYhgB"
+    "IAEoCVIDam9iEhQKBXN0YXRlGAIgASgJUgVzdGF0ZRIUCgVpbmRleBgDIAEoBFIFaW5kZXgSGQoIY2xvY2tfbXMYBCABKANSB2Ns"
+    "b2NrTXMSLAoHcmVhc29ucxgFIAMoCzISLnJvdGEudjEuV2h5UmVhc29uUgdyZWFzb25zEhIKBHJhbmsYBiABKANSBHJhbmsSFgoG"
+    "YmVmb3JlGAcgASgDUgZiZWZvcmUSIAoMd291bGRfcnVuX2lmGAggAygJUgp3b3VsZFJ1bklmEjMKCGRlY2lzaW9uGAkgASgLMhcu"
+    "cm90YS52MS5QbGFjZWREZWNpc2lvblIIZGVjaXNpb24SNQoJZGVjaXNpb25zGAogAygLMhcucm90YS52MS5QbGFjZWREZWNpc2lv"
+    "blIJZGVjaXNpb25zEhcKB2RhdGVfbXMYCyABKANSBmRhdGVNcxIjCg11bmlxdWVfaG9sZGVyGDwgASgJUgx1bmlxdWVIb2xkZXIi"
+    "swEKDlBsYWNlZERlY2lzaW9uEi0KCGRlY2lzaW9uGAEgASgLMhEucm90YS52MS5EZWNpc2lvblIIZGVjaXNpb24SFgoGd29ya2Vy"
+    "GAIgASgJUgZ3b3JrZXISGAoHYXR0ZW1wdBgDIAEoBVIHYXR0ZW1wdBIsCgZvdGhlcnMYBCADKAsyFC5yb3RhLnYxLk90aGVyV29y"
+    "a2VyUgZvdGhlcnMSEgoEbm90ZRgFIAEoCVIEbm90ZSI9CgtPdGhlcldvcmtlchIWCgZ3b3JrZXIYASABKAlSBndvcmtlchIWCgZy"
+    "ZWFzb24YAiABKAlSBnJlYXNvbjJtCgdFeHBsYWluEjAKA1doeRITLnJvdGEudjEuV2h5UmVxdWVzdBoULnJvdGEudjEuV2h5UmVz"
+    "cG9uc2USMAoDRXRhEhMucm90YS52MS5FdGFSZXF1ZXN0GhQucm90YS52MS5FdGFSZXNwb25zZUIuWixnaXRodWIuY29tL3JvdGFz"
+    "Y2hlZC9yb3RhL2FwaS9yb3RhL3YxO3JvdGF2MWIGcHJvdG8z"
     "",
     # rota/v1/plans.proto
     "ChNyb3RhL3YxL3BsYW5zLnByb3RvEgdyb3RhLnYxGhJyb3RhL3YxL3JvdGEucHJvdG8ilgEKCFBsYW5TcGVjEg4KAmlkGAEgASgJ"
@@ -864,6 +874,10 @@ WaitBatchRequest = _of("rota.v1.WaitBatchRequest")
 TailRequest = _of("rota.v1.TailRequest")
 EventBatch = _of("rota.v1.EventBatch")
 ServedEvent = _of("rota.v1.ServedEvent")
+EtaRequest = _of("rota.v1.EtaRequest")
+EtaResponse = _of("rota.v1.EtaResponse")
+JobEta = _of("rota.v1.JobEta")
+EtaHangsOn = _of("rota.v1.EtaHangsOn")
 WhyRequest = _of("rota.v1.WhyRequest")
 WhyResponse = _of("rota.v1.WhyResponse")
 WhyReason = _of("rota.v1.WhyReason")
@@ -1014,6 +1028,7 @@ BATCHES_LIST = Method("/rota.v1.Batches/List", ListBatchesRequest, ListBatchesRe
 BATCHES_WAIT = Method("/rota.v1.Batches/Wait", WaitBatchRequest, Batch)
 EVENTS_TAIL = Method("/rota.v1.Events/Tail", TailRequest, EventBatch)
 EXPLAIN_WHY = Method("/rota.v1.Explain/Why", WhyRequest, WhyResponse)
+EXPLAIN_ETA = Method("/rota.v1.Explain/Eta", EtaRequest, EtaResponse)
 PLANS_LIST = Method("/rota.v1.Plans/List", ListPlansRequest, ListPlansResponse)
 PLANS_GET = Method("/rota.v1.Plans/Get", GetPlanRequest, GetPlanResponse)
 PLANS_START = Method("/rota.v1.Plans/Start", PlanSpec, Plan)

@@ -2845,6 +2845,79 @@ class ServedEvent(Message):
         type: str | None = ...,
     ) -> None: ...
 
+class EtaRequest(Message):
+    id: str
+    @property
+    def read(self) -> Read: ...
+    def __init__(
+        self,
+        *,
+        id: str | None = ...,
+        read: Read | None = ...,
+    ) -> None: ...
+
+class EtaResponse(Message):
+    @property
+    def eta(self) -> JobEta: ...
+    @property
+    def at(self) -> ReadAt: ...
+    def __init__(
+        self,
+        *,
+        eta: JobEta | None = ...,
+        at: ReadAt | None = ...,
+    ) -> None: ...
+
+class JobEta(Message):
+    job: str
+    state: str
+    index: int
+    clock_ms: int
+    date_ms: int
+    started_ms: int
+    expected_start_ms: int
+    earliest_start_ms: int
+    latest_start_ms: int
+    @property
+    def hangs_on(self) -> MutableSequence[EtaHangsOn]: ...
+    @property
+    def basis(self) -> MutableSequence[str]: ...
+    @property
+    def reasons(self) -> MutableSequence[WhyReason]: ...
+    @property
+    def would_run_if(self) -> MutableSequence[str]: ...
+    def __init__(
+        self,
+        *,
+        job: str | None = ...,
+        state: str | None = ...,
+        index: int | None = ...,
+        clock_ms: int | None = ...,
+        date_ms: int | None = ...,
+        started_ms: int | None = ...,
+        expected_start_ms: int | None = ...,
+        earliest_start_ms: int | None = ...,
+        latest_start_ms: int | None = ...,
+        hangs_on: Iterable[EtaHangsOn] | None = ...,
+        basis: Iterable[str] | None = ...,
+        reasons: Iterable[WhyReason] | None = ...,
+        would_run_if: Iterable[str] | None = ...,
+    ) -> None: ...
+
+class EtaHangsOn(Message):
+    tenant: str
+    jobs: int
+    running: bool
+    worker: str
+    def __init__(
+        self,
+        *,
+        tenant: str | None = ...,
+        jobs: int | None = ...,
+        running: bool | None = ...,
+        worker: str | None = ...,
+    ) -> None: ...
+
 class WhyRequest(Message):
     id: str
     at: int
@@ -3952,6 +4025,7 @@ BATCHES_LIST: Method[ListBatchesRequest, ListBatchesResponse]
 BATCHES_WAIT: Method[WaitBatchRequest, Batch]
 EVENTS_TAIL: Method[TailRequest, EventBatch]
 EXPLAIN_WHY: Method[WhyRequest, WhyResponse]
+EXPLAIN_ETA: Method[EtaRequest, EtaResponse]
 PLANS_LIST: Method[ListPlansRequest, ListPlansResponse]
 PLANS_GET: Method[GetPlanRequest, GetPlanResponse]
 PLANS_START: Method[PlanSpec, Plan]

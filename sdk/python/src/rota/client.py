@@ -21,7 +21,7 @@ from ._values import Span, to_ms, to_seconds
 from ._waits import Waits
 from .errors import Invalid, NotFound, RotaError, Timeout, Unavailable
 from .queues import Batches, Keys, Plans, Queues, Workers
-from .records import TERMINAL, AttemptLog, Event, JobCount, JobInfo, JobOutcome, Submitted, Why
+from .records import TERMINAL, AttemptLog, Eta, Event, JobCount, JobInfo, JobOutcome, Submitted, Why
 from .schedules import Schedules
 from .spec import JobSpec
 from .workflows import Workflows
@@ -222,6 +222,11 @@ class Client:
         """Read why a job does not run, and what would have it run."""
         request = _v1.WhyRequest(id=job, read=read_of(read))
         return Why._of((await self._caller.ask("why", _v1.EXPLAIN_WHY, request)).explanation)
+
+    async def eta(self, job: str, **read: Unpack[ReadOptions]) -> Eta:
+        """Forecast when a job starts, and what that hangs on."""
+        request = _v1.EtaRequest(id=job, read=read_of(read))
+        return Eta._of((await self._caller.ask("eta", _v1.EXPLAIN_ETA, request)).eta)
 
     async def log(
         self, job: str, attempt: int | None = None, **read: Unpack[ReadOptions]

@@ -254,6 +254,46 @@ class Why:
 
 
 @dataclass(frozen=True)
+class HangsOn:
+    """Jobs of a tenant that go before another job: on a worker, or waiting. ``""`` is a tenant
+    that the caller may not read."""
+
+    tenant: str
+    jobs: int
+    running: bool
+    worker: str
+
+
+@dataclass(frozen=True)
+class Eta:
+    """When a job should start. Dates are in ms since 1970, 0 where there is none: ``reasons``
+    says what stands in the way then. At least 9 of 10 jobs start from ``earliest_start_ms`` to
+    ``latest_start_ms``."""
+
+    job: str
+    state: str
+    started_ms: int
+    expected_start_ms: int
+    earliest_start_ms: int
+    latest_start_ms: int
+    hangs_on: tuple[HangsOn, ...]
+    basis: tuple[str, ...]
+    reasons: tuple[WhyReason, ...]
+    would_run_if: tuple[str, ...]
+
+    @classmethod
+    def _of(cls, w: _v1.JobEta) -> Eta:
+        return cls(
+            w.job, w.state, w.started_ms, w.expected_start_ms, w.earliest_start_ms,
+            w.latest_start_ms,
+            tuple(HangsOn(h.tenant, h.jobs, h.running, h.worker) for h in w.hangs_on),
+            tuple(w.basis),
+            tuple(WhyReason(r.reason, r.workers, r.detail) for r in w.reasons),
+            tuple(w.would_run_if),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
 class Event:
     """One thing that happened. ``data`` is the kind's own, a JSON object as text."""
 

@@ -27,7 +27,7 @@ from . import worker as _worker
 from ._leases import WorkerEvent
 from ._nodes import TLS, TokenSource
 from ._values import Span
-from .records import AttemptLog, JobInfo, JobOutcome, Submitted, Why
+from .records import AttemptLog, Eta, JobInfo, JobOutcome, Submitted, Why
 from .spec import JobOptions, JobSpec
 
 if TYPE_CHECKING:
@@ -145,6 +145,10 @@ class Client:
     def why(self, job: str, **read: Unpack[ReadOptions]) -> Why:
         """Read why a job does not run."""
         return self.call(self.aio.why(job, **read))
+
+    def eta(self, job: str, **read: Unpack[ReadOptions]) -> Eta:
+        """Forecast when a job starts."""
+        return self.call(self.aio.eta(job, **read))
 
     def log(self, job: str, attempt: int | None = None) -> AttemptLog:
         """Read what an attempt logged."""

@@ -14,7 +14,172 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file rota/v1/explain.proto.
  */
 export const file_rota_v1_explain: GenFile = /*@__PURE__*/
-  fileDesc("ChVyb3RhL3YxL2V4cGxhaW4ucHJvdG8SB3JvdGEudjEiZQoKV2h5UmVxdWVzdBIKCgJpZBgBIAEoCRIKCgJhdBgCIAEoBBIbCgRyZWFkGAMgASgLMg0ucm90YS52MS5SZWFkEhIKCmF0X2RhdGVfbXMYBCABKAMSDgoGb3RoZXJzGAUgASgIIlUKC1doeVJlc3BvbnNlEikKC2V4cGxhbmF0aW9uGAEgASgLMhQucm90YS52MS5FeHBsYW5hdGlvbhIbCgJhdBgCIAEoCzIPLnJvdGEudjEuUmVhZEF0IlAKCVdoeVJlYXNvbhIOCgZyZWFzb24YASABKAkSDwoHd29ya2VycxgCIAEoAxIOCgZkZXRhaWwYAyABKAkSEgoKd29ya2VyX2lkcxgEIAMoCSKiAgoLRXhwbGFuYXRpb24SCwoDam9iGAEgASgJEg0KBXN0YXRlGAIgASgJEg0KBWluZGV4GAMgASgEEhAKCGNsb2NrX21zGAQgASgDEiMKB3JlYXNvbnMYBSADKAsyEi5yb3RhLnYxLldoeVJlYXNvbhIMCgRyYW5rGAYgASgDEg4KBmJlZm9yZRgHIAEoAxIUCgx3b3VsZF9ydW5faWYYCCADKAkSKQoIZGVjaXNpb24YCSABKAsyFy5yb3RhLnYxLlBsYWNlZERlY2lzaW9uEioKCWRlY2lzaW9ucxgKIAMoCzIXLnJvdGEudjEuUGxhY2VkRGVjaXNpb24SDwoHZGF0ZV9tcxgLIAEoAxIVCg11bmlxdWVfaG9sZGVyGDwgASgJIooBCg5QbGFjZWREZWNpc2lvbhIjCghkZWNpc2lvbhgBIAEoCzIRLnJvdGEudjEuRGVjaXNpb24SDgoGd29ya2VyGAIgASgJEg8KB2F0dGVtcHQYAyABKAUSJAoGb3RoZXJzGAQgAygLMhQucm90YS52MS5PdGhlcldvcmtlchIMCgRub3RlGAUgASgJIi0KC090aGVyV29ya2VyEg4KBndvcmtlchgBIAEoCRIOCgZyZWFzb24YAiABKAkyOwoHRXhwbGFpbhIwCgNXaHkSEy5yb3RhLnYxLldoeVJlcXVlc3QaFC5yb3RhLnYxLldoeVJlc3BvbnNlQi5aLGdpdGh1Yi5jb20vcm90YXNjaGVkL3JvdGEvYXBpL3JvdGEvdjE7cm90YXYxYgZwcm90bzM", [file_rota_v1_rota]);
+  fileDesc("ChVyb3RhL3YxL2V4cGxhaW4ucHJvdG8SB3JvdGEudjEiNQoKRXRhUmVxdWVzdBIKCgJpZBgBIAEoCRIbCgRyZWFkGAIgASgLMg0ucm90YS52MS5SZWFkIkgKC0V0YVJlc3BvbnNlEhwKA2V0YRgBIAEoCzIPLnJvdGEudjEuSm9iRXRhEhsKAmF0GAIgASgLMg8ucm90YS52MS5SZWFkQXQiqgIKBkpvYkV0YRILCgNqb2IYASABKAkSDQoFc3RhdGUYAiABKAkSDQoFaW5kZXgYAyABKAQSEAoIY2xvY2tfbXMYBCABKAMSDwoHZGF0ZV9tcxgFIAEoAxISCgpzdGFydGVkX21zGAYgASgDEhkKEWV4cGVjdGVkX3N0YXJ0X21zGAcgASgDEhkKEWVhcmxpZXN0X3N0YXJ0X21zGAggASgDEhcKD2xhdGVzdF9zdGFydF9tcxgJIAEoAxIlCghoYW5nc19vbhgKIAMoCzITLnJvdGEudjEuRXRhSGFuZ3NPbhINCgViYXNpcxgLIAMoCRIjCgdyZWFzb25zGAwgAygLMhIucm90YS52MS5XaHlSZWFzb24SFAoMd291bGRfcnVuX2lmGA0gAygJIksKCkV0YUhhbmdzT24SDgoGdGVuYW50GAEgASgJEgwKBGpvYnMYAiABKAMSDwoHcnVubmluZxgDIAEoCBIOCgZ3b3JrZXIYBCABKAkiZQoKV2h5UmVxdWVzdBIKCgJpZBgBIAEoCRIKCgJhdBgCIAEoBBIbCgRyZWFkGAMgASgLMg0ucm90YS52MS5SZWFkEhIKCmF0X2RhdGVfbXMYBCABKAMSDgoGb3RoZXJzGAUgASgIIlUKC1doeVJlc3BvbnNlEikKC2V4cGxhbmF0aW9uGAEgASgLMhQucm90YS52MS5FeHBsYW5hdGlvbhIbCgJhdBgCIAEoCzIPLnJvdGEudjEuUmVhZEF0IlAKCVdoeVJlYXNvbhIOCgZyZWFzb24YASABKAkSDwoHd29ya2VycxgCIAEoAxIOCgZkZXRhaWwYAyABKAkSEgoKd29ya2VyX2lkcxgEIAMoCSKiAgoLRXhwbGFuYXRpb24SCwoDam9iGAEgASgJEg0KBXN0YXRlGAIgASgJEg0KBWluZGV4GAMgASgEEhAKCGNsb2NrX21zGAQgASgDEiMKB3JlYXNvbnMYBSADKAsyEi5yb3RhLnYxLldoeVJlYXNvbhIMCgRyYW5rGAYgASgDEg4KBmJlZm9yZRgHIAEoAxIUCgx3b3VsZF9ydW5faWYYCCADKAkSKQoIZGVjaXNpb24YCSABKAsyFy5yb3RhLnYxLlBsYWNlZERlY2lzaW9uEioKCWRlY2lzaW9ucxgKIAMoCzIXLnJvdGEudjEuUGxhY2VkRGVjaXNpb24SDwoHZGF0ZV9tcxgLIAEoAxIVCg11bmlxdWVfaG9sZGVyGDwgASgJIooBCg5QbGFjZWREZWNpc2lvbhIjCghkZWNpc2lvbhgBIAEoCzIRLnJvdGEudjEuRGVjaXNpb24SDgoGd29ya2VyGAIgASgJEg8KB2F0dGVtcHQYAyABKAUSJAoGb3RoZXJzGAQgAygLMhQucm90YS52MS5PdGhlcldvcmtlchIMCgRub3RlGAUgASgJIi0KC090aGVyV29ya2VyEg4KBndvcmtlchgBIAEoCRIOCgZyZWFzb24YAiABKAkybQoHRXhwbGFpbhIwCgNXaHkSEy5yb3RhLnYxLldoeVJlcXVlc3QaFC5yb3RhLnYxLldoeVJlc3BvbnNlEjAKA0V0YRITLnJvdGEudjEuRXRhUmVxdWVzdBoULnJvdGEudjEuRXRhUmVzcG9uc2VCLlosZ2l0aHViLmNvbS9yb3Rhc2NoZWQvcm90YS9hcGkvcm90YS92MTtyb3RhdjFiBnByb3RvMw", [file_rota_v1_rota]);
+
+/**
+ * @generated from message rota.v1.EtaRequest
+ */
+export type EtaRequest = Message<"rota.v1.EtaRequest"> & {
+  /**
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * How fresh the state must be; where no leader answers it is as it is.
+   *
+   * @generated from field: rota.v1.Read read = 2;
+   */
+  read?: Read | undefined;
+};
+
+/**
+ * Describes the message rota.v1.EtaRequest.
+ * Use `create(EtaRequestSchema)` to create a new message.
+ */
+export const EtaRequestSchema: GenMessage<EtaRequest> = /*@__PURE__*/
+  messageDesc(file_rota_v1_explain, 0);
+
+/**
+ * @generated from message rota.v1.EtaResponse
+ */
+export type EtaResponse = Message<"rota.v1.EtaResponse"> & {
+  /**
+   * @generated from field: rota.v1.JobEta eta = 1;
+   */
+  eta?: JobEta | undefined;
+
+  /**
+   * @generated from field: rota.v1.ReadAt at = 2;
+   */
+  at?: ReadAt | undefined;
+};
+
+/**
+ * Describes the message rota.v1.EtaResponse.
+ * Use `create(EtaResponseSchema)` to create a new message.
+ */
+export const EtaResponseSchema: GenMessage<EtaResponse> = /*@__PURE__*/
+  messageDesc(file_rota_v1_explain, 1);
+
+/**
+ * @generated from message rota.v1.JobEta
+ */
+export type JobEta = Message<"rota.v1.JobEta"> & {
+  /**
+   * @generated from field: string job = 1;
+   */
+  job: string;
+
+  /**
+   * @generated from field: string state = 2;
+   */
+  state: string;
+
+  /**
+   * @generated from field: uint64 index = 3;
+   */
+  index: bigint;
+
+  /**
+   * @generated from field: int64 clock_ms = 4;
+   */
+  clockMs: bigint;
+
+  /**
+   * @generated from field: int64 date_ms = 5;
+   */
+  dateMs: bigint;
+
+  /**
+   * When the newest attempt began, 0 where none has.
+   *
+   * @generated from field: int64 started_ms = 6;
+   */
+  startedMs: bigint;
+
+  /**
+   * When it should start, and from when to when 9 of 10 do; 0 where no date can be told.
+   *
+   * @generated from field: int64 expected_start_ms = 7;
+   */
+  expectedStartMs: bigint;
+
+  /**
+   * @generated from field: int64 earliest_start_ms = 8;
+   */
+  earliestStartMs: bigint;
+
+  /**
+   * @generated from field: int64 latest_start_ms = 9;
+   */
+  latestStartMs: bigint;
+
+  /**
+   * @generated from field: repeated rota.v1.EtaHangsOn hangs_on = 10;
+   */
+  hangsOn: EtaHangsOn[];
+
+  /**
+   * @generated from field: repeated string basis = 11;
+   */
+  basis: string[];
+
+  /**
+   * What stands in the way where there is no date.
+   *
+   * @generated from field: repeated rota.v1.WhyReason reasons = 12;
+   */
+  reasons: WhyReason[];
+
+  /**
+   * @generated from field: repeated string would_run_if = 13;
+   */
+  wouldRunIf: string[];
+};
+
+/**
+ * Describes the message rota.v1.JobEta.
+ * Use `create(JobEtaSchema)` to create a new message.
+ */
+export const JobEtaSchema: GenMessage<JobEta> = /*@__PURE__*/
+  messageDesc(file_rota_v1_explain, 2);
+
+/**
+ * @generated from message rota.v1.EtaHangsOn
+ */
+export type EtaHangsOn = Message<"rota.v1.EtaHangsOn"> & {
+  /**
+   * Empty for tenants that the caller may not read.
+   *
+   * @generated from field: string tenant = 1;
+   */
+  tenant: string;
+
+  /**
+   * @generated from field: int64 jobs = 2;
+   */
+  jobs: bigint;
+
+  /**
+   * They run on the worker and end before; else they wait and start before.
+   *
+   * @generated from field: bool running = 3;
+   */
+  running: boolean;
+
+  /**
+   * @generated from field: string worker = 4;
+   */
+  worker: string;
+};
+
+/**
+ * Describes the message rota.v1.EtaHangsOn.
+ * Use `create(EtaHangsOnSchema)` to create a new message.
+ */
+export const EtaHangsOnSchema: GenMessage<EtaHangsOn> = /*@__PURE__*/
+  messageDesc(file_rota_v1_explain, 3);
 
 /**
  * @generated from message rota.v1.WhyRequest
@@ -59,7 +224,7 @@ export type WhyRequest = Message<"rota.v1.WhyRequest"> & {
  * Use `create(WhyRequestSchema)` to create a new message.
  */
 export const WhyRequestSchema: GenMessage<WhyRequest> = /*@__PURE__*/
-  messageDesc(file_rota_v1_explain, 0);
+  messageDesc(file_rota_v1_explain, 4);
 
 /**
  * @generated from message rota.v1.WhyResponse
@@ -81,7 +246,7 @@ export type WhyResponse = Message<"rota.v1.WhyResponse"> & {
  * Use `create(WhyResponseSchema)` to create a new message.
  */
 export const WhyResponseSchema: GenMessage<WhyResponse> = /*@__PURE__*/
-  messageDesc(file_rota_v1_explain, 1);
+  messageDesc(file_rota_v1_explain, 5);
 
 /**
  * @generated from message rota.v1.WhyReason
@@ -115,7 +280,7 @@ export type WhyReason = Message<"rota.v1.WhyReason"> & {
  * Use `create(WhyReasonSchema)` to create a new message.
  */
 export const WhyReasonSchema: GenMessage<WhyReason> = /*@__PURE__*/
-  messageDesc(file_rota_v1_explain, 2);
+  messageDesc(file_rota_v1_explain, 6);
 
 /**
  * @generated from message rota.v1.Explanation
@@ -193,7 +358,7 @@ export type Explanation = Message<"rota.v1.Explanation"> & {
  * Use `create(ExplanationSchema)` to create a new message.
  */
 export const ExplanationSchema: GenMessage<Explanation> = /*@__PURE__*/
-  messageDesc(file_rota_v1_explain, 3);
+  messageDesc(file_rota_v1_explain, 7);
 
 /**
  * @generated from message rota.v1.PlacedDecision
@@ -232,7 +397,7 @@ export type PlacedDecision = Message<"rota.v1.PlacedDecision"> & {
  * Use `create(PlacedDecisionSchema)` to create a new message.
  */
 export const PlacedDecisionSchema: GenMessage<PlacedDecision> = /*@__PURE__*/
-  messageDesc(file_rota_v1_explain, 4);
+  messageDesc(file_rota_v1_explain, 8);
 
 /**
  * @generated from message rota.v1.OtherWorker
@@ -254,7 +419,7 @@ export type OtherWorker = Message<"rota.v1.OtherWorker"> & {
  * Use `create(OtherWorkerSchema)` to create a new message.
  */
 export const OtherWorkerSchema: GenMessage<OtherWorker> = /*@__PURE__*/
-  messageDesc(file_rota_v1_explain, 5);
+  messageDesc(file_rota_v1_explain, 9);
 
 /**
  * @generated from service rota.v1.Explain
@@ -270,6 +435,16 @@ export const Explain: GenService<{
     methodKind: "unary";
     input: typeof WhyRequestSchema;
     output: typeof WhyResponseSchema;
+  },
+  /**
+   * Eta forecasts when a job starts (SPEC §29).
+   *
+   * @generated from rpc rota.v1.Explain.Eta
+   */
+  eta: {
+    methodKind: "unary";
+    input: typeof EtaRequestSchema;
+    output: typeof EtaResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_rota_v1_explain, 0);

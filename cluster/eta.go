@@ -1,0 +1,256 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/internal/access"
+	"github.com/rotasched/rota/internal/foresight/eta"
+)
+
+const (
+	// etaAsking bounds who is forecast for: one is, the others wait; etaEach those of one caller.
+	etaAsking, etaEach = 8, 2
+	// ranKept is how long the run times of ended jobs are taken to be the newest; ranMost is how many are read of a queue, and of all.
+	ranKept = 10 * time.Second
+	ranMost = 500
+	// notedMost bounds the forecasts that are kept to be held against what became of them, settledMost those that are looked up in the
+	// archive for it at a time.
+	notedMost, settledMost = 256, 16
+)
+
+// forecaster says when jobs should start (SPEC §29).
+type forecaster struct {
+	n *Node
+	// turn has room for the one who has other states beside the present one.
+	turn chan struct{}
+
+	mu sync.Mutex
+	// asking counts those who ask, or wait, by caller; all is how many they are.
+	asking map[rota.Principal]int
+	all    int
+
+	// What follows is of who has the turn. errors are how far forecasts of this process were off.
+	errors *eta.Errors
+	noted  []notedForecast
+	pasts  map[rota.QueueName]readPast
+}
+
+type notedForecast struct {
+	eta.Noted
+	at rota.Clock
+}
+
+type readPast struct {
+	*eta.Past
+	read time.Duration
+}
+
+func newForecaster(n *Node) *forecaster {
+	return &forecaster{n: n, turn: make(chan struct{}, 1), asking: make(map[rota.Principal]int), errors: eta.NewErrors(),
+		pasts: make(map[rota.QueueName]readPast)}
+}
+
+// enter counts a caller in, and waits for its turn.
+func (fc *forecaster) enter(ctx context.Context) (leave func(), err error) {
+	c, _ := ctx.Value(access.CallerKey{}).(access.Caller)
+	fc.mu.Lock()
+	full := fc.all >= etaAsking || fc.asking[c.Actor] >= etaEach
+	if !full {
+		fc.all++
+		fc.asking[c.Actor]++
+	}
+	fc.mu.Unlock()
+	if full {
+		e := rota.Refusef(rota.KindExhausted, "eta", "node %s forecasts for %d callers at a time, %d questions of one: try again, or ask another node",
+			fc.n.cfg.Node, etaAsking, etaEach)
+		e.RetryAfter = time.Second
+		return nil, e
+	}
+	out := func() {
+		fc.mu.Lock()
+		defer fc.mu.Unlock()
+		fc.all--
+		if fc.asking[c.Actor]--; fc.asking[c.Actor] == 0 {
+			delete(fc.asking, c.Actor)
+		}
+	}
+	select {
+	case fc.turn <- struct{}{}:
+		return func() { <-fc.turn; out() }, nil
+	case <-ctx.Done():
+		out()
+		return nil, ctxError(ctx, "waiting for others that are forecast for")
+	}
+}
+
+// forecast runs ahead of the present, and adds what came of it.
+func (fc *forecaster) forecast(ctx context.Context, x *rota.ETA, why *rota.Explanation, rd *access.Reader) error {
+	leave, err := fc.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	var frozen *fsm.Frozen
+	var tenant rota.TenantID
+	var queue rota.QueueName
+	if err := fc.n.replica.freezing(func(m *fsm.Machine) {
+		frozen = m.Freeze()
+		tenant, queue, _ = m.PlaceOfJob(x.Job)
+	}); err != nil {
+		return err
+	}
+	info := frozen.Info()
+	x.Index, x.Clock, x.Date = info.Index, info.Clock, info.Date
+	past, err := fc.past(ctx, queue)
+	if err != nil {
+		return err
+	}
+	fc.settle(ctx)
+	f, err := eta.Ask(ctx, frozen, x.Job, past)
+	if err != nil {
+		if kind := rota.KindOf(err); kind == rota.KindInternal {
+			fc.n.log.Error("a job's start could not be forecast", "job", x.Job, "err", err)
+		}
+		return err
+	}
+	fc.basis(x, f, past, queue)
+	if f.Never {
+		x.Reasons, x.WouldRun = why.Reasons, why.WouldRun
+		return nil
+	}
+	i := fc.errors.Of(f.Raw)
+	x.Earliest, x.Expected, x.Latest = x.Date+rota.Date(i.Earliest), x.Date+rota.Date(i.Expected), x.Date+rota.Date(i.Latest)
+	x.HangsOn = hangs(f.Hangs, tenant, queue, rd)
+	fc.note(x, f)
+	return nil
+}
+
+// basis says what a forecast was made from.
+func (fc *forecaster) basis(x *rota.ETA, f *eta.Forecast, past *eta.Past, queue rota.QueueName) {
+	say := func(format string, args ...any) { x.Basis = append(x.Basis, fmt.Sprintf(format, args...)) }
+	if n := past.Runs(); n > 0 {
+		say("run times are those of the newest %d jobs that completed", n)
+	} else {
+		say("no job of queue %s has completed that is known here: run times are estimates", queue)
+	}
+	if f.Guessed > 0 {
+		say("nothing is known of how long %d of the jobs before it take: a minute, or as long again, is assumed", f.Guessed)
+	}
+	if f.Beyond {
+		say("%d jobs that wait were left out: the pace of those before them goes on", f.Cut)
+	}
+	if fc.errors.Learned > 0 && !f.Never {
+		say("%d forecasts of this node were held against what became of them", fc.errors.Learned)
+	}
+}
+
+// hangs names what somebody may read; the rest is counted together.
+func hangs(all []eta.Hang, tenant rota.TenantID, queue rota.QueueName, rd *access.Reader) (list []rota.HangsOn) {
+	names := rd.Has(rota.RightStatus, access.Everything, access.Everything)
+	for _, h := range all {
+		on := rota.HangsOn{Jobs: h.Jobs, Running: h.Worker != "", Tenant: h.Tenant}
+		if names {
+			on.Worker = h.Worker
+		}
+		if !rd.Reads(h.Tenant, queue) {
+			on.Tenant = ""
+		}
+		at := slices.IndexFunc(list, func(o rota.HangsOn) bool {
+			return o.Tenant == on.Tenant && o.Running == on.Running && o.Worker == on.Worker
+		})
+		if at >= 0 {
+			list[at].Jobs += on.Jobs
+		} else if len(list) < hangsShown {
+			list = append(list, on)
+		}
+	}
+	return list
+}
+
+// hangsShown bounds what an answer names.
+const hangsShown = 20
+
+// past is how long jobs took lately: of a queue, and of all.
+func (fc *forecaster) past(ctx context.Context, queue rota.QueueName) (*eta.Past, error) {
+	now := fc.n.sinceBoot()
+	if p, ok := fc.pasts[queue]; ok && now-p.read < ranKept {
+		return p.Past, nil
+	}
+	p := eta.NewPast()
+	for _, f := range []rota.JobFilter{{State: rota.JobCompleted, Limit: ranMost}, {State: rota.JobCompleted, Limit: ranMost, Queue: queue}} {
+		page, err := fc.n.archive.List(ctx, f, 0, true, nil)
+		if err != nil {
+			return nil, err
+		}
+		for i := range slices.Backward(page.Jobs) { // the newest last
+			j := &page.Jobs[i]
+			if ran, ok := eta.RanOf(j); ok && (f.Queue != "" || j.Queue != queue) {
+				p.Add(ran)
+			}
+		}
+	}
+	for of, old := range fc.pasts {
+		if now-old.read >= ranKept {
+			delete(fc.pasts, of)
+		}
+	}
+	fc.pasts[queue] = readPast{p, now}
+	return p, nil
+}
+
+// note keeps a forecast, and those of others that came with it, until it is known what became of them.
+func (fc *forecaster) note(x *rota.ETA, f *eta.Forecast) {
+	for _, o := range append(f.Others, eta.Noted{Job: x.Job, Raw: f.Raw}) {
+		if !slices.ContainsFunc(fc.noted, func(n notedForecast) bool { return n.Job == o.Job && x.Clock-n.at < etaAgain }) {
+			fc.noted = append(fc.noted, notedForecast{o, x.Clock})
+		}
+	}
+	fc.noted = slices.Delete(fc.noted, 0, max(0, len(fc.noted)-notedMost))
+}
+
+// etaAgain, in ms, is for how long one forecast of a job is noted alone: somebody who looks every second teaches nothing more.
+const etaAgain = 60_000
+
+// settle holds forecasts against what became of them.
+func (fc *forecaster) settle(ctx context.Context) {
+	var gone []notedForecast
+	open := fc.noted[:0]
+	_ = fc.n.replica.view(func(s *fsm.View) {
+		now := s.Head().Clock
+		for _, n := range fc.noted {
+			j, live := s.Job(n.Job)
+			switch {
+			case !live && s.JobState(n.Job) != rota.JobNone:
+				gone = append(gone, n)
+			case !live: // deleted, or a node whose parents run: it is not known to have started
+				if now-n.at < rota.Clock(fc.errors.Of(n.Raw).Latest) {
+					open = append(open, n)
+				}
+			case !j.FirstLease.IsZero():
+				fc.learn(n, j.FirstLease.Clock)
+			case now-n.at > rota.Clock(fc.errors.Of(n.Raw).Latest): // later than was said, whenever it is
+				fc.learn(n, now)
+			default:
+				open = append(open, n)
+			}
+		}
+	})
+	fc.noted = open
+	for _, n := range gone[:min(len(gone), settledMost)] {
+		if j, ok, err := fc.n.archive.Job(ctx, n.Job); err == nil && ok && !j.FirstLease.IsZero() {
+			fc.learn(n, j.FirstLease.Clock)
+		}
+	}
+}
+
+func (fc *forecaster) learn(n notedForecast, started rota.Clock) {
+	if started >= n.at {
+		fc.errors.Learn(n.Raw, int64(started-n.at))
+	}
+}

@@ -1,0 +1,138 @@
+package cluster
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/access"
+	"github.com/rotasched/rota/internal/peer"
+)
+
+// TestETA: a follower forecasts as well as the leader, each state has its answer, and what is not known or not the caller's is refused.
+func TestETA(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 3)
+	n, other := b.leader(), b.follower()
+	submitAll(t, n, specs("j", 4))
+	h := newHand(t, n, "w1", 1)
+	first := h.take(1)
+	h.do(rota.VerbAck, first...)
+	opt := peer.ReadOptions{}
+	for _, at := range []*Node{n, other} {
+		x, seen, err := at.ETA(within(t, ample), "j-00003", opt)
+		if err != nil || x.State != rota.JobQueued || x.Expected <= x.Date || x.Earliest > x.Expected || x.Latest < x.Expected || seen.Index == 0 {
+			t.Errorf("the last of four: %+v, %v", x, err)
+		}
+		if len(x.HangsOn) == 0 || len(x.Basis) == 0 || len(x.Reasons) > 0 {
+			t.Errorf("it hangs on %+v, by %q, with %+v in its way", x.HangsOn, x.Basis, x.Reasons)
+		}
+		running, _, err := at.ETA(within(t, ample), first[0].Lease.Job, opt)
+		if err != nil || running.Started == 0 || running.Expected != 0 {
+			t.Errorf("one that runs: %+v, %v", running, err)
+		}
+		if _, _, err := at.ETA(within(t, ample), "nobody", opt); rota.KindOf(err) != rota.KindNotFound {
+			t.Errorf("of a job that is not known: %v", err)
+		}
+	}
+	h.do(rota.VerbComplete, first...)
+	ended, _, err := n.ETA(within(t, ample), first[0].Lease.Job, opt)
+	if err != nil || ended.State != rota.JobCompleted || ended.Started == 0 || ended.Expected != 0 {
+		t.Errorf("one that has ended: %+v, %v", ended, err)
+	}
+
+	if _, err := n.SetQueue(within(t, ample), rota.DefaultQueue, "", []rota.Setting{{Key: "paused", Value: "on"}}); err != nil {
+		t.Fatal(err)
+	}
+	x, _, err := other.ETA(within(t, ample), "j-00003", opt)
+	if err != nil || x.Expected != 0 || len(x.Reasons) == 0 || x.Reasons[0].Reason != "QUEUE_PAUSED" || len(x.WouldRun) == 0 {
+		t.Errorf("of a paused queue: %+v, %v", x, err)
+	}
+}
+
+// TestETA_bounded: so many ask at a time, and no caller has all the room.
+func TestETA_bounded(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 1)
+	n := b.leader()
+	submitAll(t, n, specs("j", 1))
+	fc := n.explainer.ahead
+	fc.turn <- struct{}{} // somebody is forecast for
+	as := func(who rota.Principal) context.Context {
+		return context.WithValue(within(t, ample), access.CallerKey{}, access.Caller{Actor: who})
+	}
+	ctx, cancel := context.WithCancel(as("a"))
+	done := make(chan error, etaEach)
+	for range etaEach {
+		go func() {
+			_, err := fc.enter(ctx)
+			done <- err
+		}()
+	}
+	waiting := func(all int) func() bool {
+		return func() bool {
+			fc.mu.Lock()
+			defer fc.mu.Unlock()
+			return fc.all == all
+		}
+	}
+	b.eventually("both wait", waiting(etaEach))
+	if _, err := fc.enter(as("a")); rota.KindOf(err) != rota.KindExhausted {
+		t.Errorf("a third question of one caller: %v", err)
+	}
+	other, give := context.WithCancel(as("b"))
+	go func() { _, _ = fc.enter(other) }()
+	b.eventually("another waits too", waiting(etaEach+1))
+	give()
+	cancel()
+	for range etaEach {
+		if err := <-done; err == nil || rota.KindOf(err) == rota.KindExhausted {
+			t.Errorf("who gave up waiting: %v", err)
+		}
+	}
+	<-fc.turn
+	b.eventually("all have left", waiting(0))
+	leave, err := fc.enter(as("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	leave()
+}
+
+// TestETA_learns: forecasts are held against what became of them, and run times of jobs that ended are known.
+func TestETA_learns(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 1)
+	n := b.leader()
+	submitAll(t, n, specs("j", 3))
+	h := newHand(t, n, "w1", 1)
+	first := h.take(1)
+	opt := peer.ReadOptions{}
+	if x, _, err := n.ETA(within(t, ample), "j-00002", opt); err != nil || !strings.Contains(strings.Join(x.Basis, "\n"), "nothing is known") {
+		t.Errorf("before any job has ended: %+v, %v", x, err)
+	}
+	h.do(rota.VerbComplete, first...)
+	h.do(rota.VerbComplete, h.take(1)...)
+	h.take(1)
+	submitAll(t, n, specs("k", 1))
+	fc := n.explainer.ahead
+	fc.turn <- struct{}{}
+	clear(fc.pasts) // as if it were later
+	<-fc.turn
+	b.eventually("run times are known", func() bool {
+		x, _, err := n.ETA(within(t, ample), "k-00000", opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fc.turn <- struct{}{}
+		clear(fc.pasts)
+		<-fc.turn
+		return strings.Contains(strings.Join(x.Basis, "\n"), "newest 2 jobs")
+	})
+	fc.turn <- struct{}{}
+	defer func() { <-fc.turn }()
+	if fc.errors.Learned == 0 {
+		t.Error("a job that was forecast has started, and nothing was learned")
+	}
+}

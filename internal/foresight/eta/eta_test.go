@@ -1,0 +1,227 @@
+package eta_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/entry"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/foresight/eta"
+	"github.com/rotasched/rota/internal/limits"
+)
+
+// rig is a machine with a queue q, whose entries are written by hand.
+type rig struct {
+	t   *testing.T
+	m   *fsm.Machine
+	now int64
+}
+
+func newRig(t *testing.T, workers, slots int, settings ...string) *rig {
+	r := &rig{t: t, m: fsm.New(), now: 1_700_000_000_000}
+	random := sha256.Sum256([]byte("x"))
+	r.put(&fsmpb.Op{Op: &fsmpb.Op_BeginTerm{BeginTerm: &fsmpb.BeginTerm{Term: 1, Node: "n", Random: random[:], ClusterId: "c", StartMs: r.now}}})
+	r.set(append([]string{"fair_share=off", "ranking=fifo", "oldest_every=0"}, settings...)...)
+	for i := range workers {
+		spec := rota.WorkerSpec{ID: rota.WorkerID(fmt.Sprintf("w%d", i)), Slots: int32(slots), CPUMilli: 1_000_000, Queues: []rota.QueueName{"q"}}
+		secret := sha256.Sum256([]byte(spec.ID))
+		r.put(&fsmpb.Op{Op: &fsmpb.Op_Register{Register: &fsmpb.Register{SecretHash: secret[:], Spec: entry.WorkerOp(&spec)}}})
+	}
+	return r
+}
+
+func (r *rig) set(settings ...string) {
+	set := &fsmpb.SetQueue{Name: "q"}
+	for _, s := range settings {
+		key, value, _ := strings.Cut(s, "=")
+		set.Set = append(set.Set, &fsmpb.Label{Key: key, Value: value})
+	}
+	r.put(&fsmpb.Op{Op: &fsmpb.Op_SetQueue{SetQueue: set}})
+}
+
+func (r *rig) put(ops ...*fsmpb.Op) {
+	r.t.Helper()
+	data, err := entry.Seal(&fsmpb.Entry{Term: 1, NowMs: r.now, Ops: ops}, max(r.m.Head().Rules, entry.FirstRules))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	a, err := r.m.Apply(r.m.Head().Index+1, 1, data)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, o := range a.Outcomes {
+		if err := entry.OutcomeError(o); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
+// submit submits jobs of a tenant, and decides.
+func (r *rig) submit(tenant rota.TenantID, ids ...string) {
+	r.t.Helper()
+	for part := range slices.Chunk(ids, 500) {
+		var ops []*fsmpb.Op
+		for _, id := range part {
+			spec := rota.NewJobSpec("frame", nil)
+			spec.ID, spec.Queue, spec.Tenant = rota.JobID(id), "q", tenant
+			ops = append(ops, &fsmpb.Op{Op: &fsmpb.Op_Submit{Submit: &fsmpb.Submit{Spec: entry.SpecOp(&spec)}}})
+		}
+		r.put(ops...)
+	}
+	for r.m.Waiting() {
+		rounds := r.m.Decide(limits.DecideMost)
+		if len(rounds) == 0 {
+			return
+		}
+		for _, round := range rounds {
+			r.put(&fsmpb.Op{Op: &fsmpb.Op_Round{Round: round}})
+		}
+	}
+}
+
+// tens is a past in which every job of a tenant took as long.
+func tens(tenants ...rota.TenantID) *eta.Past {
+	p := eta.NewPast()
+	for range 5 {
+		for _, t := range tenants {
+			p.Add(eta.Ran{Queue: "q", Tenant: t, Type: "frame", Ms: 10_000})
+		}
+	}
+	return p
+}
+
+func ids(prefix string, n int) (list []string) {
+	for i := range n {
+		list = append(list, fmt.Sprintf("%s%d", prefix, i))
+	}
+	return list
+}
+
+func (r *rig) ask(of string, past *eta.Past) *eta.Forecast {
+	r.t.Helper()
+	before := r.m.Freeze().Info()
+	x, err := eta.Ask(context.Background(), r.m.Freeze(), rota.JobID(of), past)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if after := r.m.Freeze().Info(); after != before {
+		r.t.Fatalf("asking changed the state from %+v to %+v", before, after)
+	}
+	return x
+}
+
+// TestAsk: where all run times are known, the start is exact, and what it hangs on is counted.
+func TestAsk(t *testing.T) {
+	r := newRig(t, 1, 2)
+	r.submit("acme", ids("a", 2)...) // they run
+	r.submit("blue", ids("b", 3)...)
+	x := r.ask("b2", tens("acme", "blue"))
+	if want := (eta.Raw{Low: 20_000, Middle: 20_000, High: 20_000, Many: true}); x.Never || x.Raw != want {
+		t.Errorf("the third behind two slots starts at %+v (never: %v)", x.Raw, x.Never)
+	}
+	want := []eta.Hang{{Tenant: "acme", Worker: "w0", Jobs: 2}, {Tenant: "blue", Jobs: 2}}
+	if x.Worker != "w0" || !slices.Equal(x.Hangs, want) {
+		t.Errorf("on %s it hangs on %+v", x.Worker, x.Hangs)
+	}
+	if x.Guessed != 0 || x.Cut != 0 || x.Beyond {
+		t.Errorf("guessed, cut or beyond: %+v", x)
+	}
+	again := r.ask("b2", tens("acme", "blue"))
+	if again.Raw != x.Raw || !slices.Equal(again.Hangs, x.Hangs) {
+		t.Errorf("the same question has another answer: %+v", again)
+	}
+}
+
+// TestAsk_unknown: a run of which nothing is known is assumed, and said.
+func TestAsk_unknown(t *testing.T) {
+	r := newRig(t, 1, 1)
+	r.submit("acme", "a0", "a1")
+	if x := r.ask("a1", eta.NewPast()); x.Never || x.Guessed == 0 || x.Middle != 60_000 {
+		t.Errorf("nothing is known: %+v", x)
+	}
+}
+
+// TestAsk_drawn: run times that differ make an interval.
+func TestAsk_drawn(t *testing.T) {
+	r := newRig(t, 1, 1)
+	r.submit("acme", ids("a", 6)...)
+	p := eta.NewPast()
+	for i := range int64(20) {
+		p.Add(eta.Ran{Queue: "q", Tenant: "acme", Type: "frame", Ms: (i + 1) * 1_000})
+	}
+	if x := r.ask("a5", p); x.Low >= x.Middle || x.Middle >= x.High || x.Middle < 20_000 || x.Middle > 90_000 {
+		t.Errorf("behind 5 runs of 1 to 20 s: %+v", x.Raw)
+	}
+}
+
+// TestAsk_never: a job whose queue is paused, or that no worker takes, has no date.
+func TestAsk_never(t *testing.T) {
+	r := newRig(t, 1, 1, "paused=on")
+	r.submit("acme", "a0")
+	if x := r.ask("a0", tens("acme")); !x.Never {
+		t.Errorf("of a paused queue: %+v", x)
+	}
+	r = newRig(t, 0, 1)
+	r.submit("acme", "a0")
+	if x := r.ask("a0", tens("acme")); !x.Never {
+		t.Errorf("without a worker: %+v", x)
+	}
+}
+
+// TestAsk_beyond: a job far behind starts at the pace of those before it.
+func TestAsk_beyond(t *testing.T) {
+	r := newRig(t, 10, 10)
+	n := 9_000
+	r.submit("acme", ids("a", n+100)...)
+	x := r.ask(fmt.Sprintf("a%d", n+99), tens("acme"))
+	if !x.Beyond || x.Cut == 0 {
+		t.Fatalf("nothing is left out: %+v", x)
+	}
+	if want := int64(n/100) * 10_000; x.Middle < want*95/100 || x.Middle > want*105/100 {
+		t.Errorf("behind %d jobs of 10 s on 100 slots it starts after %d ms", n, x.Middle)
+	}
+	if x := r.ask("a250", tens("acme")); x.Beyond || x.Middle < 20_000 || x.Middle > 20_200 {
+		t.Errorf("the 251st of 100 slots: %+v", x)
+	}
+}
+
+// TestErrors: what is learned of errors moves the interval until 9 of 10 are within.
+func TestErrors(t *testing.T) {
+	e := eta.NewErrors()
+	raw := eta.Raw{Low: 90_000, Middle: 100_000, High: 110_000, Many: true}
+	in := 0
+	for i := range 2_000 {
+		start := int64(20_000 + i*7_919%100*4_000) // 20 s to 416 s, evenly
+		if x := e.Of(raw); i >= 1_000 && start >= x.Earliest && start <= x.Latest {
+			in++
+		}
+		e.Learn(raw, start)
+	}
+	if in < 860 || in > 940 {
+		t.Errorf("%d of 1,000 are within", in)
+	}
+	if x := e.Of(raw); x.Earliest > x.Expected || x.Expected > x.Latest || x.Earliest < 15_000 || x.Latest > 500_000 {
+		t.Errorf("the interval is %+v", x)
+	}
+	if e.Learned != 2_000 {
+		t.Errorf("%d are counted", e.Learned)
+	}
+}
+
+// BenchmarkAsk asks for the last of 100,000 jobs that wait for 1,000 slots.
+func BenchmarkAsk(b *testing.B) {
+	r := newRig(&testing.T{}, 100, 10)
+	r.submit("acme", ids("a", 101_000)...)
+	past := tens("acme")
+	for b.Loop() {
+		if _, err := eta.Ask(context.Background(), r.m.Freeze(), "a100999", past); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,209 @@
+package eta
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+)
+
+const (
+	// waitsMost is how many jobs that wait a course has: beyond them the pace goes on as it was.
+	waitsMost = 3_000
+	// rowsMost bounds what a course may have to go through, with what runs at the present.
+	rowsMost = 60_000
+	// work is how many jobs all courses of an answer may go through, coursesMost how many courses there are at most.
+	work        = 6_000
+	coursesMost = 9
+	// many is from how many courses on their spread counts.
+	many = 7
+	// othersMost bounds the other jobs whose starts an answer notes, to learn from them.
+	othersMost = 8
+)
+
+// Hang is what a job waits for.
+type Hang struct {
+	Tenant rota.TenantID
+	// Worker is where jobs run that end before it starts there; "" are jobs of its queue that wait and start before it.
+	Worker rota.WorkerID
+	Jobs   int64
+}
+
+// Noted is the raw forecast of a job.
+type Noted struct {
+	Job rota.JobID
+	Raw
+}
+
+// Forecast says when a job that waits should start.
+type Forecast struct {
+	// Never says that in most courses the job does not start; else Raw has when it does.
+	Never bool
+	Raw
+	Courses int
+	// Rows counts the jobs that were gone through, Cut those that wait and were left out, Beyond says that the job comes after
+	// such ones. Guessed counts run times of which nothing was known, a course.
+	Rows         int
+	Cut, Guessed int64
+	Beyond       bool
+	// Worker is where it starts in the middle course, Hangs what it waits for there.
+	Worker rota.WorkerID
+	Hangs  []Hang
+	// Others are jobs that start before it.
+	Others []Noted
+}
+
+// Ask asks when a job starts that waits in a state. What cannot be said within the bounds of an answer is refused.
+func Ask(ctx context.Context, f *fsm.Frozen, of rota.JobID, past *Past) (x *Forecast, err error) {
+	defer func() {
+		if p := recover(); p != nil { // a sketch is no whole state: what does not stand it must not end the process
+			x, err = nil, fmt.Errorf("the state cannot be run ahead of: %v", p)
+		}
+	}()
+	s, err := f.Sketch(of, waitsMost)
+	if err != nil {
+		return nil, err
+	}
+	if s.Rows() > rowsMost {
+		return nil, rota.Refusef(rota.KindExhausted, "eta", "%d jobs run: a forecast goes through %d at most", s.Rows(), rowsMost)
+	}
+	x = &Forecast{Rows: s.Rows(), Cut: s.Cut, Beyond: s.Beyond}
+	info := f.Info()
+	var courses []*course
+	for n := min(max(work/(s.Rows()+1), 1), coursesMost); len(courses) < n; {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		m, err := s.Machine()
+		if err != nil {
+			return nil, err
+		}
+		c := &course{m: m, past: past, of: of, random: rand.New(rand.NewPCG(seed(info, of), uint64(len(courses)))),
+			queue: s.Queue, tenant: s.Tenant}
+		if s.Beyond {
+			c.wanted = int(s.Kept)
+		}
+		if err := c.run(); err != nil {
+			return nil, refusal(err)
+		}
+		if s.Beyond {
+			c.onward(s.Ahead)
+		}
+		x.Guessed += c.guessed
+		c.m = nil
+		courses = append(courses, c)
+	}
+	x.sum(courses)
+	return x, nil
+}
+
+func refusal(err error) error {
+	if err == errSteps {
+		return rota.Refusef(rota.KindExhausted, "eta", "no date is forecast: %v", err)
+	}
+	return err
+}
+
+// seed comes from the state: the same question about the same state has the same answer.
+func seed(info rota.SnapshotInfo, of rota.JobID) uint64 {
+	h := info.Digest.Hi ^ uint64(info.Index)
+	var b [8]byte
+	for i := 0; i < len(of); i++ {
+		b[i%8] ^= of[i]
+		if i%8 == 7 {
+			h = h*0x9E3779B97F4A7C15 ^ binary.LittleEndian.Uint64(b[:])
+		}
+	}
+	return h ^ binary.LittleEndian.Uint64(b[:])
+}
+
+// onward has a job that comes after so many that were left out start at the pace at which those before them did lately.
+func (c *course) onward(ahead int64) {
+	c.at = -1
+	n := len(c.paces)
+	if n < c.wanted || n == 0 {
+		return
+	}
+	half := n / 2
+	took, starts := c.paces[n-1]-c.paces[half], int64(n-1-half)
+	if starts == 0 || took == 0 {
+		took, starts = c.paces[n-1], int64(n)
+	}
+	c.at = c.paces[n-1] + took*(ahead+1)/starts
+}
+
+// sum takes the courses together.
+func (x *Forecast) sum(courses []*course) {
+	x.Courses = len(courses)
+	x.Guessed /= int64(len(courses))
+	slices.SortStableFunc(courses, func(a, b *course) int { return cmp.Compare(uint64(a.at), uint64(b.at)) }) // never is last
+	middle := courses[(len(courses)-1)/2]
+	if x.Never = middle.at < 0; x.Never {
+		return
+	}
+	at := make([]int64, 0, len(courses))
+	for _, c := range courses {
+		if c.at >= 0 {
+			at = append(at, c.at)
+		}
+	}
+	x.Raw = Raw{at[0], middle.at, at[len(at)-1], len(courses) >= many}
+	x.Worker = middle.worker
+	x.hang(middle)
+	x.others(courses)
+}
+
+// hang counts what the job waits for: on its worker what runs now and ends before, in its queue what waits and starts before.
+func (x *Forecast) hang(c *course) {
+	counts := make(map[Hang]int64)
+	for _, r := range c.ended {
+		if r.worker == c.worker && r.end-c.from <= c.at {
+			counts[Hang{Tenant: r.tenant, Worker: r.worker}]++
+		}
+	}
+	for _, b := range c.started {
+		if b.job == c.of {
+			break
+		}
+		counts[Hang{Tenant: b.tenant}]++
+	}
+	for h, n := range counts {
+		h.Jobs = n
+		x.Hangs = append(x.Hangs, h)
+	}
+	slices.SortFunc(x.Hangs, func(a, b Hang) int {
+		return cmp.Or(cmp.Compare(b.Worker, a.Worker), cmp.Compare(b.Jobs, a.Jobs), cmp.Compare(a.Tenant, b.Tenant))
+	})
+}
+
+// others notes what the courses say of some jobs that start before it in all of them.
+func (x *Forecast) others(courses []*course) {
+	if len(courses) < many {
+		return
+	}
+	starts := make(map[rota.JobID][]int64)
+	for _, c := range courses {
+		for _, b := range c.started {
+			if b.job != c.of && len(starts[b.job]) < len(courses) {
+				starts[b.job] = append(starts[b.job], b.at)
+			}
+		}
+	}
+	var all []rota.JobID
+	for id, at := range starts {
+		if len(at) == len(courses) {
+			all = append(all, id)
+		}
+	}
+	slices.Sort(all)
+	for i := 0; i < len(all); i += max(1, len(all)/othersMost) {
+		at := starts[all[i]]
+		slices.Sort(at)
+		x.Others = append(x.Others, Noted{all[i], Raw{at[0], at[(len(at)-1)/2], at[len(at)-1], true}})
+	}
+}

@@ -1,0 +1,67 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/rotasched/rota"
+)
+
+// TestETAOverTheWire is `rota job eta` on three processes: its exit codes, its JSON, and each kind of answer, from each node.
+func TestETAOverTheWire(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3)
+	cl := c.dial(t)
+	q := c.policyQueue(t, "ahead", "standard")
+	submitAll(t, cl, policyJob("lonely", q))
+	eta := func(id string, more ...string) rota.ETA {
+		t.Helper()
+		return decode[rota.ETA](t, c.rota(t, append([]string{"job", "eta", id, "-o", "json"}, more...)...))
+	}
+	r := c.rota(t, "job", "eta", "lonely", "-o", "json").want(t, 0)
+	fields(t, "the forecast", object(t, r), "job", "state", "index", "clock_ms", "date_ms", "date_at", "basis", "reasons", "would_run_if")
+	if x := eta("lonely"); x.Expected != 0 || len(x.Reasons) == 0 || x.Reasons[0].Reason != "NO_WORKER_REGISTERED" {
+		t.Errorf("without a worker: %+v", x)
+	}
+	contains(t, "the text", c.rota(t, "job", "eta", "lonely").want(t, 0).stdout, "no date can be told", "NO_WORKER_REGISTERED", "it would run if")
+
+	w := c.puppet(t, "eta-w", q, 1)
+	w.serves("lonely")
+	submitAll(t, cl, policyJob("second", q), policyJob("third", q))
+	for _, n := range c.all {
+		eventually(t, 20*time.Second, n.ID+" forecasts", func() error {
+			r := n.at(t, "job", "eta", "third", "-o", "json")
+			if r.code != 0 {
+				return errors.New(r.stderr)
+			}
+			x := parse[rota.ETA](t, r)
+			if x.Expected <= x.Date || x.Earliest > x.Expected || x.Expected > x.Latest || len(x.Reasons) > 0 ||
+				!slices.Contains(x.HangsOn, rota.HangsOn{Tenant: rota.DefaultTenant, Jobs: 1, Running: true, Worker: "eta-w"}) ||
+				!slices.Contains(x.HangsOn, rota.HangsOn{Tenant: rota.DefaultTenant, Jobs: 1}) {
+				return fmt.Errorf("%+v", x)
+			}
+			return nil
+		})
+	}
+	contains(t, "the text", c.rota(t, "job", "eta", "third").want(t, 0).stdout, "starts", "from", "to", "1 job of tenant default on worker eta-w")
+	contains(t, "the job", c.rota(t, "job", "show", "third").want(t, 0).stdout, "it should start at")
+	if x := eta("lonely"); x.Started == 0 || x.Expected != 0 {
+		t.Errorf("of one that runs: %+v", x)
+	}
+	w.ends("lonely", nil)
+	w.serves("second")
+	if x := eta("lonely"); x.State != rota.JobCompleted || x.Started == 0 {
+		t.Errorf("of one that has ended: %+v", x)
+	}
+	w.ends("second", nil)
+	w.serves("third")
+	w.ends("third", nil)
+	c.rota(t, "job", "eta", "no-such-job").want(t, 3)
+	c.rota(t, "job", "eta").want(t, 2)
+	c.rota(t, "job", "eta", "/b").want(t, 2)
+	c.rota(t, "job", "eta", "a", "b").want(t, 2)
+	c.verified(t, 3)
+}
