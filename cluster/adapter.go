@@ -68,7 +68,6 @@ func (a adapter) Apply(log *raft.Log) any {
 	n.replica.applied.Store(uint64(applied.Index)) // under the lock, as whoever reads the state may ask for it
 	n.replica.mu.Unlock()
 	n.replica.advance(applied.Index, applied.Rules)
-	n.writeApart(applied.Rules)
 	n.measures.apply.Observe(time.Since(start).Seconds())
 	if applied.Term == log.Term {
 		n.membership.learnCluster()

@@ -33,10 +33,8 @@ type Node struct {
 	lines    logs.Limiter
 	measures *measures
 
-	data   *raftstore.DataDir
-	stores *raftstore.Stores
-	// apart reports that the log's large entries stand apart; it belongs to the goroutine that applies.
-	apart     bool
+	data      *raftstore.DataDir
+	stores    *raftstore.Stores
 	snapshots *raftstore.Snapshots
 	stream    *stream.Layer
 	transport *stream.Transport

@@ -37,24 +37,6 @@ func refuseOlder(in peer.Introduction, inForce uint32) error {
 	return nil
 }
 
-// apartSince is the version of the rules from which on no binary takes part that would take for damage
-// what keeps the log's large entries apart (ADR 84).
-const apartSince = 2
-
-// writeApart has large entries of the log stand apart once the rules allow it. The data directory says
-// so first: an older binary refuses it by name.
-func (n *Node) writeApart(rules uint32) {
-	if n.apart || rules < apartSince {
-		return
-	}
-	if err := n.data.SetApart(); err != nil {
-		n.fatal(err)
-		return
-	}
-	n.stores.Apart()
-	n.apart = true
-}
-
 // haltAtNewer ends a node whose state comes as one of rules that it does not know:
 // raft would offer it again for ever.
 func (rp *replica) haltAtNewer(err error) {

@@ -73,8 +73,7 @@ func (n *Node) open() (err error) {
 	if err != nil {
 		return err
 	}
-	n.apart = n.data.Apart()
-	n.stores, err = raftstore.Open(n.cfg.Data, raftstore.Options{Fatal: n.fatal, Unfit: n.unfit, Logger: n.log, Apart: n.apart,
+	n.stores, err = raftstore.Open(n.cfg.Data, raftstore.Options{Fatal: n.fatal, Unfit: n.unfit, Logger: n.log,
 		KeepFrom: n.keepFrom, NoSync: n.cfg.World.NoSync, BeforeWrite: n.cfg.World.BeforeWrite})
 	if err != nil {
 		return err

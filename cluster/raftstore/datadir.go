@@ -16,11 +16,8 @@ const (
 	nodeFile    = "node.json"
 	lockName    = "LOCK"
 	nodeFileMax = 64 << 10
-	// NodeFormat is the newest version of node.json. Format 1 is that of a directory whose raft.db
-	// v0.1.0 can read, format 2 that of one with large entries apart.
-	NodeFormat = 2
-	// firstFormat is that of a directory that is made.
-	firstFormat = 1
+	// NodeFormat is the version of node.json.
+	NodeFormat = 1
 )
 
 // DataDir is a node's data directory, locked for this process. Raft remembers
@@ -126,18 +123,6 @@ func (d *DataDir) SetRebuild(r RebuildRecord) error {
 	return d.store(next)
 }
 
-// Apart reports whether raft.db may have large entries apart.
-func (d *DataDir) Apart() bool { return d.snapshot().Format > firstFormat }
-
-// SetApart records that it may: older binaries refuse the directory from then on.
-func (d *DataDir) SetApart() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	next := d.record
-	next.Format = NodeFormat
-	return d.store(next)
-}
-
 // Close unlocks the directory for another process.
 func (d *DataDir) Close() error { return d.lock.Close() }
 
@@ -220,7 +205,7 @@ func (d *DataDir) load(id rota.NodeID, clusterName string, adopt bool) error {
 // itself, and all that does not fit. It writes nothing.
 func (d *DataDir) judge(id rota.NodeID, clusterName string, adopt, hasState bool) (now nodeRecord, faults []error) {
 	d.fresh = !hasState
-	now = nodeRecord{Format: firstFormat, Node: id, ClusterName: clusterName}
+	now = nodeRecord{Format: NodeFormat, Node: id, ClusterName: clusterName}
 	var err error
 	if now.DirInode, now.DirBorn, err = birthOf(d.path); err != nil {
 		return now, []error{err}
@@ -239,7 +224,7 @@ func (d *DataDir) judge(id rota.NodeID, clusterName string, adopt, hasState bool
 		return now, []error{err}
 	}
 	now.ClusterID, now.Identity, now.Starts = kept.ClusterID, kept.Identity, kept.Starts
-	now.Adoptions, now.Founders, now.Rebuild, now.Format = kept.Adoptions, kept.Founders, kept.Rebuild, kept.Format
+	now.Adoptions, now.Founders, now.Rebuild = kept.Adoptions, kept.Founders, kept.Rebuild
 	if !sameBirth(kept, now) {
 		now.Adoptions++
 	}

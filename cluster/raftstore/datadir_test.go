@@ -53,12 +53,6 @@ func TestDataDirKeeps(t *testing.T) {
 	if err := first.SetClusterID("k1"); err != nil {
 		t.Errorf("the same cluster id again: %v", err)
 	}
-	if first.Apart() {
-		t.Error("a new directory is of a log that v0.1.0 cannot read")
-	}
-	if err := first.SetApart(); err != nil {
-		t.Error(err)
-	}
 	err := first.SetClusterID("k2")
 	if rota.KindOf(err) != rota.KindConflict || !strings.Contains(err.Error(), "k1") {
 		t.Errorf("another cluster id: %v", err)
@@ -69,9 +63,6 @@ func TestDataDirKeeps(t *testing.T) {
 	second := openDir(t, path)
 	if second.Identity() != identity || second.Starts() != 3 {
 		t.Errorf("identity %q became %q, starts %d", identity, second.Identity(), second.Starts())
-	}
-	if text, err := os.ReadFile(filepath.Join(path, nodeFile)); !second.Apart() || err != nil || !strings.Contains(string(text), `"format": 2`) {
-		t.Errorf("that the log's entries stand apart is forgotten: %s, %v", text, err)
 	}
 	for name, want := range map[string]fs.FileMode{"": 0o700, nodeFile: 0o600, lockName: 0o600} {
 		info, err := os.Stat(filepath.Join(path, name))

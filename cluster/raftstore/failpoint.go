@@ -2,10 +2,13 @@
 
 package raftstore
 
-import "github.com/hashicorp/raft"
+import (
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+)
 
 // What of the points of internal/failpoint is the stores' own (failpoint_on.go).
 
 func failpointSnapshot(raft.SnapshotSink) {}
 
-func failpointLog(*boltStore) {}
+func failpointLog(*raftboltdb.BoltStore) {}

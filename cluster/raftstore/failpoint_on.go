@@ -3,9 +3,12 @@
 package raftstore
 
 import (
-	_ "unsafe" // for go:linkname
+	"reflect"
+	"unsafe"
 
 	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	"go.etcd.io/bbolt"
 
 	"github.com/rotasched/rota/internal/failpoint"
 )
@@ -34,6 +37,7 @@ func failpointSnapshot(sink raft.SnapshotSink) {
 }
 
 // failpointLog dies when a transaction's pages are in raft.db and its head is not.
-func failpointLog(store *boltStore) {
-	failpoint.BeforeCommit(store.db, func() { failpoint.Pass("log-mid-commit") })
+func failpointLog(store *raftboltdb.BoltStore) {
+	conn := reflect.ValueOf(store).Elem().FieldByName("conn")
+	failpoint.BeforeCommit(*(**bbolt.DB)(unsafe.Pointer(conn.UnsafeAddr())), func() { failpoint.Pass("log-mid-commit") })
 }

@@ -106,7 +106,7 @@ func (d *DataDir) checkWriter(data []byte) error {
 	if err := json.Unmarshal(data, &by); err != nil {
 		return damaged(path, err.Error())
 	}
-	if by.Format < firstFormat || by.Format > NodeFormat {
+	if by.Format != NodeFormat {
 		return rota.Refusef(rota.KindConflict, "data", "%s has format %d, this binary knows %d: start the "+
 			"version of rota that wrote it, or a newer one", path, by.Format, NodeFormat)
 	}

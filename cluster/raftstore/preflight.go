@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
 
@@ -39,7 +40,7 @@ type Report struct {
 	Took time.Duration
 }
 
-// bucketsMadeBy is the last transaction before which the buckets may
+// bucketsMadeBy is the last transaction before which raft-boltdb's buckets may
 // be missing: a new file has transactions 0 and 1, the next one makes them.
 const bucketsMadeBy = 1
 
@@ -184,7 +185,7 @@ func surveyLog(path string) (found *logSummary, err error) {
 		return found, err
 	}
 	options := &bbolt.Options{ReadOnly: true, Timeout: raftFileLock}
-	store, err := openStore(path, options, false)
+	store, err := raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: options})
 	if err != nil {
 		return nil, openRefusal(path, err)
 	}
@@ -233,24 +234,20 @@ func surveyKeys(path string, found *logSummary) (made bool, err error) {
 	}
 	defer db.Close()
 	err = db.View(func(tx *bbolt.Tx) error {
-		logs := tx.Bucket(bucketLogs)
-		if made = logs != nil && tx.Bucket(bucketConf) != nil; !made {
+		logs := tx.Bucket([]byte("logs"))
+		if made = logs != nil && tx.Bucket([]byte("conf")) != nil; !made {
 			if tx.ID() > bucketsMadeBy {
 				return damaged(path, "the bucket of the log or of the votes is missing")
 			}
 			return nil
 		}
-		return logs.ForEach(func(key, value []byte) error {
-			n := len(found.spans)
-			if spacer := len(key) == 9 && key[8] < spacers && len(value) == 0; !spacer && len(key) != 8 {
+		return logs.ForEach(func(key, _ []byte) error {
+			if len(key) != 8 {
 				return damaged(path, fmt.Sprintf("the log has a key of %d bytes", len(key)))
 			}
 			index := binary.BigEndian.Uint64(key)
+			n := len(found.spans)
 			switch {
-			case len(key) == 9:
-				if n == 0 || index != found.spans[n-1].last {
-					return damaged(path, fmt.Sprintf("a spacer of entry %d stands elsewhere", index))
-				}
 			case index == 0 || n > 0 && index <= found.spans[n-1].last:
 				return damaged(path, fmt.Sprintf("index %d is out of order", index))
 			case n > 0 && index == found.spans[n-1].last+1:
@@ -282,7 +279,7 @@ func holdsState(path string) (holds bool) {
 	}
 	defer db.Close()
 	_ = db.View(func(tx *bbolt.Tx) error {
-		holds = tx.ID() > bucketsMadeBy && (tx.Bucket(bucketLogs) == nil || tx.Bucket(bucketConf) == nil)
+		holds = tx.ID() > bucketsMadeBy && (tx.Bucket([]byte("logs")) == nil || tx.Bucket([]byte("conf")) == nil)
 		return tx.ForEach(func(_ []byte, bucket *bbolt.Bucket) error {
 			key, _ := bucket.Cursor().First()
 			holds = holds || key != nil
@@ -293,7 +290,7 @@ func holdsState(path string) (holds bool) {
 }
 
 // surveyValues reads term and vote.
-func surveyValues(store *boltStore, found *logSummary) error {
+func surveyValues(store *raftboltdb.BoltStore, found *logSummary) error {
 	probe := &stableStore{inner: store, writer: &writer{opts: Options{Fatal: func(error) {}}}}
 	vote, err := probe.Get(keyVote)
 	if err == nil {

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 
 	"github.com/rotasched/rota/internal/failpoint"
 )
@@ -87,7 +88,7 @@ func (s *stableStore) Get(key []byte) ([]byte, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.voteTerm == 0 {
-			return nil, errKeyNotFound
+			return nil, raftboltdb.ErrKeyNotFound
 		}
 		return bytes.Clone(s.voteCand), nil
 	}
@@ -122,7 +123,7 @@ func (s *stableStore) GetUint64(key []byte) (uint64, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.voteTerm == 0 {
-			return 0, errKeyNotFound
+			return 0, raftboltdb.ErrKeyNotFound
 		}
 		return s.voteTerm, nil
 	}
@@ -179,5 +180,5 @@ func decodeVote(vote []byte) (term uint64, candidate []byte, err error) {
 
 // isNotFound goes by the text, as raft does: each store has an error of its own.
 func isNotFound(err error) bool {
-	return err != nil && err.Error() == errKeyNotFound.Error()
+	return err != nil && err.Error() == raftboltdb.ErrKeyNotFound.Error()
 }

@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 
 	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
 )
 
@@ -12,7 +13,7 @@ type StoppedLog struct {
 	// First and Last bound the newest entries without a gap, 0 for none.
 	First, Last uint64
 
-	bolt *boltStore // nil where there are none
+	bolt *raftboltdb.BoltStore // nil where there are none
 }
 
 // OpenStopped checks and opens the log in a data directory; it writes nothing.
@@ -23,7 +24,8 @@ func OpenStopped(data string) (*StoppedLog, error) {
 		return &StoppedLog{}, err
 	}
 	span := found.spans[len(found.spans)-1]
-	bolt, err := openStore(path, &bbolt.Options{ReadOnly: true, Timeout: raftFileLock}, false)
+	bolt, err := raftboltdb.New(raftboltdb.Options{Path: path,
+		BoltOptions: &bbolt.Options{ReadOnly: true, Timeout: raftFileLock}})
 	if err != nil {
 		return nil, openRefusal(path, err)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
 
@@ -60,8 +61,6 @@ type Options struct {
 	KeepFrom func() uint64
 	// BeforeWrite is called before each write, by the goroutine that makes it. May be nil.
 	BeforeWrite func()
-	// Apart has large entries stand in pages of their own (ADR 84), as Stores.Apart does later.
-	Apart bool
 	// NoSync skips fsync. For tests only: a crash then loses votes.
 	NoSync bool
 }
@@ -75,7 +74,7 @@ type Stores struct {
 	// Stable holds the term and the vote.
 	Stable raft.StableStore
 
-	bolt   *boltStore
+	bolt   *raftboltdb.BoltStore
 	writer *writer
 	once   sync.Once
 	closed error
@@ -89,7 +88,6 @@ func Open(dir string, opts Options) (stores *Stores, err error) {
 	if err != nil {
 		return nil, err
 	}
-	bolt.apart.Store(opts.Apart)
 	failpointLog(bolt)
 	writer := newWriter(dir, opts)
 	stable, err := newStableStore(bolt, writer)
@@ -113,10 +111,6 @@ func (s *Stores) Failed() error { return cmp.Or(s.writer.failure(), s.writer.ahe
 // Leads sets how to ask raft whether it leads: from then on a leader's own commands are
 // written while its followers write them (aheadWriter).
 func (s *Stores) Leads(leads func() bool) { s.writer.ahead.leads.Store(&leads) }
-
-// Apart has large entries stand in pages of their own from now on: raft.db has keys then that v0.1.0
-// takes for damage, so the data directory must have said so (DataDir.SetApart).
-func (s *Stores) Apart() { s.bolt.apart.Store(true) }
 
 // Await waits until the log up to index is on this disk; an error says that it never
 // will be, and that this node ends.
@@ -201,12 +195,16 @@ func cachedLog(inner raft.LogStore) (raft.LogStore, error) {
 // openBolt opens raft.db for writing. bbolt panics on some damage: that comes
 // back as a refusal.
 //
-// Opening commits (makeBuckets): what is read from here on is on
+// Opening commits, as raftboltdb makes its buckets: what is read from here on is on
 // the disk. Without that a last commit whose fsync failed, or whose process died before
 // it, would be read from the kernel's cache, be counted by a leader, and go with the power.
-func openBolt(path string, noSync bool) (store *boltStore, err error) {
+func openBolt(path string, noSync bool) (store *raftboltdb.BoltStore, err error) {
 	defer guardDamage(path, &err)
-	store, err = openStore(path, boltOptions(), noSync || planted.noFsync())
+	store, err = raftboltdb.New(raftboltdb.Options{
+		Path:        path,
+		NoSync:      noSync || planted.noFsync(),
+		BoltOptions: boltOptions(),
+	})
 	if err != nil {
 		return nil, openRefusal(path, err)
 	}

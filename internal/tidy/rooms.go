@@ -62,9 +62,6 @@ const (
 // raftStore is named apart: a prefix stands for a whole path element.
 const raftStore = "github.com/hashicorp/raft-boltdb"
 
-// raftCodec is what raft-boltdb encodes entries with.
-const raftCodec = "github.com/hashicorp/go-msgpack"
-
 var rooms = []room{
 	{path: ".", may: []string{"internal/jsonparts", "internal/millis", "internal/nearest"}, only: []string{}},
 	{path: "sched", may: []string{".", "internal/limits"}, only: []string{orderedTree}},
@@ -90,7 +87,7 @@ var rooms = []room{
 	{path: "cluster/recovery", may: []string{".", "fsm", "snapshot", "snapshot/archive", "cluster/raftstore"},
 		tests: []string{"fsm/entry", "fsm/fsmpb"}, only: []string{raftLibrary}},
 	{path: "cluster/raftstore", may: []string{".", "internal/boltfile", "internal/failpoint", "internal/logs"},
-		only: []string{raftLibrary, raftCodec, raftStore, boltLibrary, systemCalls}},
+		only: []string{raftLibrary, raftStore, boltLibrary, systemCalls}},
 	{path: "cluster/stream", may: []string{".", "internal/logs"}, tests: []string{"internal/identity"}, only: []string{raftLibrary}},
 	{path: "api/rota/v1", only: []string{protoLibrary, grpcLibrary}},
 	{path: "api/rest", may: []string{"."}, only: []string{}},

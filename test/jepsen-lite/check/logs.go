@@ -73,9 +73,6 @@ func ReadLog(node, path string) (l NodeLog) {
 			return errors.New("it holds no log")
 		}
 		return entries.ForEach(func(key, entry []byte) error {
-			if len(key) == 9 && len(entry) == 0 {
-				return nil // a spacer (cluster/raftstore)
-			}
 			if len(key) != 8 {
 				return fmt.Errorf("key %x is no index", key)
 			}
