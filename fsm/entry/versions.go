@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
@@ -51,7 +52,9 @@ func Needs(op *fsmpb.Op) uint32 {
 func settingsNeed(op *fsmpb.SetQueue, table []newer) uint32 {
 	needs := uint32(FirstRules)
 	for _, n := range table {
-		is := func(key, value string) bool { return key == n.key && (n.value == "" || value == n.value) }
+		is := func(key, value string) bool { // as rota.QueuePolicy.Set reads them
+			return strings.EqualFold(strings.TrimSpace(key), n.key) && (n.value == "" || strings.EqualFold(strings.TrimSpace(value), n.value))
+		}
 		if op.GetPreset() != "" && is("preset", op.GetPreset()) ||
 			slices.ContainsFunc(op.GetSet(), func(l *fsmpb.Label) bool { return is(l.GetKey(), l.GetValue()) }) {
 			needs = max(needs, n.version)

@@ -24,6 +24,7 @@ func TestSettingsNeed(t *testing.T) {
 		{set("standard", "backfill", "easy", "ranking", "all"), FirstRules},
 		{set("", "ranking", "fifo", "backfill", "all"), 2},
 		{set("", "depth", "1", "backfill", "all"), 3},
+		{set("", "Backfill ", " ALL"), 2},
 		{set("night"), 4},
 		{set("night", "depth", ""), 4},
 	} {
