@@ -45,6 +45,7 @@ var (
 	batchJSON          = layoutOf[Batch]()
 	planJSON           = layoutOf[Plan]()
 	webhookJSON        = layoutOf[Webhook]()
+	etaJSON            = layoutOf[ETA]()
 )
 
 // MarshalJSON implements json.Marshaler.
@@ -315,3 +316,9 @@ func (w Webhook) MarshalJSON() ([]byte, error) { return webhookJSON.marshal(w) }
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (w *Webhook) UnmarshalJSON(text []byte) error { return webhookJSON.unmarshal(text, w) }
+
+// MarshalJSON implements json.Marshaler.
+func (e ETA) MarshalJSON() ([]byte, error) { return etaJSON.marshal(e) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (e *ETA) UnmarshalJSON(text []byte) error { return etaJSON.unmarshal(text, e) }

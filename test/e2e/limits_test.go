@@ -53,7 +53,7 @@ func limitsTenant(t *testing.T, c *nodes) {
 	set := object(t, c.all[1].at(t, "tenant", "set", "acme", "--tier", "premium", "--weight", "3", "--max-concurrent", "50",
 		"--rate-limit-rps", "100", "--penalty", "2s", "-o", "json"))
 	fields(t, "the tenant", set, "id", "etag", "tier", "weight", "max_concurrent", "rate_limit_rps", "penalty_ms", "bytes_max", "open_leases",
-		"throttled", "known", "bytes")
+		"throttled", "known", "bytes", "rate_left")
 	want := rota.TenantLimits{Tier: rota.TierPremium, Weight: 3, MaxConcurrent: 50, RateLimitRPS: 100, PenaltyMs: 2000}
 	if got := decode[rota.Tenant](t, c.all[2].at(t, "tenant", "show", "acme", "-o", "json")); !got.Known || got.TenantLimits != want {
 		t.Errorf("got %+v, want %+v", got, want)

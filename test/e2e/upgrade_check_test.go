@@ -43,10 +43,17 @@ func TestUpgradeCheck(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
 	leader := c.leader(t)
+	newest := object(t, command(t, nil, "", "version", "-o", "json").want(t, 0))["formats"].(map[string]any)["rules_version"]
+	eventually(t, 20*time.Second, "the newest rules are in force", func() error {
+		if in := object(t, c.rota(t, "cluster", "status", "-o", "json").want(t, 0))["rules_version"]; in != newest {
+			return fmt.Errorf("version %v is in force, %v is known", in, newest)
+		}
+		return nil
+	})
 	found, report := upgradeFindings(t, c, 0, "--to", rotaBinary)
 	wantFinding(t, found, "members ok", "all 3 answer")
 	wantFinding(t, found, "quorum ok", "3 voters")
-	wantFinding(t, found, "rules ok", "version 1 is in force")
+	wantFinding(t, found, "rules ok", fmt.Sprintf("version %v is in force", newest))
 	wantFinding(t, found, "backup warning", "no backup")
 	wantFinding(t, found, "formats ok", "reads what the nodes write")
 	order := list(t, report, "nodes")
@@ -61,7 +68,7 @@ func TestUpgradeCheck(t *testing.T) {
 		check(t, os.WriteFile(path, []byte("#!/bin/sh\n"+says+"\n"), 0o700))
 		return path
 	}
-	other, _ := upgradeFindings(t, c, 1, "--to", binary("other", `echo '{"version":"0.1.0","formats":{"rules_version":1,"node":1,"snapshot":0,"history":2}}'`))
+	other, _ := upgradeFindings(t, c, 1, "--to", binary("other", `echo '{"version":"0.1.0","formats":{"rules_version":2,"node":1,"snapshot":0,"history":2}}'`))
 	wantFinding(t, other, "formats blocked", "snapshots and backups of format 1 are written")
 	old, _ := upgradeFindings(t, c, 1, "--to", binary("old", `echo '{"version":"0.1.0"}'`))
 	wantFinding(t, old, "formats blocked", "does not say which formats")
