@@ -183,7 +183,8 @@ func still(v any) any {
 		for name := range v {
 			switch name {
 			case "clock_ms", "date_ms", "date_at", "applied_index", "index", "digest", "last_contact_ms", "last_contact_at", "oldest_wait_ms",
-				"healthy_since_ms", "healthy_since_at", "detail", "payload", "output", "attempts":
+				"healthy_since_ms", "healthy_since_at", "detail", "payload", "output", "attempts",
+				"expected_start_ms", "expected_start_at", "earliest_start_ms", "earliest_start_at", "latest_start_ms", "latest_start_at": // from now on
 				delete(v, name)
 			default:
 				v[name] = still(v[name])
