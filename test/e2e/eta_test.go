@@ -30,7 +30,9 @@ func TestETAOverTheWire(t *testing.T) {
 
 	w := c.puppet(t, "eta-w", q, 1)
 	w.serves("lonely")
-	submitAll(t, cl, policyJob("second", q), policyJob("third", q))
+	third := policyJob("third", q)
+	third.Delay = 10 * time.Millisecond // it comes behind the second
+	submitAll(t, cl, policyJob("second", q), third)
 	for _, n := range c.all {
 		eventually(t, 20*time.Second, n.ID+" forecasts", func() error {
 			r := n.at(t, "job", "eta", "third", "-o", "json")
