@@ -40,7 +40,7 @@ func (o BackfillOrder) String() string { return nameOf(backfillOrderNames, int(o
 // backfillKeys are the keys of batch scheduling.
 var backfillKeys = []policyKey{
 	key("shortest_aging", "", unitCount, 0, 1_000_000, func(p *QueuePolicy) *int64 { return &p.ShortestAging },
-		"SPEC §26.2", "ranking=shortest: after how many times its estimate a job comes before any that is submitted then.").off("estimates alone order"),
+		"SPEC §26.2", "ranking=shortest or smallest: after how many times its estimate, or its share of it, a job comes before any that is submitted then.").off("estimates alone order"),
 	choiceKey("backfill", backfillNames, func(p *QueuePolicy) *Backfill { return &p.Backfill },
 		"SPEC §26.3", "What may overtake the first job that finds no room: whatever fits, nothing, what does not delay it, or what delays none before it. Not with ranking=adaptive."),
 	choiceKey("backfill_order", backfillOrderNames, func(p *QueuePolicy) *BackfillOrder { return &p.BackfillOrder },

@@ -18,9 +18,18 @@ const (
 	// EstimateByUser takes what a submission declares (expected_ms), the owner's where it declares
 	// nothing; under the adaptive ranking it takes the type's newest declaration.
 	EstimateByUser
+	// EstimateLast2 and those after it take what earlier jobs of the same tenant and type took (SPEC §26.1): the mean
+	// of the last two, an exponential mean, the third quartile of the last ones. Where nothing ended yet
+	// they are as EstimateByUser.
+	EstimateLast2
+	EstimateEMA
+	EstimateQuantile
 )
 
-var estimateNames = []string{"type", "user"}
+var estimateNames = []string{"type", "user", "last2", "ema", "quantile"}
+
+// Learned reports whether estimates come from jobs that ended.
+func (e EstimateBy) Learned() bool { return e >= EstimateLast2 }
 
 // String names it as the policy key does.
 func (e EstimateBy) String() string { return nameOf(estimateNames, int(e)) }
@@ -48,7 +57,7 @@ func (p *QueuePolicy) setTiers(n int64) {
 // scoringKeys are the keys of the adaptive score.
 var scoringKeys = []policyKey{
 	choiceKey("estimate", estimateNames, func(p *QueuePolicy) *EstimateBy { return &p.Estimate },
-		"DFPS-S, SPEC §26.1", "Whose word counts on how long jobs should take."),
+		"DFPS-S, SPEC §26.1", "Whose word counts on how long jobs should take, or how that is learned from those that ended."),
 	key("epsilon", "", unitDecimal, 1, 1_000_000, func(p *QueuePolicy) *int64 { return &p.EpsilonMilli },
 		"DFPS-S", "ranking=adaptive: how many outcomes of either kind a type is given beforehand."),
 	key("n_min", "", unitCount, 1, 1_000_000, func(p *QueuePolicy) *int64 { return &p.NMin },

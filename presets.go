@@ -26,7 +26,7 @@ func StandardPolicy() QueuePolicy {
 }
 
 // Presets names the presets that PresetPolicy knows, in the order of SPEC §14.
-var Presets = []string{"standard", "aicf-ai", "aicf-quantum", "dfps", "fluxforge", "dag"}
+var Presets = []string{"standard", "aicf-ai", "aicf-quantum", "dfps", "fluxforge", "dag", "batch"}
 
 // PresetPolicy returns a preset by its key (SPEC §14). What a preset does not name
 // is as in `standard`.
@@ -48,6 +48,9 @@ func PresetPolicy(preset string) (QueuePolicy, error) {
 	case "dag":
 		p.Ranking, p.Strategy, p.FairShare = RankFIFO, StrategyAffinity, false
 		p.PrefetchMax, p.MaxQueueSize = 10, 1_000
+	case "batch":
+		p.Ranking, p.ShortestAging, p.FairShare, p.OldestEvery = RankSmallest, 20, false, 0
+		p.Backfill, p.BackfillOrder, p.Estimate = BackfillEasy, BackfillShortest, EstimateQuantile
 	default:
 		return QueuePolicy{}, unknown("preset", "preset", preset, Presets)
 	}

@@ -14,7 +14,7 @@ var figures = [...]struct{ rule, reason, n, of string }{
 	ReasoningByRoundRobin: {rule: "RoundRobin", n: "cursor"}, ReasoningBySeededRandom: {rule: "SeededRandom"},
 	ReasoningByResourceFit:   {rule: "ResourceFit", n: "available_cpu", of: "required_cpu"},
 	ReasoningBySeededShuffle: {rule: "SeededShuffle", n: "position", of: "of"}, ReasoningByTurnOfTheOldest: {rule: "TurnOfTheOldest"},
-	ReasoningByPreemption: {rule: "Preemption", n: "revoked"}, ReasoningBackfilled: {rule: "Backfilled", n: "until_ms"},
+	ReasoningByPreemption: {rule: "Preemption", n: "revoked"}, ReasoningBackfilled: {rule: "Backfilled", n: "until_ms", of: "estimate_ms"},
 }
 
 // AppendJSON writes the reasoning for a worker as the JSON object that attempts, leases,
@@ -37,7 +37,7 @@ func (r Reasoning) AppendJSON(b []byte, worker WorkerID) []byte {
 		name  string
 		value int64
 	}{{f.n, r.N}, {f.of, r.Of}} {
-		if x.name != "" {
+		if x.name != "" && (x.value != 0 || r.Rule != ReasoningBackfilled) { // entries of rules version 1 have no estimate
 			b = append(append(append(b, ',', '"'), x.name...), '"', ':')
 			b = strconv.AppendInt(b, x.value, 10)
 		}

@@ -188,9 +188,13 @@ const (
 	RankAdaptive
 	RankFIFO
 	RankShortest
+	RankSmallest
 )
 
-var rankingNames = []string{"aging", "market", "adaptive", "fifo", "shortest"}
+var rankingNames = []string{"aging", "market", "adaptive", "fifo", "shortest", "smallest"}
+
+// Estimates reports whether keys depend on how long jobs should take.
+func (r Ranking) Estimates() bool { return r == RankShortest || r == RankSmallest }
 
 // String names the ranking as SPEC §5 does.
 func (r Ranking) String() string { return nameOf(rankingNames, int(r)) }
@@ -289,7 +293,7 @@ func (r Reason) Counted() bool {
 // the two numbers of the rule: LeastLoaded{N: queue depth}, DataLocality{N: data
 // keys held}, RoundRobin{N: cursor}, ResourceFit{N: available cpu, Of: required
 // cpu} in millicores, SeededShuffle{N: position, Of: how many},
-// Backfilled{N: until when room is kept for the job that it overtook, a date}.
+// Backfilled{N: until when room is kept for the job that it overtook, a date, Of: the estimate that it went by, in ms}.
 type Reasoning struct {
 	Rule ReasoningRule
 	N    int64

@@ -30,6 +30,7 @@ func (m *Machine) Check() []string {
 	c.limiters()
 	c.domains()
 	c.types()
+	c.estimates()
 	c.tiers()
 	c.going()
 	c.flows()
@@ -79,6 +80,9 @@ func (c *checker) jobs() {
 		}
 		if j.submitted > m.head.clock || j.enqueued > m.head.clock || j.queuedAt > m.head.clock || j.firstLease.Clock > m.head.clock {
 			c.fault("I6: job %s is stamped after the clock", id)
+		}
+		if h := j.history(); h.estimate < 0 || h.part < 0 || h.part > 1_000_000 {
+			c.fault("I9: job %s should take %d ms and takes %d millionths", id, h.estimate, h.part)
 		}
 		if m.ended.tombs.get(id) != nil {
 			c.fault("I8: job %s is live and has a tombstone", id)
@@ -403,6 +407,7 @@ func (c *checker) digest() {
 	m.admission.limiters.scan(func(_ string, r *limiterRow) bool { add(tagLimiter, r); return true })
 	m.admission.domains.scan(func(_ string, r *domainRow) bool { add(tagDomain, r); return true })
 	m.typeStats.types.scan(func(_ rota.JobType, r *typeRow) bool { add(tagType, r); return true })
+	m.typeStats.estimates.scan(func(_ string, r *estimateRow) bool { add(tagEstimate, r); return true })
 	m.flows.workflows.scan(func(_ rota.WorkflowID, r *workflowRow) bool { add(tagWorkflow, r); return true })
 	m.flows.vertices.scan(func(_ string, r *vertexRow) bool { add(tagVertex, r); return true })
 	m.ended.deleted.scan(func(_ string, r *deletedRow) bool { add(tagDeleted, r); return true })

@@ -201,6 +201,9 @@ func (d *decision) queue(lot *sched.Lot) {
 	for i := range pairs {
 		if why := &pairs[i].Reasoning; why.Rule == rota.ReasoningBackfilled {
 			why.N = int64(m.head.now().At(rota.Clock(why.N)).Date)
+			if m.head.rules < 2 {
+				why.Of = 0
+			}
 		}
 		if !d.doomed(pairs[i]) {
 			r.Pairs = append(r.Pairs, pairOp(&pairs[i]))
@@ -516,6 +519,9 @@ func (s *arriving) file(spec *rota.JobSpec, q *queueRow) {
 	class := pl.registry.supply.Intern(sched.RequirementsOf(spec))
 	s.classes = append(s.classes, class)
 	j := jobRow{jobLife: noLife, spec: s.m.specs.keep(spec), class: class, seq: s.m.head.jobSeq + s.admitted, enqueued: s.now, queuedAt: s.now}
+	if estimate, part := s.m.typeStats.foretell(j.spec, &q.policy); estimate|part != 0 {
+		j.jobLife = &jobLife{lifeWords: lifeWords{past: &jobPast{estimate: estimate, part: part}}}
+	}
 	item := pl.itemOf(&j, q)
 	if q.policy.FairShare {
 		lot.Pending.SetShare(spec.Tenant, pl.registry.queues[q.name].open[spec.Tenant]+s.leased[tenantIn{q.name, spec.Tenant}], s.m.admission.limitsOf(spec.Tenant).Weight)

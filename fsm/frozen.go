@@ -49,6 +49,7 @@ type Frozen struct {
 	batches   *tree.Tree[rota.BatchID, *batchRow]
 	hooks     *tree.Tree[rota.WebhookName, *hookRow]
 	plans     *tree.Tree[rota.PlanID, *planRow]
+	estimates *tree.Tree[string, *estimateRow]
 }
 
 // Freeze takes the state as the last applied entry left it.
@@ -62,7 +63,7 @@ func (m *Machine) Freeze() *Frozen {
 		issuers: m.access.issuers.freeze(), spent: m.access.spent.freeze(), backups: m.backups.freeze(),
 		uniques: m.uniques.rows.freeze(), merged: m.uniques.merged.freeze(),
 		keyRules: m.keyring.rules.freeze(), keyCounts: m.keyring.counts.freeze(), schedules: m.schedules.rows.freeze(),
-		plans: m.plans.rows.freeze(), batches: m.batches.rows.freeze(), hooks: m.hooks.rows.freeze()}
+		plans: m.plans.rows.freeze(), batches: m.batches.rows.freeze(), hooks: m.hooks.rows.freeze(), estimates: m.typeStats.estimates.freeze()}
 }
 
 // Archived leaves the staged records out: they are on disk, so that a snapshot need
@@ -160,6 +161,7 @@ func (f *Frozen) Records(yield func(kind byte, rec []byte) error) error {
 	f.plans.Scan(func(_ rota.PlanID, r *planRow) bool { return put(tagPlan, func() { r.canonical(&e) }) })
 	f.batches.Scan(func(_ rota.BatchID, r *batchRow) bool { return put(tagBatch, func() { r.canonical(&e) }) })
 	f.hooks.Scan(func(_ rota.WebhookName, r *hookRow) bool { return put(tagWebhook, func() { r.canonical(&e) }) })
+	f.estimates.Scan(func(_ string, r *estimateRow) bool { return put(tagEstimate, func() { r.canonical(&e) }) })
 	if !planted.dedupeNotInSnapshot() {
 		f.tombs.Scan(func(_ rota.JobID, t tomb) bool { return put(tagTomb, func() { e.b = append(e.b, t...) }) })
 	}
@@ -228,6 +230,10 @@ func (l *Loader) Add(kind byte, rec []byte) error {
 	case tagType:
 		r := decodeType(d)
 		fresh = m.typeStats.types.load(r.typ, r)
+	case tagEstimate:
+		r := decodeEstimate(d)
+		fresh = m.typeStats.estimates.load(r.key, r)
+		m.typeStats.order.Set(r)
 	case tagWorkflow:
 		r := decodeWorkflow(d)
 		fresh = m.flows.workflows.load(r.id, r)

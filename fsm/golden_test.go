@@ -206,6 +206,19 @@ func goldenBackfill(c *bench) {
 		}
 		c.ok(queueOp("batch", "estimate", "type", "expected.work", "3s", "shortest_aging", "2"))
 	}
+	for _, by := range []string{"last2", "ema", "quantile"} {
+		c.ok(queueOp("batch", "ranking", "smallest", "estimate", by))
+		for i := range 4 {
+			c.submit(fmt.Sprint("batch", by, i), batch(int64(1000+i*1000), time.Minute))
+		}
+		for range 2 {
+			leases := inOrder(c.match())
+			c.pass(5_000)
+			for _, l := range leases {
+				c.entry(verb(rota.VerbComplete, l))
+			}
+		}
+	}
 }
 
 // goldenSchedules has schedules be set, fired, paused, filled and deleted.

@@ -150,11 +150,27 @@ func (pl *placement) recountEndless(q *queueRow, policy *rota.QueuePolicy) {
 // runOf is an open lease as the future of its worker has it: it should end when its job's estimate
 // is over, and does when its attempt times out.
 func (pl *placement) runOf(l *leaseRow) sched.Run {
-	end := l.Started.Clock + rota.Clock(pl.m.queues.get(l.queue).estimate(&pl.m.jobs.get(l.Job).spec.JobSpec))
-	if l.endsBy > 0 {
-		end = min(end, l.endsBy)
+	j, q := pl.m.jobs.get(l.Job), pl.m.queues.get(l.queue)
+	began := l.Started.Clock
+	r := sched.Run{End: began + rota.Clock(q.estimate(j)), Load: l.takes()}
+	if j.history().estimate > 0 && q.policy.Estimate.Learned() {
+		r.Began, r.Most = began, began+rota.Clock(sched.LongestOf(&q.policy, &j.spec.JobSpec))
+		if said := j.spec.Expected.Milliseconds(); said > 0 {
+			r.Most = min(r.Most, began+rota.Clock(said))
+		}
 	}
-	return sched.Run{End: end, Load: l.takes()}
+	if l.endsBy > 0 {
+		r.End = min(r.End, l.endsBy)
+	}
+	return r
+}
+
+// ExpectedEnd is when the open lease of a job should end by its first estimate (SPEC §26.1), 0 where there is none.
+func (vw *View) ExpectedEnd(id rota.JobID) rota.Clock {
+	if j := vw.m.jobs.get(id); j != nil && j.state.Leased() {
+		return vw.m.placement.runOf(vw.m.leasing.leases.get(string(j.lease[:]))).End
+	}
+	return 0
 }
 
 // runsOf are those of a worker, in their order.

@@ -56,6 +56,7 @@ func (d *dice) of(list ...string) string { return list[d.roll(len(list))] }
 
 func runMix(b *bench, d *dice) {
 	var seen []rota.Lease
+	b.ok(switchOp(entry.RulesVersion))
 	for _, q := range mixQueues {
 		b.ok(mixQueue(d, q))
 	}
@@ -142,7 +143,7 @@ func idle(b *bench) {
 
 // mixQueue sets some of a queue's keys, each to something that bites.
 func mixQueue(d *dice, q string) *fsmpb.Op {
-	ranking, backfill := d.of("aging", "market", "adaptive", "fifo", "shortest"), d.of("free", "none", "easy", "easy")
+	ranking, backfill := d.of("aging", "market", "adaptive", "fifo", "shortest", "smallest"), d.of("free", "none", "easy", "easy")
 	if ranking == "adaptive" {
 		backfill = "free"
 	}
@@ -166,7 +167,7 @@ func mixQueue(d *dice, q string) *fsmpb.Op {
 		"ttl_abs", d.of("0", "0", "90s"), "audit_window", d.of("0", "1h"), "gc_horizon", d.of("1h", "2h", "7d"), "paused", d.of("off", "off", "off", "on"),
 		"bytes_max", d.of("0", "0", "0", "9000"),
 		"backfill", backfill, "backfill_order", d.of("rank", "shortest"), "backfill_depth", d.of("1", "3", "1000"),
-		"estimate", d.of("type", "user"), "expected.a", d.of("0", "3s", "1h"), "shortest_aging", d.of("0", "1", "10"))
+		"estimate", d.of("type", "user", "last2", "ema", "quantile"), "expected.a", d.of("0", "3s", "1h"), "shortest_aging", d.of("0", "1", "10"))
 	set := op.GetSetQueue()
 	from := d.roll(len(set.Set))
 	set.Set = slices.Concat(set.Set[from:], set.Set[:from])[:1+d.roll(len(set.Set))]

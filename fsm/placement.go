@@ -166,9 +166,10 @@ func (r *queueRow) count(s rota.JobState, by int64) {
 	}
 }
 
-// file puts a QUEUED job into its lane.
+// file puts a QUEUED job into its lane; j is editable.
 func (pl *placement) file(j *jobRow, q *queueRow) {
 	i := pl.registry.queues[q.name]
+	pl.m.typeStats.foresee(j, q)
 	if n := len(pl.items); n > 0 {
 		j.item, pl.items = pl.items[n-1], pl.items[:n-1]
 	} else {
@@ -188,18 +189,20 @@ func (pl *placement) file(j *jobRow, q *queueRow) {
 // and its queue.
 func (pl *placement) itemOf(j *jobRow, q *queueRow) sched.Item {
 	p, size := &q.policy, effectiveSize(j.spec)
-	estimate := int64(0)
-	if p.Ranking == rota.RankShortest {
-		estimate = q.estimate(&j.spec.JobSpec)
-	}
 	item := sched.Item{ID: j.spec.ID, JobSpec: &j.spec.JobSpec, Class: j.class,
-		Key:      sched.RankKey(p, j.spec.Priority, j.spec.Fee, size, pl.m.admission.limitsOf(j.spec.Tenant).Tier, j.enqueued, estimate),
+		Key:      sched.RankKey(p, j.spec.Priority, j.spec.Fee, size, pl.m.admission.limitsOf(j.spec.Tenant).Tier, j.enqueued, q.rankEstimate(j)),
 		Enqueued: j.enqueued, Queued: j.queuedAt, Attempt: j.attempt, Data: j.data}
 	switch p.Ranking {
 	case rota.RankAdaptive:
 		item.TierPlace = &sched.TierPlace{Tier: j.tier, TierAt: j.tierAt, TierSeq: j.tierSeq, Size: size}
-	case rota.RankFIFO, rota.RankShortest:
+	case rota.RankFIFO, rota.RankShortest, rota.RankSmallest:
 		item.Number = j.seq
+	}
+	if learned := j.history().estimate; learned > 0 {
+		if item.TierPlace == nil {
+			item.TierPlace = new(sched.TierPlace)
+		}
+		item.Estimate = learned
 	}
 	return item
 }

@@ -26,13 +26,14 @@ func TestModel(t *testing.T) {
 		r := &race{T: rt, b: newBench(rt), chance: rand.New(rand.NewPCG(seed, seed))}
 		r.b.every = 5
 		r.b.watchMoves()
+		r.b.ok(switchOp(entry.RulesVersion))
 		r.b.ok(queueOp("default", "lease_ms", "50000", "ack_timeout_ms", "20000", "attempt_max", "3", "backoff_base_ms", "500",
 			"renewals_max", "3", "ttl_rel_max_ms", "120000", "audit_window", "0",
 			"gc_horizon", rapid.SampledFrom([]string{"1m", "90s", "7d"}).Draw(rt, "gc_horizon"),
 			"oldest_every", rapid.SampledFrom([]string{"0", "1", "3"}).Draw(rt, "oldest_every"),
-			"ranking", rapid.SampledFrom([]string{"aging", "adaptive", "fifo", "shortest"}).Draw(rt, "ranking"),
+			"ranking", rapid.SampledFrom([]string{"aging", "adaptive", "fifo", "shortest", "smallest"}).Draw(rt, "ranking"),
 			"tiers", rapid.SampledFrom([]string{"2", "5", "8"}).Draw(rt, "tiers"),
-			"estimate", rapid.SampledFrom([]string{"type", "user"}).Draw(rt, "estimate"),
+			"estimate", rapid.SampledFrom([]string{"type", "user", "last2", "quantile"}).Draw(rt, "estimate"),
 			"min_health", rapid.SampledFrom([]string{"0", "300", "900"}).Draw(rt, "min_health"),
 			"cool_after", rapid.SampledFrom([]string{"0", "1", "3"}).Draw(rt, "cool_after"),
 			"cool_ms", rapid.SampledFrom([]string{"1", "5000", "30000"}).Draw(rt, "cool_ms"),

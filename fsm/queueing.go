@@ -169,6 +169,7 @@ func (m *Machine) respec(j *jobRow, q *queueRow, spec *rota.JobSpec, timeToLive 
 	if pending == nil {
 		return
 	}
+	m.typeStats.foresee(j, q)
 	item := m.placement.itemOf(j, q) // the old one may be a round's
 	j.item = &item
 	m.admission.syncLanes(i, q, j.spec.Tenant)

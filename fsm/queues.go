@@ -180,7 +180,9 @@ func expectedKey(x expectedTime) string { return "expected." + string(x.typ) }
 
 func (pl *placement) changeQueue(q *queueRow, policy rota.QueuePolicy, expected []expectedTime) {
 	estimates := policy.Estimate != q.policy.Estimate || policy.MaxRuntimeMs != q.policy.MaxRuntimeMs || !slices.Equal(expected, q.expected)
-	reorder := rankedOtherwise(&q.policy, &policy) || estimates && policy.Ranking == rota.RankShortest
+	foretold := policy.Estimate != q.policy.Estimate && (policy.Estimate.Learned() || q.policy.Estimate.Learned()) ||
+		policy.Ranking != q.policy.Ranking && (policy.Ranking == rota.RankSmallest || q.policy.Ranking == rota.RankSmallest)
+	reorder := foretold || rankedOtherwise(&q.policy, &policy) || estimates && policy.Ranking.Estimates()
 	tiered := policy.Ranking == rota.RankAdaptive && q.policy.Ranking != rota.RankAdaptive
 	before := sched.RulesOf(&q.policy)
 	oldWeight := uint64(q.policy.Weight)
@@ -208,6 +210,9 @@ func (pl *placement) changeQueue(q *queueRow, policy rota.QueuePolicy, expected 
 	}
 	if tiered {
 		pl.enterTiers(q)
+	}
+	if foretold {
+		pl.m.typeStats.foreseeAll(q)
 	}
 	if reorder {
 		pl.refile(q, pl.registry.queues[q.name])
@@ -294,6 +299,7 @@ func (pl *placement) forgetQueue(q *queueRow) *fsmpb.Outcome {
 		return entry.Refused(rota.Refusef(rota.KindConflict, "queue", "a workflow names queue %q: wait until it has ended and is forgotten", name))
 	}
 	m.admission.forgetQueue(name)
+	m.typeStats.forgetQueue(name)
 	i := pl.registry.queues[name]
 	m.timers.promote.set(string(name), int64(i.promoteDue), 0)
 	delete(pl.registry.queues, name)

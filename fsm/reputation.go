@@ -303,6 +303,7 @@ func (fl *fleet) outcome(l *leaseRow, what outcome) {
 	}
 	fl.countReputation(w, l, what)
 	fl.m.typeStats.countType(l, what)
+	fl.m.typeStats.learn(l, what)
 	fl.m.admission.countDomain(l, what)
 }
 

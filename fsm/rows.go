@@ -44,6 +44,7 @@ const (
 	tagPlan
 	tagBatch
 	tagWebhook
+	tagEstimate
 )
 
 func encodePairs(e *encoder, pairs map[string]string) {

@@ -88,7 +88,8 @@ type lifeWords struct {
 	vertex    uint32
 }
 
-// jobPast is what only a job has that was changed since it was submitted, is unique, or is of a batch.
+// jobPast is what only a job has that was changed since it was submitted, is unique, is of a batch, or of which its queue keeps
+// how long it should take.
 type jobPast struct {
 	// content is the hash of the spec as it was first submitted (SPEC §16.5).
 	content rota.Digest
@@ -104,6 +105,9 @@ type jobPast struct {
 	unique uniqueKey
 	// batch is the number of the batch that counts it, 0 for none (SPEC §24.2).
 	batch uint64
+	// estimate and part are what was known as it last became QUEUED: how long it should take, where that is learned,
+	// in ms, and under smallest the part of all workers that it takes, in millionths; 0 elsewhere (SPEC §26.1, §26.2).
+	estimate, part int64
 }
 
 // firstLife is what a job is in that has no jobPast.
@@ -218,6 +222,10 @@ func (r *jobRow) canonical(e *encoder) {
 	if headers, _ := r.spec.split(); len(headers) > 0 { // specHash says nothing of them
 		e.digest(hashBytes(headers))
 	}
+	if h := r.history(); h.estimate|h.part != 0 { // never by rules version 1
+		e.int(h.estimate)
+		e.int(h.part)
+	}
 }
 
 func decodeJob(d *decoder) *jobRow {
@@ -259,6 +267,14 @@ func decodeJob(d *decoder) *jobRow {
 	life.past = decodePast(d)
 	if headers, _ := r.spec.split(); len(headers) > 0 && d.digest() != hashBytes(headers) {
 		d.fail()
+	}
+	if len(d.b) > 0 {
+		estimate, part := d.int(), d.int()
+		if life.past == nil || estimate|part == 0 {
+			d.fail()
+		} else {
+			life.past.estimate, life.past.part = estimate, part
+		}
 	}
 	if !life.empty() {
 		kept := life

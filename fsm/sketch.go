@@ -130,8 +130,8 @@ func (pl *placement) orderOf(j *jobRow, q *queueRow) int64 {
 	switch q.policy.Ranking {
 	case rota.RankAdaptive:
 		return int64(j.tier)
-	case rota.RankShortest:
-		return sched.RankKey(&q.policy, j.spec.Priority, j.spec.Fee, 0, 0, j.enqueued, q.estimate(&j.spec.JobSpec))
+	case rota.RankShortest, rota.RankSmallest:
+		return sched.RankKey(&q.policy, j.spec.Priority, j.spec.Fee, 0, 0, j.enqueued, q.rankEstimate(j))
 	default:
 		return sched.RankKey(&q.policy, j.spec.Priority, j.spec.Fee, effectiveSize(j.spec), pl.m.admission.limitsOf(j.spec.Tenant).Tier, j.enqueued, 0)
 	}

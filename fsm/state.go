@@ -87,6 +87,8 @@ func NewKnowing(version uint32) *Machine {
 	m.admission.limiters.init(tagLimiter, l)
 	m.admission.domains.init(tagDomain, l)
 	m.typeStats.types.init(tagType, l)
+	m.typeStats.estimates.init(tagEstimate, l)
+	m.typeStats.order = newEstimateOrder()
 	m.flows.workflows.init(tagWorkflow, l)
 	m.flows.vertices.init(tagVertex, l)
 	m.ended.deleted.init(tagDeleted, l)

@@ -384,6 +384,7 @@ func (lm *admission) deleteTenant(op *fsmpb.DeleteTenant) *fsmpb.Outcome {
 	lm.m.access.hold(t.by, access.OwnsTenant, -1)
 	lm.tenants.drop(id)
 	lm.m.keyring.forgetTenant(id)
+	lm.m.typeStats.forgetTenant(id)
 	lm.syncBusyLanes(id)
 	lm.m.journal.emit(rota.Event{Kind: rota.EventTenantDeleted, Tenant: id})
 	return &fsmpb.Outcome{}

@@ -8,6 +8,7 @@ import (
 	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/millis"
 	"github.com/rotasched/rota/sched"
+	"github.com/tidwall/btree"
 )
 
 // expects is what the queue's owner set for a type, 0 for nothing.
@@ -27,8 +28,20 @@ func (r *queueRow) expectsOf() func(rota.JobType) int64 {
 }
 
 // estimate is how long an attempt of a job of the queue should take (SPEC §26.1).
-func (r *queueRow) estimate(spec *rota.JobSpec) int64 {
-	return sched.RunEstimate(&r.policy, spec, r.expects(spec.Type))
+func (r *queueRow) estimate(j *jobRow) int64 {
+	return sched.RunEstimate(&r.policy, &j.spec.JobSpec, r.expects(j.spec.Type), j.history().estimate)
+}
+
+// rankEstimate is what its estimate counts in the rank of a job, 0 where it does not.
+func (r *queueRow) rankEstimate(j *jobRow) int64 {
+	switch r.policy.Ranking {
+	case rota.RankShortest:
+		return r.estimate(j)
+	case rota.RankSmallest:
+		return sched.Weighed(r.estimate(j), j.history().part)
+	default:
+		return 0
+	}
 }
 
 // withExpected is the list with one more setting in it: 0 takes a type out.
@@ -50,6 +63,10 @@ func withExpected(list []expectedTime, typ rota.JobType, ms int64) []expectedTim
 type typeStats struct {
 	m     *Machine
 	types table[rota.JobType, typeRow, *typeRow]
+	// estimates are what estimates are learned from, of the queues that learn; order is derived: those
+	// that learned nothing for longest first.
+	estimates table[string, estimateRow, *estimateRow]
+	order     *btree.BTreeG[*estimateRow]
 }
 
 // declareType keeps how long jobs of a type should take (SPEC §5.3): what the newest
@@ -174,6 +191,159 @@ func (ts *typeStats) typeWords(q *queueRow) []rota.TypeStats {
 		before("", true)
 	}
 	return list
+}
+
+// estimateRow is how long the last jobs of a tenant and type took in a queue (SPEC §26.1).
+type estimateRow struct {
+	rowMeta
+	// key is the estimateKey, by which the row is found.
+	key    string
+	queue  rota.QueueName
+	tenant rota.TenantID
+	typ    rota.JobType
+	// at is the entry in which the last of them ended.
+	at rota.Index
+	// took never changes once it stands here.
+	took []sched.Took
+}
+
+func estimateKey(queue rota.QueueName, tenant rota.TenantID, typ rota.JobType) string {
+	return string(queue) + "/" + string(tenant) + "/" + string(typ)
+}
+
+func (r *estimateRow) TreeKey() string { return r.key }
+
+func (r *estimateRow) canonical(e *encoder) {
+	e.str(string(r.queue))
+	e.str(string(r.tenant))
+	e.str(string(r.typ))
+	e.uint(uint64(r.at))
+	e.uint(uint64(len(r.took)))
+	for _, t := range r.took {
+		e.int(t.Ms)
+		e.int(t.Said)
+	}
+}
+
+func decodeEstimate(d *decoder) *estimateRow {
+	r := &estimateRow{queue: rota.QueueName(d.str()), tenant: rota.TenantID(d.str()), typ: rota.JobType(d.str()), at: rota.Index(d.uint())}
+	r.key = estimateKey(r.queue, r.tenant, r.typ)
+	for range d.count(sched.TookMost) {
+		r.took = append(r.took, sched.Took{Ms: d.int(), Said: d.int()})
+	}
+	return r
+}
+
+// newEstimateOrder orders rows by the entry in which they learned last, then by key.
+func newEstimateOrder() *btree.BTreeG[*estimateRow] {
+	return btree.NewBTreeGOptions(func(a, b *estimateRow) bool {
+		return a.at < b.at || a.at == b.at && a.key < b.key
+	}, btree.Options{NoLocks: true})
+}
+
+// learn remembers how long a completed attempt took, where the queue's estimates are learned. Of limits.MaxEstimates
+// rows the one that learned nothing for longest gives way.
+func (ts *typeStats) learn(l *leaseRow, what outcome) {
+	if what != outcomeSuccess || !ts.m.queues.get(l.queue).policy.Estimate.Learned() {
+		return
+	}
+	key := estimateKey(l.queue, l.tenant, l.typ)
+	r := ts.estimates.edit(key)
+	if r == nil {
+		if oldest, full := ts.order.Min(); full && ts.estimates.len() >= limits.MaxEstimates {
+			ts.forget(oldest)
+		}
+		r = &estimateRow{key: key, queue: l.queue, tenant: l.tenant, typ: l.typ}
+		ts.estimates.insert(key, r)
+	} else {
+		ts.order.Delete(r)
+	}
+	said := ts.m.jobs.get(l.Job).spec.Expected.Milliseconds()
+	r.at, r.took = ts.m.at, sched.Learn(r.took, sched.Took{Ms: int64(ts.m.head.clock - l.began()), Said: said})
+	ts.order.Set(r)
+}
+
+func (ts *typeStats) forget(r *estimateRow) {
+	ts.order.Delete(r)
+	ts.estimates.drop(r.key)
+}
+
+// forgetQueue forgets what was learned in a queue that is deleted, forgetTenant what was of a tenant.
+func (ts *typeStats) forgetQueue(name rota.QueueName) {
+	for _, key := range keysUnder(&ts.estimates, string(name)+"/") {
+		ts.forget(ts.estimates.get(key))
+	}
+}
+
+func (ts *typeStats) forgetTenant(id rota.TenantID) {
+	var gone []*estimateRow
+	ts.estimates.scan(func(_ string, r *estimateRow) bool {
+		if r.tenant == id {
+			gone = append(gone, r)
+		}
+		return true
+	})
+	for _, r := range gone {
+		ts.forget(r)
+	}
+}
+
+// foretell is what a job that becomes QUEUED keeps: how long it should take by what was learned, and the part of all
+// workers that it takes, where its queue's policy asks for them; 0 elsewhere.
+func (ts *typeStats) foretell(spec *keptSpec, p *rota.QueuePolicy) (estimate, part int64) {
+	if p.Estimate.Learned() {
+		if r := ts.estimates.get(estimateKey(spec.Queue, spec.Tenant, spec.Type)); r != nil {
+			estimate = sched.Foretell(p.Estimate, r.took, spec.Expected.Milliseconds())
+		}
+	}
+	if p.Ranking == rota.RankSmallest {
+		part = ts.m.placement.registry.supply.PartOf(sched.Load{CPU: spec.CPUMilli, Memory: spec.MemoryBytes, IO: spec.IOBytesPerS})
+	}
+	return estimate, part
+}
+
+// foresee has a job that becomes QUEUED keep what foretell says; j is editable.
+func (ts *typeStats) foresee(j *jobRow, q *queueRow) {
+	estimate, part := ts.foretell(j.spec, &q.policy)
+	was := j.history()
+	if estimate == was.estimate && part == was.part {
+		return
+	}
+	past := *was
+	past.content, past.estimate, past.part = j.firstContent(), estimate, part
+	ts.m.own(j)
+	j.past = &past
+}
+
+// foreseeAll is foresee for the jobs that are QUEUED as their queue's policy changes.
+func (ts *typeStats) foreseeAll(q *queueRow) {
+	var ids []rota.JobID
+	ts.m.jobs.scan(func(id rota.JobID, j *jobRow) bool {
+		if j.state == rota.JobQueued && j.spec.Queue == q.name {
+			ids = append(ids, id)
+		}
+		return true
+	})
+	for _, id := range ids {
+		ts.foresee(ts.m.jobs.edit(id), q)
+	}
+}
+
+// estimates checks what was learned.
+func (c *checker) estimates() {
+	ts := &c.m.typeStats
+	if n := ts.estimates.len(); n > limits.MaxEstimates || n != ts.order.Len() {
+		c.fault("I9: %d tenants and types have estimates, %d in order, %d may have", n, ts.order.Len(), limits.MaxEstimates)
+	}
+	ts.estimates.scan(func(key string, r *estimateRow) bool {
+		in, _ := ts.order.Get(r)
+		bad := func(t sched.Took) bool { return t.Ms < 1 || t.Said < 0 }
+		if r.key != key || r.key != estimateKey(r.queue, r.tenant, r.typ) || in != r || r.at > c.m.head.index || c.m.queues.get(r.queue) == nil ||
+			len(r.took) == 0 || len(r.took) > sched.TookMost || slices.ContainsFunc(r.took, bad) {
+			c.fault("I9: what estimates of %s are learned from is %v, of entry %d", key, r.took, r.at)
+		}
+		return true
+	})
 }
 
 // types checks that statistics are such as outcomes give.

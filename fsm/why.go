@@ -360,7 +360,7 @@ func whyBarredBy(vw *View, j *jobRow, q *queueRow, bars []sched.Reservation, rd 
 		}
 		texts = append(texts, fmt.Sprintf("worker %s is kept for %s from %s on", r.Worker, first, now.At(r.Until).Date))
 	}
-	end := now.At(now.Clock + rota.Clock(q.estimate(&j.spec.JobSpec)))
+	end := now.At(now.Clock + rota.Clock(q.estimate(j)))
 	w.Detail = fmt.Sprintf("%s: this one should run until %s (its estimate), and takes more than is left beside", strings.Join(texts, ", "), end.Date)
 	return w
 }

@@ -48,7 +48,7 @@ func (m *matcher) inOrder(p *Pending, lot *Lot) {
 		m.oneByOne(first, true)
 	}
 	for i := range m.pairs[before:] {
-		m.pairs[before+i].Reasoning = rota.Reasoning{Rule: rota.ReasoningBackfilled, N: int64(until)}
+		m.pairs[before+i].Reasoning = rota.Reasoning{Rule: rota.ReasoningBackfilled, N: int64(until), Of: int64(lot.estimate(m.pairs[before+i].Item))}
 	}
 }
 

@@ -54,7 +54,7 @@ func (y *yard) jobOf(queue rota.QueueName, to *Pending, cpu, estimate int64) *It
 	spec := &rota.JobSpec{Queue: queue, Tenant: "t", CPUMilli: cpu, Priority: 5, Expected: time.Duration(estimate) * time.Millisecond}
 	it := &Item{ID: rota.JobID(fmt.Sprintf("%s%02d", queue, n)), JobSpec: spec, Class: y.supply.Intern(RequirementsOf(spec)), Enqueued: rota.Clock(n),
 		Number: uint64(n)}
-	it.Key = RankKey(&y.policy, 5, 0, 0, rota.TierFree, it.Enqueued, RunEstimate(&y.policy, spec, 0))
+	it.Key = RankKey(&y.policy, 5, 0, 0, rota.TierFree, it.Enqueued, RunEstimate(&y.policy, spec, 0, 0))
 	to.Add(it)
 	if queue == "q" {
 		y.items = append(y.items, it)
@@ -83,7 +83,7 @@ func idsOf(pairs []Pair) (ids []string) {
 // TestBackfill has decisions that are computed by hand.
 func TestBackfill(t *testing.T) {
 	t.Parallel()
-	run := func(cpu int64, end rota.Clock) Run { return Run{yardNow + end, Load{CPU: cpu}} }
+	run := func(cpu int64, end rota.Clock) Run { return Run{End: yardNow + end, Load: Load{CPU: cpu}} }
 	for _, c := range []struct {
 		name   string
 		policy func(*rota.QueuePolicy)
@@ -131,7 +131,7 @@ func TestBackfill(t *testing.T) {
 			t.Errorf("%s: %+v is reserved, want until %d", c.name, kept, yardNow+c.until)
 		}
 		for _, p := range pairs {
-			if over := len(kept) > 0 && p.Item.Key > kept[0].Item.Key; over != (p.Reasoning == rota.Reasoning{Rule: rota.ReasoningBackfilled, N: int64(yardNow + c.until)}) {
+			if over := len(kept) > 0 && p.Item.Key > kept[0].Item.Key; over != (p.Reasoning == rota.Reasoning{Rule: rota.ReasoningBackfilled, N: int64(yardNow + c.until), Of: RunEstimate(&y.policy, p.Item.JobSpec, 0, 0)}) {
 				t.Errorf("%s: %s starts by %+v", c.name, p.Item.ID, p.Reasoning)
 			}
 		}
@@ -144,7 +144,7 @@ func TestBackfill_bars(t *testing.T) {
 	t.Parallel()
 	for _, first := range []bool{true, false} {
 		y := newYard(func(*rota.QueuePolicy) {})
-		y.worker("w", 10, 20, Run{yardNow + 50, Load{CPU: 6}})
+		y.worker("w", 10, 20, Run{End: yardNow + 50, Load: Load{CPU: 6}})
 		y.job(8, 9)
 		free, other := rota.StandardPolicy(), NewPending(false)
 		free.FairShare, free.Estimate = false, rota.EstimateByUser
@@ -169,7 +169,7 @@ func TestBackfill_bars(t *testing.T) {
 func TestBackfill_turn(t *testing.T) {
 	t.Parallel()
 	y := newYard(func(p *rota.QueuePolicy) { p.Ranking, p.ShortestAging, p.OldestEvery = rota.RankShortest, 0, 5 })
-	y.worker("w", 10, 20, Run{yardNow + 50, Load{CPU: 6}})
+	y.worker("w", 10, 20, Run{End: yardNow + 50, Load: Load{CPU: 6}})
 	y.supply.Received("w", 9)
 	oldest := y.job(9, 900)
 	y.job(8, 9)
@@ -259,7 +259,7 @@ func TestBackfill_random(t *testing.T) {
 			left := cpu
 			for left > 0 && r.IntN(4) > 0 {
 				take := 1 + r.Int64N(left)
-				runs = append(runs, Run{yardNow + 1 + rota.Clock(r.IntN(40)), Load{CPU: take}})
+				runs = append(runs, Run{End: yardNow + 1 + rota.Clock(r.IntN(40)), Load: Load{CPU: take}})
 				left -= take
 			}
 			y.worker(rota.WorkerID(fmt.Sprint("w", w)), cpu, int32(len(runs)+1+r.IntN(4)), runs...)
@@ -341,7 +341,7 @@ func BenchmarkBackfill(b *testing.B) {
 				for w := range 1000 {
 					var runs []Run
 					for i := range 16 {
-						runs = append(runs, Run{yardNow + rota.Clock(1000+(w*31+i*7)%900), Load{CPU: 1000}})
+						runs = append(runs, Run{End: yardNow + rota.Clock(1000+(w*31+i*7)%900), Load: Load{CPU: 1000}})
 					}
 					cpu := int64(16_000)
 					if w == 0 {

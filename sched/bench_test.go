@@ -82,7 +82,7 @@ func (c scene) build(b testing.TB) (*Supply, *Pending, []*Item, *rota.QueuePolic
 			it.Priority = int32(r.IntN(11))
 		}
 		if c.tiered {
-			it.TierPlace = &TierPlace{int32(TierOf(it.Priority, 5)), it.Enqueued, uint64(i), int64(i%7) << 20}
+			it.TierPlace = &TierPlace{int32(TierOf(it.Priority, 5)), it.Enqueued, uint64(i), int64(i%7) << 20, 0}
 			it.Type = someTypes[i%len(someTypes)]
 		}
 		it.Key = RankKey(&p, it.Priority, 0, 0, rota.TierFree, it.Enqueued, 0)

@@ -91,7 +91,7 @@ func (p *plan) future(slot int32) *future {
 	}
 	d := p.draft
 	f := future{{p.now, d.slotLoads.open[slot], d.slotLoads.loadFree[slot]}}
-	running, started := d.supply.runs[slot], d.started[slot]
+	running, started := d.supply.runsAt(slot, p.now), d.started[slot]
 	for len(running)+len(started) > 0 {
 		next := &running
 		if len(running) == 0 || len(started) > 0 && compareRuns(started[0], running[0]) < 0 {
@@ -195,8 +195,8 @@ func (p *plan) leadsOf(a Ask, k *class) *heap[lead] {
 			continue
 		}
 		l := lead{p.now, int32(i), slot}
-		if d.slotLoads.roomFor(slot, k.queue, k.need) != Fit && len(d.supply.runs[slot]) > 0 && len(d.started[slot]) == 0 {
-			l.at = max(p.now, d.supply.runs[slot][0].End)
+		if runs := d.supply.runsAt(slot, p.now); d.slotLoads.roomFor(slot, k.queue, k.need) != Fit && len(runs) > 0 && len(d.started[slot]) == 0 {
+			l.at = max(p.now, runs[0].End)
 		}
 		h.push(l)
 	}

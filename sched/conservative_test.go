@@ -60,7 +60,7 @@ func randomYard(r *rand.Rand, backfill rota.Backfill) (y *yard, ids []rota.Worke
 		left := cpu
 		for left > 0 && r.IntN(4) > 0 {
 			take := 1 + r.Int64N(left)
-			run := Run{yardNow + 1 + rota.Clock(r.IntN(40)), Load{CPU: take}}
+			run := Run{End: yardNow + 1 + rota.Clock(r.IntN(40)), Load: Load{CPU: take}}
 			runs = append(runs, run)
 			all = append(all, taken{id, yardNow, run.End, take})
 			left -= take

@@ -251,7 +251,7 @@ func (w *world) promote(t *dice) {
 	w.next++
 	it := *front
 	w.remove(t, front)
-	it.TierPlace = &TierPlace{it.Tier - 1, 3, uint64(w.next), it.Size}
+	it.TierPlace = &TierPlace{it.Tier - 1, 3, uint64(w.next), it.Size, 0}
 	w.items = append(w.items, &it)
 	w.pending.Add(&it)
 }

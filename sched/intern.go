@@ -99,10 +99,11 @@ func (s *Supply) Check() error {
 		return fmt.Errorf("supply has %d ids, %d in order, %d holes, %d slots",
 			len(s.slotOf), len(s.order), len(s.holes), len(s.specs))
 	}
-	actives := 0
+	actives, all := 0, capacity{}
 	for i, slot := range s.order {
 		spec := s.specs[slot]
 		if s.lasting[slot].active {
+			all.count(spec, true)
 			actives++
 		}
 		if spec == nil || s.slotOf[spec.ID] != slot {
@@ -118,8 +119,8 @@ func (s *Supply) Check() error {
 			return fmt.Errorf("worker %s is filed with the wrong room", spec.ID)
 		}
 	}
-	if actives != s.actives {
-		return fmt.Errorf("supply counts %d active workers, there are %d", s.actives, actives)
+	if actives != s.actives || all != s.all {
+		return fmt.Errorf("supply counts %d active workers with %+v, there are %d with %+v", s.actives, s.all, actives, all)
 	}
 	live, serving := 0, make(map[rota.QueueName][]int32)
 	for _, slot := range s.order {

@@ -22,7 +22,7 @@ type Item struct {
 	// Number is the job's submission number where jobs equally old go by it, in a `fifo`
 	// queue (SPEC §16.4); 0 elsewhere.
 	Number uint64
-	// TierPlace is nil in a queue without tiers, which most are: with its words in every
+	// TierPlace is nil in a queue without tiers and learned estimates, which most are: with its words in every
 	// item, ten million of them took 160 MB more.
 	*TierPlace
 	// Data tells who holds the outputs of its parents; nil for a job of no workflow.
@@ -37,6 +37,9 @@ type TierPlace struct {
 	TierAt  rota.Clock
 	TierSeq uint64
 	Size    int64
+	// Estimate is what was learned of how long it should take, in ms, 0 for nothing; in a queue without
+	// tiers that is all.
+	Estimate int64
 }
 
 // Data is where a job's inputs lie, beside its data keys: the workers that completed

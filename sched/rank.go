@@ -10,10 +10,10 @@ import (
 )
 
 // RankKey is a job's key in its queue: the smaller comes first, ties by Enqueued,
-// under `fifo` and `shortest` then by the submission number, then by id. None of the integer rankings ever changes the order of two queued
+// under `fifo`, `shortest` and `smallest` then by the submission number, then by id. None of the integer rankings ever changes the order of two queued
 // jobs, so the key is computed once (SPEC §5.1, §5.2, §5.4, §26.2). The market's key is
 // negated. `adaptive` has no lasting key; it gets that of `fifo`.
-// estimate is what RunEstimate returns; `shortest` alone asks for it.
+// estimate is what RunEstimate returns, under `smallest` Weighed; these two and `shortest` alone ask for it.
 func RankKey(p *rota.QueuePolicy, priority int32, fee, sizeBytes int64, tier rota.ServiceTier,
 	enqueued rota.Clock, estimate int64) int64 {
 	switch p.Ranking {
@@ -21,7 +21,7 @@ func RankKey(p *rota.QueuePolicy, priority int32, fee, sizeBytes int64, tier rot
 		return marketAge(p, enqueued) - marketWorth(p, fee, sizeBytes, tier)
 	case rota.RankAging:
 		return int64(enqueued) + int64(priority)*p.AgingFactorMs
-	case rota.RankShortest:
+	case rota.RankShortest, rota.RankSmallest:
 		if p.ShortestAging == 0 {
 			return estimate
 		}
@@ -33,14 +33,14 @@ func RankKey(p *rota.QueuePolicy, priority int32, fee, sizeBytes int64, tier rot
 
 // ScoreAt is the number shown for a key: the market's score(now) in parts per
 // billion, the aging ranking's effective priority in thousandths, the
-// milliseconds waited under fifo, under shortest those of the estimate that waiting has not used up.
+// milliseconds waited under fifo, under shortest and smallest those of the estimate that waiting has not used up.
 func ScoreAt(p *rota.QueuePolicy, key int64, now rota.Clock) int64 {
 	switch p.Ranking {
 	case rota.RankMarket:
 		return marketAge(p, now) - key
 	case rota.RankAging:
 		return floorDiv((key-int64(now))*1000, max(p.AgingFactorMs, 1))
-	case rota.RankShortest:
+	case rota.RankShortest, rota.RankSmallest:
 		if p.ShortestAging == 0 {
 			return key
 		}
@@ -53,10 +53,26 @@ func ScoreAt(p *rota.QueuePolicy, key int64, now rota.Clock) int64 {
 // longestRun is the estimate of a job of which nothing is known, in ms.
 const longestRun = int64(rota.MaxDuration / time.Millisecond)
 
-// RunEstimate is how long an attempt of a job should take, in ms, 1 at least: what its submitter says
+// RunEstimate is how long an attempt of a job should take, in ms, 1 at least: what was learned or what its submitter says
 // where the queue goes by that, else what is set for its type, but no more than its max_runtime;
-// that alone where nothing is said (SPEC §26.1).
-func RunEstimate(p *rota.QueuePolicy, spec *rota.JobSpec, ofType int64) int64 {
+// that alone where nothing is said (SPEC §26.1). learned is 0 where nothing is.
+func RunEstimate(p *rota.QueuePolicy, spec *rota.JobSpec, ofType, learned int64) int64 {
+	most := LongestOf(p, spec)
+	estimate, said := ofType, spec.Expected.Milliseconds()
+	switch {
+	case learned > 0 && p.Estimate.Learned():
+		estimate = learned
+	case said > 0 && p.Estimate != rota.EstimateByType:
+		estimate = said
+	}
+	if estimate <= 0 {
+		return most
+	}
+	return min(estimate, most)
+}
+
+// LongestOf is the max_runtime of a job, in ms.
+func LongestOf(p *rota.QueuePolicy, spec *rota.JobSpec) int64 {
 	most := p.MaxRuntimeMs
 	if own := spec.MaxRuntime.Milliseconds(); own > 0 {
 		most = own
@@ -64,14 +80,7 @@ func RunEstimate(p *rota.QueuePolicy, spec *rota.JobSpec, ofType int64) int64 {
 	if most == 0 {
 		most = longestRun
 	}
-	estimate := ofType
-	if said := spec.Expected.Milliseconds(); said > 0 && p.Estimate == rota.EstimateByUser {
-		estimate = said
-	}
-	if estimate <= 0 {
-		return most
-	}
-	return min(estimate, most)
+	return most
 }
 
 // marketWorth is S of SPEC §5.1, in parts per billion.

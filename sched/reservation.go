@@ -11,9 +11,14 @@ import (
 type Run struct {
 	End rota.Clock
 	Load
+	// Began and Most are of a run whose estimate was learned, 0 of others: once it outlives that, another is made, of an
+	// end no later than Most.
+	Began, Most rota.Clock
 }
 
-func compareRuns(a, b Run) int { return cmp.Or(cmp.Compare(a.End, b.End), a.Load.compare(b.Load)) }
+func compareRuns(a, b Run) int {
+	return cmp.Or(cmp.Compare(a.End, b.End), a.Load.compare(b.Load), cmp.Compare(a.Began, b.Began), cmp.Compare(a.Most, b.Most))
+}
 
 // SortRuns puts runs in their order.
 func SortRuns(list []Run) { slices.SortFunc(list, compareRuns) }
@@ -45,7 +50,11 @@ func (l *Lot) estimate(it *Item) rota.Clock {
 	if l.Expects != nil {
 		ofType = l.Expects(it.Type)
 	}
-	return rota.Clock(RunEstimate(l.Policy, it.JobSpec, ofType))
+	learned := int64(0)
+	if it.TierPlace != nil {
+		learned = it.Estimate
+	}
+	return rota.Clock(RunEstimate(l.Policy, it.JobSpec, ofType, learned))
 }
 
 // Reservation is room that is kept for the first job of a queue that finds none now (SPEC §26.3).
@@ -104,7 +113,7 @@ func (d *Draft) began(slot int32, n need, end rota.Clock) {
 	if d.started == nil {
 		d.started = map[int32][]Run{}
 	}
-	d.started[slot] = insertRun(d.started[slot], Run{end, n.Load})
+	d.started[slot] = insertRun(d.started[slot], Run{End: end, Load: n.Load})
 	for i := range d.reserved {
 		if r := &d.reserved[i]; r.slot == slot && end > r.Until {
 			r.open++
@@ -248,7 +257,7 @@ func (d *Draft) future(it *Item, slot int32, now rota.Clock) (r Reservation, ok 
 	if fits() {
 		return r, true
 	}
-	running, started := d.supply.runs[slot], d.started[slot]
+	running, started := d.supply.runsAt(slot, now), d.started[slot]
 	for len(running)+len(started) > 0 {
 		next := &running
 		if len(running) == 0 || len(started) > 0 && compareRuns(started[0], running[0]) < 0 {

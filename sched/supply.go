@@ -31,6 +31,8 @@ type Supply struct {
 	holes  []int32
 	// actives counts the active workers.
 	actives int
+	// all is what they have.
+	all capacity
 	// order holds the slot numbers by id.
 	order []int32
 	// What the strategy affinity asks for (SPEC §7.6).
@@ -170,6 +172,12 @@ func (s *Supply) Put(w WorkerEntry) {
 	if now.active != was.active {
 		s.countActive(now.active)
 	}
+	if was.active {
+		s.all.count(old, false)
+	}
+	if now.active {
+		s.all.count(w.Spec, true)
+	}
 	s.open[slot], s.received[slot] = w.Open, w.Received
 	s.most[slot], s.prefetch[slot] = w.Spec.Slots+w.Spec.Prefetch, w.Spec.Prefetch
 	s.offers[slot] = noOffer
@@ -231,6 +239,7 @@ func (s *Supply) Remove(id rota.WorkerID) {
 	}
 	s.grants[slot] = nil
 	if s.lasting[slot].active {
+		s.all.count(spec, false)
 		s.countActive(false)
 	}
 	s.setUnits(slot, nil)

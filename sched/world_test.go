@@ -233,7 +233,7 @@ func (w *world) add(t *dice) {
 	size := pick(t, someSizes)
 	it.Data = w.someOutputs(t)
 	if w.tiered {
-		it.TierPlace = &TierPlace{int32(TierOf(it.Priority, int(w.policy.Tiers))), rota.Clock(t.between(0, 2)), uint64(w.next), size}
+		it.TierPlace = &TierPlace{int32(TierOf(it.Priority, int(w.policy.Tiers))), rota.Clock(t.between(0, 2)), uint64(w.next), size, 0}
 	} else if w.policy.Ranking == rota.RankFIFO {
 		it.Number = uint64(t.between(0, 3) * t.between(0, w.next)) // mostly one of its own
 	}

@@ -305,7 +305,7 @@ var sentences = map[string]string{
 	"RaftPeer":                        "RaftPeer is one server of the Raft configuration.",
 	"ReadAt":                          "ReadAt is the state that a read saw.",
 	"ReadAt.Age":                      "Age is how long ago this node last applied anything; negative if never.",
-	"Reasoning":                       "Reasoning is the rule by which a worker was chosen. N and Of are the two numbers of the rule: LeastLoaded{N: queue depth}, DataLocality{N: data keys held}, RoundRobin{N: cursor}, ResourceFit{N: available cpu, Of: required cpu} in millicores, SeededShuffle{N: position, Of: how many}, Backfilled{N: until when room is kept for the job that it overtook, a date}.",
+	"Reasoning":                       "Reasoning is the rule by which a worker was chosen. N and Of are the two numbers of the rule: LeastLoaded{N: queue depth}, DataLocality{N: data keys held}, RoundRobin{N: cursor}, ResourceFit{N: available cpu, Of: required cpu} in millicores, SeededShuffle{N: position, Of: how many}, Backfilled{N: until when room is kept for the job that it overtook, a date, Of: the estimate that it went by, in ms}.",
 	"RetryPolicy":                     "RetryPolicy is how one job is tried again where it has a way of its own. What is zero is the queue's.",
 	"RetryPolicy.Attempts":            "Attempts is how many the job has, 1 to 1,000.",
 	"RetryPolicy.Base":                "Base is how long the second attempt waits after the first, and Cap the longest wait.",

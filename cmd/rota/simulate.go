@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/foresight"
 )
 
@@ -57,7 +58,7 @@ bounded: (wait + run) ÷ run, with runs of 10 s at least.`,
 	f.IntVar(&s.jobs, "jobs", 0, "simulate only so many of the first jobs (default: all)")
 	f.StringVar(&s.starts, "starts", "", "`A,B,…:LEN`: simulate windows of LEN jobs from these jobs on, each on an idle machine")
 	f.StringVar(&s.clean, "clean", string(foresight.CleanSWF), "how gaps of the log are filled: swf, rls or predictsim")
-	f.StringVar(&s.estimate, "estimate", "user", "whose run times the policies know: user (what was asked for) or exact (what they were)")
+	f.StringVar(&s.estimate, "estimate", "", "what policies that do not say otherwise know of run times: user (what was asked for), exact (what they were), last2, ema or quantile (learned)")
 	f.StringVar(&s.by, "by", "policy", "what the table's lines are: policy, tenant or size (JSON has all three)")
 	f.StringVar(&s.report, "report", "", "write a page with pictures to this `FILE`: HTML that needs no network")
 	within(f, 0, maxSimulatedProcs, "procs")
@@ -106,8 +107,13 @@ func (s *simulation) run(ctx context.Context, a *app, plan *foresight.Plan, path
 // plan reads the flags.
 func (s *simulation) plan() (*foresight.Plan, error) {
 	plan := &foresight.Plan{Exact: s.estimate == "exact"}
-	if !plan.Exact && s.estimate != "user" {
-		return nil, usagef("--estimate %q is refused: user or exact is wanted", s.estimate)
+	var usual []rota.Setting
+	switch s.estimate {
+	case "", "exact":
+	case "user", "last2", "ema", "quantile":
+		usual = []rota.Setting{{Key: "estimate", Value: s.estimate}}
+	default:
+		return nil, usagef("--estimate %q is refused: user, exact, last2, ema or quantile is wanted", s.estimate)
 	}
 	if !slices.Contains(foresight.Cleanings, s.clean) {
 		return nil, usagef("--clean %q is refused: swf, rls or predictsim is wanted", s.clean)
@@ -117,7 +123,7 @@ func (s *simulation) plan() (*foresight.Plan, error) {
 	}
 	names := make(map[string]bool)
 	for _, text := range s.policies {
-		p, err := foresight.ParsePolicy(text)
+		p, err := foresight.ParsePolicy(text, usual...)
 		if err != nil {
 			return nil, usagef("--policy: %w", err)
 		}

@@ -34,6 +34,8 @@ type newer struct {
 
 var newerSettings = []newer{
 	{key: "backfill", value: "conservative", version: 2},
+	{key: "estimate", value: "last2", version: 2}, {key: "estimate", value: "ema", version: 2}, {key: "estimate", value: "quantile", version: 2},
+	{key: "ranking", value: "smallest", version: 2}, {key: "preset", value: "batch", version: 2},
 }
 
 // Needs returns the version of the rules that must be in force for an operation to be

@@ -1,10 +1,12 @@
 package foresight
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/rotasched/rota"
@@ -19,6 +21,8 @@ var batchPolicies = map[string]string{
 	"FCFS conservative": "p:ranking=fifo,backfill=conservative,backfill_depth=100000",
 	"SJF conservative":  "p:ranking=shortest,backfill=conservative,backfill_depth=100000",
 	"EASY-SJBF":         "p:ranking=fifo,backfill=easy,backfill_order=shortest,backfill_depth=100000",
+	"batch":             "p:preset=batch",
+	"last2":             "p:ranking=fifo,backfill=easy,estimate=last2,backfill_order=shortest,backfill_depth=100000",
 }
 
 // figure is the mean bounded slowdown of a policy.
@@ -50,11 +54,54 @@ func TestRun_backfill(t *testing.T) {
 		{"FCFS", false, 6862.263618932564, 1e-12}, {"FCFS EASY", false, 130.6598208451383, 1e-12},
 		{"SJF", false, 55.855946698980375, 1e-12}, {"SJF EASY", false, 35.969470357243864, 1e-12}, {"EASY-SJBF", false, 72.6489665411443, 1e-12},
 		{"FCFS conservative", false, 184.59882993928164, 1e-12}, {"SJF conservative", false, 45.415863844599144, 1e-12}})
+	checkBatch(t, Plan{Jobs: lublin, Workers: Machine(256)}, 130.6598208451383, 0.75)
 	ctc, _ := Clean(openLog(t, "testdata/ctc_sp2_20000.swf.gz"), CleanPredictsim)
+	checkBatch(t, Plan{Jobs: ctc, Workers: Machine(338)}, 48.09192853450071, 0.75)
 	checkFigures(t, Plan{Jobs: ctc, Workers: Machine(338)}, []figure{
 		{"FCFS EASY", false, 48.09192853450071, 1e-12}, {"FCFS EASY", true, 20.62019797567652, 1e-12},
+		{"batch", false, 23.289156250228434, 1e-12}, {"last2", false, 72.99499786246928, 1e-12},
 		{"EASY-SJBF", false, 38.81135801851302, 1e-12}, {"EASY-SJBF", true, 11.900292351085625, 1e-12}, {"SJF EASY", false, 20.8244024493376, 1e-12},
 		{"FCFS conservative", false, 62.052680482201694, 1e-12}, {"FCFS conservative", true, 23.19924709887418, 1e-12}})
+}
+
+// waitBound is how long each job may wait on one machine under ranking=smallest by SPEC §26.4: those precede that waited as it came, or
+// came within shortest_aging times its estimate and part; each takes the longest estimate and the longest run at most.
+func waitBound(l *Life, fates []Fate, aging int64) (bound []int64) {
+	starts := make([]int64, len(fates))
+	longest, procs := int64(0), l.Workers[0].CPUMilli
+	for i := range fates {
+		starts[i] = fates[i].Start
+		longest = max(longest, l.Jobs[i].Estimate+l.Jobs[i].Run)
+	}
+	slices.Sort(starts)
+	for i := range l.Jobs {
+		j := &l.Jobs[i]
+		until := j.Submit + aging*j.Estimate*j.CPUMilli/procs + aging
+		came, _ := slices.BinarySearchFunc(l.Jobs, until+1, func(j Job, at int64) int { return cmp.Compare(j.Submit, at) })
+		started, _ := slices.BinarySearch(starts, j.Submit)
+		bound = append(bound, int64(came-started)*longest) // itself among them
+	}
+	return bound
+}
+
+// checkBatch holds the preset against EASY with the estimates of users, and each wait against its bound.
+func checkBatch(t *testing.T, plan Plan, easy, most float64) {
+	t.Helper()
+	plan.Policies = []Policy{policy(t, batchPolicies["batch"])}
+	plan.Lived = func(_ *Policy, l *Life, fates []Fate) {
+		for i, bound := range waitBound(l, fates, 20) {
+			if wait := fates[i].Start - l.Jobs[i].Submit; wait > bound {
+				t.Errorf("job %d waits %d ms, at most %d are promised", i, wait, bound)
+			}
+		}
+	}
+	got, err := Run(context.Background(), &plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := got[0].BoundedSlowdown; s > most*easy {
+		t.Errorf("mean bounded slowdown %.2f, %.2f at most is wanted", s, most*easy)
+	}
 }
 
 // TestRun_published holds whole logs against published figures. The logs are not in the repository.
@@ -71,10 +118,13 @@ func TestRun_published(t *testing.T) {
 	}
 	lublin, _ := Clean(openLog(t, filepath.Join(folder, "lublin_256.swf.gz")), CleanRLS)
 	checkFigures(t, Plan{Jobs: lublin, Workers: Machine(256), Starts: []int{1981, 2756, 4299, 8850, 3316, 2714, 5228, 7762, 4022, 7085}, Length: 1024}, []figure{
-		{"FCFS", false, 7273.77, 1e-6}, {"FCFS EASY", false, 271.40, 2e-5}, {"SJF", false, 47.16, 1e-4}, {"SJF EASY", false, 42.0838493722, 1e-9}})
+		{"FCFS", false, 7273.77, 1e-6}, {"FCFS EASY", false, 271.40, 2e-5}, {"SJF", false, 47.16, 1e-4}, {"SJF EASY", false, 42.0838493722, 1e-9}, {"batch", false, 47.487335272, 1e-9}})
 	ctc, _ := Clean(openLog(t, filepath.Join(folder, "CTC-SP2-1996-3.1-cln.swf.gz")), CleanPredictsim)
 	checkFigures(t, Plan{Jobs: ctc, Workers: Machine(338)}, []figure{{"FCFS EASY", false, 49.5712902190, 1e-10}, {"FCFS EASY", true, 37.1654014852, 1e-10},
 		{"EASY-SJBF", false, 30.0410695214, 1e-10}, {"EASY-SJBF", true, 17.5716874376, 1e-10}})
+	checkBatch(t, Plan{Jobs: ctc, Workers: Machine(338)}, 49.5712902190, 0.75)
+	blue, _ := Clean(openLog(t, filepath.Join(folder, "SDSC-BLUE-2000-4.2-cln.swf.gz")), CleanPredictsim)
+	checkBatch(t, Plan{Jobs: blue, Workers: Machine(1152)}, 36.5266, 0.75)
 }
 
 // TestSimulate_backfill has room be kept at the worker that should have some first, and a job outlive its estimate.

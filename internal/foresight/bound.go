@@ -66,6 +66,8 @@ func unboundedBy(q *rota.QueuePolicy) string {
 		return "shortest_aging=0: shorter jobs may come for ever"
 	case q.Ranking != rota.RankShortest && q.Ranking != rota.RankFIFO:
 		return fmt.Sprintf("ranking=%s: the bound is that of fifo and shortest", q.Ranking)
+	case q.Ranking == rota.RankShortest && q.Estimate.Learned():
+		return fmt.Sprintf("estimate=%s: the order follows what is learned", q.Estimate)
 	case q.Estimate == rota.EstimateByType:
 		return "estimate=type: nothing is said of how long jobs take"
 	case q.Preempt:

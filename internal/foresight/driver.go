@@ -326,9 +326,9 @@ func (d *driver) end(i int, clock int64) {
 // start notes that a job runs from now on.
 func (d *driver) start(e *rota.Event) {
 	i := d.place(e.Job)
-	r := &running{end: d.now + d.Jobs[i].Run, due: d.due(i, d.now), order: d.started, job: i, id: e.Job, worker: d.places[e.Worker], lease: e.Lease}
+	r := &running{end: d.now + d.Jobs[i].Run, due: d.expectedEnd(i, e.Job), order: d.started, job: i, id: e.Job, worker: d.places[e.Worker], lease: e.Lease}
 	d.busy.push(r)
-	d.ticks.outlive(r)
+	d.ticks.outlive(r, d.now)
 	d.started++
 	d.ticks.idle = 0
 	d.fates[i].Start, d.fates[i].Worker = d.load(d.now), r.worker

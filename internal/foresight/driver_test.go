@@ -214,7 +214,7 @@ func TestSimulate_ticks(t *testing.T) {
 		"p:ranking=aging,fair_share=on,hold_after=2s,dispatch_interval=330ms,oldest_every=3", "p:preset=fluxforge,hold_after=5s,hold_max=20s,preempt=on",
 		"p:preset=standard,ranking=adaptive,aging_threshold=6s,hold_after=11s",
 		"p:ranking=fifo,backfill=easy,ttl_abs=90s", "p:ranking=shortest,shortest_aging=3,backfill=easy,backfill_order=shortest,fair_share=on,oldest_every=4",
-		"p:ranking=shortest,backfill=none"}
+		"p:ranking=shortest,backfill=none", "p:preset=batch", "p:ranking=fifo,backfill=easy,estimate=last2"}
 	var preempted, expired int
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 7))

@@ -33,9 +33,9 @@ var lasting = []rota.Setting{
 // unbounded are the settings that a preset loses unless the policy names them: no time to live.
 var unbounded = []rota.Setting{{Key: "ttl_abs_ms", Value: "0"}, {Key: "ttl_rel_max_ms", Value: "0"}}
 
-// ParsePolicy reads NAME:key=value,… where preset=NAME begins with a preset instead of the bare settings. A
-// policy that no queue can have is refused.
-func ParsePolicy(text string) (Policy, error) {
+// ParsePolicy reads NAME:key=value,… where preset=NAME begins with a preset instead of the bare settings; usual are
+// settings of both. A policy that no queue can have is refused.
+func ParsePolicy(text string, usual ...rota.Setting) (Policy, error) {
 	name, rest, ok := strings.Cut(text, ":")
 	if !ok || name == "" {
 		return Policy{}, rota.Refusef(rota.KindInvalid, "policy", "policy %q is refused: NAME:key=value,… is wanted", text)
@@ -53,7 +53,7 @@ func ParsePolicy(text string) (Policy, error) {
 		}
 		begin = queue.Settings()
 	}
-	p.Settings = slices.Concat(begin, lasting, unbounded)
+	p.Settings = slices.Concat(begin, usual, lasting, unbounded)
 	for _, s := range p.Settings {
 		if err := queue.Set(s); err != nil {
 			return p, fmt.Errorf("policy %s: %w", name, err)

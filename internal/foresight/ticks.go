@@ -26,6 +26,8 @@ type ticks struct {
 	// holdAfter and holdMax are the queue's; backfills says that it keeps room for its first job.
 	holdAfter, holdMax int64
 	backfills          bool
+	// learns says that estimates are learned.
+	learns bool
 	// waits are the jobs that may be granted a hold, in the order in which they have waited long enough; moves
 	// is when holds are over.
 	waits []waiting
@@ -59,6 +61,7 @@ func (t *ticks) set(settings []rota.Setting) error {
 		}
 	}
 	t.holdAfter, t.holdMax, t.backfills = p.HoldAfterMs, p.HoldMaxMs, p.Backfill != rota.BackfillFree
+	t.learns = p.Estimate.Learned()
 	return nil
 }
 
@@ -89,11 +92,23 @@ func (t *ticks) wait(job rota.JobID, now int64) {
 	}
 }
 
-// outlive notes when a job will have outlived its estimate.
-func (t *ticks) outlive(r *running) {
-	if t.backfills && r.due < r.end {
-		t.moves.push(r.due)
+// outlive notes when a job that starts now will have outlived its estimate, and each one that is made in its place.
+func (t *ticks) outlive(r *running, now int64) {
+	if !t.backfills || r.due >= r.end {
+		return
 	}
+	t.moves.push(r.due)
+	for after := 2 * (r.due - now); t.learns && after > 0 && now+after < r.end; after *= 2 {
+		t.moves.push(now + after)
+	}
+}
+
+// expectedEnd is when the estimate of a job that starts now is over.
+func (d *driver) expectedEnd(i int, id rota.JobID) int64 {
+	if d.ticks.learns {
+		return int64(d.m.ExpectedEnd(id))
+	}
+	return d.due(i, d.now)
 }
 
 // never is after all moments.

@@ -63,6 +63,7 @@ var policies = [][]rota.Setting{
 	{{Key: "ranking", Value: "adaptive"}, {Key: "preempt", Value: "on"}, {Key: "hold_max", Value: "3s"}},
 	{{Key: "max_runtime", Value: "9s"}, {Key: "t_lease", Value: "6s"}}, // reached by renewals
 	{{Key: "ranking", Value: "shortest"}, {Key: "backfill", Value: "easy"}, {Key: "expected.work", Value: "3s"}},
+	{{Key: "ranking", Value: "smallest"}, {Key: "backfill", Value: "easy"}, {Key: "estimate", Value: "last2"}},
 }
 
 func mixed(seed uint64) Options {
