@@ -115,6 +115,10 @@ func (k *worker) connect() {
 	if w.Tokens {
 		op.Actor, op.Via, op.Request = string(poolOf(k.id)), "sim/worker", fmt.Sprint("c", k.connection)
 	}
+	if w.Wide {
+		spec := op.GetRegister().GetSpec()
+		spec.Queues, spec.CpuMilli = append(spec.GetQueues(), wideQueue), wideCPU
+	}
 	if w.Turns {
 		op.GetRegister().GetSpec().Queues = append(op.GetRegister().GetSpec().GetQueues(), turnsQueue)
 	}
