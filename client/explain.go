@@ -26,3 +26,14 @@ func (c *Client) WhyAt(ctx context.Context, id rota.JobID, q rota.WhyQuery, opts
 	}
 	return read(ctx, c, "explain job", opts, from, ask)
 }
+
+// Past says how many entries of its log the node that answers has to replay for a look at the state that a
+// query names. It replays none; WhyAt may be answered by another node, which has kept another state.
+func (c *Client) Past(ctx context.Context, q rota.WhyQuery) (p rota.Past, err error) {
+	err = c.call(ctx, "look at the past", answerMost, func(ctx context.Context, n *node) error {
+		got, err := rotav1.NewExplainClient(n.conn).Past(ctx, &rotav1.PastRequest{At: uint64(q.At), AtDateMs: int64(q.AtDate)})
+		p = words.PastFromWire(got)
+		return err
+	})
+	return p, err
+}

@@ -33,6 +33,8 @@ type pastReader struct {
 	reached    rota.Index
 	generation uint64
 	forget     *time.Timer
+	// has is reached, as far as one may say that does not have the turn; 0 where nothing is kept.
+	has atomic.Uint64
 	// replays counts the states that were built from the beginning.
 	replays int
 }
@@ -86,6 +88,7 @@ func (p *pastReader) move(ctx context.Context, index rota.Index) error {
 		p.replays++
 	}
 	reached, err := audit.Forward(ctx, p.kept, p.n.stores.Log, p.reached, index)
+	p.has.Store(uint64(reached))
 	if p.reached = reached; err != nil && rota.KindOf(err) != rota.KindTimeout { // one that ran out of time goes on where it was
 		p.drop()
 		return err
@@ -114,6 +117,30 @@ func (p *pastReader) drop() {
 		p.forget.Stop()
 	}
 	p.kept, p.reached, p.forget = nil, 0, nil
+	p.has.Store(0)
+}
+
+// Past says what a look at a state of the past has to replay now. It is said of a moment: another who looks
+// meanwhile moves the kept state.
+func (ex *explainer) Past(ctx context.Context, q rota.WhyQuery) (rota.Past, error) {
+	at, err := ex.indexOf(ctx, q)
+	if err != nil {
+		return rota.Past{}, err
+	}
+	switch applied := rota.Index(ex.n.replica.applied.Load()); {
+	case at == 0:
+		return rota.Past{Index: applied, From: applied}, nil
+	case at > applied:
+		return rota.Past{}, rota.Refusef(rota.KindOutOfRange, "at", "index %d is to come: this node has applied %d", at, applied)
+	}
+	from, known := ex.n.audit.Nearest(at)
+	if !known {
+		return rota.Past{}, rota.Refusef(rota.KindOutOfRange, "at", "index %d lies before what audit_retention keeps", at)
+	}
+	if has := rota.Index(ex.past.has.Load()); has <= at {
+		from = max(from, has)
+	}
+	return rota.Past{Index: at, From: from, Entries: int64(at - from)}, nil
 }
 
 // alone waits for the turn, and lets go of the kept state: the caller makes another one.

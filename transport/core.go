@@ -31,6 +31,8 @@ type Core interface {
 	// Why explains a job, now or in the past: OutOfRange where that is no longer kept, or to
 	// come, Exhausted where others look at the past.
 	Why(ctx context.Context, id rota.JobID, q rota.WhyQuery, opt peer.ReadOptions) (rota.Explanation, rota.ReadAt, error)
+	// Past says what a look at a state of the past has to replay: OutOfRange as Why.
+	Past(ctx context.Context, q rota.WhyQuery) (rota.Past, error)
 	// Round computes a round again on the state at its height, and compares it with the log's
 	// (SPEC §2.4): NotFound where the log has none, OutOfRange and Exhausted as Why.
 	Round(ctx context.Context, epoch uint64, height rota.Index) (peer.Round, rota.ReadAt, error)

@@ -25,3 +25,12 @@ func (s *explainService) Why(ctx context.Context, req *rotav1.WhyRequest) (*rota
 	}
 	return &rotav1.WhyResponse{Explanation: words.ExplanationToWire(&x), At: words.ReadAtToWire(at)}, nil
 }
+
+// Past says what a look at a state of the past has to replay.
+func (s *explainService) Past(ctx context.Context, req *rotav1.PastRequest) (*rotav1.PastResponse, error) {
+	p, err := s.core.Past(ctx, rota.WhyQuery{At: rota.Index(req.GetAt()), AtDate: rota.Date(req.GetAtDateMs())})
+	if err != nil {
+		return nil, err
+	}
+	return words.PastToWire(&p), nil
+}

@@ -85,6 +85,7 @@ var ofTenants = map[protoreflect.FullName]func(tenant string) []proto.Message{
 	"rota.v1.Explain.Why": func(x string) []proto.Message {
 		return []proto.Message{&rotav1.WhyRequest{Id: x + "-leased"}, &rotav1.WhyRequest{Id: x + "-ended"}, &rotav1.WhyRequest{Id: x + "-waits"}}
 	},
+	"rota.v1.Explain.Past": func(string) []proto.Message { return []proto.Message{&rotav1.PastRequest{At: 1}} },
 	"rota.v1.Events.Tail": func(x string) []proto.Message {
 		return []proto.Message{&rotav1.TailRequest{}, &rotav1.TailRequest{Job: x + "-ended"}}
 	},

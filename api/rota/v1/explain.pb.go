@@ -23,6 +23,120 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type PastRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// An index of the past, or a moment; neither is now.
+	At            uint64 `protobuf:"varint,1,opt,name=at,proto3" json:"at,omitempty"`
+	AtDateMs      int64  `protobuf:"varint,2,opt,name=at_date_ms,json=atDateMs,proto3" json:"at_date_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PastRequest) Reset() {
+	*x = PastRequest{}
+	mi := &file_rota_v1_explain_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PastRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PastRequest) ProtoMessage() {}
+
+func (x *PastRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_explain_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PastRequest.ProtoReflect.Descriptor instead.
+func (*PastRequest) Descriptor() ([]byte, []int) {
+	return file_rota_v1_explain_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *PastRequest) GetAt() uint64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
+func (x *PastRequest) GetAtDateMs() int64 {
+	if x != nil {
+		return x.AtDateMs
+	}
+	return 0
+}
+
+type PastResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Index uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	// The index of the state from which the node would go on, and the entries of the log that it would replay.
+	From          uint64 `protobuf:"varint,2,opt,name=from,proto3" json:"from,omitempty"`
+	Entries       uint64 `protobuf:"varint,3,opt,name=entries,proto3" json:"entries,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PastResponse) Reset() {
+	*x = PastResponse{}
+	mi := &file_rota_v1_explain_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PastResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PastResponse) ProtoMessage() {}
+
+func (x *PastResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_explain_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PastResponse.ProtoReflect.Descriptor instead.
+func (*PastResponse) Descriptor() ([]byte, []int) {
+	return file_rota_v1_explain_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *PastResponse) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *PastResponse) GetFrom() uint64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *PastResponse) GetEntries() uint64 {
+	if x != nil {
+		return x.Entries
+	}
+	return 0
+}
+
 type WhyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -40,7 +154,7 @@ type WhyRequest struct {
 
 func (x *WhyRequest) Reset() {
 	*x = WhyRequest{}
-	mi := &file_rota_v1_explain_proto_msgTypes[0]
+	mi := &file_rota_v1_explain_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -52,7 +166,7 @@ func (x *WhyRequest) String() string {
 func (*WhyRequest) ProtoMessage() {}
 
 func (x *WhyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_explain_proto_msgTypes[0]
+	mi := &file_rota_v1_explain_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -65,7 +179,7 @@ func (x *WhyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyRequest.ProtoReflect.Descriptor instead.
 func (*WhyRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_explain_proto_rawDescGZIP(), []int{0}
+	return file_rota_v1_explain_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *WhyRequest) GetId() string {
@@ -113,7 +227,7 @@ type WhyResponse struct {
 
 func (x *WhyResponse) Reset() {
 	*x = WhyResponse{}
-	mi := &file_rota_v1_explain_proto_msgTypes[1]
+	mi := &file_rota_v1_explain_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -125,7 +239,7 @@ func (x *WhyResponse) String() string {
 func (*WhyResponse) ProtoMessage() {}
 
 func (x *WhyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_explain_proto_msgTypes[1]
+	mi := &file_rota_v1_explain_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -138,7 +252,7 @@ func (x *WhyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyResponse.ProtoReflect.Descriptor instead.
 func (*WhyResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_explain_proto_rawDescGZIP(), []int{1}
+	return file_rota_v1_explain_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *WhyResponse) GetExplanation() *Explanation {
@@ -168,7 +282,7 @@ type WhyReason struct {
 
 func (x *WhyReason) Reset() {
 	*x = WhyReason{}
-	mi := &file_rota_v1_explain_proto_msgTypes[2]
+	mi := &file_rota_v1_explain_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -180,7 +294,7 @@ func (x *WhyReason) String() string {
 func (*WhyReason) ProtoMessage() {}
 
 func (x *WhyReason) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_explain_proto_msgTypes[2]
+	mi := &file_rota_v1_explain_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -193,7 +307,7 @@ func (x *WhyReason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyReason.ProtoReflect.Descriptor instead.
 func (*WhyReason) Descriptor() ([]byte, []int) {
-	return file_rota_v1_explain_proto_rawDescGZIP(), []int{2}
+	return file_rota_v1_explain_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *WhyReason) GetReason() string {
@@ -247,7 +361,7 @@ type Explanation struct {
 
 func (x *Explanation) Reset() {
 	*x = Explanation{}
-	mi := &file_rota_v1_explain_proto_msgTypes[3]
+	mi := &file_rota_v1_explain_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -259,7 +373,7 @@ func (x *Explanation) String() string {
 func (*Explanation) ProtoMessage() {}
 
 func (x *Explanation) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_explain_proto_msgTypes[3]
+	mi := &file_rota_v1_explain_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -272,7 +386,7 @@ func (x *Explanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Explanation.ProtoReflect.Descriptor instead.
 func (*Explanation) Descriptor() ([]byte, []int) {
-	return file_rota_v1_explain_proto_rawDescGZIP(), []int{3}
+	return file_rota_v1_explain_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Explanation) GetJob() string {
@@ -373,7 +487,7 @@ type PlacedDecision struct {
 
 func (x *PlacedDecision) Reset() {
 	*x = PlacedDecision{}
-	mi := &file_rota_v1_explain_proto_msgTypes[4]
+	mi := &file_rota_v1_explain_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -385,7 +499,7 @@ func (x *PlacedDecision) String() string {
 func (*PlacedDecision) ProtoMessage() {}
 
 func (x *PlacedDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_explain_proto_msgTypes[4]
+	mi := &file_rota_v1_explain_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -398,7 +512,7 @@ func (x *PlacedDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacedDecision.ProtoReflect.Descriptor instead.
 func (*PlacedDecision) Descriptor() ([]byte, []int) {
-	return file_rota_v1_explain_proto_rawDescGZIP(), []int{4}
+	return file_rota_v1_explain_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *PlacedDecision) GetDecision() *Decision {
@@ -446,7 +560,7 @@ type OtherWorker struct {
 
 func (x *OtherWorker) Reset() {
 	*x = OtherWorker{}
-	mi := &file_rota_v1_explain_proto_msgTypes[5]
+	mi := &file_rota_v1_explain_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -458,7 +572,7 @@ func (x *OtherWorker) String() string {
 func (*OtherWorker) ProtoMessage() {}
 
 func (x *OtherWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_explain_proto_msgTypes[5]
+	mi := &file_rota_v1_explain_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -471,7 +585,7 @@ func (x *OtherWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OtherWorker.ProtoReflect.Descriptor instead.
 func (*OtherWorker) Descriptor() ([]byte, []int) {
-	return file_rota_v1_explain_proto_rawDescGZIP(), []int{5}
+	return file_rota_v1_explain_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *OtherWorker) GetWorker() string {
@@ -492,7 +606,15 @@ var File_rota_v1_explain_proto protoreflect.FileDescriptor
 
 const file_rota_v1_explain_proto_rawDesc = "" +
 	"\n" +
-	"\x15rota/v1/explain.proto\x12\arota.v1\x1a\x12rota/v1/rota.proto\"\x85\x01\n" +
+	"\x15rota/v1/explain.proto\x12\arota.v1\x1a\x12rota/v1/rota.proto\";\n" +
+	"\vPastRequest\x12\x0e\n" +
+	"\x02at\x18\x01 \x01(\x04R\x02at\x12\x1c\n" +
+	"\n" +
+	"at_date_ms\x18\x02 \x01(\x03R\batDateMs\"R\n" +
+	"\fPastResponse\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\x04R\x04from\x12\x18\n" +
+	"\aentries\x18\x03 \x01(\x04R\aentries\"\x85\x01\n" +
 	"\n" +
 	"WhyRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x0e\n" +
@@ -533,9 +655,10 @@ const file_rota_v1_explain_proto_rawDesc = "" +
 	"\x04note\x18\x05 \x01(\tR\x04note\"=\n" +
 	"\vOtherWorker\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason2;\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason2p\n" +
 	"\aExplain\x120\n" +
-	"\x03Why\x12\x13.rota.v1.WhyRequest\x1a\x14.rota.v1.WhyResponseB.Z,github.com/rotasched/rota/api/rota/v1;rotav1b\x06proto3"
+	"\x03Why\x12\x13.rota.v1.WhyRequest\x1a\x14.rota.v1.WhyResponse\x123\n" +
+	"\x04Past\x12\x14.rota.v1.PastRequest\x1a\x15.rota.v1.PastResponseB.Z,github.com/rotasched/rota/api/rota/v1;rotav1b\x06proto3"
 
 var (
 	file_rota_v1_explain_proto_rawDescOnce sync.Once
@@ -549,34 +672,38 @@ func file_rota_v1_explain_proto_rawDescGZIP() []byte {
 	return file_rota_v1_explain_proto_rawDescData
 }
 
-var file_rota_v1_explain_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_rota_v1_explain_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_rota_v1_explain_proto_goTypes = []any{
-	(*WhyRequest)(nil),     // 0: rota.v1.WhyRequest
-	(*WhyResponse)(nil),    // 1: rota.v1.WhyResponse
-	(*WhyReason)(nil),      // 2: rota.v1.WhyReason
-	(*Explanation)(nil),    // 3: rota.v1.Explanation
-	(*PlacedDecision)(nil), // 4: rota.v1.PlacedDecision
-	(*OtherWorker)(nil),    // 5: rota.v1.OtherWorker
-	(*Read)(nil),           // 6: rota.v1.Read
-	(*ReadAt)(nil),         // 7: rota.v1.ReadAt
-	(*Decision)(nil),       // 8: rota.v1.Decision
+	(*PastRequest)(nil),    // 0: rota.v1.PastRequest
+	(*PastResponse)(nil),   // 1: rota.v1.PastResponse
+	(*WhyRequest)(nil),     // 2: rota.v1.WhyRequest
+	(*WhyResponse)(nil),    // 3: rota.v1.WhyResponse
+	(*WhyReason)(nil),      // 4: rota.v1.WhyReason
+	(*Explanation)(nil),    // 5: rota.v1.Explanation
+	(*PlacedDecision)(nil), // 6: rota.v1.PlacedDecision
+	(*OtherWorker)(nil),    // 7: rota.v1.OtherWorker
+	(*Read)(nil),           // 8: rota.v1.Read
+	(*ReadAt)(nil),         // 9: rota.v1.ReadAt
+	(*Decision)(nil),       // 10: rota.v1.Decision
 }
 var file_rota_v1_explain_proto_depIdxs = []int32{
-	6, // 0: rota.v1.WhyRequest.read:type_name -> rota.v1.Read
-	3, // 1: rota.v1.WhyResponse.explanation:type_name -> rota.v1.Explanation
-	7, // 2: rota.v1.WhyResponse.at:type_name -> rota.v1.ReadAt
-	2, // 3: rota.v1.Explanation.reasons:type_name -> rota.v1.WhyReason
-	4, // 4: rota.v1.Explanation.decision:type_name -> rota.v1.PlacedDecision
-	4, // 5: rota.v1.Explanation.decisions:type_name -> rota.v1.PlacedDecision
-	8, // 6: rota.v1.PlacedDecision.decision:type_name -> rota.v1.Decision
-	5, // 7: rota.v1.PlacedDecision.others:type_name -> rota.v1.OtherWorker
-	0, // 8: rota.v1.Explain.Why:input_type -> rota.v1.WhyRequest
-	1, // 9: rota.v1.Explain.Why:output_type -> rota.v1.WhyResponse
-	9, // [9:10] is the sub-list for method output_type
-	8, // [8:9] is the sub-list for method input_type
-	8, // [8:8] is the sub-list for extension type_name
-	8, // [8:8] is the sub-list for extension extendee
-	0, // [0:8] is the sub-list for field type_name
+	8,  // 0: rota.v1.WhyRequest.read:type_name -> rota.v1.Read
+	5,  // 1: rota.v1.WhyResponse.explanation:type_name -> rota.v1.Explanation
+	9,  // 2: rota.v1.WhyResponse.at:type_name -> rota.v1.ReadAt
+	4,  // 3: rota.v1.Explanation.reasons:type_name -> rota.v1.WhyReason
+	6,  // 4: rota.v1.Explanation.decision:type_name -> rota.v1.PlacedDecision
+	6,  // 5: rota.v1.Explanation.decisions:type_name -> rota.v1.PlacedDecision
+	10, // 6: rota.v1.PlacedDecision.decision:type_name -> rota.v1.Decision
+	7,  // 7: rota.v1.PlacedDecision.others:type_name -> rota.v1.OtherWorker
+	2,  // 8: rota.v1.Explain.Why:input_type -> rota.v1.WhyRequest
+	0,  // 9: rota.v1.Explain.Past:input_type -> rota.v1.PastRequest
+	3,  // 10: rota.v1.Explain.Why:output_type -> rota.v1.WhyResponse
+	1,  // 11: rota.v1.Explain.Past:output_type -> rota.v1.PastResponse
+	10, // [10:12] is the sub-list for method output_type
+	8,  // [8:10] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_rota_v1_explain_proto_init() }
@@ -591,7 +718,7 @@ func file_rota_v1_explain_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rota_v1_explain_proto_rawDesc), len(file_rota_v1_explain_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   6,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -21,7 +21,8 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Explain_Why_FullMethodName = "/rota.v1.Explain/Why"
+	Explain_Why_FullMethodName  = "/rota.v1.Explain/Why"
+	Explain_Past_FullMethodName = "/rota.v1.Explain/Past"
 )
 
 // ExplainClient is the client API for Explain service.
@@ -31,6 +32,8 @@ type ExplainClient interface {
 	// Why tells of a pending job every reason, of a placed one the whole decision
 	// (SPEC §6.1, §7.7).
 	Why(ctx context.Context, in *WhyRequest, opts ...grpc.CallOption) (*WhyResponse, error)
+	// Past says what a look at a state of the past has to replay at the node that is asked; it replays nothing.
+	Past(ctx context.Context, in *PastRequest, opts ...grpc.CallOption) (*PastResponse, error)
 }
 
 type explainClient struct {
@@ -51,6 +54,16 @@ func (c *explainClient) Why(ctx context.Context, in *WhyRequest, opts ...grpc.Ca
 	return out, nil
 }
 
+func (c *explainClient) Past(ctx context.Context, in *PastRequest, opts ...grpc.CallOption) (*PastResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PastResponse)
+	err := c.cc.Invoke(ctx, Explain_Past_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ExplainServer is the server API for Explain service.
 // All implementations must embed UnimplementedExplainServer
 // for forward compatibility.
@@ -58,6 +71,8 @@ type ExplainServer interface {
 	// Why tells of a pending job every reason, of a placed one the whole decision
 	// (SPEC §6.1, §7.7).
 	Why(context.Context, *WhyRequest) (*WhyResponse, error)
+	// Past says what a look at a state of the past has to replay at the node that is asked; it replays nothing.
+	Past(context.Context, *PastRequest) (*PastResponse, error)
 	mustEmbedUnimplementedExplainServer()
 }
 
@@ -70,6 +85,9 @@ type UnimplementedExplainServer struct{}
 
 func (UnimplementedExplainServer) Why(context.Context, *WhyRequest) (*WhyResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Why not implemented")
+}
+func (UnimplementedExplainServer) Past(context.Context, *PastRequest) (*PastResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Past not implemented")
 }
 func (UnimplementedExplainServer) mustEmbedUnimplementedExplainServer() {}
 func (UnimplementedExplainServer) testEmbeddedByValue()                 {}
@@ -110,6 +128,24 @@ func _Explain_Why_Handler(srv interface{}, ctx context.Context, dec func(interfa
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Explain_Past_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PastRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExplainServer).Past(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Explain_Past_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExplainServer).Past(ctx, req.(*PastRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Explain_ServiceDesc is the grpc.ServiceDesc for Explain service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -120,6 +156,10 @@ var Explain_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Why",
 			Handler:    _Explain_Why_Handler,
+		},
+		{
+			MethodName: "Past",
+			Handler:    _Explain_Past_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -502,22 +502,25 @@ _FILES = (
     "djEuRXZlbnRCYXRjaDABQi5aLGdpdGh1Yi5jb20vcm90YXNjaGVkL3JvdGEvYXBpL3JvdGEvdjE7cm90YXYxYgZwcm90bzM="
     "",
     # rota/v1/explain.proto
-    "ChVyb3RhL3YxL2V4cGxhaW4ucHJvdG8SB3JvdGEudjEaEnJvdGEvdjEvcm90YS5wcm90byKFAQoKV2h5UmVxdWVzdBIOCgJpZBgB"
-    "IAEoCVICaWQSDgoCYXQYAiABKARSAmF0EiEKBHJlYWQYAyABKAsyDS5yb3RhLnYxLlJlYWRSBHJlYWQSHAoKYXRfZGF0ZV9tcxgE"
-    "IAEoA1IIYXREYXRlTXMSFgoGb3RoZXJzGAUgASgIUgZvdGhlcnMiZgoLV2h5UmVzcG9uc2USNgoLZXhwbGFuYXRpb24YASABKAsy"
-    "FC5yb3RhLnYxLkV4cGxhbmF0aW9uUgtleHBsYW5hdGlvbhIfCgJhdBgCIAEoCzIPLnJvdGEudjEuUmVhZEF0UgJhdCJ0CglXaHlS"
-    "ZWFzb24SFgoGcmVhc29uGAEgASgJUgZyZWFzb24SGAoHd29ya2VycxgCIAEoA1IHd29ya2VycxIWCgZkZXRhaWwYAyABKAlSBmRl"
-    "dGFpbBIdCgp3b3JrZXJfaWRzGAQgAygJUgl3b3JrZXJJZHMijAMKC0V4cGxhbmF0aW9uEhAKA2pvYhgBIAEoCVIDam9iEhQKBXN0"
-    "YXRlGAIgASgJUgVzdGF0ZRIUCgVpbmRleBgDIAEoBFIFaW5kZXgSGQoIY2xvY2tfbXMYBCABKANSB2Nsb2NrTXMSLAoHcmVhc29u"
-    "cxgFIAMoCzISLnJvdGEudjEuV2h5UmVhc29uUgdyZWFzb25zEhIKBHJhbmsYBiABKANSBHJhbmsSFgoGYmVmb3JlGAcgASgDUgZi"
-    "ZWZvcmUSIAoMd291bGRfcnVuX2lmGAggAygJUgp3b3VsZFJ1bklmEjMKCGRlY2lzaW9uGAkgASgLMhcucm90YS52MS5QbGFjZWRE"
-    "ZWNpc2lvblIIZGVjaXNpb24SNQoJZGVjaXNpb25zGAogAygLMhcucm90YS52MS5QbGFjZWREZWNpc2lvblIJZGVjaXNpb25zEhcK"
-    "B2RhdGVfbXMYCyABKANSBmRhdGVNcxIjCg11bmlxdWVfaG9sZGVyGDwgASgJUgx1bmlxdWVIb2xkZXIiswEKDlBsYWNlZERlY2lz"
-    "aW9uEi0KCGRlY2lzaW9uGAEgASgLMhEucm90YS52MS5EZWNpc2lvblIIZGVjaXNpb24SFgoGd29ya2VyGAIgASgJUgZ3b3JrZXIS"
-    "GAoHYXR0ZW1wdBgDIAEoBVIHYXR0ZW1wdBIsCgZvdGhlcnMYBCADKAsyFC5yb3RhLnYxLk90aGVyV29ya2VyUgZvdGhlcnMSEgoE"
-    "bm90ZRgFIAEoCVIEbm90ZSI9CgtPdGhlcldvcmtlchIWCgZ3b3JrZXIYASABKAlSBndvcmtlchIWCgZyZWFzb24YAiABKAlSBnJl"
-    "YXNvbjI7CgdFeHBsYWluEjAKA1doeRITLnJvdGEudjEuV2h5UmVxdWVzdBoULnJvdGEudjEuV2h5UmVzcG9uc2VCLlosZ2l0aHVi"
-    "LmNvbS9yb3Rhc2NoZWQvcm90YS9hcGkvcm90YS92MTtyb3RhdjFiBnByb3RvMw=="
+    "ChVyb3RhL3YxL2V4cGxhaW4ucHJvdG8SB3JvdGEudjEaEnJvdGEvdjEvcm90YS5wcm90byI7CgtQYXN0UmVxdWVzdBIOCgJhdBgB"
+    "IAEoBFICYXQSHAoKYXRfZGF0ZV9tcxgCIAEoA1IIYXREYXRlTXMiUgoMUGFzdFJlc3BvbnNlEhQKBWluZGV4GAEgASgEUgVpbmRl"
+    "eBISCgRmcm9tGAIgASgEUgRmcm9tEhgKB2VudHJpZXMYAyABKARSB2VudHJpZXMihQEKCldoeVJlcXVlc3QSDgoCaWQYASABKAlS"
+    "AmlkEg4KAmF0GAIgASgEUgJhdBIhCgRyZWFkGAMgASgLMg0ucm90YS52MS5SZWFkUgRyZWFkEhwKCmF0X2RhdGVfbXMYBCABKANS"
+    "CGF0RGF0ZU1zEhYKBm90aGVycxgFIAEoCFIGb3RoZXJzImYKC1doeVJlc3BvbnNlEjYKC2V4cGxhbmF0aW9uGAEgASgLMhQucm90"
+    "YS52MS5FeHBsYW5hdGlvblILZXhwbGFuYXRpb24SHwoCYXQYAiABKAsyDy5yb3RhLnYxLlJlYWRBdFICYXQidAoJV2h5UmVhc29u"
+    "EhYKBnJlYXNvbhgBIAEoCVIGcmVhc29uEhgKB3dvcmtlcnMYAiABKANSB3dvcmtlcnMSFgoGZGV0YWlsGAMgASgJUgZkZXRhaWwS"
+    "HQoKd29ya2VyX2lkcxgEIAMoCVIJd29ya2VySWRzIowDCgtFeHBsYW5hdGlvbhIQCgNqb2IYASABKAlSA2pvYhIUCgVzdGF0ZRgC"
+    "IAEoCVIFc3RhdGUSFAoFaW5kZXgYAyABKARSBWluZGV4EhkKCGNsb2NrX21zGAQgASgDUgdjbG9ja01zEiwKB3JlYXNvbnMYBSAD"
+    "KAsyEi5yb3RhLnYxLldoeVJlYXNvblIHcmVhc29ucxISCgRyYW5rGAYgASgDUgRyYW5rEhYKBmJlZm9yZRgHIAEoA1IGYmVmb3Jl"
+    "EiAKDHdvdWxkX3J1bl9pZhgIIAMoCVIKd291bGRSdW5JZhIzCghkZWNpc2lvbhgJIAEoCzIXLnJvdGEudjEuUGxhY2VkRGVjaXNp"
+    "b25SCGRlY2lzaW9uEjUKCWRlY2lzaW9ucxgKIAMoCzIXLnJvdGEudjEuUGxhY2VkRGVjaXNpb25SCWRlY2lzaW9ucxIXCgdkYXRl"
+    "X21zGAsgASgDUgZkYXRlTXMSIwoNdW5pcXVlX2hvbGRlchg8IAEoCVIMdW5pcXVlSG9sZGVyIrMBCg5QbGFjZWREZWNpc2lvbhIt"
+    "CghkZWNpc2lvbhgBIAEoCzIRLnJvdGEudjEuRGVjaXNpb25SCGRlY2lzaW9uEhYKBndvcmtlchgCIAEoCVIGd29ya2VyEhgKB2F0"
+    "dGVtcHQYAyABKAVSB2F0dGVtcHQSLAoGb3RoZXJzGAQgAygLMhQucm90YS52MS5PdGhlcldvcmtlclIGb3RoZXJzEhIKBG5vdGUY"
+    "BSABKAlSBG5vdGUiPQoLT3RoZXJXb3JrZXISFgoGd29ya2VyGAEgASgJUgZ3b3JrZXISFgoGcmVhc29uGAIgASgJUgZyZWFzb24y"
+    "cAoHRXhwbGFpbhIwCgNXaHkSEy5yb3RhLnYxLldoeVJlcXVlc3QaFC5yb3RhLnYxLldoeVJlc3BvbnNlEjMKBFBhc3QSFC5yb3Rh"
+    "LnYxLlBhc3RSZXF1ZXN0GhUucm90YS52MS5QYXN0UmVzcG9uc2VCLlosZ2l0aHViLmNvbS9yb3Rhc2NoZWQvcm90YS9hcGkvcm90"
+    "YS92MTtyb3RhdjFiBnByb3RvMw=="
     "",
     # rota/v1/plans.proto
     "ChNyb3RhL3YxL3BsYW5zLnByb3RvEgdyb3RhLnYxGhJyb3RhL3YxL3JvdGEucHJvdG8ilgEKCFBsYW5TcGVjEg4KAmlkGAEgASgJ"
@@ -864,6 +867,8 @@ WaitBatchRequest = _of("rota.v1.WaitBatchRequest")
 TailRequest = _of("rota.v1.TailRequest")
 EventBatch = _of("rota.v1.EventBatch")
 ServedEvent = _of("rota.v1.ServedEvent")
+PastRequest = _of("rota.v1.PastRequest")
+PastResponse = _of("rota.v1.PastResponse")
 WhyRequest = _of("rota.v1.WhyRequest")
 WhyResponse = _of("rota.v1.WhyResponse")
 WhyReason = _of("rota.v1.WhyReason")
@@ -1014,6 +1019,7 @@ BATCHES_LIST = Method("/rota.v1.Batches/List", ListBatchesRequest, ListBatchesRe
 BATCHES_WAIT = Method("/rota.v1.Batches/Wait", WaitBatchRequest, Batch)
 EVENTS_TAIL = Method("/rota.v1.Events/Tail", TailRequest, EventBatch)
 EXPLAIN_WHY = Method("/rota.v1.Explain/Why", WhyRequest, WhyResponse)
+EXPLAIN_PAST = Method("/rota.v1.Explain/Past", PastRequest, PastResponse)
 PLANS_LIST = Method("/rota.v1.Plans/List", ListPlansRequest, ListPlansResponse)
 PLANS_GET = Method("/rota.v1.Plans/Get", GetPlanRequest, GetPlanResponse)
 PLANS_START = Method("/rota.v1.Plans/Start", PlanSpec, Plan)

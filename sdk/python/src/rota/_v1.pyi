@@ -2845,6 +2845,26 @@ class ServedEvent(Message):
         type: str | None = ...,
     ) -> None: ...
 
+class PastRequest(Message):
+    at: int
+    at_date_ms: int
+    def __init__(
+        self,
+        *,
+        at: int | None = ...,
+        at_date_ms: int | None = ...,
+    ) -> None: ...
+
+class PastResponse(Message):
+    index: int
+    entries: int
+    def __init__(
+        self,
+        *,
+        index: int | None = ...,
+        entries: int | None = ...,
+    ) -> None: ...
+
 class WhyRequest(Message):
     id: str
     at: int
@@ -3952,6 +3972,7 @@ BATCHES_LIST: Method[ListBatchesRequest, ListBatchesResponse]
 BATCHES_WAIT: Method[WaitBatchRequest, Batch]
 EVENTS_TAIL: Method[TailRequest, EventBatch]
 EXPLAIN_WHY: Method[WhyRequest, WhyResponse]
+EXPLAIN_PAST: Method[PastRequest, PastResponse]
 PLANS_LIST: Method[ListPlansRequest, ListPlansResponse]
 PLANS_GET: Method[GetPlanRequest, GetPlanResponse]
 PLANS_START: Method[PlanSpec, Plan]
