@@ -51,7 +51,7 @@ func TestBackfill(t *testing.T) {
 		t.Errorf("the round says %v", kept)
 	}
 	leases := b.match()
-	if len(leases) != 1 || leases["short"].Decision.Reasoning != (rota.Reasoning{Rule: rota.ReasoningBackfilled, N: int64(until)}) {
+	if len(leases) != 1 || leases["short"].Decision.Reasoning != (rota.Reasoning{Rule: rota.ReasoningBackfilled, N: int64(until), Of: 30_000}) {
 		t.Errorf("%+v start", leases)
 	}
 	b.ok(queueOp("default", "backfill", "none"))
@@ -99,7 +99,7 @@ func TestBackfill_conservative(t *testing.T) {
 	}
 	date := until(60)
 	leases := b.match()
-	if len(leases) != 1 || leases["late"].Decision.Reasoning != (rota.Reasoning{Rule: rota.ReasoningBackfilled, N: int64(date)}) {
+	if len(leases) != 1 || leases["late"].Decision.Reasoning != (rota.Reasoning{Rule: rota.ReasoningBackfilled, N: int64(date), Of: 60_000}) {
 		t.Errorf("%+v start", leases)
 	}
 	b.ok(verb(rota.VerbComplete, leases["late"]))
