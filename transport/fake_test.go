@@ -235,7 +235,7 @@ func (c *fakeCore) ETA(_ context.Context, id rota.JobID, opt peer.ReadOptions) (
 	case "nobody":
 		return rota.ETA{}, fakeAt(opt), rota.Refusef(rota.KindNotFound, "job", "job %q is not known", id)
 	case "crowd":
-		return rota.ETA{}, fakeAt(opt), rota.Refusef(rota.KindExhausted, "eta", "others are forecast for")
+		return rota.ETA{}, fakeAt(opt), &rota.Error{Kind: rota.KindExhausted, Subject: "eta", Text: "others are forecast for", RetryAfter: 1500 * time.Millisecond}
 	}
 	return rota.ETA{Job: id, State: rota.JobQueued, Index: 9, Clock: 5, Date: 1_000, Expected: 3_000, Earliest: 2_000, Latest: 4_000,
 		HangsOn: []rota.HangsOn{{Tenant: "acme", Jobs: 3, Running: true, Worker: "w"}, {Jobs: 2}}, Basis: []string{"of 7 jobs"},
