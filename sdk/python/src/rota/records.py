@@ -267,7 +267,7 @@ class HangsOn:
 @dataclass(frozen=True)
 class Eta:
     """When a job should start. Dates are in ms since 1970, 0 where there is none: ``reasons``
-    says what stands in the way then. At least 9 of 10 jobs start from ``earliest_start_ms`` to
+    says what stands in the way then. 9 of 10 jobs are meant to start from ``earliest_start_ms`` to
     ``latest_start_ms``."""
 
     job: str
