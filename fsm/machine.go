@@ -46,8 +46,8 @@ func (m *Machine) Apply(index rota.Index, term uint64, data []byte) (Applied, er
 	return ApplyOpened(m, index, term, e)
 }
 
-// ApplyOpened applies an entry that was opened already, or that no log holds. What is in it must not change
-// afterwards but for the messages themselves.
+// ApplyOpened applies an entry that was opened already, or that no log holds. The state keeps the bytes and lists
+// in it, which must not change afterwards; the messages may be used again.
 func ApplyOpened(m *Machine, index rota.Index, term uint64, e *fsmpb.Entry) (Applied, error) {
 	for _, op := range e.GetOps() {
 		if op.GetOp() == nil {

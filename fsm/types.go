@@ -242,7 +242,7 @@ func newEstimateOrder() *btree.BTreeG[*estimateRow] {
 }
 
 // learn remembers how long a completed attempt took, where the queue's estimates are learned. Of limits.MaxEstimates
-// rows the one that learned nothing for longest gives way.
+// rows the one whose last lesson is oldest gives way.
 func (ts *typeStats) learn(l *leaseRow, what outcome) {
 	if what != outcomeSuccess || !ts.m.queues.get(l.queue).policy.Estimate.Learned() {
 		return

@@ -114,8 +114,8 @@ func (p *plan) future(slot int32) *future {
 	return &f
 }
 
-// lacksUnits reports whether a worker has not the units for a class beside what is kept of them; no end of a lease gives any
-// back.
+// lacksUnits reports whether a worker has too few units for a class beside those that are kept. Leases give none back
+// when they end.
 func (p *plan) lacksUnits(slot int32, k *class) bool {
 	if k.queue.rules.UnitsMax == 0 {
 		return false

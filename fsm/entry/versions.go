@@ -69,7 +69,7 @@ func settingsNeed(op *fsmpb.SetQueue, table []newer) uint32 {
 // not know it, does.
 func RefuseNewer(op *fsmpb.Op, rules uint32) *rota.Error {
 	if needs := Needs(op); needs > rules {
-		return rota.Refusef(rota.KindConflict, "rules_version", "it needs rules version %d, version %d is in force", needs, rules)
+		return rota.Refusef(rota.KindConflict, "rules_version", "it needs rules version %d, version %d is in force: it can be used once every node runs a newer binary (rota cluster status -o wide shows which do not)", needs, rules)
 	}
 	return nil
 }

@@ -121,7 +121,7 @@ const (
 	// MaxTypes bounds the job types with statistics; more have none.
 	MaxTypes = 10_000
 	// MaxEstimates bounds the tenants and types, over all queues, whose run times estimates are learned from
-	// (SPEC §26.1): the one that learned nothing for longest gives way.
+	// (SPEC §26.1): the one whose last lesson is oldest gives way.
 	MaxEstimates = 20_000
 	// MaxExpectedTypes bounds the types for which a queue's owner sets an expected time:
 	// they stand in the queue's row.
