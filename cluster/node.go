@@ -90,6 +90,7 @@ type Node struct {
 	endLife  context.CancelCauseFunc
 	loops    sync.WaitGroup
 	fatalErr atomic.Pointer[error]
+	spaced   atomic.Bool // the log is written in the way of spacedRules, or could not be
 }
 
 // newNode makes a node that has touched nothing yet.

@@ -183,6 +183,7 @@ func (rp *replica) freeze() *fsm.Frozen {
 // for it.
 func (rp *replica) advance(index rota.Index, rules uint32) {
 	rp.rules.Store(rules)
+	rp.n.spaceLog(rules)
 	rp.appliedAt.Store(int64(rp.n.sinceBoot()))
 	rp.hub.advance(index)
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/raftstore"
 	"github.com/rotasched/rota/cluster/recovery"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
@@ -134,6 +135,7 @@ func TestRules_switchOnOnceEveryVoterKnowsThem(t *testing.T) {
 		}
 	}
 	b.verifyEqual(b.leader())
+	b.formats(1)
 
 	b.replace("n1", true)
 	b.leadBy("n3")
@@ -160,7 +162,24 @@ func TestRules_switchOnOnceEveryVoterKnowsThem(t *testing.T) {
 			t.Errorf("node %s tells of %d switches", id, changed)
 		}
 	}
+	b.formats(raftstore.NodeFormat)
+	b.replace("n1", true) // on a log that is spaced in its midst
+	submitAll(t, b.node("n1"), specs("again", 50))
 	b.verifyEqual(b.leader())
+}
+
+// formats waits until node.json of all nodes has a format: that before a switch is what older binaries read.
+func (b *bench) formats(want int) {
+	b.t.Helper()
+	for _, id := range b.ids() {
+		b.eventually(fmt.Sprintf("node.json of %s has format %d", id, want), func() bool {
+			text, err := os.ReadFile(filepath.Join(b.addrs[id].Data, "node.json"))
+			if err != nil {
+				b.t.Fatal(err)
+			}
+			return strings.Contains(string(text), fmt.Sprintf(`"format": %d,`, want))
+		})
+	}
 }
 
 // replace starts a node anew with another binary; what is to be seen while it is down

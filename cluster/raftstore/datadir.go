@@ -16,8 +16,10 @@ const (
 	nodeFile    = "node.json"
 	lockName    = "LOCK"
 	nodeFileMax = 64 << 10
-	// NodeFormat is the version of node.json.
-	NodeFormat = 1
+	// NodeFormat is the newest version of node.json, which says that the log is spaced (Stores.Space), plainFormat
+	// that of a directory whose log is not.
+	NodeFormat  = 2
+	plainFormat = 1
 )
 
 // DataDir is a node's data directory, locked for this process. Raft remembers
@@ -123,6 +125,18 @@ func (d *DataDir) SetRebuild(r RebuildRecord) error {
 	return d.store(next)
 }
 
+// MarkSpaced has binaries refuse the directory that cannot read a spaced log (Stores.Space), for ever.
+func (d *DataDir) MarkSpaced() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.record.Format == NodeFormat {
+		return nil
+	}
+	next := d.record
+	next.Format = NodeFormat
+	return d.store(next)
+}
+
 // Close unlocks the directory for another process.
 func (d *DataDir) Close() error { return d.lock.Close() }
 
@@ -205,7 +219,7 @@ func (d *DataDir) load(id rota.NodeID, clusterName string, adopt bool) error {
 // itself, and all that does not fit. It writes nothing.
 func (d *DataDir) judge(id rota.NodeID, clusterName string, adopt, hasState bool) (now nodeRecord, faults []error) {
 	d.fresh = !hasState
-	now = nodeRecord{Format: NodeFormat, Node: id, ClusterName: clusterName}
+	now = nodeRecord{Format: plainFormat, Node: id, ClusterName: clusterName}
 	var err error
 	if now.DirInode, now.DirBorn, err = birthOf(d.path); err != nil {
 		return now, []error{err}
@@ -223,7 +237,7 @@ func (d *DataDir) judge(id rota.NodeID, clusterName string, adopt, hasState bool
 	case err != nil:
 		return now, []error{err}
 	}
-	now.ClusterID, now.Identity, now.Starts = kept.ClusterID, kept.Identity, kept.Starts
+	now.Format, now.ClusterID, now.Identity, now.Starts = kept.Format, kept.ClusterID, kept.Identity, kept.Starts
 	now.Adoptions, now.Founders, now.Rebuild = kept.Adoptions, kept.Founders, kept.Rebuild
 	if !sameBirth(kept, now) {
 		now.Adoptions++

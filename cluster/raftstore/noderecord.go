@@ -106,9 +106,9 @@ func (d *DataDir) checkWriter(data []byte) error {
 	if err := json.Unmarshal(data, &by); err != nil {
 		return damaged(path, err.Error())
 	}
-	if by.Format != NodeFormat {
-		return rota.Refusef(rota.KindConflict, "data", "%s has format %d, this binary knows %d: start the "+
-			"version of rota that wrote it, or a newer one", path, by.Format, NodeFormat)
+	if by.Format < plainFormat || by.Format > NodeFormat {
+		return rota.Refusef(rota.KindConflict, "data", "%s has format %d, this binary knows %d to %d: start the "+
+			"version of rota that wrote it, or a newer one", path, by.Format, plainFormat, NodeFormat)
 	}
 	if by.Sum != recordSum(data) {
 		return damaged(path, "it does not match its checksum")

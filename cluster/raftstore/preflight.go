@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
-	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
 
@@ -184,10 +183,9 @@ func surveyLog(path string) (found *logSummary, err error) {
 	if err != nil || !made {
 		return found, err
 	}
-	options := &bbolt.Options{ReadOnly: true, Timeout: raftFileLock}
-	store, err := raftboltdb.New(raftboltdb.Options{Path: path, BoltOptions: options})
+	store, err := openToRead(path)
 	if err != nil {
-		return nil, openRefusal(path, err)
+		return nil, err
 	}
 	defer store.Close()
 	if err := surveyValues(store, found); err != nil {
@@ -234,20 +232,27 @@ func surveyKeys(path string, found *logSummary) (made bool, err error) {
 	}
 	defer db.Close()
 	err = db.View(func(tx *bbolt.Tx) error {
-		logs := tx.Bucket([]byte("logs"))
-		if made = logs != nil && tx.Bucket([]byte("conf")) != nil; !made {
+		logs, conf := tx.Bucket([]byte("logs")), tx.Bucket([]byte("conf"))
+		if made = logs != nil && conf != nil; !made {
 			if tx.ID() > bucketsMadeBy {
 				return damaged(path, "the bucket of the log or of the votes is missing")
 			}
 			return nil
 		}
+		from, err := spacedFrom(conf.Get(keySpaced))
+		if err != nil {
+			return damaged(path, err.Error())
+		}
 		return logs.ForEach(func(key, _ []byte) error {
 			if len(key) != 8 {
 				return damaged(path, fmt.Sprintf("the log has a key of %d bytes", len(key)))
 			}
-			index := binary.BigEndian.Uint64(key)
+			index, spacer := indexOf(binary.BigEndian.Uint64(key), from)
 			n := len(found.spans)
 			switch {
+			case spacer && n > 0 && index == found.spans[n-1].last:
+			case spacer:
+				return damaged(path, fmt.Sprintf("what stands behind entry %d is there without it", index))
 			case index == 0 || n > 0 && index <= found.spans[n-1].last:
 				return damaged(path, fmt.Sprintf("index %d is out of order", index))
 			case n > 0 && index == found.spans[n-1].last+1:
@@ -290,7 +295,7 @@ func holdsState(path string) (holds bool) {
 }
 
 // surveyValues reads term and vote.
-func surveyValues(store *raftboltdb.BoltStore, found *logSummary) error {
+func surveyValues(store raft.StableStore, found *logSummary) error {
 	probe := &stableStore{inner: store, writer: &writer{opts: Options{Fatal: func(error) {}}}}
 	vote, err := probe.Get(keyVote)
 	if err == nil {

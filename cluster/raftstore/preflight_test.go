@@ -235,6 +235,12 @@ func TestPreflightFindsFlips(t *testing.T) {
 	entries := testEntries(1, 400, 3)
 	stores := openTestStores(t, origin, nil)
 	for i := 0; i < len(entries); i += 10 {
+		if i == len(entries)/2 {
+			if err := stores.Space(); err != nil {
+				t.Fatal(err)
+			}
+			entries[i].Data = bytes.Repeat([]byte("large"), largeFrom/5+1)
+		}
 		if err := stores.Log.StoreLogs(entries[i : i+10]); err != nil {
 			t.Fatal(err)
 		}
@@ -315,6 +321,7 @@ func TestPreflightTakesWhatIsWhole(t *testing.T) {
 		t.Fatal(err)
 	}
 	first, last := uint64(1), uint64(0)
+	spaced := random.IntN(600)
 	for round := range 600 {
 		entries := testEntries(last+1, last+1+random.Uint64N(5), 1)
 		for _, entry := range entries {
@@ -323,7 +330,11 @@ func TestPreflightTakesWhatIsWhole(t *testing.T) {
 				entry.Data = make([]byte, 60_000+random.IntN(9_000))
 			}
 		}
-		err := stores.Log.StoreLogs(entries)
+		var err error
+		if round == spaced {
+			err = stores.Space()
+		}
+		err = errors.Join(err, stores.Log.StoreLogs(entries))
 		last = entries[len(entries)-1].Index
 		if random.IntN(10) == 0 {
 			cut := first + random.Uint64N(last-first+1)

@@ -4,8 +4,6 @@ import (
 	"path/filepath"
 
 	"github.com/hashicorp/raft"
-	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
-	"go.etcd.io/bbolt"
 )
 
 // StoppedLog is the log of a node that does not run, open for reading.
@@ -13,7 +11,7 @@ type StoppedLog struct {
 	// First and Last bound the newest entries without a gap, 0 for none.
 	First, Last uint64
 
-	bolt *raftboltdb.BoltStore // nil where there are none
+	bolt *boltLog // nil where there are none
 }
 
 // OpenStopped checks and opens the log in a data directory; it writes nothing.
@@ -24,10 +22,9 @@ func OpenStopped(data string) (*StoppedLog, error) {
 		return &StoppedLog{}, err
 	}
 	span := found.spans[len(found.spans)-1]
-	bolt, err := raftboltdb.New(raftboltdb.Options{Path: path,
-		BoltOptions: &bbolt.Options{ReadOnly: true, Timeout: raftFileLock}})
+	bolt, err := openToRead(path)
 	if err != nil {
-		return nil, openRefusal(path, err)
+		return nil, err
 	}
 	return &StoppedLog{First: span.first, Last: span.last, bolt: bolt}, nil
 }

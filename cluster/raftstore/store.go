@@ -74,7 +74,7 @@ type Stores struct {
 	// Stable holds the term and the vote.
 	Stable raft.StableStore
 
-	bolt   *raftboltdb.BoltStore
+	bolt   *boltLog
 	writer *writer
 	once   sync.Once
 	closed error
@@ -88,7 +88,7 @@ func Open(dir string, opts Options) (stores *Stores, err error) {
 	if err != nil {
 		return nil, err
 	}
-	failpointLog(bolt)
+	failpointLog(bolt.BoltStore)
 	writer := newWriter(dir, opts)
 	stable, err := newStableStore(bolt, writer)
 	if err != nil {
@@ -148,6 +148,11 @@ func (s *Stores) CutStored(first, last uint64) error {
 	return nil
 }
 
+// Space has large entries written once instead of four times, from the next one on, for good. Binaries that know
+// node.json of format 1 alone take such a log for damage: the directory must have been marked before
+// (DataDir.MarkSpaced). Again it does nothing.
+func (s *Stores) Space() error { return s.writer.doNow("space the log", s.bolt.space) }
+
 // Close waits for the write under way and closes the file. After a stall it
 // leaves the file to the end of the process: closing would wait for the disk.
 func (s *Stores) Close() error {
@@ -198,17 +203,26 @@ func cachedLog(inner raft.LogStore) (raft.LogStore, error) {
 // Opening commits, as raftboltdb makes its buckets: what is read from here on is on
 // the disk. Without that a last commit whose fsync failed, or whose process died before
 // it, would be read from the kernel's cache, be counted by a leader, and go with the power.
-func openBolt(path string, noSync bool) (store *raftboltdb.BoltStore, err error) {
+func openBolt(path string, noSync bool) (log *boltLog, err error) {
+	return openLog(path, raftboltdb.Options{NoSync: noSync || planted.noFsync(), BoltOptions: boltOptions()})
+}
+
+// openToRead opens raft.db for reading.
+func openToRead(path string) (*boltLog, error) {
+	return openLog(path, raftboltdb.Options{BoltOptions: &bbolt.Options{ReadOnly: true, Timeout: raftFileLock}})
+}
+
+func openLog(path string, options raftboltdb.Options) (log *boltLog, err error) {
 	defer guardDamage(path, &err)
-	store, err = raftboltdb.New(raftboltdb.Options{
-		Path:        path,
-		NoSync:      noSync || planted.noFsync(),
-		BoltOptions: boltOptions(),
-	})
+	options.Path = path
+	bolt, err := raftboltdb.New(options)
 	if err != nil {
 		return nil, openRefusal(path, err)
 	}
-	return store, nil
+	if log, err = newBoltLog(bolt); err != nil {
+		return nil, errors.Join(damaged(path, err.Error()), bolt.Close())
+	}
+	return log, nil
 }
 
 // openRefusal words why bbolt did not open the file.

@@ -142,9 +142,14 @@ func TestJudge(t *testing.T) {
 		"newer rules":                           {binary("0.3.1", func(f *Formats) { f.Rules = 3 }), "rules", OK, "", "there is a way back"},
 		"an upgrade has come halfway":           {node(1, func(n *rota.NodeStatus) { n.RulesVersion = 3 }), "rules", Warning, "n1", "knows rules version 2, others 3"},
 		"the switch is due":                     {func(f *Facts) { f.Status.RulesVersion = 1 }, "rules", Warning, "", "switches by itself"},
-		"an older snapshot format":              {binary("0.3.1", func(f *Formats) { f.Snapshot = 2 }), "formats", Blocked, "", "snapshots and backups of format 3"},
-		"a binary that says nothing":            {func(f *Facts) { f.To = &Binary{Version: "0.0.1"} }, "formats", Blocked, "", "does not say"},
-		"formats are not known":                 {func(f *Facts) { f.To, f.Own.Version = to("0.3.1", nil), "0.9.0" }, "formats", Warning, "", "is not known"},
+		"an older node.json":                    {binary("0.3.1", func(f *Formats) { f.Node = 0 }), "formats", Blocked, "", "node.json of format 1"},
+		"an older node.json, not written yet": {func(f *Facts) {
+			f.Own.Formats.Rules = 3
+			f.To = to("0.3.1", func(f *Formats) { f.Node = 0 })
+		}, "formats", OK, "", "reads what the nodes write"},
+		"an older snapshot format":   {binary("0.3.1", func(f *Formats) { f.Snapshot = 2 }), "formats", Blocked, "", "snapshots and backups of format 3"},
+		"a binary that says nothing": {func(f *Facts) { f.To = &Binary{Version: "0.0.1"} }, "formats", Blocked, "", "does not say"},
+		"formats are not known":      {func(f *Facts) { f.To, f.Own.Version = to("0.3.1", nil), "0.9.0" }, "formats", Warning, "", "is not known"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

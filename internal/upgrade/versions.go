@@ -156,6 +156,9 @@ func (j *judge) formats() {
 	to := *j.To.Formats
 	if j.Own.Formats != nil && !slices.ContainsFunc(j.answering(), func(n rota.NodeStatus) bool { return n.Version != j.Own.Version }) {
 		own := *j.Own.Formats
+		if j.Status.RulesVersion < own.Rules { // node.json stays as it was until newer rules are in force
+			own.Node = min(own.Node, to.Node)
+		}
 		for _, one := range []struct {
 			what    string
 			own, to uint32

@@ -162,7 +162,7 @@ func refuseNewerDirectory(t *testing.T, c *nodes, victim *node) {
 	path := filepath.Join(victim.Dir, "node.json")
 	whole, err := os.ReadFile(path)
 	check(t, err)
-	check(t, os.WriteFile(path, bytes.Replace(whole, []byte(`"format": 1`), []byte(`"format": 9`), 1), 0o600))
+	check(t, os.WriteFile(path, anyFormat.ReplaceAll(whole, []byte(`"format": 9`)), 0o600))
 	double(t, c, victim, victim.Dir).refused(t, "format 9", "newer")
 	check(t, os.WriteFile(path, whole, 0o600))
 	back(t, c, victim)

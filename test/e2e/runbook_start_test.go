@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -51,7 +52,7 @@ var startTroubles = map[string]func(*testing.T, *node, *refusedStart){
 		check(t, os.Truncate(filepath.Join(n.Dir, "archive.db"), 1000))
 	},
 	"StartOtherFormat": func(t *testing.T, n *node, _ *refusedStart) {
-		rewrite(t, n, func(text string) string { return strings.Replace(text, `"format": 1`, `"format": 9`, 1) })
+		rewrite(t, n, func(text string) string { return anyFormat.ReplaceAllString(text, `"format": 9`) })
 	},
 	"StartRecoveryUnfinished": func(t *testing.T, n *node, _ *refusedStart) {
 		// A recovery, and the note of it that goes last.
@@ -139,6 +140,9 @@ func rewrite(t *testing.T, n *node, change func(string) string) {
 	}
 	check(t, os.WriteFile(path, []byte(change(string(whole))), 0o600))
 }
+
+// anyFormat is the format in a node.json.
+var anyFormat = regexp.MustCompile(`"format": \d+`)
 
 // resummed returns a node.json with its checksum, which docs/reference/formats.md describes.
 func resummed(t *testing.T, text string) string {
