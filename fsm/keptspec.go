@@ -141,6 +141,12 @@ func (k *specs) keep(s *rota.JobSpec) *keptSpec {
 		kept.sharedSpec = restOf(&encoder{}, s)
 		return kept
 	}
+	kept.sharedSpec = k.rest(s)
+	return kept
+}
+
+// rest returns what a spec says beside its own parts, shared with others that say the same.
+func (k *specs) rest(s *rota.JobSpec) *sharedSpec {
 	if k.last == nil || !k.last.says(s) {
 		at := &k.shared[place(s)]
 		if *at == nil || !(*at).says(s) {
@@ -148,8 +154,7 @@ func (k *specs) keep(s *rota.JobSpec) *keptSpec {
 		}
 		k.last = *at
 	}
-	kept.sharedSpec = k.last
-	return kept
+	return k.last
 }
 
 // content is the hash of all that a submitter says of a job (SPEC §16.5).
@@ -159,9 +164,7 @@ func (k *specs) content(s *rota.JobSpec) rota.Digest {
 
 // size counts the bytes of a spec's canonical form.
 func (k *specs) size(s *rota.JobSpec) int64 {
-	k.enc.b = k.enc.b[:0]
-	encodeParts(&k.enc, &keptSpec{ID: s.ID, sharedSpec: &sharedSpec{JobSpec: *s}}, canonicalHeaders(s.Headers), nil)
-	return int64(len(k.enc.b)) - textBytes(0) + textBytes(len(s.Payload))
+	return k.rest(s).bytesWith(s.ID, canonicalHeaders(s.Headers), s.Payload)
 }
 
 // ContentOf returns the hash by which a submission is known again, as Ended has it.
@@ -199,7 +202,12 @@ func (s *keptSpec) words() rota.JobSpec {
 // bytes counts those of a spec's canonical form, without encoding it anew.
 func (s *keptSpec) bytes() int64 {
 	headers, payload := s.split()
-	n := s.restBytes + textBytes(len(s.ID)) + textBytes(len(payload))
+	return s.bytesWith(s.ID, headers, payload)
+}
+
+// bytesWith is what they are with a job's own parts.
+func (r *sharedSpec) bytesWith(id rota.JobID, headers, payload []byte) int64 {
+	n := r.restBytes + textBytes(len(id)) + textBytes(len(payload))
 	if len(headers) > 0 {
 		n += textBytes(len(headers))
 	}
