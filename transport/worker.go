@@ -13,8 +13,6 @@ import (
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
-	"github.com/rotasched/rota/internal/joblog"
-	"github.com/rotasched/rota/internal/limits"
 	"github.com/rotasched/rota/internal/peer"
 )
 
@@ -35,10 +33,10 @@ const (
 
 // workStream is a worker's one stream (SPEC §13.3). Its goroutines:
 //
-//   - the handler's own reads messages and starts what they ask for;
-//   - receive gets them from gRPC, so that a timeout can overtake it;
-//   - send alone owns stream.Send (workersend.go);
-//   - pump carries notices, beat answers beats, and one for each batch.
+//   - read gets messages from gRPC and starts what they ask for;
+//   - the handler's own waits for the end, so that a timeout and a drain can overtake it;
+//   - pump carries notices, beat answers beats, and one for each batch;
+//   - who has something to send sends it, one at a time (workersend.go).
 //
 // The first error ends ctx with itself as the cause, and that is the status.
 type workStream struct {
@@ -49,7 +47,12 @@ type workStream struct {
 	ctx     context.Context
 	fail    context.CancelCauseFunc
 
-	in      chan *received
+	first chan *rotav1.Hello // the hello, or nil for another message in its place
+	known chan struct{}      // closed once the hello has opened the session
+	ended chan lastWord
+
+	mayTake sync.Mutex    // guards closing, and is held while what a message asks for is started
+	closing bool          // no message is taken any more
 	slots   chan struct{} // batches in flight
 	batches sync.WaitGroup
 	loops   sync.WaitGroup
@@ -57,9 +60,10 @@ type workStream struct {
 	outbox
 }
 
-type received struct {
-	message words.FromWorker
-	err     error
+// lastWord is why a stream is not read any more: an error, io.EOF for its worker's good end, or a bye.
+type lastWord struct {
+	err error
+	bye bool
 }
 
 // Work serves a worker's stream.
@@ -67,12 +71,13 @@ func (s *workersService) Work(stream grpc.BidiStreamingServer[rotav1.WorkRequest
 	rotav1.WorkResponse]) error {
 	w := &workStream{
 		server: s.server, stream: stream, log: s.server.log,
-		in: make(chan *received), slots: make(chan struct{}, batchesInFlight), beats: make(chan *rotav1.Beat, 1),
-		outbox: newOutbox(),
+		first: make(chan *rotav1.Hello, 1), known: make(chan struct{}), ended: make(chan lastWord, 1),
+		slots: make(chan struct{}, batchesInFlight), beats: make(chan *rotav1.Beat, 1),
 	}
 	w.ctx, w.fail = context.WithCancelCause(stream.Context())
 	defer w.fail(nil)
-	go w.receive()
+	w.makeOutbox()
+	go w.read()
 	hello, err := w.hello()
 	if err != nil {
 		return err
@@ -81,21 +86,38 @@ func (s *workersService) Work(stream grpc.BidiStreamingServer[rotav1.WorkRequest
 		return err
 	}
 	defer w.close()
+	close(w.known)
 	return w.serve()
 }
 
-// receive ends when the stream does, at the latest when the handler returns.
-func (w *workStream) receive() {
+// read ends when the stream does, at the latest when the handler returns.
+func (w *workStream) read() {
+	var end lastWord
+	w.guard("read", func() { end = w.readAll() })
+	w.ended <- end
+}
+
+func (w *workStream) readAll() lastWord {
+	hello := new(words.FromWorker)
+	if err := w.stream.RecvMsg(hello); err != nil {
+		return lastWord{err: err}
+	}
+	w.first <- hello.Other.GetHello()
+	select {
+	case <-w.known:
+	case <-w.ctx.Done():
+		return lastWord{err: context.Cause(w.ctx)}
+	}
 	for {
-		got := new(received)
-		got.err = w.stream.RecvMsg(&got.message)
-		select {
-		case w.in <- got:
-		case <-w.ctx.Done():
-			return
+		message := new(words.FromWorker)
+		if err := w.stream.RecvMsg(message); err != nil {
+			return lastWord{err: err}
 		}
-		if got.err != nil {
-			return
+		if message.Other.GetBye() != nil {
+			return lastWord{bye: true}
+		}
+		if err := w.take(message); err != nil {
+			return lastWord{err: err}
 		}
 	}
 }
@@ -104,17 +126,17 @@ func (w *workStream) hello() (*rotav1.Hello, error) {
 	timeout := time.NewTimer(helloTimeout)
 	defer timeout.Stop()
 	select {
-	case got := <-w.in:
-		switch {
-		case got.err == io.EOF:
-			return nil, rota.Refusef(rota.KindInvalid, "hello", "the stream ended before a hello came")
-		case got.err != nil:
-			return nil, got.err
-		case got.message.Other.GetHello() == nil:
+	case hello := <-w.first:
+		if hello == nil {
 			return nil, rota.Refusef(rota.KindInvalid, "hello",
 				"the first message is not a hello: it has to say who the worker is")
 		}
-		return got.message.Other.GetHello(), nil
+		return hello, nil
+	case end := <-w.ended:
+		if end.err == io.EOF {
+			return nil, rota.Refusef(rota.KindInvalid, "hello", "the stream ended before a hello came")
+		}
+		return nil, end.err
 	case <-timeout.C:
 		return nil, rota.Refusef(rota.KindTimeout, "hello", "no hello came within %v", helloTimeout)
 	case <-w.server.draining.Done():
@@ -151,7 +173,6 @@ func (w *workStream) open(core Core, hello *rotav1.Hello) error {
 	if w.server.options.Node != nil {
 		welcome.ClusterId = string(w.server.options.Node.ClusterID())
 	}
-	go w.send()
 	w.push(&rotav1.WorkResponse{Message: &rotav1.WorkResponse_Welcome{Welcome: welcome}})
 	w.loops.Go(func() { w.guard("notices", w.pump) })
 	w.loops.Go(func() { w.guard("beat", w.beat) })
@@ -159,21 +180,26 @@ func (w *workStream) open(core Core, hello *rotav1.Hello) error {
 	return nil
 }
 
-// close waits for all that uses the session, then gives it back. The sender is
-// waited for only as long as it can move: a Send that the worker does not take
-// ends when the handler returns.
+// close waits for all that uses the session, then gives it back. Who is sending is
+// waited for only so long: a Send that the worker does not take ends when the handler
+// has returned, and asks nothing of the session then.
 func (w *workStream) close() {
 	w.fail(nil)
-	w.loops.Wait()
-	w.batches.Wait()
-	w.session.Close()
-	w.log.Info("worker's stream ended", "reason", context.Cause(w.ctx))
-	patience := time.NewTimer(time.Second)
+	w.takeNoMore()
+	left := make(chan struct{})
+	go func() {
+		w.loops.Wait()
+		w.batches.Wait()
+		close(left)
+	}()
+	patience := time.NewTimer(closePatience)
 	defer patience.Stop()
 	select {
-	case <-w.sender:
+	case <-left:
 	case <-patience.C:
 	}
+	w.session.Close()
+	w.log.Info("worker's stream ended", "reason", context.Cause(w.ctx))
 }
 
 // guard ends the stream when f panics: gRPC's interceptors do not see it.
@@ -186,64 +212,33 @@ func (w *workStream) guard(what string, f func()) {
 	f()
 }
 
-// serve reads until the worker has said all, or something ends the stream.
+// serve waits until the worker has said all, or something ends the stream.
 func (w *workStream) serve() error {
-	for {
-		select {
-		case got := <-w.in:
-			if got.err == io.EOF {
-				return w.settle()
-			}
-			if got.err != nil {
-				w.fail(got.err)
-				return got.err
-			}
-			if bye := got.message.Other.GetBye(); bye != nil {
-				return w.bye()
-			}
-			if err := w.take(&got.message); err != nil {
-				w.fail(err)
-				return err
-			}
-		case <-w.server.draining.Done():
-			return w.leave()
-		case <-w.ctx.Done():
-			return context.Cause(w.ctx)
+	select {
+	case end := <-w.ended:
+		switch {
+		case end.bye:
+			return w.bye()
+		case end.err == io.EOF:
+			return w.settle()
 		}
+		w.fail(end.err)
+		return end.err
+	case <-w.server.draining.Done():
+		return w.leave()
+	case <-w.ctx.Done():
+		return context.Cause(w.ctx)
 	}
 }
 
-// take starts what one message asks for.
+// take starts what one message asks for, unless the stream is about to end.
 func (w *workStream) take(message *words.FromWorker) error {
 	if message.Other == nil {
-		select {
-		case w.slots <- struct{}{}:
-		case <-w.server.draining.Done():
-			return w.leave()
-		case <-w.ctx.Done():
-			return context.Cause(w.ctx)
-		}
-		w.batches.Go(func() {
-			defer func() { <-w.slots }()
-			w.guard("commands", func() { w.decide(message) })
-		})
-		return nil
+		return w.takeBatch(message)
 	}
 	switch m := message.Other.GetMessage().(type) {
 	case *rotav1.WorkRequest_Beat:
-		logged, err := loggedFromWire(m.Beat.GetLogs())
-		if err != nil {
-			return err
-		}
-		w.session.Logged(logged)
-		select {
-		case <-w.beats: // an older one still waits: the newer is worth more
-		default:
-		}
-		w.beats <- m.Beat
-		// At once, while this stream stands: no more is said of it once it has ended.
-		w.push(&rotav1.WorkResponse{Message: &rotav1.WorkResponse_Heard{Heard: &rotav1.Heard{Sequence: m.Beat.GetSequence()}}})
-		return nil
+		return w.takeBeat(m.Beat)
 	case *rotav1.WorkRequest_Hello:
 		return rota.Refusef(rota.KindInvalid, "hello", "a second hello came: one stream is for one worker")
 	default:
@@ -251,131 +246,57 @@ func (w *workStream) take(message *words.FromWorker) error {
 	}
 }
 
-// decide has one batch decided and answers it by its sequence.
-func (w *workStream) decide(batch *words.FromWorker) {
-	answers, err := w.decideEach(batch)
-	if err != nil {
-		deniedItem(w.ctx, err)
-		w.push(words.WriteAnswers(batch.Sequence, nil, refusalOf(w.ctx, err)))
-		return
+func (w *workStream) takeBatch(batch *words.FromWorker) error {
+	select {
+	case w.slots <- struct{}{}:
+	case <-w.ctx.Done():
+		return context.Cause(w.ctx)
 	}
-	w.push(words.WriteAnswers(batch.Sequence, answers, nil))
-}
-
-func (w *workStream) decideEach(batch *words.FromWorker) ([]peer.LeaseAnswer, error) {
-	all := batch.Commands
-	if err := checkCount("commands", len(all), limits.MaxBatchJobs); err != nil {
-		return nil, err
-	}
-	var answers []peer.LeaseAnswer // nil while every command is good
-	var places []int
-	good := all[:0]
-	for i := range all {
-		var err error
-		if batch.Faults != nil {
-			err = batch.Faults[i]
-		}
-		if err == nil {
-			err = checkCommand(&all[i])
-		}
-		if err != nil {
-			if answers == nil {
-				answers = make([]peer.LeaseAnswer, len(all))
-				for before := range i {
-					places = append(places, before)
-				}
-			}
-			answers[i].Err = refusalOf(w.ctx, err)
-			continue
-		}
-		if answers != nil {
-			places = append(places, i)
-		}
-		good = append(good, all[i])
-	}
-	if len(good) == 0 {
-		return answers, nil
-	}
-	ctx, cancel := context.WithTimeout(w.ctx, callTimeout)
-	defer cancel()
-	done, err := w.session.Do(ctx, good)
-	if err != nil {
-		return nil, err
-	}
-	if err := checkLengths("commands", len(good), len(done)); err != nil {
-		return nil, err
-	}
-	for n := range done {
-		if e := done[n].Err; e != nil {
-			deniedItem(w.ctx, e)
-		}
-	}
-	if answers == nil {
-		return done, nil
-	}
-	for n := range done {
-		answers[places[n]] = done[n]
-	}
-	return answers, nil
-}
-
-// checkCommand refuses a command that no lease could take, and cuts its text:
-// a log entry must not grow by what is cut anyway.
-func checkCommand(c *peer.LeaseCommand) error {
-	if c.Lease.IsZero() {
-		return rota.Refusef(rota.KindInvalid, "lease_id", "a command names no lease")
-	}
-	if c.Job != "" {
-		if err := rota.CheckJobRef("job", c.Job); err != nil {
-			return err
-		}
-	}
-	if n := len(c.Output); n > rota.MaxPayloadBytes {
-		return rota.Refusef(rota.KindInvalid, "output", "output has %d bytes: at most %d are taken", n,
-			rota.MaxPayloadBytes)
-	}
-	if n := len(c.OutputDigest); n != 0 && n != 32 {
-		return rota.Refusef(rota.KindInvalid, "output_digest", "output_digest has %d bytes: 32 or none are wanted", n)
-	}
-	if err := checkChildren(c); err != nil {
-		return err
-	}
-	if c.Progress < 0 || c.Progress > 100 {
-		return rota.Refusef(rota.KindInvalid, "progress", "progress is %d: 0 to 100 is wanted", c.Progress)
-	}
-	if len(c.Log) > 0 {
-		if _, err := joblog.Decode(c.Log); err != nil {
-			return err
-		}
-	}
-	if c.Ordinal < 0 {
-		return rota.Refusef(rota.KindInvalid, "ordinal", "ordinal is %d: 1 or more is wanted", c.Ordinal)
-	}
-	if c.Verb == rota.VerbProgress {
-		c.Text = head(c.Text, limits.MaxNoteBytes)
-	} else {
-		c.Text = tail(c.Text, limits.MaxErrorBytes)
+	if !w.taking(func() {
+		w.batches.Go(func() {
+			defer func() { <-w.slots }()
+			w.guard("commands", func() { w.decide(batch) })
+		})
+	}) {
+		<-w.slots
 	}
 	return nil
 }
 
-// checkChildren reads what a completion adds to its workflow.
-func checkChildren(c *peer.LeaseCommand) (err error) {
-	if len(c.Children) == 0 {
-		return nil
-	}
-	if c.Verb != rota.VerbComplete {
-		return rota.Refusef(rota.KindInvalid, "children", "only COMPLETE brings children")
-	}
-	_, node, ok := rota.SplitNodeJobID(c.Job)
-	if !ok {
-		return rota.Refusef(rota.KindInvalid, "children", "job %.80q is no node of a workflow: only such a one can have children", c.Job)
-	}
-	if c.Growth, err = words.GrowthFromWire(c.Children); err != nil {
+func (w *workStream) takeBeat(beat *rotav1.Beat) error {
+	logged, err := loggedFromWire(beat.GetLogs())
+	if err != nil {
 		return err
 	}
-	c.Children = nil
-	return c.Growth.CheckShape(node)
+	if !w.taking(func() { w.session.Logged(logged) }) {
+		return nil
+	}
+	select {
+	case <-w.beats: // an older one still waits: the newer is worth more
+	default:
+	}
+	w.beats <- beat
+	// At once, while this stream stands: no more is said of it once it has ended.
+	w.push(&rotav1.WorkResponse{Message: &rotav1.WorkResponse_Heard{Heard: &rotav1.Heard{Sequence: beat.GetSequence()}}})
+	return nil
+}
+
+// taking does something for a message that came, unless none is taken any more.
+func (w *workStream) taking(do func()) bool {
+	w.mayTake.Lock()
+	defer w.mayTake.Unlock()
+	if w.closing {
+		return false
+	}
+	do()
+	return true
+}
+
+// takeNoMore has what comes from now on passed over: the stream ends, and its worker sends it again.
+func (w *workStream) takeNoMore() {
+	w.mayTake.Lock()
+	defer w.mayTake.Unlock()
+	w.closing = true
 }
 
 // beat answers beats, one at a time. One that finds no leader is not answered
@@ -430,6 +351,7 @@ func (w *workStream) leave() error {
 func (w *workStream) settle() error {
 	ctx, cancel := context.WithTimeout(w.ctx, settleTimeout)
 	defer cancel()
+	w.takeNoMore()
 	done := make(chan struct{})
 	go func() {
 		w.batches.Wait()

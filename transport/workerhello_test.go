@@ -101,10 +101,16 @@ func TestWork_endsThoughTheWorkerTakesNothing(t *testing.T) {
 	t.Parallel()
 	b, session := setup(t), newSession()
 	open(t, b, session)
-	for range outboxMessages + 2 {
-		a := &rota.Assignment{Spec: rota.JobSpec{Payload: make([]byte, rota.MaxPayloadBytes)}}
-		session.notices <- []peer.Notice{{Assigned: a}}
-	}
+	a := &rota.Assignment{Spec: rota.JobSpec{Payload: make([]byte, rota.MaxPayloadBytes)}}
+	go func() {
+		for {
+			select {
+			case session.notices <- []peer.Notice{{Assigned: a}}:
+			case <-session.closed:
+				return
+			}
+		}
+	}()
 	ctx, cancel := context.WithCancel(t.Context())
 	drained := make(chan error, 1)
 	go func() { drained <- b.server.Drain(ctx) }()

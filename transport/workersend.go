@@ -2,7 +2,7 @@ package transport
 
 import (
 	"context"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/rotasched/rota"
@@ -13,17 +13,27 @@ import (
 const (
 	// outboxMessages bounds what waits for a worker, each at most a message.
 	outboxMessages = 16
-	// slowConsumer is how long the outbox may be full without a message leaving.
+	// slowConsumer is how long a worker may take to take one message.
 	slowConsumer = 10 * time.Second
+	// closePatience is how long a stream that ends waits for a Send that its worker does not take, which ends
+	// only when the handler has returned.
+	closePatience = time.Second
 	// noticesBytes is the most that a message of notices has.
 	noticesBytes = limits.MaxMessageBytes - 64
 )
 
-// outbox is what waits to be sent to a worker. Only send takes from it.
+// outbox is what waits to be sent to a worker. Whoever has a message sends it, and what comes meanwhile: a
+// goroutine for it alone would have to be woken for each.
 type outbox struct {
-	queue  chan outgoing
-	sent   atomic.Uint64
-	sender chan struct{} // closed when send has ended
+	// room has a place for each message that waits or is being sent.
+	room chan struct{}
+
+	// slow ends the stream, slowConsumer after a Send began that has not ended.
+	slow *time.Timer
+
+	mu      sync.Mutex
+	sending bool
+	waiting []outgoing
 }
 
 // outgoing is a message, or a mark that tells when all before it are sent.
@@ -32,68 +42,78 @@ type outgoing struct {
 	mark    chan<- struct{}
 }
 
-func newOutbox() outbox {
-	return outbox{queue: make(chan outgoing, outboxMessages), sender: make(chan struct{})}
+// makeOutbox makes it for a stream whose context stands.
+func (w *workStream) makeOutbox() {
+	w.room = make(chan struct{}, outboxMessages)
+	w.slow = time.AfterFunc(slowConsumer, func() {
+		w.fail(&rota.Error{Kind: rota.KindExhausted, Subject: "stream", RetryAfter: comeBack,
+			Text: "slow consumer: " + slowConsumer.String() + " passed without a message taken, connect again"})
+	})
+	w.slow.Stop()
 }
 
-// send owns stream.Send until the stream ends.
-func (w *workStream) send() {
-	defer close(w.sender)
-	for {
-		select {
-		case out := <-w.queue:
-			if out.mark != nil {
-				close(out.mark)
-				continue
-			}
-			if err := w.stream.SendMsg(out.message); err != nil {
-				w.fail(err)
-				return
-			}
-			w.sent.Add(1)
-		case <-w.ctx.Done():
+// put leaves what is to be sent to the goroutine that sends; false where the caller has to.
+func (o *outbox) put(out outgoing) (left bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if left = o.sending; left {
+		o.waiting = append(o.waiting, out)
+	}
+	o.sending = true
+	return left
+}
+
+// next takes what waits longest; with nothing there the goroutine that sends is done.
+func (o *outbox) next() (out outgoing, more bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.sending = len(o.waiting) > 0; !o.sending {
+		return outgoing{}, false
+	}
+	out, o.waiting = o.waiting[0], o.waiting[1:]
+	return out, true
+}
+
+// send sends a message and all that comes meanwhile, as long as the stream stands: after that nothing is sent.
+// A worker that does not take a message for slowConsumer is cut off (SPEC §12.3): it would hold memory for ever, and
+// its leases are given to it again when it returns.
+func (w *workStream) send(out outgoing) {
+	for more := true; more; out, more = w.next() {
+		if out.mark != nil {
+			close(out.mark)
+			continue
+		}
+		if w.ctx.Err() != nil {
 			return
 		}
+		w.slow.Reset(slowConsumer)
+		err := w.stream.SendMsg(out.message)
+		w.slow.Stop()
+		if err != nil {
+			w.fail(err)
+			return
+		}
+		<-w.room
 	}
 }
 
-// push hands a message to the sender. While the outbox is full it waits; a
-// worker that takes nothing for slowConsumer is cut off (SPEC §12.3): it would
-// hold memory for ever, and its leases are given to it again when it returns.
+// push has a message sent. While the outbox is full it waits.
 func (w *workStream) push(message any) {
 	select {
-	case w.queue <- outgoing{message: message}:
+	case w.room <- struct{}{}:
+	case <-w.ctx.Done():
 		return
-	default:
 	}
-	sent, patience := w.sent.Load(), time.NewTimer(slowConsumer)
-	defer patience.Stop()
-	for {
-		select {
-		case w.queue <- outgoing{message: message}:
-			return
-		case <-w.ctx.Done():
-			return
-		case <-patience.C:
-			if now := w.sent.Load(); now != sent {
-				sent = now
-				patience.Reset(slowConsumer)
-				continue
-			}
-			w.fail(&rota.Error{Kind: rota.KindExhausted, Subject: "stream", RetryAfter: comeBack,
-				Text: "slow consumer: " + slowConsumer.String() + " passed without a message taken, connect again"})
-			return
-		}
+	if out := (outgoing{message: message}); !w.put(out) {
+		w.send(out)
 	}
 }
 
 // flush waits until all that was pushed before is sent.
 func (w *workStream) flush(ctx context.Context) error {
 	mark := make(chan struct{})
-	select {
-	case w.queue <- outgoing{mark: mark}:
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	if out := (outgoing{mark: mark}); !w.put(out) {
+		w.send(out)
 	}
 	select {
 	case <-mark:

@@ -1,0 +1,138 @@
+package transport
+
+import (
+	"context"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/api/words"
+	"github.com/rotasched/rota/internal/joblog"
+	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/peer"
+)
+
+// decide has one batch decided and answers it by its sequence.
+func (w *workStream) decide(batch *words.FromWorker) {
+	answers, err := w.decideEach(batch)
+	if err != nil {
+		deniedItem(w.ctx, err)
+		w.push(words.WriteAnswers(batch.Sequence, nil, refusalOf(w.ctx, err)))
+		return
+	}
+	w.push(words.WriteAnswers(batch.Sequence, answers, nil))
+}
+
+func (w *workStream) decideEach(batch *words.FromWorker) ([]peer.LeaseAnswer, error) {
+	all := batch.Commands
+	if err := checkCount("commands", len(all), limits.MaxBatchJobs); err != nil {
+		return nil, err
+	}
+	var answers []peer.LeaseAnswer // nil while every command is good
+	var places []int
+	good := all[:0]
+	for i := range all {
+		var err error
+		if batch.Faults != nil {
+			err = batch.Faults[i]
+		}
+		if err == nil {
+			err = checkCommand(&all[i])
+		}
+		if err != nil {
+			if answers == nil {
+				answers = make([]peer.LeaseAnswer, len(all))
+				for before := range i {
+					places = append(places, before)
+				}
+			}
+			answers[i].Err = refusalOf(w.ctx, err)
+			continue
+		}
+		if answers != nil {
+			places = append(places, i)
+		}
+		good = append(good, all[i])
+	}
+	if len(good) == 0 {
+		return answers, nil
+	}
+	ctx, cancel := context.WithTimeout(w.ctx, callTimeout)
+	defer cancel()
+	done, err := w.session.Do(ctx, good)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkLengths("commands", len(good), len(done)); err != nil {
+		return nil, err
+	}
+	for n := range done {
+		if e := done[n].Err; e != nil {
+			deniedItem(w.ctx, e)
+		}
+	}
+	if answers == nil {
+		return done, nil
+	}
+	for n := range done {
+		answers[places[n]] = done[n]
+	}
+	return answers, nil
+}
+
+// checkCommand refuses a command that no lease could take, and cuts its text:
+// a log entry must not grow by what is cut anyway.
+func checkCommand(c *peer.LeaseCommand) error {
+	if c.Lease.IsZero() {
+		return rota.Refusef(rota.KindInvalid, "lease_id", "a command names no lease")
+	}
+	if c.Job != "" {
+		if err := rota.CheckJobRef("job", c.Job); err != nil {
+			return err
+		}
+	}
+	if n := len(c.Output); n > rota.MaxPayloadBytes {
+		return rota.Refusef(rota.KindInvalid, "output", "output has %d bytes: at most %d are taken", n,
+			rota.MaxPayloadBytes)
+	}
+	if n := len(c.OutputDigest); n != 0 && n != 32 {
+		return rota.Refusef(rota.KindInvalid, "output_digest", "output_digest has %d bytes: 32 or none are wanted", n)
+	}
+	if err := checkChildren(c); err != nil {
+		return err
+	}
+	if c.Progress < 0 || c.Progress > 100 {
+		return rota.Refusef(rota.KindInvalid, "progress", "progress is %d: 0 to 100 is wanted", c.Progress)
+	}
+	if len(c.Log) > 0 {
+		if _, err := joblog.Decode(c.Log); err != nil {
+			return err
+		}
+	}
+	if c.Ordinal < 0 {
+		return rota.Refusef(rota.KindInvalid, "ordinal", "ordinal is %d: 1 or more is wanted", c.Ordinal)
+	}
+	if c.Verb == rota.VerbProgress {
+		c.Text = head(c.Text, limits.MaxNoteBytes)
+	} else {
+		c.Text = tail(c.Text, limits.MaxErrorBytes)
+	}
+	return nil
+}
+
+// checkChildren reads what a completion adds to its workflow.
+func checkChildren(c *peer.LeaseCommand) (err error) {
+	if len(c.Children) == 0 {
+		return nil
+	}
+	if c.Verb != rota.VerbComplete {
+		return rota.Refusef(rota.KindInvalid, "children", "only COMPLETE brings children")
+	}
+	_, node, ok := rota.SplitNodeJobID(c.Job)
+	if !ok {
+		return rota.Refusef(rota.KindInvalid, "children", "job %.80q is no node of a workflow: only such a one can have children", c.Job)
+	}
+	if c.Growth, err = words.GrowthFromWire(c.Children); err != nil {
+		return err
+	}
+	c.Children = nil
+	return c.Growth.CheckShape(node)
+}
