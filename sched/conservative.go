@@ -146,6 +146,9 @@ func (p *plan) long(it *Item) rota.Clock { return max(1, p.lot.estimate(it)) }
 // keep keeps room for a job at the worker that should have some soonest, among equals at the one of the least id; nil where
 // none ever should.
 func (p *plan) keep(it *Item) *Reservation {
+	if planted.planForgotten() {
+		return nil
+	}
 	k, long := &p.draft.supply.classes[it.Class], p.long(it)
 	leads := p.leadsOf(it.ask(), k)
 	best, found := lead{}, false

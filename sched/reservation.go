@@ -85,7 +85,7 @@ func (r *Reservation) passes(t *slotLoads, q *queueSupply, n need, end rota.Cloc
 	if q == r.queue && q.rules.UnitsMax > 0 && t.unitsLeft(r.slot, q)-n.units < r.need.units {
 		return false // no end of a lease gives units back
 	}
-	return end <= r.Until || int64(r.open)+2 <= t.mostOf(r.slot, &r.queue.rules) && r.need.Within(r.free.Minus(n.Load))
+	return planted.delaysFirst() || end <= r.Until || int64(r.open)+2 <= t.mostOf(r.slot, &r.queue.rules) && r.need.Within(r.free.Minus(n.Load))
 }
 
 // Foresee registers the queues that the entry is decided for. If none of them backfills, the ends of leases

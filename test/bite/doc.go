@@ -3,7 +3,7 @@
 // would have been made, behind a build tag of its own (files plant_*.go); its
 // checker is a test that the other stages run without it.
 //
-//	go run ./test/bite                       all twenty-two
+//	go run ./test/bite                       all twenty-four
 //	go run ./test/bite --only crc_off,no_fsync
 //	go run ./test/bite --rotate 3 --seed 7   three, in turn by the seed, from which rapid draws
 //

@@ -74,6 +74,12 @@ var plants = []plant{
 		{pkg: "fsm", run: "^TestBatchModel$", says: `\d+ callbacks in \[`},
 		{pkg: "test/sim", run: "^TestSeeds$", says: `has its callback while \d+ of its jobs live`}}},
 	{"event_missing", []check{{pkg: "fsm", run: "^TestEvents$", says: `retry is reported as \{ID:0\.0\.0`}}},
+	{"delays_first", []check{
+		{pkg: "sched", run: "^TestBackfill_random$", says: `is delayed`},
+		{pkg: "test/sim", run: "^TestSeeds$", says: `takes room that is kept there for one that came first`}}},
+	{"plan_forgotten", []check{
+		{pkg: "sched", run: "^TestConservative_random$", says: `where it delays one before it|starts, and has room from|has room at \S+ from \d+ on`},
+		{pkg: "test/sim", run: "^TestSeeds$", says: `takes room that is kept there for one that came first`}}},
 	{"same_id_rejoin", []check{{pkg: "cluster", run: "^TestNode_emptiedDirectoryOfAKnownIDIsRefused$",
 		says: `an emptied directory of a known id started`}}},
 }

@@ -56,6 +56,7 @@ type auditor struct {
 	// polled are the sessions of workers that poll.
 	polled map[rota.WorkerID]rota.Session
 	turns  turns
+	wide   wide
 	ledger ledger
 	bulks  bulks
 	logs   map[rota.LeaseID]string
@@ -73,6 +74,8 @@ type figures struct {
 	Keyed, KeysBlocked, KeysSkipped int
 	// With are the rounds in the entries of their submissions, Beside those of them with rounds for others in it.
 	With, Beside int
+	// Overtaken are the jobs that started before one that came first, Foreseen those behind it for which room was planned meanwhile.
+	Overtaken, Foreseen int
 	// Offered are the leases of workers that poll.
 	Offered int
 	// Turned are the assignments of keys that take turns.
@@ -116,7 +119,7 @@ func (f *figures) add(o figures) {
 	for _, x := range []struct {
 		to   *int
 		from int
-	}{{&f.Keyed, o.Keyed}, {&f.KeysBlocked, o.KeysBlocked}, {&f.KeysSkipped, o.KeysSkipped}, {&f.Turned, o.Turned}, {&f.Offered, o.Offered}, {&f.Granted, o.Granted}, {&f.Expired, o.Expired}, {&f.TimedOut, o.TimedOut}, {&f.Completed, o.Completed}, {&f.Leaderships, o.Leaderships},
+	}{{&f.Keyed, o.Keyed}, {&f.KeysBlocked, o.KeysBlocked}, {&f.KeysSkipped, o.KeysSkipped}, {&f.Turned, o.Turned}, {&f.Overtaken, o.Overtaken}, {&f.Foreseen, o.Foreseen}, {&f.Offered, o.Offered}, {&f.Granted, o.Granted}, {&f.Expired, o.Expired}, {&f.TimedOut, o.TimedOut}, {&f.Completed, o.Completed}, {&f.Leaderships, o.Leaderships},
 		{&f.Promoted, o.Promoted}, {&f.Preempted, o.Preempted}, {&f.Merged, o.Merged}, {&f.Ghosts, o.Ghosts}, {&f.Stale, o.Stale}, {&f.Gone, o.Gone}, {&f.Deleted, o.Deleted}, {&f.Removed, o.Removed}, {&f.Planned, o.Planned}, {&f.PlannedRetries, o.PlannedRetries}, {&f.PlannedDeletions, o.PlannedDeletions}, {&f.PlannedMoves, o.PlannedMoves}, {&f.LogsKept, o.LogsKept}, {&f.LogsLate, o.LogsLate}, {&f.Batched, o.Batched}, {&f.Dated, o.Dated}, {&f.DatesSkipped, o.DatesSkipped}, {&f.DatesMissed, o.DatesMissed}, {&f.Moved, o.Moved}, {&f.Disconnected, o.Disconnected}, {&f.Tokened, o.Tokened}, {&f.SignedIn, o.SignedIn}, {&f.With, o.With}, {&f.Beside, o.Beside}, {&f.Owned, o.Owned}, {&f.Bounded, o.Bounded}, {&f.Edited, o.Edited}, {&f.EditedLate, o.EditedLate}, {&f.Delivered, o.Delivered}, {&f.HooksSkipped, o.HooksSkipped}, {&f.FlowsRun, o.FlowsRun},
 		{&f.FlowsCompleted, o.FlowsCompleted}, {&f.FlowsFailed, o.FlowsFailed}, {&f.FlowsCancelled, o.FlowsCancelled},
 		{&f.FlowsRetried, o.FlowsRetried}, {&f.Skipped, o.Skipped}, {&f.Lapsed, o.Lapsed}, {&f.Grown, o.Grown}} {
@@ -128,8 +131,8 @@ func (f *figures) add(o figures) {
 func (f figures) String() string {
 	return fmt.Sprintf("%d leaderships, %d leases, %d of them by polls, %d rounds in the entries of their submissions (%d beside others' rounds), %d expired, %d timed out, %d preempted, %d jobs completed, %d promotions, "+
 		"%d merged, %d commands of ghosts, %d entries of deposed leaders, %d guards heard, %d jobs deleted, %d queues, tenants and workers deleted, %d jobs moved, %d connections taken for broken, %d events of tokens' holders, %d tokens of who signed in, %d things owned, %d refused by limits, %d edits (%d of another version), %d deliveries of a webhook (%d times some were skipped); %d runs of workflows (%d retries): %d COMPLETED, %d FAILED, "+
-		"%d CANCELLED, %d nodes skipped, %d added by others, %d never committed; %d assignments under rules of keys, %d of keys in turn, %d sequences blocked, %d skipped, %d jobs of plans (%d retries, %d deletions, %d moves), %d logs brought late (%d after the job's end), %d batches; %d dates of schedules became runs, %d were skipped, %d missed", f.Leaderships, f.Granted, f.Offered, f.With, f.Beside, f.Expired, f.TimedOut, f.Preempted, f.Completed, f.Promoted,
-		f.Merged, f.Ghosts, f.Stale, f.Gone, f.Deleted, f.Removed, f.Moved, f.Disconnected, f.Tokened, f.SignedIn, f.Owned, f.Bounded, f.Edited, f.EditedLate, f.Delivered, f.HooksSkipped, f.FlowsRun, f.FlowsRetried, f.FlowsCompleted, f.FlowsFailed, f.FlowsCancelled, f.Skipped, f.Grown, f.Lapsed, f.Keyed, f.Turned, f.KeysBlocked, f.KeysSkipped, f.Planned, f.PlannedRetries, f.PlannedDeletions, f.PlannedMoves, f.LogsKept, f.LogsLate, f.Batched, f.Dated, f.DatesSkipped, f.DatesMissed)
+		"%d CANCELLED, %d nodes skipped, %d added by others, %d never committed; %d jobs overtook one for which room was kept (%d plans for others), %d assignments under rules of keys, %d of keys in turn, %d sequences blocked, %d skipped, %d jobs of plans (%d retries, %d deletions, %d moves), %d logs brought late (%d after the job's end), %d batches; %d dates of schedules became runs, %d were skipped, %d missed", f.Leaderships, f.Granted, f.Offered, f.With, f.Beside, f.Expired, f.TimedOut, f.Preempted, f.Completed, f.Promoted,
+		f.Merged, f.Ghosts, f.Stale, f.Gone, f.Deleted, f.Removed, f.Moved, f.Disconnected, f.Tokened, f.SignedIn, f.Owned, f.Bounded, f.Edited, f.EditedLate, f.Delivered, f.HooksSkipped, f.FlowsRun, f.FlowsRetried, f.FlowsCompleted, f.FlowsFailed, f.FlowsCancelled, f.Skipped, f.Grown, f.Lapsed, f.Overtaken, f.Foreseen, f.Keyed, f.Turned, f.KeysBlocked, f.KeysSkipped, f.Planned, f.PlannedRetries, f.PlannedDeletions, f.PlannedMoves, f.LogsKept, f.LogsLate, f.Batched, f.Dated, f.DatesSkipped, f.DatesMissed)
 }
 
 type auditJob struct {
@@ -178,6 +181,7 @@ func newAuditor(w *World) *auditor {
 		polled:  map[rota.WorkerID]rota.Session{},
 		dated:   newDated(),
 		turns:   newTurns(),
+		wide:    newWide(),
 		ledger:  newLedger(),
 		bulks:   bulks{started: make(map[string]bool)},
 		logs:    make(map[rota.LeaseID]string),
@@ -318,6 +322,7 @@ func (a *auditor) entry(n *node, r *fsm.Applied) {
 		}
 	}
 	a.flowsSettled(r)
+	a.backfilled(n, e, r)
 	a.batched(n, e, r)
 	a.overruns(r, e)
 	a.deletions(e, r)
@@ -523,6 +528,7 @@ func (a *auditor) final() error {
 		}
 	}
 	a.keysFinal()
+	a.wideFinal(m)
 	a.datesFinal(a.w.nodes[0])
 	a.batchesFinal()
 	a.hooksFinal()

@@ -21,7 +21,8 @@
 // one has jobs that are unique by a key (uniques.go), one jobs that are held to the rules of
 // their keys (keys.go), against a model of its own (keys_audit.go), some of which take turns (turns.go).
 // One in eight has schedules (schedules.go), with a ledger of what became of each date (schedules_audit.go);
-// one in nine has workers that take leases only while they ask (polls.go);
+// one in nine has workers that take leases only while they ask (polls.go); one in seventeen a queue that backfills (backfills.go), whose
+// reservations and plans are computed anew (backfills_audit.go);
 // one in eleven has batches, with a ledger of what they took and how it ended (batches.go);
 // one in thirteen has editors who change versions of settings that they have read (editors.go).
 // A life that fails is told with the smallest one like it.

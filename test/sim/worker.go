@@ -115,6 +115,10 @@ func (k *worker) connect() {
 	if w.Tokens {
 		op.Actor, op.Via, op.Request = string(poolOf(k.id)), "sim/worker", fmt.Sprint("c", k.connection)
 	}
+	if w.Wide {
+		spec := op.GetRegister().GetSpec()
+		spec.Queues, spec.CpuMilli, spec.Slots = append(spec.GetQueues(), wideQueue), wideCPU, wideSlots
+	}
 	if w.Turns {
 		op.GetRegister().GetSpec().Queues = append(op.GetRegister().GetSpec().GetQueues(), turnsQueue)
 	}

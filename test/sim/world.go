@@ -54,6 +54,8 @@ type Options struct {
 	Schedules bool
 	// Turns: of some of those that have keys, the keys take turns.
 	Turns bool
+	// Wide: a queue of jobs that take processors backfills.
+	Wide bool
 	// Polls: some workers take leases only while they ask.
 	Polls bool
 	// Batches: some jobs are of batches, which end with callbacks.
@@ -220,6 +222,7 @@ func NewWorld(o Options) *World {
 	w.client = newClient(w)
 	w.flows, w.deleter = newFlowClient(w), newDeleter(w)
 	newUniquer(w)
+	newWidener(w)
 	w.keyer, w.scheduler = newKeyer(w), newScheduler(w)
 	w.logs = newLogKeeper(w)
 	newBulker(w)

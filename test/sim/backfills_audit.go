@@ -1,0 +1,258 @@
+package sim
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+// wide is a model of a queue that backfills: its jobs that wait and its leases that run, as they were after each entry, since a round is decided
+// some entries before it applies.
+type wide struct {
+	specs map[rota.JobID]*rota.JobSpec
+	// numbers are the jobs in the order of their submissions; fresh are those of the latest entry.
+	numbers map[rota.JobID]int
+	fresh   []rota.JobID
+	waits   map[rota.JobID]wideJob
+	runs    map[rota.LeaseID]wideRun
+	// past is by index − 1.
+	past []wideView
+}
+
+// wideJob is a job that waits.
+type wideJob struct {
+	*rota.JobSpec
+	enqueued rota.Clock
+}
+
+// wideRun is what a job takes of a worker, for as long as it should run.
+type wideRun struct {
+	worker   rota.WorkerID
+	from, to rota.Clock
+	cpu      int64
+}
+
+// wideView is the queue after an entry.
+type wideView struct {
+	at       rota.Moment
+	backfill rota.Backfill
+	// jobs wait, in the order of the queue.
+	jobs []wideJob
+	runs []wideRun
+	// able are the workers that take its jobs, by id.
+	able []rota.WorkerID
+}
+
+func newWide() wide {
+	return wide{specs: map[rota.JobID]*rota.JobSpec{}, numbers: map[rota.JobID]int{}, waits: map[rota.JobID]wideJob{}, runs: map[rota.LeaseID]wideRun{}}
+}
+
+// wideRound is what an entry has of rounds for the queue.
+type wideRound struct {
+	pairs map[rota.JobID]rota.WorkerID
+	// kept is the room that is kept for first jobs of any queue.
+	kept   []*fsmpb.Reserved
+	height rota.Index
+	// with and beside say that jobs of the entry, and that others, are placed.
+	with, beside bool
+}
+
+func wideRoundOf(e *fsmpb.Entry) wideRound {
+	r := wideRound{pairs: map[rota.JobID]rota.WorkerID{}}
+	for _, op := range e.GetOps() {
+		round := op.GetRound()
+		r.kept = append(r.kept, round.GetReserved()...)
+		if round.GetQueue() != wideQueue {
+			continue
+		}
+		r.height = rota.Index(round.GetHeight())
+		r.with, r.beside = r.with || round.GetWith() > 0, r.beside || round.GetWith() == 0
+		for _, p := range round.GetPairs() {
+			r.pairs[rota.JobID(p.GetJob())] = rota.WorkerID(p.GetWorker())
+		}
+	}
+	return r
+}
+
+// backfilled holds an entry against SPEC §26.3: a job that starts before one that came first, and waited as the round was decided, needs room to be
+// kept for that one, and leaves it; under conservative backfilling it leaves the room of all that came first.
+func (a *auditor) backfilled(n *node, e *fsmpb.Entry, r *fsm.Applied) {
+	if !a.w.Wide {
+		return
+	}
+	m, started := &a.wide, false
+	m.fresh = m.fresh[:0]
+	for i := range r.Events {
+		v := &r.Events[i]
+		s := m.specs[v.Job]
+		if s == nil {
+			continue
+		}
+		if _, known := m.numbers[v.Job]; !known {
+			m.numbers[v.Job] = len(m.numbers)
+			m.fresh = append(m.fresh, v.Job)
+		}
+		if v.Kind == rota.EventJobAssigned {
+			m.runs[v.Lease] = wideRun{v.Worker, v.Clock, v.Clock + rota.Clock(s.Expected.Milliseconds()), s.CPUMilli}
+			started = true
+		}
+	}
+	if round := wideRoundOf(e); started && round.height > 0 && round.with != round.beside {
+		a.passed(&round, r.Clock)
+	}
+	maps.DeleteFunc(m.runs, func(id rota.LeaseID, _ wideRun) bool { return a.leases[id] == nil })
+	m.view(n)
+}
+
+// view keeps the queue as it is at a node.
+func (m *wide) view(n *node) {
+	head := n.machine.Head()
+	v := wideView{at: rota.Moment{Clock: head.Clock, Date: head.Date}}
+	if q, ok := n.machine.Queue(wideQueue); ok {
+		v.backfill = q.Policy.Backfill
+	}
+	for id := range m.numbers {
+		if n.machine.JobState(id) != rota.JobQueued {
+			delete(m.waits, id)
+		} else if _, waits := m.waits[id]; !waits {
+			j, _ := n.machine.Job(id)
+			m.waits[id] = wideJob{m.specs[id], j.Enqueued.Clock}
+		}
+	}
+	v.jobs = slices.SortedFunc(maps.Values(m.waits), func(a, b wideJob) int {
+		return cmp.Or(cmp.Compare(a.enqueued, b.enqueued), cmp.Compare(m.numbers[a.ID], m.numbers[b.ID]))
+	})
+	v.runs = slices.Collect(maps.Values(m.runs))
+	for _, k := range n.machine.Workers() {
+		if k.Status == rota.WorkerActive && k.DisconnectedSince.IsZero() && slices.Contains(k.Queues, wideQueue) {
+			v.able = append(v.able, k.ID)
+		}
+	}
+	m.past = append(m.past, v)
+}
+
+// passed goes through the queue as it was when a round was decided, in its order, and lays out what each job takes: those that start, now, those for
+// which room is kept, from then on.
+func (a *auditor) passed(round *wideRound, clock rota.Clock) {
+	v := a.wide.past[round.height-1]
+	now, jobs := v.at.Clock, v.jobs
+	if round.with {
+		now = clock
+		for _, id := range a.wide.fresh {
+			jobs = append(jobs[:len(jobs):len(jobs)], wideJob{a.wide.specs[id], now})
+		}
+	}
+	yard, left := wideYard(slices.Clone(v.runs)), len(round.pairs)
+	kept := rota.JobID("") // the first that does not start
+	for _, j := range jobs {
+		long := rota.Clock(j.Expected.Milliseconds())
+		worker, starts := round.pairs[j.ID]
+		at := now
+		switch k := round.keptFor(j.ID); {
+		case left == 0:
+			return
+		case starts:
+			left--
+			if kept == "" {
+				break
+			}
+			a.Overtaken++
+			if v.backfill == rota.BackfillNone {
+				a.failf("job %s started before job %s, which came first", j.ID, kept)
+			}
+			if !yard.fits(worker, now, now+long, j.CPUMilli) {
+				a.failf("job %s starts at worker %s and takes room that is kept there for one that came first", j.ID, worker)
+			}
+		case k != nil:
+			worker, at = rota.WorkerID(k.GetWorker()), v.at.Clock+rota.Clock(rota.Date(k.GetUntilMs())-v.at.Date)
+			if !yard.fits(worker, at, at+long, j.CPUMilli) {
+				a.failf("job %s is to have room at worker %s from %d on, which is taken", j.ID, worker, k.GetUntilMs())
+			}
+		case kept == "":
+			a.failf("jobs start behind job %s, for which no room is kept", j.ID)
+		case v.backfill == rota.BackfillConservative:
+			a.Foreseen++
+			worker, at = yard.soonest(v.able, now, j)
+		}
+		if !starts && kept == "" {
+			kept = j.ID
+		}
+		if starts || kept == j.ID || v.backfill == rota.BackfillConservative {
+			yard = append(yard, wideRun{worker, at, at + long, j.CPUMilli})
+		}
+	}
+}
+
+// keptFor is the room that is kept for a job, nil if there is none.
+func (r *wideRound) keptFor(id rota.JobID) *fsmpb.Reserved {
+	for _, k := range r.kept {
+		if k.GetJob() == string(id) {
+			return k
+		}
+	}
+	return nil
+}
+
+// wideYard is what is taken of workers. A lease that is overdue may end at any moment.
+type wideYard []wideRun
+
+// fits reports whether a worker has so much from one moment to another.
+func (y wideYard) fits(worker rota.WorkerID, from, to rota.Clock, cpu int64) bool {
+	moments := []rota.Clock{from}
+	for _, t := range y {
+		if t.worker == worker && from < t.from && t.from < to {
+			moments = append(moments, t.from)
+		}
+	}
+	for _, at := range moments {
+		free := int64(wideCPU)
+		for _, t := range y {
+			if t.worker == worker && t.from <= at && at < t.to {
+				free -= t.cpu
+			}
+		}
+		if free < cpu {
+			return false
+		}
+	}
+	return true
+}
+
+// soonest is where and from when on a job has room for as long as it should run: now, or when something ends.
+func (y wideYard) soonest(able []rota.WorkerID, now rota.Clock, j wideJob) (worker rota.WorkerID, at rota.Clock) {
+	for _, id := range able {
+		for _, from := range append([]rota.Clock{now}, y.ends(id, now)...) {
+			if y.fits(id, from, from+rota.Clock(j.Expected.Milliseconds()), j.CPUMilli) {
+				if worker == "" || from < at {
+					worker, at = id, from
+				}
+				break
+			}
+		}
+	}
+	return worker, at
+}
+
+// ends are when what is taken of a worker ends, in their order.
+func (y wideYard) ends(worker rota.WorkerID, now rota.Clock) (ends []rota.Clock) {
+	for _, t := range y {
+		if t.worker == worker && t.to > now {
+			ends = append(ends, t.to)
+		}
+	}
+	slices.Sort(ends)
+	return ends
+}
+
+// wideFinal holds that all jobs of the queue had their turn.
+func (a *auditor) wideFinal(m *fsm.Machine) {
+	for _, id := range slices.Sorted(maps.Keys(a.wide.numbers)) {
+		if s := m.JobState(id); s != rota.JobNone && !s.Terminal() {
+			a.failf("wide job %s is %s at the end", id, s)
+		}
+	}
+}
