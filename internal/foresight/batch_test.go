@@ -1,12 +1,10 @@
 package foresight
 
 import (
-	"cmp"
 	"context"
 	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	"github.com/rotasched/rota"
@@ -64,32 +62,16 @@ func TestRun_backfill(t *testing.T) {
 		{"FCFS conservative", false, 62.052680482201694, 1e-12}, {"FCFS conservative", true, 23.19924709887418, 1e-12}})
 }
 
-// waitBound is how long each job may wait on one machine under ranking=smallest by SPEC §26.4: those precede that waited as it came, or
-// came within shortest_aging times its estimate and part; each takes the longest estimate and the longest run at most.
-func waitBound(l *Life, fates []Fate, aging int64) (bound []int64) {
-	starts := make([]int64, len(fates))
-	longest, procs := int64(0), l.Workers[0].CPUMilli
-	for i := range fates {
-		starts[i] = fates[i].Start
-		longest = max(longest, l.Jobs[i].Estimate+l.Jobs[i].Run)
-	}
-	slices.Sort(starts)
-	for i := range l.Jobs {
-		j := &l.Jobs[i]
-		until := j.Submit + aging*j.Estimate*j.CPUMilli/procs + aging
-		came, _ := slices.BinarySearchFunc(l.Jobs, until+1, func(j Job, at int64) int { return cmp.Compare(j.Submit, at) })
-		started, _ := slices.BinarySearch(starts, j.Submit)
-		bound = append(bound, int64(came-started)*longest) // itself among them
-	}
-	return bound
-}
-
 // checkBatch holds the preset against EASY with the estimates of users, and each wait against its bound.
 func checkBatch(t *testing.T, plan Plan, easy, most float64) {
 	t.Helper()
 	plan.Policies = []Policy{policy(t, batchPolicies["batch"])}
 	plan.Lived = func(_ *Policy, l *Life, fates []Fate) {
-		for i, bound := range waitBound(l, fates, 20) {
+		bounds, none := l.bounds(fates)
+		if none != "" {
+			t.Error(none)
+		}
+		for i, bound := range bounds {
 			if wait := fates[i].Start - l.Jobs[i].Submit; wait > bound {
 				t.Errorf("job %d waits %d ms, at most %d are promised", i, wait, bound)
 			}

@@ -3,6 +3,7 @@ package foresight
 import (
 	"cmp"
 	"fmt"
+	"math/bits"
 	"slices"
 
 	"github.com/rotasched/rota"
@@ -23,31 +24,16 @@ func (l *Life) bounds(fates []Fate) (of []int64, none string) {
 	if none = unboundedBy(&q); none != "" {
 		return nil, none
 	}
-	estimate := func(j *Job) int64 {
-		if l.Exact {
-			return j.Run
-		}
-		return j.Estimate
-	}
 	longest, run, outlived := int64(0), int64(0), q.Estimate != rota.EstimateByUser
 	for i := range l.Jobs {
-		j := &l.Jobs[i]
-		longest, run = max(longest, estimate(j)), max(run, j.Run)
-		outlived = outlived || j.Run > estimate(j)
+		longest, run = max(longest, l.expected(i)), max(run, l.Jobs[i].Run)
+		outlived = outlived || l.Jobs[i].Run > l.expected(i)
 	}
 	first := longest // after so long the first job starts
 	if outlived {
 		first = max(longest, run) + run
 	}
-	before := l.before(fates, q.OldestEvery > 0, func(j *Job) int64 {
-		switch {
-		case q.Ranking != rota.RankShortest:
-			return j.Submit
-		case q.Estimate != rota.EstimateByUser: // what was learned by then is not more than what ran
-			return j.Submit + q.ShortestAging*max(longest, run)
-		}
-		return j.Submit + q.ShortestAging*estimate(j)
-	})
+	before := l.before(fates, q.OldestEvery > 0, l.keys(&q))
 	of = make([]int64, len(l.Jobs))
 	for i := range of {
 		of[i] = (before[i] + 1) * first
@@ -62,12 +48,10 @@ func unboundedBy(q *rota.QueuePolicy) string {
 		return "backfill=free: whatever fits may start before a job that does not"
 	case q.FairShare:
 		return "fair_share=on: the order follows what tenants run"
-	case q.Ranking == rota.RankShortest && q.ShortestAging == 0:
+	case q.Ranking != rota.RankFIFO && q.Ranking != rota.RankShortest && q.Ranking != rota.RankSmallest:
+		return fmt.Sprintf("ranking=%s: the bound is that of fifo, shortest and smallest", q.Ranking)
+	case q.Ranking != rota.RankFIFO && q.ShortestAging == 0:
 		return "shortest_aging=0: shorter jobs may come for ever"
-	case q.Ranking != rota.RankShortest && q.Ranking != rota.RankFIFO:
-		return fmt.Sprintf("ranking=%s: the bound is that of fifo and shortest", q.Ranking)
-	case q.Ranking == rota.RankShortest && q.Estimate.Learned():
-		return fmt.Sprintf("estimate=%s: the order follows what is learned", q.Estimate)
 	case q.Estimate == rota.EstimateByType:
 		return "estimate=type: nothing is said of how long jobs take"
 	case q.Preempt:
@@ -76,18 +60,78 @@ func unboundedBy(q *rota.QueuePolicy) string {
 	return ""
 }
 
-// before counts for each job those that go before it: those that wait when it comes, and those that come later and precede it by their
-// keys. Unless all that wait may, only those of them do that precede it.
-func (l *Life) before(fates []Fate, all bool, key func(*Job) int64) []int64 {
+// keys are by which jobs precede each other: of each job the least and the greatest that its key may be. What is learned is between
+// nothing and what is said.
+func (l *Life) keys(q *rota.QueuePolicy) (keys keysOf) {
+	part := func(*Job) int64 { return million }
+	if q.Ranking == rota.RankSmallest {
+		part = l.parts()
+	}
+	keys.least, keys.most = make([]int64, len(l.Jobs)), make([]int64, len(l.Jobs))
+	for i := range l.Jobs {
+		at := l.Jobs[i].Submit
+		if keys.least[i], keys.most[i] = at, at; q.Ranking == rota.RankFIFO {
+			continue
+		}
+		hi, lo := bits.Mul64(uint64(l.expected(i)), uint64(part(&l.Jobs[i])))
+		weighed, _ := bits.Div64(hi, lo, million) // parts are million at most
+		keys.most[i] += q.ShortestAging * max(int64(weighed), 1)
+		if !q.Estimate.Learned() {
+			keys.least[i] = keys.most[i]
+		}
+	}
+	return keys
+}
+
+type keysOf struct{ least, most []int64 }
+
+const million = 1_000_000
+
+// parts returns the largest part of the workers that a job takes, in millionths, rounded up.
+func (l *Life) parts() func(*Job) int64 {
+	var all [4]int64
+	for i := range l.Workers {
+		w := &l.Workers[i]
+		for k, has := range [...]int64{int64(w.Slots), w.CPUMilli, w.MemoryBytes, w.IOBytesPerS} {
+			all[k] += has
+		}
+	}
+	return func(j *Job) (part int64) {
+		takes := [4]int64{1, j.CPUMilli}
+		if j.Spec != nil {
+			takes[2], takes[3] = j.Spec.MemoryBytes, j.Spec.IOBytesPerS
+		}
+		for k := range all {
+			switch {
+			case takes[k] <= 0:
+			case takes[k] >= all[k]:
+				return million
+			default:
+				hi, lo := bits.Mul64(uint64(takes[k]), million)
+				q, rest := bits.Div64(hi, lo, uint64(all[k]))
+				part = max(part, int64(q)+int64(min(rest, 1)))
+			}
+		}
+		return part
+	}
+}
+
+// before counts for each job those that go before it: those that wait when it comes, and those that come later and may precede it by their
+// keys. Unless all that wait may, only those of them do that may precede it.
+func (l *Life) before(fates []Fate, all bool, keys keysOf) []int64 {
 	n := len(l.Jobs)
 	order, started := make([]int, n), make([]int, n)
 	for i := range order {
 		order[i], started[i] = i, i
 	}
-	slices.SortFunc(order, func(a, b int) int { return cmp.Or(cmp.Compare(key(&l.Jobs[a]), key(&l.Jobs[b])), cmp.Compare(a, b)) })
-	place := make([]int, n)
+	slices.SortFunc(order, func(a, b int) int { return cmp.Or(cmp.Compare(keys.least[a], keys.least[b]), cmp.Compare(a, b)) })
+	place, sorted := make([]int, n), make([]int64, n)
 	for at, i := range order {
-		place[i] = at
+		place[i], sorted[at] = at, keys.least[i]
+	}
+	below := func(key int64) int { // so many have a lesser one
+		at, _ := slices.BinarySearch(sorted, key)
+		return at
 	}
 	left := func(i int) int64 { // it waits no more from then on
 		if fates[i].Start >= 0 {
@@ -99,7 +143,7 @@ func (l *Life) before(fates []Fate, all bool, key func(*Job) int64) []int64 {
 	count := make([]int64, n)
 	later, waiting := newCounts(n), newCounts(n)
 	for i := n - 1; i >= 0; i-- {
-		count[i] = later.below(place[i])
+		count[i] = later.below(below(keys.most[i]))
 		later.add(place[i], 1)
 	}
 	gone, inside := 0, make([]bool, n)
@@ -113,7 +157,7 @@ func (l *Life) before(fates []Fate, all bool, key func(*Job) int64) []int64 {
 		if all {
 			count[i] += waiting.below(n)
 		} else {
-			count[i] += waiting.below(place[i])
+			count[i] += waiting.below(below(keys.most[i] + 1))
 		}
 		if left(i) > l.Jobs[i].Submit {
 			waiting.add(place[i], 1)
