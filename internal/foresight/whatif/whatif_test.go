@@ -149,7 +149,6 @@ func TestRun_changed(t *testing.T) {
 		t.Fatalf("%+v, %+v", r.Control, r.Control.Difference)
 	}
 	control, changed := r.Histories[1], r.Histories[2]
-	near := func(got, want float64) bool { return got > want-0.02 && got < want+0.02 }
 	if !near(control.WaitMeanS, 27.0/3) || !near(control.WaitMaxS, 18) || control.Common != 3 || !near(changed.WaitMeanS, 19.0/3) || !near(changed.WaitMaxS, 11) {
 		t.Errorf("control %+v, changed %+v", control, changed)
 	}
@@ -249,6 +248,7 @@ func TestRun_refuses(t *testing.T) {
 		{"the same before the first entry", Plan{Log: l, Change: change(t, []string{"default.w_fee=0.9"})}, rota.KindInvalid, "w_fee"},
 		{"a worker that is not there", Plan{Log: l, Change: change(t, nil, "+1xgpu")}, rota.KindNotFound, `no worker "gpu"`},
 		{"before what is kept", Plan{Log: cut, Since: begins - 1, Change: change(t, nil, "+1xw0")}, rota.KindOutOfRange, "the log is kept back to " + begins.String()},
+		{"an end before what is kept", Plan{Log: cut, Until: begins - 1, Change: change(t, nil, "+1xw0")}, rota.KindOutOfRange, "the log is kept back to " + begins.String()},
 		{"behind what is kept", Plan{Log: l, Since: l.m.Head().Date + 1, Change: change(t, nil, "+1xw")}, rota.KindOutOfRange, "the log ends at"},
 	} {
 		if _, err := Run(context.Background(), &c.plan); rota.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.text) {

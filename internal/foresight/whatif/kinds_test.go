@@ -1,0 +1,165 @@
+package whatif
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/fsm/entry"
+	"github.com/rotasched/rota/fsm/fsmpb"
+)
+
+// near reports whether two figures in seconds are the same, but for what a worker takes to answer.
+func near(got, want float64) bool { return got > want-0.02 && got < want+0.02 }
+
+// flow submits a workflow of a tenant.
+func (l *leader) flow(id rota.WorkflowID, tenant rota.TenantID, nodes ...rota.NodeSpec) {
+	l.t.Helper()
+	spec := rota.WorkflowSpec{ID: id, Tenant: tenant, Queue: rota.DefaultQueue, Nodes: nodes}
+	graph, err := spec.Arrange()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	content := [16]byte{1}
+	l.log(entry.OpenWorkflowOp(&spec, graph, content))
+	l.log(entry.AddNodesOps(&spec, graph, content, 0)...)
+	l.log(entry.CommitWorkflowOp(id, content))
+	l.decide()
+}
+
+func node(id string, runs time.Duration, parents ...string) rota.NodeSpec {
+	n := rota.NewNodeSpec(id, "step", nil, parents...)
+	n.Simulate = runs * time.Second
+	return n
+}
+
+// TestRun_workflow: nodes are released as their parents end, in each history by its own ends. One worker runs two nodes that become ready at once one after the
+// other, two run them beside each other.
+func TestRun_workflow(t *testing.T) {
+	t.Parallel()
+	l := newLeader(t)
+	l.set("fair_share", "off", "oldest_every", "0")
+	l.worker("w", 1)
+	first := node("b", 10, "a")
+	first.Priority = 1 // else who of the two is first is drawn
+	l.flow("f", "flows", node("a", 10), first, node("c", 10, "a"), node("d", 5, "b", "c"))
+	l.until(l.now + 5_000)
+	l.submit(jobSpec("single", 1_000)) // waits for a, and for b or c
+	l.until(l.now + 60_000)
+	r := mustRun(t, &Plan{Log: l, Change: change(t, nil, "+2xw")})
+	control, changed := r.Histories[1], r.Histories[2]
+	if c := r.Control; c.Verdict() != Equal || c.Decisions != 5 || control.Common != 5 || control.Completed != 5 {
+		t.Fatalf("control %+v, %+v, %+v", c, c.Difference, control)
+	}
+	if r.Parting == nil || changed.Completed != 5 || changed.Filled != 0 || changed.Refused != 0 || !near(changed.WaitMaxS, 0) || control.WaitMaxS < 5 {
+		t.Errorf("parted at %+v: control %+v, changed %+v", r.Parting, control, changed)
+	}
+	plan := &Plan{Log: l}
+	plan.Change.Without = "flows"
+	r = mustRun(t, plan)
+	if changed = r.Histories[2]; changed.Jobs != 1 || changed.Completed != 1 || !near(changed.WaitMaxS, 0) || len(changed.Tenants) != 1 {
+		t.Errorf("without the workflow's tenant: %+v", changed)
+	}
+}
+
+// fire has the leader decide the dates of a schedule that are due.
+func (l *leader) fire(name rota.ScheduleName, every int64) {
+	due, ok := fsm.DueOf(&l.m.View, name)
+	if !ok {
+		l.t.Fatalf("no schedule %s", name)
+	}
+	until := int64(l.m.Head().Date)
+	op := &fsmpb.Fire{Name: string(name), Version: due.Version, FromMs: int64(due.Through), UntilMs: until, Tzdata: "test"}
+	for d := int64(due.Through)/every*every + every; d <= until; d += every {
+		op.DatesMs = append(op.DatesMs, d)
+	}
+	if len(op.DatesMs) > 0 {
+		l.log(&fsmpb.Op{Op: &fsmpb.Op_Fire{Fire: op}})
+		l.decide()
+	}
+}
+
+// TestRun_schedule: what a schedule brings comes at its dates in each history, and not at all without its tenant.
+func TestRun_schedule(t *testing.T) {
+	t.Parallel()
+	l := newLeader(t)
+	l.set("fair_share", "off", "oldest_every", "0", "ranking", "fifo")
+	l.worker("w", 1)
+	run := rota.NewJobSpec("tick", nil)
+	run.Tenant, run.Simulate = "clock", 6*time.Second
+	spec := rota.NewScheduleSpec("s", run)
+	spec.Every, spec.Overlap = 10*time.Second, rota.OverlapAllow
+	l.log(entry.ScheduleOp(&spec))
+	for range 6 {
+		l.until(l.now + 10_000)
+		l.fire("s", 10_000)
+		l.submit(jobSpec("j"+l.m.Head().Date.String(), 3_000)) // waits for the run that was fired now
+	}
+	l.until(l.now + 20_000)
+	r := mustRun(t, &Plan{Log: l, Change: change(t, nil, "+1xw")})
+	control, changed := r.Histories[1], r.Histories[2]
+	if c := r.Control; c.Verdict() != Equal || c.Decisions < 11 || control.Common != c.Decisions || control.Completed != c.Decisions {
+		t.Fatalf("control %+v, %+v, %+v", c, c.Difference, control)
+	}
+	if !near(control.WaitMaxS, 6) || changed.Completed != control.Completed || !near(changed.WaitMaxS, 0) || changed.Refused != 0 {
+		t.Errorf("control %+v, changed %+v", control, changed)
+	}
+	plan := &Plan{Log: l}
+	plan.Change.Without = "clock"
+	r = mustRun(t, plan)
+	if changed = r.Histories[2]; changed.Jobs != 6 || changed.Completed != 6 || !near(changed.WaitMaxS, 0) {
+		t.Errorf("without the schedule's tenant: %+v", changed)
+	}
+	paused := mustRun(t, &Plan{Log: l, Since: l.m.Head().Date - 45_000, Change: Change{Without: "clock"}}) // the schedule is there as the window begins
+	if h := paused.Histories[2]; h.Jobs == 0 || len(h.Tenants) != 1 || h.Tenants[0].Of != string(rota.DefaultTenant) || !near(h.Tenants[0].WaitMaxS, 0) && paused.Histories[1].Jobs <= h.Jobs {
+		t.Errorf("without the schedule's tenant, from the midst: %+v", h)
+	}
+}
+
+// poll has a worker that polls offer a slot for 8 s.
+func (l *leader) poll(id rota.WorkerID, number uint64) {
+	session, _ := l.m.Session(id)
+	l.log(&fsmpb.Op{Op: &fsmpb.Op_Offer{Offer: &fsmpb.Offer{Worker: string(id), Session: uint64(session), Poll: number, Free: 1, UntilMs: l.now + 8_000}}})
+	l.decide()
+}
+
+// TestRun_polls: a worker that polls takes leases when it polled in the record, whatever they are then: with the shortest first the third job
+// starts at the third poll, though the second ended long before.
+func TestRun_polls(t *testing.T) {
+	t.Parallel()
+	l := newLeader(t)
+	l.set("ranking", "fifo", "fair_share", "off")
+	spec := rota.WorkerSpec{ID: "p", Queues: []rota.QueueName{rota.DefaultQueue}, Slots: 1}
+	l.log(&fsmpb.Op{Op: &fsmpb.Op_Register{Register: &fsmpb.Register{Spec: entry.WorkerOp(&spec), SecretHash: make([]byte, 32), Polls: true}}})
+	l.poll("p", 1)
+	for _, j := range []struct {
+		id   string
+		runs int64
+	}{{"first", 10_000}, {"long", 10_000}, {"short", 2_000}} {
+		s := jobSpec(j.id, j.runs)
+		s.Expected = s.Simulate
+		l.submit(s)
+		l.until(l.now + 1_000)
+	}
+	for n := range uint64(3) { // 12 s, 24 s and 36 s after the first poll
+		l.until(begins + int64(n+1)*12_000)
+		l.poll("p", n+2)
+	}
+	l.until(l.now + 10_000)
+	r := mustRun(t, &Plan{Log: l, Change: change(t, []string{"default.ranking=shortest", "default.estimate=user", "default.shortest_aging=0"})})
+	control, changed := r.Histories[1], r.Histories[2]
+	if c := r.Control; c.Verdict() != Equal || c.Decisions != 3 || control.Common != 3 || !near(control.WaitMaxS, 22) {
+		t.Fatalf("control %+v, %+v, %+v", c, c.Difference, control)
+	}
+	if p := r.Parting; p == nil || p.Record.Job != "long" || p.WhatIf.Job != "short" || p.WhatIf.Worker != "p" {
+		t.Errorf("the histories part at %+v", p)
+	}
+	if changed.Completed != 3 || !near(changed.WaitMaxS, 23) || changed.Filled != 0 || len(r.Losers) != 1 || r.Losers[0].Job != "long" {
+		t.Errorf("changed %+v, loses %+v", changed, r.Losers)
+	}
+	if r := mustRun(t, &Plan{Log: l, Change: change(t, nil, "+1xp")}); r.Histories[2].Completed != 3 || !strings.HasPrefix(string(r.Parting.WhatIf.Worker), "what-if-") {
+		t.Errorf("with another like it: %+v, parted at %+v", r.Histories[2], r.Parting)
+	}
+}
