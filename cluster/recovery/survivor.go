@@ -66,6 +66,21 @@ func survey(ctx context.Context, dir *raftstore.DataDir, data string) (s survivo
 		return s, rota.Refusef(rota.KindConflict, "data", "the state in %s was found wrong and its rebuild did not end: recover "+
 			"from another node's disk, or restore a backup", data)
 	}
+	if s, err = stateOf(ctx, data); err != nil {
+		return s, err
+	}
+	head := s.m.Head()
+	s.report.Node, s.report.Cluster = dir.Node()
+	s.report.ClusterID, s.report.Incarnation, s.report.Date, s.report.Digest = head.ClusterID, head.Incarnation, head.Date, head.Digest
+	if head.ClusterID == "" {
+		return s, rota.Refusef(rota.KindConflict, "data", "the cluster of %s never had a leader: found a new one on empty data "+
+			"directories", data)
+	}
+	return s, nil
+}
+
+// stateOf applies the newest snapshot and the whole log of a data directory. Nothing is written.
+func stateOf(ctx context.Context, data string) (s survivor, err error) {
 	log, err := raftstore.OpenStopped(data)
 	if err != nil {
 		return s, err
@@ -89,17 +104,7 @@ func survey(ctx context.Context, dir *raftstore.DataDir, data string) (s survivo
 		}
 	}
 	s.report = Report{Term: kept.Term, Index: kept.Index, Members: members(kept.Members)}
-	if err := s.replay(ctx, log); err != nil {
-		return s, err
-	}
-	head := s.m.Head()
-	s.report.Node, s.report.Cluster = dir.Node()
-	s.report.ClusterID, s.report.Incarnation, s.report.Date, s.report.Digest = head.ClusterID, head.Incarnation, head.Date, head.Digest
-	if head.ClusterID == "" {
-		return s, rota.Refusef(rota.KindConflict, "data", "the cluster of %s never had a leader: found a new one on empty data "+
-			"directories", data)
-	}
-	return s, nil
+	return s, s.replay(ctx, log)
 }
 
 // replay applies every entry behind the state.

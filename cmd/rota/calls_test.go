@@ -169,6 +169,7 @@ var scene = []step{
 	{"key skip", "k:1 --job j", exitNotFound},
 	{"key delete", "k", 0},
 	{"job list", "--queue q", 0},
+	{"job export", "--queue q", 0},
 	{"job list", "--filter state=DEAD --count", 0},
 	{"jobs", "--queue q", 0},
 	{"job submit", "--queue q --type t --id j1", 0},

@@ -17,7 +17,7 @@ type jobCommands struct{ *app }
 
 func (a jobCommands) command() *cobra.Command {
 	return a.group(&cobra.Command{Use: "job", Short: "Submit jobs and look after them"},
-		a.submit(), a.show(), a.list(), a.wait(),
+		a.submit(), a.show(), a.list(), a.export(), a.wait(),
 		a.alter(), a.cancel(), a.retry(), a.delete(), a.reject(), a.why(), a.eta(), a.logs())
 }
 

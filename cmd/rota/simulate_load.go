@@ -20,7 +20,7 @@ const fewJobs = 200_000
 
 // load reads the jobs and what they run on, and says what was dropped.
 func (s *simulation) load(a *app, plan *foresight.Plan, path string) error {
-	read := s.readTrace
+	read := func(path string) ([]foresight.Job, int64, []foresight.Dropped, error) { return s.readTrace(a, path) }
 	switch filepath.Ext(path) {
 	case ".yaml", ".yml":
 		read = s.readLoad
@@ -82,7 +82,7 @@ func (s *simulation) machine(path string, procs int64) ([]rota.WorkerSpec, error
 }
 
 // readTrace reads a job log of either format, and its machine's processors, 0 where it names none.
-func (s *simulation) readTrace(path string) (jobs []foresight.Job, procs int64, dropped []foresight.Dropped, err error) {
+func (s *simulation) readTrace(a *app, path string) (jobs []foresight.Job, procs int64, dropped []foresight.Dropped, err error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, 0, nil, usagef("read trace: %w", err)
@@ -92,11 +92,15 @@ func (s *simulation) readTrace(path string) (jobs []foresight.Job, procs int64, 
 	if err == nil && s.jobs == 0 && trace.More > 0 {
 		err = fmt.Errorf("line %d: more than %d jobs: take the first N by --jobs N, or split the log", trace.More, maxSimulatedJobs)
 	}
+	unended := int64(0)
 	if err == nil && trace.SWF == nil {
-		jobs, err = foresight.FromTimed(trace.Timed)
+		jobs, unended, err = foresight.FromTimed(trace.Timed)
 	}
 	if err != nil {
 		return nil, 0, nil, failf("read trace %s: %w", path, err)
+	}
+	if unended > 0 {
+		a.talk("%d jobs had not ended: they run for their expected_ms, else for the median of their type", unended)
 	}
 	if trace.SWF == nil {
 		return jobs, 0, nil, nil

@@ -2,11 +2,13 @@ package main
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -103,6 +105,10 @@ func TestSimulate(t *testing.T) {
 func TestSimulate_refuses(t *testing.T) {
 	t.Parallel()
 	one := swfLines([4]int{0, 100, 10, 1})
+	packed, many := gzipped(t, one, 1), "no jobs"
+	if !testing.Short() { // it takes seconds
+		many = gzipped(t, one[strings.Index(one, "\n")+1:], 2_000_001)
+	}
 	for _, test := range []struct {
 		name, log string
 		args      []string
@@ -118,11 +124,73 @@ func TestSimulate_refuses(t *testing.T) {
 		{"a window beyond the log", one, []string{"--starts", "1:1"}, "a window of 1 jobs from job 1 on is refused: there are 1 jobs", exitUsage},
 		{"a cleaning", one, []string{"--clean", "all"}, "swf, rls or predictsim is wanted", exitUsage},
 		{"two policies of one name", one, []string{"--policy", "a:", "--policy", "a:hold_after=1s"}, "two are named a", exitUsage},
+		{"-1 everywhere", one + strings.Repeat("-1 ", 18) + "\n", nil, "line 3: field 2 (submit time) is -1: 0 or more is wanted", exitFailed},
+		{"a cut gzip file", packed[:len(packed)-9], nil, "the gzip file is cut off after line", exitFailed},
+		{"weights that are no whole", one, []string{"--policy", "a:ranking=market,w_fee=0.9"}, "w_fee", exitUsage},
+		{"a value that cannot be", one, []string{"--policy", "a:backfill=best"}, `backfill "best"`, exitUsage},
+		{"settings that contradict each other", one, []string{"--policy", "a:ranking=adaptive,backfill=easy"}, "backfill", exitUsage},
+		{"an estimate", one, []string{"--estimate", "best"}, "user, exact, last2, ema or quantile is wanted", exitUsage},
+		{"more jobs than are simulated", many, nil, "line 2000001: more than 2000000 jobs: take the first N by --jobs N, or split the log", exitFailed},
 		{"a key that cannot be", one, []string{"--policy", "a:t_lease=1s"}, "every simulated queue has lease_ms=", exitUsage},
 		{"no key", one, []string{"--policy", "a:rankin=fifo"}, `did you mean "ranking"`, exitUsage},
 	} {
+		if test.log == "no jobs" {
+			continue
+		}
 		if out, said, code := simulate(t, test.log, test.args...); out != "" || code != test.code || !strings.Contains(said, test.want) {
 			t.Errorf("%s: exit code %d, want %d; said %q, want %q; %s", test.name, code, test.code, said, test.want, out)
+		}
+	}
+}
+
+// gzipped is a text so many times over.
+func gzipped(t *testing.T, text string, times int) string {
+	t.Helper()
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	for range times {
+		if _, err := z.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return packed.String()
+}
+
+// TestSimulate_drops counts what a log leaves open, by the rule that drops it, under each cleaning.
+func TestSimulate_drops(t *testing.T) {
+	t.Parallel()
+	line := func(fields map[int]int) string { // -1 everywhere else
+		var b strings.Builder
+		for f := range 18 {
+			n, ok := fields[f]
+			if !ok {
+				n = -1
+			}
+			b.WriteString(strconv.Itoa(n) + " ")
+		}
+		return b.String() + "\n"
+	}
+	log := swfLines([4]int{0, 100, 10, 1}) + line(map[int]int{1: 1}) + line(map[int]int{1: 2, 3: 0, 4: 2, 8: 5}) + line(map[int]int{1: 3, 3: 7, 4: 11, 8: 5}) +
+		line(map[int]int{1: 4, 3: 7, 8: 5}) + line(map[int]int{1: 5, 3: 7, 7: 2})
+	for _, c := range []struct {
+		clean string
+		jobs  int64
+		said  []string
+	}{
+		{"swf", 3, []string{"2 jobs dropped: no run time", "1 jobs dropped: more than the 10 processors of the largest worker"}},
+		{"rls", 2, []string{"2 jobs dropped: no processors", "1 jobs dropped: no run time", "1 jobs dropped: more than the 10 processors of the largest worker"}},
+		{"predictsim", 2, []string{"2 jobs dropped: no estimate", "1 jobs dropped: no run time", "1 jobs dropped: more than the 10 processors of the largest worker"}},
+	} {
+		out, said, code := simulate(t, log, "--clean", c.clean, "--policy", "p:", "-o", "json")
+		var got struct{ Policies []foresight.Result }
+		if err := json.Unmarshal([]byte(out), &got); err != nil || code != exitDone || got.Policies[0].Jobs != c.jobs {
+			t.Errorf("%s: %v, exit code %d: %s%s", c.clean, err, code, out, said)
+		}
+		if lines := strings.Split(strings.TrimSpace(said), "\n"); !slices.Equal(lines, c.said) {
+			t.Errorf("%s: said %q, want %q", c.clean, lines, c.said)
 		}
 	}
 }

@@ -68,6 +68,12 @@ func TestReadTrace(t *testing.T) {
 	}
 	for _, c := range []struct{ text, want string }{
 		{`{"submit_ms":1}`, "line 1: no run_ms"},
+		{`{"submit_ms":1,"state":"COMPLETED"}`, "line 1: no run_ms"},
+		{`{"submit_ms":1,"run_ms":1,"state":"DONE"}`, `line 1: state is "DONE": one of`},
+		{`{"submit_ms":1,"run_ms":1,"state":7}`, "line 1: state is 7: one of"},
+		{`{"submit_ms":9,"run_ms":1,"start_ms":8}`, "line 1: start_ms is 8, before submit_ms, which is 9"},
+		{`{"submit_ms":9,"run_ms":1,"start_ms":-1}`, "line 1: start_ms is -1: a whole number"},
+		{`{"run_ms":1,"state":"QUEUED"}`, "line 1: no submit_ms"},
 		{`{"submit_ms":-1,"run_ms":3}`, "line 1: submit_ms is -1"},
 		{`{"submit_ms":1,"run_ms":1.5}`, "line 1: run_ms is 1.5: a whole number"},
 		{"{\"submit_ms\":5,\"run_ms\":3}\n{\"submit_ms\":4,\"run_ms\":3}", "line 2: submit_ms is 4, before the 5"},

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/rotasched/rota"
 )
@@ -45,13 +46,15 @@ func ReadTrace(r io.Reader, most int) (t Trace, err error) {
 
 // TimedJob is a job with when it came and how long it ran.
 type TimedJob struct {
-	Line            int
-	Spec            rota.JobSpec
-	SubmitMs, RunMs int64
+	Line     int
+	Spec     rota.JobSpec
+	SubmitMs int64
+	// RunMs is -1 for a job that had not ended.
+	RunMs int64
 }
 
-// ReadTimed reads jobs one JSON object a line, with the API's field names and submit_ms and run_ms, up to so many. more is the number of
-// the first line beyond those, 0 where there is none.
+// ReadTimed reads jobs one JSON object a line, with the API's field names and submit_ms and run_ms, up to so many. A job whose state says that
+// it had not ended needs no run_ms. more is the number of the first line beyond those, 0 where there is none.
 func ReadTimed(r *bufio.Reader, most int) (jobs []TimedJob, more int, err error) {
 	in := &Jobs{in: r}
 	for {
@@ -88,25 +91,46 @@ func ReadTimed(r *bufio.Reader, most int) (jobs []TimedJob, more int, err error)
 	return jobs, 0, nil
 }
 
+// longestAgo is the latest moment that a line may have, in ms.
+const longestAgo = 1 << 46
+
 // parseTimed reads one line.
 func parseTimed(text []byte) (j TimedJob, err error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(text, &fields); err != nil {
 		return j, fmt.Errorf("not a job's object: %w: is the line cut?", err)
 	}
+	ended := true
+	if raw, there := fields["state"]; there {
+		var state rota.JobState
+		if err := json.Unmarshal(raw, &state); err != nil || state == rota.JobNone {
+			return j, fmt.Errorf("state is %s: one of %s is wanted", raw, strings.Join(rota.JobStateNames(), ", "))
+		}
+		ended = state.Terminal()
+		delete(fields, "state")
+	}
+	started := int64(0)
 	for _, f := range []struct {
-		name string
-		into *int64
-		most int64
-	}{{"submit_ms", &j.SubmitMs, 1 << 46}, {"run_ms", &j.RunMs, int64(rota.MaxDuration / 1e6)}} {
+		name   string
+		into   *int64
+		most   int64
+		absent bool // may be
+	}{{"submit_ms", &j.SubmitMs, longestAgo, false}, {"start_ms", &started, longestAgo, true}, {"run_ms", &j.RunMs, int64(rota.MaxDuration / 1e6), !ended}} {
 		raw, there := fields[f.name]
 		if !there {
+			if f.absent {
+				*f.into = -1
+				continue
+			}
 			return j, fmt.Errorf("no %s: a job has submit_ms and run_ms, in milliseconds", f.name)
 		}
 		if err := json.Unmarshal(raw, f.into); err != nil || *f.into < 0 || *f.into > f.most {
 			return j, fmt.Errorf("%s is %s: a whole number, 0 to %d, is wanted", f.name, raw, f.most)
 		}
 		delete(fields, f.name)
+	}
+	if started >= 0 && started < j.SubmitMs {
+		return j, fmt.Errorf("start_ms is %d, before submit_ms, which is %d", started, j.SubmitMs)
 	}
 	if fields["type"] == nil {
 		fields["type"] = json.RawMessage(`"batch"`)

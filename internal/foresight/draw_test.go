@@ -124,7 +124,7 @@ func TestFitting(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	jobs, err := FromTimed(trace.Timed)
+	jobs, _, err := FromTimed(trace.Timed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +143,36 @@ func TestFitting(t *testing.T) {
 		}
 	}
 	trace.Timed[0].Spec.Keys = []string{"a:b"}
-	if _, err := FromTimed(trace.Timed); err == nil || !strings.Contains(err.Error(), "line 1: keys is not simulated") {
+	if _, _, err := FromTimed(trace.Timed); err == nil || !strings.Contains(err.Error(), "line 1: keys is not simulated") {
 		t.Errorf("a job with keys: %v", err)
+	}
+}
+
+// TestFromTimed_unended: jobs that had not ended run for what is said of them, else for the median of their type, else of all.
+func TestFromTimed_unended(t *testing.T) {
+	lines := `{"submit_ms":0,"type":"a","run_ms":3}
+{"submit_ms":0,"type":"a","run_ms":5}
+{"submit_ms":0,"type":"b","run_ms":1000}
+{"submit_ms":0,"type":"a","run_ms":7}
+{"submit_ms":0,"type":"a","state":"RUNNING","start_ms":1}
+{"submit_ms":0,"type":"b","state":"QUEUED"}
+{"submit_ms":0,"type":"c","state":"QUEUED"}
+{"submit_ms":0,"type":"c","state":"QUEUED","expected_ms":40}
+`
+	trace, err := flowfile.ReadTrace(strings.NewReader(lines), 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	jobs, unended, err := FromTimed(trace.Timed)
+	if err != nil || unended != 4 {
+		t.Fatal(unended, err)
+	}
+	for i, want := range []int64{3, 5, 1000, 7, 5, 1000, 7, 40} {
+		if jobs[i].Run != want || jobs[i].Estimate != want {
+			t.Errorf("job %d: %+v, want %d", i, jobs[i], want)
+		}
+	}
+	if _, _, err := FromTimed(trace.Timed[4:7]); err == nil || !strings.Contains(err.Error(), "line 5: no run_ms, and nothing says how long such jobs run") {
+		t.Errorf("where no job has ended: %v", err)
 	}
 }

@@ -7,10 +7,12 @@ import (
 	"github.com/rotasched/rota/internal/flowfile"
 )
 
-// FromTimed takes jobs of a file that has one a line; expected_ms is their estimate, else the run time. What they ask for that only a cluster
-// could give is refused.
-func FromTimed(timed []flowfile.TimedJob) ([]Job, error) {
-	jobs := make([]Job, len(timed))
+// FromTimed takes jobs of a file that has one a line; expected_ms is their estimate, else the run time. One that had not ended runs for its
+// estimate, else for the median of those of its type that had, else of all that had; unended counts these. What jobs ask for that only a cluster could
+// give is refused.
+func FromTimed(timed []flowfile.TimedJob) (jobs []Job, unended int64, err error) {
+	jobs = make([]Job, len(timed))
+	ran := make(map[rota.JobType][]int64)
 	for i := range timed {
 		t := &timed[i]
 		spec := &t.Spec
@@ -20,16 +22,40 @@ func FromTimed(timed []flowfile.TimedJob) ([]Job, error) {
 		}{{"not_before_ms", !spec.NotBefore.IsZero()}, {"unique", spec.Unique != nil}, {"keys", len(spec.Keys) > 0}, {"batch", spec.Batch != ""},
 			{"expected_digest", len(spec.ExpectedDigest) > 0}, {"max_runtime_ms", spec.MaxRuntime != 0}} {
 			if f.set {
-				return nil, rota.Refusef(rota.KindInvalid, f.name, "line %d: %s is not simulated: leave it out", t.Line, f.name)
+				return nil, 0, rota.Refusef(rota.KindInvalid, f.name, "line %d: %s is not simulated: leave it out", t.Line, f.name)
 			}
 		}
-		jobs[i] = Job{Submit: t.SubmitMs, Run: max(t.RunMs, 1), Estimate: t.RunMs, CPUMilli: spec.CPUMilli, Tenant: spec.Tenant, Spec: spec}
-		if ms := spec.Expected.Milliseconds(); ms > 0 {
-			jobs[i].Estimate = ms
+		jobs[i] = Job{Submit: t.SubmitMs, Run: t.RunMs, Estimate: spec.Expected.Milliseconds(), CPUMilli: spec.CPUMilli, Tenant: spec.Tenant, Spec: spec}
+		if t.RunMs < 0 {
+			unended++
+			continue
 		}
-		jobs[i].Estimate = max(jobs[i].Estimate, 1)
+		ran[spec.Type] = append(ran[spec.Type], t.RunMs)
+		ran[""] = append(ran[""], t.RunMs)
 	}
-	return jobs, nil
+	for typ, runs := range ran {
+		slices.Sort(runs)
+		ran[typ] = runs[len(runs)/2:]
+	}
+	for i := range jobs {
+		j := &jobs[i]
+		if j.Run < 0 {
+			switch typ := ran[j.Spec.Type]; {
+			case j.Estimate > 0:
+				j.Run = j.Estimate
+			case len(typ) > 0:
+				j.Run = typ[0]
+			case len(ran[""]) > 0:
+				j.Run = ran[""][0]
+			default:
+				return nil, 0, rota.Refusef(rota.KindInvalid, "run_ms", "line %d: no run_ms, and nothing says how long such jobs run: no job of the file has ended", timed[i].Line)
+			}
+		}
+		if j.Run = max(j.Run, 1); j.Estimate <= 0 {
+			j.Estimate = j.Run
+		}
+	}
+	return jobs, unended, nil
 }
 
 // fits reports whether a worker could ever take a job.

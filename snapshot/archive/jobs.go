@@ -3,6 +3,7 @@ package archive
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"slices"
 	"sync"
 
@@ -114,31 +115,41 @@ func refuseFormat(path string, b *bbolt.Bucket) error {
 	return nil
 }
 
-// Peek returns the cluster that a file is bound to, empty for none, and refuses what OpenJobs
-// would. It writes nothing.
-func Peek(path string) (cluster rota.ClusterID, err error) {
+// ReadOnly opens the archive in the file of a stopped node, and refuses what OpenJobs would. Nothing is written.
+func ReadOnly(path string) (*Jobs, error) {
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: lockWait, ReadOnly: true})
 	if err != nil {
-		return "", openRefusal(path, err)
+		return nil, openRefusal(path, err)
 	}
-	defer db.Close()
+	a := &Jobs{db: db}
 	err = db.View(func(tx *bbolt.Tx) error {
 		b := tx.Bucket(metaBucket)
 		if b == nil {
 			return nil
 		}
-		var s bookkeeping
-		err := refuseFormat(path, b)
-		if err == nil {
-			err = s.load(b)
+		if err := refuseFormat(path, b); err != nil {
+			return err
 		}
-		cluster = rota.ClusterID(bytes.Clone([]byte(s.cluster)))
-		return err
+		return a.meta.load(b)
 	})
 	if err != nil {
-		return "", carried(opOpen, err, notUsable, path)
+		return nil, errors.Join(carried(opOpen, err, notUsable, path), db.Close())
 	}
-	return cluster, nil
+	return a, nil
+}
+
+// Close closes the file.
+func (a *Jobs) Close() error { return a.db.Close() }
+
+// Peek returns the cluster that a file is bound to, empty for none, and refuses what OpenJobs
+// would. It writes nothing.
+func Peek(path string) (cluster rota.ClusterID, err error) {
+	a, err := ReadOnly(path)
+	if err != nil {
+		return "", err
+	}
+	cluster, _ = a.Cluster()
+	return cluster, a.Close()
 }
 
 // notUsable is said of an archive that is refused.
