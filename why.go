@@ -14,6 +14,15 @@ type WhyQuery struct {
 	Others bool
 }
 
+// Past is what a look at a state of the past costs the node that is asked.
+type Past struct {
+	Index Index `json:"index"`
+	// From is the index of the state from which the node would go on, Entries how many of the log it
+	// would replay.
+	From    Index `json:"from"`
+	Entries int64 `json:"entries"`
+}
+
 // ParsePast reads an index of the past, or a moment in RFC 3339.
 func ParsePast(text string) (WhyQuery, error) {
 	if index, err := strconv.ParseUint(text, 10, 64); err == nil {

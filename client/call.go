@@ -51,7 +51,7 @@ func (c *Client) callAt(ctx context.Context, op string, at func() (*node, time.D
 		if err == nil {
 			return nil
 		}
-		e := c.judge(ctx, n, err)
+		e := judge(ctx, n, err)
 		switch {
 		case c.life.Err() != nil:
 			return &rota.Error{Kind: rota.KindUnavailable, Op: op, Text: "the client is closed"}
@@ -105,7 +105,7 @@ func share(ctx context.Context, most time.Duration, nodes int) time.Duration {
 
 // judge names what went wrong at a node. A try that took too long while the
 // caller still has time is the node's fault, and its outcome is unknown.
-func (c *Client) judge(ctx context.Context, n *node, err error) *rota.Error {
+func judge(ctx context.Context, n *node, err error) *rota.Error {
 	e := words.FromStatus(err)
 	if e.Kind == rota.KindTimeout && !ended(ctx) {
 		text := fmt.Sprintf("node %s did not answer in time", n.address)
@@ -154,7 +154,7 @@ func (c *Client) gaveUp(ctx context.Context, op string, last *rota.Error) error 
 
 // failed returns the error of a call that is made once.
 func (c *Client) failed(ctx context.Context, op string, n *node, err error) error {
-	e := *during(op, c.judge(ctx, n, err))
+	e := *during(op, judge(ctx, n, err))
 	if e.Cause == nil && ended(ctx) {
 		e.Cause = endOf(ctx)
 	}

@@ -55,7 +55,7 @@ func (c *Client) tail(ctx context.Context, filter rota.EventFilter, f func([]rot
 		if filter.After != before {
 			try, last, began = 0, nil, time.Now()
 		}
-		e := c.judge(ctx, n, err)
+		e := judge(ctx, n, err)
 		switch {
 		case c.life.Err() != nil:
 			return &rota.Error{Kind: rota.KindUnavailable, Op: "tail events", Text: "the client is closed"}

@@ -36,3 +36,14 @@ func (c *Client) ETA(ctx context.Context, id rota.JobID, opts ...ReadOption) (ro
 	from := func(w *rotav1.EtaResponse) (rota.ETA, error) { return words.ETAFromWire(w.GetEta()) }
 	return read(ctx, c, "forecast job", opts, from, ask)
 }
+
+// Past says how many entries of its log the node that answers has to replay for a look at the state that a
+// query names. It replays none; WhyAt may be answered by another node, which has kept another state.
+func (c *Client) Past(ctx context.Context, q rota.WhyQuery) (p rota.Past, err error) {
+	err = c.call(ctx, "look at the past", answerMost, func(ctx context.Context, n *node) error {
+		got, err := rotav1.NewExplainClient(n.conn).Past(ctx, &rotav1.PastRequest{At: uint64(q.At), AtDateMs: int64(q.AtDate)})
+		p = words.PastFromWire(got)
+		return err
+	})
+	return p, err
+}

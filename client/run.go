@@ -186,7 +186,7 @@ func (w *Worker) connect(ctx context.Context, t *leaseTable) error {
 		case w.client.life.Err() != nil:
 			return &rota.Error{Kind: rota.KindUnavailable, Op: "work", Text: "the client is closed"}
 		}
-		e := w.client.judge(ctx, s.node, err)
+		e := judge(ctx, s.node, err)
 		if e.Kind == rota.KindStale && e.Subject == "connection" && !s.welcomed {
 			w.skipConnections(try)
 		} else if fatal(e.Kind, s.welcomed) {

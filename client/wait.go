@@ -133,7 +133,7 @@ func (w *subscription) run(ctx context.Context) error {
 		if stop := w.stopped(ctx, n, err, last); stop != nil {
 			return stop
 		}
-		if last = w.c.judge(ctx, n, err); last.Kind != rota.KindNotFound {
+		if last = judge(ctx, n, err); last.Kind != rota.KindNotFound {
 			w.c.moveOn(n)
 			w.c.retrying(ctx, "wait", n, began, last)
 		} // else the linearizable read found the job: ask this node again
@@ -147,7 +147,7 @@ func (w *subscription) run(ctx context.Context) error {
 
 // stopped reports whether an error ends the waiting.
 func (w *subscription) stopped(ctx context.Context, n *node, err error, last *rota.Error) error {
-	e := w.c.judge(ctx, n, err)
+	e := judge(ctx, n, err)
 	switch {
 	case w.c.life.Err() != nil:
 		return &rota.Error{Kind: rota.KindUnavailable, Op: "wait", Text: "the client is closed"}

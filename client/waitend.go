@@ -69,7 +69,7 @@ func awaitEnd[T any](ctx context.Context, c *Client, w *endWait[T]) (none T, err
 		case e.Kind != rota.KindUnavailable && e.Kind != rota.KindTimeout:
 			return none, during(w.op, e)
 		case !ended(ctx):
-			last = c.judge(ctx, n, err)
+			last = judge(ctx, n, err)
 			c.moveOn(n)
 			c.retrying(ctx, w.op, n, began, last)
 			try++

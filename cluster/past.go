@@ -33,6 +33,8 @@ type pastReader struct {
 	reached    rota.Index
 	generation uint64
 	forget     *time.Timer
+	// has is reached, as far as one may say that does not have the turn; 0 where nothing is kept.
+	has atomic.Uint64
 	// replays counts the states that were built from the beginning.
 	replays int
 }
@@ -86,6 +88,7 @@ func (p *pastReader) move(ctx context.Context, index rota.Index) error {
 		p.replays++
 	}
 	reached, err := audit.Forward(ctx, p.kept, p.n.stores.Log, p.reached, index)
+	p.has.Store(uint64(reached))
 	if p.reached = reached; err != nil && rota.KindOf(err) != rota.KindTimeout { // one that ran out of time goes on where it was
 		p.drop()
 		return err
@@ -114,6 +117,7 @@ func (p *pastReader) drop() {
 		p.forget.Stop()
 	}
 	p.kept, p.reached, p.forget = nil, 0, nil
+	p.has.Store(0)
 }
 
 // alone waits for the turn, and lets go of the kept state: the caller makes another one.

@@ -32,10 +32,25 @@ func TestPast_isReplayedOnce(t *testing.T) {
 		}
 		return x
 	}
-	for _, at := range indexes[1:11] {
+	replays := func(at, from rota.Index) {
+		t.Helper()
+		if got, err := n.Past(within(t, ample), rota.WhyQuery{At: at}); err != nil || got != (rota.Past{Index: at, From: from, Entries: int64(at - from)}) {
+			t.Errorf("a look at %d replays %+v, %v, from %d is wanted", at, got, err, from)
+		}
+	}
+	replays(indexes[1], 0)
+	for i, at := range indexes[1:11] {
+		if i > 0 {
+			replays(at, indexes[i])
+		}
 		if x := why("ja-00000", rota.WhyQuery{At: at}); x.Index != at || x.State != rota.JobQueued {
 			t.Fatalf("at %d: %+v", at, x)
 		}
+	}
+	replays(indexes[10], indexes[10])
+	replays(indexes[3], 0) // back
+	if _, err := n.Past(within(t, ample), rota.WhyQuery{At: n.replica.head().Index + 1000}); rota.KindOf(err) != rota.KindOutOfRange {
+		t.Errorf("what is to come: %v", err)
 	}
 	if past.replays != 1 {
 		t.Errorf("ten steps forward cost %d replays", past.replays)

@@ -58,6 +58,29 @@ func (ex *explainer) indexOf(ctx context.Context, q rota.WhyQuery) (rota.Index, 
 	return ex.n.events.IndexAt(ctx, q.AtDate)
 }
 
+// Past says what a look at a state of the past has to replay now. It is said of a moment: another who looks
+// meanwhile moves the kept state.
+func (ex *explainer) Past(ctx context.Context, q rota.WhyQuery) (rota.Past, error) {
+	at, err := ex.indexOf(ctx, q)
+	if err != nil {
+		return rota.Past{}, err
+	}
+	switch applied := rota.Index(ex.n.replica.applied.Load()); {
+	case at == 0:
+		return rota.Past{Index: applied, From: applied}, nil
+	case at > applied:
+		return rota.Past{}, rota.Refusef(rota.KindOutOfRange, "at", "index %d is to come: this node has applied %d", at, applied)
+	}
+	from, known := ex.n.audit.Nearest(at)
+	if !known {
+		return rota.Past{}, rota.Refusef(rota.KindOutOfRange, "at", "index %d lies before what audit_retention keeps", at)
+	}
+	if has := rota.Index(ex.past.has.Load()); has <= at {
+		from = max(from, has)
+	}
+	return rota.Past{Index: at, From: from, Entries: int64(at - from)}, nil
+}
+
 // whyNow explains a job as it stands, at the index that was read or later.
 func (ex *explainer) whyNow(ctx context.Context, id rota.JobID, seen rota.Index, rd *access.Reader) (rota.Explanation, error) {
 	var x rota.Explanation

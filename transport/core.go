@@ -33,6 +33,8 @@ type Core interface {
 	Why(ctx context.Context, id rota.JobID, q rota.WhyQuery, opt peer.ReadOptions) (rota.Explanation, rota.ReadAt, error)
 	// ETA forecasts when a job starts: Exhausted where others are forecast for.
 	ETA(ctx context.Context, id rota.JobID, opt peer.ReadOptions) (rota.ETA, rota.ReadAt, error)
+	// Past says what a look at a state of the past has to replay: OutOfRange as Why.
+	Past(ctx context.Context, q rota.WhyQuery) (rota.Past, error)
 	// Round computes a round again on the state at its height, and compares it with the log's
 	// (SPEC §2.4): NotFound where the log has none, OutOfRange and Exhausted as Why.
 	Round(ctx context.Context, epoch uint64, height rota.Index) (peer.Round, rota.ReadAt, error)

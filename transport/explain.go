@@ -37,3 +37,12 @@ func (s *explainService) Eta(ctx context.Context, req *rotav1.EtaRequest) (*rota
 	}
 	return &rotav1.EtaResponse{Eta: words.ETAToWire(&x), At: words.ReadAtToWire(at)}, nil
 }
+
+// Past says what a look at a state of the past has to replay.
+func (s *explainService) Past(ctx context.Context, req *rotav1.PastRequest) (*rotav1.PastResponse, error) {
+	p, err := s.core.Past(ctx, rota.WhyQuery{At: rota.Index(req.GetAt()), AtDate: rota.Date(req.GetAtDateMs())})
+	if err != nil {
+		return nil, err
+	}
+	return words.PastToWire(&p), nil
+}

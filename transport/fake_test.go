@@ -222,6 +222,10 @@ func fakeAt(opt peer.ReadOptions) rota.ReadAt {
 	return rota.ReadAt{Index: 9}
 }
 
+func (c *fakeCore) Past(_ context.Context, q rota.WhyQuery) (rota.Past, error) {
+	return rota.Past{Index: q.At, From: 3, Entries: int64(q.At) - 3}, c.err
+}
+
 func (c *fakeCore) Why(_ context.Context, id rota.JobID, q rota.WhyQuery, opt peer.ReadOptions) (rota.Explanation, rota.ReadAt, error) {
 	if id == "nobody" {
 		return rota.Explanation{}, fakeAt(opt), rota.Refusef(rota.KindNotFound, "job", "job %q is not known", id)

@@ -167,9 +167,10 @@ var methods = map[string]need{
 	"/rota.v1.Workflows/Signal":        scoped(rota.RightControl),
 	"/rota.v1.Workflows/ParentOutputs": scoped(rota.RightWork),
 
-	"/rota.v1.Explain/Why": scoped(rota.RightRead),
-	"/rota.v1.Explain/Eta": scoped(rota.RightRead),
-	"/rota.v1.Events/Tail": scoped(rota.RightRead),
+	"/rota.v1.Explain/Why":  scoped(rota.RightRead),
+	"/rota.v1.Explain/Eta":  scoped(rota.RightRead),
+	"/rota.v1.Explain/Past": scoped(rota.RightRead),
+	"/rota.v1.Events/Tail":  scoped(rota.RightRead),
 
 	"GET /v1/events":        scoped(rota.RightRead),
 	"GET /v1/live":          scoped(rota.RightRead),
@@ -182,6 +183,7 @@ var methods = map[string]need{
 	"GET /v1/jobs/{id}":                             scoped(rota.RightRead),
 	"PUT /v1/jobs/{id}":                             scoped(rota.RightSubmit),
 	"DELETE /v1/jobs/{id}":                          scoped(rota.RightControl),
+	"GET /v1/past":                                  scoped(rota.RightRead),
 	"GET /v1/jobs/{id}/why":                         scoped(rota.RightRead),
 	"GET /v1/jobs/{id}/eta":                         scoped(rota.RightRead),
 	"GET /v1/jobs/{id}/logs":                        scoped(rota.RightData),

@@ -244,6 +244,8 @@ var sentences = map[string]string{
 	"NodeVerdict.Error":               "Error is why the node did not answer; such a node is not equal.",
 	"OtherWorker":                     "OtherWorker is a worker that did not get the job.",
 	"ParentOutput":                    "ParentOutput is what a node of a workflow sees of a parent.",
+	"Past":                            "Past is what a look at a state of the past costs the node that is asked.",
+	"Past.From":                       "From is the index of the state from which the node would go on, Entries how many of the log it would replay.",
 	"PlacedDecision":                  "PlacedDecision is how a job's attempt came to its worker.",
 	"PlacedDecision.Others":           "Others are the workers that were looked at and not chosen, at most 100, each with why; nil with Note where the past is no longer kept.",
 	"Plan":                            "Plan is a plan as it stands.",

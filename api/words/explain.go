@@ -86,3 +86,13 @@ func ETAFromWire(w *rotav1.JobEta) (x rota.ETA, err error) {
 	x.State, err = jobStates.value(w.GetState())
 	return x, err
 }
+
+// PastToWire carries what a look at the past costs.
+func PastToWire(p *rota.Past) *rotav1.PastResponse {
+	return &rotav1.PastResponse{Index: uint64(p.Index), From: uint64(p.From), Entries: uint64(p.Entries)}
+}
+
+// PastFromWire is the inverse of PastToWire.
+func PastFromWire(w *rotav1.PastResponse) rota.Past {
+	return rota.Past{Index: rota.Index(w.GetIndex()), From: rota.Index(w.GetFrom()), Entries: int64(w.GetEntries())}
+}

@@ -70,7 +70,7 @@ var commandCalls = map[string]calls{
 	"job submit": always("Jobs/Submit").to("show the job", "Jobs/Get").with("--wait", "Jobs/Wait"),
 	"job list":   always("Jobs/List", "Queues/Get"), "jobs": always("Jobs/List", "Queues/Get"),
 	"job export": calls{}.when("without --from", []string{"Jobs/List", "Queues/Get"}),
-	"job show":   always("Jobs/Get").to("say when it should start", "Explain/Eta"), "job logs": always("Jobs/Log"), "job why": always("Explain/Why"), "job eta": always("Explain/Eta"), "job wait": always("Jobs/Wait"),
+	"job show":   always("Jobs/Get").to("say when it should start", "Explain/Eta"), "job logs": always("Jobs/Log"), "job why": always("Explain/Why").with("--at", "Explain/Past"), "job eta": always("Explain/Eta"), "job wait": always("Jobs/Wait"),
 	"job change": always("Jobs/Get", "Jobs/Change"),
 	"job cancel": always("Jobs/Cancel"), "job retry": always("Jobs/Get", "Jobs/Retry"), "job delete": always("Jobs/Delete"),
 	"job reject": always("Jobs/ReportProof"),

@@ -178,6 +178,7 @@ var scene = []step{
 	{"jobs", "", 0},
 	{"job show", "j1", 0},
 	{"job why", "j1", 0},
+	{"job why", "j1 --at 1", exitNotFound},
 	{"job eta", "j1", 0},
 	{"job logs", "j1", exitNotFound},
 	{"job change", "j1 --priority 3", 0},

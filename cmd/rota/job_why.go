@@ -31,6 +31,9 @@ func (a jobCommands) why() *cobra.Command {
 					return usagef("--at: %v", err)
 				}
 			}
+			if at != "" {
+				a.saysReplay(ctx, c, q)
+			}
 			q.Others = true
 			x, err := c.WhyAt(ctx, ids[0], q, a.fresh()...)
 			if err != nil {
@@ -45,6 +48,14 @@ func (a jobCommands) why() *cobra.Command {
 	})
 	cmd.Flags().StringVar(&at, "at", "", "`past` to look at: an index, as job show and events have them, or a moment in RFC 3339")
 	return cmd
+}
+
+// saysReplay says how many entries a look at the past replays, as it takes seconds of a core for each 100,000.
+// A node that does not say so is no reason not to look.
+func (a *app) saysReplay(ctx context.Context, c *client.Client, q rota.WhyQuery) {
+	if past, err := c.Past(ctx, q); err == nil && past.Entries > 0 {
+		fmt.Fprintf(a.stderr, "replaying %d entries, from index %d to %d\n", past.Entries, past.From, past.Index)
+	}
 }
 
 // whyText is an explanation for people: what it is, what keeps it, what would let

@@ -35,6 +35,8 @@ func (s *Site) jobs() {
 		says: "Why a job does not run, or how it came to its worker"}, s.why)
 	add(s, route{method: http.MethodGet, path: job + "/eta", call: rotav1.Explain_Eta_FullMethodName, id: "forecastJob",
 		says: "When a job should start, and what that hangs on"}, s.eta)
+	add(s, route{method: http.MethodGet, path: "/v1/past", call: rotav1.Explain_Past_FullMethodName, id: "getPast",
+		says: "How many entries of the log a look at a state of the past has to replay at the node that is asked; it replays none"}, s.past)
 	add(s, route{method: http.MethodGet, path: job + "/logs", call: rotav1.Jobs_Log_FullMethodName, id: "getJobLog",
 		says: "What an attempt of a job logged"}, s.jobLog)
 	add(s, route{method: http.MethodGet, path: job + "/payload", call: rotav1.Jobs_Get_FullMethodName, id: "getJobPayload",
@@ -348,6 +350,20 @@ func (s *Site) eta(ctx context.Context, in *One) (*Answer[rota.ETA], error) {
 		return nil, err
 	}
 	return answer(x, got.GetAt()), nil
+}
+
+// PastQuery says which state of the past is meant.
+type PastQuery struct {
+	At string `query:"at" maxLength:"40" required:"true" doc:"An index of the past, or a moment in RFC 3339."`
+}
+
+func (s *Site) past(ctx context.Context, in *PastQuery) (*Answer[rota.Past], error) {
+	at, err := rota.ParsePast(in.At)
+	if err != nil {
+		return nil, err
+	}
+	got, err := s.options.Calls.Explain.Past(ctx, &rotav1.PastRequest{At: uint64(at.At), AtDateMs: int64(at.AtDate)})
+	return answer(words.PastFromWire(got), nil), err
 }
 
 // LogQuery are the parameters of an attempt's log.

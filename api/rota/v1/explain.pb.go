@@ -341,6 +341,120 @@ func (x *EtaHangsOn) GetWorker() string {
 	return ""
 }
 
+type PastRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// An index of the past, or a moment; neither is now.
+	At            uint64 `protobuf:"varint,1,opt,name=at,proto3" json:"at,omitempty"`
+	AtDateMs      int64  `protobuf:"varint,2,opt,name=at_date_ms,json=atDateMs,proto3" json:"at_date_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PastRequest) Reset() {
+	*x = PastRequest{}
+	mi := &file_rota_v1_explain_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PastRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PastRequest) ProtoMessage() {}
+
+func (x *PastRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_explain_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PastRequest.ProtoReflect.Descriptor instead.
+func (*PastRequest) Descriptor() ([]byte, []int) {
+	return file_rota_v1_explain_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *PastRequest) GetAt() uint64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
+func (x *PastRequest) GetAtDateMs() int64 {
+	if x != nil {
+		return x.AtDateMs
+	}
+	return 0
+}
+
+type PastResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Index uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	// The index of the state from which the node would go on, and the entries of the log that it would replay.
+	From          uint64 `protobuf:"varint,2,opt,name=from,proto3" json:"from,omitempty"`
+	Entries       uint64 `protobuf:"varint,3,opt,name=entries,proto3" json:"entries,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PastResponse) Reset() {
+	*x = PastResponse{}
+	mi := &file_rota_v1_explain_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PastResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PastResponse) ProtoMessage() {}
+
+func (x *PastResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_explain_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PastResponse.ProtoReflect.Descriptor instead.
+func (*PastResponse) Descriptor() ([]byte, []int) {
+	return file_rota_v1_explain_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *PastResponse) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *PastResponse) GetFrom() uint64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *PastResponse) GetEntries() uint64 {
+	if x != nil {
+		return x.Entries
+	}
+	return 0
+}
+
 type WhyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -358,7 +472,7 @@ type WhyRequest struct {
 
 func (x *WhyRequest) Reset() {
 	*x = WhyRequest{}
-	mi := &file_rota_v1_explain_proto_msgTypes[4]
+	mi := &file_rota_v1_explain_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -370,7 +484,7 @@ func (x *WhyRequest) String() string {
 func (*WhyRequest) ProtoMessage() {}
 
 func (x *WhyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_explain_proto_msgTypes[4]
+	mi := &file_rota_v1_explain_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -383,7 +497,7 @@ func (x *WhyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyRequest.ProtoReflect.Descriptor instead.
 func (*WhyRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_explain_proto_rawDescGZIP(), []int{4}
+	return file_rota_v1_explain_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *WhyRequest) GetId() string {
@@ -431,7 +545,7 @@ type WhyResponse struct {
 
 func (x *WhyResponse) Reset() {
 	*x = WhyResponse{}
-	mi := &file_rota_v1_explain_proto_msgTypes[5]
+	mi := &file_rota_v1_explain_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -443,7 +557,7 @@ func (x *WhyResponse) String() string {
 func (*WhyResponse) ProtoMessage() {}
 
 func (x *WhyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_explain_proto_msgTypes[5]
+	mi := &file_rota_v1_explain_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -456,7 +570,7 @@ func (x *WhyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyResponse.ProtoReflect.Descriptor instead.
 func (*WhyResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_explain_proto_rawDescGZIP(), []int{5}
+	return file_rota_v1_explain_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *WhyResponse) GetExplanation() *Explanation {
@@ -486,7 +600,7 @@ type WhyReason struct {
 
 func (x *WhyReason) Reset() {
 	*x = WhyReason{}
-	mi := &file_rota_v1_explain_proto_msgTypes[6]
+	mi := &file_rota_v1_explain_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -498,7 +612,7 @@ func (x *WhyReason) String() string {
 func (*WhyReason) ProtoMessage() {}
 
 func (x *WhyReason) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_explain_proto_msgTypes[6]
+	mi := &file_rota_v1_explain_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -511,7 +625,7 @@ func (x *WhyReason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyReason.ProtoReflect.Descriptor instead.
 func (*WhyReason) Descriptor() ([]byte, []int) {
-	return file_rota_v1_explain_proto_rawDescGZIP(), []int{6}
+	return file_rota_v1_explain_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *WhyReason) GetReason() string {
@@ -565,7 +679,7 @@ type Explanation struct {
 
 func (x *Explanation) Reset() {
 	*x = Explanation{}
-	mi := &file_rota_v1_explain_proto_msgTypes[7]
+	mi := &file_rota_v1_explain_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -577,7 +691,7 @@ func (x *Explanation) String() string {
 func (*Explanation) ProtoMessage() {}
 
 func (x *Explanation) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_explain_proto_msgTypes[7]
+	mi := &file_rota_v1_explain_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -590,7 +704,7 @@ func (x *Explanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Explanation.ProtoReflect.Descriptor instead.
 func (*Explanation) Descriptor() ([]byte, []int) {
-	return file_rota_v1_explain_proto_rawDescGZIP(), []int{7}
+	return file_rota_v1_explain_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Explanation) GetJob() string {
@@ -691,7 +805,7 @@ type PlacedDecision struct {
 
 func (x *PlacedDecision) Reset() {
 	*x = PlacedDecision{}
-	mi := &file_rota_v1_explain_proto_msgTypes[8]
+	mi := &file_rota_v1_explain_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -703,7 +817,7 @@ func (x *PlacedDecision) String() string {
 func (*PlacedDecision) ProtoMessage() {}
 
 func (x *PlacedDecision) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_explain_proto_msgTypes[8]
+	mi := &file_rota_v1_explain_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -716,7 +830,7 @@ func (x *PlacedDecision) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacedDecision.ProtoReflect.Descriptor instead.
 func (*PlacedDecision) Descriptor() ([]byte, []int) {
-	return file_rota_v1_explain_proto_rawDescGZIP(), []int{8}
+	return file_rota_v1_explain_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PlacedDecision) GetDecision() *Decision {
@@ -764,7 +878,7 @@ type OtherWorker struct {
 
 func (x *OtherWorker) Reset() {
 	*x = OtherWorker{}
-	mi := &file_rota_v1_explain_proto_msgTypes[9]
+	mi := &file_rota_v1_explain_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -776,7 +890,7 @@ func (x *OtherWorker) String() string {
 func (*OtherWorker) ProtoMessage() {}
 
 func (x *OtherWorker) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_explain_proto_msgTypes[9]
+	mi := &file_rota_v1_explain_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -789,7 +903,7 @@ func (x *OtherWorker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OtherWorker.ProtoReflect.Descriptor instead.
 func (*OtherWorker) Descriptor() ([]byte, []int) {
-	return file_rota_v1_explain_proto_rawDescGZIP(), []int{9}
+	return file_rota_v1_explain_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *OtherWorker) GetWorker() string {
@@ -840,7 +954,15 @@ const file_rota_v1_explain_proto_rawDesc = "" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
 	"\x04jobs\x18\x02 \x01(\x03R\x04jobs\x12\x18\n" +
 	"\arunning\x18\x03 \x01(\bR\arunning\x12\x16\n" +
-	"\x06worker\x18\x04 \x01(\tR\x06worker\"\x85\x01\n" +
+	"\x06worker\x18\x04 \x01(\tR\x06worker\";\n" +
+	"\vPastRequest\x12\x0e\n" +
+	"\x02at\x18\x01 \x01(\x04R\x02at\x12\x1c\n" +
+	"\n" +
+	"at_date_ms\x18\x02 \x01(\x03R\batDateMs\"R\n" +
+	"\fPastResponse\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\x04R\x04from\x12\x18\n" +
+	"\aentries\x18\x03 \x01(\x04R\aentries\"\x85\x01\n" +
 	"\n" +
 	"WhyRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x0e\n" +
@@ -881,10 +1003,11 @@ const file_rota_v1_explain_proto_rawDesc = "" +
 	"\x04note\x18\x05 \x01(\tR\x04note\"=\n" +
 	"\vOtherWorker\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason2m\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason2\xa2\x01\n" +
 	"\aExplain\x120\n" +
 	"\x03Why\x12\x13.rota.v1.WhyRequest\x1a\x14.rota.v1.WhyResponse\x120\n" +
-	"\x03Eta\x12\x13.rota.v1.EtaRequest\x1a\x14.rota.v1.EtaResponseB.Z,github.com/rotasched/rota/api/rota/v1;rotav1b\x06proto3"
+	"\x03Eta\x12\x13.rota.v1.EtaRequest\x1a\x14.rota.v1.EtaResponse\x123\n" +
+	"\x04Past\x12\x14.rota.v1.PastRequest\x1a\x15.rota.v1.PastResponseB.Z,github.com/rotasched/rota/api/rota/v1;rotav1b\x06proto3"
 
 var (
 	file_rota_v1_explain_proto_rawDescOnce sync.Once
@@ -898,42 +1021,46 @@ func file_rota_v1_explain_proto_rawDescGZIP() []byte {
 	return file_rota_v1_explain_proto_rawDescData
 }
 
-var file_rota_v1_explain_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_rota_v1_explain_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_rota_v1_explain_proto_goTypes = []any{
 	(*EtaRequest)(nil),     // 0: rota.v1.EtaRequest
 	(*EtaResponse)(nil),    // 1: rota.v1.EtaResponse
 	(*JobEta)(nil),         // 2: rota.v1.JobEta
 	(*EtaHangsOn)(nil),     // 3: rota.v1.EtaHangsOn
-	(*WhyRequest)(nil),     // 4: rota.v1.WhyRequest
-	(*WhyResponse)(nil),    // 5: rota.v1.WhyResponse
-	(*WhyReason)(nil),      // 6: rota.v1.WhyReason
-	(*Explanation)(nil),    // 7: rota.v1.Explanation
-	(*PlacedDecision)(nil), // 8: rota.v1.PlacedDecision
-	(*OtherWorker)(nil),    // 9: rota.v1.OtherWorker
-	(*Read)(nil),           // 10: rota.v1.Read
-	(*ReadAt)(nil),         // 11: rota.v1.ReadAt
-	(*Decision)(nil),       // 12: rota.v1.Decision
+	(*PastRequest)(nil),    // 4: rota.v1.PastRequest
+	(*PastResponse)(nil),   // 5: rota.v1.PastResponse
+	(*WhyRequest)(nil),     // 6: rota.v1.WhyRequest
+	(*WhyResponse)(nil),    // 7: rota.v1.WhyResponse
+	(*WhyReason)(nil),      // 8: rota.v1.WhyReason
+	(*Explanation)(nil),    // 9: rota.v1.Explanation
+	(*PlacedDecision)(nil), // 10: rota.v1.PlacedDecision
+	(*OtherWorker)(nil),    // 11: rota.v1.OtherWorker
+	(*Read)(nil),           // 12: rota.v1.Read
+	(*ReadAt)(nil),         // 13: rota.v1.ReadAt
+	(*Decision)(nil),       // 14: rota.v1.Decision
 }
 var file_rota_v1_explain_proto_depIdxs = []int32{
-	10, // 0: rota.v1.EtaRequest.read:type_name -> rota.v1.Read
+	12, // 0: rota.v1.EtaRequest.read:type_name -> rota.v1.Read
 	2,  // 1: rota.v1.EtaResponse.eta:type_name -> rota.v1.JobEta
-	11, // 2: rota.v1.EtaResponse.at:type_name -> rota.v1.ReadAt
+	13, // 2: rota.v1.EtaResponse.at:type_name -> rota.v1.ReadAt
 	3,  // 3: rota.v1.JobEta.hangs_on:type_name -> rota.v1.EtaHangsOn
-	6,  // 4: rota.v1.JobEta.reasons:type_name -> rota.v1.WhyReason
-	10, // 5: rota.v1.WhyRequest.read:type_name -> rota.v1.Read
-	7,  // 6: rota.v1.WhyResponse.explanation:type_name -> rota.v1.Explanation
-	11, // 7: rota.v1.WhyResponse.at:type_name -> rota.v1.ReadAt
-	6,  // 8: rota.v1.Explanation.reasons:type_name -> rota.v1.WhyReason
-	8,  // 9: rota.v1.Explanation.decision:type_name -> rota.v1.PlacedDecision
-	8,  // 10: rota.v1.Explanation.decisions:type_name -> rota.v1.PlacedDecision
-	12, // 11: rota.v1.PlacedDecision.decision:type_name -> rota.v1.Decision
-	9,  // 12: rota.v1.PlacedDecision.others:type_name -> rota.v1.OtherWorker
-	4,  // 13: rota.v1.Explain.Why:input_type -> rota.v1.WhyRequest
+	8,  // 4: rota.v1.JobEta.reasons:type_name -> rota.v1.WhyReason
+	12, // 5: rota.v1.WhyRequest.read:type_name -> rota.v1.Read
+	9,  // 6: rota.v1.WhyResponse.explanation:type_name -> rota.v1.Explanation
+	13, // 7: rota.v1.WhyResponse.at:type_name -> rota.v1.ReadAt
+	8,  // 8: rota.v1.Explanation.reasons:type_name -> rota.v1.WhyReason
+	10, // 9: rota.v1.Explanation.decision:type_name -> rota.v1.PlacedDecision
+	10, // 10: rota.v1.Explanation.decisions:type_name -> rota.v1.PlacedDecision
+	14, // 11: rota.v1.PlacedDecision.decision:type_name -> rota.v1.Decision
+	11, // 12: rota.v1.PlacedDecision.others:type_name -> rota.v1.OtherWorker
+	6,  // 13: rota.v1.Explain.Why:input_type -> rota.v1.WhyRequest
 	0,  // 14: rota.v1.Explain.Eta:input_type -> rota.v1.EtaRequest
-	5,  // 15: rota.v1.Explain.Why:output_type -> rota.v1.WhyResponse
-	1,  // 16: rota.v1.Explain.Eta:output_type -> rota.v1.EtaResponse
-	15, // [15:17] is the sub-list for method output_type
-	13, // [13:15] is the sub-list for method input_type
+	4,  // 15: rota.v1.Explain.Past:input_type -> rota.v1.PastRequest
+	7,  // 16: rota.v1.Explain.Why:output_type -> rota.v1.WhyResponse
+	1,  // 17: rota.v1.Explain.Eta:output_type -> rota.v1.EtaResponse
+	5,  // 18: rota.v1.Explain.Past:output_type -> rota.v1.PastResponse
+	16, // [16:19] is the sub-list for method output_type
+	13, // [13:16] is the sub-list for method input_type
 	13, // [13:13] is the sub-list for extension type_name
 	13, // [13:13] is the sub-list for extension extendee
 	0,  // [0:13] is the sub-list for field type_name
@@ -951,7 +1078,7 @@ func file_rota_v1_explain_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rota_v1_explain_proto_rawDesc), len(file_rota_v1_explain_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -21,8 +21,9 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Explain_Why_FullMethodName = "/rota.v1.Explain/Why"
-	Explain_Eta_FullMethodName = "/rota.v1.Explain/Eta"
+	Explain_Why_FullMethodName  = "/rota.v1.Explain/Why"
+	Explain_Eta_FullMethodName  = "/rota.v1.Explain/Eta"
+	Explain_Past_FullMethodName = "/rota.v1.Explain/Past"
 )
 
 // ExplainClient is the client API for Explain service.
@@ -34,6 +35,8 @@ type ExplainClient interface {
 	Why(ctx context.Context, in *WhyRequest, opts ...grpc.CallOption) (*WhyResponse, error)
 	// Eta forecasts when a job starts (SPEC §29).
 	Eta(ctx context.Context, in *EtaRequest, opts ...grpc.CallOption) (*EtaResponse, error)
+	// Past says what a look at a state of the past has to replay at the node that is asked; it replays nothing.
+	Past(ctx context.Context, in *PastRequest, opts ...grpc.CallOption) (*PastResponse, error)
 }
 
 type explainClient struct {
@@ -64,6 +67,16 @@ func (c *explainClient) Eta(ctx context.Context, in *EtaRequest, opts ...grpc.Ca
 	return out, nil
 }
 
+func (c *explainClient) Past(ctx context.Context, in *PastRequest, opts ...grpc.CallOption) (*PastResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PastResponse)
+	err := c.cc.Invoke(ctx, Explain_Past_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ExplainServer is the server API for Explain service.
 // All implementations must embed UnimplementedExplainServer
 // for forward compatibility.
@@ -73,6 +86,8 @@ type ExplainServer interface {
 	Why(context.Context, *WhyRequest) (*WhyResponse, error)
 	// Eta forecasts when a job starts (SPEC §29).
 	Eta(context.Context, *EtaRequest) (*EtaResponse, error)
+	// Past says what a look at a state of the past has to replay at the node that is asked; it replays nothing.
+	Past(context.Context, *PastRequest) (*PastResponse, error)
 	mustEmbedUnimplementedExplainServer()
 }
 
@@ -88,6 +103,9 @@ func (UnimplementedExplainServer) Why(context.Context, *WhyRequest) (*WhyRespons
 }
 func (UnimplementedExplainServer) Eta(context.Context, *EtaRequest) (*EtaResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Eta not implemented")
+}
+func (UnimplementedExplainServer) Past(context.Context, *PastRequest) (*PastResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Past not implemented")
 }
 func (UnimplementedExplainServer) mustEmbedUnimplementedExplainServer() {}
 func (UnimplementedExplainServer) testEmbeddedByValue()                 {}
@@ -146,6 +164,24 @@ func _Explain_Eta_Handler(srv interface{}, ctx context.Context, dec func(interfa
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Explain_Past_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PastRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ExplainServer).Past(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Explain_Past_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ExplainServer).Past(ctx, req.(*PastRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Explain_ServiceDesc is the grpc.ServiceDesc for Explain service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -160,6 +196,10 @@ var Explain_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Eta",
 			Handler:    _Explain_Eta_Handler,
+		},
+		{
+			MethodName: "Past",
+			Handler:    _Explain_Past_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -32,6 +32,8 @@ export const mostCards = 300;
 export const mostDots = 1_000;
 /** So many nodes stand by themselves in a picture of bands; the nodes of a larger band that is open are dots in it. */
 export const mostAlone = 100;
+/** So many of them are shown at once. */
+export const mostInBand = 600;
 /** So many links are drawn. */
 const mostLinks = 3_000;
 

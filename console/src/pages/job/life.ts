@@ -1,4 +1,10 @@
 import type { Attempt, Job } from '../../api/types';
+import { things } from '../../ui/format';
+
+/** Says what a look at the past costs a node: so many entries of the log, if it has said how many. */
+export function replaying(entries: number | undefined): string {
+  return entries === undefined ? 'Replaying the past: this takes a node some seconds.' : entries ? `Replaying ${things(entries, 'entry', 'entries')}.` : 'Looking at the past.';
+}
 
 /** A span of a job's life, as the timeline shows it. */
 export interface Span {

@@ -2918,6 +2918,26 @@ class EtaHangsOn(Message):
         worker: str | None = ...,
     ) -> None: ...
 
+class PastRequest(Message):
+    at: int
+    at_date_ms: int
+    def __init__(
+        self,
+        *,
+        at: int | None = ...,
+        at_date_ms: int | None = ...,
+    ) -> None: ...
+
+class PastResponse(Message):
+    index: int
+    entries: int
+    def __init__(
+        self,
+        *,
+        index: int | None = ...,
+        entries: int | None = ...,
+    ) -> None: ...
+
 class WhyRequest(Message):
     id: str
     at: int
@@ -4026,6 +4046,7 @@ BATCHES_WAIT: Method[WaitBatchRequest, Batch]
 EVENTS_TAIL: Method[TailRequest, EventBatch]
 EXPLAIN_WHY: Method[WhyRequest, WhyResponse]
 EXPLAIN_ETA: Method[EtaRequest, EtaResponse]
+EXPLAIN_PAST: Method[PastRequest, PastResponse]
 PLANS_LIST: Method[ListPlansRequest, ListPlansResponse]
 PLANS_GET: Method[GetPlanRequest, GetPlanResponse]
 PLANS_START: Method[PlanSpec, Plan]
