@@ -113,7 +113,10 @@ func (fc *forecaster) forecast(ctx context.Context, x *rota.ETA, why *rota.Expla
 	}
 	fc.settle(ctx)
 	f, err := eta.Ask(ctx, frozen, x.Job, past)
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return ctxError(ctx, "forecasting")
+	case err != nil:
 		if kind := rota.KindOf(err); kind == rota.KindInternal {
 			fc.n.log.Error("a job's start could not be forecast", "job", x.Job, "err", err)
 		}

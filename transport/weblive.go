@@ -27,6 +27,10 @@ const (
 
 // overview is what stands in the whole cluster. What the viewer may not see is left out.
 type overview struct {
+	// Leader is the node that leads, as this one knows it; empty where none does.
+	Leader rota.NodeID `json:"leader"`
+	// APIs are where a page may go on when this node does not answer; none where --ui-origin names the one for all.
+	APIs    []string            `json:"apis,omitempty"`
 	Cluster *rota.ClusterStatus `json:"cluster,omitempty"`
 	Queues  []overviewQueue     `json:"queues"`
 	// Waits are the jobs that wait longest, of each of the queues where jobs do the first.
@@ -111,12 +115,16 @@ func (l webLive) overview(ctx context.Context, stale peer.ReadOptions) (any, rot
 	if o.Waits, err = l.waits(ctx, o.Queues, stale); err != nil {
 		return nil, seen, err
 	}
-	if !l.may(ctx, rota.RightStatus) {
-		return o, seen, nil
-	}
 	status, err := core.Status(ctx)
 	if err != nil {
 		return nil, seen, err
+	}
+	o.Leader = status.Leader
+	if l.server.options.Hosts.UI == "" {
+		o.APIs = core.APIs()
+	}
+	if !l.may(ctx, rota.RightStatus) {
+		return o, seen, nil
 	}
 	o.Cluster = &status
 	figures, err := core.Stats(ctx, false)

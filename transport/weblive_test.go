@@ -162,6 +162,33 @@ func TestLive_workersAreForWhoSeesThem(t *testing.T) {
 	})
 }
 
+// TestLive_leadsOn: who may not see the nodes is told whether one leads, and where a page may go on; where browsers reach all nodes by
+// one origin, nowhere.
+func TestLive_leadsOn(t *testing.T) {
+	for ui, says := range map[string]string{"": `"leader":"n2","apis":["n1.lan:6470","n2.lan:6470"],"queues"`, "https://rota.example": `"leader":"n2","queues"`} {
+		t.Run(ui, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				b := setup(t, func(o *Options) { o.Hosts.UI = ui })
+				b.core.apis = []string{"n1.lan:6470", "n2.lan:6470"}
+				table := &rightsTable{}
+				table.give(rota.Anonymous, rota.RightRead)
+				b.core.setTable(table)
+				web := webOf(t, b)
+				answer, body := web.open("GET", "/v1/live?topic=overview")
+				text := block(t, body)
+				for !strings.Contains(text, `"topic"`) {
+					text = block(t, body)
+				}
+				if !strings.Contains(text, says) || strings.Contains(text, `"cluster":`) {
+					t.Errorf("with the origin %q: %s", ui, text)
+				}
+				_ = answer.Body.Close()
+				web.client.CloseIdleConnections()
+			})
+		})
+	}
+}
+
 // TestLive_waits: an overview shows what waits longest in the queues where jobs wait, the longest wait first.
 func TestLive_waits(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -183,11 +183,11 @@ class App {
     }
     const found = this.live.topics.get(topic);
     this.topics = found ? { ...this.topics, [topic]: found } : this.topics;
-    const cluster = topic === 'overview' ? (found?.state as Overview | undefined)?.cluster : undefined;
-    if (cluster) {
-      if (cluster.leader) this.leaderless = 0;
+    const overview = topic === 'overview' ? (found?.state as Overview | undefined) : undefined;
+    if (overview) {
+      if (overview.leader) this.leaderless = 0;
       else this.leaderless ||= Date.now();
-      this.nodes.learn((cluster.nodes ?? []).flatMap((n) => (n.api ? [n.api] : [])));
+      if (overview.apis) this.nodes.learn(overview.apis); // a node that stalls knows none
     }
   }
 }

@@ -143,7 +143,7 @@ export class Client {
 
 /** Calls of the cluster itself and of figures answer from the node asked, with a leader or without. */
 function takesConsistency(path: string): boolean {
-  return !/^\/v1\/(cluster|cluster\/peers|stats|whoami)$/.test(path);
+  return !/^\/v1\/(cluster|cluster\/peers|stats|whoami|past)$/.test(path);
 }
 
 /** Returns a path with its parts filled in, and the parameters that have a value. */

@@ -40,6 +40,10 @@ export type OverviewWait = Schemas['Lane'] & { queue: string };
 
 /** The state of the topic overview; cluster and last are for who may see the status. */
 export interface Overview {
+  /** The node that leads; empty where none does. */
+  leader: string;
+  /** Where the page may go on when its node does not answer. */
+  apis?: string[];
   cluster?: ClusterStatus;
   queues: OverviewQueue[];
   /** Of the queues with the longest waits the first. */

@@ -55,21 +55,21 @@ export class Cluster {
     const tls = (...args: string[]) => promisify(execFile)(binary, ['tls', ...args, '--dir', secrets]);
     await tls('ca');
     for (const id of ['n1', 'n2', 'n3']) await tls('issue', 'node', id, '--host', '127.0.0.1');
-    const cluster = await Cluster.of(secrets);
+    const cluster = await Cluster.of(secrets, []);
     for (const node of cluster.nodes) await cluster.until(async () => (await fetch(`${node.admin}/readyz`)).ok, `${node.id} was not ready`);
     await cluster.lock();
     await cluster.call('PUT', '/v1/queues/default', { set: {} });
     return cluster;
   }
 
-  static async start(): Promise<Cluster> {
-    const cluster = await Cluster.of('');
+  static async start(...more: string[]): Promise<Cluster> {
+    const cluster = await Cluster.of('', more);
     for (const node of cluster.nodes) await cluster.until(async () => (await (await fetch(`${node.api}/v1/cluster`)).json()).leader);
     await cluster.call('PUT', '/v1/queues/default', { set: {} });
     return cluster;
   }
 
-  private static async of(secrets: string): Promise<Cluster> {
+  private static async of(secrets: string, more: string[]): Promise<Cluster> {
     const dir = mkdtempSync(join(tmpdir(), 'rota-console-'));
     const ports = await freePorts(12);
     const at = (i: number): string => `127.0.0.1:${ports[i]}`;
@@ -78,7 +78,7 @@ export class Cluster {
       const joins = [0, 1, 2].filter((o) => o !== k).flatMap((o) => ['--join', at(4 * o + 2)]);
       const addresses = ['--api', at(4 * k), '--raft', at(4 * k + 1), '--gossip', at(4 * k + 2), '--admin', at(4 * k + 3), ...joins];
       const tls = secrets ? ['--tls-ca', join(secrets, 'ca.pem'), '--tls-cert', join(secrets, `${id}.pem`), '--tls-key', join(secrets, `${id}.key`)] : [];
-      const flags = ['--node', id, '--data', join(dir, id), '--bootstrap-expect', '3', '--log-level', 'error', '--disk-low', '0', '--disk-critical', '0', ...addresses, ...tls];
+      const flags = ['--node', id, '--data', join(dir, id), '--bootstrap-expect', '3', '--log-level', 'error', '--disk-low', '0', '--disk-critical', '0', ...addresses, ...tls, ...more];
       return { id, api: `${secrets ? 'https' : 'http'}://${at(4 * k)}`, admin: `http://${at(4 * k + 3)}`, flags, process: run(flags) };
     });
     return new Cluster(nodes, dir, secrets);

@@ -1,7 +1,7 @@
 import { expect, test, type Page } from '@playwright/test';
 
 import { Cluster } from './cluster';
-import { chip, faultsOf, shown, visit } from './look';
+import { chip, faultsOf, prefetched, shown, visit } from './look';
 import { pages, plant } from './scene';
 
 let cluster: Cluster;
@@ -151,4 +151,24 @@ test("a tenant's role sees no other tenant anywhere, events included", async ({ 
   expect(events).not.toContain('zeta');
   expect(refused).toEqual([]);
   expect(faults).toEqual([]);
+});
+
+test("a tenant's role is told when nobody leads, and goes on at another node, though it sees none of them", async ({ page }) => {
+  test.setTimeout(180_000);
+  const home = await cluster.leader();
+  await signIn(page, await token('--role', 'reader', '--role', 'operator', '--tenant', 'acme'));
+  await visit(page, '/ui/jobs/acme-waits');
+  await shown(page);
+  await prefetched(page);
+  await cluster.kill(home);
+  await expect(chip(page)).toHaveText(new RegExp(`(live ·|moved to) n[^${home.id.slice(1)}]`), { timeout: 30_000 });
+  await expect(page.getByRole('heading', { level: 1 })).toHaveText('acme-waits');
+  const other = await cluster.leader();
+  await cluster.kill(other);
+  await expect(chip(page)).toHaveText(/^\W*no leader for \d+ s, showing n\d's state$/, { timeout: 30_000 });
+  await page.getByRole('button', { name: 'Cancel job…' }).click();
+  await expect(page.getByRole('button', { name: 'Cancel job', exact: true })).toBeDisabled();
+  await expect(page.getByRole('dialog')).toContainText('the cluster has no leader at the moment');
+  await cluster.revive(other);
+  await expect(page.getByRole('button', { name: 'Cancel job', exact: true })).toBeEnabled({ timeout: 30_000 });
 });

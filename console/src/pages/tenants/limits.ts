@@ -66,6 +66,7 @@ export function ruleCommand(r: KeyRule): string {
     r.sequence && r.sequence !== 'none' ? `--sequence ${r.sequence}` : '',
     r.group ? '--group' : '',
     r.scope === 'cluster' ? '--scope cluster' : '',
+    r.etag ? `--if-match ${r.etag}` : '',
   ];
   return ['rota key set', quoted(ruleName(r) || 'NAME'), ...flags].filter(Boolean).join(' ');
 }
