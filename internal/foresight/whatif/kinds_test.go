@@ -109,11 +109,11 @@ func TestRun_schedule(t *testing.T) {
 	plan := &Plan{Log: l}
 	plan.Change.Without = "clock"
 	r = mustRun(t, plan)
-	if changed = r.Histories[2]; changed.Jobs != 6 || changed.Completed != 6 || !near(changed.WaitMaxS, 0) {
+	if changed = r.Histories[2]; changed.Jobs != 6 || changed.Completed != 6 || !near(changed.WaitMaxS, 0) || changed.Refused != 0 {
 		t.Errorf("without the schedule's tenant: %+v", changed)
 	}
-	paused := mustRun(t, &Plan{Log: l, Since: l.m.Head().Date - 45_000, Change: Change{Without: "clock"}}) // the schedule is there as the window begins
-	if h := paused.Histories[2]; h.Jobs == 0 || len(h.Tenants) != 1 || h.Tenants[0].Of != string(rota.DefaultTenant) || !near(h.Tenants[0].WaitMaxS, 0) && paused.Histories[1].Jobs <= h.Jobs {
+	midst := mustRun(t, &Plan{Log: l, Since: l.m.Head().Date - 45_000, Change: Change{Without: "clock"}}) // the schedule is there as the window begins
+	if h := midst.Histories[2]; h.Jobs == 0 || h.Refused != 0 || len(h.Tenants) != 1 || h.Tenants[0].Of != string(rota.DefaultTenant) || midst.Histories[1].Jobs <= h.Jobs {
 		t.Errorf("without the schedule's tenant, from the midst: %+v", h)
 	}
 }
