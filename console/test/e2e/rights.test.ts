@@ -130,6 +130,7 @@ test("a tenant's role sees no other tenant anywhere, events included", async ({ 
     await visit(page, path);
     await expect(chip(page)).toHaveText(/live/);
     await expect(page.locator('.skeleton'), path).toHaveCount(0);
+    if (path.includes('/events')) await expect(page.getByRole('grid', { name: 'Events' }).getByRole('row').nth(1)).toBeVisible();
     const text = await page.evaluate(() => document.body.innerText + [...document.querySelectorAll('[title]')].map((e) => (e as HTMLElement).title).join('\n'));
     // A queue's name is no tenant's secret; whose jobs are in it is.
     for (const line of text.split('\n')) if (line.replaceAll(/zeta-(queue|flows)/g, '').includes('zeta')) found.push(`${path}: ${line}`);
