@@ -56,7 +56,7 @@ test('when a job starts: its interval, what it hangs on, and why there is no dat
   // Of what runs, or has ended, there is nothing to forecast, and nothing is asked.
   await visit(page, '/ui/jobs/line-runs');
   await shown(page);
-  await expect(panel).toContainText('It has started');
+  await expect(panel).toContainText('It started');
   await worker.report(lease!, 'complete');
   await expect(panel).toContainText('It has ended. Its last try started');
   worker.stop();
