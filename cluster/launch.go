@@ -23,9 +23,7 @@ func (l *leadership) launch(batch []*proposal, ops int) {
 	f := &launched{started: time.Now()}
 	l.n.measures.entryOps.Observe(float64(ops))
 	f.seq = l.stamp(head)
-	if p := l.withRound(batch, ops, rota.Clock(head.GetNowMs())); p != nil {
-		batch = append(batch, p)
-	}
+	batch = l.withRound(batch, ops, rota.Clock(head.GetNowMs()))
 	f.proposals = batch
 	encoded := make([][]byte, len(batch))
 	for i, p := range batch {

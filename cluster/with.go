@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"time"
 
 	"github.com/rotasched/rota"
@@ -18,22 +19,45 @@ const (
 	withPatience = time.Millisecond
 )
 
-// withRound decides rounds for the jobs that an entry submits, to go behind them in that entry (SPEC §2.3):
-// such a job has its worker after one commit, and not after two. Nil where another entry is under way, whose
-// outcome nobody knows yet, or a round is due or under way that is not in this very entry, or the state
-// cannot be had at once, or the machine decides nothing.
-func (l *leadership) withRound(batch []*proposal, ops int, now rota.Clock) *proposal {
-	if ops > withOps || len(l.slots) > 1 || !submits(batch) || !l.turn.allows(batch) || l.n.replica.hub.due.Load() {
-		return nil
+// withRound decides rounds to go behind an entry's operations in that entry (SPEC §2.3): for the jobs that it
+// submits, or where it submits none for those who wait, with the room that its completions leave. Such a job has its worker
+// a commit earlier. It returns what the entry has with them, which is what it had where another entry is under way, whose
+// outcome nobody knows yet, or a round is due or under way that is not in this very entry, or the state cannot be had at
+// once, or the machine decides nothing.
+func (l *leadership) withRound(batch []*proposal, ops int, now rota.Clock) []*proposal {
+	if ops > withOps || len(l.slots) > 1 || !l.turn.allows(batch) || l.n.replica.hub.due.Load() {
+		return batch
 	}
 	if level, _ := l.n.disk.inForce(); level == diskCritical {
-		return nil
+		return batch
 	}
+	submits, completes, size := brings(batch)
+	if size > withBytes || !submits && !completes {
+		return batch
+	}
+	kept, reply := batch, make(chan reply, 1)
+	if at := slices.IndexFunc(batch, (*proposal).rounds); at >= 0 && !submits {
+		// What is decided now stands in its place: it knows of more room.
+		kept, reply = slices.Delete(slices.Clone(batch), at, at+1), batch[at].reply
+	}
+	rounds := l.decideWith(kept, ops, now)
+	if len(rounds) == 0 {
+		return batch
+	}
+	b, err := encode(roundOps(rounds))
+	if err != nil {
+		return batch // the match loop meets the same, and says so
+	}
+	l.n.measures.rounds.Inc()
+	return append(kept, &proposal{ops: b.ops, encoded: b.encoded, size: len(b.encoded), reply: reply})
+}
+
+// decideWith has the machine decide with an entry's operations.
+func (l *leadership) decideWith(batch []*proposal, ops int, now rota.Clock) (rounds []*fsmpb.Round) {
 	a := &fsm.Arrivals{Now: now, Ops: make([]*fsmpb.Op, 0, ops)}
 	for _, p := range batch {
 		a.Ops = append(a.Ops, p.ops...)
 	}
-	var rounds []*fsmpb.Round
 	start := time.Now()
 	if !l.n.replica.tryAlone(func(m *fsm.Machine) {
 		rounds = m.DecideWith(a, limits.DecideMost)
@@ -43,27 +67,19 @@ func (l *leadership) withRound(batch []*proposal, ops int, now rota.Clock) *prop
 	took := time.Since(start)
 	l.turn.took.Store(int64(took))
 	l.n.measures.decide.Observe(took.Seconds())
-	if len(rounds) == 0 {
-		return nil
-	}
-	b, err := encode(roundOps(rounds))
-	if err != nil {
-		return nil // the match loop meets the same, and says so
-	}
-	l.n.measures.rounds.Inc()
-	return &proposal{ops: b.ops, encoded: b.encoded, size: len(b.encoded), reply: make(chan reply, 1)}
+	return rounds
 }
 
-// submits reports whether an entry brings jobs, and is small enough for a round with them.
-func submits(batch []*proposal) bool {
-	some, size := false, 0
+// brings reports whether an entry has submissions, or completions, and its bytes.
+func brings(batch []*proposal) (submits, completes bool, size int) {
 	for _, p := range batch {
 		size += p.size
 		for _, op := range p.ops {
-			some = some || op.GetSubmit() != nil
+			submits = submits || op.GetSubmit() != nil
+			completes = completes || rota.LeaseVerb(op.GetLease().GetVerb()) == rota.VerbComplete
 		}
 	}
-	return some && size <= withBytes
+	return submits, completes, size
 }
 
 func roundOps(rounds []*fsmpb.Round) []*fsmpb.Op {

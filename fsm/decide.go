@@ -153,7 +153,11 @@ func (d *decision) withhold() {
 // doomed says of a pair that its job is not to be leased any more, as its workflow is
 // ending: the draw passes over so many of them and no more.
 func (d *decision) doomed(p sched.Pair) bool {
-	return d.with == 0 && d.m.flows.workflows.len() > 0 && d.m.flows.doomed(d.m.jobs.get(p.Item.ID))
+	if d.m.flows.workflows.len() == 0 {
+		return false
+	}
+	j := d.m.jobs.get(p.Item.ID) // none of those that come with the entry has a row
+	return j != nil && d.m.flows.doomed(j)
 }
 
 // early adds a pair that goes before all rounds, in an operation before theirs:
@@ -292,7 +296,8 @@ type Arrivals struct {
 }
 
 // DecideWith decides rounds for the jobs that an entry submits, to stand behind their submissions in that
-// entry (SPEC §2.3): on this state, with those jobs QUEUED by the entry's stamp. It decides nothing where
+// entry (SPEC §2.3): on this state, with those jobs QUEUED by the entry's stamp; or where it submits none, for
+// those who wait, with the room that its completions leave (refill). It decides nothing where
 // anybody else might have a claim to the workers, or anything in the entry might make the decision another
 // one: then the rounds after the entry decide. A function of the state, the operations and the stamp alone.
 // What it files for the call it takes out again: nobody may read the state meanwhile.
@@ -306,9 +311,15 @@ func (m *Machine) decideWith(a *Arrivals, most int, watched rota.JobID, sight *r
 	if a == nil {
 		return m.decide(most, watched, sight)
 	}
+	if m.head.cluster == "" || m.head.mode != rota.ModeNormal {
+		return nil, nil
+	}
+	if !slices.ContainsFunc(a.Ops, func(op *fsmpb.Op) bool { return op.GetSubmit() != nil }) {
+		return m.refill(a, most, watched, sight)
+	}
 	s := arriving{m: m, now: max(a.Now, m.head.clock), count: int64(len(a.Ops)), ids: make(map[rota.JobID]bool)}
 	defer s.leave()
-	if m.head.cluster == "" || m.head.mode != rota.ModeNormal || !s.takeAll(a.Ops) || len(s.lots) == 0 {
+	if !s.takeAll(a.Ops) || len(s.lots) == 0 {
 		return nil, nil
 	}
 	d := newDecision(m, most, watched, sight)

@@ -72,8 +72,9 @@ type figures struct {
 	// Keyed are keys of jobs held against a rule as they were assigned; KeysBlocked and
 	// KeysSkipped the sequences that stopped and that were let go.
 	Keyed, KeysBlocked, KeysSkipped int
-	// With are the rounds in the entries of their submissions, Beside those of them with rounds for others in it.
-	With, Beside int
+	// With are the rounds in the entries of their submissions or completions, Beside those of them with rounds for others
+	// in it, Refilled the entries whose rounds gave way to such that know of more room.
+	With, Beside, Refilled int
 	// Overtaken are the jobs that started before one that came first, Foreseen those behind it for which room was planned meanwhile.
 	Overtaken, Foreseen int
 	// Offered are the leases of workers that poll.
@@ -120,7 +121,7 @@ func (f *figures) add(o figures) {
 		to   *int
 		from int
 	}{{&f.Keyed, o.Keyed}, {&f.KeysBlocked, o.KeysBlocked}, {&f.KeysSkipped, o.KeysSkipped}, {&f.Turned, o.Turned}, {&f.Overtaken, o.Overtaken}, {&f.Foreseen, o.Foreseen}, {&f.Offered, o.Offered}, {&f.Granted, o.Granted}, {&f.Expired, o.Expired}, {&f.TimedOut, o.TimedOut}, {&f.Completed, o.Completed}, {&f.Leaderships, o.Leaderships},
-		{&f.Promoted, o.Promoted}, {&f.Preempted, o.Preempted}, {&f.Merged, o.Merged}, {&f.Ghosts, o.Ghosts}, {&f.Stale, o.Stale}, {&f.Gone, o.Gone}, {&f.Deleted, o.Deleted}, {&f.Removed, o.Removed}, {&f.Planned, o.Planned}, {&f.PlannedRetries, o.PlannedRetries}, {&f.PlannedDeletions, o.PlannedDeletions}, {&f.PlannedMoves, o.PlannedMoves}, {&f.LogsKept, o.LogsKept}, {&f.LogsLate, o.LogsLate}, {&f.Batched, o.Batched}, {&f.Dated, o.Dated}, {&f.DatesSkipped, o.DatesSkipped}, {&f.DatesMissed, o.DatesMissed}, {&f.Moved, o.Moved}, {&f.Disconnected, o.Disconnected}, {&f.Tokened, o.Tokened}, {&f.SignedIn, o.SignedIn}, {&f.With, o.With}, {&f.Beside, o.Beside}, {&f.Owned, o.Owned}, {&f.Bounded, o.Bounded}, {&f.Edited, o.Edited}, {&f.EditedLate, o.EditedLate}, {&f.Delivered, o.Delivered}, {&f.HooksSkipped, o.HooksSkipped}, {&f.FlowsRun, o.FlowsRun},
+		{&f.Promoted, o.Promoted}, {&f.Preempted, o.Preempted}, {&f.Merged, o.Merged}, {&f.Ghosts, o.Ghosts}, {&f.Stale, o.Stale}, {&f.Gone, o.Gone}, {&f.Deleted, o.Deleted}, {&f.Removed, o.Removed}, {&f.Planned, o.Planned}, {&f.PlannedRetries, o.PlannedRetries}, {&f.PlannedDeletions, o.PlannedDeletions}, {&f.PlannedMoves, o.PlannedMoves}, {&f.LogsKept, o.LogsKept}, {&f.LogsLate, o.LogsLate}, {&f.Batched, o.Batched}, {&f.Dated, o.Dated}, {&f.DatesSkipped, o.DatesSkipped}, {&f.DatesMissed, o.DatesMissed}, {&f.Moved, o.Moved}, {&f.Disconnected, o.Disconnected}, {&f.Tokened, o.Tokened}, {&f.SignedIn, o.SignedIn}, {&f.With, o.With}, {&f.Beside, o.Beside}, {&f.Refilled, o.Refilled}, {&f.Owned, o.Owned}, {&f.Bounded, o.Bounded}, {&f.Edited, o.Edited}, {&f.EditedLate, o.EditedLate}, {&f.Delivered, o.Delivered}, {&f.HooksSkipped, o.HooksSkipped}, {&f.FlowsRun, o.FlowsRun},
 		{&f.FlowsCompleted, o.FlowsCompleted}, {&f.FlowsFailed, o.FlowsFailed}, {&f.FlowsCancelled, o.FlowsCancelled},
 		{&f.FlowsRetried, o.FlowsRetried}, {&f.Skipped, o.Skipped}, {&f.Lapsed, o.Lapsed}, {&f.Grown, o.Grown}} {
 		*x.to += x.from

@@ -144,6 +144,27 @@ func (l *leadership) propose(op *fsmpb.Op, reply func(*fsmpb.Outcome)) {
 	l.launch()
 }
 
+// refilled takes the rounds out of an entry in whose place others can stand, which know what its completions free.
+func (l *leadership) refilled(f *flight, entry *fsmpb.Entry) bool {
+	isRound := func(op *fsmpb.Op) bool { return op.GetRound() != nil }
+	rest := slices.DeleteFunc(slices.Clone(entry.GetOps()), isRound)
+	if slices.ContainsFunc(rest, func(op *fsmpb.Op) bool { return op.GetSubmit() != nil }) ||
+		l.node.machine.DecideWith(&fsm.Arrivals{Ops: rest, Now: rota.Clock(entry.GetNowMs())}, 64) == nil {
+		return false
+	}
+	var last func(*fsmpb.Outcome)
+	f.proposals = slices.DeleteFunc(slices.Clone(f.proposals), func(p *proposal) bool {
+		if isRound(p.op) {
+			last = p.reply
+		}
+		return isRound(p.op)
+	})
+	entry.Ops = rest
+	f.proposals = append(f.proposals, &proposal{reply: last}) // it is answered by the first of the others
+	l.w.audit.Refilled++
+	return true
+}
+
 func (l *leadership) launch() {
 	if len(l.waiting) == 0 || len(l.flying) >= inFlight || l.over {
 		return
@@ -157,6 +178,9 @@ func (l *leadership) launch() {
 	}
 	rounds := slices.ContainsFunc(entry.Ops, func(op *fsmpb.Op) bool { return op.GetRound() != nil })
 	if m := l.node.machine; !w.Apart && len(l.flying) == 0 && l.matching == rounds { // as SPEC §2.3 has it: in the entry itself
+		if rounds && l.refilled(f, entry) {
+			rounds = false
+		}
 		for _, r := range m.DecideWith(&fsm.Arrivals{Ops: entry.GetOps(), Now: rota.Clock(entry.GetNowMs())}, 64) {
 			entry.Ops = append(entry.Ops, &fsmpb.Op{Op: &fsmpb.Op_Round{Round: r}})
 			w.audit.With++
