@@ -57,8 +57,10 @@ type wideRound struct {
 	// kept is the room that is kept for first jobs of any queue.
 	kept   []*fsmpb.Reserved
 	height rota.Index
-	// with and beside say that jobs of the entry, and that others, are placed.
+	// with and beside say that it was decided with the entry's operations, and without.
 	with, beside bool
+	// ended are the leases that the entry ends, by its rounds' account where it was decided with them.
+	ended []wideRun
 }
 
 func wideRoundOf(e *fsmpb.Entry) wideRound {
@@ -84,7 +86,7 @@ func (a *auditor) backfilled(n *node, e *fsmpb.Entry, r *fsm.Applied) {
 	if !a.w.Wide {
 		return
 	}
-	m, started := &a.wide, false
+	m, started, ended := &a.wide, false, []wideRun(nil)
 	m.fresh = m.fresh[:0]
 	for i := range r.Events {
 		v := &r.Events[i]
@@ -96,12 +98,19 @@ func (a *auditor) backfilled(n *node, e *fsmpb.Entry, r *fsm.Applied) {
 			m.numbers[v.Job] = len(m.numbers)
 			m.fresh = append(m.fresh, v.Job)
 		}
+		if v.Kind == rota.EventJobCompleted {
+			ended = append(ended, m.runs[v.Lease])
+		}
 		if v.Kind == rota.EventJobAssigned {
 			m.runs[v.Lease] = wideRun{v.Worker, v.Clock, v.Clock + rota.Clock(s.Expected.Milliseconds()), s.CPUMilli}
 			started = true
 		}
 	}
-	if round := wideRoundOf(e); started && round.height > 0 && round.with != round.beside {
+	round := wideRoundOf(e)
+	if round.with {
+		round.ended = ended
+	}
+	if started && round.height > 0 && round.with != round.beside {
 		a.passed(&round, r.Clock)
 	}
 	maps.DeleteFunc(m.runs, func(id rota.LeaseID, _ wideRun) bool { return a.leases[id] == nil })
@@ -147,6 +156,10 @@ func (a *auditor) passed(round *wideRound, clock rota.Clock) {
 		}
 	}
 	yard, left := wideYard(slices.Clone(v.runs)), len(round.pairs)
+	for _, r := range round.ended {
+		at := slices.Index(yard, r)
+		yard = slices.Delete(yard, at, at+1)
+	}
 	kept := rota.JobID("") // the first that does not start
 	for _, j := range jobs {
 		long := rota.Clock(j.Expected.Milliseconds())
