@@ -158,8 +158,11 @@ func (l *life) decides() int64 {
 
 // moment does all that is due by a moment.
 func (l *life) moment(at int64) error {
-	ops, said := l.words(at)
+	ops, said, of := l.words(at)
 	if len(ops) > 0 {
+		if l.rec.filled[of] {
+			ops = l.decideWith(at, ops)
+		}
 		if err := l.say(at, ops, said); err != nil {
 			return err
 		}
@@ -171,8 +174,8 @@ func (l *life) moment(at int64) error {
 }
 
 // words are what workers say by a moment, of one entry of the log.
-func (l *life) words(at int64) (ops []*fsmpb.Op, said []*lease) {
-	for of := rota.Index(0); l.due() <= at && l.ready() && l.agenda[0].due <= at && len(ops) < limits.MaxEntryOps/2; {
+func (l *life) words(at int64) (ops []*fsmpb.Op, said []*lease, of rota.Index) {
+	for l.due() <= at && l.ready() && l.agenda[0].due <= at && len(ops) < limits.MaxEntryOps/2 {
 		if len(said) > 0 && l.agenda[0].index != of {
 			break // of another entry
 		}
@@ -184,7 +187,12 @@ func (l *life) words(at int64) (ops []*fsmpb.Op, said []*lease) {
 		}
 		ops, said = append(ops, l.word(o)), append(said, o)
 	}
-	return ops, said
+	return ops, said, of
+}
+
+// decideWith adds the rounds that are decided with operations to them.
+func (l *life) decideWith(at int64, ops []*fsmpb.Op) []*fsmpb.Op {
+	return append(ops, roundOps(l.m.DecideWith(&fsm.Arrivals{Ops: ops, Now: rota.Clock(at)}, limits.DecideMost))...)
 }
 
 // word is what a worker says of a lease.
@@ -297,7 +305,7 @@ func firstOf(rounds []*fsmpb.Round) string {
 // outside applies what an entry of the log has from outside, and decides.
 func (l *life) outside(i rota.Index, at int64, term uint64, e *fsmpb.Entry) error {
 	l.at = i
-	ops, said := l.words(at)
+	ops, said, _ := l.words(at)
 	for _, op := range e.GetOps() {
 		if foreign(op) && !l.left.drops(op) {
 			ops = append(ops, l.renamed(op))
@@ -311,8 +319,8 @@ func (l *life) outside(i rota.Index, at int64, term uint64, e *fsmpb.Entry) erro
 	}
 	l.wallsAt = never
 	submitted := len(ops)
-	if e.GetTerm() == term && !l.m.Waiting() && !l.rec.busy[i] {
-		ops = append(ops, roundOps(l.m.DecideWith(&fsm.Arrivals{Ops: ops, Now: rota.Clock(at)}, limits.DecideMost))...)
+	if e.GetTerm() == term && (!l.m.Waiting() && !l.rec.busy[i] || l.rec.filled[i]) {
+		ops = l.decideWith(at, ops)
 	}
 	a, err := l.put(l.m.Head().Index+1, term, &fsmpb.Entry{Term: e.GetTerm(), NowMs: e.GetNowMs(), WallMs: l.walls, Ops: ops})
 	if err != nil {

@@ -31,6 +31,8 @@ type record struct {
 	runs  [][]run
 	// busy are entries whose jobs could have been decided for in them, and were not: the leader had another entry under way.
 	busy map[rota.Index]bool
+	// filled are entries whose completions had their room given anew in them.
+	filled map[rota.Index]bool
 	// cut is for how long a job ran at most where it came to no end of its own.
 	cut map[int32]int64
 	// specs are the workers that the log has.
@@ -51,7 +53,7 @@ type taken struct {
 }
 
 func newRecord(js *jobs, m *fsm.Machine) (*record, error) {
-	r := &record{course: course{jobs: js}, m: m, taken: make(map[rota.JobID]*taken), cut: make(map[int32]int64), busy: make(map[rota.Index]bool),
+	r := &record{course: course{jobs: js}, m: m, taken: make(map[rota.JobID]*taken), cut: make(map[int32]int64), busy: make(map[rota.Index]bool), filled: make(map[rota.Index]bool),
 		specs:    make(map[rota.WorkerID]rota.WorkerSpec),
 		sessions: make(map[rota.WorkerID][]uint64)}
 	for _, w := range m.Workers() {
@@ -100,17 +102,15 @@ func (r *record) entry(e *fsmpb.Entry, a *fsm.Applied) error {
 
 // before notes what of an entry is to be known before it is applied.
 func (r *record) before(i rota.Index, e *fsmpb.Entry) {
-	if r.m.Waiting() {
-		return
-	}
-	submits := false
+	submits, rounds, with := false, false, false
 	for _, op := range e.GetOps() {
-		if op.GetRound() != nil {
-			return
-		}
-		submits = submits || op.GetSubmit() != nil
+		submits, rounds = submits || op.GetSubmit() != nil, rounds || op.GetRound() != nil
+		with = with || op.GetRound().GetWith() > 0
 	}
-	if submits {
+	switch {
+	case with && !submits:
+		r.filled[i] = true
+	case submits && !rounds && !r.m.Waiting():
 		r.busy[i] = true
 	}
 }

@@ -30,6 +30,8 @@ type leader struct {
 	renews  int64
 	failing map[rota.JobID]bool
 	ahead   int64
+	// filled counts the entries whose completions had their room given anew in them.
+	filled int
 }
 
 type saying struct {
@@ -77,7 +79,7 @@ func (l *leader) log(ops ...*fsmpb.Op) {
 	if ops[0].GetBeginTerm() != nil {
 		e.WallMs = []int64{begins}
 	}
-	data, err := entry.Seal(e, entry.FirstRules)
+	data, err := entry.Seal(e, l.m.Head().Rules)
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -142,6 +144,10 @@ func (l *leader) until(at int64) {
 		}
 		if len(ops) == 0 {
 			ops = append(ops, &fsmpb.Op{Op: &fsmpb.Op_Sweep{Sweep: &fsmpb.Sweep{}}})
+		}
+		if rounds := l.m.DecideWith(&fsm.Arrivals{Ops: ops, Now: rota.Clock(l.now)}, limits.DecideMost); rounds != nil {
+			ops = append(ops, roundOps(rounds)...)
+			l.filled++
 		}
 		l.log(ops...)
 		l.decide()

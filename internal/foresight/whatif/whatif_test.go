@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
+	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
 func jobSpec(id string, runs int64) rota.JobSpec {
@@ -96,6 +98,33 @@ func TestRun_quiet(t *testing.T) {
 		l.until(l.now + 333)
 	}
 	l.until(l.now + 3_000)
+	equalAlone(t, l, at, 60)
+}
+
+// TestRun_refilled is TestRun_quiet where jobs wait, and start in the entry in which another completes.
+func TestRun_refilled(t *testing.T) {
+	t.Parallel()
+	l := newLeader(t)
+	l.log(&fsmpb.Op{Op: &fsmpb.Op_SwitchRules{SwitchRules: &fsmpb.SwitchRules{Version: entry.RulesVersion}}})
+	for i := range 2 {
+		l.worker(rota.WorkerID(fmt.Sprint("w", i)), 1)
+	}
+	at := l.last
+	for i := range 30 {
+		l.submit(jobSpec(fmt.Sprint("j", i), 1_111+int64(i*37%400)))
+		l.until(l.now + 333)
+	}
+	l.until(l.now + 20_000)
+	if l.filled < 15 {
+		t.Fatalf("%d jobs started in the entry in which another completed", l.filled)
+	}
+	equalAlone(t, l, at, 30)
+}
+
+// equalAlone holds the log against the control that makes the entries from one on by itself: all its decisions are those of
+// the log.
+func equalAlone(t *testing.T, l *leader, at rota.Index, jobs int) {
+	t.Helper()
 	w, err := open(context.Background(), l, 0, 0, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -113,8 +142,8 @@ func TestRun_quiet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := life.common(&rec.course); n != 60 || len(life.order) != 60 || !slices.Equal(life.fates, rec.fates) {
-		t.Errorf("%d of %d decisions in common", n, len(life.order))
+	if n := life.common(&rec.course); n != int64(jobs) || len(life.order) != jobs || !slices.Equal(life.fates, rec.fates) {
+		t.Errorf("%d of %d decisions in common, %d are wanted", n, len(life.order), jobs)
 	}
 	if life.m.Head().Index != l.last || life.m.Digest() != l.m.Digest() {
 		t.Errorf("the control ends at %+v, the log at %+v", life.m.Head(), l.m.Head())
