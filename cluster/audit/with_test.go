@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/rotasched/rota"
@@ -8,6 +9,7 @@ import (
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/peer"
 )
 
 // with commits submissions with the rounds that a leader decides for them, as change has made them.
@@ -22,6 +24,20 @@ func (l *memoryLog) with(change func([]*fsmpb.Round), ops ...*fsmpb.Op) {
 		ops = append(ops, &fsmpb.Op{Op: &fsmpb.Op_Round{Round: r}})
 	}
 	l.commit(ops...)
+}
+
+// refill fills all slots, has jobs wait, and commits a completion with the rounds that are decided with it.
+func (l *memoryLog) refill(change func([]*fsmpb.Round)) {
+	l.t.Helper()
+	l.commit(&fsmpb.Op{Op: &fsmpb.Op_SwitchRules{SwitchRules: &fsmpb.SwitchRules{Version: entry.RulesVersion}}})
+	for i := range 10 {
+		l.with(func([]*fsmpb.Round) {}, jobOp(fmt.Sprint("r", i), "t1"))
+	}
+	l.commit(jobOp("w0", "t1"))
+	l.commit(jobOp("w1", "t1"))
+	w := l.m.Workers()[0]
+	a := l.m.Assignments(w.ID, w.Session)[0]
+	l.with(change, entry.LeaseCommandOp(&peer.LeaseCommand{Verb: rota.VerbComplete, Lease: a.Lease.ID, Job: a.Lease.Job, Worker: w.ID, Session: w.Session}))
 }
 
 // TestAudit_with: rounds in the entries of their submissions are decided once more, and what a leader may
@@ -52,6 +68,13 @@ func TestAudit_with(t *testing.T) {
 			}
 			l.commit(ops[0], &fsmpb.Op{Op: &fsmpb.Op_Round{Round: rounds[0]}})
 		}, true},
+		{"with the room of what completes", func(l *memoryLog) { l.refill(nothing) }, true},
+		{"another than comes first with that room", func(l *memoryLog) {
+			l.refill(func(r []*fsmpb.Round) { r[0].Pairs[0].Job = "w1" })
+		}, false},
+		{"past the rules", func(l *memoryLog) {
+			l.refill(func(r []*fsmpb.Round) { r[0].With-- })
+		}, false},
 		{"another worker", func(l *memoryLog) {
 			l.with(func(r []*fsmpb.Round) {
 				p := r[0].Pairs[0]

@@ -21,6 +21,10 @@ const (
 	paceMessage = 100 * time.Microsecond
 )
 
+// paceCycles is by workers how many tenths of a commit pass from one job of a slot to the next, while the one before it is
+// reported.
+var paceCycles = map[int]time.Duration{1: 10, 3: 12}
+
 // pace is what was measured.
 type pace struct {
 	// submits are from when a job was due to the answer, starts to when its handler
@@ -38,8 +42,9 @@ func (p *pace) String() string {
 		at(p.submits, 500), at(p.submits, 990), at(p.starts, 500), at(p.starts, 990), at(p.ends, 500), at(p.ends, 990), float64(p.writes)/float64(len(p.ends)))
 }
 
-// runPace submits jobs one by one at even times, and gives how long each took; a message takes so long.
-func runPace(t *testing.T, jobs int, every, message time.Duration) *pace {
+// runPace submits jobs one by one at even times to workers with so many slots each, and gives how long each took; a
+// message takes so long.
+func runPace(t *testing.T, jobs int, every, message time.Duration, workers int, slots int32) *pace {
 	t.Helper()
 	o := options{seed: 1, nodes: 3, dir: memoryDir(t), log: slog.New(slog.DiscardHandler)}
 	measured := &pace{}
@@ -55,7 +60,7 @@ func runPace(t *testing.T, jobs int, every, message time.Duration) *pace {
 		}
 		var mu sync.Mutex
 		due := make(map[rota.JobID]time.Time)
-		var all, workers sync.WaitGroup
+		var all, running sync.WaitGroup
 		all.Add(jobs)
 		started := func(e client.HandlerEvent) {
 			mu.Lock()
@@ -74,18 +79,18 @@ func runPace(t *testing.T, jobs int, every, message time.Duration) *pace {
 		}
 		work, stop := context.WithCancel(ctx)
 		var clients []*client.Client
-		for i := range 4 {
+		for i := range workers {
 			at := i % len(l.servers) // one more than nodes, so that one has two
 			c := l.dial(host(fmt.Sprintf("w%d", i)), append(slices.Clone(l.servers[at:]), l.servers[:at]...))
 			w, err := client.NewWorker(c, rota.WorkerSpec{ID: rota.WorkerID(fmt.Sprintf("w%d", i)),
-				Queues: []rota.QueueName{queueName}, Slots: 64, Prefetch: 64}, client.WithClock(l.sinceBoot),
+				Queues: []rota.QueueName{queueName}, Slots: slots, Prefetch: slots}, client.WithClock(l.sinceBoot),
 				client.WithObserver(client.Observer{Started: started, Reported: reported}))
 			if err != nil {
 				t.Fatal(err)
 			}
 			w.Handle("", func(context.Context, *client.Job) (client.Result, error) { return client.Result{}, nil })
 			clients = append(clients, c)
-			workers.Go(func() { _ = w.Run(work) })
+			running.Go(func() { _ = w.Run(work) })
 		}
 		time.Sleep(2 * time.Second)
 		for _, s := range l.servers {
@@ -120,7 +125,7 @@ func runPace(t *testing.T, jobs int, every, message time.Duration) *pace {
 			s.mu.Unlock()
 		}
 		stop()
-		workers.Wait()
+		running.Wait()
 		for _, c := range append(clients, admin) {
 			_ = c.Close()
 		}
@@ -144,7 +149,7 @@ func TestPace(t *testing.T) {
 	// writes, and the way back.
 	const commit = paceWrite + 2*paceMessage
 	t.Run("a lone job starts within a commit and a half", func(t *testing.T) {
-		p := runPace(t, 30, 201*time.Millisecond, paceMessage)
+		p := runPace(t, 30, 201*time.Millisecond, paceMessage, 4, 64)
 		t.Log(p)
 		// Half of them: a sweep or a stamp that is under way makes a job wait for it first.
 		if half := p.starts[len(p.starts)/2]; 2*half > 3*commit {
@@ -152,7 +157,7 @@ func TestPace(t *testing.T) {
 		}
 	})
 	t.Run("500 jobs a second", func(t *testing.T) {
-		p := runPace(t, 1000, 2*time.Millisecond+13*time.Microsecond, paceMessage)
+		p := runPace(t, 1000, 2*time.Millisecond+13*time.Microsecond, paceMessage, 4, 64)
 		t.Log(p)
 		// A submission waits for the rest of the commit under way, and has its round in its own entry; a
 		// completion just misses one: some four.
@@ -160,9 +165,20 @@ func TestPace(t *testing.T) {
 			t.Errorf("end to end took %v in the middle and %v at the 99th percentile: a commit takes %v", half, most, commit)
 		}
 	})
+	t.Run("one slot, one job after the other", func(t *testing.T) {
+		for _, workers := range []int{1, 3} {
+			p := runPace(t, 200*workers, 0, paceMessage, workers, 1)
+			each := (p.ends[len(p.ends)-1] - p.ends[0]) * time.Duration(workers) / time.Duration(len(p.ends)-1)
+			t.Log(workers, each, p)
+			// A completion and the lease of a job that waits are one entry. Two entries would take half as long again.
+			if each > paceCycles[workers]*commit/10 {
+				t.Errorf("%d workers with one slot took %v from job to job: a commit takes %v", workers, each, commit)
+			}
+		}
+	})
 	t.Run("200 jobs a second between regions", func(t *testing.T) {
 		const message = 20 * time.Millisecond
-		p := runPace(t, 400, 5*time.Millisecond+13*time.Microsecond, message)
+		p := runPace(t, 400, 5*time.Millisecond+13*time.Microsecond, message, 4, 64)
 		t.Log(p)
 		// The way to the leader and back, and the same of two commits.
 		const commit = paceWrite + 2*message
