@@ -315,7 +315,7 @@ func (m *Machine) decideWith(a *Arrivals, most int, watched rota.JobID, sight *r
 		return nil, nil
 	}
 	if !slices.ContainsFunc(a.Ops, func(op *fsmpb.Op) bool { return op.GetSubmit() != nil }) {
-		return m.refill(a, most, watched, sight)
+		return refill(m, a, most, watched, sight)
 	}
 	s := arriving{m: m, now: max(a.Now, m.head.clock), count: int64(len(a.Ops)), ids: make(map[rota.JobID]bool)}
 	defer s.leave()

@@ -21,7 +21,7 @@ type freeing struct {
 // completions in it (SPEC §2.3): a worker with one slot starts its next job a commit earlier. All else is as the state has
 // it; so nothing is decided where anything but room, and a tenant's share, comes free with a lease, or a job may come
 // with the entry that has a claim of its own.
-func (m *Machine) refill(a *Arrivals, most int, watched rota.JobID, sight *roundSight) ([]*fsmpb.Round, *sched.Draft) {
+func refill(m *Machine, a *Arrivals, most int, watched rota.JobID, sight *roundSight) ([]*fsmpb.Round, *sched.Draft) {
 	f := freeing{m: m}
 	if m.head.rules < refillRules || !m.Waiting() || m.placement.holds.len() > 0 || !f.takeAll(a.Ops) || len(f.ended) == 0 {
 		return nil, nil
