@@ -102,7 +102,7 @@ func (d *decision) all() bool {
 // newDecision begins the next entry of rounds on the present state.
 func newDecision(m *Machine, most int, watched rota.JobID, sight *roundSight) *decision {
 	d := &decision{m: m, draft: sched.NewDraft(m.placement.registry.supply, caps{m}), epoch: m.head.epoch, now: m.head.clock,
-		most: most, sight: sight, before: make(map[rota.QueueName]uint64)}
+		most: most, sight: sight}
 	if watched != "" {
 		d.draft.Watch(watched)
 	}
@@ -169,6 +169,9 @@ func (d *decision) early(pair sched.Pair) {
 	}
 	r := d.rounds[len(d.rounds)-1]
 	r.Pairs = append(r.Pairs, pairOp(&pair))
+	if d.before == nil {
+		d.before = make(map[rota.QueueName]uint64)
+	}
 	d.before[queue]++
 	d.placed++
 }
@@ -317,8 +320,9 @@ func (m *Machine) decideWith(a *Arrivals, most int, watched rota.JobID, sight *r
 	if !slices.ContainsFunc(a.Ops, func(op *fsmpb.Op) bool { return op.GetSubmit() != nil }) {
 		return refill(m, a, most, watched, sight)
 	}
-	s := arriving{m: m, now: max(a.Now, m.head.clock), count: int64(len(a.Ops)), ids: make(map[rota.JobID]bool)}
-	defer s.leave()
+	s := &m.placement.arriving
+	s.arrive(m, a)
+	defer s.leave(watched != "" || sight != nil)
 	if !s.takeAll(a.Ops) || len(s.lots) == 0 {
 		return nil, nil
 	}
@@ -330,7 +334,9 @@ func (m *Machine) decideWith(a *Arrivals, most int, watched rota.JobID, sight *r
 	waited := len(d.rounds)
 	d.now, d.with = s.now, uint32(len(a.Ops))
 	d.since = s.since
-	maps.Copy(d.before, s.placed)
+	if len(s.placed) > 0 {
+		d.before = maps.Clone(s.placed)
+	}
 	slices.SortFunc(s.turns, func(x, y turn) int {
 		return sched.CompareTurn(x.count, x.weight, x.name, y.count, y.weight, y.name)
 	})
@@ -385,15 +391,34 @@ type arriving struct {
 	count    int64
 	admitted uint64
 	ids      map[rota.JobID]bool
-	// lots have the jobs by queue, turns their queues as they become busy; classes are counted for the call.
-	lots    map[rota.QueueName]*sched.Lot
-	turns   []turn
-	classes []sched.ClassID
+	// lots have the jobs by queue, turns their queues as they become busy; filed are the jobs, whose classes are counted for the call.
+	lots  map[rota.QueueName]*sched.Lot
+	turns []turn
+	filed []filedIn
+	// spare are lots of calls before, empty: most entries submit to the same few queues.
+	spare map[rota.QueueName]*sched.Lot
 	// before are the rounds that the entry has already, for those who waited; placed counts their pairs by
 	// queue, since those after the last interleaved one, leased those of a tenant.
 	before        []*fsmpb.Round
 	placed, since map[rota.QueueName]uint64
 	leased        map[tenantIn]int64
+}
+
+// filedIn is a job in the lot of its queue.
+type filedIn struct {
+	lot  *sched.Lot
+	item *sched.Item
+}
+
+// spareLots is from how many on lots are not kept for the next call.
+const spareLots = 16
+
+// arrive begins a call.
+func (s *arriving) arrive(m *Machine, a *Arrivals) {
+	if s.ids == nil {
+		s.ids, s.lots, s.spare = make(map[rota.JobID]bool), make(map[rota.QueueName]*sched.Lot), make(map[rota.QueueName]*sched.Lot)
+	}
+	s.m, s.now, s.count, s.admitted = m, max(a.Now, m.head.clock), int64(len(a.Ops)), 0
 }
 
 // tenantIn is a tenant in a queue.
@@ -520,15 +545,14 @@ func (s *arriving) file(spec *rota.JobSpec, q *queueRow) {
 	pl := &s.m.placement
 	lot := s.lots[q.name]
 	if lot == nil {
-		lot = &sched.Lot{Pending: sched.NewPending(q.policy.FairShare), Policy: &q.policy, Queue: q.name, Stats: s.m.typeStats.statsOf(q), Expects: q.expectsOf()}
-		if s.lots == nil {
-			s.lots = make(map[rota.QueueName]*sched.Lot)
+		if lot = s.spare[q.name]; lot == nil || lot.Pending.FairShare() != q.policy.FairShare {
+			lot = &sched.Lot{Pending: sched.NewPending(q.policy.FairShare), Queue: q.name}
 		}
+		lot.Policy, lot.Stats, lot.Expects = &q.policy, s.m.typeStats.statsOf(q), q.expectsOf()
 		s.lots[q.name] = lot
 		s.join(q)
 	}
 	class := pl.registry.supply.Intern(sched.RequirementsOf(spec))
-	s.classes = append(s.classes, class)
 	j := jobRow{jobLife: noLife, spec: s.m.specs.keep(spec), class: class, seq: s.m.head.jobSeq + s.admitted, enqueued: s.now, queuedAt: s.now}
 	if estimate, part := s.m.typeStats.foretell(j.spec, &q.policy); estimate|part != 0 {
 		j.jobLife = &jobLife{lifeWords: lifeWords{past: &jobPast{estimate: estimate, part: part}}}
@@ -538,6 +562,7 @@ func (s *arriving) file(spec *rota.JobSpec, q *queueRow) {
 		lot.Pending.SetShare(spec.Tenant, pl.registry.queues[q.name].open[spec.Tenant]+s.leased[tenantIn{q.name, spec.Tenant}], s.m.admission.limitsOf(spec.Tenant).Weight)
 	}
 	lot.Pending.Add(&item)
+	s.filed = append(s.filed, filedIn{lot, &item})
 }
 
 // join takes a queue into the order of queues, as joinTurns does.
@@ -555,9 +580,26 @@ func (s *arriving) join(q *queueRow) {
 	s.turns = append(s.turns, t)
 }
 
-// leave takes out what was counted for the call.
-func (s *arriving) leave() {
-	for _, c := range s.classes {
-		s.m.placement.registry.supply.Release(c)
+// leave takes out what was counted for the call. Where somebody looks at the draft yet, its lots stay as they are.
+func (s *arriving) leave(looked bool) {
+	for _, f := range s.filed {
+		s.m.placement.registry.supply.Release(f.item.Class)
+		if !looked {
+			f.lot.Pending.Remove(f.item)
+			f.lot.Pending.SetShare(f.item.Tenant, 0, 1)
+		}
 	}
+	if looked || len(s.spare) >= spareLots {
+		clear(s.spare)
+	}
+	for _, t := range s.turns {
+		if !looked {
+			s.spare[t.name] = s.lots[t.name]
+		}
+	}
+	clear(s.ids)
+	clear(s.lots)
+	clear(s.filed)
+	s.filed, s.turns, s.before = s.filed[:0], s.turns[:0], nil
+	s.placed, s.since, s.leased = nil, nil, nil
 }

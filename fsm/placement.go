@@ -21,6 +21,8 @@ type placement struct {
 	rounds []roundDone
 	items  []*sched.Item
 	lives  []*jobLife
+	// arriving is room for DecideWith.
+	arriving arriving
 }
 
 // roundDone is what settleTurns must know of a round applied in this entry.

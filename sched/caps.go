@@ -30,6 +30,15 @@ type allowance struct {
 	ofTenant map[*tenantRow]*tenantLeft
 	ofDomain map[*domainRow]*int64
 	ofKey    map[*keyRow]*int64
+	// first is what the first question of each kind was answered: most entries ask about one tenant and one domain.
+	first struct {
+		tenant   *tenantRow
+		id       rota.TenantID
+		left     tenantLeft
+		all      int64
+		domain   *domainRow
+		inDomain int64
+	}
 	// lastTenant and lastDomain are those asked for last, with what is left to them.
 	lastTenant *tenantRow
 	tenantLeft *tenantLeft
@@ -52,18 +61,33 @@ func (a *allowance) tenant(q rota.QueueName, l *lane) *tenantLeft {
 		return a.tenantLeft
 	}
 	left := a.ofTenant[l.tenant]
-	if left == nil {
-		all := a.tenants[l.key.tenant]
-		if all == nil {
-			all = new(int64)
-			*all = a.caps.Tenant(l.key.tenant)
-			put(&a.tenants, l.key.tenant, all)
-		}
-		left = &tenantLeft{all, a.caps.Window(q, l.key.tenant)}
+	switch f := &a.first; {
+	case f.tenant == l.tenant:
+		left = &f.left
+	case f.tenant == nil:
+		f.tenant, f.id, f.all = l.tenant, l.key.tenant, a.caps.Tenant(l.key.tenant)
+		f.left = tenantLeft{&f.all, a.caps.Window(q, l.key.tenant)}
+		left = &f.left
+	case left == nil:
+		left = &tenantLeft{a.allOf(l.key.tenant), a.caps.Window(q, l.key.tenant)}
 		put(&a.ofTenant, l.tenant, left)
 	}
 	a.lastTenant, a.tenantLeft = l.tenant, left
 	return left
+}
+
+// allOf is what is left to a tenant over all queues.
+func (a *allowance) allOf(tenant rota.TenantID) *int64 {
+	if a.first.id == tenant {
+		return &a.first.all
+	}
+	all := a.tenants[tenant]
+	if all == nil {
+		all = new(int64)
+		*all = a.caps.Tenant(tenant)
+		put(&a.tenants, tenant, all)
+	}
+	return all
 }
 
 func (a *allowance) domain(q rota.QueueName, l *lane) *int64 {
@@ -71,7 +95,13 @@ func (a *allowance) domain(q rota.QueueName, l *lane) *int64 {
 		return a.domainLeft
 	}
 	left := a.ofDomain[l.domain]
-	if left == nil {
+	switch f := &a.first; {
+	case f.domain == l.domain:
+		left = &f.inDomain
+	case f.domain == nil:
+		f.domain, f.inDomain = l.domain, a.caps.Domain(q, l.key.domain)
+		left = &f.inDomain
+	case left == nil:
 		left = new(int64)
 		*left = a.caps.Domain(q, l.key.domain)
 		put(&a.ofDomain, l.domain, left)

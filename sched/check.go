@@ -2,8 +2,6 @@ package sched
 
 import (
 	"fmt"
-
-	"github.com/rotasched/rota"
 )
 
 // Check compares every index with a recount of what lies below it and tells the
@@ -52,10 +50,10 @@ func (p *Pending) Check() error {
 		return err
 	}
 	aged := 0
-	p.ages.Scan(func(_ rota.Clock, count int) bool {
-		aged += count
-		return true
-	})
+	ages := p.ages.cursor()
+	for c, ok := ages.next(); ok; c, ok = ages.next() {
+		aged += c.n
+	}
 	if aged != p.n || wanted != filed || filed > p.n {
 		return fmt.Errorf("%d jobs, %d by age, %d filed, %d wanted", p.n, aged, filed, wanted)
 	}

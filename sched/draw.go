@@ -136,8 +136,9 @@ func newPendingSource(p *Pending, r *rooms, in RoundInput, d *Draft, only *group
 
 // gather brings in exactly the groups that have a cell with room.
 func (s *pendingSource) gather(r *rooms, only *group) {
-	turnOf := map[*group]*turn{}
+	var turnOf map[*group]*turn // but of the first
 	var turns []*turn
+	var first *group
 	for i, d := range s.pending.demands {
 		if i >= len(r.classes) || !r.classes[i].open {
 			continue
@@ -147,9 +148,15 @@ func (s *pendingSource) gather(r *rooms, only *group) {
 				continue
 			}
 			t := turnOf[c.group]
-			if t == nil {
-				t = s.turn(c.group)
-				turnOf[c.group] = t
+			switch {
+			case c.group == first:
+				t = turns[0]
+			case t == nil:
+				if t = s.turn(c.group); first == nil {
+					first = c.group
+				} else {
+					put(&turnOf, c.group, t)
+				}
 				turns = append(turns, t)
 			}
 			s.walkLanes(t, c, c.lanes.cursor())

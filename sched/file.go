@@ -81,7 +81,8 @@ func (p *Pending) settleGroup(g *group) {
 }
 
 func (p *Pending) newLane(key laneKey) *lane {
-	l := &lane{key: key, tenant: p.tenant(key.tenant), domain: p.domain(key.domain)}
+	l := anew(&p.gone.lane)
+	*l = lane{key: key, tenant: p.tenant(key.tenant), domain: p.domain(key.domain), items: ordered[entry]{small: l.items.small}}
 	l.tenantAt, l.domainAt = len(l.tenant.lanes), len(l.domain.lanes)
 	l.tenant.lanes = append(l.tenant.lanes, l)
 	l.domain.lanes = append(l.domain.lanes, l)
@@ -118,12 +119,14 @@ func (p *Pending) cell(g *group, class ClassID) *cell {
 	}
 	d := p.demandOf[class]
 	if d == nil {
-		d = &demand{class: class, at: len(p.demands)}
+		d = anew(&p.gone.demand)
+		*d = demand{class: class, at: len(p.demands), cells: d.cells}
 		d.ageIndex[forRounds].class, d.ageIndex[forTurns].class = class, class
 		p.demandOf[class] = d
 		p.demands = append(p.demands, d)
 	}
-	c = &cell{group: g, demand: d}
+	c = anew(&p.gone.cell)
+	*c = cell{group: g, demand: d, lanes: ordered[*lane]{small: c.lanes.small}}
 	g.users++
 	d.users++
 	p.cells[cellKey{g, class}] = c
@@ -155,6 +158,7 @@ func (p *Pending) dropLane(l *lane) {
 	}
 	p.dropTenant(l.key.tenant, t)
 	p.dropDomain(l.key.domain, d)
+	p.gone.lane = l
 }
 
 func (p *Pending) dropCell(c *cell) {
@@ -165,7 +169,9 @@ func (p *Pending) dropCell(c *cell) {
 	} else if g.users == 0 && p.grouped {
 		delete(p.parties, g.party)
 	}
+	p.gone.cell = c
 	if d.users--; d.users == 0 {
+		p.gone.demand = d
 		delete(p.demandOf, d.class)
 		last := len(p.demands) - 1
 		p.demands[d.at], p.demands[last].at = p.demands[last], d.at
@@ -177,9 +183,10 @@ func (p *Pending) dropCell(c *cell) {
 func (p *Pending) tenant(id rota.TenantID) *tenantRow {
 	t := p.tenants[id]
 	if t == nil {
-		t = &tenantRow{weight: 1}
+		t = anew(&p.gone.tenant)
+		*t = tenantRow{id: id, weight: 1, lanes: t.lanes}
 		p.tenants[id] = t
-		p.byID.Set(string(id), t)
+		p.byID.insert(t, tenantLess)
 	}
 	return t
 }
@@ -187,15 +194,17 @@ func (p *Pending) tenant(id rota.TenantID) *tenantRow {
 // dropTenant forgets a row that says nothing.
 func (p *Pending) dropTenant(id rota.TenantID, t *tenantRow) {
 	if len(t.lanes) == 0 && !t.throttled && t.open == 0 && t.weight == 1 {
+		p.gone.tenant = t
 		delete(p.tenants, id)
-		p.byID.Delete(string(id))
+		p.byID.remove(t, tenantLess)
 	}
 }
 
 func (p *Pending) domain(name string) *domainRow {
 	d := p.domains[name]
 	if d == nil {
-		d = &domainRow{}
+		d = anew(&p.gone.domain)
+		*d = domainRow{lanes: d.lanes}
 		p.domains[name] = d
 	}
 	return d
@@ -203,6 +212,7 @@ func (p *Pending) domain(name string) *domainRow {
 
 func (p *Pending) dropDomain(name string, d *domainRow) {
 	if len(d.lanes) == 0 && !d.throttled {
+		p.gone.domain = d
 		delete(p.domains, name)
 	}
 }

@@ -117,6 +117,7 @@ type demand struct {
 }
 
 type tenantRow struct {
+	id           rota.TenantID
 	open, weight int64
 	throttled    bool
 	lanes        []*lane
@@ -127,6 +128,8 @@ type domainRow struct {
 	throttled bool
 	lanes     []*lane
 }
+
+func tenantLess(a, b *tenantRow) bool { return a.id < b.id }
 
 func laneLess(a, b *lane) bool { return entryLess(a.head, b.head) }
 

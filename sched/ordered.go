@@ -178,6 +178,22 @@ func (o *ordered[T]) min() (first T, ok bool) {
 	return o.small[0], true
 }
 
+// at returns the member that equals x, to be changed as far as the order does not depend on it; nil if there is none.
+func (o *ordered[T]) at(x T, less func(a, b T) bool) *T {
+	list, at := o.small, 0
+	if o.runs == nil {
+		at = search(list, x, less)
+	} else {
+		var i int
+		i, at = o.runs.find(x, less)
+		list = o.runs.list[i]
+	}
+	if at == len(list) || less(x, list[at]) {
+		return nil
+	}
+	return &list[at]
+}
+
 func (o *ordered[T]) len() int {
 	if o.runs != nil {
 		return o.runs.n

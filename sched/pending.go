@@ -1,8 +1,6 @@
 package sched
 
 import (
-	"github.com/tidwall/btree"
-
 	"github.com/rotasched/rota"
 )
 
@@ -72,7 +70,7 @@ type Pending struct {
 	n        int
 	lanes    map[laneKey]*lane
 	tenants  map[rota.TenantID]*tenantRow
-	byID     btree.Map[string, *tenantRow] // the same by their ids
+	byID     ordered[*tenantRow] // the same by their ids
 	domains  map[string]*domainRow
 	cells    map[cellKey]*cell
 	demandOf map[ClassID]*demand
@@ -96,7 +94,24 @@ type Pending struct {
 	keys   *Keys
 	laneAt map[*Item]*lane
 	// ages counts the items by Enqueued, throttled ones too.
-	ages btree.Map[rota.Clock, int]
+	ages ordered[ageCount]
+	// gone is what was dropped last, to be used anew: where hardly any job waits, each one makes all of it.
+	gone struct {
+		lane   *lane
+		cell   *cell
+		demand *demand
+		tenant *tenantRow
+		domain *domainRow
+	}
+}
+
+// anew takes what is gone, or makes it.
+func anew[T any](gone **T) *T {
+	x := *gone
+	if *gone = nil; x == nil {
+		x = new(T)
+	}
+	return x
 }
 
 type cellKey struct {
@@ -116,6 +131,9 @@ func NewPending(fairShare bool) *Pending {
 		sole:      &group{weight: 1},
 	}
 }
+
+// FairShare reports whether each tenant is a group of its own.
+func (p *Pending) FairShare() bool { return p.fairShare && !p.grouped }
 
 // NewGrouped starts empty, each party of jobs a group of its own. SetKeys must name the parties.
 func NewGrouped() *Pending {
@@ -152,8 +170,7 @@ func (p *Pending) Add(it *Item) {
 	e := p.entryOf(it)
 	if !l.items.insert(e, entryLess) {
 		p.n++
-		count, _ := p.ages.Get(it.Enqueued)
-		p.ages.Set(it.Enqueued, count+1)
+		p.countAge(it.Enqueued)
 		if l.head.item != nil {
 			l.counted++
 			l.cell.demand.items++
@@ -192,11 +209,7 @@ func (p *Pending) Remove(it *Item) bool {
 	case !p.fairShare:
 		p.seats.remove(seat{e, l}, seatLess)
 	}
-	if count, _ := p.ages.Get(it.Enqueued); count > 1 {
-		p.ages.Set(it.Enqueued, count-1)
-	} else {
-		p.ages.Delete(it.Enqueued)
-	}
+	p.uncountAge(it.Enqueued)
 	if l.head.item != nil {
 		l.counted--
 		l.cell.demand.items--
@@ -217,6 +230,31 @@ func (p *Pending) Remove(it *Item) bool {
 	return true
 }
 
+// ageCount is how many items are equally old.
+type ageCount struct {
+	age rota.Clock
+	n   int
+}
+
+func ageCountLess(a, b ageCount) bool { return a.age < b.age }
+
+func (p *Pending) countAge(age rota.Clock) {
+	if c := p.ages.at(ageCount{age: age}, ageCountLess); c != nil {
+		c.n++
+	} else {
+		p.ages.insert(ageCount{age, 1}, ageCountLess)
+	}
+}
+
+func (p *Pending) uncountAge(age rota.Clock) {
+	x := ageCount{age: age}
+	if c := p.ages.at(x, ageCountLess); c.n > 1 {
+		c.n--
+	} else {
+		p.ages.remove(x, ageCountLess)
+	}
+}
+
 // Len counts the jobs, throttled ones too.
 func (p *Pending) Len() int { return p.n }
 
@@ -230,8 +268,8 @@ func (p *Pending) ThrottledLanes() int { return len(p.lanes) - p.filed }
 
 // Oldest is the least Enqueued of all jobs, throttled ones too, in O(log n).
 func (p *Pending) Oldest() (rota.Clock, bool) {
-	age, _, ok := p.ages.Min()
-	return age, ok
+	first, ok := p.ages.min()
+	return first.age, ok
 }
 
 // SetShare tells a tenant's open leases in this queue and its weight (SPEC

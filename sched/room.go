@@ -71,7 +71,8 @@ func newRooms(s *Supply, now *slotLoads, wants []want) *rooms {
 		return r
 	}
 	r.left = make(bitset, len(free))
-	r.indexOf = make([]int32, len(s.classes))
+	room := make([]int32, len(s.classes)+len(s.specs))
+	r.indexOf, r.posOf = room[:len(s.classes):len(s.classes)], room[len(s.classes):]
 	r.classes = make([]classRoom, len(wants))
 	for i, w := range wants {
 		k := &s.classes[w.class]
@@ -166,7 +167,6 @@ func (r *rooms) place(shuffled bool, seed Hash) {
 	if shuffled {
 		shuffle(r.slots, seed)
 	}
-	r.posOf = make([]int32, len(r.supply.specs))
 	for pos, slot := range r.slots {
 		r.posOf[slot] = int32(pos)
 	}

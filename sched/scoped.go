@@ -86,17 +86,14 @@ func (l *ageList) grantedTurn(d *Draft, slot int32) (best entry, ok bool) {
 	tenants, _ := d.supply.grants[slot].of(l.lot.Queue)
 	for _, pattern := range tenants {
 		from, to := idRange(pattern)
-		l.lot.Pending.byID.Ascend(from, func(id string, t *tenantRow) bool {
-			if id >= to {
-				return false
-			}
+		walk := l.lot.Pending.byID.from(&tenantRow{id: rota.TenantID(from)}, tenantLess)
+		for t, ok := walk.next(); ok && string(t.id) < to; t, ok = walk.next() {
 			for _, ln := range t.lanes {
 				if e, any := l.oldestIn(d, ln, slot); any && (best.item == nil || ageLess(e, best)) {
 					best = e
 				}
 			}
-			return true
-		})
+		}
 	}
 	return best, best.item != nil
 }

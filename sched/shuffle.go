@@ -15,6 +15,9 @@ func Shuffled(n int, seed Hash) []int32 {
 }
 
 func shuffle(order []int32, seed Hash) {
+	if len(order) < 2 {
+		return
+	}
 	generator := rand.NewChaCha8(seed)
 	for i := len(order) - 1; i >= 1; i-- {
 		j := uniform(generator, uint64(i)+1)

@@ -322,10 +322,11 @@ func (t *slotLoads) refree(slot int32) {
 
 // clone copies the loads for a Draft.
 func (t *slotLoads) clone() slotLoads {
+	words := slices.Concat(t.received, t.held, t.free)
+	received, held := len(t.received), len(t.received)+len(t.held)
 	return slotLoads{
 		open: slices.Clone(t.open), most: t.most, prefetch: t.prefetch, offers: t.offers,
-		loadFree: slices.Clone(t.loadFree), received: slices.Clone(t.received), held: slices.Clone(t.held),
-		free: slices.Clone(t.free),
+		loadFree: slices.Clone(t.loadFree), received: words[:received:received], held: words[received:held:held], free: words[held:],
 	}
 }
 
