@@ -197,7 +197,7 @@ func scanTombs(t *tree.Tree[rota.JobID, tomb], from rota.JobID, f func(rota.JobI
 
 // hashTomb is hashRow for a tombstone.
 func (l *ledger) hashTomb(t tomb) rota.Digest {
-	if planted.dedupeNotInSnapshot() {
+	if l.unlogged || planted.dedupeNotInSnapshot() {
 		return rota.Digest{}
 	}
 	l.enc.b = append(append(l.enc.b[:0], tagTomb), t...)

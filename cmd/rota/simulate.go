@@ -75,7 +75,14 @@ bounded: (wait + run) ÷ run, with runs of 10 s at least.`,
 }
 
 func (s *simulation) run(ctx context.Context, a *app, plan *foresight.Plan, path string) error {
-	if err := s.load(a, plan, path); err != nil {
+	err := s.load(ctx, a, plan, path)
+	if errors.Is(err, context.Canceled) {
+		if err := s.print(a, []foresight.Result{}, true); err != nil {
+			return err
+		}
+		return simulationCut(ctx, a, plan, nil)
+	}
+	if err != nil {
 		return err
 	}
 	page, err := s.page(plan, path)
@@ -100,8 +107,23 @@ func (s *simulation) run(ctx context.Context, a *app, plan *foresight.Plan, path
 	if err := page(results, partial); err != nil || !partial {
 		return err
 	}
-	a.talk("simulate: interrupted: %d of %d policies were finished", len(results), len(plan.Policies))
+	return simulationCut(ctx, a, plan, results)
+}
+
+// simulationCut says how far a simulation came that was interrupted.
+func simulationCut(ctx context.Context, a *app, plan *foresight.Plan, results []foresight.Result) error {
+	a.talk("simulate: interrupted: %d of %d policies were finished", finished(results), len(plan.Policies))
 	return outOfTime(ctx, ctx.Err())
+}
+
+// finished counts the policies that were not interrupted.
+func finished(results []foresight.Result) (n int) {
+	for i := range results {
+		if !results[i].Partial {
+			n++
+		}
+	}
+	return n
 }
 
 // plan reads the flags.
@@ -205,7 +227,12 @@ func decimal(x float64, decimals int) string { return strconv.FormatFloat(x, 'f'
 
 func simulationColumns() []column[foresight.Result] {
 	return []column[foresight.Result]{
-		{"POLICY", false, 0, func(r foresight.Result) any { return r.Name }},
+		{"POLICY", false, 0, func(r foresight.Result) any {
+			if r.Partial {
+				return r.Name + " (partial)"
+			}
+			return r.Name
+		}},
 		{"JOBS", false, 0, func(r foresight.Result) any { return r.Jobs }},
 		{"SLOWDOWN", false, 0, func(r foresight.Result) any { return decimal(r.BoundedSlowdown, 2) }},
 		{"SLOWDOWN P95", true, 0, func(r foresight.Result) any { return decimal(r.SlowdownP95, 2) }},

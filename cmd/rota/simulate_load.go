@@ -2,8 +2,10 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -19,8 +21,10 @@ import (
 const fewJobs = 200_000
 
 // load reads the jobs and what they run on, and says what was dropped.
-func (s *simulation) load(a *app, plan *foresight.Plan, path string) error {
-	read := func(path string) ([]foresight.Job, int64, []foresight.Dropped, error) { return s.readTrace(a, path) }
+func (s *simulation) load(ctx context.Context, a *app, plan *foresight.Plan, path string) error {
+	read := func(path string) ([]foresight.Job, int64, []foresight.Dropped, error) {
+		return s.readTrace(ctx, a, path)
+	}
 	switch filepath.Ext(path) {
 	case ".yaml", ".yml":
 		read = s.readLoad
@@ -82,13 +86,13 @@ func (s *simulation) machine(path string, procs int64) ([]rota.WorkerSpec, error
 }
 
 // readTrace reads a job log of either format, and its machine's processors, 0 where it names none.
-func (s *simulation) readTrace(a *app, path string) (jobs []foresight.Job, procs int64, dropped []foresight.Dropped, err error) {
+func (s *simulation) readTrace(ctx context.Context, a *app, path string) (jobs []foresight.Job, procs int64, dropped []foresight.Dropped, err error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, 0, nil, usagef("read trace: %w", err)
 	}
 	defer file.Close()
-	trace, err := flowfile.ReadTrace(file, cmp.Or(s.jobs, maxSimulatedJobs))
+	trace, err := flowfile.ReadTrace(interruptible{ctx, file}, cmp.Or(s.jobs, maxSimulatedJobs))
 	if err == nil && s.jobs == 0 && trace.More > 0 {
 		err = fmt.Errorf("line %d: more than %d jobs: take the first N by --jobs N, or split the log", trace.More, maxSimulatedJobs)
 	}
@@ -107,6 +111,19 @@ func (s *simulation) readTrace(a *app, path string) (jobs []foresight.Job, procs
 	}
 	jobs, dropped = foresight.Clean(trace.SWF, foresight.Cleaning(s.clean))
 	return jobs, trace.SWF.Machine(), dropped, nil
+}
+
+// interruptible is a reader that ends with its context.
+type interruptible struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (r interruptible) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.Reader.Read(p)
 }
 
 // readLoad draws the jobs of a load.
@@ -169,7 +186,7 @@ func (s *simulation) page(plan *foresight.Plan, path string) (write func(results
 	return func(results []foresight.Result, partial bool) error {
 		var notes []string
 		if partial {
-			notes = append(notes, fmt.Sprintf("Partial: %d of %d policies were finished.", len(results), len(plan.Policies)))
+			notes = append(notes, fmt.Sprintf("Partial: %d of %d policies were finished.", finished(results), len(plan.Policies)))
 		}
 		if n := len(plan.Starts); n > 1 {
 			notes = append(notes, fmt.Sprintf("Figures are means over %d windows; pictures show the last one.", n))

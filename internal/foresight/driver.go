@@ -90,6 +90,9 @@ func Simulate(ctx context.Context, l *Life) (fates []Fate, err error) {
 	for i := range d.fates {
 		d.fates[i].Start, d.fates[i].End, d.fates[i].Ready = -1, -1, l.Jobs[i].Submit
 	}
+	if !d.thorough {
+		d.m.Unlogged()
+	}
 	if err := d.begin(); err != nil {
 		return nil, err
 	}

@@ -2,15 +2,16 @@ package foresight
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
-	"runtime"
 	"slices"
 	"testing"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/internal/flowfile"
 )
 
@@ -247,33 +248,53 @@ func TestSimulate_ticks(t *testing.T) {
 	}
 }
 
-// TestSimulate_memory holds what a life keeps of jobs that have ended to what is kept of their fates.
+// TestSimulate_memory counts what the state has as jobs come: as many rows after 60,000 as after 10,000, for what has ended is forgotten.
 func TestSimulate_memory(t *testing.T) {
 	jobs := make([]Job, 60_000)
 	for i := range jobs {
 		jobs[i] = job(int64(i), 60, 60, 1)
 	}
-	heap := func() int64 {
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return int64(m.HeapAlloc)
-	}
-	var early, late int64
+	most := make([]int, len(jobs)/10_000)
 	l := &Life{Jobs: jobs, Workers: Machine(64), Settings: policy(t, "p:ranking=fifo").Settings}
-	l.Progress = func(over int) {
-		switch {
-		case over < 10_000:
-			early = heap()
-		case over > 59_000:
-			late = heap()
+	l.Submitted = func(m *fsm.Machine, job int, _ []Fate) error {
+		if job%100 == 0 {
+			rows := m.Freeze().Rows() + len(m.Staged(math.MaxInt, math.MaxInt))
+			most[job/10_000] = max(most[job/10_000], rows)
 		}
+		return nil
 	}
 	if _, err := Simulate(context.Background(), l); err != nil {
 		t.Fatal(err)
 	}
-	if early == 0 || late == 0 || late-early > 3<<20 {
-		t.Errorf("the heap is %d KiB after 10,000 jobs and %d after 59,000", early>>10, late>>10)
+	t.Logf("at most %d rows, by the 10,000 jobs in which they were counted", most)
+	if first, last := most[0], most[len(most)-1]; first < 60 || first > 2_000 || last > first {
+		t.Errorf("the state has up to %d rows", most)
+	}
+}
+
+// TestRun_interrupted has the second of two policies interrupted: of its jobs those are counted that had ended.
+func TestRun_interrupted(t *testing.T) {
+	jobs := make([]Job, 4_000)
+	for i := range jobs {
+		jobs[i] = job(int64(i), 90, 90, 1)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	plan := &Plan{Jobs: jobs, Workers: Machine(64), Policies: []Policy{policy(t, "a:ranking=fifo,backfill=easy"), policy(t, "b:ranking=fifo,backfill=easy")}}
+	plan.Progress = func(over int) {
+		if over > 6_000 {
+			cancel()
+		}
+	}
+	got, err := Run(ctx, plan)
+	if !errors.Is(err, context.Canceled) || len(got) != 2 {
+		t.Fatalf("%v: %+v", err, got)
+	}
+	if a := &got[0]; a.Partial || a.Jobs != 4_000 || a.Unbounded != "" {
+		t.Errorf("the policy that was finished: %+v", a)
+	}
+	if b := &got[1]; !b.Partial || b.Jobs < 2_000 || b.Jobs > 3_000 || b.WaitMaxS == 0 || b.WaitMaxS >= got[0].WaitMaxS || b.Unbounded != "it was interrupted" {
+		t.Errorf("the policy that was not: %+v, the other %+v", b, got[0])
 	}
 }
 

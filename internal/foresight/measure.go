@@ -13,7 +13,9 @@ const slowdownTau = 10_000
 // Result is how a policy did: with windows the means over them, of maxima the greatest, of counts the sums. Jobs that
 // expired count among Jobs and nowhere else.
 type Result struct {
-	Name            string  `json:"name"`
+	Name string `json:"name"`
+	// Partial says that the policy was interrupted: Jobs are those that had ended by then.
+	Partial         bool    `json:"partial,omitempty"`
 	Jobs            int64   `json:"jobs"`
 	Expired         int64   `json:"expired,omitempty"`
 	Preempted       int64   `json:"preempted,omitempty"`
@@ -202,6 +204,13 @@ func (t *tally) over(windows int) Result {
 		}
 	}
 	return *r
+}
+
+// interrupted is over for a policy whose last window was not finished: a bound needs all of its jobs.
+func (t *tally) interrupted(windows int) Result {
+	r := t.over(windows)
+	r.Partial, r.WaitBoundS, r.WaitOfBound, r.Unbounded = true, 0, 0, "it was interrupted"
+	return r
 }
 
 // rank is the nearest-rank percentile of a sorted list.

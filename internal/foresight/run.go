@@ -26,7 +26,7 @@ type Plan struct {
 	Lived func(p *Policy, l *Life, fates []Fate)
 }
 
-// Run simulates each policy. What was finished before an error is returned with it.
+// Run simulates each policy. What was finished before an error is returned with it, and of a policy that was interrupted what had ended.
 func Run(ctx context.Context, plan *Plan) ([]Result, error) {
 	windows, err := plan.windows()
 	if err != nil {
@@ -44,6 +44,10 @@ func Run(ctx context.Context, plan *Plan) ([]Result, error) {
 			}
 			fates, err := Simulate(ctx, l)
 			if err != nil {
+				if part, ended := l.part(fates); ctx.Err() != nil && len(ended) > 0 {
+					t.window(part, ended)
+					results = append(results, t.interrupted(n+1))
+				}
 				return results, fmt.Errorf("policy %s: %w", p.Name, err)
 			}
 			before += len(w)
@@ -55,6 +59,18 @@ func Run(ctx context.Context, plan *Plan) ([]Result, error) {
 		results = append(results, t.over(len(windows)))
 	}
 	return results, nil
+}
+
+// part is the jobs that had ended when a life was interrupted.
+func (l *Life) part(fates []Fate) (part *Life, ended []Fate) {
+	cut := *l
+	cut.Jobs = nil
+	for i := range fates {
+		if fates[i].End >= 0 {
+			cut.Jobs, ended = append(cut.Jobs, l.Jobs[i]), append(ended, fates[i])
+		}
+	}
+	return &cut, ended
 }
 
 // Lives is how many jobs are simulated, each of them once for each policy and window.

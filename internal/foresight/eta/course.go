@@ -9,7 +9,6 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
-	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
 	"github.com/rotasched/rota/internal/limits"
 )
@@ -276,11 +275,7 @@ func (c *course) put(at int64, ops []*fsmpb.Op) error {
 
 func (c *course) entry(ops []*fsmpb.Op) error {
 	head := c.m.Head()
-	data, err := entry.Seal(&fsmpb.Entry{Term: head.Term, NowMs: c.now, Ops: ops}, max(head.Rules, entry.FirstRules))
-	if err != nil {
-		return err
-	}
-	a, err := c.m.Apply(head.Index+1, head.Term, data)
+	a, err := fsm.ApplyOpened(c.m, head.Index+1, head.Term, &fsmpb.Entry{Term: head.Term, NowMs: c.now, Ops: ops})
 	if err != nil {
 		return err
 	}
