@@ -27,7 +27,7 @@ func (c *Client) WhyAt(ctx context.Context, id rota.JobID, q rota.WhyQuery, opts
 	return read(ctx, c, "explain job", opts, from, ask)
 }
 
-// ETA forecasts when a job starts, by what the asked node's state should come to: with an interval that aims at 9 of 10 jobs. A node
+// ETA forecasts when a job starts, by what the asked node's state should come to: with an interval in which at least 9 of 10 jobs should start. A node
 // forecasts for a few callers at a time (Exhausted); it needs no leader.
 func (c *Client) ETA(ctx context.Context, id rota.JobID, opts ...ReadOption) (rota.ETA, error) {
 	ask := func(ctx context.Context, n *node, how *rotav1.Read) (*rotav1.EtaResponse, error) {

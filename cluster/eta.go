@@ -19,9 +19,9 @@ const (
 	// ranKept is how long the run times of ended jobs are taken to be the newest; ranMost is how many are read of a queue, and of all.
 	ranKept = 10 * time.Second
 	ranMost = 500
-	// notedMost bounds the forecasts that are kept to be held against what became of them, settledMost those that are looked up in the
-	// archive for it at a time.
-	notedMost, settledMost = 256, 16
+	// notedMost bounds the forecasts that are kept to be held against what became of them: as many wait for that, the next are not
+	// noted, for to forget the oldest would be to learn of short waits alone. settledMost are looked up in the archive at a time.
+	notedMost, settledMost = 1_000, 32
 )
 
 // forecaster says when jobs should start (SPEC §29).
@@ -210,11 +210,10 @@ func (fc *forecaster) past(ctx context.Context, queue rota.QueueName) (*eta.Past
 // note keeps a forecast, and those of others that came with it, until it is known what became of them.
 func (fc *forecaster) note(x *rota.ETA, f *eta.Forecast) {
 	for _, o := range append(f.Others, eta.Noted{Job: x.Job, Raw: f.Raw}) {
-		if !slices.ContainsFunc(fc.noted, func(n notedForecast) bool { return n.Job == o.Job && x.Clock-n.at < etaAgain }) {
+		if len(fc.noted) < notedMost && !slices.ContainsFunc(fc.noted, func(n notedForecast) bool { return n.Job == o.Job && x.Clock-n.at < etaAgain }) {
 			fc.noted = append(fc.noted, notedForecast{o, x.Clock})
 		}
 	}
-	fc.noted = slices.Delete(fc.noted, 0, max(0, len(fc.noted)-notedMost))
 }
 
 // etaAgain, in ms, is for how long one forecast of a job is noted alone: somebody who looks every second teaches nothing more.
@@ -237,15 +236,14 @@ func (fc *forecaster) settle(ctx context.Context) {
 				}
 			case !j.FirstLease.IsZero():
 				fc.learn(n, j.FirstLease.Clock)
-			case now-n.at > rota.Clock(fc.errors.Of(n.Raw).Latest): // later than was said, whenever it is
-				fc.learn(n, now)
-			default:
+			case !fc.errors.Settle(n.Raw, int64(now-n.at), -1):
 				open = append(open, n)
 			}
 		}
 	})
-	fc.noted = open
-	for _, n := range gone[:min(len(gone), settledMost)] {
+	looked := min(len(gone), settledMost)
+	fc.noted = append(open, gone[looked:]...)
+	for _, n := range gone[:looked] {
 		if j, ok, err := fc.n.archive.Job(ctx, n.Job); err == nil && ok && !j.FirstLease.IsZero() {
 			fc.learn(n, j.FirstLease.Clock)
 		}

@@ -18,8 +18,8 @@ func (a jobCommands) eta() *cobra.Command {
 		Use:   "eta ID",
 		Short: "Forecast when a job starts, and say what that hangs on",
 		Long: `Forecast when a job starts: the node that is asked runs the code that decides ahead of its own
-state, several times, with run times that jobs like those before it had. 9 of 10 jobs should start
-within the interval. Where no date can be told it says what stands in the way. It needs no leader.`,
+state, several times, with run times that jobs like those before it had. At least 9 of 10 jobs
+should start within the interval. Where no date can be told it says what stands in the way. It needs no leader.`,
 		Example: `  rota job eta nightly-7
   rota job eta nightly-7 -o json`,
 		Args: cobra.ExactArgs(1),

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -66,4 +67,40 @@ func TestETAOverTheWire(t *testing.T) {
 	c.rota(t, "job", "eta", "/b").want(t, 2)
 	c.rota(t, "job", "eta", "a", "b").want(t, 2)
 	c.verified(t, 3)
+}
+
+// TestETA_withoutLeader: of three nodes one is left. It forecasts from the state that it has, says how old that is, and
+// gives the same answer again.
+func TestETA_withoutLeader(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3)
+	cl := c.dial(t)
+	q := c.policyQueue(t, "alone", "standard")
+	w := c.puppet(t, "alone-w", q, 1)
+	submitAll(t, cl, policyJob("runs", q))
+	w.serves("runs")
+	submitAll(t, cl, policyJob("waits", q))
+	last := c.followers(t)[0]
+	eventually(t, 20*time.Second, last.ID+" has what the leader has", func() error { return c.hasApplied(t, last) })
+	for _, n := range c.all {
+		if n != last {
+			n.Kill()
+		}
+	}
+	left := &nodes{t: t, all: []*node{last}}
+	ask := func() rota.ETA {
+		t.Helper()
+		return decode[rota.ETA](t, left.rota(t, "job", "eta", "waits", "-o", "json").want(t, 0))
+	}
+	x := ask()
+	if x.State != rota.JobQueued || x.Expected <= x.Date || x.Earliest > x.Expected || x.Expected > x.Latest ||
+		!slices.Contains(x.HangsOn, rota.HangsOn{Tenant: rota.DefaultTenant, Jobs: 1, Running: true, Worker: "alone-w"}) {
+		t.Errorf("without a leader: %+v", x)
+	}
+	contains(t, "what it was reckoned from", strings.Join(x.Basis, "\n"), "no leader answers: the state is that of")
+	if again := ask(); again.Index != x.Index || again.Date != x.Date || again.Expected != x.Expected {
+		t.Errorf("the same state has another forecast: %+v, then %+v", x, again)
+	}
+	contains(t, "the text", left.rota(t, "job", "eta", "waits").want(t, 0).stdout, "starts", "no leader answers")
+	left.rota(t, "job", "eta", "nobody").want(t, 3)
 }

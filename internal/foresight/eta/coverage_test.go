@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,9 +19,9 @@ import (
 )
 
 var (
-	logs  = flag.String("logs", "", "a folder with the whole logs of docs/scheduling-quality: measure coverage on them")
-	asks  = flag.Int("asks", 2_000, "how many jobs of a log to ask for")
-	quick = flag.Int("jobs", 0, "take so many jobs of a log alone")
+	logs = flag.String("logs", "", "a folder with the whole logs of docs/guides/scheduling-quality.md: measure coverage on them")
+	asks = flag.Int("asks", 500, "how many jobs of a load to ask for, of which those are counted that wait")
+	draw = flag.String("picture", "", "draw what TestCoverage_logs measures to this file")
 )
 
 // asked is a job that was asked for as it was submitted, and had to wait.
@@ -66,7 +67,7 @@ func (w *watch) submitted(m *fsm.Machine, job int, fates []foresight.Fate) error
 		w.never++
 		return nil
 	}
-	a := asked{job: job, at: now, raw: x.Raw, Interval: w.errors.Of(x.Raw), own: true}
+	a := asked{job: job, at: now, raw: x.Raw, Interval: w.errors.Of(x.Raw)}
 	w.open = append(w.open, a)
 	w.all = append(w.all, a)
 	for _, o := range x.Others {
@@ -97,11 +98,13 @@ func (w *watch) learn(now int64, job int, fates []foresight.Fate) {
 	}
 	open := w.open[:0]
 	for _, a := range w.open {
-		if fates[a.job].Start >= 0 && fates[a.job].Start <= now {
-			w.errors.Learn(a.raw, fates[a.job].Start-a.at)
-			continue
+		start := int64(-1)
+		if at := fates[a.job].Start; at >= 0 && at <= now {
+			start = at - a.at
 		}
-		open = append(open, a)
+		if !w.errors.Settle(a.raw, now-a.at, start) {
+			open = append(open, a)
+		}
 	}
 	w.open = open
 }
@@ -173,25 +176,75 @@ func readLog(t *testing.T, name string, how foresight.Cleaning) []foresight.Job 
 	return jobs
 }
 
-// TestCoverage_logs measures whole logs, where they are there.
+// measuring is a load that coverage is measured on.
+type measuring struct {
+	name  string
+	shown bool
+	jobs  []foresight.Job
+	procs int64
+}
+
+// window reads some jobs of a log.
+func window(t *testing.T, file string, how foresight.Cleaning, from, most int) []foresight.Job {
+	jobs := readLog(t, filepath.Join(*logs, file), how)
+	return jobs[from:min(len(jobs), from+most)]
+}
+
+// drawn draws a load of two tenants on 64 processors, whose run times are lognormal.
+func drawn(t *testing.T, seed int, pattern, long, run string, perHour int) []foresight.Job {
+	t.Helper()
+	stream := fmt.Sprintf("%s, per_hour: %d, run: %s, spread: 1.2, estimate: 3, processors: {1: 8, 4: 4, 16: 1}}", pattern, perHour/2, run)
+	text := fmt.Sprintf("seed: %d\nfor: %s\nprocessors: 64\nstreams:\n- {tenant: ann, %s\n- {tenant: bob, %s\n", seed, long, stream, stream)
+	load, err := flowfile.ParseLoad([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	jobs, err := foresight.Draw(load, 100_000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return jobs
+}
+
+// TestCoverage_logs measures logs and drawn loads, where the logs are there, and prints the table of docs/guides/waiting.md. Those
+// that are not shown are the ones that errors.go was chosen on.
 func TestCoverage_logs(t *testing.T) {
 	if *logs == "" {
-		t.Skip("no -logs: the whole logs are not measured")
+		t.Skip("no -logs: the logs are not measured")
 	}
-	for _, log := range []struct {
-		file  string
-		procs int64
-		how   foresight.Cleaning
-	}{{"lublin_256.swf.gz", 256, foresight.CleanRLS}, {"NASA-iPSC-1993-3.1-cln.swf.gz", 128, foresight.CleanSWF},
-		{"CTC-SP2-1996-3.1-cln.swf.gz", 338, foresight.CleanPredictsim}, {"SDSC-BLUE-2000-4.2-cln.swf.gz", 1152, foresight.CleanPredictsim}} {
-		for _, policy := range []string{"easy:ranking=fifo,backfill=easy", "sjf:ranking=shortest,backfill=easy,shortest_aging=10"} {
-			jobs := readLog(t, filepath.Join(*logs, log.file), log.how)
-			if *quick > 0 && len(jobs) > *quick {
-				jobs = jobs[:*quick]
-			}
-			w, fates := coverage(t, jobs, log.procs, policy, max(1, len(jobs) / *asks))
-			f := w.figures(fates, 0)
-			fmt.Println(log.file, policy, len(jobs), "waited", w.waited, "never", w.never, f.String(), "took", w.took/time.Duration(max(1, len(w.all))))
+	const part = 12_000
+	batch := []string{"easy:ranking=fifo,backfill=easy", "shortest:ranking=shortest,backfill=easy,shortest_aging=10"}
+	short := []string{"easy:ranking=fifo,backfill=easy", "standard:preset=standard"}
+	const poisson, bursty, diurnal = "pattern: poisson", "pattern: bursty, burst: 20", "pattern: diurnal"
+	var lines []measured
+	for _, m := range []struct {
+		measuring
+		policies []string
+	}{
+		{measuring{"lublin_256", false, window(t, "lublin_256.swf.gz", foresight.CleanRLS, 0, part), 256}, batch},
+		{measuring{"CTC-SP2", false, window(t, "CTC-SP2-1996-3.1-cln.swf.gz", foresight.CleanPredictsim, 0, part), 338}, batch},
+		{measuring{"Poisson, 10 min", false, drawn(t, 1, poisson, "10d", "10m", 56), 64}, batch},
+		{measuring{"Poisson, 10 s", false, drawn(t, 2, poisson, "4h", "10s", 3_360), 64}, short},
+		{measuring{"CTC-SP2, later", true, window(t, "CTC-SP2-1996-3.1-cln.swf.gz", foresight.CleanPredictsim, 40_000, part), 338}, batch},
+		{measuring{"SDSC-BLUE", true, window(t, "SDSC-BLUE-2000-4.2-cln.swf.gz", foresight.CleanPredictsim, 0, part), 1152}, batch},
+		{measuring{"SDSC-BLUE, later", true, window(t, "SDSC-BLUE-2000-4.2-cln.swf.gz", foresight.CleanPredictsim, 100_000, part), 1152}, batch},
+		{measuring{"NASA-iPSC, on 64", true, window(t, "NASA-iPSC-1993-3.1-cln.swf.gz", foresight.CleanSWF, 0, 20_000), 64}, batch},
+		{measuring{"bursty, 10 min", true, drawn(t, 3, bursty, "10d", "10m", 56), 64}, batch},
+		{measuring{"bursty, 10 s", true, drawn(t, 4, bursty, "4h", "10s", 3_360), 64}, short},
+		{measuring{"diurnal, 10 min", true, drawn(t, 5, diurnal, "10d", "10m", 56), 64}, batch},
+		{measuring{"diurnal, 10 s", true, drawn(t, 6, diurnal, "14h", "10s", 2_000), 64}, short},
+	} {
+		for _, policy := range m.policies {
+			w, fates := coverage(t, m.jobs, m.procs, policy, max(1, len(m.jobs) / *asks))
+			line := measured{m.name, policy[:strings.Index(policy, ":")], m.shown, w.figures(fates, 0)}
+			t.Log(line.load, line.policy, len(m.jobs), "jobs, waited", w.waited, "never", w.never, line.String(), "took", w.took/time.Duration(max(1, len(w.all))))
+			lines = append(lines, line)
+		}
+	}
+	fmt.Print(table(lines))
+	if *draw != "" {
+		if err := os.WriteFile(*draw, []byte(picture(lines)), 0o644); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

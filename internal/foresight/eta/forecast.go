@@ -152,7 +152,7 @@ func (x *Forecast) sum(courses []*course) {
 			at = append(at, c.at)
 		}
 	}
-	x.Raw = Raw{at[0], middle.at, at[len(at)-1], len(courses) >= many}
+	x.Raw = Raw{at[0], middle.at, at[len(at)-1], len(courses) >= many, true}
 	x.Worker = middle.worker
 	x.hang(middle)
 	x.others(courses)
@@ -204,6 +204,6 @@ func (x *Forecast) others(courses []*course) {
 	for i := 0; i < len(all); i += max(1, len(all)/othersMost) {
 		at := starts[all[i]]
 		slices.Sort(at)
-		x.Others = append(x.Others, Noted{all[i], Raw{at[0], at[(len(at)-1)/2], at[len(at)-1], true}})
+		x.Others = append(x.Others, Noted{all[i], Raw{at[0], at[(len(at)-1)/2], at[len(at)-1], true, false}})
 	}
 }

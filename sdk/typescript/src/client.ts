@@ -172,7 +172,7 @@ export class Client {
   }
 
   /**
-   * Forecasts when a job starts, and says what that hangs on: 9 of 10 jobs are meant to start from `earliestStartMs`
+   * Forecasts when a job starts, and says what that hangs on: at least 9 of 10 jobs should start from `earliestStartMs`
    * to `latestStartMs`. Where all are 0, `reasons` says what stands in the way.
    */
   async eta(id: string, opts: ReadOptions = {}): Promise<JobEta> {

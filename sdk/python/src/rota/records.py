@@ -267,8 +267,8 @@ class HangsOn:
 @dataclass(frozen=True)
 class Eta:
     """When a job should start. Dates are in ms since 1970, 0 where there is none: ``reasons``
-    says what stands in the way then. 9 of 10 jobs are meant to start from ``earliest_start_ms`` to
-    ``latest_start_ms``."""
+    says what stands in the way then. At least 9 of 10 jobs should start from ``earliest_start_ms``
+    to ``latest_start_ms``."""
 
     job: str
     state: str
