@@ -48,10 +48,11 @@ func (f *Frozen) Sketch(of rota.JobID, most int) (*Sketch, error) {
 	var keep []*jobRow
 	waiting := 0
 	f.jobs.Scan(func(id rota.JobID, j *jobRow) bool {
-		if j.state.Leased() || id == of {
+		_, holds := f.holds.Get(id)
+		if j.state.Leased() || id == of || holds {
 			keep = append(keep, j)
 		}
-		if j.state != rota.JobQueued && j.state != rota.JobDelayed {
+		if holds || j.state != rota.JobQueued && j.state != rota.JobDelayed {
 			return true
 		}
 		waiting++

@@ -21,6 +21,7 @@ import (
 var (
 	logs = flag.String("logs", "", "a folder with the whole logs of docs/guides/scheduling-quality.md: measure coverage on them")
 	asks = flag.Int("asks", 500, "how many jobs of a load to ask for, of which those are counted that wait")
+	load = flag.String("load", "", "measure only loads whose names begin so")
 	draw = flag.String("picture", "", "draw what TestCoverage_logs measures to this file")
 )
 
@@ -195,11 +196,11 @@ func drawn(t *testing.T, seed int, pattern, long, run string, perHour int) []for
 	t.Helper()
 	stream := fmt.Sprintf("%s, per_hour: %d, run: %s, spread: 1.2, estimate: 3, processors: {1: 8, 4: 4, 16: 1}}", pattern, perHour/2, run)
 	text := fmt.Sprintf("seed: %d\nfor: %s\nprocessors: 64\nstreams:\n- {tenant: ann, %s\n- {tenant: bob, %s\n", seed, long, stream, stream)
-	load, err := flowfile.ParseLoad([]byte(text))
+	parsed, err := flowfile.ParseLoad([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	jobs, err := foresight.Draw(load, 100_000)
+	jobs, err := foresight.Draw(parsed, 100_000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,6 +236,9 @@ func TestCoverage_logs(t *testing.T) {
 		{measuring{"diurnal, 10 s", true, drawn(t, 6, diurnal, "14h", "10s", 2_000), 64}, short},
 	} {
 		for _, policy := range m.policies {
+			if !strings.HasPrefix(m.name, *load) {
+				continue
+			}
 			w, fates := coverage(t, m.jobs, m.procs, policy, max(1, len(m.jobs) / *asks))
 			line := measured{m.name, policy[:strings.Index(policy, ":")], m.shown, w.figures(fates, 0)}
 			t.Log(line.load, line.policy, len(m.jobs), "jobs, waited", w.waited, "never", w.never, line.String(), "took", w.took/time.Duration(max(1, len(w.all))))

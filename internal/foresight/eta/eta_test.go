@@ -82,6 +82,19 @@ func (r *rig) submitAs(tenant rota.TenantID, change func(*rota.JobSpec), ids ...
 		}
 		r.put(ops...)
 	}
+	r.decide()
+}
+
+// pass lets a second pass, and decides.
+func (r *rig) pass() {
+	r.t.Helper()
+	r.now += 1_000
+	r.put(&fsmpb.Op{Op: &fsmpb.Op_Barrier{Barrier: &fsmpb.Barrier{}}})
+	r.decide()
+}
+
+func (r *rig) decide() {
+	r.t.Helper()
 	for r.m.Waiting() {
 		rounds := r.m.Decide(limits.DecideMost)
 		if len(rounds) == 0 {
@@ -187,8 +200,9 @@ func TestAsk_elapsed(t *testing.T) {
 	r := newRig(t, 1, 1)
 	r.submit("acme", "a0", "a1")
 	for elapsed := int64(0); elapsed < 10_000; elapsed += 1_000 {
-		r.now = 1_700_000_000_000 + elapsed
-		r.put(&fsmpb.Op{Op: &fsmpb.Op_Barrier{Barrier: &fsmpb.Barrier{}}})
+		if elapsed > 0 {
+			r.pass()
+		}
 		if x := r.ask("a1", tens("acme")); x.Middle != 10_000-elapsed {
 			t.Errorf("behind a job of 10 s that has run for %d ms: %+v", elapsed, x.Raw)
 		}
@@ -205,6 +219,27 @@ func TestAsk_priority(t *testing.T) {
 	}
 	if x := r.ask("b0", tens("acme", "blue")); x.Middle != 10_000 || slices.ContainsFunc(x.Hangs, func(h eta.Hang) bool { return h.Worker == "" }) {
 		t.Errorf("the urgent one: %+v, hangs on %+v", x.Raw, x.Hangs)
+	}
+}
+
+// TestAsk_held: a job that holds a worker is gone through, however many are placed before it.
+func TestAsk_held(t *testing.T) {
+	r := newRig(t, 1, 2, "ranking=aging", "aging_factor=1h", "hold_after=1s")
+	needs := func(cpu int64, priority int32) func(*rota.JobSpec) {
+		return func(spec *rota.JobSpec) { spec.CPUMilli, spec.Priority = cpu, priority }
+	}
+	r.submitAs("acme", needs(1_000, 0), "a0")
+	r.submitAs("acme", needs(1_000_000, 10), "wide")
+	for range 3 {
+		r.pass()
+	}
+	r.submitAs("blue", needs(1_000, 0), ids("b", 3_100)...)
+	past := tens("acme", "blue")
+	if x := r.ask("wide", past); x.Never || x.Middle != 7_000 {
+		t.Errorf("the one that holds the worker: %+v", x)
+	}
+	if x := r.ask("b7", past); x.Never || x.Low < 17_000 || x.Cut == 0 {
+		t.Errorf("one of those behind it: %+v", x)
 	}
 }
 
