@@ -126,7 +126,7 @@ func NewKnowing(version uint32) *Machine {
 // Unlogged has the machine keep no digest of its state, no chain of its events and no count of its bytes: nothing compares
 // them where no log holds the entries. It decides as any other, and admits what bytes alone would refuse. It is called
 // before the first entry or row.
-func (m *Machine) Unlogged() { m.ledger.unlogged = true }
+func Unlogged(m *Machine) { m.ledger.unlogged = true }
 
 // Sweep says how many timers an entry's sweep fired, and whether more are due, or
 // workflows have work left for the next entry.

@@ -91,7 +91,7 @@ func Simulate(ctx context.Context, l *Life) (fates []Fate, err error) {
 		d.fates[i].Start, d.fates[i].End, d.fates[i].Ready = -1, -1, l.Jobs[i].Submit
 	}
 	if !d.thorough {
-		d.m.Unlogged()
+		fsm.Unlogged(d.m)
 	}
 	if err := d.begin(); err != nil {
 		return nil, err
