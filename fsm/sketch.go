@@ -148,7 +148,7 @@ func (s *Sketch) load(more func(*Loader) error) (*Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	Unlogged(l.m)
+	l.m.ledger.unlogged = true
 	if err := f.Records(l.Add); err != nil || more == nil {
 		return l.m, err
 	}

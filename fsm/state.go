@@ -67,6 +67,14 @@ type Machine struct {
 // New returns the state before a cluster's first entry.
 func New() *Machine { return NewKnowing(entry.RulesVersion) }
 
+// NewUnlogged is New for a state whose entries no log holds: it keeps no digest, no chain of its events and no count of its
+// bytes, which nothing compares. It decides as any other, and admits what bytes alone would refuse.
+func NewUnlogged() *Machine {
+	m := New()
+	m.ledger.unlogged = true
+	return m
+}
+
 // NewKnowing is New for a binary that knows other rules: what tests of upgrades
 // start nodes with.
 func NewKnowing(version uint32) *Machine {
@@ -122,11 +130,6 @@ func NewKnowing(version uint32) *Machine {
 	m.flows.flowIndex.reset()
 	return m
 }
-
-// Unlogged has the machine keep no digest of its state, no chain of its events and no count of its bytes: nothing compares
-// them where no log holds the entries. It decides as any other, and admits what bytes alone would refuse. It is called
-// before the first entry or row.
-func Unlogged(m *Machine) { m.ledger.unlogged = true }
 
 // Sweep says how many timers an entry's sweep fired, and whether more are due, or
 // workflows have work left for the next entry.

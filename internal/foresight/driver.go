@@ -80,8 +80,11 @@ func Simulate(ctx context.Context, l *Life) (fates []Fate, err error) {
 	if len(l.Jobs) == 0 {
 		return nil, nil
 	}
-	d := &driver{Life: l, m: fsm.New(), now: epoch, zero: l.Jobs[0].Submit, fates: make([]Fate, len(l.Jobs)),
+	d := &driver{Life: l, m: fsm.NewUnlogged(), now: epoch, zero: l.Jobs[0].Submit, fates: make([]Fate, len(l.Jobs)),
 		places: make(map[rota.WorkerID]int32)}
+	if l.thorough {
+		d.m = fsm.New()
+	}
 	d.ticks.place = d.place
 	d.busy.less, d.ticks.moves.less = (*running).sooner, func(a, b int64) bool { return a < b }
 	if err := d.ticks.set(l.Settings); err != nil {
@@ -89,9 +92,6 @@ func Simulate(ctx context.Context, l *Life) (fates []Fate, err error) {
 	}
 	for i := range d.fates {
 		d.fates[i].Start, d.fates[i].End, d.fates[i].Ready = -1, -1, l.Jobs[i].Submit
-	}
-	if !d.thorough {
-		fsm.Unlogged(d.m)
 	}
 	if err := d.begin(); err != nil {
 		return nil, err

@@ -147,8 +147,15 @@ type reportData struct {
 type legend struct{ Name, Colour string }
 
 type chart struct {
-	Title, Unit, Top, Right string
-	Lines                   []chartLine
+	Title, Unit, Right string
+	// Levels and Times are lines of the grid, and what stands at them.
+	Levels, Times []gridLine
+	Lines         []chartLine
+}
+
+type gridLine struct {
+	At, Text float64 // Text stands a little above, or beside
+	Label    string
 }
 
 type chartLine struct{ Name, Colour, Path string }
@@ -179,8 +186,9 @@ type fairBar struct {
 // Write writes the page. Notes are said above the figures.
 func (r *Report) Write(w io.Writer, results []Result, notes []string) error {
 	d := reportData{Title: r.title, Notes: notes, Results: results}
-	hours := 0.0
+	hours, first := 0.0, 0.0 // of the longest life, and of the runs that are drawn
 	for i := range r.pictures {
+		first = max(first, r.pictures[i].ganttHours)
 		d.Legend = append(d.Legend, legend{r.pictures[i].name, colourOf(i)})
 		hours = max(hours, r.pictures[i].hours)
 	}
@@ -189,7 +197,7 @@ func (r *Report) Write(w io.Writer, results []Result, notes []string) error {
 		r.chart("Jobs that wait", "jobs", hours, func(p *picture) []float64 { return p.queue }),
 	}
 	for i := range r.pictures {
-		d.Gantts = append(d.Gantts, r.pictures[i].ganttChart())
+		d.Gantts = append(d.Gantts, r.pictures[i].ganttChart(first))
 	}
 	d.Fair = fairness(results)
 	return reportTemplate.Execute(w, d)
@@ -207,9 +215,17 @@ func (r *Report) chart(title, unit string, hours float64, of func(*picture) []fl
 			}
 		}
 	}
-	c := chart{Title: title, Unit: unit, Top: fmt.Sprintf("%.4g", top), Right: fmt.Sprintf("%.4g h", hours)}
+	c := chart{Title: title, Unit: unit, Right: fmt.Sprintf("%.4g h", hours)}
 	if top == 0 {
 		top = 1
+	}
+	for step, y := gridStep(top), gridStep(top); y <= top; y += step {
+		at := round(picHeight - y/top*picHeight)
+		c.Levels = append(c.Levels, gridLine{at, max(at-4, 12), fmt.Sprintf("%.4g %s", y, unit)})
+	}
+	for step, x := gridStep(hours), gridStep(hours); hours > 0 && x < hours*.95; x += step {
+		at := round(x / hours * picWidth)
+		c.Times = append(c.Times, gridLine{at, at + 4, fmt.Sprintf("%.4g h", x)})
 	}
 	for i := range r.pictures {
 		p := &r.pictures[i]
@@ -228,13 +244,26 @@ func (r *Report) chart(title, unit string, hours float64, of func(*picture) []fl
 	return c
 }
 
-func (p *picture) ganttChart() ganttChart {
-	g := ganttChart{Name: p.name, Right: fmt.Sprintf("%.4g h", p.ganttHours), Height: picHeight}
+// gridStep is 1, 2 or 5 times a power of ten, the least of which at most five make a length.
+func gridStep(length float64) float64 {
+	step := math.Pow(10, math.Floor(math.Log10(max(length, 1e-9)))-1)
+	for _, times := range []float64{2, 5, 10} {
+		if length > 5*step*times {
+			continue
+		}
+		return step * times
+	}
+	return step * 20
+}
+
+// ganttChart draws the runs of the first hours.
+func (p *picture) ganttChart(hours float64) ganttChart {
+	g := ganttChart{Name: p.name, Right: fmt.Sprintf("%.4g h", hours), Height: picHeight}
 	for i := range p.gantt {
 		b := &p.gantt[i]
 		row := picHeight / float64(b.of)
-		g.Bars = append(g.Bars, ganttBar{X: round(b.from / p.ganttHours * picWidth), Y: round(float64(b.row) * row),
-			W: round(max(0.5, (b.to-b.from)/p.ganttHours*picWidth)), H: round(float64(b.rows) * row), Colour: colourOf(i), Label: b.label})
+		g.Bars = append(g.Bars, ganttBar{X: round(b.from / hours * picWidth), Y: round(float64(b.row) * row),
+			W: round(max(0.5, (b.to-b.from)/hours*picWidth)), H: round(float64(b.rows) * row), Colour: colourOf(i), Label: b.label})
 	}
 	return g
 }
