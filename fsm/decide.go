@@ -251,11 +251,6 @@ func (r *queueRow) interleaves(since uint64) bool {
 	return k > 0 && since >= uint64(k-1)
 }
 
-func pairOp(p *sched.Pair) *fsmpb.Pair {
-	return &fsmpb.Pair{Job: string(p.Item.ID), Worker: string(p.Worker), Score: p.Score, Rank: p.Rank,
-		Rule: uint32(p.Reasoning.Rule), N: p.Reasoning.N, Of: p.Reasoning.Of, Interleaved: p.Interleaved}
-}
-
 // DispatchMs is the shortest dispatch_interval of the queues that have QUEUED jobs,
 // 0 if none has.
 func (vw *View) DispatchMs() (least int64) {

@@ -100,3 +100,8 @@ func (f *freeing) takeBack() {
 		pl.share(l.queue, l.tenant, 1)
 	}
 }
+
+func pairOp(p *sched.Pair) *fsmpb.Pair {
+	return &fsmpb.Pair{Job: string(p.Item.ID), Worker: string(p.Worker), Score: p.Score, Rank: p.Rank,
+		Rule: uint32(p.Reasoning.Rule), N: p.Reasoning.N, Of: p.Reasoning.Of, Interleaved: p.Interleaved}
+}
