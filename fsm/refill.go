@@ -29,7 +29,7 @@ func refill(m *Machine, a *Arrivals, most int, watched rota.JobID, sight *roundS
 	f.free()
 	defer f.takeBack()
 	d := newDecision(m, most, watched, sight)
-	d.now, d.with = max(a.Now, m.head.clock), uint32(len(a.Ops))
+	d.with = uint32(len(a.Ops))
 	if !d.all() || d.placed == 0 || slices.ContainsFunc(d.rounds, func(r *fsmpb.Round) bool { return len(r.GetHolds())+len(r.GetPreempts()) > 0 }) {
 		return nil, d.draft
 	}

@@ -97,7 +97,13 @@ func plant(t *testing.T, path string, index uint64, job, worker, other string) {
 	defer db.Close()
 	check(t, db.Update(func(tx *bbolt.Tx) error {
 		logs := tx.Bucket([]byte("logs"))
-		value := bytes.Clone(logs.Get(number(index)))
+		key := index
+		if spaced := tx.Bucket([]byte("conf")).Get([]byte("rota.spaced.1")); spaced != nil {
+			if from := binary.BigEndian.Uint64(spaced); index >= from {
+				key = from + 8*(index-from)
+			}
+		}
+		value := bytes.Clone(logs.Get(number(key)))
 		begin := bytes.Index(value, []byte("RTL1"))
 		pair := bytes.Index(value, []byte(field(0x0a, job)+field(0x12, worker)))
 		seal := bytes.Index(value, []byte("Extensions"))
@@ -130,7 +136,7 @@ func plant(t *testing.T, path string, index uint64, job, worker, other string) {
 		copy(value[pair+len(field(0x0a, job))+2:], other)
 		binary.BigEndian.PutUint32(data[8:], crc32.Update(crc32.Checksum(data[4:8], castagnoli), castagnoli, data[12:]))
 		binary.LittleEndian.PutUint32(sealed, sum(term))
-		return logs.Put(number(index), value)
+		return logs.Put(number(key), value)
 	}))
 }
 
