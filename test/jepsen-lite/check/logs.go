@@ -1,9 +1,12 @@
 package check
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/zeebo/xxh3"
@@ -57,7 +60,7 @@ type NodeLog struct {
 const logOpenMost = 10 * time.Second
 
 // ReadLog reads the file itself, by docs/reference/formats.md and not by the code that wrote
-// it. The bytes of an entry are the same on every node, with the moment at which its
+// it. The bytes of an entry are the same on every node, but for its key, with the moment at which its
 // leader took it and its seal.
 func ReadLog(node, path string) (l NodeLog) {
 	l = NodeLog{node: node, sums: make(map[uint64]uint64)}
@@ -72,19 +75,38 @@ func ReadLog(node, path string) (l NodeLog) {
 		if entries == nil {
 			return errors.New("it holds no log")
 		}
+		from := uint64(math.MaxUint64) // where the log is spaced
+		if conf := tx.Bucket([]byte("conf")); conf != nil && conf.Get([]byte("rota.spaced.1")) != nil {
+			from = binary.BigEndian.Uint64(conf.Get([]byte("rota.spaced.1")))
+		}
 		return entries.ForEach(func(key, entry []byte) error {
 			if len(key) != 8 {
 				return fmt.Errorf("key %x is no index", key)
 			}
-			l.last = binary.BigEndian.Uint64(key)
+			at := binary.BigEndian.Uint64(key)
+			if at >= from && (at-from)%8 != 0 {
+				return nil // it makes room behind an entry
+			}
+			if l.last = at; at >= from {
+				l.last = from + (at-from)/8
+			}
 			if len(l.sums) == 0 {
 				l.first = l.last
 			}
-			l.sums[l.last] = xxh3.Hash(entry)
+			l.sums[l.last] = xxh3.Hash(withoutKey(entry))
 			return nil
 		})
 	})
 	return l
+}
+
+// withoutKey leaves out of an entry the key that it has in its file: the seal says of which index it is.
+func withoutKey(entry []byte) []byte {
+	at, end := bytes.LastIndex(entry, []byte("Index")), bytes.LastIndex(entry, []byte("Term"))
+	if at < 0 || end < at {
+		return entry
+	}
+	return slices.Concat(entry[:at], entry[end:])
 }
 
 // CompareLogs holds each log against those before it, up to a committed index.
