@@ -149,7 +149,7 @@ func (m *wide) view(n *node) {
 func (a *auditor) passed(round *wideRound, clock rota.Clock) {
 	v := a.wide.past[round.height-1]
 	now, jobs := v.at.Clock, v.jobs
-	if round.with {
+	if round.with && len(a.wide.fresh) > 0 { // a refill goes by the clock of the state
 		now = clock
 		for _, id := range a.wide.fresh {
 			jobs = append(jobs[:len(jobs):len(jobs)], wideJob{a.wide.specs[id], now})
