@@ -10,7 +10,7 @@ type ETA struct {
 	Date  Date  `json:"date_ms"`
 	// Started is when the newest attempt began of a job that runs or has ended, 0 where none has.
 	Started Date `json:"started_ms,omitempty"`
-	// Expected is when a job that waits should start; at least 9 of 10 should start from Earliest to Latest. All are 0 where no date can be told:
+	// Expected is when a job that waits should start. At least 9 of 10 such jobs should start between Earliest and Latest. All three are 0 if no date can be given:
 	// Reasons and WouldRun say what stands in the way then.
 	Expected Date `json:"expected_start_ms,omitempty"`
 	Earliest Date `json:"earliest_start_ms,omitempty"`

@@ -162,8 +162,8 @@ func TestLive_workersAreForWhoSeesThem(t *testing.T) {
 	})
 }
 
-// TestLive_leadsOn: who may not see the nodes is told whether one leads, and where a page may go on; where browsers reach all nodes by
-// one origin, nowhere.
+// TestLive_leadsOn: callers who may not see the nodes still learn which one leads, and at which addresses a page can continue. They
+// learn no addresses if browsers reach all nodes through one origin.
 func TestLive_leadsOn(t *testing.T) {
 	for ui, says := range map[string]string{"": `"leader":"n2","apis":["n1.lan:6470","n2.lan:6470"],"queues"`, "https://rota.example": `"leader":"n2","queues"`} {
 		t.Run(ui, func(t *testing.T) {

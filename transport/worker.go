@@ -94,6 +94,9 @@ func (s *workersService) Work(stream grpc.BidiStreamingServer[rotav1.WorkRequest
 func (w *workStream) read() {
 	var end lastWord
 	w.guard("read", func() { end = w.readAll() })
+	if end == (lastWord{}) { // it panicked
+		end.err = context.Cause(w.ctx)
+	}
 	w.ended <- end
 }
 

@@ -67,7 +67,7 @@ var sentences = map[string]string{
 	"Domain.Since":                    "Since is when it was isolated, or recovered last.",
 	"ETA":                             "ETA is the answer of `job eta`: when a job should start.",
 	"ETA.Basis":                       "Basis says what the dates were reckoned from.",
-	"ETA.Expected":                    "Expected is when a job that waits should start; at least 9 of 10 should start from Earliest to Latest. All are 0 where no date can be told: Reasons and WouldRun say what stands in the way then.",
+	"ETA.Expected":                    "Expected is when a job that waits should start. At least 9 of 10 such jobs should start between Earliest and Latest. All three are 0 if no date can be given: Reasons and WouldRun say what stands in the way then.",
 	"ETA.HangsOn":                     "HangsOn is what it waits for, as far as the caller may know it.",
 	"ETA.Index":                       "Index, Clock and Date of the state that was run ahead of, on the node that was asked.",
 	"ETA.Started":                     "Started is when the newest attempt began of a job that runs or has ended, 0 where none has.",

@@ -42,8 +42,8 @@ func (p *pace) String() string {
 		at(p.submits, 500), at(p.submits, 990), at(p.starts, 500), at(p.starts, 990), at(p.ends, 500), at(p.ends, 990), float64(p.writes)/float64(len(p.ends)))
 }
 
-// runPace submits jobs one by one at even times to workers with so many slots each, and gives how long each took; a
-// message takes so long.
+// runPace submits jobs one by one at regular intervals to workers with the given number of slots each, and returns how long
+// each job took. A message takes as long as message says.
 func runPace(t *testing.T, jobs int, every, message time.Duration, workers int, slots int32) *pace {
 	t.Helper()
 	o := options{seed: 1, nodes: 3, dir: memoryDir(t), log: slog.New(slog.DiscardHandler)}

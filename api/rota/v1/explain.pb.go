@@ -137,7 +137,7 @@ type JobEta struct {
 	DateMs  int64                  `protobuf:"varint,5,opt,name=date_ms,json=dateMs,proto3" json:"date_ms,omitempty"`
 	// When the newest attempt began, 0 where none has.
 	StartedMs int64 `protobuf:"varint,6,opt,name=started_ms,json=startedMs,proto3" json:"started_ms,omitempty"`
-	// When it should start, and from when to when at least 9 of 10 should; 0 where no date can be told.
+	// When it should start, and the interval in which at least 9 of 10 such jobs should start; 0 if no date can be given.
 	ExpectedStartMs int64         `protobuf:"varint,7,opt,name=expected_start_ms,json=expectedStartMs,proto3" json:"expected_start_ms,omitempty"`
 	EarliestStartMs int64         `protobuf:"varint,8,opt,name=earliest_start_ms,json=earliestStartMs,proto3" json:"earliest_start_ms,omitempty"`
 	LatestStartMs   int64         `protobuf:"varint,9,opt,name=latest_start_ms,json=latestStartMs,proto3" json:"latest_start_ms,omitempty"`

@@ -63,6 +63,31 @@ func TestLogsBite(t *testing.T) {
 	}
 }
 
+// spacedLog is a file with the entries 1, 2 and 5 whose log is spaced from 2 on.
+func spacedLog(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "raft.db")
+	db, err := bbolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := db.Update(func(tx *bbolt.Tx) error {
+		entries, err := tx.CreateBucket([]byte("logs"))
+		conf, failed := tx.CreateBucket([]byte("conf"))
+		if err := errors.Join(err, failed, conf.Put([]byte("rota.spaced.1"), append(binary.BigEndian.AppendUint64(nil, 2), "seal"...))); err != nil {
+			return err
+		}
+		for key, data := range map[uint64]string{1: "x", 2: "x", 3: "room", 4: "room", 26: "x"} {
+			err = errors.Join(err, entries.Put(binary.BigEndian.AppendUint64(nil, key), []byte(data)))
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // TestReadLog reads a file as docs/reference/formats.md has it.
 func TestReadLog(t *testing.T) {
 	t.Parallel()
@@ -88,6 +113,10 @@ func TestReadLog(t *testing.T) {
 	got := CompareLogs([]NodeLog{a, b, c}, 5)
 	if a.first != 1 || a.last != 5 || got[1].Compared != 3 || len(got[1].Differs) != 0 || len(got[2].Differs) != 3 {
 		t.Errorf("%+v", got)
+	}
+	d := ReadLog("n5", spacedLog(t))
+	if got := CompareLogs([]NodeLog{a, d}, 5); d.first != 1 || d.last != 5 || got[1].Compared != 3 || len(got[1].Differs) != 0 {
+		t.Errorf("with spaces from 2 on: %+v", got)
 	}
 	if l := ReadLog("n4", filepath.Join(t.TempDir(), "none")); l.err == nil {
 		t.Error("a log that is not there was read")

@@ -1,0 +1,417 @@
+package fsm
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/sched"
+)
+
+// Arrivals are the operations of an entry that a round of that very entry is decided with (SPEC §2.3).
+type Arrivals struct {
+	// Ops stand before the round; Now is the entry's stamp.
+	Ops []*fsmpb.Op
+	Now rota.Clock
+}
+
+// DecideWith decides rounds for the jobs that an entry submits, to stand behind their submissions in that
+// entry (SPEC §2.3): on this state, with those jobs QUEUED by the entry's stamp; or where it submits none, for
+// those who wait, with the room that its completions leave (refill). It decides nothing where
+// anybody else might have a claim to the workers, or anything in the entry might make the decision another
+// one: then the rounds after the entry decide. A function of the state, the operations and the stamp alone.
+// What it files for the call it takes out again: nobody may read the state meanwhile.
+func (m *Machine) DecideWith(a *Arrivals, most int) []*fsmpb.Round {
+	rounds, _ := m.decideWith(a, most, "", nil)
+	return rounds
+}
+
+// decideWith is DecideWith, or decide where a is nil.
+func (m *Machine) decideWith(a *Arrivals, most int, watched rota.JobID, sight *roundSight) ([]*fsmpb.Round, *sched.Draft) {
+	if a == nil {
+		return m.decide(most, watched, sight)
+	}
+	if m.head.cluster == "" || m.head.mode != rota.ModeNormal {
+		return nil, nil
+	}
+	if !slices.ContainsFunc(a.Ops, func(op *fsmpb.Op) bool { return op.GetSubmit() != nil }) {
+		return refill(m, a, most, watched, sight)
+	}
+	s := &m.placement.arriving
+	s.arrive(m, a)
+	defer s.leave(watched != "" || sight != nil)
+	if !s.takeAll(a.Ops) || len(s.lots) == 0 {
+		return nil, nil
+	}
+	d := newDecision(m, most, watched, sight)
+	if !d.serves(s.before) {
+		return nil, nil
+	}
+	d.draft.Served()
+	waited := len(d.rounds)
+	d.now, d.with = s.now, uint32(len(a.Ops))
+	d.since = s.since
+	if len(s.placed) > 0 {
+		d.before = maps.Clone(s.placed)
+	}
+	slices.SortFunc(s.turns, func(x, y turn) int {
+		return sched.CompareTurn(x.count, x.weight, x.name, y.count, y.weight, y.name)
+	})
+	placed := d.placed
+	lots := make([]sched.Lot, 0, len(s.turns))
+	for _, t := range s.turns {
+		lots = append(lots, *s.lots[t.name])
+	}
+	d.draft.Foresee(lots...)
+	d.draft.ReserveFirst(lots, d.now)
+	for _, t := range s.turns {
+		if d.placed < most && m.placement.registry.supply.HasRoom(t.name) {
+			d.queue(s.lots[t.name])
+		}
+	}
+	if d.placed == placed {
+		return nil, d.draft
+	}
+	d.tellReservations()
+	return d.rounds[waited:], d.draft
+}
+
+// serves reports whether the jobs of the entry are the only ones with a claim to a free worker: no job waits,
+// or the rounds that the entry already contains are the ones that this state decides, and place every waiting
+// job. It is false where one of them keeps a hold, takes the turn of the oldest or preempts a lease.
+func (d *decision) serves(rounds []*fsmpb.Round) bool {
+	waiting := 0
+	d.m.placement.registry.busy.Scan(func(t turn) bool {
+		waiting += d.m.placement.registry.queues[t.name].pending.Len()
+		return waiting <= d.most
+	})
+	if len(rounds) == 0 {
+		return waiting == 0
+	}
+	return waiting <= d.most && d.all() && d.placed == waiting && len(d.before) == 0 && slices.EqualFunc(d.rounds, rounds, sameRound)
+}
+
+// sameRound reports whether two rounds place the same jobs at the same workers, and do nothing else.
+func sameRound(a, b *fsmpb.Round) bool {
+	return a.GetEpoch() == b.GetEpoch() && a.GetHeight() == b.GetHeight() && a.GetQueue() == b.GetQueue() && b.GetWith() == 0 &&
+		len(a.GetPreempts())+len(b.GetPreempts())+len(a.GetHolds())+len(b.GetHolds()) == 0 &&
+		slices.EqualFunc(a.GetPairs(), b.GetPairs(), func(x, y *fsmpb.Pair) bool {
+			return x.GetJob() == y.GetJob() && x.GetWorker() == y.GetWorker()
+		})
+}
+
+// arriving are the jobs of an entry's submissions, filed apart from those of the state.
+type arriving struct {
+	m   *Machine
+	now rota.Clock
+	// count is how many operations the entry has, admitted how many jobs it brings.
+	count    int64
+	admitted uint64
+	ids      map[rota.JobID]bool
+	// lots have the jobs by queue, turns their queues as they become busy; filed are the jobs, whose classes are counted for the call.
+	lots  map[rota.QueueName]*sched.Lot
+	turns []turn
+	filed []filedIn
+	// spare are lots of calls before, empty: most entries submit to the same few queues.
+	spare map[rota.QueueName]*sched.Lot
+	// before are the rounds that the entry has already, for those who waited; placed counts their pairs by
+	// queue, since those after the last interleaved one, leased those of a tenant.
+	before        []*fsmpb.Round
+	placed, since map[rota.QueueName]uint64
+	leased        map[tenantIn]int64
+}
+
+// filedIn is a job in the lot of its queue.
+type filedIn struct {
+	lot  *sched.Lot
+	item *sched.Item
+}
+
+// spareLots is from how many on lots are not kept for the next call.
+const spareLots = 16
+
+// arrive begins a call.
+func (s *arriving) arrive(m *Machine, a *Arrivals) {
+	if s.ids == nil {
+		s.ids, s.lots, s.spare = make(map[rota.JobID]bool), make(map[rota.QueueName]*sched.Lot), make(map[rota.QueueName]*sched.Lot)
+	}
+	s.m, s.now, s.count, s.admitted = m, max(a.Now, m.head.clock), int64(len(a.Ops)), 0
+}
+
+// tenantIn is a tenant in a queue.
+type tenantIn struct {
+	queue  rota.QueueName
+	tenant rota.TenantID
+}
+
+// takeAll takes the operations in their order, until one of which take says false.
+func (s *arriving) takeAll(ops []*fsmpb.Op) bool {
+	for _, op := range ops { // their room is taken, wherever they stand
+		if r := op.GetRound(); r != nil && !s.round(r) {
+			return false
+		}
+	}
+	for _, op := range ops {
+		if !s.take(op) {
+			return false
+		}
+	}
+	return true
+}
+
+// round counts a round that the entry has already; false says that there is none of its jobs.
+func (s *arriving) round(r *fsmpb.Round) bool {
+	if s.placed == nil {
+		s.placed, s.since, s.leased = make(map[rota.QueueName]uint64), make(map[rota.QueueName]uint64), make(map[tenantIn]int64)
+	}
+	name := rota.QueueName(r.GetQueue())
+	q := s.m.queues.get(name)
+	if q == nil {
+		return false
+	}
+	if _, ok := s.since[name]; !ok {
+		s.since[name] = q.sinceInterleave
+	}
+	for _, p := range r.GetPairs() {
+		j := s.m.jobs.get(rota.JobID(p.GetJob()))
+		if j == nil || j.spec.Queue != name {
+			return false
+		}
+		s.placed[name]++
+		s.leased[tenantIn{name, j.spec.Tenant}]++
+		if s.since[name]++; p.GetInterleaved() {
+			s.since[name] = 0
+		}
+	}
+	s.before = append(s.before, r)
+	return true
+}
+
+// take takes an operation; false says that nothing is decided with it.
+func (s *arriving) take(op *fsmpb.Op) bool {
+	switch o := op.GetOp().(type) {
+	case *fsmpb.Op_Barrier, *fsmpb.Op_KeepLog, *fsmpb.Op_Round:
+		return true
+	case *fsmpb.Op_Lease: // it may free room, which the rounds after the entry give
+		v := rota.LeaseVerb(o.Lease.GetVerb())
+		return v == rota.VerbAck || v == rota.VerbRenew || v == rota.VerbComplete || v == rota.VerbProgress
+	case *fsmpb.Op_Submit:
+		return s.m.access.judge(op) == nil && s.submit(o.Submit.GetSpec())
+	default:
+		return false
+	}
+}
+
+// submit files the job of a submission, if it is QUEUED by that and may be placed; false says that it is
+// not sure what becomes of it.
+func (s *arriving) submit(p *fsmpb.JobSpec) bool {
+	m := s.m
+	if len(p.GetLabels()) > rota.MaxLabels {
+		return false
+	}
+	spec := entry.SpecWords(p)
+	if s.ids[spec.ID] || m.again(spec) != nil {
+		return true // it is answered by what is known of its id
+	}
+	q := m.queues.get(spec.Queue)
+	if spec.Unique != nil || spec.Batch != "" || len(spec.Keys) > 0 || rota.DateOf(spec.NotBefore) > 0 || m.takes(spec, q) != nil || m.admit(spec, q) != nil || !s.room(spec, q) {
+		return false
+	}
+	s.ids[spec.ID] = true
+	s.admitted++
+	if spec.Delay.Milliseconds() > 0 {
+		return true // it is DELAYED
+	}
+	if q.policy.Ranking == rota.RankAdaptive || m.keyring.groups[q.name] != nil {
+		return false
+	}
+	if d := m.admission.domainOf(q.name, spec.Domain); q.policy.Paused || m.admission.throttled(q, spec.Tenant) || d != nil && d.throttled {
+		return true // it waits
+	}
+	s.file(spec, q)
+	return true
+}
+
+// room reports whether a queue would admit as many jobs as the entry has operations: what comes before in
+// it must not decide whether a job is admitted.
+func (s *arriving) room(spec *rota.JobSpec, q *queueRow) bool {
+	lm, p := &s.m.admission, &q.policy
+	pending := q.pending() + s.count
+	if pending > p.QueueCap || int64(s.m.placement.registry.supply.Classes(q.name))+s.count > limits.MaxClassesPerQueue {
+		return false
+	}
+	if least := p.RejectThresholdPermille; least > 0 {
+		ready, room := lm.backlog(q)
+		if pending*1000 >= p.QueueCap*least || room > 0 && (ready+s.count)*1000 >= room*least {
+			return false
+		}
+	}
+	queue, rate := lm.rateOf(spec.Tenant, q)
+	if rate == 0 {
+		return true
+	}
+	r := lm.limiters.get(limiterKey(queue, spec.Tenant))
+	if r == nil {
+		return rate >= s.count && int64(lm.limiters.len())+s.count <= limits.MaxRateLimiters
+	}
+	return bucketOf(rate, rate).tokens(r.tat, s.m.head.clock) >= s.count
+}
+
+// file files a job as if it had been submitted and queued.
+func (s *arriving) file(spec *rota.JobSpec, q *queueRow) {
+	pl := &s.m.placement
+	lot := s.lots[q.name]
+	if lot == nil {
+		if lot = s.spare[q.name]; lot == nil || lot.Pending.FairShare() != q.policy.FairShare {
+			lot = &sched.Lot{Pending: sched.NewPending(q.policy.FairShare), Queue: q.name}
+		}
+		lot.Policy, lot.Stats, lot.Expects = &q.policy, s.m.typeStats.statsOf(q), q.expectsOf()
+		s.lots[q.name] = lot
+		s.join(q)
+	}
+	class := pl.registry.supply.Intern(sched.RequirementsOf(spec))
+	j := jobRow{jobLife: noLife, spec: s.m.specs.keep(spec), class: class, seq: s.m.head.jobSeq + s.admitted, enqueued: s.now, queuedAt: s.now}
+	if estimate, part := s.m.typeStats.foretell(j.spec, &q.policy); estimate|part != 0 {
+		j.jobLife = &jobLife{lifeWords: lifeWords{past: &jobPast{estimate: estimate, part: part}}}
+	}
+	item := pl.itemOf(&j, q)
+	if q.policy.FairShare {
+		lot.Pending.SetShare(spec.Tenant, pl.registry.queues[q.name].open[spec.Tenant]+s.leased[tenantIn{q.name, spec.Tenant}], s.m.admission.limitsOf(spec.Tenant).Weight)
+	}
+	lot.Pending.Add(&item)
+	s.filed = append(s.filed, filedIn{lot, &item})
+}
+
+// join takes a queue into the order of queues, as joinTurns does.
+func (s *arriving) join(q *queueRow) {
+	t := turn{q.turn + s.placed[q.name], uint64(q.policy.Weight), q.name}
+	if len(s.turns) > 0 {
+		least := s.turns[0]
+		for _, o := range s.turns[1:] {
+			if turnLess(o, least) {
+				least = o
+			}
+		}
+		t.count = max(t.count, rescale(least.count, t.weight, least.weight))
+	}
+	s.turns = append(s.turns, t)
+}
+
+// leave takes out what was counted for the call. Where somebody looks at the draft yet, its lots stay as they are.
+func (s *arriving) leave(looked bool) {
+	for _, f := range s.filed {
+		s.m.placement.registry.supply.Release(f.item.Class)
+		if !looked {
+			f.lot.Pending.Remove(f.item)
+			f.lot.Pending.SetShare(f.item.Tenant, 0, 1)
+		}
+	}
+	if looked || len(s.spare) >= spareLots {
+		clear(s.spare)
+	}
+	for _, t := range s.turns {
+		if !looked {
+			s.spare[t.name] = s.lots[t.name]
+		}
+	}
+	clear(s.ids)
+	clear(s.lots)
+	clear(s.filed)
+	s.filed, s.turns, s.before = s.filed[:0], s.turns[:0], nil
+	s.placed, s.since, s.leased = nil, nil, nil
+}
+
+// refillRules are the first rules under which what ends in an entry has its room given anew in it.
+const refillRules = 2
+
+// freeing are leases that an entry ends, whose room is taken for free while a decision is made.
+type freeing struct {
+	m     *Machine
+	ended []*leaseRow
+}
+
+// refill decides for those who wait, with the room of leases that complete in this entry, to stand behind these
+// completions in it (SPEC §2.3): a worker with one slot starts its next job a commit earlier. All else is as the state has
+// it; so nothing is decided where anything but room, and a tenant's share, comes free with a lease, or a job may come
+// with the entry that has a claim of its own.
+func refill(m *Machine, a *Arrivals, most int, watched rota.JobID, sight *roundSight) ([]*fsmpb.Round, *sched.Draft) {
+	f := freeing{m: m}
+	if m.head.rules < refillRules || !m.Waiting() || m.placement.holds.len() > 0 || !f.takeAll(a.Ops) || len(f.ended) == 0 {
+		return nil, nil
+	}
+	f.free()
+	defer f.takeBack()
+	d := newDecision(m, most, watched, sight)
+	d.with = uint32(len(a.Ops))
+	if !d.all() || d.placed == 0 || slices.ContainsFunc(d.rounds, func(r *fsmpb.Round) bool { return len(r.GetHolds())+len(r.GetPreempts()) > 0 }) {
+		return nil, d.draft
+	}
+	return d.rounds, d.draft
+}
+
+// takeAll collects the leases that the operations end. It is false where one of them may bring a job that has a claim of
+// its own.
+func (f *freeing) takeAll(ops []*fsmpb.Op) bool {
+	for _, op := range ops {
+		switch o := op.GetOp().(type) {
+		case *fsmpb.Op_Barrier, *fsmpb.Op_KeepLog:
+		case *fsmpb.Op_Lease:
+			switch rota.LeaseVerb(o.Lease.GetVerb()) {
+			case rota.VerbAck, rota.VerbRenew, rota.VerbProgress:
+			case rota.VerbComplete:
+				if !f.take(op, o.Lease) {
+					return false
+				}
+			default:
+				return false // its job may be QUEUED again
+			}
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// take takes the lease that a completion ends, if it ends one. It is false where more than room may come free with it: a key,
+// a place under its tenant's limit, a node of a workflow, a callback, another run; or less, as at a worker that polls, which
+// offers nothing when a job ends.
+func (f *freeing) take(whole *fsmpb.Op, op *fsmpb.LeaseOp) bool {
+	m := f.m
+	w, l := m.fleet.workers.get(rota.WorkerID(op.GetWorker())), m.leasing.leases.get(string(op.GetLease()))
+	if w == nil || l == nil || w.session != rota.Session(op.GetSession()) || l.Worker != w.spec.ID || l.Session != w.session ||
+		m.access.judge(whole) != nil || slices.Contains(f.ended, l) {
+		return true // it is refused, or answered as before
+	}
+	j := m.jobs.get(l.Job)
+	if _, run := rota.SplitRunID(l.Job); run || j.workflow != "" || j.history().batch != 0 || len(j.spec.Keys) > 0 || len(j.spec.ExpectedDigest) > 0 {
+		return false
+	}
+	if w.polls || l.Revoked != rota.ReasonNone || l.domain != "" || m.admission.limitsOf(l.tenant).MaxConcurrent > 0 || whole.GetIfMatch() != "" {
+		return false
+	}
+	f.ended = append(f.ended, l)
+	return true
+}
+
+// free has the leases' room free, and counts them for their tenants no more.
+func (f *freeing) free() {
+	pl := &f.m.placement
+	for _, l := range f.ended {
+		pl.registry.supply.Give(l.Worker, l.takes())
+		pl.registry.supply.Ended(l.Worker, pl.runOf(l))
+		pl.share(l.queue, l.tenant, -1)
+	}
+}
+
+// takeBack undoes free.
+func (f *freeing) takeBack() {
+	pl := &f.m.placement
+	for _, l := range f.ended {
+		pl.registry.supply.Take(l.Worker, l.takes())
+		pl.registry.supply.Began(l.Worker, pl.runOf(l))
+		pl.share(l.queue, l.tenant, 1)
+	}
+}
