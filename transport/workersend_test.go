@@ -237,3 +237,38 @@ func TestWork_letsAWorkerGoThoughItsSessionEndsMeanwhile(t *testing.T) {
 		}
 	})
 }
+
+// panickingStream panics at the second message that is read from it.
+type panickingStream struct {
+	*fakeStream
+	reads int
+}
+
+func (s *panickingStream) RecvMsg(to any) error {
+	if s.reads++; s.reads > 1 {
+		panic("planted")
+	}
+	return s.fakeStream.RecvMsg(to)
+}
+
+// TestWork_endsWithAnErrorWhenReadingPanics: a worker must not take a fault of its node for a good end.
+func TestWork_endsWithAnErrorWhenReadingPanics(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		session := newSession()
+		core := &fakeCore{open: func(context.Context, rota.WorkerSpec, []byte, bool) (WorkerSession, error) { return session, nil }}
+		s, err := NewServer(Options{Self: "n1", Core: core, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		stream := &panickingStream{fakeStream: &fakeStream{ctx: ctx, in: make(chan *rotav1.WorkRequest, 1), out: make(chan *rotav1.WorkResponse, 9)}}
+		stream.in <- helloOf("w1")
+		err = (&workersService{server: s, core: core}).Work(stream)
+		cancel()
+		s.Close()
+		if rota.KindOf(err) != rota.KindInternal {
+			t.Errorf("got %v", err)
+		}
+	})
+}
