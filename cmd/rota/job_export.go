@@ -33,17 +33,17 @@ func (a jobCommands) export() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export [--from DATA|BACKUP] [--to FILE]",
 		Short: "Write jobs that ran with their times, one JSON object a line, as rota simulate reads them",
-		Long: `Write the jobs that ran and have ended, the first that came first, one JSON object a line: what decides
-on a job, with the API's field names, and
+		Long: `Write the jobs that ran and have ended, oldest first, one JSON object a line: what a decision on a job
+depends on, with the API's field names, and
 
   submit_ms   when it first waited for a worker, in ms since 1970
   start_ms    when its last attempt began
   run_ms      how long that attempt ran
   state       how it ended
 
-With --live those too that wait or run, without a run_ms. Payloads, labels and headers are left out, and so is what
-holds a job back beside workers: keys, unique, dates, batches. The jobs are the cluster's, as far as the caller may read
-them, or with --from those that a stopped node or a backup keeps; --filter takes terms as rota job list does.`,
+--live adds jobs that wait or run, without a run_ms. Payloads, labels and headers are left out, and so is anything but
+workers that a job may wait for: keys, unique, dates, batches. The jobs are those of the cluster that the caller may read,
+or with --from those that a stopped node or a backup keeps. --filter takes the terms of rota job list.`,
 		Example: `  rota job export --to jobs.jsonl.gz && rota simulate jobs.jsonl.gz --procs 64
   rota job export --from nightly.rota --filter 'queue=batch age<7d' > week.jsonl`,
 		Args: cobra.NoArgs,
@@ -85,6 +85,9 @@ func (x *jobExport) filter() (rota.JobFilter, error) {
 }
 
 func (x *jobExport) run(ctx context.Context, a *app, filter rota.JobFilter) error {
+	if _, err := os.Lstat(x.to); x.to != "" && err == nil { // before all the jobs are read
+		return x.taken()
+	}
 	if x.from == "" {
 		return a.waiting(func(ctx context.Context, c *client.Client, _ []string) error {
 			n, err := x.write(ctx, a, c.Jobs(ctx, filter, a.fresh()...))
@@ -165,6 +168,11 @@ func (x *jobExport) write(ctx context.Context, a *app, jobs iter.Seq2[rota.Job, 
 	return n, nil
 }
 
+// taken refuses to write over a file.
+func (x *jobExport) taken() error {
+	return usagef("--to: %s is there already: remove it, or name another", x.to)
+}
+
 // put writes the lines to where they go. A file is there whole or not at all.
 func (x *jobExport) put(a *app, lines io.WriterTo) (err error) {
 	if x.to == "" {
@@ -173,7 +181,7 @@ func (x *jobExport) put(a *app, lines io.WriterTo) (err error) {
 	}
 	file, err := os.OpenFile(x.to, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return usagef("--to: %s is there already: remove it, or name another", x.to)
+		return x.taken()
 	}
 	if err != nil {
 		return usagef("--to: %w", err)
