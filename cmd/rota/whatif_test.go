@@ -11,14 +11,26 @@ import (
 	"net"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/client"
 	"github.com/rotasched/rota/internal/foresight/whatif"
 )
 
-// recordedCluster has three nodes run jobs, backs them up, stops them, and returns their data directory and the backup.
-func recordedCluster(t *testing.T, args ...string) (data, backup string) {
+// recordedLoad is a load of jobs that come one by one, to workers that stay when all are done.
+type recordedLoad struct {
+	jobs, workers, slots int
+	every, hold          time.Duration
+	tenants              []rota.TenantID
+}
+
+// recordedCluster has three nodes run a load, backs them up, stops them, and returns their data directory and the backup. The log ends a
+// while after the last job, so that a replay whose last jobs end later than the record's has both its workers and the time for them.
+func recordedCluster(t *testing.T, load recordedLoad) (data, backup string) {
 	t.Helper()
 	backup = filepath.Join(t.TempDir(), "backup.rota")
 	var addr, said string
@@ -29,16 +41,69 @@ func recordedCluster(t *testing.T, args ...string) (data, backup string) {
 			t.Fatal(said)
 		}
 	}
-	for _, args := range [][]string{append([]string{"bench", "jobs"}, args...), {"operator", "snapshot", "save", backup}} {
+	err := load.run(t, addr, func() error {
 		var said bytes.Buffer
-		if code := run(append(args, "--addr", addr), nil, strings.NewReader(""), io.Discard, &said); code != exitDone {
-			t.Errorf("%v: exit code %d: %s", args, code, said.String())
+		if code := run([]string{"operator", "snapshot", "save", backup, "--addr", addr}, nil, strings.NewReader(""), io.Discard, &said); code != exitDone {
+			return fmt.Errorf("exit code %d: %s", code, said.String())
 		}
-	}
-	if err := stop(); err != nil || t.Failed() {
+		return nil
+	})
+	if err := errors.Join(err, stop()); err != nil {
 		t.Fatal(err)
 	}
 	return data, backup
+}
+
+// run has the jobs done, and calls back before the workers end.
+func (l recordedLoad) run(t *testing.T, addr string, done func() error) error {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	c, err := client.Dial(strings.Split(addr, ","))
+	if err != nil {
+		cancel()
+		return err
+	}
+	var workers sync.WaitGroup
+	defer func() {
+		cancel()
+		workers.Wait()
+		_ = c.Close()
+	}()
+	if _, err := c.SetQueue(ctx, "bench", "standard", nil); err != nil {
+		return err
+	}
+	for i := range l.workers {
+		w, err := client.NewWorker(c, rota.WorkerSpec{ID: rota.WorkerID(fmt.Sprint("w", i)), Queues: []rota.QueueName{"bench"}, Slots: int32(l.slots)})
+		if err != nil {
+			return err
+		}
+		w.Handle("", func(context.Context, *client.Job) (client.Result, error) {
+			time.Sleep(l.hold)
+			return client.Result{}, nil
+		})
+		workers.Go(func() { _ = w.Run(ctx) })
+	}
+	ids := make([]rota.JobID, l.jobs)
+	each := time.NewTicker(l.every)
+	defer each.Stop()
+	for i := range ids {
+		<-each.C
+		job := rota.NewJobSpec("bench", nil)
+		job.ID, job.Queue, job.Tenant = rota.JobID(fmt.Sprintf("job-%d", i)), "bench", l.tenants[i%len(l.tenants)]
+		if _, err := c.Submit(ctx, job); err != nil {
+			return err
+		}
+		ids[i] = job.ID
+	}
+	for _, err := range c.Wait(ctx, ids...) {
+		if err != nil {
+			return err
+		}
+	}
+	time.Sleep(time.Second)
+	if _, err := c.SetQueue(ctx, "later", "standard", nil); err != nil {
+		return err
+	}
+	return done()
 }
 
 // threeNodes starts a cluster; stop is nil where it does not start, with what it said.
@@ -84,7 +149,8 @@ func askWhatIf(args ...string) (out, said string, code int) {
 func TestWhatIf(t *testing.T) {
 	t.Parallel()
 	const jobs = 60
-	data, backup := recordedCluster(t, "--jobs", "60", "--rate", "40", "--hold", "60ms", "--workers", "2", "--slots", "1", "--batch", "1", "--tenants", "2")
+	data, backup := recordedCluster(t, recordedLoad{jobs: jobs, workers: 2, slots: 1, every: 25 * time.Millisecond, hold: 60 * time.Millisecond,
+		tenants: []rota.TenantID{rota.DefaultTenant, "bench-1"}})
 	var first whatif.Report
 	for _, from := range []string{filepath.Join(data, "n1"), filepath.Join(data, "n3"), backup} {
 		out, said, code := askWhatIf("--from", from, "--workers", "+8xslots=1,queues=bench", "-o", "json")
@@ -131,7 +197,8 @@ func TestWhatIf(t *testing.T) {
 // nodes by entries of its own, too, from the first on: the same jobs to the same worker in the same order, however busy the machine is.
 func TestWhatIf_quiet(t *testing.T) {
 	t.Parallel()
-	data, _ := recordedCluster(t, "--jobs", "20", "--rate", "10", "--hold", "20ms", "--workers", "1", "--slots", "64", "--producers", "1", "--batch", "1")
+	data, _ := recordedCluster(t, recordedLoad{jobs: 20, workers: 1, slots: 64, every: 100 * time.Millisecond, hold: 20 * time.Millisecond,
+		tenants: []rota.TenantID{rota.DefaultTenant}})
 	out, said, code := askWhatIf("--from", filepath.Join(data, "n2"), "--set", "bench.paused=on", "-o", "json")
 	var r whatif.Report
 	if err := json.Unmarshal([]byte(out), &r); err != nil || code != exitDone || len(r.Histories) != 3 {
