@@ -104,7 +104,8 @@ func stateOf(ctx context.Context, data string) (s survivor, err error) {
 		}
 	}
 	s.report = Report{Term: kept.Term, Index: kept.Index, Members: members(kept.Members)}
-	return s, s.replay(ctx, log)
+	err = s.replay(ctx, log)
+	return s, err
 }
 
 // replay applies every entry behind the state.

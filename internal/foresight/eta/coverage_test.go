@@ -240,7 +240,8 @@ func TestCoverage_logs(t *testing.T) {
 				continue
 			}
 			w, fates := coverage(t, m.jobs, m.procs, policy, max(1, len(m.jobs) / *asks))
-			line := measured{m.name, policy[:strings.Index(policy, ":")], m.shown, w.figures(fates, 0)}
+			name, _, _ := strings.Cut(policy, ":")
+			line := measured{m.name, name, m.shown, w.figures(fates, 0)}
 			t.Log(line.load, line.policy, len(m.jobs), "jobs, waited", w.waited, "never", w.never, line.String(), "took", w.took/time.Duration(max(1, len(w.all))))
 			lines = append(lines, line)
 		}
