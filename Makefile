@@ -52,6 +52,10 @@ PENDING ?= 1000,10000,100000,1000000,2000000
 # Jobs that wait at one server in `make bench-alone`: the last need 8 GiB.
 ALONE   ?= 1000,10000,100000,1000000,10000000
 WORKERS ?= 1,10,100,1000,10000
+# Workers that wait in `make bench-rest`.
+IDLE ?= 1,1000,10000
+# Where the benches write what they saw.
+TABLES := docs/internals/performance/tables.md
 # How long `make bench-soak` goes on, and the jobs before it, which fill what is
 # remembered of ended ones.
 SOAK    ?= 1h
@@ -73,7 +77,7 @@ there = if ! ls $(1)/*.go >/dev/null 2>&1; then echo "$(2): not run, $(1) is not
 # What x86-64-v3 is by the names of /proc/cpuinfo.
 V3 := avx avx2 bmi1 bmi2 f16c fma abm movbe
 
-.PHONY: help build docs test golden-builds race fuzz sim virtual e2e hostile chaos chaos-docker crash bite outbox-test upgrade-test bench bench-against bench-nats bench-peers bench-locked bench-profile bench-scale bench-alone bench-regions bench-overload bench-soak bench-pieces bench-compare demo packages packages-test helm-test image generate tidy lint cover fmt clean ci conformance openapi-test bench-http sdk-test sdk-test-python sdk-test-typescript console console-test console-budgets console-pictures
+.PHONY: help build docs test golden-builds race fuzz sim virtual e2e hostile chaos chaos-docker crash bite outbox-test upgrade-test bench bench-against bench-nats bench-peers bench-locked bench-profile bench-scale bench-alone bench-rest bench-regions bench-overload bench-soak bench-pieces bench-compare demo packages packages-test helm-test image generate tidy lint cover fmt clean ci conformance openapi-test bench-http sdk-test sdk-test-python sdk-test-typescript console console-test console-budgets console-pictures
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -143,34 +147,34 @@ outbox-test: ## the outbox against a PostgreSQL of its own, installed from Debia
 	@$(POSTGRES)
 	ROTA_OUTBOX=1 $(GO) test -count=1 -v -run '^TestOutbox' ./test/e2e
 
-bench: build ## measure a cluster of three on this machine and write the table of docs/internals/performance.md (REPEAT=n)
-	@$(GO) run ./test/bench -rota bin/rota -repeat $(REPEAT) -write docs/internals/performance.md
+bench: build ## measure a cluster of three on this machine and write the table of docs/internals/performance/tables.md (REPEAT=n)
+	@$(GO) run ./test/bench -rota bin/rota -repeat $(REPEAT) -write $(TABLES)
 
 # $(call older,REVISION,FLAGS): measures the binary of an older revision in turns with this one's.
 older = dir=$$(mktemp -d); trap 'git worktree remove --force "$$dir/base" 2>/dev/null || true; rm -rf "$$dir"' EXIT; \
 	git worktree add --quiet --detach "$$dir/base" "$(1)"; \
 	(cd "$$dir/base" && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(1)' -o "$$dir/rota" ./cmd/rota); \
-	$(GO) run ./test/bench -rota bin/rota -repeat $(REPEAT) -against "$$dir/rota" -write docs/internals/performance.md $(2)
+	$(GO) run ./test/bench -rota bin/rota -repeat $(REPEAT) -against "$$dir/rota" -write $(TABLES) $(2)
 
 bench-against: build ## the same of BASE=revision (the first that ran) and this tree, in turns, with ratios
 	@$(call older,$(or $(BASE),$(SPINE)),)
 
 bench-nats: build ## the same load on NATS JetStream, synced always, and on this tree, in turns, with ratios
 	$(PEERJOBS)
-	@PATH="$(CURDIR)/bin:$$PATH" $(GO) run ./test/bench -rota bin/rota -repeat $(REPEAT) -nats -peerjobs bin/peerjobs -write docs/internals/performance.md
+	@PATH="$(CURDIR)/bin:$$PATH" $(GO) run ./test/bench -rota bin/rota -repeat $(REPEAT) -nats -peerjobs bin/peerjobs -write $(TABLES)
 
 bench-peers: build ## the same load on the queues of PEERS and on this tree, in turns (installs PostgreSQL, Redis and beanstalkd from Debian's packages where they are missing)
 	$(PEERJOBS)
 	@$(POSTGRES)
 	@command -v redis-server >/dev/null || apt-get install -y redis-server
 	@command -v beanstalkd >/dev/null || apt-get install -y beanstalkd
-	@PATH="$(CURDIR)/bin:$$PATH" $(GO) run ./test/bench -rota bin/rota -repeat $(REPEAT) -most 30m -jobs 10000 -rates 200 -peers $(PEERS) -peerjobs bin/peerjobs -write docs/internals/performance.md
+	@PATH="$(CURDIR)/bin:$$PATH" $(GO) run ./test/bench -rota bin/rota -repeat $(REPEAT) -most 30m -jobs 10000 -rates 200 -peers $(PEERS) -peerjobs bin/peerjobs -write $(TABLES)
 
 bench-locked: build ## the same load with the doors open and locked, in turns: what tokens and rights cost, with ratios
-	@$(GO) run ./test/bench -rota bin/rota -repeat $(REPEAT) -locked -write docs/internals/performance.md
+	@$(GO) run ./test/bench -rota bin/rota -repeat $(REPEAT) -locked -write $(TABLES)
 
 bench-http: build ## submissions over HTTP beside gRPC, with BASE=revision of both, then FOLLOWERS=1000 of events (REPEAT=n)
-	@$(if $(BASE),$(call older,$(BASE),-http),$(GO) run ./test/bench -rota bin/rota -repeat $(REPEAT) -http -write docs/internals/performance.md)
+	@$(if $(BASE),$(call older,$(BASE),-http),$(GO) run ./test/bench -rota bin/rota -repeat $(REPEAT) -http -write $(TABLES))
 	@$(GO) run ./test/bench -rota bin/rota -followers $(or $(FOLLOWERS),1000)
 
 bench-profile: build ## where the servers' CPU goes, of BASE=revision (the first that ran) and of this tree
@@ -178,19 +182,22 @@ bench-profile: build ## where the servers' CPU goes, of BASE=revision (the first
 
 bench-scale: build ## curves over pending jobs and workers, many queues and tenants, restarts (PENDING=… WORKERS=…)
 	@$(GO) run ./test/bench -rota bin/rota -scale -pending $(PENDING) -workers $(WORKERS) -pictures docs/internals/performance \
-		-write docs/internals/performance.md
+		-write $(TABLES)
 
 bench-alone: build ## one server beside ever more pending jobs: its memory and its start (ALONE=…)
-	@$(GO) run ./test/bench -rota bin/rota -alone -pending $(ALONE) -pictures docs/internals/performance -write docs/internals/performance.md
+	@$(GO) run ./test/bench -rota bin/rota -alone -pending $(ALONE) -pictures docs/internals/performance -write $(TABLES)
+
+bench-rest: build ## servers that have little to do or nothing, beside idle workers, and the start of an empty one (BASE=revision: of both)
+	@$(if $(BASE),$(call older,$(BASE),-rest -workers $(IDLE)),$(GO) run ./test/bench -rota bin/rota -repeat $(REPEAT) -rest -workers $(IDLE) -write $(TABLES))
 
 bench-regions: build ## five nodes in two and three regions: latency, throughput and failover by the round trip between them (root; RTTS=ms,…)
 	@$(GO) run ./test/bench -rota bin/rota -regions -jobs 5000 -seconds 5 -rtts $(RTTS) -write docs/operations/regions.md
 
 bench-overload: build ## three times what three servers on one processor can do, and a verdict
-	@$(GO) run ./test/bench -rota bin/rota -overload -warm 300000 -memory 2048 -write docs/internals/performance.md
+	@$(GO) run ./test/bench -rota bin/rota -overload -warm 300000 -memory 2048 -write $(TABLES)
 
 bench-soak: build ## SOAK=1h at a fixed rate, and whether memory, goroutines or files grow (WARM=jobs before it)
-	@$(GO) run ./test/bench -rota bin/rota -soak $(SOAK) -warm $(WARM) -pictures docs/internals/performance -write docs/internals/performance.md
+	@$(GO) run ./test/bench -rota bin/rota -soak $(SOAK) -warm $(WARM) -pictures docs/internals/performance -write $(TABLES)
 
 bench-pieces: ## Go benchmarks (BENCH=pattern PKG=./fsm COUNT=n)
 	@$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(PKG)

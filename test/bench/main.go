@@ -21,6 +21,7 @@ type plan struct {
 
 	repeat        int
 	jobs, payload int
+	producers     int // 0 for the loads' own default
 	rates         []int
 	seconds       int
 	against       string
@@ -44,7 +45,7 @@ type plan struct {
 func main() {
 	p := plan{begin: time.Now()}
 	rates, pending, workers, rtts := "500,2000", "1000,10000,100000,1000000", "1,10,100,1000,10000", "0,10,40,80"
-	var scale, alone, overload, profile, locked, nats, regions bool
+	var scale, alone, overload, profile, locked, nats, regions, rest bool
 	var peerNames string
 	flag.StringVar(&p.rota, "rota", "bin/rota", "the binary to measure")
 	flag.StringVar(&p.dir, "dir", "", "where the servers' data goes while they run (default: the system's place for such)")
@@ -55,12 +56,14 @@ func main() {
 	flag.StringVar(&rates, "rates", rates, "jobs a second of the open loops")
 	flag.IntVar(&p.seconds, "seconds", 10, "how long an open loop takes")
 	flag.IntVar(&p.payload, "payload", 256, "bytes of payload in each job")
+	flag.IntVar(&p.producers, "producers", 0, "calls in flight at most (default: 16, as rota and peerjobs have it)")
 	flag.StringVar(&p.against, "against", "", "another binary, measured in turns with this one: the ratio is told")
 	flag.BoolVar(&nats, "nats", false, "measure NATS JetStream in turns with rota: the ratio is told")
 	flag.StringVar(&peerNames, "peers", "", "other queues to measure in turns with rota, separated by commas: nats, river, asynq, beanstalkd")
 	flag.StringVar(&p.peerJobs, "peerjobs", "", "the binary of test/bench/peerjobs, which loads them")
 	flag.BoolVar(&profile, "profile", false, "tell where the servers' CPU goes instead, also of -against")
 	flag.BoolVar(&scale, "scale", false, "measure beside many pending jobs, workers, queues and tenants instead, and restarts")
+	flag.BoolVar(&rest, "rest", false, "measure what servers take that have little to do or nothing instead, also of -against")
 	flag.BoolVar(&alone, "alone", false, "measure one server beside many pending jobs instead, its memory and its start")
 	flag.StringVar(&pending, "pending", pending, "numbers of pending jobs")
 	flag.StringVar(&workers, "workers", workers, "numbers of connected workers")
@@ -108,6 +111,8 @@ func main() {
 			err = p.measureHTTP(ctx)
 		case p.followers > 0:
 			err = p.measureFollowers(ctx)
+		case rest:
+			err = p.measureRest(ctx)
 		case alone:
 			err = p.measureAlone(ctx)
 		case overload:
@@ -139,8 +144,8 @@ func main() {
 
 func (p *plan) check() error {
 	if p.repeat < 1 || p.jobs < 1 || p.seconds < 1 || p.payload < 0 || p.scale.queues < 1 || p.scale.tenants < 1 ||
-		p.overload.cap < 1 || p.overload.times < 1 || p.overload.memory < 1 || p.soak.warm < 0 {
-		return errors.New("-payload and -warm are at least 0, all other numbers at least 1")
+		p.overload.cap < 1 || p.overload.times < 1 || p.overload.memory < 1 || p.soak.warm < 0 || p.producers < 0 {
+		return errors.New("-payload, -warm and -producers are at least 0, all other numbers at least 1")
 	}
 	return nil
 }

@@ -39,13 +39,18 @@ type result struct {
 }
 
 // closed is the load that goes as fast as it can, open the one at a rate.
-func (p *plan) closed() []string {
-	return []string{"jobs", "--jobs", strconv.Itoa(p.jobs), "--payload", strconv.Itoa(p.payload)}
-}
+func (p *plan) closed() []string { return p.jobsLoad(p.jobs) }
 
 func (p *plan) open(rate int) []string {
-	return []string{"jobs", "--jobs", strconv.Itoa(rate * p.seconds), "--rate", strconv.Itoa(rate), "--payload",
-		strconv.Itoa(p.payload)}
+	return p.jobsLoad(rate*p.seconds, "--rate", strconv.Itoa(rate))
+}
+
+func (p *plan) jobsLoad(jobs int, at ...string) []string {
+	args := append(append([]string{"jobs", "--jobs", strconv.Itoa(jobs)}, at...), "--payload", strconv.Itoa(p.payload))
+	if p.producers > 0 {
+		args = append(args, "--producers", strconv.Itoa(p.producers))
+	}
+	return args
 }
 
 // measureMost bounds one measurement.

@@ -310,7 +310,7 @@ func (p *plan) draw(pictures []picture) (links string, err error) {
 		if err := c.save(p.scale.pictures, file.name); err != nil {
 			return "", err
 		}
-		links += fmt.Sprintf("\n![%s](performance/%s.svg)\n", file.title, file.name)
+		links += fmt.Sprintf("\n![%s](%s.svg)\n", file.title, file.name)
 	}
 	return links, nil
 }

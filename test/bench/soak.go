@@ -103,7 +103,7 @@ func (p *plan) measureSoak(ctx context.Context) error {
 		if err := c.save(p.scale.pictures, "soak-memory"); err != nil {
 			return err
 		}
-		text += "\n![Memory of a server over a soak](performance/soak-memory.svg)\n"
+		text += "\n![Memory of a server over a soak](soak-memory.svg)\n"
 	}
 	if err := p.publish("bench-soak", text); err != nil {
 		return err
