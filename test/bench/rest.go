@@ -92,7 +92,7 @@ func (p *plan) restOf(ctx context.Context, name, rota string, s *servers) (strin
 		if err != nil {
 			return "", err
 		}
-		row(fmt.Sprintf("%s idle workers, %d job a second", thousands(workers), sparse), all)
+		row(fmt.Sprintf("workers that wait: %s; %d job a second", thousands(workers), sparse), all)
 	}
 	if all, err = p.restBeside(ctx, rota, s, 4, restRate); err != nil {
 		return "", err
