@@ -78,7 +78,10 @@ func (vw *View) whyBlocked(x *rota.Explanation, f *flow, v *vertexRow, rd *acces
 			names = append(names, fmt.Sprintf("%s (%s)", vertexName(parent), state))
 		}
 	}
-	w := rota.Why{Reason: "WAITING_FOR_PARENTS", Detail: fmt.Sprintf("%d of its %d parents have not completed", left, len(sources))}
+	w := rota.Why{Reason: "WAITING_FOR_PARENTS", Detail: "its parent has not completed"}
+	if len(sources) > 1 {
+		w.Detail = fmt.Sprintf("%d of its %d parents have not completed", left, len(sources))
+	}
 	if len(names) > 0 {
 		w.Detail += ": " + strings.Join(names, ", ")
 		if more := left - len(names); more > 0 {
