@@ -40,7 +40,7 @@ var nodeLooks = map[rota.NodeState]nodeLook{
 	rota.NodeState(rota.JobDead):      {"✖", "1;31", "#ef9a9a"},
 	rota.NodeState(rota.JobExpired):   {"✗", "31", "#ffab91"},
 	rota.NodeState(rota.JobCancelled): {"⊘", "35", "#e1bee7"},
-	rota.NodeWaiting:                  {"⏸", "1;33", "#ffe082"},
+	rota.NodeWaiting:                  {"◈", "1;33", "#ffe082"},
 	rota.NodeSkipped:                  {"–", "90", "#f8bbd0"},
 }
 

@@ -1,8 +1,13 @@
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
 
 import { describe, expect, test } from 'vitest';
 
 import { marks } from '../../src/ui/states';
+
+/** The marks of rota workflow graph, by the state that each is of. */
+const go = readFileSync(new URL('../../../cmd/rota/workflow_graph.go', import.meta.url), 'utf8');
+const drawn = new Map([...go.matchAll(/rota\.(?:NodeState\(rota\.Job|Node)(\w+?)\)?:\s*\{"(.)"/gu)].map((m) => [m[1]!.toUpperCase(), m[2]!]));
 
 const css = readFileSync(new URL('../../src/style/tokens.css', import.meta.url), 'utf8');
 
@@ -29,6 +34,22 @@ function contrast(a: string, b: string): number {
 test('contrast is that of WCAG', () => {
   expect(contrast('#000000', '#ffffff')).toBeCloseTo(21);
   expect(contrast('#777777', '#ffffff')).toBeCloseTo(4.48, 2);
+});
+
+test('sizes, weights and radii are those of the design, and there is one shadow', () => {
+  const src = fileURLToPath(new URL('../../src/', import.meta.url));
+  const styles = readdirSync(src, { recursive: true, encoding: 'utf8' }).filter((f) => /\.(svelte|css)$/.test(f)).map((f) => readFileSync(src + f, 'utf8')).join('\n');
+  const of = (name: string): string[] => [...new Set([...styles.matchAll(new RegExp(`^\\s*${name}: ([^;]+);`, 'gm'))].map((m) => m[1]!))].sort();
+  expect(of('font-size').filter((v) => !/^(var\(--size-[0-5]\)|inherit)$/.test(v))).toEqual([]);
+  expect([0, 1, 2, 3, 4, 5].map((i) => /\d+/.exec(css.split(`--size-${i}: `)[1]!)![0])).toEqual(['12', '13', '14', '16', '20', '28']);
+  expect(of('font-weight')).toEqual(['400', '600']);
+  expect(of('border-radius')).toEqual(['12px', 'var(--radius)']); // a dot of a graph is round
+  expect(of('box-shadow').filter((v) => !v.startsWith('inset'))).toEqual(['var(--shadow)']);
+});
+
+test('each state has the mark of rota workflow graph', () => {
+  expect(drawn.size).toBeGreaterThanOrEqual(10);
+  expect(Object.fromEntries(drawn)).toEqual(Object.fromEntries(Object.entries(marks).filter(([state]) => drawn.has(state))));
 });
 
 describe.each(['light', 'dark'])('%s', (name) => {
