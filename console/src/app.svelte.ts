@@ -1,4 +1,6 @@
+import { chipOf } from './api/chip';
 import { Client } from './api/client';
+import { Clock } from './api/clock';
 import { Live, type Status, type Topic } from './api/live';
 import { Nodes } from './api/nodes';
 import * as session from './api/session';
@@ -6,29 +8,7 @@ import { asProblem, Problem } from './api/problem';
 import { allows, allowsSome, type Over } from './api/rights';
 import type { Identity, Overview } from './api/types';
 import { router } from './router.svelte';
-
-/** How long the chip says that the page moved. */
-const movedFor = 10_000;
-
-/** What the chip says. */
-export interface Chip {
-  kind: 'connecting' | 'live' | 'moved' | 'reconnecting' | 'leaderless' | 'refused';
-  text: string;
-}
-
-/** What a chip says of a stream; pure, and so tested. */
-export function chipOf(s: Status, leaderless: number, now: number): Chip {
-  if (s.refused) return { kind: 'refused', text: `not live: ${s.refused.message}` };
-  if (!s.node) return { kind: 'connecting', text: 'connecting' };
-  if (!s.open) return { kind: 'reconnecting', text: `reconnecting, data ${seconds(now - s.heard)} old` };
-  if (leaderless > 0) return { kind: 'leaderless', text: `no leader for ${seconds(now - leaderless)}, showing ${s.node}'s state` };
-  if (s.moved > 0 && now - s.moved < movedFor) return { kind: 'moved', text: `moved to ${s.node}` };
-  return { kind: 'live', text: `live · ${s.node}` };
-}
-
-function seconds(ms: number): string {
-  return `${Math.max(0, Math.round(ms / 1000))} s`;
-}
+import { usable } from './ui/later';
 
 /** What is said of a link that did not sign in. */
 function ofLink(reason: unknown): Problem {
@@ -42,33 +22,40 @@ function ofLink(reason: unknown): Problem {
  * relative times go by.
  */
 class App {
+  private readonly clock = new Clock(() => (this.ahead = this.clock.ahead));
   readonly nodes = new Nodes(window.location.origin);
-  readonly client = new Client(this.nodes);
+  readonly client = new Client(this.nodes, undefined, this.clock);
   readonly live = new Live(this.client, (topic) => this.changed(topic));
 
-  /** The present, once a second. */
-  now = $state(Date.now());
+  /** The browser's clock, once a second, and how far those of the nodes are ahead of it. */
+  private tick = $state(Date.now());
+  ahead = $state(0);
+  /** The present as the nodes have it: what they date is compared with it, whatever the browser's clock says. */
+  readonly now = $derived(this.tick + this.ahead);
   status = $state.raw<Status>(this.live.status);
   topics = $state.raw<Record<string, Topic>>({});
   identity = $state.raw<Identity>();
   /** Set while it is unknown who calls, or that nobody does. */
   phase = $state<'starting' | 'signed-out' | 'ready'>('starting');
   problem = $state.raw<Problem>();
+  /** Why the nodes no longer know who is signed in: what is on the page stays, and who it is signs in again. */
+  ended = $state.raw<Problem>();
   /** A link that signs in, and waits for its user's word. */
   offer = $state.raw<session.Offer>();
   /** Since when the cluster has no leader, as this node sees it; 0 where it has one. */
   private leaderless = $state(0);
 
-  readonly chip = $derived(chipOf(this.status, this.leaderless, this.now));
+  readonly chip = $derived(chipOf(this.status, this.leaderless, this.tick));
   readonly overview = $derived(this.topics.overview?.state as Overview | undefined);
   /** Why nothing can be changed now; empty where it can. */
   readonly locked = $derived(
-    this.leaderless > 0 ? 'the cluster has no leader at the moment: what is changed waits for one' : '',
+    this.ended ? 'the session has ended: close this, and sign in again at the bottom; what is written here stays' : this.leaderless > 0 ? 'the cluster has no leader at the moment: what is changed waits for one' : '',
   );
   private stopOverview?: () => void;
 
   constructor() {
-    setInterval(() => (this.now = Date.now()), 1000);
+    setInterval(() => (this.tick = Date.now()), 1000);
+    this.client.onUnknown = (why) => this.unknown(why);
     document.addEventListener('visibilitychange', () => this.live.visible(document.visibilityState === 'visible'));
   }
 
@@ -135,7 +122,7 @@ class App {
         this.phase = 'signed-out';
         return;
       }
-      this.problem = undefined;
+      this.problem = this.ended = undefined;
       this.phase = 'ready';
       this.live.start();
     } catch (reason) {
@@ -152,6 +139,25 @@ class App {
     if (this.phase !== 'ready') this.client.token = '';
   }
 
+  /** Signs in again where a session has ended: the page stays as it is, and goes on. */
+  async signInAgain(token: string): Promise<void> {
+    const other = this.client.as(token.trim());
+    try {
+      const { value } = await other.get('/v1/whoami');
+      if (!value.grants?.length) throw new Problem({ kind: 'DENIED', detail: 'this token may do nothing' });
+    } catch (reason) {
+      this.ended = asProblem(reason);
+      return;
+    }
+    this.live.stop();
+    await this.signIn(token);
+  }
+
+  /** The nodes do not know the caller any more. */
+  private unknown(why: Problem): void {
+    if (this.phase === 'ready') this.ended ??= why;
+  }
+
   /** Ends the session at the cluster, and shows the sign-in at once. */
   signOut(): void {
     void session.end(this.client.as(this.client.token), true);
@@ -164,7 +170,7 @@ class App {
     this.live.stop();
     this.topics = {};
     this.identity = undefined;
-    this.problem = undefined;
+    this.problem = this.ended = undefined;
     this.phase = 'signed-out';
   }
 
@@ -179,12 +185,14 @@ class App {
   private changed(topic: string): void {
     if (!topic) {
       this.status = this.live.status;
+      if (this.status.refused?.kind === 'UNAUTHENTICATED') this.unknown(this.status.refused);
       return;
     }
     const found = this.live.topics.get(topic);
     this.topics = found ? { ...this.topics, [topic]: found } : this.topics;
     const overview = topic === 'overview' ? (found?.state as Overview | undefined) : undefined;
     if (overview) {
+      usable();
       if (overview.leader) this.leaderless = 0;
       else this.leaderless ||= Date.now();
       if (overview.apis) this.nodes.learn(overview.apis); // a node that stalls knows none
@@ -193,3 +201,6 @@ class App {
 }
 
 export const app = new App();
+
+/** Who calls is asked before the pages are evaluated, which takes as long. */
+export const begun = app.begin();

@@ -1,3 +1,4 @@
+import { Clock } from './clock';
 import { Nodes, sleep } from './nodes';
 import { Problem, problemOf } from './problem';
 import type { paths } from './schema';
@@ -45,10 +46,13 @@ const rounds = 3;
 export class Client {
   /** The caller's token; it is in memory only. */
   token = '';
+  /** Called where a node does not know the caller: its token ended, or was revoked. */
+  onUnknown: (why: Problem) => void = () => {};
 
   constructor(
     readonly nodes: Nodes,
     private readonly request: typeof fetch = (input, init) => fetch(input, init),
+    private readonly clock: Clock = new Clock(),
   ) {}
 
   get<P extends PathsWith<'get'>>(path: P, options: CallOptions<Operation<P, 'get'>> = {}): Promise<Answer<Result<P, 'get'>>> {
@@ -69,7 +73,7 @@ export class Client {
 
   /** A client that shows another token. */
   as(token: string): Client {
-    const other = new Client(this.nodes, this.request);
+    const other = new Client(this.nodes, this.request, this.clock);
     other.token = token;
     return other;
   }
@@ -100,6 +104,7 @@ export class Client {
           this.nodes.failed(origin);
           continue;
         }
+        if (reason.kind === 'UNAUTHENTICATED') this.onUnknown(reason);
         if (!reason.passing) throw reason;
         last = reason;
         if (method === 'get' && !stale && takesConsistency(path)) {
@@ -118,6 +123,7 @@ export class Client {
     const limit = AbortSignal.timeout(options.timeout ?? answerTime);
     const headers: Record<string, string> = { Accept: 'application/json', ...this.credentials(), ...options.headers };
     if (options.body !== undefined) headers['Content-Type'] = 'application/json';
+    const asked = Date.now();
     const response = await this.request(origin + where, {
       method: method.toUpperCase(),
       headers,
@@ -127,6 +133,7 @@ export class Client {
       cache: 'no-store',
       referrerPolicy: 'no-referrer',
     });
+    this.clock.take(response.headers.get('Date'), asked, Date.now());
     if (!response.ok) throw await problemOf(response);
     const isJSON = response.headers.get('Content-Type')?.startsWith('application/json');
     const value = (isJSON ? await response.json() : await response.text()) as T;

@@ -24,6 +24,11 @@ export class Problem extends Error {
   get passing(): boolean {
     return this.kind === 'UNAVAILABLE' || this.kind === 'TIMEOUT';
   }
+
+  /** Whether it ends by itself: a node is busy, or none answers. */
+  get ends(): boolean {
+    return this.kind === 'UNAVAILABLE' || this.kind === 'EXHAUSTED';
+  }
 }
 
 /** Returns the problem in a response that is none of success. */

@@ -1,3 +1,4 @@
+import { app } from '../app.svelte';
 import { Paged } from './paged.svelte';
 
 /** Which part of a list is asked for. */
@@ -21,21 +22,28 @@ export interface Listing<Row> {
   again: () => void;
 }
 
-/** Reads a list now, and its first part every so many milliseconds. Call it while a component is made. */
+/** Whether somebody looks, and writes nothing: under an open dialog the row that it is about stays. */
+const looks = (): boolean => document.visibilityState === 'visible' && !document.querySelector('dialog[open]');
+
+/**
+ * Reads a list now, whenever what the reader uses changes, and its first part every so many milliseconds while nobody
+ * has read on or works with a row. Call it while a component is made.
+ */
 export function listing<Row>(
   from: (page: Paging, signal: AbortSignal) => Promise<Part<Row>>,
   key: (row: Row) => string,
-  every = 5_000,
+  { every = 5_000, of = () => '', held = () => false }: { every?: number; /** Which list it is: of another one nothing is shown yet. */ of?: () => string; /** Whether somebody works with what is there. */ held?: () => boolean } = {},
 ): Listing<Row> {
   const paged = new Paged<Row>(key);
   const read = (): void =>
-    void paged.first('', async (cursor, signal) => {
+    void paged.first(of(), async (cursor, signal) => {
       const { rows, next, stale } = await from({ limit: paged.size, cursor: cursor || undefined }, signal);
       return { value: { rows, next }, stale, node: '', index: 0, etag: '' };
     });
   $effect(() => {
+    if (app.ended) return; // it is read again once somebody has signed in
     read();
-    const timer = setInterval(() => document.visibilityState === 'visible' && paged.short && !paged.loading && read(), every);
+    const timer = setInterval(() => looks() && paged.short && !paged.loading && !held() && read(), every);
     return () => {
       clearInterval(timer);
       paged.stop();

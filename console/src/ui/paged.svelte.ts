@@ -22,6 +22,8 @@ export class Paged<T> {
   private running?: AbortController;
 
   readonly more = $derived(this.next !== '');
+  /** Whether there are rows to show, or is known that there are none: those of another list stay until that is there, or is refused. */
+  readonly shows = $derived(this.ready || (this.rows.length > 0 && !this.problem));
 
   constructor(
     private readonly key: (row: T) => string,

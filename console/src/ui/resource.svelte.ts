@@ -1,4 +1,5 @@
 import { asProblem, type Problem } from '../api/problem';
+import { app } from '../app.svelte';
 
 /**
  * Something that is read from the API: what was read last stays while it is read again, and while
@@ -41,15 +42,19 @@ export class Resource<T> {
   }
 }
 
+/** What failed for a reason that ends by itself is read again so often, where it is not anyway. */
+const again = 5_000;
+
 /**
  * Reads something now, whenever what the reader uses changes, and every so many milliseconds while
- * somebody sees the page. Call it while a component is made.
+ * somebody sees the page; without that once, or until it is there. Call it while a component is made.
  */
 export function resource<T>(from: (signal: AbortSignal) => Promise<T>, every = 0): Resource<T> {
   const r = new Resource<T>();
   $effect(() => {
+    if (app.ended) return; // it is read again once somebody has signed in
     void r.read(from); // what it uses before it first waits is what it depends on
-    const timer = every ? setInterval(() => document.visibilityState === 'visible' && void r.read(from), every) : undefined;
+    const timer = setInterval(() => document.visibilityState === 'visible' && (every || (r.problem?.ends && !r.loading)) && void r.read(from), every || again);
     return () => {
       clearInterval(timer);
       r.stop();

@@ -15,7 +15,7 @@ test.beforeAll(async () => {
   cluster = await Cluster.start();
   const id = 'a-name-that-is-as-long-as-can-be.of-somebody:in-a';
   const sentence = 'A sentence of what went wrong, which is so long that no line has room for it; ';
-  paths = await plant(cluster, { id, text: sentence.repeat(3), bare: 'a-word-without-any-blank-'.repeat(4) });
+  paths = await plant(cluster, { id, text: sentence.repeat(3), bare: `${'a-word-without-any-blank-'.repeat(4)}$(ran)'` });
   await cluster.call('PUT', '/v1/workflows/failed', { nodes: [{ id: 'a', type: 'shout' }, { id: 'b', type: 'shout', parents: ['a'] }] });
   await cluster.call('POST', '/v1/workflows/failed/cancel');
   paths.push('/ui/workflows/failed', '/ui/jobs?q=state%3DDEAD');
@@ -86,6 +86,9 @@ test('every dialog fits a narrow window, can be gone through and left by keys, a
       if (passed.length < fields) flaws.push(`${kind}: ${passed.length} of ${fields} fields are come to by Tab`);
       flaws.push(...hidden.map((field) => `${kind}: ${field} has the focus, and cannot be seen`));
       const confirm = dialog.locator('button.main');
+      const commands = await dialog.locator('.command code').allInnerTexts();
+      if (!/^rota .+\ncurl -X /.test(commands.join('\n'))) flaws.push(`${kind}: it does not say the command and the call that do the same`);
+      for (const line of commands) if (line.replace(/'[^']*'/g, '').includes('$(')) flaws.push(`${kind}: who copies this runs what somebody else wrote: ${line}`);
       if (!(await confirm.isDisabled()) && !passed.includes((await confirm.innerText()).slice(0, 60))) flaws.push(`${kind}: its button is not come to by Tab: ${passed.join(', ')}`);
       await page.keyboard.press('Escape');
       await expect(dialog, kind).toHaveCount(0);

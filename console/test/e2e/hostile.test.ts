@@ -46,6 +46,8 @@ test('on no page does anything run that somebody sent', async ({ page }) => {
     expect(await page.locator('main img, main script, main iframe, main svg [onload]').count(), path).toBe(0);
     const all = await page.evaluate(() => document.body.innerText + [...document.querySelectorAll('[title]')].map((e) => (e as HTMLElement).title).join(' '));
     if (!all.includes('onerror=alert(1)')) silent.push(path);
+    // Who copies a command runs nothing of it either.
+    for (const line of await page.locator('.command code').allInnerTexts()) expect(line.replace(/'[^']*'/g, ''), path).not.toContain('<img');
   }
   // These show nothing that somebody wrote; all others do, so that it would have run.
   const bare = /\/ui\/(workflows|queues|workers|decisions|cluster|access|events\?from=oldest|tenants\/h-tenant|decisions\/\d+\?height=\d+)$/;

@@ -56,3 +56,14 @@ export async function accessible(page: Page, part = ':root', themes: readonly ('
     expect(violations.map((v) => `${theme}: ${v.id}: ${v.nodes.map((n) => n.html).join(' ')}`)).toEqual([]);
   }
 }
+
+/** Holds what a page asks for back, until it is let go. */
+export async function held(page: Page, what: RegExp): Promise<() => void> {
+  let go = (): void => {};
+  const until = new Promise<void>((done) => (go = done));
+  await page.route(what, async (route) => {
+    await until;
+    await route.continue();
+  });
+  return go;
+}

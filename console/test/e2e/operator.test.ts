@@ -246,6 +246,8 @@ test('why a job waits is said aloud, and not each moment that the slider passes'
   const why = page.getByLabel('Why', { exact: true });
   await expect(why.getByRole('status')).toHaveText(/^now: QUEUED, NO_WORKER_REGISTERED/);
   const heard = await listen(page);
+  let asked = 0;
+  page.on('request', (r) => void (/\/why\?.*at=/.test(r.url()) && r.method() === 'GET' && asked++));
   const slider = why.getByRole('slider');
   await slider.evaluate((e: HTMLInputElement) => {
     for (let i = 0; i <= 20; i++) {
@@ -255,6 +257,7 @@ test('why a job waits is said aloud, and not each moment that the slider passes'
     e.dispatchEvent(new Event('change', { bubbles: true }));
   });
   await expect(why.getByRole('status')).toHaveText(/^then: QUEUED, NO_WORKER_REGISTERED/, { timeout: 60_000 });
+  expect(asked).toBe(1); // where it was let go
   expect(hasty(await heard())).toEqual([]);
 });
 
@@ -371,4 +374,69 @@ test('the columns of a table are chosen by keys alone, and the browser keeps the
   await choices.getByRole('button', { name: 'As they were' }).click();
   await expect(heads).toHaveText(names);
   expect(faults).toEqual([]);
+});
+
+test('the keys of a page do what its help says', async ({ page }) => {
+  const faults = faultsOf(page);
+  await cluster.call('PUT', '/v1/queues/fingers', { set: {} });
+  for (const id of ['finger-1', 'finger-2', 'finger-3']) await cluster.call('PUT', `/v1/jobs/${id}`, { queue: 'fingers', type: 'shout' });
+  await page.goto(`${(await cluster.leader()).api}/ui/jobs?q=${encodeURIComponent('queue=fingers')}`);
+  await shown(page);
+  await expect(page.getByRole('link', { name: 'finger-1' })).toBeVisible();
+  await page.keyboard.press('?');
+  const help = page.getByRole('dialog', { name: 'Keys' });
+  for (const keys of ['Ctrl-K', '?', '/', 'j', 'k', 'Enter', 'x', 'c', 'g o', 'g e']) await expect(help.locator(`kbd:text-is("${keys}")`), keys).toBeVisible();
+  await accessible(page, 'dialog[open]', ['light']);
+  await page.keyboard.press('Escape');
+
+  const rows = page.getByRole('grid', { name: 'Jobs' }).locator('[role=rowgroup] [role=row]'); // the newest first
+  for (const key of ['j', 'j', 'j', 'k', 'x']) await page.keyboard.press(key);
+  await expect(rows.nth(1)).toHaveAttribute('aria-selected', 'true');
+  await expect(page.getByRole('region', { name: 'What is selected' })).toContainText('1 job selected');
+  await page.keyboard.press('x');
+  await expect(page.getByRole('region', { name: 'What is selected' })).toHaveCount(0);
+  await page.keyboard.press('/');
+  await expect(page.getByRole('searchbox', { name: 'Terms' })).toBeFocused();
+  await page.getByRole('heading', { level: 1 }).click();
+  await page.keyboard.press('Enter');
+  await expect(page.getByRole('heading', { level: 1 })).toHaveText('finger-2');
+
+  await shown(page);
+  const why = page.getByLabel('Why', { exact: true });
+  await page.keyboard.press('[');
+  await expect(why.getByRole('button', { name: 'Back to now' })).toBeVisible();
+  await page.keyboard.press(']');
+  await expect(why.getByRole('button', { name: 'Back to now' })).toHaveCount(0);
+
+  await page.keyboard.press('g');
+  await page.keyboard.press('e');
+  await expect(page.getByRole('heading', { level: 1 })).toHaveText('Events');
+  await expect(page.locator('.title')).toContainText('live ·');
+  await page.keyboard.press('p');
+  await expect(page.locator('.title')).toContainText('paused');
+  await page.keyboard.press('p');
+  await expect(page.locator('.title')).toContainText('live ·');
+  expect(faults).toEqual([]);
+});
+
+test.describe('in another zone', () => {
+  test.use({ timezoneId: 'Asia/Kolkata' });
+
+  test('times are local or of UTC, as somebody chooses, and the browser keeps it', async ({ page }) => {
+    await cluster.call('PUT', '/v1/queues/zone', { set: {} });
+    await cluster.call('PUT', '/v1/jobs/zoned', { queue: 'zone', type: 'shout' });
+    await page.goto(`${(await cluster.leader()).api}/ui/jobs/zoned`);
+    await shown(page);
+    const time = page.getByLabel('Facts').locator('time').first();
+    const moment = Date.parse((await time.getAttribute('datetime'))!);
+    await expect(time).toHaveAttribute('title', /\+05:30$/);
+    expect(Date.parse((await time.getAttribute('title'))!)).toBe(moment);
+    await page.keyboard.press('Control+k');
+    await page.keyboard.type('Times: UTC');
+    await page.keyboard.press('Enter');
+    await expect(time).toHaveAttribute('title', new Date(moment).toISOString());
+    await page.reload();
+    await shown(page);
+    await expect(time).toHaveAttribute('title', new Date(moment).toISOString());
+  });
 });

@@ -1,7 +1,7 @@
-import { expect, test, type Locator, type Page } from '@playwright/test';
+import { expect, test, type Locator } from '@playwright/test';
 
 import { Cluster } from './cluster';
-import { accessible, faultsOf, shown, visit } from './look';
+import { accessible, faultsOf, held, shown, visit } from './look';
 import { Worker } from './worker';
 
 let cluster: Cluster;
@@ -156,31 +156,6 @@ test('each node says what its newest snapshot has, and its archive', async ({ pa
     await expect(cell).toContainText('not late');
   }
 });
-
-test('a rule that somebody else has changed meanwhile is not replaced', async ({ page }) => {
-  await cluster.call('PUT', '/v1/key-rules/lane', { concurrency: 2 });
-  await page.goto(`${(await cluster.leader()).api}/ui/tenants`);
-  await shown(page);
-  await held(page, /\/v1\/key-rules(\?|$)/); // the page does not hear of it
-  await cluster.call('PUT', '/v1/key-rules/lane', { concurrency: 3 });
-  await page.getByLabel('Rules of keys').getByRole('row', { name: 'lane' }).getByRole('button', { name: 'Change the rule…' }).click();
-  await page.getByLabel('open at once').fill('9');
-  await page.getByRole('button', { name: 'Change the rule', exact: true }).click();
-  await expect(page.getByRole('dialog').getByRole('alert')).toContainText('it was changed since you read it');
-  const { rules } = await cluster.call<{ rules: { name: string; concurrency: number }[] }>('GET', '/v1/key-rules');
-  expect(rules.find((r) => r.name === 'lane')?.concurrency).toBe(3);
-});
-
-/** Holds what a page asks for back, until it is let go. */
-async function held(page: Page, what: RegExp): Promise<() => void> {
-  let go = (): void => {};
-  const until = new Promise<void>((done) => (go = done));
-  await page.route(what, async (route) => {
-    await until;
-    await route.continue();
-  });
-  return go;
-}
 
 test('a look at the past says how many entries a node replays for it, while it does', async ({ page }) => {
   await cluster.call('PUT', '/v1/queues/past', { set: {} });

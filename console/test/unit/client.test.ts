@@ -52,6 +52,15 @@ test('without a leader a read is what the node has, and says so', async () => {
   expect(calls[1]?.url).toBe('http://n1:1/v1/jobs?q=state%3DDEAD&consistency=stale');
 });
 
+test('who is no longer known is told once to who asked, and to the page', async () => {
+  const { client, calls } = setup(() => refused(401, 'UNAUTHENTICATED'));
+  const told: string[] = [];
+  client.onUnknown = (why) => told.push(why.message);
+  await expect(client.get('/v1/queues')).rejects.toMatchObject({ kind: 'UNAUTHENTICATED' });
+  await expect(client.as('rota_other').get('/v1/whoami')).rejects.toMatchObject({ kind: 'UNAUTHENTICATED' });
+  expect([told, calls.length]).toEqual([['it is UNAUTHENTICATED'], 2]);
+});
+
 test('a refusal is not repeated, and says what was refused', async () => {
   const { client, calls } = setup(() => refused(400, 'INVALID'));
   const reason = await client.get('/v1/queues').catch((e: unknown) => e);

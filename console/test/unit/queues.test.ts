@@ -1,3 +1,5 @@
+import { execFileSync } from 'node:child_process';
+
 import { expect, test } from 'vitest';
 
 import { grown, nothing } from '../../src/pages/queue/history';
@@ -61,14 +63,14 @@ test('changes are what was written otherwise, and one who was overtaken sees bot
     ['lease_ms', '1m', '2m'],
     ['paused', 'off', 'on'],
   ]);
-  const rows = (now: Record<string, unknown>): string[][] => versionsOf(keys, policy, now, changes).map((v) => [v.key.key, v.was, v.now, v.mine]);
+  const rows = (now: Record<string, unknown>): string[][] => versionsOf(keys, policy, now, changes).map((v) => [v.name, v.was, v.now, v.mine]);
   const mine = [
-    ['lease_ms', '1m', '1m', '2m'],
+    ['t_lease', '1m', '1m', '2m'],
     ['paused', 'off', 'off', 'on'],
   ];
   expect(rows(policy)).toEqual(mine);
   expect(rows({ ...policy, attempt_max: 9 })).toEqual([mine[0], ['attempt_max', '6', '9', ''], mine[1]]);
-  expect(rows({ ...policy, lease_ms: 30_000 })).toEqual([['lease_ms', '1m', '30s', '2m'], mine[1]]);
+  expect(rows({ ...policy, lease_ms: 30_000 })).toEqual([['t_lease', '1m', '30s', '2m'], mine[1]]);
   const said = tried(keys, [
     { key: 'lease_ms', from: '60000', to: '120000' },
     { key: 'paused', from: 'false', to: 'true' },
@@ -84,6 +86,10 @@ test('what was seen is kept for a while, a moment once', () => {
   expect(grown(h, 1_000_100, [1, 2])).toBe(h);
 });
 
-test('a shell takes a name for one word', () => {
+test('a shell takes a name for one word, and runs nothing of it', () => {
   expect([quoted('images'), quoted("it's; rm -rf"), quoted('')]).toEqual(['images', "'it'\\''s; rm -rf'", "''"]);
+  for (const word of ['flow/$(echo ran)', '`echo ran`', "it's", 'a "b" \\', '*', '~', '!!', 'two\nlines', "\u001b[201~\necho 'ran'\n", '']) {
+    expect(quoted(word)).not.toMatch(/\p{Cc}/u);
+    expect(execFileSync('bash', ['-c', `printf %s ${quoted(word)}`], { encoding: 'utf8' })).toBe(word);
+  }
 });

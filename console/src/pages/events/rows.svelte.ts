@@ -1,10 +1,12 @@
+import { untrack } from 'svelte';
+
 import { isNotice, Tail, type Entry, type TailStatus, type Wanted } from '../../api/tail';
 import { app } from '../../app.svelte';
 
 /** So many are kept on a page; older ones go. */
 export const most = 10_000;
 
-/** Events as a page shows them: the newest first, and no more than it can hold. */
+/** Events as a page shows them: the newest first, and no more than it can hold. Make it while a component is made. */
 export class Rows {
   entries = $state.raw<Entry[]>([]);
   status = $state.raw<TailStatus>({ open: false, node: '', last: '' });
@@ -14,6 +16,13 @@ export class Rows {
   private readonly tail = new Tail(app.client, (entries) => this.take(entries));
   private wanted: Wanted = {};
   private readonly seen = (): void => this.tail.visible(document.visibilityState === 'visible');
+
+  constructor() {
+    // Where the session had ended it goes on with the next one, behind what was looked at last.
+    $effect(() => {
+      if (!app.ended) untrack(() => this.status.problem?.kind === 'UNAUTHENTICATED' && this.resume());
+    });
+  }
 
   begin(wanted: Wanted, from: string): void {
     this.wanted = wanted;

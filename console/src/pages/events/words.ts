@@ -54,6 +54,6 @@ function flat(value: unknown, name: string): string[] {
 
 /** Returns the command that prints the same. */
 export function commandOf(wanted: Wanted, from: string): string {
-  const flags = [...(wanted.kind ?? []).map((k) => `--kind ${quoted(k)}`), wanted.job ? `--job ${quoted(wanted.job)}` : '', wanted.actor ? `--actor ${quoted(wanted.actor)}` : '', /^\d/.test(from) ? `--from ${from}` : ''];
+  const flags = [...(wanted.kind ?? []).map((k) => `--kind ${quoted(k)}`), wanted.job ? `--job ${quoted(wanted.job)}` : '', wanted.actor ? `--actor ${quoted(wanted.actor)}` : '', /^\d/.test(from) ? `--from ${quoted(from)}` : ''];
   return ['rota events tail --follow', ...flags].filter(Boolean).join(' ');
 }

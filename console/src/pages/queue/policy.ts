@@ -1,5 +1,6 @@
 import type { components } from '../../api/schema';
 import type { SettingChange } from '../../api/types';
+import type { Difference } from '../../ui/edit.svelte';
 
 export type PolicyKey = components['schemas']['PolicyKey'];
 
@@ -64,22 +65,13 @@ export function changesOf(keys: PolicyKey[], policy: Record<string, unknown>, wr
   });
 }
 
-/** A key that two people have changed at a time, or one of them. */
-export interface Versions {
-  key: PolicyKey;
-  /** As it was read, as it is now, and as it was written. */
-  was: string;
-  now: string;
-  mine: string;
-}
-
 /** Returns the keys that somebody else has changed between two readings, and those that are to be changed. */
-export function versionsOf(keys: PolicyKey[], was: Record<string, unknown>, now: Record<string, unknown>, changes: Change[]): Versions[] {
+export function versionsOf(keys: PolicyKey[], was: Record<string, unknown>, now: Record<string, unknown>, changes: Change[]): Difference[] {
   return keys.flatMap((key) => {
     const read = shown(key, was[key.key]);
     const other = shown(key, now[key.key]);
     const mine = changes.find((c) => c.key === key)?.to;
-    return mine === undefined && same(key, read, other) ? [] : [{ key, was: read, now: other, mine: mine ?? '' }];
+    return mine === undefined && same(key, read, other) ? [] : [{ name: nameOf(key), was: read, now: other, mine: mine ?? '' }];
   });
 }
 

@@ -1,1 +1,0 @@
-function e(e){return/^[\w.:@/+-]+$/.test(e)?e:`'${e.replaceAll(`'`,`'\\''`)}'`}export{e as t};
