@@ -96,6 +96,10 @@ func (s *simulation) readTrace(ctx context.Context, a *app, path string) (jobs [
 	if err == nil && s.jobs == 0 && trace.More > 0 {
 		err = fmt.Errorf("line %d: more than %d jobs: take the first N by --jobs N, or split the log", trace.More, maxSimulatedJobs)
 	}
+	if errors.Is(err, flowfile.ErrNoJobs) {
+		return nil, 0, nil, failf("read trace %s: it has no jobs: a job log in the Standard Workload Format or jobs one JSON object a line, either plain or gzip'd, "+
+			"a WfCommons instance (.json) or a load to draw (.yaml) is wanted", path)
+	}
 	unended := int64(0)
 	if err == nil && trace.SWF == nil {
 		jobs, unended, err = foresight.FromTimed(trace.Timed)

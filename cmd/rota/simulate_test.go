@@ -115,7 +115,8 @@ func TestSimulate_refuses(t *testing.T) {
 		want      string
 		code      int
 	}{
-		{"nothing", "", nil, "no jobs in 0 lines", exitFailed},
+		{"nothing", "", nil, "it has no jobs: a job log in the Standard Workload Format or jobs one JSON object a line", exitFailed},
+		{"a header", "; MaxProcs: 4\n", nil, "a WfCommons instance (.json) or a load to draw (.yaml) is wanted", exitFailed},
 		{"a cut line", one + "2 5 -1 9", nil, "line 3: 4 fields, 18 are wanted: is the line cut", exitFailed},
 		{"backward times", one + one[strings.Index(one, "\n")+1:] + strings.Replace(one[strings.Index(one, "\n")+1:], "1 0", "3 -4", 1), nil, "line 4: field 2 (submit time) is -4", exitFailed},
 		{"jobs that are too large", one, []string{"--procs", "9"}, "no worker can run any of the 1 jobs: give larger ones by --procs or --workers", exitFailed},

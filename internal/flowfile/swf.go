@@ -59,6 +59,9 @@ func (l *SWFLog) Largest() int64 {
 	return most
 }
 
+// ErrNoJobs is why a log without a job is refused.
+var ErrNoJobs = errors.New("no jobs")
+
 // ReadSWF reads a log, gzip'd or not, up to most jobs (0: all). Header lines begin
 // with ';', every other line that is not blank is a job. A line that is neither is
 // refused by its number.
@@ -120,7 +123,7 @@ func readSWF(r io.Reader, most int) (*SWFLog, error) {
 		return nil, unpacking(number, err)
 	}
 	if len(log.Jobs) == 0 {
-		return nil, fmt.Errorf("no jobs in %d lines: a Standard Workload Format log, plain or gzip'd, is wanted", number)
+		return nil, fmt.Errorf("%w in %d lines: a Standard Workload Format log, plain or gzip'd, is wanted", ErrNoJobs, number)
 	}
 	return log, nil
 }

@@ -86,7 +86,7 @@ func ReadTimed(r *bufio.Reader, most int) (jobs []TimedJob, more int, err error)
 		jobs = append(jobs, j)
 	}
 	if len(jobs) == 0 {
-		return nil, 0, fmt.Errorf("no jobs in %d lines: one JSON object a line is wanted", in.number-1)
+		return nil, 0, fmt.Errorf("%w in %d lines: one JSON object a line is wanted", ErrNoJobs, in.number-1)
 	}
 	return jobs, 0, nil
 }

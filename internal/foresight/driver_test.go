@@ -312,16 +312,18 @@ func TestClean(t *testing.T) {
 		{Submit: 1, Run: -1, Allocated: -1, Requested: 4, Estimate: -1, User: -1},
 		{Submit: 2, Run: 0, Allocated: 4, Requested: 4, Estimate: 9, User: -1},
 		{Submit: 3, Run: 20, Allocated: 4, Requested: 8, Estimate: 9, User: -1},
+		{Submit: 4, Run: 5, Allocated: 4, Requested: -1, Estimate: math.MaxInt64, User: -1},
 		{Submit: 4, Run: 5, Allocated: 99, Requested: -1, Estimate: 9, User: 7},
 	}}
+	endless := job(4, 5, longest/1000, 4)
 	for _, test := range []struct {
 		how     Cleaning
 		want    []Job
 		dropped int64
 	}{
-		{CleanRLS, []Job{job(1, 10, 10, 4), job(3, 20, 9, 8)}, 2},
-		{CleanPredictsim, []Job{job(3, 9, 9, 8)}, 3},
-		{CleanSWF, []Job{job(3, 20, 9, 4)}, 3},
+		{CleanRLS, []Job{job(1, 10, 10, 4), job(3, 20, 9, 8), endless}, 2},
+		{CleanPredictsim, []Job{job(3, 9, 9, 8), endless}, 3},
+		{CleanSWF, []Job{job(3, 20, 9, 4), endless}, 3},
 	} {
 		jobs, dropped := Clean(log, test.how)
 		if last := jobs[len(jobs)-1].Tenant; last != "u7" {
