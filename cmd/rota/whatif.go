@@ -241,6 +241,8 @@ func historyColumns() []column[historyRow] {
 		{"HISTORY", false, 0, func(r historyRow) any { return r.history }},
 		{"JOBS", false, 0, func(r historyRow) any { return r.Jobs }},
 		{"STARTED", false, 0, func(r historyRow) any { return r.Started }},
+		{"AT WORK", false, 0, func(r historyRow) any { return r.Working }},
+		{"WAITING", false, 0, func(r historyRow) any { return r.Waiting }},
 		{"WAIT MEAN S", false, 0, func(r historyRow) any { return decimal(r.WaitMeanS, 3) }},
 		{"WAIT P50 S", false, 0, func(r historyRow) any { return decimal(r.WaitP50S, 3) }},
 		{"WAIT P95 S", false, 0, func(r historyRow) any { return decimal(r.WaitP95S, 3) }},

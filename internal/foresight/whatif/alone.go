@@ -218,10 +218,11 @@ func (l *life) word(o *lease) *fsmpb.Op {
 // say logs what workers say, and plans what they say next.
 func (l *life) say(at int64, ops []*fsmpb.Op, said []*lease) error {
 	a, err := l.own(at, ops)
-	if err == nil {
-		l.said(at, said, a.Outcomes)
+	if err != nil {
+		return err
 	}
-	return err
+	l.said(at, said, a.Outcomes)
+	return l.depart(at)
 }
 
 // said plans what workers say next, after they were answered.
@@ -308,7 +309,7 @@ func (l *life) outside(i rota.Index, at int64, term uint64, e *fsmpb.Entry) erro
 	ops, said, _ := l.words(at)
 	for _, op := range e.GetOps() {
 		if foreign(op) && !l.left.drops(op) {
-			ops = append(ops, l.renamed(op))
+			ops = append(ops, l.staying(l.renamed(op))...)
 		}
 	}
 	if len(ops) == 0 && len(l.walls) == 0 {
@@ -337,6 +338,9 @@ func (l *life) outside(i rota.Index, at int64, term uint64, e *fsmpb.Entry) erro
 		if _, err := l.own(at, []*fsmpb.Op{{Op: &fsmpb.Op_Sweep{Sweep: &fsmpb.Sweep{}}}}); err != nil {
 			return err
 		}
+	}
+	if err := l.depart(at); err != nil {
+		return err
 	}
 	l.again(e)
 	return l.changes()

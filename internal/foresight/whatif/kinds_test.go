@@ -1,6 +1,7 @@
 package whatif
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -161,5 +162,66 @@ func TestRun_polls(t *testing.T) {
 	}
 	if r := mustRun(t, &Plan{Log: l, Change: change(t, nil, "+1xp")}); r.Histories[2].Completed != 3 || !strings.HasPrefix(string(r.Parting.WhatIf.Worker), "what-if-") {
 		t.Errorf("with another like it: %+v, parted at %+v", r.Histories[2], r.Parting)
+	}
+}
+
+// TestRun_leave: a worker that leaves when it is idle in the record has the jobs ended that another history gave it before it does, and gets no more. One
+// that an operator retires, or whose id is registered anew, leaves when it did, and its job starts once more.
+func TestRun_leave(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name       string
+		own, again bool
+		starts     int64
+		waits, use float64 // use is of the slots, which a worker offers until it leaves
+	}{
+		{"of itself", true, false, 3, 19, 21.0 / (2*20 + 2*30)},
+		{"by an operator", false, false, 4, 29, 22.0 / (2*11 + 2*30)},
+		{"registered anew", true, true, 4, 14, 26.0 / (2*60 + 2*30)},
+	} {
+		l := newLeader(t)
+		l.set("ranking", "fifo", "fair_share", "off")
+		l.worker("w", 2)
+		for _, id := range []string{"a", "b"} { // beside each other here, one after the other under the change
+			l.submit(jobSpec(id, 10_000))
+		}
+		l.until(begins + 11_000)
+		w, _ := l.m.Worker("w")
+		bye := &fsmpb.SetStatus{Worker: "w", Status: uint32(rota.WorkerRetired)}
+		if test.own {
+			bye.Session = uint64(w.Session)
+		}
+		l.log(&fsmpb.Op{Op: &fsmpb.Op_SetStatus{SetStatus: bye}})
+		l.submit(jobSpec("c", 1_000))
+		if test.again {
+			l.until(begins + 15_000)
+			l.worker("w", 2)
+		}
+		l.until(begins + 30_000)
+		l.worker("v", 2)
+		l.until(begins + 60_000)
+		r := mustRun(t, &Plan{Log: l, Change: change(t, []string{"default.leases_max_per_worker=1"})})
+		record, h := r.Histories[0], r.Histories[2]
+		if r.Parting == nil || record.Decisions != 3 || h.Completed != 3 || h.Decisions != test.starts || h.Refused != 0 || h.Filled != 0 ||
+			h.WaitMaxS < test.waits-0.02 || h.WaitMaxS > test.waits+0.3 || !near(h.Utilisation, test.use) {
+			t.Errorf("%s: parted %v, record %+v, changed %+v", test.name, r.Parting != nil, record, h)
+		}
+	}
+}
+
+// TestRun_open counts the jobs that are at work, or wait, as the window ends.
+func TestRun_open(t *testing.T) {
+	t.Parallel()
+	l := newLeader(t)
+	l.worker("w", 1)
+	for i := range 5 {
+		l.submit(jobSpec(fmt.Sprint("j", i), 10_000))
+	}
+	l.until(begins + 15_000)
+	r := mustRun(t, &Plan{Log: l, Change: change(t, nil, "+1xw")})
+	for i, want := range []Group{{Completed: 1, Working: 1, Waiting: 3}, {Completed: 1, Working: 1, Waiting: 3}, {Completed: 2, Working: 2, Waiting: 1}} {
+		if h := r.Histories[i]; h.Jobs != 5 || h.Completed != want.Completed || h.Working != want.Working || h.Waiting != want.Waiting {
+			t.Errorf("%s: %+v", h.Name, h)
+		}
 	}
 }

@@ -39,6 +39,8 @@ type life struct {
 	// dark are workers that are not heard, with what they would say.
 	dark   map[rota.WorkerID]bool
 	silent map[rota.WorkerID][]*lease
+	// leaving are the goodbyes of workers that are still at work here, as they came.
+	leaving []*fsmpb.Op
 	// asked says that something changed since rounds were decided, at asking; matched is when they were.
 	asked           bool
 	asking, matched int64

@@ -77,10 +77,13 @@ type History struct {
 // Group are the jobs of a queue or of a tenant. A wait is from the first time that a job is QUEUED to its first lease, or to its
 // end, or to that of the window.
 type Group struct {
-	Of        string  `json:"of,omitempty"`
-	Jobs      int64   `json:"jobs"`
-	Started   int64   `json:"started"`
-	Completed int64   `json:"completed"`
+	Of        string `json:"of,omitempty"`
+	Jobs      int64  `json:"jobs"`
+	Started   int64  `json:"started"`
+	Completed int64  `json:"completed"`
+	// Working counts the jobs that had started and not ended as the window ended, Waiting those that had not even started.
+	Working   int64   `json:"working"`
+	Waiting   int64   `json:"waiting"`
 	WaitMeanS float64 `json:"wait_mean_s"`
 	WaitP50S  float64 `json:"wait_p50_s"`
 	WaitP95S  float64 `json:"wait_p95_s"`
@@ -113,6 +116,13 @@ func (t *tally) add(f *fate, wait int64, dated bool) {
 	t.waits = append(t.waits, wait)
 	if f.started != 0 {
 		t.Started++
+	}
+	switch {
+	case f.ended != 0:
+	case f.started != 0:
+		t.Working++
+	default:
+		t.Waiting++
 	}
 	if f.state == rota.JobCompleted {
 		t.Completed++
