@@ -87,7 +87,7 @@ func mixed(seed uint64) Options {
 	}
 	o.Turns = o.Keys && seed%2 == 0
 	o.Polls = seed%9 == 7 && seed%12 != 11
-	if o.Wide = seed%10 == 8 && !o.Tokens && !o.Owners && !o.Removals && !o.Polls && !o.Turns; o.Wide {
+	if o.Wide = seed%10 == 8 && !o.Tokens && !o.Owners && !o.Removals && !o.Polls; o.Wide {
 		o.Policy = widePolicy
 	}
 	if seed%12 == 11 {

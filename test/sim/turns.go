@@ -13,7 +13,8 @@ import (
 const turnsQueue = "turns"
 
 // turnsKept is how many turns another party may have while one waits for its own: one that it was
-// behind by, the one of the same turn, and one that the party had in advance as it began to wait.
+// behind by, the one of the same turn, and one that the party had in advance as it began to wait. What a
+// party had at once, in a round that others who wait came too late for, it has in advance of them as well.
 const turnsKept = 3
 
 // turnsOp makes the queue.
@@ -47,19 +48,84 @@ func (k *keyer) turnJobs() {
 }
 
 // turns is what the auditor knows of parties that take turns: the jobs of each that wait for
-// nothing but a worker, since which entry any does, and how often others were assigned since.
+// nothing but a worker, with the entry from which on each does; since which entry the party may have a
+// turn, and how often others were assigned since.
 type turns struct {
-	// set is whether the rule is.
+	// set is whether the rule is, most how many leases it allows a party that a key names.
 	set     bool
-	waiting map[string]map[rota.JobID]bool
+	most    int
+	waiting map[string]map[rota.JobID]rota.Index
+	open    map[string]map[rota.JobID]bool
 	since   map[string]rota.Index
 	passed  map[string]map[string]int
+	// had are the turns of each party in the last entry in which it had any, hadAt.
+	had   map[string]int
+	hadAt map[string]rota.Index
 	// heights are of the rounds that have a job of the entry.
 	heights map[rota.JobID]rota.Index
 }
 
 func newTurns() turns {
-	return turns{waiting: map[string]map[rota.JobID]bool{}, since: map[string]rota.Index{}, passed: map[string]map[string]int{}}
+	return turns{waiting: map[string]map[rota.JobID]rota.Index{}, open: map[string]map[rota.JobID]bool{}, since: map[string]rota.Index{},
+		passed: map[string]map[string]int{}, had: map[string]int{}, hadAt: map[string]rota.Index{}}
+}
+
+// full reports whether a party has as many leases as the rule allows: it waits for one of them then, and not for a turn.
+func (t *turns) full(party string) bool { return t.set && party != "" && len(t.open[party]) >= t.most }
+
+// saw reports whether a round that was decided at a height saw a party wait for its turn.
+func (t *turns) saw(height rota.Index, party string) bool {
+	if t.full(party) || height < t.since[party] {
+		return false
+	}
+	for _, at := range t.waiting[party] {
+		if at <= height {
+			return true
+		}
+	}
+	return false
+}
+
+// begins has a party wait for its turn from an entry on.
+func (t *turns) begins(party string, at rota.Index) {
+	t.since[party], t.passed[party] = at, map[string]int{}
+}
+
+// takes gives a party a turn in an entry.
+func (t *turns) takes(party string, job rota.JobID, at rota.Index) {
+	delete(t.waiting[party], job)
+	if t.open[party] == nil {
+		t.open[party] = map[rota.JobID]bool{}
+	}
+	t.open[party][job] = true
+	if t.hadAt[party] != at {
+		t.had[party], t.hadAt[party] = 0, at
+	}
+	t.had[party]++
+}
+
+// ends counts the lease of a party's job no more, if it has one.
+func (t *turns) ends(party string, job rota.JobID, at rota.Index) {
+	was := t.full(party)
+	if delete(t.open[party], job); was && !t.full(party) {
+		t.begins(party, at)
+	}
+}
+
+// allows notes how many leases the rule allows from an entry on.
+func (t *turns) allows(most int64, at rota.Index) {
+	var were []string
+	for party := range t.open {
+		if t.full(party) {
+			were = append(were, party)
+		}
+	}
+	t.set, t.most = true, int(most)
+	for _, party := range were {
+		if !t.full(party) {
+			t.begins(party, at)
+		}
+	}
 }
 
 // turnOf is the party of a job of the queue, and whether it waits for none of its other keys.
@@ -89,16 +155,21 @@ func (t *turns) rounds(e *fsmpb.Entry) {
 	}
 }
 
-// inTurns holds that no party waits while rounds that saw it wait give another more turns than it
+// inTurns holds that no party waits for its turn while rounds that saw it wait give another more turns than it
 // may have before.
 func (a *auditor) inTurns(r *fsm.Applied, e *rota.Event) {
 	t := &a.turns
 	if e.Kind == rota.EventKeyRuleChanged && e.Queue == turnsQueue {
-		t.set = true
+		t.allows(a.keyed.rules["a:"].Concurrency, r.Index)
 	}
 	party, free, ok := a.keyed.turnOf(e.Job)
 	if !ok {
 		return
+	}
+	switch e.Kind {
+	case rota.EventLeaseExpired, rota.EventLeaseCancelled, rota.EventLeaseDeclined, rota.EventJobCompleted, rota.EventJobRetryScheduled, rota.EventJobDelayed,
+		rota.EventJobDead, rota.EventJobCancelled, rota.EventJobExpired, rota.EventJobEnqueued:
+		t.ends(party, e.Job, r.Index)
 	}
 	switch e.Kind {
 	case rota.EventJobEnqueued:
@@ -106,28 +177,29 @@ func (a *auditor) inTurns(r *fsm.Applied, e *rota.Event) {
 			return
 		}
 		if len(t.waiting[party]) == 0 {
-			t.waiting[party], t.since[party], t.passed[party] = map[rota.JobID]bool{}, r.Index, map[string]int{}
+			t.waiting[party] = map[rota.JobID]rota.Index{}
+			t.begins(party, r.Index)
 		}
-		t.waiting[party][e.Job] = true
+		t.waiting[party][e.Job] = r.Index
 	case rota.EventAssignmentDropped: // its party's turn is another's, and it has the next one again
 		for other := range t.waiting {
 			t.passed[other] = map[string]int{}
 		}
 	case rota.EventJobAssigned:
-		delete(t.waiting[party], e.Job)
+		t.takes(party, e.Job, r.Index)
 		if !t.set {
 			return
 		}
 		a.Turned++
-		for other, jobs := range t.waiting {
+		for other := range t.waiting {
 			if other == party {
 				t.passed[other] = map[string]int{}
 				continue
 			}
-			if len(jobs) == 0 || t.heights[e.Job] < t.since[other] {
+			if !t.saw(t.heights[e.Job], other) {
 				continue
 			}
-			if t.passed[other][party]++; t.passed[other][party] > turnsKept {
+			if t.passed[other][party]++; t.passed[other][party] > turnsKept+max(0, t.had[other]-1) {
 				a.failf("party %q had %d turns while party %q waited for one", party, t.passed[other][party], other)
 			}
 		}
