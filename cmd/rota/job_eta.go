@@ -19,7 +19,7 @@ func (a jobCommands) eta() *cobra.Command {
 		Short: "Forecast when a job starts, and say what that hangs on",
 		Long: `Forecast when a job starts: the node that is asked runs the code that decides ahead of its own
 state, several times, with run times that jobs like those before it had. At least 9 of 10 jobs
-should start within the interval. Where no date can be told it says what stands in the way. It needs no leader.`,
+should start within the interval. Where no date can be given it says what stands in the way. It needs no leader.`,
 		Example: `  rota job eta nightly-7
   rota job eta nightly-7 -o json`,
 		Args: cobra.ExactArgs(1),
@@ -60,7 +60,7 @@ func etaText(x *rota.ETA) string {
 		for _, w := range x.Reasons {
 			reasons = append(reasons, strings.TrimSuffix(w.Reason+": "+clean(w.Detail), ": "))
 		}
-		text += "\nno date can be told\n"
+		text += "\nno date can be given\n"
 		list("in its way", reasons)
 		list("it would run if", x.WouldRun)
 	}

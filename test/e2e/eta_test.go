@@ -27,7 +27,7 @@ func TestETAOverTheWire(t *testing.T) {
 	if x := eta("lonely"); x.Expected != 0 || len(x.Reasons) == 0 || x.Reasons[0].Reason != "NO_WORKER_REGISTERED" {
 		t.Errorf("without a worker: %+v", x)
 	}
-	contains(t, "the text", c.rota(t, "job", "eta", "lonely").want(t, 0).stdout, "no date can be told", "NO_WORKER_REGISTERED", "it would run if")
+	contains(t, "the text", c.rota(t, "job", "eta", "lonely").want(t, 0).stdout, "no date can be given", "NO_WORKER_REGISTERED", "it would run if")
 
 	w := c.puppet(t, "eta-w", q, 1)
 	w.serves("lonely")

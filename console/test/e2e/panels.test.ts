@@ -49,7 +49,7 @@ test('when a job starts: its interval, what it hangs on, and why there is no dat
   await cluster.call('POST', '/v1/queues/line/pause');
   await page.reload();
   await shown(page);
-  await expect(panel).toContainText('No date can be told');
+  await expect(panel).toContainText('No date can be given');
   await expect(panel.getByRole('listitem').filter({ hasText: 'QUEUE_PAUSED' })).toBeVisible();
   expect(asked).toEqual(['/v1/jobs/line-waits/eta', '/v1/jobs/line-waits/eta']); // once for each time that it was opened
 

@@ -99,7 +99,7 @@ export type JobEta = Message<"rota.v1.JobEta"> & {
   startedMs: bigint;
 
   /**
-   * When it should start, and from when to when at least 9 of 10 should; 0 where no date can be told.
+   * When it should start, and the interval in which at least 9 of 10 such jobs should start; 0 if no date can be given.
    *
    * @generated from field: int64 expected_start_ms = 7;
    */
