@@ -193,6 +193,7 @@ class App {
     const overview = topic === 'overview' ? (found?.state as Overview | undefined) : undefined;
     if (overview) {
       usable();
+      this.client.leaderless = !overview.leader;
       if (overview.leader) this.leaderless = 0;
       else this.leaderless ||= Date.now();
       if (overview.apis) this.nodes.learn(overview.apis); // a node that stalls knows none

@@ -46,6 +46,8 @@ const rounds = 3;
 export class Client {
   /** The caller's token; it is in memory only. */
   token = '';
+  /** Whether the page has heard that nobody leads: what a node has is asked for at once then, and not once it has waited for a leader. */
+  leaderless = false;
   /** Called where a node does not know the caller: its token ended, or was revoked. */
   onUnknown: (why: Problem) => void = () => {};
 
@@ -88,14 +90,16 @@ export class Client {
     path: P,
     options: CallOptions<Operation<P, M>>,
   ): Promise<Answer<Result<P, M>>> {
-    let query = (options.query ?? {}) as Record<string, unknown>;
-    let stale = false;
+    const asked = (options.query ?? {}) as Record<string, unknown>;
+    const mayBeStale = method === 'get' && takesConsistency(path);
+    let stale = mayBeStale && this.leaderless;
     let last = new Problem({ kind: 'UNAVAILABLE', detail: 'no node answers' });
     const tries = rounds * this.nodes.all.length;
     for (let i = 0; i < tries; i++) {
       if (i > 0) await sleep(this.nodes.wait(), options.signal);
       const origin = this.nodes.current;
       try {
+        const query = stale ? { ...asked, consistency: 'stale' } : asked;
         return await this.ask<Result<P, M>>(origin, method, address(path, options.path, query), options, stale);
       } catch (reason) {
         options.signal?.throwIfAborted();
@@ -107,10 +111,8 @@ export class Client {
         if (reason.kind === 'UNAUTHENTICATED') this.onUnknown(reason);
         if (!reason.passing) throw reason;
         last = reason;
-        if (method === 'get' && !stale && takesConsistency(path)) {
-          // No leader confirms a read: what the node has is better than nothing, and marked.
-          stale = true;
-          query = { ...query, consistency: 'stale' };
+        if (mayBeStale && !stale) {
+          stale = true; // no leader confirms a read: what the node has is better than nothing, and marked
           continue;
         }
         if (method === 'get') this.nodes.failed(origin);
@@ -148,9 +150,9 @@ export class Client {
   }
 }
 
-/** Calls of the cluster itself and of figures answer from the node asked, with a leader or without. */
-function takesConsistency(path: string): boolean {
-  return !/^\/v1\/(cluster|cluster\/peers|stats|whoami|past)$/.test(path);
+/** Whether a call may be answered by what a node has: those of the cluster itself, of figures, of the past and of streams always are. */
+export function takesConsistency(path: string): boolean {
+  return !/^\/v1\/(cluster(\/(peers|views|snapshot))?|stats|settings|whoami|past|rounds\/.*|events|live)$/.test(path);
 }
 
 /** Returns a path with its parts filled in, and the parameters that have a value. */

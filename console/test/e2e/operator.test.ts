@@ -249,10 +249,11 @@ test('why a job waits is said aloud, and not each moment that the slider passes'
   let asked = 0;
   page.on('request', (r) => void (/\/why\?.*at=/.test(r.url()) && r.method() === 'GET' && asked++));
   const slider = why.getByRole('slider');
-  await slider.evaluate((e: HTMLInputElement) => {
+  await slider.evaluate(async (e: HTMLInputElement) => {
     for (let i = 0; i <= 20; i++) {
       e.valueAsNumber = Number(e.min) + ((Number(e.max) - Number(e.min)) * i) / 40;
       e.dispatchEvent(new Event('input', { bubbles: true }));
+      await new Promise((done) => requestAnimationFrame(done)); // as a hand does
     }
     e.dispatchEvent(new Event('change', { bubbles: true }));
   });

@@ -204,7 +204,7 @@ test('a job that is deleted while its page is open: what was known stays, and no
   await open(page, '/ui/jobs/brief-1');
   await expect(page.getByRole('button', { name: 'Retry job…' })).toBeVisible();
   await cluster.call('DELETE', '/v1/jobs/brief-1');
-  await expect(page.getByRole('alert').filter({ hasText: 'It was deleted or forgotten while this page was open' })).toBeVisible();
+  await expect(page.getByRole('alert').filter({ hasText: 'it was deleted or forgotten while this page was open' })).toBeVisible();
   await expect(page.getByRole('button', { name: /…$/ }).and(page.locator('main *'))).toHaveCount(0);
   await expect(page.getByRole('alert')).toHaveCount(1);
   await expect(page.getByText('its payload')).toBeVisible();

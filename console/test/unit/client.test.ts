@@ -1,6 +1,8 @@
+import { readFileSync } from 'node:fs';
+
 import { expect, test } from 'vitest';
 
-import { address, Client } from '../../src/api/client';
+import { address, Client, takesConsistency } from '../../src/api/client';
 import { Nodes } from '../../src/api/nodes';
 import { Problem } from '../../src/api/problem';
 
@@ -50,6 +52,26 @@ test('without a leader a read is what the node has, and says so', async () => {
   const { client, calls } = setup((c) => (c.url.includes('consistency=stale') ? ok({ jobs: [] }) : refused(503, 'UNAVAILABLE')));
   expect((await client.get('/v1/jobs', { query: { q: 'state=DEAD' } })).stale).toBe(true);
   expect(calls[1]?.url).toBe('http://n1:1/v1/jobs?q=state%3DDEAD&consistency=stale');
+});
+
+test('once the page has heard that nobody leads, what a node has is asked for at once, where a call takes that', async () => {
+  const { client, calls } = setup(() => ok({}));
+  client.leaderless = true;
+  expect((await client.get('/v1/jobs', { query: { q: 'state=DEAD' } })).stale).toBe(true);
+  expect((await client.get('/v1/settings')).stale).toBe(false);
+  await client.post('/v1/queues/{id}/pause', { path: { id: 'q' } });
+  client.leaderless = false;
+  expect((await client.get('/v1/jobs')).stale).toBe(false);
+  expect(calls.map((c) => c.url.slice('http://n1:1'.length))).toEqual(['/v1/jobs?q=state%3DDEAD&consistency=stale', '/v1/settings', '/v1/queues/q/pause', '/v1/jobs']);
+});
+
+test('the calls that take a consistency are those of the API', () => {
+  const { paths } = JSON.parse(readFileSync(new URL('../../../docs/reference/openapi.json', import.meta.url), 'utf8')) as {
+    paths: Record<string, { get?: { parameters?: { name?: string }[] } }>;
+  };
+  const reads = Object.entries(paths).filter(([, of]) => of.get);
+  expect(reads.length).toBeGreaterThan(30);
+  expect(reads.filter(([path]) => takesConsistency(path)).map(([path]) => path)).toEqual(reads.filter(([, of]) => of.get!.parameters?.some((p) => p.name === 'consistency')).map(([path]) => path));
 });
 
 test('who is no longer known is told once to who asked, and to the page', async () => {
