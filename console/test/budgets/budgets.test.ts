@@ -49,11 +49,9 @@ const median = (all: number[]): number => all.toSorted((a, b) => a - b)[Math.flo
 const kib = (bytes: number): string => `${(bytes / 1024).toFixed(1)} KiB`;
 const ms = (n: number): string => `${n.toFixed(n < 100 ? 1 : 0)} ms`;
 
-/** The least-squares slope of figures, from one to the next. */
+/** How figures grow from one to the next: the median of what each two of them say, as a collection now and then leaves something. */
 function slope(all: number[]): number {
-  const mean = (n: number[]): number => n.reduce((a, b) => a + b, 0) / n.length;
-  const [x, y] = [mean([...all.keys()]), mean(all)];
-  return all.reduce((sum, v, i) => sum + (i - x) * (v - y), 0) / Math.max(1, all.reduce((sum, _, i) => sum + (i - x) ** 2, 0));
+  return median(all.flatMap((a, i) => all.slice(i + 1).map((b, k) => (b - a) / (k + 1)))) || 0;
 }
 
 /** Has the cluster do so many jobs a second, for so long at most. */
