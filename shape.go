@@ -19,6 +19,17 @@ func (s *JobSpec) CheckShape(payloadMax int64) error {
 	return s.CheckAgain(payloadMax)
 }
 
+// CheckOwn is CheckShape for a job that says what another one said, which was sound, but for its id, payload and headers.
+func (s *JobSpec) CheckOwn(payloadMax int64) error {
+	if err := CheckID("id", s.ID); err != nil {
+		return err
+	}
+	if err := s.checkPayload(payloadMax); err != nil {
+		return err
+	}
+	return s.CheckHeaders()
+}
+
 // CheckAgain is CheckShape for a job that runs again, whose id may be one that the cluster made.
 func (s *JobSpec) CheckAgain(payloadMax int64) error {
 	if err := s.Unique.check(); err != nil {
@@ -59,8 +70,8 @@ func (s *JobSpec) checkTemplate(payloadMax int64) error {
 			}
 		}
 	}
-	if int64(len(s.Payload)) > payloadMax {
-		return Refusef(KindInvalid, "payload", "payload has %d bytes: at most %d (payload_max_bytes) are taken", len(s.Payload), payloadMax)
+	if err := s.checkPayload(payloadMax); err != nil {
+		return err
 	}
 	if n := len(s.ExpectedDigest); n != 0 && n != 32 {
 		return Refusef(KindInvalid, "expected_digest", "expected_digest has %d bytes: 32 or none are wanted", n)
@@ -90,6 +101,13 @@ func (s *JobSpec) checkTemplate(payloadMax int64) error {
 		return err
 	}
 	return checkLabelMap("labels", s.Labels)
+}
+
+func (s *JobSpec) checkPayload(most int64) error {
+	if int64(len(s.Payload)) > most {
+		return Refusef(KindInvalid, "payload", "payload has %d bytes: at most %d (payload_max_bytes) are taken", len(s.Payload), most)
+	}
+	return nil
 }
 
 // CheckHeaders refuses headers that are too many, too long, or no text (SPEC §13.16).

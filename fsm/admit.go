@@ -6,11 +6,11 @@ import (
 )
 
 // insert makes the row of an admitted job; the caller starts it.
-func (m *Machine) insert(spec *rota.JobSpec, q *queueRow) *jobRow {
+func (m *Machine) insert(spec *keptSpec, q *queueRow) *jobRow {
 	m.head.jobSeq++
 	j := m.newJob()
-	j.spec, j.seq = m.specs.keep(spec), m.head.jobSeq
-	j.specHash = hashSpec(&m.ledger.enc, j.spec)
+	j.spec, j.seq = spec, m.head.jobSeq
+	j.specHash = m.specs.hash(&m.ledger.enc, j.spec)
 	j.submitted, j.submittedDate = m.head.clock, m.head.date()
 	ttl := spec.TTL.Milliseconds()
 	if ttl == 0 {
@@ -29,10 +29,10 @@ func (m *Machine) insert(spec *rota.JobSpec, q *queueRow) *jobRow {
 	return j
 }
 
-// takes reports whether the job is one that there is a queue and a batch for: the checks of SPEC §4 before
+// takes reports whether the job, whose spec was kept last, is one that there is a queue and a batch for: the checks of SPEC §4 before
 // those that it may be merged into another one without.
 func (m *Machine) takes(spec *rota.JobSpec, q *queueRow) error {
-	if err := spec.CheckShape(payloadMax(q)); err != nil {
+	if err := m.specs.check(spec, payloadMax(q)); err != nil {
 		return err
 	}
 	if err := m.placed(spec, q); err != nil {
@@ -63,9 +63,9 @@ func (m *Machine) placed(spec *rota.JobSpec, q *queueRow) error {
 	return nil
 }
 
-// admit holds the other checks of SPEC §4 in their order.
-func (m *Machine) admit(spec *rota.JobSpec, q *queueRow) error {
-	if err := m.admitRoom(spec, q); err != nil {
+// admit holds the other checks of SPEC §4 in their order; the job's spec takes so many bytes.
+func (m *Machine) admit(spec *rota.JobSpec, bytes int64, q *queueRow) error {
+	if err := m.admitRoom(spec, bytes, q); err != nil {
 		return err
 	}
 	if err := m.admission.admitRate(spec, q); err != nil {
@@ -82,21 +82,21 @@ func (m *Machine) admitRun(spec *rota.JobSpec, q *queueRow) error {
 	if err := m.placed(spec, q); err != nil {
 		return err
 	}
-	if err := m.admitRoom(spec, q); err != nil {
+	if err := m.admitRoom(spec, m.specs.size(spec), q); err != nil {
 		return err
 	}
 	return m.admitFit(spec, q)
 }
 
 // admitRoom asks whether the mode takes the job, and the queue has room.
-func (m *Machine) admitRoom(spec *rota.JobSpec, q *queueRow) error {
+func (m *Machine) admitRoom(spec *rota.JobSpec, bytes int64, q *queueRow) error {
 	if err := m.admission.admitMode(spec); err != nil {
 		return err
 	}
 	if err := m.admission.admitCap(q); err != nil {
 		return err
 	}
-	return m.admission.admitBytes(q, spec.Tenant, m.specs.size(spec))
+	return m.admission.admitBytes(q, spec.Tenant, bytes)
 }
 
 // admitFit asks how full the queue and its workers are, and whether the job's class has room.

@@ -254,7 +254,7 @@ func (b *batches) finish(r *batchRow) {
 		return
 	}
 	b.expect(r, -1)
-	j := m.insert(&spec, q)
+	j := m.insert(m.specs.keep(&spec), q)
 	r.callback, r.retry, r.why = nil, 0, ""
 	r.finished, r.over, r.forget = m.head.now(), j.seq, m.remembered(r.queue, 0)
 	b.retime(r, before)

@@ -146,7 +146,7 @@ func (m *Machine) revive(t *tombRow, spec *rota.JobSpec, past []rota.Attempt) *j
 	j := m.newJob()
 	m.own(j)
 	j.spec = m.specs.keep(spec)
-	j.specHash, j.seq = hashSpec(&m.ledger.enc, j.spec), m.head.jobSeq
+	j.specHash, j.seq = m.specs.hash(&m.ledger.enc, j.spec), m.head.jobSeq
 	j.submitted, j.submittedDate, j.attempts = t.submitted.Clock, t.submitted.Date, past
 	return j
 }

@@ -216,8 +216,8 @@ func (s *arriving) submit(p *fsmpb.JobSpec) bool {
 	if s.ids[spec.ID] || m.again(spec) != nil {
 		return true // it is answered by what is known of its id
 	}
-	q := m.queues.get(spec.Queue)
-	if spec.Unique != nil || spec.Batch != "" || len(spec.Keys) > 0 || rota.DateOf(spec.NotBefore) > 0 || m.takes(spec, q) != nil || m.admit(spec, q) != nil || !s.room(spec, q) {
+	q, kept := m.queues.get(spec.Queue), m.specs.keep(spec)
+	if spec.Unique != nil || spec.Batch != "" || len(spec.Keys) > 0 || rota.DateOf(spec.NotBefore) > 0 || m.takes(spec, q) != nil || m.admit(spec, kept.bytes(), q) != nil || !s.room(spec, q) {
 		return false
 	}
 	s.ids[spec.ID] = true
@@ -231,7 +231,7 @@ func (s *arriving) submit(p *fsmpb.JobSpec) bool {
 	if d := m.admission.domainOf(q.name, spec.Domain); q.policy.Paused || m.admission.throttled(q, spec.Tenant) || d != nil && d.throttled {
 		return true // it waits
 	}
-	s.file(spec, q)
+	s.file(kept, q)
 	return true
 }
 
@@ -261,7 +261,7 @@ func (s *arriving) room(spec *rota.JobSpec, q *queueRow) bool {
 }
 
 // file files a job as if it had been submitted and queued.
-func (s *arriving) file(spec *rota.JobSpec, q *queueRow) {
+func (s *arriving) file(spec *keptSpec, q *queueRow) {
 	pl := &s.m.placement
 	lot := s.lots[q.name]
 	if lot == nil {
@@ -272,8 +272,8 @@ func (s *arriving) file(spec *rota.JobSpec, q *queueRow) {
 		s.lots[q.name] = lot
 		s.join(q)
 	}
-	class := pl.registry.supply.Intern(sched.RequirementsOf(spec))
-	j := jobRow{jobLife: noLife, spec: s.m.specs.keep(spec), class: class, seq: s.m.head.jobSeq + s.admitted, enqueued: s.now, queuedAt: s.now}
+	class := pl.registry.supply.Intern(sched.RequirementsOf(&spec.JobSpec))
+	j := jobRow{jobLife: noLife, spec: spec, class: class, seq: s.m.head.jobSeq + s.admitted, enqueued: s.now, queuedAt: s.now}
 	if estimate, part := s.m.typeStats.foretell(j.spec, &q.policy); estimate|part != 0 {
 		j.jobLife = &jobLife{lifeWords: lifeWords{past: &jobPast{estimate: estimate, part: part}}}
 	}

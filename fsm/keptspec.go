@@ -104,12 +104,28 @@ func decodeHeaders(d *decoder) map[string]string {
 // one may find that it says the same; one that does not takes its place. It shows nowhere but
 // in the memory that rows take.
 type specs struct {
-	shared [specsShared]*sharedSpec
+	shared [specsShared]saidSpec
 	// last is what was found last: most say the same as the one before.
-	last *sharedSpec
+	last *saidSpec
 	// room is for the submission at hand, enc for hashing one that is read.
 	room rota.JobSpec
 	enc  encoder
+}
+
+// saidSpec is a shared spec, and its encoding to be put around a job's own parts.
+type saidSpec struct {
+	spec *sharedSpec
+	// text has no id, no payload and no headers; payload is where that belongs.
+	text    []byte
+	payload int
+	// sound says that a job of it passed CheckShape.
+	sound bool
+}
+
+func (r *saidSpec) take(e *encoder, s *rota.JobSpec) {
+	spec, payload := restOf(e, s)
+	r.spec, r.sound, r.payload = spec, false, payload-1 // an empty text is one byte
+	r.text = append(append(r.text[:0], e.b[1:payload]...), e.b[payload+1:]...)
 }
 
 func (k *specs) encoder() *encoder {
@@ -138,7 +154,7 @@ func (k *specs) keep(s *rota.JobSpec) *keptSpec {
 		kept.own = append(e.b, s.Payload...)
 	}
 	if k == nil {
-		kept.sharedSpec = restOf(&encoder{}, s)
+		kept.sharedSpec, _ = restOf(&encoder{}, s)
 		return kept
 	}
 	kept.sharedSpec = k.rest(s)
@@ -147,19 +163,49 @@ func (k *specs) keep(s *rota.JobSpec) *keptSpec {
 
 // rest returns what a spec says beside its own parts, shared with others that say the same.
 func (k *specs) rest(s *rota.JobSpec) *sharedSpec {
-	if k.last == nil || !k.last.says(s) {
+	if k.last == nil || !k.last.spec.says(s) {
 		at := &k.shared[place(s)]
-		if *at == nil || !(*at).says(s) {
-			*at = restOf(&k.enc, s)
+		if at.spec == nil || !at.spec.says(s) {
+			at.take(&k.enc, s)
 		}
-		k.last = *at
+		k.last = at
 	}
-	return k.last
+	return k.last.spec
+}
+
+// check is CheckShape for the spec that was kept last, without looking anew at what it shares with one that passed.
+func (k *specs) check(s *rota.JobSpec, payloadMax int64) error {
+	if k.last.sound {
+		return s.CheckOwn(payloadMax)
+	}
+	if err := s.CheckShape(payloadMax); err != nil {
+		*k.last, k.last = saidSpec{}, nil // what it shares is held no longer
+		return err
+	}
+	k.last.sound = true
+	return nil
+}
+
+// hash is hashSpec, without encoding anew what the job shares with the one that was kept before it.
+func (k *specs) hash(e *encoder, s *keptSpec) rota.Digest {
+	said := k.last
+	if said == nil || said.spec != s.sharedSpec {
+		return hashSpec(e, s)
+	}
+	_, payload := s.split()
+	e.b = e.b[:0]
+	e.str(string(s.ID))
+	e.b = append(e.b, said.text[:said.payload]...)
+	e.bytes(payload)
+	e.b = append(e.b, said.text[said.payload:]...)
+	return hashBytes(e.b)
 }
 
 // content is the hash of all that a submitter says of a job (SPEC §16.5).
-func (k *specs) content(s *rota.JobSpec) rota.Digest {
-	return hashSpec(k.encoder(), &keptSpec{ID: s.ID, own: s.Payload, sharedSpec: &sharedSpec{JobSpec: *s}})
+func (k *specs) content(s *rota.JobSpec) rota.Digest { return specContent(&k.enc, s) }
+
+func specContent(e *encoder, s *rota.JobSpec) rota.Digest {
+	return hashSpec(e, &keptSpec{ID: s.ID, own: s.Payload, sharedSpec: &sharedSpec{JobSpec: *s}})
 }
 
 // size counts the bytes of a spec's canonical form.
@@ -169,17 +215,18 @@ func (k *specs) size(s *rota.JobSpec) int64 {
 
 // ContentOf returns the hash by which a submission is known again, as Ended has it.
 func ContentOf(p *fsmpb.JobSpec) rota.Digest {
-	var k specs
-	return k.content(entry.SpecWords(p))
+	return specContent(&encoder{}, entry.SpecWords(p))
 }
 
-func restOf(e *encoder, s *rota.JobSpec) *sharedSpec {
-	rest := &sharedSpec{JobSpec: *s, headed: len(s.Headers) > 0}
+// restOf returns what a spec says beside its own parts. It leaves its encoding in e, with an empty id, and an empty
+// payload at payload.
+func restOf(e *encoder, s *rota.JobSpec) (rest *sharedSpec, payload int) {
+	rest = &sharedSpec{JobSpec: *s, headed: len(s.Headers) > 0}
 	rest.ID, rest.Payload, rest.JobSpec.Headers, rest.Minted = "", nil, nil, false
 	e.b = e.b[:0]
-	encodeParts(e, &keptSpec{sharedSpec: rest}, nil, nil)
+	payload = encodeParts(e, &keptSpec{sharedSpec: rest}, nil, nil)
 	rest.restBytes = int64(len(e.b)) - 2*textBytes(0)
-	return rest
+	return rest, payload
 }
 
 // place is where a spec looks for one that says the same.

@@ -151,7 +151,7 @@ func (m *Machine) respec(j *jobRow, q *queueRow, spec *rota.JobSpec, timeToLive 
 	}
 	from, due := tierOf(j, &q.policy), j.expires()
 	j.spec = m.specs.keep(spec)
-	j.specHash = hashSpec(&m.ledger.enc, j.spec)
+	j.specHash = m.specs.hash(&m.ledger.enc, j.spec)
 	if to := tierOf(j, &q.policy); j.tierSeq != 0 && to != from {
 		j.tier = to
 		m.placement.toBack(j)

@@ -398,7 +398,7 @@ func (pl *placement) moveJob(j *jobRow, into rota.QueueName) {
 	m.jobs.drop(spec.ID)
 	m.keyring.leave(moved, rota.JobNone)
 	moved.spec, moved.past = m.specs.keep(&spec), &past
-	moved.specHash = hashSpec(&m.ledger.enc, moved.spec)
+	moved.specHash = m.specs.hash(&m.ledger.enc, moved.spec)
 	moved.tier, moved.tierAt, moved.tierSeq = 0, 0, 0
 	m.jobs.insert(spec.ID, moved)
 	pl.classify(moved)

@@ -148,7 +148,7 @@ func (sc *schedules) start(r *scheduleRow, id rota.JobID, date rota.Date) error 
 	if err := m.admitRun(&spec, q); err != nil {
 		return err
 	}
-	j := m.insert(&spec, q)
+	j := m.insert(m.specs.keep(&spec), q)
 	r.live, r.runs = append(r.live, id), r.runs+1
 	sc.kept++
 	sc.emit(r, rota.EventScheduleFired, id, scheduleEvent{Date: date})

@@ -10,8 +10,8 @@ import (
 	"github.com/rotasched/rota/internal/millis"
 )
 
-// encodeParts writes a spec; the parts that are a job's own are passed beside it.
-func encodeParts(e *encoder, s *keptSpec, headers, payload []byte) {
+// encodeParts writes a spec, and returns where the payload stands; the parts that are a job's own are passed beside it.
+func encodeParts(e *encoder, s *keptSpec, headers, payload []byte) (at int) {
 	e.str(string(s.ID))
 	e.str(string(s.Queue))
 	e.str(string(s.Type))
@@ -19,6 +19,7 @@ func encodeParts(e *encoder, s *keptSpec, headers, payload []byte) {
 	e.int(int64(s.Priority))
 	e.int(s.Fee)
 	e.int(s.SizeBytes)
+	at = len(e.b)
 	e.bytes(payload)
 	e.int(millis.Of(s.Delay))
 	e.int(int64(rota.DateOf(s.NotBefore)))
@@ -52,6 +53,7 @@ func encodeParts(e *encoder, s *keptSpec, headers, payload []byte) {
 	if len(headers) > 0 {
 		e.bytes(headers)
 	}
+	return at
 }
 
 func decodeSpec(d *decoder) *keptSpec {

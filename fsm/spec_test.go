@@ -9,7 +9,7 @@ import (
 )
 
 // What a row keeps of a spec is all of it, field by field: one that is forgotten, in
-// keep or in what compares, is lost here.
+// keep or in what compares, is lost here. Its hash is the same whether its encoding is at hand or not.
 func TestSpecs_keepEveryField(t *testing.T) {
 	t.Parallel()
 	fields := reflect.TypeFor[rota.JobSpec]()
@@ -21,13 +21,19 @@ func TestSpecs_keepEveryField(t *testing.T) {
 		var s rota.JobSpec
 		field := reflect.ValueOf(&s).Elem().Field(i)
 		setSomething(t, field)
-		for _, last := range []*sharedSpec{nil, {}, {JobSpec: rota.JobSpec{Fee: 77}}, {JobSpec: rota.JobSpec{Priority: 3, Fee: 1}}} {
+		for _, last := range []*rota.JobSpec{nil, {}, {Fee: 77}, {Priority: 3, Fee: 1}} {
 			var k specs
 			for i := range k.shared { // wherever it looks
-				k.shared[i] = last
+				if last != nil {
+					k.shared[i].take(&k.enc, last)
+				}
 			}
-			if got := k.keep(&s).words(); !reflect.DeepEqual(got, s) {
+			kept := k.keep(&s)
+			if got := kept.words(); !reflect.DeepEqual(got, s) {
 				t.Errorf("%s is lost after %+v: %+v", name, last, got)
+			}
+			if got, want := k.hash(&encoder{}, kept), hashSpec(&encoder{}, kept); got != want {
+				t.Errorf("with %s, after %+v, the hash is %s: %s is that of all fields", name, last, got, want)
 			}
 		}
 		var none *specs
@@ -95,5 +101,36 @@ func TestSpecs_share(t *testing.T) {
 	}
 	if w := b.words(); w.ID != "b" || string(w.Payload) != "p" || w.CPUMilli != 5 || w.Labels["k"] != "v" {
 		t.Errorf("b came back as %+v", w)
+	}
+}
+
+// A spec is refused for what is wrong with it, whatever was found sound before.
+func TestSpecs_check(t *testing.T) {
+	t.Parallel()
+	var k specs
+	check := func(change func(*rota.JobSpec)) {
+		s := jobSpec("j")
+		change(s)
+		k.keep(s)
+		got, want := k.check(s, 10), s.CheckShape(10)
+		if (got == nil) != (want == nil) || got != nil && got.Error() != want.Error() {
+			t.Errorf("%+v is refused with %v: %v is wanted", s, got, want)
+		}
+	}
+	changes := []func(*rota.JobSpec){
+		func(*rota.JobSpec) {},
+		func(s *rota.JobSpec) { s.ID = "no id" },
+		func(s *rota.JobSpec) { s.Type = "no type" },
+		func(s *rota.JobSpec) { s.Fee = -1 },
+		func(s *rota.JobSpec) { s.Labels = map[string]string{"": "no name"} },
+		func(s *rota.JobSpec) { s.Payload = make([]byte, 100) },
+		func(s *rota.JobSpec) { s.Headers = map[string]string{"no name": ""} },
+		func(s *rota.JobSpec) { s.Headers = map[string]string{"a": "b"} },
+	}
+	for _, before := range changes {
+		for _, change := range changes {
+			check(before)
+			check(change)
+		}
 	}
 }

@@ -16,7 +16,7 @@ func (m *Machine) submit(op *fsmpb.Submit) *fsmpb.Outcome {
 	if o := m.again(spec); o != nil {
 		return o
 	}
-	q := m.queues.get(spec.Queue)
+	q, kept := m.queues.get(spec.Queue), m.specs.keep(spec)
 	if err := m.takes(spec, q); err != nil {
 		return entry.Refused(err)
 	}
@@ -27,10 +27,10 @@ func (m *Machine) submit(op *fsmpb.Submit) *fsmpb.Outcome {
 			return o
 		}
 	}
-	if err := m.admit(spec, q); err != nil {
+	if err := m.admit(spec, kept.bytes(), q); err != nil {
 		return entry.Refused(err)
 	}
-	j := m.insert(spec, q)
+	j := m.insert(kept, q)
 	if spec.Unique != nil || spec.Batch != "" {
 		m.own(j)
 		j.past = &jobPast{content: j.specHash, unique: key, batch: m.batches.join(spec.Batch)}

@@ -123,7 +123,7 @@ func (h *hooks) deliver(r *hookRow, event rota.EventID, body []byte) error {
 		return err
 	}
 	r.pending++
-	m.start(m.insert(&spec, q))
+	m.start(m.insert(m.specs.keep(&spec), q))
 	return nil
 }
 

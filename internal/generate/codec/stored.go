@@ -34,8 +34,8 @@ func (w *writer) stored(messages map[string]*protogen.Message) error {
 
 // row writes the canonical encoding of a spec and its decoder.
 func (w *writer) row(fields []field) {
-	w.line("\n// encodeParts writes a spec; the parts that are a job's own are passed beside it.")
-	w.line("func encodeParts(e *encoder, s *keptSpec, headers, payload []byte) {")
+	w.line("\n// encodeParts writes a spec, and returns where the payload stands; the parts that are a job's own are passed beside it.")
+	w.line("func encodeParts(e *encoder, s *keptSpec, headers, payload []byte) (at int) {")
 	for _, f := range fields {
 		v := "s." + f.path
 		switch f.form {
@@ -48,6 +48,9 @@ func (w *writer) row(fields []field) {
 		case flag: // says whether headers follow, too: who has none pays no byte
 			w.line("e.flags(%s, len(headers) > 0)", v)
 		case blob:
+			if own(f, v) != v {
+				w.line("at = len(e.b)")
+			}
 			w.line("e.bytes(%s)", own(f, v))
 		case texts:
 			w.line("e.strs(%s)", v)
@@ -63,7 +66,7 @@ func (w *writer) row(fields []field) {
 			w.line("encode%s(e, %s)", f.Message.GoIdent.GoName, v)
 		}
 	}
-	w.line("}\n\nfunc decodeSpec(d *decoder) *keptSpec {\nvar s rota.JobSpec\nvar headed bool")
+	w.line("return at\n}\n\nfunc decodeSpec(d *decoder) *keptSpec {\nvar s rota.JobSpec\nvar headed bool")
 	for _, f := range fields {
 		v := "s." + f.path
 		switch f.form {
