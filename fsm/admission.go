@@ -124,7 +124,10 @@ func (lm *admission) admitPressure(spec *rota.JobSpec, q *queueRow) error {
 // backlog is what a queue's workers have before them, and what max_queue_size gives them
 // to: nothing, which bounds nothing, where that is off or no worker is active.
 func (lm *admission) backlog(q *queueRow) (ready, room int64) {
-	return q.queued + q.assigned + q.running, int64(lm.m.placement.registry.supply.Workers(q.name)) * q.policy.MaxQueueSize
+	if q.policy.MaxQueueSize > 0 {
+		room = int64(lm.m.placement.registry.supply.Workers(q.name)) * q.policy.MaxQueueSize
+	}
+	return q.queued + q.assigned + q.running, room
 }
 
 // full is the refusal by a queue that is full in some way: with what makes room, where

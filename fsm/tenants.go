@@ -233,45 +233,40 @@ type budget struct {
 // owner names what the budget is a setting of.
 func (b budget) owner() string { return strings.TrimRight(b.what+" "+b.name, " ") }
 
-// budgets lists the bounds on what a queue and a tenant hold; of "" there is none. No bound
-// is 0.
-func (lm *admission) budgets(q *queueRow, tenant rota.TenantID) [3]budget {
+// overfull returns the first of the bounds on what a queue and a tenant hold of which over says so; of "" there is none, and
+// none is 0.
+func (lm *admission) overfull(q *queueRow, tenant rota.TenantID, over func(used, most int64) bool) (b budget, found bool) {
 	t := &lm.m.ledger.tally
-	all := [3]budget{{"state_bytes_max", "the cluster", "", t.all, lm.m.head.settings.StateBytesMax}}
-	if q != nil {
-		all[1] = budget{"bytes_max", "queue", string(q.name), t.queues[q.name], q.policy.BytesMax}
+	if most := lm.m.head.settings.StateBytesMax; most != 0 && over(t.all, most) {
+		return budget{"state_bytes_max", "the cluster", "", t.all, most}, true
 	}
-	if row := lm.tenants.get(tenant); row != nil {
-		all[2] = budget{"bytes_max", "tenant", string(tenant), t.tenants[tenant], row.limits.BytesMax}
+	if q != nil && q.policy.BytesMax != 0 && over(t.queues[q.name], q.policy.BytesMax) {
+		return budget{"bytes_max", "queue", string(q.name), t.queues[q.name], q.policy.BytesMax}, true
 	}
-	return all
+	if row := lm.tenants.get(tenant); row != nil && row.limits.BytesMax != 0 && over(t.tenants[tenant], row.limits.BytesMax) {
+		return budget{"bytes_max", "tenant", string(tenant), t.tenants[tenant], row.limits.BytesMax}, true
+	}
+	return b, false
 }
 
 // admitBytes refuses so many bytes more where a budget has no room for them (SPEC §4.14). What
 // the entry at hand brought before counts from its end on.
 func (lm *admission) admitBytes(q *queueRow, tenant rota.TenantID, more int64) error {
-	for _, b := range lm.budgets(q, tenant) {
-		if b.most != 0 && b.used+more > b.most {
-			return lm.overBudget(q, b, "%s holds %d bytes, %d more are wanted: %s is %d", b.owner(), b.used, more, b.subject, b.most)
-		}
+	b, over := lm.overfull(q, tenant, func(used, most int64) bool { return used+more > most })
+	if !over {
+		return nil
 	}
-	return nil
+	return lm.overBudget(q, b, "%s holds %d bytes, %d more are wanted: %s is %d", b.owner(), b.used, more, b.subject, b.most)
 }
 
 // admitFill refuses by the fill of the budgets, at so many permille of one.
 func (lm *admission) admitFill(q *queueRow, tenant rota.TenantID, least int64) error {
-	for _, b := range lm.budgets(q, tenant) {
-		if b.fills(least) {
-			return lm.overBudget(q, b, "%s holds %d bytes, %d permille of %s %d: at reject_threshold only priority 0 is taken", b.owner(),
-				b.used, permille(b.used, b.most), b.subject, b.most)
-		}
+	b, over := lm.overfull(q, tenant, func(used, most int64) bool { return permille(used, most) >= least })
+	if !over {
+		return nil
 	}
-	return nil
-}
-
-// fills reports whether so many permille are used. It multiplies neither side out of range.
-func (b budget) fills(least int64) bool {
-	return b.most != 0 && permille(b.used, b.most) >= least
+	return lm.overBudget(q, b, "%s holds %d bytes, %d permille of %s %d: at reject_threshold only priority 0 is taken", b.owner(),
+		b.used, permille(b.used, b.most), b.subject, b.most)
 }
 
 // permille is part ÷ whole; a whole is at most MaxStateBytes, far from overflow.
@@ -290,12 +285,8 @@ func (lm *admission) overBudget(q *queueRow, b budget, format string, args ...an
 
 // crowded reports whether a budget is more than half full.
 func (lm *admission) crowded(q *queueRow, tenant rota.TenantID) bool {
-	for _, b := range lm.budgets(q, tenant) {
-		if b.most != 0 && b.used > b.most/2 {
-			return true
-		}
-	}
-	return false
+	_, over := lm.overfull(q, tenant, func(used, most int64) bool { return used > most/2 })
+	return over
 }
 
 // setCluster changes the cluster's own settings.
