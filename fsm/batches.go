@@ -27,7 +27,7 @@ type batches struct {
 // batches, their bytes, and how many go to each queue.
 type pendingCallbacks struct {
 	n, sealed, bytes int64
-	naming           map[rota.QueueName]int64
+	naming           countsBy[rota.QueueName]
 }
 
 // open opens a batch; a repetition changes nothing.
@@ -116,10 +116,7 @@ func (c *pendingCallbacks) count(r *batchRow, by int64) {
 	if !r.sealed.IsZero() {
 		c.sealed += by
 	}
-	if c.naming == nil {
-		c.naming = make(map[rota.QueueName]int64)
-	}
-	count(c.naming, r.queue, by)
+	c.naming.add(r.queue, by)
 }
 
 // sealOp has a batch take no more jobs.
@@ -376,10 +373,11 @@ func (c *checker) batches() {
 		return true
 	})
 	b, want := &m.batches, m.batches.tally()
-	if got := b.toCome; got.n != want.n || got.sealed != want.sealed || got.bytes != want.bytes || !maps.Equal(got.naming, want.naming) ||
+	naming, wanted := b.toCome.naming.whole(), want.naming.whole()
+	if got := b.toCome; got.n != want.n || got.sealed != want.sealed || got.bytes != want.bytes || !maps.Equal(naming, wanted) ||
 		len(b.ready) > 0 || b.rows.len() > limits.MaxBatches {
 		c.fault("I4: %d batches have %d callbacks to come, %d of sealed ones, of %d bytes for %d queues; %d, %d, %d and %d are counted, %d are ready",
-			b.rows.len(), want.n, want.sealed, want.bytes, len(want.naming), got.n, got.sealed, got.bytes, len(got.naming), len(b.ready))
+			b.rows.len(), want.n, want.sealed, want.bytes, len(wanted), got.n, got.sealed, got.bytes, len(naming), len(b.ready))
 	}
 }
 

@@ -228,7 +228,7 @@ func (c *checker) queues() {
 		if _, stands := m.placement.registry.busy.Get(i.turn); i.turn != want || stands != (q.queued > 0) {
 			c.fault("I4: queue %s with %d QUEUED jobs stands in the order of queues at %v (%v)", name, q.queued, i.turn, stands)
 		}
-		sharing += len(i.open)
+		sharing += len(i.open.whole())
 		return true
 	})
 	if busy != m.placement.registry.busy.Len() || sharing != len(c.shares) {
@@ -242,7 +242,7 @@ func (c *checker) share(l *leaseRow) {
 	c.open[l.queue]++
 	at := share{l.queue, l.tenant}
 	c.shares[at]++
-	if i := c.m.placement.registry.queues[l.queue]; i == nil || i.open[l.tenant] < c.shares[at] {
+	if i := c.m.placement.registry.queues[l.queue]; i == nil || i.open.get(l.tenant) < c.shares[at] {
 		c.fault("I9: tenant %s has more leases open in queue %s than are counted", l.tenant, l.queue)
 	}
 }
@@ -435,7 +435,7 @@ func (c *checker) digest() {
 
 // bytes checks the tally against the rows. Invariant I4.
 func (c *checker) bytes() {
-	m, l := c.m, ledger{tally: newTally()}
+	m, l := c.m, ledger{}
 	weigh := func(tag byte, r weighed) {
 		n := int64(len(encodeRow(&l.enc, tag, r))-1) + r.besides()
 		l.tally.add(r, n)
@@ -466,9 +466,10 @@ func (c *checker) bytes() {
 	m.schedules.rows.scan(func(_ rota.ScheduleName, r *scheduleRow) bool { weigh(tagSchedule, r); return true })
 	m.batches.rows.scan(func(_ rota.BatchID, r *batchRow) bool { weigh(tagBatch, r); return true })
 	got, want := &m.ledger.tally, &l.tally
-	if got.all != want.all || !maps.Equal(got.queues, want.queues) || !maps.Equal(got.tenants, want.tenants) {
-		c.fault("I4: %d bytes are counted, of %d queues and %d tenants; the rows have %d, of %d and %d", got.all, len(got.queues),
-			len(got.tenants), want.all, len(want.queues), len(want.tenants))
+	queues, tenants := got.queues.whole(), got.tenants.whole()
+	if got.all != want.all || !maps.Equal(queues, want.queues.whole()) || !maps.Equal(tenants, want.tenants.whole()) {
+		c.fault("I4: %d bytes are counted, of %d queues and %d tenants; the rows have %d, of %d and %d", got.all, len(queues),
+			len(tenants), want.all, len(want.queues.whole()), len(want.tenants.whole()))
 	}
 }
 

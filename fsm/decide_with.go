@@ -279,7 +279,7 @@ func (s *arriving) file(spec *keptSpec, q *queueRow) {
 	}
 	item := pl.itemOf(&j, q)
 	if q.policy.FairShare {
-		lot.Pending.SetShare(spec.Tenant, pl.registry.queues[q.name].open[spec.Tenant]+s.leased[tenantIn{q.name, spec.Tenant}], s.m.admission.limitsOf(spec.Tenant).Weight)
+		lot.Pending.SetShare(spec.Tenant, pl.registry.queues[q.name].open.get(spec.Tenant)+s.leased[tenantIn{q.name, spec.Tenant}], s.m.admission.limitsOf(spec.Tenant).Weight)
 	}
 	lot.Pending.Add(&item)
 	s.filed = append(s.filed, filedIn{lot, &item})

@@ -21,7 +21,7 @@ type staging struct {
 	// loose is derived: the records that have no tombstone.
 	loose looseRecords
 	// queues is derived: how many records each queue has.
-	queues map[rota.QueueName]int64
+	queues countsBy[rota.QueueName]
 	// dropped counts what left memory unarchived, as the archive did not keep up.
 	dropped uint64
 	// added counts the bytes of all that was ever staged here. Nodes differ in it; by how
@@ -42,10 +42,7 @@ func (s *staging) put(r *record) int64 {
 	n := r.bytes()
 	s.records.Set(r.seq, r)
 	s.bytes += n
-	if s.queues == nil {
-		s.queues = make(map[rota.QueueName]int64)
-	}
-	s.queues[r.spec.Queue]++
+	s.queues.add(r.spec.Queue, 1)
 	return n
 }
 
@@ -53,9 +50,7 @@ func (s *staging) drop(seq uint64) bool {
 	r, ok := s.records.Delete(seq)
 	if ok {
 		s.bytes -= r.bytes()
-		if s.queues[r.spec.Queue]--; s.queues[r.spec.Queue] == 0 {
-			delete(s.queues, r.spec.Queue)
-		}
+		s.queues.add(r.spec.Queue, -1)
 		s.loose.Delete(looseRecord{r.spec.ID, seq})
 	}
 	return ok

@@ -53,8 +53,8 @@ type registry struct {
 // queueIndex is what is derived of one queue.
 type queueIndex struct {
 	pending *sched.Pending
-	// open counts open leases a tenant; entries at 0 are removed.
-	open map[rota.TenantID]int64
+	// open counts open leases a tenant.
+	open countsBy[rota.TenantID]
 	// laneStates is what the lanes know of tenants beside their open leases.
 	laneStates map[rota.TenantID]laneState
 	// turn is where the queue stands in busy; zero if it does not.
@@ -110,7 +110,7 @@ func (pl *placement) addQueue(name rota.QueueName, policy rota.QueuePolicy) {
 
 func (pl *placement) addIndex(q *queueRow) *queueIndex {
 	r := &pl.registry
-	i := &queueIndex{pending: pl.newPending(q), open: make(map[rota.TenantID]int64)}
+	i := &queueIndex{pending: pl.newPending(q)}
 	r.queues[q.name] = i
 	r.supply.SetRules(q.name, sched.RulesOf(&q.policy))
 	return i
@@ -276,13 +276,7 @@ func (pl *placement) setTurn(q *queueRow, count uint64) {
 // share counts an open lease more or less of a tenant in a queue.
 func (pl *placement) share(queue rota.QueueName, tenant rota.TenantID, by int64) {
 	i := pl.registry.queues[queue]
-	n := i.open[tenant] + by
-	if n == 0 {
-		delete(i.open, tenant)
-	} else {
-		i.open[tenant] = n
-	}
-	i.share(tenant, n, pl.m.admission.limitsOf(tenant).Weight)
+	i.share(tenant, i.open.add(tenant, by), pl.m.admission.limitsOf(tenant).Weight)
 }
 
 // classified is what jobs that share their spec have in common: their class, which holds until

@@ -251,7 +251,7 @@ func (pl *placement) refile(q *queueRow, i *queueIndex) {
 	})
 	pl.m.leasing.leases.scan(func(_ string, l *leaseRow) bool {
 		if l.queue == q.name {
-			i.share(l.tenant, i.open[l.tenant], pl.m.admission.limitsOf(l.tenant).Weight)
+			i.share(l.tenant, i.open.get(l.tenant), pl.m.admission.limitsOf(l.tenant).Weight)
 		}
 		return true
 	})
@@ -427,7 +427,7 @@ func (pl *placement) stays(name rota.QueueName) error {
 		return rota.Refusef(rota.KindConflict, "queue", "the runs of %s go to queue %q: set it to another one, or delete it with "+
 			"`rota schedule delete`", which, name)
 	}
-	if m.batches.toCome.naming[name] > 0 {
+	if m.batches.toCome.naming.get(name) > 0 {
 		return ofBatches(name)
 	}
 	if name == rota.WebhookQueue && m.hooks.rows.len() > 0 {

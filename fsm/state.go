@@ -83,7 +83,7 @@ func NewKnowing(version uint32) *Machine {
 	m.View.m, m.fleet.m, m.leasing.m, m.placement.m, m.admission.m = m, m, m, m, m
 	m.typeStats.m, m.flows.m, m.ended.m, m.journal.m, m.access.m, m.uniques.m, m.keyring.m, m.schedules.m, m.plans.m, m.batches.m, m.hooks.m = m, m, m, m, m, m, m, m, m, m, m
 	l := &m.ledger
-	l.tally, l.enc.said = newTally(), new(saidPolicy)
+	l.enc.said = new(saidPolicy)
 	m.jobs.init(tagJob, l)
 	m.queues.init(tagQueue, l)
 	m.nodes.init(tagNode, l)

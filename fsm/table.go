@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"maps"
 	"math"
 
 	"github.com/rotasched/rota"
@@ -293,8 +294,8 @@ func (t *table[K, R, P]) freeze() *tree.Tree[K, P] {
 // and recounted by Check (Invariant I4).
 type tally struct {
 	all     int64
-	queues  map[rota.QueueName]int64
-	tenants map[rota.TenantID]int64
+	queues  countsBy[rota.QueueName]
+	tenants countsBy[rota.TenantID]
 }
 
 // weighed is a row that the tally counts.
@@ -306,10 +307,6 @@ type weighed interface {
 	besides() int64
 }
 
-func newTally() tally {
-	return tally{queues: make(map[rota.QueueName]int64), tenants: make(map[rota.TenantID]int64)}
-}
-
 // add counts so many bytes more, or fewer, of a row's owner.
 func (t *tally) add(w weighed, n int64) {
 	if n == 0 {
@@ -317,26 +314,63 @@ func (t *tally) add(w weighed, n int64) {
 	}
 	t.all += n
 	queue, tenant := w.owner()
-	count(t.queues, queue, n)
-	count(t.tenants, tenant, n)
+	t.queues.add(queue, n)
+	t.tenants.add(tenant, n)
 }
 
-func count[K ~string](of map[K]int64, k K, n int64) {
+// countsBy are numbers by name, none of them 0. Most of what is counted is of the same name as what was before: that one's
+// number stands beside the map until another's is asked for.
+type countsBy[K ~string] struct {
+	of   map[K]int64
+	last K
+	n    int64
+}
+
+// add counts so many more of a name, and returns how many there are now; "" is no name.
+func (c *countsBy[K]) add(k K, n int64) int64 {
 	if k == "" {
-		return
+		return 0
 	}
-	if n += of[k]; n == 0 {
-		delete(of, k)
-		return
+	if k != c.last {
+		c.settle()
+		c.last, c.n = k, c.of[k]
 	}
-	of[k] = n
+	c.n += n
+	return c.n
+}
+
+// settle writes the last number into the map.
+func (c *countsBy[K]) settle() {
+	switch {
+	case c.n == 0:
+		delete(c.of, c.last)
+	case c.of == nil:
+		c.of = map[K]int64{c.last: c.n}
+	default:
+		c.of[c.last] = c.n
+	}
+}
+
+// get changes nothing, as reads run beside each other.
+func (c *countsBy[K]) get(k K) int64 {
+	if k == c.last {
+		return c.n
+	}
+	return c.of[k]
+}
+
+// whole returns all of them, in a map of its own.
+func (c countsBy[K]) whole() map[K]int64 {
+	c.of = maps.Clone(c.of)
+	c.settle()
+	return c.of
 }
 
 // named reports whether a row that the tally counts, but for its own, is of a queue or of a
 // tenant.
 func (l *ledger) named(of weighed) bool {
 	queue, tenant := of.owner()
-	if l.tally.queues[queue]+l.tally.tenants[tenant] > of.meta().bytes() {
+	if l.tally.queues.get(queue)+l.tally.tenants.get(tenant) > of.meta().bytes() {
 		return true
 	}
 	for _, d := range l.dirty { // those of this entry are not counted yet

@@ -95,7 +95,7 @@ func (lm *admission) changeTenant(t *tenantRow, limits rota.TenantLimits) {
 	}
 	lm.m.queues.scan(func(name rota.QueueName, q *queueRow) bool {
 		i := lm.m.placement.registry.queues[name]
-		if _, known := i.laneStates[t.id]; known || i.open[t.id] > 0 || i.turn.name != "" {
+		if _, known := i.laneStates[t.id]; known || i.open.get(t.id) > 0 || i.turn.name != "" {
 			lm.syncLanes(i, q, t.id)
 		}
 		return true
@@ -240,11 +240,11 @@ func (lm *admission) overfull(q *queueRow, tenant rota.TenantID, over func(used,
 	if most := lm.m.head.settings.StateBytesMax; most != 0 && over(t.all, most) {
 		return budget{"state_bytes_max", "the cluster", "", t.all, most}, true
 	}
-	if q != nil && q.policy.BytesMax != 0 && over(t.queues[q.name], q.policy.BytesMax) {
-		return budget{"bytes_max", "queue", string(q.name), t.queues[q.name], q.policy.BytesMax}, true
+	if q != nil && q.policy.BytesMax != 0 && over(t.queues.get(q.name), q.policy.BytesMax) {
+		return budget{"bytes_max", "queue", string(q.name), t.queues.get(q.name), q.policy.BytesMax}, true
 	}
-	if row := lm.tenants.get(tenant); row != nil && row.limits.BytesMax != 0 && over(t.tenants[tenant], row.limits.BytesMax) {
-		return budget{"bytes_max", "tenant", string(tenant), t.tenants[tenant], row.limits.BytesMax}, true
+	if row := lm.tenants.get(tenant); row != nil && row.limits.BytesMax != 0 && over(t.tenants.get(tenant), row.limits.BytesMax) {
+		return budget{"bytes_max", "tenant", string(tenant), t.tenants.get(tenant), row.limits.BytesMax}, true
 	}
 	return b, false
 }

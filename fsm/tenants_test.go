@@ -132,8 +132,8 @@ func TestSetTenant(t *testing.T) {
 			b.worker("v", 12)
 			b.match()
 			q := b.placement.registry.queues["default"]
-			if q.open["ann"] != 12 || q.open["bob"] != 4 {
-				t.Fatalf("%s: ann has %d leases open, bob %d: 12 and 4 are wanted", when, q.open["ann"], q.open["bob"])
+			if q.open.get("ann") != 12 || q.open.get("bob") != 4 {
+				t.Fatalf("%s: ann has %d leases open, bob %d: 12 and 4 are wanted", when, q.open.get("ann"), q.open.get("bob"))
 			}
 		}
 	})

@@ -33,7 +33,7 @@ func (lm *admission) syncLanes(i *queueIndex, q *queueRow, tenant rota.TenantID)
 	}
 	i.note(tenant, want)
 	if want.weight != had.weight {
-		i.share(tenant, i.open[tenant], want.weight)
+		i.share(tenant, i.open.get(tenant), want.weight)
 	}
 }
 

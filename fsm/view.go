@@ -161,11 +161,11 @@ func (vw *View) queueWords(r *queueRow) rota.Queue {
 	q := rota.Queue{Name: r.name, Policy: r.policy, ETag: r.etag(), Pending: r.pending(), Blocked: r.blocked, Delayed: r.delayed,
 		Queued: r.queued, Assigned: r.assigned, Running: r.running, SubmittedTotal: r.submitted, AssignedTotal: r.placed,
 		CompletedTotal: r.completed, DeadTotal: r.dead, ExpiredTotal: r.expired, CancelledTotal: r.cancelled,
-		Staged: vw.m.ended.staged.queues[r.name], Lanes: int64(i.pending.Lanes()), Workers: int64(vw.m.placement.registry.supply.Workers(r.name))}
+		Staged: vw.m.ended.staged.queues.get(r.name), Lanes: int64(i.pending.Lanes()), Workers: int64(vw.m.placement.registry.supply.Workers(r.name))}
 	q.Throttled = int64(i.pending.ThrottledLanes())
 	q.Tiers = i.tierDepths(&r.policy)
 	q.UsagePermille, q.LeaseUsagePermille, q.BacklogUsagePermille = vw.usage(r)
-	q.Bytes = vw.m.ledger.tally.queues[r.name]
+	q.Bytes = vw.m.ledger.tally.queues.get(r.name)
 	q.Backpressure = vw.m.admission.pressure(r)
 	if oldest, ok := i.pending.Oldest(); ok {
 		q.OldestWait = millis.Duration(int64(vw.m.head.clock - oldest))

@@ -24,7 +24,7 @@ func (vw *View) Tenant(id rota.TenantID) rota.Tenant {
 		return vw.tenantWords(r)
 	}
 	_, etag := tenantText(nil, id)
-	return rota.Tenant{ID: id, TenantLimits: rota.DefaultTenantLimits(), Bytes: vw.m.ledger.tally.tenants[id], ETag: etag}
+	return rota.Tenant{ID: id, TenantLimits: rota.DefaultTenantLimits(), Bytes: vw.m.ledger.tally.tenants.get(id), ETag: etag}
 }
 
 // Tenants lists by id those that somebody set or that have leases open.
@@ -39,7 +39,7 @@ func (vw *View) Tenants() []rota.Tenant {
 
 func (vw *View) tenantWords(r *tenantRow) rota.Tenant {
 	t := rota.Tenant{ID: r.id, TenantLimits: r.limits, Open: r.open, Throttled: r.throttledAt > 0, Known: r.known, ETag: r.etag(),
-		Bytes: vw.m.ledger.tally.tenants[r.id]}
+		Bytes: vw.m.ledger.tally.tenants.get(r.id)}
 	if rate := r.limits.RateLimitRPS; rate > 0 {
 		t.RateLeft = rate
 		if measured := vw.m.admission.limiters.get(limiterKey("", r.id)); measured != nil {
