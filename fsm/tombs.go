@@ -215,6 +215,9 @@ type tombOrder struct {
 	// edition is whose blocks may be changed in place: others are in a frozen copy.
 	edition *edition
 	n       int
+	// recent is the block that was changed last, unless it is gone: the next change is mostly in it too.
+	recent   *tombBlock
+	recentAt uint64
 }
 
 // tombBlock has the entries of tombBlockMost numbers, as far as they are there.
@@ -249,12 +252,20 @@ func (o *tombOrder) freeze() *tombOrder {
 	return its
 }
 
-// own returns a block that may be changed, in the place of b if it must.
-func (o *tombOrder) own(at uint64, b *tombBlock) *tombBlock {
+// own returns a block that may be changed, nil where there is none.
+func (o *tombOrder) own(at uint64) *tombBlock {
+	if b := o.recent; b != nil && o.recentAt == at && b.edition == o.edition {
+		return b
+	}
+	b, ok := o.blocks.Get(at)
+	if !ok {
+		return nil
+	}
 	if b.edition != o.edition {
 		b = &tombBlock{edition: o.edition, has: b.has, list: append(make([]tombEntry, 0, cap(b.list)), b.list...), due: b.due}
 		o.blocks.Set(at, b)
 	}
+	o.recent, o.recentAt = b, at
 	return b
 }
 
@@ -276,31 +287,32 @@ func (b *tombBlock) place(seq uint64) (i int, ok bool) {
 // set puts the entry of a number, in the place of another if there is one.
 func (o *tombOrder) set(seq uint64, e tombEntry) {
 	at := seq / tombBlockMost
-	b, ok := o.blocks.Get(at)
-	if !ok {
+	b := o.own(at)
+	if b == nil {
 		b = &tombBlock{edition: o.edition, due: e.due}
 		o.blocks.Set(at, b)
 		o.byDue.Set(blockDue{b.due, at})
+		o.recent, o.recentAt = b, at
 	}
-	b = o.own(at, b)
 	i, had := b.place(seq)
 	if had {
 		b.list[i] = e
-	} else {
-		b.has |= 1 << (seq % tombBlockMost)
-		if n := len(b.list); n == cap(b.list) {
-			b.list = append(make([]tombEntry, 0, 2*n+1), b.list...) // 63 in the end
-		}
-		b.list = slices.Insert(b.list, i, e)
-		o.n++
+		o.reckon(at, b)
+		return
 	}
-	o.reckon(at, b)
+	b.has |= 1 << (seq % tombBlockMost)
+	if n := len(b.list); n == cap(b.list) {
+		b.list = append(make([]tombEntry, 0, 2*n+1), b.list...) // 63 in the end
+	}
+	b.list = slices.Insert(b.list, i, e)
+	o.n++
+	o.redate(at, b, min(b.due, e.due))
 }
 
 func (o *tombOrder) delete(seq uint64) {
 	at := seq / tombBlockMost
-	b, ok := o.blocks.Get(at)
-	if !ok {
+	b := o.own(at)
+	if b == nil {
 		return
 	}
 	i, had := b.place(seq)
@@ -308,18 +320,21 @@ func (o *tombOrder) delete(seq uint64) {
 		return
 	}
 	o.n--
-	b = o.own(at, b)
+	due := b.list[i].due
 	b.has &^= 1 << (seq % tombBlockMost)
 	b.list = slices.Delete(b.list, i, i+1)
 	if len(b.list) == 0 {
 		o.blocks.Delete(at)
 		o.byDue.Delete(blockDue{b.due, at})
+		o.recent = nil
 		return
 	}
 	if 2*len(b.list) <= cap(b.list) {
 		b.list = slices.Clip(slices.Clone(b.list))
 	}
-	o.reckon(at, b)
+	if due == b.due {
+		o.reckon(at, b)
+	}
 }
 
 // reckon puts a block where its entries say in the order of dates.
@@ -328,6 +343,11 @@ func (o *tombOrder) reckon(at uint64, b *tombBlock) {
 	for i := range b.list {
 		due = min(due, b.list[i].due)
 	}
+	o.redate(at, b, due)
+}
+
+// redate puts a block where its earliest date stands.
+func (o *tombOrder) redate(at uint64, b *tombBlock, due rota.Date) {
 	if due != b.due {
 		o.byDue.Delete(blockDue{b.due, at})
 		b.due = due

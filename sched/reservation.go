@@ -17,13 +17,19 @@ type Run struct {
 }
 
 func compareRuns(a, b Run) int {
-	return cmp.Or(cmp.Compare(a.End, b.End), a.Load.compare(b.Load), cmp.Compare(a.Began, b.Began), cmp.Compare(a.Most, b.Most))
+	if a.End != b.End {
+		return cmp.Compare(a.End, b.End)
+	}
+	return cmp.Or(a.Load.compare(b.Load), cmp.Compare(a.Began, b.Began), cmp.Compare(a.Most, b.Most))
 }
 
 // SortRuns puts runs in their order.
 func SortRuns(list []Run) { slices.SortFunc(list, compareRuns) }
 
 func insertRun(list []Run, r Run) []Run {
+	if n := len(list); n == 0 || compareRuns(list[n-1], r) <= 0 { // as mostly: later jobs end later
+		return append(list, r)
+	}
 	at, _ := slices.BinarySearchFunc(list, r, compareRuns)
 	return slices.Insert(list, at, r)
 }
@@ -38,8 +44,13 @@ func (s *Supply) Began(id rota.WorkerID, r Run) {
 // Ended removes what Began recorded. An unknown worker is ignored.
 func (s *Supply) Ended(id rota.WorkerID, r Run) {
 	if slot, known := s.slot(id); known {
-		if at, found := slices.BinarySearchFunc(s.runs[slot], r, compareRuns); found {
-			s.runs[slot] = slices.Delete(s.runs[slot], at, at+1)
+		list := s.runs[slot]
+		at, found := 0, len(list) > 0 && list[0] == r // as mostly: what should end first does
+		if !found {
+			at, found = slices.BinarySearchFunc(list, r, compareRuns)
+		}
+		if found {
+			s.runs[slot] = slices.Delete(list, at, at+1)
 		}
 	}
 }

@@ -16,6 +16,9 @@ type Numbers[V any] struct {
 	n      int
 	// edition is whose blocks may be changed in place: those of others are copied first.
 	edition *edition
+	// recent is the block that was changed last, unless it is gone: the next change is mostly in it too.
+	recent   *numberBlock[V]
+	recentAt uint64
 }
 
 // numberBlock has the values of blockNumbers numbers, as far as they are there.
@@ -46,6 +49,9 @@ func (b *numberBlock[V]) place(number uint64) (i int, ok bool) {
 
 // own returns a block that may be changed, nil where there is none.
 func (t *Numbers[V]) own(at uint64) *numberBlock[V] {
+	if b := t.recent; b != nil && t.recentAt == at && b.edition == t.edition {
+		return b
+	}
 	b, ok := t.blocks.Get(at)
 	if !ok {
 		return nil
@@ -54,6 +60,7 @@ func (t *Numbers[V]) own(at uint64) *numberBlock[V] {
 		b = &numberBlock[V]{edition: t.edition, has: b.has, list: append(make([]V, 0, cap(b.list)), b.list...)}
 		t.blocks.Set(at, b)
 	}
+	t.recent, t.recentAt = b, at
 	return b
 }
 
@@ -77,6 +84,7 @@ func (t *Numbers[V]) Set(number uint64, v V) {
 	if b == nil {
 		b = &numberBlock[V]{edition: t.edition}
 		t.blocks.Set(at, b)
+		t.recent, t.recentAt = b, at
 	}
 	i, had := b.place(number)
 	if had {
@@ -94,8 +102,8 @@ func (t *Numbers[V]) Set(number uint64, v V) {
 // Delete takes a number away.
 func (t *Numbers[V]) Delete(number uint64) {
 	at := number / blockNumbers
-	b, ok := t.blocks.Get(at)
-	if !ok {
+	b := t.own(at)
+	if b == nil {
 		return
 	}
 	i, had := b.place(number)
@@ -105,9 +113,9 @@ func (t *Numbers[V]) Delete(number uint64) {
 	t.n--
 	if len(b.list) == 1 {
 		t.blocks.Delete(at)
+		t.recent = nil
 		return
 	}
-	b = t.own(at)
 	b.has &^= 1 << (number % blockNumbers)
 	b.list = slices.Delete(b.list, i, i+1)
 	if 2*len(b.list) <= cap(b.list) {
