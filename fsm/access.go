@@ -21,6 +21,8 @@ type authority struct {
 	// issuers are identity providers by URL, spent the tokens of theirs that were exchanged.
 	issuers table[string, issuerRow, *issuerRow]
 	spent   table[string, spentRow, *spentRow]
+	// checked is the caller that was checked last; derived.
+	checked access.Caller
 	// known are rights worked out since the tables last changed; derived.
 	known map[rota.Principal]known
 	// held counts the rows that principals own; derived.

@@ -226,3 +226,8 @@ func (jn *journal) owned() access.Caller {
 	c.Actor = jn.owner()
 	return c
 }
+
+// callerOf is who asked for an operation; nobody where the leader acts by itself.
+func callerOf(op *fsmpb.Op) access.Caller {
+	return access.Caller{Actor: rota.Principal(op.GetActor()), Via: op.GetVia(), Request: op.GetRequest()}
+}

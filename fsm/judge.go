@@ -13,18 +13,15 @@ import (
 
 // judge refuses an operation that its actor has no right to. It reads rows only, and judges
 // by the tenant and the queue of the object in the state, not of the request.
-func (ac *authority) judge(op *fsmpb.Op) *rota.Error { return ac.judgeBy(op, ac.rightsOf) }
+func (ac *authority) judge(op *fsmpb.Op) *rota.Error { return ac.judgeBy(op, ac.rightsOfCaller) }
 
 // judgeBy is judge with rights that are worked out as rightsOf says.
-func (ac *authority) judgeBy(op *fsmpb.Op, rightsOf func(rota.Principal) (*access.Rights, *rota.Error)) *rota.Error {
-	caller := access.Caller{Actor: rota.Principal(op.GetActor()), Via: op.GetVia(), Request: op.GetRequest()}
+func (ac *authority) judgeBy(op *fsmpb.Op, rightsOf func(access.Caller) (*access.Rights, *rota.Error)) *rota.Error {
+	caller := callerOf(op)
 	if caller == (access.Caller{}) {
-		return nil // the leader of the entry acts by itself
+		return nil
 	}
-	if err := caller.Check(); err != nil {
-		return rota.ErrorOf(err)
-	}
-	rights, refusal := rightsOf(caller.Actor)
+	rights, refusal := rightsOf(caller)
 	if refusal != nil {
 		return refusal
 	}
@@ -54,27 +51,13 @@ func (vw *View) Denied(ops []*fsmpb.Op) (outcomes []*fsmpb.Outcome) {
 	return outcomes
 }
 
-// remembered works out rights, once where the same principal comes again and again.
-func (ac *authority) remembered() func(rota.Principal) (*access.Rights, *rota.Error) {
-	var last rota.Principal
-	var rights *access.Rights
-	var refusal *rota.Error
-	return func(p rota.Principal) (*access.Rights, *rota.Error) {
-		if p != last {
-			last = p
-			rights, _, refusal = ac.here().resolve(p, ac.m.head.date())
-		}
-		return rights, refusal
-	}
-}
-
 // Taken refuses a submission whose id stands for a job that only archives know, of a tenant and
 // a queue that its actor may not submit to; nil is no objection.
 func (vw *View) Taken(op *fsmpb.Op, tenant rota.TenantID, queue rota.QueueName) *fsmpb.Outcome {
 	if op.GetActor() == "" {
 		return nil
 	}
-	rights, refusal := vw.m.access.remembered()(rota.Principal(op.GetActor()))
+	rights, refusal := vw.m.access.remembered()(callerOf(op))
 	if refusal == nil {
 		j := judgement{rights: rights, right: rota.RightSubmit}
 		j.free("id", op.GetSubmit().GetSpec().GetId(), string(tenant), string(queue))

@@ -92,7 +92,7 @@ func ApplyOpened(m *Machine, index rota.Index, term uint64, e *fsmpb.Entry) (App
 
 // applyFor applies an operation for who asked for it, or refuses it where that lacks the right.
 func (m *Machine) applyFor(op *fsmpb.Op, term uint64) *fsmpb.Outcome {
-	m.journal.caller = access.Caller{Actor: rota.Principal(op.GetActor()), Via: op.GetVia(), Request: op.GetRequest()}
+	m.journal.caller = callerOf(op)
 	m.journal.ifMatch = op.GetIfMatch()
 	if refusal := m.access.judge(op); refusal != nil {
 		return entry.Refused(refusal)

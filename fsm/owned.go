@@ -94,3 +94,33 @@ func (m *Machine) callerReads(tenant rota.TenantID, queue rota.QueueName) bool {
 	rights, refusal := m.access.rightsOf(actor)
 	return refusal == nil && rights.Allow(rota.RightRead, tenant, queue)
 }
+
+// rightsOfCaller is rightsOf for who is found to be a caller.
+func (ac *authority) rightsOfCaller(c access.Caller) (*access.Rights, *rota.Error) {
+	if c != ac.checked { // as mostly it is that of the operation before
+		if err := c.Check(); err != nil {
+			return nil, rota.ErrorOf(err)
+		}
+		ac.checked = c
+	}
+	return ac.rightsOf(c.Actor)
+}
+
+// remembered works out rights, once where the same caller comes again and again.
+func (ac *authority) remembered() func(access.Caller) (*access.Rights, *rota.Error) {
+	var last access.Caller
+	var rights *access.Rights
+	var refusal *rota.Error
+	return func(c access.Caller) (*access.Rights, *rota.Error) {
+		if c == last {
+			return rights, refusal
+		}
+		last = c
+		if err := c.Check(); err != nil {
+			rights, refusal = nil, rota.ErrorOf(err)
+		} else {
+			rights, _, refusal = ac.here().resolve(c.Actor, ac.m.head.date())
+		}
+		return rights, refusal
+	}
+}
