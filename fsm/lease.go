@@ -139,8 +139,14 @@ func outputDigest(op *fsmpb.LeaseOp) []byte {
 	return sum[:]
 }
 
-func leaseOutcome(l *leaseRow, state rota.JobState) *fsmpb.Outcome {
-	return &fsmpb.Outcome{JobState: uint32(state), DeadlineMs: int64(l.Deadline.Clock), Renewals: l.Renewals}
+// open answers for a lease that stays open. Those of one moment are mostly answered alike, and with one outcome, as in became.
+func (lg *leasing) open(l *leaseRow, state rota.JobState) *fsmpb.Outcome {
+	o := lg.told
+	if o.GetJobState() != uint32(state) || o.GetDeadlineMs() != int64(l.Deadline.Clock) || o.GetRenewals() != l.Renewals {
+		o = &fsmpb.Outcome{JobState: uint32(state), DeadlineMs: int64(l.Deadline.Clock), Renewals: l.Renewals}
+		lg.told = o
+	}
+	return o
 }
 
 // ack makes an ASSIGNED job RUNNING; again, it changes nothing.
@@ -148,7 +154,7 @@ func (lg *leasing) ack(l *leaseRow) *fsmpb.Outcome {
 	if l.Acked.IsZero() {
 		l = lg.acknowledge(l, false)
 	}
-	return leaseOutcome(l, rota.JobRunning)
+	return lg.open(l, rota.JobRunning)
 }
 
 // acknowledge makes a job RUNNING. A lease that its completion acknowledges is over
@@ -173,7 +179,7 @@ func (lg *leasing) renew(l *leaseRow, ordinal int32) *fsmpb.Outcome {
 	p := &lg.m.queues.get(l.queue).policy
 	switch {
 	case ordinal > 0 && ordinal <= l.Renewals:
-		return leaseOutcome(l, rota.JobRunning)
+		return lg.open(l, rota.JobRunning)
 	case l.Revoked != rota.ReasonNone:
 		return entry.Refused(rota.Refusef(rota.KindStale, "lease", "the lease is revoked (%s): stop and decline it", l.Revoked))
 	case ordinal <= 0 || ordinal != l.Renewals+1:
@@ -204,7 +210,7 @@ func (lg *leasing) renew(l *leaseRow, ordinal int32) *fsmpb.Outcome {
 	lg.timeLease(l)
 	lg.m.journal.emit(rota.Event{Kind: rota.EventLeaseRenewed, Job: l.Job, Queue: l.queue, Worker: l.Worker, Lease: l.ID,
 		Attempt: l.Attempt, Deadline: lg.m.head.now().At(l.Deadline.Clock)})
-	return leaseOutcome(l, rota.JobRunning)
+	return lg.open(l, rota.JobRunning)
 }
 
 // complete ends a job well (SPEC §9.5); it acknowledges too (SPEC §8.1).
@@ -331,5 +337,5 @@ func (lg *leasing) progress(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 		lg.m.journal.emitFor(j, &rota.Event{Kind: rota.EventJobProgress, Job: l.Job, Queue: l.queue, Worker: l.Worker, Lease: l.ID,
 			Attempt: l.Attempt, Text: j.note, Payload: progressed(j.progress)})
 	}
-	return leaseOutcome(l, j.state)
+	return lg.open(l, j.state)
 }

@@ -19,6 +19,8 @@ type leasing struct {
 	leases table[string, leaseRow, *leaseRow]
 	// bringing is the verb that is being applied, where it brings its handler's log; nil else.
 	bringing *fsmpb.LeaseOp
+	// told is what open answered last.
+	told *fsmpb.Outcome
 }
 
 // closeLease takes a lease out of the state and notes its end in the job's

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math/bits"
 	"slices"
+	"strings"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
@@ -132,7 +133,7 @@ func (t *tombs) set(r *tombRow) (kept tomb, had bool) {
 	in := t.texts[r.queue]
 	if in == nil {
 		in = &entry.Texts{}
-		t.texts[r.queue] = in
+		t.texts[rota.QueueName(strings.Clone(string(r.queue)))] = in // nothing of r is kept, so that its texts need no objects
 	}
 	kept = r.keep(&t.l.enc, in)
 	t.l.add(t.l.hashTomb(kept))
