@@ -99,7 +99,9 @@ func readSWF(r io.Reader, most int) (*SWFLog, error) {
 			continue
 		}
 		if line[0] == ';' {
-			log.header(line[1:])
+			if err := log.header(line[1:]); err != nil {
+				return nil, fmt.Errorf("line %d: %w", number, err)
+			}
 			continue
 		}
 		if most > 0 && len(log.Jobs) == most {
@@ -143,25 +145,28 @@ func unpacking(line int, err error) error {
 
 // header takes the machine's size from a header line. Text may follow the
 // number: "MaxNodes: 338 (batch partition; 512 total)".
-func (l *SWFLog) header(line string) {
-	name, value, ok := strings.Cut(line, ":")
-	if !ok {
-		return
+func (l *SWFLog) header(line string) error {
+	name, value, _ := strings.Cut(line, ":")
+	into := &l.MaxProcs
+	switch name = strings.TrimSpace(name); name {
+	case "MaxProcs":
+	case "MaxNodes":
+		into = &l.MaxNodes
+	default:
+		return nil
 	}
 	words := strings.Fields(value)
 	if len(words) == 0 {
-		return
+		return nil
 	}
 	n, err := strconv.ParseInt(words[0], 10, 64)
-	if err != nil || n < 0 {
-		return
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		return fmt.Errorf("%s is %s: that is no machine's size", name, head(words[0]))
+	case err == nil && n >= 0:
+		*into = n
 	}
-	switch strings.TrimSpace(name) {
-	case "MaxProcs":
-		l.MaxProcs = n
-	case "MaxNodes":
-		l.MaxNodes = n
-	}
+	return nil
 }
 
 func parseSWFJob(line string) (SWFJob, error) {

@@ -133,6 +133,7 @@ func TestReadSWF_refuses(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"nothing", "; only a header\n", "no jobs"},
 		{"no byte", "", "no jobs in 0 lines"},
+		{"no machine", "; Note: x\n; MaxProcs: 99999999999999999999\n" + swfLine, "line 2: MaxProcs is 99999999999999999999: that is no machine's size"},
 		{"a table with commas", "id,submit,run\n1,0,60\n", "line 1: 1 fields, 18 are wanted"},
 		{"a column more", swfLine + " 7\n", "line 1: 19 fields, 18 are wanted"},
 		{"a last line that is cut", swfLine + "\n" + swfLine[:9], "line 2: 4 fields, 18 are wanted: is the line cut"},
