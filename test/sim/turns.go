@@ -91,7 +91,7 @@ func (t *turns) begins(party string, at rota.Index) {
 	t.since[party], t.passed[party] = at, map[string]int{}
 }
 
-// takes gives a party a turn in an entry.
+// takes notes that a party has a turn in an entry.
 func (t *turns) takes(party string, job rota.JobID, at rota.Index) {
 	delete(t.waiting[party], job)
 	if t.open[party] == nil {
