@@ -145,7 +145,7 @@ type Timing struct {
 	Heartbeat, Election, LeaderLease time.Duration
 	// Commit is how long an idle leader waits before it sends followers again how
 	// far the log is committed. They learn it at once (committed.go): this is for
-	// what got lost.
+	// what got lost, and half of what an idle cluster sends.
 	Commit time.Duration
 	// SnapshotThreshold is how many entries make a snapshot, SnapshotInterval how
 	// often that is looked at, TrailingLogs how many entries stay behind one.
@@ -170,7 +170,7 @@ const (
 func DefaultTiming() Timing {
 	return Timing{
 		Heartbeat: 500 * time.Millisecond, Election: 500 * time.Millisecond, LeaderLease: 500 * time.Millisecond,
-		Commit: 50 * time.Millisecond, SnapshotThreshold: 8_192, TrailingLogs: 24_576, SnapshotInterval: 20 * time.Second,
+		Commit: 250 * time.Millisecond, SnapshotThreshold: 8_192, TrailingLogs: 24_576, SnapshotInterval: 20 * time.Second,
 	}
 }
 
