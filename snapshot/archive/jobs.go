@@ -347,6 +347,6 @@ func (a *Jobs) adopt(floor uint64, held Spans) error {
 	return a.change(func(tx *bbolt.Tx, s *bookkeeping) error {
 		s.floor = max(s.floor, floor)
 		w = writer{s: s, records: tx.Bucket(recordsBucket), ids: marksOf(tx)}
-		return w.put(0, nil, held)
+		return w.put(nil, held)
 	}, nil)
 }

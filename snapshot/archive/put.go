@@ -43,20 +43,22 @@ func (a *Jobs) Put(entries []peer.ArchiveRecord, also Spans) error {
 		}
 		rows[i] = incoming{mark: markOf(&ended), ended: ended.Job.Finished.Date, data: e.Data}
 	}
-	return a.put(len(rows), func(i int) incoming { return rows[i] }, also)
+	return a.put(rows, also)
 }
 
 // PutStaged is Put for records of this node's own state: they are not decoded again to
 // see that they can be, which took half of a flush.
 func (a *Jobs) PutStaged(staged []fsm.StagedRecord) error {
-	return a.put(len(staged), func(i int) incoming {
-		mark, ended := staged[i].Mark()
-		return incoming{mark: mark, ended: ended, staged: staged[i]}
-	}, nil)
+	rows := make([]incoming, len(staged))
+	for i, one := range staged {
+		rows[i].staged = one
+		rows[i].mark, rows[i].ended = one.Mark()
+	}
+	return a.put(rows, nil)
 }
 
-// put writes n records.
-func (a *Jobs) put(n int, row func(int) incoming, also Spans) error {
+// put writes records, and that the other numbers of also have none.
+func (a *Jobs) put(rows []incoming, also Spans) error {
 	packer, err := newPacker()
 	if err != nil {
 		return err
@@ -66,7 +68,7 @@ func (a *Jobs) put(n int, row func(int) incoming, also Spans) error {
 	return a.change(func(tx *bbolt.Tx, s *bookkeeping) error {
 		w.s, w.records, w.ids = s, tx.Bucket(recordsBucket), marksOf(tx)
 		w.records.FillPercent = 0.95 // numbers only grow
-		return w.put(n, row, also)
+		return w.put(rows, also)
 	}, nil)
 }
 
@@ -119,23 +121,25 @@ func (w *writer) taken(from int) []byte { return w.room[from:len(w.room):len(w.r
 // fresh is a number that is not held yet, or several without a record.
 type fresh struct {
 	seq, last uint64
-	id        rota.JobID
-	at        int
+	record    *incoming
 	// lost says that there is no record, as the job has a later end.
 	lost bool
 }
 
-// put writes n records, and that the other numbers of also have none.
-func (w *writer) put(n int, row func(int) incoming, also Spans) error {
-	list := make([]fresh, 0, n)
-	for at := range n {
-		m := row(at).mark
-		if m.Seq > w.s.floor && !w.s.held.Has(m.Seq) {
-			w.s.held.Add(m.Seq, m.Seq) // also so that a number in the list twice is taken once
-			list = append(list, fresh{seq: m.Seq, last: m.Seq, id: m.ID, at: at})
+// id is whose record it is.
+func (f *fresh) id() string { return string(f.record.mark.ID) }
+
+// put is Jobs.put within the transaction.
+func (w *writer) put(rows []incoming, also Spans) error {
+	list := make([]fresh, 0, len(rows))
+	for i := range rows {
+		seq := rows[i].mark.Seq
+		if seq > w.s.floor && !w.s.held.Has(seq) {
+			w.s.held.Add(seq, seq) // also so that a number in the list twice is taken once
+			list = append(list, fresh{seq: seq, last: seq, record: &rows[i]})
 		}
 	}
-	if err := w.putMarks(list, row); err != nil {
+	if err := w.putMarks(list); err != nil {
 		return err
 	}
 	for _, span := range also {
@@ -145,34 +149,34 @@ func (w *writer) put(n int, row func(int) incoming, also Spans) error {
 	}
 	w.list = list
 	w.hold() // a damaged block may have taken them along
-	err := w.putRecords(row)
+	err := w.putRecords()
 	w.s.held.cut(w.s.floor)
 	return err
 }
 
 // putMarks writes the marks of the latest ends, and gives up the records of the ends
 // before. Marks go in by their ids, so that each leaf is written once.
-func (w *writer) putMarks(list []fresh, row func(int) incoming) error {
+func (w *writer) putMarks(list []fresh) error {
 	order := make([]int, len(list))
 	for i := range order {
 		order[i] = i
 	}
 	slices.SortFunc(order, func(a, b int) int {
-		return cmp.Or(strings.Compare(string(list[a].id), string(list[b].id)), cmp.Compare(list[a].seq, list[b].seq))
+		return cmp.Or(strings.Compare(list[a].id(), list[b].id()), cmp.Compare(list[a].seq, list[b].seq))
 	})
 	edits, of := make([]markRow, 0, len(list)), order[:0]
 	for i, at := range order {
 		f := &list[at]
-		if i+1 < len(order) && list[order[i+1]].id == f.id {
+		if i+1 < len(order) && list[order[i+1]].id() == f.id() {
 			f.lost = true
 			continue
 		}
-		w.fit(len(f.id) + markMost)
+		w.fit(len(f.id()) + markMost)
 		from := len(w.room)
-		w.room = append(w.room, f.id...)
+		w.room = append(w.room, f.id()...)
 		id := w.taken(from)
 		from = len(w.room)
-		w.room = appendMarkOf(w.room, row(f.at).mark)
+		w.room = appendMarkOf(w.room, f.record.mark)
 		edits, of = append(edits, markRow{id, w.taken(from)}), append(of, at)
 	}
 	var before []uint64
@@ -181,7 +185,7 @@ func (w *writer) putMarks(list []fresh, row func(int) incoming) error {
 		seq, known := markSeq(old)
 		if known && w.doubt {
 			value, _, _ := recordAt(w.records, seq)
-			known = intact(seq, value) && ofJob(value, []byte(f.id))
+			known = intact(seq, value) && ofJob(value, []byte(f.id()))
 		}
 		if known && seq > f.seq {
 			f.lost = true // this end is not the latest
@@ -197,14 +201,14 @@ func (w *writer) putMarks(list []fresh, row func(int) incoming) error {
 }
 
 // putRecords writes the records that are not lost, many of them in blocks.
-func (w *writer) putRecords(row func(int) incoming) error {
+func (w *writer) putRecords() error {
 	list := w.list
 	if !slices.IsSortedFunc(list, bySeq) {
 		slices.SortFunc(list, bySeq)
 	}
 	blocks := len(list) >= blocksFrom
 	for len(list) > 0 {
-		n, err := w.putSome(list, row, blocks)
+		n, err := w.putSome(list, blocks)
 		if err != nil {
 			return err
 		}
@@ -216,7 +220,7 @@ func (w *writer) putRecords(row func(int) incoming) error {
 func bySeq(a, b fresh) int { return cmp.Compare(a.seq, b.seq) }
 
 // putSome writes as many numbers as make one block, and says how many are done with.
-func (w *writer) putSome(list []fresh, row func(int) incoming, blocks bool) (n int, err error) {
+func (w *writer) putSome(list []fresh, blocks bool) (n int, err error) {
 	f := &list[0]
 	x := blockOf(w.records.Cursor(), f.seq)
 	switch {
@@ -225,7 +229,7 @@ func (w *writer) putSome(list []fresh, row func(int) incoming, blocks bool) (n i
 		w.hold()
 		return 0, err
 	case x.covers(f.seq) && !f.lost:
-		return 1, w.putWithin(x, row(f.at))
+		return 1, w.putWithin(x, f.record)
 	case x.covers(f.seq):
 		return f.upTo(x.last), nil
 	}
@@ -238,7 +242,7 @@ func (w *writer) putSome(list []fresh, row func(int) incoming, blocks bool) (n i
 			n += f.upTo(last)
 			continue
 		}
-		r := row(list[n].at)
+		r := list[n].record
 		w.body = r.append(w.body[:0])
 		if most := packedMost(len(r.mark.ID), len(w.body)); n > 0 && len(w.room)-at+most > blockBytes {
 			break
@@ -272,7 +276,7 @@ func (f *fresh) upTo(last uint64) int {
 }
 
 // putWithin puts a record into the block that stands for its number.
-func (w *writer) putWithin(x block, r incoming) error {
+func (w *writer) putWithin(x block, r *incoming) error {
 	record := w.packer.append(nil, r.mark.Seq, r.ended, r.mark.ID, r.append(nil))
 	rows := x.appendRows(nil)
 	w.s.recount = w.s.recount || x.cut

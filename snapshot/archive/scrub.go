@@ -105,15 +105,13 @@ func (a *Jobs) mark(seqs []uint64) error {
 	return a.change(func(tx *bbolt.Tx, s *bookkeeping) error {
 		w = writer{s: s, records: tx.Bucket(recordsBucket), ids: marksOf(tx), doubt: true}
 		var list []fresh
-		var rows []incoming
 		for _, seq := range seqs {
 			e, ok, err := ended(tx, seq, false)
 			if ok && err == nil {
-				list = append(list, fresh{seq: seq, last: seq, id: e.Job.ID, at: len(rows)})
-				rows = append(rows, incoming{mark: markOf(&e)})
+				list = append(list, fresh{seq: seq, last: seq, record: &incoming{mark: markOf(&e)}})
 			}
 		}
-		if err := w.putMarks(list, func(i int) incoming { return rows[i] }); err != nil {
+		if err := w.putMarks(list); err != nil {
 			return err
 		}
 		var lost []uint64
