@@ -3,9 +3,9 @@ package server
 import (
 	"context"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
-	"time"
 )
 
 const (
@@ -21,9 +21,9 @@ const (
 	// gcPercentMost bounds the same for the smallest heaps, gcPercentLeast for the
 	// largest: marking all that lives takes the same time however little it finds.
 	gcPercentMost, gcPercentLeast = 400, 10
-	// gcEvery is how often the living heap is looked at. A look costs some microseconds; with one in 2 s
-	// a burst into an empty server took five times what it left, as small heaps have room for that.
-	gcEvery = 100 * time.Millisecond
+	// startLeaves is how large a heap may be of which a start gives back what it does not need any more, more than half of an
+	// empty node's: collecting a larger one takes time while a node catches up, and it needs the room again.
+	startLeaves = 64 << 20
 )
 
 // tuneGC lets garbage take half as much again as lives before it is collected, but
@@ -36,19 +36,37 @@ func tuneGC(ctx context.Context, stateMost func() int64) {
 		return
 	}
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	tick := time.NewTicker(gcEvery)
-	defer tick.Stop()
-	for now := 0; ; {
+	now := 0
+	look := func() bool {
 		metrics.Read(live)
 		if want := gcPercent(live[0].Value.Uint64(), uint64(max(stateMost(), 0))); want != now {
 			debug.SetGCPercent(want)
 			now = want
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
+		return ctx.Err() == nil
+	}
+	if look() {
+		afterCollections(look)
+	}
+}
+
+// afterCollections calls look after each collection, by which alone what lives changes, until it returns false.
+func afterCollections(look func() bool) {
+	runtime.AddCleanup(new(collected), func(func() bool) {
+		if look() {
+			afterCollections(look)
 		}
+	}, look)
+}
+
+// collected is what a collection finds unused; the allocator gives one as large memory of its own.
+type collected [64]byte
+
+// returnMemory gives the system what a start has left of a small heap.
+func returnMemory() {
+	size := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	if metrics.Read(size); size[0].Value.Uint64() <= startLeaves {
+		debug.FreeOSMemory()
 	}
 }
 

@@ -1,6 +1,10 @@
 package server
 
-import "testing"
+import (
+	"runtime"
+	"testing"
+	"time"
+)
 
 func TestGCPercent(t *testing.T) {
 	t.Parallel()
@@ -15,4 +19,33 @@ func TestGCPercent(t *testing.T) {
 			t.Errorf("%d bytes live of %d: %d %%, want %d", c.live, c.stateMost, got, c.want)
 		}
 	}
+}
+
+// TestAfterCollections: each collection is heard of, until nobody listens.
+func TestAfterCollections(t *testing.T) {
+	t.Parallel()
+	heard := make(chan bool)
+	afterCollections(func() bool { return <-heard })
+	for _, more := range []bool{true, true, false} {
+		await(t, heard, more)
+	}
+	select {
+	case heard <- true:
+		t.Error("it listens after its end")
+	default:
+	}
+}
+
+// await collects until somebody takes the answer.
+func await(t *testing.T, heard chan<- bool, more bool) {
+	t.Helper()
+	for range 1000 {
+		runtime.GC()
+		select {
+		case heard <- more:
+			return
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	t.Fatal("no collection was heard of")
 }

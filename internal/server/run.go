@@ -18,7 +18,7 @@ func Run(ctx context.Context, plan *Plan, log *slog.Logger) error {
 	}
 	roomForDisks()
 	late := &lateNode{}
-	go tuneGC(ctx, late.stateBytesMax)
+	tuneGC(ctx, late.stateBytesMax)
 	r, err := start(ctx, plan, late, Open, log)
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -27,6 +27,7 @@ func Run(ctx context.Context, plan *Plan, log *slog.Logger) error {
 	case err != nil:
 		return err
 	}
+	returnMemory()
 	n := &plan.Node
 	log.Info("node serves", "api", n.API, "raft", n.Raft, "gossip", n.Gossip, "admin", plan.Admin,
 		"version", plan.Build.Version, "insecure", n.Insecure)
