@@ -8,11 +8,13 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/rotasched/rota/internal/server"
 )
 
 func main() {
-	if len(os.Args) > 1 && (os.Args[1] == "server" || os.Args[1] == "dev") { // before anything that a signal should end in order
-		sleepLong()
+	if len(os.Args) > 1 && (os.Args[1] == "server" || os.Args[1] == "dev") {
+		server.WakeLate()
 	}
 	os.Exit(run(os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))
 }

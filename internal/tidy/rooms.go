@@ -116,7 +116,7 @@ var rooms = []room{
 	{path: "internal/secret", may: []string{"."}, only: []string{systemCalls}},
 	{path: "internal/joblog", may: []string{".", "internal/limits"}, tests: []string{"api/rota/v1"}, only: []string{protoLibrary}},
 	{path: "internal/logs", only: []string{raftLog}},
-	{path: "internal/server", may: []string{".", "console", "internal/logs", "internal/peer", "cluster", "transport"}, only: []string{metricsClient},
+	{path: "internal/server", may: []string{".", "console", "internal/logs", "internal/peer", "cluster", "transport"}, only: []string{metricsClient, systemCalls},
 		never: []string{raftLibrary, raftStore, gossip, commandLine, settings}},
 	{path: "internal/relay", may: []string{".", "internal/limits", "internal/secret", "client"}, tests: []string{"test/rig"}, only: []string{postgresDriver}},
 	{path: "internal/loadgen", may: []string{".", "internal/limits", "client", "internal/flowfile", "internal/millis"}, only: []string{errorGroup}},

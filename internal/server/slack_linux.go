@@ -1,4 +1,4 @@
-package main
+package server
 
 import (
 	"os"
@@ -11,13 +11,14 @@ import (
 
 // timerSlack is by how much the kernel may wake a server's threads late. While anything runs, a thread of Go's runtime
 // looks every 20 µs whether a system call takes long, fsync for one: with Linux' slack of 50 µs a third of a quiet
-// server's time. Nothing that a server waits for by the clock is due to less than a millisecond.
+// server's time (ADR 88). What a server waits for by the clock may come that much later.
 const timerSlack = 2 * time.Millisecond
 
-// sleepLong gives this process that slack. A thread has the slack of the one that made it, and the runtime makes its own
-// before main: so the program begins anew, as the same process. Where that cannot be, or the slack is as large already,
-// sleepLong returns, and all goes on.
-func sleepLong() {
+// WakeLate gives this process that slack. It is for the first line of a main: a thread has the slack of the one that made it,
+// and the runtime makes its own before main, so the program begins anew, as the same process. Where that cannot be, or the
+// slack is as large already, WakeLate returns, and all goes on. A signal that comes before ends the process, as nobody
+// has asked for it yet.
+func WakeLate() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if slackIsLong() || unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(timerSlack), 0, 0, 0) != nil || !slackIsLong() {

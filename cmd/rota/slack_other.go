@@ -1,6 +1,0 @@
-//go:build !linux
-
-package main
-
-// sleepLong does nothing: other systems have no such setting.
-func sleepLong() {}

@@ -1,0 +1,6 @@
+//go:build !linux
+
+package server
+
+// WakeLate does nothing: other systems have no such setting.
+func WakeLate() {}
