@@ -25,6 +25,10 @@ const slotsTogether = 256
 // fillMost bounds filling for a measurement.
 const fillMost = 30 * time.Minute
 
+// fillUnasked pending jobs fit into a cluster's state by default, twice over. For more the state is given bytesPending for each,
+// which is more than any of these jobs takes: submissions beyond would wait for ever.
+const fillUnasked, bytesPending = 1_000_000, 1 << 10
+
 // point is one place on the curves.
 type point struct {
 	at         int
@@ -194,6 +198,11 @@ func (p *plan) fill(ctx context.Context, s *servers, more, together int) error {
 	if err := run(ctx, time.Minute, nil, p.rota, s.withAddr("queue", []string{"set", "waiting", "--preset", "standard", "--set",
 		fmt.Sprintf("queue_cap=%d", 2*max(together, 1_000_000))})...); err != nil {
 		return err
+	}
+	if together > fillUnasked {
+		if err := run(ctx, time.Minute, nil, p.rota, s.withAddr("cluster", []string{"set", fmt.Sprintf("state_bytes_max=%d", together*bytesPending)})...); err != nil {
+			return err
+		}
 	}
 	var filled result
 	if err := run(ctx, fillMost, &filled, p.rota, s.withAddr("bench", []string{"fill", "--jobs", strconv.Itoa(more),
