@@ -34,7 +34,9 @@ var armed struct {
 	left int
 }
 
-func init() {
+// takeOrders comes with the first point that is passed: a server begins anew as the same process before it does anything,
+// and what was taken before would be lost with it.
+var takeOrders = sync.OnceFunc(func() {
 	word := os.Getenv(env)
 	path, file := strings.CutPrefix(word, "@")
 	if !file {
@@ -47,7 +49,7 @@ func init() {
 			armFrom(path)
 		}
 	}()
-}
+})
 
 func armFrom(path string) {
 	if line, err := os.ReadFile(path); err == nil {
@@ -69,6 +71,7 @@ func arm(word string) {
 
 // Due counts a passing of a point, and reports whether it is the one to die at.
 func Due(name string) bool {
+	takeOrders()
 	armed.Lock()
 	defer armed.Unlock()
 	if name != armed.name || armed.left == 0 {
