@@ -222,7 +222,7 @@ func (l *life) restart(s *server) {
 	for l.ctx.Err() == nil {
 		s.mu.Lock()
 		hung, away := s.hung, s.away
-		if hung == nil && !away {
+		if hung == nil && !away && s.run == nil { // one that runs may be about to give itself up for a disk that hung until now
 			l.doom(s, false) // under the lock that hang holds: a disk that hangs from here on dooms it again
 		}
 		s.mu.Unlock()
