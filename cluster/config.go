@@ -145,7 +145,7 @@ type Timing struct {
 	Heartbeat, Election, LeaderLease time.Duration
 	// Commit is how long an idle leader waits before it sends followers again how
 	// far the log is committed. They learn it at once (committed.go): this is for
-	// what got lost, and half of what an idle cluster sends.
+	// what got lost. With 50 ms it was half of the calls of an idle cluster.
 	Commit time.Duration
 	// SnapshotThreshold is how many entries make a snapshot, SnapshotInterval how
 	// often that is looked at, TrailingLogs how many entries stay behind one.

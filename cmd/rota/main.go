@@ -14,7 +14,7 @@ import (
 
 func main() {
 	if len(os.Args) > 1 && (os.Args[1] == "server" || os.Args[1] == "dev") {
-		server.WakeLate()
+		server.WakeLate() // first: it may begin the program anew
 	}
 	os.Exit(run(os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))
 }

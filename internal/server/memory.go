@@ -21,8 +21,8 @@ const (
 	// gcPercentMost bounds the same for the smallest heaps, gcPercentLeast for the
 	// largest: marking all that lives takes the same time however little it finds.
 	gcPercentMost, gcPercentLeast = 400, 10
-	// startLeaves is how large a heap may be of which a start gives back what it does not need any more, more than half of an
-	// empty node's: collecting a larger one takes time while a node catches up, and it needs the room again.
+	// startLeaves is the largest heap that is collected once the server has started. More than half of an empty node's heap is
+	// garbage of its start. A larger heap takes time to collect while the node catches up, and needs the memory again.
 	startLeaves = 64 << 20
 )
 
@@ -59,10 +59,10 @@ func afterCollections(look func() bool) {
 	}, look)
 }
 
-// collected is what a collection finds unused; the allocator gives one as large memory of its own.
+// collected is an object that becomes garbage at once, too large for the allocator to pack it with others.
 type collected [64]byte
 
-// returnMemory gives the system what a start has left of a small heap.
+// returnMemory collects a small heap and returns the free memory to the system.
 func returnMemory() {
 	size := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	if metrics.Read(size); size[0].Value.Uint64() <= startLeaves {

@@ -14,10 +14,9 @@ import (
 // server's time (ADR 88). What a server waits for by the clock may come that much later.
 const timerSlack = 2 * time.Millisecond
 
-// WakeLate gives this process that slack. It is for the first line of a main: a thread has the slack of the one that made it,
-// and the runtime makes its own before main, so the program begins anew, as the same process. Where that cannot be, or the
-// slack is as large already, WakeLate returns, and all goes on. A signal that comes before ends the process, as nobody
-// has asked for it yet.
+// WakeLate gives all threads of this process that slack. Call it first in main, before signals are asked for: until then they
+// end the process. A thread inherits the slack of the thread that creates it, and the runtime creates some before main, so the
+// program is executed once more in the same process. WakeLate returns if that fails, or if the slack is large enough already.
 func WakeLate() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
