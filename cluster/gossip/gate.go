@@ -2,6 +2,7 @@ package gossip
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -265,17 +266,19 @@ type gateConn struct {
 }
 
 // Read implements net.Conn; memberlist reads from one goroutine. After the message there
-// is nothing more: no stream of memberlist's has two.
+// is nothing more: no stream of memberlist's has two. A connection that is lost before it
+// said one was refused by nobody: a node that starts opens its port, and closes it once more.
 func (c *gateConn) Read(p []byte) (int, error) {
 	if !c.judged {
 		c.judged = true
-		if c.left, c.bad = c.gate.judgeStream(c.Conn, c.inbound); c.bad != nil {
+		if c.left, c.bad = c.gate.judgeStream(c.Conn, c.inbound); errors.Is(c.bad, errGate) {
 			c.gate.refused(c.RemoteAddr(), c.bad)
+			c.bad = io.EOF // no answer to it
 		}
 	}
 	switch {
 	case c.bad != nil:
-		return 0, io.EOF // no answer to it
+		return 0, c.bad
 	case len(c.left) == 0:
 		return 0, io.EOF
 	}

@@ -7,6 +7,7 @@ import (
 	"crypto/cipher"
 	"encoding/binary"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -118,6 +119,40 @@ func TestGateStreams(t *testing.T) {
 	}
 	b := startGossip(t, "b", func(o *Options) { o.Join = []string{a.Addr()} })
 	waitMembers(t, b, "finding each other", func(alive map[rota.NodeID]Member) bool { return len(alive) == 2 })
+}
+
+// TestGateRefused: a stream of strangers is refused in the log, and one that the other end
+// dropped before it said anything is not.
+func TestGateRefused(t *testing.T) {
+	t.Parallel()
+	gone, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = gone.Close() })
+	go func() {
+		for {
+			conn, err := gone.Accept()
+			if err != nil {
+				return
+			}
+			_ = conn.(*net.TCPConn).SetLinger(0) // a reset, as from a listener that ends
+			_ = conn.Close()
+		}
+	}()
+	var lines syncBuffer
+	a := startGossip(t, "a", func(o *Options) {
+		o.Logger, o.Join = slog.New(slog.NewTextHandler(&lines, nil)), []string{gone.Addr().String()}
+	})
+	said := func(what string) bool { return strings.Contains(lines.String(), what) }
+	for deadline := time.Now().Add(longest); !said("cannot join yet") && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	}
+	if !said("cannot join yet") || said("gossip refused") {
+		t.Errorf("a node that was not reached: %s", lines.String())
+	}
+	if answer := exchange(t, a.Addr(), []byte("GET / HTTP/1.1\r\n\r\n")); len(answer) > 0 || !said("gossip refused") {
+		t.Errorf("a stranger is answered with %q: %s", answer, lines.String())
+	}
 }
 
 // FuzzGate: the gate judges any bytes without panic, and passes on no more than came.
