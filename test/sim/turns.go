@@ -48,16 +48,19 @@ func (k *keyer) turnJobs() {
 }
 
 // turns is what the auditor knows of parties that take turns: the jobs of each that wait for
-// nothing but a worker, with the entry from which on each does; since which entry the party may have a
-// turn, and how often others were assigned since.
+// nothing but a worker, with the entry from which on each does; the jobs with a lease, and the entries that ended
+// one; since which entry the party may have a turn, and how often others were assigned since.
 type turns struct {
-	// set is whether the rule is, most how many leases it allows a party that a key names.
-	set     bool
-	most    int
-	waiting map[string]map[rota.JobID]rota.Index
-	open    map[string]map[rota.JobID]bool
-	since   map[string]rota.Index
-	passed  map[string]map[string]int
+	// set is whether the rule is, from the entry setAt on, most how many leases it allows a party that a key names: from
+	// mostAt on, and before until then.
+	set           bool
+	setAt, mostAt rota.Index
+	most, before  int
+	waiting       map[string]map[rota.JobID]rota.Index
+	open          map[string]map[rota.JobID]bool
+	ended         map[string][]rota.Index
+	since         map[string]rota.Index
+	passed        map[string]map[string]int
 	// had are the turns of each party in the last entry in which it had any, hadAt.
 	had   map[string]int
 	hadAt map[string]rota.Index
@@ -66,16 +69,31 @@ type turns struct {
 }
 
 func newTurns() turns {
-	return turns{waiting: map[string]map[rota.JobID]rota.Index{}, open: map[string]map[rota.JobID]bool{}, since: map[string]rota.Index{},
+	return turns{waiting: map[string]map[rota.JobID]rota.Index{}, open: map[string]map[rota.JobID]bool{}, ended: map[string][]rota.Index{}, since: map[string]rota.Index{},
 		passed: map[string]map[string]int{}, had: map[string]int{}, hadAt: map[string]rota.Index{}}
 }
 
 // full reports whether a party has as many leases as the rule allows: it waits for one of them then, and not for a turn.
 func (t *turns) full(party string) bool { return t.set && party != "" && len(t.open[party]) >= t.most }
 
+// seenFull reports whether a party was full for a round that was decided at a height: with what ended since, and as few
+// leases as the rule allowed then.
+func (t *turns) seenFull(party string, height rota.Index) bool {
+	seen, most := len(t.open[party]), t.most
+	for _, at := range t.ended[party] {
+		if at > height {
+			seen++
+		}
+	}
+	if height < t.mostAt {
+		most = min(most, t.before)
+	}
+	return t.set && party != "" && seen >= most
+}
+
 // saw reports whether a round that was decided at a height saw a party wait for its turn.
 func (t *turns) saw(height rota.Index, party string) bool {
-	if t.full(party) || height < t.since[party] {
+	if t.seenFull(party, height) || height < t.since[party] {
 		return false
 	}
 	for _, at := range t.waiting[party] {
@@ -107,6 +125,9 @@ func (t *turns) takes(party string, job rota.JobID, at rota.Index) {
 // ends counts the lease of a party's job no more, if it has one.
 func (t *turns) ends(party string, job rota.JobID, at rota.Index) {
 	was := t.full(party)
+	if t.open[party][job] {
+		t.ended[party] = append(t.ended[party], at)
+	}
 	if delete(t.open[party], job); was && !t.full(party) {
 		t.begins(party, at)
 	}
@@ -120,7 +141,12 @@ func (t *turns) allows(most int64, at rota.Index) {
 			were = append(were, party)
 		}
 	}
-	t.set, t.most = true, int(most)
+	if !t.set {
+		t.set, t.setAt = true, at
+	}
+	if int(most) != t.most {
+		t.before, t.mostAt, t.most = t.most, at, int(most)
+	}
 	for _, party := range were {
 		if !t.full(party) {
 			t.begins(party, at)
@@ -187,7 +213,7 @@ func (a *auditor) inTurns(r *fsm.Applied, e *rota.Event) {
 		}
 	case rota.EventJobAssigned:
 		t.takes(party, e.Job, r.Index)
-		if !t.set {
+		if !t.set || t.heights[e.Job] < t.setAt {
 			return
 		}
 		a.Turned++
