@@ -38,7 +38,9 @@ func (t *leaseTable) answered(sequence uint64, refusal *rota.Error, answers []pe
 		t.out.again(again)
 	}
 	t.startMore(now)
-	notify(t.sendWake)
+	if len(t.out.queue) > 0 || t.farewell {
+		notify(t.sendWake)
+	}
 }
 
 // settled takes the outcome of one command, or reports false where there is none yet.
@@ -55,15 +57,15 @@ func (t *leaseTable) settled(c *command, a *peer.LeaseAnswer, now time.Duration)
 	switch c.Verb {
 	case rota.VerbAck:
 		l.ack = nil
-		t.acknowledged(l, c, a)
+		t.acknowledged(l, c, a, now)
 	case rota.VerbRenew:
 		l.renew = nil
 		l.renewNext = now + max(renewLeast, l.assignment.RenewEvery/4)
-		t.acknowledged(l, c, a)
+		t.acknowledged(l, c, a, now)
 	case rota.VerbProgress:
 		l.progress = nil
 		if l.progressHeld != nil {
-			notify(t.watchWake)
+			t.watchSoon()
 		}
 	default:
 		t.reported(l, c, a)
@@ -77,7 +79,7 @@ func unsettled(k rota.Kind) bool {
 }
 
 // acknowledged takes the answer to an ack or a renewal.
-func (t *leaseTable) acknowledged(l *lease, c *command, a *peer.LeaseAnswer) {
+func (t *leaseTable) acknowledged(l *lease, c *command, a *peer.LeaseAnswer, now time.Duration) {
 	switch {
 	case l.phase == reporting || l.lost != nil:
 	case a.Err == nil:
@@ -86,7 +88,7 @@ func (t *leaseTable) acknowledged(l *lease, c *command, a *peer.LeaseAnswer) {
 			ordinal = c.Ordinal
 		}
 		t.extend(l, a.Deadline, max(a.Renewals, ordinal))
-		t.wakeFor(l)
+		t.wakeFor(l, now)
 	case a.Err.Kind == rota.KindStale || a.Err.Kind == rota.KindNotFound:
 		t.lose(l, &LostError{Text: "it is no longer this worker's: " + a.Err.Text}, false)
 	default:
@@ -150,23 +152,37 @@ func (t *leaseTable) beatAnswered(p viewpoint) {
 	}
 	known := t.point.known
 	t.point = t.point.newer(p)
-	first := t.point.known != known
-	if first {
-		notify(t.watchWake)
+	if t.point.known != known {
+		t.watchSoon()
 	}
 	t.startMore(now)
 }
 
-// tick ends what has run out, asks for renewals, and returns when to look again.
-func (t *leaseTable) tick() (at time.Duration) {
+// tick ends what has run out, asks for renewals, and comes again when there is more to do.
+func (t *leaseTable) tick() {
 	t.mu.Lock()
+	if t.watcher == nil {
+		t.mu.Unlock()
+		return
+	}
+	t.ticks.Add(1)
+	defer t.ticks.Done()
 	defer t.unlock()
 	now := t.worker.now()
-	at = now + watchIdle
+	t.startMore(now)
+	t.nextTick = t.look(now)
+	t.watcher.Reset(max(0, t.nextTick-now))
+}
+
+// look is tick's, and returns when to look again.
+func (t *leaseTable) look(now time.Duration) (at time.Duration) {
+	at = farFuture
 	if len(t.leases) > 0 {
 		at = now + watchMost
 	}
-	t.startMore(now)
+	if t.sleeps != 0 && now >= t.sleeps {
+		notify(t.sendWake) // its timer is late
+	}
 	for _, l := range t.leases {
 		if l.phase == reporting && t.draining {
 			if give := t.giveUpAt(l); now < give {
@@ -188,7 +204,6 @@ func (t *leaseTable) tick() (at time.Duration) {
 		}
 		at = min(at, l.end(t.point), l.tooLate(t.point), t.renewDue(l, now), t.progressDue(l, now))
 	}
-	t.nextTick = at
 	return at
 }
 
@@ -224,6 +239,5 @@ const (
 	// watchMost bounds how late an end is seen where timers do not count
 	// suspended time (SPEC §3.5): well within the view's margin.
 	watchMost = 500 * time.Millisecond
-	watchIdle = time.Hour
 	farFuture = time.Duration(1<<63 - 1)
 )

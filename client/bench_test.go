@@ -49,7 +49,7 @@ func BenchmarkLeases(b *testing.B) {
 		m.start(b)
 		benchTake(b, s, in)
 		for done := 0; done < n; {
-			request, _, _ := s.table.toSend()
+			request, _ := s.table.toSend(w.now())
 			if request == nil {
 				runtime.Gosched()
 				continue

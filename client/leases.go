@@ -51,6 +51,8 @@ type leaseTable struct {
 	// before sending them.
 	beats        map[uint64]time.Duration
 	beatSequence uint64
+	// beaten is when the latest one was sent, said how long after it the next was said to come.
+	beaten, said time.Duration
 	// idleEvery is how often the cluster asks for beats while no lease is held.
 	idleEvery time.Duration
 	// heardSequence is that of the newest beat that the node has heard.
@@ -69,10 +71,14 @@ type leaseTable struct {
 	// only confirms that it has stopped.
 	superseded chan struct{}
 
-	// nextTick is when the watch wakes next; watchWake wakes it sooner, sendWake the sender.
-	nextTick  time.Duration
-	watchWake chan struct{}
-	sendWake  chan struct{}
+	// watcher calls tick at nextTick, nil while nobody watches; ticks are its calls. sendWake wakes the sender.
+	watcher  *time.Timer
+	ticks    sync.WaitGroup
+	nextTick time.Duration
+	sendWake chan struct{}
+	// sleeps is when the sender looks next, 0 while it does; alarm wakes it before.
+	sleeps time.Duration
+	alarm  *time.Timer
 }
 
 func newLeaseTable(w *Worker, base context.Context) *leaseTable {
@@ -81,8 +87,10 @@ func newLeaseTable(w *Worker, base context.Context) *leaseTable {
 		leases: make(map[rota.LeaseID]*lease), busy: make(map[rota.JobID]struct{}),
 		finished: newRecent(finishedKept), out: newOutbox(),
 		beats: make(map[uint64]time.Duration),
-		quiet: make(chan struct{}), superseded: make(chan struct{}), watchWake: make(chan struct{}, 1), sendWake: make(chan struct{}, 1),
+		quiet: make(chan struct{}), superseded: make(chan struct{}), sendWake: make(chan struct{}, 1),
 	}
+	t.alarm = time.AfterFunc(farFuture, func() { notify(t.sendWake) })
+	t.alarm.Stop()
 	t.reports = t.progress
 	t.pool.work = t.work
 	return t
@@ -166,7 +174,7 @@ func (t *leaseTable) notice(notices []peer.Notice) {
 		}
 	}
 	t.startMore(now)
-	notify(t.sendWake)
+	t.wakeSender(now)
 }
 
 // assigned takes a lease: a new one, or one given back after reconnecting.
@@ -196,7 +204,7 @@ func (t *leaseTable) assigned(a *rota.Assignment, now time.Duration) {
 	default:
 		t.queue = append(t.queue, l)
 		t.out.holdAck(l, now+ackHold)
-		t.wakeFor(l)
+		t.wakeFor(l, now)
 	}
 }
 
@@ -343,15 +351,16 @@ func (t *leaseTable) checkQuiet() {
 }
 
 // wakeFor has the watch look again if the lease needs it sooner than planned.
-func (t *leaseTable) wakeFor(l *lease) {
-	if !t.point.known {
+func (t *leaseTable) wakeFor(l *lease, now time.Duration) {
+	if !t.point.known || l.phase == reporting || l.lost != nil {
 		return
 	}
-	at := min(l.end(t.point), l.tooLate(t.point))
+	at := min(l.end(t.point), l.tooLate(t.point), now+watchMost)
 	if l.renewable() {
 		at = min(at, l.renewAt(t.point))
 	}
-	if t.nextTick == 0 || at < t.nextTick {
-		notify(t.watchWake)
+	if at < t.nextTick && t.watcher != nil {
+		t.nextTick = at
+		t.watcher.Reset(max(0, at-now))
 	}
 }

@@ -53,14 +53,19 @@ func (o *outbox) push(c *command) { o.queue = append(o.queue, c) }
 
 func (o *outbox) holdAck(l *lease, due time.Duration) { o.held = append(o.held, heldAck{l, due}) }
 
+// needless reports whether the lease's ack has nothing left to say.
+func (h heldAck) needless() bool {
+	return h.lease.phase == reporting || h.lease.lost != nil || h.lease.acked || h.lease.ack != nil
+}
+
 // releaseAcks queues the acks whose time has come and that are still needed.
 func (o *outbox) releaseAcks(now time.Duration) {
 	i := 0
-	for ; i < len(o.held) && o.held[i].due <= now; i++ {
-		l := o.held[i].lease
-		if l.phase == reporting || l.lost != nil || l.acked || l.ack != nil {
+	for ; i < len(o.held) && (o.held[i].due <= now || o.held[i].needless()); i++ {
+		if o.held[i].needless() {
 			continue
 		}
+		l := o.held[i].lease
 		a := &l.assignment.Lease
 		l.ack = &command{lease: l, LeaseCommand: peer.LeaseCommand{Verb: rota.VerbAck, Lease: a.ID, Job: a.Job}}
 		o.push(l.ack)
@@ -71,18 +76,25 @@ func (o *outbox) releaseAcks(now time.Duration) {
 	}
 }
 
-// next returns a batch to send with its number, or nil and when to ask again
-// (0: not before something happens).
-func (o *outbox) next(now time.Duration) (batch []*command, sequence uint64, at time.Duration) {
+// due is when there is something to send that is not to be sent yet; farFuture where something has to happen first.
+func (o *outbox) due(now time.Duration) time.Duration {
+	switch {
+	case now < o.notBefore:
+		return o.notBefore
+	case len(o.held) > 0:
+		return o.held[0].due
+	}
+	return farFuture
+}
+
+// next returns a batch to send with its number, or nil.
+func (o *outbox) next(now time.Duration) (batch []*command, sequence uint64) {
 	if now < o.notBefore {
-		return nil, 0, o.notBefore
+		return nil, 0
 	}
 	o.releaseAcks(now)
-	if len(o.held) > 0 {
-		at = o.held[0].due
-	}
 	if len(o.flying) >= batchesFlying {
-		return nil, 0, 0
+		return nil, 0
 	}
 	size, i := 0, 0
 	for ; i < len(o.queue) && len(batch) < batchCommands; i++ {
@@ -101,11 +113,11 @@ func (o *outbox) next(now time.Duration) (batch []*command, sequence uint64, at 
 		o.queue = nil
 	}
 	if len(batch) == 0 {
-		return nil, 0, at
+		return nil, 0
 	}
 	o.sequence++
 	o.flying[o.sequence] = batch
-	return batch, o.sequence, 0
+	return batch, o.sequence
 }
 
 // size is about what the command takes on the wire.

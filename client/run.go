@@ -34,11 +34,10 @@ func (w *Worker) Run(ctx context.Context) error {
 	t := newLeaseTable(w, base)
 	defer t.closePool()
 	life, end := context.WithCancel(base)
-	watched := make(chan struct{})
-	go func() { defer close(watched); t.watch(life) }()
+	defer t.watch()()
 	gone := make(chan error, 1)
 	go func() { gone <- w.connect(life, t) }()
-	defer func() { end(); <-watched }()
+	defer end()
 
 	select {
 	case <-ctx.Done():
@@ -141,19 +140,25 @@ func within(done <-chan struct{}, d time.Duration) bool {
 	}
 }
 
-// watch ends leases and renews them in time, out of the handlers' way.
-func (t *leaseTable) watch(ctx context.Context) {
-	for {
-		at := t.tick()
-		timer := time.NewTimer(max(0, at-t.worker.now()))
-		select {
-		case <-timer.C:
-		case <-t.watchWake:
-			timer.Stop()
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		}
+// watch has leases ended and renewed in time, out of the handlers' way, until stop is called.
+func (t *leaseTable) watch() (stop func()) {
+	t.mu.Lock()
+	t.watcher = time.AfterFunc(0, t.tick)
+	t.mu.Unlock()
+	return func() {
+		t.mu.Lock()
+		t.watcher.Stop()
+		t.watcher = nil
+		t.mu.Unlock()
+		t.ticks.Wait()
+	}
+}
+
+// watchSoon has the leases looked at, where they are watched.
+func (t *leaseTable) watchSoon() {
+	if t.watcher != nil {
+		t.nextTick = 0
+		t.watcher.Reset(0)
 	}
 }
 

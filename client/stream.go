@@ -16,15 +16,8 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-const (
-	// welcomeMost is how long a node may take to welcome the worker.
-	welcomeMost = 5 * time.Second
-	// beatSilence is how long a beat may go unanswered before another node is
-	// tried: the node may be cut off from its leader while the stream stands.
-	beatSilence = 3 * limits.BeatEvery
-	// hearSilence is how long one may go unheard while a lease has a grace (SPEC §16.7).
-	hearSilence = 2500 * time.Millisecond
-)
+// welcomeMost is how long a node may take to welcome the worker.
+const welcomeMost = 5 * time.Second
 
 // stream is one connection of a worker to a node. One goroutine receives, one
 // sends; nothing of it outlives serve.
@@ -135,36 +128,32 @@ func (s *stream) take(response *words.FromNode) {
 // send is the one goroutine that writes to the stream: beats first, then
 // commands as they are, then the farewell.
 func (s *stream) send(ctx context.Context, cancel context.CancelCauseFunc) {
-	b := s.table
-	beaten, said := b.worker.now(), time.Duration(0)
+	t := s.table
+	t.beginBeats()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	for {
-		now := b.worker.now()
-		nextBeat := beaten + min(said, b.beatEvery()) // never later than the latest beat said
-		if closed(b.superseded) {
-			nextBeat = farFuture // nobody answers a session that is over
-		}
-		if now >= nextBeat {
+		now := t.worker.now() // a system call: once for each time around
+		due, unheard := t.due(now)
+		if due {
 			if s.node.shows.shown() != s.shown {
 				cancel(errOtherToken)
 				return
 			}
-			sequence, next, silent := b.beatSent(now)
+			beat, silent := t.beatSent(now)
 			if silent {
 				cancel(errNoBeat)
 				return
 			}
-			beaten, said, nextBeat = now, next, now+next
-			if !s.put(&rotav1.WorkRequest{Message: &rotav1.WorkRequest_Beat{Beat: &rotav1.Beat{Sequence: sequence, Logs: b.logs(),
-				NextMs: next.Milliseconds()}}}) {
+			if !s.put(&rotav1.WorkRequest{Message: &rotav1.WorkRequest_Beat{Beat: beat}}) {
 				return
 			}
 		}
-		unheard := b.unheard()
-		if now >= unheard {
+		if unheard {
 			cancel(errNoBeat)
 			return
 		}
-		request, bye, at := b.toSend()
+		request, bye := t.toSend(now)
 		if request != nil {
 			if !s.put(request) {
 				return
@@ -175,20 +164,16 @@ func (s *stream) send(ctx context.Context, cancel context.CancelCauseFunc) {
 			}
 			continue
 		}
-		if at == 0 || at > nextBeat {
-			at = nextBeat
-		}
-		at = min(at, unheard, now+limits.BeatEvery) // by then a beat without an answer calls for another
-		timer := time.NewTimer(max(0, at-b.worker.now()))
+		timer.Reset(max(0, t.sleepUntil(now)-now))
 		select {
-		case <-b.sendWake:
+		case <-t.sendWake:
 			// Handlers that are about to return share the message: whoever kicked
 			// hands this goroutine its processor at once.
 			runtime.Gosched()
 		case <-timer.C:
 		case <-ctx.Done():
 		}
-		timer.Stop()
+		t.awake()
 		if ctx.Err() != nil {
 			return
 		}
@@ -198,127 +183,52 @@ func (s *stream) send(ctx context.Context, cancel context.CancelCauseFunc) {
 // put sends one message; Recv returns why it could not.
 func (s *stream) put(request any) bool { return s.grpc.SendMsg(request) == nil }
 
-// toSend returns the next message but beats, or when to ask again.
-func (t *leaseTable) toSend() (request any, bye bool, at time.Duration) {
+// toSend returns the next message but beats, nil for none.
+func (t *leaseTable) toSend(now time.Duration) (request any, bye bool) {
 	t.mu.Lock()
 	defer t.unlock()
-	batch, sequence, at := t.out.next(t.worker.now())
+	batch, sequence := t.out.next(now)
 	if len(batch) > 0 {
-		return words.WriteCommands(sequence, len(batch), func(i int) *peer.LeaseCommand { return &batch[i].LeaseCommand }), false, 0
+		return words.WriteCommands(sequence, len(batch), func(i int) *peer.LeaseCommand { return &batch[i].LeaseCommand }), false
 	}
 	if t.farewell && t.out.empty() {
-		return &rotav1.WorkRequest{Message: &rotav1.WorkRequest_Bye{Bye: &rotav1.Bye{}}}, true, 0
+		return &rotav1.WorkRequest{Message: &rotav1.WorkRequest_Bye{Bye: &rotav1.Bye{}}}, true
 	}
-	return nil, false, at
+	return nil, false
 }
 
-// beatSent notes a beat that is about to be sent, by the local time before
-// sending it (SPEC §3.9). It returns after how long the next one will be, and reports whether the
-// node has been silent too long.
-func (t *leaseTable) beatSent(now time.Duration) (sequence uint64, next time.Duration, silent bool) {
-	t.mu.Lock()
-	defer t.unlock()
-	for _, sent := range t.beats {
-		if now-sent >= beatSilence {
-			return 0, 0, true
-		}
-	}
-	next = t.every()
-	t.beatSequence++
-	t.beats[t.beatSequence] = now
-	return t.beatSequence, next, false
-}
-
-// beatEvery is how long after the latest beat the next one is sent: a lease, or a beat without an
-// answer, calls for one sooner.
-func (t *leaseTable) beatEvery() time.Duration {
+// sleepUntil says when the sender looks again by itself, having found nothing to send by now.
+func (t *leaseTable) sleepUntil(now time.Duration) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.beats) > 0 {
-		return limits.BeatEvery
+	t.sleeps = t.sendsNext(now)
+	if len(t.leases) == 0 { // with one the watch looks whether this is late
+		t.sleeps = min(t.sleeps, now+limits.BeatEvery)
 	}
-	return t.every()
+	return t.sleeps
 }
 
-// every is how often the worker beats: as the cluster asks for while it holds no lease (SPEC §3.9).
-func (t *leaseTable) every() time.Duration {
-	if len(t.leases) > 0 {
-		return limits.BeatEvery
-	}
-	return max(limits.BeatEvery, min(t.idleEvery, limits.BeatIdleMost))
-}
-
-// logs returns what handlers logged since the beat before, as far as one beat brings it.
-func (t *leaseTable) logs() (logs []*rotav1.LogPart) {
+// awake notes that the sender looks, whatever was to wake it.
+func (t *leaseTable) awake() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	room := limits.MaxLogsBeat
-	for _, l := range t.leases {
-		w := l.log.Load()
-		if w == nil || l.phase != running {
-			continue
-		}
-		for _, part := range w.Since(l.logSent) {
-			if room -= len(part.Text) + len(l.assignment.Lease.ID); room < 0 {
-				return logs
-			}
-			logs = append(logs, words.LoggedToWire(&peer.Logged{Lease: l.assignment.Lease.ID, Part: part}))
-			l.logSent = part.End()
-		}
-	}
-	return logs
+	t.sleeps = 0
+	t.alarm.Stop()
 }
 
-// beat takes the answer to a beat of this connection.
-func (t *leaseTable) beat(answer *rotav1.BeatAnswer) bool {
-	sequence, clock := answer.GetSequence(), rota.Clock(answer.GetClockMs())
-	t.mu.Lock()
-	sent, ok := t.beats[sequence]
-	t.idleEvery = time.Duration(answer.GetEveryMs()) * time.Millisecond
-	for s := range t.beats {
-		if s <= sequence && ok { // older ones add nothing: their answers may be left out
-			delete(t.beats, s)
-		}
-	}
-	t.mu.Unlock()
-	if ok {
-		t.beatAnswered(viewpoint{known: true, sent: sent, clock: clock, heard: sent}) // its node heard it, too
-	}
-	return ok
+// sendsNext is the next moment at which there is something to send if nothing happens before.
+func (t *leaseTable) sendsNext(now time.Duration) time.Duration {
+	return min(t.out.due(now), t.beatDue(), t.unheardAt())
 }
 
-// heard takes that the node has heard a beat of this connection. Leases that ended by the
-// view before stay ended (H23).
-func (t *leaseTable) heard(sequence uint64) {
-	t.mu.Lock()
-	sent, ok := t.beats[sequence]
-	if ok {
-		t.heardSequence = max(t.heardSequence, sequence)
+// wakeSender has the sender look by the time that what has just come calls for: of each lease that comes, an
+// ack is due if its handler has not returned by then, and it mostly has.
+func (t *leaseTable) wakeSender(now time.Duration) {
+	if t.sleeps == 0 {
+		notify(t.sendWake) // it may have looked already
+	} else if at := t.sendsNext(now); at < t.sleeps {
+		t.alarm.Reset(max(0, at-now))
 	}
-	t.mu.Unlock()
-	if ok {
-		t.beatAnswered(viewpoint{heard: sent})
-	}
-}
-
-// unheard is the local moment at which the node's silence has it left for another, for
-// the sake of leases with a grace; farFuture without any.
-func (t *leaseTable) unheard() time.Duration {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	graced := false
-	for _, l := range t.leases {
-		graced = graced || l.assignment.Grace > 0 && l.phase != reporting && l.lost == nil
-	}
-	at := farFuture
-	if graced {
-		for sequence, sent := range t.beats {
-			if sequence > t.heardSequence {
-				at = min(at, sent+hearSilence)
-			}
-		}
-	}
-	return at
 }
 
 // broken ends a connection: what had no answer is sent again on the next one.

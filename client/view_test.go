@@ -49,7 +49,7 @@ func (s *sleeper) declines(r *scripted) {
 	for s.still() > 0 {
 		within5s(s.t, s.sendWake, "command")
 	}
-	batch, _, _ := s.out.next(s.now)
+	batch, _ := s.out.next(s.now)
 	if len(batch) != 1 || batch[0].Verb != rota.VerbDecline {
 		s.t.Fatalf("commands %v, want a decline", batch)
 	}
@@ -90,7 +90,7 @@ func TestView_aLateAckRevivesNothing(t *testing.T) {
 			s.notice([]peer.Notice{{Assigned: a}})
 			r := within5s(t, s.h.started, "start")
 			s.now += ackHold
-			batch, sequence, _ := s.out.next(s.now)
+			batch, sequence := s.out.next(s.now)
 			if len(batch) != 1 || batch[0].Verb != rota.VerbAck {
 				t.Fatalf("commands %v, want an ack", batch)
 			}
@@ -123,8 +123,8 @@ func TestView_takesTheBeatThatWasSentLast(t *testing.T) {
 	}
 }
 
-// An idle worker beats as seldom as it is asked to, and not more seldom than it said before; a lease, and a
-// beat without an answer, have it beat sooner (SPEC §3.9).
+// An idle worker beats as seldom as it is asked to, and not more seldom than it said before; a lease halves
+// that, and a beat without an answer has it beat sooner still (SPEC §3.9).
 func TestIdleBeats(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b, stop := unwelcomed(t)
@@ -133,27 +133,37 @@ func TestIdleBeats(t *testing.T) {
 		b.sent = time.Now()
 		b.s.welcome(1)
 		synctest.Wait()
-		b.at(25 * time.Second)
-		a := leaseOf("late")
-		a.Lease.AckBy, a.Lease.Deadline, a.RenewEvery = rota.Moment{Clock: 200_000}, rota.Moment{Clock: 300_000}, 0
-		r := b.run(a)
-		alive(t, r)
-		b.at(30 * time.Second)
-		r.done <- nil
-		b.s.answer(b.s.expect(rota.VerbComplete), peer.LeaseAnswer{})
-		b.at(50 * time.Second)
-		b.s.mu.Lock()
-		b.s.clock = nil // it answers nothing more
-		b.s.mu.Unlock()
-		b.at(54 * time.Second)
+		b.s.hears.Store(true)
+		runs := func(id rota.JobID, from, to, grace time.Duration) {
+			b.at(from)
+			a := leaseOf(id)
+			a.Lease.AckBy, a.Lease.Deadline, a.RenewEvery, a.Grace = rota.Moment{Clock: 200_000}, rota.Moment{Clock: 300_000}, 0, grace
+			r := b.run(a)
+			alive(t, r)
+			if id == "logging" {
+				_, _ = r.job.Log().Write([]byte("begun\n"))
+			}
+			b.at(to)
+			r.done <- nil
+			b.s.answer(b.s.expect(rota.VerbComplete), peer.LeaseAnswer{})
+		}
+		runs("before-half", 25*time.Second, 35*time.Second, 0)
+		runs("after-half", 43*time.Second, 44*time.Second, 0)
+		runs("graced", 54*time.Second, 57*time.Second, 20*time.Second)
+		runs("logging", 64*time.Second, 72*time.Second, 0)
+		b.at(75 * time.Second)
+		b.s.silence()
+		b.at(86 * time.Second)
 		var got []string
 		b.s.mu.Lock()
 		for _, beat := range b.s.seen {
 			got = append(got, fmt.Sprintf("%v, the next in %v", beat.at.Sub(b.sent), beat.next))
 		}
 		b.s.mu.Unlock()
-		want := []string{"0s, the next in 2s", "2s, the next in 10s", "12s, the next in 10s", "22s, the next in 10s", "25s, the next in 2s",
-			"27s, the next in 2s", "29s, the next in 2s", "31s, the next in 10s", "41s, the next in 10s", "51s, the next in 10s", "53s, the next in 10s"}
+		want := []string{"0s, the next in 2s", "2s, the next in 10s", "12s, the next in 10s", "22s, the next in 10s",
+			"27s, the next in 5s", "32s, the next in 5s", "37s, the next in 10s", "43s, the next in 5s", "48s, the next in 10s",
+			"54s, the next in 2s", "56s, the next in 2s", "58s, the next in 10s", "1m4s, the next in 5s",
+			"1m9s, the next in 2s", "1m11s, the next in 2s", "1m13s, the next in 10s", "1m23s, the next in 10s", "1m25s, the next in 10s"}
 		if !slices.Equal(got, want) {
 			t.Errorf("it beat at\n%s\nwanted are\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}

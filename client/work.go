@@ -220,7 +220,7 @@ func (t *leaseTable) progress(j *Job, percent int, note string) {
 	if now := t.worker.now(); l.progress == nil && now >= l.progressNext {
 		t.progressDue(l, now)
 	} else {
-		notify(t.watchWake)
+		t.watchSoon()
 	}
 }
 
@@ -228,7 +228,7 @@ func (t *leaseTable) progress(j *Job, percent int, note string) {
 func (t *leaseTable) drain() {
 	if !t.draining {
 		t.draining, t.drainedAt = true, t.worker.now()
-		notify(t.watchWake)
+		t.watchSoon()
 	}
 }
 

@@ -3,7 +3,7 @@ package sim
 import "github.com/rotasched/rota"
 
 // beats sends a beat every 2 s for as long as the connection stands; where the world says so, fewer while
-// no lease is held and the latest is answered.
+// the latest is answered, and twice as many with a lease as without.
 func (k *worker) beats(n *node, session rota.Session) {
 	if k.conn != n || k.session != session {
 		return
@@ -16,10 +16,18 @@ func (k *worker) beats(n *node, session rota.Session) {
 
 // beatEvery is how often it beats now.
 func (k *worker) beatEvery() Time {
-	if len(k.tasks) > 0 {
+	if len(k.tasks) == 0 {
+		return max(beatEvery, k.w.IdleBeat)
+	}
+	return k.busyBeat()
+}
+
+// busyBeat is how often it beats with a lease.
+func (k *worker) busyBeat() Time {
+	if k.w.Grace {
 		return beatEvery
 	}
-	return max(beatEvery, k.w.IdleBeat)
+	return max(beatEvery, k.w.IdleBeat/2)
 }
 
 // beat sends one beat.

@@ -200,7 +200,7 @@ func (k *worker) assigned(a rota.Assignment) {
 	if t := k.tasks[a.Lease.ID]; t != nil {
 		return
 	}
-	if len(k.tasks) == 0 && k.beatHeard && k.conn != nil && k.local(k.w.now) >= k.beaten+beatEvery { // the view is old
+	if len(k.tasks) == 0 && k.beatHeard && k.conn != nil && k.local(k.w.now) >= k.beaten+k.busyBeat() { // the view is old
 		k.beat(k.conn, k.session)
 		if k.w.IdleBeat > 0 && a.Lease.Revoked == rota.ReasonNone {
 			return // the answer tells of it again

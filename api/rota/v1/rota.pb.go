@@ -4807,7 +4807,7 @@ type BeatAnswer struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Sequence uint64                 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	ClockMs  int64                  `protobuf:"varint,2,opt,name=clock_ms,json=clockMs,proto3" json:"clock_ms,omitempty"`
-	// How often to beat while no lease is held; 0 is 2 s.
+	// How often to beat while no lease is held, twice as often with one; 0 is 2 s.
 	EveryMs       int64 `protobuf:"varint,3,opt,name=every_ms,json=everyMs,proto3" json:"every_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

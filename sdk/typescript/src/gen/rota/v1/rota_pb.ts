@@ -2507,7 +2507,7 @@ export type BeatAnswer = Message<"rota.v1.BeatAnswer"> & {
   clockMs: bigint;
 
   /**
-   * How often to beat while no lease is held; 0 is 2 s.
+   * How often to beat while no lease is held, twice as often with one; 0 is 2 s.
    *
    * @generated from field: int64 every_ms = 3;
    */

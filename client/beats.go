@@ -1,0 +1,161 @@
+package client
+
+import (
+	"time"
+
+	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
+	"github.com/rotasched/rota/api/words"
+	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/peer"
+)
+
+const (
+	// beatSilence is how long a beat may go unanswered before another node is
+	// tried: the node may be cut off from its leader while the stream stands.
+	beatSilence = 3 * limits.BeatEvery
+	// hearSilence is how long one may go unheard while a lease has a grace (SPEC §16.7).
+	hearSilence = 2500 * time.Millisecond
+)
+
+// beginBeats has the first beat of a connection sent at once.
+func (t *leaseTable) beginBeats() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.beaten, t.said = t.worker.now(), 0
+}
+
+// beatSent notes a beat that is about to be sent, by the local time before
+// sending it (SPEC §3.9), and reports whether the node has been silent too long.
+func (t *leaseTable) beatSent(now time.Duration) (beat *rotav1.Beat, silent bool) {
+	t.mu.Lock()
+	defer t.unlock()
+	for _, sent := range t.beats {
+		if now-sent >= beatSilence {
+			return nil, true
+		}
+	}
+	t.beaten, t.said = now, t.beatEvery()
+	t.beatSequence++
+	t.beats[t.beatSequence] = now
+	return &rotav1.Beat{Sequence: t.beatSequence, Logs: t.logs(), NextMs: t.said.Milliseconds()}, false
+}
+
+// due reports whether it is time for a beat, and whether the node was silent for too long to go on with it.
+func (t *leaseTable) due(now time.Duration) (beat, unheard bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return now >= t.beatDue(), now >= t.unheardAt()
+}
+
+// beatDue is when the next beat is due: never later than the latest one said. A lease, or a beat
+// without an answer, calls for one sooner.
+func (t *leaseTable) beatDue() time.Duration {
+	if closed(t.superseded) {
+		return farFuture // nobody answers a session that is over
+	}
+	every := t.beatEvery()
+	if len(t.beats) > 0 {
+		every = limits.BeatEvery
+	}
+	return t.beaten + min(t.said, every)
+}
+
+// beatEvery is how often the worker beats while its beats are answered: as the cluster asks for, and twice as
+// often while it holds a lease, unless that has a grace or something to log (SPEC §3.9).
+func (t *leaseTable) beatEvery() time.Duration {
+	every := min(t.idleEvery, limits.BeatIdleMost)
+	if len(t.leases) > 0 {
+		every /= 2
+	}
+	if every <= limits.BeatEvery || t.graced() || t.logging() {
+		return limits.BeatEvery
+	}
+	return every
+}
+
+// logging reports whether a handler that runs has logged anything.
+func (t *leaseTable) logging() bool {
+	for _, l := range t.leases {
+		if l.phase == running && l.log.Load() != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// graced reports whether a lease has a grace that its node's silence may end (SPEC §16.7).
+func (t *leaseTable) graced() bool {
+	for _, l := range t.leases {
+		if l.assignment.Grace > 0 && l.phase != reporting && l.lost == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// logs returns what handlers logged since the beat before, as far as one beat brings it.
+func (t *leaseTable) logs() (logs []*rotav1.LogPart) {
+	room := limits.MaxLogsBeat
+	for _, l := range t.leases {
+		w := l.log.Load()
+		if w == nil || l.phase != running {
+			continue
+		}
+		for _, part := range w.Since(l.logSent) {
+			if room -= len(part.Text) + len(l.assignment.Lease.ID); room < 0 {
+				return logs
+			}
+			logs = append(logs, words.LoggedToWire(&peer.Logged{Lease: l.assignment.Lease.ID, Part: part}))
+			l.logSent = part.End()
+		}
+	}
+	return logs
+}
+
+// beat takes the answer to a beat of this connection.
+func (t *leaseTable) beat(answer *rotav1.BeatAnswer) bool {
+	sequence, clock := answer.GetSequence(), rota.Clock(answer.GetClockMs())
+	t.mu.Lock()
+	sent, ok := t.beats[sequence]
+	t.idleEvery = time.Duration(answer.GetEveryMs()) * time.Millisecond
+	for s := range t.beats {
+		if s <= sequence && ok { // older ones add nothing: their answers may be left out
+			delete(t.beats, s)
+		}
+	}
+	t.mu.Unlock()
+	if ok {
+		t.beatAnswered(viewpoint{known: true, sent: sent, clock: clock, heard: sent}) // its node heard it, too
+	}
+	return ok
+}
+
+// heard takes that the node has heard a beat of this connection. Leases that ended by the
+// view before stay ended (H23).
+func (t *leaseTable) heard(sequence uint64) {
+	t.mu.Lock()
+	sent, ok := t.beats[sequence]
+	if ok {
+		t.heardSequence = max(t.heardSequence, sequence)
+	}
+	t.mu.Unlock()
+	if ok {
+		t.beatAnswered(viewpoint{heard: sent})
+	}
+}
+
+// unheardAt is the local moment at which the node's silence has it left for another, for
+// the sake of leases with a grace; farFuture without any.
+func (t *leaseTable) unheardAt() time.Duration {
+	at := farFuture
+	for sequence, sent := range t.beats {
+		if sequence > t.heardSequence {
+			at = min(at, sent+hearSilence)
+		}
+	}
+	if at != farFuture && !t.graced() {
+		return farFuture
+	}
+	return at
+}
