@@ -48,7 +48,7 @@ func (h *hand) take(n int) []rota.Assignment {
 	h.t.Helper()
 	var got []rota.Assignment
 	for end := time.Now().Add(ample); len(got) < n; {
-		notices, err := h.s.Notices(within(h.t, 3*time.Second))
+		notices, err := noticesOf(within(h.t, 3*time.Second), h.s)
 		if errors.Is(err, context.DeadlineExceeded) && time.Now().Before(end) {
 			h.beat()
 			continue
@@ -91,4 +91,12 @@ func (h *hand) do(verb rota.LeaseVerb, leases ...rota.Assignment) []peer.LeaseAn
 		h.t.Fatal(err)
 	}
 	return answers
+}
+
+// noticesOf waits for what the worker must learn.
+func noticesOf(ctx context.Context, s *WorkerSession) ([]peer.Notice, error) {
+	if err := s.Await(ctx); err != nil {
+		return nil, err
+	}
+	return s.Take(), nil
 }

@@ -34,6 +34,10 @@ type hub struct {
 	matchable chan struct{}
 	// due says so until somebody begins to decide: who is notified runs a moment later.
 	due atomic.Bool
+	// deciding counts the calls of WorkerSession.Do under way; leaseHeld and answerHeld are what messages wait for
+	// each other in a crowd of them, and shorter than a test wants.
+	deciding              atomic.Int64
+	leaseHeld, answerHeld time.Duration
 }
 
 type indexWait struct {
@@ -51,7 +55,7 @@ func newHub() *hub {
 	return &hub{sessions: make(map[rota.WorkerID]*WorkerSession), broken: make(map[rota.WorkerID]brokenStream),
 		jobs:      make(map[rota.JobID][]*jobWait),
 		ends:      make(map[string][]chan struct{}),
-		matchable: make(chan struct{}, 1)}
+		matchable: make(chan struct{}, 1), leaseHeld: leaseHeld, answerHeld: answerHeld}
 }
 
 // publish hands an entry's events to those that they concern.

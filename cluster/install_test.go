@@ -77,7 +77,7 @@ func TestInstall_workersOfTheNodeMissNothing(t *testing.T) {
 
 	told, open := false, map[rota.JobID]bool{}
 	for !told || len(open) < 3 {
-		notices, err := h.s.Notices(within(t, ample))
+		notices, err := noticesOf(within(t, ample), h.s)
 		if err != nil {
 			t.Fatalf("told of the end: %v, of %d open leases: %v", told, len(open), err)
 		}
@@ -92,7 +92,7 @@ func TestInstall_workersOfTheNodeMissNothing(t *testing.T) {
 		t.Error("a lease that ended is told as open")
 	}
 	for err := error(nil); rota.KindOf(err) != rota.KindStale; {
-		if _, err = gone.s.Notices(within(t, ample)); err != nil && rota.KindOf(err) != rota.KindStale {
+		if _, err = noticesOf(within(t, ample), gone.s); err != nil && rota.KindOf(err) != rota.KindStale {
 			t.Fatalf("a session that was taken over: %v", err)
 		}
 	}
@@ -150,7 +150,7 @@ func TestNotices_theEndIsToldThoughNoticesCameWithIt(t *testing.T) {
 	}
 	var err error
 	for err == nil {
-		_, err = h.s.Notices(within(t, ample))
+		_, err = noticesOf(within(t, ample), h.s)
 	}
 	if rota.KindOf(err) != rota.KindStale {
 		t.Fatalf("the session ended with %v", err)
@@ -159,7 +159,7 @@ func TestNotices_theEndIsToldThoughNoticesCameWithIt(t *testing.T) {
 	old := other.s
 	other.connect(n) // the old stream lingers
 	for err = nil; err == nil; {
-		_, err = old.Notices(within(t, ample))
+		_, err = noticesOf(within(t, ample), old)
 	}
 	if rota.KindOf(err) != rota.KindUnavailable {
 		t.Fatalf("the old stream ended with %v", err)

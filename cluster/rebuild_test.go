@@ -163,7 +163,7 @@ func TestRebuild_aFollower(t *testing.T) {
 	}
 	var told error
 	for told == nil {
-		_, told = hand.s.Notices(within(t, ample))
+		_, told = noticesOf(within(t, ample), hand.s)
 	}
 	if rota.KindOf(told) != rota.KindUnavailable || !strings.Contains(told.Error(), "rebuilt") {
 		t.Errorf("the worker was told %v", told)

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rotasched/rota"
@@ -22,6 +23,8 @@ type WorkerSession struct {
 	// connection numbers the stream, 0 where its worker numbers none.
 	connection uint64
 	notify     chan struct{}
+	// graced says that a lease with a grace was given here.
+	graced atomic.Bool
 	// older is the stream of a session that this one took the id over from, while it
 	// confirms; the hub's lock guards it.
 	older *WorkerSession
@@ -32,7 +35,23 @@ type WorkerSession struct {
 	notices []peer.Notice
 	all     bool
 	over    bool
+	// deciding counts the calls of Do under way, which notices wait for in a crowd until late, and lonely those of
+	// them whose answers wait for a notice; company has one value for the first of these once there is one, and
+	// is nil for a worker that polls.
+	deciding, lonely int
+	company          chan struct{}
+	late             *time.Timer
 }
+
+const (
+	// crowd is how many calls of Do are under way at once on a node that has more to write than it has time: a
+	// node whose workers are served at once has fewer. Answers and leases wait for each other then, as one
+	// message less is written and read.
+	crowd = 32
+	// leaseHeld and answerHeld bound for how long a lease waits for an answer, and an answer for a lease.
+	leaseHeld  = 50 * time.Millisecond
+	answerHeld = 150 * time.Millisecond
+)
 
 // precedes reports whether the stream is older than one of a session with a connection.
 func (s *WorkerSession) precedes(session rota.Session, connection uint64) bool {
@@ -49,13 +68,36 @@ func (s *WorkerSession) push(notice peer.Notice) {
 	if s.all && notice.Assigned != nil {
 		return // it will be among all
 	}
+	s.note(notice.Assigned)
 	if len(s.notices) >= noticesKept {
 		s.notices, s.all = nil, true
 	} else {
 		s.notices = append(s.notices, notice)
 	}
-	notify(s.notify)
+	switch {
+	case s.lonely > 0:
+		notify(s.company)
+	case s.deciding > 0 && s.crowded():
+		if s.late == nil {
+			s.late = time.AfterFunc(s.n.replica.hub.leaseHeld, func() { notify(s.notify) })
+		} else if len(s.notices) <= 1 {
+			s.late.Reset(s.n.replica.hub.leaseHeld)
+		}
+	default:
+		notify(s.notify)
+	}
 }
+
+// note looks at a lease that the worker is given.
+func (s *WorkerSession) note(a *rota.Assignment) {
+	if a != nil && a.Grace > 0 {
+		s.graced.Store(true)
+	}
+}
+
+// Graced reports whether the worker has been given a lease with a grace here: only then does it ask whether a beat
+// was received, beside whether it was answered (SPEC §16.7).
+func (s *WorkerSession) Graced() bool { return s.graced.Load() }
 
 func (s *WorkerSession) resync() {
 	s.mu.Lock()
@@ -71,32 +113,51 @@ func (s *WorkerSession) end() {
 	notify(s.notify)
 }
 
-// Notices waits for what the worker must learn: first, and after a gap, every
-// lease that it has open.
-func (s *WorkerSession) Notices(ctx context.Context) ([]peer.Notice, error) {
+// Await waits until there is something that the worker must learn.
+func (s *WorkerSession) Await(ctx context.Context) error {
 	for {
 		// Looked at before waiting: one notification may stand for notices and the end.
-		if notices := s.take(); len(notices) > 0 {
-			failpoint.Pass("lease-before-delivery")
-			return notices, nil
+		if s.waits() {
+			return nil
 		}
 		if err := s.live(); err != nil {
-			return nil, err
+			return err
 		}
 		select {
 		case <-s.notify:
 		case <-ctx.Done():
-			return nil, ctxError(ctx, "waiting for leases")
+			return ctxError(ctx, "waiting for leases")
 		case <-s.n.stopped:
-			return nil, errStopping()
+			return errStopping()
 		}
 	}
 }
 
-// take returns what waits. The state is read under the lock that publish holds,
-// so that no lease falls between sending all and the first notice.
-func (s *WorkerSession) take() (notices []peer.Notice) {
-	s.n.replica.look(func(m *fsm.View) { notices = s.takeFrom(m) })
+func (s *WorkerSession) waits() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.notices) > 0 || s.all
+}
+
+// Take returns what the worker must learn, in order: first, and after a gap, every lease that it has
+// open. The state is read under the lock that publish holds, so that no lease falls between sending all and
+// the first notice.
+func (s *WorkerSession) Take() (notices []peer.Notice) {
+	s.mu.Lock()
+	all := s.all
+	if !all {
+		notices, s.notices = s.notices, nil
+	}
+	if s.late != nil {
+		s.late.Stop()
+	}
+	s.mu.Unlock()
+	if all {
+		s.n.replica.look(func(m *fsm.View) { notices = s.takeFrom(m) })
+	}
+	if len(notices) > 0 {
+		failpoint.Pass("lease-before-delivery")
+	}
 	return notices
 }
 
@@ -114,6 +175,7 @@ func (s *WorkerSession) takeFrom(m *fsm.View) []peer.Notice {
 			notices = append(notices, peer.Notice{Revoked: &peer.LeaseEnd{Lease: a.Lease.ID, Job: a.Lease.Job, Reason: a.Lease.Revoked}})
 			continue
 		}
+		s.note(&a)
 		notices = append(notices, peer.Notice{Assigned: &a})
 	}
 	if _, status := m.Session(s.worker); status == rota.WorkerDraining {
@@ -157,6 +219,8 @@ func (s *WorkerSession) Do(ctx context.Context, commands []peer.LeaseCommand) ([
 	if err := packLogs(commands); err != nil {
 		return nil, err
 	}
+	s.decides(1)
+	defer s.decides(-1)
 	ops := make([]*fsmpb.Op, len(commands))
 	for i := range commands {
 		commands[i].Worker, commands[i].Session = s.worker, s.session
@@ -166,6 +230,7 @@ func (s *WorkerSession) Do(ctx context.Context, commands []peer.LeaseCommand) ([
 	if err != nil {
 		return nil, err
 	}
+	s.accompany(ctx)
 	answers := make([]peer.LeaseAnswer, len(outcomes))
 	for i, o := range outcomes {
 		if endsLease(commands[i].Verb) && rota.Kind(o.GetKind()) != rota.KindStale {
@@ -175,6 +240,47 @@ func (s *WorkerSession) Do(ctx context.Context, commands []peer.LeaseCommand) ([
 			JobState: rota.JobState(o.GetJobState()), Index: index}
 	}
 	return answers, nil
+}
+
+// decides counts a call of Do, and takes it back.
+func (s *WorkerSession) decides(n int) {
+	s.n.replica.hub.deciding.Add(int64(n))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deciding += n
+}
+
+// crowded reports whether messages to the worker wait for each other.
+func (s *WorkerSession) crowded() bool {
+	return s.company != nil && s.n.replica.hub.deciding.Load() >= crowd
+}
+
+// accompany waits until there is a notice for an answer to go with, but not for long.
+func (s *WorkerSession) accompany(ctx context.Context) {
+	if !s.lonesome() {
+		return
+	}
+	late := time.NewTimer(s.n.replica.hub.answerHeld)
+	defer late.Stop()
+	select {
+	case <-s.company:
+	case <-late.C:
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lonely--
+}
+
+// lonesome reports whether an answer is to wait, and counts it then.
+func (s *WorkerSession) lonesome() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	wait := len(s.notices) == 0 && !s.all && s.crowded()
+	if wait {
+		s.lonely++
+	}
+	return wait
 }
 
 // Beat reports life to the leader, and in how long the next beat comes (SPEC §3.9).

@@ -149,6 +149,9 @@ func (wv *workerVerbs) OpenWorker(ctx context.Context, spec rota.WorkerSpec, sec
 	}
 	s := wv.session(spec.ID, rota.Session(outcome.GetSession()))
 	s.connection = link.Connection
+	if !link.Polls {
+		s.company = make(chan struct{}, 1)
+	}
 	notify(s.notify)
 	wv.n.replica.hub.enter(s)
 	return s, nil

@@ -246,16 +246,20 @@ type Core interface {
 // WorkerSession is one connected worker, served from this node's replica.
 type WorkerSession interface {
 	Session() rota.Session
-	// Notices waits for and gives what the worker must be told, many at a time:
-	// first every lease that the worker has open, then what happens. It is
+	// Await waits until there is something that the worker must be told. It is
 	// called by one goroutine. Kind Stale: the session is no longer live.
-	Notices(ctx context.Context) ([]peer.Notice, error)
+	Await(ctx context.Context) error
+	// Take gives it, many at a time: first every lease that the worker has open, then
+	// what happened, none where there is nothing.
+	Take() []peer.Notice
 	// Do proposes a batch of verbs; answers stand at their places. Worker and
 	// Session of the commands are filled in by the session.
 	Do(ctx context.Context, commands []peer.LeaseCommand) ([]peer.LeaseAnswer, error)
 	// Beat reports life, and in how long the next beat comes, 0 for 2 s. It gives the cluster clock after the
 	// first entry that the leader stamped after the beat reached it (SPEC §3.9).
 	Beat(ctx context.Context, next time.Duration) (peer.Beaten, error)
+	// Graced reports whether the worker wants to know of each beat that it was received.
+	Graced() bool
 	// Standing tells how the session stands. Kind Stale: it is over.
 	Standing(ctx context.Context, opt peer.ReadOptions) (peer.Standing, error)
 	// Offer says that a worker that polls takes so many more leases while a poll waits, or

@@ -473,12 +473,15 @@ func (n *fakeNode) ListArchived(_ context.Context, f rota.JobFilter, at rota.Ind
 // fakeSession is a WorkerSession; notices are what the test sends into it.
 type fakeSession struct {
 	notices  chan []peer.Notice
-	ended    chan error // what Notices ends with
+	ended    chan error // what Await ends with
+	mu       sync.Mutex
+	waiting  []peer.Notice
 	do       func(context.Context, []peer.LeaseCommand) ([]peer.LeaseAnswer, error)
 	beat     func(context.Context) (rota.Clock, error)
 	bye      func(context.Context) error
 	standing func() (peer.Standing, error)
 	offer    func(poll uint64, free int32) error
+	ungraced bool
 	byeErr   error
 	byes     chan struct{}
 	closed   chan struct{}
@@ -493,15 +496,26 @@ func newSession() *fakeSession {
 
 func (s *fakeSession) Session() rota.Session { return 7 }
 
-func (s *fakeSession) Notices(ctx context.Context) ([]peer.Notice, error) {
+func (s *fakeSession) Await(ctx context.Context) error {
 	select {
 	case n := <-s.notices:
-		return n, nil
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.waiting = append(s.waiting, n...)
+		return nil
 	case err := <-s.ended:
-		return nil, err
+		return err
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return ctx.Err()
 	}
+}
+
+func (s *fakeSession) Take() []peer.Notice {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	waiting := s.waiting
+	s.waiting = nil
+	return waiting
 }
 
 func (s *fakeSession) Do(ctx context.Context, commands []peer.LeaseCommand) ([]peer.LeaseAnswer, error) {
@@ -524,6 +538,8 @@ func (s *fakeSession) Beat(ctx context.Context, _ time.Duration) (b peer.Beaten,
 }
 
 func (s *fakeSession) Logged([]peer.Logged) {}
+
+func (s *fakeSession) Graced() bool { return !s.ungraced }
 
 func (s *fakeSession) Standing(context.Context, peer.ReadOptions) (peer.Standing, error) {
 	if s.standing != nil {

@@ -93,12 +93,13 @@ func (p *poll) wait(ctx context.Context) (peer.Standing, error) {
 		if err != nil || len(p.news(st.Leases)) > 0 || waiting.Err() != nil {
 			return st, err
 		}
-		if _, err := p.session.Notices(waiting); err != nil && waiting.Err() == nil {
+		if err := p.session.Await(waiting); err != nil && waiting.Err() == nil {
 			if _, taken := p.standing(ctx); taken != nil {
 				return st, taken
 			}
 			return st, err
 		}
+		p.session.Take() // the standing has it
 	}
 }
 

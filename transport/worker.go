@@ -256,7 +256,9 @@ func (w *workStream) takeBatch(batch *words.FromWorker) error {
 		return context.Cause(w.ctx)
 	}
 	if !w.taking(func() {
-		w.batches.Go(func() {
+		w.batches.Add(1)
+		w.server.crew.run(func() {
+			defer w.batches.Done()
 			defer func() { <-w.slots }()
 			w.guard("commands", func() { w.decide(batch) })
 		})
@@ -279,6 +281,9 @@ func (w *workStream) takeBeat(beat *rotav1.Beat) error {
 	default:
 	}
 	w.beats <- beat
+	if !w.session.Graced() {
+		return nil
+	}
 	// At once, while this stream stands: no more is said of it once it has ended.
 	w.push(&rotav1.WorkResponse{Message: &rotav1.WorkResponse_Heard{Heard: &rotav1.Heard{Sequence: beat.GetSequence()}}})
 	return nil

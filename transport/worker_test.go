@@ -272,6 +272,20 @@ func TestWork_answersTheNewestBeat(t *testing.T) {
 	}
 }
 
+// TestWork_saysOnceThatABeatCame: who has no lease with a grace gets the answer alone.
+func TestWork_saysOnceThatABeatCame(t *testing.T) {
+	t.Parallel()
+	b, session := setup(t), newSession()
+	session.ungraced = true
+	stream := open(t, b, session)
+	for sequence := range uint64(3) {
+		say(t, stream, beatOf(sequence+1))
+		if got := hear(t, stream).GetBeat(); got.GetSequence() != sequence+1 {
+			t.Errorf("got %v", got)
+		}
+	}
+}
+
 func TestWork_endsWithAStaleBeat(t *testing.T) {
 	t.Parallel()
 	b, session := setup(t), newSession()

@@ -19,6 +19,7 @@ func (w *workStream) decide(batch *words.FromWorker) {
 		return
 	}
 	w.push(words.WriteAnswers(batch.Sequence, answers, nil))
+	w.tell() // of what came with it: gRPC writes both at once
 }
 
 func (w *workStream) decideEach(batch *words.FromWorker) ([]peer.LeaseAnswer, error) {

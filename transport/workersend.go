@@ -31,6 +31,9 @@ type outbox struct {
 	// slow ends the stream, slowConsumer after a Send began that has not ended.
 	slow *time.Timer
 
+	// telling is held from taking notices until they are put here.
+	telling sync.Mutex
+
 	mu      sync.Mutex
 	sending bool
 	waiting []outgoing
@@ -127,16 +130,22 @@ func (w *workStream) flush(ctx context.Context) error {
 // for, and the core gathers more for the next time.
 func (w *workStream) pump() {
 	for {
-		notices, err := w.session.Notices(w.ctx)
-		if err != nil {
+		if err := w.session.Await(w.ctx); err != nil {
 			w.fail(err)
 			return
 		}
-		for _, message := range words.WriteNotices(notices, noticesBytes) {
-			w.push(message)
-		}
+		w.tell()
 		if w.ctx.Err() != nil {
 			return
 		}
+	}
+}
+
+// tell sends what the worker must be told, in order.
+func (w *workStream) tell() {
+	w.telling.Lock()
+	defer w.telling.Unlock()
+	for _, message := range words.WriteNotices(w.session.Take(), noticesBytes) {
+		w.push(message)
 	}
 }

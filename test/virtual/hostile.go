@@ -105,11 +105,10 @@ func (h *hostile) zombie() {
 	}
 	defer present.Close()
 	for {
-		notices, err := present.Notices(ctx)
-		if err != nil {
+		if err := present.Await(ctx); err != nil {
 			break
 		}
-		for _, n := range notices {
+		for _, n := range present.Take() {
 			if n.Assigned != nil {
 				lease := n.Assigned.Lease
 				h.claim(ctx, old, "an old session", &lease)
