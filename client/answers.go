@@ -180,8 +180,8 @@ func (t *leaseTable) look(now time.Duration) (at time.Duration) {
 	if len(t.leases) > 0 {
 		at = now + watchMost
 	}
-	if t.sleeps != 0 && now >= t.sleeps {
-		notify(t.sendWake) // its timer is late
+	if t.sleeps != 0 && now >= min(t.sleeps, t.beatDue()) {
+		notify(t.sendWake) // its timer is late, or a handler has begun to log
 	}
 	for _, l := range t.leases {
 		if l.phase == reporting && t.draining {

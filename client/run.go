@@ -156,7 +156,7 @@ func (t *leaseTable) watch() (stop func()) {
 
 // watchSoon has the leases looked at, where they are watched.
 func (t *leaseTable) watchSoon() {
-	if t.watcher != nil {
+	if t.watcher != nil && t.nextTick != 0 { // with 0 it is under way
 		t.nextTick = 0
 		t.watcher.Reset(0)
 	}

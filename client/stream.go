@@ -148,6 +148,7 @@ func (s *stream) send(ctx context.Context, cancel context.CancelCauseFunc) {
 			if !s.put(&rotav1.WorkRequest{Message: &rotav1.WorkRequest_Beat{Beat: beat}}) {
 				return
 			}
+			continue // it may have taken long
 		}
 		if unheard {
 			cancel(errNoBeat)

@@ -150,10 +150,10 @@ func TestIdleBeats(t *testing.T) {
 		runs("before-half", 25*time.Second, 35*time.Second, 0)
 		runs("after-half", 43*time.Second, 44*time.Second, 0)
 		runs("graced", 54*time.Second, 57*time.Second, 20*time.Second)
-		runs("logging", 64*time.Second, 72*time.Second, 0)
+		runs("logging", 64*time.Second, 71*time.Second, 0)
 		b.at(75 * time.Second)
 		b.s.silence()
-		b.at(86 * time.Second)
+		b.at(85 * time.Second)
 		var got []string
 		b.s.mu.Lock()
 		for _, beat := range b.s.seen {
@@ -163,7 +163,7 @@ func TestIdleBeats(t *testing.T) {
 		want := []string{"0s, the next in 2s", "2s, the next in 10s", "12s, the next in 10s", "22s, the next in 10s",
 			"27s, the next in 5s", "32s, the next in 5s", "37s, the next in 10s", "43s, the next in 5s", "48s, the next in 10s",
 			"54s, the next in 2s", "56s, the next in 2s", "58s, the next in 10s", "1m4s, the next in 5s",
-			"1m9s, the next in 2s", "1m11s, the next in 2s", "1m13s, the next in 10s", "1m23s, the next in 10s", "1m25s, the next in 10s"}
+			"1m6s, the next in 2s", "1m8s, the next in 2s", "1m10s, the next in 2s", "1m12s, the next in 10s", "1m22s, the next in 10s", "1m24s, the next in 10s"}
 		if !slices.Equal(got, want) {
 			t.Errorf("it beat at\n%s\nwanted are\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}

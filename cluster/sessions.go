@@ -35,19 +35,19 @@ type WorkerSession struct {
 	notices []peer.Notice
 	all     bool
 	over    bool
-	// deciding counts the calls of Do under way, which notices wait for in a crowd until late, and lonely those of
-	// them whose answers wait for a notice; company has one value for the first of these once there is one, and
-	// is nil for a worker that polls.
-	deciding, lonely int
-	company          chan struct{}
-	late             *time.Timer
+	// deciding counts the calls of Do under way, which leases wait for in a crowd until late; lonely says that the
+	// answer of one waits for a notice. company has a value once there is one, and is nil for a worker that polls.
+	deciding int
+	lonely   bool
+	company  chan struct{}
+	late     *time.Timer
 }
 
 const (
-	// crowd is how many calls of Do are under way at once on a node that has more to write than it has time: a
+	// crowd is how many workers' batches are decided at once on a node that has more to write than it has time: a
 	// node whose workers are served at once has fewer. Answers and leases wait for each other then, as one
 	// message less is written and read.
-	crowd = 32
+	crowd = 16
 	// leaseHeld and answerHeld bound for how long a lease waits for an answer, and an answer for a lease.
 	leaseHeld  = 50 * time.Millisecond
 	answerHeld = 150 * time.Millisecond
@@ -75,9 +75,9 @@ func (s *WorkerSession) push(notice peer.Notice) {
 		s.notices = append(s.notices, notice)
 	}
 	switch {
-	case s.lonely > 0:
+	case s.lonely:
 		notify(s.company)
-	case s.deciding > 0 && s.crowded():
+	case s.deciding > 0 && notice.Assigned != nil && s.crowded():
 		if s.late == nil {
 			s.late = time.AfterFunc(s.n.replica.hub.leaseHeld, func() { notify(s.notify) })
 		} else if len(s.notices) <= 1 {
@@ -219,35 +219,46 @@ func (s *WorkerSession) Do(ctx context.Context, commands []peer.LeaseCommand) ([
 	if err := packLogs(commands); err != nil {
 		return nil, err
 	}
-	s.decides(1)
-	defer s.decides(-1)
+	s.begin()
+	defer s.done()
 	ops := make([]*fsmpb.Op, len(commands))
 	for i := range commands {
 		commands[i].Worker, commands[i].Session = s.worker, s.session
 		ops[i] = entry.LeaseCommandOp(&commands[i])
 	}
+	s.n.replica.hub.deciding.Add(1)
 	outcomes, index, err := s.n.proposer.propose(ctx, ops)
+	s.n.replica.hub.deciding.Add(-1)
 	if err != nil {
 		return nil, err
 	}
-	s.accompany(ctx)
+	frees := false
 	answers := make([]peer.LeaseAnswer, len(outcomes))
 	for i, o := range outcomes {
 		if endsLease(commands[i].Verb) && rota.Kind(o.GetKind()) != rota.KindStale {
 			s.n.logs.drop(commands[i].Lease)
 		}
+		frees = frees || endsLease(commands[i].Verb) && o.GetKind() == 0
 		answers[i] = peer.LeaseAnswer{Err: entry.OutcomeError(o), Deadline: rota.Clock(o.GetDeadlineMs()), Renewals: o.GetRenewals(),
 			JobState: rota.JobState(o.GetJobState()), Index: index}
+	}
+	if frees {
+		s.accompany(ctx)
 	}
 	return answers, nil
 }
 
-// decides counts a call of Do, and takes it back.
-func (s *WorkerSession) decides(n int) {
-	s.n.replica.hub.deciding.Add(int64(n))
+// begin and done count a call of Do.
+func (s *WorkerSession) begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.deciding += n
+	s.deciding++
+}
+
+func (s *WorkerSession) done() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deciding--
 }
 
 // crowded reports whether messages to the worker wait for each other.
@@ -255,9 +266,9 @@ func (s *WorkerSession) crowded() bool {
 	return s.company != nil && s.n.replica.hub.deciding.Load() >= crowd
 }
 
-// accompany waits until there is a notice for an answer to go with, but not for long.
+// accompany waits until there is a lease for an answer to go with, but not for long.
 func (s *WorkerSession) accompany(ctx context.Context) {
-	if !s.lonesome() {
+	if !s.beginLonely() {
 		return
 	}
 	late := time.NewTimer(s.n.replica.hub.answerHeld)
@@ -269,18 +280,23 @@ func (s *WorkerSession) accompany(ctx context.Context) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lonely--
+	s.lonely = false
 }
 
-// lonesome reports whether an answer is to wait, and counts it then.
-func (s *WorkerSession) lonesome() bool {
+// beginLonely reports whether an answer is to wait, and notes it then. One does at a time: a worker sends two batches
+// before it has an answer, so that the other way stays open.
+func (s *WorkerSession) beginLonely() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	wait := len(s.notices) == 0 && !s.all && s.crowded()
-	if wait {
-		s.lonely++
+	if s.lonely || s.over || s.all || len(s.notices) > 0 || !s.crowded() {
+		return false
 	}
-	return wait
+	select {
+	case <-s.company: // of a wait before
+	default:
+	}
+	s.lonely = true
+	return true
 }
 
 // Beat reports life to the leader, and in how long the next beat comes (SPEC §3.9).

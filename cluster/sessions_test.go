@@ -1,9 +1,11 @@
 package cluster
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/peer"
@@ -48,61 +50,106 @@ func TestDo_goesWithTheNextLease(t *testing.T) {
 	}
 }
 
-// TestDo_waitsWhereItHelps: at a node that has little to do, and for a worker that polls, neither answers nor leases
-// wait, and nothing does where there is something to say already.
+// TestDo_waitsWhereItHelps: an answer waits for a lease only in a crowd, at a stream, one at a time, and where there is
+// nothing to say and something to come.
 func TestDo_waitsWhereItHelps(t *testing.T) {
 	t.Parallel()
 	n := startBench(t, 1).node("n1")
-	stream, poller := newHand(t, n, "w1", 1).s, newHand(t, n, "w2", 1).s
-	poller.company = nil // as OpenWorker leaves it
-	stream.decides(1)
-	poller.decides(1)
+	of := func(change func(s *WorkerSession)) *WorkerSession {
+		s := &WorkerSession{n: n, notify: make(chan struct{}, 1), company: make(chan struct{}, 1)}
+		s.company <- struct{}{} // of a wait before
+		change(s)
+		return s
+	}
 	for what, c := range map[string]struct {
-		s            *WorkerSession
-		deciding     int64
-		said, lonely bool
+		s        *WorkerSession
+		deciding int64
+		want     bool
 	}{
-		"a crowd":             {stream, crowd, false, true},
-		"little to do":        {stream, crowd - 1, false, false},
-		"something to say":    {stream, crowd, true, false},
-		"a worker that polls": {poller, crowd, false, false},
+		"a crowd":             {of(func(*WorkerSession) {}), crowd, true},
+		"little to do":        {of(func(*WorkerSession) {}), crowd - 1, false},
+		"something to say":    {of(func(s *WorkerSession) { s.push(peer.Notice{Draining: true}) }), crowd, false},
+		"all to say":          {of(func(s *WorkerSession) { s.resync() }), crowd, false},
+		"another that waits":  {of(func(s *WorkerSession) { s.lonely = true }), crowd, false},
+		"a session over":      {of(func(s *WorkerSession) { s.end() }), crowd, false},
+		"a worker that polls": {of(func(s *WorkerSession) { s.company = nil }), crowd, false},
 	} {
 		n.replica.hub.deciding.Store(c.deciding)
-		c.s.Take()
-		if c.said {
-			c.s.push(peer.Notice{Draining: true})
+		if got := c.s.beginLonely(); got != c.want {
+			t.Errorf("%s: an answer waits: %v, %v is wanted", what, got, c.want)
 		}
-		if got := c.s.lonesome(); got != c.lonely {
-			t.Errorf("%s: an answer waits: %v, %v is wanted", what, got, c.lonely)
+		if c.want && len(c.s.company) > 0 {
+			t.Errorf("%s: the end of a wait before ends this one", what)
 		}
-		c.s.lonely = 0
 	}
 }
 
-// TestDo_holdsNothingBackForLong: a lease that waits for an answer which does not come goes without it.
+// TestDo_answersWhatBringsNoLease: however long answers wait for leases, those to acks and renewals do not, and those that
+// wait are no crowd.
+func TestDo_answersWhatBringsNoLease(t *testing.T) {
+	t.Parallel()
+	n := startBench(t, 1).node("n1")
+	w := newHand(t, n, "w1", 4)
+	submitAll(t, n, specs("j", 4))
+	leases := w.take(4)
+	n.replica.hub.deciding.Add(crowd)
+	n.replica.hub.answerHeld = ample
+	w.do(rota.VerbAck, leases...)
+	w.do(rota.VerbRenew, leases...)
+	lonely := func() bool {
+		w.s.mu.Lock()
+		defer w.s.mu.Unlock()
+		return w.s.lonely
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = w.s.Do(ctx, []peer.LeaseCommand{{Verb: rota.VerbComplete, Lease: leases[0].Lease.ID, Job: leases[0].Lease.Job}})
+	}()
+	for end := time.Now().Add(ample); !lonely(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the answer to a completion waits for no lease")
+		}
+	}
+	if got := n.replica.hub.deciding.Load(); got != crowd {
+		t.Errorf("%d batches are decided, beside a crowd that the test made: one that waits counts", got-crowd)
+	}
+	w.do(rota.VerbComplete, leases[1]) // one waits already
+	leave()
+	<-done
+}
+
+// TestDo_holdsNothingBackForLong: a lease that waits for an answer which does not come goes without it, and nothing but a
+// lease waits.
 func TestDo_holdsNothingBackForLong(t *testing.T) {
 	t.Parallel()
 	n := startBench(t, 1).node("n1")
 	w := newHand(t, n, "w1", 1)
 	w.s.Take()
 	n.replica.hub.deciding.Add(crowd)
-	w.s.decides(1)
-	for i := range 3 {
+	w.s.begin()
+	told := func(what string, notice peer.Notice) {
+		t.Helper()
 		select {
 		case <-w.s.notify:
 		default:
 		}
-		lease := rota.LeaseID{byte(i + 1)}
-		w.s.push(peer.Notice{Assigned: &rota.Assignment{Lease: rota.Lease{ID: lease}}})
+		w.s.push(notice)
 		select {
 		case <-w.s.notify:
 		case <-within(t, ample).Done():
-			t.Fatalf("lease %d is held back for good", i)
+			t.Fatalf("%s is held back for good", what)
 		}
-		if got := w.s.Take(); len(got) != 1 || got[0].Assigned.Lease.ID != lease {
+		if got := w.s.Take(); len(got) != 1 {
 			t.Fatalf("notices %+v", got)
 		}
 	}
+	for range 3 {
+		told("a lease", peer.Notice{Assigned: &rota.Assignment{Lease: rota.Lease{ID: rota.LeaseID{1}}}})
+	}
+	n.replica.hub.leaseHeld = 100 * ample
+	told("a revocation", peer.Notice{Revoked: &peer.LeaseEnd{}})
 }
 
 // TestGraced: a worker that has been given a lease with a grace, by a notice or among all, is told of each beat that it

@@ -481,7 +481,7 @@ type fakeSession struct {
 	bye      func(context.Context) error
 	standing func() (peer.Standing, error)
 	offer    func(poll uint64, free int32) error
-	ungraced bool
+	graced   atomic.Bool
 	byeErr   error
 	byes     chan struct{}
 	closed   chan struct{}
@@ -539,7 +539,7 @@ func (s *fakeSession) Beat(ctx context.Context, _ time.Duration) (b peer.Beaten,
 
 func (s *fakeSession) Logged([]peer.Logged) {}
 
-func (s *fakeSession) Graced() bool { return !s.ungraced }
+func (s *fakeSession) Graced() bool { return s.graced.Load() }
 
 func (s *fakeSession) Standing(context.Context, peer.ReadOptions) (peer.Standing, error) {
 	if s.standing != nil {

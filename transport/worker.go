@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -57,6 +58,8 @@ type workStream struct {
 	batches sync.WaitGroup
 	loops   sync.WaitGroup
 	beats   chan *rotav1.Beat // the newest waiting one
+	// beaten numbers the newest beat, said the one of which the worker was told last that it was received.
+	beaten, said atomic.Uint64
 	outbox
 }
 
@@ -281,11 +284,8 @@ func (w *workStream) takeBeat(beat *rotav1.Beat) error {
 	default:
 	}
 	w.beats <- beat
-	if !w.session.Graced() {
-		return nil
-	}
-	// At once, while this stream stands: no more is said of it once it has ended.
-	w.push(&rotav1.WorkResponse{Message: &rotav1.WorkResponse_Heard{Heard: &rotav1.Heard{Sequence: beat.GetSequence()}}})
+	w.beaten.Store(beat.GetSequence())
+	w.sayHeard(beat.GetSequence()) // at once, while this stream stands: no more is said of it once it has ended
 	return nil
 }
 

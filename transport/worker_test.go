@@ -228,6 +228,7 @@ func TestWork_refusesCommandsOneByOne(t *testing.T) {
 func TestWork_answersTheNewestBeat(t *testing.T) {
 	t.Parallel()
 	b, session := setup(t), newSession()
+	session.graced.Store(true)
 	began, clocks := make(chan struct{}), make(chan rota.Clock)
 	session.beat = func(ctx context.Context) (rota.Clock, error) {
 		began <- struct{}{}
@@ -272,18 +273,39 @@ func TestWork_answersTheNewestBeat(t *testing.T) {
 	}
 }
 
-// TestWork_saysOnceThatABeatCame: who has no lease with a grace gets the answer alone.
-func TestWork_saysOnceThatABeatCame(t *testing.T) {
+// TestWork_saysThatABeatCame: who has no lease with a grace gets the answer alone, and who is given one is told of the beat
+// before, too, which may have no answer yet.
+func TestWork_saysThatABeatCame(t *testing.T) {
 	t.Parallel()
 	b, session := setup(t), newSession()
-	session.ungraced = true
+	clocks := make(chan rota.Clock, 3)
+	session.beat = func(context.Context) (rota.Clock, error) { return <-clocks, nil }
 	stream := open(t, b, session)
 	for sequence := range uint64(3) {
+		clocks <- 100
 		say(t, stream, beatOf(sequence+1))
 		if got := hear(t, stream).GetBeat(); got.GetSequence() != sequence+1 {
 			t.Errorf("got %v", got)
 		}
 	}
+	say(t, stream, beatOf(4))
+	say(t, stream, commandsOf(1, renew(1))) // read after the beat
+	if got := hear(t, stream).GetAnswers(); got.GetSequence() != 1 {
+		t.Errorf("got %v", got)
+	}
+	session.graced.Store(true)
+	session.notices <- []peer.Notice{{Assigned: &rota.Assignment{}}}
+	if got := hear(t, stream).GetNotices(); len(got.GetAssigned()) != 1 {
+		t.Errorf("got %v", got)
+	}
+	if got := hear(t, stream).GetHeard(); got.GetSequence() != 4 {
+		t.Errorf("got %v", got)
+	}
+	say(t, stream, beatOf(5))
+	if got := hear(t, stream).GetHeard(); got.GetSequence() != 5 {
+		t.Errorf("got %v", got)
+	}
+	close(clocks)
 }
 
 func TestWork_endsWithAStaleBeat(t *testing.T) {

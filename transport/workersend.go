@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	rotav1 "github.com/rotasched/rota/api/rota/v1"
 	"github.com/rotasched/rota/api/words"
 	"github.com/rotasched/rota/internal/limits"
 )
@@ -147,5 +148,13 @@ func (w *workStream) tell() {
 	defer w.telling.Unlock()
 	for _, message := range words.WriteNotices(w.session.Take(), noticesBytes) {
 		w.push(message)
+	}
+	w.sayHeard(w.beaten.Load()) // it may have come before the worker wanted to know
+}
+
+// sayHeard has the worker told, once, that a beat was received, if it wants to know.
+func (w *workStream) sayHeard(sequence uint64) {
+	if w.session.Graced() && w.said.Swap(sequence) != sequence {
+		w.push(&rotav1.WorkResponse{Message: &rotav1.WorkResponse_Heard{Heard: &rotav1.Heard{Sequence: sequence}}})
 	}
 }

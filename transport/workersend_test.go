@@ -188,6 +188,7 @@ func TestWork_givesUpABeatForNewerOnes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		session := newSession()
+		session.graced.Store(true)
 		var beats atomic.Int64
 		session.beat = func(ctx context.Context) (rota.Clock, error) {
 			if beats.Add(1) == 1 {
