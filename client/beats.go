@@ -41,8 +41,9 @@ func (t *leaseTable) beatSent(now time.Duration) (beat *rotav1.Beat, silent bool
 	return &rotav1.Beat{Sequence: t.beatSequence, Logs: t.logs(), NextMs: t.said.Milliseconds()}, false
 }
 
-// due reports whether it is time for a beat, and whether the node was silent for too long to go on with it.
-func (t *leaseTable) due(now time.Duration) (beat, unheard bool) {
+// overdue reports whether a beat is due, and whether the node has not acknowledged one for so long that the worker
+// leaves it.
+func (t *leaseTable) overdue(now time.Duration) (beat, unheard bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return now >= t.beatDue(), now >= t.unheardAt()

@@ -134,7 +134,7 @@ func (s *stream) send(ctx context.Context, cancel context.CancelCauseFunc) {
 	defer timer.Stop()
 	for {
 		now := t.worker.now() // a system call: once for each time around
-		due, unheard := t.due(now)
+		due, unheard := t.overdue(now)
 		if due {
 			if s.node.shows.shown() != s.shown {
 				cancel(errOtherToken)
@@ -222,8 +222,8 @@ func (t *leaseTable) sendsNext(now time.Duration) time.Duration {
 	return min(t.out.due(now), t.beatDue(), t.unheardAt())
 }
 
-// wakeSender has the sender look by the time that what has just come calls for: of each lease that comes, an
-// ack is due if its handler has not returned by then, and it mostly has.
+// wakeSender wakes the sender in time for what a notice makes due. A lease does not wake it at once: its ack is due in
+// ackHold, and by then its handler has mostly returned.
 func (t *leaseTable) wakeSender(now time.Duration) {
 	if t.sleeps == 0 {
 		notify(t.sendWake) // it may have looked already

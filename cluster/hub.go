@@ -34,8 +34,8 @@ type hub struct {
 	matchable chan struct{}
 	// due says so until somebody begins to decide: who is notified runs a moment later.
 	due atomic.Bool
-	// deciding counts the batches of workers' commands that are decided, not those whose answers wait; leaseHeld and
-	// answerHeld are what messages wait for each other in a crowd of them, and for tests to change.
+	// deciding counts the batches of workers' commands that are being decided, without those whose answers wait.
+	// leaseHeld and answerHeld are the constants of these names, but in tests.
 	deciding              atomic.Int64
 	leaseHeld, answerHeld time.Duration
 }

@@ -23,7 +23,7 @@ type WorkerSession struct {
 	// connection numbers the stream, 0 where its worker numbers none.
 	connection uint64
 	notify     chan struct{}
-	// graced says that a lease with a grace was given here.
+	// graced is set once a lease with a grace was assigned on this stream.
 	graced atomic.Bool
 	// older is the stream of a session that this one took the id over from, while it
 	// confirms; the hub's lock guards it.
@@ -35,20 +35,21 @@ type WorkerSession struct {
 	notices []peer.Notice
 	all     bool
 	over    bool
-	// deciding counts the calls of Do under way, which leases wait for in a crowd until late; lonely says that the
-	// answer of one waits for a notice. company has a value once there is one, and is nil for a worker that polls.
-	deciding int
-	lonely   bool
-	company  chan struct{}
-	late     *time.Timer
+	// deciding counts the calls of Do under way. On a busy node a lease waits for the end of one, until leaseTimer fires,
+	// and the answer of one call waits for a lease: then answerWaits is set, and leaseReady is notified of the first notice.
+	// It is nil for a worker that polls, whose answers and leases never wait.
+	deciding    int
+	leaseTimer  *time.Timer
+	answerWaits bool
+	leaseReady  chan struct{}
 }
 
 const (
-	// crowd is how many workers' batches are decided at once on a node that has more to write than it has time: a
-	// node whose workers are served at once has fewer. Answers and leases wait for each other then, as one
-	// message less is written and read.
-	crowd = 16
-	// leaseHeld and answerHeld bound for how long a lease waits for an answer, and an answer for a lease.
+	// busyBatches is how many batches of workers' commands a busy node decides at a time. There an answer and the next
+	// lease wait for each other, so that both are written and read together. A node that answers workers without
+	// delay decides fewer.
+	busyBatches = 16
+	// leaseHeld bounds how long a lease waits for an answer, answerHeld how long an answer waits for a lease.
 	leaseHeld  = 50 * time.Millisecond
 	answerHeld = 150 * time.Millisecond
 )
@@ -75,28 +76,28 @@ func (s *WorkerSession) push(notice peer.Notice) {
 		s.notices = append(s.notices, notice)
 	}
 	switch {
-	case s.lonely:
-		notify(s.company)
-	case s.deciding > 0 && notice.Assigned != nil && s.crowded():
-		if s.late == nil {
-			s.late = time.AfterFunc(s.n.replica.hub.leaseHeld, func() { notify(s.notify) })
+	case s.answerWaits:
+		notify(s.leaseReady)
+	case s.deciding > 0 && notice.Assigned != nil && s.busy():
+		if s.leaseTimer == nil {
+			s.leaseTimer = time.AfterFunc(s.n.replica.hub.leaseHeld, func() { notify(s.notify) })
 		} else if len(s.notices) <= 1 {
-			s.late.Reset(s.n.replica.hub.leaseHeld)
+			s.leaseTimer.Reset(s.n.replica.hub.leaseHeld)
 		}
 	default:
 		notify(s.notify)
 	}
 }
 
-// note looks at a lease that the worker is given.
+// note records whether a lease that is assigned to the worker has a grace.
 func (s *WorkerSession) note(a *rota.Assignment) {
 	if a != nil && a.Grace > 0 {
 		s.graced.Store(true)
 	}
 }
 
-// Graced reports whether the worker has been given a lease with a grace here: only then does it ask whether a beat
-// was received, beside whether it was answered (SPEC §16.7).
+// Graced reports whether a lease with a grace was assigned on this stream. Only then does the worker need to know that a
+// beat was received before it is answered (SPEC §16.7).
 func (s *WorkerSession) Graced() bool { return s.graced.Load() }
 
 func (s *WorkerSession) resync() {
@@ -148,8 +149,8 @@ func (s *WorkerSession) Take() (notices []peer.Notice) {
 	if !all {
 		notices, s.notices = s.notices, nil
 	}
-	if s.late != nil {
-		s.late.Stop()
+	if s.leaseTimer != nil {
+		s.leaseTimer.Stop()
 	}
 	s.mu.Unlock()
 	if all {
@@ -243,7 +244,7 @@ func (s *WorkerSession) Do(ctx context.Context, commands []peer.LeaseCommand) ([
 			JobState: rota.JobState(o.GetJobState()), Index: index}
 	}
 	if frees {
-		s.accompany(ctx)
+		s.awaitLease(ctx)
 	}
 	return answers, nil
 }
@@ -261,41 +262,41 @@ func (s *WorkerSession) done() {
 	s.deciding--
 }
 
-// crowded reports whether messages to the worker wait for each other.
-func (s *WorkerSession) crowded() bool {
-	return s.company != nil && s.n.replica.hub.deciding.Load() >= crowd
+// busy reports whether messages to the worker wait for each other.
+func (s *WorkerSession) busy() bool {
+	return s.leaseReady != nil && s.n.replica.hub.deciding.Load() >= busyBatches
 }
 
-// accompany waits until there is a lease for an answer to go with, but not for long.
-func (s *WorkerSession) accompany(ctx context.Context) {
-	if !s.beginLonely() {
+// awaitLease waits until there is a lease to be sent with an answer, answerHeld at most.
+func (s *WorkerSession) awaitLease(ctx context.Context) {
+	if !s.startWait() {
 		return
 	}
-	late := time.NewTimer(s.n.replica.hub.answerHeld)
-	defer late.Stop()
+	timer := time.NewTimer(s.n.replica.hub.answerHeld)
+	defer timer.Stop()
 	select {
-	case <-s.company:
-	case <-late.C:
+	case <-s.leaseReady:
+	case <-timer.C:
 	case <-ctx.Done():
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lonely = false
+	s.answerWaits = false
 }
 
-// beginLonely reports whether an answer is to wait, and notes it then. One does at a time: a worker sends two batches
-// before it has an answer, so that the other way stays open.
-func (s *WorkerSession) beginLonely() bool {
+// startWait reports whether an answer is to wait for a lease, and records that it does. Only one answer of a worker waits
+// at a time: a worker has two batches in flight at most, and must be able to send the next.
+func (s *WorkerSession) startWait() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.lonely || s.over || s.all || len(s.notices) > 0 || !s.crowded() {
+	if s.answerWaits || s.over || s.all || len(s.notices) > 0 || !s.busy() {
 		return false
 	}
 	select {
-	case <-s.company: // of a wait before
+	case <-s.leaseReady: // left by an earlier wait
 	default:
 	}
-	s.lonely = true
+	s.answerWaits = true
 	return true
 }
 

@@ -18,7 +18,7 @@ func TestDo_goesWithTheNextLease(t *testing.T) {
 	b := startBench(t, 3)
 	b.loyal()
 	for what, n := range map[string]*Node{"leader": b.leader(), "follower": b.follower()} {
-		n.replica.hub.deciding.Add(crowd)
+		n.replica.hub.deciding.Add(busyBatches)
 		n.replica.hub.leaseHeld, n.replica.hub.answerHeld = ample, ample
 		const jobs = 20
 		w := newHand(t, n, rota.WorkerID(what), 1)
@@ -46,21 +46,21 @@ func TestDo_goesWithTheNextLease(t *testing.T) {
 		}
 		n.replica.hub.answerHeld = 0
 		w.do(rota.VerbComplete, lease) // with no lease to wait for
-		n.replica.hub.deciding.Add(-crowd)
+		n.replica.hub.deciding.Add(-busyBatches)
 		if err := w.s.Bye(within(t, ample)); err != nil { // it would take the other's jobs
 			t.Fatal(err)
 		}
 	}
 }
 
-// TestDo_waitsWhereItHelps: an answer waits for a lease only in a crowd, at a stream, one at a time, and where there is
+// TestDo_waitsWhereItHelps: an answer waits for a lease only on a busy node, at a stream, one at a time, and where there is
 // nothing to say and something to come.
 func TestDo_waitsWhereItHelps(t *testing.T) {
 	t.Parallel()
 	n := startBench(t, 1).node("n1")
 	of := func(change func(s *WorkerSession)) *WorkerSession {
-		s := &WorkerSession{n: n, notify: make(chan struct{}, 1), company: make(chan struct{}, 1)}
-		s.company <- struct{}{} // of a wait before
+		s := &WorkerSession{n: n, notify: make(chan struct{}, 1), leaseReady: make(chan struct{}, 1)}
+		s.leaseReady <- struct{}{} // of a wait before
 		change(s)
 		return s
 	}
@@ -69,40 +69,40 @@ func TestDo_waitsWhereItHelps(t *testing.T) {
 		deciding int64
 		want     bool
 	}{
-		"a crowd":             {of(func(*WorkerSession) {}), crowd, true},
-		"little to do":        {of(func(*WorkerSession) {}), crowd - 1, false},
-		"something to say":    {of(func(s *WorkerSession) { s.push(peer.Notice{Draining: true}) }), crowd, false},
-		"all to say":          {of(func(s *WorkerSession) { s.resync() }), crowd, false},
-		"another that waits":  {of(func(s *WorkerSession) { s.lonely = true }), crowd, false},
-		"a session over":      {of(func(s *WorkerSession) { s.end() }), crowd, false},
-		"a worker that polls": {of(func(s *WorkerSession) { s.company = nil }), crowd, false},
+		"a busy node":         {of(func(*WorkerSession) {}), busyBatches, true},
+		"little to do":        {of(func(*WorkerSession) {}), busyBatches - 1, false},
+		"something to say":    {of(func(s *WorkerSession) { s.push(peer.Notice{Draining: true}) }), busyBatches, false},
+		"all to say":          {of(func(s *WorkerSession) { s.resync() }), busyBatches, false},
+		"another that waits":  {of(func(s *WorkerSession) { s.answerWaits = true }), busyBatches, false},
+		"a session over":      {of(func(s *WorkerSession) { s.end() }), busyBatches, false},
+		"a worker that polls": {of(func(s *WorkerSession) { s.leaseReady = nil }), busyBatches, false},
 	} {
 		n.replica.hub.deciding.Store(c.deciding)
-		if got := c.s.beginLonely(); got != c.want {
+		if got := c.s.startWait(); got != c.want {
 			t.Errorf("%s: an answer waits: %v, %v is wanted", what, got, c.want)
 		}
-		if c.want && len(c.s.company) > 0 {
+		if c.want && len(c.s.leaseReady) > 0 {
 			t.Errorf("%s: the end of a wait before ends this one", what)
 		}
 	}
 }
 
 // TestDo_answersWhatBringsNoLease: however long answers wait for leases, those to acks and renewals do not, and those that
-// wait are no crowd.
+// wait do not count as being decided.
 func TestDo_answersWhatBringsNoLease(t *testing.T) {
 	t.Parallel()
 	n := startBench(t, 1).node("n1")
 	w := newHand(t, n, "w1", 4)
 	submitAll(t, n, specs("j", 4))
 	leases := w.take(4)
-	n.replica.hub.deciding.Add(crowd)
+	n.replica.hub.deciding.Add(busyBatches)
 	n.replica.hub.answerHeld = ample
 	w.do(rota.VerbAck, leases...)
 	w.do(rota.VerbRenew, leases...)
-	lonely := func() bool {
+	waiting := func() bool {
 		w.s.mu.Lock()
 		defer w.s.mu.Unlock()
-		return w.s.lonely
+		return w.s.answerWaits
 	}
 	ctx, leave := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -110,13 +110,13 @@ func TestDo_answersWhatBringsNoLease(t *testing.T) {
 		defer close(done)
 		_, _ = w.s.Do(ctx, []peer.LeaseCommand{{Verb: rota.VerbComplete, Lease: leases[0].Lease.ID, Job: leases[0].Lease.Job}})
 	}()
-	for end := time.Now().Add(ample); !lonely(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(ample); !waiting(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the answer to a completion waits for no lease")
 		}
 	}
-	if got := n.replica.hub.deciding.Load(); got != crowd {
-		t.Errorf("%d batches are decided, beside a crowd that the test made: one that waits counts", got-crowd)
+	if got := n.replica.hub.deciding.Load(); got != busyBatches {
+		t.Errorf("%d batches are decided, beside those that the test adds: an answer that waits counts", got-busyBatches)
 	}
 	w.do(rota.VerbComplete, leases[1]) // one waits already
 	leave()
@@ -130,7 +130,7 @@ func TestDo_holdsNothingBackForLong(t *testing.T) {
 	n := startBench(t, 1).node("n1")
 	w := newHand(t, n, "w1", 1)
 	w.s.Take()
-	n.replica.hub.deciding.Add(crowd)
+	n.replica.hub.deciding.Add(busyBatches)
 	w.s.begin()
 	told := func(what string, notice peer.Notice) {
 		t.Helper()
@@ -155,8 +155,8 @@ func TestDo_holdsNothingBackForLong(t *testing.T) {
 	told("a revocation", peer.Notice{Revoked: &peer.LeaseEnd{}})
 }
 
-// TestGraced: a worker that has been given a lease with a grace, by a notice or among all, is told of each beat that it
-// was received.
+// TestGraced: once a lease with a grace was assigned, by a notice or among all open ones, the worker wants to know of each
+// beat that it was received.
 func TestGraced(t *testing.T) {
 	t.Parallel()
 	n := startBench(t, 1).node("n1")
@@ -171,12 +171,12 @@ func TestGraced(t *testing.T) {
 		submitAll(t, n, specs(fmt.Sprintf("j%d", grace), 1))
 		lease := w.take(1)[0]
 		if got := w.s.Graced(); got != (grace > 0) {
-			t.Errorf("with a grace of %d ms it is told: %v", grace, got)
+			t.Errorf("with a grace of %d ms it wants to know: %v", grace, got)
 		}
 		w.connect(n)
 		w.take(1)
 		if got := w.s.Graced(); got != (grace > 0) {
-			t.Errorf("with a grace of %d ms it is told on another connection: %v", grace, got)
+			t.Errorf("with a grace of %d ms it wants to know on another connection: %v", grace, got)
 		}
 		w.do(rota.VerbComplete, lease)
 		if err := w.s.Bye(within(t, ample)); err != nil {

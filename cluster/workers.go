@@ -150,7 +150,7 @@ func (wv *workerVerbs) OpenWorker(ctx context.Context, spec rota.WorkerSpec, sec
 	s := wv.session(spec.ID, rota.Session(outcome.GetSession()))
 	s.connection = link.Connection
 	if !link.Polls {
-		s.company = make(chan struct{}, 1)
+		s.leaseReady = make(chan struct{}, 1)
 	}
 	notify(s.notify)
 	wv.n.replica.hub.enter(s)

@@ -19,7 +19,7 @@ type leasing struct {
 	leases table[string, leaseRow, *leaseRow]
 	// bringing is the verb that is being applied, where it brings its handler's log; nil else.
 	bringing *fsmpb.LeaseOp
-	// told is the last outcome that open returned.
+	// told is the outcome that the latest call of open returned.
 	told *fsmpb.Outcome
 }
 

@@ -246,11 +246,11 @@ type Core interface {
 // WorkerSession is one connected worker, served from this node's replica.
 type WorkerSession interface {
 	Session() rota.Session
-	// Await waits until there is something that the worker must be told. It is
-	// called by one goroutine. Kind Stale: the session is no longer live.
+	// Await waits until there are notices for the worker. It is called by one
+	// goroutine. Kind Stale: the session is no longer live.
 	Await(ctx context.Context) error
-	// Take gives it, many at a time: first every lease that the worker has open, then
-	// what happened, none where there is nothing.
+	// Take returns the notices for the worker, nil for none: first every lease that the
+	// worker has open, then what happened.
 	Take() []peer.Notice
 	// Do proposes a batch of verbs; answers stand at their places. Worker and
 	// Session of the commands are filled in by the session.
@@ -258,7 +258,8 @@ type WorkerSession interface {
 	// Beat reports life, and in how long the next beat comes, 0 for 2 s. It gives the cluster clock after the
 	// first entry that the leader stamped after the beat reached it (SPEC §3.9).
 	Beat(ctx context.Context, next time.Duration) (peer.Beaten, error)
-	// Graced reports whether the worker wants to know of each beat that it was received.
+	// Graced reports whether the worker must be notified of each beat that was received, since it
+	// has had a lease with a grace.
 	Graced() bool
 	// Standing tells how the session stands. Kind Stale: it is over.
 	Standing(ctx context.Context, opt peer.ReadOptions) (peer.Standing, error)

@@ -110,7 +110,7 @@ type Server struct {
 	// calls are those in flight, of clients and of other nodes.
 	calls, nodeCalls *limiter
 	inflight         *inflight
-	crew             crew
+	pool             pool
 	desk             desk
 	// uploads are the workflows that arrive, shows the ones that are told of whole.
 	uploads, shows allowance
@@ -150,7 +150,7 @@ func NewServer(options Options) (*Server, error) {
 		calls: newLimiter(callsMost), nodeCalls: &limiter{most: nodeCallsMost, each: nodeCallsMost, from: make(map[string]int)},
 		uploads: allowance{most: uploadsBytes}, shows: allowance{most: showsAtOnce}}
 	s.life, s.end = context.WithCancel(context.Background())
-	context.AfterFunc(s.life, s.crew.close)
+	context.AfterFunc(s.life, s.pool.close)
 	s.draining, s.drain = context.WithCancel(s.life)
 	s.options.Hosts.Nodes = s.nodeOrigins
 	s.web = newConnQueue()

@@ -36,7 +36,7 @@ const (
 //
 //   - read gets messages from gRPC and starts what they ask for;
 //   - the handler's own waits for the end, so that a timeout and a drain can overtake it;
-//   - pump carries notices, beat answers beats, and one for each batch;
+//   - pump carries notices, beat answers beats, and one of the server's pool decides each batch;
 //   - who has something to send sends it, one at a time (workersend.go).
 //
 // The first error ends ctx with itself as the cause, and that is the status.
@@ -58,8 +58,9 @@ type workStream struct {
 	batches sync.WaitGroup
 	loops   sync.WaitGroup
 	beats   chan *rotav1.Beat // the newest waiting one
-	// beaten numbers the newest beat, said the one of which the worker was told last that it was received.
-	beaten, said atomic.Uint64
+	// beaten is the sequence of the newest beat, acknowledged that of the newest one whose receipt the
+	// worker was notified of.
+	beaten, acknowledged atomic.Uint64
 	outbox
 }
 
@@ -260,7 +261,7 @@ func (w *workStream) takeBatch(batch *words.FromWorker) error {
 	}
 	if !w.taking(func() {
 		w.batches.Add(1)
-		w.server.crew.run(func() {
+		w.server.pool.run(func() {
 			defer w.batches.Done()
 			defer func() { <-w.slots }()
 			w.guard("commands", func() { w.decide(batch) })
@@ -285,7 +286,7 @@ func (w *workStream) takeBeat(beat *rotav1.Beat) error {
 	}
 	w.beats <- beat
 	w.beaten.Store(beat.GetSequence())
-	w.sayHeard(beat.GetSequence()) // at once, while this stream stands: no more is said of it once it has ended
+	w.pushHeard(beat.GetSequence()) // at once, while this stream stands: no more is said of it once it has ended
 	return nil
 }
 

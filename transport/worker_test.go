@@ -273,8 +273,8 @@ func TestWork_answersTheNewestBeat(t *testing.T) {
 	}
 }
 
-// TestWork_saysThatABeatCame: who has no lease with a grace gets the answer alone, and who is given one is told of the beat
-// before, too, which may have no answer yet.
+// TestWork_saysThatABeatCame: a worker without a lease that has a grace gets the answer to a beat alone. The first such lease
+// has it notified of the newest beat, too, which may have no answer yet.
 func TestWork_saysThatABeatCame(t *testing.T) {
 	t.Parallel()
 	b, session := setup(t), newSession()

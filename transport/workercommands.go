@@ -16,10 +16,10 @@ func (w *workStream) decide(batch *words.FromWorker) {
 	if err != nil {
 		deniedItem(w.ctx, err)
 		w.push(words.WriteAnswers(batch.Sequence, nil, refusalOf(w.ctx, err)))
-		return
+	} else {
+		w.push(words.WriteAnswers(batch.Sequence, answers, nil))
 	}
-	w.push(words.WriteAnswers(batch.Sequence, answers, nil))
-	w.tell() // of what came with it: gRPC writes both at once
+	w.pushNotices() // gRPC writes both at once
 }
 
 func (w *workStream) decideEach(batch *words.FromWorker) ([]peer.LeaseAnswer, error) {

@@ -32,8 +32,8 @@ type outbox struct {
 	// slow ends the stream, slowConsumer after a Send began that has not ended.
 	slow *time.Timer
 
-	// telling is held from taking notices until they are put here.
-	telling sync.Mutex
+	// notifying is held from taking notices until they are put here, which keeps them in order.
+	notifying sync.Mutex
 
 	mu      sync.Mutex
 	sending bool
@@ -135,26 +135,26 @@ func (w *workStream) pump() {
 			w.fail(err)
 			return
 		}
-		w.tell()
+		w.pushNotices()
 		if w.ctx.Err() != nil {
 			return
 		}
 	}
 }
 
-// tell sends what the worker must be told, in order.
-func (w *workStream) tell() {
-	w.telling.Lock()
-	defer w.telling.Unlock()
+// pushNotices sends the notices that wait, in order.
+func (w *workStream) pushNotices() {
+	w.notifying.Lock()
+	defer w.notifying.Unlock()
 	for _, message := range words.WriteNotices(w.session.Take(), noticesBytes) {
 		w.push(message)
 	}
-	w.sayHeard(w.beaten.Load()) // it may have come before the worker wanted to know
+	w.pushHeard(w.beaten.Load()) // it may have come before the first lease with a grace
 }
 
-// sayHeard has the worker told, once, that a beat was received, if it wants to know.
-func (w *workStream) sayHeard(sequence uint64) {
-	if w.session.Graced() && w.said.Swap(sequence) != sequence {
+// pushHeard notifies the worker that a beat was received, if it needs to know and does not yet.
+func (w *workStream) pushHeard(sequence uint64) {
+	if w.session.Graced() && w.acknowledged.Swap(sequence) != sequence {
 		w.push(&rotav1.WorkResponse{Message: &rotav1.WorkResponse_Heard{Heard: &rotav1.Heard{Sequence: sequence}}})
 	}
 }

@@ -313,10 +313,10 @@ const DecideMost = 1_024
 const (
 	// SweepEvery is the leader's tick while anything can fire (SPEC §3.6).
 	SweepEvery = 250 * time.Millisecond
-	// BeatEvery is how often a worker beats at most (SPEC §3.9).
+	// BeatEvery is the least time between two beats of a worker (SPEC §3.9).
 	BeatEvery = 2 * time.Second
-	// BeatIdleMost is how long one without a lease may wait between two beats, and twice as long as one with: there is
-	// still time for one more before BeatLost.
+	// BeatIdleMost is the most time between two beats of a worker without a lease; with one it is half as much. A
+	// second beat still fits before BeatLost.
 	BeatIdleMost = 10 * time.Second
 	// BeatsIdle is how many workers without a lease beat a second, once BeatEvery would have more of them do so:
 	// each costs the servers some 190 µs.

@@ -21,7 +21,7 @@ type Beat struct {
 type Beaten struct {
 	// Clock is that after the first entry stamped after the beat reached the leader.
 	Clock rota.Clock
-	// Every is how often the worker is to beat while it holds no lease, and half of it how often with one; 0 is limits.BeatEvery.
+	// Every is the time between two beats while the worker holds no lease; with one it beats twice as often. 0 is limits.BeatEvery.
 	Every time.Duration
 }
 

@@ -14,7 +14,7 @@ import (
 // server's time (ADR 88). What a server waits for by the clock may come that much later.
 const timerSlack = 2 * time.Millisecond
 
-// WakeLate gives all threads of this process that slack. Call it first in main, before signals are asked for: until then they
+// WakeLate sets that slack for all threads of this process. Call it first in main, before signal.Notify: until then signals
 // end the process. A thread inherits the slack of the thread that creates it, and the runtime creates some before main, so the
 // program is executed once more in the same process. WakeLate returns if that fails, or if the slack is large enough already.
 func WakeLate() {

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// TestCrew: functions run beside each other, however many; goroutines are kept for the next ones, not too many, and end
-// with the crew.
-func TestCrew(t *testing.T) {
-	var c crew
+// TestPool: functions run beside each other, however many; goroutines are kept for the next ones, not too many, and end
+// with the pool.
+func TestPool(t *testing.T) {
+	var c pool
 	idle := func() int {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -33,7 +33,7 @@ func TestCrew(t *testing.T) {
 	}
 	var begun, all sync.WaitGroup
 	gate := make(chan struct{})
-	for range 2 * crewIdle {
+	for range 2 * poolIdle {
 		begun.Add(1)
 		all.Add(1)
 		c.run(func() {
@@ -45,7 +45,7 @@ func TestCrew(t *testing.T) {
 	begun.Wait() // each has begun while none has ended
 	close(gate)
 	all.Wait()
-	eventually("keeping as many as are kept", func() bool { return idle() == crewIdle })
+	eventually("keeping as many as are kept", func() bool { return idle() == poolIdle })
 	held := make(chan struct{})
 	c.run(func() { <-held })
 	c.close()

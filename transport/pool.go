@@ -2,19 +2,19 @@ package transport
 
 import "sync"
 
-// crewIdle bounds the goroutines that wait for something to do.
-const crewIdle = 256
+// poolIdle bounds the goroutines that wait for something to do.
+const poolIdle = 256
 
-// crew runs functions on goroutines that it keeps: a new one would grow its stack again with every batch of
-// commands, which costs more than most of what is done for one.
-type crew struct {
+// pool runs functions on goroutines that it keeps. A new goroutine's stack would have to grow for every batch of
+// commands, which costs more than most of the work for it.
+type pool struct {
 	mu     sync.Mutex
 	idle   []chan func()
 	closed bool
 }
 
 // run has a goroutine run f: an idle one, or a new one.
-func (c *crew) run(f func()) {
+func (c *pool) run(f func()) {
 	c.mu.Lock()
 	n := len(c.idle) - 1
 	if n < 0 {
@@ -22,7 +22,7 @@ func (c *crew) run(f func()) {
 		go c.serve(f)
 		return
 	}
-	free := c.idle[n] // the one whose memory is still near
+	free := c.idle[n] // used last, so its stack is likely still cached
 	c.idle[n] = nil
 	c.idle = c.idle[:n]
 	c.mu.Unlock()
@@ -30,7 +30,7 @@ func (c *crew) run(f func()) {
 }
 
 // serve runs functions until its goroutine is no longer kept.
-func (c *crew) serve(f func()) {
+func (c *pool) serve(f func()) {
 	own := make(chan func(), 1)
 	for more := true; more; f, more = <-own {
 		f()
@@ -40,10 +40,10 @@ func (c *crew) serve(f func()) {
 	}
 }
 
-func (c *crew) keep(own chan func()) bool {
+func (c *pool) keep(own chan func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed || len(c.idle) >= crewIdle {
+	if c.closed || len(c.idle) >= poolIdle {
 		return false
 	}
 	c.idle = append(c.idle, own)
@@ -51,7 +51,7 @@ func (c *crew) keep(own chan func()) bool {
 }
 
 // close ends the idle goroutines, and the others once they have done what they do.
-func (c *crew) close() {
+func (c *pool) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
