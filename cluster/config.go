@@ -108,7 +108,7 @@ type Config struct {
 	patience patience
 	// freeSpace stands in for FreeSpace in the package's own tests.
 	freeSpace func(path string) (free, total uint64, err error)
-	// memory stands in for memoryLimit in the package's own tests.
+	// memory stands in for MemoryLimit in the package's own tests.
 	memory func() uint64
 	// knows and needs stand in for entry.RulesVersion and entry.Needs in the package's own
 	// tests of upgrades.
@@ -304,7 +304,7 @@ func (c *Config) defaults() {
 		c.freeSpace = raftstore.FreeSpace
 	}
 	if c.memory == nil {
-		c.memory = sync.OnceValue(func() uint64 { return memoryLimit("/") })
+		c.memory = sync.OnceValue(MemoryLimit)
 	}
 	if c.knows == 0 {
 		c.knows = entry.RulesVersion

@@ -16,9 +16,11 @@ import (
 // the bytes that state_bytes_max counts, and garbage lies beside them.
 const memoryOfState = 4
 
-// memoryLimit returns how many bytes this process may use: what the machine has, or what its
-// control groups allow where that is less. 0 is unknown, as on systems other than Linux. root
-// is where the file system begins.
+// MemoryLimit returns how many bytes this process may use: what the machine has, or what its
+// control groups allow where that is less. 0 is unknown, as on systems other than Linux.
+func MemoryLimit() uint64 { return memoryLimit("/") }
+
+// memoryLimit is MemoryLimit, where root is where the file system begins.
 func memoryLimit(root string) (least uint64) {
 	take := func(bytes uint64) {
 		if bytes > 0 && (least == 0 || bytes < least) {

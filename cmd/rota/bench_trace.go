@@ -78,7 +78,9 @@ func (a benchCommands) fill() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fill",
 		Short: "Fill queues that nobody works on, for measurements beside many pending jobs",
-		Args:  cobra.NoArgs,
+		Long: `Submit jobs to queues that nobody works on, for measurements beside many pending jobs. It ends with the refusal once
+admission had no room for 20 s: queue_cap and the cluster's state_bytes_max are what mostly bounds it.`,
+		Args: cobra.NoArgs,
 	}
 	fillingFlags(cmd.Flags(), f)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -90,7 +90,7 @@ func (l load) size() nodeSize {
 	return s
 }
 
-// garbage is what the collector lets stand beside what lives (internal/server/memory.go).
+// garbage is what the collector lets stand beside what lives where memory is scarce (internal/server/memory.go).
 func garbage(live int64) int64 {
 	return max(min(max(live+live/2, 256<<20), 1<<30), live/10)
 }

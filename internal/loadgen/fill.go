@@ -18,7 +18,10 @@ type FillReport struct {
 	Errors      int64   `json:"errors"`
 }
 
-// Fill submits jobs that nobody works on.
+// fillPatience is how long filling waits for room that nobody makes: bursts of submissions are refused for shorter.
+const fillPatience = 20 * time.Second
+
+// Fill submits jobs that nobody works on. It returns the refusal if there is no room for them.
 func (l *Lab) Fill(ctx context.Context, plan *Filling) (*FillReport, error) {
 	queues := queueNames(plan.Queue, plan.Queues)
 	if err := l.ready(ctx, plan, queues); err != nil {
@@ -27,7 +30,7 @@ func (l *Lab) Fill(ctx context.Context, plan *Filling) (*FillReport, error) {
 	ledger := newLedger(newRun("fill"), plan.Jobs)
 	spec := plan.specs(queues)
 	p := &producers{to: l.Client, ledger: ledger, count: plan.Producers, batch: batchOf(plan.Batch, plan.Payload),
-		spec: func(i int) rota.JobSpec { return spec(i, ledger.id(i)) }}
+		patience: fillPatience, spec: func(i int) rota.JobSpec { return spec(i, ledger.id(i)) }}
 	ledger.begin = time.Now()
 	hide := l.Watch("fill", int64(plan.Jobs), ledger.accepted.Load)
 	err := p.run(ctx)

@@ -1,9 +1,12 @@
 package loadgen
 
 import (
+	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/rotasched/rota"
 )
@@ -28,6 +31,36 @@ func TestProducers_drop(t *testing.T) {
 	ledger.refuse(3, 0)
 	if ledger.refused.Load() != 23 || ledger.hintless.Load() != 3 {
 		t.Errorf("refused %d, without a delay %d", ledger.refused.Load(), ledger.hintless.Load())
+	}
+}
+
+// full has room for the first jobs only.
+type full struct{ room map[rota.JobID]bool }
+
+func (f *full) Submit(_ context.Context, jobs ...rota.JobSpec) ([]rota.Submitted, error) {
+	outcomes := make([]rota.Submitted, len(jobs))
+	for i, j := range jobs {
+		outcomes[i] = rota.Submitted{ID: j.ID, State: rota.JobQueued}
+		if !f.room[j.ID] {
+			outcomes[i].Err = &rota.Error{Kind: rota.KindExhausted, Text: "queue full", RetryAfter: time.Microsecond}
+		}
+	}
+	return outcomes, nil
+}
+
+// Who waits for room that nobody makes is told so, and what was accepted counts.
+func TestProducers_patience(t *testing.T) {
+	t.Parallel()
+	ledger := newLedger("run", 5)
+	to := &full{room: map[rota.JobID]bool{ledger.id(0): true, ledger.id(1): true}}
+	p := &producers{to: to, ledger: ledger, count: 1, batch: 5, patience: time.Millisecond,
+		spec: func(i int) rota.JobSpec { return rota.JobSpec{ID: ledger.id(i)} }}
+	err := p.run(t.Context())
+	if rota.KindOf(err) != rota.KindExhausted || !strings.Contains(err.Error(), "no room for") || !strings.Contains(err.Error(), "queue full") {
+		t.Errorf("it ends with %v", err)
+	}
+	if ledger.accepted.Load() != 2 {
+		t.Errorf("accepted %d: 2 are wanted", ledger.accepted.Load())
 	}
 }
 

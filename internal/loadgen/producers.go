@@ -30,6 +30,8 @@ type producers struct {
 	// drop gives a job up that admission refused, for a load that does not slow down;
 	// else it is sent again after the delay that the refusal names.
 	drop bool
+	// patience is how long a job may be refused, as there is no room, before the run ends with that refusal; 0 is for ever.
+	patience time.Duration
 
 	mu   sync.Mutex
 	next int
@@ -96,6 +98,7 @@ func (p *producers) submit(ctx context.Context, from, to int) error {
 	for i := from; i < to; i++ {
 		left = append(left, i)
 	}
+	progress := time.Now()
 	for first := true; len(left) > 0; first = false {
 		specs := make([]rota.JobSpec, len(left))
 		for k, i := range left {
@@ -106,14 +109,14 @@ func (p *producers) submit(ctx context.Context, from, to int) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		delay := rota.RetryAfterOf(err)
+		refusal := err
 		if err != nil {
 			p.ledger.errors.Add(1)
 			if !mayRetry(err) {
 				return fmt.Errorf("submit: %w", err)
 			}
 			if len(outcomes) == 0 && rota.KindOf(err) == rota.KindExhausted {
-				p.ledger.refuse(len(left), delay)
+				p.ledger.refuse(len(left), rota.RetryAfterOf(err))
 				if p.drop {
 					return nil
 				}
@@ -121,14 +124,21 @@ func (p *producers) submit(ctx context.Context, from, to int) error {
 		}
 		if len(outcomes) == len(left) {
 			// A call that failed midway has outcomes for a part of its jobs.
-			if left, delay, err = p.answers(left, outcomes); err != nil {
+			before := len(left)
+			if left, refusal, err = p.answers(left, outcomes); err != nil {
 				return err
+			}
+			if len(left) < before {
+				progress = time.Now()
 			}
 		} else if err == nil {
 			return fmt.Errorf("submit: %d outcomes for %d jobs", len(outcomes), len(left))
 		}
 		if len(left) > 0 {
-			if err := pause(ctx, cmp.Or(delay, retryDelay)); err != nil {
+			if waits := time.Since(progress); p.patience > 0 && waits > p.patience && rota.KindOf(refusal) == rota.KindExhausted {
+				return fmt.Errorf("submit: no room for %s: %w", waits.Round(time.Second), refusal)
+			}
+			if err := pause(ctx, cmp.Or(rota.RetryAfterOf(refusal), retryDelay)); err != nil {
 				return err
 			}
 		}
@@ -145,9 +155,8 @@ func (p *producers) call(ctx context.Context, specs []rota.JobSpec) ([]rota.Subm
 	return client.EachOutcome(p.to.Submit(ctx, specs...))
 }
 
-// answers books the outcomes and returns the jobs to be tried again.
-func (p *producers) answers(left []int, outcomes []rota.Submitted) (again []int, delay time.Duration,
-	err error) {
+// answers books the outcomes and returns the jobs to be tried again, and of their refusals the one that names the longest delay.
+func (p *producers) answers(left []int, outcomes []rota.Submitted) (again []int, refusal, err error) {
 	for k, o := range outcomes {
 		if o.Err == nil {
 			p.ledger.accept(left[k])
@@ -155,7 +164,7 @@ func (p *producers) answers(left []int, outcomes []rota.Submitted) (again []int,
 		}
 		p.ledger.errors.Add(1)
 		if !mayRetry(o.Err) {
-			return nil, 0, fmt.Errorf("submit %s: %w", p.ledger.id(left[k]), o.Err)
+			return nil, nil, fmt.Errorf("submit %s: %w", p.ledger.id(left[k]), o.Err)
 		}
 		if rota.KindOf(o.Err) == rota.KindExhausted {
 			p.ledger.refuse(1, rota.ErrorOf(o.Err).RetryAfter)
@@ -167,9 +176,11 @@ func (p *producers) answers(left []int, outcomes []rota.Submitted) (again []int,
 			}
 		}
 		again = append(again, left[k])
-		delay = max(delay, rota.ErrorOf(o.Err).RetryAfter)
+		if refusal == nil || rota.RetryAfterOf(o.Err) > rota.RetryAfterOf(refusal) {
+			refusal = o.Err
+		}
 	}
-	return again, delay, nil
+	return again, refusal, nil
 }
 
 // mayRetry reports whether time may mend the refusal: without a leader, without room.

@@ -15,9 +15,12 @@ const (
 	// gcRoomOfState times what the cluster's rows may take is a bound, too: who bounds them
 	// well below the default runs small nodes, and means the whole process.
 	gcRoomOfState = 2
-	// gcRoomMost is how much it may hold at most: at 100 % a state of many gigabytes took
-	// twice its size, which decides how many pending jobs a machine has room for.
+	// gcRoomMost is how much it may hold at most where the machine has little memory, or nobody knows how much: at 100 % a
+	// state of many gigabytes took twice its size, which decides how many pending jobs a machine has room for.
 	gcRoomMost = 1 << 30
+	// gcRoomShare is the part of the memory that what lives leaves over, and garbage may take even if that is more. The rest is for
+	// the pages of files, and for other processes.
+	gcRoomShare = 4
 	// gcPercentMost bounds the same for the smallest heaps, gcPercentLeast for the
 	// largest: marking all that lives takes the same time however little it finds.
 	gcPercentMost, gcPercentLeast = 400, 10
@@ -26,12 +29,13 @@ const (
 	startLeaves = 64 << 20
 )
 
-// tuneGC lets garbage take half as much again as lives before it is collected, but
-// gcRoomLeast at least and gcRoomMost at most. Where gcRoomOfState times stateMost is less than
+// tuneGC lets garbage take one and a half times what lives before it is collected, but gcRoomLeast at least, and at most gcRoomMost
+// or the share of machine's memory that gcRoomShare says. Where gcRoomOfState times stateMost is less than
 // gcRoomLeast, that bounds it, and so does what lives. With as much as lives, the runtime's own
 // measure, marking took 16 % of a loaded server's CPU once it remembered 300,000 ended jobs. A limit on all memory was refused, as the
-// collector would never rest once the state is greater. GOGC, where it is set, is left alone.
-func tuneGC(ctx context.Context, stateMost func() int64) {
+// collector would never rest once the state is greater. GOGC, where it is set, is left alone. machine is how many bytes the process
+// may use, 0 where that is not known.
+func tuneGC(ctx context.Context, stateMost func() int64, machine uint64) {
 	if os.Getenv("GOGC") != "" {
 		return
 	}
@@ -39,7 +43,7 @@ func tuneGC(ctx context.Context, stateMost func() int64) {
 	now := 0
 	look := func() bool {
 		metrics.Read(live)
-		if want := gcPercent(live[0].Value.Uint64(), uint64(max(stateMost(), 0))); want != now {
+		if want := gcPercent(live[0].Value.Uint64(), uint64(max(stateMost(), 0)), machine); want != now {
 			debug.SetGCPercent(want)
 			now = want
 		}
@@ -72,8 +76,9 @@ func returnMemory() {
 
 // gcPercent is the room for garbage in percent of what lives, in steps so that it seldom
 // changes.
-func gcPercent(live, stateMost uint64) int {
-	room := min(max(live+live/2, gcRoomLeast), gcRoomMost)
+func gcPercent(live, stateMost, machine uint64) int {
+	left := machine - min(machine, live)
+	room := min(max(live+live/2, gcRoomLeast), max(gcRoomMost, left/gcRoomShare))
 	if small := gcRoomOfState * stateMost; small < gcRoomLeast {
 		room = min(room, small, live) // the state may double until the next look
 	}

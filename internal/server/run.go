@@ -18,7 +18,7 @@ func Run(ctx context.Context, plan *Plan, log *slog.Logger) error {
 	}
 	roomForDisks()
 	late := &lateNode{}
-	tuneGC(ctx, late.stateBytesMax)
+	tuneGC(ctx, late.stateBytesMax, cluster.MemoryLimit())
 	r, err := start(ctx, plan, late, Open, log)
 	switch {
 	case err != nil && ctx.Err() != nil:
