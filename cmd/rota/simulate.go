@@ -93,6 +93,9 @@ func (s *simulation) run(ctx context.Context, a *app, plan *foresight.Plan, path
 	plan.Progress = func(jobs int) { over.Store(int64(jobs)) }
 	shown := a.watch("jobs", int64(plan.Lives()), over.Load)
 	results, err := foresight.Run(ctx, plan)
+	if err == nil {
+		over.Store(int64(plan.Lives()))
+	}
 	shown.stop()
 	partial := err != nil && errors.Is(err, context.Canceled)
 	if err != nil && !partial {

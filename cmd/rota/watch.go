@@ -57,6 +57,7 @@ func (w *watcher) showBar() {
 	w.bar.SetStyle(progress.StyleBlocks)
 	w.bar.Style().Visibility.ETA = true
 	w.bar.Style().Visibility.Speed = true
+	w.bar.Style().Options.ErrorString = "stopped"
 }
 
 func (w *watcher) run() {
@@ -75,8 +76,7 @@ func (w *watcher) run() {
 		select {
 		case <-w.stopped:
 			if tracker != nil {
-				tracker.SetValue(w.value())
-				tracker.MarkAsDone()
+				end(tracker, w.value())
 				w.bar.Stop()
 			}
 			return
@@ -90,6 +90,16 @@ func (w *watcher) run() {
 		}
 		last = n
 	}
+}
+
+// end leaves the bar at what was reached, which is less than all where it was interrupted.
+func end(tracker *progress.Tracker, reached int64) {
+	tracker.SetValue(reached)
+	if reached < tracker.Total {
+		tracker.MarkAsErrored()
+		return
+	}
+	tracker.MarkAsDone()
 }
 
 // say puts a line above the bar.

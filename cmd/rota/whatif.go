@@ -122,6 +122,9 @@ func (w *whatIf) run(ctx context.Context, a *app, change whatif.Change) error {
 	shown := a.watch("entries", total, over.Load)
 	report, err := whatif.Run(ctx, &whatif.Plan{Log: log, Change: change, Since: w.since, Until: w.until,
 		Progress: func(done int64) { over.Store(done) }})
+	if err == nil {
+		over.Store(total)
+	}
 	shown.stop()
 	partial := errors.Is(err, context.Canceled)
 	if err != nil && !partial {

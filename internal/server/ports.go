@@ -124,7 +124,8 @@ func OpenPorts(ports []Ports) (moved []Moved, err error) {
 		p := &ports[i]
 		for _, s := range []seat{{&p.API, false}, {&p.Raft, false}, {&p.Admin, false}, {&p.Gossip, true}} {
 			if *s.addr != "" {
-				if _, err := h.hold(*s.addr, s.udp); err == nil {
+				if held, err := h.hold(*s.addr, s.udp); err == nil {
+					*s.addr = held // port 0 is any that is free
 					continue
 				}
 				moved = append(moved, Moved{*s.addr, s.addr})

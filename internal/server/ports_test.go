@@ -20,3 +20,21 @@ func TestReachable(t *testing.T) {
 		}
 	}
 }
+
+// Port 0 is any that is free, and told as what it came to.
+func TestOpenPorts_any(t *testing.T) {
+	t.Parallel()
+	ports := []Ports{{API: "127.0.0.1:0"}, {}}
+	if moved, err := OpenPorts(ports); err != nil || len(moved) > 0 {
+		t.Fatalf("%v, %v", moved, err)
+	}
+	seen := map[string]bool{}
+	for _, p := range ports {
+		for _, addr := range []string{p.API, p.Raft, p.Admin, p.Gossip} {
+			if strings.HasSuffix(addr, ":0") || !strings.HasPrefix(addr, "127.0.0.1:") || seen[addr] {
+				t.Errorf("%q among %+v", addr, ports)
+			}
+			seen[addr] = true
+		}
+	}
+}
