@@ -401,7 +401,8 @@ async def test_reads(rota_cluster, queue):
         why = await c.why(o.id)
         assert why.reasons
         eta = await c.eta(o.id)
-        assert eta.state == why.state and bool(eta.expected_start_ms) != bool(eta.reasons)
+        assert eta.state == why.state
+        assert bool(eta.expected_start_ms) != bool(eta.reasons)
         out = await c.change(o.id, priority=2)
         assert out.error is None
         assert (await c.job(o.id)).spec.priority == 2

@@ -255,8 +255,10 @@ class Why:
 
 @dataclass(frozen=True)
 class HangsOn:
-    """Jobs of a tenant that go before another job: on a worker, or waiting. ``""`` is a tenant
-    that the caller may not read."""
+    """Jobs of a tenant that go before another job: on a worker, or waiting.
+
+    A tenant ``""`` is one that the caller may not read.
+    """
 
     tenant: str
     jobs: int
@@ -266,9 +268,11 @@ class HangsOn:
 
 @dataclass(frozen=True)
 class Eta:
-    """When a job should start. Dates are in ms since 1970, 0 where there is none: ``reasons``
-    says what stands in the way then. At least 9 of 10 jobs should start from ``earliest_start_ms``
-    to ``latest_start_ms``."""
+    """When a job should start.
+
+    Dates are in ms since 1970, 0 where there is none: ``reasons`` says what stands in the way
+    then. At least 9 of 10 jobs should start from ``earliest_start_ms`` to ``latest_start_ms``.
+    """
 
     job: str
     state: str
