@@ -1,8 +1,10 @@
 """What a worker believes, without a cluster."""
 
+from types import SimpleNamespace
+
 import pytest
 
-from rota import _leases, _table, _v1
+from rota import _beats, _joblog, _leases, _link, _table, _v1
 from rota._table import Table
 
 
@@ -34,7 +36,7 @@ def clock(monkeypatch):
     class Clock:
         moment = 1000.0
 
-    for module in (_leases, _table):
+    for module in (_beats, _leases, _link, _table):
         monkeypatch.setattr(module, "now", lambda: Clock.moment)
     return Clock
 
@@ -51,7 +53,8 @@ def assignment(job="j", kind="t", start=50_000, **more):
 
 
 def beat(table, clock, cluster_ms):
-    table.beat(table.beat_sent(clock.moment), cluster_ms)
+    sequence = table.beat_sent(clock.moment).sequence
+    table.beat(_v1.BeatAnswer(sequence=sequence, clock_ms=cluster_ms))
 
 
 def sent(table, clock):
@@ -130,7 +133,7 @@ def test_a_grace_ends_it_sooner(clock):
     a.lease.acked_clock_ms = 1
     table.notice(_v1.Notices(assigned=[a]))
     clock.moment += 6.9
-    table.heard(table.beat_sent(clock.moment))  # heard, though not answered
+    table.heard(table.beat_sent(clock.moment).sequence)  # heard, though not answered
     clock.moment += 6.9
     table.tick()
     assert not host.cancelled
@@ -255,3 +258,134 @@ def test_a_blocked_loop_gives_its_leases_back(clock):
     table.returned(host.started[0], False, {"verb": _v1.LEASE_VERB_COMPLETE})
     assert sent(table, clock) == []  # too late: it is not reported
     assert table.running == 0
+
+
+class Wake:
+    """The sender's condition. While it waits the clock moves on, and what is planned happens."""
+
+    def __init__(self, table, clock):
+        self.lock, self.clock = table.lock, clock
+        self.until = 0.0
+        self.events = []
+        self.woken = False
+
+    def at(self, moment, event):
+        self.events.append((moment, event))
+        self.events.sort(key=lambda e: e[0])
+
+    def notify(self):
+        self.woken = True
+
+    def suspend(self, seconds):
+        """Suspend the machine, which the clock counts and the wait does not."""
+        self.clock.moment += seconds
+        self.until += seconds
+
+    def wait(self, timeout):
+        self.woken = False  # nobody waited yet
+        self.until = self.clock.moment + timeout
+        self.lock.release()
+        while not self.woken and self.events and self.events[0][0] <= self.until:
+            self.clock.moment, event = self.events.pop(0)
+            event()
+        self.lock.acquire()
+        if not self.woken:
+            self.clock.moment = self.until
+
+
+class Beating:
+    """A worker's sender with a node that answers at once, until it falls silent."""
+
+    def __init__(self, clock, every, silent):
+        self.clock, self.every, self.silent = clock, every, clock.moment + silent
+        self.begun = clock.moment
+        self.table = Table(Host(), False)
+        self.wake = self.table.send_wake = Wake(self.table, clock)
+
+    def runs(self, job, begin, end, logs=None, **more):
+        a = assignment(job, **more)
+        a.lease.acked_clock_ms, a.lease.deadline_clock_ms, a.renew_every_ms = 1, 1_000_000, 0
+
+        def lease():
+            return self.table.leases[a.lease.id]
+
+        def log():
+            lease().log = _log_of("begun")
+
+        def returns():
+            self.table.returned(lease(), False, {"verb": _v1.LEASE_VERB_COMPLETE})
+
+        self.wake.at(self.begun + begin, lambda: self.table.notice(_v1.Notices(assigned=[a])))
+        for i in range(1, round(2 * (end - begin))):
+            self.wake.at(self.begun + begin + i / 2, self.table.tick)  # the watch
+        if logs is not None:
+            self.wake.at(self.begun + logs, log)
+        self.wake.at(self.begun + end, returns)
+
+    def beats(self):
+        """Return when it beat, and after how long it said to beat next, until it leaves."""
+        node = SimpleNamespace(metadata=tuple)
+        stream = _link._Stream(self.table, node, SimpleNamespace(next=_v1.Hello))
+        stream._call = SimpleNamespace(cancel=lambda: None)
+        stream.welcomed = True
+        found = []
+        for request in stream._requests():
+            kind = request.WhichOneof("message")
+            if kind == "beat":
+                since = self.clock.moment - self.begun
+                found.append((round(since, 3), request.beat.next_ms / 1000))
+                if self.clock.moment < self.silent:
+                    self.table.beat(
+                        _v1.BeatAnswer(
+                            sequence=request.beat.sequence,
+                            clock_ms=50_000 + int(since * 1000),
+                            every_ms=self.every,
+                        )
+                    )
+            elif kind == "commands":
+                answer(self.table, request.commands.sequence, _v1.LeaseAnswer())
+        assert stream._why == "the node answers no beat"
+        return found, round(self.clock.moment - self.begun, 3)
+
+
+def _log_of(text):
+    log = _joblog.JobLog()
+    log.write(text)
+    return log
+
+
+def test_an_idle_worker_beats_as_seldom_as_the_cluster_asks_for(clock):
+    b = Beating(clock, 12_000, silent=75)
+    b.runs("before-half", 25, 35)
+    b.runs("after-half", 43.3, 44.3)
+    b.runs("graced", 54, 57, grace_ms=20_000)
+    b.runs("logging", 64, 71, logs=67.3)
+    assert b.beats() == (
+        [
+            (0, 2), (2, 10), (12, 10), (22, 10),
+            (27, 5), (32, 5), (37, 10),
+            (43.3, 5), (48.3, 10),
+            (54, 2), (56, 2), (58, 10),
+            (64, 5), (67.5, 2), (69.5, 2), (71.5, 10),
+            (81.5, 10), (83.5, 10), (85.5, 10),
+        ],
+        87.5,
+    )  # fmt: skip
+
+
+def test_a_worker_beats_no_more_often_than_every_two_seconds(clock):
+    b = Beating(clock, 3_000, silent=9)
+    b.runs("busy", 3, 5)
+    assert b.beats() == ([(0, 2), (2, 3), (4, 2), (6, 3), (9, 3), (11, 3), (13, 3)], 15)
+
+
+def test_a_node_that_asks_for_nothing_hears_one_every_two_seconds(clock):
+    b = Beating(clock, 0, silent=5)
+    assert b.beats() == ([(0, 2), (2, 2), (4, 2), (6, 2), (8, 2), (10, 2)], 12)
+
+
+def test_a_suspended_worker_beats_soon_after(clock):
+    b = Beating(clock, 10_000, silent=40)
+    b.wake.at(b.begun + 15, lambda: b.wake.suspend(20))
+    found, _ = b.beats()
+    assert found[:5] == [(0, 2), (2, 10), (12, 10), (36, 10), (46, 10)]

@@ -92,10 +92,6 @@ class Leases:
         self._busy: set[str] = set()
         self._finished: list[set[bytes]] = [set(), set()]
         self.out = Outbox()
-        # Beats of this connection without an answer, by the local moment before sending them.
-        self._beats: dict[int, float] = {}
-        self._beat_sequence = 0
-        self._heard_sequence = 0
         self.draining = False
         self._drained_at = 0.0
         self._unreported: list[str] = []

@@ -120,7 +120,7 @@ class _Stream:
         elif kind == "answers":
             self.table.answered(w.answers)
         elif kind == "beat":
-            if self.table.beat(w.beat.sequence, w.beat.clock_ms):
+            if self.table.beat(w.beat):
                 self.healthy = True
         elif kind == "heard":
             self.table.heard(w.heard.sequence)
@@ -134,23 +134,22 @@ class _Stream:
                 if self._over:
                     return
                 table.send_wake.wait(1.0)
-        next_beat = now()
+        table.begin_beats()
         while not self._over:
             moment = now()
-            if moment >= next_beat and table.superseded:
-                next_beat = FAR_FUTURE  # nobody answers a session that is over
-            if moment >= next_beat:
+            with table.lock:
+                due, unheard = moment >= table.beat_due(), moment >= table.unheard_at()
+            if due:
                 if self.node.metadata() != self._shown:
                     self._end("the access token was replaced")
                     return
-                next_beat = moment + BEAT_EVERY
-                sequence = table.beat_sent(moment)
-                if sequence == 0:
+                beat = table.beat_sent(moment)
+                if beat is None:
                     self._end("the node answers no beat")
                     return
-                yield _v1.WorkRequest(beat=_v1.Beat(sequence=sequence, logs=table.logs()))
-            unheard = table.unheard()
-            if moment >= unheard:
+                yield _v1.WorkRequest(beat=beat)
+                continue  # it may have taken long
+            if unheard:
                 self._end("the node answers no beat")
                 return
             with table.lock:
@@ -160,8 +159,10 @@ class _Stream:
                         request = _v1.WorkRequest(bye=_v1.Bye())
                         at = -1.0
                     else:
-                        until = min(next_beat, unheard, FAR_FUTURE if at is None else at)
-                        table.send_wake.wait(max(0.0, min(until - now(), 60.0)))
+                        next_beat = min(table.beat_due(), table.unheard_at())
+                        until = min(next_beat, FAR_FUTURE if at is None else at)
+                        # A wait may not count the time that the machine was suspended.
+                        table.send_wake.wait(max(0.0, min(until - now(), BEAT_EVERY)))
             if request is not None:
                 yield request
                 if at == -1.0:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import logging
 
 from . import _v1
+from ._beats import Beats
 from ._calls import retry_delay
 from ._lease import REPORTING, RUNNING, WAITING, Command, Lease
-from ._leases import VERBS, Leases, last_of
+from ._leases import VERBS, last_of
 from ._rpc import from_refusal
-from ._view import BEAT_EVERY, BEAT_LOST, FAR_FUTURE, now
+from ._view import BEAT_LOST, FAR_FUTURE, now
 from .errors import (
     Conflict,
     Denied,
@@ -37,13 +38,10 @@ _WATCH_MOST = 0.5
 _WATCH_IDLE = 5.0
 # How long an outcome is tried to be reported by a worker that drains, at least.
 _REPORT_LEAST = 10.0
-_BEAT_SILENCE = 3 * BEAT_EVERY
-_HEAR_SILENCE = 2.5
-_LOGS_BEAT = 256 << 10
 
 
-class Table(Leases):
-    """What the node says, the beats, the watch and the end."""
+class Table(Beats):
+    """What the node says, the watch and the end."""
 
     def welcome(self, session: int) -> None:
         """Begin a connection. Another session than before voids all leases of the old one."""
@@ -159,69 +157,6 @@ class Table(Leases):
         self._observe("reported", lease, verb=VERBS[c.verb], error=e)
         self._forget(lease)
 
-    def beat_sent(self, moment: float) -> int:
-        """Number a beat that is about to be sent; 0 says that the node was silent too long."""
-        with self.lock:
-            if any(moment - sent >= _BEAT_SILENCE for sent in self._beats.values()):
-                return 0
-            self._beat_sequence += 1
-            self._beats[self._beat_sequence] = moment
-            return self._beat_sequence
-
-    def beat(self, sequence: int, clock: int) -> bool:
-        """Take the answer to a beat of this connection."""
-        with self._locked():
-            sent = self._beats.get(sequence)
-            if sent is None:
-                return False
-            for s in [s for s in self._beats if s <= sequence]:
-                del self._beats[s]
-            moment = now()
-            self._expire_all(moment)  # those that ended by the old view stay ended
-            first = not self.view.known
-            self.view.answered(sent, clock)
-            if first:
-                self.watch_wake.notify()
-            self._start_more(moment)
-            return True
-
-    def heard(self, sequence: int) -> None:
-        """Take that the node has heard a beat."""
-        with self._locked():
-            sent = self._beats.get(sequence)
-            if sent is not None:
-                self._heard_sequence = max(self._heard_sequence, sequence)
-                self._expire_all(now())
-                self.view.heard_one(sent)
-
-    def unheard(self) -> float:
-        """Return when the node's silence has it left for another, for leases with a grace."""
-        with self.lock:
-            graced = any(
-                x.grace > 0 and x.phase != REPORTING and x.lost is None
-                for x in self.leases.values()
-            )
-            late = [t for s, t in self._beats.items() if s > self._heard_sequence]
-            return min(late) + _HEAR_SILENCE if graced and late else FAR_FUTURE
-
-    def logs(self) -> list[_v1.LogPart]:
-        """Return what handlers logged since the beat before, as far as one beat brings it."""
-        found: list[_v1.LogPart] = []
-        room = _LOGS_BEAT
-        with self.lock:
-            for lease in self.leases.values():
-                if lease.log is None or lease.phase != RUNNING:
-                    continue
-                for p in lease.log.since(lease.log_sent):
-                    room -= len(p.text) + len(lease.id)
-                    if room < 0:
-                        return found
-                    found.append(
-                        _v1.LogPart(lease_id=lease.id, at=p.at, cut_lines=p.cut_lines, text=p.text)
-                    )
-                    lease.log_sent = p.end
-        return found
-
     def broken(self) -> None:
         """End a connection: what had no answer is sent again on the next one."""
         with self.lock:
@@ -236,6 +171,8 @@ class Table(Leases):
             moment = now()
             at = moment + (_WATCH_MOST if self.leases else _WATCH_IDLE)
             self._start_more(moment)
+            if moment >= self.beat_due():
+                self.send_wake.notify()  # its wait is late, or a handler has begun to log
             for lease in list(self.leases.values()):
                 if lease.phase == REPORTING:
                     if self.draining:

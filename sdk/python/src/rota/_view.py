@@ -9,8 +9,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-# How often a worker beats, and what is taken off its view of any deadline.
+# The least time between two beats of a worker, and the most without a lease; with one it is half
+# as much.
 BEAT_EVERY = 2.0
+BEAT_IDLE_MOST = 10.0
+# What is taken off its view of any deadline.
 VIEW_MARGIN = 1.0
 # Handlers end when no beat was answered for so long, counted from sending the last one.
 BEAT_LOST = 30.0

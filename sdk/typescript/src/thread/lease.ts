@@ -4,8 +4,7 @@ import { AssignmentSchema, type Assignment, type JobSpec, type LeaseEnd } from "
 import type { Command } from "./outbox.js";
 import type { LineLog } from "./linelog.js";
 
-/** beatEvery is how often a worker beats, viewMargin is taken off its view of any deadline, beatLost ends handlers when no beat was answered for so long; all in ms. */
-export const beatEvery = 2_000;
+/** viewMargin is taken off a worker's view of any deadline, beatLost ends handlers when no beat was answered for so long; both in ms. */
 export const viewMargin = 1_000;
 export const beatLost = 30_000;
 /** graceMargin is how much sooner than its grace a worker ends what runs. */

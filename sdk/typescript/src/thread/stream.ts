@@ -4,17 +4,13 @@ import type { ClientDuplexStream } from "@grpc/grpc-js";
 import { RotaError } from "../errors.js";
 import { Workers, WorkRequestSchema, WorkResponseSchema, type Hello, type WorkRequest, type WorkResponse } from "../gen/rota/v1/rota_pb.js";
 import { pathOf, type Node } from "../nodes.js";
+import { beatEvery, Beats } from "./beats.js";
 import { now as localNow } from "./clock.js";
-import { beatEvery } from "./lease.js";
 import { encoded } from "./outbox.js";
 import type { LeaseTable } from "./table.js";
 
 /** welcomeMost is how long a node may take to welcome the worker, in ms. */
 const welcomeMost = 5_000;
-/** beatSilence is how long a beat may go unanswered before another node is tried: the node may be cut off while the stream stands. */
-const beatSilence = 3 * beatEvery;
-/** hearSilence is how long one may go unheard while a lease has a grace. */
-const hearSilence = 2_500;
 
 /** One connection of a worker to a node. */
 export class Stream {
@@ -31,17 +27,16 @@ export class Stream {
   #byeSaid = false;
   #timer: NodeJS.Timeout | undefined;
   #kicked = false;
-  readonly #beats = new Map<number, number>();
-  #sequence = 0;
-  #heardSequence = 0;
-  #nextBeat = 0;
+  readonly #beats: Beats;
 
   constructor(
     private readonly table: LeaseTable,
     readonly node: Node,
     private readonly hello: Hello,
     private readonly onWelcome: (s: Stream) => void,
-  ) {}
+  ) {
+    this.#beats = new Beats(table);
+  }
 
   /** Works until the stream breaks, which rejects, or ends after the farewell. */
   serve(): Promise<void> {
@@ -75,7 +70,6 @@ export class Stream {
           this.session = m.message.value.session;
           this.table.welcome(this.session);
           this.onWelcome(this);
-          this.#nextBeat = localNow();
           this.#pump(shown);
           return;
         }
@@ -118,23 +112,12 @@ export class Stream {
       case "answers":
         this.table.answered(Number(m.message.value.sequence), m.message.value.refusal, m.message.value.answers);
         break;
-      case "heard": {
-        const sequence = Number(m.message.value.sequence);
-        const sent = this.#beats.get(sequence);
-        if (sent === undefined) break;
-        this.#heardSequence = Math.max(this.#heardSequence, sequence);
-        this.table.beatHeard(sent);
+      case "heard":
+        this.#beats.heard(Number(m.message.value.sequence));
         break;
-      }
-      case "beat": {
-        const sequence = Number(m.message.value.sequence);
-        const sent = this.#beats.get(sequence);
-        if (sent === undefined) break;
-        for (const s of this.#beats.keys()) if (s <= sequence) this.#beats.delete(s); // older ones add nothing
-        this.healthy = true;
-        this.table.beatAnswered(sent, Number(m.message.value.clockMs));
+      case "beat":
+        if (this.#beats.answered(m.message.value)) this.healthy = true;
         break;
-      }
       default: // one that this version does not know says nothing to it
     }
   }
@@ -143,20 +126,14 @@ export class Stream {
   #pump(shown: string | undefined): void {
     if (this.#closed || this.#byeSaid || !this.#call) return;
     const now = localNow();
-    if (now >= this.#nextBeat) {
-      if (this.table.superseded) {
-        this.#nextBeat = Infinity; // nobody answers a session that is over
-      } else {
-        // A worker keeps its session and leases under the new token, and may lose them with the old one.
-        if (this.node.token() !== shown) return this.fail("the access token was replaced");
-        for (const sent of this.#beats.values()) if (now - sent >= beatSilence) return this.fail("the node answers no beat");
-        this.#nextBeat = now + beatEvery;
-        this.#beats.set(++this.#sequence, now); // the time before sending it
-        this.#write({ message: { case: "beat", value: { sequence: BigInt(this.#sequence), logs: this.table.logs() } } });
-      }
+    if (now >= this.#beats.due) {
+      // A worker keeps its session and leases under the new token, and may lose them with the old one.
+      if (this.node.token() !== shown) return this.fail("the access token was replaced");
+      const beat = this.#beats.next(now);
+      if (!beat) return this.fail("the node answers no beat");
+      this.#write({ message: { case: "beat", value: beat } });
     }
-    const unheard = this.#unheard();
-    if (now >= unheard) return this.fail("the node answers no beat");
+    if (now >= this.#beats.unheardAt) return this.fail("the node answers no beat");
     let at: number;
     for (;;) {
       const next = this.table.out.next(now);
@@ -173,19 +150,12 @@ export class Stream {
       return;
     }
     clearTimeout(this.#timer);
-    at = Math.min(at, this.#nextBeat, unheard);
-    if (at !== Infinity) this.#timer = setTimeout(() => this.#pump(shown), Math.max(1, at - localNow()));
+    // A timer does not count the time that the machine was suspended.
+    const after = Math.min(at, this.#beats.due, this.#beats.unheardAt, now + beatEvery) - localNow();
+    this.#timer = setTimeout(() => this.#pump(shown), Math.max(1, after));
   }
 
   #write(init: Parameters<typeof create<typeof WorkRequestSchema>>[1]): void {
     this.#call!.write(create(WorkRequestSchema, init));
-  }
-
-  /** The local moment at which the node's silence has it left for another, for the sake of leases with a grace. */
-  #unheard(): number {
-    if (!this.table.graced) return Infinity;
-    let at = Infinity;
-    for (const [s, sent] of this.#beats) if (s > this.#heardSequence) at = Math.min(at, sent + hearSilence);
-    return at;
   }
 }

@@ -292,7 +292,9 @@ export class LeaseTable {
 
   log(key: string, text: string): void {
     const l = this.#handlers.get(key);
-    if (l && l.phase === "running") (l.log ??= new LineLog()).write(text);
+    if (!l || l.phase !== "running") return;
+    if (!l.log) this.o.kick(); // the next beat is due sooner
+    (l.log ??= new LineLog()).write(text);
   }
 
   /** What handlers logged since the beat before, as far as one beat brings it. */
@@ -417,6 +419,12 @@ export class LeaseTable {
   /** Whether a lease with a grace is open: the node's silence then has it left for another sooner. */
   get graced(): boolean {
     for (const l of this.leases.values()) if (l.grace > 0 && l.phase !== "reporting" && !l.lost) return true;
+    return false;
+  }
+
+  /** Whether a handler that runs has logged anything. */
+  get logging(): boolean {
+    for (const l of this.#handlers.values()) if (l.phase === "running" && l.log) return true;
     return false;
   }
 
