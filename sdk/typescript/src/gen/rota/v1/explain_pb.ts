@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file rota/v1/explain.proto.
  */
 export const file_rota_v1_explain: GenFile = /*@__PURE__*/
-  fileDesc("ChVyb3RhL3YxL2V4cGxhaW4ucHJvdG8SB3JvdGEudjEiNQoKRXRhUmVxdWVzdBIKCgJpZBgBIAEoCRIbCgRyZWFkGAIgASgLMg0ucm90YS52MS5SZWFkIkgKC0V0YVJlc3BvbnNlEhwKA2V0YRgBIAEoCzIPLnJvdGEudjEuSm9iRXRhEhsKAmF0GAIgASgLMg8ucm90YS52MS5SZWFkQXQiqgIKBkpvYkV0YRILCgNqb2IYASABKAkSDQoFc3RhdGUYAiABKAkSDQoFaW5kZXgYAyABKAQSEAoIY2xvY2tfbXMYBCABKAMSDwoHZGF0ZV9tcxgFIAEoAxISCgpzdGFydGVkX21zGAYgASgDEhkKEWV4cGVjdGVkX3N0YXJ0X21zGAcgASgDEhkKEWVhcmxpZXN0X3N0YXJ0X21zGAggASgDEhcKD2xhdGVzdF9zdGFydF9tcxgJIAEoAxIlCghoYW5nc19vbhgKIAMoCzITLnJvdGEudjEuRXRhSGFuZ3NPbhINCgViYXNpcxgLIAMoCRIjCgdyZWFzb25zGAwgAygLMhIucm90YS52MS5XaHlSZWFzb24SFAoMd291bGRfcnVuX2lmGA0gAygJIksKCkV0YUhhbmdzT24SDgoGdGVuYW50GAEgASgJEgwKBGpvYnMYAiABKAMSDwoHcnVubmluZxgDIAEoCBIOCgZ3b3JrZXIYBCABKAkiZQoKV2h5UmVxdWVzdBIKCgJpZBgBIAEoCRIKCgJhdBgCIAEoBBIbCgRyZWFkGAMgASgLMg0ucm90YS52MS5SZWFkEhIKCmF0X2RhdGVfbXMYBCABKAMSDgoGb3RoZXJzGAUgASgIIlUKC1doeVJlc3BvbnNlEikKC2V4cGxhbmF0aW9uGAEgASgLMhQucm90YS52MS5FeHBsYW5hdGlvbhIbCgJhdBgCIAEoCzIPLnJvdGEudjEuUmVhZEF0IlAKCVdoeVJlYXNvbhIOCgZyZWFzb24YASABKAkSDwoHd29ya2VycxgCIAEoAxIOCgZkZXRhaWwYAyABKAkSEgoKd29ya2VyX2lkcxgEIAMoCSKiAgoLRXhwbGFuYXRpb24SCwoDam9iGAEgASgJEg0KBXN0YXRlGAIgASgJEg0KBWluZGV4GAMgASgEEhAKCGNsb2NrX21zGAQgASgDEiMKB3JlYXNvbnMYBSADKAsyEi5yb3RhLnYxLldoeVJlYXNvbhIMCgRyYW5rGAYgASgDEg4KBmJlZm9yZRgHIAEoAxIUCgx3b3VsZF9ydW5faWYYCCADKAkSKQoIZGVjaXNpb24YCSABKAsyFy5yb3RhLnYxLlBsYWNlZERlY2lzaW9uEioKCWRlY2lzaW9ucxgKIAMoCzIXLnJvdGEudjEuUGxhY2VkRGVjaXNpb24SDwoHZGF0ZV9tcxgLIAEoAxIVCg11bmlxdWVfaG9sZGVyGDwgASgJIooBCg5QbGFjZWREZWNpc2lvbhIjCghkZWNpc2lvbhgBIAEoCzIRLnJvdGEudjEuRGVjaXNpb24SDgoGd29ya2VyGAIgASgJEg8KB2F0dGVtcHQYAyABKAUSJAoGb3RoZXJzGAQgAygLMhQucm90YS52MS5PdGhlcldvcmtlchIMCgRub3RlGAUgASgJIi0KC090aGVyV29ya2VyEg4KBndvcmtlchgBIAEoCRIOCgZyZWFzb24YAiABKAkybQoHRXhwbGFpbhIwCgNXaHkSEy5yb3RhLnYxLldoeVJlcXVlc3QaFC5yb3RhLnYxLldoeVJlc3BvbnNlEjAKA0V0YRITLnJvdGEudjEuRXRhUmVxdWVzdBoULnJvdGEudjEuRXRhUmVzcG9uc2VCLlosZ2l0aHViLmNvbS9yb3Rhc2NoZWQvcm90YS9hcGkvcm90YS92MTtyb3RhdjFiBnByb3RvMw", [file_rota_v1_rota]);
+  fileDesc("ChVyb3RhL3YxL2V4cGxhaW4ucHJvdG8SB3JvdGEudjEiNQoKRXRhUmVxdWVzdBIKCgJpZBgBIAEoCRIbCgRyZWFkGAIgASgLMg0ucm90YS52MS5SZWFkIkgKC0V0YVJlc3BvbnNlEhwKA2V0YRgBIAEoCzIPLnJvdGEudjEuSm9iRXRhEhsKAmF0GAIgASgLMg8ucm90YS52MS5SZWFkQXQiqgIKBkpvYkV0YRILCgNqb2IYASABKAkSDQoFc3RhdGUYAiABKAkSDQoFaW5kZXgYAyABKAQSEAoIY2xvY2tfbXMYBCABKAMSDwoHZGF0ZV9tcxgFIAEoAxISCgpzdGFydGVkX21zGAYgASgDEhkKEWV4cGVjdGVkX3N0YXJ0X21zGAcgASgDEhkKEWVhcmxpZXN0X3N0YXJ0X21zGAggASgDEhcKD2xhdGVzdF9zdGFydF9tcxgJIAEoAxIlCghoYW5nc19vbhgKIAMoCzITLnJvdGEudjEuRXRhSGFuZ3NPbhINCgViYXNpcxgLIAMoCRIjCgdyZWFzb25zGAwgAygLMhIucm90YS52MS5XaHlSZWFzb24SFAoMd291bGRfcnVuX2lmGA0gAygJIksKCkV0YUhhbmdzT24SDgoGdGVuYW50GAEgASgJEgwKBGpvYnMYAiABKAMSDwoHcnVubmluZxgDIAEoCBIOCgZ3b3JrZXIYBCABKAkiLQoLUGFzdFJlcXVlc3QSCgoCYXQYASABKAQSEgoKYXRfZGF0ZV9tcxgCIAEoAyI8CgxQYXN0UmVzcG9uc2USDQoFaW5kZXgYASABKAQSDAoEZnJvbRgCIAEoBBIPCgdlbnRyaWVzGAMgASgEImUKCldoeVJlcXVlc3QSCgoCaWQYASABKAkSCgoCYXQYAiABKAQSGwoEcmVhZBgDIAEoCzINLnJvdGEudjEuUmVhZBISCgphdF9kYXRlX21zGAQgASgDEg4KBm90aGVycxgFIAEoCCJVCgtXaHlSZXNwb25zZRIpCgtleHBsYW5hdGlvbhgBIAEoCzIULnJvdGEudjEuRXhwbGFuYXRpb24SGwoCYXQYAiABKAsyDy5yb3RhLnYxLlJlYWRBdCJQCglXaHlSZWFzb24SDgoGcmVhc29uGAEgASgJEg8KB3dvcmtlcnMYAiABKAMSDgoGZGV0YWlsGAMgASgJEhIKCndvcmtlcl9pZHMYBCADKAkiogIKC0V4cGxhbmF0aW9uEgsKA2pvYhgBIAEoCRINCgVzdGF0ZRgCIAEoCRINCgVpbmRleBgDIAEoBBIQCghjbG9ja19tcxgEIAEoAxIjCgdyZWFzb25zGAUgAygLMhIucm90YS52MS5XaHlSZWFzb24SDAoEcmFuaxgGIAEoAxIOCgZiZWZvcmUYByABKAMSFAoMd291bGRfcnVuX2lmGAggAygJEikKCGRlY2lzaW9uGAkgASgLMhcucm90YS52MS5QbGFjZWREZWNpc2lvbhIqCglkZWNpc2lvbnMYCiADKAsyFy5yb3RhLnYxLlBsYWNlZERlY2lzaW9uEg8KB2RhdGVfbXMYCyABKAMSFQoNdW5pcXVlX2hvbGRlchg8IAEoCSKKAQoOUGxhY2VkRGVjaXNpb24SIwoIZGVjaXNpb24YASABKAsyES5yb3RhLnYxLkRlY2lzaW9uEg4KBndvcmtlchgCIAEoCRIPCgdhdHRlbXB0GAMgASgFEiQKBm90aGVycxgEIAMoCzIULnJvdGEudjEuT3RoZXJXb3JrZXISDAoEbm90ZRgFIAEoCSItCgtPdGhlcldvcmtlchIOCgZ3b3JrZXIYASABKAkSDgoGcmVhc29uGAIgASgJMqIBCgdFeHBsYWluEjAKA1doeRITLnJvdGEudjEuV2h5UmVxdWVzdBoULnJvdGEudjEuV2h5UmVzcG9uc2USMAoDRXRhEhMucm90YS52MS5FdGFSZXF1ZXN0GhQucm90YS52MS5FdGFSZXNwb25zZRIzCgRQYXN0EhQucm90YS52MS5QYXN0UmVxdWVzdBoVLnJvdGEudjEuUGFzdFJlc3BvbnNlQi5aLGdpdGh1Yi5jb20vcm90YXNjaGVkL3JvdGEvYXBpL3JvdGEvdjE7cm90YXYxYgZwcm90bzM", [file_rota_v1_rota]);
 
 /**
  * @generated from message rota.v1.EtaRequest
@@ -182,6 +182,59 @@ export const EtaHangsOnSchema: GenMessage<EtaHangsOn> = /*@__PURE__*/
   messageDesc(file_rota_v1_explain, 3);
 
 /**
+ * @generated from message rota.v1.PastRequest
+ */
+export type PastRequest = Message<"rota.v1.PastRequest"> & {
+  /**
+   * An index of the past, or a moment; neither is now.
+   *
+   * @generated from field: uint64 at = 1;
+   */
+  at: bigint;
+
+  /**
+   * @generated from field: int64 at_date_ms = 2;
+   */
+  atDateMs: bigint;
+};
+
+/**
+ * Describes the message rota.v1.PastRequest.
+ * Use `create(PastRequestSchema)` to create a new message.
+ */
+export const PastRequestSchema: GenMessage<PastRequest> = /*@__PURE__*/
+  messageDesc(file_rota_v1_explain, 4);
+
+/**
+ * @generated from message rota.v1.PastResponse
+ */
+export type PastResponse = Message<"rota.v1.PastResponse"> & {
+  /**
+   * @generated from field: uint64 index = 1;
+   */
+  index: bigint;
+
+  /**
+   * The index of the state from which the node would go on, and the entries of the log that it would replay.
+   *
+   * @generated from field: uint64 from = 2;
+   */
+  from: bigint;
+
+  /**
+   * @generated from field: uint64 entries = 3;
+   */
+  entries: bigint;
+};
+
+/**
+ * Describes the message rota.v1.PastResponse.
+ * Use `create(PastResponseSchema)` to create a new message.
+ */
+export const PastResponseSchema: GenMessage<PastResponse> = /*@__PURE__*/
+  messageDesc(file_rota_v1_explain, 5);
+
+/**
  * @generated from message rota.v1.WhyRequest
  */
 export type WhyRequest = Message<"rota.v1.WhyRequest"> & {
@@ -224,7 +277,7 @@ export type WhyRequest = Message<"rota.v1.WhyRequest"> & {
  * Use `create(WhyRequestSchema)` to create a new message.
  */
 export const WhyRequestSchema: GenMessage<WhyRequest> = /*@__PURE__*/
-  messageDesc(file_rota_v1_explain, 4);
+  messageDesc(file_rota_v1_explain, 6);
 
 /**
  * @generated from message rota.v1.WhyResponse
@@ -246,7 +299,7 @@ export type WhyResponse = Message<"rota.v1.WhyResponse"> & {
  * Use `create(WhyResponseSchema)` to create a new message.
  */
 export const WhyResponseSchema: GenMessage<WhyResponse> = /*@__PURE__*/
-  messageDesc(file_rota_v1_explain, 5);
+  messageDesc(file_rota_v1_explain, 7);
 
 /**
  * @generated from message rota.v1.WhyReason
@@ -280,7 +333,7 @@ export type WhyReason = Message<"rota.v1.WhyReason"> & {
  * Use `create(WhyReasonSchema)` to create a new message.
  */
 export const WhyReasonSchema: GenMessage<WhyReason> = /*@__PURE__*/
-  messageDesc(file_rota_v1_explain, 6);
+  messageDesc(file_rota_v1_explain, 8);
 
 /**
  * @generated from message rota.v1.Explanation
@@ -358,7 +411,7 @@ export type Explanation = Message<"rota.v1.Explanation"> & {
  * Use `create(ExplanationSchema)` to create a new message.
  */
 export const ExplanationSchema: GenMessage<Explanation> = /*@__PURE__*/
-  messageDesc(file_rota_v1_explain, 7);
+  messageDesc(file_rota_v1_explain, 9);
 
 /**
  * @generated from message rota.v1.PlacedDecision
@@ -397,7 +450,7 @@ export type PlacedDecision = Message<"rota.v1.PlacedDecision"> & {
  * Use `create(PlacedDecisionSchema)` to create a new message.
  */
 export const PlacedDecisionSchema: GenMessage<PlacedDecision> = /*@__PURE__*/
-  messageDesc(file_rota_v1_explain, 8);
+  messageDesc(file_rota_v1_explain, 10);
 
 /**
  * @generated from message rota.v1.OtherWorker
@@ -419,7 +472,7 @@ export type OtherWorker = Message<"rota.v1.OtherWorker"> & {
  * Use `create(OtherWorkerSchema)` to create a new message.
  */
 export const OtherWorkerSchema: GenMessage<OtherWorker> = /*@__PURE__*/
-  messageDesc(file_rota_v1_explain, 9);
+  messageDesc(file_rota_v1_explain, 11);
 
 /**
  * @generated from service rota.v1.Explain
@@ -445,6 +498,16 @@ export const Explain: GenService<{
     methodKind: "unary";
     input: typeof EtaRequestSchema;
     output: typeof EtaResponseSchema;
+  },
+  /**
+   * Past says what a look at a state of the past has to replay at the node that is asked; it replays nothing.
+   *
+   * @generated from rpc rota.v1.Explain.Past
+   */
+  past: {
+    methodKind: "unary";
+    input: typeof PastRequestSchema;
+    output: typeof PastResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_rota_v1_explain, 0);
