@@ -15,13 +15,16 @@ import (
 type benchCommands struct{ *app }
 
 func (a benchCommands) command() *cobra.Command {
-	return a.group(&cobra.Command{
+	cmd := a.group(&cobra.Command{
 		Use:   "bench",
 		Short: "Measure a running cluster",
 		Long: `Measure a running cluster. Submitters and workers run in this process; what was lost or
 done twice is counted from what they were told, and the cluster is asked about every
-job that is unaccounted for. The result is JSON unless -o says otherwise.`,
+job that is unaccounted for. A run that ends early, by Ctrl-C for example, says how far it
+came and how to cancel what is left of it.`,
 	}, a.jobs(), a.fill(), a.trace(), a.workflow())
+	cmd.PersistentFlags().StringP("output", "o", "json", outputUsage)
+	return cmd
 }
 
 // lab is where measurements are made: this process, and a client's connection.
@@ -49,17 +52,8 @@ func (a benchCommands) measuring(measure func(context.Context, *loadgen.Lab) err
 	return a.waiting(func(ctx context.Context, c *client.Client, _ []string) error { return measure(ctx, a.lab(c)) })
 }
 
-// jsonUnlessSet makes JSON the form of what is printed unless -o was given.
-func (a benchCommands) jsonUnlessSet() {
-	if !a.outputSet {
-		a.output = "json"
-	}
-}
-
-// print prints the result: JSON unless -o was given. It fails where a job
-// was lost or done twice.
+// print prints the result. It fails where a job was lost or done twice.
 func (a benchCommands) print(r *loadgen.Report) error {
-	a.jsonUnlessSet()
 	err := a.printOne(r, nil, func(wide bool) string {
 		facts := []fact{
 			{"jobs", r.Jobs}, {"seconds", r.Seconds}, {"jobs per second", r.JobsPerS},
@@ -69,6 +63,9 @@ func (a benchCommands) print(r *loadgen.Report) error {
 			{"refused", r.Refused}, {"refused by the client until a delay had passed", r.RefusedHeld},
 			{"refused without a delay", r.RefusedHintless}, {"handlers beyond a job's first", r.Reruns},
 			{"CPU us per job, here", r.ProcessCPUUs},
+		}
+		if r.ServersCPUUnknown != "" {
+			facts = append(facts, fact{"CPU us per job, servers", "not known: " + r.ServersCPUUnknown})
 		}
 		if r.ServersCPUUs != nil {
 			facts = append(facts, fact{"CPU us per job, servers", *r.ServersCPUUs}, fact{"CPU us per job, both", *r.CPUUs})

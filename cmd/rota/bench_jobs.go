@@ -34,7 +34,8 @@ such jobs itself, without a call; these are counted as refused and as held back.
 among --queues and --tenants.
 
 CPU time is what the operating system counts, user and system: of this process always,
-of the servers where --admin names the admin ports of all of them.`,
+of the servers where --admin names the admin ports of all of them. Where one of these was
+restarted meanwhile, or does not answer at the end, that of the servers is not known.`,
 		Args: cobra.NoArgs,
 	}
 	flags := cmd.Flags()

@@ -23,3 +23,25 @@ func TestBenchFlags_check(t *testing.T) {
 		}
 	}
 }
+
+// What a measurement is printed as is what its help says, which is not what other commands do.
+func TestBench_output(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{"bench jobs": "json", "bench workflow": "json", "job list": "table"} {
+		if _, help, _ := rotaLine(append(strings.Fields(line), "--help")...); !strings.Contains(help, `yaml, name (default "`+want+`")`) {
+			t.Errorf("%s: %s is not the default that it says:\n%s", line, want, help)
+		}
+		a := &app{}
+		root := a.rootCommand()
+		cmd, _, err := root.Find(strings.Fields(line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.ParseFlags(nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.settle(cmd); err != nil || a.output != want {
+			t.Errorf("%s prints %q, %v: %q is wanted", line, a.output, err, want)
+		}
+	}
+}

@@ -99,7 +99,6 @@ admission had no room for 20 s: queue_cap and the cluster's state_bytes_max are 
 }
 
 func (a benchCommands) printFill(r *loadgen.FillReport) error {
-	a.jsonUnlessSet()
 	return a.printOne(r, nil, func(bool) string {
 		return renderFacts([]fact{{"jobs", r.Jobs}, {"accepted", r.Accepted}, {"seconds", r.Seconds},
 			{"jobs per second", r.JobsPerS}, {"submit ms, p50", r.SubmitP50Ms}, {"submit ms, p99", r.SubmitP99Ms},

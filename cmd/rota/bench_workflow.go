@@ -117,7 +117,6 @@ func (a benchCommands) printFlows(f *benchWorkflowFlags, results []loadgen.FlowR
 		_, err := io.WriteString(a.stdout, flowMarkdown(f.Strategies, results))
 		return err
 	}
-	a.jsonUnlessSet()
 	l := listing[loadgen.FlowResult]{whole: map[string]any{"runs": results}, items: results, columns: flowColumns(),
 		name: func(r loadgen.FlowResult) string { return r.Workflow }}
 	return l.print(a.app)

@@ -5,12 +5,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 
 	"gopkg.in/yaml.v3"
 )
 
 // formats are the values of -o.
 var formats = []string{"table", "wide", "json", "jsonl", "yaml", "name"}
+
+// outputUsage is what -o says of itself.
+var outputUsage = "`format` of the output: " + strings.Join(formats, ", ")
 
 // listing is a list on its way to stdout. whole is its JSON object,
 // {"<plural noun>": […]}.

@@ -32,7 +32,6 @@ type app struct {
 
 	addrs      []string
 	output     string
-	outputSet  bool
 	timeout    time.Duration
 	timeoutSet bool
 	// patience bounds each call of a command where --timeout says nothing; 0 for none.
@@ -84,7 +83,7 @@ ended by SIGINT and SIGTERM.`,
 	flags := root.PersistentFlags()
 	flags.StringSliceVar(&a.addrs, "addr", []string{"127.0.0.1:6470"},
 		"`host:port` of any nodes, separated by commas")
-	flags.StringVarP(&a.output, "output", "o", "table", "`format` of the output: "+strings.Join(formats, ", "))
+	flags.StringP("output", "o", "table", outputUsage)
 	durationVar(flags, &a.timeout, "timeout", defaultTimeout,
 		"how long a call may take; unless it is given, reads are given up after "+
 			fmt.Sprintf("%s without an answer, cluster status after 5s, and waiting commands never", readMost))

@@ -56,7 +56,7 @@ func (a *app) settle(cmd *cobra.Command) error {
 	default:
 		return faults.err()
 	}
-	a.outputSet = cmd.Flags().Changed("output")
+	a.output = cmd.Flags().Lookup("output").Value.String()
 	a.timeoutSet = cmd.Flags().Changed("timeout")
 	if !slices.Contains(formats, a.output) {
 		return unknown("output", "output format", a.output, formats)

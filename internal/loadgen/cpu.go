@@ -25,61 +25,101 @@ type cpuMeter struct {
 	tls func(addr string) (*tls.Config, error)
 }
 
-// cpuReading is CPU time of this process and of all servers together.
-type cpuReading struct{ here, servers time.Duration }
+// cpuReading is CPU time of this process, and of each server.
+type cpuReading struct {
+	here    time.Duration
+	servers []serverCPU
+}
+
+// serverCPU is the CPU time of a server's process, and when that process began as it says it itself.
+type serverCPU struct {
+	used  time.Duration
+	began string
+}
+
+// cpuSpent is CPU time between two readings: of this process, and of all servers together.
+type cpuSpent struct {
+	here, servers time.Duration
+	// unknown is why that of the servers is not known, "" where it is.
+	unknown string
+}
 
 func (m *cpuMeter) read(ctx context.Context) (r cpuReading, err error) {
 	r.here = processCPU()
 	for _, addr := range m.admins {
-		used, err := m.server(ctx, addr)
+		s, err := m.server(ctx, addr)
 		if err != nil {
 			return r, fmt.Errorf("CPU time of the server whose admin port is %s: %w", addr, err)
 		}
-		r.servers += used
+		r.servers = append(r.servers, s)
 	}
 	return r, nil
 }
 
-// server asks one server for its process_cpu_seconds_total.
-func (m *cpuMeter) server(ctx context.Context, addr string) (time.Duration, error) {
+// since returns what was used since a reading. A process that began meanwhile knows nothing of the one before it.
+func (m *cpuMeter) since(ctx context.Context, before cpuReading) cpuSpent {
+	after, err := m.read(ctx)
+	spent := cpuSpent{here: after.here - before.here}
+	if err != nil {
+		spent.unknown = err.Error()
+		return spent
+	}
+	for i, s := range after.servers {
+		was := before.servers[i]
+		if s.began != was.began || s.used < was.used {
+			return cpuSpent{here: spent.here, unknown: "a server restarted, the one whose admin port is " + m.admins[i]}
+		}
+		spent.servers += s.used - was.used
+	}
+	return spent
+}
+
+// server asks one server for its metrics.
+func (m *cpuMeter) server(ctx context.Context, addr string) (s serverCPU, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callMost)
 	defer cancel()
 	url, transport := "http://"+addr+"/metrics", &http.Transport{DisableKeepAlives: true}
 	if config, err := m.tls(addr); err != nil {
-		return 0, err
+		return s, err
 	} else if config != nil {
 		url, transport.TLSClientConfig = "https://"+addr+"/metrics", config
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return 0, err
+		return s, err
 	}
 	answer, err := (&http.Client{Transport: transport}).Do(request)
 	if err != nil {
-		return 0, err
+		return s, err
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
-		return 0, errors.New(answer.Status)
+		return s, errors.New(answer.Status)
 	}
 	return cpuOf(answer.Body)
 }
 
-// cpuOf finds the CPU time in a server's metrics.
-func cpuOf(metrics io.Reader) (time.Duration, error) {
+// cpuOf finds the CPU time in a server's metrics, and when its process began where they say so.
+func cpuOf(metrics io.Reader) (s serverCPU, err error) {
+	found := false
 	lines := bufio.NewScanner(metrics)
 	for lines.Scan() {
-		text, ok := strings.CutPrefix(lines.Text(), "process_cpu_seconds_total ")
-		if !ok {
-			continue
+		name, value, _ := strings.Cut(lines.Text(), " ")
+		switch name {
+		case "process_start_time_seconds":
+			s.began = value
+		case "process_cpu_seconds_total":
+			seconds, err := strconv.ParseFloat(value, 64)
+			if err != nil {
+				return s, err
+			}
+			s.used, found = time.Duration(seconds*float64(time.Second)), true
 		}
-		seconds, err := strconv.ParseFloat(text, 64)
-		if err != nil {
-			return 0, err
-		}
-		return time.Duration(seconds * float64(time.Second)), nil
 	}
-	return 0, errors.Join(errors.New("it does not tell its process_cpu_seconds_total"), lines.Err())
+	if err := lines.Err(); err != nil || !found {
+		return s, errors.Join(errors.New("it does not tell its process_cpu_seconds_total"), err)
+	}
+	return s, nil
 }
 
 // processCPU is the CPU time, user and system, of this process so far.

@@ -36,6 +36,7 @@ func (l *Lab) Fill(ctx context.Context, plan *Filling) (*FillReport, error) {
 	err := p.run(ctx)
 	hide()
 	if err != nil {
+		l.left(ledger)
 		return nil, err
 	}
 	took, submit := time.Since(ledger.begin).Seconds(), ledger.spans(planned, answered, nil)

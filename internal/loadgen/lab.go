@@ -36,6 +36,21 @@ func newRun(kind string) string {
 	return kind + "-" + hex.EncodeToString(b[:])
 }
 
+// left says how far a run came that ended early, and how to be rid of the jobs that it leaves behind.
+func (l *Lab) left(ledger *Ledger) {
+	sent := ledger.submitted()
+	if sent == 0 {
+		return
+	}
+	accepted, completed := ledger.accepted.Load(), ledger.completed.Load()
+	l.Talk("%s ended early: %d of %d jobs were submitted, %d accepted, %d completed", ledger.prefix, sent, len(ledger.jobs), accepted, completed)
+	if accepted == completed && int64(sent) == accepted {
+		return
+	}
+	l.Talk("what is left of them goes with: while ids=$(rota job list --filter 'id=%s-* -state=COMPLETED,DEAD,EXPIRED,CANCELLED' --limit 1000 -o name) "+
+		"&& [ -n \"$ids\" ]; do rota job cancel $ids; done", ledger.prefix)
+}
+
 // EnsureQueues makes all queues with the standard preset that are not there, several at
 // a time.
 func (l *Lab) EnsureQueues(ctx context.Context, names ...rota.QueueName) error {

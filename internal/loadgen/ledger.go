@@ -131,6 +131,16 @@ func (l *Ledger) settle(i int) bool {
 	return true
 }
 
+// submitted counts the jobs that were due: those that were sent, or are about to be.
+func (l *Ledger) submitted() (n int) {
+	for i := range l.jobs {
+		if l.jobs[i].planned.Load() > 0 {
+			n++
+		}
+	}
+	return n
+}
+
 // open lists accepted jobs whose completion is not known, at most so many.
 func (l *Ledger) open(most int) []int {
 	var open []int

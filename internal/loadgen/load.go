@@ -48,7 +48,7 @@ type run struct {
 
 	submitted time.Duration
 	meter     cpuMeter
-	cpu       cpuReading
+	cpu       cpuSpent
 	unseen    int64
 	lost      int64
 }
@@ -91,10 +91,11 @@ func (l *Lab) Run(ctx context.Context, load Load) (*Report, *Ledger, error) {
 	}
 	err = group.Wait()
 	hide()
+	pool.stop()
 	if err := errors.Join(err, stop()); err != nil {
+		l.left(ledger)
 		return nil, nil, err
 	}
-	pool.stop()
 	return r.report(), ledger, nil
 }
 
@@ -107,9 +108,8 @@ func (r *run) measure(ctx context.Context, p *producers, before cpuReading) erro
 	if err := r.drain(ctx); err != nil {
 		return err
 	}
-	after, err := r.meter.read(ctx)
-	r.cpu = cpuReading{after.here - before.here, after.servers - before.servers}
-	return err
+	r.cpu = r.meter.since(ctx, before)
+	return ctx.Err()
 }
 
 const (

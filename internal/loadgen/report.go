@@ -35,9 +35,10 @@ type Report struct {
 	// ProcessCPUUs is the CPU of this process (submitters, workers) for a job.
 	ProcessCPUUs float64 `json:"process_cpu_us_per_job"`
 	// ServersCPUUs is that of the servers, CPUUs of both together; nil where --admin
-	// did not name the servers.
-	ServersCPUUs *float64 `json:"servers_cpu_us_per_job,omitempty"`
-	CPUUs        *float64 `json:"cpu_us_per_job,omitempty"`
+	// did not name the servers, and where ServersCPUUnknown says why it is not known.
+	ServersCPUUs      *float64 `json:"servers_cpu_us_per_job,omitempty"`
+	CPUUs             *float64 `json:"cpu_us_per_job,omitempty"`
+	ServersCPUUnknown string   `json:"servers_cpu_unknown,omitempty"`
 
 	Waits []ClassWait `json:"waits,omitempty"`
 }
@@ -59,9 +60,9 @@ func (r *run) report() *Report {
 		Refused: ledger.refused.Load(), RefusedHeld: ledger.held.Load(), RefusedHintless: ledger.hintless.Load(), Reruns: ledger.reruns.Load(),
 		Errors: ledger.errors.Load(), Accepted: ledger.accepted.Load(), Completed: done, CompletedUnseen: r.unseen,
 		SubmitSeconds: RoundTo(r.submitted.Seconds(), 1000),
-		ProcessCPUUs:  perJob(r.cpu.here),
+		ProcessCPUUs:  perJob(r.cpu.here), ServersCPUUnknown: r.cpu.unknown,
 	}
-	if len(r.meter.admins) > 0 {
+	if len(r.meter.admins) > 0 && r.cpu.unknown == "" {
 		servers, both := perJob(r.cpu.servers), perJob(r.cpu.here+r.cpu.servers)
 		report.ServersCPUUs, report.CPUUs = &servers, &both
 	}

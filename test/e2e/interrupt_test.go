@@ -1,7 +1,10 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -47,6 +50,47 @@ func TestInterrupted(t *testing.T) {
 					t.Errorf("it says %q", said)
 				}
 			})
+		}
+	}
+}
+
+// TestInterrupted_bench: a load that is interrupted says how far it came, and the command that it names
+// cancels what is left and nothing else.
+func TestInterrupted_bench(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	for queue, line := range map[string][]string{
+		"waiting": {"fill", "--jobs", "20000", "--batch", "1", "--producers", "1"},
+		"busy":    {"jobs", "--jobs", "64", "--queue", "busy", "--workers", "1", "--slots", "1", "--hold", "1h"},
+	} {
+		p := launch(t, "bench "+line[0], []string{c.env()}, append([]string{"bench"}, line...)...)
+		eventually(t, time.Minute, "it is under way", func() error {
+			r := c.rota(t, "queue", "show", queue, "-o", "json")
+			if r.code != 0 {
+				return errors.New(r.stderr)
+			}
+			if q := parse[rota.Queue](t, r); q.SubmittedTotal < 2 {
+				return fmt.Errorf("%d jobs are submitted", q.SubmittedTotal)
+			}
+			return nil
+		})
+		c.rota(t, "job", "submit", "--queue", queue, "--type", "x", "--id", queue+"-stays").want(t, 0)
+		p.Signal(syscall.SIGINT)
+		if got := p.end(t, time.Minute); got != 130 {
+			t.Errorf("%s: exit code %d, 130 is wanted", line[0], got)
+		}
+		said := p.Stderr.String()
+		_, rest, ok := strings.Cut(said, " goes with: ")
+		if !ok || !strings.Contains(said, " of "+line[2]+" jobs were submitted, ") {
+			t.Fatalf("%s: it says %q", line[0], said)
+		}
+		clean := exec.Command("sh", "-c", `rota() { "$ROTA" "$@"; }; `+rest)
+		clean.Env = append(os.Environ(), c.env(), "ROTA="+rotaBinary)
+		if out, err := clean.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v: %s", line[0], err, out)
+		}
+		if q := decode[rota.Queue](t, c.rota(t, "queue", "show", queue, "-o", "json")); q.Pending != 1 || q.Running != 0 {
+			t.Errorf("%s: %d jobs are pending and %d run: the one of somebody else is wanted", line[0], q.Pending, q.Running)
 		}
 	}
 }
