@@ -126,11 +126,16 @@ func (dg *diskGate) report() (level uint8, room uint64) {
 	return uint8(dg.level), dg.room
 }
 
-// run looks at the disk.
+// run looks at the disk, and ends the node whose log was taken from there: its votes and
+// acknowledgements would count in a majority and be forgotten at its next start.
 func (dg *diskGate) run() {
 	tick := dg.n.ticker(diskEvery)
 	defer tick.Stop()
 	for {
+		if err := dg.n.stores.Lost(); err != nil {
+			dg.n.fatal(err)
+			return
+		}
 		if level, changed := dg.look(); changed {
 			text := dg.text(dg.n.cfg.Node)
 			switch level {
@@ -216,7 +221,8 @@ func (dg *diskGate) Problems() []string {
 	dg.mu.Unlock()
 	switch {
 	case err != nil:
-		return []string{"free space of the data directory cannot be read: " + err.Error()}
+		return []string{"free space of the data directory cannot be read: " + err.Error() +
+			". Until it can, this node does not see its disk fill up"}
 	case level == diskRoomy:
 		return nil
 	}

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"math"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -369,5 +370,24 @@ func TestDiskProblems(t *testing.T) {
 		if (want == "") != (said == "") || !strings.Contains(said, want) || want != "" && !strings.Contains(said, "If it leads, or a majority of the disks is no better: ") {
 			t.Errorf("level %v: %q, %q is wanted", level, said, want)
 		}
+	}
+}
+
+// TestDisk_itsLogIsDeleted: a node whose data directory is deleted under it ends, since nothing
+// else would tell it: writes go well, and it would be in the majority with what is gone.
+func TestDisk_itsLogIsDeleted(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 1)
+	b.fatal = true
+	if err := os.RemoveAll(b.addrs["n1"].Data); err != nil {
+		t.Fatal(err)
+	}
+	b.eventually("it ends", func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return len(b.fatals["n1"]) == 1
+	})
+	if err := b.fatals["n1"][0]; !strings.Contains(err.Error(), "raft.db is gone") {
+		t.Error(err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -76,6 +77,9 @@ type Stores struct {
 
 	bolt   *boltLog
 	writer *writer
+	// path is where raft.db was opened, file what was there then.
+	path   string
+	file   os.FileInfo
 	once   sync.Once
 	closed error
 }
@@ -87,6 +91,10 @@ func Open(dir string, opts Options) (stores *Stores, err error) {
 	bolt, err := openBolt(path, opts.NoSync)
 	if err != nil {
 		return nil, err
+	}
+	file, err := os.Stat(path)
+	if err != nil {
+		return nil, errors.Join(openRefusal(path, err), bolt.Close())
 	}
 	failpointLog(bolt.BoltStore)
 	writer := newWriter(dir, opts)
@@ -102,7 +110,20 @@ func Open(dir string, opts Options) (stores *Stores, err error) {
 		return nil, errors.Join(err, bolt.Close())
 	}
 	go writer.ahead.run(log.writeAhead)
-	return &Stores{Log: cached, Stable: stable, bolt: bolt, writer: writer}, nil
+	return &Stores{Log: cached, Stable: stable, bolt: bolt, writer: writer, path: path, file: file}, nil
+}
+
+// Lost returns an error once raft.db is no longer in the data directory, or another file
+// is there in its place: what is written into the open one is not there at the next start.
+// A directory that cannot be read for now is not lost.
+func (s *Stores) Lost() error {
+	switch there, err := os.Stat(s.path); {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		return dataGone(s.path, "is gone")
+	case err == nil && !os.SameFile(s.file, there):
+		return dataGone(s.path, "is another file than this node opened")
+	}
+	return nil
 }
 
 // Failed returns the reason why nothing is written any more, nil while all is well.
@@ -268,6 +289,13 @@ func diskFailed(dir string, cause error) *rota.Error {
 		"new node with a new id", dir)
 	err.Cause = cause
 	return err
+}
+
+// dataGone words a log that somebody took away from a live node.
+func dataGone(path, how string) *rota.Error {
+	return rota.Refusef(rota.KindConflict, "data", "%s %s: what this node promises from now on would be forgotten, so it ends. "+
+		"If its data directory was moved, put it back and start again; if it was deleted, replace the node by one with a NEW "+
+		"node id and an empty data directory (docs/operations/replace-a-node.md)", path, how)
 }
 
 // damaged words a file whose content cannot be trusted.

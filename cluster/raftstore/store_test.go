@@ -452,3 +452,49 @@ func TestSnapshots_newest(t *testing.T) {
 		t.Errorf("%+v once the newest was set aside", got)
 	}
 }
+
+// TestStores_lost: a log that is no longer where the next start looks for it is lost, however
+// that came; one that lies there is not.
+func TestStores_lost(t *testing.T) {
+	t.Parallel()
+	move := func(t *testing.T, dir string) {
+		if err := os.Rename(dir, dir+"-moved"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, c := range map[string]struct {
+		do   func(t *testing.T, dir string)
+		want string
+	}{
+		"left alone":            {func(*testing.T, string) {}, ""},
+		"the directory deleted": {func(_ *testing.T, dir string) { _ = os.RemoveAll(dir) }, "is gone"},
+		"the file deleted":      {func(_ *testing.T, dir string) { _ = os.Remove(filepath.Join(dir, raftFile)) }, "is gone"},
+		"the directory moved":   {move, "is gone"},
+		"a file in its place": {func(t *testing.T, dir string) {
+			move(t, dir)
+			if err := os.WriteFile(dir, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}, "is gone"},
+		"a copy in its place": {func(t *testing.T, dir string) {
+			move(t, dir)
+			if err := os.CopyFS(dir, os.DirFS(dir+"-moved")); err != nil {
+				t.Fatal(err)
+			}
+		}, "is another file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join(t.TempDir(), "data")
+			if err := os.Mkdir(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			s := openTestStores(t, dir, nil)
+			c.do(t, dir)
+			err := s.Lost()
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("%v, %q is wanted", err, c.want)
+			}
+		})
+	}
+}
