@@ -94,6 +94,9 @@ type Config struct {
 	// Fatal ends the process; nil logs and exits 1.
 	Fatal func(error)
 	Log   *slog.Logger
+	// Starting is called with what a node waits for that Start has not returned yet. It must
+	// not block. May be nil.
+	Starting func(text string)
 	// World is all that is outside of the node; the zero value is the real one.
 	World World
 	// checkedHere stands in for the constant in the package's own tests.

@@ -2,7 +2,10 @@ package cluster
 
 import (
 	"context"
+	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,12 +22,12 @@ import (
 // returns when Raft may start.
 func (mb *membership) join(ctx context.Context) error {
 	if !mb.n.data.Fresh() {
+		mb.n.cfg.Starting("the other nodes are asked whether it may")
 		return mb.introduceOnce(ctx, 2*time.Second)
 	}
 	if mb.n.cfg.foundsNothing() {
 		return foundsNothing(mb.n.cfg.Data)
 	}
-	said := time.Time{}
 	for {
 		members := mb.aliveMembers()
 		withState := slices.DeleteFunc(slices.Clone(members), func(m gossip.Member) bool { return !m.HasState || m.ID == mb.n.cfg.Node })
@@ -36,12 +39,7 @@ func (mb *membership) join(ctx context.Context) error {
 		} else if fresh := mb.founders(members); fresh != nil && mb.proven(fresh) {
 			return mb.found(fresh)
 		}
-		if time.Since(said) > 10*time.Second {
-			said = time.Now()
-			mb.n.log.Info("waiting for other nodes: as many fresh ones as --bootstrap-expect says found a cluster, "+
-				"one that has state takes others in", "seen", len(members), "bootstrap_expect", mb.n.cfg.BootstrapExpect,
-				"with_state", len(withState))
-		}
+		mb.waits(len(members), len(withState))
 		select {
 		case <-mb.n.gossip.Changed():
 		case <-time.After(200 * time.Millisecond):
@@ -49,6 +47,59 @@ func (mb *membership) join(ctx context.Context) error {
 			return &rota.Error{Kind: rota.KindUnavailable, Text: "the start was called off while waiting for other nodes", Cause: ctx.Err()}
 		}
 	}
+}
+
+// waiting is what a node that waits for others says of it.
+type waiting struct {
+	mu      sync.Mutex
+	refused map[string]bool // the addresses of --join that refuse its gossip
+	said    time.Time
+}
+
+func (w *waiting) refuse(address string, refused bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !refused {
+		delete(w.refused, address)
+		return
+	}
+	if w.refused == nil {
+		w.refused = make(map[string]bool)
+	}
+	w.refused[address] = true
+}
+
+func (w *waiting) refusers() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Sorted(maps.Keys(w.refused))
+}
+
+// waits says what this node waits for, every ten seconds in the log too.
+func (mb *membership) waits(seen, withState int) {
+	refusers := mb.waiting.refusers()
+	mb.n.cfg.Starting(waitText(seen, withState, mb.n.cfg.BootstrapExpect, refusers))
+	if time.Since(mb.waiting.said) > 10*time.Second {
+		mb.waiting.said = time.Now()
+		mb.n.log.Info("waiting for other nodes: as many fresh ones as --bootstrap-expect says found a cluster, "+
+			"one that has state takes others in", "seen", seen, "bootstrap_expect", mb.n.cfg.BootstrapExpect,
+			"with_state", withState, "refused_by", strings.Join(refusers, ","))
+	}
+}
+
+// waitText is what a node waits for that sees so many nodes, itself among them.
+func waitText(seen, withState, expect int, refusers []string) string {
+	text := "waiting to be taken in by a node that has state"
+	switch {
+	case withState > 0:
+		text = "waiting to be taken in: the nodes that have state do not answer, or have not caught up"
+	case expect > 0:
+		text = fmt.Sprintf("waiting for other nodes: %d of --bootstrap-expect %d are here", seen, expect)
+	}
+	if len(refusers) > 0 {
+		text += "; " + strings.Join(refusers, ", ") + " refused this node's gossip: is --cluster the same, and the gossip key?"
+	}
+	return text
 }
 
 // foundsNothing reports that a fresh node would have nobody to be with.

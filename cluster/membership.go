@@ -233,6 +233,7 @@ type membership struct {
 	leftOnce sync.Once
 	// removing has room for the one removal that the leader makes at a time.
 	removing chan struct{}
+	waiting  waiting
 }
 
 // otherVoters counts the voters beside this node.

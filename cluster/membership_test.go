@@ -303,3 +303,33 @@ func TestMatch_sameDecisionIsNotProposedAgainAtOnce(t *testing.T) {
 		t.Error("decisions are told apart wrongly")
 	}
 }
+
+// TestJoin_saysWhatItWaitsFor: a node that nobody takes in says so, and names the one that
+// refuses its gossip, which has another cluster's name.
+func TestJoin_saysWhatItWaitsFor(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 1)
+	b.plan("n2", 3)
+	b.mu.Lock()
+	cfg := b.addrs["n2"]
+	b.mu.Unlock()
+	cfg.Cluster = "another"
+	ctx, cancel := context.WithTimeout(t.Context(), ample)
+	defer cancel()
+	var first, last string
+	cfg.Starting = func(text string) {
+		if first == "" {
+			first = text
+		}
+		if last = text; strings.Contains(text, "--cluster") {
+			cancel()
+		}
+	}
+	if _, err := Start(ctx, cfg, &directPeers{b: b, self: "n2"}); err == nil {
+		t.Fatal("it was taken in")
+	}
+	const waits = "waiting for other nodes: 1 of --bootstrap-expect 3 are here"
+	if want := waits + "; " + b.addrs["n1"].Gossip + " refused this node's gossip: is --cluster the same, and the gossip key?"; first != waits || last != want {
+		t.Errorf("first %q, last %q; %q is wanted", first, last, want)
+	}
+}

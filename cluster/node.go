@@ -98,6 +98,9 @@ func newNode(cfg Config, peers Peers) (*Node, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
+	if cfg.Starting == nil {
+		cfg.Starting = func(string) {}
+	}
 	n := &Node{cfg: cfg, log: cfg.Log, peers: peers, measures: newMeasures(), stopped: make(chan struct{}),
 		raftDown: make(chan struct{})}
 	n.life, n.endLife = context.WithCancelCause(context.Background())

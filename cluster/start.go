@@ -33,6 +33,7 @@ func Start(ctx context.Context, cfg Config, peers Peers) (*Node, error) {
 		n.closeAll()
 		return nil, err
 	}
+	n.cfg.Starting("its state is being restored")
 	if err := n.startRaft(); err != nil {
 		n.closeAll()
 		return nil, err
@@ -108,7 +109,7 @@ func (n *Node) open() (err error) {
 		discover = n.cfg.World.Discover
 	}
 	n.gossip, err = discover(gossip.Options{ID: n.cfg.Node, Cluster: n.cfg.Cluster, Bind: n.cfg.Gossip,
-		KeyFile: n.cfg.GossipKeyFile, Insecure: n.cfg.Insecure, Join: n.cfg.Join, OnConflict: n.conflict, Logger: libraries,
+		KeyFile: n.cfg.GossipKeyFile, Insecure: n.cfg.Insecure, Join: n.cfg.Join, OnConflict: n.conflict, OnRefused: n.membership.waiting.refuse, Logger: libraries,
 		Meta: gossip.Meta{ClusterID: n.membership.known.id, API: n.cfg.API, Raft: n.cfg.Raft, Version: n.cfg.Version,
 			BootstrapExpect: n.cfg.BootstrapExpect, HasState: !n.data.Fresh(), Identity: n.data.Identity()}})
 	return err

@@ -64,6 +64,9 @@ type Options struct {
 	// OnConflict is called, at most once a minute and id, for two nodes with one id: at
 	// another address, or with another data directory. It must not block.
 	OnConflict func(existing, other Member)
+	// OnRefused is called after each try of an address of Join: whether the node there has
+	// refused this one's gossip several times in a row. It must not block. May be nil.
+	OnRefused func(address string, refused bool)
 	// Logger receives what is worth a line; nil discards it.
 	Logger *slog.Logger
 

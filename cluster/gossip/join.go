@@ -18,6 +18,8 @@ const (
 	joinBackoffMax = 2 * time.Second
 	// joinCheck is how often an address that was reached is looked at again.
 	joinCheck = 2 * time.Second
+	// unansweredMost is how many tries in a row may be cut off by a node that starts or ends.
+	unansweredMost = 5
 	// resolveTimeout bounds a look-up of a name.
 	resolveTimeout = 2 * time.Second
 )
@@ -27,9 +29,14 @@ const (
 // was dead for half a minute, so that the two halves of a long partition would
 // never find each other again.
 func (g *Gossip) joinLoop(ctx context.Context, address string) {
-	wait, failing := joinBackoffMin, false
+	wait, failing, unanswered := joinBackoffMin, false, 0
 	for {
-		switch err := g.join(ctx, address); {
+		err := g.join(ctx, address)
+		unanswered++
+		if !cutOff(err) {
+			unanswered = 0
+		}
+		switch {
 		case ctx.Err() != nil:
 			return
 		case err == nil:
@@ -44,6 +51,7 @@ func (g *Gossip) joinLoop(ctx context.Context, address string) {
 			}
 			wait = min(2*wait, g.opts.joinBackoffMax)
 		}
+		g.unanswered(address, unanswered >= unansweredMost)
 		pause := time.NewTimer(wait/2 + rand.N(wait/2)) // so that nodes do not march in step
 		select {
 		case <-ctx.Done():
@@ -51,6 +59,28 @@ func (g *Gossip) joinLoop(ctx context.Context, address string) {
 			return
 		case <-pause.C:
 		}
+	}
+}
+
+// cutOff reports whether a node was reached and closed the connection without an answer, as
+// one does that refuses gossip (gate).
+func cutOff(err error) bool {
+	if err == nil {
+		return false
+	}
+	text := err.Error() // memberlist wraps nothing
+	return strings.HasSuffix(text, ": EOF") || strings.Contains(text, ": read tcp ") || strings.Contains(text, ": write tcp ")
+}
+
+// unanswered reports whether a node leaves gossip without an answer, and says so once a minute
+// for as long as it does.
+func (g *Gossip) unanswered(address string, is bool) {
+	if is && g.lines.Allow("join/"+address) {
+		g.opts.Logger.Warn("gossip: the node at this address refuses this one's gossip: is --cluster the same, and the gossip key?",
+			"address", address, "cluster", g.opts.Cluster)
+	}
+	if g.opts.OnRefused != nil {
+		g.opts.OnRefused(address, is)
 	}
 }
 

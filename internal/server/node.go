@@ -34,7 +34,7 @@ type Opener func(ctx context.Context, config cluster.Config, peers cluster.Peers
 // Plan is everything that one node is started with, checked.
 type Plan struct {
 	// Node is the node itself; its API is where others find it. Start sets its Log,
-	// Fatal and World, and its Version is Build's.
+	// Fatal, Starting and World, and its Version is Build's.
 	Node cluster.Config
 	// Listen is the address that its API is served at, Admin that of health and metrics;
 	// an empty Admin is served nowhere.
@@ -61,9 +61,9 @@ type Plan struct {
 type Build struct{ Version, Revision, Go string }
 
 // config returns what the node itself is started with.
-func (p *Plan) config(log *slog.Logger, fatal func(error)) cluster.Config {
+func (p *Plan) config(log *slog.Logger, fatal func(error), starting func(string)) cluster.Config {
 	c := p.Node
-	c.Version, c.Fatal, c.Log, c.World = p.Build.Version, fatal, log, world()
+	c.Version, c.Fatal, c.Starting, c.Log, c.World = p.Build.Version, fatal, starting, log, world()
 	return c
 }
 
@@ -83,9 +83,15 @@ func (p *Plan) peers(log *slog.Logger, id func() rota.ClusterID) *transport.Peer
 }
 
 // lateNode is a node that is not there yet for those who are made before it.
-type lateNode struct{ at atomic.Pointer[Node] }
+type lateNode struct {
+	at atomic.Pointer[Node]
+	// waits is what it waits for, nil while its data directory is opened.
+	waits atomic.Pointer[string]
+}
 
 func (l *lateNode) set(n Node) { l.at.Store(&n) }
+
+func (l *lateNode) starting(text string) { l.waits.Store(&text) }
 
 func (l *lateNode) clusterID() rota.ClusterID {
 	if n := l.at.Load(); n != nil {
@@ -107,5 +113,9 @@ func (l *lateNode) ready() error {
 	if n := l.at.Load(); n != nil {
 		return (*n).Ready()
 	}
-	return rota.Refusef(rota.KindUnavailable, "node", "starting: state is being restored")
+	text := "its data directory is being opened and checked"
+	if waits := l.waits.Load(); waits != nil {
+		text = *waits
+	}
+	return rota.Refusef(rota.KindUnavailable, "node", "starting: %s", text)
 }

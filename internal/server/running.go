@@ -60,7 +60,7 @@ func start(ctx context.Context, plan *Plan, late *lateNode, open Opener, log *sl
 
 func (r *running) open(ctx context.Context, open Opener, lis net.Listener) error {
 	r.peers = r.plan.peers(r.log, r.late.clusterID)
-	n, err := open(ctx, r.plan.config(r.log, r.fail), r.peers)
+	n, err := open(ctx, r.plan.config(r.log, r.fail, r.late.starting), r.peers)
 	if err != nil {
 		return err
 	}
