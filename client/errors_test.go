@@ -4,6 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -111,6 +116,77 @@ func TestErrors_sayThatTheTimeIsOver(t *testing.T) {
 					}
 				}
 			})
+		})
+	}
+}
+
+// TestErrors_sayWhatIsThere: an address where something else answers than a node that serves is
+// no connection, and the error says what is there, not how the library met it.
+func TestErrors_sayWhatIsThere(t *testing.T) {
+	t.Parallel()
+	serve := func(t *testing.T, protocol func(p *http.Protocols, set bool)) net.Addr {
+		s := httptest.NewUnstartedServer(http.NotFoundHandler())
+		s.Config.ErrorLog, s.Config.Protocols = log.New(io.Discard, "", 0), new(http.Protocols)
+		if protocol == nil {
+			s.StartTLS()
+		} else {
+			protocol(s.Config.Protocols, true)
+			s.Start()
+		}
+		t.Cleanup(s.Close)
+		return s.Listener.Addr()
+	}
+	listen := func(t *testing.T) net.Listener {
+		lis, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = lis.Close() })
+		return lis
+	}
+	for name, c := range map[string]struct {
+		at   func(t *testing.T) net.Addr
+		want string
+	}{
+		"a node that starts": {func(t *testing.T) net.Addr { return listen(t).Addr() },
+			"the port is open and nobody answers, as while a node starts, or waits for others"},
+		"an admin port": {func(t *testing.T) net.Addr { return serve(t, (*http.Protocols).SetHTTP1) },
+			"an HTTP server is there that is no client port of a node; is it the one of --admin?"},
+		"a server of HTTP/2": {func(t *testing.T) net.Addr { return serve(t, (*http.Protocols).SetUnencryptedHTTP2) },
+			"an HTTP server is there that is no client port of a node, which answered 404 (Not Found)"},
+		"a server that wants TLS": {func(t *testing.T) net.Addr { return serve(t, nil) }, "or wants TLS"},
+		"one that closes": {func(t *testing.T) net.Addr {
+			lis := listen(t)
+			go func() {
+				for {
+					conn, err := lis.Accept()
+					if err != nil {
+						return
+					}
+					_ = conn.Close()
+				}
+			}()
+			return lis.Addr()
+		}, "it was closed without an answer"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			address := c.at(t).String()
+			client, err := Dial([]string{address}, WithInsecure())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close()
+			_, err = client.Status(t.Context())
+			if want := "node " + address + ": no connection: "; !errors.Is(err, rota.ErrUnavailable) || !strings.Contains(err.Error(), want) ||
+				!strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v; %q and %q are wanted", err, want, c.want)
+			}
+			for _, raw := range []string{"preface", "http2", "raw-read", "malformed"} {
+				if strings.Contains(err.Error(), raw) {
+					t.Errorf("%q is in %v", raw, err)
+				}
+			}
 		})
 	}
 }

@@ -140,15 +140,36 @@ func FromStatus(err error) *rota.Error {
 }
 
 // plain takes the library's own words off a connection that could not be made, and
-// leaves what the operating system said of it.
+// leaves what the operating system said of it. Where something else than a node that serves
+// is at the address, it says so.
 func plain(message string) string {
+	if answer, foreign := strings.CutPrefix(message, foreignAnswer); foreign {
+		answer, _, _ = strings.Cut(answer, ";")
+		return noClientPort + ", which answered " + answer
+	}
 	inner, ok := strings.CutPrefix(message, `connection error: desc = "`)
 	if !ok {
 		return message
 	}
 	inner = strings.TrimPrefix(strings.TrimSuffix(inner, `"`), "transport: ")
+	switch preface, ended := strings.CutPrefix(inner, "error reading server preface: "); {
+	case ended && strings.Contains(preface, "HTTP/1.1 header"):
+		return noClientPort + "; is it the one of --admin?"
+	case ended && strings.Contains(preface, "frame too large"): // an alert of TLS reads so
+		return "no connection: what answers does not speak as a client port of a node does, or wants TLS"
+	case ended && strings.Contains(preface, "use of closed network connection"): // the library's own end of the wait
+		return "no connection: the port is open and nobody answers, as while a node starts, or waits for others (/readyz at its --admin says for what)"
+	case ended:
+		return "no connection: it was closed without an answer, as where a node ends, or wants TLS (" + preface + ")"
+	}
 	return "no connection: " + strings.TrimPrefix(inner, "Error while dialing: ")
 }
+
+const (
+	// foreignAnswer is how the library reports an answer that no gRPC server gave.
+	foreignAnswer = "unexpected HTTP status code received from server: "
+	noClientPort  = "no connection: an HTTP server is there that is no client port of a node"
+)
 
 // shortenCause keeps the text from being said twice where the cause says it.
 func shortenCause(e *rota.Error) *rota.Error {
@@ -163,6 +184,12 @@ func shortenCause(e *rota.Error) *rota.Error {
 
 // kindOfCode says what to do about a status that carries no kind.
 func kindOfCode(st *status.Status) rota.Kind {
+	switch st.Code() {
+	case codes.Internal, codes.Unimplemented, codes.Unknown:
+		if strings.HasPrefix(st.Message(), foreignAnswer) {
+			return rota.KindUnavailable
+		}
+	}
 	switch st.Code() {
 	case codes.ResourceExhausted:
 		// The library's own refusal of an oversized message has this code, but

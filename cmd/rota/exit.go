@@ -158,7 +158,7 @@ func errorLine(err error, addrs []string) string {
 			text += "; rota dev starts a cluster there, --addr or ROTA_ADDR names another"
 			break
 		}
-		if hint := certificateHint(text); hint != "" {
+		if hint := connectionHint(text); hint != "" {
 			text += "; " + hint
 			break
 		}
@@ -177,10 +177,12 @@ func errorLine(err error, addrs []string) string {
 	return "rota: " + text
 }
 
-// certificateHint says what to do where nodes answer and their certificates are refused; nothing where that
-// is not why.
-func certificateHint(text string) string {
+// connectionHint says what to do where something answers that is no node, or whose certificate is refused;
+// nothing where that is not why.
+func connectionHint(text string) string {
 	switch {
+	case strings.Contains(text, "is no client port of a node"):
+		return "--addr or ROTA_ADDR names the --api of a node"
 	case strings.Contains(text, "x509: certificate has expired or is not yet valid"):
 		return "a certificate has ended, or a clock is wrong (runbook: " + runbooks + "CertificatesEnded.md)"
 	case strings.Contains(text, "x509: certificate is valid for "):

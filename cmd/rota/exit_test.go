@@ -88,6 +88,7 @@ func TestErrorLine(t *testing.T) {
 		"tls: failed to verify certificate: x509: certificate has expired or is not yet valid: current time": "CertificatesEnded.md",
 		"x509: certificate is valid for 127.0.0.1, not 10.0.0.1":                                             "rota tls issue node ID --host HOST",
 		"x509: certificate signed by unknown authority":                                                      "ROTA_TLS_CA",
+		"an HTTP server is there that is no client port of a node":                                           "names the --api of a node",
 	} {
 		line = errorLine(&rota.Error{Kind: rota.KindUnavailable, Text: text}, []string{"a:1", "b:2"})
 		if !strings.Contains(line, want) || strings.Contains(line, "majority") {
