@@ -44,9 +44,11 @@ type peerView struct {
 	// to is where it answered.
 	to     peer.NodeAddress
 	status rota.NodeStatus
-	wallMs int64
-	digest *rota.Digest
-	disk   diskView
+	// wallMs is its wall clock at wallAt since boot, within wallOff: half of the round trip.
+	wallMs          int64
+	wallAt, wallOff time.Duration
+	digest          *rota.Digest
+	disk            diskView
 	// differedAt is where it found its state to be wrong, rightUntil up to where that
 	// was right.
 	differedAt, rightUntil rota.Index
@@ -202,14 +204,16 @@ func (w *watcher) inspect(ctx context.Context, id rota.NodeID, at []rota.Index) 
 	if to.API == "" {
 		return peerView{err: fmt.Errorf("node %s was never seen in gossip", id)}
 	}
+	sent := w.n.sinceBoot()
 	in, err := w.n.peers.Inspect(ctx, to, at)
+	off := (w.n.sinceBoot() - sent) / 2
 	if err == nil && in.Status.ID != id {
 		err = fmt.Errorf("node %s answers at the address of node %s", in.Status.ID, id)
 	}
 	if err != nil {
 		return peerView{err: err}
 	}
-	v := peerView{to: to, status: in.Status, wallMs: in.WallMs, disk: diskView{level: diskLevel(in.DiskLevel), room: in.DiskRoom, seen: w.seen.Load()}, differedAt: in.DifferedAt,
+	v := peerView{to: to, status: in.Status, wallMs: in.WallMs, wallAt: sent + off, wallOff: off, disk: diskView{level: diskLevel(in.DiskLevel), room: in.DiskRoom, seen: w.seen.Load()}, differedAt: in.DifferedAt,
 		rightUntil: in.RightUntil, autopilot: in.Autopilot, health: in.Health, others: in.Views}
 	if len(in.Digests) == 1 {
 		v.digest = in.Digests[0]
@@ -218,10 +222,11 @@ func (w *watcher) inspect(ctx context.Context, id rota.NodeID, at []rota.Index) 
 }
 
 // compareWalls passes the leadership the wall clocks of a majority, and notes by
-// how much this node's own differs from their median.
+// how much at least this node's own differs from their median. A reading is as old as its
+// answer, and as inexact as that took.
 func (w *watcher) compareWalls(servers []raft.Server, views map[rota.NodeID]peerView) {
-	own := w.n.wall().UnixMilli()
-	walls, voters := []int64{}, 0
+	now, own := w.n.sinceBoot(), w.n.wall().UnixMilli()
+	walls, voters, off := []int64{}, 0, time.Duration(0)
 	for _, s := range servers {
 		if s.Suffrage != raft.Voter {
 			continue
@@ -230,14 +235,15 @@ func (w *watcher) compareWalls(servers []raft.Server, views map[rota.NodeID]peer
 		if id := rota.NodeID(s.ID); id == w.n.cfg.Node {
 			walls = append(walls, own)
 		} else if v, ok := views[id]; ok && v.err == nil {
-			walls = append(walls, v.wallMs)
+			walls, off = append(walls, v.wallMs+(now-v.wallAt).Milliseconds()), max(off, v.wallOff)
 		}
 	}
 	if len(walls) == 0 || len(walls) <= voters/2 {
 		return
 	}
+	skew, most := own-median(walls), off.Milliseconds()
 	w.mu.Lock()
-	w.skewMs = own - median(walls)
+	w.skewMs = skew - max(-most, min(skew, most))
 	w.mu.Unlock()
 	if l := w.n.terms.leading(); l != nil {
 		l.setWalls(walls)

@@ -58,3 +58,54 @@ func (b *bench) entries(count int) {
 		_ = n.settled(f)
 	}
 }
+
+// TestWatch_clocks: this node's wall clock is judged by what readings of others' prove. One is as
+// old as its answer, and as inexact as that took.
+func TestWatch_clocks(t *testing.T) {
+	t.Parallel()
+	const now, wall = time.Hour, 1_700_000_000_000
+	ms := func(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
+	servers := []raft.Server{{ID: "n1"}, {ID: "n2"}, {ID: "n3"}}
+	for name, c := range map[string]struct {
+		ahead    int64 // of the two others, as they were read
+		age, off time.Duration
+		want     int64
+	}{
+		"none is off":                    {0, 0, ms(1), 0},
+		"the answers waited for a third": {0, ms(2_000), ms(1), 0},
+		"they are ahead":                 {900, 0, ms(1), -899},
+		"they are behind, and waited":    {-900, ms(2_000), ms(1), 899},
+		"so far off as the answers took": {600, 0, ms(200), -400},
+		"less off than the answers took": {150, 0, ms(200), 0},
+	} {
+		n := (&Node{}).own()
+		n.cfg.Node = "n1"
+		n.cfg.World.SinceBoot = func() time.Duration { return now }
+		n.cfg.World.Wall = func() time.Time { return time.UnixMilli(wall) }
+		v := peerView{wallMs: wall + c.ahead - c.age.Milliseconds(), wallAt: now - c.age, wallOff: c.off}
+		n.watch.compareWalls(servers, map[rota.NodeID]peerView{"n2": v, "n3": v})
+		if got := n.watch.skew(); got != ms(c.want) {
+			t.Errorf("%s: %v, want %v", name, got, ms(c.want))
+		}
+	}
+}
+
+// TestWatch_aHungNodeIsNoSkew: the others' clocks, which answered long before a node that leaves
+// a question unanswered, are not taken for those of now.
+func TestWatch_aHungNodeIsNoSkew(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 3)
+	b.mu.Lock()
+	b.hung["n3"] = true
+	b.mu.Unlock()
+	n := b.node("n1")
+	b.eventually("it waited for n3 in vain, and heard of n2", func() bool {
+		silent, _ := n.watch.view("n3")
+		other, _ := n.watch.view("n2")
+		return silent.err != nil && other.err == nil
+	})
+	n.watch.once()
+	if problems := n.watch.problems(); len(problems) > 0 {
+		t.Errorf("problems %q, skew %v", problems, n.watch.skew())
+	}
+}
