@@ -233,17 +233,18 @@ func (s *WorkerSession) Do(ctx context.Context, commands []peer.LeaseCommand) ([
 	if err != nil {
 		return nil, err
 	}
-	frees := false
+	frees, others := false, false
 	answers := make([]peer.LeaseAnswer, len(outcomes))
 	for i, o := range outcomes {
 		if endsLease(commands[i].Verb) && rota.Kind(o.GetKind()) != rota.KindStale {
 			s.n.logs.drop(commands[i].Lease)
 		}
 		frees = frees || endsLease(commands[i].Verb) && o.GetKind() == 0
+		others = others || !endsLease(commands[i].Verb)
 		answers[i] = peer.LeaseAnswer{Err: entry.OutcomeError(o), Deadline: rota.Clock(o.GetDeadlineMs()), Renewals: o.GetRenewals(),
 			JobState: rota.JobState(o.GetJobState()), Index: index}
 	}
-	if frees {
+	if frees && !others { // a lease is believed in no longer than its ack or its renewal is unanswered
 		s.awaitLease(ctx)
 	}
 	return answers, nil

@@ -105,7 +105,22 @@ func TestDo_answersWhatBringsNoLease(t *testing.T) {
 		return w.s.answerWaits
 	}
 	ctx, leave := context.WithCancel(t.Context())
-	done := make(chan struct{})
+	mixed, done := make(chan struct{}), make(chan struct{})
+	go func() { // what acks or renews beside it is waited for
+		defer close(mixed)
+		_, _ = w.s.Do(ctx, []peer.LeaseCommand{{Verb: rota.VerbComplete, Lease: leases[2].Lease.ID, Job: leases[2].Lease.Job},
+			{Verb: rota.VerbRenew, Lease: leases[3].Lease.ID, Job: leases[3].Lease.Job, Ordinal: 2}})
+	}()
+	for answered := false; !answered; {
+		select {
+		case <-mixed:
+			answered = true
+		case <-time.After(time.Millisecond):
+			if waiting() {
+				t.Fatal("the answer to a renewal waits for a lease, because a completion came with it")
+			}
+		}
+	}
 	go func() {
 		defer close(done)
 		_, _ = w.s.Do(ctx, []peer.LeaseCommand{{Verb: rota.VerbComplete, Lease: leases[0].Lease.ID, Job: leases[0].Lease.Job}})
