@@ -160,6 +160,8 @@ type auditLease struct {
 	// timesOut is when its max_runtime is over, 0 for never.
 	timesOut rota.Clock
 	acked    bool
+	// repeated says that its worker heard of it by an answered beat alone, later than one that beats every 2 s would have.
+	repeated bool
 	// abandonedAt and the rest: of a lease whose worker died.
 	abandonedAt Time
 	bound       Time
@@ -396,6 +398,14 @@ func (a *auditor) assigned(e *rota.Event, j *auditJob) {
 	}
 }
 
+// repeated notes that a beat's answer tells a worker of a lease of which it has not heard: what told of it first was lost, as no
+// message is within a stream that stands, and with rare beats that takes up to a whole short lease.
+func (a *auditor) repeated(id rota.LeaseID) {
+	if l := a.leases[id]; l != nil && a.w.now > l.granted+beatEvery {
+		l.repeated = true
+	}
+}
+
 func (a *auditor) ended(e *rota.Event, j *auditJob) {
 	l := a.leases[e.Lease]
 	if l == nil || j.lease != e.Lease {
@@ -407,7 +417,7 @@ func (a *auditor) ended(e *rota.Event, j *auditJob) {
 	if e.Reason == rota.ReasonTimedOut {
 		a.TimedOut++
 	}
-	if l.abandonedAt == 0 && e.Kind == rota.EventLeaseExpired && l.acked {
+	if l.abandonedAt == 0 && e.Kind == rota.EventLeaseExpired && l.acked && !l.repeated {
 		a.Expired++
 		if k := l.worker; !k.down && k.soundSince <= l.granted && k.session == e.Session {
 			a.failf("lease %s of worker %s, alive and connected since %d, expired", e.Lease, k.id, k.soundSince)

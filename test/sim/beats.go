@@ -94,6 +94,9 @@ func (k *worker) beatAnswered(n *node, session rota.Session, sent Time, clock ro
 	k.w.audit.believed(k)
 	// The node tells what its replica holds open: nothing stays lost.
 	for _, a := range n.machine.Assignments(k.id, session) {
+		if k.w.IdleBeat > 0 && k.tasks[a.Lease.ID] == nil {
+			k.w.audit.repeated(a.Lease.ID)
+		}
 		k.w.send(k.reaches(n), &k.actor, func() { k.assigned(a) })
 	}
 }
