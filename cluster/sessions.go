@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -233,21 +234,32 @@ func (s *WorkerSession) Do(ctx context.Context, commands []peer.LeaseCommand) ([
 	if err != nil {
 		return nil, err
 	}
-	frees, others := false, false
+	frees := false
 	answers := make([]peer.LeaseAnswer, len(outcomes))
 	for i, o := range outcomes {
 		if endsLease(commands[i].Verb) && rota.Kind(o.GetKind()) != rota.KindStale {
 			s.n.logs.drop(commands[i].Lease)
 		}
 		frees = frees || endsLease(commands[i].Verb) && o.GetKind() == 0
-		others = others || !endsLease(commands[i].Verb)
 		answers[i] = peer.LeaseAnswer{Err: entry.OutcomeError(o), Deadline: rota.Clock(o.GetDeadlineMs()), Renewals: o.GetRenewals(),
 			JobState: rota.JobState(o.GetJobState()), Index: index}
 	}
-	if frees && !others { // a lease is believed in no longer than its ack or its renewal is unanswered
+	if frees && s.busy() && !keepsLease(commands) {
 		s.awaitLease(ctx)
 	}
 	return answers, nil
+}
+
+// keepsLease reports whether a batch has an ack or a renewal of a lease that it does not end: a worker believes in one no longer
+// than these are unanswered.
+func keepsLease(commands []peer.LeaseCommand) bool {
+	ended := make(map[rota.LeaseID]bool, len(commands))
+	for i := range commands {
+		if endsLease(commands[i].Verb) {
+			ended[commands[i].Lease] = true
+		}
+	}
+	return slices.ContainsFunc(commands, func(c peer.LeaseCommand) bool { return !ended[c.Lease] })
 }
 
 // begin and done count a call of Do.

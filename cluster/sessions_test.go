@@ -123,7 +123,10 @@ func TestDo_answersWhatBringsNoLease(t *testing.T) {
 	}
 	go func() {
 		defer close(done)
-		_, _ = w.s.Do(ctx, []peer.LeaseCommand{{Verb: rota.VerbComplete, Lease: leases[0].Lease.ID, Job: leases[0].Lease.Job}})
+		first := peer.LeaseCommand{Lease: leases[0].Lease.ID, Job: leases[0].Lease.Job}
+		acked, completed := first, first
+		acked.Verb, completed.Verb = rota.VerbAck, rota.VerbComplete
+		_, _ = w.s.Do(ctx, []peer.LeaseCommand{acked, completed})
 	}()
 	for end := time.Now().Add(ample); !waiting(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
