@@ -398,14 +398,6 @@ func (a *auditor) assigned(e *rota.Event, j *auditJob) {
 	}
 }
 
-// repeated notes that a beat's answer tells a worker of a lease of which it has not heard: what told of it first was lost, as no
-// message is within a stream that stands, and with rare beats that takes up to a whole short lease.
-func (a *auditor) repeated(id rota.LeaseID) {
-	if l := a.leases[id]; l != nil && a.w.now > l.granted+beatEvery {
-		l.repeated = true
-	}
-}
-
 func (a *auditor) ended(e *rota.Event, j *auditJob) {
 	l := a.leases[e.Lease]
 	if l == nil || j.lease != e.Lease {
