@@ -416,11 +416,12 @@ type ClusterStatus struct {
 	Date         Date        `json:"date_ms"`
 	Mode         ClusterMode `json:"mode"`
 	// ModeReason is why, Drained whether DRAINING has worked everything off.
-	ModeReason string       `json:"mode_reason,omitempty"`
-	Drained    bool         `json:"drained,omitempty"`
-	Jobs       JobCounts    `json:"jobs"`
-	Workers    int64        `json:"workers"`
-	Nodes      []NodeStatus `json:"nodes"`
+	ModeReason string    `json:"mode_reason,omitempty"`
+	Drained    bool      `json:"drained,omitempty"`
+	Jobs       JobCounts `json:"jobs"`
+	// Workers are registered and not RETIRED.
+	Workers int64        `json:"workers"`
+	Nodes   []NodeStatus `json:"nodes"`
 	// RulesVersion is the version of the rules in force.
 	RulesVersion uint32 `json:"rules_version"`
 	// StateBytes is what StateBytesMax bounds (SPEC §4.14).

@@ -82,7 +82,7 @@ func TestPenaltiesOutliveAnAbsence(t *testing.T) {
 		b.worker("w", 1)
 		leaves(b)
 		b.beatFleet(limits.WorkerForgotten)
-		if b.View.WorkerCount() != 0 {
+		if len(b.View.Workers()) != 0 {
 			b.t.Fatal("it is remembered")
 		}
 	})
@@ -108,11 +108,11 @@ func TestGhosts(t *testing.T) {
 	silent = append(silent, reachOp("worked", worked, false, b.now))
 	b.entry(silent...)
 	b.beatFleet(limits.GhostForgotten - 1000)
-	if n := b.View.WorkerCount(); n != ghosts+1 {
+	if n := len(b.View.Workers()); n != ghosts+1 {
 		t.Fatalf("%d workers are known before their time, %d are wanted", n, ghosts+1)
 	}
 	b.beatFleet(10_000)
-	if n := b.View.WorkerCount(); n != 1 {
+	if n := len(b.View.Workers()); n != 1 {
 		t.Fatalf("%d workers are known: 1 is wanted, which worked once", n)
 	}
 }

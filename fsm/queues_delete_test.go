@@ -212,7 +212,7 @@ func TestDeleteWorker(t *testing.T) {
 	b.ok(verb(rota.VerbComplete, l))
 	b.ok(statusOp("w", rota.WorkerRetired, 0))
 	b.ok(deleteWorkerOp("w"))
-	if b.View.WorkerCount() != 0 {
+	if len(b.View.Workers()) != 0 {
 		t.Error("it is known still")
 	}
 	if o := b.ok(deleteWorkerOp("w")); !o.GetExisted() {

@@ -109,12 +109,12 @@ func TestSweep(t *testing.T) {
 			b.entry()
 		}
 		b.entry(sweepOp())
-		if b.View.WorkerCount() != 1 {
+		if len(b.View.Workers()) != 1 {
 			t.Fatal("forgotten early")
 		}
 		b.now += 1000
 		b.entry(sweepOp())
-		if b.View.WorkerCount() != 0 {
+		if len(b.View.Workers()) != 0 {
 			t.Fatal("not forgotten")
 		}
 		b.sound()

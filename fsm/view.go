@@ -190,8 +190,11 @@ func (vw *View) Counts() (c rota.JobCounts) {
 	return c
 }
 
-// WorkerCount is how many workers are registered.
-func (vw *View) WorkerCount() int64 { return int64(vw.m.fleet.workers.len()) }
+// WorkerCount is how many workers are registered and not RETIRED.
+func (vw *View) WorkerCount() (n int64) {
+	vw.LiveWorkers(func(rota.WorkerID, rota.Session, rota.WorkerStatus, rota.Clock) { n++ })
+	return n
+}
 
 // Member is what is recorded of a node id: its data directory's identity, where it answered
 // others when it was recorded, how often it was started, and whether it was removed.

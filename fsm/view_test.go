@@ -81,7 +81,13 @@ func TestCounts(t *testing.T) {
 	if _, ok := b.View.Queue("nowhere"); ok || b.View.JobState("nothing") != rota.JobNone || b.View.JobState("cancelled") != rota.JobCancelled {
 		t.Fatal("something is known of what is not there")
 	}
-	if int64(len(b.View.Workers())) != b.View.WorkerCount() {
-		t.Fatalf("%d workers of %d", len(b.View.Workers()), b.View.WorkerCount())
+	if all, n := len(b.View.Workers()), b.View.WorkerCount(); n == 0 || int64(all) != n {
+		t.Fatalf("%d workers of %d", all, n)
+	}
+	b.worker("gone", 1)
+	live := b.View.WorkerCount()
+	b.ok(statusOp("gone", rota.WorkerRetired, 0))
+	if all, n := len(b.View.Workers()), b.View.WorkerCount(); n != live-1 || int64(all) != live {
+		t.Fatalf("one of %d workers is retired: %d are counted and %d known", live, n, all)
 	}
 }

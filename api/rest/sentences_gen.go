@@ -57,6 +57,7 @@ var sentences = map[string]string{
 	"ClusterStatus.ModeReason":        "ModeReason is why, Drained whether DRAINING has worked everything off.",
 	"ClusterStatus.RulesVersion":      "RulesVersion is the version of the rules in force.",
 	"ClusterStatus.StateBytes":        "StateBytes is what StateBytesMax bounds.",
+	"ClusterStatus.Workers":           "Workers are registered and not RETIRED.",
 	"Decision":                        "Decision is the recorded reasoning of an assignment.",
 	"Decision.Height":                 "Height is the applied index that the round was computed on.",
 	"Decision.Score":                  "Score is the ranking's number. Rank is the place in the draw, from 0.",

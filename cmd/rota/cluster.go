@@ -19,7 +19,9 @@ func (a *app) clusterStatusCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
 		Short: "Show the leader, every node and what is wrong with it; exit 7 without a leader",
-		Args:  cobra.NoArgs,
+		Long: `Show the leader, every node and what is wrong with it; exit 7 without a leader. Its workers are
+those that are registered and not RETIRED, of its jobs the ended ones are totals.`,
+		Args: cobra.NoArgs,
 		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
 			s, err := c.Status(ctx)
 			if err != nil {

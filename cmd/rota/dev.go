@@ -94,7 +94,7 @@ func (a devCommands) run(ctx context.Context, f *devFlags) error {
 		if err := rememberPorts(dir, ports); err != nil {
 			return err
 		}
-		a.talk("a cluster of %d nodes in %s; try: rota --addr %s cluster status", len(addrs), dir, addrs[0])
+		a.talk("a cluster of %s in %s; try: rota --addr %s cluster status", counted(int64(len(addrs)), "node", ""), dir, addrs[0])
 		for i, p := range ports {
 			a.talk("node n%d: clients %s, health and metrics http://%s", i+1, p.API, p.Admin)
 		}

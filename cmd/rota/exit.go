@@ -162,13 +162,17 @@ func errorLine(err error, addrs []string) string {
 			text += "; " + hint
 			break
 		}
-		unnamed := slices.ContainsFunc(addrs, func(a string) bool { return !strings.Contains(text, a) })
-		if len(addrs) > 0 && !unnamed {
-			text += "; is a majority of the nodes up? (--addr or ROTA_ADDR names others)"
-		} else if len(addrs) > 0 {
-			text += "; is a majority of the nodes up? asked: " + strings.Join(addrs, ", ") +
-				" (--addr or ROTA_ADDR names others)"
+		if len(addrs) == 0 {
+			break
 		}
+		asked := ""
+		if slices.ContainsFunc(addrs, func(a string) bool { return !strings.Contains(text, a) }) {
+			asked = "asked: " + strings.Join(addrs, ", ") + "; "
+		}
+		if !strings.Contains(text, "is a majority of its nodes up?") { // a node that answers asks it itself
+			text += "; is a majority of the nodes up?"
+		}
+		text += " (" + asked + "--addr or ROTA_ADDR names others)"
 	case exitTimeout:
 		text += "; --timeout allows longer"
 	case exitFailed:

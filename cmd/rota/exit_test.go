@@ -80,6 +80,11 @@ func TestErrorLine(t *testing.T) {
 	if !strings.Contains(line, "a:1, b:2") || strings.Contains(line, "\n") {
 		t.Errorf("unavailable does not name who was asked: %q", line)
 	}
+	line = errorLine(&rota.Error{Kind: rota.KindUnavailable, RetryAfter: 500 * time.Millisecond,
+		Text: "the cluster has no leader: is a majority of its nodes up?"}, []string{"a:1"})
+	if strings.Count(line, "majority") != 1 || !strings.Contains(line, "asked: a:1; --addr") {
+		t.Errorf("it asks twice, or does not name who was asked: %q", line)
+	}
 	line = errorLine(&rota.Error{Kind: rota.KindUnavailable, Text: "no node answered"}, []string{client.DefaultAddress})
 	if !strings.Contains(line, "rota dev starts a cluster there") {
 		t.Errorf("without a cluster on this machine, no word of how to start one: %q", line)

@@ -33,9 +33,15 @@ const (
 	sizeRateMost = 100_000
 )
 
-// sizeSteps are rates up to which so many cores of a node were enough: all three nodes, submitters and workers
-// shared two cores at the last but one.
-var sizeSteps = []struct{ rate, cores int64 }{{200, 1}, {4_000, 2}, {7_500, 4}}
+// sizeSteps are, for at most so many workers, rates up to which so many cores of a node are enough: all three nodes,
+// submitters and workers of one slot reached more than the last on two cores together, and half of it is what two get.
+var sizeSteps = []struct {
+	workers int64
+	rates   []struct{ rate, cores int64 }
+}{
+	{1_000, []struct{ rate, cores int64 }{{200, 1}, {4_000, 2}, {7_500, 4}}},
+	{10_000, []struct{ rate, cores int64 }{{200, 1}, {1_700, 2}, {3_400, 4}}},
+}
 
 // load is what a cluster is to carry.
 type load struct {
@@ -52,7 +58,7 @@ type load struct {
 // nodeSize is what one node of three is to have for it.
 type nodeSize struct {
 	load
-	// Cores is 0 where the rate is beyond what was measured.
+	// Cores is 0 where the rate, or the workers, are beyond what was measured.
 	Cores  int64 `json:"cores"`
 	Memory int64 `json:"memory_bytes"`
 	// State is what of the memory counts against the cluster's state_bytes_max.
@@ -71,9 +77,7 @@ type nodeSize struct {
 // size computes what a node wants.
 func (l load) size() nodeSize {
 	s := nodeSize{load: l, Notes: []string{}, Network: l.Rate * (sizeWire + sizeWays*l.Payload)}
-	for i := len(sizeSteps) - 1; i >= 0 && l.Rate <= sizeSteps[i].rate; i-- {
-		s.Cores = sizeSteps[i].cores
-	}
+	s.Cores = l.cores()
 	s.State = l.Pending * (sizePending + l.Payload)
 	ended := min(limits.TombstoneCap, l.Rate*int64(l.Retention.Seconds()))
 	live := s.State + ended*sizeEnded
@@ -90,6 +94,22 @@ func (l load) size() nodeSize {
 	return s
 }
 
+// cores returns how many were enough, 0 where that is not known.
+func (l load) cores() int64 {
+	for _, step := range sizeSteps {
+		if l.Workers > step.workers {
+			continue
+		}
+		for _, s := range step.rates {
+			if l.Rate <= s.rate {
+				return s.cores
+			}
+		}
+		return 0
+	}
+	return 0
+}
+
 // garbage is what the collector lets stand beside what lives where memory is scarce (internal/server/memory.go).
 func garbage(live int64) int64 {
 	return max(min(max(live+live/2, 256<<20), 1<<30), live/10)
@@ -97,19 +117,27 @@ func garbage(live int64) int64 {
 
 func (s *nodeSize) note() {
 	if s.Cores == 0 {
-		s.Notes = append(s.Notes, fmt.Sprintf("%d jobs/s is more than was measured: one leader decides for all queues. Measure it with rota bench jobs, or run a second cluster",
-			s.Rate))
+		s.Notes = append(s.Notes, fmt.Sprintf("%d jobs/s with %d workers is more than was measured: one leader decides for all queues. Measure it with rota bench jobs, or run a second cluster",
+			s.Rate, s.Workers))
+	}
+	if few := (load{Rate: s.Rate}).cores(); s.Cores > few {
+		s.Notes = append(s.Notes, fmt.Sprintf("cores are for %d workers of one slot, each with a connection: fewer workers with more slots do with %d", s.Workers, few))
 	}
 	if s.State > rota.DefaultStateBytesMax {
 		s.Notes = append(s.Notes, fmt.Sprintf("pending jobs take more than the default of state_bytes_max: rota cluster set state_bytes_max=%d", s.State+s.State/4))
 	}
 	if s.Kept < s.Retention {
-		s.Notes = append(s.Notes, fmt.Sprintf("the archive is full after %s: --archive-max-bytes %d keeps jobs for all of %s",
-			s.Kept.Round(time.Minute), s.Rate*int64(s.Retention.Seconds())*(sizeArchive+s.Payload), s.Retention))
+		s.Notes = append(s.Notes, fmt.Sprintf("the archive is full after %s: --archive-max-bytes %d keeps jobs for all of %s. A job id that is submitted again %s after its job ended, or later, is taken for a new job",
+			s.Kept.Round(time.Minute), s.Rate*int64(s.Retention.Seconds())*(sizeArchive+s.Payload), s.Retention, s.known().Round(time.Minute)))
 	}
 	if s.Pending > 0 && s.Rate > 0 && s.Pending/s.Rate > 24*60*60 {
 		s.Notes = append(s.Notes, "so many pending jobs are more than a day's work at this rate")
 	}
+}
+
+// known is for how long the id of a job that ended is: as long as the state remembers it or the archive keeps it.
+func (s *nodeSize) known() time.Duration {
+	return max(s.Kept, min(s.Retention, time.Duration(limits.TombstoneCap/max(s.Rate, 1))*time.Second))
 }
 
 func (a operatorCommands) size() *cobra.Command {
@@ -137,7 +165,7 @@ rota bench jobs on the machines themselves then proves or not. It asks no cluste
 	flags.Int64Var(&l.Audit, "audit-retention", 1_000_000, "`operations` that can be audited, as the servers have it")
 	within(flags, 0, sizeRateMost, "rate")
 	within(flags, 0, 1_000_000_000, "pending", "audit-retention")
-	within(flags, 0, 1_000_000, "workers")
+	within(flags, 0, limits.MaxWorkers, "workers")
 	within(flags, 0, rota.MaxPayloadBytes, "payload")
 	within(flags, 0, 366*24*time.Hour, "archive-retention")
 	within(flags, 0, 1<<50, "archive-max-bytes")

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
 )
 
 // TestSize_measured holds the computed memory against servers that were measured under full load
@@ -37,6 +38,12 @@ func TestSize_notes(t *testing.T) {
 		"state_bytes_max=":                 func(l *load) { l.Pending = 3_000_000 },
 		"the archive is full after 10h11m": func(l *load) { l.Rate, l.Retention, l.ArchiveMax = 200, 7*24*time.Hour, 8<<30 },
 		"more than a day's work":           func(l *load) { l.Rate, l.Pending = 1, 100_000 },
+		"with 20000 workers is more than":  func(l *load) { l.Workers = 20_000 },
+		"with 5000 workers is more than":   func(l *load) { l.Rate, l.Workers = 4_000, 5_000 },
+		"more slots do with 2":             func(l *load) { l.Rate, l.Workers = 3_000, 10_000 },
+		// The state remembers 1,000,000 jobs for 1 h 23 min, longer than so little of an archive keeps them; more of it does so longer.
+		"submitted again 1h23m0s after":  func(l *load) { l.Rate, l.Retention, l.ArchiveMax = 200, 7*24*time.Hour, 1<<29 },
+		"submitted again 10h11m0s after": func(l *load) { l.Rate, l.Retention, l.ArchiveMax = 200, 7*24*time.Hour, 8<<30 },
 	} {
 		l := plain
 		change(&l)
@@ -44,7 +51,7 @@ func TestSize_notes(t *testing.T) {
 			t.Errorf("%q is wanted of %+v: %q", says, l, s.Notes)
 		}
 	}
-	most := load{Rate: sizeRateMost, Pending: 1_000_000_000, Workers: 1_000_000, Payload: rota.MaxPayloadBytes, Retention: 366 * 24 * time.Hour,
+	most := load{Rate: sizeRateMost, Pending: 1_000_000_000, Workers: limits.MaxWorkers, Payload: rota.MaxPayloadBytes, Retention: 366 * 24 * time.Hour,
 		ArchiveMax: 1 << 50, Audit: 1_000_000_000}.size()
 	if most.Memory <= 0 || most.Disk <= 0 || most.Network <= 0 || most.Kept <= 0 {
 		t.Errorf("the greatest load overflows: %+v", most)
@@ -60,7 +67,9 @@ func TestSize_command(t *testing.T) {
 	if code != exitDone || !strings.Contains(out, "cores            2\n") || !strings.Contains(out, "state_bytes_max") {
 		t.Errorf("exit %d\n%s%s", code, out, talk)
 	}
-	if code, _, talk := rotaLine("operator", "size", "--rate", "-1"); code != exitUsage || !strings.Contains(talk, "--rate") {
-		t.Errorf("exit %d: %s", code, talk)
+	for _, flag := range [][]string{{"--rate", "-1"}, {"--workers", "100001"}} {
+		if code, _, talk := rotaLine("operator", "size", flag[0], flag[1]); code != exitUsage || !strings.Contains(talk, flag[0]) {
+			t.Errorf("exit %d: %s", code, talk)
+		}
 	}
 }

@@ -122,6 +122,7 @@ func TestSimulate_refuses(t *testing.T) {
 		{"jobs that are too large", one, []string{"--procs", "9"}, "no worker can run any of the 1 jobs: give larger ones by --procs or --workers", exitFailed},
 		{"no run times", swfLines([4]int{0, 0, 1, 1}), nil, "--clean swf leaves none of the jobs", exitFailed},
 		{"a machine of no size", strings.Replace(one, "10", "10000000000", 1), nil, "its header has 10000000000 processors", exitFailed},
+		{"a key that is none", one, []string{"--policy", "x:presett=fifo"}, `policy x: key "presett" is unknown: did you mean "preset"?`, exitUsage},
 		{"a window beyond the log", one, []string{"--starts", "1:1"}, "a window of 1 jobs from job 1 on is refused: there are 1 jobs", exitUsage},
 		{"a cleaning", one, []string{"--clean", "all"}, "swf, rls or predictsim is wanted", exitUsage},
 		{"two policies of one name", one, []string{"--policy", "a:", "--policy", "a:hold_after=1s"}, "two are named a", exitUsage},

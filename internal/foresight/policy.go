@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/nearest"
 )
 
 // Policy is a queue's settings under a name.
@@ -89,6 +90,8 @@ func (p *Policy) parse(text string) (preset string, own []rota.Setting, err erro
 			return "", nil, rota.Refusef(rota.KindInvalid, "policy", "policy %s: %q is refused: key=value is wanted", p.Name, part)
 		case key == "preset":
 			preset = value
+		case nearest.Name(key, append(rota.PolicyKeys(), "preset")) == "preset":
+			return "", nil, rota.Refusef(rota.KindInvalid, "key", "policy %s: key %q is unknown: did you mean \"preset\"?", p.Name, key)
 		default:
 			own = append(own, rota.Setting{Key: key, Value: value})
 		}

@@ -120,7 +120,7 @@ var rooms = []room{
 		never: []string{raftLibrary, raftStore, gossip, commandLine, settings}},
 	{path: "internal/relay", may: []string{".", "internal/limits", "internal/secret", "client"}, tests: []string{"test/rig"}, only: []string{postgresDriver}},
 	{path: "internal/loadgen", may: []string{".", "internal/limits", "client", "internal/flowfile", "internal/millis"}, only: []string{errorGroup}},
-	{path: "internal/foresight", may: []string{".", "internal/limits", "internal/flowfile", "internal/millis", "fsm", "fsm/entry", "fsm/fsmpb"}, only: []string{}},
+	{path: "internal/foresight", may: []string{".", "internal/limits", "internal/flowfile", "internal/millis", "internal/nearest", "fsm", "fsm/entry", "fsm/fsmpb"}, only: []string{}},
 	{path: "internal/foresight/eta", may: []string{".", "internal/limits", "fsm", "fsm/entry", "fsm/fsmpb"}, tests: []string{"internal/flowfile", "internal/foresight"}, only: []string{}},
 	{path: "internal/access", may: []string{".", "internal/limits"}, only: []string{}},
 	{path: "internal/limits", may: []string{"."}, only: []string{}},

@@ -8980,10 +8980,11 @@ type StatusResponse struct {
 	DateMs       int64                  `protobuf:"varint,6,opt,name=date_ms,json=dateMs,proto3" json:"date_ms,omitempty"`
 	Mode         string                 `protobuf:"bytes,7,opt,name=mode,proto3" json:"mode,omitempty"`
 	Jobs         *JobCounts             `protobuf:"bytes,8,opt,name=jobs,proto3" json:"jobs,omitempty"`
-	Workers      int64                  `protobuf:"varint,9,opt,name=workers,proto3" json:"workers,omitempty"`
-	Nodes        []*NodeStatus          `protobuf:"bytes,10,rep,name=nodes,proto3" json:"nodes,omitempty"`
-	ModeReason   string                 `protobuf:"bytes,11,opt,name=mode_reason,json=modeReason,proto3" json:"mode_reason,omitempty"`
-	Drained      bool                   `protobuf:"varint,12,opt,name=drained,proto3" json:"drained,omitempty"`
+	// Registered and not RETIRED.
+	Workers    int64         `protobuf:"varint,9,opt,name=workers,proto3" json:"workers,omitempty"`
+	Nodes      []*NodeStatus `protobuf:"bytes,10,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	ModeReason string        `protobuf:"bytes,11,opt,name=mode_reason,json=modeReason,proto3" json:"mode_reason,omitempty"`
+	Drained    bool          `protobuf:"varint,12,opt,name=drained,proto3" json:"drained,omitempty"`
 	// The version of the rules in force.
 	RulesVersion uint32 `protobuf:"varint,13,opt,name=rules_version,json=rulesVersion,proto3" json:"rules_version,omitempty"`
 	// What state_bytes_max bounds (SPEC §4.14), and it.
