@@ -24,6 +24,8 @@ type measured struct {
 	Lost        *int64   `json:"lost"`
 	Duplicated  *int64   `json:"duplicated"`
 	Errors      *int64   `json:"errors"`
+	ServersCPU  *float64 `json:"servers_cpu_us_per_job"`
+	CPUUnknown  string   `json:"servers_cpu_unknown"`
 	Waits       []struct {
 		Class string `json:"class"`
 		Jobs  int    `json:"jobs"`
@@ -49,14 +51,19 @@ func (m *measured) judge(t *testing.T, jobs int) {
 	}
 }
 
-// A measurement of jobs rides out the leader's death.
+// A measurement of jobs rides out the leader's death, and knows then that it does not know what its servers used.
 func TestBenchJobsWhileLeaderDies(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
-	p := launch(t, "bench jobs", []string{c.env()}, "bench", "jobs", "--jobs", "2000", "--rate", "300", "--workers", "2")
+	p := launch(t, "bench jobs", []string{c.env()}, "bench", "jobs", "--jobs", "2000", "--rate", "300", "--workers", "2",
+		"--admin", c.all[0].Admin+","+c.all[1].Admin+","+c.all[2].Admin)
 	flowing(t, c, "bench", 300)
 	dies(t, c, p)
-	finish(t, p, 120*time.Second).judge(t, 2000)
+	m := finish(t, p, 120*time.Second)
+	m.judge(t, 2000)
+	if m.ServersCPU != nil || !strings.HasPrefix(m.CPUUnknown, "a server restarted") {
+		t.Errorf("the servers used %v µs a job, not known is %q: one of them restarted", m.ServersCPU, m.CPUUnknown)
+	}
 	c.verified(t, 3)
 }
 
