@@ -32,7 +32,7 @@ type Observer struct {
 	Disconnected func(ConnectionEvent)
 	// TurnedAway: a node could not be reached or does not take the worker for now (Err), such
 	// as one beyond what its credential may register. The worker keeps asking; each kind of
-	// failure of each node is reported once until it is connected again.
+	// failure of each node is reported at once, and every 30 s until it is connected again.
 	TurnedAway func(ConnectionEvent)
 }
 

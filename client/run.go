@@ -162,6 +162,9 @@ func (t *leaseTable) watchSoon() {
 	}
 }
 
+// turnedAwayEvery is how often a failure that goes on is reported.
+const turnedAwayEvery = 30 * time.Second
+
 // connect keeps one stream to one node, and goes to another when it breaks. It
 // returns nil after the farewell, an error when no other try would help.
 func (w *Worker) connect(ctx context.Context, t *leaseTable) error {
@@ -172,7 +175,7 @@ func (w *Worker) connect(ctx context.Context, t *leaseTable) error {
 		address, subject string
 		kind             rota.Kind
 	}
-	told := map[failure]bool{}
+	told := map[failure]time.Time{}
 	for try := 0; ; try++ {
 		s := &stream{table: t, node: nodes[at%len(nodes)], takeover: takeover, connection: w.nextConnection()}
 		err := s.serve(ctx)
@@ -198,8 +201,8 @@ func (w *Worker) connect(ctx context.Context, t *leaseTable) error {
 			return during("work", e)
 		}
 		t.log.Info("connection lost, going on elsewhere", "address", s.node.address, "err", e)
-		if f := (failure{s.node.address, e.Subject, e.Kind}); !s.welcomed && !told[f] {
-			told[f] = true
+		if f := (failure{s.node.address, e.Subject, e.Kind}); !s.welcomed && time.Since(told[f]) >= turnedAwayEvery {
+			told[f] = time.Now()
 			t.tellConnection(w.observer.TurnedAway, s, e)
 		}
 		if s.healthy {

@@ -336,23 +336,33 @@ func TestWorker_refusesToRunWhereItIsRefused(t *testing.T) {
 	})
 }
 
-// A worker that the cluster does not take for now goes on asking, and says why once: its
-// operator would look at a silent one for ever.
+// A worker that the cluster does not take for now goes on asking, and says why at once and now
+// and then: its operator would look at a silent one for ever.
 func TestWorker_tellsThatItIsTurnedAway(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f, stop := setup(t, 1)
 		defer stop()
 		told := make(chan ConnectionEvent, 10)
 		w := f.worker(rota.WorkerSpec{}, newScript().handle, WithObserver(Observer{TurnedAway: func(e ConnectionEvent) { told <- e }}))
-		for range 3 {
+		refuse := func() {
 			s, _ := f.stream()
 			s.end <- words.ToStatus(rota.Refusef(rota.KindExhausted, "max_workers", "cert:worker/a has 3 workers, 3 are allowed"))
+		}
+		for range 3 {
+			refuse()
+		}
+		synctest.Wait()
+		if n := len(told); n != 1 {
+			t.Fatalf("it is told %d times at first", n)
+		}
+		for began := time.Now(); time.Since(began) < 2*turnedAwayEvery; {
+			refuse()
 		}
 		s, _ := f.stream()
 		s.welcome(1)
 		s.answerBeat(100_000)
-		if n := len(told); n != 1 {
-			t.Fatalf("it is told %d times", n)
+		if n := len(told); n != 3 {
+			t.Fatalf("it is told %d times in a minute", n)
 		}
 		if e := <-told; !errors.Is(e.Err, rota.ErrExhausted) || !strings.Contains(e.Err.Error(), "3 are allowed") || e.Address == "" {
 			t.Errorf("told %+v", e)

@@ -140,7 +140,7 @@ func (fc *forecaster) basis(x *rota.ETA, f *eta.Forecast, past *eta.Past, queue 
 	if n := past.Runs(); n > 0 {
 		say("run times are those of the newest %d jobs that completed", n)
 	} else {
-		say("no job of queue %s has completed that is known here: run times are estimates", queue)
+		say("no job of queue %s has completed that is known here, where the last seconds may be missing: run times are estimates", queue)
 	}
 	if f.Guessed > 0 {
 		say("nothing is known of how long %d of the jobs before it take: a minute, or as long again, is assumed", f.Guessed)
@@ -203,7 +203,9 @@ func (fc *forecaster) past(ctx context.Context, queue rota.QueueName) (*eta.Past
 			delete(fc.pasts, of)
 		}
 	}
-	fc.pasts[queue] = readPast{p, now}
+	if p.Runs() > 0 { // none costs nothing to read, and the first are on their way
+		fc.pasts[queue] = readPast{p, now}
+	}
 	return p, nil
 }
 

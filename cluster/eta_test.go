@@ -54,6 +54,35 @@ func TestETA(t *testing.T) {
 	}
 }
 
+// TestETA_knowsTheFirstToComplete: that nothing had completed when it was asked before does not stand.
+func TestETA_knowsTheFirstToComplete(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 1)
+	n := b.leader()
+	jobs := specs("j", 4)
+	submitAll(t, n, jobs)
+	h := newHand(t, n, "w1", 1)
+	leases := h.take(1)
+	h.do(rota.VerbAck, leases...)
+	basis := func() string { // of any that waits
+		for i := range jobs {
+			if x, _, err := n.ETA(within(t, ample), jobs[i].ID, peer.ReadOptions{}); err != nil {
+				t.Error(err)
+			} else if x.State == rota.JobQueued {
+				return strings.Join(x.Basis, "\n")
+			}
+		}
+		return "none waits"
+	}
+	if said := basis(); !strings.Contains(said, "no job of queue default has completed") {
+		t.Errorf("before one has: %q", said)
+	}
+	h.do(rota.VerbComplete, leases...)
+	if said := basis(); !strings.Contains(said, "run times are those of the newest 1 jobs") {
+		t.Errorf("after one has: %q", said)
+	}
+}
+
 // TestETA_bounded: so many ask at a time, and no caller has all the room.
 func TestETA_bounded(t *testing.T) {
 	t.Parallel()

@@ -105,7 +105,7 @@ func TestWatch_aHungNodeIsNoSkew(t *testing.T) {
 		return silent.err != nil && other.err == nil
 	})
 	n.watch.once()
-	if problems := n.watch.problems(); len(problems) > 0 {
-		t.Errorf("problems %q, skew %v", problems, n.watch.skew())
+	if skew := n.watch.skew(); skew.Abs() >= peerTimeout/2 {
+		t.Errorf("clocks of one machine are %v apart, as long as a hung node was waited for", skew)
 	}
 }
