@@ -151,7 +151,7 @@ func TestErrors_sayWhatIsThere(t *testing.T) {
 		"a node that starts": {func(t *testing.T) net.Addr { return listen(t).Addr() },
 			"the port is open and nobody answers, as while a node starts, or waits for others"},
 		"an admin port": {func(t *testing.T) net.Addr { return serve(t, (*http.Protocols).SetHTTP1) },
-			"an HTTP server is there that is no client port of a node; is it the one of --admin?"},
+			"an HTTP server is there that is no client port of a node, as that of --admin is none"},
 		"a server of HTTP/2": {func(t *testing.T) net.Addr { return serve(t, (*http.Protocols).SetUnencryptedHTTP2) },
 			"an HTTP server is there that is no client port of a node, which answered 404 (Not Found)"},
 		"a server that wants TLS": {func(t *testing.T) net.Addr { return serve(t, nil) }, "or wants TLS"},

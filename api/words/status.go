@@ -154,7 +154,7 @@ func plain(message string) string {
 	inner = strings.TrimPrefix(strings.TrimSuffix(inner, `"`), "transport: ")
 	switch preface, ended := strings.CutPrefix(inner, "error reading server preface: "); {
 	case ended && strings.Contains(preface, "HTTP/1.1 header"):
-		return noClientPort + "; is it the one of --admin?"
+		return noClientPort + ", as that of --admin is none"
 	case ended && strings.Contains(preface, "frame too large"): // an alert of TLS reads so
 		return "no connection: what answers does not speak as a client port of a node does, or wants TLS"
 	case ended && strings.Contains(preface, "use of closed network connection"): // the library's own end of the wait
