@@ -355,7 +355,7 @@ func TestWorker_tellsThatItIsTurnedAway(t *testing.T) {
 		if n := len(told); n != 1 {
 			t.Fatalf("it is told %d times at first", n)
 		}
-		for began := time.Now(); time.Since(began) < 2*turnedAwayEvery; {
+		for began := time.Now(); time.Since(began) < 2*turnedAwayEvery+5*backoffMost; {
 			refuse()
 		}
 		s, _ := f.stream()

@@ -147,6 +147,9 @@ func plain(message string) string {
 		answer, _, _ = strings.Cut(answer, ";")
 		return noClientPort + ", which answered " + answer
 	}
+	if strings.HasPrefix(message, "write tcp ") { // where the first bytes to it failed
+		return closedMute + " (" + message[strings.LastIndex(message, ": ")+2:] + ")"
+	}
 	inner, ok := strings.CutPrefix(message, `connection error: desc = "`)
 	if !ok {
 		return message
@@ -160,7 +163,7 @@ func plain(message string) string {
 	case ended && strings.Contains(preface, "use of closed network connection"): // the library's own end of the wait
 		return "no connection: the port is open and nobody answers, as while a node starts, or waits for others (/readyz at its --admin says for what)"
 	case ended:
-		return "no connection: it was closed without an answer, as where a node ends, or wants TLS (" + preface + ")"
+		return closedMute + " (" + preface + ")"
 	}
 	return "no connection: " + strings.TrimPrefix(inner, "Error while dialing: ")
 }
@@ -168,6 +171,7 @@ func plain(message string) string {
 const (
 	// foreignAnswer is how the library reports an answer that no gRPC server gave.
 	foreignAnswer = "unexpected HTTP status code received from server: "
+	closedMute    = "no connection: it was closed without an answer, as where a node ends, or wants TLS"
 	noClientPort  = "no connection: an HTTP server is there that is no client port of a node"
 )
 

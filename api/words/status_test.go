@@ -67,6 +67,31 @@ func TestStatus_codes(t *testing.T) {
 	}
 }
 
+// TestFromStatus_connections: how the library met an address becomes what is there.
+func TestFromStatus_connections(t *testing.T) {
+	t.Parallel()
+	const preface = `connection error: desc = "error reading server preface: `
+	for message, want := range map[string]string{
+		preface + `raw-read tcp 127.0.0.1:1->127.0.0.1:2: use of closed network connection"`:           "the port is open and nobody answers",
+		preface + `http2: frame too large, note that the frame header looked like an HTTP/1.1 header"`: "no client port of a node",
+		preface + `http2: frame too large"`:                      "or wants TLS",
+		preface + `connection reset by peer"`:                    "or wants TLS (connection reset by peer)",
+		"write tcp 127.0.0.1:1->127.0.0.1:2: write: broken pipe": "or wants TLS (broken pipe)",
+		`connection error: desc = "transport: Error while dialing: dial tcp 127.0.0.1:2: connect: connection refused"`: "dial tcp 127.0.0.1:2: connect: connection refused",
+	} {
+		if got := FromStatus(status.Error(codes.Unavailable, message)).Text; !strings.HasPrefix(got, "no connection: ") || !strings.Contains(got, want) {
+			t.Errorf("%q: %q, %q is wanted", message, got, want)
+		}
+	}
+	const foreign = "unexpected HTTP status code received from server: 404 (Not Found); malformed header: missing HTTP content-type"
+	if e := FromStatus(status.Error(codes.Unimplemented, foreign)); e.Kind != rota.KindUnavailable || !strings.HasSuffix(e.Text, "which answered 404 (Not Found)") {
+		t.Errorf("%+v", e)
+	}
+	if e := FromStatus(status.Error(codes.Unimplemented, "unknown method Past")); e.Kind != rota.KindInvalid {
+		t.Errorf("a method that a node lacks: %+v", e)
+	}
+}
+
 func TestToStatus_strangers(t *testing.T) {
 	t.Parallel()
 	var none *rota.Error
