@@ -135,8 +135,18 @@ func main() {
 			err = p.measureTable(ctx)
 		}
 	}
+	interrupted := ctx.Err() != nil
 	stop()
-	if err != nil {
+	exit(err, interrupted)
+}
+
+// exit says why there is no result, and ends the program so.
+func exit(err error, interrupted bool) {
+	switch {
+	case interrupted:
+		fmt.Fprintln(os.Stderr, "bench: interrupted: its part of the tables is as it was")
+		os.Exit(130)
+	case err != nil:
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -22,6 +23,9 @@ type machine struct {
 func (p *plan) look(ctx context.Context) (m machine, err error) {
 	m = machine{processors: runtime.NumCPU(), processor: field("/proc/cpuinfo", "model name"), system: runtime.GOOS,
 		load: strings.Join(strings.Fields(line("/proc/loadavg") + " ? ? ?")[:3], ", ")}
+	if busy, err := strconv.ParseFloat(strings.Split(m.load, ",")[0], 64); err == nil && busy > float64(m.processors)/2 {
+		p.say("the machine has other work, a load of %s on %d processors: all figures will show it", m.load, m.processors)
+	}
 	if release := line("/proc/sys/kernel/osrelease"); release != "" {
 		m.system += " " + release
 	}
