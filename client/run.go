@@ -175,7 +175,7 @@ func (w *Worker) connect(ctx context.Context, t *leaseTable) error {
 		address, subject string
 		kind             rota.Kind
 	}
-	told := map[failure]time.Time{}
+	reported := map[failure]time.Time{}
 	for try := 0; ; try++ {
 		s := &stream{table: t, node: nodes[at%len(nodes)], takeover: takeover, connection: w.nextConnection()}
 		err := s.serve(ctx)
@@ -184,7 +184,7 @@ func (w *Worker) connect(ctx context.Context, t *leaseTable) error {
 			// Once taken over, the id is ours; if another takes it over later, it is theirs.
 			takeover = false
 			t.tellConnection(w.observer.Disconnected, s, err)
-			clear(told)
+			clear(reported)
 		}
 		switch {
 		case err == nil:
@@ -201,8 +201,8 @@ func (w *Worker) connect(ctx context.Context, t *leaseTable) error {
 			return during("work", e)
 		}
 		t.log.Info("connection lost, going on elsewhere", "address", s.node.address, "err", e)
-		if f := (failure{s.node.address, e.Subject, e.Kind}); !s.welcomed && time.Since(told[f]) >= turnedAwayEvery {
-			told[f] = time.Now()
+		if f := (failure{s.node.address, e.Subject, e.Kind}); !s.welcomed && time.Since(reported[f]) >= turnedAwayEvery {
+			reported[f] = time.Now()
 			t.tellConnection(w.observer.TurnedAway, s, e)
 		}
 		if s.healthy {

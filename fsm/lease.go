@@ -141,10 +141,10 @@ func outputDigest(op *fsmpb.LeaseOp) []byte {
 
 // open answers for a lease that stays open. Those of one moment are mostly answered alike, and with one outcome, as in became.
 func (lg *leasing) open(l *leaseRow, state rota.JobState) *fsmpb.Outcome {
-	o := lg.told
+	o := lg.latest
 	if o.GetJobState() != uint32(state) || o.GetDeadlineMs() != int64(l.Deadline.Clock) || o.GetRenewals() != l.Renewals {
 		o = &fsmpb.Outcome{JobState: uint32(state), DeadlineMs: int64(l.Deadline.Clock), Renewals: l.Renewals}
-		lg.told = o
+		lg.latest = o
 	}
 	return o
 }

@@ -19,8 +19,8 @@ type leasing struct {
 	leases table[string, leaseRow, *leaseRow]
 	// bringing is the verb that is being applied, where it brings its handler's log; nil else.
 	bringing *fsmpb.LeaseOp
-	// told is the outcome that the latest call of open returned.
-	told *fsmpb.Outcome
+	// latest is the outcome that the latest call of open returned.
+	latest *fsmpb.Outcome
 }
 
 // closeLease takes a lease out of the state and notes its end in the job's

@@ -79,7 +79,7 @@ func (a benchCommands) fill() *cobra.Command {
 		Use:   "fill",
 		Short: "Fill queues that nobody works on, for measurements beside many pending jobs",
 		Long: `Submit jobs to queues that nobody works on, for measurements beside many pending jobs. It ends with the refusal once
-admission had no room for 20 s: queue_cap and the cluster's state_bytes_max are what mostly bounds it.`,
+admission has had no room for 20 s, mostly because of the queue's queue_cap or the cluster's state_bytes_max.`,
 		Args: cobra.NoArgs,
 	}
 	fillingFlags(cmd.Flags(), f)

@@ -48,7 +48,7 @@ func (f *full) Submit(_ context.Context, jobs ...rota.JobSpec) ([]rota.Submitted
 	return outcomes, nil
 }
 
-// Who waits for room that nobody makes is told so, and what was accepted counts.
+// A run that waits for room that nobody makes ends with the refusal, and still counts what was accepted.
 func TestProducers_patience(t *testing.T) {
 	t.Parallel()
 	ledger := newLedger("run", 5)

@@ -46,8 +46,8 @@ type point struct {
 // single rounds said 0.85 to 1.12 of the same build.
 const pairsInTurns = 3
 
-// A server that holds longFrom pending jobs collects its garbage less than once in a round, which says now too much and now too
-// little of what that costs: its rounds in turns have longTimes as many jobs.
+// A server that holds longFrom pending jobs or more collects its garbage less than once in a usual round, so that a round shows
+// either too much of that cost or none: its rounds in turns have longTimes as many jobs.
 const longFrom, longTimes = 1_000_000, 5
 
 // measureScale is `make bench-scale`.

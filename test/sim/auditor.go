@@ -160,7 +160,7 @@ type auditLease struct {
 	// timesOut is when its max_runtime is over, 0 for never.
 	timesOut rota.Clock
 	acked    bool
-	// repeated says that its worker heard of it by an answered beat alone, later than one that beats every 2 s would have.
+	// repeated is set if its worker learned of it only from the answer to a beat, later than a worker that beats every 2 s.
 	repeated bool
 	// abandonedAt and the rest: of a lease whose worker died.
 	abandonedAt Time
@@ -409,9 +409,9 @@ func (a *auditor) ended(e *rota.Event, j *auditJob) {
 	if e.Reason == rota.ReasonTimedOut {
 		a.TimedOut++
 	}
-	if l.abandonedAt == 0 && e.Kind == rota.EventLeaseExpired && l.acked && !l.repeated {
+	if l.abandonedAt == 0 && e.Kind == rota.EventLeaseExpired && l.acked {
 		a.Expired++
-		if k := l.worker; !k.down && k.soundSince <= l.granted && k.session == e.Session {
+		if k := l.worker; !k.down && !l.repeated && k.soundSince <= l.granted && k.session == e.Session {
 			a.failf("lease %s of worker %s, alive and connected since %d, expired", e.Lease, k.id, k.soundSince)
 		}
 	}

@@ -95,15 +95,15 @@ func (k *worker) beatAnswered(n *node, session rota.Session, sent Time, clock ro
 	// The node tells what its replica holds open: nothing stays lost.
 	for _, a := range n.machine.Assignments(k.id, session) {
 		if k.w.IdleBeat > 0 && k.tasks[a.Lease.ID] == nil {
-			k.hearsLate(a.Lease.ID)
+			k.noteRepeated(a.Lease.ID)
 		}
 		k.w.send(k.reaches(n), &k.actor, func() { k.assigned(a) })
 	}
 }
 
-// hearsLate notes that a beat's answer tells of a lease of which the worker has not heard: what told of it first was lost, as no
-// message is within a stream that stands, and with rare beats that takes up to a whole short lease.
-func (k *worker) hearsLate(id rota.LeaseID) {
+// noteRepeated marks a lease whose first message was lost, so that its worker learns of it from the answer to a beat. A real stream
+// loses no message while it stands; here, with rare beats, that may take as long as a whole short lease.
+func (k *worker) noteRepeated(id rota.LeaseID) {
 	if l := k.w.audit.leases[id]; l != nil && k.w.now > l.granted+beatEvery {
 		l.repeated = true
 	}
