@@ -12,7 +12,7 @@ import (
 func TestShape(t *testing.T) {
 	t.Parallel()
 	tree, root := setup(t)
-	report(t, checkShape(tree, largeTypes, largePackages))
+	report(t, checkShape(tree, largeTypes))
 	if len(upward) == 0 {
 		return
 	}
@@ -40,27 +40,23 @@ func TestShape_finds(t *testing.T) {
 	for i := range methodsMost + 1 {
 		fmt.Fprintf(&big, "func (T) m%d() {}\n", i)
 	}
-	sources := map[string]string{"p/t.go": big.String()}
-	for i := range filesMost {
-		sources[fmt.Sprintf("p/f%d.go", i)] = "package p\n"
-	}
-	tree, err := plant(sources)
+	tree, err := plant(map[string]string{"p/t.go": big.String()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
-		name          string
-		types, places map[string]int
-		want          []string
+		name  string
+		types map[string]int
+		want  []string
 	}{
-		{"no exception", nil, nil, []string{"p.T has 81 methods, at most 80", "p has 89 files, at most 88"}},
-		{"fitting ones", map[string]int{"p.T": 81}, map[string]int{"p": 89}, nil},
-		{"too high ones", map[string]int{"p.T": 82}, map[string]int{"p": 90}, []string{"allows 82: lower it", "allows 90: lower it"}},
-		{"one for nothing", map[string]int{"p.T": 81, "p.U": 90}, map[string]int{"p": 89}, []string{"p.U is gone"}},
+		{"no exception", nil, []string{"p.T has 81 methods, at most 80"}},
+		{"fitting ones", map[string]int{"p.T": 81}, nil},
+		{"too high ones", map[string]int{"p.T": 82}, []string{"allows 82: lower it"}},
+		{"one for nothing", map[string]int{"p.T": 81, "p.U": 90}, []string{"p.U is gone"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			matches(t, checkShape(tree, c.types, c.places), c.want)
+			matches(t, checkShape(tree, c.types), c.want)
 		})
 	}
 }
