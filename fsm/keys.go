@@ -252,6 +252,9 @@ func (kr *keyring) review(c *keyCountRow) {
 	if kr.groups[c.queue] == nil {
 		c.turn = 0
 	}
+	if r.Rate > 0 && kr.m.head.rules >= shortenRules {
+		c.tat = r.bucket().within(c.tat, kr.m.head.clock)
+	}
 	if c.blocker != "" && r.Sequence != rota.SequenceBlock {
 		kr.skip(c, "RULE_CHANGED")
 		return

@@ -220,6 +220,7 @@ func (pl *placement) changeQueue(q *queueRow, policy rota.QueuePolicy, expected 
 	pl.timePromotion(q, pl.registry.queues[q.name])
 	pl.changeRules(q, before)
 	pl.m.admission.reviewQueue(q, &old)
+	pl.shorten(q, &old)
 	pl.m.journal.emit(rota.Event{Kind: rota.EventQueueChanged, Queue: q.name, Text: policy.Preset})
 }
 

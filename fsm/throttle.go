@@ -295,6 +295,9 @@ func (lm *admission) countDomain(l *leaseRow, what outcome) {
 func (lm *admission) fireDomain(key string) {
 	d := lm.domains.edit(key)
 	d.window.expire(domainSpan, lm.m.head.clock)
+	if lm.m.head.rules >= shortenRules {
+		d.tat = lm.probes(d.queue).within(d.tat, lm.m.head.clock)
+	}
 	lm.settleDomain(d)
 }
 

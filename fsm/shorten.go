@@ -1,0 +1,128 @@
+package fsm
+
+import (
+	"slices"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/sched"
+)
+
+// shortenRules are the first rules under which a change that shortens an interval counts for jobs that wait
+// already (SPEC §16.10).
+const shortenRules = 2
+
+// within returns a tat at most a whole burst ahead of now: so the next token is at most one interval away. A bucket
+// never takes more by itself; the tat of one whose rate or burst was changed may lie further ahead.
+func (b bucket) within(tat int64, now rota.Clock) int64 {
+	if over := ahead(tat, now) - b.burst*b.every; over > 0 {
+		tat -= over
+	}
+	return tat
+}
+
+// shorten applies a change of a queue's intervals to what waits under the old ones: its failure domains, the bars and
+// the periods of its workers, and its jobs in backoff (SPEC §16.10). It walks all workers or all live jobs, which only
+// an operator's change of such an interval costs.
+func (pl *placement) shorten(q *queueRow, old *rota.QueuePolicy) {
+	if pl.m.head.rules < shortenRules {
+		return
+	}
+	p := &q.policy
+	if coolFor(p) < coolFor(old) || p.DenyMs < old.DenyMs || p.UnitsPeriodMs < old.UnitsPeriodMs {
+		pl.m.fleet.shorten(q)
+	}
+	if p.BackoffBaseMs != old.BackoffBaseMs || p.BackoffFactorPermille != old.BackoffFactorPermille ||
+		p.BackoffCapMs != old.BackoffCapMs ||
+		p.BackoffJitterPermille != old.BackoffJitterPermille || p.BackoffUnitMs != old.BackoffUnitMs {
+		pl.m.leasing.backOffAnew(q, old)
+	}
+}
+
+// coolFor returns for how many ms a queue bars a type, 0 where it bars none.
+func coolFor(p *rota.QueuePolicy) int64 {
+	if p.CoolAfter == 0 {
+		return 0
+	}
+	return p.CoolMs
+}
+
+// shorten ends what bars the workers of a queue no later than a bar would that began now. A bar says nothing of the
+// queue that set it, and counts in all queues that bar: so the longest of the queues that its worker serves bounds it.
+func (fl *fleet) shorten(q *queueRow) {
+	var barred []rota.WorkerID
+	fl.workers.scan(func(id rota.WorkerID, w *workerRow) bool {
+		if len(w.cooling)+len(w.denied)+len(w.units) > 0 && slices.Contains(w.spec.Queues, q.name) {
+			barred = append(barred, id)
+		}
+		return true
+	})
+	now := fl.m.head.clock
+	for _, id := range barred {
+		w := fl.workers.edit(id)
+		w.settleHealth(now)
+		var cool, deny int64
+		for _, name := range w.spec.Queues {
+			if of := fl.m.queues.get(name); of != nil {
+				cool, deny = max(cool, coolFor(&of.policy)), max(deny, of.policy.DenyMs)
+			}
+		}
+		w.cooling = lasting(noLater(w.cooling, now+rota.Clock(cool)), now)
+		w.denied = lasting(noLater(w.denied, now+rota.Clock(deny)), now)
+		w.units = inPeriod(w.units, q, fl.m.head.now())
+		fl.reviewWorker(w)
+	}
+}
+
+// noLater returns the bars with none that ends after a moment. The list is a new one: older copies of the row share
+// the old one.
+func noLater(list []rota.TypeUntil, end rota.Clock) []rota.TypeUntil {
+	list = slices.Clone(list)
+	for i := range list {
+		list[i].Until.Clock = min(list[i].Until.Clock, end)
+	}
+	return list
+}
+
+// inPeriod returns what a worker used with the period of a queue replaced by the one of its present length that now is
+// in, where that ends sooner.
+func inPeriod(list []rota.UnitsUsed, q *queueRow, now rota.Moment) []rota.UnitsUsed {
+	if q.policy.UnitsPerPeriod == 0 {
+		return list
+	}
+	period := rota.Clock(q.policy.UnitsPeriodMs)
+	since := now.At(now.Clock - now.Clock%period)
+	list = slices.Clone(list)
+	for i := range list {
+		if u := &list[i]; u.Queue == q.name && u.Until.Clock > since.Clock+period {
+			u.Since, u.Until.Clock = since, since.Clock+period
+		}
+	}
+	return list
+}
+
+// backOffAnew has the jobs of a queue that wait for its backoff wait for its present one, from the end of their
+// attempt on. A wait that a handler asked for stays.
+func (lg *leasing) backOffAnew(q *queueRow, old *rota.QueuePolicy) {
+	due := map[rota.JobID]rota.Clock{}
+	var ids []rota.JobID
+	lg.m.jobs.scan(func(id rota.JobID, j *jobRow) bool {
+		if j.spec.Queue != q.name || j.state != rota.JobDelayed || j.attempt == 0 || j.declines+j.snoozes > 0 ||
+			len(j.attempts) == 0 {
+			return true
+		}
+		ended := j.attempts[len(j.attempts)-1].Ended.Clock
+		until := func(p *rota.QueuePolicy) rota.Clock {
+			return ended + rota.Clock(sched.BackoffMs(id, j.attempt-1, j.spec.Retry.Over(p)))
+		}
+		if at := until(&q.policy); until(old) == j.due && at != j.due {
+			ids, due[id] = append(ids, id), at
+		}
+		return true
+	})
+	for _, id := range ids {
+		j := lg.m.jobs.edit(id)
+		lg.m.own(j)
+		lg.m.timers.wake.set(string(id), int64(j.due), int64(due[id]))
+		j.due = due[id]
+	}
+}

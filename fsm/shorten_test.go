@@ -1,0 +1,169 @@
+package fsm
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/peer"
+)
+
+// TestShorten_releasesWhatWaits has a job wait under each rule with an interval, shortens the interval, and wants the
+// job to be placed one new interval later. Under the first rules it waits on.
+func TestShorten_releasesWhatWaits(t *testing.T) {
+	t.Parallel()
+	keyed := func(rule rota.KeyRule) *fsmpb.Op {
+		rule.Name = "acct"
+		return SetKeyRuleOp(&rule)
+	}
+	first := func(b *bench, change ...func(*rota.JobSpec)) {
+		b.worker("w", 10)
+		b.acked("first", change...)
+		b.submit("j", change...)
+	}
+	failed := func(b *bench, times int, change ...func(*rota.JobSpec)) {
+		b.worker("w", 10)
+		for i := range times {
+			l := b.acked(fmt.Sprint("f", i), change...)
+			b.ok(verb(rota.VerbFail, l, func(c *peer.LeaseCommand) { c.Fail = peer.FailNoRetry }))
+		}
+	}
+	for _, c := range []struct {
+		name string
+		// wait leaves job j waiting by a reason for more than 20 s; shorter has it wait for within at most.
+		wait    func(b *bench)
+		reason  string
+		shorter *fsmpb.Op
+		within  rota.Clock
+		// always says that the first rules released the job as well.
+		always bool
+	}{
+		{"rate_of_a_key", func(b *bench) {
+			b.ok(keyed(rota.KeyRule{Rate: 1, PeriodMs: 3_600_000}))
+			first(b, keys("acct:7"))
+		}, "KEY_RATE", keyed(rota.KeyRule{Rate: 100, PeriodMs: 1_000}), 10, false},
+		{"burst_of_a_key", func(b *bench) {
+			b.ok(keyed(rota.KeyRule{Rate: 1, PeriodMs: 60_000, Burst: 3}))
+			b.submit("more", keys("acct:7"))
+			b.submit("most", keys("acct:7"))
+			b.worker("w", 10)
+			b.submit("first", keys("acct:7"))
+			for _, l := range inOrder(b.match()) {
+				b.ok(verb(rota.VerbComplete, l))
+			}
+			b.submit("j", keys("acct:7"))
+		}, "KEY_RATE", keyed(rota.KeyRule{Rate: 1, PeriodMs: 10_000}), 10_000, false},
+		{"rule_of_a_value_deleted", func(b *bench) {
+			b.ok(keyed(rota.KeyRule{Rate: 1, PeriodMs: 1_000}))
+			b.ok(keyed(rota.KeyRule{Value: "7", Rate: 1, PeriodMs: 3_600_000}))
+			first(b, keys("acct:7"))
+		}, "KEY_RATE", DeleteKeyRuleOp("", "acct", "7"), 1_000, false},
+		{"probes_of_a_domain", func(b *bench) {
+			b.ok(queueOp("default", "domain_min_samples", "1", "domain_probe_rps", "1", "domain_probe_burst", "3"))
+			failed(b, 1, inDomain("zone"))
+			for i := range 3 {
+				b.acked(fmt.Sprint("probe", i), inDomain("zone"))
+			}
+			b.submit("j", inDomain("zone"))
+		}, "DOMAIN_ISOLATED", queueOp("default", "domain_probe_rps", "100", "domain_probe_burst", "1"), 10, false},
+		{"cool_ms", func(b *bench) {
+			b.ok(queueOp("default", "cool_after", "1", "cool_ms", "600000"))
+			failed(b, 1)
+			b.submit("j")
+		}, "COOLING_DOWN", queueOp("default", "cool_ms", "500"), 500, false},
+		{"cool_after_turned_off", func(b *bench) {
+			b.ok(queueOp("default", "cool_after", "1", "cool_ms", "600000"))
+			failed(b, 1)
+			b.submit("j")
+		}, "COOLING_DOWN", queueOp("default", "cool_after", "0"), 0, true},
+		{"deny_ms", func(b *bench) {
+			b.ok(queueOp("default", "deny_ms", "600000", "attempt_max", "1", "lease_ms", "1000", "ack_timeout", "1000"))
+			b.worker("w", 10)
+			b.acked("slow")
+			b.pass(1_000)
+			b.submit("j")
+		}, "TYPE_DENYLISTED", queueOp("default", "deny_ms", "500"), 500, false},
+		{"units_period", func(b *bench) {
+			b.ok(queueOp("default", "units_per_period", "1", "units_period", "1d"))
+			first(b)
+		}, "UNITS_EXHAUSTED", queueOp("default", "units_period", "1s"), 1_000, false},
+		{"backoff", func(b *bench) {
+			b.ok(queueOp("default", "backoff_base", "600s"))
+			b.worker("w", 10)
+			b.ok(verb(rota.VerbFail, b.acked("j")))
+		}, "BACKING_OFF", queueOp("default", "backoff_base", "400ms"), 450, false},
+		{"backoff_raised_and_lowered", func(b *bench) {
+			b.ok(queueOp("default", "backoff_base", "60s", "backoff_jitter", "0"))
+			b.worker("w", 10)
+			b.ok(verb(rota.VerbFail, b.acked("j")))
+			b.ok(queueOp("default", "backoff_base", "600s"))
+		}, "BACKING_OFF", queueOp("default", "backoff_base", "400ms"), 400, false},
+		{"tenant_penalty", func(b *bench) {
+			b.ok(tenantOp("t", "max_concurrent", "1", "penalty_ms", "600000"))
+			b.worker("w", 10)
+			b.ok(verb(rota.VerbComplete, b.acked("first", tenant("t"))))
+			b.submit("j", tenant("t"))
+		}, "TENANT_AT_LIMIT", tenantOp("t", "penalty_ms", "500"), 500, true},
+		{"tenant_window", func(b *bench) {
+			b.ok(queueOp("default", "tenant_window_max", "1", "tenant_window_ms", "600000"))
+			first(b)
+		}, "TENANT_WINDOW_FULL", queueOp("default", "tenant_window_ms", "6000"), 6_000, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			for _, rules := range []uint32{1, 2} {
+				b := newBench(t)
+				b.ok(switchOp(rules))
+				c.wait(b)
+				if got := b.match(); len(got) != 0 {
+					t.Fatalf("placed %v, and nothing may be", got)
+				}
+				if _, why := b.whyOf("j"); why != c.reason+":1" && why != c.reason+":0" {
+					t.Fatalf("job j waits for %s, not %s", why, c.reason)
+				}
+				b.ok(c.shorter)
+				b.pass(c.within)
+				b.match()
+				switch state := b.View.JobState("j"); {
+				case rules >= shortenRules && state != rota.JobAssigned:
+					_, why := b.whyOf("j")
+					t.Fatalf("job j is %s for %s, one new interval after the change", state, why)
+				case rules < shortenRules && state == rota.JobAssigned && !c.always:
+					t.Fatal("rules version 1 changed")
+				}
+				b.sound()
+			}
+		})
+	}
+}
+
+// TestShorten_keepsTheRest: a bar that another queue of the worker may have set stays as long as that queue's, a wait
+// that a handler asked for stays, and a change that lengthens an interval ends nothing.
+func TestShorten_keepsTheRest(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.ok(switchOp(2))
+	b.ok(queueOp("default", "cool_after", "1", "cool_ms", "600000", "backoff_base", "600s"))
+	b.ok(queueOp("other", "cool_after", "1", "cool_ms", "60000"))
+	b.worker("w", 10, serving("default", "other"))
+	asked := b.acked("asked", typed("a"))
+	b.ok(verb(rota.VerbFail, asked, func(c *peer.LeaseCommand) {
+		c.Fail, c.After = peer.FailRetryAfter, 15*time.Minute
+	}))
+	due := b.jobs.get("asked").due
+	bars := func() rota.Clock {
+		w, _ := b.View.Worker("w")
+		return w.Cooling[0].Until.Clock - b.head.clock
+	}
+	b.ok(queueOp("default", "cool_ms", "1000", "backoff_base", "1s"))
+	if left := bars(); left != 60_000 || b.jobs.get("asked").due != due {
+		t.Errorf("the bar ends in %d ms, the job waits until %d", left, b.jobs.get("asked").due)
+	}
+	b.ok(queueOp("default", "cool_ms", "900000"))
+	if left := bars(); left != 60_000 {
+		t.Errorf("a longer cool_ms has the bar end in %d ms", left)
+	}
+	b.sound()
+}
