@@ -431,6 +431,9 @@ type ClusterStatus struct {
 	Autopilot Autopilot `json:"autopilot"`
 	// Backup is the last one that a leader stored, nil for none.
 	Backup *StoredBackup `json:"backup,omitempty"`
+	// TZData is the release of the time zone database that calculates dates. Its index is 0 where it is the one in the
+	// binary of the node that answers.
+	TZData *TZData `json:"tzdata,omitempty"`
 	// ETag is the version of the cluster's own settings.
 	ETag string `json:"etag,omitempty"`
 }

@@ -23,7 +23,7 @@ import (
 var laidOut = []any{JobSpec{}, NodeSpec{}, Attempt{}, Job{}, Lease{}, Attestation{}, TypeUntil{}, UnitsUsed{}, Worker{}, Event{},
 	ServedEvent{}, Domain{}, ModeStatus{}, Explanation{}, ClusterStatus{}, NodeStatus{}, RaftPeer{}, NodeHealth{}, NodeSnapshot{}, NodeArchive{}, SnapshotInfo{}, Workflow{}, WorkflowNode{},
 	Role{}, AccessToken{}, Block{}, Issuer{}, StoredBackup{}, KeyState{}, ScheduleTimes{}, ScheduleSpec{}, Schedule{}, ScheduleDecision{}, Batch{},
-	Plan{}, Webhook{}, ETA{}}
+	Plan{}, Webhook{}, ETA{}, TZData{}, TZInstall{}}
 
 // timesOnly are those of them that have durations alone.
 var timesOnly = []any{ReadAt{}, RetryPolicy{}, Gate{}, Queue{}, TypeStats{}, Unique{}}

@@ -37,6 +37,8 @@ var (
 	blockJSON          = layoutOf[Block]()
 	issuerJSON         = layoutOf[Issuer]()
 	storedBackupJSON   = layoutOf[StoredBackup]()
+	tzDataJSON         = layoutOf[TZData]()
+	tzInstallJSON      = strictly(layoutOf[TZInstall]())
 	keyStateJSON       = layoutOf[KeyState]()
 	scheduleTimesJSON  = layoutOf[ScheduleTimes]()
 	scheduleSpecJSON   = strictly(layoutOf[ScheduleSpec]())
@@ -268,6 +270,18 @@ func (b StoredBackup) MarshalJSON() ([]byte, error) { return storedBackupJSON.ma
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (b *StoredBackup) UnmarshalJSON(text []byte) error { return storedBackupJSON.unmarshal(text, b) }
+
+// MarshalJSON writes dates in both forms.
+func (t TZData) MarshalJSON() ([]byte, error) { return tzDataJSON.marshal(t) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (t *TZData) UnmarshalJSON(text []byte) error { return tzDataJSON.unmarshal(text, t) }
+
+// MarshalJSON writes dates in both forms.
+func (t TZInstall) MarshalJSON() ([]byte, error) { return tzInstallJSON.marshal(t) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (t *TZInstall) UnmarshalJSON(text []byte) error { return tzInstallJSON.unmarshal(text, t) }
 
 // MarshalJSON implements json.Marshaler.
 func (k KeyState) MarshalJSON() ([]byte, error) { return keyStateJSON.marshal(k) }

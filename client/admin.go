@@ -145,6 +145,16 @@ func (c *Client) StoreBackup(ctx context.Context) (b rota.StoredBackup, err erro
 	return b, err
 }
 
+// InstallTZData puts a release of the time zone database into force on the whole cluster, and returns the release in
+// force. Its data are packed zones, as `rota tzdata install` makes them of a file. Installing the same again changes nothing.
+func (c *Client) InstallTZData(ctx context.Context, t rota.TZInstall) (rota.TZData, error) {
+	ask := func(ctx context.Context, n *node) (*rotav1.TZData, error) {
+		return n.cluster.InstallTZData(ctx, words.TZInstallToWire(&t))
+	}
+	from := func(w *rotav1.TZData) (rota.TZData, error) { return *words.TZDataFromWire(w), nil }
+	return one(ctx, c, "install tzdata", from, ask)
+}
+
 // SaveSnapshot writes an online backup to w (SPEC §13.5). It goes to another node
 // only while nothing has been written: backups of two nodes are not one file. With [Stale] it
 // is the state of the node that answers, which works without a leader.

@@ -87,6 +87,8 @@ func (cv *clusterVerbs) Status(context.Context) (rota.ClusterStatus, error) {
 		if last, _, ok := fsm.LastBackup(s); ok {
 			c.Backup = &last
 		}
+		zones := zonesOf(s)
+		c.TZData = zones.report()
 		settings := s.ClusterSettings()
 		c.StateBytes, c.StateBytesMax, c.ETag = s.StateBytes(), settings.StateBytesMax, settings.ETag
 	})

@@ -73,6 +73,7 @@ type Node struct {
 	logs      liveLogs
 	backups   backups
 	dates     scheduleHealth
+	zones     zoneData
 	hookLag   hookLag
 	autopilot autopilot
 	watchdog  watchdog
@@ -111,7 +112,7 @@ func newNode(cfg Config, peers Peers) (*Node, error) {
 	n.disk = diskGate{read: cfg.freeSpace, path: cfg.Data, low: percent(cfg.DiskLow), critical: percent(cfg.DiskCritical),
 		soon: make(chan struct{}, 1)}
 	n.logs = newLiveLogs(limits.MaxLogsBytes)
-	n.dates.n = n
+	n.dates.n, n.zones.n = n, n
 	n.backups = backups{every: cfg.BackupEvery, keep: cfg.BackupKeep, one: make(chan struct{}, 1)}
 	if cfg.Backup.To != "" {
 		var err error
@@ -256,7 +257,7 @@ type watched interface {
 }
 
 func (n *Node) watched() []watched {
-	return []watched{n.archive, n.events, n.rebuild, &n.disk, &n.watchdog, n.scrub, &n.backups, &n.dates, &n.hookLag}
+	return []watched{n.archive, n.events, n.rebuild, &n.disk, &n.watchdog, n.scrub, &n.backups, &n.dates, &n.zones, &n.hookLag}
 }
 
 // problems lists what is wrong with this node, each with what to do.

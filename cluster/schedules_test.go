@@ -148,7 +148,7 @@ func TestSchedules_aZoneThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	n := startBench(t, 1).leader()
 	everySecond(t, n)
-	problems := func() string { return strings.Join(n.dates.Problems(), "\n") }
+	problems := func() string { return strings.Join(n.zones.Problems(), "\n") }
 	if got := problems(); got != "" {
 		t.Fatal(got)
 	}

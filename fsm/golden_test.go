@@ -350,6 +350,7 @@ func writeGolden(t *testing.T) {
 	c.entry(by(rota.Local, readSnapshotOp("n1", c.at)), by(rota.Anonymous, readSnapshotOp("n1", c.at)), by(rota.Local, readSnapshotOp("n1", c.at+9)),
 		readSnapshotOp("n1", c.at))
 	c.entry(differsOp("n2", 7, 5), differsOp("n2", 9, 5), differsOp("n3", 9, 5), switchOp(entry.RulesVersion), switchOp(entry.FirstRules), switchOp(0))
+	c.entry(tzdataOp("2026f"), tzdataOp("2026f"), tzdataOp("x"), by(rota.Anonymous, tzdataOp("2026g")), by(rota.CertPrincipal(access.RoleRoot, "n"), tzdataOp("2026g")))
 	goldenWith(c)
 	goldenEdits(c)
 	note()

@@ -45,6 +45,7 @@ const (
 	tagBatch
 	tagWebhook
 	tagEstimate
+	tagTZData
 )
 
 func encodePairs(e *encoder, pairs map[string]string) {

@@ -226,6 +226,8 @@ func (sc *schedules) backfill(op *fsmpb.BackfillSchedule) *fsmpb.Outcome {
 		err = rota.Refusef(rota.KindStale, "version", "schedule %s is of version %d, not %d: look at it again", r.spec.Name, r.version, op.GetVersion())
 	case op.GetOverlap() > uint32(rota.OverlapAllow):
 		err = rota.Refusef(rota.KindInvalid, "overlap", "overlap %d is unknown: 0 to %d are taken", op.GetOverlap(), uint32(rota.OverlapAllow))
+	default:
+		err = sc.m.sameZones(op.GetTzdata())
 	}
 	if err != nil {
 		return entry.Refused(err)
@@ -296,6 +298,9 @@ func (sc *schedules) fire(op *fsmpb.Fire) *fsmpb.Outcome {
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "tzdata", "tzdata has %d bytes: at most %d are taken", len(op.GetTzdata()), rota.MaxIDBytes))
 	case op.GetMissed() > 1<<40:
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "missed", "missed is %d: at most %d is taken", op.GetMissed(), uint64(1<<40)))
+	}
+	if err := sc.m.sameZones(op.GetTzdata()); err != nil {
+		return entry.Refused(err)
 	}
 	dates, err := readDates(op.GetDatesMs(), from, until)
 	if err != nil {

@@ -23,6 +23,8 @@ type Machine struct {
 	nodes   table[rota.NodeID, nodeRow, *nodeRow]
 	// backups has the last backup, or nothing.
 	backups table[string, backupRow, *backupRow]
+	// tzdata has the installed release of the time zone database, or nothing.
+	tzdata table[string, tzdataRow, *tzdataRow]
 
 	// The parts own the other tables, and what is derived of them.
 	fleet     fleet
@@ -88,6 +90,7 @@ func NewKnowing(version uint32) *Machine {
 	m.queues.init(tagQueue, l)
 	m.nodes.init(tagNode, l)
 	m.backups.init(tagBackup, l)
+	m.tzdata.init(tagTZData, l)
 	m.fleet.workers.init(tagWorker, l)
 	m.leasing.leases.init(tagLease, l)
 	m.placement.holds.init(tagHold, l)

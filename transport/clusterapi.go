@@ -159,6 +159,19 @@ func (s *clusterService) StoreBackup(ctx context.Context, _ *rotav1.StoreBackupR
 	return words.StoredBackupToWire(&b), nil
 }
 
+// InstallTZData puts a release of the time zone database into force on the whole cluster.
+func (s *clusterService) InstallTZData(ctx context.Context, req *rotav1.InstallTZDataRequest) (*rotav1.TZData, error) {
+	given := words.TZInstallFromWire(req)
+	if err := given.CheckShape(); err != nil {
+		return nil, err
+	}
+	t, err := s.core.InstallTZData(ctx, given)
+	if err != nil {
+		return nil, err
+	}
+	return words.TZDataToWire(&t), nil
+}
+
 // chunkWriter sends what is written as messages of at most chunkBytes. Send
 // encodes before it returns, so the writer's buffer may be used again.
 type chunkWriter struct {

@@ -211,6 +211,8 @@ type Core interface {
 	SaveSnapshot(ctx context.Context, how peer.ReadOptions, w io.Writer) error
 	// StoreBackup stores a backup where --backup-to says; the leader only.
 	StoreBackup(ctx context.Context) (rota.StoredBackup, error)
+	// InstallTZData puts a release of the time zone database into force on the whole cluster.
+	InstallTZData(ctx context.Context, t rota.TZInstall) (rota.TZData, error)
 	Verify(ctx context.Context) (rota.Verdict, error)
 
 	// Events calls send with the events that a filter selects, in their order, the

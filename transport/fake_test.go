@@ -357,6 +357,10 @@ func (c *fakeCore) StoreBackup(context.Context) (rota.StoredBackup, error) {
 	return rota.StoredBackup{Index: 7, Date: 9, Name: "c-1.snap", SHA256: rota.Hex{1}, Bytes: 5}, c.err
 }
 
+func (c *fakeCore) InstallTZData(_ context.Context, t rota.TZInstall) (rota.TZData, error) {
+	return rota.TZData{Release: t.Release, Released: t.Released, Bytes: int64(len(t.Data)), Index: 7}, c.err
+}
+
 func (c *fakeCore) SaveSnapshot(ctx context.Context, _ peer.ReadOptions, w io.Writer) error {
 	if c.snapshot != nil {
 		return c.snapshot(ctx, w)

@@ -304,6 +304,7 @@ var methods = map[string]need{
 	"/rota.v1.Cluster/Verify":             right(rota.RightOperate),
 	"/rota.v1.Cluster/SaveSnapshot":       {right: rota.RightBackup, alone: true},
 	"/rota.v1.Cluster/StoreBackup":        right(rota.RightBackup),
+	"/rota.v1.Cluster/InstallTZData":      right(rota.RightOperate),
 
 	"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo":      right(rota.RightStatus),
 	"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": right(rota.RightStatus),

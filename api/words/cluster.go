@@ -112,6 +112,7 @@ func ClusterStatusToWire(s *rota.ClusterStatus) *rotav1.StatusResponse {
 		RulesVersion: s.RulesVersion, StateBytes: s.StateBytes, StateBytesMax: s.StateBytesMax,
 		Autopilot: autopilotToWire(&s.Autopilot),
 		Backup:    StoredBackupToWire(s.Backup),
+		Tzdata:    TZDataToWire(s.TZData),
 		Etag:      s.ETag,
 	}
 }
@@ -126,6 +127,7 @@ func ClusterStatusFromWire(w *rotav1.StatusResponse) (rota.ClusterStatus, error)
 		RulesVersion: w.GetRulesVersion(), StateBytes: w.GetStateBytes(), StateBytesMax: w.GetStateBytesMax(),
 		Autopilot: autopilotFromWire(w.GetAutopilot()),
 		Backup:    StoredBackupFromWire(w.GetBackup()),
+		TZData:    TZDataFromWire(w.GetTzdata()),
 		ETag:      w.GetEtag(),
 		Jobs: rota.JobCounts{
 			Blocked: j.GetBlocked(), Delayed: j.GetDelayed(), Queued: j.GetQueued(), Assigned: j.GetAssigned(),
@@ -155,6 +157,34 @@ func StoredBackupFromWire(w *rotav1.StoredBackup) *rota.StoredBackup {
 		return nil
 	}
 	return &rota.StoredBackup{Index: rota.Index(w.GetIndex()), Date: rota.Date(w.GetDateMs()), Name: w.GetName(), SHA256: w.GetSha256(), Bytes: w.GetBytes()}
+}
+
+// TZDataToWire carries a release of the time zone database; nil is none.
+func TZDataToWire(t *rota.TZData) *rotav1.TZData {
+	if t == nil {
+		return nil
+	}
+	return &rotav1.TZData{Release: clean(t.Release), ReleasedMs: int64(t.Released), Sha256: t.SHA256, Bytes: t.Bytes, Index: uint64(t.Index),
+		InstalledMs: int64(t.Installed), By: clean(string(t.By))}
+}
+
+// TZDataFromWire is the inverse of TZDataToWire.
+func TZDataFromWire(w *rotav1.TZData) *rota.TZData {
+	if w == nil {
+		return nil
+	}
+	return &rota.TZData{Release: w.GetRelease(), Released: rota.Date(w.GetReleasedMs()), SHA256: w.GetSha256(), Bytes: w.GetBytes(),
+		Index: rota.Index(w.GetIndex()), Installed: rota.Date(w.GetInstalledMs()), By: rota.Principal(w.GetBy())}
+}
+
+// TZInstallToWire carries a release that is to be installed.
+func TZInstallToWire(t *rota.TZInstall) *rotav1.InstallTZDataRequest {
+	return &rotav1.InstallTZDataRequest{Release: t.Release, ReleasedMs: int64(t.Released), Data: t.Data, Older: t.Older}
+}
+
+// TZInstallFromWire is the inverse of TZInstallToWire.
+func TZInstallFromWire(w *rotav1.InstallTZDataRequest) rota.TZInstall {
+	return rota.TZInstall{Release: w.GetRelease(), Released: rota.Date(w.GetReleasedMs()), Data: w.GetData(), Older: w.GetOlder()}
 }
 
 // RaftPeerToWire carries one server of the Raft configuration.

@@ -197,6 +197,7 @@ var scene = []step{
 	{"schedule list", "", 0},
 	{"schedule show", "s", 0},
 	{"schedule next", "s", 0},
+	{"tzdata install", "", 0},
 	{"schedule pause", "s", 0},
 	{"schedule resume", "s", 0},
 	{"schedule backfill", "s 2020-01-01T00:00:00Z 2020-01-01T00:00:01Z", 0},

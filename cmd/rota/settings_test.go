@@ -122,6 +122,7 @@ func TestFlags(t *testing.T) {
 		"batch open": "size job queue type tenant payload", "batch seal": "", "batch list": "", "batch show": "", "batch wait": "",
 		"schedule set":  "cron tz every date start end limit jitter overlap catch-up catch-up-max pause-on-failure job queue type payload",
 		"schedule list": "", "schedule show": "", "schedule next": "after count", "schedule pause": "reason", "schedule resume": "catch-up",
+		"tzdata install":   "release released older",
 		"schedule trigger": "id", "schedule backfill": "overlap", "schedule delete": "",
 		"webhook set": "url kinds filter generation", "webhook list": "", "webhook show": "", "webhook pause": "reason", "webhook resume": "", "webhook skip": "",
 		"webhook delete": "", "webhook secret": "key-file", "relay webhooks": "key-file id slots allow-private allow-http",

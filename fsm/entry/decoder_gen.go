@@ -86,6 +86,7 @@ const (
 	opClaimSession     = 97
 	opEndSession       = 98
 	opReadSnapshot     = 99
+	opSetTzdata        = 100
 	opActor            = 61
 	opVia              = 62
 	opRequest          = 63

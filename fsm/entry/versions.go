@@ -45,6 +45,13 @@ func Needs(op *fsmpb.Op) uint32 {
 	switch o := op.GetOp().(type) {
 	case *fsmpb.Op_SetQueue:
 		return settingsNeed(o.SetQueue, newerSettings)
+	case *fsmpb.Op_SetTzdata:
+		return 2
+	case *fsmpb.Op_BackfillSchedule:
+		if o.BackfillSchedule.GetTzdata() != "" {
+			return 2
+		}
+		return FirstRules
 	default:
 		return FirstRules
 	}

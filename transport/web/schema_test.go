@@ -73,7 +73,7 @@ func TestSchemas(t *testing.T) {
 		rest.Blocks{}, rest.Anonymous{}, rest.Exchange{}, rest.Session{}, rest.SessionClaim{}, rest.Done{}, rest.PolicyKeys{}, rest.JobIDs{}, rest.JobRetries{}, rest.JobsChanged{},
 		rest.JobEnded{}, rest.ProofReport{}, rest.Plans{}, rest.KeyRules{}, rest.Keys{}, rest.KeySkip{}, rest.WorkflowRetry{}, rest.Signal{},
 		rota.Plan{}, rota.PlanPreview{}, rota.KeyRule{}, rota.Workflow{}, rota.WorkflowSpec{}, rota.WorkflowPage{}, rota.WorkflowSubmitted{},
-		rota.Signalled{}, rest.Handover{}, rest.Led{}, rota.StoredBackup{}, rota.AccessToken{}, rota.Role{}, rota.Issuer{},
+		rota.Signalled{}, rota.TZData{}, rota.TZInstall{}, rest.Handover{}, rest.Led{}, rota.StoredBackup{}, rota.AccessToken{}, rota.Role{}, rota.Issuer{},
 	} {
 		full := reflect.New(reflect.TypeOf(v)).Elem()
 		fill(full, 4)

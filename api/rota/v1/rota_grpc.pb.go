@@ -1668,6 +1668,7 @@ const (
 	Cluster_Leave_FullMethodName              = "/rota.v1.Cluster/Leave"
 	Cluster_SaveSnapshot_FullMethodName       = "/rota.v1.Cluster/SaveSnapshot"
 	Cluster_StoreBackup_FullMethodName        = "/rota.v1.Cluster/StoreBackup"
+	Cluster_InstallTZData_FullMethodName      = "/rota.v1.Cluster/InstallTZData"
 	Cluster_Verify_FullMethodName             = "/rota.v1.Cluster/Verify"
 )
 
@@ -1690,6 +1691,8 @@ type ClusterClient interface {
 	SaveSnapshot(ctx context.Context, in *SaveSnapshotRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SnapshotChunk], error)
 	// StoreBackup has the leader store a backup at once where its --backup-to says.
 	StoreBackup(ctx context.Context, in *StoreBackupRequest, opts ...grpc.CallOption) (*StoredBackup, error)
+	// InstallTZData puts a release of the time zone database into force on the whole cluster (SPEC §17.7).
+	InstallTZData(ctx context.Context, in *InstallTZDataRequest, opts ...grpc.CallOption) (*TZData, error)
 	Verify(ctx context.Context, in *VerifyRequest, opts ...grpc.CallOption) (*VerifyResponse, error)
 }
 
@@ -1810,6 +1813,16 @@ func (c *clusterClient) StoreBackup(ctx context.Context, in *StoreBackupRequest,
 	return out, nil
 }
 
+func (c *clusterClient) InstallTZData(ctx context.Context, in *InstallTZDataRequest, opts ...grpc.CallOption) (*TZData, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TZData)
+	err := c.cc.Invoke(ctx, Cluster_InstallTZData_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clusterClient) Verify(ctx context.Context, in *VerifyRequest, opts ...grpc.CallOption) (*VerifyResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(VerifyResponse)
@@ -1839,6 +1852,8 @@ type ClusterServer interface {
 	SaveSnapshot(*SaveSnapshotRequest, grpc.ServerStreamingServer[SnapshotChunk]) error
 	// StoreBackup has the leader store a backup at once where its --backup-to says.
 	StoreBackup(context.Context, *StoreBackupRequest) (*StoredBackup, error)
+	// InstallTZData puts a release of the time zone database into force on the whole cluster (SPEC §17.7).
+	InstallTZData(context.Context, *InstallTZDataRequest) (*TZData, error)
 	Verify(context.Context, *VerifyRequest) (*VerifyResponse, error)
 	mustEmbedUnimplementedClusterServer()
 }
@@ -1879,6 +1894,9 @@ func (UnimplementedClusterServer) SaveSnapshot(*SaveSnapshotRequest, grpc.Server
 }
 func (UnimplementedClusterServer) StoreBackup(context.Context, *StoreBackupRequest) (*StoredBackup, error) {
 	return nil, status.Error(codes.Unimplemented, "method StoreBackup not implemented")
+}
+func (UnimplementedClusterServer) InstallTZData(context.Context, *InstallTZDataRequest) (*TZData, error) {
+	return nil, status.Error(codes.Unimplemented, "method InstallTZData not implemented")
 }
 func (UnimplementedClusterServer) Verify(context.Context, *VerifyRequest) (*VerifyResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Verify not implemented")
@@ -2077,6 +2095,24 @@ func _Cluster_StoreBackup_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Cluster_InstallTZData_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(InstallTZDataRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).InstallTZData(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_InstallTZData_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).InstallTZData(ctx, req.(*InstallTZDataRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Cluster_Verify_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(VerifyRequest)
 	if err := dec(in); err != nil {
@@ -2137,6 +2173,10 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "StoreBackup",
 			Handler:    _Cluster_StoreBackup_Handler,
+		},
+		{
+			MethodName: "InstallTZData",
+			Handler:    _Cluster_InstallTZData_Handler,
 		},
 		{
 			MethodName: "Verify",

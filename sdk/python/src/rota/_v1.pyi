@@ -386,6 +386,7 @@ class Job(Message):
     def meta(self) -> MutableMapping[str, str]: ...
     fingerprint: _bytes
     unique_holder: str
+    merged_into: str
     def __init__(
         self,
         *,
@@ -421,6 +422,7 @@ class Job(Message):
         meta: Mapping[str, str] | None = ...,
         fingerprint: _bytes | None = ...,
         unique_holder: str | None = ...,
+        merged_into: str | None = ...,
     ) -> None: ...
 
 class SubmitRequest(Message):
@@ -1998,6 +2000,8 @@ class StatusResponse(Message):
     @property
     def backup(self) -> StoredBackup: ...
     etag: str
+    @property
+    def tzdata(self) -> TZData: ...
     def __init__(
         self,
         *,
@@ -2019,6 +2023,41 @@ class StatusResponse(Message):
         autopilot: Autopilot | None = ...,
         backup: StoredBackup | None = ...,
         etag: str | None = ...,
+        tzdata: TZData | None = ...,
+    ) -> None: ...
+
+class TZData(Message):
+    release: str
+    released_ms: int
+    sha256: _bytes
+    bytes: int
+    index: int
+    installed_ms: int
+    by: str
+    def __init__(
+        self,
+        *,
+        release: str | None = ...,
+        released_ms: int | None = ...,
+        sha256: _bytes | None = ...,
+        bytes: int | None = ...,
+        index: int | None = ...,
+        installed_ms: int | None = ...,
+        by: str | None = ...,
+    ) -> None: ...
+
+class InstallTZDataRequest(Message):
+    release: str
+    released_ms: int
+    data: _bytes
+    older: bool
+    def __init__(
+        self,
+        *,
+        release: str | None = ...,
+        released_ms: int | None = ...,
+        data: _bytes | None = ...,
+        older: bool | None = ...,
     ) -> None: ...
 
 class StoreBackupRequest(Message):
@@ -4019,6 +4058,7 @@ CLUSTER_REMOVE_PEER: Method[RemovePeerRequest, RemovePeerResponse]
 CLUSTER_LEAVE: Method[LeaveRequest, LeaveResponse]
 CLUSTER_SAVE_SNAPSHOT: Method[SaveSnapshotRequest, SnapshotChunk]
 CLUSTER_STORE_BACKUP: Method[StoreBackupRequest, StoredBackup]
+CLUSTER_INSTALL_TZDATA: Method[InstallTZDataRequest, TZData]
 CLUSTER_VERIFY: Method[VerifyRequest, VerifyResponse]
 AUTH_WHO_AM_I: Method[WhoAmIRequest, Identity]
 AUTH_INIT: Method[InitRequest, AccessToken]
