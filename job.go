@@ -265,6 +265,8 @@ type Job struct {
 	// UniqueHolder is the job that holds the key that this one is unique by (SPEC §18.1), itself
 	// as a rule; it is shown where that job is of the same queue.
 	UniqueHolder JobID `json:"unique_holder,omitempty"`
+	// MergedInto is the job that this is, under the id of a submission that was merged into it (SPEC §18.2).
+	MergedInto JobID `json:"merged_into,omitempty"`
 	// Tier is where the job stands now in an adaptive queue, Preempted how often it
 	// gave way to a critical one.
 	Tier      int32 `json:"tier,omitempty"`

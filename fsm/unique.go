@@ -204,6 +204,15 @@ func (un *uniques) remember(spec *rota.JobSpec, holder rota.JobID) {
 	}
 }
 
+// MergedInto returns the job that a submission was merged into, by the id of that submission, while the state remembers it.
+func MergedInto(vw *View, id rota.JobID) (rota.JobID, bool) {
+	r := vw.m.uniques.merged.get(id)
+	if r == nil {
+		return "", false
+	}
+	return r.holder, true
+}
+
 // repeated answers the repetition of a merged submission; nil where there was none.
 func (un *uniques) repeated(spec *rota.JobSpec) *fsmpb.Outcome {
 	if un.merged.len() == 0 {

@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -82,7 +84,8 @@ func (a authCommands) command() *cobra.Command {
 		a.first("reset", "Make another token that may do everything, where the first is lost",
 			"Make another token that may do everything, where the first is lost, and print it, this once.\n"+
 				"It goes by the node's socket as auth init does, any number of times, and leaves an event authReset.\n"+
-				"The lost one goes on counting: find it with rota auth token list, and end it with rota auth token revoke.",
+				"Earlier tokens stay as they are: a restore has revoked them all, otherwise the lost one is valid until\n"+
+				"rota auth token revoke ends it. rota auth token list shows them.",
 			client.Auth.Reset),
 		a.whoami(), a.login(),
 		a.group(&cobra.Command{Use: "issuer", Short: "Set and list identity providers whose tokens sign in"}, a.setIssuer(), a.listIssuers(),
@@ -119,13 +122,30 @@ func (a authCommands) first(use, short, long string, do func(client.Auth, contex
 			return a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
 				made, secret, err := do(c.Auth(), ctx, rota.DateOf(time.Now().Add(expires)))
 				if err == nil && use == "reset" {
-					a.talk("tokens that were made before go on counting: with this one, rota auth token list shows them, and rota auth token revoke ID ends a lost one")
+					a.talk("%s", earlierTokens(c.Auth().AccessTokens(ctx), made.ID, rota.DateOf(time.Now())))
 				}
 				return a.printMade(made, secret, err)
 			})(ctx, args)
 		})(cmd, args)
 	}
 	return cmd
+}
+
+// earlierTokens describes how many tokens other than the one that was just made are valid: after a restore, none.
+func earlierTokens(tokens iter.Seq2[rota.AccessToken, error], made string, now rota.Date) string {
+	valid := 0
+	for t, err := range tokens {
+		if err != nil {
+			return "earlier tokens stay as they are: with this one, rota auth token list shows which are valid, and rota auth token revoke ID ends one"
+		}
+		if t.ID != made && t.Parent == "" && t.Revoked.IsZero() && t.Expires > now {
+			valid++
+		}
+	}
+	if valid == 0 {
+		return "no earlier token is valid: make new ones with this one (rota auth token create)"
+	}
+	return fmt.Sprintf("earlier tokens that are valid: %d; with this one, rota auth token list shows them, and rota auth token revoke ID ends a lost one", valid)
 }
 
 // printMade prints a token with its secret.
