@@ -31,9 +31,9 @@ func (t *TZData) Name() string {
 	return fmt.Sprintf("%s-%x", t.Release, []byte(t.SHA256[:min(len(t.SHA256), 8)]))
 }
 
-// ValidTZRelease reports whether a text is the name of a release: a year from 1990 to 2999 and one to three small
+// validTZRelease reports whether a text is the name of a release: a year from 1990 to 2999 and one to three small
 // letters, such as 2026f.
-func ValidTZRelease(s string) bool {
+func validTZRelease(s string) bool {
 	if len(s) < 5 || len(s) > 7 || s < "1990" || s >= "3000" {
 		return false
 	}
@@ -66,7 +66,7 @@ type TZInstall struct {
 // CheckShape refuses what can be refused without opening the data.
 func (t *TZInstall) CheckShape() error {
 	switch {
-	case !ValidTZRelease(t.Release):
+	case !validTZRelease(t.Release):
 		return Refusef(KindInvalid, "release", "release: got %.20q, want a year and a letter such as 2026f", t.Release)
 	case t.Released <= 0 || t.Released > DateOf(time.Date(3000, 1, 1, 0, 0, 0, 0, time.UTC)):
 		return Refusef(KindInvalid, "released", "released: got %s, want the date of the release", t.Released)

@@ -28,8 +28,8 @@ const (
 
 var (
 	// releaseIn finds the release in tzdata.zi, in +VERSION and in the Python package.
-	releaseIn = map[string]*regexp.Regexp{"tzdata.zi": regexp.MustCompile(`^# version (\S+)`), "+VERSION": regexp.MustCompile(`^(\S+)`),
-		"__init__.py": regexp.MustCompile(`(?m)^IANA_VERSION = "(\S+)"$`)}
+	releaseIn = map[string]*regexp.Regexp{"tzdata.zi": regexp.MustCompile(`^# version ([12]\d{3}[a-z]{1,3})\n`),
+		"+VERSION": regexp.MustCompile(`^([12]\d{3}[a-z]{1,3})\n?$`), "__init__.py": regexp.MustCompile(`(?m)^IANA_VERSION = "([12]\d{3}[a-z]{1,3})"$`)}
 	// earliest is before every date that a packer of zip files means: those without one write 1980.
 	earliest = rota.Date(315_705_600_000) // 1980-01-03
 )
@@ -86,7 +86,7 @@ func (a *Archive) add(f *zip.File, data []byte) {
 	}
 	if !bytes.HasPrefix(data, []byte("TZif")) {
 		if find := releaseIn[f.Name[strings.LastIndex(f.Name, "/")+1:]]; find != nil && a.Release == "" {
-			if m := find.FindSubmatch(data); m != nil && rota.ValidTZRelease(string(m[1])) {
+			if m := find.FindSubmatch(data); m != nil {
 				a.Release = string(m[1])
 			}
 		}
