@@ -39,15 +39,19 @@ func (b *Blob) UnmarshalJSON(text []byte) error {
 		return nil
 	}
 	var inside []byte
-	others := false
+	others, times := false, 0
 	jsonparts.Members(text, func(name, value []byte) {
 		if jsonparts.Name(name) == "base64" {
 			inside = value
+			times++
 		} else {
 			others = true
 		}
 	})
 	if inside != nil && !others {
+		if times > 1 {
+			return Refusef(KindInvalid, "payload", "payload: base64 is given twice: remove one")
+		}
 		if err := json.Unmarshal(inside, (*[]byte)(b)); err != nil || *b == nil {
 			return Refusef(KindInvalid, "payload", `payload {"base64":…} is not of base64: to give this very object, give its text as a string`)
 		}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/rotasched/rota/internal/jsonparts"
 )
 
 // layout is how the JSON of a struct is laid out: as encoding/json does it, but that
@@ -22,7 +24,8 @@ import (
 // Every type with such a field has a layout and its methods below; an embedded struct
 // is part of the one around it.
 type layout struct {
-	// name is the type's.
+	// of is the type, name its name.
+	of     reflect.Type
 	name   string
 	fields []layoutField
 	// slots are the places of the names of members; those of a field are side by side.
@@ -58,8 +61,8 @@ const (
 )
 
 func layoutOf[T any]() *layout {
-	l := &layout{name: reflect.TypeFor[T]().Name(), slots: make(map[string]int)}
-	l.add(reflect.TypeFor[T](), nil)
+	l := &layout{of: reflect.TypeFor[T](), name: reflect.TypeFor[T]().Name(), slots: make(map[string]int)}
+	l.add(l.of, nil)
 	for i := range l.fields {
 		f := &l.fields[i]
 		f.slot = l.places
@@ -70,7 +73,27 @@ func layoutOf[T any]() *layout {
 			l.places++
 		}
 	}
+	jsonparts.Describe(l.of, l.members())
 	return l
+}
+
+// members are those of the layout's JSON, with the types that they are read as.
+func (l *layout) members() (all []jsonparts.Member) {
+	for i := range l.fields {
+		f := &l.fields[i]
+		whole, text := reflect.TypeFor[int64](), reflect.TypeFor[string]()
+		types := []reflect.Type{whole, text, whole}
+		switch f.kind {
+		case plainField:
+			types[0] = l.of.FieldByIndex(f.index).Type
+		case rawField:
+			types[0] = reflect.TypeFor[json.RawMessage]()
+		}
+		for i, name := range f.names() {
+			all = append(all, jsonparts.Member{Name: name, Type: types[i]})
+		}
+	}
+	return all
 }
 
 // names are those of the members that a field is read from.
@@ -88,6 +111,7 @@ func (f *layoutField) names() []string {
 // strictly returns the layout of what people write.
 func strictly(l *layout) *layout {
 	l.strict = true
+	jsonparts.Strict(l.of)
 	return l
 }
 

@@ -239,6 +239,15 @@ func slowBlob(b *Blob, text []byte) error {
 	}
 	var o map[string]json.RawMessage
 	if json.Unmarshal(text, &o) == nil && len(o) == 1 && o["base64"] != nil {
+		d, names := json.NewDecoder(bytes.NewReader(text)), 0
+		_, _ = d.Token() // the brace of a valid text
+		for ; d.More(); names++ {
+			_, _ = d.Token()
+			_ = d.Decode(new(json.RawMessage))
+		}
+		if names > 1 {
+			return Refusef(KindInvalid, "payload", "payload: base64 is given twice: remove one")
+		}
 		if err := json.Unmarshal(o["base64"], (*[]byte)(b)); err != nil || *b == nil {
 			return Refusef(KindInvalid, "payload", `payload {"base64":…} is not of base64: to give this very object, give its text as a string`)
 		}

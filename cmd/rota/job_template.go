@@ -1,12 +1,12 @@
 package main
 
 import (
-	"encoding/json"
 	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/jsonparts"
 )
 
 // templateFlags describe a job that is not submitted now: a schedule's run, or a batch's callback.
@@ -54,7 +54,7 @@ func (f *templateFlags) read(a *app, flags *pflag.FlagSet) (rota.JobSpec, error)
 		return rota.JobSpec{}, err
 	}
 	job := rota.JobSpec{Priority: rota.DefaultPriority, Queue: rota.DefaultQueue, Tenant: rota.DefaultTenant}
-	if err := json.Unmarshal(text, &job); err != nil {
+	if err := jsonparts.Read(text, &job, true); err != nil {
 		return job, usagef("--job is no job in JSON: %w", err)
 	}
 	return job, nil
