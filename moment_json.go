@@ -1,8 +1,10 @@
 package rota
 
 import (
+	"cmp"
 	"encoding"
 	"encoding/json"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -47,6 +49,8 @@ type layoutField struct {
 	empty, zero bool
 	// slot is the first of the places of its names.
 	slot int
+	// most is the longest duration that users may set, in ms or, of one in µs, in µs.
+	most int64
 }
 
 type fieldKind uint8
@@ -108,6 +112,9 @@ func (f *layoutField) names() []string {
 	}
 }
 
+// shortest has the durations whose limit is less than MaxDuration, in ms.
+var shortest = map[string]int64{"Gate.timeout_ms": MaxGateTimeout.Milliseconds(), "Unique.keep_ms": MaxUniqueKeep.Milliseconds()}
+
 // strictly returns the layout of what people write.
 func strictly(l *layout) *layout {
 	l.strict = true
@@ -143,7 +150,11 @@ func (l *layout) add(t reflect.Type, path []int) {
 		case !ownJSON(f.Type):
 			plain = f.Type.Kind()
 		}
-		l.put(layoutField{name: name, index: index, kind: kind, plain: plain, empty: hasOption(options, "omitempty"), zero: hasOption(options, "omitzero")})
+		most := int64(math.MaxInt64 / time.Microsecond)
+		if !strings.HasSuffix(name, "_us") {
+			most = cmp.Or(shortest[l.name+"."+name], maxMs)
+		}
+		l.put(layoutField{name: name, index: index, kind: kind, plain: plain, most: most, empty: hasOption(options, "omitempty"), zero: hasOption(options, "omitzero")})
 	}
 }
 

@@ -186,12 +186,12 @@ func slowRead(f *layoutField, given map[string]json.RawMessage, v reflect.Value)
 			us := time.Duration(v.Int()).Microseconds()
 			err := slowField(given, f.name, &us)
 			v.SetInt(int64(millis.Micros(us)))
-			return err
+			return slowHeld(f, us, time.Duration(v.Int()).Microseconds(), err)
 		}
 		ms := millis.Of(time.Duration(v.Int()))
 		err := slowField(given, f.name, &ms)
 		v.SetInt(int64(millis.Duration(ms)))
-		return err
+		return slowHeld(f, ms, time.Duration(v.Int()).Milliseconds(), err)
 	case rawField:
 		if text, ok := given[f.name]; ok && len(text) > 0 && text[0] != '"' {
 			delete(given, f.name)
@@ -200,6 +200,13 @@ func slowRead(f *layoutField, given map[string]json.RawMessage, v reflect.Value)
 		}
 	}
 	return slowField(given, f.name, v.Addr().Interface())
+}
+
+func slowHeld(f *layoutField, given, held int64, err error) error {
+	if err != nil || given == held {
+		return err
+	}
+	return Refusef(KindInvalid, f.name, "%s is %d: 0 to %d is wanted", f.name, given, f.most)
 }
 
 func slowField(given map[string]json.RawMessage, name string, into any) error {

@@ -3,8 +3,11 @@ package rota
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 )
@@ -180,7 +183,7 @@ func (s *JobSpec) checkNumbers() error {
 		{"expected_ms", s.Expected.Milliseconds(), 0, maxMs},
 	} {
 		if n.value < n.min || n.value > n.max {
-			return Refusef(KindInvalid, n.field, "%s is %d: %d to %d is wanted", n.field, n.value, n.min, n.max)
+			return outOfRange(n.field, n.value, n.min, n.max)
 		}
 	}
 	if r := &s.Retry; *r != (RetryPolicy{}) {
@@ -195,11 +198,32 @@ func (s *JobSpec) checkNumbers() error {
 			{"retry.jitter_permille", r.JitterPermille, -1, 1_000},
 		} {
 			if n.value != 0 && (n.value < n.min || n.value > n.max) {
-				return Refusef(KindInvalid, n.field, "%s is %d: %d to %d is wanted, or 0 for the queue's", n.field, n.value, n.min, n.max)
+				refusal := outOfRange(n.field, n.value, n.min, n.max)
+				refusal.Text += ", or 0 for the queue's"
+				return refusal
 			}
 		}
 	}
 	return checkRuntime(s.MaxRuntime.Milliseconds())
+}
+
+// outOfRange refuses a number of a field.
+func outOfRange(field string, got, least, most int64) *Error {
+	return Refusef(KindInvalid, field, "%s is %s: %d to %d is wanted", field, quoted(field, got), least, most)
+}
+
+// quoted shows a number that was sent. A duration beyond what a time.Duration holds was cut to its limit.
+func quoted(field string, n int64) string {
+	const held = int64(math.MaxInt64 / time.Millisecond)
+	text := strconv.FormatInt(n, 10)
+	switch {
+	case !strings.HasSuffix(field, "_ms") || n > -held && n < held:
+		return text
+	case n > 0:
+		return text + " or more"
+	default:
+		return text + " or less"
+	}
 }
 
 // checkRuntime refuses a max_runtime, of a job or of a queue, that leaves no time to

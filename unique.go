@@ -154,7 +154,7 @@ func (u *Unique) checkTimes() error {
 		most  int64
 	}{{"period_ms", u.Period, maxMs}, {"keep_ms", u.Keep, MaxUniqueKeep.Milliseconds()}, {"extend_max_ms", u.ExtendMax, maxMs}} {
 		if ms := n.value.Milliseconds(); ms < 0 || ms > n.most {
-			return Refusef(KindInvalid, "unique", "unique.%s is %d: 0 to %d is wanted", n.field, ms, n.most)
+			return Refusef(KindInvalid, "unique", "unique.%s is %s: 0 to %d is wanted", n.field, quoted(n.field, ms), n.most)
 		}
 	}
 	switch completed := slices.Contains(u.Scope, UniqueCompleted); {

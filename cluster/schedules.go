@@ -140,8 +140,17 @@ func (sv *scheduleVerbs) BackfillSchedule(ctx context.Context, name rota.Schedul
 	if err != nil {
 		return 0, s, err
 	}
+	for _, end := range []struct {
+		name string
+		date rota.Date
+	}{{"from", from}, {"until", until}} {
+		if end.date <= 0 || end.date > rota.MaxDate {
+			return 0, s, rota.Refusef(rota.KindInvalid, end.name, "%s_ms is %d: 1 to %d is wanted", end.name, end.date, int64(rota.MaxDate))
+		}
+	}
 	if until < from || until-from > maxBackfill {
-		return 0, s, rota.Refusef(rota.KindInvalid, "until", "until is %s: a date from %s on, and within ten years of it, is wanted", until, from)
+		return 0, s, rota.Refusef(rota.KindInvalid, "until", "until_ms is %d (%s): %d (%s, which is from_ms) to %d (%s, ten years later) is wanted",
+			until, until, from, from, from+maxBackfill, from+maxBackfill)
 	}
 	dates, before := cron.Between(table, int64(from)-1, int64(until), rota.MaxScheduleDates)
 	if before > 0 {
