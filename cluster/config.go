@@ -214,6 +214,7 @@ func (c *Config) settingFaults() (faults []error) {
 			faults = append(faults, fmt.Errorf("attestation key %d has %d bytes: %d are wanted", i, len(k), ed25519.PublicKeySize))
 		}
 	}
+	faults = append(faults, depot.Check(c.Backup)...)
 	if r := c.ArchiveRetention; r != 0 && r < ArchiveRetentionLeast {
 		faults = append(faults, fmt.Errorf("--archive-retention is %s: %s or more is wanted", r, ArchiveRetentionLeast))
 	}

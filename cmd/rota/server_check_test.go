@@ -90,6 +90,10 @@ func TestServerCheck(t *testing.T) {
 		{"beyond loopback", []string{"--node", "n1", "--data", data, "--bootstrap-expect", "1", "--api", "0.0.0.0:0", "--gossip-key-file", short}, 1,
 			[]string{"--api 0.0.0.0:0 is no loopback", short + " has on line 1"}},
 		{"the config file", []string{"--config", wrong}, 2, []string{"unknown keys: nod", "bootstrap-expect", "snapshot-every", "--node is missing", "--data is missing"}},
+		{"backups that no place takes", []string{"--node", "n1", "--data", data, "--bootstrap-expect", "1", "--backup-to", filepath.Join(dir, "absent"),
+			"--backup-recipient", "nonsense"}, 1, []string{`"nonsense" is no age recipient`, "make the directory first"}},
+		{"an endpoint that is none", []string{"--node", "n1", "--data", data, "--bootstrap-expect", "1", "--backup-endpoint", "http://s3.example.org"}, 1,
+			[]string{"by https:// only"}},
 		{"another node's certificate", append([]string{"--node", "n2", "--data", data, "--bootstrap-expect", "1"}, certificates...), 1, []string{"it is node n1's, this is node n2"}},
 	} {
 		code, said, talk := checks(t, c.args...)
