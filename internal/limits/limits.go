@@ -10,6 +10,9 @@ import (
 const (
 	// BackgroundPriority and beyond give way to critical jobs (SPEC §7.9).
 	BackgroundPriority = 9
+	// MaxMeasuredQueues and MaxMeasuredTypes bound the series of metrics of attempts: a scrape stays below some MiB.
+	MaxMeasuredQueues = 1_000
+	MaxMeasuredTypes  = 200
 	// MaxErrorBytes cuts a handler's error text: the last of it is kept.
 	MaxErrorBytes = 4 << 10
 	// MaxNoteBytes cuts a progress note.
