@@ -24,13 +24,17 @@ func newAttempts() *attempts {
 	vec := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "rota_" + name, Help: help}, labels)
 	}
-	return &attempts{
+	a := &attempts{
 		ended:   vec("attempts_ended_total", "Attempts that ended, by why: DONE is a completion.", "queue", "reason"),
 		retried: vec("attempts_retried_total", "Attempts that ended and whose job is tried again, by why they ended.", "queue", "reason"),
 		types:   vec("type_attempts_total", "Attempts that completed or used up one of their job's, by the job's type.", "type", "outcome"),
 		queues:  make(map[rota.QueueName]*[rota.ReasonLast + 1]endedAttempts),
 		byType:  make(map[rota.JobType]*[len(attemptOutcomes)]prometheus.Counter),
 	}
+	a.of("", rota.ReasonDone) // so that a series of each is there before the first attempt
+	a.retried.WithLabelValues("", rota.ReasonProviderFail.String())
+	a.ofType("")
+	return a
 }
 
 // attemptOutcome returns the place in attemptOutcomes of a reason, false for one that uses up no attempt.
@@ -94,16 +98,11 @@ func (a *attempts) label(queue rota.QueueName) string {
 }
 
 func (a *attempts) of(queue rota.QueueName, why rota.Reason) *endedAttempts {
-	if a.queues[queue] == nil && len(a.queues) < limits.MaxMeasuredQueues {
+	if a.queues[queue] == nil && len(a.queues) <= limits.MaxMeasuredQueues { // and that of all others
 		a.queues[queue] = new([rota.ReasonLast + 1]endedAttempts)
 	}
 	label := a.label(queue)
-	all := a.queues[rota.QueueName(label)]
-	if all == nil { // that of all others
-		all = new([rota.ReasonLast + 1]endedAttempts)
-		a.queues[""] = all
-	}
-	of := &all[why]
+	of := &a.queues[rota.QueueName(label)][why]
 	if of.ended == nil {
 		of.ended = a.ended.WithLabelValues(label, why.String())
 	}
@@ -111,7 +110,7 @@ func (a *attempts) of(queue rota.QueueName, why rota.Reason) *endedAttempts {
 }
 
 func (a *attempts) ofType(typ rota.JobType) *[len(attemptOutcomes)]prometheus.Counter {
-	if len(a.byType) >= limits.MaxMeasuredTypes && a.byType[typ] == nil {
+	if len(a.byType) > limits.MaxMeasuredTypes && a.byType[typ] == nil {
 		typ = ""
 	}
 	all := a.byType[typ]
