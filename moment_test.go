@@ -21,7 +21,7 @@ import (
 
 // laidOut are the types whose JSON has moments.
 var laidOut = []any{JobSpec{}, NodeSpec{}, Attempt{}, Job{}, Lease{}, Attestation{}, TypeUntil{}, UnitsUsed{}, Worker{}, Event{},
-	ServedEvent{}, Domain{}, ModeStatus{}, Explanation{}, ClusterStatus{}, NodeStatus{}, RaftPeer{}, NodeHealth{}, NodeSnapshot{}, NodeArchive{}, SnapshotInfo{}, Workflow{}, WorkflowNode{},
+	ServedEvent{}, Domain{}, ModeStatus{}, Explanation{}, ClusterStatus{}, Attention{}, Concern{}, NodeStatus{}, RaftPeer{}, NodeHealth{}, NodeSnapshot{}, NodeArchive{}, SnapshotInfo{}, Workflow{}, WorkflowNode{},
 	Role{}, AccessToken{}, Block{}, Issuer{}, StoredBackup{}, KeyState{}, ScheduleTimes{}, ScheduleSpec{}, Schedule{}, ScheduleDecision{}, Batch{},
 	Plan{}, Webhook{}, ETA{}, TZData{}, TZInstall{}}
 

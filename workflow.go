@@ -191,9 +191,10 @@ type Workflow struct {
 	Finished   Moment `json:"finished"`
 	// CriticalPath are the nodes of the longest chain by duration, of equals that of
 	// the most nodes, from a root to a leaf: measured where a node has run, estimated
-	// where it has not; CriticalPathLength is its length. Remaining estimates the time to
-	// the end: the longest chain of what is left, or what is left over the nodes that
-	// run at a time, whichever is more. Set by reads with nodes.
+	// where it has not; CriticalPathLength is its length. Remaining estimates the work
+	// that is left: the longest chain of it, or its sum over the nodes that run at a time,
+	// whichever is more. The time that gates wait is not in it: no one knows when a signal
+	// comes. Set by reads with nodes.
 	CriticalPath       []string      `json:"critical_path,omitempty"`
 	CriticalPathLength time.Duration `json:"critical_path_ms"`
 	Remaining          time.Duration `json:"remaining_ms"`
@@ -229,8 +230,11 @@ type WorkflowNode struct {
 	// Assigned and Finished are when that was.
 	Assigned Moment `json:"assigned"`
 	Finished Moment `json:"finished"`
-	Reason   Reason `json:"reason,omitempty"`
-	// Duration is how long it ran, or how long it is expected to run.
+	// Waiting is when a gate began to wait for its signal; zero for other nodes, and before.
+	Waiting Moment `json:"waiting"`
+	Reason  Reason `json:"reason,omitempty"`
+	// Duration is how long it ran, or how long it is expected to run. That of an open gate is
+	// how long it had waited when the state last changed: Waiting gives its age now.
 	Duration time.Duration `json:"duration_ms"`
 }
 

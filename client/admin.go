@@ -69,6 +69,18 @@ func (c *Client) SetQueue(ctx context.Context, name rota.QueueName, preset strin
 	return one(ctx, c, "set queue", words.QueueFromWire, ask)
 }
 
+// Attention lists what needs an operator, worst first, as one node finds it.
+func (c *Client) Attention(ctx context.Context) (a rota.Attention, err error) {
+	err = c.call(ctx, "attention", answerMost, func(ctx context.Context, n *node) error {
+		answer, err := n.cluster.Attention(ctx, &rotav1.AttentionRequest{})
+		if err == nil {
+			a = words.AttentionFromWire(answer)
+		}
+		return err
+	})
+	return a, err
+}
+
 // Peers lists the servers of the Raft configuration.
 func (c *Client) Peers(ctx context.Context) (peers []rota.RaftPeer, err error) {
 	err = c.call(ctx, "list peers", answerMost, func(ctx context.Context, n *node) error {

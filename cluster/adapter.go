@@ -62,6 +62,7 @@ func (a adapter) Apply(log *raft.Log) any {
 	n.events.Append(n.replica.machine.Head().Incarnation, &applied)
 	n.measures.countEvents(applied.Events)
 	n.stats.count(applied.Events)
+	n.recent.count(applied.Events)
 	members := slices.ContainsFunc(applied.Events, func(e rota.Event) bool { return e.Kind == rota.EventNodeChanged })
 	n.replica.machine.Recycle(applied.Events) // who follows events reads their bytes
 	applied.Events = nil

@@ -45,6 +45,8 @@ type Node struct {
 	// audit keeps what audits and explanations of the past replay.
 	audit *audit.Keep
 	stats *stats
+	// recent counts what ended lately in each queue.
+	recent *recent
 
 	// The parts. What is exported of them is the node's own face (transport's Core and
 	// NodeCore).
@@ -124,6 +126,7 @@ func newNode(cfg Config, peers Peers) (*Node, error) {
 	n.explainer = explainer{past: newPastReader(n), ahead: newForecaster(n)}
 	n.stats = newStats()
 	n.stats.n = n
+	n.recent = newRecent()
 	return n.own(), nil
 }
 

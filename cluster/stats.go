@@ -81,10 +81,13 @@ func (st *stats) count(events []rota.Event) {
 func (st *stats) run() {
 	tick := st.n.ticker(fineStep)
 	defer tick.Stop()
-	for {
+	for seconds := 0; ; seconds++ {
 		select {
 		case <-tick.Tick():
 			st.sample()
+			if seconds%int(coarseStep/fineStep) == 0 {
+				st.n.sampleWaits()
+			}
 		case <-st.n.life.Done():
 			return
 		}

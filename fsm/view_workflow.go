@@ -137,6 +137,7 @@ func (v *WorkflowView) node(r *vertexRow) (n rota.WorkflowNode, p sched.PlanNode
 		p.TookMs = int64(r.finished.Clock - r.assigned.Clock)
 	}
 	if r.gate != nil && !r.gate.since.IsZero() {
+		n.Waiting = r.gate.since
 		if p.TookMs = int64(v.clock - r.gate.since.Clock); r.over() {
 			p.TookMs = int64(r.finished.Clock - r.gate.since.Clock)
 		}

@@ -136,6 +136,9 @@ type Core interface {
 	// NextDates reckons the dates after one, 0 for those that are not decided yet, and says by which release of the time zones.
 	NextDates(ctx context.Context, name rota.ScheduleName, after rota.Date, most int, opt peer.ReadOptions) ([]rota.Date, string, rota.ReadAt, error)
 
+	// DatesOf calculates the first dates after one of a schedule that is not set yet.
+	DatesOf(times *rota.ScheduleTimes, after rota.Date, most int) ([]rota.Date, error)
+
 	Plans(ctx context.Context, opt peer.ReadOptions) ([]rota.Plan, rota.ReadAt, error)
 	Plan(ctx context.Context, id rota.PlanID, opt peer.ReadOptions) (rota.Plan, rota.ReadAt, error)
 	// StartPlan starts one verb for all jobs that a filter selects (SPEC §21.7).
@@ -196,6 +199,8 @@ type Core interface {
 	Mode(ctx context.Context, opt peer.ReadOptions) (rota.ModeStatus, rota.ReadAt, error)
 	SetMode(ctx context.Context, mode rota.ClusterMode, reason string) (rota.ModeStatus, error)
 
+	// Recent is what ended lately in each queue, as this node counted it.
+	Recent(ctx context.Context) map[rota.QueueName]peer.QueueRecent
 	// Stats are this node's own figures, of each second or coarse of each minute.
 	Stats(ctx context.Context, coarse bool) (peer.Stats, error)
 	Status(ctx context.Context) (rota.ClusterStatus, error)

@@ -124,6 +124,8 @@ func (l *lines) String() string {
 // fakeCore answers what its functions say, and with their arguments' echo
 // where none is set. A test sets what it looks at before the first call.
 type fakeCore struct {
+	// recent is what ended lately, by queue.
+	recent map[rota.QueueName]peer.QueueRecent
 	// ended are the sessions that were signed out.
 	ended []string
 	// tables stands in for table.
@@ -324,6 +326,12 @@ func (c *fakeCore) Status(context.Context) (rota.ClusterStatus, error) {
 	return rota.ClusterStatus{ClusterID: "c1", Leader: "n2", Term: 3, Nodes: []rota.NodeStatus{{ID: "n2"}}},
 		c.err
 }
+
+func (c *fakeCore) DatesOf(_ *rota.ScheduleTimes, after rota.Date, _ int) ([]rota.Date, error) {
+	return []rota.Date{after + 1}, c.err
+}
+
+func (c *fakeCore) Recent(context.Context) map[rota.QueueName]peer.QueueRecent { return c.recent }
 
 func (c *fakeCore) Views(context.Context) ([]peer.NodeViews, error) {
 	return []peer.NodeViews{{ID: "n1", Views: []peer.NodeView{{ID: "n2", Gossip: "ALIVE", AnsweredMs: 12, RaftMs: -1}}}, {ID: "n2", Error: "does not answer"}}, c.err

@@ -172,11 +172,13 @@ var methods = map[string]need{
 	"/rota.v1.Explain/Past": scoped(rota.RightRead),
 	"/rota.v1.Events/Tail":  scoped(rota.RightRead),
 
-	"GET /v1/events":        scoped(rota.RightRead),
-	"GET /v1/live":          scoped(rota.RightRead),
-	"GET /v1/stats":         right(rota.RightStatus),
-	"GET /openapi.json":     anybody,
-	"GET /openapi-3.0.json": anybody,
+	"GET /v1/events":         scoped(rota.RightRead),
+	"GET /v1/live":           scoped(rota.RightRead),
+	"GET /v1/stats":          right(rota.RightStatus),
+	"GET /v1/attention":      scoped(rota.RightRead),
+	"GET /v1/schedule-dates": scoped(rota.RightSubmit),
+	"GET /openapi.json":      anybody,
+	"GET /openapi-3.0.json":  anybody,
 
 	"GET /v1/jobs":                                  scoped(rota.RightRead),
 	"POST /v1/jobs":                                 scoped(rota.RightSubmit),
@@ -294,6 +296,7 @@ var methods = map[string]need{
 	"POST /v1/webhooks/{id}/skip":                   scoped(rota.RightControl),
 
 	"/rota.v1.Cluster/Status":             right(rota.RightStatus),
+	"/rota.v1.Cluster/Attention":          scoped(rota.RightRead),
 	"/rota.v1.Cluster/Peers":              right(rota.RightStatus),
 	"/rota.v1.Cluster/GetMode":            right(rota.RightStatus),
 	"/rota.v1.Cluster/SetMode":            right(rota.RightOperate),

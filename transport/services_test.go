@@ -300,6 +300,9 @@ func everyUnary(b *bundle) map[string]unaryRow {
 		"cluster status": {func(ctx context.Context) (proto.Message, error) {
 			return b.cluster.Status(ctx, &rotav1.StatusRequest{})
 		}, nil, `leader:"n2"`},
+		"cluster attention": {func(ctx context.Context) (proto.Message, error) {
+			return b.cluster.Attention(ctx, &rotav1.AttentionRequest{})
+		}, nil, `checked:"1 node"`},
 		"cluster peers": {func(ctx context.Context) (proto.Message, error) {
 			return b.cluster.Peers(ctx, &rotav1.PeersRequest{})
 		}, nil, `address:"a:1"`},

@@ -187,6 +187,25 @@ func TZInstallFromWire(w *rotav1.InstallTZDataRequest) rota.TZInstall {
 	return rota.TZInstall{Release: w.GetRelease(), Released: rota.Date(w.GetReleasedMs()), Data: w.GetData(), Older: w.GetOlder()}
 }
 
+// AttentionToWire carries what needs an operator.
+func AttentionToWire(a *rota.Attention) *rotav1.AttentionResponse {
+	return &rotav1.AttentionResponse{Node: string(a.Node), DateMs: int64(a.Date), Checked: a.Checked,
+		Concerns: each(a.Concerns, func(c *rota.Concern) *rotav1.Concern {
+			return &rotav1.Concern{Kind: c.Kind, Critical: c.Critical, Node: string(c.Node), Queue: string(c.Queue), Text: c.Text, Count: c.Count,
+				SinceMs: int64(c.Since), Runbook: c.Runbook}
+		})}
+}
+
+// AttentionFromWire is the inverse of AttentionToWire.
+func AttentionFromWire(w *rotav1.AttentionResponse) rota.Attention {
+	a := rota.Attention{Node: rota.NodeID(w.GetNode()), Date: rota.Date(w.GetDateMs()), Checked: w.GetChecked(), Concerns: []rota.Concern{}}
+	for _, c := range w.GetConcerns() {
+		a.Concerns = append(a.Concerns, rota.Concern{Kind: c.GetKind(), Critical: c.GetCritical(), Node: rota.NodeID(c.GetNode()),
+			Queue: rota.QueueName(c.GetQueue()), Text: c.GetText(), Count: c.GetCount(), Since: rota.Date(c.GetSinceMs()), Runbook: c.GetRunbook()})
+	}
+	return a
+}
+
 // RaftPeerToWire carries one server of the Raft configuration.
 func RaftPeerToWire(p *rota.RaftPeer) *rotav1.Peer {
 	return &rotav1.Peer{Id: string(p.ID), Address: p.Address, Voter: p.Voter, Leader: p.Leader, Health: nodeHealthToWire(p.NodeHealth)}

@@ -244,7 +244,7 @@ func WorkflowNodeToWire(n *rota.WorkflowNode, numbers NodeNumbers) (*rotav1.Work
 		Attempt: n.Attempt, AssignedIndex: uint64(n.AssignedIndex), FinishedIndex: uint64(n.FinishedIndex),
 		AssignedMs: int64(n.Assigned.Date), AssignedClockMs: int64(n.Assigned.Clock),
 		FinishedMs: int64(n.Finished.Date), FinishedClockMs: int64(n.Finished.Clock), Reason: reasons.text(n.Reason),
-		DurationMs: millis.Of(n.Duration),
+		WaitingMs: int64(n.Waiting.Date), WaitingClockMs: int64(n.Waiting.Clock), DurationMs: millis.Of(n.Duration),
 	}, err
 }
 
@@ -276,7 +276,7 @@ func workflowNodeFromWire(w *rotav1.WorkflowNode, workflow rota.WorkflowID) (n r
 		ID: w.GetId(), Job: rota.NodeJobID(workflow, w.GetId()), Type: rota.JobType(w.GetType()),
 		Worker: rota.WorkerID(w.GetWorker()), Attempt: w.GetAttempt(), AssignedIndex: rota.Index(w.GetAssignedIndex()), Joins: w.GetJoins(),
 		FinishedIndex: rota.Index(w.GetFinishedIndex()), Assigned: moment(w.GetAssignedMs(), w.GetAssignedClockMs()),
-		Finished: moment(w.GetFinishedMs(), w.GetFinishedClockMs()), Duration: millis.Duration(w.GetDurationMs()),
+		Finished: moment(w.GetFinishedMs(), w.GetFinishedClockMs()), Waiting: moment(w.GetWaitingMs(), w.GetWaitingClockMs()), Duration: millis.Duration(w.GetDurationMs()),
 	}
 	if n.State, err = nodeStates.value(w.GetState()); err != nil {
 		return n, err

@@ -109,7 +109,7 @@ var commandCalls = map[string]calls{
 
 	"events tail": always("Events/Tail"),
 	"mode get":    always("Cluster/GetMode"), "mode set": always("Cluster/SetMode"),
-	"cluster status": always("Cluster/Status"), "cluster set": always("Cluster/Set"),
+	"status": always("Cluster/Attention"), "cluster status": always("Cluster/Status"), "cluster set": always("Cluster/Set"),
 	"tzdata install":                    always("Cluster/InstallTZData"),
 	"operator backup now":               always("Cluster/Status", "Cluster/StoreBackup"),
 	"operator debug":                    always("Cluster/Status").to("show Raft's configuration", "Cluster/Peers").to("show queues", "Queues/List").to("show the last events", "Events/Tail"),

@@ -247,6 +247,7 @@ var scene = []step{
 	{"events tail", "", 0},
 	{"mode get", "", 0},
 	{"mode set", "NORMAL --reason r", 0},
+	{"status", "", 0},
 	{"cluster status", "", 0},
 	{"cluster set", "voters_wanted=3", 0},
 	{"worker attest", "--key {key} --worker w --expires 1h", 0},

@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"strings"
+
+	"github.com/rotasched/rota/transport"
 )
 
 // startPages are the runbooks of refusals to start, each with words that only its refusals have.
@@ -31,7 +33,7 @@ var startPages = []struct {
 const startSettings = "StartSettings"
 
 // runbooks is where the pages are.
-const runbooks = "https://github.com/rotasched/rota/blob/main/docs/runbooks/"
+const runbooks = transport.Runbooks
 
 // startPage returns the page of a refusal to start; empty for none.
 func startPage(err error) string {

@@ -111,7 +111,7 @@ func TestFlags(t *testing.T) {
 		"worker run":  "queues slots prefetch id takeover region zone cap cpu memory stake exec guard attestation",
 		"worker list": "", "worker show": "", "worker drain": "",
 		"queue list": "", "queue show": "", "queue set": "preset set", "queue pause": "", "queue delete": "", "tenant delete": "", "worker delete": "", "queue resume": "",
-		"cluster status": "", "operator raft list-peers": "", "operator raft transfer-leadership": "to",
+		"status": "check", "cluster status": "", "operator raft list-peers": "", "operator raft transfer-leadership": "to",
 		"operator raft remove-peer": "", "operator raft leave": "", "operator snapshot save": "",
 		"operator snapshot inspect": "", "operator snapshot restore": "data node", "operator verify": "",
 		"bench jobs": "jobs rate producers batch workers slots payload queue", "bench trace": "speedup jobs workers",

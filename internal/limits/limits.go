@@ -308,6 +308,13 @@ const (
 	ProgressEvery rota.Clock = 1_000
 )
 
+const (
+	// RecentQueues bounds the queues whose last quarter of an hour a node counts: half a KiB each.
+	RecentQueues = 1_000
+	// RecentError bounds the bytes of the newest error that is kept of each: a line of a screen.
+	RecentError = 200
+)
+
 // DecideMost bounds the pairs of one entry of rounds: those who prove it must stop where the
 // leader stopped.
 const DecideMost = 1_024

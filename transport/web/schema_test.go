@@ -65,7 +65,7 @@ func TestSchemas(t *testing.T) {
 	t.Parallel()
 	for _, v := range []any{
 		rota.Job{}, rota.JobSpec{}, rota.JobPage{}, rota.Explanation{}, rota.AttemptLog{}, rota.Queue{}, rota.Tenant{}, rota.Worker{},
-		rota.ClusterStatus{}, rota.ClusterSettings{}, rota.Identity{}, rota.Submitted{}, rest.JobsSubmitted{}, rest.JobOutcome{}, rest.Queues{},
+		rota.ClusterStatus{}, rota.Attention{}, rota.ClusterSettings{}, rota.Identity{}, rota.Submitted{}, rest.JobsSubmitted{}, rest.JobOutcome{}, rest.Queues{},
 		rest.Tenants{}, rest.Workers{}, rest.Problem{}, rest.Settings{}, rest.JobChange{}, rest.JobRetry{}, rest.JobSubmission{}, rest.Deleted{}, rota.Batch{},
 		rest.Batches{}, rest.BatchOpening{}, rota.ModeStatus{}, rest.ModeChange{}, rest.Peers{}, rota.Verdict{},
 		rota.Schedule{}, rota.ScheduleSpec{}, rest.Schedules{}, rest.Dates{}, rest.SchedulePause{}, rest.ScheduleResumption{}, rest.ScheduleRun{},

@@ -40,6 +40,8 @@ type Calls struct {
 	// Lanes are the first lanes of a queue in an order, Views what each node finds of each other one.
 	Lanes func(ctx context.Context, queue string, most int, oldest bool, read *rotav1.Read) (rest.Lanes, *rotav1.ReadAt, error)
 	Views func(ctx context.Context) (rest.Views, error)
+	// DatesOf are the first dates of a schedule that is not set yet.
+	DatesOf func(times *rota.ScheduleTimes, most int) ([]rota.Date, error)
 	// Round is a round as it is computed again.
 	Round func(ctx context.Context, epoch, height uint64) (rest.Round, *rotav1.ReadAt, error)
 	// Submit is Jobs.Submit in words, Await Jobs.Wait for one job.

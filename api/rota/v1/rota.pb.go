@@ -9455,6 +9455,213 @@ func (x *StoredBackup) GetBytes() int64 {
 	return 0
 }
 
+type AttentionRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttentionRequest) Reset() {
+	*x = AttentionRequest{}
+	mi := &file_rota_v1_rota_proto_msgTypes[114]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttentionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttentionRequest) ProtoMessage() {}
+
+func (x *AttentionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[114]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttentionRequest.ProtoReflect.Descriptor instead.
+func (*AttentionRequest) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{114}
+}
+
+type AttentionResponse struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Node     string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	DateMs   int64                  `protobuf:"varint,2,opt,name=date_ms,json=dateMs,proto3" json:"date_ms,omitempty"`
+	Concerns []*Concern             `protobuf:"bytes,3,rep,name=concerns,proto3" json:"concerns,omitempty"`
+	// What was looked at.
+	Checked       []string `protobuf:"bytes,4,rep,name=checked,proto3" json:"checked,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttentionResponse) Reset() {
+	*x = AttentionResponse{}
+	mi := &file_rota_v1_rota_proto_msgTypes[115]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttentionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttentionResponse) ProtoMessage() {}
+
+func (x *AttentionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[115]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttentionResponse.ProtoReflect.Descriptor instead.
+func (*AttentionResponse) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{115}
+}
+
+func (x *AttentionResponse) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *AttentionResponse) GetDateMs() int64 {
+	if x != nil {
+		return x.DateMs
+	}
+	return 0
+}
+
+func (x *AttentionResponse) GetConcerns() []*Concern {
+	if x != nil {
+		return x.Concerns
+	}
+	return nil
+}
+
+func (x *AttentionResponse) GetChecked() []string {
+	if x != nil {
+		return x.Checked
+	}
+	return nil
+}
+
+// One problem that needs an operator.
+type Concern struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Kind     string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Critical bool                   `protobuf:"varint,2,opt,name=critical,proto3" json:"critical,omitempty"`
+	Node     string                 `protobuf:"bytes,3,opt,name=node,proto3" json:"node,omitempty"`
+	Queue    string                 `protobuf:"bytes,4,opt,name=queue,proto3" json:"queue,omitempty"`
+	Text     string                 `protobuf:"bytes,5,opt,name=text,proto3" json:"text,omitempty"`
+	Count    int64                  `protobuf:"varint,6,opt,name=count,proto3" json:"count,omitempty"`
+	// 0 where it is unknown.
+	SinceMs       int64  `protobuf:"varint,7,opt,name=since_ms,json=sinceMs,proto3" json:"since_ms,omitempty"`
+	Runbook       string `protobuf:"bytes,8,opt,name=runbook,proto3" json:"runbook,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Concern) Reset() {
+	*x = Concern{}
+	mi := &file_rota_v1_rota_proto_msgTypes[116]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Concern) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Concern) ProtoMessage() {}
+
+func (x *Concern) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[116]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Concern.ProtoReflect.Descriptor instead.
+func (*Concern) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{116}
+}
+
+func (x *Concern) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Concern) GetCritical() bool {
+	if x != nil {
+		return x.Critical
+	}
+	return false
+}
+
+func (x *Concern) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *Concern) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *Concern) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *Concern) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *Concern) GetSinceMs() int64 {
+	if x != nil {
+		return x.SinceMs
+	}
+	return 0
+}
+
+func (x *Concern) GetRunbook() string {
+	if x != nil {
+		return x.Runbook
+	}
+	return ""
+}
+
 type PeersRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -9463,7 +9670,7 @@ type PeersRequest struct {
 
 func (x *PeersRequest) Reset() {
 	*x = PeersRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[114]
+	mi := &file_rota_v1_rota_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9475,7 +9682,7 @@ func (x *PeersRequest) String() string {
 func (*PeersRequest) ProtoMessage() {}
 
 func (x *PeersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[114]
+	mi := &file_rota_v1_rota_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9488,7 +9695,7 @@ func (x *PeersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeersRequest.ProtoReflect.Descriptor instead.
 func (*PeersRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{114}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{117}
 }
 
 type Peer struct {
@@ -9504,7 +9711,7 @@ type Peer struct {
 
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_rota_v1_rota_proto_msgTypes[115]
+	mi := &file_rota_v1_rota_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9516,7 +9723,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[115]
+	mi := &file_rota_v1_rota_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9529,7 +9736,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{115}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *Peer) GetId() string {
@@ -9576,7 +9783,7 @@ type PeersResponse struct {
 
 func (x *PeersResponse) Reset() {
 	*x = PeersResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[116]
+	mi := &file_rota_v1_rota_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9588,7 +9795,7 @@ func (x *PeersResponse) String() string {
 func (*PeersResponse) ProtoMessage() {}
 
 func (x *PeersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[116]
+	mi := &file_rota_v1_rota_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9601,7 +9808,7 @@ func (x *PeersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeersResponse.ProtoReflect.Descriptor instead.
 func (*PeersResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{116}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *PeersResponse) GetPeers() []*Peer {
@@ -9621,7 +9828,7 @@ type TransferLeadershipRequest struct {
 
 func (x *TransferLeadershipRequest) Reset() {
 	*x = TransferLeadershipRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[117]
+	mi := &file_rota_v1_rota_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9633,7 +9840,7 @@ func (x *TransferLeadershipRequest) String() string {
 func (*TransferLeadershipRequest) ProtoMessage() {}
 
 func (x *TransferLeadershipRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[117]
+	mi := &file_rota_v1_rota_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9646,7 +9853,7 @@ func (x *TransferLeadershipRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeadershipRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeadershipRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{117}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *TransferLeadershipRequest) GetTo() string {
@@ -9665,7 +9872,7 @@ type TransferLeadershipResponse struct {
 
 func (x *TransferLeadershipResponse) Reset() {
 	*x = TransferLeadershipResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[118]
+	mi := &file_rota_v1_rota_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9677,7 +9884,7 @@ func (x *TransferLeadershipResponse) String() string {
 func (*TransferLeadershipResponse) ProtoMessage() {}
 
 func (x *TransferLeadershipResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[118]
+	mi := &file_rota_v1_rota_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9690,7 +9897,7 @@ func (x *TransferLeadershipResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeadershipResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeadershipResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{118}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *TransferLeadershipResponse) GetLeader() string {
@@ -9709,7 +9916,7 @@ type RemovePeerRequest struct {
 
 func (x *RemovePeerRequest) Reset() {
 	*x = RemovePeerRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[119]
+	mi := &file_rota_v1_rota_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9721,7 +9928,7 @@ func (x *RemovePeerRequest) String() string {
 func (*RemovePeerRequest) ProtoMessage() {}
 
 func (x *RemovePeerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[119]
+	mi := &file_rota_v1_rota_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9734,7 +9941,7 @@ func (x *RemovePeerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePeerRequest.ProtoReflect.Descriptor instead.
 func (*RemovePeerRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{119}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *RemovePeerRequest) GetId() string {
@@ -9752,7 +9959,7 @@ type RemovePeerResponse struct {
 
 func (x *RemovePeerResponse) Reset() {
 	*x = RemovePeerResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[120]
+	mi := &file_rota_v1_rota_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9764,7 +9971,7 @@ func (x *RemovePeerResponse) String() string {
 func (*RemovePeerResponse) ProtoMessage() {}
 
 func (x *RemovePeerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[120]
+	mi := &file_rota_v1_rota_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9777,7 +9984,7 @@ func (x *RemovePeerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePeerResponse.ProtoReflect.Descriptor instead.
 func (*RemovePeerResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{120}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{123}
 }
 
 type LeaveRequest struct {
@@ -9788,7 +9995,7 @@ type LeaveRequest struct {
 
 func (x *LeaveRequest) Reset() {
 	*x = LeaveRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[121]
+	mi := &file_rota_v1_rota_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9800,7 +10007,7 @@ func (x *LeaveRequest) String() string {
 func (*LeaveRequest) ProtoMessage() {}
 
 func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[121]
+	mi := &file_rota_v1_rota_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9813,7 +10020,7 @@ func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveRequest.ProtoReflect.Descriptor instead.
 func (*LeaveRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{121}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{124}
 }
 
 type LeaveResponse struct {
@@ -9824,7 +10031,7 @@ type LeaveResponse struct {
 
 func (x *LeaveResponse) Reset() {
 	*x = LeaveResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[122]
+	mi := &file_rota_v1_rota_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9836,7 +10043,7 @@ func (x *LeaveResponse) String() string {
 func (*LeaveResponse) ProtoMessage() {}
 
 func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[122]
+	mi := &file_rota_v1_rota_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9849,7 +10056,7 @@ func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveResponse.ProtoReflect.Descriptor instead.
 func (*LeaveResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{122}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{125}
 }
 
 type SaveSnapshotRequest struct {
@@ -9861,7 +10068,7 @@ type SaveSnapshotRequest struct {
 
 func (x *SaveSnapshotRequest) Reset() {
 	*x = SaveSnapshotRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[123]
+	mi := &file_rota_v1_rota_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9873,7 +10080,7 @@ func (x *SaveSnapshotRequest) String() string {
 func (*SaveSnapshotRequest) ProtoMessage() {}
 
 func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[123]
+	mi := &file_rota_v1_rota_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9886,7 +10093,7 @@ func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SaveSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{123}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *SaveSnapshotRequest) GetRead() *Read {
@@ -9905,7 +10112,7 @@ type SnapshotChunk struct {
 
 func (x *SnapshotChunk) Reset() {
 	*x = SnapshotChunk{}
-	mi := &file_rota_v1_rota_proto_msgTypes[124]
+	mi := &file_rota_v1_rota_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9917,7 +10124,7 @@ func (x *SnapshotChunk) String() string {
 func (*SnapshotChunk) ProtoMessage() {}
 
 func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[124]
+	mi := &file_rota_v1_rota_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9930,7 +10137,7 @@ func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotChunk.ProtoReflect.Descriptor instead.
 func (*SnapshotChunk) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{124}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *SnapshotChunk) GetData() []byte {
@@ -9948,7 +10155,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[125]
+	mi := &file_rota_v1_rota_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9960,7 +10167,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[125]
+	mi := &file_rota_v1_rota_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9973,7 +10180,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{125}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{128}
 }
 
 type VerifyResponse struct {
@@ -9987,7 +10194,7 @@ type VerifyResponse struct {
 
 func (x *VerifyResponse) Reset() {
 	*x = VerifyResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[126]
+	mi := &file_rota_v1_rota_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9999,7 +10206,7 @@ func (x *VerifyResponse) String() string {
 func (*VerifyResponse) ProtoMessage() {}
 
 func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[126]
+	mi := &file_rota_v1_rota_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10012,7 +10219,7 @@ func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyResponse.ProtoReflect.Descriptor instead.
 func (*VerifyResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{126}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *VerifyResponse) GetIndex() uint64 {
@@ -10049,7 +10256,7 @@ type NodeVerdict struct {
 
 func (x *NodeVerdict) Reset() {
 	*x = NodeVerdict{}
-	mi := &file_rota_v1_rota_proto_msgTypes[127]
+	mi := &file_rota_v1_rota_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10061,7 +10268,7 @@ func (x *NodeVerdict) String() string {
 func (*NodeVerdict) ProtoMessage() {}
 
 func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[127]
+	mi := &file_rota_v1_rota_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10074,7 +10281,7 @@ func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeVerdict.ProtoReflect.Descriptor instead.
 func (*NodeVerdict) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{127}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *NodeVerdict) GetId() string {
@@ -10937,7 +11144,22 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\adate_ms\x18\x02 \x01(\x03R\x06dateMs\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12\x16\n" +
 	"\x06sha256\x18\x04 \x01(\fR\x06sha256\x12\x14\n" +
-	"\x05bytes\x18\x05 \x01(\x03R\x05bytes\"\x0e\n" +
+	"\x05bytes\x18\x05 \x01(\x03R\x05bytes\"\x12\n" +
+	"\x10AttentionRequest\"\x88\x01\n" +
+	"\x11AttentionResponse\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x17\n" +
+	"\adate_ms\x18\x02 \x01(\x03R\x06dateMs\x12,\n" +
+	"\bconcerns\x18\x03 \x03(\v2\x10.rota.v1.ConcernR\bconcerns\x12\x18\n" +
+	"\achecked\x18\x04 \x03(\tR\achecked\"\xc2\x01\n" +
+	"\aConcern\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x1a\n" +
+	"\bcritical\x18\x02 \x01(\bR\bcritical\x12\x12\n" +
+	"\x04node\x18\x03 \x01(\tR\x04node\x12\x14\n" +
+	"\x05queue\x18\x04 \x01(\tR\x05queue\x12\x12\n" +
+	"\x04text\x18\x05 \x01(\tR\x04text\x12\x14\n" +
+	"\x05count\x18\x06 \x01(\x03R\x05count\x12\x19\n" +
+	"\bsince_ms\x18\a \x01(\x03R\asinceMs\x12\x18\n" +
+	"\arunbook\x18\b \x01(\tR\arunbook\"\x0e\n" +
 	"\fPeersRequest\"\x8b\x01\n" +
 	"\x04Peer\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
@@ -11025,12 +11247,13 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x04List\x12\x1c.rota.v1.ListKeyRulesRequest\x1a\x1d.rota.v1.ListKeyRulesResponse\x126\n" +
 	"\x03Get\x12\x16.rota.v1.GetKeyRequest\x1a\x17.rota.v1.GetKeyResponse\x12G\n" +
 	"\x06States\x12\x1d.rota.v1.ListKeyStatesRequest\x1a\x1e.rota.v1.ListKeyStatesResponse\x129\n" +
-	"\x04Skip\x12\x17.rota.v1.SkipKeyRequest\x1a\x18.rota.v1.SkipKeyResponse2\x8f\x06\n" +
+	"\x04Skip\x12\x17.rota.v1.SkipKeyRequest\x1a\x18.rota.v1.SkipKeyResponse2\xd3\x06\n" +
 	"\aCluster\x129\n" +
 	"\x06Status\x12\x16.rota.v1.StatusRequest\x1a\x17.rota.v1.StatusResponse\x12<\n" +
 	"\aGetMode\x12\x17.rota.v1.GetModeRequest\x1a\x18.rota.v1.GetModeResponse\x121\n" +
 	"\aSetMode\x12\x17.rota.v1.SetModeRequest\x1a\r.rota.v1.Mode\x12;\n" +
-	"\x03Set\x12\x1a.rota.v1.SetClusterRequest\x1a\x18.rota.v1.ClusterSettings\x126\n" +
+	"\x03Set\x12\x1a.rota.v1.SetClusterRequest\x1a\x18.rota.v1.ClusterSettings\x12B\n" +
+	"\tAttention\x12\x19.rota.v1.AttentionRequest\x1a\x1a.rota.v1.AttentionResponse\x126\n" +
 	"\x05Peers\x12\x15.rota.v1.PeersRequest\x1a\x16.rota.v1.PeersResponse\x12]\n" +
 	"\x12TransferLeadership\x12\".rota.v1.TransferLeadershipRequest\x1a#.rota.v1.TransferLeadershipResponse\x12E\n" +
 	"\n" +
@@ -11054,7 +11277,7 @@ func file_rota_v1_rota_proto_rawDescGZIP() []byte {
 }
 
 var file_rota_v1_rota_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_rota_v1_rota_proto_msgTypes = make([]protoimpl.MessageInfo, 135)
+var file_rota_v1_rota_proto_msgTypes = make([]protoimpl.MessageInfo, 138)
 var file_rota_v1_rota_proto_goTypes = []any{
 	(FailKind)(0),                      // 0: rota.v1.FailKind
 	(LeaseVerb)(0),                     // 1: rota.v1.LeaseVerb
@@ -11172,38 +11395,41 @@ var file_rota_v1_rota_proto_goTypes = []any{
 	(*InstallTZDataRequest)(nil),       // 113: rota.v1.InstallTZDataRequest
 	(*StoreBackupRequest)(nil),         // 114: rota.v1.StoreBackupRequest
 	(*StoredBackup)(nil),               // 115: rota.v1.StoredBackup
-	(*PeersRequest)(nil),               // 116: rota.v1.PeersRequest
-	(*Peer)(nil),                       // 117: rota.v1.Peer
-	(*PeersResponse)(nil),              // 118: rota.v1.PeersResponse
-	(*TransferLeadershipRequest)(nil),  // 119: rota.v1.TransferLeadershipRequest
-	(*TransferLeadershipResponse)(nil), // 120: rota.v1.TransferLeadershipResponse
-	(*RemovePeerRequest)(nil),          // 121: rota.v1.RemovePeerRequest
-	(*RemovePeerResponse)(nil),         // 122: rota.v1.RemovePeerResponse
-	(*LeaveRequest)(nil),               // 123: rota.v1.LeaveRequest
-	(*LeaveResponse)(nil),              // 124: rota.v1.LeaveResponse
-	(*SaveSnapshotRequest)(nil),        // 125: rota.v1.SaveSnapshotRequest
-	(*SnapshotChunk)(nil),              // 126: rota.v1.SnapshotChunk
-	(*VerifyRequest)(nil),              // 127: rota.v1.VerifyRequest
-	(*VerifyResponse)(nil),             // 128: rota.v1.VerifyResponse
-	(*NodeVerdict)(nil),                // 129: rota.v1.NodeVerdict
-	nil,                                // 130: rota.v1.JobSpec.LabelsEntry
-	nil,                                // 131: rota.v1.JobSpec.LimitsEntry
-	nil,                                // 132: rota.v1.JobSpec.HeadersEntry
-	nil,                                // 133: rota.v1.Job.MetaEntry
-	nil,                                // 134: rota.v1.ChangeJobRequest.LabelsEntry
-	nil,                                // 135: rota.v1.WorkerSpec.LimitsEntry
-	nil,                                // 136: rota.v1.LeaseCommand.MetaEntry
+	(*AttentionRequest)(nil),           // 116: rota.v1.AttentionRequest
+	(*AttentionResponse)(nil),          // 117: rota.v1.AttentionResponse
+	(*Concern)(nil),                    // 118: rota.v1.Concern
+	(*PeersRequest)(nil),               // 119: rota.v1.PeersRequest
+	(*Peer)(nil),                       // 120: rota.v1.Peer
+	(*PeersResponse)(nil),              // 121: rota.v1.PeersResponse
+	(*TransferLeadershipRequest)(nil),  // 122: rota.v1.TransferLeadershipRequest
+	(*TransferLeadershipResponse)(nil), // 123: rota.v1.TransferLeadershipResponse
+	(*RemovePeerRequest)(nil),          // 124: rota.v1.RemovePeerRequest
+	(*RemovePeerResponse)(nil),         // 125: rota.v1.RemovePeerResponse
+	(*LeaveRequest)(nil),               // 126: rota.v1.LeaveRequest
+	(*LeaveResponse)(nil),              // 127: rota.v1.LeaveResponse
+	(*SaveSnapshotRequest)(nil),        // 128: rota.v1.SaveSnapshotRequest
+	(*SnapshotChunk)(nil),              // 129: rota.v1.SnapshotChunk
+	(*VerifyRequest)(nil),              // 130: rota.v1.VerifyRequest
+	(*VerifyResponse)(nil),             // 131: rota.v1.VerifyResponse
+	(*NodeVerdict)(nil),                // 132: rota.v1.NodeVerdict
+	nil,                                // 133: rota.v1.JobSpec.LabelsEntry
+	nil,                                // 134: rota.v1.JobSpec.LimitsEntry
+	nil,                                // 135: rota.v1.JobSpec.HeadersEntry
+	nil,                                // 136: rota.v1.Job.MetaEntry
+	nil,                                // 137: rota.v1.ChangeJobRequest.LabelsEntry
+	nil,                                // 138: rota.v1.WorkerSpec.LimitsEntry
+	nil,                                // 139: rota.v1.LeaseCommand.MetaEntry
 }
 var file_rota_v1_rota_proto_depIdxs = []int32{
-	130, // 0: rota.v1.JobSpec.labels:type_name -> rota.v1.JobSpec.LabelsEntry
-	131, // 1: rota.v1.JobSpec.limits:type_name -> rota.v1.JobSpec.LimitsEntry
-	132, // 2: rota.v1.JobSpec.headers:type_name -> rota.v1.JobSpec.HeadersEntry
+	133, // 0: rota.v1.JobSpec.labels:type_name -> rota.v1.JobSpec.LabelsEntry
+	134, // 1: rota.v1.JobSpec.limits:type_name -> rota.v1.JobSpec.LimitsEntry
+	135, // 2: rota.v1.JobSpec.headers:type_name -> rota.v1.JobSpec.HeadersEntry
 	6,   // 3: rota.v1.JobSpec.unique:type_name -> rota.v1.Unique
 	7,   // 4: rota.v1.Attempt.decision:type_name -> rota.v1.Decision
 	5,   // 5: rota.v1.Job.spec:type_name -> rota.v1.JobSpec
 	9,   // 6: rota.v1.Job.lease:type_name -> rota.v1.Lease
 	8,   // 7: rota.v1.Job.attempts:type_name -> rota.v1.Attempt
-	133, // 8: rota.v1.Job.meta:type_name -> rota.v1.Job.MetaEntry
+	136, // 8: rota.v1.Job.meta:type_name -> rota.v1.Job.MetaEntry
 	5,   // 9: rota.v1.SubmitRequest.jobs:type_name -> rota.v1.JobSpec
 	13,  // 10: rota.v1.SubmitResponse.jobs:type_name -> rota.v1.Submitted
 	4,   // 11: rota.v1.Submitted.refusal:type_name -> rota.v1.Refusal
@@ -11218,10 +11444,10 @@ var file_rota_v1_rota_proto_depIdxs = []int32{
 	3,   // 20: rota.v1.ListJobsResponse.at:type_name -> rota.v1.ReadAt
 	21,  // 21: rota.v1.ListJobsResponse.counted:type_name -> rota.v1.JobCount
 	22,  // 22: rota.v1.JobCount.groups:type_name -> rota.v1.JobGroup
-	134, // 23: rota.v1.ChangeJobRequest.labels:type_name -> rota.v1.ChangeJobRequest.LabelsEntry
+	137, // 23: rota.v1.ChangeJobRequest.labels:type_name -> rota.v1.ChangeJobRequest.LabelsEntry
 	30,  // 24: rota.v1.JobOutcomes.jobs:type_name -> rota.v1.JobOutcome
 	4,   // 25: rota.v1.JobOutcome.refusal:type_name -> rota.v1.Refusal
-	135, // 26: rota.v1.WorkerSpec.limits:type_name -> rota.v1.WorkerSpec.LimitsEntry
+	138, // 26: rota.v1.WorkerSpec.limits:type_name -> rota.v1.WorkerSpec.LimitsEntry
 	31,  // 27: rota.v1.Worker.spec:type_name -> rota.v1.WorkerSpec
 	9,   // 28: rota.v1.Worker.leases:type_name -> rota.v1.Lease
 	33,  // 29: rota.v1.Worker.cooling:type_name -> rota.v1.TypeUntil
@@ -11236,7 +11462,7 @@ var file_rota_v1_rota_proto_depIdxs = []int32{
 	39,  // 38: rota.v1.LeaseCommands.commands:type_name -> rota.v1.LeaseCommand
 	1,   // 39: rota.v1.LeaseCommand.verb:type_name -> rota.v1.LeaseVerb
 	0,   // 40: rota.v1.LeaseCommand.fail:type_name -> rota.v1.FailKind
-	136, // 41: rota.v1.LeaseCommand.meta:type_name -> rota.v1.LeaseCommand.MetaEntry
+	139, // 41: rota.v1.LeaseCommand.meta:type_name -> rota.v1.LeaseCommand.MetaEntry
 	18,  // 42: rota.v1.Beat.logs:type_name -> rota.v1.LogPart
 	44,  // 43: rota.v1.WorkResponse.welcome:type_name -> rota.v1.Welcome
 	45,  // 44: rota.v1.WorkResponse.notices:type_name -> rota.v1.Notices
@@ -11300,105 +11526,108 @@ var file_rota_v1_rota_proto_depIdxs = []int32{
 	110, // 102: rota.v1.StatusResponse.autopilot:type_name -> rota.v1.Autopilot
 	115, // 103: rota.v1.StatusResponse.backup:type_name -> rota.v1.StoredBackup
 	112, // 104: rota.v1.StatusResponse.tzdata:type_name -> rota.v1.TZData
-	109, // 105: rota.v1.Peer.health:type_name -> rota.v1.NodeHealth
-	117, // 106: rota.v1.PeersResponse.peers:type_name -> rota.v1.Peer
-	2,   // 107: rota.v1.SaveSnapshotRequest.read:type_name -> rota.v1.Read
-	129, // 108: rota.v1.VerifyResponse.nodes:type_name -> rota.v1.NodeVerdict
-	11,  // 109: rota.v1.Jobs.Submit:input_type -> rota.v1.SubmitRequest
-	14,  // 110: rota.v1.Jobs.Get:input_type -> rota.v1.GetJobRequest
-	19,  // 111: rota.v1.Jobs.List:input_type -> rota.v1.ListJobsRequest
-	23,  // 112: rota.v1.Jobs.Wait:input_type -> rota.v1.WaitJobsRequest
-	16,  // 113: rota.v1.Jobs.Log:input_type -> rota.v1.JobLogRequest
-	24,  // 114: rota.v1.Jobs.Cancel:input_type -> rota.v1.CancelJobsRequest
-	25,  // 115: rota.v1.Jobs.Retry:input_type -> rota.v1.RetryJobsRequest
-	27,  // 116: rota.v1.Jobs.Change:input_type -> rota.v1.ChangeJobRequest
-	26,  // 117: rota.v1.Jobs.Delete:input_type -> rota.v1.DeleteJobsRequest
-	28,  // 118: rota.v1.Jobs.ReportProof:input_type -> rota.v1.ReportProofRequest
-	36,  // 119: rota.v1.Workers.Work:input_type -> rota.v1.WorkRequest
-	52,  // 120: rota.v1.Workers.List:input_type -> rota.v1.ListWorkersRequest
-	54,  // 121: rota.v1.Workers.Get:input_type -> rota.v1.GetWorkerRequest
-	56,  // 122: rota.v1.Workers.Drain:input_type -> rota.v1.DrainWorkerRequest
-	57,  // 123: rota.v1.Workers.Suspend:input_type -> rota.v1.SuspendWorkerRequest
-	58,  // 124: rota.v1.Workers.Resume:input_type -> rota.v1.ResumeWorkerRequest
-	59,  // 125: rota.v1.Workers.Retire:input_type -> rota.v1.RetireWorkerRequest
-	75,  // 126: rota.v1.Workers.Delete:input_type -> rota.v1.DeleteWorkerRequest
-	60,  // 127: rota.v1.Workers.Gone:input_type -> rota.v1.WorkerGoneRequest
-	67,  // 128: rota.v1.Queues.List:input_type -> rota.v1.ListQueuesRequest
-	69,  // 129: rota.v1.Queues.Get:input_type -> rota.v1.GetQueueRequest
-	77,  // 130: rota.v1.Queues.Set:input_type -> rota.v1.SetQueueRequest
-	71,  // 131: rota.v1.Queues.Delete:input_type -> rota.v1.DeleteQueueRequest
-	79,  // 132: rota.v1.Tenants.List:input_type -> rota.v1.ListTenantsRequest
-	81,  // 133: rota.v1.Tenants.Get:input_type -> rota.v1.GetTenantRequest
-	83,  // 134: rota.v1.Tenants.Set:input_type -> rota.v1.SetTenantRequest
-	73,  // 135: rota.v1.Tenants.Delete:input_type -> rota.v1.DeleteTenantRequest
-	85,  // 136: rota.v1.Keys.Set:input_type -> rota.v1.SetKeyRuleRequest
-	87,  // 137: rota.v1.Keys.Delete:input_type -> rota.v1.DeleteKeyRuleRequest
-	89,  // 138: rota.v1.Keys.List:input_type -> rota.v1.ListKeyRulesRequest
-	91,  // 139: rota.v1.Keys.Get:input_type -> rota.v1.GetKeyRequest
-	93,  // 140: rota.v1.Keys.States:input_type -> rota.v1.ListKeyStatesRequest
-	96,  // 141: rota.v1.Keys.Skip:input_type -> rota.v1.SkipKeyRequest
-	104, // 142: rota.v1.Cluster.Status:input_type -> rota.v1.StatusRequest
-	99,  // 143: rota.v1.Cluster.GetMode:input_type -> rota.v1.GetModeRequest
-	101, // 144: rota.v1.Cluster.SetMode:input_type -> rota.v1.SetModeRequest
-	102, // 145: rota.v1.Cluster.Set:input_type -> rota.v1.SetClusterRequest
-	116, // 146: rota.v1.Cluster.Peers:input_type -> rota.v1.PeersRequest
-	119, // 147: rota.v1.Cluster.TransferLeadership:input_type -> rota.v1.TransferLeadershipRequest
-	121, // 148: rota.v1.Cluster.RemovePeer:input_type -> rota.v1.RemovePeerRequest
-	123, // 149: rota.v1.Cluster.Leave:input_type -> rota.v1.LeaveRequest
-	125, // 150: rota.v1.Cluster.SaveSnapshot:input_type -> rota.v1.SaveSnapshotRequest
-	114, // 151: rota.v1.Cluster.StoreBackup:input_type -> rota.v1.StoreBackupRequest
-	113, // 152: rota.v1.Cluster.InstallTZData:input_type -> rota.v1.InstallTZDataRequest
-	127, // 153: rota.v1.Cluster.Verify:input_type -> rota.v1.VerifyRequest
-	12,  // 154: rota.v1.Jobs.Submit:output_type -> rota.v1.SubmitResponse
-	15,  // 155: rota.v1.Jobs.Get:output_type -> rota.v1.GetJobResponse
-	20,  // 156: rota.v1.Jobs.List:output_type -> rota.v1.ListJobsResponse
-	10,  // 157: rota.v1.Jobs.Wait:output_type -> rota.v1.Job
-	17,  // 158: rota.v1.Jobs.Log:output_type -> rota.v1.JobLogResponse
-	29,  // 159: rota.v1.Jobs.Cancel:output_type -> rota.v1.JobOutcomes
-	29,  // 160: rota.v1.Jobs.Retry:output_type -> rota.v1.JobOutcomes
-	30,  // 161: rota.v1.Jobs.Change:output_type -> rota.v1.JobOutcome
-	29,  // 162: rota.v1.Jobs.Delete:output_type -> rota.v1.JobOutcomes
-	30,  // 163: rota.v1.Jobs.ReportProof:output_type -> rota.v1.JobOutcome
-	43,  // 164: rota.v1.Workers.Work:output_type -> rota.v1.WorkResponse
-	53,  // 165: rota.v1.Workers.List:output_type -> rota.v1.ListWorkersResponse
-	55,  // 166: rota.v1.Workers.Get:output_type -> rota.v1.GetWorkerResponse
-	35,  // 167: rota.v1.Workers.Drain:output_type -> rota.v1.Worker
-	35,  // 168: rota.v1.Workers.Suspend:output_type -> rota.v1.Worker
-	35,  // 169: rota.v1.Workers.Resume:output_type -> rota.v1.Worker
-	35,  // 170: rota.v1.Workers.Retire:output_type -> rota.v1.Worker
-	76,  // 171: rota.v1.Workers.Delete:output_type -> rota.v1.DeleteWorkerResponse
-	61,  // 172: rota.v1.Workers.Gone:output_type -> rota.v1.WorkerGoneResponse
-	68,  // 173: rota.v1.Queues.List:output_type -> rota.v1.ListQueuesResponse
-	70,  // 174: rota.v1.Queues.Get:output_type -> rota.v1.GetQueueResponse
-	63,  // 175: rota.v1.Queues.Set:output_type -> rota.v1.Queue
-	72,  // 176: rota.v1.Queues.Delete:output_type -> rota.v1.DeleteQueueResponse
-	80,  // 177: rota.v1.Tenants.List:output_type -> rota.v1.ListTenantsResponse
-	82,  // 178: rota.v1.Tenants.Get:output_type -> rota.v1.GetTenantResponse
-	78,  // 179: rota.v1.Tenants.Set:output_type -> rota.v1.Tenant
-	74,  // 180: rota.v1.Tenants.Delete:output_type -> rota.v1.DeleteTenantResponse
-	86,  // 181: rota.v1.Keys.Set:output_type -> rota.v1.SetKeyRuleResponse
-	88,  // 182: rota.v1.Keys.Delete:output_type -> rota.v1.DeleteKeyRuleResponse
-	90,  // 183: rota.v1.Keys.List:output_type -> rota.v1.ListKeyRulesResponse
-	95,  // 184: rota.v1.Keys.Get:output_type -> rota.v1.GetKeyResponse
-	94,  // 185: rota.v1.Keys.States:output_type -> rota.v1.ListKeyStatesResponse
-	97,  // 186: rota.v1.Keys.Skip:output_type -> rota.v1.SkipKeyResponse
-	111, // 187: rota.v1.Cluster.Status:output_type -> rota.v1.StatusResponse
-	100, // 188: rota.v1.Cluster.GetMode:output_type -> rota.v1.GetModeResponse
-	98,  // 189: rota.v1.Cluster.SetMode:output_type -> rota.v1.Mode
-	103, // 190: rota.v1.Cluster.Set:output_type -> rota.v1.ClusterSettings
-	118, // 191: rota.v1.Cluster.Peers:output_type -> rota.v1.PeersResponse
-	120, // 192: rota.v1.Cluster.TransferLeadership:output_type -> rota.v1.TransferLeadershipResponse
-	122, // 193: rota.v1.Cluster.RemovePeer:output_type -> rota.v1.RemovePeerResponse
-	124, // 194: rota.v1.Cluster.Leave:output_type -> rota.v1.LeaveResponse
-	126, // 195: rota.v1.Cluster.SaveSnapshot:output_type -> rota.v1.SnapshotChunk
-	115, // 196: rota.v1.Cluster.StoreBackup:output_type -> rota.v1.StoredBackup
-	112, // 197: rota.v1.Cluster.InstallTZData:output_type -> rota.v1.TZData
-	128, // 198: rota.v1.Cluster.Verify:output_type -> rota.v1.VerifyResponse
-	154, // [154:199] is the sub-list for method output_type
-	109, // [109:154] is the sub-list for method input_type
-	109, // [109:109] is the sub-list for extension type_name
-	109, // [109:109] is the sub-list for extension extendee
-	0,   // [0:109] is the sub-list for field type_name
+	118, // 105: rota.v1.AttentionResponse.concerns:type_name -> rota.v1.Concern
+	109, // 106: rota.v1.Peer.health:type_name -> rota.v1.NodeHealth
+	120, // 107: rota.v1.PeersResponse.peers:type_name -> rota.v1.Peer
+	2,   // 108: rota.v1.SaveSnapshotRequest.read:type_name -> rota.v1.Read
+	132, // 109: rota.v1.VerifyResponse.nodes:type_name -> rota.v1.NodeVerdict
+	11,  // 110: rota.v1.Jobs.Submit:input_type -> rota.v1.SubmitRequest
+	14,  // 111: rota.v1.Jobs.Get:input_type -> rota.v1.GetJobRequest
+	19,  // 112: rota.v1.Jobs.List:input_type -> rota.v1.ListJobsRequest
+	23,  // 113: rota.v1.Jobs.Wait:input_type -> rota.v1.WaitJobsRequest
+	16,  // 114: rota.v1.Jobs.Log:input_type -> rota.v1.JobLogRequest
+	24,  // 115: rota.v1.Jobs.Cancel:input_type -> rota.v1.CancelJobsRequest
+	25,  // 116: rota.v1.Jobs.Retry:input_type -> rota.v1.RetryJobsRequest
+	27,  // 117: rota.v1.Jobs.Change:input_type -> rota.v1.ChangeJobRequest
+	26,  // 118: rota.v1.Jobs.Delete:input_type -> rota.v1.DeleteJobsRequest
+	28,  // 119: rota.v1.Jobs.ReportProof:input_type -> rota.v1.ReportProofRequest
+	36,  // 120: rota.v1.Workers.Work:input_type -> rota.v1.WorkRequest
+	52,  // 121: rota.v1.Workers.List:input_type -> rota.v1.ListWorkersRequest
+	54,  // 122: rota.v1.Workers.Get:input_type -> rota.v1.GetWorkerRequest
+	56,  // 123: rota.v1.Workers.Drain:input_type -> rota.v1.DrainWorkerRequest
+	57,  // 124: rota.v1.Workers.Suspend:input_type -> rota.v1.SuspendWorkerRequest
+	58,  // 125: rota.v1.Workers.Resume:input_type -> rota.v1.ResumeWorkerRequest
+	59,  // 126: rota.v1.Workers.Retire:input_type -> rota.v1.RetireWorkerRequest
+	75,  // 127: rota.v1.Workers.Delete:input_type -> rota.v1.DeleteWorkerRequest
+	60,  // 128: rota.v1.Workers.Gone:input_type -> rota.v1.WorkerGoneRequest
+	67,  // 129: rota.v1.Queues.List:input_type -> rota.v1.ListQueuesRequest
+	69,  // 130: rota.v1.Queues.Get:input_type -> rota.v1.GetQueueRequest
+	77,  // 131: rota.v1.Queues.Set:input_type -> rota.v1.SetQueueRequest
+	71,  // 132: rota.v1.Queues.Delete:input_type -> rota.v1.DeleteQueueRequest
+	79,  // 133: rota.v1.Tenants.List:input_type -> rota.v1.ListTenantsRequest
+	81,  // 134: rota.v1.Tenants.Get:input_type -> rota.v1.GetTenantRequest
+	83,  // 135: rota.v1.Tenants.Set:input_type -> rota.v1.SetTenantRequest
+	73,  // 136: rota.v1.Tenants.Delete:input_type -> rota.v1.DeleteTenantRequest
+	85,  // 137: rota.v1.Keys.Set:input_type -> rota.v1.SetKeyRuleRequest
+	87,  // 138: rota.v1.Keys.Delete:input_type -> rota.v1.DeleteKeyRuleRequest
+	89,  // 139: rota.v1.Keys.List:input_type -> rota.v1.ListKeyRulesRequest
+	91,  // 140: rota.v1.Keys.Get:input_type -> rota.v1.GetKeyRequest
+	93,  // 141: rota.v1.Keys.States:input_type -> rota.v1.ListKeyStatesRequest
+	96,  // 142: rota.v1.Keys.Skip:input_type -> rota.v1.SkipKeyRequest
+	104, // 143: rota.v1.Cluster.Status:input_type -> rota.v1.StatusRequest
+	99,  // 144: rota.v1.Cluster.GetMode:input_type -> rota.v1.GetModeRequest
+	101, // 145: rota.v1.Cluster.SetMode:input_type -> rota.v1.SetModeRequest
+	102, // 146: rota.v1.Cluster.Set:input_type -> rota.v1.SetClusterRequest
+	116, // 147: rota.v1.Cluster.Attention:input_type -> rota.v1.AttentionRequest
+	119, // 148: rota.v1.Cluster.Peers:input_type -> rota.v1.PeersRequest
+	122, // 149: rota.v1.Cluster.TransferLeadership:input_type -> rota.v1.TransferLeadershipRequest
+	124, // 150: rota.v1.Cluster.RemovePeer:input_type -> rota.v1.RemovePeerRequest
+	126, // 151: rota.v1.Cluster.Leave:input_type -> rota.v1.LeaveRequest
+	128, // 152: rota.v1.Cluster.SaveSnapshot:input_type -> rota.v1.SaveSnapshotRequest
+	114, // 153: rota.v1.Cluster.StoreBackup:input_type -> rota.v1.StoreBackupRequest
+	113, // 154: rota.v1.Cluster.InstallTZData:input_type -> rota.v1.InstallTZDataRequest
+	130, // 155: rota.v1.Cluster.Verify:input_type -> rota.v1.VerifyRequest
+	12,  // 156: rota.v1.Jobs.Submit:output_type -> rota.v1.SubmitResponse
+	15,  // 157: rota.v1.Jobs.Get:output_type -> rota.v1.GetJobResponse
+	20,  // 158: rota.v1.Jobs.List:output_type -> rota.v1.ListJobsResponse
+	10,  // 159: rota.v1.Jobs.Wait:output_type -> rota.v1.Job
+	17,  // 160: rota.v1.Jobs.Log:output_type -> rota.v1.JobLogResponse
+	29,  // 161: rota.v1.Jobs.Cancel:output_type -> rota.v1.JobOutcomes
+	29,  // 162: rota.v1.Jobs.Retry:output_type -> rota.v1.JobOutcomes
+	30,  // 163: rota.v1.Jobs.Change:output_type -> rota.v1.JobOutcome
+	29,  // 164: rota.v1.Jobs.Delete:output_type -> rota.v1.JobOutcomes
+	30,  // 165: rota.v1.Jobs.ReportProof:output_type -> rota.v1.JobOutcome
+	43,  // 166: rota.v1.Workers.Work:output_type -> rota.v1.WorkResponse
+	53,  // 167: rota.v1.Workers.List:output_type -> rota.v1.ListWorkersResponse
+	55,  // 168: rota.v1.Workers.Get:output_type -> rota.v1.GetWorkerResponse
+	35,  // 169: rota.v1.Workers.Drain:output_type -> rota.v1.Worker
+	35,  // 170: rota.v1.Workers.Suspend:output_type -> rota.v1.Worker
+	35,  // 171: rota.v1.Workers.Resume:output_type -> rota.v1.Worker
+	35,  // 172: rota.v1.Workers.Retire:output_type -> rota.v1.Worker
+	76,  // 173: rota.v1.Workers.Delete:output_type -> rota.v1.DeleteWorkerResponse
+	61,  // 174: rota.v1.Workers.Gone:output_type -> rota.v1.WorkerGoneResponse
+	68,  // 175: rota.v1.Queues.List:output_type -> rota.v1.ListQueuesResponse
+	70,  // 176: rota.v1.Queues.Get:output_type -> rota.v1.GetQueueResponse
+	63,  // 177: rota.v1.Queues.Set:output_type -> rota.v1.Queue
+	72,  // 178: rota.v1.Queues.Delete:output_type -> rota.v1.DeleteQueueResponse
+	80,  // 179: rota.v1.Tenants.List:output_type -> rota.v1.ListTenantsResponse
+	82,  // 180: rota.v1.Tenants.Get:output_type -> rota.v1.GetTenantResponse
+	78,  // 181: rota.v1.Tenants.Set:output_type -> rota.v1.Tenant
+	74,  // 182: rota.v1.Tenants.Delete:output_type -> rota.v1.DeleteTenantResponse
+	86,  // 183: rota.v1.Keys.Set:output_type -> rota.v1.SetKeyRuleResponse
+	88,  // 184: rota.v1.Keys.Delete:output_type -> rota.v1.DeleteKeyRuleResponse
+	90,  // 185: rota.v1.Keys.List:output_type -> rota.v1.ListKeyRulesResponse
+	95,  // 186: rota.v1.Keys.Get:output_type -> rota.v1.GetKeyResponse
+	94,  // 187: rota.v1.Keys.States:output_type -> rota.v1.ListKeyStatesResponse
+	97,  // 188: rota.v1.Keys.Skip:output_type -> rota.v1.SkipKeyResponse
+	111, // 189: rota.v1.Cluster.Status:output_type -> rota.v1.StatusResponse
+	100, // 190: rota.v1.Cluster.GetMode:output_type -> rota.v1.GetModeResponse
+	98,  // 191: rota.v1.Cluster.SetMode:output_type -> rota.v1.Mode
+	103, // 192: rota.v1.Cluster.Set:output_type -> rota.v1.ClusterSettings
+	117, // 193: rota.v1.Cluster.Attention:output_type -> rota.v1.AttentionResponse
+	121, // 194: rota.v1.Cluster.Peers:output_type -> rota.v1.PeersResponse
+	123, // 195: rota.v1.Cluster.TransferLeadership:output_type -> rota.v1.TransferLeadershipResponse
+	125, // 196: rota.v1.Cluster.RemovePeer:output_type -> rota.v1.RemovePeerResponse
+	127, // 197: rota.v1.Cluster.Leave:output_type -> rota.v1.LeaveResponse
+	129, // 198: rota.v1.Cluster.SaveSnapshot:output_type -> rota.v1.SnapshotChunk
+	115, // 199: rota.v1.Cluster.StoreBackup:output_type -> rota.v1.StoredBackup
+	112, // 200: rota.v1.Cluster.InstallTZData:output_type -> rota.v1.TZData
+	131, // 201: rota.v1.Cluster.Verify:output_type -> rota.v1.VerifyResponse
+	156, // [156:202] is the sub-list for method output_type
+	110, // [110:156] is the sub-list for method input_type
+	110, // [110:110] is the sub-list for extension type_name
+	110, // [110:110] is the sub-list for extension extendee
+	0,   // [0:110] is the sub-list for field type_name
 }
 
 func init() { file_rota_v1_rota_proto_init() }
@@ -11428,7 +11657,7 @@ func file_rota_v1_rota_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rota_v1_rota_proto_rawDesc), len(file_rota_v1_rota_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   135,
+			NumMessages:   138,
 			NumExtensions: 0,
 			NumServices:   6,
 		},

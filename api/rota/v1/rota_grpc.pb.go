@@ -1662,6 +1662,7 @@ const (
 	Cluster_GetMode_FullMethodName            = "/rota.v1.Cluster/GetMode"
 	Cluster_SetMode_FullMethodName            = "/rota.v1.Cluster/SetMode"
 	Cluster_Set_FullMethodName                = "/rota.v1.Cluster/Set"
+	Cluster_Attention_FullMethodName          = "/rota.v1.Cluster/Attention"
 	Cluster_Peers_FullMethodName              = "/rota.v1.Cluster/Peers"
 	Cluster_TransferLeadership_FullMethodName = "/rota.v1.Cluster/TransferLeadership"
 	Cluster_RemovePeer_FullMethodName         = "/rota.v1.Cluster/RemovePeer"
@@ -1682,6 +1683,8 @@ type ClusterClient interface {
 	SetMode(ctx context.Context, in *SetModeRequest, opts ...grpc.CallOption) (*Mode, error)
 	// Set changes the cluster's own settings, key by key.
 	Set(ctx context.Context, in *SetClusterRequest, opts ...grpc.CallOption) (*ClusterSettings, error)
+	// Attention lists what needs an operator, worst first, as the asked node finds it (SPEC §13.19).
+	Attention(ctx context.Context, in *AttentionRequest, opts ...grpc.CallOption) (*AttentionResponse, error)
 	Peers(ctx context.Context, in *PeersRequest, opts ...grpc.CallOption) (*PeersResponse, error)
 	TransferLeadership(ctx context.Context, in *TransferLeadershipRequest, opts ...grpc.CallOption) (*TransferLeadershipResponse, error)
 	RemovePeer(ctx context.Context, in *RemovePeerRequest, opts ...grpc.CallOption) (*RemovePeerResponse, error)
@@ -1738,6 +1741,16 @@ func (c *clusterClient) Set(ctx context.Context, in *SetClusterRequest, opts ...
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ClusterSettings)
 	err := c.cc.Invoke(ctx, Cluster_Set_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterClient) Attention(ctx context.Context, in *AttentionRequest, opts ...grpc.CallOption) (*AttentionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AttentionResponse)
+	err := c.cc.Invoke(ctx, Cluster_Attention_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -1843,6 +1856,8 @@ type ClusterServer interface {
 	SetMode(context.Context, *SetModeRequest) (*Mode, error)
 	// Set changes the cluster's own settings, key by key.
 	Set(context.Context, *SetClusterRequest) (*ClusterSettings, error)
+	// Attention lists what needs an operator, worst first, as the asked node finds it (SPEC §13.19).
+	Attention(context.Context, *AttentionRequest) (*AttentionResponse, error)
 	Peers(context.Context, *PeersRequest) (*PeersResponse, error)
 	TransferLeadership(context.Context, *TransferLeadershipRequest) (*TransferLeadershipResponse, error)
 	RemovePeer(context.Context, *RemovePeerRequest) (*RemovePeerResponse, error)
@@ -1876,6 +1891,9 @@ func (UnimplementedClusterServer) SetMode(context.Context, *SetModeRequest) (*Mo
 }
 func (UnimplementedClusterServer) Set(context.Context, *SetClusterRequest) (*ClusterSettings, error) {
 	return nil, status.Error(codes.Unimplemented, "method Set not implemented")
+}
+func (UnimplementedClusterServer) Attention(context.Context, *AttentionRequest) (*AttentionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Attention not implemented")
 }
 func (UnimplementedClusterServer) Peers(context.Context, *PeersRequest) (*PeersResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Peers not implemented")
@@ -1990,6 +2008,24 @@ func _Cluster_Set_Handler(srv interface{}, ctx context.Context, dec func(interfa
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ClusterServer).Set(ctx, req.(*SetClusterRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Cluster_Attention_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AttentionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).Attention(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_Attention_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).Attention(ctx, req.(*AttentionRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -2153,6 +2189,10 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Set",
 			Handler:    _Cluster_Set_Handler,
+		},
+		{
+			MethodName: "Attention",
+			Handler:    _Cluster_Attention_Handler,
 		},
 		{
 			MethodName: "Peers",

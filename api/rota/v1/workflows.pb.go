@@ -1154,9 +1154,12 @@ type WorkflowNode struct {
 	// One more than the number of the node whose completion added it; 0 of one that was submitted.
 	GrownBy uint32 `protobuf:"varint,15,opt,name=grown_by,json=grownBy,proto3" json:"grown_by,omitempty"`
 	// Whoever waits for the node that added it waits for this one, too.
-	Joins         bool `protobuf:"varint,16,opt,name=joins,proto3" json:"joins,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Joins bool `protobuf:"varint,16,opt,name=joins,proto3" json:"joins,omitempty"`
+	// When a gate began to wait for its signal; 0 for other nodes, and before.
+	WaitingMs      int64 `protobuf:"varint,17,opt,name=waiting_ms,json=waitingMs,proto3" json:"waiting_ms,omitempty"`
+	WaitingClockMs int64 `protobuf:"varint,18,opt,name=waiting_clock_ms,json=waitingClockMs,proto3" json:"waiting_clock_ms,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *WorkflowNode) Reset() {
@@ -1299,6 +1302,20 @@ func (x *WorkflowNode) GetJoins() bool {
 		return x.Joins
 	}
 	return false
+}
+
+func (x *WorkflowNode) GetWaitingMs() int64 {
+	if x != nil {
+		return x.WaitingMs
+	}
+	return 0
+}
+
+func (x *WorkflowNode) GetWaitingClockMs() int64 {
+	if x != nil {
+		return x.WaitingClockMs
+	}
+	return 0
 }
 
 type ListWorkflowsRequest struct {
@@ -1819,7 +1836,7 @@ const file_rota_v1_workflows_proto_rawDesc = "" +
 	"\tcancelled\x18\t \x01(\x03R\tcancelled\x12\x18\n" +
 	"\askipped\x18\n" +
 	" \x01(\x03R\askipped\x12\x18\n" +
-	"\awaiting\x18\v \x01(\x03R\awaiting\"\xe6\x03\n" +
+	"\awaiting\x18\v \x01(\x03R\awaiting\"\xaf\x04\n" +
 	"\fWorkflowNode\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x14\n" +
@@ -1840,7 +1857,10 @@ const file_rota_v1_workflows_proto_rawDesc = "" +
 	"\vfinished_ms\x18\x0e \x01(\x03R\n" +
 	"finishedMs\x12\x19\n" +
 	"\bgrown_by\x18\x0f \x01(\rR\agrownBy\x12\x14\n" +
-	"\x05joins\x18\x10 \x01(\bR\x05joins\"\xab\x01\n" +
+	"\x05joins\x18\x10 \x01(\bR\x05joins\x12\x1d\n" +
+	"\n" +
+	"waiting_ms\x18\x11 \x01(\x03R\twaitingMs\x12(\n" +
+	"\x10waiting_clock_ms\x18\x12 \x01(\x03R\x0ewaitingClockMs\"\xab\x01\n" +
 	"\x14ListWorkflowsRequest\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\tR\x05state\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x16\n" +

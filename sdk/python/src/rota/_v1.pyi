@@ -2079,6 +2079,47 @@ class StoredBackup(Message):
         bytes: int | None = ...,
     ) -> None: ...
 
+class AttentionRequest(Message):
+    def __init__(self) -> None: ...
+
+class AttentionResponse(Message):
+    node: str
+    date_ms: int
+    @property
+    def concerns(self) -> MutableSequence[Concern]: ...
+    @property
+    def checked(self) -> MutableSequence[str]: ...
+    def __init__(
+        self,
+        *,
+        node: str | None = ...,
+        date_ms: int | None = ...,
+        concerns: Iterable[Concern] | None = ...,
+        checked: Iterable[str] | None = ...,
+    ) -> None: ...
+
+class Concern(Message):
+    kind: str
+    critical: bool
+    node: str
+    queue: str
+    text: str
+    count: int
+    since_ms: int
+    runbook: str
+    def __init__(
+        self,
+        *,
+        kind: str | None = ...,
+        critical: bool | None = ...,
+        node: str | None = ...,
+        queue: str | None = ...,
+        text: str | None = ...,
+        count: int | None = ...,
+        since_ms: int | None = ...,
+        runbook: str | None = ...,
+    ) -> None: ...
+
 class PeersRequest(Message):
     def __init__(self) -> None: ...
 
@@ -3900,6 +3941,8 @@ class WorkflowNode(Message):
     finished_ms: int
     grown_by: int
     joins: bool
+    waiting_ms: int
+    waiting_clock_ms: int
     def __init__(
         self,
         *,
@@ -3919,6 +3962,8 @@ class WorkflowNode(Message):
         finished_ms: int | None = ...,
         grown_by: int | None = ...,
         joins: bool | None = ...,
+        waiting_ms: int | None = ...,
+        waiting_clock_ms: int | None = ...,
     ) -> None: ...
 
 class ListWorkflowsRequest(Message):
@@ -4052,6 +4097,7 @@ CLUSTER_STATUS: Method[StatusRequest, StatusResponse]
 CLUSTER_GET_MODE: Method[GetModeRequest, GetModeResponse]
 CLUSTER_SET_MODE: Method[SetModeRequest, Mode]
 CLUSTER_SET: Method[SetClusterRequest, ClusterSettings]
+CLUSTER_ATTENTION: Method[AttentionRequest, AttentionResponse]
 CLUSTER_PEERS: Method[PeersRequest, PeersResponse]
 CLUSTER_TRANSFER_LEADERSHIP: Method[TransferLeadershipRequest, TransferLeadershipResponse]
 CLUSTER_REMOVE_PEER: Method[RemovePeerRequest, RemovePeerResponse]
