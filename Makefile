@@ -77,7 +77,7 @@ there = if ! ls $(1)/*.go >/dev/null 2>&1; then echo "$(2): not run, $(1) is not
 # What x86-64-v3 is by the names of /proc/cpuinfo.
 V3 := avx avx2 bmi1 bmi2 f16c fma abm movbe
 
-.PHONY: help build docs test golden-builds race fuzz sim virtual e2e hostile chaos chaos-docker crash bite outbox-test upgrade-test bench bench-against bench-nats bench-peers bench-locked bench-profile bench-scale bench-alone bench-rest bench-regions bench-overload bench-soak bench-pieces bench-compare demo packages packages-test helm-test image generate tzdata tzdata-check tidy lint cover fmt clean ci conformance openapi-test bench-http sdk-test sdk-test-python sdk-test-typescript console console-test console-budgets console-pictures
+.PHONY: help build docs test golden-builds race fuzz sim virtual e2e hostile chaos chaos-docker crash bite outbox-test upgrade-test bench bench-against bench-nats bench-peers bench-locked bench-profile bench-scale bench-alone bench-rest bench-regions bench-overload bench-soak bench-pieces bench-compare demo packages packages-test helm-test image generate tzdata tzdata-check tidy lint cover fmt clean ci conformance openapi-test bench-http sdk-test sdk-test-python sdk-test-typescript console console-test console-budgets console-pictures findings
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -276,6 +276,9 @@ docs: ## write the pages of docs/reference that are made of the code: command li
 	$(GO) test -count=1 ./cmd/rota -run TestReference -update
 	$(GO) test -count=1 ./internal/tidy -run TestPolicyPage -update
 	$(GO) test -count=1 ./transport/web -run TestReference -update
+
+findings: ## surprises about public libraries, each run against pinned packages (needs network; outside CI)
+	@for f in findings/*.sh; do [ "$$f" = findings/lib.sh ] && continue; echo "== $$f"; timeout 300 "$$f"; done
 
 tidy: ## the rules of the house alone (part of make test)
 	$(GO) test -count=1 ./internal/tidy

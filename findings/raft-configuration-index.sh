@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# hashicorp/raft: GetConfiguration().Index() is always 0, which as prevIndex means "no check".
+#
+# Guess: the future of GetConfiguration returns the index of that configuration, so passing it as prevIndex to
+#   AddVoter or RemoveServer makes a read-modify-write of the membership safe against a concurrent change.
+# Seen: the index is 0 after any number of changes. prevIndex 0 disables the comparison, so the guarded change
+#   succeeds although the configuration changed in between. With the true index of the entry it is refused.
+# Versions: github.com/hashicorp/raft v1.7.3. Date: 2026-11-29.
+# Why it matters: two operators or two controllers that replace nodes at once both succeed, and a cluster can end
+#   with fewer voters than either intended. Take the index from the future of the membership change instead.
+. "$(dirname "$0")/lib.sh"
+go_modules github.com/hashicorp/raft@v1.7.3
+cat >main.go <<'GO'
+package main
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+type machine struct{}
+
+func (machine) Apply(*raft.Log) any                   { return nil }
+func (machine) Snapshot() (raft.FSMSnapshot, error)   { return nil, raft.ErrNothingNewToSnapshot }
+func (machine) Restore(r io.ReadCloser) error         { return r.Close() }
+
+func main() {
+	c := raft.DefaultConfig()
+	c.LocalID, c.LogLevel = "a", "ERROR"
+	_, wire := raft.NewInmemTransport("a")
+	store := raft.NewInmemStore()
+	r, err := raft.NewRaft(c, machine{}, store, store, raft.NewInmemSnapshotStore(), wire)
+	if err != nil {
+		panic(err)
+	}
+	r.BootstrapCluster(raft.Configuration{Servers: []raft.Server{{ID: "a", Address: "a"}}})
+	for r.State() != raft.Leader {
+		time.Sleep(10 * time.Millisecond)
+	}
+	read := r.GetConfiguration()
+	change := r.AddNonvoter("b", "b", 0, time.Second) // somebody else's change
+	if change.Error() != nil {
+		panic(change.Error())
+	}
+	fmt.Println("index", read.Index(), r.GetConfiguration().Index())
+	fmt.Println("stale", r.AddNonvoter("c", "c", read.Index(), time.Second).Error())
+	fmt.Println("wrong", r.AddNonvoter("d", "d", change.Index(), time.Second).Error() != nil)
+}
+GO
+out=$(go_run)
+echo "github.com/hashicorp/raft v1.7.3"
+same "index of GetConfiguration before and after a change" "$(grep ^index <<<"$out")" "index 0 0"
+same "a change guarded by the stale read" "$(grep ^stale <<<"$out")" "stale <nil>"
+same "a change guarded by an outdated true index is refused" "$(grep ^wrong <<<"$out")" "wrong true"
