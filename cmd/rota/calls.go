@@ -57,7 +57,7 @@ var commandCalls = map[string]calls{
 	"operator snapshot restore": ofFiles,
 	"operator recover":          {none: "none: it looks for other members with the node's own certificate"},
 
-	"auth init": bySocket, "auth reset": bySocket,
+	"auth init": bySocket, "auth reset": {always: []string{"Auth/Init", "Auth/ListTokens"}, none: bySocket.none},
 	"auth whoami":       always("Auth/WhoAmI"),
 	"auth token create": always("Auth/CreateToken"), "auth token list": always("Auth/ListTokens"), "auth token revoke": always("Auth/RevokeToken"),
 	"auth role set": always("Auth/SetRole"), "auth role list": always("Auth/ListRoles"), "auth role delete": always("Auth/DeleteRole"),

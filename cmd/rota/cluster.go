@@ -141,7 +141,7 @@ func statusTable(s rota.ClusterStatus, wide bool) string {
 		{"cluster", s.ClusterID}, {"leader", or(string(s.Leader), "none")}, {"term", s.Term},
 		{"applied index", uint64(s.AppliedIndex)}, {"date", s.Date}, {"mode", modeText(s)}, {"rules version", s.RulesVersion}, {"workers", s.Workers},
 		{"state bytes", fmt.Sprintf("%d of %d", s.StateBytes, s.StateBytesMax)}, {"voters", votersText(s.Leader, s.Autopilot)},
-		{"last backup", backupText(s.Backup)}, {"time zone data", zonesText(s.TZData)},
+		{"last backup", backupText(s.Backup)}, {"tzdata", zonesText(s.TZData)},
 		{"pending", j.Blocked + j.Delayed + j.Queued}, {"running", j.Assigned + j.Running},
 		{"completed", j.Completed}, {"dead", j.Dead}, {"expired", j.Expired}, {"cancelled", j.Cancelled},
 	})

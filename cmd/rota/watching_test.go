@@ -47,6 +47,7 @@ var metricLabels = map[string][2]string{
 	"queue":        {"queues; those after the first 1,000, by name or as they came, are summed under the empty name", "1,001"},
 	"reason": {"`rota_attempts_…_total`: why an attempt ended; `rota_admission_rejected_total`: the check that refused; `rota_calls_denied_total`: the kind of the refusal",
 		"28; 7; 2"},
+	"release":  {"the release of the time zone data in force", "1"},
 	"revision": {"the commit of the binary", "1"},
 	"state":    {"states of jobs, workflows, batches or webhooks", "5"},
 	"status":   {"states of workers", "4"},
