@@ -27,6 +27,9 @@ type Submitted struct {
 	// Holder is the job that the submission was merged into, as it holds the same key
 	// (SPEC §18.2): State is that job's. Only callers who may read that job see it.
 	Holder JobID `json:"holder,omitempty"`
+	// Merge is what became of the payload of a submission that was merged: MergeNone where
+	// nothing was.
+	Merge Merge `json:"merge,omitempty"`
 }
 
 // AnyLife stands for the life that a job is found in.

@@ -132,9 +132,10 @@ const (
 	EventBatchWaits
 	EventWebhookChanged
 	EventSnapshotRead
+	EventJobBlocked
 
 	// EventLast is the newest kind.
-	EventLast = EventSnapshotRead
+	EventLast = EventJobBlocked
 )
 
 var eventKindNames = []string{"none", "jobEnqueued", "jobAssigned", "jobRunning", "jobPromoted", "jobProgress",
@@ -149,7 +150,7 @@ var eventKindNames = []string{"none", "jobEnqueued", "jobAssigned", "jobRunning"
 	"keyRuleChanged", "keyBlocked", "keyPassed", "scheduleChanged", "scheduleFired", "scheduleSkipped", "scheduleMissed",
 	"planStarted", "planFinished", "workflowGrown",
 	"batchOpened", "batchSealed", "batchFinished", "batchWaits",
-	"webhookChanged", "snapshotRead"}
+	"webhookChanged", "snapshotRead", "jobBlocked"}
 
 // String names the kind as SPEC §12.2 does.
 func (k EventKind) String() string { return nameOf(eventKindNames, int(k)) }

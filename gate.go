@@ -69,6 +69,9 @@ func (n *NodeSpec) CheckTemplate(payloadMax int64) error {
 	if n.Gate != nil && s.Type == "" {
 		s.Type = GateType
 	}
+	if err := n.Run.Check(n.Gate); err != nil {
+		return err
+	}
 	if err := s.CheckTemplate(payloadMax); err != nil || n.Gate == nil {
 		return err
 	}

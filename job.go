@@ -146,6 +146,8 @@ type JobSpec struct {
 	NotBefore time.Time `json:"not_before_ms,omitempty"`
 	// TTL overrides the queue's ttl_abs, from submission; 0 takes the queue's.
 	TTL time.Duration `json:"ttl_ms,omitempty"`
+	// StartBy expires the job so long after its submission, or last retry, unless it was leased by then; 0 is no bound.
+	StartBy time.Duration `json:"start_by_ms,omitempty"`
 	// MaxRuntime overrides the queue's max_runtime; 0 takes the queue's.
 	MaxRuntime time.Duration `json:"max_runtime_ms,omitempty"`
 	// CPUMilli, MemoryBytes and IOBytesPerS are taken from the worker while leased;

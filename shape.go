@@ -10,6 +10,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/rotasched/rota/internal/jsonparts"
 )
 
 // CheckShape refuses a job whose fields are out of range (SPEC §4.2). The text
@@ -110,6 +112,9 @@ func (s *JobSpec) checkPayload(most int64) error {
 	if int64(len(s.Payload)) > most {
 		return Refusef(KindInvalid, "payload", "payload has %d bytes: at most %d (payload_max_bytes) are taken", len(s.Payload), most)
 	}
+	if s.Unique.Collects() && !jsonparts.Valid(s.Payload) {
+		return Refusef(KindInvalid, "payload", "payload must be JSON with unique.on_conflict %q: the job's payload is the list of all", UniqueCollect)
+	}
 	return nil
 }
 
@@ -174,6 +179,7 @@ func (s *JobSpec) checkNumbers() error {
 		{"delay_ms", s.Delay.Milliseconds(), 0, maxMs},
 		{"not_before_ms", int64(DateOf(s.NotBefore)), 0, 1 << 46},
 		{"ttl_ms", s.TTL.Milliseconds(), 0, maxMs},
+		{"start_by_ms", s.StartBy.Milliseconds(), 0, maxMs},
 		{"max_runtime_ms", s.MaxRuntime.Milliseconds(), 0, maxMs},
 		{"cpu_milli", s.CPUMilli, 0, MaxCPUMilli},
 		{"memory_bytes", s.MemoryBytes, 0, MaxMemoryBytes},
@@ -185,6 +191,10 @@ func (s *JobSpec) checkNumbers() error {
 		if n.value < n.min || n.value > n.max {
 			return outOfRange(n.field, n.value, n.min, n.max)
 		}
+	}
+	if s.StartBy != 0 && s.StartBy <= s.Delay {
+		return Refusef(KindInvalid, "start_by_ms", "start_by_ms must be more than delay_ms, got %d and %d: both count from the submission",
+			s.StartBy.Milliseconds(), s.Delay.Milliseconds())
 	}
 	if r := &s.Retry; *r != (RetryPolicy{}) {
 		for _, n := range []struct {

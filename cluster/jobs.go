@@ -28,7 +28,7 @@ func (jv *jobVerbs) Submit(ctx context.Context, jobs []rota.JobSpec) ([]rota.Sub
 	submitted := make([]rota.Submitted, len(jobs))
 	for i, o := range outcomes {
 		submitted[i] = rota.Submitted{ID: jobs[i].ID, State: rota.JobState(o.GetJobState()), Existed: o.GetExisted(), Holder: rota.JobID(o.GetHolder()),
-			Index: index, Err: entry.OutcomeError(o).OrNil(), Throttle: o.GetThrottle()}
+			Merge: rota.Merge(o.GetMerge()), Index: index, Err: entry.OutcomeError(o).OrNil(), Throttle: o.GetThrottle()}
 	}
 	jv.nameDifferences(ctx, jobs, submitted)
 	jv.n.measures.countSubmitted(submitted)

@@ -78,6 +78,7 @@ func (m *Machine) retry(op *fsmpb.Retry) *fsmpb.Outcome {
 	}
 	m.jobs.insert(id, j)
 	m.hooks.again(id)
+	m.batches.calls(id, true)
 	m.placement.classify(j)
 	m.keyring.enter(j)
 	if ttl := q.policy.TTLAbsMs; ttl > 0 || spec.TTL > 0 {
@@ -85,8 +86,8 @@ func (m *Machine) retry(op *fsmpb.Retry) *fsmpb.Outcome {
 			ttl = spec.TTL.Milliseconds()
 		}
 		j.expireAbs = j.past.since + planted.ttlOffset(m) + rota.Clock(ttl)
-		m.timers.expire.set(string(id), 0, int64(j.expireAbs))
 	}
+	m.timers.expire.set(string(id), 0, int64(j.expires()))
 	if t.freeAt > m.head.clock {
 		m.delayFor(j, t.freeAt)
 	} else {

@@ -451,7 +451,7 @@ func (c *checker) bytes() {
 		return true
 	})
 	m.flows.vertices.scan(func(_ string, r *vertexRow) bool {
-		if hashShape(&l.enc, r.spec, r.parents, r.gate.own()); len(l.enc.b) != int(r.shapeBytes) {
+		if hashShape(&l.enc, r.spec, r.parents, r.run, r.gate.own()); len(l.enc.b) != int(r.shapeBytes) {
 			c.fault("I4: node %s has %d bytes of shape, %d are counted", r.spec.ID, len(l.enc.b), r.shapeBytes)
 		}
 		weigh(tagVertex, r)

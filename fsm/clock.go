@@ -150,14 +150,10 @@ func (m *Machine) sweepDue() *fsmpb.Outcome {
 	return &fsmpb.Outcome{}
 }
 
-// fireTTL ends a job whose time to live has elapsed (SPEC §9.3).
+// fireTTL ends a job whose time to live has elapsed, or that had to start by now (SPEC §9.3).
 func (m *Machine) fireTTL(id string) {
 	j := m.jobs.edit(rota.JobID(id))
-	why := rota.ReasonTTLAbsolute
-	if j.expireAbs == 0 || j.expireRel != 0 && j.expireRel < j.expireAbs {
-		why = rota.ReasonTTLRelative
-	}
-	m.expel(j, rota.JobExpired, why)
+	m.expel(j, rota.JobExpired, j.expiry())
 }
 
 // AtRest reports whether no sweep is needed for the state's own sake: no lease is

@@ -290,6 +290,7 @@ func (m *Machine) rerun(t *tombRow, spec *rota.JobSpec, past []rota.Attempt, tex
 	j.lastReason, j.lastError = rota.ReasonProofInvalid, text
 	j.disprove(t, text)
 	m.jobs.insert(t.id, j)
+	m.batches.calls(t.id, true)
 	m.hooks.again(t.id)
 	m.placement.classify(j)
 	if spec.Unique != nil {

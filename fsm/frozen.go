@@ -145,7 +145,7 @@ func (f *Frozen) Records(yield func(kind byte, rec []byte) error) error {
 	f.types.Scan(func(_ rota.JobType, r *typeRow) bool { return put(tagType, func() { r.canonical(&e) }) })
 	f.workflows.Scan(func(_ rota.WorkflowID, r *workflowRow) bool { return put(tagWorkflow, func() { r.canonical(&e) }) })
 	f.vertices.Scan(func(_ string, r *vertexRow) bool {
-		return put(tagVertex, func() { encodeShape(&e, r.spec, r.parents, r.gate.own()); r.canonical(&e) })
+		return put(tagVertex, func() { encodeShape(&e, r.spec, r.parents, r.run, r.gate.own()); r.canonical(&e) })
 	})
 	f.deleted.Scan(func(_ string, r *deletedRow) bool { return put(tagDeleted, func() { r.canonical(&e) }) })
 	f.roles.Scan(func(_ roleName, r *roleRow) bool { return put(tagRole, func() { r.canonical(&e) }) })

@@ -326,7 +326,7 @@ func flowID(d *dice) string { return d.id("wf") }
 
 // hostileUnique is often one that holds a key, and often none.
 func hostileUnique(d *dice) *rota.Unique {
-	u := &rota.Unique{Key: d.of("k", "l", "", d.text()), OnConflict: d.of("", "existing", "replace", "extend", d.text())}
+	u := &rota.Unique{Key: d.of("k", "l", "", d.text()), OnConflict: d.of("", "existing", "replace", "extend", "after", "collect", d.text())}
 	switch d.roll(4) {
 	case 0:
 		u.By = []string{d.of("queue", "type", "args", d.text()), "args"}

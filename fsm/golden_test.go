@@ -167,6 +167,10 @@ func goldenUniques(c *bench) {
 		c.entry(verb(rota.VerbComplete, l))
 	}
 	c.entry(onlyOne("unique6", kept, delayed), cancelOp("unique1"), retryOp("unique1"))
+	after, collect := rota.Unique{Key: "after", OnConflict: rota.UniqueAfter}, rota.Unique{Key: "collect", OnConflict: rota.UniqueCollect}
+	c.entry(onlyOne("after1", after), onlyOne("after2", after, typed("other")), onlyOne("after3", after, paying("3"), typed("other")),
+		onlyOne("collect1", collect, delayed, paying("1")), onlyOne("collect2", collect, paying("2")), onlyOne("collect3", collect, paying("{")))
+	c.entry(cancelOp("after1"), onlyOne("collect4", collect, typed("other"), paying("4")), cancelOp("collect4"))
 }
 
 // goldenBatches has batches be opened, filled, sealed and end, and one be retried after that.

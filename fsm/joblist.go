@@ -217,6 +217,9 @@ func (l *JobList) Members(w *PlanWork, most int, h History) (Members, error) {
 	if err != nil {
 		return Members{}, err
 	}
+	if w.Spec.Verb.Workflows() {
+		return l.workflowMembers(w, &f, most), nil
+	}
 	p := &pager{JobList: l, filter: f, asked: &rota.JobFilter{}, plan: w, limit: most, last: w.Cursor, asOf: w.Started}
 	if w.Spec.Verb.Ended() {
 		if h == nil {

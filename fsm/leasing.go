@@ -276,6 +276,7 @@ func (m *Machine) finish(j *jobRow, state rota.JobState, why rota.Reason, r resu
 		err: j.lastError, attempts: j.attempts, progress: j.progress, note: j.note, output: r.output, meta: r.meta})
 	m.flows.endVertex(j, state, why)
 	m.schedules.ended(j, state)
+	m.batches.calls(id, false)
 	m.hooks.ended(j, state)
 }
 

@@ -70,6 +70,7 @@ func ApplyOpened(m *Machine, index rota.Index, term uint64, e *fsmpb.Entry) (App
 			a.Outcomes[i] = m.applyFor(op, term)
 		}
 		m.journal.caller, m.journal.ifMatch = access.Caller{}, ""
+		m.uniques.settle()
 		m.flows.settleFlows()
 		m.schedules.settle()
 		m.batches.settle()

@@ -3,6 +3,7 @@ package fsm
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
@@ -55,11 +56,34 @@ func (sc *schedules) set(op *fsmpb.SetSchedule) *fsmpb.Outcome {
 		sc.rows.drop(spec.Name)
 	} else {
 		sc.m.access.hold(r.by, access.OwnsSchedule, 1)
+		if sc.m.head.rules >= adoptRules {
+			sc.adopt(r)
+		}
 	}
 	sc.bytes += r.size
 	sc.rows.insert(spec.Name, r)
 	sc.emit(r, rota.EventScheduleChanged, "", scheduleEvent{What: "SET"})
 	return &fsmpb.Outcome{}
+}
+
+// adoptRules are the first rules under which a schedule of a name that was deleted counts the runs that live still.
+const adoptRules = 2
+
+// adopt counts the runs of an earlier schedule of the name that live: overlap goes by them. A run that was retried is
+// no schedule's, as ever.
+func (sc *schedules) adopt(r *scheduleRow) {
+	before := string(r.spec.Name) + "@"
+	sc.m.jobs.tree.Ascend(rota.JobID(before), func(id rota.JobID, j *jobRow) bool {
+		date, own := strings.CutPrefix(string(id), before)
+		if !own || len(r.live) >= limits.MaxScheduleRuns || sc.kept >= limits.MaxRuns {
+			return false
+		}
+		if _, err := rota.ParseDate(date); (err == nil || strings.HasPrefix(date, "+")) && j.history().life == 0 {
+			r.live = append(r.live, id)
+			sc.kept++
+		}
+		return true
+	})
 }
 
 // scheduleText returns the name of a schedule for refusals, and its version, "" for nil.

@@ -128,7 +128,7 @@ func (v *WorkflowView) Words() rota.Workflow {
 func (v *WorkflowView) node(r *vertexRow) (n rota.WorkflowNode, p sched.PlanNode) {
 	n = rota.WorkflowNode{ID: vertexName(r), Job: r.spec.ID, Type: r.spec.Type, State: r.state, Worker: r.worker,
 		Attempt: r.attempt, AssignedIndex: r.assignedAt, Assigned: r.assigned, FinishedIndex: r.finishedAt,
-		Finished: r.finished, Reason: r.reason}
+		Finished: r.finished, Reason: r.reason, Run: r.run}
 	p = sched.PlanNode{Parents: r.parents, Type: r.spec.Type, ExpectedMs: r.spec.Expected.Milliseconds(), SimulateMs: r.spec.Simulate.Milliseconds()}
 	if r.growth != nil {
 		n.Joins, p.GrownBy, p.Joins = r.growth.joins, r.growth.by, r.growth.joins

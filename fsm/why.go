@@ -43,6 +43,9 @@ func (vw *View) WhyFor(id rota.JobID, most int, rd *access.Reader) (x rota.Expla
 		vw.whyQueued(&x, j, most, rd)
 	case rota.JobDelayed:
 		vw.whyDelayed(&x, j)
+	case rota.JobBlocked:
+		x.Reasons = append(x.Reasons, rota.Why{Reason: "WAITING_FOR_HOLDER", Detail: "it follows the job that holds its unique key"})
+		x.WouldRun = append(x.WouldRun, "that job ends")
 	case rota.JobAssigned, rota.JobRunning:
 		l := vw.m.leasing.leases.get(string(j.lease[:]))
 		x.Decision = &rota.PlacedDecision{Decision: l.Decision, Worker: l.Worker, Attempt: l.Attempt}
@@ -67,7 +70,7 @@ func (vw *View) whyBlocked(x *rota.Explanation, f *flow, v *vertexRow, rd *acces
 	sources := f.sources(v)
 	for _, p := range sources {
 		parent := f.rows[p]
-		if parent.state == rota.NodeState(rota.JobCompleted) {
+		if parent.state == rota.NodeState(rota.JobCompleted) || v.run != rota.RunOnSuccess && parent.over() {
 			continue
 		}
 		if left++; len(names) < parentsShown && rd.Reads(parent.spec.Tenant, parent.spec.Queue) {
@@ -78,9 +81,13 @@ func (vw *View) whyBlocked(x *rota.Explanation, f *flow, v *vertexRow, rd *acces
 			names = append(names, fmt.Sprintf("%s (%s)", vertexName(parent), state))
 		}
 	}
-	w := rota.Why{Reason: "WAITING_FOR_PARENTS", Detail: "its parent has not completed"}
+	until, ended := "complete", "completed"
+	if v.run != rota.RunOnSuccess {
+		until, ended = "end", "ended"
+	}
+	w := rota.Why{Reason: "WAITING_FOR_PARENTS", Detail: "its parent has not " + ended}
 	if len(sources) > 1 {
-		w.Detail = fmt.Sprintf("%d of its %d parents have not completed", left, len(sources))
+		w.Detail = fmt.Sprintf("%d of its %d parents have not %s", left, len(sources), ended)
 	}
 	if len(names) > 0 {
 		w.Detail += ": " + strings.Join(names, ", ")
@@ -92,13 +99,13 @@ func (vw *View) whyBlocked(x *rota.Explanation, f *flow, v *vertexRow, rd *acces
 	case v.waits():
 		whyGate(x, f, v, vw.m.head.now())
 		return
-	case r.ending != rota.WorkflowNone:
+	case r.ending != rota.WorkflowNone && !v.outlives(r.ending):
 		w.Detail = fmt.Sprintf("workflow %s ends as %s: the node is cancelled with the next entries", f.id, r.ending)
 	case left == 0:
-		w.Detail = "its parents have completed: it is released with the next entries"
+		w.Detail = "its parents have " + ended + ": it is released with the next entries"
 		x.WouldRun = append(x.WouldRun, "the next entry of the log applies")
 	default:
-		x.WouldRun = append(x.WouldRun, "its parents complete (rota workflow show "+string(f.id)+")")
+		x.WouldRun = append(x.WouldRun, "its parents "+until+" (rota workflow show "+string(f.id)+")")
 	}
 	x.Reasons = append(x.Reasons, w)
 }

@@ -136,7 +136,7 @@ func JobFromWire(w *rotav1.Job) (rota.Job, error) {
 func SubmittedToWire(s *rota.Submitted) *rotav1.Submitted {
 	return &rotav1.Submitted{
 		Id: string(s.ID), State: jobStates.text(s.State), Existed: s.Existed, Index: uint64(s.Index),
-		Refusal: RefusalToWire(rota.ErrorOf(s.Err)), Throttle: s.Throttle, Holder: string(s.Holder),
+		Refusal: RefusalToWire(rota.ErrorOf(s.Err)), Throttle: s.Throttle, Holder: string(s.Holder), Merge: string(s.Merge),
 	}
 }
 

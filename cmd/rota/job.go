@@ -138,6 +138,7 @@ func wideFacts(j rota.Job) []fact {
 	return []fact{
 		{"fee", positive(j.Fee)}, {"size bytes", positive(j.SizeBytes)}, {"delay", span(j.Delay.Milliseconds())}, {"ttl",
 			span(j.TTL.Milliseconds())},
+		{"start by", span(j.StartBy.Milliseconds())},
 		{"max runtime", span(j.MaxRuntime.Milliseconds())}, {"not before", rota.DateOf(j.NotBefore)}, {"cpu milli",
 			positive(j.CPUMilli)},
 		{"memory bytes", positive(j.MemoryBytes)}, {"io bytes per s", positive(j.IOBytesPerS)}, {"requires", strings.Join(j.Requires, ",")},

@@ -150,6 +150,8 @@ func (d *Decoder) jobSpec(m *fsmpb.JobSpec, b []byte) bool {
 				m.RetryCapMs = int64(f.value)
 			case 35:
 				m.RetryJitterPermille = int64(f.value)
+			case 64:
+				m.StartByMs = int64(f.value)
 			default:
 				return false
 			}

@@ -2509,6 +2509,7 @@ type JobSpec struct {
 	Batch string `protobuf:"bytes,62,opt,name=batch,proto3" json:"batch,omitempty"`
 	// Sorted by key.
 	Headers       []*Label `protobuf:"bytes,63,rep,name=headers,proto3" json:"headers,omitempty"`
+	StartByMs     int64    `protobuf:"varint,64,opt,name=start_by_ms,json=startByMs,proto3" json:"start_by_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2807,6 +2808,13 @@ func (x *JobSpec) GetHeaders() []*Label {
 		return x.Headers
 	}
 	return nil
+}
+
+func (x *JobSpec) GetStartByMs() int64 {
+	if x != nil {
+		return x.StartByMs
+	}
+	return 0
 }
 
 type Unique struct {
@@ -5680,7 +5688,9 @@ type WorkflowNode struct {
 	// difference to the one before. All are less than its own number.
 	Parents []uint32 `protobuf:"varint,2,rep,packed,name=parents,proto3" json:"parents,omitempty"`
 	// Of a gate alone (SPEC §23.1).
-	Gate          *Gate `protobuf:"bytes,3,opt,name=gate,proto3" json:"gate,omitempty"`
+	Gate *Gate `protobuf:"bytes,3,opt,name=gate,proto3" json:"gate,omitempty"`
+	// rota.NodeRun.
+	Run           uint32 `protobuf:"varint,4,opt,name=run,proto3" json:"run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5734,6 +5744,13 @@ func (x *WorkflowNode) GetGate() *Gate {
 		return x.Gate
 	}
 	return nil
+}
+
+func (x *WorkflowNode) GetRun() uint32 {
+	if x != nil {
+		return x.Run
+	}
+	return 0
 }
 
 // Growth is what the completion of a node adds to its workflow (SPEC §23.2).
@@ -8009,7 +8026,9 @@ type Outcome struct {
 	// Of a queue that is drained: how many live jobs it has still, 0 once it is deleted.
 	Left uint64 `protobuf:"varint,14,opt,name=left,proto3" json:"left,omitempty"`
 	// The job that a submission was merged into (SPEC §18.2), where the caller may know it.
-	Holder        string `protobuf:"bytes,15,opt,name=holder,proto3" json:"holder,omitempty"`
+	Holder string `protobuf:"bytes,15,opt,name=holder,proto3" json:"holder,omitempty"`
+	// What became of its payload: rota.Merge.
+	Merge         string `protobuf:"bytes,16,opt,name=merge,proto3" json:"merge,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -8145,6 +8164,13 @@ func (x *Outcome) GetLeft() uint64 {
 func (x *Outcome) GetHolder() string {
 	if x != nil {
 		return x.Holder
+	}
+	return ""
+}
+
+func (x *Outcome) GetMerge() string {
+	if x != nil {
+		return x.Merge
 	}
 	return ""
 }
@@ -8346,7 +8372,7 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"cluster_id\x18\x04 \x01(\tR\tclusterId\x12\x19\n" +
 	"\bstart_ms\x18\x05 \x01(\x03R\astartMs\x12\x1c\n" +
 	"\tanonymous\x18\x06 \x03(\tR\tanonymous\x12\x17\n" +
-	"\aleap_ms\x18\a \x01(\x03R\x06leapMs\"\xc4\t\n" +
+	"\aleap_ms\x18\a \x01(\x03R\x06leapMs\"\xe4\t\n" +
 	"\aJobSpec\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x12\n" +
@@ -8390,7 +8416,8 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x06unique\x18< \x01(\v2\x10.rota.fsm.UniqueR\x06unique\x12\x12\n" +
 	"\x04keys\x18= \x03(\tR\x04keys\x12\x14\n" +
 	"\x05batch\x18> \x01(\tR\x05batch\x12)\n" +
-	"\aheaders\x18? \x03(\v2\x0f.rota.fsm.LabelR\aheaders\"\xbb\x01\n" +
+	"\aheaders\x18? \x03(\v2\x0f.rota.fsm.LabelR\aheaders\x12\x1e\n" +
+	"\vstart_by_ms\x18@ \x01(\x03R\tstartByMs\"\xbb\x01\n" +
 	"\x06Unique\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x0e\n" +
 	"\x02by\x18\x02 \x03(\tR\x02by\x12\x1b\n" +
@@ -8624,11 +8651,12 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\bworkflow\x18\x01 \x01(\tR\bworkflow\x12\x18\n" +
 	"\acontent\x18\x02 \x01(\fR\acontent\x12\x14\n" +
 	"\x05first\x18\x03 \x01(\rR\x05first\x12,\n" +
-	"\x05nodes\x18\x04 \x03(\v2\x16.rota.fsm.WorkflowNodeR\x05nodes\"s\n" +
+	"\x05nodes\x18\x04 \x03(\v2\x16.rota.fsm.WorkflowNodeR\x05nodes\"\x85\x01\n" +
 	"\fWorkflowNode\x12%\n" +
 	"\x04spec\x18\x01 \x01(\v2\x11.rota.fsm.JobSpecR\x04spec\x12\x18\n" +
 	"\aparents\x18\x02 \x03(\rR\aparents\x12\"\n" +
-	"\x04gate\x18\x03 \x01(\v2\x0e.rota.fsm.GateR\x04gate\"R\n" +
+	"\x04gate\x18\x03 \x01(\v2\x0e.rota.fsm.GateR\x04gate\x12\x10\n" +
+	"\x03run\x18\x04 \x01(\rR\x03run\"R\n" +
 	"\x06Growth\x12,\n" +
 	"\x05nodes\x18\x01 \x03(\v2\x16.rota.fsm.WorkflowNodeR\x05nodes\x12\x1a\n" +
 	"\bdetached\x18\x02 \x01(\bR\bdetached\"D\n" +
@@ -8792,7 +8820,7 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x1f\n" +
 	"\vright_until\x18\x03 \x01(\x04R\n" +
-	"rightUntil\"\x9f\x03\n" +
+	"rightUntil\"\xb5\x03\n" +
 	"\aOutcome\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\rR\x04kind\x12\x18\n" +
 	"\asubject\x18\x02 \x01(\tR\asubject\x12\x12\n" +
@@ -8810,7 +8838,8 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\tnext_node\x18\f \x01(\rR\bnextNode\x12\x12\n" +
 	"\x04runs\x18\r \x01(\x05R\x04runs\x12\x12\n" +
 	"\x04left\x18\x0e \x01(\x04R\x04left\x12\x16\n" +
-	"\x06holder\x18\x0f \x01(\tR\x06holderB+Z)github.com/rotasched/rota/fsm/fsmpb;fsmpbb\x06proto3"
+	"\x06holder\x18\x0f \x01(\tR\x06holder\x12\x14\n" +
+	"\x05merge\x18\x10 \x01(\tR\x05mergeB+Z)github.com/rotasched/rota/fsm/fsmpb;fsmpbb\x06proto3"
 
 var (
 	file_fsm_fsmpb_entry_proto_rawDescOnce sync.Once

@@ -50,9 +50,11 @@ type auditor struct {
 	// keys are what jobs are unique by, holders the jobs that are alive by key.
 	keys    map[rota.JobID]string
 	holders map[string]rota.JobID
-	estate  estate
-	keyed   keyed
-	offers  offers
+	// successors are the jobs that follow those.
+	successors map[string]rota.JobID
+	estate     estate
+	keyed      keyed
+	offers     offers
 	// polled are the sessions of workers that poll.
 	polled map[rota.WorkerID]rota.Session
 	turns  turns
@@ -173,7 +175,7 @@ type auditLease struct {
 }
 
 func newAuditor(w *World) *auditor {
-	return &auditor{w: w, keys: map[rota.JobID]string{}, holders: map[string]rota.JobID{}, accepted: map[rota.JobID]bool{}, expires: map[rota.JobID]rota.Clock{},
+	return &auditor{w: w, keys: map[rota.JobID]string{}, holders: map[string]rota.JobID{}, successors: map[string]rota.JobID{}, accepted: map[rota.JobID]bool{}, expires: map[rota.JobID]rota.Clock{},
 		jobs: map[rota.JobID]*auditJob{}, leases: map[rota.LeaseID]*auditLease{},
 		sessions: map[rota.WorkerID]rota.Session{}, flows: map[rota.WorkflowID]*auditFlow{},
 		deleted: map[uint64]bool{}, completions: map[rota.LeaseID]bool{}, revoked: map[string]rota.Date{}, roles: map[string][]rota.Grant{}, places: newPlaces(),

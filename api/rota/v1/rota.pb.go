@@ -375,6 +375,8 @@ type JobSpec struct {
 	Batch string `protobuf:"bytes,62,opt,name=batch,proto3" json:"batch,omitempty"`
 	// Go to the worker as they are, such as trace context; no part of the content (SPEC §13.16).
 	Headers map[string]string `protobuf:"bytes,63,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Expires the job so long after its submission unless it was leased by then.
+	StartByMs int64 `protobuf:"varint,64,opt,name=start_by_ms,json=startByMs,proto3" json:"start_by_ms,omitempty"`
 	// The client library made the id up and submits it for the first time; no part
 	// of the job (SPEC §9.4).
 	Minted      bool  `protobuf:"varint,29,opt,name=minted,proto3" json:"minted,omitempty"`
@@ -639,6 +641,13 @@ func (x *JobSpec) GetHeaders() map[string]string {
 	return nil
 }
 
+func (x *JobSpec) GetStartByMs() int64 {
+	if x != nil {
+		return x.StartByMs
+	}
+	return 0
+}
+
 func (x *JobSpec) GetMinted() bool {
 	if x != nil {
 		return x.Minted
@@ -706,7 +715,7 @@ type Unique struct {
 	// Of PENDING, RUNNING and COMPLETED; none is the first two.
 	Scope  []string `protobuf:"bytes,4,rep,name=scope,proto3" json:"scope,omitempty"`
 	KeepMs int64    `protobuf:"varint,5,opt,name=keep_ms,json=keepMs,proto3" json:"keep_ms,omitempty"`
-	// refuse, existing, replace or extend; empty is the first.
+	// refuse, existing, replace, extend, after or collect; empty is the first.
 	OnConflict string `protobuf:"bytes,6,opt,name=on_conflict,json=onConflict,proto3" json:"on_conflict,omitempty"`
 	// 0 is an hour.
 	ExtendMaxMs   int64 `protobuf:"varint,7,opt,name=extend_max_ms,json=extendMaxMs,proto3" json:"extend_max_ms,omitempty"`
@@ -1728,7 +1737,10 @@ type Submitted struct {
 	// The submitter is asked to slow down (SPEC §4.6).
 	Throttle bool `protobuf:"varint,6,opt,name=throttle,proto3" json:"throttle,omitempty"`
 	// The job that it was merged into, which holds its key, where the caller may know it (SPEC §18.2).
-	Holder        string `protobuf:"bytes,7,opt,name=holder,proto3" json:"holder,omitempty"`
+	Holder string `protobuf:"bytes,7,opt,name=holder,proto3" json:"holder,omitempty"`
+	// What became of the payload of a submission that was merged: TAKEN, or why it was dropped (SPEC §18.2); empty where
+	// nothing was merged.
+	Merge         string `protobuf:"bytes,8,opt,name=merge,proto3" json:"merge,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1808,6 +1820,13 @@ func (x *Submitted) GetThrottle() bool {
 func (x *Submitted) GetHolder() string {
 	if x != nil {
 		return x.Holder
+	}
+	return ""
+}
+
+func (x *Submitted) GetMerge() string {
+	if x != nil {
+		return x.Merge
 	}
 	return ""
 }
@@ -10335,7 +10354,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\asubject\x18\x02 \x01(\tR\asubject\x12\x12\n" +
 	"\x04text\x18\x03 \x01(\tR\x04text\x12$\n" +
 	"\x0eretry_after_ms\x18\x04 \x01(\x03R\fretryAfterMs\x12\x0e\n" +
-	"\x02op\x18\x05 \x01(\tR\x02op\"\xc7\v\n" +
+	"\x02op\x18\x05 \x01(\tR\x02op\"\xe7\v\n" +
 	"\aJobSpec\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x12\n" +
@@ -10371,7 +10390,8 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\tdata_keys\x18\x1c \x03(\tR\bdataKeys\x12\x12\n" +
 	"\x04keys\x18= \x03(\tR\x04keys\x12\x14\n" +
 	"\x05batch\x18> \x01(\tR\x05batch\x127\n" +
-	"\aheaders\x18? \x03(\v2\x1d.rota.v1.JobSpec.HeadersEntryR\aheaders\x12\x16\n" +
+	"\aheaders\x18? \x03(\v2\x1d.rota.v1.JobSpec.HeadersEntryR\aheaders\x12\x1e\n" +
+	"\vstart_by_ms\x18@ \x01(\x03R\tstartByMs\x12\x16\n" +
 	"\x06minted\x18\x1d \x01(\bR\x06minted\x12#\n" +
 	"\x0eio_bytes_per_s\x18\x1e \x01(\x03R\vioBytesPerS\x12%\n" +
 	"\x0eretry_attempts\x18\x1f \x01(\x03R\rretryAttempts\x12\"\n" +
@@ -10508,7 +10528,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x04jobs\x18\x01 \x03(\v2\x10.rota.v1.JobSpecR\x04jobs\"N\n" +
 	"\x0eSubmitResponse\x12&\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x12.rota.v1.SubmittedR\x04jobs\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\x04R\x05index\"\xc1\x01\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\"\xd7\x01\n" +
 	"\tSubmitted\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x18\n" +
@@ -10516,7 +10536,8 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\arefusal\x18\x04 \x01(\v2\x10.rota.v1.RefusalR\arefusal\x12\x14\n" +
 	"\x05index\x18\x05 \x01(\x04R\x05index\x12\x1a\n" +
 	"\bthrottle\x18\x06 \x01(\bR\bthrottle\x12\x16\n" +
-	"\x06holder\x18\a \x01(\tR\x06holder\"X\n" +
+	"\x06holder\x18\a \x01(\tR\x06holder\x12\x14\n" +
+	"\x05merge\x18\b \x01(\tR\x05merge\"X\n" +
 	"\rGetJobRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
 	"\x04read\x18\x02 \x01(\v2\r.rota.v1.ReadR\x04read\x12\x14\n" +

@@ -12,7 +12,7 @@ export interface UniqueOptions {
   /** The states in which the holder excludes others: PENDING and RUNNING by default. */
   scope?: readonly ("PENDING" | "RUNNING" | "COMPLETED")[] | undefined;
   /** What becomes of a submission that meets another job: it is refused as CONFLICT by default. */
-  onConflict?: "refuse" | "existing" | "replace" | "extend" | undefined;
+  onConflict?: "refuse" | "existing" | "replace" | "extend" | "after" | "collect" | undefined;
   keepMs?: number | undefined;
   extendMaxMs?: number | undefined;
 }
@@ -30,8 +30,10 @@ export interface JobOptions {
   at?: Date | number | undefined;
   /** Holds the job back for so long, from its submission on. */
   delayMs?: number | undefined;
-  /** Has the job expire so long after its submission unless it has begun. */
+  /** Has the job expire so long after its submission unless it has ended. */
   ttlMs?: number | undefined;
+  /** Has the job expire so long after its submission unless a worker has it by then. */
+  startByMs?: number | undefined;
   /** Bounds an attempt; at least 3,000. */
   maxRuntimeMs?: number | undefined;
   /** How many attempts the job has, or how it is tried again where that is not its queue's way. */
@@ -75,7 +77,7 @@ export function specOf(...all: readonly JobOptions[]): JobInit {
       Object.assign(o, { [key]: merged ? { ...(o[key] as object | undefined), ...(value as object) } : (value as unknown) });
     }
   }
-  const { id, queue, tenant, priority, at, delayMs, ttlMs, maxRuntimeMs, retry, keys, unique, labels, headers, requires, batch, spec, ...rest } = o;
+  const { id, queue, tenant, priority, at, delayMs, ttlMs, startByMs, maxRuntimeMs, retry, keys, unique, labels, headers, requires, batch, spec, ...rest } = o;
   const unknown = Object.keys(rest);
   if (unknown.length > 0) throw invalid(unknown[0]!, `${unknown[0]} is no option of a job`);
   const tries = typeof retry === "number" ? { attempts: retry } : retry;
@@ -86,6 +88,7 @@ export function specOf(...all: readonly JobOptions[]): JobInit {
     priority,
     delayMs,
     ttlMs,
+    startByMs,
     maxRuntimeMs,
     batch,
     unique,

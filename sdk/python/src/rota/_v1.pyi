@@ -153,6 +153,7 @@ class JobSpec(Message):
     batch: str
     @property
     def headers(self) -> MutableMapping[str, str]: ...
+    start_by_ms: int
     minted: bool
     io_bytes_per_s: int
     retry_attempts: int
@@ -196,6 +197,7 @@ class JobSpec(Message):
         keys: Iterable[str] | None = ...,
         batch: str | None = ...,
         headers: Mapping[str, str] | None = ...,
+        start_by_ms: int | None = ...,
         minted: bool | None = ...,
         io_bytes_per_s: int | None = ...,
         retry_attempts: int | None = ...,
@@ -454,6 +456,7 @@ class Submitted(Message):
     index: int
     throttle: bool
     holder: str
+    merge: str
     def __init__(
         self,
         *,
@@ -464,6 +467,7 @@ class Submitted(Message):
         index: int | None = ...,
         throttle: bool | None = ...,
         holder: str | None = ...,
+        merge: str | None = ...,
     ) -> None: ...
 
 class GetJobRequest(Message):
@@ -3718,6 +3722,7 @@ class NodeSpec(Message):
     def job(self) -> JobSpec: ...
     @property
     def gate(self) -> Gate: ...
+    run: str
     def __init__(
         self,
         *,
@@ -3725,6 +3730,7 @@ class NodeSpec(Message):
         parents: Iterable[str] | None = ...,
         job: JobSpec | None = ...,
         gate: Gate | None = ...,
+        run: str | None = ...,
     ) -> None: ...
 
 class Gate(Message):
@@ -3943,6 +3949,7 @@ class WorkflowNode(Message):
     joins: bool
     waiting_ms: int
     waiting_clock_ms: int
+    run: str
     def __init__(
         self,
         *,
@@ -3964,6 +3971,7 @@ class WorkflowNode(Message):
         joins: bool | None = ...,
         waiting_ms: int | None = ...,
         waiting_clock_ms: int | None = ...,
+        run: str | None = ...,
     ) -> None: ...
 
 class ListWorkflowsRequest(Message):
@@ -4038,6 +4046,7 @@ class ParentOutput(Message):
     job: str
     output: _bytes
     output_digest: _bytes
+    state: str
     def __init__(
         self,
         *,
@@ -4045,6 +4054,7 @@ class ParentOutput(Message):
         job: str | None = ...,
         output: _bytes | None = ...,
         output_digest: _bytes | None = ...,
+        state: str | None = ...,
     ) -> None: ...
 
 FAIL_KIND_UNSPECIFIED: int

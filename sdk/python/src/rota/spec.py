@@ -27,8 +27,8 @@ class Unique:
         scope: the phases in which a job holds its key: ``PENDING``, ``RUNNING``, ``COMPLETED``;
             none is the first two.
         keep: how long a completed job holds its key, with ``COMPLETED`` in the scope.
-        on_conflict: ``refuse``, ``existing``, ``replace`` or ``extend``.
-        extend_max: how long after its submission ``extend`` delays the holder at most.
+        on_conflict: ``refuse``, ``existing``, ``replace``, ``extend``, ``after`` or ``collect``.
+        extend_max: how long after its submission ``extend`` or ``collect`` delays the holder at most.
 
     """
 
@@ -78,6 +78,7 @@ class JobOptions(TypedDict, total=False):
     delay: Span
     at: datetime
     ttl: Span
+    start_by: Span
     max_runtime: Span
     retry: Retry | int
     keys: Mapping[str, str] | Sequence[str]
@@ -113,7 +114,8 @@ class JobSpec:
         payload: what the handler gets, at most 256 KiB.
         id: by which submitting it again is no second job; one is made up where there is none.
         at: holds it back until a date; ``delay`` for so long.
-        ttl: expires it so long after its submission unless it has begun.
+        ttl: expires it so long after its submission unless it has ended.
+        start_by: expires it so long after its submission unless a worker has it by then.
         max_runtime: bounds an attempt, at least 3 s.
         keys: what it shares with others, name and value: rules hold jobs of a key to so many at
             once, to a rate, or to their order.
@@ -129,6 +131,7 @@ class JobSpec:
     delay: Span | None = None
     at: datetime | None = None
     ttl: Span | None = None
+    start_by: Span | None = None
     max_runtime: Span | None = None
     retry: Retry | int | None = None
     keys: Mapping[str, str] | Sequence[str] = ()
@@ -193,7 +196,7 @@ def to_wire(s: JobSpec) -> _v1.JobSpec:
         return _v1.JobSpec(
             id=s.id, queue=s.queue, type=s.type, tenant=s.tenant, priority=s.priority,
             fee=s.fee, size_bytes=s.size_bytes, payload=s.payload, delay_ms=to_ms(s.delay),
-            not_before_ms=to_unix_ms(s.at, "at"), ttl_ms=to_ms(s.ttl),
+            not_before_ms=to_unix_ms(s.at, "at"), ttl_ms=to_ms(s.ttl), start_by_ms=to_ms(s.start_by),
             max_runtime_ms=to_ms(s.max_runtime), cpu_milli=s.cpu_milli,
             memory_bytes=s.memory_bytes, io_bytes_per_s=s.io_bytes_per_s,
             requires=s.requires, regions_allow=s.regions_allow, regions_deny=s.regions_deny,
@@ -222,7 +225,7 @@ def from_wire(w: _v1.JobSpec) -> JobSpec:
     return JobSpec(
         type=w.type, payload=w.payload, id=w.id, queue=w.queue, tenant=w.tenant,
         priority=w.priority if w.HasField("priority") else None, delay=from_ms(w.delay_ms),
-        at=from_unix_ms(w.not_before_ms), ttl=from_ms(w.ttl_ms),
+        at=from_unix_ms(w.not_before_ms), ttl=from_ms(w.ttl_ms), start_by=from_ms(w.start_by_ms),
         max_runtime=from_ms(w.max_runtime_ms), retry=None if retry == Retry() else retry,
         keys=tuple(w.keys), requires=tuple(w.requires), labels=dict(w.labels), batch=w.batch,
         unique=Unique(
