@@ -60,9 +60,11 @@ func (a adapter) Apply(log *raft.Log) any {
 	n.replica.hub.publish(n.replica.machine, &applied)
 	n.archive.Staged(n.replica.machine)
 	n.events.Append(n.replica.machine.Head().Incarnation, &applied)
-	n.measures.countEvents(applied.Events)
-	n.stats.count(applied.Events)
-	n.recent.count(applied.Events)
+	if n.leader.caughtUp.Load() { // until then it replays: what it applies happened before it was started
+		n.measures.countEvents(applied.Events)
+		n.stats.count(applied.Events)
+	}
+	n.recent.count(applied.Events) // by their dates
 	members := slices.ContainsFunc(applied.Events, func(e rota.Event) bool { return e.Kind == rota.EventNodeChanged })
 	n.replica.machine.Recycle(applied.Events) // who follows events reads their bytes
 	applied.Events = nil
