@@ -43,6 +43,7 @@ func (cv *clusterVerbs) ownStatus() rota.NodeStatus {
 	if text := cv.n.littleMemory(); text != "" {
 		s.Problems = append(s.Problems, text)
 	}
+	s.Problems = append(s.Problems, cv.n.watch.alarms()...) // what was lost is lost: this node is well
 	switch {
 	case cv.n.replica.dropped.Load():
 		s.State = stateRebuilding
@@ -58,7 +59,9 @@ func (cv *clusterVerbs) ownStatus() rota.NodeStatus {
 // Inspect returns this node's own state to another node.
 func (cv *clusterVerbs) Inspect(_ context.Context, digestsAt []rota.Index) (peer.Inspection, error) {
 	in := peer.Inspection{Status: cv.ownStatus(), ClusterID: cv.n.ClusterID(), WallMs: cv.n.wall().UnixMilli(),
-		LastLogIndex: rota.Index(cv.n.raft.LastIndex()), Identity: cv.n.data.Identity()}
+		Identity: cv.n.data.Identity()}
+	now := cv.n.marks.now()
+	in.Term, in.LastLogIndex, in.Cut = now.Term, rota.Index(now.Index), peer.LogCut(cv.n.data.Cut())
 	in.DiskLevel, in.DiskRoom = cv.n.disk.report()
 	in.Autopilot, in.Health = cv.n.autopilot.report()
 	in.Views = cv.ownViews()

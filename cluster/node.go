@@ -82,6 +82,7 @@ type Node struct {
 	watch     watcher
 	leader    leaderWatch
 	terms     terms
+	marks     marks
 
 	stopOnce sync.Once
 	stopped  chan struct{}
@@ -135,7 +136,7 @@ func (n *Node) own() *Node {
 	n.replica.n, n.proposer.n, n.membership.n, n.chores.n = n, n, n, n
 	n.jobVerbs.n, n.policyVerbs.n, n.authVerbs.n, n.workerVerbs.n, n.workflowVerbs.n, n.clusterVerbs.n, n.explainer.n, n.scheduleVerbs.n, n.planVerbs.n, n.batchVerbs.n = n, n, n, n, n, n, n, n, n, n
 	n.webhookVerbs.n, n.hookLag.n = n, n
-	n.autopilot.n, n.backups.n, n.logs.n, n.disk.n, n.watchdog.n, n.watch.n, n.leader.n, n.terms.n = n, n, n, n, n, n, n, n
+	n.autopilot.n, n.backups.n, n.logs.n, n.disk.n, n.watchdog.n, n.watch.n, n.leader.n, n.terms.n, n.marks.n = n, n, n, n, n, n, n, n, n
 	return n
 }
 
@@ -243,6 +244,7 @@ type servedArchive interface {
 	ArchiveStatus() history.Status
 	ArchiveRange(ctx context.Context, span peer.ArchiveSpan, maxBytes int64) (peer.ArchiveSlice, error)
 	ArchiveRecords(ctx context.Context, ids []rota.JobID) ([]peer.ArchiveRecord, error)
+	ArchiveSums(ctx context.Context, span peer.ArchiveSpan, sum []byte) (same bool, each []peer.ArchiveRecord, err error)
 	ListArchived(ctx context.Context, f rota.JobFilter, at rota.Index) (rota.JobPage, error)
 }
 
@@ -260,7 +262,8 @@ type watched interface {
 }
 
 func (n *Node) watched() []watched {
-	return []watched{n.archive, n.events, n.rebuild, &n.disk, &n.watchdog, n.scrub, &n.backups, &n.dates, &n.zones, &n.hookLag}
+	return []watched{n.archive, n.events, n.rebuild, &n.disk, &n.watchdog, n.scrub, &n.backups, &n.dates, &n.zones,
+		&n.hookLag, &n.marks}
 }
 
 // problems lists what is wrong with this node, each with what to do.

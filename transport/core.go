@@ -299,6 +299,8 @@ type NodeCore interface {
 	// ArchiveRange, ArchiveRecords and ListArchived serve this node's history to
 	// others that lack some of theirs (SPEC §10.5).
 	ArchiveRange(ctx context.Context, span peer.ArchiveSpan, maxBytes int64) (peer.ArchiveSlice, error)
+	// ArchiveSums compares another node's sum of a span with this node's; each are the records' where they differ.
+	ArchiveSums(ctx context.Context, span peer.ArchiveSpan, sum []byte) (same bool, each []peer.ArchiveRecord, err error)
 	ArchiveRecords(ctx context.Context, ids []rota.JobID) ([]peer.ArchiveRecord, error)
 	ListArchived(ctx context.Context, f rota.JobFilter, at rota.Index) (rota.JobPage, error)
 	// LogHere returns what this node has of the log of an attempt that may be open.

@@ -444,7 +444,7 @@ func (n *fakeNode) Inspect(_ context.Context, at []rota.Index) (peer.Inspection,
 			digests[i] = &rota.Digest{Lo: uint64(at[i])}
 		}
 	}
-	return peer.Inspection{ClusterID: n.id, WallMs: 5, Digests: digests}, n.err
+	return peer.Inspection{ClusterID: n.id, WallMs: 5, Digests: digests, Term: 6, LastLogIndex: 8, Cut: peer.LogCut{From: 2, To: 7, Term: 1, AtMs: 3}}, n.err
 }
 
 func (n *fakeNode) CheckAt(_ context.Context, index rota.Index) (rota.NodeVerdict, error) {
@@ -465,6 +465,10 @@ var fakeState = bytes.Repeat([]byte("state"), chunkBytes)
 func (n *fakeNode) ArchiveRange(_ context.Context, span peer.ArchiveSpan, most int64) (peer.ArchiveSlice, error) {
 	return peer.ArchiveSlice{Covered: []peer.ArchiveSpan{span}, Floor: 3, Last: uint64(most),
 		Records: []peer.ArchiveRecord{{Seq: span.To, Data: []byte("record")}}}, n.err
+}
+
+func (n *fakeNode) ArchiveSums(_ context.Context, span peer.ArchiveSpan, sum []byte) (bool, []peer.ArchiveRecord, error) {
+	return span.From == 4, []peer.ArchiveRecord{{Seq: span.To, Data: sum}}, n.err
 }
 
 func (n *fakeNode) LogHere(lease rota.LeaseID, after uint64) peer.NodeLog {

@@ -326,6 +326,7 @@ var methods = map[string]need{
 	"/rota.v1.Node/Remove":         members,
 	"/rota.v1.Node/Transfer":       members,
 	"/rota.v1.Node/ArchiveRange":   members,
+	"/rota.v1.Node/ArchiveSums":    members,
 	"/rota.v1.Node/ArchiveRecords": members,
 	"/rota.v1.Node/ListArchived":   members,
 	"/rota.v1.Node/Log":            members,

@@ -301,7 +301,7 @@ func InspectionToWire(i *peer.Inspection) *rotav1.InspectResponse {
 	return &rotav1.InspectResponse{
 		Status: NodeStatusToWire(&i.Status), WallMs: i.WallMs, Digests: digests, ClusterId: string(i.ClusterID),
 		LastLogIndex: uint64(i.LastLogIndex), DiskLevel: uint32(i.DiskLevel), DiskRoom: i.DiskRoom,
-		DifferedAt: uint64(i.DifferedAt), RightUntil: uint64(i.RightUntil), Identity: i.Identity,
+		DifferedAt: uint64(i.DifferedAt), RightUntil: uint64(i.RightUntil), Identity: i.Identity, Term: i.Term, Cut: cutToWire(i.Cut),
 		Autopilot: autopilotToWire(&i.Autopilot), Health: each(i.Health, func(h *peer.NodeHealth) *rotav1.HealthOf {
 			return &rotav1.HealthOf{Id: string(h.ID), Health: nodeHealthToWire(h.NodeHealth)}
 		}),
@@ -311,12 +311,21 @@ func InspectionToWire(i *peer.Inspection) *rotav1.InspectResponse {
 	}
 }
 
+// cutToWire carries a loss of applied entries; none is nil.
+func cutToWire(c peer.LogCut) *rotav1.LogCut {
+	if c == (peer.LogCut{}) {
+		return nil
+	}
+	return &rotav1.LogCut{From: c.From, To: c.To, Term: c.Term, AtMs: c.AtMs}
+}
+
 // InspectionFromWire is the inverse of InspectionToWire.
 func InspectionFromWire(w *rotav1.InspectResponse) (peer.Inspection, error) {
 	i := peer.Inspection{
 		ClusterID: rota.ClusterID(w.GetClusterId()), WallMs: w.GetWallMs(),
 		LastLogIndex: rota.Index(w.GetLastLogIndex()), DiskLevel: uint8(min(w.GetDiskLevel(), 2)), DiskRoom: w.GetDiskRoom(),
-		DifferedAt: rota.Index(w.GetDifferedAt()), RightUntil: rota.Index(w.GetRightUntil()), Identity: w.GetIdentity(),
+		DifferedAt: rota.Index(w.GetDifferedAt()), RightUntil: rota.Index(w.GetRightUntil()), Identity: w.GetIdentity(), Term: w.GetTerm(),
+		Cut:       peer.LogCut{From: w.GetCut().GetFrom(), To: w.GetCut().GetTo(), Term: w.GetCut().GetTerm(), AtMs: w.GetCut().GetAtMs()},
 		Autopilot: autopilotFromWire(w.GetAutopilot()),
 	}
 	var err error

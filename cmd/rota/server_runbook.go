@@ -15,6 +15,7 @@ var startPages = []struct {
 	{"StartDataInUse", []string{" is in use by ", " is locked by another process"}},
 	{"StartOtherNode", []string{" belongs to node ", " belongs to cluster ", " belongs to cluster id "}},
 	{"StartCopiedData", []string{" was copied or moved from elsewhere"}},
+	{"StartOldData", []string{" is behind what node "}},
 	{"StartOtherFormat", []string{" has format ", " of rota, from before its first release"}},
 	{"StartRecoveryUnfinished", []string{"the recovery of data directory "}},
 	{"StartDamagedHistory", []string{"archive.db is damaged", "archive.db is not usable", "archive.db holds the history of", "archive.db cannot be opened"}},
