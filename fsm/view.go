@@ -251,6 +251,40 @@ func (vw *View) Assignments(id rota.WorkerID, session rota.Session) []rota.Assig
 	return list
 }
 
+// Deliverable returns what a principal that opened a session of a worker may be sent of the session's open leases, as
+// Assignments has them. A lease that the principal may not work is revoked for it, and comes without its job's
+// specification. ours is false once the worker is another principal's: then there is none.
+func Deliverable(vw *View, id rota.WorkerID, session rota.Session, by rota.Principal) (leases []rota.Assignment, ours bool) {
+	w := vw.m.fleet.workers.get(id)
+	if w == nil || w.session != session { // what is left of an older session is revoked
+		return vw.Assignments(id, session), true
+	}
+	if w.by != by {
+		return nil, false
+	}
+	leases = vw.Assignments(id, session)
+	may := vw.m.access.mayWork(w)
+	for i := range leases {
+		a := &leases[i]
+		if may(a.Spec.Tenant, a.Spec.Queue) {
+			continue
+		}
+		a.Spec = rota.JobSpec{}
+		if a.Lease.Revoked == rota.ReasonNone {
+			a.Lease.Revoked = rota.ReasonAccessEnded
+		}
+	}
+	return leases, true
+}
+
+// RegisteredBy returns the principal that registered a worker, "" where none did.
+func RegisteredBy(vw *View, id rota.WorkerID) rota.Principal {
+	if w := vw.m.fleet.workers.get(id); w != nil {
+		return w.by
+	}
+	return ""
+}
+
 // Assignment returns an open lease with its job, as its worker is told of it.
 func (vw *View) Assignment(id rota.LeaseID) (rota.Assignment, bool) {
 	return vw.assignment(vw.m.leasing.leases.get(string(id[:])))

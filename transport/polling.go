@@ -85,6 +85,7 @@ func (s *pollingService) Beat(ctx context.Context, id rota.WorkerID, secret stri
 	for i := range st.Leases {
 		l := &st.Leases[i].Lease
 		switch {
+		case hidden(&st.Leases[i], holding):
 		case l.Revoked != rota.ReasonNone:
 			done.Revoked = append(done.Revoked, revokedOf(l))
 		case holding.has(l.ID):
@@ -204,6 +205,11 @@ func leaseOf(field, text string) (id rota.LeaseID, err error) {
 		return id, rota.Refusef(rota.KindInvalid, field, "%s is %.80q: the 64 hex digits of a lease are wanted, as acquire returns them", field, text)
 	}
 	return id, nil
+}
+
+// hidden reports whether an open lease is of a job that the caller may not work, and that it does not say it holds.
+func hidden(a *rota.Assignment, holding held) bool {
+	return a.Spec.ID == "" && !holding.has(a.Lease.ID)
 }
 
 func revokedOf(l *rota.Lease) rest.RevokedLease {
