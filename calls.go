@@ -280,8 +280,8 @@ type Explanation struct {
 	Reasons []Why `json:"reasons,omitempty"`
 	// UniqueHolder is as that of Job.
 	UniqueHolder JobID `json:"unique_holder,omitempty"`
-	// Rank is the job's place in its queue's ranking order, from 0; Before how
-	// many QUEUED jobs stand before it.
+	// Rank is the job's place in its queue's ranking order, from 0, among the jobs that the caller may read; Before how
+	// many QUEUED jobs of those stand before it.
 	Rank      int64            `json:"rank"`
 	Before    int64            `json:"before"`
 	WouldRun  []string         `json:"would_run_if,omitempty"`

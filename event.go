@@ -211,10 +211,10 @@ type Event struct {
 type ServedEvent struct {
 	Event
 	// PayloadHash is SHA-256 of Payload; Prior and Post are the state's digests
-	// before and after the entry.
+	// before and after the entry, zero to readers who may not read everything.
 	PayloadHash Hex    `json:"payload_hash,omitempty"`
-	Prior       Digest `json:"prior_state_hash"`
-	Post        Digest `json:"post_state_hash"`
+	Prior       Digest `json:"prior_state_hash,omitzero"`
+	Post        Digest `json:"post_state_hash,omitzero"`
 }
 
 // EventFilter selects events; zero fields select all.

@@ -155,7 +155,12 @@ func (vw *View) dueText(c rota.Clock) string {
 
 func (vw *View) whyQueued(x *rota.Explanation, j *jobRow, most int, rd *access.Reader) {
 	names := rd.Has(rota.RightStatus, access.Everything, access.Everything)
-	x.Before = vw.m.placement.registry.queues[j.spec.Queue].pending.Before(j.item)
+	pending := vw.m.placement.registry.queues[j.spec.Queue].pending
+	if rd.Reads(access.Everything, j.spec.Queue) {
+		x.Before = pending.Before(j.item)
+	} else {
+		x.Before = pending.BeforeOf(j.item, func(t rota.TenantID) bool { return rd.Reads(t, j.spec.Queue) })
+	}
 	x.Rank = x.Before
 	blocked, fit := whyNot(vw, x, j, rd)
 	backfills := vw.m.queues.get(j.spec.Queue).policy.Backfill != rota.BackfillFree
@@ -181,8 +186,11 @@ func (vw *View) whyQueued(x *rota.Explanation, j *jobRow, most int, rd *access.R
 	if draft != nil && (whyFirst(vw, x, j, draft.Reservations(), names) || whyPlanned(vw, x, j, draft, rd) || fit > 0 && whyBehind(vw, x, j, draft, rd)) || fit == 0 {
 		return
 	}
-	x.Reasons = append(x.Reasons, rota.Why{Reason: "BEHIND_HIGHER_RANK", Detail: fmt.Sprintf(
-		"%d workers have room for it now, and what stands before it takes that room", fit)})
+	detail := "workers have room for it now, and the jobs before it take that room"
+	if names {
+		detail = fmt.Sprintf("%d %s", fit, detail)
+	}
+	x.Reasons = append(x.Reasons, rota.Why{Reason: "BEHIND_HIGHER_RANK", Detail: detail})
 }
 
 // whyNot adds the reasons for which a job that is QUEUED is not placed: those of its own, by which it
@@ -209,6 +217,9 @@ func whyNot(vw *View, x *rota.Explanation, j *jobRow, rd *access.Reader) (blocke
 			w := rota.Why{Reason: n.Why.String(), Workers: n.Workers, WorkerIDs: n.IDs, Detail: vw.ruleDetail(j, n)}
 			if !names {
 				w.WorkerIDs = nil
+				if busy(n.Why) {
+					w.Workers = 0
+				}
 				if n.Why == sched.NotActive || n.Why == sched.TypeDenylisted || n.Why == sched.CoolingDown {
 					w.Detail = "" // it names workers
 				}
@@ -224,6 +235,15 @@ func whyNot(vw *View, x *rota.Explanation, j *jobRow, rd *access.Reader) (blocke
 			Detail: fmt.Sprintf("no worker serves queue %s; %d serve other queues", q.name, elsewhere)})
 	}
 	return blocked, fit
+}
+
+// busy reports whether how many workers fail a rule depends on the jobs that they have leased, whoever's those are.
+func busy(why sched.Unfit) bool {
+	switch why {
+	case sched.NoFreeSlot, sched.NoSlotOffered, sched.UnitsExhausted, sched.CPUFull, sched.MemoryFull, sched.IOFull:
+		return true
+	}
+	return false
 }
 
 // holdsShown bounds the holds that an explanation names.
@@ -254,7 +274,7 @@ func (vw *View) whyHeld(x *rota.Explanation, j *jobRow, rd *access.Reader) {
 		names = append(names, fmt.Sprintf("%d more for others", len(held)-holdsShown))
 	}
 	if slices.Sort(held); !rd.Has(rota.RightStatus, access.Everything, access.Everything) {
-		x.Reasons = append(x.Reasons, rota.Why{Reason: sched.HeldForAnotherJob.String(), Workers: int64(len(held))})
+		x.Reasons = append(x.Reasons, rota.Why{Reason: sched.HeldForAnotherJob.String()})
 		return
 	}
 	x.Reasons = append(x.Reasons, rota.Why{Reason: sched.HeldForAnotherJob.String(), Workers: int64(len(held)),
@@ -354,6 +374,7 @@ func whyBarredBy(vw *View, j *jobRow, q *queueRow, bars []sched.Reservation, rd 
 	now := vw.m.head.now()
 	w := rota.Why{Reason: sched.HeldForAnotherJob.String(), Workers: int64(len(bars))}
 	if !rd.Has(rota.RightStatus, access.Everything, access.Everything) {
+		w.Workers = 0
 		return w
 	}
 	var texts []string
