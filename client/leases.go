@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rotasched/rota"
@@ -32,6 +33,9 @@ type leaseTable struct {
 	parents func(ctx context.Context, job rota.JobID) ([]rota.ParentOutput, error)
 	// base is what handlers' contexts descend from: values, no end.
 	base context.Context
+
+	// taken is set while the cluster takes the worker: from its first welcome on, until it refuses it.
+	taken atomic.Bool
 
 	mu      sync.Mutex
 	news    []observation // what observers are called with once the lock is free
