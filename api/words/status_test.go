@@ -117,6 +117,20 @@ func TestToStatus_strangers(t *testing.T) {
 	}
 }
 
+// TestFromStatus_brokenOff: a code that says nothing is a fault on the way, such as that of a proxy that cut an idle stream,
+// unless a node sent a kind with it.
+func TestFromStatus_brokenOff(t *testing.T) {
+	t.Parallel()
+	for _, code := range []codes.Code{codes.Internal, codes.Unknown} {
+		if got := FromStatus(status.Error(code, "stream terminated by RST_STREAM with error code: INTERNAL_ERROR")); got.Kind != rota.KindUnavailable {
+			t.Errorf("%v became %s", code, got.Kind)
+		}
+	}
+	if got := FromStatus(ToStatus(&rota.Error{Kind: rota.KindInternal, Text: "disk"})); got.Kind != rota.KindInternal {
+		t.Errorf("a node's own fault became %s", got.Kind)
+	}
+}
+
 func TestFromStatus_ofTheLibrary(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
