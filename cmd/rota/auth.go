@@ -1,13 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"iter"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,8 +21,6 @@ const (
 	// tokenVariable has a token itself, tokenFlag the name of a file with one.
 	tokenVariable = envPrefix + "TOKEN"
 	tokenFlag     = "token-file"
-	// maxTokenFile is a token's most, and an end of line.
-	maxTokenFile = 128
 )
 
 // token returns where the access token to show comes from: --token-file, which is read again
@@ -34,9 +30,16 @@ func (a *app) token() (func() (string, error), error) {
 		return nil, nil
 	}
 	if a.tokenFile != "" {
-		l := &liveToken{path: a.tokenFile}
-		_, err := l.now()
-		return l.now, err
+		file := secret.NewLive(a.tokenFile, limits.MaxTokenFile)
+		now := func() (string, error) {
+			token, err := file.Now()
+			if err != nil {
+				return "", usagef("read --%s: %w", tokenFlag, err)
+			}
+			return token, nil
+		}
+		_, err := now()
+		return now, err
 	}
 	for _, v := range a.environ {
 		if token, ok := strings.CutPrefix(v, tokenVariable+"="); ok && token != "" {
@@ -44,31 +47,6 @@ func (a *app) token() (func() (string, error), error) {
 		}
 	}
 	return nil, nil
-}
-
-// liveToken is what the file of a token holds now.
-type liveToken struct {
-	path string
-
-	mu    sync.Mutex
-	stamp fileStamp
-	token string
-}
-
-// now returns the token; the file is read where it changed.
-func (l *liveToken) now() (string, error) {
-	stamp := stampOf(l.path)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.token != "" && stamp == l.stamp {
-		return l.token, nil
-	}
-	text, err := secret.ReadFile(l.path, maxTokenFile)
-	if err != nil {
-		return "", usagef("read --%s: %w", tokenFlag, err)
-	}
-	l.stamp, l.token = stamp, string(bytes.TrimSpace(text))
-	return l.token, nil
 }
 
 // authCommands are the commands of tokens, roles and blocks.

@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -240,5 +242,62 @@ func TestRun_did_you_mean(t *testing.T) {
 		if code != exitUsage || stdout != "" || !strings.Contains(stderr, "did you mean") || !strings.Contains(stderr, want) {
 			t.Errorf("rota %s: exit %d, %s; %s is meant", args, code, stderr, want)
 		}
+	}
+}
+
+// TestEnvironment: the cases that the command line and all client libraries share.
+func TestEnvironment(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../testdata/environment/cases.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []struct {
+		Name, File, Token, Refused string
+		Env                        map[string]string
+		Mode                       os.FileMode
+		Addresses                  []string
+		TimeoutMs                  int64 `json:"timeout_ms"`
+	}
+	if err := json.Unmarshal(text, &cases); err != nil || len(cases) < 10 {
+		t.Fatalf("%d cases, %v", len(cases), err)
+	}
+	for _, c := range cases {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			var environ []string
+			for name, value := range c.Env {
+				environ = append(environ, name+"="+strings.ReplaceAll(value, "$DIR", dir))
+			}
+			if c.File != "" {
+				token := filepath.Join(dir, "token")
+				if err := errors.Join(os.WriteFile(token, []byte(c.File), c.Mode), os.Chmod(token, c.Mode)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_, a, err := settled(t, environ, "job list")
+			if err == nil {
+				_, err = a.dial() // nothing is sent before a call
+			}
+			if c.Refused != "" {
+				if err == nil {
+					t.Errorf("%s is taken", c.Refused)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			token := ""
+			if show, err := a.token(); err != nil {
+				t.Error(err)
+			} else if show != nil {
+				token, _ = show()
+			}
+			if !slices.Equal(a.addrs, c.Addresses) || token != c.Token || a.timeout.Milliseconds() != c.TimeoutMs {
+				t.Errorf("nodes %v, token %q, timeout %v", a.addrs, token, a.timeout)
+			}
+		})
 	}
 }

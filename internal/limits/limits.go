@@ -76,6 +76,8 @@ const (
 	MaxGrants        = 64
 	MaxTokenRoles    = 8
 	MaxTokenPatterns = 8
+	// MaxTokenFile bounds the bytes of a file with an access token: the token's most, and an end of line.
+	MaxTokenFile = 128
 	// MaxTokenLife bounds how long a token may live unless it is replaced: a year, leap days
 	// included.
 	MaxTokenLife = 366 * 24 * time.Hour

@@ -98,7 +98,7 @@ var rooms = []room{
 	{path: "transport", may: []string{".", "internal/access", "internal/joblog", "internal/peer", "internal/limits", "internal/logs", "internal/millis", "api/rest", "api/rota/v1", "api/words",
 		"transport/oidc", "transport/web"}, tests: []string{"internal/identity", "test/idp", "api/rest"},
 		never: []string{raftLibrary, raftStore, gossip, boltLibrary, commandLine, settings}},
-	{path: "client", may: []string{".", "internal/access", "internal/joblog", "internal/peer", "internal/limits", "api/rota/v1", "api/words"}, tests: []string{"test/rig", "test/idp"},
+	{path: "client", may: []string{".", "internal/access", "internal/joblog", "internal/peer", "internal/limits", "internal/secret", "api/rota/v1", "api/words"}, tests: []string{"test/rig", "test/idp"},
 		never: []string{raftLibrary, raftStore, gossip, boltLibrary, commandLine, settings}},
 	{path: "client/otelrota", may: []string{".", "client"}, only: []string{tracingAPI}},
 	{path: "client/promrota", may: []string{"client"}, tests: []string{"client/rotatest"}, only: []string{metricsClient, callMetrics}},

@@ -1,6 +1,8 @@
 import copy
+import json
 import pickle
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 
 import grpc
 import pytest
@@ -198,3 +200,27 @@ async def test_nobody_answers():
 def test_tokens_compare_by_age():
     assert rota.Token.parse("2.1") > rota.Token.parse("1.10") > rota.Token.parse("1.9")
     assert str(rota.Token(3, 4)) == "3.4"
+
+
+_ENVIRONMENT = Path(__file__).parents[3] / "testdata" / "environment" / "cases.json"
+
+
+@pytest.mark.parametrize(
+    "case", json.loads(_ENVIRONMENT.read_text("utf-8")), ids=lambda case: case["name"]
+)
+def test_environment(case, tmp_path):
+    """The cases that the command line and all client libraries share."""
+    if "file" in case:
+        (tmp_path / "token").write_text(case["file"])
+        (tmp_path / "token").chmod(case["mode"])
+    environ = {k: v.replace("$DIR", str(tmp_path)) for k, v in case["env"].items()}
+    if "refused" in case:
+        with pytest.raises(rota.Invalid) as refused:
+            rota.connect_env(environ=environ)
+        assert refused.value.subject == case["refused"]
+        return
+    caller = rota.connect_env(environ=environ)._caller
+    assert [n.address for n in caller.nodes] == case["addresses"]
+    assert caller.patience == case["timeout_ms"] / 1000
+    shown = caller.nodes[0].metadata()
+    assert shown == ((("authorization", "Bearer " + case["token"]),) if "token" in case else ())

@@ -1,7 +1,10 @@
 import assert from "node:assert/strict";
+import { chmodSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { test } from "node:test";
 
-import { bytes, isRotaError, json } from "@rotasched/client";
+import { bytes, connectEnv, isRotaError, json, RotaError } from "@rotasched/client";
 
 // What users cannot reach by the package's name.
 const { LineLog } = await import(new URL("../../dist/thread/linelog.js", import.meta.url).href);
@@ -54,4 +57,44 @@ test("a view of time is never later than the cluster's", () => {
   view.hear(5_000);
   assert.equal(view.heard, 5_000);
   assert.equal(view.lost(), 31_000);
+});
+
+interface EnvironmentCase {
+  name: string;
+  env: Record<string, string>;
+  file?: string;
+  mode?: number;
+  refused?: string;
+  addresses?: string[];
+  token?: string;
+  timeout_ms?: number;
+}
+
+test("environment: the cases that the command line and all client libraries share", () => {
+  const table = new URL("../../../../testdata/environment/cases.json", import.meta.url);
+  const cases = JSON.parse(readFileSync(table, "utf8")) as EnvironmentCase[];
+  assert.ok(cases.length >= 10);
+  const before = { ...process.env };
+  for (const c of cases) {
+    const dir = mkdtempSync(join(tmpdir(), "rota-environment-"));
+    if (c.file !== undefined) {
+      writeFileSync(join(dir, "token"), c.file);
+      chmodSync(join(dir, "token"), c.mode!);
+    }
+    for (const name of Object.keys(process.env)) if (name.startsWith("ROTA_")) delete process.env[name];
+    for (const [name, value] of Object.entries(c.env)) process.env[name] = value.replace("$DIR", dir);
+    try {
+      if (c.refused !== undefined) {
+        assert.throws(() => connectEnv(), (e) => e instanceof RotaError && e.kind === "INVALID" && e.field === c.refused, c.name);
+        continue;
+      }
+      const client = connectEnv() as ReturnType<typeof connectEnv> & { settings: { addresses: string[] }; timeoutMs: number; token: () => string | undefined };
+      assert.deepEqual(client.settings.addresses, c.addresses, c.name);
+      assert.equal(client.token(), c.token, c.name);
+      assert.equal(client.timeoutMs, c.timeout_ms, c.name);
+      client.close();
+    } finally {
+      process.env = { ...before };
+    }
+  }
 });
