@@ -145,7 +145,7 @@ def test_specs_come_back_as_they_went():
         type="t", payload=b"x", id="a", queue="q", tenant="u", priority=0,
         delay=timedelta(seconds=1), at=datetime(2027, 1, 1, tzinfo=timezone.utc),
         ttl=timedelta(hours=1), keys=("album:7",),
-        retry=rota.Retry(attempts=3, base=timedelta(seconds=2), factor=1.5, jitter=-1),
+        retry=rota.Retry(attempts=3, base=timedelta(seconds=2), factor=1.5, jitter=0),
         unique=rota.Unique(by=("args",), period=timedelta(hours=1)), labels={"a": "b"},
         requires=("gpu",), limits={"vram": 4}, batch="b", max_runtime=timedelta(seconds=9),
     )  # fmt: skip
@@ -155,6 +155,21 @@ def test_specs_come_back_as_they_went():
     more = spec.with_options(labels={"c": "d"}, priority=3)
     assert more.labels == {"a": "b", "c": "d"}
     assert more.priority == 3
+
+
+def test_retry_options():
+    """Ratios, of which jitter 0 is none and what is unset is the queue's."""
+    wire = to_wire(rota.JobSpec("t", retry=rota.Retry(attempts=3, factor=1.5, jitter=0)))
+    assert (wire.retry_attempts, wire.retry_factor_permille, wire.retry_jitter_permille) == (
+        3, 1500, -1,
+    )  # fmt: skip
+    wire = to_wire(rota.JobSpec("t", retry=rota.Retry(jitter=0.25)))
+    assert (wire.retry_attempts, wire.retry_factor_permille, wire.retry_jitter_permille) == (
+        0, 0, 250,
+    )  # fmt: skip
+    for wrong in (rota.Retry(jitter=-1), rota.Retry(factor=0.5)):
+        with pytest.raises(rota.Invalid, match="must be between"):
+            to_wire(rota.JobSpec("t", retry=wrong))
 
 
 @pytest.mark.parametrize(

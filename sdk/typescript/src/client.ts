@@ -134,18 +134,18 @@ export class Client {
     return this.#waiter.wait(id, opts);
   }
 
-  /** Cancels jobs and returns the outcome of each at its place. */
-  cancel(ids: readonly string[], opts?: CallOptions): Promise<JobOutcome[]> {
+  /** Cancels a job, or several, and returns the outcome of each at its place. */
+  cancel(ids: string | readonly string[], opts?: CallOptions): Promise<JobOutcome[]> {
     return cancelJobs(this.#caller, ids, opts);
   }
 
   /** Revives jobs that are DEAD, EXPIRED or CANCELLED. A retry whose answer was lost succeeds, and is made once. */
-  retry(ids: readonly string[], opts?: CallOptions): Promise<JobOutcome[]> {
+  retry(ids: string | readonly string[], opts?: CallOptions): Promise<JobOutcome[]> {
     return retryJobs(this.#caller, ids, opts);
   }
 
   /** Forgets jobs that have ended: nobody shows them again, and their ids are free. */
-  delete(ids: readonly string[], opts?: CallOptions): Promise<JobOutcome[]> {
+  delete(ids: string | readonly string[], opts?: CallOptions): Promise<JobOutcome[]> {
     return deleteJobs(this.#caller, ids, opts);
   }
 

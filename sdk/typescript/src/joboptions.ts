@@ -40,12 +40,16 @@ export interface JobOptions {
   retry?:
     | number
     | {
+        /** How many attempts it has, 1 to 1,000. */
         attempts?: number | undefined;
+        /** The wait after the first failure. */
         baseMs?: number | undefined;
-        factorPermille?: number | undefined;
+        /** What each further wait is multiplied by, 1 to 1,000. */
+        factor?: number | undefined;
+        /** The longest wait. */
         capMs?: number | undefined;
-        /** -1 for none. */
-        jitterPermille?: number | undefined;
+        /** By what ratio a wait is longer or shorter at most, 0 (none) to 1. */
+        jitter?: number | undefined;
       }
     | undefined;
   /** What the job shares with others, by name: rules hold jobs of a key to so many at once, to a rate, or to their order. */
@@ -99,13 +103,20 @@ export function specOf(...all: readonly JobOptions[]): JobInit {
     keys: keys && Object.entries(keys).map(([name, value]) => `${name}:${value}`),
     retryAttempts: tries?.attempts,
     retryBaseMs: tries?.baseMs,
-    retryFactorPermille: tries?.factorPermille,
+    retryFactorPermille: permille("retry.factor", tries?.factor, 1, 1_000),
     retryCapMs: tries?.capMs,
-    retryJitterPermille: tries?.jitterPermille,
+    retryJitterPermille: tries?.jitter === 0 ? -1 : permille("retry.jitter", tries?.jitter, 0, 1),
   };
   const made: Record<string, unknown> = { ...spec };
   for (const [key, value] of Object.entries(set)) if (value !== undefined) made[key] = value;
   return made;
+}
+
+/** A ratio in thousandths. */
+function permille(field: string, ratio: number | undefined, least: number, most: number): number | undefined {
+  if (ratio === undefined) return undefined;
+  if (!(ratio >= least && ratio <= most)) throw invalid(field, `${field} must be between ${least} and ${most}, got ${ratio}`);
+  return Math.max(1, Math.round(ratio * 1_000));
 }
 
 /** A date as Unix milliseconds. */

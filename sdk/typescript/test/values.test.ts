@@ -59,6 +59,18 @@ test("a view of time is never later than the cluster's", () => {
   assert.equal(view.lost(), 31_000);
 });
 
+test("retry options: ratios, of which jitter 0 is none and what is unset is the queue's", async () => {
+  const { specOf } = await import(new URL("../../dist/joboptions.js", import.meta.url).href);
+  const all = specOf({ retry: { attempts: 3, baseMs: 2_000, factor: 1.5, capMs: 9_000, jitter: 0 } });
+  assert.deepEqual(
+    [all.retryAttempts, all.retryBaseMs, all.retryFactorPermille, all.retryCapMs, all.retryJitterPermille],
+    [3, 2_000, 1_500, 9_000, -1],
+  );
+  assert.equal(specOf({ retry: { jitter: 0.25 } }).retryJitterPermille, 250);
+  assert.equal(specOf({ retry: 4 }).retryJitterPermille, undefined);
+  assert.throws(() => specOf({ retry: { factor: 0.5 } }), (e) => isRotaError(e, "INVALID"));
+});
+
 interface EnvironmentCase {
   name: string;
   env: Record<string, string>;

@@ -50,22 +50,38 @@ class Unique:
 
 @dataclass(frozen=True)
 class Retry:
-    """How a job is tried again where it has a way of its own; what is 0 is the queue's.
+    """How a job is tried again where it has a way of its own; what is None is the queue's.
 
     Attributes:
         attempts: how many attempts it has, 1 to 1,000.
-        base: the pause after the first failure.
-        factor: what each further pause is multiplied by, 1 to 1,000.
-        cap: the longest pause.
-        jitter: how much of a pause is drawn at random, to 1; -1 for nothing.
+        base: the wait after the first failure.
+        factor: what each further wait is multiplied by, 1 to 1,000.
+        cap: the longest wait.
+        jitter: by what ratio a wait is longer or shorter at most, 0 (none) to 1.
 
     """
 
-    attempts: int = 0
+    attempts: int | None = None
     base: Span | None = None
-    factor: float = 0.0
+    factor: float | None = None
     cap: Span | None = None
-    jitter: float = 0.0
+    jitter: float | None = None
+
+    def _permille(self) -> tuple[int, int]:
+        """Return factor and jitter in thousandths: 0 for the queue's, -1 for no jitter."""
+        for name, value, least, most in (
+            ("factor", self.factor, 1, 1_000),
+            ("jitter", self.jitter, 0, 1),
+        ):
+            if value is not None and not least <= value <= most:
+                raise Invalid(
+                    f"retry.{name} must be between {least} and {most}, got {value}",
+                    subject=f"retry.{name}",
+                )
+        factor = 0 if self.factor is None else round(self.factor * 1000)
+        if self.jitter is None:
+            return factor, 0
+        return factor, -1 if self.jitter == 0 else max(1, round(self.jitter * 1000))
 
 
 class JobOptions(TypedDict, total=False):
@@ -192,6 +208,7 @@ def _keys(keys: Mapping[str, str] | Sequence[str]) -> Iterable[str]:
 def to_wire(s: JobSpec) -> _v1.JobSpec:
     """Return a job as the protocol has it; a value that does not fit is refused."""
     retry = Retry(attempts=s.retry) if isinstance(s.retry, int) else s.retry or Retry()
+    factor, jitter = retry._permille()
     try:
         return _v1.JobSpec(
             id=s.id, queue=s.queue, type=s.type, tenant=s.tenant, priority=s.priority,
@@ -203,10 +220,9 @@ def to_wire(s: JobSpec) -> _v1.JobSpec:
             zone=s.zone, domain=s.domain, worker=s.worker, expected_digest=s.expected_digest,
             units=s.units, labels=s.labels, limits=s.limits, expected_ms=to_ms(s.expected),
             retry_on_invalid_proof=s.retry_on_invalid_proof, data_keys=s.data_keys,
-            keys=_keys(s.keys), batch=s.batch, retry_attempts=retry.attempts,
-            retry_base_ms=to_ms(retry.base), retry_factor_permille=round(retry.factor * 1000),
-            retry_cap_ms=to_ms(retry.cap),
-            retry_jitter_permille=-1 if retry.jitter < 0 else round(retry.jitter * 1000),
+            keys=_keys(s.keys), batch=s.batch, retry_attempts=retry.attempts or 0,
+            retry_base_ms=to_ms(retry.base), retry_factor_permille=factor,
+            retry_cap_ms=to_ms(retry.cap), retry_jitter_permille=jitter,
             unique=s.unique._wire() if s.unique is not None else None,
             headers=s.headers,
         )  # fmt: skip
@@ -218,9 +234,9 @@ def from_wire(w: _v1.JobSpec) -> JobSpec:
     """Return a job as it is shown."""
     u = w.unique
     retry = Retry(
-        w.retry_attempts, from_ms(w.retry_base_ms), w.retry_factor_permille / 1000,
-        from_ms(w.retry_cap_ms),
-        -1 if w.retry_jitter_permille < 0 else w.retry_jitter_permille / 1000,
+        w.retry_attempts or None, from_ms(w.retry_base_ms),
+        w.retry_factor_permille / 1000 or None, from_ms(w.retry_cap_ms),
+        0.0 if w.retry_jitter_permille < 0 else w.retry_jitter_permille / 1000 or None,
     )  # fmt: skip
     return JobSpec(
         type=w.type, payload=w.payload, id=w.id, queue=w.queue, tenant=w.tenant,
