@@ -363,7 +363,7 @@ func TestWorker_endsWhereItIsRefused(t *testing.T) {
 					s.end <- refusal
 				}
 				began := time.Now()
-				w.stop()
+				w.cancel()
 				if err := within5s(t, w.result, "end of Run"); err != nil || time.Since(began) != 0 {
 					t.Fatalf("Run returned %v after %v, want nil at once", err, time.Since(began))
 				}
