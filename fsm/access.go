@@ -375,25 +375,6 @@ func (ac *authority) work(by rota.Principal, queues []rota.QueueName) *sched.Gra
 	return &g
 }
 
-// mayWork returns whether a worker's principal may work for a tenant in a queue, whether the worker serves the queue or
-// not: its leases outlive a change of its queues. Like work it follows from the rows alone.
-func (ac *authority) mayWork(w *workerRow) func(rota.TenantID, rota.QueueName) bool {
-	var rights *access.Rights
-	known := false
-	return func(tenant rota.TenantID, queue rota.QueueName) bool {
-		if w.by == "" || w.grants == nil && slices.Contains(w.spec.Queues, queue) {
-			return true
-		}
-		if !known {
-			known = true
-			if r, _, refusal := ac.here().resolve(w.by, 0); refusal == nil {
-				rights = r
-			}
-		}
-		return rights != nil && rights.Allow(rota.RightWork, tenant, queue)
-	}
-}
-
 // disownedAt is where a worker stands in the timers of those whose credential is gone; 0 for
 // nowhere.
 func (ac *authority) disownedAt(w *workerRow) int64 {
