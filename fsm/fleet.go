@@ -323,17 +323,14 @@ func (fl *fleet) disown(whose func(rota.Principal) bool) {
 	fl.regrant(whose)
 }
 
-// regrant follows a change of what some principals may work for: the next rounds follow it, holds on workers that can
-// no longer take their jobs end, and open leases that they may no longer work are revoked.
+// regrant follows a change of what some principals may work for: the next rounds follow it, and holds on workers that can
+// no longer take their jobs end.
 func (fl *fleet) regrant(whose func(rota.Principal) bool) {
 	changed := make(map[rota.WorkerID]*sched.Grants)
-	var ids, leased []rota.WorkerID
+	var ids []rota.WorkerID
 	fl.workers.scan(func(id rota.WorkerID, w *workerRow) bool {
 		if w.by == "" || !whose(w.by) {
 			return true
-		}
-		if w.open > 0 {
-			leased = append(leased, id)
 		}
 		if g := fl.m.access.work(w.by, w.spec.Queues); !g.Equal(w.grants) {
 			changed[id], ids = g, append(ids, id)
@@ -344,24 +341,6 @@ func (fl *fleet) regrant(whose func(rota.Principal) bool) {
 		w := fl.workers.edit(id)
 		w.grants = changed[id]
 		fl.reviewWorker(w)
-	}
-	for _, id := range leased {
-		fl.revokeUngranted(id)
-	}
-}
-
-// revokeUngranted revokes the open leases that a worker's principal may not work (SPEC §8.5). Rules version 1 leaves
-// such leases to their deadlines.
-func (fl *fleet) revokeUngranted(id rota.WorkerID) {
-	if fl.m.head.rules < 2 {
-		return
-	}
-	w := fl.workers.get(id)
-	may := fl.m.access.mayWork(w)
-	for _, key := range w.openLeases() {
-		if l := fl.m.leasing.leases.get(key); l.Revoked == rota.ReasonNone && !may(l.tenant, l.queue) {
-			fl.revoke(fl.m.leasing.leases.edit(key), rota.ReasonAccessEnded)
-		}
 	}
 }
 

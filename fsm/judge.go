@@ -563,13 +563,9 @@ func (j *judgement) ownWorker(id string) *rota.Error {
 }
 
 // lease judges by the tenant and the queue of an open lease. Children of a completion go where
-// their workflow has nodes, and elsewhere with the right to submit. A decline of a lease that was revoked only confirms
-// that its worker stopped: from rules version 2 on that needs no right to the job.
+// their workflow has nodes, and elsewhere with the right to submit.
 func (j *judgement) lease(op *fsmpb.Op) {
 	l := j.ac.m.leasing.leases.get(string(op.GetLease().GetLease()))
-	if l != nil && l.Revoked != rota.ReasonNone && op.GetLease().GetVerb() == uint32(rota.VerbDecline) && j.ac.m.head.rules >= 2 {
-		return
-	}
 	if l == nil || !j.found("job", string(l.Job), string(l.tenant), string(l.queue)) {
 		return
 	}
