@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/api/rest"
@@ -95,8 +96,11 @@ func (s *pollingService) Beat(ctx context.Context, id rota.WorkerID, secret stri
 	return done, nil
 }
 
-// dueBefore is how long before its worker is late a lease is renewed: a beat's time, and one second.
-const dueBefore rota.Clock = 6_000
+// dueBefore is how long before its worker is late a lease is renewed: a beat's time, and one second, or a fifth of a lease that
+// is shorter than five times that. A renewal that comes sooner gains less, and renewals_max bounds their number.
+func dueBefore(a *rota.Assignment) rota.Clock {
+	return rota.Clock(min(6*time.Second, a.LeaseFor/5).Milliseconds())
+}
 
 // renewHeld renews those leases that are held and due, and notes it in them. One that cannot be
 // renewed any more goes on to its deadline.
@@ -105,7 +109,7 @@ func renewHeld(ctx context.Context, session WorkerSession, leases []rota.Assignm
 	var due []*rota.Lease
 	for i := range leases {
 		l := &leases[i].Lease
-		if holding.has(l.ID) && l.Revoked == rota.ReasonNone && (clock+dueBefore >= l.RenewBy.Clock || l.Acked.IsZero()) {
+		if holding.has(l.ID) && l.Revoked == rota.ReasonNone && (clock+dueBefore(&leases[i]) >= l.RenewBy.Clock || l.Acked.IsZero()) {
 			due = append(due, l)
 			commands = append(commands, peer.LeaseCommand{Verb: rota.VerbRenew, Lease: l.ID, Job: l.Job, Ordinal: l.Renewals + 1})
 		}
