@@ -286,6 +286,17 @@ func (r *Reason) UnmarshalText(text []byte) error {
 	return err
 }
 
+// EndsJob reports whether the reason ends a job from outside, whatever state it is in: a lease that is revoked for it
+// outlives the job.
+func (r Reason) EndsJob() bool {
+	switch r {
+	case ReasonCancelledByUser, ReasonTTLAbsolute, ReasonTTLRelative, ReasonParentFailed, ReasonWorkflowFailed, ReasonWorkflowCancelled,
+		ReasonScheduleCancelled:
+		return true
+	}
+	return false
+}
+
 // Counted reports whether the reason uses up an attempt (SPEC §9.1).
 func (r Reason) Counted() bool {
 	return r >= ReasonAckTimeout && r <= ReasonProviderFail || r == ReasonTimedOut

@@ -311,12 +311,21 @@ func (t *leaseTable) decline(l *lease, text string) {
 // report settles a lease's outcome; commands on it that wait are dropped.
 func (t *leaseTable) report(l *lease, c peer.LeaseCommand) {
 	l.phase = reporting
+	reported := l.reported
+	if l.lost != nil {
+		reported = nil
+	}
 	for _, other := range []*command{l.ack, l.renew, l.progress} {
 		if other != nil {
 			other.dropped = true
 		}
 	}
 	l.ack, l.renew, l.progress, l.progressHeld = nil, nil, nil, nil
+	if reported != nil { // once more: what was sent less than a second after another was not kept
+		final := *reported
+		final.Ordinal = peer.FinalReport
+		t.put(l, final)
+	}
 	c.Log = l.logged()
 	l.outcome = t.put(l, c)
 }

@@ -148,7 +148,10 @@ func (pl *placement) assign(j *jobRow, worker rota.WorkerID, seed sched.Hash, wh
 	pl.m.admission.openTenant(l)
 	pl.m.admission.countWindow(l)
 	pl.m.admission.takeDomain(l)
-	pl.m.keyring.opened(j, 1)
+	pl.m.keyring.opened(&j.spec.JobSpec, 1)
+	if pl.m.keyring.groups[j.spec.Queue] != nil {
+		pl.m.keyring.hadTurn(j)
+	}
 
 	pl.move(j, rota.JobAssigned)
 	pl.share(l.queue, l.tenant, 1) // now that its lane, often its tenant's last, is out of the order

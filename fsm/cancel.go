@@ -70,7 +70,7 @@ func (m *Machine) retry(op *fsmpb.Retry) *fsmpb.Outcome {
 		}
 	}
 	j := m.revive(t, spec, past)
-	j.past = &jobPast{content: t.content, life: t.life + 1, retried: m.head.now(), since: max(m.head.clock, t.freeAt), unique: key,
+	j.past = &jobPast{content: t.content, life: t.life + 1, retried: m.head.now(), since: max(m.head.clock, t.freeAt, m.leasing.believedUntil(id)), unique: key,
 		batch: m.batches.rejoin(spec.Batch, t)}
 	j.lastReason = t.reason
 	if n := len(j.attempts); n > 0 {
@@ -88,9 +88,12 @@ func (m *Machine) retry(op *fsmpb.Retry) *fsmpb.Outcome {
 		j.expireAbs = j.past.since + planted.ttlOffset(m) + rota.Clock(ttl)
 	}
 	m.timers.expire.set(string(id), 0, int64(j.expires()))
-	if t.freeAt > m.head.clock {
+	switch until, waits := m.leasing.awaits(j); {
+	case waits:
+		m.holdBack(j, max(t.freeAt, m.head.clock), until)
+	case t.freeAt > m.head.clock:
 		m.delayFor(j, t.freeAt)
-	} else {
+	default:
 		m.enqueue(j)
 	}
 	return &fsmpb.Outcome{JobState: uint32(j.state)}

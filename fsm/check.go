@@ -14,11 +14,12 @@ func (vw *View) Digest() rota.Digest { return vw.m.ledger.sum }
 // Check walks the invariants I1…I11 and tells every fault that it finds, at
 // most a hundred; nil is a sound state. It costs a pass over all rows.
 func (m *Machine) Check() []string {
-	c := &checker{m: m, tokens: make(map[rota.Token]rota.LeaseID), open: make(map[rota.QueueName]int64),
+	c := &checker{m: m, tokens: make(map[rota.Token]rota.LeaseID), open: make(map[rota.QueueName]int64), lingers: make(map[rota.QueueName]int64),
 		shares: make(map[share]int64)}
 	c.jobs()
 	c.lives()
 	c.leases()
+	c.outlived()
 	c.workers()
 	c.queues()
 	c.drains()
@@ -120,7 +121,11 @@ func (c *checker) filed(j *jobRow) {
 func (c *checker) leases() {
 	m := c.m
 	m.leasing.leases.scan(func(_ string, l *leaseRow) bool {
-		if j := m.jobs.get(l.Job); j == nil || j.lease != l.ID {
+		if j := m.jobs.get(l.Job); l.ended != nil {
+			if c.lingers[l.queue]++; j != nil && j.lease == l.ID {
+				c.fault("I1: lease %s has outlived job %s, which names it", l.ID, l.Job)
+			}
+		} else if j == nil || j.lease != l.ID {
 			c.fault("I1: lease %s is open but job %s does not name it", l.ID, l.Job)
 		} else if j.spec.Queue != l.queue || j.spec.Tenant != l.tenant || j.attempt != l.Attempt ||
 			j.spec.CPUMilli != l.cpu || j.spec.MemoryBytes != l.memory || j.spec.IOBytesPerS != l.io {
@@ -207,8 +212,8 @@ func (c *checker) queues() {
 			c.fault("I4: queue %s counts %d/%d/%d/%d/%d jobs blocked/delayed/queued/assigned/running, its rows are %d/%d/%d/%d/%d",
 				name, q.blocked, q.delayed, q.queued, q.assigned, q.running, n.blocked, n.delayed, n.queued, n.assigned, n.running)
 		}
-		if open := c.open[name]; open != q.assigned+q.running {
-			c.fault("I9: queue %s has %d leases open, %d jobs leased", name, open, q.assigned+q.running)
+		if open, ended := c.open[name], c.lingers[name]; open != q.assigned+q.running+ended {
+			c.fault("I9: queue %s has %d leases open, %d of ended jobs, %d jobs leased", name, open, ended, q.assigned+q.running)
 		}
 		if i == nil {
 			c.fault("I4: queue %s has no lanes at all", name)

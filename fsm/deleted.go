@@ -86,6 +86,9 @@ func (ed *ended) deletable(id rota.JobID, seq uint64) (*fsmpb.Outcome, error) {
 			ed.m.head.tombSeq, other.id)
 	case t != nil && t.seq != seq:
 		return o, rota.Refusef(rota.KindConflict, "seq", "job %s ended under number %d, not %d: look at it again", id, t.seq, seq)
+	case ed.m.leasing.believedUntil(id) != 0:
+		return o, rota.Refusef(rota.KindConflict, "job", "job %s is %s, but its worker has not confirmed that it has stopped, and may work on it for up "+
+			"to %d ms more: delete it then", id, rota.JobState(o.GetJobState()), max(1, ed.m.leasing.believedUntil(id)-ed.m.head.clock))
 	case t != nil && t.freeAt > ed.m.head.clock:
 		return o, rota.Refusef(rota.KindConflict, "job", "job %s is %s, but its worker may not have heard of it and may work on it for up to "+
 			"%d ms more: delete it then", id, t.state, t.freeAt-ed.m.head.clock)

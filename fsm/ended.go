@@ -288,6 +288,9 @@ type ended struct {
 	staged staging
 	// deleted are ranges of numbers of ended jobs that no archive shows any more.
 	deleted table[string, deletedRow, *deletedRow]
+	// freeAt is of the job that is being ended: until when the worker of a lease that was cancelled with it, or before
+	// it, may go on believing in that; 0 for none.
+	freeAt rota.Clock
 }
 
 // Mark is what a history tells of a terminal job without reading its record.

@@ -27,7 +27,7 @@ func (fs *flows) endVertex(j *jobRow, state rota.JobState, why rota.Reason) {
 	}
 	f, r := fs.flowIndex.byID[j.workflow], fs.workflows.edit(j.workflow)
 	v := fs.editVertex(f, j.vertex)
-	v.state, v.reason, v.freeAt = rota.NodeState(state), why, max(v.freeAt, j.freeAt)
+	v.state, v.reason, v.freeAt = rota.NodeState(state), why, max(v.freeAt, fs.m.ended.freeAt)
 	fs.keepPast(v, j, state)
 	if why == rota.ReasonParentFailed || why == rota.ReasonNotNeeded {
 		v.state = rota.NodeSkipped

@@ -384,7 +384,7 @@ func (m *Machine) derive() error {
 	})
 	m.leasing.leases.scan(func(key string, r *leaseRow) bool {
 		w, j := m.fleet.workers.get(r.Worker), m.jobs.get(r.Job)
-		if w == nil || j == nil || m.placement.registry.queues[r.queue] == nil {
+		if w == nil || j == nil && r.ended == nil || m.placement.registry.queues[r.queue] == nil {
 			err = fmt.Errorf("lease %s is of no known worker, job or queue", r.ID)
 			return false
 		}
@@ -399,6 +399,7 @@ func (m *Machine) derive() error {
 	if err != nil {
 		return err
 	}
+	m.leasing.deriveOutlived()
 	m.placement.holds.scan(func(_ rota.JobID, h *holdRow) bool {
 		m.placement.registry.heldFor[h.worker] = h.job
 		if h.preempted {

@@ -127,6 +127,39 @@ func goldenWith(c *bench) {
 	c.entry(slices.Concat(ops, opsOf(rounds))...)
 }
 
+// goldenOutlived cancels leased jobs, with keys and unique ones, whose workers confirm or do not, and whose retries and successors wait.
+func goldenOutlived(c *bench) {
+	c.worker("outlived", 20)
+	rule := rota.KeyRule{Name: "outlived", Concurrency: 1}
+	c.entry(SetKeyRuleOp(&rule))
+	var ops []*fsmpb.Op
+	for i := range 4 {
+		ops = append(ops, submitOp(jobSpec(fmt.Sprint("outlived", i), func(s *rota.JobSpec) {
+			s.Worker, s.Keys, s.Unique = "outlived", []string{fmt.Sprint("outlived:", i)}, &rota.Unique{Key: fmt.Sprint("outlived", i)}
+		})))
+	}
+	c.entry(ops...)
+	leases := inOrder(c.match())
+	ops = nil
+	for i := range 4 {
+		id := fmt.Sprint("outlived", i)
+		ops = append(ops, cancelOp(id), retryOp(id), cancelOp(id), submitOp(jobSpec(id+"b", func(s *rota.JobSpec) {
+			s.Worker, s.Keys, s.Unique = "outlived", []string{fmt.Sprint("outlived:", i)}, &rota.Unique{Key: fmt.Sprint("outlived", i)}
+		})))
+	}
+	for _, op := range ops { // a retry is made of what the state has by then
+		c.entry(op)
+	}
+	for i, l := range leases {
+		if i%2 == 0 {
+			c.entry(verb([]rota.LeaseVerb{rota.VerbDecline, rota.VerbComplete, rota.VerbRenew}[i/2%3], l))
+		}
+	}
+	c.match()
+	c.pass(60_000)
+	c.entry(DeleteKeyRuleOp("", "outlived", ""))
+}
+
 // goldenDeletions ends jobs, and deletes them so that ranges of numbers begin, meet and go.
 func goldenDeletions(c *bench) {
 	var ops []*fsmpb.Op
@@ -313,6 +346,7 @@ func writeGolden(t *testing.T) {
 	goldenHeaders(c)
 	goldenBackfill(c)
 	goldenHooks(c)
+	goldenOutlived(c)
 	note()
 	data := make([]byte, 6000)
 	for i := range data {

@@ -376,6 +376,10 @@ func (lg *leasing) voidAll(pause rota.Clock) {
 		return true
 	})
 	for _, l := range leases {
+		if l.ended != nil {
+			lg.void(l, pause)
+			continue
+		}
 		if pause == 0 {
 			lg.endLease(l, rota.ReasonRestored, "")
 			continue

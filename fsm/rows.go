@@ -172,6 +172,8 @@ type leaseRow struct {
 	grace int64
 	// index is that of the entry that opened it.
 	index rota.Index
+	// ended is what is kept of its job once that has ended without it, nil while the job lives (SPEC §8.8).
+	ended *endedJob
 	// key is the id as a string, by which the row is found.
 	key string
 	// due is derived: where the lease stands in the timers.
@@ -216,6 +218,7 @@ func (r *leaseRow) canonical(e *encoder) {
 	e.int(int64(r.silentSince))
 	e.int(r.grace)
 	e.uint(uint64(r.index))
+	r.canonicalEnded(e)
 }
 
 // takes is what the lease takes of its worker.
@@ -250,6 +253,7 @@ func decodeLease(d *decoder) *leaseRow {
 	r.silentSince = rota.Clock(d.int())
 	r.grace = d.int()
 	r.index = rota.Index(d.uint())
+	r.decodeEnded(d)
 	return r
 }
 

@@ -201,5 +201,6 @@ func (s *Sketch) Machine() (*Machine, error) {
 	if err := m.derive(); err != nil {
 		return nil, err
 	}
+	m.leasing.releaseAll()
 	return m, nil
 }

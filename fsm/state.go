@@ -128,6 +128,7 @@ func NewKnowing(version uint32) *Machine {
 	m.jobs.left = func(j *jobRow) { m.numbers.Delete(j.seq) }
 	m.ended.tombs.order, m.ended.tombs.texts, m.ended.staged.loose = newTombOrder(), make(map[rota.QueueName]*entry.Texts), newLooseRecords()
 	m.keyring.reset()
+	m.leasing.outlived = newOutlived()
 	m.placement.registry.reset()
 	m.timers.reset()
 	m.flows.flowIndex.reset()
@@ -161,6 +162,8 @@ type checker struct {
 	// open counts the leases of a queue; shares those of a tenant in a queue.
 	open   map[rota.QueueName]int64
 	shares map[share]int64
+	// lingers counts those of a queue that have outlived their jobs.
+	lingers map[rota.QueueName]int64
 }
 
 func (c *checker) fault(format string, args ...any) {

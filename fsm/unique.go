@@ -196,8 +196,17 @@ func (un *uniques) give(j *jobRow, spec *rota.JobSpec, e *rota.Event) {
 func (un *uniques) extend(j *jobRow, most rota.Clock) {
 	m, id := un.m, string(j.spec.ID)
 	due := min(m.head.clock+rota.Clock(j.spec.Delay.Milliseconds()), j.submitted+most)
-	if j.state != rota.JobDelayed || !j.firstLease.IsZero() || j.history().life != 0 || due <= max(j.due, m.head.clock) {
+	own := j.due
+	if j.ready != 0 {
+		own = j.ready // it waits for a worker to stop too
+	}
+	if j.state != rota.JobDelayed || !j.firstLease.IsZero() || j.history().life != 0 || due <= max(own, m.head.clock) {
 		return
+	}
+	if j.ready != 0 {
+		if j.ready = due; due <= j.due {
+			return
+		}
 	}
 	m.timers.wake.set(id, int64(j.due), int64(due))
 	m.timers.dated.set(id, int64(j.dueDate), 0) // looked at again once the delay is over

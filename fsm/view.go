@@ -295,7 +295,13 @@ func (vw *View) assignment(l *leaseRow) (rota.Assignment, bool) {
 		return rota.Assignment{}, false
 	}
 	p := &vw.m.queues.get(l.queue).policy
-	return rota.Assignment{Lease: l.Lease, Spec: vw.m.jobs.get(l.Job).spec.words(), LeaseFor: millis.Duration(p.LeaseMs),
+	var spec rota.JobSpec
+	if l.ended != nil { // it is to be given up: nobody is to begin with it
+		spec = l.ended.spec
+	} else {
+		spec = vw.m.jobs.get(l.Job).spec.words()
+	}
+	return rota.Assignment{Lease: l.Lease, Spec: spec, LeaseFor: millis.Duration(p.LeaseMs),
 		RenewEvery: millis.Duration(p.LeaseMs * p.RenewAlphaPermille / 1000), RenewalsMax: int32(p.RenewalsMax),
 		MaxRuntime: millis.Duration(l.maxRuntime()), Grace: millis.Duration(l.grace)}, true
 }

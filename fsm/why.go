@@ -42,7 +42,7 @@ func (vw *View) WhyFor(id rota.JobID, most int, rd *access.Reader) (x rota.Expla
 	case rota.JobQueued:
 		vw.whyQueued(&x, j, most, rd)
 	case rota.JobDelayed:
-		vw.whyDelayed(&x, j)
+		vw.whyDelayed(&x, j, rd)
 	case rota.JobBlocked:
 		x.Reasons = append(x.Reasons, rota.Why{Reason: "WAITING_FOR_HOLDER", Detail: "it follows the job that holds its unique key"})
 		x.WouldRun = append(x.WouldRun, "that job ends")
@@ -125,8 +125,15 @@ func whyGate(x *rota.Explanation, f *flow, v *vertexRow, now rota.Moment) {
 	x.Reasons = append(x.Reasons, w)
 }
 
-func (vw *View) whyDelayed(x *rota.Explanation, j *jobRow) {
+func (vw *View) whyDelayed(x *rota.Explanation, j *jobRow, rd *access.Reader) {
 	w := rota.Why{Reason: "NOT_YET_DUE", Detail: vw.dueText(j.due)}
+	if l := vw.m.leasing.bar(j); j.ready != 0 && l != nil {
+		x.Reasons = append(x.Reasons, vw.whyLingers(l, 0, "", rd))
+		if j.ready <= vw.m.head.clock {
+			return
+		}
+		w.Detail = vw.dueText(j.ready)
+	}
 	switch {
 	case j.dueDate != 0:
 		w.Detail = fmt.Sprintf("not before %s, in %d ms", j.dueDate, j.dueDate-vw.m.head.date())
@@ -143,6 +150,42 @@ func (vw *View) whyDelayed(x *rota.Explanation, j *jobRow) {
 		w.Detail = fmt.Sprintf("try %d ended with %s; %s", j.attempt, j.lastReason, w.Detail)
 	}
 	x.Reasons = append(x.Reasons, w)
+}
+
+// whyLingers says of which worker it is not known yet that it has stopped, as it has a lease that has outlived its job: so a
+// job waits, for a key's slot where one is named, which others such leases take too.
+func (vw *View) whyLingers(l *leaseRow, others int, key string, rd *access.Reader) rota.Why {
+	worker, job := "a worker", "another job"
+	w := rota.Why{Reason: "WORKER_NOT_STOPPED", Workers: 1}
+	if rd.Has(rota.RightStatus, access.Everything, access.Everything) {
+		worker, w.WorkerIDs = fmt.Sprintf("worker %s", l.Worker), []rota.WorkerID{l.Worker}
+	}
+	if rd.Reads(l.tenant, l.queue) {
+		job = fmt.Sprintf("job %s", l.Job)
+	}
+	w.Detail = fmt.Sprintf("%s has not confirmed that it stopped work on %s, which ended (%s): its lease ends at %s at the latest, in %d ms", worker, job,
+		l.Revoked, vw.m.head.now().At(l.due).Date, max(0, l.due-vw.m.head.clock))
+	if key != "" {
+		w.Detail = fmt.Sprintf("a slot of key %s: %s", key, w.Detail)
+	}
+	if others > 0 {
+		w.Detail += fmt.Sprintf("; %d more such leases are open", others)
+	}
+	return w
+}
+
+// whyKeysLinger tells which slots of full keys leases take whose jobs have ended.
+func (vw *View) whyKeysLinger(x *rota.Explanation, j *jobRow, rd *access.Reader) {
+	kr := &vw.m.keyring
+	for _, h := range kr.of(&j.spec.JobSpec, nil) {
+		c := kr.counts.get(h.count)
+		if !c.full {
+			continue
+		}
+		if l, n := kr.lingering(h.count); n > 0 {
+			x.Reasons = append(x.Reasons, vw.whyLingers(l, n-1, c.text, rd))
+		}
+	}
 }
 
 // dueText says when a job is due, by the date. One that is due already waits for a sweep.
@@ -203,6 +246,7 @@ func whyNot(vw *View, x *rota.Explanation, j *jobRow, rd *access.Reader) (blocke
 		return true
 	})
 	blocked = len(x.Reasons) > 0
+	vw.whyKeysLinger(x, j, rd)
 	elsewhere, all := int64(0), int64(0)
 	for _, n := range vw.m.placement.registry.supply.Faults(j.ask()) {
 		all += n.Workers
@@ -515,6 +559,7 @@ var remedies = map[string]string{
 	"TENANT_WINDOW_FULL":    "the oldest part of its tenant's rolling window is over, or tenant_window_max is raised",
 	"DOMAIN_ISOLATED":       "its failure domain's next probe is due, or the domain recovers",
 	"NOT_YET_DUE":           "its time comes",
+	"WORKER_NOT_STOPPED":    "that worker confirms that it has stopped, or its lease ends",
 	"BACKING_OFF":           "its backoff is over",
 	"BEHIND_HIGHER_RANK":    "the jobs before it are placed and room is left, or more workers register",
 	"NO_FREE_SLOT":          "one of the workers that fit ends a lease",
