@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 
 	"github.com/rotasched/rota"
@@ -278,7 +279,7 @@ func (a *auditor) entry(n *node, r *fsm.Applied) {
 		case rota.EventProviderRegistered:
 			a.sessions[e.Worker] = e.Session
 		case rota.EventJobAssigned:
-			a.assigned(e, j)
+			a.assigned(r, e, j)
 		case rota.EventLeaseAcked, rota.EventLeaseRenewed:
 			if l := a.leases[e.Lease]; l != nil {
 				l.acked = true
@@ -379,7 +380,7 @@ func saysGone(entry *fsmpb.Entry, worker rota.WorkerID) bool {
 	})
 }
 
-func (a *auditor) assigned(e *rota.Event, j *auditJob) {
+func (a *auditor) assigned(r *fsm.Applied, e *rota.Event, j *auditJob) {
 	a.Granted++
 	if !j.lease.IsZero() || j.terminal {
 		a.failf("job %s was leased while lease %s is open (or it ended)", e.Job, j.lease)
@@ -399,15 +400,35 @@ func (a *auditor) assigned(e *rota.Event, j *auditJob) {
 		if j.token.Compare(given.Lease.Token) >= 0 {
 			a.failf("job %s: token %s after %s", e.Job, given.Lease.Token, j.token)
 		}
-		if want := headersOf(e.Job); !maps.Equal(given.Spec.Headers, want) {
-			a.failf("the worker of job %s gets the headers %v, %v are wanted", e.Job, given.Spec.Headers, want)
-		}
+		a.delivered(r, e, &given)
 		j.token, timesOut = given.Lease.Token, given.TimesOut()
 	}
 	for _, k := range a.w.workers {
 		if k.id == e.Worker {
 			a.leases[e.Lease] = &auditLease{job: e.Job, worker: k, granted: a.w.now, deadline: e.Deadline.Clock, timesOut: timesOut}
 		}
+	}
+}
+
+// delivered checks what a lease's worker is given with it: the job, or, where that ended in the same entry, the revoked lease
+// with what names the job and nothing to begin with (SPEC §8.8).
+func (a *auditor) delivered(r *fsm.Applied, e *rota.Event, given *rota.Assignment) {
+	over := rota.ReasonNone
+	for i := range r.Events {
+		if x := &r.Events[i]; x.Kind == rota.EventLeaseRevoked && x.Lease == e.Lease && x.Reason.EndsJob() {
+			over = x.Reason
+		}
+	}
+	spec := &given.Spec
+	if want := headersOf(e.Job); over == rota.ReasonNone && !maps.Equal(spec.Headers, want) {
+		a.failf("the worker of job %s gets the headers %v, %v are wanted", e.Job, spec.Headers, want)
+	}
+	if over == rota.ReasonNone {
+		return
+	}
+	bare := rota.JobSpec{ID: e.Job, Queue: e.Queue, Tenant: e.Tenant, Type: spec.Type, Keys: spec.Keys}
+	if given.Lease.Revoked != over || !reflect.DeepEqual(spec, &bare) {
+		a.failf("job %s ended (%s) as it was leased, and its worker gets the lease revoked by %s with %+v", e.Job, over, given.Lease.Revoked, *spec)
 	}
 }
 

@@ -143,6 +143,7 @@ func TestFoundSeeds(t *testing.T) {
 		"a node that had a late log ran again":                       2967181247,
 		"a late log came in the entry of a repeated verb":            3177545492,
 		"a callback had its sixth attempt as the world ended":        421829524,
+		"a job's time to live ended in the entry that leased it":     197,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
