@@ -253,7 +253,7 @@ func (b *batches) finish(r *batchRow) {
 	b.expect(r, -1)
 	j := m.insert(m.specs.keep(&spec), q)
 	r.callback, r.retry, r.why = nil, 0, ""
-	r.finished, r.over, r.forget = m.head.now(), j.seq, m.remembered(r.queue, 0)
+	r.finished, r.over, r.forget = m.head.now(), j.seq, m.ended.remembered(r.queue, 0)
 	r.calling = m.head.rules >= callingRules
 	b.retime(r, before)
 	b.emit(r, rota.EventBatchFinished, spec.ID, batchEvent{})
@@ -277,7 +277,7 @@ func (b *batches) calls(id rota.JobID, lives bool) {
 	r = b.rows.edit(of)
 	before := r.times()
 	if r.calling = lives; !lives {
-		r.forget = b.m.remembered(r.queue, 0)
+		r.forget = b.m.ended.remembered(r.queue, 0)
 	}
 	b.retime(r, before)
 }

@@ -90,7 +90,7 @@ func (m *Machine) retry(op *fsmpb.Retry) *fsmpb.Outcome {
 	m.timers.expire.set(string(id), 0, int64(j.expires()))
 	switch until, waits := m.leasing.awaits(j); {
 	case waits:
-		m.holdBack(j, max(t.freeAt, m.head.clock), until)
+		m.leasing.holdBack(j, max(t.freeAt, m.head.clock), until)
 	case t.freeAt > m.head.clock:
 		m.delayFor(j, t.freeAt)
 	default:
@@ -145,7 +145,7 @@ func (m *Machine) retriable(id rota.JobID, life int32) (*tombRow, *fsmpb.Outcome
 // revive makes the row of a job that runs again, and takes its tombstone away. The caller
 // says which life it is in, and inserts it.
 func (m *Machine) revive(t *tombRow, spec *rota.JobSpec, past []rota.Attempt) *jobRow {
-	m.dropTomb(t.id, t.seq)
+	m.ended.dropTomb(t.id, t.seq)
 	m.head.jobSeq++
 	j := m.newJob()
 	m.own(j)

@@ -57,7 +57,7 @@ func (ed *ended) deleteJob(op *fsmpb.DeleteJob) *fsmpb.Outcome {
 	if t := ed.tombs.get(id); t != nil {
 		e.Queue, e.Tenant, e.Attempt = t.queue, t.tenant, t.attempt
 		ed.m.uniques.release(id, t.unique)
-		ed.m.dropTomb(id, seq)
+		ed.dropTomb(id, seq)
 	}
 	ed.addDeleted(seq)
 	ed.m.keyring.release(id)

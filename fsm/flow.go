@@ -300,7 +300,7 @@ func (fs *flows) makeJob(f *flow, r *workflowRow, number uint32) *jobRow {
 		j.past = &jobPast{content: j.specHash, life: v.runs, retried: r.started}
 	}
 	if t := fs.m.ended.tombs.get(id); t != nil { // of a workflow of that id that is forgotten
-		fs.m.dropTomb(id, t.seq)
+		fs.m.ended.dropTomb(id, t.seq)
 	}
 	fs.m.head.jobSeq++
 	j.seq = fs.m.head.jobSeq
@@ -451,4 +451,14 @@ func (f *flow) data(v *vertexRow) *sched.Data {
 	slices.SortFunc(data, func(a, b sched.HeldBy) int { return cmp.Compare(a.Worker, b.Worker) })
 	f.outputs, f.outputsOf = &data, v.parents
 	return &data
+}
+
+// waitingNode returns the vertex of a node that has no job yet, as it waits for its
+// parents; nil where the id is of no such node.
+func (fs *flows) waitingNode(job rota.JobID) (*flow, *vertexRow) {
+	f, v := fs.vertex(job)
+	if v == nil || v.state != vertexBlocked {
+		return nil, nil
+	}
+	return f, v
 }

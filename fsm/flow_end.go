@@ -187,7 +187,7 @@ func (fs *flows) finishFlow(f *flow, r *workflowRow) {
 	fs.m.access.hold(r.by, access.OwnsWorkflow, -1)
 	r.state, r.ending, r.cursor = state, rota.WorkflowNone, 0
 	r.finished = fs.m.head.now()
-	r.due = fs.m.remembered(r.queue, 0)
+	r.due = fs.m.ended.remembered(r.queue, 0)
 	fs.noteOver(r, 1)
 	e := rota.Event{Kind: rota.EventWorkflowFinished, Reason: r.reason, Payload: fs.finishedPayload(r)}
 	if r.reason != rota.ReasonNone {
@@ -323,7 +323,7 @@ func (fs *flows) takeBack(f *flow, r *workflowRow, number uint32) bool {
 		v.gate = &gate{terms: v.gate.terms} // it waits for another signal
 	}
 	if t := fs.m.ended.tombs.get(v.spec.ID); t != nil {
-		fs.m.dropTomb(t.id, t.seq)
+		fs.m.ended.dropTomb(t.id, t.seq)
 	}
 	f.spoil(number, -1, func(c uint32) {
 		if f.lost[c]--; f.lost[c] == 0 && f.work.Contains(c) && !f.due(r, f.rows[c]) {

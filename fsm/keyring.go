@@ -39,6 +39,12 @@ type keyRuleID struct {
 
 func idOfRule(r *rota.KeyRule) keyRuleID { return keyRuleID{r.Queue, r.Name, r.Value} }
 
+// covers reports whether a key of a queue's count may be the rule's.
+func (id keyRuleID) covers(queue rota.QueueName, key string) bool {
+	name, value, _ := strings.Cut(key, ":")
+	return queue == id.queue && name == id.name && (id.value == "" || value == id.value)
+}
+
 // keyName is what a look at a job's key finds without a look at each rule.
 type keyName struct {
 	// rules have the name, valued of them are for one value.

@@ -2,7 +2,6 @@ package fsm
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
@@ -156,12 +155,6 @@ func (kr *keyring) replace(id keyRuleID, to *rota.KeyRule) error {
 	}
 	kr.m.journal.emit(event)
 	return nil
-}
-
-// covers reports whether a key of a queue's count may be the rule's.
-func (id keyRuleID) covers(queue rota.QueueName, key string) bool {
-	name, value, _ := strings.Cut(key, ":")
-	return queue == id.queue && name == id.name && (id.value == "" || value == id.value)
 }
 
 // jobsOf lists the live jobs that a rule may be for.

@@ -64,6 +64,24 @@ func (lg *leasing) verb(op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	}
 }
 
+// confirm takes a worker's verb on a lease that has outlived its job. One that ends the lease says that the worker has
+// stopped, whatever else it says; a completion or a failure is answered as one that came after the lease's end, and what
+// it brings is not kept.
+func (lg *leasing) confirm(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
+	switch rota.LeaseVerb(op.GetVerb()) {
+	case rota.VerbDecline:
+		return &fsmpb.Outcome{JobState: uint32(lg.release(l, tail(op.GetText(), limits.MaxErrorBytes)))}
+	case rota.VerbComplete, rota.VerbFail:
+		lg.bringing = nil
+		lg.release(l, tail(op.GetText(), limits.MaxErrorBytes))
+		return lg.late(op)
+	default:
+		o := entry.Refused(rota.Refusef(rota.KindStale, "lease", "the lease is revoked (%s): stop and decline it", l.Revoked))
+		o.JobState = uint32(lg.m.View.JobState(l.Job))
+		return o
+	}
+}
+
 // confirmed returns the revoked lease that its own worker declines from a session
 // that a takeover ended: nothing else is heard from there, but this says that
 // the old process has stopped (SPEC §8.5).

@@ -271,7 +271,7 @@ func (m *Machine) finish(j *jobRow, state rota.JobState, why rota.Reason, r resu
 	t := tombRow{id: id, queue: j.spec.Queue, typ: j.spec.Type, tenant: j.spec.Tenant, state: state, reason: why,
 		attempt: j.attempt, outputDigest: string(r.digest), submitted: j.submittedAt(), finished: m.head.now(),
 		seq: m.head.tombSeq, number: j.seq, content: j.firstContent(), life: j.history().life, retried: j.history().retried,
-		freeAt: m.ended.freeAt, due: m.remembered(j.spec.Queue, max(m.ended.freeAt, m.leasing.believedUntil(id)))}
+		freeAt: m.ended.freeAt, due: m.ended.remembered(j.spec.Queue, max(m.ended.freeAt, m.leasing.believedUntil(id)))}
 	if state == rota.JobDead {
 		t.fingerprint = fingerprint(t.typ, why, j.lastError)
 	}
@@ -292,36 +292,6 @@ func (m *Machine) finish(j *jobRow, state rota.JobState, why rota.Reason, r resu
 	m.schedules.ended(j, state, why)
 	m.batches.calls(id, false)
 	m.hooks.ended(j, state)
-}
-
-// remembered returns the date until which what ends now in a queue is remembered: until
-// its gc_horizon has passed, and until a moment of the clock before which a worker may
-// still be at it, 0 for none. A change of the horizon moves no date (SPEC §9.4).
-func (m *Machine) remembered(queue rota.QueueName, freeAt rota.Clock) rota.Date {
-	horizon := rota.Clock(m.queues.get(queue).policy.GCHorizonMs)
-	return m.head.now().At(max(m.head.clock+horizon, freeAt)).Date
-}
-
-// dropTomb forgets a tombstone. Where its record waits for the archive still, that is found
-// by its id from then on.
-func (m *Machine) dropTomb(id rota.JobID, seq uint64) {
-	m.ended.tombs.drop(id, seq)
-	if _, ok := m.ended.staged.records.Get(seq); ok {
-		m.ended.staged.loose.Set(looseRecord{id, seq})
-	}
-}
-
-// evictTombs forgets the oldest tombstones beyond most, whatever their dates: those of a
-// long horizon keep nobody's newest out (SPEC §9.4).
-func (ed *ended) evictTombs(most int) {
-	for ed.tombs.len() > most {
-		seq, oldest, ok := ed.tombs.order.first()
-		if !ok {
-			return
-		}
-		ed.m.dropTomb(oldest, seq)
-		ed.m.head.droppedTombs++
-	}
 }
 
 // expel ends a job from whatever state it is in: CANCELLED or EXPIRED.

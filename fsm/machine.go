@@ -188,10 +188,8 @@ func (m *Machine) apply(whole *fsmpb.Op, term uint64) *fsmpb.Outcome {
 		return m.keyring.deleteKeyRule(op.DeleteKeyRule)
 	case *fsmpb.Op_SkipKey:
 		return m.keyring.skipKey(op.SkipKey)
-	case *fsmpb.Op_SetSchedule, *fsmpb.Op_PauseSchedule, *fsmpb.Op_TriggerSchedule, *fsmpb.Op_BackfillSchedule, *fsmpb.Op_DeleteSchedule, *fsmpb.Op_Fire:
+	case *fsmpb.Op_SetSchedule, *fsmpb.Op_PauseSchedule, *fsmpb.Op_TriggerSchedule, *fsmpb.Op_BackfillSchedule, *fsmpb.Op_DeleteSchedule, *fsmpb.Op_Fire, *fsmpb.Op_SetTzdata:
 		return m.schedules.apply(whole)
-	case *fsmpb.Op_SetTzdata:
-		return m.setTZData(op.SetTzdata)
 	case *fsmpb.Op_StartPlan:
 		return m.plans.start(op.StartPlan)
 	case *fsmpb.Op_CancelPlan:

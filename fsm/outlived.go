@@ -4,9 +4,6 @@ import (
 	"strings"
 
 	"github.com/rotasched/rota"
-	"github.com/rotasched/rota/fsm/entry"
-	"github.com/rotasched/rota/fsm/fsmpb"
-	"github.com/rotasched/rota/internal/limits"
 	"github.com/tidwall/btree"
 )
 
@@ -16,32 +13,6 @@ import (
 
 // outlivingRules are the first rules under which a lease outlives its job.
 const outlivingRules = 2
-
-// endedJob is what a lease keeps of its job once that has ended.
-type endedJob struct {
-	// spec has the id, the queue, the tenant, the type and the keys, and nothing else.
-	spec rota.JobSpec
-	// unique is the key that the job held while it ran, zero where it held none.
-	unique uniqueKey
-}
-
-func (r *leaseRow) canonicalEnded(e *encoder) {
-	if r.ended != nil { // never under rules version 1
-		e.strs(r.ended.spec.Keys)
-		e.b = append(e.b, r.ended.unique[:]...)
-	}
-}
-
-func (r *leaseRow) decodeEnded(d *decoder) {
-	if len(d.b) == 0 {
-		return
-	}
-	r.ended = &endedJob{spec: rota.JobSpec{ID: r.Job, Queue: r.queue, Tenant: r.tenant, Type: r.typ, Keys: d.strs()}}
-	copy(r.ended.unique[:], d.raw(uint64(len(r.ended.unique))))
-	if len(r.ended.spec.Keys) > rota.MaxKeys || r.Revoked == rota.ReasonNone {
-		d.fail()
-	}
-}
 
 // outlived finds the leases whose jobs have ended, and the jobs that wait for them. All of it is derived.
 type outlived struct {
@@ -96,24 +67,6 @@ func (lg *leasing) outlive(j *jobRow, why rota.Reason) {
 	lg.noteEnd(l, j, why, "")
 	lg.m.journal.emitFor(j, &rota.Event{Kind: rota.EventLeaseRevoked, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker,
 		Session: l.Session, Lease: l.ID, Attempt: l.Attempt, Reason: why, Deadline: lg.m.head.now().At(l.Deadline.Clock)})
-}
-
-// confirm takes a worker's verb on a lease that has outlived its job. One that ends the lease says that the worker has
-// stopped, whatever else it says; a completion or a failure is answered as one that came after the lease's end, and what
-// it brings is not kept.
-func (lg *leasing) confirm(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
-	switch rota.LeaseVerb(op.GetVerb()) {
-	case rota.VerbDecline:
-		return &fsmpb.Outcome{JobState: uint32(lg.release(l, tail(op.GetText(), limits.MaxErrorBytes)))}
-	case rota.VerbComplete, rota.VerbFail:
-		lg.bringing = nil
-		lg.release(l, tail(op.GetText(), limits.MaxErrorBytes))
-		return lg.late(op)
-	default:
-		o := entry.Refused(rota.Refusef(rota.KindStale, "lease", "the lease is revoked (%s): stop and decline it", l.Revoked))
-		o.JobState = uint32(lg.m.View.JobState(l.Job))
-		return o
-	}
 }
 
 // release ends a lease that has outlived its job, and lets the jobs go on that waited for it.
@@ -207,10 +160,10 @@ func (lg *leasing) awaits(j *jobRow) (until rota.Clock, ok bool) {
 }
 
 // holdBack puts a job to sleep that would be ready at a moment but for a lease that is waited for; j is editable.
-func (m *Machine) holdBack(j *jobRow, ready, until rota.Clock) {
-	m.own(j)
+func (lg *leasing) holdBack(j *jobRow, ready, until rota.Clock) {
+	lg.m.own(j)
 	j.ready = max(ready, 1)
-	m.delayFor(j, max(ready, until))
+	lg.m.delayFor(j, max(ready, until))
 }
 
 // letGo has a job wait no more for a lease that has ended, unless it waits for another.
@@ -255,18 +208,18 @@ func (lg *leasing) void(l *leaseRow, pause rota.Clock) {
 }
 
 // fireWake queues a job whose delay is over. One whose earlier worker is waited for longer than was seen sleeps on.
-func (m *Machine) fireWake(id string) {
-	j := m.jobs.edit(rota.JobID(id))
+func (lg *leasing) fireWake(id string) {
+	j := lg.m.jobs.edit(rota.JobID(id))
 	if j.ready != 0 {
-		m.own(j)
-		if until, ok := m.leasing.awaits(j); ok {
-			m.timers.wake.set(id, int64(j.due), int64(until))
+		lg.m.own(j)
+		if until, ok := lg.awaits(j); ok {
+			lg.m.timers.wake.set(id, int64(j.due), int64(until))
 			j.due = until
 			return
 		}
 		j.ready = 0
 	}
-	m.wakeOrDate(j)
+	lg.m.wakeOrDate(j)
 }
 
 // believedUntil is the moment until which the worker of a job that has ended may go on believing in its lease, 0 for none.

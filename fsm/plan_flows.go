@@ -32,30 +32,6 @@ func planned(r *workflowRow, f *filter.Filter, started rota.Clock) bool {
 	return f.Early(&job) && f.Late(&job, started)
 }
 
-// workflowMembers returns the next workflows of a plan after its cursor, at most so many, as far as the list's reader
-// may read them.
-func (l *JobList) workflowMembers(w *PlanWork, f *filter.Filter, most int) Members {
-	next := Members{To: w.Cursor, End: true}
-	from := rota.WorkflowID(w.Cursor)
-	l.workflows.Ascend(from, func(id rota.WorkflowID, r *workflowRow) bool {
-		if id == from || !l.reader.Reads(r.tenant, r.queue) {
-			return true
-		}
-		if len(next.Jobs) == most {
-			next.End = false
-			return false
-		}
-		next.To = rota.JobID(id)
-		if planned(r, f, w.Started) {
-			if job := flowMark(r); w.of(r.seq, job.State) {
-				next.Jobs, next.Numbers = append(next.Jobs, job), append(next.Numbers, r.seq)
-			}
-		}
-		return true
-	})
-	return next
-}
-
 // fitsPlan reports whether a workflow is the one that a step means, and still one of the plan's.
 func (fs *flows) fitsPlan(p *planRow, id rota.WorkflowID, number uint64) bool {
 	r := fs.workflows.get(id)

@@ -73,7 +73,7 @@ func (m *Machine) start(j *jobRow) { m.startAfter(j, 0) }
 func (m *Machine) startAfter(j *jobRow, free rota.Clock) {
 	due := max(free, m.head.clock+rota.Clock(j.spec.Delay.Milliseconds()))
 	if until, waits := m.leasing.awaits(j); waits {
-		m.holdBack(j, due, until)
+		m.leasing.holdBack(j, due, until)
 		return
 	}
 	if due > m.head.clock {

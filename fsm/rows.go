@@ -345,3 +345,29 @@ func (r *queueRow) besides() int64                         { return 0 }
 
 func (r *tenantRow) owner() (rota.QueueName, rota.TenantID) { return "", r.id }
 func (r *tenantRow) besides() int64                         { return 0 }
+
+// endedJob is what a lease keeps of its job once that has ended.
+type endedJob struct {
+	// spec has the id, the queue, the tenant, the type and the keys, and nothing else.
+	spec rota.JobSpec
+	// unique is the key that the job held while it ran, zero where it held none.
+	unique uniqueKey
+}
+
+func (r *leaseRow) canonicalEnded(e *encoder) {
+	if r.ended != nil { // never under rules version 1
+		e.strs(r.ended.spec.Keys)
+		e.b = append(e.b, r.ended.unique[:]...)
+	}
+}
+
+func (r *leaseRow) decodeEnded(d *decoder) {
+	if len(d.b) == 0 {
+		return
+	}
+	r.ended = &endedJob{spec: rota.JobSpec{ID: r.Job, Queue: r.queue, Tenant: r.tenant, Type: r.typ, Keys: d.strs()}}
+	copy(r.ended.unique[:], d.raw(uint64(len(r.ended.unique))))
+	if len(r.ended.spec.Keys) > rota.MaxKeys || r.Revoked == rota.ReasonNone {
+		d.fail()
+	}
+}

@@ -26,6 +26,8 @@ func (sc *schedules) apply(op *fsmpb.Op) *fsmpb.Outcome {
 		return sc.backfill(op.BackfillSchedule)
 	case *fsmpb.Op_DeleteSchedule:
 		return sc.remove(op.DeleteSchedule)
+	case *fsmpb.Op_SetTzdata:
+		return sc.setTZData(op.SetTzdata)
 	default:
 		return sc.fire(op.(*fsmpb.Op_Fire).Fire)
 	}
@@ -251,7 +253,7 @@ func (sc *schedules) backfill(op *fsmpb.BackfillSchedule) *fsmpb.Outcome {
 	case op.GetOverlap() > uint32(rota.OverlapAllow):
 		err = rota.Refusef(rota.KindInvalid, "overlap", "overlap %d is unknown: 0 to %d are taken", op.GetOverlap(), uint32(rota.OverlapAllow))
 	default:
-		err = sc.m.sameZones(op.GetTzdata())
+		err = sc.sameZones(op.GetTzdata())
 	}
 	if err != nil {
 		return entry.Refused(err)
@@ -323,7 +325,7 @@ func (sc *schedules) fire(op *fsmpb.Fire) *fsmpb.Outcome {
 	case op.GetMissed() > 1<<40:
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "missed", "missed is %d: at most %d is taken", op.GetMissed(), uint64(1<<40)))
 	}
-	if err := sc.m.sameZones(op.GetTzdata()); err != nil {
+	if err := sc.sameZones(op.GetTzdata()); err != nil {
 		return entry.Refused(err)
 	}
 	dates, err := readDates(op.GetDatesMs(), from, until)

@@ -155,6 +155,20 @@ func (m *Machine) internal() *fsmpb.Outcome {
 // long as no entry is applied.
 type View struct{ m *Machine }
 
+// JobState returns a job's state alone, JobNone where nothing is known.
+func (vw *View) JobState(id rota.JobID) rota.JobState {
+	if j := vw.m.jobs.get(id); j != nil {
+		return j.state
+	}
+	if _, v := vw.m.flows.waitingNode(id); v != nil {
+		return rota.JobBlocked
+	}
+	if t := vw.m.ended.tombs.get(id); t != nil {
+		return t.state
+	}
+	return rota.JobNone
+}
+
 type checker struct {
 	m      *Machine
 	faults []string

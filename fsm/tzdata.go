@@ -10,45 +10,6 @@ import (
 	"github.com/rotasched/rota/fsm/fsmpb"
 )
 
-// tzdataRow is the installed release of the time zone database (SPEC §17.7): the only row of its table. The machine
-// never opens the zones: nodes do, and name in a Fire the release by which they calculated.
-type tzdataRow struct {
-	rowMeta
-	release  string
-	released rota.Date
-	// data holds the packed zones, sum is their SHA-256.
-	data []byte
-	sum  [sha256.Size]byte
-	// index is that of the entry that put it into force, at its date; by asked for it.
-	index rota.Index
-	at    rota.Date
-	by    rota.Principal
-}
-
-// TreeKey returns the key of the only row.
-func (r *tzdataRow) TreeKey() string { return "" }
-
-func (r *tzdataRow) canonical(e *encoder) {
-	e.str(r.release)
-	e.int(int64(r.released))
-	e.bytes(r.data)
-	e.uint(uint64(r.index))
-	e.int(int64(r.at))
-	e.str(string(r.by))
-}
-
-func decodeTZData(d *decoder) *tzdataRow {
-	r := &tzdataRow{release: d.str(), released: rota.Date(d.int()), data: d.bytes(), index: rota.Index(d.uint()), at: rota.Date(d.int()),
-		by: rota.Principal(d.str())}
-	r.sum = sha256.Sum256(r.data)
-	return r
-}
-
-func (r *tzdataRow) words() rota.TZData {
-	return rota.TZData{Release: r.release, Released: r.released, SHA256: bytes.Clone(r.sum[:]), Bytes: int64(len(r.data)), Index: r.index,
-		Installed: r.at, By: r.by}
-}
-
 // tzdataInstalled is the payload of the event.
 type tzdataInstalled struct {
 	Release string `json:"tzdata"`
@@ -56,8 +17,8 @@ type tzdataInstalled struct {
 }
 
 // setTZData puts a release of the time zone database into force. Installing the same again changes nothing.
-func (m *Machine) setTZData(op *fsmpb.SetTZData) *fsmpb.Outcome {
-	given := rota.TZInstall{Release: op.GetRelease(), Released: rota.Date(op.GetReleasedMs()), Data: op.GetData()}
+func (sc *schedules) setTZData(op *fsmpb.SetTZData) *fsmpb.Outcome {
+	m, given := sc.m, rota.TZInstall{Release: op.GetRelease(), Released: rota.Date(op.GetReleasedMs()), Data: op.GetData()}
 	if err := given.CheckShape(); err != nil {
 		return entry.Refused(err)
 	}
@@ -79,8 +40,8 @@ func (m *Machine) setTZData(op *fsmpb.SetTZData) *fsmpb.Outcome {
 }
 
 // sameZones refuses dates that were calculated by other time zones than the installed ones.
-func (m *Machine) sameZones(name string) error {
-	r := m.tzdata.get("")
+func (sc *schedules) sameZones(name string) error {
+	r := sc.m.tzdata.get("")
 	if r == nil {
 		return nil
 	}

@@ -16,7 +16,7 @@ func (vw *View) Job(id rota.JobID) (job rota.Job, ok bool) {
 		job.UniqueHolder = vw.m.uniques.holder(j.history().unique, j.spec.Queue)
 		return job, true
 	}
-	if f, v := vw.waitingNode(id); v != nil {
+	if f, v := vw.m.flows.waitingNode(id); v != nil {
 		return waitingJob(vw.m.flows.workflows.get(f.id), v, vw.m.head.now()), true
 	}
 	if t := vw.m.ended.tombs.get(id); t != nil {
@@ -36,20 +36,6 @@ func (vw *View) FirstSpec(id rota.JobID) (first rota.JobSpec, live, ok bool) {
 		return first, false, false
 	}
 	return j.spec.words(), true, j.specHash == j.firstContent()
-}
-
-// JobState returns a job's state alone, JobNone where nothing is known.
-func (vw *View) JobState(id rota.JobID) rota.JobState {
-	if j := vw.m.jobs.get(id); j != nil {
-		return j.state
-	}
-	if _, v := vw.waitingNode(id); v != nil {
-		return rota.JobBlocked
-	}
-	if t := vw.m.ended.tombs.get(id); t != nil {
-		return t.state
-	}
-	return rota.JobNone
 }
 
 // liveJob returns a live job as now shows what is to come of it.
@@ -104,7 +90,7 @@ func (vw *View) workerWordsOf(r *workerRow) rota.Worker {
 	w := rota.Worker{WorkerSpec: *r.spec, Status: r.status, Session: r.session, StatusSince: r.since,
 		SilentSince: r.silentSince, DisconnectedSince: r.disconnected, Polls: r.polls, Offered: r.free, Open: r.open, CPUMilliTaken: r.cpu, MemoryTaken: r.memory, IOTaken: r.io,
 		Assigned: r.assigned, Completed: r.completed, Failed: r.failed}
-	vw.reputationWords(&w, r)
+	reputationWords(&w, r, vw.m.head.now())
 	return w
 }
 

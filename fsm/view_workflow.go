@@ -222,16 +222,6 @@ func (vw *View) NodeParents(job rota.JobID) ([]rota.JobID, error) {
 	return parents, nil
 }
 
-// waitingNode returns the vertex of a node that has no job yet, as it waits for its
-// parents; nil where the id is of no such node.
-func (vw *View) waitingNode(job rota.JobID) (*flow, *vertexRow) {
-	f, v := vw.m.flows.vertex(job)
-	if v == nil || v.state != vertexBlocked {
-		return nil, nil
-	}
-	return f, v
-}
-
 // waitingJob is the job that a vertex will have, as it is told until then.
 func waitingJob(r *workflowRow, v *vertexRow, now rota.Moment) rota.Job {
 	job := rota.Job{JobSpec: v.spec.words(), State: rota.JobBlocked, Submitted: r.submitted, Attempts: v.past.list()}
