@@ -305,17 +305,7 @@ func (a *auditor) entry(n *node, r *fsm.Applied) {
 		case rota.EventJobPromoted:
 			a.Promoted++
 		case rota.EventLeaseRevoked:
-			if e.Reason == rota.ReasonPreempted {
-				a.Preempted++
-			}
-			if l := a.leases[e.Lease]; l != nil && e.Reason.EndsJob() {
-				l.outlives = true
-				a.Outlived++
-			}
-			if l := a.leases[e.Lease]; l != nil && l.abandonedAt != 0 && e.Reason == rota.ReasonTakenOver {
-				l.takenOver = a.w.now - l.abandonedAt
-				a.remains(l)
-			}
+			askedBack(a, e)
 		case rota.EventJobDead, rota.EventJobExpired, rota.EventJobCancelled:
 			if j.terminal {
 				a.failf("job %s ended twice", e.Job)
@@ -345,6 +335,25 @@ func (a *auditor) entry(n *node, r *fsm.Applied) {
 	a.keysSettled(r)
 	a.plansSettled()
 	a.datedSettled(n)
+}
+
+// askedBack follows a lease that its worker is asked to give up.
+func askedBack(a *auditor, e *rota.Event) {
+	if e.Reason == rota.ReasonPreempted {
+		a.Preempted++
+	}
+	l := a.leases[e.Lease]
+	if l == nil {
+		return
+	}
+	if e.Reason.EndsJob() {
+		l.outlives = true
+		a.Outlived++
+	}
+	if l.abandonedAt != 0 && e.Reason == rota.ReasonTakenOver {
+		l.takenOver = a.w.now - l.abandonedAt
+		a.remains(l)
+	}
 }
 
 // stale holds an entry of a leadership that is over against SPEC §3.2: it moves no
