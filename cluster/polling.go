@@ -85,11 +85,6 @@ func (s *WorkerSession) Standing(ctx context.Context, opt peer.ReadOptions) (pee
 	return st, err
 }
 
-// errMoved refuses a session whose worker has been registered under another credential since.
-func errMoved(id rota.WorkerID) *rota.Error {
-	return rota.Refusef(rota.KindUnavailable, "worker", "worker %s was registered again under another credential: connect again to move it back", id)
-}
-
 // Offer says that the session's worker takes so many more leases while a poll waits, or withdraws
 // that with 0. It returns once this node's replica has it.
 func (s *WorkerSession) Offer(ctx context.Context, poll uint64, free int32, wait time.Duration) error {

@@ -351,3 +351,8 @@ func (s *WorkerSession) Bye(ctx context.Context) error {
 func (s *WorkerSession) Close() {
 	s.n.replica.hub.leave(s)
 }
+
+// errMoved refuses a session whose worker has been registered under another credential since.
+func errMoved(id rota.WorkerID) *rota.Error {
+	return rota.Refusef(rota.KindUnavailable, "worker", "worker %s was registered again under another credential: connect again to move it back", id)
+}

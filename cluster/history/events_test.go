@@ -38,7 +38,7 @@ func TestEvents_aDiskThatTakesNoneIsTold(t *testing.T) {
 	}
 }
 
-// TestEvents_idle: a follower to whom nothing is sent is sent its position again and again, so that no proxy takes its stream
+// TestEvents_idle: a follower that is sent nothing else is sent its position again and again, so that no proxy takes its stream
 // for dead.
 func TestEvents_idle(t *testing.T) {
 	t.Parallel()

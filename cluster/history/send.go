@@ -14,7 +14,7 @@ import (
 const (
 	scanEvery = 5 * time.Second
 	scanShare = 8
-	// idleEvery is how often a follower to whom nothing else is sent is sent its position: proxies cut streams that are
+	// idleEvery is how often a follower that is sent nothing else is sent its position: proxies cut streams that are
 	// idle for longer, HAProxy by default after 50 s.
 	idleEvery = 15 * time.Second
 )
