@@ -94,7 +94,7 @@ var rooms = []room{
 	{path: "api/words", may: []string{".", "internal/access", "internal/millis", "internal/peer", "internal/limits", "api/rest", "api/rota/v1"}, only: []string{protoLibrary,
 		grpcLibrary, errorDetails}},
 	{path: "transport/oidc", may: []string{".", "internal/access", "internal/jsonparts", "internal/limits"}, tests: []string{"test/idp"}, never: []string{grpcLibrary}},
-	{path: "transport/web", may: []string{".", "internal/jsonparts", "internal/limits", "internal/nearest", "api/rest", "api/rota/v1", "api/words"}, only: []string{httpLibrary, httpGzip, webSocket}},
+	{path: "transport/web", may: []string{".", "internal/jsonparts", "internal/limits", "internal/millis", "internal/nearest", "api/rest", "api/rota/v1", "api/words"}, only: []string{httpLibrary, httpGzip, webSocket}},
 	{path: "transport", may: []string{".", "internal/access", "internal/joblog", "internal/peer", "internal/limits", "internal/logs", "internal/millis", "api/rest", "api/rota/v1", "api/words",
 		"transport/oidc", "transport/web"}, tests: []string{"internal/identity", "test/idp", "api/rest"},
 		never: []string{raftLibrary, raftStore, gossip, boltLibrary, commandLine, settings}},
