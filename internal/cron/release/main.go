@@ -1,9 +1,3 @@
-// Command release embeds a release of the IANA time zone database (`make tzdata`):
-//
-//	go run ./internal/cron/release WHEEL
-//
-// It writes internal/cron/zones.bin and release_gen.go from the wheel of the PyPI package tzdata that
-// internal/cron/tzdata.txt names. It refuses a file with another SHA-256, and the same wheel always gives the same files.
 package main
 
 import (
