@@ -229,9 +229,6 @@ func TestRun_did_you_mean(t *testing.T) {
 		"workflow list --state fail":       "FAILED",
 		"mode set NORMA --reason x":        "NORMAL",
 		"queue set q --set attempts_max=3": "attempt_max",
-		"queue set q --set backoff_base=5": "write backoff_base=5ms or backoff_base=5s",
-		"queue set q --set expected.t=5":   "write expected.t=5ms or expected.t=5s",
-		"tenant set t --penalty 5":         "write penalty=5ms or penalty=5s",
 		"queue set q --preset standart":    "standard",
 		"tenant set t --tier premum":       "PREMIUM",
 		"events tail --kind jobded":        "jobDead",
@@ -241,6 +238,22 @@ func TestRun_did_you_mean(t *testing.T) {
 		code, stdout, stderr := runArgs(strings.Fields(args)...)
 		if code != exitUsage || stdout != "" || !strings.Contains(stderr, "did you mean") || !strings.Contains(stderr, want) {
 			t.Errorf("rota %s: exit %d, %s; %s is meant", args, code, stderr, want)
+		}
+	}
+}
+
+// TestRun_bareDurations: a number without a unit is refused with both readings.
+func TestRun_bareDurations(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"queue set q --set backoff_base=5": "write backoff_base=5ms or backoff_base=5s",
+		"queue set q --set expected.t=5":   "write expected.t=5ms or expected.t=5s",
+		"tenant set t --penalty 5":         "write penalty=5ms or penalty=5s",
+		"job submit --type x --delay 5":    "write 5ms or 5s",
+	} {
+		code, stdout, stderr := runArgs(strings.Fields(args)...)
+		if code != exitUsage || stdout != "" || !strings.Contains(stderr, want) {
+			t.Errorf("rota %s: exit %d, %s; want %s", args, code, stderr, want)
 		}
 	}
 }
