@@ -21,7 +21,7 @@ type Concern struct {
 	// Text is one sentence with the number that matters, Count that number.
 	Text  string `json:"text"`
 	Count int64  `json:"count"`
-	// Since is when it began, 0 where that is unknown.
+	// Since is when it began, 0, and not in JSON, where that is unknown.
 	Since Date `json:"since_ms"`
 	// Runbook is the page that says what to do.
 	Runbook string `json:"runbook"`

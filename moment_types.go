@@ -21,6 +21,8 @@ var (
 	modeStatusJSON     = layoutOf[ModeStatus]()
 	explanationJSON    = layoutOf[Explanation]()
 	clusterStatusJSON  = layoutOf[ClusterStatus]()
+	attentionJSON      = layoutOf[Attention]()
+	concernJSON        = layoutOf[Concern]()
 	nodeStatusJSON     = layoutOf[NodeStatus]()
 	raftPeerJSON       = layoutOf[RaftPeer]()
 	nodeHealthJSON     = layoutOf[NodeHealth]()
@@ -163,6 +165,18 @@ func (s ClusterStatus) MarshalJSON() ([]byte, error) { return clusterStatusJSON.
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (s *ClusterStatus) UnmarshalJSON(text []byte) error { return clusterStatusJSON.unmarshal(text, s) }
+
+// MarshalJSON implements json.Marshaler.
+func (a Attention) MarshalJSON() ([]byte, error) { return attentionJSON.marshal(a) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (a *Attention) UnmarshalJSON(text []byte) error { return attentionJSON.unmarshal(text, a) }
+
+// MarshalJSON implements json.Marshaler.
+func (c Concern) MarshalJSON() ([]byte, error) { return concernJSON.marshal(c) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (c *Concern) UnmarshalJSON(text []byte) error { return concernJSON.unmarshal(text, c) }
 
 // MarshalJSON implements json.Marshaler.
 func (i SnapshotInfo) MarshalJSON() ([]byte, error) { return snapshotInfoJSON.marshal(i) }

@@ -222,6 +222,7 @@ var methods = map[string]need{
 	"PUT /v1/cluster":                               right(rota.RightOperate),
 	"GET /v1/cluster/mode":                          right(rota.RightStatus),
 	"PUT /v1/cluster/mode":                          right(rota.RightOperate),
+	"PUT /v1/cluster/tzdata":                        right(rota.RightOperate),
 	"GET /v1/cluster/peers":                         right(rota.RightStatus),
 	"POST /v1/cluster/verify":                       right(rota.RightOperate),
 	"GET /v1/batches":                               scoped(rota.RightRead),

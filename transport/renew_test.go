@@ -20,11 +20,11 @@ type renewing struct {
 
 func (s *renewing) Do(_ context.Context, commands []peer.LeaseCommand) ([]peer.LeaseAnswer, error) {
 	l := s.held
+	if l.Renewals == 4 { // what is refused is not late
+		return []peer.LeaseAnswer{{Err: rota.Refusef(rota.KindConflict, "lease", "renewals_max")}}, nil
+	}
 	if s.at > l.RenewBy.Clock {
 		s.late++
-	}
-	if l.Renewals == 4 {
-		return []peer.LeaseAnswer{{Err: rota.Refusef(rota.KindConflict, "lease", "renewals_max")}}, nil
 	}
 	l.Renewals++
 	l.Deadline.Clock = min(l.Deadline.Clock+s.lease/2, s.at+s.lease)
