@@ -409,7 +409,7 @@ func (a *auditor) assigned(r *fsm.Applied, e *rota.Event, j *auditJob) {
 		if j.token.Compare(given.Lease.Token) >= 0 {
 			a.failf("job %s: token %s after %s", e.Job, given.Lease.Token, j.token)
 		}
-		a.delivered(r, e, &given)
+		delivered(a, r, e, &given)
 		j.token, timesOut = given.Lease.Token, given.TimesOut()
 	}
 	for _, k := range a.w.workers {
@@ -421,7 +421,7 @@ func (a *auditor) assigned(r *fsm.Applied, e *rota.Event, j *auditJob) {
 
 // delivered checks what a lease's worker is given with it: the job, or, where that ended in the same entry, the revoked lease
 // with what names the job and nothing to begin with (SPEC §8.8).
-func (a *auditor) delivered(r *fsm.Applied, e *rota.Event, given *rota.Assignment) {
+func delivered(a *auditor, r *fsm.Applied, e *rota.Event, given *rota.Assignment) {
 	over := rota.ReasonNone
 	for i := range r.Events {
 		if x := &r.Events[i]; x.Kind == rota.EventLeaseRevoked && x.Lease == e.Lease && x.Reason.EndsJob() {
