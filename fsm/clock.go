@@ -116,7 +116,7 @@ func (m *Machine) sweepDue() *fsmpb.Outcome {
 	fire(m.timers.lease, now, m.leasing.fireLease)
 	fire(m.timers.expire, now+int64(planted.ttlOffset(m)), m.fireTTL)
 	fire(m.timers.gate, date, m.flows.fireGate)
-	fire(m.timers.wake, now, m.fireWake)
+	fire(m.timers.wake, now, m.leasing.fireWake)
 	fire(m.timers.dated, date, func(id string) { m.wakeOrDate(m.jobs.edit(rota.JobID(id))) })
 	fire(m.timers.reputation, now, m.fleet.fireReputation)
 	fire(m.timers.attest, date, m.fleet.fireAttestation)

@@ -23,12 +23,15 @@ type endedJob struct {
 	spec rota.JobSpec
 	// unique is the key that the job held while it ran, zero where it held none.
 	unique uniqueKey
+	// alone reports that it ran alone on its worker, which takes no other lease until this one ends (SPEC §9.7).
+	alone bool
 }
 
 func (r *leaseRow) canonicalEnded(e *encoder) {
 	if r.ended != nil { // never under rules version 1
 		e.strs(r.ended.spec.Keys)
 		e.b = append(e.b, r.ended.unique[:]...)
+		e.bool(r.ended.alone)
 	}
 }
 
@@ -38,6 +41,7 @@ func (r *leaseRow) decodeEnded(d *decoder) {
 	}
 	r.ended = &endedJob{spec: rota.JobSpec{ID: r.Job, Queue: r.queue, Tenant: r.tenant, Type: r.typ, Keys: d.strs()}}
 	copy(r.ended.unique[:], d.raw(uint64(len(r.ended.unique))))
+	r.ended.alone = d.bool()
 	if len(r.ended.spec.Keys) > rota.MaxKeys || r.Revoked == rota.ReasonNone {
 		d.fail()
 	}
@@ -83,7 +87,7 @@ func (o *outlived) remove(l *leaseRow) {
 // outlive lets a leased job end without its lease, which its worker is asked to give up; j is editable.
 func (lg *leasing) outlive(j *jobRow, why rota.Reason) {
 	l := lg.leases.edit(string(j.lease[:]))
-	ended := &endedJob{spec: rota.JobSpec{ID: l.Job, Queue: l.queue, Tenant: l.tenant, Type: l.typ, Keys: j.spec.Keys}}
+	ended := &endedJob{spec: rota.JobSpec{ID: l.Job, Queue: l.queue, Tenant: l.tenant, Type: l.typ, Keys: j.spec.Keys}, alone: j.isolated()}
 	if r := lg.m.uniques.rows.get(string(j.history().unique[:])); r != nil && r.job == l.Job {
 		ended.unique = j.history().unique
 	}
@@ -207,10 +211,10 @@ func (lg *leasing) awaits(j *jobRow) (until rota.Clock, ok bool) {
 }
 
 // holdBack puts a job to sleep that would be ready at a moment but for a lease that is waited for; j is editable.
-func (m *Machine) holdBack(j *jobRow, ready, until rota.Clock) {
-	m.own(j)
+func (lg *leasing) holdBack(j *jobRow, ready, until rota.Clock) {
+	lg.m.own(j)
 	j.ready = max(ready, 1)
-	m.delayFor(j, max(ready, until))
+	lg.m.delayFor(j, max(ready, until))
 }
 
 // letGo has a job wait no more for a lease that has ended, unless it waits for another.
@@ -255,11 +259,12 @@ func (lg *leasing) void(l *leaseRow, pause rota.Clock) {
 }
 
 // fireWake queues a job whose delay is over. One whose earlier worker is waited for longer than was seen sleeps on.
-func (m *Machine) fireWake(id string) {
+func (lg *leasing) fireWake(id string) {
+	m := lg.m
 	j := m.jobs.edit(rota.JobID(id))
 	if j.ready != 0 {
 		m.own(j)
-		if until, ok := m.leasing.awaits(j); ok {
+		if until, ok := lg.awaits(j); ok {
 			m.timers.wake.set(id, int64(j.due), int64(until))
 			j.due = until
 			return

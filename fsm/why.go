@@ -125,77 +125,6 @@ func whyGate(x *rota.Explanation, f *flow, v *vertexRow, now rota.Moment) {
 	x.Reasons = append(x.Reasons, w)
 }
 
-func (vw *View) whyDelayed(x *rota.Explanation, j *jobRow, rd *access.Reader) {
-	w := rota.Why{Reason: "NOT_YET_DUE", Detail: vw.dueText(j.due)}
-	if l := vw.m.leasing.bar(j); j.ready != 0 && l != nil {
-		x.Reasons = append(x.Reasons, vw.whyLingers(l, 0, "", rd))
-		if j.ready <= vw.m.head.clock {
-			return
-		}
-		w.Detail = vw.dueText(j.ready)
-	}
-	switch {
-	case j.dueDate != 0:
-		w.Detail = fmt.Sprintf("not before %s, in %d ms", j.dueDate, j.dueDate-vw.m.head.date())
-	case j.revived() || vw.m.flows.unheard(j):
-		w.Detail = "the worker of its cancelled lease may not have heard of it; " + w.Detail
-	case j.lastReason == rota.ReasonSnoozed:
-		w.Reason = "SNOOZED"
-		w.Detail = fmt.Sprintf("try %d was put off by its handler %d times; %s", j.attempt+1, j.snoozes, w.Detail)
-	case j.declines > 0:
-		w.Reason = "BACKING_OFF"
-		w.Detail = fmt.Sprintf("try %d was declined %d times; %s", j.attempt+1, j.declines, w.Detail)
-	case j.attempt > 0:
-		w.Reason = "BACKING_OFF"
-		w.Detail = fmt.Sprintf("try %d ended with %s; %s", j.attempt, j.lastReason, w.Detail)
-	}
-	x.Reasons = append(x.Reasons, w)
-}
-
-// whyLingers says of which worker it is not known yet that it has stopped, as it has a lease that has outlived its job: so a
-// job waits, for a key's slot where one is named, which others such leases take too.
-func (vw *View) whyLingers(l *leaseRow, others int, key string, rd *access.Reader) rota.Why {
-	worker, job := "a worker", "another job"
-	w := rota.Why{Reason: "WORKER_NOT_STOPPED", Workers: 1}
-	if rd.Has(rota.RightStatus, access.Everything, access.Everything) {
-		worker, w.WorkerIDs = fmt.Sprintf("worker %s", l.Worker), []rota.WorkerID{l.Worker}
-	}
-	if rd.Reads(l.tenant, l.queue) {
-		job = fmt.Sprintf("job %s", l.Job)
-	}
-	w.Detail = fmt.Sprintf("%s has not confirmed that it stopped work on %s, which ended (%s): its lease ends at %s at the latest, in %d ms", worker, job,
-		l.Revoked, vw.m.head.now().At(l.due).Date, max(0, l.due-vw.m.head.clock))
-	if key != "" {
-		w.Detail = fmt.Sprintf("a slot of key %s: %s", key, w.Detail)
-	}
-	if others > 0 {
-		w.Detail += fmt.Sprintf("; %d more such leases are open", others)
-	}
-	return w
-}
-
-// whyKeysLinger tells which slots of full keys leases take whose jobs have ended.
-func (vw *View) whyKeysLinger(x *rota.Explanation, j *jobRow, rd *access.Reader) {
-	kr := &vw.m.keyring
-	for _, h := range kr.of(&j.spec.JobSpec, nil) {
-		c := kr.counts.get(h.count)
-		if !c.full {
-			continue
-		}
-		if l, n := kr.lingering(h.count); n > 0 {
-			x.Reasons = append(x.Reasons, vw.whyLingers(l, n-1, c.text, rd))
-		}
-	}
-}
-
-// dueText says when a job is due, by the date. One that is due already waits for a sweep.
-func (vw *View) dueText(c rota.Clock) string {
-	if c <= vw.m.head.clock {
-		return fmt.Sprintf("due since %s, the next sweep takes it", vw.m.head.now().At(c).Date)
-	}
-	return fmt.Sprintf("due at %s, in %d ms", vw.m.head.now().At(c).Date, c-vw.m.head.clock)
-}
-
 func (vw *View) whyQueued(x *rota.Explanation, j *jobRow, most int, rd *access.Reader) {
 	names := rd.Has(rota.RightStatus, access.Everything, access.Everything)
 	pending := vw.m.placement.registry.queues[j.spec.Queue].pending
@@ -246,7 +175,7 @@ func whyNot(vw *View, x *rota.Explanation, j *jobRow, rd *access.Reader) (blocke
 		return true
 	})
 	blocked = len(x.Reasons) > 0
-	vw.whyKeysLinger(x, j, rd)
+	whyKeysLinger(vw, x, j, rd)
 	elsewhere, all := int64(0), int64(0)
 	for _, n := range vw.m.placement.registry.supply.Faults(j.ask()) {
 		all += n.Workers
@@ -499,6 +428,11 @@ func (vw *View) ruleDetail(j *jobRow, n sched.UnfitWorkers) string {
 		return vw.statuses(n)
 	case sched.NoSlotOffered:
 		return "the worker offers no slot now: it polls over HTTP, and no poll of it waits"
+	case sched.RunsAlone:
+		if j.isolated() {
+			return lossesText(j)
+		}
+		return "another job runs there alone, as workers were lost while they ran it"
 	case sched.TypeNotHandled:
 		return fmt.Sprintf("of type %s", s.Type)
 	case sched.CapabilityMissing:
@@ -564,6 +498,7 @@ var remedies = map[string]string{
 	"BEHIND_HIGHER_RANK":    "the jobs before it are placed and room is left, or more workers register",
 	"NO_FREE_SLOT":          "one of the workers that fit ends a lease",
 	"NO_SLOT_OFFERED":       "one of the workers that fit asks for work (POST /v1/workers/ID/acquire)",
+	"RUNS_ALONE":            "a worker that fits ends its other leases, or the lease of the job that runs there alone",
 	"UNITS_EXHAUSTED":       "the units' period ends",
 	"CPU_FULL":              "a worker that fits has enough cpu free",
 	"MEMORY_FULL":           "a worker that fits has enough memory free",

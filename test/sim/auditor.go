@@ -152,6 +152,8 @@ type auditJob struct {
 	held  bool
 	// deleted: it is forgotten, and the id is free.
 	deleted bool
+	// alone: it runs alone on a worker.
+	alone bool
 }
 
 type auditLease struct {
@@ -164,6 +166,8 @@ type auditLease struct {
 	acked    bool
 	// outlives says that its job ends, or ended, without it: its worker has not confirmed.
 	outlives bool
+	// alone says that its job, which ended, ran alone.
+	alone bool
 	// repeated is set if its worker learned of it only from the answer to a beat, later than a worker that beats every 2 s.
 	repeated bool
 	// abandonedAt and the rest: of a lease whose worker died.
@@ -272,6 +276,7 @@ func (a *auditor) entry(n *node, r *fsm.Applied) {
 		a.unique(e)
 		a.keysOf(e, r.Clock)
 		a.inTurns(r, e)
+		j.runsAlone(a, e)
 		a.planned(e)
 		a.datedEvent(e)
 		switch e.Kind {
@@ -304,17 +309,7 @@ func (a *auditor) entry(n *node, r *fsm.Applied) {
 		case rota.EventJobPromoted:
 			a.Promoted++
 		case rota.EventLeaseRevoked:
-			if e.Reason == rota.ReasonPreempted {
-				a.Preempted++
-			}
-			if l := a.leases[e.Lease]; l != nil && e.Reason.EndsJob() {
-				l.outlives = true
-				a.Outlived++
-			}
-			if l := a.leases[e.Lease]; l != nil && l.abandonedAt != 0 && e.Reason == rota.ReasonTakenOver {
-				l.takenOver = a.w.now - l.abandonedAt
-				a.remains(l)
-			}
+			a.leases[e.Lease].revoked(a, e, j)
 		case rota.EventJobDead, rota.EventJobExpired, rota.EventJobCancelled:
 			if j.terminal {
 				a.failf("job %s ended twice", e.Job)
@@ -377,6 +372,24 @@ func saysGone(entry *fsmpb.Entry, worker rota.WorkerID) bool {
 		gone := op.GetGone()
 		return gone != nil && gone.GetWorker() == string(worker)
 	})
+}
+
+// revoked notes that a lease, nil where it is of no known worker, was revoked.
+func (l *auditLease) revoked(a *auditor, e *rota.Event, j *auditJob) {
+	if e.Reason == rota.ReasonPreempted {
+		a.Preempted++
+	}
+	if l == nil {
+		return
+	}
+	if e.Reason.EndsJob() {
+		l.outlives, l.alone = true, j.alone
+		a.Outlived++
+	}
+	if l.abandonedAt != 0 && e.Reason == rota.ReasonTakenOver {
+		l.takenOver = a.w.now - l.abandonedAt
+		a.remains(l)
+	}
 }
 
 func (a *auditor) assigned(e *rota.Event, j *auditJob) {
