@@ -4,7 +4,7 @@
 # Guess: the lock of a unique task is released when the task ends, so that after its last failure (ARCHIVED) the same
 #   work can be enqueued again.
 # Seen: only success and deletion release it. Enqueueing the same type and payload is refused until the lock's TTL is
-#   over, and the same TaskID until the archived task is deleted, which is after 90 days by default.
+#   over, and the same TaskID until the archived task is deleted.
 # Versions: github.com/hibiken/asynq v0.26.0, Redis from Debian. Date: 2026-11-29.
 # Why it matters: one dead job silently blocks its successors. An operator who wants to run the work again must use the
 #   archived task, and a migration must treat archived ids as taken.

@@ -3,8 +3,8 @@
 #
 # Guess: with ramMin 100 and ramMax 50000 the job gets what the machine has free within the range, and with coresMin 0.3
 #   a third of a core.
-# Seen: runtime.ram is ramMin exactly, whatever ramMax says and however much is free; runtime.cores is 1. Only where there
-#   is a maximum and no minimum the maximum is granted.
+# Seen: runtime.ram is ramMin exactly, whatever ramMax says and however much is free; runtime.cores is 1. With ramMax
+#   alone, ramMax is granted.
 # Versions: cwltool 3.3.20260925135507 (CWL v1.2), Python 3.11. Date: 2026-11-29.
 # Why it matters: a scheduler that imports CWL and reserves the maximum packs far fewer jobs than the reference runner,
 #   and one that reserves fractions of cores packs more.

@@ -3,7 +3,7 @@
 #
 # Guess: AddNonvoter makes the server a non-voter, or returns an error for a server that votes.
 # Seen: it returns no error, appends an entry to the log, and the server still votes. RemoveServer and DemoteVoter of an
-#   id that nobody has succeed as well, with an entry each. Only the configuration that is read afterwards shows it.
+#   unknown id succeed as well, with an entry each. Only reading the configuration afterwards shows the difference.
 # Versions: github.com/hashicorp/raft v1.7.3. Date: 2026-11-29.
 # Why it matters: automation that demotes a node before maintenance this way, or removes one by a misspelt id, believes
 #   that the quorum became smaller. Compare the configuration after each change with the one that was wanted.

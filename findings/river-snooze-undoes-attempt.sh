@@ -5,7 +5,7 @@
 # Seen: a job with max_attempts 2 that snoozes three times runs four times and ends with attempt 1 and no errors. The
 #   metadata member `snoozes` has 3.
 # Versions: github.com/riverqueue/river v0.43.0, riversqlite v0.43.0, modernc.org/sqlite v1.62.0. Date: 2026-11-29.
-# Why it matters: a handler that snoozes by mistake runs forever without a dead letter, and a migration that takes
+# Why it matters: max_attempts does not end a handler that snoozes by mistake, and a migration that takes
 #   `attempt` for the number of executions is wrong.
 . "$(dirname "$0")/lib.sh"
 go_modules github.com/riverqueue/river@v0.43.0 github.com/riverqueue/river/riverdriver/riversqlite@v0.43.0 modernc.org/sqlite@v1.62.0

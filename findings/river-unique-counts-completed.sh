@@ -3,7 +3,7 @@
 #
 # Guess: uniqueness without a period concerns jobs that wait or run; once a job has completed the next one is accepted.
 # Seen: the default set of states has `completed`. The insert returns without an error, with the old, completed job and
-#   UniqueSkippedAsDuplicate, for as long as the completed row is kept (24 hours by default).
+#   UniqueSkippedAsDuplicate, for as long as the completed row is kept.
 # Versions: github.com/riverqueue/river v0.43.0, riversqlite v0.43.0, modernc.org/sqlite v1.62.0. Date: 2026-11-29.
 # Why it matters: a caller that ignores the flag believes that new work was queued. When unique keys are translated
 #   between schedulers, "while it lives" and "while it is remembered" are different rules.
