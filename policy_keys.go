@@ -217,7 +217,7 @@ var policyKeys = append([]policyKey{
 		func(p *QueuePolicy) *int64 { return &p.LeaseGraceMs },
 		"SPEC 16.7", "How long a lease outlives its worker's broken stream, 0 or 10 s to 40 s; 0 lets silence end it.").off("off"),
 	key("units_period_ms", "units_period", unitMs, 1_000, maxMs, func(p *QueuePolicy) *int64 { return &p.UnitsPeriodMs },
-		"AICF §9", "The period of units_per_period; one that has begun ends as it began, or with a shorter one."),
+		"AICF §9", "The period of units_per_period; one that has begun keeps its end unless a shorter one ends sooner."),
 	healthKey("health_ack_timeout", func(p *QueuePolicy) *int64 { return &p.HealthAckTimeout },
 		"an acknowledgement that did not come takes from"),
 	healthKey("health_lease_expired", func(p *QueuePolicy) *int64 { return &p.HealthLeaseExpired },

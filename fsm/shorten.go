@@ -20,9 +20,8 @@ func (b bucket) within(tat int64, now rota.Clock) int64 {
 	return tat
 }
 
-// shorten applies a change of a queue's intervals to what waits under the old ones: its failure domains, the bars and
-// the periods of its workers, and its jobs in backoff (SPEC §16.10). It walks all workers or all live jobs, which only
-// an operator's change of such an interval costs.
+// shorten applies a change of a queue's intervals to the bars and periods of its workers and to its jobs in backoff
+// (SPEC §16.10). It walks all workers, or all delayed jobs, only when an operator changes such an interval.
 func (pl *placement) shorten(q *queueRow, old *rota.QueuePolicy) {
 	if pl.m.head.rules < shortenRules {
 		return
@@ -34,7 +33,7 @@ func (pl *placement) shorten(q *queueRow, old *rota.QueuePolicy) {
 	if p.BackoffBaseMs != old.BackoffBaseMs || p.BackoffFactorPermille != old.BackoffFactorPermille ||
 		p.BackoffCapMs != old.BackoffCapMs ||
 		p.BackoffJitterPermille != old.BackoffJitterPermille || p.BackoffUnitMs != old.BackoffUnitMs {
-		pl.m.leasing.backOffAnew(q, old)
+		pl.m.leasing.recalculateBackoff(q, old)
 	}
 }
 
@@ -46,8 +45,8 @@ func coolFor(p *rota.QueuePolicy) int64 {
 	return p.CoolMs
 }
 
-// shorten ends what bars the workers of a queue no later than a bar would that began now. A bar says nothing of the
-// queue that set it, and counts in all queues that bar: so the longest of the queues that its worker serves bounds it.
+// shorten ends the bars of a queue's workers no later than a bar that began now would end. A bar does not name the
+// queue that set it, so the longest bar of all queues that the worker serves is the bound.
 func (fl *fleet) shorten(q *queueRow) {
 	var barred []rota.WorkerID
 	fl.workers.scan(func(id rota.WorkerID, w *workerRow) bool {
@@ -73,8 +72,7 @@ func (fl *fleet) shorten(q *queueRow) {
 	}
 }
 
-// noLater returns the bars with none that ends after a moment. The list is a new one: older copies of the row share
-// the old one.
+// noLater returns a copy of the bars in which each ends at end or earlier. Frozen copies of the row share the old list.
 func noLater(list []rota.TypeUntil, end rota.Clock) []rota.TypeUntil {
 	list = slices.Clone(list)
 	for i := range list {
@@ -83,8 +81,8 @@ func noLater(list []rota.TypeUntil, end rota.Clock) []rota.TypeUntil {
 	return list
 }
 
-// inPeriod returns what a worker used with the period of a queue replaced by the one of its present length that now is
-// in, where that ends sooner.
+// inPeriod returns a copy of a worker's used units in which the queue's period has its present length, if it then ends
+// sooner.
 func inPeriod(list []rota.UnitsUsed, q *queueRow, now rota.Moment) []rota.UnitsUsed {
 	if q.policy.UnitsPerPeriod == 0 {
 		return list
@@ -100,29 +98,29 @@ func inPeriod(list []rota.UnitsUsed, q *queueRow, now rota.Moment) []rota.UnitsU
 	return list
 }
 
-// backOffAnew has the jobs of a queue that wait for its backoff wait for its present one, from the end of their
-// attempt on. A wait that a handler asked for stays.
-func (lg *leasing) backOffAnew(q *queueRow, old *rota.QueuePolicy) {
-	due := map[rota.JobID]rota.Clock{}
-	var ids []rota.JobID
-	lg.m.jobs.scan(func(id rota.JobID, j *jobRow) bool {
+// recalculateBackoff moves the dates of a queue's jobs in backoff to where its present policy puts them, counted from
+// the end of their attempt. A delay that a handler asked for stays.
+func (lg *leasing) recalculateBackoff(q *queueRow, old *rota.QueuePolicy) {
+	var moved []timer // with the new date
+	lg.m.timers.wake.Scan(func(t timer) bool {
+		j := lg.m.jobs.get(rota.JobID(t.id))
 		if j.spec.Queue != q.name || j.state != rota.JobDelayed || j.attempt == 0 || j.declines+j.snoozes > 0 ||
 			len(j.attempts) == 0 {
 			return true
 		}
 		ended := j.attempts[len(j.attempts)-1].Ended.Clock
 		until := func(p *rota.QueuePolicy) rota.Clock {
-			return ended + rota.Clock(sched.BackoffMs(id, j.attempt-1, j.spec.Retry.Over(p)))
+			return ended + rota.Clock(sched.BackoffMs(j.spec.ID, j.attempt-1, j.spec.Retry.Over(p)))
 		}
 		if at := until(&q.policy); until(old) == j.due && at != j.due {
-			ids, due[id] = append(ids, id), at
+			moved = append(moved, timer{int64(at), t.id})
 		}
 		return true
 	})
-	for _, id := range ids {
-		j := lg.m.jobs.edit(id)
+	for _, t := range moved {
+		j := lg.m.jobs.edit(rota.JobID(t.id))
 		lg.m.own(j)
-		lg.m.timers.wake.set(string(id), int64(j.due), int64(due[id]))
-		j.due = due[id]
+		lg.m.timers.wake.set(t.id, int64(j.due), t.due)
+		j.due = rota.Clock(t.due)
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/rotasched/rota/internal/peer"
 )
 
-// TestShorten_releasesWhatWaits has a job wait under each rule with an interval, shortens the interval, and wants the
-// job to be placed one new interval later. Under the first rules it waits on.
-func TestShorten_releasesWhatWaits(t *testing.T) {
+// TestShorten_releasesPendingJobs shortens each kind of interval while a job waits for it: the job is placed one new
+// interval later. Under rules version 1 it keeps waiting.
+func TestShorten_releasesPendingJobs(t *testing.T) {
 	t.Parallel()
 	keyed := func(rule rota.KeyRule) *fsmpb.Op {
 		rule.Name = "acct"
