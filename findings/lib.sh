@@ -66,6 +66,80 @@ go_run() {
   CGO_ENABLED=0 go run .
 }
 
+# raft starts a module with hashicorp/raft v1.7.3 and node.go: start(ID) returns a node in memory and its transport.
+raft() {
+  go_modules github.com/hashicorp/raft@v1.7.3
+  echo "github.com/hashicorp/raft v1.7.3"
+  cat >node.go <<'GO'
+package main
+
+import (
+	"io"
+
+	"github.com/hashicorp/raft"
+)
+
+type machine struct{}
+
+func (machine) Apply(*raft.Log) any                 { return nil }
+func (machine) Snapshot() (raft.FSMSnapshot, error) { return nil, raft.ErrNothingNewToSnapshot }
+func (machine) Restore(r io.ReadCloser) error       { return r.Close() }
+
+func start(id raft.ServerID) (*raft.Raft, *raft.InmemTransport) {
+	c := raft.DefaultConfig()
+	c.LocalID, c.LogOutput = id, io.Discard
+	_, wire := raft.NewInmemTransport(raft.ServerAddress(id))
+	store := raft.NewInmemStore()
+	r, err := raft.NewRaft(c, machine{}, store, store, raft.NewInmemSnapshotStore(), wire)
+	if err != nil {
+		panic(err)
+	}
+	return r, wire
+}
+GO
+}
+
+# river starts a module with River v0.43.0 on SQLite and client.go: open(WORKER) returns a client with that worker.
+river() {
+  go_modules github.com/riverqueue/river@v0.43.0 github.com/riverqueue/river/riverdriver/riversqlite@v0.43.0 modernc.org/sqlite@v1.62.0
+  echo "github.com/riverqueue/river v0.43.0"
+  cat >client.go <<'GO'
+package main
+
+import (
+	"context"
+	"database/sql"
+	"io"
+	"log/slog"
+
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riversqlite"
+	"github.com/riverqueue/river/rivermigrate"
+	_ "modernc.org/sqlite"
+)
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+func open[A river.JobArgs](w river.Worker[A]) *river.Client[*sql.Tx] {
+	db := must(sql.Open("sqlite", "file:jobs.db?_pragma=journal_mode(WAL)&_txlock=immediate"))
+	db.SetMaxOpenConns(1)
+	driver := riversqlite.New(db)
+	must(must(rivermigrate.New(driver, nil)).Migrate(context.Background(), rivermigrate.DirectionUp, nil))
+	workers := river.NewWorkers()
+	river.AddWorker(workers, w)
+	return must(river.NewClient(driver, &river.Config{
+		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Queues: map[string]river.QueueConfig{"default": {MaxWorkers: 1}}, Workers: workers,
+	}))
+}
+GO
+}
+
 # same NAME GOT WANT: fail with a clear line if the behavior changed.
 same() {
   echo "$1: $2"

@@ -8,35 +8,16 @@
 # Why it matters: automation that demotes a node before maintenance this way, or removes one by a misspelt id, believes
 #   that the quorum became smaller. Compare the configuration after each change with the one that was wanted.
 . "$(dirname "$0")/lib.sh"
-go_modules github.com/hashicorp/raft@v1.7.3
+raft
 cat >main.go <<'GO'
 package main
 
 import (
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/hashicorp/raft"
 )
-
-type machine struct{}
-
-func (machine) Apply(*raft.Log) any                 { return nil }
-func (machine) Snapshot() (raft.FSMSnapshot, error) { return nil, raft.ErrNothingNewToSnapshot }
-func (machine) Restore(r io.ReadCloser) error       { return r.Close() }
-
-func start(id raft.ServerID) (*raft.Raft, *raft.InmemTransport) {
-	c := raft.DefaultConfig()
-	c.LocalID, c.LogLevel = id, "ERROR"
-	_, wire := raft.NewInmemTransport(raft.ServerAddress(id))
-	store := raft.NewInmemStore()
-	r, err := raft.NewRaft(c, machine{}, store, store, raft.NewInmemSnapshotStore(), wire)
-	if err != nil {
-		panic(err)
-	}
-	return r, wire
-}
 
 func main() {
 	a, wa := start("a")
@@ -70,7 +51,6 @@ func main() {
 }
 GO
 out=$(go_run)
-echo "github.com/hashicorp/raft v1.7.3"
 same "AddNonvoter of a voter: error, suffrage after, entry appended" "$(grep ^nonvoter <<<"$out")" "nonvoter <nil> Voter true"
 same "RemoveServer of an unknown id: error, entry appended" "$(grep ^remove <<<"$out")" "remove <nil> true"
 same "DemoteVoter of an unknown id: error, entry appended" "$(grep ^demote <<<"$out")" "demote <nil> true"

@@ -9,33 +9,19 @@
 # Why it matters: two operators or two controllers that replace nodes at once both succeed, and a cluster can end
 #   with fewer voters than either intended. Take the index from the future of the membership change instead.
 . "$(dirname "$0")/lib.sh"
-go_modules github.com/hashicorp/raft@v1.7.3
+raft
 cat >main.go <<'GO'
 package main
 
 import (
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/hashicorp/raft"
 )
 
-type machine struct{}
-
-func (machine) Apply(*raft.Log) any                   { return nil }
-func (machine) Snapshot() (raft.FSMSnapshot, error)   { return nil, raft.ErrNothingNewToSnapshot }
-func (machine) Restore(r io.ReadCloser) error         { return r.Close() }
-
 func main() {
-	c := raft.DefaultConfig()
-	c.LocalID, c.LogLevel = "a", "ERROR"
-	_, wire := raft.NewInmemTransport("a")
-	store := raft.NewInmemStore()
-	r, err := raft.NewRaft(c, machine{}, store, store, raft.NewInmemSnapshotStore(), wire)
-	if err != nil {
-		panic(err)
-	}
+	r, _ := start("a")
 	r.BootstrapCluster(raft.Configuration{Servers: []raft.Server{{ID: "a", Address: "a"}}})
 	for r.State() != raft.Leader {
 		time.Sleep(10 * time.Millisecond)
@@ -50,6 +36,5 @@ func main() {
 }
 GO
 out=$(go_run)
-echo "github.com/hashicorp/raft v1.7.3"
 same "index of GetConfiguration before and after a change" "$(grep ^index <<<"$out")" "index 0 0"
 same "the future of a change has a true index" "$(grep ^change <<<"$out")" "change true"

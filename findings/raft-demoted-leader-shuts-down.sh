@@ -9,38 +9,23 @@
 # Why it matters: a rolling maintenance that demotes nodes one by one loses the replica that led at that moment, and the
 #   process around it keeps running without one. Transfer leadership first, or set ShutdownOnRemove to false.
 . "$(dirname "$0")/lib.sh"
-go_modules github.com/hashicorp/raft@v1.7.3
+raft
 cat >main.go <<'GO'
 package main
 
 import (
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/hashicorp/raft"
 )
-
-type machine struct{}
-
-func (machine) Apply(*raft.Log) any                 { return nil }
-func (machine) Snapshot() (raft.FSMSnapshot, error) { return nil, raft.ErrNothingNewToSnapshot }
-func (machine) Restore(r io.ReadCloser) error       { return r.Close() }
 
 func main() {
 	ids := []raft.ServerID{"a", "b", "c"}
 	nodes, wires := map[raft.ServerID]*raft.Raft{}, map[raft.ServerID]*raft.InmemTransport{}
 	var all raft.Configuration
 	for _, id := range ids {
-		c := raft.DefaultConfig()
-		c.LocalID, c.LogLevel = id, "ERROR"
-		store := raft.NewInmemStore()
-		_, wires[id] = raft.NewInmemTransport(raft.ServerAddress(id))
-		r, err := raft.NewRaft(c, machine{}, store, store, raft.NewInmemSnapshotStore(), wires[id])
-		if err != nil {
-			panic(err)
-		}
-		nodes[id] = r
+		nodes[id], wires[id] = start(id)
 		all.Servers = append(all.Servers, raft.Server{ID: id, Address: raft.ServerAddress(id)})
 	}
 	for from := range wires {
@@ -83,7 +68,6 @@ func main() {
 }
 GO
 out=$(go_run)
-echo "github.com/hashicorp/raft v1.7.3"
 same "DemoteVoter of the leader by itself" "$(grep ^demote <<<"$out")" "demote <nil>"
 same "its state and its suffrage afterwards" "$(grep ^leader <<<"$out")" "leader Shutdown Nonvoter"
 same "a demoted follower" "$(grep ^follower <<<"$out")" "follower <nil> Follower"

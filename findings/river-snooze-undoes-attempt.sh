@@ -8,24 +8,18 @@
 # Why it matters: max_attempts does not end a handler that snoozes by mistake, and a migration that takes
 #   `attempt` for the number of executions is wrong.
 . "$(dirname "$0")/lib.sh"
-go_modules github.com/riverqueue/river@v0.43.0 github.com/riverqueue/river/riverdriver/riversqlite@v0.43.0 modernc.org/sqlite@v1.62.0
+river
 cat >main.go <<'GO'
 package main
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"fmt"
-	"io"
-	"log/slog"
 	"time"
 
 	"github.com/riverqueue/river"
-	"github.com/riverqueue/river/riverdriver/riversqlite"
-	"github.com/riverqueue/river/rivermigrate"
 	"github.com/riverqueue/river/rivertype"
-	_ "modernc.org/sqlite"
 )
 
 type Poll struct{}
@@ -45,25 +39,9 @@ func (worker) Work(context.Context, *river.Job[Poll]) error {
 	return nil
 }
 
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
-}
-
 func main() {
 	ctx := context.Background()
-	db := must(sql.Open("sqlite", "file:jobs.db?_pragma=journal_mode(WAL)&_txlock=immediate"))
-	db.SetMaxOpenConns(1)
-	driver := riversqlite.New(db)
-	must(must(rivermigrate.New(driver, nil)).Migrate(ctx, rivermigrate.DirectionUp, nil))
-	workers := river.NewWorkers()
-	river.AddWorker(workers, &worker{})
-	c := must(river.NewClient(driver, &river.Config{
-		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		Queues: map[string]river.QueueConfig{"default": {MaxWorkers: 1}}, Workers: workers,
-	}))
+	c := open(&worker{})
 	job := must(c.Insert(ctx, Poll{}, &river.InsertOpts{MaxAttempts: 2})).Job
 	if err := c.Start(ctx); err != nil {
 		panic(err)
@@ -85,5 +63,4 @@ func main() {
 }
 GO
 out=$(go_run)
-echo "github.com/riverqueue/river v0.43.0"
 same "a job with max_attempts 2 that snoozed three times" "$out" "runs 4 attempt 1 errors 0 snoozes 3 completed"

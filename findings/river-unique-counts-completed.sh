@@ -8,23 +8,17 @@
 # Why it matters: a caller that ignores the flag believes that new work was queued. When unique keys are translated
 #   between schedulers, "while it lives" and "while it is remembered" are different rules.
 . "$(dirname "$0")/lib.sh"
-go_modules github.com/riverqueue/river@v0.43.0 github.com/riverqueue/river/riverdriver/riversqlite@v0.43.0 modernc.org/sqlite@v1.62.0
+river
 cat >main.go <<'GO'
 package main
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
-	"io"
-	"log/slog"
 	"time"
 
 	"github.com/riverqueue/river"
-	"github.com/riverqueue/river/riverdriver/riversqlite"
-	"github.com/riverqueue/river/rivermigrate"
 	"github.com/riverqueue/river/rivertype"
-	_ "modernc.org/sqlite"
 )
 
 type Report struct {
@@ -39,25 +33,9 @@ type worker struct {
 
 func (worker) Work(context.Context, *river.Job[Report]) error { return nil }
 
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
-}
-
 func main() {
 	ctx := context.Background()
-	db := must(sql.Open("sqlite", "file:jobs.db?_pragma=journal_mode(WAL)&_txlock=immediate"))
-	db.SetMaxOpenConns(1)
-	driver := riversqlite.New(db)
-	must(must(rivermigrate.New(driver, nil)).Migrate(ctx, rivermigrate.DirectionUp, nil))
-	workers := river.NewWorkers()
-	river.AddWorker(workers, &worker{})
-	c := must(river.NewClient(driver, &river.Config{
-		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		Queues: map[string]river.QueueConfig{"default": {MaxWorkers: 1}}, Workers: workers,
-	}))
+	c := open(&worker{})
 	unique := &river.InsertOpts{UniqueOpts: river.UniqueOpts{ByArgs: true}}
 	first := must(c.Insert(ctx, Report{1}, unique))
 	if err := c.Start(ctx); err != nil {
@@ -80,5 +58,4 @@ func main() {
 }
 GO
 out=$(go_run)
-echo "github.com/riverqueue/river v0.43.0"
 same "second insert after completion: same job, its state, skipped" "$out" "again true completed true"
