@@ -26,6 +26,7 @@ func start(name string, reclaim time.Duration) *memberlist.Memberlist {
 	c := memberlist.DefaultLocalConfig()
 	c.Name, c.BindAddr, c.BindPort, c.AdvertisePort = name, "127.0.0.1", 0, 0
 	c.DeadNodeReclaimTime = reclaim
+	c.GossipToTheDeadTime = time.Hour // so that a slow machine does not forget the dead node meanwhile
 	c.Logger = log.New(io.Discard, "", 0)
 	m, err := memberlist.Create(c)
 	if err != nil {
