@@ -53,7 +53,7 @@ func Check(cfg Config) (look raftstore.Look, faults []error) {
 		faults = append(faults, err)
 	}
 	if look.Report != nil && !look.Fresh && !cfg.AdoptData {
-		refusal, _ := raftstore.JudgeMarks(cfg.Data, cfg.Node, look.ClusterID, look.Identity, look.Report.Mark(),
+		_, refusal := raftstore.JudgeMarks(cfg.Data, cfg.Node, look.ClusterID, look.Identity, look.Report.Mark(),
 			filepath.Join(cfg.Data, raftstore.MarkFile), cfg.MarkFile)
 		if refusal != nil {
 			faults = append(faults, refusal)

@@ -41,7 +41,7 @@ func (mk *marks) open(found raftstore.Mark) error {
 	n := mk.n
 	mk.found = found
 	mk.of, mk.behind = make(map[rota.NodeID]raftstore.Mark), make(map[rota.NodeID]raftstore.Mark)
-	refusal, unread := raftstore.JudgeMarks(n.cfg.Data, n.cfg.Node, n.data.ClusterID(), n.data.Identity(), found,
+	unread, refusal := raftstore.JudgeMarks(n.cfg.Data, n.cfg.Node, n.data.ClusterID(), n.data.Identity(), found,
 		mk.files()...)
 	for _, err := range unread {
 		n.log.Warn("marks are not read: they are written again", "err", err)

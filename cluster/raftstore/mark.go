@@ -81,7 +81,7 @@ func (r *Report) Mark() Mark { return Mark{Term: r.Term, Index: max(r.LastIndex,
 // JudgeMarks refuses raft state that is of an earlier time than a mark file says, its own or the one kept on another
 // disk; where is the data directory, cluster and identity are what its node.json says.
 func JudgeMarks(where string, node rota.NodeID, cluster rota.ClusterID, identity string, found Mark,
-	files ...string) (refusal error, unread []error) {
+	files ...string) (unread []error, refusal error) {
 	for _, path := range files {
 		if path == "" {
 			continue
@@ -92,10 +92,10 @@ func JudgeMarks(where string, node rota.NodeID, cluster rota.ClusterID, identity
 			unread = append(unread, err)
 		case kept.ClusterID != cluster || kept.Identity != identity: // of another cluster, or directory
 		case found.Less(kept.Own):
-			return WentBack("data directory "+where, node, found, kept.Own, "as "+path+" says"), unread
+			return unread, WentBack("data directory "+where, node, found, kept.Own, "as "+path+" says")
 		}
 	}
-	return nil, unread
+	return unread, nil
 }
 
 // WentBack words the refusal of a data directory, what, whose disk went back in time.

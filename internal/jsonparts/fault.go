@@ -313,14 +313,14 @@ func whole(text []byte, t reflect.Type, path string) *Fault {
 		return mistyped(text, path, "an integer")
 	}
 	var err error
-	least, most := "0", strconv.FormatUint(math.MaxUint64, 10)
+	var least, most string
 	switch t.Kind() {
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
 		_, err = strconv.ParseInt(string(text), 10, t.Bits())
 		least, most = strconv.FormatInt(math.MinInt64>>(64-t.Bits()), 10), strconv.FormatInt(math.MaxInt64>>(64-t.Bits()), 10)
 	default:
 		_, err = strconv.ParseUint(string(text), 10, t.Bits())
-		most = strconv.FormatUint(math.MaxUint64>>(64-t.Bits()), 10)
+		least, most = "0", strconv.FormatUint(math.MaxUint64>>(64-t.Bits()), 10)
 	}
 	if err != nil {
 		return mistyped(text, path, fmt.Sprintf("an integer from %s to %s", least, most))

@@ -120,8 +120,12 @@ func (c *course) begin() {
 	c.from, c.now, c.at, c.asked = int64(head.Clock), int64(head.Clock), -1, true
 	c.swept = c.now
 	c.open, c.guessed, c.serving = make(map[rota.LeaseID]*run), make(map[Place]int64), make(map[rota.WorkerID]bool)
+	queue := c.queue
+	if queue == "" { // the job is in the sketch itself
+		_, queue, _ = c.m.PlaceOfJob(c.of)
+	}
 	for _, w := range c.m.Workers() {
-		c.serving[w.ID] = slices.Contains(w.Queues, c.queue)
+		c.serving[w.ID] = slices.Contains(w.Queues, queue)
 		silent := !w.SilentSince.IsZero() || !w.DisconnectedSince.IsZero()
 		for _, a := range c.m.Assignments(w.ID, w.Session) {
 			began := int64(a.Lease.Started.Clock)
