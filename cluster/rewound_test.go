@@ -3,7 +3,6 @@ package cluster
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"io/fs"
 	"math"
 	"os"
@@ -125,21 +124,20 @@ func TestRewound_installed(t *testing.T) {
 	endAll(t, b.leader(), specs("lost", 20))
 	b.complete(a)
 	b.node(a).events.Flush()
+	has := b.node(a).raft.LastIndex()
 	b.stop(others[0])
 	b.stop(a)
 	b.rewind(others[0], disk)
 	b.startAll(others)
-	for i := range 6 {
-		endAll(t, b.leader(), specs(fmt.Sprintf("new%d", i), 20))
-		for range 40 { // entries, so that the log is cut
-			if _, _, err := b.leader().proposer.proposeOne(within(t, ample), barrierOp()); err != nil {
-				t.Fatal(err)
-			}
+	endAll(t, b.leader(), specs("new", 120))
+	b.eventually("the log that the other node has is cut", func() bool {
+		n := b.leader()
+		// A snapshot follows on entries alone, and the log goes back to the one before: without more of them this may not come.
+		if _, _, err := n.proposer.proposeOne(within(t, ample), barrierOp()); err != nil {
+			t.Fatal(err)
 		}
-	}
-	b.eventually("the log is cut", func() bool {
-		first, err := b.leader().stores.Log.FirstIndex()
-		return err == nil && first > 200
+		first, err := n.stores.Log.FirstIndex()
+		return err == nil && first > has
 	})
 	b.start(a)
 	b.awaitReady(a)

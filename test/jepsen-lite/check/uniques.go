@@ -60,8 +60,8 @@ func checkUniques(v *view) (found []Anomaly) {
 		}
 	}
 	for i := range v.Events {
-		if u := of[v.Events[i].Job]; u != nil {
-			u.told(&v.Events[i])
+		if e := &v.Events[i]; of[e.Job] != nil && !v.outlived(e) {
+			of[e.Job].told(e)
 		}
 	}
 	byJob := v.beliefs()
@@ -167,10 +167,10 @@ func (u *uniqueLife) judgeHolder(v *view, op *Op) {
 		return
 	}
 	for _, of := range v.jobs[op.Output] {
-		final := of.Func == OpReport && of.Outcome == OK && (of.Did == DidComplete || of.Did == DidNoRetry || of.Did == DidCancel)
-		if final && of.Return < op.Invoke {
-			u.say(op.Job, op.Return, "%s was refused at %s for job %s, which had ended by %s (%s)", op.Job, seconds(op.Invoke), op.Output,
-				seconds(of.Return), of.Did)
+		final := of.Func == OpCancel || of.Func == OpReport && (of.Did == DidComplete || of.Did == DidNoRetry || of.Did == DidCancel)
+		if final && of.Outcome == OK && of.Return < op.Invoke {
+			u.say(op.Job, op.Return, "%s was refused at %s for job %s, which had ended by %s (%s %s)", op.Job, seconds(op.Invoke), op.Output,
+				seconds(of.Return), of.Func, of.Did)
 		}
 		if of.Func == OpSubmit && of.Outcome == OK && of.Invoke > op.Return {
 			u.say(op.Job, op.Return, "%s was refused at %s for job %s, which was submitted later", op.Job, seconds(op.Return), op.Output)

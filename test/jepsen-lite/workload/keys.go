@@ -57,6 +57,9 @@ func submitKeyed(ctx, drain context.Context, w *trial, r *rand.Rand) {
 			}
 			ahead = append(ahead, spec.ID)
 		}
+		if len(ahead) > 0 && r.IntN(12) == 0 {
+			cancelOne(ctx, w, r, name, string(ahead[r.IntN(min(4, len(ahead)))])) // at times while it is at work
+		}
 		if len(ahead) > keysAhead {
 			awaitOver(ctx, w, r, ahead[0])
 			ahead = ahead[1:]

@@ -39,6 +39,9 @@ func submitUnique(ctx, drain context.Context, w *trial, r *rand.Rand) {
 		}
 		f.Subs = append(f.Subs, asked)
 		submitAll(drain, w, r, name, []rota.JobSpec{spec})
+		if r.IntN(5) == 0 && fault.Rest(ctx, time.Duration(r.IntN(250))*time.Millisecond) { // at times while it is at work
+			cancelOne(ctx, w, r, name, asked.ID)
+		}
 		if !fault.Rest(ctx, time.Duration(50+r.IntN(350))*time.Millisecond) {
 			return
 		}

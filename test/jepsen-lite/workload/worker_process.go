@@ -21,6 +21,12 @@ import (
 	"github.com/rotasched/rota/test/jepsen-lite/fault"
 )
 
+// A worker has workerSlots slots, and prefetches 1/prefetchPart of as many jobs.
+const (
+	workerSlots  = 16
+	prefetchPart = 2
+)
+
 // workerConfig is what a worker process is told on its standard input.
 type workerConfig struct {
 	Name   string   `json:"name"`
@@ -78,7 +84,7 @@ func Work() error {
 		return err
 	}
 	defer c.Close()
-	spec := rota.WorkerSpec{ID: rota.WorkerID(p.ID), Queues: p.Queues, Slots: p.Slots, Prefetch: p.Slots / 2}
+	spec := rota.WorkerSpec{ID: rota.WorkerID(p.ID), Queues: p.Queues, Slots: p.Slots, Prefetch: p.Slots / prefetchPart}
 	w, err := client.NewWorker(c, spec, client.WithSecret(p.Secret), client.WithObserver(p.observer()),
 		client.WithDrainTimeout(5*time.Second))
 	if err != nil {
