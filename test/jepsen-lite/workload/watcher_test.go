@@ -9,7 +9,6 @@ import (
 
 	"github.com/rotasched/rota"
 	rotav1 "github.com/rotasched/rota/api/rota/v1"
-	"github.com/rotasched/rota/api/words"
 )
 
 // TestServedEvent has the raw watcher read an event that has everything: what it left out, every
@@ -60,15 +59,14 @@ func TestServedEvent(t *testing.T) {
 // TestServedEvent_firstOfAll has the raw watcher read the first event there is, whose state before it is empty.
 func TestServedEvent_firstOfAll(t *testing.T) {
 	t.Parallel()
-	first := rota.ServedEvent{Event: rota.Event{ID: rota.EventID{Incarnation: 1, Index: 3}, Kind: rota.EventQueueChanged, Queue: "q"},
-		Post: rota.Digest{Hi: 1, Lo: 2}}
-	got, err := servedEvent(words.EventToWire(&first))
-	if err != nil || got.Prior != first.Prior || got.Post != first.Post || got.ID != first.ID {
-		t.Errorf("%+v, %v", got, err)
+	w := &rotav1.ServedEvent{EventId: "1.3.0", ParentEventId: "0.0.0", Kind: rota.EventQueueChanged.String(), Reason: rota.ReasonNone.String(),
+		PostStateHash: strings.Repeat("cd", 16)}
+	e, err := servedEvent(w)
+	if err != nil || e.Prior != (rota.Digest{}) || e.Post == (rota.Digest{}) {
+		t.Errorf("%+v, %v", e, err)
 	}
-	broken := words.EventToWire(&first)
-	broken.PriorStateHash = "00"
-	if _, err := servedEvent(broken); err == nil {
+	w.PriorStateHash = "00"
+	if _, err := servedEvent(w); err == nil {
 		t.Error("half a hash is read")
 	}
 }

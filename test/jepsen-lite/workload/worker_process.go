@@ -135,6 +135,10 @@ func (p *workProcess) handle(ctx context.Context, job *client.Job) (client.Resul
 		if errors.Is(err, client.ErrDrainTimeout) {
 			did = check.DidDecline
 		}
+		var lost *client.LostError
+		if errors.As(err, &lost) && lost.Reason == rota.ReasonCancelledByUser {
+			time.Sleep(time.Duration(min(plan.Clean, cleanMost)) * time.Millisecond)
+		}
 	case p.now() > p.Calm:
 	case chance < plan.NoRetry:
 		did, err = check.DidNoRetry, client.NoRetry(errors.New("planned: for good"))
