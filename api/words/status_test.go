@@ -60,9 +60,13 @@ func TestStatus_codes(t *testing.T) {
 		if got := FromStatus(err).Kind; got != kind {
 			t.Errorf("%v comes back as %v", kind, got)
 		}
-		// A stranger's server has no details.
-		if got := FromStatus(status.Error(code, "no")).Kind; got != kind {
-			t.Errorf("%v without details comes back as %v", code, got)
+		// A stranger's server has no details: an INTERNAL of a proxy is a fault of the way to a node.
+		want := kind
+		if kind == rota.KindInternal {
+			want = rota.KindUnavailable
+		}
+		if got := FromStatus(status.Error(code, "no")).Kind; got != want {
+			t.Errorf("%v without details comes back as %v, want %v", code, got, want)
 		}
 	}
 }
