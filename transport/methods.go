@@ -80,6 +80,8 @@ var methods = map[string]need{
 	"/rota.v1.Jobs/Cancel":      scoped(rota.RightControl),
 	"/rota.v1.Jobs/Retry":       scoped(rota.RightControl),
 	"/rota.v1.Jobs/Change":      scoped(rota.RightControl),
+	"/rota.v1.Jobs/Interrupt":   scoped(rota.RightControl),
+	"/rota.v1.Jobs/RunNow":      scoped(rota.RightControl),
 	"/rota.v1.Jobs/Delete":      scoped(rota.RightControl),
 	"/rota.v1.Jobs/ReportProof": scoped(rota.RightVerdict),
 
