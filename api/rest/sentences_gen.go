@@ -66,7 +66,7 @@ var sentences = map[string]string{
 	"Concern.Kind":                    "Kind is a word such as QUEUE_NO_WORKER; Critical says that work stops or data is at risk.",
 	"Concern.Node":                    "Node or Queue names its subject; both are empty for one of the whole cluster.",
 	"Concern.Runbook":                 "Runbook is the page that says what to do.",
-	"Concern.Since":                   "Since is when it began, 0 where that is unknown.",
+	"Concern.Since":                   "Since is when it began, 0, and not in JSON, where that is unknown.",
 	"Concern.Text":                    "Text is one sentence with the number that matters, Count that number.",
 	"Decision":                        "Decision is the recorded reasoning of an assignment.",
 	"Decision.Height":                 "Height is the applied index that the round was computed on.",
