@@ -111,7 +111,7 @@ func JobFromWire(w *rotav1.Job) (rota.Job, error) {
 		RecordDropped: w.GetRecordDropped(), Tier: w.GetTier(), Preempted: w.GetPreempted(), Archived: w.GetArchived(),
 		Life: w.GetLife(), Retried: moment(w.GetRetriedMs(), w.GetRetriedClockMs()),
 		Changes: w.GetChanges(), Meta: w.GetMeta(), Fingerprint: w.GetFingerprint(), UniqueHolder: rota.JobID(w.GetUniqueHolder()),
-		MergedInto: rota.JobID(w.GetMergedInto()),
+		MergedInto:   rota.JobID(w.GetMergedInto()),
 		WorkerLosses: w.GetWorkerLosses(), Isolated: w.GetIsolated(),
 	}
 	var err error
