@@ -234,7 +234,7 @@ func (c *checker) accused() {
 
 // worksAlone reports whether a lease of a worker is of a job that runs alone.
 func (lg *leasing) worksAlone(w *workerRow) bool {
-	for key := range w.leases {
+	for _, key := range w.openLeases() {
 		if l := lg.leases.get(key); l != nil && (l.ended != nil || lg.m.jobs.get(l.Job) != nil) && lg.runsAlone(l) {
 			return true
 		}

@@ -196,6 +196,8 @@ var methods = map[string]need{
 	"POST /v1/jobs/{id}/cancel":                     scoped(rota.RightControl),
 	"POST /v1/jobs/{id}/retry":                      scoped(rota.RightControl),
 	"POST /v1/jobs/{id}/change":                     scoped(rota.RightControl),
+	"POST /v1/jobs/{id}/interrupt":                  scoped(rota.RightControl),
+	"POST /v1/jobs/{id}/run-now":                    scoped(rota.RightControl),
 	"GET /v1/queues":                                scoped(rota.RightRead),
 	"GET /v1/queues/{id}":                           scoped(rota.RightRead),
 	"PUT /v1/queues/{id}":                           scoped(rota.RightQueue),
