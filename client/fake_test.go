@@ -362,10 +362,11 @@ func setup(t *testing.T, count int) (f *fakeCluster, stop func()) {
 	}
 }
 
-// stream returns the next worker stream on any node, and the node.
+// stream returns the next worker stream on any node, and the node. A worker that was not welcomed tries again after
+// welcomeMost and its backoff.
 func (f *fakeCluster) stream() (*fakeStream, *fakeNode) {
 	f.t.Helper()
-	late := time.After(5 * time.Second)
+	late := time.After(2 * welcomeMost)
 	for {
 		for _, n := range f.nodes {
 			select {
@@ -377,7 +378,7 @@ func (f *fakeCluster) stream() (*fakeStream, *fakeNode) {
 		}
 		select {
 		case <-late:
-			f.t.Fatal("no worker connected within 5 s")
+			f.t.Fatalf("no worker connected within %v", 2*welcomeMost)
 		case <-time.After(time.Millisecond):
 		}
 	}
