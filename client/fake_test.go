@@ -363,10 +363,11 @@ func setup(t *testing.T, count int) (f *fakeCluster, stop func()) {
 }
 
 // stream returns the next worker stream on any node, and the node. A worker that was not welcomed tries again after
-// welcomeMost and its backoff.
+// welcomeMost and at most backoffMost.
 func (f *fakeCluster) stream() (*fakeStream, *fakeNode) {
 	f.t.Helper()
-	late := time.After(2 * welcomeMost)
+	const most = welcomeMost + backoffMost
+	late := time.After(most)
 	for {
 		for _, n := range f.nodes {
 			select {
@@ -378,7 +379,7 @@ func (f *fakeCluster) stream() (*fakeStream, *fakeNode) {
 		}
 		select {
 		case <-late:
-			f.t.Fatalf("no worker connected within %v", 2*welcomeMost)
+			f.t.Fatalf("no worker connected within %v", most)
 		case <-time.After(time.Millisecond):
 		}
 	}
