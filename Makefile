@@ -108,7 +108,7 @@ fuzz: ## each fuzz target for FUZZTIME=10s, two at a time
 
 sim: ## simulate whole lives: attacks and fixed seeds, then SEEDS=2000 fresh ones (SEED=n repeats them)
 	@$(call there,test/sim,sim); \
-	$(GO) test -count=1 ./test/sim/; \
+	$(GO) test -count=1 -timeout 30m ./test/sim/; \
 	echo "sim: $(SEEDS) fresh seeds from $(SEED); repeat with: make sim SEED=$(SEED) SEEDS=$(SEEDS)"; \
 	ROTA_SIM_SEEDS=$(SEEDS) ROTA_SIM_FROM=$(SEED) $(GO) test -count=1 -timeout 30m -run '^TestSeeds$$' -v ./test/sim/ | grep -v '^=== '
 
