@@ -77,7 +77,7 @@ there = if ! ls $(1)/*.go >/dev/null 2>&1; then echo "$(2): not run, $(1) is not
 # What x86-64-v3 is by the names of /proc/cpuinfo.
 V3 := avx avx2 bmi1 bmi2 f16c fma abm movbe
 
-.PHONY: help build docs test golden-builds race fuzz sim virtual e2e hostile chaos chaos-docker crash bite outbox-test upgrade-test bench bench-against bench-nats bench-peers bench-locked bench-profile bench-scale bench-alone bench-rest bench-regions bench-overload bench-soak bench-pieces bench-compare demo packages packages-test helm-test image generate tidy lint cover fmt clean ci conformance openapi-test bench-http sdk-test sdk-test-python sdk-test-typescript console console-test console-budgets console-pictures findings
+.PHONY: help build docs test golden-builds race fuzz sim virtual e2e hostile chaos chaos-docker crash bite outbox-test upgrade-test bench bench-against bench-nats bench-peers bench-locked bench-profile bench-scale bench-alone bench-rest bench-regions bench-overload bench-soak bench-pieces bench-compare demo packages packages-test helm-test image generate tzdata tzdata-check tidy lint cover fmt clean ci conformance openapi-test bench-http sdk-test sdk-test-python sdk-test-typescript console console-test console-budgets console-pictures findings
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -262,6 +262,15 @@ image: ## the image rota:dev, from a static binary (needs Docker)
 
 generate: ## write all generated files anew
 	$(GO) run ./internal/generate
+
+tzdata: ## embed the release of time zone data that internal/cron/tzdata.txt names (needs pip and the network)
+	rm -rf dist/tzdata && pip download -q --no-deps --require-hashes -r internal/cron/tzdata.txt -d dist/tzdata
+	$(GO) run ./internal/cron/release dist/tzdata/*.whl
+	python3 internal/cron/testdata/zones.py dist/tzdata/*.whl
+
+tzdata-check: ## whether the embedded time zones are those of the newest release on PyPI (needs pip and the network)
+	rm -rf dist/tzdata && pip download -q --no-deps -d dist/tzdata tzdata
+	python3 internal/cron/testdata/zones.py --check dist/tzdata/*.whl
 
 docs: ## write the pages of docs/reference that are made of the code: command line, metrics, policy, HTTP
 	$(GO) test -count=1 ./cmd/rota -run TestReference -update

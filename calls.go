@@ -27,6 +27,9 @@ type Submitted struct {
 	// Holder is the job that the submission was merged into, as it holds the same key
 	// (SPEC §18.2): State is that job's. Only callers who may read that job see it.
 	Holder JobID `json:"holder,omitempty"`
+	// Merge is what became of the payload of a submission that was merged: MergeNone where
+	// nothing was.
+	Merge Merge `json:"merge,omitempty"`
 }
 
 // AnyLife stands for the life that a job is found in.
@@ -277,8 +280,8 @@ type Explanation struct {
 	Reasons []Why `json:"reasons,omitempty"`
 	// UniqueHolder is as that of Job.
 	UniqueHolder JobID `json:"unique_holder,omitempty"`
-	// Rank is the job's place in its queue's ranking order, from 0; Before how
-	// many QUEUED jobs stand before it.
+	// Rank is the job's place in its queue's ranking order, from 0, among the jobs that the caller may read; Before how
+	// many QUEUED jobs of those stand before it.
 	Rank      int64            `json:"rank"`
 	Before    int64            `json:"before"`
 	WouldRun  []string         `json:"would_run_if,omitempty"`
@@ -431,6 +434,9 @@ type ClusterStatus struct {
 	Autopilot Autopilot `json:"autopilot"`
 	// Backup is the last one that a leader stored, nil for none.
 	Backup *StoredBackup `json:"backup,omitempty"`
+	// TZData is the release of the time zone database that calculates dates. Its index is 0 where it is the one in the
+	// binary of the node that answers.
+	TZData *TZData `json:"tzdata,omitempty"`
 	// ETag is the version of the cluster's own settings.
 	ETag string `json:"etag,omitempty"`
 }

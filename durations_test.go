@@ -53,3 +53,40 @@ func TestDate_Time(t *testing.T) {
 		t.Errorf("the year 1 becomes %s", year1.Time())
 	}
 }
+
+// TestCheckUnit_refusesBareNumbers: every key of a duration whose name has no unit refuses a bare number and shows both
+// readings of it; with a unit, under the key's own name, or as 0 it is accepted.
+func TestCheckUnit_refusesBareNumbers(t *testing.T) {
+	t.Parallel()
+	names := []string{"penalty", "expected.resize"}
+	for i := range policyKeys {
+		if k := &policyKeys[i]; k.unit == unitMs && k.alias != "" {
+			names = append(names, k.alias)
+		}
+		for _, value := range []string{"5", "5s", "0"} {
+			if err := (Setting{policyKeys[i].name, value}).CheckUnit(); err != nil {
+				t.Errorf("%s=%s: got %v", policyKeys[i].name, value, err)
+			}
+		}
+	}
+	for _, name := range names {
+		want := name + "=5 has no unit: write " + name + "=5ms or " + name + "=5s"
+		if err := (Setting{name, "5"}).CheckUnit(); err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+		for _, value := range []string{"0", "5s", "5ms", "1d12h"} {
+			if err := (Setting{name, value}).CheckUnit(); err != nil {
+				t.Errorf("%s=%s: got %v", name, value, err)
+			}
+		}
+	}
+	if len(names) < 20 {
+		t.Errorf("%d names of durations, want 20 or more", len(names))
+	}
+	if _, err := ParseDuration("5"); err == nil || err.Error() != `"5" has no unit: write 5ms or 5s` {
+		t.Errorf("a bare 5: got %v", err)
+	}
+	if d, err := ParseDuration("0"); err != nil || d != 0 {
+		t.Errorf("0: got %v, %v", d, err)
+	}
+}

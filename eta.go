@@ -23,11 +23,11 @@ type ETA struct {
 	WouldRun []string `json:"would_run_if,omitempty"`
 }
 
-// HangsOn counts jobs of a tenant that go before another job.
+// HangsOn counts jobs of a tenant that go before another job, as far as the caller may read them.
 type HangsOn struct {
-	// Tenant is "" for tenants that the caller may not read.
 	Tenant TenantID `json:"tenant,omitempty"`
-	// Jobs run on Worker and end before the job starts there; where Running is not set they wait, and start before it.
+	// Jobs run on Worker and end before the job starts there; where Running is not set they are pending, and start before it
+	// on workers that serve its queue.
 	Jobs    int64    `json:"jobs"`
 	Running bool     `json:"running,omitempty"`
 	Worker  WorkerID `json:"worker,omitempty"`

@@ -132,9 +132,10 @@ const (
 	EventBatchWaits
 	EventWebhookChanged
 	EventSnapshotRead
+	EventJobBlocked
 
 	// EventLast is the newest kind.
-	EventLast = EventSnapshotRead
+	EventLast = EventJobBlocked
 )
 
 var eventKindNames = []string{"none", "jobEnqueued", "jobAssigned", "jobRunning", "jobPromoted", "jobProgress",
@@ -149,7 +150,7 @@ var eventKindNames = []string{"none", "jobEnqueued", "jobAssigned", "jobRunning"
 	"keyRuleChanged", "keyBlocked", "keyPassed", "scheduleChanged", "scheduleFired", "scheduleSkipped", "scheduleMissed",
 	"planStarted", "planFinished", "workflowGrown",
 	"batchOpened", "batchSealed", "batchFinished", "batchWaits",
-	"webhookChanged", "snapshotRead"}
+	"webhookChanged", "snapshotRead", "jobBlocked"}
 
 // String names the kind as SPEC §12.2 does.
 func (k EventKind) String() string { return nameOf(eventKindNames, int(k)) }
@@ -210,10 +211,10 @@ type Event struct {
 type ServedEvent struct {
 	Event
 	// PayloadHash is SHA-256 of Payload; Prior and Post are the state's digests
-	// before and after the entry.
+	// before and after the entry, zero to readers who may not read everything.
 	PayloadHash Hex    `json:"payload_hash,omitempty"`
-	Prior       Digest `json:"prior_state_hash"`
-	Post        Digest `json:"post_state_hash"`
+	Prior       Digest `json:"prior_state_hash,omitzero"`
+	Post        Digest `json:"post_state_hash,omitzero"`
 }
 
 // EventFilter selects events; zero fields select all.

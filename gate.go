@@ -49,7 +49,7 @@ func (s *JobSpec) CheckGate(g *Gate) error {
 		return Refusef(KindInvalid, "type", "type is %q: a gate is no job, leave it out", shorten(string(s.Type)))
 	}
 	if g.Timeout < 0 || g.Timeout > MaxGateTimeout {
-		return Refusef(KindInvalid, "gate.timeout_ms", "timeout_ms is %d: 0 (for ever) to %d (a year) is wanted", g.Timeout.Milliseconds(),
+		return Refusef(KindInvalid, "gate.timeout_ms", "timeout_ms is %s: 0 (for ever) to %d (a year) is wanted", quoted("timeout_ms", g.Timeout.Milliseconds()),
 			MaxGateTimeout.Milliseconds())
 	}
 	if g.OnTimeout > GateCompletes {
@@ -68,6 +68,9 @@ func (n *NodeSpec) CheckTemplate(payloadMax int64) error {
 	s := n.JobSpec
 	if n.Gate != nil && s.Type == "" {
 		s.Type = GateType
+	}
+	if err := n.Run.Check(n.Gate); err != nil {
+		return err
 	}
 	if err := s.CheckTemplate(payloadMax); err != nil || n.Gate == nil {
 		return err

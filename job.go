@@ -39,15 +39,19 @@ func (b *Blob) UnmarshalJSON(text []byte) error {
 		return nil
 	}
 	var inside []byte
-	others := false
+	others, times := false, 0
 	jsonparts.Members(text, func(name, value []byte) {
 		if jsonparts.Name(name) == "base64" {
 			inside = value
+			times++
 		} else {
 			others = true
 		}
 	})
 	if inside != nil && !others {
+		if times > 1 {
+			return Refusef(KindInvalid, "payload", "payload: base64 is given twice: remove one")
+		}
 		if err := json.Unmarshal(inside, (*[]byte)(b)); err != nil || *b == nil {
 			return Refusef(KindInvalid, "payload", `payload {"base64":…} is not of base64: to give this very object, give its text as a string`)
 		}
@@ -142,6 +146,8 @@ type JobSpec struct {
 	NotBefore time.Time `json:"not_before_ms,omitempty"`
 	// TTL overrides the queue's ttl_abs, from submission; 0 takes the queue's.
 	TTL time.Duration `json:"ttl_ms,omitempty"`
+	// StartBy expires the job so long after its submission, or last retry, unless it was leased by then; 0 is no bound.
+	StartBy time.Duration `json:"start_by_ms,omitempty"`
 	// MaxRuntime overrides the queue's max_runtime; 0 takes the queue's.
 	MaxRuntime time.Duration `json:"max_runtime_ms,omitempty"`
 	// CPUMilli, MemoryBytes and IOBytesPerS are taken from the worker while leased;
@@ -265,6 +271,8 @@ type Job struct {
 	// UniqueHolder is the job that holds the key that this one is unique by (SPEC §18.1), itself
 	// as a rule; it is shown where that job is of the same queue.
 	UniqueHolder JobID `json:"unique_holder,omitempty"`
+	// MergedInto is the job that this is, under the id of a submission that was merged into it (SPEC §18.2).
+	MergedInto JobID `json:"merged_into,omitempty"`
 	// Tier is where the job stands now in an adaptive queue, Preempted how often it
 	// gave way to a critical one.
 	Tier      int32 `json:"tier,omitempty"`

@@ -1,12 +1,16 @@
 package rota
 
 import (
+	"cmp"
 	"encoding"
 	"encoding/json"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/rotasched/rota/internal/jsonparts"
 )
 
 // layout is how the JSON of a struct is laid out: as encoding/json does it, but that
@@ -22,7 +26,8 @@ import (
 // Every type with such a field has a layout and its methods below; an embedded struct
 // is part of the one around it.
 type layout struct {
-	// name is the type's.
+	// of is the type, name its name.
+	of     reflect.Type
 	name   string
 	fields []layoutField
 	// slots are the places of the names of members; those of a field are side by side.
@@ -44,6 +49,8 @@ type layoutField struct {
 	empty, zero bool
 	// slot is the first of the places of its names.
 	slot int
+	// most is the longest duration that users may set, in ms or, of one in µs, in µs.
+	most int64
 }
 
 type fieldKind uint8
@@ -58,8 +65,8 @@ const (
 )
 
 func layoutOf[T any]() *layout {
-	l := &layout{name: reflect.TypeFor[T]().Name(), slots: make(map[string]int)}
-	l.add(reflect.TypeFor[T](), nil)
+	l := &layout{of: reflect.TypeFor[T](), name: reflect.TypeFor[T]().Name(), slots: make(map[string]int)}
+	l.add(l.of, nil)
 	for i := range l.fields {
 		f := &l.fields[i]
 		f.slot = l.places
@@ -70,7 +77,27 @@ func layoutOf[T any]() *layout {
 			l.places++
 		}
 	}
+	jsonparts.Describe(l.of, l.members())
 	return l
+}
+
+// members are those of the layout's JSON, with the types that they are read as.
+func (l *layout) members() (all []jsonparts.Member) {
+	for i := range l.fields {
+		f := &l.fields[i]
+		whole, text := reflect.TypeFor[int64](), reflect.TypeFor[string]()
+		types := []reflect.Type{whole, text, whole}
+		switch f.kind {
+		case plainField:
+			types[0] = l.of.FieldByIndex(f.index).Type
+		case rawField:
+			types[0] = reflect.TypeFor[json.RawMessage]()
+		}
+		for i, name := range f.names() {
+			all = append(all, jsonparts.Member{Name: name, Type: types[i]})
+		}
+	}
+	return all
 }
 
 // names are those of the members that a field is read from.
@@ -85,9 +112,13 @@ func (f *layoutField) names() []string {
 	}
 }
 
+// shortest has the durations whose limit is less than MaxDuration, in ms.
+var shortest = map[string]int64{"Gate.timeout_ms": MaxGateTimeout.Milliseconds(), "Unique.keep_ms": MaxUniqueKeep.Milliseconds()}
+
 // strictly returns the layout of what people write.
 func strictly(l *layout) *layout {
 	l.strict = true
+	jsonparts.Strict(l.of)
 	return l
 }
 
@@ -119,7 +150,11 @@ func (l *layout) add(t reflect.Type, path []int) {
 		case !ownJSON(f.Type):
 			plain = f.Type.Kind()
 		}
-		l.put(layoutField{name: name, index: index, kind: kind, plain: plain, empty: hasOption(options, "omitempty"), zero: hasOption(options, "omitzero")})
+		most := int64(math.MaxInt64 / time.Microsecond)
+		if !strings.HasSuffix(name, "_us") {
+			most = cmp.Or(shortest[l.name+"."+name], maxMs)
+		}
+		l.put(layoutField{name: name, index: index, kind: kind, plain: plain, most: most, empty: hasOption(options, "omitempty"), zero: hasOption(options, "omitzero")})
 	}
 }
 

@@ -2,6 +2,7 @@ package rota
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -85,13 +86,15 @@ func (f *layoutField) read(given [][]byte, of reflect.Value) error {
 		if strings.HasSuffix(f.name, "_us") {
 			us := time.Duration(v.Int()).Microseconds()
 			err := readText(given[0], &us)
-			v.SetInt(int64(millis.Micros(us)))
-			return err
+			read := millis.Micros(us)
+			v.SetInt(int64(read))
+			return cmp.Or(err, f.checkHeld(us, read.Microseconds()))
 		}
 		ms := millis.Of(time.Duration(v.Int()))
 		err := readText(given[0], &ms)
-		v.SetInt(int64(millis.Duration(ms)))
-		return err
+		read := millis.Duration(ms)
+		v.SetInt(int64(read))
+		return cmp.Or(err, f.checkHeld(ms, read.Milliseconds()))
 	case rawField:
 		if text := given[0]; text[0] != '"' {
 			v.SetString(plainJSON(text))
@@ -99,6 +102,14 @@ func (f *layoutField) read(given [][]byte, of reflect.Value) error {
 		}
 	}
 	return f.readPlain(given[0], v)
+}
+
+// checkHeld refuses a duration that is beyond what a time.Duration holds: a later check would quote another number.
+func (f *layoutField) checkHeld(given, held int64) error {
+	if given == held {
+		return nil
+	}
+	return Refusef(KindInvalid, f.name, "%s is %d: 0 to %d is wanted", f.name, given, f.most)
 }
 
 // readPlain reads what is of a simple kind and simply written, and leaves the rest, and how it is refused, to

@@ -186,12 +186,12 @@ func slowRead(f *layoutField, given map[string]json.RawMessage, v reflect.Value)
 			us := time.Duration(v.Int()).Microseconds()
 			err := slowField(given, f.name, &us)
 			v.SetInt(int64(millis.Micros(us)))
-			return err
+			return slowHeld(f, us, time.Duration(v.Int()).Microseconds(), err)
 		}
 		ms := millis.Of(time.Duration(v.Int()))
 		err := slowField(given, f.name, &ms)
 		v.SetInt(int64(millis.Duration(ms)))
-		return err
+		return slowHeld(f, ms, time.Duration(v.Int()).Milliseconds(), err)
 	case rawField:
 		if text, ok := given[f.name]; ok && len(text) > 0 && text[0] != '"' {
 			delete(given, f.name)
@@ -200,6 +200,13 @@ func slowRead(f *layoutField, given map[string]json.RawMessage, v reflect.Value)
 		}
 	}
 	return slowField(given, f.name, v.Addr().Interface())
+}
+
+func slowHeld(f *layoutField, given, held int64, err error) error {
+	if err != nil || given == held {
+		return err
+	}
+	return Refusef(KindInvalid, f.name, "%s is %d: 0 to %d is wanted", f.name, given, f.most)
 }
 
 func slowField(given map[string]json.RawMessage, name string, into any) error {
@@ -239,6 +246,15 @@ func slowBlob(b *Blob, text []byte) error {
 	}
 	var o map[string]json.RawMessage
 	if json.Unmarshal(text, &o) == nil && len(o) == 1 && o["base64"] != nil {
+		d, names := json.NewDecoder(bytes.NewReader(text)), 0
+		_, _ = d.Token() // the brace of a valid text
+		for ; d.More(); names++ {
+			_, _ = d.Token()
+			_ = d.Decode(new(json.RawMessage))
+		}
+		if names > 1 {
+			return Refusef(KindInvalid, "payload", "payload: base64 is given twice: remove one")
+		}
 		if err := json.Unmarshal(o["base64"], (*[]byte)(b)); err != nil || *b == nil {
 			return Refusef(KindInvalid, "payload", `payload {"base64":…} is not of base64: to give this very object, give its text as a string`)
 		}

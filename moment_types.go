@@ -21,6 +21,8 @@ var (
 	modeStatusJSON     = layoutOf[ModeStatus]()
 	explanationJSON    = layoutOf[Explanation]()
 	clusterStatusJSON  = layoutOf[ClusterStatus]()
+	attentionJSON      = layoutOf[Attention]()
+	concernJSON        = layoutOf[Concern]()
 	nodeStatusJSON     = layoutOf[NodeStatus]()
 	raftPeerJSON       = layoutOf[RaftPeer]()
 	nodeHealthJSON     = layoutOf[NodeHealth]()
@@ -37,6 +39,8 @@ var (
 	blockJSON          = layoutOf[Block]()
 	issuerJSON         = layoutOf[Issuer]()
 	storedBackupJSON   = layoutOf[StoredBackup]()
+	tzDataJSON         = layoutOf[TZData]()
+	tzInstallJSON      = strictly(layoutOf[TZInstall]())
 	keyStateJSON       = layoutOf[KeyState]()
 	scheduleTimesJSON  = layoutOf[ScheduleTimes]()
 	scheduleSpecJSON   = strictly(layoutOf[ScheduleSpec]())
@@ -163,6 +167,18 @@ func (s ClusterStatus) MarshalJSON() ([]byte, error) { return clusterStatusJSON.
 func (s *ClusterStatus) UnmarshalJSON(text []byte) error { return clusterStatusJSON.unmarshal(text, s) }
 
 // MarshalJSON implements json.Marshaler.
+func (a Attention) MarshalJSON() ([]byte, error) { return attentionJSON.marshal(a) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (a *Attention) UnmarshalJSON(text []byte) error { return attentionJSON.unmarshal(text, a) }
+
+// MarshalJSON implements json.Marshaler.
+func (c Concern) MarshalJSON() ([]byte, error) { return concernJSON.marshal(c) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (c *Concern) UnmarshalJSON(text []byte) error { return concernJSON.unmarshal(text, c) }
+
+// MarshalJSON implements json.Marshaler.
 func (i SnapshotInfo) MarshalJSON() ([]byte, error) { return snapshotInfoJSON.marshal(i) }
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -268,6 +284,18 @@ func (b StoredBackup) MarshalJSON() ([]byte, error) { return storedBackupJSON.ma
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (b *StoredBackup) UnmarshalJSON(text []byte) error { return storedBackupJSON.unmarshal(text, b) }
+
+// MarshalJSON writes dates in both forms.
+func (t TZData) MarshalJSON() ([]byte, error) { return tzDataJSON.marshal(t) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (t *TZData) UnmarshalJSON(text []byte) error { return tzDataJSON.unmarshal(text, t) }
+
+// MarshalJSON writes dates in both forms.
+func (t TZInstall) MarshalJSON() ([]byte, error) { return tzInstallJSON.marshal(t) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (t *TZInstall) UnmarshalJSON(text []byte) error { return tzInstallJSON.unmarshal(text, t) }
 
 // MarshalJSON implements json.Marshaler.
 func (k KeyState) MarshalJSON() ([]byte, error) { return keyStateJSON.marshal(k) }

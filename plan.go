@@ -19,9 +19,16 @@ const (
 	PlanMove
 	// PlanReprioritise gives pending jobs another priority.
 	PlanReprioritise
+	// PlanCancelWorkflows cancels workflows that run, with their nodes and gates that wait.
+	PlanCancelWorkflows
+	// PlanRetryWorkflows runs workflows again that FAILED or were CANCELLED.
+	PlanRetryWorkflows
+
+	// PlanVerbLast is the newest verb.
+	PlanVerbLast = PlanRetryWorkflows
 )
 
-var planVerbNames = []string{"none", "cancel", "retry", "delete", "move", "reprioritise"}
+var planVerbNames = []string{"none", "cancel", "retry", "delete", "move", "reprioritise", "cancel-workflows", "retry-workflows"}
 
 // String names the verb.
 func (v PlanVerb) String() string { return nameOf(planVerbNames, int(v)) }
@@ -36,7 +43,10 @@ func (v *PlanVerb) UnmarshalText(text []byte) error {
 	return err
 }
 
-// States lists the states of the jobs that the verb is for.
+// Workflows reports whether the verb is for workflows: a plan names them where it names jobs.
+func (v PlanVerb) Workflows() bool { return v == PlanCancelWorkflows || v == PlanRetryWorkflows }
+
+// States lists the states of the jobs that the verb is for; a workflow that FAILED stands there as DEAD.
 func (v PlanVerb) States() []JobState {
 	switch v {
 	case PlanCancel:
@@ -47,6 +57,10 @@ func (v PlanVerb) States() []JobState {
 		return []JobState{JobCompleted, JobDead, JobExpired, JobCancelled}
 	case PlanMove, PlanReprioritise:
 		return []JobState{JobDelayed, JobQueued}
+	case PlanCancelWorkflows:
+		return []JobState{JobRunning}
+	case PlanRetryWorkflows:
+		return []JobState{JobDead, JobCancelled}
 	default:
 		return nil
 	}
@@ -102,8 +116,9 @@ func (p *PlanSpec) CheckShape() error {
 	if err := CheckID("plan", p.ID); err != nil {
 		return err
 	}
-	if p.Verb == PlanNone || p.Verb > PlanReprioritise {
-		return Refusef(KindInvalid, "verb", "a plan's verb is missing: cancel, retry, delete, move or reprioritise is wanted")
+	if p.Verb == PlanNone || p.Verb > PlanVerbLast {
+		return Refusef(KindInvalid, "verb", "a plan's verb is missing: cancel, retry, delete, move, reprioritise, cancel-workflows or "+
+			"retry-workflows is wanted")
 	}
 	switch to := p.To != ""; {
 	case p.Verb == PlanMove && !to:

@@ -1,6 +1,7 @@
 package rota
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -167,6 +168,22 @@ func (s Setting) Expected() (typ JobType, ms int64, is bool, err error) {
 	k := policyKey{name: name, unit: unitMs, max: maxMs}
 	ms, err = k.parse(strings.TrimSpace(s.Value), false)
 	return typ, ms, true, err
+}
+
+// CheckUnit refuses a number without a unit for a duration whose key names none, such as backoff_base=5: people read it
+// as seconds, Set as milliseconds. What people type is checked so; Set accepts both, as programs and logs have them.
+func (s Setting) CheckUnit() error {
+	name, text := strings.ToLower(strings.TrimSpace(s.Key)), strings.TrimSpace(s.Value)
+	if n, err := strconv.ParseInt(text, 10, 64); err != nil || n == 0 || strings.HasSuffix(name, "_ms") {
+		return nil
+	}
+	timed := name == "penalty" || strings.HasPrefix(name, expectedPrefix) || slices.ContainsFunc(policyKeys, func(k policyKey) bool {
+		return k.unit == unitMs && name == k.alias
+	})
+	if !timed {
+		return nil
+	}
+	return Refusef(KindInvalid, name, "%s=%s has no unit: write %s=%sms or %s=%ss", name, text, name, text, name, text)
 }
 
 // Try changes the policy by one setting of `queue set`, which may be an expected time: that

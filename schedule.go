@@ -131,7 +131,7 @@ func (s *ScheduleSpec) CheckShape(payloadMax int64) error {
 		{"catch_up_max", s.CatchUpMax, 0, MaxCatchUp},
 	} {
 		if n.value < n.min || n.value > n.max {
-			return Refusef(KindInvalid, n.field, "%s is %d: %d to %d is wanted", n.field, n.value, n.min, n.max)
+			return outOfRange(n.field, n.value, n.min, n.max)
 		}
 	}
 	switch {
@@ -160,26 +160,26 @@ func (t *ScheduleTimes) check() error {
 	case len(t.TZ) > MaxIDBytes:
 		return Refusef(KindInvalid, "tz", "tz has %d bytes: at most %d are taken", len(t.TZ), MaxIDBytes)
 	case t.Every != 0 && (t.Every < LeastEvery || t.Every > MaxDuration || t.Every%time.Millisecond != 0):
-		return Refusef(KindInvalid, "every_ms", "every_ms is %d: %d to %d is wanted", t.Every.Milliseconds(), LeastEvery.Milliseconds(), maxMs)
+		return outOfRange("every_ms", t.Every.Milliseconds(), LeastEvery.Milliseconds(), maxMs)
 	case len(t.Dates) > MaxScheduleDates:
 		return Refusef(KindInvalid, "dates", "dates are %d: at most %d are taken", len(t.Dates), MaxScheduleDates)
-	case t.Start < 0 || t.Start > maxDate:
-		return Refusef(KindInvalid, "start", "start is %d: 0 to %d is wanted", t.Start, int64(maxDate))
-	case t.End < 0 || t.End > maxDate || t.End != 0 && t.End <= t.Start:
-		return Refusef(KindInvalid, "end", "end is %d: a date after start is wanted, %d at most", t.End, int64(maxDate))
+	case t.Start < 0 || t.Start > MaxDate:
+		return Refusef(KindInvalid, "start", "start_ms is %d: 0 to %d is wanted", t.Start, int64(MaxDate))
+	case t.End < 0 || t.End > MaxDate || t.End != 0 && t.End <= t.Start:
+		return Refusef(KindInvalid, "end", "end_ms is %d: a date after start_ms, which is %d, and %d at most is wanted", t.End, t.Start, int64(MaxDate))
 	}
 	return checkDates(t.Dates)
 }
 
-// maxDate bounds dates, far beyond any that is meant.
-const maxDate Date = 1 << 46
+// MaxDate bounds the dates that users give, far beyond any that is meant.
+const MaxDate Date = 1 << 46
 
 // checkDates refuses dates that do not ascend, or are none.
 func checkDates(dates []Date) error {
 	last := Date(0)
 	for i, d := range dates {
-		if d <= last || d > maxDate {
-			return Refusef(KindInvalid, "dates", "dates do not ascend: number %d is %d after %d", i+1, d, last)
+		if d <= last || d > MaxDate {
+			return Refusef(KindInvalid, "dates", "dates_ms[%d] is %d: a date after %d and %d at most is wanted, as dates ascend", i, d, last, int64(MaxDate))
 		}
 		last = d
 	}

@@ -3,10 +3,15 @@ package rota
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/rotasched/rota/internal/jsonparts"
 )
 
 // CheckShape refuses a job whose fields are out of range (SPEC §4.2). The text
@@ -107,6 +112,9 @@ func (s *JobSpec) checkPayload(most int64) error {
 	if int64(len(s.Payload)) > most {
 		return Refusef(KindInvalid, "payload", "payload has %d bytes: at most %d (payload_max_bytes) are taken", len(s.Payload), most)
 	}
+	if s.Unique.Collects() && !jsonparts.Valid(s.Payload) {
+		return Refusef(KindInvalid, "payload", "payload must be JSON with unique.on_conflict %q: the job's payload is the list of all", UniqueCollect)
+	}
 	return nil
 }
 
@@ -171,6 +179,7 @@ func (s *JobSpec) checkNumbers() error {
 		{"delay_ms", s.Delay.Milliseconds(), 0, maxMs},
 		{"not_before_ms", int64(DateOf(s.NotBefore)), 0, 1 << 46},
 		{"ttl_ms", s.TTL.Milliseconds(), 0, maxMs},
+		{"start_by_ms", s.StartBy.Milliseconds(), 0, maxMs},
 		{"max_runtime_ms", s.MaxRuntime.Milliseconds(), 0, maxMs},
 		{"cpu_milli", s.CPUMilli, 0, MaxCPUMilli},
 		{"memory_bytes", s.MemoryBytes, 0, MaxMemoryBytes},
@@ -180,8 +189,12 @@ func (s *JobSpec) checkNumbers() error {
 		{"expected_ms", s.Expected.Milliseconds(), 0, maxMs},
 	} {
 		if n.value < n.min || n.value > n.max {
-			return Refusef(KindInvalid, n.field, "%s is %d: %d to %d is wanted", n.field, n.value, n.min, n.max)
+			return outOfRange(n.field, n.value, n.min, n.max)
 		}
+	}
+	if s.StartBy != 0 && s.StartBy <= s.Delay {
+		return Refusef(KindInvalid, "start_by_ms", "start_by_ms must be more than delay_ms, got %d and %d: both count from the submission",
+			s.StartBy.Milliseconds(), s.Delay.Milliseconds())
 	}
 	if r := &s.Retry; *r != (RetryPolicy{}) {
 		for _, n := range []struct {
@@ -195,11 +208,32 @@ func (s *JobSpec) checkNumbers() error {
 			{"retry.jitter_permille", r.JitterPermille, -1, 1_000},
 		} {
 			if n.value != 0 && (n.value < n.min || n.value > n.max) {
-				return Refusef(KindInvalid, n.field, "%s is %d: %d to %d is wanted, or 0 for the queue's", n.field, n.value, n.min, n.max)
+				refusal := outOfRange(n.field, n.value, n.min, n.max)
+				refusal.Text += ", or 0 for the queue's"
+				return refusal
 			}
 		}
 	}
 	return checkRuntime(s.MaxRuntime.Milliseconds())
+}
+
+// outOfRange refuses a number of a field.
+func outOfRange(field string, got, least, most int64) *Error {
+	return Refusef(KindInvalid, field, "%s is %s: %d to %d is wanted", field, quoted(field, got), least, most)
+}
+
+// quoted shows a number that was sent. A duration beyond what a time.Duration holds was cut to its limit.
+func quoted(field string, n int64) string {
+	const held = int64(math.MaxInt64 / time.Millisecond)
+	text := strconv.FormatInt(n, 10)
+	switch {
+	case !strings.HasSuffix(field, "_ms") || n > -held && n < held:
+		return text
+	case n > 0:
+		return text + " or more"
+	default:
+		return text + " or less"
+	}
 }
 
 // checkRuntime refuses a max_runtime, of a job or of a queue, that leaves no time to

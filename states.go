@@ -251,16 +251,18 @@ const (
 	ReasonGateRefused
 	ReasonGateTimeout
 	ReasonScheduleCancelled
+	ReasonStartBy
+	ReasonNotNeeded
 )
 
 // ReasonLast bounds what a record may hold.
-const ReasonLast = ReasonScheduleCancelled
+const ReasonLast = ReasonNotNeeded
 
 var reasonNames = []string{"NONE", "ACK_TIMEOUT", "LEASE_EXPIRED", "PROOF_INVALID", "PROVIDER_FAIL", "DECLINED",
 	"CANCELLED", "WORKER_SUSPENDED", "WORKER_JAILED", "WORKER_RETIRED", "PREEMPTED", "QUOTA_CUT", "TAKEN_OVER",
 	"TTL_ABSOLUTE", "TTL_RELATIVE", "ATTEMPTS_USED_UP", "DONE", "RESTORED", "PROOF_REJECTED",
 	"PARENT_FAILED", "WORKFLOW_FAILED", "WORKFLOW_CANCELLED", "TIMED_OUT", "ACCESS_ENDED",
-	"SNOOZED", "CANCELLED_BY_HANDLER", "GATE_REFUSED", "GATE_TIMEOUT", "SCHEDULE_CANCELLED"}
+	"SNOOZED", "CANCELLED_BY_HANDLER", "GATE_REFUSED", "GATE_TIMEOUT", "SCHEDULE_CANCELLED", "START_BY", "NOT_NEEDED"}
 
 // String names the reason in capitals.
 func (r Reason) String() string { return nameOf(reasonNames, int(r)) }
@@ -282,6 +284,17 @@ func (r *Reason) UnmarshalText(text []byte) error {
 	v, err := valueOf(reasonNames, "reason", text)
 	*r = Reason(v)
 	return err
+}
+
+// EndsJob reports whether the reason ends a job from outside, whatever state it is in: a lease that is revoked for it
+// outlives the job.
+func (r Reason) EndsJob() bool {
+	switch r {
+	case ReasonCancelledByUser, ReasonTTLAbsolute, ReasonTTLRelative, ReasonParentFailed, ReasonWorkflowFailed, ReasonWorkflowCancelled,
+		ReasonScheduleCancelled:
+		return true
+	}
+	return false
 }
 
 // Counted reports whether the reason uses up an attempt (SPEC §9.1).

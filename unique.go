@@ -22,11 +22,11 @@ type Unique struct {
 	// Keep is how long a completed job holds its key, at most MaxUniqueKeep; only with
 	// UniqueCompleted.
 	Keep time.Duration `json:"keep_ms,omitempty"`
-	// OnConflict is UniqueRefuse, UniqueExisting, UniqueReplace or UniqueExtend. Empty is
-	// the first.
+	// OnConflict is UniqueRefuse, UniqueExisting, UniqueReplace, UniqueExtend, UniqueAfter or
+	// UniqueCollect. Empty is the first.
 	OnConflict string `json:"on_conflict,omitempty"`
-	// ExtendMax is how long after its submission UniqueExtend delays the holder at most; 0
-	// is UniqueExtendMax.
+	// ExtendMax is how long after its submission UniqueExtend or UniqueCollect delays the holder
+	// at most; 0 is UniqueExtendMax.
 	ExtendMax time.Duration `json:"extend_max_ms,omitempty"`
 }
 
@@ -57,14 +57,45 @@ const (
 	// UniqueExtend is UniqueReplace, and a holder that was delayed and never leased waits for
 	// its delay anew.
 	UniqueExtend = "extend"
+	// UniqueAfter is UniqueReplace; a payload that the holder cannot take, as it runs, goes to one job that starts
+	// after the holder.
+	UniqueAfter = "after"
+	// UniqueCollect is UniqueAfter with the delay of UniqueExtend; the payload of the job is the JSON list of all
+	// payloads, in the order of their submission.
+	UniqueCollect = "collect"
 )
+
+// Merge is what became of the payload of a submission that was merged into another job (SPEC §18.2).
+type Merge string
+
+// What becomes of such a payload.
+const (
+	// MergeNone is of a submission that was not merged, or whose on_conflict asks for nothing.
+	MergeNone Merge = ""
+	// MergeTaken is a payload that the holder has from then on.
+	MergeTaken Merge = "TAKEN"
+	// MergeNotTaken is a payload that was dropped, for a reason that the caller may not read.
+	MergeNotTaken Merge = "NOT_TAKEN"
+	// Payloads of the others were dropped: as the holder runs, has ended, or is of another queue or type.
+	MergeHolderLeased Merge = "HOLDER_LEASED"
+	MergeHolderEnded  Merge = "HOLDER_ENDED"
+	MergeOtherQueue   Merge = "OTHER_QUEUE"
+	MergeOtherType    Merge = "OTHER_TYPE"
+	// MergeNoList is of a job that does not collect payloads, MergeListFull of one that has as many bytes of them as
+	// it may: what it cannot take is not dropped.
+	MergeNoList   Merge = "NO_LIST"
+	MergeListFull Merge = "LIST_FULL"
+)
+
+// Dropped reports whether the payload was dropped.
+func (m Merge) Dropped() bool { return m != MergeNone && m != MergeTaken }
 
 // The parts of Unique in the order of their bits: those of By are hashed, those of Scope
 // compared with where a job stands.
 var (
 	uniqueParts     = []string{UniqueByQueue, UniqueByType, UniqueByArgs}
 	uniqueScopes    = []string{UniquePending, UniqueRunning, UniqueCompleted}
-	uniqueConflicts = []string{UniqueRefuse, UniqueExisting, UniqueReplace, UniqueExtend}
+	uniqueConflicts = []string{UniqueRefuse, UniqueExisting, UniqueReplace, UniqueExtend, UniqueAfter, UniqueCollect}
 )
 
 // PartsMask has a bit for each part that By lists: 1 is the queue, 2 the type, 4 the payload.
@@ -91,6 +122,12 @@ func (u *Unique) Holds(s JobState) bool {
 
 // Merges reports whether a submission that meets a holder is merged into it.
 func (u *Unique) Merges() bool { return u.OnConflict != "" && u.OnConflict != UniqueRefuse }
+
+// Collects reports whether the job's payload is a list that others add to; nil does not.
+func (u *Unique) Collects() bool { return u != nil && u.OnConflict == UniqueCollect }
+
+// Succeeds reports whether a submission that the holder cannot take becomes a job that follows it.
+func (u *Unique) Succeeds() bool { return u.OnConflict == UniqueAfter || u.OnConflict == UniqueCollect }
 
 // Extension returns how long after its submission a holder can be delayed.
 func (u *Unique) Extension() time.Duration {
@@ -154,7 +191,7 @@ func (u *Unique) checkTimes() error {
 		most  int64
 	}{{"period_ms", u.Period, maxMs}, {"keep_ms", u.Keep, MaxUniqueKeep.Milliseconds()}, {"extend_max_ms", u.ExtendMax, maxMs}} {
 		if ms := n.value.Milliseconds(); ms < 0 || ms > n.most {
-			return Refusef(KindInvalid, "unique", "unique.%s is %d: 0 to %d is wanted", n.field, ms, n.most)
+			return Refusef(KindInvalid, "unique", "unique.%s is %s: 0 to %d is wanted", n.field, quoted(n.field, ms), n.most)
 		}
 	}
 	switch completed := slices.Contains(u.Scope, UniqueCompleted); {
@@ -162,9 +199,15 @@ func (u *Unique) checkTimes() error {
 		return Refusef(KindInvalid, "unique", "unique.keep_ms is 0, and scope has COMPLETED: say how long a completed job holds its key")
 	case !completed && u.Keep != 0:
 		return Refusef(KindInvalid, "unique", "unique.keep_ms is %d, and scope has no COMPLETED: only a completed job is kept", u.Keep.Milliseconds())
-	case u.ExtendMax != 0 && u.OnConflict != UniqueExtend:
-		return Refusef(KindInvalid, "unique", "unique.extend_max_ms is %d, and on_conflict is %q: only %q delays", u.ExtendMax.Milliseconds(),
-			u.OnConflict, UniqueExtend)
+	case u.ExtendMax != 0 && u.OnConflict != UniqueExtend && u.OnConflict != UniqueCollect:
+		return Refusef(KindInvalid, "unique", "unique.extend_max_ms is %d, and on_conflict is %q: only %q and %q delay", u.ExtendMax.Milliseconds(),
+			u.OnConflict, UniqueExtend, UniqueCollect)
+	case u.Succeeds() && len(u.Scope) > 0 && !slices.Contains(u.Scope, UniquePending):
+		return Refusef(KindInvalid, "unique", "unique.scope has no PENDING, and on_conflict is %q: a job that waits must hold its key",
+			u.OnConflict)
+	case u.Collects() && slices.Contains(u.By, UniqueByArgs):
+		return Refusef(KindInvalid, "unique", "unique.by has args, and on_conflict is %q: payloads that differ have different keys",
+			u.OnConflict)
 	}
 	return nil
 }

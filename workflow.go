@@ -85,14 +85,53 @@ type WorkflowSpec struct {
 	Edges []Edge `json:"edges,omitempty"`
 }
 
+// NodeRun is what the parents of a node must have come to for it to run (SPEC §11.8).
+type NodeRun uint8
+
+// When a node runs: once all parents have COMPLETED; once all have ended and one did not complete; or once all have
+// ended, however. The last two also run in a workflow that is failing, the last one in one that is being cancelled.
+const (
+	RunOnSuccess NodeRun = iota
+	RunOnFailure
+	RunAlways
+)
+
+var nodeRunNames = []string{"on_success", "on_failure", "always"}
+
+// String names it as SPEC §11.8 does.
+func (r NodeRun) String() string { return nameOf(nodeRunNames, int(r)) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (r NodeRun) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (r *NodeRun) UnmarshalText(text []byte) error {
+	v, err := valueOf(nodeRunNames, "run", text)
+	*r = NodeRun(v)
+	return err
+}
+
+// Check refuses what is not a NodeRun, and any but RunOnSuccess of a gate.
+func (r NodeRun) Check(gate *Gate) error {
+	switch {
+	case r > RunAlways:
+		return Refusef(KindInvalid, "run", "run must be on_success, on_failure or always, got %d", r)
+	case gate != nil && r != RunOnSuccess:
+		return Refusef(KindInvalid, "run", "run must be on_success for a gate, got %s: put a job before or behind it", r)
+	}
+	return nil
+}
+
 // NodeSpec is a node of a workflow: a template of a job, as NewNodeSpec starts it. Its
 // JSON is flat. Leave the id and the tenant of the JobSpec empty: the
 // job's id is NodeJobID(workflow, node).
 type NodeSpec struct {
 	// ID within the workflow: see CheckNodeID.
 	ID string `json:"id"`
-	// Parents are ids of nodes that must complete before this one starts.
+	// Parents are ids of nodes that must complete, or end as Run says, before this one starts.
 	Parents []string `json:"parents,omitempty"`
+	// Run says what its parents must have come to for the node to run; a gate runs on success.
+	Run NodeRun `json:"run,omitzero"`
 	// Gate makes the node a gate, which is no job: leave all of its JobSpec empty but for
 	// queue, priority and labels.
 	Gate *Gate `json:"gate,omitempty"`
@@ -127,7 +166,7 @@ func SplitNodeJobID(id JobID) (w WorkflowID, node string, ok bool) {
 type NodeState uint8
 
 // NodeSkipped is a node that never ran, as an ancestor of it did not complete. Its
-// job is CANCELLED, for the reason PARENT_FAILED. NodeWaiting is a gate whose parents have
+// job is CANCELLED, for the reason PARENT_FAILED, or NOT_NEEDED where it was to run on a failure that did not come. NodeWaiting is a gate whose parents have
 // completed, and that waits for its signal or its time: as a job it is BLOCKED.
 const (
 	NodeSkipped = NodeState(JobCancelled) + 1
@@ -191,9 +230,10 @@ type Workflow struct {
 	Finished   Moment `json:"finished"`
 	// CriticalPath are the nodes of the longest chain by duration, of equals that of
 	// the most nodes, from a root to a leaf: measured where a node has run, estimated
-	// where it has not; CriticalPathLength is its length. Remaining estimates the time to
-	// the end: the longest chain of what is left, or what is left over the nodes that
-	// run at a time, whichever is more. Set by reads with nodes.
+	// where it has not; CriticalPathLength is its length. Remaining estimates the work
+	// that is left: the longest chain of it, or its sum over the nodes that run at a time,
+	// whichever is more. The time that gates wait is not in it: no one knows when a signal
+	// comes. Set by reads with nodes.
 	CriticalPath       []string      `json:"critical_path,omitempty"`
 	CriticalPathLength time.Duration `json:"critical_path_ms"`
 	Remaining          time.Duration `json:"remaining_ms"`
@@ -229,8 +269,13 @@ type WorkflowNode struct {
 	// Assigned and Finished are when that was.
 	Assigned Moment `json:"assigned"`
 	Finished Moment `json:"finished"`
-	Reason   Reason `json:"reason,omitempty"`
-	// Duration is how long it ran, or how long it is expected to run.
+	// Waiting is when a gate began to wait for its signal; zero for other nodes, and before.
+	Waiting Moment `json:"waiting"`
+	Reason  Reason `json:"reason,omitempty"`
+	// Run is what its parents must have come to for it to run.
+	Run NodeRun `json:"run,omitzero"`
+	// Duration is how long it ran, or how long it is expected to run. That of an open gate is
+	// how long it had waited when the state last changed: Waiting gives its age now.
 	Duration time.Duration `json:"duration_ms"`
 }
 
@@ -263,10 +308,12 @@ type WorkflowPage struct {
 	NextCursor string     `json:"next_cursor,omitempty"`
 }
 
-// ParentOutput is what a node of a workflow sees of a parent (SPEC §11.2).
+// ParentOutput is what a node of a workflow sees of a parent (SPEC §11.2). A parent that did not complete has no output.
 type ParentOutput struct {
-	Node         string `json:"node"`
-	Job          JobID  `json:"job"`
-	Output       Blob   `json:"output,omitempty"`
-	OutputDigest Hex    `json:"output_digest,omitempty"`
+	Node string `json:"node"`
+	Job  JobID  `json:"job"`
+	// State is how the parent ended.
+	State        JobState `json:"state"`
+	Output       Blob     `json:"output,omitempty"`
+	OutputDigest Hex      `json:"output_digest,omitempty"`
 }

@@ -69,6 +69,18 @@ func (c *Client) SetQueue(ctx context.Context, name rota.QueueName, preset strin
 	return one(ctx, c, "set queue", words.QueueFromWire, ask)
 }
 
+// Attention lists what needs an operator, worst first, as one node finds it.
+func (c *Client) Attention(ctx context.Context) (a rota.Attention, err error) {
+	err = c.call(ctx, "attention", answerMost, func(ctx context.Context, n *node) error {
+		answer, err := n.cluster.Attention(ctx, &rotav1.AttentionRequest{})
+		if err == nil {
+			a = words.AttentionFromWire(answer)
+		}
+		return err
+	})
+	return a, err
+}
+
 // Peers lists the servers of the Raft configuration.
 func (c *Client) Peers(ctx context.Context) (peers []rota.RaftPeer, err error) {
 	err = c.call(ctx, "list peers", answerMost, func(ctx context.Context, n *node) error {
@@ -143,6 +155,16 @@ func (c *Client) StoreBackup(ctx context.Context) (b rota.StoredBackup, err erro
 		return err
 	})
 	return b, err
+}
+
+// InstallTZData puts a release of the time zone database into force on the whole cluster, and returns the release in
+// force. Its data are packed zones, as `rota tzdata install` makes them of a file. Installing the same again changes nothing.
+func (c *Client) InstallTZData(ctx context.Context, t rota.TZInstall) (rota.TZData, error) {
+	ask := func(ctx context.Context, n *node) (*rotav1.TZData, error) {
+		return n.cluster.InstallTZData(ctx, words.TZInstallToWire(&t))
+	}
+	from := func(w *rotav1.TZData) (rota.TZData, error) { return *words.TZDataFromWire(w), nil }
+	return one(ctx, c, "install tzdata", from, ask)
 }
 
 // SaveSnapshot writes an online backup to w (SPEC §13.5). It goes to another node

@@ -59,7 +59,7 @@ func (c *Client) callAt(ctx context.Context, op string, at func() (*node, time.D
 			return during(op, e)
 		case ended(ctx):
 			if !errors.Is(ctx.Err(), context.Canceled) { // it had the caller's whole time: the next call has another way
-				c.lostLead(n)
+				c.lead.lost(n)
 			}
 			return c.gaveUp(ctx, op, last)
 		}
@@ -71,7 +71,7 @@ func (c *Client) callAt(ctx context.Context, op string, at func() (*node, time.D
 			return c.gaveUp(ctx, op, last)
 		}
 		c.moveOn(n)
-		c.lostLead(n)
+		c.lead.lost(n)
 		c.retrying(ctx, op, n, began, e)
 		c.log.Debug("call failed, trying again", "op", op, "node", n.address, "try", try, "err", e)
 		if !pause(ctx, retryDelay(try, e.RetryAfter)) {

@@ -150,7 +150,7 @@ func Dial(addrs []string, opts ...Option) (*Client, error) {
 	c := &Client{log: s.log, held: restraint{off: s.heedless}, retries: s.retries, patience: s.patience}
 	c.life, c.finish = context.WithCancel(context.Background())
 	c.submitter = func(ctx context.Context, jobs ...rota.JobSpec) ([]rota.Submitted, error) {
-		return c.newSubmission(jobs).run(ctx, c)
+		return newSubmission(c, jobs).run(ctx, c)
 	}
 	for i := len(s.submitters) - 1; i >= 0; i-- {
 		c.submitter = s.submitters[i](c.submitter)

@@ -5,33 +5,52 @@ import (
 	"crypto/x509"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/limits"
+	"github.com/rotasched/rota/internal/secret"
 )
 
 // DefaultAddress is where the rota command looks for a cluster, and `rota dev` listens.
 const DefaultAddress = "127.0.0.1:6470"
 
-// DialEnv returns a client set up by the environment, as the rota command is: of the nodes in
-// ROTA_ADDR, separated by commas, or DefaultAddress where that is not set. ROTA_TLS_CA,
-// ROTA_TLS_CERT and ROTA_TLS_KEY name files (PEM) and encrypt the connections; they are
-// read once. ROTA_TOKEN has an access token. An option overrides the environment.
+// DialEnv returns a client set up by the environment, as the rota command is: by ROTA_ADDR, ROTA_TLS_CA, ROTA_TLS_CERT,
+// ROTA_TLS_KEY, ROTA_TOKEN_FILE, ROTA_TOKEN and ROTA_TIMEOUT (docs/reference/environment.md). An option overrides the
+// environment. A value that cannot be used is refused as INVALID, with its variable as the subject.
 func DialEnv(opts ...Option) (*Client, error) {
 	addrs := os.Getenv("ROTA_ADDR")
 	if addrs == "" {
 		addrs = DefaultAddress
 	}
+	var env []Option
 	config, err := tlsEnv()
 	if err != nil {
 		return nil, err
 	}
 	if config != nil {
-		opts = append([]Option{WithTLS(config)}, opts...)
+		env = append(env, WithTLS(config))
 	}
-	if token := os.Getenv("ROTA_TOKEN"); token != "" {
-		opts = append([]Option{WithToken(token)}, opts...)
+	if path := os.Getenv("ROTA_TOKEN_FILE"); path != "" {
+		file := secret.NewLive(path, limits.MaxTokenFile)
+		if _, err := file.Now(); err != nil {
+			return nil, refusedEnv("ROTA_TOKEN_FILE", err)
+		}
+		env = append(env, WithTokenFrom(file.Now))
+	} else if token := os.Getenv("ROTA_TOKEN"); token != "" {
+		env = append(env, WithToken(token))
 	}
-	return Dial(strings.Split(addrs, ","), opts...)
+	if text := os.Getenv("ROTA_TIMEOUT"); text != "" {
+		timeout, err := rota.ParseDuration(text)
+		if err == nil && (timeout < time.Millisecond || timeout > rota.MaxDuration) {
+			err = rota.Refusef(rota.KindInvalid, "timeout", "timeout must be between %v and %v, got %v", time.Millisecond, rota.MaxDuration, timeout)
+		}
+		if err != nil {
+			return nil, refusedEnv("ROTA_TIMEOUT", err)
+		}
+		env = append(env, WithPatience(timeout))
+	}
+	return Dial(strings.Split(addrs, ","), append(env, opts...)...)
 }
 
 // tlsEnv returns the TLS settings of the environment; nil where it has none.

@@ -1,9 +1,12 @@
 package client
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/access"
@@ -35,6 +38,8 @@ func TestDialEnv(t *testing.T) {
 			t.Setenv("ROTA_TLS_CERT", c.cert)
 			t.Setenv("ROTA_TLS_KEY", "")
 			t.Setenv("ROTA_TOKEN", c.token)
+			t.Setenv("ROTA_TOKEN_FILE", "")
+			t.Setenv("ROTA_TIMEOUT", "")
 			got, err := DialEnv()
 			if c.want == "" {
 				if rota.KindOf(err) != rota.KindInvalid {
@@ -46,6 +51,65 @@ func TestDialEnv(t *testing.T) {
 				t.Fatalf("%v, %v", got, err)
 			}
 			_ = got.Close()
+		})
+	}
+}
+
+// TestDialEnv_table: the cases that the command line and all client libraries share.
+func TestDialEnv_table(t *testing.T) {
+	text, err := os.ReadFile("../testdata/environment/cases.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []struct {
+		Name, File, Token, Refused string
+		Env                        map[string]string
+		Mode                       os.FileMode
+		Addresses                  []string
+		TimeoutMs                  int64 `json:"timeout_ms"`
+	}
+	if err := json.Unmarshal(text, &cases); err != nil || len(cases) < 10 {
+		t.Fatalf("%d cases, %v", len(cases), err)
+	}
+	for _, c := range cases {
+		t.Run(c.Name, func(t *testing.T) {
+			dir := t.TempDir()
+			for _, name := range []string{"ADDR", "TLS_CA", "TLS_CERT", "TLS_KEY", "TOKEN", "TOKEN_FILE", "TIMEOUT"} {
+				t.Setenv("ROTA_"+name, strings.ReplaceAll(c.Env["ROTA_"+name], "$DIR", dir))
+			}
+			if c.File != "" {
+				if err := os.WriteFile(filepath.Join(dir, "token"), []byte(c.File), c.Mode); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.Chmod(filepath.Join(dir, "token"), c.Mode); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got, err := DialEnv()
+			if c.Refused != "" {
+				if e := rota.ErrorOf(err); err == nil || e.Kind != rota.KindInvalid || e.Subject != c.Refused {
+					t.Fatalf("DialEnv returned %v, want INVALID of %s", err, c.Refused)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer got.Close()
+			timeout := time.Duration(c.TimeoutMs) * time.Millisecond
+			if c.Env["ROTA_TIMEOUT"] == "" {
+				timeout = 0 // a call without a deadline goes on
+			}
+			if addressesOf(got) != strings.Join(c.Addresses, ", ") || got.patience != timeout {
+				t.Errorf("nodes %s, timeout %v", addressesOf(got), got.patience)
+			}
+			token := ""
+			if shown := got.nodes[0].shows; shown != nil {
+				token = shown.last.Load().token
+			}
+			if token != c.Token {
+				t.Errorf("the token is %q, want %q", token, c.Token)
+			}
 		})
 	}
 }

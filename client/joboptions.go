@@ -61,9 +61,14 @@ func After(d time.Duration) JobOption {
 	return jobOption(func(s *rota.JobSpec) { s.Delay = d })
 }
 
-// TTL has the job expire so long after its submission unless it has begun.
+// TTL has the job expire so long after its submission unless it has ended.
 func TTL(d time.Duration) JobOption {
 	return jobOption(func(s *rota.JobSpec) { s.TTL = d })
+}
+
+// StartBy has the job expire so long after its submission unless a worker has it by then.
+func StartBy(d time.Duration) JobOption {
+	return jobOption(func(s *rota.JobSpec) { s.StartBy = d })
 }
 
 // MaxRuntime bounds an attempt.

@@ -73,7 +73,7 @@ type submission struct {
 	open []int
 }
 
-func (c *Client) newSubmission(jobs []rota.JobSpec) *submission {
+func newSubmission(c *Client, jobs []rota.JobSpec) *submission {
 	b := &submission{
 		jobs: slices.Clone(jobs), minted: make([]bool, len(jobs)),
 		outcomes: make([]rota.Submitted, len(jobs)), open: make([]int, 0, len(jobs)),
@@ -127,7 +127,7 @@ func (c *Client) submitPart(ctx context.Context, b *submission, part []int) erro
 		var trailer metadata.MD
 		err := n.conn.Invoke(ctx, rotav1.Jobs_Submit_FullMethodName, request, &answer,
 			grpc.StaticMethod(), grpc.Trailer(&trailer))
-		c.noteLead(trailer)
+		c.lead.note(c.nodes, trailer)
 		for _, i := range part {
 			b.jobs[i].Minted = false // from now on it may be known: an outcome may have got lost
 		}

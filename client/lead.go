@@ -39,34 +39,34 @@ func (c *Client) toLead() (n *node, most time.Duration) {
 	return c.present(), answerMost
 }
 
-// noteLead takes the leader that a node which forwarded a submission names.
-func (c *Client) noteLead(trailer metadata.MD) {
+// note takes the leader, among the nodes, that a node which forwarded a submission names.
+func (l *lead) note(nodes []*node, trailer metadata.MD) {
 	named := trailer.Get(words.LeaderKey)
 	if len(named) != 1 {
 		return
 	}
-	at := slices.IndexFunc(c.nodes, func(n *node) bool { return n.address == named[0] })
+	at := slices.IndexFunc(nodes, func(n *node) bool { return n.address == named[0] })
 	if at < 0 {
 		return // reached by other names: through a tunnel, say
 	}
-	c.lead.mu.Lock()
-	defer c.lead.mu.Unlock()
-	if n := c.nodes[at]; time.Since(c.lead.shunned[n]) >= leadShunned {
-		delete(c.lead.shunned, n)
-		c.lead.node = n
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n := nodes[at]; time.Since(l.shunned[n]) >= leadShunned {
+		delete(l.shunned, n)
+		l.node = n
 	}
 }
 
-// lostLead notes that a node failed.
-func (c *Client) lostLead(failed *node) {
-	c.lead.mu.Lock()
-	defer c.lead.mu.Unlock()
-	if c.lead.node != failed {
+// lost notes that a node failed.
+func (l *lead) lost(failed *node) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.node != failed {
 		return
 	}
-	c.lead.node = nil
-	if c.lead.shunned == nil {
-		c.lead.shunned = make(map[*node]time.Time)
+	l.node = nil
+	if l.shunned == nil {
+		l.shunned = make(map[*node]time.Time)
 	}
-	c.lead.shunned[failed] = time.Now()
+	l.shunned[failed] = time.Now()
 }

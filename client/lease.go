@@ -50,6 +50,8 @@ type lease struct {
 	// the report that waits for it.
 	progressNext time.Duration
 	progressHeld *peer.LeaseCommand
+	// reported is the newest report, sent or not; it goes with the outcome.
+	reported *peer.LeaseCommand
 	// log is what its handler logged; nil while that is nothing. It has a lock of its own.
 	log atomic.Pointer[joblog.Writer]
 	// logSent is how many bytes of it this connection's node was sent.

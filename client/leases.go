@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rotasched/rota"
@@ -32,6 +33,9 @@ type leaseTable struct {
 	parents func(ctx context.Context, job rota.JobID) ([]rota.ParentOutput, error)
 	// base is what handlers' contexts descend from: values, no end.
 	base context.Context
+
+	// taken is set while the cluster takes the worker: from its first welcome on, until it refuses it.
+	taken atomic.Bool
 
 	mu      sync.Mutex
 	news    []observation // what observers are called with once the lock is free
@@ -307,12 +311,21 @@ func (t *leaseTable) decline(l *lease, text string) {
 // report settles a lease's outcome; commands on it that wait are dropped.
 func (t *leaseTable) report(l *lease, c peer.LeaseCommand) {
 	l.phase = reporting
+	reported := l.reported
+	if l.lost != nil {
+		reported = nil
+	}
 	for _, other := range []*command{l.ack, l.renew, l.progress} {
 		if other != nil {
 			other.dropped = true
 		}
 	}
 	l.ack, l.renew, l.progress, l.progressHeld = nil, nil, nil, nil
+	if reported != nil { // once more: what was sent less than a second after another was not kept
+		final := *reported
+		final.Ordinal = peer.FinalReport
+		t.put(l, final)
+	}
 	c.Log = l.logged()
 	l.outcome = t.put(l, c)
 }

@@ -287,7 +287,27 @@ func TestWorker_sendsProgressOnceASecond(t *testing.T) {
 		}
 		b.s.answer(batch, peer.LeaseAnswer{})
 		r.done <- nil
-		b.s.answer(b.s.expect(rota.VerbComplete), peer.LeaseAnswer{})
+		b.s.answer(b.s.expect(rota.VerbProgress, rota.VerbComplete), peer.LeaseAnswer{})
+		b.stopped(t, b.s)
+	})
+}
+
+// TestWorker_lastProgressGoesWithTheOutcome: what a handler reports right before it returns stands before its outcome, marked as final.
+func TestWorker_lastProgressGoesWithTheOutcome(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		b, stop := begin(t, 1, rota.WorkerSpec{})
+		defer stop()
+		r := b.run(leaseOf("steps"))
+		r.job.Progress(20, "begun")
+		b.s.answer(b.s.expect(rota.VerbProgress), peer.LeaseAnswer{})
+		r.job.Progress(80, "nearly")
+		r.done <- nil
+		batch := b.s.expect(rota.VerbProgress, rota.VerbComplete)
+		if batch.Commands[0].Progress != 80 || batch.Commands[0].Text != "nearly" ||
+			batch.Commands[0].Ordinal != peer.FinalReport {
+			t.Fatalf("%v", batch.Commands)
+		}
+		b.s.answer(batch, peer.LeaseAnswer{})
 		b.stopped(t, b.s)
 	})
 }

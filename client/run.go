@@ -20,8 +20,8 @@ const byeMost = 5 * time.Second
 // and their leases declined. An outcome that cannot be reported is abandoned once its
 // lease is over by the worker's view, 30 s after the last answered beat at the
 // latest: Run then returns an *UnreportedError that names the jobs. Run also returns an
-// error when the cluster refuses the worker, when its session is over, or when
-// handlers did not return. It can be called once.
+// error when the cluster refuses the worker (UNAUTHENTICATED, DENIED, CONFLICT or INVALID; see
+// WithRetryRefused), when its session is over, or when handlers did not return. It can be called once.
 func (w *Worker) Run(ctx context.Context) error {
 	w.mu.Lock()
 	again := w.ran
@@ -112,8 +112,11 @@ func (w *Worker) leave(t *leaseTable, gone chan error) error {
 	return w.bye(t, gone)
 }
 
-// bye retires the worker, if the cluster can be reached.
+// bye retires the worker, if the cluster knows it and can be reached.
 func (w *Worker) bye(t *leaseTable, gone chan error) error {
+	if !t.taken.Load() {
+		return nil
+	}
 	t.sayBye()
 	timer := time.NewTimer(byeMost)
 	defer timer.Stop()
@@ -197,8 +200,10 @@ func (w *Worker) connect(ctx context.Context, t *leaseTable) error {
 		e := judge(ctx, s.node, err)
 		if e.Kind == rota.KindStale && e.Subject == "connection" && !s.welcomed {
 			w.skipConnections(try)
-		} else if fatal(e.Kind, s.welcomed) {
+		} else if refused := refuses(e.Kind, s.welcomed); refused && (!w.retryRefused || e.Kind == rota.KindStale) {
 			return during("work", e)
+		} else if refused {
+			t.taken.Store(false)
 		}
 		t.log.Info("connection lost, going on elsewhere", "address", s.node.address, "err", e)
 		if f := (failure{s.node.address, e.Subject, e.Kind}); !s.welcomed && time.Since(reported[f]) >= turnedAwayEvery {
@@ -229,11 +234,11 @@ func (w *Worker) nextConnection() uint64 {
 // went back between two processes.
 func (w *Worker) skipConnections(try int) { w.connection += 1 << min(20+4*try, 60) }
 
-// fatal reports whether connecting elsewhere would not help: the cluster refused the
+// refuses reports whether connecting elsewhere would not help: the cluster refuses the
 // worker, or its session is over.
-func fatal(k rota.Kind, welcomed bool) bool {
+func refuses(k rota.Kind, welcomed bool) bool {
 	switch k {
-	case rota.KindStale, rota.KindDenied:
+	case rota.KindStale, rota.KindDenied, rota.KindUnauthenticated:
 		return true
 	case rota.KindInvalid, rota.KindConflict:
 		return !welcomed

@@ -103,13 +103,19 @@ func (s Schedules) Next(ctx context.Context, name rota.ScheduleName, most int, o
 }
 
 // DatesAfter returns the dates of a schedule after one, which may have passed, at most so many, as the asked node
-// reckons: those between two moments are what a backfill would run.
+// calculates them: those between two moments are what a backfill would run.
 func (s Schedules) DatesAfter(ctx context.Context, name rota.ScheduleName, after rota.Date, most int, opts ...ReadOption) ([]rota.Date, error) {
+	d, err := s.Forecast(ctx, name, after, most, opts...)
+	return d.Dates, err
+}
+
+// Forecast is DatesAfter that also returns by which release of the time zone database the dates were calculated.
+func (s Schedules) Forecast(ctx context.Context, name rota.ScheduleName, after rota.Date, most int, opts ...ReadOption) (rota.ScheduleDates, error) {
 	ask := func(ctx context.Context, n *node, how *rotav1.Read) (*rotav1.NextDatesResponse, error) {
 		return n.schedules.Next(ctx, &rotav1.NextDatesRequest{Name: string(name), Limit: int32(most), Read: how, AfterMs: int64(after)})
 	}
-	from := func(w *rotav1.NextDatesResponse) ([]rota.Date, error) {
-		return words.DatesFromWire(w.GetDatesMs()), nil
+	from := func(w *rotav1.NextDatesResponse) (rota.ScheduleDates, error) {
+		return rota.ScheduleDates{Dates: words.DatesFromWire(w.GetDatesMs()), TZData: w.GetTzdata()}, nil
 	}
 	return read(ctx, s.c, "next dates", opts, from, ask)
 }

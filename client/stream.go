@@ -52,6 +52,7 @@ func (s *stream) serve(ctx context.Context) (err error) {
 		return err
 	}
 	s.table.welcome(s.session)
+	s.table.taken.Store(true)
 	s.table.log.Info("connected", "address", s.node.address, "node", string(s.name))
 	s.table.tellConnection(s.table.worker.observer.Connected, s, nil)
 	sent := make(chan struct{})

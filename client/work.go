@@ -217,6 +217,7 @@ func (t *leaseTable) progress(j *Job, percent int, note string) {
 	l.progressHeld = &peer.LeaseCommand{
 		Verb: rota.VerbProgress, Progress: int32(max(0, min(percent, 100))), Text: strings.ToValidUTF8(note, ""),
 	}
+	l.reported = l.progressHeld
 	if now := t.worker.now(); l.progress == nil && now >= l.progressNext {
 		t.progressDue(l, now)
 	} else {

@@ -33,13 +33,15 @@ type Worker struct {
 	spec     rota.WorkerSpec
 	secret   []byte
 	takeover bool
-	old      []byte // with takeover, the secret of the process that has the id
-	attested *rota.Attestation
-	drain    time.Duration
-	hard     context.Context
-	log      *slog.Logger
-	observer Observer
-	now      func() time.Duration
+	// retryRefused has the worker ask again where the cluster refuses it.
+	retryRefused bool
+	old          []byte // with takeover, the secret of the process that has the id
+	attested     *rota.Attestation
+	drain        time.Duration
+	hard         context.Context
+	log          *slog.Logger
+	observer     Observer
+	now          func() time.Duration
 	// middleware stands around each handler, the first outermost.
 	middleware []Middleware
 
@@ -69,6 +71,10 @@ func WithTakeover() WorkerOption { return func(w *Worker) { w.takeover = true } 
 func WithTakeoverSecret(old []byte) WorkerOption {
 	return func(w *Worker) { w.takeover, w.old = true, slices.Clone(old) }
 }
+
+// WithRetryRefused has Run try again, with patience, where the cluster refuses the worker: for credentials that are
+// created, or ids that are freed, after the worker starts. By default Run returns the refusal.
+func WithRetryRefused() WorkerOption { return func(w *Worker) { w.retryRefused = true } }
 
 // WithAttestation shows a key holder's word that the worker, by its id, may serve
 // the cluster (SPEC §6.5). One that does not hold is refused, and Run ends.

@@ -336,6 +336,42 @@ func TestWorker_refusesToRunWhereItIsRefused(t *testing.T) {
 	})
 }
 
+// TestWorker_endsWhereItIsRefused: Run returns a refusal, which another try would not change, unless it is to be
+// retried: then it asks again, and a worker that was never taken ends at once.
+func TestWorker_endsWhereItIsRefused(t *testing.T) {
+	for _, kind := range []rota.Kind{rota.KindUnauthenticated, rota.KindDenied, rota.KindConflict, rota.KindInvalid} {
+		refusal := words.ToStatus(rota.Refusef(kind, "credential", "refused"))
+		t.Run(kind.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				f, stop := setup(t, 2)
+				defer stop()
+				w := f.worker(rota.WorkerSpec{}, newScript().handle)
+				s, _ := f.stream()
+				s.end <- refusal
+				if err := within5s(t, w.result, "end of Run"); rota.KindOf(err) != kind {
+					t.Fatalf("Run returned %v, want %s", err, kind)
+				}
+			})
+		})
+		t.Run(kind.String()+" retried", func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				f, stop := setup(t, 2)
+				defer stop()
+				w := f.worker(rota.WorkerSpec{}, newScript().handle, WithRetryRefused())
+				for range 3 {
+					s, _ := f.stream()
+					s.end <- refusal
+				}
+				began := time.Now()
+				w.cancel()
+				if err := within5s(t, w.result, "end of Run"); err != nil || time.Since(began) != 0 {
+					t.Fatalf("Run returned %v after %v, want nil at once", err, time.Since(began))
+				}
+			})
+		})
+	}
+}
+
 // A worker that the cluster does not take for now goes on asking, and says why at once and now
 // and then: its operator would look at a silent one for ever.
 func TestWorker_tellsThatItIsTurnedAway(t *testing.T) {

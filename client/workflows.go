@@ -187,7 +187,7 @@ func (c *Client) ParentOutputs(ctx context.Context, job rota.JobID) iter.Seq2[ro
 				}
 				watch.stop() // the loop may take its time
 				if i == known {
-					if broken = !yield(words.ParentOutputFromWire(m), nil); broken {
+					if broken = !yield(words.ParentOutputFromWire(m)); broken {
 						return nil
 					}
 					known++

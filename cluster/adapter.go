@@ -60,8 +60,11 @@ func (a adapter) Apply(log *raft.Log) any {
 	n.replica.hub.publish(n.replica.machine, &applied)
 	n.archive.Staged(n.replica.machine)
 	n.events.Append(n.replica.machine.Head().Incarnation, &applied)
-	n.measures.countEvents(applied.Events)
-	n.stats.count(applied.Events)
+	if n.leader.caughtUp.Load() { // until then it replays: what it applies happened before it was started
+		n.measures.countEvents(applied.Events)
+		n.stats.count(applied.Events)
+	}
+	n.recent.count(applied.Events) // by their dates
 	members := slices.ContainsFunc(applied.Events, func(e rota.Event) bool { return e.Kind == rota.EventNodeChanged })
 	n.replica.machine.Recycle(applied.Events) // who follows events reads their bytes
 	applied.Events = nil
@@ -150,9 +153,12 @@ func (a adapter) Restore(rc io.ReadCloser) error {
 	}
 	n := a.n
 	failpoint.Pass("restore-before-swap")
-	n.followInstalled(info.Index, m)
+	installed := n.followInstalled(info.Index, m)
 	n.events.Flush()
 	_ = n.archive.Flush() // what is staged goes with the state; what fails is fetched
+	if installed {
+		n.events.Doubt()
+	}
 	n.replica.mu.Lock()
 	n.replica.passed = info.Index
 	if n.replica.dropped.Load() { // dropped while this one was read: what is fetched follows it
@@ -169,12 +175,12 @@ func (a adapter) Restore(rc io.ReadCloser) error {
 	return nil
 }
 
-// followInstalled looks whether a snapshot that is being restored came from
+// followInstalled reports whether a snapshot that is being restored came from
 // another node: the log then follows on that one alone.
-func (n *Node) followInstalled(index rota.Index, m *fsm.Machine) {
+func (n *Node) followInstalled(index rota.Index, m *fsm.Machine) bool {
 	last, err := n.stores.Log.LastIndex()
 	if err != nil || last >= uint64(index) {
-		return
+		return false
 	}
 	if err := n.audit.Reset(); err != nil {
 		n.log.Warn("older snapshots stay", "err", err)
@@ -182,4 +188,5 @@ func (n *Node) followInstalled(index rota.Index, m *fsm.Machine) {
 	if kept, err := n.snapshots.List(); err == nil && len(kept) > 0 && kept[0].Index == uint64(index) {
 		n.audit.Offer(n.snapshots.StateFile(kept[0].ID), uint64(index), m.Head().Operations)
 	}
+	return true
 }

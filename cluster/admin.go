@@ -43,6 +43,7 @@ func (cv *clusterVerbs) ownStatus() rota.NodeStatus {
 	if text := cv.n.littleMemory(); text != "" {
 		s.Problems = append(s.Problems, text)
 	}
+	s.Problems = append(s.Problems, cv.n.watch.alarms()...) // what was lost is lost: this node is well
 	switch {
 	case cv.n.replica.dropped.Load():
 		s.State = stateRebuilding
@@ -58,7 +59,9 @@ func (cv *clusterVerbs) ownStatus() rota.NodeStatus {
 // Inspect returns this node's own state to another node.
 func (cv *clusterVerbs) Inspect(_ context.Context, digestsAt []rota.Index) (peer.Inspection, error) {
 	in := peer.Inspection{Status: cv.ownStatus(), ClusterID: cv.n.ClusterID(), WallMs: cv.n.wall().UnixMilli(),
-		LastLogIndex: rota.Index(cv.n.raft.LastIndex()), Identity: cv.n.data.Identity()}
+		Identity: cv.n.data.Identity()}
+	now := cv.n.marks.now()
+	in.Term, in.LastLogIndex, in.Cut = now.Term, rota.Index(now.Index), peer.LogCut(cv.n.data.Cut())
 	in.DiskLevel, in.DiskRoom = cv.n.disk.report()
 	in.Autopilot, in.Health = cv.n.autopilot.report()
 	in.Views = cv.ownViews()
@@ -87,6 +90,8 @@ func (cv *clusterVerbs) Status(context.Context) (rota.ClusterStatus, error) {
 		if last, _, ok := fsm.LastBackup(s); ok {
 			c.Backup = &last
 		}
+		zones := zonesOf(s)
+		c.TZData = zones.report()
 		settings := s.ClusterSettings()
 		c.StateBytes, c.StateBytesMax, c.ETag = s.StateBytes(), settings.StateBytesMax, settings.ETag
 	})

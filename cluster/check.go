@@ -52,6 +52,13 @@ func Check(cfg Config) (look raftstore.Look, faults []error) {
 	if err := cfg.checkState(look.State); err != nil {
 		faults = append(faults, err)
 	}
+	if look.Report != nil && !look.Fresh && !cfg.AdoptData {
+		_, refusal := raftstore.JudgeMarks(cfg.Data, cfg.Node, look.ClusterID, look.Identity, look.Report.Mark(),
+			filepath.Join(cfg.Data, raftstore.MarkFile), cfg.MarkFile)
+		if refusal != nil {
+			faults = append(faults, refusal)
+		}
+	}
 	return look, faults
 }
 

@@ -45,6 +45,9 @@ type Config struct {
 	Open bool
 	// AdoptData takes a data directory that was moved (see OpenDataDir).
 	AdoptData bool
+	// MarkFile is a file on another disk than the data directory's, which keeps how far this node's log had come;
+	// empty is none.
+	MarkFile string
 	// AttestationKeys returns the Ed25519 public keys whose attestation of a worker counts now
 	// (SPEC §6.5); nil is none. All nodes should be given the same.
 	AttestationKeys func() []ed25519.PublicKey
@@ -214,6 +217,7 @@ func (c *Config) settingFaults() (faults []error) {
 			faults = append(faults, fmt.Errorf("attestation key %d has %d bytes: %d are wanted", i, len(k), ed25519.PublicKeySize))
 		}
 	}
+	faults = append(faults, depot.Check(c.Backup)...)
 	if r := c.ArchiveRetention; r != 0 && r < ArchiveRetentionLeast {
 		faults = append(faults, fmt.Errorf("--archive-retention is %s: %s or more is wanted", r, ArchiveRetentionLeast))
 	}

@@ -97,11 +97,10 @@ func (fc *forecaster) forecast(ctx context.Context, x *rota.ETA, why *rota.Expla
 	}
 	defer leave()
 	var frozen *fsm.Frozen
-	var tenant rota.TenantID
 	var queue rota.QueueName
 	if err := fc.n.replica.freezing(func(m *fsm.Machine) {
 		frozen = m.Freeze()
-		tenant, queue, _ = m.PlaceOfJob(x.Job)
+		_, queue, _ = m.PlaceOfJob(x.Job)
 	}); err != nil {
 		return err
 	}
@@ -122,47 +121,60 @@ func (fc *forecaster) forecast(ctx context.Context, x *rota.ETA, why *rota.Expla
 		}
 		return err
 	}
-	fc.basis(x, f, past, queue)
+	fc.basis(x, f, past, queue, rd)
 	if f.Never {
 		x.Reasons, x.WouldRun = why.Reasons, why.WouldRun
 		return nil
 	}
 	i := fc.errors.Of(f.Raw)
 	x.Earliest, x.Expected, x.Latest = x.Date+rota.Date(i.Earliest), x.Date+rota.Date(i.Expected), x.Date+rota.Date(i.Latest)
-	x.HangsOn = hangs(f.Hangs, tenant, queue, rd)
+	x.HangsOn = hangs(f.Hangs, rd)
 	fc.note(x, f)
 	return nil
 }
 
-// basis says what a forecast was made from.
-func (fc *forecaster) basis(x *rota.ETA, f *eta.Forecast, past *eta.Past, queue rota.QueueName) {
+// basis says what a forecast was made from. Its figures count all jobs alike, so they are for who may read everything;
+// anybody else is answered with what it may read.
+func (fc *forecaster) basis(x *rota.ETA, f *eta.Forecast, past *eta.Past, queue rota.QueueName, rd *access.Reader) {
 	say := func(format string, args ...any) { x.Basis = append(x.Basis, fmt.Sprintf(format, args...)) }
-	if n := past.Runs(); n > 0 {
+	guessed := int64(0)
+	for of, n := range f.Guessed {
+		if rd.Reads(of.Tenant, of.Queue) {
+			guessed += n
+		}
+	}
+	switch n := past.Runs(); {
+	case !rd.ReadsAll():
+		say("run times are those of jobs that completed, else estimates; jobs that you may not read count, and are not listed")
+	case n > 0:
 		say("run times are those of the newest %d jobs that completed", n)
-	} else {
+	default:
 		say("no job of queue %s has completed that is known here, where the last seconds may be missing: run times are estimates", queue)
 	}
-	if f.Guessed > 0 {
-		say("nothing is known of how long %d of the jobs before it take: a minute, or as long again, is assumed", f.Guessed)
+	if guessed > 0 {
+		say("nothing is known of how long %d of the jobs before it take: a minute, or as long again, is assumed", guessed)
 	}
-	if f.Beyond {
-		say("%d jobs that wait were left out: the pace of those before them goes on", f.Cut)
+	switch {
+	case f.Beyond && rd.ReadsAll():
+		say("%d pending jobs were left out: the pace of those before them goes on", f.Cut)
+	case f.Beyond:
+		say("pending jobs were left out: the pace of those before them goes on")
 	}
-	if fc.errors.Learned > 0 && !f.Never {
+	if fc.errors.Learned > 0 && !f.Never && rd.ReadsAll() {
 		say("%d forecasts of this node were held against what became of them", fc.errors.Learned)
 	}
 }
 
-// hangs names what somebody may read; the rest is counted together.
-func hangs(all []eta.Hang, tenant rota.TenantID, queue rota.QueueName, rd *access.Reader) (list []rota.HangsOn) {
+// hangs lists what somebody may read.
+func hangs(all []eta.Hang, rd *access.Reader) (list []rota.HangsOn) {
 	names := rd.Has(rota.RightStatus, access.Everything, access.Everything)
 	for _, h := range all {
+		if !rd.Reads(h.Tenant, h.Queue) {
+			continue
+		}
 		on := rota.HangsOn{Jobs: h.Jobs, Running: h.Worker != "", Tenant: h.Tenant}
 		if names {
 			on.Worker = h.Worker
-		}
-		if !rd.Reads(h.Tenant, queue) {
-			on.Tenant = ""
 		}
 		at := slices.IndexFunc(list, func(o rota.HangsOn) bool {
 			return o.Tenant == on.Tenant && o.Running == on.Running && o.Worker == on.Worker

@@ -91,7 +91,7 @@ func (rp *replica) fresh(ctx context.Context, opt peer.ReadOptions) (rota.ReadAt
 		if planted.laggingRead() {
 			index = min(index, rota.Index(rp.applied.Load()))
 		}
-		if err := rp.waitApplied(ctx, index); err != nil {
+		if err := rp.waitApplied(ctx, max(index, opt.MinIndex)); err != nil { // a caller may name an index that nobody has reached
 			return rota.ReadAt{}, err
 		}
 		rp.n.leader.caughtUp.Store(true)

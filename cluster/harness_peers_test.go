@@ -172,6 +172,14 @@ func (p *directPeers) ListArchived(ctx context.Context, to peer.NodeAddress, f r
 	return n.ListArchived(ctx, f, at)
 }
 
+func (p *directPeers) ArchiveSums(ctx context.Context, to peer.NodeAddress, span peer.ArchiveSpan, sum []byte) (bool, []peer.ArchiveRecord, error) {
+	n, err := p.call(to.ID)
+	if err != nil {
+		return false, nil, err
+	}
+	return n.ArchiveSums(ctx, span, sum)
+}
+
 func (p *directPeers) Introduce(_ context.Context, to peer.NodeAddress, in peer.Introduction) error {
 	n, err := p.to(to.ID)
 	if err != nil {

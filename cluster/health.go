@@ -1,53 +1,23 @@
 package cluster
 
 import (
-	"fmt"
-	"maps"
-	"slices"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
-	"github.com/rotasched/rota/internal/cron"
 )
 
-// scheduleHealth says how schedules do: by how much dates are late at the leader, and which zones
-// this node lacks (SPEC §17.4).
+// scheduleHealth reports by how much dates are late at the leader (SPEC §17.4).
 type scheduleHealth struct {
 	n *Node
 	// lag is in milliseconds, 0 where this node does not lead.
 	lag atomic.Int64
 }
 
-// Problems says which active schedules this node would fire nothing of, as its time zones lack
-// theirs: one text for each zone.
-func (sh *scheduleHealth) Problems() (problems []string) {
-	lacks, known := make(map[string]int), make(map[string]bool)
-	sh.n.replica.peek(func(s *fsm.View) {
-		for _, x := range fsm.ActiveOf(s) {
-			zone := x.Times.TZ
-			there, asked := known[zone]
-			if !asked {
-				_, err := cron.Zone(zone)
-				there = err == nil
-				known[zone] = there
-			}
-			if !there {
-				lacks[zone]++
-			}
-		}
-	})
-	for _, zone := range slices.Sorted(maps.Keys(lacks))[:min(len(lacks), zonesShown)] {
-		problems = append(problems, fmt.Sprintf("%d active schedules are in time zone %.80q, which tzdata %s of this node's binary lacks: while this node "+
-			"leads nothing of them is fired; run a newer release here", lacks[zone], zone, cron.TZData))
-	}
-	return problems
-}
-
-// zonesShown bounds the zones that are named.
-const zonesShown = 10
+// Problems lists none: zoneData reports the zones that this node lacks.
+func (sh *scheduleHealth) Problems() []string { return nil }
 
 // Collectors are the metrics of schedules beside those that events count.
 func (sh *scheduleHealth) Collectors() []prometheus.Collector {

@@ -69,10 +69,14 @@ func (h *hub) publish(m *fsm.Machine, a *fsm.Applied) {
 		case rota.EventJobEnqueued, rota.EventJobChanged, rota.EventQueueChanged, rota.EventModeChanged, rota.EventTenantChanged, rota.EventDomainRecovered:
 			match = true
 		case rota.EventJobAssigned:
-			if s := h.session(e); s != nil {
-				if given, ok := m.Assignment(e.Lease); ok {
-					s.push(peer.Notice{Assigned: &given})
-				}
+			s := h.session(e)
+			if s == nil {
+				continue
+			}
+			if fsm.RegisteredBy(&m.View, e.Worker) != s.by {
+				s.end() // a node that the worker connected to since has its newest stream
+			} else if given, ok := m.Assignment(e.Lease); ok {
+				s.push(peer.Notice{Assigned: &given})
 			}
 		case rota.EventLeaseExpired, rota.EventLeaseCancelled, rota.EventLeaseDeclined:
 			match = true

@@ -5,7 +5,6 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm"
-	"github.com/rotasched/rota/internal/cron"
 )
 
 // idleMost bounds what Idle returns.
@@ -22,11 +21,12 @@ func (n *Node) Idle() time.Duration {
 	var clock rota.Clock
 	var date rota.Date
 	var schedules []fsm.DueSchedule
+	var in zonesInForce
 	n.replica.look(func(s *fsm.View) {
 		rest, going = s.AtRest(), fsm.Going(s)
 		clock, timed = fsm.NextClock(s)
 		date, dated = s.NextDate()
-		schedules = fsm.ActiveOf(s)
+		schedules, in = fsm.ActiveOf(s), zonesOf(s)
 	})
 	if going {
 		return 0
@@ -39,8 +39,12 @@ func (n *Node) Idle() time.Duration {
 	if dated {
 		left = min(left, int64(date)-wall)
 	}
+	zones, err := n.zones.open(in)
+	if err != nil {
+		schedules = nil // the scheduler logs it
+	}
 	for i := range schedules {
-		table, err := cron.Of(schedules[i].Times, schedules[i].Set)
+		table, err := zones.Of(schedules[i].Times, schedules[i].Set)
 		if err != nil {
 			continue // the scheduler says so
 		}

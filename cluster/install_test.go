@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/internal/peer"
 )
 
@@ -58,9 +59,14 @@ func TestInstall_workersOfTheNodeMissNothing(t *testing.T) {
 
 	b.isolate(f.cfg.Node)
 	n := b.leader()
-	cancelled := held[0].Lease.Job
-	if _, err := n.Cancel(within(t, ample), []rota.JobID{cancelled}); err != nil {
+	// Of one cancelled job the worker's confirmation got through, of the other it is still awaited.
+	stopped, cancelled := held[0].Lease, held[1].Lease
+	if _, err := n.Cancel(within(t, ample), []rota.JobID{stopped.Job, cancelled.Job}); err != nil {
 		t.Fatal(err)
+	}
+	if o, _, err := n.proposer.proposeOne(within(t, ample), entry.LeaseCommandOp(&peer.LeaseCommand{
+		Verb: rota.VerbDecline, Lease: stopped.ID, Job: stopped.Job, Worker: "w1", Session: h.s.Session()})); err != nil || o.GetKind() != 0 {
+		t.Fatal(o, err)
 	}
 	// The other worker's session goes to somebody else meanwhile.
 	if _, err := n.OpenWorker(within(t, ample), rota.WorkerSpec{ID: "w2", Queues: []rota.QueueName{"default"}, Slots: 1},
@@ -75,28 +81,34 @@ func TestInstall_workersOfTheNodeMissNothing(t *testing.T) {
 	b.heal(f.cfg.Node)
 	b.eventually("the follower has caught up", func() bool { return f.replica.applied.Load() >= n.replica.applied.Load() })
 
-	told, open := false, map[rota.JobID]bool{}
-	for !told || len(open) < 3 {
+	ends, stops, open := false, false, map[rota.JobID]bool{}
+	for !ends || !stops || len(open) < 2 {
 		notices, err := noticesOf(within(t, ample), h.s)
 		if err != nil {
-			t.Fatalf("told of the end: %v, of %d open leases: %v", told, len(open), err)
+			t.Fatalf("told of the end: %v, of the revocation: %v, of %d open leases: %v", ends, stops, len(open), err)
 		}
 		for _, x := range notices {
-			told = told || x.Ended != nil && x.Ended.Job == cancelled
+			ends = ends || x.Ended != nil && x.Ended.Lease == stopped.ID
+			stops = stops || x.Revoked != nil && x.Revoked.Lease == cancelled.ID && x.Revoked.Reason == rota.ReasonCancelledByUser
 			if x.Assigned != nil {
 				open[x.Assigned.Lease.Job] = true
 			}
 		}
 	}
-	if open[cancelled] {
-		t.Error("a lease that ended is told as open")
+	if open[stopped.Job] || open[cancelled.Job] {
+		t.Error("a lease that ended, or is revoked, is told as open")
+	}
+	for _, a := range h.do(rota.VerbDecline, held[1]) {
+		if a.Err != nil {
+			t.Errorf("the worker could not confirm that it stopped: %v", a.Err)
+		}
 	}
 	for err := error(nil); rota.KindOf(err) != rota.KindStale; {
 		if _, err = noticesOf(within(t, ample), gone.s); err != nil && rota.KindOf(err) != rota.KindStale {
 			t.Fatalf("a session that was taken over: %v", err)
 		}
 	}
-	for _, a := range h.do(rota.VerbComplete, held[1:]...) {
+	for _, a := range h.do(rota.VerbComplete, held[2:]...) {
 		if a.Err != nil {
 			t.Errorf("a lease did not survive: %v", a.Err)
 		}

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/history"
@@ -27,14 +28,14 @@ func (jv *jobVerbs) Submit(ctx context.Context, jobs []rota.JobSpec) ([]rota.Sub
 	submitted := make([]rota.Submitted, len(jobs))
 	for i, o := range outcomes {
 		submitted[i] = rota.Submitted{ID: jobs[i].ID, State: rota.JobState(o.GetJobState()), Existed: o.GetExisted(), Holder: rota.JobID(o.GetHolder()),
-			Index: index, Err: entry.OutcomeError(o).OrNil(), Throttle: o.GetThrottle()}
+			Merge: rota.Merge(o.GetMerge()), Index: index, Err: entry.OutcomeError(o).OrNil(), Throttle: o.GetThrottle()}
 	}
 	jv.nameDifferences(ctx, jobs, submitted)
 	jv.n.measures.countSubmitted(submitted)
 	return submitted, nil
 }
 
-// Job reads one job.
+// Job reads one job. By the id of a submission that was merged it is the job that the submission was merged into.
 func (jv *jobVerbs) Job(ctx context.Context, id rota.JobID, opt peer.ReadOptions) (rota.Job, rota.ReadAt, error) {
 	at, err := jv.n.replica.fresh(ctx, opt)
 	if err != nil {
@@ -45,10 +46,25 @@ func (jv *jobVerbs) Job(ctx context.Context, id rota.JobID, opt peer.ReadOptions
 		return rota.Job{}, at, err
 	}
 	job, ok, err := jv.n.archive.Job(ctx, id)
-	if err == nil && (!ok || !rd.Job(&job)) {
+	if err == nil && !ok {
+		if holder, merged := jv.mergedInto(id); merged {
+			job, ok, err = jv.n.archive.Job(ctx, holder)
+			ok = ok && rd.Job(&job)
+			job.ID, job.MergedInto = id, holder
+		}
+	} else {
+		ok = ok && rd.Job(&job)
+	}
+	if err == nil && !ok {
 		return rota.Job{}, at, unknownJob(id)
 	}
 	return job, at, err
+}
+
+// mergedInto returns the job that a submission was merged into, by the id of that submission.
+func (jv *jobVerbs) mergedInto(id rota.JobID) (holder rota.JobID, ok bool) {
+	jv.n.replica.look(func(s *fsm.View) { holder, ok = fsm.MergedInto(s, id) })
+	return holder, ok
 }
 
 // unknownJob says so of a job that is not known, and of one that is not the caller's to read.
@@ -70,7 +86,8 @@ func (jv *jobVerbs) Jobs(ctx context.Context, f rota.JobFilter, opt peer.ReadOpt
 	return page, at, err
 }
 
-// AwaitJobs calls done for each job once it is terminal, in the order they end.
+// AwaitJobs calls done for each job once it is terminal, in the order they end. By the id of a submission that was merged
+// it waits for the job that the submission was merged into.
 func (jv *jobVerbs) AwaitJobs(ctx context.Context, ids []rota.JobID, done func(rota.Job) error) error {
 	if _, err := jv.n.replica.fresh(ctx, peer.ReadOptions{}); err != nil {
 		return err
@@ -80,8 +97,9 @@ func (jv *jobVerbs) AwaitJobs(ctx context.Context, ids []rota.JobID, done func(r
 	for _, id := range ids {
 		waiting[id] = true
 	}
-	defer jv.n.replica.hub.forget(w, ids)
-	look := ids
+	asked, look := ids, ids
+	merged := make(map[rota.JobID][]rota.JobID) // by the job that they were merged into
+	defer func() { jv.n.replica.hub.forget(w, asked) }()
 	for {
 		// Interest is registered before each look: a job that ended may have been
 		// revived since, and ends again.
@@ -90,6 +108,7 @@ func (jv *jobVerbs) AwaitJobs(ctx context.Context, ids []rota.JobID, done func(r
 		if err != nil {
 			return err
 		}
+		var holders []rota.JobID
 		for _, id := range look {
 			if !waiting[id] {
 				continue
@@ -105,18 +124,30 @@ func (jv *jobVerbs) AwaitJobs(ctx context.Context, ids []rota.JobID, done func(r
 					return err
 				}
 			}
+			if holder, is := jv.mergedInto(id); !ok && is {
+				delete(waiting, id)
+				waiting[holder] = true
+				merged[holder], holders = append(merged[holder], id), append(holders, holder)
+				continue
+			}
 			if !ok || !rd.Job(&job) {
-				return unknownJob(id)
+				return unknownJob(append(merged[id], id)[0])
 			}
 			if job.State.Terminal() {
 				delete(waiting, id)
-				if err := done(job); err != nil {
-					return err
+				for _, one := range under(job, slices.Contains(ids, id), merged[id]) {
+					if err := done(one); err != nil {
+						return err
+					}
 				}
 			}
 		}
 		if len(waiting) == 0 {
 			return nil
+		}
+		if len(holders) > 0 {
+			asked, look = slices.Concat(asked, holders), holders
+			continue
 		}
 		select {
 		case <-w.notify:
@@ -344,4 +375,17 @@ func (jv *jobVerbs) ReportProof(ctx context.Context, r rota.ProofReport) (rota.J
 		return none, err
 	}
 	return rota.JobOutcome{ID: r.Job, State: rota.JobState(outcome.GetJobState()), Index: index}, nil
+}
+
+// under returns a job under its own id, where that was asked for, and under those of the submissions merged into it.
+func under(job rota.Job, itself bool, merged []rota.JobID) (jobs []rota.Job) {
+	if itself {
+		jobs = append(jobs, job)
+	}
+	for _, id := range merged {
+		one := job
+		one.ID, one.MergedInto = id, job.ID
+		jobs = append(jobs, one)
+	}
+	return jobs
 }

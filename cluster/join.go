@@ -192,24 +192,28 @@ func (mb *membership) found(founders []gossip.Member) error {
 	return nil
 }
 
-// introduceTo asks members that have state whether this node may start: done
-// once one of them knows.
+// introduceTo asks members that have state whether this node may start: done if one of them knows. A node that has
+// state asks all, as each remembers what this one acknowledged to it alone.
 func (mb *membership) introduceTo(ctx context.Context, members []gossip.Member) (done bool, err error) {
+	now := mb.n.marks.now()
 	for _, m := range members {
 		c, cancel := context.WithTimeout(ctx, time.Second)
 		err := mb.n.peers.Introduce(c, peer.NodeAddress{ID: m.ID, API: m.API}, peer.Introduction{
 			Node: mb.n.cfg.Node, Identity: mb.n.data.Identity(), Starts: mb.n.data.Starts(), Fresh: mb.n.data.Fresh(),
-			RulesVersion: mb.n.cfg.knows})
+			RulesVersion: mb.n.cfg.knows, Term: now.Term, LastLogIndex: rota.Index(now.Index)})
 		cancel()
 		switch rota.KindOf(err) {
 		case rota.KindNone:
-			return true, nil
+			if done = true; mb.n.data.Fresh() {
+				return true, nil
+			}
+			continue
 		case rota.KindConflict, rota.KindDenied:
 			return false, err
 		}
 		mb.n.log.Debug("introduction not answered", "to", string(m.ID), "err", err)
 	}
-	return false, nil
+	return done, nil
 }
 
 // introduceOnce grants a member that has state a moment to receive a refusal. A

@@ -53,6 +53,7 @@ type measures struct {
 	refusedEntries               prometheus.Counter
 	released, commitMessages     prometheus.Counter
 	rejected, dates              *prometheus.CounterVec
+	attempts                     *attempts
 }
 
 func newMeasures() *measures {
@@ -66,6 +67,7 @@ func newMeasures() *measures {
 	return &measures{
 		rejected: newRejected(),
 		dates:    newDates(),
+		attempts: newAttempts(),
 		commit:   h("raft_commit_seconds", "From proposing an entry to having applied it, on the leader.", seconds),
 		apply:    h("apply_seconds", "Applying one entry.", seconds),
 		decide:   h("decision_seconds", "Deciding one entry of rounds.", seconds),
@@ -87,6 +89,7 @@ func newMeasures() *measures {
 // countEvents notes what an applied entry says of the cluster's health and work.
 func (m *measures) countEvents(events []rota.Event) {
 	for i := range events {
+		m.attempts.count(&events[i], events[i+1:])
 		switch e := &events[i]; {
 		case e.Kind == rota.EventEntryRefused:
 			m.refusedEntries.Inc()

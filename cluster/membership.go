@@ -51,6 +51,14 @@ func (mb *membership) learnCluster() {
 	go func() { _ = mb.n.gossip.UpdateMeta(func(m *gossip.Meta) { m.ClusterID = id }) }()
 }
 
+// handed returns the newest entry that raft has given out to be applied, 0 before it runs.
+func (mb *membership) handed() rota.Index {
+	if r := mb.raft.Load(); r != nil {
+		return rota.Index(r.AppliedIndex())
+	}
+	return 0
+}
+
 // hello is what this node says before the first byte of raft.
 func (mb *membership) hello() stream.Hello {
 	return stream.Hello{ClusterName: mb.n.cfg.Cluster, ClusterID: mb.ClusterID(), Node: mb.n.cfg.Node,
@@ -153,6 +161,9 @@ func errRemoved(id rota.NodeID) error {
 func (mb *membership) Introduce(in peer.Introduction) error {
 	if mb.n.raft != nil && in.Fresh && mb.ClusterID() == "" && in.Identity != "" && mb.n.data.Founders()[in.Node] == in.Identity {
 		return nil // founded together, and waited for: without it there may be no majority
+	}
+	if err := mb.n.marks.judge(in); err != nil {
+		return err
 	}
 	if mb.n.raft == nil || mb.n.Ready() != nil {
 		return &rota.Error{Kind: rota.KindUnavailable, Text: "this node has not caught up and cannot judge yet"}

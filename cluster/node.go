@@ -45,6 +45,8 @@ type Node struct {
 	// audit keeps what audits and explanations of the past replay.
 	audit *audit.Keep
 	stats *stats
+	// recent counts what ended lately in each queue.
+	recent *recent
 
 	// The parts. What is exported of them is the node's own face (transport's Core and
 	// NodeCore).
@@ -73,12 +75,14 @@ type Node struct {
 	logs      liveLogs
 	backups   backups
 	dates     scheduleHealth
+	zones     zoneData
 	hookLag   hookLag
 	autopilot autopilot
 	watchdog  watchdog
 	watch     watcher
 	leader    leaderWatch
 	terms     terms
+	marks     marks
 
 	stopOnce sync.Once
 	stopped  chan struct{}
@@ -111,7 +115,7 @@ func newNode(cfg Config, peers Peers) (*Node, error) {
 	n.disk = diskGate{read: cfg.freeSpace, path: cfg.Data, low: percent(cfg.DiskLow), critical: percent(cfg.DiskCritical),
 		soon: make(chan struct{}, 1)}
 	n.logs = newLiveLogs(limits.MaxLogsBytes)
-	n.dates.n = n
+	n.dates.n, n.zones.n = n, n
 	n.backups = backups{every: cfg.BackupEvery, keep: cfg.BackupKeep, one: make(chan struct{}, 1)}
 	if cfg.Backup.To != "" {
 		var err error
@@ -123,6 +127,7 @@ func newNode(cfg Config, peers Peers) (*Node, error) {
 	n.explainer = explainer{past: newPastReader(n), ahead: newForecaster(n)}
 	n.stats = newStats()
 	n.stats.n = n
+	n.recent = newRecent()
 	return n.own(), nil
 }
 
@@ -131,7 +136,7 @@ func (n *Node) own() *Node {
 	n.replica.n, n.proposer.n, n.membership.n, n.chores.n = n, n, n, n
 	n.jobVerbs.n, n.policyVerbs.n, n.authVerbs.n, n.workerVerbs.n, n.workflowVerbs.n, n.clusterVerbs.n, n.explainer.n, n.scheduleVerbs.n, n.planVerbs.n, n.batchVerbs.n = n, n, n, n, n, n, n, n, n, n
 	n.webhookVerbs.n, n.hookLag.n = n, n
-	n.autopilot.n, n.backups.n, n.logs.n, n.disk.n, n.watchdog.n, n.watch.n, n.leader.n, n.terms.n = n, n, n, n, n, n, n, n
+	n.autopilot.n, n.backups.n, n.logs.n, n.disk.n, n.watchdog.n, n.watch.n, n.leader.n, n.terms.n, n.marks.n = n, n, n, n, n, n, n, n, n
 	return n
 }
 
@@ -239,6 +244,7 @@ type servedArchive interface {
 	ArchiveStatus() history.Status
 	ArchiveRange(ctx context.Context, span peer.ArchiveSpan, maxBytes int64) (peer.ArchiveSlice, error)
 	ArchiveRecords(ctx context.Context, ids []rota.JobID) ([]peer.ArchiveRecord, error)
+	ArchiveSums(ctx context.Context, span peer.ArchiveSpan, sum []byte) (same bool, each []peer.ArchiveRecord, err error)
 	ListArchived(ctx context.Context, f rota.JobFilter, at rota.Index) (rota.JobPage, error)
 }
 
@@ -256,7 +262,8 @@ type watched interface {
 }
 
 func (n *Node) watched() []watched {
-	return []watched{n.archive, n.events, n.rebuild, &n.disk, &n.watchdog, n.scrub, &n.backups, &n.dates, &n.hookLag}
+	return []watched{n.archive, n.events, n.rebuild, &n.disk, &n.watchdog, n.scrub, &n.backups, &n.dates, &n.zones,
+		&n.hookLag, &n.marks}
 }
 
 // problems lists what is wrong with this node, each with what to do.

@@ -38,7 +38,7 @@ func (wv *workerVerbs) AttachWorker(ctx context.Context, id rota.WorkerID, secre
 			return nil, err
 		}
 	}
-	return wv.session(id, session), nil
+	return wv.session(id, session, by), nil
 }
 
 func callerOf(ctx context.Context) rota.Principal {
@@ -47,8 +47,8 @@ func callerOf(ctx context.Context) rota.Principal {
 }
 
 // session is one that this node serves nothing to yet.
-func (wv *workerVerbs) session(id rota.WorkerID, session rota.Session) *WorkerSession {
-	return &WorkerSession{n: wv.n, worker: id, session: session, notify: make(chan struct{}, 1), all: true}
+func (wv *workerVerbs) session(id rota.WorkerID, session rota.Session, by rota.Principal) *WorkerSession {
+	return &WorkerSession{n: wv.n, worker: id, session: session, by: by.Owner(), notify: make(chan struct{}, 1), all: true}
 }
 
 // attached returns the session that a registration would take up and leave as it is; nil
@@ -60,7 +60,7 @@ func (wv *workerVerbs) attached(ctx context.Context, register *fsmpb.Register) (
 	id, by := rota.WorkerID(register.GetSpec().GetId()), callerOf(ctx)
 	wv.n.replica.look(func(m *fsm.View) {
 		if session, refused := fsm.Attach(m, id, [32]byte(register.GetSecretHash()), by); refused == nil && fsm.Registered(m, register) {
-			s = wv.session(id, session)
+			s = wv.session(id, session, by)
 		}
 	})
 	return s
@@ -73,7 +73,11 @@ func (s *WorkerSession) Standing(ctx context.Context, opt peer.ReadOptions) (pee
 		if session != s.session || status == rota.WorkerRetired {
 			return st, rota.Refusef(rota.KindStale, "session", "session %d of worker %s is over: it was retired or taken over", s.session, s.worker)
 		}
-		st.Status, st.Leases = status, m.Assignments(s.worker, s.session)
+		leases, ours := fsm.Deliverable(m, s.worker, s.session, s.by)
+		if !ours {
+			return st, errMoved(s.worker)
+		}
+		st.Status, st.Leases = status, leases
 		st.Poll, st.Offered = fsm.NewestPoll(m, s.worker)
 		return st, nil
 	})

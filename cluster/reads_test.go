@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -255,5 +256,46 @@ func TestWaits_areJudgedAnew(t *testing.T) {
 		if err := <-waits; rota.KindOf(err) != rota.KindNotFound {
 			t.Errorf("%v, NOT_FOUND is wanted", err)
 		}
+	}
+}
+
+// TestReads_honorMinIndex walks all reads that take an index, and has each wait for it: what is older is no answer, be it that
+// the job is not known yet.
+func TestReads_honorMinIndex(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 1)
+	n := b.leader()
+	submitAll(t, n, specs("j", 1))
+	opt := reflect.TypeFor[peer.ReadOptions]()
+	walked := 0
+	for _, c := range []context.Context{context.Background(), called(context.Background(), rota.Local)} {
+		of := reflect.ValueOf(n)
+		for i := range of.NumMethod() {
+			method, name := of.Method(i), of.Type().Method(i).Name
+			kind := method.Type()
+			last := kind.NumIn() - 1
+			if last < 1 || kind.In(last) != opt {
+				continue
+			}
+			ctx, cancel := context.WithTimeout(c, 50*time.Millisecond)
+			args := []reflect.Value{reflect.ValueOf(ctx)}
+			for at := 1; at < last; at++ {
+				arg := reflect.New(kind.In(at)).Elem()
+				if arg.Kind() == reflect.String {
+					arg.SetString("j-00000")
+				}
+				args = append(args, arg)
+			}
+			results := method.Call(append(args, reflect.ValueOf(peer.ReadOptions{MinIndex: 900_000})))
+			cancel()
+			err, _ := results[len(results)-1].Interface().(error)
+			if k := rota.KindOf(err); k != rota.KindTimeout && k != rota.KindUnavailable {
+				t.Errorf("%s answers from a state older than was asked for: %v", name, err)
+			}
+			walked++
+		}
+	}
+	if walked < 40 {
+		t.Errorf("%d reads were walked: there are more", walked)
 	}
 }

@@ -18,8 +18,9 @@ const firesMost = 20_000
 // scheduler is the leader's chore that fires what is due (SPEC §17.4).
 type scheduler struct {
 	n *Node
-	// known are the next dates of schedules, as far as they were reckoned.
+	// known are the next dates of schedules, as far as they were calculated, by zones.
 	known map[rota.ScheduleName]nextDate
+	zones *cron.Zones
 }
 
 // nextDate is the first date after a moment of one version of a schedule.
@@ -54,12 +55,24 @@ func (ch *chores) scheduleLoop(l *leadership) {
 func (s *scheduler) once(l *leadership) (swept bool) {
 	var list []fsm.DueSchedule
 	var now rota.Date
-	s.n.replica.look(func(v *fsm.View) { list, now = fsm.ActiveOf(v), v.Head().Date })
+	var in zonesInForce
+	s.n.replica.look(func(v *fsm.View) { list, now, in = fsm.ActiveOf(v), v.Head().Date, zonesOf(v) })
 	var lag rota.Date
 	defer func() { s.n.dates.lag.Store(int64(lag)) }()
 	if len(list) == 0 {
 		clear(s.known)
 		return false
+	}
+	zones, err := s.n.zones.open(in)
+	if err != nil {
+		if s.n.lines.Allow("tzdata") {
+			s.n.log.Error("this binary cannot read the installed time zone data, and fires nothing", "tzdata", in.Name(), "err", err)
+		}
+		return false
+	}
+	if s.zones != zones {
+		clear(s.known)
+		s.zones = zones
 	}
 	var ops []*fsmpb.Op
 	due, dates := false, 0
@@ -73,7 +86,7 @@ func (s *scheduler) once(l *leadership) (swept bool) {
 		if !next.ok || next.date > now {
 			continue
 		}
-		op := fireOf(&list[i], next.table, now)
+		op := fireOf(&list[i], next.table, now, zones.Name())
 		ops, dates = append(ops, op), dates+len(op.GetFire().GetDatesMs())
 		if dates >= firesMost {
 			s.propose(l, ops)
@@ -104,10 +117,10 @@ func (s *scheduler) next(at *fsm.DueSchedule) nextDate {
 	if ok && known.version == at.Version && known.through == at.Through {
 		return known
 	}
-	table, err := cron.Of(at.Times, at.Set)
+	table, err := s.zones.Of(at.Times, at.Set)
 	if err != nil {
 		if s.n.lines.Allow("schedule/" + string(at.Name)) {
-			s.n.log.Error("a schedule means nothing to this node, which fires nothing of it", "schedule", at.Name, "tzdata", cron.TZData, "err", err)
+			s.n.log.Error("a schedule means nothing to this node, which fires nothing of it", "schedule", at.Name, "tzdata", s.zones.Name(), "err", err)
 		}
 		return nextDate{}
 	}
@@ -119,9 +132,9 @@ func (s *scheduler) next(at *fsm.DueSchedule) nextDate {
 	return known
 }
 
-// fireOf is the operation that decides a schedule up to a date.
-func fireOf(at *fsm.DueSchedule, table cron.Table, until rota.Date) *fsmpb.Op {
+// fireOf is the operation that decides a schedule up to a date, by the named time zones.
+func fireOf(at *fsm.DueSchedule, table cron.Table, until rota.Date, zones string) *fsmpb.Op {
 	dates, missed := cron.Between(table, int64(at.Through), int64(until), rota.MaxScheduleDates)
 	return &fsmpb.Op{Op: &fsmpb.Op_Fire{Fire: &fsmpb.Fire{Name: string(at.Name), Version: at.Version, FromMs: int64(at.Through), UntilMs: int64(until),
-		DatesMs: dates, Missed: uint64(missed), Tzdata: cron.TZData}}}
+		DatesMs: dates, Missed: uint64(missed), Tzdata: zones}}}
 }

@@ -29,7 +29,7 @@ func (sv *scheduleVerbs) Schedules(ctx context.Context, opt peer.ReadOptions) ([
 		return some, nil
 	})
 	for i := range list {
-		tellNext(&list[i])
+		sv.tellNext(&list[i])
 	}
 	return list, at, err
 }
@@ -43,16 +43,20 @@ func (sv *scheduleVerbs) Schedule(ctx context.Context, name rota.ScheduleName, o
 		}
 		return x, nil
 	})
-	tellNext(&s)
+	sv.tellNext(&s)
 	return s, at, err
 }
 
-// tellNext adds the next date of a schedule that has one, as this node reckons.
-func tellNext(s *rota.Schedule) {
+// tellNext adds the next date of a schedule that has one.
+func (sv *scheduleVerbs) tellNext(s *rota.Schedule) {
 	if s.State != rota.ScheduleActive {
 		return
 	}
-	if table, err := cron.Of(&s.ScheduleTimes, s.Set); err == nil {
+	zones, err := sv.n.zones.now()
+	if err != nil {
+		return // the node reports it among its problems
+	}
+	if table, err := zones.Of(&s.ScheduleTimes, s.Set); err == nil {
 		if d, ok := table.Next(int64(s.Through)); ok {
 			s.Next = rota.Date(d)
 		}
@@ -82,7 +86,11 @@ func (sv *scheduleVerbs) SetSchedule(ctx context.Context, spec rota.ScheduleSpec
 	if err := spec.CheckShape(rota.MaxPayloadBytes); err != nil {
 		return rota.Schedule{}, err
 	}
-	if err := cron.Check(&spec.ScheduleTimes, rota.DateOf(sv.n.wall())); err != nil {
+	zones, err := sv.n.zones.now()
+	if err != nil {
+		return rota.Schedule{}, err
+	}
+	if err := zones.Check(&spec.ScheduleTimes, rota.DateOf(sv.n.wall())); err != nil {
 		return rota.Schedule{}, err
 	}
 	return sv.changed(ctx, spec.Name, entry.ScheduleOp(&spec))
@@ -112,7 +120,9 @@ func (sv *scheduleVerbs) TriggerSchedule(ctx context.Context, name rota.Schedule
 
 // BackfillSchedule takes the dates from one moment and up to another, which have passed.
 func (sv *scheduleVerbs) BackfillSchedule(ctx context.Context, name rota.ScheduleName, from, until rota.Date, overlap rota.Overlap) (int, rota.Schedule, error) {
+	var in zonesInForce
 	s, _, err := readAs(ctx, &sv.n.replica, peer.ReadOptions{}, func(s *fsm.View, rd *access.Reader) (rota.Schedule, error) {
+		in = zonesOf(s)
 		x, ok := fsm.ScheduleOf(s, name)
 		if !ok || !rd.Has(rota.RightSubmit, x.Job.Tenant, x.Job.Queue) && !rd.Schedule(&x) {
 			return x, unknownSchedule(name)
@@ -122,12 +132,25 @@ func (sv *scheduleVerbs) BackfillSchedule(ctx context.Context, name rota.Schedul
 	if err != nil {
 		return 0, rota.Schedule{}, err
 	}
-	table, err := cron.Of(&s.ScheduleTimes, s.Set)
+	zones, err := sv.n.zones.open(in)
 	if err != nil {
 		return 0, s, err
 	}
+	table, err := zones.Of(&s.ScheduleTimes, s.Set)
+	if err != nil {
+		return 0, s, err
+	}
+	for _, end := range []struct {
+		name string
+		date rota.Date
+	}{{"from", from}, {"until", until}} {
+		if end.date <= 0 || end.date > rota.MaxDate {
+			return 0, s, rota.Refusef(rota.KindInvalid, end.name, "%s_ms is %d: 1 to %d is wanted", end.name, end.date, int64(rota.MaxDate))
+		}
+	}
 	if until < from || until-from > maxBackfill {
-		return 0, s, rota.Refusef(rota.KindInvalid, "until", "until is %s: a date from %s on, and within ten years of it, is wanted", until, from)
+		return 0, s, rota.Refusef(rota.KindInvalid, "until", "until_ms is %d (%s): %d (%s, which is from_ms) to %d (%s, ten years later) is wanted",
+			until, until, from, from, from+maxBackfill, from+maxBackfill)
 	}
 	dates, before := cron.Between(table, int64(from)-1, int64(until), rota.MaxScheduleDates)
 	if before > 0 {
@@ -135,7 +158,7 @@ func (sv *scheduleVerbs) BackfillSchedule(ctx context.Context, name rota.Schedul
 			rota.MaxScheduleDates)
 	}
 	s, err = sv.changed(ctx, name, &fsmpb.Op{Op: &fsmpb.Op_BackfillSchedule{BackfillSchedule: &fsmpb.BackfillSchedule{Name: string(name), Version: s.Version,
-		DatesMs: dates, Overlap: uint32(overlap)}}})
+		DatesMs: dates, Overlap: uint32(overlap), Tzdata: in.installed()}}})
 	return len(dates), s, err
 }
 
@@ -148,14 +171,18 @@ func (sv *scheduleVerbs) DeleteSchedule(ctx context.Context, name rota.ScheduleN
 	return err
 }
 
-// NextDates reckons the dates of a schedule after one, so many at most, and says by which time zones. After 0 are
-// those that are not decided yet.
+// NextDates calculates the dates of a schedule after one, at most so many, and returns what identifies the time zones
+// that it used. After 0 are those that are not decided yet.
 func (sv *scheduleVerbs) NextDates(ctx context.Context, name rota.ScheduleName, after rota.Date, most int, opt peer.ReadOptions) ([]rota.Date, string, rota.ReadAt, error) {
 	s, at, err := sv.Schedule(ctx, name, opt)
 	if err != nil {
 		return nil, "", at, err
 	}
-	table, err := cron.Of(&s.ScheduleTimes, s.Set)
+	zones, err := sv.n.zones.now()
+	if err != nil {
+		return nil, "", at, err
+	}
+	table, err := zones.Of(&s.ScheduleTimes, s.Set)
 	if err != nil {
 		return nil, "", at, err
 	}
@@ -167,5 +194,5 @@ func (sv *scheduleVerbs) NextDates(ctx context.Context, name rota.ScheduleName, 
 		}
 		dates, d = append(dates, rota.Date(next)), next
 	}
-	return dates, cron.TZData, at, nil
+	return dates, zones.Name(), at, nil
 }

@@ -21,6 +21,8 @@ type WorkerSession struct {
 	n       *Node
 	worker  rota.WorkerID
 	session rota.Session
+	// by is the principal that opened it: once the worker is another principal's, it ends.
+	by rota.Principal
 	// connection numbers the stream, 0 where its worker numbers none.
 	connection uint64
 	notify     chan struct{}
@@ -69,6 +71,9 @@ func (s *WorkerSession) push(notice peer.Notice) {
 	defer s.mu.Unlock()
 	if s.all && notice.Assigned != nil {
 		return // it will be among all
+	}
+	if r := notice.Revoked; r != nil && r.Reason == rota.ReasonAccessEnded {
+		s.notices = slices.DeleteFunc(s.notices, func(n peer.Notice) bool { return n.Assigned != nil && n.Assigned.Lease.ID == r.Lease })
 	}
 	s.note(notice.Assigned)
 	if len(s.notices) >= noticesKept {
@@ -172,9 +177,15 @@ func (s *WorkerSession) takeFrom(m *fsm.View) []peer.Notice {
 		return notices
 	}
 	s.all = false
-	for _, a := range m.Assignments(s.worker, s.session) {
+	leases, ours := fsm.Deliverable(m, s.worker, s.session, s.by)
+	if !ours {
+		s.over = true
+		notify(s.notify)
+		return notices
+	}
+	for _, a := range leases {
 		if a.Lease.Revoked != rota.ReasonNone {
-			notices = append(notices, peer.Notice{Revoked: &peer.LeaseEnd{Lease: a.Lease.ID, Job: a.Lease.Job, Reason: a.Lease.Revoked}})
+			notices = append(notices, peer.Notice{Revoked: &peer.LeaseEnd{Lease: a.Lease.ID, Job: a.Spec.ID, Reason: a.Lease.Revoked}})
 			continue
 		}
 		s.note(&a)
@@ -198,7 +209,14 @@ func (s *WorkerSession) live() error {
 	}
 	var session rota.Session
 	var status rota.WorkerStatus
-	s.n.replica.look(func(m *fsm.View) { session, status = m.Session(s.worker) })
+	var by rota.Principal
+	s.n.replica.look(func(m *fsm.View) {
+		session, status = m.Session(s.worker)
+		by = fsm.RegisteredBy(m, s.worker)
+	})
+	if session == s.session && status != rota.WorkerRetired && by != s.by {
+		return errMoved(s.worker)
+	}
 	if session == s.session && status != rota.WorkerRetired {
 		return rota.Refusef(rota.KindUnavailable, "worker", "worker %s connected again on another stream", s.worker)
 	}
@@ -332,4 +350,9 @@ func (s *WorkerSession) Bye(ctx context.Context) error {
 // Close takes the session off this node; the worker stays registered.
 func (s *WorkerSession) Close() {
 	s.n.replica.hub.leave(s)
+}
+
+// errMoved refuses a session whose worker has been registered under another credential since.
+func errMoved(id rota.WorkerID) *rota.Error {
+	return rota.Refusef(rota.KindUnavailable, "worker", "worker %s was registered again under another credential: connect again to move it back", id)
 }

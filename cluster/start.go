@@ -49,6 +49,9 @@ func Start(ctx context.Context, cfg Config, peers Peers) (*Node, error) {
 	n.run(n.watch.run)
 	n.run(n.leader.run)
 	n.run(n.leader.catchUp)
+	if !cfg.World.NoSync { // where nothing is synced, nothing is lasting either
+		n.run(n.marks.run)
+	}
 	n.run(n.chores.brokenLoop)
 	n.run(n.rebuild.Run)
 	n.run(n.disk.run)
@@ -75,7 +78,7 @@ func (n *Node) open() (err error) {
 		return err
 	}
 	n.stores, err = raftstore.Open(n.cfg.Data, raftstore.Options{Fatal: n.fatal, Unfit: n.unfit, Logger: n.log,
-		KeepFrom: n.keepFrom, NoSync: n.cfg.World.NoSync, BeforeWrite: n.cfg.World.BeforeWrite})
+		KeepFrom: n.keepFrom, Cutting: func(low, high uint64) error { return n.rebuild.Cutting(low, high) }, NoSync: n.cfg.World.NoSync, BeforeWrite: n.cfg.World.BeforeWrite})
 	if err != nil {
 		return err
 	}
@@ -94,6 +97,9 @@ func (n *Node) open() (err error) {
 	n.peers.Calls(n.data.Identity(), n.membership.mayCall)
 	n.keepHistory()
 	n.keepRight()
+	if err := n.marks.open(report.Mark()); err != nil {
+		return err
+	}
 	n.membership.known.id = n.data.ClusterID()
 	n.stream, err = stream.NewLayer(n.cfg.Raft, raft.ServerAddress(n.cfg.Raft), n.membership.hello, stream.Options{
 		Admit: n.membership.admit, ServerTLS: n.cfg.ServerTLS, ClientTLS: n.cfg.ClientTLS, NodeOf: n.cfg.NodeOf, Logger: libraries,
@@ -103,7 +109,7 @@ func (n *Node) open() (err error) {
 	}
 	n.transport = stream.NewTransport(stream.TransportConfig{Layer: n.stream, Logger: libraries, Address: n.membership.raftAddress, Silent: n.silent,
 		Muted: n.terms.muted, Wrong: n.replica.dropped.Load, OnDisk: n.stores.OnDisk, Leads: n.terms.leads, Room: n.snapshotRoom,
-		Told: n.measures.commitMessages.Inc})
+		Told: n.measures.commitMessages.Inc, Acknowledged: n.marks.acknowledged})
 	discover := discoverGossip
 	if n.cfg.World.Discover != nil {
 		discover = n.cfg.World.Discover
@@ -118,6 +124,7 @@ func (n *Node) open() (err error) {
 // keepHistory makes the archive and the events, in the file that is open.
 func (n *Node) keepHistory() {
 	host := history.Host{Log: n.log, Lines: &n.lines, Life: n.life, SinceBoot: n.sinceBoot, Room: n.disk.forHistory, Others: n.membership.otherServers, Peers: n.peers,
+		Replaced: func(from, to rota.Index) error { return n.rebuild.Replaced(from, to) },
 		State: history.State{Look: n.replica.look, View: n.replica.view, Freezing: n.replica.freezing, Peek: n.replica.peek,
 			Archived: n.replica.archived, Fresh: n.replica.fresh, Await: n.replica.waitApplied}}
 	n.archive = history.NewArchive(host, n.beside, n.cfg.ArchiveRetention, n.cfg.ArchiveMaxBytes)
@@ -134,6 +141,8 @@ func (n *Node) keepRight() {
 		State: rebuild.State{Digests: &rp.digests, Look: rp.look, Freeze: rp.freezeWhole, Dropped: rp.dropped.Load, Drop: rp.drop,
 			Newest: rp.newest, Install: rp.install},
 		Fatal: n.fatal, HaltAtNewer: rp.haltAtNewer, Servers: n.membership.servers, Inspect: n.watch.answers,
+		Handed:    n.membership.handed,
+		Push:      func(ctx context.Context) error { _, _, err := n.proposer.proposeOne(ctx, barrierOp()); return err },
 		StandDown: func() { n.terms.standDown(func() bool { return true }) }, Record: n.terms.record, Snapshot: n.writeSnapshot, Peers: n.peers}
 	n.rebuild, n.scrub = rebuild.New(host), rebuild.NewScrubber(host)
 }
@@ -188,6 +197,7 @@ func (n *Node) Stop(ctx context.Context) error {
 		err = n.stopRaft()
 		close(n.raftDown)
 		n.loops.Wait()
+		n.marks.save()
 		n.closeAll()
 	})
 	return err

@@ -53,7 +53,9 @@ type stats struct {
 	// kinds counts the events that this node applied, by kind; fresh those that are the first
 	// of their job.
 	kinds [256]atomic.Int64
-	fresh atomic.Int64
+	// outlived counts the leases that were revoked as their jobs ended: nothing is lost with those.
+	outlived atomic.Int64
+	fresh    atomic.Int64
 
 	mu           sync.Mutex
 	fine, coarse statsRing
@@ -71,6 +73,9 @@ func (st *stats) count(events []rota.Event) {
 	for i := range events {
 		e := &events[i]
 		st.kinds[e.Kind].Add(1)
+		if e.Kind == rota.EventLeaseRevoked && e.Reason.EndsJob() {
+			st.outlived.Add(1)
+		}
 		if (e.Kind == rota.EventJobEnqueued || e.Kind == rota.EventJobDelayed) && e.Parent.IsZero() {
 			st.fresh.Add(1)
 		}
@@ -81,10 +86,13 @@ func (st *stats) count(events []rota.Event) {
 func (st *stats) run() {
 	tick := st.n.ticker(fineStep)
 	defer tick.Stop()
-	for {
+	for seconds := 0; ; seconds++ {
 		select {
 		case <-tick.Tick():
 			st.sample()
+			if seconds%int(coarseStep/fineStep) == 0 {
+				st.n.sampleWaits()
+			}
 		case <-st.n.life.Done():
 			return
 		}
@@ -101,7 +109,7 @@ func (st *stats) counts() peer.Sample {
 	}
 	return peer.Sample{Submitted: st.fresh.Load(), Started: of(rota.EventJobAssigned), Completed: of(rota.EventJobCompleted), Dead: of(rota.EventJobDead),
 		Expired: of(rota.EventJobExpired), Cancelled: of(rota.EventJobCancelled), Retried: of(rota.EventJobRetryScheduled),
-		LeasesLost: of(rota.EventLeaseExpired, rota.EventLeaseRevoked)}
+		LeasesLost: of(rota.EventLeaseExpired, rota.EventLeaseRevoked) - st.outlived.Load()}
 }
 
 // sample takes one sample; a state that stalls has the gauges of the one before.

@@ -44,3 +44,28 @@ func TestStats(t *testing.T) {
 		t.Errorf("%d minutes with %+v in all", kept, sum)
 	}
 }
+
+// TestStats_replayIsNoWork: what a node applies of its log as it starts is no rate, of figures and of metrics.
+func TestStats_replayIsNoWork(t *testing.T) {
+	t.Parallel()
+	b := startBench(t, 1)
+	n := b.leader()
+	endAll(t, n, specs("j", 50))
+	id := n.cfg.Node
+	b.stop(id)
+	n = b.start(id)
+	b.awaitReady(id)
+	submitAll(t, n, specs("new", 3))
+	n.stats.sample()
+	s, err := n.Stats(within(t, ample), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sum peer.Sample
+	for i := range s.Samples {
+		sum.Add(&s.Samples[i])
+	}
+	if sum.Submitted != 3 || sum.Cancelled != 0 {
+		t.Errorf("a node that was restarted on 50 cancelled jobs, and took 3, says %+v", sum)
+	}
+}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/cluster/raftstore"
 	"github.com/rotasched/rota/cluster/rebuild"
 	"github.com/rotasched/rota/internal/peer"
 )
@@ -52,6 +53,8 @@ type peerView struct {
 	// differedAt is where it found its state to be wrong, rightUntil up to where that
 	// was right.
 	differedAt, rightUntil rota.Index
+	// cut is its last loss of applied entries.
+	cut peer.LogCut
 	// autopilot and health are a leader's.
 	autopilot rota.Autopilot
 	health    []peer.NodeHealth
@@ -124,7 +127,10 @@ func (w *watcher) once() {
 	for id, v := range views {
 		if v.heard = w.peers[id].heard; v.err == nil {
 			v.heard = now
+		} else {
+			v.cut = w.peers[id].cut
 		}
+		w.n.rebuild.ReportCut(id, raftstore.CutRecord(v.cut))
 		views[id] = v
 		if v.err == nil && v.status.AppliedIndex+caughtUpLag > last {
 			v.closeSince = w.peers[id].closeSince
@@ -204,7 +210,7 @@ func (w *watcher) inspect(ctx context.Context, id rota.NodeID, at []rota.Index) 
 	if to.API == "" {
 		return peerView{err: fmt.Errorf("node %s was never seen in gossip", id)}
 	}
-	sent := w.n.sinceBoot()
+	sent, before := w.n.sinceBoot(), w.n.marks.known(id)
 	in, err := w.n.peers.Inspect(ctx, to, at)
 	off := (w.n.sinceBoot() - sent) / 2
 	if err == nil && in.Status.ID != id {
@@ -213,7 +219,8 @@ func (w *watcher) inspect(ctx context.Context, id rota.NodeID, at []rota.Index) 
 	if err != nil {
 		return peerView{err: err}
 	}
-	v := peerView{to: to, status: in.Status, wallMs: in.WallMs, wallAt: sent + off, wallOff: off, disk: diskView{level: diskLevel(in.DiskLevel), room: in.DiskRoom, seen: w.seen.Load()}, differedAt: in.DifferedAt,
+	w.n.marks.answered(id, before, &in)
+	v := peerView{to: to, status: in.Status, cut: in.Cut, wallMs: in.WallMs, wallAt: sent + off, wallOff: off, disk: diskView{level: diskLevel(in.DiskLevel), room: in.DiskRoom, seen: w.seen.Load()}, differedAt: in.DifferedAt,
 		rightUntil: in.RightUntil, autopilot: in.Autopilot, health: in.Health, others: in.Views}
 	if len(in.Digests) == 1 {
 		v.digest = in.Digests[0]
@@ -311,6 +318,32 @@ func (w *watcher) problems() (problems []string) {
 		problems = append(problems, fmt.Sprintf("wall clock is %d ms off the median of the voters: synchronise it", skew))
 	}
 	return problems
+}
+
+// alarms list which nodes lost applied entries, as this node knows, and which are behind what they had acknowledged:
+// one text for each, in the order of their ids. A node that was removed is left out.
+func (w *watcher) alarms() []string {
+	cuts := w.cuts()
+	replaced, behind := w.n.rebuild.Alarms(cuts), w.n.marks.alarms()
+	var all []string
+	for _, id := range slices.Sorted(maps.Keys(cuts)) {
+		for _, text := range []string{replaced[id], behind[id]} {
+			if text != "" {
+				all = append(all, text)
+			}
+		}
+	}
+	return all
+}
+
+// cuts returns the last loss of applied entries of each node, as this one knows: the zero value for none.
+func (w *watcher) cuts() map[rota.NodeID]raftstore.CutRecord {
+	cuts := map[rota.NodeID]raftstore.CutRecord{w.n.cfg.Node: w.n.data.Cut()}
+	views, _ := w.latest()
+	for id, v := range views {
+		cuts[id] = raftstore.CutRecord(v.cut)
+	}
+	return cuts
 }
 
 // median of values that are there; the lower one of an even count.

@@ -171,13 +171,16 @@ func (ex *explainer) addOthers(ctx context.Context, id rota.JobID, d *rota.Place
 const etaFresh = 2 * time.Second
 
 // ETA forecasts when a job starts, on the state that this node has: it needs no leader, and says how old the state is
-// where there is none.
+// where there is none. A caller that names an index gets no older state, and waits for it.
 func (ex *explainer) ETA(ctx context.Context, id rota.JobID, opt peer.ReadOptions) (x rota.ETA, seen rota.ReadAt, err error) {
 	stale := ""
 	within, cancel := context.WithTimeout(ctx, etaFresh)
+	if opt.MinIndex > 0 {
+		within = ctx
+	}
 	seen, err = ex.n.replica.fresh(within, opt)
 	cancel()
-	if kind := rota.KindOf(err); kind == rota.KindUnavailable || kind == rota.KindTimeout {
+	if kind := rota.KindOf(err); opt.MinIndex == 0 && (kind == rota.KindUnavailable || kind == rota.KindTimeout) {
 		opt = peer.ReadOptions{Stale: true}
 		if seen, err = ex.n.replica.fresh(ctx, opt); err == nil {
 			stale = fmt.Sprintf("no leader answers: the state is that of %d ms ago", seen.Age.Milliseconds())

@@ -147,7 +147,7 @@ func (wv *workerVerbs) OpenWorker(ctx context.Context, spec rota.WorkerSpec, sec
 	if err := wv.n.replica.waitApplied(ctx, index); err != nil {
 		return nil, err
 	}
-	s := wv.session(spec.ID, rota.Session(outcome.GetSession()))
+	s := wv.session(spec.ID, rota.Session(outcome.GetSession()), callerOf(ctx))
 	s.connection = link.Connection
 	if !link.Polls {
 		s.leaseReady = make(chan struct{}, 1)

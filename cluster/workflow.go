@@ -178,11 +178,11 @@ func (fv *workflowVerbs) ParentOutputs(ctx context.Context, job rota.JobID, send
 		case !ok || parent.RecordDropped:
 			return rota.Refusef(rota.KindOutOfRange, "parent", "what parent %s of job %s put out is no longer kept: its record is "+
 				"older than archive_retention", node, job)
-		case parent.State != rota.JobCompleted:
+		case !parent.State.Terminal():
 			return rota.Refusef(rota.KindConflict, "parent", "parent %s of job %s is %s: outputs are served once all parents have "+
-				"COMPLETED", node, job, parent.State)
+				"ended", node, job, parent.State)
 		}
-		if err := send(rota.ParentOutput{Node: node, Job: id, Output: parent.Output, OutputDigest: parent.OutputDigest}); err != nil {
+		if err := send(rota.ParentOutput{Node: node, Job: id, State: parent.State, Output: parent.Output, OutputDigest: parent.OutputDigest}); err != nil {
 			return err
 		}
 	}

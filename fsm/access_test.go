@@ -318,7 +318,8 @@ var rightOf = map[string]rota.Right{"submit": rota.RightSubmit, "register": rota
 	"open_batch": rota.RightSubmit, "seal_batch": rota.RightSubmit,
 	"trigger_schedule": rota.RightSubmit, "backfill_schedule": rota.RightSubmit, "delete_schedule": rota.RightControl,
 	"set_webhook": rota.RightControl, "pause_webhook": rota.RightControl, "skip_webhook": rota.RightControl, "delete_webhook": rota.RightControl,
-	"start_plan": rota.RightControl, "cancel_plan": rota.RightControl, "read_snapshot": rota.RightBackup}
+	"start_plan": rota.RightControl, "cancel_plan": rota.RightControl, "read_snapshot": rota.RightBackup,
+	"set_tzdata": rota.RightOperate}
 
 // TestRights_eachOperation: by reflection, each operation is the leader's own, or passes with
 // exactly one right, or needs none; init_auth is the node's account's. The objects are there.

@@ -18,8 +18,8 @@ func (m *Machine) insert(spec *keptSpec, q *queueRow) *jobRow {
 	}
 	if ttl > 0 {
 		j.expireAbs = m.head.clock + planted.ttlOffset(m) + rota.Clock(ttl)
-		m.timers.expire.set(string(spec.ID), 0, int64(j.expireAbs))
 	}
+	m.timers.expire.set(string(spec.ID), 0, int64(j.expires()))
 	m.jobs.insert(spec.ID, j)
 	m.placement.classify(j)
 	m.keyring.enter(j)

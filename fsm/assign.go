@@ -148,7 +148,10 @@ func (pl *placement) assign(j *jobRow, worker rota.WorkerID, seed sched.Hash, wh
 	pl.m.admission.openTenant(l)
 	pl.m.admission.countWindow(l)
 	pl.m.admission.takeDomain(l)
-	pl.m.keyring.opened(j, 1)
+	pl.m.keyring.opened(&j.spec.JobSpec, 1)
+	if pl.m.keyring.groups[j.spec.Queue] != nil {
+		pl.m.keyring.hadTurn(j)
+	}
 
 	pl.move(j, rota.JobAssigned)
 	pl.share(l.queue, l.tenant, 1) // now that its lane, often its tenant's last, is out of the order
@@ -156,12 +159,12 @@ func (pl *placement) assign(j *jobRow, worker rota.WorkerID, seed sched.Hash, wh
 	j.lease = l.ID
 	j.progress, j.note, j.progressAt = 0, "", 0 // an earlier attempt's
 	if j.firstLease.IsZero() {
+		before := j.expires()
 		j.firstLease = h.now()
 		if p.TTLRelMaxMs > 0 {
-			before := j.expires()
 			j.expireRel = h.clock + planted.ttlOffset(pl.m) + rota.Clock(p.TTLRelMaxMs)
-			pl.m.timers.expire.set(string(j.spec.ID), int64(before), int64(j.expires()))
 		}
+		pl.m.timers.expire.set(string(j.spec.ID), int64(before), int64(j.expires()))
 	}
 	pl.m.journal.emitFor(j, &rota.Event{Kind: rota.EventJobAssigned, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker,
 		Session: l.Session, Lease: l.ID, Attempt: l.Attempt, Deadline: h.now().At(l.Deadline.Clock), Epoch: why.Epoch,

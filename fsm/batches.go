@@ -253,10 +253,33 @@ func (b *batches) finish(r *batchRow) {
 	b.expect(r, -1)
 	j := m.insert(m.specs.keep(&spec), q)
 	r.callback, r.retry, r.why = nil, 0, ""
-	r.finished, r.over, r.forget = m.head.now(), j.seq, m.remembered(r.queue, 0)
+	r.finished, r.over, r.forget = m.head.now(), j.seq, m.ended.remembered(r.queue, 0)
+	r.calling = m.head.rules >= callingRules
 	b.retime(r, before)
 	b.emit(r, rota.EventBatchFinished, spec.ID, batchEvent{})
 	m.start(j)
+}
+
+// callingRules are the first rules under which a batch is kept while its callback lives.
+const callingRules = 2
+
+// calls notes that the callback of a batch lives again, or that it has ended: from then on it is remembered for as
+// long as the callback.
+func (b *batches) calls(id rota.JobID, lives bool) {
+	of, callback := rota.SplitCallbackID(id)
+	if !callback || b.m.head.rules < callingRules {
+		return
+	}
+	r := b.rows.get(of)
+	if r == nil || r.state() != rota.BatchFinished || r.calling == lives {
+		return
+	}
+	r = b.rows.edit(of)
+	before := r.times()
+	if r.calling = lives; !lives {
+		r.forget = b.m.ended.remembered(r.queue, 0)
+	}
+	b.retime(r, before)
 }
 
 // admitCallback refuses a callback as what was admitted before is refused: where its queue, its
@@ -391,6 +414,9 @@ func (c *checker) batch(r *batchRow) {
 	}
 	if stuck := state == rota.BatchSealed && r.counts.Live == 0; stuck != (r.retry != 0) {
 		c.fault("I4: batch %s is %s with %d live jobs, and tries again on %d", r.id, state, r.counts.Live, r.retry)
+	}
+	if r.calling && (!over || c.m.jobs.get(done) == nil) {
+		c.fault("I4: batch %s is %s, and is kept for job %s, which does not live", r.id, state, done)
 	}
 	if !over && (c.m.jobs.get(done) != nil || c.m.ended.tombs.get(done) != nil) {
 		c.fault("I4: batch %s is %s, and job %s is known", r.id, state, done)

@@ -380,3 +380,39 @@ func rowBytes(m *Machine, id rota.BatchID) int {
 	m.batches.rows.get(id).canonical(&e)
 	return len(e.b)
 }
+
+// TestBatch_keptForItsCallback: a batch is not forgotten while its callback waits, runs, or was retried, and for the
+// gc_horizon of its queue after that has ended.
+func TestBatch_keptForItsCallback(t *testing.T) {
+	t.Parallel()
+	b := newClockwork(t)
+	b.ok(switchOp(2))
+	b.ok(queueOp("default", "gc_horizon", "1m", "audit_window", "1m", "attempt_max", "1", "lease_ms", "900000",
+		"ack_timeout_ms", "900000"))
+	b.ok(batchOp("b", 0))
+	b.ok(entry.SealOp("b"))
+	b.state("b@done", rota.JobQueued)
+	hour := func() {
+		for range 60 {
+			b.tick(60_000)
+		}
+	}
+	hour()
+	b.counts("b", "FINISHED 0 0 0 0 0 0")
+	b.worker("w", 1)
+	l := b.match()["b@done"]
+	hour()
+	b.batch("b")
+	b.ok(verb(rota.VerbFail, l))
+	b.ok(retryOp("b@done"))
+	hour()
+	b.batch("b")
+	b.ok(verb(rota.VerbComplete, b.match()["b@done"]))
+	b.tick(30_000)
+	b.batch("b")
+	hour()
+	if _, ok := BatchOf(&b.View, "b"); ok {
+		t.Error("the batch is known an hour after its callback has ended")
+	}
+	b.sound()
+}

@@ -70,7 +70,7 @@ func (m *Machine) retry(op *fsmpb.Retry) *fsmpb.Outcome {
 		}
 	}
 	j := m.revive(t, spec, past)
-	j.past = &jobPast{content: t.content, life: t.life + 1, retried: m.head.now(), since: max(m.head.clock, t.freeAt), unique: key,
+	j.past = &jobPast{content: t.content, life: t.life + 1, retried: m.head.now(), since: max(m.head.clock, t.freeAt, m.leasing.believedUntil(id)), unique: key,
 		batch: m.batches.rejoin(spec.Batch, t)}
 	j.lastReason = t.reason
 	if n := len(j.attempts); n > 0 {
@@ -78,6 +78,7 @@ func (m *Machine) retry(op *fsmpb.Retry) *fsmpb.Outcome {
 	}
 	m.jobs.insert(id, j)
 	m.hooks.again(id)
+	m.batches.calls(id, true)
 	m.placement.classify(j)
 	m.keyring.enter(j)
 	if ttl := q.policy.TTLAbsMs; ttl > 0 || spec.TTL > 0 {
@@ -85,11 +86,14 @@ func (m *Machine) retry(op *fsmpb.Retry) *fsmpb.Outcome {
 			ttl = spec.TTL.Milliseconds()
 		}
 		j.expireAbs = j.past.since + planted.ttlOffset(m) + rota.Clock(ttl)
-		m.timers.expire.set(string(id), 0, int64(j.expireAbs))
 	}
-	if t.freeAt > m.head.clock {
+	m.timers.expire.set(string(id), 0, int64(j.expires()))
+	switch until, waits := m.leasing.awaits(j); {
+	case waits:
+		m.leasing.holdBack(j, max(t.freeAt, m.head.clock), until)
+	case t.freeAt > m.head.clock:
 		m.delayFor(j, t.freeAt)
-	} else {
+	default:
 		m.enqueue(j)
 	}
 	return &fsmpb.Outcome{JobState: uint32(j.state)}
@@ -141,7 +145,7 @@ func (m *Machine) retriable(id rota.JobID, life int32) (*tombRow, *fsmpb.Outcome
 // revive makes the row of a job that runs again, and takes its tombstone away. The caller
 // says which life it is in, and inserts it.
 func (m *Machine) revive(t *tombRow, spec *rota.JobSpec, past []rota.Attempt) *jobRow {
-	m.dropTomb(t.id, t.seq)
+	m.ended.dropTomb(t.id, t.seq)
 	m.head.jobSeq++
 	j := m.newJob()
 	m.own(j)

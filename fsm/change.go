@@ -90,6 +90,8 @@ func (m *Machine) changeable(c *rota.JobChange, op *fsmpb.ChangeJob) (*jobRow, *
 		return nil, &fsmpb.Outcome{JobState: uint32(j.state), Existed: true} // the same change again
 	case j.state.Leased():
 		err = rota.Refusef(rota.KindConflict, "job", "job %s is %s: only a job that waits can be changed", c.ID, j.state)
+	case c.Payload != nil && j.spec.Unique.Collects():
+		err = rota.Refusef(rota.KindConflict, "payload", "job %s collects the payloads of others: submit one that is merged into it", c.ID)
 	case p.life != op.GetLife() || p.changes != op.GetChanges():
 		err = rota.Refusef(rota.KindStale, "changes", "job %s is in life %d and was changed %d times in it, not in life %d and changed %d "+
 			"times: look at it again", c.ID, p.life, p.changes, op.GetLife(), op.GetChanges())

@@ -14,11 +14,12 @@ func (vw *View) Digest() rota.Digest { return vw.m.ledger.sum }
 // Check walks the invariants I1…I11 and tells every fault that it finds, at
 // most a hundred; nil is a sound state. It costs a pass over all rows.
 func (m *Machine) Check() []string {
-	c := &checker{m: m, tokens: make(map[rota.Token]rota.LeaseID), open: make(map[rota.QueueName]int64),
+	c := &checker{m: m, tokens: make(map[rota.Token]rota.LeaseID), open: make(map[rota.QueueName]int64), lingers: make(map[rota.QueueName]int64),
 		shares: make(map[share]int64)}
 	c.jobs()
 	c.lives()
 	c.leases()
+	c.outlived()
 	c.workers()
 	c.queues()
 	c.drains()
@@ -43,6 +44,7 @@ func (m *Machine) Check() []string {
 	c.backups()
 	c.keys()
 	c.schedules()
+	c.tzdata()
 	c.batches()
 	c.hooks()
 	c.plans()
@@ -119,7 +121,11 @@ func (c *checker) filed(j *jobRow) {
 func (c *checker) leases() {
 	m := c.m
 	m.leasing.leases.scan(func(_ string, l *leaseRow) bool {
-		if j := m.jobs.get(l.Job); j == nil || j.lease != l.ID {
+		if j := m.jobs.get(l.Job); l.ended != nil {
+			if c.lingers[l.queue]++; j != nil && j.lease == l.ID {
+				c.fault("I1: lease %s has outlived job %s, which names it", l.ID, l.Job)
+			}
+		} else if j == nil || j.lease != l.ID {
 			c.fault("I1: lease %s is open but job %s does not name it", l.ID, l.Job)
 		} else if j.spec.Queue != l.queue || j.spec.Tenant != l.tenant || j.attempt != l.Attempt ||
 			j.spec.CPUMilli != l.cpu || j.spec.MemoryBytes != l.memory || j.spec.IOBytesPerS != l.io {
@@ -206,8 +212,8 @@ func (c *checker) queues() {
 			c.fault("I4: queue %s counts %d/%d/%d/%d/%d jobs blocked/delayed/queued/assigned/running, its rows are %d/%d/%d/%d/%d",
 				name, q.blocked, q.delayed, q.queued, q.assigned, q.running, n.blocked, n.delayed, n.queued, n.assigned, n.running)
 		}
-		if open := c.open[name]; open != q.assigned+q.running {
-			c.fault("I9: queue %s has %d leases open, %d jobs leased", name, open, q.assigned+q.running)
+		if open, ended := c.open[name], c.lingers[name]; open != q.assigned+q.running+ended {
+			c.fault("I9: queue %s has %d leases open, %d of ended jobs, %d jobs leased", name, open, ended, q.assigned+q.running)
 		}
 		if i == nil {
 			c.fault("I4: queue %s has no lanes at all", name)
@@ -417,6 +423,7 @@ func (c *checker) digest() {
 	m.access.issuers.scan(func(_ string, r *issuerRow) bool { add(tagIssuer, r); return true })
 	m.access.spent.scan(func(_ string, r *spentRow) bool { add(tagSpent, r); return true })
 	m.backups.scan(func(_ string, r *backupRow) bool { add(tagBackup, r); return true })
+	m.tzdata.scan(func(_ string, r *tzdataRow) bool { add(tagTZData, r); return true })
 	m.uniques.rows.scan(func(_ string, r *uniqueRow) bool { add(tagUnique, r); return true })
 	m.uniques.merged.scan(func(_ rota.JobID, r *mergedRow) bool { add(tagMerged, r); return true })
 	m.keyring.rules.scan(func(_ string, r *keyRuleRow) bool { add(tagKeyRule, r); return true })
@@ -449,7 +456,7 @@ func (c *checker) bytes() {
 		return true
 	})
 	m.flows.vertices.scan(func(_ string, r *vertexRow) bool {
-		if hashShape(&l.enc, r.spec, r.parents, r.gate.own()); len(l.enc.b) != int(r.shapeBytes) {
+		if hashShape(&l.enc, r.spec, r.parents, r.run, r.gate.own()); len(l.enc.b) != int(r.shapeBytes) {
 			c.fault("I4: node %s has %d bytes of shape, %d are counted", r.spec.ID, len(l.enc.b), r.shapeBytes)
 		}
 		weigh(tagVertex, r)

@@ -98,20 +98,23 @@ func (c *checker) flow(f *flow, r *workflowRow) {
 	want := workflowRow{}
 	links, children, bytes, urgent := uint64(0), 0, int64(0), int32(rota.MaxPriority)
 	queues := make(map[rota.QueueName]flowQueue)
-	through, lost := c.growths(f, r)
+	through, lost, settled := c.growths(f, r)
 	for n, v := range f.rows {
 		links += uint64(len(v.parents))
 		children += len(f.children[n])
 		if by, grown := v.grownBy(); grown && slices.Contains(v.parents, by) {
 			children++ // that edge was met from the start
 		}
-		c.vertex(f, r, v, through, lost)
+		c.vertex(f, r, v, through, lost, settled)
 		*want.count(v.state)++
 		var e encoder
-		encodeShape(&e, v.spec, v.parents, v.gate.own())
+		encodeShape(&e, v.spec, v.parents, v.run, v.gate.own())
 		bytes += int64(len(e.b)) + v.gate.held()
 		if v.waits() {
 			want.waiting++
+		}
+		if v.unneeded() {
+			want.unneeded++
 		}
 		if len(v.parents) == 0 {
 			urgent = min(urgent, v.spec.Priority)
@@ -125,7 +128,7 @@ func (c *checker) flow(f *flow, r *workflowRow) {
 		queues[v.spec.Queue] = q
 	}
 	if want.blocked != r.blocked || want.live != r.live || want.completed != r.completed || want.dead != r.dead ||
-		want.expired != r.expired || want.waiting != r.waiting || want.cancelled != r.cancelled || want.skipped != r.skipped || links != r.linked ||
+		want.expired != r.expired || want.unneeded != r.unneeded || want.waiting != r.waiting || want.cancelled != r.cancelled || want.skipped != r.skipped || links != r.linked ||
 		bytes != r.bytes {
 		c.fault("I4: workflow %s counts %d blocked, %d live, %d completed, %d edges, %d bytes; its vertices are %d, %d, %d, %d, %d",
 			r.id, r.blocked, r.live, r.completed, r.linked, r.bytes, want.blocked, want.live, want.completed, links, bytes)
@@ -171,9 +174,9 @@ func (r *workflowRow) sound() bool {
 			return whole && r.runs > 0 && r.live+r.blocked > 0 && r.ending == rota.WorkflowNone && r.cursor == 0
 		}
 	case rota.WorkflowCompleted:
-		return whole && r.runs > 0 && r.completed == r.nodes
+		return whole && r.runs > 0 && r.completed+r.unneeded == r.nodes
 	case rota.WorkflowFailed, rota.WorkflowCancelled:
-		return whole && r.runs > 0 && r.blocked == 0 && r.completed < r.nodes
+		return whole && r.runs > 0 && r.blocked == 0 && r.completed+r.unneeded < r.nodes
 	default:
 		return false
 	}
@@ -196,15 +199,16 @@ func (c *checker) redo(f *flow, r *workflowRow) {
 	}
 }
 
-// growths returns which vertices are through, and which are lost or grew what is lost, and
+// growths returns which vertices are through, which are lost or grew what is lost, and which are settled, and
 // checks what vertices grew as they completed.
-func (c *checker) growths(f *flow, r *workflowRow) (through, lost []bool) {
-	through, lost = make([]bool, len(f.rows)), make([]bool, len(f.rows))
+func (c *checker) growths(f *flow, r *workflowRow) (through, lost, settled []bool) {
+	through, lost, settled = make([]bool, len(f.rows)), make([]bool, len(f.rows)), make([]bool, len(f.rows))
 	want := make(map[uint32]*sprouts)
 	for n := len(f.rows) - 1; n >= 0; n-- {
 		v, s := f.rows[n], want[uint32(n)]
 		through[n] = v.state == rota.NodeState(rota.JobCompleted) && (s == nil || s.open == 0)
 		lost[n] = v.lost() || s != nil && s.lost > 0
+		settled[n] = v.over() && (s == nil || s.unsettled == 0)
 		if its := f.sprouts[uint32(n)]; (s == nil) != (its == nil) || s != nil && *s != *its {
 			c.fault("I4: vertex %d of workflow %s grew %v, counted are %v", n, r.id, s, its)
 		}
@@ -232,23 +236,29 @@ func (c *checker) growths(f *flow, r *workflowRow) (through, lost []bool) {
 		if v.joins() && lost[n] {
 			s.lost++
 		}
+		if v.joins() && !settled[n] {
+			s.unsettled++
+		}
 	}
-	return through, lost
+	return through, lost, settled
 }
 
 // vertex checks one vertex and its counters.
-func (c *checker) vertex(f *flow, r *workflowRow, v *vertexRow, through, spoilt []bool) {
+func (c *checker) vertex(f *flow, r *workflowRow, v *vertexRow, through, spoilt, settled []bool) {
 	m, number := c.m, v.number
 	name := vertexName(v)
 	if at, ok := f.byName[name]; !ok || at != number || v.number != number || v != m.flows.vertices.get(vertexKey(r.id, number)) ||
 		v.spec.ID != rota.NodeJobID(r.id, name) || v.spec.Tenant != r.tenant {
 		c.fault("I4: vertex %d of workflow %s, node %q, is filed otherwise than its row says", number, r.id, name)
 	}
-	waiting, lost := uint32(0), uint32(0)
+	waiting, lost, open := uint32(0), uint32(0), uint32(0)
 	for i, p := range v.parents {
 		if p >= number || i > 0 && p <= v.parents[i-1] {
 			c.fault("I5: vertex %d of workflow %s has parent %d", number, r.id, p)
 			return
+		}
+		if v.awaits(p) && !settled[p] {
+			open++
 		}
 		switch {
 		case through[p] || !v.awaits(p):
@@ -259,11 +269,11 @@ func (c *checker) vertex(f *flow, r *workflowRow, v *vertexRow, through, spoilt 
 			waiting++
 		}
 	}
-	if waiting != f.waiting[number] || lost != f.lost[number] {
-		c.fault("I4: vertex %d of workflow %s waits for %d parents and lost %d, counted are %d and %d", number, r.id, waiting, lost,
-			f.waiting[number], f.lost[number])
+	if waiting != f.waiting[number] || lost != f.lost[number] || open != f.open[number] {
+		c.fault("I4: vertex %d of workflow %s waits for %d parents, of which %d have not ended, and lost %d; counted are %d, %d and %d", number,
+			r.id, waiting, open, lost, f.waiting[number], f.open[number], f.lost[number])
 	}
-	due := r.state == rota.WorkflowRunning && r.ending == rota.WorkflowNone && f.due(r, v) ||
+	due := r.state == rota.WorkflowRunning && (r.ending == rota.WorkflowNone || v.outlives(r.ending)) && f.due(r, v) ||
 		r.state == rota.WorkflowOpen && waiting == 0
 	if f.work.Contains(number) != due {
 		c.fault("I5: vertex %d of workflow %s waits for %d parents, and is to be processed: %v", number, r.id, waiting, !due)

@@ -28,6 +28,16 @@ func (c *checker) keys() {
 		kr.lineUp(line, j)
 		return true
 	})
+	c.m.leasing.leases.scan(func(_ string, l *leaseRow) bool {
+		if l.ended != nil {
+			for _, h := range kr.of(&l.ended.spec, nil) {
+				n := want[h.count]
+				n.open++
+				want[h.count] = n
+			}
+		}
+		return true
+	})
 	seen, blockers := 0, map[rota.JobID]bool{}
 	kr.counts.scan(func(key string, r *keyCountRow) bool {
 		rule := kr.ruleOf(r)
@@ -35,10 +45,10 @@ func (c *checker) keys() {
 			c.fault("I11: key %s is counted without a rule", key)
 			return true
 		}
-		if got := (counted{r.jobs, r.open}); got != want[key] || r.jobs == 0 && r.tat == 0 && r.blocker == "" {
+		if got := (counted{r.jobs, r.open}); got != want[key] || r.idle() {
 			c.fault("I11: key %s counts %+v, the rows say %+v", key, got, want[key])
 		}
-		if r.jobs > 0 {
+		if r.jobs > 0 || r.open > 0 {
 			seen++
 		}
 		if full := kr.left(r, rule) == 0; full && !r.full || r.full && !full && r.tat == 0 || r.due != kr.due(r, rule) {

@@ -116,7 +116,7 @@ func (m *Machine) sweepDue() *fsmpb.Outcome {
 	fire(m.timers.lease, now, m.leasing.fireLease)
 	fire(m.timers.expire, now+int64(planted.ttlOffset(m)), m.fireTTL)
 	fire(m.timers.gate, date, m.flows.fireGate)
-	fire(m.timers.wake, now, func(id string) { m.wakeOrDate(m.jobs.edit(rota.JobID(id))) })
+	fire(m.timers.wake, now, m.leasing.fireWake)
 	fire(m.timers.dated, date, func(id string) { m.wakeOrDate(m.jobs.edit(rota.JobID(id))) })
 	fire(m.timers.reputation, now, m.fleet.fireReputation)
 	fire(m.timers.attest, date, m.fleet.fireAttestation)
@@ -141,7 +141,7 @@ func (m *Machine) sweepDue() *fsmpb.Outcome {
 		if !ok || int64(t.due) > date {
 			break
 		}
-		m.dropTomb(t.id, seq)
+		m.ended.dropTomb(t.id, seq)
 		m.head.droppedTombs++
 		fired++
 	}
@@ -150,14 +150,10 @@ func (m *Machine) sweepDue() *fsmpb.Outcome {
 	return &fsmpb.Outcome{}
 }
 
-// fireTTL ends a job whose time to live has elapsed (SPEC §9.3).
+// fireTTL ends a job whose time to live has elapsed, or that had to start by now (SPEC §9.3).
 func (m *Machine) fireTTL(id string) {
 	j := m.jobs.edit(rota.JobID(id))
-	why := rota.ReasonTTLAbsolute
-	if j.expireAbs == 0 || j.expireRel != 0 && j.expireRel < j.expireAbs {
-		why = rota.ReasonTTLRelative
-	}
-	m.expel(j, rota.JobExpired, why)
+	m.expel(j, rota.JobExpired, j.expiry())
 }
 
 // AtRest reports whether no sweep is needed for the state's own sake: no lease is

@@ -51,14 +51,17 @@ func (e *encoder) bool(v bool) {
 	}
 }
 
-// flags writes two truth values in a byte, which is that of bool where the second is false.
-func (e *encoder) flags(first, second bool) {
+// flags writes three truth values in a byte, which is that of bool where the last two are false.
+func (e *encoder) flags(first, second, third bool) {
 	b := byte(0)
 	if first {
 		b |= 1
 	}
 	if second {
 		b |= 2
+	}
+	if third {
+		b |= 4
 	}
 	e.b = append(e.b, b)
 }
@@ -167,13 +170,13 @@ func (d *decoder) bool() bool {
 	return b[0] == 1
 }
 
-func (d *decoder) flags() (first, second bool) {
+func (d *decoder) flags() (first, second, third bool) {
 	b := d.raw(1)
-	if len(b) != 1 || b[0] > 3 {
+	if len(b) != 1 || b[0] > 7 {
 		d.fail()
-		return false, false
+		return false, false, false
 	}
-	return b[0]&1 != 0, b[0]&2 != 0
+	return b[0]&1 != 0, b[0]&2 != 0, b[0]&4 != 0
 }
 
 func (d *decoder) raw(n uint64) []byte {

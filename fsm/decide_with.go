@@ -385,6 +385,9 @@ func (f *freeing) take(whole *fsmpb.Op, op *fsmpb.LeaseOp) bool {
 		m.access.judge(whole) != nil || slices.Contains(f.ended, l) {
 		return true // it is refused, or answered as before
 	}
+	if l.ended != nil {
+		return false
+	}
 	j := m.jobs.get(l.Job)
 	if _, run := rota.SplitRunID(l.Job); run || j.workflow != "" || j.history().batch != 0 || len(j.spec.Keys) > 0 || len(j.spec.ExpectedDigest) > 0 {
 		return false

@@ -57,7 +57,7 @@ func (ed *ended) deleteJob(op *fsmpb.DeleteJob) *fsmpb.Outcome {
 	if t := ed.tombs.get(id); t != nil {
 		e.Queue, e.Tenant, e.Attempt = t.queue, t.tenant, t.attempt
 		ed.m.uniques.release(id, t.unique)
-		ed.m.dropTomb(id, seq)
+		ed.dropTomb(id, seq)
 	}
 	ed.addDeleted(seq)
 	ed.m.keyring.release(id)
@@ -86,6 +86,9 @@ func (ed *ended) deletable(id rota.JobID, seq uint64) (*fsmpb.Outcome, error) {
 			ed.m.head.tombSeq, other.id)
 	case t != nil && t.seq != seq:
 		return o, rota.Refusef(rota.KindConflict, "seq", "job %s ended under number %d, not %d: look at it again", id, t.seq, seq)
+	case ed.m.leasing.believedUntil(id) != 0:
+		return o, rota.Refusef(rota.KindConflict, "job", "job %s is %s, but its worker has not confirmed that it has stopped, and may work on it for up "+
+			"to %d ms more: delete it then", id, rota.JobState(o.GetJobState()), max(1, ed.m.leasing.believedUntil(id)-ed.m.head.clock))
 	case t != nil && t.freeAt > ed.m.head.clock:
 		return o, rota.Refusef(rota.KindConflict, "job", "job %s is %s, but its worker may not have heard of it and may work on it for up to "+
 			"%d ms more: delete it then", id, t.state, t.freeAt-ed.m.head.clock)
@@ -290,6 +293,7 @@ func (m *Machine) rerun(t *tombRow, spec *rota.JobSpec, past []rota.Attempt, tex
 	j.lastReason, j.lastError = rota.ReasonProofInvalid, text
 	j.disprove(t, text)
 	m.jobs.insert(t.id, j)
+	m.batches.calls(t.id, true)
 	m.hooks.again(t.id)
 	m.placement.classify(j)
 	if spec.Unique != nil {

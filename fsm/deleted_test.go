@@ -98,8 +98,8 @@ func TestDelete(t *testing.T) {
 		flushAll(b.Machine)
 		flushAll(b.twin)
 		mark := history{{Seq: 1, Job: b.state("j", rota.JobCancelled)}}
-		b.dropTomb("j", 1)
-		b.twin.dropTomb("j", 1)
+		b.ended.dropTomb("j", 1)
+		b.twin.ended.dropTomb("j", 1)
 		if page, err := b.View.Jobs().Page(rota.JobFilter{}, mark); err != nil || len(page.Jobs) != 1 {
 			t.Fatalf("%+v, %v", page, err)
 		}

@@ -201,6 +201,36 @@ func (vw *View) Tombstone(id rota.JobID) (seq uint64, fading, ok bool) {
 // job and tombstone have been known once (SPEC §9.4).
 func (vw *View) Forgetful() bool { return vw.m.head.droppedTombs > 0 }
 
+// remembered returns the date until which what ends now in a queue is remembered: until
+// its gc_horizon has passed, and until a moment of the clock before which a worker may
+// still be at it, 0 for none. A change of the horizon moves no date (SPEC §9.4).
+func (ed *ended) remembered(queue rota.QueueName, freeAt rota.Clock) rota.Date {
+	horizon := rota.Clock(ed.m.queues.get(queue).policy.GCHorizonMs)
+	return ed.m.head.now().At(max(ed.m.head.clock+horizon, freeAt)).Date
+}
+
+// dropTomb forgets a tombstone. Where its record waits for the archive still, that is found
+// by its id from then on.
+func (ed *ended) dropTomb(id rota.JobID, seq uint64) {
+	ed.tombs.drop(id, seq)
+	if _, ok := ed.staged.records.Get(seq); ok {
+		ed.staged.loose.Set(looseRecord{id, seq})
+	}
+}
+
+// evictTombs forgets the oldest tombstones beyond most, whatever their dates: those of a
+// long horizon keep nobody's newest out (SPEC §9.4).
+func (ed *ended) evictTombs(most int) {
+	for ed.tombs.len() > most {
+		seq, oldest, ok := ed.tombs.order.first()
+		if !ok {
+			return
+		}
+		ed.dropTomb(oldest, seq)
+		ed.m.head.droppedTombs++
+	}
+}
+
 // WithTombstone puts what the state itself remembers of a terminal job over what
 // an archive holds of it: a proof that was rejected since changes the tombstone.
 func WithTombstone(archived, tomb rota.Job) rota.Job {
@@ -288,6 +318,9 @@ type ended struct {
 	staged staging
 	// deleted are ranges of numbers of ended jobs that no archive shows any more.
 	deleted table[string, deletedRow, *deletedRow]
+	// freeAt is of the job that is being ended: until when the worker of a lease that was cancelled with it, or before
+	// it, may go on believing in that; 0 for none.
+	freeAt rota.Clock
 }
 
 // Mark is what a history tells of a terminal job without reading its record.

@@ -48,6 +48,7 @@ var deeds = map[string][]func(*bench) *fsmpb.Op{
 	}},
 	"set_mode":    {func(*bench) *fsmpb.Op { return modeOp(rota.ModeReadOnly, "why") }},
 	"set_cluster": {func(*bench) *fsmpb.Op { return clusterOp("state_bytes_max", "2GiB") }},
+	"set_tzdata":  {func(b *bench) *fsmpb.Op { b.ok(switchOp(entry.RulesVersion)); return tzdataOp("2026f") }},
 	"set_node": {func(b *bench) *fsmpb.Op {
 		b.ok(&fsmpb.Op{Op: &fsmpb.Op_SetNode{SetNode: &fsmpb.SetNode{Id: "n9", Identity: "of-n9"}}})
 		return &fsmpb.Op{Op: &fsmpb.Op_SetNode{SetNode: &fsmpb.SetNode{Id: "n9", Identity: "of-n9", Removed: true}}}

@@ -17,7 +17,7 @@ type moveWatch struct {
 
 // reportedStates are the kinds that report a state.
 var reportedStates = map[rota.EventKind]rota.JobState{
-	rota.EventJobDelayed: rota.JobDelayed, rota.EventJobRetryScheduled: rota.JobDelayed, rota.EventJobEnqueued: rota.JobQueued,
+	rota.EventJobBlocked: rota.JobBlocked, rota.EventJobDelayed: rota.JobDelayed, rota.EventJobRetryScheduled: rota.JobDelayed, rota.EventJobEnqueued: rota.JobQueued,
 	rota.EventJobAssigned: rota.JobAssigned, rota.EventJobRunning: rota.JobRunning, rota.EventJobCompleted: rota.JobCompleted, rota.EventJobDead: rota.JobDead,
 	rota.EventJobExpired: rota.JobExpired, rota.EventJobCancelled: rota.JobCancelled,
 }

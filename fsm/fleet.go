@@ -323,8 +323,8 @@ func (fl *fleet) disown(whose func(rota.Principal) bool) {
 	fl.regrant(whose)
 }
 
-// regrant follows a change of what some principals may work for: the next rounds heed it, and
-// holds on workers that could take their jobs no more end.
+// regrant follows a change of what some principals may work for: the next rounds follow it, and holds on workers that can
+// no longer take their jobs end.
 func (fl *fleet) regrant(whose func(rota.Principal) bool) {
 	changed := make(map[rota.WorkerID]*sched.Grants)
 	var ids []rota.WorkerID
@@ -341,6 +341,25 @@ func (fl *fleet) regrant(whose func(rota.Principal) bool) {
 		w := fl.workers.edit(id)
 		w.grants = changed[id]
 		fl.reviewWorker(w)
+	}
+}
+
+// mayWork returns whether a worker's principal may work for a tenant in a queue, whether the worker serves the queue or
+// not: its leases outlive a change of its queues. Like work it follows from the rows alone.
+func (ac *authority) mayWork(w *workerRow) func(rota.TenantID, rota.QueueName) bool {
+	var rights *access.Rights
+	known := false
+	return func(tenant rota.TenantID, queue rota.QueueName) bool {
+		if w.by == "" || w.grants == nil && slices.Contains(w.spec.Queues, queue) {
+			return true
+		}
+		if !known {
+			known = true
+			if r, _, refusal := ac.here().resolve(w.by, 0); refusal == nil {
+				rights = r
+			}
+		}
+		return rights != nil && rights.Allow(rota.RightWork, tenant, queue)
 	}
 }
 

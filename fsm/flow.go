@@ -62,6 +62,10 @@ type flow struct {
 	// or grew what did: the counters of SPEC §11.2. They are kept for all vertices, whatever
 	// their own state.
 	waiting, lost []uint32
+	// open counts a vertex's parents that are not settled: those of a node that runs on failure, or always, are awaited
+	// to their end. conditional says that there is such a node.
+	open        []uint32
+	conditional bool
 	// byName numbers the nodes.
 	byName map[string]uint32
 	// work are the vertices that can be released, as none of their parents is waited
@@ -140,6 +144,8 @@ func (f *flow) append(v *vertexRow) {
 			f.waiting[v.number]++
 		}
 	}
+	f.open = append(f.open, f.waiting[v.number])
+	f.conditional = f.conditional || v.run != rota.RunOnSuccess
 	f.note(v)
 	if len(v.parents) == 0 {
 		f.urgent = min(f.urgent, v.spec.Priority)
@@ -155,8 +161,11 @@ func (f *flow) append(v *vertexRow) {
 
 // due reports whether a vertex of a workflow that is not ending stands in work.
 func (f *flow) due(r *workflowRow, v *vertexRow) bool {
+	if v.run != rota.RunOnSuccess {
+		return v.state == vertexBlocked && f.open[v.number] == 0
+	}
 	free := (f.waiting[v.number] == 0 || planted.childEarly(f, v.number)) && !v.waits()
-	return v.state == vertexBlocked && (free || r.policy == rota.FailureContinue && f.lost[v.number] > 0)
+	return v.state == vertexBlocked && (free || (r.policy == rota.FailureContinue || f.conditional) && f.lost[v.number] > 0)
 }
 
 // vertex returns a node's vertex by the id of its job; nil where there is none, or
@@ -186,7 +195,8 @@ func (fs *flows) editVertex(f *flow, number uint32) *vertexRow {
 
 // addWork puts a vertex among those to be processed where it belongs there.
 func (fs *flows) addWork(f *flow, r *workflowRow, number uint32) {
-	if r.state != rota.WorkflowRunning || r.ending != rota.WorkflowNone || !f.due(r, f.rows[number]) {
+	v := f.rows[number]
+	if r.state != rota.WorkflowRunning || r.ending != rota.WorkflowNone && !v.outlives(r.ending) || !f.due(r, v) {
 		return
 	}
 	f.work.Insert(number)
@@ -222,25 +232,37 @@ func (fs *flows) settleFlows() {
 	}
 	rest := fs.flowIndex.steps - left
 	left, looks = fs.settlePasses(left, looks, fs.m.ended.staged.added+bytes)
-	left += rest
-	for left > 0 && fs.m.ended.staged.added < most {
+	left = fs.settleReady(left+rest, most)
+	left, _ = fs.settlePasses(left, looks, most) // a node that expires as it is released may end its workflow
+	if fs.m.head.rules >= runRules {
+		fs.settleReady(left, most) // what outlives that end
+	}
+	fs.m.sweep.More = fs.m.sweep.More || fs.flowIndex.pending()
+}
+
+// settleReady processes at most so many vertices that are due, and gives what is left of that. It stops when the records
+// staged so far take most bytes.
+func (fs *flows) settleReady(left int, most int64) int {
+	for ; left > 0 && fs.m.ended.staged.added < most; left-- {
 		_, f, ok := fs.flowIndex.ready.Min()
 		if !ok {
 			break
 		}
 		number, _ := f.work.Min()
 		fs.settleDue(f, number)
-		left--
 	}
-	fs.settlePasses(left, looks, most) // a node that expires as it is released may end its workflow
-	fs.m.sweep.More = fs.m.sweep.More || fs.flowIndex.pending()
+	return left
 }
 
 // settleDue releases a vertex whose parents have all COMPLETED; one that has lost a
 // parent is skipped. A gate has no job until its signal is there.
 func (fs *flows) settleDue(f *flow, number uint32) {
 	r, g := fs.workflows.edit(f.id), f.rows[number].gate
-	lost := f.waiting[number] > 0 && !planted.childEarly(f, number)
+	why := rota.ReasonNone
+	if f.waiting[number] > 0 && !planted.childEarly(f, number) || f.rows[number].run == rota.RunOnFailure {
+		why = f.skips(f.rows[number])
+	}
+	lost := why != rota.ReasonNone
 	if g != nil && !lost && g.signal == "" {
 		fs.releaseGate(f, r, number)
 		return
@@ -248,11 +270,11 @@ func (fs *flows) settleDue(f *flow, number uint32) {
 	j := fs.makeJob(f, r, number)
 	switch {
 	case lost:
-		fs.m.expel(j, rota.JobCancelled, rota.ReasonParentFailed)
+		fs.m.expel(j, rota.JobCancelled, why)
 	case g != nil:
 		fs.passGate(j, g)
-	case j.expireAbs != 0 && j.expireAbs <= fs.m.head.clock: // it waited for too long, and is not leased any more
-		fs.m.expel(j, rota.JobExpired, rota.ReasonTTLAbsolute)
+	case j.expires() != 0 && j.expires() <= fs.m.head.clock: // it waited for too long, and is not leased any more
+		fs.m.expel(j, rota.JobExpired, j.expiry())
 	default:
 		fs.m.startAfter(j, f.rows[number].freeAt)
 	}
@@ -278,7 +300,7 @@ func (fs *flows) makeJob(f *flow, r *workflowRow, number uint32) *jobRow {
 		j.past = &jobPast{content: j.specHash, life: v.runs, retried: r.started}
 	}
 	if t := fs.m.ended.tombs.get(id); t != nil { // of a workflow of that id that is forgotten
-		fs.m.dropTomb(id, t.seq)
+		fs.m.ended.dropTomb(id, t.seq)
 	}
 	fs.m.head.jobSeq++
 	j.seq = fs.m.head.jobSeq
@@ -298,8 +320,8 @@ func (fs *flows) makeJob(f *flow, r *workflowRow, number uint32) *jobRow {
 	}
 	if ttl > 0 {
 		j.expireAbs = r.started.Clock + rota.Clock(ttl)
-		fs.m.timers.expire.set(string(id), 0, int64(j.expireAbs))
 	}
+	fs.m.timers.expire.set(string(id), 0, int64(j.expires()))
 	fs.m.typeStats.declareType(v.spec, q)
 	return j
 }
@@ -429,4 +451,14 @@ func (f *flow) data(v *vertexRow) *sched.Data {
 	slices.SortFunc(data, func(a, b sched.HeldBy) int { return cmp.Compare(a.Worker, b.Worker) })
 	f.outputs, f.outputsOf = &data, v.parents
 	return &data
+}
+
+// waitingNode returns the vertex of a node that has no job yet, as it waits for its
+// parents; nil where the id is of no such node.
+func (fs *flows) waitingNode(job rota.JobID) (*flow, *vertexRow) {
+	f, v := fs.vertex(job)
+	if v == nil || v.state != vertexBlocked {
+		return nil, nil
+	}
+	return f, v
 }

@@ -194,6 +194,7 @@ func (fs *flows) deriveFlow(f *flow, r *workflowRow) error {
 		case v.lost():
 			f.spoil(v.number, 1, func(c uint32) { f.lost[c]++ })
 		}
+		f.settle(v.number, func(c uint32) { f.open[c]-- })
 	}
 	fs.deriveKinds(f, r)
 	if r.redo && r.from > 0 {

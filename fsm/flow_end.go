@@ -27,10 +27,13 @@ func (fs *flows) endVertex(j *jobRow, state rota.JobState, why rota.Reason) {
 	}
 	f, r := fs.flowIndex.byID[j.workflow], fs.workflows.edit(j.workflow)
 	v := fs.editVertex(f, j.vertex)
-	v.state, v.reason, v.freeAt = rota.NodeState(state), why, max(v.freeAt, j.freeAt)
+	v.state, v.reason, v.freeAt = rota.NodeState(state), why, max(v.freeAt, fs.m.ended.freeAt)
 	fs.keepPast(v, j, state)
-	if why == rota.ReasonParentFailed {
+	if why == rota.ReasonParentFailed || why == rota.ReasonNotNeeded {
 		v.state = rota.NodeSkipped
+	}
+	if v.unneeded() {
+		r.unneeded++
 	}
 	v.finished, v.finishedAt = fs.m.head.now(), fs.m.at
 	r.live--
@@ -45,6 +48,11 @@ func (fs *flows) endVertex(j *jobRow, state rota.JobState, why rota.Reason) {
 	} else {
 		fs.failVertex(f, r, v)
 	}
+	f.settle(v.number, func(c uint32) {
+		if f.open[c]--; f.open[c] == 0 && f.rows[c].run != rota.RunOnSuccess {
+			fs.addWork(f, r, c)
+		}
+	})
 	fs.finishFlow(f, r)
 }
 
@@ -97,7 +105,7 @@ func (fs *flows) noteLog(id rota.JobID, lease rota.LeaseID) {
 // failed itself.
 func (fs *flows) failVertex(f *flow, r *workflowRow, v *vertexRow) {
 	switch v.reason {
-	case rota.ReasonParentFailed, rota.ReasonWorkflowFailed, rota.ReasonWorkflowCancelled:
+	case rota.ReasonParentFailed, rota.ReasonWorkflowFailed, rota.ReasonWorkflowCancelled, rota.ReasonNotNeeded:
 	default:
 		if r.reason == rota.ReasonNone {
 			r.failed, r.reason = v.number, v.reason
@@ -118,8 +126,12 @@ func (fs *flows) failVertex(f *flow, r *workflowRow, v *vertexRow) {
 func (fs *flows) endFlow(f *flow, r *workflowRow, as rota.WorkflowState) {
 	r.ending, r.cursor, r.redo, r.from = as, 0, false, 0
 	f.redo = nil
+	due := f.outliving(r)
 	f.work.Clear()
 	fs.flowIndex.ready.Delete(f.seq)
+	for _, number := range due {
+		fs.addWork(f, r, number)
+	}
 	fs.flowIndex.passing.Set(f.seq, f)
 }
 
@@ -147,7 +159,11 @@ func (fs *flows) endsWith(j *jobRow) bool {
 // doomed reports whether a job waits only for the pass that cancels it, as its workflow is
 // ending: it is not leased any more (SPEC §11.3).
 func (fs *flows) doomed(j *jobRow) bool {
-	return j.workflow != "" && fs.workflows.get(j.workflow).ending != rota.WorkflowNone
+	if j.workflow == "" {
+		return false
+	}
+	ending := fs.workflows.get(j.workflow).ending
+	return ending != rota.WorkflowNone && !fs.flowIndex.byID[j.workflow].rows[j.vertex].outlives(ending)
 }
 
 // finishFlow ends a RUNNING workflow of which nothing is left. One of which a retry
@@ -158,7 +174,7 @@ func (fs *flows) finishFlow(f *flow, r *workflowRow) {
 	}
 	state := r.ending
 	switch {
-	case r.completed == r.nodes:
+	case r.completed+r.unneeded == r.nodes:
 		state = rota.WorkflowCompleted
 	case state != rota.WorkflowNone:
 	case r.reason != rota.ReasonNone:
@@ -171,7 +187,7 @@ func (fs *flows) finishFlow(f *flow, r *workflowRow) {
 	fs.m.access.hold(r.by, access.OwnsWorkflow, -1)
 	r.state, r.ending, r.cursor = state, rota.WorkflowNone, 0
 	r.finished = fs.m.head.now()
-	r.due = fs.m.remembered(r.queue, 0)
+	r.due = fs.m.ended.remembered(r.queue, 0)
 	fs.noteOver(r, 1)
 	e := rota.Event{Kind: rota.EventWorkflowFinished, Reason: r.reason, Payload: fs.finishedPayload(r)}
 	if r.reason != rota.ReasonNone {
@@ -273,7 +289,7 @@ func (fs *flows) cancelVertex(f *flow, r *workflowRow, number uint32) bool {
 	v := f.rows[number]
 	var j *jobRow
 	switch {
-	case v.over():
+	case v.over() || v.outlives(r.ending):
 		return false
 	case v.state == vertexBlocked:
 		j = fs.makeJob(f, r, number)
@@ -295,6 +311,9 @@ func (fs *flows) takeBack(f *flow, r *workflowRow, number uint32) bool {
 		return false
 	}
 	v = fs.editVertex(f, number)
+	if v.unneeded() {
+		r.unneeded--
+	}
 	*r.count(v.state)--
 	r.blocked++
 	fs.m.queues.edit(v.spec.Queue).blocked++
@@ -304,10 +323,15 @@ func (fs *flows) takeBack(f *flow, r *workflowRow, number uint32) bool {
 		v.gate = &gate{terms: v.gate.terms} // it waits for another signal
 	}
 	if t := fs.m.ended.tombs.get(v.spec.ID); t != nil {
-		fs.m.dropTomb(t.id, t.seq)
+		fs.m.ended.dropTomb(t.id, t.seq)
 	}
 	f.spoil(number, -1, func(c uint32) {
 		if f.lost[c]--; f.lost[c] == 0 && f.work.Contains(c) && !f.due(r, f.rows[c]) {
+			fs.dropWork(f, c)
+		}
+	})
+	f.unsettle(number, func(c uint32) {
+		if f.open[c]++; f.work.Contains(c) && !f.due(r, f.rows[c]) {
 			fs.dropWork(f, c)
 		}
 	})

@@ -16,10 +16,10 @@ import (
 // that joins of what it grew is through, and so on.
 
 // sprouts are the vertices that one grew: their numbers begin with first. open counts those
-// that join and are not through, lost those that join and are lost.
+// that join and are not through, unsettled those that join and are not settled, lost those that join and are lost.
 type sprouts struct {
-	first, n, open uint32
-	lost           int
+	first, n, open, unsettled uint32
+	lost                      int
 }
 
 // note files a vertex that is appended with the one that grew it.
@@ -39,6 +39,7 @@ func (f *flow) note(v *vertexRow) {
 	s.n++
 	if v.joins() {
 		s.open++
+		s.unsettled++
 	}
 }
 

@@ -40,6 +40,7 @@ type Frozen struct {
 	issuers *tree.Tree[string, *issuerRow]
 	spent   *tree.Tree[string, *spentRow]
 	backups *tree.Tree[string, *backupRow]
+	tzdata  *tree.Tree[string, *tzdataRow]
 
 	uniques   *tree.Tree[string, *uniqueRow]
 	merged    *tree.Tree[rota.JobID, *mergedRow]
@@ -60,7 +61,7 @@ func (m *Machine) Freeze() *Frozen {
 		types: m.typeStats.types.freeze(), staged: m.ended.staged.records.Copy(), workflows: m.flows.workflows.freeze(),
 		vertices: m.flows.vertices.freeze(), deleted: m.ended.deleted.freeze(),
 		roles: m.access.roles.freeze(), tokens: m.access.tokens.freeze(), blocks: m.access.blocks.freeze(),
-		issuers: m.access.issuers.freeze(), spent: m.access.spent.freeze(), backups: m.backups.freeze(),
+		issuers: m.access.issuers.freeze(), spent: m.access.spent.freeze(), backups: m.backups.freeze(), tzdata: m.tzdata.freeze(),
 		uniques: m.uniques.rows.freeze(), merged: m.uniques.merged.freeze(),
 		keyRules: m.keyring.rules.freeze(), keyCounts: m.keyring.counts.freeze(), schedules: m.schedules.rows.freeze(),
 		plans: m.plans.rows.freeze(), batches: m.batches.rows.freeze(), hooks: m.hooks.rows.freeze(), estimates: m.typeStats.estimates.freeze()}
@@ -144,7 +145,7 @@ func (f *Frozen) Records(yield func(kind byte, rec []byte) error) error {
 	f.types.Scan(func(_ rota.JobType, r *typeRow) bool { return put(tagType, func() { r.canonical(&e) }) })
 	f.workflows.Scan(func(_ rota.WorkflowID, r *workflowRow) bool { return put(tagWorkflow, func() { r.canonical(&e) }) })
 	f.vertices.Scan(func(_ string, r *vertexRow) bool {
-		return put(tagVertex, func() { encodeShape(&e, r.spec, r.parents, r.gate.own()); r.canonical(&e) })
+		return put(tagVertex, func() { encodeShape(&e, r.spec, r.parents, r.run, r.gate.own()); r.canonical(&e) })
 	})
 	f.deleted.Scan(func(_ string, r *deletedRow) bool { return put(tagDeleted, func() { r.canonical(&e) }) })
 	f.roles.Scan(func(_ roleName, r *roleRow) bool { return put(tagRole, func() { r.canonical(&e) }) })
@@ -161,6 +162,7 @@ func (f *Frozen) Records(yield func(kind byte, rec []byte) error) error {
 	f.plans.Scan(func(_ rota.PlanID, r *planRow) bool { return put(tagPlan, func() { r.canonical(&e) }) })
 	f.batches.Scan(func(_ rota.BatchID, r *batchRow) bool { return put(tagBatch, func() { r.canonical(&e) }) })
 	f.hooks.Scan(func(_ rota.WebhookName, r *hookRow) bool { return put(tagWebhook, func() { r.canonical(&e) }) })
+	f.tzdata.Scan(func(_ string, r *tzdataRow) bool { return put(tagTZData, func() { r.canonical(&e) }) })
 	f.estimates.Scan(func(_ string, r *estimateRow) bool { return put(tagEstimate, func() { r.canonical(&e) }) })
 	if !planted.dedupeNotInSnapshot() {
 		f.tombs.Scan(func(_ rota.JobID, t tomb) bool { return put(tagTomb, func() { e.b = append(e.b, t...) }) })
@@ -247,6 +249,8 @@ func (l *Loader) Add(kind byte, rec []byte) error {
 		fresh = m.access.load(kind, d)
 	case tagBackup:
 		fresh = m.backups.load("", decodeBackup(d))
+	case tagTZData:
+		fresh = m.tzdata.load("", decodeTZData(d))
 	case tagUnique:
 		r := decodeUniqueRow(d)
 		fresh = m.uniques.rows.load(r.key, r)
@@ -380,7 +384,7 @@ func (m *Machine) derive() error {
 	})
 	m.leasing.leases.scan(func(key string, r *leaseRow) bool {
 		w, j := m.fleet.workers.get(r.Worker), m.jobs.get(r.Job)
-		if w == nil || j == nil || m.placement.registry.queues[r.queue] == nil {
+		if w == nil || j == nil && r.ended == nil || m.placement.registry.queues[r.queue] == nil {
 			err = fmt.Errorf("lease %s is of no known worker, job or queue", r.ID)
 			return false
 		}
@@ -395,6 +399,7 @@ func (m *Machine) derive() error {
 	if err != nil {
 		return err
 	}
+	m.leasing.deriveOutlived()
 	m.placement.holds.scan(func(_ rota.JobID, h *holdRow) bool {
 		m.placement.registry.heldFor[h.worker] = h.job
 		if h.preempted {

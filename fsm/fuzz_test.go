@@ -326,7 +326,7 @@ func flowID(d *dice) string { return d.id("wf") }
 
 // hostileUnique is often one that holds a key, and often none.
 func hostileUnique(d *dice) *rota.Unique {
-	u := &rota.Unique{Key: d.of("k", "l", "", d.text()), OnConflict: d.of("", "existing", "replace", "extend", d.text())}
+	u := &rota.Unique{Key: d.of("k", "l", "", d.text()), OnConflict: d.of("", "existing", "replace", "extend", "after", "collect", d.text())}
 	switch d.roll(4) {
 	case 0:
 		u.By = []string{d.of("queue", "type", "args", d.text()), "args"}
@@ -546,7 +546,7 @@ func hostileBatch(d *dice) *fsmpb.Op {
 // hostileSchedule does something with a schedule.
 func hostileSchedule(b *bench, d *dice) *fsmpb.Op {
 	name := d.id("s")
-	switch d.roll(6) {
+	switch d.roll(7) {
 	case 0:
 		return pauseOp(name, d.roll(2) == 0, d.roll(2) == 0)
 	case 1:
@@ -555,12 +555,16 @@ func hostileSchedule(b *bench, d *dice) *fsmpb.Op {
 		return backfillOp(name, uint64(d.roll(3)), rota.Overlap(d.roll(6)), rota.Date(d.number()), b.head.date()-rota.Date(d.roll(9)))
 	case 3:
 		return unscheduleOp(name)
+	case 5:
+		op := tzdataOp(d.of("2026f", "2026g", "x"))
+		op.GetSetTzdata().Data = make([]byte, pickOf(d, 0, 1, 2, rota.MaxTZDataBytes+1))
+		return op
 	case 4:
 		due, _ := DueOf(&b.View, rota.ScheduleName(name))
 		from, until := int64(due.Through), int64(b.head.date())
 		return &fsmpb.Op{Op: &fsmpb.Op_Fire{Fire: &fsmpb.Fire{Name: name, Version: due.Version, FromMs: pickOf(d, from, from, d.number()),
 			UntilMs: pickOf(d, until, until, d.number()), DatesMs: []int64{from + 1, pickOf(d, until, until-1, d.number())}[:d.roll(3)],
-			Missed: uint64(pickOf(d, 0, 0, d.number()))}}}
+			Missed: uint64(pickOf(d, 0, 0, d.number())), Tzdata: pickOf(d, installedName(b), installedName(b), "")}}}
 	}
 	return scheduleOp(name, func(s *rota.ScheduleSpec) {
 		s.Overlap, s.Limit, s.Jitter = rota.Overlap(d.roll(6)), pickOf[int64](d, 0, 2, d.number()), millis.Duration(pickOf[int64](d, 0, 500, d.number()))

@@ -127,6 +127,39 @@ func goldenWith(c *bench) {
 	c.entry(slices.Concat(ops, opsOf(rounds))...)
 }
 
+// goldenOutlived cancels leased jobs, with keys and unique ones, whose workers confirm or do not, and whose retries and successors wait.
+func goldenOutlived(c *bench) {
+	c.worker("outlived", 20)
+	rule := rota.KeyRule{Name: "outlived", Concurrency: 1}
+	c.entry(SetKeyRuleOp(&rule))
+	var ops []*fsmpb.Op
+	for i := range 4 {
+		ops = append(ops, submitOp(jobSpec(fmt.Sprint("outlived", i), func(s *rota.JobSpec) {
+			s.Worker, s.Keys, s.Unique = "outlived", []string{fmt.Sprint("outlived:", i)}, &rota.Unique{Key: fmt.Sprint("outlived", i)}
+		})))
+	}
+	c.entry(ops...)
+	leases := inOrder(c.match())
+	ops = nil
+	for i := range 4 {
+		id := fmt.Sprint("outlived", i)
+		ops = append(ops, cancelOp(id), retryOp(id), cancelOp(id), submitOp(jobSpec(id+"b", func(s *rota.JobSpec) {
+			s.Worker, s.Keys, s.Unique = "outlived", []string{fmt.Sprint("outlived:", i)}, &rota.Unique{Key: fmt.Sprint("outlived", i)}
+		})))
+	}
+	for _, op := range ops { // a retry is made of what the state has by then
+		c.entry(op)
+	}
+	for i, l := range leases {
+		if i%2 == 0 {
+			c.entry(verb([]rota.LeaseVerb{rota.VerbDecline, rota.VerbComplete, rota.VerbRenew}[i/2%3], l))
+		}
+	}
+	c.match()
+	c.pass(60_000)
+	c.entry(DeleteKeyRuleOp("", "outlived", ""))
+}
+
 // goldenDeletions ends jobs, and deletes them so that ranges of numbers begin, meet and go.
 func goldenDeletions(c *bench) {
 	var ops []*fsmpb.Op
@@ -167,6 +200,10 @@ func goldenUniques(c *bench) {
 		c.entry(verb(rota.VerbComplete, l))
 	}
 	c.entry(onlyOne("unique6", kept, delayed), cancelOp("unique1"), retryOp("unique1"))
+	after, collect := rota.Unique{Key: "after", OnConflict: rota.UniqueAfter}, rota.Unique{Key: "collect", OnConflict: rota.UniqueCollect}
+	c.entry(onlyOne("after1", after), onlyOne("after2", after, typed("other")), onlyOne("after3", after, paying("3"), typed("other")),
+		onlyOne("collect1", collect, delayed, paying("1")), onlyOne("collect2", collect, paying("2")), onlyOne("collect3", collect, paying("{")))
+	c.entry(cancelOp("after1"), onlyOne("collect4", collect, typed("other"), paying("4")), cancelOp("collect4"))
 }
 
 // goldenBatches has batches be opened, filled, sealed and end, and one be retried after that.
@@ -309,6 +346,7 @@ func writeGolden(t *testing.T) {
 	goldenHeaders(c)
 	goldenBackfill(c)
 	goldenHooks(c)
+	goldenOutlived(c)
 	note()
 	data := make([]byte, 6000)
 	for i := range data {
@@ -350,6 +388,7 @@ func writeGolden(t *testing.T) {
 	c.entry(by(rota.Local, readSnapshotOp("n1", c.at)), by(rota.Anonymous, readSnapshotOp("n1", c.at)), by(rota.Local, readSnapshotOp("n1", c.at+9)),
 		readSnapshotOp("n1", c.at))
 	c.entry(differsOp("n2", 7, 5), differsOp("n2", 9, 5), differsOp("n3", 9, 5), switchOp(entry.RulesVersion), switchOp(entry.FirstRules), switchOp(0))
+	c.entry(tzdataOp("2026f"), tzdataOp("2026f"), tzdataOp("x"), by(rota.Anonymous, tzdataOp("2026g")), by(rota.CertPrincipal(access.RoleRoot, "n"), tzdataOp("2026g")))
 	goldenWith(c)
 	goldenEdits(c)
 	note()

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/rotasched/rota"
@@ -151,4 +152,77 @@ func TestGrants_ofAnonymous(t *testing.T) {
 	b.submit("k")
 	b.mismatch("k", "w", "TENANT_NOT_GRANTED")
 	b.sound()
+}
+
+// TestGrants_deliverable: the job of a lease that its worker's principal may no longer work is delivered to nobody: after a
+// registration under another credential, after a change of a role, and where the worker has left the lease's queue.
+func TestGrants_deliverable(t *testing.T) {
+	t.Parallel()
+	revoked := func(t *testing.T, b *bench, l rota.Lease, why rota.Reason) {
+		t.Helper()
+		if a, _ := b.View.Assignment(l.ID); a.Lease.Revoked != why {
+			t.Errorf("lease of job %s is revoked for %s, want %s", l.Job, a.Lease.Revoked, why)
+		}
+	}
+	for name, lose := range map[string]func(b *bench, ann, bob rota.Principal) rota.Principal{
+		"register": func(b *bench, _, bob rota.Principal) rota.Principal {
+			b.ok(ownedWorker(bob, "w", "s", "default", "other"))
+			return bob
+		},
+		"role": func(b *bench, ann, _ rota.Principal) rota.Principal {
+			b.ok(roleOp("pool", workFor("bob*", "*")))
+			return ann
+		},
+		"queue left": func(b *bench, ann, _ rota.Principal) rota.Principal {
+			b.ok(ownedWorker(ann, "w", "s", "default"))
+			b.state("of-ann", rota.JobAssigned)
+			b.ok(roleOp("pool", workFor("ann", "default"), workFor("bob*", "*")))
+			return ann
+		},
+	} {
+		for rules := uint32(1); rules <= 2; rules++ {
+			t.Run(fmt.Sprintf("%s in version %d", name, rules), func(t *testing.T) {
+				t.Parallel()
+				b, _, bob := twoTenants(t)
+				b.ok(switchOp(rules))
+				pool := rota.CertPrincipal("pool", "w")
+				b.ok(roleOp("pool", workFor("ann", "*"), workFor("bob*", "*")))
+				b.ok(ownedWorker(pool, "w", "s", "default", "other"))
+				b.submit("of-ann", ofTenant("ann"), func(s *rota.JobSpec) { s.Queue = "other" })
+				b.submit("of-bob", ofTenant("bob.1"))
+				leases := b.match()
+				if len(leases) != 2 {
+					t.Fatalf("placed %v", leases)
+				}
+				holder := lose(b, pool, bob)
+				session := leases["of-ann"].Session
+				delivered, ours := Deliverable(&b.View, "w", session, holder)
+				if !ours || len(delivered) != 2 {
+					t.Fatalf("delivered %v, %+v", ours, delivered)
+				}
+				for i := range delivered {
+					switch a := &delivered[i]; a.Lease.Job {
+					case "of-bob":
+						if a.Spec.ID != "of-bob" || a.Lease.Revoked != rota.ReasonNone {
+							t.Errorf("%+v", a)
+						}
+					default:
+						if a.Spec.ID != "" || a.Spec.Payload != nil || a.Lease.Revoked != rota.ReasonAccessEnded {
+							t.Errorf("%+v", a)
+						}
+					}
+				}
+				if holder != pool {
+					if left, ours := Deliverable(&b.View, "w", session, pool); ours || left != nil {
+						t.Errorf("the principal before is delivered %+v", left)
+					}
+				}
+				b.refuses(rota.KindDenied, "work", by(holder, verb(rota.VerbComplete, leases["of-ann"])))
+				b.ok(by(holder, verb(rota.VerbAck, leases["of-bob"])))
+				revoked(t, b, leases["of-ann"], rota.ReasonNone)
+				b.refuses(rota.KindDenied, "work", by(holder, verb(rota.VerbDecline, leases["of-ann"])))
+				b.sound()
+			})
+		}
+	}
 }

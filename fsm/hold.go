@@ -150,6 +150,9 @@ func (pl *placement) recountEndless(q *queueRow, policy *rota.QueuePolicy) {
 // runOf is an open lease as the future of its worker has it: it should end when its job's estimate
 // is over, and does when its attempt times out.
 func (pl *placement) runOf(l *leaseRow) sched.Run {
+	if l.ended != nil {
+		return sched.Run{End: l.Deadline.Clock, Load: l.takes()}
+	}
 	j, q := pl.m.jobs.get(l.Job), pl.m.queues.get(l.queue)
 	began := l.Started.Clock
 	r := sched.Run{End: began + rota.Clock(q.estimate(j)), Load: l.takes()}

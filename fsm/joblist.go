@@ -217,6 +217,9 @@ func (l *JobList) Members(w *PlanWork, most int, h History) (Members, error) {
 	if err != nil {
 		return Members{}, err
 	}
+	if w.Spec.Verb.Workflows() {
+		return l.workflowMembers(w, &f, most), nil
+	}
 	p := &pager{JobList: l, filter: f, asked: &rota.JobFilter{}, plan: w, limit: most, last: w.Cursor, asOf: w.Started}
 	if w.Spec.Verb.Ended() {
 		if h == nil {
@@ -227,6 +230,30 @@ func (l *JobList) Members(w *PlanWork, most int, h History) (Members, error) {
 		p.liveByID()
 	}
 	return Members{p.page.Jobs, p.numbers, p.last, !p.stopped}, nil
+}
+
+// workflowMembers returns the next workflows of a plan after its cursor, at most so many, as far as the list's reader
+// may read them.
+func (l *JobList) workflowMembers(w *PlanWork, f *filter.Filter, most int) Members {
+	next := Members{To: w.Cursor, End: true}
+	from := rota.WorkflowID(w.Cursor)
+	l.workflows.Ascend(from, func(id rota.WorkflowID, r *workflowRow) bool {
+		if id == from || !l.reader.Reads(r.tenant, r.queue) {
+			return true
+		}
+		if len(next.Jobs) == most {
+			next.End = false
+			return false
+		}
+		next.To = rota.JobID(id)
+		if planned(r, f, w.Started) {
+			if job := flowMark(r); w.of(r.seq, job.State) {
+				next.Jobs, next.Numbers = append(next.Jobs, job), append(next.Numbers, r.seq)
+			}
+		}
+		return true
+	})
+	return next
 }
 
 // offer takes a job that the filter selects, as far as it may be read: into the page, or

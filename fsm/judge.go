@@ -114,6 +114,7 @@ var rules = map[reflect.Type]rule{
 	reflect.TypeFor[*fsmpb.Op_SetMode]():          {rota.RightOperate, (*judgement).everywhere, nil},
 	reflect.TypeFor[*fsmpb.Op_SetNode]():          {rota.RightOperate, (*judgement).everywhere, nil}, // a removal
 	reflect.TypeFor[*fsmpb.Op_SetCluster]():       {rota.RightOperate, (*judgement).everywhere, nil},
+	reflect.TypeFor[*fsmpb.Op_SetTzdata]():        {rota.RightOperate, (*judgement).everywhere, nil},
 	reflect.TypeFor[*fsmpb.Op_ReadSnapshot]():     {rota.RightBackup, (*judgement).everywhere, nil},
 	reflect.TypeFor[*fsmpb.Op_Barrier]():          {}, // it says nothing but where the log is
 	reflect.TypeFor[*fsmpb.Op_SetRole]():          ofRights,

@@ -39,6 +39,12 @@ type keyRuleID struct {
 
 func idOfRule(r *rota.KeyRule) keyRuleID { return keyRuleID{r.Queue, r.Name, r.Value} }
 
+// covers reports whether a key of a queue's count may be the rule's.
+func (id keyRuleID) covers(queue rota.QueueName, key string) bool {
+	name, value, _ := strings.Cut(key, ":")
+	return queue == id.queue && name == id.name && (id.value == "" || value == id.value)
+}
+
 // keyName is what a look at a job's key finds without a look at each rule.
 type keyName struct {
 	// rules have the name, valued of them are for one value.
@@ -181,18 +187,15 @@ func (kr *keyring) leave(j *jobRow, state rota.JobState) {
 }
 
 // opened counts an open lease of a job more or less.
-func (kr *keyring) opened(j *jobRow, by int64) {
+func (kr *keyring) opened(s *rota.JobSpec, by int64) {
 	var room [keyHoldsMost]keyHold
-	for _, h := range kr.of(&j.spec.JobSpec, room[:0]) {
+	for _, h := range kr.of(s, room[:0]) {
 		c := kr.counts.edit(h.count)
 		c.open += by
 		if by > 0 && h.rule.Rate > 0 {
 			c.tat = h.rule.bucket().take(c.tat, kr.m.head.clock)
 		}
 		kr.settle(c, h.rule)
-	}
-	if by > 0 && kr.groups[j.spec.Queue] != nil {
-		kr.hadTurn(j)
 	}
 }
 
@@ -220,7 +223,7 @@ func (kr *keyring) settle(c *keyCountRow, r *keyRuleRow) {
 	if r == nil || r.Rate == 0 || ahead(c.tat, kr.m.head.clock) == 0 {
 		c.tat = 0
 	}
-	if r == nil || c.jobs == 0 && c.tat == 0 && c.blocker == "" {
+	if r == nil || c.idle() {
 		kr.drop(c)
 		return
 	}
@@ -232,6 +235,9 @@ func (kr *keyring) settle(c *keyCountRow, r *keyRuleRow) {
 	kr.m.timers.key.set(c.key, int64(c.due), int64(due))
 	c.due = due
 }
+
+// idle reports whether there is nothing to count.
+func (r *keyCountRow) idle() bool { return r.jobs == 0 && r.open == 0 && r.tat == 0 && r.blocker == "" }
 
 func (kr *keyring) drop(c *keyCountRow) {
 	kr.unblock(c)

@@ -2,7 +2,6 @@ package fsm
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
@@ -118,17 +117,20 @@ func (kr *keyring) skipKey(op *fsmpb.SkipKey) *fsmpb.Outcome {
 func (kr *keyring) replace(id keyRuleID, to *rota.KeyRule) error {
 	from := kr.byName[id]
 	var jobs []*jobRow
+	var lingers []*leaseRow
 	if from == nil || to == nil || from.Scope != to.Scope || (from.Sequence == 0) != (to.Sequence == 0) {
-		jobs = kr.jobsOf(id)
-		if err := kr.mayCount(id, to, jobs); err != nil {
+		jobs, lingers = kr.jobsOf(id), kr.lingers(id)
+		if err := kr.mayCount(id, to, jobs, lingers); err != nil {
 			return err
 		}
 	}
 	filed := kr.withdraw(id, jobs)
+	kr.recountOpen(id, lingers, -1)
 	kr.put(id, to)
 	for _, j := range jobs {
 		kr.recount(id, j)
 	}
+	kr.recountOpen(id, lingers, 1)
 	var rows []*keyCountRow
 	kr.counts.scan(func(_ string, c *keyCountRow) bool {
 		if id.covers(c.queue, c.text) {
@@ -155,12 +157,6 @@ func (kr *keyring) replace(id keyRuleID, to *rota.KeyRule) error {
 	return nil
 }
 
-// covers reports whether a key of a queue's count may be the rule's.
-func (id keyRuleID) covers(queue rota.QueueName, key string) bool {
-	name, value, _ := strings.Cut(key, ":")
-	return queue == id.queue && name == id.name && (id.value == "" || value == id.value)
-}
-
 // jobsOf lists the live jobs that a rule may be for.
 func (kr *keyring) jobsOf(id keyRuleID) (jobs []*jobRow) {
 	kr.m.jobs.scan(func(_ rota.JobID, j *jobRow) bool {
@@ -177,14 +173,14 @@ func (kr *keyring) jobsOf(id keyRuleID) (jobs []*jobRow) {
 }
 
 // mayCount refuses a rule whose keys would be too many beside those that are counted.
-func (kr *keyring) mayCount(id keyRuleID, to *rota.KeyRule, jobs []*jobRow) error {
+func (kr *keyring) mayCount(id keyRuleID, to *rota.KeyRule, jobs []*jobRow, lingers []*leaseRow) error {
 	if to == nil {
 		return nil
 	}
 	fresh := map[string]struct{}{}
-	for _, j := range jobs {
-		for _, key := range j.spec.Keys {
-			tenant := j.spec.Tenant
+	count := func(s *rota.JobSpec) {
+		for _, key := range s.Keys {
+			tenant := s.Tenant
 			if to.Scope == rota.KeyOfCluster {
 				tenant = ""
 			}
@@ -193,6 +189,12 @@ func (kr *keyring) mayCount(id keyRuleID, to *rota.KeyRule, jobs []*jobRow) erro
 				fresh[count] = struct{}{}
 			}
 		}
+	}
+	for _, j := range jobs {
+		count(&j.spec.JobSpec)
+	}
+	for _, l := range lingers {
+		count(&l.ended.spec)
 	}
 	if n := kr.counts.len() + len(fresh); n > limits.MaxKeyCounts {
 		return exhausted("keys", "with this rule %d keys are counted: at most %d are", n, limits.MaxKeyCounts)
@@ -222,6 +224,18 @@ func (kr *keyring) withdraw(id keyRuleID, jobs []*jobRow) (filed []*jobRow) {
 		}
 	}
 	return filed
+}
+
+// recountOpen counts leases that have outlived their jobs more or less.
+func (kr *keyring) recountOpen(id keyRuleID, leases []*leaseRow, by int64) {
+	var room [keyHoldsMost]keyHold
+	for _, l := range leases {
+		for _, h := range kr.of(&l.ended.spec, room[:0]) {
+			if id.covers(h.rule.Queue, h.key) {
+				kr.counted(&h).open += by
+			}
+		}
+	}
 }
 
 // recount is the inverse of withdraw under the rules of now, but for the lanes.

@@ -43,6 +43,9 @@ func (lg *leasing) verb(op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	if !planted.fencingOff() && (l.Worker != w.spec.ID || l.Session != w.session) {
 		return entry.Refused(rota.Refusef(rota.KindStale, "lease", "lease %s belongs to another worker", l.ID))
 	}
+	if l.ended != nil {
+		return lg.confirm(l, op)
+	}
 	switch rota.LeaseVerb(op.GetVerb()) {
 	case rota.VerbAck:
 		return lg.ack(l)
@@ -58,6 +61,24 @@ func (lg *leasing) verb(op *fsmpb.LeaseOp) *fsmpb.Outcome {
 		return lg.progress(l, op)
 	default:
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "verb", "lease verb %d is unknown", op.GetVerb()))
+	}
+}
+
+// confirm takes a worker's verb on a lease that has outlived its job. One that ends the lease says that the worker has
+// stopped, whatever else it says; a completion or a failure is answered as one that came after the lease's end, and what
+// it brings is not kept.
+func (lg *leasing) confirm(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
+	switch rota.LeaseVerb(op.GetVerb()) {
+	case rota.VerbDecline:
+		return &fsmpb.Outcome{JobState: uint32(lg.release(l, tail(op.GetText(), limits.MaxErrorBytes)))}
+	case rota.VerbComplete, rota.VerbFail:
+		lg.bringing = nil
+		lg.release(l, tail(op.GetText(), limits.MaxErrorBytes))
+		return lg.late(op)
+	default:
+		o := entry.Refused(rota.Refusef(rota.KindStale, "lease", "the lease is revoked (%s): stop and decline it", l.Revoked))
+		o.JobState = uint32(lg.m.View.JobState(l.Job))
+		return o
 	}
 }
 
@@ -324,16 +345,29 @@ func (lg *leasing) decline(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 // endedEarly is what a worker's word on a time-out adds: limits.ViewMargin, for people.
 const endedEarly = "; its worker ends it 1 s before, to report it"
 
-// progress keeps a report, at most one a second a job (SPEC §8.7).
+// finalRules are the first rules under which a final report is kept whenever it comes.
+const finalRules = 2
+
+// progress keeps a report, at most one a second a job, and one more that is final: the last before the attempt ends
+// (SPEC §8.7). A final one counts as made a second later, so that those are no more than one a second either.
 func (lg *leasing) progress(l *leaseRow, op *fsmpb.LeaseOp) *fsmpb.Outcome {
 	if p := op.GetProgress(); p < 0 || p > 100 {
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "progress", "progress is %d: 0 to 100 is wanted", p))
 	}
-	j := lg.m.jobs.get(l.Job)
-	if j.progressAt == 0 || lg.m.head.clock >= j.progressAt+limits.ProgressEvery || op.GetProgress() == 100 && j.progress != 100 {
+	j, at := lg.m.jobs.get(l.Job), lg.m.head.clock
+	due := j.progressAt == 0 || at >= j.progressAt+limits.ProgressEvery || op.GetProgress() == 100 && j.progress != 100
+	note := tail(op.GetText(), limits.MaxNoteBytes)
+	final := op.GetOrdinal() == peer.FinalReport && lg.m.head.rules >= finalRules
+	switch {
+	case final && op.GetProgress() == j.progress && note == j.note:
+		due = false // it was kept as it came first
+	case final && !due && at >= j.progressAt:
+		due, at = true, at+limits.ProgressEvery
+	}
+	if due {
 		j = lg.m.jobs.edit(l.Job)
 		lg.m.own(j)
-		j.progress, j.note, j.progressAt = op.GetProgress(), tail(op.GetText(), limits.MaxNoteBytes), lg.m.head.clock
+		j.progress, j.note, j.progressAt = op.GetProgress(), note, at
 		lg.m.journal.emitFor(j, &rota.Event{Kind: rota.EventJobProgress, Job: l.Job, Queue: l.queue, Worker: l.Worker, Lease: l.ID,
 			Attempt: l.Attempt, Text: j.note, Payload: progressed(j.progress)})
 	}

@@ -21,11 +21,19 @@ type leasing struct {
 	bringing *fsmpb.LeaseOp
 	// latest is the outcome that the latest call of open returned.
 	latest *fsmpb.Outcome
+	// outlived finds the leases whose jobs have ended.
+	outlived outlived
 }
 
 // closeLease takes a lease out of the state and notes its end in the job's
 // attempts; j is editable. What becomes of the job is the caller's next line.
 func (lg *leasing) closeLease(l *leaseRow, j *jobRow, why rota.Reason, text string) {
+	lg.free(l, &j.spec.JobSpec)
+	lg.noteEnd(l, j, why, text)
+}
+
+// free takes a lease out of the state, and gives back what it takes for its job.
+func (lg *leasing) free(l *leaseRow, s *rota.JobSpec) {
 	key := l.key
 	lg.m.timers.lease.set(key, int64(l.due), 0)
 	lg.m.placement.dropGoing(l)
@@ -42,8 +50,11 @@ func (lg *leasing) closeLease(l *leaseRow, j *jobRow, why rota.Reason, text stri
 	lg.m.placement.share(l.queue, l.tenant, -1)
 	lg.m.placement.countEndless(l, &lg.m.queues.get(l.queue).policy, -1)
 	lg.m.admission.closeTenant(l)
-	lg.m.keyring.opened(j, -1)
+	lg.m.keyring.opened(s, -1)
+}
 
+// noteEnd notes in a job's attempts that its lease has ended for it; j is editable.
+func (lg *leasing) noteEnd(l *leaseRow, j *jobRow, why rota.Reason, text string) {
 	lg.m.flows.noteAttempt(l, j)
 
 	lg.m.own(j)
@@ -82,6 +93,9 @@ func (lg *leasing) snooze(l *leaseRow, text string, wait rota.Clock) rota.JobSta
 
 // endLeaseFor is endLease with how long the job then waits, 0 for what the reason asks for.
 func (lg *leasing) endLeaseFor(l *leaseRow, why rota.Reason, text string, wait rota.Clock) rota.JobState {
+	if l.ended != nil {
+		return lg.release(l, text)
+	}
 	j := lg.m.jobs.edit(l.Job)
 	lg.m.own(j)
 	lg.closeLease(l, j, why, text)
@@ -257,7 +271,7 @@ func (m *Machine) finish(j *jobRow, state rota.JobState, why rota.Reason, r resu
 	t := tombRow{id: id, queue: j.spec.Queue, typ: j.spec.Type, tenant: j.spec.Tenant, state: state, reason: why,
 		attempt: j.attempt, outputDigest: string(r.digest), submitted: j.submittedAt(), finished: m.head.now(),
 		seq: m.head.tombSeq, number: j.seq, content: j.firstContent(), life: j.history().life, retried: j.history().retried,
-		freeAt: j.freeAt, due: m.remembered(j.spec.Queue, j.freeAt)}
+		freeAt: m.ended.freeAt, due: m.ended.remembered(j.spec.Queue, max(m.ended.freeAt, m.leasing.believedUntil(id)))}
 	if state == rota.JobDead {
 		t.fingerprint = fingerprint(t.typ, why, j.lastError)
 	}
@@ -275,38 +289,9 @@ func (m *Machine) finish(j *jobRow, state rota.JobState, why rota.Reason, r resu
 	m.ended.staged.add(&record{seq: t.seq, ended: m.ended.tombs.insert(&t), spec: j.spec, enqueued: j.enqueuedAt(), firstLease: j.firstLease,
 		err: j.lastError, attempts: j.attempts, progress: j.progress, note: j.note, output: r.output, meta: r.meta})
 	m.flows.endVertex(j, state, why)
-	m.schedules.ended(j, state)
+	m.schedules.ended(j, state, why)
+	m.batches.calls(id, false)
 	m.hooks.ended(j, state)
-}
-
-// remembered returns the date until which what ends now in a queue is remembered: until
-// its gc_horizon has passed, and until a moment of the clock before which a worker may
-// still be at it, 0 for none. A change of the horizon moves no date (SPEC §9.4).
-func (m *Machine) remembered(queue rota.QueueName, freeAt rota.Clock) rota.Date {
-	horizon := rota.Clock(m.queues.get(queue).policy.GCHorizonMs)
-	return m.head.now().At(max(m.head.clock+horizon, freeAt)).Date
-}
-
-// dropTomb forgets a tombstone. Where its record waits for the archive still, that is found
-// by its id from then on.
-func (m *Machine) dropTomb(id rota.JobID, seq uint64) {
-	m.ended.tombs.drop(id, seq)
-	if _, ok := m.ended.staged.records.Get(seq); ok {
-		m.ended.staged.loose.Set(looseRecord{id, seq})
-	}
-}
-
-// evictTombs forgets the oldest tombstones beyond most, whatever their dates: those of a
-// long horizon keep nobody's newest out (SPEC §9.4).
-func (ed *ended) evictTombs(most int) {
-	for ed.tombs.len() > most {
-		seq, oldest, ok := ed.tombs.order.first()
-		if !ok {
-			return
-		}
-		ed.m.dropTomb(oldest, seq)
-		ed.m.head.droppedTombs++
-	}
 }
 
 // expel ends a job from whatever state it is in: CANCELLED or EXPIRED.
@@ -318,21 +303,25 @@ func (m *Machine) expel(j *jobRow, state rota.JobState, why rota.Reason) {
 	if h := m.placement.holds.get(j.spec.ID); h != nil {
 		m.placement.endHold(h, holdEnd(state)) // nothing is told of a job after its end
 	}
-	if j.state.Leased() {
+	switch {
+	case j.state.Leased() && m.head.rules >= outlivingRules:
+		m.leasing.outlive(j, why)
+	case j.state.Leased():
 		l := m.leasing.leases.get(string(j.lease[:]))
 		// The worker is told, and may not hear: a retry must not meet it at work.
-		m.own(j)
-		j.freeAt = unbrokenDue(l, m.fleet.workers.get(l.Worker))
+		m.ended.freeAt = unbrokenDue(l, m.fleet.workers.get(l.Worker))
 		m.leasing.closeLease(l, j, why, "")
 		m.journal.emitFor(j, &rota.Event{Kind: rota.EventLeaseCancelled, Job: l.Job, Queue: l.queue, Tenant: l.tenant, Worker: l.Worker,
 			Session: l.Session, Lease: l.ID, Attempt: l.Attempt, Reason: why})
 	}
-	if j.state == rota.JobDelayed && j.revived() {
-		m.own(j)
-		j.freeAt = j.due // the worker of an earlier life may not have heard yet
+	if j.state == rota.JobDelayed && j.revived() { // the worker of an earlier life may not have heard yet
+		if m.ended.freeAt = j.due; j.ready != 0 {
+			m.ended.freeAt = j.ready
+		}
 	}
 	m.journal.emitFor(j, &rota.Event{Kind: kind, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Attempt: j.attempt, Reason: why})
 	m.finish(j, state, why, result{})
+	m.ended.freeAt = 0
 }
 
 // tail keeps the last most bytes of a text, valid UTF-8.

@@ -105,17 +105,21 @@ func (lg *leasing) keepLog(op *fsmpb.KeepLog) *fsmpb.Outcome {
 	case lg.leases.get(string(op.GetLease())) != nil:
 		return entry.Refused(rota.Refusef(rota.KindConflict, "lease", "the lease is open: the verb that ends it brings the log"))
 	}
-	id, worker := rota.JobID(op.GetJob()), rota.WorkerID(op.GetWorker())
+	return lg.keepLogOf(rota.JobID(op.GetJob()), rota.WorkerID(op.GetWorker()), op.GetLease(), op.GetLog())
+}
+
+// keepLogOf keeps the log of the attempt that a lease was of.
+func (lg *leasing) keepLogOf(id rota.JobID, worker rota.WorkerID, lease, packed []byte) *fsmpb.Outcome {
 	if t := lg.m.ended.tombs.get(id); t != nil {
-		if a := t.attemptBy(op.GetLease(), worker); a != nil {
-			return lg.m.ended.keepEnded(t, *a, op.GetLog())
+		if a := t.attemptBy(lease, worker); a != nil {
+			return lg.m.ended.keepEnded(t, *a, packed)
 		}
 	}
 	if j := lg.m.jobs.get(id); j != nil {
 		if at := slices.IndexFunc(j.attempts, func(a rota.Attempt) bool {
-			return bytes.Equal(a.Lease[:], op.GetLease()) && a.Worker == worker
+			return bytes.Equal(a.Lease[:], lease) && a.Worker == worker
 		}); at >= 0 {
-			return lg.keepLogOf(j, at, op.GetLog())
+			return lg.keepLive(j, at, packed)
 		}
 	}
 	return entry.Refused(rota.Refusef(rota.KindNotFound, "lease", "job %q has no such attempt among the last %d", id, limits.MaxAttemptsKept))
@@ -150,7 +154,8 @@ func (ed *ended) keepEnded(t *tombRow, of unlogged, packed []byte) *fsmpb.Outcom
 	return o
 }
 
-func (lg *leasing) keepLogOf(j *jobRow, at int, packed []byte) *fsmpb.Outcome {
+// keepLive keeps the log of an attempt of a job that lives.
+func (lg *leasing) keepLive(j *jobRow, at int, packed []byte) *fsmpb.Outcome {
 	o := &fsmpb.Outcome{Existed: j.attempts[at].Log, JobState: uint32(j.state)}
 	if o.Existed {
 		return o

@@ -70,6 +70,7 @@ func ApplyOpened(m *Machine, index rota.Index, term uint64, e *fsmpb.Entry) (App
 			a.Outcomes[i] = m.applyFor(op, term)
 		}
 		m.journal.caller, m.journal.ifMatch = access.Caller{}, ""
+		m.uniques.settle()
 		m.flows.settleFlows()
 		m.schedules.settle()
 		m.batches.settle()
@@ -187,7 +188,7 @@ func (m *Machine) apply(whole *fsmpb.Op, term uint64) *fsmpb.Outcome {
 		return m.keyring.deleteKeyRule(op.DeleteKeyRule)
 	case *fsmpb.Op_SkipKey:
 		return m.keyring.skipKey(op.SkipKey)
-	case *fsmpb.Op_SetSchedule, *fsmpb.Op_PauseSchedule, *fsmpb.Op_TriggerSchedule, *fsmpb.Op_BackfillSchedule, *fsmpb.Op_DeleteSchedule, *fsmpb.Op_Fire:
+	case *fsmpb.Op_SetSchedule, *fsmpb.Op_PauseSchedule, *fsmpb.Op_TriggerSchedule, *fsmpb.Op_BackfillSchedule, *fsmpb.Op_DeleteSchedule, *fsmpb.Op_Fire, *fsmpb.Op_SetTzdata:
 		return m.schedules.apply(whole)
 	case *fsmpb.Op_StartPlan:
 		return m.plans.start(op.StartPlan)
@@ -373,6 +374,10 @@ func (lg *leasing) voidAll(pause rota.Clock) {
 		return true
 	})
 	for _, l := range leases {
+		if l.ended != nil {
+			lg.void(l, pause)
+			continue
+		}
 		if pause == 0 {
 			lg.endLease(l, rota.ReasonRestored, "")
 			continue

@@ -238,6 +238,8 @@ func mixOp(b *bench, d *dice, seen []rota.Lease) *fsmpb.Op {
 			"rate_limit_rps", d.of("-1", "-1", "0", "2"), "bytes_max", d.of("0", "0", "0", "5000"))
 	case k < 42:
 		return mixGrants(d)
+	case k < 43 && d.roll(9) == 0:
+		return tzdataOp(d.of("2026f", "2026g"))
 	case k < 43 && d.roll(3) == 0:
 		return backupOp(rota.Index(1+d.roll(300)), d.of("a", "b", "c"))
 	case k < 45 && k >= 43:

@@ -41,7 +41,7 @@ type modelJob struct {
 	typ      rota.JobType
 	runtime  rota.Clock // of an attempt, 0 without bound
 	proof    bool       // it expects the digest of "right"
-	free     rota.Clock // until when the worker of a cancelled lease may work on
+	ready    rota.Clock // when it would wake if it did not wait for a lease whose job has ended; 0 for none
 	gone     rota.Clock // when it is forgotten, once it has ended
 	leased   bool       // ever in this life
 	key      string     // what it is unique by, "" for nothing
@@ -59,6 +59,10 @@ type modelLease struct {
 	lostSince       rota.Clock
 	grace           bool
 	timesOut        rota.Clock // 0 for never
+	// over says that its job ended without it; key is what that was unique by and held, "" for nothing.
+	id   rota.LeaseID
+	over bool
+	key  string
 }
 
 type modelWorker struct {
@@ -99,6 +103,7 @@ func (m *model) submit(s *rota.JobSpec) bool {
 		j.state, j.due = rota.JobDelayed, m.now+rota.Clock(s.Delay.Milliseconds())
 	}
 	m.jobs[s.ID] = j
+	m.holdBack(s.ID, max(j.due, m.now))
 	return true
 }
 
@@ -123,12 +128,13 @@ func (m *model) retry(id rota.JobID) bool {
 	if _, held := m.keys.held[key]; held {
 		return false
 	}
-	free := j.free
-	*j = modelJob{key: key, payload: j.payload, first: j.first, began: max(m.now, free), state: rota.JobQueued, retry: j.retry, ttl: j.ttl, lives: j.lives + 1, typ: j.typ,
-		proof: j.proof, free: free, runtime: j.runtime}
-	if free > m.now {
-		j.state, j.due = rota.JobDelayed, free
+	began := m.now
+	if l := m.lingering(id); l != nil {
+		began = max(began, m.dueNow(l))
 	}
+	*j = modelJob{key: key, payload: j.payload, first: j.first, began: began, state: rota.JobQueued, retry: j.retry, ttl: j.ttl, lives: j.lives + 1, typ: j.typ,
+		proof: j.proof, runtime: j.runtime}
+	m.holdBack(id, m.now)
 	if j.ttl > 0 {
 		j.abs = j.began + j.ttl
 	}
@@ -151,25 +157,73 @@ func (m *model) alter(c *rota.JobChange) bool {
 // remove reports whether the deletion of the job as it is now must be taken.
 func (m *model) remove(id rota.JobID) bool {
 	j := m.jobs[id]
-	if j == nil || !j.state.Terminal() || j.free > m.now {
+	if j == nil || !j.state.Terminal() || m.lingering(id) != nil {
 		return false
 	}
 	delete(m.jobs, id)
 	return true
 }
 
-// expel ends a job in whatever state it is; its worker may not hear of it.
+// expel ends a job in whatever state it is; its worker is to confirm.
 func (m *model) expel(j *modelJob, state rota.JobState) {
 	if l := m.leases[j.lease]; l != nil {
-		j.free = max(j.free, m.due(l))
+		l.over, l.revoked = true, true
+		if h, ok := m.keys.held[j.key]; ok && h.job == l.job {
+			l.key = j.key
+		}
+		j.lease = rota.LeaseID{}
 	}
-	m.drop(j)
 	m.end(j, state)
+	if l := m.lingering(j.first.ID); l != nil {
+		j.gone = max(j.gone, m.dueNow(l))
+	}
+}
+
+// lingering returns the lease that outlived the job of an id, nil where none is open.
+func (m *model) lingering(id rota.JobID) *modelLease {
+	for _, l := range m.leases {
+		if l.over && l.job == id {
+			return l
+		}
+	}
+	return nil
+}
+
+// bar is until when a job waits for leases that outlived their jobs; 0 where it waits for none.
+func (m *model) bar(id rota.JobID) (until rota.Clock) {
+	for _, l := range m.leases {
+		if l.over && (l.job == id || l.key != "" && l.key == m.jobs[id].key) {
+			until = max(until, m.dueNow(l), m.now+1)
+		}
+	}
+	return until
+}
+
+// holdBack has a job wait for leases that outlived their jobs.
+func (m *model) holdBack(id rota.JobID, ready rota.Clock) {
+	if until := m.bar(id); until != 0 {
+		j := m.jobs[id]
+		j.state, j.ready, j.due = rota.JobDelayed, ready, max(ready, until)
+	}
+}
+
+// release ends a lease that outlived its job; what waited for it alone goes on.
+func (m *model) release(over *modelLease) {
+	delete(m.leases, over.id)
+	for id, j := range m.jobs {
+		if j.ready == 0 || m.bar(id) != 0 || over.job != id && (over.key == "" || over.key != j.key) {
+			continue
+		}
+		if j.due = j.ready; j.ready <= m.now {
+			j.state = rota.JobQueued
+		}
+		j.ready = 0
+	}
 }
 
 // end notes that a job ended, whose lease is gone. The clock and the date run alike here.
 func (m *model) end(j *modelJob, state rota.JobState) {
-	j.state, j.gone = state, max(m.now+rota.Clock(m.policy.GCHorizonMs), j.free)
+	j.state, j.ready, j.gone = state, 0, m.now+rota.Clock(m.policy.GCHorizonMs)
 	if h := m.keys.held[j.key]; j.key != "" && state == rota.JobCompleted && j.inScope() && (h.job == "" || m.jobs[h.job] == j) {
 		j.gone = max(j.gone, m.now+rota.Clock(j.first.Unique.Keep.Milliseconds()))
 	}
@@ -305,7 +359,7 @@ func (m *model) assigned(l rota.Lease) error {
 	if j.rel == 0 {
 		j.rel = m.now + rota.Clock(m.policy.TTLRelMaxMs)
 	}
-	m.leases[l.ID] = &modelLease{grace: m.policy.LeaseGraceMs > 0 && w.connection > 0, job: l.Job, worker: l.Worker, session: l.Session,
+	m.leases[l.ID] = &modelLease{id: l.ID, grace: m.policy.LeaseGraceMs > 0 && w.connection > 0, job: l.Job, worker: l.Worker, session: l.Session,
 		ackBy: m.now + rota.Clock(m.policy.AckTimeoutMs), deadline: m.now + rota.Clock(m.policy.LeaseMs),
 		renewBy: m.now + rota.Clock(m.policy.LeaseMs)*6/10}
 	if j.runtime > 0 {
@@ -325,6 +379,10 @@ func (m *model) drop(j *modelJob) {
 
 // requeue ends a lease uncounted.
 func (m *model) requeue(l *modelLease) {
+	if l.over {
+		m.release(l)
+		return
+	}
 	j := m.jobs[l.job]
 	m.drop(j)
 	j.state = rota.JobQueued
@@ -356,9 +414,9 @@ func (m *model) lease(c *peer.LeaseCommand) (taken, known bool) {
 	if len(c.Log) > 0 && c.Verb != rota.VerbComplete && c.Verb != rota.VerbFail && c.Verb != rota.VerbDecline {
 		return false, true
 	}
-	open := m.leases[c.Lease] != nil
+	l := m.leases[c.Lease]
 	taken, known = m.verb(c)
-	if open && m.leases[c.Lease] == nil && len(c.Log) > 0 {
+	if l != nil && m.leases[c.Lease] == nil && len(c.Log) > 0 && (!l.over || taken && m.jobs[c.Job] != nil) {
 		m.logs[c.Lease] = string(c.Log)
 	}
 	return taken, known
@@ -375,6 +433,12 @@ func (m *model) verb(c *peer.LeaseCommand) (taken, known bool) {
 		return false, true
 	}
 	j := m.jobs[l.job]
+	if l.over {
+		if c.Verb == rota.VerbComplete || c.Verb == rota.VerbFail || c.Verb == rota.VerbDecline {
+			m.release(l)
+		}
+		return c.Verb == rota.VerbDecline, true
+	}
 	switch c.Verb {
 	case rota.VerbAck:
 		l.acked, j.state = true, rota.JobRunning
@@ -514,7 +578,11 @@ func (m *model) sweep() {
 		if j.abs != 0 && j.abs <= m.now || j.rel != 0 && j.rel <= m.now {
 			m.expel(j, rota.JobExpired)
 		} else if j.state == rota.JobDelayed && j.due <= m.now {
-			j.state = rota.JobQueued
+			if until := m.bar(id); j.ready != 0 && until != 0 {
+				j.due = until
+				continue
+			}
+			j.state, j.ready = rota.JobQueued, 0
 		}
 	}
 	for _, w := range m.workers {

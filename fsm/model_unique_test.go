@@ -93,7 +93,11 @@ func (m *model) judge(s *rota.JobSpec) (taken, met bool) {
 		if most == 0 {
 			most = 3_600_000
 		}
-		j.due = max(j.due, min(m.now+rota.Clock(j.first.Delay.Milliseconds()), j.began+rota.Clock(most)))
+		due := min(m.now+rota.Clock(j.first.Delay.Milliseconds()), j.began+rota.Clock(most))
+		if j.ready != 0 {
+			j.ready = max(j.ready, due)
+		}
+		j.due = max(j.due, due)
 	}
 	return true, true
 }

@@ -85,7 +85,7 @@ func (m *Machine) setNode(op *fsmpb.SetNode) *fsmpb.Outcome {
 	}
 	m.journal.emit(m.nodeChanged(id, op))
 	if v := int64(op.GetVoters()); op.GetRemoved() && v != 0 {
-		m.lowerVoters(max(v, rota.LeastVotersWanted))
+		m.admission.lowerVoters(max(v, rota.LeastVotersWanted))
 	}
 	return &fsmpb.Outcome{}
 }
@@ -110,10 +110,10 @@ func (m *Machine) nodeChanged(id rota.NodeID, op *fsmpb.SetNode) rota.Event {
 }
 
 // lowerVoters wants no more voters than an operator's removal left.
-func (m *Machine) lowerVoters(left int64) {
-	if s := m.head.settings; left < s.VotersWanted {
+func (ad *admission) lowerVoters(left int64) {
+	if s := ad.m.head.settings; left < s.VotersWanted {
 		s.VotersWanted = left
-		m.admission.changeCluster(s, "")
+		ad.changeCluster(s, "")
 	}
 }
 

@@ -50,12 +50,19 @@ func (m *Machine) planStep(op *fsmpb.PlanStep, term uint64) *fsmpb.Outcome {
 		m.plans.finish(r, rota.PlanCancelled, "who started it may go on no more: "+refusal.Error())
 		return &fsmpb.Outcome{}
 	}
-	for _, item := range op.GetItems() {
-		m.planItem(r, item, term)
+	to, end := rota.JobID(op.GetTo()), op.GetEnd()
+	for i, item := range op.GetItems() {
+		if m.planItem(r, item, term) {
+			continue
+		}
+		if to, end = r.cursor, false; i > 0 { // the next step goes on with it
+			to = rota.JobID(op.GetItems()[i-1].GetJob())
+		}
+		break
 	}
 	m.journal.caller = r.caller
-	r.cursor = rota.JobID(op.GetTo())
-	if op.GetEnd() || r.spec.Max > 0 && r.done == r.spec.Max {
+	r.cursor = to
+	if end || r.spec.Max > 0 && r.done == r.spec.Max {
 		m.plans.finish(r, rota.PlanDone, "")
 	}
 	return &fsmpb.Outcome{}
@@ -95,17 +102,25 @@ func (r *planRow) takes(op *fsmpb.PlanStep) error {
 	return nil
 }
 
-// planItem takes one job's turn; r is editable.
-func (m *Machine) planItem(r *planRow, item *fsmpb.PlanItem, term uint64) {
+// planItem takes one job's turn, and reports whether it had it: one that has to wait for the next entry has not. r is
+// editable.
+func (m *Machine) planItem(r *planRow, item *fsmpb.PlanItem, term uint64) bool {
 	id, was := rota.JobID(item.GetJob()), item.GetNumber()
 	live, ended := m.jobs.get(id), m.ended.tombs.get(id)
 	switch {
+	case r.spec.Verb.Workflows():
+		if !m.flows.fitsPlan(r, rota.WorkflowID(id), was) {
+			r.passed++
+			return true
+		}
 	case r.spec.Verb.Ended() && (live != nil || was > r.ends || !r.fitsEnded(ended, was)), !r.spec.Verb.Ended() && !m.fitsLive(r, live, was):
 		r.passed++
-		return
+		return true
 	}
 	existed, err := m.planOne(r, live, item, term)
 	switch {
+	case ManyAtOnce(err):
+		return false
 	case err != nil:
 		if r.refused++; len(r.refusals) < limits.MaxPlanRefusals {
 			r.refusals = append(r.refusals, rota.PlanRefusal{Job: id, Text: tail(err.Error(), limits.MaxReasonBytes)})
@@ -115,6 +130,7 @@ func (m *Machine) planItem(r *planRow, item *fsmpb.PlanItem, term uint64) {
 	default:
 		r.done++
 	}
+	return true
 }
 
 // fitsLive reports whether a live job is the one that a step means, and still one of the plan's.
@@ -151,6 +167,10 @@ func (m *Machine) planOne(r *planRow, live *jobRow, item *fsmpb.PlanItem, term u
 	case rota.PlanReprioritise:
 		p := live.history()
 		op = ChangeJobOp(&rota.JobChange{ID: id, Priority: r.spec.Priority}, p.life, p.changes)
+	case rota.PlanCancelWorkflows:
+		op = entry.CancelWorkflowOp(rota.WorkflowID(id))
+	case rota.PlanRetryWorkflows:
+		op = entry.RetryWorkflowOp(rota.WorkflowID(id), "", m.flows.workflows.get(rota.WorkflowID(id)).runs)
 	default:
 		if live.spec.Queue == r.spec.To {
 			return true, nil

@@ -16,7 +16,7 @@ func StartPlanOp(p *rota.PlanSpec) *fsmpb.Op {
 
 // planWords is the inverse of StartPlanOp.
 func planWords(op *fsmpb.StartPlan) *rota.PlanSpec {
-	p := &rota.PlanSpec{ID: rota.PlanID(op.GetId()), Verb: rota.PlanVerb(min(op.GetVerb(), uint32(rota.PlanReprioritise)+1)), Filter: op.GetFilter(),
+	p := &rota.PlanSpec{ID: rota.PlanID(op.GetId()), Verb: rota.PlanVerb(min(op.GetVerb(), uint32(rota.PlanVerbLast)+1)), Filter: op.GetFilter(),
 		To: rota.QueueName(op.GetTo()), Max: op.GetMax()}
 	if op.Priority != nil {
 		priority := op.GetPriority()
@@ -56,7 +56,7 @@ func (pn *plans) start(op *fsmpb.StartPlan) *fsmpb.Outcome {
 	if pn.rows.len() >= limits.MaxPlans {
 		pn.rows.drop(oldest.spec.ID)
 	}
-	r := &planRow{spec: spec, filter: &f, caller: m.journal.owned(), order: order + 1, started: m.head.now(), jobs: m.head.jobSeq, ends: m.head.tombSeq}
+	r := &planRow{spec: spec, filter: &f, caller: m.journal.owned(), order: order + 1, started: m.head.now(), jobs: pn.newest(spec), ends: m.head.tombSeq}
 	pn.rows.insert(spec.ID, r)
 	pn.emit(r, rota.EventPlanStarted)
 	return &fsmpb.Outcome{}

@@ -26,8 +26,8 @@ type planRow struct {
 	// order counts the plans as they were started.
 	order          uint64
 	started, ended rota.Moment
-	// jobs and ends are the highest numbers of submissions and of ends at its start: what came
-	// later is no part of it.
+	// jobs and ends are the highest numbers of submissions, for a plan of workflows of theirs, and of ends at its start:
+	// what came later is no part of it.
 	jobs, ends            uint64
 	state                 rota.PlanState
 	why                   string
@@ -42,16 +42,29 @@ func ReadPlan(p *rota.PlanSpec) (filter.Filter, error) {
 	if err := p.CheckShape(); err != nil {
 		return filter.Filter{}, err
 	}
-	f, err := filter.Parse(p.Filter)
+	f, err := parsePlan(p)
 	switch {
 	case err != nil:
 		return f, err
+	case f.Empty() && p.Verb.Workflows():
+		return f, rota.Refusef(rota.KindInvalid, "filter", "a plan needs a filter: id=* stands for all workflows")
 	case f.Empty():
 		return f, rota.Refusef(rota.KindInvalid, "filter", "a plan needs a filter: id=* stands for all jobs")
+	case p.Verb.Workflows() && !f.May(p.Verb.States()...):
+		return f, rota.Refusef(rota.KindInvalid, "filter", "the filter selects no workflow that %s is for: cancel-workflows is for RUNNING ones, "+
+			"retry-workflows for FAILED and CANCELLED ones", p.Verb)
 	case !f.May(p.Verb.States()...):
 		return f, rota.Refusef(rota.KindInvalid, "filter", "the filter selects no job that %s is for: those are %v", p.Verb, p.Verb.States())
 	}
 	return f, nil
+}
+
+// parsePlan reads the filter of a plan, of jobs or of workflows.
+func parsePlan(p *rota.PlanSpec) (filter.Filter, error) {
+	if p.Verb.Workflows() {
+		return filter.ParseWorkflows(p.Filter)
+	}
+	return filter.Parse(p.Filter)
 }
 
 // TreeKey is the id.
@@ -89,7 +102,7 @@ func (r *planRow) canonical(e *encoder) {
 }
 
 func decodePlan(d *decoder) *planRow {
-	s := &rota.PlanSpec{ID: rota.PlanID(d.str()), Verb: rota.PlanVerb(d.enum(uint64(rota.PlanReprioritise)))}
+	s := &rota.PlanSpec{ID: rota.PlanID(d.str()), Verb: rota.PlanVerb(d.enum(uint64(rota.PlanVerbLast)))}
 	s.Filter, s.To = d.str(), rota.QueueName(d.str())
 	if d.bool() {
 		p := int32(d.enum(rota.MaxPriority))
@@ -103,7 +116,7 @@ func decodePlan(d *decoder) *planRow {
 	for range d.count(limits.MaxPlanRefusals) {
 		r.refusals = append(r.refusals, rota.PlanRefusal{Job: rota.JobID(d.str()), Text: d.str()})
 	}
-	f, err := filter.Parse(s.Filter)
+	f, err := parsePlan(s)
 	if err != nil {
 		d.fail()
 	}
@@ -220,7 +233,15 @@ func RunningPlans(vw *View) (list []PlanWork) {
 
 // PreviewOf is what a plan would be that somebody starts now.
 func PreviewOf(vw *View, spec rota.PlanSpec) PlanWork {
-	return PlanWork{Spec: spec, Started: vw.m.head.clock, Jobs: vw.m.head.jobSeq, Ends: vw.m.head.tombSeq}
+	return PlanWork{Spec: spec, Started: vw.m.head.clock, Jobs: vw.m.plans.newest(&spec), Ends: vw.m.head.tombSeq}
+}
+
+// newest is the highest number of what a plan that starts now is for.
+func (pn *plans) newest(spec *rota.PlanSpec) uint64 {
+	if spec.Verb.Workflows() {
+		return pn.m.head.flowSeq
+	}
+	return pn.m.head.jobSeq
 }
 
 // of reports whether a number and a state are those of a job that the plan is for.
@@ -229,7 +250,8 @@ func (w *PlanWork) of(number uint64, s rota.JobState) bool {
 	if w.Spec.Verb.Ended() {
 		upTo = w.Ends
 	}
-	return number <= upTo && slices.Contains(w.Spec.Verb.States(), s)
+	successor := s == rota.JobBlocked && w.Spec.Verb == rota.PlanCancel // a live job that waits for its unique key
+	return number <= upTo && (slices.Contains(w.Spec.Verb.States(), s) || successor)
 }
 
 // plans checks the plans.
@@ -240,7 +262,7 @@ func (c *checker) plans() {
 		if r.state == rota.PlanRunning {
 			running++
 		}
-		if orders[r.order] || r.spec.CheckShape() != nil || r.filter.Empty() || id != r.spec.ID || r.jobs > m.head.jobSeq || r.ends > m.head.tombSeq ||
+		if orders[r.order] || r.spec.CheckShape() != nil || r.filter.Empty() || id != r.spec.ID || r.jobs > m.plans.newest(r.spec) || r.ends > m.head.tombSeq ||
 			(r.state == rota.PlanRunning) != (r.ended == rota.Moment{}) {
 			c.fault("I4: plan %s, the %dth, is %s up to job %d and end %d, of %d and %d", id, r.order, r.state, r.jobs, r.ends, m.head.jobSeq,
 				m.head.tombSeq)

@@ -50,9 +50,13 @@ func newGoing() *btree.BTreeG[going] {
 // goingOf files a lease of a job; ok is false of one that neither gives way nor is
 // revoked.
 func goingOf(l *leaseRow, j *jobRow) (g going, ok bool) {
-	return going{worker: l.Worker, started: l.Started.Clock, token: l.Token.Counter, lease: l.key, queue: l.queue,
-			Load: l.takes(), preempted: j.preempted, revoked: l.Revoked != rota.ReasonNone},
-		l.Revoked != rota.ReasonNone || j.givesWay()
+	g = going{worker: l.Worker, started: l.Started.Clock, token: l.Token.Counter, lease: l.key, queue: l.queue,
+		Load: l.takes(), revoked: l.Revoked != rota.ReasonNone}
+	if l.ended != nil {
+		return g, true
+	}
+	g.preempted = j.preempted
+	return g, g.revoked || j.givesWay()
 }
 
 // noteGoing files a lease that gives way, dropGoing takes it out again.
@@ -295,7 +299,7 @@ func (c *checker) going() {
 	n := 0
 	m.leasing.leases.scan(func(_ string, l *leaseRow) bool {
 		j := m.jobs.get(l.Job)
-		if j == nil {
+		if j == nil && l.ended == nil {
 			return true // said already
 		}
 		if want, ok := goingOf(l, j); ok {

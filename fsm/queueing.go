@@ -72,6 +72,10 @@ func (m *Machine) start(j *jobRow) { m.startAfter(j, 0) }
 // moment: it waits for that too (SPEC §3.11).
 func (m *Machine) startAfter(j *jobRow, free rota.Clock) {
 	due := max(free, m.head.clock+rota.Clock(j.spec.Delay.Milliseconds()))
+	if until, waits := m.leasing.awaits(j); waits {
+		m.leasing.holdBack(j, due, until)
+		return
+	}
 	if due > m.head.clock {
 		m.delayFor(j, due)
 		return

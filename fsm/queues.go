@@ -296,6 +296,10 @@ func (pl *placement) forgetQueue(q *queueRow) *fsmpb.Outcome {
 	if err := pl.stays(name); err != nil {
 		return entry.Refused(err)
 	}
+	if n := pl.lingers(name); n > 0 {
+		return entry.Refused(rota.Refusef(rota.KindConflict, "queue", "the workers of %d ended jobs of queue %q have not confirmed that they have "+
+			"stopped: delete it once they have, or their leases have ended", n, name))
+	}
 	if m.ledger.named(q) {
 		return entry.Refused(rota.Refusef(rota.KindConflict, "queue", "a workflow names queue %q: wait until it has ended and is forgotten", name))
 	}
@@ -333,7 +337,8 @@ func (pl *placement) drainQueue(q *queueRow, into rota.QueueName) *fsmpb.Outcome
 	if err := pl.stays(q.name); err != nil {
 		return entry.Refused(err)
 	}
-	if q.live() == 0 {
+	left := func() int64 { return q.live() + pl.lingers(q.name) }
+	if left() == 0 {
 		return pl.forgetQueue(q)
 	}
 	q = pl.m.queues.edit(q.name)
@@ -344,8 +349,8 @@ func (pl *placement) drainQueue(q *queueRow, into rota.QueueName) *fsmpb.Outcome
 	for _, id := range pl.movable(q) {
 		pl.moveJob(pl.m.jobs.edit(id), into)
 	}
-	if q.live() > 0 || pl.m.ledger.named(q) {
-		return &fsmpb.Outcome{Left: uint64(max(q.live(), 1))}
+	if left() > 0 || pl.m.ledger.named(q) {
+		return &fsmpb.Outcome{Left: uint64(max(left(), 1))}
 	}
 	return pl.forgetQueue(q)
 }

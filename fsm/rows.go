@@ -45,6 +45,7 @@ const (
 	tagBatch
 	tagWebhook
 	tagEstimate
+	tagTZData
 )
 
 func encodePairs(e *encoder, pairs map[string]string) {
@@ -171,6 +172,8 @@ type leaseRow struct {
 	grace int64
 	// index is that of the entry that opened it.
 	index rota.Index
+	// ended is what is kept of its job once that has ended without it, nil while the job lives (SPEC §8.8).
+	ended *endedJob
 	// key is the id as a string, by which the row is found.
 	key string
 	// due is derived: where the lease stands in the timers.
@@ -215,6 +218,7 @@ func (r *leaseRow) canonical(e *encoder) {
 	e.int(int64(r.silentSince))
 	e.int(r.grace)
 	e.uint(uint64(r.index))
+	r.canonicalEnded(e)
 }
 
 // takes is what the lease takes of its worker.
@@ -249,6 +253,7 @@ func decodeLease(d *decoder) *leaseRow {
 	r.silentSince = rota.Clock(d.int())
 	r.grace = d.int()
 	r.index = rota.Index(d.uint())
+	r.decodeEnded(d)
 	return r
 }
 
@@ -340,3 +345,29 @@ func (r *queueRow) besides() int64                         { return 0 }
 
 func (r *tenantRow) owner() (rota.QueueName, rota.TenantID) { return "", r.id }
 func (r *tenantRow) besides() int64                         { return 0 }
+
+// endedJob is what a lease keeps of its job once that has ended.
+type endedJob struct {
+	// spec has the id, the queue, the tenant, the type and the keys, and nothing else.
+	spec rota.JobSpec
+	// unique is the key that the job held while it ran, zero where it held none.
+	unique uniqueKey
+}
+
+func (r *leaseRow) canonicalEnded(e *encoder) {
+	if r.ended != nil { // never under rules version 1
+		e.strs(r.ended.spec.Keys)
+		e.b = append(e.b, r.ended.unique[:]...)
+	}
+}
+
+func (r *leaseRow) decodeEnded(d *decoder) {
+	if len(d.b) == 0 {
+		return
+	}
+	r.ended = &endedJob{spec: rota.JobSpec{ID: r.Job, Queue: r.queue, Tenant: r.tenant, Type: r.typ, Keys: d.strs()}}
+	copy(r.ended.unique[:], d.raw(uint64(len(r.ended.unique))))
+	if len(r.ended.spec.Keys) > rota.MaxKeys || r.Revoked == rota.ReasonNone {
+		d.fail()
+	}
+}

@@ -33,6 +33,8 @@ type batchRow struct {
 	// before its end.
 	over   uint64
 	forget rota.Date
+	// calling says that the callback lives; never by rules version 1.
+	calling bool
 }
 
 func (r *batchRow) canonical(e *encoder) {
@@ -59,6 +61,9 @@ func (r *batchRow) canonical(e *encoder) {
 	e.str(r.why)
 	e.uint(r.over)
 	e.int(int64(r.forget))
+	if r.calling {
+		e.bool(true)
+	}
 }
 
 func decodeBatch(d *decoder) *batchRow {
@@ -73,6 +78,11 @@ func decodeBatch(d *decoder) *batchRow {
 	}
 	r.opened, r.touched, r.sealed, r.finished = d.moment(), rota.Date(d.int()), d.moment(), d.moment()
 	r.retry, r.why, r.over, r.forget = rota.Date(d.int()), d.str(), d.uint(), rota.Date(d.int())
+	if len(d.b) > 0 {
+		if r.calling = d.bool(); !r.calling {
+			d.fail()
+		}
+	}
 	return r
 }
 
@@ -106,7 +116,7 @@ func (r *batchRow) times() (t batchTimes) {
 	case rota.BatchSealed:
 		t.due = int64(r.retry)
 	case rota.BatchFinished:
-		if r.counts.Live == 0 { // else a retried job is counted by it still
+		if r.counts.Live == 0 && !r.calling { // else a retried job is counted by it still, or its callback lives
 			t.due, t.over = int64(r.forget), int64(r.over)
 		}
 	}

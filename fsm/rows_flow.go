@@ -55,6 +55,8 @@ type workflowRow struct {
 	blocked, live, completed, dead, expired, cancelled, skipped uint32
 	// waiting are those blocked ones that are gates and wait for their signal.
 	waiting uint32
+	// unneeded are those skipped ones that were to run on a failure which did not come; never by rules version 1.
+	unneeded uint32
 
 	submitted, finished rota.Moment
 	// due is the date on which it is forgotten, by its queue's gc_horizon as it ended; 0
@@ -107,6 +109,9 @@ func (r *workflowRow) canonical(e *encoder) {
 	e.moment(r.started)
 	e.int(int64(r.due))
 	e.str(string(r.by))
+	if r.unneeded != 0 {
+		e.uint(uint64(r.unneeded))
+	}
 }
 
 func decodeWorkflow(d *decoder) *workflowRow {
@@ -140,6 +145,11 @@ func decodeWorkflow(d *decoder) *workflowRow {
 	r.started = d.moment()
 	r.due = rota.Date(d.int())
 	r.by = rota.Principal(d.str())
+	if len(d.b) > 0 {
+		if r.unneeded = uint32(d.enum(rota.MaxWorkflowNodes)); r.unneeded == 0 {
+			d.fail()
+		}
+	}
 	return r
 }
 
@@ -150,7 +160,7 @@ type vertexRow struct {
 	// key is the vertexKey, by which the row is found.
 	key      string
 	workflow rota.WorkflowID
-	// spec, parents and the gate's own terms never change; shape stands for them in the row's canonical
+	// spec, parents, run and the gate's own terms never change; shape stands for them in the row's canonical
 	// bytes. Parents ascend.
 	spec    *keptSpec
 	parents []uint32
@@ -160,6 +170,7 @@ type vertexRow struct {
 	// state is Blocked until its parents have completed, vertexLive while it has a job,
 	// then how it ended.
 	state rota.NodeState
+	run   rota.NodeRun
 	// Of the last attempt: its worker and number, when and at which index it was
 	// assigned. Then when it ended and why; runs counts the jobs that were made of it.
 	reason     rota.Reason
@@ -249,9 +260,9 @@ func (r *vertexRow) canonical(e *encoder) {
 }
 
 // encodeShape is what never changes of a vertex: it precedes the row in snapshots.
-func encodeShape(e *encoder, s *keptSpec, parents []uint32, terms *rota.Gate) {
+func encodeShape(e *encoder, s *keptSpec, parents []uint32, run rota.NodeRun, terms *rota.Gate) {
 	encodeSpec(e, s)
-	encodeTerms(e, terms)
+	encodeTerms(e, run, terms)
 	e.uint(uint64(len(parents)))
 	last := uint32(0)
 	for _, p := range parents {
@@ -260,14 +271,15 @@ func encodeShape(e *encoder, s *keptSpec, parents []uint32, terms *rota.Gate) {
 	}
 }
 
-func hashShape(e *encoder, s *keptSpec, parents []uint32, terms *rota.Gate) rota.Digest {
+func hashShape(e *encoder, s *keptSpec, parents []uint32, run rota.NodeRun, terms *rota.Gate) rota.Digest {
 	e.b = e.b[:0]
-	encodeShape(e, s, parents, terms)
+	encodeShape(e, s, parents, run, terms)
 	return hashBytes(e.b)
 }
 
 func decodeVertex(d *decoder) *vertexRow {
-	r := &vertexRow{spec: decodeSpec(d), gate: decodeTerms(d)}
+	r := &vertexRow{spec: decodeSpec(d)}
+	r.run, r.gate = decodeTerms(d)
 	n := d.count(rota.MaxWorkflowNodes)
 	r.parents = make([]uint32, 0, min(int(n), len(d.b)))
 	last := uint64(0)
@@ -280,7 +292,7 @@ func decodeVertex(d *decoder) *vertexRow {
 		r.parents = append(r.parents, uint32(last))
 	}
 	enc := d.specs.encoder()
-	r.shape = hashShape(enc, r.spec, r.parents, r.gate.own())
+	r.shape = hashShape(enc, r.spec, r.parents, r.run, r.gate.own())
 	r.shapeBytes = uint32(len(enc.b))
 	r.workflow = rota.WorkflowID(d.str())
 	r.number = uint32(d.enum(rota.MaxWorkflowNodes - 1))
@@ -332,7 +344,7 @@ func WorkflowContent(w *rota.WorkflowSpec, g *rota.Graph) [16]byte {
 		s := entry.Template(w, &w.Nodes[at])
 		s.Headers = nil // no content
 		e.b = e.b[:0]
-		encodeShape(e, kept.keep(&s), g.Parents[k], w.Nodes[at].Gate)
+		encodeShape(e, kept.keep(&s), g.Parents[k], w.Nodes[at].Run, w.Nodes[at].Gate)
 		_, _ = h.Write(e.b)
 	}
 	return h.Sum128().Bytes()

@@ -49,20 +49,30 @@ func (r *vertexRow) gateDue() int64 {
 	return int64(r.gate.due)
 }
 
-// encodeTerms is what never changes of a gate, or that the vertex is none.
-func encodeTerms(e *encoder, terms *rota.Gate) {
-	if e.bool(terms != nil); terms == nil {
+// encodeTerms is when a vertex runs, and what never changes of a gate, or that the vertex is none. One that runs on
+// success has the byte of rules version 1.
+func encodeTerms(e *encoder, run rota.NodeRun, terms *rota.Gate) {
+	if e.flags(terms != nil, run == rota.RunOnFailure, run == rota.RunAlways); terms == nil {
 		return
 	}
 	e.int(terms.Timeout.Milliseconds())
 	e.uint(uint64(terms.OnTimeout))
 }
 
-func decodeTerms(d *decoder) *gate {
-	if !d.bool() {
-		return nil
+func decodeTerms(d *decoder) (run rota.NodeRun, g *gate) {
+	isGate, onFailure, always := d.flags()
+	switch {
+	case isGate && (onFailure || always), onFailure && always:
+		d.fail()
+	case onFailure:
+		run = rota.RunOnFailure
+	case always:
+		run = rota.RunAlways
 	}
-	return &gate{terms: rota.Gate{Timeout: millis.Duration(d.int()), OnTimeout: rota.GateTimeout(d.enum(uint64(rota.GateCompletes)))}}
+	if !isGate {
+		return run, nil
+	}
+	return run, &gate{terms: rota.Gate{Timeout: millis.Duration(d.int()), OnTimeout: rota.GateTimeout(d.enum(uint64(rota.GateCompletes)))}}
 }
 
 // canonical is what changes of a gate.

@@ -56,6 +56,8 @@ type lifeWords struct {
 	// has passed and a date is still to come.
 	due     rota.Clock
 	dueDate rota.Date
+	// ready is when it would wake if it did not wait for a lease that has outlived its job; 0 where it waits for none.
+	ready rota.Clock
 	// expireRel is the moment of ttl_rel (SPEC §9.3), 0 for never.
 	expireRel rota.Clock
 	// lease is the open lease's id. Invariant I1: set exactly when state.Leased().
@@ -72,9 +74,6 @@ type lifeWords struct {
 	// workflow and vertex say which node of which workflow it is; none for most.
 	workflow rota.WorkflowID
 
-	// freeAt is for its end alone, no part of the encoding: until when the worker of a
-	// lease that was cancelled may go on believing in it.
-	freeAt rota.Clock
 	// data is derived: where its parents' outputs lie, while it is QUEUED.
 	data *sched.Data
 
@@ -222,9 +221,12 @@ func (r *jobRow) canonical(e *encoder) {
 	if headers, _ := r.spec.split(); len(headers) > 0 { // specHash says nothing of them
 		e.digest(hashBytes(headers))
 	}
-	if h := r.history(); h.estimate|h.part != 0 { // never by rules version 1
+	if h := r.history(); h.estimate|h.part != 0 || r.ready != 0 { // never by rules version 1
 		e.int(h.estimate)
 		e.int(h.part)
+		if r.ready != 0 {
+			e.int(int64(r.ready))
+		}
 	}
 }
 
@@ -270,9 +272,15 @@ func decodeJob(d *decoder) *jobRow {
 	}
 	if len(d.b) > 0 {
 		estimate, part := d.int(), d.int()
-		if life.past == nil || estimate|part == 0 {
+		if len(d.b) > 0 {
+			if life.ready = rota.Clock(d.int()); life.ready <= 0 {
+				d.fail()
+			}
+		}
+		switch {
+		case estimate|part == 0 && life.ready == 0 || estimate|part != 0 && life.past == nil:
 			d.fail()
-		} else {
+		case estimate|part != 0:
 			life.past.estimate, life.past.part = estimate, part
 		}
 	}

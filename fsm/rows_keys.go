@@ -131,6 +131,8 @@ type uniqueRow struct {
 	tenant rota.TenantID
 	// until is when a completed job ceases to hold it, 0 while the job is alive.
 	until rota.Date
+	// next is the job that takes it then, "" for none; never by rules version 1.
+	next rota.JobID
 }
 
 func (r *uniqueRow) TreeKey() string { return r.key }
@@ -140,10 +142,18 @@ func (r *uniqueRow) canonical(e *encoder) {
 	e.str(string(r.job))
 	e.str(string(r.tenant))
 	e.int(int64(r.until))
+	if r.next != "" {
+		e.str(string(r.next))
+	}
 }
 
 func decodeUniqueRow(d *decoder) *uniqueRow {
 	r := &uniqueRow{key: d.str(), job: rota.JobID(d.str()), tenant: rota.TenantID(d.str()), until: rota.Date(d.int())}
+	if len(d.b) > 0 {
+		if r.next = rota.JobID(d.str()); r.next == "" {
+			d.fail()
+		}
+	}
 	if len(r.key) != len(uniqueKey{}) {
 		d.fail()
 	}
@@ -163,6 +173,8 @@ type mergedRow struct {
 	holder rota.JobID
 	// content is the hash of what was submitted.
 	content rota.Digest
+	// merge is what became of its payload; always MergeNone by rules version 1.
+	merge rota.Merge
 }
 
 func (r *mergedRow) TreeKey() rota.JobID { return r.id }
@@ -172,10 +184,19 @@ func (r *mergedRow) canonical(e *encoder) {
 	e.uint(r.seq)
 	e.str(string(r.holder))
 	e.digest(r.content)
+	if r.merge != rota.MergeNone {
+		e.str(string(r.merge))
+	}
 }
 
 func decodeMerged(d *decoder) *mergedRow {
-	return &mergedRow{id: rota.JobID(d.str()), seq: d.uint(), holder: rota.JobID(d.str()), content: d.digest()}
+	r := &mergedRow{id: rota.JobID(d.str()), seq: d.uint(), holder: rota.JobID(d.str()), content: d.digest()}
+	if len(d.b) > 0 {
+		if r.merge = rota.Merge(d.str()); r.merge == rota.MergeNone {
+			d.fail()
+		}
+	}
+	return r
 }
 
 // It is of no queue and no tenant: nothing but later ones takes it away.

@@ -3,6 +3,7 @@ package fsm
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
@@ -25,6 +26,8 @@ func (sc *schedules) apply(op *fsmpb.Op) *fsmpb.Outcome {
 		return sc.backfill(op.BackfillSchedule)
 	case *fsmpb.Op_DeleteSchedule:
 		return sc.remove(op.DeleteSchedule)
+	case *fsmpb.Op_SetTzdata:
+		return sc.setTZData(op.SetTzdata)
 	default:
 		return sc.fire(op.(*fsmpb.Op_Fire).Fire)
 	}
@@ -55,11 +58,34 @@ func (sc *schedules) set(op *fsmpb.SetSchedule) *fsmpb.Outcome {
 		sc.rows.drop(spec.Name)
 	} else {
 		sc.m.access.hold(r.by, access.OwnsSchedule, 1)
+		if sc.m.head.rules >= adoptRules {
+			sc.adopt(r)
+		}
 	}
 	sc.bytes += r.size
 	sc.rows.insert(spec.Name, r)
 	sc.emit(r, rota.EventScheduleChanged, "", scheduleEvent{What: "SET"})
 	return &fsmpb.Outcome{}
+}
+
+// adoptRules are the first rules under which a schedule of a name that was deleted counts the runs that live still.
+const adoptRules = 2
+
+// adopt counts the runs of an earlier schedule of the name that live: overlap goes by them. A run that was retried is
+// no schedule's, as ever.
+func (sc *schedules) adopt(r *scheduleRow) {
+	before := string(r.spec.Name) + "@"
+	sc.m.jobs.tree.Ascend(rota.JobID(before), func(id rota.JobID, j *jobRow) bool {
+		date, own := strings.CutPrefix(string(id), before)
+		if !own || len(r.live) >= limits.MaxScheduleRuns || sc.kept >= limits.MaxRuns {
+			return false
+		}
+		if _, err := rota.ParseDate(date); (err == nil || strings.HasPrefix(date, "+")) && j.history().life == 0 {
+			r.live = append(r.live, id)
+			sc.kept++
+		}
+		return true
+	})
 }
 
 // scheduleText returns the name of a schedule for refusals, and its version, "" for nil.
@@ -226,6 +252,8 @@ func (sc *schedules) backfill(op *fsmpb.BackfillSchedule) *fsmpb.Outcome {
 		err = rota.Refusef(rota.KindStale, "version", "schedule %s is of version %d, not %d: look at it again", r.spec.Name, r.version, op.GetVersion())
 	case op.GetOverlap() > uint32(rota.OverlapAllow):
 		err = rota.Refusef(rota.KindInvalid, "overlap", "overlap %d is unknown: 0 to %d are taken", op.GetOverlap(), uint32(rota.OverlapAllow))
+	default:
+		err = sc.sameZones(op.GetTzdata())
 	}
 	if err != nil {
 		return entry.Refused(err)
@@ -249,7 +277,7 @@ func readDates(ms []int64, from, until rota.Date) ([]rota.Date, error) {
 	dates, last := make([]rota.Date, len(ms)), from
 	for i, d := range ms {
 		if dates[i] = rota.Date(d); dates[i] <= last || dates[i] > until {
-			return nil, rota.Refusef(rota.KindInvalid, "dates", "date %d is %s: one after %s and by %s is wanted", i+1, dates[i], last, until)
+			return nil, rota.Refusef(rota.KindInvalid, "dates", "dates_ms[%d] is %d: a date after %d and %d at most is wanted", i, dates[i], last, until)
 		}
 		last = dates[i]
 	}
@@ -296,6 +324,9 @@ func (sc *schedules) fire(op *fsmpb.Fire) *fsmpb.Outcome {
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "tzdata", "tzdata has %d bytes: at most %d are taken", len(op.GetTzdata()), rota.MaxIDBytes))
 	case op.GetMissed() > 1<<40:
 		return entry.Refused(rota.Refusef(rota.KindInvalid, "missed", "missed is %d: at most %d is taken", op.GetMissed(), uint64(1<<40)))
+	}
+	if err := sc.sameZones(op.GetTzdata()); err != nil {
+		return entry.Refused(err)
 	}
 	dates, err := readDates(op.GetDatesMs(), from, until)
 	if err != nil {

@@ -174,7 +174,7 @@ func (r *scheduleRow) jitter(date rota.Date) rota.Date {
 
 // ended notes that a job ended which may be a run; what waits for it starts at the end of the
 // entry.
-func (sc *schedules) ended(j *jobRow, state rota.JobState) {
+func (sc *schedules) ended(j *jobRow, state rota.JobState, why rota.Reason) {
 	name, run := rota.SplitRunID(j.spec.ID)
 	if !run {
 		return
@@ -187,14 +187,29 @@ func (sc *schedules) ended(j *jobRow, state rota.JobState) {
 	at := slices.Index(r.live, j.spec.ID)
 	r.live = slices.Delete(r.live, at, at+1)
 	sc.kept--
-	r.free = max(r.free, j.freeAt)
-	if state != rota.JobCompleted {
+	r.free = max(r.free, sc.m.ended.freeAt)
+	replaced := why == rota.ReasonScheduleCancelled && j.firstLease.IsZero() // by a newer date, before it began
+	if state != rota.JobCompleted && (!replaced || sc.m.head.rules < outlivingRules) {
 		r.failed++
 	}
 	if r.spec.PauseOnFailure && (state == rota.JobDead || state == rota.JobExpired) && !r.paused {
 		sc.pause(r, "run "+string(j.spec.ID)+" ended "+state.String())
 	}
 	sc.await(r)
+}
+
+// inTurn returns the schedule of which a job is a run that starts after those before it have let go; ok is false of any
+// other job. What a run waits for does not change as its schedule does.
+func (sc *schedules) inTurn(j *jobRow) (name rota.ScheduleName, ok bool) {
+	name, run := rota.SplitRunID(j.spec.ID)
+	if !run || j.history().life > 0 {
+		return "", false
+	}
+	if _, err := rota.ParseDate(string(j.spec.ID[len(name)+1:])); err != nil {
+		return "", false // triggered: it may run beside others
+	}
+	r := sc.rows.get(name)
+	return name, j.ready != 0 || r != nil && r.spec.Overlap != rota.OverlapAllow && slices.Contains(r.live, j.spec.ID)
 }
 
 // pause stops a schedule; r is editable.

@@ -413,3 +413,40 @@ func TestWhy_runThatWaits(t *testing.T) {
 	b.ok(cancelOp(string(runs[0])))
 	why(runs[1], "RUN_REFUSED")
 }
+
+// TestSchedule_setAgain: a schedule that is deleted and set again while its run lives does not overlap it.
+func TestSchedule_setAgain(t *testing.T) {
+	t.Parallel()
+	b := newClockwork(t)
+	b.ok(switchOp(2))
+	fire := func() {
+		b.tick(60_000)
+		b.ok(b.fireOp("s", b.head.date()))
+	}
+	b.ok(scheduleOp("s"))
+	b.ok(batchOp("s", 0))
+	b.ok(entry.SealOp("s")) // s@done is no run of it
+	fire()
+	live := b.schedule("s").Live
+	if len(live) != 1 {
+		t.Fatalf("%v live", live)
+	}
+	b.ok(triggerOp("s", "by-hand"))
+	b.ok(cancelOp("s@+by-hand"))
+	b.ok(retryOp("s@+by-hand")) // a retried run counts as none of the schedule's
+	b.ok(unscheduleOp("s"))
+	b.ok(scheduleOp("s"))
+	if s := b.schedule("s"); !slices.Equal(s.Live, live) {
+		t.Fatalf("%v live of the schedule that is set again, not %v", s.Live, live)
+	}
+	fire()
+	if s := b.schedule("s"); s.Skipped != 1 || len(s.Live) != 1 {
+		t.Fatalf("%d dates are skipped, %v live", s.Skipped, s.Live)
+	}
+	b.ok(cancelOp(string(live[0])))
+	fire()
+	if s := b.schedule("s"); len(s.Live) != 1 || s.Live[0] == live[0] {
+		t.Fatalf("%v live after the first run has ended", s.Live)
+	}
+	b.sound()
+}

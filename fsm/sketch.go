@@ -52,7 +52,7 @@ func (f *Frozen) Sketch(of rota.JobID, most int) (*Sketch, error) {
 		if j.state.Leased() || id == of || holds {
 			keep = append(keep, j)
 		}
-		if holds || j.state != rota.JobQueued && j.state != rota.JobDelayed {
+		if holds || j.state != rota.JobQueued && j.state != rota.JobDelayed && j.state != rota.JobBlocked {
 			return true
 		}
 		waiting++
@@ -182,7 +182,9 @@ func (s *Sketch) Machine() (*Machine, error) {
 		return true
 	})
 	m.jobs.scan(func(_ rota.JobID, j *jobRow) bool {
-		m.queues.get(j.spec.Queue).count(j.state, 1)
+		if j.state != rota.JobBlocked { // it is counted with the nodes of workflows, which stay
+			m.queues.get(j.spec.Queue).count(j.state, 1)
+		}
 		return true
 	})
 	m.fleet.workers.scan(func(_ rota.WorkerID, w *workerRow) bool {
@@ -199,5 +201,6 @@ func (s *Sketch) Machine() (*Machine, error) {
 	if err := m.derive(); err != nil {
 		return nil, err
 	}
+	m.leasing.releaseAll()
 	return m, nil
 }

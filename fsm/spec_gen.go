@@ -40,7 +40,7 @@ func encodeParts(e *encoder, s *keptSpec, headers, payload []byte) (at int) {
 	encodePairs(e, s.Labels)
 	encodeLimits(e, s.Limits)
 	e.int(millis.Of(s.Expected))
-	e.flags(s.RetryOnInvalidProof, len(headers) > 0)
+	e.flags(s.RetryOnInvalidProof, len(headers) > 0, s.StartBy != 0)
 	e.strs(s.DataKeys)
 	e.int(s.Retry.Attempts)
 	e.int(millis.Of(s.Retry.Base))
@@ -53,12 +53,15 @@ func encodeParts(e *encoder, s *keptSpec, headers, payload []byte) (at int) {
 	if len(headers) > 0 {
 		e.bytes(headers)
 	}
+	if s.StartBy != 0 {
+		e.int(millis.Of(s.StartBy))
+	}
 	return at
 }
 
 func decodeSpec(d *decoder) *keptSpec {
 	var s rota.JobSpec
-	var headed bool
+	var headed, later bool
 	s.ID = rota.JobID(d.str())
 	s.Queue = rota.QueueName(d.str())
 	s.Type = rota.JobType(d.str())
@@ -86,7 +89,7 @@ func decodeSpec(d *decoder) *keptSpec {
 	s.Labels = decodePairs(d)
 	s.Limits = decodeLimits(d)
 	s.Expected = millis.Duration(d.int())
-	s.RetryOnInvalidProof, headed = d.flags()
+	s.RetryOnInvalidProof, headed, later = d.flags()
 	s.DataKeys = d.strs()
 	s.Retry.Attempts = d.int()
 	s.Retry.Base = millis.Duration(d.int())
@@ -98,6 +101,11 @@ func decodeSpec(d *decoder) *keptSpec {
 	s.Batch = rota.BatchID(d.str())
 	if headed {
 		s.Headers = decodeHeaders(d)
+	}
+	if later {
+		if s.StartBy = millis.Duration(d.int()); s.StartBy == 0 {
+			d.fail()
+		}
 	}
 	return d.specs.keep(&s)
 }
@@ -130,6 +138,7 @@ func saysAlike(a, b *rota.JobSpec) bool {
 		a.Retry.Cap == b.Retry.Cap &&
 		a.Retry.JitterPermille == b.Retry.JitterPermille &&
 		a.Batch == b.Batch &&
+		a.StartBy == b.StartBy &&
 		slices.Equal(a.Requires, b.Requires) &&
 		slices.Equal(a.RegionsAllow, b.RegionsAllow) &&
 		slices.Equal(a.RegionsDeny, b.RegionsDeny) &&

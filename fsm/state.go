@@ -23,6 +23,8 @@ type Machine struct {
 	nodes   table[rota.NodeID, nodeRow, *nodeRow]
 	// backups has the last backup, or nothing.
 	backups table[string, backupRow, *backupRow]
+	// tzdata has the installed release of the time zone database, or nothing.
+	tzdata table[string, tzdataRow, *tzdataRow]
 
 	// The parts own the other tables, and what is derived of them.
 	fleet     fleet
@@ -88,6 +90,7 @@ func NewKnowing(version uint32) *Machine {
 	m.queues.init(tagQueue, l)
 	m.nodes.init(tagNode, l)
 	m.backups.init(tagBackup, l)
+	m.tzdata.init(tagTZData, l)
 	m.fleet.workers.init(tagWorker, l)
 	m.leasing.leases.init(tagLease, l)
 	m.placement.holds.init(tagHold, l)
@@ -125,6 +128,7 @@ func NewKnowing(version uint32) *Machine {
 	m.jobs.left = func(j *jobRow) { m.numbers.Delete(j.seq) }
 	m.ended.tombs.order, m.ended.tombs.texts, m.ended.staged.loose = newTombOrder(), make(map[rota.QueueName]*entry.Texts), newLooseRecords()
 	m.keyring.reset()
+	m.leasing.outlived = newOutlived()
 	m.placement.registry.reset()
 	m.timers.reset()
 	m.flows.flowIndex.reset()
@@ -151,6 +155,20 @@ func (m *Machine) internal() *fsmpb.Outcome {
 // long as no entry is applied.
 type View struct{ m *Machine }
 
+// JobState returns a job's state alone, JobNone where nothing is known.
+func (vw *View) JobState(id rota.JobID) rota.JobState {
+	if j := vw.m.jobs.get(id); j != nil {
+		return j.state
+	}
+	if _, v := vw.m.flows.waitingNode(id); v != nil {
+		return rota.JobBlocked
+	}
+	if t := vw.m.ended.tombs.get(id); t != nil {
+		return t.state
+	}
+	return rota.JobNone
+}
+
 type checker struct {
 	m      *Machine
 	faults []string
@@ -158,6 +176,8 @@ type checker struct {
 	// open counts the leases of a queue; shares those of a tenant in a queue.
 	open   map[rota.QueueName]int64
 	shares map[share]int64
+	// lingers counts those of a queue that have outlived their jobs.
+	lingers map[rota.QueueName]int64
 }
 
 func (c *checker) fault(format string, args ...any) {

@@ -27,6 +27,15 @@ func (m *Machine) submit(op *fsmpb.Submit) *fsmpb.Outcome {
 			return o
 		}
 	}
+	content := rota.Digest{}
+	if spec.Unique.Collects() {
+		var err error
+		content = m.specs.content(spec)
+		if spec, err = collecting(spec, payloadMax(q)); err != nil {
+			return entry.Refused(err)
+		}
+		kept = m.specs.keep(spec)
+	}
 	if err := m.admit(spec, kept.bytes(), q); err != nil {
 		return entry.Refused(err)
 	}
@@ -34,10 +43,17 @@ func (m *Machine) submit(op *fsmpb.Submit) *fsmpb.Outcome {
 	if spec.Unique != nil || spec.Batch != "" {
 		m.own(j)
 		j.past = &jobPast{content: j.specHash, unique: key, batch: m.batches.join(spec.Batch)}
+		if spec.Unique.Collects() {
+			j.past.content = content
+		}
 	}
 	q = m.queues.get(spec.Queue)
 	m.admission.chargeRate(spec, q)
-	m.start(j)
+	if spec.Unique != nil && m.uniques.rows.get(string(key[:])) != nil {
+		m.uniques.await(j)
+	} else {
+		m.start(j)
+	}
 	return m.became(j.state, m.admission.slowDown(q, spec.Tenant))
 }
 

@@ -121,14 +121,27 @@ func unbrokenDue(l *leaseRow, w *workerRow) rota.Clock {
 	return due
 }
 
-func (j *jobRow) expires() rota.Clock {
-	switch {
-	case j.expireAbs == 0:
-		return j.expireRel
-	case j.expireRel == 0:
-		return j.expireAbs
+// expires is when a job is EXPIRED, 0 for never: by the earliest of its times to live and the deadline for its start.
+func (j *jobRow) expires() rota.Clock { return sooner(sooner(j.expireAbs, j.expireRel), j.startsBy()) }
+
+// startsBy is when a job is EXPIRED that has had no lease by then, 0 for never.
+func (j *jobRow) startsBy() rota.Clock {
+	if j.spec.StartBy == 0 || !j.firstLease.IsZero() {
+		return 0
+	}
+	h := j.history()
+	return max(j.submitted, h.since, h.retried.Clock) + rota.Clock(j.spec.StartBy.Milliseconds())
+}
+
+// expiry is the reason of a job's end when expires is over.
+func (j *jobRow) expiry() rota.Reason {
+	switch j.expires() {
+	case j.expireAbs:
+		return rota.ReasonTTLAbsolute
+	case j.expireRel:
+		return rota.ReasonTTLRelative
 	default:
-		return min(j.expireAbs, j.expireRel)
+		return rota.ReasonStartBy
 	}
 }
 

@@ -18,6 +18,8 @@ type uniques struct {
 	m      *Machine
 	rows   table[string, uniqueRow, *uniqueRow]
 	merged table[rota.JobID, mergedRow, *mergedRow]
+	// ready are the successors whose turn came in the entry at hand.
+	ready []rota.JobID
 }
 
 // uniqueKeyOf returns the key of a job that is submitted, or retried, at a date: the first bytes
@@ -53,7 +55,8 @@ func uniqueKeyOf(s *rota.JobSpec, at rota.Date) (key uniqueKey) {
 	return key
 }
 
-// judge answers a submission whose key another job holds; nil where it goes on, with its key.
+// judge answers a submission whose key another job holds; nil where it goes on, with its key: as the holder, or as the
+// holder's successor where there is a row of the key.
 func (un *uniques) judge(spec *rota.JobSpec) (uniqueKey, *fsmpb.Outcome) {
 	key := uniqueKeyOf(spec, un.m.head.date())
 	r := un.rows.get(string(key[:]))
@@ -62,6 +65,8 @@ func (un *uniques) judge(spec *rota.JobSpec) (uniqueKey, *fsmpb.Outcome) {
 		if err := un.room(spec); err != nil {
 			return key, entry.Refused(err)
 		}
+		return key, nil
+	case un.succeeds(r, spec):
 		return key, nil
 	case spec.Unique.Merges():
 		return key, un.merge(r, spec)
@@ -129,30 +134,40 @@ func (un *uniques) placeOf(id rota.JobID) rota.QueueName {
 	return ""
 }
 
-// merge makes a submission part of the job that holds its key (SPEC §18.2). A holder of the
+// merge makes a submission part of the job that holds its key, or of that one's successor (SPEC §18.2). A job of the
 // same queue and type that waits takes the payload; any other only answers.
 func (un *uniques) merge(r *uniqueRow, spec *rota.JobSpec) *fsmpb.Outcome {
-	how := spec.Unique.OnConflict
-	un.remember(spec, r.job)
-	e := rota.Event{Kind: rota.EventJobMerged, Job: r.job, Queue: un.placeOf(r.job), Tenant: spec.Tenant,
+	into, merge, refused := un.target(r, spec)
+	if refused != nil {
+		return refused
+	}
+	taken := merge == rota.MergeTaken
+	if un.m.head.rules < mergeRules {
+		merge = rota.MergeNone
+	}
+	un.remember(spec, into, merge)
+	e := rota.Event{Kind: rota.EventJobMerged, Job: into, Queue: un.placeOf(into), Tenant: spec.Tenant,
 		Payload: payload(struct {
 			Merged     rota.JobID `json:"merged"`
 			OnConflict string     `json:"on_conflict"`
-		}{spec.ID, how})}
-	j := un.m.jobs.get(r.job)
-	if j == nil || how == rota.UniqueExisting || j.state.Leased() || j.spec.Queue != spec.Queue || j.spec.Type != spec.Type {
-		un.m.journal.emit(e)
+			Merge      rota.Merge `json:"merge,omitempty"`
+		}{spec.ID, spec.Unique.OnConflict, merge})}
+	if taken {
+		un.give(un.m.jobs.edit(into), spec, &e)
 	} else {
-		un.give(un.m.jobs.edit(r.job), spec, &e)
+		un.m.journal.emit(e)
 	}
-	return un.mergedInto(r.job, r.tenant)
+	return un.mergedInto(into, r.tenant, merge)
 }
 
-// mergedInto answers a merged submission by the job that stands for it.
-func (un *uniques) mergedInto(holder rota.JobID, tenant rota.TenantID) *fsmpb.Outcome {
-	o := &fsmpb.Outcome{Existed: true}
-	if state, shown := un.look(holder, tenant); shown {
-		o.Holder, o.JobState = string(holder), uint32(state)
+// mergedInto answers a merged submission by the job that stands for it. Why that did not take the payload is for
+// callers that may read it.
+func (un *uniques) mergedInto(into rota.JobID, tenant rota.TenantID, merge rota.Merge) *fsmpb.Outcome {
+	o := &fsmpb.Outcome{Existed: true, Merge: string(merge)}
+	if state, shown := un.look(into, tenant); shown {
+		o.Holder, o.JobState = string(into), uint32(state)
+	} else if merge.Dropped() {
+		o.Merge = string(rota.MergeNotTaken)
 	}
 	return o
 }
@@ -162,16 +177,16 @@ func (un *uniques) mergedInto(holder rota.JobID, tenant rota.TenantID) *fsmpb.Ou
 func (un *uniques) give(j *jobRow, spec *rota.JobSpec, e *rota.Event) {
 	m := un.m
 	m.own(j)
-	if !bytes.Equal(j.spec.Payload(), spec.Payload) {
+	if payload := given(j, spec); !bytes.Equal(j.spec.Payload(), payload) {
 		past := *j.history()
 		past.content, past.changes = j.firstContent(), past.changes+1
 		j.past = &past
 		now := j.spec.words()
-		now.Payload = spec.Payload
+		now.Payload = payload
 		m.respec(j, m.queues.get(j.spec.Queue), &now, false)
 	}
 	m.journal.emitFor(j, e)
-	if spec.Unique.OnConflict == rota.UniqueExtend {
+	if how := spec.Unique.OnConflict; how == rota.UniqueExtend || how == rota.UniqueCollect {
 		un.extend(j, rota.Clock(spec.Unique.Extension().Milliseconds()))
 	}
 }
@@ -181,8 +196,17 @@ func (un *uniques) give(j *jobRow, spec *rota.JobSpec, e *rota.Event) {
 func (un *uniques) extend(j *jobRow, most rota.Clock) {
 	m, id := un.m, string(j.spec.ID)
 	due := min(m.head.clock+rota.Clock(j.spec.Delay.Milliseconds()), j.submitted+most)
-	if j.state != rota.JobDelayed || !j.firstLease.IsZero() || j.history().life != 0 || due <= max(j.due, m.head.clock) {
+	own := j.due
+	if j.ready != 0 {
+		own = j.ready // it waits for a worker to stop too
+	}
+	if j.state != rota.JobDelayed || !j.firstLease.IsZero() || j.history().life != 0 || due <= max(own, m.head.clock) {
 		return
+	}
+	if j.ready != 0 {
+		if j.ready = due; due <= j.due {
+			return
+		}
 	}
 	m.timers.wake.set(id, int64(j.due), int64(due))
 	m.timers.dated.set(id, int64(j.dueDate), 0) // looked at again once the delay is over
@@ -191,10 +215,10 @@ func (un *uniques) extend(j *jobRow, most rota.Clock) {
 }
 
 // remember keeps a merged submission, so that it answers a repetition; the oldest gives way.
-func (un *uniques) remember(spec *rota.JobSpec, holder rota.JobID) {
+func (un *uniques) remember(spec *rota.JobSpec, holder rota.JobID, merge rota.Merge) {
 	order := un.m.timers.merged
 	last, _ := order.Max()
-	r := &mergedRow{id: spec.ID, seq: uint64(last.due) + 1, holder: holder, content: un.m.specs.content(spec)}
+	r := &mergedRow{id: spec.ID, seq: uint64(last.due) + 1, holder: holder, content: un.m.specs.content(spec), merge: merge}
 	un.merged.insert(r.id, r)
 	order.set(string(r.id), 0, int64(r.seq))
 	if un.merged.len() > limits.MaxMerged {
@@ -202,6 +226,15 @@ func (un *uniques) remember(spec *rota.JobSpec, holder rota.JobID) {
 		order.set(oldest.id, oldest.due, 0)
 		un.merged.drop(rota.JobID(oldest.id))
 	}
+}
+
+// MergedInto returns the job that a submission was merged into, by the id of that submission, while the state remembers it.
+func MergedInto(vw *View, id rota.JobID) (rota.JobID, bool) {
+	r := vw.m.uniques.merged.get(id)
+	if r == nil {
+		return "", false
+	}
+	return r.holder, true
 }
 
 // repeated answers the repetition of a merged submission; nil where there was none.
@@ -216,7 +249,7 @@ func (un *uniques) repeated(spec *rota.JobSpec) *fsmpb.Outcome {
 	case r.content != un.m.specs.content(spec):
 		return againOutcome(spec.ID, rota.JobNone, false)
 	}
-	return un.mergedInto(r.holder, spec.Tenant)
+	return un.mergedInto(r.holder, spec.Tenant, r.merge)
 }
 
 // follow lets a job that is unique by a key hold it where its state has come to. What leaves
@@ -233,6 +266,8 @@ func (un *uniques) follow(j *jobRow, from rota.JobState) {
 		un.keep(un.rows.change(r.key, r), j)
 	case mine && !planted.uniqueLeftBehind(j.state):
 		un.free(r)
+	case r != nil && r.next == j.spec.ID && !holds: // it ended before its turn
+		un.rows.change(r.key, r).next = ""
 	case r == nil && holds && !held && un.rows.len() < limits.MaxUniqueKeys:
 		r = un.rows.fresh()
 		r.key, r.job, r.tenant = string(j.past.unique[:]), j.spec.ID, j.spec.Tenant
@@ -269,9 +304,12 @@ func (un *uniques) release(id rota.JobID, key uniqueKey) {
 	}
 }
 
+// free lets go of a key: its successor takes it, where it has one.
 func (un *uniques) free(r *uniqueRow) {
 	un.m.timers.unique.set(r.key, int64(r.until), 0)
-	un.rows.drop(r.key)
+	if !un.succeed(r) {
+		un.rows.drop(r.key)
+	}
 }
 
 // fire frees the key of a completed job.
@@ -321,6 +359,7 @@ func (c *checker) uniques() {
 		}
 		return true
 	})
+	c.successors()
 	m.jobs.scan(func(id rota.JobID, j *jobRow) bool {
 		key := j.history().unique
 		if (key == uniqueKey{}) != (j.spec.Unique == nil) {

@@ -16,7 +16,7 @@ func (vw *View) Job(id rota.JobID) (job rota.Job, ok bool) {
 		job.UniqueHolder = vw.m.uniques.holder(j.history().unique, j.spec.Queue)
 		return job, true
 	}
-	if f, v := vw.waitingNode(id); v != nil {
+	if f, v := vw.m.flows.waitingNode(id); v != nil {
 		return waitingJob(vw.m.flows.workflows.get(f.id), v, vw.m.head.now()), true
 	}
 	if t := vw.m.ended.tombs.get(id); t != nil {
@@ -36,20 +36,6 @@ func (vw *View) FirstSpec(id rota.JobID) (first rota.JobSpec, live, ok bool) {
 		return first, false, false
 	}
 	return j.spec.words(), true, j.specHash == j.firstContent()
-}
-
-// JobState returns a job's state alone, JobNone where nothing is known.
-func (vw *View) JobState(id rota.JobID) rota.JobState {
-	if j := vw.m.jobs.get(id); j != nil {
-		return j.state
-	}
-	if _, v := vw.waitingNode(id); v != nil {
-		return rota.JobBlocked
-	}
-	if t := vw.m.ended.tombs.get(id); t != nil {
-		return t.state
-	}
-	return rota.JobNone
 }
 
 // liveJob returns a live job as now shows what is to come of it.
@@ -104,7 +90,7 @@ func (vw *View) workerWordsOf(r *workerRow) rota.Worker {
 	w := rota.Worker{WorkerSpec: *r.spec, Status: r.status, Session: r.session, StatusSince: r.since,
 		SilentSince: r.silentSince, DisconnectedSince: r.disconnected, Polls: r.polls, Offered: r.free, Open: r.open, CPUMilliTaken: r.cpu, MemoryTaken: r.memory, IOTaken: r.io,
 		Assigned: r.assigned, Completed: r.completed, Failed: r.failed}
-	vw.reputationWords(&w, r)
+	reputationWords(&w, r, vw.m.head.now())
 	return w
 }
 
@@ -251,6 +237,40 @@ func (vw *View) Assignments(id rota.WorkerID, session rota.Session) []rota.Assig
 	return list
 }
 
+// Deliverable returns what a principal that opened a session of a worker may be sent of the session's open leases, as
+// Assignments has them. A lease that the principal may not work is revoked for it, and comes without its job's
+// specification. ours is false once the worker is another principal's: then there is none.
+func Deliverable(vw *View, id rota.WorkerID, session rota.Session, by rota.Principal) (leases []rota.Assignment, ours bool) {
+	w := vw.m.fleet.workers.get(id)
+	if w == nil || w.session != session { // what is left of an older session is revoked
+		return vw.Assignments(id, session), true
+	}
+	if w.by != by {
+		return nil, false
+	}
+	leases = vw.Assignments(id, session)
+	may := vw.m.access.mayWork(w)
+	for i := range leases {
+		a := &leases[i]
+		if may(a.Spec.Tenant, a.Spec.Queue) {
+			continue
+		}
+		a.Spec = rota.JobSpec{}
+		if a.Lease.Revoked == rota.ReasonNone {
+			a.Lease.Revoked = rota.ReasonAccessEnded
+		}
+	}
+	return leases, true
+}
+
+// RegisteredBy returns the principal that registered a worker, "" where none did.
+func RegisteredBy(vw *View, id rota.WorkerID) rota.Principal {
+	if w := vw.m.fleet.workers.get(id); w != nil {
+		return w.by
+	}
+	return ""
+}
+
 // Assignment returns an open lease with its job, as its worker is told of it.
 func (vw *View) Assignment(id rota.LeaseID) (rota.Assignment, bool) {
 	return vw.assignment(vw.m.leasing.leases.get(string(id[:])))
@@ -261,7 +281,13 @@ func (vw *View) assignment(l *leaseRow) (rota.Assignment, bool) {
 		return rota.Assignment{}, false
 	}
 	p := &vw.m.queues.get(l.queue).policy
-	return rota.Assignment{Lease: l.Lease, Spec: vw.m.jobs.get(l.Job).spec.words(), LeaseFor: millis.Duration(p.LeaseMs),
+	var spec rota.JobSpec
+	if l.ended != nil { // it is to be given up: nobody is to begin with it
+		spec = l.ended.spec
+	} else {
+		spec = vw.m.jobs.get(l.Job).spec.words()
+	}
+	return rota.Assignment{Lease: l.Lease, Spec: spec, LeaseFor: millis.Duration(p.LeaseMs),
 		RenewEvery: millis.Duration(p.LeaseMs * p.RenewAlphaPermille / 1000), RenewalsMax: int32(p.RenewalsMax),
 		MaxRuntime: millis.Duration(l.maxRuntime()), Grace: millis.Duration(l.grace)}, true
 }

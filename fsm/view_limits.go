@@ -134,8 +134,7 @@ func (vw *View) FullestQueue() (name rota.QueueName, permille int64) {
 
 // reputationWords tells a worker's reputation at this moment (SPEC §6.2): health as it
 // has grown since, cooling and denied types that still last.
-func (vw *View) reputationWords(w *rota.Worker, r *workerRow) {
-	at := vw.m.head.now()
+func reputationWords(w *rota.Worker, r *workerRow, at rota.Moment) {
 	now := at.Clock
 	w.Health = r.healthNow(now)
 	w.Load = loadOf(r)

@@ -128,7 +128,7 @@ func (v *WorkflowView) Words() rota.Workflow {
 func (v *WorkflowView) node(r *vertexRow) (n rota.WorkflowNode, p sched.PlanNode) {
 	n = rota.WorkflowNode{ID: vertexName(r), Job: r.spec.ID, Type: r.spec.Type, State: r.state, Worker: r.worker,
 		Attempt: r.attempt, AssignedIndex: r.assignedAt, Assigned: r.assigned, FinishedIndex: r.finishedAt,
-		Finished: r.finished, Reason: r.reason}
+		Finished: r.finished, Reason: r.reason, Run: r.run}
 	p = sched.PlanNode{Parents: r.parents, Type: r.spec.Type, ExpectedMs: r.spec.Expected.Milliseconds(), SimulateMs: r.spec.Simulate.Milliseconds()}
 	if r.growth != nil {
 		n.Joins, p.GrownBy, p.Joins = r.growth.joins, r.growth.by, r.growth.joins
@@ -137,6 +137,7 @@ func (v *WorkflowView) node(r *vertexRow) (n rota.WorkflowNode, p sched.PlanNode
 		p.TookMs = int64(r.finished.Clock - r.assigned.Clock)
 	}
 	if r.gate != nil && !r.gate.since.IsZero() {
+		n.Waiting = r.gate.since
 		if p.TookMs = int64(v.clock - r.gate.since.Clock); r.over() {
 			p.TookMs = int64(r.finished.Clock - r.gate.since.Clock)
 		}
@@ -219,16 +220,6 @@ func (vw *View) NodeParents(job rota.JobID) ([]rota.JobID, error) {
 		parents[i] = f.rows[p].spec.ID
 	}
 	return parents, nil
-}
-
-// waitingNode returns the vertex of a node that has no job yet, as it waits for its
-// parents; nil where the id is of no such node.
-func (vw *View) waitingNode(job rota.JobID) (*flow, *vertexRow) {
-	f, v := vw.m.flows.vertex(job)
-	if v == nil || v.state != vertexBlocked {
-		return nil, nil
-	}
-	return f, v
 }
 
 // waitingJob is the job that a vertex will have, as it is told until then.

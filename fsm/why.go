@@ -28,7 +28,7 @@ func (vw *View) WhyFor(id rota.JobID, most int, rd *access.Reader) (x rota.Expla
 	x = rota.Explanation{Job: id, Index: vw.m.head.index, Clock: vw.m.head.clock, Date: vw.m.head.date(), Reasons: []rota.Why{}}
 	j := vw.m.jobs.get(id)
 	if j == nil {
-		f, v := vw.waitingNode(id)
+		f, v := vw.m.flows.waitingNode(id)
 		if v == nil {
 			ok = whyRunWaits(vw, &x, rd)
 			return x, ok
@@ -42,7 +42,10 @@ func (vw *View) WhyFor(id rota.JobID, most int, rd *access.Reader) (x rota.Expla
 	case rota.JobQueued:
 		vw.whyQueued(&x, j, most, rd)
 	case rota.JobDelayed:
-		vw.whyDelayed(&x, j)
+		vw.whyDelayed(&x, j, rd)
+	case rota.JobBlocked:
+		x.Reasons = append(x.Reasons, rota.Why{Reason: "WAITING_FOR_HOLDER", Detail: "it follows the job that holds its unique key"})
+		x.WouldRun = append(x.WouldRun, "that job ends")
 	case rota.JobAssigned, rota.JobRunning:
 		l := vw.m.leasing.leases.get(string(j.lease[:]))
 		x.Decision = &rota.PlacedDecision{Decision: l.Decision, Worker: l.Worker, Attempt: l.Attempt}
@@ -67,7 +70,7 @@ func (vw *View) whyBlocked(x *rota.Explanation, f *flow, v *vertexRow, rd *acces
 	sources := f.sources(v)
 	for _, p := range sources {
 		parent := f.rows[p]
-		if parent.state == rota.NodeState(rota.JobCompleted) {
+		if parent.state == rota.NodeState(rota.JobCompleted) || v.run != rota.RunOnSuccess && parent.over() {
 			continue
 		}
 		if left++; len(names) < parentsShown && rd.Reads(parent.spec.Tenant, parent.spec.Queue) {
@@ -78,9 +81,13 @@ func (vw *View) whyBlocked(x *rota.Explanation, f *flow, v *vertexRow, rd *acces
 			names = append(names, fmt.Sprintf("%s (%s)", vertexName(parent), state))
 		}
 	}
-	w := rota.Why{Reason: "WAITING_FOR_PARENTS", Detail: "its parent has not completed"}
+	until, ended := "complete", "completed"
+	if v.run != rota.RunOnSuccess {
+		until, ended = "end", "ended"
+	}
+	w := rota.Why{Reason: "WAITING_FOR_PARENTS", Detail: "its parent has not " + ended}
 	if len(sources) > 1 {
-		w.Detail = fmt.Sprintf("%d of its %d parents have not completed", left, len(sources))
+		w.Detail = fmt.Sprintf("%d of its %d parents have not %s", left, len(sources), ended)
 	}
 	if len(names) > 0 {
 		w.Detail += ": " + strings.Join(names, ", ")
@@ -92,13 +99,13 @@ func (vw *View) whyBlocked(x *rota.Explanation, f *flow, v *vertexRow, rd *acces
 	case v.waits():
 		whyGate(x, f, v, vw.m.head.now())
 		return
-	case r.ending != rota.WorkflowNone:
+	case r.ending != rota.WorkflowNone && !v.outlives(r.ending):
 		w.Detail = fmt.Sprintf("workflow %s ends as %s: the node is cancelled with the next entries", f.id, r.ending)
 	case left == 0:
-		w.Detail = "its parents have completed: it is released with the next entries"
+		w.Detail = "its parents have " + ended + ": it is released with the next entries"
 		x.WouldRun = append(x.WouldRun, "the next entry of the log applies")
 	default:
-		x.WouldRun = append(x.WouldRun, "its parents complete (rota workflow show "+string(f.id)+")")
+		x.WouldRun = append(x.WouldRun, "its parents "+until+" (rota workflow show "+string(f.id)+")")
 	}
 	x.Reasons = append(x.Reasons, w)
 }
@@ -118,37 +125,14 @@ func whyGate(x *rota.Explanation, f *flow, v *vertexRow, now rota.Moment) {
 	x.Reasons = append(x.Reasons, w)
 }
 
-func (vw *View) whyDelayed(x *rota.Explanation, j *jobRow) {
-	w := rota.Why{Reason: "NOT_YET_DUE", Detail: vw.dueText(j.due)}
-	switch {
-	case j.dueDate != 0:
-		w.Detail = fmt.Sprintf("not before %s, in %d ms", j.dueDate, j.dueDate-vw.m.head.date())
-	case j.revived() || vw.m.flows.unheard(j):
-		w.Detail = "the worker of its cancelled lease may not have heard of it; " + w.Detail
-	case j.lastReason == rota.ReasonSnoozed:
-		w.Reason = "SNOOZED"
-		w.Detail = fmt.Sprintf("try %d was put off by its handler %d times; %s", j.attempt+1, j.snoozes, w.Detail)
-	case j.declines > 0:
-		w.Reason = "BACKING_OFF"
-		w.Detail = fmt.Sprintf("try %d was declined %d times; %s", j.attempt+1, j.declines, w.Detail)
-	case j.attempt > 0:
-		w.Reason = "BACKING_OFF"
-		w.Detail = fmt.Sprintf("try %d ended with %s; %s", j.attempt, j.lastReason, w.Detail)
-	}
-	x.Reasons = append(x.Reasons, w)
-}
-
-// dueText says when a job is due, by the date. One that is due already waits for a sweep.
-func (vw *View) dueText(c rota.Clock) string {
-	if c <= vw.m.head.clock {
-		return fmt.Sprintf("due since %s, the next sweep takes it", vw.m.head.now().At(c).Date)
-	}
-	return fmt.Sprintf("due at %s, in %d ms", vw.m.head.now().At(c).Date, c-vw.m.head.clock)
-}
-
 func (vw *View) whyQueued(x *rota.Explanation, j *jobRow, most int, rd *access.Reader) {
 	names := rd.Has(rota.RightStatus, access.Everything, access.Everything)
-	x.Before = vw.m.placement.registry.queues[j.spec.Queue].pending.Before(j.item)
+	pending := vw.m.placement.registry.queues[j.spec.Queue].pending
+	if rd.Reads(access.Everything, j.spec.Queue) {
+		x.Before = pending.Before(j.item)
+	} else {
+		x.Before = pending.BeforeOf(j.item, func(t rota.TenantID) bool { return rd.Reads(t, j.spec.Queue) })
+	}
 	x.Rank = x.Before
 	blocked, fit := whyNot(vw, x, j, rd)
 	backfills := vw.m.queues.get(j.spec.Queue).policy.Backfill != rota.BackfillFree
@@ -174,8 +158,11 @@ func (vw *View) whyQueued(x *rota.Explanation, j *jobRow, most int, rd *access.R
 	if draft != nil && (whyFirst(vw, x, j, draft.Reservations(), names) || whyPlanned(vw, x, j, draft, rd) || fit > 0 && whyBehind(vw, x, j, draft, rd)) || fit == 0 {
 		return
 	}
-	x.Reasons = append(x.Reasons, rota.Why{Reason: "BEHIND_HIGHER_RANK", Detail: fmt.Sprintf(
-		"%d workers have room for it now, and what stands before it takes that room", fit)})
+	detail := "workers have room for it now, and the jobs before it take that room"
+	if names {
+		detail = fmt.Sprintf("%d %s", fit, detail)
+	}
+	x.Reasons = append(x.Reasons, rota.Why{Reason: "BEHIND_HIGHER_RANK", Detail: detail})
 }
 
 // whyNot adds the reasons for which a job that is QUEUED is not placed: those of its own, by which it
@@ -188,6 +175,7 @@ func whyNot(vw *View, x *rota.Explanation, j *jobRow, rd *access.Reader) (blocke
 		return true
 	})
 	blocked = len(x.Reasons) > 0
+	vw.whyKeysLinger(x, j, rd)
 	elsewhere, all := int64(0), int64(0)
 	for _, n := range vw.m.placement.registry.supply.Faults(j.ask()) {
 		all += n.Workers
@@ -202,6 +190,9 @@ func whyNot(vw *View, x *rota.Explanation, j *jobRow, rd *access.Reader) (blocke
 			w := rota.Why{Reason: n.Why.String(), Workers: n.Workers, WorkerIDs: n.IDs, Detail: vw.ruleDetail(j, n)}
 			if !names {
 				w.WorkerIDs = nil
+				if busy(n.Why) {
+					w.Workers = 0
+				}
 				if n.Why == sched.NotActive || n.Why == sched.TypeDenylisted || n.Why == sched.CoolingDown {
 					w.Detail = "" // it names workers
 				}
@@ -217,6 +208,15 @@ func whyNot(vw *View, x *rota.Explanation, j *jobRow, rd *access.Reader) (blocke
 			Detail: fmt.Sprintf("no worker serves queue %s; %d serve other queues", q.name, elsewhere)})
 	}
 	return blocked, fit
+}
+
+// busy reports whether how many workers fail a rule depends on the jobs that they have leased, whoever's those are.
+func busy(why sched.Unfit) bool {
+	switch why {
+	case sched.NoFreeSlot, sched.NoSlotOffered, sched.UnitsExhausted, sched.CPUFull, sched.MemoryFull, sched.IOFull:
+		return true
+	}
+	return false
 }
 
 // holdsShown bounds the holds that an explanation names.
@@ -247,7 +247,7 @@ func (vw *View) whyHeld(x *rota.Explanation, j *jobRow, rd *access.Reader) {
 		names = append(names, fmt.Sprintf("%d more for others", len(held)-holdsShown))
 	}
 	if slices.Sort(held); !rd.Has(rota.RightStatus, access.Everything, access.Everything) {
-		x.Reasons = append(x.Reasons, rota.Why{Reason: sched.HeldForAnotherJob.String(), Workers: int64(len(held))})
+		x.Reasons = append(x.Reasons, rota.Why{Reason: sched.HeldForAnotherJob.String()})
 		return
 	}
 	x.Reasons = append(x.Reasons, rota.Why{Reason: sched.HeldForAnotherJob.String(), Workers: int64(len(held)),
@@ -347,6 +347,7 @@ func whyBarredBy(vw *View, j *jobRow, q *queueRow, bars []sched.Reservation, rd 
 	now := vw.m.head.now()
 	w := rota.Why{Reason: sched.HeldForAnotherJob.String(), Workers: int64(len(bars))}
 	if !rd.Has(rota.RightStatus, access.Everything, access.Everything) {
+		w.Workers = 0
 		return w
 	}
 	var texts []string
@@ -487,6 +488,7 @@ var remedies = map[string]string{
 	"TENANT_WINDOW_FULL":    "the oldest part of its tenant's rolling window is over, or tenant_window_max is raised",
 	"DOMAIN_ISOLATED":       "its failure domain's next probe is due, or the domain recovers",
 	"NOT_YET_DUE":           "its time comes",
+	"WORKER_NOT_STOPPED":    "that worker confirms that it has stopped, or its lease ends",
 	"BACKING_OFF":           "its backoff is over",
 	"BEHIND_HIGHER_RANK":    "the jobs before it are placed and room is left, or more workers register",
 	"NO_FREE_SLOT":          "one of the workers that fit ends a lease",

@@ -32,6 +32,9 @@ func (fs *flows) growing(l *leaseRow, op *fsmpb.LeaseOp) (*chunk, error) {
 	if err := proto.Unmarshal(encoded, &g); err != nil {
 		return nil, rota.Refusef(rota.KindInvalid, "children", "children cannot be read: an encoded Growth is wanted, as the client library makes it")
 	}
+	if needs := entry.GrowthNeeds(&g); needs > fs.m.head.rules {
+		return nil, rota.Refusef(rota.KindConflict, SubjectRules, "a child needs rules version %d, version %d is in force", needs, fs.m.head.rules)
+	}
 	n := len(g.GetNodes())
 	if n == 0 || n > rota.MaxChildren {
 		return nil, rota.Refusef(rota.KindInvalid, "children", "children are %d: 1 to %d are wanted", n, rota.MaxChildren)

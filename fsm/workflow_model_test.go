@@ -51,6 +51,9 @@ type modelNode struct {
 	joins bool
 	// ran says that it COMPLETED in this run or before.
 	ran int
+	// run is when it runs; unneeded says that it was skipped as what it waited for did not fail.
+	run      rota.NodeRun
+	unneeded bool
 }
 
 const (
@@ -74,9 +77,9 @@ func (m *flowModel) settle(now rota.Clock) {
 			switch {
 			case n.state > mDone || n.state == mDone:
 				continue
-			case m.ending != rota.WorkflowNone && (n.state != mLeased || m.ending == rota.WorkflowCancelled):
+			case m.ends(n) && (n.state != mLeased || m.ending == rota.WorkflowCancelled):
 				n.state = mGone
-			case m.ending == rota.WorkflowNone && n.state == mBlocked && !n.waits:
+			case !m.ends(n) && n.state == mBlocked && !n.waits:
 				if n.state = m.unblocked(n); n.state == mQueued && n.gate != nil {
 					m.pass(n, now)
 					break
@@ -123,17 +126,28 @@ func (m *flowModel) signal(n *modelNode, id string) bool {
 	return true
 }
 
+// ends reports whether a node is to end as its workflow does.
+func (m *flowModel) ends(n *modelNode) bool {
+	return m.ending != rota.WorkflowNone && n.run != rota.RunAlways && (n.run != rota.RunOnFailure || m.ending != rota.WorkflowFailed)
+}
+
 func (m *flowModel) unblocked(n *modelNode) rota.NodeState {
-	ready := true
+	ready, over, lost, failed := true, true, false, false
 	for p := range m.nodes {
 		if !m.waits(n, p) {
 			continue
 		}
-		s := m.nodes[p].state
-		if s > mDone && m.policy == rota.FailureContinue {
-			return rota.NodeSkipped
-		}
-		ready = ready && s == mDone
+		x := &m.nodes[p]
+		ready, over = ready && x.state == mDone, over && x.state >= mDone
+		lost = lost || x.state > mDone && (m.policy == rota.FailureContinue || x.unneeded)
+		failed = failed || x.state > mDone && !x.unneeded
+	}
+	switch {
+	case n.run == rota.RunOnSuccess && lost, n.run == rota.RunOnFailure && over && !failed:
+		n.unneeded = !failed
+		return rota.NodeSkipped
+	case n.run != rota.RunOnSuccess:
+		ready = over
 	}
 	if ready {
 		n.attempt = 0
@@ -154,7 +168,7 @@ func (m *flowModel) waits(n *modelNode, on int) bool {
 func (m *flowModel) finish() {
 	all := true
 	for _, n := range m.nodes {
-		all = all && n.state == mDone
+		all = all && (n.state == mDone || n.unneeded)
 	}
 	switch {
 	case all:
@@ -183,7 +197,7 @@ func (m *flowModel) lost(n *modelNode, counted bool) {
 	case counted && n.attempt+1 >= m.attempts:
 		m.fails(n, mDead)
 		return
-	case m.ending != rota.WorkflowNone:
+	case m.ends(n):
 		n.state = mGone
 		return
 	case counted:
@@ -259,7 +273,7 @@ func (m *flowModel) retry(from int, runs int32, now rota.Clock) bool {
 	}
 	for i := range again {
 		if m.nodes[i].state != mDone {
-			m.nodes[i].state, m.nodes[i].waits, m.nodes[i].signal = mBlocked, false, ""
+			m.nodes[i].state, m.nodes[i].waits, m.nodes[i].signal, m.nodes[i].unneeded = mBlocked, false, "", false
 		}
 	}
 	m.was, m.state, m.ending, m.failed, m.began = m.state, rota.WorkflowRunning, rota.WorkflowNone, false, now
@@ -286,6 +300,7 @@ func TestWorkflowModel(t *testing.T) {
 		seed := rapid.Uint64().Draw(rt, "seed")
 		r := &flowRace{T: rt, b: newBench(rt), chance: rand.New(rand.NewPCG(seed, 5))}
 		r.b.every = 4
+		r.b.ok(switchOp(2))
 		r.b.watchMoves()
 		r.b.ok(queueOp("default", "lease_ms", "20000", "ack_timeout_ms", "20000", "attempt_max", "2", "backoff_base_ms", "0",
 			"starvation_interleave", "0", "oldest_every", "0", "hold_after", "0",
@@ -336,13 +351,15 @@ func (r *flowRace) begin(i int) {
 					terms.Timeout = millis.Duration(int64(1 + r.chance.IntN(20_000)))
 				}
 				gateAt(n, terms)(d)
+			} else if r.chance.IntN(4) == 0 {
+				d.Nodes[n].Run = rota.NodeRun(1 + r.chance.IntN(2))
 			}
 		}
 	})
 	m := &flowModel{policy: d.OnFailure, attempts: 2, state: rota.WorkflowRunning, runs: 1, began: r.b.now}
 	for n, list := range parents {
 		m.nodes = append(m.nodes, modelNode{parents: list, state: mBlocked, ttl: rota.Clock(d.Nodes[n].TTL.Milliseconds()),
-			gate: d.Nodes[n].Gate})
+			gate: d.Nodes[n].Gate, run: d.Nodes[n].Run})
 	}
 	if r.done == nil {
 		r.done, r.running = make(map[rota.JobID]int), make(map[string]bool)
@@ -381,7 +398,7 @@ func (r *flowRace) watch(events []rota.Event) {
 				r.Fatalf("%s of job %s", e.Kind, e.Job)
 			}
 			for p := range r.models[w].nodes {
-				if r.models[w].waits(&r.models[w].nodes[n], p) && r.done[rota.NodeJobID(r.flows[w].ID, fmt.Sprint("n", p))] != 1 {
+				if x := &r.models[w].nodes[n]; x.run == rota.RunOnSuccess && r.models[w].waits(x, p) && r.done[rota.NodeJobID(r.flows[w].ID, fmt.Sprint("n", p))] != 1 {
 					r.Fatalf("%s of %s before n%d completed, for which it waits", e.Kind, e.Job, p)
 				}
 			}
@@ -525,6 +542,9 @@ func (r *flowRace) grow(m *flowModel, by int) *rota.Growth {
 			}
 		}
 		if r.chance.IntN(5) == 0 {
+			x.run = rota.NodeRun(r.chance.IntN(3))
+			node.Run = x.run
+		} else if r.chance.IntN(5) == 0 {
 			node.Gate, x.gate, node.JobSpec = &rota.Gate{}, &rota.Gate{}, rota.JobSpec{Priority: rota.DefaultPriority}
 		}
 		if x.parents == nil {

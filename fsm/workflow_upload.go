@@ -198,6 +198,10 @@ func (c *chunk) read(n *fsmpb.WorkflowNode) (v *vertexRow, name string, err erro
 	if err := spec.CheckTemplate(payloadMax); err != nil {
 		return nil, "", err
 	}
+	run := rota.NodeRun(min(n.GetRun(), uint32(rota.RunAlways)+1))
+	if err := run.Check(terms); err != nil {
+		return nil, "", err
+	}
 	if terms != nil {
 		if err := spec.CheckGate(terms); err != nil {
 			return nil, "", err
@@ -229,7 +233,7 @@ func (c *chunk) read(n *fsmpb.WorkflowNode) (v *vertexRow, name string, err erro
 		return nil, "", err
 	}
 	v = &vertexRow{key: vertexKey(r.id, uint32(number)), workflow: r.id, number: uint32(number), spec: kept,
-		parents: parents, shape: hashShape(&m.ledger.enc, kept, parents, terms), state: vertexBlocked}
+		parents: parents, run: run, shape: hashShape(&m.ledger.enc, kept, parents, run, terms), state: vertexBlocked}
 	if terms != nil {
 		v.gate = &gate{terms: *terms}
 	}

@@ -38,15 +38,17 @@ type Plan struct {
 	// most nodes, from a root to a leaf; CriticalMs is its length.
 	Critical   []uint32
 	CriticalMs int64
-	// RemainingMs is the time to the end: the longest chain of what is left, or what
-	// is left over the nodes that run now, whichever is more.
+	// RemainingMs is the work that is left: the longest chain of it, or its sum over the
+	// nodes that run now, whichever is more. Gates add nothing to it.
 	RemainingMs int64
 }
 
 // Estimate plans a workflow whose nodes stand in the order of their numbers. A node
 // that has not run is expected to take what its submitter expects (expected_ms); else
 // the mean of the completed nodes of its type in this workflow; else what it
-// simulates; else the mean of all that completed; else nothing. O(nodes + edges).
+// simulates; else the mean of all that completed; else nothing. A gate waits for a
+// signal, which is no work: it is expected to take nothing, and its wait is in no mean.
+// O(nodes + edges).
 func Estimate(nodes []PlanNode) Plan {
 	p := Plan{DurationMs: make([]int64, len(nodes))}
 	means := meansOf(nodes)
@@ -55,7 +57,7 @@ func Estimate(nodes []PlanNode) Plan {
 	for i := range nodes {
 		n := &nodes[i]
 		p.DurationMs[i] = n.TookMs
-		if n.over() {
+		if n.over() || n.Type == rota.GateType {
 			continue
 		}
 		expected := means.expect(n)
@@ -86,7 +88,7 @@ func (m mean) with(ms int64) mean { return mean{m.sum + ms, m.n + 1} }
 func meansOf(nodes []PlanNode) means {
 	m := means{byType: map[rota.JobType]mean{}}
 	for i := range nodes {
-		if n := &nodes[i]; n.State == rota.NodeState(rota.JobCompleted) {
+		if n := &nodes[i]; n.State == rota.NodeState(rota.JobCompleted) && n.Type != rota.GateType {
 			m.all = m.all.with(n.TookMs)
 			m.byType[n.Type] = m.byType[n.Type].with(n.TookMs)
 		}

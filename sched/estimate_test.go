@@ -54,6 +54,11 @@ func TestEstimate(t *testing.T) {
 		"nodes_count_only_among_equals": {[]PlanNode{
 			{State: done, TookMs: 3}, {State: done, TookMs: 1}, {State: done, TookMs: 1, Parents: []uint32{1}},
 		}, "[3 1 1]", "[0]", 3, 0},
+		"a_gate_takes_no_work": {[]PlanNode{
+			{State: done, Type: "a", TookMs: 4}, {State: done, Type: rota.GateType, TookMs: 86_400_000, Parents: []uint32{0}},
+			{State: rota.NodeWaiting, Type: rota.GateType, TookMs: 60_000, Parents: []uint32{0}}, {State: blocked, Type: rota.GateType, Parents: []uint32{2}},
+			{State: blocked, Type: "b", Parents: []uint32{3}},
+		}, "[4 86400000 60000 0 4]", "[0 1]", 86_400_004, 4},
 		"through_what_has_grown": { // 1 waits for 0, to which 2 and 3 were added, and to 3 its child 4; 5 is detached
 			[]PlanNode{
 				{State: done, TookMs: 5}, {State: blocked, ExpectedMs: 3, Parents: []uint32{0}},

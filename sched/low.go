@@ -1,5 +1,7 @@
 package sched
 
+import "github.com/rotasched/rota"
+
 // LowHold says what becomes of jobs of priority > 5 (SPEC §4.3, §4.7).
 type LowHold uint8
 
@@ -111,9 +113,24 @@ func (p *Pending) Before(it *Item) (n int64) {
 	case !p.fairShare:
 		return int64(p.seats.rank(seat{entry: e}, seatLess))
 	}
+	return p.BeforeOf(it, func(rota.TenantID) bool { return true })
+}
+
+// BeforeOf counts as Before does, but only the jobs of some tenants, in O(lanes · log n).
+func (p *Pending) BeforeOf(it *Item, of func(rota.TenantID) bool) (n int64) {
+	e, at := p.entryOf(it), uint8(0)
+	if p.tiered {
+		at = uint8(p.tierAt(it))
+	}
 	for _, lanes := range p.bands {
 		for _, l := range lanes {
-			n += int64(l.items.rank(e, entryLess))
+			switch {
+			case !of(l.key.tenant) || l.key.tier > at:
+			case l.key.tier < at:
+				n += int64(l.items.len())
+			default:
+				n += int64(l.items.rank(e, entryLess))
+			}
 		}
 	}
 	return n

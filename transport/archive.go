@@ -29,6 +29,18 @@ func (s *nodeService) ArchiveRange(ctx context.Context,
 	return answer, nil
 }
 
+// ArchiveSums compares a stretch of this node's archive with another's (SPEC §10.5).
+func (s *nodeService) ArchiveSums(ctx context.Context, req *rotav1.ArchiveSumsRequest) (*rotav1.ArchiveSumsResponse, error) {
+	if err := s.admit(ctx, req.GetCaller()); err != nil {
+		return nil, err
+	}
+	same, each, err := s.core.ArchiveSums(ctx, peer.ArchiveSpan{From: req.GetFrom(), To: req.GetTo()}, req.GetSum())
+	if err != nil {
+		return nil, err
+	}
+	return &rotav1.ArchiveSumsResponse{Same: same, Records: recordsToWire(each)}, nil
+}
+
 // ArchiveRecords returns what this node's archive knows of single jobs.
 func (s *nodeService) ArchiveRecords(ctx context.Context,
 	req *rotav1.ArchiveRecordsRequest) (*rotav1.ArchiveRecordsResponse, error) {
@@ -102,6 +114,16 @@ func (p *Peers) ArchiveRange(ctx context.Context, to peer.NodeAddress,
 		return err
 	})
 	return slice, err
+}
+
+// ArchiveSums has another node compare its sum of a span with this node's.
+func (p *Peers) ArchiveSums(ctx context.Context, to peer.NodeAddress, span peer.ArchiveSpan, sum []byte) (same bool, each []peer.ArchiveRecord, err error) {
+	err = p.call(ctx, to, func(ctx context.Context, node rotav1.NodeClient, me *rotav1.Caller) error {
+		answer, err := node.ArchiveSums(ctx, &rotav1.ArchiveSumsRequest{Caller: me, From: span.From, To: span.To, Sum: sum})
+		same, each = answer.GetSame(), recordsFromWire(answer.GetRecords())
+		return err
+	})
+	return same, each, err
 }
 
 // ArchiveRecords asks another node's archive for single jobs.

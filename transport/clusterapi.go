@@ -20,6 +20,8 @@ const chunkBytes = 64 << 10
 type clusterService struct {
 	rotav1.UnimplementedClusterServer
 	core Core
+	// attention computes the list for the caller of a context.
+	attention func(context.Context) (rota.Attention, error)
 	// backups are those under way.
 	backups allowance
 }
@@ -28,6 +30,11 @@ type clusterService struct {
 func (s *clusterService) Status(ctx context.Context,
 	_ *rotav1.StatusRequest) (*rotav1.StatusResponse, error) {
 	return reply(words.ClusterStatusToWire)(s.core.Status(ctx))
+}
+
+// Attention lists what needs an operator.
+func (s *clusterService) Attention(ctx context.Context, _ *rotav1.AttentionRequest) (*rotav1.AttentionResponse, error) {
+	return reply(words.AttentionToWire)(s.attention(ctx))
 }
 
 // GetMode returns what the cluster admits, and why.
@@ -157,6 +164,19 @@ func (s *clusterService) StoreBackup(ctx context.Context, _ *rotav1.StoreBackupR
 		return nil, err
 	}
 	return words.StoredBackupToWire(&b), nil
+}
+
+// InstallTZData puts a release of the time zone database into force on the whole cluster.
+func (s *clusterService) InstallTZData(ctx context.Context, req *rotav1.InstallTZDataRequest) (*rotav1.TZData, error) {
+	given := words.TZInstallFromWire(req)
+	if err := given.CheckShape(); err != nil {
+		return nil, err
+	}
+	t, err := s.core.InstallTZData(ctx, given)
+	if err != nil {
+		return nil, err
+	}
+	return words.TZDataToWire(&t), nil
 }
 
 // chunkWriter sends what is written as messages of at most chunkBytes. Send

@@ -136,6 +136,9 @@ type Core interface {
 	// NextDates reckons the dates after one, 0 for those that are not decided yet, and says by which release of the time zones.
 	NextDates(ctx context.Context, name rota.ScheduleName, after rota.Date, most int, opt peer.ReadOptions) ([]rota.Date, string, rota.ReadAt, error)
 
+	// DatesOf calculates the first dates after one of a schedule that is not set yet.
+	DatesOf(times *rota.ScheduleTimes, after rota.Date, most int) ([]rota.Date, error)
+
 	Plans(ctx context.Context, opt peer.ReadOptions) ([]rota.Plan, rota.ReadAt, error)
 	Plan(ctx context.Context, id rota.PlanID, opt peer.ReadOptions) (rota.Plan, rota.ReadAt, error)
 	// StartPlan starts one verb for all jobs that a filter selects (SPEC §21.7).
@@ -196,6 +199,8 @@ type Core interface {
 	Mode(ctx context.Context, opt peer.ReadOptions) (rota.ModeStatus, rota.ReadAt, error)
 	SetMode(ctx context.Context, mode rota.ClusterMode, reason string) (rota.ModeStatus, error)
 
+	// Recent is what ended lately in each queue, as this node counted it.
+	Recent(ctx context.Context) map[rota.QueueName]peer.QueueRecent
 	// Stats are this node's own figures, of each second or coarse of each minute.
 	Stats(ctx context.Context, coarse bool) (peer.Stats, error)
 	Status(ctx context.Context) (rota.ClusterStatus, error)
@@ -211,6 +216,8 @@ type Core interface {
 	SaveSnapshot(ctx context.Context, how peer.ReadOptions, w io.Writer) error
 	// StoreBackup stores a backup where --backup-to says; the leader only.
 	StoreBackup(ctx context.Context) (rota.StoredBackup, error)
+	// InstallTZData puts a release of the time zone database into force on the whole cluster.
+	InstallTZData(ctx context.Context, t rota.TZInstall) (rota.TZData, error)
 	Verify(ctx context.Context) (rota.Verdict, error)
 
 	// Events calls send with the events that a filter selects, in their order, the
@@ -292,6 +299,8 @@ type NodeCore interface {
 	// ArchiveRange, ArchiveRecords and ListArchived serve this node's history to
 	// others that lack some of theirs (SPEC §10.5).
 	ArchiveRange(ctx context.Context, span peer.ArchiveSpan, maxBytes int64) (peer.ArchiveSlice, error)
+	// ArchiveSums compares another node's sum of a span with this node's; each are the records' where they differ.
+	ArchiveSums(ctx context.Context, span peer.ArchiveSpan, sum []byte) (same bool, each []peer.ArchiveRecord, err error)
 	ArchiveRecords(ctx context.Context, ids []rota.JobID) ([]peer.ArchiveRecord, error)
 	ListArchived(ctx context.Context, f rota.JobFilter, at rota.Index) (rota.JobPage, error)
 	// LogHere returns what this node has of the log of an attempt that may be open.

@@ -124,6 +124,8 @@ func (l *lines) String() string {
 // fakeCore answers what its functions say, and with their arguments' echo
 // where none is set. A test sets what it looks at before the first call.
 type fakeCore struct {
+	// recent is what ended lately, by queue.
+	recent map[rota.QueueName]peer.QueueRecent
 	// ended are the sessions that were signed out.
 	ended []string
 	// tables stands in for table.
@@ -325,6 +327,12 @@ func (c *fakeCore) Status(context.Context) (rota.ClusterStatus, error) {
 		c.err
 }
 
+func (c *fakeCore) DatesOf(_ *rota.ScheduleTimes, after rota.Date, _ int) ([]rota.Date, error) {
+	return []rota.Date{after + 1}, c.err
+}
+
+func (c *fakeCore) Recent(context.Context) map[rota.QueueName]peer.QueueRecent { return c.recent }
+
 func (c *fakeCore) Views(context.Context) ([]peer.NodeViews, error) {
 	return []peer.NodeViews{{ID: "n1", Views: []peer.NodeView{{ID: "n2", Gossip: "ALIVE", AnsweredMs: 12, RaftMs: -1}}}, {ID: "n2", Error: "does not answer"}}, c.err
 }
@@ -355,6 +363,10 @@ func (c *fakeCore) Leave(context.Context) error                   { return c.err
 
 func (c *fakeCore) StoreBackup(context.Context) (rota.StoredBackup, error) {
 	return rota.StoredBackup{Index: 7, Date: 9, Name: "c-1.snap", SHA256: rota.Hex{1}, Bytes: 5}, c.err
+}
+
+func (c *fakeCore) InstallTZData(_ context.Context, t rota.TZInstall) (rota.TZData, error) {
+	return rota.TZData{Release: t.Release, Released: t.Released, Bytes: int64(len(t.Data)), Index: 7}, c.err
 }
 
 func (c *fakeCore) SaveSnapshot(ctx context.Context, _ peer.ReadOptions, w io.Writer) error {
@@ -432,7 +444,7 @@ func (n *fakeNode) Inspect(_ context.Context, at []rota.Index) (peer.Inspection,
 			digests[i] = &rota.Digest{Lo: uint64(at[i])}
 		}
 	}
-	return peer.Inspection{ClusterID: n.id, WallMs: 5, Digests: digests}, n.err
+	return peer.Inspection{ClusterID: n.id, WallMs: 5, Digests: digests, Term: 6, LastLogIndex: 8, Cut: peer.LogCut{From: 2, To: 7, Term: 1, AtMs: 3}}, n.err
 }
 
 func (n *fakeNode) CheckAt(_ context.Context, index rota.Index) (rota.NodeVerdict, error) {
@@ -453,6 +465,10 @@ var fakeState = bytes.Repeat([]byte("state"), chunkBytes)
 func (n *fakeNode) ArchiveRange(_ context.Context, span peer.ArchiveSpan, most int64) (peer.ArchiveSlice, error) {
 	return peer.ArchiveSlice{Covered: []peer.ArchiveSpan{span}, Floor: 3, Last: uint64(most),
 		Records: []peer.ArchiveRecord{{Seq: span.To, Data: []byte("record")}}}, n.err
+}
+
+func (n *fakeNode) ArchiveSums(_ context.Context, span peer.ArchiveSpan, sum []byte) (bool, []peer.ArchiveRecord, error) {
+	return span.From == 4, []peer.ArchiveRecord{{Seq: span.To, Data: sum}}, n.err
 }
 
 func (n *fakeNode) LogHere(lease rota.LeaseID, after uint64) peer.NodeLog {

@@ -17,7 +17,7 @@ func (s *nodeService) Introduce(ctx context.Context, req *rotav1.IntroduceReques
 		return nil, err
 	}
 	in := peer.Introduction{Node: from, Identity: req.GetIdentity(), Starts: req.GetStarts(), Fresh: req.GetFresh(),
-		RulesVersion: req.GetRulesVersion()}
+		RulesVersion: req.GetRulesVersion(), Term: req.GetTerm(), LastLogIndex: rota.Index(req.GetLastLogIndex())}
 	if err := s.core.Introduce(in); err != nil {
 		return nil, err
 	}
@@ -28,7 +28,7 @@ func (s *nodeService) Introduce(ctx context.Context, req *rotav1.IntroduceReques
 func (p *Peers) Introduce(ctx context.Context, to peer.NodeAddress, in peer.Introduction) error {
 	return p.meet(ctx, to, func(ctx context.Context, node rotav1.NodeClient, me *rotav1.Caller) error {
 		_, err := node.Introduce(ctx, &rotav1.IntroduceRequest{Caller: me, Identity: in.Identity, Starts: in.Starts,
-			Fresh: in.Fresh, RulesVersion: in.RulesVersion})
+			Fresh: in.Fresh, RulesVersion: in.RulesVersion, Term: in.Term, LastLogIndex: uint64(in.LastLogIndex)})
 		return err
 	})
 }

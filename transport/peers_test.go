@@ -39,6 +39,12 @@ func peersOf(t *testing.T, dial func(context.Context) (net.Conn, error),
 	return p
 }
 
+// sums are the answer to a comparison of archives.
+type sums struct {
+	same bool
+	each []peer.ArchiveRecord
+}
+
 // everyPeerCall is each call to another node.
 func everyPeerCall(p *Peers, to peer.NodeAddress) map[string]func(context.Context) (any, error) {
 	return map[string]func(context.Context) (any, error){
@@ -60,6 +66,10 @@ func everyPeerCall(p *Peers, to peer.NodeAddress) map[string]func(context.Contex
 		"remove": func(ctx context.Context) (any, error) { return nil, p.RemovePeer(byLocal(ctx), to, "n3") },
 		"archive range": func(ctx context.Context) (any, error) {
 			return p.ArchiveRange(ctx, to, peer.ArchiveSpan{From: 4, To: 9}, 1000)
+		},
+		"archive sums": func(ctx context.Context) (any, error) {
+			same, each, err := p.ArchiveSums(ctx, to, peer.ArchiveSpan{From: 4, To: 9}, []byte("sum"))
+			return sums{same, each}, err
 		},
 		"state": func(ctx context.Context) (any, error) {
 			var state bytes.Buffer
@@ -86,12 +96,14 @@ func TestPeers_reachTheOtherNode(t *testing.T) {
 			"beat":    peer.BeatAnswer{Beaten: peer.Beaten{Clock: 77, Every: 3 * time.Second}, Refused: []int32{0}},
 			"barrier": rota.Index(42),
 			"inspect": peer.Inspection{Status: rota.NodeStatus{Problems: []string{}}, ClusterID: "c1", WallMs: 5,
+				Term: 6, LastLogIndex: 8, Cut: peer.LogCut{From: 2, To: 7, Term: 1, AtMs: 3},
 				Digests: []*rota.Digest{nil, {Lo: 9}}},
 			"check":     rota.NodeVerdict{ID: "n1", Index: 5, Violations: []string{}},
 			"introduce": nil,
 			"remove":    nil,
 			"archive range": peer.ArchiveSlice{Covered: []peer.ArchiveSpan{{From: 4, To: 9}}, Floor: 3, Last: 1000,
 				Records: []peer.ArchiveRecord{{Seq: 9, Data: []byte("record")}}},
+			"archive sums":    sums{true, []peer.ArchiveRecord{{Seq: 9, Data: []byte("sum")}}},
 			"state":           string(fakeState),
 			"archive records": []peer.ArchiveRecord{{}, {Seq: 2, Data: []byte("j2")}},
 			"archive list": rota.JobPage{NextCursor: "done/j0+++",

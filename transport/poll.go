@@ -206,6 +206,7 @@ func (p *poll) answer(st *peer.Standing, clock rota.Clock) rest.Acquired {
 	for i := range st.Leases {
 		a := &st.Leases[i]
 		switch {
+		case hidden(a, p.holding):
 		case a.Lease.Revoked != rota.ReasonNone:
 			got.Revoked = append(got.Revoked, revokedOf(&a.Lease))
 		case p.holding.has(a.Lease.ID) || a.Lease.Acked.IsZero():

@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/api/rest"
@@ -85,6 +86,7 @@ func (s *pollingService) Beat(ctx context.Context, id rota.WorkerID, secret stri
 	for i := range st.Leases {
 		l := &st.Leases[i].Lease
 		switch {
+		case hidden(&st.Leases[i], holding):
 		case l.Revoked != rota.ReasonNone:
 			done.Revoked = append(done.Revoked, revokedOf(l))
 		case holding.has(l.ID):
@@ -94,8 +96,11 @@ func (s *pollingService) Beat(ctx context.Context, id rota.WorkerID, secret stri
 	return done, nil
 }
 
-// dueBefore is how long before its worker is late a lease is renewed: a beat's time, and one second.
-const dueBefore rota.Clock = 6_000
+// dueBefore is how long before its worker is late a lease is renewed: a beat's time, and one second, or a fifth of a lease that
+// is shorter than five times that. A renewal that comes sooner gains less, and renewals_max bounds their number.
+func dueBefore(a *rota.Assignment) rota.Clock {
+	return rota.Clock(min(6*time.Second, a.LeaseFor/5).Milliseconds())
+}
 
 // renewHeld renews those leases that are held and due, and notes it in them. One that cannot be
 // renewed any more goes on to its deadline.
@@ -104,7 +109,7 @@ func renewHeld(ctx context.Context, session WorkerSession, leases []rota.Assignm
 	var due []*rota.Lease
 	for i := range leases {
 		l := &leases[i].Lease
-		if holding.has(l.ID) && l.Revoked == rota.ReasonNone && (clock+dueBefore >= l.RenewBy.Clock || l.Acked.IsZero()) {
+		if holding.has(l.ID) && l.Revoked == rota.ReasonNone && (clock+dueBefore(&leases[i]) >= l.RenewBy.Clock || l.Acked.IsZero()) {
 			due = append(due, l)
 			commands = append(commands, peer.LeaseCommand{Verb: rota.VerbRenew, Lease: l.ID, Job: l.Job, Ordinal: l.Renewals + 1})
 		}
@@ -204,6 +209,11 @@ func leaseOf(field, text string) (id rota.LeaseID, err error) {
 		return id, rota.Refusef(rota.KindInvalid, field, "%s is %.80q: the 64 hex digits of a lease are wanted, as acquire returns them", field, text)
 	}
 	return id, nil
+}
+
+// hidden reports whether an open lease is of a job that the caller may not work, and that it does not say it holds.
+func hidden(a *rota.Assignment, holding held) bool {
+	return a.Spec.ID == "" && !holding.has(a.Lease.ID)
 }
 
 func revokedOf(l *rota.Lease) rest.RevokedLease {

@@ -173,7 +173,7 @@ func NewServer(options Options) (*Server, error) {
 func (s *Server) register(core Core) (err error) {
 	jobs := &jobsService{server: s, core: core}
 	calls := web.Calls{Workers: &workersService{server: s, core: core}, Queues: &queuesService{core: core}, Tenants: &tenantsService{core: core},
-		Cluster: &clusterService{core: core, backups: allowance{most: 1}}, Explain: &explainService{core: core}, Batches: &batchesService{server: s, core: core},
+		Cluster: &clusterService{core: core, attention: s.attention, backups: allowance{most: 1}}, Explain: &explainService{core: core}, Batches: &batchesService{server: s, core: core},
 		Schedules: &schedulesService{core: core}, Keys: &keysService{core: core}, Plans: &plansService{core: core},
 		Workflows: &workflowsService{server: s, core: core}, Webhooks: &webhooksService{core: core}, Polling: &pollingService{server: s, core: core},
 		Auth: &authService{core: core, exchanges: newTurnstile(exchangesMost), uiOrigin: s.options.Hosts.UI}}

@@ -292,9 +292,17 @@ func everyUnary(b *bundle) map[string]unaryRow {
 		"cluster store backup": {func(ctx context.Context) (proto.Message, error) {
 			return b.cluster.StoreBackup(ctx, &rotav1.StoreBackupRequest{})
 		}, nil, `name:"c-1.snap"`},
+		"cluster install tzdata": {func(ctx context.Context) (proto.Message, error) {
+			return b.cluster.InstallTZData(ctx, &rotav1.InstallTZDataRequest{Release: "2026f", ReleasedMs: 1, Data: []byte("z")})
+		}, func(ctx context.Context) (proto.Message, error) {
+			return b.cluster.InstallTZData(ctx, &rotav1.InstallTZDataRequest{Release: "2026", ReleasedMs: 1, Data: []byte("z")})
+		}, `release:"2026f"`},
 		"cluster status": {func(ctx context.Context) (proto.Message, error) {
 			return b.cluster.Status(ctx, &rotav1.StatusRequest{})
 		}, nil, `leader:"n2"`},
+		"cluster attention": {func(ctx context.Context) (proto.Message, error) {
+			return b.cluster.Attention(ctx, &rotav1.AttentionRequest{})
+		}, nil, `checked:"1 node"`},
 		"cluster peers": {func(ctx context.Context) (proto.Message, error) {
 			return b.cluster.Peers(ctx, &rotav1.PeersRequest{})
 		}, nil, `address:"a:1"`},

@@ -249,7 +249,12 @@ func FuzzMessages(f *testing.F) {
 		{&rotav1.Tenants_ServiceDesc, &tenantsService{core: b.core}},
 		{&rotav1.Explain_ServiceDesc, &explainService{core: b.core}},
 		{&rotav1.Workflows_ServiceDesc, &workflowsService{server: b.server, core: b.core}},
-		{&rotav1.Cluster_ServiceDesc, &clusterService{core: b.core}},
+		{&rotav1.Keys_ServiceDesc, &keysService{core: b.core}},
+		{&rotav1.Plans_ServiceDesc, &plansService{core: b.core}},
+		{&rotav1.Batches_ServiceDesc, &batchesService{server: b.server, core: b.core}},
+		{&rotav1.Schedules_ServiceDesc, &schedulesService{core: b.core}},
+		{&rotav1.Webhooks_ServiceDesc, &webhooksService{core: b.core}},
+		{&rotav1.Cluster_ServiceDesc, &clusterService{core: b.core, attention: b.server.attention}},
 	} {
 		for _, m := range one.desc.Methods {
 			methods = append(methods, method{one.service, m})

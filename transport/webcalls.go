@@ -43,6 +43,9 @@ func (s *Server) newSite(jobs *jobsService, calls web.Calls) (*web.Site, error) 
 	calls.Jobs, calls.Submit, calls.Await = jobs, jobs.admit, jobs.await
 	calls.Events, calls.Stats, calls.Live = s.webEvents, s.webStats, webLive{s}
 	calls.Lanes, calls.Views, calls.Round = s.webLanes, s.webViews, s.webRound
+	calls.DatesOf = func(times *rota.ScheduleTimes, most int) ([]rota.Date, error) {
+		return s.options.Core.DatesOf(times, s.today(), most)
+	}
 	streamed(&calls)
 	return web.New(web.Options{Calls: calls, Door: webDoor{s}, Node: string(s.options.Self), Version: s.options.Version,
 		Origins: s.options.Hosts.Origins, OfNode: s.options.Hosts.ofNode, Life: s.life})

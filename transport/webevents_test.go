@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/access"
 	"github.com/rotasched/rota/internal/peer"
 )
 
@@ -153,6 +154,58 @@ func TestEvents_refuses(t *testing.T) {
 		}
 		if title := "or still to come"; want.code == http.StatusGone && !strings.Contains(string(text), title) { // it is one title for both
 			t.Errorf("%s: %s lacks %q", id, text, title)
+		}
+	}
+}
+
+// unfoundedCore is a node's that knows no cluster yet.
+type unfoundedCore struct{ Core }
+
+func (unfoundedCore) Access() access.Table { return nil }
+
+// TestStreams_aRefusalThatPasses: a browser never connects again after another status than 200, so what passes is told by a stream
+// that ends, and what does not by its status. Who reads lines, or a WebSocket, gets the status.
+func TestStreams_aRefusalThatPasses(t *testing.T) {
+	t.Parallel()
+	later := &rota.Error{Kind: rota.KindUnavailable, Subject: "node", Text: "it has not caught up", RetryAfter: 3 * time.Second}
+	for name, c := range map[string]struct {
+		err   error
+		retry string
+		code  int
+	}{
+		"unavailable": {later, "retry: 3000\n\n", http.StatusServiceUnavailable},
+		"full":        {rota.Refusef(rota.KindExhausted, "events", "too many follow"), "retry: 1000\n\n", http.StatusTooManyRequests},
+		"late":        {rota.Refusef(rota.KindTimeout, "events", "it took too long"), "retry: 1000\n\n", http.StatusGatewayTimeout},
+		"for long":    {&rota.Error{Kind: rota.KindUnavailable, RetryAfter: time.Hour, Text: "x"}, "retry: 30000\n\n", http.StatusServiceUnavailable},
+		"gone":        {rota.Refusef(rota.KindOutOfRange, "from", "it is retained no longer"), "", http.StatusGone},
+		"denied":      {rota.Refusef(rota.KindDenied, "right", "it may not"), "", http.StatusForbidden},
+	} {
+		b := setup(t)
+		b.core.events = func(context.Context, rota.EventFilter, func(peer.EventBatch) error) error { return c.err }
+		web := webOf(t, b)
+		answer, body := web.open("GET", eventsPath, "Accept", "text/event-stream")
+		text, err := io.ReadAll(body)
+		if c.retry == "" {
+			if answer.StatusCode != c.code {
+				t.Errorf("%s: %s %s", name, answer.Status, text)
+			}
+			continue
+		}
+		if err != nil || answer.StatusCode != http.StatusOK || answer.Header.Get("Content-Type") != "text/event-stream" ||
+			!strings.HasPrefix(string(text), c.retry+"event: going\ndata: {") || !strings.HasSuffix(string(text), "\n\n") {
+			t.Errorf("%s: %s %v %s", name, answer.Status, err, text)
+		}
+		if answer, _ := web.open("GET", eventsPath); answer.StatusCode != c.code {
+			t.Errorf("%s, in lines: %s", name, answer.Status)
+		}
+	}
+	// At the door, where nobody's rights are known yet, both streams.
+	b := setup(t, func(o *Options) { o.Core = unfoundedCore{o.Core} })
+	web := webOf(t, b)
+	for _, path := range []string{eventsPath, "/v1/live?topic=overview"} {
+		answer, body := web.open("GET", path, "Accept", "text/event-stream")
+		if text, err := io.ReadAll(body); err != nil || answer.StatusCode != http.StatusOK || !strings.Contains(string(text), "knows no cluster yet") {
+			t.Errorf("%s: %s %v %s", path, answer.Status, err, text)
 		}
 	}
 }

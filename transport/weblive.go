@@ -33,6 +33,8 @@ type overview struct {
 	APIs    []string            `json:"apis,omitempty"`
 	Cluster *rota.ClusterStatus `json:"cluster,omitempty"`
 	Queues  []overviewQueue     `json:"queues"`
+	// Attention is what needs an operator, worst first.
+	Attention rota.Attention `json:"attention"`
 	// Waits are the jobs that wait longest, of each of the queues where jobs do the first.
 	Waits []overviewWait `json:"waits"`
 	// Last is what this node counted in the last second.
@@ -51,6 +53,11 @@ type overviewQueue struct {
 	Workers      int64          `json:"workers"`
 	OldestWaitMs int64          `json:"oldest_wait_ms"`
 	Backpressure string         `json:"backpressure,omitempty"`
+	// CompletedMinutes and FailedMinutes are the ends of the last 15 minutes, by minute; UsualWaitMs is how long the
+	// oldest job usually waits. All are left out for a caller who may not read the whole queue.
+	CompletedMinutes []int64 `json:"completed_minutes,omitempty"`
+	FailedMinutes    []int64 `json:"failed_minutes,omitempty"`
+	UsualWaitMs      int64   `json:"usual_wait_ms,omitempty"`
 }
 
 // overviewWait is what waits longest in a queue: the lane of that job, with why nothing of it is placed.
@@ -74,7 +81,10 @@ func (l webLive) State(ctx context.Context, kind, id string) (state any, parts m
 		}
 		var all []rota.Worker
 		all, seen, err = core.Workers(ctx, stale)
-		slices.SortFunc(all, func(a, b rota.Worker) int { return strings.Compare(string(a.ID), string(b.ID)) })
+		// The bound cuts off those that have ended first.
+		slices.SortFunc(all, func(a, b rota.Worker) int {
+			return cmp.Or(order(a.Status == rota.WorkerRetired)-order(b.Status == rota.WorkerRetired), strings.Compare(string(a.ID), string(b.ID)))
+		})
 		state = map[string]any{"workers": all[:min(len(all), liveWorkers)], "count": len(all)}
 	case "workflow":
 		return l.workflow(ctx, rota.WorkflowID(id), stale)
@@ -106,11 +116,20 @@ func (l webLive) overview(ctx context.Context, stale peer.ReadOptions) (any, rot
 	if err != nil {
 		return nil, seen, err
 	}
+	x := surveyed{now: l.server.today(), queues: queues}
+	if l.may(ctx, rota.RightRead) {
+		x.recent, x.errors = core.Recent(ctx), l.may(ctx, rota.RightData)
+	}
 	o := overview{Queues: make([]overviewQueue, 0, len(queues))}
 	for i := range queues[:min(len(queues), liveQueues)] {
 		q := &queues[i]
 		o.Queues = append(o.Queues, overviewQueue{Name: q.Name, Paused: q.Policy.Paused, Pending: q.Pending, Queued: q.Queued, Running: q.Assigned + q.Running,
 			Completed: q.CompletedTotal, Dead: q.DeadTotal, Workers: q.Workers, OldestWaitMs: q.OldestWait.Milliseconds(), Backpressure: q.Backpressure})
+		if x.recent != nil {
+			r := x.recent[q.Name]
+			its := &o.Queues[len(o.Queues)-1]
+			its.CompletedMinutes, its.FailedMinutes, its.UsualWaitMs = r.Completed[:], r.Failed[:], r.UsualWaitMs
+		}
 	}
 	if o.Waits, err = l.waits(ctx, o.Queues, stale); err != nil {
 		return nil, seen, err
@@ -119,14 +138,18 @@ func (l webLive) overview(ctx context.Context, stale peer.ReadOptions) (any, rot
 	if err != nil {
 		return nil, seen, err
 	}
-	o.Leader = status.Leader
+	o.Leader, x.led = status.Leader, status.Leader != ""
 	if l.server.options.Hosts.UI == "" {
 		o.APIs = core.APIs()
 	}
-	if !l.may(ctx, rota.RightStatus) {
+	if l.may(ctx, rota.RightStatus) {
+		x.status, o.Cluster = &status, &status
+	}
+	o.Attention = x.attention()
+	o.Attention.Node = l.server.options.Self
+	if o.Cluster == nil {
 		return o, seen, nil
 	}
-	o.Cluster = &status
 	figures, err := core.Stats(ctx, false)
 	if err != nil {
 		return nil, seen, err

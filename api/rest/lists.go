@@ -43,6 +43,9 @@ type Schedules struct {
 // Dates are dates to come, in Unix milliseconds.
 type Dates struct {
 	Dates []rota.Date `json:"dates"`
+	// TZData identifies the time zones by which they were calculated: a release such as 2026f, followed by a part of its
+	// hash where it was installed on the cluster.
+	TZData string `json:"tzdata"`
 }
 
 // SchedulePause pauses a schedule.

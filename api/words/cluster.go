@@ -112,6 +112,7 @@ func ClusterStatusToWire(s *rota.ClusterStatus) *rotav1.StatusResponse {
 		RulesVersion: s.RulesVersion, StateBytes: s.StateBytes, StateBytesMax: s.StateBytesMax,
 		Autopilot: autopilotToWire(&s.Autopilot),
 		Backup:    StoredBackupToWire(s.Backup),
+		Tzdata:    TZDataToWire(s.TZData),
 		Etag:      s.ETag,
 	}
 }
@@ -126,6 +127,7 @@ func ClusterStatusFromWire(w *rotav1.StatusResponse) (rota.ClusterStatus, error)
 		RulesVersion: w.GetRulesVersion(), StateBytes: w.GetStateBytes(), StateBytesMax: w.GetStateBytesMax(),
 		Autopilot: autopilotFromWire(w.GetAutopilot()),
 		Backup:    StoredBackupFromWire(w.GetBackup()),
+		TZData:    TZDataFromWire(w.GetTzdata()),
 		ETag:      w.GetEtag(),
 		Jobs: rota.JobCounts{
 			Blocked: j.GetBlocked(), Delayed: j.GetDelayed(), Queued: j.GetQueued(), Assigned: j.GetAssigned(),
@@ -155,6 +157,53 @@ func StoredBackupFromWire(w *rotav1.StoredBackup) *rota.StoredBackup {
 		return nil
 	}
 	return &rota.StoredBackup{Index: rota.Index(w.GetIndex()), Date: rota.Date(w.GetDateMs()), Name: w.GetName(), SHA256: w.GetSha256(), Bytes: w.GetBytes()}
+}
+
+// TZDataToWire carries a release of the time zone database; nil is none.
+func TZDataToWire(t *rota.TZData) *rotav1.TZData {
+	if t == nil {
+		return nil
+	}
+	return &rotav1.TZData{Release: clean(t.Release), ReleasedMs: int64(t.Released), Sha256: t.SHA256, Bytes: t.Bytes, Index: uint64(t.Index),
+		InstalledMs: int64(t.Installed), By: clean(string(t.By))}
+}
+
+// TZDataFromWire is the inverse of TZDataToWire.
+func TZDataFromWire(w *rotav1.TZData) *rota.TZData {
+	if w == nil {
+		return nil
+	}
+	return &rota.TZData{Release: w.GetRelease(), Released: rota.Date(w.GetReleasedMs()), SHA256: w.GetSha256(), Bytes: w.GetBytes(),
+		Index: rota.Index(w.GetIndex()), Installed: rota.Date(w.GetInstalledMs()), By: rota.Principal(w.GetBy())}
+}
+
+// TZInstallToWire carries a release that is to be installed.
+func TZInstallToWire(t *rota.TZInstall) *rotav1.InstallTZDataRequest {
+	return &rotav1.InstallTZDataRequest{Release: t.Release, ReleasedMs: int64(t.Released), Data: t.Data, Older: t.Older}
+}
+
+// TZInstallFromWire is the inverse of TZInstallToWire.
+func TZInstallFromWire(w *rotav1.InstallTZDataRequest) rota.TZInstall {
+	return rota.TZInstall{Release: w.GetRelease(), Released: rota.Date(w.GetReleasedMs()), Data: w.GetData(), Older: w.GetOlder()}
+}
+
+// AttentionToWire carries what needs an operator.
+func AttentionToWire(a *rota.Attention) *rotav1.AttentionResponse {
+	return &rotav1.AttentionResponse{Node: string(a.Node), DateMs: int64(a.Date), Checked: a.Checked,
+		Concerns: each(a.Concerns, func(c *rota.Concern) *rotav1.Concern {
+			return &rotav1.Concern{Kind: c.Kind, Critical: c.Critical, Node: string(c.Node), Queue: string(c.Queue), Text: c.Text, Count: c.Count,
+				SinceMs: int64(c.Since), Runbook: c.Runbook}
+		})}
+}
+
+// AttentionFromWire is the inverse of AttentionToWire.
+func AttentionFromWire(w *rotav1.AttentionResponse) rota.Attention {
+	a := rota.Attention{Node: rota.NodeID(w.GetNode()), Date: rota.Date(w.GetDateMs()), Checked: w.GetChecked(), Concerns: []rota.Concern{}}
+	for _, c := range w.GetConcerns() {
+		a.Concerns = append(a.Concerns, rota.Concern{Kind: c.GetKind(), Critical: c.GetCritical(), Node: rota.NodeID(c.GetNode()),
+			Queue: rota.QueueName(c.GetQueue()), Text: c.GetText(), Count: c.GetCount(), Since: rota.Date(c.GetSinceMs()), Runbook: c.GetRunbook()})
+	}
+	return a
 }
 
 // RaftPeerToWire carries one server of the Raft configuration.
@@ -252,7 +301,7 @@ func InspectionToWire(i *peer.Inspection) *rotav1.InspectResponse {
 	return &rotav1.InspectResponse{
 		Status: NodeStatusToWire(&i.Status), WallMs: i.WallMs, Digests: digests, ClusterId: string(i.ClusterID),
 		LastLogIndex: uint64(i.LastLogIndex), DiskLevel: uint32(i.DiskLevel), DiskRoom: i.DiskRoom,
-		DifferedAt: uint64(i.DifferedAt), RightUntil: uint64(i.RightUntil), Identity: i.Identity,
+		DifferedAt: uint64(i.DifferedAt), RightUntil: uint64(i.RightUntil), Identity: i.Identity, Term: i.Term, Cut: cutToWire(i.Cut),
 		Autopilot: autopilotToWire(&i.Autopilot), Health: each(i.Health, func(h *peer.NodeHealth) *rotav1.HealthOf {
 			return &rotav1.HealthOf{Id: string(h.ID), Health: nodeHealthToWire(h.NodeHealth)}
 		}),
@@ -262,12 +311,21 @@ func InspectionToWire(i *peer.Inspection) *rotav1.InspectResponse {
 	}
 }
 
+// cutToWire carries a loss of applied entries; none is nil.
+func cutToWire(c peer.LogCut) *rotav1.LogCut {
+	if c == (peer.LogCut{}) {
+		return nil
+	}
+	return &rotav1.LogCut{From: c.From, To: c.To, Term: c.Term, AtMs: c.AtMs}
+}
+
 // InspectionFromWire is the inverse of InspectionToWire.
 func InspectionFromWire(w *rotav1.InspectResponse) (peer.Inspection, error) {
 	i := peer.Inspection{
 		ClusterID: rota.ClusterID(w.GetClusterId()), WallMs: w.GetWallMs(),
 		LastLogIndex: rota.Index(w.GetLastLogIndex()), DiskLevel: uint8(min(w.GetDiskLevel(), 2)), DiskRoom: w.GetDiskRoom(),
-		DifferedAt: rota.Index(w.GetDifferedAt()), RightUntil: rota.Index(w.GetRightUntil()), Identity: w.GetIdentity(),
+		DifferedAt: rota.Index(w.GetDifferedAt()), RightUntil: rota.Index(w.GetRightUntil()), Identity: w.GetIdentity(), Term: w.GetTerm(),
+		Cut:       peer.LogCut{From: w.GetCut().GetFrom(), To: w.GetCut().GetTo(), Term: w.GetCut().GetTerm(), AtMs: w.GetCut().GetAtMs()},
 		Autopilot: autopilotFromWire(w.GetAutopilot()),
 	}
 	var err error

@@ -30,7 +30,7 @@ func EventToWire(e *rota.ServedEvent) *rotav1.ServedEvent {
 		DeadlineClockMs: int64(e.Deadline.Clock), PolicyDecisionId: e.Epoch,
 		CapabilityCheckResult: clean(e.Check), Payload: clean(e.Payload), PayloadHash: e.PayloadHash,
 		ErrorData:      clean(e.Text),
-		PriorStateHash: e.Prior.String(), PostStateHash: e.Post.String(),
+		PriorStateHash: digestToWire(e.Prior), PostStateHash: digestToWire(e.Post),
 		Actor: clean(string(e.Actor)), Via: clean(e.Via), RequestId: clean(e.Request), Type: string(e.Type),
 	}
 }
@@ -66,13 +66,19 @@ func EventFromWire(w *rotav1.ServedEvent) (rota.ServedEvent, error) {
 	if e.Status, err = workerStatuses.value(w.GetStatus()); err != nil {
 		return e, err
 	}
-	if err := e.Prior.UnmarshalText([]byte(w.GetPriorStateHash())); err != nil {
-		return e, rota.Refusef(rota.KindInvalid, "prior_state_hash", "%v", err)
+	if e.Prior, err = digestFromWire(w.GetPriorStateHash()); err != nil {
+		return e, err
 	}
-	if err := e.Post.UnmarshalText([]byte(w.GetPostStateHash())); err != nil {
-		return e, rota.Refusef(rota.KindInvalid, "post_state_hash", "%v", err)
+	e.Post, err = digestFromWire(w.GetPostStateHash())
+	return e, err
+}
+
+// digestToWire writes a digest, "" for the zero one, which is hidden from its reader.
+func digestToWire(d rota.Digest) string {
+	if d == (rota.Digest{}) {
+		return ""
 	}
-	return e, nil
+	return d.String()
 }
 
 // These are the words for where to begin.

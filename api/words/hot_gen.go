@@ -69,6 +69,7 @@ func appendJobSpec(b []byte, m *rota.JobSpec) []byte {
 	b = appendTexts(b, 61, m.Keys)
 	b = appendText(b, 62, m.Batch)
 	b = appendPairs(b, 63, m.Headers)
+	b = appendNumber(b, 64, millis.Of(m.StartBy))
 	b = appendYes(b, 29, m.Minted)
 	b = appendNumber(b, 30, m.IOBytesPerS)
 	b = appendNumber(b, 31, m.Retry.Attempts)
@@ -119,6 +120,8 @@ func readJobSpec(m *rota.JobSpec, b []byte) error {
 				m.Expected = millis.Duration(int64(f.value))
 			case 27:
 				m.RetryOnInvalidProof = f.value != 0
+			case 64:
+				m.StartBy = millis.Duration(int64(f.value))
 			case 29:
 				m.Minted = f.value != 0
 			case 30:
@@ -258,6 +261,7 @@ func fillJobSpec(w *rotav1.JobSpec, m *rota.JobSpec) {
 	w.Keys = m.Keys
 	w.Batch = string(m.Batch)
 	w.Headers = m.Headers
+	w.StartByMs = millis.Of(m.StartBy)
 	w.Minted = m.Minted
 	w.IoBytesPerS = m.IOBytesPerS
 	w.RetryAttempts = m.Retry.Attempts
@@ -300,6 +304,7 @@ func takeJobSpec(m *rota.JobSpec, w *rotav1.JobSpec) {
 	m.Keys = w.GetKeys()
 	m.Batch = rota.BatchID(w.GetBatch())
 	m.Headers = w.GetHeaders()
+	m.StartBy = millis.Duration(w.GetStartByMs())
 	m.Minted = w.GetMinted()
 	m.IOBytesPerS = w.GetIoBytesPerS()
 	m.Retry.Attempts = w.GetRetryAttempts()
@@ -758,6 +763,7 @@ func appendSubmitted(b []byte, m *rota.Submitted) []byte {
 	b = appendNumber(b, 5, m.Index)
 	b = appendYes(b, 6, m.Throttle)
 	b = appendText(b, 7, m.Holder)
+	b = appendText(b, 8, m.Merge)
 	return b
 }
 
@@ -802,6 +808,8 @@ func (u *unsettledSubmitted) read(m *rota.Submitted, b []byte) error {
 				err = mergeRefusal(&u.refusal, f.bytes)
 			case 7:
 				err = textOfBytes(&m.Holder, f.bytes)
+			case 8:
+				err = textOfBytes(&m.Merge, f.bytes)
 			}
 		}
 		if err != nil {

@@ -88,7 +88,7 @@ func JobToWire(j *rota.Job) *rotav1.Job {
 		Output: j.Output, OutputDigest: j.OutputDigest, RecordDropped: j.RecordDropped,
 		Tier: j.Tier, Preempted: j.Preempted, Archived: j.Archived,
 		Life: j.Life, RetriedMs: int64(j.Retried.Date), RetriedClockMs: int64(j.Retried.Clock),
-		Changes: j.Changes, Meta: j.Meta, Fingerprint: j.Fingerprint, UniqueHolder: string(j.UniqueHolder),
+		Changes: j.Changes, Meta: j.Meta, Fingerprint: j.Fingerprint, UniqueHolder: string(j.UniqueHolder), MergedInto: string(j.MergedInto),
 	}
 	if j.Lease != nil {
 		w.Lease = LeaseToWire(j.Lease)
@@ -110,6 +110,7 @@ func JobFromWire(w *rotav1.Job) (rota.Job, error) {
 		RecordDropped: w.GetRecordDropped(), Tier: w.GetTier(), Preempted: w.GetPreempted(), Archived: w.GetArchived(),
 		Life: w.GetLife(), Retried: moment(w.GetRetriedMs(), w.GetRetriedClockMs()),
 		Changes: w.GetChanges(), Meta: w.GetMeta(), Fingerprint: w.GetFingerprint(), UniqueHolder: rota.JobID(w.GetUniqueHolder()),
+		MergedInto: rota.JobID(w.GetMergedInto()),
 	}
 	var err error
 	if j.State, err = jobStates.value(w.GetState()); err != nil {
@@ -135,7 +136,7 @@ func JobFromWire(w *rotav1.Job) (rota.Job, error) {
 func SubmittedToWire(s *rota.Submitted) *rotav1.Submitted {
 	return &rotav1.Submitted{
 		Id: string(s.ID), State: jobStates.text(s.State), Existed: s.Existed, Index: uint64(s.Index),
-		Refusal: RefusalToWire(rota.ErrorOf(s.Err)), Throttle: s.Throttle, Holder: string(s.Holder),
+		Refusal: RefusalToWire(rota.ErrorOf(s.Err)), Throttle: s.Throttle, Holder: string(s.Holder), Merge: string(s.Merge),
 	}
 }
 

@@ -101,8 +101,8 @@ func strangerToStatus(err error) error {
 }
 
 // FromStatus rebuilds the *rota.Error that ToStatus sent. Errors that gRPC
-// itself made are given the kind that says what to do: a lost connection is
-// Unavailable with an unknown outcome, a message over the size limit Invalid.
+// itself made are given the kind that says what to do: a lost connection, and a code Internal or Unknown
+// without a kind of ours, are Unavailable with an unknown outcome, a message over the size limit Invalid.
 // The caller's own cancellation or deadline can be found by errors.Is.
 func FromStatus(err error) *rota.Error {
 	if err == nil {
@@ -117,6 +117,9 @@ func FromStatus(err error) *rota.Error {
 		st = status.FromContextError(err)
 	}
 	e = &rota.Error{Kind: kindOfCode(st), Text: plain(st.Message())}
+	if !ok && st.Code() == codes.Unknown {
+		e.Kind = rota.KindInternal // no call's
+	}
 	switch {
 	case e.Kind != rota.KindTimeout:
 	case st.Code() == codes.Canceled:
@@ -189,7 +192,9 @@ func shortenCause(e *rota.Error) *rota.Error {
 // kindOfCode says what to do about a status that carries no kind.
 func kindOfCode(st *status.Status) rota.Kind {
 	switch st.Code() {
-	case codes.Internal, codes.Unimplemented, codes.Unknown:
+	case codes.Internal, codes.Unknown:
+		return rota.KindUnavailable // a node sends its own kind; gRPC or a proxy on the way broke the call off
+	case codes.Unimplemented:
 		if strings.HasPrefix(st.Message(), foreignAnswer) {
 			return rota.KindUnavailable
 		}

@@ -60,9 +60,13 @@ func TestStatus_codes(t *testing.T) {
 		if got := FromStatus(err).Kind; got != kind {
 			t.Errorf("%v comes back as %v", kind, got)
 		}
-		// A stranger's server has no details.
-		if got := FromStatus(status.Error(code, "no")).Kind; got != kind {
-			t.Errorf("%v without details comes back as %v", code, got)
+		// A stranger's server has no details: an INTERNAL of a proxy is a fault of the way to a node.
+		want := kind
+		if kind == rota.KindInternal {
+			want = rota.KindUnavailable
+		}
+		if got := FromStatus(status.Error(code, "no")).Kind; got != want {
+			t.Errorf("%v without details comes back as %v, want %v", code, got, want)
 		}
 	}
 }
@@ -114,6 +118,20 @@ func TestToStatus_strangers(t *testing.T) {
 	long := rota.Refusef(rota.KindInternal, strings.Repeat("s", 1<<20), "%s", strings.Repeat("é\xff", 1<<20))
 	if got := FromStatus(ToStatus(long)); len(got.Text) > 2*maxStatusText || len(got.Subject) > 2*maxStatusText {
 		t.Errorf("a long error has %d bytes of text", len(got.Text))
+	}
+}
+
+// TestFromStatus_brokenOff: a code that says nothing is a fault on the way, such as that of a proxy that cut an idle stream,
+// unless a node sent a kind with it.
+func TestFromStatus_brokenOff(t *testing.T) {
+	t.Parallel()
+	for _, code := range []codes.Code{codes.Internal, codes.Unknown} {
+		if got := FromStatus(status.Error(code, "stream terminated by RST_STREAM with error code: INTERNAL_ERROR")); got.Kind != rota.KindUnavailable {
+			t.Errorf("%v became %s", code, got.Kind)
+		}
+	}
+	if got := FromStatus(ToStatus(&rota.Error{Kind: rota.KindInternal, Text: "disk"})); got.Kind != rota.KindInternal {
+		t.Errorf("a node's own fault became %s", got.Kind)
 	}
 }
 

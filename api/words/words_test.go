@@ -29,6 +29,7 @@ func anyWords() rapid.MakeConfig {
 		reflect.TypeFor[rota.ClusterMode](): rapid.Map(rapid.Uint8Range(0, uint8(rota.ModeDraining)),
 			func(v uint8) any { return rota.ClusterMode(v) }),
 		reflect.TypeFor[rota.GateTimeout](): rapid.Map(rapid.Uint8Range(0, uint8(rota.GateCompletes)), func(n uint8) any { return rota.GateTimeout(n) }),
+		reflect.TypeFor[rota.NodeRun]():     rapid.Map(rapid.Uint8Range(0, uint8(rota.RunAlways)), func(n uint8) any { return rota.NodeRun(n) }),
 		reflect.TypeFor[rota.Reason](): rapid.Map(rapid.Uint8Range(0, uint8(rota.ReasonLast)),
 			func(v uint8) any { return rota.Reason(v) }),
 		reflect.TypeFor[rota.ServiceTier](): rapid.Map(rapid.Uint8Range(0, uint8(rota.TierPremium)),

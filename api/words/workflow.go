@@ -13,6 +13,7 @@ import (
 var (
 	workflowStates  = newEnum("workflow state", rota.WorkflowState.String)
 	failurePolicies = newEnum("failure policy", rota.FailurePolicy.String)
+	nodeRuns        = newEnum("when a node runs", rota.NodeRun.String)
 	gateTimeouts    = newEnum("what a gate does on its timeout", rota.GateTimeout.String)
 	nodeStates      = newEnum("node state", rota.NodeState.String)
 )
@@ -39,7 +40,7 @@ func WorkflowHeaderFromWire(w *rotav1.WorkflowHeader) (rota.WorkflowSpec, error)
 func NodeSpecToWire(n *rota.NodeSpec) *rotav1.NodeSpec {
 	job := JobSpecToWire(&n.JobSpec)
 	job.Id = ""
-	w := &rotav1.NodeSpec{Id: n.ID, Parents: n.Parents, Job: job}
+	w := &rotav1.NodeSpec{Id: n.ID, Parents: n.Parents, Job: job, Run: nodeRuns.text(n.Run)}
 	if n.Gate != nil {
 		w.Gate = &rotav1.Gate{TimeoutMs: millis.Of(n.Gate.Timeout), OnTimeout: gateTimeouts.text(n.Gate.OnTimeout)}
 	}
@@ -50,6 +51,9 @@ func NodeSpecToWire(n *rota.NodeSpec) *rotav1.NodeSpec {
 // DefaultPriority, as a job's.
 func NodeSpecFromWire(w *rotav1.NodeSpec) (n rota.NodeSpec, err error) {
 	n = rota.NodeSpec{ID: w.GetId(), Parents: w.GetParents(), JobSpec: JobSpecFromWire(w.GetJob())}
+	if n.Run, err = nodeRuns.value(w.GetRun()); err != nil {
+		return n, err
+	}
 	if g := w.GetGate(); g != nil {
 		n.Gate = &rota.Gate{Timeout: millis.Duration(g.GetTimeoutMs())}
 		n.Gate.OnTimeout, err = gateTimeouts.value(g.GetOnTimeout())
@@ -239,12 +243,12 @@ func WorkflowNodeToWire(n *rota.WorkflowNode, numbers NodeNumbers) (*rotav1.Work
 		}
 	}
 	return &rotav1.WorkflowNode{
-		GrownBy: grownBy, Joins: n.Joins,
+		GrownBy: grownBy, Joins: n.Joins, Run: nodeRuns.text(n.Run),
 		Id: n.ID, Type: string(n.Type), State: nodeStates.text(n.State), Parents: parents, Worker: string(n.Worker),
 		Attempt: n.Attempt, AssignedIndex: uint64(n.AssignedIndex), FinishedIndex: uint64(n.FinishedIndex),
 		AssignedMs: int64(n.Assigned.Date), AssignedClockMs: int64(n.Assigned.Clock),
 		FinishedMs: int64(n.Finished.Date), FinishedClockMs: int64(n.Finished.Clock), Reason: reasons.text(n.Reason),
-		DurationMs: millis.Of(n.Duration),
+		WaitingMs: int64(n.Waiting.Date), WaitingClockMs: int64(n.Waiting.Clock), DurationMs: millis.Of(n.Duration),
 	}, err
 }
 
@@ -276,9 +280,12 @@ func workflowNodeFromWire(w *rotav1.WorkflowNode, workflow rota.WorkflowID) (n r
 		ID: w.GetId(), Job: rota.NodeJobID(workflow, w.GetId()), Type: rota.JobType(w.GetType()),
 		Worker: rota.WorkerID(w.GetWorker()), Attempt: w.GetAttempt(), AssignedIndex: rota.Index(w.GetAssignedIndex()), Joins: w.GetJoins(),
 		FinishedIndex: rota.Index(w.GetFinishedIndex()), Assigned: moment(w.GetAssignedMs(), w.GetAssignedClockMs()),
-		Finished: moment(w.GetFinishedMs(), w.GetFinishedClockMs()), Duration: millis.Duration(w.GetDurationMs()),
+		Finished: moment(w.GetFinishedMs(), w.GetFinishedClockMs()), Waiting: moment(w.GetWaitingMs(), w.GetWaitingClockMs()), Duration: millis.Duration(w.GetDurationMs()),
 	}
 	if n.State, err = nodeStates.value(w.GetState()); err != nil {
+		return n, err
+	}
+	if n.Run, err = nodeRuns.value(w.GetRun()); err != nil {
 		return n, err
 	}
 	n.Reason, err = reasons.value(w.GetReason())
@@ -316,11 +323,13 @@ func WorkflowPageFromWire(w *rotav1.ListWorkflowsResponse) (rota.WorkflowPage, r
 
 // ParentOutputToWire carries what a parent put out.
 func ParentOutputToWire(p *rota.ParentOutput) *rotav1.ParentOutput {
-	return &rotav1.ParentOutput{Node: p.Node, Job: string(p.Job), Output: p.Output, OutputDigest: p.OutputDigest}
+	return &rotav1.ParentOutput{Node: p.Node, Job: string(p.Job), Output: p.Output, OutputDigest: p.OutputDigest,
+		State: jobStates.text(p.State)}
 }
 
 // ParentOutputFromWire is the inverse of ParentOutputToWire.
-func ParentOutputFromWire(w *rotav1.ParentOutput) rota.ParentOutput {
-	return rota.ParentOutput{Node: w.GetNode(), Job: rota.JobID(w.GetJob()), Output: w.GetOutput(),
-		OutputDigest: w.GetOutputDigest()}
+func ParentOutputFromWire(w *rotav1.ParentOutput) (rota.ParentOutput, error) {
+	state, err := jobStates.value(w.GetState())
+	return rota.ParentOutput{State: state, Node: w.GetNode(), Job: rota.JobID(w.GetJob()), Output: w.GetOutput(),
+		OutputDigest: w.GetOutputDigest()}, err
 }

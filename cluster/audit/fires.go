@@ -41,8 +41,14 @@ func (a *auditor) reckonOne(f entry.PeekedFire) (r reckoned) {
 	if rota.Date(f.GetFromMs()) != due.Through {
 		return r
 	}
-	table, err := cron.Of(due.Times, due.Set)
-	if r.unknown = err != nil || f.GetTzdata() != cron.TZData; r.unknown {
+	zones, err := a.zonesInForce()
+	if err != nil || f.GetTzdata() != zones.Name() {
+		_, _, installed := fsm.InstalledTZData(&a.m.View)
+		r.unknown = err != nil || !installed // by other zones than the installed ones, the machine refuses it
+		return r
+	}
+	table, err := zones.Of(due.Times, due.Set)
+	if r.unknown = err != nil; r.unknown {
 		return r
 	}
 	dates, missed := cron.Between(table, f.GetFromMs(), f.GetUntilMs(), rota.MaxScheduleDates)
@@ -50,6 +56,23 @@ func (a *auditor) reckonOne(f entry.PeekedFire) (r reckoned) {
 		r.differs = &rota.AuditDifference{Logged: fireText(f.GetName(), f.GetDatesMs(), f.GetMissed()), Proved: fireText(f.GetName(), dates, uint64(missed))}
 	}
 	return r
+}
+
+// zonesInForce returns the time zones that the state before an entry has installed, or else those of this binary.
+func (a *auditor) zonesInForce() (*cron.Zones, error) {
+	t, packed, ok := fsm.InstalledTZData(&a.m.View)
+	if !ok {
+		return cron.Embedded(), nil
+	}
+	name := t.Name()
+	if a.zones != nil && a.zones.Name() == name {
+		return a.zones, nil
+	}
+	opened, err := cron.Open(name, t.Released, packed)
+	if err == nil {
+		a.zones = opened
+	}
+	return opened, err
 }
 
 // fires counts what an applied entry decided of schedules, or reports the first Fire that no

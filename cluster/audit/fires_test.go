@@ -16,13 +16,13 @@ import (
 func (l *memoryLog) fireOp(name rota.ScheduleName, until rota.Date) *fsmpb.Fire {
 	l.t.Helper()
 	due, ok := fsm.DueOf(&l.m.View, name)
-	table, err := cron.Of(due.Times, due.Set)
+	table, err := cron.Embedded().Of(due.Times, due.Set)
 	if !ok || err != nil {
 		l.t.Fatal(ok, err)
 	}
 	dates, missed := cron.Between(table, int64(due.Through), int64(until), rota.MaxScheduleDates)
 	return &fsmpb.Fire{Name: string(name), Version: due.Version, FromMs: int64(due.Through), UntilMs: int64(until), DatesMs: dates,
-		Missed: uint64(missed), Tzdata: cron.TZData}
+		Missed: uint64(missed), Tzdata: cron.Release}
 }
 
 // fired is a log with a schedule of every minute that has fired three times.

@@ -10,6 +10,7 @@ import (
 	"github.com/rotasched/rota/fsm"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/cron"
 	"github.com/rotasched/rota/internal/limits"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -26,6 +27,8 @@ type Log interface {
 type auditor struct {
 	m      *fsm.Machine
 	report rota.AuditReport
+	// zones are the installed time zones that were opened last.
+	zones *cron.Zones
 	// heights are those at which logged rounds were decided; decided holds what
 	// is decided on this state there, until the log has passed on.
 	heights map[rota.Index]bool

@@ -47,10 +47,9 @@ const (
 	sealBytes         = 1 + nonceBytes + 16
 )
 
-// gate stands before memberlist, which decodes what strangers send without bounds, and
-// panics at messages that are empty. What it lets through has the cluster's label, is
-// encrypted where there is a key, is of a kind and size that nodes of rota send, and is
-// never compressed: they compress nothing.
+// gate judges what a node receives before memberlist decodes it, which does not bound what it decodes. What it lets
+// through has the cluster's label, is encrypted if there is a key, has a kind and a size that nodes of rota send, and
+// is never compressed, because they compress nothing.
 type gate struct {
 	*memberlist.NetTransport
 	label string

@@ -134,7 +134,7 @@ func (a *Archive) flushBatch(last uint64) (more bool, err error) {
 	}
 	failpoint.Pass("archive-before-flush")
 	start := time.Now()
-	if err := a.file.Jobs.PutStaged(staged); err != nil {
+	if err := a.file.Jobs.PutStaged(staged, head.Index); err != nil {
 		return false, err
 	}
 	failpoint.Pass("archive-after-flush")

@@ -35,6 +35,9 @@ type Host struct {
 	// and whether this node is a member itself.
 	Others func() (others []peer.NodeAddress, member bool)
 	Peers  Peers
+	// Replaced is called where the history here is of a past that the cluster does not have, from an entry to the newest that
+	// was applied: it is given up, and this node says so.
+	Replaced func(from, to rota.Index) error
 }
 
 // State is the node's replica of the state. Look, View and Freezing call with its lock
@@ -71,6 +74,8 @@ type Peers interface {
 	// may lack (SPEC §10.5).
 	ArchiveRange(ctx context.Context, to peer.NodeAddress, span peer.ArchiveSpan, maxBytes int64) (peer.ArchiveSlice, error)
 	ArchiveRecords(ctx context.Context, to peer.NodeAddress, ids []rota.JobID) ([]peer.ArchiveRecord, error)
+	// ArchiveSums has another node compare its sum of a span of ended jobs; each are its records' where they differ.
+	ArchiveSums(ctx context.Context, to peer.NodeAddress, span peer.ArchiveSpan, sum []byte) (same bool, each []peer.ArchiveRecord, err error)
 	ListArchived(ctx context.Context, to peer.NodeAddress, f rota.JobFilter, at rota.Index) (rota.JobPage, error)
 }
 

@@ -30,7 +30,9 @@ type eventLog struct {
 	retained uint64
 	// sendMost is how long one sending to a follower may take.
 	sendMost time.Duration
-	log      *slog.Logger
+	// idleEvery is how long nothing is sent to a follower at most.
+	idleEvery time.Duration
+	log       *slog.Logger
 	// flushing lets one flush run at a time.
 	flushing sync.Mutex
 
@@ -65,7 +67,7 @@ type eventLog struct {
 }
 
 func newEventLog(store *archive.Events, retained uint64, log *slog.Logger) *eventLog {
-	return &eventLog{store: store, retained: retained, log: log, sendMost: sendMost, wake: make(chan struct{}), dirty: make(chan struct{}, 1),
+	return &eventLog{store: store, retained: retained, log: log, sendMost: sendMost, idleEvery: idleEvery, wake: make(chan struct{}), dirty: make(chan struct{}, 1),
 		full: make(chan struct{}, 1)}
 }
 

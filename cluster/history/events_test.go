@@ -38,6 +38,36 @@ func TestEvents_aDiskThatTakesNoneIsTold(t *testing.T) {
 	}
 }
 
+// TestEvents_idle: a follower that is sent nothing else is sent its position again and again, so that no proxy takes its stream
+// for dead.
+func TestEvents_idle(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "n1")
+	n := r.nodes["n1"]
+	n.Events.Flush()
+	n.idleEvery = 10 * time.Millisecond
+	r.submit("j", 3)
+	n.show()
+	var position rota.EventID
+	idle, enough := 0, errors.New("enough")
+	err := n.Events.Events(t.Context(), rota.EventFilter{Follow: true}, func(b peer.EventBatch) error {
+		switch {
+		case len(b.Events) > 0:
+			position = b.Events[len(b.Events)-1].ID
+		case !position.IsZero() && b.Scanned != position:
+			t.Errorf("the position is %s, want %s", b.Scanned, position)
+		case !position.IsZero():
+			if idle++; idle == 3 {
+				return enough
+			}
+		}
+		return nil
+	})
+	if !errors.Is(err, enough) {
+		t.Errorf("following ended with %v", err)
+	}
+}
+
 func TestEvents_slowConsumer(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "n1")

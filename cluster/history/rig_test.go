@@ -198,6 +198,10 @@ func (p peers) ArchiveRange(ctx context.Context, to peer.NodeAddress, span peer.
 	return p.r.nodes[to.API].ArchiveRange(ctx, span, most)
 }
 
+func (p peers) ArchiveSums(ctx context.Context, to peer.NodeAddress, span peer.ArchiveSpan, sum []byte) (bool, []peer.ArchiveRecord, error) {
+	return p.r.nodes[to.API].ArchiveSums(ctx, span, sum)
+}
+
 func (p peers) ArchiveRecords(ctx context.Context, to peer.NodeAddress, ids []rota.JobID) ([]peer.ArchiveRecord, error) {
 	return p.r.nodes[to.API].ArchiveRecords(ctx, ids)
 }

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -28,11 +29,14 @@ type Events struct {
 	*eventLog
 	host Host
 	file *File
+	// doubted is not 0 once a snapshot of another node took the place of the log: the events before that place may be of
+	// another past.
+	doubted atomic.Uint64
 }
 
 // NewEvents returns the events in a file, of which so many are retained.
 func NewEvents(host Host, file *File, retained uint64) *Events {
-	return &Events{newEventLog(file.Events, retained, host.Log), host, file}
+	return &Events{eventLog: newEventLog(file.Events, retained, host.Log), host: host, file: file}
 }
 
 // WakeFollowers shows followers what was applied, until the node stops. It is a loop of its
@@ -110,6 +114,9 @@ func (ev *Events) Problems() (problems []string) {
 func (ev *Events) fillEvents() {
 	if known, err := ev.file.claim(ev.host.State.head()); !known || err != nil {
 		return // the flush has logged it
+	}
+	if ev.doubted.Load() != 0 && !ev.settle() {
+		return
 	}
 	for range fillMost {
 		from, to := ev.missing()

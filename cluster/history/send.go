@@ -14,6 +14,9 @@ import (
 const (
 	scanEvery = 5 * time.Second
 	scanShare = 8
+	// idleEvery is how often a follower that is sent nothing else is sent its position: proxies cut streams that are
+	// idle for longer, HAProxy by default after 50 s.
+	idleEvery = 15 * time.Second
 )
 
 // eventSender hands batches to one follower's send, in a goroutine of its own: what
@@ -37,11 +40,13 @@ type eventSender struct {
 	seen   rota.EventID
 	passed uint64
 	due    *time.Timer
+	// idle is when the follower is sent its position at the latest.
+	idle *time.Timer
 }
 
 func (ev *Events) newSender(send func(peer.EventBatch) error) *eventSender {
 	s := &eventSender{ev: ev, out: make(chan peer.EventBatch), done: make(chan error, 1), gone: make(chan struct{}),
-		ended: make(chan struct{}), due: time.NewTimer(scanEvery)}
+		ended: make(chan struct{}), due: time.NewTimer(scanEvery), idle: time.NewTimer(ev.idleEvery)}
 	go func() {
 		defer close(s.ended)
 		for {
@@ -84,10 +89,10 @@ func (s *eventSender) took(ctx context.Context, looked, some []rota.ServedEvent)
 	}
 }
 
-// rest returns how far was looked, while nothing happens; nil where that is known.
+// rest fires when the follower is to be sent its position, while nothing happens: soon where the node has looked further.
 func (s *eventSender) rest() <-chan time.Time {
 	if s.seen.IsZero() {
-		return nil
+		return s.idle.C
 	}
 	return s.due.C
 }
@@ -101,11 +106,16 @@ func (s *eventSender) put(ctx context.Context, events []rota.ServedEvent) error 
 func (s *eventSender) hand(ctx context.Context, events []rota.ServedEvent, own bool) error {
 	late := time.NewTimer(s.ev.sendMost)
 	defer late.Stop()
+	position := s.seen
+	if position.IsZero() {
+		position = s.last
+	}
 	select {
-	case s.out <- peer.EventBatch{Events: events, Scanned: s.seen, Own: own}:
-		s.before, s.last = s.last, s.seen
+	case s.out <- peer.EventBatch{Events: events, Scanned: position, Own: own}:
+		s.before, s.last = s.last, position
 		s.seen, s.passed = rota.EventID{}, 0
 		s.due.Reset(scanEvery)
+		s.idle.Reset(s.ev.idleEvery)
 		return nil
 	case err := <-s.done:
 		return err
@@ -132,6 +142,7 @@ func (s *eventSender) tooSlow() error {
 // finish waits until the last batch is sent.
 func (s *eventSender) finish(ctx context.Context) error {
 	s.due.Stop()
+	s.idle.Stop()
 	close(s.out)
 	select {
 	case err := <-s.done:
@@ -145,6 +156,7 @@ func (s *eventSender) finish(ctx context.Context) error {
 // ctx has ended: such a batch is left to itself.
 func (s *eventSender) abandon(ctx context.Context) {
 	s.due.Stop()
+	s.idle.Stop()
 	close(s.gone)
 	if s.stuck {
 		return

@@ -125,6 +125,23 @@ func (d *DataDir) SetRebuild(r RebuildRecord) error {
 	return d.store(next)
 }
 
+// Cut returns the last loss of applied entries, the zero record for none.
+func (d *DataDir) Cut() CutRecord {
+	if c := d.snapshot().Cut; c != nil {
+		return *c
+	}
+	return CutRecord{}
+}
+
+// SetCut records that applied entries are about to be replaced, and the rebuild that follows, in one write.
+func (d *DataDir) SetCut(c CutRecord, r RebuildRecord) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	next := d.record
+	next.Cut, next.Rebuild = &c, &r
+	return d.store(next)
+}
+
 // MarkSpaced has binaries refuse the directory that cannot read a spaced log (Stores.Space), for ever.
 func (d *DataDir) MarkSpaced() error {
 	d.mu.Lock()
@@ -238,7 +255,7 @@ func (d *DataDir) judge(id rota.NodeID, clusterName string, adopt, hasState bool
 		return now, []error{err}
 	}
 	now.Format, now.ClusterID, now.Identity, now.Starts = kept.Format, kept.ClusterID, kept.Identity, kept.Starts
-	now.Adoptions, now.Founders, now.Rebuild = kept.Adoptions, kept.Founders, kept.Rebuild
+	now.Adoptions, now.Founders, now.Rebuild, now.Cut = kept.Adoptions, kept.Founders, kept.Rebuild, kept.Cut
 	if !sameBirth(kept, now) {
 		now.Adoptions++
 	}

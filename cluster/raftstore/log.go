@@ -19,6 +19,8 @@ type logStore struct {
 	// keepFrom is the lowest index that cutting the log's old end must leave; nil
 	// or 0 leaves the choice to raft.
 	keepFrom func() uint64
+	// cutting is Options.Cutting, nil for none.
+	cutting func(low, high uint64) error
 }
 
 // FirstIndex returns the index of the oldest entry, 0 for an empty log.
@@ -118,8 +120,18 @@ func (s *logStore) store(do func(what string, run func() error) error, entries [
 // cuts the old end off after a snapshot, the log from the snapshot before on
 // stays, whatever raft's own count of trailing entries says: should the newest
 // snapshot be damaged, the one before it is used (SPEC §13.5), and needs them.
+//
+// Where raft cuts the new end off, another leader's entries take its place: Options.Cutting is
+// called first, and an error of it ends the process.
 func (s *logStore) DeleteRange(low, high uint64) error {
-	if last, err := s.LastIndex(); err == nil && high < last && s.keepFrom != nil {
+	last, err := s.LastIndex()
+	if first, broken := s.FirstIndex(); err == nil && broken == nil && high >= last && low > first && s.cutting != nil {
+		if err := s.cutting(low, high); err != nil {
+			s.writer.die(err)
+			return err
+		}
+	}
+	if err == nil && high < last && s.keepFrom != nil {
 		if keep := s.keepFrom(); keep > 0 && high >= keep {
 			high = keep - 1
 		}

@@ -26,6 +26,8 @@ type Look struct {
 	Fresh bool
 	// ClusterID is that of node.json, empty before the first leader was met.
 	ClusterID rota.ClusterID
+	// Identity is that of node.json.
+	Identity string
 	// Report is what Preflight would report, its repairs left out; nil where the log was not
 	// looked at, or was refused.
 	Report *Report
@@ -62,7 +64,7 @@ func LookAt(path string, id rota.NodeID, clusterName string, adopt bool) (look L
 		}
 	}
 	now, faults := d.judge(id, clusterName, adopt, hasState)
-	look.Fresh, look.ClusterID = d.fresh, now.ClusterID
+	look.Fresh, look.ClusterID, look.Identity = d.fresh, now.ClusterID, now.Identity
 	if holder != "" {
 		if !strings.HasSuffix(holder, ", node "+string(id)) {
 			faults = append(faults, inUse(path, holder))

@@ -39,6 +39,8 @@ type nodeRecord struct {
 	Founders map[rota.NodeID]string `json:"founders,omitempty"`
 	// Rebuild is that of a state that was wrong (SPEC §2.5).
 	Rebuild *RebuildRecord `json:"rebuild,omitempty"`
+	// Cut is the last loss of applied entries from the end of the log (SPEC §2.5).
+	Cut *CutRecord `json:"cut,omitempty"`
 	// Recovery is one that is not at its end (SECURITY §5.2).
 	Recovery *RecoveryRecord `json:"recovery,omitempty"`
 	// Sum is CRC32C of the record without it, in 8 hex digits. A bit that flips in a
@@ -60,6 +62,19 @@ type RebuildRecord struct {
 	// ended, Unix milliseconds.
 	Again  int   `json:"again"`
 	DoneMs int64 `json:"done_ms"`
+	// Past is the newest entry that this node had applied of a log whose end was cut off, 0 for none: up to there
+	// raft's count of what it handed over says nothing.
+	Past uint64 `json:"past,omitempty"`
+}
+
+// CutRecord says that a leader replaced entries that this node had applied: one that had forgotten them.
+type CutRecord struct {
+	// From is the first entry that was replaced, Term its term here, To the newest that this node had applied.
+	From uint64 `json:"from"`
+	To   uint64 `json:"to"`
+	Term uint64 `json:"term"`
+	// AtMs is when, Unix milliseconds.
+	AtMs int64 `json:"at_ms"`
 }
 
 // recordSum returns what the field sum of an encoded record should be. It needs to

@@ -60,6 +60,10 @@ type Options struct {
 	// KeepFrom returns the lowest index that cutting the log's old end must leave,
 	// 0 for none. May be nil.
 	KeepFrom func() uint64
+	// Cutting is called before entries low to high, the log's last among them, are deleted: the leader has others
+	// in their place. An error ends the process, and nothing is deleted. It may run on raft's main
+	// goroutine, and must not wait for raft. May be nil.
+	Cutting func(low, high uint64) error
 	// BeforeWrite is called before each write, by the goroutine that makes it. May be nil.
 	BeforeWrite func()
 	// NoSync skips fsync. For tests only: a crash then loses votes.
@@ -103,7 +107,7 @@ func Open(dir string, opts Options) (stores *Stores, err error) {
 		writer.close()
 		return nil, errors.Join(err, bolt.Close())
 	}
-	log := &logStore{inner: bolt, writer: writer, keepFrom: opts.KeepFrom}
+	log := &logStore{inner: bolt, writer: writer, keepFrom: opts.KeepFrom, cutting: opts.Cutting}
 	cached, err := cachedLog(log)
 	if err != nil {
 		writer.close()
@@ -152,6 +156,15 @@ func (s *Stores) Stored() (first, last uint64, err error) {
 // disk, and checks it. What is not whole is a DamagedEntryError.
 func (s *Stores) ReadStored(index uint64, entry *raft.Log) error {
 	return readEntry(s.bolt, index, entry)
+}
+
+// TermOf returns the term of an entry of the log, 0 where it cannot be read.
+func (s *Stores) TermOf(index uint64) uint64 {
+	var entry raft.Log
+	if s.ReadStored(index, &entry) != nil {
+		return 0
+	}
+	return entry.Term
 }
 
 // cutAtOnce entries are cut in one write: a million at once would hold up raft's own

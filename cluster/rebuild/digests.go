@@ -87,6 +87,18 @@ func (r *Digests) at(index rota.Index) (e indexedDigest, ok bool) {
 	return e, e.index == index
 }
 
+// upTo returns the newest that is known of an index or one before it.
+func (r *Digests) upTo(index rota.Index) (newest indexedDigest) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.entries {
+		if e.index <= index && e.index > newest.index {
+			newest = e
+		}
+	}
+	return newest
+}
+
 // Clear forgets all of them.
 func (r *Digests) Clear() {
 	r.mu.Lock()

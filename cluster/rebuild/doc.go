@@ -50,6 +50,10 @@ type Host struct {
 	StandDown func()
 	// Record puts operations into the log if this node leads, and does nothing else.
 	Record func([]*fsmpb.Op) error
+	// Handed returns the newest entry that raft has given out to be applied. Push puts an entry without effect into the
+	// log, through whichever node leads.
+	Handed func() rota.Index
+	Push   func(context.Context) error
 	// Snapshot has raft write a snapshot, and returns which it is.
 	Snapshot func() (*raft.SnapshotMeta, error)
 }

@@ -63,11 +63,13 @@ type Rebuilder struct {
 	// why is what the last try failed at.
 	why  error
 	done uint64
+	// cutsLogged are the losses that this node has logged, by the node that told of them.
+	cutsLogged map[rota.NodeID]raftstore.CutRecord
 }
 
 // New returns the rebuilder of a node.
 func New(host Host) *Rebuilder {
-	return &Rebuilder{host: host, notified: make(chan struct{}, 1), right: make(map[rota.NodeID]rota.Index),
+	return &Rebuilder{host: host, notified: make(chan struct{}, 1), right: make(map[rota.NodeID]rota.Index), cutsLogged: make(map[rota.NodeID]raftstore.CutRecord),
 		mismatches: prometheus.NewCounter(prometheus.CounterOpts{Name: "rota_state_hash_mismatch_total",
 			Help: "Digests of other nodes that differed from this node's."})}
 }
@@ -95,7 +97,7 @@ func (rb *Rebuilder) quarantine(own indexedDigest, right rota.Digest) {
 	if last := rb.host.Data.Rebuild(); rb.host.Wall().UnixMilli()-last.DoneMs < rebuildWindow.Milliseconds() || last.Open {
 		record.Again = last.Again + 1
 		if last.Open { // the disk was not scoured yet: what was wrong then is so still
-			record.Agreed, record.Ended = min(record.Agreed, last.Agreed), min(record.Ended, last.Ended)
+			record.Agreed, record.Ended, record.Past = min(record.Agreed, last.Agreed), min(record.Ended, last.Ended), last.Past
 		}
 	}
 	text := fmt.Sprintf("at index %d this node's state has digest %s but a majority of the voters holds %s", own.index, own.digest, right)
@@ -159,6 +161,9 @@ func (rb *Rebuilder) once() error {
 	record := rb.host.Data.Rebuild()
 	if rb.host.State.Dropped() {
 		if err := rb.forget(record); err != nil {
+			return err
+		}
+		if err := rb.outrun(record); err != nil {
 			return err
 		}
 		failpoint.Pass("rebuild-before-fetch")

@@ -190,9 +190,13 @@ func (sc *Scrubber) scrubSnapshots() error {
 }
 
 // scrubArchive verifies ended jobs; damaged ones are fetched from another node, and what
-// finds them by their ids is restored from them.
+// finds them by their ids is restored from them. Then they are compared with the other nodes'.
 func (sc *Scrubber) scrubArchive() error {
-	return sc.host.File.ScrubJobs(scrubBytes, func(name, why string) { sc.damage(scrubArchive, name, why) }, sc.rest)
+	found := func(name, why string) { sc.damage(scrubArchive, name, why) }
+	if err := sc.host.File.ScrubJobs(scrubBytes, found, sc.rest); err != nil {
+		return err
+	}
+	return sc.host.Archive.Compare(found, sc.rest)
 }
 
 // scrubEvents verifies events; damaged chunks are fetched from another node.

@@ -51,6 +51,8 @@ type TransportConfig struct {
 	Leads func() (leads, entrySoon bool)
 	// Room returns how many bytes a snapshot may have, and false where nobody knows.
 	Room func() (int64, bool)
+	// Acknowledged is called for each answer of a follower that it holds this leader's entries up to an index, in a term.
+	Acknowledged func(id raft.ServerID, term, index uint64)
 	// Told is called for each message that only told a follower of a commit.
 	Told func()
 }
@@ -168,6 +170,9 @@ func (t *Transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, a
 	}
 	if err := t.append(id, meant(id, target), args, resp); err != nil {
 		return err
+	}
+	if resp.Success && t.cfg.Acknowledged != nil {
+		t.cfg.Acknowledged(id, args.Term, args.PrevLogEntry+uint64(len(args.Entries)))
 	}
 	return checkTerm(args.Term, resp.Term)
 }

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/hex"
-	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -18,6 +17,7 @@ import (
 	"sync"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/jsonparts"
 )
 
 // maxKeyFile bounds a file of keys, or of an attestation.
@@ -111,14 +111,12 @@ func readAttestation(path string) (*rota.Attestation, error) {
 	if err != nil {
 		return nil, usagef("read --attestation: %w", err)
 	}
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
 	var a rota.Attestation
-	if err := d.Decode(&a); err != nil {
-		return nil, usagef("--attestation %s holds no attestation: %w", path, err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+	switch err := jsonparts.Read(text, &a, true); {
+	case errors.Is(err, jsonparts.ErrMore):
 		return nil, usagef("--attestation %s holds more than an attestation", path)
+	case err != nil:
+		return nil, usagef("--attestation %s holds no attestation: %w", path, err)
 	}
 	return &a, nil
 }

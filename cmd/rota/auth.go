@@ -1,11 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
+	"fmt"
+	"iter"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,8 +21,6 @@ const (
 	// tokenVariable has a token itself, tokenFlag the name of a file with one.
 	tokenVariable = envPrefix + "TOKEN"
 	tokenFlag     = "token-file"
-	// maxTokenFile is a token's most, and an end of line.
-	maxTokenFile = 128
 )
 
 // token returns where the access token to show comes from: --token-file, which is read again
@@ -32,9 +30,16 @@ func (a *app) token() (func() (string, error), error) {
 		return nil, nil
 	}
 	if a.tokenFile != "" {
-		l := &liveToken{path: a.tokenFile}
-		_, err := l.now()
-		return l.now, err
+		file := secret.NewLive(a.tokenFile, limits.MaxTokenFile)
+		now := func() (string, error) {
+			token, err := file.Now()
+			if err != nil {
+				return "", usagef("read --%s: %w", tokenFlag, err)
+			}
+			return token, nil
+		}
+		_, err := now()
+		return now, err
 	}
 	for _, v := range a.environ {
 		if token, ok := strings.CutPrefix(v, tokenVariable+"="); ok && token != "" {
@@ -42,31 +47,6 @@ func (a *app) token() (func() (string, error), error) {
 		}
 	}
 	return nil, nil
-}
-
-// liveToken is what the file of a token holds now.
-type liveToken struct {
-	path string
-
-	mu    sync.Mutex
-	stamp fileStamp
-	token string
-}
-
-// now returns the token; the file is read where it changed.
-func (l *liveToken) now() (string, error) {
-	stamp := stampOf(l.path)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.token != "" && stamp == l.stamp {
-		return l.token, nil
-	}
-	text, err := secret.ReadFile(l.path, maxTokenFile)
-	if err != nil {
-		return "", usagef("read --%s: %w", tokenFlag, err)
-	}
-	l.stamp, l.token = stamp, string(bytes.TrimSpace(text))
-	return l.token, nil
 }
 
 // authCommands are the commands of tokens, roles and blocks.
@@ -82,7 +62,8 @@ func (a authCommands) command() *cobra.Command {
 		a.first("reset", "Make another token that may do everything, where the first is lost",
 			"Make another token that may do everything, where the first is lost, and print it, this once.\n"+
 				"It goes by the node's socket as auth init does, any number of times, and leaves an event authReset.\n"+
-				"The lost one goes on counting: find it with rota auth token list, and end it with rota auth token revoke.",
+				"Earlier tokens stay as they are: a restore has revoked them all, otherwise the lost one is valid until\n"+
+				"rota auth token revoke ends it. rota auth token list shows them.",
 			client.Auth.Reset),
 		a.whoami(), a.login(),
 		a.group(&cobra.Command{Use: "issuer", Short: "Set and list identity providers whose tokens sign in"}, a.setIssuer(), a.listIssuers(),
@@ -119,13 +100,30 @@ func (a authCommands) first(use, short, long string, do func(client.Auth, contex
 			return a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
 				made, secret, err := do(c.Auth(), ctx, rota.DateOf(time.Now().Add(expires)))
 				if err == nil && use == "reset" {
-					a.talk("tokens that were made before go on counting: with this one, rota auth token list shows them, and rota auth token revoke ID ends a lost one")
+					a.talk("%s", earlierTokens(c.Auth().AccessTokens(ctx), made.ID, rota.DateOf(time.Now())))
 				}
 				return a.printMade(made, secret, err)
 			})(ctx, args)
 		})(cmd, args)
 	}
 	return cmd
+}
+
+// earlierTokens describes how many tokens other than the one that was just made are valid: after a restore, none.
+func earlierTokens(tokens iter.Seq2[rota.AccessToken, error], made string, now rota.Date) string {
+	valid := 0
+	for t, err := range tokens {
+		if err != nil {
+			return "earlier tokens stay as they are: with this one, rota auth token list shows which are valid, and rota auth token revoke ID ends one"
+		}
+		if t.ID != made && t.Parent == "" && t.Revoked.IsZero() && t.Expires > now {
+			valid++
+		}
+	}
+	if valid == 0 {
+		return "no earlier token is valid: make new ones with this one (rota auth token create)"
+	}
+	return fmt.Sprintf("earlier tokens that are valid: %d; with this one, rota auth token list shows them, and rota auth token revoke ID ends a lost one", valid)
 }
 
 // printMade prints a token with its secret.

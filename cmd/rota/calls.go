@@ -57,7 +57,7 @@ var commandCalls = map[string]calls{
 	"operator snapshot restore": ofFiles,
 	"operator recover":          {none: "none: it looks for other members with the node's own certificate"},
 
-	"auth init": bySocket, "auth reset": bySocket,
+	"auth init": bySocket, "auth reset": {always: []string{"Auth/Init", "Auth/ListTokens"}, none: bySocket.none},
 	"auth whoami":       always("Auth/WhoAmI"),
 	"auth token create": always("Auth/CreateToken"), "auth token list": always("Auth/ListTokens"), "auth token revoke": always("Auth/RevokeToken"),
 	"auth role set": always("Auth/SetRole"), "auth role list": always("Auth/ListRoles"), "auth role delete": always("Auth/DeleteRole"),
@@ -109,7 +109,8 @@ var commandCalls = map[string]calls{
 
 	"events tail": always("Events/Tail"),
 	"mode get":    always("Cluster/GetMode"), "mode set": always("Cluster/SetMode"),
-	"cluster status": always("Cluster/Status"), "cluster set": always("Cluster/Set"),
+	"status": always("Cluster/Attention"), "cluster status": always("Cluster/Status"), "cluster set": always("Cluster/Set"),
+	"tzdata install":                    always("Cluster/InstallTZData"),
 	"operator backup now":               always("Cluster/Status", "Cluster/StoreBackup"),
 	"operator debug":                    always("Cluster/Status").to("show Raft's configuration", "Cluster/Peers").to("show queues", "Queues/List").to("show the last events", "Events/Tail"),
 	"operator upgrade check":            always("Cluster/Status", "Cluster/Peers"),

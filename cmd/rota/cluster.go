@@ -124,13 +124,24 @@ func backupText(b *rota.StoredBackup) string {
 	return fmt.Sprintf("%s of %s, sha256 %s", b.Name, b.Date, b.SHA256)
 }
 
+// zonesText describes the release of the time zone database in force; t is nil where the node is older.
+func zonesText(t *rota.TZData) string {
+	switch {
+	case t == nil:
+		return "unknown"
+	case t.Index == 0:
+		return fmt.Sprintf("%s of %s, from the node's binary", t.Release, t.Released)
+	}
+	return fmt.Sprintf("%s of %s, installed at index %d", t.Name(), t.Released, t.Index)
+}
+
 func statusTable(s rota.ClusterStatus, wide bool) string {
 	j := s.Jobs
 	text := renderFacts([]fact{
 		{"cluster", s.ClusterID}, {"leader", or(string(s.Leader), "none")}, {"term", s.Term},
 		{"applied index", uint64(s.AppliedIndex)}, {"date", s.Date}, {"mode", modeText(s)}, {"rules version", s.RulesVersion}, {"workers", s.Workers},
 		{"state bytes", fmt.Sprintf("%d of %d", s.StateBytes, s.StateBytesMax)}, {"voters", votersText(s.Leader, s.Autopilot)},
-		{"last backup", backupText(s.Backup)},
+		{"last backup", backupText(s.Backup)}, {"tzdata", zonesText(s.TZData)},
 		{"pending", j.Blocked + j.Delayed + j.Queued}, {"running", j.Assigned + j.Running},
 		{"completed", j.Completed}, {"dead", j.Dead}, {"expired", j.Expired}, {"cancelled", j.Cancelled},
 	})

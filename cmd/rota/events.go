@@ -25,18 +25,24 @@ func (a *app) eventsCommand() *cobra.Command {
 
 // tailFlags are the flags of `events tail`.
 type tailFlags struct {
-	from, job, actor string
-	follow           bool
-	kinds            []string
+	from, job, actor, since              string
+	queue, typ, tenant, worker, workflow string
+	follow                               bool
+	last                                 int
+	kinds                                []string
 }
+
+// lastMost bounds --last: the events are held in memory until the newest is known.
+const lastMost = 10_000
 
 func (a *app) eventsTail() *cobra.Command {
 	f := &tailFlags{}
 	cmd := &cobra.Command{
-		Use:   "tail [--from ID] [--follow] [--kind K]… [--job I] [--actor P]",
+		Use:   "tail [--from ID | --since D] [-n N] [--follow] [--kind K]… [--job I] [--worker W]…",
 		Short: "Print events in the order in which they happened",
 		Long: `Print events in the order in which they happened: from the oldest retained, or after the
-event --from names, to now. With --follow it goes on as things happen, until a signal
+event --from names, to now. --since begins at a date or so long ago, -n shows only the last of
+them. With --follow it goes on as things happen, until a signal
 (exit 130 or 143) or --timeout; when its node dies it goes on at another of --addr, without a gap or a repeat.
 -o jsonl prints one event a line. The bytes are the same from every node.`,
 		Args: cobra.NoArgs,
@@ -45,14 +51,26 @@ event --from names, to now. With --follow it goes on as things happen, until a s
 			if err != nil {
 				return err
 			}
+			begin, err := f.begin(time.Now())
+			if err != nil {
+				return err
+			}
 			out := newEventPrinter(a.output, a.stdout, filter.Follow)
 			err = a.waiting(func(ctx context.Context, c *client.Client, _ []string) error {
-				if filter.Follow || a.timeoutSet {
-					return out.print(c.Events(ctx, filter), func() {})
+				show := func(ctx context.Context, heard func()) error {
+					return out.print(chosen(c.Events(ctx, filter), begin, f.last, &filter.After, heard), func() {})
 				}
-				return untilSilent(ctx, a.timeout, func(ctx context.Context, heard func()) error {
-					return out.print(c.Events(ctx, filter), heard)
-				})
+				if f.last > 0 && f.follow { // the last of what there is, then what comes
+					filter.Follow = false
+					if err := untilSilent(ctx, a.timeout, show); err != nil {
+						return err
+					}
+					filter.Follow, f.last = true, 0
+				}
+				if filter.Follow || a.timeoutSet {
+					return show(ctx, func() {})
+				}
+				return untilSilent(ctx, a.timeout, show)
 			})(ctx, nil)
 			if err != nil && out.n == 0 && ctx.Err() == nil {
 				return err // nothing was begun that wants an end
@@ -68,8 +86,70 @@ event --from names, to now. With --follow it goes on as things happen, until a s
 	flags.BoolVar(&f.follow, "follow", false, "go on with what happens")
 	flags.StringSliceVar(&f.kinds, "kind", nil, "only events of this `kind`, such as jobCompleted; may be repeated")
 	flags.StringVar(&f.job, "job", "", "only events about the job of this `id`; a workflow's node is WORKFLOW/NODE")
+	flags.StringVar(&f.since, "since", "", "begin at this `date`, or so long ago, such as 1h")
+	flags.IntVarP(&f.last, "last", "n", 0, "only the last so many `events`, up to 10000; with --follow those to come, too")
+	withinOrZero(flags, 1, lastMost, "last")
+	flags.StringVar(&f.queue, "queue", "", "only events about this `queue` and its jobs")
+	flags.StringVar(&f.typ, "type", "", "only events about jobs of this `type`")
+	flags.StringVar(&f.tenant, "tenant", "", "only events about this `tenant` and its jobs")
+	flags.StringVar(&f.worker, "worker", "", "only events about the worker of this `id`, and its leases")
+	flags.StringVar(&f.workflow, "workflow", "", "only events about the workflow of this `id`, and its nodes")
 	flags.StringVar(&f.actor, "actor", "", "only what this `principal` asked for, such as token:ID, itself or by a browser session of its own")
 	return cmd
+}
+
+// begin returns the date from which events are shown, 0 for all.
+func (f *tailFlags) begin(now time.Time) (rota.Date, error) {
+	if f.since == "" {
+		return 0, nil
+	}
+	if f.from != "" {
+		return 0, usagef("--since and --from both say where to begin: give one of them")
+	}
+	ago, err := rota.ParseDuration(f.since)
+	if err == nil && ago >= 0 && ago <= rota.MaxDuration {
+		return rota.DateOf(now.Add(-ago)), nil
+	}
+	at, err := parseDate(f.since)
+	if err != nil {
+		return 0, usagef("--since %q is neither a duration such as 1h or 1d12h, 87600h at most, nor %s", f.since, wantedDate)
+	}
+	return rota.DateOf(at), nil
+}
+
+// chosen yields the events from a date on, of those only the last if last is not 0. It calls heard with each event that
+// comes, and sets seen to it.
+func chosen(events iter.Seq2[rota.ServedEvent, error], begin rota.Date, last int, seen *rota.EventID,
+	heard func()) iter.Seq2[rota.ServedEvent, error] {
+	return func(yield func(rota.ServedEvent, error) bool) {
+		var ring []rota.ServedEvent
+		next := 0 // the place of the oldest once the ring is full
+		for e, err := range events {
+			if err != nil {
+				yield(e, err)
+				return
+			}
+			heard()
+			*seen = e.ID
+			switch {
+			case e.Date < begin:
+			case last == 0:
+				if !yield(e, nil) {
+					return
+				}
+			case len(ring) < last:
+				ring = append(ring, e)
+			default:
+				ring[next] = e
+				next = (next + 1) % last
+			}
+		}
+		for i := range ring {
+			if !yield(ring[(next+i)%len(ring)], nil) {
+				return
+			}
+		}
+	}
 }
 
 // untilSilent runs a call that may take long as long as something is heard of it: one
@@ -89,7 +169,9 @@ func untilSilent(ctx context.Context, most time.Duration, call func(ctx context.
 
 // filter checks the flags before anybody is called.
 func (f *tailFlags) filter() (rota.EventFilter, error) {
-	filter := rota.EventFilter{Follow: f.follow, Job: rota.JobID(f.job), Actor: rota.Principal(f.actor)}
+	filter := rota.EventFilter{Follow: f.follow, Job: rota.JobID(f.job), Actor: rota.Principal(f.actor),
+		Queue: rota.QueueName(f.queue), Type: rota.JobType(f.typ), Tenant: rota.TenantID(f.tenant),
+		Worker: rota.WorkerID(f.worker), Workflow: rota.WorkflowID(f.workflow)}
 	var err error
 	if filter.After, err = rota.ParseEventID(f.from); err != nil {
 		return filter, usagef("--from: %v", err)
@@ -97,6 +179,14 @@ func (f *tailFlags) filter() (rota.EventFilter, error) {
 	if f.job != "" {
 		if err := rota.CheckJobRef("--job", filter.Job); err != nil {
 			return filter, usagef("%v", err)
+		}
+	}
+	for _, id := range [][2]string{{"--queue", f.queue}, {"--type", f.typ}, {"--tenant", f.tenant},
+		{"--worker", f.worker}, {"--workflow", f.workflow}} {
+		if id[1] != "" {
+			if err := rota.CheckID(id[0], id[1]); err != nil {
+				return filter, usagef("%v", err)
+			}
 		}
 	}
 	if f.actor != "" {

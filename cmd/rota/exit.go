@@ -209,6 +209,10 @@ func badValue(bad *pflag.InvalidValueError) string {
 	case "float64":
 		want = "a number such as 0.5"
 	case "duration":
+		var refusal *rota.Error
+		if _, err := rota.ParseDuration(bad.GetValue()); errors.As(err, &refusal) && strings.Contains(refusal.Error(), "has no unit") {
+			return "--" + bad.GetFlag().Name + ": " + refusal.Error()
+		}
 		want = "a duration such as 30s, 5m or 1d12h"
 	case "date":
 		want = wantedDate

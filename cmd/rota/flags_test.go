@@ -48,6 +48,7 @@ func TestSubmitFlags(t *testing.T) {
 		"--at tomorrow":           "a date such as",
 		"--at 2031-02-30":         "a date such as",
 		"--max-runtime soon":      "1d12h",
+		"--delay 5":               "write 5ms or 5s",
 		"--max-runtime -1d":       "0, or 3s to 87600h",
 		"--max-runtime 11000d":    "0, or 3s to 87600h",
 		"--label team":            "team=search",

@@ -94,7 +94,7 @@ func jobTable(j rota.Job, wide bool) string {
 	facts = append(facts, []fact{
 		{"state", j.State}, {"reason", reasonText(j.Reason)}, {"error", j.Error},
 		{"queue", j.Queue}, {"type", j.Type}, {"tenant", j.Tenant}, {"priority", j.Priority}, {"try", j.Attempt + 1},
-		{"labels", labelsText(j.Labels)}, {"headers", labelsText(j.Headers)}, {"unique", uniqueText(&j)}, {"batch", j.Batch}, {"progress", progressText(j)},
+		{"labels", labelsText(j.Labels)}, {"headers", labelsText(j.Headers)}, {"unique", uniqueText(&j)}, {"merged into", string(j.MergedInto)}, {"batch", j.Batch}, {"progress", progressText(j)},
 		{"submitted", j.Submitted.Date}, {"retried", retriedText(j)}, {"finished", j.Finished.Date}, {"due", j.Due.Date},
 		{"waited", between(j.Enqueued, j.FirstLease)}, {"took", between(j.FirstLease, j.Finished)},
 		{"payload", payload}, {"output", output}, {"output digest", fmt.Sprintf("%x", []byte(j.OutputDigest))},
@@ -138,6 +138,7 @@ func wideFacts(j rota.Job) []fact {
 	return []fact{
 		{"fee", positive(j.Fee)}, {"size bytes", positive(j.SizeBytes)}, {"delay", span(j.Delay.Milliseconds())}, {"ttl",
 			span(j.TTL.Milliseconds())},
+		{"start by", span(j.StartBy.Milliseconds())},
 		{"max runtime", span(j.MaxRuntime.Milliseconds())}, {"not before", rota.DateOf(j.NotBefore)}, {"cpu milli",
 			positive(j.CPUMilli)},
 		{"memory bytes", positive(j.MemoryBytes)}, {"io bytes per s", positive(j.IOBytesPerS)}, {"requires", strings.Join(j.Requires, ",")},

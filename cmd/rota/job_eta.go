@@ -75,12 +75,7 @@ func startText(x *rota.ETA) string {
 
 // hangsText is what a job waits for, in words.
 func hangsText(h rota.HangsOn) string {
-	text := counted(h.Jobs, "job", "")
-	if h.Tenant != "" {
-		text += fmt.Sprintf(" of tenant %s", h.Tenant)
-	} else {
-		text += " of other tenants"
-	}
+	text := counted(h.Jobs, "job", "") + fmt.Sprintf(" of tenant %s", h.Tenant)
 	switch {
 	case h.Running && h.Worker != "":
 		text += fmt.Sprintf(" on worker %s", h.Worker)

@@ -24,7 +24,7 @@ type submitFlags struct {
 	fee, size                 int64
 	cpu, memory, io           int64
 	payload                   string
-	delay, ttl                time.Duration
+	delay, ttl, startBy       time.Duration
 	requires                  []string
 	regionsAllow, regionsDeny []string
 	zone, domain, worker      string
@@ -99,6 +99,7 @@ func (f *submitFlags) register(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.headers, "header", nil,
 		"`key=value` for the worker, such as traceparent=00-…: no part of the job's content; may be repeated")
 	durationVar(flags, &f.ttl, "ttl", 0, "expire the job so long after submission")
+	durationVar(flags, &f.startBy, "start-by", 0, "expire the job so long after submission unless a worker has it by then")
 	flags.Int64Var(&f.cpu, "cpu", 0, "`millicores` taken from the worker")
 	flags.Int64Var(&f.memory, "memory", 0, "`bytes` of memory taken from the worker")
 	flags.Int64Var(&f.io, "io", 0, "`bytes` of I/O a second taken from the worker")
@@ -124,7 +125,7 @@ func (f *submitFlags) register(cmd *cobra.Command) {
 	within(flags, 0, rota.MaxPriority, "priority")
 	within(flags, 0, int64(rota.MaxFee), "fee")
 	within(flags, 0, int64(rota.MaxSizeBytes), "size")
-	within(flags, 0, rota.MaxDuration, "delay", "ttl")
+	within(flags, 0, rota.MaxDuration, "delay", "ttl", "start-by")
 	withinOrZero(flags, time.Duration(rota.MaxRuntimeLeast)*time.Millisecond, rota.MaxDuration, "max-runtime")
 	boundResources(flags)
 	within(flags, 0, rota.MaxAttempts, "attempt-max")
@@ -172,6 +173,7 @@ func (f *submitFlags) spec(stdin io.Reader) (rota.JobSpec, error) {
 	s.ID, s.Queue, s.Tenant = rota.JobID(f.id), rota.QueueName(f.queue), rota.TenantID(f.tenant)
 	s.Priority, s.Fee, s.SizeBytes = f.priority, f.fee, f.size
 	s.Delay, s.TTL, s.MaxRuntime, s.NotBefore = f.delay, f.ttl, f.maxRuntime, f.at.Time()
+	s.StartBy = f.startBy
 	s.CPUMilli, s.MemoryBytes, s.IOBytesPerS = f.cpu, f.memory, f.io
 	s.Requires, s.RegionsAllow, s.RegionsDeny = f.requires, f.regionsAllow, f.regionsDeny
 	s.Zone, s.Domain, s.Worker = f.zone, f.domain, rota.WorkerID(f.worker)
@@ -259,8 +261,15 @@ func (a jobCommands) printSubmitted(ctx context.Context, c *client.Client, done 
 	return a.print(job)
 }
 
+// droppedPayload is the error of a submission that was merged into a job which did not take its payload.
+func droppedPayload(id rota.JobID, merged rota.Merge) error {
+	return rota.Refusef(rota.KindConflict, "unique", "job %s stands for it and did not take its payload: %s; --unique-on-conflict after "+
+		"submits a job that follows the holder", id, merged)
+}
+
 func (a jobCommands) submitOne(ctx context.Context, spec rota.JobSpec, wait bool) error {
 	var id rota.JobID
+	var merged rota.Merge
 	err := a.calling(func(ctx context.Context, c *client.Client, _ []string) error {
 		outcomes, err := client.EachOutcome(c.Submit(ctx, spec)) // one refusal says it shorter
 		if err == nil {
@@ -273,14 +282,18 @@ func (a jobCommands) submitOne(ctx context.Context, spec rota.JobSpec, wait bool
 			id = outcomes[0].Holder
 			a.talk("merged into job %s, which holds the key", id)
 		}
+		merged = outcomes[0].Merge
 		if outcomes[0].Throttle {
 			a.talk("%s", throttleHint)
 		}
-		if wait {
+		if wait && !merged.Dropped() {
 			return nil
 		}
 		return a.printSubmitted(ctx, c, outcomes[0])
 	})(ctx, nil)
+	if err == nil && merged.Dropped() {
+		return asSubmitted(droppedPayload(id, merged))
+	}
 	if err != nil || !wait {
 		return err
 	}

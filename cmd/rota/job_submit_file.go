@@ -152,6 +152,8 @@ func (s *fileSender) submit(ctx context.Context, lines []flowfile.JobLine) {
 			s.refuse(lines[i], err)
 		case outcomes[i].Err != nil:
 			s.refuse(lines[i], outcomes[i].Err)
+		case outcomes[i].Merge.Dropped():
+			s.refuse(lines[i], droppedPayload(cmp.Or(outcomes[i].Holder, outcomes[i].ID), outcomes[i].Merge))
 		default:
 			s.accept(outcomes[i].Existed)
 		}

@@ -16,8 +16,8 @@ func (f *submitFlags) registerUnique(flags *pflag.FlagSet) {
 	durationVar(flags, &u.Period, "unique-period", 0, "the key holds within a period so long, such as 1h, in which the job is to run")
 	flags.StringSliceVar(&u.Scope, "unique-scope", nil, "`phases` in which a job holds its key: pending, running, completed (default: the first two)")
 	durationVar(flags, &u.Keep, "unique-keep", 0, "how long a completed job holds its key, at most 30d")
-	flags.StringVar(&u.OnConflict, "unique-on-conflict", "", "what becomes of a job whose key another holds: refuse, existing, replace or extend (`way`; default: refuse)")
-	durationVar(flags, &u.ExtendMax, "unique-extend-max", 0, "how long after its submission extend delays a job at most (default: 1h)")
+	flags.StringVar(&u.OnConflict, "unique-on-conflict", "", "what becomes of a job whose key another holds: refuse, existing, replace, extend, after or collect (`way`; default: refuse)")
+	durationVar(flags, &u.ExtendMax, "unique-extend-max", 0, "how long after its submission extend or collect delays a job at most (default: 1h)")
 	within(flags, 0, rota.MaxDuration, "unique-period", "unique-extend-max")
 	within(flags, 0, rota.MaxUniqueKeep, "unique-keep")
 }

@@ -1,19 +1,19 @@
 package main
 
 import (
-	"encoding/json"
 	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/jsonparts"
 )
 
 // templateFlags describe a job that is not submitted now: a schedule's run, or a batch's callback.
 type templateFlags struct {
 	job, queue, typ, tenant, payload string
 	priority                         int32
-	ttl, most                        time.Duration
+	ttl, startBy, most               time.Duration
 }
 
 func (f *templateFlags) register(flags *pflag.FlagSet) {
@@ -24,9 +24,10 @@ func (f *templateFlags) register(flags *pflag.FlagSet) {
 	flags.Int32Var(&f.priority, "priority", rota.DefaultPriority, "0 (critical) to 10 (background)")
 	flags.StringVar(&f.payload, "payload", "", "payload: the `text` itself, @FILE, or - for stdin")
 	durationVar(flags, &f.ttl, "ttl", 0, "expire the job so long after it was submitted")
+	durationVar(flags, &f.startBy, "start-by", 0, "expire the job so long after it was submitted unless a worker has it by then")
 	durationVar(flags, &f.most, "max-runtime", 0, "end an attempt that runs so long, 3s or more")
 	within(flags, 0, rota.MaxPriority, "priority")
-	within(flags, 0, rota.MaxDuration, "ttl")
+	within(flags, 0, rota.MaxDuration, "ttl", "start-by")
 	withinOrZero(flags, time.Duration(rota.MaxRuntimeLeast)*time.Millisecond, rota.MaxDuration, "max-runtime")
 }
 
@@ -42,9 +43,10 @@ func (f *templateFlags) read(a *app, flags *pflag.FlagSet) (rota.JobSpec, error)
 		}
 		job := rota.NewJobSpec(rota.JobType(f.typ), payload)
 		job.Queue, job.Tenant, job.Priority, job.TTL, job.MaxRuntime = rota.QueueName(f.queue), rota.TenantID(f.tenant), f.priority, f.ttl, f.most
+		job.StartBy = f.startBy
 		return job, nil
 	}
-	for _, name := range []string{"queue", "type", "tenant", "priority", "payload", "ttl", "max-runtime"} {
+	for _, name := range []string{"queue", "type", "tenant", "priority", "payload", "ttl", "start-by", "max-runtime"} {
 		if flags.Changed(name) {
 			return rota.JobSpec{}, usagef("--job takes no --%s: the job says it itself", name)
 		}
@@ -54,7 +56,7 @@ func (f *templateFlags) read(a *app, flags *pflag.FlagSet) (rota.JobSpec, error)
 		return rota.JobSpec{}, err
 	}
 	job := rota.JobSpec{Priority: rota.DefaultPriority, Queue: rota.DefaultQueue, Tenant: rota.DefaultTenant}
-	if err := json.Unmarshal(text, &job); err != nil {
+	if err := jsonparts.Read(text, &job, true); err != nil {
 		return job, usagef("--job is no job in JSON: %w", err)
 	}
 	return job, nil

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 
@@ -10,6 +9,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/cluster/recovery"
+	"github.com/rotasched/rota/internal/jsonparts"
 )
 
 // maxReportBytes bounds a file of --others.
@@ -111,7 +111,7 @@ func readReport(path string) (r recovery.Report, err error) {
 	if err != nil {
 		return r, err
 	}
-	if err := json.Unmarshal(text, &r); err != nil {
+	if err := jsonparts.Read(text, &r, false); err != nil {
 		return r, fmt.Errorf("%s is no report of operator recover --report -o json: %w", path, err)
 	}
 	if r.Node == "" || r.ClusterID == "" || r.Index == 0 {

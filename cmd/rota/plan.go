@@ -26,14 +26,17 @@ func (a planCommands) start() *cobra.Command {
 	var dry, wait bool
 	cmd := &cobra.Command{
 		Use:   "start VERB --filter TERMS [--dry-run]",
-		Short: "Start one verb for all jobs that a filter selects: cancel, retry, delete, move or reprioritise",
+		Short: "Start one verb for all jobs, or workflows, that a filter selects",
 		Long: `Start one verb for all jobs that a filter selects, and print the plan. The cluster goes
 through the jobs that are there now, each once, whichever node leads; jobs of later have no
-part in it. move wants --to, reprioritise --priority. With --dry-run nothing changes: it
+part in it. move wants --to, reprioritise --priority. cancel-workflows and retry-workflows are
+for workflows, by queue, tenant, state, id, label.K and age: with a workflow its nodes and
+gates that wait are cancelled. With --dry-run nothing changes: it
 prints how many jobs they would be, and the first 20.`,
 		Example: `  rota plan start retry --filter 'state=DEAD error=5f0c9a1be2d47713' --dry-run
   rota plan start retry --filter 'state=DEAD error=5f0c9a1be2d47713' --wait
-  rota plan start move --filter 'queue=mail label.team=film' --to film`,
+  rota plan start move --filter 'queue=mail label.team=film' --to film
+  rota plan start retry-workflows --filter 'state=FAILED queue=etl'`,
 		Args:      cobra.ExactArgs(1),
 		ValidArgs: planVerbNames(),
 	}
@@ -88,7 +91,7 @@ prints how many jobs they would be, and the first 20.`,
 }
 
 func planVerbNames() (names []string) {
-	for v := rota.PlanCancel; v <= rota.PlanReprioritise; v++ {
+	for v := rota.PlanCancel; v <= rota.PlanVerbLast; v++ {
 		names = append(names, v.String())
 	}
 	return names

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -161,7 +162,7 @@ func parseSettings(preset string, pairs []string) ([]rota.Setting, error) {
 			return nil, usagef("--set %q is refused: key=value is wanted", pair)
 		}
 		s := rota.Setting{Key: key, Value: value}
-		if err := policy.Try(s); err != nil {
+		if err := cmp.Or(s.CheckUnit(), policy.Try(s)); err != nil {
 			return nil, err
 		}
 		set = append(set, s)

@@ -102,7 +102,7 @@ func (a scheduleCommands) next() *cobra.Command {
 	var after rota.Date
 	cmd := a.reads(&cobra.Command{
 		Use:     "next S",
-		Short:   "Show the next dates of a schedule, as the node that answers reckons, or those after a date that has passed",
+		Short:   "Show the next dates of a schedule, and by which time zone data, or those after a date that has passed",
 		Example: "  rota schedule next nightly --count 3\n  rota schedule next nightly --after 2031-01-01",
 		Args:    cobra.ExactArgs(1),
 		RunE: a.does(a.calling(func(ctx context.Context, c *client.Client, args []string) error {
@@ -110,12 +110,17 @@ func (a scheduleCommands) next() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			dates, err := c.Schedules().DatesAfter(ctx, name, after, most, a.fresh()...)
+			d, err := c.Schedules().Forecast(ctx, name, after, most, a.fresh()...)
 			if err != nil {
 				return err
 			}
 			a.seen()
-			return printAll(a.app, "dates", dates, rota.Date.String, []column[rota.Date]{{"DATE", false, 0, func(d rota.Date) any { return d }}})
+			if d.Dates == nil {
+				d.Dates = []rota.Date{}
+			}
+			l := listing[rota.Date]{whole: d, items: d.Dates, name: rota.Date.String, columns: []column[rota.Date]{
+				{"DATE", false, 0, func(d rota.Date) any { return d }}, {"TZDATA", false, 0, func(rota.Date) any { return d.TZData }}}}
+			return l.print(a.app)
 		})),
 	})
 	cmd.Flags().IntVar(&most, "count", most, "how `many` dates, 1 to 1000")

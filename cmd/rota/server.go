@@ -43,6 +43,7 @@ type serverFlags struct {
 	insecure                 bool
 	ui                       bool
 	adoptData, dumpable      bool
+	markFile                 string
 	check                    bool
 	profiles                 bool
 	attestationKeys          []string
@@ -103,6 +104,8 @@ this node's process has open is only looked at from outside.`,
 	flags.BoolVar(&f.ui, "ui", true, "serve the web console at the API's port under /ui")
 	flags.BoolVar(&f.adoptData, "adopt-data", false, "once, take a data directory that was moved or copied here: "+
 		"only where the original is gone for good and this is its only and newest copy")
+	flags.StringVar(&f.markFile, "mark-file", "", "`file` on another disk than --data: how far this node's log had come, so that a start on a disk that "+
+		"went back in time is refused")
 	flags.BoolVar(&f.check, "check", false, "start nothing: say all that is wrong with the settings, the files and the data directory, and exit")
 	flags.BoolVar(&f.dumpable, "dumpable", false, "let a crash write a core, and debuggers of this account look in: both show keys and what users put into jobs")
 	flags.StringSliceVar(&f.attestationKeys, "attestation-key", nil,
@@ -187,7 +190,7 @@ func (f *serverFlags) plans(files tlsFiles) (p *server.Plan, live *liveTLS, faul
 	}
 	p = &server.Plan{Listen: f.api, Admin: f.admin, Profiles: f.profiles, NoConsole: !f.ui, Build: thisVersion().build(), Node: cluster.Config{
 		Node: rota.NodeID(f.node), Cluster: f.cluster, Data: f.data, Join: f.join,
-		BootstrapExpect: f.bootstrapExpect, NonVoter: f.nonVoter, GossipKeyFile: f.gossipKeyFile, Insecure: f.insecure, AdoptData: f.adoptData,
+		BootstrapExpect: f.bootstrapExpect, NonVoter: f.nonVoter, GossipKeyFile: f.gossipKeyFile, Insecure: f.insecure, AdoptData: f.adoptData, MarkFile: f.markFile,
 	}}
 	p.Node.Open = f.insecure || server.Loopback(f.api)
 	f.tuning.apply(p)

@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/cron"
 	"github.com/rotasched/rota/internal/server"
 )
 
@@ -65,8 +68,16 @@ func (a *app) checkServer(f *serverFlags) error {
 	if live != nil {
 		value.CertificateEnds = live.leaf().NotAfter.UnixMilli()
 	}
+	zones := cron.Embedded()
+	value.TZData, value.TZReleased = zones.Name(), int64(zones.Released())
+	age, stale := zones.Stale(rota.DateOf(time.Now()))
+	if stale {
+		fmt.Fprintf(a.stderr, "rota: warning: the time zone data in this binary, release %s, is %d days old: run a newer rota, or install newer data "+
+			"on the cluster (rota tzdata install)\n", zones.Name(), int(age.Hours())/24)
+	}
 	return a.printOne(value, []string{f.node}, func(bool) string {
-		return fmt.Sprintf("node %s of cluster %s can start: %s\n", f.node, f.cluster, dataWords(f.data, checked))
+		return fmt.Sprintf("node %s of cluster %s can start: %s\ntime zone data: release %s of %s\n", f.node, f.cluster, dataWords(f.data, checked),
+			zones.Name(), zones.Released())
 	})
 }
 
@@ -81,6 +92,9 @@ type serverChecked struct {
 	Last            uint64 `json:"last_index"`
 	Snapshot        uint64 `json:"snapshot_index"`
 	CertificateEnds int64  `json:"certificate_ends_ms,omitempty"`
+	// TZData is the release of the time zone database in the binary, TZReleased its date.
+	TZData     string `json:"tzdata"`
+	TZReleased int64  `json:"tzdata_released_ms"`
 }
 
 // dataWords says what a data directory holds.

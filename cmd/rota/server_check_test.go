@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/rotasched/rota/internal/cron"
 )
 
 // checks runs `rota server --check` in this process.
@@ -90,14 +92,19 @@ func TestServerCheck(t *testing.T) {
 		{"beyond loopback", []string{"--node", "n1", "--data", data, "--bootstrap-expect", "1", "--api", "0.0.0.0:0", "--gossip-key-file", short}, 1,
 			[]string{"--api 0.0.0.0:0 is no loopback", short + " has on line 1"}},
 		{"the config file", []string{"--config", wrong}, 2, []string{"unknown keys: nod", "bootstrap-expect", "snapshot-every", "--node is missing", "--data is missing"}},
+		{"backups that no place takes", []string{"--node", "n1", "--data", data, "--bootstrap-expect", "1", "--backup-to", filepath.Join(dir, "absent"),
+			"--backup-recipient", "nonsense"}, 1, []string{`"nonsense" is no age recipient`, "make the directory first"}},
+		{"an endpoint that is none", []string{"--node", "n1", "--data", data, "--bootstrap-expect", "1", "--backup-endpoint", "http://s3.example.org"}, 1,
+			[]string{"by https:// only"}},
 		{"another node's certificate", append([]string{"--node", "n2", "--data", data, "--bootstrap-expect", "1"}, certificates...), 1, []string{"it is node n1's, this is node n2"}},
 	} {
 		code, said, talk := checks(t, c.args...)
+		zones := fmt.Sprintf("time zone data: release %s of %s\n", cron.Release, cron.Embedded().Released())
 		lines := strings.Split(strings.TrimSuffix(talk, "\n"), "\n")
 		if talk == "" {
 			lines = nil
 		}
-		if code != c.code || len(lines) != len(c.want) || (code == 0) != (said == "node n1 of cluster rota can start: "+data+" will be made\n") {
+		if code != c.code || len(lines) != len(c.want) || (code == 0) != (said == "node n1 of cluster rota can start: "+data+" will be made\n"+zones) {
 			t.Errorf("%s: exit %d, %q and %d lines:\n%s", c.name, code, said, len(lines), talk)
 			continue
 		}
@@ -110,7 +117,8 @@ func TestServerCheck(t *testing.T) {
 	if after := summed(t, dir); after != before {
 		t.Errorf("there was\n%s\nand is\n%s", before, after)
 	}
-	if _, said, _ := checks(t, "--node", "n1", "--data", data, "--bootstrap-expect", "1", "-o", "jsonl"); said != `{"node":"n1","cluster":"rota","data":"`+data+`","last_index":0,"snapshot_index":0}`+"\n" {
+	if _, said, _ := checks(t, "--node", "n1", "--data", data, "--bootstrap-expect", "1", "-o", "jsonl"); said != `{"node":"n1","cluster":"rota","data":"`+data+
+		`","last_index":0,"snapshot_index":0,"tzdata":"`+cron.Release+`","tzdata_released_ms":`+fmt.Sprint(int64(cron.Embedded().Released()))+"}\n" {
 		t.Errorf("as JSON: %s", said)
 	}
 }

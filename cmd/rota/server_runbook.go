@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"strings"
+
+	"github.com/rotasched/rota/transport"
 )
 
 // startPages are the runbooks of refusals to start, each with words that only its refusals have.
@@ -13,6 +15,7 @@ var startPages = []struct {
 	{"StartDataInUse", []string{" is in use by ", " is locked by another process"}},
 	{"StartOtherNode", []string{" belongs to node ", " belongs to cluster ", " belongs to cluster id "}},
 	{"StartCopiedData", []string{" was copied or moved from elsewhere"}},
+	{"StartOldData", []string{" is behind what node "}},
 	{"StartOtherFormat", []string{" has format ", " of rota, from before its first release"}},
 	{"StartRecoveryUnfinished", []string{"the recovery of data directory "}},
 	{"StartDamagedHistory", []string{"archive.db is damaged", "archive.db is not usable", "archive.db holds the history of", "archive.db cannot be opened"}},
@@ -31,7 +34,7 @@ var startPages = []struct {
 const startSettings = "StartSettings"
 
 // runbooks is where the pages are.
-const runbooks = "https://github.com/rotasched/rota/blob/main/docs/runbooks/"
+const runbooks = transport.Runbooks
 
 // startPage returns the page of a refusal to start; empty for none.
 func startPage(err error) string {

@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -111,7 +113,7 @@ func TestFlags(t *testing.T) {
 		"worker run":  "queues slots prefetch id takeover region zone cap cpu memory stake exec guard attestation",
 		"worker list": "", "worker show": "", "worker drain": "",
 		"queue list": "", "queue show": "", "queue set": "preset set", "queue pause": "", "queue delete": "", "tenant delete": "", "worker delete": "", "queue resume": "",
-		"cluster status": "", "operator raft list-peers": "", "operator raft transfer-leadership": "to",
+		"status": "check", "cluster status": "", "operator raft list-peers": "", "operator raft transfer-leadership": "to",
 		"operator raft remove-peer": "", "operator raft leave": "", "operator snapshot save": "",
 		"operator snapshot inspect": "", "operator snapshot restore": "data node", "operator verify": "",
 		"bench jobs": "jobs rate producers batch workers slots payload queue", "bench trace": "speedup jobs workers",
@@ -122,6 +124,7 @@ func TestFlags(t *testing.T) {
 		"batch open": "size job queue type tenant payload", "batch seal": "", "batch list": "", "batch show": "", "batch wait": "",
 		"schedule set":  "cron tz every date start end limit jitter overlap catch-up catch-up-max pause-on-failure job queue type payload",
 		"schedule list": "", "schedule show": "", "schedule next": "after count", "schedule pause": "reason", "schedule resume": "catch-up",
+		"tzdata install":   "release released older",
 		"schedule trigger": "id", "schedule backfill": "overlap", "schedule delete": "",
 		"webhook set": "url kinds filter generation", "webhook list": "", "webhook show": "", "webhook pause": "reason", "webhook resume": "", "webhook skip": "",
 		"webhook delete": "", "webhook secret": "key-file", "relay webhooks": "key-file id slots allow-private allow-http",
@@ -236,5 +239,78 @@ func TestRun_did_you_mean(t *testing.T) {
 		if code != exitUsage || stdout != "" || !strings.Contains(stderr, "did you mean") || !strings.Contains(stderr, want) {
 			t.Errorf("rota %s: exit %d, %s; %s is meant", args, code, stderr, want)
 		}
+	}
+}
+
+// TestRun_bareDurations: a number without a unit is refused with both readings.
+func TestRun_bareDurations(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"queue set q --set backoff_base=5": "write backoff_base=5ms or backoff_base=5s",
+		"queue set q --set expected.t=5":   "write expected.t=5ms or expected.t=5s",
+		"tenant set t --penalty 5":         "write penalty=5ms or penalty=5s",
+		"job submit --type x --delay 5":    "write 5ms or 5s",
+	} {
+		code, stdout, stderr := runArgs(strings.Fields(args)...)
+		if code != exitUsage || stdout != "" || !strings.Contains(stderr, want) {
+			t.Errorf("rota %s: exit %d, %s; want %s", args, code, stderr, want)
+		}
+	}
+}
+
+// TestEnvironment: the cases that the command line and all client libraries share.
+func TestEnvironment(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../testdata/environment/cases.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []struct {
+		Name, File, Token, Refused string
+		Env                        map[string]string
+		Mode                       os.FileMode
+		Addresses                  []string
+		TimeoutMs                  int64 `json:"timeout_ms"`
+	}
+	if err := json.Unmarshal(text, &cases); err != nil || len(cases) < 10 {
+		t.Fatalf("%d cases, %v", len(cases), err)
+	}
+	for _, c := range cases {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			var environ []string
+			for name, value := range c.Env {
+				environ = append(environ, name+"="+strings.ReplaceAll(value, "$DIR", dir))
+			}
+			if c.File != "" {
+				token := filepath.Join(dir, "token")
+				if err := errors.Join(os.WriteFile(token, []byte(c.File), c.Mode), os.Chmod(token, c.Mode)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_, a, err := settled(t, environ, "job list")
+			if err == nil {
+				_, err = a.dial() // nothing is sent before a call
+			}
+			if c.Refused != "" {
+				if err == nil {
+					t.Errorf("%s is taken", c.Refused)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			token := ""
+			if show, err := a.token(); err != nil {
+				t.Error(err)
+			} else if show != nil {
+				token, _ = show()
+			}
+			if !slices.Equal(a.addrs, c.Addresses) || token != c.Token || a.timeout.Milliseconds() != c.TimeoutMs {
+				t.Errorf("nodes %v, token %q, timeout %v", a.addrs, token, a.timeout)
+			}
+		})
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -146,7 +147,8 @@ func tenantSettings(flags *pflag.FlagSet) ([]rota.Setting, error) {
 			continue
 		}
 		s := rota.Setting{Key: f.key, Value: flags.Lookup(f.flag).Value.String()}
-		if err := limits.Set(s); err != nil {
+		written := rota.Setting{Key: f.flag, Value: s.Value}
+		if err := cmp.Or(written.CheckUnit(), limits.Set(s)); err != nil {
 			return nil, err
 		}
 		set = append(set, s)

@@ -27,6 +27,7 @@ type workerFlags struct {
 	slots, prefetch int32
 	id              string
 	takeover        bool
+	retryRefused    bool
 	secret          string
 	oldSecret       string
 	region, zone    string
@@ -72,7 +73,9 @@ worker along, which gives back what runs. --guard=false does without; other syst
 
 The first SIGTERM or SIGINT drains: nothing new is taken, what runs may finish. A second
 one ends what runs and gives it back. If the cluster cannot be reached, outcomes are given
-up once their leases are over, 30 s after it was last heard: the jobs are named, exit 1.`
+up once their leases are over, 30 s after it was last heard: the jobs are named, exit 1.
+A worker that the cluster refuses exits with the refusal's code (8 without a credential or a
+right), unless --retry-refused is given.`
 
 func (a workerCommands) runCommand() *cobra.Command {
 	f := &workerFlags{}
@@ -92,6 +95,8 @@ func (a workerCommands) runCommand() *cobra.Command {
 	flags.Int32Var(&f.prefetch, "prefetch", 0, "jobs that may wait here beside those")
 	flags.StringVar(&f.id, "id", "", "the worker's `id` (default: a new one)")
 	flags.BoolVar(&f.takeover, "takeover", false, "take the id over from a live worker; its leases are revoked")
+	flags.BoolVar(&f.retryRefused, "retry-refused", false,
+		"ask again where the cluster refuses the worker, such as before its token exists (default: report the refusal and exit)")
 	flags.StringVar(&f.oldSecret, "takeover-secret-file", "",
 		"take the id over, and show by the secret in `file`, that of the worker that has it, that you may: needs no right to workers")
 	flags.StringVar(&f.secret, "secret-file", "",
@@ -229,6 +234,9 @@ func (a workerCommands) run(ctx context.Context, f *workerFlags, spec rota.Worke
 		opts = append(opts, client.WithObserver(talk))
 		if f.takeover {
 			opts = append(opts, client.WithTakeover())
+		}
+		if f.retryRefused {
+			opts = append(opts, client.WithRetryRefused())
 		}
 		if secrets.old != nil {
 			opts = append(opts, client.WithTakeoverSecret(secrets.old))

@@ -100,8 +100,8 @@ func graphText(w *rota.Workflow, colours bool) string {
 	joints := jointsOf(w.Nodes)
 	layers := joints.layers()
 	text := fmt.Sprintf("%s  %s  %s  %s", clean(string(w.ID)), w.State, progressBar(w), counted(w.NodeCount, "node", ""))
-	if w.State == rota.WorkflowRunning && w.Remaining > 0 {
-		text += ", about " + about(w.Remaining) + " left"
+	if left := leftText(w); w.State == rota.WorkflowRunning && left != "" {
+		text += ", left: about " + left
 	}
 	if len(w.Nodes) > graphNodes {
 		return text + "\n\n" + layersText(w, layers)

@@ -94,9 +94,7 @@ func workflowTable(w *rota.Workflow, now rota.Clock, wide bool) string {
 		if now > w.Submitted.Clock {
 			facts = append(facts, fact{"running for", about(millis.Duration(int64(now - w.Submitted.Clock)))})
 		}
-		if w.Remaining > 0 {
-			facts = append(facts, fact{"about left", about(w.Remaining)})
-		}
+		facts = append(facts, fact{"waits for", gatesText(w)}, fact{"about left", leftText(w)})
 	}
 	facts = append(facts, fact{"critical path", criticalText(w, wide)})
 	text := renderFacts(facts)
@@ -116,6 +114,40 @@ func endingText(w *rota.Workflow) string {
 		return ""
 	}
 	return w.Ending.String() + ", when what runs has ended"
+}
+
+// gatesText returns the open gates of a workflow that was read with nodes, and since when each waits; "" for none.
+func gatesText(w *rota.Workflow) string {
+	const most = 5
+	var open []string
+	for i := range w.Nodes {
+		n := &w.Nodes[i]
+		if n.State != rota.NodeWaiting {
+			continue
+		}
+		open = append(open, fmt.Sprintf("a signal at %s since %s", n.ID, n.Waiting.Date))
+	}
+	if len(open) > most {
+		open = append(open[:most], fmt.Sprintf("%d more", len(open)-most))
+	}
+	return strings.Join(open, "; ")
+}
+
+// leftText returns the work that is left of a workflow, without the time that its gates wait; "" for none.
+func leftText(w *rota.Workflow) string {
+	text := about(w.Remaining)
+	if text == "" {
+		return ""
+	}
+	if slices.ContainsFunc(w.Nodes, func(n rota.WorkflowNode) bool { return n.Type == rota.GateType && !nodeOver(&n) }) {
+		text += " of work, without the time that gates wait"
+	}
+	return text
+}
+
+// nodeOver reports whether a node will not run any more.
+func nodeOver(n *rota.WorkflowNode) bool {
+	return n.State == rota.NodeSkipped || rota.JobState(n.State).Terminal()
 }
 
 // progressBar shows how many of the nodes have completed.
@@ -243,7 +275,7 @@ func nodeTook(n *rota.WorkflowNode) string {
 	switch {
 	case n.State == rota.NodeState(rota.JobCompleted):
 		return or(about(n.Duration), "0s")
-	case n.State == rota.NodeSkipped || rota.JobState(n.State).Terminal():
+	case nodeOver(n) || n.Type == rota.GateType:
 		return ""
 	default:
 		return prefixed("~", about(n.Duration))

@@ -17,6 +17,24 @@ function ofLink(reason: unknown): Problem {
   return new Problem({ kind: 'NOT_FOUND', detail: 'The link does not count: each does once, for a minute. Ask for another one with rota console.' });
 }
 
+/** Who calls is asked again after so long, where no node answered. */
+const startAgain = 2_000;
+
+/** Whether a refusal is about who calls, and ends by a sign-in alone. */
+function refusesCaller(problem: Problem): boolean {
+  return problem.kind === 'UNAUTHENTICATED' || problem.kind === 'DENIED';
+}
+
+/** Whether a node knows the caller of a client; one that does not answer does not. */
+async function knows(origin: string, client: Client): Promise<boolean> {
+  try {
+    const answer = await fetch(`${origin}/v1/whoami`, { headers: client.credentials(), credentials: 'omit', cache: 'no-store', signal: AbortSignal.timeout(5_000) });
+    return answer.ok;
+  } catch {
+    return false;
+  }
+}
+
 /**
  * Everything that the pages share: the client, the stream, who is signed in, and the clock that
  * relative times go by.
@@ -52,10 +70,12 @@ class App {
     this.ended ? 'the session has ended: close this, and sign in again at the bottom; what is written here stays' : this.leaderless > 0 ? 'the cluster has no leader at the moment: what is changed waits for one' : '',
   );
   private stopOverview?: () => void;
+  private retry?: ReturnType<typeof setTimeout>;
+  private asking = false;
 
   constructor() {
     setInterval(() => (this.tick = Date.now()), 1000);
-    this.client.onUnknown = (why) => this.unknown(why);
+    this.client.onUnknown = (why) => void this.unknown(why);
     document.addEventListener('visibilitychange', () => this.live.visible(document.visibilityState === 'visible'));
   }
 
@@ -110,6 +130,7 @@ class App {
 
   /** Finds out who calls, and shows the console or the sign-in. */
   async start(): Promise<void> {
+    clearTimeout(this.retry);
     try {
       const { value } = await this.client.get('/v1/whoami');
       if (value.grants?.length) {
@@ -127,7 +148,9 @@ class App {
       this.live.start();
     } catch (reason) {
       this.problem = asProblem(reason);
-      this.phase = 'signed-out';
+      // Only an answer about the caller asks for a sign-in: what failed for another reason is asked again.
+      if (refusesCaller(this.problem) || this.phase === 'signed-out') this.phase = 'signed-out';
+      else this.retry = setTimeout(() => void this.start(), startAgain);
     }
   }
 
@@ -153,9 +176,22 @@ class App {
     await this.signIn(token);
   }
 
-  /** The nodes do not know the caller any more. */
-  private unknown(why: Problem): void {
-    if (this.phase === 'ready') this.ended ??= why;
+  /**
+   * A node did not know the caller. A node that has just started may lag behind the others: the session has ended only
+   * where no node that answers knows it.
+   */
+  private async unknown(why: Problem): Promise<void> {
+    if (this.phase !== 'ready' || this.ended || this.asking) return;
+    this.asking = true;
+    const refused = this.nodes.current;
+    const known = await Promise.all(this.nodes.all.map((origin) => knows(origin, this.client)));
+    this.asking = false;
+    if (!known.some(Boolean)) this.ended ??= why;
+    else {
+      if (!known[this.nodes.all.indexOf(refused)]) this.nodes.failed(refused);
+      this.live.stop();
+      this.live.start();
+    }
   }
 
   /** Ends the session at the cluster, and shows the sign-in at once. */
@@ -185,7 +221,7 @@ class App {
   private changed(topic: string): void {
     if (!topic) {
       this.status = this.live.status;
-      if (this.status.refused?.kind === 'UNAUTHENTICATED') this.unknown(this.status.refused);
+      if (this.status.refused?.kind === 'UNAUTHENTICATED') void this.unknown(this.status.refused);
       return;
     }
     const found = this.live.topics.get(topic);

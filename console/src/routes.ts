@@ -3,6 +3,10 @@ import type { Component } from 'svelte';
 import Overview from './pages/overview/Overview.svelte';
 import { idle, plots } from './ui/later';
 
+/** The groups of the navigation, in their order. */
+export const groups = ['Work', 'Capacity', 'Cluster'] as const;
+export type Group = (typeof groups)[number];
+
 type Load = () => Promise<{ default: Component }>;
 
 /** A page: its name in the navigation, the first part of its path, and the key behind g. */
@@ -10,6 +14,10 @@ export interface Route {
   name: string;
   path: string;
   key: string;
+  /** Where it is in the navigation. */
+  group: Group;
+  /** Whether it is in the bottom bar of a narrow window; the others are behind More there. */
+  bar?: string;
   /** The right that the page needs to show anything. */
   right: string;
   load: Load;
@@ -19,11 +27,21 @@ export interface Route {
 
 /** The one table of pages. The first one comes with the console itself: most people begin there, and it is one round less. A page is a folder beneath pages/; console/README.md says how to add one. */
 export const routes: Route[] = [
-  { name: 'Overview', path: '', key: 'o', right: 'read', load: () => Promise.resolve({ default: Overview }) },
+  {
+    name: 'Overview',
+    path: '',
+    key: 'o',
+    group: 'Work',
+    bar: 'Overview',
+    right: 'read',
+    load: () => Promise.resolve({ default: Overview }),
+  },
   {
     name: 'Jobs',
     path: 'jobs',
     key: 'j',
+    group: 'Work',
+    bar: 'Jobs',
     right: 'read',
     load: () => import('./pages/jobs/Jobs.svelte'),
     one: () => import('./pages/job/Job.svelte'),
@@ -32,38 +50,16 @@ export const routes: Route[] = [
     name: 'Workflows',
     path: 'workflows',
     key: 'w',
+    group: 'Work',
     right: 'read',
     load: () => import('./pages/workflows/Workflows.svelte'),
     one: () => import('./pages/workflow/Workflow.svelte'),
   },
   {
-    name: 'Queues',
-    path: 'queues',
-    key: 'q',
-    right: 'read',
-    load: () => import('./pages/queues/Queues.svelte'),
-    one: () => import('./pages/queue/Queue.svelte'),
-  },
-  {
-    name: 'Workers',
-    path: 'workers',
-    key: 'r',
-    right: 'status',
-    load: () => import('./pages/workers/Workers.svelte'),
-    one: () => import('./pages/worker/Worker.svelte'),
-  },
-  {
-    name: 'Tenants & keys',
-    path: 'tenants',
-    key: 't',
-    right: 'read',
-    load: () => import('./pages/tenants/Tenants.svelte'),
-    one: () => import('./pages/tenant/Tenant.svelte'),
-  },
-  {
     name: 'Schedules',
     path: 'schedules',
     key: 's',
+    group: 'Work',
     right: 'read',
     load: () => import('./pages/schedules/Schedules.svelte'),
     one: () => import('./pages/schedule/Schedule.svelte'),
@@ -72,36 +68,78 @@ export const routes: Route[] = [
     name: 'Dead letters',
     path: 'dead',
     key: 'd',
+    group: 'Work',
+    bar: 'Dead',
     right: 'read',
     load: () => import('./pages/dead/Dead.svelte'),
     one: () => import('./pages/dead/Group.svelte'),
   },
   {
-    name: 'Decisions',
-    path: 'decisions',
-    key: 'i',
+    name: 'Queues',
+    path: 'queues',
+    key: 'q',
+    group: 'Capacity',
+    bar: 'Queues',
     right: 'read',
-    load: () => import('./pages/decisions/Decisions.svelte'),
-    one: () => import('./pages/decision/Decision.svelte'),
+    load: () => import('./pages/queues/Queues.svelte'),
+    one: () => import('./pages/queue/Queue.svelte'),
+  },
+  {
+    name: 'Workers',
+    path: 'workers',
+    key: 'r',
+    group: 'Capacity',
+    right: 'status',
+    load: () => import('./pages/workers/Workers.svelte'),
+    one: () => import('./pages/worker/Worker.svelte'),
+  },
+  {
+    name: 'Tenants',
+    path: 'tenants',
+    key: 't',
+    group: 'Capacity',
+    right: 'read',
+    load: () => import('./pages/tenants/Tenants.svelte'),
+    one: () => import('./pages/tenant/Tenant.svelte'),
+  },
+  {
+    name: 'Keys',
+    path: 'keys',
+    key: 'k',
+    group: 'Capacity',
+    right: 'read',
+    load: () => import('./pages/keys/Keys.svelte'),
+  },
+  {
+    name: 'Nodes',
+    path: 'cluster',
+    key: 'c',
+    group: 'Cluster',
+    right: 'status',
+    load: () => import('./pages/cluster/Cluster.svelte'),
   },
   {
     name: 'Events',
     path: 'events',
     key: 'e',
+    group: 'Cluster',
     right: 'read',
     load: () => import('./pages/events/Events.svelte'),
   },
   {
-    name: 'Cluster',
-    path: 'cluster',
-    key: 'c',
-    right: 'status',
-    load: () => import('./pages/cluster/Cluster.svelte'),
+    name: 'Decisions',
+    path: 'decisions',
+    key: 'i',
+    group: 'Cluster',
+    right: 'read',
+    load: () => import('./pages/decisions/Decisions.svelte'),
+    one: () => import('./pages/decision/Decision.svelte'),
   },
   {
     name: 'Access',
     path: 'access',
     key: 'a',
+    group: 'Cluster',
     right: 'read',
     load: () => import('./pages/access/Access.svelte'),
   },

@@ -86,6 +86,7 @@ const (
 	opClaimSession     = 97
 	opEndSession       = 98
 	opReadSnapshot     = 99
+	opSetTzdata        = 100
 	opActor            = 61
 	opVia              = 62
 	opRequest          = 63
@@ -149,6 +150,8 @@ func (d *Decoder) jobSpec(m *fsmpb.JobSpec, b []byte) bool {
 				m.RetryCapMs = int64(f.value)
 			case 35:
 				m.RetryJitterPermille = int64(f.value)
+			case 64:
+				m.StartByMs = int64(f.value)
 			default:
 				return false
 			}

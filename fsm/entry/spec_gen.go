@@ -48,6 +48,7 @@ func fillJobSpec(w *fsmpb.JobSpec, m *rota.JobSpec) {
 	w.Keys = m.Keys
 	w.Batch = string(m.Batch)
 	w.Headers = pairOps(m.Headers)
+	w.StartByMs = millis.Of(m.StartBy)
 }
 
 // takeJobSpec is the inverse of fillJobSpec; slices and maps are shared with w.
@@ -90,4 +91,5 @@ func takeJobSpec(m *rota.JobSpec, w *fsmpb.JobSpec) {
 	m.Keys = w.GetKeys()
 	m.Batch = rota.BatchID(w.GetBatch())
 	m.Headers = PairWords(w.GetHeaders())
+	m.StartBy = millis.Duration(w.GetStartByMs())
 }

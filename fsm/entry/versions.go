@@ -45,10 +45,54 @@ func Needs(op *fsmpb.Op) uint32 {
 	switch o := op.GetOp().(type) {
 	case *fsmpb.Op_SetQueue:
 		return settingsNeed(o.SetQueue, newerSettings)
+	case *fsmpb.Op_SetTzdata:
+		return 2
+	case *fsmpb.Op_BackfillSchedule:
+		if o.BackfillSchedule.GetTzdata() != "" {
+			return 2
+		}
+		return FirstRules
+	case *fsmpb.Op_Submit:
+		return SpecNeeds(o.Submit.GetSpec())
+	case *fsmpb.Op_Retry:
+		return SpecNeeds(o.Retry.GetSpec())
+	case *fsmpb.Op_SetSchedule:
+		return SpecNeeds(o.SetSchedule.GetJob())
+	case *fsmpb.Op_OpenBatch:
+		return SpecNeeds(o.OpenBatch.GetCallback())
+	case *fsmpb.Op_StartPlan:
+		if v := o.StartPlan.GetVerb(); v <= uint32(rota.PlanVerbLast) && rota.PlanVerb(v).Workflows() {
+			return 2
+		}
+		return FirstRules
+	case *fsmpb.Op_AddNodes:
+		return nodesNeed(o.AddNodes.GetNodes())
 	default:
 		return FirstRules
 	}
 }
+
+// SpecNeeds returns the version that a job's fields need.
+func SpecNeeds(s *fsmpb.JobSpec) uint32 {
+	if how := s.GetUnique().GetOnConflict(); how == rota.UniqueAfter || how == rota.UniqueCollect || s.GetStartByMs() != 0 {
+		return 2
+	}
+	return FirstRules
+}
+
+// nodesNeed returns the version that the fields of any of a workflow's nodes need.
+func nodesNeed(nodes []*fsmpb.WorkflowNode) uint32 {
+	needs := uint32(FirstRules)
+	for _, n := range nodes {
+		if needs = max(needs, SpecNeeds(n.GetSpec())); n.GetRun() != 0 {
+			needs = max(needs, 2)
+		}
+	}
+	return needs
+}
+
+// GrowthNeeds is nodesNeed for the children that a completion brings.
+func GrowthNeeds(g *fsmpb.Growth) uint32 { return nodesNeed(g.GetNodes()) }
 
 // settingsNeed returns the newest version that any of a queue's settings came with.
 func settingsNeed(op *fsmpb.SetQueue, table []newer) uint32 {

@@ -85,7 +85,8 @@ func AddNodesOps(w *rota.WorkflowSpec, g *rota.Graph, content [16]byte, from uin
 	size := 0
 	for k := int(from); k < len(g.Order); k++ {
 		s := Template(w, &w.Nodes[g.Order[k]])
-		n := &fsmpb.WorkflowNode{Spec: SpecOp(&s), Parents: parentSteps(g.Parents[k]), Gate: GateOp(w.Nodes[g.Order[k]].Gate)}
+		n := &fsmpb.WorkflowNode{Spec: SpecOp(&s), Parents: parentSteps(g.Parents[k]), Gate: GateOp(w.Nodes[g.Order[k]].Gate),
+			Run: uint32(w.Nodes[g.Order[k]].Run)}
 		bytes := proto.Size(n) + 8 // and its tag and length
 		if chunk == nil || len(chunk.Nodes) >= limits.MaxChunkNodes || size+bytes > chunkBytes {
 			chunk = &fsmpb.AddNodes{Workflow: string(w.ID), Content: content[:], First: uint32(k)}
@@ -118,7 +119,8 @@ func growthBytes(g *rota.Growth, node string) []byte {
 			}
 		}
 		slices.Sort(parents)
-		op.Nodes = append(op.Nodes, &fsmpb.WorkflowNode{Spec: SpecOp(&s), Parents: parentSteps(slices.Compact(parents)), Gate: GateOp(n.Gate)})
+		op.Nodes = append(op.Nodes, &fsmpb.WorkflowNode{Spec: SpecOp(&s), Parents: parentSteps(slices.Compact(parents)), Gate: GateOp(n.Gate),
+			Run: uint32(n.Run)})
 		if _, twice := places[n.ID]; !twice {
 			places[n.ID] = uint32(i + 1)
 		}

@@ -269,6 +269,7 @@ type Op struct {
 	//	*Op_ClaimSession
 	//	*Op_EndSession
 	//	*Op_ReadSnapshot
+	//	*Op_SetTzdata
 	Op isOp_Op `protobuf_oneof:"op"`
 	// Who asked for it, as rota.Principal; empty where the leader of the entry acts by
 	// itself. Via is the node and the door, request the id of the call. The edge sets them.
@@ -949,6 +950,15 @@ func (x *Op) GetReadSnapshot() *ReadSnapshot {
 	return nil
 }
 
+func (x *Op) GetSetTzdata() *SetTZData {
+	if x != nil {
+		if x, ok := x.Op.(*Op_SetTzdata); ok {
+			return x.SetTzdata
+		}
+	}
+	return nil
+}
+
 func (x *Op) GetActor() string {
 	if x != nil {
 		return x.Actor
@@ -1261,6 +1271,10 @@ type Op_ReadSnapshot struct {
 	ReadSnapshot *ReadSnapshot `protobuf:"bytes,99,opt,name=read_snapshot,json=readSnapshot,proto3,oneof"`
 }
 
+type Op_SetTzdata struct {
+	SetTzdata *SetTZData `protobuf:"bytes,100,opt,name=set_tzdata,json=setTzdata,proto3,oneof"`
+}
+
 func (*Op_BeginTerm) isOp_Op() {}
 
 func (*Op_Submit) isOp_Op() {}
@@ -1400,6 +1414,8 @@ func (*Op_ClaimSession) isOp_Op() {}
 func (*Op_EndSession) isOp_Op() {}
 
 func (*Op_ReadSnapshot) isOp_Op() {}
+
+func (*Op_SetTzdata) isOp_Op() {}
 
 // SetKeyRule sets what jobs with a key are held to, or replaces it.
 type SetKeyRule struct {
@@ -2493,6 +2509,7 @@ type JobSpec struct {
 	Batch string `protobuf:"bytes,62,opt,name=batch,proto3" json:"batch,omitempty"`
 	// Sorted by key.
 	Headers       []*Label `protobuf:"bytes,63,rep,name=headers,proto3" json:"headers,omitempty"`
+	StartByMs     int64    `protobuf:"varint,64,opt,name=start_by_ms,json=startByMs,proto3" json:"start_by_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2791,6 +2808,13 @@ func (x *JobSpec) GetHeaders() []*Label {
 		return x.Headers
 	}
 	return nil
+}
+
+func (x *JobSpec) GetStartByMs() int64 {
+	if x != nil {
+		return x.StartByMs
+	}
+	return 0
 }
 
 type Unique struct {
@@ -5664,7 +5688,9 @@ type WorkflowNode struct {
 	// difference to the one before. All are less than its own number.
 	Parents []uint32 `protobuf:"varint,2,rep,packed,name=parents,proto3" json:"parents,omitempty"`
 	// Of a gate alone (SPEC §23.1).
-	Gate          *Gate `protobuf:"bytes,3,opt,name=gate,proto3" json:"gate,omitempty"`
+	Gate *Gate `protobuf:"bytes,3,opt,name=gate,proto3" json:"gate,omitempty"`
+	// rota.NodeRun.
+	Run           uint32 `protobuf:"varint,4,opt,name=run,proto3" json:"run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5718,6 +5744,13 @@ func (x *WorkflowNode) GetGate() *Gate {
 		return x.Gate
 	}
 	return nil
+}
+
+func (x *WorkflowNode) GetRun() uint32 {
+	if x != nil {
+		return x.Run
+	}
+	return 0
 }
 
 // Growth is what the completion of a node adds to its workflow (SPEC §23.2).
@@ -6800,7 +6833,9 @@ type BackfillSchedule struct {
 	Version uint64  `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
 	DatesMs []int64 `protobuf:"varint,3,rep,packed,name=dates_ms,json=datesMs,proto3" json:"dates_ms,omitempty"`
 	// rota.Overlap.
-	Overlap       uint32 `protobuf:"varint,4,opt,name=overlap,proto3" json:"overlap,omitempty"`
+	Overlap uint32 `protobuf:"varint,4,opt,name=overlap,proto3" json:"overlap,omitempty"`
+	// What identifies the installed time zones by which the dates were calculated; empty where none are installed.
+	Tzdata        string `protobuf:"bytes,5,opt,name=tzdata,proto3" json:"tzdata,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -6863,6 +6898,76 @@ func (x *BackfillSchedule) GetOverlap() uint32 {
 	return 0
 }
 
+func (x *BackfillSchedule) GetTzdata() string {
+	if x != nil {
+		return x.Tzdata
+	}
+	return ""
+}
+
+// SetTZData puts a release of the time zone database into force on the whole cluster (SPEC §17.7).
+type SetTZData struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Release string                 `protobuf:"bytes,1,opt,name=release,proto3" json:"release,omitempty"`
+	// The date of the release.
+	ReleasedMs int64 `protobuf:"varint,2,opt,name=released_ms,json=releasedMs,proto3" json:"released_ms,omitempty"`
+	// The packed zones, as internal/cron writes them; their SHA-256 identifies them.
+	Data          []byte `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetTZData) Reset() {
+	*x = SetTZData{}
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[78]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetTZData) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetTZData) ProtoMessage() {}
+
+func (x *SetTZData) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[78]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetTZData.ProtoReflect.Descriptor instead.
+func (*SetTZData) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{78}
+}
+
+func (x *SetTZData) GetRelease() string {
+	if x != nil {
+		return x.Release
+	}
+	return ""
+}
+
+func (x *SetTZData) GetReleasedMs() int64 {
+	if x != nil {
+		return x.ReleasedMs
+	}
+	return 0
+}
+
+func (x *SetTZData) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
 // DeleteSchedule forgets a schedule; its runs stay.
 type DeleteSchedule struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -6873,7 +6978,7 @@ type DeleteSchedule struct {
 
 func (x *DeleteSchedule) Reset() {
 	*x = DeleteSchedule{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[78]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6885,7 +6990,7 @@ func (x *DeleteSchedule) String() string {
 func (*DeleteSchedule) ProtoMessage() {}
 
 func (x *DeleteSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[78]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6898,7 +7003,7 @@ func (x *DeleteSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSchedule.ProtoReflect.Descriptor instead.
 func (*DeleteSchedule) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{78}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *DeleteSchedule) GetName() string {
@@ -6922,7 +7027,7 @@ type OpenBatch struct {
 
 func (x *OpenBatch) Reset() {
 	*x = OpenBatch{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[79]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6934,7 +7039,7 @@ func (x *OpenBatch) String() string {
 func (*OpenBatch) ProtoMessage() {}
 
 func (x *OpenBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[79]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6947,7 +7052,7 @@ func (x *OpenBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenBatch.ProtoReflect.Descriptor instead.
 func (*OpenBatch) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{79}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *OpenBatch) GetId() string {
@@ -6981,7 +7086,7 @@ type SealBatch struct {
 
 func (x *SealBatch) Reset() {
 	*x = SealBatch{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[80]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6993,7 +7098,7 @@ func (x *SealBatch) String() string {
 func (*SealBatch) ProtoMessage() {}
 
 func (x *SealBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[80]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7006,7 +7111,7 @@ func (x *SealBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SealBatch.ProtoReflect.Descriptor instead.
 func (*SealBatch) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{80}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *SealBatch) GetId() string {
@@ -7032,7 +7137,7 @@ type SetWebhook struct {
 
 func (x *SetWebhook) Reset() {
 	*x = SetWebhook{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[81]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7044,7 +7149,7 @@ func (x *SetWebhook) String() string {
 func (*SetWebhook) ProtoMessage() {}
 
 func (x *SetWebhook) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[81]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7057,7 +7162,7 @@ func (x *SetWebhook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetWebhook.ProtoReflect.Descriptor instead.
 func (*SetWebhook) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{81}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *SetWebhook) GetName() string {
@@ -7107,7 +7212,7 @@ type PauseWebhook struct {
 
 func (x *PauseWebhook) Reset() {
 	*x = PauseWebhook{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[82]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7119,7 +7224,7 @@ func (x *PauseWebhook) String() string {
 func (*PauseWebhook) ProtoMessage() {}
 
 func (x *PauseWebhook) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[82]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7132,7 +7237,7 @@ func (x *PauseWebhook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseWebhook.ProtoReflect.Descriptor instead.
 func (*PauseWebhook) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{82}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *PauseWebhook) GetName() string {
@@ -7166,7 +7271,7 @@ type SkipWebhook struct {
 
 func (x *SkipWebhook) Reset() {
 	*x = SkipWebhook{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[83]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7178,7 +7283,7 @@ func (x *SkipWebhook) String() string {
 func (*SkipWebhook) ProtoMessage() {}
 
 func (x *SkipWebhook) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[83]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7191,7 +7296,7 @@ func (x *SkipWebhook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkipWebhook.ProtoReflect.Descriptor instead.
 func (*SkipWebhook) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{83}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *SkipWebhook) GetName() string {
@@ -7211,7 +7316,7 @@ type DeleteWebhook struct {
 
 func (x *DeleteWebhook) Reset() {
 	*x = DeleteWebhook{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[84]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7223,7 +7328,7 @@ func (x *DeleteWebhook) String() string {
 func (*DeleteWebhook) ProtoMessage() {}
 
 func (x *DeleteWebhook) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[84]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7236,7 +7341,7 @@ func (x *DeleteWebhook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteWebhook.ProtoReflect.Descriptor instead.
 func (*DeleteWebhook) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{84}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *DeleteWebhook) GetName() string {
@@ -7258,7 +7363,7 @@ type EventId struct {
 
 func (x *EventId) Reset() {
 	*x = EventId{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[85]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7270,7 +7375,7 @@ func (x *EventId) String() string {
 func (*EventId) ProtoMessage() {}
 
 func (x *EventId) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[85]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7283,7 +7388,7 @@ func (x *EventId) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventId.ProtoReflect.Descriptor instead.
 func (*EventId) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{85}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *EventId) GetIncarnation() uint64 {
@@ -7324,7 +7429,7 @@ type AdvanceHook struct {
 
 func (x *AdvanceHook) Reset() {
 	*x = AdvanceHook{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[86]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7336,7 +7441,7 @@ func (x *AdvanceHook) String() string {
 func (*AdvanceHook) ProtoMessage() {}
 
 func (x *AdvanceHook) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[86]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7349,7 +7454,7 @@ func (x *AdvanceHook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdvanceHook.ProtoReflect.Descriptor instead.
 func (*AdvanceHook) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{86}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *AdvanceHook) GetName() string {
@@ -7407,7 +7512,7 @@ type HookDelivery struct {
 
 func (x *HookDelivery) Reset() {
 	*x = HookDelivery{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[87]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7419,7 +7524,7 @@ func (x *HookDelivery) String() string {
 func (*HookDelivery) ProtoMessage() {}
 
 func (x *HookDelivery) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[87]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7432,7 +7537,7 @@ func (x *HookDelivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HookDelivery.ProtoReflect.Descriptor instead.
 func (*HookDelivery) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{87}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *HookDelivery) GetEvent() *EventId {
@@ -7466,7 +7571,7 @@ type Fire struct {
 	// The newest dates between them, ascending, and how many come before those.
 	DatesMs []int64 `protobuf:"varint,5,rep,packed,name=dates_ms,json=datesMs,proto3" json:"dates_ms,omitempty"`
 	Missed  uint64  `protobuf:"varint,6,opt,name=missed,proto3" json:"missed,omitempty"`
-	// The release of the time zones that they were reckoned by.
+	// What identifies the time zones by which the dates were calculated: a release, and for an installed one its hash.
 	Tzdata        string `protobuf:"bytes,7,opt,name=tzdata,proto3" json:"tzdata,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -7474,7 +7579,7 @@ type Fire struct {
 
 func (x *Fire) Reset() {
 	*x = Fire{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[88]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7486,7 +7591,7 @@ func (x *Fire) String() string {
 func (*Fire) ProtoMessage() {}
 
 func (x *Fire) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[88]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7499,7 +7604,7 @@ func (x *Fire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fire.ProtoReflect.Descriptor instead.
 func (*Fire) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{88}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *Fire) GetName() string {
@@ -7569,7 +7674,7 @@ type StartPlan struct {
 
 func (x *StartPlan) Reset() {
 	*x = StartPlan{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[89]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7581,7 +7686,7 @@ func (x *StartPlan) String() string {
 func (*StartPlan) ProtoMessage() {}
 
 func (x *StartPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[89]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7594,7 +7699,7 @@ func (x *StartPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartPlan.ProtoReflect.Descriptor instead.
 func (*StartPlan) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{89}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *StartPlan) GetId() string {
@@ -7650,7 +7755,7 @@ type CancelPlan struct {
 
 func (x *CancelPlan) Reset() {
 	*x = CancelPlan{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[90]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7662,7 +7767,7 @@ func (x *CancelPlan) String() string {
 func (*CancelPlan) ProtoMessage() {}
 
 func (x *CancelPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[90]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7675,7 +7780,7 @@ func (x *CancelPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelPlan.ProtoReflect.Descriptor instead.
 func (*CancelPlan) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{90}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *CancelPlan) GetId() string {
@@ -7709,7 +7814,7 @@ type PlanStep struct {
 
 func (x *PlanStep) Reset() {
 	*x = PlanStep{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[91]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7721,7 +7826,7 @@ func (x *PlanStep) String() string {
 func (*PlanStep) ProtoMessage() {}
 
 func (x *PlanStep) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[91]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7734,7 +7839,7 @@ func (x *PlanStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanStep.ProtoReflect.Descriptor instead.
 func (*PlanStep) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{91}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *PlanStep) GetPlan() string {
@@ -7785,7 +7890,7 @@ type PlanItem struct {
 
 func (x *PlanItem) Reset() {
 	*x = PlanItem{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[92]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7797,7 +7902,7 @@ func (x *PlanItem) String() string {
 func (*PlanItem) ProtoMessage() {}
 
 func (x *PlanItem) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[92]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7810,7 +7915,7 @@ func (x *PlanItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanItem.ProtoReflect.Descriptor instead.
 func (*PlanItem) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{92}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *PlanItem) GetJob() string {
@@ -7849,7 +7954,7 @@ type NodeDiffers struct {
 
 func (x *NodeDiffers) Reset() {
 	*x = NodeDiffers{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[93]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7861,7 +7966,7 @@ func (x *NodeDiffers) String() string {
 func (*NodeDiffers) ProtoMessage() {}
 
 func (x *NodeDiffers) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[93]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7874,7 +7979,7 @@ func (x *NodeDiffers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeDiffers.ProtoReflect.Descriptor instead.
 func (*NodeDiffers) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{93}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *NodeDiffers) GetNode() string {
@@ -7921,14 +8026,16 @@ type Outcome struct {
 	// Of a queue that is drained: how many live jobs it has still, 0 once it is deleted.
 	Left uint64 `protobuf:"varint,14,opt,name=left,proto3" json:"left,omitempty"`
 	// The job that a submission was merged into (SPEC §18.2), where the caller may know it.
-	Holder        string `protobuf:"bytes,15,opt,name=holder,proto3" json:"holder,omitempty"`
+	Holder string `protobuf:"bytes,15,opt,name=holder,proto3" json:"holder,omitempty"`
+	// What became of its payload: rota.Merge.
+	Merge         string `protobuf:"bytes,16,opt,name=merge,proto3" json:"merge,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[94]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7940,7 +8047,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_entry_proto_msgTypes[94]
+	mi := &file_fsm_fsmpb_entry_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7953,7 +8060,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{94}
+	return file_fsm_fsmpb_entry_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *Outcome) GetKind() uint32 {
@@ -8061,6 +8168,13 @@ func (x *Outcome) GetHolder() string {
 	return ""
 }
 
+func (x *Outcome) GetMerge() string {
+	if x != nil {
+		return x.Merge
+	}
+	return ""
+}
+
 var File_fsm_fsmpb_entry_proto protoreflect.FileDescriptor
 
 const file_fsm_fsmpb_entry_proto_rawDesc = "" +
@@ -8075,7 +8189,7 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x03ops\x18\x01 \x03(\v2\f.rota.fsm.OpR\x03ops\"O\n" +
 	"\bOutcomes\x12-\n" +
 	"\boutcomes\x18\x01 \x03(\v2\x11.rota.fsm.OutcomeR\boutcomes\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\x04R\x05index\"\xae\x1f\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\"\xe4\x1f\n" +
 	"\x02Op\x124\n" +
 	"\n" +
 	"begin_term\x18\x01 \x01(\v2\x13.rota.fsm.BeginTermH\x00R\tbeginTerm\x12*\n" +
@@ -8165,7 +8279,9 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\rclaim_session\x18a \x01(\v2\x16.rota.fsm.ClaimSessionH\x00R\fclaimSession\x127\n" +
 	"\vend_session\x18b \x01(\v2\x14.rota.fsm.EndSessionH\x00R\n" +
 	"endSession\x12=\n" +
-	"\rread_snapshot\x18c \x01(\v2\x16.rota.fsm.ReadSnapshotH\x00R\freadSnapshot\x12\x14\n" +
+	"\rread_snapshot\x18c \x01(\v2\x16.rota.fsm.ReadSnapshotH\x00R\freadSnapshot\x124\n" +
+	"\n" +
+	"set_tzdata\x18d \x01(\v2\x13.rota.fsm.SetTZDataH\x00R\tsetTzdata\x12\x14\n" +
 	"\x05actor\x18= \x01(\tR\x05actor\x12\x10\n" +
 	"\x03via\x18> \x01(\tR\x03via\x12\x18\n" +
 	"\arequest\x18? \x01(\tR\arequest\x12\x19\n" +
@@ -8256,7 +8372,7 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"cluster_id\x18\x04 \x01(\tR\tclusterId\x12\x19\n" +
 	"\bstart_ms\x18\x05 \x01(\x03R\astartMs\x12\x1c\n" +
 	"\tanonymous\x18\x06 \x03(\tR\tanonymous\x12\x17\n" +
-	"\aleap_ms\x18\a \x01(\x03R\x06leapMs\"\xc4\t\n" +
+	"\aleap_ms\x18\a \x01(\x03R\x06leapMs\"\xe4\t\n" +
 	"\aJobSpec\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x12\n" +
@@ -8300,7 +8416,8 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x06unique\x18< \x01(\v2\x10.rota.fsm.UniqueR\x06unique\x12\x12\n" +
 	"\x04keys\x18= \x03(\tR\x04keys\x12\x14\n" +
 	"\x05batch\x18> \x01(\tR\x05batch\x12)\n" +
-	"\aheaders\x18? \x03(\v2\x0f.rota.fsm.LabelR\aheaders\"\xbb\x01\n" +
+	"\aheaders\x18? \x03(\v2\x0f.rota.fsm.LabelR\aheaders\x12\x1e\n" +
+	"\vstart_by_ms\x18@ \x01(\x03R\tstartByMs\"\xbb\x01\n" +
 	"\x06Unique\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x0e\n" +
 	"\x02by\x18\x02 \x03(\tR\x02by\x12\x1b\n" +
@@ -8534,11 +8651,12 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\bworkflow\x18\x01 \x01(\tR\bworkflow\x12\x18\n" +
 	"\acontent\x18\x02 \x01(\fR\acontent\x12\x14\n" +
 	"\x05first\x18\x03 \x01(\rR\x05first\x12,\n" +
-	"\x05nodes\x18\x04 \x03(\v2\x16.rota.fsm.WorkflowNodeR\x05nodes\"s\n" +
+	"\x05nodes\x18\x04 \x03(\v2\x16.rota.fsm.WorkflowNodeR\x05nodes\"\x85\x01\n" +
 	"\fWorkflowNode\x12%\n" +
 	"\x04spec\x18\x01 \x01(\v2\x11.rota.fsm.JobSpecR\x04spec\x12\x18\n" +
 	"\aparents\x18\x02 \x03(\rR\aparents\x12\"\n" +
-	"\x04gate\x18\x03 \x01(\v2\x0e.rota.fsm.GateR\x04gate\"R\n" +
+	"\x04gate\x18\x03 \x01(\v2\x0e.rota.fsm.GateR\x04gate\x12\x10\n" +
+	"\x03run\x18\x04 \x01(\rR\x03run\"R\n" +
 	"\x06Growth\x12,\n" +
 	"\x05nodes\x18\x01 \x03(\v2\x16.rota.fsm.WorkflowNodeR\x05nodes\x12\x1a\n" +
 	"\bdetached\x18\x02 \x01(\bR\bdetached\"D\n" +
@@ -8614,12 +8732,18 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\"5\n" +
 	"\x0fTriggerSchedule\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\tR\x02id\"u\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\"\x8d\x01\n" +
 	"\x10BackfillSchedule\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x19\n" +
 	"\bdates_ms\x18\x03 \x03(\x03R\adatesMs\x12\x18\n" +
-	"\aoverlap\x18\x04 \x01(\rR\aoverlap\"$\n" +
+	"\aoverlap\x18\x04 \x01(\rR\aoverlap\x12\x16\n" +
+	"\x06tzdata\x18\x05 \x01(\tR\x06tzdata\"Z\n" +
+	"\tSetTZData\x12\x18\n" +
+	"\arelease\x18\x01 \x01(\tR\arelease\x12\x1f\n" +
+	"\vreleased_ms\x18\x02 \x01(\x03R\n" +
+	"releasedMs\x12\x12\n" +
+	"\x04data\x18\x03 \x01(\fR\x04data\"$\n" +
 	"\x0eDeleteSchedule\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"^\n" +
 	"\tOpenBatch\x12\x0e\n" +
@@ -8696,7 +8820,7 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x1f\n" +
 	"\vright_until\x18\x03 \x01(\x04R\n" +
-	"rightUntil\"\x9f\x03\n" +
+	"rightUntil\"\xb5\x03\n" +
 	"\aOutcome\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\rR\x04kind\x12\x18\n" +
 	"\asubject\x18\x02 \x01(\tR\asubject\x12\x12\n" +
@@ -8714,7 +8838,8 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\tnext_node\x18\f \x01(\rR\bnextNode\x12\x12\n" +
 	"\x04runs\x18\r \x01(\x05R\x04runs\x12\x12\n" +
 	"\x04left\x18\x0e \x01(\x04R\x04left\x12\x16\n" +
-	"\x06holder\x18\x0f \x01(\tR\x06holderB+Z)github.com/rotasched/rota/fsm/fsmpb;fsmpbb\x06proto3"
+	"\x06holder\x18\x0f \x01(\tR\x06holder\x12\x14\n" +
+	"\x05merge\x18\x10 \x01(\tR\x05mergeB+Z)github.com/rotasched/rota/fsm/fsmpb;fsmpbb\x06proto3"
 
 var (
 	file_fsm_fsmpb_entry_proto_rawDescOnce sync.Once
@@ -8728,7 +8853,7 @@ func file_fsm_fsmpb_entry_proto_rawDescGZIP() []byte {
 	return file_fsm_fsmpb_entry_proto_rawDescData
 }
 
-var file_fsm_fsmpb_entry_proto_msgTypes = make([]protoimpl.MessageInfo, 95)
+var file_fsm_fsmpb_entry_proto_msgTypes = make([]protoimpl.MessageInfo, 96)
 var file_fsm_fsmpb_entry_proto_goTypes = []any{
 	(*Entry)(nil),            // 0: rota.fsm.Entry
 	(*Commands)(nil),         // 1: rota.fsm.Commands
@@ -8808,28 +8933,29 @@ var file_fsm_fsmpb_entry_proto_goTypes = []any{
 	(*PauseSchedule)(nil),    // 75: rota.fsm.PauseSchedule
 	(*TriggerSchedule)(nil),  // 76: rota.fsm.TriggerSchedule
 	(*BackfillSchedule)(nil), // 77: rota.fsm.BackfillSchedule
-	(*DeleteSchedule)(nil),   // 78: rota.fsm.DeleteSchedule
-	(*OpenBatch)(nil),        // 79: rota.fsm.OpenBatch
-	(*SealBatch)(nil),        // 80: rota.fsm.SealBatch
-	(*SetWebhook)(nil),       // 81: rota.fsm.SetWebhook
-	(*PauseWebhook)(nil),     // 82: rota.fsm.PauseWebhook
-	(*SkipWebhook)(nil),      // 83: rota.fsm.SkipWebhook
-	(*DeleteWebhook)(nil),    // 84: rota.fsm.DeleteWebhook
-	(*EventId)(nil),          // 85: rota.fsm.EventId
-	(*AdvanceHook)(nil),      // 86: rota.fsm.AdvanceHook
-	(*HookDelivery)(nil),     // 87: rota.fsm.HookDelivery
-	(*Fire)(nil),             // 88: rota.fsm.Fire
-	(*StartPlan)(nil),        // 89: rota.fsm.StartPlan
-	(*CancelPlan)(nil),       // 90: rota.fsm.CancelPlan
-	(*PlanStep)(nil),         // 91: rota.fsm.PlanStep
-	(*PlanItem)(nil),         // 92: rota.fsm.PlanItem
-	(*NodeDiffers)(nil),      // 93: rota.fsm.NodeDiffers
-	(*Outcome)(nil),          // 94: rota.fsm.Outcome
+	(*SetTZData)(nil),        // 78: rota.fsm.SetTZData
+	(*DeleteSchedule)(nil),   // 79: rota.fsm.DeleteSchedule
+	(*OpenBatch)(nil),        // 80: rota.fsm.OpenBatch
+	(*SealBatch)(nil),        // 81: rota.fsm.SealBatch
+	(*SetWebhook)(nil),       // 82: rota.fsm.SetWebhook
+	(*PauseWebhook)(nil),     // 83: rota.fsm.PauseWebhook
+	(*SkipWebhook)(nil),      // 84: rota.fsm.SkipWebhook
+	(*DeleteWebhook)(nil),    // 85: rota.fsm.DeleteWebhook
+	(*EventId)(nil),          // 86: rota.fsm.EventId
+	(*AdvanceHook)(nil),      // 87: rota.fsm.AdvanceHook
+	(*HookDelivery)(nil),     // 88: rota.fsm.HookDelivery
+	(*Fire)(nil),             // 89: rota.fsm.Fire
+	(*StartPlan)(nil),        // 90: rota.fsm.StartPlan
+	(*CancelPlan)(nil),       // 91: rota.fsm.CancelPlan
+	(*PlanStep)(nil),         // 92: rota.fsm.PlanStep
+	(*PlanItem)(nil),         // 93: rota.fsm.PlanItem
+	(*NodeDiffers)(nil),      // 94: rota.fsm.NodeDiffers
+	(*Outcome)(nil),          // 95: rota.fsm.Outcome
 }
 var file_fsm_fsmpb_entry_proto_depIdxs = []int32{
 	3,   // 0: rota.fsm.Entry.ops:type_name -> rota.fsm.Op
 	3,   // 1: rota.fsm.Commands.ops:type_name -> rota.fsm.Op
-	94,  // 2: rota.fsm.Outcomes.outcomes:type_name -> rota.fsm.Outcome
+	95,  // 2: rota.fsm.Outcomes.outcomes:type_name -> rota.fsm.Outcome
 	18,  // 3: rota.fsm.Op.begin_term:type_name -> rota.fsm.BeginTerm
 	23,  // 4: rota.fsm.Op.submit:type_name -> rota.fsm.Submit
 	25,  // 5: rota.fsm.Op.register:type_name -> rota.fsm.Register
@@ -8852,7 +8978,7 @@ var file_fsm_fsmpb_entry_proto_depIdxs = []int32{
 	64,  // 22: rota.fsm.Op.cancel_workflow:type_name -> rota.fsm.CancelWorkflow
 	65,  // 23: rota.fsm.Op.retry_workflow:type_name -> rota.fsm.RetryWorkflow
 	71,  // 24: rota.fsm.Op.switch_rules:type_name -> rota.fsm.SwitchRules
-	93,  // 25: rota.fsm.Op.node_differs:type_name -> rota.fsm.NodeDiffers
+	94,  // 25: rota.fsm.Op.node_differs:type_name -> rota.fsm.NodeDiffers
 	29,  // 26: rota.fsm.Op.gone:type_name -> rota.fsm.Gone
 	42,  // 27: rota.fsm.Op.change_job:type_name -> rota.fsm.ChangeJob
 	30,  // 28: rota.fsm.Op.disconnect:type_name -> rota.fsm.Disconnect
@@ -8882,68 +9008,69 @@ var file_fsm_fsmpb_entry_proto_depIdxs = []int32{
 	75,  // 52: rota.fsm.Op.pause_schedule:type_name -> rota.fsm.PauseSchedule
 	76,  // 53: rota.fsm.Op.trigger_schedule:type_name -> rota.fsm.TriggerSchedule
 	77,  // 54: rota.fsm.Op.backfill_schedule:type_name -> rota.fsm.BackfillSchedule
-	78,  // 55: rota.fsm.Op.delete_schedule:type_name -> rota.fsm.DeleteSchedule
-	88,  // 56: rota.fsm.Op.fire:type_name -> rota.fsm.Fire
-	79,  // 57: rota.fsm.Op.open_batch:type_name -> rota.fsm.OpenBatch
-	80,  // 58: rota.fsm.Op.seal_batch:type_name -> rota.fsm.SealBatch
-	89,  // 59: rota.fsm.Op.start_plan:type_name -> rota.fsm.StartPlan
-	90,  // 60: rota.fsm.Op.cancel_plan:type_name -> rota.fsm.CancelPlan
-	91,  // 61: rota.fsm.Op.plan_step:type_name -> rota.fsm.PlanStep
+	79,  // 55: rota.fsm.Op.delete_schedule:type_name -> rota.fsm.DeleteSchedule
+	89,  // 56: rota.fsm.Op.fire:type_name -> rota.fsm.Fire
+	80,  // 57: rota.fsm.Op.open_batch:type_name -> rota.fsm.OpenBatch
+	81,  // 58: rota.fsm.Op.seal_batch:type_name -> rota.fsm.SealBatch
+	90,  // 59: rota.fsm.Op.start_plan:type_name -> rota.fsm.StartPlan
+	91,  // 60: rota.fsm.Op.cancel_plan:type_name -> rota.fsm.CancelPlan
+	92,  // 61: rota.fsm.Op.plan_step:type_name -> rota.fsm.PlanStep
 	38,  // 62: rota.fsm.Op.keep_log:type_name -> rota.fsm.KeepLog
-	81,  // 63: rota.fsm.Op.set_webhook:type_name -> rota.fsm.SetWebhook
-	82,  // 64: rota.fsm.Op.pause_webhook:type_name -> rota.fsm.PauseWebhook
-	83,  // 65: rota.fsm.Op.skip_webhook:type_name -> rota.fsm.SkipWebhook
-	84,  // 66: rota.fsm.Op.delete_webhook:type_name -> rota.fsm.DeleteWebhook
-	86,  // 67: rota.fsm.Op.advance_hook:type_name -> rota.fsm.AdvanceHook
+	82,  // 63: rota.fsm.Op.set_webhook:type_name -> rota.fsm.SetWebhook
+	83,  // 64: rota.fsm.Op.pause_webhook:type_name -> rota.fsm.PauseWebhook
+	84,  // 65: rota.fsm.Op.skip_webhook:type_name -> rota.fsm.SkipWebhook
+	85,  // 66: rota.fsm.Op.delete_webhook:type_name -> rota.fsm.DeleteWebhook
+	87,  // 67: rota.fsm.Op.advance_hook:type_name -> rota.fsm.AdvanceHook
 	26,  // 68: rota.fsm.Op.offer:type_name -> rota.fsm.Offer
 	12,  // 69: rota.fsm.Op.open_session:type_name -> rota.fsm.OpenSession
 	13,  // 70: rota.fsm.Op.claim_session:type_name -> rota.fsm.ClaimSession
 	14,  // 71: rota.fsm.Op.end_session:type_name -> rota.fsm.EndSession
 	73,  // 72: rota.fsm.Op.read_snapshot:type_name -> rota.fsm.ReadSnapshot
-	7,   // 73: rota.fsm.SetRole.grants:type_name -> rota.fsm.Grant
-	10,  // 74: rota.fsm.InitAuth.token:type_name -> rota.fsm.CreateToken
-	22,  // 75: rota.fsm.JobSpec.labels:type_name -> rota.fsm.Label
-	21,  // 76: rota.fsm.JobSpec.limits:type_name -> rota.fsm.Limit
-	20,  // 77: rota.fsm.JobSpec.unique:type_name -> rota.fsm.Unique
-	22,  // 78: rota.fsm.JobSpec.headers:type_name -> rota.fsm.Label
-	19,  // 79: rota.fsm.Submit.spec:type_name -> rota.fsm.JobSpec
-	21,  // 80: rota.fsm.WorkerSpec.limits:type_name -> rota.fsm.Limit
-	24,  // 81: rota.fsm.Register.spec:type_name -> rota.fsm.WorkerSpec
-	27,  // 82: rota.fsm.Register.attestation:type_name -> rota.fsm.Attestation
-	36,  // 83: rota.fsm.Round.pairs:type_name -> rota.fsm.Pair
-	35,  // 84: rota.fsm.Round.holds:type_name -> rota.fsm.Hold
-	34,  // 85: rota.fsm.Round.preempts:type_name -> rota.fsm.Preempt
-	33,  // 86: rota.fsm.Round.reserved:type_name -> rota.fsm.Reserved
-	22,  // 87: rota.fsm.LeaseOp.meta:type_name -> rota.fsm.Label
-	19,  // 88: rota.fsm.Retry.spec:type_name -> rota.fsm.JobSpec
-	41,  // 89: rota.fsm.Retry.past:type_name -> rota.fsm.Past
-	22,  // 90: rota.fsm.ChangeJob.labels:type_name -> rota.fsm.Label
-	48,  // 91: rota.fsm.SetIssuer.maps:type_name -> rota.fsm.ClaimRole
-	22,  // 92: rota.fsm.SetCluster.set:type_name -> rota.fsm.Label
-	22,  // 93: rota.fsm.SetTenant.set:type_name -> rota.fsm.Label
-	19,  // 94: rota.fsm.ReportProof.spec:type_name -> rota.fsm.JobSpec
-	41,  // 95: rota.fsm.ReportProof.past:type_name -> rota.fsm.Past
-	22,  // 96: rota.fsm.OpenWorkflow.labels:type_name -> rota.fsm.Label
-	57,  // 97: rota.fsm.OpenWorkflow.shares:type_name -> rota.fsm.QueueShare
-	59,  // 98: rota.fsm.AddNodes.nodes:type_name -> rota.fsm.WorkflowNode
-	19,  // 99: rota.fsm.WorkflowNode.spec:type_name -> rota.fsm.JobSpec
-	61,  // 100: rota.fsm.WorkflowNode.gate:type_name -> rota.fsm.Gate
-	59,  // 101: rota.fsm.Growth.nodes:type_name -> rota.fsm.WorkflowNode
-	22,  // 102: rota.fsm.SetQueue.set:type_name -> rota.fsm.Label
-	19,  // 103: rota.fsm.SetSchedule.job:type_name -> rota.fsm.JobSpec
-	19,  // 104: rota.fsm.OpenBatch.callback:type_name -> rota.fsm.JobSpec
-	85,  // 105: rota.fsm.AdvanceHook.from:type_name -> rota.fsm.EventId
-	85,  // 106: rota.fsm.AdvanceHook.to:type_name -> rota.fsm.EventId
-	85,  // 107: rota.fsm.AdvanceHook.gap:type_name -> rota.fsm.EventId
-	87,  // 108: rota.fsm.AdvanceHook.deliveries:type_name -> rota.fsm.HookDelivery
-	85,  // 109: rota.fsm.HookDelivery.event:type_name -> rota.fsm.EventId
-	92,  // 110: rota.fsm.PlanStep.items:type_name -> rota.fsm.PlanItem
-	40,  // 111: rota.fsm.PlanItem.retry:type_name -> rota.fsm.Retry
-	112, // [112:112] is the sub-list for method output_type
-	112, // [112:112] is the sub-list for method input_type
-	112, // [112:112] is the sub-list for extension type_name
-	112, // [112:112] is the sub-list for extension extendee
-	0,   // [0:112] is the sub-list for field type_name
+	78,  // 73: rota.fsm.Op.set_tzdata:type_name -> rota.fsm.SetTZData
+	7,   // 74: rota.fsm.SetRole.grants:type_name -> rota.fsm.Grant
+	10,  // 75: rota.fsm.InitAuth.token:type_name -> rota.fsm.CreateToken
+	22,  // 76: rota.fsm.JobSpec.labels:type_name -> rota.fsm.Label
+	21,  // 77: rota.fsm.JobSpec.limits:type_name -> rota.fsm.Limit
+	20,  // 78: rota.fsm.JobSpec.unique:type_name -> rota.fsm.Unique
+	22,  // 79: rota.fsm.JobSpec.headers:type_name -> rota.fsm.Label
+	19,  // 80: rota.fsm.Submit.spec:type_name -> rota.fsm.JobSpec
+	21,  // 81: rota.fsm.WorkerSpec.limits:type_name -> rota.fsm.Limit
+	24,  // 82: rota.fsm.Register.spec:type_name -> rota.fsm.WorkerSpec
+	27,  // 83: rota.fsm.Register.attestation:type_name -> rota.fsm.Attestation
+	36,  // 84: rota.fsm.Round.pairs:type_name -> rota.fsm.Pair
+	35,  // 85: rota.fsm.Round.holds:type_name -> rota.fsm.Hold
+	34,  // 86: rota.fsm.Round.preempts:type_name -> rota.fsm.Preempt
+	33,  // 87: rota.fsm.Round.reserved:type_name -> rota.fsm.Reserved
+	22,  // 88: rota.fsm.LeaseOp.meta:type_name -> rota.fsm.Label
+	19,  // 89: rota.fsm.Retry.spec:type_name -> rota.fsm.JobSpec
+	41,  // 90: rota.fsm.Retry.past:type_name -> rota.fsm.Past
+	22,  // 91: rota.fsm.ChangeJob.labels:type_name -> rota.fsm.Label
+	48,  // 92: rota.fsm.SetIssuer.maps:type_name -> rota.fsm.ClaimRole
+	22,  // 93: rota.fsm.SetCluster.set:type_name -> rota.fsm.Label
+	22,  // 94: rota.fsm.SetTenant.set:type_name -> rota.fsm.Label
+	19,  // 95: rota.fsm.ReportProof.spec:type_name -> rota.fsm.JobSpec
+	41,  // 96: rota.fsm.ReportProof.past:type_name -> rota.fsm.Past
+	22,  // 97: rota.fsm.OpenWorkflow.labels:type_name -> rota.fsm.Label
+	57,  // 98: rota.fsm.OpenWorkflow.shares:type_name -> rota.fsm.QueueShare
+	59,  // 99: rota.fsm.AddNodes.nodes:type_name -> rota.fsm.WorkflowNode
+	19,  // 100: rota.fsm.WorkflowNode.spec:type_name -> rota.fsm.JobSpec
+	61,  // 101: rota.fsm.WorkflowNode.gate:type_name -> rota.fsm.Gate
+	59,  // 102: rota.fsm.Growth.nodes:type_name -> rota.fsm.WorkflowNode
+	22,  // 103: rota.fsm.SetQueue.set:type_name -> rota.fsm.Label
+	19,  // 104: rota.fsm.SetSchedule.job:type_name -> rota.fsm.JobSpec
+	19,  // 105: rota.fsm.OpenBatch.callback:type_name -> rota.fsm.JobSpec
+	86,  // 106: rota.fsm.AdvanceHook.from:type_name -> rota.fsm.EventId
+	86,  // 107: rota.fsm.AdvanceHook.to:type_name -> rota.fsm.EventId
+	86,  // 108: rota.fsm.AdvanceHook.gap:type_name -> rota.fsm.EventId
+	88,  // 109: rota.fsm.AdvanceHook.deliveries:type_name -> rota.fsm.HookDelivery
+	86,  // 110: rota.fsm.HookDelivery.event:type_name -> rota.fsm.EventId
+	93,  // 111: rota.fsm.PlanStep.items:type_name -> rota.fsm.PlanItem
+	40,  // 112: rota.fsm.PlanItem.retry:type_name -> rota.fsm.Retry
+	113, // [113:113] is the sub-list for method output_type
+	113, // [113:113] is the sub-list for method input_type
+	113, // [113:113] is the sub-list for extension type_name
+	113, // [113:113] is the sub-list for extension extendee
+	0,   // [0:113] is the sub-list for field type_name
 }
 
 func init() { file_fsm_fsmpb_entry_proto_init() }
@@ -9022,16 +9149,17 @@ func file_fsm_fsmpb_entry_proto_init() {
 		(*Op_ClaimSession)(nil),
 		(*Op_EndSession)(nil),
 		(*Op_ReadSnapshot)(nil),
+		(*Op_SetTzdata)(nil),
 	}
 	file_fsm_fsmpb_entry_proto_msgTypes[42].OneofWrappers = []any{}
-	file_fsm_fsmpb_entry_proto_msgTypes[89].OneofWrappers = []any{}
+	file_fsm_fsmpb_entry_proto_msgTypes[90].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fsm_fsmpb_entry_proto_rawDesc), len(file_fsm_fsmpb_entry_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   95,
+			NumMessages:   96,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -31,6 +31,18 @@ func (r *Reader) Reads(tenant rota.TenantID, queue rota.QueueName) bool {
 	return r.Has(rota.RightRead, tenant, queue)
 }
 
+// ReadsAll reports whether everything may be read. Counts, figures and hashes that depend on the jobs of all tenants are for such
+// readers alone.
+func (r *Reader) ReadsAll() bool { return r.Reads(Everything, Everything) }
+
+// decision takes out of an assignment's decision the figures that depend on the jobs of others: its place in the draw,
+// and how busy workers were.
+func (r *Reader) decision(d *rota.Decision) {
+	if !r.ReadsAll() {
+		d.Rank, d.Reasoning.N, d.Reasoning.Of = 0, 0, 0
+	}
+}
+
 // Job reports whether a job may be read, and takes out of it what its users put into it where
 // only its fate may be.
 func (r *Reader) Job(j *rota.Job) bool {
@@ -40,18 +52,30 @@ func (r *Reader) Job(j *rota.Job) bool {
 	if !r.Has(rota.RightData, j.Tenant, j.Queue) {
 		j.Payload, j.Headers, j.Output, j.Meta, j.Fingerprint = nil, nil, nil, nil, nil
 		j.Error, j.ProgressNote = "", ""
-		attempts := make([]rota.Attempt, len(j.Attempts))
-		for i, a := range j.Attempts {
+	}
+	if r.ReadsAll() {
+		return true
+	}
+	attempts := make([]rota.Attempt, len(j.Attempts))
+	for i, a := range j.Attempts {
+		if !r.Has(rota.RightData, j.Tenant, j.Queue) {
 			a.Error = ""
-			attempts[i] = a
 		}
-		j.Attempts = attempts
+		r.decision(&a.Decision)
+		attempts[i] = a
+	}
+	j.Attempts = attempts
+	if j.Lease != nil {
+		lease := *j.Lease
+		r.decision(&lease.Decision)
+		j.Lease = &lease
 	}
 	return true
 }
 
-// Events returns the events that may be read, a list of its own where that are not all.
-// Those of no tenant are for who may audit.
+// Events returns the events that may be read, a list of its own where those are not all.
+// Those of no tenant are for who may audit. Without the right to read everything they come without the hashes of the
+// whole state, and assignments without their payload, which has figures of other jobs.
 func (r *Reader) Events(all []rota.ServedEvent) []rota.ServedEvent {
 	if r == nil {
 		return all
@@ -67,6 +91,12 @@ func (r *Reader) Events(all []rota.ServedEvent) []rota.ServedEvent {
 			continue
 		case e.Tenant != "" && !r.Has(rota.RightData, e.Tenant, queue):
 			e.Text = ""
+		}
+		if !r.ReadsAll() {
+			e.Prior, e.Post = rota.Digest{}, rota.Digest{}
+			if e.Kind == rota.EventJobAssigned {
+				e.Payload, e.PayloadHash = "", nil
+			}
 		}
 		some = append(some, e)
 	}
@@ -122,15 +152,16 @@ func (r *Reader) Webhook(w *rota.Webhook) bool {
 func (r *Reader) Tenant(t *rota.Tenant) bool { return r.Reads(t.ID, Everything) }
 
 // Explanation takes out of an explanation what names workers, for those who may not see how
-// they do: counts stay.
+// they do, and figures that depend on the jobs of others.
 func (r *Reader) Explanation(x *rota.Explanation) {
-	if r.Has(rota.RightStatus, Everything, Everything) {
-		return
-	}
 	for _, d := range append([]*rota.PlacedDecision{x.Decision}, pointers(x.Decisions)...) {
-		if d != nil {
+		if d == nil {
+			continue
+		}
+		if !r.Has(rota.RightStatus, Everything, Everything) {
 			d.Others, d.Note = nil, ""
 		}
+		r.decision(&d.Decision)
 	}
 }
 

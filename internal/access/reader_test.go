@@ -54,3 +54,38 @@ func TestHidden(t *testing.T) {
 		}
 	}
 }
+
+// TestFiguresOfOthers: what depends on the jobs of all tenants is for readers of everything alone.
+func TestFiguresOfOthers(t *testing.T) {
+	t.Parallel()
+	decision := rota.Decision{Score: 7, Rank: 3, Reasoning: rota.Reasoning{Rule: rota.ReasoningByLeastLoaded, N: 2, Of: 1}}
+	look := func(tenant string) (job rota.Job, x rota.Explanation, e rota.ServedEvent) {
+		rights := rightsOf([]rota.Grant{{Right: rota.RightRead, Tenant: tenant, Queue: Everything}})
+		rd := NewReader(&rights)
+		lease := rota.Lease{Decision: decision}
+		job = rota.Job{JobSpec: rota.JobSpec{Tenant: "acme", Queue: "default"}, Attempts: []rota.Attempt{{Decision: decision}}, Lease: &lease}
+		kept := job.Attempts
+		rd.Job(&job)
+		if kept[0].Decision.Rank != 3 || lease.Decision.Rank != 3 {
+			t.Error("what others are shown has changed")
+		}
+		x = rota.Explanation{Decision: &rota.PlacedDecision{Decision: decision}, Decisions: []rota.PlacedDecision{{Decision: decision}}}
+		rd.Explanation(&x)
+		events := rd.Events([]rota.ServedEvent{{Event: rota.Event{Kind: rota.EventJobAssigned, Tenant: "acme", Queue: "default", Payload: `{"rank":3}`},
+			PayloadHash: rota.Hex("hash"), Prior: rota.Digest{Hi: 1}, Post: rota.Digest{Hi: 2}}})
+		return job, x, events[0]
+	}
+	for tenant, hidden := range map[string]bool{"acme": true, Everything: false} {
+		job, x, e := look(tenant)
+		for name, d := range map[string]rota.Decision{"attempt": job.Attempts[0].Decision, "lease": job.Lease.Decision,
+			"decision": x.Decision.Decision, "decisions": x.Decisions[0].Decision} {
+			if (d.Rank == 0) != hidden || (d.Reasoning.N == 0) != hidden || (d.Reasoning.Of == 0) != hidden || d.Score != 7 ||
+				d.Reasoning.Rule != rota.ReasoningByLeastLoaded {
+				t.Errorf("a reader of tenant %s is shown %+v as %s", tenant, d, name)
+			}
+		}
+		if (e.Payload == "") != hidden || (e.PayloadHash == nil) != hidden || (e.Prior == rota.Digest{}) != hidden || (e.Post == rota.Digest{}) != hidden {
+			t.Errorf("a reader of tenant %s is shown %+v", tenant, e)
+		}
+	}
+}

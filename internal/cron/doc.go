@@ -1,4 +1,4 @@
-// Package cron tells when a schedule is due (SPEC §17.1, §17.2): by a cron expression in a zone,
-// by a period, or on given dates. Zones come from the tzdata in this package, never from the
-// host, so that every node of one build reckons the same.
+// Package cron calculates when a schedule is due (SPEC §17.1, §17.2): by a cron expression in a zone, by a period, or
+// on given dates. Zones come from one release of the IANA time zone database, never from the host: from the release
+// in the binary, or from one that was installed on the whole cluster, so that every node calculates the same dates.
 package cron

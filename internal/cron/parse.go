@@ -43,7 +43,7 @@ func refuse(format string, args ...any) error {
 }
 
 // Of returns the dates of a schedule that was set on a date.
-func Of(t *rota.ScheduleTimes, set rota.Date) (Table, error) {
+func (z *Zones) Of(t *rota.ScheduleTimes, set rota.Date) (Table, error) {
 	anchor := t.Start
 	if anchor == 0 {
 		anchor = set
@@ -52,7 +52,7 @@ func Of(t *rota.ScheduleTimes, set rota.Date) (Table, error) {
 	var err error
 	switch {
 	case t.Cron != "":
-		table, err = parse(t.Cron, t.TZ, int64(anchor))
+		table, err = z.parse(t.Cron, t.TZ, int64(anchor))
 	case t.Every != 0:
 		table, err = Every(t.Every.Milliseconds(), int64(anchor))
 	default:
@@ -69,8 +69,8 @@ func Of(t *rota.ScheduleTimes, set rota.Date) (Table, error) {
 }
 
 // Check refuses times that mean nothing, or have no date within five years of a moment.
-func Check(t *rota.ScheduleTimes, now rota.Date) error {
-	table, err := Of(t, now)
+func (z *Zones) Check(t *rota.ScheduleTimes, now rota.Date) error {
+	table, err := z.Of(t, now)
 	if err != nil {
 		return err
 	}
@@ -85,8 +85,8 @@ func Check(t *rota.ScheduleTimes, now rota.Date) error {
 
 // parse reads a cron expression, to be reckoned in a zone. Periods, as of @every, are counted
 // from anchor, Unix ms.
-func parse(expr, zone string, anchor int64) (Table, error) {
-	where, err := Zone(zone)
+func (z *Zones) parse(expr, zone string, anchor int64) (Table, error) {
+	where, err := z.Zone(zone)
 	if err != nil {
 		return nil, err
 	}

@@ -1,85 +1,82 @@
 package cron
 
 import (
-	"archive/zip"
-	"bytes"
-	_ "embed" // zoneinfo.zip
-	"io"
+	_ "embed" // zones.bin
+	"fmt"
 	"sync"
 	"time"
 
 	"github.com/rotasched/rota"
 )
 
-// TZData is the release of the time zone database in zoneinfo.zip, which is a copy of the one
-// that comes with Go (lib/time).
-const TZData = "2025c"
+// embedded holds the zones of the release that release_gen.go names, as Pack writes them.
+//
+//go:embed zones.bin
+var embedded []byte
 
-//go:embed zoneinfo.zip
-var zoneinfo []byte
+// StaleAfter is the age from which a release is reported as out of date: IANA publishes three to ten a year.
+const StaleAfter = 183 * 24 * time.Hour
 
-// maxZone bounds the name of a zone; the longest has 32 bytes.
-const maxZone = 64
-
-// zones opens the zones of tzdata by name, each once.
-var zones struct {
-	sync.Mutex
-	files  map[string]*zip.File
-	opened map[string]*time.Location
+// Zones holds the time zones of one release of the IANA time zone database. It is safe for concurrent use.
+type Zones struct {
+	name     string
+	released rota.Date
+	zones    map[string]*time.Location
 }
 
-// Zone returns a zone of tzdata by its name, such as Europe/Berlin; none is UTC.
-func Zone(name string) (*time.Location, error) {
-	if name == "" || name == "UTC" {
-		return time.UTC, nil
+// Embedded returns the zones of the release in this binary.
+var Embedded = sync.OnceValue(func() *Zones {
+	z, err := Open(Release, released, embedded)
+	if err != nil {
+		panic("cron: the embedded time zone data: " + err.Error()) // zones.bin is part of the build, and TestEmbedded reads it
 	}
-	zones.Lock()
-	defer zones.Unlock()
-	if l := zones.opened[name]; l != nil {
-		return l, nil
-	}
-	if zones.files == nil {
-		if err := openZones(); err != nil {
-			return nil, err
-		}
-	}
-	f := zones.files[name]
-	if f == nil || len(name) > maxZone {
-		return nil, rota.Refusef(rota.KindInvalid, "tz", "tz %.80q is no time zone of tzdata %s: name one such as Europe/Berlin, or UTC", name, TZData)
-	}
-	l, err := load(f)
+	return z
+})
+
+// EmbeddedPacked returns the embedded zones as Pack wrote them. The caller must not change them.
+func EmbeddedPacked() []byte { return embedded }
+
+// Open reads the zones that Pack wrote, and parses each of them. Name is the one that Name returns.
+func Open(name string, released rota.Date, packed []byte) (*Zones, error) {
+	files, err := unpack(packed)
 	if err != nil {
 		return nil, err
 	}
-	zones.opened[name] = l
-	return l, nil
-}
-
-func openZones() error {
-	r, err := zip.NewReader(bytes.NewReader(zoneinfo), int64(len(zoneinfo)))
-	if err != nil {
-		return &rota.Error{Kind: rota.KindInternal, Subject: "tz", Text: "the embedded tzdata cannot be read", Cause: err}
-	}
-	zones.files, zones.opened = make(map[string]*zip.File, len(r.File)), make(map[string]*time.Location)
-	for _, f := range r.File {
-		if !f.FileInfo().IsDir() {
-			zones.files[f.Name] = f
+	z := &Zones{name: name, released: released, zones: make(map[string]*time.Location, len(files))}
+	for zone, data := range files {
+		if z.zones[zone], err = time.LoadLocationFromTZData(zone, data); err != nil {
+			return nil, refuseData("zone %q: %v; use a zoneinfo zip or the PyPI package tzdata", zone, err)
 		}
 	}
-	return nil
+	return z, nil
 }
 
-func load(f *zip.File) (l *time.Location, err error) {
-	r, err := f.Open()
-	if err == nil {
-		var b []byte
-		if b, err = io.ReadAll(r); err == nil {
-			l, err = time.LoadLocationFromTZData(f.Name, b)
-		}
-		_ = r.Close() // it is in memory
+// Name returns what identifies the zones in the log: the release, such as 2026f, and for an installed one its hash.
+func (z *Zones) Name() string { return z.name }
+
+// Released returns the date of the release.
+func (z *Zones) Released() rota.Date { return z.released }
+
+// Stale returns how old the release is at a date, and whether it should be replaced.
+func (z *Zones) Stale(now rota.Date) (age time.Duration, stale bool) {
+	age = time.Duration(now-z.released) * time.Millisecond
+	return age, age > StaleAfter
+}
+
+// Len returns the number of zones, aliases included.
+func (z *Zones) Len() int { return len(z.zones) }
+
+// Zone returns a zone by its name, such as Europe/Berlin; the empty name is UTC.
+func (z *Zones) Zone(name string) (*time.Location, error) {
+	if name == "" || name == "UTC" {
+		return time.UTC, nil
 	}
-	if err != nil {
-		return nil, &rota.Error{Kind: rota.KindInternal, Subject: "tz", Text: "zone " + f.Name + " of the embedded tzdata cannot be read", Cause: err}
+	if l := z.zones[name]; l != nil {
+		return l, nil
 	}
-	return l, nil
+	return nil, rota.Refusef(rota.KindInvalid, "tz", "tz: got %.80q, want a time zone of release %s; use a name such as Europe/Berlin, or UTC", name, z.name)
+}
+
+func refuseData(format string, args ...any) error {
+	return rota.Refusef(rota.KindInvalid, "tzdata", "tzdata: %s", fmt.Sprintf(format, args...))
 }

@@ -56,6 +56,26 @@ type store interface {
 	place(name string) string
 }
 
+// Check returns all faults of the options for which Open would fail, and those of options that need no place. It stores
+// nothing, and asks no bucket.
+func Check(o Options) (faults []error) {
+	if _, err := parseRecipients(o.Recipients); err != nil {
+		faults = append(faults, err)
+	}
+	o.Recipients = nil
+	switch {
+	case o.To != "":
+		if _, err := Open(o); err != nil {
+			faults = append(faults, err)
+		}
+	case o.Endpoint != "":
+		if _, err := parseEndpoint(o.Endpoint); err != nil {
+			faults = append(faults, err)
+		}
+	}
+	return faults
+}
+
 // Open returns a depot. A directory must be there; of a bucket nothing is asked yet, but
 // credentials must be there.
 func Open(o Options) (*Depot, error) {

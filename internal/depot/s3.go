@@ -86,12 +86,17 @@ func loopback(host string) bool {
 func (b *s3Store) place(name string) string { return bucketScheme + b.bucket + "/" + b.prefix + name }
 
 func (b *s3Store) fill(ctx context.Context, name string, r io.Reader) error {
-	if err := b.client.RemoveIncompleteUpload(ctx, b.bucket, b.prefix+name); err != nil {
-		return b.says(err)
-	}
+	b.clear(ctx, name)
 	_, err := b.client.PutObject(ctx, b.bucket, b.prefix+name, r, -1, minio.PutObjectOptions{PartSize: partBytes,
 		ContentType: "application/octet-stream"})
 	return b.says(err)
+}
+
+// clear aborts the uploads of a name that were interrupted. It is best effort: not every store lists them, and
+// credentials may be refused it. Their parts are no object, so a backup does not depend on it; the bucket's lifecycle
+// removes what is left.
+func (b *s3Store) clear(ctx context.Context, name string) {
+	_ = b.client.RemoveIncompleteUpload(ctx, b.bucket, b.prefix+name)
 }
 
 func (b *s3Store) open(ctx context.Context, name string) (io.ReadCloser, error) {
@@ -136,9 +141,7 @@ func (b *s3Store) rename(ctx context.Context, from, to string) error {
 
 func (b *s3Store) remove(ctx context.Context, name string) error {
 	if Partial(name) {
-		if err := b.client.RemoveIncompleteUpload(ctx, b.bucket, b.prefix+name); err != nil {
-			return b.says(err)
-		}
+		b.clear(ctx, name)
 	}
 	return b.says(b.client.RemoveObject(ctx, b.bucket, b.prefix+name, minio.RemoveObjectOptions{}))
 }

@@ -19,12 +19,6 @@ const ageMagic = "age-encryption.org/"
 // Identities open what was sealed for them.
 type Identities []age.Identity
 
-// CheckRecipients refuses recipients that nothing can be sealed for.
-func CheckRecipients(list []string) error {
-	_, err := parseRecipients(list)
-	return err
-}
-
 func parseRecipients(list []string) (all []age.Recipient, err error) {
 	for _, text := range list {
 		if strings.HasPrefix(text, "AGE-SECRET-KEY-") { // never shown
@@ -37,6 +31,13 @@ func parseRecipients(list []string) (all []age.Recipient, err error) {
 				"`age-keygen -y` prints, which begins with age1", text), Cause: err}
 		}
 		all = append(all, some...)
+	}
+	if len(all) == 0 {
+		return nil, nil
+	}
+	if _, err := age.Encrypt(io.Discard, all...); err != nil { // each may be sound, and not go with the others
+		return nil, &rota.Error{Kind: rota.KindInvalid, Subject: "backup-recipient", Text: "nothing can be encrypted for all recipients together: give " +
+			"post-quantum recipients (age1pq1…) or others, not both", Cause: err}
 	}
 	return all, nil
 }

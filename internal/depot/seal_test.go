@@ -77,7 +77,7 @@ func TestSeal(t *testing.T) {
 func TestSeal_refusesKeys(t *testing.T) {
 	t.Parallel()
 	key := identity(t)
-	err := CheckRecipients([]string{key.String()})
+	_, err := parseRecipients([]string{key.String()})
 	if rota.KindOf(err) != rota.KindInvalid || strings.Contains(err.Error(), key.String()[:30]) {
 		t.Errorf("%v", err)
 	}

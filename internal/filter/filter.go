@@ -170,11 +170,42 @@ func (f *Filter) add(name, text string) {
 }
 
 // Parse reads a line of terms. What it refuses it names by its position, the first being 1.
-func Parse(line string) (f Filter, err error) {
+func Parse(line string) (f Filter, err error) { return parse(line, kinds) }
+
+// ParseWorkflows is Parse for terms of workflows: of queue, tenant, state, id, label. and age. A workflow is filtered as
+// a job of its id, where DEAD stands for FAILED.
+func ParseWorkflows(line string) (f Filter, err error) { return parse(line, workflowKinds) }
+
+// workflowKinds are the terms of workflows.
+var workflowKinds = func() (list []kind) {
+	for _, k := range kinds {
+		switch k.name {
+		case "state":
+			k.read, k.want = isWorkflowState, "a state such as FAILED"
+			list = append(list, k)
+		case "queue", "tenant", "id", "label.", "age":
+			list = append(list, k)
+		}
+	}
+	return list
+}()
+
+func isWorkflowState(v *value) bool {
+	switch v.text = strings.ToUpper(v.text); {
+	case v.prefix:
+		return false
+	case v.text == rota.WorkflowFailed.String():
+		v.text = rota.JobDead.String()
+		return true
+	}
+	return v.text == rota.WorkflowRunning.String() || v.text == rota.WorkflowCompleted.String() || v.text == rota.WorkflowCancelled.String()
+}
+
+func parse(line string, kinds []kind) (f Filter, err error) {
 	if len(line) > limits.MaxFilterBytes {
 		return f, rota.Refusef(rota.KindInvalid, "filter", "a filter of %d bytes: at most %d are taken", len(line), limits.MaxFilterBytes)
 	}
-	s := scanner{line: line}
+	s := scanner{line: line, kinds: kinds}
 	if bad := strings.IndexFunc(line, func(r rune) bool { return r == utf8.RuneError }); bad >= 0 && !utf8.ValidString(line) {
 		return f, s.refuse(bad, "the filter is not UTF-8")
 	}

@@ -14,6 +14,8 @@ import (
 type scanner struct {
 	line string
 	at   int
+	// kinds are the terms that are looked for.
+	kinds []kind
 }
 
 func (s *scanner) refuse(at int, format string, args ...any) error {
@@ -44,8 +46,8 @@ func (s *scanner) term() (t term, err error) {
 	}
 	begins := s.at
 	name := s.until("=~<> \t\r\n\",")
-	for i := range kinds {
-		switch k := &kinds[i]; {
+	for i := range s.kinds {
+		switch k := &s.kinds[i]; {
 		case !strings.HasSuffix(k.name, "."):
 			if k.name == name {
 				t.kind = k
@@ -55,7 +57,7 @@ func (s *scanner) term() (t term, err error) {
 		}
 	}
 	if t.kind == nil {
-		return t, s.refuse(begins, "%.40q is no term: %s are", name, Names())
+		return t, s.refuse(begins, "%.40q is no term: %s are", name, names(s.kinds))
 	}
 	i := slices.IndexFunc(t.ops, func(op string) bool { return strings.HasPrefix(s.line[s.at:], op) })
 	if i < 0 {
@@ -108,7 +110,9 @@ func (s *scanner) value(op string) (v value, err error) {
 }
 
 // Names lists the terms that there are, with their operators.
-func Names() string {
+func Names() string { return names(kinds) }
+
+func names(kinds []kind) string {
 	var names []string
 	for _, k := range kinds {
 		name := k.name

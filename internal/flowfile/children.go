@@ -9,6 +9,7 @@ import (
 	"io"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/jsonparts"
 )
 
 // childReader reads the children of one node and gathers what is wrong with them.
@@ -76,8 +77,8 @@ func (r *childReader) value(part flowPart) bool {
 		return false
 	}
 	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(part.text, &fields); err != nil {
-		r.refuse(part.line, "%v", err)
+	if err := jsonparts.Read(part.text, &fields, true); err != nil {
+		r.refuse(part.line, "%v", readable(err))
 		return true
 	}
 	if says, has := fields["detached"]; has {

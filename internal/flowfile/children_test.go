@@ -47,7 +47,7 @@ func TestChildren_faults(t *testing.T) {
 		`{"id": "a"}`:                              {`line 1: child "a": type is missing`},
 		"{}":                                       {`line 1: child 1: id is missing`},
 		"\n\n" + `{"id": "a", "typ": "x"}`:         {`line 3: child "a": unknown field "typ": did you mean "type"?`},
-		`{"id": "a", "type": 7}`:                   {`line 1: child "a": type is a number: a text, in quotes, is wanted`},
+		`{"id": "a", "type": 7}`:                   {`line 1: child "a": type: got a number, want a string: put it in quotes`},
 		`{"id": "a b", "type": "x"}`:               {`line 1: child "a b": `},
 		`{"id": "list", "type": "x"}`:              {`line 1: child "list": this is the id of the node that completes`},
 		`{"id": "a", "type": "x", "tenant": "t"}`:  {`line 1: child "a": tenant "t" is refused`},

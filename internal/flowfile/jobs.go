@@ -3,12 +3,12 @@ package flowfile
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/jsonparts"
 )
 
 // maxLine bounds one line of a jobs file. A longer one is refused and
@@ -90,23 +90,19 @@ func (f *Jobs) readLine() (tooLong bool, err error) {
 // refused, an absent priority, queue or tenant takes its default.
 func parseJobLine(text []byte) (rota.JobSpec, *rota.Error) {
 	spec := rota.NewJobSpec("", nil)
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
 	malformed := func(format string, args ...any) (rota.JobSpec, *rota.Error) {
 		return spec, rota.Refusef(rota.KindInvalid, "line", format, args...)
 	}
 	if text[0] != '{' {
 		return malformed("a job is a JSON object {…}")
 	}
-	if err := d.Decode(&spec); err != nil {
-		var refusal *rota.Error
-		if errors.As(err, &refusal) {
+	if err := jsonparts.Read(text, &spec, true); errors.Is(err, jsonparts.ErrMore) {
+		return malformed("something follows the job's object: one object a line is wanted")
+	} else if err != nil {
+		if refusal, ours := errors.AsType[*rota.Error](err); ours {
 			return spec, refusal
 		}
-		return malformed("not a job: %v", err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return malformed("something follows the job's object: one object a line is wanted")
+		return malformed("not a job: %v", readable(err))
 	}
 	if spec.Queue == "" {
 		spec.Queue = rota.DefaultQueue

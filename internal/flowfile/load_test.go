@@ -78,7 +78,7 @@ func TestReadTrace(t *testing.T) {
 		{`{"submit_ms":1,"run_ms":1.5}`, "line 1: run_ms is 1.5: a whole number"},
 		{"{\"submit_ms\":5,\"run_ms\":3}\n{\"submit_ms\":4,\"run_ms\":3}", "line 2: submit_ms is 4, before the 5"},
 		{"{\"submit_ms\":5,\"run_ms\":3}\n{\"submit_ms\":4,\"ru", "line 2: not a job's object"},
-		{`{"submit_ms":1,"run_ms":1,"colour":1}`, `line 1: not a job: json: unknown field "colour"`},
+		{`{"submit_ms":1,"run_ms":1,"colour":1}`, `line 1: not a job: unknown field "colour"`},
 		{`{"submit_ms":1,"run_ms":1,"priority":11}`, "line 1: priority is 11"},
 		{"{" + strings.Repeat(" ", maxLine+2), "line 1: longer than"},
 	} {

@@ -10,9 +10,11 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strconv"
 	"strings"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/jsonparts"
 	"github.com/rotasched/rota/internal/nearest"
 )
 
@@ -226,58 +228,30 @@ func listOfJSON(whole flowPart) ([]flowPart, error) {
 
 // strictly decodes one JSON value; its error is for people, without a line.
 func strictly(text []byte, into any) error {
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	err := d.Decode(into)
-	if err == nil {
-		return nil
-	}
-	var refusal *rota.Error
-	if errors.As(err, &refusal) {
-		return refusal
-	}
-	var wrong *json.UnmarshalTypeError
-	if errors.As(err, &wrong) {
-		return errors.New(wrongType(wrong))
-	}
-	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		return fmt.Errorf("unknown field %s%s", name, meantField(strings.Trim(name, `"`)))
-	}
-	return errors.New(strings.TrimPrefix(err.Error(), "json: "))
+	return readable(jsonparts.Read(text, into, true))
 }
 
-// wrongType returns a value of another type than wanted.
-func wrongType(e *json.UnmarshalTypeError) string {
-	field := e.Field[strings.LastIndex(e.Field, ".")+1:]
-	want := e.Type.String()
-	switch want {
-	case "int64", "int32", "int", "rota.Date":
-		want = "a whole number in its range"
-	case "float64":
-		want = "a number in its range"
-	case "bool":
-		want = "true or false"
-	case "[]string":
-		want = "a list of texts"
-	case "map[string]string":
-		want = "an object of texts"
-	case "map[string]int64":
-		want = "an object of whole numbers"
-	default:
-		if e.Type.Kind().String() == "string" {
-			want = "a text, in quotes,"
-			break
+// readable returns the error of jsonparts.Read for people.
+func readable(err error) error {
+	fault, found := errors.AsType[*jsonparts.Fault](err)
+	if refusal, ours := errors.AsType[*rota.Error](err); ours {
+		return refusal
+	}
+	switch {
+	case err == nil:
+		return nil
+	case found && fault.Unknown:
+		path := fault.Path
+		if !strings.Contains(path, `"`) { // odd names are quoted already
+			path = strconv.Quote(path)
 		}
-		want = "an object"
+		return fmt.Errorf("unknown field %s%s", path, meantField(fault.Name))
+	case found && fault.Want == "a string" && (fault.Got == "a number" || fault.Got == "a boolean"):
+		return fmt.Errorf("%w: put it in quotes", fault) // YAML reads 5 and yes as such
+	case found:
+		return fault
 	}
-	got := "a " + e.Value
-	if rest, ok := strings.CutPrefix(e.Value, "number "); ok {
-		got = rest
-	}
-	if field == "" {
-		return fmt.Sprintf("it is %s: %s is wanted", got, want)
-	}
-	return fmt.Sprintf("%s is %s: %s is wanted", field, got, want)
+	return errors.New(strings.TrimPrefix(err.Error(), "json: "))
 }
 
 // meantField returns what a field of other engines is called here.
@@ -285,7 +259,7 @@ func meantField(name string) string {
 	meant := map[string]string{
 		"depends_on": "parents", "dependsOn": "parents", "depends": "parents", "needs": "parents", "parent": "parents",
 		"dependencies": "parents", "after": "parents", "upstream": "parents", "name": "id", "key": "id",
-		"args": "payload", "input": "payload", "cpu": "cpu_milli", "memory": "memory_bytes", "io": "io_bytes_per_s", "ttl": "ttl_ms",
+		"args": "payload", "input": "payload", "cpu": "cpu_milli", "memory": "memory_bytes", "io": "io_bytes_per_s", "ttl": "ttl_ms", "start_by": "start_by_ms",
 		"delay": "delay_ms", "timeout": "max_runtime_ms", "max_runtime": "max_runtime_ms", "simulate": "simulate_ms",
 		"tasks": "nodes", "jobs": "nodes", "steps": "nodes", "onFailure": "on_failure", "capabilities": "requires",
 	}[name]
@@ -297,7 +271,7 @@ func meantField(name string) string {
 
 // nodeFields are the names of a node's fields.
 func nodeFields() []string {
-	names := []string{"id", "parents", "gate"}
+	names := []string{"id", "parents", "run", "gate"}
 	job := reflect.TypeFor[rota.JobSpec]()
 	for i := range job.NumField() {
 		name, _, _ := strings.Cut(job.Field(i).Tag.Get("json"), ",")

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/jsonparts"
 )
 
 // Trace is a job log of either format; one of both is there.
@@ -97,8 +98,8 @@ const longestAgo = 1 << 46
 // parseTimed reads one line.
 func parseTimed(text []byte) (j TimedJob, err error) {
 	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(text, &fields); err != nil {
-		return j, fmt.Errorf("not a job's object: %w: is the line cut?", err)
+	if err := jsonparts.Read(text, &fields, true); err != nil {
+		return j, fmt.Errorf("not a job's object: %w: is the line cut?", readable(err))
 	}
 	ended := true
 	if raw, there := fields["state"]; there {

@@ -32,7 +32,7 @@ func TimedLine(j *rota.Job) (line []byte, submit int64, why string) {
 	if ended && (ran.Started.Clock == 0 || ran.Ended.Clock == 0) {
 		return nil, 0, "they never ran"
 	}
-	its := rota.JobSpec{ID: j.ID, Queue: j.Queue, Type: j.Type, Tenant: j.Tenant, Priority: j.Priority, Fee: j.Fee, SizeBytes: j.SizeBytes, TTL: j.TTL,
+	its := rota.JobSpec{ID: j.ID, Queue: j.Queue, Type: j.Type, Tenant: j.Tenant, Priority: j.Priority, Fee: j.Fee, SizeBytes: j.SizeBytes, TTL: j.TTL, StartBy: j.StartBy,
 		CPUMilli: j.CPUMilli, MemoryBytes: j.MemoryBytes, IOBytesPerS: j.IOBytesPerS, Requires: j.Requires, RegionsAllow: j.RegionsAllow, RegionsDeny: j.RegionsDeny,
 		Zone: j.Zone, Domain: j.Domain, Worker: j.Worker, Units: j.Units, Limits: j.Limits, Expected: j.Expected, DataKeys: j.DataKeys}
 	if its.SizeBytes == 0 {

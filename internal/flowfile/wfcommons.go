@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/jsonparts"
 	"github.com/rotasched/rota/internal/millis"
 )
 
@@ -113,12 +114,12 @@ func readInstance(text []byte) (*wfInstance, error) {
 		return nil, err
 	}
 	w := &wfInstance{}
-	if err := json.Unmarshal(text, w); err != nil {
-		var wrong *json.UnmarshalTypeError
-		if errors.As(err, &wrong) {
-			return nil, Faults{fmt.Sprintf("line %d: %s", lineAt(text, wrong.Offset-1), wrongType(wrong))}
+	if err := jsonparts.Read(text, w, false); err != nil {
+		line := 1
+		if fault, found := errors.AsType[*jsonparts.Fault](err); found {
+			line = lineAt(text, int64(fault.Offset))
 		}
-		return nil, Faults{err.Error()}
+		return nil, Faults{fmt.Sprintf("line %d: %v", line, readable(err))}
 	}
 	switch {
 	case w.Workflow == nil:

@@ -304,7 +304,9 @@ func (d *driver) heed(e *rota.Event) {
 	case rota.EventLeaseRevoked: // its worker ends it at once, and says so
 		if r, ok := d.stop(e.Lease); ok {
 			d.owed = append(d.owed, d.verb(rota.VerbDecline, r))
-			d.fates[r.job].Preempted++
+			if !e.Reason.EndsJob() {
+				d.fates[r.job].Preempted++
+			}
 		}
 	case rota.EventLeaseExpired, rota.EventLeaseCancelled:
 		d.stop(e.Lease)

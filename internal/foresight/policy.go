@@ -1,6 +1,7 @@
 package foresight
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -62,7 +63,7 @@ func ParsePolicy(text string, usual ...rota.Setting) (Policy, error) {
 	}
 	fixed := queue
 	for _, s := range own {
-		if err := queue.Set(s); err != nil {
+		if err := cmp.Or(s.CheckUnit(), queue.Set(s)); err != nil {
 			return p, fmt.Errorf("policy %s: %w", name, err)
 		}
 		for _, d := range fixed.Differences(&queue) {

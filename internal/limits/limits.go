@@ -10,6 +10,9 @@ import (
 const (
 	// BackgroundPriority and beyond give way to critical jobs (SPEC §7.9).
 	BackgroundPriority = 9
+	// MaxMeasuredQueues and MaxMeasuredTypes bound the series of metrics of attempts: a scrape stays below some MiB.
+	MaxMeasuredQueues = 1_000
+	MaxMeasuredTypes  = 200
 	// MaxErrorBytes cuts a handler's error text: the last of it is kept.
 	MaxErrorBytes = 4 << 10
 	// MaxNoteBytes cuts a progress note.
@@ -73,6 +76,8 @@ const (
 	MaxGrants        = 64
 	MaxTokenRoles    = 8
 	MaxTokenPatterns = 8
+	// MaxTokenFile bounds the bytes of a file with an access token: the token's most, and an end of line.
+	MaxTokenFile = 128
 	// MaxTokenLife bounds how long a token may live unless it is replaced: a year, leap days
 	// included.
 	MaxTokenLife = 366 * 24 * time.Hour
@@ -303,6 +308,13 @@ const (
 	// ProgressEvery is the least time between two kept progress reports of a
 	// job (SPEC §8.7).
 	ProgressEvery rota.Clock = 1_000
+)
+
+const (
+	// RecentQueues bounds the queues whose last quarter of an hour a node counts: half a KiB each.
+	RecentQueues = 1_000
+	// RecentError bounds the bytes of the newest error that is kept of each: a line of a screen.
+	RecentError = 200
 )
 
 // DecideMost bounds the pairs of one entry of rounds: those who prove it must stop where the

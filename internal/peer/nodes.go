@@ -31,12 +31,23 @@ type Inspection struct {
 	// DifferedAt is where its state was last found to be wrong, RightUntil up to where
 	// it was right then (SPEC §2.5); 0 where it never was, or nothing is known.
 	DifferedAt, RightUntil rota.Index
+	// Term is its raft's, read after LastLogIndex; 0 of a binary that does not say.
+	Term uint64
+	// Cut is its last loss of applied entries, the zero value for none.
+	Cut LogCut
 	// Autopilot and Health are what a leader makes of the voters and of each node; empty of
 	// others.
 	Autopilot rota.Autopilot
 	Health    []NodeHealth
 	// Views are what it finds of each other node.
 	Views []NodeView
+}
+
+// LogCut says that a leader replaced the entries From to To, which a node had applied; Term is that of the first of
+// them there, AtMs when, Unix milliseconds (SPEC §2.5).
+type LogCut struct {
+	From, To, Term uint64
+	AtMs           int64
 }
 
 // NodeView is what a node finds of another one.
@@ -83,4 +94,7 @@ type Introduction struct {
 	Fresh bool
 	// RulesVersion is the newest version of the rules that its binary knows.
 	RulesVersion uint32
+	// Term and LastLogIndex are how far its log has come; Term is 0 of a binary that does not say.
+	Term         uint64
+	LastLogIndex rota.Index
 }

@@ -54,7 +54,7 @@ type LeaseCommand struct {
 	Job     rota.JobID
 	Worker  rota.WorkerID
 	Session rota.Session
-	// Ordinal of a renewal, from 1.
+	// Ordinal of a renewal, from 1; FinalReport of the last report of progress before a verb that ends the lease.
 	Ordinal int32
 	// Output and OutputDigest (32 bytes, SHA-256 of the output unless the
 	// handler gives another) of a completion.
@@ -78,6 +78,9 @@ type LeaseCommand struct {
 	// encodes it on a worker's stream, and packed from its node on (SPEC §22.2).
 	Log []byte
 }
+
+// FinalReport is the ordinal of a report of progress that is the last one of its attempt.
+const FinalReport = 1
 
 // FailKind is what a failure asks for (SPEC §20.3). Its numbers are those of the wire.
 type FailKind uint8

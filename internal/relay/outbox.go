@@ -1,12 +1,9 @@
 package relay
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"strings"
@@ -18,6 +15,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/client"
+	"github.com/rotasched/rota/internal/jsonparts"
 )
 
 // Migration makes the table of an outbox.
@@ -330,13 +328,11 @@ func decodeRow(r outboxRow) (rota.JobSpec, error) {
 	if !strings.HasPrefix(*r.text, "{") {
 		return spec, rota.Refusef(rota.KindInvalid, "spec", "spec is no JSON object")
 	}
-	d := json.NewDecoder(bytes.NewReader([]byte(*r.text)))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&spec); err != nil {
-		return spec, rota.Refusef(rota.KindInvalid, "spec", "spec: %v", err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+	switch err := jsonparts.Read([]byte(*r.text), &spec, true); {
+	case errors.Is(err, jsonparts.ErrMore):
 		return spec, rota.Refusef(rota.KindInvalid, "spec", "something follows the job's object")
+	case err != nil:
+		return spec, rota.Refusef(rota.KindInvalid, "spec", "spec: %v", err)
 	}
 	if spec.ID != "" && string(spec.ID) != r.id {
 		return spec, rota.Refusef(rota.KindInvalid, "id", "spec has the id %.80q, and job_id is %.80q: leave the first out", spec.ID, r.id)

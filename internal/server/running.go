@@ -65,6 +65,16 @@ func (r *running) open(ctx context.Context, open Opener, lis net.Listener) error
 		return err
 	}
 	r.node = n
+	// Whoever is told that the node is ready finds its socket.
+	local, err := listenLocal(r.plan.Node.Data)
+	if err != nil {
+		r.log.Warn("the node has no socket of its own: rota auth init and reset cannot reach it", "path", SocketPath(r.plan.Node.Data), "err", err)
+	}
+	defer func() {
+		if local != nil && r.server == nil {
+			_ = local.Close()
+		}
+	}()
 	r.late.set(n)
 	if r.denied, err = openDenied(r.plan.Node.Data, r.log); err != nil {
 		return err
@@ -88,9 +98,7 @@ func (r *running) open(ctx context.Context, open Opener, lis net.Listener) error
 		return err
 	}
 	r.serve("clients", func() error { return r.server.Serve(lis) })
-	if local, err := listenLocal(r.plan.Node.Data); err != nil {
-		r.log.Warn("the node has no socket of its own: rota auth init and reset cannot reach it", "path", SocketPath(r.plan.Node.Data), "err", err)
-	} else {
+	if local != nil {
 		r.serve("the node's socket", func() error { return r.server.ServeLocal(local) })
 	}
 	return nil

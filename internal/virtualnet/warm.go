@@ -39,7 +39,7 @@ func warm() error {
 	if err != nil {
 		return err
 	}
-	if err := jobs.PutStaged(nil); err != nil {
+	if err := jobs.PutStaged(nil, 0); err != nil {
 		return err
 	}
 	// A record that is none, in whatever part of the file records are.

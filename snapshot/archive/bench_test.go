@@ -52,7 +52,7 @@ func BenchmarkPut(b *testing.B) {
 				b.StartTimer()
 				spent -= cpuTime(b)
 				for at := 0; at < n; at += flush {
-					if err := a.put(rows[at:at+flush], nil); err != nil {
+					if err := a.put(rows[at:at+flush], nil, 0); err != nil {
 						b.Fatal(err)
 					}
 				}
@@ -127,7 +127,7 @@ func BenchmarkPrune(b *testing.B) {
 				b.StopTimer()
 				a := newJobs(b)
 				for at := 0; at < len(rows); at += flush {
-					if err := a.put(rows[at:min(at+flush, len(rows))], nil); err != nil {
+					if err := a.put(rows[at:min(at+flush, len(rows))], nil, 0); err != nil {
 						b.Fatal(err)
 					}
 				}

@@ -164,6 +164,16 @@ func (s *Events) Range() (oldest, next uint64) {
 	return s.chunks[0].before, s.chunks[len(s.chunks)-1].end()
 }
 
+// Newest returns the newest entry whose events are here, 0 for none.
+func (s *Events) Newest() rota.Index {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if len(s.chunks) == 0 {
+		return 0
+	}
+	return s.chunks[len(s.chunks)-1].last
+}
+
 // Missing returns the first stretch of [from, to) that is not kept; it is empty, at
 // to, where nothing is missing.
 func (s *Events) Missing(from, to uint64) (uint64, uint64) {

@@ -30,6 +30,7 @@ var (
 	metaFloor       = []byte("floor")
 	metaLost        = []byte("lost")
 	metaSize        = []byte("size")
+	metaApplied     = []byte("applied")
 	metaSum         = []byte("sum")
 )
 
@@ -63,6 +64,8 @@ type bookkeeping struct {
 	// that they must be counted anew.
 	records, bytes uint64
 	recount        bool
+	// applied is the newest entry of the state that staged records came from.
+	applied uint64
 }
 
 // Stats tells what an archive holds.
@@ -164,7 +167,7 @@ func (s *bookkeeping) load(b *bbolt.Bucket) error {
 	if size := b.Get(metaSize); len(size) == 16 {
 		s.records, s.bytes = binary.BigEndian.Uint64(size), binary.BigEndian.Uint64(size[8:])
 	}
-	s.lost = number(b.Get(metaLost))
+	s.lost, s.applied = number(b.Get(metaLost)), number(b.Get(metaApplied))
 	held, whole := parseSpans(b.Get(metaHeld))
 	absent, sound := parseSpans(b.Get(metaAbsent))
 	if !whole || !sound {
@@ -181,7 +184,7 @@ func (s *bookkeeping) save(b *bbolt.Bucket) error {
 	for _, kv := range []struct{ key, value []byte }{
 		{metaFormat, []byte{Format}}, {metaCluster, []byte(s.cluster)}, {metaIncarnation, seqKey(s.incarnation)},
 		{metaHeld, s.held.append(nil)}, {metaAbsent, s.absent.append(nil)}, {metaFloor, seqKey(s.floor)},
-		{metaLost, seqKey(s.lost)}, {metaSize, size},
+		{metaLost, seqKey(s.lost)}, {metaSize, size}, {metaApplied, seqKey(s.applied)},
 	} {
 		if err := b.Put(kv.key, kv.value); err != nil {
 			return err
@@ -241,6 +244,14 @@ func (a *Jobs) Cluster() (rota.ClusterID, uint64) {
 	return a.meta.cluster, a.meta.incarnation
 }
 
+// Applied returns the newest entry of the states that the records were staged by: up to there the log was applied
+// when they were written. 0 where nothing is known.
+func (a *Jobs) Applied() rota.Index {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return rota.Index(a.meta.applied)
+}
+
 // errNoChange ends a change before anything is written.
 var errNoChange = rota.Refusef(rota.KindInternal, "archive", "nothing to change")
 
@@ -293,6 +304,16 @@ func (a *Jobs) Lacks(last uint64, most int) Spans {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	return a.meta.held.gaps(a.meta.floor+1, last, most)
+}
+
+// Last returns the newest number that is held here, 0 for none.
+func (a *Jobs) Last() uint64 {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	if len(a.meta.held) == 0 {
+		return 0
+	}
+	return a.meta.held[len(a.meta.held)-1].To
 }
 
 // Holds reports whether a number is here, or needs not be.

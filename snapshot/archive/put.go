@@ -43,22 +43,22 @@ func (a *Jobs) Put(entries []peer.ArchiveRecord, also Spans) error {
 		}
 		rows[i] = incoming{mark: markOf(&ended), ended: ended.Job.Finished.Date, data: e.Data}
 	}
-	return a.put(rows, also)
+	return a.put(rows, also, 0)
 }
 
 // PutStaged is Put for records of this node's own state: they are not decoded again to
-// see that they can be, which took half of a flush.
-func (a *Jobs) PutStaged(staged []fsm.StagedRecord) error {
+// see that they can be, which took half of a flush. applied is that state's newest entry.
+func (a *Jobs) PutStaged(staged []fsm.StagedRecord, applied rota.Index) error {
 	rows := make([]incoming, len(staged))
 	for i, one := range staged {
 		rows[i].staged = one
 		rows[i].mark, rows[i].ended = one.Mark()
 	}
-	return a.put(rows, nil)
+	return a.put(rows, nil, applied)
 }
 
-// put writes records, and that the other numbers of also have none.
-func (a *Jobs) put(rows []incoming, also Spans) error {
+// put writes records, and that the other numbers of also have none; applied is that of PutStaged, or 0.
+func (a *Jobs) put(rows []incoming, also Spans, applied rota.Index) error {
 	packer, err := newPacker()
 	if err != nil {
 		return err
@@ -68,6 +68,7 @@ func (a *Jobs) put(rows []incoming, also Spans) error {
 	return a.change(func(tx *bbolt.Tx, s *bookkeeping) error {
 		w.s, w.records, w.ids = s, tx.Bucket(recordsBucket), marksOf(tx)
 		w.records.FillPercent = 0.95 // numbers only grow
+		s.applied = max(s.applied, uint64(applied))
 		return w.put(rows, also)
 	}, nil)
 }

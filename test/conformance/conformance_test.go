@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -44,7 +45,8 @@ var languages = []language{
 
 // TestConformance lives every scenario in every language that is set up here, with and without the
 // leader killed. ROTA_CONFORMANCE=N does so N times, ROTA_CONFORMANCE=killed once with the leader
-// killed only; without it the leader lives.
+// killed only; without it the leader lives. ROTA_CONFORMANCE_SLOW=3s waits before each step: no scenario
+// depends on how fast the harness is.
 func TestConformance(t *testing.T) {
 	all, err := scenarios()
 	if err != nil {
@@ -61,6 +63,10 @@ func TestConformance(t *testing.T) {
 		}
 		deaths = append(deaths, true)
 	}
+	slow, err := time.ParseDuration(cmp.Or(os.Getenv("ROTA_CONFORMANCE_SLOW"), "0s"))
+	if err != nil {
+		t.Fatalf("ROTA_CONFORMANCE_SLOW: %v", err)
+	}
 	dir := t.TempDir()
 	binary, err := rig.Build(dir)
 	if err != nil {
@@ -74,14 +80,14 @@ func TestConformance(t *testing.T) {
 				t.Skipf("left out: %v", err)
 			}
 			for round := range rounds {
-				liveAll(t, all, deaths, binary, line, fmt.Sprint(l.name[:1], round))
+				liveAll(t, all, deaths, binary, line, fmt.Sprint(l.name[:1], round), slow)
 			}
 		})
 	}
 }
 
 // liveAll lives all scenarios on one cluster, once for each of deaths: whether the leader dies.
-func liveAll(t *testing.T, all []scenario, deaths []bool, binary string, line []string, mark string) {
+func liveAll(t *testing.T, all []scenario, deaths []bool, binary string, line []string, mark string, slow time.Duration) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	c, err := startCluster(ctx, t.TempDir(), binary)
@@ -113,7 +119,7 @@ func liveAll(t *testing.T, all []scenario, deaths []bool, binary string, line []
 			t.Run(name, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), lifeTime)
 				defer cancel()
-				r := &run{cluster: c, start: start, deadly: deadly, prefix: fmt.Sprintf("%s-%d-%t-", mark, i, deadly)}
+				r := &run{cluster: c, start: start, deadly: deadly, prefix: fmt.Sprintf("%s-%d-%t-", mark, i, deadly), slow: slow}
 				if err := r.live(ctx, &s); err != nil {
 					t.Fatalf("%s\n%v", s.About, err)
 				}

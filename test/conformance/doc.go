@@ -18,6 +18,7 @@
 //	← {"n":4,"ok":{"state":"COMPLETED","output":{"a":1}}}  or {"state":"DEAD","error":"…"}
 //	→ {"n":5,"do":"cancel","id":"j"}
 //	→ {"n":6,"do":"drain","name":"w"}                      answered once the worker has ended
+//	→ {"n":7,"do":"release","id":"j"}                      ends the sleep of this job's handlers, now and later
 //	← {"n":6,"error":"NOT_FOUND"}                          the kind of the client's error
 //
 // A job has id, queue, type, payload (any JSON value, encoded by the client) or bytes

@@ -27,6 +27,10 @@ type run struct {
 	again func() error
 	// past are the reports of drivers that ended, in their order.
 	past []answer
+	// drains are the drains that the driver has not answered.
+	drains []<-chan error
+	// slow is how long each step waits first, as on a machine with other work.
+	slow time.Duration
 }
 
 // live goes through the steps, and judges what came of them.
@@ -46,8 +50,14 @@ func (r *run) live(ctx context.Context, s *scenario) (err error) {
 		}
 	}()
 	for i, step := range s.Steps {
+		time.Sleep(r.slow)
 		if err := r.step(ctx, &step); err != nil {
 			return fmt.Errorf("step %d: %w", i+1, err)
+		}
+	}
+	for _, drained := range r.drains {
+		if err := <-drained; err != nil {
+			return err
 		}
 	}
 	return r.judge(ctx)
@@ -86,7 +96,9 @@ func (r *run) step(ctx context.Context, s *step) error {
 		_, err := r.cluster.client.RetireWorker(ctx, rota.WorkerID(r.prefix+s.Retire))
 		return err
 	case s.Drain != "":
-		return r.ok("drain", map[string]any{"name": r.prefix + s.Drain})
+		return r.drain(ctx, rota.WorkerID(r.prefix+s.Drain))
+	case s.Release != "":
+		return r.ok("release", map[string]any{"id": r.prefix + s.Release})
 	case s.Started != nil:
 		return r.driver.await(ctx, "started", r.prefix+s.Started.Job, max(1, s.Started.Times))
 	case s.Lost != nil:
@@ -116,6 +128,27 @@ func (r *run) ok(do string, args map[string]any) error {
 		err = fmt.Errorf("%s was refused as %s", do, kind)
 	}
 	return err
+}
+
+// drain has the driver end a worker, which it answers once the worker has ended. It waits until the cluster gives the
+// worker no more jobs, so that its handlers may be released.
+func (r *run) drain(ctx context.Context, id rota.WorkerID) error {
+	drained, driver := make(chan error, 1), r.driver
+	go func() {
+		kind, err := driver.ask("drain", map[string]any{"name": string(id)}, nil)
+		if err == nil && kind != "" {
+			err = fmt.Errorf("drain was refused as %s", kind)
+		}
+		drained <- err
+	}()
+	r.drains = append(r.drains, drained)
+	return rig.Until(ctx, func() error {
+		w, err := r.cluster.client.Worker(ctx, id)
+		if err == nil && w.Status == rota.WorkerActive {
+			err = fmt.Errorf("worker %s is %s", id, w.Status)
+		}
+		return err
+	})
 }
 
 // killLeader kills it in the lives in which it dies. The one before, if it died, runs again first.

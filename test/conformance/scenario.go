@@ -37,8 +37,10 @@ type step struct {
 	Cancel string `yaml:"cancel"`
 	// Retire has an operator retire a worker.
 	Retire string `yaml:"retire"`
-	// Drain has the driver end a worker.
+	// Drain has the driver end a worker, and waits until the cluster gives it no more jobs.
 	Drain string `yaml:"drain"`
+	// Release ends the sleep of a job's handlers.
+	Release string `yaml:"release"`
 	// Started and Lost wait until a handler reported so.
 	Started *report `yaml:"started"`
 	Lost    *report `yaml:"lost"`

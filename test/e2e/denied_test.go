@@ -16,6 +16,21 @@ import (
 	"github.com/rotasched/rota/client"
 )
 
+// TestWorker_refused: a worker whose credential is unknown, and one whose credential lacks the right to work, report the refusal
+// and exit with its code.
+func TestWorker_refused(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	reader := c.tokenFile(t, "--role", "reader")
+	unknown := writeFile(t, filepath.Join(t.TempDir(), "token"), "rota_abcdefghijkl_"+strings.Repeat("a", 52))
+	check(t, os.Chmod(unknown, 0o600))
+	for name, token := range map[string][]string{"of a reader": reader, "unknown": {"--token-file", unknown}} {
+		if refused := c.rota(t, append([]string{"worker", "run", "--queues", "default"}, token...)...).want(t, 8); refused.stderr == "" {
+			t.Errorf("a worker with a token %s is refused without a word", name)
+		}
+	}
+}
+
 // TestDeniedFlood: a burst of calls with a token that is unknown is counted, and leaves in the
 // data directory at most a hundred lines a second, of which none quotes it.
 func TestDeniedFlood(t *testing.T) {

@@ -41,7 +41,7 @@ var lives = map[string]string{
 	"outlives_a_lease":  lifeBegin + lifeRuns + `(?:leaseRenewed )+jobCompleted `,
 	"expires":           `jobEnqueued jobExpired `,
 	"cancelled_waiting": `jobEnqueued jobCancelled `,
-	"cancelled_running": lifeBegin + lifeRuns + `(?:leaseRenewed )*leaseCancelled jobCancelled `,
+	"cancelled_running": lifeBegin + lifeRuns + `(?:leaseRenewed )*(?:leaseCancelled jobCancelled |jobCancelled (?:leaseRenewed )*leaseCancelled )`, // from rules version 2 on the lease ends last
 	"rises":             `jobEnqueued (?:jobPromoted )+jobCancelled `,
 	"is_delayed":        `jobDelayed ` + lifeBegin + lifeRuns + `jobCompleted `,
 	"may_be":            `(?:jobEnqueued .*)?`,

@@ -12,17 +12,20 @@ import (
 	"time"
 )
 
-// eventSource follows events as a browser's EventSource does: it keeps the last id, connects
-// again with Last-Event-ID, each time to another node, and tells what it was sent.
+// eventSource follows events as a browser's EventSource does (WHATWG HTML 9.2): it keeps the last id, connects again with
+// Last-Event-ID after a stream that ended and after an error of the network, each time to another node, and fails
+// for good at any other status than 200.
 type eventSource struct {
 	mu    sync.Mutex
 	last  string
 	moves int
 	data  strings.Builder
+	// failed is why it never connects again, "" while it does.
+	failed string
 }
 
 func (e *eventSource) follow(ctx context.Context, c *nodes, query string) {
-	for at := 0; ctx.Err() == nil; at++ {
+	for at := 0; ctx.Err() == nil && e.failure() == ""; at++ {
 		e.once(ctx, "http://"+c.all[at%len(c.all)].API+"/v1/events"+query)
 		select {
 		case <-time.After(50 * time.Millisecond):
@@ -47,7 +50,10 @@ func (e *eventSource) once(ctx context.Context, url string) {
 		return
 	}
 	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
+	if kind := answer.Header.Get("Content-Type"); answer.StatusCode != http.StatusOK || kind != "text/event-stream" {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.failed = answer.Status + " " + kind
 		return
 	}
 	e.mu.Lock()
@@ -81,6 +87,12 @@ func (e *eventSource) once(ctx context.Context, url string) {
 			name = value
 		}
 	}
+}
+
+func (e *eventSource) failure() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.failed
 }
 
 func (e *eventSource) seen() (text, last string, moves int) {
@@ -141,6 +153,9 @@ func TestEventSourceAcrossKills(t *testing.T) {
 		want string
 	}{{all, want}, {few, began}} {
 		eventually(t, 30*time.Second, "the browser has seen all", func() error {
+			if failed := f.who.failure(); failed != "" {
+				t.Fatalf("the browser never connects again: %s", failed)
+			}
 			got, last, _ := f.who.seen()
 			if !strings.HasPrefix(got, f.want) && !strings.HasPrefix(f.want, got) {
 				t.Fatalf("other events were seen: %s", firstDifference(got, f.want))

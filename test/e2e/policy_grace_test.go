@@ -53,7 +53,7 @@ func TestGraceOnDisconnect(t *testing.T) {
 	c := newCluster(t, 3)
 	cl := c.dial(t)
 	// Leases so long that their deadlines play no part.
-	graced := c.policyQueue(t, "graced", "standard", "lease_grace_on_disconnect=10s", "lease_ms=600000", "backoff_base=100", "backoff_cap=100")
+	graced := c.policyQueue(t, "graced", "standard", "lease_grace_on_disconnect=10s", "lease_ms=600000", "backoff_base=100ms", "backoff_cap=100ms")
 	plain := c.policyQueue(t, "plain", "standard", "lease_ms=600000")
 	all := c.wires(t)
 	first, keeps := all.worker(t, "first", graced), all.worker(t, "keeps", plain)

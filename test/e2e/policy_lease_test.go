@@ -21,15 +21,15 @@ func TestConformance_AssignmentAndLease(t *testing.T) {
 		run  func(*testing.T, *nodes, *client.Client, rota.QueueName)
 		set  []string
 	}{
-		{"an_unacknowledged_lease_is_cancelled_with_backoff", leaseUnacked, []string{"ack_timeout=4000"}},
-		{"renewals_extend_by_half_a_lease_as_often_as_allowed", leaseRenewed, []string{"lease_ms=8000", "ack_timeout=8000"}},
+		{"an_unacknowledged_lease_is_cancelled_with_backoff", leaseUnacked, []string{"ack_timeout=4000ms"}},
+		{"renewals_extend_by_half_a_lease_as_often_as_allowed", leaseRenewed, []string{"lease_ms=8000", "ack_timeout=8000ms"}},
 		{"cancelled_when_the_provider_leaves", leaseCancelled, nil},
 		{"revoked_when_quotas_are_reduced", leaseCut, nil},
 		{"a_decline_cools_the_provider_down_for_the_class", leaseDeclined, nil},
 	} {
 		t.Run(one.name, func(t *testing.T) {
 			t.Parallel()
-			set := append([]string{"lease_ms=60000", "ack_timeout=20000", "renewals_max=2", "backoff_base=100", "backoff_unit=1"}, one.set...)
+			set := append([]string{"lease_ms=60000", "ack_timeout=20000ms", "renewals_max=2", "backoff_base=100ms", "backoff_unit=1ms"}, one.set...)
 			one.run(t, c, cl, c.policyQueue(t, one.name[:12], "aicf-ai", set...))
 		})
 	}
@@ -77,7 +77,7 @@ func leaseUnacked(t *testing.T, c *nodes, cl *client.Client, q rota.QueueName) {
 	h := c.hand(t, c.all[0], "silent", q, 1)
 	l := leased(t, c, cl, h, policyJob("unacked", q))
 	// The second lease, which this test completes, lapses in no time that it may need.
-	c.rota(t, "queue", "set", string(q), "--set", "ack_timeout=60000").want(t, 0)
+	c.rota(t, "queue", "set", string(q), "--set", "ack_timeout=60000ms").want(t, 0)
 	h.hears(l, false, rota.ReasonAckTimeout)
 	if got := c.health(t, h.id); got < 950 || got > 980 {
 		t.Errorf("health is %d, it lost 50", got)
@@ -157,7 +157,8 @@ func leaseCancelled(t *testing.T, c *nodes, cl *client.Client, q rota.QueueName)
 	l := leased(t, c, cl, h, policyJob("given-up", q))
 	h.does(rota.VerbAck, l)
 	c.rota(t, "job", "cancel", "given-up").want(t, 0)
-	h.hears(l, false, rota.ReasonCancelledByUser)
+	h.hears(l, true, rota.ReasonCancelledByUser)
+	h.does(rota.VerbDecline, l)
 	c.awaitState(t, cl, "given-up", 20*time.Second, rota.JobCancelled)
 }
 

@@ -31,7 +31,7 @@ func TestConformance_RetryTTL(t *testing.T) {
 }
 
 func retryBackoff(t *testing.T, c *nodes, cl *client.Client) {
-	q := c.policyQueue(t, "backoff", "aicf-quantum", "backoff_base=150", "backoff_cap=500", "backoff_unit=10", "attempt_max=5")
+	q := c.policyQueue(t, "backoff", "aicf-quantum", "backoff_base=150ms", "backoff_cap=500ms", "backoff_unit=10ms", "attempt_max=5")
 	p := decode[rota.Queue](t, c.rota(t, "queue", "show", string(q), "-o", "json")).Policy
 	submitAll(t, cl, policyJob("retried", q))
 	due := rota.Clock(0)
@@ -79,7 +79,7 @@ func retryBackoff(t *testing.T, c *nodes, cl *client.Client) {
 }
 
 func retryAbsolute(t *testing.T, c *nodes, cl *client.Client) {
-	q := c.policyQueue(t, "absolute", "aicf-ai", "ttl_abs=5000", "lease_ms=60000", "ack_timeout=20000")
+	q := c.policyQueue(t, "absolute", "aicf-ai", "ttl_abs=5000ms", "lease_ms=60000", "ack_timeout=20000ms")
 	h := c.hand(t, c.all[0], "absolute", q, 1)
 	submitAll(t, cl, policyJob("leased", q))
 	l := h.serves("leased")
@@ -98,8 +98,8 @@ func retryAbsolute(t *testing.T, c *nodes, cl *client.Client) {
 }
 
 func retryRelative(t *testing.T, c *nodes, cl *client.Client) {
-	q := c.policyQueue(t, "relative", "aicf-ai", "ttl_rel_max=5000", "lease_ms=60000", "ack_timeout=20000", "backoff_base=50",
-		"backoff_unit=1", "paused=true")
+	q := c.policyQueue(t, "relative", "aicf-ai", "ttl_rel_max=5000ms", "lease_ms=60000", "ack_timeout=20000ms", "backoff_base=50ms",
+		"backoff_unit=1ms", "paused=true")
 	submitAll(t, cl, policyJob("attempted", q))
 	h := c.hand(t, c.all[1], "relative", q, 1)
 	eventually(t, 20*time.Second, "it is older than ttl_rel_max", func() error {
@@ -121,7 +121,7 @@ func retryRelative(t *testing.T, c *nodes, cl *client.Client) {
 
 // What is queued again keeps its age, and with it its place.
 func retryPlace(t *testing.T, c *nodes, cl *client.Client) {
-	q := c.policyQueue(t, "place", "standard", "ranking=fifo", "fair_share=off", "oldest_every=0", "backoff_base=0", "lease_ms=60000", "ack_timeout=20000")
+	q := c.policyQueue(t, "place", "standard", "ranking=fifo", "fair_share=off", "oldest_every=0", "backoff_base=0", "lease_ms=60000", "ack_timeout=20000ms")
 	h := c.hand(t, c.all[2], "placing", q, 1)
 	submitAll(t, cl, policyJob("older", q))
 	l := h.serves("older")

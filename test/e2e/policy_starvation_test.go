@@ -178,7 +178,7 @@ func TestStarvation(t *testing.T) {
 	})
 	t.Run("aging", func(t *testing.T) {
 		const factor = 100
-		starve(t, c, "aging", rota.MaxPriority*factor, []string{"ranking=aging", fmt.Sprint("aging_factor=", factor)},
+		starve(t, c, "aging", rota.MaxPriority*factor, []string{"ranking=aging", fmt.Sprint("aging_factor=", factor, "ms")},
 			func(s *rota.JobSpec) { s.Priority = 0 })
 	})
 	t.Run("market", func(t *testing.T) {
@@ -188,7 +188,7 @@ func TestStarvation(t *testing.T) {
 		ahead := int64(wFee * (fee * 1_000_000_000 / (fee + half)) / 1_000_000)
 		window := ahead*horizon/(wAge*1_000) + 1
 		starve(t, c, "market", rota.Clock(window), []string{"ranking=market", "starvation_interleave=0",
-			fmt.Sprint("age_horizon=", horizon)}, func(s *rota.JobSpec) { s.Fee = fee })
+			fmt.Sprint("age_horizon=", horizon, "ms")}, func(s *rota.JobSpec) { s.Fee = fee })
 	})
 	t.Run("adaptive", func(t *testing.T) { starveAdaptive(t, c) })
 	c.verified(t, 3)

@@ -99,7 +99,8 @@ func ofFlow(x string) []proto.Message {
 
 // ofNobody are the calls that say nothing of any tenant's objects, whoever makes them.
 var ofNobody = []protoreflect.FullName{"rota.v1.Auth.WhoAmI", "rota.v1.Auth.Exchange", "rota.v1.Auth.OpenSession",
-	"rota.v1.Auth.ClaimSession", "rota.v1.Auth.EndSession", "rota.v1.Explain.Past"}
+	"rota.v1.Auth.ClaimSession", "rota.v1.Auth.EndSession", "rota.v1.Explain.Past",
+	"rota.v1.Cluster.Attention"}
 
 // idless are the calls of ofTenants whose answers have no ids: of another's object there is none.
 var idless = []protoreflect.FullName{"rota.v1.Schedules.Next"}

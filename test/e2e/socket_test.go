@@ -36,7 +36,9 @@ func TestFirstToken(t *testing.T) {
 		return command(t, []string{c.env(), "ROTA_TOKEN=" + token}, "", args...).want(t, code).stdout
 	}
 	ask(root, 0, "job", "list")
-	again := strings.TrimSpace(command(t, []string{"ROTA_TOKEN=" + root}, "", "auth", "reset", "--data", c.all[2].Dir, "--expires", "1h").want(t, 0).stdout)
+	reset := command(t, []string{"ROTA_TOKEN=" + root}, "", "auth", "reset", "--data", c.all[2].Dir, "--expires", "1h").want(t, 0)
+	again := strings.TrimSpace(reset.stdout)
+	contains(t, "the reset", reset.stderr, "earlier tokens that are valid: 1;")
 	ask(again, 0, "operator", "verify")
 	ask(again, 0, "auth", "token", "revoke", strings.Split(root, "_")[1])
 	ask(root, 8, "job", "list")

@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 
 	"github.com/rotasched/rota"
@@ -50,9 +51,11 @@ type auditor struct {
 	// keys are what jobs are unique by, holders the jobs that are alive by key.
 	keys    map[rota.JobID]string
 	holders map[string]rota.JobID
-	estate  estate
-	keyed   keyed
-	offers  offers
+	// successors are the jobs that follow those.
+	successors map[string]rota.JobID
+	estate     estate
+	keyed      keyed
+	offers     offers
 	// polled are the sessions of workers that poll.
 	polled map[rota.WorkerID]rota.Session
 	turns  turns
@@ -80,8 +83,8 @@ type figures struct {
 	// Offered are the leases of workers that poll.
 	Offered int
 	// Turned are the assignments of keys that take turns.
-	Turned                                                                          int
-	Granted, Expired, TimedOut, Completed, Leaderships, Promoted, Preempted, Merged int
+	Turned                                                                                    int
+	Granted, Expired, TimedOut, Completed, Leaderships, Promoted, Preempted, Outlived, Merged int
 	// Ghosts spoke and were answered; Stale entries came after their term.
 	Ghosts, Stale int
 	// Disconnected are the connections whose end was told.
@@ -121,7 +124,7 @@ func (f *figures) add(o figures) {
 		to   *int
 		from int
 	}{{&f.Keyed, o.Keyed}, {&f.KeysBlocked, o.KeysBlocked}, {&f.KeysSkipped, o.KeysSkipped}, {&f.Turned, o.Turned}, {&f.Overtaken, o.Overtaken}, {&f.Foreseen, o.Foreseen}, {&f.Offered, o.Offered}, {&f.Granted, o.Granted}, {&f.Expired, o.Expired}, {&f.TimedOut, o.TimedOut}, {&f.Completed, o.Completed}, {&f.Leaderships, o.Leaderships},
-		{&f.Promoted, o.Promoted}, {&f.Preempted, o.Preempted}, {&f.Merged, o.Merged}, {&f.Ghosts, o.Ghosts}, {&f.Stale, o.Stale}, {&f.Gone, o.Gone}, {&f.Deleted, o.Deleted}, {&f.Removed, o.Removed}, {&f.Planned, o.Planned}, {&f.PlannedRetries, o.PlannedRetries}, {&f.PlannedDeletions, o.PlannedDeletions}, {&f.PlannedMoves, o.PlannedMoves}, {&f.LogsKept, o.LogsKept}, {&f.LogsLate, o.LogsLate}, {&f.Batched, o.Batched}, {&f.Dated, o.Dated}, {&f.DatesSkipped, o.DatesSkipped}, {&f.DatesMissed, o.DatesMissed}, {&f.Moved, o.Moved}, {&f.Disconnected, o.Disconnected}, {&f.Tokened, o.Tokened}, {&f.SignedIn, o.SignedIn}, {&f.With, o.With}, {&f.Beside, o.Beside}, {&f.Refilled, o.Refilled}, {&f.Owned, o.Owned}, {&f.Bounded, o.Bounded}, {&f.Edited, o.Edited}, {&f.EditedLate, o.EditedLate}, {&f.Delivered, o.Delivered}, {&f.HooksSkipped, o.HooksSkipped}, {&f.FlowsRun, o.FlowsRun},
+		{&f.Promoted, o.Promoted}, {&f.Preempted, o.Preempted}, {&f.Outlived, o.Outlived}, {&f.Merged, o.Merged}, {&f.Ghosts, o.Ghosts}, {&f.Stale, o.Stale}, {&f.Gone, o.Gone}, {&f.Deleted, o.Deleted}, {&f.Removed, o.Removed}, {&f.Planned, o.Planned}, {&f.PlannedRetries, o.PlannedRetries}, {&f.PlannedDeletions, o.PlannedDeletions}, {&f.PlannedMoves, o.PlannedMoves}, {&f.LogsKept, o.LogsKept}, {&f.LogsLate, o.LogsLate}, {&f.Batched, o.Batched}, {&f.Dated, o.Dated}, {&f.DatesSkipped, o.DatesSkipped}, {&f.DatesMissed, o.DatesMissed}, {&f.Moved, o.Moved}, {&f.Disconnected, o.Disconnected}, {&f.Tokened, o.Tokened}, {&f.SignedIn, o.SignedIn}, {&f.With, o.With}, {&f.Beside, o.Beside}, {&f.Refilled, o.Refilled}, {&f.Owned, o.Owned}, {&f.Bounded, o.Bounded}, {&f.Edited, o.Edited}, {&f.EditedLate, o.EditedLate}, {&f.Delivered, o.Delivered}, {&f.HooksSkipped, o.HooksSkipped}, {&f.FlowsRun, o.FlowsRun},
 		{&f.FlowsCompleted, o.FlowsCompleted}, {&f.FlowsFailed, o.FlowsFailed}, {&f.FlowsCancelled, o.FlowsCancelled},
 		{&f.FlowsRetried, o.FlowsRetried}, {&f.Skipped, o.Skipped}, {&f.Lapsed, o.Lapsed}, {&f.Grown, o.Grown}} {
 		*x.to += x.from
@@ -130,9 +133,9 @@ func (f *figures) add(o figures) {
 
 // String tells them all.
 func (f figures) String() string {
-	return fmt.Sprintf("%d leaderships, %d leases, %d of them by polls, %d rounds in the entries of their submissions (%d beside others' rounds), %d expired, %d timed out, %d preempted, %d jobs completed, %d promotions, "+
+	return fmt.Sprintf("%d leaderships, %d leases, %d of them by polls, %d rounds in the entries of their submissions (%d beside others' rounds), %d expired, %d timed out, %d preempted, %d outlived their jobs, %d jobs completed, %d promotions, "+
 		"%d merged, %d commands of ghosts, %d entries of deposed leaders, %d guards heard, %d jobs deleted, %d queues, tenants and workers deleted, %d jobs moved, %d connections taken for broken, %d events of tokens' holders, %d tokens of who signed in, %d things owned, %d refused by limits, %d edits (%d of another version), %d deliveries of a webhook (%d times some were skipped); %d runs of workflows (%d retries): %d COMPLETED, %d FAILED, "+
-		"%d CANCELLED, %d nodes skipped, %d added by others, %d never committed; %d jobs overtook one for which room was kept (%d plans for others), %d assignments under rules of keys, %d of keys in turn, %d sequences blocked, %d skipped, %d jobs of plans (%d retries, %d deletions, %d moves), %d logs brought late (%d after the job's end), %d batches; %d dates of schedules became runs, %d were skipped, %d missed", f.Leaderships, f.Granted, f.Offered, f.With, f.Beside, f.Expired, f.TimedOut, f.Preempted, f.Completed, f.Promoted,
+		"%d CANCELLED, %d nodes skipped, %d added by others, %d never committed; %d jobs overtook one for which room was kept (%d plans for others), %d assignments under rules of keys, %d of keys in turn, %d sequences blocked, %d skipped, %d jobs of plans (%d retries, %d deletions, %d moves), %d logs brought late (%d after the job's end), %d batches; %d dates of schedules became runs, %d were skipped, %d missed", f.Leaderships, f.Granted, f.Offered, f.With, f.Beside, f.Expired, f.TimedOut, f.Preempted, f.Outlived, f.Completed, f.Promoted,
 		f.Merged, f.Ghosts, f.Stale, f.Gone, f.Deleted, f.Removed, f.Moved, f.Disconnected, f.Tokened, f.SignedIn, f.Owned, f.Bounded, f.Edited, f.EditedLate, f.Delivered, f.HooksSkipped, f.FlowsRun, f.FlowsRetried, f.FlowsCompleted, f.FlowsFailed, f.FlowsCancelled, f.Skipped, f.Grown, f.Lapsed, f.Overtaken, f.Foreseen, f.Keyed, f.Turned, f.KeysBlocked, f.KeysSkipped, f.Planned, f.PlannedRetries, f.PlannedDeletions, f.PlannedMoves, f.LogsKept, f.LogsLate, f.Batched, f.Dated, f.DatesSkipped, f.DatesMissed)
 }
 
@@ -160,6 +163,8 @@ type auditLease struct {
 	// timesOut is when its max_runtime is over, 0 for never.
 	timesOut rota.Clock
 	acked    bool
+	// outlives says that its job ends, or ended, without it: its worker has not confirmed.
+	outlives bool
 	// repeated is set if its worker learned of it only from the answer to a beat, later than a worker that beats every 2 s.
 	repeated bool
 	// abandonedAt and the rest: of a lease whose worker died.
@@ -173,7 +178,7 @@ type auditLease struct {
 }
 
 func newAuditor(w *World) *auditor {
-	return &auditor{w: w, keys: map[rota.JobID]string{}, holders: map[string]rota.JobID{}, accepted: map[rota.JobID]bool{}, expires: map[rota.JobID]rota.Clock{},
+	return &auditor{w: w, keys: map[rota.JobID]string{}, holders: map[string]rota.JobID{}, successors: map[string]rota.JobID{}, accepted: map[rota.JobID]bool{}, expires: map[rota.JobID]rota.Clock{},
 		jobs: map[rota.JobID]*auditJob{}, leases: map[rota.LeaseID]*auditLease{},
 		sessions: map[rota.WorkerID]rota.Session{}, flows: map[rota.WorkflowID]*auditFlow{},
 		deleted: map[uint64]bool{}, completions: map[rota.LeaseID]bool{}, revoked: map[string]rota.Date{}, roles: map[string][]rota.Grant{}, places: newPlaces(),
@@ -274,7 +279,7 @@ func (a *auditor) entry(n *node, r *fsm.Applied) {
 		case rota.EventProviderRegistered:
 			a.sessions[e.Worker] = e.Session
 		case rota.EventJobAssigned:
-			a.assigned(e, j)
+			a.assigned(r, e, j)
 		case rota.EventLeaseAcked, rota.EventLeaseRenewed:
 			if l := a.leases[e.Lease]; l != nil {
 				l.acked = true
@@ -300,13 +305,7 @@ func (a *auditor) entry(n *node, r *fsm.Applied) {
 		case rota.EventJobPromoted:
 			a.Promoted++
 		case rota.EventLeaseRevoked:
-			if e.Reason == rota.ReasonPreempted {
-				a.Preempted++
-			}
-			if l := a.leases[e.Lease]; l != nil && l.abandonedAt != 0 && e.Reason == rota.ReasonTakenOver {
-				l.takenOver = a.w.now - l.abandonedAt
-				a.remains(l)
-			}
+			askedBack(a, e)
 		case rota.EventJobDead, rota.EventJobExpired, rota.EventJobCancelled:
 			if j.terminal {
 				a.failf("job %s ended twice", e.Job)
@@ -316,10 +315,10 @@ func (a *auditor) entry(n *node, r *fsm.Applied) {
 			}
 			j.terminal = true
 			if !j.lease.IsZero() { // a failure for good tells of no end of the lease
-				if l := a.leases[j.lease]; l != nil {
+				if l := a.leases[j.lease]; l != nil && !l.outlives {
 					a.late(l)
+					delete(a.leases, j.lease)
 				}
-				delete(a.leases, j.lease)
 				j.lease = rota.LeaseID{}
 			}
 		}
@@ -336,6 +335,25 @@ func (a *auditor) entry(n *node, r *fsm.Applied) {
 	a.keysSettled(r)
 	a.plansSettled()
 	a.datedSettled(n)
+}
+
+// askedBack follows a lease that its worker is asked to give up.
+func askedBack(a *auditor, e *rota.Event) {
+	if e.Reason == rota.ReasonPreempted {
+		a.Preempted++
+	}
+	l := a.leases[e.Lease]
+	if l == nil {
+		return
+	}
+	if e.Reason.EndsJob() {
+		l.outlives = true
+		a.Outlived++
+	}
+	if l.abandonedAt != 0 && e.Reason == rota.ReasonTakenOver {
+		l.takenOver = a.w.now - l.abandonedAt
+		a.remains(l)
+	}
 }
 
 // stale holds an entry of a leadership that is over against SPEC §3.2: it moves no
@@ -371,10 +389,15 @@ func saysGone(entry *fsmpb.Entry, worker rota.WorkerID) bool {
 	})
 }
 
-func (a *auditor) assigned(e *rota.Event, j *auditJob) {
+func (a *auditor) assigned(r *fsm.Applied, e *rota.Event, j *auditJob) {
 	a.Granted++
 	if !j.lease.IsZero() || j.terminal {
 		a.failf("job %s was leased while lease %s is open (or it ended)", e.Job, j.lease)
+	}
+	for id, l := range a.leases {
+		if key, unique := a.keys[e.Job]; l.outlives && (l.job == e.Job || unique && a.keys[l.job] == key) {
+			a.failf("job %s was leased while the worker of lease %s of job %s, which ended, has not confirmed that it stopped", e.Job, id, l.job)
+		}
 	}
 	j.lease = e.Lease
 	timesOut := rota.Clock(0)
@@ -386,9 +409,7 @@ func (a *auditor) assigned(e *rota.Event, j *auditJob) {
 		if j.token.Compare(given.Lease.Token) >= 0 {
 			a.failf("job %s: token %s after %s", e.Job, given.Lease.Token, j.token)
 		}
-		if want := headersOf(e.Job); !maps.Equal(given.Spec.Headers, want) {
-			a.failf("the worker of job %s gets the headers %v, %v are wanted", e.Job, given.Spec.Headers, want)
-		}
+		delivered(a, r, e, &given)
 		j.token, timesOut = given.Lease.Token, given.TimesOut()
 	}
 	for _, k := range a.w.workers {
@@ -398,8 +419,35 @@ func (a *auditor) assigned(e *rota.Event, j *auditJob) {
 	}
 }
 
+// delivered checks what a lease's worker is given with it: the job, or, where that ended in the same entry, the revoked lease
+// with what names the job and nothing to begin with (SPEC §8.8).
+func delivered(a *auditor, r *fsm.Applied, e *rota.Event, given *rota.Assignment) {
+	over := rota.ReasonNone
+	for i := range r.Events {
+		if x := &r.Events[i]; x.Kind == rota.EventLeaseRevoked && x.Lease == e.Lease && x.Reason.EndsJob() {
+			over = x.Reason
+		}
+	}
+	spec := &given.Spec
+	if want := headersOf(e.Job); over == rota.ReasonNone && !maps.Equal(spec.Headers, want) {
+		a.failf("the worker of job %s gets the headers %v, %v are wanted", e.Job, spec.Headers, want)
+	}
+	if over == rota.ReasonNone {
+		return
+	}
+	bare := rota.JobSpec{ID: e.Job, Queue: e.Queue, Tenant: e.Tenant, Type: spec.Type, Keys: spec.Keys}
+	if given.Lease.Revoked != over || !reflect.DeepEqual(spec, &bare) {
+		a.failf("job %s ended (%s) as it was leased, and its worker gets the lease revoked by %s with %+v", e.Job, over, given.Lease.Revoked, *spec)
+	}
+}
+
 func (a *auditor) ended(e *rota.Event, j *auditJob) {
 	l := a.leases[e.Lease]
+	if l != nil && l.outlives && e.Kind == rota.EventLeaseCancelled {
+		delete(a.leases, e.Lease)
+		a.late(l)
+		return
+	}
 	if l == nil || j.lease != e.Lease {
 		a.failf("lease %s of job %s ended but was not open", e.Lease, e.Job)
 		return

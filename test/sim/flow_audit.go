@@ -215,6 +215,9 @@ func (x *auditFlow) ready(n *auditNode) (ready, lost bool) {
 func (a *auditor) nodeEvent(r *fsm.Applied, x *auditFlow, n *auditNode, e *rota.Event) {
 	id := x.flow.spec.ID
 	ready, lost := x.ready(n)
+	if l := a.leases[e.Lease]; l != nil && l.outlives && e.Kind == rota.EventLeaseCancelled {
+		return // its worker confirms, after the node ended, and perhaps the workflow
+	}
 	if x.state != rota.WorkflowRunning && e.Kind != rota.EventAssignmentDropped {
 		a.failf("%s of node %s of workflow %s, which is %s", e.Kind, n.id, id, x.state)
 	}
@@ -246,7 +249,7 @@ func (a *auditor) nodeEvent(r *fsm.Applied, x *auditFlow, n *auditNode, e *rota.
 		x.fails(r.Index, n, rota.NodeState(rota.JobDead))
 	case rota.EventJobExpired:
 		x.fails(r.Index, n, rota.NodeState(rota.JobExpired))
-	case rota.EventLeaseCancelled:
+	case rota.EventLeaseCancelled, rota.EventLeaseRevoked:
 		n.held = true
 	case rota.EventJobCancelled:
 		a.nodeCancelled(r, x, n, e, lost)

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/rotasched/rota"
@@ -174,6 +175,11 @@ func (a *auditor) keysAllow(e *rota.Event, at rota.Clock) {
 		r, open := m.rule(key), int64(0)
 		for _, o := range m.sharing(count) {
 			if o.id != e.Job && !a.jobs[o.id].lease.IsZero() {
+				open++
+			}
+		}
+		for _, l := range a.leases { // a slot is taken until the worker has stopped
+			if s := m.specs[l.job]; l.outlives && s != nil && slices.ContainsFunc(s.Keys, func(k string) bool { return m.count(l.job, k) == count }) {
 				open++
 			}
 		}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -67,6 +68,9 @@ func (s *scheduler) next() {
 		s.fill(scheduleNames[i])
 	case 8:
 		if s.chance.IntN(3) == 0 {
+			s.install()
+		}
+		if s.chance.IntN(3) == 0 {
 			s.ask(&fsmpb.Op{Op: &fsmpb.Op_DeleteSchedule{DeleteSchedule: &fsmpb.DeleteSchedule{Name: name}}})
 		}
 	default:
@@ -112,7 +116,7 @@ func (s *scheduler) fill(name rota.ScheduleName) {
 	if !ok {
 		return
 	}
-	table, err := cron.Of(due.Times, due.Set)
+	table, err := cron.Embedded().Of(due.Times, due.Set)
 	if err != nil {
 		s.w.audit.failf("schedule %s means nothing: %v", name, err)
 		return
@@ -120,7 +124,7 @@ func (s *scheduler) fill(name rota.ScheduleName) {
 	until := int64(m.Head().Date) - int64(s.chance.IntN(60_000))
 	dates, _ := cron.Between(table, until-int64(s.chance.IntN(60_000)), until, rota.MaxScheduleDates)
 	s.ask(&fsmpb.Op{Op: &fsmpb.Op_BackfillSchedule{BackfillSchedule: &fsmpb.BackfillSchedule{Name: string(name), Version: due.Version,
-		DatesMs: dates, Overlap: uint32([]rota.Overlap{rota.OverlapQueueAll, rota.OverlapQueueAll, rota.OverlapSkip}[s.chance.IntN(3)])}}})
+		DatesMs: dates, Tzdata: installedZones(m), Overlap: uint32([]rota.Overlap{rota.OverlapQueueAll, rota.OverlapQueueAll, rota.OverlapSkip}[s.chance.IntN(3)])}}})
 }
 
 // look wants no date to be due for long, looking twice, and has the schedules pause.
@@ -190,7 +194,7 @@ func (l *leadership) fireDates(m *fsm.Machine) {
 	}
 	now := m.Head().Date
 	for _, due := range fsm.ActiveOf(&m.View) {
-		table, err := cron.Of(due.Times, due.Set)
+		table, err := cron.Embedded().Of(due.Times, due.Set)
 		if err != nil {
 			l.w.audit.failf("schedule %s means nothing: %v", due.Name, err)
 			return
@@ -200,11 +204,28 @@ func (l *leadership) fireDates(m *fsm.Machine) {
 		}
 		dates, missed := cron.Between(table, int64(due.Through), int64(now), rota.MaxScheduleDates)
 		op := &fsmpb.Op{Op: &fsmpb.Op_Fire{Fire: &fsmpb.Fire{Name: string(due.Name), Version: due.Version, FromMs: int64(due.Through),
-			UntilMs: int64(now), DatesMs: dates, Missed: uint64(missed), Tzdata: cron.TZData}}}
+			UntilMs: int64(now), DatesMs: dates, Missed: uint64(missed), Tzdata: cmp.Or(installedZones(m), cron.Release)}}}
 		for range 1 + s.chance.IntN(6)/5 {
 			l.propose(op, nil)
 		}
 	}
+}
+
+// installedZones returns what identifies the installed time zones, "" without any. All releases of this world have the
+// embedded zones: their schedules are in UTC.
+func installedZones(m *fsm.Machine) string {
+	t, _, ok := fsm.InstalledTZData(&m.View)
+	if !ok {
+		return ""
+	}
+	return t.Name()
+}
+
+// install puts another release of the time zone data into force, which refuses the dates that were calculated before.
+func (s *scheduler) install() {
+	year := s.chance.IntN(4)
+	s.ask(&fsmpb.Op{Op: &fsmpb.Op_SetTzdata{SetTzdata: &fsmpb.SetTZData{Release: fmt.Sprintf("203%da", year), ReleasedMs: int64(1 + year),
+		Data: fmt.Append(nil, "zones ", s.chance.IntN(3))}}})
 }
 
 // everyOf is how many milliseconds lie between the dates of a schedule of this world.

@@ -192,10 +192,16 @@ func (a *auditor) inTurns(r *fsm.Applied, e *rota.Event) {
 	if !ok {
 		return
 	}
+	outlives := false // its lease, or that of its earlier life, counts until the worker confirms
+	for _, l := range a.leases {
+		outlives = outlives || l.outlives && l.job == e.Job && e.Lease.IsZero()
+	}
 	switch e.Kind {
 	case rota.EventLeaseExpired, rota.EventLeaseCancelled, rota.EventLeaseDeclined, rota.EventJobCompleted, rota.EventJobRetryScheduled, rota.EventJobDelayed,
 		rota.EventJobDead, rota.EventJobCancelled, rota.EventJobExpired, rota.EventJobEnqueued:
-		t.ends(party, e.Job, r.Index)
+		if !outlives {
+			t.ends(party, e.Job, r.Index)
+		}
 	}
 	switch e.Kind {
 	case rota.EventJobEnqueued:

@@ -38,7 +38,8 @@ func (u *uniquer) next() {
 	s := rota.NewJobSpec("work", []byte(fmt.Sprint(u.n)))
 	s.ID, s.Tenant = rota.JobID(fmt.Sprint("u", u.n)), "t0"
 	s.Unique = &rota.Unique{Key: fmt.Sprint("k", u.chance.IntN(3)),
-		OnConflict: []string{rota.UniqueRefuse, rota.UniqueExisting, rota.UniqueReplace, rota.UniqueExtend}[u.chance.IntN(4)]}
+		OnConflict: []string{rota.UniqueRefuse, rota.UniqueExisting, rota.UniqueReplace, rota.UniqueExtend, rota.UniqueAfter,
+			rota.UniqueCollect}[u.chance.IntN(6)]}
 	if u.chance.IntN(2) == 0 {
 		s.Delay = millis.Duration(int64(u.chance.IntN(4_000)))
 	}
@@ -78,17 +79,32 @@ func (a *auditor) unique(e *rota.Event) {
 		return
 	}
 	switch e.Kind {
+	case rota.EventJobBlocked:
+		if holder, held := a.holders[key]; !held || a.successors[key] != "" {
+			a.failf("job %s follows %q, as does %q, by unique key %s", e.Job, holder, a.successors[key], key)
+		}
+		a.successors[key] = e.Job
 	case rota.EventJobEnqueued, rota.EventJobDelayed:
 		if holder, held := a.holders[key]; held && holder != e.Job {
 			a.failf("jobs %s and %s are alive with one unique key, %s", holder, e.Job, key)
 		}
+		if next := a.successors[key]; next != "" && next != e.Job && a.holders[key] == "" {
+			a.failf("job %s took unique key %s before %s, whose turn it was", e.Job, key, next)
+		}
+		if a.successors[key] == e.Job {
+			delete(a.successors, key)
+		}
 		a.holders[key] = e.Job
 	case rota.EventJobMerged:
 		a.Merged++
-		if a.holders[key] != e.Job {
+		if a.holders[key] != e.Job && a.successors[key] != e.Job {
 			a.failf("a job was merged into %s, which does not hold its key %s", e.Job, key)
 		}
 	case rota.EventJobCompleted, rota.EventJobDead, rota.EventJobExpired, rota.EventJobCancelled:
-		delete(a.holders, key)
+		if a.successors[key] == e.Job {
+			delete(a.successors, key)
+		} else {
+			delete(a.holders, key)
+		}
 	}
 }

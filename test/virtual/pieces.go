@@ -12,7 +12,7 @@ import (
 
 // What users do of SPEC §17 to §24 is kept as chaos histories keep it, and is judged by the
 // checkers of those.
-var piecesJudged = []string{"schedules", "keys", "uniques", "batches", "plans", "gates", "workflows", "job_logs"}
+var piecesJudged = []string{"schedules", "leases", "keys", "uniques", "batches", "plans", "gates", "workflows", "job_logs"}
 
 // The schedules: runs of one live beside each other, those of the other take longer than its dates
 // lie apart.
@@ -42,7 +42,7 @@ func (l *life) makeRules(ctx context.Context, admin *client.Client) {
 			l.violate("founding", "schedule %s: %v", s.name, err)
 		}
 		l.ledger.kept.With(func(h *check.History) {
-			h.Schedules = append(h.Schedules, check.ScheduleFacts{Name: string(s.name), EveryMs: s.every.Milliseconds()})
+			h.Schedules = append(h.Schedules, check.ScheduleFacts{Name: string(s.name), EveryMs: s.every.Milliseconds(), InTurn: s.overlap != rota.OverlapAllow})
 		})
 	}
 }

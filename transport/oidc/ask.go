@@ -16,6 +16,7 @@ import (
 	gooidc "github.com/coreos/go-oidc/v3/oidc"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/jsonparts"
 	"github.com/rotasched/rota/internal/limits"
 )
 
@@ -192,7 +193,7 @@ func (a *asker) fetch(r *http.Request) (got answer) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
 	}
-	if err := json.Unmarshal(body, &set); err != nil {
+	if err := jsonparts.Read(body, &set, false); err != nil {
 		return answer{err: errors.New("its answer is no JSON of a configuration, nor of keys")}
 	}
 	if n := len(set.Keys); n > keysMost {

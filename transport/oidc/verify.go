@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/json"
 	"net/http"
 	"slices"
 	"strings"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/internal/access"
+	"github.com/rotasched/rota/internal/jsonparts"
 	"github.com/rotasched/rota/internal/limits"
 )
 
@@ -164,7 +164,7 @@ func read(jwt string) (c claims, signed string, err error) {
 			return nil, "", rota.Refusef(rota.KindInvalid, "jwt", "the identity token is no JWT: part %d of it is not in base64 for URLs, without padding", i+1)
 		}
 	}
-	if err := json.Unmarshal(read[1], &c); err != nil {
+	if err := jsonparts.Read(read[1], &c, true); err != nil {
 		return nil, "", rota.Refusef(rota.KindInvalid, "jwt", "the identity token is no JWT: its second part is no object of JSON with the claims of one")
 	}
 	return c, parts[0] + "." + parts[1], nil

@@ -27,6 +27,8 @@ func (s *Site) maintenance() {
 		}
 		return answer(*words.StoredBackupFromWire(got), nil), nil
 	})
+	add(s, route{method: http.MethodPut, path: "/v1/cluster/tzdata", call: rotav1.Cluster_InstallTZData_FullMethodName, id: "installTZData",
+		says: "Put a release of the time zone database into force on the whole cluster"}, s.installTZData)
 	add(s, route{method: http.MethodPost, path: "/v1/cluster/transfer", call: rotav1.Cluster_TransferLeadership_FullMethodName, id: "transferLeadership",
 		optional: true, says: "Hand the leadership to a node, or to the one that the leader chooses"}, s.transfer)
 	add(s, route{method: http.MethodDelete, path: "/v1/cluster/peers/{id}", call: rotav1.Cluster_RemovePeer_FullMethodName, id: "removePeer",
@@ -49,6 +51,21 @@ func (s *Site) snapshot(ctx context.Context, _ *None) (*Pieces, error) {
 			return err
 		})
 	}, nil), nil
+}
+
+// TZInstallCall is a call that installs a release of the time zone database.
+type TZInstallCall struct{ Given In[rota.TZInstall] }
+
+func (s *Site) installTZData(ctx context.Context, in *TZInstallCall) (*Answer[rota.TZData], error) {
+	body, err := in.Given.read()
+	if err != nil {
+		return nil, err
+	}
+	got, err := s.options.Calls.Cluster.InstallTZData(ctx, words.TZInstallToWire(&body))
+	if err != nil {
+		return nil, err
+	}
+	return answer(*words.TZDataFromWire(got), nil), nil
 }
 
 // HandoverCall is a call that hands the leadership over.

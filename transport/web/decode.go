@@ -7,12 +7,13 @@ import (
 	"errors"
 	"io"
 	"reflect"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/jsonparts"
+	"github.com/rotasched/rota/internal/nearest"
 )
 
 // In is a body that comes, in a field of what a call takes: as it came, until the call has returned. The library of
@@ -65,16 +66,10 @@ func decode(raw []byte, into any, place string) error {
 	if err := cmp.Or(notNull(raw, place), isText(raw, place)); err != nil {
 		return err
 	}
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.DisallowUnknownFields()
-	err := d.Decode(into)
-	if err == nil {
-		if _, more := d.Token(); more != io.EOF {
-			return rota.Refusef(rota.KindInvalid, at(place, "body"), "there is more behind the JSON of %s: one object is wanted", at(place, "body"))
-		}
-		return nil
+	if err := jsonparts.Read(raw, into, true); err != nil {
+		return misread(err, place)
 	}
-	return misread(err, place)
+	return nil
 }
 
 // decodePart is decode for a part of JSON that was read already.
@@ -82,7 +77,10 @@ func decodePart(raw json.RawMessage, into json.Unmarshaler, place string) error 
 	if err := notNull(raw, place); err != nil {
 		return err
 	}
-	if err := into.UnmarshalJSON(raw); err != nil {
+	if err := into.UnmarshalJSON(raw); err != nil || jsonparts.MayRepeat(raw) {
+		if fault := jsonparts.Find(raw, reflect.TypeOf(into), true); fault != nil {
+			return misread(fault, place)
+		}
 		return misread(err, place)
 	}
 	return nil
@@ -103,29 +101,42 @@ func notNull(raw []byte, place string) error {
 	return nil
 }
 
-// misread refuses what encoding/json did not take, naming the field beneath a place.
+// misread refuses what jsonparts.Read did not accept, naming the field beneath a place; nil is none.
 func misread(err error, place string) error {
-	if e, ok := errors.AsType[*rota.Error](err); ok {
-		own := *e
-		own.Subject = within(place, e.Subject)
-		return &own
+	if err == nil {
+		return nil
 	}
-	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		field := within(place, e.Field)
-		article := "a"
-		if strings.HasPrefix(e.Value, "object") || strings.HasPrefix(e.Value, "array") {
-			article = "an"
+	refuse := func(path, format string, args ...any) error {
+		return rota.Refusef(rota.KindInvalid, at(path, "body"), format, args...)
+	}
+	fault, found := errors.AsType[*jsonparts.Fault](err)
+	if found {
+		own := *fault
+		own.Path = within(place, fault.Path)
+		fault = &own
+	}
+	switch ours, refused := errors.AsType[*rota.Error](err); {
+	case refused:
+		own := *ours
+		switch {
+		case !found:
+			own.Subject = within(place, own.Subject)
+		case fault.Within: // the type's reader names the member
+			own.Subject = within(fault.Path, own.Subject)
+		default:
+			own.Subject = fault.Path
 		}
-		return rota.Refusef(rota.KindInvalid, field, "%s is %s %s: %s is wanted", field, article, e.Value, wanted(e))
+		return &own
+	case found && fault.Unknown:
+		return refuse(fault.Path, "%v%s; GET /openapi.json lists the fields", fault, nearest.Question(fault.Name, fault.Known))
+	case found:
+		return refuse(fault.Path, "%v", fault)
+	case errors.Is(err, jsonparts.ErrMore):
+		return refuse(place, "there is more behind the JSON of %s: one object is wanted", at(place, "body"))
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return refuse(place, "the JSON of the body ends too early")
 	}
-	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		field := within(place, head(strings.Trim(name, `"`)))
-		return rota.Refusef(rota.KindInvalid, field, "field %q is unknown: GET /openapi.json has those that are taken", field)
-	}
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return rota.Refusef(rota.KindInvalid, at(place, "body"), "the JSON of the body ends too early")
-	}
-	return rota.Refusef(rota.KindInvalid, at(place, "body"), "the body is not JSON: %s", head(err.Error()))
+	return refuse(place, "the body is not JSON: %s", head(err.Error()))
 }
 
 // within names a field beneath a place.
@@ -144,20 +155,4 @@ func at(place, otherwise string) string {
 		return otherwise
 	}
 	return place
-}
-
-// wanted says in JSON's words what a field takes.
-func wanted(e *json.UnmarshalTypeError) string {
-	switch name := e.Type.Kind().String(); {
-	case strings.HasPrefix(name, "int"), strings.HasPrefix(name, "uint"):
-		return "a whole number within " + name
-	case name == "bool":
-		return "true or false"
-	case name == "slice", name == "array":
-		return "a list"
-	case name == "map", name == "struct":
-		return "an object"
-	default:
-		return "a " + name
-	}
 }

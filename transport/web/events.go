@@ -44,20 +44,20 @@ func (s *Site) events(w http.ResponseWriter, r *http.Request) {
 		s.unknown(w, r)
 		return
 	}
+	form, wrong := formOf(r)
 	visit, err := s.options.Door.Stay(r, eventsCall)
 	if err != nil {
-		Refuse(w, err, 0)
+		refuseStream(w, err, form == asBlocks)
 		return
 	}
 	defer visit.Leave()
-	form, err := formOf(r)
-	if err != nil {
-		Refuse(w, err, 0)
+	if wrong != nil {
+		Refuse(w, wrong, 0)
 		return
 	}
 	filter, err := tailOf(r, form != nil && form.follows)
 	if err != nil {
-		Refuse(w, visit.Settle(err), 0)
+		refuseStream(w, visit.Settle(err), form == asBlocks)
 		return
 	}
 	ctx, cancel := context.WithCancelCause(visit.Context())
@@ -159,7 +159,7 @@ func (f *written) end(err error, draining bool) {
 	case err == nil:
 		f.out.end(nil)
 	case !f.out.begun:
-		Refuse(f.out.w, err, 0)
+		refuseStream(f.out.w, err, f.form == asBlocks)
 	case draining:
 		f.out.end(f.last(rest.StreamGoing, problemText(err)))
 	default:

@@ -139,18 +139,12 @@ func jobsOf(raw []byte) ([]json.RawMessage, error) {
 	if err := isText(raw, ""); err != nil {
 		return nil, err
 	}
-	members, lists, list := 0, 0, false
+	members, list := 0, false
 	if json.Valid(raw) && jsonparts.Members(raw, func(name, value []byte) {
 		members++
-		if string(name) == "jobs" {
-			lists++
-		}
 		list = string(name) == "jobs" && jsonparts.Elements(value, func(job []byte) { given.Jobs = append(given.Jobs, job) })
 	}) && members == 1 && list {
 		return given.Jobs, nil
-	}
-	if lists > 1 { // encoding/json would drop all but the last
-		return nil, rota.Refusef(rota.KindInvalid, "jobs", "jobs are given %d times: one list is wanted", lists)
 	}
 	given.Jobs = nil
 	err := decode(raw, &given, "")

@@ -294,7 +294,7 @@ func (s *Site) serveLive(w http.ResponseWriter, r *http.Request) {
 	}
 	visit, err := s.options.Door.Stay(r, liveCall)
 	if err != nil {
-		Refuse(w, err, 0)
+		refuseStream(w, err, true)
 		return
 	}
 	defer visit.Leave()
@@ -307,7 +307,7 @@ func (s *Site) serveLive(w http.ResponseWriter, r *http.Request) {
 		err = s.stage.join(v)
 	}
 	if err != nil {
-		Refuse(w, visit.Settle(err), 0)
+		refuseStream(w, visit.Settle(err), true)
 		return
 	}
 	defer func() {

@@ -50,12 +50,11 @@ func (s *Site) own() error {
 // compressFrom is the size from which responses are compressed.
 const compressFrom = 1 << 10
 
-// compress has responses compressed for who takes that.
-func (s *Site) compress() error {
+// compressing has responses compressed for who takes that.
+func compressing(h http.Handler) (http.Handler, error) {
 	wrap, err := gzhttp.NewWrapper(gzhttp.MinSize(compressFrom))
 	if err != nil {
-		return &rota.Error{Kind: rota.KindInternal, Op: "compress", Text: "the compression of HTTP", Cause: err}
+		return nil, &rota.Error{Kind: rota.KindInternal, Op: "compress", Text: "the compression of HTTP", Cause: err}
 	}
-	s.compressed = wrap(s.mux)
-	return nil
+	return wrap(h), nil
 }

@@ -116,7 +116,7 @@ func (s *Site) nextDates(ctx context.Context, in *NextQuery) (*Answer[rest.Dates
 	if dates == nil {
 		dates = []rota.Date{}
 	}
-	return answer(rest.Dates{Dates: dates}, got.GetAt()), nil
+	return answer(rest.Dates{Dates: dates, TZData: got.GetTzdata()}, got.GetAt()), nil
 }
 
 func (s *Site) pauseSchedule(ctx context.Context, in *VersionSetting[rest.SchedulePause]) (*Versioned[rota.Schedule], error) {

@@ -70,7 +70,7 @@ var (
 		reflect.TypeFor[rota.PlanSpec](): true, reflect.TypeFor[rota.KeyRule](): true, reflect.TypeFor[rest.KeySkip](): true,
 		reflect.TypeFor[rota.WorkflowSpec](): true, reflect.TypeFor[rota.NodeSpec](): true, reflect.TypeFor[rota.Gate](): true,
 		reflect.TypeFor[rota.Edge](): true, reflect.TypeFor[rest.WorkflowRetry](): true, reflect.TypeFor[rest.Signal](): true,
-		reflect.TypeFor[rest.Handover](): true, reflect.TypeFor[rota.WebhookSpec](): true, reflect.TypeFor[rest.WebhookPause](): true, reflect.TypeFor[rest.ScheduleResumption](): true, reflect.TypeFor[rest.ScheduleRun](): true}
+		reflect.TypeFor[rest.Handover](): true, reflect.TypeFor[rota.TZInstall](): true, reflect.TypeFor[rota.WebhookSpec](): true, reflect.TypeFor[rest.WebhookPause](): true, reflect.TypeFor[rest.ScheduleResumption](): true, reflect.TypeFor[rest.ScheduleRun](): true}
 )
 
 func openObject(description string) *huma.Schema {

@@ -65,7 +65,7 @@ func TestSchemas(t *testing.T) {
 	t.Parallel()
 	for _, v := range []any{
 		rota.Job{}, rota.JobSpec{}, rota.JobPage{}, rota.Explanation{}, rota.AttemptLog{}, rota.Queue{}, rota.Tenant{}, rota.Worker{},
-		rota.ClusterStatus{}, rota.ClusterSettings{}, rota.Identity{}, rota.Submitted{}, rest.JobsSubmitted{}, rest.JobOutcome{}, rest.Queues{},
+		rota.ClusterStatus{}, rota.Attention{}, rota.ClusterSettings{}, rota.Identity{}, rota.Submitted{}, rest.JobsSubmitted{}, rest.JobOutcome{}, rest.Queues{},
 		rest.Tenants{}, rest.Workers{}, rest.Problem{}, rest.Settings{}, rest.JobChange{}, rest.JobRetry{}, rest.JobSubmission{}, rest.Deleted{}, rota.Batch{},
 		rest.Batches{}, rest.BatchOpening{}, rota.ModeStatus{}, rest.ModeChange{}, rest.Peers{}, rota.Verdict{},
 		rota.Schedule{}, rota.ScheduleSpec{}, rest.Schedules{}, rest.Dates{}, rest.SchedulePause{}, rest.ScheduleResumption{}, rest.ScheduleRun{},
@@ -73,7 +73,7 @@ func TestSchemas(t *testing.T) {
 		rest.Blocks{}, rest.Anonymous{}, rest.Exchange{}, rest.Session{}, rest.SessionClaim{}, rest.Done{}, rest.PolicyKeys{}, rest.JobIDs{}, rest.JobRetries{}, rest.JobsChanged{},
 		rest.JobEnded{}, rest.ProofReport{}, rest.Plans{}, rest.KeyRules{}, rest.Keys{}, rest.KeySkip{}, rest.WorkflowRetry{}, rest.Signal{},
 		rota.Plan{}, rota.PlanPreview{}, rota.KeyRule{}, rota.Workflow{}, rota.WorkflowSpec{}, rota.WorkflowPage{}, rota.WorkflowSubmitted{},
-		rota.Signalled{}, rest.Handover{}, rest.Led{}, rota.StoredBackup{}, rota.AccessToken{}, rota.Role{}, rota.Issuer{},
+		rota.Signalled{}, rota.TZData{}, rota.TZInstall{}, rest.Handover{}, rest.Led{}, rota.StoredBackup{}, rota.AccessToken{}, rota.Role{}, rota.Issuer{},
 	} {
 		full := reflect.New(reflect.TypeOf(v)).Elem()
 		fill(full, 4)

@@ -3,11 +3,14 @@ package web
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
 	"sync"
 	"time"
 
 	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/api/rest"
 )
 
 const (
@@ -122,3 +125,25 @@ func problemText(err error) []byte {
 	text, _ := json.Marshal(problemOf(err).Problem) // it has texts and numbers only
 	return text
 }
+
+// refuseStream refuses a request for an answer that goes on; blocks says that server-sent events were asked for. A
+// browser's EventSource never connects again after another status than 200 (WHATWG HTML 9.2): while the reason passes,
+// such as a node that starts or goes, it gets a stream that says why it ends and when to come again.
+func refuseStream(w http.ResponseWriter, err error, blocks bool) {
+	switch kind := rota.KindOf(err); {
+	case !blocks, kind != rota.KindUnavailable && kind != rota.KindExhausted && kind != rota.KindTimeout:
+		Refuse(w, err, 0)
+		return
+	}
+	pause := time.Second
+	if refusal, ok := errors.AsType[*rota.Error](err); ok {
+		pause = min(max(pause, refusal.RetryAfter), pauseMost)
+	}
+	out := newStream(w)
+	if out.begin(mediaBlocks, fmt.Sprintf("retry: %d\n\n", pause.Milliseconds())) == nil {
+		out.end(asBlocks.last(rest.StreamGoing, problemText(err)))
+	}
+}
+
+// pauseMost bounds what a reader is asked to wait: it keeps that for as long as it follows.
+const pauseMost = 30 * time.Second

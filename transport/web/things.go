@@ -275,6 +275,15 @@ func (s *Site) cluster() {
 			status, err := words.ClusterStatusFromWire(got)
 			return versioned(status, status.ETag, nil), err
 		})
+	add(s, route{method: http.MethodGet, path: "/v1/attention", call: rotav1.Cluster_Attention_FullMethodName, id: "getAttention",
+		says: "What needs an operator, worst first, each with its runbook, as the node asked finds it"},
+		func(ctx context.Context, _ *None) (*Answer[rota.Attention], error) {
+			got, err := s.options.Calls.Cluster.Attention(ctx, &rotav1.AttentionRequest{})
+			if err != nil {
+				return nil, err
+			}
+			return answer(words.AttentionFromWire(got), nil), nil
+		})
 	add(s, route{method: http.MethodPut, path: "/v1/cluster", call: rotav1.Cluster_Set_FullMethodName, id: "setCluster",
 		says: "Change the cluster's own settings; dry_run=1 only reports the changes"}, s.setCluster)
 	add(s, route{method: http.MethodGet, path: "/v1/whoami", call: rotav1.Auth_WhoAmI_FullMethodName, id: "whoAmI",

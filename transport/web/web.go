@@ -40,6 +40,8 @@ type Calls struct {
 	// Lanes are the first lanes of a queue in an order, Views what each node finds of each other one.
 	Lanes func(ctx context.Context, queue string, most int, oldest bool, read *rotav1.Read) (rest.Lanes, *rotav1.ReadAt, error)
 	Views func(ctx context.Context) (rest.Views, error)
+	// DatesOf are the first dates of a schedule that is not set yet.
+	DatesOf func(times *rota.ScheduleTimes, most int) ([]rota.Date, error)
 	// Round is a round as it is computed again.
 	Round func(ctx context.Context, epoch, height uint64) (rest.Round, *rotav1.ReadAt, error)
 	// Submit is Jobs.Submit in words, Await Jobs.Wait for one job.
@@ -153,7 +155,8 @@ func New(options Options) (*Site, error) {
 	if err := s.own(); err != nil {
 		return nil, err
 	}
-	if err := s.compress(); err != nil {
+	var err error
+	if s.compressed, err = compressing(s.mux); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -232,7 +235,7 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Refuse(w, rota.Refusef(rota.KindInvalid, "url", "the address has %d bytes: at most %d are taken", n, maxURL), http.StatusRequestURITooLong)
 		return
 	}
-	if err := s.cross.Check(r); err != nil && !s.ofNode(r) {
+	if err := s.cross.Check(r); err != nil && !s.options.ofNode(r) {
 		Refuse(w, rota.Refusef(rota.KindDenied, "origin", "a page of another site asked for this: --cors-origin lets pages of an origin call"), 0)
 		return
 	}
@@ -252,9 +255,9 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // ofNode reports whether a page of another node of the cluster asks.
-func (s *Site) ofNode(r *http.Request) bool {
+func (o *Options) ofNode(r *http.Request) bool {
 	origin := r.Header.Get("Origin")
-	return origin != "" && s.options.OfNode != nil && s.options.OfNode(origin)
+	return origin != "" && o.OfNode != nil && o.OfNode(origin)
 }
 
 // maxURL bounds an address.

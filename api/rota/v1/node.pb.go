@@ -539,7 +539,11 @@ type InspectResponse struct {
 	Autopilot *Autopilot  `protobuf:"bytes,11,opt,name=autopilot,proto3" json:"autopilot,omitempty"`
 	Health    []*HealthOf `protobuf:"bytes,12,rep,name=health,proto3" json:"health,omitempty"`
 	// What it finds of each other node.
-	Views         []*NodeView `protobuf:"bytes,13,rep,name=views,proto3" json:"views,omitempty"`
+	Views []*NodeView `protobuf:"bytes,13,rep,name=views,proto3" json:"views,omitempty"`
+	// Its raft's term, read after last_log_index.
+	Term uint64 `protobuf:"varint,14,opt,name=term,proto3" json:"term,omitempty"`
+	// Its last loss of applied entries.
+	Cut           *LogCut `protobuf:"bytes,15,opt,name=cut,proto3" json:"cut,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -665,6 +669,90 @@ func (x *InspectResponse) GetViews() []*NodeView {
 	return nil
 }
 
+func (x *InspectResponse) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+func (x *InspectResponse) GetCut() *LogCut {
+	if x != nil {
+		return x.Cut
+	}
+	return nil
+}
+
+// LogCut says that a leader replaced the entries from to to, which a node had applied; term is that of the first of them
+// there, at_ms when, Unix milliseconds.
+type LogCut struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	From          uint64                 `protobuf:"varint,1,opt,name=from,proto3" json:"from,omitempty"`
+	To            uint64                 `protobuf:"varint,2,opt,name=to,proto3" json:"to,omitempty"`
+	Term          uint64                 `protobuf:"varint,3,opt,name=term,proto3" json:"term,omitempty"`
+	AtMs          int64                  `protobuf:"varint,4,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LogCut) Reset() {
+	*x = LogCut{}
+	mi := &file_rota_v1_node_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LogCut) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LogCut) ProtoMessage() {}
+
+func (x *LogCut) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_node_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LogCut.ProtoReflect.Descriptor instead.
+func (*LogCut) Descriptor() ([]byte, []int) {
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *LogCut) GetFrom() uint64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *LogCut) GetTo() uint64 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
+func (x *LogCut) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+func (x *LogCut) GetAtMs() int64 {
+	if x != nil {
+		return x.AtMs
+	}
+	return 0
+}
+
 // NodeView is what a node finds of another one.
 type NodeView struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -682,7 +770,7 @@ type NodeView struct {
 
 func (x *NodeView) Reset() {
 	*x = NodeView{}
-	mi := &file_rota_v1_node_proto_msgTypes[10]
+	mi := &file_rota_v1_node_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -694,7 +782,7 @@ func (x *NodeView) String() string {
 func (*NodeView) ProtoMessage() {}
 
 func (x *NodeView) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[10]
+	mi := &file_rota_v1_node_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -707,7 +795,7 @@ func (x *NodeView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeView.ProtoReflect.Descriptor instead.
 func (*NodeView) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{10}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *NodeView) GetId() string {
@@ -756,7 +844,7 @@ type HealthOf struct {
 
 func (x *HealthOf) Reset() {
 	*x = HealthOf{}
-	mi := &file_rota_v1_node_proto_msgTypes[11]
+	mi := &file_rota_v1_node_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -768,7 +856,7 @@ func (x *HealthOf) String() string {
 func (*HealthOf) ProtoMessage() {}
 
 func (x *HealthOf) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[11]
+	mi := &file_rota_v1_node_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -781,7 +869,7 @@ func (x *HealthOf) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthOf.ProtoReflect.Descriptor instead.
 func (*HealthOf) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{11}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *HealthOf) GetId() string {
@@ -808,7 +896,7 @@ type CheckRequest struct {
 
 func (x *CheckRequest) Reset() {
 	*x = CheckRequest{}
-	mi := &file_rota_v1_node_proto_msgTypes[12]
+	mi := &file_rota_v1_node_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -820,7 +908,7 @@ func (x *CheckRequest) String() string {
 func (*CheckRequest) ProtoMessage() {}
 
 func (x *CheckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[12]
+	mi := &file_rota_v1_node_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -833,7 +921,7 @@ func (x *CheckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckRequest.ProtoReflect.Descriptor instead.
 func (*CheckRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{12}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CheckRequest) GetCaller() *Caller {
@@ -859,7 +947,7 @@ type CheckResponse struct {
 
 func (x *CheckResponse) Reset() {
 	*x = CheckResponse{}
-	mi := &file_rota_v1_node_proto_msgTypes[13]
+	mi := &file_rota_v1_node_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -871,7 +959,7 @@ func (x *CheckResponse) String() string {
 func (*CheckResponse) ProtoMessage() {}
 
 func (x *CheckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[13]
+	mi := &file_rota_v1_node_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -884,7 +972,7 @@ func (x *CheckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CheckResponse.ProtoReflect.Descriptor instead.
 func (*CheckResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{13}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CheckResponse) GetVerdict() *NodeVerdict {
@@ -907,7 +995,7 @@ type EventRangeRequest struct {
 
 func (x *EventRangeRequest) Reset() {
 	*x = EventRangeRequest{}
-	mi := &file_rota_v1_node_proto_msgTypes[14]
+	mi := &file_rota_v1_node_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -919,7 +1007,7 @@ func (x *EventRangeRequest) String() string {
 func (*EventRangeRequest) ProtoMessage() {}
 
 func (x *EventRangeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[14]
+	mi := &file_rota_v1_node_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -932,7 +1020,7 @@ func (x *EventRangeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventRangeRequest.ProtoReflect.Descriptor instead.
 func (*EventRangeRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{14}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *EventRangeRequest) GetCaller() *Caller {
@@ -968,7 +1056,7 @@ type EventRangeResponse struct {
 
 func (x *EventRangeResponse) Reset() {
 	*x = EventRangeResponse{}
-	mi := &file_rota_v1_node_proto_msgTypes[15]
+	mi := &file_rota_v1_node_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -980,7 +1068,7 @@ func (x *EventRangeResponse) String() string {
 func (*EventRangeResponse) ProtoMessage() {}
 
 func (x *EventRangeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[15]
+	mi := &file_rota_v1_node_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -993,7 +1081,7 @@ func (x *EventRangeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventRangeResponse.ProtoReflect.Descriptor instead.
 func (*EventRangeResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{15}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *EventRangeResponse) GetData() []byte {
@@ -1026,14 +1114,17 @@ type IntroduceRequest struct {
 	Starts   uint64 `protobuf:"varint,3,opt,name=starts,proto3" json:"starts,omitempty"`
 	Fresh    bool   `protobuf:"varint,4,opt,name=fresh,proto3" json:"fresh,omitempty"`
 	// The newest version of the rules that its binary knows.
-	RulesVersion  uint32 `protobuf:"varint,5,opt,name=rules_version,json=rulesVersion,proto3" json:"rules_version,omitempty"`
+	RulesVersion uint32 `protobuf:"varint,5,opt,name=rules_version,json=rulesVersion,proto3" json:"rules_version,omitempty"`
+	// How far its log has come: its term, and its last entry.
+	Term          uint64 `protobuf:"varint,6,opt,name=term,proto3" json:"term,omitempty"`
+	LastLogIndex  uint64 `protobuf:"varint,7,opt,name=last_log_index,json=lastLogIndex,proto3" json:"last_log_index,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *IntroduceRequest) Reset() {
 	*x = IntroduceRequest{}
-	mi := &file_rota_v1_node_proto_msgTypes[16]
+	mi := &file_rota_v1_node_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1045,7 +1136,7 @@ func (x *IntroduceRequest) String() string {
 func (*IntroduceRequest) ProtoMessage() {}
 
 func (x *IntroduceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[16]
+	mi := &file_rota_v1_node_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1058,7 +1149,7 @@ func (x *IntroduceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IntroduceRequest.ProtoReflect.Descriptor instead.
 func (*IntroduceRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{16}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *IntroduceRequest) GetCaller() *Caller {
@@ -1096,6 +1187,20 @@ func (x *IntroduceRequest) GetRulesVersion() uint32 {
 	return 0
 }
 
+func (x *IntroduceRequest) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+func (x *IntroduceRequest) GetLastLogIndex() uint64 {
+	if x != nil {
+		return x.LastLogIndex
+	}
+	return 0
+}
+
 type IntroduceResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1104,7 +1209,7 @@ type IntroduceResponse struct {
 
 func (x *IntroduceResponse) Reset() {
 	*x = IntroduceResponse{}
-	mi := &file_rota_v1_node_proto_msgTypes[17]
+	mi := &file_rota_v1_node_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1116,7 +1221,7 @@ func (x *IntroduceResponse) String() string {
 func (*IntroduceResponse) ProtoMessage() {}
 
 func (x *IntroduceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[17]
+	mi := &file_rota_v1_node_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1129,7 +1234,7 @@ func (x *IntroduceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IntroduceResponse.ProtoReflect.Descriptor instead.
 func (*IntroduceResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{17}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{18}
 }
 
 // Asker is the principal of the call that a node passes on, which the leader authorises.
@@ -1144,7 +1249,7 @@ type Asker struct {
 
 func (x *Asker) Reset() {
 	*x = Asker{}
-	mi := &file_rota_v1_node_proto_msgTypes[18]
+	mi := &file_rota_v1_node_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1156,7 +1261,7 @@ func (x *Asker) String() string {
 func (*Asker) ProtoMessage() {}
 
 func (x *Asker) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[18]
+	mi := &file_rota_v1_node_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1169,7 +1274,7 @@ func (x *Asker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Asker.ProtoReflect.Descriptor instead.
 func (*Asker) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{18}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Asker) GetActor() string {
@@ -1206,7 +1311,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_rota_v1_node_proto_msgTypes[19]
+	mi := &file_rota_v1_node_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1218,7 +1323,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[19]
+	mi := &file_rota_v1_node_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1231,7 +1336,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{19}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RemoveRequest) GetCaller() *Caller {
@@ -1263,7 +1368,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_rota_v1_node_proto_msgTypes[20]
+	mi := &file_rota_v1_node_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1275,7 +1380,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[20]
+	mi := &file_rota_v1_node_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1288,7 +1393,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{20}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{21}
 }
 
 type TransferRequest struct {
@@ -1303,7 +1408,7 @@ type TransferRequest struct {
 
 func (x *TransferRequest) Reset() {
 	*x = TransferRequest{}
-	mi := &file_rota_v1_node_proto_msgTypes[21]
+	mi := &file_rota_v1_node_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1315,7 +1420,7 @@ func (x *TransferRequest) String() string {
 func (*TransferRequest) ProtoMessage() {}
 
 func (x *TransferRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[21]
+	mi := &file_rota_v1_node_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1328,7 +1433,7 @@ func (x *TransferRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferRequest.ProtoReflect.Descriptor instead.
 func (*TransferRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{21}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *TransferRequest) GetCaller() *Caller {
@@ -1361,7 +1466,7 @@ type TransferResponse struct {
 
 func (x *TransferResponse) Reset() {
 	*x = TransferResponse{}
-	mi := &file_rota_v1_node_proto_msgTypes[22]
+	mi := &file_rota_v1_node_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1373,7 +1478,7 @@ func (x *TransferResponse) String() string {
 func (*TransferResponse) ProtoMessage() {}
 
 func (x *TransferResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[22]
+	mi := &file_rota_v1_node_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1386,7 +1491,7 @@ func (x *TransferResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferResponse.ProtoReflect.Descriptor instead.
 func (*TransferResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{22}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TransferResponse) GetLeader() string {
@@ -1409,7 +1514,7 @@ type ArchiveRangeRequest struct {
 
 func (x *ArchiveRangeRequest) Reset() {
 	*x = ArchiveRangeRequest{}
-	mi := &file_rota_v1_node_proto_msgTypes[23]
+	mi := &file_rota_v1_node_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1421,7 +1526,7 @@ func (x *ArchiveRangeRequest) String() string {
 func (*ArchiveRangeRequest) ProtoMessage() {}
 
 func (x *ArchiveRangeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[23]
+	mi := &file_rota_v1_node_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1434,7 +1539,7 @@ func (x *ArchiveRangeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArchiveRangeRequest.ProtoReflect.Descriptor instead.
 func (*ArchiveRangeRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{23}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ArchiveRangeRequest) GetCaller() *Caller {
@@ -1475,7 +1580,7 @@ type ArchiveSpan struct {
 
 func (x *ArchiveSpan) Reset() {
 	*x = ArchiveSpan{}
-	mi := &file_rota_v1_node_proto_msgTypes[24]
+	mi := &file_rota_v1_node_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1487,7 +1592,7 @@ func (x *ArchiveSpan) String() string {
 func (*ArchiveSpan) ProtoMessage() {}
 
 func (x *ArchiveSpan) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[24]
+	mi := &file_rota_v1_node_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1500,7 +1605,7 @@ func (x *ArchiveSpan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArchiveSpan.ProtoReflect.Descriptor instead.
 func (*ArchiveSpan) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{24}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ArchiveSpan) GetFrom() uint64 {
@@ -1528,7 +1633,7 @@ type ArchiveRecord struct {
 
 func (x *ArchiveRecord) Reset() {
 	*x = ArchiveRecord{}
-	mi := &file_rota_v1_node_proto_msgTypes[25]
+	mi := &file_rota_v1_node_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1540,7 +1645,7 @@ func (x *ArchiveRecord) String() string {
 func (*ArchiveRecord) ProtoMessage() {}
 
 func (x *ArchiveRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[25]
+	mi := &file_rota_v1_node_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1553,7 +1658,7 @@ func (x *ArchiveRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArchiveRecord.ProtoReflect.Descriptor instead.
 func (*ArchiveRecord) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{25}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ArchiveRecord) GetSeq() uint64 {
@@ -1585,7 +1690,7 @@ type ArchiveRangeResponse struct {
 
 func (x *ArchiveRangeResponse) Reset() {
 	*x = ArchiveRangeResponse{}
-	mi := &file_rota_v1_node_proto_msgTypes[26]
+	mi := &file_rota_v1_node_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1597,7 +1702,7 @@ func (x *ArchiveRangeResponse) String() string {
 func (*ArchiveRangeResponse) ProtoMessage() {}
 
 func (x *ArchiveRangeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[26]
+	mi := &file_rota_v1_node_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1610,7 +1715,7 @@ func (x *ArchiveRangeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArchiveRangeResponse.ProtoReflect.Descriptor instead.
 func (*ArchiveRangeResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{26}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ArchiveRangeResponse) GetCovered() []*ArchiveSpan {
@@ -1641,6 +1746,128 @@ func (x *ArchiveRangeResponse) GetLast() uint64 {
 	return 0
 }
 
+// ArchiveSumsRequest carries a node's own sum of the records of a span, for another to compare with.
+type ArchiveSumsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
+	From          uint64                 `protobuf:"varint,2,opt,name=from,proto3" json:"from,omitempty"`
+	To            uint64                 `protobuf:"varint,3,opt,name=to,proto3" json:"to,omitempty"`
+	Sum           []byte                 `protobuf:"bytes,4,opt,name=sum,proto3" json:"sum,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ArchiveSumsRequest) Reset() {
+	*x = ArchiveSumsRequest{}
+	mi := &file_rota_v1_node_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ArchiveSumsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ArchiveSumsRequest) ProtoMessage() {}
+
+func (x *ArchiveSumsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_node_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ArchiveSumsRequest.ProtoReflect.Descriptor instead.
+func (*ArchiveSumsRequest) Descriptor() ([]byte, []int) {
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *ArchiveSumsRequest) GetCaller() *Caller {
+	if x != nil {
+		return x.Caller
+	}
+	return nil
+}
+
+func (x *ArchiveSumsRequest) GetFrom() uint64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *ArchiveSumsRequest) GetTo() uint64 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
+func (x *ArchiveSumsRequest) GetSum() []byte {
+	if x != nil {
+		return x.Sum
+	}
+	return nil
+}
+
+type ArchiveSumsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether the sum is the same there; else the sum of each record there.
+	Same          bool             `protobuf:"varint,1,opt,name=same,proto3" json:"same,omitempty"`
+	Records       []*ArchiveRecord `protobuf:"bytes,2,rep,name=records,proto3" json:"records,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ArchiveSumsResponse) Reset() {
+	*x = ArchiveSumsResponse{}
+	mi := &file_rota_v1_node_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ArchiveSumsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ArchiveSumsResponse) ProtoMessage() {}
+
+func (x *ArchiveSumsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_node_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ArchiveSumsResponse.ProtoReflect.Descriptor instead.
+func (*ArchiveSumsResponse) Descriptor() ([]byte, []int) {
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *ArchiveSumsResponse) GetSame() bool {
+	if x != nil {
+		return x.Same
+	}
+	return false
+}
+
+func (x *ArchiveSumsResponse) GetRecords() []*ArchiveRecord {
+	if x != nil {
+		return x.Records
+	}
+	return nil
+}
+
 type ArchiveRecordsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Caller        *Caller                `protobuf:"bytes,1,opt,name=caller,proto3" json:"caller,omitempty"`
@@ -1651,7 +1878,7 @@ type ArchiveRecordsRequest struct {
 
 func (x *ArchiveRecordsRequest) Reset() {
 	*x = ArchiveRecordsRequest{}
-	mi := &file_rota_v1_node_proto_msgTypes[27]
+	mi := &file_rota_v1_node_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1663,7 +1890,7 @@ func (x *ArchiveRecordsRequest) String() string {
 func (*ArchiveRecordsRequest) ProtoMessage() {}
 
 func (x *ArchiveRecordsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[27]
+	mi := &file_rota_v1_node_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1676,7 +1903,7 @@ func (x *ArchiveRecordsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArchiveRecordsRequest.ProtoReflect.Descriptor instead.
 func (*ArchiveRecordsRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{27}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ArchiveRecordsRequest) GetCaller() *Caller {
@@ -1703,7 +1930,7 @@ type ArchiveRecordsResponse struct {
 
 func (x *ArchiveRecordsResponse) Reset() {
 	*x = ArchiveRecordsResponse{}
-	mi := &file_rota_v1_node_proto_msgTypes[28]
+	mi := &file_rota_v1_node_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1715,7 +1942,7 @@ func (x *ArchiveRecordsResponse) String() string {
 func (*ArchiveRecordsResponse) ProtoMessage() {}
 
 func (x *ArchiveRecordsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[28]
+	mi := &file_rota_v1_node_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1728,7 +1955,7 @@ func (x *ArchiveRecordsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArchiveRecordsResponse.ProtoReflect.Descriptor instead.
 func (*ArchiveRecordsResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{28}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ArchiveRecordsResponse) GetRecords() []*ArchiveRecord {
@@ -1748,7 +1975,7 @@ type ListArchivedRequest struct {
 
 func (x *ListArchivedRequest) Reset() {
 	*x = ListArchivedRequest{}
-	mi := &file_rota_v1_node_proto_msgTypes[29]
+	mi := &file_rota_v1_node_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1760,7 +1987,7 @@ func (x *ListArchivedRequest) String() string {
 func (*ListArchivedRequest) ProtoMessage() {}
 
 func (x *ListArchivedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[29]
+	mi := &file_rota_v1_node_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1773,7 +2000,7 @@ func (x *ListArchivedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListArchivedRequest.ProtoReflect.Descriptor instead.
 func (*ListArchivedRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{29}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListArchivedRequest) GetCaller() *Caller {
@@ -1801,7 +2028,7 @@ type NodeLogRequest struct {
 
 func (x *NodeLogRequest) Reset() {
 	*x = NodeLogRequest{}
-	mi := &file_rota_v1_node_proto_msgTypes[30]
+	mi := &file_rota_v1_node_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1813,7 +2040,7 @@ func (x *NodeLogRequest) String() string {
 func (*NodeLogRequest) ProtoMessage() {}
 
 func (x *NodeLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[30]
+	mi := &file_rota_v1_node_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1826,7 +2053,7 @@ func (x *NodeLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeLogRequest.ProtoReflect.Descriptor instead.
 func (*NodeLogRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{30}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *NodeLogRequest) GetCaller() *Caller {
@@ -1861,7 +2088,7 @@ type NodeLogResponse struct {
 
 func (x *NodeLogResponse) Reset() {
 	*x = NodeLogResponse{}
-	mi := &file_rota_v1_node_proto_msgTypes[31]
+	mi := &file_rota_v1_node_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1873,7 +2100,7 @@ func (x *NodeLogResponse) String() string {
 func (*NodeLogResponse) ProtoMessage() {}
 
 func (x *NodeLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[31]
+	mi := &file_rota_v1_node_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1886,7 +2113,7 @@ func (x *NodeLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeLogResponse.ProtoReflect.Descriptor instead.
 func (*NodeLogResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{31}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *NodeLogResponse) GetKnown() bool {
@@ -1912,7 +2139,7 @@ type StateRequest struct {
 
 func (x *StateRequest) Reset() {
 	*x = StateRequest{}
-	mi := &file_rota_v1_node_proto_msgTypes[32]
+	mi := &file_rota_v1_node_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1924,7 +2151,7 @@ func (x *StateRequest) String() string {
 func (*StateRequest) ProtoMessage() {}
 
 func (x *StateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_node_proto_msgTypes[32]
+	mi := &file_rota_v1_node_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1937,7 +2164,7 @@ func (x *StateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateRequest.ProtoReflect.Descriptor instead.
 func (*StateRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_node_proto_rawDescGZIP(), []int{32}
+	return file_rota_v1_node_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *StateRequest) GetCaller() *Caller {
@@ -1983,7 +2210,7 @@ const file_rota_v1_node_proto_rawDesc = "" +
 	"\x0eInspectRequest\x12'\n" +
 	"\x06caller\x18\x01 \x01(\v2\x0f.rota.v1.CallerR\x06caller\x12\x1d\n" +
 	"\n" +
-	"digests_at\x18\x02 \x03(\x04R\tdigestsAt\"\xd6\x03\n" +
+	"digests_at\x18\x02 \x03(\x04R\tdigestsAt\"\x8d\x04\n" +
 	"\x0fInspectResponse\x12+\n" +
 	"\x06status\x18\x01 \x01(\v2\x13.rota.v1.NodeStatusR\x06status\x12\x17\n" +
 	"\awall_ms\x18\x02 \x01(\x03R\x06wallMs\x12\x18\n" +
@@ -2002,7 +2229,14 @@ const file_rota_v1_node_proto_rawDesc = "" +
 	" \x01(\tR\bidentity\x120\n" +
 	"\tautopilot\x18\v \x01(\v2\x12.rota.v1.AutopilotR\tautopilot\x12)\n" +
 	"\x06health\x18\f \x03(\v2\x11.rota.v1.HealthOfR\x06health\x12'\n" +
-	"\x05views\x18\r \x03(\v2\x11.rota.v1.NodeViewR\x05views\"\x82\x01\n" +
+	"\x05views\x18\r \x03(\v2\x11.rota.v1.NodeViewR\x05views\x12\x12\n" +
+	"\x04term\x18\x0e \x01(\x04R\x04term\x12!\n" +
+	"\x03cut\x18\x0f \x01(\v2\x0f.rota.v1.LogCutR\x03cut\"U\n" +
+	"\x06LogCut\x12\x12\n" +
+	"\x04from\x18\x01 \x01(\x04R\x04from\x12\x0e\n" +
+	"\x02to\x18\x02 \x01(\x04R\x02to\x12\x12\n" +
+	"\x04term\x18\x03 \x01(\x04R\x04term\x12\x13\n" +
+	"\x05at_ms\x18\x04 \x01(\x03R\x04atMs\"\x82\x01\n" +
 	"\bNodeView\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06gossip\x18\x02 \x01(\tR\x06gossip\x12\x1f\n" +
@@ -2025,13 +2259,15 @@ const file_rota_v1_node_proto_rawDesc = "" +
 	"\x12EventRangeResponse\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x12\x16\n" +
 	"\x06oldest\x18\x02 \x01(\x04R\x06oldest\x12\x12\n" +
-	"\x04next\x18\x03 \x01(\x04R\x04next\"\xaa\x01\n" +
+	"\x04next\x18\x03 \x01(\x04R\x04next\"\xe4\x01\n" +
 	"\x10IntroduceRequest\x12'\n" +
 	"\x06caller\x18\x01 \x01(\v2\x0f.rota.v1.CallerR\x06caller\x12\x1a\n" +
 	"\bidentity\x18\x02 \x01(\tR\bidentity\x12\x16\n" +
 	"\x06starts\x18\x03 \x01(\x04R\x06starts\x12\x14\n" +
 	"\x05fresh\x18\x04 \x01(\bR\x05fresh\x12#\n" +
-	"\rrules_version\x18\x05 \x01(\rR\frulesVersion\"\x13\n" +
+	"\rrules_version\x18\x05 \x01(\rR\frulesVersion\x12\x12\n" +
+	"\x04term\x18\x06 \x01(\x04R\x04term\x12$\n" +
+	"\x0elast_log_index\x18\a \x01(\x04R\flastLogIndex\"\x13\n" +
 	"\x11IntroduceResponse\"I\n" +
 	"\x05Asker\x12\x14\n" +
 	"\x05actor\x18\x01 \x01(\tR\x05actor\x12\x10\n" +
@@ -2063,7 +2299,15 @@ const file_rota_v1_node_proto_rawDesc = "" +
 	"\acovered\x18\x01 \x03(\v2\x14.rota.v1.ArchiveSpanR\acovered\x120\n" +
 	"\arecords\x18\x02 \x03(\v2\x16.rota.v1.ArchiveRecordR\arecords\x12\x14\n" +
 	"\x05floor\x18\x03 \x01(\x04R\x05floor\x12\x12\n" +
-	"\x04last\x18\x04 \x01(\x04R\x04last\"R\n" +
+	"\x04last\x18\x04 \x01(\x04R\x04last\"s\n" +
+	"\x12ArchiveSumsRequest\x12'\n" +
+	"\x06caller\x18\x01 \x01(\v2\x0f.rota.v1.CallerR\x06caller\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\x04R\x04from\x12\x0e\n" +
+	"\x02to\x18\x03 \x01(\x04R\x02to\x12\x10\n" +
+	"\x03sum\x18\x04 \x01(\fR\x03sum\"[\n" +
+	"\x13ArchiveSumsResponse\x12\x12\n" +
+	"\x04same\x18\x01 \x01(\bR\x04same\x120\n" +
+	"\arecords\x18\x02 \x03(\v2\x16.rota.v1.ArchiveRecordR\arecords\"R\n" +
 	"\x15ArchiveRecordsRequest\x12'\n" +
 	"\x06caller\x18\x01 \x01(\v2\x0f.rota.v1.CallerR\x06caller\x12\x10\n" +
 	"\x03ids\x18\x02 \x03(\tR\x03ids\"J\n" +
@@ -2080,7 +2324,7 @@ const file_rota_v1_node_proto_rawDesc = "" +
 	"\x05known\x18\x01 \x01(\bR\x05known\x12&\n" +
 	"\x05parts\x18\x02 \x03(\v2\x10.rota.v1.LogPartR\x05parts\"7\n" +
 	"\fStateRequest\x12'\n" +
-	"\x06caller\x18\x01 \x01(\v2\x0f.rota.v1.CallerR\x06caller2\x99\a\n" +
+	"\x06caller\x18\x01 \x01(\v2\x0f.rota.v1.CallerR\x06caller2\xe3\a\n" +
 	"\x04Node\x12<\n" +
 	"\aForward\x12\x17.rota.v1.ForwardRequest\x1a\x18.rota.v1.ForwardResponse\x12;\n" +
 	"\x04Beat\x12\x18.rota.v1.NodeBeatRequest\x1a\x19.rota.v1.NodeBeatResponse\x12<\n" +
@@ -2092,7 +2336,8 @@ const file_rota_v1_node_proto_rawDesc = "" +
 	"\tIntroduce\x12\x19.rota.v1.IntroduceRequest\x1a\x1a.rota.v1.IntroduceResponse\x129\n" +
 	"\x06Remove\x12\x16.rota.v1.RemoveRequest\x1a\x17.rota.v1.RemoveResponse\x12?\n" +
 	"\bTransfer\x12\x18.rota.v1.TransferRequest\x1a\x19.rota.v1.TransferResponse\x12K\n" +
-	"\fArchiveRange\x12\x1c.rota.v1.ArchiveRangeRequest\x1a\x1d.rota.v1.ArchiveRangeResponse\x12Q\n" +
+	"\fArchiveRange\x12\x1c.rota.v1.ArchiveRangeRequest\x1a\x1d.rota.v1.ArchiveRangeResponse\x12H\n" +
+	"\vArchiveSums\x12\x1b.rota.v1.ArchiveSumsRequest\x1a\x1c.rota.v1.ArchiveSumsResponse\x12Q\n" +
 	"\x0eArchiveRecords\x12\x1e.rota.v1.ArchiveRecordsRequest\x1a\x1f.rota.v1.ArchiveRecordsResponse\x12G\n" +
 	"\fListArchived\x12\x1c.rota.v1.ListArchivedRequest\x1a\x19.rota.v1.ListJobsResponse\x128\n" +
 	"\x03Log\x12\x17.rota.v1.NodeLogRequest\x1a\x18.rota.v1.NodeLogResponse\x128\n" +
@@ -2110,7 +2355,7 @@ func file_rota_v1_node_proto_rawDescGZIP() []byte {
 	return file_rota_v1_node_proto_rawDescData
 }
 
-var file_rota_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_rota_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_rota_v1_node_proto_goTypes = []any{
 	(*Caller)(nil),                 // 0: rota.v1.Caller
 	(*ForwardRequest)(nil),         // 1: rota.v1.ForwardRequest
@@ -2122,37 +2367,40 @@ var file_rota_v1_node_proto_goTypes = []any{
 	(*BarrierResponse)(nil),        // 7: rota.v1.BarrierResponse
 	(*InspectRequest)(nil),         // 8: rota.v1.InspectRequest
 	(*InspectResponse)(nil),        // 9: rota.v1.InspectResponse
-	(*NodeView)(nil),               // 10: rota.v1.NodeView
-	(*HealthOf)(nil),               // 11: rota.v1.HealthOf
-	(*CheckRequest)(nil),           // 12: rota.v1.CheckRequest
-	(*CheckResponse)(nil),          // 13: rota.v1.CheckResponse
-	(*EventRangeRequest)(nil),      // 14: rota.v1.EventRangeRequest
-	(*EventRangeResponse)(nil),     // 15: rota.v1.EventRangeResponse
-	(*IntroduceRequest)(nil),       // 16: rota.v1.IntroduceRequest
-	(*IntroduceResponse)(nil),      // 17: rota.v1.IntroduceResponse
-	(*Asker)(nil),                  // 18: rota.v1.Asker
-	(*RemoveRequest)(nil),          // 19: rota.v1.RemoveRequest
-	(*RemoveResponse)(nil),         // 20: rota.v1.RemoveResponse
-	(*TransferRequest)(nil),        // 21: rota.v1.TransferRequest
-	(*TransferResponse)(nil),       // 22: rota.v1.TransferResponse
-	(*ArchiveRangeRequest)(nil),    // 23: rota.v1.ArchiveRangeRequest
-	(*ArchiveSpan)(nil),            // 24: rota.v1.ArchiveSpan
-	(*ArchiveRecord)(nil),          // 25: rota.v1.ArchiveRecord
-	(*ArchiveRangeResponse)(nil),   // 26: rota.v1.ArchiveRangeResponse
-	(*ArchiveRecordsRequest)(nil),  // 27: rota.v1.ArchiveRecordsRequest
-	(*ArchiveRecordsResponse)(nil), // 28: rota.v1.ArchiveRecordsResponse
-	(*ListArchivedRequest)(nil),    // 29: rota.v1.ListArchivedRequest
-	(*NodeLogRequest)(nil),         // 30: rota.v1.NodeLogRequest
-	(*NodeLogResponse)(nil),        // 31: rota.v1.NodeLogResponse
-	(*StateRequest)(nil),           // 32: rota.v1.StateRequest
-	(*NodeStatus)(nil),             // 33: rota.v1.NodeStatus
-	(*Autopilot)(nil),              // 34: rota.v1.Autopilot
-	(*NodeHealth)(nil),             // 35: rota.v1.NodeHealth
-	(*NodeVerdict)(nil),            // 36: rota.v1.NodeVerdict
-	(*ListJobsRequest)(nil),        // 37: rota.v1.ListJobsRequest
-	(*LogPart)(nil),                // 38: rota.v1.LogPart
-	(*ListJobsResponse)(nil),       // 39: rota.v1.ListJobsResponse
-	(*SnapshotChunk)(nil),          // 40: rota.v1.SnapshotChunk
+	(*LogCut)(nil),                 // 10: rota.v1.LogCut
+	(*NodeView)(nil),               // 11: rota.v1.NodeView
+	(*HealthOf)(nil),               // 12: rota.v1.HealthOf
+	(*CheckRequest)(nil),           // 13: rota.v1.CheckRequest
+	(*CheckResponse)(nil),          // 14: rota.v1.CheckResponse
+	(*EventRangeRequest)(nil),      // 15: rota.v1.EventRangeRequest
+	(*EventRangeResponse)(nil),     // 16: rota.v1.EventRangeResponse
+	(*IntroduceRequest)(nil),       // 17: rota.v1.IntroduceRequest
+	(*IntroduceResponse)(nil),      // 18: rota.v1.IntroduceResponse
+	(*Asker)(nil),                  // 19: rota.v1.Asker
+	(*RemoveRequest)(nil),          // 20: rota.v1.RemoveRequest
+	(*RemoveResponse)(nil),         // 21: rota.v1.RemoveResponse
+	(*TransferRequest)(nil),        // 22: rota.v1.TransferRequest
+	(*TransferResponse)(nil),       // 23: rota.v1.TransferResponse
+	(*ArchiveRangeRequest)(nil),    // 24: rota.v1.ArchiveRangeRequest
+	(*ArchiveSpan)(nil),            // 25: rota.v1.ArchiveSpan
+	(*ArchiveRecord)(nil),          // 26: rota.v1.ArchiveRecord
+	(*ArchiveRangeResponse)(nil),   // 27: rota.v1.ArchiveRangeResponse
+	(*ArchiveSumsRequest)(nil),     // 28: rota.v1.ArchiveSumsRequest
+	(*ArchiveSumsResponse)(nil),    // 29: rota.v1.ArchiveSumsResponse
+	(*ArchiveRecordsRequest)(nil),  // 30: rota.v1.ArchiveRecordsRequest
+	(*ArchiveRecordsResponse)(nil), // 31: rota.v1.ArchiveRecordsResponse
+	(*ListArchivedRequest)(nil),    // 32: rota.v1.ListArchivedRequest
+	(*NodeLogRequest)(nil),         // 33: rota.v1.NodeLogRequest
+	(*NodeLogResponse)(nil),        // 34: rota.v1.NodeLogResponse
+	(*StateRequest)(nil),           // 35: rota.v1.StateRequest
+	(*NodeStatus)(nil),             // 36: rota.v1.NodeStatus
+	(*Autopilot)(nil),              // 37: rota.v1.Autopilot
+	(*NodeHealth)(nil),             // 38: rota.v1.NodeHealth
+	(*NodeVerdict)(nil),            // 39: rota.v1.NodeVerdict
+	(*ListJobsRequest)(nil),        // 40: rota.v1.ListJobsRequest
+	(*LogPart)(nil),                // 41: rota.v1.LogPart
+	(*ListJobsResponse)(nil),       // 42: rota.v1.ListJobsResponse
+	(*SnapshotChunk)(nil),          // 43: rota.v1.SnapshotChunk
 }
 var file_rota_v1_node_proto_depIdxs = []int32{
 	0,  // 0: rota.v1.ForwardRequest.caller:type_name -> rota.v1.Caller
@@ -2160,62 +2408,67 @@ var file_rota_v1_node_proto_depIdxs = []int32{
 	4,  // 2: rota.v1.NodeBeatRequest.beats:type_name -> rota.v1.WorkerBeat
 	0,  // 3: rota.v1.BarrierRequest.caller:type_name -> rota.v1.Caller
 	0,  // 4: rota.v1.InspectRequest.caller:type_name -> rota.v1.Caller
-	33, // 5: rota.v1.InspectResponse.status:type_name -> rota.v1.NodeStatus
-	34, // 6: rota.v1.InspectResponse.autopilot:type_name -> rota.v1.Autopilot
-	11, // 7: rota.v1.InspectResponse.health:type_name -> rota.v1.HealthOf
-	10, // 8: rota.v1.InspectResponse.views:type_name -> rota.v1.NodeView
-	35, // 9: rota.v1.HealthOf.health:type_name -> rota.v1.NodeHealth
-	0,  // 10: rota.v1.CheckRequest.caller:type_name -> rota.v1.Caller
-	36, // 11: rota.v1.CheckResponse.verdict:type_name -> rota.v1.NodeVerdict
-	0,  // 12: rota.v1.EventRangeRequest.caller:type_name -> rota.v1.Caller
-	0,  // 13: rota.v1.IntroduceRequest.caller:type_name -> rota.v1.Caller
-	0,  // 14: rota.v1.RemoveRequest.caller:type_name -> rota.v1.Caller
-	18, // 15: rota.v1.RemoveRequest.asker:type_name -> rota.v1.Asker
-	0,  // 16: rota.v1.TransferRequest.caller:type_name -> rota.v1.Caller
-	18, // 17: rota.v1.TransferRequest.asker:type_name -> rota.v1.Asker
-	0,  // 18: rota.v1.ArchiveRangeRequest.caller:type_name -> rota.v1.Caller
-	24, // 19: rota.v1.ArchiveRangeResponse.covered:type_name -> rota.v1.ArchiveSpan
-	25, // 20: rota.v1.ArchiveRangeResponse.records:type_name -> rota.v1.ArchiveRecord
-	0,  // 21: rota.v1.ArchiveRecordsRequest.caller:type_name -> rota.v1.Caller
-	25, // 22: rota.v1.ArchiveRecordsResponse.records:type_name -> rota.v1.ArchiveRecord
-	0,  // 23: rota.v1.ListArchivedRequest.caller:type_name -> rota.v1.Caller
-	37, // 24: rota.v1.ListArchivedRequest.list:type_name -> rota.v1.ListJobsRequest
-	0,  // 25: rota.v1.NodeLogRequest.caller:type_name -> rota.v1.Caller
-	38, // 26: rota.v1.NodeLogResponse.parts:type_name -> rota.v1.LogPart
-	0,  // 27: rota.v1.StateRequest.caller:type_name -> rota.v1.Caller
-	1,  // 28: rota.v1.Node.Forward:input_type -> rota.v1.ForwardRequest
-	3,  // 29: rota.v1.Node.Beat:input_type -> rota.v1.NodeBeatRequest
-	6,  // 30: rota.v1.Node.Barrier:input_type -> rota.v1.BarrierRequest
-	8,  // 31: rota.v1.Node.Inspect:input_type -> rota.v1.InspectRequest
-	12, // 32: rota.v1.Node.Check:input_type -> rota.v1.CheckRequest
-	14, // 33: rota.v1.Node.EventRange:input_type -> rota.v1.EventRangeRequest
-	16, // 34: rota.v1.Node.Introduce:input_type -> rota.v1.IntroduceRequest
-	19, // 35: rota.v1.Node.Remove:input_type -> rota.v1.RemoveRequest
-	21, // 36: rota.v1.Node.Transfer:input_type -> rota.v1.TransferRequest
-	23, // 37: rota.v1.Node.ArchiveRange:input_type -> rota.v1.ArchiveRangeRequest
-	27, // 38: rota.v1.Node.ArchiveRecords:input_type -> rota.v1.ArchiveRecordsRequest
-	29, // 39: rota.v1.Node.ListArchived:input_type -> rota.v1.ListArchivedRequest
-	30, // 40: rota.v1.Node.Log:input_type -> rota.v1.NodeLogRequest
-	32, // 41: rota.v1.Node.State:input_type -> rota.v1.StateRequest
-	2,  // 42: rota.v1.Node.Forward:output_type -> rota.v1.ForwardResponse
-	5,  // 43: rota.v1.Node.Beat:output_type -> rota.v1.NodeBeatResponse
-	7,  // 44: rota.v1.Node.Barrier:output_type -> rota.v1.BarrierResponse
-	9,  // 45: rota.v1.Node.Inspect:output_type -> rota.v1.InspectResponse
-	13, // 46: rota.v1.Node.Check:output_type -> rota.v1.CheckResponse
-	15, // 47: rota.v1.Node.EventRange:output_type -> rota.v1.EventRangeResponse
-	17, // 48: rota.v1.Node.Introduce:output_type -> rota.v1.IntroduceResponse
-	20, // 49: rota.v1.Node.Remove:output_type -> rota.v1.RemoveResponse
-	22, // 50: rota.v1.Node.Transfer:output_type -> rota.v1.TransferResponse
-	26, // 51: rota.v1.Node.ArchiveRange:output_type -> rota.v1.ArchiveRangeResponse
-	28, // 52: rota.v1.Node.ArchiveRecords:output_type -> rota.v1.ArchiveRecordsResponse
-	39, // 53: rota.v1.Node.ListArchived:output_type -> rota.v1.ListJobsResponse
-	31, // 54: rota.v1.Node.Log:output_type -> rota.v1.NodeLogResponse
-	40, // 55: rota.v1.Node.State:output_type -> rota.v1.SnapshotChunk
-	42, // [42:56] is the sub-list for method output_type
-	28, // [28:42] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	36, // 5: rota.v1.InspectResponse.status:type_name -> rota.v1.NodeStatus
+	37, // 6: rota.v1.InspectResponse.autopilot:type_name -> rota.v1.Autopilot
+	12, // 7: rota.v1.InspectResponse.health:type_name -> rota.v1.HealthOf
+	11, // 8: rota.v1.InspectResponse.views:type_name -> rota.v1.NodeView
+	10, // 9: rota.v1.InspectResponse.cut:type_name -> rota.v1.LogCut
+	38, // 10: rota.v1.HealthOf.health:type_name -> rota.v1.NodeHealth
+	0,  // 11: rota.v1.CheckRequest.caller:type_name -> rota.v1.Caller
+	39, // 12: rota.v1.CheckResponse.verdict:type_name -> rota.v1.NodeVerdict
+	0,  // 13: rota.v1.EventRangeRequest.caller:type_name -> rota.v1.Caller
+	0,  // 14: rota.v1.IntroduceRequest.caller:type_name -> rota.v1.Caller
+	0,  // 15: rota.v1.RemoveRequest.caller:type_name -> rota.v1.Caller
+	19, // 16: rota.v1.RemoveRequest.asker:type_name -> rota.v1.Asker
+	0,  // 17: rota.v1.TransferRequest.caller:type_name -> rota.v1.Caller
+	19, // 18: rota.v1.TransferRequest.asker:type_name -> rota.v1.Asker
+	0,  // 19: rota.v1.ArchiveRangeRequest.caller:type_name -> rota.v1.Caller
+	25, // 20: rota.v1.ArchiveRangeResponse.covered:type_name -> rota.v1.ArchiveSpan
+	26, // 21: rota.v1.ArchiveRangeResponse.records:type_name -> rota.v1.ArchiveRecord
+	0,  // 22: rota.v1.ArchiveSumsRequest.caller:type_name -> rota.v1.Caller
+	26, // 23: rota.v1.ArchiveSumsResponse.records:type_name -> rota.v1.ArchiveRecord
+	0,  // 24: rota.v1.ArchiveRecordsRequest.caller:type_name -> rota.v1.Caller
+	26, // 25: rota.v1.ArchiveRecordsResponse.records:type_name -> rota.v1.ArchiveRecord
+	0,  // 26: rota.v1.ListArchivedRequest.caller:type_name -> rota.v1.Caller
+	40, // 27: rota.v1.ListArchivedRequest.list:type_name -> rota.v1.ListJobsRequest
+	0,  // 28: rota.v1.NodeLogRequest.caller:type_name -> rota.v1.Caller
+	41, // 29: rota.v1.NodeLogResponse.parts:type_name -> rota.v1.LogPart
+	0,  // 30: rota.v1.StateRequest.caller:type_name -> rota.v1.Caller
+	1,  // 31: rota.v1.Node.Forward:input_type -> rota.v1.ForwardRequest
+	3,  // 32: rota.v1.Node.Beat:input_type -> rota.v1.NodeBeatRequest
+	6,  // 33: rota.v1.Node.Barrier:input_type -> rota.v1.BarrierRequest
+	8,  // 34: rota.v1.Node.Inspect:input_type -> rota.v1.InspectRequest
+	13, // 35: rota.v1.Node.Check:input_type -> rota.v1.CheckRequest
+	15, // 36: rota.v1.Node.EventRange:input_type -> rota.v1.EventRangeRequest
+	17, // 37: rota.v1.Node.Introduce:input_type -> rota.v1.IntroduceRequest
+	20, // 38: rota.v1.Node.Remove:input_type -> rota.v1.RemoveRequest
+	22, // 39: rota.v1.Node.Transfer:input_type -> rota.v1.TransferRequest
+	24, // 40: rota.v1.Node.ArchiveRange:input_type -> rota.v1.ArchiveRangeRequest
+	28, // 41: rota.v1.Node.ArchiveSums:input_type -> rota.v1.ArchiveSumsRequest
+	30, // 42: rota.v1.Node.ArchiveRecords:input_type -> rota.v1.ArchiveRecordsRequest
+	32, // 43: rota.v1.Node.ListArchived:input_type -> rota.v1.ListArchivedRequest
+	33, // 44: rota.v1.Node.Log:input_type -> rota.v1.NodeLogRequest
+	35, // 45: rota.v1.Node.State:input_type -> rota.v1.StateRequest
+	2,  // 46: rota.v1.Node.Forward:output_type -> rota.v1.ForwardResponse
+	5,  // 47: rota.v1.Node.Beat:output_type -> rota.v1.NodeBeatResponse
+	7,  // 48: rota.v1.Node.Barrier:output_type -> rota.v1.BarrierResponse
+	9,  // 49: rota.v1.Node.Inspect:output_type -> rota.v1.InspectResponse
+	14, // 50: rota.v1.Node.Check:output_type -> rota.v1.CheckResponse
+	16, // 51: rota.v1.Node.EventRange:output_type -> rota.v1.EventRangeResponse
+	18, // 52: rota.v1.Node.Introduce:output_type -> rota.v1.IntroduceResponse
+	21, // 53: rota.v1.Node.Remove:output_type -> rota.v1.RemoveResponse
+	23, // 54: rota.v1.Node.Transfer:output_type -> rota.v1.TransferResponse
+	27, // 55: rota.v1.Node.ArchiveRange:output_type -> rota.v1.ArchiveRangeResponse
+	29, // 56: rota.v1.Node.ArchiveSums:output_type -> rota.v1.ArchiveSumsResponse
+	31, // 57: rota.v1.Node.ArchiveRecords:output_type -> rota.v1.ArchiveRecordsResponse
+	42, // 58: rota.v1.Node.ListArchived:output_type -> rota.v1.ListJobsResponse
+	34, // 59: rota.v1.Node.Log:output_type -> rota.v1.NodeLogResponse
+	43, // 60: rota.v1.Node.State:output_type -> rota.v1.SnapshotChunk
+	46, // [46:61] is the sub-list for method output_type
+	31, // [31:46] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_rota_v1_node_proto_init() }
@@ -2230,7 +2483,7 @@ func file_rota_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rota_v1_node_proto_rawDesc), len(file_rota_v1_node_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   33,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -32,6 +32,7 @@ const (
 	Node_Remove_FullMethodName         = "/rota.v1.Node/Remove"
 	Node_Transfer_FullMethodName       = "/rota.v1.Node/Transfer"
 	Node_ArchiveRange_FullMethodName   = "/rota.v1.Node/ArchiveRange"
+	Node_ArchiveSums_FullMethodName    = "/rota.v1.Node/ArchiveSums"
 	Node_ArchiveRecords_FullMethodName = "/rota.v1.Node/ArchiveRecords"
 	Node_ListArchived_FullMethodName   = "/rota.v1.Node/ListArchived"
 	Node_Log_FullMethodName            = "/rota.v1.Node/Log"
@@ -65,6 +66,8 @@ type NodeClient interface {
 	Transfer(ctx context.Context, in *TransferRequest, opts ...grpc.CallOption) (*TransferResponse, error)
 	// ArchiveRange fetches a stretch of a node's archive (SPEC §10.5).
 	ArchiveRange(ctx context.Context, in *ArchiveRangeRequest, opts ...grpc.CallOption) (*ArchiveRangeResponse, error)
+	// ArchiveSums compares a stretch of two nodes' archives by sums (SPEC §10.5).
+	ArchiveSums(ctx context.Context, in *ArchiveSumsRequest, opts ...grpc.CallOption) (*ArchiveSumsResponse, error)
 	// ArchiveRecords asks for what a node's archive knows of single jobs.
 	ArchiveRecords(ctx context.Context, in *ArchiveRecordsRequest, opts ...grpc.CallOption) (*ArchiveRecordsResponse, error)
 	// ListArchived is Jobs.List for a node whose own history has gaps; one that has
@@ -186,6 +189,16 @@ func (c *nodeClient) ArchiveRange(ctx context.Context, in *ArchiveRangeRequest, 
 	return out, nil
 }
 
+func (c *nodeClient) ArchiveSums(ctx context.Context, in *ArchiveSumsRequest, opts ...grpc.CallOption) (*ArchiveSumsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ArchiveSumsResponse)
+	err := c.cc.Invoke(ctx, Node_ArchiveSums_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *nodeClient) ArchiveRecords(ctx context.Context, in *ArchiveRecordsRequest, opts ...grpc.CallOption) (*ArchiveRecordsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ArchiveRecordsResponse)
@@ -262,6 +275,8 @@ type NodeServer interface {
 	Transfer(context.Context, *TransferRequest) (*TransferResponse, error)
 	// ArchiveRange fetches a stretch of a node's archive (SPEC §10.5).
 	ArchiveRange(context.Context, *ArchiveRangeRequest) (*ArchiveRangeResponse, error)
+	// ArchiveSums compares a stretch of two nodes' archives by sums (SPEC §10.5).
+	ArchiveSums(context.Context, *ArchiveSumsRequest) (*ArchiveSumsResponse, error)
 	// ArchiveRecords asks for what a node's archive knows of single jobs.
 	ArchiveRecords(context.Context, *ArchiveRecordsRequest) (*ArchiveRecordsResponse, error)
 	// ListArchived is Jobs.List for a node whose own history has gaps; one that has
@@ -312,6 +327,9 @@ func (UnimplementedNodeServer) Transfer(context.Context, *TransferRequest) (*Tra
 }
 func (UnimplementedNodeServer) ArchiveRange(context.Context, *ArchiveRangeRequest) (*ArchiveRangeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ArchiveRange not implemented")
+}
+func (UnimplementedNodeServer) ArchiveSums(context.Context, *ArchiveSumsRequest) (*ArchiveSumsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ArchiveSums not implemented")
 }
 func (UnimplementedNodeServer) ArchiveRecords(context.Context, *ArchiveRecordsRequest) (*ArchiveRecordsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ArchiveRecords not implemented")
@@ -526,6 +544,24 @@ func _Node_ArchiveRange_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Node_ArchiveSums_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ArchiveSumsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NodeServer).ArchiveSums(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Node_ArchiveSums_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NodeServer).ArchiveSums(ctx, req.(*ArchiveSumsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Node_ArchiveRecords_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ArchiveRecordsRequest)
 	if err := dec(in); err != nil {
@@ -637,6 +673,10 @@ var Node_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ArchiveRange",
 			Handler:    _Node_ArchiveRange_Handler,
+		},
+		{
+			MethodName: "ArchiveSums",
+			Handler:    _Node_ArchiveSums_Handler,
 		},
 		{
 			MethodName: "ArchiveRecords",

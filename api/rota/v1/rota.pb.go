@@ -375,6 +375,8 @@ type JobSpec struct {
 	Batch string `protobuf:"bytes,62,opt,name=batch,proto3" json:"batch,omitempty"`
 	// Go to the worker as they are, such as trace context; no part of the content (SPEC §13.16).
 	Headers map[string]string `protobuf:"bytes,63,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Expires the job so long after its submission unless it was leased by then.
+	StartByMs int64 `protobuf:"varint,64,opt,name=start_by_ms,json=startByMs,proto3" json:"start_by_ms,omitempty"`
 	// The client library made the id up and submits it for the first time; no part
 	// of the job (SPEC §9.4).
 	Minted      bool  `protobuf:"varint,29,opt,name=minted,proto3" json:"minted,omitempty"`
@@ -639,6 +641,13 @@ func (x *JobSpec) GetHeaders() map[string]string {
 	return nil
 }
 
+func (x *JobSpec) GetStartByMs() int64 {
+	if x != nil {
+		return x.StartByMs
+	}
+	return 0
+}
+
 func (x *JobSpec) GetMinted() bool {
 	if x != nil {
 		return x.Minted
@@ -706,7 +715,7 @@ type Unique struct {
 	// Of PENDING, RUNNING and COMPLETED; none is the first two.
 	Scope  []string `protobuf:"bytes,4,rep,name=scope,proto3" json:"scope,omitempty"`
 	KeepMs int64    `protobuf:"varint,5,opt,name=keep_ms,json=keepMs,proto3" json:"keep_ms,omitempty"`
-	// refuse, existing, replace or extend; empty is the first.
+	// refuse, existing, replace, extend, after or collect; empty is the first.
 	OnConflict string `protobuf:"bytes,6,opt,name=on_conflict,json=onConflict,proto3" json:"on_conflict,omitempty"`
 	// 0 is an hour.
 	ExtendMaxMs   int64 `protobuf:"varint,7,opt,name=extend_max_ms,json=extendMaxMs,proto3" json:"extend_max_ms,omitempty"`
@@ -1351,7 +1360,9 @@ type Job struct {
 	// What dead jobs that failed alike have in common, 8 bytes.
 	Fingerprint []byte `protobuf:"bytes,31,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
 	// The job that holds the key that it is unique by (SPEC §18.1), where that is in its queue.
-	UniqueHolder  string `protobuf:"bytes,60,opt,name=unique_holder,json=uniqueHolder,proto3" json:"unique_holder,omitempty"`
+	UniqueHolder string `protobuf:"bytes,60,opt,name=unique_holder,json=uniqueHolder,proto3" json:"unique_holder,omitempty"`
+	// The job that this is, under the id of a submission that was merged into it (SPEC §18.2).
+	MergedInto    string `protobuf:"bytes,61,opt,name=merged_into,json=mergedInto,proto3" json:"merged_into,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1610,6 +1621,13 @@ func (x *Job) GetUniqueHolder() string {
 	return ""
 }
 
+func (x *Job) GetMergedInto() string {
+	if x != nil {
+		return x.MergedInto
+	}
+	return ""
+}
+
 type SubmitRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Jobs          []*JobSpec             `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
@@ -1719,7 +1737,10 @@ type Submitted struct {
 	// The submitter is asked to slow down (SPEC §4.6).
 	Throttle bool `protobuf:"varint,6,opt,name=throttle,proto3" json:"throttle,omitempty"`
 	// The job that it was merged into, which holds its key, where the caller may know it (SPEC §18.2).
-	Holder        string `protobuf:"bytes,7,opt,name=holder,proto3" json:"holder,omitempty"`
+	Holder string `protobuf:"bytes,7,opt,name=holder,proto3" json:"holder,omitempty"`
+	// What became of the payload of a submission that was merged: TAKEN, or why it was dropped (SPEC §18.2); empty where
+	// nothing was merged.
+	Merge         string `protobuf:"bytes,8,opt,name=merge,proto3" json:"merge,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1799,6 +1820,13 @@ func (x *Submitted) GetThrottle() bool {
 func (x *Submitted) GetHolder() string {
 	if x != nil {
 		return x.Holder
+	}
+	return ""
+}
+
+func (x *Submitted) GetMerge() string {
+	if x != nil {
+		return x.Merge
 	}
 	return ""
 }
@@ -8994,7 +9022,9 @@ type StatusResponse struct {
 	// The last backup that a leader stored, unset for none.
 	Backup *StoredBackup `protobuf:"bytes,17,opt,name=backup,proto3" json:"backup,omitempty"`
 	// The version of the cluster's own settings.
-	Etag          string `protobuf:"bytes,18,opt,name=etag,proto3" json:"etag,omitempty"`
+	Etag string `protobuf:"bytes,18,opt,name=etag,proto3" json:"etag,omitempty"`
+	// The time zones by which the asked node calculates dates.
+	Tzdata        *TZData `protobuf:"bytes,19,opt,name=tzdata,proto3" json:"tzdata,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -9155,6 +9185,181 @@ func (x *StatusResponse) GetEtag() string {
 	return ""
 }
 
+func (x *StatusResponse) GetTzdata() *TZData {
+	if x != nil {
+		return x.Tzdata
+	}
+	return nil
+}
+
+// TZData is a release of the IANA time zone database.
+type TZData struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Such as 2026f, and its date.
+	Release    string `protobuf:"bytes,1,opt,name=release,proto3" json:"release,omitempty"`
+	ReleasedMs int64  `protobuf:"varint,2,opt,name=released_ms,json=releasedMs,proto3" json:"released_ms,omitempty"`
+	// SHA-256 and number of the bytes of the packed zones.
+	Sha256 []byte `protobuf:"bytes,3,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	Bytes  int64  `protobuf:"varint,4,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// The log entry that put it into force, its date, and who asked for it; 0 and empty for the release in the
+	// binary of the node that answers.
+	Index         uint64 `protobuf:"varint,5,opt,name=index,proto3" json:"index,omitempty"`
+	InstalledMs   int64  `protobuf:"varint,6,opt,name=installed_ms,json=installedMs,proto3" json:"installed_ms,omitempty"`
+	By            string `protobuf:"bytes,7,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TZData) Reset() {
+	*x = TZData{}
+	mi := &file_rota_v1_rota_proto_msgTypes[110]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TZData) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TZData) ProtoMessage() {}
+
+func (x *TZData) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[110]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TZData.ProtoReflect.Descriptor instead.
+func (*TZData) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{110}
+}
+
+func (x *TZData) GetRelease() string {
+	if x != nil {
+		return x.Release
+	}
+	return ""
+}
+
+func (x *TZData) GetReleasedMs() int64 {
+	if x != nil {
+		return x.ReleasedMs
+	}
+	return 0
+}
+
+func (x *TZData) GetSha256() []byte {
+	if x != nil {
+		return x.Sha256
+	}
+	return nil
+}
+
+func (x *TZData) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *TZData) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *TZData) GetInstalledMs() int64 {
+	if x != nil {
+		return x.InstalledMs
+	}
+	return 0
+}
+
+func (x *TZData) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+type InstallTZDataRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Such as 2026f, and its date.
+	Release    string `protobuf:"bytes,1,opt,name=release,proto3" json:"release,omitempty"`
+	ReleasedMs int64  `protobuf:"varint,2,opt,name=released_ms,json=releasedMs,proto3" json:"released_ms,omitempty"`
+	// The packed zones, as rota tzdata install makes them: at most 256 KiB.
+	Data []byte `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
+	// Allows a release that is older than the one in force.
+	Older         bool `protobuf:"varint,4,opt,name=older,proto3" json:"older,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InstallTZDataRequest) Reset() {
+	*x = InstallTZDataRequest{}
+	mi := &file_rota_v1_rota_proto_msgTypes[111]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InstallTZDataRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InstallTZDataRequest) ProtoMessage() {}
+
+func (x *InstallTZDataRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[111]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InstallTZDataRequest.ProtoReflect.Descriptor instead.
+func (*InstallTZDataRequest) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{111}
+}
+
+func (x *InstallTZDataRequest) GetRelease() string {
+	if x != nil {
+		return x.Release
+	}
+	return ""
+}
+
+func (x *InstallTZDataRequest) GetReleasedMs() int64 {
+	if x != nil {
+		return x.ReleasedMs
+	}
+	return 0
+}
+
+func (x *InstallTZDataRequest) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *InstallTZDataRequest) GetOlder() bool {
+	if x != nil {
+		return x.Older
+	}
+	return false
+}
+
 type StoreBackupRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -9163,7 +9368,7 @@ type StoreBackupRequest struct {
 
 func (x *StoreBackupRequest) Reset() {
 	*x = StoreBackupRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[110]
+	mi := &file_rota_v1_rota_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9175,7 +9380,7 @@ func (x *StoreBackupRequest) String() string {
 func (*StoreBackupRequest) ProtoMessage() {}
 
 func (x *StoreBackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[110]
+	mi := &file_rota_v1_rota_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9188,7 +9393,7 @@ func (x *StoreBackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoreBackupRequest.ProtoReflect.Descriptor instead.
 func (*StoreBackupRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{110}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{112}
 }
 
 // StoredBackup is a backup as the state records it: the index of the state in it, when the
@@ -9206,7 +9411,7 @@ type StoredBackup struct {
 
 func (x *StoredBackup) Reset() {
 	*x = StoredBackup{}
-	mi := &file_rota_v1_rota_proto_msgTypes[111]
+	mi := &file_rota_v1_rota_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9218,7 +9423,7 @@ func (x *StoredBackup) String() string {
 func (*StoredBackup) ProtoMessage() {}
 
 func (x *StoredBackup) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[111]
+	mi := &file_rota_v1_rota_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9231,7 +9436,7 @@ func (x *StoredBackup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoredBackup.ProtoReflect.Descriptor instead.
 func (*StoredBackup) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{111}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *StoredBackup) GetIndex() uint64 {
@@ -9269,6 +9474,213 @@ func (x *StoredBackup) GetBytes() int64 {
 	return 0
 }
 
+type AttentionRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttentionRequest) Reset() {
+	*x = AttentionRequest{}
+	mi := &file_rota_v1_rota_proto_msgTypes[114]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttentionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttentionRequest) ProtoMessage() {}
+
+func (x *AttentionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[114]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttentionRequest.ProtoReflect.Descriptor instead.
+func (*AttentionRequest) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{114}
+}
+
+type AttentionResponse struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Node     string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	DateMs   int64                  `protobuf:"varint,2,opt,name=date_ms,json=dateMs,proto3" json:"date_ms,omitempty"`
+	Concerns []*Concern             `protobuf:"bytes,3,rep,name=concerns,proto3" json:"concerns,omitempty"`
+	// What was looked at.
+	Checked       []string `protobuf:"bytes,4,rep,name=checked,proto3" json:"checked,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttentionResponse) Reset() {
+	*x = AttentionResponse{}
+	mi := &file_rota_v1_rota_proto_msgTypes[115]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttentionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttentionResponse) ProtoMessage() {}
+
+func (x *AttentionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[115]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttentionResponse.ProtoReflect.Descriptor instead.
+func (*AttentionResponse) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{115}
+}
+
+func (x *AttentionResponse) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *AttentionResponse) GetDateMs() int64 {
+	if x != nil {
+		return x.DateMs
+	}
+	return 0
+}
+
+func (x *AttentionResponse) GetConcerns() []*Concern {
+	if x != nil {
+		return x.Concerns
+	}
+	return nil
+}
+
+func (x *AttentionResponse) GetChecked() []string {
+	if x != nil {
+		return x.Checked
+	}
+	return nil
+}
+
+// One problem that needs an operator.
+type Concern struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Kind     string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Critical bool                   `protobuf:"varint,2,opt,name=critical,proto3" json:"critical,omitempty"`
+	Node     string                 `protobuf:"bytes,3,opt,name=node,proto3" json:"node,omitempty"`
+	Queue    string                 `protobuf:"bytes,4,opt,name=queue,proto3" json:"queue,omitempty"`
+	Text     string                 `protobuf:"bytes,5,opt,name=text,proto3" json:"text,omitempty"`
+	Count    int64                  `protobuf:"varint,6,opt,name=count,proto3" json:"count,omitempty"`
+	// 0 where it is unknown.
+	SinceMs       int64  `protobuf:"varint,7,opt,name=since_ms,json=sinceMs,proto3" json:"since_ms,omitempty"`
+	Runbook       string `protobuf:"bytes,8,opt,name=runbook,proto3" json:"runbook,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Concern) Reset() {
+	*x = Concern{}
+	mi := &file_rota_v1_rota_proto_msgTypes[116]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Concern) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Concern) ProtoMessage() {}
+
+func (x *Concern) ProtoReflect() protoreflect.Message {
+	mi := &file_rota_v1_rota_proto_msgTypes[116]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Concern.ProtoReflect.Descriptor instead.
+func (*Concern) Descriptor() ([]byte, []int) {
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{116}
+}
+
+func (x *Concern) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Concern) GetCritical() bool {
+	if x != nil {
+		return x.Critical
+	}
+	return false
+}
+
+func (x *Concern) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *Concern) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *Concern) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *Concern) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *Concern) GetSinceMs() int64 {
+	if x != nil {
+		return x.SinceMs
+	}
+	return 0
+}
+
+func (x *Concern) GetRunbook() string {
+	if x != nil {
+		return x.Runbook
+	}
+	return ""
+}
+
 type PeersRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -9277,7 +9689,7 @@ type PeersRequest struct {
 
 func (x *PeersRequest) Reset() {
 	*x = PeersRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[112]
+	mi := &file_rota_v1_rota_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9289,7 +9701,7 @@ func (x *PeersRequest) String() string {
 func (*PeersRequest) ProtoMessage() {}
 
 func (x *PeersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[112]
+	mi := &file_rota_v1_rota_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9302,7 +9714,7 @@ func (x *PeersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeersRequest.ProtoReflect.Descriptor instead.
 func (*PeersRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{112}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{117}
 }
 
 type Peer struct {
@@ -9318,7 +9730,7 @@ type Peer struct {
 
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_rota_v1_rota_proto_msgTypes[113]
+	mi := &file_rota_v1_rota_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9330,7 +9742,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[113]
+	mi := &file_rota_v1_rota_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9343,7 +9755,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{113}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *Peer) GetId() string {
@@ -9390,7 +9802,7 @@ type PeersResponse struct {
 
 func (x *PeersResponse) Reset() {
 	*x = PeersResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[114]
+	mi := &file_rota_v1_rota_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9402,7 +9814,7 @@ func (x *PeersResponse) String() string {
 func (*PeersResponse) ProtoMessage() {}
 
 func (x *PeersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[114]
+	mi := &file_rota_v1_rota_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9415,7 +9827,7 @@ func (x *PeersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PeersResponse.ProtoReflect.Descriptor instead.
 func (*PeersResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{114}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *PeersResponse) GetPeers() []*Peer {
@@ -9435,7 +9847,7 @@ type TransferLeadershipRequest struct {
 
 func (x *TransferLeadershipRequest) Reset() {
 	*x = TransferLeadershipRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[115]
+	mi := &file_rota_v1_rota_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9447,7 +9859,7 @@ func (x *TransferLeadershipRequest) String() string {
 func (*TransferLeadershipRequest) ProtoMessage() {}
 
 func (x *TransferLeadershipRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[115]
+	mi := &file_rota_v1_rota_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9460,7 +9872,7 @@ func (x *TransferLeadershipRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeadershipRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeadershipRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{115}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *TransferLeadershipRequest) GetTo() string {
@@ -9479,7 +9891,7 @@ type TransferLeadershipResponse struct {
 
 func (x *TransferLeadershipResponse) Reset() {
 	*x = TransferLeadershipResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[116]
+	mi := &file_rota_v1_rota_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9491,7 +9903,7 @@ func (x *TransferLeadershipResponse) String() string {
 func (*TransferLeadershipResponse) ProtoMessage() {}
 
 func (x *TransferLeadershipResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[116]
+	mi := &file_rota_v1_rota_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9504,7 +9916,7 @@ func (x *TransferLeadershipResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeadershipResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeadershipResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{116}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *TransferLeadershipResponse) GetLeader() string {
@@ -9523,7 +9935,7 @@ type RemovePeerRequest struct {
 
 func (x *RemovePeerRequest) Reset() {
 	*x = RemovePeerRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[117]
+	mi := &file_rota_v1_rota_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9535,7 +9947,7 @@ func (x *RemovePeerRequest) String() string {
 func (*RemovePeerRequest) ProtoMessage() {}
 
 func (x *RemovePeerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[117]
+	mi := &file_rota_v1_rota_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9548,7 +9960,7 @@ func (x *RemovePeerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePeerRequest.ProtoReflect.Descriptor instead.
 func (*RemovePeerRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{117}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *RemovePeerRequest) GetId() string {
@@ -9566,7 +9978,7 @@ type RemovePeerResponse struct {
 
 func (x *RemovePeerResponse) Reset() {
 	*x = RemovePeerResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[118]
+	mi := &file_rota_v1_rota_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9578,7 +9990,7 @@ func (x *RemovePeerResponse) String() string {
 func (*RemovePeerResponse) ProtoMessage() {}
 
 func (x *RemovePeerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[118]
+	mi := &file_rota_v1_rota_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9591,7 +10003,7 @@ func (x *RemovePeerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePeerResponse.ProtoReflect.Descriptor instead.
 func (*RemovePeerResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{118}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{123}
 }
 
 type LeaveRequest struct {
@@ -9602,7 +10014,7 @@ type LeaveRequest struct {
 
 func (x *LeaveRequest) Reset() {
 	*x = LeaveRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[119]
+	mi := &file_rota_v1_rota_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9614,7 +10026,7 @@ func (x *LeaveRequest) String() string {
 func (*LeaveRequest) ProtoMessage() {}
 
 func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[119]
+	mi := &file_rota_v1_rota_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9627,7 +10039,7 @@ func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveRequest.ProtoReflect.Descriptor instead.
 func (*LeaveRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{119}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{124}
 }
 
 type LeaveResponse struct {
@@ -9638,7 +10050,7 @@ type LeaveResponse struct {
 
 func (x *LeaveResponse) Reset() {
 	*x = LeaveResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[120]
+	mi := &file_rota_v1_rota_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9650,7 +10062,7 @@ func (x *LeaveResponse) String() string {
 func (*LeaveResponse) ProtoMessage() {}
 
 func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[120]
+	mi := &file_rota_v1_rota_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9663,7 +10075,7 @@ func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveResponse.ProtoReflect.Descriptor instead.
 func (*LeaveResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{120}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{125}
 }
 
 type SaveSnapshotRequest struct {
@@ -9675,7 +10087,7 @@ type SaveSnapshotRequest struct {
 
 func (x *SaveSnapshotRequest) Reset() {
 	*x = SaveSnapshotRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[121]
+	mi := &file_rota_v1_rota_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9687,7 +10099,7 @@ func (x *SaveSnapshotRequest) String() string {
 func (*SaveSnapshotRequest) ProtoMessage() {}
 
 func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[121]
+	mi := &file_rota_v1_rota_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9700,7 +10112,7 @@ func (x *SaveSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SaveSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*SaveSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{121}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *SaveSnapshotRequest) GetRead() *Read {
@@ -9719,7 +10131,7 @@ type SnapshotChunk struct {
 
 func (x *SnapshotChunk) Reset() {
 	*x = SnapshotChunk{}
-	mi := &file_rota_v1_rota_proto_msgTypes[122]
+	mi := &file_rota_v1_rota_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9731,7 +10143,7 @@ func (x *SnapshotChunk) String() string {
 func (*SnapshotChunk) ProtoMessage() {}
 
 func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[122]
+	mi := &file_rota_v1_rota_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9744,7 +10156,7 @@ func (x *SnapshotChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotChunk.ProtoReflect.Descriptor instead.
 func (*SnapshotChunk) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{122}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *SnapshotChunk) GetData() []byte {
@@ -9762,7 +10174,7 @@ type VerifyRequest struct {
 
 func (x *VerifyRequest) Reset() {
 	*x = VerifyRequest{}
-	mi := &file_rota_v1_rota_proto_msgTypes[123]
+	mi := &file_rota_v1_rota_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9774,7 +10186,7 @@ func (x *VerifyRequest) String() string {
 func (*VerifyRequest) ProtoMessage() {}
 
 func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[123]
+	mi := &file_rota_v1_rota_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9787,7 +10199,7 @@ func (x *VerifyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyRequest.ProtoReflect.Descriptor instead.
 func (*VerifyRequest) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{123}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{128}
 }
 
 type VerifyResponse struct {
@@ -9801,7 +10213,7 @@ type VerifyResponse struct {
 
 func (x *VerifyResponse) Reset() {
 	*x = VerifyResponse{}
-	mi := &file_rota_v1_rota_proto_msgTypes[124]
+	mi := &file_rota_v1_rota_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9813,7 +10225,7 @@ func (x *VerifyResponse) String() string {
 func (*VerifyResponse) ProtoMessage() {}
 
 func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[124]
+	mi := &file_rota_v1_rota_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9826,7 +10238,7 @@ func (x *VerifyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyResponse.ProtoReflect.Descriptor instead.
 func (*VerifyResponse) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{124}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *VerifyResponse) GetIndex() uint64 {
@@ -9863,7 +10275,7 @@ type NodeVerdict struct {
 
 func (x *NodeVerdict) Reset() {
 	*x = NodeVerdict{}
-	mi := &file_rota_v1_rota_proto_msgTypes[125]
+	mi := &file_rota_v1_rota_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9875,7 +10287,7 @@ func (x *NodeVerdict) String() string {
 func (*NodeVerdict) ProtoMessage() {}
 
 func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
-	mi := &file_rota_v1_rota_proto_msgTypes[125]
+	mi := &file_rota_v1_rota_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9888,7 +10300,7 @@ func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeVerdict.ProtoReflect.Descriptor instead.
 func (*NodeVerdict) Descriptor() ([]byte, []int) {
-	return file_rota_v1_rota_proto_rawDescGZIP(), []int{125}
+	return file_rota_v1_rota_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *NodeVerdict) GetId() string {
@@ -9942,7 +10354,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\asubject\x18\x02 \x01(\tR\asubject\x12\x12\n" +
 	"\x04text\x18\x03 \x01(\tR\x04text\x12$\n" +
 	"\x0eretry_after_ms\x18\x04 \x01(\x03R\fretryAfterMs\x12\x0e\n" +
-	"\x02op\x18\x05 \x01(\tR\x02op\"\xc7\v\n" +
+	"\x02op\x18\x05 \x01(\tR\x02op\"\xe7\v\n" +
 	"\aJobSpec\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x12\n" +
@@ -9978,7 +10390,8 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\tdata_keys\x18\x1c \x03(\tR\bdataKeys\x12\x12\n" +
 	"\x04keys\x18= \x03(\tR\x04keys\x12\x14\n" +
 	"\x05batch\x18> \x01(\tR\x05batch\x127\n" +
-	"\aheaders\x18? \x03(\v2\x1d.rota.v1.JobSpec.HeadersEntryR\aheaders\x12\x16\n" +
+	"\aheaders\x18? \x03(\v2\x1d.rota.v1.JobSpec.HeadersEntryR\aheaders\x12\x1e\n" +
+	"\vstart_by_ms\x18@ \x01(\x03R\tstartByMs\x12\x16\n" +
 	"\x06minted\x18\x1d \x01(\bR\x06minted\x12#\n" +
 	"\x0eio_bytes_per_s\x18\x1e \x01(\x03R\vioBytesPerS\x12%\n" +
 	"\x0eretry_attempts\x18\x1f \x01(\x03R\rretryAttempts\x12\"\n" +
@@ -10067,7 +10480,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\backed_ms\x18\x19 \x01(\x03R\aackedMs\x12\x1e\n" +
 	"\vrenew_by_ms\x18\x1a \x01(\x03R\trenewByMs\x12\x1f\n" +
 	"\vdeadline_ms\x18\x1b \x01(\x03R\n" +
-	"deadlineMs\"\xee\b\n" +
+	"deadlineMs\"\x8f\t\n" +
 	"\x03Job\x12$\n" +
 	"\x04spec\x18\x01 \x01(\v2\x10.rota.v1.JobSpecR\x04spec\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x18\n" +
@@ -10105,7 +10518,9 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\achanges\x18\x1d \x01(\x05R\achanges\x12*\n" +
 	"\x04meta\x18\x1e \x03(\v2\x16.rota.v1.Job.MetaEntryR\x04meta\x12 \n" +
 	"\vfingerprint\x18\x1f \x01(\fR\vfingerprint\x12#\n" +
-	"\runique_holder\x18< \x01(\tR\funiqueHolder\x1a7\n" +
+	"\runique_holder\x18< \x01(\tR\funiqueHolder\x12\x1f\n" +
+	"\vmerged_into\x18= \x01(\tR\n" +
+	"mergedInto\x1a7\n" +
 	"\tMetaEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"5\n" +
@@ -10113,7 +10528,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x04jobs\x18\x01 \x03(\v2\x10.rota.v1.JobSpecR\x04jobs\"N\n" +
 	"\x0eSubmitResponse\x12&\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x12.rota.v1.SubmittedR\x04jobs\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\x04R\x05index\"\xc1\x01\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\"\xd7\x01\n" +
 	"\tSubmitted\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x18\n" +
@@ -10121,7 +10536,8 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\arefusal\x18\x04 \x01(\v2\x10.rota.v1.RefusalR\arefusal\x12\x14\n" +
 	"\x05index\x18\x05 \x01(\x04R\x05index\x12\x1a\n" +
 	"\bthrottle\x18\x06 \x01(\bR\bthrottle\x12\x16\n" +
-	"\x06holder\x18\a \x01(\tR\x06holder\"X\n" +
+	"\x06holder\x18\a \x01(\tR\x06holder\x12\x14\n" +
+	"\x05merge\x18\b \x01(\tR\x05merge\"X\n" +
 	"\rGetJobRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
 	"\x04read\x18\x02 \x01(\v2\r.rota.v1.ReadR\x04read\x12\x14\n" +
@@ -10703,7 +11119,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x02on\x18\x01 \x01(\bR\x02on\x12#\n" +
 	"\rvoters_wanted\x18\x02 \x01(\x03R\fvotersWanted\x12%\n" +
 	"\x0ehealthy_voters\x18\x03 \x01(\x03R\rhealthyVoters\x12\x12\n" +
-	"\x04text\x18\x04 \x01(\tR\x04text\"\xd3\x04\n" +
+	"\x04text\x18\x04 \x01(\tR\x04text\"\xfc\x04\n" +
 	"\x0eStatusResponse\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12\x16\n" +
@@ -10726,14 +11142,45 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x0fstate_bytes_max\x18\x0f \x01(\x03R\rstateBytesMax\x120\n" +
 	"\tautopilot\x18\x10 \x01(\v2\x12.rota.v1.AutopilotR\tautopilot\x12-\n" +
 	"\x06backup\x18\x11 \x01(\v2\x15.rota.v1.StoredBackupR\x06backup\x12\x12\n" +
-	"\x04etag\x18\x12 \x01(\tR\x04etag\"\x14\n" +
+	"\x04etag\x18\x12 \x01(\tR\x04etag\x12'\n" +
+	"\x06tzdata\x18\x13 \x01(\v2\x0f.rota.v1.TZDataR\x06tzdata\"\xba\x01\n" +
+	"\x06TZData\x12\x18\n" +
+	"\arelease\x18\x01 \x01(\tR\arelease\x12\x1f\n" +
+	"\vreleased_ms\x18\x02 \x01(\x03R\n" +
+	"releasedMs\x12\x16\n" +
+	"\x06sha256\x18\x03 \x01(\fR\x06sha256\x12\x14\n" +
+	"\x05bytes\x18\x04 \x01(\x03R\x05bytes\x12\x14\n" +
+	"\x05index\x18\x05 \x01(\x04R\x05index\x12!\n" +
+	"\finstalled_ms\x18\x06 \x01(\x03R\vinstalledMs\x12\x0e\n" +
+	"\x02by\x18\a \x01(\tR\x02by\"{\n" +
+	"\x14InstallTZDataRequest\x12\x18\n" +
+	"\arelease\x18\x01 \x01(\tR\arelease\x12\x1f\n" +
+	"\vreleased_ms\x18\x02 \x01(\x03R\n" +
+	"releasedMs\x12\x12\n" +
+	"\x04data\x18\x03 \x01(\fR\x04data\x12\x14\n" +
+	"\x05older\x18\x04 \x01(\bR\x05older\"\x14\n" +
 	"\x12StoreBackupRequest\"\x7f\n" +
 	"\fStoredBackup\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x17\n" +
 	"\adate_ms\x18\x02 \x01(\x03R\x06dateMs\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12\x16\n" +
 	"\x06sha256\x18\x04 \x01(\fR\x06sha256\x12\x14\n" +
-	"\x05bytes\x18\x05 \x01(\x03R\x05bytes\"\x0e\n" +
+	"\x05bytes\x18\x05 \x01(\x03R\x05bytes\"\x12\n" +
+	"\x10AttentionRequest\"\x88\x01\n" +
+	"\x11AttentionResponse\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x17\n" +
+	"\adate_ms\x18\x02 \x01(\x03R\x06dateMs\x12,\n" +
+	"\bconcerns\x18\x03 \x03(\v2\x10.rota.v1.ConcernR\bconcerns\x12\x18\n" +
+	"\achecked\x18\x04 \x03(\tR\achecked\"\xc2\x01\n" +
+	"\aConcern\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x1a\n" +
+	"\bcritical\x18\x02 \x01(\bR\bcritical\x12\x12\n" +
+	"\x04node\x18\x03 \x01(\tR\x04node\x12\x14\n" +
+	"\x05queue\x18\x04 \x01(\tR\x05queue\x12\x12\n" +
+	"\x04text\x18\x05 \x01(\tR\x04text\x12\x14\n" +
+	"\x05count\x18\x06 \x01(\x03R\x05count\x12\x19\n" +
+	"\bsince_ms\x18\a \x01(\x03R\asinceMs\x12\x18\n" +
+	"\arunbook\x18\b \x01(\tR\arunbook\"\x0e\n" +
 	"\fPeersRequest\"\x8b\x01\n" +
 	"\x04Peer\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
@@ -10821,19 +11268,21 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x04List\x12\x1c.rota.v1.ListKeyRulesRequest\x1a\x1d.rota.v1.ListKeyRulesResponse\x126\n" +
 	"\x03Get\x12\x16.rota.v1.GetKeyRequest\x1a\x17.rota.v1.GetKeyResponse\x12G\n" +
 	"\x06States\x12\x1d.rota.v1.ListKeyStatesRequest\x1a\x1e.rota.v1.ListKeyStatesResponse\x129\n" +
-	"\x04Skip\x12\x17.rota.v1.SkipKeyRequest\x1a\x18.rota.v1.SkipKeyResponse2\xce\x05\n" +
+	"\x04Skip\x12\x17.rota.v1.SkipKeyRequest\x1a\x18.rota.v1.SkipKeyResponse2\xd3\x06\n" +
 	"\aCluster\x129\n" +
 	"\x06Status\x12\x16.rota.v1.StatusRequest\x1a\x17.rota.v1.StatusResponse\x12<\n" +
 	"\aGetMode\x12\x17.rota.v1.GetModeRequest\x1a\x18.rota.v1.GetModeResponse\x121\n" +
 	"\aSetMode\x12\x17.rota.v1.SetModeRequest\x1a\r.rota.v1.Mode\x12;\n" +
-	"\x03Set\x12\x1a.rota.v1.SetClusterRequest\x1a\x18.rota.v1.ClusterSettings\x126\n" +
+	"\x03Set\x12\x1a.rota.v1.SetClusterRequest\x1a\x18.rota.v1.ClusterSettings\x12B\n" +
+	"\tAttention\x12\x19.rota.v1.AttentionRequest\x1a\x1a.rota.v1.AttentionResponse\x126\n" +
 	"\x05Peers\x12\x15.rota.v1.PeersRequest\x1a\x16.rota.v1.PeersResponse\x12]\n" +
 	"\x12TransferLeadership\x12\".rota.v1.TransferLeadershipRequest\x1a#.rota.v1.TransferLeadershipResponse\x12E\n" +
 	"\n" +
 	"RemovePeer\x12\x1a.rota.v1.RemovePeerRequest\x1a\x1b.rota.v1.RemovePeerResponse\x126\n" +
 	"\x05Leave\x12\x15.rota.v1.LeaveRequest\x1a\x16.rota.v1.LeaveResponse\x12F\n" +
 	"\fSaveSnapshot\x12\x1c.rota.v1.SaveSnapshotRequest\x1a\x16.rota.v1.SnapshotChunk0\x01\x12A\n" +
-	"\vStoreBackup\x12\x1b.rota.v1.StoreBackupRequest\x1a\x15.rota.v1.StoredBackup\x129\n" +
+	"\vStoreBackup\x12\x1b.rota.v1.StoreBackupRequest\x1a\x15.rota.v1.StoredBackup\x12?\n" +
+	"\rInstallTZData\x12\x1d.rota.v1.InstallTZDataRequest\x1a\x0f.rota.v1.TZData\x129\n" +
 	"\x06Verify\x12\x16.rota.v1.VerifyRequest\x1a\x17.rota.v1.VerifyResponseB.Z,github.com/rotasched/rota/api/rota/v1;rotav1b\x06proto3"
 
 var (
@@ -10849,7 +11298,7 @@ func file_rota_v1_rota_proto_rawDescGZIP() []byte {
 }
 
 var file_rota_v1_rota_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_rota_v1_rota_proto_msgTypes = make([]protoimpl.MessageInfo, 133)
+var file_rota_v1_rota_proto_msgTypes = make([]protoimpl.MessageInfo, 138)
 var file_rota_v1_rota_proto_goTypes = []any{
 	(FailKind)(0),                      // 0: rota.v1.FailKind
 	(LeaseVerb)(0),                     // 1: rota.v1.LeaseVerb
@@ -10963,40 +11412,45 @@ var file_rota_v1_rota_proto_goTypes = []any{
 	(*NodeHealth)(nil),                 // 109: rota.v1.NodeHealth
 	(*Autopilot)(nil),                  // 110: rota.v1.Autopilot
 	(*StatusResponse)(nil),             // 111: rota.v1.StatusResponse
-	(*StoreBackupRequest)(nil),         // 112: rota.v1.StoreBackupRequest
-	(*StoredBackup)(nil),               // 113: rota.v1.StoredBackup
-	(*PeersRequest)(nil),               // 114: rota.v1.PeersRequest
-	(*Peer)(nil),                       // 115: rota.v1.Peer
-	(*PeersResponse)(nil),              // 116: rota.v1.PeersResponse
-	(*TransferLeadershipRequest)(nil),  // 117: rota.v1.TransferLeadershipRequest
-	(*TransferLeadershipResponse)(nil), // 118: rota.v1.TransferLeadershipResponse
-	(*RemovePeerRequest)(nil),          // 119: rota.v1.RemovePeerRequest
-	(*RemovePeerResponse)(nil),         // 120: rota.v1.RemovePeerResponse
-	(*LeaveRequest)(nil),               // 121: rota.v1.LeaveRequest
-	(*LeaveResponse)(nil),              // 122: rota.v1.LeaveResponse
-	(*SaveSnapshotRequest)(nil),        // 123: rota.v1.SaveSnapshotRequest
-	(*SnapshotChunk)(nil),              // 124: rota.v1.SnapshotChunk
-	(*VerifyRequest)(nil),              // 125: rota.v1.VerifyRequest
-	(*VerifyResponse)(nil),             // 126: rota.v1.VerifyResponse
-	(*NodeVerdict)(nil),                // 127: rota.v1.NodeVerdict
-	nil,                                // 128: rota.v1.JobSpec.LabelsEntry
-	nil,                                // 129: rota.v1.JobSpec.LimitsEntry
-	nil,                                // 130: rota.v1.JobSpec.HeadersEntry
-	nil,                                // 131: rota.v1.Job.MetaEntry
-	nil,                                // 132: rota.v1.ChangeJobRequest.LabelsEntry
-	nil,                                // 133: rota.v1.WorkerSpec.LimitsEntry
-	nil,                                // 134: rota.v1.LeaseCommand.MetaEntry
+	(*TZData)(nil),                     // 112: rota.v1.TZData
+	(*InstallTZDataRequest)(nil),       // 113: rota.v1.InstallTZDataRequest
+	(*StoreBackupRequest)(nil),         // 114: rota.v1.StoreBackupRequest
+	(*StoredBackup)(nil),               // 115: rota.v1.StoredBackup
+	(*AttentionRequest)(nil),           // 116: rota.v1.AttentionRequest
+	(*AttentionResponse)(nil),          // 117: rota.v1.AttentionResponse
+	(*Concern)(nil),                    // 118: rota.v1.Concern
+	(*PeersRequest)(nil),               // 119: rota.v1.PeersRequest
+	(*Peer)(nil),                       // 120: rota.v1.Peer
+	(*PeersResponse)(nil),              // 121: rota.v1.PeersResponse
+	(*TransferLeadershipRequest)(nil),  // 122: rota.v1.TransferLeadershipRequest
+	(*TransferLeadershipResponse)(nil), // 123: rota.v1.TransferLeadershipResponse
+	(*RemovePeerRequest)(nil),          // 124: rota.v1.RemovePeerRequest
+	(*RemovePeerResponse)(nil),         // 125: rota.v1.RemovePeerResponse
+	(*LeaveRequest)(nil),               // 126: rota.v1.LeaveRequest
+	(*LeaveResponse)(nil),              // 127: rota.v1.LeaveResponse
+	(*SaveSnapshotRequest)(nil),        // 128: rota.v1.SaveSnapshotRequest
+	(*SnapshotChunk)(nil),              // 129: rota.v1.SnapshotChunk
+	(*VerifyRequest)(nil),              // 130: rota.v1.VerifyRequest
+	(*VerifyResponse)(nil),             // 131: rota.v1.VerifyResponse
+	(*NodeVerdict)(nil),                // 132: rota.v1.NodeVerdict
+	nil,                                // 133: rota.v1.JobSpec.LabelsEntry
+	nil,                                // 134: rota.v1.JobSpec.LimitsEntry
+	nil,                                // 135: rota.v1.JobSpec.HeadersEntry
+	nil,                                // 136: rota.v1.Job.MetaEntry
+	nil,                                // 137: rota.v1.ChangeJobRequest.LabelsEntry
+	nil,                                // 138: rota.v1.WorkerSpec.LimitsEntry
+	nil,                                // 139: rota.v1.LeaseCommand.MetaEntry
 }
 var file_rota_v1_rota_proto_depIdxs = []int32{
-	128, // 0: rota.v1.JobSpec.labels:type_name -> rota.v1.JobSpec.LabelsEntry
-	129, // 1: rota.v1.JobSpec.limits:type_name -> rota.v1.JobSpec.LimitsEntry
-	130, // 2: rota.v1.JobSpec.headers:type_name -> rota.v1.JobSpec.HeadersEntry
+	133, // 0: rota.v1.JobSpec.labels:type_name -> rota.v1.JobSpec.LabelsEntry
+	134, // 1: rota.v1.JobSpec.limits:type_name -> rota.v1.JobSpec.LimitsEntry
+	135, // 2: rota.v1.JobSpec.headers:type_name -> rota.v1.JobSpec.HeadersEntry
 	6,   // 3: rota.v1.JobSpec.unique:type_name -> rota.v1.Unique
 	7,   // 4: rota.v1.Attempt.decision:type_name -> rota.v1.Decision
 	5,   // 5: rota.v1.Job.spec:type_name -> rota.v1.JobSpec
 	9,   // 6: rota.v1.Job.lease:type_name -> rota.v1.Lease
 	8,   // 7: rota.v1.Job.attempts:type_name -> rota.v1.Attempt
-	131, // 8: rota.v1.Job.meta:type_name -> rota.v1.Job.MetaEntry
+	136, // 8: rota.v1.Job.meta:type_name -> rota.v1.Job.MetaEntry
 	5,   // 9: rota.v1.SubmitRequest.jobs:type_name -> rota.v1.JobSpec
 	13,  // 10: rota.v1.SubmitResponse.jobs:type_name -> rota.v1.Submitted
 	4,   // 11: rota.v1.Submitted.refusal:type_name -> rota.v1.Refusal
@@ -11011,10 +11465,10 @@ var file_rota_v1_rota_proto_depIdxs = []int32{
 	3,   // 20: rota.v1.ListJobsResponse.at:type_name -> rota.v1.ReadAt
 	21,  // 21: rota.v1.ListJobsResponse.counted:type_name -> rota.v1.JobCount
 	22,  // 22: rota.v1.JobCount.groups:type_name -> rota.v1.JobGroup
-	132, // 23: rota.v1.ChangeJobRequest.labels:type_name -> rota.v1.ChangeJobRequest.LabelsEntry
+	137, // 23: rota.v1.ChangeJobRequest.labels:type_name -> rota.v1.ChangeJobRequest.LabelsEntry
 	30,  // 24: rota.v1.JobOutcomes.jobs:type_name -> rota.v1.JobOutcome
 	4,   // 25: rota.v1.JobOutcome.refusal:type_name -> rota.v1.Refusal
-	133, // 26: rota.v1.WorkerSpec.limits:type_name -> rota.v1.WorkerSpec.LimitsEntry
+	138, // 26: rota.v1.WorkerSpec.limits:type_name -> rota.v1.WorkerSpec.LimitsEntry
 	31,  // 27: rota.v1.Worker.spec:type_name -> rota.v1.WorkerSpec
 	9,   // 28: rota.v1.Worker.leases:type_name -> rota.v1.Lease
 	33,  // 29: rota.v1.Worker.cooling:type_name -> rota.v1.TypeUntil
@@ -11029,7 +11483,7 @@ var file_rota_v1_rota_proto_depIdxs = []int32{
 	39,  // 38: rota.v1.LeaseCommands.commands:type_name -> rota.v1.LeaseCommand
 	1,   // 39: rota.v1.LeaseCommand.verb:type_name -> rota.v1.LeaseVerb
 	0,   // 40: rota.v1.LeaseCommand.fail:type_name -> rota.v1.FailKind
-	134, // 41: rota.v1.LeaseCommand.meta:type_name -> rota.v1.LeaseCommand.MetaEntry
+	139, // 41: rota.v1.LeaseCommand.meta:type_name -> rota.v1.LeaseCommand.MetaEntry
 	18,  // 42: rota.v1.Beat.logs:type_name -> rota.v1.LogPart
 	44,  // 43: rota.v1.WorkResponse.welcome:type_name -> rota.v1.Welcome
 	45,  // 44: rota.v1.WorkResponse.notices:type_name -> rota.v1.Notices
@@ -11091,104 +11545,110 @@ var file_rota_v1_rota_proto_depIdxs = []int32{
 	105, // 100: rota.v1.StatusResponse.jobs:type_name -> rota.v1.JobCounts
 	106, // 101: rota.v1.StatusResponse.nodes:type_name -> rota.v1.NodeStatus
 	110, // 102: rota.v1.StatusResponse.autopilot:type_name -> rota.v1.Autopilot
-	113, // 103: rota.v1.StatusResponse.backup:type_name -> rota.v1.StoredBackup
-	109, // 104: rota.v1.Peer.health:type_name -> rota.v1.NodeHealth
-	115, // 105: rota.v1.PeersResponse.peers:type_name -> rota.v1.Peer
-	2,   // 106: rota.v1.SaveSnapshotRequest.read:type_name -> rota.v1.Read
-	127, // 107: rota.v1.VerifyResponse.nodes:type_name -> rota.v1.NodeVerdict
-	11,  // 108: rota.v1.Jobs.Submit:input_type -> rota.v1.SubmitRequest
-	14,  // 109: rota.v1.Jobs.Get:input_type -> rota.v1.GetJobRequest
-	19,  // 110: rota.v1.Jobs.List:input_type -> rota.v1.ListJobsRequest
-	23,  // 111: rota.v1.Jobs.Wait:input_type -> rota.v1.WaitJobsRequest
-	16,  // 112: rota.v1.Jobs.Log:input_type -> rota.v1.JobLogRequest
-	24,  // 113: rota.v1.Jobs.Cancel:input_type -> rota.v1.CancelJobsRequest
-	25,  // 114: rota.v1.Jobs.Retry:input_type -> rota.v1.RetryJobsRequest
-	27,  // 115: rota.v1.Jobs.Change:input_type -> rota.v1.ChangeJobRequest
-	26,  // 116: rota.v1.Jobs.Delete:input_type -> rota.v1.DeleteJobsRequest
-	28,  // 117: rota.v1.Jobs.ReportProof:input_type -> rota.v1.ReportProofRequest
-	36,  // 118: rota.v1.Workers.Work:input_type -> rota.v1.WorkRequest
-	52,  // 119: rota.v1.Workers.List:input_type -> rota.v1.ListWorkersRequest
-	54,  // 120: rota.v1.Workers.Get:input_type -> rota.v1.GetWorkerRequest
-	56,  // 121: rota.v1.Workers.Drain:input_type -> rota.v1.DrainWorkerRequest
-	57,  // 122: rota.v1.Workers.Suspend:input_type -> rota.v1.SuspendWorkerRequest
-	58,  // 123: rota.v1.Workers.Resume:input_type -> rota.v1.ResumeWorkerRequest
-	59,  // 124: rota.v1.Workers.Retire:input_type -> rota.v1.RetireWorkerRequest
-	75,  // 125: rota.v1.Workers.Delete:input_type -> rota.v1.DeleteWorkerRequest
-	60,  // 126: rota.v1.Workers.Gone:input_type -> rota.v1.WorkerGoneRequest
-	67,  // 127: rota.v1.Queues.List:input_type -> rota.v1.ListQueuesRequest
-	69,  // 128: rota.v1.Queues.Get:input_type -> rota.v1.GetQueueRequest
-	77,  // 129: rota.v1.Queues.Set:input_type -> rota.v1.SetQueueRequest
-	71,  // 130: rota.v1.Queues.Delete:input_type -> rota.v1.DeleteQueueRequest
-	79,  // 131: rota.v1.Tenants.List:input_type -> rota.v1.ListTenantsRequest
-	81,  // 132: rota.v1.Tenants.Get:input_type -> rota.v1.GetTenantRequest
-	83,  // 133: rota.v1.Tenants.Set:input_type -> rota.v1.SetTenantRequest
-	73,  // 134: rota.v1.Tenants.Delete:input_type -> rota.v1.DeleteTenantRequest
-	85,  // 135: rota.v1.Keys.Set:input_type -> rota.v1.SetKeyRuleRequest
-	87,  // 136: rota.v1.Keys.Delete:input_type -> rota.v1.DeleteKeyRuleRequest
-	89,  // 137: rota.v1.Keys.List:input_type -> rota.v1.ListKeyRulesRequest
-	91,  // 138: rota.v1.Keys.Get:input_type -> rota.v1.GetKeyRequest
-	93,  // 139: rota.v1.Keys.States:input_type -> rota.v1.ListKeyStatesRequest
-	96,  // 140: rota.v1.Keys.Skip:input_type -> rota.v1.SkipKeyRequest
-	104, // 141: rota.v1.Cluster.Status:input_type -> rota.v1.StatusRequest
-	99,  // 142: rota.v1.Cluster.GetMode:input_type -> rota.v1.GetModeRequest
-	101, // 143: rota.v1.Cluster.SetMode:input_type -> rota.v1.SetModeRequest
-	102, // 144: rota.v1.Cluster.Set:input_type -> rota.v1.SetClusterRequest
-	114, // 145: rota.v1.Cluster.Peers:input_type -> rota.v1.PeersRequest
-	117, // 146: rota.v1.Cluster.TransferLeadership:input_type -> rota.v1.TransferLeadershipRequest
-	119, // 147: rota.v1.Cluster.RemovePeer:input_type -> rota.v1.RemovePeerRequest
-	121, // 148: rota.v1.Cluster.Leave:input_type -> rota.v1.LeaveRequest
-	123, // 149: rota.v1.Cluster.SaveSnapshot:input_type -> rota.v1.SaveSnapshotRequest
-	112, // 150: rota.v1.Cluster.StoreBackup:input_type -> rota.v1.StoreBackupRequest
-	125, // 151: rota.v1.Cluster.Verify:input_type -> rota.v1.VerifyRequest
-	12,  // 152: rota.v1.Jobs.Submit:output_type -> rota.v1.SubmitResponse
-	15,  // 153: rota.v1.Jobs.Get:output_type -> rota.v1.GetJobResponse
-	20,  // 154: rota.v1.Jobs.List:output_type -> rota.v1.ListJobsResponse
-	10,  // 155: rota.v1.Jobs.Wait:output_type -> rota.v1.Job
-	17,  // 156: rota.v1.Jobs.Log:output_type -> rota.v1.JobLogResponse
-	29,  // 157: rota.v1.Jobs.Cancel:output_type -> rota.v1.JobOutcomes
-	29,  // 158: rota.v1.Jobs.Retry:output_type -> rota.v1.JobOutcomes
-	30,  // 159: rota.v1.Jobs.Change:output_type -> rota.v1.JobOutcome
-	29,  // 160: rota.v1.Jobs.Delete:output_type -> rota.v1.JobOutcomes
-	30,  // 161: rota.v1.Jobs.ReportProof:output_type -> rota.v1.JobOutcome
-	43,  // 162: rota.v1.Workers.Work:output_type -> rota.v1.WorkResponse
-	53,  // 163: rota.v1.Workers.List:output_type -> rota.v1.ListWorkersResponse
-	55,  // 164: rota.v1.Workers.Get:output_type -> rota.v1.GetWorkerResponse
-	35,  // 165: rota.v1.Workers.Drain:output_type -> rota.v1.Worker
-	35,  // 166: rota.v1.Workers.Suspend:output_type -> rota.v1.Worker
-	35,  // 167: rota.v1.Workers.Resume:output_type -> rota.v1.Worker
-	35,  // 168: rota.v1.Workers.Retire:output_type -> rota.v1.Worker
-	76,  // 169: rota.v1.Workers.Delete:output_type -> rota.v1.DeleteWorkerResponse
-	61,  // 170: rota.v1.Workers.Gone:output_type -> rota.v1.WorkerGoneResponse
-	68,  // 171: rota.v1.Queues.List:output_type -> rota.v1.ListQueuesResponse
-	70,  // 172: rota.v1.Queues.Get:output_type -> rota.v1.GetQueueResponse
-	63,  // 173: rota.v1.Queues.Set:output_type -> rota.v1.Queue
-	72,  // 174: rota.v1.Queues.Delete:output_type -> rota.v1.DeleteQueueResponse
-	80,  // 175: rota.v1.Tenants.List:output_type -> rota.v1.ListTenantsResponse
-	82,  // 176: rota.v1.Tenants.Get:output_type -> rota.v1.GetTenantResponse
-	78,  // 177: rota.v1.Tenants.Set:output_type -> rota.v1.Tenant
-	74,  // 178: rota.v1.Tenants.Delete:output_type -> rota.v1.DeleteTenantResponse
-	86,  // 179: rota.v1.Keys.Set:output_type -> rota.v1.SetKeyRuleResponse
-	88,  // 180: rota.v1.Keys.Delete:output_type -> rota.v1.DeleteKeyRuleResponse
-	90,  // 181: rota.v1.Keys.List:output_type -> rota.v1.ListKeyRulesResponse
-	95,  // 182: rota.v1.Keys.Get:output_type -> rota.v1.GetKeyResponse
-	94,  // 183: rota.v1.Keys.States:output_type -> rota.v1.ListKeyStatesResponse
-	97,  // 184: rota.v1.Keys.Skip:output_type -> rota.v1.SkipKeyResponse
-	111, // 185: rota.v1.Cluster.Status:output_type -> rota.v1.StatusResponse
-	100, // 186: rota.v1.Cluster.GetMode:output_type -> rota.v1.GetModeResponse
-	98,  // 187: rota.v1.Cluster.SetMode:output_type -> rota.v1.Mode
-	103, // 188: rota.v1.Cluster.Set:output_type -> rota.v1.ClusterSettings
-	116, // 189: rota.v1.Cluster.Peers:output_type -> rota.v1.PeersResponse
-	118, // 190: rota.v1.Cluster.TransferLeadership:output_type -> rota.v1.TransferLeadershipResponse
-	120, // 191: rota.v1.Cluster.RemovePeer:output_type -> rota.v1.RemovePeerResponse
-	122, // 192: rota.v1.Cluster.Leave:output_type -> rota.v1.LeaveResponse
-	124, // 193: rota.v1.Cluster.SaveSnapshot:output_type -> rota.v1.SnapshotChunk
-	113, // 194: rota.v1.Cluster.StoreBackup:output_type -> rota.v1.StoredBackup
-	126, // 195: rota.v1.Cluster.Verify:output_type -> rota.v1.VerifyResponse
-	152, // [152:196] is the sub-list for method output_type
-	108, // [108:152] is the sub-list for method input_type
-	108, // [108:108] is the sub-list for extension type_name
-	108, // [108:108] is the sub-list for extension extendee
-	0,   // [0:108] is the sub-list for field type_name
+	115, // 103: rota.v1.StatusResponse.backup:type_name -> rota.v1.StoredBackup
+	112, // 104: rota.v1.StatusResponse.tzdata:type_name -> rota.v1.TZData
+	118, // 105: rota.v1.AttentionResponse.concerns:type_name -> rota.v1.Concern
+	109, // 106: rota.v1.Peer.health:type_name -> rota.v1.NodeHealth
+	120, // 107: rota.v1.PeersResponse.peers:type_name -> rota.v1.Peer
+	2,   // 108: rota.v1.SaveSnapshotRequest.read:type_name -> rota.v1.Read
+	132, // 109: rota.v1.VerifyResponse.nodes:type_name -> rota.v1.NodeVerdict
+	11,  // 110: rota.v1.Jobs.Submit:input_type -> rota.v1.SubmitRequest
+	14,  // 111: rota.v1.Jobs.Get:input_type -> rota.v1.GetJobRequest
+	19,  // 112: rota.v1.Jobs.List:input_type -> rota.v1.ListJobsRequest
+	23,  // 113: rota.v1.Jobs.Wait:input_type -> rota.v1.WaitJobsRequest
+	16,  // 114: rota.v1.Jobs.Log:input_type -> rota.v1.JobLogRequest
+	24,  // 115: rota.v1.Jobs.Cancel:input_type -> rota.v1.CancelJobsRequest
+	25,  // 116: rota.v1.Jobs.Retry:input_type -> rota.v1.RetryJobsRequest
+	27,  // 117: rota.v1.Jobs.Change:input_type -> rota.v1.ChangeJobRequest
+	26,  // 118: rota.v1.Jobs.Delete:input_type -> rota.v1.DeleteJobsRequest
+	28,  // 119: rota.v1.Jobs.ReportProof:input_type -> rota.v1.ReportProofRequest
+	36,  // 120: rota.v1.Workers.Work:input_type -> rota.v1.WorkRequest
+	52,  // 121: rota.v1.Workers.List:input_type -> rota.v1.ListWorkersRequest
+	54,  // 122: rota.v1.Workers.Get:input_type -> rota.v1.GetWorkerRequest
+	56,  // 123: rota.v1.Workers.Drain:input_type -> rota.v1.DrainWorkerRequest
+	57,  // 124: rota.v1.Workers.Suspend:input_type -> rota.v1.SuspendWorkerRequest
+	58,  // 125: rota.v1.Workers.Resume:input_type -> rota.v1.ResumeWorkerRequest
+	59,  // 126: rota.v1.Workers.Retire:input_type -> rota.v1.RetireWorkerRequest
+	75,  // 127: rota.v1.Workers.Delete:input_type -> rota.v1.DeleteWorkerRequest
+	60,  // 128: rota.v1.Workers.Gone:input_type -> rota.v1.WorkerGoneRequest
+	67,  // 129: rota.v1.Queues.List:input_type -> rota.v1.ListQueuesRequest
+	69,  // 130: rota.v1.Queues.Get:input_type -> rota.v1.GetQueueRequest
+	77,  // 131: rota.v1.Queues.Set:input_type -> rota.v1.SetQueueRequest
+	71,  // 132: rota.v1.Queues.Delete:input_type -> rota.v1.DeleteQueueRequest
+	79,  // 133: rota.v1.Tenants.List:input_type -> rota.v1.ListTenantsRequest
+	81,  // 134: rota.v1.Tenants.Get:input_type -> rota.v1.GetTenantRequest
+	83,  // 135: rota.v1.Tenants.Set:input_type -> rota.v1.SetTenantRequest
+	73,  // 136: rota.v1.Tenants.Delete:input_type -> rota.v1.DeleteTenantRequest
+	85,  // 137: rota.v1.Keys.Set:input_type -> rota.v1.SetKeyRuleRequest
+	87,  // 138: rota.v1.Keys.Delete:input_type -> rota.v1.DeleteKeyRuleRequest
+	89,  // 139: rota.v1.Keys.List:input_type -> rota.v1.ListKeyRulesRequest
+	91,  // 140: rota.v1.Keys.Get:input_type -> rota.v1.GetKeyRequest
+	93,  // 141: rota.v1.Keys.States:input_type -> rota.v1.ListKeyStatesRequest
+	96,  // 142: rota.v1.Keys.Skip:input_type -> rota.v1.SkipKeyRequest
+	104, // 143: rota.v1.Cluster.Status:input_type -> rota.v1.StatusRequest
+	99,  // 144: rota.v1.Cluster.GetMode:input_type -> rota.v1.GetModeRequest
+	101, // 145: rota.v1.Cluster.SetMode:input_type -> rota.v1.SetModeRequest
+	102, // 146: rota.v1.Cluster.Set:input_type -> rota.v1.SetClusterRequest
+	116, // 147: rota.v1.Cluster.Attention:input_type -> rota.v1.AttentionRequest
+	119, // 148: rota.v1.Cluster.Peers:input_type -> rota.v1.PeersRequest
+	122, // 149: rota.v1.Cluster.TransferLeadership:input_type -> rota.v1.TransferLeadershipRequest
+	124, // 150: rota.v1.Cluster.RemovePeer:input_type -> rota.v1.RemovePeerRequest
+	126, // 151: rota.v1.Cluster.Leave:input_type -> rota.v1.LeaveRequest
+	128, // 152: rota.v1.Cluster.SaveSnapshot:input_type -> rota.v1.SaveSnapshotRequest
+	114, // 153: rota.v1.Cluster.StoreBackup:input_type -> rota.v1.StoreBackupRequest
+	113, // 154: rota.v1.Cluster.InstallTZData:input_type -> rota.v1.InstallTZDataRequest
+	130, // 155: rota.v1.Cluster.Verify:input_type -> rota.v1.VerifyRequest
+	12,  // 156: rota.v1.Jobs.Submit:output_type -> rota.v1.SubmitResponse
+	15,  // 157: rota.v1.Jobs.Get:output_type -> rota.v1.GetJobResponse
+	20,  // 158: rota.v1.Jobs.List:output_type -> rota.v1.ListJobsResponse
+	10,  // 159: rota.v1.Jobs.Wait:output_type -> rota.v1.Job
+	17,  // 160: rota.v1.Jobs.Log:output_type -> rota.v1.JobLogResponse
+	29,  // 161: rota.v1.Jobs.Cancel:output_type -> rota.v1.JobOutcomes
+	29,  // 162: rota.v1.Jobs.Retry:output_type -> rota.v1.JobOutcomes
+	30,  // 163: rota.v1.Jobs.Change:output_type -> rota.v1.JobOutcome
+	29,  // 164: rota.v1.Jobs.Delete:output_type -> rota.v1.JobOutcomes
+	30,  // 165: rota.v1.Jobs.ReportProof:output_type -> rota.v1.JobOutcome
+	43,  // 166: rota.v1.Workers.Work:output_type -> rota.v1.WorkResponse
+	53,  // 167: rota.v1.Workers.List:output_type -> rota.v1.ListWorkersResponse
+	55,  // 168: rota.v1.Workers.Get:output_type -> rota.v1.GetWorkerResponse
+	35,  // 169: rota.v1.Workers.Drain:output_type -> rota.v1.Worker
+	35,  // 170: rota.v1.Workers.Suspend:output_type -> rota.v1.Worker
+	35,  // 171: rota.v1.Workers.Resume:output_type -> rota.v1.Worker
+	35,  // 172: rota.v1.Workers.Retire:output_type -> rota.v1.Worker
+	76,  // 173: rota.v1.Workers.Delete:output_type -> rota.v1.DeleteWorkerResponse
+	61,  // 174: rota.v1.Workers.Gone:output_type -> rota.v1.WorkerGoneResponse
+	68,  // 175: rota.v1.Queues.List:output_type -> rota.v1.ListQueuesResponse
+	70,  // 176: rota.v1.Queues.Get:output_type -> rota.v1.GetQueueResponse
+	63,  // 177: rota.v1.Queues.Set:output_type -> rota.v1.Queue
+	72,  // 178: rota.v1.Queues.Delete:output_type -> rota.v1.DeleteQueueResponse
+	80,  // 179: rota.v1.Tenants.List:output_type -> rota.v1.ListTenantsResponse
+	82,  // 180: rota.v1.Tenants.Get:output_type -> rota.v1.GetTenantResponse
+	78,  // 181: rota.v1.Tenants.Set:output_type -> rota.v1.Tenant
+	74,  // 182: rota.v1.Tenants.Delete:output_type -> rota.v1.DeleteTenantResponse
+	86,  // 183: rota.v1.Keys.Set:output_type -> rota.v1.SetKeyRuleResponse
+	88,  // 184: rota.v1.Keys.Delete:output_type -> rota.v1.DeleteKeyRuleResponse
+	90,  // 185: rota.v1.Keys.List:output_type -> rota.v1.ListKeyRulesResponse
+	95,  // 186: rota.v1.Keys.Get:output_type -> rota.v1.GetKeyResponse
+	94,  // 187: rota.v1.Keys.States:output_type -> rota.v1.ListKeyStatesResponse
+	97,  // 188: rota.v1.Keys.Skip:output_type -> rota.v1.SkipKeyResponse
+	111, // 189: rota.v1.Cluster.Status:output_type -> rota.v1.StatusResponse
+	100, // 190: rota.v1.Cluster.GetMode:output_type -> rota.v1.GetModeResponse
+	98,  // 191: rota.v1.Cluster.SetMode:output_type -> rota.v1.Mode
+	103, // 192: rota.v1.Cluster.Set:output_type -> rota.v1.ClusterSettings
+	117, // 193: rota.v1.Cluster.Attention:output_type -> rota.v1.AttentionResponse
+	121, // 194: rota.v1.Cluster.Peers:output_type -> rota.v1.PeersResponse
+	123, // 195: rota.v1.Cluster.TransferLeadership:output_type -> rota.v1.TransferLeadershipResponse
+	125, // 196: rota.v1.Cluster.RemovePeer:output_type -> rota.v1.RemovePeerResponse
+	127, // 197: rota.v1.Cluster.Leave:output_type -> rota.v1.LeaveResponse
+	129, // 198: rota.v1.Cluster.SaveSnapshot:output_type -> rota.v1.SnapshotChunk
+	115, // 199: rota.v1.Cluster.StoreBackup:output_type -> rota.v1.StoredBackup
+	112, // 200: rota.v1.Cluster.InstallTZData:output_type -> rota.v1.TZData
+	131, // 201: rota.v1.Cluster.Verify:output_type -> rota.v1.VerifyResponse
+	156, // [156:202] is the sub-list for method output_type
+	110, // [110:156] is the sub-list for method input_type
+	110, // [110:110] is the sub-list for extension type_name
+	110, // [110:110] is the sub-list for extension extendee
+	0,   // [0:110] is the sub-list for field type_name
 }
 
 func init() { file_rota_v1_rota_proto_init() }
@@ -11218,7 +11678,7 @@ func file_rota_v1_rota_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rota_v1_rota_proto_rawDesc), len(file_rota_v1_rota_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   133,
+			NumMessages:   138,
 			NumExtensions: 0,
 			NumServices:   6,
 		},

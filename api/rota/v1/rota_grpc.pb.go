@@ -1662,12 +1662,14 @@ const (
 	Cluster_GetMode_FullMethodName            = "/rota.v1.Cluster/GetMode"
 	Cluster_SetMode_FullMethodName            = "/rota.v1.Cluster/SetMode"
 	Cluster_Set_FullMethodName                = "/rota.v1.Cluster/Set"
+	Cluster_Attention_FullMethodName          = "/rota.v1.Cluster/Attention"
 	Cluster_Peers_FullMethodName              = "/rota.v1.Cluster/Peers"
 	Cluster_TransferLeadership_FullMethodName = "/rota.v1.Cluster/TransferLeadership"
 	Cluster_RemovePeer_FullMethodName         = "/rota.v1.Cluster/RemovePeer"
 	Cluster_Leave_FullMethodName              = "/rota.v1.Cluster/Leave"
 	Cluster_SaveSnapshot_FullMethodName       = "/rota.v1.Cluster/SaveSnapshot"
 	Cluster_StoreBackup_FullMethodName        = "/rota.v1.Cluster/StoreBackup"
+	Cluster_InstallTZData_FullMethodName      = "/rota.v1.Cluster/InstallTZData"
 	Cluster_Verify_FullMethodName             = "/rota.v1.Cluster/Verify"
 )
 
@@ -1681,6 +1683,8 @@ type ClusterClient interface {
 	SetMode(ctx context.Context, in *SetModeRequest, opts ...grpc.CallOption) (*Mode, error)
 	// Set changes the cluster's own settings, key by key.
 	Set(ctx context.Context, in *SetClusterRequest, opts ...grpc.CallOption) (*ClusterSettings, error)
+	// Attention lists what needs an operator, worst first, as the asked node finds it (SPEC §13.19).
+	Attention(ctx context.Context, in *AttentionRequest, opts ...grpc.CallOption) (*AttentionResponse, error)
 	Peers(ctx context.Context, in *PeersRequest, opts ...grpc.CallOption) (*PeersResponse, error)
 	TransferLeadership(ctx context.Context, in *TransferLeadershipRequest, opts ...grpc.CallOption) (*TransferLeadershipResponse, error)
 	RemovePeer(ctx context.Context, in *RemovePeerRequest, opts ...grpc.CallOption) (*RemovePeerResponse, error)
@@ -1690,6 +1694,8 @@ type ClusterClient interface {
 	SaveSnapshot(ctx context.Context, in *SaveSnapshotRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SnapshotChunk], error)
 	// StoreBackup has the leader store a backup at once where its --backup-to says.
 	StoreBackup(ctx context.Context, in *StoreBackupRequest, opts ...grpc.CallOption) (*StoredBackup, error)
+	// InstallTZData puts a release of the time zone database into force on the whole cluster (SPEC §17.7).
+	InstallTZData(ctx context.Context, in *InstallTZDataRequest, opts ...grpc.CallOption) (*TZData, error)
 	Verify(ctx context.Context, in *VerifyRequest, opts ...grpc.CallOption) (*VerifyResponse, error)
 }
 
@@ -1735,6 +1741,16 @@ func (c *clusterClient) Set(ctx context.Context, in *SetClusterRequest, opts ...
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ClusterSettings)
 	err := c.cc.Invoke(ctx, Cluster_Set_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterClient) Attention(ctx context.Context, in *AttentionRequest, opts ...grpc.CallOption) (*AttentionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AttentionResponse)
+	err := c.cc.Invoke(ctx, Cluster_Attention_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -1810,6 +1826,16 @@ func (c *clusterClient) StoreBackup(ctx context.Context, in *StoreBackupRequest,
 	return out, nil
 }
 
+func (c *clusterClient) InstallTZData(ctx context.Context, in *InstallTZDataRequest, opts ...grpc.CallOption) (*TZData, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TZData)
+	err := c.cc.Invoke(ctx, Cluster_InstallTZData_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clusterClient) Verify(ctx context.Context, in *VerifyRequest, opts ...grpc.CallOption) (*VerifyResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(VerifyResponse)
@@ -1830,6 +1856,8 @@ type ClusterServer interface {
 	SetMode(context.Context, *SetModeRequest) (*Mode, error)
 	// Set changes the cluster's own settings, key by key.
 	Set(context.Context, *SetClusterRequest) (*ClusterSettings, error)
+	// Attention lists what needs an operator, worst first, as the asked node finds it (SPEC §13.19).
+	Attention(context.Context, *AttentionRequest) (*AttentionResponse, error)
 	Peers(context.Context, *PeersRequest) (*PeersResponse, error)
 	TransferLeadership(context.Context, *TransferLeadershipRequest) (*TransferLeadershipResponse, error)
 	RemovePeer(context.Context, *RemovePeerRequest) (*RemovePeerResponse, error)
@@ -1839,6 +1867,8 @@ type ClusterServer interface {
 	SaveSnapshot(*SaveSnapshotRequest, grpc.ServerStreamingServer[SnapshotChunk]) error
 	// StoreBackup has the leader store a backup at once where its --backup-to says.
 	StoreBackup(context.Context, *StoreBackupRequest) (*StoredBackup, error)
+	// InstallTZData puts a release of the time zone database into force on the whole cluster (SPEC §17.7).
+	InstallTZData(context.Context, *InstallTZDataRequest) (*TZData, error)
 	Verify(context.Context, *VerifyRequest) (*VerifyResponse, error)
 	mustEmbedUnimplementedClusterServer()
 }
@@ -1862,6 +1892,9 @@ func (UnimplementedClusterServer) SetMode(context.Context, *SetModeRequest) (*Mo
 func (UnimplementedClusterServer) Set(context.Context, *SetClusterRequest) (*ClusterSettings, error) {
 	return nil, status.Error(codes.Unimplemented, "method Set not implemented")
 }
+func (UnimplementedClusterServer) Attention(context.Context, *AttentionRequest) (*AttentionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Attention not implemented")
+}
 func (UnimplementedClusterServer) Peers(context.Context, *PeersRequest) (*PeersResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Peers not implemented")
 }
@@ -1879,6 +1912,9 @@ func (UnimplementedClusterServer) SaveSnapshot(*SaveSnapshotRequest, grpc.Server
 }
 func (UnimplementedClusterServer) StoreBackup(context.Context, *StoreBackupRequest) (*StoredBackup, error) {
 	return nil, status.Error(codes.Unimplemented, "method StoreBackup not implemented")
+}
+func (UnimplementedClusterServer) InstallTZData(context.Context, *InstallTZDataRequest) (*TZData, error) {
+	return nil, status.Error(codes.Unimplemented, "method InstallTZData not implemented")
 }
 func (UnimplementedClusterServer) Verify(context.Context, *VerifyRequest) (*VerifyResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Verify not implemented")
@@ -1972,6 +2008,24 @@ func _Cluster_Set_Handler(srv interface{}, ctx context.Context, dec func(interfa
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ClusterServer).Set(ctx, req.(*SetClusterRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Cluster_Attention_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AttentionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).Attention(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_Attention_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).Attention(ctx, req.(*AttentionRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -2077,6 +2131,24 @@ func _Cluster_StoreBackup_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Cluster_InstallTZData_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(InstallTZDataRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).InstallTZData(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_InstallTZData_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).InstallTZData(ctx, req.(*InstallTZDataRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Cluster_Verify_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(VerifyRequest)
 	if err := dec(in); err != nil {
@@ -2119,6 +2191,10 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Cluster_Set_Handler,
 		},
 		{
+			MethodName: "Attention",
+			Handler:    _Cluster_Attention_Handler,
+		},
+		{
 			MethodName: "Peers",
 			Handler:    _Cluster_Peers_Handler,
 		},
@@ -2137,6 +2213,10 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "StoreBackup",
 			Handler:    _Cluster_StoreBackup_Handler,
+		},
+		{
+			MethodName: "InstallTZData",
+			Handler:    _Cluster_InstallTZData_Handler,
 		},
 		{
 			MethodName: "Verify",

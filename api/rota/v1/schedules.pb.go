@@ -1148,7 +1148,8 @@ func (x *NextDatesRequest) GetAfterMs() int64 {
 type NextDatesResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	DatesMs []int64                `protobuf:"varint,1,rep,packed,name=dates_ms,json=datesMs,proto3" json:"dates_ms,omitempty"`
-	// The release of the time zones that they were reckoned by.
+	// What identifies the time zones by which they were calculated: a release such as 2026f, followed by a part of its
+	// hash where it was installed on the cluster.
 	Tzdata        string  `protobuf:"bytes,2,opt,name=tzdata,proto3" json:"tzdata,omitempty"`
 	At            *ReadAt `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
 	unknownFields protoimpl.UnknownFields

@@ -170,7 +170,9 @@ type NodeSpec struct {
 	// Without id and tenant.
 	Job *JobSpec `protobuf:"bytes,3,opt,name=job,proto3" json:"job,omitempty"`
 	// Makes the node a gate, which is no job: of job only queue, priority and labels are its.
-	Gate          *Gate `protobuf:"bytes,4,opt,name=gate,proto3" json:"gate,omitempty"`
+	Gate *Gate `protobuf:"bytes,4,opt,name=gate,proto3" json:"gate,omitempty"`
+	// What its parents must have come to: on_success (the default), on_failure or always.
+	Run           string `protobuf:"bytes,5,opt,name=run,proto3" json:"run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -231,6 +233,13 @@ func (x *NodeSpec) GetGate() *Gate {
 		return x.Gate
 	}
 	return nil
+}
+
+func (x *NodeSpec) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
 }
 
 type Gate struct {
@@ -1154,7 +1163,12 @@ type WorkflowNode struct {
 	// One more than the number of the node whose completion added it; 0 of one that was submitted.
 	GrownBy uint32 `protobuf:"varint,15,opt,name=grown_by,json=grownBy,proto3" json:"grown_by,omitempty"`
 	// Whoever waits for the node that added it waits for this one, too.
-	Joins         bool `protobuf:"varint,16,opt,name=joins,proto3" json:"joins,omitempty"`
+	Joins bool `protobuf:"varint,16,opt,name=joins,proto3" json:"joins,omitempty"`
+	// When a gate began to wait for its signal; 0 for other nodes, and before.
+	WaitingMs      int64 `protobuf:"varint,17,opt,name=waiting_ms,json=waitingMs,proto3" json:"waiting_ms,omitempty"`
+	WaitingClockMs int64 `protobuf:"varint,18,opt,name=waiting_clock_ms,json=waitingClockMs,proto3" json:"waiting_clock_ms,omitempty"`
+	// What its parents must have come to; empty is on_success.
+	Run           string `protobuf:"bytes,19,opt,name=run,proto3" json:"run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1299,6 +1313,27 @@ func (x *WorkflowNode) GetJoins() bool {
 		return x.Joins
 	}
 	return false
+}
+
+func (x *WorkflowNode) GetWaitingMs() int64 {
+	if x != nil {
+		return x.WaitingMs
+	}
+	return 0
+}
+
+func (x *WorkflowNode) GetWaitingClockMs() int64 {
+	if x != nil {
+		return x.WaitingClockMs
+	}
+	return 0
+}
+
+func (x *WorkflowNode) GetRun() string {
+	if x != nil {
+		return x.Run
+	}
+	return ""
 }
 
 type ListWorkflowsRequest struct {
@@ -1644,11 +1679,13 @@ func (x *ParentOutputsRequest) GetJob() string {
 }
 
 type ParentOutput struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	Job           string                 `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
-	Output        []byte                 `protobuf:"bytes,3,opt,name=output,proto3" json:"output,omitempty"`
-	OutputDigest  []byte                 `protobuf:"bytes,4,opt,name=output_digest,json=outputDigest,proto3" json:"output_digest,omitempty"`
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Node         string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Job          string                 `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
+	Output       []byte                 `protobuf:"bytes,3,opt,name=output,proto3" json:"output,omitempty"`
+	OutputDigest []byte                 `protobuf:"bytes,4,opt,name=output_digest,json=outputDigest,proto3" json:"output_digest,omitempty"`
+	// How the parent ended; one that did not complete has no output.
+	State         string `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1711,6 +1748,13 @@ func (x *ParentOutput) GetOutputDigest() []byte {
 	return nil
 }
 
+func (x *ParentOutput) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
 var File_rota_v1_workflows_proto protoreflect.FileDescriptor
 
 const file_rota_v1_workflows_proto_rawDesc = "" +
@@ -1729,12 +1773,13 @@ const file_rota_v1_workflows_proto_rawDesc = "" +
 	"\x06labels\x18\x05 \x03(\v2#.rota.v1.WorkflowHeader.LabelsEntryR\x06labels\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"{\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8d\x01\n" +
 	"\bNodeSpec\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aparents\x18\x02 \x03(\tR\aparents\x12\"\n" +
 	"\x03job\x18\x03 \x01(\v2\x10.rota.v1.JobSpecR\x03job\x12!\n" +
-	"\x04gate\x18\x04 \x01(\v2\r.rota.v1.GateR\x04gate\"D\n" +
+	"\x04gate\x18\x04 \x01(\v2\r.rota.v1.GateR\x04gate\x12\x10\n" +
+	"\x03run\x18\x05 \x01(\tR\x03run\"D\n" +
 	"\x04Gate\x12\x1d\n" +
 	"\n" +
 	"timeout_ms\x18\x01 \x01(\x03R\ttimeoutMs\x12\x1d\n" +
@@ -1819,7 +1864,7 @@ const file_rota_v1_workflows_proto_rawDesc = "" +
 	"\tcancelled\x18\t \x01(\x03R\tcancelled\x12\x18\n" +
 	"\askipped\x18\n" +
 	" \x01(\x03R\askipped\x12\x18\n" +
-	"\awaiting\x18\v \x01(\x03R\awaiting\"\xe6\x03\n" +
+	"\awaiting\x18\v \x01(\x03R\awaiting\"\xc1\x04\n" +
 	"\fWorkflowNode\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x14\n" +
@@ -1840,7 +1885,11 @@ const file_rota_v1_workflows_proto_rawDesc = "" +
 	"\vfinished_ms\x18\x0e \x01(\x03R\n" +
 	"finishedMs\x12\x19\n" +
 	"\bgrown_by\x18\x0f \x01(\rR\agrownBy\x12\x14\n" +
-	"\x05joins\x18\x10 \x01(\bR\x05joins\"\xab\x01\n" +
+	"\x05joins\x18\x10 \x01(\bR\x05joins\x12\x1d\n" +
+	"\n" +
+	"waiting_ms\x18\x11 \x01(\x03R\twaitingMs\x12(\n" +
+	"\x10waiting_clock_ms\x18\x12 \x01(\x03R\x0ewaitingClockMs\x12\x10\n" +
+	"\x03run\x18\x13 \x01(\tR\x03run\"\xab\x01\n" +
 	"\x14ListWorkflowsRequest\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\tR\x05state\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x16\n" +
@@ -1862,12 +1911,13 @@ const file_rota_v1_workflows_proto_rawDesc = "" +
 	"\x04from\x18\x02 \x01(\tR\x04from\x12\x12\n" +
 	"\x04runs\x18\x03 \x01(\x05R\x04runs\"(\n" +
 	"\x14ParentOutputsRequest\x12\x10\n" +
-	"\x03job\x18\x01 \x01(\tR\x03job\"q\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\"\x87\x01\n" +
 	"\fParentOutput\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x10\n" +
 	"\x03job\x18\x02 \x01(\tR\x03job\x12\x16\n" +
 	"\x06output\x18\x03 \x01(\fR\x06output\x12#\n" +
-	"\routput_digest\x18\x04 \x01(\fR\foutputDigest2\xe2\x04\n" +
+	"\routput_digest\x18\x04 \x01(\fR\foutputDigest\x12\x14\n" +
+	"\x05state\x18\x05 \x01(\tR\x05state2\xe2\x04\n" +
 	"\tWorkflows\x12F\n" +
 	"\x06Submit\x12\x1e.rota.v1.SubmitWorkflowRequest\x1a\x1a.rota.v1.WorkflowSubmitted(\x01\x12@\n" +
 	"\x03Get\x12\x1b.rota.v1.GetWorkflowRequest\x1a\x1c.rota.v1.GetWorkflowResponse\x12D\n" +

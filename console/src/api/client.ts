@@ -152,7 +152,7 @@ export class Client {
 
 /** Whether a call may be answered by what a node has: those of the cluster itself, of figures, of the past and of streams always are. */
 export function takesConsistency(path: string): boolean {
-  return !/^\/v1\/(cluster(\/(peers|views|snapshot))?|stats|settings|whoami|past|rounds\/.*|events|live)$/.test(path);
+  return !/^\/v1\/(cluster(\/(peers|views|snapshot))?|attention|schedule-dates|stats|settings|whoami|past|rounds\/.*|events|live)$/.test(path);
 }
 
 /** Returns a path with its parts filled in, and the parameters that have a value. */

@@ -13,6 +13,8 @@ export type SettingChange = Schemas['SettingChange'];
 export type Worker = Schemas['Worker'];
 export type ClusterStatus = Schemas['ClusterStatus'];
 export type NodeStatus = Schemas['NodeStatus'];
+export type Attention = Schemas['Attention'];
+export type Concern = Schemas['Concern'];
 export type Stats = Schemas['Stats'];
 export type Identity = Schemas['Identity'];
 export type Workflow = Schemas['Workflow'];
@@ -33,6 +35,11 @@ export interface OverviewQueue {
   workers: number;
   oldest_wait_ms: number;
   backpressure?: string;
+  /** The ends of the last 15 minutes, by minute; missing for who may not read the whole queue. */
+  completed_minutes?: number[];
+  failed_minutes?: number[];
+  /** How long its oldest job usually waits, as the node sampled it; 0 or missing without a sample. */
+  usual_wait_ms?: number;
 }
 
 /** What waits longest in a queue: the lane of that job, with why nothing of it is placed. */
@@ -45,6 +52,8 @@ export interface Overview {
   /** Where the page may go on when its node does not answer. */
   apis?: string[];
   cluster?: ClusterStatus;
+  /** What needs an operator, worst first. */
+  attention?: Attention;
   queues: OverviewQueue[];
   /** Of the queues with the longest waits the first. */
   waits?: OverviewWait[] | null;

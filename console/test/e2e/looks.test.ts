@@ -61,6 +61,6 @@ test.describe('nothing sticks out, is cut or lies over another', () => {
     for (let i = 0; i < 60; i++) await cluster.call('PUT', `/v1/queues/queue-${i}`, { set: {} });
     const nodes = Array.from({ length: 10_000 }, (_, i) => ({ id: `node-${i}`, type: `type-${i % 5}`, parents: i < 40 ? [] : [`node-${i - 40}`, `node-${Math.floor(i / 3)}`] }));
     await cluster.call('PUT', '/v1/workflows/large', { queue: 'queue-1', nodes });
-    await look(page, (await cluster.leader()).api, 'many', [...pages, '/ui/workflows/large', '/ui/queues/default', '/ui/tenants?key=host:h1']);
+    await look(page, (await cluster.leader()).api, 'many', [...pages, '/ui/workflows/large', '/ui/queues/default', '/ui/keys?key=host:h1']);
   });
 });

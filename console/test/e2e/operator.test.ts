@@ -16,7 +16,7 @@ test('how many there are is counted, and not only what was read', async ({ page 
   await cluster.call('POST', '/v1/jobs', { jobs: Array.from({ length: 450 }, (_, i) => ({ id: `counted-${i}`, queue: 'counted', type: 'shout' })) });
   await page.goto(`${(await cluster.leader()).api}/ui/jobs?q=${encodeURIComponent('queue=counted')}`);
   await shown(page);
-  await expect(page.getByText('450 jobs, the newest first')).toBeVisible();
+  await expect(page.getByText('450 jobs, unfinished jobs by submission, then ended ones by their end, the latest first')).toBeVisible();
   await expect(page.getByRole('grid', { name: 'Jobs' })).toHaveAttribute('aria-rowcount', '451');
 });
 

@@ -7,8 +7,12 @@ import { Cluster } from './cluster';
 import { shown } from './look';
 import { Worker } from './worker';
 
-/** Where the three pictures of README.md and of the guide go; without it none are made, and the pages are only looked at. */
+/** Where the pictures of README.md and of the guide go; without it none are made, and the pages are only looked at. */
 const into = process.env.PICTURES_DOCS ?? '';
+/** A picture is no larger than this: people load them with the guide. */
+const most = 100_000;
+const widths = into ? [1440, 390] : [1440];
+const themes = into ? (['light', 'dark'] as const) : (['light'] as const);
 let cluster: Cluster;
 
 test.setTimeout(240_000);
@@ -18,9 +22,19 @@ test.beforeAll(async () => {
 });
 test.afterAll(() => cluster.stop());
 
-/** Takes a picture, as WebP: a third of the size. */
+/** Takes pictures of a page at each width in each theme, as WebP: a third of the size. */
 async function picture(page: Page, name: string): Promise<void> {
-  if (!into) return;
+  for (const width of widths) {
+    await page.setViewportSize({ width, height: width < 500 ? 844 : 900 });
+    for (const theme of themes) {
+      await page.emulateMedia({ colorScheme: theme });
+      await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+      if (into) await take(page, `console-${name}-${width}-${theme}`);
+    }
+  }
+}
+
+async function take(page: Page, name: string): Promise<void> {
   const png = (await page.screenshot()).toString('base64');
   const blank = await page.context().newPage();
   const webp = await blank.evaluate(async (data) => {
@@ -29,18 +43,27 @@ async function picture(page: Page, name: string): Promise<void> {
     await image.decode();
     const canvas = Object.assign(document.createElement('canvas'), { width: image.width, height: image.height });
     canvas.getContext('2d')!.drawImage(image, 0, 0);
-    return canvas.toDataURL('image/webp', 0.9);
+    return canvas.toDataURL('image/webp', 0.85);
   }, png);
   await blank.close();
-  writeFileSync(join(into, `${name}.webp`), Buffer.from(webp.slice(webp.indexOf(',') + 1), 'base64'));
+  const bytes = Buffer.from(webp.slice(webp.indexOf(',') + 1), 'base64');
+  expect(bytes.length, name).toBeLessThan(most);
+  writeFileSync(join(into, `${name}.webp`), bytes);
 }
 
-test('a studio at work: the overview, a job that waits, and a film as a graph', async ({ page }) => {
+test('a studio at work: the overview well and in trouble, jobs, a film with a gate, dead letters, keys', async ({ page }) => {
   for (const queue of ['render', 'mail', 'reports']) await cluster.call('PUT', `/v1/queues/${queue}`, { set: {} });
   const render = new Worker(cluster, 'render-1', { queues: ['render'], slots: 4, capabilities: ['cpu'] });
   const mail = new Worker(cluster, 'mail-1', { queues: ['mail'], slots: 8 });
   await render.take(1, 0);
+  await mail.take(1, 0);
+  await page.goto((await cluster.leader()).api + '/ui/');
+  await shown(page);
+  await expect(page.getByText('Nothing needs you.')).toBeVisible();
+  await picture(page, 'overview-healthy');
+  await cluster.call('PUT', '/v1/key-rules/account', { concurrency: 2 });
 
+  for (let i = 0; i < 6; i++) await cluster.call('PUT', `/v1/jobs/invoice-${i}`, { queue: 'reports', type: 'invoice', keys: [`account:${i % 3}`] });
   for (let i = 0; i < 3; i++) {
     await cluster.call('PUT', `/v1/jobs/newsletter-${i}`, { queue: 'mail', type: 'send', payload: '{"list":"spring"}' });
     await mail.bury('connection to smtp.example.com refused: release 4.2.0 speaks TLS 1.1');
@@ -57,11 +80,13 @@ test('a studio at work: the overview, a job that waits, and a film as a graph', 
     { id: 'publish', type: 'publish', parents: ['approve'] },
   ];
   await cluster.call('PUT', '/v1/workflows/film', { queue: 'render', nodes });
-  // The film is planned, two shots are done, two run.
-  const [plan] = await render.take();
-  await render.report(plan!, 'complete', { output: '4 shots' });
-  const held = await render.take(4);
-  for (const lease of held.filter((l) => /shot-[12]$/.test(l.job.id))) await render.report(lease, 'complete');
+  // The film is planned, shot, graded and cut; it waits for a word before it is published.
+  for (let done = 0; done < 11; ) {
+    for (const lease of await render.take(4)) {
+      await render.report(lease, 'complete');
+      done++;
+    }
+  }
   for (let i = 0; i < 24; i++) await cluster.call('PUT', `/v1/jobs/report-${i}`, { queue: 'reports', type: 'monthly' });
   for (let i = 0; i < (into ? 60 : 5); i++) {
     await cluster.call('PUT', `/v1/jobs/mail-${i}`, { queue: 'mail', type: 'send' });
@@ -71,23 +96,32 @@ test('a studio at work: the overview, a job that waits, and a film as a graph', 
   await cluster.call('PUT', '/v1/jobs/mail-now', { queue: 'mail', type: 'send' });
   await mail.take();
 
-  await page.setViewportSize({ width: 1280, height: 940 });
-  await page.goto((await cluster.leader()).api + '/ui/');
-  await shown(page);
-  await expect(page.getByLabel('Queues', { exact: true }).first()).toContainText('no worker');
+  const show = async (path: string): Promise<void> => {
+    await page.goto((await cluster.leader()).api + path);
+    await shown(page);
+  };
+  await show('/ui/');
+  await expect(page.getByRole('region', { name: 'Attention' })).toContainText('30 jobs waiting, no worker');
   await expect(page.getByLabel('Dead')).toContainText('smtp.example.com refused');
-  await expect(page.locator('.u-wrap')).toHaveCount(2);
-  await picture(page, 'console-overview');
+  await picture(page, 'overview');
 
-  await page.goto((await cluster.leader()).api + '/ui/jobs/render-4k');
-  await shown(page);
+  await show('/ui/jobs/render-4k');
   await expect(page.getByLabel('Why', { exact: true })).toContainText('cuda');
-  await picture(page, 'console-job');
+  await picture(page, 'job-waiting');
+  await show('/ui/jobs/newsletter-0');
+  await expect(page.getByLabel('Error')).toContainText('smtp.example.com refused');
+  await picture(page, 'job-dead');
+  await show('/ui/jobs/mail-0');
+  await expect(page.getByLabel('Output')).toBeVisible();
+  await picture(page, 'job-done');
 
-  await page.goto((await cluster.leader()).api + '/ui/workflows/film');
-  await shown(page);
+  await show('/ui/workflows/film');
   await expect(page.locator('.picture .card')).toHaveCount(nodes.length);
-  await picture(page, 'console-workflow');
+  await picture(page, 'workflow');
+  await show('/ui/dead');
+  await picture(page, 'dead');
+  await show('/ui/keys');
+  await picture(page, 'keys');
   render.stop();
   mail.stop();
 });

@@ -159,7 +159,7 @@ test('terms that are none are refused, and no rows of other terms stand beneath'
   await page.keyboard.press('Enter');
   await expect(page.getByRole('alert')).toContainText('stat');
   await expect(page.getByRole('link', { name: 'terms-1' })).toHaveCount(0);
-  await expect(page.getByText(/\d+ jobs?, the newest first/)).toHaveCount(0);
+  await expect(page.getByText(/\d+ jobs?, unfinished jobs by submission/)).toHaveCount(0);
   await page.getByRole('searchbox', { name: 'Terms' }).fill('queue=terms');
   await page.keyboard.press('Enter');
   await expect(page.getByRole('link', { name: 'terms-1' })).toBeVisible();

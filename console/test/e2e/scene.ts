@@ -55,7 +55,7 @@ export async function plant(cluster: Cluster, { id, text, bare, tenant }: Words)
     `/ui/queues/${queue}`,
     `/ui/workers/${id}-worker`,
     `/ui/tenants/${holder}`,
-    `/ui/tenants?key=${encodeURIComponent(`host:${bare}`)}`,
+    `/ui/keys?key=${encodeURIComponent(`host:${bare}`)}`,
     `/ui/workflows/${id}-flow`,
     `/ui/schedules/${schedule}`,
     `/ui/dead/${fingerprint}`,
@@ -64,4 +64,4 @@ export async function plant(cluster: Cluster, { id, text, bare, tenant }: Words)
 }
 
 /** Every page of many things: those that the navigation leads to. */
-export const pages = ['/ui/', ...['jobs', 'workflows', 'queues', 'workers', 'tenants', 'schedules', 'dead', 'decisions', 'events?from=oldest', 'cluster', 'access'].map((p) => `/ui/${p}`)];
+export const pages = ['/ui/', ...['jobs', 'workflows', 'queues', 'workers', 'tenants', 'keys', 'schedules', 'dead', 'decisions', 'events?from=oldest', 'cluster', 'access'].map((p) => `/ui/${p}`)];

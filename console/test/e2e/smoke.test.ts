@@ -29,7 +29,7 @@ async function bury(queue: string, job: string, error: string): Promise<void> {
 
 const paths = [
   ...['/ui/', '/ui/jobs', '/ui/jobs/waits', '/ui/nowhere'],
-  ...['/ui/queues', '/ui/queues/default', '/ui/queues/nothere', '/ui/workers', '/ui/tenants?key=host:%3Cimg%3E', '/ui/tenants/acme'],
+  ...['/ui/queues', '/ui/queues/default', '/ui/queues/nothere', '/ui/workers', '/ui/keys?key=host:%3Cimg%3E', '/ui/tenants/acme'],
   ...['/ui/decisions', '/ui/events?from=oldest', '/ui/cluster', '/ui/access'],
   ...['/ui/workflows', '/ui/workflows/graph', '/ui/workflows/nothere'],
   ...['/ui/schedules', '/ui/schedules/nightly', '/ui/schedules/nothere'],

@@ -47,7 +47,7 @@ test('a sentence of what would help leads to the setting that it is about', () =
   expect(hrefs("one of its tenant's open leases ends and the penalty is over, or max_concurrent is raised")).toBe('/ui/tenants/acme');
   expect(hrefs("a worker's health is back at min_health: it grows by 1 a second")).toBe('/ui/queues/film?set=min_health');
   expect(hrefs('its parents complete (rota workflow show film)')).toBe('/ui/workflows/film?focus=cut%201');
-  expect(hrefs('a lease with that key ends (rota key show)', [{ reason: 'NO_FREE_SLOT' }, { reason: 'KEY_AT_LIMIT', detail: 'key host:ab has 2 leases open' }])).toBe('/ui/tenants?key=host%3Aab&tenant=acme');
+  expect(hrefs('a lease with that key ends (rota key show)', [{ reason: 'NO_FREE_SLOT' }, { reason: 'KEY_AT_LIMIT', detail: 'key host:ab has 2 leases open' }])).toBe('/ui/keys?key=host%3Aab&tenant=acme');
   expect(hrefs('its time comes')).toBeUndefined();
 });
 

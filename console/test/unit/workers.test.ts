@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 
 import type { Worker } from '../../src/api/types';
-import { ails, select } from '../../src/pages/workers/select';
+import { ails, failuresOf, select } from '../../src/pages/workers/select';
 
 const worker = (id: string, status: string, more: Partial<Worker> = {}): Worker =>
   ({ id, status, queues: ['q'], slots: 4, prefetch: 0, open_leases: 0, ...more }) as Worker;
@@ -24,4 +24,16 @@ test('workers are sought by what they are and what they serve', () => {
   expect(select(all, 'b2', '').map((w) => w.id)).toEqual(['x']);
   expect(select(all, 'mail', 'ACTIVE')).toEqual([]);
   expect(select(all, 'mail', 'RETIRED').map((w) => w.id)).toEqual(['y']);
+});
+
+test('RETIRED workers are listed only where they are asked for', () => {
+  const all = [worker('a', 'RETIRED', { open_leases: 9 }), worker('b', 'ACTIVE')];
+  expect(select(all, '', '').map((w) => w.id)).toEqual(['b']);
+  expect(select(all, '', 'RETIRED').map((w) => w.id)).toEqual(['a']);
+});
+
+test('failures are told as a part of what ended, and never as health alone', () => {
+  expect(failuresOf({ completed_total: 448, failed_total: 303 })).toBe('303 of 751, 40 %');
+  expect(failuresOf({ completed_total: 9_999, failed_total: 1 })).toBe('1 of 10,000, 1 %');
+  expect(failuresOf({ completed_total: 4, failed_total: 0 })).toBe('0');
 });

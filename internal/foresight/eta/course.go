@@ -40,6 +40,7 @@ type run struct {
 	worker  rota.WorkerID
 	session rota.Session
 	tenant  rota.TenantID
+	queue   rota.QueueName
 	digest  rota.Hex
 	// present says that it is open at the present; place is where it stands in the heap, -1 once it is over.
 	present bool
@@ -72,14 +73,16 @@ type begun struct {
 	job    rota.JobID
 	queue  rota.QueueName
 	tenant rota.TenantID
+	worker rota.WorkerID
 	at     int64
 }
 
 // course is one way for things to go on.
 type course struct {
-	m      *fsm.Machine
-	past   *Past
-	random *rand.Rand
+	m    *fsm.Machine
+	past *Past
+	// number tells the courses of an answer apart.
+	number uint64
 	of     rota.JobID
 	// crowd are the jobs whose pace is that of the one, where its own place is beyond the sketch; wanted is how many are to start, 0 where it is not.
 	queue  rota.QueueName
@@ -96,7 +99,9 @@ type course struct {
 	swept     int64
 	ticked    int64
 	// guessed counts run times of which nothing was known.
-	guessed int64
+	guessed map[Place]int64
+	// serving are the workers that serve the queue of the job.
+	serving map[rota.WorkerID]bool
 
 	started []begun
 	// paces are when jobs of the crowd started.
@@ -114,8 +119,13 @@ func (c *course) begin() {
 	head := c.m.Head()
 	c.from, c.now, c.at, c.asked = int64(head.Clock), int64(head.Clock), -1, true
 	c.swept = c.now
-	c.open = make(map[rota.LeaseID]*run)
+	c.open, c.guessed, c.serving = make(map[rota.LeaseID]*run), make(map[Place]int64), make(map[rota.WorkerID]bool)
+	queue := c.queue
+	if queue == "" { // the job is in the sketch itself
+		_, queue, _ = c.m.PlaceOfJob(c.of)
+	}
 	for _, w := range c.m.Workers() {
+		c.serving[w.ID] = slices.Contains(w.Queues, queue)
 		silent := !w.SilentSince.IsZero() || !w.DisconnectedSince.IsZero()
 		for _, a := range c.m.Assignments(w.ID, w.Session) {
 			began := int64(a.Lease.Started.Clock)
@@ -130,12 +140,12 @@ func (c *course) begin() {
 // take has a lease be open until its job has run for as long as jobs like it.
 func (c *course) take(r *run, began int64, silent bool) {
 	j, _ := c.m.Job(r.job)
-	ms, known := c.past.draw(c.random, &j, c.now-began)
+	ms, known := c.past.draw(rand.New(rand.NewPCG(seed(r.job), c.number)), &j, c.now-began)
 	if !known {
-		c.guessed++
+		c.guessed[Place{j.Tenant, j.Queue}]++
 	}
 	c.orders++
-	r.end, r.order, r.tenant, r.digest, r.place = began+ms, c.orders, j.Tenant, j.ExpectedDigest, -1
+	r.end, r.order, r.tenant, r.queue, r.digest, r.place = began+ms, c.orders, j.Tenant, j.Queue, j.ExpectedDigest, -1
 	c.open[r.lease] = r
 	if !silent { // a worker that is not heard says nothing: its leases run out
 		heap.Push(&c.busy, r)
@@ -292,7 +302,7 @@ func (c *course) heed(e *rota.Event) {
 	switch e.Kind {
 	case rota.EventJobAssigned:
 		c.take(&run{lease: e.Lease, job: e.Job, worker: e.Worker, session: e.Session}, c.now, false)
-		c.started = append(c.started, begun{e.Job, e.Queue, e.Tenant, c.now - c.from})
+		c.started = append(c.started, begun{e.Job, e.Queue, e.Tenant, e.Worker, c.now - c.from})
 		switch {
 		case e.Job == c.of:
 			if c.at < 0 {

@@ -146,11 +146,11 @@ func TestAsk(t *testing.T) {
 	if want := (eta.Raw{Low: 20_000, Middle: 20_000, High: 20_000, Many: true, Asked: true}); x.Never || x.Raw != want {
 		t.Errorf("the third behind two slots starts at %+v (never: %v)", x.Raw, x.Never)
 	}
-	want := []eta.Hang{{Tenant: "acme", Worker: "w0", Jobs: 2}, {Tenant: "blue", Jobs: 2}}
+	want := []eta.Hang{{Tenant: "acme", Queue: "q", Worker: "w0", Jobs: 2}, {Tenant: "blue", Queue: "q", Jobs: 2}}
 	if x.Worker != "w0" || !slices.Equal(x.Hangs, want) {
 		t.Errorf("on %s it hangs on %+v", x.Worker, x.Hangs)
 	}
-	if x.Guessed != 0 || x.Cut != 0 || x.Beyond {
+	if len(x.Guessed) != 0 || x.Cut != 0 || x.Beyond {
 		t.Errorf("guessed, cut or beyond: %+v", x)
 	}
 	again := r.ask("b2", tens("acme", "blue"))
@@ -159,11 +159,38 @@ func TestAsk(t *testing.T) {
 	}
 }
 
+// TestAsk_otherWorkers: jobs of a queue that other workers serve change nothing, and are not listed, though they start
+// before.
+func TestAsk_otherWorkers(t *testing.T) {
+	r := newRig(t, 1, 2)
+	spec := rota.WorkerSpec{ID: "elsewhere", Slots: 1, Queues: []rota.QueueName{"other"}}
+	secret := sha256.Sum256([]byte(spec.ID))
+	r.put(&fsmpb.Op{Op: &fsmpb.Op_SetQueue{SetQueue: &fsmpb.SetQueue{Name: "other"}}},
+		&fsmpb.Op{Op: &fsmpb.Op_Register{Register: &fsmpb.Register{SecretHash: secret[:], Spec: entry.WorkerOp(&spec)}}})
+	r.submit("acme", ids("a", 2)...)
+	r.submit("blue", ids("b", 3)...)
+	elsewhere := func(s *rota.JobSpec) { s.Queue = "other" }
+	r.submitAs("cyan", elsewhere, "c0")
+	past := eta.NewPast()
+	for i := range 5 { // run times that are drawn
+		past.Add(eta.Ran{Queue: "q", Tenant: "acme", Type: "frame", Ms: int64(10_000 + 1_000*i)})
+	}
+	before := r.ask("b2", past)
+	r.submitAs("cyan", elsewhere, ids("d", 3)...)
+	after := r.ask("b2", past)
+	if before.Raw != after.Raw || !slices.Equal(before.Hangs, after.Hangs) {
+		t.Errorf("with jobs of other workers\n%+v\nbecame\n%+v", before, after)
+	}
+	if slices.ContainsFunc(after.Hangs, func(h eta.Hang) bool { return h.Queue != "q" }) {
+		t.Errorf("it hangs on %+v", after.Hangs)
+	}
+}
+
 // TestAsk_unknown: a run of which nothing is known is assumed, and said.
 func TestAsk_unknown(t *testing.T) {
 	r := newRig(t, 1, 1)
 	r.submit("acme", "a0", "a1")
-	if x := r.ask("a1", eta.NewPast()); x.Never || x.Guessed == 0 || x.Middle != 60_000 {
+	if x := r.ask("a1", eta.NewPast()); x.Never || len(x.Guessed) == 0 || x.Middle != 60_000 {
 		t.Errorf("nothing is known: %+v", x)
 	}
 }
@@ -214,7 +241,7 @@ func TestAsk_priority(t *testing.T) {
 	r := newRig(t, 1, 1, "ranking=aging", "aging_factor=1h")
 	r.submit("acme", "a0", "a1")
 	r.submitAs("blue", func(spec *rota.JobSpec) { spec.Priority = 1 }, "b0")
-	if x := r.ask("a1", tens("acme", "blue")); x.Middle != 20_000 || !slices.Contains(x.Hangs, eta.Hang{Tenant: "blue", Jobs: 1}) {
+	if x := r.ask("a1", tens("acme", "blue")); x.Middle != 20_000 || !slices.Contains(x.Hangs, eta.Hang{Tenant: "blue", Queue: "q", Jobs: 1}) {
 		t.Errorf("behind one that runs and one that is more urgent: %+v, hangs on %+v", x.Raw, x.Hangs)
 	}
 	if x := r.ask("b0", tens("acme", "blue")); x.Middle != 10_000 || slices.ContainsFunc(x.Hangs, func(h eta.Hang) bool { return h.Worker == "" }) {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/rotasched/rota"
@@ -26,12 +25,20 @@ const (
 	othersMost = 8
 )
 
-// Hang is what a job waits for.
+// Hang is what a job waits for: jobs of a tenant in a queue.
 type Hang struct {
 	Tenant rota.TenantID
-	// Worker is where jobs run that end before it starts there; "" are jobs of its queue that wait and start before it.
+	Queue  rota.QueueName
+	// Worker is where jobs run that end before it starts there; "" are pending jobs that start before it, on workers that
+	// serve its queue.
 	Worker rota.WorkerID
 	Jobs   int64
+}
+
+// Place is where jobs are: a tenant in a queue.
+type Place struct {
+	Tenant rota.TenantID
+	Queue  rota.QueueName
 }
 
 // Noted is the raw forecast of a job.
@@ -47,10 +54,12 @@ type Forecast struct {
 	Raw
 	Courses int
 	// Rows counts the jobs that were gone through, Cut those that wait and were left out, Beyond says that the job comes after
-	// such ones. Guessed counts run times of which nothing was known, a course.
-	Rows         int
-	Cut, Guessed int64
-	Beyond       bool
+	// such ones.
+	Rows   int
+	Cut    int64
+	Beyond bool
+	// Guessed counts run times of which nothing was known, a course.
+	Guessed map[Place]int64
 	// Worker is where it starts in the middle course, Hangs what it waits for there.
 	Worker rota.WorkerID
 	Hangs  []Hang
@@ -73,7 +82,6 @@ func Ask(ctx context.Context, f *fsm.Frozen, of rota.JobID, past *Past) (x *Fore
 		return nil, rota.Refusef(rota.KindExhausted, "eta", "%d jobs run: a forecast goes through %d at most", s.Rows(), rowsMost)
 	}
 	x = &Forecast{Rows: s.Rows(), Cut: s.Cut, Beyond: s.Beyond}
-	info := f.Info()
 	var courses []*course
 	for n := min(max(work/(s.Rows()+1), 1), coursesMost); len(courses) < n; {
 		if err := ctx.Err(); err != nil {
@@ -83,8 +91,7 @@ func Ask(ctx context.Context, f *fsm.Frozen, of rota.JobID, past *Past) (x *Fore
 		if err != nil {
 			return nil, err
 		}
-		c := &course{m: m, past: past, of: of, random: rand.New(rand.NewPCG(seed(info, of), uint64(len(courses)))),
-			queue: s.Queue, tenant: s.Tenant}
+		c := &course{m: m, past: past, of: of, number: uint64(len(courses)), queue: s.Queue, tenant: s.Tenant}
 		if s.Beyond {
 			c.wanted = int(s.Kept)
 		}
@@ -94,7 +101,12 @@ func Ask(ctx context.Context, f *fsm.Frozen, of rota.JobID, past *Past) (x *Fore
 		if s.Beyond {
 			c.onward(s.Ahead)
 		}
-		x.Guessed += c.guessed
+		for of, n := range c.guessed {
+			if x.Guessed == nil {
+				x.Guessed = make(map[Place]int64)
+			}
+			x.Guessed[of] += n
+		}
 		c.m = nil
 		courses = append(courses, c)
 	}
@@ -109,9 +121,9 @@ func refusal(err error) error {
 	return err
 }
 
-// seed comes from the state: the same question about the same state has the same answer.
-func seed(info rota.SnapshotInfo, of rota.JobID) uint64 {
-	h := info.Digest.Hi ^ uint64(info.Index)
+// seed makes how long a job runs in a course depend on nothing but both: the same question about the same state has the
+// same answer, and no answer changes with jobs that have nothing to do with it.
+func seed(of rota.JobID) (h uint64) {
 	var b [8]byte
 	for i := 0; i < len(of); i++ {
 		b[i%8] ^= of[i]
@@ -140,7 +152,9 @@ func (c *course) onward(ahead int64) {
 // sum takes the courses together.
 func (x *Forecast) sum(courses []*course) {
 	x.Courses = len(courses)
-	x.Guessed /= int64(len(courses))
+	for of := range x.Guessed {
+		x.Guessed[of] /= int64(len(courses))
+	}
 	slices.SortStableFunc(courses, func(a, b *course) int { return cmp.Compare(uint64(a.at), uint64(b.at)) }) // never is last
 	middle := courses[(len(courses)-1)/2]
 	if x.Never = middle.at < 0; x.Never {
@@ -158,26 +172,29 @@ func (x *Forecast) sum(courses []*course) {
 	x.others(courses)
 }
 
-// hang counts what the job waits for: on its worker what runs now and ends before, in its queue what waits and starts before.
+// hang counts what the job waits for: on its worker the leases that are open now and end before, and the pending jobs that
+// start before it on workers that serve its queue.
 func (x *Forecast) hang(c *course) {
 	counts := make(map[Hang]int64)
 	for _, r := range c.ended {
 		if r.worker == c.worker && r.end-c.from <= c.at {
-			counts[Hang{Tenant: r.tenant, Worker: r.worker}]++
+			counts[Hang{Tenant: r.tenant, Queue: r.queue, Worker: r.worker}]++
 		}
 	}
 	for _, b := range c.started {
 		if b.job == c.of {
 			break
 		}
-		counts[Hang{Tenant: b.tenant}]++
+		if c.serving[b.worker] {
+			counts[Hang{Tenant: b.tenant, Queue: b.queue}]++
+		}
 	}
 	for h, n := range counts {
 		h.Jobs = n
 		x.Hangs = append(x.Hangs, h)
 	}
 	slices.SortFunc(x.Hangs, func(a, b Hang) int {
-		return cmp.Or(cmp.Compare(b.Worker, a.Worker), cmp.Compare(b.Jobs, a.Jobs), cmp.Compare(a.Tenant, b.Tenant))
+		return cmp.Or(cmp.Compare(b.Worker, a.Worker), cmp.Compare(b.Jobs, a.Jobs), cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Queue, b.Queue))
 	})
 }
 

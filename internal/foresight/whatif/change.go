@@ -1,6 +1,7 @@
 package whatif
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"slices"
@@ -73,7 +74,7 @@ func (c *Change) ParseSet(text string) error {
 	s := rota.Setting{Key: key, Value: value}
 	q.Set = append(q.Set, s)
 	p := rota.StandardPolicy()
-	return p.Try(s)
+	return cmp.Or(s.CheckUnit(), p.Try(s))
 }
 
 // ParseWorkers adds +4xSPEC, where SPEC is a worker's id, or slots=4,cpu_milli=8000,….

@@ -69,7 +69,7 @@ func (js *jobs) of(m *fsm.Machine, id rota.JobID) (int32, error) {
 	i := int32(len(js.list))
 	own := rota.JobID(strings.Clone(string(id)))
 	js.places[own] = i
-	js.list = append(js.list, job{own, js.groups[g], js.types[j.Type], j.TTL > 0 || q.Policy.TTLAbsMs > 0 || q.Policy.TTLRelMaxMs > 0})
+	js.list = append(js.list, job{own, js.groups[g], js.types[j.Type], j.TTL > 0 || j.StartBy > 0 || q.Policy.TTLAbsMs > 0 || q.Policy.TTLRelMaxMs > 0})
 	return i, nil
 }
 

@@ -191,6 +191,7 @@ func (l *life) heed(e *rota.Event) error {
 			o.revoked = true
 			l.next(o, int64(l.now)) // its worker ends it at once, and says so
 		}
+	case o != nil && o.revoked && closes(e.Kind) && e.Lease != o.id: // it outlives its job until its worker has confirmed
 	case o != nil && closes(e.Kind):
 		o.gone = true
 		delete(l.leases, e.Job)

@@ -46,6 +46,7 @@ func TestMatch_refusesWhatOneSideLacks(t *testing.T) {
 		Err               error
 		Index             rota.Index
 		Holder            rota.JobID
+		Merge             rota.Merge
 	}
 	type more struct {
 		ID                rota.JobID
@@ -54,6 +55,7 @@ func TestMatch_refusesWhatOneSideLacks(t *testing.T) {
 		Err               error
 		Index             rota.Index
 		Holder            rota.JobID
+		Merge             rota.Merge
 		Shard             string
 	}
 	type less struct {
@@ -67,6 +69,7 @@ func TestMatch_refusesWhatOneSideLacks(t *testing.T) {
 		Err               error
 		Index             string
 		Holder            rota.JobID
+		Merge             rota.Merge
 	}
 	places := map[string]string{"refusal": "Err"}
 	for name, c := range map[string]struct {

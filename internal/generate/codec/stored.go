@@ -44,9 +44,13 @@ func (w *writer) row(fields []field) {
 		case number:
 			w.line("e.int(%s)", cast(f, "int64", v))
 		case millis, date:
-			w.line("e.int(%s)", f.sent(v))
-		case flag: // says whether headers follow, too: who has none pays no byte
-			w.line("e.flags(%s, len(headers) > 0)", v)
+			if f.path == later {
+				w.line("if %s != 0 {\ne.int(%s)\n}", v, f.sent(v))
+			} else {
+				w.line("e.int(%s)", f.sent(v))
+			}
+		case flag: // says whether headers follow, too, and what came later: who has none pays no byte
+			w.line("e.flags(%s, len(headers) > 0, s.%s != 0)", v, later)
 		case blob:
 			if own(f, v) != v {
 				w.line("at = len(e.b)")
@@ -66,7 +70,7 @@ func (w *writer) row(fields []field) {
 			w.line("encode%s(e, %s)", f.Message.GoIdent.GoName, v)
 		}
 	}
-	w.line("return at\n}\n\nfunc decodeSpec(d *decoder) *keptSpec {\nvar s rota.JobSpec\nvar headed bool")
+	w.line("return at\n}\n\nfunc decodeSpec(d *decoder) *keptSpec {\nvar s rota.JobSpec\nvar headed, later bool")
 	for _, f := range fields {
 		v := "s." + f.path
 		switch f.form {
@@ -75,9 +79,13 @@ func (w *writer) row(fields []field) {
 		case number:
 			w.line("%s = %s", v, back(f, "int64", "d.int()"))
 		case millis, date:
-			w.line("%s = %s", v, f.taken("d.int()"))
+			if f.path == later {
+				w.line("if later {\nif %[1]s = %[2]s; %[1]s == 0 {\nd.fail()\n}\n}", v, f.taken("d.int()"))
+			} else {
+				w.line("%s = %s", v, f.taken("d.int()"))
+			}
 		case flag:
-			w.line("%s, headed = d.flags()", v)
+			w.line("%s, headed, later = d.flags()", v)
 		case blob:
 			w.line("%s = d.bytes()", v)
 		case texts:
@@ -96,6 +104,9 @@ func (w *writer) row(fields []field) {
 	}
 	w.line("return d.specs.keep(&s)\n}")
 }
+
+// later is the field that came with rules version 2: a spec without it has the bytes of version 1.
+const later = "StartBy"
 
 // ownParts are what every job says for itself: its row has them beside what many share.
 var ownParts = []string{"ID", "Payload", "Headers"}

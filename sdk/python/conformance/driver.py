@@ -11,19 +11,27 @@ import json
 import os
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import rota
 
 calls: Counter[str] = Counter()
+released: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
 
 
 def say(**what: Any) -> None:
     """Write one line to the harness."""
     sys.stdout.write(json.dumps(what) + "\n")
     sys.stdout.flush()
+
+
+async def rest(job: rota.Job, seconds: float) -> None:
+    """Sleep until the time is over or the job is released."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(released[job.id].wait(), seconds)
 
 
 async def play(job: rota.Job, script: dict[str, Any]) -> Any:
@@ -36,10 +44,10 @@ async def play(job: rota.Job, script: dict[str, Any]) -> Any:
         case "return":
             pass
         case "sleep":
-            await asyncio.sleep(seconds)
+            await rest(job, seconds)
         case "progress":
             job.progress(call["percent"], call["note"])
-            await asyncio.sleep(seconds)
+            await rest(job, seconds)
         case "block":
             time.sleep(seconds)  # noqa: ASYNC251 # on purpose: it holds the event loop up
         case "fail":
@@ -168,6 +176,10 @@ class Driver:
     async def do_cancel(self, r: dict[str, Any]) -> None:
         """Cancel a job."""
         await self.types["echo"].of(self.client, r["id"]).cancel()
+
+    async def do_release(self, r: dict[str, Any]) -> None:
+        """End the sleep of a job's handlers."""
+        released[r["id"]].set()
 
     async def do_worker(self, r: dict[str, Any]) -> None:
         """Run a worker until it is drained."""

@@ -98,6 +98,8 @@ async def test_callers_with_tokens_over_tls(locked):
     async with rota.connect(locked.addr, tls=tls, token=nobody) as c:
         with pytest.raises(rota.Unauthenticated):
             await c.job("locked")
+        with pytest.raises(rota.Unauthenticated):
+            await rota.Worker(c, [d]).run(signals=False)
     strangers = rota.TLS(ca=str(locked.dir / "strangers" / "ca.pem"))
     for other in (strangers, None):  # who does not know the node, or speaks in clear text
         async with rota.connect(locked.addr, tls=other, timeout=3) as c:

@@ -1,6 +1,8 @@
 import copy
+import json
 import pickle
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 
 import grpc
 import pytest
@@ -143,7 +145,7 @@ def test_specs_come_back_as_they_went():
         type="t", payload=b"x", id="a", queue="q", tenant="u", priority=0,
         delay=timedelta(seconds=1), at=datetime(2027, 1, 1, tzinfo=timezone.utc),
         ttl=timedelta(hours=1), keys=("album:7",),
-        retry=rota.Retry(attempts=3, base=timedelta(seconds=2), factor=1.5, jitter=-1),
+        retry=rota.Retry(attempts=3, base=timedelta(seconds=2), factor=1.5, jitter=0),
         unique=rota.Unique(by=("args",), period=timedelta(hours=1)), labels={"a": "b"},
         requires=("gpu",), limits={"vram": 4}, batch="b", max_runtime=timedelta(seconds=9),
     )  # fmt: skip
@@ -153,6 +155,21 @@ def test_specs_come_back_as_they_went():
     more = spec.with_options(labels={"c": "d"}, priority=3)
     assert more.labels == {"a": "b", "c": "d"}
     assert more.priority == 3
+
+
+def test_retry_options():
+    """Ratios, of which jitter 0 is none and what is unset is the queue's."""
+    wire = to_wire(rota.JobSpec("t", retry=rota.Retry(attempts=3, factor=1.5, jitter=0)))
+    assert (wire.retry_attempts, wire.retry_factor_permille, wire.retry_jitter_permille) == (
+        3, 1500, -1,
+    )  # fmt: skip
+    wire = to_wire(rota.JobSpec("t", retry=rota.Retry(jitter=0.25)))
+    assert (wire.retry_attempts, wire.retry_factor_permille, wire.retry_jitter_permille) == (
+        0, 0, 250,
+    )  # fmt: skip
+    for wrong in (rota.Retry(jitter=-1), rota.Retry(factor=0.5)):
+        with pytest.raises(rota.Invalid, match="must be between"):
+            to_wire(rota.JobSpec("t", retry=wrong))
 
 
 @pytest.mark.parametrize(
@@ -198,3 +215,27 @@ async def test_nobody_answers():
 def test_tokens_compare_by_age():
     assert rota.Token.parse("2.1") > rota.Token.parse("1.10") > rota.Token.parse("1.9")
     assert str(rota.Token(3, 4)) == "3.4"
+
+
+_ENVIRONMENT = Path(__file__).parents[3] / "testdata" / "environment" / "cases.json"
+
+
+@pytest.mark.parametrize(
+    "case", json.loads(_ENVIRONMENT.read_text("utf-8")), ids=lambda case: case["name"]
+)
+def test_environment(case, tmp_path):
+    """The cases that the command line and all client libraries share."""
+    if "file" in case:
+        (tmp_path / "token").write_text(case["file"])
+        (tmp_path / "token").chmod(case["mode"])
+    environ = {k: v.replace("$DIR", str(tmp_path)) for k, v in case["env"].items()}
+    if "refused" in case:
+        with pytest.raises(rota.Invalid) as refused:
+            rota.connect_env(environ=environ)
+        assert refused.value.subject == case["refused"]
+        return
+    caller = rota.connect_env(environ=environ)._caller
+    assert [n.address for n in caller.nodes] == case["addresses"]
+    assert caller.patience == case["timeout_ms"] / 1000
+    shown = caller.nodes[0].metadata()
+    assert shown == ((("authorization", "Bearer " + case["token"]),) if "token" in case else ())

@@ -58,11 +58,27 @@ const verbatim = define<Uint8Array, Uint8Array>("bytes", { codec: bytes });
 const script = define<Script, unknown>("script");
 
 const called = new Map<string, number>();
+const releases = new Map<string, AbortController>();
 const workers = new Map<string, { worker: Worker; running: Promise<void> }>();
 let client: Client;
 
 function say(what: object): void {
   process.stdout.write(`${JSON.stringify(what)}\n`);
+}
+
+/** Aborts once the handlers of a job are released. */
+function release(id: string): AbortController {
+  const made = releases.get(id) ?? new AbortController();
+  releases.set(id, made);
+  return made;
+}
+
+/** Sleeps until the time is over or the job is released. */
+async function rest(job: Job, ms: number): Promise<void> {
+  const released = release(job.id).signal;
+  await sleep(ms, undefined, { signal: AbortSignal.any([job.signal, released]) }).catch((err: unknown) => {
+    if (!released.aborted) throw err;
+  });
 }
 
 /** Does what a script says for the call that this is. */
@@ -76,10 +92,10 @@ async function play(input: Script, job: Job): Promise<unknown> {
       break;
     case "progress":
       job.progress(call.percent ?? 0, call.note);
-      await sleep(ms, undefined, { signal: job.signal });
+      await rest(job, ms);
       break;
     case "sleep":
-      await sleep(ms, undefined, { signal: job.signal });
+      await rest(job, ms);
       break;
     case "block": // on purpose: it holds the event loop up
       Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
@@ -208,6 +224,9 @@ async function answer(r: Request): Promise<object> {
       await w.running;
       return {};
     }
+    case "release":
+      release(r.id).abort();
+      return {};
     default:
       throw new Error(`${r.do} is no request`);
   }

@@ -1,4 +1,4 @@
-import { readFileSync } from "node:fs";
+import { readFileSync, statSync } from "node:fs";
 
 import { Cluster, Keys, Queues, Tenants, Workers } from "./admin.js";
 import { Caller } from "./caller.js";
@@ -68,6 +68,8 @@ export class Client {
   readonly settings: NodeSettings;
   /** @internal */
   readonly logger: Logger;
+  /** @internal How long a call may take if it does not say so, in ms. */
+  readonly timeoutMs: number;
   /** @internal The newest token that is one. */
   readonly token: () => string | undefined;
 
@@ -80,7 +82,8 @@ export class Client {
     this.token = tokenOf(options.token);
     if (this.token() !== undefined) checkHidden(all, tls);
     const nodes = all.map((a) => new Node(a, tls, this.token));
-    this.#caller = new Caller(nodes, options.timeoutMs ?? timeoutUsual, this.logger, options.onRetry);
+    this.timeoutMs = options.timeoutMs ?? timeoutUsual;
+    this.#caller = new Caller(nodes, this.timeoutMs, this.logger, options.onRetry);
     this.#waiter = new Waiter(this.#caller);
     this.#submitter = new Submitter(this.#caller);
     this.queues = new Queues(this.#caller);
@@ -131,18 +134,18 @@ export class Client {
     return this.#waiter.wait(id, opts);
   }
 
-  /** Cancels jobs and returns the outcome of each at its place. */
-  cancel(ids: readonly string[], opts?: CallOptions): Promise<JobOutcome[]> {
+  /** Cancels a job, or several, and returns the outcome of each at its place. */
+  cancel(ids: string | readonly string[], opts?: CallOptions): Promise<JobOutcome[]> {
     return cancelJobs(this.#caller, ids, opts);
   }
 
   /** Revives jobs that are DEAD, EXPIRED or CANCELLED. A retry whose answer was lost succeeds, and is made once. */
-  retry(ids: readonly string[], opts?: CallOptions): Promise<JobOutcome[]> {
+  retry(ids: string | readonly string[], opts?: CallOptions): Promise<JobOutcome[]> {
     return retryJobs(this.#caller, ids, opts);
   }
 
   /** Forgets jobs that have ended: nobody shows them again, and their ids are free. */
-  delete(ids: readonly string[], opts?: CallOptions): Promise<JobOutcome[]> {
+  delete(ids: string | readonly string[], opts?: CallOptions): Promise<JobOutcome[]> {
     return deleteJobs(this.#caller, ids, opts);
   }
 
@@ -227,20 +230,57 @@ export function connect(addresses: string | readonly string[], options?: Connect
 /**
  * Returns a client set up by the environment, as the rota command is: of the nodes in `ROTA_ADDR`,
  * or 127.0.0.1:6470. `ROTA_TLS_CA`, `ROTA_TLS_CERT` and `ROTA_TLS_KEY` name files (PEM), which are
- * read once; `ROTA_TOKEN` has an access token. An option overrides the environment.
+ * read once. `ROTA_TOKEN_FILE` names a file with an access token, which is read again when it
+ * changes; else `ROTA_TOKEN` has the token. `ROTA_TIMEOUT` is how long a call may take, such as
+ * `30s`. An option overrides the environment. Throws INVALID with the variable as the field where a
+ * value cannot be used.
  */
 export function connectEnv(options: ConnectOptions = {}): Client {
   const env = process.env;
-  const file = (name: string): Buffer | undefined => {
-    const path = env[name];
-    if (!path) return undefined;
+  const use = <T>(name: string, read: (text: string) => T): T | undefined => {
+    const text = env[name];
+    if (!text) return undefined;
     try {
-      return readFileSync(path);
+      return read(text);
     } catch (err) {
-      throw new RotaError("INVALID", `${name} cannot be used`, { field: name, cause: err });
+      throw new RotaError("INVALID", `${name} cannot be used: ${(err as Error).message}`, { field: name, cause: err });
     }
   };
-  const tls = { ca: file("ROTA_TLS_CA"), cert: file("ROTA_TLS_CERT"), key: file("ROTA_TLS_KEY") };
+  const file = (path: string): Buffer => readFileSync(path);
+  const tls = { ca: use("ROTA_TLS_CA", file), cert: use("ROTA_TLS_CERT", file), key: use("ROTA_TLS_KEY", file) };
   const encrypted = tls.ca !== undefined || tls.cert !== undefined || tls.key !== undefined;
-  return connect(env["ROTA_ADDR"] || "127.0.0.1:6470", { token: env["ROTA_TOKEN"], tls: encrypted && tls, ...options });
+  const token = use("ROTA_TOKEN_FILE", tokenFile) ?? env["ROTA_TOKEN"];
+  const timeoutMs = use("ROTA_TIMEOUT", parseMs);
+  return connect(env["ROTA_ADDR"] || "127.0.0.1:6470", { token, tls: encrypted && tls, ...(timeoutMs !== undefined && { timeoutMs }), ...options });
+}
+
+const tokenFileMost = 128;
+
+/** Returns what reads the token in a file, again when the file changes. */
+function tokenFile(path: string): () => string {
+  let stamp = "";
+  let token = "";
+  const read = (): string => {
+    const { size, mtimeMs, mode } = statSync(path);
+    if (stamp === `${size} ${mtimeMs}`) return token;
+    if (process.platform !== "win32" && (mode & 0o027) !== 0) {
+      throw new Error(`${path} holds a secret, and its mode ${(mode & 0o777).toString(8)} opens it to others: run chmod 600 ${path}`);
+    }
+    if (size > tokenFileMost) throw new Error(`${path} has more than ${tokenFileMost} bytes`);
+    token = readFileSync(path, "utf8").trim();
+    stamp = `${size} ${mtimeMs}`;
+    return token;
+  };
+  read();
+  return read;
+}
+
+const unitMs = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
+
+/** Reads a positive duration such as 300ms, 30s or 1d12h. */
+function parseMs(text: string): number {
+  let ms = 0;
+  for (const [, n, unit] of text.matchAll(/(\d+(?:\.\d+)?)(ms|s|m|h|d)/g)) ms += Number(n) * unitMs[unit as keyof typeof unitMs];
+  if (!/^(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+$/.test(text) || ms <= 0) throw new Error(`got ${JSON.stringify(text)}, want a duration such as 300ms, 30s or 1d12h`);
+  return ms;
 }

@@ -142,6 +142,9 @@ const codeKinds: Partial<Record<number, Kind>> = {
   [status.RESOURCE_EXHAUSTED]: "EXHAUSTED",
   [status.UNAVAILABLE]: "UNAVAILABLE",
   [status.CANCELLED]: "UNAVAILABLE",
+  // Without a kind of a node, gRPC or a proxy on the way broke the call off.
+  [status.INTERNAL]: "UNAVAILABLE",
+  [status.UNKNOWN]: "UNAVAILABLE",
   [status.DEADLINE_EXCEEDED]: "TIMEOUT",
   [status.OUT_OF_RANGE]: "OUT_OF_RANGE",
   [status.PERMISSION_DENIED]: "DENIED",

@@ -12,7 +12,7 @@ export interface UniqueOptions {
   /** The states in which the holder excludes others: PENDING and RUNNING by default. */
   scope?: readonly ("PENDING" | "RUNNING" | "COMPLETED")[] | undefined;
   /** What becomes of a submission that meets another job: it is refused as CONFLICT by default. */
-  onConflict?: "refuse" | "existing" | "replace" | "extend" | undefined;
+  onConflict?: "refuse" | "existing" | "replace" | "extend" | "after" | "collect" | undefined;
   keepMs?: number | undefined;
   extendMaxMs?: number | undefined;
 }
@@ -30,20 +30,26 @@ export interface JobOptions {
   at?: Date | number | undefined;
   /** Holds the job back for so long, from its submission on. */
   delayMs?: number | undefined;
-  /** Has the job expire so long after its submission unless it has begun. */
+  /** Has the job expire so long after its submission unless it has ended. */
   ttlMs?: number | undefined;
+  /** Has the job expire so long after its submission unless a worker has it by then. */
+  startByMs?: number | undefined;
   /** Bounds an attempt; at least 3,000. */
   maxRuntimeMs?: number | undefined;
   /** How many attempts the job has, or how it is tried again where that is not its queue's way. */
   retry?:
     | number
     | {
+        /** How many attempts it has, 1 to 1,000. */
         attempts?: number | undefined;
+        /** The wait after the first failure. */
         baseMs?: number | undefined;
-        factorPermille?: number | undefined;
+        /** What each further wait is multiplied by, 1 to 1,000. */
+        factor?: number | undefined;
+        /** The longest wait. */
         capMs?: number | undefined;
-        /** -1 for none. */
-        jitterPermille?: number | undefined;
+        /** By what ratio a wait is longer or shorter at most, 0 (none) to 1. */
+        jitter?: number | undefined;
       }
     | undefined;
   /** What the job shares with others, by name: rules hold jobs of a key to so many at once, to a rate, or to their order. */
@@ -75,7 +81,7 @@ export function specOf(...all: readonly JobOptions[]): JobInit {
       Object.assign(o, { [key]: merged ? { ...(o[key] as object | undefined), ...(value as object) } : (value as unknown) });
     }
   }
-  const { id, queue, tenant, priority, at, delayMs, ttlMs, maxRuntimeMs, retry, keys, unique, labels, headers, requires, batch, spec, ...rest } = o;
+  const { id, queue, tenant, priority, at, delayMs, ttlMs, startByMs, maxRuntimeMs, retry, keys, unique, labels, headers, requires, batch, spec, ...rest } = o;
   const unknown = Object.keys(rest);
   if (unknown.length > 0) throw invalid(unknown[0]!, `${unknown[0]} is no option of a job`);
   const tries = typeof retry === "number" ? { attempts: retry } : retry;
@@ -86,6 +92,7 @@ export function specOf(...all: readonly JobOptions[]): JobInit {
     priority,
     delayMs,
     ttlMs,
+    startByMs,
     maxRuntimeMs,
     batch,
     unique,
@@ -96,13 +103,20 @@ export function specOf(...all: readonly JobOptions[]): JobInit {
     keys: keys && Object.entries(keys).map(([name, value]) => `${name}:${value}`),
     retryAttempts: tries?.attempts,
     retryBaseMs: tries?.baseMs,
-    retryFactorPermille: tries?.factorPermille,
+    retryFactorPermille: permille("retry.factor", tries?.factor, 1, 1_000),
     retryCapMs: tries?.capMs,
-    retryJitterPermille: tries?.jitterPermille,
+    retryJitterPermille: tries?.jitter === 0 ? -1 : permille("retry.jitter", tries?.jitter, 0, 1),
   };
   const made: Record<string, unknown> = { ...spec };
   for (const [key, value] of Object.entries(set)) if (value !== undefined) made[key] = value;
   return made;
+}
+
+/** A ratio in thousandths. */
+function permille(field: string, ratio: number | undefined, least: number, most: number): number | undefined {
+  if (ratio === undefined) return undefined;
+  if (!(ratio >= least && ratio <= most)) throw invalid(field, `${field} must be between ${least} and ${most}, got ${ratio}`);
+  return Math.max(1, Math.round(ratio * 1_000));
 }
 
 /** A date as Unix milliseconds. */

@@ -90,9 +90,9 @@ export async function countJobs(caller: Caller, filter: JobFilter & ReadOptions 
 type Change = (node: Node, scope: Scope, ids: string[]) => Promise<JobOutcomes>;
 
 /** Sends ids in parts; what has no outcome is sent again until the caller's time ends. */
-async function change(caller: Caller, op: string, ids: readonly string[], opts: CallOptions | undefined, ask: Change): Promise<JobOutcome[]> {
+async function change(caller: Caller, op: string, jobs: string | readonly string[], opts: CallOptions | undefined, ask: Change): Promise<JobOutcome[]> {
   const budget = new Budget(opts, caller.usualMs);
-  const outcomes = ids.map((id): JobOutcome => ({ id, state: "", index: 0, error: undefined }));
+  const outcomes = (typeof jobs === "string" ? [jobs] : jobs).map((id): JobOutcome => ({ id, state: "", index: 0, error: undefined }));
   let open = outcomes;
   for (let attempt = 0; ; attempt++) {
     for (let i = 0; i < open.length; i += batchMost) {
@@ -115,20 +115,20 @@ async function change(caller: Caller, op: string, ids: readonly string[], opts: 
   }
 }
 
-export function cancelJobs(caller: Caller, ids: readonly string[], opts?: CallOptions): Promise<JobOutcome[]> {
+export function cancelJobs(caller: Caller, ids: string | readonly string[], opts?: CallOptions): Promise<JobOutcome[]> {
   return change(caller, "cancel", ids, opts, (node, scope, part) =>
     node.unary(Jobs.method.cancel, create(CancelJobsRequestSchema, { ids: part }), scope),
   );
 }
 
-export function deleteJobs(caller: Caller, ids: readonly string[], opts?: CallOptions): Promise<JobOutcome[]> {
+export function deleteJobs(caller: Caller, ids: string | readonly string[], opts?: CallOptions): Promise<JobOutcome[]> {
   return change(caller, "delete", ids, opts, (node, scope, part) =>
     node.unary(Jobs.method.delete, create(DeleteJobsRequestSchema, { ids: part }), scope),
   );
 }
 
 /** Retries jobs. The life that each retry follows is read before the first try and sent with every one. */
-export function retryJobs(caller: Caller, ids: readonly string[], opts?: CallOptions): Promise<JobOutcome[]> {
+export function retryJobs(caller: Caller, ids: string | readonly string[], opts?: CallOptions): Promise<JobOutcome[]> {
   const lives = new Map<string, number>();
   return change(caller, "retry", ids, opts, async (node, scope, part) => {
     const unknown = part.filter((id) => !lives.has(id));

@@ -29,6 +29,8 @@ export interface Submitted {
   throttle: boolean;
   /** The job that it was merged into, which holds its key; empty for none. */
   holder: string;
+  /** What became of the payload of a job that was merged: TAKEN, or why it was dropped; empty where nothing was merged. */
+  merge: string;
   /** Why it is refused, or has no outcome. */
   error: RotaError | undefined;
 }
@@ -120,6 +122,7 @@ export class Submitter {
         o.index = safe(got.index, "index");
         o.throttle = got.throttle;
         o.holder = got.holder;
+        o.merge = got.merge;
         o.error = refusalOf(got.refusal);
         if (o.error) this.#held.note(item.spec, o.error);
       });
@@ -150,7 +153,7 @@ class Item {
         : this.minted
           ? held.refuses(this.spec)
           : undefined;
-    this.outcome = { id: this.spec.id, state: "", existed: false, index: 0, throttle: false, holder: "", error };
+    this.outcome = { id: this.spec.id, state: "", existed: false, index: 0, throttle: false, holder: "", merge: "", error };
   }
 }
 

@@ -44,6 +44,8 @@ export interface WorkerOptions {
   /** Takes a live id over from whoever has it; with `oldSecret` no right to workers is needed. */
   takeover?: boolean | undefined;
   oldSecret?: Uint8Array | undefined;
+  /** Asks again where the cluster refuses the worker, such as before its token exists; `run` throws the refusal otherwise. */
+  retryRefused?: boolean | undefined;
   /** How long handlers may go on once the worker drains, in ms: 30,000 by default. Then their signals abort and their leases are declined. */
   drainMs?: number | undefined;
   /** How long the process may block, in ms: 60,000 by default. Then its leases are given back. */
@@ -126,6 +128,7 @@ export class Worker extends EventEmitter<WorkerEvents> {
       secret: checkSecret("secret", options.secret ?? randomBytes(32)),
       takeover: options.takeover ?? options.oldSecret !== undefined,
       oldSecret: options.oldSecret && checkSecret("oldSecret", options.oldSecret),
+      retryRefused: options.retryRefused ?? false,
       drainMs: options.drainMs ?? drainUsual,
       blockedMs: options.blockedMs ?? blockedUsual,
     };

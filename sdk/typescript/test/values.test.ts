@@ -1,7 +1,10 @@
 import assert from "node:assert/strict";
+import { chmodSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { test } from "node:test";
 
-import { bytes, isRotaError, json } from "@rotasched/client";
+import { bytes, connectEnv, isRotaError, json, RotaError } from "@rotasched/client";
 
 // What users cannot reach by the package's name.
 const { LineLog } = await import(new URL("../../dist/thread/linelog.js", import.meta.url).href);
@@ -54,4 +57,56 @@ test("a view of time is never later than the cluster's", () => {
   view.hear(5_000);
   assert.equal(view.heard, 5_000);
   assert.equal(view.lost(), 31_000);
+});
+
+test("retry options: ratios, of which jitter 0 is none and what is unset is the queue's", async () => {
+  const { specOf } = await import(new URL("../../dist/joboptions.js", import.meta.url).href);
+  const all = specOf({ retry: { attempts: 3, baseMs: 2_000, factor: 1.5, capMs: 9_000, jitter: 0 } });
+  assert.deepEqual(
+    [all.retryAttempts, all.retryBaseMs, all.retryFactorPermille, all.retryCapMs, all.retryJitterPermille],
+    [3, 2_000, 1_500, 9_000, -1],
+  );
+  assert.equal(specOf({ retry: { jitter: 0.25 } }).retryJitterPermille, 250);
+  assert.equal(specOf({ retry: 4 }).retryJitterPermille, undefined);
+  assert.throws(() => specOf({ retry: { factor: 0.5 } }), (e) => isRotaError(e, "INVALID"));
+});
+
+interface EnvironmentCase {
+  name: string;
+  env: Record<string, string>;
+  file?: string;
+  mode?: number;
+  refused?: string;
+  addresses?: string[];
+  token?: string;
+  timeout_ms?: number;
+}
+
+test("environment: the cases that the command line and all client libraries share", () => {
+  const table = new URL("../../../../testdata/environment/cases.json", import.meta.url);
+  const cases = JSON.parse(readFileSync(table, "utf8")) as EnvironmentCase[];
+  assert.ok(cases.length >= 10);
+  const before = { ...process.env };
+  for (const c of cases) {
+    const dir = mkdtempSync(join(tmpdir(), "rota-environment-"));
+    if (c.file !== undefined) {
+      writeFileSync(join(dir, "token"), c.file);
+      chmodSync(join(dir, "token"), c.mode!);
+    }
+    for (const name of Object.keys(process.env)) if (name.startsWith("ROTA_")) delete process.env[name];
+    for (const [name, value] of Object.entries(c.env)) process.env[name] = value.replace("$DIR", dir);
+    try {
+      if (c.refused !== undefined) {
+        assert.throws(() => connectEnv(), (e) => e instanceof RotaError && e.kind === "INVALID" && e.field === c.refused, c.name);
+        continue;
+      }
+      const client = connectEnv() as ReturnType<typeof connectEnv> & { settings: { addresses: string[] }; timeoutMs: number; token: () => string | undefined };
+      assert.deepEqual(client.settings.addresses, c.addresses, c.name);
+      assert.equal(client.token(), c.token, c.name);
+      assert.equal(client.timeoutMs, c.timeout_ms, c.name);
+      client.close();
+    } finally {
+      process.env = { ...before };
+    }
+  }
 });

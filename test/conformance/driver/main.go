@@ -75,6 +75,8 @@ type driver struct {
 	mu     sync.Mutex
 	calls  map[rota.JobID]int
 	drains map[string]func() error
+	// releases has a channel for each job, closed once the job's handlers are released.
+	releases sync.Map
 }
 
 func main() {
@@ -139,6 +141,10 @@ func (d *driver) do(ctx context.Context, r *request) (ok any, err error) {
 		drain := d.drains[r.Name]
 		d.mu.Unlock()
 		return ok, drain()
+	case "release":
+		released, _ := d.releases.LoadOrStore(r.ID, make(chan struct{}))
+		close(released.(chan struct{}))
+		return ok, nil
 	}
 	return nil, fmt.Errorf("%s is no request", r.Do)
 }
@@ -251,8 +257,10 @@ func (d *driver) play(ctx context.Context, job *client.Job, in script) (any, err
 		if call.Do == "progress" {
 			job.Progress(call.Percent, call.Note)
 		}
+		released, _ := d.releases.LoadOrStore(job.ID(), make(chan struct{}))
 		select {
 		case <-time.After(span):
+		case <-released.(chan struct{}):
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}

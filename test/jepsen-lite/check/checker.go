@@ -30,6 +30,7 @@ var checkers = []checker{
 	{"lost", "acknowledged submissions are there at the end; nothing is that was not asked for", checkLost},
 	{"linear", "each job's life is one that a single queue could have lived", checkLinear},
 	{"overlap", "no two workers believe at once that they hold a job", checkOverlap},
+	{"leases", "a lease ends once; one that outlives its job holds what it held until then", checkLeases},
 	{"token", "tokens grow with each lease of a job and are unique", checkToken},
 	{"completion", "at most one completion of a job is accepted, and it stands", checkCompletion},
 	{"revoked", "nothing is taken that begins with a token whose revocation was acknowledged", checkRevoked},
@@ -146,6 +147,7 @@ type view struct {
 	// ended, with their worker.
 	suspensions map[string][]*Op
 	suspended   map[string]string
+	leases      *leaseBook
 	// flows are the operations on each workflow, in the order kept.
 	flows map[string][]*Op
 	// gates are the nodes that are gates, planned the jobs that plans are for, both by job.
@@ -197,6 +199,7 @@ func newView(h *History) *view {
 	v.readDeliveries()
 	v.readCallbacks()
 	v.readPlans()
+	v.readLeases()
 	v.readSuspensions()
 	for id, ops := range v.jobs {
 		v.ids = append(v.ids, id)

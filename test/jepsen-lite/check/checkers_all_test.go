@@ -12,6 +12,7 @@ var oneBite = map[string]func(s *story){
 	"lost":       func(s *story) { s.h.Final = s.h.Final[:1] },
 	"linear":     func(s *story) { s.read("a", "RUNNING", 4, 600, 610) },
 	"overlap":    oneLeaseTwice,
+	"leases":     after(outlivedStory, func(s *story) { s.happened("leaseCancelled", "x", 61, "CANCELLED") }),
 	"token":      func(s *story) { s.find(OpStart, "a", 0).Token = token(2) },
 	"completion": func(s *story) { s.h.Final[0].State = "DEAD" },
 	"repeat": func(s *story) {

@@ -14,18 +14,18 @@ var endKinds = map[string]string{"COMPLETED": "jobCompleted", "DEAD": "jobDead",
 // jobEvents are the events about one job, in order.
 type jobEvents struct {
 	all []*SeenEvent
-	// last is the last one but for assignments dropped: a round was decided before
-	// what ended the job was applied.
+	// last is the last one but for assignments dropped, as a round was decided before what ended the job was applied, and
+	// for the ends of leases that outlived the job.
 	last *SeenEvent
 	// ends are those that end it; assigned and ended are of its leases.
 	ends            []*SeenEvent
 	assigned, ended map[string]*SeenEvent
 }
 
-func eventsByJob(events []SeenEvent) map[string]*jobEvents {
+func (v *view) eventsByJob() map[string]*jobEvents {
 	jobs := make(map[string]*jobEvents)
-	for i := range events {
-		e := &events[i]
+	for i := range v.Events {
+		e := &v.Events[i]
 		if e.Job == "" || e.Schedule != "" || e.isOfBatch() { // their own word of the job that they start
 			continue
 		}
@@ -35,7 +35,7 @@ func eventsByJob(events []SeenEvent) map[string]*jobEvents {
 			jobs[e.Job] = j
 		}
 		j.all = append(j.all, e)
-		if e.Kind != "assignmentDropped" {
+		if e.Kind != "assignmentDropped" && !v.outlived(e) {
 			j.last = e
 		}
 		switch e.Kind {
@@ -46,6 +46,10 @@ func eventsByJob(events []SeenEvent) map[string]*jobEvents {
 			j.ended[e.Lease] = e
 		case "leaseCancelled", "leaseExpired", "leaseDeclined":
 			j.ended[e.Lease] = e
+		case "leaseRevoked":
+			if l := v.leases.all[e.Lease]; l != nil && l.outlives != nil { // it is shown as ended, for this reason
+				j.ended[e.Lease] = e
+			}
 		case "jobDead", "jobExpired", "jobCancelled":
 			j.ends = append(j.ends, e)
 			if e.Kind == "jobCancelled" && e.Lease != "" && j.ended[e.Lease] == nil { // by its handler: that ends its lease, too
@@ -59,7 +63,7 @@ func eventsByJob(events []SeenEvent) map[string]*jobEvents {
 // checkJobEvents holds the events against what producers, workers and readers of
 // the jobs saw.
 func checkJobEvents(v *view) (found []Anomaly) {
-	jobs := eventsByJob(v.Events)
+	jobs := v.eventsByJob()
 	for _, id := range v.ids {
 		for _, text := range eventsOfJob(v, id, jobs[id]) {
 			found = append(found, Anomaly{IDs: []string{id}, Text: "events of job " + id + ": " + text})

@@ -195,3 +195,16 @@ func TestAuditBites(t *testing.T) {
 		s.h.Audits[1] = AuditOf{Node: "n2", Error: "exit status 4: " + unkept}
 	}}})
 }
+
+// TestEventSeen_hidden marks an event whose hashes were kept from a reader that may read everything.
+func TestEventSeen_hidden(t *testing.T) {
+	t.Parallel()
+	e := rota.ServedEvent{Event: rota.Event{Kind: rota.EventJobEnqueued, Job: "a"}}
+	if s := EventSeen(&e); s.Wrong == "" {
+		t.Error("an event without the hash of the state after it is taken for whole")
+	}
+	e.Post.Lo = 1
+	if s := EventSeen(&e); s.Wrong != "" { // the state before the first entry is empty, and so is its hash
+		t.Error(s.Wrong)
+	}
+}

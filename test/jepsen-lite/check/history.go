@@ -352,6 +352,8 @@ type History struct {
 	// Keyed are the keys that jobs were submitted with, Schedules those that were set.
 	Keyed     []KeyFacts      `json:"keyed,omitempty"`
 	Schedules []ScheduleFacts `json:"schedules,omitempty"`
+	// Rooms are how many leases a worker may hold at most, by its id.
+	Rooms map[string]int `json:"rooms,omitempty"`
 	// Webhooks follow the schedules.
 	Webhooks []WebhookFacts `json:"webhooks,omitempty"`
 	// Batches, Uniques and Plans are what their users did; JobLogs are what was read of attempts'

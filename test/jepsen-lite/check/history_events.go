@@ -73,6 +73,9 @@ func EventSeen(e *rota.ServedEvent) SeenEvent {
 	default:
 		s.readPayload(e)
 	}
+	if e.Post == (rota.Digest{}) { // no state is empty after an entry, and its readers may read everything
+		s.Wrong = "it comes without the hash of the state after it"
+	}
 	text, err := json.Marshal(e)
 	if err != nil {
 		s.Wrong = "it has no JSON: " + err.Error()

@@ -54,7 +54,9 @@ func (v *view) waits() (ended, next map[string]int64) {
 	for i := range v.Events {
 		switch e := &v.Events[i]; e.Kind {
 		case "leaseCancelled", "leaseDeclined", "leaseExpired":
-			ended[e.Lease], last[e.Job] = e.Clock, e.Lease
+			if !v.outlived(e) {
+				ended[e.Lease], last[e.Job] = e.Clock, e.Lease
+			}
 		case "jobAssigned":
 			if lease := last[e.Job]; lease != "" {
 				next[lease] = e.Clock

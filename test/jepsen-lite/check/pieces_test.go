@@ -286,6 +286,18 @@ func TestUniquesBite(t *testing.T) {
 		{"the_old_payload", "uniques", with(func(s *story) { s.find(OpStart, "x", 0).Output = "x" })},
 		{"a_payload_that_came_late", "uniques", with(func(s *story) { s.h.Uniques[1].Subs[1].OnConflict = "replace"; s.find(OpStart, "x", 0).Output = "v" })},
 	})
+	twice := func(first Outcome) func(s *story) { // x is submitted twice: the second call is answered, long after z was refused for it
+		return with(func(s *story) {
+			s.submitted("x", 1_070)
+			op := s.find(OpSubmit, "x", 0)
+			if op.Outcome = first; first == Unknown {
+				op.Return = never
+			}
+			s.find(OpSubmit, "x", 1).Existed = true
+		})
+	}
+	bites(t, []plant{{"refused_for_one_that_was_refused_before", "uniques", twice(Refused)}})
+	spares(t, []plant{{"submitted_by_a_call_without_an_answer", "uniques", twice(Unknown)}})
 	spares(t, []plant{{"all_is_well", "uniques", uniqueStory}, {"all_is_well", "lost", uniqueStory}, {"all_is_well", "events", uniqueStory},
 		{"all_is_well", "linear", uniqueStory}})
 }

@@ -165,8 +165,8 @@ func (j *plannedJob) told(e *SeenEvent) {
 		return
 	}
 	if !turn {
-		// A lease's end that comes with the cancelling is part of it.
-		j.disturbed = j.disturbed || e.Kind != "leaseCancelled"
+		// A lease's end, or its revocation, that comes with the cancelling is part of it.
+		j.disturbed = j.disturbed || e.Kind != "leaseCancelled" && (e.Kind != "leaseRevoked" || e.Reason != "CANCELLED")
 	} else if j.turns++; j.turns > 1 {
 		j.plan.say("event %s (%s) is job %s's turn number %d", e.ID, e.Kind, e.Job, j.turns)
 	}

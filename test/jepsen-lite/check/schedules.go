@@ -13,6 +13,8 @@ import (
 type ScheduleFacts struct {
 	Name    string `json:"name"`
 	EveryMs int64  `json:"every_ms"`
+	// InTurn says that a run starts after those before it have let go.
+	InTurn bool `json:"in_turn,omitempty"`
 	// SetAt is when it was set, in the run's time.
 	SetAt int64 `json:"set_at"`
 	// Known says that it was read at the end.

@@ -35,6 +35,7 @@ func (v *view) readSuspensions() {
 			v.suspended[e.Lease], v.suspensions[hand] = hand, v.revocationsOf(hand)
 		}
 	}
+	v.readOutlived()
 }
 
 // revocationsOf are those of a worker's place, as suspensions are kept.

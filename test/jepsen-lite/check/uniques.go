@@ -60,8 +60,8 @@ func checkUniques(v *view) (found []Anomaly) {
 		}
 	}
 	for i := range v.Events {
-		if u := of[v.Events[i].Job]; u != nil {
-			u.told(&v.Events[i])
+		if e := &v.Events[i]; of[e.Job] != nil && !v.outlived(e) {
+			of[e.Job].told(e)
 		}
 	}
 	byJob := v.beliefs()
@@ -166,14 +166,18 @@ func (u *uniqueLife) judgeHolder(v *view, op *Op) {
 		u.say(op.Job, op.Return, "%s was refused for job %s, which never held it", op.Job, op.Output)
 		return
 	}
+	first := never // a call without an answer may have submitted it before the one that has one
 	for _, of := range v.jobs[op.Output] {
-		final := of.Func == OpReport && of.Outcome == OK && (of.Did == DidComplete || of.Did == DidNoRetry || of.Did == DidCancel)
-		if final && of.Return < op.Invoke {
-			u.say(op.Job, op.Return, "%s was refused at %s for job %s, which had ended by %s (%s)", op.Job, seconds(op.Invoke), op.Output,
-				seconds(of.Return), of.Did)
+		final := of.Func == OpCancel || of.Func == OpReport && (of.Did == DidComplete || of.Did == DidNoRetry || of.Did == DidCancel)
+		if final && of.Outcome == OK && of.Return < op.Invoke {
+			u.say(op.Job, op.Return, "%s was refused at %s for job %s, which had ended by %s (%s %s)", op.Job, seconds(op.Invoke), op.Output,
+				seconds(of.Return), of.Func, of.Did)
 		}
-		if of.Func == OpSubmit && of.Outcome == OK && of.Invoke > op.Return {
-			u.say(op.Job, op.Return, "%s was refused at %s for job %s, which was submitted later", op.Job, seconds(op.Return), op.Output)
+		if of.Func == OpSubmit && of.Outcome != Refused {
+			first = min(first, of.Invoke)
 		}
+	}
+	if first > op.Return {
+		u.say(op.Job, op.Return, "%s was refused at %s for job %s, which was submitted later", op.Job, seconds(op.Return), op.Output)
 	}
 }

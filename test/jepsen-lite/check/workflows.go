@@ -90,7 +90,9 @@ func checkWorkflows(v *view) (found []Anomaly) {
 			continue
 		}
 		if l := lives[e.Flow]; l != nil {
-			l.told(e)
+			if !v.outlived(e) {
+				l.told(e)
+			}
 		} else {
 			found = append(found, Anomaly{IDs: []string{e.Flow}, Text: fmt.Sprintf("event %s (%s) is of workflow %s, which nobody "+
 				"submitted", e.ID, e.Kind, e.Flow)})

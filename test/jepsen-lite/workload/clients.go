@@ -56,9 +56,10 @@ func newClients(rec *check.Recorder, k *fault.Cluster, network fault.Network, di
 // started, its output is only its own, so that the reading ends with it.
 func (c *clients) command(h *fault.Hand) (*exec.Cmd, func(), error) {
 	life := h.NextLife()
+	c.rec.With(func(history *check.History) { history.Holds(life.ID, workerSlots+workerSlots/prefetchPart) })
 	config := workerConfig{
 		Name: life.Name, ID: life.ID, Secret: life.Secret, Addrs: c.cluster.Addresses(),
-		Entrance: c.cluster.Entrance(c.badges[h.Name]), Slots: 16, Seed: life.Seed, Base: c.rec.Base, Calm: c.calm,
+		Entrance: c.cluster.Entrance(c.badges[h.Name]), Slots: workerSlots, Seed: life.Seed, Base: c.rec.Base, Calm: c.calm,
 	}
 	for _, q := range queues {
 		config.Queues = append(config.Queues, q.name)

@@ -57,6 +57,9 @@ func submitKeyed(ctx, drain context.Context, w *trial, r *rand.Rand) {
 			}
 			ahead = append(ahead, spec.ID)
 		}
+		if r.IntN(8) == 0 && fault.Rest(ctx, time.Duration(r.IntN(150))*time.Millisecond) { // at times while it is at work
+			cancelOne(ctx, w, r, name, string(spec.ID))
+		}
 		if len(ahead) > keysAhead {
 			awaitOver(ctx, w, r, ahead[0])
 			ahead = ahead[1:]
@@ -69,7 +72,7 @@ func submitKeyed(ctx, drain context.Context, w *trial, r *rand.Rand) {
 
 // newKeyed draws a job whose handler fails at times, so that a line has heads that come again.
 func newKeyed(id string, r *rand.Rand) rota.JobSpec {
-	payload := jobPlan{Ms: 20 + r.IntN(130), Fail: 80, NoRetry: 20, Decline: 20, Snooze: 40}.payload()
+	payload := jobPlan{Ms: 20 + r.IntN(130), Fail: 80, NoRetry: 20, Decline: 20, Snooze: 40, Clean: r.IntN(cleanMost)}.payload()
 	spec := rota.NewJobSpec(rota.JobType(fmt.Sprint("keyed-", r.IntN(16))), payload)
 	spec.ID, spec.Queue, spec.Tenant, spec.Priority = rota.JobID(id), "quick", "t-free", int32(r.IntN(11))
 	return spec

@@ -17,6 +17,9 @@ import (
 	"github.com/rotasched/rota/test/jepsen-lite/fault"
 )
 
+// rawSlots are the slots of a raw session.
+const rawSlots = 2
+
 // rawSession is a worker without the library: it says whatever it is told to.
 type rawSession struct {
 	name, node string
@@ -65,7 +68,8 @@ func (s *rawSession) hello(r *rand.Rand) (err error) {
 	for i := range secret {
 		secret[i] = byte(r.Uint32())
 	}
-	hello := &rotav1.Hello{Secret: secret, Worker: &rotav1.WorkerSpec{Id: s.name, Queues: []string{"prey"}, Slots: 2}}
+	s.w.Rec.With(func(h *check.History) { h.Holds(s.name, rawSlots) })
+	hello := &rotav1.Hello{Secret: secret, Worker: &rotav1.WorkerSpec{Id: s.name, Queues: []string{"prey"}, Slots: rawSlots}}
 	if err := s.stream.Send(&rotav1.WorkRequest{Message: &rotav1.WorkRequest_Hello{Hello: hello}}); err != nil {
 		return err
 	}

@@ -192,11 +192,19 @@ func servedEvent(w *rotav1.ServedEvent) (rota.ServedEvent, error) {
 	copy(e.Lease[:], w.GetLeaseId())
 	all := []error{e.ID.UnmarshalText([]byte(w.GetEventId())), e.Parent.UnmarshalText([]byte(w.GetParentEventId())),
 		e.Kind.UnmarshalText([]byte(w.GetKind())), e.Reason.UnmarshalText([]byte(w.GetReason())),
-		e.Prior.UnmarshalText([]byte(w.GetPriorStateHash())), e.Post.UnmarshalText([]byte(w.GetPostStateHash()))}
+		readHash(&e.Prior, w.GetPriorStateHash()), readHash(&e.Post, w.GetPostStateHash())}
 	if status := w.GetStatus(); status != "" {
 		all = append(all, e.Status.UnmarshalText([]byte(status)))
 	}
 	return e, errors.Join(all...)
+}
+
+// readHash reads the hash of a state. That of the empty state, before the first entry, is zero, which the wire leaves out.
+func readHash(d *rota.Digest, text string) error {
+	if text == "" {
+		return nil
+	}
+	return d.UnmarshalText([]byte(text))
 }
 
 // endOf names what ended a stream: Unavailable where another node is worth asking.

@@ -55,3 +55,18 @@ func TestServedEvent(t *testing.T) {
 		t.Errorf("the hashes are not read: %+v", e)
 	}
 }
+
+// TestServedEvent_firstOfAll has the raw watcher read the first event there is, whose state before it is empty.
+func TestServedEvent_firstOfAll(t *testing.T) {
+	t.Parallel()
+	w := &rotav1.ServedEvent{EventId: "1.3.0", ParentEventId: "0.0.0", Kind: rota.EventQueueChanged.String(), Reason: rota.ReasonNone.String(),
+		PostStateHash: strings.Repeat("cd", 16)}
+	e, err := servedEvent(w)
+	if err != nil || e.Prior != (rota.Digest{}) || e.Post == (rota.Digest{}) {
+		t.Errorf("%+v, %v", e, err)
+	}
+	w.PriorStateHash = "00"
+	if _, err := servedEvent(w); err == nil {
+		t.Error("half a hash is read")
+	}
+}

@@ -21,6 +21,12 @@ import (
 	"github.com/rotasched/rota/test/jepsen-lite/fault"
 )
 
+// A worker has workerSlots slots, and prefetches 1/prefetchPart of as many jobs.
+const (
+	workerSlots  = 16
+	prefetchPart = 2
+)
+
 // workerConfig is what a worker process is told on its standard input.
 type workerConfig struct {
 	Name   string   `json:"name"`
@@ -78,7 +84,7 @@ func Work() error {
 		return err
 	}
 	defer c.Close()
-	spec := rota.WorkerSpec{ID: rota.WorkerID(p.ID), Queues: p.Queues, Slots: p.Slots, Prefetch: p.Slots / 2}
+	spec := rota.WorkerSpec{ID: rota.WorkerID(p.ID), Queues: p.Queues, Slots: p.Slots, Prefetch: p.Slots / prefetchPart}
 	w, err := client.NewWorker(c, spec, client.WithSecret(p.Secret), client.WithObserver(p.observer()),
 		client.WithDrainTimeout(5*time.Second))
 	if err != nil {
@@ -128,6 +134,10 @@ func (p *workProcess) handle(ctx context.Context, job *client.Job) (client.Resul
 		did, err = check.DidLose, context.Cause(ctx)
 		if errors.Is(err, client.ErrDrainTimeout) {
 			did = check.DidDecline
+		}
+		var lost *client.LostError
+		if errors.As(err, &lost) && lost.Reason == rota.ReasonCancelledByUser {
+			time.Sleep(time.Duration(min(plan.Clean, cleanMost)) * time.Millisecond)
 		}
 	case p.now() > p.Calm:
 	case chance < plan.NoRetry:

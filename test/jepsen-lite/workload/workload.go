@@ -82,12 +82,18 @@ type jobPlan struct {
 	Snooze  int `json:"snooze,omitempty"`
 	Cancel  int `json:"cancel,omitempty"`
 	Later   int `json:"later,omitempty"`
+	// Clean is how many milliseconds it goes on once its job was cancelled, at most cleanMost.
+	Clean int `json:"clean,omitempty"`
 	// Log is how many lines it logs, Mark whose payload this is (submitUnique), Grow what a
 	// workflow's node adds as it completes.
 	Log  int          `json:"log,omitempty"`
 	Mark string       `json:"mark,omitempty"`
 	Grow *rota.Growth `json:"grow,omitempty"`
 }
+
+// cleanMost is below the second by which a worker gives a lease up before the cluster does: so whoever still believes in
+// its lease as it begins to clean up is done in time.
+const cleanMost = 400
 
 // payload is the plan as a job has it.
 func (p jobPlan) payload() []byte {

@@ -29,7 +29,7 @@ const schedule = (job: Of): Place | undefined => {
 const key = (job: Of, detail: string): Place | undefined => {
   // The detail names the key, with a blank behind it: another one may begin alike.
   const named = (job.keys ?? []).find((k) => detail.includes(`key ${k} `));
-  return named ? place(`key ${named}`, `${to('tenants')}?${new URLSearchParams({ key: named, tenant: job.tenant ?? '' })}`) : undefined;
+  return named ? place(`key ${named}`, `${to('keys')}?${new URLSearchParams({ key: named, tenant: job.tenant ?? '' })}`) : undefined;
 };
 
 /** Where each reason ends, by its name; those that end by themselves have no place. */

@@ -19,3 +19,33 @@ export function append(all: Stats, next: Stats): Stats {
   }
   return grown;
 }
+
+/** What a line of 15 minutes shows: the part of it from which on there are figures, and where the node began to count. */
+export interface Span {
+  from: number;
+  starts: { at: number; ms: number }[];
+}
+
+const quarter = 900_000;
+/** Two samples so far apart have a pause of the node between them. */
+const pause = 5_000;
+
+/** Returns the span of samples with these dates, ascending; the last one is at the right edge. */
+export function spanOf(dates: readonly number[]): Span {
+  const end = dates.at(-1) ?? 0;
+  const place = (ms: number): number => Math.max(0, 1 - (end - ms) / quarter);
+  const from = dates.length > 1 ? place(dates[0]!) : 1;
+  const starts = dates.flatMap((ms, i) => (i > 0 && ms - dates[i - 1]! > pause ? [{ at: place(ms), ms }] : []));
+  if (from > 0.01 && dates.length > 1) starts.unshift({ at: from, ms: dates[0]! });
+  return { from: Math.min(1, from), starts };
+}
+
+/** Returns at most so many figures, each the mean of as many of those before: a line as small as a word shows no more. */
+export function thinned(values: readonly number[], most: number): number[] {
+  const each = Math.ceil(values.length / most);
+  if (each <= 1) return [...values];
+  return Array.from({ length: Math.ceil(values.length / each) }, (_, i) => {
+    const some = values.slice(i * each, (i + 1) * each);
+    return some.reduce((a, b) => a + b, 0) / some.length;
+  });
+}

@@ -4,5 +4,5 @@ import type { OverviewQueue } from '../../api/types';
 export function says(q: OverviewQueue): string {
   if (q.paused) return 'paused';
   if (q.backpressure && q.backpressure !== 'NONE') return `backpressure: ${q.backpressure}`;
-  return q.pending > 0 && q.workers === 0 ? 'no worker' : '';
+  return q.queued > 0 && q.workers === 0 ? 'no worker' : '';
 }

@@ -1,4 +1,5 @@
 import type { Worker } from '../../api/types';
+import { count } from '../../ui/format';
 
 /** The statuses of workers, in the order in which they trouble somebody. */
 export const statuses = ['UNREACHABLE', 'JAILED', 'SUSPENDED', 'DRAINING', 'ACTIVE', 'RETIRED'] as const;
@@ -8,13 +9,19 @@ export function ails(w: Worker): boolean {
   return w.status === 'UNREACHABLE' || w.status === 'JAILED' || Boolean(w.disconnected_since_ms);
 }
 
-/** Returns the workers that fit a text and a status, those that ail first. */
+/** Returns how many of a worker's attempts that ended failed, in words; empty where none did. */
+export function failuresOf(w: Pick<Worker, 'completed_total' | 'failed_total'>): string {
+  const all = w.completed_total + w.failed_total;
+  return w.failed_total > 0 ? `${count(w.failed_total)} of ${count(all)}, ${Math.max(1, Math.round((100 * w.failed_total) / all))} %` : '0';
+}
+
+/** Returns the workers that fit a text and a status, those in trouble first; RETIRED ones only where they are asked for. */
 export function select(all: Worker[], text: string, status: string): Worker[] {
   const word = text.toLowerCase();
   const has = (w: Worker): boolean =>
     [w.id, w.region, w.zone, ...(w.queues ?? []), ...(w.capabilities ?? []), ...(w.types ?? [])].some((s) => s?.toLowerCase().includes(word));
   const rank = (w: Worker): number => (w.disconnected_since_ms && w.status === 'ACTIVE' ? 0 : statuses.indexOf(w.status as (typeof statuses)[number]));
   return all
-    .filter((w) => (!status || w.status === status) && (!word || has(w)))
+    .filter((w) => (status ? w.status === status : w.status !== 'RETIRED') && (!word || has(w)))
     .sort((a, b) => rank(a) - rank(b) || b.open_leases - a.open_leases || (a.id < b.id ? -1 : 1));
 }

@@ -39,7 +39,7 @@ class Lease:
         "ack", "ack_by", "ack_refused", "acked", "cancel", "deadline", "declines", "grace",
         "id", "job", "job_id", "lease_ms", "log", "log_sent", "lost", "outcome", "phase",
         "progress", "progress_held", "progress_next", "ran", "received", "renew", "renew_every",
-        "renew_next", "renew_over", "renewals", "renewals_max", "spec", "times_out", "wire",
+        "renew_next", "renew_over", "renewals", "renewals_max", "reported", "spec", "times_out", "wire",
     )  # fmt: skip
 
     def __init__(self, a: _v1.Assignment, received: float) -> None:
@@ -76,6 +76,8 @@ class Lease:
         self.outcome: Command | None = None
         self.progress_next = 0.0
         self.progress_held: tuple[int, str] | None = None
+        # The newest report, sent or not; it goes with the outcome.
+        self.reported: tuple[int, str] | None = None
         self.log: JobLog | None = None
         self.log_sent = 0
 

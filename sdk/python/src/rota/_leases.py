@@ -21,6 +21,8 @@ log = logging.getLogger("rota.worker")
 # A handler that ends sooner acknowledges by completing.
 _ACK_HOLD = 0.005
 _PROGRESS_EVERY = 1.0
+# The ordinal of the last report of progress before an outcome.
+_FINAL_REPORT = 1
 _FINISHED_KEPT = 1 << 15
 ERROR_MOST = 4 << 10
 _NOTE_MOST = 256
@@ -248,6 +250,16 @@ class Leases:
             if c is not None:
                 c.dropped = True
         lease.ack = lease.renew = lease.progress = lease.progress_held = None
+        if lease.reported is not None and lease.lost is None:
+            # Once more: what was sent less than a second after another was not kept.
+            percent, note = lease.reported
+            self._put(
+                lease,
+                verb=_v1.LEASE_VERB_PROGRESS,
+                progress=percent,
+                text=note,
+                ordinal=_FINAL_REPORT,
+            )
         self._put_outcome(lease, **fields)
 
     def _put_outcome(self, lease: Lease, **fields: Any) -> None:
@@ -348,6 +360,7 @@ class Leases:
         with self._locked():
             if lease.phase == RUNNING and lease.lost is None:
                 lease.progress_held = (max(0, min(percent, 100)), note)
+                lease.reported = lease.progress_held
                 moment = now()
                 if self._progress_due(lease, moment) < FAR_FUTURE:
                     self.watch_wake.notify()

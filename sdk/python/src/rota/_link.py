@@ -17,7 +17,16 @@ from ._leases import WorkerEvent
 from ._nodes import Node
 from ._table import Table
 from ._view import BEAT_EVERY, FAR_FUTURE, now
-from .errors import Conflict, Denied, Internal, Invalid, RotaError, Stale, Unavailable
+from .errors import (
+    Conflict,
+    Denied,
+    Internal,
+    Invalid,
+    RotaError,
+    Stale,
+    Unauthenticated,
+    Unavailable,
+)
 
 log = logging.getLogger("rota.worker")
 
@@ -179,8 +188,11 @@ class Link:
         hello: Hello,
         tell: Callable[[WorkerEvent], None],
         ended: Callable[[RotaError | None], None],
+        retry_refused: bool,
     ) -> None:
         self._caller = caller
+        self._retry_refused = retry_refused
+        self.taken = False
         self._table = table
         self._hello = hello
         self._tell = tell
@@ -232,6 +244,7 @@ class Link:
             self._ended(Internal(f"the worker's connection failed: {e!r}"))
 
     def _connected(self, s: _Stream) -> None:
+        self.taken = True  # until the cluster refuses the worker
         log.info("connected to %s (node %s)", s.node.address, s.name)
         self._tell(WorkerEvent("connected", node=s.name))
 
@@ -266,9 +279,11 @@ class Link:
                 self._tell(WorkerEvent("disconnected", node=s.name, error=e))
             if isinstance(e, Stale) and e.subject == "connection" and not s.welcomed:
                 self._hello.skip(tries)
-            elif _fatal(e, s.welcomed):
-                e.op = e.op or "work"
-                return e
+            elif _refuses(e, s.welcomed):
+                if not self._retry_refused or isinstance(e, Stale):
+                    e.op = e.op or "work"
+                    return e
+                self.taken = False
             log.info("connection to %s lost, going on elsewhere: %s", node.address, e)
             failure = (node.address, e.kind, e.subject)
             if not s.welcomed and failure not in told:
@@ -286,8 +301,8 @@ class Link:
             tries += 1
 
 
-def _fatal(e: RotaError, welcomed: bool) -> bool:
+def _refuses(e: RotaError, welcomed: bool) -> bool:
     """Report whether connecting elsewhere would not help."""
-    if isinstance(e, (Stale, Denied)):
+    if isinstance(e, (Stale, Denied, Unauthenticated)):
         return True
     return isinstance(e, (Invalid, Conflict)) and not welcomed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,6 +52,44 @@ class TLS:
         return grpc.ssl_channel_credentials(
             _pem(self.ca, "ca"), _pem(self.key, "key"), _pem(self.cert, "cert")
         )
+
+
+_TOKEN_FILE_MOST = 128
+
+
+class TokenFile:
+    """The access token in a file, read again when the file changes."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._stamp: tuple[int, int] | None = None
+        self._token = ""
+
+    def __call__(self) -> str:
+        """Return the token; the one before stands in for a file that cannot be read now."""
+        try:
+            info = os.stat(self._path)
+            stamp = (info.st_size, info.st_mtime_ns)
+            if stamp != self._stamp:
+                self._token, self._stamp = self._read(), stamp
+        except (OSError, Invalid):
+            if self._stamp is None:
+                raise
+        return self._token
+
+    def _read(self) -> str:
+        with open(self._path, "rb") as file:
+            mode = os.fstat(file.fileno()).st_mode & 0o777
+            if os.name == "posix" and mode & 0o027:
+                raise Invalid(
+                    f"{self._path} holds a secret, and its mode {mode:04o} opens it to others: "
+                    f"run chmod 600 {self._path}",
+                    subject="token",
+                )
+            text = file.read(_TOKEN_FILE_MOST + 1)
+        if len(text) > _TOKEN_FILE_MOST:
+            raise Invalid(f"{self._path} has more than {_TOKEN_FILE_MOST} bytes", subject="token")
+        return text.decode("ascii", "replace").strip()
 
 
 def _pem(source: str | bytes | None, what: str) -> bytes | None:

@@ -21,6 +21,9 @@ _BY_CODE = {
     grpc.StatusCode.DEADLINE_EXCEEDED: "TIMEOUT",
     # This library never cancels a call whose end it looks at: the other end reset it.
     grpc.StatusCode.CANCELLED: "UNAVAILABLE",
+    # Without a kind of a node, gRPC or a proxy on the way broke the call off.
+    grpc.StatusCode.INTERNAL: "UNAVAILABLE",
+    grpc.StatusCode.UNKNOWN: "UNAVAILABLE",
     grpc.StatusCode.OUT_OF_RANGE: "OUT_OF_RANGE",
     grpc.StatusCode.PERMISSION_DENIED: "DENIED",
     grpc.StatusCode.UNAUTHENTICATED: "UNAUTHENTICATED",

@@ -156,7 +156,7 @@ class Submission:
             # into another one, whose state may be a secret.
             existed = w.existed and (not self._minted[i] or w.holder != "" or w.state == "")
             self.outcomes[i] = Submitted(
-                self.outcomes[i].id, w.state, existed, e, w.throttle, w.holder, w.index
+                self.outcomes[i].id, w.state, existed, e, w.throttle, w.holder, w.index, w.merge
             )
             if e is not None:
                 self._held.note(self._wire[i], e)

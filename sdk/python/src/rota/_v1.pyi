@@ -153,6 +153,7 @@ class JobSpec(Message):
     batch: str
     @property
     def headers(self) -> MutableMapping[str, str]: ...
+    start_by_ms: int
     minted: bool
     io_bytes_per_s: int
     retry_attempts: int
@@ -196,6 +197,7 @@ class JobSpec(Message):
         keys: Iterable[str] | None = ...,
         batch: str | None = ...,
         headers: Mapping[str, str] | None = ...,
+        start_by_ms: int | None = ...,
         minted: bool | None = ...,
         io_bytes_per_s: int | None = ...,
         retry_attempts: int | None = ...,
@@ -386,6 +388,7 @@ class Job(Message):
     def meta(self) -> MutableMapping[str, str]: ...
     fingerprint: _bytes
     unique_holder: str
+    merged_into: str
     def __init__(
         self,
         *,
@@ -421,6 +424,7 @@ class Job(Message):
         meta: Mapping[str, str] | None = ...,
         fingerprint: _bytes | None = ...,
         unique_holder: str | None = ...,
+        merged_into: str | None = ...,
     ) -> None: ...
 
 class SubmitRequest(Message):
@@ -452,6 +456,7 @@ class Submitted(Message):
     index: int
     throttle: bool
     holder: str
+    merge: str
     def __init__(
         self,
         *,
@@ -462,6 +467,7 @@ class Submitted(Message):
         index: int | None = ...,
         throttle: bool | None = ...,
         holder: str | None = ...,
+        merge: str | None = ...,
     ) -> None: ...
 
 class GetJobRequest(Message):
@@ -1998,6 +2004,8 @@ class StatusResponse(Message):
     @property
     def backup(self) -> StoredBackup: ...
     etag: str
+    @property
+    def tzdata(self) -> TZData: ...
     def __init__(
         self,
         *,
@@ -2019,6 +2027,41 @@ class StatusResponse(Message):
         autopilot: Autopilot | None = ...,
         backup: StoredBackup | None = ...,
         etag: str | None = ...,
+        tzdata: TZData | None = ...,
+    ) -> None: ...
+
+class TZData(Message):
+    release: str
+    released_ms: int
+    sha256: _bytes
+    bytes: int
+    index: int
+    installed_ms: int
+    by: str
+    def __init__(
+        self,
+        *,
+        release: str | None = ...,
+        released_ms: int | None = ...,
+        sha256: _bytes | None = ...,
+        bytes: int | None = ...,
+        index: int | None = ...,
+        installed_ms: int | None = ...,
+        by: str | None = ...,
+    ) -> None: ...
+
+class InstallTZDataRequest(Message):
+    release: str
+    released_ms: int
+    data: _bytes
+    older: bool
+    def __init__(
+        self,
+        *,
+        release: str | None = ...,
+        released_ms: int | None = ...,
+        data: _bytes | None = ...,
+        older: bool | None = ...,
     ) -> None: ...
 
 class StoreBackupRequest(Message):
@@ -2038,6 +2081,47 @@ class StoredBackup(Message):
         name: str | None = ...,
         sha256: _bytes | None = ...,
         bytes: int | None = ...,
+    ) -> None: ...
+
+class AttentionRequest(Message):
+    def __init__(self) -> None: ...
+
+class AttentionResponse(Message):
+    node: str
+    date_ms: int
+    @property
+    def concerns(self) -> MutableSequence[Concern]: ...
+    @property
+    def checked(self) -> MutableSequence[str]: ...
+    def __init__(
+        self,
+        *,
+        node: str | None = ...,
+        date_ms: int | None = ...,
+        concerns: Iterable[Concern] | None = ...,
+        checked: Iterable[str] | None = ...,
+    ) -> None: ...
+
+class Concern(Message):
+    kind: str
+    critical: bool
+    node: str
+    queue: str
+    text: str
+    count: int
+    since_ms: int
+    runbook: str
+    def __init__(
+        self,
+        *,
+        kind: str | None = ...,
+        critical: bool | None = ...,
+        node: str | None = ...,
+        queue: str | None = ...,
+        text: str | None = ...,
+        count: int | None = ...,
+        since_ms: int | None = ...,
+        runbook: str | None = ...,
     ) -> None: ...
 
 class PeersRequest(Message):
@@ -3638,6 +3722,7 @@ class NodeSpec(Message):
     def job(self) -> JobSpec: ...
     @property
     def gate(self) -> Gate: ...
+    run: str
     def __init__(
         self,
         *,
@@ -3645,6 +3730,7 @@ class NodeSpec(Message):
         parents: Iterable[str] | None = ...,
         job: JobSpec | None = ...,
         gate: Gate | None = ...,
+        run: str | None = ...,
     ) -> None: ...
 
 class Gate(Message):
@@ -3861,6 +3947,9 @@ class WorkflowNode(Message):
     finished_ms: int
     grown_by: int
     joins: bool
+    waiting_ms: int
+    waiting_clock_ms: int
+    run: str
     def __init__(
         self,
         *,
@@ -3880,6 +3969,9 @@ class WorkflowNode(Message):
         finished_ms: int | None = ...,
         grown_by: int | None = ...,
         joins: bool | None = ...,
+        waiting_ms: int | None = ...,
+        waiting_clock_ms: int | None = ...,
+        run: str | None = ...,
     ) -> None: ...
 
 class ListWorkflowsRequest(Message):
@@ -3954,6 +4046,7 @@ class ParentOutput(Message):
     job: str
     output: _bytes
     output_digest: _bytes
+    state: str
     def __init__(
         self,
         *,
@@ -3961,6 +4054,7 @@ class ParentOutput(Message):
         job: str | None = ...,
         output: _bytes | None = ...,
         output_digest: _bytes | None = ...,
+        state: str | None = ...,
     ) -> None: ...
 
 FAIL_KIND_UNSPECIFIED: int
@@ -4013,12 +4107,14 @@ CLUSTER_STATUS: Method[StatusRequest, StatusResponse]
 CLUSTER_GET_MODE: Method[GetModeRequest, GetModeResponse]
 CLUSTER_SET_MODE: Method[SetModeRequest, Mode]
 CLUSTER_SET: Method[SetClusterRequest, ClusterSettings]
+CLUSTER_ATTENTION: Method[AttentionRequest, AttentionResponse]
 CLUSTER_PEERS: Method[PeersRequest, PeersResponse]
 CLUSTER_TRANSFER_LEADERSHIP: Method[TransferLeadershipRequest, TransferLeadershipResponse]
 CLUSTER_REMOVE_PEER: Method[RemovePeerRequest, RemovePeerResponse]
 CLUSTER_LEAVE: Method[LeaveRequest, LeaveResponse]
 CLUSTER_SAVE_SNAPSHOT: Method[SaveSnapshotRequest, SnapshotChunk]
 CLUSTER_STORE_BACKUP: Method[StoreBackupRequest, StoredBackup]
+CLUSTER_INSTALL_TZDATA: Method[InstallTZDataRequest, TZData]
 CLUSTER_VERIFY: Method[VerifyRequest, VerifyResponse]
 AUTH_WHO_AM_I: Method[WhoAmIRequest, Identity]
 AUTH_INIT: Method[InitRequest, AccessToken]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from datetime import datetime, timedelta, timezone
 from typing import TypeAlias
@@ -14,6 +15,22 @@ Span: TypeAlias = float | timedelta
 
 # The digits of ULIDs.
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+")
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+
+
+def parse_seconds(field: str, text: str) -> float:
+    """Return a positive duration such as 300ms, 30s or 1d12h in seconds."""
+    seconds = sum(float(n) * _UNITS[unit] for n, unit in _PART.findall(text))
+    if not _DURATION.fullmatch(text) or seconds <= 0:
+        raise Invalid(
+            f"{field} cannot be used: got {text!r}, want a duration such as 300ms, 30s or 1d12h",
+            subject=field,
+        )
+    return seconds
 
 
 def to_seconds(span: Span) -> float:

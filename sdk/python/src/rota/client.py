@@ -7,17 +7,18 @@ import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from types import EllipsisType
 from typing import TYPE_CHECKING
 
 import grpc
 
 from . import _trace, _v1
 from ._calls import Caller, answers, retry_delay, same_count, unary
-from ._nodes import TLS, Node, TokenSource, nodes_of
+from ._nodes import TLS, Node, TokenFile, TokenSource, nodes_of
 from ._read import Page, ReadOptions, pages, read_of
 from ._rpc import from_refusal
 from ._submit import BATCH_JOBS, Restraint, Submission
-from ._values import Span, to_ms, to_seconds
+from ._values import Span, parse_seconds, to_ms, to_seconds
 from ._waits import Waits
 from .errors import Invalid, NotFound, RotaError, Timeout, Unavailable
 from .queues import Batches, Keys, Plans, Queues, Workers
@@ -362,16 +363,38 @@ def connect(
     return Client(addrs, token=token, tls=tls, timeout=timeout)
 
 
-def connect_env(*, timeout: Span | None = 30.0, environ: Mapping[str, str] = os.environ) -> Client:
+def connect_env(
+    *, timeout: Span | EllipsisType | None = ..., environ: Mapping[str, str] = os.environ
+) -> Client:
     """Return a client set up by the environment, as the rota command is.
 
-    ROTA_ADDR has the nodes, 127.0.0.1:6470 where it is not set; ROTA_TLS_CA, ROTA_TLS_CERT and
-    ROTA_TLS_KEY name files in PEM; ROTA_TOKEN has an access token.
+    ROTA_ADDR has the nodes, 127.0.0.1:6470 where it is not set. ROTA_TLS_CA, ROTA_TLS_CERT and
+    ROTA_TLS_KEY name files in PEM. ROTA_TOKEN_FILE names a file with an access token, which is
+    read again when it changes; else ROTA_TOKEN has the token. ROTA_TIMEOUT is how long a call may
+    take, such as 30s. An argument overrides the environment. Raises `Invalid` with the variable
+    as the subject where a value cannot be used.
     """
     ca, cert, key = (environ.get(f"ROTA_TLS_{n}") or None for n in ("CA", "CERT", "KEY"))
+    token: TokenSource | None = environ.get("ROTA_TOKEN") or None
+    if path := environ.get("ROTA_TOKEN_FILE"):
+        file = TokenFile(path)
+        try:
+            file()
+        except (OSError, Invalid) as e:
+            raise Invalid(f"ROTA_TOKEN_FILE cannot be used: {e}", subject="ROTA_TOKEN_FILE") from e
+        token = file
+    if isinstance(timeout, EllipsisType):
+        text = environ.get("ROTA_TIMEOUT")
+        timeout = parse_seconds("ROTA_TIMEOUT", text) if text else 30.0
+    for name, file_named in (("CA", ca), ("CERT", cert), ("KEY", key)):
+        if file_named is not None and not os.access(file_named, os.R_OK):
+            variable = f"ROTA_TLS_{name}"
+            raise Invalid(
+                f"{variable} cannot be used: {file_named} cannot be read", subject=variable
+            )
     return Client(
         environ.get("ROTA_ADDR") or DEFAULT_ADDRESS,
-        token=environ.get("ROTA_TOKEN") or None,
+        token=token,
         tls=TLS(ca, cert, key) if ca or cert or key else None,
         timeout=timeout,
     )

@@ -25,6 +25,7 @@ class Submitted:
         error: why it was refused; None where it was taken.
         throttle: it was taken, and the submitter is asked to slow down.
         holder: the job that it was merged into, which holds its key.
+        merge: what became of its payload where it was merged: ``TAKEN``, or why it was dropped.
         index: a read of at least this index sees it.
 
     """
@@ -36,6 +37,7 @@ class Submitted:
     throttle: bool = False
     holder: str = ""
     index: int = 0
+    merge: str = ""
 
 
 @dataclass(frozen=True)
@@ -394,8 +396,9 @@ class QueueInfo:
 
 @dataclass(frozen=True)
 class ParentOutput:
-    """What a parent of a workflow's node put out."""
+    """What a parent of a workflow's node put out; one that did not complete has no output."""
 
     node: str
     job: str
     output: bytes
+    state: str = "COMPLETED"

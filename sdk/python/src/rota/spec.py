@@ -27,8 +27,8 @@ class Unique:
         scope: the phases in which a job holds its key: ``PENDING``, ``RUNNING``, ``COMPLETED``;
             none is the first two.
         keep: how long a completed job holds its key, with ``COMPLETED`` in the scope.
-        on_conflict: ``refuse``, ``existing``, ``replace`` or ``extend``.
-        extend_max: how long after its submission ``extend`` delays the holder at most.
+        on_conflict: ``refuse``, ``existing``, ``replace``, ``extend``, ``after`` or ``collect``.
+        extend_max: how long after its submission ``extend`` or ``collect`` delays the holder at most.
 
     """
 
@@ -50,22 +50,38 @@ class Unique:
 
 @dataclass(frozen=True)
 class Retry:
-    """How a job is tried again where it has a way of its own; what is 0 is the queue's.
+    """How a job is tried again where it has a way of its own; what is None is the queue's.
 
     Attributes:
         attempts: how many attempts it has, 1 to 1,000.
-        base: the pause after the first failure.
-        factor: what each further pause is multiplied by, 1 to 1,000.
-        cap: the longest pause.
-        jitter: how much of a pause is drawn at random, to 1; -1 for nothing.
+        base: the wait after the first failure.
+        factor: what each further wait is multiplied by, 1 to 1,000.
+        cap: the longest wait.
+        jitter: by what ratio a wait is longer or shorter at most, 0 (none) to 1.
 
     """
 
-    attempts: int = 0
+    attempts: int | None = None
     base: Span | None = None
-    factor: float = 0.0
+    factor: float | None = None
     cap: Span | None = None
-    jitter: float = 0.0
+    jitter: float | None = None
+
+    def _permille(self) -> tuple[int, int]:
+        """Return factor and jitter in thousandths: 0 for the queue's, -1 for no jitter."""
+        for name, value, least, most in (
+            ("factor", self.factor, 1, 1_000),
+            ("jitter", self.jitter, 0, 1),
+        ):
+            if value is not None and not least <= value <= most:
+                raise Invalid(
+                    f"retry.{name} must be between {least} and {most}, got {value}",
+                    subject=f"retry.{name}",
+                )
+        factor = 0 if self.factor is None else round(self.factor * 1000)
+        if self.jitter is None:
+            return factor, 0
+        return factor, -1 if self.jitter == 0 else max(1, round(self.jitter * 1000))
 
 
 class JobOptions(TypedDict, total=False):
@@ -78,6 +94,7 @@ class JobOptions(TypedDict, total=False):
     delay: Span
     at: datetime
     ttl: Span
+    start_by: Span
     max_runtime: Span
     retry: Retry | int
     keys: Mapping[str, str] | Sequence[str]
@@ -113,7 +130,8 @@ class JobSpec:
         payload: what the handler gets, at most 256 KiB.
         id: by which submitting it again is no second job; one is made up where there is none.
         at: holds it back until a date; ``delay`` for so long.
-        ttl: expires it so long after its submission unless it has begun.
+        ttl: expires it so long after its submission unless it has ended.
+        start_by: expires it so long after its submission unless a worker has it by then.
         max_runtime: bounds an attempt, at least 3 s.
         keys: what it shares with others, name and value: rules hold jobs of a key to so many at
             once, to a rate, or to their order.
@@ -129,6 +147,7 @@ class JobSpec:
     delay: Span | None = None
     at: datetime | None = None
     ttl: Span | None = None
+    start_by: Span | None = None
     max_runtime: Span | None = None
     retry: Retry | int | None = None
     keys: Mapping[str, str] | Sequence[str] = ()
@@ -189,21 +208,21 @@ def _keys(keys: Mapping[str, str] | Sequence[str]) -> Iterable[str]:
 def to_wire(s: JobSpec) -> _v1.JobSpec:
     """Return a job as the protocol has it; a value that does not fit is refused."""
     retry = Retry(attempts=s.retry) if isinstance(s.retry, int) else s.retry or Retry()
+    factor, jitter = retry._permille()
     try:
         return _v1.JobSpec(
             id=s.id, queue=s.queue, type=s.type, tenant=s.tenant, priority=s.priority,
             fee=s.fee, size_bytes=s.size_bytes, payload=s.payload, delay_ms=to_ms(s.delay),
-            not_before_ms=to_unix_ms(s.at, "at"), ttl_ms=to_ms(s.ttl),
+            not_before_ms=to_unix_ms(s.at, "at"), ttl_ms=to_ms(s.ttl), start_by_ms=to_ms(s.start_by),
             max_runtime_ms=to_ms(s.max_runtime), cpu_milli=s.cpu_milli,
             memory_bytes=s.memory_bytes, io_bytes_per_s=s.io_bytes_per_s,
             requires=s.requires, regions_allow=s.regions_allow, regions_deny=s.regions_deny,
             zone=s.zone, domain=s.domain, worker=s.worker, expected_digest=s.expected_digest,
             units=s.units, labels=s.labels, limits=s.limits, expected_ms=to_ms(s.expected),
             retry_on_invalid_proof=s.retry_on_invalid_proof, data_keys=s.data_keys,
-            keys=_keys(s.keys), batch=s.batch, retry_attempts=retry.attempts,
-            retry_base_ms=to_ms(retry.base), retry_factor_permille=round(retry.factor * 1000),
-            retry_cap_ms=to_ms(retry.cap),
-            retry_jitter_permille=-1 if retry.jitter < 0 else round(retry.jitter * 1000),
+            keys=_keys(s.keys), batch=s.batch, retry_attempts=retry.attempts or 0,
+            retry_base_ms=to_ms(retry.base), retry_factor_permille=factor,
+            retry_cap_ms=to_ms(retry.cap), retry_jitter_permille=jitter,
             unique=s.unique._wire() if s.unique is not None else None,
             headers=s.headers,
         )  # fmt: skip
@@ -215,14 +234,14 @@ def from_wire(w: _v1.JobSpec) -> JobSpec:
     """Return a job as it is shown."""
     u = w.unique
     retry = Retry(
-        w.retry_attempts, from_ms(w.retry_base_ms), w.retry_factor_permille / 1000,
-        from_ms(w.retry_cap_ms),
-        -1 if w.retry_jitter_permille < 0 else w.retry_jitter_permille / 1000,
+        w.retry_attempts or None, from_ms(w.retry_base_ms),
+        w.retry_factor_permille / 1000 or None, from_ms(w.retry_cap_ms),
+        0.0 if w.retry_jitter_permille < 0 else w.retry_jitter_permille / 1000 or None,
     )  # fmt: skip
     return JobSpec(
         type=w.type, payload=w.payload, id=w.id, queue=w.queue, tenant=w.tenant,
         priority=w.priority if w.HasField("priority") else None, delay=from_ms(w.delay_ms),
-        at=from_unix_ms(w.not_before_ms), ttl=from_ms(w.ttl_ms),
+        at=from_unix_ms(w.not_before_ms), ttl=from_ms(w.ttl_ms), start_by=from_ms(w.start_by_ms),
         max_runtime=from_ms(w.max_runtime_ms), retry=None if retry == Retry() else retry,
         keys=tuple(w.keys), requires=tuple(w.requires), labels=dict(w.labels), batch=w.batch,
         unique=Unique(

@@ -19,6 +19,7 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from types import EllipsisType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from . import client as _client
@@ -204,7 +205,9 @@ def connect(
     return Client(_client.connect(addrs, token=token, tls=tls, timeout=timeout))
 
 
-def connect_env(*, timeout: Span | None = 30.0, environ: Mapping[str, str] = os.environ) -> Client:
+def connect_env(
+    *, timeout: Span | EllipsisType | None = ..., environ: Mapping[str, str] = os.environ
+) -> Client:
     """Return a client set up by the environment; see `rota.connect_env`."""
     return Client(_client.connect_env(timeout=timeout, environ=environ))
 

@@ -59,6 +59,8 @@ class Worker:
         prefetch: how many leases it may hold that wait for a handler to end.
         takeover: takes a live id over from the process that has it; ``old_secret`` proves that
             it may.
+        retry_refused: asks again where the cluster refuses the worker, such as before its token
+            exists; `run` raises the refusal otherwise.
         observer: is called about what happens, from any thread; it returns at once.
 
     """
@@ -74,6 +76,7 @@ class Worker:
         secret: bytes | None = None,
         takeover: bool = False,
         old_secret: bytes = b"",
+        retry_refused: bool = False,
         drain: Span = 30.0,
         prefetch: int = 0,
         region: str = "",
@@ -113,6 +116,7 @@ class Worker:
         self._prefetch = prefetch
         self._drain = to_seconds(drain)
         self._observer = observer
+        self._retry_refused = retry_refused
         spec = _v1.WorkerSpec(
             id=self.id, queues=named, slots=concurrency, prefetch=prefetch, region=region,
             zone=zone, capabilities=capabilities, cpu_milli=cpu_milli, memory_bytes=memory_bytes,
@@ -124,6 +128,7 @@ class Worker:
         self._stops = 0
         self._gone: tuple[RotaError | None] | None = None
         self._table: Table | None = None
+        self._link: Link | None = None
 
     def stop(self) -> None:
         """Have it drain: it takes no new lease, and handlers finish; again: they are cancelled.
@@ -150,7 +155,8 @@ class Worker:
 
         SIGTERM and SIGINT drain it, a second one cancels what runs; ``signals=False`` leaves
         signals alone. Raises `Unreported` with the jobs whose outcomes the cluster did not
-        take, `Denied` or `Stale` where the cluster refuses the worker or its id was taken over,
+        take, `Unauthenticated`, `Denied`, `Conflict` or `Invalid` where the cluster refuses the
+        worker (unless ``retry_refused``), `Stale` where its id was taken over,
         and `Timeout` where handlers did not return in time. Cancelling it cancels the handlers
         and gives their leases back.
         """
@@ -163,7 +169,9 @@ class Worker:
             self._client.workflows,
         )  # fmt: skip
         table = runner.table = self._table = Table(runner, self._observer is not None)
-        link = Link(self._client._caller, table, self._hello, runner.observe, self._ended)
+        link = Link(self._client._caller, table, self._hello, runner.observe, self._ended,
+                    self._retry_refused)  # fmt: skip
+        self._link = link
         link.pulse = runner.pulse
         link.start()
         try:
@@ -279,6 +287,8 @@ class Worker:
         finally:
             if told is not None:
                 told.cancel()
+        if self._link is None or not self._link.taken:
+            return
         table.say_bye()
         if not await self._until(lambda: self._gone is not None, _BYE_MOST):
             log.info("left without a farewell: no node answered")

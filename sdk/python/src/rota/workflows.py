@@ -38,15 +38,21 @@ class Gate:
 
 @dataclass(frozen=True)
 class Node:
-    """A node of a workflow: a job that waits for its parents, or a gate."""
+    """A node of a workflow: a job that waits for its parents, or a gate.
+
+    Attributes:
+        run: what the parents must have come to: ``on_success``, ``on_failure`` or ``always``.
+
+    """
 
     id: str
     job: JobSpec | None = None
     parents: Sequence[str] = ()
     gate: Gate | None = None
+    run: str = ""
 
     def _wire(self) -> _v1.NodeSpec:
-        w = _v1.NodeSpec(id=self.id, parents=self.parents)
+        w = _v1.NodeSpec(id=self.id, parents=self.parents, run=self.run)
         if self.job is not None:
             w.job.CopyFrom(to_wire(self.job))
         elif self.gate is None:
@@ -263,7 +269,7 @@ class Workflows:
                         f"the parents of job {job} put out more than {_OUTPUTS_MOST} bytes",
                         subject="output",
                     )
-                rows.append(ParentOutput(m.node, m.job, m.output))
+                rows.append(ParentOutput(m.node, m.job, m.output, m.state or "COMPLETED"))
             return rows
 
         return await self._caller.call("read parents' outputs", attempt, most=None)

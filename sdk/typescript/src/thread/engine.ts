@@ -32,6 +32,8 @@ export class Engine {
   #hard = false;
   #quiet = false;
   #superseded = false;
+  /** The cluster takes the worker: from the first welcome on, until it refuses it. */
+  #taken = false;
   /** The connecting is over: with what, and whether by the farewell. */
   #gone: { error: RotaError | undefined } | undefined;
   #unanswered = 0;
@@ -151,6 +153,7 @@ export class Engine {
       return new RotaError("TIMEOUT", `${this.#table.handlers} handlers did not return in time: their leases run out by silence`, { field: "worker" });
     }
     if (unreported.length > 0) return new UnreportedError(unreported);
+    if (!this.#taken) return undefined;
     this.#table.farewell = true;
     this.#stream?.kick();
     this.#wake();
@@ -184,6 +187,7 @@ export class Engine {
       const s = new Stream(this.#table, node, this.#hello(), (s) => {
         // Once taken over, the id is ours; if another takes it over later, it is theirs.
         this.#takeover = false;
+        this.#taken = true;
         this.post({ is: "connected", address: node.address, node: s.name, session: String(s.session) });
       });
       this.#stream = s;
@@ -208,7 +212,10 @@ export class Engine {
       }
       const e = fromStatus(failed);
       if (e.kind === "STALE" && e.field === "connection" && !s.welcomed) this.#connection += 1n << BigInt(Math.min(20 + 4 * attempt, 60));
-      else if (fatal(e.kind, s.welcomed)) return e.during("work");
+      else if (refuses(e.kind, s.welcomed)) {
+        if (!this.data.retryRefused || e.kind === "STALE") return e.during("work");
+        this.#taken = false;
+      }
       if (s.welcomed) this.post({ is: "disconnected", address: node.address, text: e.text });
       this.#log("info", `connection to ${node.address} lost, going on elsewhere: ${e.text}`);
       if (s.healthy) attempt = 0;
@@ -277,7 +284,7 @@ export class Engine {
   }
 }
 
-/** Whether connecting elsewhere would not help: the cluster refused the worker, or its session is over. */
-function fatal(k: Kind, welcomed: boolean): boolean {
-  return k === "STALE" || k === "DENIED" || (!welcomed && (k === "INVALID" || k === "CONFLICT"));
+/** Whether connecting elsewhere would not help: the cluster refuses the worker, or its session is over. */
+function refuses(k: Kind, welcomed: boolean): boolean {
+  return k === "STALE" || k === "DENIED" || k === "UNAUTHENTICATED" || (!welcomed && (k === "INVALID" || k === "CONFLICT"));
 }

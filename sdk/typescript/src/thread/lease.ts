@@ -57,6 +57,8 @@ export class Lease {
   outcome: Command | undefined;
   progressNext = 0;
   progressHeld: { percent: number; note: string } | undefined;
+  /** The newest report, sent or not; it goes with the outcome. */
+  reported: { percent: number; note: string } | undefined;
   log: LineLog | undefined;
   /** How many bytes of the log this connection's node was sent. */
   logSent = 0;

@@ -13,6 +13,7 @@ export interface ThreadData {
   secret: Uint8Array;
   takeover: boolean;
   oldSecret: Uint8Array | undefined;
+  retryRefused: boolean;
   drainMs: number;
   blockedMs: number;
 }

@@ -14,6 +14,8 @@ import { ackHold, Command, Outbox } from "./outbox.js";
 const finishedKept = 1 << 15;
 /** progressEvery is how often a job's progress is sent, in ms; noteMost bounds its note, textMost an error's text. */
 const progressEvery = 1_000;
+/** finalReport is the ordinal of the last report of progress before an outcome. */
+const finalReport = 1;
 const noteMost = 256;
 const textMost = 4 << 10;
 /** renewLeast is the least pause between two renewals of a lease, in ms. */
@@ -210,6 +212,10 @@ export class LeaseTable {
     l.phase = "reporting";
     for (const other of [l.ack, l.renew, l.progress]) if (other) other.dropped = true;
     l.ack = l.renew = l.progress = l.progressHeld = undefined;
+    if (l.reported && !l.lost) {
+      // Once more: what was sent less than a second after another was not kept.
+      this.out.push(new Command(l, LeaseVerb.PROGRESS, { progress: l.reported.percent, text: l.reported.note, ordinal: finalReport }));
+    }
     if (l.log) c.wire.log = l.log.close();
     l.outcome = c;
     this.out.push(c);
@@ -287,6 +293,7 @@ export class LeaseTable {
     const l = this.#handlers.get(key);
     if (!l || l.phase !== "running" || l.lost) return;
     l.progressHeld = { percent: Math.max(0, Math.min(100, Math.trunc(percent) || 0)), note: firstOf(note, noteMost) };
+    l.reported = l.progressHeld;
     this.#watch(localNow());
   }
 

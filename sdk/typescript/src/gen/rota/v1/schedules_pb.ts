@@ -595,7 +595,8 @@ export type NextDatesResponse = Message<"rota.v1.NextDatesResponse"> & {
   datesMs: bigint[];
 
   /**
-   * The release of the time zones that they were reckoned by.
+   * What identifies the time zones by which they were calculated: a release such as 2026f, followed by a part of its
+   * hash where it was installed on the cluster.
    *
    * @generated from field: string tzdata = 2;
    */

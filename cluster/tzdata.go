@@ -1,0 +1,151 @@
+package cluster
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/fsm"
+	"github.com/rotasched/rota/internal/cron"
+)
+
+// zonesInForce identifies the time zones by which a state's dates are calculated, and holds their data. The zero value
+// is the release in this binary.
+type zonesInForce struct {
+	rota.TZData
+	packed []byte
+}
+
+// zonesOf returns the time zones of a state (SPEC §17.7).
+func zonesOf(s *fsm.View) (z zonesInForce) {
+	z.TZData, z.packed, _ = fsm.InstalledTZData(s)
+	return z
+}
+
+// installed returns what a Backfill names: the identity of installed zones, and nothing without.
+func (z *zonesInForce) installed() string {
+	if z.packed == nil {
+		return ""
+	}
+	return z.Name()
+}
+
+// zoneData opens time zones, and keeps the last ones that it opened.
+type zoneData struct {
+	n    *Node
+	mu   sync.Mutex
+	name string
+	last *cron.Zones
+}
+
+// open returns the zones in force. It fails where this binary cannot read them: it is older than the one that packed
+// them.
+func (zd *zoneData) open(z zonesInForce) (*cron.Zones, error) {
+	if z.packed == nil {
+		return cron.Embedded(), nil
+	}
+	zd.mu.Lock()
+	defer zd.mu.Unlock()
+	name := z.Name()
+	if zd.name == name {
+		return zd.last, nil
+	}
+	opened, err := cron.Open(name, z.Released, z.packed)
+	if err == nil {
+		zd.name, zd.last = name, opened
+	}
+	return opened, err
+}
+
+// now returns the zones in force.
+func (zd *zoneData) now() (*cron.Zones, error) {
+	var z zonesInForce
+	zd.n.replica.look(func(s *fsm.View) { z = zonesOf(s) })
+	return zd.open(z)
+}
+
+// report returns the release in force, with index 0 where it is the one in this binary.
+func (z *zonesInForce) report() *rota.TZData {
+	if z.packed != nil {
+		return &z.TZData
+	}
+	sum := sha256.Sum256(cron.EmbeddedPacked())
+	return &rota.TZData{Release: cron.Release, Released: cron.Embedded().Released(), SHA256: sum[:], Bytes: int64(len(cron.EmbeddedPacked()))}
+}
+
+// zonesUsed counts the active schedules that are in each time zone other than UTC.
+func zonesUsed(s *fsm.View) map[string]int {
+	used := make(map[string]int)
+	for _, x := range fsm.ActiveOf(s) {
+		if x.Times.TZ != "" {
+			used[x.Times.TZ]++
+		}
+	}
+	return used
+}
+
+// zonesShown bounds the zones that are named.
+const zonesShown = 10
+
+// Problems lists the zones of active schedules that this node cannot calculate with, each with the number of
+// schedules, and time zones that are out of date where an active schedule uses any.
+func (zd *zoneData) Problems() (problems []string) {
+	var z zonesInForce
+	var used map[string]int
+	if !zd.n.replica.peek(func(s *fsm.View) { z, used = zonesOf(s), zonesUsed(s) }) || len(used) == 0 {
+		return nil
+	}
+	zones, err := zd.open(z)
+	if err != nil {
+		return []string{fmt.Sprintf("this binary cannot read the installed time zone data %s: while this node leads, no schedule in a time zone fires; "+
+			"run a newer rota here (%v)", z.Name(), err)}
+	}
+	lacks := slices.DeleteFunc(slices.Sorted(maps.Keys(used)), func(zone string) bool {
+		_, err := zones.Zone(zone)
+		return err == nil
+	})
+	for _, zone := range lacks[:min(len(lacks), zonesShown)] {
+		problems = append(problems, fmt.Sprintf("%d active schedules are in time zone %.80q, which the time zone data %s of this node lacks: while this node "+
+			"leads, none of them fires; install newer data (rota tzdata install), or run a newer rota here", used[zone], zone, zones.Name()))
+	}
+	now := z.report()
+	if age, stale := zones.Stale(rota.DateOf(zd.n.wall())); stale {
+		problems = append(problems, fmt.Sprintf("the time zone data, release %s, is %d days old: dates of schedules may be wrong where rules of daylight "+
+			"saving time have changed; install a newer release (rota tzdata install)", now.Release, int(age.Hours())/24))
+	}
+	if z.packed != nil && cron.Release > z.Release {
+		problems = append(problems, fmt.Sprintf("the time zone data %s is in force, and this binary has the newer release %s: put it into force with "+
+			"`rota tzdata install`", z.Name(), cron.Release))
+	}
+	return problems
+}
+
+// Collectors returns the metric of the time zones' age.
+func (zd *zoneData) Collectors() []prometheus.Collector {
+	return []prometheus.Collector{&zoneAge{zd.n, prometheus.NewDesc("rota_tzdata_age_seconds",
+		"Age of the time zone data that calculates dates, by its release. A release older than half a year should be replaced.", []string{"release"}, nil)}}
+}
+
+// zoneAge reports the age of the time zones in force, read at each scrape.
+type zoneAge struct {
+	n    *Node
+	desc *prometheus.Desc
+}
+
+// Describe implements prometheus.Collector.
+func (g *zoneAge) Describe(to chan<- *prometheus.Desc) { to <- g.desc }
+
+// Collect implements prometheus.Collector.
+func (g *zoneAge) Collect(to chan<- prometheus.Metric) {
+	var z zonesInForce
+	if !g.n.replica.peek(func(s *fsm.View) { z = zonesOf(s) }) {
+		return
+	}
+	now := z.report()
+	to <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, float64(rota.DateOf(g.n.wall())-now.Released)/1000, now.Release)
+}

@@ -1,1 +1,0 @@
-function e(e){return/^[\w.:@/+-]+$/.test(e)?e:/\p{Cc}/u.test(e)?`$'${e.replace(/[\\']/g,`\\$&`).replace(/\p{Cc}/gu,e=>`\\u${e.charCodeAt(0).toString(16).padStart(4,`0`)}`)}'`:`'${e.replaceAll(`'`,`'\\''`)}'`}export{e as t};

@@ -1,0 +1,96 @@
+package fsm
+
+import "github.com/rotasched/rota"
+
+// A node runs on success, which is usual, on failure or always (SPEC §11.8). The last two wait until each of their
+// parents is settled: it has ended, and so has what joins of what it grew. They outlive a workflow that is ending.
+
+// runRules are the first rules under which nodes may do so.
+const runRules = 2
+
+// unneeded reports whether a vertex was skipped as it was to run on a failure that did not come.
+func (r *vertexRow) unneeded() bool {
+	return r.state == rota.NodeSkipped && r.reason == rota.ReasonNotNeeded
+}
+
+// outlives reports whether a vertex runs in a workflow that ends so: what it waits for comes to its end all the same.
+func (r *vertexRow) outlives(ending rota.WorkflowState) bool {
+	return r.run == rota.RunAlways || r.run == rota.RunOnFailure && ending == rota.WorkflowFailed
+}
+
+// outliving are the vertices to be processed that outlive the end of their workflow.
+func (f *flow) outliving(r *workflowRow) (numbers []uint32) {
+	if !f.conditional {
+		return nil
+	}
+	f.work.Scan(func(number uint32) bool {
+		if f.rows[number].outlives(r.ending) {
+			numbers = append(numbers, number)
+		}
+		return true
+	})
+	return numbers
+}
+
+// settled reports whether a vertex has ended, and what joins of what it grew is settled.
+func (f *flow) settled(number uint32) bool {
+	s := f.sprouts[number]
+	return f.rows[number].over() && (s == nil || s.unsettled == 0)
+}
+
+// settle does for each vertex that is settled as a vertex is: what waits for them is handed to wait.
+func (f *flow) settle(number uint32, wait func(child uint32)) {
+	for f.settled(number) {
+		for _, c := range f.children[number] {
+			wait(c)
+		}
+		v := f.rows[number]
+		if !v.joins() {
+			return
+		}
+		number, _ = v.grownBy()
+		f.sprouts[number].unsettled--
+	}
+}
+
+// unsettle is the inverse of settle for a vertex that has not ended any more.
+func (f *flow) unsettle(number uint32, wait func(child uint32)) {
+	for {
+		for _, c := range f.children[number] {
+			wait(c)
+		}
+		v := f.rows[number]
+		if !v.joins() {
+			return
+		}
+		number, _ = v.grownBy()
+		s := f.sprouts[number]
+		if s.unsettled++; s.unsettled > 1 {
+			return
+		}
+	}
+}
+
+// skips returns why a vertex that is due does not run; ReasonNone says that it does. What waits for what was not
+// needed is not needed either.
+func (f *flow) skips(v *vertexRow) rota.Reason {
+	switch {
+	case v.run == rota.RunAlways:
+		return rota.ReasonNone
+	case !f.conditional:
+		return rota.ReasonParentFailed
+	}
+	failed := false
+	for _, p := range f.sources(v) {
+		parent := f.rows[p]
+		failed = failed || parent.lost() && !parent.unneeded()
+	}
+	switch {
+	case v.run == rota.RunOnFailure && failed:
+		return rota.ReasonNone
+	case v.run == rota.RunOnFailure || !failed:
+		return rota.ReasonNotNeeded
+	default:
+		return rota.ReasonParentFailed
+	}
+}

@@ -1,0 +1,39 @@
+package fsm
+
+import (
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/filter"
+)
+
+// A plan of workflows names them where one of jobs names jobs: its filter takes a workflow for a job of its id, its
+// numbers are those of workflows (SPEC §21.7).
+
+// flowMark is a workflow as such a filter sees it.
+func flowMark(r *workflowRow) rota.Job {
+	state := rota.JobRunning
+	switch r.state {
+	case rota.WorkflowCompleted:
+		state = rota.JobCompleted
+	case rota.WorkflowFailed:
+		state = rota.JobDead
+	case rota.WorkflowCancelled:
+		state = rota.JobCancelled
+	}
+	return rota.Job{JobSpec: rota.JobSpec{ID: rota.JobID(r.id), Queue: r.queue, Tenant: r.tenant, Labels: r.labels}, State: state,
+		Submitted: r.submitted}
+}
+
+// planned reports whether a plan's filter selects a workflow. One whose nodes are arriving nobody sees.
+func planned(r *workflowRow, f *filter.Filter, started rota.Clock) bool {
+	if r.leaving || r.state == rota.WorkflowOpen {
+		return false
+	}
+	job := flowMark(r)
+	return f.Early(&job) && f.Late(&job, started)
+}
+
+// fitsPlan reports whether a workflow is the one that a step means, and still one of the plan's.
+func (fs *flows) fitsPlan(p *planRow, id rota.WorkflowID, number uint64) bool {
+	r := fs.workflows.get(id)
+	return r != nil && r.seq == number && r.seq <= p.jobs && planned(r, p.filter, p.started.Clock)
+}

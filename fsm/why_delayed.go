@@ -1,0 +1,79 @@
+package fsm
+
+import (
+	"fmt"
+
+	"github.com/rotasched/rota"
+	"github.com/rotasched/rota/internal/access"
+)
+
+func (vw *View) whyDelayed(x *rota.Explanation, j *jobRow, rd *access.Reader) {
+	w := rota.Why{Reason: "NOT_YET_DUE", Detail: dueText(vw.m.head.now(), j.due)}
+	if l := vw.m.leasing.bar(j); j.ready != 0 && l != nil {
+		x.Reasons = append(x.Reasons, vw.whyLingers(l, 0, "", rd))
+		if j.ready <= vw.m.head.clock {
+			return
+		}
+		w.Detail = dueText(vw.m.head.now(), j.ready)
+	}
+	switch {
+	case j.dueDate != 0:
+		w.Detail = fmt.Sprintf("not before %s, in %d ms", j.dueDate, j.dueDate-vw.m.head.date())
+	case j.revived() || vw.m.flows.unheard(j):
+		w.Detail = "the worker of its cancelled lease may not have heard of it; " + w.Detail
+	case j.lastReason == rota.ReasonSnoozed:
+		w.Reason = "SNOOZED"
+		w.Detail = fmt.Sprintf("try %d was put off by its handler %d times; %s", j.attempt+1, j.snoozes, w.Detail)
+	case j.declines > 0:
+		w.Reason = "BACKING_OFF"
+		w.Detail = fmt.Sprintf("try %d was declined %d times; %s", j.attempt+1, j.declines, w.Detail)
+	case j.attempt > 0:
+		w.Reason = "BACKING_OFF"
+		w.Detail = fmt.Sprintf("try %d ended with %s; %s", j.attempt, j.lastReason, w.Detail)
+	}
+	x.Reasons = append(x.Reasons, w)
+}
+
+// whyLingers says of which worker it is not known yet that it has stopped, as it has a lease that has outlived its job: so a
+// job waits, for a key's slot where one is named, which others such leases take too.
+func (vw *View) whyLingers(l *leaseRow, others int, key string, rd *access.Reader) rota.Why {
+	worker, job := "a worker", "another job"
+	w := rota.Why{Reason: "WORKER_NOT_STOPPED", Workers: 1}
+	if rd.Has(rota.RightStatus, access.Everything, access.Everything) {
+		worker, w.WorkerIDs = fmt.Sprintf("worker %s", l.Worker), []rota.WorkerID{l.Worker}
+	}
+	if rd.Reads(l.tenant, l.queue) {
+		job = fmt.Sprintf("job %s", l.Job)
+	}
+	w.Detail = fmt.Sprintf("%s has not confirmed that it stopped work on %s, which ended (%s): its lease ends at %s at the latest, in %d ms", worker, job,
+		l.Revoked, vw.m.head.now().At(l.due).Date, max(0, l.due-vw.m.head.clock))
+	if key != "" {
+		w.Detail = fmt.Sprintf("a slot of key %s: %s", key, w.Detail)
+	}
+	if others > 0 {
+		w.Detail += fmt.Sprintf("; %d more such leases are open", others)
+	}
+	return w
+}
+
+// whyKeysLinger tells which slots of full keys leases take whose jobs have ended.
+func (vw *View) whyKeysLinger(x *rota.Explanation, j *jobRow, rd *access.Reader) {
+	kr := &vw.m.keyring
+	for _, h := range kr.of(&j.spec.JobSpec, nil) {
+		c := kr.counts.get(h.count)
+		if !c.full {
+			continue
+		}
+		if l, n := kr.lingering(h.count); n > 0 {
+			x.Reasons = append(x.Reasons, vw.whyLingers(l, n-1, c.text, rd))
+		}
+	}
+}
+
+// dueText says when a job is due, by the date. One that is due already waits for a sweep.
+func dueText(now rota.Moment, c rota.Clock) string {
+	if c <= now.Clock {
+		return fmt.Sprintf("due since %s, the next sweep takes it", now.At(c).Date)
+	}
+	return fmt.Sprintf("due at %s, in %d ms", now.At(c).Date, c-now.Clock)
+}

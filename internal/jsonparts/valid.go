@@ -1,0 +1,144 @@
+package jsonparts
+
+// Valid reports whether a text is one JSON value (RFC 8259), however deep it is. As encoding/json does, it takes bytes
+// in texts that are not UTF-8.
+func Valid(text []byte) bool {
+	var open []byte // the brackets around the place
+	at := blanks(text, 0)
+	for {
+		if at == len(text) {
+			return false
+		}
+		ended := false
+		switch c := text[at]; c {
+		case '[', '{':
+			if at = blanks(text, at+1); at < len(text) && text[at] == c+2 { // its other bracket
+				at, ended = at+1, true
+				break
+			}
+			open = append(open, c)
+			if c == '{' {
+				at = name(text, at)
+			}
+		default:
+			at, ended = scalar(text, at), true
+		}
+		for ended && at >= 0 {
+			at = blanks(text, at)
+			switch {
+			case len(open) == 0:
+				return at == len(text)
+			case at == len(text):
+				return false
+			case text[at] == open[len(open)-1]+2:
+				open = open[:len(open)-1]
+				at++
+			case text[at] == ',':
+				ended = false
+				if at = blanks(text, at+1); open[len(open)-1] == '{' {
+					at = name(text, at)
+				}
+			default:
+				return false
+			}
+		}
+		if at < 0 {
+			return false
+		}
+	}
+}
+
+// name returns where the value of the member begins whose name begins at a place, -1 where there is none.
+func name(text []byte, at int) int {
+	if at = quoted(text, at); at < 0 {
+		return -1
+	}
+	if at = blanks(text, at); at == len(text) || text[at] != ':' {
+		return -1
+	}
+	return blanks(text, at+1)
+}
+
+// scalar returns where the text, number or literal ends that begins at a place, -1 where there is none.
+func scalar(text []byte, at int) int {
+	for _, literal := range [...]string{"true", "false", "null"} {
+		if rest := text[at:]; len(rest) >= len(literal) && string(rest[:len(literal)]) == literal {
+			return at + len(literal)
+		}
+	}
+	if text[at] == '"' {
+		return quoted(text, at)
+	}
+	return number(text, at)
+}
+
+// quoted returns where the text ends that begins at a place, -1 where there is none.
+func quoted(text []byte, at int) int {
+	if at >= len(text) || text[at] != '"' {
+		return -1
+	}
+	for at++; at < len(text); at++ {
+		switch c := text[at]; {
+		case c == '"':
+			return at + 1
+		case c < ' ':
+			return -1
+		case c != '\\':
+		case at+1 == len(text):
+			return -1
+		default:
+			at++
+			switch text[at] {
+			case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+			case 'u':
+				for range 4 {
+					if at++; at == len(text) || !hex(text[at]) {
+						return -1
+					}
+				}
+			default:
+				return -1
+			}
+		}
+	}
+	return -1
+}
+
+func hex(c byte) bool { return digit(c) || c|0x20 >= 'a' && c|0x20 <= 'f' }
+
+func digit(c byte) bool { return c >= '0' && c <= '9' }
+
+// number returns where the number ends that begins at a place, -1 where there is none.
+func number(text []byte, at int) int {
+	if at < len(text) && text[at] == '-' {
+		at++
+	}
+	whole := digits(text, at)
+	if whole < 0 || text[at] == '0' && whole > at+1 {
+		return -1
+	}
+	if at = whole; at < len(text) && text[at] == '.' {
+		if at = digits(text, at+1); at < 0 {
+			return -1
+		}
+	}
+	if at < len(text) && text[at]|0x20 == 'e' {
+		if at++; at < len(text) && (text[at] == '+' || text[at] == '-') {
+			at++
+		}
+		at = digits(text, at)
+	}
+	return at
+}
+
+// digits returns where the digits end that begin at a place, -1 where there is none.
+func digits(text []byte, at int) int {
+	end := at
+	for end < len(text) && digit(text[end]) {
+		end++
+	}
+	if end == at {
+		return -1
+	}
+	return end
+}
