@@ -277,6 +277,10 @@ type Job struct {
 	// gave way to a critical one.
 	Tier      int32 `json:"tier,omitempty"`
 	Preempted int32 `json:"preempted,omitempty"`
+	// WorkerLosses counts the attempts of this life that ended because their worker was lost, while the job is live;
+	// Isolated reports that it runs alone on a worker for that (SPEC §9.7).
+	WorkerLosses int32 `json:"worker_losses,omitempty"`
+	Isolated     bool  `json:"isolated,omitempty"`
 	// RecordDropped reports that only the tombstone is left: payload, output and
 	// attempts were dropped by retention.
 	RecordDropped bool `json:"record_dropped,omitempty"`

@@ -116,6 +116,8 @@ const (
 	GCHorizonLeast = 60_000
 	// MaxAttempts bounds attempt_max, of a queue and of a job.
 	MaxAttempts = 1_000
+	// MaxWorkerLosses bounds worker_losses_max: a job keeps the session of each worker that was lost under it.
+	MaxWorkerLosses = 100
 	// MaxRuntimeLeast is the least max_runtime but 0: a worker stops a second before
 	// it, and a decline in its last two seconds is an overrun (SPEC §20.2), so a shorter one
 	// leaves no time to work in.

@@ -121,6 +121,9 @@ type QueuePolicy struct {
 	Backfill      Backfill
 	BackfillOrder BackfillOrder
 	BackfillDepth int64
+
+	// Lost workers (SPEC §9.7).
+	WorkerLossesMax int64
 }
 
 // Setting is one key=value of `queue set`.
@@ -264,22 +267,27 @@ func (k *policyKey) parseName(text string) (int64, error) {
 	return 0, unknown(k.name, k.name, text, k.names)
 }
 
-// Values returns every key's value in the canonical order.
+// Values returns the keys' values in the canonical order. Trailing keys that came after v0.1.0 and are as in standard are
+// left out, so that a policy without them reads as it did before.
 func (p *QueuePolicy) Values() []int64 { return p.AppendValues(make([]int64, 0, len(policyKeys))) }
 
 // AppendValues is Values for a caller that has room for them.
 func (p *QueuePolicy) AppendValues(to []int64) []int64 {
-	for i := range policyKeys {
+	n := len(policyKeys)
+	for ; n > frozenKeys && policyKeys[n-1].get(p) == policyKeys[n-1].get(&usualPolicy); n-- {
+	}
+	for i := range n {
 		to = append(to, policyKeys[i].get(p))
 	}
 	return to
 }
 
-// PolicyFromValues is the inverse of Values. Fewer or more values than keys are refused.
+// PolicyFromValues is the inverse of Values: trailing keys without a value are as in standard. Fewer values than keys of
+// v0.1.0, or more than there are keys, are refused.
 func PolicyFromValues(preset string, values []int64) (QueuePolicy, error) {
 	p := StandardPolicy()
 	p.Preset = preset
-	if len(values) != len(policyKeys) {
+	if len(values) < frozenKeys || len(values) > len(policyKeys) {
 		return p, Refusef(KindInternal, "policy", "policy has %d values, this binary knows %d keys", len(values), len(policyKeys))
 	}
 	for i, v := range values {

@@ -2,6 +2,7 @@ package rota
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -232,4 +233,15 @@ var policyKeys = append([]policyKey{
 		"SPEC §4.14", "How many bytes the queue's jobs and workflows may hold, as `queue show` counts them.").off("no limit"),
 	key("gc_horizon_ms", "gc_horizon", unitMs, GCHorizonLeast, maxMs, func(p *QueuePolicy) *int64 { return &p.GCHorizonMs },
 		"AICF §7", "How long a job or a workflow is remembered from its end, as this was then. At least audit_window_ms."),
-}, append(scoringKeys, backfillKeys...)...)
+}, slices.Concat(scoringKeys, backfillKeys, laterKeys)...)
+
+// laterKeys came after v0.1.0, by the rules version of fsm/entry. frozenKeys counts those of v0.1.0; usualPolicy is what
+// the others are left out for.
+var (
+	laterKeys = []policyKey{
+		key("worker_losses_max", "", unitCount, 0, MaxWorkerLosses, func(p *QueuePolicy) *int64 { return &p.WorkerLossesMax },
+			"SPEC §9.7", "How many attempts of a job may end because their worker was lost, uncounted, before it is DEAD; after two it runs alone on a worker.").off("each uses up an attempt"),
+	}
+	frozenKeys  = len(policyKeys) - len(laterKeys)
+	usualPolicy = StandardPolicy()
+)

@@ -21,7 +21,7 @@ func StandardPolicy() QueuePolicy {
 		HealthAckTimeout: 50, HealthLeaseExpired: 150, HealthProofInvalid: 500, HealthLateRenewal: 10, HealthSuccess: 20,
 		EpsilonMilli: 2_000, NMin: 50, WMinMilli: 100, WMaxMilli: 1_500, MaxAgingMilli: 3_000, TAgingMs: 600_000,
 		Tiers: 5, TierBasesMilli: usualTiers[5].bases, TierQuotas: usualTiers[5].quotas,
-		ShortestAging: 10, BackfillDepth: 1_000,
+		ShortestAging: 10, BackfillDepth: 1_000, WorkerLossesMax: 3,
 	}
 }
 

@@ -142,6 +142,9 @@ func (pl *placement) assign(j *jobRow, worker rota.WorkerID, seed sched.Hash, wh
 	pl.noteGoing(l)
 	pl.registry.supply.Take(worker, l.takes())
 	pl.registry.supply.Received(worker, w.sinceTurn)
+	if j.isolated() {
+		pl.registry.supply.Isolate(worker, true)
+	}
 	pl.countEndless(l, p, 1)
 	pl.registry.supply.Began(worker, pl.runOf(l))
 	pl.m.fleet.takeUnits(w, l, max(j.spec.Units, 1))

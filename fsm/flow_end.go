@@ -104,9 +104,7 @@ func (fs *flows) noteLog(id rota.JobID, lease rota.LeaseID) {
 // §11.3). One that ended because the workflow ends, or an ancestor failed, has not
 // failed itself.
 func (fs *flows) failVertex(f *flow, r *workflowRow, v *vertexRow) {
-	switch v.reason {
-	case rota.ReasonParentFailed, rota.ReasonWorkflowFailed, rota.ReasonWorkflowCancelled, rota.ReasonNotNeeded:
-	default:
+	if v.failedItself() {
 		if r.reason == rota.ReasonNone {
 			r.failed, r.reason = v.number, v.reason
 		}
@@ -182,6 +180,9 @@ func (fs *flows) finishFlow(f *flow, r *workflowRow) {
 	default:
 		state = r.was
 	}
+	if state == rota.WorkflowFailed && r.reason == rota.ReasonNone && fs.m.head.rules >= culpritRules {
+		f.blame(r)
+	}
 	fs.flowIndex.passing.Delete(f.seq)
 	fs.freeKinds(f)
 	fs.m.access.hold(r.by, access.OwnsWorkflow, -1)
@@ -194,6 +195,40 @@ func (fs *flows) finishFlow(f *flow, r *workflowRow) {
 		e.Node = vertexName(f.rows[r.failed])
 	}
 	fs.emitFlow(r, e)
+}
+
+// culpritRules are the first rules under which a FAILED workflow always names a node.
+const culpritRules = 2
+
+// blame names the node for which a workflow stays FAILED where a retry ran only a part of it again: of those that did not complete
+// the first that ended for a reason of its own, else the first; r is editable.
+func (f *flow) blame(r *workflowRow) {
+	var first *vertexRow
+	for _, v := range f.rows {
+		if v.lost() && (first == nil || v.blamedBefore(first)) {
+			first = v
+		}
+	}
+	if first != nil {
+		r.failed, r.reason = first.number, first.reason
+	}
+}
+
+// blamedBefore orders nodes that did not complete; of those of one entry the one of the lower number comes first.
+func (v *vertexRow) blamedBefore(o *vertexRow) bool {
+	if own := v.failedItself(); own != o.failedItself() {
+		return own
+	}
+	return v.finishedAt < o.finishedAt
+}
+
+// failedItself reports whether a node that did not complete ended for a reason of its own.
+func (v *vertexRow) failedItself() bool {
+	switch v.reason {
+	case rota.ReasonParentFailed, rota.ReasonWorkflowFailed, rota.ReasonWorkflowCancelled, rota.ReasonNotNeeded:
+		return false
+	}
+	return true
 }
 
 // emitFlow adds an event about a workflow; r is editable.

@@ -247,7 +247,8 @@ func (c *checker) holds() {
 	})
 	m.fleet.workers.scan(func(id rota.WorkerID, w *workerRow) bool {
 		got := m.placement.registry.supply.State(id)
-		want := sched.WorkerState{WorkerEntry: workerEntry(w), Endless: unbound[id], Held: m.placement.registry.heldFor[id] != "", Runs: m.placement.runsOf(w)}
+		want := sched.WorkerState{WorkerEntry: workerEntry(w), Endless: unbound[id], Held: m.placement.registry.heldFor[id] != "",
+			Isolated: m.leasing.worksAlone(w), Runs: m.placement.runsOf(w)}
 		if !got.Equal(&want) {
 			c.fault("I4: supply has worker %s at %s, its rows say %s", id, fmt.Sprint(got), fmt.Sprint(want))
 		}

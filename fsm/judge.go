@@ -87,8 +87,10 @@ var rules = map[reflect.Type]rule{
 	reflect.TypeFor[*fsmpb.Op_Retry](): {rota.RightControl, func(j *judgement, op *fsmpb.Op) {
 		j.job(op.GetRetry().GetJob(), op.GetRetry().GetSpec())
 	}, nil},
-	reflect.TypeFor[*fsmpb.Op_ChangeJob](): {rota.RightControl, func(j *judgement, op *fsmpb.Op) { j.job(op.GetChangeJob().GetJob(), nil) }, nil},
-	reflect.TypeFor[*fsmpb.Op_DeleteJob](): {rota.RightControl, (*judgement).deleteJob, nil},
+	reflect.TypeFor[*fsmpb.Op_ChangeJob]():    {rota.RightControl, func(j *judgement, op *fsmpb.Op) { j.job(op.GetChangeJob().GetJob(), nil) }, nil},
+	reflect.TypeFor[*fsmpb.Op_InterruptJob](): {rota.RightControl, func(j *judgement, op *fsmpb.Op) { j.job(op.GetInterruptJob().GetJob(), nil) }, nil},
+	reflect.TypeFor[*fsmpb.Op_RunJobNow]():    {rota.RightControl, func(j *judgement, op *fsmpb.Op) { j.job(op.GetRunJobNow().GetJob(), nil) }, nil},
+	reflect.TypeFor[*fsmpb.Op_DeleteJob]():    {rota.RightControl, (*judgement).deleteJob, nil},
 	reflect.TypeFor[*fsmpb.Op_ReportProof](): {rota.RightVerdict, func(j *judgement, op *fsmpb.Op) {
 		j.job(op.GetReportProof().GetJob(), op.GetReportProof().GetSpec())
 	}, nil},

@@ -47,6 +47,9 @@ func (lg *leasing) free(l *leaseRow, s *rota.JobSpec) {
 	lg.m.fleet.timeWorker(w)
 	lg.m.placement.registry.supply.Give(l.Worker, l.takes())
 	lg.m.placement.registry.supply.Ended(l.Worker, lg.m.placement.runOf(l))
+	if lg.runsAlone(l) {
+		lg.m.placement.registry.supply.Isolate(l.Worker, false)
+	}
 	lg.m.placement.share(l.queue, l.tenant, -1)
 	lg.m.placement.countEndless(l, &lg.m.queues.get(l.queue).policy, -1)
 	lg.m.admission.closeTenant(l)
@@ -101,7 +104,7 @@ func (lg *leasing) endLeaseFor(l *leaseRow, why rota.Reason, text string, wait r
 	lg.closeLease(l, j, why, text)
 	kind := rota.EventLeaseCancelled
 	switch why {
-	case rota.ReasonLeaseExpired:
+	case rota.ReasonLeaseExpired, rota.ReasonWorkerLost:
 		kind = rota.EventLeaseExpired
 	case rota.ReasonDeclined:
 		kind = rota.EventLeaseDeclined
@@ -117,8 +120,11 @@ func (lg *leasing) endLeaseFor(l *leaseRow, why rota.Reason, text string, wait r
 	if why == rota.ReasonPreempted {
 		j.preempted++ // not before: what ends well after all did not give way
 	}
-	if why.Counted() {
+	switch {
+	case why.Counted():
 		return lg.useUp(j, why, wait)
+	case why == rota.ReasonWorkerLost:
+		return lg.countLoss(j, l.Session)
 	}
 	if why == rota.ReasonSnoozed {
 		j.snoozes++
@@ -143,7 +149,7 @@ func (fl *fleet) revoke(l *leaseRow, why rota.Reason) {
 	l.Revoked = why
 	fl.m.placement.noteGoing(l)
 	fl.m.journal.emit(rota.Event{Kind: rota.EventLeaseRevoked, Job: l.Job, Queue: l.queue, Worker: l.Worker, Session: l.Session,
-		Lease: l.ID, Attempt: l.Attempt, Reason: why, Deadline: l.Deadline})
+		Lease: l.ID, Attempt: l.Attempt, Reason: why, Deadline: fl.m.head.now().At(l.Deadline.Clock)})
 }
 
 // cutQuota revokes the newest leases beyond what a worker may now hold, of one
@@ -174,12 +180,19 @@ func (fl *fleet) cutQuota(w *workerRow, most int64, queue rota.QueueName) {
 // fireLease ends a lease whose time is up.
 func (lg *leasing) fireLease(key string) {
 	l := lg.leases.get(key)
+	lost := lg.losses(l.queue) && lg.lost(l)
+	if l.Revoked == rota.ReasonTakenOver && lost {
+		lg.endLease(l, rota.ReasonWorkerLost, takenText)
+		return
+	}
 	if l.Revoked != rota.ReasonNone {
 		lg.endLease(l, l.Revoked, "") // uncounted, as if its worker had confirmed
 		return
 	}
 	// What came first ended it, however late the sweep is.
 	switch {
+	case lost:
+		lg.lose(l, silentText)
 	case l.Acked.IsZero() && l.due == l.AckBy.Clock:
 		lg.m.fleet.outcome(l, outcomeAckTimeout)
 		lg.endLease(l, rota.ReasonAckTimeout, "")
@@ -262,6 +275,7 @@ func (m *Machine) finish(j *jobRow, state rota.JobState, why rota.Reason, r resu
 	m.timers.dated.set(string(id), int64(j.dueDate), 0)
 	m.timers.expire.set(string(id), int64(j.expires()), 0)
 	m.placement.move(j, state)
+	m.placement.acquit(j)
 	m.placement.registry.supply.Release(j.class)
 	m.jobs.drop(id)
 	m.keyring.leave(j, state)

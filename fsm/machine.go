@@ -128,10 +128,8 @@ func (m *Machine) apply(whole *fsmpb.Op, term uint64) *fsmpb.Outcome {
 		return m.fleet.gone(op.Gone)
 	case *fsmpb.Op_Round:
 		return m.placement.round(op.Round)
-	case *fsmpb.Op_Lease:
-		return m.leasing.leaseOp(op.Lease)
-	case *fsmpb.Op_KeepLog:
-		return m.leasing.keepLog(op.KeepLog)
+	case *fsmpb.Op_Lease, *fsmpb.Op_KeepLog, *fsmpb.Op_InterruptJob, *fsmpb.Op_RunJobNow:
+		return m.leasing.apply(whole)
 	case *fsmpb.Op_Cancel:
 		return m.cancel(op.Cancel)
 	case *fsmpb.Op_Retry:

@@ -54,7 +54,7 @@ func (o *outlived) remove(l *leaseRow) {
 // outlive lets a leased job end without its lease, which its worker is asked to give up; j is editable.
 func (lg *leasing) outlive(j *jobRow, why rota.Reason) {
 	l := lg.leases.edit(string(j.lease[:]))
-	ended := &endedJob{spec: rota.JobSpec{ID: l.Job, Queue: l.queue, Tenant: l.tenant, Type: l.typ, Keys: j.spec.Keys}}
+	ended := &endedJob{spec: rota.JobSpec{ID: l.Job, Queue: l.queue, Tenant: l.tenant, Type: l.typ, Keys: j.spec.Keys}, alone: j.isolated()}
 	if r := lg.m.uniques.rows.get(string(j.history().unique[:])); r != nil && r.job == l.Job {
 		ended.unique = j.history().unique
 	}
@@ -209,11 +209,12 @@ func (lg *leasing) void(l *leaseRow, pause rota.Clock) {
 
 // fireWake queues a job whose delay is over. One whose earlier worker is waited for longer than was seen sleeps on.
 func (lg *leasing) fireWake(id string) {
-	j := lg.m.jobs.edit(rota.JobID(id))
+	m := lg.m
+	j := m.jobs.edit(rota.JobID(id))
 	if j.ready != 0 {
-		lg.m.own(j)
+		m.own(j)
 		if until, ok := lg.awaits(j); ok {
-			lg.m.timers.wake.set(id, int64(j.due), int64(until))
+			m.timers.wake.set(id, int64(j.due), int64(until))
 			j.due = until
 			return
 		}

@@ -46,6 +46,8 @@ type registry struct {
 	// preempting counts the holds that leases gave way for (SPEC §7.9).
 	going      *btree.BTreeG[going]
 	preempting int
+	// accused are the live jobs by the sessions that were lost under them.
+	accused *btree.BTreeG[accusation]
 	// nodes counts the live jobs of workflows' nodes; entries at 0 are removed.
 	nodes btree.Map[rota.WorkflowID, liveNodes]
 }
@@ -94,7 +96,7 @@ func (r *registry) reset() {
 	r.supply, r.newest = sched.NewSupply(), classified{}
 	r.queues = make(map[rota.QueueName]*queueIndex)
 	r.heldFor = make(map[rota.WorkerID]rota.JobID)
-	r.going = newGoing()
+	r.going, r.accused = newGoing(), newAccused()
 	r.nodes = btree.Map[rota.WorkflowID, liveNodes]{}
 	r.busy = btree.NewBTreeGOptions(turnLess, btree.Options{NoLocks: true})
 }
@@ -283,15 +285,18 @@ func (pl *placement) share(queue rota.QueueName, tenant rota.TenantID, by int64)
 // the supply has forgotten another number of classes.
 type classified struct {
 	spec      *rota.JobSpec
+	isolated  bool
 	class     sched.ClassID
 	forgotten uint64
 }
 
 // classify counts a live job under its class.
 func (pl *placement) classify(j *jobRow) {
-	s, k := pl.registry.supply, &pl.registry.newest
-	if k.spec != &j.spec.JobSpec || !s.Again(k.class, k.forgotten) {
-		*k = classified{&j.spec.JobSpec, s.Intern(sched.RequirementsOf(&j.spec.JobSpec)), s.Forgotten()}
+	s, k, isolated := pl.registry.supply, &pl.registry.newest, j.isolated()
+	if k.spec != &j.spec.JobSpec || k.isolated != isolated || !s.Again(k.class, k.forgotten) {
+		asks := sched.RequirementsOf(&j.spec.JobSpec)
+		asks.Isolated = isolated
+		*k = classified{&j.spec.JobSpec, isolated, s.Intern(asks), s.Forgotten()}
 	}
 	j.class = k.class
 }

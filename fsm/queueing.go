@@ -146,11 +146,10 @@ func (m *Machine) enqueue(j *jobRow) {
 // stands in a lane. One whose priority is of another tier goes to the back of that tier, as
 // if it were submitted there. Its end by ttl_abs changes with timeToLive alone; j is editable.
 func (m *Machine) respec(j *jobRow, q *queueRow, spec *rota.JobSpec, timeToLive bool) {
-	var pending *sched.Pending
-	i := m.placement.registry.queues[q.name]
-	if j.state == rota.JobQueued {
-		pending = i.pending
-		pending.Remove(j.item)
+	queued := j.state == rota.JobQueued
+	if queued {
+		i := m.placement.registry.queues[q.name]
+		i.pending.Remove(j.item)
 		i.countTier(j, &q.policy, -1)
 	}
 	from, due := tierOf(j, &q.policy), j.expires()
@@ -170,16 +169,22 @@ func (m *Machine) respec(j *jobRow, q *queueRow, spec *rota.JobSpec, timeToLive 
 		}
 		m.timers.expire.set(string(j.spec.ID), int64(due), int64(j.expires()))
 	}
-	if pending == nil {
+	if !queued {
 		return
 	}
 	m.typeStats.foresee(j, q)
-	item := m.placement.itemOf(j, q) // the old one may be a round's
+	m.placement.putBack(j, q)
+}
+
+// putBack puts a QUEUED job that was taken out of its lane where it stands now; j is editable.
+func (pl *placement) putBack(j *jobRow, q *queueRow) {
+	i := pl.registry.queues[q.name]
+	item := pl.itemOf(j, q) // the old one may be a round's
 	j.item = &item
-	m.admission.syncLanes(i, q, j.spec.Tenant)
-	pending.Add(j.item)
+	pl.m.admission.syncLanes(i, q, j.spec.Tenant)
+	i.pending.Add(j.item)
 	i.countTier(j, &q.policy, 1)
-	m.placement.timePromotion(q, i)
+	pl.timePromotion(q, i)
 }
 
 // OtherJob refuses a submission whose id stands for another job. How they differ is told

@@ -217,6 +217,9 @@ func (pl *placement) changeQueue(q *queueRow, policy rota.QueuePolicy, expected 
 	if reorder {
 		pl.refile(q, pl.registry.queues[q.name])
 	}
+	if policy.WorkerLossesMax == 0 && old.WorkerLossesMax > 0 {
+		pl.clearQueue(q.name)
+	}
 	pl.timePromotion(q, pl.registry.queues[q.name])
 	pl.changeRules(q, before)
 	pl.m.admission.reviewQueue(q, &old)

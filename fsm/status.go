@@ -193,8 +193,7 @@ func (fl *fleet) gone(op *fsmpb.Gone) *fsmpb.Outcome {
 		case l.Revoked != rota.ReasonNone:
 			fl.m.leasing.endLease(l, l.Revoked, "") // uncounted, as if its worker had confirmed
 		default:
-			fl.outcome(l, outcomeExpired)
-			fl.m.leasing.endLease(l, rota.ReasonLeaseExpired, goneText)
+			fl.m.leasing.lose(l, goneText)
 		}
 	}
 	return &fsmpb.Outcome{}

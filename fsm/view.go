@@ -43,7 +43,8 @@ func liveJob(j *jobRow, l *leaseRow, now rota.Moment) rota.Job {
 	job := rota.Job{JobSpec: j.spec.words(), State: j.state, Attempt: j.attempt, Submitted: j.submittedAt(),
 		Enqueued: j.enqueuedAt(), FirstLease: j.firstLease, Due: now.At(j.due), Reason: j.lastReason, Error: j.lastError,
 		Life: j.history().life, Retried: j.history().retried, Changes: j.history().changes,
-		Attempts: j.attempts, Progress: j.progress, ProgressNote: j.note, Tier: j.tier, Preempted: j.preempted}
+		Attempts: j.attempts, Progress: j.progress, ProgressNote: j.note, Tier: j.tier, Preempted: j.preempted,
+		WorkerLosses: int32(len(j.history().losses)), Isolated: j.isolated()}
 	if j.dueDate != 0 {
 		job.Due = now.On(j.dueDate)
 	}

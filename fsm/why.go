@@ -428,6 +428,11 @@ func (vw *View) ruleDetail(j *jobRow, n sched.UnfitWorkers) string {
 		return vw.statuses(n)
 	case sched.NoSlotOffered:
 		return "the worker offers no slot now: it polls over HTTP, and no poll of it waits"
+	case sched.RunsAlone:
+		if j.isolated() {
+			return lossesText(j)
+		}
+		return "another job runs there alone, as workers were lost while they ran it"
 	case sched.TypeNotHandled:
 		return fmt.Sprintf("of type %s", s.Type)
 	case sched.CapabilityMissing:
@@ -493,6 +498,7 @@ var remedies = map[string]string{
 	"BEHIND_HIGHER_RANK":    "the jobs before it are placed and room is left, or more workers register",
 	"NO_FREE_SLOT":          "one of the workers that fit ends a lease",
 	"NO_SLOT_OFFERED":       "one of the workers that fit asks for work (POST /v1/workers/ID/acquire)",
+	"RUNS_ALONE":            "a worker that fits ends its other leases, or the lease of the job that runs there alone",
 	"UNITS_EXHAUSTED":       "the units' period ends",
 	"CPU_FULL":              "a worker that fits has enough cpu free",
 	"MEMORY_FULL":           "a worker that fits has enough memory free",

@@ -45,6 +45,7 @@ type naiveWorker struct {
 	cpu, mem, io int64 // free
 	endless      int32
 	held         bool
+	isolated     bool // its one lease runs alone
 	received     uint64
 	naiveReputation
 }
@@ -60,7 +61,7 @@ func (n *naive) hasRoom(w *naiveWorker, r *naiveAsk) bool {
 	if n.policy.LeasesMaxPerWorker > 0 {
 		most = min(most, n.policy.LeasesMaxPerWorker)
 	}
-	return w.could(r, n.policy) && w.open < most && w.offers() && w.hasUnits(r, n.policy) && (r.CPUMilli == 0 || w.cpu >= r.CPUMilli) &&
+	return w.could(r, n.policy) && !w.isolated && !(r.Isolated && w.open > 0) && w.open < most && w.offers() && w.hasUnits(r, n.policy) && (r.CPUMilli == 0 || w.cpu >= r.CPUMilli) &&
 		(r.MemoryBytes == 0 || w.mem >= r.MemoryBytes) && (r.IOBytesPerS == 0 || w.io >= r.IOBytesPerS)
 }
 

@@ -174,6 +174,7 @@ func (w *world) putWorker(t *dice) {
 	w.dropWorker(spec.ID, false)
 	w.workers = append(w.workers, n)
 	w.supply.Put(n.entry())
+	w.supply.Isolate(spec.ID, false)
 	w.supply.SetData(spec.ID, n.data)
 	w.supply.Endless(spec.ID, int32(t.between(0, 1)))
 	n.endless = w.supply.State(spec.ID).Endless
@@ -219,6 +220,7 @@ func (w *world) spec(t *dice) rota.JobSpec {
 func (w *world) add(t *dice) {
 	spec := w.spec(t)
 	r := RequirementsOf(&spec)
+	r.Isolated = t.between(0, 7) == 0
 	class := w.supply.Intern(r)
 	w.classes[class] = &r
 	w.next++
@@ -336,6 +338,8 @@ func (w *world) step(t *dice) {
 			if x.open > 0 {
 				x.open, x.cpu, x.mem, x.io = x.open-1, x.cpu+cpu, x.mem+mem, x.io+io
 				w.supply.Give(x.spec.ID, Load{cpu, mem, io})
+				x.isolated = false
+				w.supply.Isolate(x.spec.ID, false)
 			}
 		}
 	case 15:
@@ -368,6 +372,7 @@ func (w *world) rebuilt(t *dice) *world {
 	for _, x := range permuted(t, w.workers) {
 		o.supply.Put(x.entry())
 		o.supply.SetData(x.spec.ID, x.data)
+		o.supply.Isolate(x.spec.ID, x.isolated)
 	}
 	o.supply.SetRules("q", RulesOf(&w.policy))
 	o.pending.HoldLow(w.low)

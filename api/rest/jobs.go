@@ -37,6 +37,12 @@ type JobRetry struct {
 	Life *int32 `json:"life,omitempty"`
 }
 
+// JobInterruption ends the attempt that a job is in.
+type JobInterruption struct {
+	// Counted has the attempt count as used up.
+	Counted bool `json:"counted,omitempty"`
+}
+
 // JobChange changes a job that waits. What is not given stays as it is.
 type JobChange struct {
 	Priority *int32 `json:"priority,omitempty"`

@@ -89,6 +89,7 @@ func JobToWire(j *rota.Job) *rotav1.Job {
 		Tier: j.Tier, Preempted: j.Preempted, Archived: j.Archived,
 		Life: j.Life, RetriedMs: int64(j.Retried.Date), RetriedClockMs: int64(j.Retried.Clock),
 		Changes: j.Changes, Meta: j.Meta, Fingerprint: j.Fingerprint, UniqueHolder: string(j.UniqueHolder), MergedInto: string(j.MergedInto),
+		WorkerLosses: j.WorkerLosses, Isolated: j.Isolated,
 	}
 	if j.Lease != nil {
 		w.Lease = LeaseToWire(j.Lease)
@@ -110,7 +111,8 @@ func JobFromWire(w *rotav1.Job) (rota.Job, error) {
 		RecordDropped: w.GetRecordDropped(), Tier: w.GetTier(), Preempted: w.GetPreempted(), Archived: w.GetArchived(),
 		Life: w.GetLife(), Retried: moment(w.GetRetriedMs(), w.GetRetriedClockMs()),
 		Changes: w.GetChanges(), Meta: w.GetMeta(), Fingerprint: w.GetFingerprint(), UniqueHolder: rota.JobID(w.GetUniqueHolder()),
-		MergedInto: rota.JobID(w.GetMergedInto()),
+		MergedInto:   rota.JobID(w.GetMergedInto()),
+		WorkerLosses: w.GetWorkerLosses(), Isolated: w.GetIsolated(),
 	}
 	var err error
 	if j.State, err = jobStates.value(w.GetState()); err != nil {

@@ -33,6 +33,7 @@ type newer struct {
 }
 
 var newerSettings = []newer{
+	{key: "worker_losses_max", version: 2},
 	{key: "backfill", value: "conservative", version: 2},
 	{key: "estimate", value: "last2", version: 2}, {key: "estimate", value: "ema", version: 2}, {key: "estimate", value: "quantile", version: 2},
 	{key: "ranking", value: "smallest", version: 2}, {key: "preset", value: "batch", version: 2},
@@ -45,7 +46,7 @@ func Needs(op *fsmpb.Op) uint32 {
 	switch o := op.GetOp().(type) {
 	case *fsmpb.Op_SetQueue:
 		return settingsNeed(o.SetQueue, newerSettings)
-	case *fsmpb.Op_SetTzdata:
+	case *fsmpb.Op_SetTzdata, *fsmpb.Op_InterruptJob, *fsmpb.Op_RunJobNow:
 		return 2
 	case *fsmpb.Op_BackfillSchedule:
 		if o.BackfillSchedule.GetTzdata() != "" {

@@ -136,8 +136,8 @@ func TestWorkerKilled(t *testing.T) {
 		t.Errorf("attempt %d, lease %+v: attempt 1 at the heir is wanted", job.Attempt, job.Lease)
 	}
 	job = c.awaitState(t, cl, id, 20*time.Second, rota.JobCompleted)
-	if len(job.Attempts) != 2 || job.Attempts[0].End != rota.ReasonLeaseExpired {
-		t.Errorf("attempts %+v: the first one ended by LEASE_EXPIRED is wanted", job.Attempts)
+	if len(job.Attempts) != 2 || job.Attempts[0].End != rota.ReasonWorkerLost {
+		t.Errorf("attempts %+v: the first one ended by WORKER_LOST is wanted", job.Attempts)
 	}
 }
 

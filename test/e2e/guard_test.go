@@ -100,7 +100,7 @@ func guardKilledWorker(t *testing.T, c *nodes) {
 		t.Fatalf("attempts %+v", job.Attempts)
 	}
 	one, two := job.Attempts[0], job.Attempts[1]
-	if one.Worker != "first" || one.End != rota.ReasonLeaseExpired || one.Number != 0 || two.Worker != "second" || two.Number != 1 {
+	if one.Worker != "first" || one.End != rota.ReasonWorkerLost || one.Number != 0 || two.Worker != "second" || two.Number != 0 {
 		t.Errorf("attempts %+v", job.Attempts)
 	}
 	contains(t, "the first attempt's error", one.Error, "guard")
@@ -147,7 +147,7 @@ func guardHangup(t *testing.T, c *nodes) {
 			t.Errorf("process %d outlives the guard: %v", id, err)
 		}
 	}
-	if job := c.job(t, "hangup"); job.Attempt != 1 || job.Attempts[0].End != rota.ReasonLeaseExpired {
+	if job := c.job(t, "hangup"); job.Attempt != 0 || job.WorkerLosses != 1 || job.Attempts[0].End != rota.ReasonWorkerLost {
 		t.Errorf("the job is %s, attempt %d after %+v", job.State, job.Attempt, job.Attempts)
 	}
 }

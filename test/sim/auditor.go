@@ -153,6 +153,8 @@ type auditJob struct {
 	held  bool
 	// deleted: it is forgotten, and the id is free.
 	deleted bool
+	// alone: it runs alone on a worker.
+	alone bool
 }
 
 type auditLease struct {
@@ -165,6 +167,8 @@ type auditLease struct {
 	acked    bool
 	// outlives says that its job ends, or ended, without it: its worker has not confirmed.
 	outlives bool
+	// alone says that its job, which ended, ran alone.
+	alone bool
 	// repeated is set if its worker learned of it only from the answer to a beat, later than a worker that beats every 2 s.
 	repeated bool
 	// abandonedAt and the rest: of a lease whose worker died.
@@ -273,6 +277,7 @@ func (a *auditor) entry(n *node, r *fsm.Applied) {
 		a.unique(e)
 		a.keysOf(e, r.Clock)
 		a.inTurns(r, e)
+		j.runsAlone(a, e)
 		a.planned(e)
 		a.datedEvent(e)
 		switch e.Kind {
@@ -305,7 +310,7 @@ func (a *auditor) entry(n *node, r *fsm.Applied) {
 		case rota.EventJobPromoted:
 			a.Promoted++
 		case rota.EventLeaseRevoked:
-			askedBack(a, e)
+			askedBack(a, e, j)
 		case rota.EventJobDead, rota.EventJobExpired, rota.EventJobCancelled:
 			if j.terminal {
 				a.failf("job %s ended twice", e.Job)
@@ -338,7 +343,7 @@ func (a *auditor) entry(n *node, r *fsm.Applied) {
 }
 
 // askedBack follows a lease that its worker is asked to give up.
-func askedBack(a *auditor, e *rota.Event) {
+func askedBack(a *auditor, e *rota.Event, j *auditJob) {
 	if e.Reason == rota.ReasonPreempted {
 		a.Preempted++
 	}
@@ -347,7 +352,7 @@ func askedBack(a *auditor, e *rota.Event) {
 		return
 	}
 	if e.Reason.EndsJob() {
-		l.outlives = true
+		l.outlives, l.alone = true, j.alone
 		a.Outlived++
 	}
 	if l.abandonedAt != 0 && e.Reason == rota.ReasonTakenOver {

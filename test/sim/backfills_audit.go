@@ -23,14 +23,23 @@ type wide struct {
 	past []wideView
 }
 
-// wideJob is a job that waits.
+// wideJob is a job that waits. It takes the whole worker where it runs alone (SPEC §9.7).
 type wideJob struct {
 	*rota.JobSpec
 	enqueued rota.Clock
+	alone    bool
+}
+
+func (j *wideJob) cpu() int64 {
+	if j.alone {
+		return wideCPU
+	}
+	return j.CPUMilli
 }
 
 // wideRun is what a job takes of a worker, for as long as it should run.
 type wideRun struct {
+	lease    rota.LeaseID
 	worker   rota.WorkerID
 	from, to rota.Clock
 	cpu      int64
@@ -102,7 +111,8 @@ func (a *auditor) backfilled(n *node, e *fsmpb.Entry, r *fsm.Applied) {
 			ended = append(ended, m.runs[v.Lease])
 		}
 		if v.Kind == rota.EventJobAssigned {
-			m.runs[v.Lease] = wideRun{v.Worker, v.Clock, v.Clock + rota.Clock(s.Expected.Milliseconds()), s.CPUMilli}
+			job := wideJob{JobSpec: s, alone: a.jobs[v.Job].alone}
+			m.runs[v.Lease] = wideRun{v.Lease, v.Worker, v.Clock, v.Clock + rota.Clock(s.Expected.Milliseconds()), job.cpu()}
 			started = true
 		}
 	}
@@ -114,11 +124,11 @@ func (a *auditor) backfilled(n *node, e *fsmpb.Entry, r *fsm.Applied) {
 		a.passed(&round, r.Clock)
 	}
 	maps.DeleteFunc(m.runs, func(id rota.LeaseID, _ wideRun) bool { return a.leases[id] == nil })
-	m.view(n)
+	m.view(a, n)
 }
 
 // view keeps the queue as it is at a node.
-func (m *wide) view(n *node) {
+func (m *wide) view(a *auditor, n *node) {
 	head := n.machine.Head()
 	v := wideView{at: rota.Moment{Clock: head.Clock, Date: head.Date}}
 	if q, ok := n.machine.Queue(wideQueue); ok {
@@ -129,7 +139,19 @@ func (m *wide) view(n *node) {
 			delete(m.waits, id)
 		} else if _, waits := m.waits[id]; !waits {
 			j, _ := n.machine.Job(id)
-			m.waits[id] = wideJob{m.specs[id], j.Enqueued.Clock}
+			m.waits[id] = wideJob{m.specs[id], j.Enqueued.Clock, j.Isolated}
+		}
+	}
+	for id, j := range m.waits {
+		if j.alone && !a.jobs[id].alone { // it was cleared
+			j.alone = false
+			m.waits[id] = j
+		}
+	}
+	for id, run := range m.runs {
+		if l := a.leases[id]; !l.alone && !(a.jobs[l.job].alone && !l.outlives) {
+			run.cpu = m.specs[l.job].CPUMilli
+			m.runs[id] = run
 		}
 	}
 	v.jobs = slices.SortedFunc(maps.Values(m.waits), func(a, b wideJob) int {
@@ -152,12 +174,12 @@ func (a *auditor) passed(round *wideRound, clock rota.Clock) {
 	if round.with && len(a.wide.fresh) > 0 { // a refill goes by the clock of the state
 		now = clock
 		for _, id := range a.wide.fresh {
-			jobs = append(jobs[:len(jobs):len(jobs)], wideJob{a.wide.specs[id], now})
+			jobs = append(jobs[:len(jobs):len(jobs)], wideJob{JobSpec: a.wide.specs[id], enqueued: now})
 		}
 	}
 	yard, left := wideYard(slices.Clone(v.runs)), len(round.pairs)
 	for _, r := range round.ended {
-		at := slices.Index(yard, r)
+		at := slices.IndexFunc(yard, func(x wideRun) bool { return x.lease == r.lease })
 		yard = slices.Delete(yard, at, at+1)
 	}
 	kept := rota.JobID("") // the first that does not start
@@ -177,16 +199,18 @@ func (a *auditor) passed(round *wideRound, clock rota.Clock) {
 			if v.backfill == rota.BackfillNone {
 				a.failf("job %s started before job %s, which came first", j.ID, kept)
 			}
-			if !yard.fits(worker, now, now+long, j.CPUMilli) {
+			if !yard.fits(worker, now, now+long, j.cpu()) {
 				a.failf("job %s starts at worker %s and takes room that is kept there for one that came first", j.ID, worker)
 			}
 		case k != nil:
 			worker, at = rota.WorkerID(k.GetWorker()), v.at.Clock+rota.Clock(rota.Date(k.GetUntilMs())-v.at.Date)
-			if !yard.fits(worker, at, at+long, j.CPUMilli) {
+			if !yard.fits(worker, at, at+long, j.cpu()) {
 				a.failf("job %s is to have room at worker %s from %d on, which is taken", j.ID, worker, k.GetUntilMs())
 			}
 		case kept == "":
 			a.failf("jobs start behind job %s, for which no room is kept", j.ID)
+		case v.backfill == rota.BackfillConservative && j.alone:
+			return // its room depends on the leases of other queues as well
 		case v.backfill == rota.BackfillConservative:
 			a.Foreseen++
 			worker, at = yard.soonest(v.able, now, j)
@@ -195,7 +219,7 @@ func (a *auditor) passed(round *wideRound, clock rota.Clock) {
 			kept = j.ID
 		}
 		if starts || kept == j.ID || v.backfill == rota.BackfillConservative {
-			yard = append(yard, wideRun{worker, at, at + long, j.CPUMilli})
+			yard = append(yard, wideRun{worker: worker, from: at, to: at + long, cpu: j.cpu()})
 		}
 	}
 }
@@ -239,7 +263,7 @@ func (y wideYard) fits(worker rota.WorkerID, from, to rota.Clock, cpu int64) boo
 func (y wideYard) soonest(able []rota.WorkerID, now rota.Clock, j wideJob) (worker rota.WorkerID, at rota.Clock) {
 	for _, id := range able {
 		for _, from := range append([]rota.Clock{now}, y.ends(id, now)...) {
-			if y.fits(id, from, from+rota.Clock(j.Expected.Milliseconds()), j.CPUMilli) {
+			if y.fits(id, from, from+rota.Clock(j.Expected.Milliseconds()), j.cpu()) {
 				if worker == "" || from < at {
 					worker, at = id, from
 				}

@@ -64,13 +64,15 @@ type turns struct {
 	// had are the turns of each party in the last entry in which it had any, hadAt.
 	had   map[string]int
 	hadAt map[string]rota.Index
+	// aside are the jobs that wait for a worker without any other lease (SPEC §9.7): for more than their party's turn.
+	aside map[rota.JobID]bool
 	// heights are of the rounds that have a job of the entry.
 	heights map[rota.JobID]rota.Index
 }
 
 func newTurns() turns {
 	return turns{waiting: map[string]map[rota.JobID]rota.Index{}, open: map[string]map[rota.JobID]bool{}, ended: map[string][]rota.Index{}, since: map[string]rota.Index{},
-		passed: map[string]map[string]int{}, had: map[string]int{}, hadAt: map[string]rota.Index{}}
+		passed: map[string]map[string]int{}, had: map[string]int{}, hadAt: map[string]rota.Index{}, aside: map[rota.JobID]bool{}}
 }
 
 // full reports whether a party has as many leases as the rule allows: it waits for one of them then, and not for a turn.
@@ -109,9 +111,24 @@ func (t *turns) begins(party string, at rota.Index) {
 	t.since[party], t.passed[party] = at, map[string]int{}
 }
 
+// waits notes that a party's job waits for nothing but a worker from an entry on.
+func (t *turns) waits(party string, job rota.JobID, at rota.Index) {
+	if len(t.waiting[party]) == 0 {
+		t.waiting[party] = map[rota.JobID]rota.Index{}
+		t.begins(party, at)
+	}
+	t.waiting[party][job] = at
+}
+
+// leaves notes that a party's job waits no more.
+func (t *turns) leaves(party string, job rota.JobID) {
+	delete(t.waiting[party], job)
+	delete(t.aside, job)
+}
+
 // takes notes that a party has a turn in an entry.
 func (t *turns) takes(party string, job rota.JobID, at rota.Index) {
-	delete(t.waiting[party], job)
+	t.leaves(party, job)
 	if t.open[party] == nil {
 		t.open[party] = map[rota.JobID]bool{}
 	}
@@ -205,14 +222,18 @@ func (a *auditor) inTurns(r *fsm.Applied, e *rota.Event) {
 	}
 	switch e.Kind {
 	case rota.EventJobEnqueued:
-		if !free {
-			return
+		switch {
+		case !free:
+		case a.jobs[e.Job].alone:
+			t.aside[e.Job] = true
+		default:
+			t.waits(party, e.Job, r.Index)
 		}
-		if len(t.waiting[party]) == 0 {
-			t.waiting[party] = map[rota.JobID]rota.Index{}
-			t.begins(party, r.Index)
+	case rota.EventJobCleared:
+		if t.aside[e.Job] {
+			delete(t.aside, e.Job)
+			t.waits(party, e.Job, r.Index)
 		}
-		t.waiting[party][e.Job] = r.Index
 	case rota.EventAssignmentDropped: // its party's turn is another's, and it has the next one again
 		for other := range t.waiting {
 			t.passed[other] = map[string]int{}
@@ -236,6 +257,6 @@ func (a *auditor) inTurns(r *fsm.Applied, e *rota.Event) {
 			}
 		}
 	case rota.EventJobCancelled, rota.EventJobDead, rota.EventJobExpired, rota.EventJobDeleted:
-		delete(t.waiting[party], e.Job)
+		t.leaves(party, e.Job)
 	}
 }

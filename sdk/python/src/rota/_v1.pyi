@@ -389,6 +389,8 @@ class Job(Message):
     fingerprint: _bytes
     unique_holder: str
     merged_into: str
+    worker_losses: int
+    isolated: bool
     def __init__(
         self,
         *,
@@ -425,6 +427,8 @@ class Job(Message):
         fingerprint: _bytes | None = ...,
         unique_holder: str | None = ...,
         merged_into: str | None = ...,
+        worker_losses: int | None = ...,
+        isolated: bool | None = ...,
     ) -> None: ...
 
 class SubmitRequest(Message):
@@ -624,6 +628,26 @@ class JobGroup(Message):
     ) -> None: ...
 
 class WaitJobsRequest(Message):
+    @property
+    def ids(self) -> MutableSequence[str]: ...
+    def __init__(
+        self,
+        *,
+        ids: Iterable[str] | None = ...,
+    ) -> None: ...
+
+class InterruptJobsRequest(Message):
+    @property
+    def ids(self) -> MutableSequence[str]: ...
+    counted: bool
+    def __init__(
+        self,
+        *,
+        ids: Iterable[str] | None = ...,
+        counted: bool | None = ...,
+    ) -> None: ...
+
+class RunJobsNowRequest(Message):
     @property
     def ids(self) -> MutableSequence[str]: ...
     def __init__(
@@ -4078,6 +4102,8 @@ JOBS_LOG: Method[JobLogRequest, JobLogResponse]
 JOBS_CANCEL: Method[CancelJobsRequest, JobOutcomes]
 JOBS_RETRY: Method[RetryJobsRequest, JobOutcomes]
 JOBS_CHANGE: Method[ChangeJobRequest, JobOutcome]
+JOBS_INTERRUPT: Method[InterruptJobsRequest, JobOutcomes]
+JOBS_RUN_NOW: Method[RunJobsNowRequest, JobOutcomes]
 JOBS_DELETE: Method[DeleteJobsRequest, JobOutcomes]
 JOBS_REPORT_PROOF: Method[ReportProofRequest, JobOutcome]
 WORKERS_WORK: Method[WorkRequest, WorkResponse]
