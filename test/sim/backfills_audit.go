@@ -3,6 +3,7 @@ package sim
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/rotasched/rota"
@@ -69,7 +70,7 @@ type wideRound struct {
 	// with and beside say that it was decided with the entry's operations, and without.
 	with, beside bool
 	// ended are the leases that the entry ends, by its rounds' account where it was decided with them.
-	ended []wideRun
+	ended []rota.LeaseID
 }
 
 func wideRoundOf(e *fsmpb.Entry) wideRound {
@@ -95,10 +96,13 @@ func (a *auditor) backfilled(n *node, e *fsmpb.Entry, r *fsm.Applied) {
 	if !a.w.Wide {
 		return
 	}
-	m, started, ended := &a.wide, false, []wideRun(nil)
+	m, started, ended := &a.wide, false, []rota.LeaseID(nil)
 	m.fresh = m.fresh[:0]
 	for i := range r.Events {
 		v := &r.Events[i]
+		if v.Kind == rota.EventJobCompleted {
+			ended = append(ended, v.Lease)
+		}
 		s := m.specs[v.Job]
 		if s == nil {
 			continue
@@ -106,9 +110,6 @@ func (a *auditor) backfilled(n *node, e *fsmpb.Entry, r *fsm.Applied) {
 		if _, known := m.numbers[v.Job]; !known {
 			m.numbers[v.Job] = len(m.numbers)
 			m.fresh = append(m.fresh, v.Job)
-		}
-		if v.Kind == rota.EventJobCompleted {
-			ended = append(ended, m.runs[v.Lease])
 		}
 		if v.Kind == rota.EventJobAssigned {
 			job := wideJob{JobSpec: s, alone: a.jobs[v.Job].alone}
@@ -149,7 +150,7 @@ func (m *wide) view(a *auditor, n *node) {
 		}
 	}
 	for id, run := range m.runs {
-		if l := a.leases[id]; !l.alone && !(a.jobs[l.job].alone && !l.outlives) {
+		if l := a.leases[id]; !a.isAlone(l) {
 			run.cpu = m.specs[l.job].CPUMilli
 			m.runs[id] = run
 		}
@@ -158,6 +159,11 @@ func (m *wide) view(a *auditor, n *node) {
 		return cmp.Or(cmp.Compare(a.enqueued, b.enqueued), cmp.Compare(m.numbers[a.ID], m.numbers[b.ID]))
 	})
 	v.runs = slices.Collect(maps.Values(m.runs))
+	for id, l := range a.leases {
+		if _, ours := m.runs[id]; !ours && a.isAlone(l) { // nobody knows how long one of another queue takes the whole worker
+			v.runs = append(v.runs, wideRun{id, l.worker.id, v.at.Clock, math.MaxInt64 / 2, wideCPU})
+		}
+	}
 	for _, k := range n.machine.Workers() {
 		if k.Status == rota.WorkerActive && k.DisconnectedSince.IsZero() && slices.Contains(k.Queues, wideQueue) {
 			v.able = append(v.able, k.ID)
@@ -178,10 +184,7 @@ func (a *auditor) passed(round *wideRound, clock rota.Clock) {
 		}
 	}
 	yard, left := wideYard(slices.Clone(v.runs)), len(round.pairs)
-	for _, r := range round.ended {
-		at := slices.IndexFunc(yard, func(x wideRun) bool { return x.lease == r.lease })
-		yard = slices.Delete(yard, at, at+1)
-	}
+	yard = slices.DeleteFunc(yard, func(x wideRun) bool { return slices.Contains(round.ended, x.lease) })
 	kept := rota.JobID("") // the first that does not start
 	for _, j := range jobs {
 		long := rota.Clock(j.Expected.Milliseconds())

@@ -11,10 +11,14 @@ func (j *auditJob) runsAlone(a *auditor, e *rota.Event) {
 		j.alone = false
 	case rota.EventJobAssigned:
 		for id, l := range a.leases {
-			other := a.jobs[l.job]
-			if l.worker.id == e.Worker && (j.alone || l.alone || !l.outlives && other != nil && other.alone) {
+			if l.worker.id == e.Worker && (j.alone || a.isAlone(l)) {
 				a.failf("job %s was leased to worker %s beside lease %s of job %s, one of which runs alone", e.Job, e.Worker, id, l.job)
 			}
 		}
 	}
+}
+
+// isAlone reports whether a lease's job runs alone, or did when it ended without its lease.
+func (a *auditor) isAlone(l *auditLease) bool {
+	return l.alone || !l.outlives && a.jobs[l.job] != nil && a.jobs[l.job].alone
 }
