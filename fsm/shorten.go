@@ -102,15 +102,22 @@ func inPeriod(list []rota.UnitsUsed, q *queueRow, now rota.Moment) []rota.UnitsU
 // the end of their attempt. A delay that a handler asked for stays.
 func (lg *leasing) recalculateBackoff(q *queueRow, old *rota.QueuePolicy) {
 	var moved []timer // with the new date
+	// ends are those that the waiting job had before, of the kind that its last one was of.
+	ends := func(j *jobRow) int {
+		if j.attempts[len(j.attempts)-1].End == rota.ReasonWorkerLost {
+			return len(j.history().losses)
+		}
+		return int(j.attempt)
+	}
 	lg.m.timers.wake.Scan(func(t timer) bool {
 		j := lg.m.jobs.get(rota.JobID(t.id))
-		if j.spec.Queue != q.name || j.state != rota.JobDelayed || j.attempt == 0 || j.declines+j.snoozes > 0 ||
-			len(j.attempts) == 0 {
+		if j.spec.Queue != q.name || j.state != rota.JobDelayed || j.declines+j.snoozes > 0 || len(j.attempts) == 0 ||
+			ends(j) == 0 {
 			return true
 		}
 		ended := j.attempts[len(j.attempts)-1].Ended.Clock
 		until := func(p *rota.QueuePolicy) rota.Clock {
-			return ended + rota.Clock(sched.BackoffMs(j.spec.ID, j.attempt-1, j.spec.Retry.Over(p)))
+			return ended + rota.Clock(sched.BackoffMs(j.spec.ID, int32(ends(j)-1), j.spec.Retry.Over(p)))
 		}
 		if at := until(&q.policy); until(old) == j.due && at != j.due {
 			moved = append(moved, timer{int64(at), t.id})
