@@ -274,7 +274,7 @@ func everyUnary(b *bundle) map[string]unaryRow {
 			func(ctx context.Context) (proto.Message, error) {
 				return b.jobs.RunNow(ctx, &rotav1.RunJobsNowRequest{Ids: []string{"a"}})
 			}, func(ctx context.Context) (proto.Message, error) {
-				return b.jobs.RunNow(ctx, &rotav1.RunJobsNowRequest{Ids: []string{"no id"}})
+				return b.jobs.RunNow(ctx, &rotav1.RunJobsNowRequest{})
 			}, `state:"QUEUED"`},
 		"workers get":   {worker("w1"), worker(""), `status:"ACTIVE"`},
 		"workers drain": {drain("w1"), drain("ü"), `status:"DRAINING"`},
