@@ -99,6 +99,7 @@ type QueuePolicy struct {
 	// What outcomes take from a worker's health, in permille, and what a success adds.
 	HealthAckTimeout   int64
 	HealthLeaseExpired int64
+	HealthProviderFail int64
 	HealthProofInvalid int64
 	HealthLateRenewal  int64
 	HealthSuccess      int64

@@ -241,6 +241,8 @@ var (
 	laterKeys = []policyKey{
 		key("worker_losses_max", "", unitCount, 0, MaxWorkerLosses, func(p *QueuePolicy) *int64 { return &p.WorkerLossesMax },
 			"SPEC §9.7", "How many attempts of a job may end because their worker was lost, uncounted, before it is DEAD; after two it runs alone on a worker.").off("each uses up an attempt"),
+		healthKey("health_provider_fail", func(p *QueuePolicy) *int64 { return &p.HealthProviderFail },
+			"a failed attempt takes from"),
 	}
 	frozenKeys  = len(policyKeys) - len(laterKeys)
 	usualPolicy = StandardPolicy()

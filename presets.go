@@ -28,9 +28,15 @@ func StandardPolicy() QueuePolicy {
 // Presets names the presets that PresetPolicy knows, in the order of SPEC §14.
 var Presets = []string{"standard", "aicf-ai", "aicf-quantum", "dfps", "fluxforge", "dag", "batch"}
 
-// PresetPolicy returns a preset by its key (SPEC §14). What a preset does not name
+// presetRules are the first rules under which `dfps` and `fluxforge` keep to their sources alone.
+const presetRules = 2
+
+// PresetPolicy returns a preset by its key, as the newest rules have it (SPEC §14). What a preset does not name
 // is as in `standard`.
-func PresetPolicy(preset string) (QueuePolicy, error) {
+func PresetPolicy(preset string) (QueuePolicy, error) { return PresetPolicyOf(presetRules, preset) }
+
+// PresetPolicyOf is PresetPolicy as a version of the rules has it (SPEC §2.6).
+func PresetPolicyOf(rules uint32, preset string) (QueuePolicy, error) {
 	p := StandardPolicy()
 	p.Preset = preset
 	switch preset {
@@ -43,8 +49,15 @@ func PresetPolicy(preset string) (QueuePolicy, error) {
 		p.LeaseMs, p.BackoffBaseMs, p.TTLAbsMs, p.UnitsPerPeriod = 180_000, 2_000, 2*3_600_000, 10_000
 	case "dfps":
 		p.Ranking, p.Strategy, p.FairShare = RankAdaptive, StrategyShuffle, false
+		if rules >= presetRules {
+			p.OldestEvery, p.DispatchIntervalMs = 0, 100
+		}
 	case "fluxforge":
 		p.QueueCap, p.RateLimitRPS, p.FairShare, p.Preempt = 1_000, 50, false, true
+		if rules >= presetRules {
+			p.OldestEvery, p.DispatchIntervalMs = 0, 200
+			p.HealthSteps, p.MinHealth, p.HealthProviderFail = true, 300, 100
+		}
 	case "dag":
 		p.Ranking, p.Strategy, p.FairShare = RankFIFO, StrategyAffinity, false
 		p.PrefetchMax, p.MaxQueueSize = 10, 1_000

@@ -34,6 +34,8 @@ var sourced = []struct {
 	{"DFPS-S-13", "dfps", "base_2", 2_000}, {"DFPS-S-13", "dfps", "base_3", 1_000}, {"DFPS-S-13", "dfps", "base_4", 500},
 	{"DFPS-S-14", "dfps", "max_aging", 3_000}, {"DFPS-S-16", "dfps", "quota_0", 20}, {"DFPS-S-16", "dfps", "quota_1", 15},
 	{"DFPS-S-16", "dfps", "quota_2", 10}, {"DFPS-S-16", "dfps", "quota_3", 5},
+	{"DFPS-R-34", "dfps", "dispatch_interval_ms", 100}, {"FF-17", "fluxforge", "dispatch_interval_ms", 200},
+	{"FF-21", "fluxforge", "min_health", 300},
 	{"DAG-40", "dag", "prefetch_max", 10},
 	{"FF-14", "fluxforge", "aging_factor_ms", 10_000}, {"FF-31", "fluxforge", "queue_cap", 1_000},
 	{"FF-32", "fluxforge", "aging_factor_ms", 10_000}, {"FF-33", "fluxforge", "domain_failure_threshold_permille", 300},

@@ -70,7 +70,7 @@ func (pl *placement) wantQueue(op *fsmpb.SetQueue, by rota.Principal) (rota.Queu
 	}
 	if op.GetPreset() != "" {
 		var err error
-		if policy, err = rota.PresetPolicy(op.GetPreset()); err != nil {
+		if policy, err = rota.PresetPolicyOf(pl.m.head.rules, op.GetPreset()); err != nil {
 			return policy, nil, err
 		}
 	}

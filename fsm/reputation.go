@@ -25,6 +25,8 @@ func (what outcome) health(p *rota.QueuePolicy) int32 {
 		by = -p.HealthLeaseExpired
 	case outcomeProofInvalid:
 		by = -p.HealthProofInvalid
+	case outcomeFailure:
+		by = -p.HealthProviderFail
 	}
 	if !p.HealthSteps {
 		return 0
@@ -60,7 +62,8 @@ func (fl *fleet) countReputation(w *workerRow, l *leaseRow, what outcome) {
 		changed = declineCools(p) && w.cools(l.typ, p, now, rota.ReasonDeclined)
 	case outcomeTimedOut: // the job took too long, which says nothing of its worker (SPEC §20.2)
 	case outcomeFailure:
-		changed = w.cools(l.typ, p, now, rota.ReasonProviderFail)
+		cooled := w.cools(l.typ, p, now, rota.ReasonProviderFail)
+		changed = changed || cooled
 	}
 	if changed {
 		fl.reviewWorker(w)

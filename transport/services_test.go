@@ -262,8 +262,8 @@ func everyUnary(b *bundle) map[string]unaryRow {
 			`next_cursor:"n"`},
 		"jobs list cursor": {list(&rotav1.ListJobsRequest{Cursor: "c"}),
 			list(&rotav1.ListJobsRequest{Cursor: strings.Repeat("c", 2000)}), `"j1"`},
-		"jobs log":      {log(3), log(-1), `text:"said`},
-		"jobs cancel":   {ids("a"), ids(), `state:"CANCELLED"`},
+		"jobs log":    {log(3), log(-1), `text:"said`},
+		"jobs cancel": {ids("a"), ids(), `state:"CANCELLED"`},
 		"jobs interrupt": {
 			func(ctx context.Context) (proto.Message, error) {
 				return b.jobs.Interrupt(ctx, &rotav1.InterruptJobsRequest{Ids: []string{"a"}, Counted: true})

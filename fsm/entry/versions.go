@@ -33,7 +33,7 @@ type newer struct {
 }
 
 var newerSettings = []newer{
-	{key: "worker_losses_max", version: 2},
+	{key: "worker_losses_max", version: 2}, {key: "health_provider_fail", version: 2},
 	{key: "backfill", value: "conservative", version: 2},
 	{key: "estimate", value: "last2", version: 2}, {key: "estimate", value: "ema", version: 2}, {key: "estimate", value: "quantile", version: 2},
 	{key: "ranking", value: "smallest", version: 2}, {key: "preset", value: "batch", version: 2},
