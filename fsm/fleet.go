@@ -344,6 +344,22 @@ func (fl *fleet) regrant(whose func(rota.Principal) bool) {
 	}
 }
 
+// revokeDenied revokes the leases that a worker's principal may not work, to which its session has just moved (SPEC §4.11).
+func (fl *fleet) revokeDenied(w *workerRow) {
+	if fl.m.head.rules < moveRules {
+		return
+	}
+	may := fl.m.access.mayWork(w)
+	for _, id := range w.openLeases() {
+		if l := fl.m.leasing.leases.get(id); !may(l.tenant, l.queue) {
+			fl.revoke(fl.m.leasing.leases.edit(id), rota.ReasonAccessEnded)
+		}
+	}
+}
+
+// moveRules are the first rules under which a session that moves to another principal has leases revoked.
+const moveRules = 2
+
 // mayWork returns whether a worker's principal may work for a tenant in a queue, whether the worker serves the queue or
 // not: its leases outlive a change of its queues. Like work it follows from the rows alone.
 func (ac *authority) mayWork(w *workerRow) func(rota.TenantID, rota.QueueName) bool {

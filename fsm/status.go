@@ -288,6 +288,7 @@ func (fl *fleet) register(op *fsmpb.Register) *fsmpb.Outcome {
 			w.polls, w.poll = op.GetPolls(), 0
 		}
 		fl.resume(w, spec)
+		fl.revokeDenied(w)
 	case old.secretHash == hash && old.dismissed:
 		return entry.Refused(rota.Refusef(rota.KindStale, "session", "session %d of worker %s is over: an operator retired it at %s. Start another process, "+
 			"which makes a secret of its own, or delete the worker first", old.session, spec.ID, old.since.Date))
