@@ -178,9 +178,9 @@ func (pn *plans) count() (running int, oldest *planRow, order uint64) {
 }
 
 // fits reports whether a job is one that the plan is for, as far as rows say: what it failed of
-// is not asked for, as who started the plan may not read it.
+// is not asked for, as who started the plan may not read it, nor who ran it, which rows of leases and archives say.
 func (r *planRow) fits(j *rota.Job, early bool) bool {
-	f := r.filter.Without("error")
+	f := r.filter.Without("error", filter.Worker)
 	return f.Early(j) && (early || f.Late(j, r.started.Clock))
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/filter"
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
@@ -63,6 +64,9 @@ func Needs(op *fsmpb.Op) uint32 {
 		return SpecNeeds(o.OpenBatch.GetCallback())
 	case *fsmpb.Op_StartPlan:
 		if v := o.StartPlan.GetVerb(); v <= uint32(rota.PlanVerbLast) && rota.PlanVerb(v).Workflows() {
+			return 2
+		}
+		if f, err := filter.Parse(o.StartPlan.GetFilter()); err == nil && f.Has(filter.Worker) {
 			return 2
 		}
 		return FirstRules
