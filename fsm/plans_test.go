@@ -211,7 +211,7 @@ func TestPlan_ofWorker(t *testing.T) {
 		if _, ran := leases[id]; ran && id != failed.Job {
 			want = rota.JobCancelled
 		}
-		b.state(id, want)
+		b.state(string(id), want)
 	}
 	b.restored()
 }

@@ -335,7 +335,7 @@ func (a *auditor) entry(n *node, r *fsm.Applied) {
 	a.batched(n, e, r)
 	a.overruns(r, e)
 	a.deletions(e, r)
-	a.ordered(e, r)
+	ordered(a, e, r)
 	a.logsOf(n, e, r)
 	a.drained(e, r)
 	a.edited(e, r)

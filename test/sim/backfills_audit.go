@@ -150,7 +150,7 @@ func (m *wide) view(a *auditor, n *node) {
 		}
 	}
 	for id, run := range m.runs {
-		if l := a.leases[id]; !a.isAlone(l) {
+		if l := a.leases[id]; !isAlone(a, l) {
 			run.cpu = m.specs[l.job].CPUMilli
 			m.runs[id] = run
 		}
@@ -160,7 +160,7 @@ func (m *wide) view(a *auditor, n *node) {
 	})
 	v.runs = slices.Collect(maps.Values(m.runs))
 	for id, l := range a.leases {
-		if _, ours := m.runs[id]; !ours && a.isAlone(l) { // nobody knows how long one of another queue takes the whole worker
+		if _, ours := m.runs[id]; !ours && isAlone(a, l) { // nobody knows how long one of another queue takes the whole worker
 			v.runs = append(v.runs, wideRun{id, l.worker.id, v.at.Clock, math.MaxInt64 / 2, wideCPU})
 		}
 	}

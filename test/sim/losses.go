@@ -11,7 +11,7 @@ func (j *auditJob) runsAlone(a *auditor, e *rota.Event) {
 		j.alone = false
 	case rota.EventJobAssigned:
 		for id, l := range a.leases {
-			if l.worker.id == e.Worker && (j.alone || a.isAlone(l)) {
+			if l.worker.id == e.Worker && (j.alone || isAlone(a, l)) {
 				a.failf("job %s was leased to worker %s beside lease %s of job %s, one of which runs alone", e.Job, e.Worker, id, l.job)
 			}
 		}
@@ -19,6 +19,6 @@ func (j *auditJob) runsAlone(a *auditor, e *rota.Event) {
 }
 
 // isAlone reports whether a lease's job runs alone, or did when it ended without its lease.
-func (a *auditor) isAlone(l *auditLease) bool {
+func isAlone(a *auditor, l *auditLease) bool {
 	return l.alone || !l.outlives && a.jobs[l.job] != nil && a.jobs[l.job].alone
 }

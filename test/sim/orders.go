@@ -60,7 +60,7 @@ func (o *orderer) next() {
 }
 
 // ordered holds the orders of an entry against its events: what was taken was done, and nothing was done that nobody asked for.
-func (a *auditor) ordered(e *fsmpb.Entry, r *fsm.Applied) {
+func ordered(a *auditor, e *fsmpb.Entry, r *fsm.Applied) {
 	revoked, queued := map[rota.LeaseID]rota.JobID{}, map[rota.JobID]bool{}
 	for i := range r.Events {
 		switch x := &r.Events[i]; {
