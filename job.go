@@ -246,6 +246,8 @@ type Job struct {
 	FirstLease Moment `json:"first_lease"`
 	Finished   Moment `json:"finished"`
 	Due        Moment `json:"due"`
+	// Expires is when a live job is EXPIRED: by the earliest of its times to live and the deadline for its start.
+	Expires Moment `json:"expires"`
 	// Life counts the retries (SPEC §16.6); Retried is when the last was: times to live count
 	// from it.
 	Life    int32  `json:"life,omitempty"`

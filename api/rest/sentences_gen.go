@@ -136,6 +136,7 @@ var sentences = map[string]string{
 	"Job.Attempt":                       "Attempt is the number of the present or next attempt.",
 	"Job.Attempts":                      "Attempts are the newest 12 of all lives, oldest first.",
 	"Job.Changes":                       "Changes counts how often the job was changed in this life.",
+	"Job.Expires":                       "Expires is when a live job is EXPIRED: by the earliest of its times to live and the deadline for its start.",
 	"Job.Fingerprint":                   "Fingerprint is what dead jobs that failed alike have in common.",
 	"Job.Lease":                         "Lease is the open lease, nil if none.",
 	"Job.Life":                          "Life counts the retries; Retried is when the last was: times to live count from it.",

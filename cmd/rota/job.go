@@ -106,7 +106,7 @@ func jobTable(j rota.Job, wide bool) string {
 		{"state", j.State}, {"reason", reasonText(j.Reason)}, {"error", j.Error},
 		{"queue", j.Queue}, {"type", j.Type}, {"tenant", j.Tenant}, {"priority", j.Priority}, {"try", j.Attempt + 1}, {"workers lost", lossesText(&j)},
 		{"labels", labelsText(j.Labels)}, {"headers", labelsText(j.Headers)}, {"unique", uniqueText(&j)}, {"merged into", string(j.MergedInto)}, {"batch", j.Batch}, {"progress", progressText(j)},
-		{"submitted", j.Submitted.Date}, {"retried", retriedText(j)}, {"finished", j.Finished.Date}, {"due", j.Due.Date},
+		{"submitted", j.Submitted.Date}, {"retried", retriedText(j)}, {"finished", j.Finished.Date}, {"due", j.Due.Date}, {"expires", j.Expires.Date},
 		{"waited", between(j.Enqueued, j.FirstLease)}, {"took", between(j.FirstLease, j.Finished)},
 		{"payload", payload}, {"output", output}, {"output digest", fmt.Sprintf("%x", []byte(j.OutputDigest))},
 		{"fingerprint", fmt.Sprintf("%x", []byte(j.Fingerprint))},

@@ -1365,10 +1365,13 @@ type Job struct {
 	MergedInto string `protobuf:"bytes,61,opt,name=merged_into,json=mergedInto,proto3" json:"merged_into,omitempty"`
 	// How many attempts of this life ended because their worker was lost, while it is live, and whether it runs alone
 	// for that (SPEC §9.7).
-	WorkerLosses  int32 `protobuf:"varint,62,opt,name=worker_losses,json=workerLosses,proto3" json:"worker_losses,omitempty"`
-	Isolated      bool  `protobuf:"varint,63,opt,name=isolated,proto3" json:"isolated,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	WorkerLosses int32 `protobuf:"varint,62,opt,name=worker_losses,json=workerLosses,proto3" json:"worker_losses,omitempty"`
+	Isolated     bool  `protobuf:"varint,63,opt,name=isolated,proto3" json:"isolated,omitempty"`
+	// When it is EXPIRED, while it is live: the earliest of its times to live and its start_by.
+	ExpiresMs      int64 `protobuf:"varint,64,opt,name=expires_ms,json=expiresMs,proto3" json:"expires_ms,omitempty"`
+	ExpiresClockMs int64 `protobuf:"varint,65,opt,name=expires_clock_ms,json=expiresClockMs,proto3" json:"expires_clock_ms,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
@@ -1644,6 +1647,20 @@ func (x *Job) GetIsolated() bool {
 		return x.Isolated
 	}
 	return false
+}
+
+func (x *Job) GetExpiresMs() int64 {
+	if x != nil {
+		return x.ExpiresMs
+	}
+	return 0
+}
+
+func (x *Job) GetExpiresClockMs() int64 {
+	if x != nil {
+		return x.ExpiresClockMs
+	}
+	return 0
 }
 
 type SubmitRequest struct {
@@ -10595,7 +10612,8 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\backed_ms\x18\x19 \x01(\x03R\aackedMs\x12\x1e\n" +
 	"\vrenew_by_ms\x18\x1a \x01(\x03R\trenewByMs\x12\x1f\n" +
 	"\vdeadline_ms\x18\x1b \x01(\x03R\n" +
-	"deadlineMs\"\xd0\t\n" +
+	"deadlineMs\"\x99\n" +
+	"\n" +
 	"\x03Job\x12$\n" +
 	"\x04spec\x18\x01 \x01(\v2\x10.rota.v1.JobSpecR\x04spec\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x18\n" +
@@ -10637,7 +10655,10 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\vmerged_into\x18= \x01(\tR\n" +
 	"mergedInto\x12#\n" +
 	"\rworker_losses\x18> \x01(\x05R\fworkerLosses\x12\x1a\n" +
-	"\bisolated\x18? \x01(\bR\bisolated\x1a7\n" +
+	"\bisolated\x18? \x01(\bR\bisolated\x12\x1d\n" +
+	"\n" +
+	"expires_ms\x18@ \x01(\x03R\texpiresMs\x12(\n" +
+	"\x10expires_clock_ms\x18A \x01(\x03R\x0eexpiresClockMs\x1a7\n" +
 	"\tMetaEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"5\n" +

@@ -391,6 +391,8 @@ class Job(Message):
     merged_into: str
     worker_losses: int
     isolated: bool
+    expires_ms: int
+    expires_clock_ms: int
     def __init__(
         self,
         *,
@@ -429,6 +431,8 @@ class Job(Message):
         merged_into: str | None = ...,
         worker_losses: int | None = ...,
         isolated: bool | None = ...,
+        expires_ms: int | None = ...,
+        expires_clock_ms: int | None = ...,
     ) -> None: ...
 
 class SubmitRequest(Message):
