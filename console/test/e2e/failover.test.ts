@@ -110,7 +110,7 @@ test(`the leader is killed ${kills} times, the pages' own node among them: nothi
   // Other pages, from what was loaded before, while the node that all came from may be gone.
   await overview.page.keyboard.press('Escape'); // empties the field
   await overview.page.keyboard.press('Escape');
-  await overview.page.getByRole('link', { name: 'Jobs' }).click();
+  await overview.page.getByRole('link', { name: 'Jobs', exact: true }).click();
   await expect(overview.page.getByRole('link', { name: 'waits' })).toBeVisible();
 
   // The tail is that of the command line: no event is missing, none is there twice.
