@@ -83,7 +83,7 @@ func JobToWire(j *rota.Job) *rotav1.Job {
 		FirstLeaseMs: int64(j.FirstLease.Date), FirstLeaseClockMs: int64(j.FirstLease.Clock),
 		FinishedMs: int64(j.Finished.Date), FinishedClockMs: int64(j.Finished.Clock), DueMs: int64(j.Due.Date),
 		DueClockMs: int64(j.Due.Clock), ExpiresMs: int64(j.Expires.Date), ExpiresClockMs: int64(j.Expires.Clock),
-		Reason:     reasons.text(j.Reason), Error: clean(j.Error),
+		Reason: reasons.text(j.Reason), Error: clean(j.Error),
 		Attempts: each(j.Attempts, AttemptToWire), Progress: j.Progress, ProgressNote: clean(j.ProgressNote),
 		Output: j.Output, OutputDigest: j.OutputDigest, RecordDropped: j.RecordDropped,
 		Tier: j.Tier, Preempted: j.Preempted, Archived: j.Archived,
