@@ -38,6 +38,9 @@ func (j *wideJob) cpu() int64 {
 	return j.CPUMilli
 }
 
+// endless is the end of a run of another queue: nobody here knows it.
+const endless rota.Clock = math.MaxInt64 / 2
+
 // wideRun is what a job takes of a worker, for as long as it should run.
 type wideRun struct {
 	lease    rota.LeaseID
@@ -161,7 +164,7 @@ func (m *wide) view(a *auditor, n *node) {
 	v.runs = slices.Collect(maps.Values(m.runs))
 	for id, l := range a.leases {
 		if _, ours := m.runs[id]; !ours && isAlone(a, l) { // nobody knows how long one of another queue takes the whole worker
-			v.runs = append(v.runs, wideRun{id, l.worker.id, v.at.Clock, math.MaxInt64 / 2, wideCPU})
+			v.runs = append(v.runs, wideRun{id, l.worker.id, v.at.Clock, endless, wideCPU})
 		}
 	}
 	for _, k := range n.machine.Workers() {
@@ -207,7 +210,11 @@ func (a *auditor) passed(round *wideRound, clock rota.Clock) {
 			}
 		case k != nil:
 			worker, at = rota.WorkerID(k.GetWorker()), v.at.Clock+rota.Clock(rota.Date(k.GetUntilMs())-v.at.Date)
-			if !yard.fits(worker, at, at+long, j.cpu()) {
+			known := yard
+			if at > now { // by then it may be over
+				known = slices.DeleteFunc(slices.Clone(yard), func(r wideRun) bool { return r.to == endless })
+			}
+			if !known.fits(worker, at, at+long, j.cpu()) {
 				a.failf("job %s is to have room at worker %s from %d on, which is taken", j.ID, worker, k.GetUntilMs())
 			}
 		case kept == "":
