@@ -99,7 +99,7 @@ func (a *auditor) backfilled(n *node, e *fsmpb.Entry, r *fsm.Applied) {
 	if !a.w.Wide {
 		return
 	}
-	m, started, ended := &a.wide, false, []rota.LeaseID(nil)
+	m, started, unseen, ended := &a.wide, false, false, []rota.LeaseID(nil)
 	m.fresh = m.fresh[:0]
 	for i := range r.Events {
 		v := &r.Events[i]
@@ -108,6 +108,8 @@ func (a *auditor) backfilled(n *node, e *fsmpb.Entry, r *fsm.Applied) {
 		}
 		s := m.specs[v.Job]
 		if s == nil {
+			// One of another queue that got a whole worker in this entry: before the round or after it, which is not told.
+			unseen = unseen || v.Kind == rota.EventJobAssigned && a.jobs[v.Job].alone
 			continue
 		}
 		if _, known := m.numbers[v.Job]; !known {
@@ -124,7 +126,7 @@ func (a *auditor) backfilled(n *node, e *fsmpb.Entry, r *fsm.Applied) {
 	if round.with {
 		round.ended = ended
 	}
-	if started && round.height > 0 && round.with != round.beside {
+	if started && !unseen && round.height > 0 && round.with != round.beside {
 		a.passed(&round, r.Clock)
 	}
 	maps.DeleteFunc(m.runs, func(id rota.LeaseID, _ wideRun) bool { return a.leases[id] == nil })
