@@ -35,7 +35,7 @@ func TestJobs_putStaged(t *testing.T) {
 		}
 		put(t, brought, entries)
 		for range 2 { // a batch may be repeated
-			if err := own.PutStaged(part, 1); err != nil {
+			if err := own.PutStaged(part, 0); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -74,7 +74,7 @@ func cliStatus(t *testing.T, c *nodes) {
 		s := object(t, command(t, nil, "", "cluster", "status", "--addr", n.API, "-o", "json"))
 		fields(t, "the status", s, "cluster_id", "etag", "leader", "term", "applied_index", "clock_ms", "date_ms", "date_at", "mode", "mode_reason?",
 			"drained?", "jobs", "workers", "nodes", "rules_version", "state_bytes", "state_bytes_max",
-			"autopilot", "backup?")
+			"autopilot", "backup?", "tzdata")
 		if c.byID(s["leader"].(string)) == nil || s["mode"] != "NORMAL" {
 			t.Errorf("leader %v, mode %v", s["leader"], s["mode"])
 		}

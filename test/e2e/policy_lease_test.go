@@ -157,7 +157,8 @@ func leaseCancelled(t *testing.T, c *nodes, cl *client.Client, q rota.QueueName)
 	l := leased(t, c, cl, h, policyJob("given-up", q))
 	h.does(rota.VerbAck, l)
 	c.rota(t, "job", "cancel", "given-up").want(t, 0)
-	h.hears(l, false, rota.ReasonCancelledByUser)
+	h.hears(l, true, rota.ReasonCancelledByUser)
+	h.does(rota.VerbDecline, l)
 	c.awaitState(t, cl, "given-up", 20*time.Second, rota.JobCancelled)
 }
 
