@@ -65,7 +65,7 @@ func (r *running) open(ctx context.Context, open Opener, lis net.Listener) error
 		return err
 	}
 	r.node = n
-	// Whoever is told that the node is ready finds its socket.
+	// The socket exists before the node reports that it is ready.
 	local, err := listenLocal(r.plan.Node.Data)
 	if err != nil {
 		r.log.Warn("the node has no socket of its own: rota auth init and reset cannot reach it", "path", SocketPath(r.plan.Node.Data), "err", err)

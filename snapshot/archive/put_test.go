@@ -49,6 +49,9 @@ func TestJobs_putStaged(t *testing.T) {
 			t.Errorf("key %q holds %x, %x is wanted", key, got[key], value)
 		}
 	}
+	if err := own.PutStaged(staged[:1], 7); err != nil || own.Applied() != 7 {
+		t.Errorf("records of the state at entry 7: applied is %d, %v", own.Applied(), err)
+	}
 	if next, _, damaged, err := own.Scrub(0, 1<<30); err != nil || next != 0 || len(damaged) > 0 {
 		t.Errorf("scrubbing stops at %d, finds %d, %v", next, damaged, err)
 	}

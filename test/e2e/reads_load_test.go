@@ -21,13 +21,13 @@ var overHTTP = []string{"jobs", "jobs?view=full", "jobs/acme-waits", "jobs/acme-
 // passing is what every entry of the log moves, whoever asked for it: indexes, dates, and times that are counted from now.
 var passing = regexp.MustCompile(`\d{12,}|\d{4}-\d\d-\d\dT[0-9:.]+Z|in \d+ ms|for \d+ ms|"?index"?: *"?\d+"?|scanned: *"[0-9.]+"|"request_id":"[^"]*"`)
 
-// fresh is how old an answer's state is, which is left out where it is nothing.
+// fresh matches the age of an answer's state. An answer omits an age of 0.
 var fresh = regexp.MustCompile(`\s*age_ms: *\d+`)
 
-// run is what passes more than once, as the positions that a stream of events tells.
+// run matches several such values in a row, such as the positions in a stream of events.
 var run = regexp.MustCompile(`~(\s*~)+`)
 
-// lasting is an answer without what passes.
+// lasting returns an answer without these values.
 func lasting(parts ...any) string {
 	return run.ReplaceAllString(passing.ReplaceAllString(fresh.ReplaceAllString(fmt.Sprint(parts...), ""), "~"), "~")
 }

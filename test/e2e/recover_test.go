@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -255,12 +256,11 @@ func TestRecover_refuses(t *testing.T) {
 	path := filepath.Join(n.Dir, "raft.db")
 	whole, err := os.ReadFile(path)
 	check(t, err)
-	at := strings.LastIndex(string(whole), "before-009")
-	if at < 0 {
+	// A job's name is also in pages that bbolt has freed: each copy is damaged.
+	torn := bytes.ReplaceAll(whole, []byte("before-009"), []byte("before,009"))
+	if bytes.Equal(torn, whole) {
 		t.Fatal("the log does not hold the last job")
 	}
-	torn := slices.Clone(whole)
-	torn[at] ^= 1
 	check(t, os.WriteFile(path, torn, 0o600))
 	says(try(), 1, "raft.db", "damaged")
 	check(t, os.WriteFile(path, whole, 0o600))

@@ -91,8 +91,8 @@ type jobPlan struct {
 	Grow *rota.Growth `json:"grow,omitempty"`
 }
 
-// cleanMost is below the second by which a worker gives a lease up before the cluster does: so whoever still believes in
-// its lease as it begins to clean up is done in time.
+// cleanMost bounds how long a handler cleans up, in milliseconds. A worker gives up a lease one second before the cluster
+// does, so a handler that still has its lease finishes in time.
 const cleanMost = 400
 
 // payload is the plan as a job has it.
