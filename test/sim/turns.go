@@ -66,13 +66,16 @@ type turns struct {
 	hadAt map[string]rota.Index
 	// aside are the jobs that wait for a worker without any other lease (SPEC §9.7): for more than their party's turn.
 	aside map[rota.JobID]bool
+	// advance are the turns that a party had while such a job stood still: whoever begins to wait beside one goes on from its
+	// party's turn (SPEC §19.4), so what others had meanwhile, they have in advance.
+	advance map[string]int
 	// heights are of the rounds that have a job of the entry.
 	heights map[rota.JobID]rota.Index
 }
 
 func newTurns() turns {
 	return turns{waiting: map[string]map[rota.JobID]rota.Index{}, open: map[string]map[rota.JobID]bool{}, ended: map[string][]rota.Index{}, since: map[string]rota.Index{},
-		passed: map[string]map[string]int{}, had: map[string]int{}, hadAt: map[string]rota.Index{}, aside: map[rota.JobID]bool{}}
+		passed: map[string]map[string]int{}, had: map[string]int{}, hadAt: map[string]rota.Index{}, aside: map[rota.JobID]bool{}, advance: map[string]int{}}
 }
 
 // full reports whether a party has as many leases as the rule allows: it waits for one of them then, and not for a turn.
@@ -137,6 +140,9 @@ func (t *turns) takes(party string, job rota.JobID, at rota.Index) {
 		t.had[party], t.hadAt[party] = 0, at
 	}
 	t.had[party]++
+	if len(t.aside) > 0 {
+		t.advance[party]++
+	}
 }
 
 // ends counts the lease of a party's job no more, if it has one.
@@ -252,7 +258,13 @@ func (a *auditor) inTurns(r *fsm.Applied, e *rota.Event) {
 			if !t.saw(t.heights[e.Job], other) {
 				continue
 			}
-			if t.passed[other][party]++; t.passed[other][party] > turnsKept+max(0, t.had[other]-1) {
+			t.passed[other][party]++
+			switch had := t.passed[other][party]; {
+			case had <= turnsKept+max(0, t.had[other]-1):
+			case t.advance[other] > 0:
+				t.advance[other]--
+				t.passed[other][party]--
+			default:
 				a.failf("party %q had %d turns while party %q waited for one", party, t.passed[other][party], other)
 			}
 		}
