@@ -13,6 +13,8 @@ type QueuePolicy struct {
 	Preset   string
 	Ranking  Ranking
 	Strategy Strategy
+	// Unseeded has ids, not the round's seed, order workers (SPEC §7.6).
+	Unseeded bool
 
 	// Leases (SPEC §8).
 	LeaseMs            int64
@@ -20,6 +22,7 @@ type QueuePolicy struct {
 	RenewAlphaPermille int64
 	RenewBetaPermille  int64
 	RenewalsMax        int64
+	RenewAdds          bool
 	MaxRuntimeMs       int64
 	LeasesMaxPerWorker int64
 	// LeaseGraceMs is how long a lease outlives its worker's broken stream, 0 for as long
@@ -163,6 +166,18 @@ func (p *QueuePolicy) Set(s Setting) error {
 		return nil
 	}
 	return unknown("key", "queue key", s.Key, PolicyKeys())
+}
+
+// Shuffles reports whether rounds look at the workers in an order that their seed draws, not by id.
+func (p *QueuePolicy) Shuffles() bool {
+	switch p.Strategy {
+	case StrategyShuffle:
+		return true
+	case StrategyRoundRobin, StrategyRandom:
+		return false
+	default:
+		return !p.Unseeded
+	}
 }
 
 // called reports whether a name is the key's, and whether it takes a ratio under it.
@@ -314,6 +329,9 @@ func (p *QueuePolicy) Check() error {
 	}
 	if err := checkRuntime(p.MaxRuntimeMs); err != nil {
 		return err
+	}
+	if p.RenewAdds && p.RenewalsMax < 0 {
+		return Refusef(KindInvalid, "renew_adds", "renew_adds=on is refused beside renewals_max=-1: a limit is wanted, or a worker keeps a lease for ever")
 	}
 	if p.LeaseGraceMs != 0 && p.LeaseGraceMs < int64(GraceLeast) {
 		return Refusef(KindInvalid, "lease_grace_on_disconnect_ms",

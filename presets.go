@@ -28,7 +28,7 @@ func StandardPolicy() QueuePolicy {
 // Presets names the presets that PresetPolicy knows, in the order of SPEC §14.
 var Presets = []string{"standard", "aicf-ai", "aicf-quantum", "dfps", "fluxforge", "dag", "batch"}
 
-// presetRules are the first rules under which `dfps` and `fluxforge` keep to their sources alone.
+// presetRules are the first rules under which `dfps`, `fluxforge` and `dag` keep to their sources alone.
 const presetRules = 2
 
 // PresetPolicy returns a preset by its key, as the newest rules have it (SPEC §14). What a preset does not name
@@ -50,7 +50,7 @@ func PresetPolicyOf(rules uint32, preset string) (QueuePolicy, error) {
 	case "dfps":
 		p.Ranking, p.Strategy, p.FairShare = RankAdaptive, StrategyShuffle, false
 		if rules >= presetRules {
-			p.OldestEvery, p.DispatchIntervalMs = 0, 100
+			p.OldestEvery, p.DispatchIntervalMs, p.BatchSize = 0, 100, 5_000
 		}
 	case "fluxforge":
 		p.QueueCap, p.RateLimitRPS, p.FairShare, p.Preempt = 1_000, 50, false, true
@@ -61,6 +61,7 @@ func PresetPolicyOf(rules uint32, preset string) (QueuePolicy, error) {
 	case "dag":
 		p.Ranking, p.Strategy, p.FairShare = RankFIFO, StrategyAffinity, false
 		p.PrefetchMax, p.MaxQueueSize = 10, 1_000
+		p.Unseeded = rules >= presetRules
 	case "batch":
 		p.Ranking, p.ShortestAging, p.FairShare, p.OldestEvery = RankSmallest, 20, false, 0
 		p.Backfill, p.BackfillOrder, p.Estimate = BackfillEasy, BackfillShortest, EstimateQuantile

@@ -36,7 +36,7 @@ var sourced = []struct {
 	{"DFPS-S-16", "dfps", "quota_2", 10}, {"DFPS-S-16", "dfps", "quota_3", 5},
 	{"DFPS-R-34", "dfps", "dispatch_interval_ms", 100}, {"FF-17", "fluxforge", "dispatch_interval_ms", 200},
 	{"FF-21", "fluxforge", "min_health", 300},
-	{"DAG-40", "dag", "prefetch_max", 10},
+	{"DFPS-R-34", "dfps", "batch_size", 5_000}, {"DAG-40", "dag", "prefetch_max", 10},
 	{"FF-14", "fluxforge", "aging_factor_ms", 10_000}, {"FF-31", "fluxforge", "queue_cap", 1_000},
 	{"FF-32", "fluxforge", "aging_factor_ms", 10_000}, {"FF-33", "fluxforge", "domain_failure_threshold_permille", 300},
 	{"FF-34", "fluxforge", "rate_limit_rps", 50},

@@ -222,7 +222,10 @@ func (lg *leasing) renew(l *leaseRow, ordinal int32) *fsmpb.Outcome {
 	}
 	l.Renewals++
 	l.State = rota.LeaseRenewed
-	extended := min(l.Deadline.Clock+rota.Clock(p.LeaseMs*p.RenewBetaPermille/1000), now+rota.Clock(p.LeaseMs))
+	extended := l.Deadline.Clock + rota.Clock(p.LeaseMs*p.RenewBetaPermille/1000)
+	if !p.RenewAdds {
+		extended = min(extended, now+rota.Clock(p.LeaseMs))
+	}
 	l.Deadline.Clock = max(l.Deadline.Clock, extended) // a sweep that is late shortens no lease
 	if l.endsBy != 0 {
 		l.Deadline.Clock = min(l.Deadline.Clock, l.endsBy)

@@ -462,7 +462,11 @@ func (m *model) verb(c *peer.LeaseCommand) (taken, known bool) {
 			m.change(&w.modelReputation, -10)
 		}
 		t := rota.Clock(m.policy.LeaseMs)
-		l.deadline = max(l.deadline, min(l.deadline+t/2, m.now+t))
+		most := m.now + t
+		if m.policy.RenewAdds {
+			most = l.deadline + t
+		}
+		l.deadline = max(l.deadline, min(l.deadline+t/2, most))
 		if l.timesOut != 0 {
 			l.deadline = min(l.deadline, l.timesOut)
 		}

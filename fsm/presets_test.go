@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/rotasched/rota"
@@ -33,6 +34,28 @@ func TestPresets_goByRules(t *testing.T) {
 	}
 	if p := of("forged"); p.OldestEvery != 0 || p.DispatchIntervalMs != 200 || !p.HealthSteps || p.MinHealth != 300 || p.HealthProviderFail != 100 {
 		t.Errorf("fluxforge under rules version 2: %+v", p)
+	}
+	b.ok(presetOp("ties", "dag"))
+	if p := of("ties"); !p.Unseeded {
+		t.Errorf("dag under rules version 2: %+v", p)
+	}
+	b.sound()
+}
+
+// TestRound_large has one round assign all that batch_size allows, beyond what an entry has else.
+func TestRound_large(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.refuses(rota.KindConflict, "rules_version", queueOp("default", "batch_size", "1001"))
+	b.ok(switchOp(entry.RulesVersion))
+	b.refuses(rota.KindInvalid, "batch_size", queueOp("default", "batch_size", "5001"))
+	b.ok(queueOp("default", "batch_size", "1500", "oldest_every", "0"))
+	b.worker("w", 2_000)
+	for i := range 1_600 {
+		b.submit(fmt.Sprint("j", i))
+	}
+	if n := len(b.match()); n != 1_500 {
+		t.Fatalf("a round assigns %d jobs", n)
 	}
 	b.sound()
 }

@@ -33,6 +33,7 @@ func TestModel(t *testing.T) {
 			"oldest_every", rapid.SampledFrom([]string{"0", "1", "3"}).Draw(rt, "oldest_every"),
 			"ranking", rapid.SampledFrom([]string{"aging", "adaptive", "fifo", "shortest", "smallest"}).Draw(rt, "ranking"),
 			"worker_losses_max", rapid.SampledFrom([]string{"0", "1", "2", "3", "5"}).Draw(rt, "worker_losses_max"),
+			"renew_adds", rapid.SampledFrom([]string{"off", "on"}).Draw(rt, "renew_adds"),
 			"tiers", rapid.SampledFrom([]string{"2", "5", "8"}).Draw(rt, "tiers"),
 			"estimate", rapid.SampledFrom([]string{"type", "user", "last2", "quantile"}).Draw(rt, "estimate"),
 			"min_health", rapid.SampledFrom([]string{"0", "300", "900"}).Draw(rt, "min_health"),

@@ -130,6 +130,9 @@ func (vw *View) whyQueued(x *rota.Explanation, j *jobRow, most int, rd *access.R
 	pending := vw.m.placement.registry.queues[j.spec.Queue].pending
 	if rd.Reads(access.Everything, j.spec.Queue) {
 		x.Before = pending.Before(j.item)
+		// It may go by what jobs of the type did, whose ever they were.
+		score := rota.Score(sched.ScoreOf(vw.m.placement.lot(j.spec.Queue), j.item, vw.m.head.clock))
+		x.Score = &score
 	} else {
 		x.Before = pending.BeforeOf(j.item, func(t rota.TenantID) bool { return rd.Reads(t, j.spec.Queue) })
 	}

@@ -109,6 +109,7 @@ func newWorld(t *dice) *world {
 	w.policy.HoldMaxMs = int64(t.between(1, 5))
 	w.policy.Ranking = pick(t, []rota.Ranking{rota.RankAging, rota.RankFIFO, rota.RankMarket})
 	w.policy.Strategy = rota.Strategy(t.between(0, int(rota.StrategyAffinity)))
+	w.policy.Unseeded = t.between(0, 3) == 0
 	w.policy.PreferLocality = t.between(0, 1) == 0
 	w.policy.LeasesMaxPerWorker = pick(t, []int64{0, 0, 0, 3, 6})
 	w.setRules(t)

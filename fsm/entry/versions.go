@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/rotasched/rota"
@@ -30,11 +31,14 @@ const (
 // value it is the key, whatever it is set to; the key "preset" stands for presets.
 type newer struct {
 	key, value string
-	version    uint32
+	// above narrows a key to values above a number, unless it is 0.
+	above   int64
+	version uint32
 }
 
 var newerSettings = []newer{
 	{key: "worker_losses_max", version: 2}, {key: "health_provider_fail", version: 2},
+	{key: "unseeded", version: 2}, {key: "renew_adds", version: 2}, {key: "batch_size", above: 1_000, version: 2},
 	{key: "backfill", value: "conservative", version: 2},
 	{key: "estimate", value: "last2", version: 2}, {key: "estimate", value: "ema", version: 2}, {key: "estimate", value: "quantile", version: 2},
 	{key: "ranking", value: "smallest", version: 2}, {key: "preset", value: "batch", version: 2},
@@ -104,7 +108,10 @@ func settingsNeed(op *fsmpb.SetQueue, table []newer) uint32 {
 	needs := uint32(FirstRules)
 	for _, n := range table {
 		is := func(key, value string) bool { // as rota.QueuePolicy.Set reads them
-			return strings.EqualFold(strings.TrimSpace(key), n.key) && (n.value == "" || strings.EqualFold(strings.TrimSpace(value), n.value))
+			value = strings.TrimSpace(value)
+			number, err := strconv.ParseInt(value, 10, 64)
+			return strings.EqualFold(strings.TrimSpace(key), n.key) && (n.value == "" || strings.EqualFold(value, n.value)) &&
+				(n.above == 0 || err == nil && number > n.above)
 		}
 		if op.GetPreset() != "" && is("preset", op.GetPreset()) ||
 			slices.ContainsFunc(op.GetSet(), func(l *fsmpb.Label) bool { return is(l.GetKey(), l.GetValue()) }) {

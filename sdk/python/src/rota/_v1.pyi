@@ -3110,6 +3110,7 @@ class Explanation(Message):
     @property
     def decisions(self) -> MutableSequence[PlacedDecision]: ...
     date_ms: int
+    score: int
     unique_holder: str
     def __init__(
         self,
@@ -3125,6 +3126,7 @@ class Explanation(Message):
         decision: PlacedDecision | None = ...,
         decisions: Iterable[PlacedDecision] | None = ...,
         date_ms: int | None = ...,
+        score: int | None = ...,
         unique_holder: str | None = ...,
     ) -> None: ...
 
