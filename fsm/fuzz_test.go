@@ -404,7 +404,9 @@ func hostileFlow(d *dice) *fsmpb.Op {
 // hostileChange is a change of a job, or what none can be.
 func hostileChange(b *bench, d *dice) *fsmpb.Op {
 	c := rota.JobChange{ID: rota.JobID(d.id("j"))}
-	switch d.roll(7) {
+	switch d.roll(8) {
+	case 7:
+		c.StartBy = to(time.Duration(d.roll(3)) * 5 * time.Second)
 	case 5:
 		op := InterruptOp(&b.View, c.ID, d.roll(2) == 0)
 		if d.roll(3) == 0 {

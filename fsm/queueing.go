@@ -167,7 +167,9 @@ func (m *Machine) respec(j *jobRow, q *queueRow, spec *rota.JobSpec, timeToLive 
 		if j.expireAbs = 0; ttl > 0 {
 			j.expireAbs = max(j.submitted, j.history().since) + rota.Clock(ttl)
 		}
-		m.timers.expire.set(string(j.spec.ID), int64(due), int64(j.expires()))
+	}
+	if by := j.expires(); by != due {
+		m.timers.expire.set(string(j.spec.ID), int64(due), int64(by))
 	}
 	if !queued {
 		return

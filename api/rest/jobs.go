@@ -50,7 +50,9 @@ type JobChange struct {
 	// Labels are set beside those that the job has; an empty value takes a label away.
 	Labels map[string]string `json:"labels,omitempty"`
 	// TTLMs counts from the submission or the last retry; 0 takes the queue's.
-	TTLMs   *int64     `json:"ttl_ms,omitempty"`
+	TTLMs *int64 `json:"ttl_ms,omitempty"`
+	// StartByMs counts as TTLMs does; 0 is no bound.
+	StartByMs *int64     `json:"start_by_ms,omitempty"`
 	Payload *rota.Blob `json:"payload,omitempty"`
 	// Life and Changes are what the change follows, both or none: a job beyond them is STALE.
 	Life    *int32 `json:"life,omitempty"`

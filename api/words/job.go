@@ -161,7 +161,7 @@ func JobOutcomeFromWire(w *rotav1.JobOutcome) (rota.JobOutcome, error) {
 
 // JobChangeToWire carries a change of a job.
 func JobChangeToWire(c *rota.JobChange) *rotav1.ChangeJobRequest {
-	w := &rotav1.ChangeJobRequest{Id: string(c.ID), Priority: c.Priority, Fee: c.Fee, Labels: c.Labels, TtlMs: millis.Given(c.TTL),
+	w := &rotav1.ChangeJobRequest{Id: string(c.ID), Priority: c.Priority, Fee: c.Fee, Labels: c.Labels, TtlMs: millis.Given(c.TTL), StartByMs: millis.Given(c.StartBy),
 		Life: c.Life, Changes: c.Changes}
 	if c.Payload != nil {
 		w.Payload = append([]byte{}, *c.Payload...) // empty is not none
@@ -171,7 +171,7 @@ func JobChangeToWire(c *rota.JobChange) *rotav1.ChangeJobRequest {
 
 // JobChangeFromWire is the inverse of JobChangeToWire.
 func JobChangeFromWire(w *rotav1.ChangeJobRequest) rota.JobChange {
-	c := rota.JobChange{ID: rota.JobID(w.GetId()), Priority: w.Priority, Fee: w.Fee, Labels: w.GetLabels(), TTL: millis.Taken(w.TtlMs),
+	c := rota.JobChange{ID: rota.JobID(w.GetId()), Priority: w.Priority, Fee: w.Fee, Labels: w.GetLabels(), TTL: millis.Taken(w.TtlMs), StartBy: millis.Taken(w.StartByMs),
 		Life: w.Life, Changes: w.Changes}
 	if w.Payload != nil {
 		c.Payload = (*rota.Blob)(&w.Payload)

@@ -74,6 +74,11 @@ func Needs(op *fsmpb.Op) uint32 {
 			return 2
 		}
 		return FirstRules
+	case *fsmpb.Op_ChangeJob:
+		if o.ChangeJob.StartByMs != nil {
+			return 2
+		}
+		return FirstRules
 	case *fsmpb.Op_AddNodes:
 		return nodesNeed(o.AddNodes.GetNodes())
 	default:

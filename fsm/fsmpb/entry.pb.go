@@ -4724,8 +4724,9 @@ type ChangeJob struct {
 	Payload []byte   `protobuf:"bytes,6,opt,name=payload,proto3,oneof" json:"payload,omitempty"`
 	// The life, and how often the job was changed in it before, as far as the caller knows: a
 	// repetition is known by them.
-	Life          int32 `protobuf:"varint,7,opt,name=life,proto3" json:"life,omitempty"`
-	Changes       int32 `protobuf:"varint,8,opt,name=changes,proto3" json:"changes,omitempty"`
+	Life          int32  `protobuf:"varint,7,opt,name=life,proto3" json:"life,omitempty"`
+	Changes       int32  `protobuf:"varint,8,opt,name=changes,proto3" json:"changes,omitempty"`
+	StartByMs     *int64 `protobuf:"varint,9,opt,name=start_by_ms,json=startByMs,proto3,oneof" json:"start_by_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4812,6 +4813,13 @@ func (x *ChangeJob) GetLife() int32 {
 func (x *ChangeJob) GetChanges() int32 {
 	if x != nil {
 		return x.Changes
+	}
+	return 0
+}
+
+func (x *ChangeJob) GetStartByMs() int64 {
+	if x != nil && x.StartByMs != nil {
+		return *x.StartByMs
 	}
 	return 0
 }
@@ -8746,7 +8754,7 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x04life\x18\x03 \x01(\x05R\x04life\x12\"\n" +
 	"\x04past\x18\x04 \x01(\v2\x0e.rota.fsm.PastR\x04past\"\"\n" +
 	"\x04Past\x12\x1a\n" +
-	"\battempts\x18\x01 \x01(\fR\battempts\"\x93\x02\n" +
+	"\battempts\x18\x01 \x01(\fR\battempts\"\xc8\x02\n" +
 	"\tChangeJob\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x1f\n" +
 	"\bpriority\x18\x02 \x01(\x05H\x00R\bpriority\x88\x01\x01\x12\x15\n" +
@@ -8755,12 +8763,14 @@ const file_fsm_fsmpb_entry_proto_rawDesc = "" +
 	"\x06ttl_ms\x18\x05 \x01(\x03H\x02R\x05ttlMs\x88\x01\x01\x12\x1d\n" +
 	"\apayload\x18\x06 \x01(\fH\x03R\apayload\x88\x01\x01\x12\x12\n" +
 	"\x04life\x18\a \x01(\x05R\x04life\x12\x18\n" +
-	"\achanges\x18\b \x01(\x05R\achangesB\v\n" +
+	"\achanges\x18\b \x01(\x05R\achanges\x12#\n" +
+	"\vstart_by_ms\x18\t \x01(\x03H\x04R\tstartByMs\x88\x01\x01B\v\n" +
 	"\t_priorityB\x06\n" +
 	"\x04_feeB\t\n" +
 	"\a_ttl_msB\n" +
 	"\n" +
-	"\b_payload\"/\n" +
+	"\b_payloadB\x0e\n" +
+	"\f_start_by_ms\"/\n" +
 	"\tDeleteJob\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\"<\n" +

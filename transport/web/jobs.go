@@ -277,7 +277,7 @@ func (s *Site) changeJob(ctx context.Context, in *Setting[rest.JobChange]) (*Ans
 	if err != nil {
 		return nil, err
 	}
-	req := &rotav1.ChangeJobRequest{Id: in.ID, Priority: body.Priority, Fee: body.Fee, Labels: body.Labels, TtlMs: body.TTLMs,
+	req := &rotav1.ChangeJobRequest{Id: in.ID, Priority: body.Priority, Fee: body.Fee, Labels: body.Labels, TtlMs: body.TTLMs, StartByMs: body.StartByMs,
 		Life: body.Life, Changes: body.Changes}
 	if body.Payload != nil {
 		req.Payload = append([]byte{}, *body.Payload...)

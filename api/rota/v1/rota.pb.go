@@ -2851,8 +2851,10 @@ type ChangeJobRequest struct {
 	Payload []byte `protobuf:"bytes,6,opt,name=payload,proto3,oneof" json:"payload,omitempty"`
 	// The life, and the count of changes in it, that are meant: both or none. A job that is
 	// beyond them is refused as STALE; none means those that the asked node finds.
-	Life          *int32 `protobuf:"varint,7,opt,name=life,proto3,oneof" json:"life,omitempty"`
-	Changes       *int32 `protobuf:"varint,8,opt,name=changes,proto3,oneof" json:"changes,omitempty"`
+	Life    *int32 `protobuf:"varint,7,opt,name=life,proto3,oneof" json:"life,omitempty"`
+	Changes *int32 `protobuf:"varint,8,opt,name=changes,proto3,oneof" json:"changes,omitempty"`
+	// As ttl_ms; 0 is no bound.
+	StartByMs     *int64 `protobuf:"varint,9,opt,name=start_by_ms,json=startByMs,proto3,oneof" json:"start_by_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2939,6 +2941,13 @@ func (x *ChangeJobRequest) GetLife() int32 {
 func (x *ChangeJobRequest) GetChanges() int32 {
 	if x != nil && x.Changes != nil {
 		return *x.Changes
+	}
+	return 0
+}
+
+func (x *ChangeJobRequest) GetStartByMs() int64 {
+	if x != nil && x.StartByMs != nil {
+		return *x.StartByMs
 	}
 	return 0
 }
@@ -10747,7 +10756,7 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x03ids\x18\x01 \x03(\tR\x03ids\x12\x14\n" +
 	"\x05lives\x18\x02 \x03(\x05R\x05lives\"%\n" +
 	"\x11DeleteJobsRequest\x12\x10\n" +
-	"\x03ids\x18\x01 \x03(\tR\x03ids\"\x88\x03\n" +
+	"\x03ids\x18\x01 \x03(\tR\x03ids\"\xbd\x03\n" +
 	"\x10ChangeJobRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1f\n" +
 	"\bpriority\x18\x02 \x01(\x05H\x00R\bpriority\x88\x01\x01\x12\x15\n" +
@@ -10756,7 +10765,8 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\x06ttl_ms\x18\x05 \x01(\x03H\x02R\x05ttlMs\x88\x01\x01\x12\x1d\n" +
 	"\apayload\x18\x06 \x01(\fH\x03R\apayload\x88\x01\x01\x12\x17\n" +
 	"\x04life\x18\a \x01(\x05H\x04R\x04life\x88\x01\x01\x12\x1d\n" +
-	"\achanges\x18\b \x01(\x05H\x05R\achanges\x88\x01\x01\x1a9\n" +
+	"\achanges\x18\b \x01(\x05H\x05R\achanges\x88\x01\x01\x12#\n" +
+	"\vstart_by_ms\x18\t \x01(\x03H\x06R\tstartByMs\x88\x01\x01\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\v\n" +
@@ -10767,7 +10777,8 @@ const file_rota_v1_rota_proto_rawDesc = "" +
 	"\b_payloadB\a\n" +
 	"\x05_lifeB\n" +
 	"\n" +
-	"\b_changes\"W\n" +
+	"\b_changesB\x0e\n" +
+	"\f_start_by_ms\"W\n" +
 	"\x12ReportProofRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x19\n" +
 	"\blease_id\x18\x02 \x01(\fR\aleaseId\x12\x16\n" +

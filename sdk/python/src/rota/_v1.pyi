@@ -700,6 +700,7 @@ class ChangeJobRequest(Message):
     payload: _bytes
     life: int
     changes: int
+    start_by_ms: int
     def __init__(
         self,
         *,
@@ -711,6 +712,7 @@ class ChangeJobRequest(Message):
         payload: _bytes | None = ...,
         life: int | None = ...,
         changes: int | None = ...,
+        start_by_ms: int | None = ...,
     ) -> None: ...
 
 class ReportProofRequest(Message):

@@ -222,6 +222,7 @@ class Client:
         fee: int | None = None,
         labels: Mapping[str, str] | None = None,
         ttl: Span | None = None,
+        start_by: Span | None = None,
         payload: bytes | None = None,
     ) -> JobOutcome:
         """Change a job that waits; what is None stays, an empty label is taken away."""
@@ -232,8 +233,9 @@ class Client:
         ).job
         request = _v1.ChangeJobRequest(
             id=job, priority=priority, fee=fee, labels=labels or {},
-            ttl_ms=None if ttl is None else to_ms(ttl), payload=payload, life=got.life,
-            changes=got.changes,
+            ttl_ms=None if ttl is None else to_ms(ttl),
+            start_by_ms=None if start_by is None else to_ms(start_by), payload=payload,
+            life=got.life, changes=got.changes,
         )  # fmt: skip
         w = await self._caller.ask("change job", _v1.JOBS_CHANGE, request)
         if w.HasField("refusal"):
