@@ -60,7 +60,7 @@ func (fs *flows) endVertex(j *jobRow, state rota.JobState, why rota.Reason) {
 // cancelled: its worker may not have heard.
 func (fs *flows) unheard(j *jobRow) bool {
 	f := fs.flowIndex.byID[j.workflow]
-	return f != nil && j.attempt == 0 && j.declines == 0 && f.rows[j.vertex].freeAt == j.due
+	return f != nil && j.attempt == 0 && j.declines == 0 && j.due != 0 && f.rows[j.vertex].freeAt == j.due
 }
 
 // keepPast keeps the attempts of a node that a retry may run again. Of all such nodes so

@@ -114,7 +114,7 @@ func (lg *leasing) runNow(op *fsmpb.RunJobNow) *fsmpb.Outcome {
 
 // waitsForWorker reports whether a DELAYED job waits for a worker that may still be at work on what was cancelled (SPEC §8.8).
 func (lg *leasing) waitsForWorker(j *jobRow) bool {
-	return j.ready != 0 || j.revived() || lg.m.flows.unheard(j)
+	return j.ready != 0 || j.due != 0 && j.revived() || lg.m.flows.unheard(j)
 }
 
 // notLive refuses a verb on a job that has ended, is BLOCKED, or is unknown.

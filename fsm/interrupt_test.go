@@ -318,3 +318,45 @@ func TestCulprit_afterPartialRetry(t *testing.T) {
 		})
 	}
 }
+
+// TestRunNow_ofDatedNode has a node that waits for its date alone run at once: no lease is waited for.
+func TestRunNow_ofDatedNode(t *testing.T) {
+	t.Parallel()
+	b := newerBench(t)
+	d := newDAG("wf", [][]uint32{nil}, func(d *dag) { d.Nodes[0].NotBefore = time.UnixMilli(int64(b.head.date()) + 3_600_000) })
+	b.run(d)
+	b.state("wf/n0", rota.JobDelayed)
+	if o := b.refuses(rota.KindConflict, "job", retryOp("wf/n0")); !strings.Contains(o.GetText(), "run-now") {
+		t.Errorf("a retry by itself is refused with %q", o.GetText())
+	}
+	b.ok(RunNowOp(&b.View, "wf/n0"))
+	b.state("wf/n0", rota.JobQueued)
+	b.sound()
+}
+
+// TestRetry_ofDatedJob: a retry runs a job at once, whatever its date was, also where it waits for the worker of its cancelled
+// lease first.
+func TestRetry_ofDatedJob(t *testing.T) {
+	t.Parallel()
+	for _, silent := range []bool{false, true} {
+		b := newerBench(t)
+		b.submit("j", func(s *rota.JobSpec) { s.NotBefore = time.UnixMilli(int64(b.head.date()) + 3_600_000) })
+		b.ok(RunNowOp(&b.View, "j"))
+		b.worker("w", 1)
+		l := b.match()["j"]
+		b.ok(verb(rota.VerbAck, l))
+		b.ok(cancelOp("j"))
+		b.ok(retryOp("j"))
+		b.state("j", rota.JobDelayed)
+		if silent {
+			b.ok(reachOp("w", l.Session, false, b.now))
+			b.pass(61_000)
+		} else {
+			b.ok(verb(rota.VerbDecline, l))
+		}
+		if j := b.state("j", rota.JobQueued); !j.Due.IsZero() {
+			t.Errorf("due %v", j.Due)
+		}
+		b.sound()
+	}
+}

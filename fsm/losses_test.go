@@ -217,6 +217,29 @@ func TestLosses_offClears(t *testing.T) {
 	b.sound()
 }
 
+// TestLosses_moveClears has an isolated job move to a queue that counts no losses: it runs beside others there.
+func TestLosses_moveClears(t *testing.T) {
+	t.Parallel()
+	b := lossBench(t, "worker_losses_max", "0")
+	b.ok(queueOp("other", "backoff_base_ms", "100"))
+	b.submit("a", func(s *rota.JobSpec) { s.Queue = "other" })
+	for n := range 2 {
+		id := fmt.Sprint("w", n)
+		s := b.worker(id, 1, func(w *rota.WorkerSpec) { w.Queues = []rota.QueueName{"other"} })
+		b.ok(verb(rota.VerbAck, b.match()["a"]))
+		b.ok(goneOp(id, s, id))
+		b.pass(2_000)
+	}
+	if !b.jobs.get("a").isolated() {
+		t.Fatal("the job is not isolated")
+	}
+	o := b.entry(drainOp("other", "default"))
+	if cleared := fmt.Sprint(kindsOf(o.Events, rota.EventJobCleared)); cleared != "[a]" || b.jobs.get("a").isolated() {
+		t.Fatalf("cleared %s: %v, %v", cleared, o.Events, o.Outcomes)
+	}
+	b.sound()
+}
+
 // TestLosses_holdsBusyWorker has a busy worker kept for an isolated job: no stream of short jobs starves it.
 func TestLosses_holdsBusyWorker(t *testing.T) {
 	t.Parallel()

@@ -110,7 +110,7 @@ func (m *Machine) wakeOrDate(j *jobRow) {
 		m.timers.wake.set(id, int64(j.due), 0)
 		j.due = 0
 	}
-	if rota.DateOf(j.spec.NotBefore) > m.head.date() && j.enqueued == 0 {
+	if rota.DateOf(j.spec.NotBefore) > m.head.date() && j.enqueued == 0 && !m.undated(j) {
 		m.own(j)
 		j.dueDate = rota.DateOf(j.spec.NotBefore)
 		m.timers.dated.set(id, 0, int64(j.dueDate))
@@ -125,6 +125,11 @@ func (m *Machine) wakeOrDate(j *jobRow) {
 		j.dueDate = 0
 	}
 	m.enqueue(j)
+}
+
+// undated reports whether a job's date counts no more: a retry of a job by itself runs it at once.
+func (m *Machine) undated(j *jobRow) bool {
+	return m.head.rules >= outlivingRules && j.workflow == "" && j.history().life > 0
 }
 
 // enqueue makes a job QUEUED. Its enqueue_ts is when it first became so, and

@@ -421,6 +421,9 @@ func (pl *placement) moveJob(j *jobRow, into rota.QueueName) {
 	}
 	m.journal.emitFor(moved, &rota.Event{Kind: rota.EventJobChanged, Job: spec.ID, Queue: into, Tenant: spec.Tenant, Attempt: moved.attempt,
 		Payload: payload(map[string]rota.QueueName{"queue": into})})
+	if to.policy.WorkerLossesMax == 0 && len(moved.history().losses) > 0 {
+		pl.clear(moved, "", func(rota.Session) bool { return true })
+	}
 }
 
 // stays refuses to delete a queue that something set by hand names, and that no drain moves: the

@@ -4,6 +4,7 @@ import (
 	"github.com/rotasched/rota"
 	"github.com/rotasched/rota/fsm/entry"
 	"github.com/rotasched/rota/fsm/fsmpb"
+	"github.com/rotasched/rota/internal/jsonparts"
 )
 
 // mergeRules are the first rules under which a merger says what became of its payload, and those that `after` and
@@ -29,7 +30,11 @@ func (un *uniques) takes(j *jobRow, spec *rota.JobSpec) rota.Merge {
 		return rota.MergeOtherType
 	case collects && !j.spec.Unique.Collects():
 		return rota.MergeNoList
-	case collects && int64(len(j.spec.Payload())+len(",")+len(spec.Payload)) > payloadMax(un.m.queues.get(spec.Queue)):
+	case !j.spec.Unique.Collects():
+		return rota.MergeTaken
+	case !jsonparts.Valid(spec.Payload):
+		return rota.MergeNotJSON
+	case int64(len(given(j, spec))) > payloadMax(un.m.queues.get(spec.Queue)):
 		return rota.MergeListFull
 	}
 	return rota.MergeTaken
