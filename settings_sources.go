@@ -1,7 +1,7 @@
 package rota
 
 import (
-	"strconv"
+	"regexp"
 	"strings"
 )
 
@@ -23,19 +23,22 @@ var sourceNames = map[string]sourceName{
 	"numpriorities": {key: "tiers"}, "maxaging": {key: "max_aging"}, "balance_strategy": {key: "strategy"},
 }
 
+var decimal = regexp.MustCompile(`^[0-9]{1,12}(\.[0-9]{1,3})?$`)
+
 // sourceStrategies are the DAG's names of strategies, in lower case.
 var sourceStrategies = map[string]string{"roundrobin": "round_robin", "leastloaded": "least_loaded"}
 
 // Canonical returns the setting of a queue under rota's own name where it has one that a source uses, such as
 // AgingFactorSeconds for aging_factor. Any other is returned as it is.
 func (s Setting) Canonical() Setting {
-	own, known := sourceNames[strings.ToLower(strings.TrimSpace(s.Key))]
+	name := strings.ToLower(strings.TrimSpace(s.Key))
+	own, known := sourceNames[name[strings.LastIndexByte(name, '.')+1:]] // such as lease.ai_secs
 	if !known {
 		return s
 	}
 	value := strings.TrimSpace(s.Value)
 	if own.seconds {
-		if _, err := strconv.ParseUint(value, 10, 63); err == nil {
+		if decimal.MatchString(value) {
 			value += "s"
 		}
 	}

@@ -54,7 +54,10 @@ func TestCanonical_units(t *testing.T) {
 	if err := p.Set(Setting{"AgingFactorSeconds", "2m"}.Canonical()); err != nil || p.AgingFactorMs != 120_000 {
 		t.Errorf("2m: %d ms, %v", p.AgingFactorMs, err)
 	}
-	if err := p.Set(Setting{"AgingFactorSeconds", "-1"}.Canonical()); err == nil || p.AgingFactorMs != 120_000 {
+	if err := p.Set(Setting{"queue.AgingFactorSeconds", " 0.5"}.Canonical()); err != nil || p.AgingFactorMs != 500 {
+		t.Errorf("0.5: %d ms, %v", p.AgingFactorMs, err)
+	}
+	if err := p.Set(Setting{"AgingFactorSeconds", "-1"}.Canonical()); err == nil || p.AgingFactorMs != 500 {
 		t.Errorf("-1 is taken: %d ms", p.AgingFactorMs)
 	}
 }

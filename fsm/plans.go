@@ -36,6 +36,14 @@ type planRow struct {
 	refusals              []rota.PlanRefusal
 }
 
+// planStates are the states of the jobs that a verb is for. A job that waits for its unique key is BLOCKED, and can be cancelled.
+func planStates(v rota.PlanVerb) []rota.JobState {
+	if v == rota.PlanCancel {
+		return append(v.States(), rota.JobBlocked)
+	}
+	return v.States()
+}
+
 // ReadPlan reads the filter of a plan, and refuses a plan that is for nothing: one without a term,
 // and one whose verb is for none of the states that it selects.
 func ReadPlan(p *rota.PlanSpec) (filter.Filter, error) {
@@ -53,8 +61,8 @@ func ReadPlan(p *rota.PlanSpec) (filter.Filter, error) {
 	case p.Verb.Workflows() && !f.May(p.Verb.States()...):
 		return f, rota.Refusef(rota.KindInvalid, "filter", "the filter selects no workflow that %s is for: cancel-workflows is for RUNNING ones, "+
 			"retry-workflows for FAILED and CANCELLED ones", p.Verb)
-	case !f.May(p.Verb.States()...):
-		return f, rota.Refusef(rota.KindInvalid, "filter", "the filter selects no job that %s is for: those are %v", p.Verb, p.Verb.States())
+	case !f.May(planStates(p.Verb)...):
+		return f, rota.Refusef(rota.KindInvalid, "filter", "the filter selects no job that %s is for: those are %v", p.Verb, planStates(p.Verb))
 	}
 	return f, nil
 }

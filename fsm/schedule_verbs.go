@@ -277,7 +277,7 @@ func readDates(ms []int64, from, until rota.Date) ([]rota.Date, error) {
 	dates, last := make([]rota.Date, len(ms)), from
 	for i, d := range ms {
 		if dates[i] = rota.Date(d); dates[i] <= last || dates[i] > until {
-			return nil, rota.Refusef(rota.KindInvalid, "dates", "dates_ms[%d] is %d: a date after %d and %d at most is wanted", i, dates[i], last, until)
+			return nil, rota.Refusef(rota.KindInvalid, "dates", "dates_ms[%d]: got %d (%s), want a date after %s and no later than %s, in ms", i, dates[i], dates[i], last, until)
 		}
 		last = dates[i]
 	}

@@ -192,17 +192,14 @@ func (kr *keyring) mayGroup(r *rota.KeyRule) error {
 // turnless refuses a policy under which keys cannot take turns.
 func turnless(queue rota.QueueName, p *rota.QueuePolicy) error {
 	if p.Ranking == rota.RankAdaptive || p.FairShare {
-		return rota.Refusef(rota.KindConflict, "group", "keys cannot take turns in queue %s: its ranking is %s and its fair_share %s, another ranking "+
-			"than adaptive, and fair_share off, are wanted", queue, p.Ranking, onOff(p.FairShare))
+		key, has, want := "fair_share", "on", "off"
+		if !p.FairShare {
+			key, has, want = "ranking", p.Ranking.String(), rota.RankAging.String()
+		}
+		return rota.Refusef(rota.KindConflict, "group", "keys cannot take turns in queue %s: its %s is %s: `rota queue set %s --set %s=%s` changes that", queue, key, has,
+			queue, key, want)
 	}
 	return nil
-}
-
-func onOff(on bool) string {
-	if on {
-		return "on"
-	}
-	return "off"
 }
 
 // Party implements sched.Keyring: the count of a job's key that takes turns in its queue.

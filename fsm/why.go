@@ -44,7 +44,11 @@ func (vw *View) WhyFor(id rota.JobID, most int, rd *access.Reader) (x rota.Expla
 	case rota.JobDelayed:
 		vw.whyDelayed(&x, j, rd)
 	case rota.JobBlocked:
-		x.Reasons = append(x.Reasons, rota.Why{Reason: "WAITING_FOR_HOLDER", Detail: "it follows the job that holds its unique key"})
+		detail := "it follows the job that holds its unique key"
+		if h := vw.m.jobs.get(x.UniqueHolder); h != nil && rd.Reads(h.spec.Tenant, h.spec.Queue) {
+			detail = fmt.Sprintf("it follows job %s (%s), which holds its unique key", h.spec.ID, h.state)
+		}
+		x.Reasons = append(x.Reasons, rota.Why{Reason: "WAITING_FOR_HOLDER", Detail: detail})
 		x.WouldRun = append(x.WouldRun, "that job ends")
 	case rota.JobAssigned, rota.JobRunning:
 		l := vw.m.leasing.leases.get(string(j.lease[:]))

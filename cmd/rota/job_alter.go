@@ -28,7 +28,7 @@ func (a jobCommands) alter() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "change ID [--priority N] [--fee N] [--label K=V]… [--ttl D] [--start-by D] [--payload S|@FILE|-]",
 		Short: "Change a job that waits; what no flag names stays",
-		Long: `Change a job that is QUEUED or DELAYED and print it. It keeps its place by age: a
+		Long: `Change a job that waits and print it. It keeps its place by age: a
 priority or fee counts as if it had been submitted so. One that is leased or has ended,
 and a workflow's node, is refused.`,
 		Example: `  rota job change photo-4711 --priority 0

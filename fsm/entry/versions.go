@@ -70,7 +70,9 @@ func Needs(op *fsmpb.Op) uint32 {
 		if v := o.StartPlan.GetVerb(); v <= uint32(rota.PlanVerbLast) && rota.PlanVerb(v).Workflows() {
 			return 2
 		}
-		if f, err := filter.Parse(o.StartPlan.GetFilter()); err == nil && f.Has(filter.Worker) {
+		f, err := filter.Parse(o.StartPlan.GetFilter())
+		blocked := o.StartPlan.GetVerb() == uint32(rota.PlanCancel) && !f.May(rota.PlanCancel.States()...) && f.May(rota.JobBlocked)
+		if err == nil && (f.Has(filter.Worker) || blocked) {
 			return 2
 		}
 		return FirstRules
