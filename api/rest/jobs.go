@@ -53,7 +53,7 @@ type JobChange struct {
 	TTLMs *int64 `json:"ttl_ms,omitempty"`
 	// StartByMs counts as TTLMs does; 0 is no bound.
 	StartByMs *int64     `json:"start_by_ms,omitempty"`
-	Payload *rota.Blob `json:"payload,omitempty"`
+	Payload   *rota.Blob `json:"payload,omitempty"`
 	// Life and Changes are what the change follows, both or none: a job beyond them is STALE.
 	Life    *int32 `json:"life,omitempty"`
 	Changes *int32 `json:"changes,omitempty"`
