@@ -14,10 +14,20 @@ import (
 
 // authority owns roles, tokens and blocks, and says who may do what (docs/security.md).
 type authority struct {
-	m      *Machine
-	roles  table[roleName, roleRow, *roleRow]
-	tokens table[tokenID, tokenRow, *tokenRow]
-	blocks table[blockKey, blockRow, *blockRow]
+	s         *state
+	batches   *batches
+	ended     *ended
+	fleet     *fleet
+	flows     *flows
+	hooks     *hooks
+	keyring   *keyring
+	leasing   *leasing
+	life      *lifecycle
+	plans     *plans
+	schedules *schedules
+	roles     table[roleName, roleRow, *roleRow]
+	tokens    table[tokenID, tokenRow, *tokenRow]
+	blocks    table[blockKey, blockRow, *blockRow]
 	// issuers are identity providers by URL, spent the tokens of theirs that were exchanged.
 	issuers table[string, issuerRow, *issuerRow]
 	spent   table[string, spentRow, *spentRow]
@@ -92,7 +102,7 @@ func (vw *View) AccessVersion() uint64 { return vw.m.access.version }
 
 // here is Access for the state as it is, valid until it changes.
 func (ac *authority) here() *Access {
-	return &Access{roles: &ac.roles.tree, tokens: &ac.tokens.tree, blocks: &ac.blocks.tree, issuers: &ac.issuers.tree, anonymous: ac.m.head.anonymous}
+	return &Access{roles: &ac.roles.tree, tokens: &ac.tokens.tree, blocks: &ac.blocks.tree, issuers: &ac.issuers.tree, anonymous: ac.s.head.anonymous}
 }
 
 // changed forgets what was worked out.
@@ -104,7 +114,7 @@ func (ac *authority) changed() {
 // rightsOf returns what a principal may do at the present date; unauthenticated where its
 // credential counts no more.
 func (ac *authority) rightsOf(p rota.Principal) (*access.Rights, *rota.Error) {
-	date := ac.m.head.date()
+	date := ac.s.head.date()
 	if k, ok := ac.known[p]; ok && (k.until == 0 || date < k.until) {
 		return k.rights, nil
 	}
@@ -308,12 +318,12 @@ type authChanged struct {
 // tell emits an event of a change of rights.
 func (ac *authority) tell(kind rota.EventKind, c authChanged) {
 	ac.changed()
-	ac.m.journal.emit(rota.Event{Kind: kind, Payload: payload(c)})
+	ac.s.journal.emit(rota.Event{Kind: kind, Payload: payload(c)})
 }
 
 // unfounded refuses rights before a cluster's first entry.
 func (ac *authority) unfounded() *rota.Error {
-	if ac.m.head.cluster == "" {
+	if ac.s.head.cluster == "" {
 		return rota.Refusef(rota.KindUnavailable, "cluster", "the cluster has no leader yet: try again")
 	}
 	return nil
@@ -323,22 +333,22 @@ func (ac *authority) unfounded() *rota.Error {
 func (ac *authority) derive() {
 	ac.sessions = nil
 	ac.tokens.scan(func(id tokenID, r *tokenRow) bool {
-		ac.m.timers.token.set(string(id), 0, int64(r.Expires))
+		ac.s.timers.token.set(string(id), 0, int64(r.Expires))
 		if r.Parent != "" {
 			ac.keepSession(r.Parent, string(id))
 		}
 		return true
 	})
 	ac.spent.scan(func(hash string, r *spentRow) bool {
-		ac.m.timers.spent.set(hash, 0, int64(r.until))
+		ac.s.timers.spent.set(hash, 0, int64(r.until))
 		return true
 	})
-	ac.m.fleet.workers.scan(func(id rota.WorkerID, w *workerRow) bool {
-		ac.m.timers.disowned.set(string(id), 0, ac.disownedAt(w))
+	ac.fleet.workers.scan(func(id rota.WorkerID, w *workerRow) bool {
+		ac.s.timers.disowned.set(string(id), 0, ac.disownedAt(w))
 		return true
 	})
 	ac.held = nil
-	ac.m.eachHeld(func(by rota.Principal, what access.Owned) { ac.hold(by, what, 1) })
+	ac.life.eachHeld(func(by rota.Principal, what access.Owned) { ac.hold(by, what, 1) })
 	ac.changed()
 }
 
@@ -387,7 +397,7 @@ func (ac *authority) disownedAt(w *workerRow) int64 {
 // fireToken forgets a token that has expired.
 func (ac *authority) fireToken(id string) {
 	r := ac.tokens.get(tokenID(id))
-	ac.m.timers.token.set(id, int64(r.Expires), 0)
+	ac.s.timers.token.set(id, int64(r.Expires), 0)
 	if r.Parent != "" {
 		ac.forgetSession(r.Parent, id)
 	} else {
@@ -395,7 +405,7 @@ func (ac *authority) fireToken(id string) {
 		ac.endSessions(rota.TokenPrincipal(id))
 	}
 	ac.tokens.drop(tokenID(id))
-	ac.m.fleet.disown(only(rota.TokenPrincipal(id)))
+	ac.fleet.disown(only(rota.TokenPrincipal(id)))
 	ac.changed()
 }
 

@@ -85,7 +85,7 @@ func (m *Machine) retry(op *fsmpb.Retry) *fsmpb.Outcome {
 		if spec.TTL > 0 {
 			ttl = spec.TTL.Milliseconds()
 		}
-		j.expireAbs = j.past.since + planted.ttlOffset(m) + rota.Clock(ttl)
+		j.expireAbs = j.past.since + planted.ttlOffset(&m.state) + rota.Clock(ttl)
 	}
 	m.timers.expire.set(string(id), 0, int64(j.expires()))
 	switch until, waits := m.leasing.awaits(j); {
@@ -101,14 +101,14 @@ func (m *Machine) retry(op *fsmpb.Retry) *fsmpb.Outcome {
 
 // notRetried refuses to retry a node by itself, and names what can be done as things are.
 func (fs *flows) notRetried(f *flow, v *vertexRow) error {
-	name, state := vertexName(v), fs.m.View.JobState(v.spec.ID)
+	name, state := vertexName(v), fs.view.JobState(v.spec.ID)
 	switch r := fs.workflows.get(f.id); {
 	case state == rota.JobCompleted:
 		return rota.Refusef(rota.KindConflict, "job", "job %s is COMPLETED: a node that has completed is not run again", v.spec.ID)
 	case state.Leased() && r.state == rota.WorkflowRunning:
 		return rota.Refusef(rota.KindConflict, "job", "job %s is %s, as node of RUNNING workflow %s: end its attempt and try it again with "+
 			"`rota job interrupt %s`", v.spec.ID, state, f.id, v.spec.ID)
-	case state == rota.JobDelayed && r.state == rota.WorkflowRunning && !fs.m.leasing.waitsForWorker(fs.m.jobs.get(v.spec.ID)):
+	case state == rota.JobDelayed && r.state == rota.WorkflowRunning && !fs.leasing.waitsForWorker(fs.s.jobs.get(v.spec.ID)):
 		return rota.Refusef(rota.KindConflict, "job", "job %s is DELAYED, as node of RUNNING workflow %s: queue it with `rota job run-now %s`",
 			v.spec.ID, f.id, v.spec.ID)
 	case !v.over() && r.state == rota.WorkflowRunning:

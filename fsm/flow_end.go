@@ -27,7 +27,7 @@ func (fs *flows) endVertex(j *jobRow, state rota.JobState, why rota.Reason) {
 	}
 	f, r := fs.flowIndex.byID[j.workflow], fs.workflows.edit(j.workflow)
 	v := fs.editVertex(f, j.vertex)
-	v.state, v.reason, v.freeAt = rota.NodeState(state), why, max(v.freeAt, fs.m.ended.freeAt)
+	v.state, v.reason, v.freeAt = rota.NodeState(state), why, max(v.freeAt, fs.ended.freeAt)
 	fs.keepPast(v, j, state)
 	if why == rota.ReasonParentFailed || why == rota.ReasonNotNeeded {
 		v.state = rota.NodeSkipped
@@ -35,7 +35,7 @@ func (fs *flows) endVertex(j *jobRow, state rota.JobState, why rota.Reason) {
 	if v.unneeded() {
 		r.unneeded++
 	}
-	v.finished, v.finishedAt = fs.m.head.now(), fs.m.at
+	v.finished, v.finishedAt = fs.s.head.now(), fs.s.at
 	r.live--
 	*r.count(v.state)++
 	if state == rota.JobCompleted {
@@ -148,9 +148,9 @@ func (fs *flows) endsWith(j *jobRow) bool {
 		return false
 	}
 	why := fs.workflows.get(j.workflow).why()
-	fs.m.journal.emitFor(j, &rota.Event{Kind: rota.EventJobCancelled, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Attempt: j.attempt,
+	fs.s.journal.emitFor(j, &rota.Event{Kind: rota.EventJobCancelled, Job: j.spec.ID, Queue: j.spec.Queue, Tenant: j.spec.Tenant, Attempt: j.attempt,
 		Reason: why})
-	fs.m.finish(j, rota.JobCancelled, why, result{})
+	fs.life.finish(j, rota.JobCancelled, why, result{})
 	return true
 }
 
@@ -180,15 +180,15 @@ func (fs *flows) finishFlow(f *flow, r *workflowRow) {
 	default:
 		state = r.was
 	}
-	if state == rota.WorkflowFailed && r.reason == rota.ReasonNone && fs.m.head.rules >= culpritRules {
+	if state == rota.WorkflowFailed && r.reason == rota.ReasonNone && fs.s.head.rules >= culpritRules {
 		f.blame(r)
 	}
 	fs.flowIndex.passing.Delete(f.seq)
 	fs.freeKinds(f)
-	fs.m.access.hold(r.by, access.OwnsWorkflow, -1)
+	fs.access.hold(r.by, access.OwnsWorkflow, -1)
 	r.state, r.ending, r.cursor = state, rota.WorkflowNone, 0
-	r.finished = fs.m.head.now()
-	r.due = fs.m.ended.remembered(r.queue, 0)
+	r.finished = fs.s.head.now()
+	r.due = fs.ended.remembered(r.queue, 0)
 	fs.noteOver(r, 1)
 	e := rota.Event{Kind: rota.EventWorkflowFinished, Reason: r.reason, Payload: fs.finishedPayload(r)}
 	if r.reason != rota.ReasonNone {
@@ -234,23 +234,23 @@ func (v *vertexRow) failedItself() bool {
 // emitFlow adds an event about a workflow; r is editable.
 func (fs *flows) emitFlow(r *workflowRow, e rota.Event) {
 	e.Run, e.Queue, e.Tenant, e.Parent = string(r.id), r.queue, r.tenant, r.lastEvent
-	if id := fs.m.journal.announce(&e); !fs.m.journal.mute {
+	if id := fs.s.journal.announce(&e); !fs.s.journal.mute {
 		r.lastEvent = id
 	}
 }
 
 // startedPayload tells of a run that begins: workflowStarted.
 func (fs *flows) startedPayload(r *workflowRow) string {
-	b := strconv.AppendUint(append(fs.m.journal.scratch[:0], `{"nodes":`...), uint64(r.nodes), 10)
+	b := strconv.AppendUint(append(fs.s.journal.scratch[:0], `{"nodes":`...), uint64(r.nodes), 10)
 	b = strconv.AppendUint(append(b, `,"edges":`...), r.edges, 10)
 	b = strconv.AppendInt(append(b, `,"run":`...), int64(r.runs), 10)
-	fs.m.journal.scratch = append(b, '}')
-	return string(fs.m.journal.scratch)
+	fs.s.journal.scratch = append(b, '}')
+	return string(fs.s.journal.scratch)
 }
 
 // finishedPayload returns how a workflow's nodes ended: workflowFinished.
 func (fs *flows) finishedPayload(r *workflowRow) string {
-	b := append(fs.m.journal.scratch[:0], `{"state":"`...)
+	b := append(fs.s.journal.scratch[:0], `{"state":"`...)
 	b = append(append(b, r.state.String()...), '"')
 	for _, n := range []struct {
 		name  string
@@ -261,8 +261,8 @@ func (fs *flows) finishedPayload(r *workflowRow) string {
 		b = strconv.AppendUint(b, uint64(n.count), 10)
 	}
 	b = strconv.AppendInt(append(b, `,"run":`...), int64(r.runs), 10)
-	fs.m.journal.scratch = append(b, '}')
-	return string(fs.m.journal.scratch)
+	fs.s.journal.scratch = append(b, '}')
+	return string(fs.s.journal.scratch)
 }
 
 // Passes go over all vertices of a workflow, by number: one that ends cancels, one
@@ -278,7 +278,7 @@ const looksPerStep = 16
 // settlePasses does at most so many steps of all passes, with as many looks, and gives
 // what is left of both. They stop when the records staged so far take most bytes.
 func (fs *flows) settlePasses(left, looks int, most int64) (int, int) {
-	for left > 0 && looks > 0 && fs.m.ended.staged.added < most {
+	for left > 0 && looks > 0 && fs.ended.staged.added < most {
 		_, f, ok := fs.flowIndex.passing.Min()
 		if !ok {
 			break
@@ -297,7 +297,7 @@ func (fs *flows) settlePasses(left, looks int, most int64) (int, int) {
 
 // pass goes on with one workflow's pass; r is editable.
 func (fs *flows) pass(f *flow, r *workflowRow, left, looks int, most int64) (int, int) {
-	for r.passing() && left > 0 && looks > 0 && fs.m.ended.staged.added < most {
+	for r.passing() && left > 0 && looks > 0 && fs.ended.staged.added < most {
 		number := r.cursor
 		r.cursor++
 		looks--
@@ -329,12 +329,12 @@ func (fs *flows) cancelVertex(f *flow, r *workflowRow, number uint32) bool {
 	case v.state == vertexBlocked:
 		j = fs.makeJob(f, r, number)
 	default:
-		if j = fs.m.jobs.get(v.spec.ID); j.state.Leased() && r.ending == rota.WorkflowFailed {
+		if j = fs.s.jobs.get(v.spec.ID); j.state.Leased() && r.ending == rota.WorkflowFailed {
 			return false
 		}
-		j = fs.m.jobs.edit(v.spec.ID)
+		j = fs.s.jobs.edit(v.spec.ID)
 	}
-	fs.m.expel(j, rota.JobCancelled, r.why())
+	fs.life.expel(j, rota.JobCancelled, r.why())
 	return true
 }
 
@@ -351,14 +351,14 @@ func (fs *flows) takeBack(f *flow, r *workflowRow, number uint32) bool {
 	}
 	*r.count(v.state)--
 	r.blocked++
-	fs.m.queues.edit(v.spec.Queue).blocked++
+	fs.s.queues.edit(v.spec.Queue).blocked++
 	v.state, v.reason, v.finished, v.finishedAt = vertexBlocked, rota.ReasonNone, rota.Moment{}, 0
 	v.worker, v.attempt, v.assigned, v.assignedAt = "", 0, rota.Moment{}, 0
 	if v.gate != nil {
 		v.gate = &gate{terms: v.gate.terms} // it waits for another signal
 	}
-	if t := fs.m.ended.tombs.get(v.spec.ID); t != nil {
-		fs.m.ended.dropTomb(t.id, t.seq)
+	if t := fs.ended.tombs.get(v.spec.ID); t != nil {
+		fs.ended.dropTomb(t.id, t.seq)
 	}
 	f.spoil(number, -1, func(c uint32) {
 		if f.lost[c]--; f.lost[c] == 0 && f.work.Contains(c) && !f.due(r, f.rows[c]) {
@@ -390,11 +390,11 @@ func (r *workflowRow) endures() bool { return r.state.Terminal() && !r.leaving }
 func (fs *flows) noteOver(r *workflowRow, by int64) {
 	id, due, end := string(r.id), int64(r.due), int64(r.finished.Clock)
 	if by > 0 {
-		fs.m.timers.ended.set(id, 0, due)
-		fs.m.timers.oldest.set(id, 0, end)
+		fs.s.timers.ended.set(id, 0, due)
+		fs.s.timers.oldest.set(id, 0, end)
 	} else {
-		fs.m.timers.ended.set(id, due, 0)
-		fs.m.timers.oldest.set(id, end, 0)
+		fs.s.timers.ended.set(id, due, 0)
+		fs.s.timers.oldest.set(id, end, 0)
 	}
 	fs.flowIndex.over.add(r, by)
 }
@@ -402,7 +402,7 @@ func (fs *flows) noteOver(r *workflowRow, by int64) {
 // leave forgets a workflow that is over, or whose upload is given up: at once for
 // whoever asks, its rows over the next entries; r is editable.
 func (fs *flows) leave(r *workflowRow) {
-	fs.m.timers.upload.set(string(r.id), r.lapses(), 0)
+	fs.s.timers.upload.set(string(r.id), r.lapses(), 0)
 	fs.flowIndex.kept.add(r, -1)
 	if r.endures() {
 		fs.noteOver(r, -1)
@@ -410,7 +410,7 @@ func (fs *flows) leave(r *workflowRow) {
 		fs.freeKinds(fs.flowIndex.byID[r.id])
 	}
 	if r.lives() {
-		fs.m.access.hold(r.by, access.OwnsWorkflow, -1)
+		fs.access.hold(r.by, access.OwnsWorkflow, -1)
 	}
 	delete(fs.flowIndex.byID, r.id)
 	r.leaving, r.cursor = true, 0

@@ -42,14 +42,13 @@ func (lg *leasing) apply(whole *fsmpb.Op) *fsmpb.Outcome {
 
 // interrupt revokes a job's lease, so that the job is tried again once its worker has confirmed.
 func (lg *leasing) interrupt(op *fsmpb.InterruptJob) *fsmpb.Outcome {
-	m := lg.m
 	id, why := rota.JobID(op.GetJob()), rota.ReasonInterrupted
 	if op.GetCounted() {
 		why = rota.ReasonInterruptedCounted
 	}
-	j := m.jobs.get(id)
+	j := lg.s.jobs.get(id)
 	if j == nil {
-		return notLive(m, id, "only a job with an open lease can be interrupted")
+		return notLive(lg.view, id, "only a job with an open lease can be interrupted")
 	}
 	refused := func(err error) *fsmpb.Outcome {
 		o := entry.Refused(err)
@@ -74,17 +73,16 @@ func (lg *leasing) interrupt(op *fsmpb.InterruptJob) *fsmpb.Outcome {
 	case l.Revoked != rota.ReasonNone:
 		return refused(rota.Refusef(rota.KindConflict, "lease", "the lease of job %s is revoked already (%s): it ends once its worker confirms", id, l.Revoked))
 	}
-	m.fleet.revoke(lg.leases.edit(l.key), why)
+	lg.fleet.revoke(lg.leases.edit(l.key), why)
 	return &fsmpb.Outcome{JobState: uint32(j.state)}
 }
 
 // runNow queues a job before its time; its attempts stay as they are.
 func (lg *leasing) runNow(op *fsmpb.RunJobNow) *fsmpb.Outcome {
-	m := lg.m
 	id := rota.JobID(op.GetJob())
-	j := m.jobs.get(id)
+	j := lg.s.jobs.get(id)
 	if j == nil {
-		return notLive(m, id, "only a DELAYED job can be run now")
+		return notLive(lg.view, id, "only a DELAYED job can be run now")
 	}
 	var err error
 	switch same := j.history().life == op.GetLife() && j.attempt == op.GetAttempt(); {
@@ -96,30 +94,30 @@ func (lg *leasing) runNow(op *fsmpb.RunJobNow) *fsmpb.Outcome {
 		err = rota.Refusef(rota.KindStale, "due", "job %s waits for another moment by now: look at it again", id)
 	case lg.waitsForWorker(j):
 		err = rota.Refusef(rota.KindConflict, "job", "job %s waits until %s at the latest, because the worker of a cancelled lease has not confirmed "+
-			"that it stopped: `rota job why %s` shows which", id, m.head.now().At(j.due).Date, id)
+			"that it stopped: `rota job why %s` shows which", id, lg.s.head.now().At(j.due).Date, id)
 	}
 	if err != nil {
 		o := entry.Refused(err)
 		o.JobState = uint32(j.state)
 		return o
 	}
-	j = m.jobs.edit(id)
-	m.own(j)
-	m.timers.wake.set(string(id), int64(j.due), 0)
-	m.timers.dated.set(string(id), int64(j.dueDate), 0)
+	j = lg.s.jobs.edit(id)
+	lg.life.own(j)
+	lg.s.timers.wake.set(string(id), int64(j.due), 0)
+	lg.s.timers.dated.set(string(id), int64(j.dueDate), 0)
 	j.due, j.dueDate = 0, 0
-	m.enqueue(j)
+	lg.life.enqueue(j)
 	return &fsmpb.Outcome{JobState: uint32(j.state)}
 }
 
 // waitsForWorker reports whether a DELAYED job waits for a worker that may still be at work on what was cancelled (SPEC §8.8).
 func (lg *leasing) waitsForWorker(j *jobRow) bool {
-	return j.ready != 0 || j.due != 0 && j.revived() || lg.m.flows.unheard(j)
+	return j.ready != 0 || j.due != 0 && j.revived() || lg.flows.unheard(j)
 }
 
 // notLive refuses a verb on a job that has ended, is BLOCKED, or is unknown.
-func notLive(m *Machine, id rota.JobID, hint string) *fsmpb.Outcome {
-	state := m.View.JobState(id)
+func notLive(vw *View, id rota.JobID, hint string) *fsmpb.Outcome {
+	state := vw.JobState(id)
 	if state == rota.JobNone {
 		return entry.Refused(rota.Refusef(rota.KindNotFound, "job", "job %q is not known", id))
 	}

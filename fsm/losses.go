@@ -31,7 +31,7 @@ func (lg *leasing) runsAlone(l *leaseRow) bool {
 	if l.ended != nil {
 		return l.ended.alone
 	}
-	return lg.m.jobs.get(l.Job).isolated()
+	return lg.s.jobs.get(l.Job).isolated()
 }
 
 // lossesMax is how many lost workers end a job, 0 where each uses up an attempt. A job of one attempt is never tried again.
@@ -46,18 +46,18 @@ func lossesMax(q *queueRow, j *jobRow) int64 {
 // lost reports whether a lease that ends unasked ends because its worker was lost: it is silent, its stream is broken, or
 // its session was taken over and never confirmed.
 func (lg *leasing) lost(l *leaseRow) bool {
-	w := lg.m.fleet.workers.get(l.Worker)
+	w := lg.fleet.workers.get(l.Worker)
 	return l.silentSince != 0 || l.Session == w.session && (w.status == rota.WorkerUnreachable || !w.disconnected.IsZero())
 }
 
 // losses reports whether lost workers are counted apart in a queue.
 func (lg *leasing) losses(queue rota.QueueName) bool {
-	return lg.m.head.rules >= lossRules && lg.m.queues.get(queue).policy.WorkerLossesMax > 0
+	return lg.s.head.rules >= lossRules && lg.s.queues.get(queue).policy.WorkerLossesMax > 0
 }
 
 // lose ends an attempt whose worker was lost.
 func (lg *leasing) lose(l *leaseRow, text string) rota.JobState {
-	lg.m.fleet.outcome(l, outcomeExpired)
+	lg.fleet.outcome(l, outcomeExpired)
 	if lg.losses(l.queue) {
 		return lg.endLease(l, rota.ReasonWorkerLost, text)
 	}
@@ -67,28 +67,27 @@ func (lg *leasing) lose(l *leaseRow, text string) rota.JobState {
 // countLoss counts a lost worker, whose lease is closed, against its job; j is editable. A job without losses left is DEAD, and
 // clears those that were lost with it: its last attempt ran alone.
 func (lg *leasing) countLoss(j *jobRow, session rota.Session) rota.JobState {
-	m := lg.m
-	q := m.queues.get(j.spec.Queue)
+	q := lg.s.queues.get(j.spec.Queue)
 	was := j.history().losses
-	m.placement.setLosses(j, append(slices.Clip(was), session))
+	lg.placement.setLosses(j, append(slices.Clip(was), session))
 	n := len(was) + 1
 	if int64(n) >= lossesMax(q, j) {
 		if n > limits.IsolateAfter {
-			m.placement.clearAccused(j)
+			lg.placement.clearAccused(j)
 		}
-		m.die(j, rota.ReasonWorkerLost)
+		lg.life.die(j, rota.ReasonWorkerLost)
 		return rota.JobDead
 	}
 	if n == limits.IsolateAfter {
-		m.journal.emitFor(j, &rota.Event{Kind: rota.EventJobIsolated, Job: j.spec.ID, Attempt: j.attempt, Reason: rota.ReasonWorkerLost,
+		lg.s.journal.emitFor(j, &rota.Event{Kind: rota.EventJobIsolated, Job: j.spec.ID, Attempt: j.attempt, Reason: rota.ReasonWorkerLost,
 			Payload: lossesPayload(n)})
 	}
 	switch wait := rota.Clock(sched.BackoffMs(j.spec.ID, int32(n-1), j.spec.Retry.Over(&q.policy))); {
-	case m.flows.endsWith(j):
+	case lg.flows.endsWith(j):
 	case wait > 0:
 		lg.backOff(j, wait, rota.ReasonWorkerLost)
 	default:
-		m.enqueue(j)
+		lg.life.enqueue(j)
 	}
 	return j.state
 }
@@ -126,7 +125,7 @@ func (pl *placement) setLosses(j *jobRow, losses []rota.Session) {
 	was := j.isolated()
 	past := *j.history()
 	past.content, past.losses = j.firstContent(), losses
-	pl.m.own(j)
+	pl.life.own(j)
 	j.past = &past
 	pl.accuse(j)
 	if j.isolated() != was {
@@ -148,7 +147,7 @@ func (pl *placement) clearAccused(culprit *jobRow) {
 	}
 	slices.Sort(ids)
 	for _, id := range slices.Compact(ids) {
-		pl.clear(pl.m.jobs.edit(id), culprit.spec.ID, func(s rota.Session) bool { return slices.Contains(sessions, s) })
+		pl.clear(pl.s.jobs.edit(id), culprit.spec.ID, func(s rota.Session) bool { return slices.Contains(sessions, s) })
 	}
 }
 
@@ -156,14 +155,14 @@ func (pl *placement) clearAccused(culprit *jobRow) {
 func (pl *placement) clearQueue(name rota.QueueName) {
 	var ids []rota.JobID
 	pl.registry.accused.Scan(func(a accusation) bool {
-		if pl.m.jobs.get(a.job).spec.Queue == name {
+		if pl.s.jobs.get(a.job).spec.Queue == name {
 			ids = append(ids, a.job)
 		}
 		return true
 	})
 	slices.Sort(ids)
 	for _, id := range slices.Compact(ids) {
-		pl.clear(pl.m.jobs.edit(id), "", func(rota.Session) bool { return true })
+		pl.clear(pl.s.jobs.edit(id), "", func(rota.Session) bool { return true })
 	}
 }
 
@@ -174,7 +173,7 @@ func (pl *placement) clear(j *jobRow, culprit rota.JobID, gone func(rota.Session
 	if !was || j.isolated() {
 		return
 	}
-	pl.m.journal.emitFor(j, &rota.Event{Kind: rota.EventJobCleared, Job: j.spec.ID, Attempt: j.attempt, Payload: payload(struct {
+	pl.s.journal.emitFor(j, &rota.Event{Kind: rota.EventJobCleared, Job: j.spec.ID, Attempt: j.attempt, Payload: payload(struct {
 		WorkerLosses int        `json:"worker_losses"`
 		Culprit      rota.JobID `json:"culprit,omitempty"`
 	}{len(j.history().losses), culprit})})
@@ -184,7 +183,7 @@ func (pl *placement) clear(j *jobRow, culprit rota.JobID, gone func(rota.Session
 // editable.
 func (pl *placement) reclassify(j *jobRow) {
 	queued := j.state == rota.JobQueued
-	q := pl.m.queues.get(j.spec.Queue)
+	q := pl.s.queues.get(j.spec.Queue)
 	if queued {
 		i := pl.registry.queues[q.name]
 		i.pending.Remove(j.item)
@@ -192,7 +191,7 @@ func (pl *placement) reclassify(j *jobRow) {
 	}
 	pl.registry.supply.Release(j.class)
 	pl.classify(j)
-	if l := pl.m.leasing.leases.get(string(j.lease[:])); l != nil {
+	if l := pl.leasing.leases.get(string(j.lease[:])); l != nil {
 		pl.registry.supply.Isolate(l.Worker, j.isolated())
 	}
 	if queued {
@@ -235,7 +234,7 @@ func (c *checker) accused() {
 // worksAlone reports whether a lease of a worker is of a job that runs alone.
 func (lg *leasing) worksAlone(w *workerRow) bool {
 	for _, key := range w.openLeases() {
-		if l := lg.leases.get(key); l != nil && (l.ended != nil || lg.m.jobs.get(l.Job) != nil) && lg.runsAlone(l) {
+		if l := lg.leases.get(key); l != nil && (l.ended != nil || lg.s.jobs.get(l.Job) != nil) && lg.runsAlone(l) {
 			return true
 		}
 	}

@@ -380,9 +380,9 @@ func (lg *leasing) voidAll(pause rota.Clock) {
 			lg.endLease(l, rota.ReasonRestored, "")
 			continue
 		}
-		j := lg.m.jobs.edit(l.Job)
+		j := lg.s.jobs.edit(l.Job)
 		lg.closeLease(l, j, rota.ReasonRestored, "")
-		if !lg.m.flows.endsWith(j) {
+		if !lg.flows.endsWith(j) {
 			lg.backOff(j, pause, rota.ReasonRestored)
 		}
 	}

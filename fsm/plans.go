@@ -11,8 +11,9 @@ import (
 
 // plans owns the table of plans: one verb for all jobs that a filter selects (SPEC §21.7).
 type plans struct {
-	m    *Machine
-	rows table[rota.PlanID, planRow, *planRow]
+	s      *state
+	access *authority
+	rows   table[rota.PlanID, planRow, *planRow]
 }
 
 // planRow is one plan. Every job up to cursor is dealt with, none after.
@@ -147,13 +148,13 @@ type planEvent struct {
 }
 
 func (pn *plans) emit(r *planRow, kind rota.EventKind) {
-	pn.m.journal.announce(&rota.Event{Kind: kind, Text: r.why, Payload: payload(planEvent{r.spec.ID, r.spec.Verb.String(), r.spec.Filter,
+	pn.s.journal.announce(&rota.Event{Kind: kind, Text: r.why, Payload: payload(planEvent{r.spec.ID, r.spec.Verb.String(), r.spec.Filter,
 		r.state.String(), r.done, r.refused, r.passed})})
 }
 
 // finish ends a plan; r is editable.
 func (pn *plans) finish(r *planRow, state rota.PlanState, why string) {
-	r.state, r.why, r.ended = state, tail(why, limits.MaxReasonBytes), pn.m.head.now()
+	r.state, r.why, r.ended = state, tail(why, limits.MaxReasonBytes), pn.s.head.now()
 	pn.emit(r, rota.EventPlanFinished)
 }
 
@@ -247,9 +248,9 @@ func PreviewOf(vw *View, spec rota.PlanSpec) PlanWork {
 // newest is the highest number of what a plan that starts now is for.
 func (pn *plans) newest(spec *rota.PlanSpec) uint64 {
 	if spec.Verb.Workflows() {
-		return pn.m.head.flowSeq
+		return pn.s.head.flowSeq
 	}
-	return pn.m.head.jobSeq
+	return pn.s.head.jobSeq
 }
 
 // of reports whether a number and a state are those of a job that the plan is for.

@@ -329,7 +329,7 @@ func KeyStates(vw *View, tenant rota.TenantID, key string, shown func(*rota.KeyS
 }
 
 func (kr *keyring) words(c *keyCountRow, r *keyRuleRow) rota.KeyState {
-	k := c.words(r, kr.m.head.now())
+	k := c.words(r, kr.s.head.now())
 	k.Head = kr.turnOf(c)
 	return k
 }
