@@ -117,7 +117,7 @@ virtual: ## real clusters in virtual time: VIRTUAL=10h of faults (SEED=n repeats
 	ROTA_VIRTUAL=$(VIRTUAL) ROTA_VIRTUAL_SEED=$(SEED) $(GO) test -count=1 -timeout 30m $(if $(LIVES),-run '^TestLives$$') -v ./test/virtual/ | grep -v '^=== '
 
 e2e: ## every test over real processes, the long ones too (make test runs a core of them; E2E=whole: in full amounts)
-	@command -v initdb >/dev/null || echo "e2e: TestOutbox is LEFT OUT: there is no PostgreSQL; make outbox-test installs it"
+	@command -v initdb >/dev/null || echo "e2e: TestOutbox is LEFT OUT: there is no PostgreSQL; make setup-bench installs it"
 	ROTA_E2E=$(E2E) $(GO) test -count=1 -vet=off -timeout $(if $(filter whole,$(E2E)),60m,12m) -parallel 3 ./test/e2e/
 
 hostile: build ## play those who may not against real processes; then with the doors open, which must be noticed
@@ -143,7 +143,7 @@ bite: ## plant bugs, and see that each is caught (ROTATE=3 SEED=n: only so many,
 upgrade-test: ## roll a loaded cluster from the newest release to this code node by node, back from the middle, and on to newer rules
 	ROTA_UPGRADE=1 $(GO) test -count=1 -timeout 20m -v ./test/upgrade | grep -v '^=== '
 
-outbox-test: ## the outbox against a PostgreSQL of its own, installed from Debian's packages where it is missing
+outbox-test: ## the outbox against a PostgreSQL of its own, which make setup-bench installs
 	@$(POSTGRES); ROTA_OUTBOX=1 $(GO) test -count=1 -v -run '^TestOutbox' ./test/e2e
 
 bench: build ## measure a cluster of three on this machine and write the table of docs/internals/performance/tables.md (REPEAT=n)
