@@ -57,6 +57,9 @@ func TestEffect_measures(t *testing.T) {
 		}
 	}
 	record := measuresText(all)
+	if !strings.HasPrefix(record, "1000\tlines of product code\n") {
+		t.Errorf("the record is %q", record)
+	}
 	matches(t, checkMeasures(all, record), nil)
 	at := slices.IndexFunc(all, func(m measure) bool { return m.name == "methods in effect of fsm.Machine" })
 	all[at].value = 4
