@@ -65,7 +65,7 @@ func guardKilledWorker(t *testing.T, c *nodes) {
 	// A lease so long that its deadline plays no part.
 	c.rota(t, "queue", "set", "guarded", "--set", "lease_ms=600000").want(t, 0)
 	dir := t.TempDir()
-	script := `if [ "$ROTA_ATTEMPT" = 0 ]; then
+	script := `if [ ! -e ` + dir + `/daemon ]; then
 			(setsid sleep 600 >/dev/null 2>&1 & echo $! >` + dir + `/new; mv ` + dir + `/new ` + dir + `/daemon)
 			sleep 600
 		fi
